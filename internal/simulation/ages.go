@@ -1,6 +1,6 @@
 package simulation
 
-// AgeQuantile returns the smallest age that at least a share q of the documents do not exceed, 0 without documents.
+// AgeQuantile returns the smallest age that at least a share q of the documents does not exceed, 0 without documents.
 func (r *Result) AgeQuantile(q float64) uint32 {
 	var documents int64
 	for _, n := range r.ages {

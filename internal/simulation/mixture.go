@@ -17,11 +17,11 @@ import (
 type Mixture struct {
 	Config  mixture.Config
 	Lengths map[string][]int32 // of every source of Config
-	// Tokens is behind how many tokens the run ends at the latest; 0 where its sources end it.
+	// Tokens is the number of tokens after which the run ends at the latest; 0 for no limit.
 	Tokens int64
 }
 
-// Arrivals are the documents of a mixture that are used, in the order in which a run takes them.
+// Arrivals are the used documents of a mixture, in the order in which a run takes them.
 type Arrivals struct {
 	Lengths []int32 // in tokens
 
@@ -42,7 +42,7 @@ type arrived struct {
 	left   LeftOut
 }
 
-// target is what share of the tokens each source is to have from a number of tokens on.
+// target contains the target shares of all sources from a number of tokens on.
 type target struct {
 	from   int64
 	shares []float64
@@ -51,13 +51,13 @@ type target struct {
 // LeftOut counts the documents of a source that are not used, by reason.
 type LeftOut struct {
 	Split int64 `json:"split"` // not in the split
-	Short int64 `json:"short"` // less tokens than min_tokens
+	Short int64 `json:"short"` // fewer tokens than min_tokens
 	Long  int64 `json:"long"`  // more tokens than max_tokens
-	// NotReached are the documents of the list that no epoch came to before the run ended.
+	// NotReached is the number of documents of the list that no epoch reached before the run ended.
 	NotReached int64 `json:"not_reached"`
 }
 
-// Endless reports whether only Tokens ends the run: a source that is read for ever keeps it from ending.
+// Endless reports whether only Tokens ends the run, because of sources that are read forever.
 func (m *Mixture) Endless() bool {
 	forever := 0
 	for _, s := range m.Config.Sources {
@@ -71,7 +71,7 @@ func (m *Mixture) Endless() bool {
 	return forever > 0
 }
 
-// Take takes all documents that the run takes.
+// Take returns the documents that the run takes.
 func (m *Mixture) Take(ctx context.Context) (*Arrivals, error) {
 	begins := map[string]mixture.Begin{}
 	for name, list := range m.Lengths {
@@ -138,7 +138,7 @@ func (s *arrived) take(c mixture.Source, sequence uint64, length int32) bool {
 	return false
 }
 
-// aim notes the shares where they have changed.
+// aim records the target shares if they have changed.
 func (a *Arrivals) aim(mix *mixture.Mixture) {
 	last := len(a.targets) - 1
 	if last >= 0 && a.unchanged(mix, a.targets[last].shares) {
@@ -175,12 +175,12 @@ func (a *Arrivals) target(source int, from, to float64) float64 {
 	return ratio(sum, to-from)
 }
 
-// RunMixture is RunDocuments for a mixture. What it returns has Sources.
+// RunMixture is RunDocuments for a mixture. Its result has Sources.
 func RunMixture(ctx context.Context, c packonline.Config, a *Arrivals, below int, each Sequence) (*Result, error) {
 	return run(ctx, c, a.Lengths, nil, below, newBySource(a), each)
 }
 
-// Placements writes sequences down as Run does, with documents named by source and their number there:
+// Placements writes sequences in the format of Run, but with documents named by source and number in it:
 // source/document:start:length.
 func (a *Arrivals) Placements(out io.Writer) Sequence {
 	return lines(out, func(b []byte, arrival uint64) []byte {

@@ -15,7 +15,7 @@ import (
 	"loaderd/packonline"
 )
 
-// threeSources are of unlike lengths; math is read three times.
+// threeSources returns sources with different lengths; math is read three times.
 func threeSources() *simulation.Mixture {
 	return &simulation.Mixture{
 		Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndFirst}, Seed: 5,
@@ -27,11 +27,11 @@ func threeSources() *simulation.Mixture {
 	}
 }
 
-// Every figure of a source, counted again from the rows of every method.
+// TestSourcesOfAMixture compares all values of a source with those counted from the rows, for every method.
 func TestSourcesOfAMixture(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		if method == "splice" {
-			continue // asks what documents are about
+			continue // needs documents' content
 		}
 		t.Run(method, func(t *testing.T) {
 			m := threeSources()
@@ -75,7 +75,7 @@ func TestSourcesOfAMixture(t *testing.T) {
 				}
 			}
 			var documents, taken, allPadding, allTokens int64
-			age, least, most := uint32(0), uint32(math.MaxUint32), uint32(0) // of all documents, and the medians
+			age, least, most := uint32(0), uint32(math.MaxUint32), uint32(0) // over all documents, and the medians
 			for name, s := range r.Sources {
 				documents, taken, allPadding, allTokens, age = documents+s.Documents, taken+s.Tokens, allPadding+s.PaddingTokens,
 					allTokens+tokens[name], max(age, s.AgeMax)
@@ -111,7 +111,7 @@ func mean(values []float64) (m float64) {
 	return m
 }
 
-// What is left out is told by reason, and how often a source was read.
+// Unused documents are counted by reason. Epochs is the number of times that a source was read.
 func TestLeftOut(t *testing.T) {
 	m := threeSources()
 	a, err := m.Take(t.Context())
@@ -130,7 +130,7 @@ func TestLeftOut(t *testing.T) {
 			long++
 		}
 	}
-	// the first that is used up
+	// math is the first source to be used up.
 	if maths.Epochs != 3 || maths.Documents != 24000 || maths.LeftOut != (simulation.LeftOut{}) {
 		t.Errorf("math: %+v", maths)
 	}
@@ -144,8 +144,7 @@ func TestLeftOut(t *testing.T) {
 	}
 }
 
-// The targets of twentieths are those of the schedule: here one half until half of the tokens are taken, then a ramp to
-// all.
+// The targets of twentieths follow the schedule: one half for the first half of the tokens, then a ramp to all.
 func TestTargetsFollowTheSchedule(t *testing.T) {
 	m := &simulation.Mixture{Tokens: 2_000_000,
 		Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}, Lengths: map[string][]int32{}}

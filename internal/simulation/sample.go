@@ -2,19 +2,19 @@ package simulation
 
 import "math"
 
-// Sample says how fair a sample of the documents every part of a run is, by the length of documents: of each twentieth
-// of the sequences, in tokens and in order of emission, the share of tokens that are of documents shorter than Below.
+// Sample measures how representative each part of a run is of the documents' lengths. For each twentieth of the
+// sequences, in tokens and in order of emission, it contains the share of tokens from documents shorter than Below.
 type Sample struct {
 	Below     int       `json:"below"`     // tokens
 	Share     float64   `json:"share"`     // of the whole run
 	Shares    []float64 `json:"shares"`    // of its twentieths
-	Deviation float64   `json:"deviation"` // the largest of these from the whole's, as a share of that
+	Deviation float64   `json:"deviation"` // largest difference of Shares from Share, relative to Share
 }
 
 const twentieths = 20
 
-// Below is where short documents end when nobody says so: at the row length, or with several at twice the shortest one,
-// where the first rows are that hold several documents or a longer one.
+// Below returns the default length below which documents count as short: the row length, or with several row lengths
+// twice the shortest, because rows above that hold several documents or a longer one.
 func Below(rows []int) int {
 	if len(rows) == 0 {
 		return 0
@@ -25,26 +25,25 @@ func Below(rows []int) int {
 	return 2 * rows[0]
 }
 
-// shares adds up tokens along a run whose length is not known: in bins, two of which become one when there are too
-// many.
+// shares sums tokens along a run of unknown length, in bins. If their number is exceeded, pairs of bins are merged.
 type shares struct {
 	below int
-	width int64 // tokens of a bin
+	width int64 // tokens per bin
 	bins  []shareBin
 	all   shareBin
 }
 
-// newShares counts documents shorter than that as short.
+// newShares returns shares that count documents shorter than below as short.
 func newShares(below int) shares {
 	return shares{below: below, width: 1, bins: make([]shareBin, maxBins)}
 }
 
 type shareBin struct{ tokens, short int64 }
 
-// maxBins keeps a twentieth's borders within half a percent of it.
+// maxBins limits the error of a twentieth's borders to half a percent of a twentieth.
 const maxBins = 16384
 
-// count counts a sequence of so many tokens, short of them of short documents.
+// count adds a sequence with the given number of tokens, short of which belong to short documents.
 func (s *shares) count(tokens, short int64) {
 	for s.all.tokens/s.width >= maxBins {
 		for i := range maxBins / 2 {
@@ -60,7 +59,7 @@ func (s *shares) count(tokens, short int64) {
 	s.all.short += short
 }
 
-// parts returns the twentieths of the run; false where no sequence begins in one of them.
+// parts returns the twentieths of the run. ok is false if no sequence begins in one of them.
 func (s *shares) parts() (parts [twentieths]shareBin, ok bool) {
 	if s.all.tokens == 0 {
 		return parts, false
@@ -78,7 +77,7 @@ func (s *shares) parts() (parts [twentieths]shareBin, ok bool) {
 	return parts, true
 }
 
-// sample sums up. A run with a twentieth in which no sequence begins, or without short documents, has none.
+// sample returns the result. It is nil if no sequence begins in one of the twentieths, or without short documents.
 func (s *shares) sample() *Sample {
 	parts, ok := s.parts()
 	if !ok || s.all.short == 0 {

@@ -10,9 +10,10 @@ import (
 	"loaderd/packonline"
 )
 
-// TestEveryTwentiethIsAFairSample holds the methods that hold rows back to what the documentation says: in every
-// twentieth of a run of 20 pools the share of tokens of documents shorter than 2,048 is within 10 % of the whole run's.
-// Without a hold it is off by more than 15 %, and concat, which moves nothing, tells what is noise.
+// TestEveryTwentiethIsAFairSample checks the documented property of methods with a holdback: in every twentieth of a
+// run of 20 pools, the share of tokens of documents shorter than 2,048 is within 10 % of that of the whole run.
+// Without a holdback the deviation is more than 15 %. concat does not reorder documents, so its deviation is the
+// noise level.
 func TestEveryTwentiethIsAFairSample(t *testing.T) {
 	five := []int{1024, 2048, 4096, 8192, 16384}
 	for seed := range uint64(3) {
@@ -44,7 +45,7 @@ func TestEveryTwentiethIsAFairSample(t *testing.T) {
 	}
 }
 
-// TestSampleCountsTokens compares the shares with those of the rows that concat makes, one after the other.
+// TestSampleCountsTokens compares the shares with those of the rows that concat makes in order.
 func TestSampleCountsTokens(t *testing.T) {
 	const row, documents = 100, 4_000
 	in := make([]int32, documents)
@@ -67,7 +68,7 @@ func TestSampleCountsTokens(t *testing.T) {
 	if most := slices.Max(s.Shares[2:]); most > late+0.005 {
 		t.Errorf("a share of %.3f", most)
 	}
-	// Too few rows for a twentieth each, or no short document, are no sample.
+	// Runs with fewer rows than twentieths, or without short documents, have no sample.
 	for _, in := range [][]int32{{5, 200, 300}, slices.Repeat([]int32{400}, 100), nil} {
 		if r, _ := run(t, packonline.Config{Method: "concat", Buckets: []int{row}}, in); r.Sample != nil {
 			t.Errorf("%v is a sample: %+v", in, *r.Sample)

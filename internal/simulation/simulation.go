@@ -1,5 +1,5 @@
-// Package simulation packs lists of document lengths as a run would and tells how well it went, in the papers' own
-// metrics.
+// Package simulation packs lists of document lengths as a run would, and reports the result in the metrics of the
+// papers.
 package simulation
 
 import (
@@ -13,40 +13,40 @@ import (
 	"loaderd/packonline/related"
 )
 
-// Result is how one method packed a list of lengths. Tokens + Repeated - Dropped + Padding = Slots. Other programs read
-// its JSON: fields may be added, and none may change its name or meaning.
+// Result is the result of one method on a list of lengths. Tokens + Repeated - Dropped + Padding = Slots. Other
+// programs read its JSON: fields may be added, but no field may change its name or meaning.
 type Result struct {
 	Method             string  `json:"method"`
 	Documents          int64   `json:"documents"`
 	Tokens             int64   `json:"tokens"`
 	Sequences          int64   `json:"sequences"` // training rows
-	Slots              int64   `json:"slots"`     // tokens that they hold, padding included
+	Slots              int64   `json:"slots"`     // tokens of the rows, including padding
 	PaddingTokens      int64   `json:"padding_tokens"`
 	DroppedTokens      int64   `json:"dropped_tokens"`
 	RepeatedTokens     int64   `json:"repeated_tokens"`
 	TruncatedDocuments int64   `json:"truncated_documents"`
-	NotWhole           int64   `json:"not_whole_documents"` // split, or short of tokens that were dropped
+	NotWhole           int64   `json:"not_whole_documents"` // split, or with dropped tokens
 	Pieces             int64   `json:"pieces"`              // of documents, in all sequences
 	PaddingRatio       float64 `json:"padding_ratio"`       // padding tokens / slots
 	TruncationRatio    float64 `json:"truncation_ratio"`    // truncated documents / documents
 	ConcatenationRatio float64 `json:"concatenation_ratio"` // documents / sequences
 	// documents, from a document's arrival to the emission of its last piece
 	AgeMax             uint32  `json:"age_max"`
-	AgeMedian          uint32  `json:"age_median"` // over all documents; the lower one of two
-	PoolMax            int     `json:"pool_max"`   // pieces that waited at once
-	Seconds            float64 `json:"seconds"`    // of packing alone
+	AgeMedian          uint32  `json:"age_median"` // over all documents, lower median
+	PoolMax            int     `json:"pool_max"`   // maximum number of pieces in the pool
+	Seconds            float64 `json:"seconds"`    // of packing only
 	DocumentsPerSecond float64 `json:"documents_per_second"`
-	// AttentionCost is the sum of squared segment lengths, what attention costs when every piece sees itself alone;
-	// without that mask it is AttentionCostUnmasked, the sum of squared row lengths. Causal attention computes about half
-	// of either.
+	// AttentionCost is the sum of squared segment lengths, the cost of attention if every piece attends only to itself.
+	// AttentionCostUnmasked, the cost without that mask, is the sum of squared row lengths. Causal attention computes
+	// about half of either.
 	AttentionCost         float64  `json:"attention_cost"`
 	AttentionCostUnmasked float64  `json:"attention_cost_unmasked"`
 	Buckets               []Bucket `json:"buckets"`
-	Sample                *Sample  `json:"sample,omitempty"` // nil where a run is too short to have one
-	// Sources are those of a mixture by name, nil without one.
+	Sample                *Sample  `json:"sample,omitempty"` // nil if the run is too short
+	// Sources are the results of a mixture's sources by name, nil without a mixture.
 	Sources map[string]*Source `json:"sources,omitempty"`
-	// Detail says under which bounds the method ran, what the end of the input cost (the flush pads the most), and what
-	// the method itself counts.
+	// Detail contains the bounds of the method, the cost of the end of the input (the flush causes most padding), and
+	// the method's own counters.
 	Detail map[string]any `json:"detail"`
 
 	ages []int64 // documents by age
@@ -58,13 +58,12 @@ type Bucket struct {
 	Sequences int64 `json:"sequences"`
 }
 
-// maxRows bounds the rows of one document, which come out at once.
+// maxRows limits the number of rows of one document, which are emitted together.
 const maxRows = 1 << 24
 
-// Run packs documents of the given lengths, numbered from 0, and writes the sequences to placements, which may be nil:
-// a line a sequence in order of emission, LENGTH<TAB>document:start:length document:start:length ... A Pool of 0 holds
-// the whole input. The clock runs while lengths are packed, the flush at the end included, and not while results are
-// looked at.
+// Run packs documents of the given lengths, numbered from 0. It writes the sequences to placements, which may be nil,
+// one per line in order of emission: LENGTH<TAB>document:start:length document:start:length ... A Pool of 0 holds the
+// whole input. Seconds measures packing including the final flush, but not the evaluation of results.
 func Run(ctx context.Context, c packonline.Config, lengths []int32, placements io.Writer) (*Result, error) {
 	var each Sequence
 	if placements != nil {
@@ -74,18 +73,18 @@ func Run(ctx context.Context, c packonline.Config, lengths []int32, placements i
 }
 
 // Sequence is called with every sequence in order of emission: its length in tokens and its pieces, which are valid
-// during the call.
+// only during the call.
 type Sequence func(length int, pieces []packonline.Piece) error
 
-// RunDocuments is Run with what each document is about, where the method asks for that (nil hints: nothing is known),
-// with the length below which documents are short for Result.Sample, and with any use of the sequences, which may be
+// RunDocuments is Run with additional arguments: the documents' hints for methods that use them (nil: no hints), the
+// length below which documents are short for Result.Sample, and a function that receives the sequences, which may be
 // nil.
 func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, below int,
 	each Sequence) (*Result, error) {
 	return run(ctx, c, lengths, hints, below, nil, each)
 }
 
-// run is RunDocuments, of a mixture where sources are there to look at.
+// run is RunDocuments, for a mixture if sources is not nil.
 func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, below int, sources *bySource,
 	each Sequence) (*Result, error) {
 	if c.Pool == 0 {
@@ -151,7 +150,7 @@ func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*rel
 	return r, nil
 }
 
-// sum fills in the totals and the papers' ratios.
+// sum sets the totals and the ratios of the papers.
 func (r *Result) sum(c packonline.Counts, w *watch, packing time.Duration) {
 	r.Documents, r.Tokens, r.Sequences, r.Slots = c.Documents, c.Tokens, w.sequences(), c.Slots+w.missing
 	r.PaddingTokens, r.DroppedTokens, r.RepeatedTokens, r.TruncatedDocuments = c.Padding+w.missing, c.Dropped, c.Repeated,
@@ -163,7 +162,7 @@ func (r *Result) sum(c packonline.Counts, w *watch, packing time.Duration) {
 	r.DocumentsPerSecond = ratio(float64(r.Documents), r.Seconds)
 }
 
-// ratio is a/b, or 0 where there is no b.
+// ratio returns a/b, or 0 if b is 0.
 func ratio(a, b float64) float64 {
 	if b == 0 {
 		return 0
@@ -171,8 +170,7 @@ func ratio(a, b float64) float64 {
 	return a / b
 }
 
-// parameters returns what shaped the result, by the names of a configuration file: parameters that the method does not
-// read are left out.
+// parameters returns the parameters that the method uses, by their names in a configuration file.
 func parameters(c packonline.Config) map[string]any {
 	d := map[string]any{"atom": c.Atom, "pool": c.Pool, "max_age": c.MaxAge, "seed": c.Seed}
 	for _, name := range packonline.Parameters(c.Method) {
@@ -192,7 +190,7 @@ func parameters(c packonline.Config) map[string]any {
 	return d
 }
 
-// Check names every bad setting of a simulation, where a pool may also be 0.
+// Check returns all invalid settings of a simulation, in which the pool may be 0.
 func Check(c packonline.Config) []packonline.FieldError {
 	whole := c.Pool == 0
 	if whole {

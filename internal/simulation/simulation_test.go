@@ -35,7 +35,7 @@ func run(t *testing.T, c packonline.Config, in []int32) (*simulation.Result, str
 	return r, placements.String()
 }
 
-// TestJSON checks every field of the report on the example of the packing paper's first figure.
+// TestJSON checks every field of the result on the example of the packing paper's first figure.
 func TestJSON(t *testing.T) {
 	for method, want := range map[string]string{
 		"bfd": `{"method":"bfd","documents":5,"tokens":31,"sequences":4,"slots":32,"padding_tokens":1,"dropped_tokens":0,
@@ -67,7 +67,7 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestPlacements reads the sequences of every method at every atom size and counts again what the report says.
+// TestPlacements compares the sequences of every method at every atom size with the result.
 func TestPlacements(t *testing.T) {
 	in := lengths.LogNormal(3_000, 4)
 	for i := range in {
@@ -86,12 +86,12 @@ func TestPlacements(t *testing.T) {
 					c.MaxAge = 900
 				}
 				if len(simulation.Check(c)) > 0 {
-					continue // the method's own refusals are its own tests' matter
+					continue // tests of the method cover invalid configurations
 				}
 				name := fmt.Sprintf("%s, atom %v, pool %d", method, atom, pool)
 				r, rows := run(t, c, in)
 				checkRows(t, name, r, rows, in)
-				if pool > 0 && atom >= 1 && r.AgeMax > 900 { // parts of a row wait for one another besides
+				if pool > 0 && atom >= 1 && r.AgeMax > 900 { // parts of a row also wait for one another
 					t.Errorf("%s: a document waits for %d others", name, r.AgeMax)
 				}
 			}
@@ -99,13 +99,13 @@ func TestPlacements(t *testing.T) {
 	}
 }
 
-// checkRows compares what the rows say with the report.
+// checkRows compares rows with the result.
 func checkRows(t *testing.T, name string, r *simulation.Result, rows string, in []int32) {
 	t.Helper()
 	want := simulation.Result{Method: r.Method, Documents: int64(len(in))}
 	pieces := make([][][2]int32, len(in)) // start and end
 	sequences := map[int]int64{}
-	var cut int64 // documents in one piece that is shorter than they are
+	var cut int64 // documents in one piece that is shorter than the document
 	lines := bufio.NewScanner(strings.NewReader(rows))
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -154,7 +154,7 @@ func checkRows(t *testing.T, name string, r *simulation.Result, rows string, in 
 			want.NotWhole++
 		}
 	}
-	// Of a document that lost tokens nobody sees here whether the lost part was a piece of its own.
+	// For a document that lost tokens, the rows do not show whether the lost part was a separate piece.
 	if more := r.TruncatedDocuments - want.TruncatedDocuments; more > 0 && more <= cut {
 		want.TruncatedDocuments += more
 	}
@@ -180,8 +180,8 @@ func checkRows(t *testing.T, name string, r *simulation.Result, rows string, in 
 	}
 }
 
-// TestPartsMakeRows: four atoms of a quarter make a row in the order in which they are packed; what the last row lacks
-// is padding.
+// TestPartsMakeRows checks that four atoms of a quarter row make a row in the order of packing, and that missing
+// parts of the last row are padding.
 func TestPartsMakeRows(t *testing.T) {
 	r, rows := run(t, packonline.Config{Method: "concat", Buckets: []int{8}, Atom: 0.25}, []int32{5, 4, 3})
 	if want := "8\t0:0:2 0:2:2 0:4:1 1:0:1 1:1:2\n8\t1:3:1 2:0:1 2:1:2\n"; rows != want {
@@ -193,7 +193,7 @@ func TestPartsMakeRows(t *testing.T) {
 	}
 }
 
-// TestDroppedIsNotWhole: a document that lost tokens is not whole, though it is in one piece.
+// TestDroppedIsNotWhole checks that a document with dropped tokens is not whole, even in one piece.
 func TestDroppedIsNotWhole(t *testing.T) {
 	r, rows := run(t, packonline.Config{Method: "bfd-m", Buckets: []int{8}, Extra: 2}, []int32{7, 3, 8})
 	if rows != "8\t2:0:8\n8\t0:0:7 1:0:1\n" || r.TruncatedDocuments != 0 || r.NotWhole != 1 || r.DroppedTokens != 2 {
@@ -201,21 +201,20 @@ func TestDroppedIsNotWhole(t *testing.T) {
 	}
 }
 
-// TestPartsWaitForOneAnother: a document is as old as its row when the last part of that is there.
+// TestPartsWaitForOneAnother checks that a document's age ends with the last part of its row.
 func TestPartsWaitForOneAnother(t *testing.T) {
 	r, rows := run(t, packonline.Config{Method: "concat", Buckets: []int{8}, Atom: 0.5}, []int32{4, 1, 1, 1, 1, 4})
 	if rows != "8\t0:0:4 1:0:1 2:0:1 3:0:1 4:0:1\n8\t5:0:4\n" || r.AgeMax != 4 || r.AgeMedian != 1 {
 		t.Errorf("ages are %d at most and %d in the median: %q", r.AgeMax, r.AgeMedian, rows)
 	}
-	// The flush packs document 0, and document 3 is the last to have come.
+	// The flush packs document 0, and document 3 is the last one that was added.
 	if r, _ = run(t, packonline.Config{Method: "concat", Buckets: []int{8}, Atom: 0.5},
 		[]int32{4, 1, 1, 1}); r.AgeMax != 3 {
 		t.Errorf("ages are %d at most", r.AgeMax)
 	}
 }
 
-// No document is older than MaxAge when its last piece is in a row, whatever the method, the atoms, the buckets and the
-// lengths.
+// No document is older than MaxAge when its last piece is in a row, for any method, atoms, buckets and lengths.
 func TestRun_BoundsAgesWithAtoms(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, method := range packonline.Methods() {
@@ -229,7 +228,7 @@ func TestRun_BoundsAgesWithAtoms(t *testing.T) {
 				}
 				c.Extra = 1
 				if bad := c.Validate(); len(bad) > 0 {
-					break // decompose takes whole rows only
+					break // decompose accepts whole rows only
 				}
 				in := make([]int32, 500)
 				most := 1 + r.Int32N(int32(2*c.Buckets[len(c.Buckets)-1]))
@@ -245,7 +244,7 @@ func TestRun_BoundsAgesWithAtoms(t *testing.T) {
 }
 
 func TestAgeQuantile(t *testing.T) {
-	// Concat over rows of 4: documents wait 3, 2, 1 and 0 others.
+	// concat with rows of 4: documents wait for 3, 2, 1 and 0 later ones.
 	r, _ := run(t, packonline.Config{Method: "concat", Buckets: []int{4}}, []int32{1, 1, 1, 1})
 	for q, want := range map[float64]uint32{0: 0, 0.25: 0, 0.26: 1, 0.5: 1, 0.75: 2, 0.76: 3, 1: 3} {
 		if have := r.AgeQuantile(q); have != want {
@@ -267,7 +266,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// TestDetailNamesParameters: a method's own parameters are told, others' are not.
+// TestDetailNamesParameters checks that Detail contains the parameters that the method uses, and no others.
 func TestDetailNamesParameters(t *testing.T) {
 	for method, want := range map[string][]string{"bfd": nil, "bfd-m": {"extra"}, "seamless": {"extra", "overlap"},
 		"bucketllm": {"padding_threshold"}} {
@@ -317,7 +316,8 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// TestHugeDocumentsTakeLittleMemory: what comes out is looked at long before it is as much as the documents.
+// TestHugeDocumentsTakeLittleMemory checks that rows are processed in batches that are much smaller than the
+// documents.
 func TestHugeDocumentsTakeLittleMemory(t *testing.T) {
 	const documents, rows = 60, 1 << 17
 	var before, after runtime.MemStats
@@ -328,7 +328,7 @@ func TestHugeDocumentsTakeLittleMemory(t *testing.T) {
 	if err != nil || r.Sequences != documents*rows {
 		t.Fatalf("%+v, %v", r, err)
 	}
-	const most = 100 << 20 // bytes; all rows at once are 280 MiB, and several times that while they grow
+	const most = 100 << 20 // bytes; all rows together are 280 MiB, and several times that while slices grow
 	if n := after.TotalAlloc - before.TotalAlloc; n > most {
 		t.Fatalf("%d rows took %d MiB", r.Sequences, n>>20)
 	}

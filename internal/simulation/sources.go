@@ -7,34 +7,36 @@ import (
 	"loaderd/packonline"
 )
 
-// Source is how one source of a mixture fared.
+// Source is the result of one source of a mixture.
 type Source struct {
-	Weight    float64 `json:"weight"`    // as configured, relative to those of the others
-	Target    float64 `json:"target"`    // share of the tokens that it is to have, in the mean over the run
+	Weight    float64 `json:"weight"`    // as configured, relative to the other sources
+	Target    float64 `json:"target"`    // target share of the tokens, averaged over the run
 	Share     float64 `json:"share"`     // of the tokens in rows
-	Documents int64   `json:"documents"` // used, as often as epochs have them
-	Tokens    int64   `json:"tokens"`    // of these
-	// Shares are those of each twentieth of the run, in tokens and in order of emission; Targets those that the mixture
-	// has in the same twentieth of the tokens that it takes. Both are empty where a run is too short for twentieths.
+	Documents int64   `json:"documents"` // used, counted per epoch
+	Tokens    int64   `json:"tokens"`    // of the used documents
+	// Shares are the shares in each twentieth of the run, in tokens and in order of emission. Targets are the mixture's
+	// target shares in the same twentieths of the tokens that it takes. Both are empty if the run is too short for
+	// twentieths.
 	Targets []float64 `json:"targets,omitempty"`
 	Shares  []float64 `json:"shares,omitempty"`
-	// Deviation is the largest distance of a twentieth's share from its target, as a share of all tokens.
+	// Deviation is the largest difference of a twentieth's share and its target, as a share of all tokens.
 	Deviation float64 `json:"deviation"`
-	// PaddingTokens are its part of the padding: that of each row is divided by the tokens of the sources in it.
+	// PaddingTokens is the source's part of the padding. The padding of each row is divided in proportion to the tokens
+	// of the sources in it.
 	PaddingTokens int64 `json:"padding_tokens"`
-	// Ages are those of its documents, in used documents of all sources.
+	// Ages of its documents, counted in used documents of all sources.
 	AgeMax    uint32  `json:"age_max"`
 	AgeMedian uint32  `json:"age_median"`
-	Epochs    float64 `json:"epochs"` // read: 2.5 is two and a half
+	Epochs    float64 `json:"epochs"` // number of epochs read, such as 2.5
 	LeftOut   LeftOut `json:"left_out"`
 }
 
-// bySource looks at the rows of a mixture.
+// bySource counts the rows of a mixture by source.
 type bySource struct {
 	arrivals *Arrivals
-	shares   []shares // of each source: short tokens are those that are its own
+	shares   []shares // per source: its own tokens are the short ones
 	padding  []int64
-	row      []int64 // tokens of each source in the row that is looked at
+	row      []int64 // tokens of each source in the present row
 }
 
 func newBySource(a *Arrivals) *bySource {
@@ -46,7 +48,7 @@ func newBySource(a *Arrivals) *bySource {
 	return s
 }
 
-// count counts a row of so many slots.
+// count adds a row with the given number of slots.
 func (s *bySource) count(slots int, pieces []packonline.Piece) {
 	clear(s.row)
 	var tokens int64
@@ -57,12 +59,12 @@ func (s *bySource) count(slots int, pieces []packonline.Piece) {
 	padding, before := int64(slots)-tokens, int64(0)
 	for i, n := range s.row {
 		s.shares[i].count(tokens, n)
-		s.padding[i] += padding*(before+n)/tokens - padding*before/tokens // parts add up to the whole
+		s.padding[i] += padding*(before+n)/tokens - padding*before/tokens // the parts add up to the row's padding
 		before += n
 	}
 }
 
-// results sums up. ages are those of the documents.
+// results returns the result of each source. ages are those of the documents.
 func (s *bySource) results(ages []uint32) map[string]*Source {
 	a := s.arrivals
 	out := map[string]*Source{}
@@ -87,7 +89,7 @@ func (s *bySource) results(ages []uint32) map[string]*Source {
 	return out
 }
 
-// follow compares the twentieths with what the source is to have.
+// follow compares the share in each twentieth with the target.
 func (r *Source) follow(parts [twentieths]shareBin, target func(from, to float64) float64) {
 	for k, p := range parts {
 		share, aim := float64(p.short)/float64(p.tokens), target(float64(k)/twentieths, float64(k+1)/twentieths)

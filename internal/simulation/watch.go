@@ -9,24 +9,24 @@ import (
 	"loaderd/packonline"
 )
 
-// watch looks at the rows that come out of a packer.
+// watch evaluates the rows that a packer emits.
 type watch struct {
 	result    *Result
 	documents []int32  // their lengths
-	ages      []uint32 // of each document, until its last piece is out
-	whole     []bool   // of each document, whether it is out in one piece
+	ages      []uint32 // of each document, until its last piece is emitted
+	whole     []bool   // of each document, whether it is emitted in one piece
 	shares    shares
 	sources   *bySource // nil without a mixture
 	each      Sequence
 
-	// Atoms that are a part of a row make rows in order of emission, each bucket on its own.
-	parts   int                  // of a row; 1 when the packer's rows are rows
-	wait    int                  // documents that a row waits for parts
-	bounded bool                 // whether it waits for so many at most
-	started [][]packonline.Piece // of each bucket, the row under construction
-	have    []int                // its parts
-	since   []int                // the number of the last document when its first part came
-	missing int64                // slots of the last rows for which there was no part
+	// Atoms that are parts of a row are joined to rows in order of emission, per bucket.
+	parts   int                  // per row; 1 if the packer emits whole rows
+	wait    int                  // maximum wait of a row for parts, in documents
+	bounded bool                 // whether wait applies
+	started [][]packonline.Piece // per bucket, the incomplete row
+	have    []int                // its number of parts
+	since   []int                // number of the last document at the emission of its first part
+	missing int64                // slots of the last rows without a part
 }
 
 func newWatch(c packonline.Config, documents []int32, below int, each Sequence) *watch {
@@ -45,13 +45,13 @@ func newWatch(c packonline.Config, documents []int32, below int, each Sequence) 
 	return w
 }
 
-// take looks at the rows that came out and forgets them.
+// take evaluates the emitted rows and clears out.
 func (w *watch) take(out *packonline.Rows) error {
 	defer out.Reset()
 	for i := range out.Len() {
 		length, pieces, ages := out.Row(i)
 		w.result.Pieces += int64(len(pieces))
-		now := int(pieces[0].Doc) + int(ages[0]) // documents are numbered as they come
+		now := int(pieces[0].Doc) + int(ages[0]) // documents are numbered in order of arrival
 		for k, x := range pieces {
 			w.ages[x.Doc] = max(w.ages[x.Doc], ages[k])
 			w.whole[x.Doc] = w.whole[x.Doc] || x.Length == w.documents[x.Doc]
@@ -78,7 +78,7 @@ func (w *watch) take(out *packonline.Rows) error {
 	return nil
 }
 
-// overdue pads the rows that had waited for parts as long as they may when the document numbered now had come.
+// overdue pads rows that had waited for parts for the maximum number of documents when document now was added.
 func (w *watch) overdue(now int) error {
 	for b, have := range w.have {
 		if have > 0 && w.bounded && now-w.since[b] >= w.wait {
@@ -90,13 +90,14 @@ func (w *watch) overdue(now int) error {
 	return nil
 }
 
-// pad ends the row of bucket b that lacks parts, once the document numbered now has come.
+// pad completes the row of bucket b with padding. now is the number of the last document at that time.
 func (w *watch) pad(b, now int) error {
 	w.missing += int64((w.parts - w.have[b]) * w.result.Buckets[b].Length / w.parts)
 	return w.row(b, w.started[b], now)
 }
 
-// row counts a row of bucket b that is complete once the document numbered now has come, and writes it down.
+// row counts a row of bucket b and passes it to each. now is the number of the last document when the row was
+// complete.
 func (w *watch) row(b int, pieces []packonline.Piece, now int) error {
 	var tokens, short int64
 	for _, x := range pieces {
@@ -104,7 +105,7 @@ func (w *watch) row(b int, pieces []packonline.Piece, now int) error {
 		if int(w.documents[x.Doc]) < w.shares.below {
 			short += int64(x.Length)
 		}
-		if w.parts > 1 { // what was packed has waited for the other parts
+		if w.parts > 1 { // packed parts have waited for the row's other parts
 			w.ages[x.Doc] = max(w.ages[x.Doc], uint32(now)-uint32(x.Doc))
 		}
 	}
@@ -122,12 +123,12 @@ func (w *watch) row(b int, pieces []packonline.Piece, now int) error {
 	return w.each(bucket.Length, pieces)
 }
 
-// Lines writes sequences down as Run does.
+// Lines returns a Sequence that writes sequences in the format of Run.
 func Lines(placements io.Writer) Sequence {
 	return lines(placements, func(b []byte, document uint64) []byte { return strconv.AppendUint(b, document, 10) })
 }
 
-// lines is Lines with documents named as appendName does.
+// lines is Lines with document names that appendName appends.
 func lines(placements io.Writer, appendName func(b []byte, document uint64) []byte) Sequence {
 	var line []byte
 	return func(length int, pieces []packonline.Piece) error {
@@ -147,7 +148,7 @@ func lines(placements io.Writer, appendName func(b []byte, document uint64) []by
 	}
 }
 
-// end pads the rows for which parts are missing and sums up the ages.
+// end pads rows with missing parts and summarizes the ages.
 func (w *watch) end() error {
 	r := w.result
 	last := len(w.documents) - 1
