@@ -8,7 +8,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/ipc"
 )
 
-// arrowFile is an Arrow IPC file, not compressed: it can be mapped into memory.
+// arrowFile is an uncompressed Arrow IPC file, which can be memory-mapped.
 type arrowFile struct {
 	file *os.File
 	out  *ipc.FileWriter

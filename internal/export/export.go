@@ -1,5 +1,5 @@
-// Package export writes steps of a run as files, as readers get them: every row with all of its columns. Files that are
-// finished stay, so that an export which is begun again goes on where it stopped.
+// Package export writes steps of a run to files, as readers receive them: every row with all of its columns.
+// Completed files are kept, so that a repeated export resumes after the last complete part.
 package export
 
 import (
@@ -19,10 +19,10 @@ import (
 	"loaderd/loader"
 )
 
-// Format is how steps lie in files.
+// Format is a file format.
 type Format string
 
-// The formats.
+// Supported formats.
 const (
 	Parquet Format = "parquet"
 	Arrow   Format = "arrow"
@@ -30,38 +30,38 @@ const (
 	NPY     Format = "npy"
 )
 
-// Formats are all of them.
+// Formats are all supported formats.
 var Formats = []Format{Parquet, Arrow, MDS, NPY}
 
-// Options say what is exported.
+// Options are the options of an export.
 type Options struct {
 	Dir        string
 	Format     Format
-	Run        string // that the daemon is to serve; empty: whichever it does
-	First, End uint64 // steps [First, End); End 0: those that are planned now
-	FromOldest bool   // in place of First: the oldest step that can be read
-	FileSteps  uint64 // steps of a part
+	Run        string // the run that the daemon must serve; empty: any
+	First, End uint64 // steps [First, End); End 0: the present end of the plan
+	FromOldest bool   // First is the oldest step that can be read
+	FileSteps  uint64 // steps per part
 	Columns    []string
-	// OnPart is told of each part that is finished. It must not block.
+	// OnPart is called with each completed part. It must not block.
 	OnPart func(Part)
 }
 
-// unfinished is the ending of files that are being written.
+// unfinished is the suffix of files that are being written.
 const unfinished = ".unfinished"
 
 func isUnfinished(name string) bool { return strings.HasSuffix(name, unfinished) }
 
-// job is the name by which steps are read: none of a training's.
+// job is the job name of the export's reader, which no training job uses.
 const job = "export"
 
-// writer writes a part's batches. Close finishes its files; their names are below the folder.
+// writer writes the batches of a part. Close completes its files, whose names are relative to the folder.
 type writer interface {
 	Write(arrow.Record) error
 	Close() error
 }
 
-// Check refuses what no run can be exported as, by the names that the options have on the command line. Nobody is
-// asked.
+// Check returns an error for options that are invalid for any run, with their names on the command line. It sends no
+// requests.
 func (o Options) Check() error {
 	switch {
 	case !slices.Contains(Formats, o.Format):
@@ -74,7 +74,7 @@ func (o Options) Check() error {
 	return nil
 }
 
-// Run exports steps and returns what the folder holds then, also where it ends with an error.
+// Run exports steps. It returns the content of the folder, also with an error.
 func Run(ctx context.Context, c *reader.Client, o Options) (*Manifest, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -96,7 +96,7 @@ func Run(ctx context.Context, c *reader.Client, o Options) (*Manifest, error) {
 	}
 	if m == nil {
 		m = asked
-		if err := m.write(o.Dir); err != nil { // files without a manifest are somebody else's
+		if err := m.write(o.Dir); err != nil { // a folder with files but no manifest belongs to another program
 			return nil, err
 		}
 	} else {
@@ -122,7 +122,7 @@ func Run(ctx context.Context, c *reader.Client, o Options) (*Manifest, error) {
 	return m, err
 }
 
-// reopen has a complete export go on to a later step. A last part with fewer steps than others is written anew.
+// reopen extends a complete export to a later step. A last part with fewer steps than the others is written again.
 func (m *Manifest) reopen(end uint64) {
 	m.End, m.Complete = max(m.End, end), false
 	if n := len(m.Parts); n > 0 && m.Parts[n-1].Steps < m.FileSteps {
@@ -130,7 +130,7 @@ func (m *Manifest) reopen(end uint64) {
 	}
 }
 
-// manifest is that of an export that begins.
+// manifest returns the manifest of a new export.
 func (o Options) manifest(info loader.Info) (*Manifest, error) {
 	if o.FromOldest {
 		o.First = info.Oldest
@@ -159,7 +159,7 @@ func (o Options) manifest(info loader.Info) (*Manifest, error) {
 	return m, nil
 }
 
-// everything is all columns of a run, with ids as narrow as they can be.
+// everything returns all columns of a run, with the narrowest available type of ids.
 func everything(columns []string) (all []string) {
 	const wide, narrow = "input_ids", "input_ids:uint16"
 	for _, c := range columns {
@@ -170,19 +170,19 @@ func everything(columns []string) (all []string) {
 	return all
 }
 
-// exporter is one export under way.
+// exporter is a running export.
 type exporter struct {
 	Options
 	manifest *Manifest
 	info     loader.Info
 
-	out   writer // of the part that is being written
+	out   writer // of the present part
 	part  Part
-	row   int32 // rows of the step that have come
+	row   int32 // number of the step's rows that were received
 	steps []stepCounts
 }
 
-// stepCounts are what a step has on all ranks, as metadata of its batches say it.
+// stepCounts are the counts of a step over all ranks, from the metadata of its batches.
 type stepCounts struct {
 	Step             uint64 `json:"step"`
 	Bucket           int32  `json:"bucket"`
@@ -205,7 +205,7 @@ func (e *exporter) run(ctx context.Context, c *reader.Client) error {
 	if err := c.ReadRecords(ctx, ticket, e.take); err != nil {
 		return err
 	}
-	if e.out != nil { // the run has ended in the middle of a part
+	if e.out != nil { // the run has ended within a part
 		if err := e.finish(); err != nil {
 			return err
 		}
@@ -213,7 +213,7 @@ func (e *exporter) run(ctx context.Context, c *reader.Client) error {
 	return e.complete()
 }
 
-// complete says that nothing is missing.
+// complete marks the export as complete.
 func (e *exporter) complete() error {
 	e.manifest.End, e.manifest.Complete = e.manifest.next(), true
 	if e.Format == MDS {
@@ -264,10 +264,10 @@ func (e *exporter) take(r arrow.Record, metadata []byte) error {
 	return nil
 }
 
-// name is that of a part's file, or folder.
+// name returns the name of a part's file or folder.
 func (e *exporter) name() string { return fmt.Sprintf("part-%08d", e.part.First) }
 
-// begin opens the files of a part.
+// begin creates the files of a part.
 func (e *exporter) begin(step uint64, schema *arrow.Schema) (err error) {
 	if len(e.manifest.Schema) == 0 {
 		for _, f := range schema.Fields() {
@@ -292,7 +292,7 @@ func (e *exporter) begin(step uint64, schema *arrow.Schema) (err error) {
 	return nil
 }
 
-// finish closes the files of a part, gives them their names, and has the manifest know them.
+// finish closes the files of a part, renames them to their final names, and adds them to the manifest.
 func (e *exporter) finish() error {
 	out := e.out
 	e.out = nil
@@ -309,7 +309,7 @@ func (e *exporter) finish() error {
 	}
 	name := e.name() + map[Format]string{Arrow: ".arrow", Parquet: ".parquet", MDS: ".mds"}[e.Format]
 	final := filepath.Join(e.Dir, name)
-	if err := os.RemoveAll(final); err != nil { // of an export that was killed before its manifest knew of it
+	if err := os.RemoveAll(final); err != nil { // left by an export that was killed before it wrote the manifest
 		return err
 	}
 	if err := os.Rename(final+unfinished, final); err != nil {
@@ -343,10 +343,10 @@ func (e *exporter) finish() error {
 	return nil
 }
 
-// abandon removes what is unfinished.
+// abandon removes unfinished files.
 func (e *exporter) abandon() error {
 	if e.out != nil {
-		_ = e.out.Close() // it is not kept
+		_ = e.out.Close() // the file is removed
 	}
 	left, err := filepath.Glob(filepath.Join(e.Dir, "*"+unfinished))
 	for _, name := range left {

@@ -13,13 +13,13 @@ import (
 	"slices"
 )
 
-// ManifestName is the file of a folder that says what is in it.
+// ManifestName is the name of the file that describes the folder's content.
 const ManifestName = "manifest.json"
 
 const manifestVersion = 1
 
-// Manifest says what a folder of steps holds. docs/import.md describes it; other programs read it: fields may be added,
-// and none may change its name or meaning.
+// Manifest describes a folder of steps. docs/import.md documents it. Other programs read it: fields may be added, but
+// no field may change its name or meaning.
 type Manifest struct {
 	Version     int             `json:"version"`
 	Format      Format          `json:"format"`
@@ -27,13 +27,13 @@ type Manifest struct {
 	RunID       string          `json:"run_id"`
 	Fingerprint string          `json:"fingerprint"`
 	Config      json.RawMessage `json:"config"`            // of the plan
-	Sources     []string        `json:"sources,omitempty"` // by their numbers
+	Sources     []string        `json:"sources,omitempty"` // by number
 	First       uint64          `json:"first"`             // step
-	// steps before this one; while it is not complete, those that are asked for
+	// the export contains steps before this one; while incomplete, the requested end
 	End       uint64   `json:"end"`
-	Columns   []string `json:"columns"`    // as a ticket names them
+	Columns   []string `json:"columns"`    // as in a ticket
 	Schema    []Column `json:"schema"`     // of the files
-	FileSteps uint64   `json:"file_steps"` // of each part, but perhaps the last
+	FileSteps uint64   `json:"file_steps"` // steps per part; the last part may have fewer
 	Parts     []Part   `json:"parts"`
 	Complete  bool     `json:"complete"`
 }
@@ -44,7 +44,7 @@ type Column struct {
 	Type string `json:"type"` // Arrow's name
 }
 
-// Part is the steps [First, First + Steps) in files of their own.
+// Part contains the steps [First, First + Steps) in separate files.
 type Part struct {
 	First uint64 `json:"first"`
 	Steps uint64 `json:"steps"`
@@ -52,14 +52,14 @@ type Part struct {
 	Files []File `json:"files"`
 }
 
-// File is one of the folder's, by its name below it, with slashes.
+// File is a file of the folder, named by its path relative to the folder, with slashes.
 type File struct {
 	Name   string `json:"name"`
 	Bytes  int64  `json:"bytes"`
 	SHA256 string `json:"sha256"`
 }
 
-// next is the step with which the next part begins.
+// next returns the first step of the next part.
 func (m *Manifest) next() uint64 {
 	if n := len(m.Parts); n > 0 {
 		return m.Parts[n-1].First + m.Parts[n-1].Steps
@@ -67,7 +67,7 @@ func (m *Manifest) next() uint64 {
 	return m.First
 }
 
-// readManifest returns what a folder has of an export, nil for an empty folder or none.
+// readManifest returns the manifest of a folder, nil if the folder is empty or missing.
 func readManifest(dir string) (*Manifest, error) {
 	data, err := os.ReadFile(filepath.Join(dir, ManifestName))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -91,7 +91,7 @@ func readManifest(dir string) (*Manifest, error) {
 	return m, nil
 }
 
-// write puts the manifest into its folder, whole or not at all.
+// write writes the manifest atomically.
 func (m *Manifest) write(dir string) error {
 	data, err := json.MarshalIndent(m, "", "  ")
 	if err != nil {
@@ -100,7 +100,7 @@ func (m *Manifest) write(dir string) error {
 	return writeWhole(filepath.Join(dir, ManifestName), data)
 }
 
-// writeWhole writes a file under another name first.
+// writeWhole writes a file under a temporary name and renames it.
 func writeWhole(name string, data []byte) error {
 	if err := os.WriteFile(name+unfinished, data, 0o644); err != nil {
 		return err
@@ -108,7 +108,7 @@ func writeWhole(name string, data []byte) error {
 	return os.Rename(name+unfinished, name)
 }
 
-// follows refuses a folder with an export of something else than is asked for now.
+// follows returns an error if the folder contains an export with other settings than the requested ones.
 func (m *Manifest) follows(asked *Manifest) error {
 	for _, c := range []struct{ what, has, wants string }{
 		{"run", m.Run, asked.Run}, {"run with the id", m.RunID, asked.RunID}, {"plan", m.Fingerprint, asked.Fingerprint},
@@ -123,7 +123,7 @@ func (m *Manifest) follows(asked *Manifest) error {
 	return nil
 }
 
-// check compares the files with what the manifest says of them.
+// check compares the files with the manifest.
 func (m *Manifest) check(dir string) error {
 	for _, p := range m.Parts {
 		for _, f := range p.Files {
@@ -140,13 +140,13 @@ func (m *Manifest) check(dir string) error {
 	return nil
 }
 
-// fileOf looks at a file of the folder.
+// fileOf returns the size and hash of a file of the folder.
 func fileOf(dir, name string) (File, error) {
 	r, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
 	if err != nil {
 		return File{}, err
 	}
-	defer r.Close() // nothing was written
+	defer r.Close() // read-only
 	sum := sha256.New()
 	n, err := io.Copy(sum, r)
 	return File{Name: name, Bytes: n, SHA256: hex.EncodeToString(sum.Sum(nil))}, err

@@ -16,7 +16,7 @@ import (
 	"loaderd/internal/mds"
 )
 
-// shard is a file of MDS. It is held in memory, as its places are in front: MosaicML's writer does the same.
+// shard is an MDS file. It is held in memory because the sample offsets precede the samples, as in MosaicML's writer.
 type shard struct {
 	name    string
 	columns []mdsColumn
@@ -27,15 +27,15 @@ type shard struct {
 // mdsColumn is a column, or a field of the documents' column.
 type mdsColumn struct {
 	name, encoding string
-	column, field  int // of the record; of a struct, else -1
-	fixed          int // bytes of a value; 0: they vary
+	column, field  int // index in the record; index in a struct, else -1
+	fixed          int // bytes per value; 0: variable
 }
 
 func newShard(name string, s *arrow.Schema) (writer, error) {
 	return &shard{name: name, columns: mdsColumns(s)}, nil
 }
 
-// mdsColumns are the columns of a shard, by their names, as MosaicML's writer has them.
+// mdsColumns returns the columns of a shard sorted by name, as MosaicML's writer does.
 func mdsColumns(s *arrow.Schema) (out []mdsColumn) {
 	for i, f := range s.Fields() {
 		list, ok := f.Type.(*arrow.ListType)
@@ -54,11 +54,11 @@ func mdsColumns(s *arrow.Schema) (out []mdsColumn) {
 		encoding := "ndarray:" + list.Elem().Name()
 		switch list.Elem().ID() {
 		case arrow.FLOAT16:
-			encoding = "ndarray:float16" // Arrow calls it halffloat
+			encoding = "ndarray:float16" // Arrow's name is halffloat
 		case arrow.FLOAT32:
 			encoding = "ndarray:float32"
 		case arrow.BOOL:
-			encoding = "ndarray:uint8" // it knows no bools
+			encoding = "ndarray:uint8" // ndarray has no booleans
 		}
 		if ofDocuments(list.Elem()) {
 			encoding = "json"
@@ -95,7 +95,7 @@ func (s *shard) Write(r arrow.Record) error {
 	return nil
 }
 
-// values are those of the rows, encoded.
+// values returns the encoded values of the rows.
 func (c mdsColumn) values(a arrow.Array) ([][]byte, error) {
 	out := make([][]byte, a.Len())
 	if c.fixed > 0 {
@@ -119,13 +119,13 @@ func (c mdsColumn) values(a arrow.Array) ([][]byte, error) {
 	}
 	for i := range out {
 		from, to := int(offsets[i]), int(offsets[i+1])
-		shape := binary.LittleEndian.AppendUint32([]byte{1<<2 | 2}, uint32(to-from)) // one dimension, of 32 bits
+		shape := binary.LittleEndian.AppendUint32([]byte{1<<2 | 2}, uint32(to-from)) // one dimension of 32 bits
 		out[i] = append(shape, data[from*width:to*width]...)
 	}
 	return out, nil
 }
 
-// jsonRows encodes values of documents, null where there is none.
+// jsonRows encodes documents' values, null for a missing value.
 func jsonRows(out [][]byte, offsets []int32, values arrow.Array) error {
 	for i := range out {
 		row := []any{}
@@ -167,7 +167,7 @@ func (s *shard) Close() error {
 	return err
 }
 
-// entry is what an index says of a shard.
+// entry returns a shard's entry in the index.
 func (s *shard) entry(name string, bytes, samples int64) mds.Shard {
 	e := mds.Shard{Version: 2, Format: "mds", Hashes: []string{}, Samples: samples,
 		Raw: mds.File{Name: name, Bytes: bytes, Hashes: map[string]string{}}}
@@ -202,13 +202,13 @@ func writeIndex(dir string, m *Manifest) error {
 	return writeWhole(filepath.Join(dir, mds.IndexName), data)
 }
 
-// shardColumns are the columns that a shard of ours names behind its places.
+// shardColumns reads the columns from the header of a shard that this package wrote.
 func shardColumns(name string) (s mds.Shard, err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return s, err
 	}
-	defer f.Close() // nothing was written
+	defer f.Close() // read-only
 	var n [4]byte
 	if _, err := f.ReadAt(n[:], 0); err != nil {
 		return s, err

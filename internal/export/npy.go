@@ -15,32 +15,32 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 )
 
-// npyHeaderBytes is what is left free for a header, which is known only when all values are there.
+// npyHeaderBytes is the space reserved for a header, whose content depends on all values.
 const npyHeaderBytes = 128
 
-// arrays is a folder of NumPy's files, one or more a column:
+// arrays is a folder of NumPy files, with one or more files per column:
 //
-//	NAME.npy          a number a row, or of all rows' values one behind the other: [rows, L] where the run has one bucket, else flat
-//	NAME.offsets.npy  int64 [rows+1], where each row begins, of columns that are flat
-//	NAME.valid.npy    bool, of values of documents, where some may be missing
-//	NAME.texts.json   of texts, which NAME.npy has as int32 places in that list, -1 for none
-//	NAME.FIELD.npy    of the documents' column, a file a field
+//	NAME.npy          one number per row, or the concatenated values of all rows: [rows, L] for one bucket, else flat
+//	NAME.offsets.npy  for flat columns: int64 [rows+1], the start of each row
+//	NAME.valid.npy    for documents' values: bool, false for missing values
+//	NAME.texts.json   for texts: the list that the int32 values of NAME.npy refer to, -1 for a missing text
+//	NAME.FIELD.npy    for the documents' column: one file per field
 type arrays struct {
 	dir     string
 	columns []*npyColumn
-	square  bool // every row has as many tokens
+	square  bool // all rows have the same length
 }
 
-// npyColumn are the files of a column.
+// npyColumn contains the files of a column.
 type npyColumn struct {
 	name    string
-	values  []*npyFile // one, or one a field
+	values  []*npyFile // one, or one per field
 	fields  []string
 	valid   *npyFile
 	texts   map[string]int32
 	words   []string
-	offsets []int64 // nil for a number a row
-	length  int     // of every row; -1 where they differ
+	offsets []int64 // nil for one number per row
+	length  int     // of every row; -1 if lengths differ
 	list    bool
 }
 
@@ -140,7 +140,7 @@ func (c *npyColumn) write(column arrow.Array) error {
 	return c.values[0].add(raw(values))
 }
 
-// places are those of texts in the column's list.
+// places returns the indices of texts in the column's list.
 func (c *npyColumn) places(texts *array.String) []int32 {
 	out := make([]int32, texts.Len())
 	for i := range out {
@@ -195,7 +195,7 @@ func (c *npyColumn) close(dir string, square bool) (err error) {
 	return os.WriteFile(filepath.Join(dir, c.name+".texts.json"), words, 0o644)
 }
 
-// npyFile is a file of NumPy's whose values are written before its header.
+// npyFile is a NumPy file whose values are written before its header.
 type npyFile struct {
 	file  *os.File
 	out   *bufio.Writer
@@ -204,7 +204,7 @@ type npyFile struct {
 	count int64
 }
 
-// npyTypes are NumPy's names of types. A bool is a byte.
+// npyTypes are NumPy's type names. A bool is stored as a byte.
 var npyTypes = map[arrow.Type]string{
 	arrow.INT8: "|i1", arrow.INT16: "<i2", arrow.UINT16: "<u2", arrow.INT32: "<i4", arrow.INT64: "<i8",
 	arrow.UINT64: "<u8",
@@ -231,7 +231,7 @@ func (f *npyFile) add(data []byte) error {
 	return err
 }
 
-// close puts the header in front.
+// close writes the header and closes the file.
 func (f *npyFile) close(shape ...int64) error {
 	dimensions := ""
 	for _, n := range shape {

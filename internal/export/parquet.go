@@ -13,11 +13,11 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 )
 
-// groupBytes is how much of the rows' values makes a row group: it is what is held in memory.
+// groupBytes is the size of a row group's values, in bytes. A row group is buffered in memory.
 const groupBytes = 32 << 20
 
-// parquetFile writes columns one by one: the library's own way from a record brings its compute kernels along, a sixth
-// of the program.
+// parquetFile writes columns one by one. The library's function for records requires its compute kernels, which would
+// be a sixth of the program's size.
 type parquetFile struct {
 	file *os.File
 	out  *file.Writer
@@ -46,7 +46,7 @@ func newParquet(name string, s *arrow.Schema) (writer, error) {
 	return &parquetFile{file: f, out: file.NewParquetWriter(f, root, file.WithWriterProps(properties))}, nil
 }
 
-// parquetNode is a column: a number, or a list of values, of which those of documents may be null.
+// parquetNode returns the schema of a column: a number, or a list of values. Documents' values may be null.
 func parquetNode(name string, t arrow.DataType, nullable bool) (schema.Node, error) {
 	switch t := t.(type) {
 	case *arrow.ListType:
@@ -106,7 +106,7 @@ func parquetNode(name string, t arrow.DataType, nullable bool) (schema.Node, err
 	return schema.NewPrimitiveNodeLogical(name, repetition, logical, physical, length, -1)
 }
 
-// ofDocuments says whether values of a type are those of documents, which may be null.
+// ofDocuments reports whether a type is that of documents' values, which may be null.
 func ofDocuments(t arrow.DataType) bool {
 	return t.ID() == arrow.STRING || t.ID() == arrow.INT64 || t.ID() == arrow.FLOAT64
 }
@@ -123,7 +123,7 @@ func (p *parquetFile) Write(r arrow.Record) error {
 	return p.flush()
 }
 
-// bytesOf is how much memory an array's values take.
+// bytesOf returns the memory size of an array's values, in bytes.
 func bytesOf(d arrow.ArrayData) (n int) {
 	for _, b := range d.Buffers() {
 		if b != nil {
@@ -136,7 +136,7 @@ func bytesOf(d arrow.ArrayData) (n int) {
 	return n
 }
 
-// flush writes a row group of what is held.
+// flush writes the buffered records as a row group.
 func (p *parquetFile) flush() error {
 	if len(p.held) == 0 {
 		return nil
@@ -154,7 +154,7 @@ func (p *parquetFile) flush() error {
 	return group.Close()
 }
 
-// column writes all leaves of a column.
+// column writes all leaf columns of a column.
 func (p *parquetFile) column(group file.SerialRowGroupWriter, i int) error {
 	leaves := 1
 	if list, ok := p.held[0].Column(i).DataType().(*arrow.ListType); ok {
@@ -179,7 +179,7 @@ func (p *parquetFile) column(group file.SerialRowGroupWriter, i int) error {
 	return nil
 }
 
-// writeLeaf writes the values of a leaf of a column.
+// writeLeaf writes the values of a leaf column.
 func writeLeaf(column file.ColumnChunkWriter, a arrow.Array, leaf int) error {
 	if _, ok := a.(*array.List); !ok {
 		return writeValues(column, a, nil, nil)
@@ -210,7 +210,7 @@ func writeLeaf(column file.ColumnChunkWriter, a arrow.Array, leaf int) error {
 	return writeValues(column, values, def, rep)
 }
 
-// writeValues writes those values of an array that are not null.
+// writeValues writes the values of an array that are not null.
 func writeValues(column file.ColumnChunkWriter, a arrow.Array, def, rep []int16) (err error) {
 	switch w := column.(type) {
 	case *file.Int32ColumnChunkWriter:
@@ -249,7 +249,7 @@ func writeValues(column file.ColumnChunkWriter, a arrow.Array, def, rep []int16)
 	return err
 }
 
-// present are those values that are not null.
+// present returns the values that are not null.
 func present[T any](a arrow.Array, values []T) []T {
 	if a.NullN() == 0 {
 		return values
@@ -263,7 +263,7 @@ func present[T any](a arrow.Array, values []T) []T {
 	return there
 }
 
-// wide are integers of up to 32 bits.
+// wide returns integers of up to 32 bits as int32.
 func wide(a arrow.Array) []int32 {
 	switch a := a.(type) {
 	case *array.Int32:
@@ -291,5 +291,5 @@ func (p *parquetFile) Close() error {
 	if err != nil {
 		return errors.Join(err, p.file.Close())
 	}
-	return p.out.Close() // and its file
+	return p.out.Close() // closes the file too
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// Columns that the files have in front of those of a step: where a row belongs.
+// Additional first columns of the files, which identify a row.
 const (
 	stepColumn   = "step"
 	rowColumn    = "row"
 	bucketColumn = "bucket"
 )
 
-// withPlaces is a batch with the place of each row in front, and its texts without dictionaries, which not every format
-// has.
+// withPlaces returns a batch with the position of each row in additional first columns. It replaces
+// dictionary-encoded texts by plain texts, because not every format supports dictionaries.
 func withPlaces(r arrow.Record, step uint64, bucket, first int32) (arrow.Record, error) {
 	n := int(r.NumRows())
 	steps, rows, buckets := make([]int64, n), make([]int32, n), make([]int32, n)
@@ -60,7 +60,7 @@ func int32s(values []int32) arrow.Array {
 		[]*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(values))}, nil, 0, 0))
 }
 
-// plainTexts is a list of texts without the dictionary that they came with.
+// plainTexts returns a list of texts without dictionary encoding.
 func plainTexts(list *array.List, texts *array.Dictionary) *array.List {
 	b := array.NewListBuilder(memory.DefaultAllocator, arrow.BinaryTypes.String)
 	defer b.Release()
@@ -80,7 +80,7 @@ func plainTexts(list *array.List, texts *array.Dictionary) *array.List {
 	return b.NewListArray()
 }
 
-// lists are a column's rows: offsets of the rows in values, which begin where the first row does.
+// lists returns the rows of a list column: values of these rows only, and the offsets of the rows in them.
 func lists(column arrow.Array) (offsets []int32, values arrow.Array) {
 	list := column.(*array.List)
 	offsets = make([]int32, list.Len()+1)
@@ -99,7 +99,7 @@ func lists(column arrow.Array) (offsets []int32, values arrow.Array) {
 	return offsets, values
 }
 
-// raw is the memory of an array's values of fixed width, without copying. Bools are a byte each.
+// raw returns the memory of an array of fixed-width values without copying. Booleans are converted to a byte each.
 func raw(a arrow.Array) []byte {
 	if bits, ok := a.(*array.Boolean); ok {
 		out := make([]byte, bits.Len())
