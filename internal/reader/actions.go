@@ -9,13 +9,13 @@ import (
 	"loaderd/loader"
 )
 
-// Seal ends a run behind the document stream's present last document. An empty run is the one that the daemon serves,
-// here and below.
+// Seal ends a run at the present last document of the document stream. Here and below, an empty run is the one that
+// the daemon serves.
 func (c *Client) Seal(ctx context.Context, run string) (api.Recorded, error) {
 	return c.record(ctx, "seal", run)
 }
 
-// SealSource ends one source behind its stream's present last document.
+// SealSource ends one source at the present last document of its stream.
 func (c *Client) SealSource(ctx context.Context, run, source string) (recorded api.Recorded, err error) {
 	err = each(ctx, c, "seal", api.SealRequest{Run: api.Run{Run: run}, Source: source}, func(r api.Recorded) {
 		recorded = r
@@ -23,19 +23,19 @@ func (c *Client) SealSource(ctx context.Context, run, source string) (recorded a
 	return recorded, err
 }
 
-// Mix changes the mixture of sources, or asks how it stands.
+// Mix changes the mixture of sources. Without a change it returns the present state of the mixture.
 func (c *Client) Mix(ctx context.Context, run string, change api.MixChange) (m api.Mixture, err error) {
 	err = each(ctx, c, "mix", api.MixRequest{Run: api.Run{Run: run}, MixChange: change}, func(r api.Mixture) { m = r })
 	return m, err
 }
 
-// Info describes the run.
+// Info returns the description of the run.
 func (c *Client) Info(ctx context.Context, run string) (info loader.Info, err error) {
 	err = each(ctx, c, "info", api.Run{Run: run}, func(i loader.Info) { info = i })
 	return info, err
 }
 
-// Status says how the run does, History how it went.
+// Status returns the present state of the run, History its course.
 func (c *Client) Status(ctx context.Context, run string) (status api.Status, err error) {
 	err = each(ctx, c, "status", api.Run{Run: run}, func(s api.Status) { status = s })
 	return status, err
@@ -46,12 +46,12 @@ func (c *Client) History(ctx context.Context, run string) (history api.History, 
 	return history, err
 }
 
-// Measure has it counted how many steps the run will have; Info tells.
+// Measure starts to count the steps that the run will have. Info returns the result.
 func (c *Client) Measure(ctx context.Context, run string) error {
 	return each(ctx, c, "measure", api.Run{Run: run}, func(api.Measured) {})
 }
 
-// Drain packs what waits up to the document stream's present last document.
+// Drain flushes buffered documents up to the present last document of the document stream.
 func (c *Client) Drain(ctx context.Context, run string) (api.Recorded, error) {
 	return c.record(ctx, "drain", run)
 }
@@ -61,18 +61,19 @@ func (c *Client) record(ctx context.Context, action, run string) (recorded api.R
 	return recorded, err
 }
 
-// Ledger calls f with the pages of a step, in order; with documents, each has where its documents came from.
+// Ledger calls f with the pages of a step, in order. If documents is set, the pages contain the origins of documents.
 func (c *Client) Ledger(ctx context.Context, run string, step uint64, documents bool, f func(api.Page)) error {
 	return each(ctx, c, "ledger", api.LedgerRequest{Run: api.Run{Run: run}, Step: step, Documents: documents}, f)
 }
 
-// FindID returns the rows that hold a part of a document that has this id or path; none when no step does. Of a run
-// with several sources it looks in all of them.
+// FindID returns the rows that contain a part of a document with this id or path, none if no step does. It searches
+// all sources of the run.
 func (c *Client) FindID(ctx context.Context, run, id string) ([]api.Found, error) {
 	return c.find(ctx, api.FindRequest{Run: api.Run{Run: run}, ID: id})
 }
 
-// FindSequence is FindID of the document at a sequence of the stream: that of the source, in a run with several.
+// FindSequence is FindID for the document at a sequence of the stream, in a run with several sources of that source's
+// stream.
 func (c *Client) FindSequence(ctx context.Context, run, source string, sequence uint64) ([]api.Found, error) {
 	return c.find(ctx, api.FindRequest{Run: api.Run{Run: run}, Source: source, Sequence: sequence})
 }
@@ -83,8 +84,8 @@ func (c *Client) find(ctx context.Context, body api.FindRequest) ([]api.Found, e
 	return found, err
 }
 
-// Text returns a document's tokens from start on, at most so many (0: as many as the daemon gives), each with what it
-// stands for. source is empty in a run with one document stream.
+// Text returns up to tokens of a document's tokens from start on, each with its text. If tokens is 0, the daemon
+// chooses the number. source is empty in a run with one document stream.
 func (c *Client) Text(ctx context.Context, run, source string, sequence, start uint64,
 	tokens int) (text api.Text, err error) {
 	err = each(ctx, c, "text", api.TextRequest{Run: api.Run{Run: run}, Source: source, Sequence: sequence, Start: start,
@@ -92,15 +93,16 @@ func (c *Client) Text(ctx context.Context, run, source string, sequence, start u
 	return text, err
 }
 
-// Peek returns the beginnings, of so many tokens, of the next documents that are planned: n of a source, or without one
-// those of the only source, or the next of each source. 0 leaves a number to the daemon.
+// Peek returns the beginnings of the next documents to be planned, tokens tokens each. It returns n documents of a
+// source; without a source, n of the only source or the next document of each source. If a number is 0, the daemon
+// chooses it.
 func (c *Client) Peek(ctx context.Context, run, source string, n, tokens int) (texts []api.Text, err error) {
 	err = each(ctx, c, "peek", api.PeekRequest{Run: api.Run{Run: run}, Source: source, Documents: n, Tokens: tokens},
 		func(t api.Text) { texts = append(texts, t) })
 	return texts, err
 }
 
-// each asks for an action and calls f with every answer.
+// each requests an action and calls f with every result.
 func each[T any](ctx context.Context, c *Client, action string, body any, f func(T)) error {
 	return c.Results(ctx, action, body, func(b []byte) error {
 		var answer T

@@ -11,8 +11,8 @@ import (
 	"loaderd/internal/api"
 )
 
-// Batch is one record batch: Rows rows of L tokens each, row after row. Columns that the ticket did not ask for are
-// nil. It may be kept, unless Options.Reuse says otherwise; nothing writes to it later.
+// Batch is one record batch: Rows rows of L tokens each, stored row by row. Columns that the ticket did not request
+// are nil. The caller may keep a batch unless Options.Reuse is set.
 type Batch struct {
 	Meta        api.Metadata
 	Rows, L     int
@@ -25,7 +25,7 @@ type Batch struct {
 	Sources     [][]uint16    // of each row's pieces, as indices into the sources of info
 }
 
-// decode reads a record and checks that its columns have the shape that its metadata promises.
+// decode reads a record and checks that the shapes of its columns match its metadata.
 func decode(r arrow.Record, metadata []byte) (Batch, error) {
 	var b Batch
 	if err := json.Unmarshal(bytes.TrimSpace(metadata), &b.Meta); err != nil {
@@ -81,7 +81,7 @@ func (b *Batch) take(name string, column *array.List) (err error) {
 	return err
 }
 
-// slots returns a column with a value for every token, widened to int32.
+// slots returns a column with one value per token, converted to int32.
 func (b *Batch) slots(column *array.List) ([]int32, error) {
 	if err := b.square(column); err != nil {
 		return nil, err
@@ -100,7 +100,7 @@ func (b *Batch) slots(column *array.List) ([]int32, error) {
 	}
 }
 
-// square checks that every row has L values, one behind the other.
+// square checks that every row has L contiguous values.
 func (b *Batch) square(column *array.List) error {
 	for i := range b.Rows {
 		if from, to := column.ValueOffsets(i); from != int64(i*b.L) || to != int64((i+1)*b.L) {
@@ -151,7 +151,7 @@ func pieces(column *array.List) ([][]api.Piece, error) {
 	return rows, nil
 }
 
-// span returns the values of row i: [from, to). Nothing has checked the offsets before.
+// span returns the values of row i: [from, to). It checks the offsets, which may be invalid.
 func span(column *array.List, i int) (from, to int, err error) {
 	a, b := column.ValueOffsets(i)
 	if n := column.ListValues().Len(); a < 0 || b < a || b > int64(n) {

@@ -13,7 +13,7 @@ import (
 	"loaderd/internal/api"
 )
 
-// record is a record of one list column whose offsets nobody has checked.
+// record returns a record of one list column with unchecked offsets.
 func record(name string, offsets []int32, values arrow.Array) arrow.Record {
 	typ := arrow.ListOf(values.DataType())
 	data := array.NewData(typ, len(offsets)-1,
@@ -55,7 +55,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// Whatever offsets and metadata a server sends, a batch that decodes has the shape that it says.
+// For any offsets and metadata from a server, a decoded batch has the shape in its fields.
 func FuzzDecode(f *testing.F) {
 	f.Add("input_ids", 2, 2, int32(0), int32(2), int32(4), uint8(4))
 	f.Add("cu_seqlens", 2, 8, int32(0), int32(3), int32(4), uint8(4))

@@ -1,5 +1,5 @@
-// Package reader is a small Flight client for the steps that a daemon serves: what one rank of a training job does, in
-// Go.
+// Package reader is a small Flight client for the steps that a daemon serves. It does in Go what one rank of a
+// training job does.
 package reader
 
 import (
@@ -31,44 +31,45 @@ import (
 
 // Flow-control windows of a connection.
 const (
-	// RankWindow is that of a rank: some steps. What it grants a daemon at once, a quarter of it, the daemon makes at
-	// once, while the other ranks wait.
+	// RankWindow is the window of a rank: a few steps. A window update grants a quarter of it at once. The daemon
+	// assembles that much at once, while other ranks wait.
 	RankWindow = 1 << 20
-	// BulkWindow is that of a client that takes as much as it can get: as large as throughput gains from.
+	// BulkWindow is the window of a client that reads as fast as possible. A larger window does not increase throughput.
 	BulkWindow = 16 << 20
 )
 
-// Options of a connection.
+// Options are the options of a connection.
 type Options struct {
 	Token string // bearer token; empty sends none
-	// DataDir is the data folder of a daemon on this machine: without a Token calls to loopback are signed with the token
-	// in it.
+	// DataDir is the data folder of a daemon on this machine. Without a Token, calls to loopback are signed with the
+	// token in this folder.
 	DataDir string
-	TLS     *tls.Config // for grpc+tls; nil takes the system's authorities
-	// Window is how many bytes the server may send before they are taken; 0: RankWindow.
+	TLS     *tls.Config // for grpc+tls; nil: the system's certificate authorities
+	// Window is the number of bytes that the server may send ahead of the reader; 0: RankWindow.
 	Window int32
-	// Reuse takes the memory of a batch for those behind it: a batch is good until the call that it is handed to returns.
+	// Reuse reuses the memory of a batch for later ones. A batch is then valid only until the function that receives it
+	// returns.
 	Reuse bool
-	// Report reports what Read's callers consume: a step counts as taken when f is called with its first part, and as
-	// consumed when f returns from its last one.
+	// Report reports the consumption of Read's callers. A step is taken when f is called with its first part, and
+	// consumed when f returns from its last part.
 	Report bool
 }
 
-// Client is a connection to a daemon's Flight server. Many goroutines may use it.
+// Client is a connection to a daemon's Flight server. It is safe for concurrent use.
 type Client struct {
 	uri     string
 	token   string
-	local   *access.LocalCaller // nil where calls are not signed
+	local   *access.LocalCaller // nil if calls are not signed
 	reuse   bool
 	reports bool
 	flight  flight.Client
 
-	reporting sync.RWMutex // held by a report that is under way
+	reporting sync.RWMutex // read-locked by running reports
 	open      context.Context
-	shut      context.CancelFunc // ends open
+	shut      context.CancelFunc // cancels open
 }
 
-// Open prepares a connection to grpc://HOST:PORT or grpc+tls://HOST:PORT. It does not wait for the server.
+// Open returns a client for grpc://HOST:PORT or grpc+tls://HOST:PORT. It does not wait for the server.
 func Open(uri string, o Options) (*Client, error) {
 	scheme, address, _ := strings.Cut(uri, "://")
 	var security credentials.TransportCredentials
@@ -87,7 +88,7 @@ func Open(uri string, o Options) (*Client, error) {
 	if o.Token == "" {
 		local = access.NewLocalCaller(o.DataDir, address)
 	}
-	if local != nil && scheme != "grpc+tls" { // a certificate says that the server is the right one
+	if local != nil && scheme != "grpc+tls" { // without TLS no certificate identifies the server
 		address = access.LoopbackIP(address)
 	}
 	c, err := flight.NewClientWithMiddleware(address, nil, nil, grpc.WithTransportCredentials(security),
@@ -101,16 +102,16 @@ func Open(uri string, o Options) (*Client, error) {
 		flight: c}, nil
 }
 
-// Close ends the connection and every read on it.
+// Close closes the connection and ends all reads on it.
 func (c *Client) Close() error {
 	c.shut()
-	c.reporting.Lock() // reports are not safe beside it
+	c.reporting.Lock() // wait for running reports
 	defer c.reporting.Unlock()
 	return c.flight.Close()
 }
 
-// Read calls f with every record batch of a ticket, in order. It returns nil behind the last one, f's error as soon as
-// f returns one, and the server's otherwise: Reason has its cause.
+// Read calls f with every record batch of a ticket, in order. It returns nil after the last one, and f's error
+// immediately. For other errors Reason returns the daemon's reason.
 func (c *Client) Read(ctx context.Context, t api.Ticket, f func(Batch) error) error {
 	if c.reports {
 		t.Session, t.Taken = newSession(), t.Step
@@ -135,14 +136,14 @@ func (c *Client) Read(ctx context.Context, t api.Ticket, f func(Batch) error) er
 	})
 }
 
-// ReadRecords is Read with the record batches as they come, and their app_metadata. A record is good until f returns.
+// ReadRecords is Read for undecoded record batches and their app_metadata. A record is valid until f returns.
 func (c *Client) ReadRecords(ctx context.Context, t api.Ticket, f func(r arrow.Record, metadata []byte) error) error {
 	ticket, err := json.Marshal(t)
 	if err != nil {
 		return fmt.Errorf("encode ticket: %w", err)
 	}
 	ctx, cancel := context.WithCancel(c.outgoing(ctx))
-	defer cancel() // ends the stream where f stopped it
+	defer cancel() // ends the stream if f returned an error
 	stream, err := c.flight.DoGet(ctx, &flight.Ticket{Ticket: ticket}, grpc.ForceCodecV2(newCodec()))
 	if err != nil {
 		return c.failed("read", err)
@@ -167,7 +168,7 @@ func (c *Client) ReadRecords(ctx context.Context, t api.Ticket, f func(r arrow.R
 	return nil
 }
 
-// Do asks for an action with one result, such as seal or stats. body and result are JSON; nil for none.
+// Do requests an action with one result, such as seal or stats. body and result are JSON; nil for none.
 func (c *Client) Do(ctx context.Context, action string, body, result any) error {
 	return c.Results(ctx, action, body, func(b []byte) error {
 		if result == nil {
@@ -180,7 +181,7 @@ func (c *Client) Do(ctx context.Context, action string, body, result any) error 
 	})
 }
 
-// Results asks for an action and calls f with every result, in order, until f returns an error.
+// Results requests an action and calls f with every result, in order, until f returns an error.
 func (c *Client) Results(ctx context.Context, action string, body any, f func([]byte) error) error {
 	var b []byte
 	if body != nil {
@@ -213,7 +214,7 @@ func (c *Client) outgoing(ctx context.Context) context.Context {
 	header := "Bearer " + c.token
 	if c.token == "" {
 		var err error
-		if header, err = c.local.Authorization(); err != nil { // a daemon that wants it says so
+		if header, err = c.local.Authorization(); err != nil { // a daemon that requires authentication rejects the call
 			return ctx
 		}
 	}
@@ -224,7 +225,7 @@ func (c *Client) failed(what string, err error) error {
 	return fmt.Errorf("%s from %s: %w", what, c.uri, err)
 }
 
-// Reason is the cause that the daemon gave with an error, such as SOURCE_DRY; empty when it gave none.
+// Reason returns the reason in a daemon's error, such as SOURCE_DRY, empty for none.
 func Reason(err error) string {
 	for _, d := range status.Convert(err).Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {

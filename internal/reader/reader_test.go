@@ -18,13 +18,13 @@ import (
 	"loaderd/stream/publish"
 )
 
-// serve starts a daemon with rows of 8 tokens, two a step, over three documents; they fill the first step.
+// serve starts a daemon with rows of 8 tokens, two per step, over three documents that fill the first step.
 func serve(t *testing.T) *daemon.Daemon {
 	t.Helper()
 	c := config.Default()
 	c.Stream.Dir, c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0",
 		"127.0.0.1:0"
-	c.Flight.Insecure = true // these tests are not about who calls
+	c.Flight.Insecure = true // these tests do not concern authentication
 	c.Stream.MaxBytes, c.Stream.DeadLetterBytes, c.Stream.PlanBytes = 64<<20, 16<<20, 64<<20
 	c.Plan.Packing.Method, c.Plan.Packing.Buckets, c.Plan.Shuffle.Window, c.Plan.Steps.Rows = "concat", []int{8}, 0, 2
 	d, err := daemon.Start(t.Context(), c, slog.New(slog.DiscardHandler))
@@ -55,7 +55,7 @@ func serve(t *testing.T) *daemon.Daemon {
 	return d
 }
 
-// serveSealed is serve, and no document follows.
+// serveSealed is serve with a sealed run.
 func serveSealed(t *testing.T) *daemon.Daemon {
 	t.Helper()
 	d := serve(t)
@@ -128,7 +128,7 @@ func TestColumnsAgree(t *testing.T) {
 	}
 }
 
-// A client that takes the memory of a batch for those behind it reads what another reads.
+// A client that reuses the memory of batches reads the same content as one that does not.
 func TestReuse(t *testing.T) {
 	d := serveSealed(t)
 	ticket := api.Ticket{World: 1, Columns: everyColumn}
@@ -173,7 +173,7 @@ func TestTickets(t *testing.T) {
 	}
 }
 
-// A reader that has enough ends its stream: the daemon does not wait for it any more.
+// A reader that stops ends its stream, and the daemon no longer waits for it.
 func TestStopReading(t *testing.T) {
 	d := serve(t)
 	enough := errors.New("enough")
@@ -201,7 +201,7 @@ func TestErrors(t *testing.T) {
 	if reader.Reason(refused) != "BAD_TICKET" || !strings.Contains(refused.Error(), "rank 2 of world 2") {
 		t.Errorf("rank 2 of 2: %v", refused)
 	}
-	read(t, c, api.Ticket{}) // to the end: from there on the counts are final
+	read(t, c, api.Ticket{}) // to the end, after which the counts are final
 	var stats struct {
 		Documents int `json:"documents"`
 	}

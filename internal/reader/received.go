@@ -15,14 +15,14 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// received are the messages of one stream. All have one memory: Arrow copies what it makes of a message before it asks
-// for the next one.
+// received reads the messages of one stream. All messages share one buffer, because Arrow copies the content of a
+// message before it requests the next one.
 type received struct {
 	stream  grpc.ClientStream
 	message flight.FlightData
 }
 
-// Recv returns the next message, which is good until Recv is called again.
+// Recv returns the next message. It is valid until the next call of Recv.
 func (r *received) Recv() (*flight.FlightData, error) {
 	if err := r.stream.RecvMsg(&r.message); err != nil {
 		return nil, err
@@ -30,8 +30,8 @@ func (r *received) Recv() (*flight.FlightData, error) {
 	return &r.message, nil
 }
 
-// codec is gRPC's protobuf codec, except that what a Flight message brings is copied once, from the network's buffers
-// into the memory that the message has already. gRPC's own joins the buffers first and then copies what is in them into
+// codec is gRPC's protobuf codec, except that it copies the content of a Flight message only once: from the network
+// buffers to the existing memory of the message. gRPC's codec joins the buffers first and then copies the content to
 // new memory.
 type codec struct{ encoding.CodecV2 }
 
@@ -41,10 +41,10 @@ func (c codec) Unmarshal(data mem.BufferSlice, v any) error {
 	if m, ok := v.(*flight.FlightData); ok && unmarshal(data, m) {
 		return nil
 	}
-	return c.CodecV2.Unmarshal(data, v) // which says what is wrong with it, if anything is
+	return c.CodecV2.Unmarshal(data, v) // returns the error of an invalid message
 }
 
-// unmarshal reports whether it could read a message: one that has no fields but those that come with every batch.
+// unmarshal reports whether it could decode a message. It supports only the fields that every batch has.
 func unmarshal(data mem.BufferSlice, m *flight.FlightData) bool {
 	const fieldHeader, fieldMetadata, fieldBody = 2, 3, 1000
 	m.FlightDescriptor, m.DataHeader, m.AppMetadata, m.DataBody = nil, m.DataHeader[:0], m.AppMetadata[:0], m.DataBody[:0]
@@ -82,13 +82,14 @@ func unmarshal(data mem.BufferSlice, m *flight.FlightData) bool {
 	return true
 }
 
-// kept is memory of records that are done with, for the next ones of the same stream. One goroutine uses it.
+// kept is an allocator that reuses the memory of released records for later records of the stream. It is not safe for
+// concurrent use.
 type kept struct {
 	memory.Allocator
 	free [][]byte
 }
 
-// mostKept bounds the pieces of memory that are kept; a record takes two for each of its columns.
+// mostKept is the maximum number of kept buffers. A record uses two per column.
 const mostKept = 32
 
 func (k *kept) Allocate(size int) []byte {

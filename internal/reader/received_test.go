@@ -11,7 +11,7 @@ import (
 	protobuf "google.golang.org/protobuf/proto"
 )
 
-// torn cuts a message as a network does.
+// torn splits a message into buffers as a network does.
 func torn(r *rand.Rand, wire []byte) (out mem.BufferSlice) {
 	for len(wire) > 0 {
 		n := min(1+r.IntN(40), len(wire))
@@ -30,7 +30,7 @@ func TestMessagesAreThoseOfProtobuf(t *testing.T) {
 		}
 		return b
 	}
-	var got flight.FlightData // its memory is used again for every message
+	var got flight.FlightData // its memory is reused for every message
 	for i := range 500 {
 		want := flight.FlightData{DataHeader: some(100), AppMetadata: some(300), DataBody: some(900)}
 		if i%5 == 0 {

@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/api"
 )
 
-// consumption reports to the daemon which steps of a ticket f has been called with, as docs/wire.md has it.
+// consumption reports the consumption of a ticket's steps to the daemon, as described in docs/wire.md.
 type consumption struct {
 	client *Client
 	ticket api.Ticket
@@ -19,15 +19,15 @@ type consumption struct {
 	taken   uint64
 	waiting bool
 	changed time.Time
-	sent    uint64 // taken, as it was reported last
+	sent    uint64 // the last reported value of taken
 	window  uint64
-	early   chan struct{} // signals that half a window was taken since
+	early   chan struct{} // signals that half a window was taken since the last report
 }
 
 const (
-	// reportEvery is how often consumption is reported.
+	// reportEvery is the interval of reports.
 	reportEvery = time.Second
-	// reportLimit bounds one report.
+	// reportLimit is the time limit of one report.
 	reportLimit = 2 * time.Second
 )
 
@@ -37,7 +37,7 @@ func newSession() string {
 	return hex.EncodeToString(id[:])
 }
 
-// report begins to report the consumption of a ticket, until stop is called.
+// report starts reporting the consumption of a ticket, until stop is called.
 func (c *Client) report(ctx context.Context, t api.Ticket) (x *consumption, stop func()) {
 	x = &consumption{client: c, ticket: t, taken: t.Taken, sent: t.Taken, waiting: true, changed: time.Now(), window: 2,
 		early: make(chan struct{}, 1)}
@@ -64,7 +64,7 @@ func (c *Client) report(ctx context.Context, t api.Ticket) (x *consumption, stop
 	}
 }
 
-// send makes one report. A report that fails is made again with the next one.
+// send sends one report. The next report replaces one that fails.
 func (x *consumption) send(ctx context.Context, left bool) {
 	x.mu.Lock()
 	body := api.ConsumedRequest{Run: api.Run{Run: x.ticket.Run}, Job: x.ticket.Job, Rank: x.ticket.Rank,
@@ -86,7 +86,8 @@ func (x *consumption) send(ctx context.Context, left bool) {
 	})
 }
 
-// takes notes that f is called with a batch of a step, consumed that it has returned from the last one.
+// takes records that f is called with a batch of a step, and consumed that f has returned from the last part of a
+// step.
 func (x *consumption) takes(step uint64) { x.set(step+1, false) }
 func (x *consumption) consumed()         { x.set(0, true) }
 
