@@ -1,7 +1,7 @@
 // Package api defines the JSON of the Flight interface: tickets, the metadata of record batches, and the bodies and
 // responses of actions. Server, Go client, web page and commands share the definitions. The actions info and stats
-// respond with loader.Info and loader.Stats. docs/wire.md is the page for other languages: fields may be added, none
-// may change its name or meaning.
+// respond with loader.Info and loader.Stats. docs/wire.md describes the interface for other languages: fields may be
+// added, but no field may change its name or meaning.
 package api
 
 import (
@@ -11,60 +11,60 @@ import (
 	"loaderd/loader/state"
 )
 
-// Committed answers commit and leave: what stands, not what was asked for.
+// Committed is the response to commit and leave: the resulting committed step of the run.
 type Committed struct {
 	Run  string `json:"run"`
-	Step uint64 `json:"committed"` // all keepers' own checkpoints cover all steps before this one
+	Step uint64 `json:"committed"` // all keepers' checkpoints cover all steps before this one
 }
 
-// Checkpoint answers checkpoint: the step at which the planner's state is stored.
+// Checkpoint is the response to checkpoint: the step at which the planner's state is stored.
 type Checkpoint struct {
 	Run  string `json:"run"`
 	Step uint64 `json:"step"`
 }
 
-// Measured answers measure: with what is known before the measuring has begun; nil where that is nothing.
+// Measured is the response to measure: the length as known before the measurement, nil if unknown.
 type Measured struct {
 	Run    string        `json:"run"`
 	Length *state.Length `json:"length,omitempty"`
 }
 
-// Recorded answers seal and drain, which become a record of the plan.
+// Recorded is the response to seal and drain, which append a record to the plan.
 type Recorded struct {
 	Run      string `json:"run"`
-	Sequence uint64 `json:"sequence"`         // of the document behind which the record stands
-	Source   string `json:"source,omitempty"` // whose document that is, where one source was sealed
+	Sequence uint64 `json:"sequence"`         // of the last document before the record
+	Source   string `json:"source,omitempty"` // the document's source, if one source was sealed
 }
 
-// Mixture answers mix: with the first step that a change can show in and the shares that all sources are to have by it,
-// or with how things stand.
+// Mixture is the response to mix. For a change it contains the first step that the change can affect and the
+// resulting target shares; otherwise the present state.
 type Mixture struct {
 	Run    string             `json:"run"`
-	Step   uint64             `json:"step"`              // the first one that can differ by a change, as of now
+	Step   uint64             `json:"step"`              // the first step that a change made now can affect
 	DryRun bool               `json:"dry_run,omitempty"` // nothing was changed
-	Target map[string]float64 `json:"target"`            // share of the tokens that each source is to have
-	// the plan had the change that was decided on at that number of steps: it stays as it was
+	Target map[string]float64 `json:"target"`            // target share of the tokens per source
+	// the plan already had a change decided at that number of steps, which was kept
 	Again bool `json:"again,omitempty"`
 
-	// How things stand, where no change was asked for.
+	// Present state, without a change.
 	Tokens      int64         `json:"tokens,omitempty"`       // taken so far
-	RecentSteps int           `json:"recent_steps,omitempty"` // that MixedSource.Recent is of
+	RecentSteps int           `json:"recent_steps,omitempty"` // number of steps of MixedSource.Recent
 	Sources     []MixedSource `json:"sources,omitempty"`      // by number
 }
 
-// MixedSource is how one source of a mixture stands. Shares are of tokens.
+// MixedSource is the state of one source of a mixture. Shares are of tokens.
 type MixedSource struct {
 	Name   string         `json:"name"`
-	Target float64        `json:"target"`       // share that it is to have
+	Target float64        `json:"target"`       // target share
 	Share  float64        `json:"share"`        // share of the tokens taken so far
-	Recent float64        `json:"recent_share"` // share of the last steps
+	Recent float64        `json:"recent_share"` // share of the recent steps
 	Tokens int64          `json:"tokens"`       // taken so far
-	Epoch  uint64         `json:"epoch"`        // that is read, from 0
+	Epoch  uint64         `json:"epoch"`        // present epoch, from 0
 	Epochs mixture.Epochs `json:"epochs"`
-	// documents that are stored and not taken, all epochs of a sealed source
+	// stored documents that are not taken yet, in all epochs of a sealed source
 	Left    int64 `json:"left"`
-	Endless bool  `json:"endless,omitempty"` // it is read for ever: Left is of this epoch
-	// steps that these are enough for, by its mean document and present share
+	Endless bool  `json:"endless,omitempty"` // read forever: Left is of the present epoch
+	// number of steps for which Left suffices, by mean document length and present share
 	Lasts   *int64 `json:"lasts_steps,omitempty"`
 	Resting bool   `json:"resting,omitempty"`
 	Removed bool   `json:"removed,omitempty"`
@@ -72,8 +72,8 @@ type MixedSource struct {
 	UsedUp  bool   `json:"used_up,omitempty"`
 }
 
-// Cause answers cause with what a reader that waits for the step would be told at the stall timeout; without a reason
-// when the step is there.
+// Cause is the response to cause: the error that a reader waiting for the step would receive at the stall timeout.
+// Without a reason the step is available.
 type Cause struct {
 	Run     string            `json:"run"`
 	Step    uint64            `json:"step"`
@@ -83,63 +83,64 @@ type Cause struct {
 	Facts   map[string]string `json:"facts,omitempty"`
 }
 
-// Consumed answers consumed.
+// Consumed is the response to consumed.
 type Consumed struct {
 	Run    string `json:"run"`
-	Known  bool   `json:"known"`  // the rank has a stream, or had one
-	Window int    `json:"window"` // steps that the rank is sent beyond those taken
-	// Alert names the rank of the job that holds the others.
+	Known  bool   `json:"known"`  // the rank has or had a stream
+	Window int    `json:"window"` // number of steps that the rank is sent beyond those taken
+	// Alert names the rank that delays its job, if any.
 	Alert *fault.Error `json:"alert,omitempty"`
 }
 
-// Step is what the ledger says of a step beside its rows.
+// Step is the ledger's information about a step, without its rows.
 type Step struct {
 	Run    string `json:"run"`
 	Index  uint64 `json:"step"`
 	Bucket int    `json:"bucket"`                  // tokens of a row
 	Cursor uint64 `json:"cursor"`                  // last document that the planner had seen
-	Masked int64  `json:"masked_tokens,omitempty"` // that have no loss
+	Masked int64  `json:"masked_tokens,omitempty"` // without loss
 }
 
-// Page answers ledger: a part of a step's rows. A long step comes as several pages.
+// Page is the response to ledger: a part of a step's rows. A large step is sent as several pages.
 type Page struct {
 	Step
 	Total int       `json:"total"` // rows of the step
 	First int       `json:"first"` // first row of this page
 	Rows  [][]Piece `json:"rows"`
-	// Documents are those of the rows, in order of their sequences, when the request asks for them: one for each message.
+	// Documents are the documents of the rows in order of their sequences, one per message, if requested.
 	Documents []document.Info `json:"documents,omitempty"`
 }
 
-// Piece is a part of a row: tokens [Start, Start+Length) of the document of a sequence, or of a message that holds
-// several.
+// Piece is a part of a row: tokens [Start, Start+Length) of the document at a sequence, or of a message with several
+// documents.
 type Piece struct {
-	Source   string `json:"source,omitempty"` // the document's
+	Source   string `json:"source,omitempty"` // source of the document
 	Sequence uint64 `json:"sequence"`
 	Start    int32  `json:"start"`
 	Length   int32  `json:"length"`
-	Repeats  int32  `json:"repeats,omitempty"` // tokens that it begins with, and whose loss another piece has
-	// LossTokens is how many of its tokens have a loss here; nil where documents were not asked for, or the document is
-	// not there any more.
+	Repeats  int32  `json:"repeats,omitempty"` // number of first tokens whose loss belongs to another piece
+	// LossTokens is the number of its tokens with a loss here. It is nil if documents were not requested, or the
+	// document is no longer available.
 	LossTokens *int32 `json:"loss_tokens,omitempty"`
-	// Inner is the document, of a message that holds several; nil where LossTokens is, and where the message is one.
+	// Inner identifies the document in a message with several documents. It is nil if LossTokens is nil, or if the
+	// message is one document.
 	*Inner
 }
 
-// Inner is a document of a message that holds several.
+// Inner is a document of a message with several documents.
 type Inner struct {
 	Index  int32          `json:"index"`            // of the document in its message, from 0
-	Within int32          `json:"start_within"`     // first token of the piece, counted in the document
+	Within int32          `json:"start_within"`     // first token of the piece, relative to the document
 	ID     string         `json:"id,omitempty"`     // producer's id
 	Weight *float32       `json:"weight,omitempty"` // as document.Info.Weight
 	Meta   map[string]any `json:"meta,omitempty"`   // as document.Info.Meta
 }
 
-// Found answers find: a row that holds a part of the document.
+// Found is a response to find: a row that contains a part of the document.
 type Found struct {
 	Run    string  `json:"run"`
 	Step   uint64  `json:"step"`
 	Bucket int     `json:"bucket"` // tokens of a row
-	Row    int     `json:"row"`    // of the step
+	Row    int     `json:"row"`    // in the step
 	Pieces []Piece `json:"pieces"` // of the document, in the row
 }

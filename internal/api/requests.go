@@ -2,31 +2,31 @@ package api
 
 import "encoding/json"
 
-// Ticket asks for one rank's rows of consecutive steps. On the wire it is a JSON object; every key may be left out.
+// Ticket requests one rank's rows of consecutive steps. On the wire it is a JSON object in which every key is
+// optional.
 type Ticket struct {
-	Run         string   `json:"run,omitempty"`         // name of the run; empty: the one that is served
-	RunID       string   `json:"run_id,omitempty"`      // of the run; when given it must match
-	Fingerprint string   `json:"fingerprint,omitempty"` // of the plan; when given it must match
+	Run         string   `json:"run,omitempty"`         // name of the run; empty: the served run
+	RunID       string   `json:"run_id,omitempty"`      // id of the run; if set, it must match
+	Fingerprint string   `json:"fingerprint,omitempty"` // of the plan; if set, it must match
 	Rank        int      `json:"rank"`                  // data-parallel rank, 0 ... World-1
 	World       int      `json:"world,omitempty"`       // number of data-parallel ranks
 	Step        uint64   `json:"step"`                  // first step to read
-	Steps       uint64   `json:"steps,omitempty"`       // how many; 0: until the end of the run
+	Steps       uint64   `json:"steps,omitempty"`       // number of steps; 0: until the end of the run
 	Columns     []string `json:"columns,omitempty"`     // in the order in which they are sent
-	Job         string   `json:"job,omitempty"`         // that the rank belongs to; empty: planrecord.DefaultKeeper
-	// of a client that reports what its trainer has taken (action consumed); kept over reconnects
+	Job         string   `json:"job,omitempty"`         // of the rank; empty: planrecord.DefaultKeeper
+	// of a client that reports consumption (action consumed); unchanged by reconnects
 	Session string `json:"session,omitempty"`
-	Peer    int    `json:"peer,omitempty"`  // of several processes that read as one rank
-	Taken   uint64 `json:"taken,omitempty"` // steps that the trainer has taken; with Session
-	Read    uint64 `json:"read,omitempty"`  // steps before Step that the client has read by earlier streams
+	Peer    int    `json:"peer,omitempty"`  // number of the process, if several read as one rank
+	Taken   uint64 `json:"taken,omitempty"` // steps that the trainer has taken; requires Session
+	Read    uint64 `json:"read,omitempty"`  // number of steps before Step that earlier streams of the client have read
 }
 
-// Run is the part of the body of an action that names the run; empty: the one that is served.
+// Run is the part of an action's body that names the run. Empty: the served run.
 type Run struct {
 	Run string `json:"run,omitempty"`
 }
 
-// MixRequest is the body of mix. A mixture without a change is a question how it stands; docs/wire.md describes the
-// keys.
+// MixRequest is the body of mix. Without a change it requests the present state. docs/wire.md describes the keys.
 type MixRequest struct {
 	Run
 	MixChange
@@ -34,7 +34,7 @@ type MixRequest struct {
 
 // MixChange changes a mixture of sources. The zero value changes nothing.
 type MixChange struct {
-	// of some sources; the others keep their present shares as weights
+	// of some sources; other sources keep their present shares as weights
 	Weights map[string]float64         `json:"weights,omitempty"`
 	Add     map[string]json.RawMessage `json:"add,omitempty"` // configurations of sources, as in a configuration file
 	Remove  []string                   `json:"remove,omitempty"`
@@ -51,10 +51,10 @@ type SealRequest struct {
 type LedgerRequest struct {
 	Run
 	Step      uint64 `json:"step"`
-	Documents bool   `json:"documents,omitempty"` // where the documents came from
+	Documents bool   `json:"documents,omitempty"` // include the origins of documents
 }
 
-// FindRequest is the body of find: a document by its id or path, or by its sequence in a source.
+// FindRequest is the body of find: a document, by its id or path, or by its sequence in a source.
 type FindRequest struct {
 	Run
 	ID       string `json:"id,omitempty"`
@@ -62,8 +62,8 @@ type FindRequest struct {
 	Sequence uint64 `json:"sequence,omitempty"`
 }
 
-// TextRequest is the body of text: tokens of a document from Start on, Tokens at most; 0 leaves their number to the
-// daemon.
+// TextRequest is the body of text: at most Tokens tokens of a document from Start on. If Tokens is 0, the daemon
+// chooses the number.
 type TextRequest struct {
 	Run
 	Source   string `json:"source,omitempty"`
@@ -72,8 +72,8 @@ type TextRequest struct {
 	Tokens   int    `json:"tokens,omitempty"`
 }
 
-// PeekRequest is the body of peek: the beginnings of the documents that are planned next. 0 leaves a number to the
-// daemon.
+// PeekRequest is the body of peek: the beginnings of the documents that are planned next. If a number is 0, the
+// daemon chooses it.
 type PeekRequest struct {
 	Run
 	Source    string `json:"source,omitempty"`
@@ -81,7 +81,7 @@ type PeekRequest struct {
 	Tokens    int    `json:"tokens,omitempty"`
 }
 
-// ConsumedRequest is the body of consumed: the report of a rank on the steps that its trainer has taken.
+// ConsumedRequest is the body of consumed: a rank's report of the steps that its trainer has taken.
 type ConsumedRequest struct {
 	Run
 	Job     string  `json:"job,omitempty"`
@@ -90,7 +90,7 @@ type ConsumedRequest struct {
 	Peer    int     `json:"peer"`
 	Session string  `json:"session"`
 	Taken   uint64  `json:"taken"`   // steps that the trainer has taken
-	Waiting bool    `json:"waiting"` // it waits for the next one
-	Still   float64 `json:"still"`   // seconds since Taken or Waiting has changed
+	Waiting bool    `json:"waiting"` // the trainer waits for the next step
+	Still   float64 `json:"still"`   // seconds since the last change of Taken or Waiting
 	Left    bool    `json:"left"`    // the stream is closed
 }

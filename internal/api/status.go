@@ -8,49 +8,49 @@ import (
 	"loaderd/loader/state"
 )
 
-// Status answers status: how a run does, in a sentence and in figures. The live page, the commands and trainers show
-// it; it is the same whichever daemon of the run is asked, but for Daemon and May. Shares are of tokens, from 0 to 1;
-// times are RFC 3339.
+// Status is the response to status: the state of a run, as a sentence and as values. It is displayed by the live
+// page, commands and trainers. All daemons of a run return the same values, except for Daemon and May. Shares are of
+// tokens, from 0 to 1. Times are RFC 3339.
 type Status struct {
 	Run         string            `json:"run"`
 	ID          string            `json:"run_id"`
 	Fingerprint string            `json:"fingerprint"`
-	Time        time.Time         `json:"time"`    // of the figures
-	Daemon      string            `json:"daemon"`  // that answers
-	Version     string            `json:"version"` // of that
+	Time        time.Time         `json:"time"`    // of the values
+	Daemon      string            `json:"daemon"`  // the responding daemon
+	Version     string            `json:"version"` // of that daemon
 	Verdict     diagnosis.Verdict `json:"verdict"`
 
 	Planned   uint64        `json:"planned_steps"`
-	Sent      *uint64       `json:"sent_steps"`     // that every rank of the job furthest on was sent; nil before any rank
-	Consumed  *uint64       `json:"consumed_steps"` // that their trainers have consumed; nil before any rank
+	Sent      *uint64       `json:"sent_steps"`     // to every rank of the furthest job; nil before any rank
+	Consumed  *uint64       `json:"consumed_steps"` // by the trainers of these ranks; nil before any rank
 	Ended     bool          `json:"ended"`
 	Committed uint64        `json:"committed_step"`
-	Oldest    uint64        `json:"oldest_step"` // that can be read
+	Oldest    uint64        `json:"oldest_step"` // the oldest step that can be read
 	Length    *state.Length `json:"length,omitempty"`
-	// until the last step is read, at the rate of late; nil where that is not known
+	// estimated time until the last step is read, at the recent rate; nil if unknown
 	EndsIn *float64 `json:"ends_in_seconds,omitempty"`
 
 	Rates   Rates              `json:"rates"`
-	Flow    []Stage            `json:"flow"` // from the producers to the trainers' checkpoints
+	Flow    []Stage            `json:"flow"` // from the producers to the jobs' checkpoints
 	Sources []SourceStatus     `json:"sources,omitempty"`
 	Streams []state.StreamFill `json:"streams,omitempty"` // of the run, in the order of their sources
-	Pulls   []PullStatus       `json:"pulls,omitempty"`   // of sources that daemons fill themselves
+	Pulls   []PullStatus       `json:"pulls,omitempty"`   // of pulled sources
 	Buckets []BucketStatus     `json:"buckets"`
 	Packing PackingStatus      `json:"packing"`
 	Jobs    []JobStatus        `json:"jobs"`
-	// of all daemons; the MaxRanks that are furthest behind where there are more
+	// of all daemons, at most MaxRanks, those furthest behind
 	Ranks   []RankStatus   `json:"ranks"`
-	Readers int            `json:"ranks_total"` // all of them
+	Readers int            `json:"ranks_total"` // number of ranks
 	Keepers []KeeperStatus `json:"keepers"`
 	Daemons []DaemonStatus `json:"daemons"`
-	// documents that are not used, by reason; reasons without documents are left out
+	// unused documents by reason; reasons without documents are omitted
 	Skipped []SkippedStatus `json:"skipped"`
 	Dead    DeadStatus      `json:"dead_letters"`
 	Events  []Event         `json:"events"` // the last MaxEvents, newest first
-	May     []string        `json:"may"`    // the actions that whoever asks may ask for
+	May     []string        `json:"may"`    // the actions that the caller may request
 }
 
-// FullestStream returns the document stream that uses most of its bound; nil where no stream has one.
+// FullestStream returns the document stream that is closest to its limit, nil if no stream has a limit.
 func (s *Status) FullestStream() (most *state.StreamFill) {
 	share := func(f *state.StreamFill) float64 { return float64(f.Bytes) / float64(f.MaxBytes) }
 	for i := range s.Streams {
@@ -61,86 +61,86 @@ func (s *Status) FullestStream() (most *state.StreamFill) {
 	return most
 }
 
-// SkippedStatus is a reason for which documents are not used.
+// SkippedStatus counts documents that are not used, by reason.
 type SkippedStatus struct {
 	Reason    string `json:"reason"` // undecodable, empty, masked, duplicate, split, short, long
 	Documents int64  `json:"documents"`
-	Text      string `json:"text"` // words behind the number
-	Do        string `json:"do"`   // what an operator does about it
+	Text      string `json:"text"` // words after the number
+	Do        string `json:"do"`   // advice for the operator
 }
 
-// PullStatus is how far a document stream is filled with objects elsewhere.
+// PullStatus is the progress of a source that is filled from object stores.
 type PullStatus struct {
 	Source    string    `json:"source"`
 	From      []string  `json:"from"`         // patterns, without secrets
 	Objects   int       `json:"objects"`      // in the listing
-	Read      int       `json:"objects_read"` // to their ends
-	Bytes     int64     `json:"bytes"`        // of the objects, as they are stored
+	Read      int       `json:"objects_read"` // completely
+	Bytes     int64     `json:"bytes"`        // stored size of the objects
 	BytesRead int64     `json:"bytes_read"`
-	Documents int64     `json:"documents"` // put into the stream
-	LeftOut   int64     `json:"left_out"`  // lines, rows and objects that are none
+	Documents int64     `json:"documents"` // added to the stream
+	LeftOut   int64     `json:"left_out"`  // lines, rows and objects that are not documents
 	Complete  bool      `json:"complete"`
-	Puller    string    `json:"puller,omitempty"`  // the daemon that does it
-	Trouble   string    `json:"trouble,omitempty"` // why nothing comes, where something is wrong
-	Waits     string    `json:"waits,omitempty"`   // why nothing comes, where nothing is
+	Puller    string    `json:"puller,omitempty"`  // the daemon that pulls
+	Trouble   string    `json:"trouble,omitempty"` // the problem that stops the pull, if any
+	Waits     string    `json:"waits,omitempty"`   // why the pull waits without a problem
 	Rate      float64   `json:"bytes_per_second"`
 	At        time.Time `json:"at"`
 	Says      string    `json:"sentence"`
 }
 
-// Bounds of a Status.
+// Limits of a Status.
 const (
 	MaxRanks  = 256
 	MaxEvents = 100
 )
 
-// Rates are how fast a run gets on, with what ranks are sent.
+// Rates are the recent rates of a run, including the throughput to ranks.
 type Rates struct {
 	state.Rates
-	Bytes float64 `json:"bytes"` // sent to ranks, a second
+	Bytes float64 `json:"bytes"` // sent to ranks, per second
 }
 
 // Names of the stages of a Flow, in order.
 const (
-	StagePublished = "published" // documents that the run has taken, of those that the streams hold
-	StageTokenized = "tokenized" // bytes of documents that are fetched, tokenized or not, and not planned yet
+	StagePublished = "published" // documents taken by the run, of those in the streams
+	StageTokenized = "tokenized" // bytes of documents that are fetched but not planned, tokenized or not
 	StagePool      = "pool"      // pieces
-	// pieces of finished rows that are held back for short documents; left out where none can be
+	// pieces of finished rows in the holdback; omitted without one
 	StageHeld      = "held"
 	StageWindow    = "window"    // atoms in the shuffle window
-	StageQueues    = "queues"    // rows that wait for a step
-	StageAhead     = "ahead"     // steps planned beyond those that ranks asked for
-	StageRead      = "read"      // steps that all ranks have, of those planned
-	StageCommitted = "committed" // steps that all keepers have committed, of those planned
+	StageQueues    = "queues"    // rows waiting for a step
+	StageAhead     = "ahead"     // steps planned beyond those requested by ranks
+	StageRead      = "read"      // steps that all ranks have consumed, of the planned steps
+	StageCommitted = "committed" // steps that all keepers have committed, of the planned steps
 )
 
-// Stage is one of the places where a run's documents wait, as a bar that fills.
+// Stage is a stage of a run at which documents are buffered, as a progress bar.
 type Stage struct {
 	Name   string  `json:"name"`
 	Value  float64 `json:"value"`
-	Of     float64 `json:"of"`               // when the bar is full; 0 where nothing bounds it
+	Of     float64 `json:"of"`               // value of the full bar; 0 without a limit
 	Unit   string  `json:"unit"`             // documents, bytes, pieces, atoms, rows, steps
-	Rate   float64 `json:"rate"`             // of what leaves it, a second
+	Rate   float64 `json:"rate"`             // of the stage's output, per second
 	Leaves string  `json:"rate_unit"`        // documents, tokens, rows, steps
-	Limits bool    `json:"limits,omitempty"` // what the others wait for
+	Limits bool    `json:"limits,omitempty"` // the bottleneck of the run
 }
 
 // SourceStatus is a source of a run.
 type SourceStatus struct {
 	Name        string     `json:"name"`
-	Target      float64    `json:"target"`       // share that it is to have
+	Target      float64    `json:"target"`       // target share
 	Share       *float64   `json:"share"`        // of all tokens taken; null before the first
-	Recent      *float64   `json:"recent_share"` // of the last steps; null before the first
+	Recent      *float64   `json:"recent_share"` // of the recent steps; null before the first
 	Tokens      int64      `json:"tokens"`       // taken
 	Emitted     int64      `json:"emitted"`      // in steps
 	Epoch       uint64     `json:"epoch"`
 	Epochs      string     `json:"epochs"`
 	Documents   int64      `json:"documents"` // taken, used or not
 	Undecodable int64      `json:"undecodable"`
-	LeftOut     int64      `json:"left_out"` // documents that are not used, for whatever reason
+	LeftOut     int64      `json:"left_out"` // unused documents, for any reason
 	Stored      uint64     `json:"stored"`   // sequence of the last document in its stream
-	Start       uint64     `json:"start"`    // sequence of the document that the run began with
-	Next        uint64     `json:"next"`     // sequence that is taken next; 0 behind the last one
+	Start       uint64     `json:"start"`    // sequence of the run's first document
+	Next        uint64     `json:"next"`     // sequence of the next document; 0 after the last one
 	DrySince    *time.Time `json:"dry_since,omitempty"`
 	DownSince   *time.Time `json:"down_since,omitempty"`
 	Sealed      bool       `json:"sealed,omitempty"`
@@ -149,15 +149,15 @@ type SourceStatus struct {
 	UsedUp      bool       `json:"used_up,omitempty"`
 }
 
-// BucketStatus is a row length.
+// BucketStatus is the state of a row length.
 type BucketStatus struct {
 	Bucket int   `json:"bucket"` // tokens of a row
 	Steps  int64 `json:"steps"`
-	Rows   int   `json:"rows"` // that wait
+	Rows   int   `json:"rows"` // rows waiting for a step
 	Of     int   `json:"of"`   // rows of a step
 }
 
-// PackingStatus is how well the run packs so far. Shares are from 0 to 1.
+// PackingStatus contains the packing metrics of the run so far. Shares are from 0 to 1.
 type PackingStatus struct {
 	Method   string  `json:"method"`
 	Padding  float64 `json:"padding"`  // of the tokens of rows
@@ -166,7 +166,7 @@ type PackingStatus struct {
 	Repeated int64   `json:"repeated"` // tokens
 	AgeMax   int64   `json:"age_max"`  // documents
 	WaitMax  int64   `json:"wait_max"` // documents
-	// what the method itself counts, such as how rows of splice ended
+	// the method's own counters, such as how rows of splice ended
 	Counts map[string]int64 `json:"method_counts,omitempty"`
 }
 
@@ -175,15 +175,15 @@ type JobStatus struct {
 	Job     string `json:"job"`
 	World   int    `json:"world"`
 	Present int    `json:"present"`           // ranks
-	Missing []int  `json:"missing,omitempty"` // numbers of ranks that are not present, the first ones
-	Least   uint64 `json:"least"`             // steps consumed by the rank that is furthest behind
-	Most    uint64 `json:"most"`              // by the one that is furthest on
+	Missing []int  `json:"missing,omitempty"` // ranks that are not present, the first ones
+	Least   uint64 `json:"least"`             // steps consumed by the rank furthest behind
+	Most    uint64 `json:"most"`              // steps consumed by the furthest rank
 	Sent    uint64 `json:"sent_steps"`        // to the rank that was sent least
-	// its clients report what their trainers have taken; else Least and Most are steps sent
+	// its clients report their consumption; else Least and Most are steps sent
 	Reports  bool   `json:"reports"`
-	State    string `json:"state"`              // reading, or what ranks that hold the others are: as RankStatus.State
+	State    string `json:"state"`              // reading, or the RankStatus.State of the ranks that delay the job
 	Failing  bool   `json:"failing,omitempty"`  // the job cannot continue without help
-	Sentence string `json:"sentence,omitempty"` // which ranks hold the others
+	Sentence string `json:"sentence,omitempty"` // which ranks delay the job
 }
 
 // StateReading is the RankStatus.State of a rank that is not missing.
@@ -191,60 +191,60 @@ const StateReading = "reading"
 
 // Units of RankStatus.Consumed.
 const (
-	UnitRead = "read" // by the trainer, as the client reports
-	UnitSent = "sent" // by the daemon: the client does not report
+	UnitRead = "read" // by the trainer, as its client reports
+	UnitSent = "sent" // by the daemon, because the client does not report
 )
 
-// RankStatus is a process that reads, or that its job misses.
+// RankStatus is a process that reads as a rank, or a rank that is missing from its job.
 type RankStatus struct {
 	Job      string    `json:"job"`
 	Rank     int       `json:"rank"`
 	World    int       `json:"world"`
-	Peer     int       `json:"peer,omitempty"`     // of several processes that read as one rank
+	Peer     int       `json:"peer,omitempty"`     // number of the process, if several read as one rank
 	State    string    `json:"state"`              // reading, absent, silent, stuck or left
-	StateFor float64   `json:"state_seconds"`      // for which it has been in its state, where that is not reading
+	StateFor float64   `json:"state_seconds"`      // time in its state, if not reading
 	Unit     string    `json:"unit"`               // of Consumed: read or sent
 	Consumed uint64    `json:"consumed"`           // steps
 	Buffered uint64    `json:"buffered,omitempty"` // steps sent that the trainer has not taken
-	Streams  int       `json:"streams"`            // open ones
+	Streams  int       `json:"streams"`            // open streams
 	Sent     uint64    `json:"sent_steps"`
-	Lag      uint64    `json:"lag"`      // steps that it has consumed less than the furthest rank of its job
-	WaitP50  float64   `json:"wait_p50"` // seconds that it waited for a step, of the last minute
+	Lag      uint64    `json:"lag"`      // by how many steps it is behind its job's furthest rank
+	WaitP50  float64   `json:"wait_p50"` // wait for a step in seconds, over the last minute
 	WaitP99  float64   `json:"wait_p99"`
-	Bytes    float64   `json:"bytes"` // a second, of the last ten
-	Since    time.Time `json:"since"` // when it came
+	Bytes    float64   `json:"bytes"` // per second, over the last ten seconds
+	Since    time.Time `json:"since"` // time of its first stream
 	Who      string    `json:"identity,omitempty"`
 	Address  string    `json:"address"`
-	Daemon   string    `json:"daemon"` // that serves it
+	Daemon   string    `json:"daemon"` // the daemon that serves it
 }
 
-// KeeperStatus is a trainer that keeps checkpoints.
+// KeeperStatus is a training job that stores checkpoints.
 type KeeperStatus struct {
 	Keeper string `json:"keeper"`
-	Step   uint64 `json:"step"` // before which its own checkpoint covers all
+	Step   uint64 `json:"step"` // its checkpoint covers all steps before this one
 }
 
 // DaemonStatus is a daemon of the run.
 type DaemonStatus struct {
 	Name    string  `json:"name"`
-	Flight  string  `json:"flight,omitempty"` // where ranks find it
-	HTTP    string  `json:"http,omitempty"`   // where its page is
+	Flight  string  `json:"flight,omitempty"` // Flight address for ranks
+	HTTP    string  `json:"http,omitempty"`   // address of its page
 	Version string  `json:"version,omitempty"`
 	Leads   bool    `json:"leads"`
-	Term    uint64  `json:"term,omitempty"` // of the one that leads
+	Term    uint64  `json:"term,omitempty"` // of the leader
 	Ranks   int     `json:"ranks"`
-	Bytes   float64 `json:"bytes"`          // sent a second
-	Silent  float64 `json:"silent_seconds"` // since it was heard last
+	Bytes   float64 `json:"bytes"`          // sent per second
+	Silent  float64 `json:"silent_seconds"` // since its last heartbeat
 }
 
-// DeadStatus are documents that could not be decoded.
+// DeadStatus counts documents that could not be decoded.
 type DeadStatus struct {
-	Total   int64        `json:"total"`   // that the streams of dead letters hold
-	Waiting int          `json:"waiting"` // to be stored
+	Total   int64        `json:"total"`   // in the dead-letter streams
+	Waiting int          `json:"waiting"` // not stored yet
 	Reasons []DeadReason `json:"reasons"` // most letters first
 }
 
-// DeadReason are the dead letters of one reason.
+// DeadReason counts the dead letters of one reason.
 type DeadReason struct {
 	Reason  string       `json:"reason"`
 	Letters int64        `json:"letters"`
@@ -261,7 +261,7 @@ type DeadSample struct {
 	Time     time.Time `json:"time"`
 }
 
-// Event is something that happened to a run.
+// Event is an event of a run.
 type Event struct {
 	Time   time.Time `json:"time"`
 	Kind   string    `json:"kind"` // reader, leader, weights, seal, drain, warning, error
@@ -270,20 +270,20 @@ type Event struct {
 	Daemon string    `json:"daemon"`
 }
 
-// History answers history: how a run went, in bounded memory. By step it covers the whole run, whichever daemon is
-// asked, since it is counted from the plan; by time what this daemon has seen. Lists of one length belong together, an
-// entry a point.
+// History is the response to history: the course of a run, in bounded memory. The series by step cover the whole run
+// and are the same on all daemons, because they are computed from the plan. The series by time cover what this daemon
+// has observed. Lists of the same length belong together, with one entry per point.
 type History struct {
 	Run     string   `json:"run"`
 	Sources []string `json:"sources,omitempty"` // by number
 	Buckets []int    `json:"buckets"`           // row lengths
-	// that have been counted; less than are planned while a daemon that has just started reads the plan
+	// number of counted steps; fewer than planned while a new daemon reads the plan
 	Known   uint64     `json:"known_steps"`
 	Steps   StepSeries `json:"steps"`        // the whole run
-	Lately  StepSeries `json:"recent_steps"` // the last steps, each
-	Times   TimeSeries `json:"times"`        // since the daemon began
-	Minutes TimeSeries `json:"recent_times"` // the last ten minutes, by seconds
-	Marks   []Mark     `json:"marks"`        // what changed the run, oldest first
+	Lately  StepSeries `json:"recent_steps"` // the newest steps, one per point
+	Times   TimeSeries `json:"times"`        // since the start of the daemon
+	Minutes TimeSeries `json:"recent_times"` // the last ten minutes, one second per point
+	Marks   []Mark     `json:"marks"`        // changes of the run, oldest first
 	Lengths []int64    `json:"lengths"`      // pieces of the whole run: [0] of 1 token, [i] of 2^(i-1)+1 to 2^i
 }
 
@@ -291,40 +291,40 @@ type History struct {
 type StepSeries struct {
 	Width   uint64     `json:"width"`
 	First   []uint64   `json:"first"`
-	Steps   []uint64   `json:"steps"`   // in the point: fewer than Width at the end
-	Buckets [][]uint64 `json:"buckets"` // by bucket: steps of it
-	Slots   []int64    `json:"slots"`   // tokens of the rows, padding included
-	Tokens  []int64    `json:"tokens"`  // padding left out
+	Steps   []uint64   `json:"steps"`   // in the point; the last one may have fewer than Width
+	Buckets [][]uint64 `json:"buckets"` // steps per bucket
+	Slots   []int64    `json:"slots"`   // tokens of the rows, including padding
+	Tokens  []int64    `json:"tokens"`  // without padding
 	Pieces  []int64    `json:"pieces"`
-	// pieces that go on where one before ended: parts of documents that were split
+	// pieces that continue a document, that is, parts of split documents
 	Continued []int64 `json:"continued"`
-	// documents that came between a piece and its step, at most; of a run with one source
+	// maximum number of documents that arrived between a piece and its step; for a run with one source
 	Age []uint64 `json:"age,omitempty"`
-	// documents that came since the oldest one that a later step needs, at most
+	// maximum number of documents that arrived since the oldest one that a later step needs
 	Waits   []uint64    `json:"waits"`
-	Sources [][]int64   `json:"sources,omitempty"` // by source: tokens
-	Targets [][]float64 `json:"targets,omitempty"` // by source: share that it was to have
+	Sources [][]int64   `json:"sources,omitempty"` // tokens per source
+	Targets [][]float64 `json:"targets,omitempty"` // target share per source
 	P10     []int       `json:"length_p10"`        // of the lengths of pieces, in tokens
 	P50     []int       `json:"length_p50"`
 	P90     []int       `json:"length_p90"`
 }
 
-// TimeSeries are points of Seconds each.
+// TimeSeries are points of Seconds seconds each.
 type TimeSeries struct {
 	Seconds   float64     `json:"seconds"`
 	At        []time.Time `json:"at"` // end of each point
 	Planned   []uint64    `json:"planned_steps"`
 	Read      []uint64    `json:"read_steps"`
 	Committed []uint64    `json:"committed_steps"`
-	Tokens    []float64   `json:"tokens"`    // a second
-	Documents []float64   `json:"documents"` // a second
-	Published []float64   `json:"published"` // documents a second
-	Bytes     []float64   `json:"bytes"`     // a second
-	// part of the time in which a rank waited for a step that was not planned; nil where no rank read
+	Tokens    []float64   `json:"tokens"`    // per second
+	Documents []float64   `json:"documents"` // per second
+	Published []float64   `json:"published"` // documents per second
+	Bytes     []float64   `json:"bytes"`     // per second
+	// share of the time in which a rank waited for a step that was not planned; nil if no rank read
 	Waiting []*float64 `json:"waiting"`
 	Health  []string   `json:"health"` // the worst
-	Split   []float64  `json:"split"`  // documents in more than one piece, of those packed in the point
-	// splice: rows that did not run out of related documents, of those packed in the point
+	Split   []float64  `json:"split"`  // documents in more than one piece, of those packed in the interval
+	// splice: rows that did not run out of related documents, of those packed in the interval
 	Related []float64 `json:"related,omitempty"`
 }
 
@@ -335,15 +335,15 @@ type Mark struct {
 	Text string `json:"text"`
 }
 
-// Text answers text, and peek with one for each document: a document as it stands in its stream, cut at the borders of
-// its tokens.
+// Text is the response to text, and to peek with one per document: a document as stored in its stream, split at token
+// boundaries.
 type Text struct {
 	document.Info
-	Skip   string  `json:"skip,omitempty"` // why it is not used, as far as the document tells: empty, undecodable, split
-	Total  int     `json:"total_tokens"`   // of the document, the end-of-document token included
-	Start  int     `json:"start"`          // first of the tokens below
+	Skip   string  `json:"skip,omitempty"` // why it is not used, as far as the document shows: empty, undecodable, split
+	Total  int     `json:"total_tokens"`   // of the document, including the end-of-document token
+	Start  int     `json:"start"`          // index of the first token below
 	Tokens []int32 `json:"tokens"`
-	// what each token stands for, bytes that are no UTF-8 as \\xE4; none without a tokenizer
+	// text of each token, invalid UTF-8 bytes as \\xE4; none without a tokenizer
 	Texts   []string `json:"texts,omitempty"`
 	Problem string   `json:"problem,omitempty"` // of an undecodable document
 }
