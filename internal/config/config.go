@@ -1,9 +1,8 @@
 // Package config reads the daemon's configuration: one documented struct, filled from the built-in defaults, a YAML
-// file, the environment and flags, in this order, the later over the earlier. Everything that is wrong in any of them
-// is reported at once.
+// file, the environment and flags. Later layers take precedence. All errors in all layers are reported together.
 //
-// default.yaml is the single place where a field's default, unit and effect are written; Default, Print and
-// docs/configuration.md come from it.
+// default.yaml is the single place that defines a field's default, unit and effect. Default, Print and
+// docs/configuration.md are derived from it.
 package config
 
 import (
@@ -19,9 +18,9 @@ import (
 
 // Config is the whole configuration of a daemon. default.yaml describes every field.
 type Config struct {
-	// Run is the name of the run: part of the names of its streams and of every reader's ticket.
+	// Run is the name of the run. It is part of the names of its streams and of every reader's ticket.
 	Run string `koanf:"run"`
-	// Plan shapes the plan and therefore its fingerprint. Its own Tokenizer is filled when the tokenizer has been loaded.
+	// Plan determines the plan and therefore its fingerprint. Plan.Tokenizer is set when the tokenizer has been loaded.
 	Plan      runconfig.Config `koanf:",squash"`
 	Tokenizer Tokenizer        `koanf:"tokenizer"`
 	Stream    stream.Config    `koanf:"stream"`
@@ -38,25 +37,26 @@ type Config struct {
 type Tokenizer struct {
 	// Name is a built-in name, the path of a tokenizer.json or a rank file, or TokenizerNone.
 	Name string `koanf:"name"`
-	// Fingerprint is what the tokenizer must have; empty accepts any. Without a tokenizer it is what documents must carry.
+	// Fingerprint is the required fingerprint of the tokenizer; empty accepts any. Without a tokenizer it is the
+	// fingerprint that documents must have.
 	Fingerprint string `koanf:"fingerprint"`
-	// VocabSize is the number of ids when there is no tokenizer to ask, else 0.
+	// VocabSize is the number of ids without a tokenizer, else 0.
 	VocabSize int `koanf:"vocab_size"`
 	// End is the end-of-document token: Auto, None or an id.
 	End TokenID `koanf:"end"`
-	// Pad fills padding: Auto or an id.
+	// Pad is the id of padding tokens: Auto or an id.
 	Pad TokenID `koanf:"pad"`
 	// SpecialAsText encodes special tokens that occur in documents as plain text.
 	SpecialAsText bool `koanf:"special_as_text"`
 	// AddSpecialTokens adds the tokens that the file's post-processor puts around a text.
 	AddSpecialTokens bool `koanf:"add_special_tokens"`
-	// Pattern cuts text into words for a rank file; empty takes that of a known file.
+	// Pattern is the regular expression that splits text into words for a rank file; empty: that of a known file.
 	Pattern string `koanf:"pattern"`
-	// SpecialTokens are those of a rank file, TOKEN=ID or TOKEN; none takes those of a known file.
+	// SpecialTokens are the special tokens of a rank file, as TOKEN=ID or TOKEN; empty: those of a known file.
 	SpecialTokens []string `koanf:"special_tokens"`
 }
 
-// Options are those that the tokenizer is loaded with.
+// Options returns the options for loading the tokenizer.
 func (t Tokenizer) Options() tokenizer.Options {
 	return tokenizer.Options{
 		SpecialAsText:    t.SpecialAsText,
@@ -66,49 +66,49 @@ func (t Tokenizer) Options() tokenizer.Options {
 	}
 }
 
-// TokenizerNone is the tokenizer of a run that takes only documents that are already tokenized.
+// TokenizerNone is the tokenizer of a run that accepts only pretokenized documents.
 const TokenizerNone = "none"
 
-// TokenID is a token id, or how to find it: Auto or None.
+// TokenID is a token id, or the way to determine it: Auto or None.
 type TokenID = runconfig.Token
 
 // Values of TokenID besides ids.
 const (
-	Auto = runconfig.TokenAuto // what the tokenizer says
+	Auto = runconfig.TokenAuto // determined by the tokenizer
 	None = runconfig.TokenNone // no such token
 )
 
-// settleAttention chooses what was left to the packing method.
+// settleAttention replaces AttentionAuto by the attention of the packing method.
 func (c *Config) settleAttention() {
 	if c.Plan.Attention == runconfig.AttentionAuto {
 		c.Plan.Attention = runconfig.AttentionOf(c.Plan.Packing.Method)
 	}
 }
 
-// HTTP is where metrics and health are served.
+// HTTP configures the server of metrics, health checks and the page.
 type HTTP struct {
 	Listen string `koanf:"listen"`
 	// Cert and Key are PEM files for TLS.
 	Cert string `koanf:"cert"`
 	Key  string `koanf:"key"`
-	// Names are host names that browsers may reach the page by while no token is asked for.
+	// Names are host names under which browsers may open the page if no token is required.
 	Names []string `koanf:"names"`
-	// Insecure permits to listen beyond loopback without asking who calls, or without TLS.
+	// Insecure permits listening beyond loopback without authentication or without TLS.
 	Insecure bool `koanf:"insecure"`
-	// MaxConnections and MaxConnectionsPerHost bound connections, of all and of one host.
+	// MaxConnections and MaxConnectionsPerHost limit the number of connections, in total and per host.
 	MaxConnections        int `koanf:"max_connections"`
 	MaxConnectionsPerHost int `koanf:"max_connections_per_host"`
 }
 
-// Log shapes the log on stderr.
+// Log configures the log on stderr.
 type Log struct {
 	Level  string `koanf:"level"`
 	Format string `koanf:"format"`
-	// Progress is how often a line tells how the run gets on; 0 never.
+	// Progress is the interval of progress lines; 0 disables them.
 	Progress time.Duration `koanf:"progress"`
 }
 
-// Shutdown bounds a graceful stop.
+// Shutdown configures a graceful stop.
 type Shutdown struct {
 	Timeout time.Duration `koanf:"timeout"`
 }

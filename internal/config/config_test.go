@@ -130,7 +130,7 @@ func TestLayersOverrideInOrder(t *testing.T) {
 	}
 }
 
-// What listens beyond loopback is taken with TLS and identities, or when it is called insecure by name.
+// Listening beyond loopback requires TLS and identities, or an explicit insecure setting.
 func TestListeningBeyondLoopback(t *testing.T) {
 	for _, text := range []string{
 		"flight: {listen: 0.0.0.0:1, identities: x, cert: x, key: x}\nhttp: {listen: 0.0.0.0:2, cert: x, key: x}\n",
@@ -146,7 +146,7 @@ func TestListeningBeyondLoopback(t *testing.T) {
 	}
 }
 
-// The page's own example of sources is read, and printed so that it is read as the same.
+// The example of sources on the documentation page is valid, and its printed form is read as the same configuration.
 func TestSources(t *testing.T) {
 	c, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(`
 packing: {buckets: [1024, 2048], pool: 512}
@@ -198,7 +198,7 @@ mix:
 	}
 }
 
-// The example configurations are good ones.
+// The example configurations are valid.
 func TestExamples(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil || len(files) < 2 {
@@ -372,7 +372,7 @@ func TestAlreadyTokenized(t *testing.T) {
 
 const begin, end = "<!-- begin default.yaml -->\n```yaml\n", "```\n<!-- end default.yaml -->\n"
 
-// The page shows the defaults word for word; -update rewrites them there.
+// The documentation page contains default.yaml verbatim; -update rewrites it.
 func TestPageShowsTheDefaults(t *testing.T) {
 	const page = "../../docs/configuration.md"
 	text, err := os.ReadFile(page)
@@ -422,7 +422,8 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-// Sources that daemons fill themselves: what is printed is read again, and what cannot be is said with its place.
+// The printed form of pulled sources is read as the same configuration, and invalid settings are reported with their
+// place.
 func TestPull(t *testing.T) {
 	yaml := "sources:\n  web: {weight: 2, from: [\"s3://corpus/web/**/*.jsonl\"]}\n  code: {}\npull: {follow: 1m, " +
 		"skip_bad: true}\n"

@@ -25,8 +25,8 @@ var (
 	fillType     = reflect.TypeFor[runconfig.Fill]()
 )
 
-// decode stores a value in a field. It converts what a user would expect and nothing else: no number is rounded,
-// wrapped or given a unit. text says that the value comes from a place that knows only text.
+// decode stores a value in a field. It converts only between obvious representations: no number is rounded, truncated
+// or given a unit. text reports whether the value is from a layer that contains only text.
 func (f *field) decode(c *Config, value any, text bool) error {
 	if value == nil {
 		return errWrong
@@ -34,9 +34,9 @@ func (f *field) decode(c *Config, value any, text bool) error {
 	return f.set(f.of(c), value, text)
 }
 
-// set stores a value where a field of its type is.
+// set stores a value in to, which has the field's type.
 func (f *field) set(to reflect.Value, value any, text bool) error {
-	fresh := reflect.New(to.Type()) // a list replaces the one below it, it is not merged into it
+	fresh := reflect.New(to.Type()) // a list replaces that of the previous layer
 	hook := func(from, to reflect.Value) (any, error) { return f.convert(from, to, text) }
 	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: fresh.Interface(), DecodeHook: hook,
 		TagName: "koanf", ErrorUnused: true})
@@ -88,7 +88,7 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 	return from.Interface(), nil
 }
 
-// switchedFill returns the fill that true or false stand for.
+// switchedFill returns the fill that true or false represents.
 func switchedFill(from reflect.Value) (fill float64, ok bool) {
 	switch from.Interface() {
 	case true, "true":
@@ -99,7 +99,7 @@ func switchedFill(from reflect.Value) (fill float64, ok bool) {
 	return 0, false
 }
 
-// startText makes text of a sequence or a time that has no quotes, and leaves all else.
+// startText converts an unquoted sequence or time to text, and returns all other values unchanged.
 func startText(from reflect.Value) any {
 	if at, ok := from.Interface().(time.Time); ok {
 		return at.Format(time.RFC3339Nano)
@@ -110,7 +110,7 @@ func startText(from reflect.Value) any {
 	return from.Interface()
 }
 
-// parse reads a value from a place that knows only text.
+// parse converts a value from a layer that contains only text.
 func parse(s string, to reflect.Value) (any, error) {
 	switch {
 	case to.CanUint():
@@ -154,7 +154,7 @@ func (f *field) integer(from, to reflect.Value, text bool) (any, error) {
 	return n, err
 }
 
-// want says what a field takes.
+// want describes the values that a field accepts.
 func (f *field) want() string {
 	t := f.kind
 	switch {

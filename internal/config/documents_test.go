@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// readAgain reads a configuration as it is printed.
+// readAgain loads the printed form of a configuration.
 func readAgain(t *testing.T, c config.Config) config.Config {
 	t.Helper()
 	again, err := config.Load(config.Layers{Name: "printed.yaml", YAML: []byte(printed(t, c))})
@@ -20,7 +20,8 @@ func readAgain(t *testing.T, c config.Config) config.Config {
 	return again
 }
 
-// Transformations are configured in all the ways that the page shows, and printed so that they are read again.
+// Transformations can be configured in all documented forms, and their printed form is read as the same
+// configuration.
 func TestTransformations(t *testing.T) {
 	auto := runconfig.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}
 	for _, tt := range []struct {
@@ -92,7 +93,7 @@ func TestBadTransformations(t *testing.T) {
 	}
 }
 
-// Columns are declared in all the ways that settings are given, and printed so that they are read again.
+// Columns can be declared in all layers, and their printed form is read as the same configuration.
 func TestColumns(t *testing.T) {
 	want := map[string]runconfig.TokenColumn{"teacher": {Type: "float32", Fill: -0.5}, "seen": {Type: "bool", Fill: 1},
 		"Modality": {Type: "int8"}, "other": {Type: "none"}}

@@ -11,23 +11,23 @@ import (
 	"github.com/knadh/koanf/v2"
 )
 
-// EnvPrefix begins the name of every environment variable that is read. The rest is the field's path in capitals with
-// __ between its parts: LOADERD_STREAM__MAX_BYTES is stream.max_bytes.
+// EnvPrefix is the prefix of the environment variables that are read. The rest of a name is the field's path in
+// capitals with __ as separator: LOADERD_STREAM__MAX_BYTES is stream.max_bytes.
 const EnvPrefix = "LOADERD_"
 
-// Override is one setting from the command line.
+// Override is a setting from the command line.
 type Override struct {
 	Path  string // stream.dir
 	Value string
-	Flag  string // what the user typed, for messages: --data-dir
+	Flag  string // as typed by the user, for messages: --data-dir
 }
 
-// setting is one value from one layer.
+// setting is a value from one layer.
 type setting struct {
 	path   string
 	value  any
-	origin string // where it was written: loaderd.yaml:12, LOADERD_SEED, --set
-	text   bool   // from a place that knows only text
+	origin string // its place: loaderd.yaml:12, LOADERD_SEED, --set
+	text   bool   // from a layer that contains only text
 }
 
 // fileSettings reads a YAML file.
@@ -52,9 +52,9 @@ func fileSettings(name string, data []byte) ([]setting, Problems) {
 	return sorted(settings), nil
 }
 
-// envSettings reads the environment. An empty variable is as good as none. A variable without __ counts only when it
-// names a top-level field, or misses one by a letter: others that happen to begin with the prefix (a container
-// platform's LOADERD_SERVICE_HOST) are none of ours.
+// envSettings reads the environment. An empty variable counts as unset. A variable without __ is read only if its
+// name is that of a top-level field, or differs from one by one letter. Other variables with the prefix do not belong
+// to loaderd, such as a container platform's LOADERD_SERVICE_HOST.
 func (s *schema) envSettings(environ []string) []setting {
 	origins := map[string]string{}
 	values, _ := env.Provider("", env.Opt{
@@ -71,7 +71,7 @@ func (s *schema) envSettings(environ []string) []setting {
 			origins[path] = name
 			return path, value
 		},
-	}).Read() // reads from memory: it can not fail
+	}).Read() // reads from memory and cannot fail
 	var settings []setting
 	for path, value := range values {
 		settings = append(settings, setting{path: path, value: value, origin: origins[path], text: true})
@@ -79,7 +79,7 @@ func (s *schema) envSettings(environ []string) []setting {
 	return sorted(settings)
 }
 
-// misspelt reports whether path is one letter away from a top-level field.
+// misspelt reports whether path differs by one letter from a top-level field.
 func (s *schema) misspelt(path string) bool {
 	return slices.ContainsFunc(s.fields, func(f *field) bool {
 		return !strings.Contains(f.path, ".") && distance(path, f.path) == 1

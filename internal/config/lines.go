@@ -14,7 +14,7 @@ import (
 // lines maps the path of a setting to its line in the file.
 type lines map[string]int
 
-// of returns the line of path or of the nearest section above it; 0 when neither is known.
+// of returns the line of path or of the nearest section above it; 0 if neither has a line.
 func (l lines) of(path string) int {
 	for {
 		if n := l[path]; n > 0 {
@@ -28,8 +28,8 @@ func (l lines) of(path string) int {
 	}
 }
 
-// lineNumbers parses a YAML file for the places of its keys. Aliases are not followed: their settings count as standing
-// where the alias stands.
+// lineNumbers parses a YAML file and returns the lines of its keys. Aliases are not followed: their settings have the
+// line of the alias.
 func lineNumbers(name string, data []byte) (lines, *Problem) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var root yaml.Node
@@ -68,14 +68,14 @@ func (l lines) walk(n *yaml.Node, prefix string) {
 
 var yamlLine = regexp.MustCompile(`^(?:yaml: )?(?:unmarshal errors:\s*)?(?:line (\d+): )?`)
 
-// yamlStructure are errors for which the library counts lines from 0, unless the line is the first: it names the line
-// before.
+// yamlStructure matches errors for which the library counts lines from 0, except in the first line: it reports the
+// line before the error.
 var yamlStructure = regexp.MustCompile(`did not find expected (',' or|'-' indicator|key|node content)`)
 
-// syntaxProblem moves the line number of a YAML error to where Problem keeps it.
+// syntaxProblem converts a YAML error to a Problem, with the line number in its origin.
 func syntaxProblem(name string, data []byte, err error) Problem {
 	if yamlStructure.MatchString(err.Error()) {
-		// Below an empty line, the number that it names is the right one.
+		// With an additional empty first line, the reported number is correct.
 		if again := yaml.Unmarshal(append([]byte("\n"), data...), new(yaml.Node)); again != nil {
 			err = again
 		}

@@ -9,16 +9,15 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Layers are what overrides the defaults, the later field over the earlier.
+// Layers are the sources of settings that override the defaults. Later fields take precedence over earlier ones.
 type Layers struct {
 	Name      string     // of the file, for messages
 	YAML      []byte     // its contents; empty for no file
-	Environ   []string   // NAME=value; those with EnvPrefix count
-	Overrides []Override // from flags, the later over the earlier
+	Environ   []string   // NAME=value; only names with EnvPrefix count
+	Overrides []Override // from flags; later ones take precedence
 }
 
-// Load returns the configuration that the layers give. The error is of type Problems and holds everything that is
-// wrong.
+// Load returns the configuration of the layers. The error is of type Problems and contains all errors.
 func Load(l Layers) (Config, error) {
 	s, c := theSchema(), Default()
 	settings, problems := fileSettings(l.Name, l.YAML)
@@ -48,7 +47,7 @@ func Load(l Layers) (Config, error) {
 		p.Origin = "default"
 		if x, ok := nearest(last, p.Path); ok {
 			p.Origin = x.origin
-			if strings.HasPrefix(x.path, p.Path) { // the field, or the one that was set in a section that is wrong as a whole
+			if strings.HasPrefix(x.path, p.Path) { // the field, or a setting of an invalid section
 				p.Path, p.Value = x.path, x.value
 			}
 		}
@@ -60,7 +59,7 @@ func Load(l Layers) (Config, error) {
 	return c, nil
 }
 
-// apply decodes settings into c, one after another, and returns those that can not be.
+// apply decodes settings into c, in order, and returns a Problem for each invalid one.
 func (s *schema) apply(c *Config, settings []setting) Problems {
 	var problems Problems
 	for _, x := range settings {
@@ -72,7 +71,7 @@ func (s *schema) apply(c *Config, settings []setting) Problems {
 			}
 		case s.sections[x.path]:
 			if m, ok := x.value.(map[string]any); x.value == nil || ok && len(m) == 0 {
-				continue // a section with everything in it commented out
+				continue // a section in which everything is commented out
 			}
 			if x.value == string(Auto) && s.setTokens(c, x) {
 				continue
@@ -91,7 +90,7 @@ func (s *schema) apply(c *Config, settings []setting) Problems {
 	return problems
 }
 
-// setTokens leaves all tokens of a section to the tokenizer; false where the section has other fields.
+// setTokens sets all fields of a section of tokens to a value. It returns false if the section has other fields.
 func (s *schema) setTokens(c *Config, x setting) bool {
 	for _, f := range s.fields {
 		if strings.HasPrefix(f.path, x.path+".") {
@@ -103,7 +102,7 @@ func (s *schema) setTokens(c *Config, x setting) bool {
 	return true
 }
 
-// unknown says what may have been meant by a path that is no field.
+// unknown describes the valid settings for a path that is no field, with a suggestion if one is similar.
 func (s *schema) unknown(path string) string {
 	section, _ := cutLast(path)
 	if s.byPath[section] != nil {
@@ -114,7 +113,7 @@ func (s *schema) unknown(path string) string {
 		return fmt.Sprintf("a known setting: did you mean %s?", near)
 	}
 	_, name := cutLast(path)
-	var there []string // fields of this name elsewhere
+	var there []string // fields with this name in other sections
 	for _, k := range known {
 		if _, n := cutLast(k); n == name {
 			there = append(there, k)
@@ -140,8 +139,8 @@ func cutLast(path string) (section, name string) {
 	return path[:max(k, 0)], path[k+1:]
 }
 
-// nearest finds the setting of path, of the list that it is an element of (packing.buckets for packing.buckets[1]), or
-// of something below it (stream.tls.ca for stream.tls).
+// nearest returns the setting of path, of the list that contains it (packing.buckets for packing.buckets[1]), or of a
+// path below it (stream.tls.ca for stream.tls).
 func nearest(settings map[string]setting, path string) (setting, bool) {
 	if x, ok := settings[path]; ok {
 		return x, true

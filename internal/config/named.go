@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// named returns the field whose keys are names of the user's own that a path leads into, and the path below it; nil for
-// none.
+// named returns the map field, with user-defined keys, that contains path. It also returns the key and the path below
+// it. f is nil if no field does.
 func (s *schema) named(path string) (f *field, name, rest string) {
 	for _, f := range s.fields {
 		if below, ok := strings.CutPrefix(path, f.path+"."); ok && f.kind.Kind() == reflect.Map {
@@ -19,7 +19,7 @@ func (s *schema) named(path string) (f *field, name, rest string) {
 	return nil, "", ""
 }
 
-// setNamed stores what a setting says of one name. The map is made anew: others may share it.
+// setNamed stores a setting of one key. It replaces the map by a copy, because the map may be shared.
 func (f *field) setNamed(c *Config, name, rest string, x setting) *Problem {
 	key, kind := reflect.ValueOf(name), f.kind.Elem()
 	fresh := reflect.New(kind).Elem()
@@ -49,7 +49,7 @@ func (f *field) setNamed(c *Config, name, rest string, x setting) *Problem {
 	return nil
 }
 
-// setMember stores a setting below a name.
+// setMember stores a setting below a key.
 func setMember(to reflect.Value, path string, x setting) *Problem {
 	members := schemaOf(to.Type())
 	m := members.byPath[path]

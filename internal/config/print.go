@@ -17,11 +17,11 @@ import (
 
 var keyLine = regexp.MustCompile(`^( *)([a-z0-9_]+):( .*)?$`)
 
-// Print writes the configuration as default.yaml with its own values: Load reads the same Config from it.
+// Print writes default.yaml with the values of the configuration. Load reads the same Config from it.
 func (c Config) Print(w io.Writer) error {
 	s := theSchema()
 	b := bufio.NewWriter(w)
-	var sections []string // of the line before, by depth
+	var sections []string // of the previous line, by depth
 	for line := range strings.Lines(defaultYAML) {
 		m := keyLine.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
 		if m == nil {
@@ -40,7 +40,7 @@ func (c Config) Print(w io.Writer) error {
 	return b.Flush()
 }
 
-// format writes a field's value as YAML that decodes to the same.
+// format returns a field's value as YAML that decodes to the same value.
 func (f *field) format(c *Config) string {
 	switch v := f.of(c); x := v.Interface().(type) {
 	case time.Duration:
@@ -76,7 +76,7 @@ func (f *field) format(c *Config) string {
 		}
 		return string(b)
 	case []mixture.Point, map[string]runconfig.TokenColumn, map[string]string:
-		b, err := json.Marshal(x) // which YAML reads
+		b, err := json.Marshal(x) // JSON is valid YAML
 		if err != nil {
 			panic(fmt.Sprintf("config: write %s: %v", f.path, err)) // only numbers, strings and lists of them
 		}
@@ -91,7 +91,7 @@ func (f *field) format(c *Config) string {
 
 var plain = regexp.MustCompile(`^[A-Za-z./][A-Za-z0-9_./-]*$`)
 
-// quote writes text as YAML: plain where nothing else can be read into it.
+// quote returns text as YAML, unquoted if that is unambiguous.
 func quote(s string) string {
 	switch strings.ToLower(s) {
 	case "true", "false", "yes", "no", "on", "off", "y", "n", "null", "none", ".inf", ".nan":

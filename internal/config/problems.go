@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Problem is one thing that is wrong with a configuration.
+// Problem is one error in a configuration.
 type Problem struct {
-	Path   string // stream.max_bytes; empty when it is about a file as a whole
+	Path   string // stream.max_bytes; empty for an error of a whole file
 	Value  any    // as it was written
 	Want   string // the allowed values
-	Origin string // where it was written: file:line, environment variable, flag, or default
+	Origin string // its place: file:line, environment variable, flag, or default
 }
 
 func (p Problem) String() string {
@@ -25,7 +25,7 @@ func (p Problem) String() string {
 	return s
 }
 
-// Problems is every problem of a configuration, as one error.
+// Problems are all errors in a configuration, as one error.
 type Problems []Problem
 
 func (p Problems) Error() string {
@@ -40,7 +40,7 @@ func (p Problems) Error() string {
 	return b.String()
 }
 
-const shown = 80 // bytes of a value in a message
+const shown = 80 // maximum bytes of a value in a message
 
 func show(value any) string {
 	s := fmt.Sprint(value)
@@ -56,7 +56,7 @@ func show(value any) string {
 	return s
 }
 
-// suggest returns the known name nearest to an unknown one, if it is near.
+// suggest returns the known name that is most similar to an unknown one. ok is false if none is similar.
 func suggest(name string, known []string) (best string, ok bool) {
 	nearest := 1 + len(name)/3
 	for _, k := range known {
@@ -67,7 +67,7 @@ func suggest(name string, known []string) (best string, ok bool) {
 	return best, best != ""
 }
 
-// distance is the number of letters to insert, delete, replace or swap with their neighbour to make b of a.
+// distance returns the number of letters to insert, delete, replace or swap with a neighbour to change a to b.
 func distance(a, b string) int {
 	if len(a) > 100 {
 		a = a[:100]

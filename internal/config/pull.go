@@ -9,34 +9,34 @@ import (
 	"loaderd/internal/objects"
 )
 
-// Pull is what document streams are filled with by the daemon itself.
+// Pull configures the sources that the daemon fills from object stores.
 type Pull struct {
-	// From are patterns of objects for the only source.
+	// From are the object patterns of the only source.
 	From []string `koanf:"from"`
-	// Format, TextColumn and IDColumn are as for loaderd publish.
+	// Format, TextColumn and IDColumn are as in loaderd publish.
 	Format     string `koanf:"format"`
 	TextColumn string `koanf:"text_column"`
 	IDColumn   string `koanf:"id_column"`
-	// Encoding is that of text objects; empty is UTF-8.
+	// Encoding is the encoding of text objects; empty is UTF-8.
 	Encoding string `koanf:"encoding"`
-	// CSVQuoting and CSVEscape say how fields of CSV and TSV are written.
+	// CSVQuoting and CSVEscape are the quoting and escaping of CSV and TSV fields.
 	CSVQuoting string `koanf:"csv_quoting"`
 	CSVEscape  string `koanf:"csv_escape"`
-	// SkipBad and SkipTooLarge leave out, and count, what is no document or larger than the stream takes; else the source
-	// stops there.
+	// SkipBad and SkipTooLarge skip and count invalid documents and documents larger than the stream permits. Otherwise
+	// the source stops at such a document.
 	SkipBad      bool `koanf:"skip_bad"`
 	SkipTooLarge bool `koanf:"skip_too_large"`
-	// Follow is how often new objects are looked for when all are read; 0: then the source is sealed.
+	// Follow is the interval of the search for new objects when all are read; 0: the source is then sealed.
 	Follow time.Duration `koanf:"follow"`
 
-	// Sources are the patterns of sources, by their names: sources.NAME.from.
+	// Sources are the object patterns by source: sources.NAME.from.
 	Sources map[string][]string `koanf:"-"`
 }
 
-// fromField is the setting of a source that has its patterns.
+// fromField is the setting of a source that contains its patterns.
 const fromField = "from"
 
-// Pulled are the patterns by source.
+// Pulled returns the patterns by source.
 func (c Config) Pulled() map[string][]string {
 	if len(c.Pull.From) > 0 {
 		return map[string][]string{c.Stream.OnlySource(): c.Pull.From}
@@ -44,7 +44,7 @@ func (c Config) Pulled() map[string][]string {
 	return c.Pull.Sources
 }
 
-// pull checks what documents are to be pulled from.
+// pull validates the settings of pulled sources.
 func (v *validation) pull(c Config) {
 	p := c.Pull
 	v.check(len(p.From) == 0 || c.HasOnlySource() && len(p.Sources) == 0, "pull.from", p.From,
@@ -72,7 +72,7 @@ func (v *validation) pull(c Config) {
 	}
 }
 
-// objectsNamed are patterns as they may be shown.
+// objectsNamed returns patterns without secrets, for messages.
 func objectsNamed(patterns []string) (names []string) {
 	for _, pattern := range patterns {
 		names = append(names, objects.Name(pattern))

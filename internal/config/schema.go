@@ -19,15 +19,15 @@ type field struct {
 	path  string // as in YAML: stream.max_bytes
 	index []int  // for reflect's FieldByIndex
 	kind  reflect.Type
-	size  bool // a number of bytes, which may be written with a unit
+	size  bool // a number of bytes, which may have a unit
 }
 
-// mixedField is the section whose subsections have names of the user's own.
+// mixedField is the section whose subsections have user-defined names.
 const mixedField = "sources"
 
 func (f *field) of(c *Config) reflect.Value { return reflect.ValueOf(c).Elem().FieldByIndex(f.index) }
 
-// schema is all that can be configured.
+// schema describes all settings of a struct.
 type schema struct {
 	fields   []*field // in the order of Config
 	byPath   map[string]*field
@@ -35,8 +35,7 @@ type schema struct {
 	defaults Config
 }
 
-// theSchema is built from Config and default.yaml, which must agree: both are compiled in and a test holds them
-// together.
+// theSchema is built from Config and default.yaml. Both are compiled in and must agree, which a test checks.
 var theSchema = sync.OnceValue(func() *schema {
 	s := schemaOf(reflect.TypeFor[Config]())
 	settings, problems := fileSettings("default.yaml", []byte(defaultYAML))
@@ -65,7 +64,7 @@ func Default() Config {
 	return c
 }
 
-// schemaOf is what can be configured of a struct.
+// schemaOf returns the schema of a struct.
 func schemaOf(t reflect.Type) *schema {
 	s := &schema{byPath: map[string]*field{}, sections: map[string]bool{}}
 	s.walk(t, "", nil)
@@ -93,7 +92,7 @@ func (s *schema) walk(t reflect.Type, prefix string, index []int) {
 	}
 }
 
-// isSize says whether the default of an integer field is written with a unit of bytes.
+// isSize reports whether the default of an integer field has a unit of bytes.
 func isSize(f *field, value any) bool {
 	text, ok := value.(string)
 	if !ok {

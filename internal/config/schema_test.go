@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Every field stands in default.yaml, directly below its comment, and nothing else does.
+// default.yaml contains exactly the fields of Config, each directly below its comment.
 func TestEveryFieldIsDocumented(t *testing.T) {
 	documented := map[string]bool{}
 	var sections []string
@@ -37,7 +37,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 	}
 }
 
-// Every exported field that Config reaches has a koanf tag: one without could not be configured.
+// Every exported field reachable from Config has a koanf tag. A field without one could not be configured.
 func TestEveryFieldHasAName(t *testing.T) {
 	var walk func(reflect.Type, string)
 	walk = func(s reflect.Type, at string) {
@@ -69,7 +69,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 		}
 		for _, value := range bad {
 			overrides := []Override{{Path: f.path, Value: value, Flag: "--set"}}
-			if strings.HasPrefix(f.path, "packing.splice.") { // of no other method
+			if strings.HasPrefix(f.path, "packing.splice.") { // only method splice uses these
 				overrides = append(overrides, Override{Path: "packing.method", Value: "splice", Flag: "--set"})
 			}
 			_, err := Load(Layers{Overrides: overrides})

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// units of sizes, the binary ones from the largest down.
+// units are the units of sizes: binary ones first, largest first.
 var units = []struct {
 	name   string
 	factor int64
@@ -17,7 +17,7 @@ var units = []struct {
 	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"B", 1},
 }
 
-// parseSize reads a number of bytes: 4096, 64MiB, 1GB.
+// parseSize parses a number of bytes: 4096, 64MiB, 1GB.
 func parseSize(s string) (int64, error) {
 	number, factor := strings.TrimSpace(s), int64(1)
 	for _, u := range units {
@@ -43,7 +43,8 @@ func cutSuffixFold(s, suffix string) (string, bool) {
 	return s, false
 }
 
-// formatSize writes a number of bytes so that parseSize reads the same: in the largest binary unit that divides it.
+// formatSize formats a number of bytes in the largest binary unit that divides it, so that parseSize returns the same
+// number.
 func formatSize(n int64) string {
 	for _, u := range units[:4] {
 		if n != 0 && n%u.factor == 0 {
@@ -53,7 +54,7 @@ func formatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// formatDuration writes 20s and 1m0s as people do: 20s, 1m.
+// formatDuration formats 20s and 1m0s without zero units: 20s, 1m.
 func formatDuration(d time.Duration) string {
 	s := d.String()
 	if strings.HasSuffix(s, "m0s") {

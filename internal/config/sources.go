@@ -12,17 +12,17 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// sourceSchema is what can be configured of one source, its packing aside, which has the fields of the run's.
+// sourceSchema is the schema of one source, without its packing, which has the fields of the run's packing.
 var sourceSchema = sync.OnceValue(func() *schema {
 	s := schemaOf(reflect.TypeFor[mixture.Source]())
-	delete(s.byPath, packingSection) // a section here, though a pointer there
+	delete(s.byPath, packingSection) // a section in the configuration, but a pointer in the struct
 	s.sections[packingSection] = true
 	return s
 })
 
 const packingSection = "packing"
 
-// cutSources takes the settings of sources out of others.
+// cutSources separates the settings of sources from other settings.
 func cutSources(settings []setting) (others, ofSources []setting) {
 	for _, x := range settings {
 		if x.path == mixedField || strings.HasPrefix(x.path, mixedField+".") {
@@ -34,12 +34,12 @@ func cutSources(settings []setting) (others, ofSources []setting) {
 	return others, ofSources
 }
 
-// defaultSource is a source of which nothing is said but its name.
+// defaultSource returns a source without settings.
 func defaultSource() mixture.Source {
 	return mixture.Source{Weight: 1, Epochs: 1, Block: mixture.DefaultBlock}
 }
 
-// applySources decodes the settings of sources. What a source says of its own packing goes over the run's.
+// applySources decodes the settings of sources. A source's packing overrides that of the run.
 func (c *Config) applySources(settings []setting) (problems Problems) {
 	bySource := map[string][]setting{}
 	for _, x := range settings {
@@ -48,7 +48,7 @@ func (c *Config) applySources(settings []setting) (problems Problems) {
 		switch m, isMap := x.value.(map[string]any); {
 		case x.path == mixedField && (x.value == nil || isMap && len(m) == 0), rest == "" && below != "" &&
 			(x.value == nil || isMap && len(m) == 0):
-			if below != "" { // a source of which nothing is said
+			if below != "" { // a source without settings
 				bySource[name] = append(bySource[name], setting{})
 			}
 			continue
@@ -75,16 +75,16 @@ func (c *Config) applySources(settings []setting) (problems Problems) {
 	return problems
 }
 
-// onlySource is how a run without sources reads the document stream: in its order.
+// onlySource returns the source of a run without configured sources. It reads the document stream in order.
 func onlySource() mixture.Source { return mixture.Source{Weight: 1, Epochs: 1} }
 
-// HasOnlySource reports whether the run reads the document stream, and no streams of sources.
+// HasOnlySource reports whether the run reads the document stream only, without configured sources.
 func (c Config) HasOnlySource() bool {
 	_, only := c.Plan.Sources[c.Stream.OnlySource()]
 	return only
 }
 
-// source decodes the settings of one source, whose paths begin below its name.
+// source decodes the settings of one source. Their paths are relative to its name.
 func (c *Config) source(name string, settings []setting) (mixture.Source, Problems) {
 	var problems Problems
 	source := defaultSource()
@@ -129,14 +129,15 @@ func (c *Config) source(name string, settings []setting) (mixture.Source, Proble
 	return source, problems
 }
 
-// patternsOf reads a list of texts.
+// patternsOf decodes a list of texts.
 func patternsOf(x setting) (patterns []string, err error) {
 	f := theSchema().byPath["pull.from"]
 	err = f.set(reflect.ValueOf(&patterns).Elem(), x.value, x.text)
 	return patterns, err
 }
 
-// unknownOfSource says what may have been meant by a path that is no setting of a source.
+// unknownOfSource describes the valid settings for a path that is no setting of a source, with a suggestion if one is
+// similar.
 func unknownOfSource(s *schema, path string) string {
 	known := slices.Sorted(maps.Keys(s.byPath))
 	if near, ok := suggest(path, known); ok {

@@ -92,7 +92,7 @@ func (v *validation) tokenizer(t Tokenizer) {
 	v.below("tokenizer.pad", t.Pad, t.VocabSize)
 }
 
-// documents checks the tokens that are put before and into documents where there is no tokenizer that could find them.
+// documents checks the tokens put before and into documents, if no tokenizer can resolve them.
 func (v *validation) documents(c Config) {
 	if c.Tokenizer.Name != TokenizerNone {
 		return
@@ -149,7 +149,7 @@ func (v *validation) serve(c Config) {
 	}
 }
 
-// addresses checks that what listens can: the embedded NATS server, Flight and HTTP want ports of their own.
+// addresses validates the addresses of servers. The embedded NATS server, Flight and HTTP require different ports.
 func (v *validation) addresses(c Config) {
 	v.address("http.listen", c.HTTP.Listen)
 	v.check((c.HTTP.Cert == "") == (c.HTTP.Key == ""), "http.cert", c.HTTP.Cert, "cert and key together, or neither")
@@ -176,7 +176,7 @@ func (v *validation) addresses(c Config) {
 		{"flight.listen", c.Flight.Listen}, {"http.listen", c.HTTP.Listen},
 	} {
 		if x.path == "stream.listen" && !c.Stream.Embedded() || x.path == "stream.cluster.listen" && !c.Stream.Clustered() {
-			continue // no server inside, or one that takes no routes
+			continue // no embedded server, or one without routes
 		}
 		if _, port, err := net.SplitHostPort(x.address); err != nil || port == "0" {
 			continue
