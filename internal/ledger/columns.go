@@ -15,7 +15,7 @@ import (
 	"loaderd/loader/document"
 )
 
-// usedPiece is a piece of a row, with where its document came from if that is known.
+// usedPiece is a piece of a row, with the origin of its document if that is known.
 type usedPiece struct {
 	step   uint64
 	bucket int
@@ -24,7 +24,7 @@ type usedPiece struct {
 	from   document.Info
 }
 
-// stepPieces makes a writer of pieces one of steps.
+// stepPieces converts a writer of pieces to a writer of steps.
 func stepPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, Step) error {
 	return func(w io.Writer, s Step) error {
 		var used []usedPiece
@@ -39,7 +39,7 @@ func stepPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, Step) 
 	}
 }
 
-// foundPieces makes a writer of pieces one of what was found of a document.
+// foundPieces converts a writer of pieces to a writer of the found rows of a document.
 func foundPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, []api.Found) error {
 	return func(w io.Writer, found []api.Found) error {
 		var used []usedPiece
@@ -52,7 +52,7 @@ func foundPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, []api
 	}
 }
 
-// schema has one row a piece; what is not known of a document is empty.
+// fields are the columns of every ledger, with one row per piece. Unknown values of a document are empty.
 var fields = []arrow.Field{
 	{Name: "step", Type: arrow.PrimitiveTypes.Uint64},
 	{Name: "bucket", Type: arrow.PrimitiveTypes.Int32},
@@ -66,10 +66,10 @@ var fields = []arrow.Field{
 	{Name: "domain", Type: arrow.BinaryTypes.String},
 }
 
-// more are columns that some ledgers have behind what all have: the source of a run with several, weights other than 1
-// (null stands for all others), as JSON the values of documents that have some, which document of its message a piece
-// is of and with which of its tokens it begins (null where the message is one, or that is not known), and how many of
-// its tokens have a loss.
+// more are columns that a ledger has after fields if a piece has a value for them. In order: the source in a run with
+// several sources; the weight, null for 1; the document's values as JSON; for a message with several documents, the
+// document's index and its first token in the piece, null if the message is one document or that is unknown; the
+// number of tokens with a loss.
 var more = []column{
 	textColumn("source", func(p usedPiece) string { return p.piece.Source }),
 	{arrow.Field{Name: "weight", Type: arrow.PrimitiveTypes.Float32, Nullable: true}, func(p usedPiece) bool {
@@ -90,7 +90,7 @@ var more = []column{
 	numberColumn("loss_tokens", func(p usedPiece) *int32 { return p.piece.LossTokens }),
 }
 
-// inner is a number of a document of a message that holds several, nil where the message is one.
+// inner returns a number of a document in a message with several documents, nil if the message is one document.
 func inner(p usedPiece, of func(*api.Inner) *int32) *int32 {
 	if p.piece.Inner == nil {
 		return nil
@@ -98,7 +98,7 @@ func inner(p usedPiece, of func(*api.Inner) *int32) *int32 {
 	return of(p.piece.Inner)
 }
 
-// column is one that a ledger has if a piece has a value for it.
+// column is a column that a ledger has if any piece has a value for it.
 type column struct {
 	field arrow.Field
 	has   func(usedPiece) bool
@@ -153,14 +153,14 @@ func record(pieces []usedPiece) arrow.Record {
 	return b.NewRecord()
 }
 
-// metaOf are the values of a document as JSON, empty for none.
+// metaOf returns the values of a document as JSON, empty for none.
 func metaOf(d document.Info) string {
 	if len(d.Meta) == 0 {
 		return ""
 	}
 	b, err := json.Marshal(d.Meta)
 	if err != nil {
-		panic(err) // texts and numbers always encode
+		panic(err) // texts and numbers can always be encoded
 	}
 	return string(b)
 }

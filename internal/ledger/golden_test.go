@@ -20,7 +20,8 @@ import (
 	"loaderd/loader/document"
 )
 
-// someStep has a document in two rows, a row without pieces, documents that are known in part, and texts of every kind.
+// someStep returns a step with a document in two rows, a row without pieces, partially known documents, and all kinds
+// of texts.
 func someStep() Step {
 	piece := func(sequence uint64, start, length int32, text string) Piece {
 		return Piece{api.Piece{Sequence: sequence, Start: start, Length: length}, &Text{[]byte(text)}}
@@ -36,13 +37,13 @@ func someStep() Step {
 	}}
 }
 
-// pieceWithin is a piece of a document of a message that holds several.
+// pieceWithin returns a piece of a document in a message with several documents.
 func pieceWithin(sequence uint64, start, length, loss int32, in api.Inner) api.Piece {
 	return api.Piece{Sequence: sequence, Start: start, Length: length, LossTokens: &loss, Inner: &in}
 }
 
-// severalStep has documents of a message that holds several, one of them in two rows, beside a message that is one
-// document.
+// severalStep returns a step with documents of a message with several documents, one of them in two rows, and a
+// message that is one document.
 func severalStep() Step {
 	loss, weight := int32(7), float32(0.5)
 	seventh := api.Inner{Index: 7, Within: 0, ID: "x7", Weight: &weight, Meta: map[string]any{"lang": "de"}}
@@ -60,7 +61,7 @@ var foundWithin = []api.Found{{Run: "whole", Step: 7, Bucket: 64, Row: 1, Pieces
 	pieceWithin(2, 151, 4, 3, api.Inner{Index: 7, Within: 23, ID: "x7", Meta: map[string]any{"lang": "de"}}),
 	{Sequence: 3, Length: 1}}}}
 
-// withoutText is a step as it comes without --text.
+// withoutText returns a step as it is without --text.
 func withoutText(s Step) Step {
 	for _, row := range s.Rows {
 		for k := range row {
@@ -70,7 +71,7 @@ func withoutText(s Step) Step {
 	return s
 }
 
-// What the ledger writes in every format.
+// TestLedgerGolden compares the ledger's output in every format with golden files.
 func TestLedgerGolden(t *testing.T) {
 	found := []api.Found{
 		{Run: "whole", Step: 7, Bucket: 16, Row: 0, Pieces: []api.Piece{{Sequence: 1, Length: 9}}},
@@ -127,7 +128,7 @@ func TestLedgerGolden(t *testing.T) {
 	}
 }
 
-// listed turns what is written in a binary format into its schema and a line a row.
+// listed converts output in a binary format to its schema and one line per row.
 func listed(format string, write func(io.Writer) error) func(io.Writer) error {
 	decode := map[string]func([]byte) (array.RecordReader, error){"arrow": arrowRecords, "parquet": parquetRecords}[format]
 	if decode == nil {

@@ -1,4 +1,5 @@
-// Package ledger shows what exactly is in a step, and in which rows a document is: as a table, JSON, Arrow or Parquet.
+// Package ledger shows the exact content of a step, and the rows that contain a document: as a table, JSON, Arrow or
+// Parquet.
 package ledger
 
 import (
@@ -17,10 +18,10 @@ import (
 type Step struct {
 	api.Step
 	Rows      [][]Piece       `json:"rows"`
-	Documents []document.Info `json:"documents,omitempty"` // of the rows, by source and sequence, where they are known
+	Documents []document.Info `json:"documents,omitempty"` // of the rows, by source and sequence, if known
 }
 
-// Piece is a part of a row, with its text where that has been read.
+// Piece is a part of a row, with its text if that has been read.
 type Piece struct {
 	api.Piece
 	Text *Text `json:"text,omitempty"`
@@ -28,9 +29,9 @@ type Piece struct {
 
 func (p Piece) String() string { return name(p.Piece) }
 
-// name writes a piece as SEQUENCE:START+LENGTH, in a run with several sources as SOURCE/SEQUENCE:START+LENGTH; of a
-// document of a message with several as SEQUENCE#INDEX:START+LENGTH, where START counts the document's tokens. Behind
-// it in brackets comes how many of them have a loss, where not all do.
+// name returns a piece's name, SEQUENCE:START+LENGTH. In a run with several sources it is
+// SOURCE/SEQUENCE:START+LENGTH. For a document in a message with several documents it is SEQUENCE#INDEX:START+LENGTH,
+// with START relative to the document. If not all tokens have a loss, their number follows in parentheses.
 func name(p api.Piece) string {
 	start, loss := p.Start, ""
 	if p.Inner != nil {
@@ -42,7 +43,7 @@ func name(p api.Piece) string {
 	return fmt.Sprintf("%s:%d+%d%s", within(p), start, p.Length, loss)
 }
 
-// within names the document that a piece is of: by its index too, of a message that holds several.
+// within returns the name of a piece's document, with its index in a message with several documents.
 func within(p api.Piece) string {
 	d := messageKey{p.Source, p.Sequence}.String()
 	if p.Inner == nil {
@@ -51,7 +52,7 @@ func within(p api.Piece) string {
 	return fmt.Sprintf("%s#%d", d, p.Index)
 }
 
-// about is what is known of the document that a piece is of, where that much is known of its message.
+// about returns the information about a piece's document. message is that of its message, as far as known.
 func about(p api.Piece, message document.Info) document.Info {
 	if p.Inner != nil {
 		message.ID, message.Weight, message.Meta = p.ID, p.Weight, p.Meta
@@ -59,7 +60,7 @@ func about(p api.Piece, message document.Info) document.Info {
 	return message
 }
 
-// messageKey names a message: by its sequence, and by its source in a run with several.
+// messageKey identifies a message by its sequence, and by its source in a run with several sources.
 type messageKey struct {
 	source   string
 	sequence uint64
@@ -94,7 +95,7 @@ func (s *Step) Add(page api.Page) {
 	}
 }
 
-// origins are the step's documents by their names.
+// origins returns the step's documents by message.
 func (s Step) origins() map[messageKey]document.Info {
 	from := map[messageKey]document.Info{}
 	for _, d := range s.Documents {
@@ -103,14 +104,14 @@ func (s Step) origins() map[messageKey]document.Info {
 	return from
 }
 
-// Format writes steps, and rows in which a document was found.
+// Format writes steps, and the rows in which a document was found.
 type Format struct {
 	Step  func(io.Writer, Step) error
 	Found func(io.Writer, []api.Found) error
-	Texts bool // it can show the text of pieces
+	Texts bool // whether it can show the text of pieces
 }
 
-// Formats are the formats by their names.
+// Formats are the formats by name.
 var Formats = map[string]Format{
 	"table":   {writeTable, writeFoundTable, true},
 	"json":    {writeJSON[Step], writeJSON[[]api.Found], true},

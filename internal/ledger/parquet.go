@@ -13,12 +13,12 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 )
 
-// writeParquet writes columns one by one: the library's own way from a record brings its compute kernels along, a sixth
-// of the program.
+// writeParquet writes columns one by one. The library's function for records requires its compute kernels, which
+// would be a sixth of the program's size.
 func writeParquet(w io.Writer, pieces []usedPiece) error {
 	rec := record(pieces)
 	defer rec.Release()
-	var out bytes.Buffer // the library panics where its writer fails
+	var out bytes.Buffer // the library panics if its writer fails
 	if err := writeColumns(&out, rec); err != nil {
 		return fmt.Errorf("write ledger: %w", err)
 	}
@@ -101,8 +101,8 @@ func writeColumn(column file.ColumnChunkWriter, values arrow.Array) (err error) 
 	return err
 }
 
-// present are the values of a column that are no nulls, with a level for each of its rows: 1 for a value, 0 for null.
-// Columns without nulls leave levels aside.
+// present returns the values of a column that are not null, and a definition level for each row: 1 for a value, 0 for
+// null. Callers ignore levels for columns that cannot be null.
 func present[T any](a arrow.Array, value func(int) T) (there []T, levels []int16) {
 	levels = make([]int16, a.Len())
 	for i := range levels {

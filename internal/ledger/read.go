@@ -8,23 +8,23 @@ import (
 	"loaderd/internal/reader"
 )
 
-// Read asks a daemon for a step; with documents, also where its documents came from.
+// Read requests a step from a daemon. If documents is set, the step contains the origins of its documents.
 func Read(ctx context.Context, c *reader.Client, run string, step uint64, documents bool) (Step, error) {
 	var s Step
 	err := c.Ledger(ctx, run, step, documents, func(page api.Page) { s.Add(page) })
 	return s, err
 }
 
-// Decoder turns token ids into text; Decode is for the beginning of a document, DecodePart for what stands further
-// behind. *tokenizer.Model is one.
+// Decoder converts token ids to text. Decode is for the beginning of a document, DecodePart for later parts.
+// *tokenizer.Model implements it.
 type Decoder interface {
 	Decode(out []byte, ids []int32) ([]byte, error)
 	DecodePart(out []byte, ids []int32) ([]byte, error)
 }
 
-// ReadTexts gives every piece of the step its text: the tokens as a rank reads them from a daemon, decoded.
+// ReadTexts sets the text of every piece of the step. It reads the tokens like a rank and decodes them.
 func (s *Step) ReadTexts(ctx context.Context, c *reader.Client, d Decoder) error {
-	first := 0 // row of the step that a batch begins with
+	first := 0 // row of the step with which a batch begins
 	ticket := api.Ticket{Run: s.Run, Step: s.Index, Steps: 1, Columns: []string{"input_ids", "documents"}}
 	return c.Read(ctx, ticket, func(b reader.Batch) error {
 		for i, pieces := range b.Documents {
@@ -37,7 +37,7 @@ func (s *Step) ReadTexts(ctx context.Context, c *reader.Client, d Decoder) error
 	})
 }
 
-// decodeRow gives the pieces of a row their texts; ids begin with the row's.
+// decodeRow sets the texts of a row's pieces. ids begin with the row's tokens.
 func (s *Step) decodeRow(row int, ids []int32, pieces []api.Piece, d Decoder) error {
 	for k, p := range pieces {
 		if row >= len(s.Rows) || k >= len(s.Rows[row]) {

@@ -14,7 +14,8 @@ type single struct {
 	document.Info
 }
 
-// each are the documents of the step in order: of a message that holds several those that the step has pieces of.
+// each returns the documents of the step in order. Of a message with several documents it returns those that the step
+// contains pieces of.
 func (s Step) each() (all []single) {
 	inner := map[messageKey][]single{}
 	from := s.origins()

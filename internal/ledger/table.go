@@ -13,7 +13,7 @@ import (
 	"loaderd/loader/document"
 )
 
-// writeTable writes a line a row, and then the pieces' texts or a line a document, as far as they are known.
+// writeTable writes one line per row, followed by the pieces' texts or one line per document, as far as known.
 func writeTable(w io.Writer, s Step) error {
 	s.writeHead(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
@@ -59,7 +59,7 @@ func writeTable(w io.Writer, s Step) error {
 	return t.Flush()
 }
 
-// weightOf is a document's weight, empty where none is told.
+// weightOf returns a document's weight, empty if unknown.
 func weightOf(d document.Info) string {
 	if d.Weight == nil {
 		return ""
@@ -67,7 +67,7 @@ func weightOf(d document.Info) string {
 	return strconv.FormatFloat(float64(*d.Weight), 'g', -1, 32)
 }
 
-// writeHead writes what the whole step counts.
+// writeHead writes the counts of the whole step.
 func (s Step) writeHead(w io.Writer) {
 	pieces, tokens := 0, 0
 	documents := map[string]bool{}
@@ -94,7 +94,7 @@ func (s Step) hasText() bool {
 	})
 }
 
-// writeTexts writes two lines a piece: what it is and where it came from, and its text.
+// writeTexts writes two lines per piece: its name and origin, and its text.
 func (s Step) writeTexts(w io.Writer) error {
 	from := s.origins()
 	for i, row := range s.Rows {
@@ -102,7 +102,7 @@ func (s Step) writeTexts(w io.Writer) error {
 		for _, p := range row {
 			d := about(p.Piece, from[messageKey{p.Source, p.Sequence}])
 			where := slices.DeleteFunc([]string{p.String(), d.Subject, d.ID, d.Path}, func(s string) bool { return s == "" })
-			if n := len(where); n > 2 && where[n-1] == where[n-2] { // the path as id
+			if n := len(where); n > 2 && where[n-1] == where[n-2] { // the path is also the id
 				where = where[:n-1]
 			}
 			for _, x := range where {

@@ -10,10 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// textShown is how many characters of a piece's text the table shows: its beginning and its end.
+// textShown is the maximum number of characters of a piece's text in the table. Longer texts are shortened in the
+// middle.
 const textShown = 120
 
-// Text is the text of a piece: in JSON a string, or {"base64"} where a character is cut.
+// Text is the text of a piece. In JSON it is a string, or {"base64"} if it begins or ends within a character.
 type Text struct{ bytes []byte }
 
 // MarshalJSON writes the text.
@@ -24,12 +25,12 @@ func (t *Text) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[string]string{"base64": base64.StdEncoding.EncodeToString(t.bytes)})
 }
 
-// UnmarshalJSON refuses: texts come from tokens.
+// UnmarshalJSON returns an error, because texts are decoded from tokens only.
 func (t *Text) UnmarshalJSON([]byte) error { return errors.New("a piece's text is not read") }
 
-// shown is the text on one line, without its middle where it is long.
+// shown returns the text on one line, shortened in the middle if it is long.
 func (t *Text) shown() string {
-	runes := bytes.Runes(bytes.ToValidUTF8(t.bytes, []byte("\ufffd"))) // a cut character becomes U+FFFD
+	runes := bytes.Runes(bytes.ToValidUTF8(t.bytes, []byte("\ufffd"))) // a split character becomes U+FFFD
 	if len(runes) <= textShown {
 		return strconv.Quote(string(runes))
 	}
