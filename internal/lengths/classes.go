@@ -11,7 +11,7 @@ type class struct {
 	documents int
 }
 
-// The papers' tables leave the last class open: its upper end is a guess.
+// The tables of the papers do not limit the last class. Its upper end is an estimate.
 var (
 	pubmed = []class{{2, 4, 3906}, {4, 6, 4095}, {6, 8, 1789}, {8, 10, 763}, {10, 12, 355}, {12, 14, 150}, {14, 16, 73},
 		{16, 18, 47}, {18, 30, 90}}
@@ -22,8 +22,8 @@ var (
 		{3.5, 4, 212}, {4, 4.5, 195}, {4.5, 12, 1252}}
 )
 
-// classes draws uniformly within each class. As many documents as the table has give exactly its classes; other numbers
-// their shares.
+// classes returns a function that draws uniformly within each class. If n is the table's number of documents, the
+// classes have exactly its numbers, otherwise its shares.
 func classes(table []class) func(n int, seed uint64) []int32 {
 	return func(n int, seed uint64) []int32 {
 		r := rand.New(rand.NewPCG(seed, 0))

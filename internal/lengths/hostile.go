@@ -5,15 +5,15 @@ import (
 	"math/rand/v2"
 )
 
-// Case is a list of document lengths and what to call it.
+// Case is a named list of document lengths.
 type Case struct {
 	Name    string
 	Lengths []int32
 }
 
-// Hostile returns lists of lengths that are hard to pack into rows of the given lengths: few different ones, which
-// complete each other in rows of very many documents or never, and draws from narrow bands, with a step that keeps sums
-// from being whole rows.
+// Hostile returns lists of lengths that are hard to pack into rows of the given lengths. Some have few distinct
+// lengths, which fill a row exactly only with very many documents, or never. Others are drawn from narrow bands, with
+// a step width that prevents sums equal to a row.
 func Hostile(documents int, rows []int) []Case {
 	shortest, longest := int32(rows[0]), int32(rows[len(rows)-1])
 	half := longest / 2

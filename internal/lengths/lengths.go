@@ -1,5 +1,5 @@
-// Package lengths draws document lengths in tokens from named distributions: those of the papers whose packing methods
-// are here, and some that are hard to pack.
+// Package lengths draws document lengths in tokens from named distributions: those of the papers whose packing
+// methods are implemented, and some that are hard to pack.
 package lengths
 
 import (
@@ -15,7 +15,7 @@ const (
 )
 
 // LogNormal returns n document lengths in tokens, at least 1, drawn from the log-normal distribution of Mu and Sigma.
-// They are the same for the same seed.
+// They depend only on n and seed.
 func LogNormal(n int, seed uint64) []int32 { return LogNormalOf(Mu, Sigma, n, seed) }
 
 // LogNormalOf is LogNormal with other parameters.
@@ -26,16 +26,16 @@ func LogNormalOf(mu, sigma float64, n int, seed uint64) []int32 {
 // Distribution is a named distribution of document lengths.
 type Distribution struct {
 	Name      string
-	Shape     string // in words
-	Source    string // where its figures come from
-	Documents int    // how many there are where it comes from, or a round number
+	Shape     string // description
+	Source    string // source of its parameters
+	Documents int    // number of documents in the source, or a round number
 	// Mu and Sigma are the parameters of a log-normal distribution; 0 for another one.
 	Mu, Sigma float64
 
 	lengths func(n int, seed uint64) []int32
 }
 
-// Draw returns n lengths, the same for the same seed.
+// Draw returns n lengths, which depend only on n and seed.
 func (d Distribution) Draw(n int, seed uint64) []int32 {
 	if d.lengths == nil {
 		return LogNormalOf(d.Mu, d.Sigma, n, seed)
@@ -43,7 +43,7 @@ func (d Distribution) Draw(n int, seed uint64) []int32 {
 	return d.lengths(n, seed)
 }
 
-// Named returns the distribution of this name.
+// Named returns the distribution with a name.
 func Named(name string) (d Distribution, ok bool) {
 	i := slices.IndexFunc(distributions, func(d Distribution) bool { return d.Name == name })
 	if i < 0 {
@@ -52,10 +52,11 @@ func Named(name string) (d Distribution, ok bool) {
 	return distributions[i], true
 }
 
-// Distributions returns all of them.
+// Distributions returns all distributions.
 func Distributions() []Distribution { return slices.Clone(distributions) }
 
-// draw returns n lengths of at least 1. one is told where in the list it is: from 0 for the first to 1 for the last.
+// draw returns n lengths of at least 1. one receives the position in the list: from 0 for the first to 1 for the
+// last.
 func draw(n int, seed uint64, one func(r *rand.Rand, at float64) float64) []int32 {
 	r := rand.New(rand.NewPCG(seed, 0))
 	out := make([]int32, n)

@@ -8,12 +8,12 @@ import (
 	"loaderd/internal/lengths"
 )
 
-// TestDistributions holds every distribution to what it says of itself.
+// TestDistributions compares samples of every distribution with its documented properties.
 func TestDistributions(t *testing.T) {
 	for name, want := range map[string]struct {
-		least, most  int32 // of all
+		least, most  int32 // of all documents
 		mean, median float64
-		within       float64 // of mean and median, as a share
+		within       float64 // tolerance of mean and median, as a share
 	}{
 		"fineweb-edu": {1, math.MaxInt32, math.Exp(6.363 + 1.0235*1.0235/2), math.Exp(6.363), 0.01},
 		"web":         {1, math.MaxInt32, math.Exp(5.9 + 0.5), math.Exp(5.9), 0.01},
@@ -55,7 +55,8 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
-// TestClasses: as many documents as a table has give its classes exactly, others their shares; the order is random.
+// TestClasses checks that the classes have exactly the table's numbers if n is its number of documents, otherwise its
+// shares, and that the order is random.
 func TestClasses(t *testing.T) {
 	count := func(in []int32, from, to int32) (n int) {
 		for _, x := range in {
@@ -82,7 +83,7 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestDriftDrifts: later documents are longer.
+// TestDriftDrifts checks that later documents are longer.
 func TestDriftDrifts(t *testing.T) {
 	d, _ := lengths.Named("drift")
 	in := d.Draw(100_000, 1)

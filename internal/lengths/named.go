@@ -34,17 +34,17 @@ var distributions = []Distribution{
 		Source: "documents that grow longer over time"},
 }
 
-// wikitext draws paragraphs of WikiText-103: those of fewer than 50 words, about 58 tokens, are left out, the rest have
-// 143 tokens in the mean, and each ends with one more. The shape is chosen so that the paper's numbers of training
-// steps come out.
+// wikitext draws paragraphs of WikiText-103. Paragraphs of fewer than 50 words, about 58 tokens, are left out. The
+// others have 143 tokens on average, plus one end token. The shape is chosen to reproduce the paper's numbers of
+// training steps.
 func wikitext(n int, seed uint64) []int32 {
 	const least, mean, shape = 59, 144, 6
 	return draw(n, seed, func(r *rand.Rand, _ float64) float64 {
-		var x float64 // a gamma variate of whole shape is a sum of exponential ones
+		var x float64 // a gamma variate of integer shape is a sum of exponential variates
 		for range shape {
 			x += r.ExpFloat64()
 		}
-		return least + x*(mean+0.5-least)/shape // 0.5 for what rounding down takes
+		return least + x*(mean+0.5-least)/shape // 0.5 compensates rounding down
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/columns"
 )
 
-// readParquet reads a top-level column of integers, or of lists of integers, whose lengths count.
+// readParquet reads a top-level column of integers, or the lengths of a column of lists of integers.
 func readParquet(name, column string) (lengths []int32, err error) {
 	p, err := columns.OpenParquet(name)
 	if err != nil {
@@ -45,7 +45,7 @@ func readParquet(name, column string) (lengths []int32, err error) {
 	return c.lengths, nil
 }
 
-// lengthLeaf returns the one leaf below a column of integers or of lists of them.
+// lengthLeaf returns the single leaf column of a column of integers or of lists of integers.
 func lengthLeaf(s *schema.Schema, column string) (int, error) {
 	nested := fmt.Errorf("column %q is nested: want integers, or lists of integers", column)
 	leaf := -1
@@ -76,7 +76,7 @@ func lengthLeaf(s *schema.Schema, column string) (int, error) {
 	return leaf, nil
 }
 
-// lengthBatch is how many values are decoded at a time.
+// lengthBatch is the number of values that are decoded at a time.
 const lengthBatch = 8192
 
 // lengthColumn collects the lengths of a column.
@@ -84,11 +84,11 @@ type lengthColumn struct {
 	name     string
 	unsigned bool
 	lengths  []int32
-	open     int64 // elements of the list that is being read
+	open     int64 // elements of the incomplete list
 	started  bool
 }
 
-// read reads the column's part in a row group.
+// read reads the column's chunk of a row group.
 func (c *lengthColumn) read(values *columns.Values) error {
 	c.unsigned = values.Unsigned()
 	take := c.takeNumber
@@ -110,7 +110,7 @@ func (c *lengthColumn) read(values *columns.Values) error {
 	}
 }
 
-// takeNumber adds a value that is a length.
+// takeNumber adds a value as a length.
 func (c *lengthColumn) takeNumber(values *columns.Values) error {
 	if values.Is() != columns.Present {
 		return c.refuse("null")
@@ -118,7 +118,7 @@ func (c *lengthColumn) takeNumber(values *columns.Values) error {
 	return c.take(values.Integer())
 }
 
-// takeElement counts a value that is an element of a list; null counts too.
+// takeElement counts a value as an element of a list. Null counts too.
 func (c *lengthColumn) takeElement(values *columns.Values) error {
 	if values.Begins() {
 		if err := c.end(); err != nil {
@@ -132,7 +132,7 @@ func (c *lengthColumn) takeElement(values *columns.Values) error {
 	return nil
 }
 
-// end ends the list that is being read, if one is.
+// end completes the present list, if any.
 func (c *lengthColumn) end() error {
 	if !c.started {
 		return nil
@@ -145,7 +145,7 @@ func (c *lengthColumn) end() error {
 	return c.take(n)
 }
 
-// take takes a length, if it is one.
+// take adds a length if it is valid.
 func (c *lengthColumn) take(n int64) error {
 	switch {
 	case n >= 1 && n <= math.MaxInt32:

@@ -1,4 +1,4 @@
-// Package lengthsin reads document lengths: a line each, a column of a Parquet file, or a document stream.
+// Package lengthsin reads document lengths from lines, a column of a Parquet file, or a document stream.
 package lengthsin
 
 import (
@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// IsParquet says whether a file is taken for Parquet: by its name.
+// IsParquet reports whether the name of a file is that of a Parquet file.
 func IsParquet(name string) bool { return strings.HasSuffix(strings.ToLower(name), ".parquet") }
 
-// ReadFile reads the lengths of a file of lines, or of a column of a Parquet file, and says what it read.
+// ReadFile reads the lengths of a file of lines, or of a column of a Parquet file. read describes the input.
 func ReadFile(name, column string) (lengths []int32, read string, err error) {
 	if IsParquet(name) {
 		if lengths, err = readParquet(name, column); err != nil {
@@ -32,10 +32,11 @@ func ReadFile(name, column string) (lengths []int32, read string, err error) {
 	return lengths, name, err
 }
 
-// wantLength is what a length must be.
+// wantLength describes a valid length.
 var wantLength = fmt.Sprintf("want a length in tokens, 1 to %d", math.MaxInt32)
 
-// Read reads one length of 1 to 2^31-1 a line. Spaces around it are fine. Errors name the input by name, and the line.
+// Read reads one length of 1 to 2^31-1 per line. Spaces around it are permitted. Errors contain name and the line
+// number.
 func Read(in io.Reader, name string) ([]int32, error) {
 	var out []int32
 	r := bufio.NewReaderSize(in, 1<<20)

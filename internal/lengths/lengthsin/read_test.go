@@ -19,7 +19,7 @@ import (
 	"loaderd/internal/lengths"
 )
 
-// FuzzReadLengths reads anything and compares what is accepted with its lines.
+// FuzzReadLengths compares the lengths read from any accepted input with its lines.
 func FuzzReadLengths(f *testing.F) {
 	for _, s := range []string{"", "1\n2\n", "7", " 8 \r\n", "0\n", "2147483647\n2147483648", "\n"} {
 		f.Add([]byte(s))
@@ -56,7 +56,7 @@ func BenchmarkReadLengths(b *testing.B) {
 	b.ReportMetric(float64(b.N)*1e6/b.Elapsed().Seconds(), "lengths/s")
 }
 
-// parquetBytes is a file with these rows of a column n, in row groups of three, beside columns of other kinds.
+// parquetBytes returns a file with the given rows of a column n, in row groups of three, and columns of other kinds.
 func parquetBytes(tb testing.TB, kind arrow.DataType, rows []string) []byte {
 	tb.Helper()
 	schema := arrow.NewSchema([]arrow.Field{
@@ -164,7 +164,7 @@ func TestParquetLengthsRefused(t *testing.T) {
 	}
 }
 
-// A file that ends too early, at every byte.
+// A file that is truncated at any byte is rejected.
 func TestParquetLengthsCut(t *testing.T) {
 	good := parquetBytes(t, arrow.PrimitiveTypes.Int64, []string{"7", "8", "9", "10"})
 	path := filepath.Join(t.TempDir(), "x.parquet")
@@ -178,7 +178,8 @@ func TestParquetLengthsCut(t *testing.T) {
 	}
 }
 
-// FuzzParquetLengths reads anything as a Parquet file of lengths: an error that names the file, or lengths.
+// FuzzParquetLengths reads any bytes as a Parquet file of lengths. The result is lengths, or an error that names the
+// file.
 func FuzzParquetLengths(f *testing.F) {
 	f.Add(parquetBytes(f, arrow.PrimitiveTypes.Int64, []string{"7", "1", "5", "9"}))
 	f.Add(parquetBytes(f, arrow.ListOf(arrow.PrimitiveTypes.Int32), []string{"[1,2,3]", "[4]"}))

@@ -8,18 +8,19 @@ import (
 	"loaderd/loader/document"
 )
 
-// Log is what is read of a document stream.
+// Log is a document stream to read.
 type Log interface {
 	State(ctx context.Context) (document.StreamState, error)
 	Read(ctx context.Context, from uint64) (document.Source, error)
 }
 
-// patience is how long ReadStream waits for a stream whose servers do not answer, such as between two leaders.
+// patience is the time for which ReadStream waits for a stream whose servers do not respond, such as during an
+// election.
 const patience = 30 * time.Second
 
-// ReadStream reads the lengths of a stream's documents, from its first to the one that is its last now or to limit
-// documents (0: all), and says what it read. progress is told after each document how many have been read, of how many
-// at most. Documents that cannot be used do not count.
+// ReadStream reads the lengths of a stream's documents, from the first to the present last one, or limit documents
+// (0: all). read describes the input. After each document it calls progress with the number of documents read and the
+// maximum. Unusable documents do not count.
 func ReadStream(ctx context.Context, documents Log, name string, limit int,
 	progress func(read, of int)) (lengths []int32, read string, err error) {
 	state, err := documents.State(ctx)

@@ -12,7 +12,7 @@ import (
 	"loaderd/loader/fault"
 )
 
-// leaderless is a stream of one document whose servers have no leader until a time.
+// leaderless is a stream of one document whose servers have no leader until a given time.
 type leaderless struct{ until time.Time }
 
 func (s leaderless) State(context.Context) (document.StreamState, error) {
@@ -38,7 +38,7 @@ func (leaderless) Deliver()                      {}
 func (leaderless) Status() document.SourceStatus { return document.SourceStatus{} }
 func (leaderless) Close() error                  { return nil }
 
-// A stream that changes its leader is read when it has one; without one the wait ends.
+// A stream without a leader is read once it has one. If it does not get one, the wait ends with an error.
 func TestReadStream_WaitsForALeader(t *testing.T) {
 	for _, c := range []struct {
 		down time.Duration
