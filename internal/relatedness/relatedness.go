@@ -1,5 +1,5 @@
-// Package relatedness measures how much the documents that share a training row have to do with one another: the
-// figures by which SPLICE (Structured Packing in LLM Training Improves Long Context Utilization) is judged.
+// Package relatedness measures how related the documents of a training row are, with the metrics of SPLICE
+// (Structured Packing in LLM Training Improves Long Context Utilization).
 package relatedness
 
 import (
@@ -8,7 +8,7 @@ import (
 	"slices"
 )
 
-// Document is a document of a packing, as its tokens and its path, which may be empty.
+// Document is a document of a packing: its tokens and its path, which may be empty.
 type Document struct {
 	IDs  []int32
 	Path string
@@ -20,37 +20,39 @@ type Piece struct {
 	Start, Length int32
 }
 
-// Estimate is the mean and the standard deviation of a figure over rows.
+// Estimate is the mean and the standard deviation of a metric over rows.
 type Estimate struct {
 	Mean float64 `json:"mean"`
 	Std  float64 `json:"std"`
 }
 
-// Figures describe a packing. Rows with one document say nothing of neighbours and are left out of all but the counts.
+// Figures describe a packing. Rows with one document have no neighbours and are not evaluated.
 type Figures struct {
-	Rows       int `json:"rows"`       // that were looked at
-	Neighbours int `json:"neighbours"` // pairs of documents next to each other in them
-	// NeighbourCosine is the mean cosine of the tf-idf vectors of neighbours: (1 + ln count) * ln(N / documents with it).
+	Rows       int `json:"rows"`       // number of evaluated rows
+	Neighbours int `json:"neighbours"` // number of pairs of adjacent documents in them
+	// NeighbourCosine is the mean cosine of the tf-idf vectors of neighbours. The weight of a token that occurs in d of
+	// N sampled documents is (1 + ln count) * ln((N + 1) / (d + .5)).
 	NeighbourCosine float64 `json:"neighbour_cosine"`
-	// SameFolder and SameFile are the shares of neighbours whose paths have the same folder, or are the same.
+	// SameFolder and SameFile are the shares of neighbours whose paths have the same folder, or are equal.
 	SameFolder float64 `json:"same_folder"`
 	SameFile   float64 `json:"same_file"`
-	// NearDuplicates is the share of documents, the first of each row left out, that have a cosine above .9 with one of
+	// NearDuplicates is the share of documents, except the first of each row, that have a cosine above .9 with one of
 	// the 128 before them.
 	NearDuplicates float64 `json:"near_duplicates"`
 	// ZipfMLE and ZipfZeta are the exponent a of the distribution of token counts in a row, P(count = f) ~ f^-a: by the
-	// approximation 1 + n / sum ln(f / .5), and by maximum likelihood with the zeta function. Lower is burstier: tokens of
-	// a row come again in it. The paper's Table 9 calls it Zipf's coefficient of token frequency and does not say how it
-	// was estimated.
+	// approximation 1 + n / sum ln(f / .5), and by maximum likelihood with the zeta function. A lower exponent means a
+	// burstier row, in which tokens are repeated. The paper's Table 9 calls it Zipf's coefficient of token frequency and
+	// does not state the estimator.
 	ZipfMLE  Estimate `json:"zipf_mle"`
 	ZipfZeta Estimate `json:"zipf_zeta"`
-	// Zipfs are the single exponents (ZipfMLE) of the rows looked at.
+	// Zipfs are the exponents (ZipfMLE) of the single evaluated rows.
 	Zipfs []float64 `json:"-"`
-	// Counts is the distribution of counts: Counts[f] is the share of a row's distinct tokens that come f+1 times in it.
+	// Counts is the distribution of counts: Counts[f] is the share of a row's distinct tokens that occur f+1 times in
+	// it.
 	Counts []float64 `json:"-"`
 }
 
-// Sizes of what is looked at: rows, evenly over the packing, and tokens of a document.
+// Sample sizes: rows, evenly distributed over the packing, and tokens of a document.
 const (
 	sampledRows      = 1200
 	sampledDocuments = 20000
@@ -59,7 +61,7 @@ const (
 	lookedBack       = 128 // documents of a row
 )
 
-// Measure looks at an even sample of the rows that have several documents.
+// Measure evaluates an even sample of the rows with several documents.
 func Measure(documents []Document, rows [][]Piece) Figures {
 	var several [][]Piece
 	for _, r := range rows {
@@ -91,7 +93,7 @@ func Measure(documents []Document, rows [][]Piece) Figures {
 	return f
 }
 
-// meter holds what all rows share.
+// meter is the state that all rows share.
 type meter struct {
 	documents []Document
 	rarity    map[int32]float64
@@ -121,7 +123,7 @@ func newMeter(documents []Document) *meter {
 
 func first(ids []int32) []int32 { return ids[:min(len(ids), readTokens)] }
 
-// vector is a document of unit length, by ascending token.
+// vector is a document as a vector of unit length, sorted by token.
 type vector []component
 
 type component struct {
@@ -196,7 +198,7 @@ func (m *meter) neighbours(row []Piece, f *Figures) {
 	}
 }
 
-// rowCounts returns how often each token of a row comes in it, in ascending order.
+// rowCounts returns the number of occurrences of each token in a row, in ascending order.
 func (m *meter) rowCounts(row []Piece) []float64 {
 	clear(m.count)
 	for _, p := range row {
@@ -212,7 +214,7 @@ func (m *meter) rowCounts(row []Piece) []float64 {
 	return counts
 }
 
-// mostCount is the last count that the distribution keeps apart.
+// mostCount is the largest count in the distribution; it includes larger counts.
 const mostCount = 10_000
 
 func (f *Figures) share(counts []float64) {

@@ -9,7 +9,7 @@ import (
 	"loaderd/internal/relatedness"
 )
 
-// whole is a row of whole documents.
+// whole returns a row of whole documents.
 func whole(documents []relatedness.Document, of ...int) (row []relatedness.Piece) {
 	for _, i := range of {
 		row = append(row, relatedness.Piece{Document: i, Length: int32(len(documents[i].IDs))})
@@ -24,8 +24,8 @@ func near(t *testing.T, what string, have, want, within float64) {
 	}
 }
 
-// TestNeighbours: equal documents have a cosine of 1, those without a common token 0, and paths say what is of one
-// folder and file.
+// TestNeighbours checks that equal documents have a cosine of 1 and those without a common token 0, and that paths
+// determine folder and file.
 func TestNeighbours(t *testing.T) {
 	documents := []relatedness.Document{
 		{IDs: []int32{1, 2, 3}, Path: "a/x"},
@@ -55,7 +55,8 @@ func TestNeighbours(t *testing.T) {
 	}
 }
 
-// A rare token that two documents share makes them more alike than a frequent one, and what is cut off does not count.
+// A rare token in both documents increases their cosine more than a frequent one. Tokens beyond the limit do not
+// count.
 func TestCosine(t *testing.T) {
 	documents := []relatedness.Document{{IDs: []int32{1, 10}}, {IDs: []int32{1, 11}}, {IDs: []int32{2, 12}},
 		{IDs: []int32{2, 13, 10, 10}}}
@@ -76,7 +77,7 @@ func TestCosine(t *testing.T) {
 		{Document: 3, Start: 2, Length: 2}}), 0, 1e-9)
 }
 
-// TestNothing: no rows, and rows with a document each, say nothing of neighbours.
+// TestNothing checks that rows with one document, and no rows, have no neighbours.
 func TestNothing(t *testing.T) {
 	documents := []relatedness.Document{{IDs: []int32{1, 2, 3}}}
 	for name, f := range map[string]relatedness.Figures{
@@ -91,7 +92,7 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// powerLaw makes a row of two documents whose tokens come f times with probability f^-a / zeta(a).
+// powerLaw returns two documents for a row whose tokens occur f times with probability f^-a / zeta(a).
 func powerLaw(r *rand.Rand, a float64, distinct int) []relatedness.Document {
 	documents := make([]relatedness.Document, 2)
 	const most = 100_000
@@ -113,8 +114,8 @@ func powerLaw(r *rand.Rand, a float64, distinct int) []relatedness.Document {
 	return documents
 }
 
-// TestZipf: the exponent of power laws is found by both estimators; the approximation is good from 2 on only, where it
-// is used as the figure that falls when rows are burstier.
+// TestZipf checks both estimators of power-law exponents. The approximation is accurate only from 2 on; it is used
+// because it decreases when rows are burstier.
 func TestZipf(t *testing.T) {
 	before := 0.0
 	for _, a := range []float64{1.6, 2, 2.5, 3} {
@@ -133,7 +134,7 @@ func TestZipf(t *testing.T) {
 		}
 		near(t, "shares of counts", sum, 1, 1e-9)
 	}
-	// by hand: of three tokens two come once and one four times, 1 + 3 / (2 ln 2 + ln 8)
+	// computed by hand: of three tokens two occur once and one four times, 1 + 3 / (2 ln 2 + ln 8)
 	documents := []relatedness.Document{{IDs: []int32{1, 2, 2}}, {IDs: []int32{3, 2, 2}}}
 	f := relatedness.Measure(documents, [][]relatedness.Piece{whole(documents, 0, 1)})
 	near(t, "exponent", f.ZipfMLE.Mean, 1+3/(2*math.Log(2)+math.Log(8)), 1e-12)
@@ -141,7 +142,7 @@ func TestZipf(t *testing.T) {
 		len(f.Zipfs) != 1 {
 		t.Errorf("shares of counts %v, exponents %v", f.Counts, f.Zipfs)
 	}
-	// a token that always comes again, and none that does
+	// one token that is always repeated, and no repeated token
 	same := []relatedness.Document{{IDs: make([]int32, 50_000)}, {IDs: make([]int32, 50_000)}}
 	f = relatedness.Measure(same, [][]relatedness.Piece{whole(same, 0, 1)})
 	if f.ZipfMLE.Mean > 1.1 || f.ZipfZeta.Mean > 1.1 || len(f.Counts) > 10_000 {
@@ -153,8 +154,8 @@ func TestZipf(t *testing.T) {
 	near(t, "exponent by maximum likelihood of tokens that come once", f.ZipfZeta.Mean, 4, 1e-6)
 }
 
-// TestManyShortDocuments: a document is compared with the 128 before it, so that the work for a row does not grow with
-// the square of its documents.
+// TestManyShortDocuments checks that a document is compared only with the 128 before it, so that the time for a row
+// does not grow with the square of its number of documents.
 func TestManyShortDocuments(t *testing.T) {
 	const n = 60_000
 	documents := make([]relatedness.Document, n)

@@ -2,7 +2,7 @@ package relatedness
 
 import "math"
 
-// zipfMLE is the exponent a of P(count = f) ~ f^-a for f = 1, 2, ...: 1 + n / sum ln(f / (fmin - 1/2)), Clauset,
+// zipfMLE returns the exponent a of P(count = f) ~ f^-a for f = 1, 2, ...: 1 + n / sum ln(f / (fmin - 1/2)), Clauset,
 // Shalizi and Newman, Power-law distributions in empirical data, eq. 3.7, with fmin = 1.
 func zipfMLE(counts []float64) float64 {
 	var sum float64
@@ -12,8 +12,8 @@ func zipfMLE(counts []float64) float64 {
 	return 1 + float64(len(counts))/sum
 }
 
-// zipfZeta is the same exponent by maximum likelihood, P(count = f) = f^-a / zeta(a): where -zeta'(a) / zeta(a) is the
-// mean of ln f (eq. 3.6). It is searched between 1.02 and 4.
+// zipfZeta returns the same exponent by maximum likelihood for P(count = f) = f^-a / zeta(a): the a for which
+// -zeta'(a) / zeta(a) is the mean of ln f (eq. 3.6). It searches between 1.02 and 4.
 func zipfZeta(counts []float64) float64 {
 	var mean float64
 	for _, f := range counts {
@@ -31,7 +31,8 @@ func zipfZeta(counts []float64) float64 {
 	return (low + high) / 2
 }
 
-// zeta returns zeta(a) and -zeta'(a), by the sum of the first terms and Euler and Maclaurin's formula for the rest.
+// zeta returns zeta(a) and -zeta'(a), as the sum of the first terms and the Euler-Maclaurin formula for the
+// remainder.
 func zeta(a float64) (value, slope float64) {
 	const terms = 200
 	for n := 1.0; n < terms; n++ {
