@@ -15,10 +15,10 @@ import (
 	"loaderd/loader/diagnosis"
 )
 
-// maxLines are how many lines of ranks, sources and events are drawn at most.
+// maxLines is the maximum number of lines of ranks, sources and events.
 const maxLines = 12
 
-// Picture is a status as a terminal shows it.
+// Picture returns the terminal view of a status.
 func Picture(s api.Status) screen.Picture {
 	p := screen.Picture{Title: "loaderd top  " + s.Run, State: s.Daemon, Verdict: s.Verdict.Sentence, Keys: "q leaves"}
 	switch s.Verdict.Health {
@@ -84,7 +84,7 @@ func cells(s api.Status) []screen.Cell {
 	}
 }
 
-// steps writes a number of steps, "-" where none is known.
+// steps formats a number of steps, "-" if unknown.
 func steps(n *uint64) string {
 	if n == nil {
 		return "-"
@@ -110,7 +110,7 @@ func level(x api.Stage) screen.Level {
 	return l
 }
 
-// table lays n lines out below a head, as many as are drawn.
+// table formats n lines below a head, at most maxLines of them.
 func table(n int, head string, line func(w io.Writer, i int)) []string {
 	var b strings.Builder
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -118,7 +118,7 @@ func table(n int, head string, line func(w io.Writer, i int)) []string {
 	for i := range min(n, maxLines) {
 		line(t, i)
 	}
-	_ = t.Flush() // a strings.Builder takes everything
+	_ = t.Flush() // a strings.Builder does not fail
 	lines := strings.Split(strings.TrimRight(b.String(), "\n"), "\n")
 	if n > maxLines {
 		lines = append(lines, fmt.Sprintf("and %d more", n-maxLines))
@@ -126,7 +126,7 @@ func table(n int, head string, line func(w io.Writer, i int)) []string {
 	return lines
 }
 
-// furthestBehind puts the ranks first that do not read, then those that are furthest behind.
+// furthestBehind sorts ranks: first those that do not read, then by descending lag.
 func furthestBehind(ranks []api.RankStatus) []api.RankStatus {
 	ranks = slices.Clone(ranks)
 	slices.SortStableFunc(ranks, func(a, b api.RankStatus) int { return cmp.Compare(b.Lag, a.Lag) })
@@ -136,7 +136,7 @@ func furthestBehind(ranks []api.RankStatus) []api.RankStatus {
 	}), slices.DeleteFunc(ranks, missing)...)
 }
 
-// RankState writes the state of a rank, and for how long it has been in it: absent 20 s.
+// RankState formats the state of a rank and its duration: absent 20 s.
 func RankState(r api.RankStatus) string {
 	if r.State == api.StateReading {
 		return r.State
@@ -144,7 +144,7 @@ func RankState(r api.RankStatus) string {
 	return r.State + " " + quantity.Time(time.Duration(r.StateFor*float64(time.Second)))
 }
 
-// Consumed writes how many steps a rank has consumed, "-" where its client does not report.
+// Consumed formats the number of steps that a rank has consumed, "-" if its client does not report it.
 func Consumed(r api.RankStatus) string {
 	if r.Unit == api.UnitSent {
 		return "-"
@@ -152,12 +152,12 @@ func Consumed(r api.RankStatus) string {
 	return quantity.Count(r.Consumed)
 }
 
-// Wait writes a time in seconds that a rank waited.
+// Wait formats the time in seconds that a rank waited.
 func Wait(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Microsecond).String()
 }
 
-// Share writes a share of the tokens, "-" where there is none yet.
+// Share formats a share of the tokens, "-" before the first.
 func Share(v *float64) string {
 	if v == nil {
 		return "-"
@@ -165,7 +165,7 @@ func Share(v *float64) string {
 	return fmt.Sprintf("%.2f %%", 100**v)
 }
 
-// StateOf says in a word or two how a source stands.
+// StateOf returns the state of a source in one or two words.
 func StateOf(x api.SourceStatus, now time.Time) string {
 	switch {
 	case x.Removed:

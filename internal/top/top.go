@@ -1,4 +1,4 @@
-// Package top shows on a terminal how a run does, from moment to moment: the status that a daemon answers, drawn.
+// Package top shows the state of a run on a terminal and updates it continuously. It displays the status of a daemon.
 package top
 
 import (
@@ -14,14 +14,14 @@ import (
 	"loaderd/internal/screen"
 )
 
-// Ask asks a daemon how the run does.
+// Ask requests the status from a daemon.
 type Ask func(ctx context.Context) (api.Status, error)
 
-// every is how often a daemon is asked.
+// every is the interval of requests.
 const every = 500 * time.Millisecond
 
-// Show shows until the user leaves or ctx ends. A daemon that does not answer is asked again; what it said last stays,
-// with its age. where names it.
+// Show displays the status until the user quits or ctx ends. It repeats failed requests, and meanwhile displays the
+// last status with its age. where is the name of the daemon.
 func Show(ctx context.Context, where string, ask Ask, terminal *os.File) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -40,8 +40,8 @@ type model struct {
 	ask           Ask
 	view          screen.View
 	now           func() time.Time
-	status        *api.Status // nil before the first answer
-	err           error       // of the last attempt
+	status        *api.Status // nil before the first response
+	err           error       // of the last request
 	width, height int
 }
 
@@ -87,7 +87,7 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 // View implements tea.Model.
 func (m *model) View() string {
 	if m.width == 0 {
-		return "" // the size comes first
+		return "" // the window size is not known yet
 	}
 	return m.view.Render(m.picture(), m.width, m.height)
 }

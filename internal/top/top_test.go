@@ -20,7 +20,7 @@ import (
 
 var at = time.Date(2026, 3, 1, 3, 0, 0, 0, time.UTC)
 
-// someStatus is of a run with two sources and many ranks, one of which is behind.
+// someStatus returns the status of a run with two sources and many ranks, one of which lags.
 func someStatus() api.Status {
 	dry, ends := at.Add(-3*time.Minute), 7260.0
 	s := api.Status{Run: "pretrain", Time: at, Daemon: "node-0/71/x", Planned: 7231, Sent: new(uint64(7231)),
@@ -68,7 +68,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// Whatever the size, it fits.
+// The view fits any window size.
 func TestPicturesFit(t *testing.T) {
 	view := screen.New(lipgloss.NewRenderer(io.Discard))
 	long := someStatus()
@@ -90,7 +90,7 @@ func TestPicturesFit(t *testing.T) {
 	}
 }
 
-// A daemon that does not answer is asked again; what it said last stays, with its age.
+// Failed requests are repeated, and the last status is displayed with its age.
 func TestADaemonThatDoesNotAnswer(t *testing.T) {
 	answer, fails := someStatus(), errors.New("connection refused")
 	m := &model{ctx: t.Context(), where: "grpc://a:1", view: screen.New(lipgloss.NewRenderer(io.Discard)),
