@@ -1,4 +1,4 @@
-// Package screen draws the figures of one moment for a terminal.
+// Package screen draws values of one moment on a terminal.
 package screen
 
 import (
@@ -8,12 +8,12 @@ import (
 	"github.com/charmbracelet/lipgloss"
 )
 
-// View draws pictures. What it draws is a function of the picture and the size alone.
+// View draws pictures. The output depends only on the picture and the size.
 type View struct {
 	title, label, value, bar, rest, note, alarm lipgloss.Style
 }
 
-// New draws in the colours that the renderer's terminal has: none where NO_COLOR is set.
+// New returns a View with the colours of the renderer's terminal, without colours if NO_COLOR is set.
 func New(r *lipgloss.Renderer) View {
 	return View{
 		title: r.NewStyle().Bold(true),
@@ -29,23 +29,23 @@ func New(r *lipgloss.Renderer) View {
 const (
 	viewMargin = 1
 	viewWidest = 110
-	cellWidth  = 24 // of a figure with its label, at least
+	cellWidth  = 24 // minimum, of a value with its label
 )
 
-// Picture is what is drawn, from top to bottom.
+// Picture is the content of a view, from top to bottom.
 type Picture struct {
 	Title, State string
-	Verdict      string // a sentence, cut at nothing
-	Tone         Tone   // of that
+	Verdict      string // a sentence, never truncated
+	Tone         Tone   // of the verdict
 	Lines        []string
-	Cells        []Cell  // three that belong together a line where there is room
+	Cells        []Cell  // grouped in lines of three if the width permits
 	Levels       []Level // bars
 	Tables       [][]string
-	Note         string // what needs attention
+	Note         string // message that needs attention
 	Keys         string
 }
 
-// Tone is how a verdict looks.
+// Tone is the style of a verdict.
 type Tone int
 
 // Tones.
@@ -55,18 +55,18 @@ const (
 	Alarming
 )
 
-// Cell is a figure with its label.
+// Cell is a value with its label.
 type Cell struct{ Label, Value string }
 
-// Level is a bounded quantity, drawn as a bar.
+// Level is a bounded value, drawn as a bar.
 type Level struct {
 	Label       string
-	Part        float64 // filled, 0 to 1
-	Long, Brief string  // in a wide and in a narrow terminal
-	Marked      bool    // what the others wait for
+	Part        float64 // filled part, 0 to 1
+	Long, Brief string  // for a wide and for a narrow terminal
+	Marked      bool    // the bottleneck of the run
 }
 
-// Render draws at most height lines (0: as many as it takes) of at most width columns.
+// Render returns at most height lines (0: no limit) of at most width columns.
 func (v View) Render(p Picture, width, height int) string {
 	w := max(20, min(width-2*viewMargin, viewWidest))
 	lines := []string{v.between(v.title.Render(cut(p.Title, w-1-lipgloss.Width(p.State))), v.label.Render(p.State), w)}
@@ -112,7 +112,7 @@ func (v View) Render(p Picture, width, height int) string {
 	return strings.Join(lines, "\n")
 }
 
-// wrap breaks text into lines of w columns, between words where it can.
+// wrap splits text into lines of w columns, between words if possible.
 func wrap(text string, w int) []string {
 	lines := strings.Split(lipgloss.NewStyle().Width(w).Render(text), "\n")
 	for i := range lines {
@@ -121,7 +121,7 @@ func wrap(text string, w int) []string {
 	return lines
 }
 
-// grid lays cells out in as many columns of a line as fit, three at most.
+// grid arranges cells in as many columns as fit, three at most.
 func (v View) grid(cells []Cell, w int) []string {
 	columns := max(1, min(3, w/cellWidth))
 	each := w / columns
@@ -163,12 +163,12 @@ func (v View) level(l Level, w int) string {
 		v.value.Render(fmt.Sprintf("%*s", room, cut(text, room)))
 }
 
-// between puts a at the left and b at the right end of w columns.
+// between aligns a left and b right in w columns.
 func (v View) between(a, b string, w int) string {
 	return a + strings.Repeat(" ", max(1, w-lipgloss.Width(a)-lipgloss.Width(b))) + b
 }
 
-// cut shortens text to w columns.
+// cut truncates text to w columns.
 func cut(s string, w int) string {
 	if lipgloss.Width(s) <= w {
 		return s
@@ -180,7 +180,7 @@ func cut(s string, w int) string {
 	return string(r) + "…"
 }
 
-// fitHeight leaves empty lines out, and then the last ones, until height lines are left.
+// fitHeight removes empty lines, and then lines at the end, until height lines remain.
 func fitHeight(lines []string, height int) []string {
 	if height <= 0 {
 		return lines
