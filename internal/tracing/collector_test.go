@@ -18,7 +18,7 @@ import (
 	"loaderd/internal/tracing"
 )
 
-// export hands one span over, and returns what is logged.
+// export exports one span, and returns the log output.
 func export(t *testing.T, url string) string {
 	t.Helper()
 	var log bytes.Buffer
@@ -33,7 +33,7 @@ func export(t *testing.T, url string) string {
 	return log.String()
 }
 
-// The exporter takes headers, certificates and compression from the environment.
+// The exporter uses headers, certificates and compression from the environment.
 func TestNew_TakesExporterSettingsOfTheEnvironment(t *testing.T) {
 	c := &tracetest.Collector{}
 	var headers http.Header
@@ -66,7 +66,7 @@ func TestNew_TakesExporterSettingsOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// A setting of the environment that cannot be used is logged.
+// An invalid setting in the environment is logged.
 func TestNew_LogsWrongEnvironment(t *testing.T) {
 	c := tracetest.Start(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", filepath.Join(t.TempDir(), "absent.pem"))
@@ -90,7 +90,7 @@ func TestNew_TakesResourceAttributesOfTheEnvironment(t *testing.T) {
 	}
 }
 
-// Spans that a collector refuses are logged with its message.
+// Spans that a collector rejects are logged with its message.
 func TestTracer_LogsRefusals(t *testing.T) {
 	partial, err := proto.Marshal(&collector.ExportTraceServiceResponse{
 		PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 3, ErrorMessage: "too old"}})
@@ -122,7 +122,7 @@ func TestTracer_LogsRefusals(t *testing.T) {
 	}
 }
 
-// Spans are sent again to a collector that is busy.
+// Spans are sent again if a collector is busy.
 func TestTracer_RetriesBusyCollector(t *testing.T) {
 	c := &tracetest.Collector{}
 	taken := make(chan struct{})

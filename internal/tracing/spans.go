@@ -16,11 +16,11 @@ import (
 
 // Names of the spans of a document, in order.
 const (
-	SpanPublish   = "publish"   // until the stream has it
+	SpanPublish   = "publish"   // until the stream has stored it
 	SpanStored    = "stored"    // until it is fetched
 	SpanTokenized = "tokenized" // decoded and tokenized
-	SpanPlanned   = "planned"   // until the step that begins with its first token is in the plan log
-	SpanRead      = "read"      // the rows that begin with it are assembled for a rank and sent
+	SpanPlanned   = "planned"   // until the step with its first token is in the plan log
+	SpanRead      = "read"      // the rows that contain its first tokens are assembled and sent to a rank
 )
 
 // record records a span that has ended. The first span of a document that was sampled here is SpanStored.
@@ -49,7 +49,7 @@ func (g idGenerator) NewIDs(ctx context.Context) (id api.TraceID, span api.SpanI
 	if of, ok := ctx.Value(rootKey{}).(*document.Trace); ok {
 		return of.ID, of.Parent
 	}
-	_, _ = rand.Read(id[:]) // it never fails
+	_, _ = rand.Read(id[:]) // never fails
 	return id, g.NewSpanID(ctx, id)
 }
 

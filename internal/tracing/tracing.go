@@ -1,6 +1,6 @@
-// Package tracing records the way of sampled documents from their publisher to the ranks as spans of OpenTelemetry, one
-// trace for each document. Publishers write the W3C trace context into the document's message. Daemons sample a share
-// of the documents without one. The ids of such a trace are derived from the document's position in its stream: all
+// Package tracing records the path of sampled documents from their publisher to the ranks as OpenTelemetry spans, one
+// trace per document. Publishers write the W3C trace context into the document's message. Daemons sample a share of
+// the documents without one. The ids of such a trace are derived from the document's position in its stream: all
 // daemons make the same decision, and record spans of the same trace.
 package tracing
 
@@ -30,7 +30,7 @@ import (
 
 // Config names the collector and the share of documents that are sampled.
 type Config struct {
-	// Endpoint is the URL of a collector that accepts OTLP over HTTP; empty: nothing is traced.
+	// Endpoint is the URL of a collector that accepts OTLP over HTTP; empty: tracing is disabled.
 	Endpoint string `koanf:"endpoint"`
 	// Share of the documents without a trace context that are sampled: 0 to 1.
 	Share float64 `koanf:"share"`
@@ -57,19 +57,19 @@ type Tracer struct {
 	log      *slog.Logger
 }
 
-// shutdownTimeout bounds the export of the last spans.
+// shutdownTimeout limits the export of the last spans.
 const shutdownTimeout = 2 * time.Second
 
-// tracesPath is the path of the protocol, which an endpoint without a path leaves out.
+// tracesPath is the path of the protocol, used for endpoints without a path.
 const tracesPath = "/v1/traces"
 
-// retries are those of a collector that is busy.
+// retries is the retry configuration for a busy collector.
 var retries = otlptracehttp.RetryConfig{Enabled: true, InitialInterval: 500 * time.Millisecond,
 	MaxInterval: 5 * time.Second, MaxElapsedTime: 30 * time.Second}
 
-// New returns a Tracer that exports to the collector of c. Of the environment it takes what OpenTelemetry defines:
+// New returns a Tracer that exports to the collector of c. It uses these OpenTelemetry variables of the environment:
 // OTEL_EXPORTER_OTLP_* without the endpoint, OTEL_BSP_* and OTEL_RESOURCE_ATTRIBUTES. attributes describe the process
-// in addition to its service and version. It sets OpenTelemetry's handler of errors for the whole process.
+// in addition to its service and version. It sets OpenTelemetry's error handler for the whole process.
 func New(ctx context.Context, c Config, service string, log *slog.Logger,
 	attributes ...attribute.KeyValue) (*Tracer, error) {
 	failures := rate.Sometimes{Interval: time.Minute}
@@ -97,7 +97,7 @@ func New(ctx context.Context, c Config, service string, log *slog.Logger,
 	return &Tracer{provider: provider, tracer: provider.Tracer("loaderd"), sampler: sampler, log: log}, nil
 }
 
-// Close exports the last spans, for two seconds at most.
+// Close exports the last spans, within two seconds.
 func (t *Tracer) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
@@ -112,7 +112,8 @@ var traceContext = propagation.TraceContext{}
 const header = "traceparent"
 
 // Sample returns the trace of a document, or nil if it is not sampled. A document with a trace context is sampled if
-// its publisher sampled it. Of the others a share is, by the stream's creation time and the document's sequence.
+// its publisher sampled it. Of the other documents a share is sampled, chosen by the stream's creation time and the
+// document's sequence.
 func (t *Tracer) Sample(traceparent string, created time.Time, sequence uint64) *document.Trace {
 	if traceparent != "" {
 		publisher := api.SpanContextFromContext(traceContext.Extract(context.Background(),
@@ -130,14 +131,14 @@ func (t *Tracer) Sample(traceparent string, created time.Time, sequence uint64) 
 	return &document.Trace{Ours: true, ID: id, Parent: rootID(id)}
 }
 
-// traceID derives the id of a trace from a document's position. The sampler draws by its last eight bytes.
+// traceID derives the id of a trace from a document's position. The sampler decides by its last eight bytes.
 func traceID(stream, sequence uint64) (id api.TraceID) {
 	binary.BigEndian.PutUint64(id[:8], mix(stream+sequence*0xd6e8feb86659fd93))
 	binary.BigEndian.PutUint64(id[8:], mix(stream^sequence*0x9e3779b97f4a7c15))
 	return id
 }
 
-// rootID is the id of the first span of such a trace.
+// rootID returns the id of the first span of such a trace.
 func rootID(of api.TraceID) (id api.SpanID) {
 	binary.BigEndian.PutUint64(id[:], mix(binary.BigEndian.Uint64(of[:8])^mix(binary.BigEndian.Uint64(of[8:]))))
 	return id

@@ -33,7 +33,7 @@ const (
 	spanID  = "00f067aa0ba902b7"
 )
 
-// What a producer has decided holds, whatever the share; a header that says nothing is no trace.
+// A producer's sampling decision takes precedence over the share, and an invalid header has no trace.
 func TestProducersDecide(t *testing.T) {
 	c := tracetest.Start(t)
 	for _, share := range []float64{0, 1} {
@@ -52,7 +52,7 @@ func TestProducersDecide(t *testing.T) {
 	}
 }
 
-// A share of the other documents is sampled, by the same draw in every daemon, and no two have the same ids.
+// A share of the other documents is sampled, with the same decision in every daemon, and all ids are distinct.
 func TestShareOfDocuments(t *testing.T) {
 	c := tracetest.Start(t)
 	const documents = 100_000
@@ -82,8 +82,8 @@ func TestShareOfDocuments(t *testing.T) {
 	}
 }
 
-// The spans of a document are of one trace: the first is the publisher's, or else that of its storing, and the others
-// follow it.
+// The spans of a document belong to one trace. The first span is the publisher's, or else SpanStored; the other spans
+// are its children.
 func TestSpansOfADocument(t *testing.T) {
 	c := tracetest.Start(t)
 	tracer := open(t, c.URL, 1)
@@ -97,7 +97,7 @@ func TestSpansOfADocument(t *testing.T) {
 	at := time.Now()
 	for i, x := range []*document.Trace{published, ours} {
 		sequence := uint64(i + 1)
-		// as they come, another daemon's first
+		// in order of arrival, another daemon's first
 		tracer.Read(document.Traced{Trace: x, Document: sequence, Row: 3}, state.Place{Job: "j", Rank: 1, World: 2}, 7,
 			at.Add(3), at.Add(4))
 		tracer.Planned(x, sequence, 7, 3, at.Add(2), at.Add(3))
@@ -139,10 +139,10 @@ func TestSpansOfADocument(t *testing.T) {
 	}
 }
 
-// A collector that is not there is no reason to wait, or to fail.
+// An unreachable collector causes no delay and no failure.
 func TestWithoutACollector(t *testing.T) {
 	tracer := open(t, "http://127.0.0.1:1", 1)
-	for n := range uint64(10_000) { // more than are kept
+	for n := range uint64(10_000) { // more than the queue holds
 		tracer.Planned(tracer.Sample("", created, n), n, 0, 0, created, created)
 	}
 	tracer.Close(t.Context())
@@ -162,8 +162,8 @@ func FuzzSample(f *testing.F) {
 	})
 }
 
-// BenchmarkSample is what a document costs that is not sampled, where documents are traced; of_document, as a part of
-// tokenizing one of 4 KB.
+// BenchmarkSample measures the time per document that is not sampled while tracing is enabled. of_document is its
+// ratio to tokenizing a document of 4 KB.
 func BenchmarkSample(b *testing.B) {
 	tracer := open(b, "http://127.0.0.1:1", 1e-6)
 	defer tracer.Close(b.Context())
