@@ -1,7 +1,7 @@
 //go:build !manual
 
-// Command loaderd is a streaming data loader for training loops: documents in over NATS JetStream, packed and shuffled
-// steps out over Arrow Flight.
+// Command loaderd is a streaming data loader for training loops. It reads documents from NATS JetStream, and serves
+// packed and shuffled steps over Arrow Flight.
 package main
 
 import (

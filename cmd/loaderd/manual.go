@@ -14,8 +14,9 @@ import (
 	"loaderd/internal/manual"
 )
 
-// With the build tag manual this is not the program, but one that writes what packages install beside it: go run -tags
-// manual ./cmd/loaderd FOLDER. Dates are those of SOURCE_DATE_EPOCH, so that the same source gives the same files.
+// With the build tag manual this program writes the files that packages install in addition to the program: go run
+// -tags manual ./cmd/loaderd FOLDER. Dates are those of SOURCE_DATE_EPOCH, so that the same source gives the same
+// files.
 func main() {
 	if len(os.Args) != 2 {
 		fmt.Fprintln(os.Stderr, "usage: go run -tags manual ./cmd/loaderd FOLDER")
