@@ -13,19 +13,20 @@ import (
 )
 
 const (
-	// rangeGap is the largest distance of two documents that are read by one request: those between them cost less than
-	// another request. A direct get costs about three times what a document of a range does.
+	// rangeGap is the largest distance between two documents that one request reads. Reading the documents between them
+	// costs less than another request. A direct get costs about three times as much as a document of a range.
 	rangeGap = 4
-	// rangeDocuments and rangeBytes bound the documents of a request.
+	// rangeDocuments and rangeBytes bound one request.
 	rangeDocuments = 256
 	rangeBytes     = 512 << 10
-	// rangesAtOnce bounds the requests that are on the way, and so the bytes in flight.
+	// rangesAtOnce bounds the concurrent requests, and so the bytes in flight.
 	rangesAtOnce = 8
 )
 
-// Again calls f with each of several documents, equal to what the source delivered, by several goroutines at a time.
-// The sequences ascend: those that lie close together are read by one request. What cannot be read now is left out, and
-// Content says why; an error says that no more can be read now.
+// Again calls f with each of several documents, from several goroutines at a time. The documents equal those that the
+// source delivered. The sequences must ascend; one request reads those that are close together. A document that
+// cannot be read now is left out, and Content returns the reason. An error means that no further document can be read
+// now.
 func (l *Log) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
 	defer l.store.Reading()()
 	c := again{log: l, deliver: f, workers: make(chan struct{}, l.workers)}
@@ -45,7 +46,7 @@ func (l *Log) Again(ctx context.Context, sequences []uint64, f func(document.Doc
 	return g.Wait()
 }
 
-// reach returns how many of the first sequences one request reads.
+// reach returns how many of the leading sequences one request reads.
 func reach(sequences []uint64) int {
 	for i := 1; i < len(sequences); i++ {
 		if sequences[i]-sequences[i-1] > rangeGap || sequences[i]-sequences[0] >= rangeDocuments {
@@ -55,14 +56,14 @@ func reach(sequences []uint64) int {
 	return len(sequences)
 }
 
-// again reads documents again for one caller.
+// again reads documents again for one call of Log.Again.
 type again struct {
 	log     *Log
 	deliver func(document.Document)
-	workers chan struct{} // has room for those who may decode and tokenize at a time
+	workers chan struct{} // bounds concurrent decoding and tokenizing
 }
 
-// one reads a document that lies by itself.
+// one reads a document without close neighbours.
 func (c again) one(ctx context.Context, sequence uint64) error {
 	m, err := c.log.get(ctx, sequence)
 	switch {
@@ -74,7 +75,7 @@ func (c again) one(ctx context.Context, sequence uint64) error {
 	return c.decode(ctx, []message{*m})
 }
 
-// several reads documents that lie close together.
+// several reads documents that are close together.
 func (c again) several(ctx context.Context, wanted []uint64) error {
 	for len(wanted) > 0 {
 		found, next, err := messages.GetRange(ctx, c.log.store.Client, c.log.name, wanted[0], wanted[len(wanted)-1],
@@ -83,7 +84,7 @@ func (c again) several(ctx context.Context, wanted []uint64) error {
 			return err
 		}
 		if next <= wanted[0] {
-			return nil // a replica that has nothing of it yet
+			return nil // the replica does not have these messages yet
 		}
 		n, _ := slices.BinarySearch(wanted, next)
 		messages := choose(wanted[:n], found)
@@ -92,7 +93,7 @@ func (c again) several(ctx context.Context, wanted []uint64) error {
 			continue
 		}
 		newest := slices.MaxFunc(messages, func(a, b message) int { return a.time.Compare(b.time) })
-		if err := c.log.own(ctx, &newest); err != nil { // what is older than a message of our stream is of our stream
+		if err := c.log.own(ctx, &newest); err != nil { // messages older than one of our stream are also of our stream
 			return err
 		}
 		if err := c.decode(ctx, messages); err != nil {
@@ -102,7 +103,7 @@ func (c again) several(ctx context.Context, wanted []uint64) error {
 	return nil
 }
 
-// choose returns those of the messages that are wanted. Both ascend.
+// choose returns the messages of found whose sequences are wanted. Both arguments ascend.
 func choose(wanted []uint64, found []*jetstream.RawStreamMsg) []message {
 	messages := make([]message, 0, len(wanted))
 	for _, raw := range found {
@@ -114,7 +115,7 @@ func choose(wanted []uint64, found []*jetstream.RawStreamMsg) []message {
 	return messages
 }
 
-// decode delivers what the messages hold.
+// decode decodes the messages and delivers their documents.
 func (c again) decode(ctx context.Context, messages []message) error {
 	select {
 	case c.workers <- struct{}{}:
@@ -125,7 +126,7 @@ func (c again) decode(ctx context.Context, messages []message) error {
 	e := c.log.encoder.get()
 	defer c.log.encoder.put(e)
 	for i := range messages {
-		doc, _ := c.log.document(&messages[i], e) // one that cannot be decoded has its dead letter
+		doc, _ := c.log.document(&messages[i], e) // an undecodable message has its dead letter
 		c.deliver(doc)
 	}
 	return nil

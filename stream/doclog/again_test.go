@@ -12,8 +12,8 @@ import (
 	"loaderd/stream"
 )
 
-// Documents that are read together are those that are read one by one: beside holes, far apart, large, and without
-// those that are gone or were never documents.
+// Again reads the same documents as Content does one by one. Some are next to deleted documents, far apart, large,
+// deleted or undecodable.
 func TestContentsAreThoseOfEachDocument(t *testing.T) {
 	srv := natstest.Start(t)
 	l, ctx := openLog(t, srv.Store()), natstest.Context(t)

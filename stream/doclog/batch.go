@@ -16,16 +16,17 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// Columns of a message that holds several documents, a row each. All but the ids may be left out, and so may a value.
+// Columns of a message that holds several documents, one per row. All columns but ids are optional and may hold
+// nulls.
 const (
 	columnIDs    = "ids"    // list<int32>: the tokens
 	columnID     = "id"     // string, also as a dictionary: the producer's id
-	columnLoss   = "loss"   // list<bool>: which tokens have a loss, one for each of the ids
+	columnLoss   = "loss"   // list<bool>: which tokens have a loss, one value per id
 	columnWeight = "weight" // float32 or float64: factor of the loss
 )
 
-// batchMemory bounds what decompressing a message of so many bytes may take: more than token ids are ever compressed
-// by.
+// batchMemory bounds the memory, in bytes, for decompressing a message of size bytes. Token ids never compress by
+// such a ratio.
 func batchMemory(size int) int64 { return min(16*int64(size)+1<<20, 160<<20) }
 
 // decodeBatch reads the documents of an Arrow IPC stream of record batches.
@@ -60,7 +61,7 @@ func (d decoder) decodeBatch(f fields, data []byte) ([]decoded, *deadletter.Prob
 	}
 }
 
-// unreadable is why a message is no Arrow data, on one line.
+// unreadable returns the reason why a message is not Arrow data, on one line.
 func unreadable(err error) *deadletter.Problem {
 	const most = 300
 	line, _, _ := strings.Cut(err.Error(), "\n")
@@ -70,7 +71,8 @@ func unreadable(err error) *deadletter.Problem {
 	return bad(badBatch, "%s", strings.ToValidUTF8(line, "\ufffd"))
 }
 
-// readBatch appends the documents of a record batch. tokens counts those of all of them.
+// readBatch appends the documents of a record batch. tokens is the running total of the message, plus one per
+// document.
 func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]decoded, *deadletter.Problem) {
 	var ids, losses *array.List
 	var names, weights arrow.Array
@@ -134,14 +136,14 @@ func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]d
 		}
 		if names != nil {
 			name, _ := textAt(names, i)
-			doc.id = strings.Clone(name) // the batch goes
+			doc.id = strings.Clone(name) // name is in memory of the batch, which is released
 		}
 		out = append(out, doc)
 	}
 	return out, nil
 }
 
-// idsOf returns the tokens of a document.
+// idsOf returns the tokens of row i.
 func (d decoder) idsOf(ids *array.List, i int) ([]int32, *deadletter.Problem) {
 	if ids.IsNull(i) {
 		return nil, bad(badBatch, "%s is null", columnIDs)
@@ -165,7 +167,7 @@ func (d decoder) idsOf(ids *array.List, i int) ([]int32, *deadletter.Problem) {
 	return out, nil
 }
 
-// maskOf returns which tokens of a document have a loss.
+// maskOf returns which tokens of row i have a loss.
 func maskOf(losses *array.List, i, tokens int) (plan.LossRuns, *deadletter.Problem) {
 	from, to := losses.ValueOffsets(i)
 	if int(to-from) != tokens {

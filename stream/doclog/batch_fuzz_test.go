@@ -16,8 +16,8 @@ import (
 	"loaderd/stream"
 )
 
-// FuzzBatch feeds any bytes as a message of several documents: documents with tokens of the vocabulary and losses that
-// add up, or a reason.
+// FuzzBatch decodes any bytes as a message of several documents. The result is documents with tokens of the
+// vocabulary and losses that add up, or a reason.
 func FuzzBatch(f *testing.F) {
 	d := testDecoder
 	documents := runconfig.Documents{Batches: true, Meta: metaConfig.Meta,

@@ -21,7 +21,7 @@ import (
 	"loaderd/stream/doclog"
 )
 
-// batchOf is a message with the documents of record batches, which are JSON as Arrow reads it.
+// batchOf returns a message with the documents of record batches, each in Arrow's JSON form.
 func batchOf(t testing.TB, schema *arrow.Schema, batches ...string) stream.Message {
 	t.Helper()
 	var b bytes.Buffer
@@ -41,7 +41,7 @@ func batchOf(t testing.TB, schema *arrow.Schema, batches ...string) stream.Messa
 	return stream.Message{ContentType: stream.TypeArrow, Tokenizer: bytesTokenizing.Fingerprint, Data: b.Bytes()}
 }
 
-// withColumnTwice is a message with a record batch that has its one column twice.
+// withColumnTwice returns a message whose record batch has its only column twice.
 func withColumnTwice(t testing.TB, schema *arrow.Schema, rows string) stream.Message {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
@@ -81,8 +81,8 @@ func openBatches(t testing.TB, s *stream.Store) *doclog.Log {
 	return l
 }
 
-// The documents of a message come in the order of its rows, with their ids, losses and weights, the same when the
-// message is read again.
+// The documents of a message are delivered in row order with their ids, losses and weights. They are the same when
+// the message is read again.
 func TestBatch(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
@@ -126,7 +126,7 @@ func TestBatch(t *testing.T) {
 	}
 }
 
-// Ids are taken in every form that senders have texts in.
+// Document ids are accepted in every Arrow type that producers use for texts.
 func TestIDsOfABatch(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
@@ -153,7 +153,7 @@ func TestIDsOfABatch(t *testing.T) {
 	}
 }
 
-// everyTrace samples what its producer has sampled.
+// everyTrace samples each document that has the header of a trace.
 type everyTrace struct{ doclog.Tracer }
 
 func (everyTrace) Sample(traceparent string, _ time.Time, _ uint64) *document.Trace {
@@ -163,7 +163,7 @@ func (everyTrace) Sample(traceparent string, _ time.Time, _ uint64) *document.Tr
 	return &document.Trace{ID: [16]byte{1}}
 }
 
-// A message of several documents has the trace that its producer says, as one of a document has.
+// A message of several documents has its producer's trace, as a message of one document has.
 func TestBatchIsTraced(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
@@ -185,7 +185,7 @@ func TestBatchIsTraced(t *testing.T) {
 	}
 }
 
-// A message with a document that is none goes to the dead letters whole, and the sentence names the document.
+// A message with one invalid document becomes a dead letter as a whole, and the sentence names the document.
 func TestBadBatch(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
@@ -234,7 +234,8 @@ func TestBadBatch(t *testing.T) {
 	}
 }
 
-// So it is with columns that the run does not take as they are.
+// A message with a column that the run does not accept becomes a dead letter. Empty rows, nulls and unused columns
+// are valid.
 func TestBadColumns(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
@@ -285,7 +286,7 @@ func TestBadColumns(t *testing.T) {
 	}
 }
 
-// A small message that would take much memory when it is decompressed is refused, and does not take it.
+// A small message that decompresses to a large size is rejected without allocating that memory.
 func TestBatchBomb(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()

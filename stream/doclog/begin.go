@@ -10,12 +10,12 @@ import (
 	"loaderd/stream/messages"
 )
 
-// beginEvery is how often documents are asked for while a consumer is being made.
+// beginEvery is the interval of direct reads while a consumer is being created.
 const beginEvery = 50 * time.Millisecond
 
-// begin makes the consumer that follows the stream from r.next on. A cluster makes consumers while it has a leader, and
-// that may have died a moment ago together with the daemon that led the run: until there is a consumer, documents come
-// by requests that any replica answers.
+// begin creates the consumer that follows the stream from r.next on. A cluster needs a leader to create it. That
+// leader may have just failed together with the daemon that led the run. Until the consumer exists, begin reads
+// documents by requests that any replica serves.
 func (r *reader) begin(ctx context.Context) (*pull, error) {
 	open := func(from uint64) (*pull, error) {
 		return openPull(ctx, r.log.store.Client, r.log.stream, from, r.log.inactive)
@@ -43,7 +43,7 @@ func (r *reader) begin(ctx context.Context) (*pull, error) {
 			if a.err != nil || failed == nil && r.next == from {
 				return a.p, a.err
 			}
-			a.p.close() // it would bring again what has come meanwhile
+			a.p.close() // it would deliver again what was read meanwhile
 			if failed != nil {
 				return nil, failed
 			}
@@ -56,12 +56,12 @@ func (r *reader) begin(ctx context.Context) (*pull, error) {
 	}
 }
 
-// direct reads what the stream holds from r.next on, as far as there is room and a replica has it. What it does not
-// bring it leaves to a consumer: why, and whether that is bad, shows there.
+// direct reads what the stream holds from r.next on, while the budget has room and the replica has documents. It
+// ignores failed reads. The consumer reads the remaining documents and shows the cause.
 func (r *reader) direct(ctx context.Context) error {
 	for {
 		room, ok := r.wants()
-		if !ok || room == 0 { // a document of any size passes alone
+		if !ok || room == 0 { // the consumer reads a document that exceeds the room
 			return r.flush(ctx)
 		}
 		raw, _, err := messages.GetRange(ctx, r.log.store.Client, r.log.name, r.next, r.next+rangeDocuments-1,
@@ -74,7 +74,7 @@ func (r *reader) direct(ctx context.Context) error {
 			return r.flush(ctx)
 		}
 		newest := slices.MaxFunc(found, func(a, b message) int { return a.time.Compare(b.time) })
-		if err := r.log.own(ctx, &newest); err != nil { // what is older than a message of our stream is of our stream
+		if err := r.log.own(ctx, &newest); err != nil { // messages older than one of our stream are also of our stream
 			return err
 		}
 		r.up()
@@ -86,7 +86,7 @@ func (r *reader) direct(ctx context.Context) error {
 	}
 }
 
-// consecutive are the first of the messages that follow each other from r.next on and have room.
+// consecutive returns the leading messages that follow each other from r.next on and fit into room bytes.
 func (r *reader) consecutive(raw []*jetstream.RawStreamMsg, room int64) []message {
 	found := make([]message, 0, len(raw))
 	for i, m := range raw {

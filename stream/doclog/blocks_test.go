@@ -16,7 +16,7 @@ import (
 	"loaderd/stream/doclog"
 )
 
-// slowEncoder is one that reading is ahead of.
+// slowEncoder takes a millisecond per part of a text, so that fetching is ahead of it.
 type slowEncoder struct{}
 
 func (slowEncoder) EncodePart(dst []int32, text []byte, first, last bool) []int32 {
@@ -24,11 +24,11 @@ func (slowEncoder) EncodePart(dst []int32, text []byte, first, last bool) []int3
 	return bytesEncoder{}.EncodePart(dst, text, first, last)
 }
 
-// A document has nothing of its message, whose memory is used again for those that come behind it: all that a source
-// delivered are the same, when the last has come, as when they are read once more.
+// A document shares no memory with its message, whose block is reused for later messages. All delivered documents
+// equal those that are read again at the end.
 func TestDocumentsHaveNothingOfTheirMessages(t *testing.T) {
-	// What is fetched and not yet tokenized is several blocks, and a small part of all: a block that is left too early is
-	// used again too early.
+	// Documents that are fetched and not yet tokenized fill several blocks, but only a small part of all documents. A
+	// block that is released too early is therefore reused too early.
 	s := natstest.StartEmbedded(t, func(c *stream.Config) { c.BufferBytes = 8 << 20 }).Store()
 	tokenizing := bytesTokenizing
 	tokenizing.NewEncoder = func() doclog.Encoder { return slowEncoder{} }

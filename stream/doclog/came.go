@@ -1,26 +1,26 @@
 package doclog
 
-// came is what came with the ids of a draft that came as tokens.
+// came describes the ids of a draft that arrived as tokens, and their column values.
 type came struct {
-	columns [][]byte // of values for each token that came; nil for none
-	from    int32    // place among those of the first id
-	end     int32    // place of the end-of-document token, -1 where it did not come
+	columns [][]byte // values per received token, by column; nil for none
+	from    int32    // position of the draft's first id among the received tokens
+	end     int32    // position of the received end-of-document token, -1 for none
 }
 
-// none is the place of a token that did not come.
+// none is the position of a token that was not received.
 const none = -1
 
-// span is some tokens of a document that is put together: those that came at places first, first+1, ..., or, where
-// first is none, that did not come.
+// span is a run of n tokens of an assembled document. They were received at positions first, first+1, ..., or, if
+// first is none, not received but added.
 type span struct{ first, n int32 }
 
-// values are those of a document's tokens in the run's columns, as they came, and where each of its tokens came from.
+// values holds a document's column values as they were received, and where each of its tokens was received.
 type values struct {
-	columns [][]byte // nil for one that the document has not, or for all of them
+	columns [][]byte // nil for a column that the document does not have, or as a whole
 	spans   []span
 }
 
-// follow says where the tokens of a document that is put together came from, n of them.
+// follow returns where each of the n tokens of an assembled document was received.
 func (t *transform) follow(d *draft, begins, ends bool, n int) values {
 	v := values{columns: d.came.columns, spans: make([]span, 0, 2)}
 	if d.form == nil && begins == (d.first > 0) {
@@ -31,7 +31,7 @@ func (t *transform) follow(d *draft, begins, ends bool, n int) values {
 			own[i] = d.came.from + int32(d.first+i)
 		}
 		put := added{none, sentinelIDs{none, none, none}}
-		if d.first > 0 { // it came
+		if d.first > 0 { // the BOS token was received
 			put.bos = d.came.from
 		}
 		for _, place := range d.lay(make([]int32, 0, n), own, begins, put) {
@@ -44,7 +44,7 @@ func (t *transform) follow(d *draft, begins, ends bool, n int) values {
 	return v
 }
 
-// put appends a span, or makes the last one longer.
+// put appends a span or extends the last one.
 func (v *values) put(s span) {
 	if k := len(v.spans) - 1; k >= 0 {
 		if last := &v.spans[k]; s.first == none && last.first == none || s.first != none && last.first != none &&
@@ -56,7 +56,7 @@ func (v *values) put(s span) {
 	v.spans = append(v.spans, s)
 }
 
-// gather appends the values of a document's tokens.
+// gather appends the values of the tokens of the spans. Tokens that were not received get the fill value.
 func (c tokenColumn) gather(dst, values []byte, spans []span) []byte {
 	for _, s := range spans {
 		if s.first == none {
@@ -68,7 +68,7 @@ func (c tokenColumn) gather(dst, values []byte, spans []span) []byte {
 	return dst
 }
 
-// filled appends the fill of n tokens.
+// filled appends the fill value n times.
 func (c tokenColumn) filled(dst []byte, n int) []byte {
 	for range n {
 		dst = append(dst, c.fill...)

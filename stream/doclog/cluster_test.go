@@ -15,7 +15,7 @@ import (
 	"loaderd/stream/doclog"
 )
 
-// clusterOf is a cluster of three whose document stream holds n documents on all members.
+// clusterOf returns a cluster of three servers, all of which hold the n documents of the document stream.
 func clusterOf(t *testing.T, n int) *natstest.Cluster {
 	t.Helper()
 	c := natstest.StartCluster(t, 3)
@@ -37,8 +37,8 @@ func lookAt(t *testing.T, c *natstest.Cluster, members ...int) *doclog.Log {
 	return l
 }
 
-// A leader that is cut off does not know what the others have stored since. Who asks it waits until it knows, and loses
-// nothing.
+// An isolated leader does not have what the other servers have stored since. A read from it waits until it has caught
+// up, and loses nothing.
 func TestNothingIsLostForAServerThatIsCutOff(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(t, 10)
@@ -80,7 +80,7 @@ func TestNothingIsLostForAServerThatIsCutOff(t *testing.T) {
 	checkCounted(t, &source{Source: src}, 15, 6)
 }
 
-// What is deleted from a cluster is lost, wherever it stood.
+// Deleted documents of a cluster are reported as lost, wherever they were in the stream.
 func TestLossInAClusterIsNamed(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(t, 20)
@@ -109,7 +109,7 @@ func TestLossInAClusterIsNamed(t *testing.T) {
 	}
 }
 
-// Another stream of the name is told at once; that there is none is believed after a while.
+// In a cluster another stream of the same name is reported immediately, and a missing stream only after a while.
 func TestAnotherStreamInACluster(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(t, 5)
@@ -147,8 +147,8 @@ func TestAnotherStreamInACluster(t *testing.T) {
 	})
 }
 
-// While a cluster makes no consumers, as when it has lost the leader of all its streams, a reader gets what the stream
-// holds and what comes.
+// While a cluster cannot create consumers, as without a meta leader, a reader gets the existing and the new documents
+// of the stream.
 func TestDocumentsComeWithoutAConsumer(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
@@ -184,7 +184,7 @@ func TestDocumentsComeWithoutAConsumer(t *testing.T) {
 	checkCounted(t, src, 621, 20)
 }
 
-// A document that others have stored is found behind a server that knows nothing of it.
+// Lookup finds a document that the other servers have stored, through an isolated or lagging server.
 func TestLookupOnAServerThatKnowsLess(t *testing.T) {
 	t.Parallel()
 	for what, impede := range map[string]func(*natstest.Cluster, int){

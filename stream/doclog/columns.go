@@ -16,15 +16,15 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// tokenColumn is a column of values for each token that the run takes along.
+// tokenColumn is a column of the run with one value per token.
 type tokenColumn struct {
 	name  string
 	typ   arrow.Type
-	width int    // bytes of a value; a bool takes one
-	fill  []byte // little-endian, as all values
+	width int    // bytes of a value; 1 for a bool
+	fill  []byte // little-endian, like all values
 }
 
-// metaColumn is a value of a document that the run takes along.
+// metaColumn is a value of the run per document.
 type metaColumn struct{ name, typ string }
 
 var columnTypes = map[string]arrow.Type{
@@ -42,7 +42,7 @@ func tokenColumns(c runconfig.Documents) (out []tokenColumn) {
 	return out
 }
 
-// metaColumns returns the values of documents in the order of runconfig.Documents.MetaColumns.
+// metaColumns returns the values per document in the order of runconfig.Documents.MetaColumns.
 func metaColumns(c runconfig.Documents) (out []metaColumn) {
 	for _, name := range c.MetaColumns() {
 		out = append(out, metaColumn{name, c.Meta[name]})
@@ -50,7 +50,7 @@ func metaColumns(c runconfig.Documents) (out []metaColumn) {
 	return out
 }
 
-// passedOver are the columns that documents may have and the run leaves out.
+// passedOver returns the columns that documents may have and the run ignores.
 func passedOver(c runconfig.Documents) (names []string) {
 	for name, x := range c.Columns {
 		if x.Type == runconfig.ColumnNone {
@@ -60,7 +60,7 @@ func passedOver(c runconfig.Documents) (names []string) {
 	return names
 }
 
-// names says in an error which columns a message may have beside those of every document.
+// names lists, for an error, the columns that a message may have.
 func (d decoder) names() string {
 	all := slices.Clone(d.passed)
 	for _, c := range d.columns {
@@ -77,15 +77,15 @@ func (d decoder) names() string {
 	return strings.Join(append([]string{columnIDs, columnID, columnLoss, columnWeight}, all...), ", ")
 }
 
-// beside are the columns of a record batch beside those of every document, in the order of the run's; nil where it has
-// none of one.
+// beside holds the columns of a record batch other than ids, id, loss and weight, in the order of the run's columns.
+// An entry is nil if the batch does not have the column.
 type beside struct {
 	tokens []*array.List
 	values []arrow.Array
 }
 
-// take notes a column of a record batch. known is false for one that the run does not take; want says which type it
-// must have, empty where it has it.
+// take records a column of a record batch. known is false for a column that the run does not accept. want is the
+// required type, or empty if the column has it.
 func (d decoder) take(b *beside, name string, column arrow.Array) (known bool, want string) {
 	if slices.Contains(d.passed, name) {
 		return true, ""
@@ -114,7 +114,7 @@ func (d decoder) take(b *beside, name string, column arrow.Array) (known bool, w
 	return false, ""
 }
 
-// metaPlace returns the place of a value of documents, -1 for one that the run does not take along.
+// metaPlace returns the index of a value per document, or -1 if the run does not use it.
 func (d decoder) metaPlace(name string) int {
 	return slices.IndexFunc(d.meta, func(m metaColumn) bool { return m.name == name })
 }
@@ -133,7 +133,7 @@ func holds(t arrow.DataType, typ string) bool {
 	return t.ID() == arrow.FLOAT64 || t.ID() == arrow.FLOAT32
 }
 
-// rowOf adds to a document what a row has in these columns.
+// rowOf adds the values of a row to a document.
 func (d decoder) rowOf(doc *decoded, b beside, row int) *deadletter.Problem {
 	for i, list := range b.tokens {
 		if list == nil || list.IsNull(row) {
@@ -164,7 +164,8 @@ func (d decoder) rowOf(doc *decoded, b beside, row int) *deadletter.Problem {
 	return nil
 }
 
-// values returns the values [from, to) of an array, which may be its own; nulls are filled.
+// values returns the values [from, to) of an array, with the fill value for nulls. The result may share the array's
+// memory.
 func (c tokenColumn) values(a arrow.Array, from, to int) []byte {
 	if from == to { // an array without values has no memory
 		return []byte{}
@@ -190,7 +191,7 @@ func (c tokenColumn) values(a arrow.Array, from, to int) []byte {
 	return out
 }
 
-// filledIn fills where an array, of which out are the values from one on, has nulls.
+// filledIn writes the fill value into out where the array is null. out holds the array's values from index from on.
 func (c tokenColumn) filledIn(out []byte, a arrow.Array, from int) []byte {
 	for k := range len(out) / c.width {
 		if a.IsNull(from + k) {
@@ -200,7 +201,7 @@ func (c tokenColumn) filledIn(out []byte, a arrow.Array, from int) []byte {
 	return out
 }
 
-// of returns the value of a row: a string, an int64 or a float64.
+// of returns the value of a row: a string, an int64 or a float64; nil for null.
 func (m metaColumn) of(column arrow.Array, row int) (any, *deadletter.Problem) {
 	if m.typ == runconfig.MetaString {
 		text, ok := textAt(column, row)
@@ -226,7 +227,7 @@ func (m metaColumn) of(column arrow.Array, row int) (any, *deadletter.Problem) {
 	}
 }
 
-// textAt returns the text of a row in a column that holds texts; false for null. It lasts as long as the column.
+// textAt returns the text of a row in a column of texts, or false for null. The text is valid as long as the column.
 func textAt(column arrow.Array, row int) (string, bool) {
 	if column.IsNull(row) {
 		return "", false
@@ -241,7 +242,7 @@ func textAt(column arrow.Array, row int) (string, bool) {
 	}
 }
 
-// text returns a text that outlives its message.
+// text returns a valid UTF-8 copy of s, which outlives its message.
 func (m metaColumn) text(s string) (any, *deadletter.Problem) {
 	if len(s) > runconfig.MaxMetaText {
 		return nil, bad(badMeta, "%s has %d bytes, at most %d can be", m.name, len(s), runconfig.MaxMetaText)
@@ -249,7 +250,7 @@ func (m metaColumn) text(s string) (any, *deadletter.Problem) {
 	return strings.Clone(strings.ToValidUTF8(s, "\ufffd")), nil
 }
 
-// metaOf takes the values that the run takes along out of a JSON object.
+// metaOf extracts the values that the run uses from a JSON object. where names the object in problems.
 func (d decoder) metaOf(object []byte, where string) (out []any, failed *deadletter.Problem) {
 	if len(d.meta) == 0 {
 		return nil, nil
@@ -269,7 +270,7 @@ func (d decoder) metaOf(object []byte, where string) (out []any, failed *deadlet
 	return out, failed
 }
 
-// read reads a JSON value; null is none.
+// read parses a JSON value; null yields nil.
 func (m metaColumn) read(value []byte, where string) (any, *deadletter.Problem) {
 	if string(value) == "null" {
 		return nil, nil
@@ -298,7 +299,7 @@ func article(typ string) string {
 	return "a " + typ
 }
 
-// headerMeta is metaOf for the header of a text or of tokens.
+// headerMeta is metaOf for the value of the header Loaderd-Meta.
 func (d decoder) headerMeta(value string) ([]any, *deadletter.Problem) {
 	if !json.Valid([]byte(value)) || !utf8.ValidString(value) {
 		return nil, bad(badMeta, "header %s is not JSON: %s", stream.HeaderMeta, quoted(value))

@@ -15,8 +15,8 @@ import (
 	"loaderd/stream"
 )
 
-// BenchmarkColumns tells what decoding a message of 64 documents of 300 tokens costs, without columns and with two of
-// them and a text.
+// BenchmarkColumns measures decoding a message of 64 documents of 300 tokens, without columns and with two columns
+// and a text.
 func BenchmarkColumns(b *testing.B) {
 	const documents, tokens = 64, 300
 	c := runconfig.Documents{Batches: true,

@@ -26,13 +26,13 @@ func metaDecoder() decoder {
 	return d
 }
 
-// Values of a document come from its JSON, or from its header.
+// Values of a document are read from its JSON or from its header.
 func TestMeta(t *testing.T) {
 	long := strings.Repeat("x", runconfig.MaxMetaText)
 	for _, tt := range []struct {
 		meta string
 		want []any
-		says string // of what is refused
+		says string // of the rejection
 	}{
 		{meta: `{"lang":"de","score":0.25,"year":-3}`, want: []any{"de", 0.25, int64(-3)}},
 		{meta: ` {"year" : 9223372036854775807, "other": {"lang": "en"}, "lang" : "\u00e9\ud83d\ude00"} `,
@@ -89,7 +89,7 @@ func TestMeta(t *testing.T) {
 	}
 }
 
-// FuzzMeta feeds any header: values of the types that the run takes, as JSON has them, or a reason.
+// FuzzMeta decodes any header. The result is values of the run's types that equal those of the JSON, or a reason.
 func FuzzMeta(f *testing.F) {
 	for _, s := range []string{`{"lang":"de","score":0.25,"year":-3}`, `{"lang":"\ud800","x":[{"year":"}"}]}`,
 		`{"year":1e3}`, `[`, `"`, ` { } `, "{\"lang\":\"\xff\"}"} {
@@ -131,8 +131,8 @@ func FuzzMeta(f *testing.F) {
 	})
 }
 
-// Whatever becomes of a document, each value stands with the token that it came with, and each token that came has it
-// once.
+// In every transformation each value stays with the token that it arrived with, and each received token has it
+// exactly once.
 func TestColumnsFollowTheirTokens(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	columns := map[string]runconfig.TokenColumn{"a": {Type: runconfig.ColumnInt32, Fill: -1},

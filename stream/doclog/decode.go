@@ -17,56 +17,57 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// Reasons why a document is undecodable: stable names, in the header Loaderd-Reason of its dead letter.
+// Reasons why a document is undecodable. The names are stable and appear in the header Loaderd-Reason of its dead
+// letter.
 const (
 	badHeaders      = "BAD_HEADERS"          // the header block is malformed
-	badContentType  = "BAD_CONTENT_TYPE"     // Content-Type is malformed or none that the run takes
+	badContentType  = "BAD_CONTENT_TYPE"     // Content-Type is malformed or not accepted by the run
 	badCharset      = "BAD_CHARSET"          // a charset other than UTF-8
-	badCoding       = "BAD_CONTENT_ENCODING" // Content-Encoding is none that is taken, or the payload is not so encoded
-	badEncoding     = "BAD_ENCODING"         // more of a text is not UTF-8 than may be replaced
+	badCoding       = "BAD_CONTENT_ENCODING" // Content-Encoding is not accepted, or the payload is not so encoded
+	badEncoding     = "BAD_ENCODING"         // more of a text is invalid UTF-8 than may be replaced
 	badJSON         = "BAD_JSON"             // not one JSON object with a string under text
 	badTokens       = "BAD_TOKENS"           // not a whole number of int32 ids
 	wrongTokenizer  = "WRONG_TOKENIZER"      // tokenized by another tokenizer than the run's
 	tokenOutOfRange = "TOKEN_OUT_OF_RANGE"   // an id outside the vocabulary
-	noTokenizer     = "NO_TOKENIZER"         // text for a run that takes tokenized documents only
-	badBatch        = "BAD_BATCH"            // no Arrow IPC stream, or a row without ids
+	noTokenizer     = "NO_TOKENIZER"         // text, but the run accepts only tokenized documents
+	badBatch        = "BAD_BATCH"            // not an Arrow IPC stream, or a row without ids
 	// not a list of objects with a string under text, and true or false under loss
 	badParts  = "BAD_PARTS"
-	badLoss   = "BAD_LOSS"   // lengths of runs that are none, or do not add up to the document's tokens
-	badWeight = "BAD_WEIGHT" // no number, negative or not finite
-	// a column that is missing, unknown or of another type, or has not one value for each token
+	badLoss   = "BAD_LOSS"   // lengths of runs that are invalid, or do not add up to the document's tokens
+	badWeight = "BAD_WEIGHT" // not a number, negative or not finite
+	// a column that is missing, unknown, of another type, or without exactly one value per token
 	badColumn    = "BAD_COLUMN"
-	badMeta      = "BAD_META"      // a value of another type than the run takes, or too long
+	badMeta      = "BAD_META"      // a value of another type than the run's, or too long
 	badEmbedding = "BAD_EMBEDDING" // of another length than the run's, or with a number that is not finite
 	tooLarge     = "TOO_LARGE"     // more tokens than a document may have
 	encoderPanic = "ENCODER_PANIC" // the tokenizer failed on the text
 )
 
-// bad says why a message is no document: one of the names above, and what is wrong with this message.
+// bad returns the problem of an invalid message: one of the reasons above, and a sentence about this message.
 func bad(reason, format string, args ...any) *deadletter.Problem {
 	return &deadletter.Problem{Reason: reason, Sentence: fmt.Sprintf(format, args...)}
 }
 
 // decoded is a document before it is tokenized: text, parts of a text, or tokens.
 type decoded struct {
-	id       string // producer's id, empty when it has none
-	path     string // where it came from, empty when that is not said
-	vector   []int8 // its embedding, nil when it has none or no one asks
+	id       string // producer's id, empty for none
+	path     string // path at its origin, empty if not given
+	vector   []int8 // embedding, nil for none or if the run compares none
 	text     []byte
-	parts    []part        // in place of text, where it comes in parts
+	parts    []part        // instead of text, if it arrived in parts
 	tokens   []int32       // has room for one more id; nil for text
-	replaced int           // bytes of text and parts that are not UTF-8, in place of which the tokenizer reads U+FFFD
+	replaced int           // bytes of text and parts that are not UTF-8; the tokenizer reads U+FFFD instead
 	loss     plan.LossRuns // of the tokens
-	weight   *float32      // nil is 1
-	// columns are those of values for each token that the run takes along, by their places; nil for one that the document
-	// has not, or for all of them.
+	weight   *float32      // nil means 1
+	// columns holds the values per token, by the index of the run's column. An entry, or the whole, is nil if the
+	// document has no such column.
 	columns [][]byte
 	meta    []any // as document.Content.Meta
-	// several are the documents of a message that holds more than one; then the rest is empty.
+	// several holds the documents of a message of record batches. All other fields but vector are then empty.
 	several []decoded
 }
 
-// part is a part of a text that is tokenized by itself.
+// part is a part of a text that is tokenized separately.
 type part struct {
 	text []byte
 	loss bool // its tokens have a loss
@@ -74,23 +75,24 @@ type part struct {
 
 func (p part) any() bool { return len(p.text) > 0 }
 
-// decoder is what decoding depends on besides the message.
+// decoder holds what decoding depends on besides the message.
 type decoder struct {
-	fingerprint string  // tokens must come from this tokenizer
+	fingerprint string  // tokenizer that tokens must come from
 	vocab       int     // ids are 0 ... vocab-1
-	limit       int     // tokens that a document may have, its end included
-	room        []int32 // scratch space for tokens, which then last as long as that; nil: new memory
-	dimension   int     // of embeddings, 0 when no one asks for them
+	limit       int     // maximum tokens of a document, including its end
+	room        []int32 // scratch space for tokens, which are then valid until its next use; nil: new memory
+	dimension   int     // of embeddings, 0 if the run compares none
 	batches     bool    // messages may hold several documents
 	columns     []tokenColumn
 	meta        []metaColumn
-	passed      []string // columns that documents may have and the run leaves out
+	passed      []string // columns that documents may have and the run ignores
 }
 
 // maxTokens is the largest number of tokens of a document: lengths are int32.
 const maxTokens = math.MaxInt32
 
-// limit is how many tokens a document may have: fewer where a plan names a document by its first token in a message.
+// limit returns the maximum tokens of a document. It is lower if a plan names a document by its first token in a
+// message.
 func (t Tokenizing) limit() int {
 	if t.Documents.Several() {
 		return plan.MaxPartTokens
@@ -98,7 +100,7 @@ func (t Tokenizing) limit() int {
 	return maxTokens
 }
 
-// decode turns a message into a document. It is pure: its result depends on header and data alone.
+// decode turns a message into a document. It is a pure function of the decoder, header and data.
 func (d decoder) decode(header nats.Header, data []byte) (decoded, *deadletter.Problem) {
 	f := fieldsOf(header)
 	kind, err := mediaType(f.get(stream.HeaderContentType))
@@ -187,7 +189,7 @@ func mediaType(value string) (string, *deadletter.Problem) {
 	}
 }
 
-// tokenizedHere refuses tokens of another tokenizer.
+// tokenizedHere returns a problem if the tokens come from another tokenizer than the run's.
 func (d decoder) tokenizedHere(f fields) *deadletter.Problem {
 	if print := f.get(stream.HeaderTokenizer); print != d.fingerprint || print == "" {
 		return bad(wrongTokenizer, "header %s is %s, the run's tokenizer is %s", stream.HeaderTokenizer, quoted(print),
@@ -223,10 +225,11 @@ func (d decoder) decodeTokens(f fields, data []byte) ([]int32, *deadletter.Probl
 	return ids, nil
 }
 
-// copyIDs fills ids from little-endian int32 and returns the largest, a negative one being larger than all others. It
-// takes four at a time: one by one, with a look at each, was half of what reading a tokenized document costs.
+// copyIDs fills ids from little-endian int32 and returns the largest id as uint32, so a negative id is larger than
+// all others. It processes four ids per iteration. Copying and checking them one by one took half the time of reading
+// a tokenized document.
 func copyIDs(ids []int32, data []byte) uint32 {
-	var most, also uint32 // of every other id each, so that neither waits for the other
+	var most, also uint32 // of alternate ids, as independent dependency chains
 	for len(ids) >= 4 && len(data) >= 16 {
 		low, high := binary.LittleEndian.Uint64(data), binary.LittleEndian.Uint64(data[8:16])
 		a, b, c, d := uint32(low), uint32(low>>32), uint32(high), uint32(high>>32)
@@ -241,7 +244,8 @@ func copyIDs(ids []int32, data []byte) uint32 {
 	return max(most, also)
 }
 
-// lossOf reads the lengths of the runs of tokens with and without a loss, which add up to those of the document.
+// lossOf parses the lengths of alternating runs of tokens with and without a loss. They must add up to the document's
+// tokens.
 func lossOf(value string, tokens int) (plan.LossRuns, *deadletter.Problem) {
 	if value == "" {
 		return nil, nil
@@ -264,7 +268,7 @@ func lossOf(value string, tokens int) (plan.LossRuns, *deadletter.Problem) {
 	return plan.NewLossRuns(lengths), nil
 }
 
-// weightOf reads a weight; 1 is nil.
+// weightOf parses a weight; 1 yields nil.
 func weightOf(value, where string) (*float32, *deadletter.Problem) {
 	f, err := strconv.ParseFloat(value, 32)
 	w, ok := factor(f)
@@ -274,7 +278,7 @@ func weightOf(value, where string) (*float32, *deadletter.Problem) {
 	return w, nil
 }
 
-// factor is a weight as documents have it, nil for 1; ok says that it is one: finite, and 0 or more.
+// factor returns a weight as documents store it, nil for 1. ok is false unless f is finite and at least 0.
 func factor(f float64) (w *float32, ok bool) {
 	if !(f >= 0) || f > math.MaxFloat32 {
 		return nil, false
@@ -286,11 +290,11 @@ func factor(f float64) (w *float32, ok bool) {
 	return &x, true
 }
 
-// idDomain keeps hashes of document ids apart from other hashes of the same strings.
+// idDomain separates hashes of document ids from other hashes of the same strings.
 const idDomain = "loaderd document id\x00"
 
-// hashID is document.Document.ID of a producer's id: XXH64, seed 0, of idDomain and the id. 0 stands for no id, so 0
-// becomes 1.
+// hashID returns document.Document.ID of a producer's id: XXH64 with seed 0 of idDomain and the id. 0 means no id, so
+// a hash of 0 becomes 1.
 func hashID(id string) uint64 {
 	if id == "" {
 		return 0
@@ -302,7 +306,7 @@ func hashID(id string) uint64 {
 	return max(d.Sum64(), 1)
 }
 
-// quoted shows a value from outside in a sentence: on one line, and short.
+// quoted formats an external value for a sentence, on one line and truncated to 80 bytes.
 func quoted(s string) string {
 	const most = 80
 	if len(s) > most {

@@ -193,7 +193,7 @@ func TestHashID(t *testing.T) {
 	if got := hashID(""); got != 0 {
 		t.Errorf("no id hashes to %d, want 0", got)
 	}
-	// The hash is part of what makes a plan: it must not change.
+	// The hash is part of what determines a plan, so it must not change.
 	for id, want := range map[string]uint64{"a": 0x46848e0421b745a7, "web/1": 0x4cc6ee06ed8b4766} {
 		if got := hashID(id); got != want {
 			t.Errorf("hash of %q is %#x, want %#x", id, got, want)
@@ -201,7 +201,7 @@ func TestHashID(t *testing.T) {
 	}
 }
 
-// checkJSON compares with what the library makes of the payload.
+// checkJSON compares got with what the library decodes from the payload.
 func checkJSON(t *testing.T, data []byte, got decoded) {
 	t.Helper()
 	var fields map[string]json.RawMessage
@@ -216,7 +216,7 @@ func checkJSON(t *testing.T, data []byte, got decoded) {
 		if err := json.Unmarshal(fields["parts"], &want); err != nil || len(want) != len(got.parts) || fields["text"] != nil {
 			t.Fatalf("taken, but parts are %s", fields["parts"])
 		}
-		return // names are matched in any case by the library, and not by us
+		return // the library matches names in any case, decodeJSON exactly
 	}
 	var want *string
 	if err := json.Unmarshal(fields["text"], &want); err != nil || want == nil {
@@ -227,7 +227,7 @@ func checkJSON(t *testing.T, data []byte, got decoded) {
 	}
 }
 
-// upper is an Encoder for tests: one id a byte, in the vocabulary of 256.
+// upper is an Encoder for tests with one id per byte, in a vocabulary of 256.
 type upper struct{}
 
 func (upper) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {
@@ -312,7 +312,7 @@ func TestEncodeParts(t *testing.T) {
 			t.Errorf("%s: %v, %v, %v", tt.name, got, loss, failed)
 		}
 	}
-	for n := range 9 { // of a document of eight tokens, the end among them
+	for n := range 9 { // the document has eight tokens, including the end
 		x := transform{bos: -1, end: '$', limit: n}
 		_, failed, _ := x.document(&decoded{parts: []part{text(true, "abcd"), text(false, "efg")}}, e)
 		if (failed != nil) != (n < 8) {
@@ -396,7 +396,7 @@ func FuzzDecode(f *testing.F) {
 func gzipped(text string) string {
 	var b bytes.Buffer
 	z := gzip.NewWriter(&b)
-	_, _ = io.WriteString(z, text) // to memory
+	_, _ = io.WriteString(z, text) // a write to memory never fails
 	_ = z.Close()
 	return b.String()
 }
@@ -409,7 +409,7 @@ func zstandard(text string) string {
 	return string(z.EncodeAll([]byte(text), nil))
 }
 
-// What a payload is without its content coding is bounded, and what is none is a dead letter.
+// The size of a decompressed payload is bounded, and an invalid payload becomes a dead letter.
 func TestDecode_Payload(t *testing.T) {
 	long := strings.Repeat("a", stream.MaxDocumentLimit+1)
 	for name, c := range map[string]struct {

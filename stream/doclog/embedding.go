@@ -12,7 +12,7 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// dimension of the embeddings that the run compares, 0 when it compares none.
+// dimension returns the dimension of the embeddings that the run compares, 0 if it compares none.
 func (t Tokenizing) dimension() int {
 	if t.Hints == nil || t.Hints.Retriever != "dense" {
 		return 0
@@ -20,8 +20,8 @@ func (t Tokenizing) dimension() int {
 	return t.Hints.Dimension
 }
 
-// headerVector reads an embedding from a header: base64 of one byte (int8) or of four (float32, little-endian) a
-// number.
+// headerVector parses an embedding from a header. It is base64 of one byte (int8) or four bytes (float32,
+// little-endian) per number.
 func (d decoder) headerVector(value string) ([]int8, *deadletter.Problem) {
 	raw, err := base64.StdEncoding.DecodeString(value)
 	if err != nil {
@@ -45,12 +45,12 @@ func (d decoder) headerVector(value string) ([]int8, *deadletter.Problem) {
 		stream.HeaderEmbedding, len(raw), d.dimension)
 }
 
-// jsonVector reads an embedding from a JSON document: a list of numbers, or null.
+// jsonVector parses an embedding from a JSON document: a list of numbers, or null.
 func (d decoder) jsonVector(raw []byte) ([]int8, *deadletter.Problem) {
 	if string(raw) == "null" {
 		return nil, nil
 	}
-	if bytes.Contains(raw, []byte("null")) { // the library would read it as 0; some producers write NaN so
+	if bytes.Contains(raw, []byte("null")) { // the library reads null as 0, and some producers write NaN as null
 		return nil, bad(badEmbedding, `"embedding" is not a list of numbers: null is none`)
 	}
 	var v []float32

@@ -60,7 +60,7 @@ func TestDecodeEmbeddings(t *testing.T) {
 		case x.bad == "" && (failed != nil || !slices.Equal(got.vector, x.want)):
 			t.Errorf("%s: %v, %+v, want %v", name, got.vector, failed, x.want)
 		}
-		// a run that compares no embeddings does not look at them
+		// A run that compares no embeddings ignores them.
 		if got, failed := testDecoder.decode(header(x.header...), []byte(x.data)); failed != nil || got.vector != nil {
 			t.Errorf("%s: without anyone who asks: %v, %+v", name, got.vector, failed)
 		}
@@ -89,8 +89,8 @@ func TestDecodePaths(t *testing.T) {
 	}
 }
 
-// The hint of a document that is read again equals the one that the source delivered, for every retriever, and
-// documents of different subjects have different sources.
+// The hint of a document that is read again equals the one that the source delivered, for every retriever. Documents
+// with different subjects have different sources.
 func TestHintsAreMadeOfTheMessage(t *testing.T) {
 	for _, retriever := range related.Retrievers {
 		c := related.Config{Retriever: retriever, Postings: 1, Dimension: 2}
@@ -115,7 +115,7 @@ func TestHintsAreMadeOfTheMessage(t *testing.T) {
 	}
 }
 
-// byteEncoder takes each byte for a token.
+// byteEncoder maps each byte to one token.
 type byteEncoder struct{}
 
 func (byteEncoder) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {

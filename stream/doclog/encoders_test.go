@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// brittle panics on texts that begin with an exclamation mark, and when it is made so.
+// brittle panics on texts that begin with an exclamation mark, and when two goroutines use it at a time.
 type brittle struct {
 	made *atomic.Int32
 	used bool
@@ -27,8 +27,8 @@ func (b *brittle) EncodePart(dst []int32, text []byte, first, last bool) []int32
 	return dst
 }
 
-// Many logs tokenize with few encoders: no more are made than the limit says, one is replaced when it panics, and a
-// failure to make one does not use it up.
+// Many logs tokenize with few encoders. At most limit encoders exist, one that panics is replaced, and a failed
+// creation does not use up the limit.
 func TestEncodersAreShared(t *testing.T) {
 	const limit, logs, each = 3, 20, 200
 	var made atomic.Int32
@@ -61,7 +61,7 @@ func TestEncodersAreShared(t *testing.T) {
 		})
 	}
 	all.Wait()
-	// Each text with an exclamation mark breaks one encoder, and one making in five fails.
+	// Each text with an exclamation mark breaks one encoder, and every fifth creation fails.
 	if n, broken := made.Load(), panics.Load(); broken < logs*each/50 || n > limit+broken+1 {
 		t.Errorf("%d encoders were made, %d panicked", n, broken)
 	}

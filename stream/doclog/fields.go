@@ -10,12 +10,12 @@ import (
 	"loaderd/stream"
 )
 
-// fields are the headers of a message, those that documents may have under the names in which we write them. Names
-// match in any case, as producers in other languages write them; of several that differ in case only, the exact one
-// counts, then the first in byte order, so that what is read depends on the message alone.
+// fields holds the headers of a message. Those that documents may have are under their canonical names. Names match in
+// any case, because producers in other languages change it. If several names differ only in case, the exact one
+// counts, else the first in byte order. The result therefore depends on the message alone.
 type fields nats.Header
 
-// ours are the names that a document's headers may have.
+// ours lists the canonical names of a document's headers.
 var ours = []string{
 	nats.MsgIdHdr, stream.HeaderContentType, stream.HeaderEncoding, stream.HeaderTokenizer, stream.HeaderID,
 	stream.HeaderLabel, stream.HeaderPath, stream.HeaderDomain,
@@ -23,8 +23,8 @@ var ours = []string{
 	stream.HeaderTrace,
 }
 
-// fieldsOf returns the fields of a message. They are its headers themselves for nearly all messages: looking for each
-// name in any case cost more than decoding the headers.
+// fieldsOf returns the fields of a message. For nearly all messages they are its headers themselves, without a copy.
+// Matching each name in any case cost more than decoding the headers.
 func fieldsOf(header nats.Header) fields {
 	for name := range header {
 		if !slices.Contains(ours, name) && inOurs(name) != "" {
@@ -34,7 +34,7 @@ func fieldsOf(header nats.Header) fields {
 	return fields(header)
 }
 
-// inOurs returns which of our names this is in any case, empty for none.
+// inOurs returns the canonical name that equals name in any case, empty for none.
 func inOurs(name string) string {
 	if i := slices.IndexFunc(ours, func(our string) bool { return strings.EqualFold(name, our) }); i >= 0 {
 		return ours[i]
@@ -42,7 +42,7 @@ func inOurs(name string) string {
 	return ""
 }
 
-// renamed returns the fields of a message that has some in another case.
+// renamed returns the fields of a message that has canonical names in another case.
 func renamed(header nats.Header) fields {
 	out := maps.Clone(header)
 	for _, name := range slices.Sorted(maps.Keys(header)) {
@@ -54,7 +54,7 @@ func renamed(header nats.Header) fields {
 	return fields(out)
 }
 
-// get returns a header's first value, empty where there is none.
+// get returns a header's first value, empty for none.
 func (f fields) get(name string) string {
 	if values := f[name]; len(values) > 0 {
 		return values[0]

@@ -12,12 +12,12 @@ import (
 	"loaderd/stream"
 )
 
-// Whatever headers a message has, a field is what is written exactly so, else the first of those that differ in case
-// only, and the headers stay as they are.
+// For any headers, a field is the value under the exact name, else under the first name that differs only in case.
+// The headers do not change.
 func TestFieldsMatchInAnyCase(t *testing.T) {
 	forms := []func(string) string{
 		func(s string) string { return s }, strings.ToLower, strings.ToUpper,
-		func(s string) string { return strings.ReplaceAll(strings.ToLower(s), "k", "\u212a") }, // the sign of Kelvin is a k
+		func(s string) string { return strings.ReplaceAll(strings.ToLower(s), "k", "\u212a") }, // the Kelvin sign folds to k
 	}
 	names := append(slices.Clone(ours), "Nats-Expected-Stream", "X-Other")
 	r := rand.New(rand.NewPCG(3, 1))
@@ -39,7 +39,7 @@ func TestFieldsMatchInAnyCase(t *testing.T) {
 	}
 }
 
-// sought looks a field up by comparing every header's name.
+// sought looks up a field by comparing every header's name.
 func sought(header nats.Header, name string) string {
 	values, exact := header[name]
 	for _, other := range slices.Backward(slices.Sorted(maps.Keys(header))) {
@@ -50,7 +50,7 @@ func sought(header nats.Header, name string) string {
 	return strings.Join(values[:min(1, len(values))], "")
 }
 
-// The headers of our own producers are read as they are.
+// The fields of loaderd's own producers are the headers themselves, without a copy.
 func TestFieldsOfOurProducersAreTheHeadersThemselves(t *testing.T) {
 	header := nats.Header{stream.HeaderContentType: {stream.TypeTokens}, stream.HeaderTokenizer: {"sha256:1"},
 		nats.MsgIdHdr: {"a"}, "Nats-Expected-Stream": {"b"}}

@@ -10,19 +10,19 @@ import (
 	"loaderd/shuffle"
 )
 
-// fim fills documents in the middle (Bavarian et al., 2022): a document is cut in three at two places that are drawn
-// uniformly, and the parts are put in another order, each behind a token of its own (a sentinel), so that a model
-// learns to write what stands between two others:
+// fim implements fill-in-the-middle (Bavarian et al., 2022). It cuts a document into three parts at two positions
+// that are drawn uniformly. It reorders the parts and puts a token (a sentinel) before each. A model thus learns to
+// write what belongs between two parts:
 //
 //	PSM  prefix token, prefix, suffix token, suffix, middle token, middle
 //	SPM  prefix token, suffix token, suffix, middle token, prefix, middle
 //
-// What is drawn for a document is keyed by the run's seed and by the document's content alone.
+// The draws for a document are keyed by the run's seed and by the document's content alone.
 type fim struct {
 	rate, spmRate float64
 	sentinelIDs
-	spaced  bool // the tokenizer puts a space before every text, parts of one included: none can be tokenized by itself
-	begins  bool // it treats the beginning of a text in another way than what comes within
+	spaced  bool // the tokenizer puts a space before every text and part, so no part can be tokenized separately
+	begins  bool // the tokenizer encodes the beginning of a text differently
 	is, spm shuffle.Key
 	cuts    [2]shuffle.Key
 }
@@ -30,7 +30,7 @@ type fim struct {
 // sentinelIDs are the tokens before the three parts.
 type sentinelIDs struct{ prefix, middle, suffix int32 }
 
-// sentinels is how many tokens a document has more when it is filled in.
+// sentinels is how many tokens fill-in-the-middle adds to a document.
 const sentinels = 3
 
 func newFIM(t Tokenizing) (*fim, error) {
@@ -51,7 +51,7 @@ func newFIM(t Tokenizing) (*fim, error) {
 	return f, nil
 }
 
-// begins reports whether what a text begins with becomes other tokens than it would within one.
+// begins reports whether the tokenizer encodes the beginning of a text differently than the same bytes within a text.
 func (t Tokenizing) begins() bool {
 	if t.NewEncoder == nil {
 		return false
@@ -60,7 +60,7 @@ func (t Tokenizing) begins() bool {
 	return !slices.Equal(e.EncodePart(nil, part, true, false), e.EncodePart(nil, part, false, false))
 }
 
-// spaces reports whether parts of a text that are tokenized by themselves are another text together.
+// spaces reports whether parts of a text that are tokenized separately decode to another text.
 func (t Tokenizing) spaces() bool {
 	if t.NewEncoder == nil || t.Decode == nil {
 		return false
@@ -69,19 +69,19 @@ func (t Tokenizing) spaces() bool {
 	return string(t.Decode(nil, e.EncodePart(e.EncodePart(nil, part, true, false), part, false, true))) != "aa"
 }
 
-// drawn is what is drawn for one document.
+// drawn holds the draws for one document.
 type drawn struct {
 	fim     *fim
 	content uint64 // hash of the document's content
 }
 
-// form is how a document is filled in: its first a tokens are the prefix, those from b on the suffix.
+// form is how a document is reordered. Its first a tokens are the prefix, those from b on are the suffix.
 type form struct {
 	spm  bool
 	a, b int
 }
 
-// ofText draws for a text, and says whether it is to be filled in.
+// ofText returns the draws for a text, and whether fill-in-the-middle applies to it.
 func (f *fim) ofText(text []byte) (drawn, bool) {
 	if f == nil {
 		return drawn{}, false
@@ -89,7 +89,7 @@ func (f *fim) ofText(text []byte) (drawn, bool) {
 	return f.of(xxhash.Sum64(text))
 }
 
-// ofTokens is ofText for a document that came as tokens.
+// ofTokens is ofText for a document that arrived as tokens.
 func (f *fim) ofTokens(ids []int32) (drawn, bool) {
 	if f == nil {
 		return drawn{}, false
@@ -112,10 +112,10 @@ func (f *fim) of(content uint64) (drawn, bool) {
 	return drawn{f, content}, share(f.is, content) < f.rate
 }
 
-// share draws a number of 0 to below 1.
+// share draws a number in [0, 1).
 func share(k shuffle.Key, content uint64) float64 { return float64(k.Uint64(content)>>11) / (1 << 53) }
 
-// places draws two of the n+1 places between, before and behind n things.
+// places draws two of the n+1 positions before, between and after n items, in ascending order.
 func (d drawn) places(n int) (a, b int) {
 	a, b = d.fim.cuts[0].Below(d.content, n+1), d.fim.cuts[1].Below(d.content, n+1)
 	return min(a, b), max(a, b)
@@ -129,7 +129,7 @@ func (d drawn) over(tokens int) *form {
 	return &form{d.isSPM(), a, b}
 }
 
-// characters cuts a text between characters. Where the cuts are in tokens is left to be said.
+// characters cuts a text between characters. The caller sets the cuts of the form in tokens.
 func (d drawn) characters(text []byte) ([]part, form) {
 	n := 0
 	for i := range text {
@@ -138,13 +138,13 @@ func (d drawn) characters(text []byte) ([]part, form) {
 		}
 	}
 	a, b := d.places(n)
-	if n < len(text) { // else each is a byte
+	if n < len(text) { // otherwise each character is a byte
 		a, b = offsets(text, a, b)
 	}
 	return []part{{text[:a], true}, {text[a:b], true}, {text[b:], true}}, form{spm: d.isSPM()}
 }
 
-// offsets returns the bytes at which two characters of a text begin, its length for one behind the last.
+// offsets returns the bytes at which characters a and b of a text begin, its length for one after the last.
 func offsets(text []byte, a, b int) (int, int) {
 	at := [2]int{len(text), len(text)}
 	n := 0
@@ -164,11 +164,11 @@ func offsets(text []byte, a, b int) (int, int) {
 	return at[0], at[1]
 }
 
-// begins reports whether a character of the text begins at a byte. Bytes that continue none count to the one before: so
-// no cut changes how many characters invalid UTF-8 is taken for.
+// begins reports whether a character of the text begins at byte i. Stray continuation bytes belong to the preceding
+// character. No cut therefore changes how many characters invalid UTF-8 decodes to.
 func begins(text []byte, i int) bool { return i == 0 || utf8.RuneStart(text[i]) }
 
-// fill appends the tokens of a document as the form has them.
+// fill appends the tokens of a document in the order of the form, with the sentinels.
 func (f sentinelIDs) fill(dst, own []int32, x form) []int32 {
 	prefix, middle, suffix := own[:x.a], own[x.a:x.b], own[x.b:]
 	if x.spm {
@@ -180,7 +180,7 @@ func (f sentinelIDs) fill(dst, own []int32, x form) []int32 {
 	return append(append(dst, f.middle), middle...)
 }
 
-// wholeCharacters leaves out the begin of a character at the end of a text, which was cut between two of its tokens.
+// wholeCharacters removes an incomplete character from the end of a text that was cut between two of its tokens.
 func wholeCharacters(text []byte) []byte {
 	for i := len(text) - 1; i >= max(len(text)-utf8.UTFMax, 0); i-- {
 		if utf8.RuneStart(text[i]) {

@@ -13,7 +13,7 @@ import (
 	"loaderd/stream/feed"
 )
 
-// fetch keeps following the stream until ctx ends or nothing can help.
+// fetch follows the stream until ctx ends or an error is permanent.
 func (r *reader) fetch(ctx context.Context) {
 	wait := r.log.store.Backoff()
 	for {
@@ -22,7 +22,7 @@ func (r *reader) fetch(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, errPullIdle) { // the budget had no room for long: no fault
+		if errors.Is(err, errPullIdle) { // the budget had no room for a long time, which is no failure
 			wait.Reset()
 			continue
 		}
@@ -30,7 +30,7 @@ func (r *reader) fetch(ctx context.Context) {
 			r.submit(ctx, failedChunk(err))
 			return
 		}
-		// the trouble before is over: the stream was read, or followed in silence
+		// the previous failure is over: the stream was read, or followed without an error for long enough
 		if r.next != before || time.Since(began) > silence {
 			wait.Reset()
 		}
@@ -42,7 +42,7 @@ func (r *reader) fetch(ctx context.Context) {
 	}
 }
 
-// follow reads from r.next on through one consumer until something goes wrong.
+// follow reads from r.next on through one consumer until an error.
 func (r *reader) follow(ctx context.Context) error {
 	nc := r.log.store.Conn()
 	lost := nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
@@ -64,7 +64,7 @@ func (r *reader) follow(ctx context.Context) error {
 		return err
 	}
 	defer p.close()
-	if err := r.refresh(ctx, nil); err != nil { // the consumer is of a stream that is still the same
+	if err := r.refresh(ctx, nil); err != nil { // the consumer may be of a recreated stream
 		return err
 	}
 	r.up()
@@ -87,8 +87,8 @@ func (r *reader) follow(ctx context.Context) error {
 	}
 }
 
-// await returns the consumer's next message, or nil when there is something else to do first. Before it waits, the
-// chunk that is being filled goes to the workers.
+// await returns the consumer's next message, or nil if the caller has something else to do first. Before it blocks,
+// it submits the chunk that is being filled to the workers.
 func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time,
 	lost <-chan nats.Status) (*feed.Delivery, error) {
 	if len(p.come) > 0 {
@@ -116,8 +116,7 @@ func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time,
 	}
 }
 
-// look notices that the server has fallen silent, and asks for the stream's state when no document has come since the
-// last look.
+// look detects a silent server. It requests the stream's state if no document has arrived since the previous call.
 func (r *reader) look(ctx context.Context, p *pull) error {
 	if !p.asked {
 		p.heard = time.Now()
@@ -132,8 +131,8 @@ func (r *reader) look(ctx context.Context, p *pull) error {
 	return r.refresh(ctx, p)
 }
 
-// awaitRoom waits until the budget has room for a request. Only then a consumer is made: the server drops one that asks
-// for nothing.
+// awaitRoom waits until the budget has room for a request. The consumer is created only then, because the server
+// drops a consumer without requests.
 func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-chan time.Time) error {
 	if err := r.refresh(ctx, nil); err != nil {
 		return err
@@ -157,8 +156,8 @@ func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-
 	}
 }
 
-// request asks for as many bytes as the budget has room for, and from the server inside this process for as many as its
-// pace has it, unless a request is outstanding or the room is too small.
+// request sends a request for as many bytes as the budget has room for. From the embedded server it requests at most as
+// many as the pace allows. It does nothing while a request is outstanding or the room is too small.
 func (r *reader) request(ctx context.Context, p *pull) error {
 	bytes, ok := r.wants()
 	if p.asked || !ok {
@@ -179,25 +178,25 @@ func (r *reader) request(ctx context.Context, p *pull) error {
 	return p.ask(bytes)
 }
 
-// portion is how much room is worth a request. Where documents come faster than they are taken, requests are of about
-// that size: larger ones would come in bursts, in which decoding takes the processor from those who are being served.
-// Where they come slower, the room is large, and so are requests.
+// portion is how much room, in bytes, is worth a request. If documents arrive faster than they are consumed, requests
+// are of about that size. Larger requests would arrive in bursts, and decoding a burst takes the processor from the
+// serving of readers. If documents arrive slower, the room is large, and so are requests.
 const portion = 128 << 10
 
-// wants returns how many bytes to ask for, 0 for one message of any size; ok says whether there is room enough to ask.
+// wants returns how many bytes to request, 0 for one message of any size. ok is false if the room is too small.
 func (r *reader) wants() (bytes int64, ok bool) {
 	room, empty := r.budget.room()
 	switch {
 	case room >= max(r.ask, min(portion, r.budget.most()/4)):
 		return room, true
-	case empty: // a document larger than the bound passes alone
+	case empty: // a document larger than the bound is fetched alone
 		return 0, true
 	default:
 		return 0, false
 	}
 }
 
-// take accepts one message of the consumer.
+// take processes one message of the consumer.
 func (r *reader) take(ctx context.Context, p *pull, in *feed.Delivery) error {
 	bytes := p.bytes
 	m, pending, tooBig, err := p.receive(in)
@@ -214,13 +213,14 @@ func (r *reader) take(ctx context.Context, p *pull, in *feed.Delivery) error {
 		if m.sequence < r.next {
 			return fmt.Errorf("%w: sequence %d came instead of %d", errPullLost, m.sequence, r.next)
 		}
-		// The consumer started at or before r.next and sent everything it found, so the stream does not hold what is missing.
+		// The consumer started at or before r.next and sent everything it found, so the stream does not hold the missing
+		// sequences.
 		return r.log.gap(ctx, r.next, m.sequence-1)
 	}
 	return r.accept(ctx, &m, m.sequence+pending)
 }
 
-// accept takes the next document; last is the stream's last sequence, as far as it is known.
+// accept adds the next document to the chunk. last is the stream's last sequence, as far as the caller has seen.
 func (r *reader) accept(ctx context.Context, m *message, last uint64) error {
 	r.next++
 	r.ask, r.stale = 0, 0
@@ -233,7 +233,7 @@ func (r *reader) accept(ctx context.Context, m *message, last uint64) error {
 	r.budget.move(charge{}, fetchedCost(m))
 	r.mu.Lock()
 	r.status.Fetched, r.status.FetchedAt = m.sequence, time.Now()
-	r.status.DrySince = time.Time{} // the quiet before this document is over, even if it is the stream's last
+	r.status.DrySince = time.Time{} // the dry period before this document is over, even if it is the stream's last
 	r.status.TextBytes += int64(len(m.data))
 	r.mu.Unlock()
 	r.sees(last)
@@ -243,7 +243,7 @@ func (r *reader) accept(ctx context.Context, m *message, last uint64) error {
 	return nil
 }
 
-// flush hands over the chunk that is being filled.
+// flush submits the chunk that is being filled.
 func (r *reader) flush(ctx context.Context) error {
 	c := r.filling
 	if c == nil {
@@ -274,7 +274,7 @@ func (r *reader) submit(ctx context.Context, c *chunk) error {
 	return nil
 }
 
-// refresh asks for the stream's state and checks that the stream still holds what the reader needs next.
+// refresh requests the stream's state and checks that the stream still holds what the reader needs next.
 func (r *reader) refresh(ctx context.Context, p *pull) error {
 	info, err := r.log.ask(ctx)
 	if err != nil {
@@ -290,10 +290,10 @@ func (r *reader) refresh(ctx context.Context, p *pull) error {
 	return r.missing(ctx, p, info.State.LastSeq)
 }
 
-// missing finds documents that were deleted at the end of the stream, where no later message shows the gap. It compares
-// two answers: the stream says that its last sequence is last; the consumer, asked after that, says that it has nothing
-// left to send, though last was never received. The second answer may overtake a message, so the documents count as
-// lost only when two ticks in a row find the same.
+// missing detects documents that were deleted at the end of the stream, where no later message shows the gap. It
+// compares two responses. The stream reports last as its last sequence. The consumer, queried afterwards, reports
+// that nothing is left to send, though last was never received. The second response may overtake a message, so the
+// documents count as lost only if two consecutive ticks find the same.
 func (r *reader) missing(ctx context.Context, p *pull, last uint64) error {
 	if last < r.next || len(p.come)+len(p.feed.Messages) > 0 {
 		r.stale = 0

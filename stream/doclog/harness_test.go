@@ -45,14 +45,14 @@ func openLog(t testing.TB, s *stream.Store) *doclog.Log {
 	return l
 }
 
-// source gives the documents of a source one by one.
+// source returns the documents of a source chunk by chunk.
 type source struct {
 	document.Source
 	held     []document.Document
-	received bool // a chunk that is not delivered
+	received bool // a chunk was received and is not delivered yet
 }
 
-// Next delivers the documents before and waits for the next ones.
+// Next delivers the previous documents and waits for the next ones.
 func (s *source) Next(ctx context.Context) ([]document.Document, error) {
 	s.settle()
 	docs, err := document.Receive(ctx, s.Source)
@@ -92,7 +92,7 @@ func (s *source) settle() {
 	}
 }
 
-// docText is a document's tokens as text again, without the end.
+// docText returns a document's tokens as text, without the end.
 func docText(t testing.TB, d document.Document) string {
 	t.Helper()
 	n := d.Len()
@@ -106,7 +106,7 @@ func docText(t testing.TB, d document.Document) string {
 	return string(out)
 }
 
-// checkCounted reads n documents of counted from the source and checks that each comes once, in order.
+// checkCounted reads n documents of counted from the source and checks that each arrives once, in order.
 func checkCounted(t testing.TB, src *source, first, n int) {
 	t.Helper()
 	for i := first; i < first+n; i++ {
@@ -120,7 +120,7 @@ func checkCounted(t testing.TB, src *source, first, n int) {
 	}
 }
 
-// lostRange checks that err says DOCUMENT_LOST for exactly these sequences of the stream.
+// lostRange checks that err is DOCUMENT_LOST for exactly these sequences of the stream.
 func lostRange(t testing.TB, err error, from, to uint64) {
 	t.Helper()
 	var lost *fault.Error

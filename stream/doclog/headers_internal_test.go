@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// Whatever headers a message has, and whatever those before it had, they are what the library reads.
+// In any sequence of messages, the headers of each are what the library parses.
 func TestHeadersAreTheLibrarys(t *testing.T) {
 	begins := []string{"NATS/1.0\r\n", "NATS/1.0\n", "NATS/1.0 503\r\n", "NATS/1.0 100 Idle\r\n", "HTTP\r\n", ""}
 	names := []string{"Nats-Msg-Id", "Nats-Msg-Id", "Content-Type", "content-type", "A", "A B", "", " A", "A "}
@@ -22,8 +22,8 @@ func TestHeadersAreTheLibrarys(t *testing.T) {
 	for seed := range uint64(seeds) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		pick := func(of []string) string { return of[r.IntN(len(of))] }
-		mostly := func(of []string) string { return of[max(r.IntN(len(of)*8)-len(of)*7, 0)] } // the first
-		var shape []string                                                                    // of most messages in a row
+		mostly := func(of []string) string { return of[max(r.IntN(len(of)*8)-len(of)*7, 0)] } // mostly the first
+		var shape []string                                                                    // of consecutive messages
 		var h headers
 		for range messages {
 			if shape == nil || r.IntN(10) == 0 {
@@ -54,7 +54,7 @@ func TestHeadersAreTheLibrarys(t *testing.T) {
 	}
 }
 
-// The headers of a message that differs from the last in its id take one object.
+// Headers that differ from the previous ones only in the id reuse them.
 func TestHeadersAreUsedAgain(t *testing.T) {
 	var h headers
 	raw := []byte("NATS/1.0\r\nContent-Type: application/x\r\nLoaderd-Tokenizer: sha256:1\r\nNats-Msg-Id: 10\r\n\r\n")

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// However many ids there are, all are copied, and the largest is found wherever it is.
+// For any number of ids, all are copied, and the largest is found at any position.
 func TestCopyIDs(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for n := range 23 {

@@ -12,21 +12,21 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// jsonDocument is what is taken out of a JSON document.
+// jsonDocument holds the fields of a JSON document that are used.
 type jsonDocument struct {
 	text      []byte
-	parts     []part // in place of text
-	weight    []byte // as it is written, nil without one
-	meta      []byte // as it is written, nil without one
+	parts     []part // instead of text
+	weight    []byte // raw JSON, nil if absent
+	meta      []byte // raw JSON, nil if absent
 	id        string
-	path      string // "path", else "path" of "meta"; anything but a string is none
-	embedding []byte // as it is written, nil without one
+	path      string // "path", else "path" of "meta"; empty unless a string
+	embedding []byte // raw JSON, nil if absent
 }
 
-// decodeJSON takes {"id", "text" or "parts", "weight", "path", "embedding", "meta": {"path"}, ...} apart. Names are
-// matched exactly; the last of equal names counts; unknown ones are let through. The library validates (its depth is
-// bounded), which leaves little to take the two values out of it: decoding everything into maps costs four times as
-// much, and into a struct it would take "TEXT" for "text".
+// decodeJSON extracts the fields of {"id", "text" or "parts", "weight", "path", "embedding", "meta": {"path"}, ...}.
+// Names match exactly, the last of equal names counts, and unknown names are ignored. The library validates the
+// payload with bounded depth, which leaves little work for the extraction. Decoding everything into maps costs four
+// times as much. Decoding into a struct would accept "TEXT" for "text".
 func decodeJSON(data []byte) (out jsonDocument, _ *deadletter.Problem) {
 	if !json.Valid(data) {
 		return out, bad(badJSON, "payload is not JSON: %s", jsonProblem(data))
@@ -90,7 +90,7 @@ func decodeJSON(data []byte) (out jsonDocument, _ *deadletter.Problem) {
 	return out, nil
 }
 
-// partsOf takes [{"text", "loss"}, ...] apart. Without "loss" a part has one.
+// partsOf extracts [{"text", "loss"}, ...]. A part without "loss" has a loss.
 func partsOf(data []byte) (out []part, failed *deadletter.Problem) {
 	out = []part{}
 	if !elements(data, func(value []byte) {
@@ -135,8 +135,8 @@ func partsOf(data []byte) (out []part, failed *deadletter.Problem) {
 	return out, nil
 }
 
-// elements calls f with every value of a JSON list, in order. data is valid JSON; elements returns false when it is no
-// list.
+// elements calls f with every value of a JSON list, in order. data must be valid JSON. elements returns false if it
+// is not a list.
 func elements(data []byte, f func(value []byte)) bool {
 	if data[0] != '[' {
 		return false
@@ -152,7 +152,7 @@ func elements(data []byte, f func(value []byte)) bool {
 	return true
 }
 
-// stringOf is the value of a JSON string, "" for any other value.
+// stringOf returns the value of a JSON string, "" for any other value.
 func stringOf(value []byte) string {
 	if value[0] != '"' {
 		return ""
@@ -169,8 +169,8 @@ func jsonProblem(data []byte) string {
 	return fmt.Sprint(err)
 }
 
-// members calls f with every name, unquoted, and value of a JSON object, in order. data is valid JSON; members returns
-// false when it is no object.
+// members calls f with every name, unquoted, and value of a JSON object, in order. data must be valid JSON. members
+// returns false if it is not an object.
 func members(data []byte, f func(name, value []byte)) bool {
 	i := skipSpace(data, 0)
 	if data[i] != '{' {
@@ -197,8 +197,8 @@ func skipSpace(data []byte, i int) int {
 	return i
 }
 
-// stringEnd returns the index behind the string that starts at i: behind the first quote that an even number of
-// backslashes precede.
+// stringEnd returns the index after the string that starts at i. The string ends at the first quote that an even
+// number of backslashes precede.
 func stringEnd(data []byte, i int) int {
 	for i++; ; i++ {
 		i += bytes.IndexByte(data[i:], '"')
@@ -212,7 +212,7 @@ func stringEnd(data []byte, i int) int {
 	}
 }
 
-// valueEnd returns the index behind the value that starts at i, inside an object.
+// valueEnd returns the index after the value that starts at i, inside an object or a list.
 func valueEnd(data []byte, i int) int {
 	for depth := 0; ; {
 		switch data[i] {
@@ -225,7 +225,7 @@ func valueEnd(data []byte, i int) int {
 		case '{', '[':
 			depth++
 		case '}', ']':
-			if depth == 0 { // of the object: a number or a literal ends here
+			if depth == 0 { // the end of the enclosing value also ends a number or a literal
 				return i
 			}
 			if depth--; depth == 0 {
@@ -240,8 +240,8 @@ func valueEnd(data []byte, i int) int {
 	}
 }
 
-// unquote returns a valid JSON string's bytes. Without escapes they are not copied. Bytes that are no UTF-8 stay as
-// they are, as in a plain text; half a surrogate pair becomes U+FFFD.
+// unquote returns a valid JSON string's bytes, without a copy if it has no escapes. Bytes that are not UTF-8 are
+// kept, as in a plain text. Half a surrogate pair becomes U+FFFD.
 func unquote(raw []byte) []byte {
 	raw = raw[1 : len(raw)-1]
 	i := bytes.IndexByte(raw, '\\')
@@ -273,7 +273,7 @@ func unquote(raw []byte) []byte {
 	return append(out, raw...)
 }
 
-// escaped is what stands for the byte behind a backslash.
+// escaped maps the byte after a backslash to the byte that the escape represents.
 var escaped = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 func hex4(digits []byte) rune {

@@ -22,7 +22,7 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// deadLetters returns the dead-letter stream's messages by the original sequence.
+// deadLetters returns the messages of the dead-letter stream by their original sequence.
 func deadLetters(t testing.TB, s *stream.Store) map[string]*jetstream.RawStreamMsg {
 	t.Helper()
 	st, err := s.EnsureDeadLetters(natstest.Context(t))
@@ -51,7 +51,7 @@ func deadLetters(t testing.TB, s *stream.Store) map[string]*jetstream.RawStreamM
 	return out
 }
 
-// badMessages are messages that cannot be documents, by the reason that their dead letters must give.
+// badMessages returns messages that are not documents, by the reason that their dead letters must give.
 func badMessages() map[string]*nats.Msg {
 	with := func(data string, header ...string) *nats.Msg {
 		m := nats.NewMsg("docs.bad")
@@ -160,8 +160,8 @@ func TestReadingAgainAddsNoDeadLetter(t *testing.T) {
 	}
 }
 
-// A document stream that is made anew counts its documents from 1 again: the letters of the earlier one are no letters
-// of its documents.
+// A recreated document stream counts its documents from 1 again. The dead letters of the earlier stream do not belong
+// to its documents.
 func TestLettersOfAnEarlierStreamDoNotCount(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
@@ -177,7 +177,7 @@ func TestLettersOfAnEarlierStreamDoNotCount(t *testing.T) {
 	for _, data := range []string{"first", "second"} {
 		l := openLog(t, s)
 		bad(data)
-		for range 2 { // and reading again adds none
+		for range 2 { // reading again adds none
 			src := openSource(t, l, 1)
 			nextDoc(t, src)
 			src.Close()
@@ -207,8 +207,8 @@ func TestLettersOfAnEarlierStreamDoNotCount(t *testing.T) {
 	}
 }
 
-// forgetIDs waits until the dead-letter stream has forgotten the message ids that it has seen, as it does after its
-// dedupe window.
+// forgetIDs shortens the deduplication window of the dead-letter stream and waits until the stream has forgotten all
+// message ids.
 func forgetIDs(t *testing.T, s *stream.Store) {
 	t.Helper()
 	st, err := s.EnsureDeadLetters(natstest.Context(t))
@@ -216,8 +216,8 @@ func forgetIDs(t *testing.T, s *stream.Store) {
 		t.Fatal(err)
 	}
 	cfg := st.CachedInfo().Config
-	// At the first change the server may still know the old window when it looks at the ids, and looks again when that is
-	// over.
+	// At the first change the server may check the ids against the old window, and check again only when that window is
+	// over. The second change triggers another check.
 	for _, cfg.Duplicates = range []time.Duration{100 * time.Millisecond, 101 * time.Millisecond} {
 		if _, err := s.JetStream().UpdateStream(natstest.Context(t), cfg); err != nil {
 			t.Fatal(err)
@@ -261,7 +261,7 @@ func TestEmptyDocumentsAreSkipped(t *testing.T) {
 	}
 }
 
-// A message whose headers say what only a server says must not pass for the server's word.
+// A message with the headers of a server's status message must not be taken for one.
 func TestMessagesThatLookLikeTheServers(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
@@ -286,7 +286,7 @@ func TestMessagesThatLookLikeTheServers(t *testing.T) {
 	}
 }
 
-// Headers that no client library would write, sent over a bare connection.
+// A message with headers that no client library writes, sent over a bare connection, becomes a dead letter.
 func TestGarbledHeaders(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
@@ -303,7 +303,8 @@ func TestGarbledHeaders(t *testing.T) {
 	}
 }
 
-// A dead-letter stream that takes nothing must not hold up the run, and its letters come when it does.
+// A dead-letter stream that rejects messages must not block the run. Its letters are stored once it accepts messages
+// again.
 func TestRunGoesOnWithoutDeadLetters(t *testing.T) {
 	srv := natstest.Start(t)
 	l, s := openLog(t, srv.Store()), srv.Store()
@@ -345,7 +346,7 @@ func TestRunGoesOnWithoutDeadLetters(t *testing.T) {
 	}
 }
 
-// rawPublish sends one message with a header block of any bytes and waits until the server has taken it.
+// rawPublish sends one message with any header block and waits until the server has stored it.
 func rawPublish(t testing.TB, url, subject, header, data string) {
 	t.Helper()
 	at, err := neturl.Parse(url)
@@ -369,7 +370,7 @@ func rawPublish(t testing.TB, url, subject, header, data string) {
 	t.Fatal("the server did not answer")
 }
 
-// One large letter leaves room for others.
+// A large letter is truncated and leaves room for others.
 func TestLargeDeadLetterIsCut(t *testing.T) {
 	srv := natstest.Start(t, func(c *stream.Config) { c.DeadLetterBytes = 1 << 20 })
 	l := openLog(t, srv.Store())

@@ -1,5 +1,5 @@
-// Package doclog reads the document stream: in order, by several workers that decode and tokenize, and one document
-// again by its sequence. What cannot be decoded goes to the dead letters.
+// Package doclog reads the document stream in order, with several workers that decode and tokenize. It also reads
+// single documents again by sequence. Undecodable messages go to the dead-letter queue.
 package doclog
 
 import (
@@ -21,7 +21,7 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Log is the document stream as a run needs it: read in order, and by sequence. It implements document.Documents.
+// Log is the document stream of a run, read in order and by sequence. It implements document.Documents.
 type Log struct {
 	store   *stream.Store
 	stream  jetstream.Stream
@@ -29,23 +29,24 @@ type Log struct {
 	log     *slog.Logger
 	decoder decoder
 	encoder *encoders
-	// transform is what becomes of the tokens of a document.
+	// transform turns the tokens of a document into those that the run uses.
 	transform transform
 	workers   int
 	buffer    int64
-	// inactive is when the server drops a consumer that asks for nothing.
+	// inactive is the time without requests after which the server drops a consumer.
 	inactive time.Duration
 	tracer   Tracer
-	letters  *deadletter.Writer // nil when it is only looked at
-	created  time.Time          // of the stream, when it was opened: another one of the same name is another stream
+	letters  *deadletter.Writer // nil if the log was opened read-only
+	created  time.Time          // of the stream, when it was opened; another time means another stream
 	doubts   doubts
-	// confirmed is the server's time, in nanoseconds since 1970, of the last answer that showed the stream to be that one.
+	// confirmed is the server's time, in nanoseconds since 1970, of the last response that showed the stream to be that
+	// one.
 	confirmed atomic.Int64
 }
 
 var _ document.Documents = (*Log)(nil)
 
-// Open opens the document stream and the dead-letter stream behind it, creating what is absent.
+// Open opens the document stream and its dead-letter stream. It creates them if they do not exist.
 func Open(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
 	st, err := s.EnsureDocuments(ctx)
 	if err != nil {
@@ -69,11 +70,11 @@ func Open(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
 	return l, nil
 }
 
-// ErrNoStream says that there is no document stream.
+// ErrNoStream means that the document stream does not exist.
 var ErrNoStream = errors.New("there is no such document stream")
 
-// OpenReadOnly opens the document stream for looking at it: no stream is created or changed, and documents that cannot
-// be decoded leave no dead letters. Without a document stream it returns ErrNoStream.
+// OpenReadOnly opens the document stream for inspection. It creates and changes no stream, and undecodable documents
+// leave no dead letters. It returns ErrNoStream if the document stream does not exist.
 func OpenReadOnly(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
 	st, err := s.Find(ctx, "stream "+s.Config().Name, s.Config().Name, ErrNoStream)
 	if err != nil {
@@ -102,7 +103,7 @@ func newLog(s *stream.Store, st jetstream.Stream, t Tokenizing) (*Log, error) {
 	return l, nil
 }
 
-// DeadLetters counts the dead letters of undecodable documents; none when the log was opened only for looking at it.
+// DeadLetters counts the dead letters of undecodable documents. The counts are zero if the log was opened read-only.
 func (l *Log) DeadLetters() deadletter.Counts {
 	if l.letters == nil {
 		return deadletter.Counts{}
@@ -110,8 +111,8 @@ func (l *Log) DeadLetters() deadletter.Counts {
 	return l.letters.Counts()
 }
 
-// State says which stream this is and what it holds now. One that was deleted, or made anew, since this log was opened
-// is an error with the reason STREAM_MISMATCH.
+// State returns the identity of the stream and what it holds now. If the stream was deleted or recreated since this
+// log was opened, the error has the reason STREAM_MISMATCH.
 func (l *Log) State(ctx context.Context) (document.StreamState, error) {
 	info, err := l.info(ctx)
 	if err != nil {
@@ -133,8 +134,8 @@ func (l *Log) State(ctx context.Context) (document.StreamState, error) {
 	return state, nil
 }
 
-// info asks for the stream's state, and refuses another stream of the same name. In a cluster it asks again for a
-// while.
+// info requests the stream's state, and returns an error for another stream of the same name. In a cluster it retries
+// transient errors for a while.
 func (l *Log) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	patient, cancel := context.WithTimeout(ctx, l.patience())
 	defer cancel()
@@ -152,7 +153,7 @@ func (l *Log) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	}
 }
 
-// ask is one attempt at info.
+// ask is one attempt of info.
 func (l *Log) ask(ctx context.Context) (*jetstream.StreamInfo, error) {
 	var info *jetstream.StreamInfo
 	err := l.store.Attempt(ctx, l.askLimit(), func(ctx context.Context) (err error) {
@@ -167,7 +168,7 @@ func (l *Log) ask(ctx context.Context) (*jetstream.StreamInfo, error) {
 	}
 	if err != nil {
 		const what = "ask for the state of stream "
-		if !conn.Transient(err) && ctx.Err() == nil { // callers repeat what fails with SOURCE_DOWN
+		if !conn.Transient(err) && ctx.Err() == nil { // callers retry on SOURCE_DOWN
 			return nil, fmt.Errorf("%s%s: %w", what, l.name, err)
 		}
 		return nil, l.down(what+l.name, err)
@@ -177,7 +178,7 @@ func (l *Log) ask(ctx context.Context) (*jetstream.StreamInfo, error) {
 			created)
 	}
 	if info.State.Msgs == 0 && info.State.FirstSeq > 1 {
-		// Either all documents were purged, or the server counts a first document that it could not write.
+		// Either all documents were purged, or the server reports a first document that it could not write.
 		if err := l.store.CheckHealth(); err != nil {
 			return nil, l.down("ask for the state of stream "+l.name, conn.Passing(err))
 		}
@@ -187,20 +188,20 @@ func (l *Log) ask(ctx context.Context) (*jetstream.StreamInfo, error) {
 	return info, nil
 }
 
-// down is the error for a stream whose servers do not answer, or not so that anything follows from it.
+// down returns the error for a stream whose servers do not respond, or whose responses are inconclusive.
 func (l *Log) down(what string, err error) error {
 	return &fault.Error{Reason: fault.SourceDown, Message: what,
 		Do: "check that NATS is up and can be reached", Facts: map[string]string{"stream": l.name}, Err: err}
 }
 
-// confirm notes the server's time of an answer that showed the stream to be the one that was opened.
+// confirm records the server's time of a response that showed the stream to be the one that was opened.
 func (l *Log) confirm(info *jetstream.StreamInfo) {
 	l.confirmed.Store(info.TimeStamp.UnixNano())
 }
 
-// own refuses a message of another stream of the same name. A stream that was made anew holds no message older than
-// itself, so a message that was stored before the stream was last confirmed is of ours. For a newer one the stream's
-// time of creation is asked for again.
+// own returns an error for a message of another stream of the same name. A recreated stream holds no message older
+// than itself. A message that was stored before the last confirmation is therefore of our stream. For a newer
+// message, own requests the stream's creation time again.
 func (l *Log) own(ctx context.Context, m *message) error {
 	if m.time.UnixNano() < l.confirmed.Load() {
 		return nil
@@ -209,7 +210,7 @@ func (l *Log) own(ctx context.Context, m *message) error {
 	return err
 }
 
-// Read starts a source at sequence from. While the stream cannot be reached, the error has the reason SOURCE_DOWN.
+// Read starts a source at sequence from. If the stream cannot be reached, the error has the reason SOURCE_DOWN.
 func (l *Log) Read(ctx context.Context, from uint64) (document.Source, error) {
 	if from == 0 {
 		return nil, fmt.Errorf("read stream %s: sequences start at 1, not 0", l.name)
@@ -227,21 +228,21 @@ func (l *Log) Read(ctx context.Context, from uint64) (document.Source, error) {
 	return newReader(l, from, info), nil
 }
 
-// Content returns the content of one document again, equal to what the source delivered. It waits while the stream
+// Content reads the content of one document again, equal to what the source delivered. It waits while the stream
 // cannot be reached, until ctx ends.
 func (l *Log) Content(ctx context.Context, sequence uint64) (document.Content, error) {
 	doc, err := l.again(ctx, sequence)
 	return doc.Content, err
 }
 
-// PackingHints returns what travels beside the length of the documents of a message again, equal to what the source
-// delivered. It waits as Content does.
+// PackingHints reads a message again and returns the lengths and packing hints of its documents, equal to what the
+// source delivered. It waits as Content does.
 func (l *Log) PackingHints(ctx context.Context, sequence uint64) ([]plan.Part, error) {
 	doc, err := l.again(ctx, sequence)
 	return doc.Documents(), err
 }
 
-// again returns a document that a source has delivered.
+// again reads a document that a source has delivered.
 func (l *Log) again(ctx context.Context, sequence uint64) (document.Document, error) {
 	m, err := l.fetch(ctx, sequence)
 	if err != nil {
@@ -257,7 +258,7 @@ func (l *Log) again(ctx context.Context, sequence uint64) (document.Document, er
 	return doc, nil
 }
 
-// Describe says where a document came from.
+// Describe returns where a document came from.
 func (l *Log) Describe(ctx context.Context, sequence uint64) (document.Info, error) {
 	m, err := l.fetch(ctx, sequence)
 	if err != nil {
@@ -267,7 +268,7 @@ func (l *Log) Describe(ctx context.Context, sequence uint64) (document.Info, err
 	return info, nil
 }
 
-// describe says where the document of a message came from, and what it is where it can be decoded.
+// describe returns where the document of a message came from, and the document if it can be decoded.
 func (l *Log) describe(m *message) (document.Info, decoded) {
 	f := fieldsOf(m.header)
 	info := document.Info{Sequence: m.sequence, Subject: m.subject, Path: f.get(stream.HeaderPath),
@@ -295,7 +296,7 @@ func (l *Log) describe(m *message) (document.Info, decoded) {
 	return info, d
 }
 
-// Show returns a document for people: where it came from and its tokens, or why it has none.
+// Show returns a document for display: where it came from and its tokens, or why it has none.
 func (l *Log) Show(ctx context.Context, sequence uint64) (document.View, error) {
 	m, err := l.fetch(ctx, sequence)
 	if err != nil {
@@ -329,7 +330,7 @@ func (l *Log) fetch(ctx context.Context, sequence uint64) (m *message, err error
 	return m, err
 }
 
-// get is one attempt at a message; jetstream.ErrMsgNotFound is what servers say, and no verdict in a cluster.
+// get is one attempt to read a message. In a cluster jetstream.ErrMsgNotFound is inconclusive.
 func (l *Log) get(ctx context.Context, sequence uint64) (*message, error) {
 	raw, err := messages.Get(ctx, l.store.Client, l.stream, sequence)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -342,7 +343,7 @@ func (l *Log) get(ctx context.Context, sequence uint64) (*message, error) {
 	return m, l.own(ctx, m)
 }
 
-// retry calls f until it succeeds, fails for good, or ctx ends. In the last case the error's reason is SourceDown.
+// retry calls f until it succeeds, fails permanently, or ctx ends. In the last case the error's reason is SourceDown.
 func (l *Log) retry(ctx context.Context, f func() error) error {
 	wait := l.store.Backoff()
 	for {

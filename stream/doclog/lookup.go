@@ -13,9 +13,9 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Lookup returns the sequences of the messages with a name, in order: a producer's id, a label or a path, or the id of
-// a document in a message of several. It reads the headers of the whole stream, and one at a time the payloads of JSON
-// documents without an id or a path there, and of messages of several.
+// Lookup returns the sequences, in order, of the messages that have name as a producer's id, a label or a path. In a
+// message of several documents it also matches their ids. It reads the headers of the whole stream. It also reads,
+// one at a time, the payloads of JSON documents without an id or a path there, and of messages of several.
 func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 	if err := messages.Confirm(ctx, l.store.Client, l.stream); err != nil {
 		return nil, l.down("write to stream "+l.name, err)
@@ -58,7 +58,7 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 	return found, nil
 }
 
-// holds reports whether a message holds several documents, and one that has an id.
+// holds reports whether a message holds several documents, one of which has the id.
 func (l *Log) holds(ctx context.Context, sequence uint64, f fields, id string) (bool, error) {
 	if kind, _ := mediaType(f.get(stream.HeaderContentType)); kind != stream.TypeArrow || !l.decoder.batches {
 		return false, nil
@@ -67,6 +67,6 @@ func (l *Log) holds(ctx context.Context, sequence uint64, f fields, id string) (
 	if err != nil {
 		return false, err
 	}
-	d, _ := l.decoder.decode(m.header, m.data) // nothing of one that cannot be decoded is in the plan
+	d, _ := l.decoder.decode(m.header, m.data) // an undecodable message has no documents in the plan
 	return slices.ContainsFunc(d.several, func(x decoded) bool { return x.id == id }), nil
 }

@@ -41,8 +41,8 @@ func TestLookup(t *testing.T) {
 	}
 }
 
-// Documents of a message with several are found by their ids, pieces of one that is split too; Show tells which of the
-// message they are.
+// The documents of a message with several, and the pieces of a split document, are found by their ids. Show returns
+// which of the message's documents they are.
 func TestLookupWithinMessages(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()

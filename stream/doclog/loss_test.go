@@ -10,8 +10,8 @@ import (
 	"loaderd/stream"
 )
 
-// What a document says of its loss comes with its tokens, the same when it is read again; one without any loss is
-// skipped.
+// The loss that a document specifies is delivered with its tokens, and is the same when the document is read again. A
+// document without any loss is skipped.
 func TestLoss(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()

@@ -2,36 +2,37 @@ package doclog
 
 import "time"
 
-// pace keeps a reader off the end of a stream that grows fast on the server inside this process. That writes documents
-// into blocks of 8 MiB, and holds one of which something is read before it is full for ten seconds longer, however many
-// these are; one that is read later it lets go of at once. So near the end documents are asked for in portions with a
-// pause behind each: a stream that grows faster gets ahead by a block, another is followed with the pause as delay.
+// pace keeps a reader away from the end of a stream that grows fast on the embedded server. The server writes
+// documents into blocks of 8 MiB. If a block is read before it is full, the server holds it for ten more seconds,
+// however many such blocks exist. If a block is first read later, the server releases it immediately. Near the end
+// the reader therefore requests portions with a pause before each. A stream that grows faster gets ahead by a block.
+// A slower stream is followed with the pause as delay.
 type pace struct {
 	total            int64 // bytes fetched
-	documents, bytes int64 // the last ones fetched: by their mean those are judged that are still to come
+	documents, bytes int64 // the last ones fetched; their mean size estimates that of the remaining ones
 	last             uint64
-	grew             time.Time // when last, the stream's last sequence, was found to be another
+	grew             time.Time // when last, the stream's last sequence, changed
 }
 
 const (
-	// paceMost is asked for at once at the most: the server makes copies of all that is asked for, which wait for who
-	// takes them.
+	// paceMost is the largest request in bytes. The server copies everything that is requested, and the copies wait
+	// until the reader takes them.
 	paceMost = 2 << 20
-	// paceFrom is what a reader fetches without looking: a run's first step is to come soon, and three blocks are no
-	// matter.
+	// paceFrom is how many bytes a reader fetches without pacing. A run's first step is wanted soon, and three blocks
+	// are harmless.
 	paceFrom = 24 << 20
-	// paceBehind is how far from the end nothing is of the block that is being written.
+	// paceBehind is the distance from the end, in bytes, beyond which no document is in the block that is being written.
 	paceBehind = 8 << 20
-	// pacePause is how long a reader near the end waits before it asks for a portion. Streams that bring less in that time
-	// are followed to the end.
+	// pacePause is how long a reader near the end waits before it requests a portion. Streams that grow by less in that
+	// time are followed to the end.
 	pacePause = 10 * time.Millisecond
-	// paceStill is for how long a stream has not grown that is read to its end at once.
+	// paceStill is how long a stream must not have grown before it is read to its end without pauses.
 	paceStill = 100 * time.Millisecond
-	// paceMean is of how many documents at least the mean is.
+	// paceMean is the minimum number of documents in the mean.
 	paceMean = 1024
 )
 
-// took notes a document that was fetched.
+// took records a document that was fetched.
 func (p *pace) took(size int) {
 	p.total += int64(size)
 	p.documents++
@@ -41,8 +42,8 @@ func (p *pace) took(size int) {
 	}
 }
 
-// next returns how much of a room to ask for, and how long to wait before, where so many documents are known to be left
-// in a stream that ends at last.
+// next returns how much of room, in bytes, to request, and how long to wait before. left is the number of documents
+// that remain in the stream, whose last sequence is last.
 func (p *pace) next(room int64, left, last uint64, now time.Time) (bytes int64, wait time.Duration) {
 	room = min(room, paceMost)
 	if p.total < paceFrom {

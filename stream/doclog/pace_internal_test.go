@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A reader takes all that a stream has while it has taken little, while the stream is far ahead but for the block that
-// is being written, and once the stream stands still; else portions.
+// A reader requests all that a stream has while it has fetched little. It also does so up to the block that is being
+// written, and once the stream has stopped growing. Otherwise it requests portions.
 func TestPace(t *testing.T) {
 	const room, size = 6 << 20, 1 << 10
 	began := time.Now()
@@ -15,7 +15,7 @@ func TestPace(t *testing.T) {
 		name  string
 		taken int64
 		left  uint64
-		since time.Duration // the stream has grown
+		since time.Duration // since the stream has grown
 		bytes int64
 		wait  time.Duration
 	}{
@@ -40,11 +40,11 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// A stream that grows fast is followed a block behind, whatever its documents were like before; one that grows slowly
-// to its end.
+// A stream that grows fast is followed a block behind, whatever its earlier documents were like. A stream that grows
+// slowly is followed to its end.
 func TestPaceOfAStream(t *testing.T) {
 	const room, size = 6 << 20, 4 << 10
-	for _, x := range []struct{ rate, least, most int64 }{ // bytes a second, and behind the end after three seconds
+	for _, x := range []struct{ rate, least, most int64 }{ // bytes per second; bytes behind the end after three seconds
 		{60 << 20, paceBehind - portion, paceBehind + 2<<20}, {30 << 20, paceBehind - portion, paceBehind + 2<<20},
 		{5 << 20, 0, portion},
 	} {
@@ -58,7 +58,7 @@ func TestPaceOfAStream(t *testing.T) {
 			last := grown()
 			bytes, wait := p.next(room, uint64(last-taken), uint64(last), began.Add(at))
 			at += wait + time.Millisecond
-			for ; bytes > 0; bytes -= size { // comes at once, or when it is there
+			for ; bytes > 0; bytes -= size { // arrives immediately, or when it exists
 				for taken == grown() {
 					at += time.Millisecond
 				}

@@ -12,8 +12,8 @@ import (
 	"loaderd/stream"
 )
 
-// The server inside the process is asked for little at a time, whatever room there is; another one for as much as there
-// is room.
+// Requests to the embedded server are small however large the room is. Requests to another server are as large as the
+// room.
 func TestRequestsOfTheServerInside(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	openLog(t, s.Store()) // makes the stream
@@ -35,7 +35,7 @@ func TestRequestsOfTheServerInside(t *testing.T) {
 		if err := json.Unmarshal(m.Data, &request); err != nil {
 			t.Error(err)
 		}
-		most.Store(max(most.Load(), request.MaxBytes)) // one at a time calls this
+		most.Store(max(most.Load(), request.MaxBytes)) // one goroutine at a time calls this
 	})
 	if err != nil {
 		t.Fatal(err)

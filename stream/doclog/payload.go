@@ -16,7 +16,8 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// payload returns a message's payload without its content coding. It is bounded as messages are.
+// payload returns a message's payload without its content coding. Decoding to more than stream.MaxDocumentLimit bytes
+// is a problem.
 func payload(coding string, data []byte) ([]byte, *deadletter.Problem) {
 	decompress := decompressGzip
 	switch strings.ToLower(strings.TrimSpace(coding)) {
@@ -70,7 +71,7 @@ func decompressZstd(data []byte) ([]byte, error) {
 }
 
 // isDocument reports whether a payload without a content type is a JSON document. As a text, its names and brackets
-// would be trained on.
+// would become training data.
 func isDocument(data []byte) bool {
 	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
 		return false
@@ -79,8 +80,8 @@ func isDocument(data []byte) bool {
 	return failed == nil && (j.text != nil || j.parts != nil)
 }
 
-// invalid counts the bytes of a text that are not UTF-8. More than their share is an error: the text is in another
-// encoding, or none.
+// invalid counts the bytes of a text that are not UTF-8. More than their permitted share is an error, because the
+// text is then in another encoding or not a text.
 func (d *decoded) invalid() (n int, _ *deadletter.Problem) {
 	n, size := invalidutf8.Count(d.text), len(d.text)
 	for _, p := range d.parts {

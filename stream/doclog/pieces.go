@@ -8,13 +8,14 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// pieces makes of a document that is too long as few documents as can be, of nearly the same number of tokens each: so
-// none is a rest with hardly anything to learn from. Each is filled in by itself and has the token before documents;
-// the document ends with the last of them, and so that alone has an end-of-document token.
+// pieces splits a document that is too long into as few documents as possible, with nearly equal numbers of tokens.
+// No piece is therefore a short remainder with little to learn from. Fill-in-the-middle applies to each piece
+// separately, and each has the BOS token. Only the last piece ends the document, so only it has an end-of-document
+// token.
 func (t *transform) pieces(d *draft, e *encoder) (m made, failed *deadletter.Problem, stack []byte) {
 	own, fills := d.own(), t.fim != nil && d.loss == nil
 	if fills && !d.given {
-		own = slices.Clone(own) // tokens of a piece take their place in the scratch space
+		own = slices.Clone(own) // encoding a piece overwrites the scratch space
 	}
 	n := (len(own) + t.max - 1) / t.max
 	m.pieces = make([]made, n)
@@ -22,7 +23,7 @@ func (t *transform) pieces(d *draft, e *encoder) (m made, failed *deadletter.Pro
 		from, to := len(own)*i/n, len(own)*(i+1)/n
 		p := draft{ids: own[from:to], goesOn: i+1 < n, endLoss: d.endLoss, came: d.came}
 		p.came.from += int32(d.first + from)
-		if i == 0 { // with the token that came before it
+		if i == 0 { // with the BOS token that it arrived with
 			p = draft{ids: d.ids[:d.first+to], first: d.first, goesOn: true, came: d.came}
 		} else {
 			t.begin(&p)
@@ -42,8 +43,9 @@ func (t *transform) pieces(d *draft, e *encoder) (m made, failed *deadletter.Pro
 	return m, nil, nil
 }
 
-// fillPiece fills a piece in, if it is drawn: that of a text between characters, where it begins and ends with whole
-// ones and a tokenizer makes the same of them wherever they stand.
+// fillPiece applies fill-in-the-middle to a piece if it is drawn. A piece of a text is cut between characters if it
+// consists of whole characters and the tokenizer encodes it the same at any position. Any other piece is cut between
+// tokens.
 func (t *transform) fillPiece(p *draft, ofText bool, e *encoder) (failed *deadletter.Problem, stack []byte) {
 	drawn, is := t.fim.ofTokens(p.own())
 	if !is {

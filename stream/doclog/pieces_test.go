@@ -17,12 +17,12 @@ import (
 	"loaderd/stream"
 )
 
-// splitAt splits documents of more tokens.
+// splitAt returns a configuration that splits documents of more than at tokens.
 func splitAt(at int) runconfig.Documents {
 	return runconfig.Documents{BOS: "257", MaxTokens: runconfig.MaxTokens{At: at, Do: runconfig.MaxSplit}}
 }
 
-// masks spells which tokens have a loss: as x, and those without as -.
+// masks returns which tokens have a loss: x for those with one, - for those without.
 func masks(m made) string {
 	var b strings.Builder
 	lengths := m.loss.Append(nil, 0, int32(len(m.tokens)))
@@ -43,8 +43,8 @@ func TestSplit(t *testing.T) {
 		name   string
 		c      runconfig.Documents
 		in     decoded
-		pieces string // as spelled has them, with blanks between them
-		losses string // as masks spells them; empty where all tokens have one
+		pieces string // as spelled reads them, separated by spaces
+		losses string // as masks returns them; empty if all tokens have a loss
 	}{
 		{name: "as long as may be", c: splitAt(4), in: text("abcd"), pieces: "<abcd>"},
 		{name: "one more", c: splitAt(4), in: text("abcde"), pieces: "<ab <cde>"},
@@ -95,8 +95,8 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// splitWell checks the pieces of a document: none is longer than it may be or much shorter than others, all have a
-// beginning, the last alone has an end, and runs add up.
+// splitWell checks the pieces of a document. None is longer than the limit or much shorter than the others. All have
+// a beginning, only the last has an end, and runs add up.
 func splitWell(t testing.TB, m made, at int, marked bool, end int32) {
 	t.Helper()
 	if len(m.pieces) < 2 || m.tokens != nil || m.skip != "" || at == 0 {
@@ -118,8 +118,8 @@ func splitWell(t testing.TB, m made, at int, marked bool, end int32) {
 	}
 }
 
-// Of any document every token comes once and in order, with its loss, in as few pieces as can be, whose lengths differ
-// by one at most.
+// A split document keeps every token once and in order, with its loss. The pieces are as few as possible, and their
+// lengths differ by at most one.
 func TestSplitKeepsEveryToken(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for range 2000 {
@@ -168,7 +168,7 @@ func TestSplitKeepsEveryToken(t *testing.T) {
 	}
 }
 
-// Pieces are filled in one by one, each drawn by what it holds, and lose nothing.
+// Fill-in-the-middle applies to each piece separately, drawn by its content, and loses no token.
 func TestSplitIsFilledIn(t *testing.T) {
 	const n, at = 300, 40
 	for _, asIDs := range []bool{false, true} {
@@ -207,14 +207,14 @@ func TestSplitIsFilledIn(t *testing.T) {
 	}
 }
 
-// What the pieces of a text spell is the text, whichever characters the tokens are cut in; each of whole characters is
-// filled in between characters.
+// The pieces of a text decode to the text, whichever characters the split is in. Fill-in-the-middle cuts a piece of
+// whole characters between characters.
 func TestSplitOfPublishedTokenizers(t *testing.T) {
 	tokens := runconfig.FIMTokens{Prefix: "100258", Middle: "100259", Suffix: "100260"}
 	tokenizing, m := published(t, "cl100k_base", runconfig.Documents{FIM: runconfig.FIM{Rate: 1, Tokens: tokens},
 		MaxTokens: runconfig.MaxTokens{At: 5, Do: runconfig.MaxSplit}})
 	x, e := newTransforming(t, tokenizing), m.NewEncoder()
-	between := 0 // pieces with other tokens than the text has, as they are cut within those
+	between := 0 // pieces whose tokens are not those of the text, because it is cut within them
 	for _, text := range []string{strings.Repeat("hello world, it's 12 o'clock\n\n", 3), "日本語のテキスト、とても長い文章です。",
 		strings.Repeat("😀", 19), strings.Repeat("ᚠ", 19), "func main() {\n\tfmt.Println(\"x\")\n}\n"} {
 		got, whole := x.make(t, decoded{text: []byte(text)}), e.Encode(nil, []byte(text))
@@ -237,14 +237,14 @@ func TestSplitOfPublishedTokenizers(t *testing.T) {
 		if n != (len(whole)+4)/5 || !bytes.Equal(joined, []byte(text)) {
 			t.Errorf("%q in %d pieces spells %q", text, n, joined)
 		}
-		for i, p := range x.make(t, decoded{tokens: whole}).pieces { // ids stay what they are
+		for i, p := range x.make(t, decoded{tokens: whole}).pieces { // given ids do not change
 			if parts, ok := split(p.tokens, tokenizing, t); !ok || !slices.Equal(slices.Concat(parts[0], parts[1], parts[2]),
 				whole[len(whole)*i/n:len(whole)*(i+1)/n]) {
 				t.Errorf("%q: piece %d of its ids is %v", text, i, p.tokens)
 			}
 		}
 	}
-	for words := range 5 { // as many tokens as may be, and more when it is filled in
+	for words := range 5 { // as many tokens as allowed, and more after fill-in-the-middle
 		for text := strings.Repeat(" unbelievably", words) + "!"; len(e.Encode(nil, []byte(text))) <= 5; text += " x!" {
 			if got := x.make(t, decoded{text: []byte(text)}); got.pieces != nil || got.tokens[0] != 100258 {
 				t.Errorf("%q is in %d pieces, or not filled in: %v", text, len(got.pieces), got.tokens)
@@ -256,7 +256,7 @@ func TestSplitOfPublishedTokenizers(t *testing.T) {
 	}
 }
 
-// beginning puts a space before a text, not before parts of one.
+// beginning puts a space before a text, but not before later parts of one.
 type beginning struct{ upper }
 
 func (s beginning) EncodePart(dst []int32, text []byte, first, last bool) []int32 {
@@ -266,7 +266,7 @@ func (s beginning) EncodePart(dst []int32, text []byte, first, last bool) []int3
 	return s.upper.EncodePart(dst, text, first, last)
 }
 
-// A piece gets nothing that the tokenizer puts before a text.
+// A piece does not get what the tokenizer puts before a text.
 func TestSplitOfTokenizersThatMarkTheBeginning(t *testing.T) {
 	c := splitAt(4)
 	c.FIM = fills(1, 0.5)
@@ -295,8 +295,8 @@ func TestSplitOfTokenizersThatMarkTheBeginning(t *testing.T) {
 	}
 }
 
-// Documents have their ids as 16 bits each where the vocabulary is that small, in memory of their own: the next one
-// changes none.
+// Documents store their ids in 16 bits each if the vocabulary is small enough. The next document does not change
+// them.
 func TestDocumentsOfASmallVocabulary(t *testing.T) {
 	for name, c := range map[string]runconfig.Documents{"as they are": {}, "with bos": {BOS: "257"},
 		"cut":   {MaxTokens: runconfig.MaxTokens{At: 5, Do: runconfig.MaxCut}},
@@ -344,7 +344,7 @@ func TestSplitIsBounded(t *testing.T) {
 		bytes int
 		want  string // reason
 	}{{plan.MaxPartTokens - 17, ""}, {plan.MaxPartTokens - 16, tooLarge}} {
-		// 16 times the token before a document, and an end
+		// 16 BOS tokens, and an end
 		doc, failed := l.document(&message{sequence: 1, data: make([]byte, tt.bytes)}, x.encoder)
 		if failed == nil && (tt.want != "" || len(doc.Parts) != 16 || doc.Len() != plan.MaxPartTokens) || failed != nil &&
 			failed.Reason != tt.want {

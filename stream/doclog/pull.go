@@ -24,21 +24,21 @@ type message struct {
 	sequence uint64
 	subject  string
 	header   nats.Header
-	garbled  bool   // it has headers that cannot be read
-	raw      []byte // in place of header, until read is called with those of the last message
+	garbled  bool   // its headers cannot be parsed
+	raw      []byte // unparsed headers, instead of header until read is called
 	data     []byte
-	block    *feed.Block // in which raw and data lie; nil: in memory of their own
+	block    *feed.Block // that holds raw and data; nil if they are not in a block
 	size     int         // bytes on the wire
 	time     time.Time
 }
 
-// delivered is a message of which its place is not known yet.
+// delivered returns a delivery as a message, without its sequence and time.
 func delivered(d *feed.Delivery) message {
 	return message{subject: d.Subject, header: d.Header, garbled: d.Garbled, raw: d.Raw, data: d.Data, block: d.Block,
 		size: d.Size}
 }
 
-// read reads headers that came unread, which last until h reads others.
+// read parses raw headers. The result is valid until h reads other headers.
 func (m *message) read(h *headers) {
 	if m.raw == nil {
 		return
@@ -54,59 +54,58 @@ func (m *message) original() deadletter.Original {
 		Data: m.data}
 }
 
-// pull reads the document stream from one sequence on, through a consumer of its own. Nothing is acknowledged: after
-// any trouble a new consumer starts at the next sequence. One request is outstanding at a time, bounded in bytes. The
-// library's own iterators do not serve: with a bound they ask for ever for a message that is larger.
+// pull reads the document stream from one sequence on, through a separate consumer. Messages are not acknowledged.
+// After any failure a new consumer starts at the next sequence. One request, bounded in bytes, is outstanding at a
+// time. The library's iterators are not suitable: with a bound they request a larger message forever.
 type pull struct {
 	nc      *nats.Conn
 	name    string        // of the consumer
 	beat    time.Duration // between heartbeats, and ...
-	silence time.Duration // ... how long nothing may come before it is given up
-	subject string        // takes requests for messages
-	drop    string        // takes a request to drop the consumer
-	inbox   string        // inbox.<request> takes what they bring
+	silence time.Duration // ... the time without a message after which it is abandoned
+	subject string        // receives requests for messages
+	drop    string        // receives a request to delete the consumer
+	inbox   string        // inbox.<request> receives the responses
 	feed    *feed.Feed
-	come    []feed.Delivery // of the feed, not looked at yet
+	come    []feed.Delivery // received from the feed, not processed yet
 	seen    uint64          // messages that the consumer has sent
 
 	request int       // number of the last request
-	since   time.Time // when the last request was made; before the first, when the consumer was
+	since   time.Time // when the last request was made; before the first, when the consumer was created
 	asked   bool      // whether the last request is outstanding
-	batch   int       // messages it may still bring
-	bytes   int64     // bytes it may still bring, 0 without a bound
-	got     int       // messages it brought
+	batch   int       // messages that it may still deliver
+	bytes   int64     // bytes that it may still deliver, 0 without a bound
+	got     int       // messages that it delivered
 
-	// Of the reader, while it follows this consumer.
-	heard time.Time // when something came last, or when nothing was asked for
-	next  uint64    // the reader's next sequence at the last look
+	// State of the reader while it follows this consumer.
+	heard time.Time // when the last message arrived, or when no request was outstanding
+	next  uint64    // the reader's next sequence at the last call of look
 }
 
 const (
-	// pullBatch bounds the messages of one request; the feed has room for all of them and more, so that nothing is ever
-	// dropped.
+	// pullBatch bounds the messages of one request. The feed has room for all of them and more, so it never drops one.
 	pullBatch = 4096
 	pullRoom  = pullBatch + 1024
-	// pullExpires ends a request that waits for new documents; heartbeats tell a quiet stream from a dead one.
+	// pullExpires ends a request that waits for new documents. Heartbeats distinguish a quiet stream from a failed
+	// server.
 	pullExpires   = 30 * time.Second
 	pullHeartbeat = 2 * time.Second
-	// silence is how long a consumer may send nothing, not even heartbeats, before it is given up. In a cluster it ends
-	// without a word together with the server that has it, and another one can be made at once.
+	// silence is how long a consumer may send nothing, not even heartbeats, before it is abandoned. In a cluster it ends
+	// without notice together with its server, and another one can be created immediately.
 	silence          = 3 * pullHeartbeat
 	clusterHeartbeat = 500 * time.Millisecond
 	clusterSilence   = 4 * clusterHeartbeat
-	// pullInactive is when the server drops a consumer that asks for nothing, unless the document log says otherwise.
+	// pullInactive is the default of Log.inactive.
 	pullInactive = 2 * time.Minute
 )
 
 var (
 	errPullLost = conn.Passing(errors.New("messages were lost on the way"))
 	errPullGone = conn.Passing(errors.New("the consumer is gone"))
-	// errPullIdle says that the consumer asked for nothing for so long that the server is about to drop it.
+	// errPullIdle means that the consumer had no request for so long that the server is about to drop it.
 	errPullIdle = errors.New("the consumer is idle")
 )
 
-// openPull makes a consumer that starts at sequence from. The server drops it when it asks for nothing for as long as
-// inactive.
+// openPull creates a consumer that starts at sequence from. The server drops it after inactive without a request.
 func openPull(ctx context.Context, client *conn.Client, stream jetstream.Stream, from uint64,
 	inactive time.Duration) (*pull, error) {
 	nc, name := client.Conn(), stream.CachedInfo().Config.Name
@@ -127,10 +126,10 @@ func openPull(ctx context.Context, client *conn.Client, stream jetstream.Stream,
 	})
 	if err != nil {
 		p.close()
-		time.AfterFunc(time.Second, p.close) // the server may still make the consumer, and nobody would hear of it
+		time.AfterFunc(time.Second, p.close) // the server may still create the consumer later
 		var refused *jetstream.APIError
 		if errors.As(err, &refused) && !errors.Is(err, jetstream.ErrStreamNotFound) {
-			err = conn.Passing(err) // there may be too many consumers for now
+			err = conn.Passing(err) // the limit of consumers may be reached for now
 		}
 		return nil, fmt.Errorf("create consumer: %w", err)
 	}
@@ -140,7 +139,7 @@ func openPull(ctx context.Context, client *conn.Client, stream jetstream.Stream,
 	return p, nil
 }
 
-// first takes the first of the messages that have come; there is none where the feed has ended.
+// first returns the first of the received messages, or errDisconnected if the feed has ended.
 func (p *pull) first() (*feed.Delivery, error) {
 	if len(p.come) == 0 {
 		return nil, errDisconnected
@@ -173,8 +172,8 @@ func (p *pull) ask(maxBytes int64) error {
 	return nil
 }
 
-// receive accounts what came. m has no sequence when it was not a document; tooBig says that the next document does not
-// fit the request's bytes. pending is the number of messages behind m.
+// receive accounts for a delivery. m has no sequence if it is not a document. tooBig reports that the next document
+// does not fit the request's bytes. pending is the number of messages after m.
 func (p *pull) receive(in *feed.Delivery) (m message, pending uint64, tooBig bool, err error) {
 	m = delivered(in)
 	if len(in.Reply) == 0 {
@@ -203,16 +202,16 @@ func (p *pull) receive(in *feed.Delivery) (m message, pending uint64, tooBig boo
 	return m, at.pending, false, nil
 }
 
-// place is what the server says of where a message is.
+// place is the position of a message as the server reports it.
 type place struct {
 	stream, consumer uint64 // its sequence in the stream, and among the consumer's messages
 	time             time.Time
-	pending          uint64 // messages behind it
+	pending          uint64 // messages after it
 }
 
-// placeOf reads it from the subject to which the message would be acknowledged:
-// $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<the consumer's>.<time>.<pending>, or with a domain and an
-// account behind ACK, and then perhaps with more at the end.
+// placeOf parses the subject to which the message would be acknowledged:
+// $JS.ACK.<stream>.<consumer>.<deliveries>.<sequence>.<consumer's sequence>.<time>.<pending>. A domain and an account
+// may follow ACK, and then further tokens may follow at the end.
 func placeOf(ack []byte) (p place, ok bool) {
 	const short, long = 9, 11
 	var at [long][]byte
@@ -236,7 +235,7 @@ func placeOf(ack []byte) (p place, ok bool) {
 	return place{numbers[0], numbers[1], time.Unix(0, int64(numbers[2])), numbers[3]}, true
 }
 
-// status accounts a message of the server about a request.
+// status accounts for a status message of the server about a request.
 func (p *pull) status(in *message) (tooBig bool, err error) {
 	code, text := in.header.Get("Status"), in.header.Get("Description")
 	switch {
@@ -262,7 +261,7 @@ func (p *pull) status(in *message) (tooBig bool, err error) {
 	}
 }
 
-// close drops the consumer. If the request is lost, the server drops it later by itself.
+// close deletes the consumer. If the request is lost, the server later drops the consumer as inactive.
 func (p *pull) close() {
 	if p.feed != nil {
 		p.feed.Close()
@@ -270,6 +269,6 @@ func (p *pull) close() {
 	if !p.nc.IsConnected() {
 		return
 	}
-	// A request that nobody waits for: the answer changes nothing.
+	// The request needs no response, which would change nothing.
 	_ = p.nc.Publish(p.drop, nil)
 }

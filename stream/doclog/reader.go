@@ -15,12 +15,12 @@ import (
 	"loaderd/stream/conn"
 )
 
-// reader is a document.Source over the document stream: one goroutine fetches, several tokenize, and the
-// queue of chunks has the results in order.
+// reader is a document.Source over the document stream. One goroutine fetches, several tokenize, and the queue of
+// chunks has the results in order.
 //
-// Invariant (continuity): documents leave the fetching goroutine with sequences from, from+1, from+2, ..., none missing
-// and none twice, whatever happens to the connection, the server or the consumer. A sequence that the stream no longer
-// holds ends the reader.
+// Invariant (continuity): documents leave the fetching goroutine with sequences from, from+1, from+2, ..., without a
+// gap or a duplicate. This holds through any failure of the connection, the server or the consumer. A sequence that
+// the stream no longer holds ends the reader.
 type reader struct {
 	log     *Log
 	cancel  context.CancelFunc
@@ -28,26 +28,26 @@ type reader struct {
 	budget  *budget
 	jobs    chan *chunk          // for the workers
 	order   chan *document.Chunk // for the receiver
-	spare   chan []message       // what chunks had their messages in, empty
+	spare   chan []message       // empty message buffers of chunks, for reuse
 
-	// Of the fetching goroutine.
+	// Used by the fetching goroutine only.
 	next    uint64 // sequence that is fetched next
 	filling *chunk
-	ask     int64  // bytes that the next request needs at least, when the next document did not fit the last one; else 0
-	stale   uint64 // the stream's last sequence at the tick that found documents missing first, else 0
+	ask     int64  // minimum bytes of the next request, if the next document did not fit the last one; else 0
+	stale   uint64 // the stream's last sequence at the tick that first found documents missing, else 0
 	pace    pace
 
 	warnReplaced sync.Once // about the first text that is not UTF-8
 
 	mu          sync.Mutex
-	undelivered []*chunk // those in order, and those that the receiver has
+	undelivered []*chunk // chunks in order, and those that the receiver has
 	status      document.SourceStatus
 }
 
 const (
 	// queued bounds the chunks between fetching and the receiver; the budget bounds their bytes.
 	queued = 4096
-	// refreshEvery is how often the stream's state is asked for while no document comes.
+	// refreshEvery is the interval of requests for the stream's state while no document arrives.
 	refreshEvery = time.Second
 )
 
@@ -72,7 +72,7 @@ func newReader(l *Log, from uint64, info *jetstream.StreamInfo) *reader {
 // Chunks implements document.Source.
 func (r *reader) Chunks() <-chan *document.Chunk { return r.order }
 
-// Deliver implements document.Source. The budget has room for other documents from then on.
+// Deliver implements document.Source. It frees the budget of the oldest undelivered chunk.
 func (r *reader) Deliver() {
 	r.mu.Lock()
 	c := r.undelivered[0]
@@ -84,7 +84,7 @@ func (r *reader) Deliver() {
 	r.budget.move(c.cost, charge{})
 }
 
-// Status says how far the reader is.
+// Status returns the reader's progress.
 func (r *reader) Status() document.SourceStatus {
 	held := r.budget.held()
 	r.mu.Lock()
@@ -102,7 +102,7 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// sees notes the stream's last sequence.
+// sees records the stream's last sequence.
 func (r *reader) sees(last uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -116,7 +116,7 @@ func (r *reader) sees(last uint64) {
 	}
 }
 
-// down notes since when and why the stream cannot be read.
+// down records since when and why the stream cannot be read.
 func (r *reader) down(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -125,13 +125,13 @@ func (r *reader) down(err error) {
 		r.log.log.Warn("document stream cannot be read, trying again", event.StreamReadFailed, "stream", r.log.name, "next",
 			r.next, "error", err)
 	}
-	if errors.Is(err, nats.ErrReconnectBufExceeded) { // what the client says to a request without a connection
+	if errors.Is(err, nats.ErrReconnectBufExceeded) { // the client's error for a request without a connection
 		err = errDisconnected
 	}
 	r.status.DownReason = err.Error()
 }
 
-// up notes that the stream can be read again.
+// up records that the stream can be read again.
 func (r *reader) up() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -69,7 +69,7 @@ func TestReadInOrderWhilePublishing(t *testing.T) {
 	}
 }
 
-// A stream that trickles is quiet since its last document, although each is fetched as soon as it is there.
+// A slow stream is dry since its last document, although each document is fetched immediately.
 func TestQuietSinceTheLastDocument(t *testing.T) {
 	srv := natstest.Start(t)
 	src := openSource(t, openLog(t, srv.Store()), 1)
@@ -188,7 +188,7 @@ func TestPurgeWhileReadingIsNamed(t *testing.T) {
 	checkCounted(t, src, 1, 10)
 	natstest.Publish(t, srv.Store(), stream.Message{Data: []byte("document 11")})
 	checkCounted(t, src, 11, 1)
-	removeDocs(t, srv.Store(), 3) // behind the reader: nothing to it
+	removeDocs(t, srv.Store(), 3) // behind the reader, so without effect
 	natstest.Publish(t, srv.Store(), natstest.Documents(12, 1)...)
 	checkCounted(t, src, 12, 1)
 }
@@ -240,7 +240,7 @@ func TestAnotherStreamOfTheSameName(t *testing.T) {
 	if err := srv.Store().JetStream().DeleteStream(natstest.Context(t), "DOCS"); err != nil {
 		t.Fatal(err)
 	}
-	openLog(t, srv.Store()) // makes it anew
+	openLog(t, srv.Store()) // recreates it
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 50)...)
 	_, err := src.Next(natstest.Context(t))
 	mismatch := func(what string, err error) {
@@ -253,7 +253,7 @@ func TestAnotherStreamOfTheSameName(t *testing.T) {
 	mismatch("a document of another stream", err)
 	_, err = l.State(natstest.Context(t))
 	mismatch("its state", err)
-	_, err = l.Content(natstest.Context(t), 3) // there is such a document, of the same length
+	_, err = l.Content(natstest.Context(t), 3) // the new stream has such a document, of the same length
 	mismatch("its tokens", err)
 	if err := srv.Store().JetStream().DeleteStream(natstest.Context(t), "DOCS"); err != nil {
 		t.Fatal(err)
@@ -262,7 +262,7 @@ func TestAnotherStreamOfTheSameName(t *testing.T) {
 	mismatch("tokens without a stream", err)
 }
 
-// A stream whose settings are changed so that it may lose documents, or gets no more of them, says so.
+// State reports settings under which a stream may lose documents or accepts no more of them.
 func TestStateTellsOfSettings(t *testing.T) {
 	srv := natstest.Start(t)
 	l, ctx := openLog(t, srv.Store()), natstest.Context(t)
@@ -358,13 +358,13 @@ func TestTokensAgain(t *testing.T) {
 	}
 }
 
-// Callers repeat what fails with SOURCE_DOWN: an error that does not pass has another reason.
+// Callers retry on SOURCE_DOWN, so a permanent error has another reason.
 func TestRead_FinalErrorIsNotSourceDown(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
 	s := srv.Remote()
 	l := openLog(t, s)
-	s.Conn().Close() // for good
+	s.Conn().Close() // permanently
 	var down *fault.Error
 	if _, err := l.Read(natstest.Context(t), 1); err == nil || errors.As(err, &down) {
 		t.Errorf("over a closed connection: %v, want an error without a reason", err)
@@ -390,8 +390,8 @@ func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
 	}
 }
 
-// What is read ahead fills its room while nobody takes it: the server drops the consumer, which is no trouble and is
-// not told as one.
+// If nothing consumes the documents, reading ahead fills its room and the server drops the consumer. This is not a
+// failure and is not logged as one.
 func TestNobodyTakesDocumentsForLong(t *testing.T) {
 	var said natstest.LogBuffer
 	c := natstest.Config(t)

@@ -16,7 +16,7 @@ import (
 	"loaderd/stream/doclog"
 )
 
-// TestReadDocuments looks at a stream: nothing is created, and what cannot be decoded leaves no letter.
+// TestReadDocuments reads a stream without creating one. Undecodable documents leave no dead letter.
 func TestReadDocuments(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := natstest.Context(t)
@@ -48,7 +48,8 @@ func TestReadDocuments(t *testing.T) {
 	}
 }
 
-// A message that carries the names under which the server tells where a message is, is taken for what it is.
+// A producer's message with the headers under which the server reports a message's position is read like any other
+// message.
 func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
 	srv := natstest.Start(t)
 	tokenizing := bytesTokenizing
@@ -75,7 +76,7 @@ func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
 	}
 }
 
-// An answer that is lost with its connection is asked for again over the next one.
+// A request whose response is lost with its connection is repeated over the next one.
 func TestDocumentIsAskedForAgain(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())

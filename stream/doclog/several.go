@@ -7,7 +7,7 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// several makes the document of a message that holds several.
+// several builds the document of a message that holds several.
 func (l *Log) several(doc document.Document, documents []decoded,
 	about topic) (document.Document, *deadletter.Problem) {
 	g := l.gather(doc, about)
@@ -27,8 +27,8 @@ func (l *Log) several(doc document.Document, documents []decoded,
 	return g.done(), nil
 }
 
-// idsWithin are the ids of the documents of a message with several, by their index: one that is split is several with
-// the same.
+// idsWithin returns the ids of a message's documents, by their index. The pieces of a split document have the same
+// id.
 func idsWithin(d decoded, shown document.View) (ids []string) {
 	row := -1
 	for _, x := range shown.Parts {
@@ -44,15 +44,15 @@ func idsWithin(d decoded, shown document.View) (ids []string) {
 	return ids
 }
 
-// topic is what a document is about, beside its tokens.
+// topic holds the inputs of a document's packing hint other than its tokens.
 type topic struct {
-	hints  *related.Maker // nil where nobody asks
-	name   string         // of the message
+	hints  *related.Maker // nil if the packing method compares no documents
+	name   string         // subject of the message
 	path   string
 	vector []int8
 }
 
-// hint compares a document of these tokens with others; nil where nobody asks.
+// hint returns the packing hint of a document with these tokens; nil if the packing method compares no documents.
 func (s *topic) hint(ids []int32) *related.Hint {
 	if s.hints == nil {
 		return nil
@@ -60,7 +60,7 @@ func (s *topic) hint(ids []int32) *related.Hint {
 	return s.hints.Hint(s.name, ids, s.path, s.vector)
 }
 
-// gathering puts together the document of a message that is several.
+// gathering assembles the document of a message that holds several.
 type gathering struct {
 	doc    document.Document
 	losses []int32
@@ -72,7 +72,7 @@ func (l *Log) gather(doc document.Document, about topic) gathering {
 	return gathering{doc: doc, about: about, beside: besideOf{kinds: l.transform.columns, values: len(l.decoder.meta)}}
 }
 
-// take takes in what was made of one of the message's documents.
+// take adds one of the message's documents after its transformation.
 func (g *gathering) take(d *decoded, m *made) *deadletter.Problem {
 	if m.pieces == nil {
 		return g.add(d, m, 0)
@@ -108,17 +108,17 @@ func (g *gathering) done() document.Document {
 	return g.doc
 }
 
-// besideOf gathers what comes along with the tokens of several documents.
+// besideOf gathers the column and metadata values of several documents.
 type besideOf struct {
 	kinds   []tokenColumn
-	room    int // tokens that there may be
-	values  int // of a document
+	room    int // maximum tokens of all documents
+	values  int // per document
 	columns [][]byte
 	meta    []any
 }
 
-// add takes in what one document brings along, behind so many documents and their tokens. What none has brought is not
-// there.
+// add appends the values of one document, which follows the given numbers of documents and tokens. A column that no
+// document has had yet is nil.
 func (b *besideOf) add(documents, tokens int, meta []any, m *made) {
 	for i, kind := range b.kinds {
 		has := m.columns != nil && m.columns[i] != nil

@@ -9,7 +9,7 @@ import (
 	"loaderd/stream"
 )
 
-// A document is shown with its tokens and where it came from, and one that is not used with what is wrong with it.
+// Show returns a document with its tokens and where it came from, and an unused document with its problem.
 func TestShow(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()

@@ -14,8 +14,8 @@ import (
 	"loaderd/stream/doclog"
 )
 
-// A document that is too long becomes several of the same message, which have its id and its weight, also amid others,
-// and the same when it is read again.
+// A document that is too long becomes several of the same message, with its id and its weight, also among other
+// documents. They are the same when read again.
 func TestSplitMessages(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
@@ -68,7 +68,7 @@ func TestSplitMessages(t *testing.T) {
 		if diff := cmp.Diff(d, shown.Document); diff != "" {
 			t.Errorf("message %d, read again: -want +got:\n%s", i+1, diff)
 		}
-		told := float32(0) // of the message, where all is of one document
+		told := float32(0) // of the message, if all are of one document
 		if i == 1 {
 			told = half
 		}

@@ -17,49 +17,49 @@ import (
 
 // Encoder turns text into token ids. One goroutine uses it at a time. Its result depends on its arguments alone.
 type Encoder interface {
-	// EncodePart appends the ids of a part of a text, which is encoded by itself; first and last say whether the text
-	// begins and ends with it.
+	// EncodePart appends the ids of a part of a text, which is encoded separately. first and last report whether the
+	// text begins and ends with it.
 	EncodePart(dst []int32, text []byte, first, last bool) []int32
 }
 
-// Tokenizing says how documents become tokens. It is part of what shapes the plan.
+// Tokenizing configures how documents become tokens. It is part of what determines the plan.
 type Tokenizing struct {
-	NewEncoder  func() Encoder // nil: only already tokenized documents are taken
-	Encoders    *Encoders      // those of several logs; nil: a log has its own, made by NewEncoder
-	Fingerprint string         // of the tokenizer; already tokenized documents must carry it
+	NewEncoder  func() Encoder // nil: only tokenized documents are accepted
+	Encoders    *Encoders      // shared by several logs; nil: the log creates a pool with NewEncoder
+	Fingerprint string         // of the tokenizer; tokenized documents must carry it
 	VocabSize   int            // ids are 0 ... VocabSize-1
 	End         int32          // id appended to every document, -1 for none
-	// Documents are the transformations of documents: tokens stand there by their ids. Seed keys what they draw.
+	// Documents configures the transformations of documents, with tokens as ids. Seed keys their draws.
 	Documents runconfig.Documents
 	Seed      uint64
-	// Decode appends the text of a document's first tokens; nil where no tokenizer is known. Only documents that are cut
-	// and filled in depend on it.
+	// Decode appends the text of a document's first tokens; nil without a tokenizer. Only documents that are cut or
+	// split and then filled in the middle depend on it.
 	Decode func(dst []byte, ids []int32) []byte
-	// Text appends what a token stands for, nothing for an id without a token; nil where no tokenizer is known. No
-	// document depends on it.
+	// Text appends the text of a token, nothing for an id without a token; nil without a tokenizer. No document depends
+	// on it.
 	Text func(dst []byte, id int32) []byte
-	// Hints says how documents are compared with one another, where the packing method does that; else nil.
+	// Hints configures how documents are compared, if the packing method compares them; else nil.
 	Hints *related.Config
-	// Tracer samples documents; nil: none is traced.
+	// Tracer samples documents; nil disables tracing.
 	Tracer Tracer
 }
 
-// Tracer samples documents, and is told of those that were fetched. It must not block.
+// Tracer samples documents and receives the timings of those that were fetched. Its methods must not block.
 type Tracer interface {
-	// Sample returns the trace of a document by what its header traceparent says, else by its place in its stream; nil for
-	// one that is not sampled. It answers the same whoever asks, and again.
+	// Sample returns the trace of a document, or nil if it is not sampled. It depends on the header traceparent, else on
+	// the document's place in its stream. The result is the same for every caller and every call.
 	Sample(traceparent string, created time.Time, sequence uint64) *document.Trace
-	// Fetched: the stream took a document at stored; it was tokenized between fetched and done.
+	// Fetched records that the stream stored a document at stored, and that it was tokenized between fetched and done.
 	Fetched(t *document.Trace, stream string, sequence uint64, tokens int, stored, fetched, done time.Time)
 }
 
-// Shared lets the logs that are opened with t share encoders. workers is as in stream.Config.
+// Shared returns t with encoders that all logs opened with it share. workers is as in stream.Config.
 func (t Tokenizing) Shared(workers int) Tokenizing {
 	t.Encoders = NewEncoders(t.NewEncoder, workersOf(workers)+1)
 	return t
 }
 
-// workersOf returns how many work: one a core where nothing is said.
+// workersOf returns the number of workers, by default one per core.
 func workersOf(configured int) int {
 	if configured > 0 {
 		return configured
@@ -67,16 +67,16 @@ func workersOf(configured int) int {
 	return runtime.GOMAXPROCS(0)
 }
 
-// Encoders are encoders that are shared, by the logs of several sources too: each takes megabytes. One is made when all
-// that there are are in use, up to a limit; then whoever wants one waits for a document to be done.
+// Encoders is a pool of encoders. The logs of several sources may share it, because each encoder takes megabytes. If
+// all existing encoders are in use, it creates one, up to a limit. At the limit a caller waits until an encoder is
+// returned.
 type Encoders struct {
 	create func() Encoder
 	free   chan Encoder
-	unmade chan struct{} // has one for each that may still be made
+	unmade chan struct{} // holds a value per encoder that may still be created
 }
 
-// NewEncoders returns a pool of so many encoders at most. create makes one; nil: only already tokenized documents are
-// taken.
+// NewEncoders returns a pool of at most limit encoders. create makes one; nil: only tokenized documents are accepted.
 func NewEncoders(create func() Encoder, limit int) *Encoders {
 	p := &Encoders{create: create, free: make(chan Encoder, limit), unmade: make(chan struct{}, limit)}
 	for range limit {
@@ -98,7 +98,7 @@ func (p *Encoders) take() Encoder {
 	}
 	made := false
 	defer func() {
-		if !made { // it has panicked
+		if !made { // create panicked
 			p.unmade <- struct{}{}
 		}
 	}()
@@ -107,7 +107,7 @@ func (p *Encoders) take() Encoder {
 	return e
 }
 
-// give returns an encoder; nil for one whose state cannot be trusted.
+// give returns an encoder to the pool. nil replaces one whose state cannot be trusted.
 func (p *Encoders) give(e Encoder) {
 	if e == nil {
 		p.unmade <- struct{}{}
@@ -116,8 +116,8 @@ func (p *Encoders) give(e Encoder) {
 	p.free <- e
 }
 
-// encoders hands out the rest of what is needed to make documents of one stream: at most as many are kept as were ever
-// in use at a time, and no more than its capacity.
+// encoders is a pool of the other state that making documents of one stream needs. It keeps at most as many as were
+// ever in use at a time, and at most its capacity.
 type encoders struct {
 	shared *Encoders
 	hints  *related.Config
@@ -152,7 +152,7 @@ func (p *encoders) put(e *encoder) {
 	}
 }
 
-// encoder encodes with one of the shared Encoders, and survives its panics.
+// encoder encodes with one of the shared Encoders and recovers from its panics.
 type encoder struct {
 	shared   *Encoders
 	scratch  []int32
@@ -164,7 +164,7 @@ type encoder struct {
 // maxScratch bounds the scratch space that is kept between documents, in ids.
 const maxScratch = 1 << 20
 
-// encode returns the ids of a text, in scratch space that lasts until the next text.
+// encode returns the ids of a text, in scratch space that is valid until the next text.
 func (e *encoder) encode(text []byte) (ids []int32, failed *deadletter.Problem, stack []byte) {
 	if e.shared.create == nil {
 		return nil, textRefused(), nil
@@ -178,7 +178,8 @@ func (e *encoder) encode(text []byte) (ids []int32, failed *deadletter.Problem, 
 	return ids, nil, nil
 }
 
-// encodeParts is encode for a text in parts, of which each is tokenized by itself. ends are where the ids of each end.
+// encodeParts is encode for a text in parts, each of which is tokenized separately. ends holds where the ids of each
+// part end.
 func (e *encoder) encodeParts(parts []part,
 	limit int) (ids []int32, ends []int, failed *deadletter.Problem, stack []byte) {
 	if e.shared.create == nil {
@@ -207,7 +208,7 @@ func textRefused() *deadletter.Problem {
 	return bad(noTokenizer, "the document is text and the run takes tokenized documents only")
 }
 
-// kept is the scratch space of ids, for the next document.
+// kept returns the scratch space of ids for the next document, nil if it is too large.
 func kept(ids []int32) []int32 {
 	if cap(ids) > maxScratch {
 		return nil
@@ -215,7 +216,7 @@ func kept(ids []int32) []int32 {
 	return ids[:0]
 }
 
-// run lends an encoder to f. What panics is told, and its encoder is not used any more.
+// run calls f with an encoder. A panic becomes a problem, and its encoder is no longer used.
 func (e *encoder) run(f func(Encoder)) (failed *deadletter.Problem, stack []byte) {
 	var inner Encoder
 	taken := false
@@ -295,8 +296,8 @@ func (l *Log) document(m *message, e *encoder) (document.Document, *deadletter.P
 	return doc, nil
 }
 
-// finish narrows the tokens of a document that is used, where all of a run's ids are narrow, and notes when its message
-// was stored, and its trace where it is sampled. A message of several is traced whole.
+// finish completes a document that is used. It narrows the tokens if all of a run's ids are narrow, and sets when the
+// message was stored and its trace if it is sampled. A message of several documents has one trace.
 func (l *Log) finish(doc *document.Document, m *message) {
 	if l.transform.narrow {
 		doc.Content = doc.Narrowed()
@@ -307,7 +308,7 @@ func (l *Log) finish(doc *document.Document, m *message) {
 	}
 }
 
-// skipped returns a document that is not used. It has no id, so that a later, good document of the same id is not its
+// skipped returns a document that is not used. It has no id, so a later, valid document of the same id is not its
 // duplicate.
 func skipped(doc document.Document, why plan.Skip) document.Document {
 	return document.Document{Sequence: doc.Sequence, Skip: why}

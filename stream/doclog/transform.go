@@ -9,21 +9,21 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// transform makes of a document the tokens that a run takes, in this order:
+// transform turns a document into the tokens that a run uses, in this order:
 //
-//	limit   of a document with too many tokens of its own the first are kept, or it is left out, or it becomes several: see pieces
-//	fim     one that is drawn becomes prefix, suffix and middle
-//	around  the token before it, and the end-of-document token
+//	limit   a document with too many own tokens is cut, left out or split (see pieces)
+//	fim     a document that is drawn becomes prefix, suffix and middle
+//	around  the BOS token and the end-of-document token are added
 //
-// Tokens of its own are those that no transformation adds. Every step is a pure function of the document and of the
-// run's configuration.
+// Own tokens are those that no transformation adds. Every step is a pure function of the document and of the run's
+// configuration.
 type transform struct {
 	bos, end int32  // -1 for none
-	max      int    // tokens of a document's own, 0 for any number
-	do       string // what becomes of longer ones
-	fim      *fim   // nil: no document is filled in
-	limit    int    // tokens that a document may have in the end
-	narrow   bool   // documents have their ids as 16 bits each
+	max      int    // maximum own tokens of a document, 0 for no limit
+	do       string // what happens to longer documents
+	fim      *fim   // nil disables fill-in-the-middle
+	limit    int    // maximum tokens of a document after all steps
+	narrow   bool   // documents store their ids in 16 bits each
 	columns  []tokenColumn
 	decode   func(dst []byte, ids []int32) []byte
 }
@@ -44,7 +44,7 @@ func newTransform(t Tokenizing, limit int) (transform, error) {
 	return x, err
 }
 
-// id returns the id of a token of a settled configuration.
+// id returns the id of a token of a resolved configuration.
 func (t Tokenizing) id(field string, token runconfig.Token) (int32, error) {
 	id, ok := token.ID()
 	if !ok || int(id) >= t.VocabSize {
@@ -53,37 +53,37 @@ func (t Tokenizing) id(field string, token runconfig.Token) (int32, error) {
 	return id, nil
 }
 
-// made is what a transformation made of a document: tokens, or why it is not used. One whose tokens have no loss has
-// them nevertheless.
+// made is the result of transforming a document: tokens, or why it is not used. A document whose tokens have no loss
+// has both.
 type made struct {
 	tokens []int32
 	loss   plan.LossRuns
-	cut    bool // it had more tokens
+	cut    bool // tokens were cut off
 	skip   plan.Skip
-	values        // of columns for each of its tokens
-	pieces []made // of a document that is split; then the rest is empty
+	values        // column values of its tokens
+	pieces []made // of a split document; the other fields are then empty
 }
 
-// draft is a document that is being made. Its own tokens are ids[first:]; one before them came with it, and is the
-// token that is put before documents.
+// draft is a document during its transformation. Its own tokens are ids[first:]. A token before them arrived with it
+// and is the BOS token.
 type draft struct {
-	ids     []int32 // in the encoder's scratch space, unless they came so
-	given   bool    // they came so, with room for one more
-	stays   bool    // what becomes of it may be in the encoder's scratch space
+	ids     []int32 // in the encoder's scratch space, unless given
+	given   bool    // they arrived as tokens, with room for one more
+	stays   bool    // the result may be in the encoder's scratch space
 	first   int
-	loss    []int32 // lengths of runs of ids with and without a loss, in turns, of which any may be 0; nil: all have one
-	endLoss bool    // whether an end has one
+	loss    []int32 // lengths of alternating runs of ids with and without a loss, any of which may be 0; nil: all have one
+	endLoss bool    // whether an end-of-document token has one
 	long    bool    // it has too many tokens and is left out
-	cut     bool    // it had more tokens
-	split   bool    // it has too many tokens and becomes several
-	goesOn  bool    // it is a piece of a document that is split, and not the last
-	form    *form   // nil: as it came
-	came            // what came with the ids
+	cut     bool    // tokens were cut off
+	split   bool    // it has too many tokens and is split
+	goesOn  bool    // it is a piece of a split document, and not the last
+	form    *form   // nil: not reordered
+	came            // what arrived with the ids
 }
 
 func (d *draft) own() []int32 { return d.ids[d.first:] }
 
-// document makes what a run takes of a document. Where ids are narrow, those of one that is not split last until the
+// document transforms a document. If ids are narrow, the tokens of a document that is not split are valid until the
 // encoder's next document.
 func (t *transform) document(x *decoded, e *encoder) (m made, failed *deadletter.Problem, stack []byte) {
 	var d draft
@@ -110,7 +110,7 @@ func (t *transform) document(x *decoded, e *encoder) (m made, failed *deadletter
 	return m, failed, nil
 }
 
-// whole makes what a run takes of a document, or of a piece of one, that is as it is to be.
+// whole completes a document, or a piece of one, whose own tokens are final.
 func (t *transform) whole(d *draft) (m made, failed *deadletter.Problem) {
 	if m, failed = t.around(d); failed == nil && !m.loss.Any() {
 		m.skip, m.cut = plan.SkipMasked, false
@@ -118,7 +118,7 @@ func (t *transform) whole(d *draft) (m made, failed *deadletter.Problem) {
 	return m, failed
 }
 
-// given is a document that came as tokens. Those that are put around documents may have come with it.
+// given drafts a document that arrived as tokens. It may have arrived with the BOS and end-of-document tokens.
 func (t *transform) given(x *decoded) draft {
 	d := draft{ids: x.tokens, given: true, loss: x.loss, came: came{columns: x.columns, end: -1}}
 	d.endLoss = d.lastLoss()
@@ -131,8 +131,8 @@ func (t *transform) given(x *decoded) draft {
 	return d
 }
 
-// parts is a document that came as parts of a text. Its end has the loss of the last part, however short, also where it
-// comes with it.
+// parts drafts a document that arrived as parts of a text. Its end has the loss of the last part, even of an empty
+// one, and also if the text itself ends with the end-of-document token.
 func (t *transform) parts(parts []part, e *encoder) (d draft, failed *deadletter.Problem, stack []byte) {
 	var ends []int
 	if d.ids, ends, failed, stack = e.encodeParts(parts, t.limit); failed != nil {
@@ -150,8 +150,8 @@ func (t *transform) parts(parts []part, e *encoder) (d draft, failed *deadletter
 	return d, nil, nil
 }
 
-// text is a document that came as a text. One that is filled in is cut between characters, and each part is tokenized
-// by itself; where that is not possible it is cut between tokens.
+// text drafts a document that arrived as a text. Fill-in-the-middle cuts it between characters and tokenizes each
+// part separately. If that is not possible, it cuts between tokens.
 func (t *transform) text(text []byte, e *encoder) (d draft, failed *deadletter.Problem, stack []byte) {
 	drawn, is := t.fim.ofText(text)
 	d.endLoss = true
@@ -170,7 +170,7 @@ func (t *transform) text(text []byte, e *encoder) (d draft, failed *deadletter.P
 	case d.cut:
 		text = wholeCharacters(t.decode(nil, d.own()))
 	}
-	if len(text) == 0 { // or what is left is a part of a character
+	if len(text) == 0 { // also if only part of a character is left
 		d.form = drawn.over(len(d.own()))
 		return d, nil, nil
 	}
@@ -178,7 +178,7 @@ func (t *transform) text(text []byte, e *encoder) (d draft, failed *deadletter.P
 	return d, failed, stack
 }
 
-// fill makes of a draft the text that it has, filled in: cut between characters, each part tokenized by itself.
+// fill sets a draft to a text after fill-in-the-middle: cut between characters, each part tokenized separately.
 func (t *transform) fill(d *draft, drawn drawn, text []byte, e *encoder) (failed *deadletter.Problem, stack []byte) {
 	parts, form := drawn.characters(text)
 	ids, ends, failed, stack := e.encodeParts(parts, t.limit)
@@ -192,14 +192,14 @@ func (t *transform) fill(d *draft, drawn drawn, text []byte, e *encoder) (failed
 	return nil, nil
 }
 
-// begin notes that a document begins with the token that is put before documents.
+// begin records whether a document already begins with the BOS token.
 func (t *transform) begin(d *draft) {
 	if len(d.ids) > 0 && d.ids[0] == t.bos {
 		d.first = 1
 	}
 }
 
-// ended takes off the end-of-document token that a document came with.
+// ended removes the end-of-document token that a document arrived with.
 func (t *transform) ended(d *draft) {
 	if n := len(d.ids); n > 0 && d.ids[n-1] == t.end {
 		d.keep(n - 1)
@@ -225,12 +225,12 @@ func (t *transform) shorten(d *draft) {
 	case t.do == runconfig.MaxCut:
 		d.cut = true
 		d.keep(d.first + t.max)
-	case t.do == runconfig.MaxSplit: // before it is filled in, which may give it more
+	case t.do == runconfig.MaxSplit: // before fill-in-the-middle, which may add tokens
 		d.split = true
 	}
 }
 
-// keep keeps the first ids.
+// keep truncates the draft to its first n ids.
 func (d *draft) keep(n int) {
 	d.ids = d.ids[:n]
 	if d.loss == nil {
@@ -245,8 +245,8 @@ func (d *draft) keep(n int) {
 	d.loss = kept
 }
 
-// around puts the document together: with the token before it, and with the end-of-document token where the document
-// ends.
+// around assembles the tokens of a document, with the BOS token before them and the end-of-document token if the
+// document ends with them.
 func (t *transform) around(d *draft) (m made, failed *deadletter.Problem) {
 	own := d.own()
 	begins, puts, ends := t.bos >= 0, t.bos >= 0 && d.first == 0, t.end >= 0 && !d.cut && !d.goesOn
@@ -277,7 +277,7 @@ func (t *transform) around(d *draft) (m made, failed *deadletter.Problem) {
 		m.tokens = append(m.tokens, t.end)
 	}
 	if !laid && !d.given && !d.stays {
-		// out of what is used again, with its end, so that the new memory is not cleared first
+		// a copy of the scratch space, made with the end included so that the new memory is not cleared first
 		m.tokens = slices.Clone(m.tokens)
 	}
 	if d.came.columns != nil {
@@ -286,14 +286,14 @@ func (t *transform) around(d *draft) (m made, failed *deadletter.Problem) {
 	return m, nil
 }
 
-// added are the tokens that are put before and into a document, or what there is in their places.
+// added holds the tokens that are put before and into a document, or the values at their positions.
 type added struct {
 	bos int32
 	sentinelIDs
 }
 
-// lay puts together what a document has for each of its tokens up to its end: its own, and what is put before them and
-// among them.
+// lay assembles one value per token of a document up to its end: its own, and those that are put before and among
+// them.
 func (d *draft) lay(dst, own []int32, begins bool, put added) []int32 {
 	if begins {
 		dst = append(dst, put.bos)
@@ -304,8 +304,8 @@ func (d *draft) lay(dst, own []int32, begins bool, put added) []int32 {
 	return append(dst, own...)
 }
 
-// runs says which tokens have a loss when a token was put before or behind them: the first has that of the document's
-// first token.
+// runs returns which tokens have a loss if a token was put before or behind them. A token before them has the loss of
+// the document's first token.
 func (d *draft) runs(before, behind bool) plan.LossRuns {
 	if d.loss == nil {
 		return nil
@@ -317,7 +317,7 @@ func (d *draft) runs(before, behind bool) plan.LossRuns {
 			first++
 		}
 		if lengths = appendRun(lengths, first%2 == 0, 1); len(lengths)%2 == 1 {
-			lengths = append(lengths, 0) // the document's own begin with those that have one
+			lengths = append(lengths, 0) // the document's own runs begin with tokens that have a loss
 		}
 	}
 	lengths = append(lengths, d.loss...)
@@ -327,7 +327,7 @@ func (d *draft) runs(before, behind bool) plan.LossRuns {
 	return plan.NewLossRuns(lengths)
 }
 
-// appendRun appends the length of a run to others.
+// appendRun appends a run of n tokens with or without a loss to alternating runs.
 func appendRun(lengths []int32, loss bool, n int) []int32 {
 	if (len(lengths)%2 == 0) != loss {
 		lengths = append(lengths, 0)

@@ -26,7 +26,7 @@ const (
 	byteVocab
 )
 
-// fills is a configuration that fills in a share of the documents.
+// fills returns a configuration that applies fill-in-the-middle to a share of the documents.
 func fills(rate, spmRate float64) runconfig.FIM {
 	return runconfig.FIM{Rate: rate, SPMRate: spmRate, Tokens: runconfig.FIMTokens{Prefix: "258", Middle: "259",
 		Suffix: "260"}}
@@ -44,7 +44,7 @@ func byteTokenizing(c runconfig.Documents, seed uint64) Tokenizing {
 		}}
 }
 
-// letters is a document of letters that are drawn, as a text or as ids, and its text.
+// letters returns a document of random letters, as a text or as ids, and its text.
 func letters(r *rand.Rand, n int, asIDs bool) (text []byte, d decoded) {
 	text = make([]byte, n)
 	for i := range text {
@@ -56,7 +56,7 @@ func letters(r *rand.Rand, n int, asIDs bool) (text []byte, d decoded) {
 	return text, decoded{text: text}
 }
 
-// transforming is a transformation and an encoder for it.
+// transforming is a transformation with an encoder for it.
 type transforming struct {
 	transform
 	encoder *encoder
@@ -73,7 +73,7 @@ func newTransforming(t testing.TB, tokens Tokenizing) transforming {
 
 func (x *transforming) make(t testing.TB, d decoded) made {
 	t.Helper()
-	d.tokens = slices.Clone(d.tokens) // the transformation may take them
+	d.tokens = slices.Clone(d.tokens) // the transformation may overwrite them
 	m, failed, _ := x.document(&d, x.encoder)
 	if failed != nil {
 		t.Fatalf("%+v: %+v", d, failed)
@@ -81,7 +81,7 @@ func (x *transforming) make(t testing.TB, d decoded) made {
 	return m
 }
 
-// spelled are tokens of a string: bytes, and < > for the tokens around a document, P M S for those within it.
+// spelled returns tokens of a string: bytes, and < > for the tokens around a document, P M S for the sentinels.
 func spelled(s string) (ids []int32) {
 	for _, c := range []byte(s) {
 		id, special := map[byte]int32{'<': bosToken, '>': endToken, 'P': preToken, 'M': midToken, 'S': sufToken}[c]
@@ -107,7 +107,7 @@ func TestTransform(t *testing.T) {
 		name string
 		c    runconfig.Documents
 		in   decoded
-		want string // as spelled has it
+		want string // as spelled reads it
 		loss plan.LossRuns
 		cut  bool
 		skip plan.Skip
@@ -166,7 +166,7 @@ func TestTransform(t *testing.T) {
 					(m.loss == nil) != (tt.loss == nil) {
 					t.Errorf("%+v", m)
 				}
-				if len(m.tokens) > 0 && m.tokens[0] == bosToken && tt.c.FIM.Rate > 0 { // where the cuts lie is drawn
+				if len(m.tokens) > 0 && m.tokens[0] == bosToken && tt.c.FIM.Rate > 0 { // the cuts are drawn
 					content, _ := unfilled(t, m.tokens[1:len(m.tokens)-1])
 					if len(m.tokens) != len(tt.want) || len(content) != 1 || content[0] != 'b' {
 						t.Errorf("%v", m.tokens)
@@ -184,7 +184,7 @@ func TestTransform(t *testing.T) {
 	}
 }
 
-// unfilled puts the parts of a document that is filled in together again.
+// unfilled restores the original order of a document after fill-in-the-middle.
 func unfilled(t testing.TB, ids []int32) (content []int32, spm bool) {
 	t.Helper()
 	s, m := slices.Index(ids, sufToken), slices.Index(ids, midToken)
@@ -193,14 +193,14 @@ func unfilled(t testing.TB, ids []int32) (content []int32, spm bool) {
 		t.Fatalf("%v is not filled in", ids)
 	}
 	prefix, suffix, middle := ids[1:s], ids[s+1:m], ids[m+1:]
-	if s == 1 { // or an empty prefix, where it makes no difference
+	if s == 1 { // or an empty prefix, where the form makes no difference
 		return slices.Concat(middle, suffix), true
 	}
 	return slices.Concat(prefix, middle, suffix), false
 }
 
-// Of 20,000 documents as many are filled in, and in each form, as configured, within five standard deviations; none
-// loses anything; the same one becomes the same again, and something else under another seed.
+// Fill-in-the-middle, and each of its forms, applies to the configured share of the documents within five standard
+// deviations. No token is lost. The result is reproducible, and differs under another seed.
 func TestFillIn(t *testing.T) {
 	const rate, spmRate = 0.3, 0.4
 	n := testscale.Of(5_000, 20_000)
@@ -244,7 +244,7 @@ func TestFillIn(t *testing.T) {
 				spm++
 			}
 			middle := len(own) - 1 - slices.Index(own, midToken)
-			if first { // prefix and middle stand together
+			if first { // prefix and middle are adjacent
 				continue
 			}
 			long++
@@ -256,7 +256,7 @@ func TestFillIn(t *testing.T) {
 		}
 		within("filled in", filled, n, rate)
 		within("suffix first", spm, filled, spmRate+(1-spmRate)*2/401) // an empty prefix looks the same
-		// Of two cuts that are uniform the first lies in the first half in three of four, the second in one.
+		// Of two uniform cuts, the first is in the first half with probability 3/4, the second with 1/4.
 		within("first cuts", places[0], long, 0.75)
 		within("second cuts", places[1], long, 0.25)
 		if want := float64(n) * rate; float64(differ) < want {
@@ -265,7 +265,7 @@ func TestFillIn(t *testing.T) {
 	}
 }
 
-// published is a tokenizer as a daemon has it.
+// published returns a built-in tokenizer as a daemon configures it.
 func published(t testing.TB, name string, c runconfig.Documents) (Tokenizing, *tokenizer.Model) {
 	t.Helper()
 	m, err := tokenizer.Load(name, tokenizer.Options{SpecialAsText: true})
@@ -281,7 +281,8 @@ func published(t testing.TB, name string, c runconfig.Documents) (Tokenizing, *t
 		}}, m
 }
 
-// Each part is tokenized by itself, between characters, and what is left of a text that is cut is filled in, too.
+// Fill-in-the-middle cuts between characters and tokenizes each part separately, also in the rest of a text that was
+// cut.
 func TestFillInOfPublishedTokenizers(t *testing.T) {
 	for name, tokens := range map[string]runconfig.FIMTokens{"cl100k_base": {Prefix: "100258", Middle: "100259",
 		Suffix: "100260"}, "gpt2": {Prefix: "1", Middle: "2", Suffix: "3"}} {
@@ -326,7 +327,7 @@ func TestFillInOfPublishedTokenizers(t *testing.T) {
 					}
 					joined = append(joined, part...)
 					alone := slices.Equal(e.EncodePart(nil, part, i == 0, i == 2), ids)
-					for at := range part { // prefix and middle behind the suffix: somewhere one ends
+					for at := range part { // prefix and middle after the suffix, with a cut somewhere between them
 						alone = alone || i == 1 && slices.Equal(e.EncodePart(e.EncodePart(nil, part[:at], true, false), part[at:], false,
 							false), ids)
 					}
@@ -342,7 +343,7 @@ func TestFillInOfPublishedTokenizers(t *testing.T) {
 	}
 }
 
-// split returns prefix, middle and suffix; of the form with the suffix first prefix and middle together as the middle.
+// split returns prefix, middle and suffix. For SPM, prefix and middle are both in the middle.
 func split(ids []int32, tokens Tokenizing, t testing.TB) (parts [3][]int32, ok bool) {
 	t.Helper()
 	f, err := newFIM(tokens)
@@ -359,8 +360,7 @@ func split(ids []int32, tokens Tokenizing, t testing.TB) (parts [3][]int32, ok b
 	return [3][]int32{nil, ids[m+1:], ids[s+1 : m]}, true
 }
 
-// Whatever a document holds and whatever the limits are: the tokens are in the vocabulary, its runs add up, and it
-// becomes the same again.
+// For any document and any limits, the tokens are in the vocabulary, the runs add up, and the result is reproducible.
 func FuzzTransform(f *testing.F) {
 	f.Add([]byte("text"), byte(0), uint16(3), byte(2), uint64(1))
 	f.Add([]byte("a\xe4\xb8\x80\x80"), byte(1), uint16(0), byte(255), uint64(2))
@@ -461,7 +461,7 @@ func TestBadTransform(t *testing.T) {
 	}
 }
 
-// BenchmarkTransform tells what a transformation costs beside tokenizing: of texts of about 4,000 characters.
+// BenchmarkTransform measures transforming and tokenizing texts of about 4,000 characters; "off" is tokenizing alone.
 func BenchmarkTransform(b *testing.B) {
 	var text []byte
 	for i := 0; len(text) < 4000; i++ {
@@ -489,14 +489,14 @@ func BenchmarkTransform(b *testing.B) {
 	}
 }
 
-// spacing puts a space before every text, parts of one included.
+// spacing puts a space before every text, including parts of one.
 type spacing struct{ upper }
 
 func (s spacing) EncodePart(dst []int32, text []byte, first, last bool) []int32 {
 	return s.upper.EncodePart(append(dst, ' '), text, first, last)
 }
 
-// Where parts of a text cannot be tokenized by themselves it is cut between tokens.
+// If parts of a text cannot be tokenized separately, fill-in-the-middle cuts between tokens.
 func TestFillInOfSpacingTokenizers(t *testing.T) {
 	tokens := byteTokenizing(runconfig.Documents{FIM: fills(1, 0.5),
 		MaxTokens: runconfig.MaxTokens{At: 20, Do: runconfig.MaxCut}},

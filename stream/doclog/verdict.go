@@ -15,15 +15,15 @@ import (
 	"loaderd/stream/messages"
 )
 
-// A server that stands alone is believed at once. In a cluster no read tells the present: a server that is behind, or a
-// leader that is none any more, answers as if it knew, for 15 s and more. There a hint (not found, ends earlier,
-// nothing left) is looked into until one of these shows:
+// The response of a single server is conclusive. In a cluster no read is guaranteed to be current. A lagging server,
+// or a leader that has lost its leadership, responds with stale state for 15 s and more. A suspicion (not found, ends
+// earlier, nothing left) is therefore checked until one of these holds:
 //
-//	replaced   a stream of the name that was created later; or for doubtTime no answer told of ours
-//	lost       the stream's first message lies behind it, or a message behind it came with it passed over: servers take messages in order
-//	the end    each of several looks over settleTime found the same, behind a write that a majority took
+//	replaced   a stream of this name was created later, or for doubtTime no response reported ours
+//	lost       the stream's first message is after it, or a later message is stored without it; servers store in order
+//	the end    several looks over settleTime found the same, each after a write that a majority has acknowledged
 //
-// Until then it is an error that passes, and whoever meets it tries again.
+// Until then the error is transient, and callers retry.
 const (
 	doubtTime    = 5 * time.Second
 	doubtAnswers = 4
@@ -37,19 +37,19 @@ var (
 	errDoubtful = conn.Passing(errors.New("a server that is behind the others may say so"))
 )
 
-// doubts are the answers, one after the other, that a stream is not the one that was opened.
+// doubts counts consecutive responses that the stream is not the one that was opened.
 type doubts struct {
 	mu           sync.Mutex
 	answers      int
-	since, until time.Time // of the first and of the last of them
+	since, until time.Time // of the first and of the last response
 }
 
-// stand notes one more such answer, and says whether there were enough of them for long enough.
+// stand records another such response. It reports whether enough of them arrived over a long enough time.
 func (d *doubts) stand() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := time.Now()
-	// between answers that lie far apart another one may have been missed
+	// between responses that are far apart, a contrary one may have been missed
 	if d.answers == 0 || now.Sub(d.until) > doubtTime {
 		d.answers, d.since = 0, now
 	}
@@ -58,14 +58,14 @@ func (d *doubts) stand() bool {
 	return d.answers >= doubtAnswers && now.Sub(d.since) >= doubtTime
 }
 
-// clear notes an answer to the contrary.
+// clear records a contrary response.
 func (d *doubts) clear() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.answers = 0
 }
 
-// patience is how long info asks again: long enough for a verdict in a cluster.
+// patience returns how long info retries, which is long enough for a verdict in a cluster.
 func (l *Log) patience() time.Duration {
 	if l.store.Clustered() {
 		return doubtTime + settleTime
@@ -73,7 +73,7 @@ func (l *Log) patience() time.Duration {
 	return 0
 }
 
-// askLimit bounds one question about the stream's state. A cluster drops it while it has no leader.
+// askLimit bounds one request for the stream's state. A cluster drops it while it has no leader.
 func (l *Log) askLimit() time.Duration {
 	if l.store.Clustered() {
 		return time.Second
@@ -81,7 +81,8 @@ func (l *Log) askLimit() time.Duration {
 	return conn.AttemptLimit
 }
 
-// another judges an answer that tells of another stream of the name, created at a time, or (zero) of none.
+// another returns the error for a response that reports another stream of the name, created at a time, or (zero)
+// none.
 func (l *Log) another(how string, created time.Time) error {
 	if !l.store.Clustered() || created.After(l.created) || l.doubts.stand() {
 		return l.replaced(how)
@@ -89,7 +90,7 @@ func (l *Log) another(how string, created time.Time) error {
 	return l.down(fmt.Sprintf("ask for stream %s: %s", l.name, how), errDoubtful)
 }
 
-// covers says whether a reader that wants sequence next can go on: the stream must hold everything from there.
+// covers checks that a reader can continue at sequence next. The stream must hold everything from there on.
 func (l *Log) covers(ctx context.Context, info *jetstream.StreamInfo, next uint64) error {
 	err := l.reaches(info, next)
 	if err == nil || info.State.FirstSeq > next || !l.store.Clustered() {
@@ -104,7 +105,7 @@ func (l *Log) covers(ctx context.Context, info *jetstream.StreamInfo, next uint6
 	})
 }
 
-// reaches is what a stream's state says of a reader that wants sequence next.
+// reaches checks a stream's state for a reader that continues at sequence next.
 func (l *Log) reaches(info *jetstream.StreamInfo, next uint64) error {
 	if first := info.State.FirstSeq; first > next {
 		return l.lost(next, first-1)
@@ -119,7 +120,8 @@ func (l *Log) reaches(info *jetstream.StreamInfo, next uint64) error {
 	return nil
 }
 
-// gap judges sequences that a consumer passed over, or does not bring although the stream goes on behind them.
+// gap returns the error for sequences that a consumer skipped, or does not deliver although the stream continues
+// after them.
 func (l *Log) gap(ctx context.Context, from, to uint64) error {
 	if !l.store.Clustered() {
 		return l.lost(from, to)
@@ -134,7 +136,7 @@ func (l *Log) gap(ctx context.Context, from, to uint64) error {
 	return err
 }
 
-// absent judges sequences of which servers said that the first is not there.
+// absent returns the error for sequences of which servers reported the first as missing.
 func (l *Log) absent(ctx context.Context, from, to uint64) error {
 	if !l.store.Clustered() {
 		return l.lost(from, to)
@@ -148,7 +150,7 @@ func (l *Log) absent(ctx context.Context, from, to uint64) error {
 	case following == from:
 		return fmt.Errorf("%w: another one has document %d", errBehind, from)
 	}
-	// nothing is behind it: it is the end, or the server does not know better
+	// No message follows. Either the stream ends here, or the server's state is stale.
 	return l.settle(ctx, func(ctx context.Context) error {
 		info, err := l.ask(ctx)
 		if err != nil {
@@ -164,8 +166,8 @@ func (l *Log) absent(ctx context.Context, from, to uint64) error {
 	})
 }
 
-// settle looks again and again, each time behind a write that a majority has taken, and returns the error that all
-// looks found. One that finds nothing, or what passes, ends it with an error that passes.
+// settle repeats look, each time after a write that a majority has acknowledged, and returns the error that all looks
+// returned. A look without an error, or with a transient one, ends it with a transient error.
 func (l *Log) settle(ctx context.Context, look func(ctx context.Context) error) error {
 	began := time.Now()
 	for looks := 1; ; looks++ {
@@ -187,7 +189,7 @@ func (l *Log) settle(ctx context.Context, look func(ctx context.Context) error) 
 	}
 }
 
-// replaced is the error for a stream that is not the one that the run began with.
+// replaced returns the error for a stream that is not the one that the run began with.
 func (l *Log) replaced(how string) error {
 	return &fault.Error{Reason: fault.StreamMismatch,
 		Message: fmt.Sprintf("document stream %s (created %s) is gone: %s", l.name, l.created.UTC().Format(time.RFC3339Nano),
@@ -197,7 +199,7 @@ func (l *Log) replaced(how string) error {
 		Facts: map[string]string{"stream": l.name}}
 }
 
-// lost is the error for sequences that the stream no longer holds.
+// lost returns the error for sequences that the stream no longer holds.
 func (l *Log) lost(from, to uint64) error {
 	which := fmt.Sprintf("sequences %d to %d are", from, to)
 	if from == to {

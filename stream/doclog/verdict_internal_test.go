@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Doubts stand after several answers over some time with none to the contrary, and none too far apart to know.
+// Doubts hold after several responses over some time, with no contrary response and no long gap between them.
 func TestDoubts(t *testing.T) {
 	tests := []struct {
 		name  string
 		waits []time.Duration // before each answer
-		clear int             // before which answer one to the contrary comes; 0 for none
+		clear int             // before which response a contrary one arrives; 0 for none
 		want  bool
 	}{
 		{"one", []time.Duration{0}, 0, false},

@@ -9,11 +9,11 @@ import (
 	"loaderd/loader/plan"
 )
 
-// A chunk is a few consecutive documents. Chunks go to the workers and, in stream order, to the receiver. Small
-// documents share one, because handing over a chunk costs as much as tokenizing a kilobyte.
+// chunk is a few consecutive documents. Chunks go to the workers and, in stream order, to the receiver. Small
+// documents share a chunk, because handing one over costs as much as tokenizing a kilobyte.
 type chunk struct {
 	document.Chunk
-	messages []message     // taken back by the worker
+	messages []message     // returned to the reader's spares by the worker
 	size     int           // bytes of messages on the wire
 	cost     charge        // of Documents against the budget
 	done     chan struct{} // Ready
@@ -24,7 +24,7 @@ const (
 	chunkBytes     = 64 << 10
 )
 
-// newChunk returns a chunk without messages, in memory of one that is tokenized where there is some.
+// newChunk returns a chunk without messages. It reuses the message buffer of a tokenized chunk if one is available.
 func (r *reader) newChunk() *chunk {
 	c := &chunk{done: make(chan struct{})}
 	c.Ready = c.done
@@ -36,7 +36,7 @@ func (r *reader) newChunk() *chunk {
 	return c
 }
 
-// failedChunk returns the chunk behind the last document.
+// failedChunk returns the chunk that reports an error after the last document.
 func failedChunk(err error) *chunk {
 	c := &chunk{done: make(chan struct{})}
 	c.Ready, c.Err = c.done, err
@@ -56,27 +56,28 @@ func (c *chunk) ready() bool {
 
 func (c *chunk) full() bool { return len(c.messages) >= chunkDocuments || c.size >= chunkBytes }
 
-// charge is what a document costs the budget.
+// charge is the cost of a document in the budget.
 type charge struct {
-	reserved int64 // bytes of the bound that are taken
+	reserved int64 // bytes of the bound in use
 	held     int64 // bytes of payload and tokens
 }
 
 const (
-	// tokenizing is how many times its size a document may take while it is tokenized: a text of n bytes has at most n
-	// tokens of 4 bytes beside it. (Invalid UTF-8 may have more tokens; the charge is corrected when they are counted.)
+	// tokenizing is how many times its size a document may take while it is tokenized. A text of n bytes takes n bytes
+	// and at most n tokens of 4 bytes. Invalid UTF-8 may have more tokens; the charge is corrected when they are
+	// counted.
 	tokenizing = 5
-	// overhead is what a document costs besides its payload and tokens, in bytes.
+	// overhead is the cost of a document besides its payload and tokens, in bytes.
 	overhead = 128
 )
 
-// fetchedCost is the charge of a document that waits to be tokenized. It grows with the size on the wire alone, so a
-// request bounded in bytes is within the budget however many messages it brings.
+// fetchedCost returns the charge of a document that is not tokenized yet. It depends on the size on the wire alone. A
+// request bounded in bytes is therefore within the budget, however many messages it returns.
 func fetchedCost(m *message) charge {
 	return charge{reserved: tokenizing * int64(m.size), held: int64(m.size)}
 }
 
-// tokenizedCost is the charge of a document from its tokenizing until it is delivered.
+// tokenizedCost returns the charge of a document from its tokenizing until it is delivered.
 func tokenizedCost(d document.Document) charge {
 	held := d.Bytes()
 	return charge{reserved: held + overhead, held: held}
@@ -107,14 +108,14 @@ func (b *budget) move(from, to charge) {
 	}
 }
 
-// room is how many bytes on the wire may be asked for now; empty says that nothing is charged.
+// room returns how many bytes on the wire may be requested now. empty reports that nothing is charged.
 func (b *budget) room() (bytes int64, empty bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return max(b.bound-b.used.reserved, 0) / tokenizing, b.used.reserved == 0
 }
 
-// most is the room of an empty budget.
+// most returns the room of an empty budget.
 func (b *budget) most() int64 { return b.bound / tokenizing }
 
 func (b *budget) held() int64 {
@@ -123,7 +124,7 @@ func (b *budget) held() int64 {
 	return b.used.held
 }
 
-// work tokenizes chunks until there are no more.
+// work tokenizes chunks until ctx ends.
 func (r *reader) work(ctx context.Context) {
 	e := r.log.encoder.get()
 	defer r.log.encoder.put(e)
@@ -137,7 +138,7 @@ func (r *reader) work(ctx context.Context) {
 	}
 }
 
-// clock is the time where documents are traced.
+// clock returns the current time if documents are traced, else the zero time.
 func (l *Log) clock() (now time.Time) {
 	if l.tracer != nil {
 		now = time.Now()
@@ -184,7 +185,7 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 		r.budget.move(fetchedCost(m), cost)
 		c.cost.reserved += cost.reserved
 		c.cost.held += cost.held
-		m.block.Leave() // a document has nothing of its message
+		m.block.Leave() // documents share no memory with their messages
 		*m = message{}
 	}
 	select {

@@ -39,7 +39,7 @@ func TestLargeDocument(t *testing.T) {
 	}
 }
 
-// What waits between the wire and Next stays within the configured bytes, plus one document.
+// Documents between the wire and Next stay within the configured bytes, plus one document.
 func TestBufferIsBounded(t *testing.T) {
 	const bound, size, n = 4 << 20, 10 << 10, 2000
 	srv := natstest.Start(t, func(c *stream.Config) { c.BufferBytes, c.Workers = bound, 2 })
@@ -57,7 +57,7 @@ func TestBufferIsBounded(t *testing.T) {
 		}
 		return held
 	}
-	// With nobody reading it fills up and stops.
+	// Without calls of Next it fills up and stops.
 	full := int64(0)
 	natstest.Soon(t, "the buffer is full", func() bool { full = max(full, check()); return full > bound*3/4 })
 	stopped := src.Status().Fetched
@@ -77,7 +77,7 @@ func TestBufferIsBounded(t *testing.T) {
 	}
 }
 
-// A full buffer is filled up in small portions: each time that a little of it is free, and not when a quarter is.
+// A full buffer is refilled in small portions as soon as a little of it is free, not when a quarter is.
 func TestFetchingGoesOnInSmallPortions(t *testing.T) {
 	const bound, size, n, taken = 8 << 20, 10 << 10, 1500, 24
 	srv := natstest.Start(t, func(c *stream.Config) { c.BufferBytes = bound })
@@ -98,8 +98,8 @@ func TestFetchingGoesOnInSmallPortions(t *testing.T) {
 	}
 }
 
-// Documents count until the caller of Next asks for others: while it works on them they are neither delivered nor out
-// of the bound.
+// Documents count until the caller of Next requests the next ones. Until then they are neither delivered nor free in
+// the budget.
 func TestDocumentsInHandCount(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
@@ -117,7 +117,7 @@ func TestDocumentsInHandCount(t *testing.T) {
 	}
 }
 
-// gate is an Encoder that takes documents out of order: one with an odd first byte waits for the next one.
+// gate is an Encoder that finishes documents out of order: one with an odd first byte waits for the next one.
 type gate struct {
 	running, most *atomic.Int64
 	even          chan struct{}
@@ -144,7 +144,7 @@ func TestWorkersKeepTheOrder(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Chunks of one document each: as large as a chunk gets.
+	// Each document is as large as a chunk gets, and so in a separate chunk.
 	const n = 40
 	padding := bytes.Repeat([]byte("."), 64<<10)
 	for i := range n {
@@ -161,7 +161,7 @@ func TestWorkersKeepTheOrder(t *testing.T) {
 	}
 }
 
-// goroutines counts those that this package started: a server and a client may have others at any time.
+// goroutines counts those that this package started. A server and a client may have other goroutines at any time.
 func goroutines() int {
 	stacks := make([]byte, 1<<20)
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "\ncreated by loaderd/stream.")
@@ -193,7 +193,7 @@ func TestCloseInTheMiddle(t *testing.T) {
 	})
 }
 
-// trivialEncoder stands for a tokenizer that costs nothing: one id for four bytes.
+// trivialEncoder is a tokenizer of nearly no cost, with one id per four bytes.
 type trivialEncoder struct{}
 
 func (trivialEncoder) EncodePart(dst []int32, text []byte, first, last bool) []int32 {
@@ -203,8 +203,8 @@ func (trivialEncoder) EncodePart(dst []int32, text []byte, first, last bool) []i
 	return dst
 }
 
-// BenchmarkRead reads documents of 4 KB from an embedded server in the same process, every goroutine of either on the
-// same cores. cpu-us/doc is the processor time of all of them, which other work on the machine leaves nearly alone.
+// BenchmarkRead reads documents of 4 KB from an embedded server in the same process, which shares the cores with the
+// reader. cpu-us/doc is the processor time of all goroutines, which hardly depends on other work on the machine.
 func BenchmarkRead(b *testing.B) {
 	const n, size = 20_000, 4 << 10
 	payload := bytes.Repeat([]byte("text"), size/4)
@@ -246,11 +246,11 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// published is a store whose document stream has a message so often.
+// published returns a store whose document stream has a message n times.
 func published(b *testing.B, n int, m stream.Message) *stream.Store {
 	store := natstest.Start(b, func(c *stream.Config) { c.MaxBytes = 1 << 30 }).Store()
 	openLog(b, store)
-	p, err := publish.New(b.Context(), store, "web", publish.Options{}) // in batches: one by one takes minutes
+	p, err := publish.New(b.Context(), store, "web", publish.Options{}) // in batches; one by one takes minutes
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -266,7 +266,7 @@ func published(b *testing.B, n int, m stream.Message) *stream.Store {
 	return store
 }
 
-// BenchmarkShort reads documents of 60 tokens, one a message and many in one; the time is that of a document.
+// BenchmarkShort reads documents of 60 tokens, one or many per message. The time is per document.
 func BenchmarkShort(b *testing.B) {
 	const documents, tokens = 131_072, 60
 	row := `{"ids":[` + strings.Repeat("7,", tokens-1) + `7]}`
@@ -294,7 +294,7 @@ func BenchmarkShort(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used so far.
+// processorTime returns what this process has used so far.
 func processorTime(b *testing.B) time.Duration {
 	b.Helper()
 	var u syscall.Rusage
@@ -304,13 +304,13 @@ func processorTime(b *testing.B) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// A reader whose line is full closes at once: nobody takes what is in it any more.
+// A reader with a full queue closes immediately, although the queue is never read.
 func TestCloseWithAFullLine(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
 	src := openSource(t, openLog(t, srv.Store()), 1)
 	const most = 4096                 // chunks between fetching and Next
-	for i := range uint64(most + 1) { // one by one, so that each is a chunk of its own
+	for i := range uint64(most + 1) { // one by one, so that each is a separate chunk
 		natstest.Publish(t, srv.Store(), natstest.Documents(int(i)+1, 1)...)
 		for natstest.Context(t).Err() == nil && src.Status().Fetched < i+1 {
 			runtime.Gosched()
