@@ -1,5 +1,5 @@
-// Package deadletter keeps documents that cannot be decoded where people find them: as messages of a stream of their
-// own that say what is wrong and where the document is.
+// Package deadletter keeps undecodable documents for inspection, as messages of a separate stream. Each of its
+// messages states the problem and where the document is.
 package deadletter
 
 import (
@@ -21,14 +21,14 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Headers of a dead letter. The original message's own headers come with the prefix Original-, its payload as it was.
+// Headers of a dead letter. The original message's headers have the prefix Original-, and its payload is unchanged.
 const (
 	HeaderReason           = "Loaderd-Reason"            // stable name: BAD_JSON, TOKEN_OUT_OF_RANGE, ...
 	HeaderProblem          = "Loaderd-Problem"           // a sentence
-	HeaderOriginalStream   = "Loaderd-Original-Stream"   // where the message is still to be had
-	HeaderOriginalSequence = "Loaderd-Original-Sequence" // by this number
+	HeaderOriginalStream   = "Loaderd-Original-Stream"   // stream that still holds the message ...
+	HeaderOriginalSequence = "Loaderd-Original-Sequence" // ... under this sequence
 	HeaderOriginalSubject  = "Loaderd-Original-Subject"
-	HeaderTruncated        = "Loaderd-Truncated" // payload or headers were left out, wholly or in part
+	HeaderTruncated        = "Loaderd-Truncated" // payload or headers were left out, at least in part
 	originalPrefix         = "Original-"
 )
 
@@ -37,11 +37,11 @@ type Original struct {
 	Sequence uint64
 	Subject  string
 	Header   nats.Header
-	Garbled  bool // it has headers that cannot be read
+	Garbled  bool // its headers cannot be parsed
 	Data     []byte
 }
 
-// Problem says why a message is no document.
+// Problem is the reason why a message is not a document.
 type Problem struct {
 	Reason   string // stable name
 	Sentence string // what is wrong with this message
@@ -49,14 +49,14 @@ type Problem struct {
 
 // Writer writes undecodable documents to the dead-letter stream, each once.
 //
-// A letter's subject ends in the original sequence and is published on the condition that its subject is empty, which
-// the server checks in the same step: reading the documents again, years later or from two daemons, adds no second
-// letter. (A dedupe id alone would be forgotten after the server's window; asking first would leave a gap between
-// question and publish.) A letter that is older than the document stream is of an earlier stream of that name, whose
-// sequences mean other documents: it stays, and the new one goes behind it.
+// A letter's subject ends in the original sequence. It is published on the condition that its subject is empty, which
+// the server checks atomically. Reading the documents again, years later or from two daemons, therefore adds no
+// duplicate. A deduplication id alone would be forgotten after the server's window. A check before the publish would
+// race with other writers. A letter that is older than the document stream belongs to an earlier stream of that name,
+// whose sequences are other documents. It stays, and the new letter follows it.
 //
-// As long as letters can be written, a document counts as skipped only when its letter is stored. When they cannot, the
-// run goes on: later letters wait in line, by reference, since their documents are still in the document stream. Run
+// While letters can be written, a document counts as skipped only when its letter is stored. When they cannot, the
+// run continues. Later letters are queued by reference, since their documents are still in the document stream. Run
 // writes them when it can.
 type Writer struct {
 	store   *stream.Store
@@ -65,7 +65,7 @@ type Writer struct {
 	fetch   Fetch
 	wake    chan struct{}
 	mu      sync.Mutex
-	late    []letter // that failed, or came while others failed
+	late    []letter // that failed, or followed a failure
 	broken  bool     // the last attempt failed
 	count   Counts
 }
@@ -73,7 +73,7 @@ type Writer struct {
 // Fetch reads a message of the document stream again.
 type Fetch func(ctx context.Context, sequence uint64) (Original, error)
 
-// letter is what a late letter is made of.
+// letter is a late letter by reference.
 type letter struct {
 	sequence uint64
 	problem  *Problem
@@ -84,17 +84,17 @@ type Counts struct {
 	Stored  int64 // written, or found already written
 	Failed  int64 // attempts that failed
 	Waiting int   // to be written
-	Dropped int64 // given up, because too many waited; their documents are still in the document stream
+	Dropped int64 // given up, because too many were waiting; their documents are still in the document stream
 }
 
-// maxOriginal bounds the original headers in a letter; a server takes 64 KiB of headers in all.
+// maxOriginal bounds the original headers in a letter. A server accepts 64 KiB of headers in all.
 const maxOriginal = 48 << 10
 
-// maxLate bounds the letters in line.
+// maxLate bounds the queue of late letters.
 const maxLate = 1 << 16
 
-// Open opens the dead-letter stream behind the document stream that was made at created, and creates it when it is
-// absent.
+// Open opens the dead-letter stream of the document stream that was created at created. It creates the dead-letter
+// stream if it does not exist.
 func Open(ctx context.Context, s *stream.Store, created time.Time, fetch Fetch) (*Writer, error) {
 	letters, err := s.EnsureDeadLetters(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func Open(ctx context.Context, s *stream.Store, created time.Time, fetch Fetch) 
 	return &Writer{store: s, letters: letters, created: created, fetch: fetch, wake: make(chan struct{}, 1)}, nil
 }
 
-// Counts says how many letters were written so far, and how many not.
+// Counts returns how many letters were written so far, and how many were not.
 func (w *Writer) Counts() Counts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -112,7 +112,7 @@ func (w *Writer) Counts() Counts {
 	return c
 }
 
-// Put stores the dead letter of m, or puts it in line.
+// Put stores the dead letter of m, or queues it.
 func (w *Writer) Put(ctx context.Context, m Original, problem *Problem) {
 	w.mu.Lock()
 	broken := w.broken
@@ -136,7 +136,7 @@ func (w *Writer) Put(ctx context.Context, m Original, problem *Problem) {
 // documents is the name of the document stream.
 func (w *Writer) documents() string { return w.store.Config().Name }
 
-// note counts an attempt and says whether it succeeded.
+// note counts an attempt and reports whether it succeeded.
 func (w *Writer) note(err error, sequence uint64, problem *Problem) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -144,7 +144,7 @@ func (w *Writer) note(err error, sequence uint64, problem *Problem) bool {
 		w.broken = false
 		w.count.Stored++
 		level := slog.LevelDebug
-		if n := w.count.Stored; n&(n-1) == 0 { // the 1st, 2nd, 4th, 8th, ...: seen at once, and no flood
+		if n := w.count.Stored; n&(n-1) == 0 { // the 1st, 2nd, 4th, 8th, ...: visible early, without a flood
 			level = slog.LevelWarn
 		}
 		w.store.Log().Log(context.Background(), level, "document is undecodable and went to the dead letters",
@@ -190,7 +190,7 @@ func (w *Writer) Run(ctx context.Context) {
 	}
 }
 
-// retry attempts the first late letter and says whether there are more, none when ctx has ended.
+// retry attempts the first late letter and reports whether more are queued; false if ctx has ended.
 func (w *Writer) retry(ctx context.Context) bool {
 	w.mu.Lock()
 	if len(w.late) == 0 || ctx.Err() != nil {
@@ -205,7 +205,7 @@ func (w *Writer) retry(ctx context.Context) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !stored {
-		w.late = append(w.late, next) // behind the others: it may be the only one that fails
+		w.late = append(w.late, next) // last in the queue, because it may be the only one that fails
 	}
 	return len(w.late) > 0
 }
@@ -224,7 +224,7 @@ func (w *Writer) resend(ctx context.Context, next letter) error {
 	return w.send(ctx, m, next.problem)
 }
 
-// leave tells of letters that the end of the reader leaves unwritten.
+// leave logs the letters that remain unwritten when the reader ends.
 func (w *Writer) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -235,11 +235,11 @@ func (w *Writer) leave() {
 	}
 }
 
-// lettersLeft is how many of the largest letters the dead-letter stream has room for: it drops its oldest for a new
-// one.
+// lettersLeft is how many of the largest letters fit into the dead-letter stream, which drops its oldest letter for a
+// new one.
 const lettersLeft = 16
 
-// send stores the letter of m unless it is there.
+// send stores the letter of m unless it is already stored.
 func (w *Writer) send(ctx context.Context, m Original, problem *Problem) error {
 	ctx, cancel := context.WithTimeout(ctx, conn.AttemptLimit)
 	defer cancel()
@@ -258,7 +258,7 @@ func (w *Writer) send(ctx context.Context, m Original, problem *Problem) error {
 		}
 		there, err := w.letters.GetLastMsgForSubject(ctx, msg.Subject)
 		switch {
-		case errors.Is(err, jetstream.ErrMsgNotFound): // dropped for newer ones since
+		case errors.Is(err, jetstream.ErrMsgNotFound): // dropped since for newer letters
 			before = 0
 		case err != nil:
 			return fmt.Errorf("read dead letter %s: %w", msg.Subject, err)
@@ -282,7 +282,7 @@ func newLetter(c stream.Config, m Original, problem *Problem, limit int64) *nats
 	msg.Header.Set(HeaderOriginalStream, c.Name)
 	msg.Header.Set(HeaderOriginalSequence, strconv.FormatUint(m.Sequence, 10))
 	msg.Header.Set(HeaderOriginalSubject, m.Subject)
-	// What the server and the client library add: ids, conditions, framing.
+	// Reserve for what the server and the client library add: ids, conditions, framing.
 	room := limit - 512 - size(msg.Header)
 	original := original(m.Header)
 	if m.Garbled || size(original) > min(room, maxOriginal) {
@@ -299,7 +299,7 @@ func newLetter(c stream.Config, m Original, problem *Problem, limit int64) *nats
 	return msg
 }
 
-// original returns a message's headers under names that mean nothing to the server.
+// original returns a message's headers under names without a meaning to the server.
 func original(header nats.Header) nats.Header {
 	out := make(nats.Header, len(header))
 	for k, v := range header {
@@ -310,7 +310,7 @@ func original(header nats.Header) nats.Header {
 	return out
 }
 
-// size is at least what a header takes on the wire.
+// size returns an upper bound of a header's bytes on the wire.
 func size(header nats.Header) (n int64) {
 	for k, values := range header {
 		for _, v := range values {

@@ -21,7 +21,7 @@ func document(sequence uint64) deadletter.Original {
 		Data: []byte("{")}
 }
 
-// letters are those that the server holds.
+// letters returns the letters that the server holds.
 func letters(t *testing.T, s *stream.Store) (out []*jetstream.RawStreamMsg) {
 	t.Helper()
 	st, err := s.EnsureDeadLetters(natstest.Context(t))
@@ -60,8 +60,8 @@ func TestALetterIsStoredOnce(t *testing.T) {
 	}
 }
 
-// Letters that cannot be written wait, and are made from the documents when they can; without its document a letter
-// tells what it can.
+// Letters that cannot be written are queued and later made from the documents. A letter whose document is gone has
+// reason and problem only.
 func TestLateLettersAreWrittenWhenTheyCanBe(t *testing.T) {
 	srv := natstest.Start(t)
 	link := natstest.NewLink(t, srv.Store().ClientURL())

@@ -2,14 +2,14 @@ package deadletter
 
 import "context"
 
-// Killing lets published stop a retry behind a document that is published and not noted, and takes whoever has letters
-// under way for dead.
+// Killing calls published after each document that is published and not noted, where it can stop the retry. The retry
+// does not wait for letters under way.
 func (r Retry) Killing(published func()) Retry {
 	r.published, r.hurry = published, true
 	return r
 }
 
-// Before calls settled where nobody has letters under way, and this retry has not noted its own.
+// Before calls settled when no letters are under way and this retry has not noted its letters.
 func (r Retry) Before(settled func()) Retry {
 	r.settled, r.hurry = settled, true
 	return r

@@ -10,7 +10,7 @@ import (
 	"loaderd/stream"
 )
 
-// A letter is larger than its message, which may be as large as the server takes.
+// A letter is larger than its message, which may be as large as the server accepts.
 func TestLetterFitsTheServer(t *testing.T) {
 	const limit = 1 << 20
 	for _, tt := range []struct {

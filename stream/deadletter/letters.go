@@ -18,33 +18,33 @@ import (
 
 // Letter is a dead letter as its stream holds it.
 type Letter struct {
-	Letter    uint64      // its sequence in the stream of dead letters
-	Source    string      // whose document it is
-	Stream    string      // that the document stood in ...
+	Letter    uint64      // its sequence in the dead-letter stream
+	Source    string      // of the document
+	Stream    string      // that held the document ...
 	Sequence  uint64      // ... under this sequence
 	Subject   string      // of the document
 	Reason    string      // stable name
 	Problem   string      // a sentence
 	Time      time.Time   // when the letter was stored
-	Truncated []string    // what was left out of it: headers, payload
+	Truncated []string    // what was left out: headers, payload
 	Header    nats.Header // of the document
-	Data      []byte      // its payload; nil where only heads are read
+	Data      []byte      // its payload; nil if only headers are read
 }
 
-// ErrNoLetter says that a stream of dead letters has none of a sequence, any more.
+// ErrNoLetter means that a dead-letter stream does not have a sequence, or no longer has it.
 var ErrNoLetter = errors.New("there is no such dead letter: the stream has dropped it, or never had it")
 
-// Box is the stream of dead letters behind a document stream.
+// Box is the dead-letter stream of a document stream.
 type Box struct {
 	Source string // of the documents
 	store  *stream.Store
 	stream jetstream.Stream
-	// First and Last are the sequences of the letters that it held when it was opened; First is Last+1 for none.
+	// First and Last are the sequences of the letters that it held when it was opened. First is Last+1 for none.
 	First, Last uint64
 }
 
-// Boxes finds the streams of dead letters of a configuration: that of its document stream, and those of the sources.
-// Without any it is empty.
+// Boxes returns the dead-letter streams of a configuration: that of its document stream, and those of the sources. It
+// is empty if none exists.
 func Boxes(ctx context.Context, s *stream.Store) (boxes []*Box, err error) {
 	c := s.Config()
 	var names []string
@@ -92,16 +92,17 @@ func openBox(ctx context.Context, s *stream.Store) (*Box, error) {
 	return &Box{Source: s.Config().Source, store: s, stream: st, First: max(state.FirstSeq, 1), Last: state.LastSeq}, nil
 }
 
-// Name is that of the stream.
+// Name returns the name of the stream.
 func (b *Box) Name() string { return b.store.Config().DeadLetterName() }
 
-// Store is that of the document stream that the letters are of.
+// Store returns the store of the letters' document stream.
 func (b *Box) Store() *stream.Store { return b.store }
 
-// Documents is the name of the document stream that the letters are of.
+// Documents returns the name of the letters' document stream.
 func (b *Box) Documents() string { return b.store.Config().Name }
 
-// Each calls f with every letter, oldest first, without headers and payload of its document, until f returns false.
+// Each calls f with every letter, oldest first, without the headers and payload of its document. It stops when f
+// returns false.
 func (b *Box) Each(ctx context.Context, f func(Letter) (more bool)) error {
 	if b.First > b.Last {
 		return nil
@@ -115,7 +116,7 @@ func (b *Box) Each(ctx context.Context, f func(Letter) (more bool)) error {
 	return nil
 }
 
-// Get returns one letter, whole.
+// Get returns one letter with headers and payload. It returns ErrNoLetter if the stream does not have it.
 func (b *Box) Get(ctx context.Context, letter uint64) (l Letter, err error) {
 	err = b.store.Retry(ctx, "read stream "+b.Name(), func(ctx context.Context) error {
 		m, err := messages.Get(ctx, b.store.Client, b.stream, letter)
@@ -135,17 +136,18 @@ func (b *Box) Get(ctx context.Context, letter uint64) (l Letter, err error) {
 	return l, err
 }
 
-// letter is what a message's headers say of a letter. Whoever may publish letters may write anything into them.
+// letter parses a letter from a message's headers. Everyone with permission to publish letters may write anything
+// into them.
 func (b *Box) letter(m messages.Head) Letter {
 	h := m.Header
-	sequence, _ := strconv.ParseUint(h.Get(HeaderOriginalSequence), 10, 64) // 0 where a foreign letter says none
+	sequence, _ := strconv.ParseUint(h.Get(HeaderOriginalSequence), 10, 64) // 0 if a foreign letter has none
 	return Letter{Letter: m.Sequence, Source: b.Source, Stream: h.Get(HeaderOriginalStream), Sequence: sequence,
 		Subject: h.Get(HeaderOriginalSubject),
 		Reason:  reasonOf(h.Get(HeaderReason)), Problem: h.Get(HeaderProblem), Time: m.Time,
 		Truncated: h.Values(HeaderTruncated)}
 }
 
-// headerOf returns the document's own headers out of a letter's.
+// headerOf returns the document's headers from those of a letter.
 func headerOf(letter nats.Header) nats.Header {
 	out := nats.Header{}
 	for k, v := range letter {

@@ -15,15 +15,15 @@ import (
 	"loaderd/stream/messages"
 )
 
-// retriesBucket keeps which letters were published again, beside the documents.
+// retriesBucket records which letters were published again. It is stored with the document stream.
 const retriesBucket = "loaderd_retries"
 
-// blockLetters are those of one key: a bit each.
+// blockLetters is the number of letters of one key, one bit each.
 const blockLetters = 1 << 16
 
-// block says which letters of a block were published again.
+// block records which letters of a block were published again.
 type block struct {
-	Change string `json:"change"`         // id of the change that made it
+	Change string `json:"change"`         // id of the change that wrote it
 	Done   []byte `json:"done,omitempty"` // bit i%8 of byte i/8: letter i of the block
 }
 
@@ -36,22 +36,22 @@ func (b *block) set(i uint64) {
 	b.Done[i/8] |= 1 << (i % 8)
 }
 
-// underway are letters that are being published: whether they were is known by looking for them behind document From.
+// underway lists letters that are being published. A search after document From shows whether they were published.
 type underway struct {
 	Change  string   `json:"change"`
 	Letters []uint64 `json:"letters,omitempty"`
 	From    uint64   `json:"from"`
 }
 
-// retried is the record of what was published again of one box. It is JSON under keys of a bucket, each changed by
-// compare-and-set.
+// retried is the record of what was published again from one box. It is JSON under keys of a bucket, each updated by
+// compare-and-swap.
 type retried struct {
 	kv     jetstream.KeyValue
 	store  *stream.Store
-	prefix string // of keys: a stream that was made anew has other letters
+	prefix string // of keys: a recreated stream has other letters
 }
 
-// openRetried opens the record; nil where none was made yet and none is to be.
+// openRetried opens the record. It returns nil if none exists and create is false.
 func openRetried(ctx context.Context, b *Box, create bool) (*retried, error) {
 	r := &retried{store: b.store, prefix: fmt.Sprintf("%s.%d.", b.Name(),
 		stream.Created(b.stream.CachedInfo()).UnixNano())}
@@ -76,7 +76,7 @@ func (r *retried) blockKey(letter uint64) string {
 
 func (r *retried) underwayKey() string { return r.prefix + "underway" }
 
-// Retried returns which of some letters, in ascending order, were published again.
+// Retried returns which of the letters were published again. letters must ascend.
 func (b *Box) Retried(ctx context.Context, letters []uint64) (map[uint64]bool, error) {
 	out := map[uint64]bool{}
 	r, err := openRetried(ctx, b, false)
@@ -86,7 +86,7 @@ func (b *Box) Retried(ctx context.Context, letters []uint64) (map[uint64]bool, e
 	return out, r.done(ctx, letters, out)
 }
 
-// done adds those of some letters, in ascending order, that were published again.
+// done adds to into which of the letters were published again. letters must ascend.
 func (r *retried) done(ctx context.Context, letters []uint64, into map[uint64]bool) error {
 	var at block
 	key := ""
@@ -105,7 +105,7 @@ func (r *retried) done(ctx context.Context, letters []uint64, into map[uint64]bo
 	return nil
 }
 
-// note records that letters, in ascending order, were published again.
+// note records that letters were published again. letters must ascend.
 func (r *retried) note(ctx context.Context, letters []uint64) error {
 	for len(letters) > 0 {
 		key, n := r.blockKey(letters[0]), 1
@@ -127,7 +127,8 @@ func (r *retried) note(ctx context.Context, letters []uint64) error {
 	return nil
 }
 
-// get reads what stands under a key, the zero value where nothing does, when the server took it, and its revision.
+// get returns the value under a key, when the server stored it, and its revision. The value is zero if the key does
+// not exist.
 func get[T any](ctx context.Context, r *retried, key string) (value T, made time.Time, revision uint64, err error) {
 	err = r.store.Retry(ctx, "read which dead letters were published again", func(ctx context.Context) error {
 		var zero T
@@ -151,8 +152,8 @@ func get[T any](ctx context.Context, r *retried, key string) (value T, made time
 	return value, made, revision, err
 }
 
-// change alters what stands under a key, and returns the id of the change, which the value has where id says. Where
-// somebody else was faster, or the answer is lost, it looks again.
+// change alters the value under a key and returns the id of the change, which the value stores at id. It retries
+// after a concurrent change or a lost response.
 func change[T any](ctx context.Context, r *retried, key string, id func(*T) *string,
 	alter func(*T) error) (mine string, err error) {
 	mine = nuid.Next()

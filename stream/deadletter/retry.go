@@ -19,53 +19,54 @@ import (
 	"loaderd/stream/messages"
 )
 
-// HeaderRetryOf is the header of a document that says of which dead letter it is the retry: stream, time of its
+// HeaderRetryOf is the header of a document that names the dead letter of which it is the retry: stream, time of its
 // creation in nanoseconds since 1970, sequence.
 const HeaderRetryOf = "Loaderd-Retry-Of"
 
-// Retry publishes letters again as new documents, each letter once. A crash at any point, and whoever does the same at
-// the same time, leave this:
+// Retry publishes letters again as new documents, each letter once. After a crash at any point, or a concurrent
+// retry, one of these holds:
 //
-//	noted as under way, not published   the next retry finds no document behind the place that was noted, and publishes it
+//	noted as under way, not published   the next retry finds no document after the noted position, and publishes it
 //	published, not noted as done        the next retry finds the document by its header, and notes it
-//	noted by two at a time              the note is one key that changes by compare-and-set: the second one waits until the first is done, or until all
-//	                                    that the first may send is sent (overAfter)
-//	sent in spite of that               by a process that was frozen in between: the server drops it by its message id, for two minutes
+//	noted by two at a time              the note is one key, updated by compare-and-swap; the later retry waits until
+//	                                    the earlier one is done, or can no longer send (overAfter)
+//	sent in spite of that               by a process that was suspended; the server drops it by its message id, for
+//	                                    two minutes
 type Retry struct {
-	// Edit returns the payload that takes a letter's place; nil takes it as it is. An error leaves the letter as it is.
+	// Edit returns the payload that replaces a letter's payload; nil keeps it. An error leaves the letter unpublished.
 	Edit func(ctx context.Context, l Letter) ([]byte, error)
 	// DryRun publishes and records nothing.
 	DryRun bool
-	// Told is called with what became of each letter.
+	// Told is called with the outcome of each letter.
 	Told func(Outcome)
 
-	// Header replaces headers of the documents; an empty value leaves one out.
+	// Header replaces headers of the documents. An empty value removes one.
 	Header map[string]string
 
-	published func() // in tests: a document is published, and nothing noted of it
-	settled   func() // in tests: nobody has letters under way, and nothing is noted yet
-	hurry     bool   // in tests: whoever has letters under way is dead
+	published func() // in tests: a document is published and not yet noted
+	settled   func() // in tests: no letters are under way, and nothing is noted yet
+	hurry     bool   // in tests: skip the wait for letters under way
 }
 
-// Outcome is what became of a letter.
+// Outcome is the result for a letter.
 type Outcome struct {
 	Letter   Letter // without its payload
-	Document uint64 // sequence of the new document; 0 where none was published, or it is not known
+	Document uint64 // sequence of the new document; 0 if none was published, or if it is unknown
 	Already  bool   // it was published again before
-	Problem  error  // why it is left as it is
+	Problem  error  // why it was not published
 }
 
 const (
 	groupLetters = 64
 	groupBytes   = 8 << 20
-	// groupLimit is how long a group may be under way, and overAfter when nothing of it is any more. Both are well below
-	// the two minutes for which the server remembers message ids.
+	// groupLimit is how long a group may be under way. After overAfter, none of its letters can still be sent. Both are
+	// well below the two minutes for which the server remembers message ids.
 	groupLimit = 45 * time.Second
 	overAfter  = 60 * time.Second
 	noteLimit  = 10 * time.Second
 )
 
-// SealedError says that nobody takes documents of a stream any more.
+// SealedError means that a stream is sealed, so no run reads further documents.
 type SealedError struct {
 	Stream string
 	Last   uint64
@@ -82,17 +83,17 @@ type work struct {
 	box       *Box
 	documents jetstream.Stream
 	record    *retried
-	created   int64 // when the stream of letters was made
+	created   int64 // when the dead-letter stream was created
 }
 
-// again is a letter that is to be published.
+// again is a letter that is to be published again.
 type again struct {
 	letter  Letter
 	message *nats.Msg
 }
 
-// Do publishes letters of a box again, given by their sequences. An error ends it; what became of the letters before is
-// told.
+// Do publishes the letters of a box with these sequences again. It stops at an error; the outcomes of earlier letters
+// have been passed to Told.
 func (r Retry) Do(ctx context.Context, b *Box, letters []uint64) error {
 	letters = slices.Compact(slices.SortedFunc(slices.Values(letters), cmp.Compare))
 	if len(letters) == 0 {
@@ -154,7 +155,7 @@ func (w *work) open(ctx context.Context) (err error) {
 	return err
 }
 
-// prepare makes the document of a letter.
+// prepare builds the document of a letter.
 func (w *work) prepare(ctx context.Context, letter uint64) (again, error) {
 	x := again{letter: Letter{Letter: letter, Source: w.box.Source}}
 	l, err := w.box.Get(ctx, letter)
@@ -183,7 +184,7 @@ func (w *work) prepare(ctx context.Context, letter uint64) (again, error) {
 	return x, nil
 }
 
-// whole takes what a letter lacks from the document stream, where the document still is.
+// whole completes a letter from the document stream, if that still holds the document.
 func (w *work) whole(ctx context.Context, l Letter) (Letter, error) {
 	gone := fmt.Errorf("the letter lacks %s of its document, which stream %s does not hold any more",
 		strings.Join(l.Truncated, " and "), w.box.Documents())
@@ -206,7 +207,7 @@ func (w *work) whole(ctx context.Context, l Letter) (Letter, error) {
 	return l, err
 }
 
-// replaced are a document's headers with others in their place, in whatever case these were written.
+// replaced returns a document's headers with replacements. Names match in any case.
 func replaced(own nats.Header, by map[string]string) nats.Header {
 	h := maps.Clone(own)
 	if h == nil {
@@ -221,9 +222,9 @@ func replaced(own nats.Header, by map[string]string) nats.Header {
 	return h
 }
 
-// headersAgain are those of a document's own that are published again. Without what the server takes for its own; the
-// id that the document had by Nats-Msg-Id, or has in its JSON, becomes one of Loaderd-Id, since the message id is the
-// retry's.
+// headersAgain returns the headers with which a document is published again, without those that the server
+// interprets. The message id is that of the retry. A document's id from Nats-Msg-Id, or from its JSON, therefore
+// moves to Loaderd-Id.
 func headersAgain(own nats.Header, data []byte) nats.Header {
 	h := maps.Clone(own)
 	id := ""
@@ -254,7 +255,7 @@ func first(values []string) string {
 	return values[0]
 }
 
-// idOf is the id that a JSON document has, empty where it has none.
+// idOf returns the id of a JSON document, empty for none.
 func idOf(data []byte) string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(data, &members) != nil {
@@ -272,7 +273,7 @@ func idOf(data []byte) string {
 	return ""
 }
 
-// id names a letter in a document's header.
+// id returns the identity of a letter for a document's header.
 func (w *work) id(letter uint64) string {
 	return fmt.Sprintf("%s:%d:%d", w.box.Name(), w.created, letter)
 }
@@ -295,7 +296,7 @@ func (w *work) publish(ctx context.Context, group []again) error {
 		ack, err := w.send(limit, x.message)
 		if err != nil && (conn.Transient(err) || limit.Err() != nil) {
 			failed = fmt.Errorf("publish letter %d again: %w", x.letter.Letter, err)
-			break // it is not known whether it is stored: the next retry finds out
+			break // whether it is stored is unknown; the next retry determines it
 		}
 		if err != nil {
 			outcomes = append(outcomes, Outcome{Letter: x.letter, Problem: err})
@@ -307,7 +308,7 @@ func (w *work) publish(ctx context.Context, group []again) error {
 			w.published()
 		}
 	}
-	// who interrupts shall not leave it to the next one
+	// Note the results even if ctx was canceled, so that the next retry does not have to find them.
 	late, cancelLate := context.WithTimeout(context.WithoutCancel(ctx), noteLimit)
 	defer cancelLate()
 	if err := w.record.note(late, done); err != nil {
@@ -322,7 +323,7 @@ func (w *work) publish(ctx context.Context, group []again) error {
 	return w.clear(late, mine)
 }
 
-// notDone leaves out what somebody else has published since.
+// notDone removes letters that another retry has published since.
 func (w *work) notDone(ctx context.Context, group []again) ([]again, error) {
 	done := map[uint64]bool{}
 	if err := w.record.done(ctx, lettersOf(group), done); err != nil {
@@ -361,11 +362,11 @@ func (w *work) send(ctx context.Context, m *nats.Msg) (ack *jetstream.PubAck, er
 	}
 }
 
-// errBusy says that somebody else has noted letters as under way.
+// errBusy means that another retry has noted letters as under way.
 var errBusy = errors.New("somebody else publishes dead letters of the stream again at this moment")
 
-// begin notes that letters are about to be published, and where the document stream ends: behind that they will be. It
-// waits while others have letters under way. It returns the name of the note, and when it was about to be made.
+// begin notes that letters are about to be published, and the end of the document stream, after which they will be.
+// It waits while another retry has letters under way. It returns the id of the note, and a time before it was made.
 func (w *work) begin(ctx context.Context, group []again) (mine string, since time.Time, err error) {
 	for {
 		if err := w.settle(ctx); err != nil {
@@ -394,7 +395,7 @@ func (w *work) begin(ctx context.Context, group []again) (mine string, since tim
 
 func underwayID(u *underway) *string { return &u.Change }
 
-// clear notes that nothing of a note is under way any more.
+// clear notes that the letters of a note are no longer under way.
 func (w *work) clear(ctx context.Context, mine string) error {
 	_, err := change(ctx, w.record, w.record.underwayKey(), underwayID, func(u *underway) error {
 		if u.Change != mine {
@@ -411,7 +412,7 @@ func (w *work) clear(ctx context.Context, mine string) error {
 
 var errSettled = errors.New("somebody else has found out what became of the letters")
 
-// end is the sequence of the document stream's last document, and the server's time.
+// end returns the sequence of the document stream's last document, and the server's time.
 func (w *work) end(ctx context.Context) (last uint64, now time.Time, err error) {
 	s := w.box.store
 	err = s.Retry(ctx, "read stream "+w.box.Documents(), func(ctx context.Context) error {
@@ -427,8 +428,8 @@ func (w *work) end(ctx context.Context) (last uint64, now time.Time, err error) 
 	return last, now, err
 }
 
-// settle finds out what became of letters that an earlier retry had under way, which was killed or lost its connection.
-// One that may go on still is waited for.
+// settle determines the outcome of letters that an earlier retry had under way when it was killed or lost its
+// connection. It waits for a retry that may still be running.
 func (w *work) settle(ctx context.Context) error {
 	for told := false; ; told = true {
 		u, made, _, err := get[underway](ctx, w.record, w.record.underwayKey())
@@ -463,7 +464,7 @@ func (w *work) settle(ctx context.Context) error {
 	}
 }
 
-// find returns which letters that were under way stand in the document stream.
+// find returns which letters that were under way are in the document stream.
 func (w *work) find(ctx context.Context, u underway, last uint64) (done []uint64, err error) {
 	wanted := map[string]uint64{}
 	for _, letter := range u.Letters {

@@ -11,8 +11,8 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Whoever may publish dead letters may write anything into them: what is taken out of them is bounded, and no header of
-// a letter passes for one of the server's when its document is published again.
+// Everyone with permission to publish dead letters may write anything into them. What is read from them is bounded.
+// No header of a letter is interpreted by the server when its document is published again.
 func FuzzLetter(f *testing.F) {
 	f.Add("Nats-Expected-Last-Sequence", "7", "application/json", []byte(`{"id":"a","text":"x"}`))
 	f.Add("nats-msg-id", "x", "application/json; charset=utf-8", []byte(`{"id":1e3}`))
@@ -40,7 +40,7 @@ func FuzzLetter(f *testing.F) {
 	})
 }
 
-// The record of what was published again may be anything where others can write to its bucket.
+// The record of what was published again may hold anything, if other programs can write to its bucket.
 func FuzzRetried(f *testing.F) {
 	f.Add([]byte(`{"change":"a","done":"/w=="}`), uint64(7))
 	f.Add([]byte(`{"done":null}`), uint64(blockLetters-1))

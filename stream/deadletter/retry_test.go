@@ -21,7 +21,7 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// box opens the only stream of dead letters.
+// box opens the only dead-letter stream.
 func box(t *testing.T, s *stream.Store) *deadletter.Box {
 	t.Helper()
 	boxes, err := deadletter.Boxes(natstest.Context(t), s)
@@ -34,7 +34,7 @@ func box(t *testing.T, s *stream.Store) *deadletter.Box {
 	return boxes[0]
 }
 
-// documents makes the document stream, with some documents in it.
+// documents creates the document stream with n documents.
 func documents(t *testing.T, s *stream.Store, n int) jetstream.Stream {
 	t.Helper()
 	st, err := s.EnsureDocuments(natstest.Context(t))
@@ -45,7 +45,7 @@ func documents(t *testing.T, s *stream.Store, n int) jetstream.Stream {
 	return st
 }
 
-// retries are the documents that were published again: of which letters, in the order of the stream.
+// retries returns the documents that were published again, in the order of the stream.
 func retries(t *testing.T, st jetstream.Stream) (all []*jetstream.RawStreamMsg) {
 	t.Helper()
 	info, err := st.Info(natstest.Context(t))
@@ -64,7 +64,7 @@ func retries(t *testing.T, st jetstream.Stream) (all []*jetstream.RawStreamMsg) 
 	return all
 }
 
-// told collects outcomes in words.
+// told collects outcomes as words.
 type told struct{ words []string }
 
 func (t *told) tell(o deadletter.Outcome) {
@@ -88,8 +88,8 @@ func retry(t *testing.T, s *stream.Store, r deadletter.Retry, letters ...uint64)
 	return said.words
 }
 
-// A letter is published again as its document was, once, however often that is asked for, and whether the server still
-// knows its id or not.
+// A letter is published again like its document, and once for any number of retries, whether or not the server still
+// remembers its id.
 func TestRetry(t *testing.T) {
 	s := natstest.Start(t).Store()
 	st := documents(t, s, 3)
@@ -155,9 +155,9 @@ func without(words []string, prefix string) []string {
 	return slices.DeleteFunc(slices.Clone(words), func(w string) bool { return strings.HasPrefix(w, prefix) })
 }
 
-// forget lets the server forget the ids of messages: it does so two minutes after each, or after less where the stream
-// says less. At the first change of that the server may still know the two minutes when it looks at the ids, and looks
-// again when they are over.
+// forget makes the server forget message ids by shortening the deduplication window of two minutes. At the first
+// change the server may check the ids against the old window, and check again only when that is over. The second
+// change triggers another check.
 func forget(t *testing.T, s *stream.Store) {
 	t.Helper()
 	st, err := s.JetStream().Stream(natstest.Context(t), s.Config().Name)
@@ -175,7 +175,7 @@ func forget(t *testing.T, s *stream.Store) {
 	usual, short := c.Duplicates, 100*time.Millisecond
 	update(short)
 	update(short + time.Millisecond)
-	known := func() bool { // a message of an id that is known is dropped
+	known := func() bool { // a message with a remembered id is dropped
 		m := nats.NewMsg("docs.probe")
 		m.Header.Set(nats.MsgIdHdr, "probe")
 		ack, err := s.JetStream().PublishMsg(natstest.Context(t), m)
@@ -186,7 +186,8 @@ func forget(t *testing.T, s *stream.Store) {
 	update(usual)
 }
 
-// A retry that is killed anywhere between publishing and recording is made good by the next one: each document once.
+// The next retry completes one that is killed anywhere between publishing and recording. Each document is published
+// once.
 func TestRetryIsKilled(t *testing.T) {
 	const letters = 150 // three groups
 	all := make([]uint64, letters)
@@ -203,7 +204,7 @@ func TestRetryIsKilled(t *testing.T) {
 			var killed sync.WaitGroup
 			killed.Go(func() {
 				r := deadletter.Retry{Told: func(deadletter.Outcome) {}}.Killing(func() {
-					natstest.Publish(t, s, natstest.Documents(10+published, 1)...) // producers go on
+					natstest.Publish(t, s, natstest.Documents(10+published, 1)...) // producers continue
 					if published++; published == at {
 						runtime.Goexit()
 					}
@@ -242,8 +243,8 @@ func TestRetryIsKilled(t *testing.T) {
 	}
 }
 
-// Who is thought dead and is not takes nothing from who goes on in its place, and neither does one who begins at the
-// same moment.
+// A retry that is wrongly considered killed loses nothing to the retry that continues in its place, nor to one that
+// begins at the same moment.
 func TestRetryOfOneThoughtDead(t *testing.T) {
 	for _, name := range []string{"it ends later", "it begins at the same moment"} {
 		t.Run(name, func(t *testing.T) {
@@ -253,7 +254,7 @@ func TestRetryOfOneThoughtDead(t *testing.T) {
 			ctx, b := natstest.Context(t), box(t, s)
 			quiet := deadletter.Retry{Told: func(deadletter.Outcome) {}}
 			var working sync.WaitGroup
-			// second publishes letter 2 and is killed before it notes that, behind what during does meanwhile.
+			// second publishes letter 2 and is killed before it notes that, after it has called during.
 			second := func(during func()) {
 				var dying sync.WaitGroup
 				dying.Go(func() { _ = quiet.Killing(func() { during(); runtime.Goexit() }).Do(ctx, b, []uint64{2}) })
@@ -285,7 +286,7 @@ func TestRetryOfOneThoughtDead(t *testing.T) {
 	}
 }
 
-// Who has letters under way and may be alive is waited for: nothing is published meanwhile.
+// A retry waits for another one that has letters under way and may be running. It publishes nothing meanwhile.
 func TestRetryWaitsForAnother(t *testing.T) {
 	s := natstest.Start(t).Store()
 	st := documents(t, s, 2)
@@ -312,7 +313,7 @@ func TestRetryWaitsForAnother(t *testing.T) {
 	}
 }
 
-// What was published again is recorded of any letter.
+// Any letter can be recorded as published again.
 func TestRetriedIsRecorded(t *testing.T) {
 	s := natstest.Start(t).Store()
 	documents(t, s, 1)
@@ -331,7 +332,7 @@ func TestRetriedIsRecorded(t *testing.T) {
 	}
 }
 
-// Headers can be replaced, which mends what no other payload can.
+// Headers can be replaced, which fixes what no other payload can.
 func TestRetryWithOtherHeaders(t *testing.T) {
 	s := natstest.Start(t).Store()
 	st := documents(t, s, 1)
@@ -349,7 +350,7 @@ func TestRetryWithOtherHeaders(t *testing.T) {
 	}
 }
 
-// Several who retry at the same time publish each letter once.
+// Concurrent retries publish each letter once.
 func TestRetriesAtOnce(t *testing.T) {
 	s := natstest.Start(t).Store()
 	st := documents(t, s, 1)
@@ -380,7 +381,7 @@ func TestRetriesAtOnce(t *testing.T) {
 	}
 }
 
-// What mends a payload gets it, and what it cannot mend stays.
+// Edit gets the payload, and a letter that it cannot fix is not published.
 func TestRetryEdits(t *testing.T) {
 	s := natstest.Start(t).Store()
 	st := documents(t, s, 1)
@@ -408,7 +409,7 @@ func TestRetryEdits(t *testing.T) {
 	}
 }
 
-// What a letter had no room for comes from the document stream, as long as that has it.
+// What was truncated from a letter is read from the document stream while that has it.
 func TestRetryOfATruncatedLetter(t *testing.T) {
 	s := natstest.Start(t, func(c *stream.Config) { c.DeadLetterBytes = 1 << 20 }).Store()
 	st := documents(t, s, 1)
@@ -436,7 +437,7 @@ func TestRetryOfATruncatedLetter(t *testing.T) {
 	}
 }
 
-// Nobody reads what is published to a sealed stream: nothing is.
+// A retry publishes nothing to a sealed stream.
 func TestRetryOfASealedSource(t *testing.T) {
 	s := natstest.Start(t).Store().Source("math", 1)
 	if _, err := s.EnsureDocuments(natstest.Context(t)); err != nil {
@@ -455,7 +456,7 @@ func TestRetryOfASealedSource(t *testing.T) {
 	}
 }
 
-// The streams of dead letters of all sources are found, and each letter in them, whole.
+// Boxes finds the dead-letter streams of all sources, with each complete letter in them.
 func TestBoxes(t *testing.T) {
 	s := natstest.Start(t).Store()
 	if boxes, err := deadletter.Boxes(natstest.Context(t), s); err != nil || len(boxes) != 0 {

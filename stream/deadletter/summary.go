@@ -8,22 +8,22 @@ import (
 
 // Bounds of a Summary.
 const (
-	maxReasons = 32 // that are told apart; the others are Other
-	maxSamples = 5  // of a reason
+	maxReasons = 32 // that are distinguished; the remaining ones are Other
+	maxSamples = 5  // per reason
 	maxProblem = 300
 	maxSubject = 200
 )
 
-// Other are the letters whose reason is none of those that are told apart, or no name at all.
+// Other is the reason of letters whose reason is not one of those that are distinguished, or not a valid name.
 const Other = "OTHER"
 
-// Summary is what streams of dead letters hold.
+// Summary is the content of dead-letter streams.
 type Summary struct {
-	Total   int64    // letters; more than those of Reasons while these are still being read
+	Total   int64    // letters; more than those of Reasons while letters are still being read
 	Reasons []Reason // most letters first
 }
 
-// Reason are the letters of one reason.
+// Reason summarizes the letters of one reason.
 type Reason struct {
 	Reason  string
 	Letters int64
@@ -32,15 +32,15 @@ type Reason struct {
 
 // Sample is a letter.
 type Sample struct {
-	Letter   uint64 // its sequence in its stream of dead letters
-	Source   string // whose documents they are
+	Letter   uint64 // its sequence in its dead-letter stream
+	Source   string // of the document
 	Sequence uint64 // of the document
-	Subject  string // likewise
+	Subject  string // of the document
 	Problem  string
 	Time     time.Time // when the letter was stored
 }
 
-// Merge is the summary of several streams.
+// Merge returns the summary of several streams.
 func Merge(all ...Summary) Summary {
 	var out Summary
 	of := map[string]Reason{}
@@ -70,7 +70,7 @@ func byLetters(a, b Reason) int {
 	return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Reason, b.Reason))
 }
 
-// fold makes one reason of those that are too many.
+// fold merges the reasons beyond the limit into one.
 func fold(all []Reason) []Reason {
 	other := Reason{Reason: Other}
 	kept := make([]Reason, 0, maxReasons)

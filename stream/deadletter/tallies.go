@@ -9,7 +9,7 @@ import (
 	"loaderd/stream"
 )
 
-// Tallies are those of all sources of a run, which may become more while it goes on.
+// Tallies holds the tallies of all sources of a run. Sources may be added while it runs.
 type Tallies struct {
 	every time.Duration
 	added chan struct{}
@@ -19,16 +19,16 @@ type Tallies struct {
 }
 
 const (
-	// lookEvery is how often each stream is asked what it holds, where there are few.
+	// lookEvery is the interval of requests for each stream's state, if few streams exist.
 	lookEvery = 2 * time.Second
-	// lookPause lies between two questions: many streams are asked less often each.
+	// lookPause is the pause between two requests, so each of many streams is requested less often.
 	lookPause = 50 * time.Millisecond
 )
 
-// NewTallies returns those of no source yet.
+// NewTallies returns the tallies of no source yet.
 func NewTallies() *Tallies { return &Tallies{every: lookEvery, added: make(chan struct{}, 1)} }
 
-// Add takes in the letters behind a store's document stream, which belongs to a source.
+// Add adds the letters of a store's document stream, which belongs to a source.
 func (t *Tallies) Add(s *stream.Store, source string) {
 	t.mu.Lock()
 	t.all = append(t.all, NewTally(s, source))
@@ -45,7 +45,7 @@ func (t *Tallies) tallies() []*Tally {
 	return slices.Clone(t.all)
 }
 
-// Follow keeps them up to date until ctx ends. What cannot be read now is read later.
+// Follow keeps the tallies up to date until ctx ends. It retries failed reads.
 func (t *Tallies) Follow(ctx context.Context) {
 	failing := map[*Tally]bool{}
 	for {
@@ -70,7 +70,7 @@ func (t *Tallies) Follow(ctx context.Context) {
 	}
 }
 
-// wait waits so long, or until sooner has something; false when ctx has ended.
+// wait waits for d, or until sooner has a value. It returns false if ctx has ended.
 func wait(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -83,7 +83,7 @@ func wait(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
 	return true
 }
 
-// Summary is what the streams of all sources hold.
+// Summary returns what the streams of all sources hold.
 func (t *Tallies) Summary() Summary {
 	var all []Summary
 	for _, x := range t.tallies() {
@@ -92,7 +92,7 @@ func (t *Tallies) Summary() Summary {
 	return Merge(all...)
 }
 
-// Each calls f with what the stream of each source holds.
+// Each calls f with the summary of each source's stream.
 func (t *Tallies) Each(f func(source string, s Summary)) {
 	for _, x := range t.tallies() {
 		f(x.Source(), x.Summary())

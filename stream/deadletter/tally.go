@@ -17,9 +17,9 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Tally counts the dead letters that a stream holds, by reason, and keeps the newest of each. It reads headers alone,
-// each letter's once, and remembers one byte of it: so that a letter which the stream drops, or somebody deletes,
-// leaves the count. Whoever reads the stream counts the same.
+// Tally counts the dead letters that a stream holds, by reason, and keeps the newest of each. It reads only headers,
+// each letter's once, and stores one byte per letter. A letter that the stream drops, or an operator deletes,
+// therefore leaves the count. All readers of the stream get the same counts.
 type Tally struct {
 	store  *stream.Store
 	source string
@@ -30,39 +30,39 @@ type Tally struct {
 
 	mu      sync.Mutex
 	created time.Time // of the stream that is counted
-	total   int64     // letters that the stream held when it was last asked
+	total   int64     // letters that the stream held at the last request
 	first   uint64    // sequence of letters[0]
-	letters []uint8   // by sequence: a place of reasons plus 1, 0 where there is no letter
+	letters []uint8   // by sequence: an index of reasons plus 1, 0 for no letter
 	reasons [maxReasons]counted
 }
 
-// counted is what a Tally holds of one reason. The last place is for all others.
+// counted is what a Tally holds of one reason. The last entry of reasons is for all other reasons.
 type counted struct {
-	reason  string // empty: the place is free
+	reason  string // empty: the entry is free
 	letters int64
 	samples []Sample // oldest first
 }
 
-// most bounds the letters that are counted: those before the newest ones are not.
+// most bounds the letters that are counted. Letters before the newest ones are not counted.
 const most = 1 << 24
 
-// recountPause lies between two countings from the start.
+// recountPause is the minimum time between two recounts.
 const recountPause = time.Minute
 
-// NewTally makes a tally of the dead letters behind a store's document stream, which belongs to a source. It is empty
+// NewTally returns a tally of the dead letters of a store's document stream, which belongs to a source. It is empty
 // until the first Refresh.
 func NewTally(s *stream.Store, source string) *Tally { return &Tally{store: s, source: source} }
 
-// Source is the name of the source whose letters are counted.
+// Source returns the name of the source whose letters are counted.
 func (t *Tally) Source() string { return t.source }
 
-// Refresh takes in what has come and gone since the last one. After an error, such as a lost connection, the next one
-// goes on where this one ended.
+// Refresh adds new letters and removes deleted ones since the last call. After an error, such as a lost connection,
+// the next call continues where this one ended.
 func (t *Tally) Refresh(ctx context.Context) error {
 	t.reading.Lock()
 	defer t.reading.Unlock()
 	info, err := t.info(ctx)
-	if errors.Is(err, jetstream.ErrStreamNotFound) && !t.store.Clustered() { // where it may be a server that is behind
+	if errors.Is(err, jetstream.ErrStreamNotFound) && !t.store.Clustered() { // in a cluster a lagging server may report it
 		t.stream = nil
 		t.mu.Lock()
 		defer t.mu.Unlock()
@@ -93,8 +93,8 @@ func (t *Tally) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// misses says whether letters that are counted were deleted between others. (Those that the stream dropped lie before
-// all others.)
+// misses reports whether counted letters were deleted between others. Letters that the stream dropped precede all
+// others.
 func (t *Tally) misses(info *jetstream.StreamInfo) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -105,7 +105,7 @@ func (t *Tally) misses(info *jetstream.StreamInfo) bool {
 	return info.State.NumDeleted > holes && t.first <= max(info.State.FirstSeq, 1)
 }
 
-// recount counts all letters again, and shows what was counted before until that is done.
+// recount counts all letters again. The previous counts stay visible until that is done.
 func (t *Tally) recount(ctx context.Context) error {
 	fresh := NewTally(t.store, t.source)
 	fresh.again = t.again // once is enough
@@ -119,7 +119,7 @@ func (t *Tally) recount(ctx context.Context) error {
 	return nil
 }
 
-// info asks for the stream's state.
+// info requests the stream's state.
 func (t *Tally) info(ctx context.Context) (info *jetstream.StreamInfo, err error) {
 	err = t.store.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) (err error) {
 		if t.stream == nil {
@@ -136,7 +136,7 @@ func (t *Tally) info(ctx context.Context) (info *jetstream.StreamInfo, err error
 	return info, err
 }
 
-// follow takes in which letters the stream has, and returns the first one that is not counted.
+// follow adapts the tally to which letters the stream has, and returns the first sequence that is not counted.
 func (t *Tally) follow(info *jetstream.StreamInfo) (next uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -151,10 +151,10 @@ func (t *Tally) follow(info *jetstream.StreamInfo) (next uint64) {
 	return t.next()
 }
 
-// next is the sequence behind those that are counted. The caller holds mu.
+// next returns the sequence after those that are counted. The caller must hold mu.
 func (t *Tally) next() uint64 { return t.first + uint64(len(t.letters)) }
 
-// drop forgets letters before a sequence. The caller holds mu.
+// drop removes letters before a sequence. The caller must hold mu.
 func (t *Tally) drop(first uint64) {
 	if first <= t.first {
 		return
@@ -167,7 +167,7 @@ func (t *Tally) drop(first uint64) {
 	}
 	rest := t.letters[gone:]
 	if cap(rest) > 2*len(rest)+1<<10 {
-		rest = slices.Clip(slices.Clone(rest)) // lets the dropped ones go
+		rest = slices.Clip(slices.Clone(rest)) // frees the dropped ones
 	}
 	t.letters, t.first = rest, first
 	for i := range t.reasons {
@@ -194,27 +194,27 @@ func (t *Tally) add(m messages.Head) {
 	if len(r.samples) == maxSamples {
 		r.samples = slices.Delete(r.samples, 0, 1)
 	}
-	sequence, _ := strconv.ParseUint(m.Header.Get(HeaderOriginalSequence), 10, 64) // 0 where a foreign letter says none
+	sequence, _ := strconv.ParseUint(m.Header.Get(HeaderOriginalSequence), 10, 64) // 0 if a foreign letter has none
 	r.samples = append(r.samples, Sample{Letter: m.Sequence, Source: t.source, Sequence: sequence,
 		Subject: short(m.Header.Get(HeaderOriginalSubject), maxSubject),
 		Problem: short(m.Header.Get(HeaderProblem), maxProblem), Time: m.Time})
 }
 
-// reached notes that there are no further letters up to a sequence.
+// reached records that no further letters exist up to a sequence.
 func (t *Tally) reached(sequence uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.reach(sequence)
 }
 
-// reach is reached. The caller holds mu.
+// reach is reached without locking. The caller must hold mu.
 func (t *Tally) reach(sequence uint64) {
 	if n := sequence + 1; n > t.next() {
 		t.letters = append(t.letters, make([]uint8, n-t.next())...)
 	}
 }
 
-// place is where a reason is counted. The caller holds mu.
+// place returns the index at which a reason is counted. The caller must hold mu.
 func (t *Tally) place(reason string) int {
 	free := maxReasons - 1
 	for i := range t.reasons[:maxReasons-1] {
@@ -235,12 +235,12 @@ func (t *Tally) place(reason string) int {
 	return free
 }
 
-// clear begins to count anew. The caller holds mu.
+// clear restarts the count. The caller must hold mu.
 func (t *Tally) clear(created time.Time, first uint64) {
 	t.created, t.total, t.first, t.letters, t.reasons = created, 0, max(first, 1), nil, [maxReasons]counted{}
 }
 
-// Summary is what is counted now.
+// Summary returns the current counts.
 func (t *Tally) Summary() Summary {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -256,7 +256,7 @@ func (t *Tally) Summary() Summary {
 	return out
 }
 
-// reasonForm is what the name of a reason looks like. Whoever may publish dead letters may write anything.
+// reasonForm matches the name of a reason. Everyone with permission to publish dead letters may write anything.
 var reasonForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,39}$`)
 
 func reasonOf(header string) string {
@@ -266,11 +266,11 @@ func reasonOf(header string) string {
 	return header
 }
 
-// short is text from outside, cut to n bytes.
+// short returns external text, truncated to n bytes.
 func short(text string, n int) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	if len(text) > n {
 		text = strings.ToValidUTF8(text[:n], "") + "..."
 	}
-	return strings.Clone(text) // not the whole header block with it
+	return strings.Clone(text) // a clone, which does not retain the whole header block
 }

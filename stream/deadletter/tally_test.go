@@ -19,7 +19,7 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// keep stores letters of documents first to last, of reasons in turn.
+// keep stores letters of documents first to last, with the reasons in turn.
 func keep(t *testing.T, s *stream.Store, first, last uint64, reasons ...string) {
 	t.Helper()
 	w, err := deadletter.Open(natstest.Context(t), s, time.Unix(1, 0), nil)
@@ -69,7 +69,7 @@ func eachLetter(t *testing.T, s *stream.Store, f func(m *jetstream.RawStreamMsg)
 	}
 }
 
-// counted are the letters of a summary by reason; it checks what else a summary promises.
+// counted returns the letters of a summary by reason. It checks the other guarantees of a summary.
 func counted(t *testing.T, s deadletter.Summary) map[string]int64 {
 	t.Helper()
 	total := int64(0)
@@ -103,7 +103,7 @@ func lettersOf(s deadletter.Summary) map[string]int64 {
 
 func refreshed(t *testing.T, x *deadletter.Tally) deadletter.Summary {
 	t.Helper()
-	natstest.Soon(t, "the letters are counted", func() bool { // a server of a cluster may not know the stream yet
+	natstest.Soon(t, "the letters are counted", func() bool { // a server of a cluster may not have the stream yet
 		err := x.Refresh(natstest.Context(t))
 		if err != nil && !conn.Transient(err) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			t.Fatal(err)
@@ -120,7 +120,8 @@ func same(t *testing.T, what string, x *deadletter.Tally, s *stream.Store) {
 	}
 }
 
-// A tally has what the stream of letters holds, whatever comes and goes, and one that begins later has the same.
+// A tally equals what the stream of letters holds after any additions and deletions. A tally that begins later is the
+// same.
 func TestTally(t *testing.T) {
 	s := natstest.Start(t).Store()
 	x := deadletter.NewTally(s, "web")
@@ -184,7 +185,7 @@ func TestTallyOfAFullStream(t *testing.T) {
 	}
 }
 
-// Whoever writes letters of their own fills no memory: names of reasons that are too many, or none, are others.
+// Foreign letters use bounded memory. Reasons beyond the limit and invalid names count as Other.
 func TestTallyOfForeignLetters(t *testing.T) {
 	s := natstest.Start(t).Store()
 	if _, err := s.EnsureDeadLetters(natstest.Context(t)); err != nil {
@@ -222,7 +223,7 @@ func manyReasons(n int) (out []string) {
 	return out
 }
 
-// A tally that lost its connection goes on where it was.
+// A tally that lost its connection continues where it was.
 func TestTallyGoesOnBehindALostConnection(t *testing.T) {
 	srv := natstest.Start(t)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
@@ -244,7 +245,7 @@ func TestTallyGoesOnBehindALostConnection(t *testing.T) {
 	same(t, "behind it", x, srv.Store())
 }
 
-// Several sources are one summary; one that comes later is followed too.
+// Several sources have one summary, and a source that is added later is included.
 func TestTallies(t *testing.T) {
 	s := natstest.Start(t).Store()
 	all := deadletter.NewTallies()
@@ -276,7 +277,7 @@ func TestTallies(t *testing.T) {
 	}
 }
 
-// sum counts the letters of all reasons: the total is known before.
+// sum counts the letters of all reasons. The total is available earlier.
 func sum(s deadletter.Summary) (n int64) {
 	for _, r := range s.Reasons {
 		n += r.Letters
