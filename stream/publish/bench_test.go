@@ -8,8 +8,8 @@ import (
 	"loaderd/stream/publish"
 )
 
-// BenchmarkPublish stores documents of 4 KB on an embedded server that syncs every write: in atomic batches, against
-// one acknowledged publish a document.
+// BenchmarkPublish stores documents of 4 KB on an embedded server that syncs every write. It compares atomic batches
+// with one acknowledged publish per document.
 func BenchmarkPublish(b *testing.B) {
 	data := make([]byte, 4096)
 	for i := range data {

@@ -10,8 +10,8 @@ import (
 	"loaderd/stream/publish"
 )
 
-// A publisher goes on where another one stopped, also behind a server that knows nothing of that: it sends nothing
-// twice, and leaves nothing out.
+// A publisher continues where another one stopped, also through an isolated or lagging server. It neither duplicates
+// nor omits a document.
 func TestRecordOnAServerThatKnowsLess(t *testing.T) {
 	t.Parallel()
 	for what, impede := range map[string]func(*natstest.Cluster, int){
@@ -62,7 +62,7 @@ func TestRecordOnAServerThatKnowsLess(t *testing.T) {
 	}
 }
 
-// publishPart publishes an input that does not end there.
+// publishPart publishes documents of an input without finishing it.
 func publishPart(t *testing.T, s *stream.Store, docs []stream.Message) {
 	t.Helper()
 	p := newPublisher(t, s, publish.Options{BatchMessages: 50})

@@ -17,28 +17,28 @@ import (
 	"loaderd/stream/messages"
 )
 
-// committer commits batches one at a time. It is used by the publisher's goroutine only.
+// committer commits batches one at a time. Only the publisher's goroutine uses it.
 //
-// Exactness. After any doubt (a late acknowledgement, a lost connection, the start of a publisher whose predecessor may
-// have died in the middle) unsure is set: the committer then reads back which ids are in the stream and sends the rest
-// with the sequence that it saw last on its subject as the expected one. A batch that was still on its way and lands in
-// between makes the server refuse, and the committer reads back again. So a document is never sent twice, however long
-// the doubt lasts, and independent of the server's dedupe window.
+// Exactness. After any doubt unsure is set: a late acknowledgement, a lost connection, or the start of a publisher
+// whose predecessor may have been killed during a batch. The committer then reads back which ids are in the stream.
+// It sends the remaining messages with the last sequence that it saw on its subject as the expected one. If a batch
+// in flight is stored in between, the server rejects the attempt, and the committer reads back again. A document is
+// therefore never stored twice, however long the doubt lasts, and independent of the server's deduplication window.
 type committer struct {
 	p      *Publisher
-	atomic bool   // the stream takes atomic batches
+	atomic bool   // the stream accepts atomic batches
 	size   int    // messages of the next attempt: shrinks while the stream is nearly full
-	single int    // messages to send one by one, because the server knows some of them
+	single int    // messages to send one by one, so that the server identifies the one that it rejects
 	last   uint64 // messages of the subject up to this sequence are counted, or their ids are in known
 	known  ids    // ids that a read back found and that Publish has not offered again yet
 	unsure bool   // the last attempt may or may not have been stored: read back before the next
-	broken int    // batches refused as incomplete in a row
+	broken int    // consecutive batches rejected as incomplete
 	saved  time.Time
 	dirty  map[*Record]struct{} // records that changed since they were saved
 }
 
-// brokenBatches is how many refusals as incomplete, whose cause the server does not tell, are taken before messages are
-// sent singly, which tells.
+// brokenBatches is how many rejections as incomplete are retried before messages are sent one by one. The server
+// reports the cause only for single messages.
 const brokenBatches = 3
 
 // batch commits b and the records that it touches.
@@ -95,8 +95,9 @@ func (c *committer) messages(ctx context.Context, pending []entry) (err error) {
 	return nil
 }
 
-// prepare returns what of pending is still to be sent, and the sequence that must be the last of the subject then, or
-// noFence. While that cannot be known it returns the problem, in words: wait and prepare again. An error is final.
+// prepare returns which of pending are still to be sent, and the sequence that must then be the last of the subject,
+// or noFence. While that cannot be determined, it returns the problem as text. The caller must then wait and call it
+// again. An error is final.
 func (c *committer) prepare(ctx context.Context,
 	pending []entry) (rest []entry, fence int64, problem string, err error) {
 	if err := ctx.Err(); err != nil {
@@ -123,9 +124,9 @@ func (c *committer) prepare(ctx context.Context,
 	return c.drop(pending, found, last), int64(last), "", nil
 }
 
-// settle decides what follows from an error of an attempt to send the first n of pending. It returns nil when another
-// attempt is to be made, after it has waited and changed how that is made; else the error with which the publisher
-// ends.
+// settle decides how to continue after a failed attempt to send the first n of pending. It returns nil if another
+// attempt must be made, after it has waited and adapted that attempt. Otherwise it returns the error with which the
+// publisher ends.
 func (c *committer) settle(ctx context.Context, err error, pending []entry, n int, wait *wait) error {
 	var refused *jetstream.APIError
 	if !errors.As(err, &refused) {
@@ -135,13 +136,13 @@ func (c *committer) settle(ctx context.Context, err error, pending []entry, n in
 		if !conn.Transient(err) {
 			return err
 		}
-		// No answer: stored or not, nobody knows before the read back.
+		// No response. Only the read back shows whether the batch is stored.
 		c.unsure = true
 		size := int64(0)
 		for _, e := range pending[:n] {
 			size += int64(len(e.message.Data))
 		}
-		// the server does not answer a batch then
+		// a server without storage for a batch does not respond to it
 		if used, limit := c.p.store.AccountStorage(ctx); limit > 0 && limit-used < size {
 			return wait.pause(ctx, accountFull(c.p.store.Config().Name, used, limit))
 		}
@@ -154,14 +155,14 @@ func (c *committer) settle(ctx context.Context, err error, pending []entry, n in
 		return wait.pause(ctx, "")
 	case errors.Is(conn.AsFull(err), conn.ErrFull):
 		if n > 1 {
-			c.size = (n + 1) / 2 // fill what space is left
+			c.size = (n + 1) / 2 // fill the remaining space
 			return nil
 		}
 		return wait.pause(ctx, c.fullReason(ctx, refused))
 	}
 	switch refused.ErrorCode {
 	case conn.CodeBatchDuplicate:
-		c.single = n // some ids are known to the server: asked one by one it says which
+		c.single = n // some ids are duplicates; for messages sent one by one the server reports which
 	case conn.CodeAtomicDisabled:
 		c.atomic = false
 	case conn.CodeBatchTooLarge:
@@ -173,7 +174,7 @@ func (c *committer) settle(ctx context.Context, err error, pending []entry, n in
 		c.unsure = true
 		return wait.pause(ctx, "")
 	case conn.CodeMessageTooLarge:
-		if n > 1 { // asked one by one the server says which
+		if n > 1 { // for messages sent one by one the server reports which
 			c.single = n
 			return nil
 		}
@@ -188,7 +189,7 @@ func (c *committer) settle(ctx context.Context, err error, pending []entry, n in
 	return nil
 }
 
-// refusal is the server's refusal in words for the one who publishes.
+// refusal formats a rejection by the server for the operator.
 type refusal struct{ *jetstream.APIError }
 
 func (r refusal) Error() string { return fmt.Sprintf("%s (%d)", r.Description, r.ErrorCode) }
@@ -218,7 +219,7 @@ func (c *committer) fullReason(ctx context.Context, e *jetstream.APIError) strin
 	return fmt.Sprintf("%v: %s: %s", conn.ErrFull, name, e.Description)
 }
 
-// accountFull is why documents wait where the streams of the account hold as many bytes as it may store.
+// accountFull returns why documents wait if the account's streams hold as many bytes as it may store.
 func accountFull(stream string, used, limit int64) string {
 	of := ""
 	if limit > 0 {
@@ -247,7 +248,7 @@ func (c *committer) accept(sent []entry, a messages.Ack) {
 	c.count(len(sent), bytes, 0, a.Sequence)
 }
 
-// drop takes out what the read back found and accounts for it.
+// drop removes what the read back found and accounts for it.
 func (c *committer) drop(pending []entry, found ids, last uint64) []entry {
 	if c.known == nil {
 		c.known = ids{}
@@ -269,14 +270,14 @@ func (c *committer) drop(pending []entry, found ids, last uint64) []entry {
 	return rest
 }
 
-// traced tells that the stream has the document.
+// traced reports to the tracer that the stream has the document.
 func (e entry) traced() {
 	if e.stored != nil {
 		e.stored()
 	}
 }
 
-// repeat counts a document that the stream has at a sequence, of somebody else.
+// repeat counts a document that another publisher has stored at a sequence; 0 for a duplicate within a batch.
 func (c *committer) repeat(sequence uint64) {
 	c.count(0, 0, 1, 0)
 	c.p.progress.Lock()
@@ -298,7 +299,7 @@ func (c *committer) count(documents int, bytes, duplicates int64, last uint64) {
 // noFence sends without an expected sequence.
 const noFence = -1
 
-// send makes one attempt to store messages behind sequence fence of their subject, all or none.
+// send makes one attempt to store messages after sequence fence of their subject, all or none.
 func (c *committer) send(ctx context.Context, es []entry, fence int64) (a messages.Ack, err error) {
 	batch := make([]*nats.Msg, len(es))
 	for i, e := range es {
@@ -317,7 +318,7 @@ func (c *committer) send(ctx context.Context, es []entry, fence int64) (a messag
 	return a, err
 }
 
-// wait is the backoff of one batch and its place in the publisher's progress.
+// wait is the backoff of one batch, which it reports in the publisher's progress.
 type wait struct {
 	p       *Publisher
 	backoff *backoff.ExponentialBackOff
@@ -325,7 +326,7 @@ type wait struct {
 
 func (p *Publisher) newWait() *wait { return &wait{p, p.store.Backoff()} }
 
-// pause waits for the next attempt. An empty reason is not worth a report.
+// pause waits for the next attempt. An empty reason is not reported.
 func (w *wait) pause(ctx context.Context, reason string) error {
 	if reason != "" {
 		w.p.setWaiting(reason)
@@ -340,13 +341,13 @@ func (w *wait) pause(ctx context.Context, reason string) error {
 	}
 }
 
-// over says that it goes on.
+// over reports that publishing continues.
 func (w *wait) over() {
 	w.backoff.Reset()
 	w.p.setWaiting("")
 }
 
-// end is over, but after an error nothing goes on, and nobody is told that it does.
+// end is over, except that after an error publishing does not continue, and OnWait is not called.
 func (w *wait) end(err error) {
 	if err == nil {
 		w.over()
@@ -361,7 +362,7 @@ func (p *Publisher) setWaiting(reason string) {
 	}
 }
 
-// noteWaiting accounts the time and says whether the reason is a new one.
+// noteWaiting accounts for the time and reports whether the reason has changed.
 func (p *Publisher) noteWaiting(reason string) (changed bool) {
 	p.progress.Lock()
 	defer p.progress.Unlock()

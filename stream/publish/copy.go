@@ -11,8 +11,8 @@ import (
 	"loaderd/stream"
 )
 
-// CopyRecords copies the records of what was published into the document stream, which is copied too, to other servers,
-// and returns how many.
+// CopyRecords copies the publishing records of a document stream to other servers, to which the stream is copied too.
+// It returns the number of records.
 func CopyRecords(ctx context.Context, from, to *stream.Store) (n int, err error) {
 	documents, err := from.Find(ctx, "the document stream", from.Config().Name, errors.New("there is no document stream"))
 	if err != nil {

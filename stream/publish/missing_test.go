@@ -10,8 +10,8 @@ import (
 	"loaderd/stream/publish"
 )
 
-// A daemon that begins makes the streams of its sources one after the other: a producer that comes amid them waits for
-// its own.
+// A starting daemon creates the streams of its sources one by one. A producer that connects meanwhile waits for the
+// stream of its source.
 func TestPublishAmidABeginning(t *testing.T) {
 	s := publishStore(t)
 	names := []string{"books", "code", "math"}

@@ -10,14 +10,14 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Origin is where a document of the stream came from, as far as it is known.
+// Origin is where a document of the stream came from, as far as it is recorded.
 type Origin struct {
 	Path string
-	// Input is the name of the input in whose record it lies; empty when there is none, or more than one.
+	// Input is the name of the input whose record covers the document; empty for none or more than one.
 	Input string
 }
 
-// Origin says where a document of the publisher's source came from. It reads one message and the records of the source.
+// Origin returns where a document of the publisher's source came from. It reads one message and the source's records.
 func (p *Publisher) Origin(ctx context.Context, sequence uint64) (Origin, error) {
 	ctx, cancel := context.WithTimeout(ctx, conn.AttemptLimit)
 	defer cancel()

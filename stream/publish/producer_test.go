@@ -12,8 +12,8 @@ import (
 	"loaderd/stream/publish"
 )
 
-// A producer of the server inside a daemon makes no consumers: it resumes an input and finds where a document came from
-// by gets.
+// A producer of an embedded server creates no consumers. It resumes an input and finds where a document came from by
+// gets.
 func TestPublisher_ResumesAsProducerWithoutConsumers(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {
@@ -44,7 +44,7 @@ func TestPublisher_ResumesAsProducerWithoutConsumers(t *testing.T) {
 	}
 }
 
-// A message id beyond the limit of the server inside a daemon is an error that names the document and the limit.
+// A message id beyond the limit of an embedded server is an error that names the document and the limit.
 func TestPublisher_NamesDocumentWithLongID(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {

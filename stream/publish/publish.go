@@ -1,4 +1,4 @@
-// Package publish adds documents to the document stream, in order and each exactly once, whatever happens to the
+// Package publish adds documents to the document stream, in order and each exactly once, through any failure of the
 // connection, the server or the publisher.
 package publish
 
@@ -18,28 +18,28 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Options tune a Publisher. The zero value is right for most.
+// Options configures a Publisher. The zero value is suitable for most uses.
 type Options struct {
 	// BatchMessages bounds the messages of one atomic batch: 1 to 1000, 0 means 1000 (the server's own limit).
 	BatchMessages int
-	// BatchBytes bounds the bytes of one atomic batch; 0 means 8 MiB. A larger single message is a batch of its own.
+	// BatchBytes bounds the bytes of one atomic batch; 0 means 8 MiB. A larger single message is a separate batch.
 	BatchBytes int
-	// Single sends every message by itself even where the stream takes atomic batches.
+	// Single sends every message separately even if the stream accepts atomic batches.
 	Single bool
-	// Timeout is how long an acknowledgement may take before the publisher reads back what happened; 0 means 10 s.
+	// Timeout limits the wait for an acknowledgement, after which the publisher reads back what happened; 0 means 10 s.
 	Timeout time.Duration
-	// OnWait is called when the publisher starts to wait (a full stream, a lost connection) with the reason, and with ""
-	// when it goes on, which it does not after an error. It is called from the publisher's own goroutine and must not
-	// block.
+	// OnWait is called with the reason when the publisher starts to wait (a full stream, a lost connection), and with ""
+	// when it continues. After an error it does not continue. OnWait is called from the publisher's goroutine and must
+	// not block.
 	OnWait func(reason string)
-	// Tracer samples documents, which are followed from here to the ranks; nil: none.
+	// Tracer samples documents, which are traced from here to the ranks; nil disables tracing.
 	Tracer Tracer
 }
 
 // Tracer samples documents that are published.
 type Tracer interface {
-	// Publish returns the traceparent of a document that is sampled, and what is called when the stream has it; "" and nil
-	// for others.
+	// Publish returns the traceparent of a sampled document, and a function to call when the stream has it; "" and nil
+	// for a document that is not sampled.
 	Publish(subject, id string) (traceparent string, stored func())
 }
 
@@ -50,12 +50,12 @@ type Committed struct {
 	Bytes     int64
 	// Duplicates were not published because the stream, or the record of an earlier run, already has them.
 	Duplicates int64
-	// Repeated of the Duplicates are not this input's own earlier documents, as far as its record tells: something else
-	// published the same. FirstRepeated is the sequence that the first of them has in the stream, 0 for one of the same
-	// batch.
+	// Repeated counts the Duplicates that are not this input's earlier documents, according to its record. Another
+	// publisher or input published the same. FirstRepeated is the sequence of the first of them in the stream, 0 for one
+	// of the same batch.
 	Repeated      int64
 	FirstRepeated uint64
-	// LastSequence is the stream sequence of the last committed document; 0 when there is none.
+	// LastSequence is the stream sequence of the last committed document; 0 for none.
 	LastSequence uint64
 	// Waited is the time spent waiting for a full stream or a lost connection; Waiting is the reason while it waits, else
 	// empty.
@@ -63,15 +63,15 @@ type Committed struct {
 	Waiting string
 }
 
-// headersMost is what the server takes in the headers of one message, in bytes.
+// headersMost is the server's limit for the headers of one message, in bytes.
 const headersMost = 1<<16 - 1
 
-// TooLargeError is a document that the server would refuse. The publisher goes on without it.
+// TooLargeError is a document that the server would reject. The publisher continues without it.
 type TooLargeError struct {
 	// Document is the message's path, or its id.
 	Document    string
 	Size, Limit int64
-	// Headers says that it is the headers alone that are too large: what they say of the loss, or meta.
+	// Headers reports that the headers alone are too large, because of the loss or meta.
 	Headers bool
 }
 
@@ -86,7 +86,7 @@ func (e *TooLargeError) Error() string {
 		e.Document, e.Size, e.Limit)
 }
 
-// ErrClosed says that the publisher was closed before the call.
+// ErrClosed means that the publisher was closed before the call.
 var ErrClosed = errors.New("publisher is closed")
 
 const (
@@ -98,16 +98,16 @@ const (
 
 var sourceToken = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
-// Publisher puts documents into the document stream, in order, each exactly once.
+// Publisher adds documents to the document stream, in order, each exactly once.
 //
-// It fills one atomic batch while the one before is being committed, so at most two batches are held in memory, and the
-// order in the stream is the order of Publish. A full stream or a lost connection makes Publish block.
-// Publish and Flush may be called from several goroutines; the order is then that of the calls.
+// It fills one atomic batch while the previous one is being committed, so it holds at most two batches in memory. The
+// order in the stream is the order of Publish. A full stream or a lost connection makes Publish block. Publish and
+// Flush may be called from several goroutines; the order is then that of the calls.
 type Publisher struct {
 	store   *stream.Store
 	js      jetstream.JetStream
 	stream  jetstream.Stream
-	created time.Time // of the stream, which tells it from a later one of the same name
+	created time.Time // of the stream, which distinguishes it from a later one of the same name
 	source  string
 	subject string
 	options Options
@@ -133,16 +133,16 @@ type Publisher struct {
 	waiting  time.Time
 }
 
-// entry is one place in the publish order: a message, or only news for a record.
+// entry is one position in the publish order: a message, or only an update of a record.
 type entry struct {
 	message   *stream.Message
 	size      int
 	duplicate bool // counted, not sent
 	record    *Record
 	finish    bool   // the record's input ends here
-	skipped   bool   // a place of the input without a document in the stream
-	advance   bool   // the record's last sequence may follow
-	stored    func() // called when the stream has a document that is traced; else nil
+	skipped   bool   // a position of the input without a document in the stream
+	advance   bool   // the record's last sequence may advance
+	stored    func() // called when the stream has a traced document; else nil
 }
 
 type batch struct {
@@ -150,7 +150,7 @@ type batch struct {
 	flushed chan struct{} // closed when everything up to here is committed and recorded
 }
 
-// CheckSource refuses what cannot be the name of a source.
+// CheckSource returns an error if source is not a valid name of a source.
 func CheckSource(source string) error {
 	if !sourceToken.MatchString(source) {
 		return fmt.Errorf("source name %q: want 1 to 64 letters, digits, - and _", source)
@@ -158,8 +158,8 @@ func CheckSource(source string) error {
 	return nil
 }
 
-// New starts a publisher for the subject of one source: <subject>.<source>. The stream is created when absent.
-// Cancelling ctx aborts the publisher; Close stops it.
+// New starts a publisher for the subject of one source: <subject>.<source>. It creates the stream if it does not
+// exist. Cancelling ctx aborts the publisher; Close stops it.
 func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publisher, error) {
 	if err := CheckSource(source); err != nil {
 		return nil, err
@@ -205,25 +205,25 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	}
 	p.commit = committer{
 		p: p, atomic: info.Config.AllowAtomicPublish && !o.Single, size: o.BatchMessages,
-		// A publisher that died may have left a batch on its way to the server, so the first batch is fenced (see committer).
+		// A killed publisher may have left a batch in flight, so the first batch is fenced (see committer).
 		last: info.State.LastSeq, unsure: true,
 	}
 	go p.run(run)
 	return p, nil
 }
 
-// lookAgain is how long a publisher tries to make the document stream before it looks again whether its source has a
-// stream meanwhile: producers of a server inside a daemon may make none, and the daemon has just begun.
+// lookAgain is how long a publisher tries to create the document stream before it checks again whether its source has
+// a stream. Producers of an embedded server may not create streams, and the daemon may have just started.
 const lookAgain = 5 * time.Second
 
-// missing is how long a publisher waits for the stream of its source while others are there: a daemon that begins makes
-// one after the other. It waits longer as long as further ones come.
+// missing is how long a publisher waits for the stream of its source while other sources have streams. A starting
+// daemon creates the streams one by one. Each new stream restarts the wait.
 const (
 	missing     = 2 * time.Second
 	missingLook = 100 * time.Millisecond
 )
 
-// documents opens the stream that takes a source's documents.
+// documents opens the stream for a source's documents.
 func documents(ctx context.Context, s *stream.Store, source string) (*stream.Store, jetstream.Stream, error) {
 	var grew time.Time
 	there := 0
@@ -255,14 +255,14 @@ func documents(ctx context.Context, s *stream.Store, source string) (*stream.Sto
 	}
 }
 
-// Documents is the store of the stream that is published to: of the source's own, where sources have streams of their
-// own.
+// Documents returns the store of the stream that is published to. It is that of the source, if sources have separate
+// streams.
 func (p *Publisher) Documents() *stream.Store { return p.store }
 
-// Subject is that of the documents.
+// Subject returns the subject of the documents.
 func (p *Publisher) Subject() string { return p.subject }
 
-// Limit is the largest message, headers included, that the server stores in a stream of these settings.
+// Limit returns the largest message, headers included, that the server stores in a stream of these settings.
 func Limit(payload int64, c jetstream.StreamConfig) int64 {
 	limit := payload
 	if c.MaxMsgSize > 0 {
@@ -274,10 +274,10 @@ func Limit(payload int64, c jetstream.StreamConfig) int64 {
 	return limit
 }
 
-// Publish adds documents, in order; their Subject is the publisher's. It returns when they are in a batch, not when
-// they are committed: Flush waits for that. It blocks while the stream is full or the connection is lost. A
-// *TooLargeError leaves out that document and those after it in the call, and the publisher can go on; any other error
-// is final.
+// Publish adds documents, in order; their Subject is the publisher's. It returns when they are in a batch. Flush
+// waits until they are committed. Publish blocks while the stream is full or the connection is lost. A *TooLargeError
+// leaves out that document and those after it in the call, and the publisher remains usable. Any other error is
+// final.
 func (p *Publisher) Publish(ctx context.Context, ms ...stream.Message) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -289,7 +289,7 @@ func (p *Publisher) Publish(ctx context.Context, ms ...stream.Message) error {
 	return nil
 }
 
-// enqueue puts e into the batch that is being filled. The caller holds p.mu.
+// enqueue adds e to the batch that is being filled. The caller must hold p.mu.
 func (p *Publisher) enqueue(ctx context.Context, e entry) error {
 	if m := e.message; m != nil {
 		m.Subject = p.subject
@@ -315,7 +315,7 @@ func (p *Publisher) enqueue(ctx context.Context, e entry) error {
 		}
 	}
 	if m := e.message; m != nil && m.ID != "" {
-		// The server would reject the whole batch.
+		// The server would reject the whole batch for a duplicate id.
 		_, e.duplicate = p.ids[m.ID]
 		p.ids[m.ID] = struct{}{}
 	}
@@ -324,8 +324,8 @@ func (p *Publisher) enqueue(ctx context.Context, e entry) error {
 	return nil
 }
 
-// handOver gives the filled batch to the committer, which takes it when the one before is committed. The caller holds
-// p.mu.
+// handOver passes the filled batch to the committer, which accepts it when the previous one is committed. The caller
+// must hold p.mu.
 func (p *Publisher) handOver(ctx context.Context, flushed chan struct{}) error {
 	select {
 	case p.batches <- batch{p.filling, flushed}:
@@ -339,7 +339,7 @@ func (p *Publisher) handOver(ctx context.Context, flushed chan struct{}) error {
 	return nil
 }
 
-// Flush waits until everything published so far is committed, and says what is.
+// Flush waits until everything published so far is committed, and returns the totals.
 func (p *Publisher) Flush(ctx context.Context) (Committed, error) {
 	flushed := make(chan struct{})
 	p.mu.Lock()
@@ -358,7 +358,7 @@ func (p *Publisher) Flush(ctx context.Context) (Committed, error) {
 	}
 }
 
-// Progress says what is committed now.
+// Progress returns what is committed now.
 func (p *Publisher) Progress() Committed {
 	p.progress.Lock()
 	defer p.progress.Unlock()
@@ -369,8 +369,8 @@ func (p *Publisher) Progress() Committed {
 	return now
 }
 
-// Close stops the publisher. What was not flushed may or may not be committed; a record (see Resume) finds out next
-// time.
+// Close stops the publisher. What was not flushed may or may not be committed. A record (see Resume) determines that
+// at the next start.
 func (p *Publisher) Close() {
 	p.cancel()
 	<-p.done
@@ -405,8 +405,8 @@ func (p *Publisher) run(ctx context.Context) {
 	}
 }
 
-// Fits returns the bytes of a document's message that the server counts against its limits; a *TooLargeError where no
-// server takes its headers.
+// Fits returns the bytes of a document's message that the server counts against its limits. It returns a
+// *TooLargeError if no server accepts its headers.
 func Fits(m stream.Message) (size int, err error) {
 	size = messageSize(m.NATS())
 	if head := size - len(m.Data); head > headersMost {
@@ -415,8 +415,8 @@ func Fits(m stream.Message) (size int, err error) {
 	return size, nil
 }
 
-// messageSize is what the server counts against its limits: payload and encoded headers, with room for those of a
-// batch.
+// messageSize returns what the server counts against its limits: payload and encoded headers, with room for the
+// headers of a batch.
 func messageSize(m *nats.Msg) int {
 	n := len("NATS/1.0\r\n\r\n") + batchHeaders + len(m.Data)
 	for k, v := range m.Header {

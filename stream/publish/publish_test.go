@@ -17,14 +17,14 @@ import (
 	"loaderd/stream/publish"
 )
 
-// publishServer is a server whose document stream is small.
+// publishServer returns a server whose document stream is small.
 func publishServer(tb testing.TB, change ...func(*stream.Config)) *natstest.Server {
 	tb.Helper()
 	small := func(c *stream.Config) { c.MaxBytes, c.ReconnectWait = 64<<20, 50*time.Millisecond }
 	return natstest.Start(tb, append([]func(*stream.Config){small}, change...)...)
 }
 
-// publishStore is a store on a server of its own.
+// publishStore returns a store on a separate server.
 func publishStore(tb testing.TB, change ...func(*stream.Config)) *stream.Store {
 	tb.Helper()
 	return publishServer(tb, change...).Store()
@@ -49,7 +49,7 @@ func flush(tb testing.TB, p *publish.Publisher) publish.Committed {
 	return done
 }
 
-// numbered are documents whose text is their number.
+// numbered returns documents whose text is their number.
 func numbered(from, to int) []stream.Message {
 	var ms []stream.Message
 	for i := from; i < to; i++ {
@@ -66,7 +66,7 @@ func texts(ms []stream.Message) []string {
 	return all
 }
 
-// stored reads the whole document stream back.
+// stored returns the texts of the whole document stream.
 func stored(tb testing.TB, s *stream.Store) []string {
 	tb.Helper()
 	var info *jetstream.StreamInfo
@@ -212,7 +212,7 @@ func TestPublishWaitsForRoom(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Room comes in two ways: documents are purged, and the bound is raised.
+	// Space becomes free in two ways: documents are purged, and the bound is raised.
 	if err := st.Purge(t.Context(), jetstream.WithPurgeSequence(101)); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestPublishWaitsForRoom(t *testing.T) {
 	}
 }
 
-// A publisher that is closed while it waits does not say that it goes on.
+// A publisher that is closed while it waits does not report that it continues.
 func TestPublishClosedWhileItWaits(t *testing.T) {
 	s := publishStore(t, func(c *stream.Config) { c.MaxBytes = 1 << 20 })
 	waits := make(chan string, 100)
@@ -310,7 +310,7 @@ func TestPublishRefusesTooLarge(t *testing.T) {
 	wantStored(t, s, []string{"small", "also small"})
 }
 
-// The connection is cut in the middle of batches, and the server restarts before the publisher comes back.
+// The connection is cut in the middle of batches, and the server restarts before the publisher reconnects.
 func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
 	t.Parallel()
 	srv := publishServer(t)
@@ -335,7 +335,7 @@ func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
 		if i == 2000 {
 			close(restart)
 		}
-		// Between two batches the publisher may not notice that its connection was another for a moment: then once more.
+		// Between two batches the publisher may not notice a reconnect, so another one is forced.
 		if i == 500 || i == 700 || i == 1500 || i >= 2000 && i%100 == 0 && !closed(restarted) {
 			if err := client.Conn().ForceReconnect(); err != nil {
 				t.Fatal(err)

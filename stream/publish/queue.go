@@ -15,8 +15,8 @@ import (
 	"loaderd/stream/conn"
 )
 
-// Queue is the order in which inputs are about to be published, written down before the first of them is: whoever
-// starts again publishes the rest of them in that order, whatever has come meanwhile.
+// Queue is the order in which inputs are about to be published. It is stored before the first of them is published. A
+// restarted publisher publishes the remaining inputs in that order, whatever inputs were added meanwhile.
 type Queue struct {
 	p        *Publisher
 	key      string
@@ -35,7 +35,7 @@ type queueValue struct {
 
 const queueVersion = 1
 
-// Queue opens the queue of what follows these patterns into the publisher's source.
+// Queue opens the queue of the inputs that match the patterns follows, for the publisher's source.
 func (p *Publisher) Queue(ctx context.Context, follows []string) (*Queue, error) {
 	h := sha256.New()
 	for _, pattern := range append([]string{p.store.Config().Name, p.source}, follows...) {
@@ -61,7 +61,7 @@ func (p *Publisher) Queue(ctx context.Context, follows []string) (*Queue, error)
 			return nil, fmt.Errorf("read the queue of files (key %s of bucket %s): %w", q.key, stream.RecordsBucket, err)
 		}
 	}
-	if !q.value.Created.Equal(p.created) { // of a stream that is gone
+	if !q.value.Created.Equal(p.created) { // of a deleted stream
 		q.value.Inputs = nil
 	}
 	q.value.Version, q.value.Stream, q.value.Created, q.value.Follows = queueVersion, p.store.Config().Name,
@@ -80,11 +80,11 @@ func decodeQueue(data []byte) (v queueValue, err error) {
 	return v, nil
 }
 
-// Inputs are those that were written down last.
+// Inputs returns the inputs that were stored last.
 func (q *Queue) Inputs() []string { return q.value.Inputs }
 
-// Write writes down the inputs that come next, in place of those before. It is ErrTakenOver when somebody else did, who
-// follows the same.
+// Write stores the next inputs in place of the previous ones. It returns ErrTakenOver if another publisher that
+// follows the same patterns has stored others.
 func (q *Queue) Write(ctx context.Context, inputs []string) error {
 	q.value.Inputs = inputs
 	data, err := json.Marshal(q.value)
@@ -98,7 +98,7 @@ func (q *Queue) Write(ctx context.Context, inputs []string) error {
 		}
 		revision, err := kv.Update(ctx, q.key, data, q.revision)
 		if errors.Is(err, jetstream.ErrKeyExists) || conn.WrongLast(err) {
-			// Perhaps an earlier write of ours, whose answer was lost.
+			// Possibly an earlier write of this publisher, whose response was lost.
 			stored, getErr := kv.Get(ctx, q.key)
 			if getErr != nil {
 				return getErr
@@ -123,10 +123,10 @@ const (
 	Unknown  State = iota // nothing of it was published
 	Begun                 // a part, or another version of a part
 	Complete              // all of it
-	Changed               // all of what it was; it is something else now
+	Changed               // all of an earlier version
 )
 
-// State asks what is recorded of an input, and changes nothing. Name and fingerprint are as for Resume.
+// State returns what is recorded of an input, and changes nothing. Name and fingerprint are as for Resume.
 func (p *Publisher) State(ctx context.Context, name, fingerprint string) (State, error) {
 	kv, err := p.records(ctx)
 	if err != nil {

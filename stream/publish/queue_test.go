@@ -12,7 +12,7 @@ import (
 	"loaderd/stream/publish"
 )
 
-// What is written down is there for whoever comes next; who wrote it before that one may write no more.
+// The next publisher gets the stored queue. The publisher that stored it can then no longer write it.
 func TestQueueIsTakenOver(t *testing.T) {
 	s := publishStore(t)
 	p := newPublisher(t, s, publish.Options{})
@@ -44,7 +44,7 @@ func TestQueueIsTakenOver(t *testing.T) {
 	}
 }
 
-// State says what is recorded, and records nothing.
+// State returns what is recorded, and records nothing.
 func TestStateOfAnInput(t *testing.T) {
 	s := publishStore(t)
 	p := newPublisher(t, s, publish.Options{})
@@ -71,7 +71,7 @@ func TestStateOfAnInput(t *testing.T) {
 	is("two", publish.Changed)
 }
 
-// FuzzPublishQueue opens a queue of which the server holds anything: an error, or names.
+// FuzzPublishQueue opens a queue for which the server holds any value. The result is an error, or names.
 func FuzzPublishQueue(f *testing.F) {
 	for _, s := range []string{"", "{}", "null", "[]", `{"version":1}`, `{"version":9,"queue":["/a"]}`,
 		`{"version":1,"queue":["/a"]}`, `{"version":1,"queue":"/a"}`, "\xff"} {

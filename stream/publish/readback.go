@@ -21,7 +21,7 @@ func idKey(id string) [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// take removes id and says whether it was there.
+// take removes id and reports whether it was present.
 func (s ids) take(id string) bool {
 	key := idKey(id)
 	_, ok := s[key]
@@ -29,11 +29,11 @@ func (s ids) take(id string) bool {
 	return ok
 }
 
-// readBackPatience bounds the wait for the source's last message: longer means that the server is gone.
+// readBackPatience bounds the wait for the source's last message. A longer wait means that the server has failed.
 const readBackPatience = 10 * time.Second
 
-// newest is the last message of the publisher's subject. In a cluster any server answers a direct get, also one that is
-// behind the others.
+// newest returns the last message of the publisher's subject. In a cluster it requests the message from the leader,
+// because even a lagging server responds to a direct get.
 func (p *Publisher) newest(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 	if p.store.Clustered() {
 		return messages.GetLast(ctx, p.store.Client, p.store.Config().Name, p.subject)
@@ -41,9 +41,9 @@ func (p *Publisher) newest(ctx context.Context) (*jetstream.RawStreamMsg, error)
 	return p.stream.GetLastMsgForSubject(ctx, p.subject)
 }
 
-// readBackSurely is readBack behind a write that a majority of the stream's servers has taken, where that is permitted:
-// nothing that was stored before is missing. What readBack returns may be old, and is right to send after, behind the
-// last sequence that it returns: then the server refuses what follows from too little.
+// readBackSurely is readBack after a write that a majority of the stream's servers has stored, if that is permitted.
+// It misses nothing that was stored before. The result of readBack alone may be stale. That is safe for a send that
+// expects the last sequence that readBack returns, because the server rejects a send that is based on stale ids.
 func (p *Publisher) readBackSurely(ctx context.Context, after uint64) (known ids, err error) {
 	err = p.store.RetryWithin(ctx, readBackLimit, "read back "+p.subject, func(ctx context.Context) error {
 		if err := messages.Confirm(ctx, p.store.Client, p.stream); err != nil {
@@ -58,8 +58,8 @@ func (p *Publisher) readBackSurely(ctx context.Context, after uint64) (known ids
 // readBackLimit bounds one attempt to read all headers of a source.
 const readBackLimit = time.Hour
 
-// readBack returns the ids of the messages of the publisher's subject after a sequence, and the sequence of the last of
-// all its messages (0 when there is none). It reads headers only.
+// readBack returns the ids of the messages of the publisher's subject after a sequence, and the sequence of the last
+// of all its messages (0 for none). It reads headers only.
 func (p *Publisher) readBack(ctx context.Context, after uint64) (ids, uint64, error) {
 	call, cancel := context.WithTimeout(ctx, readBackPatience)
 	defer cancel()
@@ -84,7 +84,7 @@ func (p *Publisher) readBack(ctx context.Context, after uint64) (ids, uint64, er
 	if after+1 == last {
 		return known, last, nil
 	}
-	// The last one may be purged meanwhile: it was added before.
+	// The last message may be purged meanwhile, so it was added first.
 	err = messages.EachHeader(ctx, p.store.Client, p.stream, p.subject, after+1, last-1,
 		func(sequence uint64, h nats.Header) bool {
 			if sequence < last {

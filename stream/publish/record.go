@@ -19,14 +19,14 @@ import (
 	"loaderd/stream/messages"
 )
 
-// recordEvery is how often a record is written while its input is published. What was committed after the last write is
-// found by reading back.
+// recordEvery is the write interval of a record while its input is published. A read back finds what was committed
+// after the last write.
 const recordEvery = 250 * time.Millisecond
 
-// Record remembers how much of one input (a file, or the plain files of a folder) is in the stream, so that publishing
-// it again adds nothing and a publisher that was killed goes on where it stopped.
+// Record stores how much of one input (a file, or the plain files of a folder) is in the stream. Publishing the input
+// again therefore adds nothing, and a publisher that was killed continues where it stopped.
 //
-// What a crash leaves, and what the next Resume does:
+// State after a crash, and what the next Resume does:
 //
 //	before the record's first write    no document is committed: starts at the first
 //	between a commit and its record    documents after the record's last sequence: found by reading back their ids
@@ -40,8 +40,8 @@ type Record struct {
 	skip     int64
 	stored   int64
 	changed  bool // since its documents were published
-	known    ids  // read back: of this input, and of whatever else was published to the source
-	// seen counts the documents that were offered; origin and index name the last.
+	known    ids  // from a read back: ids of this input, and of everything else that was published to the source
+	// seen counts the documents that were offered. origin and index identify the last one.
 	seen   int64
 	origin string
 	index  int
@@ -55,10 +55,10 @@ type recordValue struct {
 	Source      string    `json:"source"`
 	Input       string    `json:"input"`
 	Fingerprint string    `json:"fingerprint"`
-	// Documents: that many first documents of the input are committed. LastSequence: all of this input's documents after
-	// these are above it. FirstSequence: all of them are.
+	// Documents is how many first documents of the input are committed. All later documents of the input are above
+	// LastSequence. All documents of the input are above FirstSequence.
 	Documents     int64  `json:"documents"`
-	Skipped       int64  `json:"skipped"` // of Documents: only a place, not in the stream
+	Skipped       int64  `json:"skipped"` // of Documents: positions without a document in the stream
 	FirstSequence uint64 `json:"first_sequence"`
 	LastSequence  uint64 `json:"last_sequence"`
 	Complete      bool   `json:"complete"`
@@ -68,11 +68,11 @@ type recordValue struct {
 
 const recordVersion = 1
 
-// ErrTakenOver says that another publisher started on the same source and input.
+// ErrTakenOver means that another publisher started on the same source and input.
 var ErrTakenOver = errors.New("another publisher took over this input")
 
-// ReleasedError is an input whose earlier documents can no longer be told from new ones: they are not in the stream any
-// more.
+// ReleasedError is an input whose earlier documents can no longer be distinguished from new ones, because the stream
+// no longer holds them.
 type ReleasedError struct {
 	Input, Why    string
 	Documents     int64
@@ -85,8 +85,8 @@ func (e *ReleasedError) Error() string {
 		e.Input, e.Why, e.Oldest, e.After, e.Documents)
 }
 
-// Resume opens the record of an input. Name is the input's lasting name (an absolute path); fingerprint changes when
-// its content does (sizes and times of its files).
+// Resume opens the record of an input. name is the input's permanent name (an absolute path). fingerprint must change
+// when its content does (sizes and times of its files).
 func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Record, error) {
 	for attempt := 1; ; attempt++ {
 		r, err := p.resume(ctx, name, fingerprint)
@@ -96,8 +96,8 @@ func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Reco
 	}
 }
 
-// resumeAttempts are those to take a record over. One is refused when the record was read from a server of a cluster
-// that is behind, or another publisher resumed it at the same moment.
+// resumeAttempts is how often Resume tries to take over a record. An attempt fails if the record was read from a
+// lagging server of a cluster, or if another publisher resumed it at the same moment.
 const resumeAttempts = 5
 
 func (p *Publisher) resume(ctx context.Context, name, fingerprint string) (*Record, error) {
@@ -114,7 +114,7 @@ func (p *Publisher) resume(ctx context.Context, name, fingerprint string) (*Reco
 		return nil, err
 	}
 	begun := r.revision != 0 && r.value.Created.Equal(p.created)
-	if !begun { // never published, or into a stream that is gone
+	if !begun { // never published, or into a deleted stream
 		r.value = recordValue{FirstSequence: info.State.LastSeq, LastSequence: info.State.LastSeq}
 	}
 	same := r.value.Fingerprint == fingerprint || r.value.Fingerprint == ""
@@ -148,18 +148,18 @@ func (p *Publisher) recordKey(input string) string {
 	return p.source + "." + hex.EncodeToString(sum[:16])
 }
 
-// recordPatience is how long a cluster may leave questions about records unanswered, at the start of an input: servers
-// that lead are replaced within seconds.
+// recordPatience is how long a cluster may leave requests for records unanswered at the start of an input. Failed
+// leaders are replaced within seconds.
 const recordPatience = time.Minute
 
-// patiently asks again until there is an answer.
+// patiently retries until it gets a response, for at most recordPatience.
 func (p *Publisher) patiently(ctx context.Context, what string, ask func(ctx context.Context) error) error {
 	patience, cancel := context.WithTimeout(ctx, recordPatience)
 	defer cancel()
 	return p.store.Retry(patience, what, ask)
 }
 
-// state is the stream's, as its leader tells it.
+// state returns the stream's state as its leader reports it.
 func (p *Publisher) state(ctx context.Context) (info *jetstream.StreamInfo, err error) {
 	err = p.patiently(ctx, "read state of stream "+p.store.Config().Name, func(ctx context.Context) error {
 		if info, err = p.stream.Info(ctx); err == nil && !messages.Led(info) {
@@ -170,7 +170,7 @@ func (p *Publisher) state(ctx context.Context) (info *jetstream.StreamInfo, err 
 	return info, err
 }
 
-// read reads what is recorded, if anything is.
+// read reads the stored record, if one exists.
 func (r *Record) read(ctx context.Context, kv jetstream.KeyValue, name string) error {
 	var stored jetstream.KeyValueEntry
 	err := r.p.patiently(ctx, "read the record of "+name, func(ctx context.Context) (err error) {
@@ -215,25 +215,25 @@ func (p *Publisher) records(ctx context.Context) (jetstream.KeyValue, error) {
 	return kv, nil
 }
 
-// forgetRecords makes the next use of the bucket open it again.
+// forgetRecords makes the next use of the bucket reopen it.
 func (p *Publisher) forgetRecords() {
 	p.bucket.Lock()
 	defer p.bucket.Unlock()
 	p.kv = nil
 }
 
-// Complete says that the whole input was already published and has not changed: there is no need to read it.
+// Complete reports whether the whole input was already published and has not changed. It then need not be read.
 func (r *Record) Complete() bool { return r.complete }
 
-// Committed is how many first documents of the input were committed before this publisher.
+// Committed returns how many first documents of the input were committed before this publisher.
 func (r *Record) Committed() int64 { return r.skip }
 
-// Stored is how many of the Committed are in the stream; the others were skipped.
+// Stored returns how many of the Committed documents are in the stream; the remaining ones were skipped.
 func (r *Record) Stored() int64 { return r.stored }
 
-// Publish adds the input's next document, unless it is already committed. Documents must come in the input's own order.
-// The message's ID becomes one that depends on the source, the origin (the absolute path of the document's file), the
-// place among the documents of that origin, and the content.
+// Publish adds the input's next document, unless it is already committed. Documents must be offered in the input's
+// order. Publish sets the message's ID. It depends on the source, the origin (the absolute path of the document's
+// file), the position among the documents of that origin, and the content.
 func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) error {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
@@ -248,16 +248,16 @@ func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) e
 		r.p.commit.count(0, 0, 1, 0)
 		e.message = nil
 	case !r.changed:
-		// what is in the stream of an input that is as it was are its first documents: this is the first that is not
+		// The documents of an unchanged input in the stream are its first ones, and this is the first that is missing.
 		r.known = nil
 	}
-	// The next Resume reads ids back from the record's last sequence on. While this read back holds ids of documents that
-	// Publish has not been offered yet, that sequence stays, or the next Resume would not find them.
+	// The next Resume reads ids back from the record's last sequence on. While this read back holds ids of documents
+	// that Publish has not been offered yet, that sequence must not advance. Otherwise the next Resume would miss them.
 	e.advance = len(r.known) == 0
 	err := r.p.enqueue(ctx, e)
 	var large *TooLargeError
 	if errors.As(err, &large) {
-		e.message, e.skipped = nil, true // it has its place all the same
+		e.message, e.skipped = nil, true // it keeps its position
 		if err := r.p.enqueue(ctx, e); err != nil {
 			return err
 		}
@@ -265,8 +265,8 @@ func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) e
 	return err
 }
 
-// Skip gives a document that is left out its place in the input's order, so that the others keep theirs when it is
-// mended. A document that Publish refuses with a *TooLargeError has its place already.
+// Skip reserves the position of a document that is left out, so that later documents keep theirs when it is fixed. A
+// document that Publish rejects with a *TooLargeError already has its position.
 func (r *Record) Skip(ctx context.Context, origin string) error {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
@@ -276,8 +276,8 @@ func (r *Record) Skip(ctx context.Context, origin string) error {
 	return r.p.enqueue(ctx, entry{record: r, advance: len(r.known) == 0, skipped: true})
 }
 
-// next takes the next place of the input and says whether it is committed already. The caller holds the publisher's
-// lock.
+// next advances to the next position of the input and reports whether it is committed already. The caller must hold
+// the publisher's lock.
 func (r *Record) next(origin string) (committed bool) {
 	if r.seen == 0 || origin != r.origin {
 		r.origin, r.index = origin, 0
@@ -288,15 +288,15 @@ func (r *Record) next(origin string) (committed bool) {
 	return r.complete || r.seen <= r.skip
 }
 
-// Finish says that the input has no more documents. The record is complete when all of them are committed.
+// Finish records that the input has no further documents. The record is complete when all of them are committed.
 func (r *Record) Finish(ctx context.Context) error {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
 	return r.p.enqueue(ctx, entry{record: r, finish: true})
 }
 
-// DocumentID is the id of the document at a place (from 0) among those of an origin: 32 hexadecimal digits that depend
-// on the source and on the content too, what comes along among it.
+// DocumentID returns the id of the document at an index (from 0) among those of an origin. It is 32 hexadecimal
+// digits that depend also on the source and on the content, including meta.
 func DocumentID(source, origin string, index int, data []byte, meta string) string {
 	h := sha256.New()
 	_, _ = io.WriteString(h, source+"\x00"+origin+"\x00"+strconv.Itoa(index)+"\x00")
@@ -332,7 +332,7 @@ func (c *committer) account(entries []entry) {
 	}
 }
 
-// record accounts a committed batch to its records, and writes them when it is time.
+// record accounts for a committed batch in its records, and writes them when recordEvery has passed.
 func (c *committer) record(ctx context.Context, b batch) (err error) {
 	now := c.dirty == nil
 	c.account(b.entries)
@@ -364,7 +364,7 @@ func (c *committer) save(ctx context.Context) error {
 	}
 	for r := range c.dirty {
 		if err := r.save(ctx, kv); err != nil {
-			c.p.forgetRecords() // the bucket may be gone
+			c.p.forgetRecords() // the bucket may have been deleted
 			return err
 		}
 		delete(c.dirty, r)
@@ -372,7 +372,7 @@ func (c *committer) save(ctx context.Context) error {
 	return nil
 }
 
-// save writes the record if nobody else has since it was read.
+// save writes the record unless another publisher has written it since it was read.
 func (r *Record) save(ctx context.Context, kv jetstream.KeyValue) error {
 	data, err := json.Marshal(r.value)
 	if err != nil {
@@ -392,7 +392,7 @@ func (r *Record) save(ctx context.Context, kv jetstream.KeyValue) error {
 		if json.Unmarshal(stored.Value(), &other) != nil || other.Session != r.value.Session {
 			return fmt.Errorf("write record of %s: %w", r.value.Input, ErrTakenOver)
 		}
-		// An earlier write of ours whose answer was lost.
+		// An earlier write of this publisher, whose response was lost.
 		r.revision = stored.Revision()
 		revision, err = kv.Update(ctx, r.key, data, r.revision)
 	}

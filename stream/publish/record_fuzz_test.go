@@ -10,8 +10,8 @@ import (
 	"loaderd/stream/publish"
 )
 
-// FuzzPublishRecord resumes an input of which the server holds anything as its record: an error, or a record whose
-// counts can be gone on with.
+// FuzzPublishRecord resumes an input for which the server holds any value as its record. The result is an error, or a
+// record whose counts are usable.
 func FuzzPublishRecord(f *testing.F) {
 	for _, s := range []string{"", "{}", "null", "[]", `{"version":1}`, `{"version":9}`, `{"version":1,"documents":-1}`,
 		`{"version":1,"documents":3,"skipped":4}`,

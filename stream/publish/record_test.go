@@ -13,7 +13,7 @@ import (
 	"loaderd/stream/publish"
 )
 
-// unnamed are documents without ids: a record gives them theirs.
+// unnamed returns documents without ids, which a record sets.
 func unnamed(prefix string, n int) []stream.Message {
 	var ms []stream.Message
 	for i := range n {
@@ -44,7 +44,7 @@ func publishInput(tb testing.TB, s *stream.Store, fingerprint string, docs []str
 	return flush(tb, p)
 }
 
-// shortWindow makes the server forget message ids at once, so that only the record can tell.
+// shortWindow makes the server forget message ids immediately, so that only the record detects duplicates.
 func shortWindow(tb testing.TB, s *stream.Store) {
 	tb.Helper()
 	st, err := s.EnsureDocuments(tb.Context())
@@ -52,7 +52,7 @@ func shortWindow(tb testing.TB, s *stream.Store) {
 		tb.Fatal(err)
 	}
 	sc := st.CachedInfo().Config
-	sc.Duplicates = 100_000_000 // the shortest the server takes: 100 ms
+	sc.Duplicates = 100_000_000 // the server's minimum: 100 ms
 	if _, err := s.JetStream().UpdateStream(tb.Context(), sc); err != nil {
 		tb.Fatal(err)
 	}
@@ -168,8 +168,8 @@ func TestRecordIsTakenOverByTheLatest(t *testing.T) {
 	wantStored(t, s, texts(docs))
 }
 
-// A publisher that is dropped anywhere, any number of times, leaves every document in the stream exactly once and in
-// order, whatever the batches, and although the server has forgotten the ids.
+// A publisher that is killed at any point, any number of times, leaves every document in the stream exactly once and
+// in order. This holds for all batch sizes, and although the server has forgotten the ids.
 func TestRecordResumesFromAnyPoint(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -182,7 +182,7 @@ func TestRecordResumesFromAnyPoint(t *testing.T) {
 		shortWindow(t, s)
 		docs := unnamed("document", rapid.IntRange(1, 400).Draw(rt, "documents"))
 		for _, killAfter := range rapid.SliceOfN(rapid.IntRange(0, 400), 0, 4).Draw(rt, "kills") {
-			// Nothing waits for the batch in flight or for the record: that is what a kill leaves.
+			// As after a kill, neither the batch in flight nor the record is awaited.
 			o := publish.Options{BatchMessages: rapid.IntRange(1, 60).Draw(rt, "batch")}
 			p, err := publish.New(t.Context(), s, "web", o)
 			if err != nil {
@@ -198,7 +198,7 @@ func TestRecordResumesFromAnyPoint(t *testing.T) {
 				}
 			}
 			p.Close()
-			// A stranger publishes to the same subject.
+			// Another client publishes to the same stream.
 			if err := s.Conn().Publish("docs.other", []byte("other")); err != nil {
 				rt.Fatal(err)
 			}
@@ -216,8 +216,8 @@ func TestRecordResumesFromAnyPoint(t *testing.T) {
 	})
 }
 
-// recorded is what the records of a source say, by input: its documents, and the last sequence that needs no reading
-// back.
+// recorded returns the content of a source's records, by input: its documents, and the last sequence that needs no
+// read back.
 func recorded(tb testing.TB, s *stream.Store) map[string][2]int64 {
 	tb.Helper()
 	kv, err := s.JetStream().KeyValue(tb.Context(), "loaderd_publish")
@@ -247,7 +247,7 @@ func recorded(tb testing.TB, s *stream.Store) map[string][2]int64 {
 	return out
 }
 
-// offer publishes documents of an input whose end has not come.
+// offer publishes documents of an input without finishing it.
 func offer(tb testing.TB, p *publish.Publisher, input string, docs []stream.Message) {
 	tb.Helper()
 	r, err := p.Resume(tb.Context(), input, "v1")
@@ -261,8 +261,8 @@ func offer(tb testing.TB, p *publish.Publisher, input string, docs []stream.Mess
 	}
 }
 
-// The record of an input follows what is committed of it, whatever other inputs of the source are committed meanwhile:
-// an interrupted one has its last batches to read back, and no more.
+// The record of an input follows what is committed of it, whatever other inputs of the source are committed
+// meanwhile. After an interruption only its last batches must be read back.
 func TestRecordFollowsItsInputAmongOthers(t *testing.T) {
 	t.Run("behind another input", func(t *testing.T) {
 		s := publishStore(t)
