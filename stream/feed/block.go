@@ -5,18 +5,18 @@ import (
 	"sync/atomic"
 )
 
-// Block is memory into which messages were read. It is used again after all its users have left.
+// Block is memory into which messages were read. It is reused after all its users have left.
 type Block struct {
 	bytes []byte
 	users atomic.Int32
 }
 
-// blockBytes is the size of a block. A message that does not fit has a separate one, which is not used again.
+// blockBytes is the size of a block. A message that does not fit has a separate block, which is not reused.
 const blockBytes = 256 << 10
 
 var blocks = sync.Pool{New: func() any { return &Block{bytes: make([]byte, blockBytes)} }}
 
-// newBlock returns a block of so many bytes at least, which one uses.
+// newBlock returns a block of at least size bytes, with one user.
 func newBlock(size int) *Block {
 	b := &Block{}
 	if size <= blockBytes {

@@ -1,5 +1,5 @@
-// Package feed delivers the messages of a subject. From a server inside the process they stay in the memory into which
-// they were read.
+// Package feed delivers the messages of a subject. Messages of an embedded server stay in the memory into which they
+// were read.
 package feed
 
 import (
@@ -11,19 +11,18 @@ import (
 	"loaderd/stream/conn"
 )
 
-// Feed is a subscription for many messages that are requested over it. For a server inside this process it is a
-// separate connection, whose messages stay in the blocks into which they were read. The client library copies each
-// message two or three times into new memory; this was up to two fifths of what a daemon's garbage collector had to
-// scan.
+// Feed is a subscription for many messages that are requested over it. For an embedded server it is a separate
+// connection, whose messages stay in the blocks into which they were read. The client library copies each message two
+// or three times into new memory. This was up to two fifths of what a daemon's garbage collector had to scan.
 type Feed struct {
-	// Messages delivers messages in order, a few at a time. It is closed when the server inside this process has closed
-	// the connection.
+	// Messages delivers messages in order, a few at a time. It is closed when the embedded server has closed the
+	// connection.
 	Messages <-chan []Delivery
 
 	out chan<- []Delivery
 	nc  *nats.Conn         // to a server elsewhere, with ...
 	sub *nats.Subscription // ... this
-	own *ownLine           // to the server inside this process; else nil
+	own *ownLine           // to the embedded server; else nil
 }
 
 // Delivery is a message of a feed.
@@ -31,17 +30,17 @@ type Delivery struct {
 	Subject string
 	Reply   []byte
 	Header  nats.Header
-	Raw     []byte // in place of Header: headers that are not read yet, which takes longer than taking the message
-	Garbled bool   // it has headers that cannot be read
+	Raw     []byte // unparsed headers instead of Header, because parsing takes longer than receiving
+	Garbled bool   // its headers cannot be parsed
 	Data    []byte
-	Size    int    // bytes that count for a request that is bounded in bytes
-	Block   *Block // in which Reply, Raw and Data lie: none may be used once it is left. Nil: in memory of their own
+	Size    int    // bytes that count against a request's bound in bytes
+	Block   *Block // that holds Reply, Raw and Data, which are invalid once it is left; nil if they are not in a block
 }
 
 var errRoom = errors.New("more messages came than there is room for")
 
-// Open opens a feed of a subject, with room for so many messages that are not taken yet. It must hold all that is
-// requested.
+// Open opens a feed of a subject, with room for this many undelivered messages. The room must hold all requested
+// messages.
 func Open(c *conn.Client, subject string, room int) (*Feed, error) {
 	out := make(chan []Delivery, room)
 	f := &Feed{Messages: out, out: out, nc: c.Conn()}
@@ -56,13 +55,13 @@ func Open(c *conn.Client, subject string, room int) (*Feed, error) {
 	if f.sub, err = c.Conn().Subscribe(subject, f.take); err != nil {
 		return nil, err
 	}
-	return f, f.sub.SetPendingLimits(-1, -1) // what was requested is bounded already
+	return f, f.sub.SetPendingLimits(-1, -1) // the requests are the bound
 }
 
-// take takes a message of the library.
+// take delivers a message of the library.
 func (f *Feed) take(m *nats.Msg) {
 	f.out <- []Delivery{{Subject: m.Subject, Reply: []byte(m.Reply), Header: m.Header, Data: m.Data, Size: m.Size(),
-		// The library leaves out headers that it cannot read; only the size shows it.
+		// The library drops headers that it cannot parse; only the size shows it.
 		Garbled: m.Header == nil && m.Size() > len(m.Subject)+len(m.Reply)+len(m.Data)}}
 }
 
@@ -85,7 +84,7 @@ func (f *Feed) read() {
 	}
 }
 
-// Request asks for messages, which are sent to reply.
+// Request sends a request for messages, which arrive at reply.
 func (f *Feed) Request(subject, reply string, body []byte) error {
 	if f.own == nil {
 		return f.nc.PublishRequest(subject, reply, body)
@@ -93,7 +92,7 @@ func (f *Feed) Request(subject, reply string, body []byte) error {
 	return f.own.write(fmt.Appendf(nil, "PUB %s %s %d\r\n%s\r\n", subject, reply, len(body), body))
 }
 
-// Close ends the feed. Messages that are not taken are lost.
+// Close ends the feed. Undelivered messages are lost.
 func (f *Feed) Close() {
 	if f.own != nil {
 		f.own.close()

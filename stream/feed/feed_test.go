@@ -17,7 +17,7 @@ import (
 	"loaderd/stream/feed"
 )
 
-// inside is a server inside this process, which can cut its connections.
+// inside is an embedded server that can cut its connections.
 type inside struct {
 	*server.Server
 	password string // with which clients log in
@@ -35,7 +35,7 @@ func (s *inside) CheckHealth() error { return nil }
 
 func (s *inside) Health() error { return nil }
 
-// dialInside connects to a server inside this process, which knows users by name and password.
+// dialInside connects to an embedded server with users and passwords.
 func dialInside(t *testing.T) (*conn.Client, *inside) {
 	t.Helper()
 	s := natstest.PlainServer(t, &server.Options{JetStream: true, NoLog: true, MaxPayload: 8 << 20,
@@ -51,7 +51,7 @@ func dialInside(t *testing.T) (*conn.Client, *inside) {
 	return c, in
 }
 
-// next returns the feed's next message; false when it has ended.
+// next returns the feed's next message, or false when it has ended.
 func next(t *testing.T, f *feed.Feed, rest *[]feed.Delivery) (d feed.Delivery, ok bool) {
 	t.Helper()
 	if len(*rest) == 0 {
@@ -68,8 +68,8 @@ func next(t *testing.T, f *feed.Feed, rest *[]feed.Delivery) (d feed.Delivery, o
 	return d, true
 }
 
-// What comes over a connection of the feed's own is what was sent, of any size, with and without headers, also where
-// its blocks are used again; so is what comes by the library.
+// A feed delivers what was sent, of any size, with and without headers, also when its blocks are reused. This holds
+// for a separate connection and for the library.
 func TestFeed(t *testing.T) {
 	in, _ := dialInside(t)
 	url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
@@ -148,7 +148,7 @@ func TestFeed(t *testing.T) {
 	}
 }
 
-// A request reaches who answers it, and what is answered comes over the feed.
+// A request reaches its responder, and the response arrives over the feed.
 func TestFeedRequests(t *testing.T) {
 	c, _ := dialInside(t)
 	if _, err := c.Conn().Subscribe("ask", func(m *nats.Msg) {
@@ -181,7 +181,7 @@ func TestFeedRequests(t *testing.T) {
 	}
 }
 
-// A feed ends with its connection, and when more comes than it has room for.
+// A feed ends with its connection, or when more messages arrive than it has room for.
 func TestFeedEnds(t *testing.T) {
 	c, in := dialInside(t)
 	for _, tt := range []struct {
@@ -220,7 +220,7 @@ func TestFeedEnds(t *testing.T) {
 	}
 }
 
-// Who may not connect gets no feed, and hears why.
+// A client that may not connect gets no feed, but an error with the reason.
 func TestFeedWithoutLogin(t *testing.T) {
 	c, in := dialInside(t)
 	in.password = "wrong"

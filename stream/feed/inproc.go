@@ -15,24 +15,24 @@ import (
 	"loaderd/stream/conn"
 )
 
-// ownLine is a connection to a server inside this process, for one subscription. It speaks as much of NATS' protocol as
-// that takes.
+// ownLine is a connection to the embedded server, for one subscription. It implements the part of the NATS protocol
+// that this needs.
 type ownLine struct {
 	conn    net.Conn
 	writing sync.Mutex
 
-	// Of the reader.
+	// Used by the reader only.
 	block    *Block
-	from, to int    // what was read and not yet taken: block.bytes[from:to]
-	whole    int    // how many bytes it takes at least before the next can be taken
+	from, to int    // read and not yet delivered: block.bytes[from:to]
+	whole    int    // minimum bytes of the block that the next message needs
 	subject  string // of the last message: most have the same
-	last     int    // how many messages were taken at once the last time
+	last     int    // how many messages the last call of take returned
 	informed bool   // the server has sent INFO
-	answered bool   // ... and answered what was asked first
+	answered bool   // ... and responded to the first PING
 }
 
 const (
-	// lineBytes is what a line of the protocol takes, but for those in which a server of a cluster names the others.
+	// lineBytes bounds a line of the protocol, except for those in which a server of a cluster lists the other servers.
 	lineBytes = 4 << 10
 	lineLimit = 1 << 20
 )
@@ -92,7 +92,7 @@ func openLine(o conn.Options, subject string) (_ *ownLine, err error) {
 	return l, raw.SetReadDeadline(time.Time{})
 }
 
-// await reads until the server has answered. It sends no message before one is requested.
+// await reads until said is set. The server sends no message before one is requested.
 func (l *ownLine) await(said *bool) error {
 	for {
 		if _, err := l.take(); err != nil || *said {
@@ -116,7 +116,7 @@ func (l *ownLine) read() ([]Delivery, error) {
 	}
 }
 
-// fill reads more, into another block where what is begun does not fit this one.
+// fill reads more bytes, into another block if the incomplete message does not fit into this one.
 func (l *ownLine) fill() error {
 	if l.from+l.whole > len(l.block.bytes) {
 		next := newBlock(l.whole)
@@ -129,7 +129,7 @@ func (l *ownLine) fill() error {
 	return err
 }
 
-// take takes what was read whole.
+// take returns the messages that were read completely.
 func (l *ownLine) take() (some []Delivery, err error) {
 	for {
 		b := l.block.bytes[l.from:l.to]
@@ -156,8 +156,8 @@ func (l *ownLine) take() (some []Delivery, err error) {
 			some = append(some, d)
 			l.last = len(some)
 		case "PING":
-			// Not here: the server may be writing, too, and who reads must not wait for that. One without an answer hangs
-			// up.
+			// In another goroutine, because the server may be writing too, and the reader must not wait for that. A server
+			// that gets no response closes the connection.
 			go l.write(pong) //nolint:errcheck
 		case "INFO":
 			l.informed = true
@@ -170,8 +170,8 @@ func (l *ownLine) take() (some []Delivery, err error) {
 	}
 }
 
-// message reads a message whose line says "<subject> <subscription> [<reply>] [<bytes of headers>] <bytes>", and which
-// begins what was read behind it. It returns its bytes, also where not all of them were read.
+// message parses a message whose line is "<subject> <subscription> [<reply>] [<bytes of headers>] <bytes>", and whose
+// content is at the start of behind. It returns the size of the content even if not all of it was read.
 func (l *ownLine) message(line, behind []byte, headers bool) (d Delivery, size int, err error) {
 	var at [6][]byte // one more than a message may have
 	words := at[:0]
