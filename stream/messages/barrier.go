@@ -11,7 +11,7 @@ import (
 	"loaderd/stream/conn"
 )
 
-// barrierLimit bounds a write that changes nothing. A stream without a majority does not answer.
+// barrierLimit bounds a write that changes nothing. A stream without a majority does not respond.
 const barrierLimit = 2 * time.Second
 
 // Barrier makes a write that changes nothing, and returns when a majority of the stream's servers has stored it. A
@@ -23,8 +23,8 @@ func Barrier(ctx context.Context, c *conn.Client, st jetstream.Stream) error {
 	})
 }
 
-// Confirm is Barrier where this client may write. Where permissions, account or stream deny purges it does nothing, and
-// the answer of a server that believes to lead is accepted. A single server needs no barrier.
+// Confirm is Barrier if this client may write. If permissions, account or stream deny purges, it does nothing. The
+// caller then accepts the response of a server that considers itself the leader. A single server needs no barrier.
 func Confirm(ctx context.Context, c *conn.Client, st jetstream.Stream) error {
 	if !c.Clustered() || c.MayNot(conn.OpPurge) {
 		return nil
@@ -40,8 +40,8 @@ func Confirm(ctx context.Context, c *conn.Client, st jetstream.Stream) error {
 	return err
 }
 
-// Led reports whether a stream's state is from a server that leads it, or believes so. Another server of the cluster
-// may return an old state while it knows no leader.
+// Led reports whether a stream's state is from a server that leads it, or considers itself the leader. Another server
+// of the cluster may return stale state while it has no leader.
 func Led(info *jetstream.StreamInfo) bool {
 	return info.Cluster == nil || info.Cluster.Name == "" || info.Cluster.Leader != ""
 }

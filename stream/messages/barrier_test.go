@@ -12,7 +12,8 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Who may not purge a stream takes the word of its leader; anybody else gets it confirmed, or an error.
+// A client that may not purge a stream accepts the leader's response. Any other client gets it confirmed, or an
+// error.
 func TestConfirmWherePurgesAreRefused(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3, func(c *natstest.ClusterConfig) {

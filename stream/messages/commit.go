@@ -13,24 +13,24 @@ import (
 	"loaderd/stream/conn"
 )
 
-// The server's protocol for atomic batches: every message carries the batch's id and its place, from 1; the last one
-// also commits, and only its reply is the acknowledgement. Nothing is stored before the commit.
+// The server's protocol for atomic batches: every message carries the batch's id and its position, from 1. The last
+// one also commits, and only its response is the acknowledgement. Nothing is stored before the commit.
 const (
 	batchIDHeader     = "Nats-Batch-Id"
 	batchSeqHeader    = "Nats-Batch-Sequence"
 	batchCommitHeader = "Nats-Batch-Commit"
 )
 
-// MaxCommit is how many messages the server takes in one atomic batch. It queues at most 128 MiB of one.
+// MaxCommit is how many messages the server accepts in one atomic batch. It queues at most 128 MiB of one.
 const MaxCommit = 1000
 
 // Ack is the server's acknowledgement that messages are stored.
 type Ack struct {
 	Sequence  uint64 // of the last of them
-	Duplicate bool   // a single message whose id the server knows: it is stored at Sequence already
+	Duplicate bool   // a single message with a duplicate id, which is already stored at Sequence
 }
 
-// answer is the server's answer to a message.
+// answer is the server's response to a message.
 type answer struct {
 	Error     *jetstream.APIError `json:"error"`
 	Sequence  uint64              `json:"seq"`
@@ -39,16 +39,16 @@ type answer struct {
 	Count     int                 `json:"count"`
 }
 
-// Commit stores messages, all or none: one by a plain publish, up to MaxCommit by an atomic batch. It makes one attempt
-// and sets headers of the messages. A refusal is a *jetstream.APIError, and nothing is stored; after any other error
-// they may be stored. A careful commit waits for the answer to the first message of a batch: it has the reason for
-// which the server refuses batches, and the answer to the last has not.
+// Commit stores messages, all or none: one by a plain publish, up to MaxCommit by an atomic batch. It makes one
+// attempt and sets headers of the messages. A rejection is a *jetstream.APIError, and nothing is stored. After any
+// other error they may be stored. A careful commit waits for the response to the first message of a batch. That
+// response has the reason for which the server rejects batches; the response to the last message does not.
 func Commit(ctx context.Context, c *conn.Client, careful bool, messages ...*nats.Msg) (Ack, error) {
 	last := messages[len(messages)-1]
 	if len(messages) == 1 {
 		return commitLast(ctx, c, last, "", 1)
 	}
-	id := nuid.Next() // a new one for every attempt: the server may still hold a part of the one before
+	id := nuid.Next() // a new id for every attempt, because the server may still hold a part of the previous one
 	for i, m := range messages {
 		if m.Header == nil {
 			m.Header = nats.Header{}
@@ -70,7 +70,7 @@ func Commit(ctx context.Context, c *conn.Client, careful bool, messages ...*nats
 	return commitLast(ctx, c, last, id, len(messages))
 }
 
-// openBatch sends a batch's first message. The answer is empty when all is well.
+// openBatch sends a batch's first message. The response is empty on success.
 func openBatch(ctx context.Context, c *conn.Client, m *nats.Msg) error {
 	reply, err := c.Conn().RequestMsgWithContext(ctx, m)
 	if err != nil || len(reply.Data) == 0 {
@@ -86,7 +86,7 @@ func openBatch(ctx context.Context, c *conn.Client, m *nats.Msg) error {
 	return fmt.Errorf("%w: %.100q for the first of several messages", jetstream.ErrInvalidJSAck, reply.Data)
 }
 
-// commitLast sends the message whose answer counts for n messages of a batch, or for itself.
+// commitLast sends the message whose response counts for n messages of a batch, or for itself.
 func commitLast(ctx context.Context, c *conn.Client, m *nats.Msg, batch string, n int) (Ack, error) {
 	reply, err := c.Conn().RequestMsgWithContext(ctx, m)
 	if err != nil {

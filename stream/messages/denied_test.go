@@ -15,9 +15,8 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Headers are read the same by who may make consumers, by who may not, and from an account that gets some of
-// JetStream's requests from another one and no others: over gaps, of one subject or of all, and to the end that was
-// asked for.
+// Headers are read the same by clients that may create consumers, by clients that may not, and from an account that
+// imports only some of JetStream's requests. The cases are gaps, one subject or all, and the requested end.
 func TestEachHeaderWithoutConsumers(t *testing.T) {
 	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true,
 		StoreDir: t.TempDir()}
@@ -99,7 +98,7 @@ func TestEachHeaderWithoutConsumers(t *testing.T) {
 	}
 }
 
-// places reads headers and returns where they stand, with what they say.
+// places reads headers and returns their sequences and paths.
 func places(t *testing.T, s *stream.Store, st jetstream.Stream, subject string, first, last uint64) (all []string) {
 	t.Helper()
 	err := messages.EachHeader(natstest.Within(t, time.Minute), s.Client, st, subject, first, last,

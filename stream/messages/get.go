@@ -1,5 +1,5 @@
-// Package messages reads and writes the messages of streams: reads that the leader of a stream confirms, many messages
-// in one answer, headers without payloads, and atomic batches.
+// Package messages reads and writes the messages of streams: reads that the leader of a stream confirms, many
+// messages in one response, headers without payloads, and atomic batches.
 package messages
 
 import (
@@ -17,15 +17,15 @@ import (
 	"loaderd/stream/conn"
 )
 
-// GetLimit is how long a Get may take at most: one attempt at any replica, one at the leader.
+// GetLimit is the time limit of a Get: one attempt at any replica, one at the leader.
 const GetLimit = 2 * conn.AttemptLimit
 
-// Get reads the message at a sequence, jetstream.ErrMsgNotFound when the stream's leader has none there. It makes one
-// attempt.
+// Get reads the message at a sequence. It returns jetstream.ErrMsgNotFound if the stream's leader has none there. It
+// makes one attempt.
 //
-// A direct get may go to any replica. A replica that lags answers "not found", and the headers of a message can look
-// like a status. Get then asks the leader. It does so as well where an answer names its place twice, because the
-// producer's headers do.
+// A direct get may go to any replica. A lagging replica responds "not found", and the headers of a message can look
+// like a status. Get then requests the message from the leader. It also does so if a response has its position twice,
+// because the producer's headers have one too.
 func Get(ctx context.Context, c *conn.Client, st jetstream.Stream,
 	sequence uint64) (m *jetstream.RawStreamMsg, err error) {
 	err = c.Attempt(ctx, c.ReadTimeout(), func(ctx context.Context) (err error) {
@@ -42,7 +42,7 @@ func Get(ctx context.Context, c *conn.Client, st jetstream.Stream,
 	return m, err
 }
 
-// directGetHeaders are those that a direct get adds to a message.
+// directGetHeaders lists the headers that a direct get adds to a message.
 var directGetHeaders = []string{
 	jetstream.StreamHeader, jetstream.SubjectHeader, jetstream.SequenceHeader, jetstream.TimeStampHeaer,
 	jetstream.LastSequenceHeader,
@@ -56,13 +56,13 @@ func copied(h nats.Header) bool {
 	return slices.ContainsFunc(directGetHeaders, func(name string) bool { return len(h[name]) > 1 })
 }
 
-// GetLast reads the last message on a subject from a stream's leader, jetstream.ErrMsgNotFound when it has none. It
-// makes one attempt.
+// GetLast reads the last message on a subject from a stream's leader. It returns jetstream.ErrMsgNotFound if the
+// leader has none. It makes one attempt.
 func GetLast(ctx context.Context, c *conn.Client, name, subject string) (*jetstream.RawStreamMsg, error) {
 	return leaderGet(ctx, c, name, fmt.Appendf(nil, `{"last_by_subj":%q}`, subject))
 }
 
-// leaderGet asks a stream's leader for a message, where a direct get asks any replica.
+// leaderGet requests a message from a stream's leader; a direct get may go to any replica.
 func leaderGet(ctx context.Context, c *conn.Client, name string, question []byte) (*jetstream.RawStreamMsg, error) {
 	ctx, cancel := context.WithTimeout(ctx, c.ReadTimeout())
 	defer cancel()
@@ -100,11 +100,11 @@ func leaderGet(ctx context.Context, c *conn.Client, name string, question []byte
 }
 
 // GetBatch returns the payloads of messages from sequence first on, at least one and at most n, and none after
-// maxBytes, by one request that the stream answers with many messages. A replica that has none of them yet is
-// conn.ErrBehind. It makes one attempt.
+// maxBytes. It uses one request, to which the stream responds with many messages. It returns conn.ErrBehind if a
+// replica has none of them yet. It makes one attempt.
 //
-// The library has no call for it, and its consumers ask for ever for a message that is larger than what they may have
-// on the way.
+// The library has no call for it. The library's consumers forever request a message that is larger than their bound
+// of bytes in flight.
 func GetBatch(ctx context.Context, c *conn.Client, name string, first, n uint64, maxBytes int) ([][]byte, error) {
 	question := fmt.Appendf(nil, `{"seq":%d,"batch":%d,"max_bytes":%d,"no_hdr":true}`, first, n, maxBytes)
 	records, last, err := directGet(ctx, c, name, question, n)
@@ -113,14 +113,14 @@ func GetBatch(ctx context.Context, c *conn.Client, name string, first, n uint64,
 		return nil, err
 	case len(records) == 0:
 		return nil, conn.ErrBehind
-	case last != first+uint64(len(records))-1: // a hole shows in the sequence of the last message
+	case last != first+uint64(len(records))-1: // a gap shows in the sequence of the last message
 		return nil, fmt.Errorf("%d records from %d on end at %d: some are gone", len(records), first, last)
 	}
 	return records, nil
 }
 
-// Following returns the sequence of the first message at or behind a sequence that some replica has, 0 where it has
-// none. A sequence that is passed over is in no replica: each takes messages in their order. It makes one attempt.
+// Following returns the sequence of the first message at or after a sequence that some replica has, 0 for none. A
+// skipped sequence is in no replica, because each stores messages in order. It makes one attempt.
 func Following(ctx context.Context, c *conn.Client, name string, sequence uint64) (following uint64, err error) {
 	err = c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
 		_, following, err = directGet(ctx, c, name, fmt.Appendf(nil, `{"seq":%d,"batch":1,"no_hdr":true}`, sequence), 1)
@@ -132,9 +132,9 @@ func Following(ctx context.Context, c *conn.Client, name string, sequence uint64
 	return following, err
 }
 
-// directGet asks any replica for at most n consecutive messages. It returns their payloads and the sequence of the last
-// of them; where the replica has none of them, conn.ErrBehind. The question asks for a batch without headers: those of
-// a producer may pass for an answer's.
+// directGet requests at most n consecutive messages from any replica. It returns their payloads and the sequence of
+// the last one, or conn.ErrBehind if the replica has none of them. The request excludes headers, because those of a
+// producer could be taken for those of a response.
 func directGet(ctx context.Context, c *conn.Client, name string, question []byte,
 	n uint64) (payloads [][]byte, last uint64, err error) {
 	err = answers(ctx, c, name, question, n, func(m *nats.Msg) (done bool, err error) {
@@ -142,7 +142,7 @@ func directGet(ctx context.Context, c *conn.Client, name string, question []byte
 		case "":
 			payloads = append(payloads, m.Data)
 			return false, nil
-		case "204": // the end of the answer
+		case "204": // the end of the response
 			if last, err = strconv.ParseUint(m.Header.Get(jetstream.LastSequenceHeader), 10, 64); err != nil {
 				err = fmt.Errorf("read the end of an answer of stream %s: %w", name, conn.Passing(err))
 			}

@@ -12,10 +12,10 @@ import (
 	"loaderd/stream/conn"
 )
 
-// headerPatience bounds the wait for one more message's headers: longer means that the server is gone.
+// headerPatience bounds the wait for one more message's headers. A longer wait means that the server has failed.
 const headerPatience = 10 * time.Second
 
-// errEarly is a reading of headers that ended before the last message, on a server that is behind the others.
+// errEarly means that a read of headers on a lagging server ended before the last message.
 var errEarly = conn.Passing(errors.New("a server that lags reports the end of the stream"))
 
 // Head is a message without its payload.
@@ -23,7 +23,7 @@ type Head struct {
 	Sequence uint64
 	Subject  string
 	Header   nats.Header
-	Time     time.Time // when the stream took it
+	Time     time.Time // when the stream stored it
 }
 
 // EachHeader is EachHead with sequence and headers alone.
@@ -32,12 +32,12 @@ func EachHeader(ctx context.Context, c *conn.Client, st jetstream.Stream, subjec
 	return EachHead(ctx, c, st, subject, first, last, func(m Head) bool { return f(m.Sequence, m.Header) })
 }
 
-// EachHead calls f with a stream's messages from sequence first to last, of one subject or of all (""), in order, until
-// f returns false. Payloads are not sent.
+// EachHead calls f with a stream's messages from sequence first to last, of one subject or of all (""), in order,
+// until f returns false. Payloads are not sent.
 //
-// In a cluster the reading is done by some server, which may be behind the others: there "nothing is left" is a hint.
-// What follows is asked of the stream's leader, behind a write that a majority took, and read as long as it has
-// something. A server that is gone is no end either.
+// In a cluster any server may do the reading, even a lagging one, so its "nothing is left" is inconclusive. EachHead
+// then requests the following message from the stream's leader, after a write that a majority has stored. It
+// continues while the leader has one. A failed server does not end the reading either.
 func EachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64,
 	f func(m Head) (more bool)) error {
 	next, stopped := max(first, 1), false
@@ -69,8 +69,8 @@ func EachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject 
 	}
 }
 
-// nothingFrom is nil when a stream has no message of a subject at sequences first to last, as a majority of its servers
-// has it, and errEarly when it has.
+// nothingFrom returns nil if a majority of a stream's servers has no message of a subject at sequences first to last.
+// It returns errEarly if it has one.
 func nothingFrom(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64) error {
 	if err := Confirm(ctx, c, st); err != nil {
 		return err
@@ -96,8 +96,8 @@ func nothingFrom(ctx context.Context, c *conn.Client, st jetstream.Stream, subje
 	return err
 }
 
-// eachHead is EachHead by what one server has, to its end: by a consumer, or where none can be made, as by who may not,
-// by gets of many messages, which send payloads too.
+// eachHead is EachHead for the messages of one server, to their end. It uses a consumer. If none can be created, for
+// example without permission, it uses gets of many messages, which send payloads too.
 func eachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64,
 	f func(m Head) (more bool)) error {
 	if !c.MayNot(conn.OpCreateConsumer) {
@@ -121,12 +121,12 @@ func headersConsumer(ctx context.Context, c *conn.Client, st jetstream.Stream, s
 	if subject != "" {
 		config.FilterSubjects = []string{subject}
 	}
-	ctx, cancel := context.WithTimeout(ctx, c.ReadTimeout()) // a server that does not know the stream yet does not answer
+	ctx, cancel := context.WithTimeout(ctx, c.ReadTimeout()) // a server without the stream does not respond
 	defer cancel()
 	return st.OrderedConsumer(ctx, config)
 }
 
-// Of one get of many messages, for their headers.
+// Bounds of one get of many messages, for their headers.
 const (
 	headersAtOnce = 1000
 	headersBytes  = 8 << 20
@@ -145,7 +145,7 @@ func getHeaders(ctx context.Context, c *conn.Client, st jetstream.Stream, subjec
 				return nil
 			}
 		}
-		next = min(behind, end+1) // where messages are gone, more was looked at than was asked for
+		next = min(behind, end+1) // over a gap, more sequences were covered than requested
 	}
 	return nil
 }

@@ -11,8 +11,8 @@ import (
 	"loaderd/stream/messages"
 )
 
-// A server that lost its disk and is catching up takes consumers, and says that nothing is left: the others have all
-// that was asked for.
+// A server that lost its disk and is catching up accepts consumers and reports that nothing is left. EachHeader still
+// returns everything that was requested, from the other servers.
 func TestEachHeaderPastAServerThatIsBehind(t *testing.T) {
 	t.Parallel()
 	const n = 2000

@@ -20,7 +20,7 @@ import (
 // reconnectWait is the longest pause of these tests' clients.
 const reconnectWait = 200 * time.Millisecond
 
-// dial connects to a JetStream server of the test's own, whose stream LOG takes log.> and has the settings that edit
+// dial connects to a JetStream server of this test, whose stream LOG stores log.> and has the settings that edit
 // makes.
 func dial(t *testing.T, edit func(*jetstream.StreamConfig)) (*conn.Client, jetstream.Stream) {
 	t.Helper()
@@ -85,8 +85,8 @@ func TestCommitStoresAllOrNone(t *testing.T) {
 	}
 }
 
-// The server refuses a batch too many with the answer to its first message; to the last it only says that it has none.
-// A careful commit hears both.
+// The server rejects a batch beyond its limit in the response to the first message. Its response to the last message
+// only states that it has no batch. A careful commit returns the first.
 func TestCarefulCommitIsToldWhy(t *testing.T) {
 	ctx := natstest.Within(t, time.Minute)
 	c, _ := dial(t, asIs)
@@ -112,7 +112,7 @@ func TestGet(t *testing.T) {
 	c, st := dial(t, asIs)
 	sent := numbered(3)
 	sent[1].Header = nats.Header{"X-Mine": {"kept"}}
-	// passed on from a get elsewhere
+	// as passed on from a get elsewhere
 	sent[2].Header = nats.Header{jetstream.SequenceHeader: {"77"}, jetstream.SubjectHeader: {"log.other"}}
 	for _, m := range sent {
 		if _, err := messages.Commit(ctx, c, false, m); err != nil {
@@ -148,7 +148,7 @@ func TestGet(t *testing.T) {
 	}
 }
 
-// A replica that lags says that a message is not there: the leader, who has it, is asked.
+// A lagging replica reports that a message does not exist. Get then requests it from the leader, which has it.
 func TestTheLeadersWordCounts(t *testing.T) {
 	url := "nats://" + natstest.Plain(t, &server.Options{})
 	cluster, err := nats.Connect(url)
@@ -237,13 +237,13 @@ func TestEachHeader(t *testing.T) {
 	}
 }
 
-// What follows a sequence is the message there, or the next one where that is deleted; a batch shows the same hole as
-// an error.
+// Following returns the sequence itself, or the next one if that is deleted. A batch returns the same gap as an
+// error.
 func TestFollowing(t *testing.T) {
 	ctx := natstest.Within(t, time.Minute)
 	c, st := dial(t, asIs)
 	sent := numbered(4)
-	sent[2].Header = nats.Header{jetstream.LastSequenceHeader: {"77"}, "Status": {"204"}} // what an answer's end has
+	sent[2].Header = nats.Header{jetstream.LastSequenceHeader: {"77"}, "Status": {"204"}} // as at the end of a response
 	for _, m := range sent {
 		if _, err := messages.Commit(ctx, c, false, m); err != nil {
 			t.Fatal(err)
@@ -282,8 +282,8 @@ func TestBarrierChangesNothing(t *testing.T) {
 	}
 }
 
-// A range is what lies there between two sequences; of a message with headers like those of an answer another get
-// tells.
+// GetRange returns the messages between two sequences, except those with headers like a response's. Get returns
+// these.
 func TestGetRange(t *testing.T) {
 	ctx := natstest.Within(t, time.Minute)
 	c, st := dial(t, asIs)
@@ -305,7 +305,7 @@ func TestGetRange(t *testing.T) {
 		next        uint64
 	}{
 		{1, 4, 1 << 20, []uint64{1, 2, 4}, 5},
-		{4, 6, 1 << 20, []uint64{4, 6}, 8}, // for the hole one behind the range was looked at
+		{4, 6, 1 << 20, []uint64{4, 6}, 8}, // over the gap, one sequence after the range was covered
 		{4, 8, 1, []uint64{4}, 5},
 		{9, 20, 1 << 20, nil, 21},
 	} {

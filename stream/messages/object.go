@@ -20,12 +20,12 @@ const (
 	objectBytes = 8 << 20
 )
 
-// GetObject reads an object of an object store: jetstream.ErrObjectNotFound where the store's leader knows of none,
-// conn.ErrBehind where a replica has not all of it, jetstream.ErrDigestMismatch where it is not what was stored. It
-// makes one attempt.
+// GetObject reads an object of an object store. It returns jetstream.ErrObjectNotFound if the store's leader has
+// none, conn.ErrBehind if a replica does not have all of it, and jetstream.ErrDigestMismatch if it is not what was
+// stored. It makes one attempt.
 //
-// The library reads objects, and lists them, through a consumer. While a cluster elects the leader that makes
-// consumers, it waits for one.
+// The library reads and lists objects through a consumer. While a cluster elects the leader that creates consumers,
+// the library waits for it.
 func GetObject(ctx context.Context, c *conn.Client, bucket, name string) ([]byte, error) {
 	stream := "OBJ_" + bucket
 	m, err := GetLast(ctx, c, stream, "$O."+bucket+".M."+base64.URLEncoding.EncodeToString([]byte(name)))

@@ -13,10 +13,10 @@ import (
 	"loaderd/stream/conn"
 )
 
-// GetRange returns those messages of sequences first to last that a replica has, in order, by one request that the
-// stream answers with many messages: none after maxBytes, but at least one. next is the sequence after those that were
-// looked at. That a message is not among them proves nothing: another replica may have it, or its own headers may hide
-// its place. It makes one attempt.
+// GetRange returns the messages of sequences first to last that a replica has, in order. It uses one request, to
+// which the stream responds with many messages: none after maxBytes, but at least one. next is the sequence after
+// those that were covered. The absence of a message proves nothing: another replica may have it, or its own headers
+// may hide its position. It makes one attempt.
 func GetRange(ctx context.Context, c *conn.Client, name string, first, last uint64,
 	maxBytes int) (found []*jetstream.RawStreamMsg, next uint64, err error) {
 	n := last - first + 1
@@ -28,7 +28,7 @@ func GetRange(ctx context.Context, c *conn.Client, name string, first, last uint
 	return found, next, err
 }
 
-// lastOfEachMost is how many subjects a server answers for.
+// lastOfEachMost is the largest number of subjects in a server's response.
 const lastOfEachMost = 1024
 
 // GetLastOfEach returns the last message of each subject that matches a pattern, as a replica has them. More than 1,024
@@ -43,7 +43,7 @@ func GetLastOfEach(ctx context.Context, c *conn.Client, name,
 	return found, err
 }
 
-// getRange asks for at most n messages up to sequence last.
+// getRange requests at most n messages up to sequence last.
 func getRange(ctx context.Context, c *conn.Client, name string, question []byte, n,
 	last uint64) (found []*jetstream.RawStreamMsg, next uint64, err error) {
 	err = answers(ctx, c, name, question, n, func(m *nats.Msg) (done bool, err error) {
@@ -51,7 +51,7 @@ func getRange(ctx context.Context, c *conn.Client, name string, question []byte,
 		if raw, next, err = rangeAnswer(m, last); err != nil || next > 0 {
 			return true, err
 		}
-		if raw != nil && raw.Sequence <= last { // where messages are gone, others behind the range came for them
+		if raw != nil && raw.Sequence <= last { // over a gap, the response has messages after the range
 			found = append(found, raw)
 		}
 		return false, nil
@@ -62,9 +62,9 @@ func getRange(ctx context.Context, c *conn.Client, name string, question []byte,
 	return found, next, nil
 }
 
-// rangeAnswer is one of the messages that answer a request for a range that ends at last: a message of the stream, or
-// (next is not 0) the end of the answer. Both are empty for a message whose headers cannot be read or pass for those of
-// an answer.
+// rangeAnswer parses one message of the response to a request for a range that ends at last. It is a message of the
+// stream, or (next is not 0) the end of the response. Both are empty for a message whose headers cannot be parsed or
+// could be taken for those of a response.
 func rangeAnswer(m *nats.Msg, last uint64) (raw *jetstream.RawStreamMsg, next uint64, err error) {
 	if at, ok := m.Header[jetstream.SequenceHeader]; ok {
 		if copied(m.Header) {
@@ -82,13 +82,13 @@ func rangeAnswer(m *nats.Msg, last uint64) (raw *jetstream.RawStreamMsg, next ui
 	switch m.Header.Get("Status") {
 	case "":
 		return nil, 0, nil
-	case "204": // behind the last message
+	case "204": // after the last message
 		at, err := strconv.ParseUint(m.Header.Get(jetstream.LastSequenceHeader), 10, 64)
 		if err != nil {
 			return nil, 0, conn.Passing(fmt.Errorf("read the end of a range: %w", err))
 		}
 		return nil, at + 1, nil
-	case "404": // nothing at or behind the first one
+	case "404": // no message at or after the first sequence
 		return nil, last + 1, nil
 	case "503":
 		return nil, 0, nats.ErrNoResponders
