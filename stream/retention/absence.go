@@ -15,17 +15,17 @@ import (
 type absence int
 
 const (
-	present  absence = iota // its plan is there, or may be
+	present  absence = iota // its plan exists, or may exist
 	notBegun                // its plan has no record
-	notFound                // there is no plan of it
+	notFound                // no plan of it exists
 )
 
 // beginTimeout is how long a run may take from its watermark to the first record of its plan. A daemon that is killed
-// in between leaves a watermark that would retain the documents for ever.
+// in between leaves a watermark that would retain the documents forever.
 var beginTimeout = 10 * time.Minute
 
-// deletedTimeout is how long a plan has to be missing before it counts as deleted: a server that has just started, or
-// is cut off, does not know all streams.
+// deletedTimeout is how long a plan must be missing before it counts as deleted. A server that has just started, or
+// is isolated, does not have all streams.
 var deletedTimeout = 30 * time.Second
 
 // absence looks for the plan of a run that has a low watermark. by is the fence of the daemon that recorded it.
@@ -49,7 +49,7 @@ func (f *LowWatermarks) absence(ctx context.Context, run string, by casvalue.Fen
 	return a, err
 }
 
-// absences notes since when something has been missing of runs, by this process's own clock.
+// absences records since when something has been missing of runs, by this process's clock.
 type absences map[string]missing
 
 type missing struct {

@@ -7,7 +7,7 @@ import (
 	"loaderd/stream/casvalue"
 )
 
-// Other processes may write to the bucket: a value is decoded or refused.
+// Other processes may write to the bucket, so any value must be decoded or rejected.
 func FuzzDecodeWatermarks(f *testing.F) {
 	for _, s := range []string{``, `{}`,
 		`{"change":"a","value":{"purged":7,"runs":{"run":{"plan":1,"term":2,"from":3,"sealed":true,"end":9}}}}`,

@@ -5,14 +5,14 @@ import (
 	"time"
 )
 
-// SetBeginTimeout changes how long a run may take to begin, and returns what changes it back.
+// SetBeginTimeout changes how long a run may take to begin. restore undoes that.
 func SetBeginTimeout(d time.Duration) (restore func()) {
 	before := beginTimeout
 	beginTimeout = d
 	return func() { beginTimeout = before }
 }
 
-// SetDeletedTimeout changes how long a plan has to be missing, and returns what changes it back.
+// SetDeletedTimeout changes how long a plan must be missing. restore undoes that.
 func SetDeletedTimeout(d time.Duration) (restore func()) {
 	before := deletedTimeout
 	deletedTimeout = d

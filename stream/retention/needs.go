@@ -14,10 +14,10 @@ import (
 
 // Need is the low watermark of a run over a document stream.
 type Need struct {
-	Stream string // that its documents come from
+	Stream string // that holds its documents
 	Run    string
 	From   uint64 // first document that it needs
-	End    uint64 // of a sealed run, the last document that it reads; 0 where that is not known
+	End    uint64 // of a sealed run, the last document that it reads; 0 if unknown
 }
 
 // Needs returns the low watermarks of all runs over all document streams, in no order. That of a run whose plan is
@@ -72,7 +72,7 @@ func allKeys(ctx context.Context, s *stream.Store) (keys []string, err error) {
 	return keys, err
 }
 
-// Remove removes the low watermarks of a run, over all document streams. removed is false where there are none.
+// Remove removes the low watermarks of a run, over all document streams. removed is false if it has none.
 func Remove(ctx context.Context, s *stream.Store, run string) (removed bool, err error) {
 	keys, err := allKeys(ctx, s)
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"loaderd/stream/messages"
 )
 
-// readers are the runs over a document stream as they are reported to producers, in the account of the documents. It is
-// advice, and may be behind the low watermarks.
+// readers lists the runs over a document stream as they are reported to producers, in the account of the documents.
+// It is advisory, and may lag behind the low watermarks.
 type readers struct {
 	Runs map[string]reader `json:"runs"`
 }
@@ -45,7 +45,7 @@ func openReaders(ctx context.Context, documents *stream.Store, key string) (*cas
 		"which runs read stream "+documents.Config().Name)
 }
 
-// Tell reports to producers which runs read the document stream, and where those end that are sealed.
+// Tell reports to producers which runs read the document stream, and where the sealed ones end.
 func (f *LowWatermarks) Tell(ctx context.Context) error { return tell(ctx, f.docs, f.readers) }
 
 func tell(ctx context.Context, s *stream.Store, c *casvalue.Value[readers]) error {
@@ -78,8 +78,8 @@ func TellAll(ctx context.Context, s *stream.Store) error {
 	return tell(ctx, s, c)
 }
 
-// reading finds the runs over a document stream by their low watermarks. A run whose plan is deleted, or was created
-// again, reads nothing.
+// reading returns the runs over a document stream by their low watermarks. A run whose plan was deleted, or created
+// again, is left out.
 func reading(ctx context.Context, own *stream.Store, key string) (readers, error) {
 	out := readers{map[string]reader{}}
 	value, err := casvalue.Last(ctx, own, Bucket, key)

@@ -26,11 +26,11 @@ const Bucket = "loaderd_floors"
 // that begins adds its watermark to the same value and reads that sequence. So a purge below it removes no document
 // that a run needs, however late the purge is. After a crash:
 //
-//	after Begin                 a watermark of a run without a plan    it counts for beginTimeout; a start of the run continues from there
-//	after the first record      a run that needs its documents         its watermark counts until its plan is deleted
-//	Release: value              documents that may be purged           the next Release or Begin, of any run, purges them
-//	Release: purge begun        some of these documents are purged     the next one reads where the stream begins, and continues there
-//	before Ends                 a sealed run without an end            only Runs does not know where it ends; the next start records it
+//	after Begin             a watermark of a run without a plan  counts for beginTimeout; the next start continues there
+//	after the first record  a run that needs its documents       its watermark counts until its plan is deleted
+//	Release: value          documents that may be purged         the next Release or Begin, of any run, purges them
+//	Release: purge begun    some of these documents are purged   the next one continues at the stream's first sequence
+//	before Ends             a sealed run without an end          only Runs lacks its end; the next start records it
 type LowWatermarks struct {
 	plan    *planlog.Log
 	store   *stream.Store // of the value
@@ -42,7 +42,7 @@ type LowWatermarks struct {
 	absent  absences
 }
 
-// watermarks are those of all runs over a document stream.
+// watermarks holds the low watermarks of all runs over a document stream.
 type watermarks struct {
 	// Purged is the first document that may not be purged.
 	Purged uint64               `json:"purged"`
@@ -79,7 +79,7 @@ type watermark struct {
 
 var _ backend.LowWatermarks = (*LowWatermarks)(nil)
 
-// Open opens the low watermark of a plan's run over a document stream. It creates the bucket when it is absent.
+// Open opens the low watermark of a plan's run over a document stream. It creates the bucket if it does not exist.
 func Open(ctx context.Context, plan *planlog.Log, documents *stream.Store) (*LowWatermarks, error) {
 	f := &LowWatermarks{plan: plan, store: plan.Store(), docs: documents}
 	var err error
@@ -103,7 +103,7 @@ func valueKey(documents *jetstream.StreamInfo) string {
 	return fmt.Sprintf("%s/%d", documents.Config.Name, stream.Created(documents).UnixNano())
 }
 
-// change changes the run's own watermark for a term.
+// change changes the run's watermark for a term.
 func (f *LowWatermarks) change(ctx context.Context, term uint64,
 	change func(all *watermarks, own watermark) watermark) (watermarks, error) {
 	by := f.plan.Fence(term)
@@ -144,8 +144,8 @@ func (f *LowWatermarks) Begin(ctx context.Context, from uint64) (uint64, error) 
 	return all.Purged, nil
 }
 
-// Claim makes a term the one that may change the run's watermark. The run needs the documents from sequence from on, as
-// far as they may not be purged. It returns the first of them.
+// Claim makes a term the one that may change the run's watermark. The watermark becomes from, or the first document
+// that may not be purged, if that is later. Claim returns it.
 func (f *LowWatermarks) Claim(ctx context.Context, term, from uint64) (uint64, error) {
 	all, err := f.change(ctx, term, func(all *watermarks, own watermark) watermark {
 		own.From = max(from, all.Purged)
@@ -154,7 +154,7 @@ func (f *LowWatermarks) Claim(ctx context.Context, term, from uint64) (uint64, e
 	return all.Runs[f.plan.Run()].From, err
 }
 
-// Ends records that the run reads no document behind sequence at.
+// Ends records that the run reads no document after sequence at.
 func (f *LowWatermarks) Ends(ctx context.Context, term, at uint64) error {
 	_, err := f.change(ctx, term, func(_ *watermarks, own watermark) watermark {
 		own.Sealed, own.End = true, at
@@ -215,7 +215,7 @@ func (f *LowWatermarks) purge(ctx context.Context, to uint64) (first uint64, err
 		if to <= first {
 			return nil
 		}
-		if to > info.State.LastSeq+1 && !f.store.Clustered() { // on a cluster the end may be an old one
+		if to > info.State.LastSeq+1 && !f.store.Clustered() { // in a cluster the end may be stale
 			return fmt.Errorf("key %[2]s of bucket %[3]s lets documents up to %[1]d be purged, and stream %[4]s ends at "+
 				"%[5]d: no daemon wrote that",
 				to-1, f.value.Key(), Bucket, info.Config.Name, info.State.LastSeq)
@@ -229,7 +229,8 @@ func (f *LowWatermarks) purge(ctx context.Context, to uint64) (first uint64, err
 	return first, err
 }
 
-// deleted returns the watermarks of other runs that no longer count: their plan is deleted, or was never begun.
+// deleted returns the watermarks of other runs that no longer count, because their plan is deleted or was never
+// begun.
 func (f *LowWatermarks) deleted(ctx context.Context, runs map[string]watermark) (map[string]watermark, error) {
 	out := map[string]watermark{}
 	for run, other := range runs {

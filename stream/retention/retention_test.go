@@ -26,8 +26,8 @@ func openDocuments(t *testing.T, s *stream.Store) *doclog.Log {
 	return l
 }
 
-// Runs tells who reads the document stream and where those end that were sealed: not a run whose plan is gone, nor what
-// an earlier run of the same name, or a run over an earlier stream of that name, left behind.
+// Runs returns the runs that read the document stream, and where the sealed ones end. It leaves out a run whose plan
+// was deleted, an earlier run of the same name, and a run over an earlier stream of that name.
 func TestRuns(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
@@ -68,10 +68,10 @@ func TestRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	openDocuments(t, store)
-	wants() // they read another stream
+	wants() // those runs read another stream
 }
 
-// TestRelease_KeepsWhatAnyRunNeeds: the least floor of all runs counts, until the plan of the run that holds it is
+// TestRelease_KeepsWhatAnyRunNeeds checks that the lowest watermark of all runs counts, until the plan of its run is
 // deleted.
 func TestRelease_KeepsWhatAnyRunNeeds(t *testing.T) {
 	defer retention.SetDeletedTimeout(300 * time.Millisecond)()
@@ -102,7 +102,7 @@ func TestRelease_KeepsWhatAnyRunNeeds(t *testing.T) {
 	if err := store.Own().JetStream().DeleteStream(ctx, "PLAN_b"); err != nil {
 		t.Fatal(err)
 	}
-	released(a, 60, 30) // the server may not know the plan yet
+	released(a, 60, 30) // a missing plan does not count as deleted yet
 	natstest.Soon(t, "the floor of the plan that is gone does not count", func() bool {
 		first, err := a.Release(ctx, 2, 60)
 		return err == nil && first == 60
@@ -119,8 +119,8 @@ func TestRelease_KeepsWhatAnyRunNeeds(t *testing.T) {
 	}
 }
 
-// A plan that is made again without a record does not hold for long what its predecessor needed; one with records is
-// what was restored of it.
+// A plan that is created again without a record retains its predecessor's documents only for a while. A plan with
+// records is a restored one.
 func TestRelease_PlanCreatedAgain(t *testing.T) {
 	defer retention.SetBeginTimeout(300 * time.Millisecond)()
 	ctx := natstest.Context(t)
@@ -161,14 +161,14 @@ func TestRelease_PlanCreatedAgain(t *testing.T) {
 	}
 }
 
-// deposed lets a leader try all that it can, for a term.
+// deposed tries everything that a leader may do, for a term.
 func deposed(ctx context.Context, f *retention.LowWatermarks, term uint64) map[string]error {
 	_, claim := f.Claim(ctx, term, 1)
 	_, release := f.Release(ctx, term, 100)
 	return map[string]error{"Claim": claim, "Release": release, "Ends": f.Ends(ctx, term, 1)}
 }
 
-// Whoever led before gives nothing up and ends nothing.
+// A former leader releases nothing and records no end.
 func TestLowWatermarks_LostLeadership(t *testing.T) {
 	ctx := natstest.Context(t)
 	srv := natstest.Start(t)
@@ -201,7 +201,8 @@ func TestLowWatermarks_LostLeadership(t *testing.T) {
 	}
 }
 
-// A run that begins while another one purges, at whatever moment, has its documents or is told that they are given up.
+// A run that begins while another one purges, at any moment, has its documents or gets the first document that is
+// left.
 func TestBegin_DuringPurge(t *testing.T) {
 	ctx := natstest.Context(t)
 	for _, moment := range []string{"before", "between", "behind"} {
@@ -239,7 +240,7 @@ func TestBegin_DuringPurge(t *testing.T) {
 	}
 }
 
-// A floor that comes while the others are looked at counts.
+// A watermark that is recorded while Release reads the other ones counts.
 func TestBegin_DuringRelease(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
@@ -266,8 +267,8 @@ func TestBegin_DuringRelease(t *testing.T) {
 	}
 }
 
-// A run that recorded its floor and was killed before it began holds the documents for a while only; one that has begun
-// holds them for ever.
+// A run that recorded its watermark and was killed before it began retains documents only for a while. A run that has
+// begun retains them indefinitely.
 func TestRelease_RunThatDidNotBegin(t *testing.T) {
 	const timeout = 300 * time.Millisecond
 	defer retention.SetBeginTimeout(timeout)()
@@ -299,7 +300,7 @@ func TestRelease_RunThatDidNotBegin(t *testing.T) {
 		t.Errorf("documents are purged up to %d that a run needs which begins", have)
 	}
 	for began := time.Now(); time.Since(began) < 2*timeout; {
-		if _, err := all["killed"].Begin(ctx, 1); err != nil { // another try
+		if _, err := all["killed"].Begin(ctx, 1); err != nil { // another attempt
 			t.Fatal(err)
 		}
 		if have := first(); have != 1 {

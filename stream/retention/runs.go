@@ -13,16 +13,16 @@ import (
 // Reading is a run that reads the document stream.
 type Reading struct {
 	Run string
-	// Sealed is set when the run reads no document behind sequence End.
+	// Sealed is set if the run reads no document after sequence End.
 	Sealed bool
 	End    uint64
 }
 
-// runsWithin bounds how long Runs asks.
+// runsWithin bounds the time of Runs, Readers and Intakes.
 const runsWithin = 5 * time.Second
 
-// Runs returns the runs that read the document stream, in the order of their names, by their low watermarks. Of a run
-// that was sealed by a daemon that did not record it, it does not know the end. It changes nothing.
+// Runs returns the runs that read the document stream, in the order of their names, by their low watermarks. It does
+// not return the end of a run that a daemon sealed without recording that. It changes nothing.
 func Runs(ctx context.Context, s *stream.Store) ([]Reading, error) {
 	ctx, cancel := context.WithTimeout(ctx, runsWithin)
 	defer cancel()
