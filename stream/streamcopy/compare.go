@@ -15,14 +15,14 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Messages are compared by ranges of so many sequences, a range in parts of so many bytes.
+// Messages are compared by ranges of this many sequences, and a range in parts of this many bytes.
 const (
 	compareSequences = 256
 	compareBytes     = 4 << 20
 )
 
 // Compare reads sequences first to last of a stream and of its copy on other servers, and returns how many messages
-// both have there. That they differ is an error. A server of a cluster that is behind is given time. progress is called
+// both have there. A difference is an error. A lagging server of a cluster gets time to catch up. progress is called
 // with the last sequence compared.
 func Compare(ctx context.Context, from, to *conn.Client, name string, first, last uint64,
 	progress func(sequence uint64)) (n uint64, err error) {
@@ -36,7 +36,7 @@ func Compare(ctx context.Context, from, to *conn.Client, name string, first, las
 		if err != nil {
 			return n, err
 		}
-		until := min(max(next, first+1)-1, last, first+compareSequences-1) // a hole is passed over in one go
+		until := min(max(next, first+1)-1, last, first+compareSequences-1) // a gap is skipped in one step
 		if err := sameRange(ctx, to, name, original, first, until); err != nil {
 			return n, err
 		}
@@ -65,8 +65,8 @@ func sameRange(ctx context.Context, c *conn.Client, name string, original []*jet
 	}
 }
 
-// compareFor is how long a copy may take to show what is in the original: any server of a cluster answers, once it has
-// caught up.
+// compareFor is how long a copy may take to show what is in the original. Any server of a cluster responds, and a
+// lagging one must first catch up.
 const compareFor = 30 * time.Second
 
 func wholeRange(ctx context.Context, c *conn.Client, name string, first,
@@ -97,7 +97,7 @@ func differ(name string, original, copied []*jetstream.RawStreamMsg) error {
 	return nil
 }
 
-// sameHeaders compares the headers of two messages without those that an answer adds.
+// sameHeaders compares the headers of two messages without those that a response adds.
 func sameHeaders(a, b nats.Header) bool {
 	return maps.EqualFunc(ownHeaders(a), ownHeaders(b), slices.Equal[[]string])
 }

@@ -15,17 +15,17 @@ import (
 	"loaderd/stream/conn"
 )
 
-// snapshotChunk is the largest part of a snapshot that travels in one message, in bytes, and snapshotSilence how long
-// the next may take.
+// snapshotChunk is the largest part of a snapshot in one message, in bytes. snapshotSilence bounds the wait for the
+// next part.
 const (
 	snapshotChunk   = 256 << 10
 	snapshotSilence = 30 * time.Second
 )
 
-// Copy copies a stream to other servers as it is there: with its sequences and what is missing between them, times,
-// subjects, headers and payloads, by JetStream's own snapshot. edit changes the settings of the copy. Its consumers
-// stay behind. The copy appears whole or not at all; of one that was broken off nothing is left after 5 s. progress is
-// called with the bytes of every part. It makes one attempt.
+// Copy copies a stream to other servers by a JetStream snapshot. The copy has the same sequences and gaps, times,
+// subjects, headers and payloads. edit changes the settings of the copy. Consumers are not copied. The copy appears
+// completely or not at all; nothing is left of an interrupted one after 5 s. progress is called with the bytes of
+// every part. Copy makes one attempt.
 func Copy(ctx context.Context, from, to *conn.Client, name string, edit func(*jetstream.StreamConfig),
 	progress func(bytes int)) error {
 	inbox := from.Conn().NewRespInbox()
@@ -76,7 +76,7 @@ func Copy(ctx context.Context, from, to *conn.Client, name string, edit func(*je
 	}
 }
 
-// nextPart is the next part of a snapshot, an empty one behind the last.
+// nextPart returns the next part of a snapshot, and an empty one after the last.
 func nextPart(ctx context.Context, parts *nats.Subscription) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, snapshotSilence)
 	defer cancel()
@@ -90,7 +90,7 @@ func nextPart(ctx context.Context, parts *nats.Subscription) (*nats.Msg, error) 
 	return part, nil
 }
 
-// askFor sends a question, as JSON unless it is bytes already, and reads the answer, which may be empty.
+// askFor sends a request, as JSON unless it is bytes already, and reads the response, which may be empty.
 func askFor(ctx context.Context, c *conn.Client, subject string, question, answer any) error {
 	data, raw := question.([]byte)
 	if !raw {
