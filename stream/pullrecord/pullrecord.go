@@ -1,4 +1,4 @@
-// Package pullrecord keeps how far a document stream is filled from objects elsewhere.
+// Package pullrecord stores how far a document stream is filled from external objects.
 package pullrecord
 
 import (
@@ -20,47 +20,47 @@ import (
 // Bucket is the key-value bucket with the record of each document stream.
 const Bucket = "loaderd_pulls"
 
-// Record is how far a document stream is filled with documents of objects elsewhere.
+// Record is how far a document stream is filled with documents of external objects.
 //
-// The objects are in a listing that changes only at its end, and every document has its place there. So the document at
-// a sequence of the stream is a function of this record alone: Sequence is followed by the documents after Object and
-// Entry, one per sequence. An append names the sequence that it follows, so that the document is the right one even if
-// the puller has lost its lease. The end of the stream, which survives the purge of all messages, shows how many
-// documents were appended since the record was written.
+// The objects are in a listing that changes only at its end, and every document has a position there. The document at
+// a sequence of the stream is therefore a function of this record alone: Sequence is followed by the documents after
+// Object and Entry, one per sequence. An append names the sequence that it follows, so the document is the right one
+// even if the puller has lost its lease. The end of the stream, which survives the purge of all messages, shows how
+// many documents were appended since the record was written.
 type Record struct {
-	// Created is when the document stream was made: a later one of the same name is filled from the beginning.
+	// Created is when the document stream was created. A later one of the same name is filled from the beginning.
 	Created time.Time `json:"stream_created"`
-	// From are the patterns that were listed last, without secrets; How are the settings by which objects become
+	// From holds the patterns that were listed last, without secrets. How holds the settings by which objects become
 	// documents.
 	From []string        `json:"from"`
 	How  json.RawMessage `json:"how"`
-	// Parts are the keys of the listing's parts, in order. Objects and Bytes are what they hold.
+	// Parts holds the keys of the listing's parts, in order. Objects and Bytes are their totals.
 	Parts   []string `json:"parts"`
 	Objects int      `json:"objects"`
 	Bytes   int64    `json:"bytes"`
-	// Sequence is that of a document in the stream, or of what was there before the first. Object (from 0) and Entry are
-	// how many objects, and entries of the next one, lie before the document that follows it; entries are documents and
-	// what was left out.
+	// Sequence is that of a document in the stream, or of the stream's end before the first document. Object (from 0)
+	// and Entry are how many objects, and entries of the next one, precede the document that follows it. Entries are
+	// documents and those that were left out.
 	Sequence uint64 `json:"sequence"`
 	Object   int    `json:"object"`
 	Entry    int64  `json:"entry"`
-	// Place is where that object is read on, at or before Entry. It saves reading: without it the object is read from its
-	// beginning.
+	// Place is where reading of that object continues, at or before Entry. It is an optimization: without it the object
+	// is read from its beginning.
 	Place Place `json:"place,omitzero"`
-	// Documents, LeftOut and Done (bytes of the objects that are read to their ends) up to there.
+	// Documents, LeftOut and Done (bytes of the objects that are read completely) count up to there.
 	Documents int64 `json:"documents"`
 	LeftOut   int64 `json:"left_out"`
 	Done      int64 `json:"done_bytes"`
 	// Complete is set when all objects are read, and the stream is sealed.
 	Complete bool `json:"complete"`
-	// Term counts the pullers; a write of a lower term is refused. Puller is the name of the process with this term.
+	// Term counts the pullers; a write of a lower term is rejected. Puller is the name of the process with this term.
 	Term   uint64 `json:"term"`
 	Puller string `json:"puller"`
-	// Trouble is why no document is appended, empty while some are.
+	// Trouble is why no document is appended, empty while documents are appended.
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// Place is where Entries of an object, and Line lines, lie before byte Offset of it.
+// Place is a position in an object: Entries entries and Line lines are before byte Offset.
 type Place struct {
 	Entries int64 `json:"entries"`
 	Offset  int64 `json:"offset"`
@@ -75,11 +75,11 @@ func (p Place) before(entry int64) bool {
 const (
 	// maxParts bounds a listing.
 	maxParts = 100_000
-	// MaxPart is how large a part of a listing may be.
+	// MaxPart is the largest size of a part of a listing, in bytes.
 	MaxPart = 4 << 20
 )
 
-// Check refuses what no puller writes.
+// Check returns an error for a record that no puller writes.
 func (p Record) Check() error {
 	if p.Object < 0 || p.Entry < 0 || p.Objects < 0 || p.Object > p.Objects || p.Documents < 0 ||
 		len(p.Parts) > maxParts || !p.Place.before(p.Entry) {
@@ -88,7 +88,7 @@ func (p Record) Check() error {
 	return nil
 }
 
-// Store keeps the record of one document stream.
+// Store reads and writes the record of one document stream.
 type Store struct {
 	record *casvalue.Value[Record]
 	kv     jetstream.KeyValue
@@ -112,7 +112,7 @@ func Open(ctx context.Context, docs *stream.Store, self lease.LeaderInfo) (*Stor
 	return &Store{record: record, kv: kv, store: own, docs: docs, self: self}, nil
 }
 
-// Elector makes this process a candidate to fill the stream: one process at a time does.
+// Elector makes this process a candidate to fill the stream, which one process at a time does.
 func (p *Store) Elector(ctx context.Context) (*lease.Elector, error) {
 	return lease.NewElector(ctx, p.docs, LeaseName(p.docs.Config().Name), p.self)
 }
@@ -120,13 +120,13 @@ func (p *Store) Elector(ctx context.Context) (*lease.Elector, error) {
 // LeaseName is the name of the lease of the process that fills a document stream.
 func LeaseName(stream string) string { return "pull." + stream }
 
-// Read returns the record, the zero value where there is none.
+// Read returns the record, or the zero value if none exists.
 func (p *Store) Read(ctx context.Context) (Record, error) {
 	v, _, err := p.record.Read(ctx)
 	return v.Value, err
 }
 
-// Take begins a term for this process, of a stream that was made at a time and ends at a sequence now.
+// Take begins a term for this process, of a stream that was created at created and ends at sequence last.
 func (p *Store) Take(ctx context.Context, created time.Time, last uint64) (Record, error) {
 	return p.record.Update(ctx, func(stored Record) (Record, error) {
 		if !stored.Created.Equal(created) {
