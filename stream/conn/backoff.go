@@ -6,10 +6,10 @@ import (
 	"github.com/cenkalti/backoff/v5"
 )
 
-// Backoff are the pauses between attempts at something: they double from at most 50 ms, and none is longer than
-// Options.ReconnectWait. Each is drawn at random, so that the many clients of one server do not come back at one
-// moment. In a cluster they stay short: an election ends after some seconds, and everybody waits for the one who
-// appends next. One goroutine uses it.
+// Backoff returns the pauses between attempts: they double from at most 50 ms, and none is longer than
+// Options.ReconnectWait. Each is drawn at random, so that the clients of one server do not reconnect at the same
+// moment. In a cluster the pauses stay short, because an election takes only seconds and appends wait for it. The
+// result is not safe for concurrent use.
 func (c *Client) Backoff() *backoff.ExponentialBackOff {
 	limit := c.options.ReconnectWait
 	if c.Clustered() {
@@ -30,7 +30,8 @@ func newBackoff(limit time.Duration) *backoff.ExponentialBackOff {
 	return b
 }
 
-// reconnectDelay is the same for the client library, which counts the attempts of one loss from 1.
+// reconnectDelay returns the same pauses for the client library, which counts the attempts after one disconnect from
+// 1.
 func reconnectDelay(limit time.Duration) func(attempts int) time.Duration {
 	b := newBackoff(limit)
 	return func(attempts int) time.Duration {

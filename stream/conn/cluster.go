@@ -1,7 +1,7 @@
 package conn
 
-// Clustered says whether the servers are members of a cluster: what one of them answers may be behind what the others
-// have agreed on. Once it was one it stays one, also while there is no connection.
+// Clustered reports whether the servers are members of a cluster. The response of one member can then lag behind what
+// the cluster has committed. Once true it stays true, also while the connection is down.
 func (c *Client) Clustered() bool {
 	if c.nc.ConnectedClusterName() != "" {
 		c.clustered.Store(true)

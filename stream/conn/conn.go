@@ -19,23 +19,24 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Options say what to connect to, and as whom.
+// Options configure a connection: the servers and the identity of the client.
 type Options struct {
-	// URL of NATS servers, comma separated. Unused with a Server.
+	// URL lists NATS servers, comma separated. Unused with a Server.
 	URL string
 	// Credentials is a NATS credentials file; NKey an NKey seed file.
 	Credentials, NKey string
-	// Login returns, at every connection, the user and the token of a server inside a daemon; nil and an empty user: there
-	// is none. It is sent to a Server only; at a URL it signs the server's nonce. Token is sent as it is.
+	// Login returns, at every connection, the user and the token for a server inside a daemon. A nil Login and an
+	// empty user mean that there is none. The token is sent to a Server only; at a URL it signs the server's nonce.
+	// Token is sent as it is.
 	Login func() (user, token string)
 	Token string
-	// Inbox is what the subjects begin with on which answers come, empty for the usual _INBOX. Who may listen to those
-	// cannot hear or make up answers on others.
+	// Inbox is the prefix of the subjects that receive responses, empty for the default _INBOX. A client with permission
+	// for this prefix can neither receive nor forge responses on another prefix.
 	Inbox string
 	TLS   TLS
 	// ReconnectWait is the longest pause between two attempts, of a connection or a request.
 	ReconnectWait time.Duration
-	// Server is a server inside this process, nil to reach others by URL.
+	// Server is a server inside this process, nil to connect by URL.
 	Server Server
 }
 
@@ -49,11 +50,11 @@ type TLS struct {
 // Server is a NATS server inside this process.
 type Server interface {
 	nats.InProcessConnProvider
-	// URL is where other clients reach it.
+	// URL returns the address for other clients.
 	URL() string
-	// Health is nil while every stream can be written. All clients of a server call it often and get the same result.
+	// Health returns nil while every stream can be written. Clients call it often; all calls share one cached result.
 	Health() error
-	// CheckHealth returns the result of a check that begins now.
+	// CheckHealth returns the result of a check that starts now.
 	CheckHealth() error
 }
 
@@ -63,16 +64,16 @@ type Client struct {
 	js        jetstream.JetStream
 	log       *slog.Logger
 	options   Options
-	clustered atomic.Bool // a server was a member of a cluster
-	denies    sync.Map    // the operations that were denied to this client
-	api       string      // what subjects of JetStream's interface begin with
+	clustered atomic.Bool // at least one server was a member of a cluster
+	denies    sync.Map    // operations that were denied to this client
+	api       string      // prefix of the subjects of JetStream's API
 	status    *status
-	stop      context.CancelFunc // ends what runs beside the connection ...
+	stop      context.CancelFunc // ends the background goroutines ...
 	running   sync.WaitGroup     // ... which this counts
 }
 
-// Dial connects and waits until JetStream answers. It tries again where waiting can help (no server reachable, no
-// leader yet), until ctx ends; everything else fails at once.
+// Dial connects and waits until JetStream responds. It retries errors that can pass (no server reachable, no leader
+// yet) until ctx ends, and returns every other error immediately.
 func Dial(ctx context.Context, o Options, log *slog.Logger) (_ *Client, err error) {
 	running, stop := context.WithCancel(context.Background())
 	c := &Client{log: log, options: o, status: newStatus(), stop: stop}
@@ -102,8 +103,8 @@ func Dial(ctx context.Context, o Options, log *slog.Logger) (_ *Client, err erro
 	return c, nil
 }
 
-// awaitJetStream waits for a JetStream that answers: a cluster without a leader answers later, a server without
-// JetStream never.
+// awaitJetStream waits until JetStream responds. A cluster without a leader responds later, a server without
+// JetStream never does.
 func (c *Client) awaitJetStream(ctx context.Context) error {
 	where := c.ClientURL()
 	if v := c.nc.ConnectedServerVersion(); !atLeast(v, 2, 12) {
@@ -129,13 +130,13 @@ func (c *Client) awaitJetStream(ctx context.Context) error {
 	}
 }
 
-// A cluster drops requests while it has no leader: who asks again soon hears soon.
+// A cluster drops requests while it has no leader, so the first attempts are short.
 const (
 	firstAnswer = 250 * time.Millisecond
 	lastAnswer  = 2 * time.Second
 )
 
-// askAccount asks JetStream whether it serves this account, and waits for the answer no longer than limit.
+// askAccount requests the account information from JetStream and waits at most limit for the response.
 func (c *Client) askAccount(ctx context.Context, limit time.Duration) error {
 	attempt, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
 	defer cancel()
@@ -154,19 +155,19 @@ func atLeast(version string, major, minor int) bool {
 	return a > major || a == major && b >= minor
 }
 
-// Conn is the connection itself. While it is down, publishing fails at once instead of being held back.
+// Conn returns the connection itself. While it is down, publishing fails immediately instead of buffering.
 func (c *Client) Conn() *nats.Conn { return c.nc }
 
-// JetStream is the connection's JetStream context.
+// JetStream returns the connection's JetStream context.
 func (c *Client) JetStream() jetstream.JetStream { return c.js }
 
-// Options returns what the client was made with.
+// Options returns the options that the client was created with.
 func (c *Client) Options() Options { return c.options }
 
-// Log is where the client reports.
+// Log returns the client's logger.
 func (c *Client) Log() *slog.Logger { return c.log }
 
-// apiPrefix is what the client library puts before its own requests.
+// apiPrefix returns the prefix of the client library's own requests.
 func apiPrefix(o jetstream.JetStreamOptions) string {
 	if o.Domain != "" {
 		return "$JS." + o.Domain + ".API"
@@ -174,12 +175,13 @@ func apiPrefix(o jetstream.JetStreamOptions) string {
 	return cmp.Or(strings.TrimSuffix(o.APIPrefix, "."), strings.TrimSuffix(jetstream.DefaultAPIPrefix, "."))
 }
 
-// API is the subject of a request that the client library has no call for: an operation and the names that it is about.
+// API returns the subject of a request that the client library does not support: an operation and the names it acts
+// on.
 func (c *Client) API(operation string, names ...string) string {
 	return strings.Join(append([]string{c.api, operation}, names...), ".")
 }
 
-// ClientURL is where any NATS client can connect.
+// ClientURL returns the address at which any NATS client can connect.
 func (c *Client) ClientURL() string {
 	if c.options.Server != nil {
 		return c.options.Server.URL()
@@ -187,11 +189,11 @@ func (c *Client) ClientURL() string {
 	return c.nc.ConnectedUrlRedacted()
 }
 
-// Status says whether streams can be read and written, for readiness and as the cause of a stall.
+// Status reports whether streams can be read and written, for readiness and as the cause of a stall.
 func (c *Client) Status() Status {
 	var failed error
 	if c.options.Server != nil {
-		failed = c.options.Server.Health() // may take a while: requests take the lock
+		failed = c.options.Server.Health() // may block, and requests take the lock
 	}
 	st := c.status
 	st.mu.Lock()

@@ -18,7 +18,7 @@ import (
 
 const reconnectWait = 200 * time.Millisecond
 
-// dial connects to a server of its own.
+// dial connects to a new server.
 func dial(t *testing.T) *conn.Client {
 	t.Helper()
 	url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
@@ -45,7 +45,7 @@ func TestClient_BackoffGrowsToTheBound(t *testing.T) {
 	}
 }
 
-// What the client library is told of a domain or a prefix, requests made by hand follow.
+// Subjects of manual requests follow the domain or prefix that the client library is configured with.
 func TestClient_API(t *testing.T) {
 	c := dial(t)
 	if got, want := c.API("STREAM.MSG.GET", "LOG"), "$JS.API.STREAM.MSG.GET.LOG"; got != want {
@@ -67,7 +67,7 @@ func TestClient_API(t *testing.T) {
 	}
 }
 
-// A replica that is a moment behind is asked again at once, and nobody is told; one that stays behind is.
+// A read from a replica that lags briefly is retried without a log message. A replica that stays behind is logged.
 func TestClient_RetryOfAReplicaThatIsBehind(t *testing.T) {
 	for _, tt := range []struct{ behind, told int }{{3, 0}, {6, 1}} {
 		var log bytes.Buffer

@@ -7,24 +7,26 @@ import (
 )
 
 const (
-	// askEvery is how often a server of a cluster is asked for JetStream's leader, for askLimit at most. A server that is
-	// cut off from the others goes on answering reads, with what it has; without a leader it says so after 10 s.
+	// askEvery is the interval of requests to a server of a cluster for JetStream's leader, each bounded by askLimit. A
+	// server that is cut off from the cluster continues to serve reads from its own data. It reports the missing leader
+	// after 10 s.
 	askEvery = 2 * time.Second
 	askLimit = time.Second
-	// cutOffAfter is how many answers have to be missing, one after the other, before another server is tried: an election
-	// takes less.
+	// cutOffAfter is the number of consecutive missing responses before the client tries another server. An election is
+	// shorter than this.
 	cutOffAfter = 5
 )
 
 var errCutOff = errors.New("the server knows of no JetStream leader: it may be cut off from the others")
 
-// leaveCutOff ends the connection to a server of a cluster that has no leader for long, until ctx ends: the client goes
-// to another one, which may be with the majority. Where it knows of no other it stays.
+// leaveCutOff closes the connection to a cluster's server that has had no leader for too long. The client then
+// reconnects to another server, which may be with the majority. If the client has no other server, it stays.
+// leaveCutOff returns when ctx ends.
 func (c *Client) leaveCutOff(ctx context.Context, l *lines) {
 	tick := time.NewTicker(askEvery)
 	defer tick.Stop()
 	var of *line
-	missing := 0 // answers over this line
+	missing := 0 // consecutive missing responses over this line
 	for {
 		select {
 		case <-ctx.Done():

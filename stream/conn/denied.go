@@ -8,16 +8,16 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The operations that a client may be without, as subjects name them. It does something else then.
+// Operations that a client may lack permission for, as subjects name them. The callers have a fallback for each.
 const (
 	OpPurge          = "STREAM.PURGE"
 	OpCreateConsumer = "CONSUMER.CREATE"
 )
 
 // Denied reports whether a request of an operation on a stream failed because this client may not make it, and
-// remembers that. Its permissions may deny it: then the last thing that a server said of the connection is so, and the
-// request has no answer. Or its account gets only some of JetStream's requests from another account: then nobody takes
-// this one, while JetStream itself answers.
+// remembers the result. If the user's permissions deny it, the request has no response and the connection's last
+// error is a permission violation. If the account imports only some of JetStream's requests from another account, the
+// request has no responders although JetStream itself responds.
 func (c *Client) Denied(ctx context.Context, operation, stream string, err error) bool {
 	if err == nil {
 		return false
@@ -31,7 +31,7 @@ func (c *Client) Denied(ctx context.Context, operation, stream string, err error
 	return false
 }
 
-// nobodyTakes says whether nobody takes requests on a subject at a time when JetStream answers.
+// nobodyTakes reports whether a subject has no responders while JetStream responds.
 func (c *Client) nobodyTakes(ctx context.Context, subject string) bool {
 	if c.askAccount(ctx, lastAnswer) != nil {
 		return false
@@ -42,7 +42,7 @@ func (c *Client) nobodyTakes(ctx context.Context, subject string) bool {
 	return errors.Is(err, nats.ErrNoResponders)
 }
 
-// MayNot reports whether an operation was denied before.
+// MayNot reports whether Denied has found an operation to be denied.
 func (c *Client) MayNot(operation string) bool {
 	_, denied := c.denies.Load(operation)
 	return denied

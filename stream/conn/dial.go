@@ -18,7 +18,7 @@ import (
 	"loaderd/internal/event"
 )
 
-// connect makes the connection. It retries within ctx what waiting can heal.
+// connect opens the connection. Within ctx it retries errors that can pass.
 func connect(ctx context.Context, o Options, st *status, l *lines, log *slog.Logger) (*nats.Conn, error) {
 	opts, err := clientOptions(o, st, l, log)
 	if err != nil {
@@ -55,7 +55,7 @@ func connect(ctx context.Context, o Options, st *status, l *lines, log *slog.Log
 	}
 }
 
-// One of several servers is given less time to take a connection than the only one: another one may take it.
+// One of several servers gets less time to accept a connection than the only one, because another one may accept it.
 const (
 	ConnectTimeout   = 5 * time.Second
 	connectOneOfMany = 2 * time.Second
@@ -67,7 +67,7 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 		nats.MaxReconnects(-1),
 		nats.IgnoreAuthErrorAbort(), // credentials are sometimes replaced while the daemon runs
 		nats.CustomReconnectDelay(reconnectDelay(o.ReconnectWait)),
-		// Nothing is held back while the connection is down: a caller must know that its message did not leave.
+		// No buffering while the connection is down: the caller must get an error for a message that was not sent.
 		nats.ReconnectBufSize(-1),
 		nats.PingInterval(pingEvery),
 		nats.MaxPingsOutstanding(pingsOut),
@@ -138,16 +138,16 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 	return opts, nil
 }
 
-// errNoNonce is the error of a server that cannot be the one that is inside a daemon.
+// errNoNonce reports a server that cannot be the one inside a daemon.
 var errNoNonce = errors.New("the server sends no nonce to sign: it is not the server inside a daemon")
 
-// signed has a connection name the user and prove the token by a signature of the server's nonce.
+// signed returns options that send the user name and prove possession of the token by signing the server's nonce.
 func signed(login func() (user, token string)) []nats.Option {
 	user := func() (string, string) {
 		user, _ := login()
 		return user, ""
 	}
-	instead := func() (string, error) { // of a JWT, with which the library signs; the server looks at none
+	instead := func() (string, error) { // replaces the JWT that the library signs with; the server ignores it
 		user, _ := login()
 		return user, nil
 	}
@@ -162,7 +162,8 @@ func signed(login func() (user, token string)) []nats.Option {
 	return []nats.Option{nats.UserInfoHandler(user), nats.UserJWT(instead, sign)}
 }
 
-// diagnose says what to do about an error of the first connect, and whether trying again is of no use.
+// diagnose returns advice on an error of the first connect, and whether the error is final, so that retrying is
+// useless.
 func diagnose(err error) (advice string, final bool) {
 	var (
 		verify    *tls.CertificateVerificationError
@@ -205,7 +206,7 @@ func servers(urls string) string {
 	return strings.Join(out, ", ")
 }
 
-// Redacted is a server's URL without its password.
+// Redacted returns a server's URL without its password.
 func Redacted(raw string) string {
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Codes of the server's refusals that are told apart. The client library names few of them.
+// Error codes of the server that need separate handling. The client library names few of them.
 const (
 	CodeAccountFull       jetstream.ErrorCode = 10002 // the storage limit of the account is reached
 	CodeMessageTooLarge   jetstream.ErrorCode = 10054
@@ -23,8 +23,8 @@ const (
 	CodeBatchDuplicate    jetstream.ErrorCode = 10201
 	CodeTooManyInflight   jetstream.ErrorCode = 10210
 
-	codeNoPeers            jetstream.ErrorCode = 10005 // no servers to place all copies on
-	codeCopiesNotSupported jetstream.ErrorCode = 10074 // by a server that stands alone
+	codeNoPeers            jetstream.ErrorCode = 10005 // no servers for all replicas
+	codeCopiesNotSupported jetstream.ErrorCode = 10074 // by a server without a cluster
 
 	codeRestoreNameTaken jetstream.ErrorCode = 10130
 	codePurgeDenied      jetstream.ErrorCode = 10110 // by the stream's configuration
@@ -35,11 +35,11 @@ const (
 	codeWrongLastConstant jetstream.ErrorCode = 10164
 )
 
-// ErrFull says that a stream holds as much as its bounds allow. Nothing was stored; room comes when documents are
-// purged or the bound is raised.
+// ErrFull reports that a stream holds as much as its bounds allow. Nothing was stored. Space becomes available when
+// documents are purged or the bound is raised.
 var ErrFull = errors.New("stream is full")
 
-// AsFull turns the server's refusals for want of room into ErrFull and leaves other errors as they are.
+// AsFull turns the server's errors for lack of space into ErrFull and returns other errors unchanged.
 func AsFull(err error) error {
 	var api *jetstream.APIError
 	if errors.As(err, &api) && wantsRoom(api) {
@@ -48,14 +48,14 @@ func AsFull(err error) error {
 	return err
 }
 
-// NoRoom says whether the server refused to make something because it may not become as large as it asks to.
+// NoRoom reports whether the server refused to create something because it has no space for the requested size.
 func NoRoom(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && (wantsRoom(api) || api.ErrorCode == codeNoPeers &&
 		strings.Contains(api.Description, noStorage))
 }
 
-// noStorage is in what a cluster says when none of its servers has room enough.
+// noStorage is part of a cluster's error when no server has enough space.
 const noStorage = "insufficient storage"
 
 func wantsRoom(e *jetstream.APIError) bool {
@@ -69,48 +69,48 @@ func wantsRoom(e *jetstream.APIError) bool {
 	}
 }
 
-// WrongLast says whether the server refused because the last sequence, of the stream or of the subject, is not the
-// expected one.
+// WrongLast reports whether the server refused a message because the last sequence, of the stream or of the subject,
+// differs from the expected one.
 func WrongLast(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && (api.ErrorCode == codeWrongLast || api.ErrorCode == codeWrongLastConstant)
 }
 
-// NoPeers says whether the server refused to make something because it finds no servers for it: there are too few, or
-// some are down.
+// NoPeers reports whether the server refused to create something because it finds no servers for it: too few
+// exist, or some are down.
 func NoPeers(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.ErrorCode == codeNoPeers
 }
 
-// NameTaken says whether the server refused a copy of a stream because it has one of the name, or is about to remove
-// what is left of one.
+// NameTaken reports whether the server refused to restore a stream because a stream of that name exists or is
+// being removed.
 func NameTaken(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && (api.ErrorCode == codeRestoreNameTaken ||
 		api.ErrorCode == jetstream.JSErrCodeStreamNameInUse)
 }
 
-// TooFewServers says whether the server refused to keep so many copies because there are not as many servers. That one
-// of them is down at the moment, or has no room, are other refusals.
+// TooFewServers reports whether the server refused a number of replicas because the cluster has fewer servers. It is
+// false if one of the servers is down or has no space.
 func TooFewServers(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && (api.ErrorCode == codeCopiesNotSupported || api.ErrorCode == codeNoPeers &&
 		api.Description == noPeers)
 }
 
-// noPeers is what the server says when it names no reason why a server cannot be chosen: there are no more.
+// noPeers is the server's error if it has no reason why a server cannot be chosen: no further servers exist.
 const noPeers = "no suitable peers for placement"
 
-// Passing marks an error as one that may pass by itself. It is for what this project finds out itself.
+// Passing marks an error as transient. It is for errors that this project detects.
 func Passing(err error) error { return passing{err} }
 
 type passing struct{ error }
 
 func (p passing) Unwrap() error { return p.error }
 
-// passes are the errors of the client library that may pass: the connection is down, nobody answered, the answer was no
-// answer, or what the library had made on the server is gone and can be made again.
+// passes are the transient errors of the client library: the connection is down, no server responded, the response
+// was invalid, or an object that the library created on the server is gone and can be created again.
 var passes = []error{
 	nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrConnectionReconnecting,
 	nats.ErrReconnectBufExceeded,
@@ -120,14 +120,14 @@ var passes = []error{
 	jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, jetstream.ErrConsumerLeadershipChanged,
 }
 
-// Transient says whether an error may pass by itself, so that trying again is of use. An error is final unless it is
-// known to pass:
+// Transient reports whether an error can pass without intervention, so that retrying is useful. Errors are
+// final by default:
 //
-//	the server answered    it is busy (5xx, 429) or lost a part of a batch; not that there is no room, and no other refusal
-//	the client library     those in passes
-//	this project           those marked Passing
+//	the server responded   transient if busy (5xx, 429) or part of a batch was lost, except for lack of space
+//	the client library     transient if in passes
+//	this project           transient if marked Passing
 //
-// What is final says so at once; what would be tried again for ever with no chance would hide its cause.
+// A final error is returned immediately. Retrying it forever would hide its cause.
 func Transient(err error) bool {
 	var own passing
 	if errors.As(err, &own) {
@@ -147,5 +147,5 @@ func Transient(err error) bool {
 	return false
 }
 
-// ErrBehind comes from a replica that a message has not reached yet: messages are read from any replica.
+// ErrBehind is the error of a read from a replica that has not received the message yet. Reads can go to any replica.
 var ErrBehind = Passing(errors.New("the server has not got this record yet"))

@@ -16,7 +16,7 @@ func refusal(code int, kind jetstream.ErrorCode, description string) error {
 	return fmt.Errorf("store documents: %w", &jetstream.APIError{Code: code, ErrorCode: kind, Description: description})
 }
 
-// An error is final unless it is known to pass; want of room is neither: who waits for room says so.
+// An error is final unless it is known to be transient. Lack of space is final too.
 func TestWhichErrorsPass(t *testing.T) {
 	for _, test := range []struct {
 		name    string

@@ -1,7 +1,7 @@
 package conn
 
-// NotNATS says what a client is told that a server of another kind does not greet.
+// NotNATS exports notNATS: the explanation for a server of another kind, which does not greet.
 var NotNATS = notNATS
 
-// APIPrefix is what subjects of JetStream's interface begin with for a client of the library.
+// APIPrefix exports apiPrefix: the prefix of the subjects of JetStream's API for a client of the library.
 var APIPrefix = apiPrefix

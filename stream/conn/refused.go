@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Refused returns those of some subjects that this client's user may not publish to, and those that it may not
-// subscribe to. It finds out over a connection of its own, by doing so without harm.
+// Refused returns the subjects that this client's user may not publish to, and those that it may not subscribe to. It
+// tests this over a separate connection, with messages that have no effect.
 func (c *Client) Refused(ctx context.Context, publish,
 	subscribe []string) (notPublish, notSubscribe []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, AttemptLimit)
@@ -31,7 +31,7 @@ func (c *Client) Refused(ctx context.Context, publish,
 		defer mu.Unlock()
 		said = append(said, strings.ToLower(err.Error()))
 	}), nats.ClosedHandler(func(*nats.Conn) { close(closed) }), func(o *nats.Options) error {
-		o.NoCallbacksAfterClientClose = false // the last callback tells that all errors have come
+		o.NoCallbacksAfterClientClose = false // all errors have arrived when the last callback runs
 		return nil
 	})
 	nc, err := nats.Connect(c.options.URL, options...)
@@ -49,7 +49,7 @@ func (c *Client) Refused(ctx context.Context, publish,
 			return nil, nil, fmt.Errorf("%s: %w", subject, err)
 		}
 	}
-	if err := nc.FlushWithContext(ctx); err != nil { // the server answers in order
+	if err := nc.FlushWithContext(ctx); err != nil { // the server responds in order
 		return nil, nil, err
 	}
 	nc.Close()
@@ -68,7 +68,7 @@ func (c *Client) Refused(ctx context.Context, publish,
 	return among(publish, "publish"), among(subscribe, "subscription"), nil
 }
 
-// Account is the name of the account that the client's user belongs to. A server may not tell.
+// Account returns the name of the account that the client's user belongs to. Some servers do not disclose it.
 func (c *Client) Account(ctx context.Context) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, lastAnswer)
 	defer cancel()
@@ -87,12 +87,13 @@ func (c *Client) Account(ctx context.Context) (string, error) {
 	return answer.Data.Account, nil
 }
 
-// UserInfo is the subject on which a server tells a client who it is.
+// UserInfo is the subject on which a server returns a client's own user information.
 const UserInfo = "$SYS.REQ.USER.INFO"
 
-// harmless is a message that changes nothing whoever takes it. A stream refuses it, because it is meant for one that
-// there is not. JetStream's interface refuses it twice: it asks for a version that is far off, and it is the beginning
-// of an object in JSON. (What is no object is not looked at: a purge takes it for a request to purge everything.)
+// harmless returns a message that changes nothing, whichever service receives it. A stream refuses it, because it
+// expects a stream that does not exist. JetStream's API refuses it for two reasons: it requires an API level far in
+// the future, and its data is the start of a JSON object. (Data that is not an object is ignored: a purge would
+// then purge everything.)
 func harmless(subject string) *nats.Msg {
 	m := nats.NewMsg(subject)
 	m.Header.Set(jetstream.ExpectedStreamHeader, "loaderd_asks_what_is_permitted")

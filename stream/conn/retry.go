@@ -11,18 +11,18 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// AttemptLimit bounds one request to the server; a request without an answer is tried again.
+// AttemptLimit bounds one request to the server. A request without a response is retried.
 const AttemptLimit = 5 * time.Second
 
 const (
-	// clusterLimit bounds an attempt in a cluster at first: a server that is frozen, or that knows of no leader, takes a
-	// request along, and the next one is answered as soon as there is a leader. Behind electionTime attempts get more
-	// time: the machine may be busy.
+	// clusterLimit bounds the first attempts in a cluster. A server that is frozen or has no leader loses the request,
+	// while a retry gets a response as soon as a leader exists. After electionTime attempts get more time, because the
+	// machine may be busy.
 	clusterLimit = time.Second
 	electionTime = 10 * time.Second
 )
 
-// Limit bounds the next attempt at something that is tried since a time.
+// Limit returns the bound of the next attempt at an operation whose first attempt was at the time began.
 func (c *Client) Limit(began time.Time) time.Duration {
 	if c.Clustered() && time.Since(began) < electionTime {
 		return clusterLimit
@@ -30,8 +30,8 @@ func (c *Client) Limit(began time.Time) time.Duration {
 	return AttemptLimit
 }
 
-// Retry calls f until it succeeds, fails for good, or ctx ends. Each attempt is bounded, as Limit says. What is f in
-// words, for the log and the error.
+// Retry calls f until it succeeds, fails with a final error, or ctx ends. Limit bounds each attempt. What describes f
+// for the log and the error.
 func (c *Client) Retry(ctx context.Context, what string, f func(ctx context.Context) error) error {
 	began := time.Now()
 	return c.retry(ctx, func() time.Duration { return c.Limit(began) }, what, f)
@@ -68,15 +68,15 @@ func (c *Client) retry(ctx context.Context, limit func() time.Duration, what str
 	}
 }
 
-// A replica that a message has not reached gets it within milliseconds, as a rule: so often it is asked again at once,
-// and nothing is said.
+// A replica usually receives a missing message within milliseconds. The first behindFor retries are therefore fast
+// and are not logged.
 const (
 	behindFor   = 4
 	behindPause = 5 * time.Millisecond
 )
 
-// Attempt calls f once, until limit and for as long as the connection stands: an answer does not find its way over the
-// next one.
+// Attempt calls f once, bounded by limit and by the current connection: a response does not arrive over the
+// next connection.
 func (c *Client) Attempt(ctx context.Context, limit time.Duration, f func(ctx context.Context) error) error {
 	try, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -86,14 +86,14 @@ func (c *Client) Attempt(ctx context.Context, limit time.Duration, f func(ctx co
 	if c.nc.IsClosed() || ctx.Err() != nil {
 		return err
 	}
-	// The client calls a connection closed that it is about to make again.
+	// The client library reports a connection as closed that it is about to reopen.
 	if errors.Is(err, nats.ErrConnectionClosed) || errors.Is(err, context.Canceled) && up.Err() != nil {
 		return fmt.Errorf("%w while waiting for an answer", nats.ErrDisconnected)
 	}
 	return err
 }
 
-// Pause waits before the next attempt. When ctx ends it returns the cause together with the last attempt's error.
+// Pause waits before the next attempt. If ctx ends, it returns the cause together with the last attempt's error.
 func (c *Client) Pause(ctx context.Context, d time.Duration, last error) error {
 	select {
 	case <-ctx.Done():
@@ -106,11 +106,11 @@ func (c *Client) Pause(ctx context.Context, d time.Duration, last error) error {
 	}
 }
 
-// clusterReadTimeout is how long a server of a cluster may leave a read without an answer: one that is frozen, or cut
-// off from the stream's leader, takes the request along, and another one answers at once.
+// clusterReadTimeout bounds a read from a server of a cluster. A server that is frozen or cut off from the stream's
+// leader loses the request, and another server responds immediately.
 const clusterReadTimeout = time.Second
 
-// ReadTimeout returns how long the answer to a read, or the next of several messages that answer it, may take.
+// ReadTimeout returns the time limit for the response to a read, or for the next of several messages of a response.
 func (c *Client) ReadTimeout() time.Duration {
 	if c.Clustered() {
 		return clusterReadTimeout

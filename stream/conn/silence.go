@@ -11,28 +11,29 @@ import (
 )
 
 const (
-	// pingEvery is how often the client asks the server whether it is there, so that one that is lets something be heard.
+	// pingEvery is the interval of the client's pings. A server that is reachable sends at least the responses to them.
 	pingEvery = 500 * time.Millisecond
-	// pingsOut is how many of these may be without an answer where there is no other server to go to.
+	// pingsOut is the number of pings that may stay without a response if the client has no other server.
 	pingsOut = 60
-	// silentAfter is how long a server may say nothing before another one is tried: it is frozen, or cut off from us.
+	// silentAfter is how long a server may send nothing before the client tries another one. Such a server is frozen or
+	// cut off from the client.
 	silentAfter = 3 * time.Second
-	// listenEvery is how often it is looked whether anything was heard. Silence is counted in looks: a process that was
-	// stopped, or that hardly gets to run, has not listened meanwhile.
+	// listenEvery is the interval of the checks whether data was received. Silence is counted in checks, not in time: a
+	// process that was stopped or hardly scheduled has not read in the meantime.
 	listenEvery = 250 * time.Millisecond
 )
 
 var errSilent = errors.New("the server has fallen silent")
 
-// line is a connection to a server that notes when something comes over it.
+// line is a connection to a server that records whether data was received over it.
 type line struct {
 	net.Conn
-	listening atomic.Bool           // somebody waits in Read
-	heard     atomic.Bool           // something has come since the last look
-	left      atomic.Pointer[error] // why it is given up
+	listening atomic.Bool           // a goroutine waits in Read
+	heard     atomic.Bool           // data was received since the last check
+	left      atomic.Pointer[error] // why it was closed
 }
 
-// leave gives the line up: the client goes to another server.
+// leave closes the line, and the client reconnects to another server.
 func (l *line) leave(why error) {
 	l.left.Store(&why)
 	_ = l.Close()
@@ -52,7 +53,7 @@ func (l *line) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// lines makes the client's connections, one after the other.
+// lines creates the client's connections, one after the other.
 type lines struct {
 	dialer net.Dialer
 	last   atomic.Pointer[line]
@@ -69,13 +70,13 @@ func (l *lines) Dial(network, address string) (net.Conn, error) {
 	return made, nil
 }
 
-// leaveSilent ends the connection to a server that has fallen silent, until ctx ends: the client goes to another one.
-// Where it knows of no other it stays.
+// leaveSilent closes the connection to a server that has fallen silent, so that the client reconnects to another
+// server. If the client has no other server, it stays. leaveSilent returns when ctx ends.
 func (l *lines) leaveSilent(ctx context.Context, nc *nats.Conn) {
 	tick := time.NewTicker(listenEvery)
 	defer tick.Stop()
 	var of *line
-	looks, others := 0, false // looks at this line, one after the other, that found nothing
+	looks, others := 0, false // consecutive checks of this line that found no data
 	for {
 		select {
 		case <-ctx.Done():
@@ -85,7 +86,7 @@ func (l *lines) leaveSilent(ctx context.Context, nc *nats.Conn) {
 		now := l.last.Load()
 		if now != of || now.heard.Swap(false) || !now.listening.Load() {
 			of, looks = now, 0
-			// not later: the client may hold its lock while it waits for a silent server to take something
+			// Read the servers now: the client may hold its lock while it waits for a silent server to read.
 			others = len(nc.Servers()) > 1
 			continue
 		}

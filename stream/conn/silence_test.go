@@ -11,7 +11,7 @@ import (
 	"loaderd/stream/conn"
 )
 
-// A server that says nothing is left for another one that the client knows. The only one is not: it may just be slow.
+// A client leaves a silent server if it has another one. It stays with its only server, which may just be slow.
 func TestASilentServerIsLeft(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
@@ -35,7 +35,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 		return several.Status().Connected && several.Conn().ConnectedUrl() != c.URL(frozen)
 	})
 	t.Logf("it left the silent server after %v", time.Since(began))
-	// The client calls its handlers after it has reconnected. Other causes end the connection too, later.
+	// The client calls its handlers after it has reconnected. Other causes end the connection later too.
 	natstest.Soon(t, "the log names the silence as the reason", func() bool {
 		return strings.Contains(log.String(), "the server has fallen silent")
 	})
@@ -48,7 +48,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 	}
 }
 
-// A server that is cut off from the others answers for long as if it was not. Its clients go to the majority.
+// A server that is cut off from the cluster continues to respond for a long time. Its clients move to the majority.
 func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("it takes half a minute: make test-all")
@@ -68,7 +68,7 @@ func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 		return s.Status().Connected && s.ClientURL() != c.URL(cutOff)
 	})
 	t.Logf("it left the server after %v", time.Since(began))
-	// The majority may think for a moment that one of its own servers is offline.
+	// The majority may briefly consider one of its own servers offline.
 	natstest.Soon(t, "the majority has the stream", func() bool {
 		_, err := s.EnsureDocuments(natstest.Context(t))
 		return err == nil

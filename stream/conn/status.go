@@ -8,18 +8,18 @@ import (
 
 // Status is the state of the connection to JetStream.
 type Status struct {
-	Connected bool      // the server can be reached and, when it is embedded, can write its streams
-	Since     time.Time // when Connected became what it is
-	Err       error     // the last one; nil when there was none since the last connect
+	Connected bool      // the server is reachable and, if embedded, can write its streams
+	Since     time.Time // when Connected last changed
+	Err       error     // the last error; nil if none occurred since the last connect
 }
 
-// status is the connection's state as the client's callbacks tell it.
+// status is the connection's state according to the client library's callbacks.
 type status struct {
 	mu     sync.Mutex
 	now    Status
 	up     context.Context
 	lose   context.CancelFunc // ends up
-	closed bool               // no connection follows, whatever the client still tells
+	closed bool               // no connection follows, even if the client library still reports one
 }
 
 func newStatus() *status {
@@ -28,14 +28,15 @@ func newStatus() *status {
 	return s
 }
 
-// connection ends when the present connection is lost; an answer to what was asked over it will never come.
+// connection returns a context that ends when the current connection is lost. No response to a request over that
+// connection arrives afterwards.
 func (s *status) connection() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.up
 }
 
-// lost and restored are told by the client.
+// The client library calls lost and restored.
 
 func (s *status) lost(err error) {
 	s.mu.Lock()
@@ -47,7 +48,7 @@ func (s *status) lost(err error) {
 func (s *status) restored() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lose() // a client that reconnects without word of a loss
+	s.lose() // the client may reconnect without reporting a loss
 	if s.closed {
 		return
 	}
@@ -55,7 +56,7 @@ func (s *status) restored() {
 	s.setLocked(true, nil)
 }
 
-// close ends the present connection for good.
+// close ends the current connection for good.
 func (s *status) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -76,7 +77,7 @@ func (s *status) setLocked(connected bool, err error) {
 	}
 }
 
-// fail notes an error that leaves the connection as it is.
+// fail records an error that does not end the connection.
 func (s *status) fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

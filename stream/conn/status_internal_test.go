@@ -2,12 +2,12 @@ package conn
 
 import "testing"
 
-// A client that is closed while it reconnects may still tell of a connection: nobody is to wait for answers over that
-// one.
+// A client that is closed while it reconnects may still report a connection. No request may wait for responses
+// over it.
 func TestStatusStaysClosed(t *testing.T) {
 	s := newStatus()
 	told := make(chan struct{})
-	go func() { // the race detector looks on
+	go func() { // for the race detector
 		defer close(told)
 		for range 100 {
 			s.restored()

@@ -12,7 +12,7 @@ import (
 	"loaderd/stream/conn"
 )
 
-// hanging is a server inside this process whose health check waits.
+// hanging is a server inside this process whose health check blocks.
 type hanging struct {
 	*server.Server
 	asked, release chan struct{}
@@ -27,7 +27,7 @@ func (s *hanging) Health() error {
 	return nil
 }
 
-// While the server's health check hangs with its disk, requests run into their own limits.
+// While the server's health check hangs with its disk, requests time out by their own limits.
 func TestStatus_HangingHealthCheckBlocksNoRequest(t *testing.T) {
 	t.Parallel()
 	in := &hanging{natstest.PlainServer(t, &server.Options{JetStream: true, NoLog: true}), make(chan struct{}),

@@ -14,14 +14,14 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// probeLimit bounds each look at what else than a NATS server may listen at an address.
+// probeLimit bounds each check for a server other than NATS at an address.
 const probeLimit = time.Second
 
-// http2Preface is what a client of HTTP/2 begins with: the preface, and a frame of no settings.
+// http2Preface is what an HTTP/2 client sends first: the preface, and an empty settings frame.
 const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + "\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
-// notNATS says what is wrong when servers that do not greet a client speak HTTP/2, as the daemon's Flight server does:
-// such a server waits for its client to begin. Empty when it is not that.
+// notNATS explains the error if servers that do not greet a client speak HTTP/2, as the daemon's Flight server does.
+// Such a server waits for the client to send first. The result is empty for every other server.
 func notNATS(ctx context.Context, urls string, err error) string {
 	var late net.Error
 	if !errors.Is(err, nats.ErrTimeout) && !(errors.As(err, &late) && late.Timeout()) {
@@ -33,7 +33,7 @@ func notNATS(ctx context.Context, urls string, err error) string {
 			continue
 		}
 		address := net.JoinHostPort(u.Hostname(), cmp.Or(u.Port(), "4222"))
-		if answersHTTP2(context.WithoutCancel(ctx), address) { // ctx may end with this very attempt
+		if answersHTTP2(context.WithoutCancel(ctx), address) { // ctx may end with this attempt
 			return fmt.Sprintf("at %s listens no NATS server but one that speaks HTTP/2, such as the daemon's Flight server; "+
 				"its NATS server is at stream.listen of its configuration, by default nats://127.0.0.1:4222", address)
 		}
@@ -54,7 +54,7 @@ func answersHTTP2(ctx context.Context, address string) bool {
 	if _, err := io.WriteString(conn, http2Preface); err != nil {
 		return false
 	}
-	var frame [9]byte // of settings, with which a server begins too
+	var frame [9]byte // of settings, which a server sends first too
 	_, err = io.ReadFull(conn, frame[:])
 	return err == nil && frame[3] == 4
 }

@@ -14,7 +14,7 @@ import (
 	"loaderd/stream/conn"
 )
 
-// A Flight server does not greet a NATS client: it is told from a NATS server that does not answer.
+// A Flight server, which does not greet a NATS client, is distinguished from a NATS server that does not respond.
 func TestAnotherServersPort(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
