@@ -30,8 +30,7 @@ func newBackoff(limit time.Duration) *backoff.ExponentialBackOff {
 	return b
 }
 
-// reconnectDelay returns the same pauses for the client library, which counts the attempts after one disconnect from
-// 1.
+// reconnectDelay returns the same pauses for the client library, which counts attempts from 1 after each disconnect.
 func reconnectDelay(limit time.Duration) func(attempts int) time.Duration {
 	b := newBackoff(limit)
 	return func(attempts int) time.Duration {

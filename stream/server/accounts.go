@@ -20,27 +20,27 @@ import (
 	"loaderd/stream/proxy"
 )
 
-// The server's accounts. What is in one of them cannot be named in another. Permissions within one account would not
-// do: a client names the subject of each answer, and the server publishes there past the client's permissions. A stored
-// document, sent as such an answer, would be a request to JetStream.
+// The server's accounts. A client of one account cannot name subjects of another. Permissions within one account
+// would not be enough: a client names the reply subject of each request, and the server publishes there regardless of
+// the client's permissions. A stored document, sent as such a response, would be a request to JetStream.
 const (
-	accountOwn       = "LOADERD"   // plans, checkpoints, floors, leads, and the words between daemons
-	accountDocuments = "DOCUMENTS" // documents, dead letters, what publishers have committed
-	accountProducers = "PRODUCERS" // no JetStream: single requests of DOCUMENTS, imported one by one
+	accountOwn       = "LOADERD"   // plans, checkpoints, low watermarks, leases, heartbeats and requests between daemons
+	accountDocuments = "DOCUMENTS" // documents, dead letters, commits of publishers
+	accountProducers = "PRODUCERS" // no JetStream: only single requests of DOCUMENTS, imported one by one
 )
 
-// User is as whom a client connects. The operator's token opens both accounts: the user's name says which.
+// User is the user that a client connects as. The operator's token opens both accounts, and the user name
+// selects one.
 type User string
 
 // The users.
 const (
 	Own       User = "own"       // everything in the account of the daemon's own streams
-	Documents User = "documents" // everything in the account of the documents
-	Producer  User = "producer"  // what a producer needs of them
+	Documents User = "documents" // everything in the documents' account
+	Producer  User = "producer"  // the requests that a producer needs
 )
 
-// Tokens are the secrets of the users, as they are kept in the data folder: each in a file of its own, which only its
-// owner may read.
+// Tokens are the secrets of the users. Each is in a separate file of the data folder that only its owner may read.
 const (
 	OperatorFile = "operator.token" // for Own and Documents
 	ProducerFile = "producer.token"
@@ -49,20 +49,20 @@ const (
 	producerPrefix = "producer_"
 )
 
-// OperatorToken says whether a token is one that opens both accounts.
+// OperatorToken reports whether a token opens both accounts.
 func OperatorToken(token string) bool { return strings.HasPrefix(token, operatorPrefix) }
 
-// ProducerToken says whether a token is one of producers.
+// ProducerToken reports whether a token is for producers.
 func ProducerToken(token string) bool { return strings.HasPrefix(token, producerPrefix) }
 
-// Producers says which requests of the account of the documents producers may make.
+// Producers lists the requests to the documents' account that producers may make.
 type Producers struct {
-	Requests []string       // subjects with at most one answer
-	Reads    []proxy.Stream // streams of which the proxy gets messages for them
+	Requests []string       // subjects with at most one response
+	Reads    []proxy.Stream // streams whose messages the proxy returns to them
 }
 
-// FlightToken is the token of the data folder for calls to the daemon's Flight and HTTP servers from this machine. All
-// members of a cluster have the same one.
+// FlightToken is the token of the data folder for calls to the daemon's Flight and HTTP servers from this machine.
+// All members of a cluster have the same one.
 func (s *Server) FlightToken() access.KeptToken {
 	return access.FlightToken(s.users.dir, s.users.secret)
 }
@@ -70,26 +70,26 @@ func (s *Server) FlightToken() access.KeptToken {
 // MaxProducers bounds the connections with the token of producers.
 const MaxProducers = 256
 
-// answerLimit bounds how long the server keeps where the answer to a producer's request goes.
+// answerLimit bounds how long the server keeps the route of the response to a producer's request.
 const answerLimit = 30 * time.Second
 
-// jetStream is what the subjects of JetStream's requests begin with.
+// jetStream is the prefix of the subjects of JetStream's API.
 const jetStream = "$JS.API."
 
-// users knows who may connect. It is asked by the server.
+// users authenticates clients for the server.
 type users struct {
-	server *server.Server // set before it starts
+	server *server.Server // set before the server starts
 	dir    string
-	secret string // of the cluster's members; empty without one
+	secret string // of the cluster's members; empty without a cluster
 	inside string // of this process, for its own connections
-	proxy  string // of the proxy, for connections that it makes for clients
+	proxy  string // of the proxy, for its connections on behalf of clients
 	tokens atomic.Pointer[tokens]
 
 	mu     sync.Mutex // guards shared
 	shared map[string]bool
 }
 
-// tokens are the hashes of the tokens as they were read last.
+// tokens are the hashes of the tokens as last read.
 type tokens struct{ operator, producer [32]byte }
 
 func openUsers(dir, secret string) (*users, error) {
@@ -97,7 +97,7 @@ func openUsers(dir, secret string) (*users, error) {
 	return u, u.Reload()
 }
 
-// Share lets producers make further requests, in addition to those that they may make.
+// Share permits producers further requests, in addition to the existing ones.
 func (s *Server) Share(p Producers) error {
 	if s.proxy != nil {
 		s.proxy.Share(p.Reads...)
@@ -105,9 +105,9 @@ func (s *Server) Share(p Producers) error {
 	return s.users.share(p)
 }
 
-// permissions are those of producers in their account. Requests to JetStream are not listed one by one: where one is
-// not imported the server answers at once that it has no responders, and clients do without. To inboxes the proxy
-// publishes, and no producer.
+// permissions returns the permissions of producers in their account. Requests to JetStream are not listed one by one.
+// The server responds to a request that is not imported with "no responders" immediately, and clients fall back. The
+// proxy publishes to inboxes; producers do not.
 func (u *users) permissions() *server.Permissions {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -123,7 +123,7 @@ func (u *users) permissions() *server.Permissions {
 	}
 }
 
-// share exports requests of the account of the documents to that of producers, which imports them.
+// share exports requests of the documents' account to the producers' account, which imports them.
 func (u *users) share(p Producers) error {
 	documents, err := u.server.LookupAccount(accountDocuments)
 	if err != nil {
@@ -163,11 +163,11 @@ func (u *users) Files() []string {
 	return []string{filepath.Join(u.dir, OperatorFile), filepath.Join(u.dir, ProducerFile)}
 }
 
-// Expires implements access.Reloader: tokens do not.
+// Expires implements access.Reloader. Tokens do not expire.
 func (u *users) Expires() time.Time { return time.Time{} }
 
-// Reload reads the tokens of the data folder, and makes those that are not there: at random, or, in a cluster, from the
-// secret of its members, so that all of them know the same.
+// Reload reads the tokens of the data folder and creates missing ones: at random, or, in a cluster, derived from the
+// members' secret, so that all members have the same tokens.
 func (u *users) Reload() error {
 	var now tokens
 	for _, t := range []struct {
@@ -184,8 +184,8 @@ func (u *users) Reload() error {
 	return nil
 }
 
-// Check implements server.Authentication. Tokens are compared by their hashes: how long that takes says nothing of
-// them.
+// Check implements server.Authentication. It compares tokens by their hashes, so that its duration reveals
+// nothing about them.
 func (u *users) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
 	has := claim(o, c.GetNonce())
@@ -216,8 +216,8 @@ func (u *users) identify(o *server.ClientOpts, nonce []byte) proxy.Role {
 	return proxy.Unknown
 }
 
-// claim returns whether a client has the token of a hash: by a signature of the nonce, or by sending it, as any NATS
-// client can.
+// claim returns a function that reports whether a client has the token of a hash. The client signs the nonce with the
+// token, or sends the token, as any NATS client can.
 func claim(o *server.ClientOpts, nonce []byte) (has func(hash [32]byte) bool) {
 	if o.Sig != "" {
 		return func(hash [32]byte) bool { return access.SignedNonce(o.Sig, hash, nonce) }
@@ -235,19 +235,19 @@ func (u *users) register(c server.ClientAuthentication, user User, account strin
 	return true
 }
 
-// accounts are the server's accounts, as its configuration names them.
+// accounts adds the server's accounts to its options.
 func accounts(o *server.Options) error {
 	return o.ProcessConfigString(fmt.Sprintf(
 		"accounts { %s: {jetstream: enabled}, %s: {jetstream: enabled}, %s: {limits: {max_connections: %d}} }",
 		accountOwn, accountDocuments, accountProducers, MaxProducers))
 }
 
-// Inside are the user's name and password for a connection of this process.
+// Inside returns the user name and password for a connection of this process.
 func (s *Server) Inside(user User) (name, password string) { return string(user), s.users.inside }
 
-// TokenFor finds the token of a server inside a daemon on this machine, by the data folder that the daemon holds: that
-// of the operator if it is wanted, else of producers. It is empty where the address is not the one that the daemon has
-// announced, or its tokens are not for us.
+// TokenFor returns the token of a server inside a daemon on this machine, from the daemon's data folder: the
+// operator's token if operator is set, else the producers'. It is empty if the address is not the one that the daemon
+// has announced, or if this process may not read the tokens.
 func TokenFor(dir, address string, operator bool) string {
 	if !sameServer(HolderURL(dir), address) {
 		return ""
@@ -263,8 +263,8 @@ func TokenFor(dir, address string, operator bool) string {
 	return token
 }
 
-// sameServer reports whether an address is the one that a server has announced, host and port. Another loopback address
-// of the port may be that of another process, which would pass the server's nonce on to be signed.
+// sameServer reports whether an address has the host and port that a server has announced. The same port of another
+// loopback address may belong to another process, which would forward the server's nonce to be signed.
 func sameServer(announced, address string) bool {
 	a, err := url.Parse(announced)
 	b, otherErr := url.Parse(address)

@@ -8,8 +8,8 @@ import (
 	"loaderd/internal/access"
 )
 
-// certificates are what the server shows: to clients, who need none of their own, and to the other members of its
-// cluster, who need one.
+// certificates are the server's certificates for clients, which need none, and for the other members of its
+// cluster, which need one.
 type certificates struct{ clients, members *access.Certificates }
 
 func openCertificates(o Options) (c certificates, err error) {
@@ -22,10 +22,10 @@ func openCertificates(o Options) (c certificates, err error) {
 	return c, nil
 }
 
-// tlsTimeout bounds a handshake, in seconds: on a busy machine the server's default of two is short.
+// tlsTimeout bounds a TLS handshake, in seconds. The server's default of two is too short on a busy machine.
 const tlsTimeout = 10
 
-// use is for routes. The proxy uses those of clients.
+// use sets the TLS configuration of routes. The proxy uses the certificates for clients.
 func (c certificates) use(o *server.Options) {
 	if c.members == nil {
 		return
@@ -35,7 +35,7 @@ func (c certificates) use(o *server.Options) {
 	}
 }
 
-// Reloaders are certificates and tokens, by what they are for, to be read again when they change.
+// Reloaders returns the certificates and tokens that have to be reloaded when their files change, by purpose.
 func (s *Server) Reloaders() map[string]access.Reloader {
 	all := map[string]access.Reloader{"nats certificate": s.certs.clients, "nats tokens": s.users}
 	if s.certs.members != nil {

@@ -20,18 +20,18 @@ import (
 	"loaderd/internal/event"
 )
 
-// Cluster says which servers keep their streams together. Without a name the server stands alone.
+// Cluster configures the cluster that stores the streams. Without a name the server is standalone.
 type Cluster struct {
 	// Name of the cluster, the same for all members.
 	Name string `koanf:"name"`
-	// Listen is the address where this member takes routes of the others, host:port.
+	// Listen is the address where this member accepts routes of the other members, host:port.
 	Listen string `koanf:"listen"`
-	// Advertise is where the other members reach this one, host:port, when that is not Listen.
+	// Advertise is the address where the other members reach this one, host:port, if it differs from Listen.
 	Advertise string `koanf:"advertise"`
-	// Peers are the addresses of all members, host:port, this one's too: the same list for all.
+	// Peers are the addresses of all members including this one, host:port. The list is the same for all members.
 	Peers []string `koanf:"peers"`
-	// SecretFile holds the secret of the members. Routes are taken from members only, and the tokens of the members are
-	// the same. Empty takes SecretFile of the data folder, which the first start makes.
+	// SecretFile holds the members' secret. Routes are accepted only from members, and all members have the same tokens.
+	// If empty, the file SecretFile in the data folder is used, which the first start creates.
 	SecretFile string `koanf:"secret_file"`
 }
 
@@ -40,8 +40,8 @@ const SecretFile = "cluster.secret"
 
 const minSecret = 16 // characters
 
-// secret reads the members' secret; it is empty for a server that stands alone. Where no file is configured it makes
-// that of the data folder.
+// secret reads the members' secret; it is empty for a standalone server. Without a configured file it creates the one
+// in the data folder.
 func (c Cluster) secret(dir string, log *slog.Logger) (string, error) {
 	if c.Name == "" {
 		return "", nil
@@ -67,23 +67,24 @@ func (c Cluster) secret(dir string, log *slog.Logger) (string, error) {
 	return secret, nil
 }
 
-// routeUser is as whom a member connects to the others.
+// routeUser is the user name of a member that connects to another one.
 const routeUser = "member"
 
-// A peer that does not answer two pings is left: otherwise one that is frozen, or whose machine is gone, swallows
-// requests for long.
+// A member drops the route to a peer that misses two pings. Otherwise a peer that is frozen, or whose machine is
+// down, would lose requests for a long time.
 const (
 	routePing     = 500 * time.Millisecond
 	routePingsOut = 2
 )
 
-// aloneName is the name of a server that stands alone.
+// aloneName is the name of a standalone server.
 const aloneName = "loaderd"
 
 var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
-// serverName makes a name for a new member: of the host where the others reach it, else of the machine, and the port of
-// routes. It is unique in a cluster, and the same again for a member that lost its disk: it takes its old place.
+// serverName returns a name for a new member: the host where the other members reach it, else the machine's
+// host name, and the port of routes. It is unique in a cluster. A member that lost its disk gets the same name,
+// and so replaces itself.
 func (c Cluster) serverName() (string, error) {
 	if c.Name == "" {
 		return aloneName, nil
@@ -106,13 +107,13 @@ func (c Cluster) serverName() (string, error) {
 	return notInNames.ReplaceAllString(host, "-") + "-" + port, nil
 }
 
-// everywhere says whether a host is one that every machine has.
+// everywhere reports whether a host exists on every machine.
 func everywhere(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || host == "localhost" || ip != nil && (ip.IsUnspecified() || ip.IsLoopback())
 }
 
-// options are the server's options for its routes.
+// options returns the server's options for its routes.
 func (c Cluster) options(secret string) (server.ClusterOpts, []*url.URL, error) {
 	if c.Name == "" {
 		return server.ClusterOpts{}, nil, nil

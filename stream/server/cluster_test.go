@@ -18,7 +18,7 @@ import (
 	"loaderd/stream/server"
 )
 
-// member is the membership of a cluster whose other members do not run; none without a name.
+// member returns the configuration of a member whose peers do not run; the zero value without a name.
 func member(t *testing.T, cluster string) server.Cluster {
 	t.Helper()
 	if cluster == "" {
@@ -37,8 +37,8 @@ func free(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// A member keeps its name with its folder, also on another port: other members know it by that name. Members of one
-// machine have names of their own.
+// A member keeps the name in its folder, also on another port, because other members identify it by that name.
+// Members on one machine have different names.
 func TestMemberKeepsItsName(t *testing.T) {
 	dir := t.TempDir()
 	mark := func(dir string) string {
@@ -82,8 +82,8 @@ func TestRoutePortInUse(t *testing.T) {
 	}
 }
 
-// hears reads what a server sends until a line, or until the server ends the connection; it reports whether the line
-// arrived.
+// hears reads what a server sends until a line, or until the server closes the connection. It reports whether
+// the line arrived.
 func hears(t *testing.T, c net.Conn, line string) bool {
 	t.Helper()
 	if err := c.SetDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -97,7 +97,7 @@ func hears(t *testing.T, c net.Conn, line string) bool {
 	return false
 }
 
-// stranger is a certificate that no member has.
+// stranger returns a certificate that no member has.
 func stranger(t *testing.T) tls.Certificate {
 	t.Helper()
 	public, key, err := ed25519.GenerateKey(nil)
@@ -112,7 +112,7 @@ func stranger(t *testing.T) tls.Certificate {
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}
 }
 
-// A cluster has a secret without any setting: the first start makes it, and takes no route from a process without it.
+// A cluster has a secret without configuration: the first start creates it, and routes without it are refused.
 func TestCluster_RefusesRouteWithoutSecret(t *testing.T) {
 	dir, c := t.TempDir(), member(t, "corpus")
 	s, err := start(t, server.Options{Dir: dir, Cluster: c})
@@ -145,14 +145,14 @@ func TestCluster_RefusesRouteWithoutSecret(t *testing.T) {
 		}
 		defer conn.Close()
 		over := attack(conn)
-		_, _ = io.WriteString(over, connect) // fails where the server has refused the certificate
+		_, _ = io.WriteString(over, connect) // fails if the server has refused the certificate
 		if hears(t, over, "PONG") {
 			t.Errorf("%s: the route is taken", name)
 		}
 	}
 }
 
-// A process that listens where a member was does not get the secret, nor what proves it.
+// A process that listens on a stopped member's port receives neither the secret nor a proof of it.
 func TestCluster_SendsNoSecretInTheClear(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

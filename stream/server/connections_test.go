@@ -19,7 +19,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// Clients without a right token cannot take the descriptors of the process, nor keep clients with one out.
+// Clients without a valid token can neither exhaust the file descriptors of the process nor block clients with
+// a token.
 func TestServer_BoundsConnectionsWithoutAToken(t *testing.T) {
 	var lines logged
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
@@ -55,7 +56,7 @@ func TestServer_BoundsConnectionsWithoutAToken(t *testing.T) {
 	}
 	open := 0
 	closed := func() bool { return strings.Contains(lines.text(), `msg="closed a connection" `) }
-	// On a busy machine the first connections end by a timeout before the last one is opened: more are needed.
+	// On a busy machine the first connections time out before the last one is opened, so more are needed.
 	for begin := time.Now(); open < server.MaxConnectionsPerHost+20 ||
 		!closed() && time.Since(begin) < time.Minute; open++ {
 		c, err := net.Dial("tcp", u.Host)
@@ -79,7 +80,7 @@ func TestServer_BoundsConnectionsWithoutAToken(t *testing.T) {
 	}
 }
 
-// logged collects lines of a log.
+// logged collects the lines of a log.
 type logged struct {
 	mu  sync.Mutex
 	all bytes.Buffer

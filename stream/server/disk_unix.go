@@ -4,10 +4,10 @@ package server
 
 import "golang.org/x/sys/unix"
 
-// noSpace are the errors of a write for which there is no space.
+// noSpace are the errors of a write that fails for lack of space.
 var noSpace = []error{unix.ENOSPC, unix.EDQUOT}
 
-// diskFree is what users without privileges may still write to the file system of a folder, in bytes.
+// diskFree returns how much users without privileges may still write to the file system of a folder, in bytes.
 func diskFree(folder string) (int64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(folder, &fs); err != nil {

@@ -11,26 +11,26 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// ErrFolderInUse says that another process runs its server on the data folder.
+// ErrFolderInUse reports that another process runs its server on the data folder.
 var ErrFolderInUse = errors.New("data folder is in use")
 
-// folder is the embedded server's data folder, held by this process alone.
+// folder is the embedded server's data folder, locked by this process.
 type folder struct {
 	path   string
 	lock   *flock.Flock
 	holder folderHolder
 }
 
-// folderHolder is what the lock file says of the process that holds the folder.
+// folderHolder is the content of the lock file: the process that holds the folder.
 type folderHolder struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
-	NATS    string    `json:"nats,omitempty"` // where its server takes clients, once it does
+	NATS    string    `json:"nats,omitempty"` // client address of its server, once it accepts clients
 }
 
-// holdFolder creates the folder when it is absent and locks it. The lock is the kernel's: it ends with the process,
-// however that ends.
+// holdFolder creates the folder if it does not exist and locks it. The kernel releases the lock when the process
+// ends, whatever the cause.
 func holdFolder(path string) (*folder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder (stream.dir): %w", err)
@@ -46,7 +46,7 @@ func holdFolder(path string) (*folder, error) {
 			path,
 			ErrFolderInUse, describeHolder(name))
 	}
-	host, _ := os.Hostname() // the name only helps people: without it the pid has to do
+	host, _ := os.Hostname() // the name is for people only; without it the pid has to suffice
 	f := &folder{path, lock, folderHolder{Host: host, PID: os.Getpid(), Started: time.Now().UTC().Truncate(time.Second)}}
 	if err := f.write(); err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -54,7 +54,7 @@ func holdFolder(path string) (*folder, error) {
 	return f, nil
 }
 
-// announce says where the holder's server takes clients.
+// announce records the client address of the holder's server.
 func (f *folder) announce(url string) error {
 	f.holder.NATS = url
 	return f.write()
@@ -72,7 +72,7 @@ func (f *folder) write() error {
 	return nil
 }
 
-// HolderURL is where the server of the process that holds a data folder takes clients; empty when it does not say so.
+// HolderURL returns the client address of the server that holds a data folder; empty if the lock file has none.
 func HolderURL(dir string) string {
 	h, _ := readHolder(filepath.Join(dir, "lock"))
 	return h.NATS

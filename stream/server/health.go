@@ -9,33 +9,33 @@ import (
 )
 
 const (
-	// healthFor is for how long a result holds: the server looks at each of its streams.
+	// healthFor is how long a result is cached, because a check inspects every stream.
 	healthFor = time.Second
-	// healthWait is how long recent waits for a check before it returns the result of the one before.
+	// healthWait is how long recent waits for a check before it returns the previous result.
 	healthWait = time.Second
-	// hungAfter is how long a check may take until it counts as failed. An fsync of a slow disk takes up to a second.
+	// hungAfter is the duration after which a check counts as failed. An fsync of a slow disk takes up to a second.
 	hungAfter = 5 * time.Second
 )
 
-// health runs the health checks of a server, one at a time, in separate goroutines: a check hangs with the disk,
-// and its callers must not.
+// health runs the health checks of a server, one at a time, in separate goroutines: a check hangs with the disk, and
+// its callers must not.
 type health struct {
 	check func() error
 
 	mu     sync.Mutex
-	latest *checkup // nil before the first one
-	err    error    // of the last one that has ended
+	latest *checkup // nil before the first check
+	err    error    // of the last completed check
 }
 
-// checkup is a health check that runs or has ended.
+// checkup is a health check that is running or complete.
 type checkup struct {
 	began time.Time
-	done  chan struct{} // closed at the end
-	err   error         // read when done is closed
+	done  chan struct{} // closed at the end of the check
+	err   error         // readable once done is closed
 }
 
-// recent returns the result of a check that is at most healthFor old. While one takes longer than healthWait, it
-// returns the result before; after hungAfter an error.
+// recent returns the result of a check that is at most healthFor old. While a check takes longer than healthWait, it
+// returns the previous result; after hungAfter an error.
 func (h *health) recent() error {
 	c := h.since(time.Now().Add(-healthFor))
 	if c.ended(healthWait) {
@@ -49,7 +49,7 @@ func (h *health) recent() error {
 	return h.err
 }
 
-// fresh returns the result of a check that begins now, or an error when one has taken hungAfter.
+// fresh returns the result of a check that starts now, or an error if a check takes hungAfter.
 func (h *health) fresh() error {
 	now := time.Now()
 	for {
@@ -63,7 +63,7 @@ func (h *health) fresh() error {
 	}
 }
 
-// since returns the check that is under way or began at a time or later; else it begins one.
+// since returns the check that is running or that started at t or later; otherwise it starts one.
 func (h *health) since(t time.Time) *checkup {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -82,7 +82,7 @@ func (h *health) since(t time.Time) *checkup {
 	return c
 }
 
-// ended reports whether a check has ended, and waits at most for a time until it has.
+// ended reports whether a check is complete, and waits for that at most for the duration wait.
 func (c *checkup) ended(wait time.Duration) bool {
 	select {
 	case <-c.done:

@@ -52,7 +52,7 @@ func TestHealth_HangingCheckBlocksNoCaller(t *testing.T) {
 	})
 }
 
-// Results hold for healthFor; fresh begins another check.
+// Results are cached for healthFor; fresh starts another check.
 func TestHealth_ResultHoldsForASecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var checks atomic.Int32

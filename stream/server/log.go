@@ -14,7 +14,7 @@ import (
 	"loaderd/stream/proxy"
 )
 
-// serverLog hands the embedded server's log lines to slog and its fatal errors to whoever waits for the start.
+// serverLog passes the embedded server's log lines to slog and its fatal errors to the goroutine that starts it.
 type serverLog struct {
 	log   *slog.Logger
 	fatal chan error // buffered: the first fatal error
@@ -25,10 +25,11 @@ type serverLog struct {
 	of map[string]*failures
 }
 
-// failures are lines of one kind, which clients may cause as often as they like: a few are told, then one a second.
+// failures limits lines of one kind, because clients can cause any number of them: a few are logged, then one
+// per second.
 type failures struct {
 	told rate.Sometimes
-	left int // not told since
+	left int // not logged since the last one
 }
 
 const (
@@ -36,8 +37,8 @@ const (
 	failuresEvery = time.Second
 )
 
-// failure logs some of the lines of a kind, and how many there were between. The kind is the message of a line that is
-// known, else what stands behind the name of the client, which is its own.
+// failure logs some of the lines of a kind, with the number of suppressed ones. The kind is the message of a known
+// line, else the text after the client's name, which the client can choose freely.
 func (l *serverLog) failure(level slog.Level, format string, v []any) {
 	format = l.addressed(format)
 	message, keys, known := translate(format, v)
@@ -66,10 +67,10 @@ func (l *serverLog) failure(level slog.Level, format string, v []any) {
 	}
 }
 
-// inProcess is how a line begins that is about a client in this process.
+// inProcess matches the start of a line about a client in this process.
 var inProcess = regexp.MustCompile(`^pipe - cid:(\d+) - `)
 
-// addressed is a line with the address of the client that it is about.
+// addressed returns a line with the address of its client.
 func (l *serverLog) addressed(format string) string {
 	client := inProcess.FindStringSubmatch(format)
 	if client == nil {
@@ -88,8 +89,8 @@ func (l *serverLog) write(level slog.Level, format string, v []any) {
 	}
 }
 
-// Noticef logs steps of the server's start and stop, which are details to the daemon's user, and clients that the
-// server has disconnected because they read too slowly.
+// Noticef logs the server's start and stop at debug level. It logs at warning level that the server has disconnected
+// a client that reads too slowly.
 func (l *serverLog) Noticef(format string, v ...any) {
 	if strings.Contains(format, "Slow Consumer Detected: ") || strings.Contains(format, "Slow Consumer %s: ") {
 		l.failure(slog.LevelWarn, format, v)
@@ -102,7 +103,7 @@ func (l *serverLog) Errorf(format string, v ...any) { l.failure(slog.LevelError,
 func (l *serverLog) Debugf(format string, v ...any) { l.write(slog.LevelDebug-1, format, v) }
 func (l *serverLog) Tracef(format string, v ...any) { l.write(slog.LevelDebug-2, format, v) }
 
-// Warnf leaves out the advice against large payloads, which are large documents here.
+// Warnf logs the server's advice against large payloads at debug level, because documents are large.
 func (l *serverLog) Warnf(format string, v ...any) {
 	if strings.HasPrefix(format, "Maximum payloads over") {
 		l.write(slog.LevelDebug, format, v)
@@ -111,7 +112,7 @@ func (l *serverLog) Warnf(format string, v ...any) {
 	l.failure(slog.LevelWarn, format, v)
 }
 
-// Fatalf does not end the process as the server means it to: the daemon decides.
+// Fatalf does not end the process, although the server expects that. The daemon decides.
 func (l *serverLog) Fatalf(format string, v ...any) {
 	l.write(slog.LevelError, format, v)
 	select {

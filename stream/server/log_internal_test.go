@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// Who fails in a loop fills no disk: lines of one kind are told now and then, with how many there were, and others are
-// told beside them.
+// A client that fails in a loop does not fill the log: lines of one kind are rate-limited, with the number of
+// suppressed ones. Lines of other kinds are logged meanwhile.
 func TestFailuresOfClientsAreToldNowAndThen(t *testing.T) {
 	var said bytes.Buffer
 	l := &serverLog{log: slog.New(slog.NewTextHandler(&said, nil)), fatal: make(chan error, 1)}
@@ -18,7 +18,7 @@ func TestFailuresOfClientsAreToldNowAndThen(t *testing.T) {
 	}
 	l.Errorf("%s", "something else")
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-	if len(lines) < failuresFirst+1 || len(lines) > failuresFirst+60 { // it takes no minute
+	if len(lines) < failuresFirst+1 || len(lines) > failuresFirst+60 { // the test takes less than a minute
 		t.Errorf("%d lines of 10,001 failures", len(lines))
 	}
 	if !strings.Contains(said.String(), "something else") {

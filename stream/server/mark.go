@@ -11,22 +11,22 @@ import (
 	"loaderd/internal/access"
 )
 
-// ErrOtherCluster says that a data folder belongs to a server of another cluster, or to one that stands alone, than the
-// one that is started.
+// ErrOtherCluster reports that a data folder belongs to another server than the one that is started: to a member of
+// another cluster, or to a standalone server.
 var ErrOtherCluster = errors.New("data folder belongs to another server")
 
-// markFormat is the version of the mark's format, and of the folder's: its streams are in accounts.
+// markFormat is the format version of the mark and of the folder, whose streams are in accounts.
 const markFormat = 1
 
-// mark says what kind of server a data folder belongs to. A member of a cluster deletes the streams of a server that
-// stood alone, and a server alone takes no part in what the other members store.
+// mark records what kind of server a data folder belongs to. A cluster member would delete the streams of a
+// standalone server, and a standalone server would not replicate what the other members store.
 type mark struct {
 	Format  int    `json:"format"`
-	Cluster string `json:"cluster"` // empty: it stands alone
-	Server  string `json:"server"`  // the name of the server, which other members know it by
+	Cluster string `json:"cluster"` // empty: standalone server
+	Server  string `json:"server"`  // the server's name in the cluster
 }
 
-// kind is the mark in words.
+// kind describes the mark in words.
 func (m mark) kind() string {
 	if m.Cluster == "" {
 		return "a server that stands alone"
@@ -56,12 +56,12 @@ func (f *folder) check(want mark) (mark, error) {
 	return is, nil
 }
 
-// markName is the mark's file in the data folder.
+// markName is the name of the mark's file in the data folder.
 const markName = "server.json"
 
 func (f *folder) markName() string { return filepath.Join(f.path, markName) }
 
-// hasStreams says whether a server has kept streams in the folder, or may have.
+// hasStreams reports whether a server has stored streams in the folder, or may have.
 func (f *folder) hasStreams() bool {
 	_, err := os.Stat(filepath.Join(f.path, "jetstream"))
 	return !errors.Is(err, fs.ErrNotExist)
@@ -84,7 +84,7 @@ func readMark(name string) (m mark, err error) {
 	return m, nil
 }
 
-// writeMark writes the mark whole or not at all, and on disk before the server writes anything.
+// writeMark writes the mark atomically, and syncs it to disk before the server writes anything.
 func writeMark(name string, m mark) error {
 	text, err := json.Marshal(m)
 	if err != nil {

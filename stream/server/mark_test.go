@@ -15,7 +15,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// A folder is of one cluster or of a server alone, from its first start on; the other way it would lose its streams.
+// A folder belongs to one cluster or to a standalone server from its first start. Using it for the other kind
+// would lose its streams.
 func TestFolderOfAnotherCluster(t *testing.T) {
 	const alone = ""
 	tests := []struct {
@@ -59,7 +60,7 @@ func TestFolderOfAnotherCluster(t *testing.T) {
 	}
 }
 
-// One member cannot answer for its cluster.
+// A cluster's streams cannot be opened with only one member.
 func TestMemberAlone(t *testing.T) {
 	_, err := start(t, server.Options{Dir: t.TempDir(), Private: true, Cluster: member(t, "corpus")})
 	if err == nil || !strings.Contains(err.Error(), "stream.url") {
@@ -83,7 +84,7 @@ func TestMarkThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// A start that is refused leaves a new folder empty: another program, or a corrected configuration, finds it unused.
+// A refused start leaves a new folder empty, so that another program or a corrected configuration finds it unused.
 func TestStart_RefusedStartLeavesNewFolderEmpty(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Members that others tell apart have different names, whatever their machines are called.
+// Distinct members have different names, whatever the names of their machines.
 func TestNamesOfMembers(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil || everywhere(host) {
@@ -17,7 +17,7 @@ func TestNamesOfMembers(t *testing.T) {
 		{"0.0.0.0:6222", "", host + "-6222"},
 		{"10.0.0.7:6222", "", "10-0-0-7-6222"},
 		{"0.0.0.0:6222", "host-b.corp:7222", "host-b-corp-7222"},
-		{"127.0.0.1:6222", "127.0.0.1:1", host + "-6222"}, // by a forwarded port that all may share
+		{"127.0.0.1:6222", "127.0.0.1:1", host + "-6222"}, // a forwarded port that all members may share
 		{"[::1]:6222", "", host + "-6222"},
 	} {
 		if name, err := (Cluster{Name: "corpus", Listen: tc.listen, Advertise: tc.advertise}).serverName(); err != nil ||

@@ -10,10 +10,10 @@ import (
 	"loaderd/internal/event"
 )
 
-// natsLine is how a line of the NATS server is logged: with a message that names the fault, the named groups of its
-// pattern as keys, and what to do.
+// natsLine defines how a line of the NATS server is logged: a message that names the fault, the named groups of the
+// pattern as keys, and advice.
 type natsLine struct {
-	pattern     *regexp.Regexp // of the line behind its client
+	pattern     *regexp.Regexp // matches the line after its client
 	event       slog.Attr
 	message, do string
 }
@@ -24,11 +24,11 @@ func natsLineOf(pattern string, e slog.Attr, message, do string) natsLine {
 
 const (
 	restart = ", then restart the daemon"
-	// ofStream is the stream of a line. Names in NATS hold neither quotes nor blanks.
+	// ofStream matches the stream of a line. Names in NATS contain neither quotes nor blanks.
 	ofStream = `'(?P<account>\S+) > (?P<stream>\S+)'`
 )
 
-// natsLines are the lines of nats-server 2.15 that an operator acts on. Any other is logged as it is.
+// natsLines are the lines of nats-server 2.15 that require action by an operator. Other lines are logged unchanged.
 var natsLines = []natsLine{
 	natsLineOf(`authentication error(?: - (?:\w+ )*(?P<user>".*"))?$`,
 		event.NATSClientRefused, "NATS client refused, wrong user or token",
@@ -94,17 +94,17 @@ var natsLines = []natsLine{
 		"give stream.dir to the daemon's user"+restart),
 }
 
-// natsClient is the client that a line is about, before the rest of the line: an address, its number, and of a client
-// its library and name, then its account and user. Quoted parts are the client's own text.
+// natsClient matches the client at the start of a line: its address and number, then, for a client, its library and
+// name, then its account and user. Quoted parts are text of the client.
 var natsClient = regexp.MustCompile(`^(\S+) - ([crw])id:(\d+) - (?:("(?:[^"\\]|\\.)*") - )?(?:("(?:[^"\\]|\\.)*") - )?`)
 
-// natsSuffix is what the server puts behind lines that it limits: the account and the user.
+// natsSuffix matches the account and user that the server appends to lines that it rate-limits.
 var natsSuffix = regexp.MustCompile(` - Account:(\S+)(?: - (?:user|nkey|jwt):(\S+))?$`)
 
-// translate returns the message and keys of a line of the server; false for one that is logged as it is.
+// translate returns the message and keys of a line of the server. known is false for a line that is logged unchanged.
 func translate(format string, v []any) (message string, keys []any, known bool) {
 	client, rest := natsClient.FindStringSubmatch(format), format
-	if client != nil { // its text is no format
+	if client != nil { // its text is not a format string
 		rest = fmt.Sprintf(format[len(client[0]):], v...)
 	} else {
 		rest = fmt.Sprintf(format, v...)
@@ -130,7 +130,7 @@ func translate(format string, v []any) (message string, keys []any, known bool) 
 	return "", nil, false
 }
 
-// clientKeys returns the keys of the client that a line is about; client is a match of natsClient or nil.
+// clientKeys returns the keys of the client in a line; client is a match of natsClient or nil.
 func clientKeys(client []string, account, user string) (keys lineKeys) {
 	if client != nil {
 		key := "client"
@@ -154,10 +154,10 @@ func clientKeys(client []string, account, user string) (keys lineKeys) {
 	return keys
 }
 
-// lineKeys are keys and values in turns.
+// lineKeys alternates keys and values.
 type lineKeys []any
 
-// add adds a key with its value, unless one of them is empty or the key is there.
+// add adds a key with its value, unless one of them is empty or the key exists.
 func (k *lineKeys) add(key, value string) {
 	for i := 0; i < len(*k); i += 2 {
 		if (*k)[i] == key {
@@ -169,7 +169,7 @@ func (k *lineKeys) add(key, value string) {
 	}
 }
 
-// unquoted is the text of a quoted part, or the part itself.
+// unquoted returns the text of a quoted part, or the part unchanged if it is not quoted.
 func unquoted(s string) string {
 	if text, err := strconv.Unquote(s); err == nil {
 		return text

@@ -12,7 +12,7 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// logged are the attributes of a record as text: its level and message, then KEY=VALUE.
+// logged formats a record as text: its level and message, then KEY=VALUE.
 func logged(r slog.Record) string {
 	text := r.Level.String() + " " + r.Message
 	r.Attrs(func(a slog.Attr) bool {
@@ -34,8 +34,8 @@ func (r recorder) Handle(_ context.Context, record slog.Record) error {
 	return nil
 }
 
-// Lines as nats-server writes them: the format with the client in front, and its values. The log names the client in
-// keys, and what to do; other lines pass as they are.
+// Lines as nats-server writes them: the format with the client as prefix, and its values. The log has the client in
+// keys and gives advice; other lines are logged unchanged.
 func TestServerLog_NamesClientAndAdvice(t *testing.T) {
 	const client = `10.0.0.7:5015 - cid:7 - `
 	const named = client + `"v1.31.0:go:crawl - 100%d \"a\"" - "DOCUMENTS/user:producer" - `
@@ -43,7 +43,7 @@ func TestServerLog_NamesClientAndAdvice(t *testing.T) {
 	for _, tc := range []struct {
 		name, format string
 		values       []any
-		want         string // begin of the line
+		want         string // prefix of the line
 	}{
 		{"wrong token", client + "authentication error", nil,
 			"ERROR NATS client refused, wrong user or token; event=nats.client_refused; client=10.0.0.7:5015; do="},
@@ -109,7 +109,7 @@ func TestServerLog_NamesClientAndAdvice(t *testing.T) {
 	})
 }
 
-// A client with a wrong token is named by its address in the log of a real server.
+// The log of a real server names a client with a wrong token by its address.
 func TestServerLog_WrongToken(t *testing.T) {
 	lines := make(chan string, 1000)
 	log := slog.New(recorder{slog.NewTextHandler(&bytes.Buffer{}, nil), lines})
@@ -149,7 +149,7 @@ func TestServerLog_WrongToken(t *testing.T) {
 	}
 }
 
-// Whatever a client calls itself, a line has keys in pairs, each once.
+// A line has each key once, with a value, whatever name a client sends.
 func FuzzTranslate(f *testing.F) {
 	f.Add(`10.0.0.7:5015 - cid:7 - "v1:go:x - %d" - "DOCUMENTS/user:producer" - Publish Violation - Subject %q`, "a - b")
 	f.Add("%s", "10.0.0.7:5015 - cid:7 - maximum connections exceeded - Account:A - user:b")

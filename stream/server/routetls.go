@@ -13,9 +13,9 @@ import (
 	"time"
 )
 
-// routeTLS is the TLS of routes between members without certificates of their own. Its key is derived from the members'
-// secret: a handshake proves the secret without sending it. So a process that listens on the port of a stopped member
-// learns nothing of it.
+// routeTLS returns the TLS configuration of routes between members without configured certificates. Its key is
+// derived from the members' secret, so a handshake proves the secret without sending it. A process that listens on
+// the port of a stopped member therefore cannot obtain the secret.
 func routeTLS(secret string, addresses []string) (*tls.Config, error) {
 	m := hmac.New(sha256.New, []byte(secret))
 	m.Write([]byte("key of routes"))

@@ -1,5 +1,5 @@
-// Package server is a NATS server with JetStream inside this process: its data folder, which one process holds at a
-// time, its start and stop, and whether it can still write.
+// Package server runs a NATS server with JetStream inside this process. It locks the data folder, which one process
+// holds at a time, starts and stops the server, and reports whether it can still write.
 package server
 
 import (
@@ -23,39 +23,40 @@ import (
 	"loaderd/stream/proxy"
 )
 
-// stopLimit bounds the embedded server's shutdown: it only has to flush what is already synced.
+// stopLimit bounds the embedded server's shutdown, which only has to flush data that is already synced.
 const stopLimit = 20 * time.Second
 
-// Options say where a server keeps its data and who reaches it.
+// Options configure a server's data folder, listeners and cluster.
 type Options struct {
 	Dir        string // data folder
-	Listen     string // host:port for clients; port 0 takes a free one
+	Listen     string // host:port for clients; port 0 selects a free one
 	MaxPayload int    // bytes of one message, headers included
-	Private    bool   // it takes no port: only this process reaches it. A member of a cluster cannot be
+	Private    bool   // no listener, only this process can connect; not permitted for a member of a cluster
 	Cluster    Cluster
 	Producers  Producers
-	// Cert and Key are PEM files of what is shown to clients, and to the other members of a cluster, who show theirs, of
-	// authorities in CA. Without them there is no TLS.
+	// Cert and Key are PEM files of the server's certificate for clients and for the other members of a cluster. CA
+	// holds the authorities of those members' certificates. Without them the server does not use TLS.
 	Cert, Key, CA string
 }
 
 // Server is a NATS server inside this process.
 //
-// Every write is synced before it is acknowledged (SyncAlways): with any other setting a power loss takes acknowledged
-// messages along.
+// Every write is synced before it is acknowledged (SyncAlways). With any other setting a power failure loses
+// acknowledged messages.
 type Server struct {
 	server  *server.Server
 	folder  *folder
 	users   *users
 	certs   certificates
 	proxy   *proxy.Proxy // nil for a private server
-	inside  *nats.Conn   // of the proxy
+	inside  *nats.Conn   // the proxy's connection
 	url     string
-	started chan struct{} // closed when the server has done with starting, well or not
+	started chan struct{} // closed when the server's start is complete, successful or not
 	health  health
 }
 
-// Start starts a server and waits until it takes clients. Without the data folder to itself it returns ErrFolderInUse.
+// Start starts a server and waits until it accepts clients. If another process holds the data folder, it
+// returns ErrFolderInUse.
 func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err error) {
 	folder, err := holdFolder(o.Dir)
 	if err != nil {
@@ -86,7 +87,7 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if o.Listen, err = probeListens(ctx, o); err != nil {
 		return nil, err
 	}
-	// Every check is above: a refused start leaves the folder as it was, except for its lock file.
+	// Every check is above, so that a refused start leaves the folder unchanged, except for its lock file.
 	secret, err := o.Cluster.secret(o.Dir, log)
 	if err != nil {
 		return nil, err
@@ -139,7 +140,7 @@ func (s *Server) serveClients(ctx context.Context, o Options, sink *serverLog, l
 	if err := s.folder.announce(s.url); err != nil {
 		return err
 	}
-	go s.proxy.Serve() // after the address is announced: clients that know it find their token by it
+	go s.proxy.Serve() // after the announcement: clients look up their token by the announced address
 	if a, ok := s.proxy.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.certs.clients.Config() == nil {
 		log.Warn(
 			"tokens and documents travel in the clear: the server inside the daemon has no certificate (stream.tls.cert)",
@@ -148,11 +149,11 @@ func (s *Server) serveClients(ctx context.Context, o Options, sink *serverLog, l
 	return nil
 }
 
-// listen makes the proxy that clients connect to. It accepts them once it serves.
+// listen creates the proxy that clients connect to. The proxy accepts connections only after Serve is called.
 func (s *Server) listen(ctx context.Context, o Options, log *serverLog) (err error) {
 	user, password := s.Inside(Documents)
 	s.inside, err = nats.Connect("", nats.InProcessServer(s), nats.UserInfo(user, password), nats.Name("loaderd proxy"),
-		nats.MaxReconnects(-1), nats.SyncQueueLen(proxy.GetMessages+1)) // one for the status behind them
+		nats.MaxReconnects(-1), nats.SyncQueueLen(proxy.GetMessages+1)) // plus one for the status after the messages
 	if err != nil {
 		return fmt.Errorf("connect the proxy to the embedded NATS server: %w", err)
 	}
@@ -192,25 +193,25 @@ func serverOptions(o Options, name, secret string, certs certificates) (*server.
 		// Clients connect to the proxy.
 		DontListen:  true,
 		AuthTimeout: tlsTimeout + authTimeout,
-		// Clients sign the nonce with their token, so that a process which listens here while the daemon is down gets none.
+		// Clients sign the nonce with their token. A process that listens here while the daemon is down gets no token.
 		AlwaysEnableNonce: true,
-		// A member that is away is tried once a second, and is a line in the log once a minute.
+		// A missing member is retried once per second and logged once per minute.
 		ReconnectErrorReports: 60,
 		MaxPayload:            int32(o.MaxPayload),
 		MaxPending:            max(server.MAX_PENDING_SIZE, 4*int64(o.MaxPayload)),
 		JetStream:             true,
 		StoreDir:              o.Dir,
 		SyncAlways:            true,
-		// The server would otherwise measure the disk at every start and refuse streams whose bounds no longer fit. Bounds
-		// are set against the disk when a stream is created.
+		// Otherwise the server would measure the disk at every start and refuse streams whose bounds no longer fit. Bounds
+		// are checked against the disk when a stream is created.
 		JetStreamMaxStore:  math.MaxInt64 / 4,
-		JetStreamMaxMemory: 64 << 20, // ordered consumers only; every stream of ours is on disk
-		// Producers cannot take all places for uncommitted batches.
+		JetStreamMaxMemory: 64 << 20, // for ordered consumers only; every stream of loaderd is on disk
+		// Producers cannot use up the limit of uncommitted batches.
 		JetStreamLimits: server.JSLimitOpts{MaxBatchInflightPerStream: proxy.StagedBatches*MaxProducers + operatorBatches},
 	}
 	if o.Cluster.Name != "" {
-		// The server tells the other members, and their clients, where its clients connect. It does so only where it
-		// listens; it takes no client there, who lacks the secret of the proxy.
+		// The server sends its client address to the other members and their clients, but only if it listens. On this
+		// loopback listener it accepts no client, because clients lack the proxy's secret.
 		opts.DontListen, opts.Host, opts.Port, opts.ClientAdvertise = false, "127.0.0.1", server.RANDOM_PORT,
 			advertised(o.Listen)
 	}
@@ -219,19 +220,21 @@ func serverOptions(o Options, name, secret string, certs certificates) (*server.
 }
 
 const (
-	// authTimeout is how long a client has for CONNECT, in seconds, apart from a TLS handshake. The proxy gives it less.
+	// authTimeout is the time limit for a client's CONNECT, in seconds, without the TLS handshake. The proxy's
+	// limit is shorter.
 	authTimeout = 6
-	// MaxConnections and MaxConnectionsPerHost bound the connections of clients, of all and of one host. At a bound the
-	// oldest one without a right token is closed for a new one.
+	// MaxConnections and MaxConnectionsPerHost bound the client connections, in total and per host. At a bound, a new
+	// connection closes the oldest one without a valid token.
 	MaxConnections        = 1024
 	MaxConnectionsPerHost = 512
-	// descriptorPart is the part of the process's descriptors that clients take at most: one in so many.
+	// descriptorPart bounds the share of the process's file descriptors for clients: 1/descriptorPart.
 	descriptorPart = 8
-	// operatorBatches are the uncommitted batches of a stream that others than producers may have.
+	// operatorBatches is the number of uncommitted batches of a stream that are reserved for clients other than
+	// producers.
 	operatorBatches = 128
 )
 
-// advertised is where clients on other machines reach an address.
+// advertised returns the client address for other machines.
 func advertised(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
@@ -252,7 +255,7 @@ func advertised(address string) string {
 	return net.JoinHostPort("127.0.0.1", port)
 }
 
-// hostPort reads an address to listen on, as the server's options want it.
+// hostPort parses a listen address into the form of the server's options.
 func hostPort(address string) (string, int, error) {
 	host, text, err := net.SplitHostPort(address)
 	if err != nil {
@@ -268,10 +271,10 @@ func hostPort(address string) (string, int, error) {
 	return host, port, nil
 }
 
-// URL is where any NATS client reaches the server; empty for a private one.
+// URL is the address for NATS clients; empty for a private server.
 func (s *Server) URL() string { return s.url }
 
-// Reading notes that readers wait for documents, until done is called. Producers yield to them.
+// Reading records that readers wait for documents, until done is called. The proxy then delays producers.
 func (s *Server) Reading() (done func()) {
 	if s.proxy == nil {
 		return func() {}
@@ -279,11 +282,12 @@ func (s *Server) Reading() (done func()) {
 	return s.proxy.Reading()
 }
 
-// InProcessConn connects a client inside this process, past the network.
+// InProcessConn connects a client inside this process, without the network.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
 
-// probeListens finds out that an address cannot be had before anything is started, when the cause is still at hand. It
-// returns the address for clients: the members of a cluster are told its port, which must be known before the start.
+// probeListens reports an address that is not available before anything is started, while the cause is still
+// known. It returns the address for clients: the other members of a cluster receive its port, which must be
+// known before the start.
 func probeListens(ctx context.Context, o Options) (string, error) {
 	if o.Private {
 		return o.Listen, nil
@@ -309,7 +313,8 @@ func probeListen(ctx context.Context, address, whose, key string) (string, error
 	return l.Addr().String(), l.Close()
 }
 
-// freePort is what port 0 does where it does it: other members must know where routes go.
+// freePort is the hint that port 0 selects a free port. The port of routes must be fixed, because other members
+// need it.
 func freePort(key string) string {
 	if key == "stream.listen" {
 		return " (port 0 takes a free one)"
@@ -317,7 +322,7 @@ func freePort(key string) string {
 	return ""
 }
 
-// start waits until the server takes clients. Reading back a large store takes a while: only ctx bounds it.
+// start waits until the server accepts clients. Loading a large store takes a while, so only ctx bounds it.
 func (s *Server) start(ctx context.Context, fatal <-chan error) error {
 	go func() {
 		defer close(s.started)
@@ -344,14 +349,16 @@ func (s *Server) start(ctx context.Context, fatal <-chan error) error {
 	return nil
 }
 
-// Health is nil while every stream can be written. It returns within healthWait, and the same to all callers within
-// healthFor: a client that got an error finds it as the cause of what fails in another account.
+// Health returns nil while every stream can be written. It returns within healthWait, and all callers within
+// healthFor get the same result. A client that gets an error therefore also finds it as the cause of a failure
+// in another account.
 func (s *Server) Health() error { return s.health.recent() }
 
-// CheckHealth asks the server whether every stream can be written now. It returns within twice hungAfter.
+// CheckHealth returns whether every stream can be written now. It returns within twice hungAfter.
 func (s *Server) CheckHealth() error { return s.health.fresh() }
 
-// checkHealth blocks for as long as a write of the server: its health check waits for the streams' locks.
+// checkHealth blocks while a write of the server blocks, because the server's health check waits for the
+// streams' locks.
 func (s *Server) checkHealth() error {
 	h := s.server.Healthz(&server.HealthzOptions{})
 	switch {
@@ -381,9 +388,9 @@ func (s *Server) shutdown() error {
 			s.inside.Close()
 		}
 		if s.proxy != nil {
-			_ = s.proxy.Close() // the address is given back
+			_ = s.proxy.Close() // releases the address
 		}
-		<-s.started // a server that is shut down while it starts goes on starting, and writing
+		<-s.started // a server that is shut down during its start continues to start and write
 		s.server.Shutdown()
 		s.server.WaitForShutdown()
 	}()
@@ -395,15 +402,15 @@ func (s *Server) shutdown() error {
 	}
 }
 
-// Stop ends the server, then gives the folder back: never the other way round.
+// Stop stops the server, then unlocks the folder, always in this order.
 func (s *Server) Stop() error {
 	if err := s.shutdown(); err != nil {
-		return err // the folder stays locked until the process ends: the server may still write
+		return err // the folder stays locked until the process ends, because the server may still write
 	}
 	return s.folder.release()
 }
 
-// DiskFree is the space that is left for the store, in bytes.
+// DiskFree returns the free space of the store's disk, in bytes.
 func (s *Server) DiskFree() (int64, error) {
 	free, err := diskFree(s.folder.path)
 	if err != nil {
@@ -412,7 +419,7 @@ func (s *Server) DiskFree() (int64, error) {
 	return free, nil
 }
 
-// clientURL is where clients of this machine reach a listener, for one on all interfaces too.
+// clientURL returns the address of a listener for clients on this machine, also if it listens on all interfaces.
 func clientURL(addr net.Addr) string {
 	host, port, err := net.SplitHostPort(addr.String())
 	if err != nil {

@@ -30,7 +30,7 @@ func start(t *testing.T, o server.Options) (*server.Server, error) {
 	return server.Start(ctx, o, slog.New(slog.DiscardHandler))
 }
 
-// A data folder is one server's; it says where clients reach that one, and is free when it has stopped.
+// One server holds a data folder, which records its client address. The folder is free after the server stops.
 func TestOneServerAFolder(t *testing.T) {
 	dir := t.TempDir()
 	for _, private := range []bool{false, true, false} {
@@ -61,7 +61,8 @@ func TestOneServerAFolder(t *testing.T) {
 	}
 }
 
-// The server takes no client that connects past the proxy, whatever its token: the limits on producers are the proxy's.
+// The server refuses clients that bypass the proxy, whatever their token, because the proxy enforces the limits
+// on producers.
 func TestServer_RefusesClientsPastTheProxy(t *testing.T) {
 	dir := t.TempDir()
 	s, err := start(t, server.Options{Dir: dir})
@@ -100,8 +101,8 @@ func TestServer_RefusesClientsPastTheProxy(t *testing.T) {
 	}
 }
 
-// The token of a data folder is for the announced address alone: other loopback addresses of the port may be those of
-// another process.
+// The token of a data folder is for the announced address only: the same port of another loopback address may belong
+// to another process.
 func TestTokenFor_AnnouncedAddressAlone(t *testing.T) {
 	dir := t.TempDir()
 	s, err := start(t, server.Options{Dir: dir})

@@ -7,11 +7,11 @@ import (
 	"loaderd/internal/quantity"
 )
 
-// StorageError is a failed write of the server to its data folder. The server writes to that stream again only after a
-// restart.
+// StorageError is a failed write of the server to its data folder. The server does not write to that stream again
+// until it is restarted.
 type StorageError struct {
 	Path    string // data folder
-	Free    int64  // bytes that are free on its disk now; -1 if unknown
+	Free    int64  // free bytes on its disk now; -1 if unknown
 	Full    bool   // the write failed for lack of space
 	Message string // of the server
 }
@@ -28,14 +28,14 @@ func (e *StorageError) Error() string {
 	return fmt.Sprintf("embedded NATS server in %s%s: %s: %s, then restart the daemon", e.Path, free, e.Message, do)
 }
 
-// writeError is in what the server's health check reports of a stream that it cannot write.
+// writeError is part of the server's health check error for a stream that it cannot write.
 const writeError = "write error"
 
 // leastSpace is the free space in bytes below which a failed write counts as lack of space.
 const leastSpace = 64 << 10
 
 // outOfSpace reports whether a message of the server names lack of space as the cause of a failed write. The health
-// check has errors of the operating system only as text.
+// check returns errors of the operating system only as text.
 func outOfSpace(message string) bool {
 	for _, err := range noSpace {
 		if strings.Contains(message, err.Error()) {

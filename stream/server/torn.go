@@ -18,11 +18,10 @@ import (
 	"loaderd/internal/access"
 )
 
-// completeSettings writes the checksums that settings of streams lack. The server writes settings whole and their
-// checksum then. Killed in between, it passes the stream over at every later start, with all that it holds; and a
-// stream that is created in its place gets no checksum either, so that it is lost with the next start. Settings that
-// are younger than their checksum are those that were written last; what else does not agree is damaged, which the
-// server says.
+// completeSettings writes missing checksums of stream settings. The server writes the settings atomically, then their
+// checksum. If it is killed in between, every later start ignores the stream and all its messages. A stream that is
+// created in its place gets no checksum either, and is lost at the next start. Settings that are newer than their
+// checksum are from such a kill. Any other mismatch is damage, which the server reports.
 func completeSettings(dir string, log *slog.Logger) error {
 	found, err := fs.Glob(os.DirFS(dir), path.Join(server.JetStreamStoreDir, "*", "streams", "*",
 		server.JetStreamMetaFile))
@@ -78,13 +77,13 @@ func completeSum(settings string) (completed bool, err error) {
 	return true, access.WritePrivate(sum, []byte(want))
 }
 
-// settingsSum is the checksum as the server makes it.
+// settingsSum returns the checksum that the server computes.
 func settingsSum(stream string, settings []byte) (string, error) {
 	key := sha256.Sum256([]byte(stream))
 	sum, err := highwayhash.New64(key[:])
 	if err != nil {
 		return "", err
 	}
-	_, _ = sum.Write(settings) // a hash takes everything
+	_, _ = sum.Write(settings) // writes to a hash do not fail
 	return hex.EncodeToString(sum.Sum(nil)), nil
 }

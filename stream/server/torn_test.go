@@ -13,8 +13,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// A server that was killed while it wrote a stream's settings, before their checksum, has the stream with all that it
-// holds at the next start, and at those behind it. Settings that are damaged are not made good.
+// After a kill between writing a stream's settings and their checksum, the stream and its messages are present at
+// every later start. Damaged settings are not repaired.
 func TestSettingsWithoutTheirChecksum(t *testing.T) {
 	const name = "DOCS"
 	for what, c := range map[string]struct {
@@ -80,7 +80,7 @@ func TestSettingsWithoutTheirChecksum(t *testing.T) {
 	}
 }
 
-// inside runs a server on a folder for as long as f takes.
+// inside runs a server on a folder while f runs.
 func inside(t *testing.T, dir string, f func(jetstream.JetStream)) {
 	t.Helper()
 	s, err := start(t, server.Options{Dir: dir, Private: true})
@@ -102,7 +102,7 @@ func inside(t *testing.T, dir string, f func(jetstream.JetStream)) {
 	}
 }
 
-// change writes a file anew, now.
+// change rewrites a file, with the current modification time.
 func change(t *testing.T, file, from, to string) {
 	t.Helper()
 	content, err := os.ReadFile(file)
@@ -117,7 +117,7 @@ func change(t *testing.T, file, from, to string) {
 	}
 }
 
-// age makes a file older than all others.
+// age sets a file's modification time before that of all other files.
 func age(t *testing.T, file string) {
 	t.Helper()
 	before := time.Now().Add(-time.Hour)
