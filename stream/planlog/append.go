@@ -20,26 +20,26 @@ import (
 // appendBytes bounds the records of one atomic batch.
 const appendBytes = 64 << 20
 
-// slowestStore is what a server under load syncs in bytes a second: an answer is given up later for more bytes.
+// slowestStore is how many bytes per second a server under load syncs. Larger appends get a longer time limit.
 const slowestStore = 4 << 20
 
-// appendHeader marks the first record of every append with an id that no other writer has. It tells, after an append
-// whose acknowledgement was lost, whose record stands there: another planner of the same run may well write equal
-// records.
+// appendHeader marks the first record of every append with an id that no other writer has. If the acknowledgement of
+// an append is lost, the id identifies the writer of the stored record, because another planner of the same run may
+// write equal records.
 const appendHeader = "Loaderd-Append"
 
-// Append adds the records behind position last, all or none (more than 1,000 records or 64 MiB: in several such groups,
-// in order). It returns fault.ErrLeadershipLost when somebody else's records are there, conn.ErrFull when the plan's
-// bound is reached.
+// Append adds the records after position last, all or none. More than 1,000 records or 64 MiB are stored in several
+// such groups, in order. It returns fault.ErrLeadershipLost if records of another writer are stored there, and
+// conn.ErrFull if the plan's bound is reached.
 //
-//	what happens                          what the log holds   what Append does
-//	the server refuses                    nothing of ours      returns the cause
-//	it refuses, and is behind (cluster)   nothing of ours      tries again, until the record in the place of ours is read
-//	no connection when sending, or        nothing of ours      tries again until ctx ends
-//	nobody who leads the stream
-//	connection lost before the answer     all or nothing       reads back: done, tries again, or deposed
-//	an answer too late                    all or nothing       the same; a copy that lands later fails on its expected position
-//	the process dies                      all or nothing       the next process reads the log's end
+//	what happens                          stored           what Append does
+//	the server refuses                    nothing          returns the cause
+//	it refuses and lags (cluster)         nothing          retries until it can read the record at this position
+//	no connection when sending, or        nothing          retries until ctx ends
+//	the stream has no leader
+//	connection lost before the response   all or nothing   reads back: done, retries, or leadership lost
+//	a late response                       all or nothing   the same; a late copy fails on its expected position
+//	the process fails                     all or nothing   the next process reads the log's end
 func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error {
 	if l.readOnly {
 		return fmt.Errorf("append to %s: it was opened for reading", l.name)
@@ -73,8 +73,8 @@ func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error 
 	return nil
 }
 
-// appendGroup stores records or finds that it cannot. unsure is set while an earlier attempt may have been stored or
-// may still be.
+// appendGroup stores records or reports that it cannot. unsure is set while an earlier attempt may have been stored
+// or may still be stored.
 func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, codes []string) error {
 	id := nuid.Next()
 	wait := l.store.Backoff()
@@ -87,14 +87,14 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, co
 		case err == nil:
 			return nil
 		case conn.WrongLast(err) && !unsure && !l.store.Clustered():
-			// else it may be the word of a server that is behind, beside one that stores ours
+			// otherwise a lagging server may refuse what another server stores
 			return fmt.Errorf("%w (%w)", fault.ErrLeadershipLost, err)
 		case conn.WrongLast(err):
 			if stored, err := l.readBack(ctx, id, last, records, began); stored || err != nil {
 				return err
 			}
 		case conn.Transient(err) || ctx.Err() != nil:
-			// nobody got it
+			// no server received it
 			unsure = unsure || !errors.Is(err, nats.ErrReconnectBufExceeded) && !errors.Is(err, nats.ErrNoResponders)
 			if attempt == 1 {
 				l.store.Log().Warn("the plan log does not answer, trying again", "stream", l.name, "behind", last, "error", err)
@@ -119,7 +119,7 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, co
 	}
 }
 
-// storeTime returns how long the slowest store takes for records.
+// storeTime returns how long the slowest store takes to sync records.
 func storeTime(records [][]byte) (d time.Duration) {
 	for _, r := range records {
 		d += time.Duration(len(r)) * time.Second / slowestStore
@@ -127,16 +127,18 @@ func storeTime(records [][]byte) (d time.Duration) {
 	return d
 }
 
-// shortFor is for how long the servers of a cluster may say that a log ends before what they have acknowledged: a
-// leader that is cut off says so until it learns of the next one, or the connection has left it.
+// shortFor is how long the servers of a cluster may report an end of the log before records that they have
+// acknowledged. A leader that is cut off does so until it learns of the next leader, or until the connection
+// moves to another server.
 const shortFor = time.Minute
 
-// doubted says whether a log that ends too early may be the word of a server that is behind.
+// doubted reports whether a lagging server may be the cause of a log that ends too early.
 func (l *Log) doubted(began time.Time) bool {
 	return l.store.Clustered() && time.Since(began) < shortFor
 }
 
-// readBack says whether an earlier attempt stored the records. Someone else's records in their place mean deposed.
+// readBack reports whether an earlier attempt stored the records. Records of another writer in their place mean that
+// leadership is lost.
 func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]byte, began time.Time) (bool, error) {
 	end, err := l.Last(ctx)
 	if err != nil {
@@ -158,7 +160,7 @@ func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]
 	if first != id {
 		return false, fmt.Errorf("%w: record %d is not ours", fault.ErrLeadershipLost, last+1)
 	}
-	// The end of the log moves record by record while the server commits a batch; the batch is all there in the end.
+	// The end of the log advances record by record while the server commits a batch, until the whole batch is stored.
 	wait := l.store.Backoff()
 	for attempt := 1; end < last+uint64(len(records)); attempt++ {
 		if err := l.store.Pause(ctx, wait.NextBackOff(), fmt.Errorf("the server is storing the batch, so far to %d",
@@ -176,7 +178,7 @@ func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]
 	return same, err
 }
 
-// send makes one attempt. A careful one finds out why the server refuses, at the price of one more answer.
+// send makes one attempt. A careful one obtains the server's reason for a refusal, at the cost of one more response.
 func (l *Log) send(ctx context.Context, id string, last uint64, records [][]byte, codes []string, careful bool) error {
 	batch := make([]*nats.Msg, len(records))
 	for i, r := range records {

@@ -1,4 +1,4 @@
 package planlog
 
-// Learn tells a log where it ends, at least.
+// Learn exports learn: it sets a lower bound of a log's end.
 func Learn(l *Log, end uint64) { l.learn(end) }

@@ -1,4 +1,4 @@
-// Package planlog keeps the plan of a run: an append-only log of steps and control records in a JetStream stream.
+// Package planlog stores the plan of a run: an append-only log of steps and control records in a JetStream stream.
 package planlog
 
 import (
@@ -21,18 +21,18 @@ import (
 
 // Errors of the plan log.
 var (
-	// ErrNoPlan says that a run has no plan: it never started here.
+	// ErrNoPlan reports that a run has no plan, because it never started here.
 	ErrNoPlan = errors.New("there is no plan of this run")
-	// ErrNoRecord says that a position is behind the end of the log.
+	// ErrNoRecord reports a position after the end of the log.
 	ErrNoRecord = errors.New("there is no record at this position")
 )
 
-// Log is the plan of one run: a stream of its own whose sequences are the positions 1, 2, 3, ...
+// Log is the plan of one run: a separate stream whose sequences are the positions 1, 2, 3, ...
 //
-// Invariants, kept by the stream's settings and by Append:
+// Invariants, ensured by the stream's settings and by Append:
 //
 //	L1  a record is never changed or removed (DenyDelete, DenyPurge, DiscardNew, no limit but bytes);
-//	L2  a record is stored only behind the position that its writer saw last (compare and set), so of two writers one stops.
+//	L2  a record is stored only after the last position that its writer read (compare-and-set): one of two writers stops.
 type Log struct {
 	store    *stream.Store // the plan's
 	docs     *stream.Store // the documents'
@@ -42,15 +42,15 @@ type Log struct {
 	subject  string
 	created  time.Time // of the stream
 	readOnly bool
-	holes    bool // it may have some: it is looked at for what is left
+	holes    bool // records may be missing; the remaining ones are readable
 	keys     mac.Keyring
-	binding  atomic.Pointer[bound] // once it is known
-	known    atomic.Uint64         // an end that a server has told: another one that does not know of it yet is behind
+	binding  atomic.Pointer[bound] // once it has been read
+	known    atomic.Uint64         // an end that a server has reported; a server with an earlier end lags
 }
 
 var _ backend.PlanLog = (*Log)(nil)
 
-// Open opens the plan of a run for writing and creates it when it is absent.
+// Open opens the plan of a run for writing and creates it if it does not exist.
 func Open(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err := stream.ValidRun(run); err != nil {
 		return nil, err
@@ -63,7 +63,7 @@ func Open(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	return l, l.whole(ctx)
 }
 
-// OpenReadOnly opens the plan of a run for reading. It creates nothing: without a plan it returns ErrNoPlan.
+// OpenReadOnly opens the plan of a run for reading. It creates nothing and returns ErrNoPlan if no plan exists.
 func OpenReadOnly(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	l, err := find(ctx, s, run)
 	if err != nil {
@@ -72,8 +72,8 @@ func OpenReadOnly(ctx context.Context, s *stream.Store, run string) (*Log, error
 	return l, l.whole(ctx)
 }
 
-// OpenPresent is OpenReadOnly with one request: a server of a cluster that does not know of the plan yet makes it
-// ErrNoPlan.
+// OpenPresent is OpenReadOnly with a single request. It also returns ErrNoPlan if a cluster's server has not received
+// the plan's stream yet.
 func OpenPresent(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err := stream.ValidRun(run); err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func OpenPresent(ctx context.Context, s *stream.Store, run string) (*Log, error)
 	return readOnly(s, st, run), nil
 }
 
-// OpenDamaged opens the plan of a run for reading, however damaged it is: a record that is gone amid it is ErrNoRecord.
+// OpenDamaged opens the plan of a run for reading, however damaged it is. A missing record within it is ErrNoRecord.
 func OpenDamaged(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	l, err := find(ctx, s, run)
 	if err == nil {
@@ -101,7 +101,7 @@ func OpenDamaged(ctx context.Context, s *stream.Store, run string) (*Log, error)
 	return l, err
 }
 
-// find opens the plan of a run, for reading, where there is one.
+// find opens the plan of a run for reading, if it exists.
 func find(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err := stream.ValidRun(run); err != nil {
 		return nil, err
@@ -140,14 +140,14 @@ func (l *Log) Fence(term uint64) casvalue.Fence {
 	return casvalue.Fence{Plan: l.created.UnixNano(), Term: term}
 }
 
-// whole says whether the log can be used: it has no holes.
+// whole returns an error if the log cannot be used because it has holes.
 func (l *Log) whole(ctx context.Context) error {
 	_, err := l.Last(ctx)
 	return err
 }
 
-// Last returns the position of the last record, 0 for an empty log. A log with holes is an error: positions would mean
-// nothing.
+// Last returns the position of the last record, 0 for an empty log. It returns an error for a log with holes, whose
+// positions would be meaningless.
 func (l *Log) Last(ctx context.Context) (uint64, error) {
 	var state jetstream.StreamState
 	began := time.Now()
@@ -171,7 +171,7 @@ func (l *Log) Last(ctx context.Context) (uint64, error) {
 	return state.LastSeq, nil
 }
 
-// learn notes where the log ends, at least.
+// learn records a lower bound of the log's end.
 func (l *Log) learn(end uint64) {
 	for {
 		known := l.known.Load()
@@ -181,7 +181,7 @@ func (l *Log) learn(end uint64) {
 	}
 }
 
-// Get returns the record at a position, ErrNoRecord behind the end.
+// Get returns the record at a position, and ErrNoRecord after the end.
 func (l *Log) Get(ctx context.Context, position uint64) ([]byte, error) {
 	m, err := l.message(ctx, position)
 	if err != nil {
@@ -216,8 +216,8 @@ func (l *Log) message(ctx context.Context, position uint64) (*jetstream.RawStrea
 	return m, err
 }
 
-// Scan calls f with every record from position from to the last one of the moment, in order. A lost connection is
-// waited for.
+// Scan calls f with every record from position from to the log's end at the time of the call, in order. If the
+// connection is lost, Scan waits for it.
 func (l *Log) Scan(ctx context.Context, from uint64, f func(position uint64, record []byte) error) error {
 	last, err := l.Last(ctx)
 	if err != nil {
@@ -253,7 +253,7 @@ func (l *Log) Scan(ctx context.Context, from uint64, f func(position uint64, rec
 	return nil
 }
 
-// fetch reads records from a position to last, as many as come at once, and with keys their codes.
+// fetch returns records from position next to last, as many as one response contains, and with plan keys their MACs.
 func (l *Log) fetch(ctx context.Context, next, last uint64) (records [][]byte, codes []string, err error) {
 	n := min(last-next+1, fetchRecords)
 	if len(l.keys) == 0 {
@@ -276,18 +276,18 @@ func (l *Log) fetch(ctx context.Context, next, last uint64) (records [][]byte, c
 	return records, codes, err
 }
 
-// A fetch brings at most this many records, and no more behind this many bytes.
+// A fetch returns at most this many records, and none after this many bytes.
 const (
 	fetchRecords = 8192
 	fetchBytes   = 8 << 20
 )
 
-// MaxRecord is the largest record in bytes that Append takes.
+// MaxRecord returns the size in bytes of the largest record that Append accepts.
 func (l *Log) MaxRecord() int {
 	return max(min(int(l.store.Conn().MaxPayload()), stream.MaxDocumentLimit+stream.HeaderRoom)-stream.HeaderRoom, 1)
 }
 
-// equal says whether the log holds exactly records behind position last.
+// equal reports whether the log contains exactly records after position last.
 func (l *Log) equal(ctx context.Context, last uint64, records [][]byte) (bool, error) {
 	for i, r := range records {
 		m, err := l.message(ctx, last+1+uint64(i))

@@ -128,8 +128,8 @@ func TestLargestPlanRecord(t *testing.T) {
 	}
 }
 
-// Invariant L2: of two writers that saw the same end, one appends and the other is deposed, whether with one record or
-// with a batch.
+// Invariant L2: of two writers that read the same end, one appends and the other loses leadership, with one
+// record and with a batch.
 func TestOfTwoWritersOneIsDeposed(t *testing.T) {
 	for _, n := range []int{1, 20} {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
@@ -166,7 +166,7 @@ func TestOfTwoWritersOneIsDeposed(t *testing.T) {
 	}
 }
 
-// A server that was cut off, and takes itself for the leader, deposes nobody whose records it lacks.
+// An append through an isolated stream leader that lacks records is retried and does not report lost leadership.
 func TestAServerThatIsBehindDeposesNobody(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
@@ -204,7 +204,7 @@ func TestAServerThatIsBehindDeposesNobody(t *testing.T) {
 	}
 }
 
-// A record that the log is known to hold is waited for where a server that was cut off does not know of it.
+// A read of a record that the log is known to contain is retried while an isolated server lacks it.
 func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
@@ -221,7 +221,7 @@ func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
 	if err := ahead.Append(ctx, 5, planRecords(5, 5)...); err != nil {
 		t.Fatal(err)
 	}
-	planlog.Learn(behind, 10) // as from an answer of the others
+	planlog.Learn(behind, 10) // as from a response of another server
 	got := make(chan error, 1)
 	go func() {
 		record, err := behind.Get(ctx, 10)
@@ -298,8 +298,7 @@ func TestRunNames(t *testing.T) {
 	openPlan(t, s.Store(), "A-b_9"+strings.Repeat("a", 59))
 }
 
-// A writer that appends while its server is stopped and started again, many times, stores every record once and in
-// order.
+// A writer that appends while its server restarts many times stores every record once and in order.
 func TestAppendSurvivesServerRestarts(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 50} {
@@ -346,8 +345,8 @@ func TestAppendSurvivesServerRestarts(t *testing.T) {
 	}
 }
 
-// Every acknowledgement is lost after the server stored the records: none of them is stored twice, none is taken for
-// another's.
+// If every acknowledgement is lost after the server stored the records, no record is stored twice and none is
+// mistaken for another writer's.
 func TestAppendSurvivesLostAcknowledgements(t *testing.T) {
 	for _, n := range []int{1, 50} {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
@@ -376,7 +375,7 @@ func TestAppendSurvivesLostAcknowledgements(t *testing.T) {
 	}
 }
 
-// What could not be sent while another process wrote the same is not taken for our own.
+// Equal records that another process stored while this writer could not send are not mistaken for its own.
 func TestAppendBehindALostConnectionIsDeposed(t *testing.T) {
 	for _, n := range []int{1, 5} {
 		s := natstest.Start(t)
@@ -448,7 +447,7 @@ func BenchmarkPlanScan(b *testing.B) {
 	b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "records/s")
 }
 
-// A plan with a hole is read for what it has: the record that is gone is named, those behind it are there.
+// A plan with a hole is readable except for the hole: the missing record is named, and later records are present.
 func TestReadDamaged(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()

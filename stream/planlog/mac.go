@@ -11,17 +11,17 @@ import (
 	"loaderd/stream/mac"
 )
 
-// place is a record's position as it stands in its code.
+// place returns a record's position in the form that its MAC covers.
 func place(position uint64) []byte { return strconv.AppendUint(nil, position, 10) }
 
-// bound is what the header of the plan says of its codes, once it has been read.
+// bound is what the plan's header states about MACs, once it has been read.
 type bound struct {
 	id    string // of the run
 	keyed bool
 }
 
-// binds reads what the first record of the plan says of codes. It refuses a plan that this process has not the keys
-// for, and to write one without them.
+// binds reads what the first record of the plan states about MACs. It refuses a plan with MACs if this process has no
+// keys, and refuses to write to a plan without MACs if this process has keys.
 func (l *Log) binds(record []byte, code string) (*bound, error) {
 	e, err := planrecord.Decode(record)
 	h, ok := e.(planrecord.Header)
@@ -30,7 +30,7 @@ func (l *Log) binds(record []byte, code string) (*bound, error) {
 		if len(l.keys) > 0 {
 			return nil, l.stranger(1)
 		}
-		return &bound{}, nil // what is wrong with it is for whoever reads it to say
+		return &bound{}, nil // the caller that decodes it reports what is wrong with it
 	case h.Keyed && len(l.keys) == 0:
 		return nil, l.wrongKey("was begun with a plan key, and this process has none",
 			"set stream.plan_key_file to the file with the key of the run")
@@ -48,7 +48,7 @@ func (l *Log) wrongKey(message, do string) error {
 		Facts: map[string]string{"run": l.run}}
 }
 
-// stranger is the error of a record whose code is missing, or is none of the keys'.
+// stranger is the error of a record whose MAC is missing or not made with any of the keys.
 func (l *Log) stranger(position uint64) error {
 	return &fault.Error{Reason: fault.PlanForeign,
 		Message: fmt.Sprintf("record %d of the plan of run %s has no code of a key in %s: none of the run's daemons wrote it",
@@ -60,7 +60,7 @@ func (l *Log) stranger(position uint64) error {
 		Facts: map[string]string{"run": l.run, "record": strconv.FormatUint(position, 10)}}
 }
 
-// bound returns what the plan's header says of codes.
+// bound returns what the plan's header states about MACs.
 func (l *Log) bound(ctx context.Context) (*bound, error) {
 	if b := l.binding.Load(); b != nil {
 		return b, nil
@@ -68,7 +68,7 @@ func (l *Log) bound(ctx context.Context) (*bound, error) {
 	m, err := l.message(ctx, 1)
 	if err != nil {
 		if len(l.keys) == 0 && !errors.Is(err, ctx.Err()) {
-			return &bound{}, nil // of a plan that is damaged there
+			return &bound{}, nil // for a plan whose first record is damaged
 		}
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func (l *Log) bound(ctx context.Context) (*bound, error) {
 	return b, err
 }
 
-// authentic refuses a record that none of the run's daemons wrote, where the plan has codes.
+// authentic refuses a record that none of the run's daemons wrote, if the plan has MACs.
 func (l *Log) authentic(ctx context.Context, position uint64, record []byte, code string) error {
 	if position == 1 {
 		_, err := l.binds(record, code)
@@ -95,7 +95,7 @@ func (l *Log) authentic(ctx context.Context, position uint64, record []byte, cod
 	return nil
 }
 
-// codes are those of records that are to follow position last, nil for a plan without.
+// codes returns the MACs of records that will follow position last, nil for a plan without MACs.
 func (l *Log) codes(ctx context.Context, last uint64, records [][]byte) ([]string, error) {
 	if len(records) == 0 || len(l.keys) == 0 {
 		return nil, nil
@@ -121,10 +121,11 @@ func (l *Log) codes(ctx context.Context, last uint64, records [][]byte) ([]strin
 	return codes, nil
 }
 
-// Keyed reports whether what this log begins gets codes.
+// Keyed reports whether a plan that this log starts gets MACs.
 func (l *Log) Keyed() bool { return len(l.keys) > 0 }
 
-// Seal appends its code to a checkpoint that is to be stored under a name, where the plan has codes.
+// Seal returns a checkpoint with its MAC for the given name appended. It returns data unchanged if the plan has
+// no MACs.
 func (l *Log) Seal(ctx context.Context, name string, data []byte) ([]byte, error) {
 	if len(l.keys) == 0 {
 		return data, nil
@@ -136,10 +137,10 @@ func (l *Log) Seal(ctx context.Context, name string, data []byte) ([]byte, error
 	return append(data[:len(data):len(data)], l.keys.Code(mac.Checkpoint, l.run, []byte(b.id), []byte(name), data)...), nil
 }
 
-// errSealed says that a checkpoint is none that a daemon of the run stored under its name.
+// errSealed reports that no daemon of the run stored a checkpoint under its name.
 var errSealed = errors.New("it has no code of a key of the run: none of its daemons stored it under this name")
 
-// Unseal verifies the code of what Seal returned, and returns the checkpoint.
+// Unseal verifies the MAC of a checkpoint that Seal returned, and returns the checkpoint without it.
 func (l *Log) Unseal(ctx context.Context, name string, data []byte) ([]byte, error) {
 	if len(l.keys) == 0 {
 		return data, nil
