@@ -1,4 +1,4 @@
-// Package checkpoints keeps the planner's checkpoints of a run in a JetStream object store.
+// Package checkpoints stores the planner's checkpoints of a run in a JetStream object store.
 package checkpoints
 
 import (
@@ -21,11 +21,11 @@ import (
 	"loaderd/stream/planlog"
 )
 
-// ErrNotFound says that there is no checkpoint of a name.
+// ErrNotFound reports that no checkpoint of a name exists.
 var ErrNotFound = errors.New("there is no such object")
 
-// transferLimit bounds one attempt to read a checkpoint: a large one over a slow link. One to store it, whose size is
-// known, may take as long as a link of slowestLink bytes a second does.
+// transferLimit bounds one attempt to read a checkpoint, for a large one over a slow link. An attempt to store one,
+// whose size is known, may take as long as a link of slowestLink bytes per second needs.
 const (
 	transferLimit = 2 * time.Minute
 	slowestLink   = 256 << 10
@@ -48,14 +48,15 @@ func Stream(run string) string { return "OBJ_" + ObjectStore(run) }
 // no manifest names, or will name, is harmless. A checkpoint appears whole or not at all, and its digest is verified
 // when it is read.
 //
-// What a crash leaves behind each step, and what follows:
+// What a crash leaves after each step, and how it is resolved:
 //
-//	Put: chunks            chunks that no entry names            they count against the store's bound until the run's store is deleted
-//	Put: object            an object that no manifest names      whoever claims next deletes it with its first Put
-//	Put: manifest          the new one counts, and those that    a start takes the newest that fits the plan; whoever claims next deletes
-//	                       it does not name any more remain      the others
-//	Put: objects deleted   nothing to mend
-//	Claim                  a term that has stored nothing        the next one has a higher term
+//	Put: chunks            chunks without an entry             they count against the store's bound until the run's
+//	                                                           store is deleted
+//	Put: object            an object that no manifest names    the next leader to claim deletes it with its first Put
+//	Put: manifest          the new checkpoint is valid, and    a start uses the newest that fits the plan; the next
+//	                       objects no longer named remain      leader to claim deletes the others
+//	Put: objects deleted   nothing to repair
+//	Claim                  a term that has stored nothing      the next term is higher
 type Store struct {
 	plan     *planlog.Log
 	store    *stream.Store
@@ -65,7 +66,7 @@ type Store struct {
 	claimed  bool // since the last sweep
 }
 
-// manifest names the checkpoints that count, by ascending step.
+// manifest names the valid checkpoints, by ascending step.
 type manifest struct {
 	casvalue.Fence
 	Checkpoints []backend.Stored `json:"checkpoints"`
@@ -94,7 +95,7 @@ func (m manifest) Check() error {
 
 var _ backend.Checkpoints = (*Store)(nil)
 
-// Open opens the checkpoints of a plan's run and creates their object store when it is absent.
+// Open opens the checkpoints of a plan's run and creates their object store if it does not exist.
 func Open(ctx context.Context, plan *planlog.Log) (*Store, error) {
 	s := plan.Store()
 	c := &Store{plan: plan, store: s, name: ObjectStore(plan.Run())}
@@ -111,19 +112,20 @@ func openManifest(ctx context.Context, s *stream.Store, run string) (*casvalue.V
 	return casvalue.Open[manifest](ctx, s, Bucket, manifestAbout, run, "the checkpoints of run "+run)
 }
 
-// The client stores objects in chunks of objectChunk, unless it is told otherwise; a chunk must fit into a message
-// beside its headers.
+// The client library stores objects in chunks of objectChunk by default. A chunk and its headers must fit into
+// a message.
 const (
 	objectChunk = 128 << 10
 	objectRoom  = 4 << 10
 )
 
-// objectName is a name that no object had before, nor will have. It tells the fence of who stores it.
+// objectName returns a name that no other object ever has. It contains the fence of the daemon that stores the
+// object.
 func objectName(step uint64, by casvalue.Fence) string {
 	return fmt.Sprintf("step-%020d.plan-%d.term-%d.%s", step, by.Plan, by.Term, nuid.Next())
 }
 
-// storedBy is the fence of the daemon that stored an object, the lowest for a name that no daemon gives.
+// storedBy returns the fence of the daemon that stored an object, the lowest for a name that no daemon assigns.
 func storedBy(name string) (by casvalue.Fence) {
 	var step uint64
 	if _, err := fmt.Sscanf(name, "step-%d.plan-%d.term-%d.", &step, &by.Plan, &by.Term); err != nil {
@@ -132,9 +134,9 @@ func storedBy(name string) (by casvalue.Fence) {
 	return by
 }
 
-// Claim makes a term the one that stores checkpoints, and returns those that count. Of a plan that has just begun,
-// those of an earlier plan do not count any more; any other plan is taken for what was restored of that one. What does
-// not count is deleted by the first Put: a leader claims while readers wait, and finding out what there is takes long.
+// Claim gives a term the right to store checkpoints and returns the valid ones. If the plan has just begun,
+// checkpoints of an earlier plan become invalid. Any other plan is treated as a restored copy of the earlier one. The
+// first Put deletes invalid objects, because readers wait during Claim and listing the objects takes long.
 func (c *Store) Claim(ctx context.Context, term uint64, begun bool) ([]backend.Stored, error) {
 	own := c.plan.Fence(term)
 	m, err := c.manifest.Update(ctx, func(m manifest) (manifest, error) {
@@ -151,8 +153,8 @@ func (c *Store) Claim(ctx context.Context, term uint64, begun bool) ([]backend.S
 	return m.Checkpoints, err
 }
 
-// sweep deletes the objects that a claimed manifest does not name and whose writers led before: no manifest will name
-// them. Those of later leaders are not its business, even if this process sleeps in the middle.
+// sweep deletes the objects that a claimed manifest does not name and that earlier leaders wrote, because no manifest
+// will name them. It keeps objects of later leaders, even if this process is suspended meanwhile.
 func (c *Store) sweep(ctx context.Context, m manifest) error {
 	counts := map[string]bool{}
 	for _, s := range m.Checkpoints {
@@ -173,7 +175,7 @@ func (c *Store) sweep(ctx context.Context, m manifest) error {
 	return nil
 }
 
-// Put stores the planner's state behind so many steps and returns the checkpoints that count now.
+// Put stores the planner's state after step steps and returns the checkpoints that are valid now.
 func (c *Store) Put(ctx context.Context, term, step uint64, data []byte) ([]backend.Stored, error) {
 	own := c.plan.Fence(term)
 	put := backend.Stored{Name: objectName(step, own), Step: step, Bytes: int64(len(data))}
@@ -196,7 +198,7 @@ func (c *Store) Put(ctx context.Context, term, step uint64, data []byte) ([]back
 	switch {
 	case errors.Is(err, fault.ErrLeadershipLost):
 		dropped = []backend.Stored{put}
-	case err != nil: // whether it counts is unknown
+	case err != nil: // its validity is unknown
 		return nil, err
 	}
 	for _, s := range dropped {
@@ -228,7 +230,8 @@ func (c *Store) putObject(ctx context.Context, name string, data []byte) error {
 		})
 }
 
-// Get returns a checkpoint's bytes, ErrNotFound when there is none, and an error when they are not what was stored.
+// Get returns a checkpoint's bytes. It returns ErrNotFound if none exists, and another error if the bytes
+// differ from those stored.
 func (c *Store) Get(ctx context.Context, name string) ([]byte, error) {
 	var data []byte
 	began := time.Now()
@@ -236,12 +239,12 @@ func (c *Store) Get(ctx context.Context, name string) ([]byte, error) {
 		func(ctx context.Context) (err error) {
 			data, err = messages.GetObject(ctx, c.store.Client, c.name, name)
 			err = asMissing(err)
-			gone := errors.Is(err, conn.ErrBehind) // a part of it
+			gone := errors.Is(err, conn.ErrBehind) // a part of it is missing
 			switch {
 			case !gone && !errors.Is(err, ErrNotFound):
 				return err
 			case c.store.Clustered() && time.Since(began) < missingFor:
-				return conn.Passing(err) // any of the bucket's servers answers, also one that is behind
+				return conn.Passing(err) // any server of the bucket responds, also a lagging one
 			case gone:
 				return fmt.Errorf("%w: %s", jetstream.ErrDigestMismatch, err.Error())
 			}
@@ -253,10 +256,10 @@ func (c *Store) Get(ctx context.Context, name string) ([]byte, error) {
 	return c.plan.Unseal(ctx, name, data)
 }
 
-// missingFor is for how long a cluster has to say that there is no such checkpoint, or not all of it.
+// missingFor is how long Get retries in a cluster before it reports a checkpoint as missing or incomplete.
 const missingFor = 5 * time.Second
 
-// List returns the checkpoints that count, by ascending step.
+// List returns the valid checkpoints, by ascending step.
 func (c *Store) List(ctx context.Context) ([]backend.Stored, error) {
 	m, _, err := c.manifest.Read(ctx)
 	stored := m.Value.Checkpoints
@@ -266,7 +269,7 @@ func (c *Store) List(ctx context.Context) ([]backend.Stored, error) {
 	return stored, err
 }
 
-// objects are the names of all objects, whether they count or not.
+// objects returns the names of all objects, valid or not.
 func (c *Store) objects(ctx context.Context) ([]string, error) {
 	var infos []*jetstream.ObjectInfo
 	err := c.store.Retry(ctx, "list objects of "+c.name, func(ctx context.Context) (err error) {
@@ -283,7 +286,7 @@ func (c *Store) objects(ctx context.Context) ([]string, error) {
 	return names, err
 }
 
-// delete removes an object. One that is not there is no error.
+// delete removes an object. A missing object is not an error.
 func (c *Store) delete(ctx context.Context, name string) error {
 	return c.store.Retry(ctx, fmt.Sprintf("delete object %s of %s", name, c.name), func(ctx context.Context) error {
 		if err := asMissing(c.bucket.Delete(ctx, name)); !errors.Is(err, ErrNotFound) {

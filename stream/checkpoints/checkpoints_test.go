@@ -19,7 +19,7 @@ import (
 	"loaderd/stream/checkpoints"
 )
 
-// stepsOf are the steps of checkpoints.
+// stepsOf returns the steps of checkpoints.
 func stepsOf(stored []backend.Stored) (steps []uint64) {
 	for _, s := range stored {
 		steps = append(steps, s.Step)
@@ -66,7 +66,7 @@ func TestCheckpoints(t *testing.T) {
 	if n := len(runstatetest.Objects(t, s.Store(), "run")); n != 3 {
 		t.Errorf("%d objects are left, want 3", n)
 	}
-	// One of an earlier step again, and of the same: those of later steps are of another plan.
+	// A checkpoint of an earlier step, twice. Checkpoints of later steps are of another plan.
 	for _, want := range [][]uint64{{2, 3}, {2, 3}} {
 		if stored, err = c.Put(ctx, 2, 3, data); err != nil || !slices.Equal(stepsOf(stored), want) {
 			t.Errorf("stored are %v, %v, want %v", stored, err, want)
@@ -80,7 +80,7 @@ func TestCheckpoints(t *testing.T) {
 	}
 }
 
-// Whoever led before stores nothing and deletes nothing, whatever it does, and what it left is deleted.
+// An earlier leader can neither store nor delete checkpoints, and what it left is deleted.
 func TestADeposedLeadersCheckpoints(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
@@ -94,7 +94,7 @@ func TestADeposedLeadersCheckpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// of no daemon, of an earlier plan
+	// without a daemon's fence; of an earlier plan
 	for _, left := range []string{"step-00000000000000000090", "step-00000000000000000097.plan-1.term-9.x"} {
 		if _, err := objects.PutBytes(ctx, left, []byte("left")); err != nil {
 			t.Fatal(err)
@@ -116,7 +116,7 @@ func TestADeposedLeadersCheckpoints(t *testing.T) {
 	if n := len(runstatetest.Objects(t, s.Store(), "run")); n != 3 {
 		t.Errorf("%d objects are left, want those that count", n)
 	}
-	if err := before.Sweep(ctx, 2, nil); err != nil { // it slept amid its own claim
+	if err := before.Sweep(ctx, 2, nil); err != nil { // the process was suspended during its own claim
 		t.Fatal(err)
 	}
 	if list, err := now.List(ctx); err != nil || !slices.Equal(list, stored) ||
@@ -130,7 +130,7 @@ func TestADeposedLeadersCheckpoints(t *testing.T) {
 	}
 }
 
-// Checkpoints of an earlier plan of the name do not count, and its leader claims nothing any more.
+// Checkpoints of an earlier plan of the same run are invalid, and its leader can no longer claim.
 func TestCheckpointsOfAnEarlierPlan(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
@@ -166,7 +166,7 @@ func TestCheckpointsOfAnEarlierPlan(t *testing.T) {
 	}
 }
 
-// An object of which a part is missing or different is an error, never a shorter or a wrong object.
+// An object with a missing or different part is an error, never a shorter or wrong object.
 func TestDamagedObjectIsRefused(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)

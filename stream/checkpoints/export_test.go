@@ -6,7 +6,7 @@ import (
 	"loaderd/loader/backend"
 )
 
-// Sweep is the second half of Claim, with the checkpoints that the first half returned.
+// Sweep deletes invalid objects as the first Put after a Claim does, given the checkpoints that Claim returned.
 func (c *Store) Sweep(ctx context.Context, term uint64, valid []backend.Stored) error {
 	return c.sweep(ctx, manifest{c.plan.Fence(term), valid})
 }
