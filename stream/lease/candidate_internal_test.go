@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// A record that stays the same falls silent, also while servers that are behind show older ones in between; a bucket
-// that was made anew begins with low revisions.
+// A record that does not change times out, also while lagging servers return older records in between. A bucket that
+// was created again starts with low revisions.
 func TestCandidate_Observe(t *testing.T) {
 	now := time.Unix(1e9, 0)
 	var c candidate
@@ -20,7 +20,7 @@ func TestCandidate_Observe(t *testing.T) {
 	if !c.refreshed || silent() != 0 {
 		t.Errorf("a newer record has been silent for %v", silent())
 	}
-	for range 20 { // one server of three is behind
+	for range 20 { // one of three servers lags
 		see(9)
 		see(7)
 		see(9)

@@ -1,7 +1,6 @@
 // Package lease elects the daemon that leads a run, by a record in a key-value bucket that the leader renews.
 //
-// The lease spares daemons work; it does not protect the plan. That is protected by terms and by appends at an expected
-// position.
+// The lease is an optimisation: it avoids duplicate work. Terms and conditional appends protect the plan.
 package lease
 
 import (
@@ -27,14 +26,14 @@ import (
 const Bucket = "loaderd_leads"
 
 const (
-	// timeout is for how long a record has to stay unchanged before another daemon acquires the lease. Each candidate
-	// measures it on its own clock, from when it first read the record.
+	// timeout is how long a record must stay unchanged before another daemon acquires the lease. Each candidate measures
+	// it on its own clock, from when it first read the record.
 	timeout = 2 * time.Second
 	// pollInterval is how often a candidate reads the record.
 	pollInterval = 250 * time.Millisecond
-	// logInterval is how often a candidate that cannot read the record logs that.
+	// logInterval is the interval of log messages of a candidate that cannot read the record.
 	logInterval = 10 * time.Second
-	// pingTimeout is how long a candidate waits for the leader to answer.
+	// pingTimeout is how long a candidate waits for the leader to respond.
 	pingTimeout = 500 * time.Millisecond
 )
 
@@ -44,7 +43,7 @@ type LeaderInfo struct {
 	Host    string    `json:"host"`
 	PID     int       `json:"pid"`
 	Started time.Time `json:"started"`
-	Flight  string    `json:"flight"` // where readers find it; empty of a process that serves none
+	Flight  string    `json:"flight"` // address for readers; empty for a process that serves none
 }
 
 // NewLeaderInfo describes a process that may lead a run.
@@ -63,7 +62,7 @@ func (h LeaderInfo) String() string {
 // maxText bounds the bytes of an id, a host and an address.
 const maxText = 255
 
-// decodeLeaderInfo reads the record of a lease. It refuses one that no daemon writes: it is printed.
+// decodeLeaderInfo reads the record of a lease. It refuses a record that no daemon writes, because it is printed.
 func decodeLeaderInfo(b []byte) (h LeaderInfo, err error) {
 	if err := json.Unmarshal(b, &h); err != nil {
 		return LeaderInfo{}, err
@@ -92,9 +91,8 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("run %s is led by %s: stop it first", e.Run, e.Leader)
 }
 
-// Elector elects one of the daemons of a run: the lease is a record that its holder refreshes, and that another daemon
-// replaces by compare-and-set once it has stayed unchanged. The record has no time to live, so no two clocks are
-// compared.
+// Elector elects one of the daemons of a run. The lease is a record that its holder renews. Another daemon replaces
+// the record by compare-and-set once it has stayed unchanged. The record has no TTL, so no two clocks are compared.
 type Elector struct {
 	store    *stream.Store // of the leases
 	docs     *stream.Store // of the documents
@@ -102,14 +100,14 @@ type Elector struct {
 	name     string
 	self     LeaderInfo
 	handOver []string
-	alive    *nats.Subscription // answers candidates that check whether this daemon is running
+	alive    *nats.Subscription // responds to candidates that check whether this daemon is running
 }
 
 var _ backend.Elector = (*Elector)(nil)
 
-// NewElector makes this process a candidate for a lease: the name of a run, or of other work that one process at a time
-// does. handOver are streams whose leader is moved away from the server of the process that holds the lease, so that
-// both are not lost together. To the first of them the holder appends, and must call Verify before that.
+// NewElector makes this process a candidate for a lease: the name of a run, or of other work that one process at a
+// time does. handOver are streams whose leader is moved away from the server of the process that holds the lease, so
+// that both are not lost together. The holder appends to the first of them, and must call Verify before each append.
 func NewElector(ctx context.Context, s *stream.Store, name string, self LeaderInfo,
 	handOver ...string) (*Elector, error) {
 	l := &Elector{store: s.Own(), docs: s, name: name, self: self, handOver: handOver}
@@ -125,13 +123,13 @@ func NewElector(ctx context.Context, s *stream.Store, name string, self LeaderIn
 	return l, nil
 }
 
-// ServesAt sets where readers find this daemon, before it acquires the lease.
+// ServesAt sets the address for readers of this daemon. It must be called before Acquire.
 func (l *Elector) ServesAt(flight string) { l.self.Flight = flight }
 
-// AliveSubject is the subject on which the daemon with an id answers that it is running.
+// AliveSubject is the subject on which the daemon with an id responds that it is running.
 func AliveSubject(id string) string { return stream.ServiceSubject + ".alive." + id }
 
-// ping asks a daemon whether it is running. The error is nats.ErrNoResponders where no process listens.
+// ping checks whether a daemon is running. The error is nats.ErrNoResponders if no process subscribes.
 func ping(ctx context.Context, s *stream.Store, leader LeaderInfo) error {
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
@@ -139,7 +137,7 @@ func ping(ctx context.Context, s *stream.Store, leader LeaderInfo) error {
 	return err
 }
 
-// Close stops answering other daemons.
+// Close stops responding to other daemons.
 func (l *Elector) Close() error {
 	if err := l.alive.Unsubscribe(); err != nil && !errors.Is(err, nats.ErrConnectionClosed) &&
 		!errors.Is(err, nats.ErrBadSubscription) {
@@ -178,7 +176,7 @@ func (l *Elector) Acquire(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// TryAcquire acquires the lease if no live daemon holds it, else it returns *HeldError.
+// TryAcquire acquires the lease if no live daemon holds it; otherwise it returns *HeldError.
 func (l *Elector) TryAcquire(ctx context.Context) (backend.Lease, error) {
 	var seen candidate
 	for {
@@ -190,7 +188,7 @@ func (l *Elector) TryAcquire(ctx context.Context) (backend.Lease, error) {
 		if lease != nil || err != nil {
 			return lease, err
 		}
-		if seen.refreshed { // an answer to a ping is no proof: any process can send it
+		if seen.refreshed { // a response to a ping is no proof, because any process can send it
 			return nil, &HeldError{l.name, seen.leader}
 		}
 		select {
@@ -201,16 +199,16 @@ func (l *Elector) TryAcquire(ctx context.Context) (backend.Lease, error) {
 	}
 }
 
-// candidate is what a candidate has read of a lease that another daemon holds.
+// candidate is the state that a candidate has read of a lease that another daemon holds.
 type candidate struct {
 	leader    LeaderInfo
 	revision  uint64
 	since     time.Time // when the record was first read
 	refreshed bool      // it has changed since it was first read
-	behind    time.Time // since when only older records are read; zero while none is
+	behind    time.Time // since when only older records are read; otherwise zero
 }
 
-// read reads the record as the leader of its stream has it. free is true when there is none, or when it was released.
+// read reads the record from the leader of its stream. free is true if no record exists or the lease was released.
 func (l *Elector) read(ctx context.Context) (record []byte, revision uint64, free bool, err error) {
 	stream, subject := casvalue.At(Bucket, l.name)
 	m, err := messages.GetLast(ctx, l.store.Client, stream, subject)
@@ -223,9 +221,9 @@ func (l *Elector) read(ctx context.Context) (record []byte, revision uint64, fre
 	return m.Data, m.Sequence, m.Header.Get("KV-Operation") != "", nil
 }
 
-// observe takes a record. Only a newer one counts as refreshed: a server that is behind, or that no longer leads the
-// stream, returns an old record, which would look like a change while servers alternate. If only older records are read
-// for long, the bucket was created again.
+// observe processes a record that was read. Only a newer record counts as refreshed: a server that lags, or that no
+// longer leads the stream, returns an old record, which would look like a change while servers alternate. If only
+// older records are read for a long time, the bucket was created again.
 func (c *candidate) observe(revision uint64, leader LeaderInfo, now time.Time) {
 	switch {
 	case revision == c.revision:
@@ -237,7 +235,7 @@ func (c *candidate) observe(revision uint64, leader LeaderInfo, now time.Time) {
 	}
 }
 
-// next returns when to read the record again: at the latest when it has stayed unchanged for the timeout.
+// next returns the time until the record should be read again: at most until it has stayed unchanged for the timeout.
 func (c *candidate) next() time.Duration {
 	if left := timeout - time.Since(c.since); left > 0 && left < pollInterval {
 		return left
@@ -270,8 +268,8 @@ func (l *Elector) try(ctx context.Context, seen *candidate) (backend.Lease, erro
 	return l.acquired(revision, began, err)
 }
 
-// mayRun reports whether the process that holds a lease may be running. One server knows the subscriptions of all
-// processes. In a cluster the route to a process may be cut, so that only the timeout of its record counts.
+// mayRun reports whether the process that holds a lease may be running. A single server has the subscriptions of all
+// processes. In a cluster the route to a process may be cut, so only the timeout of its record counts.
 func (l *Elector) mayRun(ctx context.Context, seen *candidate) bool {
 	if l.store.Clustered() {
 		return true
@@ -303,7 +301,7 @@ func (l *Elector) acquired(revision uint64, began time.Time, err error) (backend
 		}
 		return x, nil
 	case conn.WrongLast(err), errors.Is(err, jetstream.ErrKeyExists):
-		// another candidate was faster, or the record that was read is old
+		// another candidate was faster, or the record was outdated
 		return nil, nil
 	}
 	return nil, err
@@ -312,8 +310,8 @@ func (l *Elector) acquired(revision uint64, began time.Time, err error) (backend
 // ReleasedSubject is the subject on which the release of a lease is announced.
 func ReleasedSubject(name string) string { return stream.ServiceSubject + ".freed." + name }
 
-// Leader returns the leader of a run by its record, and whether that process answers. found is false where no process
-// holds the lease.
+// Leader returns the leader of a run according to its record, and whether that process responds. found is false if no
+// process holds the lease.
 func Leader(ctx context.Context, s *stream.Store, run string) (leader LeaderInfo, answers, found bool, err error) {
 	record, err := casvalue.Last(ctx, s, Bucket, run)
 	if err != nil || len(record) == 0 {

@@ -15,20 +15,20 @@ import (
 const (
 	// renewInterval is how often the holder of a lease renews its record.
 	renewInterval = 500 * time.Millisecond
-	// validFor is for how long after the beginning of the last successful renewal the holder trusts its lease.
+	// validFor is how long after the start of the last successful renewal the holder trusts its lease.
 	validFor = timeout * 8 / 10
-	// renewTimeout bounds one attempt to renew: a request to a server that is frozen is lost, and there is time for
-	// another one.
+	// renewTimeout bounds one attempt to renew. A request to a server that is frozen is lost, and time remains for
+	// another attempt.
 	renewTimeout = validFor / 2
-	// firstHandOver is when, after the lease is acquired, its holder's own server hands over the streams that it leads: by
-	// then readers no longer wait for the plan, and the server that failed before is known. handOverInterval is the time
-	// to the next check. It doubles whenever there was a stream to hand over, so that runs that share streams do not pass
-	// them back and forth.
+	// firstHandOver is when, after the lease is acquired, its holder's own server first hands over the streams that it
+	// leads. By then readers no longer wait for the plan, and the server that failed before is known. handOverInterval
+	// is the time to the next check. It doubles whenever a stream had to be handed over, so that runs that share streams
+	// do not move them back and forth.
 	firstHandOver    = 3 * time.Second
 	handOverInterval = 15 * time.Second
 	handOverTimeout  = 10 * time.Second
-	// pauseTimeout bounds for how long nothing is appended while the first stream is handed over: an append in between may
-	// get no answer.
+	// pauseTimeout bounds how long appends pause while the first stream is handed over. An append during the handover
+	// may get no response.
 	pauseTimeout = 500 * time.Millisecond
 )
 
@@ -42,8 +42,8 @@ type Lease struct {
 
 	mu       sync.Mutex
 	revision uint64
-	renewed  time.Time     // beginning of the last successful renewal
-	paused   chan struct{} // closed when the first stream has been handed over; nil while it is not
+	renewed  time.Time     // start of the last successful renewal
+	paused   chan struct{} // closed when the first stream has been handed over; otherwise nil
 }
 
 // renew renews the record until the lease is released or another daemon holds it.
@@ -70,7 +70,7 @@ func (x *Lease) renewOnce() (lost bool) {
 	ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
 	defer cancel()
 	revision, err := l.kv.Update(ctx, l.name, l.record(), x.revision)
-	if conn.WrongLast(err) { // by another daemon, or by an earlier renewal whose answer was lost
+	if conn.WrongLast(err) { // by another daemon, or by an earlier renewal whose response was lost
 		record, revision, _, err := l.read(ctx)
 		if err != nil || revision <= x.revision {
 			return false
@@ -96,8 +96,8 @@ func (x *Lease) renewOnce() (lost bool) {
 	return false
 }
 
-// handOverStreams moves the leaders of the streams that a takeover needs away from this process's own server: the
-// streams would be without a leader if the server fails together with this process.
+// handOverStreams moves the leaders of the streams that a takeover needs away from this process's own server.
+// Otherwise the streams would have no leader if the server fails together with this process.
 func (x *Lease) handOverStreams(held context.Context) {
 	s, run := x.elector.store, x.elector.name
 	if !s.Config().Clustered() {
@@ -123,8 +123,8 @@ func (x *Lease) handOverStreams(held context.Context) {
 	}
 }
 
-// handOverOnce hands over the first stream, to which nothing is appended meanwhile, and the others. It returns those
-// that it has handed over.
+// handOverOnce hands over the first stream, while appends to it pause, and then the other streams. It returns the
+// names of the streams that it has handed over.
 func (x *Lease) handOverOnce(held context.Context) ([]string, error) {
 	streams := x.elector.handOver
 	ctx, cancel := context.WithTimeout(held, pauseTimeout)

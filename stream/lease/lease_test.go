@@ -16,7 +16,7 @@ import (
 	"loaderd/stream/lease"
 )
 
-// newElector makes a candidate for the lease of a run.
+// newElector returns a candidate for the lease of a run.
 func newElector(t *testing.T, s *stream.Store, run string) *lease.Elector {
 	t.Helper()
 	l, err := lease.NewElector(natstest.Within(t, time.Minute), s, run, lease.NewLeaderInfo("host", 1))
@@ -61,7 +61,7 @@ func TestElector_OneDaemonHoldsTheLease(t *testing.T) {
 	if _, err := acquire(t, newElector(t, s.Remote(), "another-run"), time.Minute); err != nil {
 		t.Fatalf("another run: %v", err)
 	}
-	// A clean stop hands over at once.
+	// A clean stop releases the lease immediately.
 	began := make(chan time.Time, 1)
 	go func() {
 		time.Sleep(100 * time.Millisecond)
@@ -76,7 +76,8 @@ func TestElector_OneDaemonHoldsTheLease(t *testing.T) {
 	t.Logf("handed over in %v", time.Since(<-began))
 }
 
-// A daemon that fails releases nothing: its connection ends. With one server the next daemon leads at once.
+// A daemon that fails does not release its lease, but its connection ends. With one server the next daemon
+// leads immediately.
 func TestLease_EndsWithTheConnection(t *testing.T) {
 	s := natstest.Start(t)
 	link := natstest.NewLink(t, s.Store().ClientURL())
@@ -106,7 +107,7 @@ func TestElector_ConcurrentCandidates(t *testing.T) {
 			all.Go(func() {
 				if lead, err := candidate.Acquire(ctx); err == nil {
 					leaders <- lead
-					time.AfterFunc(time.Second, over) // the others try meanwhile
+					time.AfterFunc(time.Second, over) // the other candidates try meanwhile
 				} else if !errors.Is(err, context.Canceled) {
 					t.Error(err)
 				}
@@ -143,7 +144,7 @@ func TestLease_LostToAnotherProcess(t *testing.T) {
 	if err := first.Verify(t.Context()); !errors.Is(err, fault.ErrLeadershipLost) {
 		t.Errorf("Verify = %v", err)
 	}
-	// No process answers for these records.
+	// No process responds for these records.
 	for _, record := range []string{`{"id":"another"}`, "", "\xff", "[]"} {
 		if _, err := kv.PutString(t.Context(), "run", record); err != nil {
 			t.Fatal(err)
@@ -158,7 +159,8 @@ func TestLease_LostToAnotherProcess(t *testing.T) {
 	}
 }
 
-// A renewal whose answer was lost makes the next one fail. The record is the daemon's own, and the lease is not lost.
+// After a renewal whose response was lost, the next renewal fails. The record is the daemon's own, so the lease
+// is not lost.
 func TestLease_LostAnswerOfARenewal(t *testing.T) {
 	s := natstest.Start(t)
 	lead, err := acquire(t, newElector(t, s.Store(), "run"), time.Minute)
