@@ -1,4 +1,4 @@
-// Package casvalue keeps values that several daemons change: JSON in key-value buckets of JetStream, changed by
+// Package casvalue stores values that several daemons change: JSON in key-value buckets of JetStream, changed by
 // compare-and-set, and fences that refuse the changes of an earlier leader.
 package casvalue
 
@@ -20,9 +20,9 @@ import (
 	"loaderd/stream/messages"
 )
 
-// Value is a value that several processes share: JSON under one key of a key-value bucket. It changes by
-// compare-and-set alone: of two processes that read the same value, one is refused and reads again. A read may return
-// an old value. An update that starts from an old value is refused.
+// Value is a value that several processes share: JSON under one key of a key-value bucket. It changes only by
+// compare-and-set: of two processes that read the same value, one is refused and reads again. A read may return an
+// old value. An update that starts from an old value is refused.
 type Value[T Checked] struct {
 	store   *stream.Store
 	stream  string // behind the bucket
@@ -31,18 +31,19 @@ type Value[T Checked] struct {
 	what    string // description for errors
 }
 
-// Checked is a value that can report content that no daemon writes.
+// Checked is a value that can detect content that no daemon writes.
 type Checked interface{ Check() error }
 
 // Stored is the form of a value in the bucket.
 type Stored[T any] struct {
-	// Change is an id of the change that made the value. It tells, when the answer to it is lost, whether it was stored.
+	// Change is the id of the change that produced the value. If the response to a change is lost, the id shows
+	// whether it was stored.
 	Change string `json:"change"`
 	Value  T      `json:"value"`
 }
 
-// Open opens the value under a key. It creates the bucket, with a description, when it is absent. what describes the
-// value in errors.
+// Open opens the value under a key. It creates the bucket, with a description, if it does not exist. what describes
+// the value in errors.
 func Open[T Checked](ctx context.Context, s *stream.Store, bucket, description, key, what string) (*Value[T], error) {
 	kv, err := s.EnsureKeyValue(ctx, bucket, description)
 	if err != nil {
@@ -61,7 +62,7 @@ func At(bucket, key string) (stream, subject string) {
 	return "KV_" + bucket, "$KV." + bucket + "." + key
 }
 
-// Read returns the value as some server has it, the zero value where none was written, and its revision.
+// Read returns the value and its revision from any server; the zero value if none was written.
 func (c *Value[T]) Read(ctx context.Context) (v Stored[T], revision uint64, err error) {
 	err = c.store.Retry(ctx, "read "+c.what, func(ctx context.Context) error {
 		v, revision = Stored[T]{}, 0
@@ -85,7 +86,8 @@ func (c *Value[T]) Read(ctx context.Context) (v Stored[T], revision uint64, err 
 	return v, revision, err
 }
 
-// Decode reads the stored form of a value. It refuses what no daemon writes: other processes may write to the bucket.
+// Decode reads the stored form of a value. It refuses a value that no daemon writes, because other processes may
+// write to the bucket.
 func Decode[T Checked](b []byte) (v Stored[T], err error) {
 	if err = json.Unmarshal(b, &v); err == nil {
 		err = v.Value.Check()
@@ -93,9 +95,9 @@ func Decode[T Checked](b []byte) (v Stored[T], err error) {
 	return v, err
 }
 
-// Update changes the value and returns the new one. change gets the value, which it may alter, and returns the value to
-// be written, or an error to write none. It is called again after another process has changed the value, so it must
-// have no other effect. Update repeats a request whose answer is lost, without making the change twice.
+// Update changes the value and returns the new one. change receives the value, which it may modify, and returns the
+// value to write, or an error to write nothing. It is called again after another process has changed the value, so it
+// must have no other effect. Update repeats a request whose response is lost, without applying the change twice.
 func (c *Value[T]) Update(ctx context.Context, change func(T) (T, error)) (value T, err error) {
 	id, wait, began := nuid.Next(), c.store.Backoff(), time.Now()
 	for attempt := 1; ; attempt++ {
@@ -117,7 +119,7 @@ func (c *Value[T]) Update(ctx context.Context, change func(T) (T, error)) (value
 		case err == nil:
 			return next, nil
 		case conn.WrongLast(err):
-			// another process changed the value, the value that was read is old, or an earlier attempt was stored
+			// another process changed the value, an outdated value was read, or an earlier attempt was stored
 		case !conn.Transient(err) && ctx.Err() == nil:
 			return value, fmt.Errorf("change %s: %w", c.what, err)
 		case attempt == 1:
@@ -130,7 +132,7 @@ func (c *Value[T]) Update(ctx context.Context, change func(T) (T, error)) (value
 	}
 }
 
-// write makes one attempt to write a value in place of the one of a revision.
+// write makes one attempt to replace the value of a revision.
 func (c *Value[T]) write(ctx context.Context, revision uint64, v Stored[T]) error {
 	data, err := json.Marshal(v)
 	if err != nil {
@@ -144,8 +146,8 @@ func (c *Value[T]) write(ctx context.Context, revision uint64, v Stored[T]) erro
 	return conn.AsFull(err)
 }
 
-// Last returns the value of a key of a bucket, nothing where the key was never written or is deleted, or there is no
-// such bucket.
+// Last returns the value of a key of a bucket, nil if the key was never written or is deleted, or if the bucket
+// does not exist.
 func Last(ctx context.Context, s *stream.Store, bucket, key string) (value []byte, err error) {
 	s = s.Own()
 	err = s.Retry(ctx, fmt.Sprintf("read key %s of bucket %s", key, bucket), func(ctx context.Context) error {

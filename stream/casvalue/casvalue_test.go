@@ -12,7 +12,7 @@ import (
 	"loaderd/stream"
 )
 
-// counts are the values of these tests.
+// counts is the type of the values in these tests.
 type counts map[string]int
 
 func (counts) Check() error { return nil }
@@ -26,7 +26,7 @@ func openCount(t *testing.T, s *stream.Store) *Value[counts] {
 	return c
 }
 
-// count adds one to what a name has, and counts how often it was asked to.
+// count increments the number of a name, and counts its own calls.
 func (c *counter) count(old counts) (counts, error) {
 	c.calls++
 	next := counts{c.name: old[c.name] + 1}
@@ -43,7 +43,7 @@ type counter struct {
 	calls int
 }
 
-// Changes of several processes at one moment all count, each once.
+// Concurrent changes of several processes are all applied, each once.
 func TestValue_UpdatesAtTheSameTime(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
@@ -64,7 +64,8 @@ func TestValue_UpdatesAtTheSameTime(t *testing.T) {
 	}
 }
 
-// A change whose answer is lost is found to be stored, and is not made twice; one that did not leave is made.
+// A change whose response is lost is found to be stored and is not applied twice. A change that was not sent is
+// applied.
 func TestValue_LostAnswers(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
@@ -72,7 +73,7 @@ func TestValue_LostAnswers(t *testing.T) {
 	near, far := openCount(t, srv.Store()), openCount(t, srv.RemoteAt(link.URL()))
 	own := &counter{name: "a"}
 	for n := 1; n <= 5; n++ {
-		// The value is read before the link goes deaf, as it is when only the answer to the write is lost.
+		// The value is read before responses are dropped, as when only the response to the write is lost.
 		deafened := func(old counts) (counts, error) {
 			if own.calls < n {
 				link.Deafen()
@@ -112,7 +113,7 @@ func TestValue_LostAnswers(t *testing.T) {
 	}
 }
 
-// A change that is refused, and one that has no time left, write nothing.
+// A change that is refused, and a change whose context has ended, write nothing.
 func TestValue_RefusedUpdates(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)
@@ -130,7 +131,7 @@ func TestValue_RefusedUpdates(t *testing.T) {
 	}
 }
 
-// What someone deleted by hand is as if it had never been written.
+// A key that an operator deleted is treated as if it had never been written.
 func TestValue_DeletedKey(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := natstest.Within(t, time.Minute)

@@ -7,8 +7,8 @@ import (
 	"loaderd/loader/fault"
 )
 
-// Fence orders the leaders of a run: by when its plan was created, then by their term. A request with a lower fence
-// than the stored one is refused.
+// Fence orders the leaders of a run by the creation time of the plan, then by term. A request with a lower fence than
+// the stored one is refused.
 type Fence struct {
 	Plan int64  `json:"plan"` // when the plan's stream was created, in nanoseconds since 1970
 	Term uint64 `json:"term"` // 0 before the plan has its first record
@@ -19,7 +19,8 @@ func (f Fence) Before(g Fence) bool {
 	return f.Plan < g.Plan || f.Plan == g.Plan && f.Term < g.Term
 }
 
-// Check returns fault.ErrLeadershipLost when a stored fence is higher: a later term or a later plan has begun.
+// Check returns fault.ErrLeadershipLost if the stored fence is higher, because a later term or a later plan has
+// begun.
 func (f Fence) Check(stored Fence) error {
 	switch {
 	case f.Plan < stored.Plan:
