@@ -10,9 +10,9 @@ import (
 	"loaderd/stream/retention"
 )
 
-// NewElector makes this process a candidate to lead a run. While it leads, the streams that a takeover needs are led by
-// other servers than its own: those of the plan, the checkpoints, the documents, the leases, the low watermarks and the
-// manifests.
+// NewElector makes this process a candidate to lead a run. While it leads, other servers than its own lead the
+// streams that a takeover needs: those of the plan, the checkpoints, the documents, the leases, the low
+// watermarks and the manifests.
 func NewElector(ctx context.Context, s *stream.Store, run string, self lease.LeaderInfo) (*lease.Elector, error) {
 	if err := stream.ValidRun(run); err != nil {
 		return nil, err

@@ -52,7 +52,7 @@ func (s only) Open(context.Context, string, mixture.Source) (backend.Stream, err
 	return backend.Stream(s), nil
 }
 
-// startPlanner starts one over a store of its own. It returns when it has planned again what the plan holds.
+// startPlanner starts a planner over the store s. It returns once the planner has replayed the plan.
 func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 	t.Helper()
 	ctx := natstest.Context(t)
@@ -105,7 +105,7 @@ func (p *planner) stop() error {
 	return err
 }
 
-// steps reads some steps.
+// steps reads n steps.
 func (p *planner) steps(t *testing.T, from uint64, n int) (out []*plan.Step) {
 	t.Helper()
 	r, err := p.Join(state.Place{World: 1}, from)
@@ -133,8 +133,8 @@ func tokens(n int) (out []stream.Message) {
 	return out
 }
 
-// A planner that idles at its limit, while another one leads on and documents are purged, and that is stopped later,
-// leaves what the other one has stored, and the run goes on.
+// A planner that is idle at its limit loses leadership, documents are purged, and it is stopped later. It does not
+// change what the other planner has stored, and the run continues.
 func TestFences_StoppedPlannerThatLostLeadership(t *testing.T) {
 	srv := natstest.Start(t)
 	store := srv.Store()
@@ -176,7 +176,7 @@ func TestFences_StoppedPlannerThatLostLeadership(t *testing.T) {
 	})
 }
 
-// The same on a cluster whose servers change their leaders meanwhile.
+// The same on a cluster whose stream leaders change meanwhile.
 func TestFences_PlannerThatIsCutOff(t *testing.T) {
 	c := natstest.StartCluster(t, 3)
 	store := c.Store(0)

@@ -53,7 +53,7 @@ func embeddedCluster(t *testing.T) []*stream.Store {
 	return stores
 }
 
-// leaderOf names the server that leads a stream; empty while none does.
+// leaderOf returns the server that leads a stream; empty while the stream has no leader.
 func leaderOf(t *testing.T, s *stream.Store, name string) string {
 	st, err := s.Of(name).JetStream().Stream(natstest.Within(t, 2*time.Second), name)
 	if err != nil || st.CachedInfo().Cluster == nil {
@@ -62,7 +62,7 @@ func leaderOf(t *testing.T, s *stream.Store, name string) string {
 	return st.CachedInfo().Cluster.Leader
 }
 
-// The leader's own server hands over the streams that the next leader needs: both may fail together.
+// The leader's own server hands over the streams that the next leader needs, because both may fail together.
 func TestElector_HandsStreamsOver(t *testing.T) {
 	stores := embeddedCluster(t)
 	own := stores[0].Conn().ConnectedServerName()
@@ -99,7 +99,7 @@ func TestElector_HandsStreamsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	stop, appended := make(chan struct{}), make(chan error, 1)
-	go func() { // as who leads does, all the time
+	go func() { // appends continuously, as the leader does
 		for last := uint64(0); ; last++ {
 			select {
 			case <-stop:

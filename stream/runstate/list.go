@@ -1,4 +1,4 @@
-// Package runstate lists, removes and copies what the servers keep of runs.
+// Package runstate lists, removes and copies the state of runs on the servers.
 package runstate
 
 import (
@@ -13,16 +13,16 @@ import (
 	"loaderd/stream/checkpoints"
 )
 
-// Run is what the server keeps of a run.
+// Run describes the state of a run on the servers.
 type Run struct {
 	Name string
-	// Begun is when the plan's stream was created. It is zero where there is no plan, as after an interrupted removal.
+	// Begun is when the plan's stream was created. It is zero if no plan exists, as after an interrupted removal.
 	Begun time.Time
 	// PlanBytes and CheckpointBytes are the sizes of plan and checkpoints.
 	PlanBytes, CheckpointBytes uint64
 }
 
-// List returns all runs of which the server keeps something, in the order of their names. It changes nothing.
+// List returns all runs that have state on the servers, ordered by name. It changes nothing.
 func List(ctx context.Context, s *stream.Store) ([]Run, error) {
 	var all []Run
 	s = s.Own()

@@ -14,19 +14,19 @@ import (
 	"loaderd/stream/retention"
 )
 
-// Removed lists what existed of a run and is removed.
+// Removed lists which parts of a run existed and are removed.
 type Removed struct {
 	Plan         bool
 	LowWatermark bool // over any document stream
 	Checkpoints  bool // the object store and the manifest
 }
 
-// Remove removes all that the server keeps of a run except its lease, which the caller holds, so that no daemon leads
-// the run meanwhile. If nothing of the run exists, it returns planlog.ErrNoPlan.
+// Remove removes all state of a run on the servers except its lease, which the caller holds, so that no daemon leads
+// the run meanwhile. If no state of the run exists, it returns planlog.ErrNoPlan.
 //
-// The plan is removed first. What a crash leaves after that belongs to no run: a daemon that starts under the name
-// begins a new run. If the checkpoints or the low watermark were removed first, the run would still exist, and a start
-// would have to replay it from documents that may be purged.
+// The plan is removed first. State that a crash leaves after that belongs to no run, and a daemon that starts under
+// the name begins a new run. If the checkpoints or the low watermark were removed first, the run would still exist,
+// and a start would have to replay it from documents that may be purged.
 //
 //	crash after             left over                     and then
 //	the plan                a watermark, checkpoints      the watermark times out; a new run of the name drops the checkpoints;
@@ -60,12 +60,12 @@ func Remove(ctx context.Context, s *stream.Store, run string) (r Removed, err er
 	return r, err
 }
 
-// removeStream removes a stream. existed is false where there is none.
+// removeStream removes a stream. existed is false if the stream does not exist.
 func removeStream(ctx context.Context, s *stream.Store, name string) (existed bool, err error) {
 	s = s.Own()
 	err = s.Retry(ctx, "remove stream "+name, func(ctx context.Context) error {
 		err := s.JetStream().DeleteStream(ctx, name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) { // or an earlier attempt removed it, whose answer was lost
+		if errors.Is(err, jetstream.ErrStreamNotFound) { // or an earlier attempt, whose response was lost, removed it
 			return nil
 		}
 		existed = existed || err == nil
