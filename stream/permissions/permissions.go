@@ -1,4 +1,4 @@
-// Package permissions checks that the NATS users of a daemon may do what the daemon does.
+// Package permissions checks that a daemon's NATS users have the permissions that the daemon needs.
 package permissions
 
 import (
@@ -30,10 +30,10 @@ type MissingError struct {
 // Permission is one that a daemon needs.
 type Permission struct {
 	Subject   string
-	Subscribe bool // else to publish
+	Subscribe bool // otherwise to publish
 	For       string
 
-	absent string // needed where there is no stream of this name alone
+	absent string // needed only if no stream of this name exists
 }
 
 func (e *MissingError) Error() string {
@@ -50,23 +50,23 @@ func (e *MissingError) Error() string {
 	return b.String()
 }
 
-// Tasks are what only some daemons do.
+// Tasks are the tasks that only some daemons have.
 type Tasks struct {
 	Purges bool
 	Pulls  []Pull
 }
 
-// Pull is a document stream that a daemon fills.
+// Pull is a document stream that a daemon imports documents into.
 type Pull struct {
 	Documents *stream.Store
 	Subject   string // of its documents
-	Seals     bool   // when all are there
+	Seals     bool   // after the last document
 }
 
-// Check returns a *MissingError when the store's users may not do all that a daemon of a run does, as far as harmless
-// requests can show it. A request that is not permitted has no answer: without this check a daemon would wait, and
-// report only the first one. It logs a warning where other users may do the same as the daemon, and where permissions
-// cannot be read, which is no error.
+// Check returns a *MissingError if the store's users lack permissions that a daemon of a run needs, as far as
+// harmless requests can show it. A request that is not permitted gets no response. Without this check a daemon would
+// wait, and report only the first missing permission. Check logs a warning if other users have the same permissions
+// as the daemon, or if permissions cannot be read, which is not an error.
 func Check(ctx context.Context, s *stream.Store, run string, t Tasks) error {
 	needs, own := neededOfDocuments(s, t.Purges), neededOfOwn(s.Own(), run)
 	for _, p := range t.Pulls {
@@ -85,7 +85,7 @@ func Check(ctx context.Context, s *stream.Store, run string, t Tasks) error {
 	return &MissingError{missing}
 }
 
-// lacks returns those of some permissions that a store's user has not.
+// lacks returns the permissions in needs that a store's user does not have.
 func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []Permission) {
 	publish, subscribe := []string{conn.UserInfo}, []string{}
 	for _, p := range needs {
@@ -119,7 +119,7 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 		}
 		if p.absent != "" && !slices.Contains(notPublish, s.API("STREAM.INFO", p.absent)) {
 			if _, err := s.Find(ctx, "stream "+p.absent, p.absent, errNoStream); !errors.Is(err, errNoStream) {
-				continue // or it is unknown: opening the stream returns the error
+				continue // or its existence is unknown; opening the stream returns the error
 			}
 		}
 		missing = append(missing, p)
@@ -127,8 +127,8 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 	return missing
 }
 
-// open reports whether an account is one that all users of servers without accounts share, and the server one that
-// others reach.
+// open reports whether an account is the one that all users of servers without accounts share, on a server that other
+// machines can reach.
 func open(account, server string) bool {
 	u, err := url.Parse(server)
 	return err == nil && account == "$G" && !access.OnLoopback(u.Host)
@@ -136,8 +136,8 @@ func open(account, server string) bool {
 
 var errNoStream = errors.New("there is no such stream")
 
-// neededOfDocuments lists what a daemon publishes and subscribes to where the documents are, with subjects as it uses
-// them.
+// neededOfDocuments lists the subjects that a daemon publishes and subscribes to on the servers of the
+// documents, as it uses them.
 func neededOfDocuments(s *stream.Store, purges bool) []Permission {
 	c := s.Config()
 	n := needed{store: s}
@@ -155,7 +155,7 @@ func neededOfDocuments(s *stream.Store, purges bool) []Permission {
 	return n.all
 }
 
-// neededToPull lists what else a daemon publishes to where it fills a document stream.
+// neededToPull lists the additional subjects that a daemon publishes to if it imports documents into a stream.
 func neededToPull(p Pull) []Permission {
 	name := p.Documents.Config().Name
 	n := needed{store: p.Documents}
@@ -168,8 +168,8 @@ func neededToPull(p Pull) []Permission {
 	return n.all
 }
 
-// neededOfRecord lists what it takes, where the daemon's own streams are, to fill a document stream in turn with other
-// daemons.
+// neededOfRecord lists the permissions on the servers of the daemon's own streams that importing documents in turn
+// with other daemons requires.
 func neededOfRecord(p Pull) []Permission {
 	name := p.Documents.Config().Name
 	n := needed{store: p.Documents.Own()}
@@ -181,7 +181,8 @@ func neededOfRecord(p Pull) []Permission {
 	return n.all
 }
 
-// neededOfOwn lists what a daemon of a run publishes and subscribes to where its own streams are.
+// neededOfOwn lists the subjects that a daemon of a run publishes and subscribes to on the servers of its own
+// streams.
 func neededOfOwn(s *stream.Store, run string) []Permission {
 	plan, objects := s.Config().PlanStream(run), checkpoints.Stream(run)
 	n := needed{store: s}
