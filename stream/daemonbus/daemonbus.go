@@ -13,20 +13,20 @@ import (
 	"loaderd/stream/mac"
 )
 
-// Bus implements backend.Bus. With plan keys each message has a code, and one without is ignored. A replayed message of
-// a daemon is not recognised: heartbeats and requests are such that a replay does no harm.
+// Bus implements backend.Bus. With plan keys each message has a MAC, and messages without a valid MAC are ignored. A
+// replayed message of a daemon is not detected, because a replay of heartbeats and requests is harmless.
 type Bus struct {
 	nc         *nats.Conn
 	run        string
 	heartbeats string // subject
-	purpose    string // of the codes of heartbeats
+	purpose    string // of the MACs of heartbeats
 	requests   string // subject
 	keys       mac.Keyring
 }
 
 var _ backend.Bus = (*Bus)(nil)
 
-// Subjects returns those of a run, to which its daemons send and of which they receive.
+// Subjects returns the subjects of a run on which its daemons send and receive.
 func Subjects(run string) (heartbeats, status, requests string) {
 	return stream.ServiceSubject + ".word." + run, stream.ServiceSubject + ".status." + run,
 		stream.ServiceSubject + ".ask." + run
@@ -39,7 +39,7 @@ func New(s *stream.Store, run string) *Bus {
 		keys: s.PlanKeys()}
 }
 
-// NewStatus returns another bus of a run, for the status messages of its daemons. Nothing of the run depends on them,
+// NewStatus returns a separate bus of a run, for the status messages of its daemons. The run does not depend on them,
 // and no daemon sends requests over it.
 func NewStatus(s *stream.Store, run string) *Bus {
 	b := New(s, run)
@@ -48,7 +48,7 @@ func NewStatus(s *stream.Store, run string) *Bus {
 	return b
 }
 
-// message returns a message with its code, which also covers what the message responds to.
+// message returns a message with its MAC, which also covers the message that it responds to.
 func (b *Bus) message(subject, purpose string, data []byte, to ...[]byte) *nats.Msg {
 	m := nats.NewMsg(subject)
 	m.Data = data
@@ -58,7 +58,7 @@ func (b *Bus) message(subject, purpose string, data []byte, to ...[]byte) *nats.
 	return m
 }
 
-// valid reports whether a daemon of the run may have sent a message.
+// valid reports whether a daemon of the run can have sent a message.
 func (b *Bus) valid(m *nats.Msg, purpose string, to ...[]byte) bool {
 	return len(b.keys) == 0 || b.keys.VerifyText(m.Header.Get(mac.Header), purpose, b.run, append(to, m.Data)...)
 }
@@ -92,7 +92,7 @@ func (b *Bus) Request(ctx context.Context, request []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %w", fault.ErrNoLeader, err)
 }
 
-// requestWithCode is Request where responses have codes: it waits for the first valid one.
+// requestWithCode is Request for responses with MACs. It waits for the first valid one.
 func (b *Bus) requestWithCode(ctx context.Context, request []byte) ([]byte, error) {
 	inbox := b.nc.NewInbox()
 	responses, err := b.nc.SubscribeSync(inbox)
@@ -110,7 +110,7 @@ func (b *Bus) requestWithCode(ctx context.Context, request []byte) ([]byte, erro
 		}
 		if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 			err = nats.ErrNoResponders
-		} else if b.valid(m, mac.Response, request) { // else a process without a key has responded
+		} else if b.valid(m, mac.Response, request) { // otherwise a process without a key has responded
 			return m.Data, nil
 		}
 	}
@@ -134,11 +134,11 @@ func (b *Bus) Serve(f func(ctx context.Context, request []byte) []byte) (stop fu
 		select {
 		case room <- struct{}{}:
 		default:
-			return // the daemon repeats a request without a response
+			return // the requesting daemon repeats a request without a response
 		}
 		go func() {
 			defer func() { <-room }()
-			// the daemon repeats a request without a response
+			// the requesting daemon repeats a request without a response
 			_ = m.RespondMsg(b.message(m.Reply, mac.Response, f(ctx, m.Data), m.Data))
 		}()
 	})
