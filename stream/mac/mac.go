@@ -1,5 +1,5 @@
-// Package mac authenticates what the daemons of a run write: message authentication codes (HMAC-SHA256, the first 16
-// bytes) with the run's plan keys, each bound to its purpose, run and place.
+// Package mac authenticates data that the daemons of a run write: message authentication codes (HMAC-SHA256, the
+// first 16 bytes) with the run's plan keys, each bound to its purpose, run and place.
 package mac
 
 import (
@@ -9,18 +9,18 @@ import (
 	"encoding/hex"
 )
 
-// Header is the header of a record, or of a message between daemons, with its code in hexadecimal digits. The record's
-// bytes are the same with and without a code.
+// Header is the header of a record, or of a message between daemons, with its MAC in hexadecimal digits. The record's
+// bytes are the same with and without a MAC.
 const Header = "Loaderd-Mac"
 
-// Size is the length of a code in bytes: the first half of an HMAC-SHA256.
+// Size is the length of a MAC in bytes: the first half of an HMAC-SHA256.
 const Size = 16
 
-// Keyring makes and verifies codes. The first key makes them, and a code of any key is valid. Without a key there are
-// no codes.
+// Keyring creates and verifies MACs. The first key creates them, and a MAC of any key is valid. Without a key
+// no MACs exist.
 type Keyring [][]byte
 
-// Purposes of codes. A code of one purpose is not valid for another.
+// Purposes of MACs. A MAC of one purpose is not valid for another.
 const (
 	Record     = "record"
 	Checkpoint = "checkpoint"
@@ -30,8 +30,8 @@ const (
 	Response   = "response"
 )
 
-// code returns the code of the parts of a message: HMAC-SHA256 over the purpose, the run and each part, with their
-// lengths before them.
+// code returns the MAC of the parts of a message: HMAC-SHA256 over the purpose, the run and each part, each
+// preceded by its length.
 func code(key []byte, purpose, run string, parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, key)
 	var length [8]byte
@@ -43,12 +43,12 @@ func code(key []byte, purpose, run string, parts ...[]byte) []byte {
 	return h.Sum(nil)[:Size]
 }
 
-// Code returns the code of the parts of a message, by the first key.
+// Code returns the MAC of the parts of a message, by the first key.
 func (k Keyring) Code(purpose, run string, parts ...[]byte) []byte {
 	return code(k[0], purpose, run, parts...)
 }
 
-// Verify reports whether a code is of the parts of a message, by any key.
+// Verify reports whether c is a MAC of the parts of a message, by any key.
 func (k Keyring) Verify(c []byte, purpose, run string, parts ...[]byte) bool {
 	for _, key := range k {
 		if hmac.Equal(c, code(key, purpose, run, parts...)) {
@@ -58,12 +58,12 @@ func (k Keyring) Verify(c []byte, purpose, run string, parts ...[]byte) bool {
 	return false
 }
 
-// Text is Code in the form of the header.
+// Text is Code in the hexadecimal form of the header.
 func (k Keyring) Text(purpose, run string, parts ...[]byte) string {
 	return hex.EncodeToString(k.Code(purpose, run, parts...))
 }
 
-// VerifyText is Verify for the form of the header.
+// VerifyText is Verify for the hexadecimal form of the header.
 func (k Keyring) VerifyText(text, purpose, run string, parts ...[]byte) bool {
 	c, err := hex.DecodeString(text)
 	return err == nil && k.Verify(c, purpose, run, parts...)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A code is of one key, one thing and one place: no other has it.
+// A MAC is valid for one key, purpose, run and place only.
 func TestKeyring_Verify(t *testing.T) {
 	k, other := Keyring{bytes.Repeat([]byte{1}, 32)}, Keyring{bytes.Repeat([]byte{2}, 32)}
 	record := []byte("record")
