@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// accountStorage is the storage of a JetStream account, as the server reported it last.
+// accountStorage caches the storage of a JetStream account, as the server last reported it.
 type accountStorage struct {
 	mu          sync.Mutex
 	asked       time.Time
@@ -15,14 +15,14 @@ type accountStorage struct {
 }
 
 const (
-	// accountEvery is how often the server is asked for the storage of an account.
+	// accountEvery is the interval of requests to the server for the storage of an account.
 	accountEvery = 5 * time.Second
-	// accountPatience bounds the wait for the answer.
+	// accountPatience bounds the wait for the response.
 	accountPatience = 2 * time.Second
 )
 
 // AccountStorage returns how many bytes the streams of the documents' account hold, and how many they may hold
-// together. The limit is 0 where there is none, or it is not known. The server inside a daemon sets none.
+// together. The limit is 0 if it is unlimited or unknown. The server inside a daemon sets no limit.
 func (s *Store) AccountStorage(ctx context.Context) (used, limit int64) {
 	if s.server != nil {
 		return 0, 0

@@ -20,8 +20,7 @@ import (
 	"loaderd/stream/server"
 )
 
-// answeredWithin is how long a request stays without an answer at the most. A server that denies one says so on the
-// connection.
+// answeredWithin bounds the wait for a response. A server that denies a request reports this on the connection.
 const answeredWithin = 10 * time.Second
 
 // as connects a stock client with a token of an embedded server.
@@ -39,7 +38,7 @@ func as(t *testing.T, s *natstest.Server, file string, user server.User) *nats.C
 	return nc
 }
 
-// answered makes a request and says whether JetStream did it.
+// answered makes a request and reports whether JetStream executed it.
 func answered(ctx context.Context, nc *nats.Conn, subject, payload string) bool {
 	ctx, cancel := context.WithTimeout(ctx, answeredWithin)
 	defer cancel()
@@ -60,8 +59,8 @@ func answered(ctx context.Context, nc *nats.Conn, subject, payload string) bool 
 	return m.Header.Get("Status") == "" && (json.Unmarshal(m.Data, &a) != nil || a.Error == nil)
 }
 
-// What each user of an embedded server may do, and what not: the plan of a run and all that belongs to it is out of
-// reach of everybody but the operator, and of the account of the documents altogether.
+// The permissions of each user of an embedded server: only the operator can access the plan and the state of a run,
+// and no user of the documents' account can.
 func TestWhatUsersOfTheServerMayDo(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.Context(t)
@@ -85,7 +84,7 @@ func TestWhatUsersOfTheServerMayDo(t *testing.T) {
 		{"ask for the account", "$JS.API.INFO", "", all},
 		{"publish a document", "docs.web", "text", producers},
 		{"see the document stream", "$JS.API.STREAM.INFO.DOCS", "", producers},
-		// the daemon's own account says that there is none
+		// the daemon's own account responds that no stream has this subject
 		{"find a stream by its subject", "$JS.API.STREAM.NAMES", `{"subject":"docs.web"}`, all},
 		{"read a document", "$JS.API.DIRECT.GET.DOCS", `{"seq":1}`, producers},
 		{"read a document of the leader", "$JS.API.STREAM.MSG.GET.DOCS", `{"seq":1}`, producers},
@@ -104,13 +103,13 @@ func TestWhatUsersOfTheServerMayDo(t *testing.T) {
 		{"list streams", "$JS.API.STREAM.LIST", "", may{false, true, true}},
 		{"delete a document", "$JS.API.STREAM.MSG.DELETE.DOCS", `{"seq":1}`, operators},
 		{"purge the documents", "$JS.API.STREAM.PURGE.DOCS", "", operators},
-		{"read the plan", "$JS.API.DIRECT.GET.PLAN_r", `{"seq":1}`, may{}}, // it is empty
+		{"read the plan", "$JS.API.DIRECT.GET.PLAN_r", `{"seq":1}`, may{}}, // the plan is empty
 		{"see the plan", "$JS.API.STREAM.INFO.PLAN_r", "", daemon},
 		{"see the checkpoints", "$JS.API.STREAM.INFO.OBJ_CHECKPOINTS_r", "", daemon},
 		{"see the floors", "$JS.API.STREAM.INFO.KV_loaderd_floors", "", daemon},
 		{"write to the plan", "plan.r", "rubbish", daemon},
 		{"write a floor", "$KV.loaderd_floors.DOCS/1", "{}", daemon},
-		{"take the lead", "$KV.loaderd_leads.r", "{}", may{}}, // no daemon has made the bucket
+		{"take the lead", "$KV.loaderd_leads.r", "{}", may{}}, // no daemon has created the bucket
 		{"delete the plan", "$JS.API.STREAM.DELETE.PLAN_r", "", daemon},
 		{"delete the documents", "$JS.API.STREAM.DELETE.DOCS", "", operators},
 	} {
@@ -130,8 +129,8 @@ func TestWhatUsersOfTheServerMayDo(t *testing.T) {
 	}
 }
 
-// The server sends an acknowledgement wherever a producer asks for it. That is no request to JetStream, and in the
-// account of the documents there is no plan.
+// The server sends an acknowledgement to any subject that a producer names. It is not executed as a JetStream
+// request, and the documents' account contains no plan.
 func TestAProducersAcknowledgementsDoNothing(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.Context(t)
@@ -147,7 +146,7 @@ func TestAProducersAcknowledgementsDoNothing(t *testing.T) {
 		if err := producer.PublishMsg(&nats.Msg{Subject: "docs.a", Reply: reply, Data: []byte("text")}); err != nil {
 			t.Fatal(err)
 		}
-		if !answered(ctx, producer, "docs.a", "text") { // its acknowledgement comes behind that one
+		if !answered(ctx, producer, "docs.a", "text") { // its acknowledgement arrives after that one
 			t.Fatal("the producer cannot publish")
 		}
 		info, err := docs.Info(ctx)
@@ -160,7 +159,7 @@ func TestAProducersAcknowledgementsDoNothing(t *testing.T) {
 	}
 }
 
-// The token of producers takes a bounded number of descriptors; the operator connects all the same.
+// Producer connections use a bounded number of file descriptors, and the operator can still connect.
 func TestProducerToken_ConnectionsAreBounded(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	url := natstest.URLAs(s.Store().ClientURL(), s.Config().Dir, server.ProducerFile)
@@ -182,7 +181,7 @@ func TestProducerToken_ConnectionsAreBounded(t *testing.T) {
 	as(t, s, server.OperatorFile, server.Documents)
 }
 
-// Producers hear nothing of what the daemon asks, and cannot answer in the server's place.
+// A producer receives no responses to the daemon's requests.
 func TestAProducerHearsNoAnswersOfOthers(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.Context(t)
@@ -202,7 +201,7 @@ func TestAProducerHearsNoAnswersOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !answered(ctx, producer, "$JS.API.INFO", "") { // its own answers come behind those
+	if !answered(ctx, producer, "$JS.API.INFO", "") { // its own responses arrive after those
 		t.Fatal("the producer has no answers of its own")
 	}
 	for len(heard) > 0 {
@@ -212,7 +211,7 @@ func TestAProducerHearsNoAnswersOfOthers(t *testing.T) {
 	}
 }
 
-// An incompatible data folder is refused before anything in it changes: the version that wrote it can still open it.
+// An incompatible data folder is refused before any change, so that the version that wrote it can still open it.
 func TestOpen_IncompatibleFolderIsLeftUnchanged(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	openDocuments(t, s.Store())
@@ -258,7 +257,7 @@ func TestOpen_IncompatibleFolderIsLeftUnchanged(t *testing.T) {
 	holds(t, s.Store(), 7)
 }
 
-// The tokens are in files that only their owner may read, last, and are refused when others can read them.
+// The tokens are in files that only their owner may read, persist, and are refused if other users can read the files.
 func TestTokensOfTheServer(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	read := func(file string) string {
@@ -278,7 +277,7 @@ func TestTokensOfTheServer(t *testing.T) {
 	if read(server.OperatorFile) != operator || read(server.ProducerFile) != producer || operator == producer {
 		t.Error("the tokens are others after a restart, or one is the other")
 	}
-	// While it runs: another token is made where the file is gone, and the old one opens nothing any more.
+	// While the server runs: if the file is removed, a new token is created and the old one is no longer valid.
 	old := natstest.URLAs(s.Store().ClientURL(), s.Config().Dir, server.ProducerFile)
 	inside, err := nats.Connect(old)
 	if err != nil {
@@ -310,8 +309,8 @@ func TestTokensOfTheServer(t *testing.T) {
 	}
 }
 
-// Who has no token, or a producer's, gets an error at once that says which token is wanted, not a request that nobody
-// answers.
+// A command without a token, or with a producer's, immediately gets an error that names the required token. It does
+// not wait for a response that never arrives.
 func TestCommandsWithoutTheOperatorsToken(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	c := s.Config()

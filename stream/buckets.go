@@ -9,13 +9,13 @@ import (
 	"loaderd/stream/conn"
 )
 
-// What JetStream puts before the name of a bucket to name its stream.
+// JetStream's prefixes for the names of the streams behind buckets.
 const (
 	keyValuePrefix    = "KV_"
 	objectStorePrefix = "OBJ_"
 )
 
-// EnsureKeyValue returns a key-value bucket. It creates the bucket when it is absent.
+// EnsureKeyValue returns a key-value bucket. It creates the bucket if it does not exist.
 func (s *Store) EnsureKeyValue(ctx context.Context, name, description string) (kv jetstream.KeyValue, err error) {
 	err = s.ensure(ctx, "open key-value bucket "+name, func(ctx context.Context) (err error) {
 		kv, err = s.JetStream().KeyValue(ctx, name)
@@ -40,8 +40,8 @@ func (s *Store) EnsureKeyValue(ctx context.Context, name, description string) (k
 	return kv, err
 }
 
-// soon marks the answer that there is no stream, where it was found or made a moment ago: not all servers of a cluster
-// know of it yet.
+// soon marks a "stream not found" error as transient for a stream that was just found or created: some servers of a
+// cluster may not have it yet.
 func soon(err error) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
 		return conn.Passing(err)
@@ -49,8 +49,8 @@ func soon(err error) error {
 	return err
 }
 
-// EnsureObjectStore returns an object store. It creates the store when it is absent, as large as maxBytes or as the
-// disk allows.
+// EnsureObjectStore returns an object store. If it does not exist, EnsureObjectStore creates it with a bound of
+// maxBytes or what the disk allows.
 func (s *Store) EnsureObjectStore(ctx context.Context, name, description string,
 	maxBytes int64) (objects jetstream.ObjectStore, err error) {
 	err = s.ensure(ctx, "open object store "+name, func(ctx context.Context) (err error) {

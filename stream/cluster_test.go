@@ -16,7 +16,7 @@ import (
 	"loaderd/stream/server"
 )
 
-// members are the configurations of a cluster of three embedded servers.
+// members returns the configurations of a cluster of three embedded servers.
 func members(t *testing.T) []stream.Config {
 	t.Helper()
 	var peers []string
@@ -32,7 +32,7 @@ func members(t *testing.T) []stream.Config {
 	return configs
 }
 
-// openMembers opens all stores at once: none has JetStream before most are there.
+// openMembers opens all stores concurrently, because none has JetStream before most of them run.
 func openMembers(t *testing.T, configs []stream.Config) []*stream.Store {
 	t.Helper()
 	stores, opening := make([]*stream.Store, len(configs)), sync.WaitGroup{}
@@ -53,7 +53,7 @@ func openMembers(t *testing.T, configs []stream.Config) []*stream.Store {
 	return stores
 }
 
-// The first member makes the secret in its data folder; a copy of the file lets the others in.
+// The first member creates the secret in its data folder. Members with a copy of the file can join.
 func TestEmbeddedCluster_MembersShareCopiedSecret(t *testing.T) {
 	configs := members(t)
 	for i := range configs {
@@ -90,7 +90,8 @@ func TestEmbeddedCluster_MembersShareCopiedSecret(t *testing.T) {
 	}
 }
 
-// Three daemons' own servers are a cluster: what one stores all have, also without it, and after all were stopped.
+// The servers of three daemons form a cluster: messages stored through one are on all, also while it is down, and
+// after all were stopped.
 func TestEmbeddedCluster(t *testing.T) {
 	configs := members(t)
 	stores := openMembers(t, configs)
@@ -139,7 +140,7 @@ func TestClusterConfiguration(t *testing.T) {
 	tests := []struct {
 		name string
 		edit func(*stream.Config)
-		want string // of the error; empty: none
+		want string // of the error; empty for none
 	}{
 		{"a cluster of three", func(*stream.Config) {}, ""},
 		{"another machine reaches the routes", func(c *stream.Config) { c.Cluster.Listen = "0.0.0.0:6222" },

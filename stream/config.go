@@ -1,7 +1,7 @@
-// Package stream is the daemon's store on NATS JetStream: its configuration, a connection and, embedded, the server
-// behind it, the streams and buckets with their settings, and the form in which a document travels. What is done with
-// the streams is below: doclog reads documents, deadletter keeps those that cannot be read, planlog keeps a run's plan,
-// publish adds documents.
+// Package stream is the daemon's store on NATS JetStream: its configuration, a connection and optionally the
+// embedded server, the streams and buckets with their settings, and the message format of a document. Packages
+// below it use the streams: doclog reads documents, deadletter stores undecodable ones, planlog stores a run's
+// plan, publish adds documents.
 package stream
 
 import (
@@ -20,62 +20,65 @@ import (
 	"loaderd/stream/server"
 )
 
-// Config says where the streams are. Nothing of it shapes the plan.
+// Config configures where the streams are. It does not affect the plan.
 type Config struct {
 	// URL of NATS servers, comma separated (nats:// or tls://). Empty runs a server inside the daemon.
 	URL string `koanf:"url"`
 	// Dir is the data folder of the embedded server.
 	Dir string `koanf:"dir"`
-	// Listen is the address where the embedded server takes NATS clients. Loopback by default; port 0 takes a free one.
+	// Listen is the address where the embedded server accepts NATS clients. Loopback by default; port 0 selects a
+	// free port.
 	Listen string `koanf:"listen"`
 	// Insecure permits the embedded server to listen beyond loopback without TLS.
 	Insecure bool `koanf:"insecure"`
-	// Cluster makes the embedded servers of several daemons one cluster. Without a name each stands alone.
+	// Cluster joins the embedded servers of several daemons into one cluster. Without a name each server is standalone.
 	Cluster server.Cluster `koanf:"cluster"`
 	// Credentials is a NATS credentials file; NKey an NKey seed file.
 	Credentials string `koanf:"credentials"`
 	NKey        string `koanf:"nkey"`
-	// Own is who connects to the account of the daemon's own streams (plans, checkpoints, floors, leads), where that is
-	// another one than the documents'.
+	// Own is the login for the account of the daemon's own streams (plans, checkpoints, low watermarks, leases), if that
+	// is a different account than the documents'.
 	Own Login `koanf:"own"`
-	// TokenFile holds the token of a server at URL: of one inside a daemon, operator.token or producer.token of its data
-	// folder. Without one, and without other credentials, those of a daemon on this machine are looked for in Dir.
+	// TokenFile holds the token of a server at URL: of one inside a daemon, operator.token or producer.token of
+	// its data folder. Without one, and without other credentials, the client looks for the tokens of a daemon on
+	// this machine in Dir.
 	TokenFile string `koanf:"token_file"`
-	// TLS are the files of a client of URL's servers; of the embedded server, what it shows to clients, and members of its
-	// cluster to each other.
+	// TLS are the files of a client of URL's servers. For the embedded server they are its certificate for clients, and
+	// the certificates of the members of its cluster for each other.
 	TLS conn.TLS `koanf:"tls"`
 	// Name is the document stream; its subjects are everything below Subject (docs -> docs.>).
 	Name    string `koanf:"name"`
 	Subject string `koanf:"subject"`
-	// MaxBytes bounds the document stream; a full stream makes producers wait.
+	// MaxBytes bounds the document stream. A full stream causes backpressure on producers.
 	MaxBytes int64 `koanf:"max_bytes"`
-	// DeadLetterBytes and PlanBytes bound the dead-letter stream and each run's plan stream and checkpoints, in bytes. On
-	// an embedded server every bound also gives way to the disk: at most half of what is free when the stream is created.
+	// DeadLetterBytes and PlanBytes bound the dead-letter stream and each run's plan stream and checkpoints, in bytes.
+	// On an embedded server the disk also limits every bound: at most half of the free space when the stream is created.
 	DeadLetterBytes int64 `koanf:"dead_letter_bytes"`
 	PlanBytes       int64 `koanf:"plan_bytes"`
-	// PlanKeyFile holds keys by which the records of plans are authenticated; empty for none.
+	// PlanKeyFile holds the keys that authenticate the records of plans; empty for none.
 	PlanKeyFile string `koanf:"plan_key_file"`
-	// Replicas of each stream on a cluster, at least: one that is there with more keeps them. 0 gives new streams three on
-	// a cluster of three servers or more and one elsewhere, and leaves those that are there as they are.
+	// Replicas is the minimum number of replicas of each stream on a cluster; an existing stream with more keeps
+	// them. 0 gives new streams three on a cluster of three or more servers and one otherwise, and does not change
+	// existing streams.
 	Replicas int `koanf:"replicas"`
 	// MaxDocument bounds one message of the document stream, headers included, in bytes (embedded server).
 	MaxDocument int `koanf:"max_document"`
-	// Workers tokenize in parallel; 0 takes one a core.
+	// Workers tokenize in parallel; 0 selects one per core.
 	Workers int `koanf:"workers"`
 	// BufferBytes bounds documents that are fetched but not yet planned.
 	BufferBytes int64 `koanf:"buffer_bytes"`
 	// ReconnectWait is the longest pause between attempts to reconnect.
 	ReconnectWait time.Duration `koanf:"reconnect_wait"`
-	// Sources are those whose streams producers may publish to beside the document stream.
+	// Sources are the sources whose streams producers may publish to, in addition to the document stream.
 	Sources []string `koanf:"-"`
 
-	// Source is whose documents these are; empty for the document stream itself. Shares is how many sources share the disk
-	// and what is buffered.
+	// Source is the source of these documents; empty for the document stream itself. Shares is how many sources share
+	// the disk and the buffer.
 	Source string `koanf:"-"`
 	Shares int    `koanf:"-"`
 }
 
-// Login is by what a client of NATS is known: one of both, or nothing.
+// Login identifies a client of NATS by at most one of the two files.
 type Login struct {
 	Credentials string `koanf:"credentials"` // a credentials file
 	NKey        string `koanf:"nkey"`        // an NKey seed file
@@ -98,10 +101,10 @@ func Default() Config {
 	}
 }
 
-// Embedded says whether the daemon runs the server itself.
+// Embedded reports whether the daemon runs the server itself.
 func (c Config) Embedded() bool { return c.URL == "" }
 
-// Clustered says whether the daemon's own server is a member of a cluster.
+// Clustered reports whether the daemon's own server is a member of a cluster.
 func (c Config) Clustered() bool { return c.Embedded() && c.Cluster.Name != "" }
 
 var (
@@ -109,14 +112,14 @@ var (
 	subjectToken = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 )
 
-// MaxDocumentLimit is the largest MaxDocument: the server's file store refuses records above 32 MiB, and a dead letter
-// carries its document with headers of its own.
+// MaxDocumentLimit is the largest MaxDocument. The server's file store refuses records above 32 MiB, and a dead
+// letter adds headers to the document.
 const MaxDocumentLimit = 32<<20 - 2*HeaderRoom
 
-// HeaderRoom is what headers may add to a payload, in bytes: the server's own limit on headers.
+// HeaderRoom is how many bytes headers may add to a payload: the server's own limit on headers.
 const HeaderRoom = 64 << 10
 
-// Validate returns every bad field. It looks at values only, not at files or servers.
+// Validate returns every bad field. It checks only values, not files or servers.
 func (c Config) Validate() []runconfig.FieldError {
 	var bad []runconfig.FieldError
 	check := func(ok bool, field string, value any, want string) {
@@ -201,7 +204,7 @@ func (c Config) checkCluster(check func(ok bool, field string, value any, want s
 		fmt.Sprintf("at most the members of the cluster, %d", len(m.Peers)))
 }
 
-// ValidRun says whether a name can name a run.
+// ValidRun returns an error if a name is not valid for a run.
 func ValidRun(run string) error {
 	if !streamName.MatchString(run) {
 		return fmt.Errorf("run name %q: want 1 to 64 letters, digits, - and _", run)
@@ -218,25 +221,25 @@ func validListen(address string) bool {
 	return err == nil && n >= 0 && n <= 65535
 }
 
-// validPeer says whether an address is one that other members can be told.
+// validPeer reports whether an address is usable by other members.
 func validPeer(address string) bool {
 	_, port, _ := net.SplitHostPort(address)
 	return validListen(address) && port != "0"
 }
 
-// reservedSubject says whether a subject lies where the daemon keeps its own streams and services.
+// reservedSubject reports whether a subject is reserved for the daemon's own streams and services.
 func reservedSubject(subject string) bool {
 	first, _, _ := strings.Cut(subject, ".")
 	return first == deadSubject || first == planSubject || first == ServiceSubject
 }
 
-// The first tokens of subjects that the daemon uses itself.
+// The first tokens of subjects of the daemon's own streams.
 const (
 	deadSubject = "dead"
 	planSubject = "plan"
 )
 
-// ServiceSubject is the first token of subjects on which daemons answer questions.
+// ServiceSubject is the first token of subjects on which daemons serve requests.
 const ServiceSubject = "loaderd"
 
 func validURL(raw string) bool {

@@ -87,7 +87,7 @@ func TestUnreachableServer(t *testing.T) {
 	}
 }
 
-// refusedAtOnce says that an error is final: it comes although there is a lot of time left to try again.
+// refusedAtOnce checks that opening fails with a final error although much time is left for retries.
 func refusedAtOnce(t *testing.T, c stream.Config, part string) {
 	t.Helper()
 	ctx := natstest.Within(t, time.Minute)
@@ -170,7 +170,7 @@ func TestTLS(t *testing.T) {
 	refusedAtOnce(t, c, "tls://")
 }
 
-// certificate returns a new one, which also lies as NAME.pem in dir.
+// certificate returns a new certificate, which is also in the file NAME.pem in dir.
 func certificate(t *testing.T, dir, name string) tls.Certificate {
 	t.Helper()
 	c, err := tls.LoadX509KeyPair(certtest.SelfSigned(t, dir, name))
@@ -188,7 +188,7 @@ func TestServerWithoutJetStream(t *testing.T) {
 	}
 }
 
-// A store that cannot be written any more shows in Status and in the error of an append, with the cause.
+// A store that can no longer be written reports this in Status and in the error of an append, with the cause.
 func TestWriteErrorsSurface(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.Within(t, time.Minute)
@@ -199,7 +199,7 @@ func TestWriteErrorsSurface(t *testing.T) {
 	if err := l.Append(ctx, 0, []byte("one")); err != nil {
 		t.Fatal(err)
 	}
-	// Blocks can no longer be made: what a full disk looks like from within, for every user that runs this test.
+	// Blocks can no longer be created. This has the effect of a full disk, also for a test that runs as root.
 	blocks := filepath.Join(s.Config().Dir, "jetstream", "LOADERD", "streams", "PLAN_run", "msgs")
 	if err := os.Rename(blocks, blocks+".gone"); err != nil {
 		t.Fatal(err)

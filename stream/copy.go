@@ -13,20 +13,20 @@ import (
 	"loaderd/stream/streamcopy"
 )
 
-// copyKey marks a copy that is not finished, with when its original was made.
+// copyKey marks an unfinished copy, with the creation time of its original.
 const copyKey = "loaderd.unfinished-copy"
 
-// CopyOf says whether a stream is an unfinished copy of one that was made at a time.
+// CopyOf reports whether a stream is an unfinished copy of one that was created at the given time.
 func CopyOf(info *jetstream.StreamInfo, created time.Time) bool {
 	return info.Config.Metadata[copyKey] == created.UTC().Format(time.RFC3339Nano)
 }
 
-// copyAgain is how long a cluster may keep what is left of a copy that was broken off.
+// copyAgain is how long a cluster may keep the remains of an interrupted copy.
 const copyAgain = 30 * time.Second
 
-// CopyStream makes a copy of another store's stream, made at a time, in place of an unfinished one. It stays marked
-// until FinishCopy. One server has it, until SpreadCopy: what is restored is in no log of the cluster's, and a server
-// of several that leads before it has caught up empties the others.
+// CopyStream copies another store's stream, created at the given time, and replaces an unfinished copy. The copy
+// stays marked until FinishCopy, and has one replica until SpreadCopy: restored messages are in no raft log of the
+// cluster, and a replica that becomes leader before it has caught up empties the others.
 func (s *Store) CopyStream(ctx context.Context, from *Store, name string, created time.Time,
 	progress func(bytes int)) error {
 	began := time.Now()
@@ -49,10 +49,10 @@ func (s *Store) CopyStream(ctx context.Context, from *Store, name string, create
 	})
 }
 
-// remainsAfter is how long what is left of a copy that was broken off may still be one that somebody writes.
+// remainsAfter is how long the remains of an interrupted copy may still be written by another process.
 const remainsAfter = 6 * time.Second
 
-// dropRemains removes what is left of a copy that was broken off: the name is taken, but there is no stream.
+// dropRemains removes the remains of an interrupted copy: the name is taken, but no stream exists.
 func (s *Store) dropRemains(ctx context.Context, name string, waited time.Duration) error {
 	if waited < remainsAfter {
 		return nil
@@ -86,7 +86,7 @@ func (s *Store) dropCopy(ctx context.Context, name string, created time.Time) er
 	return s.JetStream().DeleteStream(ask, name)
 }
 
-// SpreadCopy gives a copy as many copies as a new stream would have, and waits until all of them are whole.
+// SpreadCopy raises the replicas of a copy to those of a new stream, and waits until all of them are complete.
 func (s *Store) SpreadCopy(ctx context.Context, name string) error {
 	err := s.Retry(ctx, "raise the copies of stream "+name, func(ctx context.Context) error {
 		st, err := s.JetStream().Stream(ctx, name)
@@ -127,7 +127,7 @@ func (s *Store) SpreadCopy(ctx context.Context, name string) error {
 
 var errSpreading = conn.Passing(errors.New("not all servers have all of it yet"))
 
-// FinishCopy takes the mark of an unfinished copy away.
+// FinishCopy removes the mark of an unfinished copy.
 func (s *Store) FinishCopy(ctx context.Context, name string) error {
 	return s.Retry(ctx, "finish the copy of stream "+name, func(ctx context.Context) error {
 		st, err := s.JetStream().Stream(ctx, name)

@@ -6,12 +6,12 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// createdKey is where a stream's settings say when it was made, if it was copied from other servers.
+// createdKey is the metadata key for the creation time of a stream's original, if it was copied from other servers.
 const createdKey = "loaderd.created"
 
-// Created is when a stream was made, which tells it from an earlier and a later one of its name: plans, floors and
-// records refer to it. A copy with all its sequences is the stream that it was copied from; when a server calls the
-// copy made does not count, and differs between servers.
+// Created returns when a stream was created, which distinguishes it from an earlier or later stream of the same name.
+// Plans, low watermarks and records refer to it. A copy with all its sequences counts as its original. The creation
+// time that a server reports for the copy is ignored, and differs between servers.
 func Created(info *jetstream.StreamInfo) time.Time {
 	if at, err := time.Parse(time.RFC3339Nano, info.Config.Metadata[createdKey]); err == nil {
 		return at

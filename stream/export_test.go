@@ -5,13 +5,13 @@ import (
 	"time"
 )
 
-// Make calls f as those do who make streams and buckets.
+// Make calls f as the functions do that create streams and buckets.
 func (s *Store) Make(ctx context.Context, f func(ctx context.Context) error) error {
 	return s.ensure(ctx, "make it", f)
 }
 
-// Copied makes a stream with three copies by create, on a cluster that has answered for a while that it has too few
-// servers.
+// Copied creates a stream with three replicas by create, on a cluster that has reported too few servers for the
+// given time.
 func Copied(answered time.Duration, create func(copies int) error) error {
 	s := &Store{config: Config{Replicas: 3}}
 	s.few.since = time.Now().Add(-answered)

@@ -16,7 +16,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// impostor listens where a server was and returns what the first client sends until it asks for an answer, or ends.
+// impostor listens at the address of a stopped server. It returns the data that the first client sends until it waits
+// for a response or disconnects.
 func impostor(t *testing.T, address, nonce string) <-chan string {
 	t.Helper()
 	l, err := net.Listen("tcp", address)
@@ -46,7 +47,8 @@ func impostor(t *testing.T, address, nonce string) <-chan string {
 	return sent
 }
 
-// A process that listens where the daemon's server was gets no token of the clients of this machine.
+// A process that listens at the address of the daemon's stopped server receives no token of the clients of this
+// machine.
 func TestClients_SendNoTokenToImpostor(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	c := s.Config()

@@ -8,15 +8,15 @@ import (
 )
 
 const (
-	// placementPatience is for how long a cluster may refuse to make something because servers are down: when all start
-	// they come one by one.
+	// placementPatience is how long ensure retries while a cluster refuses to create a stream because servers are down:
+	// in a starting cluster they become available one by one.
 	placementPatience = 30 * time.Second
-	// absencePatience is for how long a cluster has to say that there is no stream of a name: who says so may have been
-	// cut off since before it was made.
+	// absencePatience is how long Doubt considers "stream not found" from a cluster as transient: the server may have
+	// been cut off since before the stream was created.
 	absencePatience = 5 * time.Second
 )
 
-// ensure calls f, which makes something where it is not there, until it succeeds or fails for good.
+// ensure calls f, which creates something if it does not exist, until f succeeds or fails with a final error.
 func (s *Store) ensure(ctx context.Context, what string, f func(ctx context.Context) error) error {
 	began := time.Now()
 	return s.Retry(ctx, what, func(ctx context.Context) error {

@@ -13,8 +13,8 @@ import (
 	"loaderd/stream"
 )
 
-// That there is no stream is what a server of a cluster says that does not know of it yet. After a while it is
-// believed.
+// A server of a cluster may report "stream not found" for a stream that it has not received yet. The report counts
+// only after a while.
 func TestThatThereIsNoStreamIsDoubted(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
@@ -48,10 +48,10 @@ func TestThatThereIsNoStreamIsDoubted(t *testing.T) {
 	refusals(t, s, true)
 }
 
-// A server that stands alone finds no others later.
+// A standalone server never finds peers later.
 func TestNoPeersOfOneServer(t *testing.T) { refusals(t, natstest.StartEmbedded(t).Store(), false) }
 
-// refusals says whether a store asks again that is refused a stream because servers are down.
+// refusals checks whether a store retries after a cluster refuses a stream because servers are down.
 func refusals(t *testing.T, s *stream.Store, again bool) {
 	t.Helper()
 	for _, tt := range []struct {

@@ -27,7 +27,7 @@ import (
 	"loaderd/stream/server"
 )
 
-// line is a connection to a server that speaks NATS' protocol by hand.
+// line is a connection to a server that speaks the NATS protocol manually.
 type line struct {
 	net.Conn
 	lines *bufio.Reader
@@ -57,7 +57,7 @@ func dialProducer(t *testing.T, s *stream.Store) *line {
 	return l
 }
 
-// expect reads a line that begins so.
+// expect reads a line with a prefix.
 func (l *line) expect(t *testing.T, prefix string) string {
 	t.Helper()
 	if err := l.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
@@ -66,8 +66,8 @@ func (l *line) expect(t *testing.T, prefix string) string {
 	text, err := l.lines.ReadString('\n')
 	for err == nil && !strings.HasPrefix(text, prefix) {
 		switch {
-		case strings.HasPrefix(text, "INFO "): // again behind CONNECT
-		case strings.HasPrefix(text, "PING"): // the connection has been quiet
+		case strings.HasPrefix(text, "INFO "): // again, after CONNECT
+		case strings.HasPrefix(text, "PING"): // the connection has been idle
 			_, err = fmt.Fprint(l, "PONG\r\n")
 		default:
 			t.Fatalf("the server sends %q, want %s", text, prefix)
@@ -98,7 +98,7 @@ func heap() int64 {
 	return int64(m.HeapAlloc)
 }
 
-// Answers that producers do not read take a bounded part of memory, and another producer is answered meanwhile.
+// Responses that producers do not read use a bounded amount of memory, and another producer gets responses meanwhile.
 func TestProducerToken_UnreadAnswersAreBounded(t *testing.T) {
 	const documents, attackers, gets, bound = 24, 10, 4, 256 << 20
 	s := natstest.StartEmbedded(t)
@@ -127,7 +127,7 @@ func TestProducerToken_UnreadAnswersAreBounded(t *testing.T) {
 	}
 }
 
-// An answer to an inbox of another connection would have no reader whose slowness bounds it.
+// A get into the inbox of another connection is refused: no slow reader would bound its responses.
 func TestProducerToken_GetsOnlyIntoItsOwnInbox(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	openDocuments(t, s.Store())
@@ -142,7 +142,7 @@ func TestProducerToken_GetsOnlyIntoItsOwnInbox(t *testing.T) {
 	owner.expect(t, "HMSG _INBOX.owner.x 1 ")
 }
 
-// A producer that does not read is closed before the server holds much for it.
+// A producer that does not read is disconnected before the server buffers much for it.
 func TestProducerToken_ClosesConnectionThatDoesNotRead(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	l := dialProducer(t, s.Store())
@@ -157,7 +157,7 @@ func TestProducerToken_ClosesConnectionThatDoesNotRead(t *testing.T) {
 	}
 }
 
-// A producer that reads stays connected, whatever it is sent.
+// A producer that reads stays connected, however much it is sent.
 func TestProducerToken_GetsEveryDocumentsHeaders(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	openDocuments(t, s.Store())
@@ -207,7 +207,7 @@ func TestProducerToken_GetsEveryDocumentsHeaders(t *testing.T) {
 	}
 }
 
-// A producer's inbox is its own: another producer neither reads there nor multiplies what is sent.
+// A producer's inbox is private: another producer can neither read it nor multiply messages to it.
 func TestProducerToken_InboxHasOneReader(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	first, second := dialProducer(t, s.Store()), dialProducer(t, s.Store())
@@ -276,7 +276,7 @@ func TestProducerToken_RefusesLongMessageID(t *testing.T) {
 func staged(t *testing.T, dir string) (bytes int64) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) { // it was removed meanwhile
+		if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
 			return nil
 		}
 		if err != nil || d.IsDir() || !strings.Contains(filepath.ToSlash(path), "/batches/") {
@@ -293,7 +293,7 @@ func staged(t *testing.T, dir string) (bytes int64) {
 	return bytes
 }
 
-// What the server keeps of message ids is at most what the limit on ids counts. Longer ids are not kept.
+// The server's memory for message ids is at most what the limit on ids allows. Longer ids are not stored.
 func TestProducerToken_MemoryOfMessageIDsIsBounded(t *testing.T) {
 	const documents, longer, slack = 10_000, 3000, 64 << 20
 	s := natstest.StartEmbedded(t)
@@ -327,7 +327,7 @@ func TestProducerToken_MemoryOfMessageIDsIsBounded(t *testing.T) {
 	}
 }
 
-// Uncommitted batches of producers take a bounded part of the disk, and never all places for batches.
+// Uncommitted batches of producers use a bounded part of the disk, and never use up the limit on batches.
 func TestProducerToken_UncommittedBatchesAreBounded(t *testing.T) {
 	const attackers, count, slack = 60, 8, 32 << 20
 	s := natstest.StartEmbedded(t)
@@ -374,7 +374,8 @@ func TestProducerToken_UncommittedBatchesAreBounded(t *testing.T) {
 	}
 }
 
-// One batch, and the batches of one connection, are bounded too. A publisher of this program makes smaller ones.
+// The size of one batch, and the batches of one connection, are bounded too. loaderd's publisher sends smaller
+// batches.
 func TestProducerToken_LargeBatchIsRefused(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	openDocuments(t, s.Store())
@@ -395,7 +396,7 @@ func TestProducerToken_LargeBatchIsRefused(t *testing.T) {
 	if text := l.expect(t, `{"error":`); !strings.Contains(text, strconv.Itoa(proxy.StagedBatch)) {
 		t.Errorf("the answer %q does not name the limit", text)
 	}
-	for i := range 10 { // each third one takes the place of the first
+	for i := range 10 { // every third one replaces the first
 		id := fmt.Sprintf("Nats-Batch-Id: c%d", i)
 		if err := l.publish("docs.web", "", []byte("x"), id, "Nats-Batch-Sequence: 1"); err != nil {
 			t.Fatal(err)
@@ -409,7 +410,7 @@ func TestProducerToken_LargeBatchIsRefused(t *testing.T) {
 	l.expect(t, `{"stream":"DOCS"`)
 }
 
-// Ordinary clients with the token of producers are not affected, on each member of a cluster.
+// Regular clients with the producers' token are not affected, on each member of a cluster.
 func TestProducerToken_PublishesOverEachMember(t *testing.T) {
 	stores := openMembers(t, members(t))
 	t.Cleanup(func() {
@@ -423,7 +424,7 @@ func TestProducerToken_PublishesOverEachMember(t *testing.T) {
 	})
 	for i, producer := range newSite(t, stores...).producers {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-		// A member that has just started may not know the stream yet: the request has no responder.
+		// A member that has just started may not have the stream yet, so the request has no responder.
 		natstest.Soon(t, fmt.Sprintf("member %d stores a document", i), func() bool {
 			_, err := stored(ctx, producer, "docs.web", "text")
 			return err == nil

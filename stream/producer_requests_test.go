@@ -27,8 +27,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// serverRequests are the subjects on which the NATS server takes requests, for every stream in streams. They are read
-// from the constants of the module that is linked in, so that the requests of a later version are among them.
+// serverRequests returns the subjects on which the NATS server serves requests, for every stream in streams. It reads
+// the constants of the linked module, so that requests of a later version are included.
 func serverRequests(t *testing.T, streams ...string) (subjects []string) {
 	t.Helper()
 	dir, err := exec.Command("go", "list", "-f", "{{.Dir}}", "github.com/nats-io/nats-server/v2/server").Output()
@@ -74,8 +74,8 @@ func serverRequests(t *testing.T, streams ...string) (subjects []string) {
 	return subjects
 }
 
-// fill puts names into the pattern of a request: a stream, its consumer, a subject; empty where the pattern is no
-// subject.
+// fill replaces the wildcards of a request's pattern by names: a stream, its consumer, a subject. It returns an empty
+// string for a pattern that is not a subject.
 func fill(pattern, stream string) string {
 	names := []string{stream, "work", "docs.carried"}
 	tokens := strings.Split(strings.TrimSuffix(pattern, "."), ".")
@@ -93,7 +93,7 @@ func fill(pattern, stream string) string {
 	return strings.Join(tokens, ".")
 }
 
-// bodies are payloads with which a request of a kind changes something.
+// bodies returns payloads with which a request of a kind changes something.
 func bodies(request string) []string {
 	name := request[strings.LastIndexByte(request, '.')+1:]
 	for operation, body := range map[string]string{
@@ -134,7 +134,7 @@ func newSite(t *testing.T, stores ...*stream.Store) *site {
 	return s
 }
 
-// carrier has the server publish a body to a subject.
+// carrier causes the server to publish a body to a subject.
 type carrier func(ctx context.Context, nc *nats.Conn, subject, body string) error
 
 // stored publishes a document and returns its sequence.
@@ -154,7 +154,7 @@ func stored(ctx context.Context, nc *nats.Conn, subject, body string) (sequence 
 	return ack.Seq, nil
 }
 
-// got is a carrier: the request stores the body as a document, and a get has it sent to a subject.
+// got returns a carrier that stores the body as a document, and gets it with the subject as the reply subject.
 func got(request func(sequence uint64) (subject, question string)) carrier {
 	return func(ctx context.Context, nc *nats.Conn, subject, body string) error {
 		sequence, err := stored(ctx, nc, "docs.carried", body)
@@ -166,7 +166,7 @@ func got(request func(sequence uint64) (subject, question string)) carrier {
 	}
 }
 
-// with is a carrier: a message with a header, whose value is made of the subject.
+// with returns a carrier that sends a message with a header whose value is derived from the subject.
 func with(subject, header string, value func(subject string) string) carrier {
 	return func(_ context.Context, nc *nats.Conn, to, body string) error {
 		m := nats.NewMsg(cmp.Or(subject, to))
@@ -178,8 +178,8 @@ func with(subject, header string, value func(subject string) string) carrier {
 
 func same(subject string) string { return subject }
 
-// carriers are the ways in which a producer has something published to a subject: by itself, and as the answer to what
-// it may do.
+// carriers are the ways in which a producer can cause a publish to a subject: directly, and as the response to
+// a permitted request.
 var carriers = map[string]carrier{
 	"published": func(_ context.Context, nc *nats.Conn, subject, body string) error {
 		return nc.Publish(subject, []byte(body))
@@ -265,8 +265,8 @@ var carriers = map[string]carrier{
 	},
 }
 
-// held is what a producer may not change: every stream of an account with its settings, its messages and its consumers.
-// Documents and publishers' records are added meanwhile: of those, that none is gone.
+// held returns the state that a producer may not change: every stream of an account with its settings, messages and
+// consumers. Documents and publishers' records are added meanwhile; of those, only a removal counts.
 func held(t *testing.T, store *stream.Store) map[string]string {
 	t.Helper()
 	ctx := natstest.Context(t)
@@ -396,7 +396,7 @@ func reachNothing(t *testing.T, s *site) {
 	natstest.Publish(t, store, natstest.Documents(21, 1)...)
 }
 
-// changes reports whether a request is one of those that change something.
+// changes reports whether a request changes something.
 func changes(request string) bool {
 	for _, harmless := range []string{
 		"INFO", "STREAM.NAMES", "STREAM.LIST", "STREAM.INFO.", "STREAM.MSG.GET.", "CONSUMER.LIST.", "CONSUMER.INFO.",
@@ -408,7 +408,7 @@ func changes(request string) bool {
 	return true
 }
 
-// listen returns the subjects of the requests that the server reports to have executed in the account of the documents.
+// listen returns the subjects of the requests that the server reports as executed in the documents' account.
 func listen(t *testing.T, store *stream.Store) <-chan string {
 	t.Helper()
 	taken := make(chan string, 1<<16)
@@ -430,8 +430,8 @@ func listen(t *testing.T, store *stream.Store) <-chan string {
 	return taken
 }
 
-// until returns the requests that the server reports before one that the test has made itself: reports follow the
-// answers.
+// until returns the requests that the server reports before the test's own request last. Reports follow the
+// responses.
 func until(t *testing.T, taken <-chan string, last string) map[string]bool {
 	t.Helper()
 	all, limit := map[string]bool{}, time.After(time.Minute)

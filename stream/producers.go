@@ -11,21 +11,22 @@ import (
 
 // Buckets in the account of the documents.
 const (
-	// RecordsBucket holds what publishers have committed: a key for each source and input.
+	// RecordsBucket holds the commits of publishers: a key for each source and input.
 	RecordsBucket = "loaderd_publish"
-	// ReadersBucket says which runs read a document stream, for those who publish to it.
+	// ReadersBucket lists the runs that read a document stream, for its publishers.
 	ReadersBucket = "loaderd_readers"
 )
 
-// EnsureRecords returns the bucket of what publishers have committed. It creates the bucket when it is absent, which
-// producers of a server inside a daemon may not: there the daemon does.
+// EnsureRecords returns the bucket with the commits of publishers. It creates the bucket if it does not exist.
+// Producers of a server inside a daemon may not create it; the daemon does.
 func (s *Store) EnsureRecords(ctx context.Context) (jetstream.KeyValue, error) {
 	return s.EnsureKeyValue(ctx, RecordsBucket, "what loaderd publish has committed, by source and input")
 }
 
-// producers are the requests that a producer may make of a server inside a daemon: publish documents, find out what has
-// arrived of its own, keep its record, and see which runs read what it publishes. It makes, changes, purges and deletes
-// no stream and no consumer: what is stored it reads by gets, of documents the headers.
+// producers returns the requests that a producer may make to a server inside a daemon: publish documents, find
+// out which of its own are stored, write its record, and list the runs that read its documents. A producer
+// cannot create, change, purge or delete a stream or a consumer. It reads stored messages by gets, and of
+// documents only the headers.
 func (c Config) producers() server.Producers {
 	const info = "$JS.API.STREAM.INFO."
 	may := server.Producers{

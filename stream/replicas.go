@@ -11,26 +11,25 @@ import (
 	"loaderd/stream/conn"
 )
 
-// clusterCopies are the copies of a new stream on a cluster, where the configuration leaves them open: with three one
-// server may fail, and no acknowledged write is lost.
+// clusterCopies is the default number of replicas of a new stream on a cluster. With three, one server may fail
+// without loss of an acknowledged write.
 const clusterCopies = 3
 
-// While a cluster starts, its servers do not know of all others yet and say that there are too few. That answer counts
-// once it was given for fewFor, or for fewForSet where stream.replicas asks for so many copies: then one copy is no way
-// out.
+// While a cluster starts, its servers have not discovered all members yet and report too few servers. The report
+// counts after it has been consistent for fewFor. If stream.replicas requires that many replicas, so that one replica
+// is not an alternative, the limit is fewForSet.
 const (
 	fewFor    = 5 * time.Second
 	fewForSet = 30 * time.Second
 )
 
-// fewServers is what is known of a cluster that may have fewer servers than there should be copies.
+// fewServers tracks reports that a cluster has fewer servers than required replicas.
 type fewServers struct {
 	mu    sync.Mutex
-	since time.Time // of the first such answer in a row
+	since time.Time // first of the consecutive reports
 }
 
-// last notes one more answer that there are too few servers, and reports whether every answer since limit ago was the
-// same.
+// last records another report of too few servers, and returns whether all reports since limit ago were the same.
 func (f *fewServers) last(limit time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -40,17 +39,17 @@ func (f *fewServers) last(limit time.Duration) bool {
 	return time.Since(f.since) >= limit
 }
 
-// clear notes an answer to the contrary.
+// clear records a report to the contrary.
 func (f *fewServers) clear() {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.since = time.Time{}
 }
 
-// alone says whether the only server is the one in this process, so that there is one copy of everything.
+// alone reports whether the only server is the one in this process, so that streams have one replica.
 func (s *Store) alone() bool { return s.server != nil && !s.config.Clustered() }
 
-// copies are those that a stream should have.
+// copies returns the number of replicas that a stream should have.
 func (s *Store) copies() int {
 	switch {
 	case s.config.Replicas > 0:
@@ -61,11 +60,11 @@ func (s *Store) copies() int {
 	return 1
 }
 
-// copied makes a stream by create, which gets the number of its copies.
+// copied creates a stream by create, which receives the number of replicas.
 //
-// How many servers a cluster has is asked of JetStream by asking for so many copies: addresses tell nothing, one may
-// stand for all servers, and not each of them keeps streams. The peers of an embedded cluster are three at least, and
-// all will come.
+// JetStream determines the number of servers by a request for that many replicas. Addresses do not show it: one may
+// represent all servers, and some servers store no streams. The peers of an embedded cluster are at least three, and
+// all of them will start.
 func (s *Store) copied(create func(copies int) error) error {
 	copies := s.copies()
 	err := create(copies)
@@ -85,9 +84,9 @@ func (s *Store) copied(create func(copies int) error) error {
 	return create(1)
 }
 
-// replicate raises the copies of a cluster's stream to stream.replicas where that is set. It never lowers them: the
-// owner of a cluster, or another daemon's configuration, may have asked for more. Where the server cannot keep so many,
-// the log says so and the stream stays as it is.
+// replicate raises the replicas of a cluster's stream to stream.replicas if that is set. It never lowers them,
+// because the owner of a cluster or another daemon's configuration may require more. If the server cannot store that
+// many, replicate logs this and leaves the stream unchanged.
 func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.Stream {
 	present, want := st.CachedInfo().Config, s.config.Replicas
 	switch {
@@ -117,7 +116,7 @@ func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.St
 	return updated
 }
 
-// tellFew warns of a stream that has fewer copies than one should have on a cluster.
+// tellFew logs a warning about a stream that has fewer replicas than it should have on a cluster.
 func (s *Store) tellFew(present jetstream.StreamConfig) {
 	if want := s.copies(); present.Replicas < want {
 		s.log.Warn("a stream on a cluster has too few copies: it stands still while a server that keeps one is down, and "+

@@ -18,7 +18,8 @@ import (
 	"loaderd/stream/retention"
 )
 
-// openWithCopies opens a store that asks for a number of copies, and everything that is kept in streams.
+// openWithCopies opens a store that is configured with a number of replicas, and everything that is stored in
+// streams.
 func openWithCopies(t *testing.T, c stream.Config, replicas int, log *slog.Logger) *stream.Store {
 	t.Helper()
 	c.Dir, c.Listen, c.Replicas = "", "", replicas
@@ -32,7 +33,7 @@ func openWithCopies(t *testing.T, c stream.Config, replicas int, log *slog.Logge
 	return s
 }
 
-// openRun opens all that is kept of a run.
+// openRun opens all streams of a run.
 func openRun(t *testing.T, s *stream.Store, run string) {
 	t.Helper()
 	ctx := natstest.Context(t)
@@ -48,11 +49,11 @@ func openRun(t *testing.T, s *stream.Store, run string) {
 	}
 }
 
-// ofRun are the streams of openWithCopies.
+// ofRun lists the streams of openWithCopies.
 var ofRun = []string{"DOCS", "DOCS_DEAD", "PLAN_r", "OBJ_CHECKPOINTS_r", "KV_loaderd_checkpoints", "KV_loaderd_floors"}
 
-// A server that cannot keep as many copies of the streams that are there as the configuration asks for: the log says so
-// of each, and the streams serve as they are.
+// If a server cannot store the configured number of replicas of existing streams, each stream is logged and
+// continues to work unchanged.
 func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
 	srv := natstest.StartEmbedded(t)
 	var said natstest.LogBuffer
@@ -73,8 +74,8 @@ func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
 	holds(t, s, 1)
 }
 
-// Streams that were made with one copy get three, with what they hold, when a daemon asks for three; one that asks for
-// fewer leaves them.
+// Streams with one replica get three, with their messages, when a daemon requires three. A daemon that requires fewer
+// does not lower them.
 func TestCopiesAreRaisedAndNeverLowered(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
 	natstest.Publish(t, openWithCopies(t, cluster.Config(), 1, quiet()), natstest.Documents(1, 10)...)
@@ -98,7 +99,7 @@ func TestCopiesAreRaisedAndNeverLowered(t *testing.T) {
 	}
 }
 
-// replicasOf are the copies of the streams of openWithCopies.
+// replicasOf returns the number of replicas of the streams of openWithCopies.
 func replicasOf(t *testing.T, s *stream.Store) map[string]int {
 	t.Helper()
 	found := map[string]int{}
@@ -112,10 +113,10 @@ func replicasOf(t *testing.T, s *stream.Store) map[string]int {
 	return found
 }
 
-// Without stream.replicas all that is made on a cluster of three has three copies; on one of two it has one, and the
-// log says what is at risk.
+// Without stream.replicas all streams on a cluster of three servers have three replicas. On a cluster of two they
+// have one, and the risk is logged.
 func TestCopiesThatAreNotAskedFor(t *testing.T) {
-	clusters := testscale.Of(map[int]int{3: 3}, map[int]int{3: 3, 2: 1}) // one of two has to say so for seconds
+	clusters := testscale.Of(map[int]int{3: 3}, map[int]int{3: 3, 2: 1}) // a cluster of two must report this for seconds
 	for servers, want := range clusters {
 		t.Run(fmt.Sprint(servers, " servers"), func(t *testing.T) {
 			cluster := natstest.StartCluster(t, servers)
@@ -133,7 +134,8 @@ func TestCopiesThatAreNotAskedFor(t *testing.T) {
 	}
 }
 
-// A daemon that asks for no number leaves streams with one copy as they are, and warns of each.
+// A daemon without a configured number of replicas does not change streams with one replica, and logs a warning
+// for each.
 func TestCopiesAreNotRaisedUnasked(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
 	openWithCopies(t, cluster.Config(), 1, quiet())
@@ -149,8 +151,8 @@ func TestCopiesAreNotRaisedUnasked(t *testing.T) {
 	}
 }
 
-// Servers of a starting cluster do not know of each other yet. That there are too few of them is final once it was
-// answered for half a minute.
+// Servers of a starting cluster have not discovered each other yet. A report of too few servers is final after
+// half a minute.
 func TestCopies_TooFewServersIsFinalAfterAWhile(t *testing.T) {
 	few := &jetstream.APIError{Code: 400, ErrorCode: 10074,
 		Description: "replicas > 1 not supported in non-clustered mode"}

@@ -21,7 +21,7 @@ import (
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// A stock client with the producers' token publishes; without one, or with another, nobody gets in.
+// A stock client with the producers' token can publish. Without a token, or with a wrong one, it cannot connect.
 func TestEmbeddedServerTakesStockClients(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	url := s.Store().ClientURL()
@@ -100,7 +100,7 @@ func TestPortInUseNamesAddressAndKey(t *testing.T) {
 		t.Fatalf("error %v, want one that names %s and stream.listen", err, c.Listen)
 	}
 	l.Close()
-	store, err := stream.Open(natstest.Within(t, time.Minute), c, quiet()) // the failed start gave the folder back
+	store, err := stream.Open(natstest.Within(t, time.Minute), c, quiet()) // the failed start released the folder
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +134,7 @@ func TestDocumentsSurviveARestart(t *testing.T) {
 	}
 }
 
-// The largest document that the configuration allows passes; the server's own limits are never what a producer runs
-// into.
+// The largest document of the configuration is accepted: a producer never reaches the server's own limits first.
 func TestLargestDocument(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.Within(t, time.Minute)

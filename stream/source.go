@@ -15,11 +15,11 @@ import (
 	"loaderd/stream/messages"
 )
 
-// OnlySource is the name of the document stream as the only source of a run: that of its subject.
+// OnlySource is the name of the document stream as the only source of a run, derived from its subject.
 func (c Config) OnlySource() string { return strings.ReplaceAll(c.Subject, ".", "-") }
 
-// OfSource is the configuration of one of so many sources of a run: its documents are in a stream of their own,
-// DOCS_web with subjects docs.web and docs.web.>. What is buffered is shared by the sources.
+// OfSource returns the configuration of one of several sources of a run. Its documents are in a separate stream,
+// DOCS_web with subjects docs.web and docs.web.>. The sources share the buffer.
 func (c Config) OfSource(name string, sources int) Config {
 	c.Source, c.Shares = name, max(sources, 1)
 	c.Name += "_" + name
@@ -28,10 +28,10 @@ func (c Config) OfSource(name string, sources int) Config {
 	return c
 }
 
-// minSourceBuffer bounds what a source may buffer from below. A document that is larger is read alone.
+// minSourceBuffer is the minimum buffer of a source in bytes. A larger document is read alone.
 const minSourceBuffer = 1 << 20
 
-// subjects are those of the document stream.
+// subjects returns the subjects of the document stream.
 func (c Config) subjects() []string {
 	if c.Source == "" {
 		return []string{c.Subject + ".>"}
@@ -39,8 +39,8 @@ func (c Config) subjects() []string {
 	return []string{c.Subject, c.Subject + ".>"}
 }
 
-// Source is the store of one of so many sources' documents, over the same connections. The only source has the document
-// stream.
+// Source returns the store of the documents of one of several sources, over the same connections. The only source
+// uses the document stream.
 func (s *Store) Source(name string, sources int) *Store {
 	if name == s.config.OnlySource() {
 		return s
@@ -54,7 +54,7 @@ func (s *Store) Source(name string, sources int) *Store {
 	return x
 }
 
-// LetPublish lets producers publish to the streams of these sources of the embedded server too.
+// LetPublish permits producers to publish to the streams of these sources of the embedded server too.
 func (s *Store) LetPublish(sources ...string) error {
 	if s.server == nil {
 		return nil
@@ -64,8 +64,8 @@ func (s *Store) LetPublish(sources ...string) error {
 	return s.server.Share(c.producers())
 }
 
-// SourceOf is the store of the source whose stream takes documents of <subject>.<source>, or the store itself where one
-// stream takes all.
+// SourceOf returns the store of the source whose stream accepts documents of <subject>.<source>, or the store itself
+// if one stream accepts all documents.
 func (s *Store) SourceOf(ctx context.Context, source string) (*Store, error) {
 	of := s.Source(source, 1)
 	var name string
@@ -95,7 +95,7 @@ func (s *Store) SourceOf(ctx context.Context, source string) (*Store, error) {
 	return s, err
 }
 
-// NoSourceError says that sources have streams of their own, and one has none.
+// NoSourceError reports that sources have separate streams, and that Source has none.
 type NoSourceError struct {
 	Source string
 	There  []string // sources that have streams
@@ -107,7 +107,7 @@ func (e *NoSourceError) Error() string {
 		e.Source, strings.Join(e.There, ", "))
 }
 
-// sources are the names of the sources that have streams.
+// sources returns the names of the sources that have streams.
 func (s *Store) sources(ctx context.Context) (names []string, err error) {
 	list := s.JetStream().StreamNames(ctx, jetstream.WithStreamListSubject(s.config.Subject+".>"))
 	for name := range list.Name() {
@@ -119,17 +119,17 @@ func (s *Store) sources(ctx context.Context) (names []string, err error) {
 	return names, list.Err()
 }
 
-// sealedKey is the key of a document stream's metadata that says which document is its last.
+// sealedKey is the key of a document stream's metadata that holds the sequence of its last document.
 const sealedKey = "loaderd.sealed"
 
-// Sealed returns the last document of a stream that was sealed.
+// Sealed returns the last document of a sealed stream.
 func Sealed(c jetstream.StreamConfig) (last uint64, sealed bool) {
 	last, err := strconv.ParseUint(c.Metadata[sealedKey], 10, 64)
 	return last, err == nil
 }
 
-// SealDocuments notes in the document stream that its present last document is the last: no run reads one behind it. It
-// returns its sequence. Idempotent.
+// SealDocuments records in the document stream that its current last document is final: no run reads beyond it. It
+// returns that document's sequence. Idempotent.
 func (s *Store) SealDocuments(ctx context.Context) (last uint64, err error) {
 	err = s.Retry(ctx, "seal stream "+s.config.Name, func(ctx context.Context) error {
 		st, err := s.JetStream().Stream(ctx, s.config.Name)

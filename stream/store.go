@@ -16,39 +16,38 @@ import (
 	"loaderd/stream/server"
 )
 
-// Store is a connection to JetStream and, when it is embedded, the server behind it. It is safe for use by many
-// goroutines.
+// Store is a connection to JetStream and, if embedded, the server behind it. It is safe for use by many goroutines.
 //
-// It is of the account of the documents. The daemon's own streams may be in an account of their own: Own is the store
-// of that one.
+// It uses the account of the documents. The daemon's own streams may be in a separate account, whose store is Own.
 type Store struct {
 	*conn.Client
 	config Config
 	log    *slog.Logger
-	server *server.Server // nil with a remote one
-	// diskFree returns the free space of the embedded server's disk, in bytes; nil with a remote server.
+	server *server.Server // nil for a remote server
+	// diskFree returns the free space of the embedded server's disk, in bytes; nil for a remote server.
 	diskFree func() (int64, error)
 	account  *accountStorage
-	lowered  *sync.Map // names of the streams whose lowered bounds the log has; shared by all stores of the connection
-	own      *Store    // nil where both accounts are one
+	lowered  *sync.Map // names of the streams whose lowered bounds were logged; shared by all stores of the connection
+	own      *Store    // nil if both accounts are the same
 	made     made
 	few      fewServers
 	keys     [][]byte // of plans
 }
 
-// Open starts the embedded server or connects to the remote ones. It waits and retries where waiting can help (no
-// server reachable), until ctx ends; everything else fails at once.
+// Open starts the embedded server or connects to the remote ones. It retries errors that can pass (no server
+// reachable) until ctx ends, and returns every other error immediately.
 func Open(ctx context.Context, cfg Config, log *slog.Logger) (*Store, error) {
 	return open(ctx, cfg, true, false, log)
 }
 
-// OpenProducer is Open for who only publishes documents: it has no more permissions than that takes, and no Own.
+// OpenProducer is Open for a process that only publishes documents. It uses only the permissions for that, and
+// has no Own.
 func OpenProducer(ctx context.Context, cfg Config, log *slog.Logger) (*Store, error) {
 	return open(ctx, cfg, true, true, log)
 }
 
-// OpenAlone opens the data folder of an embedded server for this process alone: nobody else can connect, so that the
-// server takes no port.
+// OpenAlone opens the data folder of an embedded server exclusively for this process. The server does not
+// listen on a port.
 func OpenAlone(ctx context.Context, cfg Config, log *slog.Logger) (*Store, error) {
 	if !cfg.Embedded() {
 		return nil, fmt.Errorf("open data folder %s: stream.url names servers elsewhere", cfg.Dir)
@@ -70,7 +69,7 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 			err = errors.Join(err, s.Close())
 		}
 	}()
-	if cfg.PlanKeyFile != "" && !producer { // who publishes needs no plan
+	if cfg.PlanKeyFile != "" && !producer { // publishing does not need a plan
 		if s.keys, err = access.ReadKeys(cfg.PlanKeyFile); err != nil {
 			return nil, err
 		}
@@ -93,14 +92,14 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 	return s, nil
 }
 
-// identity is as whom a Store connects: to the account of the documents and, where the daemon's own streams are
-// elsewhere, to theirs.
+// identity holds the options for the account of the documents and, if the daemon's own streams are in another
+// account, for that account.
 type identity struct {
 	documents conn.Options
 	own       *conn.Options
 }
 
-// identify starts the embedded server, or finds out as whom to connect to others.
+// identify starts the embedded server, or determines the credentials for remote servers.
 func (s *Store) identify(ctx context.Context, listens, producer bool) (who identity, err error) {
 	c := s.config
 	o := conn.Options{URL: c.URL, Credentials: c.Credentials, NKey: c.NKey, TLS: c.TLS, ReconnectWait: c.ReconnectWait}
@@ -117,7 +116,7 @@ func (s *Store) identify(ctx context.Context, listens, producer bool) (who ident
 	if c.Own != (Login{}) && !producer {
 		own := o
 		own.Credentials, own.NKey = c.Own.Credentials, c.Own.NKey
-		o.Inbox = "_LOADERD." + nuid.Next() // producers in the account of the documents may hear the usual inboxes
+		o.Inbox = "_LOADERD." + nuid.Next() // producers in the documents' account may subscribe to the default inboxes
 		return identity{o, &own}, nil
 	}
 	token, err := c.token(!producer)
@@ -144,7 +143,7 @@ func (s *Store) identify(ctx context.Context, listens, producer bool) (who ident
 	return identity{documents: o}, nil
 }
 
-// withoutUsers are URLs without what they say of who connects.
+// withoutUsers returns URLs without user information.
 func withoutUsers(urls string) string {
 	all := strings.Split(urls, ",")
 	for i, raw := range all {
@@ -160,7 +159,7 @@ func as(user, password string) func() (string, string) {
 	return func() (string, string) { return user, password }
 }
 
-// both are the connections to a server inside a daemon, this process or another one.
+// both returns the options for both accounts of a server inside a daemon, in this process or another one.
 func both(o conn.Options, login func(server.User) (name, password string)) identity {
 	own := o
 	own.Login = as(login(server.Own))
@@ -168,21 +167,21 @@ func both(o conn.Options, login func(server.User) (name, password string)) ident
 	return identity{o, &own}
 }
 
-// anonymous says whether nothing is configured of who connects.
+// anonymous reports whether no credentials are configured.
 func (c Config) anonymous() bool {
 	return c.Credentials == "" && c.NKey == "" && c.TokenFile == "" && c.Dir != "" && !strings.Contains(c.URL, "@")
 }
 
-// findLogin is how a producer is known to a daemon on this machine, which may start later, or with another token.
+// findLogin returns a producer's login at a daemon on this machine, which may start later, or with another token.
 func (c Config) findLogin() (user, password string) {
-	token, _ := c.token(false) // without one the server says that it wants it
+	token, _ := c.token(false) // without one, the server's error states that it requires it
 	if token == "" {
 		return "", ""
 	}
 	return string(server.Producer), token
 }
 
-// token is that of the configuration, else that of a server inside a daemon on this machine; empty where there is none.
+// token returns the configured token, else that of a server inside a daemon on this machine; empty if none exists.
 func (c Config) token(operator bool) (string, error) {
 	if c.TokenFile != "" {
 		token, err := access.ReadToken(c.TokenFile)
@@ -209,8 +208,8 @@ func (c Config) token(operator bool) (string, error) {
 	return "", nil
 }
 
-// Reloaders are certificates and tokens of the embedded server, by what they are for, to be read again when they
-// change.
+// Reloaders returns the certificates and tokens of the embedded server that have to be reloaded when their files
+// change, by purpose.
 func (s *Store) Reloaders() map[string]access.Reloader {
 	if s.server == nil {
 		return nil
@@ -218,8 +217,8 @@ func (s *Store) Reloaders() map[string]access.Reloader {
 	return s.server.Reloaders()
 }
 
-// FlightToken is the token of the data folder for calls to the daemon's Flight and HTTP servers from this machine. With
-// servers elsewhere the folder holds nothing but that token.
+// FlightToken is the token of the data folder for calls to the daemon's Flight and HTTP servers from this machine.
+// With remote servers the folder holds only that token.
 func (s *Store) FlightToken() access.KeptToken {
 	if s.server == nil {
 		return access.FlightToken(s.config.Dir, "")
@@ -227,8 +226,8 @@ func (s *Store) FlightToken() access.KeptToken {
 	return s.server.FlightToken()
 }
 
-// Own is the store of the daemon's own streams: what runs have decided, what they need, who leads them. Without an
-// account of their own they are where the documents are.
+// Own returns the store of the daemon's own streams: plans, low watermarks and leases of runs. Without a separate
+// account they are in the account of the documents.
 func (s *Store) Own() *Store {
 	if s.own != nil {
 		return s.own
@@ -236,7 +235,7 @@ func (s *Store) Own() *Store {
 	return s
 }
 
-// Of is the store of a stream, by its name.
+// Of returns the store of a stream, by the stream's name.
 func (s *Store) Of(stream string) *Store {
 	if stream == s.config.Name || stream == s.config.DeadLetterName() {
 		return s
@@ -244,13 +243,13 @@ func (s *Store) Of(stream string) *Store {
 	return s.Own()
 }
 
-// Status says whether streams can be read and written, in both accounts.
+// Status reports whether streams can be read and written, in both accounts.
 func (s *Store) Status() conn.Status {
 	st := s.Client.Status()
 	if s.own == nil {
 		return st
 	}
-	own := s.own.Client.Status() // which looks as well: what fails there has this for its cause
+	own := s.own.Client.Status() // this checks the embedded server too; its failure is also the cause of failures there
 	if st.Connected {
 		return own
 	}
@@ -260,11 +259,12 @@ func (s *Store) Status() conn.Status {
 // Config returns the configuration that the Store was opened with.
 func (s *Store) Config() Config { return s.config }
 
-// PlanKeys are the keys by which the records of plans are authenticated, the first for those that are written; none
-// without plan_key_file.
+// PlanKeys are the keys that authenticate the records of plans; the first one signs new records. Empty without
+// plan_key_file.
 func (s *Store) PlanKeys() [][]byte { return s.keys }
 
-// Reading notes that readers wait for documents, until done is called. Producers of an embedded server yield to them.
+// Reading records that readers wait for documents, until done is called. The embedded server's proxy then
+// delays producers.
 func (s *Store) Reading() (done func()) {
 	if s.server == nil {
 		return func() {}
@@ -272,8 +272,8 @@ func (s *Store) Reading() (done func()) {
 	return s.server.Reading()
 }
 
-// Close ends the connection and stops the embedded server, within bounded time. What was acknowledged is on disk
-// already.
+// Close closes the connection and stops the embedded server, within bounded time. Acknowledged data is already
+// on disk.
 func (s *Store) Close() error {
 	if s.own != nil && s.own.Client != nil {
 		s.own.Client.Close()

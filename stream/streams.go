@@ -15,17 +15,18 @@ import (
 	"loaderd/stream/proxy"
 )
 
-// duplicateWindow is how long the server itself recognises a message id, which it keeps in memory for that time. It
-// absorbs a producer's retries; the planner's own window (documents.dedupe) is counted in documents and does the rest.
+// duplicateWindow is how long the server itself recognises a message id, which it keeps in memory for that time.
+// It absorbs a producer's retries. The planner's own window (documents.dedupe) is counted in documents and
+// detects later duplicates.
 const duplicateWindow = proxy.IDWindow
 
-// SettingsError says that an existing stream's settings would lose data or cannot do what the daemon needs.
+// SettingsError reports that an existing stream's settings would lose data or do not meet the daemon's needs.
 type SettingsError struct {
 	Stream string
 	Bad    []Setting
 }
 
-// Setting is one setting of a stream that is not as it must be.
+// Setting is a stream's setting with an unusable value.
 type Setting struct {
 	Name          string
 	Present, Want any
@@ -44,8 +45,8 @@ func (e *SettingsError) Error() string {
 	return b.String()
 }
 
-// advice is what to do. A stream keeps its subjects: with others the producers that are there would find no stream, and
-// its dead letters would go elsewhere than the earlier ones.
+// advice returns how to resolve the error. A stream must keep its subjects: otherwise existing producers would find
+// no stream, and dead letters would get other subjects than the earlier ones.
 func (e *SettingsError) advice() string {
 	for _, s := range e.Bad {
 		subjects, _ := s.Present.([]string)
@@ -64,11 +65,11 @@ func (e *SettingsError) advice() string {
 // DeadLetterName is the name of the dead-letter stream.
 func (c Config) DeadLetterName() string { return c.Name + "_DEAD" }
 
-// DeadLetterSubject is where the dead letter of a message of subject goes.
+// DeadLetterSubject returns the subject of the dead letter of a message.
 func (c Config) DeadLetterSubject(subject string) string { return deadSubject + "." + subject }
 
-// documentStream keeps every document until it is purged on purpose: a full stream refuses new ones, so that producers
-// wait.
+// documentStream keeps every document until it is purged explicitly. A full stream refuses new documents, so
+// that producers wait.
 func (c Config) documentStream() jetstream.StreamConfig {
 	sc := c.logStream(c.Name, c.MaxBytes, c.subjects()...)
 	sc.Description = "documents"
@@ -79,8 +80,8 @@ func (c Config) documentStream() jetstream.StreamConfig {
 	return sc
 }
 
-// deadLetterStream keeps the last dead letters. It drops old ones: a dead letter must never stop a run, and the
-// document itself is in the document stream still.
+// deadLetterStream keeps the latest dead letters and drops old ones. A dead letter must never stop a run, and the
+// document itself is still in the document stream.
 func (c Config) deadLetterStream() jetstream.StreamConfig {
 	subjects := c.subjects()
 	for i, subject := range subjects {
@@ -93,7 +94,7 @@ func (c Config) deadLetterStream() jetstream.StreamConfig {
 	return sc
 }
 
-// PlanStream is the stream of a run's plan, which is kept for ever.
+// PlanStream returns the settings of the stream of a run's plan, which is kept forever.
 func (c Config) PlanStream(run string) jetstream.StreamConfig {
 	sc := c.logStream("PLAN_"+run, c.PlanBytes, planSubject+"."+run)
 	sc.Description = "plan of run " + run
@@ -117,20 +118,19 @@ func (c Config) logStream(name string, bytes int64, subjects ...string) jetstrea
 	}
 }
 
-// EnsureDocuments returns the document stream. It creates the stream when it is absent and refuses one that would lose
-// data.
+// EnsureDocuments returns the document stream. It creates the stream if it does not exist, and returns a
+// *SettingsError for an existing one that would lose data.
 func (s *Store) EnsureDocuments(ctx context.Context) (jetstream.Stream, error) {
 	return s.Ensure(ctx, s.config.documentStream())
 }
 
-// EnsureDeadLetters returns the dead-letter stream, as EnsureDocuments does. When it is full it drops the oldest
-// letters.
+// EnsureDeadLetters returns the dead-letter stream, as EnsureDocuments does. A full stream drops the oldest letters.
 func (s *Store) EnsureDeadLetters(ctx context.Context) (jetstream.Stream, error) {
 	return s.Ensure(ctx, s.config.deadLetterStream())
 }
 
-// Ensure returns a stream of these settings. It creates the stream when it is absent, and refuses one whose settings
-// would lose data.
+// Ensure returns a stream with these settings. It creates the stream if it does not exist, and returns a
+// *SettingsError for an existing one whose settings would lose data.
 func (s *Store) Ensure(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	var st jetstream.Stream
 	err := s.ensure(ctx, "open stream "+want.Name, func(ctx context.Context) (err error) {
@@ -150,8 +150,8 @@ func (s *Store) Ensure(ctx context.Context, want jetstream.StreamConfig) (jetstr
 	return s.follow(ctx, st, want)
 }
 
-// Find returns the stream of a name as it is, or missing when there is none, which a cluster has to say for a while. It
-// is said to open what, in the log and in errors.
+// Find returns the stream of a name, or the error missing if none exists. In a cluster, "not found" counts only after
+// a while. what describes the stream in the log and in errors.
 func (s *Store) Find(ctx context.Context, what, name string, missing error) (st jetstream.Stream, err error) {
 	began := time.Now()
 	err = s.Retry(ctx, "open "+what, func(ctx context.Context) (err error) {
@@ -164,8 +164,8 @@ func (s *Store) Find(ctx context.Context, what, name string, missing error) (st 
 	return st, err
 }
 
-// Doubt makes an error pass that says there is no stream, for a while from when the stream was first asked for: a
-// member of a cluster may be cut off, or behind.
+// Doubt marks a "stream not found" error as transient for a while after began, the time of the first request, because
+// a member of a cluster may be cut off or lag.
 func (s *Store) Doubt(began time.Time, err error) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) && s.Clustered() && time.Since(began) < absencePatience {
 		return conn.Passing(err)
@@ -173,8 +173,8 @@ func (s *Store) Doubt(began time.Time, err error) error {
 	return err
 }
 
-// create makes a stream. On an embedded server its bound gives way to the disk, so that the stream is full before the
-// disk is.
+// create creates a stream. On an embedded server the disk limits its bound, so that the stream is full before
+// the disk.
 func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
 	room, err := s.room(want.MaxBytes)
 	if err != nil {
@@ -208,7 +208,7 @@ func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstr
 	return st, err
 }
 
-// overlap is the error for a stream whose subjects another one takes.
+// overlap returns the error for a stream whose subjects belong to another stream.
 func (s *Store) overlap(ctx context.Context, err error, subject string) error {
 	name, unknown := s.JetStream().StreamNameBySubject(ctx, subject)
 	if unknown != nil {
@@ -228,8 +228,8 @@ func (s *Store) overlap(ctx context.Context, err error, subject string) error {
 	return fmt.Errorf("%w: %s takes %s already: change stream.name or stream.subject", err, name, subject)
 }
 
-// room is how large a stream with a bound of wanted bytes may become: on an embedded server at most half of the free
-// disk, which sources share.
+// room returns the maximum size of a stream with a bound of wanted bytes: on an embedded server at most half of the
+// free disk space, divided among sources.
 func (s *Store) room(wanted int64) (int64, error) {
 	if s.diskFree == nil {
 		return wanted, nil
@@ -265,8 +265,8 @@ func (s *Store) logLowered(want jetstream.StreamConfig, bytes int64) {
 			setting))...)
 }
 
-// ConfiguredBound is the setting that the bound of the document stream follows; 0 with a remote server, whose streams
-// keep the bounds that their owner gave them.
+// ConfiguredBound returns the configured bound of the document stream in bytes; 0 for a remote server, whose streams
+// keep the bounds that their owner set.
 func (s *Store) ConfiguredBound() int64 {
 	if s.server == nil {
 		return 0
@@ -274,7 +274,7 @@ func (s *Store) ConfiguredBound() int64 {
 	return s.config.MaxBytes
 }
 
-// DiskFree returns the free space on the disk of the embedded server, in bytes; nil where it is not known.
+// DiskFree returns the free space on the disk of the embedded server, in bytes; nil if unknown.
 func (s *Store) DiskFree() *int64 {
 	if s.diskFree == nil {
 		return nil
@@ -286,9 +286,8 @@ func (s *Store) DiskFree() *int64 {
 	return &free
 }
 
-// follow brings the bounds of an embedded server's stream in line with the configuration; they can change without
-// losing anything. Streams of a remote server keep the bounds that their owner gave them. Those of a cluster get the
-// copies that the configuration asks for.
+// follow updates the bounds of an embedded server's stream to the configuration, which loses no data. Streams of a
+// remote server keep the bounds that their owner set. Streams of a cluster get the configured number of replicas.
 func (s *Store) follow(ctx context.Context, st jetstream.Stream,
 	want jetstream.StreamConfig) (jetstream.Stream, error) {
 	info := st.CachedInfo()
@@ -300,9 +299,9 @@ func (s *Store) follow(ctx context.Context, st jetstream.Stream,
 		return nil, err
 	}
 	present := info.Config
-	bytes := max(room, min(want.MaxBytes, present.MaxBytes)) // a disk that filled up since does not lower the bound
+	bytes := max(room, min(want.MaxBytes, present.MaxBytes)) // a disk that filled up meanwhile does not lower the bound
 	if want.Discard == jetstream.DiscardOld {
-		bytes = max(bytes, int64(info.State.Bytes)) // lowering it would drop letters at once
+		bytes = max(bytes, int64(info.State.Bytes)) // a lower bound would drop letters immediately
 	}
 	s.logLowered(want, bytes)
 	if present.MaxBytes == bytes && present.MaxMsgSize == want.MaxMsgSize {
@@ -320,13 +319,13 @@ func (s *Store) follow(ctx context.Context, st jetstream.Stream,
 	return s.replicate(ctx, updated), nil
 }
 
-// CheckDocuments returns a *SettingsError when the document stream, as it is now, would lose data or cannot do what the
-// daemon needs.
+// CheckDocuments returns a *SettingsError if the document stream's settings would lose data or do not meet the
+// daemon's needs.
 func (s *Store) CheckDocuments(is jetstream.StreamConfig) error {
 	return check(is, s.config.documentStream())
 }
 
-// check returns a *SettingsError that lists the settings which would lose data or cannot do what the daemon needs.
+// check returns a *SettingsError that lists the settings that would lose data or do not meet the daemon's needs.
 func check(is, want jetstream.StreamConfig) error {
 	var bad []Setting
 	expect := func(ok bool, name string, present, want any) {

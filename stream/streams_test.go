@@ -210,7 +210,7 @@ func TestConfigReportsEveryBadField(t *testing.T) {
 	}
 }
 
-// A bound that the servers cannot promise is refused with what to change.
+// A bound that the servers cannot reserve is refused with advice on what to change.
 func TestNoRoomForABound(t *testing.T) {
 	url := natstest.Plain(t, &server.Options{JetStream: true, JetStreamMaxStore: 1 << 20, JetStreamMaxMemory: 1 << 20})
 	c := natstest.Config(t)
@@ -223,7 +223,7 @@ func TestNoRoomForABound(t *testing.T) {
 	}
 }
 
-// A stream whose bound the disk lowers is logged at every start, also when the stream is there already.
+// A stream whose bound the disk lowers is logged at every start, also for an existing stream.
 func TestStreams_LoweredBoundIsLoggedAtEveryStart(t *testing.T) {
 	c := natstest.Config(t)
 	c.MaxBytes = 64 << 20

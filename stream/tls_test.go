@@ -18,8 +18,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// The server inside a daemon takes clients over TLS alone where it has a certificate, and shows the one that was read
-// last: connections that are there stay.
+// A server with a certificate accepts clients over TLS only, and uses the certificate that was loaded last. Existing
+// connections stay open.
 func TestEmbeddedServerWithTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certtest.SelfSigned(t, dir, "server")
@@ -71,8 +71,8 @@ func TestEmbeddedServerWithTLS(t *testing.T) {
 	holds(t, s.Store(), 3)
 }
 
-// Members with certificates and a secret are a cluster, whose producers have one token; who has another secret, none,
-// or no certificate gets no route.
+// Members with certificates and the same secret form a cluster, whose producers share one token. A server with
+// another secret, without a secret, or without a certificate gets no route.
 func TestClusterWithTLSAndASecret(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certtest.SelfSigned(t, dir, "server")

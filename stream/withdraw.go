@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// made are the streams that a Store has created.
+// made records the streams that a Store has created.
 type made struct {
 	mu    sync.Mutex
 	names []string
@@ -30,10 +30,10 @@ func (m *made) take() []string {
 	return names
 }
 
-// Withdraw removes the streams that this Store has created and that have never held anything: what a start that fails
-// would leave behind. What was there before, or has come to hold something, stays. On a cluster all stays: there other
-// daemons start at the same time and have opened what this one has made, and a server that is behind may call a stream
-// empty that is not.
+// Withdraw removes the streams that this Store has created and that have never held a message, which a failed
+// start would leave behind. Streams that existed before, or that hold messages, are kept. On a cluster all
+// streams are kept: other daemons that start at the same time may have opened them, and a lagging server may
+// report a stream as empty that is not.
 func (s *Store) Withdraw(ctx context.Context) error {
 	if s.Clustered() {
 		return nil

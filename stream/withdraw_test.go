@@ -12,7 +12,7 @@ import (
 	"loaderd/stream/server"
 )
 
-// A start that fails takes back the empty streams that it made, and nothing else.
+// A failed start removes the empty streams that it created, and nothing else.
 func TestWithdraw(t *testing.T) {
 	ctx := natstest.Context(t)
 	srv := natstest.StartEmbedded(t)
@@ -44,7 +44,7 @@ func TestWithdraw(t *testing.T) {
 	}
 }
 
-// On a cluster a start that fails leaves what it has made: other daemons may have opened it.
+// On a cluster a failed start keeps the streams that it created, because other daemons may have opened them.
 func TestWithdrawOnACluster(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
@@ -58,7 +58,7 @@ func TestWithdrawOnACluster(t *testing.T) {
 	}
 }
 
-// A data folder can be looked at beside any daemon: the server that does it takes no port.
+// A data folder can be opened while another daemon uses the configured port, because OpenAlone does not listen.
 func TestOpenAlone(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -15,10 +15,11 @@ import (
 	"loaderd/stream/conn"
 )
 
-// Yield hands those of these streams that this process's own server leads over to other members of its cluster, and
-// returns their names. When the process dies and its server with it, they need no election, which takes seconds. They
-// go where the first of them is led, as far as that server has them, so that the death of the third server is the death
-// of no leader. Without a server of its own the process does nothing. Errors say which streams stay where they are.
+// Yield moves the leaders of these streams from this process's own server to other members of its cluster, and
+// returns the names of the moved streams. If this process and its server fail together, these streams need no
+// election, which takes seconds. The preferred new leader is the server that leads the first of the streams, if it is
+// up to date, so that a failure of the third server affects no leader. Without an embedded server in a cluster Yield
+// does nothing. The error names the streams that could not be moved.
 func (s *Store) Yield(ctx context.Context, streams ...string) (moved []string, err error) {
 	if s.server == nil || !s.config.Clustered() {
 		return nil, nil
@@ -53,7 +54,7 @@ func (s *Store) Yield(ctx context.Context, streams ...string) (moved []string, e
 	return moved, errors.Join(failed...)
 }
 
-// awaitLeader waits until another server than before leads a stream, for as long as ctx allows. It takes some 60 ms, in
+// awaitLeader waits until a server other than before leads a stream, or until ctx ends. A move takes about 60 ms, in
 // which requests are lost.
 func (s *Store) awaitLeader(ctx context.Context, name, before string) {
 	const look, pause = 100 * time.Millisecond, 5 * time.Millisecond
@@ -72,12 +73,13 @@ func (s *Store) awaitLeader(ctx context.Context, name, before string) {
 	}
 }
 
-// deadAfter is since when a leader has not heard of a server that may be dead; servers say something every second. It
-// may count as current for much longer, and a stream that is handed over to it has no leader for seconds.
+// deadAfter is how long a leader may have received nothing from a replica before that replica counts as down. Servers
+// send every second. A server that is down may be listed as current for much longer, and a stream that is handed over
+// to it has no leader for seconds.
 const deadAfter = 2500 * time.Millisecond
 
-// heir chooses who leads a stream in place of its leader: one of those that have all of it, and the wanted one if it
-// has. It is empty where there is none.
+// heir returns a replica that can become the stream's leader: one that is up to date, preferably wanted. It is
+// empty if none exists.
 func heir(c *jetstream.ClusterInfo, wanted string) string {
 	var ready []string
 	for _, r := range c.Replicas {
@@ -94,7 +96,7 @@ func heir(c *jetstream.ClusterInfo, wanted string) string {
 	return ready[rand.IntN(len(ready))]
 }
 
-// MoveLeader asks the leader of a stream to hand that over to another of the stream's servers. It makes one attempt.
+// MoveLeader requests that the leader of a stream hand over to another of the stream's servers. It makes one attempt.
 func MoveLeader(ctx context.Context, c *conn.Client, name, to string) error {
 	type placement struct {
 		Preferred string `json:"preferred"`

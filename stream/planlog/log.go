@@ -32,7 +32,7 @@ var (
 // Invariants, ensured by the stream's settings and by Append:
 //
 //	L1  a record is never changed or removed (DenyDelete, DenyPurge, DiscardNew, no limit but bytes);
-//	L2  a record is stored only after the last position that its writer read (compare-and-set): one of two writers stops.
+//	L2  a record is stored only after the last position that its writer read (compare-and-set): one of two stops.
 type Log struct {
 	store    *stream.Store // the plan's
 	docs     *stream.Store // the documents'
