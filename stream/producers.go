@@ -24,7 +24,7 @@ func (s *Store) EnsureRecords(ctx context.Context) (jetstream.KeyValue, error) {
 }
 
 // producers returns the requests that a producer may make to a server inside a daemon: publish documents, find
-// out which of its own are stored, write its record, and list the runs that read its documents. A producer
+// out which of its documents are stored, write its record, and list the runs that read its documents. A producer
 // cannot create, change, purge or delete a stream or a consumer. It reads stored messages by gets, and of
 // documents only the headers.
 func (c Config) producers() server.Producers {

@@ -5,33 +5,33 @@ import (
 	"time"
 )
 
-// Limits on atomic batches of producers that are not committed. The server keeps them next to the stream, past the
-// stream's bound: on disk, or in memory where the stream has several replicas.
+// Limits on uncommitted atomic batches of producers. The server stores them outside the stream and its bound: on
+// disk, or in memory if the stream has several replicas.
 const (
-	StagedBatch   = 64 << 20  // bytes of one
-	StagedBytes   = 256 << 20 // bytes of all; a cluster's members share them
-	StagedBatches = 2         // of one connection
+	StagedBatch   = 64 << 20  // bytes per batch
+	StagedBytes   = 256 << 20 // bytes of all batches; the members of a cluster share them
+	StagedBatches = 2         // per connection
 )
 
-// batchIdle is how long a batch is counted behind its last message. The server drops it after ten seconds.
+// batchIdle is how long a batch counts after its last message. The server drops it after ten seconds.
 const batchIdle = 15 * time.Second
 
-// batchID names a batch: an id is that of one stream.
+// batchID identifies a batch: ids are unique per stream.
 type batchID struct{ stream, id string }
 
-// batch is a batch that is not committed.
+// batch is an uncommitted batch.
 type batch struct {
 	id        batchID
-	owner     *producer // nil when its connection is closed
+	owner     *producer // nil once its connection is closed
 	subject   string    // of its first message
 	bytes     int64
 	documents int
-	began     uint64 // its place among all
+	began     uint64 // its order among all batches
 	last      time.Time
-	refused   *refusal // of the messages that follow
+	refused   *refusal // applies to the messages that follow
 }
 
-// batches counts what producers have staged.
+// batches counts the messages that producers have staged.
 type batches struct {
 	limit int64
 
@@ -48,12 +48,12 @@ type part struct {
 	subject string
 	size    int64
 	commit  bool
-	refused *refusal // why the batch is refused for it; nil: it is not
+	refused *refusal // why the batch is refused for this message; nil if it is not
 }
 
 // stage counts a message of a batch. It returns how many documents the batch has, the batches that the server must
-// abandon, and why the message must not be forwarded. Where the limit on all is reached the oldest batches give way:
-// those of a publisher that commits are young.
+// abandon, and the refusal if the message must not be forwarded. At the limit on all batches the oldest ones are
+// abandoned; those of a publisher that commits are recent.
 func (b *batches) stage(owner *producer, id batchID, m part,
 	now time.Time) (documents int, abandoned []*batch, refused *refusal) {
 	b.mu.Lock()
@@ -61,7 +61,7 @@ func (b *batches) stage(owner *producer, id batchID, m part,
 	x := b.open[id]
 	if x == nil {
 		if m.commit {
-			return 1, nil, m.refused // it is stored at once, or refused for what is missing
+			return 1, nil, m.refused // it is stored immediately, or refused because messages are missing
 		}
 		b.expire(now)
 		for b.count(owner) >= StagedBatches {
@@ -97,8 +97,8 @@ func (b *batches) stage(owner *producer, id batchID, m part,
 	return x.documents, abandoned, x.refused
 }
 
-// release returns the batches that a closed connection leaves, which the server must abandon. They are counted for a
-// while: the server may read the connection's last messages afterwards.
+// release returns the batches of a closed connection, which the server must abandon. They still count for a while,
+// because the server may read the connection's last messages afterwards.
 func (b *batches) release(owner *producer) (left []*batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -111,7 +111,7 @@ func (b *batches) release(owner *producer) (left []*batch) {
 	return left
 }
 
-// expire forgets batches that the server has dropped. The caller holds b.mu.
+// expire removes batches that the server has dropped. The caller holds b.mu.
 func (b *batches) expire(now time.Time) {
 	for _, x := range b.open {
 		if now.Sub(x.last) > batchIdle {
@@ -120,8 +120,8 @@ func (b *batches) expire(now time.Time) {
 	}
 }
 
-// removeOldest forgets the oldest batch of a connection, or of all for nil, and returns it. There must be one. The
-// caller holds b.mu.
+// removeOldest removes the oldest batch of a connection, or of all connections for nil, and returns it. At least one
+// must exist. The caller holds b.mu.
 func (b *batches) removeOldest(owner *producer) (oldest *batch) {
 	for _, x := range b.open {
 		if (owner == nil || x.owner == owner) && (oldest == nil || x.began < oldest.began) {
@@ -132,7 +132,7 @@ func (b *batches) removeOldest(owner *producer) (oldest *batch) {
 	return oldest
 }
 
-// count counts the batches of a connection. The caller holds b.mu.
+// count returns the number of batches of a connection. The caller holds b.mu.
 func (b *batches) count(owner *producer) (n int) {
 	for _, x := range b.open {
 		if x.owner == owner {
@@ -142,7 +142,7 @@ func (b *batches) count(owner *producer) (n int) {
 	return n
 }
 
-// remove forgets a batch. The caller holds b.mu.
+// remove removes a batch. The caller holds b.mu.
 func (b *batches) remove(x *batch) {
 	delete(b.open, x.id)
 	b.bytes -= x.bytes

@@ -18,12 +18,12 @@ import (
 // Stream is a stream that producers may read by gets.
 type Stream struct {
 	Name string
-	// Subjects are those of documents: one of them, or all below one ("docs.>"). Producers get headers of documents
-	// without payloads. A stream without subjects is a key-value bucket, whose values they get.
+	// Subjects are those of documents: a single one, or a prefix ("docs.>"). Producers get headers of documents without
+	// payloads. A stream without subjects is a key-value bucket, whose values producers get.
 	Subjects []string
 }
 
-// streams are those that are known.
+// streams are the registered streams.
 type streams struct {
 	mu  sync.Mutex
 	all []*Stream
@@ -39,8 +39,8 @@ func (s *streams) add(all ...Stream) {
 	}
 }
 
-// of returns the stream that takes documents of a subject. Where several match, the one with the longest pattern is the
-// stream of a source.
+// of returns the stream that accepts documents of a subject. If several match, the one with the longest pattern is
+// the stream of a source.
 func (s *streams) of(subject string) *Stream {
 	longest := 0
 	return s.find(func(x *Stream) bool {
@@ -55,13 +55,13 @@ func (s *streams) of(subject string) *Stream {
 	})
 }
 
-// Requests that get stored messages: of any replica, and of the leader.
+// Requests for stored messages: from any replica, and from the leader.
 const (
 	directGet = "$JS.API.DIRECT.GET."
 	leaderGet = "$JS.API.STREAM.MSG.GET."
 )
 
-// requested returns the stream that a request gets messages of; nil for another request.
+// requested returns the stream that a request gets messages from; nil for another request.
 func (s *streams) requested(request string) *Stream {
 	name, found := strings.CutPrefix(request, leaderGet)
 	if !found {
@@ -86,31 +86,31 @@ func (s *streams) find(match func(*Stream) bool) (found *Stream) {
 }
 
 const (
-	// getsAtOnce bounds the gets that the proxy makes at a time: each holds getBytes and one message.
+	// getsAtOnce bounds the concurrent gets of the proxy. Each holds getBytes and one message.
 	getsAtOnce = 2
 	getBytes   = 8 << 20
-	// A get counts as getWeight operations, and as many more for each weighedMessages of its answer.
+	// A get counts as getWeight operations, and as getWeight more per weighedMessages messages of its response.
 	getWeight       = 10
 	weighedMessages = 256
 	// GetMessages bounds the messages of one get.
 	GetMessages = 1024
-	// answerBytes bounds the answer to one get: headers of documents, values of a bucket.
+	// answerBytes bounds the response to one get: headers of documents, or values of a bucket.
 	answerBytes = 128 << 10
-	// getPending is what may wait for a client before the next of its gets is made.
+	// getPending bounds the pending bytes of a client before its next get starts.
 	getPending = 128 << 10
-	// getTimeout bounds the wait for each message of an answer.
+	// getTimeout bounds the wait for each message of a response.
 	getTimeout = 5 * time.Second
 )
 
-// got is one message of an answer.
+// got is one message of a response.
 type got struct{ head, payload []byte }
 
-// get makes a producer's get, one at a time of a connection, and answers it.
+// get executes a producer's get, one at a time per connection, and sends the response.
 func (c *producer) get(stream *Stream, m message, question []byte) error {
 	if !c.p.inboxes.has(inboxOf(m.reply), c) {
 		return c.deny(m.subject, "the answer to a get goes to an inbox that the connection has subscribed to")
 	}
-	if err := c.toServ.Flush(); err != nil { // what was published before may be what is got
+	if err := c.toServ.Flush(); err != nil { // the get may read messages that were published before
 		return err
 	}
 	if !c.box.drained(getPending) {
@@ -121,7 +121,7 @@ func (c *producer) get(stream *Stream, m message, question []byte) error {
 	}
 	parts, err := c.p.get(c.ctx, stream, m.subject, question)
 	if err != nil {
-		return c.ctx.Err() // the client waits for no answer longer than that took
+		return c.ctx.Err() // the client's own request timeout is shorter than this
 	}
 	c.p.others.ReserveN(time.Now(), getWeight*len(parts)/weighedMessages)
 	for _, x := range parts {
@@ -132,7 +132,7 @@ func (c *producer) get(stream *Stream, m message, question []byte) error {
 	return nil
 }
 
-// get makes a get and returns its answer.
+// get executes a get and returns its response.
 func (p *Proxy) get(ctx context.Context, stream *Stream, request string, question []byte) ([]got, error) {
 	if err := p.gets.Acquire(ctx, 1); err != nil {
 		return nil, err
@@ -185,19 +185,19 @@ func next(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
 	return sub.NextMsgWithContext(ctx)
 }
 
-// answer is the answer to a get, as the producer gets it.
+// answer is the response to a get, in the producer's form.
 type answer struct {
 	stream  *Stream
-	several bool // messages, and a status behind them
-	latest  bool // ... the last of each subject
-	leader  bool // the leader's, in JSON
+	several bool // messages, followed by a status
+	latest  bool // ... only the last one of each subject
+	leader  bool // from the leader, in JSON
 
 	parts []got
 	bytes int
 	ended bool
 }
 
-// add adds a message of the server's answer.
+// add adds a message of the server's response.
 func (a *answer) add(m *nats.Msg) error {
 	status := m.Header.Get("Status") != "" && m.Header.Get("Nats-Sequence") == ""
 	a.ended = !a.several || status
@@ -220,7 +220,7 @@ func (a *answer) add(m *nats.Msg) error {
 	if a.bytes += len(x.head) + len(x.payload); a.bytes < answerBytes || a.ended {
 		return nil
 	}
-	// The rest is left to the next get, as after max_bytes. Of a bucket there is no next one.
+	// The next get returns the remaining messages, as after max_bytes. A bucket has no next get.
 	a.ended = true
 	if a.latest {
 		a.parts = []got{{head: tooLarge}}
@@ -231,12 +231,12 @@ func (a *answer) add(m *nats.Msg) error {
 	return nil
 }
 
-// endOfBatch is what the server sends behind the messages of an answer.
+// endOfBatch is the status that the server sends after the messages of a response.
 const endOfBatch = "NATS/1.0 204 EOB\r\nNats-Num-Pending: %s\r\nNats-Last-Sequence: %s\r\n\r\n"
 
 var tooLarge = []byte("NATS/1.0 413 Answer Too Large\r\n\r\n")
 
-// ofLeader is a leader's answer without the payload of a document.
+// ofLeader returns a leader's response without the payload of a document.
 func (a *answer) ofLeader(text []byte) ([]byte, error) {
 	if len(a.stream.Subjects) == 0 {
 		return text, nil
@@ -251,7 +251,7 @@ func (a *answer) ofLeader(text []byte) ([]byte, error) {
 	return json.Marshal(response)
 }
 
-// encode writes headers as the server sends them: a status is part of the first line.
+// encode writes headers in the server's form, with a status in the first line.
 func encode(h nats.Header, status bool) []byte {
 	if len(h) == 0 {
 		return nil
@@ -262,7 +262,7 @@ func encode(h nats.Header, status bool) []byte {
 	}
 	b = append(b, crlf...)
 	for key, values := range h {
-		if key == "Status" || key == "Description" { // a document's own would pass for one of the server
+		if key == "Status" || key == "Description" { // a document's own header could be mistaken for the server's
 			continue
 		}
 		for _, v := range values {

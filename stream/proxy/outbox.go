@@ -5,14 +5,14 @@ import (
 	"sync"
 )
 
-// sendBuffer is what the kernel holds of a producer's answers, in addition. It would take several MiB by default, for
-// which a connection that does not read could make gets.
+// sendBuffer bounds the kernel's send buffer of a producer's connection, in addition to PendingBytes. The default of
+// several MiB would let a connection that does not read make many gets.
 const sendBuffer = 128 << 10
 
-// PendingBytes bounds what waits for a producer that does not read. It is closed beyond that.
+// PendingBytes bounds the pending data of a producer that does not read. Beyond it the connection is closed.
 const PendingBytes = 512 << 10
 
-// outbox holds what waits for a client.
+// outbox holds pending data for a client.
 type outbox struct {
 	mu      sync.Mutex
 	changed *sync.Cond
@@ -27,7 +27,7 @@ func newOutbox() *outbox {
 	return o
 }
 
-// add adds a whole message. It returns false when that is beyond the limit.
+// add adds a whole message. It returns false if that would exceed PendingBytes.
 func (o *outbox) add(b []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -39,7 +39,7 @@ func (o *outbox) add(b []byte) bool {
 	return true
 }
 
-// close lets write end when the rest is written.
+// close ends write once the pending data is written.
 func (o *outbox) close() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -47,7 +47,7 @@ func (o *outbox) close() {
 	o.changed.Broadcast()
 }
 
-// drained waits until at most n bytes wait. It returns false when the outbox is closed.
+// drained waits until at most n bytes are pending. It returns false if the outbox is closed.
 func (o *outbox) drained(n int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -57,7 +57,7 @@ func (o *outbox) drained(n int) bool {
 	return !o.closed
 }
 
-// write writes to a client until the outbox is closed, or the client is.
+// write writes to a client until the outbox or the client is closed.
 func (o *outbox) write(to io.Writer) {
 	const keep = 64 << 10 // a larger buffer was for a burst
 	var spare []byte

@@ -18,15 +18,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limits on message ids of producers. The server keeps an id for the stream's duplicate window, with about IDOverhead
-// bytes that belong to it.
+// Limits on message ids of producers. The server keeps an id for the stream's duplicate window, with an overhead of
+// about IDOverhead bytes.
 const (
-	IDLimit    = 512              // bytes of one
-	IDBytes    = 256 << 20        // bytes of all in a window; a cluster's members share them
+	IDLimit    = 512              // bytes per id
+	IDBytes    = 256 << 20        // bytes of all ids in a window; the members of a cluster share them
 	IDWindow   = 30 * time.Second // the duplicate window
 	IDOverhead = 128
 
-	idBurst = 16 << 20 // of IDBytes, what may come at once
+	idBurst = 16 << 20 // burst within IDBytes
 )
 
 const (
@@ -34,17 +34,17 @@ const (
 	headerLimit = 64 << 10
 	// requestLimit bounds a request to JetStream.
 	requestLimit = 8 << 10
-	// valueLimit bounds what a producer stores in, and gets from, a key-value bucket at once.
+	// valueLimit bounds the value of one write to, and one get from, a key-value bucket.
 	valueLimit = 64 << 10
-	// subscriptionLimit bounds the subscriptions of a connection, each of which gets a copy of an answer.
+	// subscriptionLimit bounds the subscriptions of a connection, each of which gets a copy of a response.
 	subscriptionLimit = 64
 	// othersPerSecond bounds the operations of all producers that publish no document, beyond a burst: pings,
-	// subscriptions, requests, records, and messages that are refused.
+	// subscriptions, requests, records, and refused messages.
 	othersPerSecond = 5000
 	othersBurst     = 10_000
-	// batchIDLimit is the server's own.
+	// batchIDLimit is the server's own limit.
 	batchIDLimit = 64
-	// lingerTimeout bounds the wait for a client to take what waits when its connection ends.
+	// lingerTimeout bounds the wait for a client to read pending data when its connection ends.
 	lingerTimeout = 5 * time.Second
 
 	inboxPrefix = "_INBOX."
@@ -53,7 +53,7 @@ const (
 	kvPrefix    = "$KV."
 )
 
-// Codes of JetStream's errors that publishers know.
+// Error codes of JetStream that publishers handle.
 const (
 	codeMessageTooLarge = 10054
 	codeBatchTooLarge   = 10199
@@ -67,7 +67,7 @@ type refusal struct {
 	Description string `json:"description"`
 }
 
-// refuse makes the error of a message that a producer may not send.
+// refuse returns the error of a message that a producer may not send.
 func refuse(code int, format string, v ...any) *refusal {
 	return &refusal{http.StatusBadRequest, code, fmt.Sprintf(format, v...)}
 }
@@ -82,7 +82,7 @@ type producer struct {
 
 	fromUser *bufio.Reader
 	fromServ *bufio.Reader
-	toServ   *bufio.Writer // of the goroutine that reads the client
+	toServ   *bufio.Writer // used by the goroutine that reads the client
 	box      *outbox
 	scratch  []byte
 	window   window
@@ -91,11 +91,11 @@ type producer struct {
 	subs map[string]*subscription // by sid
 }
 
-// subscription is one of a producer's.
+// subscription is a subscription of a producer.
 type subscription struct {
 	inbox string
 	seen  int // deliveries
-	left  int // deliveries until it ends; 0 for no end
+	left  int // deliveries until it ends; 0 for unlimited
 }
 
 func newProducer(ctx context.Context, p *Proxy, raw connection, s *session) *producer {
@@ -103,13 +103,13 @@ func newProducer(ctx context.Context, p *Proxy, raw connection, s *session) *pro
 		p: p, ctx: ctx, raw: raw, client: s.client, server: s.server, fromServ: s.fromServ,
 		toServ: bufio.NewWriterSize(s.server, copyBytes), box: newOutbox(), subs: map[string]*subscription{},
 	}
-	_ = raw.SetWriteBuffer(sendBuffer) // an error means that it is closed
+	_ = raw.SetWriteBuffer(sendBuffer) // an error means that the connection is closed
 	first, _ := s.fromUser.Peek(s.fromUser.Buffered())
 	c.fromUser = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(first), flushing{c}), headerLimit)
 	return c
 }
 
-// flushing reads from the client. It flushes what was forwarded before it may block.
+// flushing reads from the client. It flushes forwarded data before it may block.
 type flushing struct{ c *producer }
 
 func (f flushing) Read(b []byte) (int, error) {
@@ -119,7 +119,7 @@ func (f flushing) Read(b []byte) (int, error) {
 	return f.c.client.Read(b)
 }
 
-// run forwards both ways until one of them ends.
+// run forwards in both directions until one of them ends.
 func (c *producer) run() {
 	var others sync.WaitGroup
 	others.Go(func() {
@@ -129,13 +129,13 @@ func (c *producer) run() {
 	})
 	others.Go(func() {
 		c.box.write(c.client)
-		_ = c.client.Close() // which ends forward
+		_ = c.client.Close() // ends forward
 	})
 	if err := c.forward(); errors.Is(err, errProtocol) {
 		c.tell(err.Error())
 	}
 	_ = c.toServ.Flush()
-	_ = c.server.Close() // which ends deliver
+	_ = c.server.Close() // ends deliver
 	others.Wait()
 	for _, x := range c.p.batches.release(c) {
 		c.p.abandon(x)
@@ -143,7 +143,7 @@ func (c *producer) run() {
 	c.unsubscribeAll()
 }
 
-// deliver passes what the server sends on to the client.
+// deliver forwards data from the server to the client.
 func (c *producer) deliver() {
 	var whole []byte
 	for {
@@ -153,7 +153,7 @@ func (c *producer) deliver() {
 		}
 		if !c.box.add(whole) {
 			c.p.o.Log.Noticef(logged(c.raw)+"Slow Consumer Detected: MaxPending of %d Exceeded", PendingBytes)
-			c.raw.Misuse("answers are not read") // they are dropped
+			c.raw.Misuse("answers are not read") // the pending data is dropped
 			return
 		}
 		if cap(whole) > copyBytes {
@@ -162,7 +162,7 @@ func (c *producer) deliver() {
 	}
 }
 
-// received reads the server's next line with the message behind it.
+// received reads the server's next line and the message after it.
 func (c *producer) received(into []byte) ([]byte, error) {
 	whole, err := readLine(c.fromServ, into, infoLine)
 	if err != nil {
@@ -185,14 +185,14 @@ func (c *producer) received(into []byte) ([]byte, error) {
 	c.delivered(string(before[1]))
 	n := len(whole)
 	if size > PendingBytes {
-		return make([]byte, PendingBytes+1), nil // more than any client may have pending
+		return make([]byte, PendingBytes+1), nil // exceeds the pending limit of every client
 	}
 	whole = append(whole, make([]byte, size+len(crlf))...)
 	_, err = io.ReadFull(c.fromServ, whole[n:])
 	return whole, err
 }
 
-// forward passes what the client sends on to the server, within the limits.
+// forward forwards data from the client to the server, within the limits.
 func (c *producer) forward() error {
 	for {
 		line, err := c.fromUser.ReadSlice('\n')
@@ -237,7 +237,7 @@ func (c *producer) forward() error {
 	}
 }
 
-// publish forwards a message of the client, or refuses it.
+// publish forwards or refuses a message of the client.
 func (c *producer) publish(args [][]byte, hasHeaders bool) error {
 	m, ok := published(args, hasHeaders)
 	if !ok {
@@ -258,7 +258,7 @@ func (c *producer) publish(args [][]byte, hasHeaders bool) error {
 		return c.refuse(m, refuse(codeMessageTooLarge, "record has %d bytes, producers may store at most %d",
 			m.size, valueLimit))
 	}
-	documents, staged := 1, false // documents of an atomic batch are stored with the last one
+	documents, staged := 1, false // documents of an atomic batch are stored with its last message
 	if m.head > 0 {
 		head, err := c.fromUser.Peek(m.head)
 		if err != nil {
@@ -270,7 +270,7 @@ func (c *producer) publish(args [][]byte, hasHeaders bool) error {
 		documents, refused = c.check(m, h)
 		switch {
 		case refused == nil:
-		case staged && m.reply == "": // the answer to the last message of the batch has the reason
+		case staged && m.reply == "": // the response to the batch's last message contains the reason
 			return c.skip(m.size)
 		default:
 			return c.refuse(m, refused)
@@ -285,8 +285,8 @@ func (c *producer) publish(args [][]byte, hasHeaders bool) error {
 	return c.published(m, documents)
 }
 
-// check applies the limits on ids and batches. It returns how many documents the message's batch has so far, 1 without
-// a batch.
+// check applies the limits on ids and batches. It returns how many documents the message's batch has so far, or 1
+// without a batch.
 func (c *producer) check(m message, h headers) (documents int, refused *refusal) {
 	if h.longestID > IDLimit {
 		refused = refuse(codeMessageTooLarge, "message id (Nats-Msg-Id) has %d bytes, producers may use at most %d",
@@ -308,7 +308,7 @@ func (c *producer) check(m message, h headers) (documents int, refused *refusal)
 	return documents, refused
 }
 
-// waitForID waits for the limit on ids.
+// waitForID waits for the rate limit on ids.
 func (c *producer) waitForID(h headers) error {
 	if h.longestID == 0 {
 		return nil
@@ -316,7 +316,7 @@ func (c *producer) waitForID(h headers) error {
 	return c.wait(c.p.ids, h.longestID+IDOverhead)
 }
 
-// wait waits for a limit of all producers.
+// wait waits for a rate limit that all producers share.
 func (c *producer) wait(l *rate.Limiter, n int) error {
 	if l.AllowN(time.Now(), n) {
 		return nil
@@ -327,14 +327,15 @@ func (c *producer) wait(l *rate.Limiter, n int) error {
 	return l.WaitN(c.ctx, n)
 }
 
-// abandon makes the server drop a batch: a message with a wrong place ends it, and does nothing where there is none.
+// abandon makes the server drop a batch: a message with a wrong sequence ends the batch, and has no effect if none
+// exists.
 func (p *Proxy) abandon(x *batch) {
 	_ = p.o.Documents.PublishMsg(&nats.Msg{Subject: x.subject, Header: nats.Header{
 		"Nats-Batch-Id": {x.id.id}, "Nats-Batch-Sequence": {"1000000000"},
 	}})
 }
 
-// copy forwards a message whose line was read.
+// copy forwards a message whose line has been read.
 func (c *producer) copy(m message) error {
 	c.scratch = m.line(c.scratch[:0])
 	if _, err := c.toServ.Write(c.scratch); err != nil {
@@ -349,7 +350,7 @@ func (c *producer) skip(size int) error { return c.content(size, io.Discard) }
 // content copies the content of a message, and its end of line. It does not use io.CopyN: reading may flush the writer.
 func (c *producer) content(size int, to io.Writer) error {
 	for size > 0 {
-		if _, err := c.fromUser.Peek(1); err != nil { // which fills the buffer
+		if _, err := c.fromUser.Peek(1); err != nil { // fills the buffer
 			return err
 		}
 		b, _ := c.fromUser.Peek(min(size, c.fromUser.Buffered()))
@@ -371,7 +372,7 @@ func (c *producer) content(size int, to io.Writer) error {
 	return err
 }
 
-// request forwards a request to JetStream, or answers it.
+// request forwards a request to JetStream, or responds to it.
 func (c *producer) request(m message) error {
 	if err := c.wait(c.p.others, 1); err != nil {
 		return err
@@ -392,7 +393,7 @@ func (c *producer) request(m message) error {
 		return c.get(stream, m, question)
 	}
 	if strings.HasPrefix(m.subject, infoPrefix) && m.size > 0 {
-		// Its options add to the answer: all subjects, or all deleted messages, of a stream.
+		// Its options would extend the response: all subjects, or all deleted messages, of a stream.
 		if err := c.skip(m.size); err != nil {
 			return err
 		}
@@ -409,7 +410,7 @@ func (c *producer) answer(m message, head, payload []byte) error {
 	return err
 }
 
-// refuse drops a message and answers with an error.
+// refuse drops a message and responds with an error.
 func (c *producer) refuse(m message, why *refusal) error {
 	if err := c.skip(m.size); err != nil {
 		return err
@@ -429,13 +430,13 @@ func (c *producer) refuse(m message, why *refusal) error {
 	return c.answer(message{subject: m.reply}, nil, text)
 }
 
-// deny tells the client that a message was dropped. Libraries take that form for no reason to disconnect.
+// deny reports to the client that a message was dropped. Client libraries do not disconnect on this form of error.
 func (c *producer) deny(subject, why string) error {
 	c.tell(fmt.Sprintf("Permissions Violation for Publish to %q: %s", subject, why))
 	return c.wait(c.p.others, 1)
 }
 
-// tell sends an error of the protocol. Where there is no room for it the client does not read.
+// tell sends a protocol error. If the outbox is full, the client does not read.
 func (c *producer) tell(text string) {
 	c.box.add(fmt.Appendf(nil, "-ERR '%s'\r\n", text))
 }

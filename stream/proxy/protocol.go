@@ -6,7 +6,7 @@ import (
 	"strconv"
 )
 
-// readLine reads a line with its end, behind a prefix. It keeps at most limit bytes.
+// readLine reads a line with its end and appends it to into. The result has at most limit bytes.
 func readLine(r *bufio.Reader, into []byte, limit int) ([]byte, error) {
 	for {
 		part, err := r.ReadSlice('\n')
@@ -20,7 +20,7 @@ func readLine(r *bufio.Reader, into []byte, limit int) ([]byte, error) {
 	}
 }
 
-// words are the parts of a line, its verb included. No line has more.
+// words are the parts of a line, including its verb. No line has more than six.
 type words struct {
 	at [6][]byte
 	n  int
@@ -45,7 +45,7 @@ func split(line []byte) (w words, ok bool) {
 	}
 }
 
-// args are the parts behind the verb.
+// args returns the parts after the verb.
 func (w *words) args() [][]byte { return w.at[1:w.n] }
 
 // message is a message of either direction, without its content.
@@ -54,7 +54,7 @@ type message struct {
 	head, size     int // bytes of the headers, and of headers and payload together
 }
 
-// number reads digits. The server takes no more of them for a size.
+// number parses digits. The server accepts at most nine for a size.
 func number(word []byte) (int, bool) {
 	const most = 9
 	if len(word) == 0 || len(word) > most {
@@ -70,7 +70,7 @@ func number(word []byte) (int, bool) {
 	return n, true
 }
 
-// sizes reads the numbers at the end of a line and returns the parts before them.
+// sizes parses the numbers at the end of a line and returns the parts before them.
 func sizes(args [][]byte, headers bool) (before [][]byte, head, size int, ok bool) {
 	n := len(args) - 1
 	if headers {
@@ -86,7 +86,7 @@ func sizes(args [][]byte, headers bool) (before [][]byte, head, size int, ok boo
 	return args[:n], head, size, ok
 }
 
-// published reads the arguments of PUB and HPUB.
+// published parses the arguments of PUB and HPUB.
 func published(args [][]byte, headers bool) (m message, ok bool) {
 	args, m.head, m.size, ok = sizes(args, headers)
 	if !ok || len(args) < 1 || len(args) > 2 {
@@ -99,7 +99,7 @@ func published(args [][]byte, headers bool) (m message, ok bool) {
 	return m, true
 }
 
-// line is a message's line for the server.
+// line appends a message's protocol line for the server to b.
 func (m *message) line(b []byte) []byte {
 	verb := "PUB "
 	if m.head > 0 {
@@ -115,7 +115,7 @@ func (m *message) line(b []byte) []byte {
 	return append(strconv.AppendInt(b, int64(m.size), 10), '\r', '\n')
 }
 
-// headers are those that the proxy looks at.
+// headers are the headers that the proxy checks.
 type headers struct {
 	longestID int // bytes of the longest message id
 	batch     []byte
@@ -129,7 +129,8 @@ var (
 	batchCommit = []byte("Nats-Batch-Commit:")
 )
 
-// scan reads the headers of a message as the server does: the first one of a name counts, and case matters.
+// scan reads the headers of a message with the server's rules: names are case-sensitive, and the first batch id
+// counts. Of several message ids it returns the length of the longest.
 func scan(head []byte) (h headers) {
 	_, head, _ = bytes.Cut(head, crlf) // the version
 	for len(head) > 0 {

@@ -1,9 +1,10 @@
-// Package proxy bounds what producers can take from the NATS server inside a daemon. It listens in the server's place,
-// terminates TLS and connects each client to the server in process.
+// Package proxy bounds the resources of the NATS server inside a daemon that producers can use. It listens in place
+// of the server, terminates TLS and connects each client to the server in process.
 //
-// Connections of the operator are copied unchanged. On connections of producers the proxy reads NATS' client protocol
-// and applies limits that the server does not have: on message ids, uncommitted batches, subscriptions, and unread
-// answers. Each line that it forwards is written anew, so that the server cannot read it otherwise.
+// Connections of the operator are copied unchanged. On connections of producers the proxy parses NATS' client
+// protocol and applies limits that the server does not have: on message ids, uncommitted batches,
+// subscriptions, and unread responses. It writes each line that it forwards in canonical form, so that the
+// server cannot parse it differently.
 package proxy
 
 import (
@@ -32,45 +33,45 @@ import (
 
 // Options configure a Proxy.
 type Options struct {
-	// Server connects clients in process. Addresses are theirs, by the number that the server gives them.
+	// Server connects clients in process. Addresses maps the server's client numbers to the addresses of these clients.
 	Server    nats.InProcessConnProvider
 	Addresses *Addresses
-	// Documents is a connection to the account of the documents. The proxy answers gets over it.
+	// Documents is a connection to the documents' account, over which the proxy executes gets.
 	Documents *nats.Conn
-	// Secret is what the proxy adds to CONNECT (proxy_sig). The server takes no client without it.
+	// Secret is added by the proxy to CONNECT (proxy_sig). The server refuses clients without it.
 	Secret string
-	// Identify returns the role of a client by what it sends in CONNECT.
+	// Identify returns the role of a client from its CONNECT and the nonce.
 	Identify func(who *server.ClientOpts, nonce []byte) Role
-	// TLS is for clients; nil for none. Timeout bounds the handshake.
+	// TLS is for clients; nil for no TLS. Timeout bounds the handshake.
 	TLS     *tls.Config
 	Timeout time.Duration
 	// Members is the number of servers in the cluster, which share the limits on ids and batches.
 	Members int
-	// Log logs in the form of the server's lines.
+	// Log receives log lines in the server's form.
 	Log server.Logger
 }
 
-// Addresses are those of a proxy's clients. The server has no addresses of connections in process.
+// Addresses are the addresses of a proxy's clients. The server has no addresses of connections in process.
 type Addresses struct{ all sync.Map }
 
-// Find returns the address of a client by its number, empty for one of another kind.
+// Find returns the address of a client by its number, or an empty string for a client that is not of the proxy.
 func (a *Addresses) Find(client string) string {
 	address, _ := a.all.Load(client)
 	text, _ := address.(string)
 	return text
 }
 
-// Role is what a client is.
+// Role is the role of a client.
 type Role int
 
 // The roles.
 const (
 	Unknown  Role = iota // the server refuses it
 	Producer             // limits apply
-	Operator             // none do
+	Operator             // no limits apply
 )
 
-// connection is that of a client, a *connlimit.Conn.
+// connection is a client's connection, a *connlimit.Conn.
 type connection interface {
 	net.Conn
 	Identified() (done func())
@@ -87,17 +88,17 @@ type Proxy struct {
 	batches  *batches
 	ids      *rate.Limiter
 	gets     *semaphore.Weighted
-	parts    *semaphore.Weighted // of documents, that are not stored
+	parts    *semaphore.Weighted // parts of documents that are not stored yet
 	reads    reads
-	others   *rate.Limiter // operations of producers that publish no document
+	others   *rate.Limiter // operations of producers other than publishing documents
 
 	ctx     context.Context
 	cancel  context.CancelFunc
 	serving sync.WaitGroup
 }
 
-// New returns a proxy for a listener, which bounds connections. Clients are identified once their token is known to be
-// right. Serve accepts them.
+// New returns a proxy for a listener, which bounds connections. A client counts as identified after its token is
+// verified. Serve accepts clients.
 func New(l *connlimit.Listener, o Options) *Proxy {
 	members := int64(max(o.Members, 1))
 	p := &Proxy{
@@ -112,10 +113,10 @@ func New(l *connlimit.Listener, o Options) *Proxy {
 	return p
 }
 
-// Share makes streams known. Producers read them by gets, and publish batches to those with subjects.
+// Share registers streams. Producers read them by gets, and publish batches to those with subjects.
 func (p *Proxy) Share(all ...Stream) { p.streams.add(all...) }
 
-// Addr is where the proxy listens.
+// Addr returns the address that the proxy listens on.
 func (p *Proxy) Addr() net.Addr { return p.listener.Addr() }
 
 // Serve accepts clients until Close.
@@ -127,7 +128,7 @@ func (p *Proxy) Serve() {
 		switch {
 		case errors.Is(err, net.ErrClosed):
 			return
-		case err != nil: // descriptors are scarce
+		case err != nil: // file descriptors are scarce
 			p.o.Log.Errorf("accept NATS clients: %v", err)
 			select {
 			case <-p.ctx.Done():
@@ -149,7 +150,7 @@ func (p *Proxy) Close() error {
 	return err
 }
 
-// serve serves one client to its end.
+// serve serves one client until its connection ends.
 func (p *Proxy) serve(raw connection) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
@@ -173,7 +174,7 @@ func (p *Proxy) serve(raw connection) {
 		return
 	}
 	if s.role == Unknown {
-		_, _ = io.CopyN(s.client, s.fromServ, controlLine) // why the server refuses it
+		_, _ = io.CopyN(s.client, s.fromServ, controlLine) // the server's reason for the refusal
 		return
 	}
 	defer raw.Identified()()
@@ -185,20 +186,20 @@ func (p *Proxy) serve(raw connection) {
 	}
 }
 
-// session is a client whose CONNECT was forwarded.
+// session is a client whose CONNECT has been forwarded.
 type session struct {
 	client   net.Conn      // above TLS
 	fromUser *bufio.Reader // of client
 	server   net.Conn
 	fromServ *bufio.Reader // of server
 	role     Role
-	id       string // the server's number of it
+	id       string // the server's number of the client
 }
 
 const (
 	// controlLine bounds a line of a client, as the server does.
 	controlLine = server.MAX_CONTROL_LINE_SIZE
-	// infoLine bounds the server's description of itself, which names the servers of a cluster.
+	// infoLine bounds the server's INFO line, which names the servers of a cluster.
 	infoLine = 1 << 20
 	// connectTimeout bounds the wait for CONNECT.
 	connectTimeout = 5 * time.Second
@@ -210,7 +211,8 @@ var (
 	errTimeout  = errors.New("authentication timeout")
 )
 
-// shake introduces client and server to each other, up to CONNECT. With an error it may return a session, too.
+// shake relays the handshake between client and server, up to CONNECT. It may return a session together with an
+// error.
 func (p *Proxy) shake(ctx context.Context, raw, inner net.Conn) (*session, error) {
 	s := &session{client: raw, server: inner, fromServ: bufio.NewReader(inner)}
 	limit := time.Now().Add(connectTimeout)
@@ -282,7 +284,7 @@ func (p *Proxy) connect(s *session, nonce []byte) error {
 			return errConnect
 		}
 		if s.role = p.o.Identify(&who, nonce); s.role == Producer {
-			who.Echo = true // the proxy publishes answers over the producer's own connection
+			who.Echo = true // the proxy publishes responses over the producer's own connection
 		}
 		who.ProxySig = p.o.Secret
 		text, err := json.Marshal(who)
@@ -294,7 +296,7 @@ func (p *Proxy) connect(s *session, nonce []byte) error {
 	}
 }
 
-// info is a server's description of itself as clients get it: where the proxy has a certificate, it requires TLS.
+// info returns the server's INFO line for clients. If the proxy has a certificate, the line requires TLS.
 func (p *Proxy) info(line []byte) []byte {
 	text, found := bytes.CutPrefix(line, []byte("INFO {"))
 	if p.o.TLS == nil || !found {
@@ -303,7 +305,7 @@ func (p *Proxy) info(line []byte) []byte {
 	return fmt.Appendf(nil, `INFO {"tls_required":true,%s`, text)
 }
 
-// logged is how a line of the server begins that is about a client.
+// logged returns the prefix of the server's log lines about a client.
 func logged(client net.Conn) string {
 	return strings.ReplaceAll(client.RemoteAddr().String(), "%", "%%") + " - cid:0 - "
 }
@@ -320,10 +322,10 @@ func splice(s *session) {
 	both.Wait()
 }
 
-// copyBytes is how much is copied at once.
+// copyBytes is the size of the copy buffer.
 const copyBytes = 64 << 10
 
-// pipe copies what a reader has buffered, then what follows from its connection.
+// pipe copies the data that a reader has buffered, then the data of its connection.
 func pipe(to io.Writer, buffered *bufio.Reader, from io.Reader) {
 	first, _ := buffered.Peek(buffered.Buffered())
 	if _, err := to.Write(first); err != nil {

@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server/ats.Register.func1"))
 }
 
-// peer is a server that records what it is sent and answers with fixed bytes.
+// peer is a server that records the data that it receives and responds with fixed bytes.
 type peer struct {
 	answers  []byte
 	received chan []byte
@@ -50,7 +50,7 @@ func (p *peer) InProcessConn() (net.Conn, error) {
 	return far, nil
 }
 
-// silent is a log that is not kept.
+// silent is a logger that discards everything.
 type silent struct{}
 
 func (silent) Noticef(string, ...any) {}
@@ -80,18 +80,19 @@ func documents(t testing.TB) *nats.Conn {
 	return nc
 }
 
-// unlimited is a connection without the limits of a listener.
+// unlimited is a connection without a listener's limits.
 type unlimited struct{ net.Conn }
 
 func (unlimited) Identified() (done func()) { return func() {} }
 func (u unlimited) Misuse(string)           { _ = u.Close() }
 func (unlimited) SetWriteBuffer(int) error  { return nil }
 
-// toEnd has exchange read until the proxy ends the connection.
+// toEnd makes exchange read until the proxy closes the connection.
 const toEnd = 1 << 30
 
-// exchange has a producer send bytes by a proxy to a server that sends others. The producer ends the connection when it
-// has read so many bytes behind the server's description. It returns what each of them got.
+// exchange sends bytes from a producer by a proxy to a server, which sends answers. The producer closes the
+// connection after it has read the given number of bytes after the server's INFO. exchange returns what each side
+// received.
 func exchange(t testing.TB, nc *nats.Conn, sent, answers []byte, read int) (toServer, toClient []byte) {
 	t.Helper()
 	to := &peer{answers: answers, received: make(chan []byte, 1)}
@@ -162,7 +163,7 @@ func check(t *testing.T, sent []byte) {
 		}
 		content := make([]byte, m.size+len(crlf))
 		if _, err := io.ReadFull(r, content); err != nil {
-			return // the client ended in it
+			return // the client's data ended within it
 		}
 		if !bytes.HasSuffix(content, crlf) {
 			t.Fatalf("the message behind %q has no end", text)
@@ -173,7 +174,8 @@ func check(t *testing.T, sent []byte) {
 	}
 }
 
-// FuzzProducer sends arbitrary bytes over a proxy both ways: what passes is valid and within the limits.
+// FuzzProducer sends arbitrary bytes through a proxy in both directions. Forwarded data is valid and within the
+// limits.
 func FuzzProducer(f *testing.F) {
 	const head = "NATS/1.0\r\nNats-Msg-Id: a\r\nNats-Batch-Id: b\r\nNats-Batch-Sequence: 1\r\n\r\n"
 	for _, sent := range []string{
@@ -245,7 +247,7 @@ func TestOutbox_HoldsNoMoreThanItsLimit(t *testing.T) {
 	}
 }
 
-// Two batches of a connection are counted apart.
+// Two batches of a connection are counted separately.
 func TestBatches_CountsDocuments(t *testing.T) {
 	a, all := &producer{}, newBatches(StagedBatch)
 	stage := func(id string, commit bool, want int) {
@@ -260,7 +262,7 @@ func TestBatches_CountsDocuments(t *testing.T) {
 	stage("1", false, 2)
 	stage("2", true, 2)
 	stage("1", true, 3)
-	stage("1", true, 1) // another batch of that name
+	stage("1", true, 1) // another batch with the same id
 }
 
 // The limits on batches, by messages of connections a and b.
@@ -289,18 +291,18 @@ func TestBatches_Limits(t *testing.T) {
 		{a, "2", 10, false, 0, "", false, 20},
 		{a, "1", 10, true, 0, "", false, 10},
 		{a, "3", 10, false, 0, "", false, 20},
-		{a, "4", 10, false, 0, "2", false, 20}, // a third one of a connection
+		{a, "4", 10, false, 0, "2", false, 20}, // the third one of a connection
 		{b, "5", StagedBatch, false, 0, "", false, StagedBatch + 20},
 		{b, "5", 1, false, 0, "5", true, 20},            // too large
 		{b, "5", 1, false, 0, "", true, 20},             // ... and stays refused
 		{b, "5", 1, true, 0, "", true, 20},              // ... to its end
-		{b, "5", 1, false, 0, "", false, 21},            // a new one of that id
-		{b, "6", 100, true, 0, "", false, 21},           // of one message
+		{b, "5", 1, false, 0, "", false, 21},            // a new batch with that id
+		{b, "6", 100, true, 0, "", false, 21},           // a batch of one message
 		{b, "7", 5, false, batchIdle + 1, "", false, 5}, // the others are idle
 		{a, "8", StagedBatch, false, batchIdle + 1, "", false, StagedBatch + 5},
 		{a, "9", StagedBatch, false, batchIdle + 1, "", false, 2*StagedBatch + 5},
 		{b, "10", StagedBatch, false, batchIdle + 1, "", false, 3*StagedBatch + 5},
-		{&producer{}, "11", StagedBatch, false, batchIdle + 1, "7", false, 4 * StagedBatch}, // beyond the limit on all
+		{&producer{}, "11", StagedBatch, false, batchIdle + 1, "7", false, 4 * StagedBatch}, // over the limit on all
 		{&producer{}, "12", 1, false, batchIdle + 1, "8", false, 3*StagedBatch + 1},
 	} {
 		abandoned, refused := stage(x.owner, x.id, x.size, x.commit, x.after)
@@ -333,10 +335,10 @@ func TestScan_ReadsHeadersAsTheServer(t *testing.T) {
 // practicallyNever is a rate at which no limiter refills during a test, however slow the machine is.
 const practicallyNever = rate.Limit(1e-9)
 
-// Ids of producers are slowed down beyond the burst, when what was published before has been forwarded.
+// Message ids of producers are rate-limited beyond the burst, after earlier messages have been forwarded.
 func TestProducer_WaitsForTheLimitOnIDs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	cancel() // it ends the first wait
+	cancel() // ends the first wait
 	var out bytes.Buffer
 	c := &producer{p: New(nil, Options{}), ctx: ctx, toServ: bufio.NewWriter(&out)}
 	if _, err := c.toServ.WriteString("PING\r\n"); err != nil {
@@ -360,14 +362,14 @@ func TestProducer_WaitsForTheLimitOnIDs(t *testing.T) {
 	}
 }
 
-// Operations that publish no document are slowed down beyond the burst.
+// Operations that publish no document are rate-limited beyond the burst.
 func TestProducer_WaitsForTheLimitOnOtherOperations(t *testing.T) {
 	for _, operation := range []string{
 		"PING\r\n", "UNSUB 1\r\n", "PUB $JS.API.INFO _INBOX.a 0\r\n\r\n", "PUB _INBOX.a 0\r\n\r\n",
 		"PUB $JS.API.DIRECT.GET.DOCS _INBOX.a 0\r\n\r\n", "PUB plan.a 0\r\n\r\n",
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		cancel() // it ends the first wait
+		cancel() // ends the first wait
 		c := &producer{p: New(nil, Options{}), ctx: ctx, toServ: bufio.NewWriter(io.Discard), box: newOutbox()}
 		if limit := c.p.others.Limit(); limit != othersPerSecond {
 			t.Errorf("%v operations are forwarded a second", limit)
@@ -425,7 +427,7 @@ func TestProducer_BoundsDocumentsThatAreNotStored(t *testing.T) {
 	}
 }
 
-// A large batch is a part, for which producers do not yield. A small one counts as a document.
+// A large batch is one part, for which producers do not yield. A small one counts as a document.
 func TestWindow_Parts(t *testing.T) {
 	var w window
 	add := func(size, documents int, wantComplete, wantBatch bool) {

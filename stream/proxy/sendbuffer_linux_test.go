@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/connlimit"
 )
 
-// The kernel holds few answers of a producer that does not read.
+// The kernel buffers only a few responses for a producer that does not read.
 func TestProducer_BoundsTheSendBuffer(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -45,7 +45,7 @@ func TestProducer_BoundsTheSendBuffer(t *testing.T) {
 	if err := control.Control(read); err != nil {
 		t.Fatal(err)
 	}
-	if err != nil || size > 2*sendBuffer { // Linux doubles what is asked for
+	if err != nil || size > 2*sendBuffer { // Linux doubles the requested size
 		t.Errorf("the send buffer has %d bytes, %v, want %d at most", size, err, 2*sendBuffer)
 	}
 }

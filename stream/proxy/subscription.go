@@ -10,14 +10,14 @@ import (
 // inboxLimit bounds the subject of a subscription, in bytes.
 const inboxLimit = 256
 
-// inboxes records the owners of inboxes that are subscribed to. Each is one connection's, so that an answer has one
+// inboxes records the owners of subscribed inboxes. Each inbox belongs to one connection, so that a response has one
 // reader.
 type inboxes struct {
 	mu sync.Mutex
 	of map[string]*inbox
 }
 
-// inbox is the owner of an inbox, and its subscriptions there.
+// inbox is the owner of an inbox, and the number of its subscriptions to it.
 type inbox struct {
 	owner *producer
 	subs  int
@@ -59,7 +59,7 @@ func (i *inboxes) leave(name string) {
 	}
 }
 
-// inboxOf is the part of an inbox's subject that tells it from others; empty for subjects that are of several.
+// inboxOf returns the part of a subject that identifies its inbox; empty for a subject of several inboxes.
 func inboxOf(subject string) string {
 	rest, found := strings.CutPrefix(subject, inboxPrefix)
 	name, _, _ := strings.Cut(rest, ".")
@@ -80,7 +80,7 @@ func (c *producer) subscribe(args [][]byte) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.subs[sid] != nil {
-		return nil // as the server, which keeps the first
+		return nil // the server also keeps the first one
 	}
 	name := inboxOf(subject)
 	switch {
@@ -99,7 +99,7 @@ func (c *producer) subscribe(args [][]byte) error {
 	return err
 }
 
-// unsubscribe forwards UNSUB <sid> [<deliveries>]. Deliveries count from the subscription's first.
+// unsubscribe forwards UNSUB <sid> [<deliveries>]. Deliveries count from the start of the subscription.
 func (c *producer) unsubscribe(args [][]byte) error {
 	if len(args) < 1 || len(args) > 2 {
 		return errProtocol
@@ -141,7 +141,7 @@ func (c *producer) delivered(sid string) {
 	}
 }
 
-// drop forgets a subscription. The caller holds c.mu.
+// drop removes a subscription. The caller holds c.mu.
 func (c *producer) drop(sid string) {
 	if s := c.subs[sid]; s != nil {
 		c.p.inboxes.leave(s.inbox)

@@ -8,29 +8,30 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// The server queues what producers publish faster than it stores, drops what is beyond its queue, and syncs its disk
-// for each document or batch, for which readers wait. So the proxy stops reading from producers while too many
-// documents are not stored, and lets readers go first.
+// The server queues documents that producers publish faster than it stores them, and drops documents beyond its
+// queue. It syncs its disk for each document or batch, and readers wait for that. The proxy therefore applies
+// backpressure: it stops reading from producers while too many documents are not stored, and gives readers priority.
 const (
-	// partMessages and partBytes are after what a connection's documents count as a part. An atomic batch of so many
-	// documents is one: the server syncs its disk once for it. A smaller batch counts as a document.
+	// partMessages and partBytes bound the documents of a connection that count as a part. An atomic batch of at
+	// least partMessages documents is one part, because the server syncs its disk once for it. A smaller batch
+	// counts as a document.
 	partMessages = 32
 	partBytes    = 1 << 20
-	// partsUnstored bounds the parts of all producers that are not stored.
+	// partsUnstored bounds the parts of all producers that are not stored yet.
 	partsUnstored = 8
-	// yieldFactor is for how many times as long as it took to store a part of single documents the part counts as not
-	// stored yet, where readers have read meanwhile.
+	// yieldFactor delays producers if readers have read while a part of single documents was stored: the part counts as
+	// not stored for another yieldFactor times the duration of storing it.
 	yieldFactor = 6
 	maxYield    = 3 * time.Second
-	// storedTimeout bounds the wait for a part, where the server does not answer.
+	// storedTimeout bounds the wait for a part if the server does not respond.
 	storedTimeout = 30 * time.Second
 )
 
-// reads are those that readers wait for.
+// reads counts the reads that readers wait for.
 type reads struct{ open, done atomic.Int64 }
 
-// yield returns for how long producers yield to readers behind a part that took some time, in whose beginning some
-// reads were done.
+// yield returns how long producers yield to readers after a part. took is how long storing it took, and done the
+// number of completed reads when that began.
 func (r *reads) yield(done int64, took time.Duration) time.Duration {
 	if r.open.Load() == 0 && r.done.Load() == done {
 		return 0
@@ -38,7 +39,7 @@ func (r *reads) yield(done int64, took time.Duration) time.Duration {
 	return min(yieldFactor*took, maxYield)
 }
 
-// Reading notes that readers wait for documents of the server, until done is called. Producers yield to them.
+// Reading records that readers wait for documents of the server, until done is called. Producers yield to them.
 func (p *Proxy) Reading() (done func()) {
 	p.reads.open.Add(1)
 	return func() {
@@ -50,8 +51,8 @@ func (p *Proxy) Reading() (done func()) {
 // window counts single documents of a connection since its last part.
 type window struct{ messages, bytes int }
 
-// add counts a document, or the last one of a batch of so many documents. It reports whether a part is complete, and
-// whether that is a batch.
+// add counts a document, or the last one of a batch with the given number of documents. It reports whether a part is
+// complete, and whether that part is a batch.
 func (w *window) add(size, documents int) (complete, batch bool) {
 	if documents >= partMessages {
 		return true, true
@@ -65,8 +66,8 @@ func (w *window) add(size, documents int) (complete, batch bool) {
 	return true, false
 }
 
-// published counts a document that was forwarded, or the last one of a batch of so many documents. It waits where too
-// many are not stored.
+// published counts a forwarded document, or the last one of a batch with the given number of documents. It waits
+// while too many documents are not stored.
 func (c *producer) published(m message, documents int) error {
 	if c.p.streams.of(m.subject) == nil { // no document
 		return c.wait(c.p.others, 1)
@@ -93,8 +94,9 @@ func (c *producer) published(m message, documents int) error {
 	return nil
 }
 
-// awaitStored returns when the server has stored the documents of a subject's stream that it has received so far. It
-// answers messages to a stream in their order. This one expects another stream, so it is refused.
+// awaitStored returns when the server has stored the documents of a subject's stream that it has received so far. The
+// server responds to messages to a stream in order. The message of awaitStored expects another stream, so it is
+// refused.
 func (p *Proxy) awaitStored(subject string) {
 	ctx, cancel := context.WithTimeout(p.ctx, storedTimeout)
 	defer cancel()
