@@ -20,29 +20,29 @@ import (
 	"loaderd/stream"
 )
 
-// Cluster are NATS servers in this process that keep their streams together. Members are counted from 0. Each listens
-// on ports of its own; what clients and other members say to it passes through links, so that a test can stop, freeze,
-// slow down or cut off any of them. It ends with the test. Its methods are for one goroutine at a time; stores may be
-// used meanwhile.
+// Cluster is a cluster of NATS servers in this process. Members are numbered from 0. Each listens on separate
+// ports, and its connections with clients and other members pass through links, so that a test can stop,
+// freeze, delay or cut off any of them. It ends with the test. Its methods are for one goroutine at a time;
+// stores may be used concurrently.
 type Cluster struct {
 	t       testing.TB
 	config  ClusterConfig
 	members []*member
-	routes  [][]*Link // routes[i][j] is how member i reaches member j; nil where i is j
+	routes  [][]*Link // routes[i][j] is the link from member i to member j; nil if i is j
 }
 
-// ClusterConfig says how a cluster of a test is set up.
+// ClusterConfig configures a test's cluster.
 type ClusterConfig struct {
-	// Stream is what stores are opened with, the address aside: bounds, names and copies.
+	// Stream is the configuration of the stores, without the address: bounds, names and replicas.
 	Stream stream.Config
 	// SyncAlways syncs every write before it is acknowledged, as the daemon's own server does.
 	SyncAlways bool
-	// Ping is how often members of the cluster ask each other whether they are there; who misses two answers is left. A
-	// delay of routes beyond it breaks them; so does a loaded machine when it is short.
+	// Ping is the interval of pings between members; a member that misses two of them is disconnected. A longer delay of
+	// routes breaks them, and so does a loaded machine if Ping is short.
 	Ping time.Duration
-	// Users may do what their permissions allow; who gives no name may do everything.
+	// Users may do what their permissions allow; a client without a name may do everything.
 	Users []*server.User
-	// Accounts are in the form of a server's configuration. LOADERD is that of who gives no name.
+	// Accounts is in the format of a server's configuration. Clients without a name use the account LOADERD.
 	Accounts string
 }
 
@@ -54,8 +54,8 @@ type member struct {
 	clients *Link
 }
 
-// StartCluster starts n servers with empty disks, and waits until streams can be made on them. edit may change the
-// set-up first.
+// StartCluster starts n servers with empty disks, and waits until streams can be created on them. edit may change the
+// configuration first.
 func StartCluster(t testing.TB, n int, edit ...func(*ClusterConfig)) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t, config: ClusterConfig{Stream: Config(t), Ping: 2 * time.Second}}
@@ -76,7 +76,8 @@ func StartCluster(t testing.TB, n int, edit ...func(*ClusterConfig)) *Cluster {
 	for i := range n {
 		c.start(i)
 	}
-	// Two members that reach for each other at the same time both give way, for a second: at first one of two does.
+	// Two members that connect to each other at the same time both back off for a second, so only one of each pair
+	// connects first.
 	c.accept(func(from, to int) bool { return from > to })
 	c.awaitRoutes()
 	c.accept(func(from, to int) bool { return from <= to })
@@ -84,7 +85,7 @@ func StartCluster(t testing.TB, n int, edit ...func(*ClusterConfig)) *Cluster {
 	return c
 }
 
-// startAll starts all members, which are stopped, and waits until streams can be made on them.
+// startAll starts all members, which are stopped, and waits until streams can be created on them.
 func (c *Cluster) startAll() {
 	c.t.Helper()
 	for i := range c.members {
@@ -94,7 +95,7 @@ func (c *Cluster) startAll() {
 	c.awaitStreams()
 }
 
-// start runs a member's server. Those that start later reach it, it them when they do.
+// start runs a member's server. Members that start later connect to it, and it to them.
 func (c *Cluster) start(i int) {
 	c.t.Helper()
 	m := c.members[i]
@@ -133,8 +134,8 @@ func (c *Cluster) options(i int) *server.Options {
 		Cluster: server.ClusterOpts{
 			Name: "corpus", Host: "127.0.0.1", Port: server.RANDOM_PORT,
 			PingInterval: config.Ping, MaxPingsOut: 2,
-			PoolSize: -1, // one connection for all that a member says to another: it is there, or not
-			// Members tell each other where the others are, and clients too: by another way than the links.
+			PoolSize: -1, // a single connection per pair of members
+			// Otherwise members and clients would receive each other's addresses, which bypass the links.
 			Advertise: "127.0.0.1:1", NoAdvertise: true,
 		},
 		Routes: routes,
@@ -151,7 +152,7 @@ func (c *Cluster) options(i int) *server.Options {
 	return o
 }
 
-// wire leads every link to the server behind it, and those of stopped members nowhere.
+// wire sets the target of every link to its server, or to no target if the member is stopped.
 func (c *Cluster) wire() {
 	for j, m := range c.members {
 		clients, routes := "", ""
@@ -167,7 +168,7 @@ func (c *Cluster) wire() {
 	}
 }
 
-// accept lets members be reached by those links that are chosen; clients' links are those from a member to itself.
+// accept opens the chosen links. A link from a member to itself is that of its clients.
 func (c *Cluster) accept(chosen func(from, to int) bool) {
 	for i, m := range c.members {
 		for j, l := range c.routes[i] {
@@ -181,7 +182,7 @@ func (c *Cluster) accept(chosen func(from, to int) bool) {
 	}
 }
 
-// awaitRoutes waits until every running member has a route to each other one.
+// awaitRoutes waits until every running member has a route to every other one.
 func (c *Cluster) awaitRoutes() {
 	c.t.Helper()
 	running := c.running()
@@ -190,7 +191,7 @@ func (c *Cluster) awaitRoutes() {
 	})
 }
 
-// awaitStreams waits until a stream can be made on all members. Before that requests go unanswered or are refused.
+// awaitStreams waits until a stream can be created on all members. Earlier requests get no response or are refused.
 func (c *Cluster) awaitStreams() {
 	c.t.Helper()
 	nc := c.connect(0)
@@ -208,14 +209,14 @@ func (c *Cluster) awaitStreams() {
 	})
 	c.retry(ctx, "delete a stream", func(ctx context.Context) error {
 		err := js.DeleteStream(ctx, probe.Name)
-		if errors.Is(err, jetstream.ErrStreamNotFound) { // an earlier attempt did it, unheard
+		if errors.Is(err, jetstream.ErrStreamNotFound) { // an earlier attempt did it, whose response was lost
 			return nil
 		}
 		return err
 	})
 }
 
-// retry asks every 20 ms, for 200 ms each time: a cluster that has no leader yet drops requests.
+// retry sends a request every 20 ms, for 200 ms each time, because a cluster without a leader drops requests.
 func (c *Cluster) retry(ctx context.Context, what string, ask func(context.Context) error) {
 	c.t.Helper()
 	for {
@@ -233,7 +234,7 @@ func (c *Cluster) retry(ctx context.Context, what string, ask func(context.Conte
 	}
 }
 
-// connect is a connection to a member past its links.
+// connect returns a connection to a member that bypasses its links.
 func (c *Cluster) connect(i int) *nats.Conn {
 	c.t.Helper()
 	nc, err := nats.Connect("", nats.InProcessServer(c.server(i)))
@@ -252,7 +253,7 @@ func (c *Cluster) server(i int) *server.Server {
 	return m.server
 }
 
-// Config is the configuration of a store that reaches all members.
+// Config returns the configuration of a store that can connect to all members.
 func (c *Cluster) Config() stream.Config { return c.configOf(c.all()) }
 
 func (c *Cluster) configOf(members []int) stream.Config {
@@ -273,11 +274,11 @@ func (c *Cluster) all() []int {
 	return members
 }
 
-// URL is where clients reach a member; the same one after a restart.
+// URL returns the client address of a member, which does not change after a restart.
 func (c *Cluster) URL(member int) string { return c.members[member].clients.URL() }
 
-// Store opens a Store on one member, or on any of several, or without arguments of all. It knows of no others. It
-// closes with the test.
+// Store opens a Store on one member, on any of several, or without arguments on any of all. It has no other
+// addresses. It closes with the test.
 func (c *Cluster) Store(members ...int) *stream.Store {
 	c.t.Helper()
 	if len(members) == 0 {
@@ -286,7 +287,7 @@ func (c *Cluster) Store(members ...int) *stream.Store {
 	return openFor(c.t, c.configOf(members))
 }
 
-// Stop stops a member as a careful administrator does: it hands over what it leads first.
+// Stop stops a member gracefully: it hands over its leaderships first.
 func (c *Cluster) Stop(member int) {
 	c.t.Helper()
 	shutDown(c.server(member))
@@ -294,7 +295,7 @@ func (c *Cluster) Stop(member int) {
 	c.wire()
 }
 
-// Kill ends a member at once for all others: nothing that it says while it stops is heard. Its disk is what it was.
+// Kill disconnects a member immediately, so that nothing it sends while it stops is received. Its disk is kept.
 func (c *Cluster) Kill(member int) {
 	c.t.Helper()
 	s, m := c.server(member), c.members[member]
@@ -324,7 +325,8 @@ func (c *Cluster) Wipe(member int) {
 	}
 }
 
-// Restart starts a member again, after it was stopped where it runs. It comes back by itself: Settle waits for it.
+// Restart starts a member, and stops it first if it runs. It does not wait until the member has caught up; Settle
+// does.
 func (c *Cluster) Restart(member int) {
 	c.t.Helper()
 	if c.members[member].server != nil {
@@ -352,7 +354,7 @@ func shutDown(s *server.Server) {
 	s.WaitForShutdown()
 }
 
-// running are the members that are not stopped.
+// running returns the members that are not stopped.
 func (c *Cluster) running() []int {
 	return slices.DeleteFunc(c.all(), func(i int) bool { return c.members[i].server == nil })
 }

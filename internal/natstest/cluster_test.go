@@ -8,7 +8,7 @@ import (
 	"loaderd/stream"
 )
 
-// documents makes the document stream of a cluster with n documents in it, on every member.
+// documents creates the document stream of a cluster with n documents, on every member.
 func documents(t *testing.T, c *natstest.Cluster, n int) {
 	t.Helper()
 	s := c.Store()
@@ -53,8 +53,8 @@ func TestClusterKeepsThreeCopies(t *testing.T) {
 	}
 }
 
-// A leader that is cut off goes on as one for those who ask it; it stores nothing. The others elect one of them, and
-// what that one stored is what all have when the cut is healed.
+// An isolated leader still responds as the leader but stores nothing. The other members elect a new leader, whose
+// messages are on all members after Heal.
 func TestIsolatedLeader(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
@@ -108,7 +108,7 @@ func TestWipedMemberCatchesUp(t *testing.T) {
 	}
 }
 
-// A killed leader hands nothing over, and is back with its disk after a restart under the same address.
+// A killed leader hands nothing over. After a restart it has the same disk and address.
 func TestKilledLeader(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
@@ -129,8 +129,8 @@ func TestKilledLeader(t *testing.T) {
 	}
 }
 
-// shortest publishes some documents, one after the other, and returns the shortest time from when one was stored until
-// a member had it, or limit.
+// shortest publishes some documents, one after the other. It returns the shortest time between storing one and its
+// arrival on a member, or limit.
 func shortest(t *testing.T, c *natstest.Cluster, member int, limit time.Duration) time.Duration {
 	t.Helper()
 	s, least := c.Store(c.Leader("DOCS")), limit
@@ -178,7 +178,7 @@ func TestMemberThatLags(t *testing.T) {
 	}
 }
 
-// A frozen member says nothing to clients and takes part in the cluster as before.
+// A frozen member sends nothing to clients, but participates in the cluster as before.
 func TestFrozenMember(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
@@ -199,7 +199,7 @@ func TestFrozenMember(t *testing.T) {
 	natstest.Soon(t, "the frozen member answers", func() bool { return publish(t, s, time.Second) == nil })
 }
 
-// A member's disk is its own: a cluster that was stopped whole has everything again.
+// Each member's disk is persistent: a cluster whose members were all stopped has all documents again.
 func TestRestartOfAll(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3, func(o *natstest.ClusterConfig) { o.SyncAlways = true })

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// Isolate cuts these members off from the others, not from each other and not from their clients, until Heal.
+// Isolate cuts these members off from the other members, until Heal. They can still reach each other and their
+// clients.
 func (c *Cluster) Isolate(members ...int) {
 	for _, i := range members {
 		for j := range c.members {
@@ -17,12 +18,12 @@ func (c *Cluster) Isolate(members ...int) {
 	}
 }
 
-// Lag delivers whatever other members say to this one that much later, until Heal. What it says itself arrives at once.
-// A delay beyond the members' Ping breaks the routes instead.
+// Lag delays data from other members to this one, until Heal. Its own data is not delayed. A delay longer than the
+// members' Ping breaks the routes instead.
 func (c *Cluster) Lag(member int, delay time.Duration) { c.impede(member, way{delay: delay}) }
 
-// Withhold keeps what other members say to this one back, until Heal. Once they miss its answers they leave it and come
-// again, in vain.
+// Withhold holds back data from other members to this one, until Heal. When they miss its pings they disconnect and
+// reconnect, without effect.
 func (c *Cluster) Withhold(member int) { c.impede(member, way{held: true}) }
 
 func (c *Cluster) impede(member int, w way) {
@@ -34,14 +35,14 @@ func (c *Cluster) impede(member int, w way) {
 	}
 }
 
-// Freeze lets a member's clients hear nothing from it and it nothing from them, until Thaw. Their connections stay, and
-// new ones are taken.
+// Freeze holds back all data between a member and its clients, until Thaw. Their connections stay open, and new ones
+// are accepted.
 func (c *Cluster) Freeze(member int) { c.members[member].clients.Hold() }
 
-// Thaw ends Freeze: what was held back passes.
+// Thaw ends Freeze and delivers the data that was held back.
 func (c *Cluster) Thaw(member int) { c.members[member].clients.Mend() }
 
-// Heal ends Isolate, Lag and Withhold. Members find each other within about a second.
+// Heal ends Isolate, Lag and Withhold. Members reconnect within about a second.
 func (c *Cluster) Heal() {
 	for i := range c.members {
 		for j := range c.members {

@@ -14,13 +14,14 @@ import (
 
 const account = server.DEFAULT_GLOBAL_ACCOUNT
 
-// Leads says whether a member takes itself for the leader of a stream. One that was cut off does so for a while.
+// Leads reports whether a member considers itself the leader of a stream. A member that was cut off does so for a
+// while.
 func (c *Cluster) Leads(member int, stream string) bool {
 	s := c.members[member].server
 	return s != nil && s.JetStreamIsStreamLeader(account, stream)
 }
 
-// Leader waits until exactly one of these members, of all where none are named, leads a stream.
+// Leader waits until exactly one of the given members, or of all members by default, leads a stream.
 func (c *Cluster) Leader(stream string, among ...int) int {
 	c.t.Helper()
 	if len(among) == 0 {
@@ -40,7 +41,7 @@ func (c *Cluster) Leader(stream string, among ...int) int {
 	return leader
 }
 
-// Followers are the running members that do not lead a stream, once another one does.
+// Followers returns the running members that do not lead a stream, after another member leads it.
 func (c *Cluster) Followers(stream string) []int {
 	c.t.Helper()
 	leader := c.Leader(stream)
@@ -53,7 +54,7 @@ func (c *Cluster) Followers(stream string) []int {
 	return followers
 }
 
-// LastSeq is the last sequence of a stream that a member has itself; 0 where it has none, or is stopped.
+// LastSeq returns the last sequence in a member's own copy of a stream; 0 if it has no copy or is stopped.
 func (c *Cluster) LastSeq(member int, stream string) uint64 {
 	s := c.members[member].server
 	if s == nil {
@@ -71,7 +72,7 @@ func (c *Cluster) LastSeq(member int, stream string) uint64 {
 	return 0
 }
 
-// Settle waits until one member leads each of these streams and all running ones have what it has.
+// Settle waits until one member leads each of these streams and all running members are up to date.
 func (c *Cluster) Settle(streams ...string) {
 	c.t.Helper()
 	for _, name := range streams {
@@ -87,7 +88,7 @@ func (c *Cluster) Settle(streams ...string) {
 	}
 }
 
-// StepDown makes the leader of a stream give it up, and returns who leads it then.
+// StepDown moves the leadership of a stream from its leader to another member, and returns the new leader.
 func (c *Cluster) StepDown(stream string) int {
 	c.t.Helper()
 	followers := c.Followers(stream)

@@ -15,7 +15,7 @@ import (
 	"loaderd/stream"
 )
 
-// Within is a context that ends after d, or with the test.
+// Within returns a context that ends after d, or with the test.
 func Within(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
@@ -23,7 +23,7 @@ func Within(t testing.TB, d time.Duration) context.Context {
 	return ctx
 }
 
-// Context ends well before the test binary's own limit.
+// Context returns a context that ends well before the test binary's own limit.
 func Context(t testing.TB) context.Context {
 	t.Helper()
 	return Within(t, 2*time.Minute)
@@ -44,7 +44,7 @@ func Soon(t testing.TB, what string, ok func() bool) {
 	}
 }
 
-// Documents are n documents whose text names their place, from first on.
+// Documents returns n documents whose text contains their number, starting with first.
 func Documents(first, n int) []stream.Message {
 	out := make([]stream.Message, n)
 	for i := range out {
@@ -53,14 +53,13 @@ func Documents(first, n int) []stream.Message {
 	return out
 }
 
-// Publish adds messages to the document stream, on docs.test where they name no subject, and waits until all are
-// stored.
+// Publish adds messages to the document stream, on docs.test if they have no subject, and waits until all are stored.
 func Publish(t testing.TB, s *stream.Store, messages ...stream.Message) {
 	t.Helper()
 	ctx := Context(t)
 	if len(messages) > 0 {
-		// The members of a cluster learn of a new stream one after the other, and one whose leader was cut off chooses
-		// another: ctx ends the waiting.
+		// The members of a cluster receive a new stream one after the other, and a stream whose leader was cut off elects
+		// another one. ctx bounds the wait.
 		_, err := s.JetStream().PublishMsg(ctx, toSend(messages[0]), jetstream.WithRetryWait(20*time.Millisecond),
 			jetstream.WithRetryAttempts(5000))
 		if err != nil {
@@ -95,7 +94,7 @@ func toSend(m stream.Message) *nats.Msg {
 	return m.NATS()
 }
 
-// LogBuffer is text that many goroutines write, such as a log's.
+// LogBuffer collects text that many goroutines write, such as a log's.
 type LogBuffer struct {
 	mu   sync.Mutex
 	text strings.Builder
@@ -107,7 +106,7 @@ func (b *LogBuffer) Write(p []byte) (int, error) {
 	return b.text.Write(p)
 }
 
-// String is what was written so far.
+// String returns the text written so far.
 func (b *LogBuffer) String() string {
 	b.mu.Lock()
 	defer b.mu.Unlock()

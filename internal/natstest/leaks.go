@@ -6,10 +6,10 @@ import (
 	"go.uber.org/goleak"
 )
 
-// VerifyTestMain runs a package's tests and fails when they leave goroutines behind, those aside that are the server's
-// own: when its shutdown cuts an atomic batch off while it arrives, the two loops of the batch's staging store stay,
-// and the clock that it uses. Where a connection closes while the client library begins to store an object, one of the
-// library's waits for a word of it that has passed. more are what a package has to leave aside beside these.
+// VerifyTestMain runs a package's tests and fails if they leak goroutines, except known leaks of the server and the
+// client library. If the server's shutdown interrupts an atomic batch, the two loops of the batch's staging store and
+// their clock remain. If a connection closes when the client library starts to store an object, one of the library's
+// goroutines waits for a notification that has already passed. more are further exceptions of a package.
 func VerifyTestMain(m *testing.M, more ...goleak.Option) {
 	const server = "github.com/nats-io/nats-server/v2/server"
 	goleak.VerifyTestMain(m, append(more,

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Link is a TCP connection to a server that can be cut, held up and mended. It ends with the test.
+// Link is a TCP connection to a server that a test can cut, hold and restore. It ends with the test.
 type Link struct {
 	listener net.Listener
 	serve    sync.WaitGroup
@@ -17,21 +17,21 @@ type Link struct {
 	target  string // host:port; empty refuses connections
 	cut     bool
 	ways    [2]way
-	changed chan struct{} // closed and made anew when the state above changes
+	changed chan struct{} // closed and replaced when the state above changes
 	pairs   map[*pair]struct{}
 }
 
-// The two ways of a link.
+// The two directions of a link.
 const (
 	toServer = iota
 	fromServer
 )
 
-// way is what happens to bytes that pass in one direction.
+// way is how a link treats data in one direction.
 type way struct {
-	deaf  bool          // they are lost
-	held  bool          // they wait until the link is mended
-	delay time.Duration // they arrive that much later
+	deaf  bool          // data is lost
+	held  bool          // data waits until Mend
+	delay time.Duration // data is delayed by this duration
 }
 
 // NewLink starts a link to the server at a nats:// URL.
@@ -46,7 +46,7 @@ func NewLink(t testing.TB, target string) *Link {
 	return l
 }
 
-// listenLink makes a link whose connections wait until open says where they go.
+// listenLink returns a link whose connections wait until open sets their target.
 func listenLink(t testing.TB) *Link {
 	t.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -62,28 +62,28 @@ func listenLink(t testing.TB) *Link {
 	return l
 }
 
-// open starts to take connections for the server at host:port.
+// open starts to accept connections for the server at host:port.
 func (l *Link) open(target string) {
 	l.aim(target)
 	l.serve.Go(l.accept)
 }
 
-// aim leads connections from now on to the server at host:port; none takes them where it is empty.
+// aim sets the target of later connections to the server at host:port; empty refuses them.
 func (l *Link) aim(target string) { l.change(func() { l.target = target }) }
 
-// URL is where clients reach the server by this link.
+// URL returns the address of the server through this link.
 func (l *Link) URL() string { return "nats://" + l.Address() }
 
-// Address is URL as host:port.
+// Address returns URL as host:port.
 func (l *Link) Address() string { return l.listener.Addr().String() }
 
-// Cut breaks all connections and refuses new ones.
+// Cut closes all connections and refuses new ones.
 func (l *Link) Cut() {
 	l.change(func() { l.cut = true })
 	l.drop()
 }
 
-// drop breaks all connections.
+// drop closes all connections.
 func (l *Link) drop() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -92,24 +92,24 @@ func (l *Link) drop() {
 	}
 }
 
-// Deafen loses whatever the server says from now on, until Cut and Mend: clients' messages arrive, answers do not.
+// Deafen drops all data from the server, until Cut and Mend. Clients' messages arrive, responses do not.
 func (l *Link) Deafen() { l.change(func() { l.ways[fromServer].deaf = true }) }
 
-// Hold keeps what both sides say back, until Mend: connections stay, new ones too, and nobody hears anything, as from a
-// frozen server.
+// Hold holds back the data of both sides, until Mend. Connections stay open and new ones are accepted, but no data
+// arrives, as from a frozen server.
 func (l *Link) Hold() {
 	l.change(func() { l.ways[toServer].held, l.ways[fromServer].held = true, true })
 }
 
-// Mend lets connections through again, and what was held back.
+// Mend restores the link and delivers the data that was held back.
 func (l *Link) Mend() { l.change(func() { l.cut, l.ways = false, [2]way{} }) }
 
-// Delay delivers what each side says that much later, until Mend: what clients say, and what the server says.
+// Delay delays the data of each side, until Mend: that of the clients and that of the server.
 func (l *Link) Delay(clients, server time.Duration) {
 	l.change(func() { l.ways[toServer].delay, l.ways[fromServer].delay = clients, server })
 }
 
-// impede sets what happens to bytes of one direction.
+// impede sets how the link treats data in one direction.
 func (l *Link) impede(direction int, w way) { l.change(func() { l.ways[direction] = w }) }
 
 func (l *Link) change(f func()) {
@@ -157,7 +157,7 @@ func (l *Link) connect(client net.Conn) {
 	}
 }
 
-// pair are the two connections of one client.
+// pair is the two connections of one client.
 type pair struct {
 	client, server net.Conn
 	once           sync.Once
@@ -172,7 +172,7 @@ func (p *pair) close() {
 	})
 }
 
-// chunk is what was read at once, and when.
+// chunk is the data of one read, and its time.
 type chunk struct {
 	data []byte
 	at   time.Time
@@ -196,7 +196,7 @@ func read(from net.Conn, flow chan<- chunk, gone <-chan struct{}) {
 	}
 }
 
-// pass writes what was read, each chunk when its time has come. The end of a connection is the last chunk.
+// pass writes the chunks of a connection, each at its due time. The last chunk is the end of the connection.
 func (l *Link) pass(direction int, flow <-chan chunk, to net.Conn, p *pair) {
 	defer func() {
 		p.close()
@@ -219,7 +219,7 @@ func (l *Link) pass(direction int, flow <-chan chunk, to net.Conn, p *pair) {
 	l.await(direction, time.Now(), p.gone)
 }
 
-// await waits until what was read at a time may pass. It is not ok when the connection is gone before.
+// await waits until data that was read at the given time may pass. ok is false if the connection ends first.
 func (l *Link) await(direction int, at time.Time, gone <-chan struct{}) (deaf, ok bool) {
 	for {
 		l.mu.Lock()

@@ -1,6 +1,6 @@
-// Package natstest runs real JetStream servers for tests: on loopback, on a free port, in the test's temporary folder.
-// A test has one server, or a cluster whose members it stops, wipes, cuts off, slows down and freezes. With
-// LOADERD_TEST_CLUSTER=3 in the environment the tests that ask for some server get a cluster of three in its place.
+// Package natstest runs real JetStream servers for tests: on loopback, on a free port, in the test's temporary
+// folder. A test has one server, or a cluster whose members it stops, wipes, cuts off, delays and freezes. With
+// LOADERD_TEST_CLUSTER=3 in the environment, tests that accept any kind of server get a cluster of three.
 package natstest
 
 import (
@@ -20,11 +20,11 @@ import (
 	"loaderd/stream/server"
 )
 
-// startLimit bounds starting a server, on a machine that does much else.
+// startLimit bounds the start of a server on a busy machine.
 const startLimit = time.Minute
 
-// Server is an embedded server that can be stopped and started again on the same folder and port, or a cluster of
-// servers that can be so as one. It ends with the test.
+// Server is an embedded server that can be stopped and restarted on the same folder and port, or a cluster of servers
+// that can be stopped and restarted together. It ends with the test.
 type Server struct {
 	t       testing.TB
 	config  stream.Config
@@ -34,7 +34,8 @@ type Server struct {
 	store *stream.Store // nil while it is stopped
 }
 
-// Config is the configuration of a server of the test's own: small bounds, a temporary folder and a free port.
+// Config returns the configuration of a separate server for the test: small bounds, a temporary folder and a free
+// port.
 func Config(t testing.TB) stream.Config {
 	t.Helper()
 	c := stream.Default()
@@ -47,7 +48,7 @@ func Config(t testing.TB) stream.Config {
 	return c
 }
 
-// ClusterSecret makes a file with a secret for the members of a cluster.
+// ClusterSecret creates a file with a secret for the members of a cluster.
 func ClusterSecret(t testing.TB) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "cluster.secret")
@@ -57,8 +58,8 @@ func ClusterSecret(t testing.TB) string {
 	return name
 }
 
-// FreeAddress returns an address on loopback where nothing listens. It is below the ports that systems give to
-// connections and to those who ask for any: a daemon that is killed and started again finds it free.
+// FreeAddress returns an unused loopback address. Its port is below the range that systems assign to connections and
+// to port 0, so that it is still free when a killed daemon restarts.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	const first, ports, attempts = 10_000, 20_000, 100
@@ -74,7 +75,7 @@ func FreeAddress(t testing.TB) string {
 	return ""
 }
 
-// Start starts a server, or a cluster where the environment asks for one; edit may change its configuration first.
+// Start starts a server, or a cluster if the environment configures one. edit may change its configuration first.
 func Start(t testing.TB, edit ...func(*stream.Config)) *Server {
 	t.Helper()
 	if n := clusterSize(t); n > 0 {
@@ -91,7 +92,7 @@ func Start(t testing.TB, edit ...func(*stream.Config)) *Server {
 	return StartEmbedded(t, edit...)
 }
 
-// clusterSize is how many servers the environment asks for in place of one; 0 where it does not.
+// clusterSize returns the number of servers that the environment configures; 0 for a single server.
 func clusterSize(t testing.TB) int {
 	text := os.Getenv("LOADERD_TEST_CLUSTER")
 	if text == "" {
@@ -104,7 +105,7 @@ func clusterSize(t testing.TB) int {
 	return n
 }
 
-// StartEmbedded is Start for tests of the server inside the daemon itself: its folder, its port, its bounds.
+// StartEmbedded is Start for tests of the embedded server itself: its folder, its port, its bounds.
 func StartEmbedded(t testing.TB, edit ...func(*stream.Config)) *Server {
 	t.Helper()
 	s := &Server{t: t, config: Config(t)}
@@ -116,7 +117,7 @@ func StartEmbedded(t testing.TB, edit ...func(*stream.Config)) *Server {
 	return s
 }
 
-// Store is a Store on the server: in process for an embedded one. It changes with every Restart.
+// Store returns a Store on the server, in process for an embedded one. It changes with every Restart.
 func (s *Server) Store() *stream.Store {
 	s.t.Helper()
 	s.mu.Lock()
@@ -127,10 +128,10 @@ func (s *Server) Store() *stream.Store {
 	return s.store
 }
 
-// Config is the configuration of Store, with the port that the running server has.
+// Config returns the configuration of Store, with the actual port of the running server.
 func (s *Server) Config() stream.Config { return s.config }
 
-// Stop stops the server. Its clients lose their connections.
+// Stop stops the server. Its clients are disconnected.
 func (s *Server) Stop() {
 	s.t.Helper()
 	s.mu.Lock()
@@ -147,7 +148,7 @@ func (s *Server) Stop() {
 	}
 }
 
-// Restart starts the server, after a Stop on the same folder and port.
+// Restart restarts the server on the same folder and port.
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Stop()
@@ -169,7 +170,7 @@ func (s *Server) Remote() *stream.Store {
 	return s.RemoteAt(s.Store().ClientURL())
 }
 
-// RemoteAt is Remote by way of another address, such as a Link's.
+// RemoteAt is Remote through another address, such as a Link's.
 func (s *Server) RemoteAt(url string) *stream.Store {
 	s.t.Helper()
 	c := s.config
@@ -180,11 +181,10 @@ func (s *Server) RemoteAt(url string) *stream.Store {
 	return openFor(s.t, c)
 }
 
-// URL is where a client of any kind reaches the server of a Store, with all permissions in the account of the
-// documents.
+// URL returns the address of a Store's server for any client, with all permissions in the account of the documents.
 func URL(s *stream.Store) string { return URLAs(s.ClientURL(), s.Config().Dir, server.OperatorFile) }
 
-// URLAs is a server's URL with a token of a data folder, if that has one.
+// URLAs returns a server's URL with a token of a data folder, if the folder has that token.
 func URLAs(url, dir, file string) string {
 	token, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil || dir == "" { // a server without accounts
@@ -205,7 +205,7 @@ func openFor(t testing.TB, c stream.Config) *stream.Store {
 	return store
 }
 
-// Open opens a Store that the test closes, and fails the test when it cannot.
+// Open opens a Store that the test must close, and fails the test on an error.
 func Open(t testing.TB, c stream.Config) *stream.Store {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), startLimit)

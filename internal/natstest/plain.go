@@ -7,14 +7,14 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Plain runs a NATS server that is not the daemon's own, on a free port of loopback, and returns its address. It ends
-// with the test.
+// Plain runs a NATS server without the daemon's settings on a free loopback port, and returns its address. It
+// ends with the test.
 func Plain(t testing.TB, opts *server.Options) string {
 	t.Helper()
 	return PlainServer(t, opts).Addr().String()
 }
 
-// PlainServer is Plain for those who want the server itself.
+// PlainServer is Plain, but returns the server itself.
 func PlainServer(t testing.TB, opts *server.Options) *server.Server {
 	t.Helper()
 	opts.Host, opts.Port, opts.NoSigs, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, t.TempDir()
