@@ -27,7 +27,7 @@ import (
 
 var firstKey, secondKey = strings.Repeat("a1", 32), strings.Repeat("b2", 32)
 
-// keyFile is a file with keys.
+// keyFile creates a file with keys.
 func keyFile(t *testing.T, keys ...string) string {
 	t.Helper()
 	name := filepath.Join(t.TempDir(), "plan.key")
@@ -37,7 +37,7 @@ func keyFile(t *testing.T, keys ...string) string {
 	return name
 }
 
-// keyed is a server with documents, whose store has keys; with returns other stores on it.
+// keyed starts a server with documents, whose store has keys; with returns other stores on it.
 func keyed(t *testing.T, keys ...string) (store *stream.Store, with func(keys ...string) *stream.Store) {
 	t.Helper()
 	srv := natstest.Start(t)
@@ -57,7 +57,7 @@ func keyed(t *testing.T, keys ...string) (store *stream.Store, with func(keys ..
 	return with(keys...), with
 }
 
-// opened is why a daemon does not serve a run.
+// opened returns the error of a daemon that opens a run.
 func opened(t *testing.T, store *stream.Store, run string) error {
 	t.Helper()
 	_, err := loader.Open(natstest.Context(t), run, config("bfd"), backend.Options{Ahead: 4, CacheBytes: 1 << 20,
@@ -73,8 +73,8 @@ func reasonOf(err error) fault.Reason {
 	return ""
 }
 
-// A run with a key is the same run, for daemons and commands that have one of its keys, and for nobody else; and the
-// other way round.
+// A run with a key is the same run as without, but only for daemons and commands that have one of its keys. A daemon
+// with a key cannot serve a run without one.
 func TestAKeyedRun(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, rotated, none, other := natstest.Context(t), with(secondKey, firstKey), with(), with(secondKey)
@@ -133,8 +133,8 @@ func TestAKeyedRun(t *testing.T) {
 	}
 }
 
-// No record counts that none of the daemons wrote, while one leads and while none does, however right it looks; the
-// copy goes on.
+// Records that none of the daemons wrote are refused, with and without a leader, however valid they look. The
+// repaired copy continues.
 func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, want := natstest.Context(t), serve(t, with(), "plain", config("bfd"))
@@ -143,7 +143,7 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	taken := func(at uint64) *nats.Msg { // a record of another run, with its code
+	taken := func(at uint64) *nats.Msg { // a record of another run, with its MAC
 		m, err := genuine.GetMsg(ctx, at)
 		if err != nil {
 			t.Fatal(err)
@@ -159,7 +159,7 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 			Header: nats.Header{"Loaderd-Mac": {strings.Repeat("00", 16)}}}} {
 		for _, led := range []bool{true, false} {
 			t.Run(name+map[bool]string{true: ", led", false: ", not led"}[led], func(t *testing.T) {
-				ctx := natstest.Context(t) // one context for all fourteen scenes would expire on a busy machine
+				ctx := natstest.Context(t) // one context for all fourteen cases would expire on a busy machine
 				run := name + map[bool]string{true: "-led", false: ""}[led]
 				forged := &nats.Msg{Subject: "plan." + run, Data: bytes.Clone(forged.Data), Header: forged.Header}
 				var served chan error
@@ -205,7 +205,7 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 	}
 }
 
-// A checkpoint that none of the daemons stored under its name is passed over: the run goes on as it would without.
+// A checkpoint that none of the daemons stored under its name is ignored: the run continues as without it.
 func TestForgedCheckpointsOfAKeyedRun(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, want := natstest.Context(t), serve(t, with(), "plain", config("bfd"))
@@ -226,7 +226,7 @@ func TestForgedCheckpointsOfAKeyedRun(t *testing.T) {
 	if b, err := checkpoints.Get(ctx, stored[0].Name); err != nil || !bytes.Equal(b, genuine[:len(genuine)-16]) {
 		t.Errorf("%d bytes of %d: %v", len(b), len(genuine), err)
 	}
-	for _, s := range stored[1:] { // one that is right, under another's name
+	for _, s := range stored[1:] { // a valid one, under the name of another
 		if _, err := objects.PutBytes(ctx, s.Name, genuine); err != nil {
 			t.Fatal(err)
 		}
@@ -243,8 +243,8 @@ func TestForgedCheckpointsOfAKeyedRun(t *testing.T) {
 	}
 }
 
-// Of words only those of daemons with a key are heard, and of answers to a question the first with a code counts,
-// however fast a stranger is.
+// Only heartbeats of daemons with a key are received. Of the responses to a request the first with a valid MAC
+// counts, however fast a process without a key responds.
 func TestWordsWithCodes(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, rotated := natstest.Context(t), with(secondKey, firstKey)
@@ -278,7 +278,7 @@ func TestWordsWithCodes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := stranger.Flush(); err != nil { // the question comes to it, too
+	if err := stranger.Flush(); err != nil { // the stranger receives the request too
 		t.Fatal(err)
 	}
 	defer evil.Unsubscribe() //nolint:errcheck // fails only on a closed connection
@@ -297,7 +297,7 @@ func TestWordsWithCodes(t *testing.T) {
 	if err := errors.Join(rotated.Own().Conn().Flush()); err != nil {
 		t.Fatal(err)
 	}
-	go func() { <-asked; close(first) }() // the stranger has answered
+	go func() { <-asked; close(first) }() // the stranger has responded
 	if b, err := daemonbus.New(rotated, "run").Request(ctx, []byte("question")); err != nil ||
 		string(b) != "question answered" {
 		t.Errorf("Ask = %q, %v", b, err)

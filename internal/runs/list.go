@@ -18,38 +18,39 @@ import (
 	"loaderd/stream/runstate"
 )
 
-// State says how far a run is.
+// State is the progress of a run.
 type State string
 
 // States of a run.
 const (
 	Live       State = "live"
-	Sealed     State = "sealed"     // it reads no more documents, and has not planned all that it reads
+	Sealed     State = "sealed"     // it reads no further documents, and has not planned all that it reads
 	Ended      State = "ended"      // all its steps are planned
 	NotBegun   State = "not begun"  // its plan is empty
-	Remainder  State = "remainder"  // its plan is gone: a removal was broken off
-	Unreadable State = "unreadable" // Problem says why
+	Remainder  State = "remainder"  // its plan is gone, because a removal was interrupted
+	Unreadable State = "unreadable" // Problem contains the reason
 )
 
-// Listed is a run as List finds it.
+// Listed describes a run.
 type Listed struct {
 	Run   string `json:"run"`
-	ID    string `json:"run_id,omitempty"` // of the run; a run that is deleted and begun again has another
+	ID    string `json:"run_id,omitempty"` // of the run; a run that is deleted and started again has another one
 	State State  `json:"state"`
 	// Problem is why its plan cannot be read.
 	Problem string    `json:"problem,omitempty"`
 	Begun   time.Time `json:"begun,omitzero"`
 	Steps   uint64    `json:"steps"`
-	// Length is how many steps it has in the end, as its leader says; nil where none says so and the run has not ended.
+	// Length is its total number of steps, as reported by its leader; nil if the leader does not report it and the run
+	// has not ended.
 	Length *state.Length `json:"length,omitempty"`
-	// Sources are by their numbers.
+	// Sources are in the order of their numbers.
 	Sources []ListedSource `json:"sources"`
-	// SealedBy is the identity that asked for the seal, where the plan names it behind the newest checkpoint; loaderd
-	// audit lists all controls.
+	// SealedBy is the identity that requested the seal, if the plan names it after the newest checkpoint; loaderd audit
+	// lists all controls.
 	SealedBy string `json:"sealed_by,omitempty"`
-	// Committed is the step before which every keeper's checkpoint covers all; nil without keepers.
+	// Committed is the step before which every keeper's checkpoint covers all steps; nil without keepers.
 	Committed *uint64 `json:"committed"`
-	// Leader is who leads the run by its record; nil where nobody does.
+	// Leader is the leader of the run according to its record; nil without one.
 	Leader          *Leader `json:"leader"`
 	PlanBytes       uint64  `json:"plan_bytes"`
 	CheckpointBytes uint64  `json:"checkpoint_bytes"`
@@ -60,20 +61,19 @@ type ListedSource struct {
 	Name     string  `json:"name"`
 	Stream   string  `json:"stream"`
 	Sealed   bool    `json:"sealed,omitempty"`
-	SealedAt uint64  `json:"sealed_at,omitempty"` // last document of a sealed one
+	SealedAt uint64  `json:"sealed_at,omitempty"` // last document of a sealed source
 	Removed  bool    `json:"removed,omitempty"`
-	Floor    *uint64 `json:"floor"` // first document of it that the run still needs; nil where it has not said so
+	Floor    *uint64 `json:"floor"` // first document of the source that the run still needs; nil if not reported
 }
 
-// Leader is who leads a run by its record.
+// Leader is the leader of a run according to its record.
 type Leader struct {
 	lease.LeaderInfo
-	// Answers says that it has answered just now. One that was killed or is cut off does not.
+	// Answers reports whether it has just responded. A leader that was killed or is cut off does not respond.
 	Answers bool `json:"answers"`
 }
 
-// List returns all runs of which the server keeps something, over whatever document stream, in the order of their
-// names. It changes nothing.
+// List returns all runs that have state on the server, over any document stream, ordered by name. It changes nothing.
 func List(ctx context.Context, store *stream.Store) ([]Listed, error) {
 	kept, err := runstate.List(ctx, store)
 	if err != nil {
@@ -92,7 +92,7 @@ func List(ctx context.Context, store *stream.Store) ([]Listed, error) {
 	return out, nil
 }
 
-// Look returns a run as List does; planlog.ErrNoPlan says that nothing of it is kept.
+// Look returns a run as List does. It returns planlog.ErrNoPlan if the run has no state.
 func Look(ctx context.Context, store *stream.Store, run string) (Listed, error) {
 	kept, err := runstate.List(ctx, store)
 	if err != nil {
@@ -109,7 +109,7 @@ func Look(ctx context.Context, store *stream.Store, run string) (Listed, error) 
 	return look(ctx, store, kept[i], needs)
 }
 
-// look finds out about one run. A plan that cannot be read is told, and is no error.
+// look describes one run. A plan that cannot be read is reported in the result and is not an error.
 func look(ctx context.Context, store *stream.Store, k runstate.Run, needs []retention.Need) (Listed, error) {
 	l := Listed{Run: k.Name, State: Remainder, Begun: k.Begun, PlanBytes: k.PlanBytes, CheckpointBytes: k.CheckpointBytes}
 	h, answers, found, err := lease.Leader(ctx, store, k.Name)
@@ -155,7 +155,7 @@ func look(ctx context.Context, store *stream.Store, k runstate.Run, needs []rete
 	return l, nil
 }
 
-// floors takes in what the run has said that it needs.
+// floors sets the low watermarks that the run has reported.
 func (l *Listed) floors(needs []retention.Need) {
 	for _, n := range needs {
 		if n.Run != l.Run {
@@ -169,10 +169,10 @@ func (l *Listed) floors(needs []retention.Need) {
 	}
 }
 
-// askLimit is how long a leader may take to say how long its run will be.
+// askLimit bounds the wait for a leader's response about the length of its run.
 const askLimit = 2 * time.Second
 
-// howLong asks the leader of a run how many steps it will have; nil where none answers that.
+// howLong requests the total number of steps from the leader of a run; nil if the leader does not respond.
 func howLong(ctx context.Context, store *stream.Store, l Listed) *state.Length {
 	if l.State == Ended {
 		return &state.Length{Steps: l.Steps, Exact: true}
@@ -189,7 +189,7 @@ func howLong(ctx context.Context, store *stream.Store, l Listed) *state.Length {
 	return length
 }
 
-// summarize reads a run's plan, from its newest checkpoint on where it has one; begun is false for a plan without
+// summarize reads a run's plan, starting from its newest checkpoint if one exists; begun is false for a plan without
 // records.
 func summarize(ctx context.Context, store *stream.Store, run string) (s maintenance.Summary, begun bool, err error) {
 	log, err := planlog.OpenReadOnly(ctx, store, run)

@@ -22,7 +22,7 @@ import (
 	"loaderd/stream/runstate"
 )
 
-// list returns what List finds, in words.
+// list returns the result of List in words.
 func list(t *testing.T, store *stream.Store) (words []string) {
 	t.Helper()
 	all, err := runs.List(natstest.Context(t), store)
@@ -62,7 +62,7 @@ func wantList(t *testing.T, store *stream.Store, want ...string) {
 	}
 }
 
-// goesOn begins a run, reads eight steps of it and stops it behind f.
+// goesOn starts a run, reads eight steps of it, calls f and stops the run.
 func goesOn(t *testing.T, store *stream.Store, run string, f func(context.Context, *loader.Run)) {
 	t.Helper()
 	r, stop := start(t, store, run, config("bfd"))
@@ -71,7 +71,7 @@ func goesOn(t *testing.T, store *stream.Store, run string, f func(context.Contex
 	f(natstest.Context(t), r)
 }
 
-// Runs in all their states are listed with what their plans and floors say.
+// Runs in all states are listed with the content of their plans and low watermarks.
 func TestList(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	wantList(t, store)
@@ -106,12 +106,12 @@ func TestList(t *testing.T) {
 		t.Errorf("%+v, %v", going, err)
 	}
 	whole := fmt.Sprintf("whole of DOCS is ended with %d steps, sealed at %d, floor 1", steps, documents)
-	// as its parent before that step
+	// as in its parent before that step
 	rest := fmt.Sprintf("rest of DOCS is sealed with 0 steps, sealed at %d, floor 83", documents)
 	wantList(t, store, "bad of  is unreadable with 0 steps",
 		fmt.Sprintf("going of DOCS is live with %d steps, committed 5, floor 1", going.Steps), rest, whole,
 		"young of  is not begun with 0 steps, led by here (true)")
-	if err := leads.Close(); err != nil { // it does not answer, and holds the lease
+	if err := leads.Close(); err != nil { // it does not respond, but holds the lease
 		t.Fatal(err)
 	}
 	if have := list(t, store); !strings.HasSuffix(have[4], "led by here (false)") {
@@ -128,7 +128,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// What is said of a run is the same from a checkpoint on as from the first record on.
+// A run is described the same from a checkpoint as from the first record.
 func TestListWithoutCheckpoints(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	goesOn(t, store, "run", func(ctx context.Context, r *loader.Run) {
@@ -159,7 +159,7 @@ func TestListWithoutCheckpoints(t *testing.T) {
 	}
 }
 
-// Of a removed run nothing is left, and the name begins anew.
+// A removed run leaves nothing, and its name can be used for a new run.
 func TestRemove(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	before := streams(t, store)
@@ -216,7 +216,8 @@ func TestRemoveOfALedRun(t *testing.T) {
 	wantList(t, store, was...)
 }
 
-// A removal that was broken off behind any of its steps is finished by the next, and meanwhile the name can begin anew.
+// The next removal finishes one that was interrupted after any of its steps. Meanwhile a new run of the name can
+// start.
 func TestRemoveThatWasBrokenOff(t *testing.T) {
 	for _, tt := range []struct {
 		name string

@@ -18,51 +18,51 @@ import (
 	"loaderd/stream/streamcopy"
 )
 
-// Migration copies what belongs to runs over a document stream, and the stream itself, to other servers, where they go
-// on as if they had always been there: sequences, times, headers and ids are the same, and so is when each stream was
-// made.
+// Migration copies the runs over a document stream, and the stream itself, to other servers, where they continue
+// unchanged: sequences, times, headers and ids are the same, and so are the creation times of the streams.
 //
 // What a kill leaves, and what the same migration does when it is called again:
 //
-//	behind the first stream    copies that are marked as unfinished    those that are whole are kept, others made anew
-//	behind the keys            the same, and keys                      the keys are written again
-//	behind some marks          the document stream is marked still     all is compared again, and the other marks are taken away
-//	behind the last mark       a finished migration                    it is refused: the streams are there
+//	after the first stream    copies marked as unfinished         complete ones are kept, the rest are created again
+//	after the keys            the same, and keys                  the keys are written again
+//	after some marks          the document stream still marked    all is compared again, and the other marks are removed
+//	after the last mark       a finished migration                it is refused, because the streams exist
 type Migration struct {
 	From, To *stream.Store
-	Run      string // only this one; empty: all
+	Run      string // only this run; empty for all runs
 	Self     lease.LeaderInfo
-	// Progress is told now and then what is done, how much of it, in bytes or messages, and of how much.
+	// Progress is called with a description of the work, the amount done and the total, in bytes or messages.
 	Progress func(what string, done, of int64)
 
 	streams []Moved
 	runs    []string
 }
 
-// Migrated says what a migration copied, or would.
+// Migrated describes what a migration has copied or would copy.
 type Migrated struct {
 	Runs    []string `json:"runs"`
 	Streams []Moved  `json:"streams"`
-	Records int      `json:"records"` // of what publishers have committed
+	Records int      `json:"records"` // commits of publishers
 }
 
-// Moved is a stream that is copied.
+// Moved is a stream to copy.
 type Moved struct {
 	Stream   string `json:"stream"`
 	Messages uint64 `json:"messages"`
 	Bytes    uint64 `json:"bytes"`
 	First    uint64 `json:"first"`
 	Last     uint64 `json:"last"`
-	// There says that the servers have a whole copy already, of a migration that was broken off.
+	// There reports whether the servers have a complete copy from an interrupted migration.
 	There bool `json:"there"`
 
 	created time.Time
 }
 
-// ErrThere says that the servers have a stream that a migration would make, and that it is no unfinished copy.
+// ErrThere reports that the servers have a stream that a migration would create, and that it is not an unfinished
+// copy.
 var ErrThere = errors.New("there is such a stream already")
 
-// Look finds out what is to be copied, and whether it can be. It changes nothing.
+// Look determines what has to be copied, and whether it can be. It changes nothing.
 func (m *Migration) Look(ctx context.Context) (Migrated, error) {
 	var out Migrated
 	kept, err := runstate.List(ctx, m.From)
@@ -93,7 +93,7 @@ func (m *Migration) Look(ctx context.Context) (Migrated, error) {
 	return Migrated{Runs: m.runs, Streams: slices.Clone(m.streams)}, nil
 }
 
-// lookAtRun adds a run to what is copied, if it is over the document stream and has begun.
+// lookAtRun adds a run to the migration if it is over the document stream and has begun.
 func (m *Migration) lookAtRun(ctx context.Context, k runstate.Run) error {
 	listed, err := look(ctx, m.From, k, nil)
 	if err != nil {
@@ -117,7 +117,7 @@ func (m *Migration) lookAtRun(ctx context.Context, k runstate.Run) error {
 	return m.lookAt(ctx, m.From.Config().PlanStream(k.Name).Name, true)
 }
 
-// lookAt adds a stream to what is copied.
+// lookAt adds a stream to the migration.
 func (m *Migration) lookAt(ctx context.Context, name string, needed bool) error {
 	info, err := infoOf(ctx, m.From.Of(name), name)
 	if errors.Is(err, errAbsent) && !needed {
@@ -142,8 +142,8 @@ func infoOf(ctx context.Context, s *stream.Store, name string) (*jetstream.Strea
 	return st.CachedInfo(), nil
 }
 
-// lookAtTarget finds what the other servers have of the streams. The document stream, whose mark is taken away last,
-// says whether that is of a migration that was broken off.
+// lookAtTarget determines which of the streams the other servers have. The mark of the document stream, which is
+// removed last, shows whether they are from an interrupted migration.
 func (m *Migration) lookAtTarget(ctx context.Context) error {
 	unfinished := false
 	for i := range m.streams {
@@ -170,12 +170,12 @@ func (m *Migration) lookAtTarget(ctx context.Context) error {
 	return nil
 }
 
-// Do copies all that Look found, compares every message, and finishes the copies.
+// Do copies everything that Look found, compares every message, and finishes the copies.
 func (m *Migration) Do(ctx context.Context) (done Migrated, err error) {
 	if done, err = m.Look(ctx); err != nil {
 		return done, err
 	}
-	for _, run := range m.runs { // no daemon leads it meanwhile
+	for _, run := range m.runs { // so that no daemon leads it meanwhile
 		elector, err := runstate.NewElector(ctx, m.From, run, m.Self)
 		if err != nil {
 			return done, err
@@ -227,7 +227,7 @@ func (m *Migration) copy(ctx context.Context, s Moved) error {
 	})
 }
 
-// compare reads a stream and its copy. The stream must be what it was when the copy began.
+// compare compares a stream with its copy. It returns an error if the stream has changed since the copy began.
 func (m *Migration) compare(ctx context.Context, s Moved) error {
 	for _, side := range []*stream.Store{m.From, m.To} {
 		info, err := infoOf(ctx, side.Of(s.Stream), s.Stream)
@@ -254,5 +254,5 @@ func (m *Migration) compare(ctx context.Context, s Moved) error {
 	return err
 }
 
-// firstOf is a stream's first sequence; servers tell two of an empty one.
+// firstOf returns a stream's first sequence. Servers report 0 or 1 for an empty stream.
 func firstOf(info *jetstream.StreamInfo) uint64 { return max(info.State.FirstSeq, 1) }

@@ -12,22 +12,22 @@ import (
 	"loaderd/stream/runstate"
 )
 
-// Removed says what of a run was removed, and what the others need.
+// Removed lists what was removed of a run, and what the remaining runs need.
 type Removed struct {
 	runstate.Removed
-	// Floors are those of the document streams in which the run had one.
+	// Floors are the remaining low watermarks of the document streams in which the run had one.
 	Floors []StreamFloor
 }
 
-// StreamFloor is the least floor of the runs over a document stream.
+// StreamFloor is the lowest low watermark of the runs over a document stream.
 type StreamFloor struct {
 	Stream string
 	Runs   int // over the stream
 	From   uint64
-	By     string // a run that has it
+	By     string // a run with this low watermark
 }
 
-// Remove removes all that the server keeps of a run. It holds the lease meanwhile, so that no daemon leads the run. It
+// Remove removes all state of a run on the server. It holds the lease meanwhile, so that no daemon leads the run. It
 // returns *lease.HeldError while a daemon leads the run, and planlog.ErrNoPlan if nothing of the run exists. After an
 // interruption it can be called again.
 func Remove(ctx context.Context, store *stream.Store, run string, self lease.LeaderInfo) (removed Removed, err error) {
@@ -60,7 +60,7 @@ func Remove(ctx context.Context, store *stream.Store, run string, self lease.Lea
 	return removed, nil
 }
 
-// least returns the least floor of the runs over a document stream that have a plan.
+// least returns the lowest low watermark of the runs over a document stream that have a plan.
 func least(ctx context.Context, store *stream.Store, name string) (f StreamFloor, err error) {
 	f.Stream = name
 	kept, err := runstate.List(ctx, store)

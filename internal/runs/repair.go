@@ -14,7 +14,7 @@ import (
 	"loaderd/stream/runstate"
 )
 
-// Damaged is a run whose plan may be damaged. Nobody appends to the plan until Close.
+// Damaged is a run whose plan may be damaged. No daemon appends to the plan until Close.
 type Damaged struct {
 	maintenance.Damage
 
@@ -45,7 +45,7 @@ func Inspect(ctx context.Context, store *stream.Store, run string, self lease.Le
 	return d, nil
 }
 
-// open opens what there is of the run.
+// open opens what exists of the run.
 func (d *Damaged) open(ctx context.Context, run string) (err error) {
 	plan, err := planlog.OpenDamaged(ctx, d.store, run)
 	if err != nil {
@@ -64,8 +64,8 @@ func (d *Damaged) Close() error {
 	return errors.Join(d.lease.Close(), d.elector.Close())
 }
 
-// Copy copies what can be used of the plan, and the checkpoints that fit, into a new run. progress is told how many
-// records are copied.
+// Copy copies the usable part of the plan, and the checkpoints that fit, into a new run. progress receives the
+// number of copied records.
 func (d *Damaged) Copy(ctx context.Context, name string, progress func(records uint64)) error {
 	to, err := openNew(ctx, d.store, name, d.Config())
 	if err != nil {

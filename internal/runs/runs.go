@@ -1,5 +1,5 @@
-// Package runs works on the runs over a document stream beside their daemons: it forks, audits and repairs them, and
-// tells how they pack.
+// Package runs works on the runs over a document stream without their daemons: it forks, audits and repairs them, and
+// returns how they pack.
 package runs
 
 import (
@@ -24,8 +24,8 @@ import (
 	"loaderd/stream/retention"
 )
 
-// Fork begins run name where a step of another run begins, with a configuration of its own. It returns the headers of
-// both. The other run is planned again, up to that step: its documents are tokenized for that.
+// Fork starts run name at the start of a step of another run, with a separate configuration. It returns the headers
+// of both. It replays the other run up to that step, which tokenizes the documents again.
 func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c runconfig.Config,
 	tokens doclog.Tokenizing) (forked, from planrecord.Header, err error) {
 	parent, err := planlog.OpenReadOnly(ctx, store, run)
@@ -47,7 +47,7 @@ func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from pl
 	if err != nil {
 		return forked, from, err
 	}
-	if fresh { // from here on nobody gives up what it may need
+	if fresh { // from here on no run releases documents that the fork may need
 		for _, s := range from.Infos() {
 			x, err := to.Sources.Open(ctx, s.Name, s.Config)
 			if err == nil {
@@ -69,7 +69,7 @@ func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from pl
 	return forked, from, maintenance.Begin(ctx, to, forked)
 }
 
-// openFork opens what is kept of a fork that is made. fresh says that there is no run of that name.
+// openFork opens the state of a new fork. fresh reports whether no run of that name exists.
 func openFork(ctx context.Context, store *stream.Store, name string,
 	c runconfig.Config) (e backend.Backends, fresh bool, err error) {
 	if e, err = openNew(ctx, store, name, c); err != nil {
@@ -79,7 +79,7 @@ func openFork(ctx context.Context, store *stream.Store, name string,
 	return e, last == 0, err
 }
 
-// openNew opens what is kept of a run that is made.
+// openNew opens the state of a new run.
 func openNew(ctx context.Context, store *stream.Store, name string,
 	c runconfig.Config) (e backend.Backends, err error) {
 	plan, err := planlog.Open(ctx, store, name)
@@ -92,8 +92,8 @@ func openNew(ctx context.Context, store *stream.Store, name string,
 	return e, err
 }
 
-// Audit plans a run a second time and compares: see loader.Audit. What documents are about is found out as the run's
-// own configuration has it. progress is told now and then how far it is.
+// Audit replays a run and compares; see loader.Audit. Packing hints are determined by the run's own configuration.
+// progress receives the state of the audit at intervals.
 func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.Tokenizing, t runconfig.Tokenizer,
 	progress func(maintenance.Audited)) (maintenance.Audited, error) {
 	log, err := planlog.OpenReadOnly(ctx, store, run)
@@ -109,18 +109,18 @@ func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.T
 	return maintenance.Audit(ctx, e, t, progress)
 }
 
-// sources are the streams of a run, to be looked at. It implements backend.Sources.
+// sources opens the streams of a run for reading. It implements backend.Sources.
 type sources struct {
 	store  *stream.Store
 	tokens doclog.Tokenizing
 	config runconfig.Config
-	plan   *planlog.Log // of a run that is made, which says what it needs; else nil
+	plan   *planlog.Log // of a new run, whose low watermarks are written; otherwise nil
 }
 
 // Open implements backend.Sources.
 func (s sources) Open(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	tokens := s.tokens
-	if s.plan == nil { // of a run that is made nothing but the state of its streams is read
+	if s.plan == nil { // for a new run only the state of its streams is read
 		tokens.Hints, tokens.Documents, tokens.Seed = s.config.PackingOf(c).Related(), s.config.Documents, s.config.Seed
 	}
 	store := s.store.Source(name, len(s.config.Sources))
@@ -132,15 +132,15 @@ func (s sources) Open(ctx context.Context, name string, c mixture.Source) (backe
 	return backend.Stream{Documents: docs, LowWatermarks: floors}, err
 }
 
-// ErrPackDifferently says that the runs over a stream have different packing settings.
+// ErrPackDifferently reports that the runs over a stream have different packing settings.
 var ErrPackDifferently = errors.New("pack differently")
 
-// Packing asks how the runs over the stream pack, and which ones these are. Of several runs those count that are not
-// sealed, if there are any. Without a run, and where none may ask, it is nil.
+// Packing returns how the runs over the stream pack, and their names. If any of several runs is not sealed, only the
+// unsealed ones count. It returns nil without a run, and if this user may not list runs.
 func Packing(ctx context.Context, store *stream.Store) (own *packonline.Config, names []string, err error) {
 	runs, err := retention.Runs(ctx, store)
 	if err != nil {
-		return nil, nil, nil // there is no such stream, which reading it says better, or none may ask
+		return nil, nil, nil // the stream does not exist, which a read of it reports better, or this user may not list runs
 	}
 	if open := slices.DeleteFunc(slices.Clone(runs), func(r retention.Reading) bool { return r.Sealed }); len(open) > 0 {
 		runs = open

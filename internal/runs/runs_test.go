@@ -32,7 +32,7 @@ func TestMain(m *testing.M) { natstest.VerifyTestMain(m) }
 
 const documents = 120
 
-// byBytes is a tokenizer whose tokens are bytes.
+// byBytes is a tokenizer that returns each byte as a token.
 type byBytes struct{}
 
 func (byBytes) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {
@@ -55,7 +55,7 @@ func config(method string) runconfig.Config {
 		Mix:     mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
 }
 
-// published is a server with documents.
+// published starts a server with documents.
 func published(t *testing.T) *stream.Store {
 	t.Helper()
 	store := natstest.Start(t).Store()
@@ -66,7 +66,7 @@ func published(t *testing.T) *stream.Store {
 	return store
 }
 
-// edges are what a run is made of.
+// edges returns the backends of a run.
 func edges(t *testing.T, store *stream.Store, run string) (e backend.Backends) {
 	t.Helper()
 	ctx := natstest.Context(t)
@@ -97,13 +97,13 @@ func (s only) Open(context.Context, string, mixture.Source) (backend.Stream, err
 	return backend.Stream(s), nil
 }
 
-// start runs a daemon's part in a run until the function that it returns is called.
+// start runs a daemon's part in a run until stop is called.
 func start(t *testing.T, store *stream.Store, run string, c runconfig.Config) (r *loader.Run, stop func()) {
 	t.Helper()
 	return startOver(t, run, c, edges(t, store, run))
 }
 
-// startOver is start over edges that are there.
+// startOver is start with existing backends.
 func startOver(t *testing.T, run string, c runconfig.Config, e backend.Backends) (r *loader.Run, stop func()) {
 	t.Helper()
 	ctx := natstest.Context(t)
@@ -123,7 +123,7 @@ func startOver(t *testing.T, run string, c runconfig.Config, e backend.Backends)
 	}
 }
 
-// read returns the next n steps of a run from a step on, all to its end where it has fewer.
+// read returns the next n steps of a run, starting at a step, or fewer if the run ends.
 func read(t *testing.T, r *loader.Run, from uint64, n int) (steps []*plan.Step) {
 	t.Helper()
 	ctx := natstest.Context(t)
@@ -156,7 +156,7 @@ func serve(t *testing.T, store *stream.Store, run string, c runconfig.Config) []
 	return read(t, r, 0, math.MaxInt)
 }
 
-// A fork holds what its parent's steps before it do not, and an audit finds both runs sound.
+// A fork contains the documents that its parent's earlier steps do not, and an audit of both runs succeeds.
 func TestFork(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	parent := serve(t, store, "parent", config("bfd"))
@@ -171,7 +171,7 @@ func TestFork(t *testing.T) {
 			from.Config.Packing.Method)
 	}
 	child := serve(t, store, "child", config("concat"))
-	seen := map[packonline.Piece]int{} // tokens, as pieces of one
+	seen := map[packonline.Piece]int{} // tokens, as pieces of one token
 	for _, s := range append(parent[:step:step], child...) {
 		for _, p := range slices.Concat(s.Rows...) {
 			for k := range p.Length {
@@ -205,7 +205,7 @@ func TestFork(t *testing.T) {
 	}
 }
 
-// Of the runs over a stream those that are not sealed say how it is packed, and they must agree.
+// The runs over a stream that are not sealed determine how it is packed, and they must agree.
 func TestPacking(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := func(names []string, c packonline.Config, fails error) {
@@ -235,7 +235,8 @@ func TestPacking(t *testing.T) {
 	want(nil, packonline.Config{}, runs.ErrPackDifferently)
 }
 
-// A plan that lost its end is found to be damaged, by one at a time; its copy goes on to the same steps.
+// A plan that lost its end is reported as damaged, to one inspection at a time. Its copy continues with the same
+// steps.
 func TestRepair(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	steps := serve(t, store, "run", config("bfd"))

@@ -22,7 +22,7 @@ import (
 	"loaderd/stream/runstate"
 )
 
-// daemon runs a daemon's part in a run that several may serve. It returns how Serve ended.
+// daemon runs a daemon's part in a run that several daemons may serve. stop returns the error of Serve.
 func daemon(t *testing.T, store *stream.Store, name string) (r *loader.Run, stop func() error) {
 	t.Helper()
 	ctx := natstest.Context(t)
@@ -46,8 +46,8 @@ func daemon(t *testing.T, store *stream.Store, name string) (r *loader.Run, stop
 	}
 }
 
-// A stranger who answers for the daemons, whatever they ask, and speaks in their names, ends none of them: the run goes
-// on to its end.
+// A process that responds to the daemons' requests and sends messages in their names stops none of them: the run
+// continues to its end.
 func TestAStrangerAmongTheDaemons(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := serve(t, store, "undisturbed", config("bfd"))
@@ -97,7 +97,8 @@ func TestAStrangerAmongTheDaemons(t *testing.T) {
 	}
 }
 
-// Whoever answers for a daemon that is gone does not keep its lead: what counts is the record that nobody refreshes.
+// A process that responds for a dead daemon does not keep its lease: only the record counts, which is no longer
+// renewed.
 func TestAnAnswerIsNoLead(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	serve(t, store, "run", config("bfd"))
@@ -132,8 +133,8 @@ func TestAnAnswerIsNoLead(t *testing.T) {
 	}
 }
 
-// Five bytes of rubbish, or a record that looks right, in the plan of a run that is led: the run stops and says which
-// record it is, no daemon starts over it, and the copy that repair makes goes on with the same steps.
+// Five random bytes, or a record that looks valid, in the plan of a run with a leader: the run stops with an error
+// that names the record, no daemon can start on it, and the copy that repair creates continues with the same steps.
 func TestRepairBehindAStranger(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := serve(t, store, "undisturbed", config("bfd"))
@@ -169,8 +170,8 @@ func TestRepairBehindAStranger(t *testing.T) {
 	}
 }
 
-// begun is a run that has planned no further than its first readers wanted, until goOn has another one read to its end,
-// and how its Serve ends.
+// begun returns a run that has planned only as far as its first readers required, until goOn reads it to its end with
+// another reader. served receives the error of Serve.
 func begun(t *testing.T, store *stream.Store, run string) (served chan error, goOn func()) {
 	t.Helper()
 	ctx := natstest.Context(t)

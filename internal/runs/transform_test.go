@@ -11,8 +11,8 @@ import (
 	"loaderd/stream/doclog"
 )
 
-// An audit makes the tokens that the run's own configuration asks for, whatever it is called with, and what a fork has
-// left are the same tokens.
+// An audit creates the tokens of the run's own configuration, regardless of its arguments. The documents that remain
+// for a fork have the same tokens.
 func TestTransformedDocuments(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	transformed := func(method string) runconfig.Config {
