@@ -23,12 +23,13 @@ import (
 
 // filling is one term of a puller.
 //
-// What a crash, or another puller at the same time, leaves:
+// What a crash, or a concurrent puller, leaves:
 //
-//	a listing that is not named by the record   parts that nobody reads
-//	documents behind the record's sequence      as many as the stream's end says: the next term counts them off the objects
-//	a batch under way of who is deposed         is refused, or has the documents that belong there; the next term finds the end moved, and counts again
-//	all messages purged                         the stream's end stays
+//	a listing that the record does not name   unused parts
+//	documents after the record's sequence     as many as the stream's end shows: the next term skips them in the objects
+//	a pending batch of a deposed puller       is refused, or contains the expected documents; the next term sees the
+//	                                          new end of the stream, and counts again
+//	all messages purged                       the stream's end is kept
 type filling struct {
 	*Puller
 	lease   backend.Lease
@@ -40,12 +41,12 @@ type filling struct {
 	saved   time.Time
 }
 
-// run lists, settles where the stream is, and goes on from there.
+// run lists the objects, determines the position in the stream, and continues from there.
 func (f *filling) run(ctx context.Context) error {
 	var err error
 	f.how = f.options.How
 	f.how.MaxDocument = f.limit
-	if f.record.How != nil { // what came behind the record came by its settings
+	if f.record.How != nil { // documents after the record were created with its settings
 		if f.how, err = decodeHow(f.record.How); err != nil {
 			return err
 		}
@@ -54,7 +55,7 @@ func (f *filling) run(ctx context.Context) error {
 		return err
 	}
 	if len(f.listing) > 0 || f.record.Complete {
-		if _, err := f.look(ctx); err != nil { // web addresses have secrets that no record has
+		if _, err := f.look(ctx); err != nil { // web addresses contain secrets, which are not recorded
 			return err
 		}
 	}
@@ -119,8 +120,8 @@ func (f *filling) recorded(ctx context.Context) (all []objects.Object, err error
 	return all, nil
 }
 
-// look lists the patterns: pattern after pattern, each sorted, an object of several once. Only web addresses are looked
-// up where a listing stands already.
+// look lists the objects of the patterns in order: each pattern sorted, and an object of several patterns once. If a
+// listing exists, only web addresses are listed.
 func (f *filling) look(ctx context.Context) (all []objects.Object, err error) {
 	seen := map[string]bool{}
 	for _, pattern := range f.options.From {
@@ -141,7 +142,7 @@ func (f *filling) look(ctx context.Context) (all []objects.Object, err error) {
 	return all, nil
 }
 
-// extend adds objects that are new to the listing, behind all that are there.
+// extend appends new objects to the listing.
 func (f *filling) extend(ctx context.Context) error {
 	known := map[string]bool{}
 	for _, o := range f.listing {
@@ -190,7 +191,7 @@ func (f *filling) extend(ctx context.Context) error {
 	return f.save(ctx)
 }
 
-// partObjects is how many objects a part of a listing has at most.
+// partObjects is the maximum number of objects in a part of a listing.
 const partObjects = 10_000
 
 // save writes the record.
@@ -203,7 +204,8 @@ func (f *filling) save(ctx context.Context) error {
 	return nil
 }
 
-// settle finds out how far the stream is: behind the record by as many documents as its end says.
+// settle determines the position in the stream: it is after the record by the number of documents that the
+// stream's end shows.
 func (f *filling) settle(ctx context.Context) error {
 	_, info, err := f.state(ctx)
 	if err != nil {
@@ -244,7 +246,7 @@ func (f *filling) settle(ctx context.Context) error {
 	return f.foreign(last)
 }
 
-// own refuses a stream whose last document is not the one that belongs there, while it is still there.
+// own refuses a stream whose last document is not the expected one, if that document is still stored.
 func (f *filling) own(ctx context.Context, input string, last uint64) error {
 	m, err := messages.Get(ctx, f.docs.Client, f.stream, last)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
@@ -265,7 +267,7 @@ func (f *filling) foreign(last uint64) error {
 		last, f.docs.Config().Name, strings.Join(f.Status().From, ", "))
 }
 
-// documents appends the documents of all objects that are left.
+// documents appends the documents of all remaining objects.
 func (f *filling) documents(ctx context.Context) error {
 	if f.record.Object == len(f.listing) {
 		return nil
@@ -297,8 +299,8 @@ func (f *filling) documents(ctx context.Context) error {
 	return f.save(ctx)
 }
 
-// append puts the documents of a batch behind the record's sequence: all of them, perhaps in several groups, or an
-// error. The record is then behind those that are stored for sure.
+// append stores the documents of a batch after the record's sequence: all of them, possibly in several groups, or it
+// returns an error. The record then covers only documents that are stored for certain.
 func (f *filling) append(ctx context.Context, b batch) error {
 	after, rest, n := f.record.Sequence, b.messages, len(b.messages)
 	pauses := f.docs.Backoff()
@@ -339,10 +341,10 @@ func (f *filling) append(ctx context.Context, b batch) error {
 	return nil
 }
 
-// longestWait is how long it waits at most before it looks again whether a full stream has room.
+// longestWait is the maximum pause before another attempt to store documents in a full stream.
 const longestWait = time.Second
 
-// send makes one attempt to store documents behind a sequence, all or none.
+// send makes one attempt to store documents after a sequence, all or none.
 func (f *filling) send(ctx context.Context, after uint64, documents []stream.Message) error {
 	batch := make([]*nats.Msg, len(documents))
 	for i, d := range documents {
@@ -358,10 +360,10 @@ func (f *filling) send(ctx context.Context, after uint64, documents []stream.Mes
 	})
 }
 
-// sendLimit is how long an answer may take before the stream's end is looked at.
+// sendLimit bounds the wait for a response before the stream's end is checked.
 const sendLimit = 20 * time.Second
 
-// finish seals the stream behind the last document of the last object.
+// finish seals the stream after the last document of the last object.
 func (f *filling) finish(ctx context.Context) error {
 	last, err := f.docs.SealDocuments(ctx)
 	if err != nil {
@@ -379,6 +381,6 @@ func (f *filling) finish(ctx context.Context) error {
 			f.record.Documents, "last", last)
 	}
 	f.show(f.record, "", "all objects are read")
-	<-ctx.Done() // nobody else need begin
+	<-ctx.Done() // keep the lease, so that no other process starts
 	return ctx.Err()
 }

@@ -1,6 +1,5 @@
-// Package pulling fills a document stream with documents of objects elsewhere, ahead of the runs that read it and
-// within the stream's bounds: each document once, in the order of a listing that is recorded, whichever process does
-// it.
+// Package pulling fills a document stream with documents of remote objects, ahead of the runs that read it and within
+// the stream's bounds. Each document is stored once, in the order of a recorded listing, whichever process stores it.
 package pulling
 
 import (
@@ -27,26 +26,26 @@ import (
 	"loaderd/stream/pullrecord"
 )
 
-// Options say what a stream is filled with.
+// Options configure what a stream is filled with.
 type Options struct {
 	Source string   // of the documents' subject
-	Shown  string   // what the source is called in Status
+	Shown  string   // name of the source in Status
 	From   []string // patterns of objects, in this order
 	How    How
-	// Fingerprint is that of the tokenizer where documents are token ids, else empty.
+	// Fingerprint is the fingerprint of the tokenizer if documents are token ids, else empty.
 	Fingerprint string
-	// Follow is how often new objects are looked for when all are read; 0: then the stream is sealed.
+	// Follow is the interval of listings for new objects after all objects are read; 0 seals the stream instead.
 	Follow time.Duration
-	// OnComplete is called, perhaps more than once, when all objects are read and the stream is sealed behind document
+	// OnComplete is called, possibly more than once, when all objects are read and the stream is sealed after document
 	// last.
 	OnComplete func(ctx context.Context, last uint64) error
 	Log        *slog.Logger
-	// BatchBytes bounds what is appended at once; 0 is 8 MiB.
+	// BatchBytes bounds the bytes of one append; 0 is 8 MiB.
 	BatchBytes int
 }
 
-// How are the settings by which objects become documents: they are recorded, as which document stands where follows
-// from them.
+// How contains the settings that determine how objects become documents. They are recorded, because they determine
+// the position of each document.
 type How struct {
 	Format       corpus.Format `json:"format"`
 	TextField    string        `json:"text_column"`
@@ -60,10 +59,10 @@ type How struct {
 	MaxDocument  int64         `json:"max_document"`
 }
 
-// Status is how far a stream is filled.
+// Status is the progress of filling a stream.
 type Status api.PullStatus
 
-// Puller fills one stream while it is its turn.
+// Puller fills one stream while it holds the stream's lease.
 type Puller struct {
 	options Options
 	docs    *stream.Store
@@ -80,15 +79,15 @@ type Puller struct {
 
 const (
 	batchBytes = 8 << 20
-	// looks is how often a process that does not fill the stream looks how far it is.
+	// looks is the interval at which a process that does not fill the stream reads its progress.
 	looks = 2 * time.Second
-	// recordEvery is how often the record is written while documents come.
+	// recordEvery is the interval of writes of the record while documents are stored.
 	recordEvery = time.Second
-	// least and most are pauses before it is tried again.
+	// least and most bound the pauses between attempts.
 	least, most = time.Second, time.Minute
 )
 
-// New prepares to fill the document stream of a store, which is made where it is absent.
+// New returns a Puller for the document stream of a store. It creates the stream if it does not exist.
 func New(ctx context.Context, docs *stream.Store, self lease.LeaderInfo, o Options) (*Puller, error) {
 	if o.BatchBytes <= 0 {
 		o.BatchBytes = batchBytes
@@ -108,7 +107,7 @@ func New(ctx context.Context, docs *stream.Store, self lease.LeaderInfo, o Optio
 	return p, nil
 }
 
-// named are patterns without secrets.
+// named returns the patterns without secrets.
 func named(from []string) (out []string) {
 	for _, pattern := range from {
 		out = append(out, objects.Name(pattern))
@@ -116,7 +115,7 @@ func named(from []string) (out []string) {
 	return out
 }
 
-// Status is how far the stream is filled, as far as this process knows.
+// Status returns the progress of filling the stream, as last seen by this process.
 func (p *Puller) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,8 +125,8 @@ func (p *Puller) Status() Status {
 	return s
 }
 
-// Serve fills the stream whenever it is this process's turn, until ctx ends. What is wrong is said by Status, and tried
-// again.
+// Serve fills the stream whenever this process holds the lease, until ctx ends. Errors are reported by Status and
+// retried.
 func (p *Puller) Serve(ctx context.Context) {
 	var watching sync.WaitGroup
 	watching.Go(func() { p.watch(ctx) })
@@ -152,7 +151,7 @@ func (p *Puller) Serve(ctx context.Context) {
 	}
 }
 
-// turn waits until this process may fill the stream, and does it until another one may, or something is wrong.
+// turn acquires the stream's lease and fills the stream until it loses the lease or an error occurs.
 func (p *Puller) turn(ctx context.Context) error {
 	elector, err := p.pulls.Elector(ctx)
 	if err != nil {
@@ -182,14 +181,14 @@ func (p *Puller) turn(ctx context.Context) error {
 	return errors.Join(err, held.Close())
 }
 
-// yours says that this process does not fill the stream any more.
+// yours records that this process no longer fills the stream.
 func (p *Puller) yours() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mine = false
 }
 
-// errMoved says that the stream has grown without this process: how far it is has to be found out anew.
+// errMoved reports that the stream has grown without this process, so that its position must be determined again.
 var errMoved = errors.New("the stream has grown without this process")
 
 // fill fills the stream.
@@ -218,7 +217,7 @@ func (p *Puller) fill(ctx context.Context, held backend.Lease) error {
 	return err
 }
 
-// state is the stream's, as its leader tells it.
+// state returns the state of the stream as its leader reports it.
 func (p *Puller) state(ctx context.Context) (st jetstream.Stream, info *jetstream.StreamInfo, err error) {
 	err = p.docs.Retry(ctx, "read state of stream "+p.docs.Config().Name, func(ctx context.Context) error {
 		if st, err = p.docs.JetStream().Stream(ctx, p.docs.Config().Name); err != nil {
@@ -232,7 +231,7 @@ func (p *Puller) state(ctx context.Context) (st jetstream.Stream, info *jetstrea
 	return st, info, err
 }
 
-// watch keeps the status of a stream that another process fills, and tells of its end.
+// watch updates the status of a stream that another process fills, and calls OnComplete at its end.
 func (p *Puller) watch(ctx context.Context) {
 	told := false
 	for tick := time.NewTicker(looks); ; {
@@ -261,7 +260,7 @@ func (p *Puller) watch(ctx context.Context) {
 	}
 }
 
-// show makes a record the status.
+// show sets the status from a record.
 func (p *Puller) show(r pullrecord.Record, trouble, waits string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -272,21 +271,21 @@ func (p *Puller) show(r pullrecord.Record, trouble, waits string) {
 	p.speed.at(time.Now(), r.Done)
 }
 
-// trouble says what is wrong, or with "" that nothing is any more.
+// trouble sets the problem in the status, and clears it for "".
 func (p *Puller) trouble(problem string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status.Trouble = problem
 }
 
-// waits says why nothing comes although nothing is wrong.
+// waits sets the reason why no documents are stored although no problem exists.
 func (p *Puller) waits(why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status.Waits = why
 }
 
-// read counts bytes of the object that is read.
+// read updates the status with the bytes read of the current object.
 func (p *Puller) read(r pullrecord.Record, more int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -294,7 +293,7 @@ func (p *Puller) read(r pullrecord.Record, more int64) {
 	p.speed.at(time.Now(), r.Done+more)
 }
 
-// speed is how many bytes come a second, over the last half minute.
+// speed measures the bytes per second over the last half minute.
 type speed struct {
 	points []point
 }
@@ -327,10 +326,10 @@ func (s *speed) rate(now time.Time) float64 {
 	return float64(last.bytes-first.bytes) / now.Sub(first.at).Seconds()
 }
 
-// encodeHow writes settings as they are recorded.
+// encodeHow encodes settings for the record.
 func encodeHow(h How) (json.RawMessage, error) { return json.Marshal(h) }
 
-// decodeHow reads recorded settings.
+// decodeHow decodes recorded settings.
 func decodeHow(raw json.RawMessage) (h How, err error) {
 	if err = json.Unmarshal(raw, &h); err != nil {
 		return h, fmt.Errorf("the recorded settings cannot be read: %w", err)

@@ -29,7 +29,7 @@ import (
 
 func TestMain(m *testing.M) { natstest.VerifyTestMain(m) }
 
-// wait bounds what tests wait for, on a machine that does much else.
+// wait bounds the waits of tests on a busy machine.
 const wait = 2 * time.Minute
 
 // corpusOf stores objects of JSON lines and returns their texts, in order.
@@ -82,7 +82,7 @@ func start(t *testing.T, docs *stream.Store, o pulling.Options) running {
 	return running{p, stop}
 }
 
-// until waits for something that is to come.
+// until waits for a condition.
 func until(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(wait); !is(); {
@@ -93,12 +93,12 @@ func until(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// reader reads a stream in order and purges behind itself, as a run does.
+// reader reads a stream in order and purges what it has read, as a run does.
 type reader struct {
 	mu    sync.Mutex
 	texts []string
 	next  uint64
-	bytes uint64 // the most that the stream held
+	bytes uint64 // the maximum that the stream held
 }
 
 func (r *reader) got() []string {
@@ -156,8 +156,9 @@ func (r *reader) read(ctx context.Context, t *testing.T, docs *stream.Store) {
 	}
 }
 
-// All documents come once and in order through a stream that holds a part of them, with pullers that are stopped at any
-// moment, two at a time, and a store whose connections are cut; and the stream is sealed behind the last.
+// All documents are stored once and in order in a stream that holds only a part of them, with two pullers at a
+// time that are stopped at any moment, and an object store whose connections are cut. The stream is sealed
+// after the last document.
 func TestOnceInOrder(t *testing.T) {
 	h := hub(t)
 	want := corpusOf(t, h, 12, 150, 2000)
@@ -209,7 +210,7 @@ func TestOnceInOrder(t *testing.T) {
 	}
 }
 
-// Who goes on with a large object reads it on from where the record is.
+// A puller that takes over within a large object continues at the recorded position.
 func TestReadsOnWithinAnObject(t *testing.T) {
 	h := hub(t)
 	h.Put("o/n", "data/00.jsonl", objecttest.Lines("large", 8000, 2000))
@@ -258,7 +259,7 @@ func TestPurgedBehindTheRecord(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// as if it had been killed then
+	// as if the puller had been killed at that time
 	record.Sequence, record.Object, record.Entry, record.Documents, record.Done, record.Complete = 100, 0, 100,
 		100, 0, false
 	if err := pulls.Write(t.Context(), record); err != nil {
@@ -272,7 +273,7 @@ func TestPurgedBehindTheRecord(t *testing.T) {
 	}
 }
 
-// Who else publishes to a stream that is pulled is found out; nothing is put behind.
+// A puller detects that another publisher uses its stream, and stores no further documents.
 func TestSomebodyElse(t *testing.T) {
 	h := hub(t)
 	corpusOf(t, h, 1, 50, 500)
@@ -292,8 +293,8 @@ func TestSomebodyElse(t *testing.T) {
 	}
 }
 
-// A source that follows takes new objects behind those that are there, whatever their names are; trouble is said, and
-// goes.
+// A source that follows stores new objects after existing ones, regardless of their names. Problems are reported in
+// the status and cleared.
 func TestFollowsAndTrouble(t *testing.T) {
 	h := hub(t)
 	h.Put("o/n", "data/05.jsonl", objecttest.Lines("five", 3, 100))
@@ -327,7 +328,7 @@ func TestFollowsAndTrouble(t *testing.T) {
 	}
 }
 
-// A bad line stops the source where it is, unless such are left out.
+// An invalid line stops the source at that line, unless invalid lines are left out.
 func TestBadLines(t *testing.T) {
 	h := hub(t)
 	h.Put("o/n", "data/00.jsonl", []byte("{\"text\": \"a\"}\nno json\n{\"text\": \"\"}\n{\"text\": \"b\"}\n"))
@@ -346,8 +347,8 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// A document whose headers no server takes, for its loss changes often, stops the source where it is, unless such are
-// left out.
+// A document whose headers exceed the server's limit, because its loss changes often, stops the source there, unless
+// such documents are left out.
 func TestHeadersThatAreTooLarge(t *testing.T) {
 	h := hub(t)
 	ids, loss := slices.Repeat([]int{5}, 40_000), slices.Repeat([]bool{true, false}, 20_000)
@@ -370,8 +371,8 @@ func TestHeadersThatAreTooLarge(t *testing.T) {
 	}
 }
 
-// A puller that was deposed after it appended, and before it wrote how far it is, changes nothing in the record of the
-// later term: what it writes is refused. A stream that was made anew is another one, whatever the term.
+// A puller that lost its lease after an append, and before it wrote the record, cannot change the record of the later
+// term: its write is refused. A stream that was created again is a different one, whatever the term.
 func TestDeposedPullerRecordsNothing(t *testing.T) {
 	s := natstest.Start(t)
 	docs := s.Store().Source("web", 1)

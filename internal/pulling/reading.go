@@ -18,24 +18,24 @@ import (
 	"loaderd/stream/pullrecord"
 )
 
-// headerBytes is room for the headers of a message: an id of 16 KiB, a path, a label, the object's URL.
+// headerBytes is space for the headers of a message: an id of 16 KiB, a path, a label, the object's URL.
 const headerBytes = 24 << 10
 
-// batch are documents that follow each other, and what the record says behind them. An err is what comes behind them
-// instead of more.
+// batch contains consecutive documents, and the record after them. If err is set, it ends the reading after these
+// documents.
 type batch struct {
 	messages []stream.Message
 	behind   pullrecord.Record
-	partly   int64  // bytes of the present object that are read
-	last     string // where the last document lies in its object
+	partly   int64  // bytes read of the current object
+	last     string // position of the last document in its object
 	err      error
 }
 
-// reading reads the documents behind a record's place, in a goroutine of its own, a batch ahead of who takes them.
+// reading reads the documents after a record's position in a separate goroutine, one batch ahead of the consumer.
 type reading struct {
 	f      *filling
 	at     pullrecord.Record
-	skip   uint64 // so many documents are counted, not returned
+	skip   uint64 // number of documents to count without returning them
 	count  uint64
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -44,7 +44,7 @@ type reading struct {
 	out    chan batch
 }
 
-// newReading reads from a place on; the first skip documents are passed, and end the reading.
+// newReading reads from a position. If skip is not zero, it only counts that many documents, and then ends.
 func newReading(f *filling, at pullrecord.Record, skip uint64) *reading {
 	return &reading{f: f, at: at, skip: skip, out: make(chan batch, 1), cancel: func() {}}
 }
@@ -75,7 +75,7 @@ func (r *reading) batches(ctx context.Context) iter.Seq[batch] {
 	}
 }
 
-// give hands the batch over that is being filled.
+// give sends the current batch.
 func (r *reading) give(ctx context.Context) {
 	r.next.behind = r.at
 	select {
@@ -85,10 +85,10 @@ func (r *reading) give(ctx context.Context) {
 	r.next, r.size = batch{}, 0
 }
 
-// errEnough says that all documents that were to be counted are.
+// errEnough reports that all documents to count have been counted.
 var errEnough = errors.New("enough")
 
-// objects reads the objects that are left.
+// objects reads the remaining objects.
 func (r *reading) objects(ctx context.Context) error {
 	for r.at.Object < len(r.f.listing) {
 		err := r.object(ctx)
@@ -104,7 +104,7 @@ func (r *reading) objects(ctx context.Context) error {
 	return nil
 }
 
-// object reads what is left of the present object.
+// object reads the rest of the current object.
 func (r *reading) object(ctx context.Context) error {
 	o := r.f.listing[r.at.Object]
 	how := r.f.how
@@ -134,7 +134,7 @@ func (r *reading) object(ctx context.Context) error {
 			return err
 		}
 		if passed++; in.Passed()+passed <= r.at.Entry {
-			continue // behind the record
+			continue // covered by the record
 		}
 		replaced.Add(d)
 		if err := r.entry(ctx, in, d, err != nil || len(d.Data) == 0); err != nil {
@@ -145,16 +145,16 @@ func (r *reading) object(ctx context.Context) error {
 	return nil
 }
 
-// Subject is that of the documents of a source in the stream of a store.
+// Subject returns the subject of a source's documents in the stream of a store.
 func Subject(docs *stream.Store, source string) string {
 	c := docs.Config()
-	if c.Source != "" { // of a stream of its own
+	if c.Source != "" { // the source has a separate stream
 		return c.Subject
 	}
 	return c.Subject + "." + source
 }
 
-// leavesOut says whether what has no document for this reason is left out and counted. In publish the same are.
+// leavesOut reports whether an entry without a document for this reason is left out and counted, as in publish.
 func (h How) leavesOut(reason record.Reason) bool {
 	switch reason {
 	case record.Invalid:
@@ -165,7 +165,7 @@ func (h How) leavesOut(reason record.Reason) bool {
 	return true
 }
 
-// entry takes one entry of the present object.
+// entry processes one entry of the current object.
 func (r *reading) entry(ctx context.Context, in *corpus.Input, d record.Document, leftOut bool) error {
 	index := r.at.Entry
 	r.at.Entry++
@@ -177,7 +177,7 @@ func (r *reading) entry(ctx context.Context, in *corpus.Input, d record.Document
 	m := publishing.Message(d, r.f.options.Fingerprint)
 	if _, err := publish.Fits(m); err != nil {
 		if !r.f.how.leavesOut(record.TooLarge) {
-			r.at.Entry-- // the source goes on with it
+			r.at.Entry-- // the source continues with it
 			return fmt.Errorf("%s: %w", d.Origin, err)
 		}
 		r.at.LeftOut++

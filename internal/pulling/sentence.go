@@ -7,7 +7,8 @@ import (
 	"loaderd/internal/quantity"
 )
 
-// Sentence says how far the source is, or why nothing comes, and what to do about it; "" where nothing is to be done.
+// Sentence returns the progress of the source, or why no documents are stored, and the action to take; "" if none is
+// needed.
 func (s Status) Sentence() (what, do string) {
 	from := strings.Join(s.From, ", ")
 	far := fmt.Sprintf("%s of %s objects of %s are read", quantity.Count(int64(s.Read)), quantity.Count(int64(s.Objects)),
