@@ -15,26 +15,28 @@ import (
 	"loaderd/stream/publish"
 )
 
-// Following says which files are published as they appear.
+// Following configures which files are published as they appear.
 type Following struct {
 	Files  *follow.Follower
-	Every  time.Duration  // how often is looked
-	Until  string         // a file that, once it is there, ends it when all that is there is published; empty: none
+	Every  time.Duration  // interval of searches
+	Until  string         // a file whose existence ends Follow once all present files are published; empty: none
 	Corpus corpus.Options // how files are read
-	// Warn is told of files that are left out: they have changed, or vanished. It must not block.
+	// Warn receives messages about files that are left out because they have changed or vanished. It must not block.
 	Warn func(what string)
 }
 
-// queueMost bounds the files that are written down at a time, so that the list fits into a message.
+// queueMost bounds the files in one recorded list, so that the list fits into a message.
 const queueMost = 1000
 
-// changedFile is the reason of files that have changed since they were published, beside those of package corpus.
+// changedFile is the reason for files that have changed since they were published, in addition to those of package
+// corpus.
 const changedFile record.Reason = "changed"
 
-// Follow publishes files as they become whole, until ctx ends or the file Until is there. Files that one look finds
-// come in the order of their paths, and behind those that earlier ones found. That order is written down before the
-// first of them is published: after a kill the next Follow publishes the rest of them first. It returns what Run does;
-// the end of ctx is no error. A file that cannot be read is warned of at once. Open is to have had no inputs.
+// Follow publishes files when they are complete, until ctx ends or the file Until exists. Files of one search are
+// published in the order of their paths, after those of earlier searches. That order is recorded before the first
+// of them is published, so that after a kill the next Follow publishes the rest of them first. It returns the
+// result of Run, and the end of ctx is not an error. A file that cannot be read causes a warning immediately. Open
+// must have had no inputs.
 func (p *Publishing) Follow(ctx context.Context, f Following) (Summary, error) {
 	return p.run(ctx, func(ctx context.Context) error {
 		err := p.follow(ctx, f)
@@ -58,12 +60,12 @@ func (p *Publishing) follow(ctx context.Context, f Following) error {
 	return p.look(ctx, f, queue)
 }
 
-// look finds files and publishes them.
+// look searches for files and publishes them.
 func (p *Publishing) look(ctx context.Context, f Following, queue *publish.Queue) error {
 	tick := time.NewTicker(f.Every)
 	defer tick.Stop()
 	for {
-		last := f.Until != "" && exists(f.Until) // asked first: what was there before it is found by the look below
+		last := f.Until != "" && exists(f.Until) // checked first: the search below finds all files that existed before it
 		whole, unsettled, err := f.Files.Look(time.Now())
 		if err != nil {
 			f.Warn(err.Error())
@@ -90,9 +92,9 @@ func exists(name string) bool {
 	return err == nil
 }
 
-// some publishes those of some whole files that were not.
+// some publishes those of the given complete files that are not published yet.
 func (p *Publishing) some(ctx context.Context, f Following, queue *publish.Queue, names []string) error {
-	if _, err := p.publisher.Flush(ctx); err != nil { // what is asked below is to be written by then
+	if _, err := p.publisher.Flush(ctx); err != nil { // the states that are read below must be written by then
 		return err
 	}
 	var fresh []string
@@ -131,14 +133,14 @@ func (p *Publishing) some(ctx context.Context, f Following, queue *publish.Queue
 	return nil
 }
 
-// queued publishes a file that is written down, or the rest of it.
+// queued publishes a recorded file, or the rest of it.
 func (p *Publishing) queued(ctx context.Context, f Following, name string) error {
 	in, err := f.open(ctx, name)
 	if in == nil || err != nil {
 		return err
 	}
 	state, err := p.publisher.State(ctx, in.Name, in.Fingerprint)
-	if err != nil || state == publish.Complete || state == publish.Changed { // of what has changed the next look tells
+	if err != nil || state == publish.Complete || state == publish.Changed { // the next search reports a changed file
 		return err
 	}
 	p.summary.Inputs++
@@ -160,7 +162,7 @@ func (p *Publishing) queued(ctx context.Context, f Following, name string) error
 	return err
 }
 
-// open is nil for a file that is no longer there.
+// open returns nil for a file that no longer exists.
 func (f Following) open(ctx context.Context, name string) (*corpus.Input, error) {
 	inputs, err := corpus.Open(ctx, []string{name}, nil, f.Corpus)
 	switch {

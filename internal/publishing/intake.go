@@ -10,17 +10,17 @@ import (
 	"loaderd/stream"
 )
 
-// RunIntake is what a run read of the document stream during a publishing. Documents of other producers count too.
+// RunIntake is what a run read from the document stream during a publishing. Documents of other producers count too.
 type RunIntake struct {
 	Run     string     `json:"run"`
 	Read    int64      `json:"read"`             // documents, used or not
-	Skipped plan.Skips `json:"skipped"`          // of these
-	Unread  uint64     `json:"unread,omitempty"` // documents up to the last one published that it has not read yet
+	Skipped plan.Skips `json:"skipped"`          // of those documents
+	Unread  uint64     `json:"unread,omitempty"` // documents up to the last published one that it has not read yet
 	// Filling reports whether its shuffle window is not full yet: a seal ends the wait for its first step.
 	Filling bool `json:"filling,omitempty"`
 }
 
-// NotAcceptedError says that the runs over a document stream would reject every document that is to be published.
+// NotAcceptedError reports that the runs over a document stream would reject every document to be published.
 type NotAcceptedError struct {
 	Runs        []RunTokenizer
 	Fingerprint string // of the documents' tokenizer; empty for texts
@@ -40,8 +40,8 @@ func (e *NotAcceptedError) Error() string {
 	return text + ": every document would become a dead letter"
 }
 
-// Rejects returns a *NotAcceptedError with the runs that would reject documents of a tokenizer's fingerprint, or texts
-// where it is empty; nil without any. all says that every run which reads the stream does.
+// Rejects returns a *NotAcceptedError with the runs that would reject documents with a tokenizer's fingerprint, or
+// texts if it is empty; nil without any. all reports whether every run that reads the stream would reject them.
 func (a Audience) Rejects(fingerprint string) (rejects *NotAcceptedError, all bool) {
 	for _, run := range a.Reads {
 		x, known := a.intakes[run]
@@ -58,11 +58,11 @@ func (a Audience) Rejects(fingerprint string) (rejects *NotAcceptedError, all bo
 
 const (
 	intakePoll  = 200 * time.Millisecond
-	intakeQuiet = 2 * time.Second // a run that has not read further for so long is not waited for
+	intakeQuiet = 2 * time.Second // time without progress after which a run is no longer waited for
 )
 
 // IntakeOf waits until every run has read the documents up to sequence last, reads no further for now, or makes no
-// progress, and returns what each read since before. It waits for nothing once ctx has ended.
+// progress. It returns what each run has read since before. After ctx has ended it does not wait.
 func IntakeOf(ctx context.Context, store *stream.Store, before Audience, last uint64) (all []RunIntake) {
 	var progress uint64
 	moved := time.Now()
@@ -83,7 +83,8 @@ func IntakeOf(ctx context.Context, store *stream.Store, before Audience, last ui
 	}
 }
 
-// waitsFor reports whether a run reads on towards a document, and how far all have read together.
+// waitsFor reports whether a run has yet to read up to a document, and how many documents all runs have read
+// together.
 func (a Audience) waitsFor(last uint64) (waits bool, read uint64) {
 	for _, run := range a.Reads {
 		x, known := a.intakes[run]
@@ -101,7 +102,7 @@ func (a Audience) since(before Audience, last uint64) (all []RunIntake) {
 			continue
 		}
 		was := before.intakes[run]
-		if was.Documents > x.Documents { // another run of this name
+		if was.Documents > x.Documents { // another run with this name
 			was = backend.Intake{}
 		}
 		out := RunIntake{Run: run, Read: x.Documents - was.Documents, Skipped: x.Skipped.Minus(was.Skipped),

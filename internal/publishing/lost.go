@@ -8,7 +8,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// LostConnection says whether an error comes from the way to the server, not from what was published.
+// LostConnection reports whether an error is of the connection to the server, not of the published data.
 func LostConnection(err error) bool {
 	for _, e := range []error{
 		nats.ErrConnectionClosed, nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrStaleConnection,

@@ -13,8 +13,8 @@ import (
 	"loaderd/internal/publishing"
 )
 
-// Objects of a hub whose connections are cut give the same documents as their files; a publish that was broken off goes
-// on, and what is complete is not read again.
+// Objects of a hub whose connections are cut give the same documents as their files. A publishing that was
+// interrupted continues, and complete inputs are not read again.
 func TestPublishObjects(t *testing.T) {
 	hub := objecttest.NewHub(t)
 	t.Setenv("HF_ENDPOINT", hub.URL)

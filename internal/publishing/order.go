@@ -8,15 +8,15 @@ import (
 	"loaderd/stream/publish"
 )
 
-// order is where an input's documents go: its record, or for what has none the publisher itself.
+// order is the destination of an input's documents: its record, or the publisher for an input without a record.
 type order interface {
 	Publish(ctx context.Context, origin string, m stream.Message) error
 	Skip(ctx context.Context, origin string) error
 	Finish(ctx context.Context) error
 }
 
-// unrecorded publishes documents of inputs that are not recorded, such as standard input: their ids follow from their
-// place among them.
+// unrecorded publishes documents of inputs that are not recorded, such as standard input. Their ids are derived from
+// their position in the input.
 type unrecorded struct {
 	p      *publish.Publisher
 	source string
@@ -36,8 +36,8 @@ func (u *unrecorded) Skip(context.Context, string) error {
 
 func (u *unrecorded) Finish(context.Context) error { return nil }
 
-// Recorded says whether the server knows of all inputs what is committed, so that publishing them again goes on from
-// there.
+// Recorded reports whether the server records the commits of all inputs, so that publishing them again
+// continues from there.
 func Recorded(inputs []*corpus.Input) bool {
 	for _, in := range inputs {
 		if in.Fingerprint == "" {

@@ -5,10 +5,10 @@ import (
 	"time"
 )
 
-// pauseLimit is how long the documents of an unfinished batch wait for more when the input pauses.
+// pauseLimit is how long the documents of an unfinished batch wait for further ones when the input pauses.
 const pauseLimit = 250 * time.Millisecond
 
-// flushAtPauses lets unfinished batches leave while the input pauses, until the function that it returns is called.
+// flushAtPauses flushes unfinished batches while the input pauses, until stop is called.
 func (p *Publishing) flushAtPauses(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -26,7 +26,7 @@ func (p *Publishing) flushAtPauses(ctx context.Context) (stop func()) {
 			now := p.offered.Load()
 			if now == seen && now > flushed {
 				if _, err := p.publisher.Flush(ctx); err != nil {
-					return // the next document, or the last flush, says why
+					return // the next document, or the last flush, returns the cause
 				}
 				flushed = now
 			}

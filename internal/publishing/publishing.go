@@ -1,5 +1,6 @@
-// Package publishing puts the documents of files into a document stream, in order, each exactly once. What is committed
-// of a file is recorded beside the stream, so that publishing it again adds what is new and goes on where it stopped.
+// Package publishing publishes the documents of files into a document stream, in order, each exactly once. The
+// commits of a file are recorded next to the stream, so that publishing it again adds only new documents and
+// continues where it stopped.
 package publishing
 
 import (
@@ -16,26 +17,26 @@ import (
 	"loaderd/stream/publish"
 )
 
-// Options say how documents are published.
+// Options configure how documents are published.
 type Options struct {
-	Source      string // documents are stored below the stream's subject by this name: letters, digits, - and _
-	Domain      string // of all documents; empty is none
+	Source      string // name below the stream's subject that documents are stored under: letters, digits, - and _
+	Domain      string // of all documents; empty for none
 	Fingerprint string // documents are token ids of the tokenizer with this fingerprint; empty: they are text
 
-	SkipTooLarge bool // leave out, and count, documents larger than the server takes; else they are a *RefusedError
+	SkipTooLarge bool // leave out and count documents above the server's limit; else they are a *RefusedError
 	SkipBad      bool // the same for lines and rows that are not documents
 
-	BatchBytes int   // of what is committed at once, as in publish.Options
-	Unrecorded bool  // keep no record beside the stream
-	Limit      int64 // publish at most so many documents; 0 is all. Wants Unrecorded: no input is complete
+	BatchBytes int   // bytes of one commit, as in publish.Options
+	Unrecorded bool  // do not record commits next to the stream
+	Limit      int64 // maximum number of documents; 0 is all. Requires Unrecorded, because no input is complete
 
-	// OnWait is told why nothing goes on (a full stream, a lost connection), and with "" that it does again. It must not
-	// block.
+	// OnWait is called with the reason why publishing waits (a full stream, a lost connection), and with "" when it
+	// continues. It must not block.
 	OnWait func(reason string)
-	Tracer publish.Tracer // samples documents; nil: none is traced
+	Tracer publish.Tracer // samples documents; nil for no tracing
 }
 
-// RefusedError is a document that ends the publishing because the options do not leave it out.
+// RefusedError is a document that ends the publishing because the options do not permit leaving it out.
 type RefusedError struct {
 	Reason record.Reason // TooLarge or Invalid
 	Err    error
@@ -45,7 +46,7 @@ func (e *RefusedError) Error() string { return e.Err.Error() }
 
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// inputError is what ends the reading of one input. The others are read.
+// inputError ends the reading of one input. The other inputs are still read.
 type inputError struct{ error }
 
 func (e *inputError) Unwrap() error { return e.error }
@@ -57,16 +58,16 @@ type Publishing struct {
 	publisher *publish.Publisher
 	began     time.Time
 	summary   Summary
-	failed    error // of the first input that failed
+	failed    error // of the first failed input
 
 	offered, offeredBytes, leftOut atomic.Int64
 
-	reading    atomic.Pointer[corpus.Input] // of files that are followed, which are not in inputs
-	readBefore atomic.Int64                 // bytes of those before it
+	reading    atomic.Pointer[corpus.Input] // for followed files, which are not in inputs
+	readBefore atomic.Int64                 // bytes of the earlier files
 }
 
-// Open prepares to publish inputs. Close is to be called in the end. The end of ctx stops neither the publisher nor a
-// batch that is under way: that is for the context of Run.
+// Open prepares to publish inputs. Close must be called at the end. The end of ctx stops neither the publisher nor a
+// pending batch; the context of Run does.
 func Open(ctx context.Context, store *stream.Store, inputs []*corpus.Input, o Options) (*Publishing, error) {
 	if o.Limit > 0 && !o.Unrecorded {
 		return nil, fmt.Errorf("publish at most %d documents: want no records", o.Limit)
@@ -82,16 +83,16 @@ func Open(ctx context.Context, store *stream.Store, inputs []*corpus.Input, o Op
 	return p, nil
 }
 
-// Documents is the store of the stream that is published to.
+// Documents returns the store of the stream that is published to.
 func (p *Publishing) Documents() *stream.Store { return p.publisher.Documents() }
 
-// Close ends the publisher. What has not been committed by then is not.
+// Close closes the publisher. Documents that are not committed by then are not published.
 func (p *Publishing) Close() { p.publisher.Close() }
 
-// Run publishes until everything is committed, and returns what came of it, also where it failed. An input that cannot
-// be read to its end, or has a document that may not be left out, does not keep the others from being published: it is
-// incomplete, and an error at the end. The end of ctx stops the reading of files at once; the batch that is under way
-// may still be committed.
+// Run publishes until everything is committed, and returns a summary, also after an error. An input that cannot be
+// read to its end, or has a document that may not be left out, does not prevent the publishing of other inputs. It
+// counts as incomplete and causes an error at the end. The end of ctx stops the reading of files immediately; the
+// pending batch may still be committed.
 func (p *Publishing) Run(ctx context.Context) (Summary, error) { return p.run(ctx, p.publish) }
 
 func (p *Publishing) run(ctx context.Context, publish func(context.Context) error) (Summary, error) {
@@ -108,7 +109,7 @@ func (p *Publishing) run(ctx context.Context, publish func(context.Context) erro
 	sum.Seconds, sum.WaitedSeconds = time.Since(p.began).Seconds(), done.Waited.Seconds()
 	sum.Repeated = repeatsOf(context.WithoutCancel(ctx), p.publisher, done)
 	if err != nil {
-		sum.InputsComplete = 0 // which ones are is known only when everything is committed
+		sum.InputsComplete = 0 // which ones are complete is known only when everything is committed
 		sum.Interrupted = ctx.Err() != nil
 		return sum, err
 	}
@@ -121,7 +122,7 @@ func (p *Publishing) run(ctx context.Context, publish func(context.Context) erro
 	return sum, err
 }
 
-// errLimit says that no more documents are to be published.
+// errLimit reports that the limit on documents is reached.
 var errLimit = errors.New("the limit is reached")
 
 func (p *Publishing) publish(ctx context.Context) error {
@@ -139,7 +140,7 @@ func (p *Publishing) publish(ctx context.Context) error {
 	return nil
 }
 
-// fails notes the error of one input; false is for an error of something else.
+// fails records the error of one input; it returns false for any other error.
 func (p *Publishing) fails(err error) bool {
 	var failed *inputError
 	if !errors.As(err, &failed) {
@@ -153,11 +154,11 @@ func (p *Publishing) fails(err error) bool {
 	return true
 }
 
-// stopPatience bounds how long an interrupted publish waits for the batch that is under way.
+// stopPatience bounds how long an interrupted publishing waits for the pending batch.
 const stopPatience = 10 * time.Second
 
-// finish waits until everything is committed. After an interrupt it does not wait for a full stream: the record tells
-// the next publish what is committed.
+// finish waits until everything is committed. After an interrupt it does not wait for a full stream, because the
+// record contains the commits for the next publishing.
 func (p *Publishing) finish(ctx context.Context) error {
 	if ctx.Err() == nil {
 		_, err := p.publisher.Flush(ctx)
@@ -174,7 +175,7 @@ func (p *Publishing) finish(ctx context.Context) error {
 	return err
 }
 
-// input publishes one input, unless its record says that it is in the stream already.
+// input publishes one input, unless it is complete according to its record.
 func (p *Publishing) input(ctx context.Context, in *corpus.Input) error {
 	var to order = &unrecorded{p: p.publisher, source: p.options.Source}
 	if in.Fingerprint != "" && !p.options.Unrecorded {
@@ -205,19 +206,20 @@ func (p *Publishing) input(ctx context.Context, in *corpus.Input) error {
 		found = found || document
 	}
 	if !found {
-		return nil // not complete: the same publish is to find nothing once more, and say so
+		return nil // not complete, so that publishing it again finds nothing again and reports it
 	}
 	p.summary.found = true
 	return to.Finish(ctx)
 }
 
-// document publishes or leaves out what an input yields, and says whether it is, or was to be, a document.
+// document publishes or leaves out an element of an input, and reports whether it is, or was intended to be, a
+// document.
 func (p *Publishing) document(ctx context.Context, to order, d record.Document, err error) (document bool, _ error) {
 	var skip *record.SkipError
 	switch {
 	case errors.As(err, &skip):
 		return p.leaveOut(ctx, to, skip.Reason, skip.Origin, err)
-	case err != nil && corpus.Passes(err): // those behind it are out of reach, too
+	case err != nil && corpus.Passes(err): // the elements after it are unreachable too
 		return false, err
 	case err != nil:
 		return false, &inputError{err}
@@ -228,7 +230,7 @@ func (p *Publishing) document(ctx context.Context, to order, d record.Document, 
 	m.Domain = p.options.Domain
 	err = to.Publish(ctx, d.Origin, m)
 	if large := (*publish.TooLargeError)(nil); errors.As(err, &large) {
-		return p.leaveOut(ctx, to, record.TooLarge, "", err) // it has taken its place in the order
+		return p.leaveOut(ctx, to, record.TooLarge, "", err) // it already has a position in the order
 	}
 	if err != nil {
 		return true, err
@@ -243,7 +245,7 @@ func (p *Publishing) document(ctx context.Context, to order, d record.Document, 
 func Check(d record.Document, o Options, limit int64) error {
 	m := Message(d, o.Fingerprint)
 	m.Domain = o.Domain
-	m.ID = publish.DocumentID(o.Source, d.Origin, 0, nil, "") // all are of one length
+	m.ID = publish.DocumentID(o.Source, d.Origin, 0, nil, "") // all ids have the same length
 	size, err := publish.Fits(m)
 	if err == nil && int64(size) > limit {
 		err = &publish.TooLargeError{Document: d.Path, Size: int64(size), Limit: limit}
@@ -251,14 +253,14 @@ func Check(d record.Document, o Options, limit int64) error {
 	return err
 }
 
-// Message is a document as it is published, without its subject and id. With a fingerprint it is token ids of the
-// tokenizer that has it.
+// Message returns a document in its published form, without its subject and id. With a fingerprint its data is token
+// ids of that tokenizer.
 func Message(d record.Document, fingerprint string) stream.Message {
 	m := stream.Message{Name: d.ID, Label: d.Label, Path: d.Path, Data: d.Data, Loss: d.Loss, Weight: d.Weight,
 		Meta: d.Meta}
 	if d.Parts {
 		m.ContentType = stream.TypeJSON
-		if d.Meta != "" { // headers have that of texts and tokens alone
+		if d.Meta != "" { // the header for it is only for texts and tokens
 			m.Data, m.Meta = slices.Concat([]byte(`{"meta":`), []byte(d.Meta), []byte(","), d.Data[1:]), ""
 		}
 	}
@@ -268,8 +270,8 @@ func Message(d record.Document, fingerprint string) stream.Message {
 	return m
 }
 
-// leaveOut counts what is not published, unless it may not be left out. An origin says that it has a place in the order
-// of its documents.
+// leaveOut counts an element that is not published, unless it may not be left out. An origin means that it has a
+// position in the order of documents.
 func (p *Publishing) leaveOut(
 	ctx context.Context, to order, reason record.Reason, origin string, err error,
 ) (document bool, _ error) {
@@ -291,17 +293,17 @@ func (p *Publishing) leaveOut(
 	return document, to.Skip(ctx, origin)
 }
 
-// Progress is how far a publishing is.
+// Progress is the progress of a publishing.
 type Progress struct {
 	publish.Committed       // what is committed
-	Offered           int64 // documents that have been handed over to be committed
+	Offered           int64 // documents passed to the publisher for commit
 	OfferedBytes      int64 // of their content
 	LeftOut           int64 // documents and files
-	// bytes of the files; of standard input and pipes nothing is known, and no total where files are followed
+	// bytes of the files; unknown for standard input and pipes, and no total for followed files
 	Read, Total int64
 }
 
-// Progress may be called at any time.
+// Progress is safe to call at any time.
 func (p *Publishing) Progress() Progress {
 	now := Progress{Committed: p.publisher.Progress(), Offered: p.offered.Load(), OfferedBytes: p.offeredBytes.Load(),
 		LeftOut: p.leftOut.Load()}

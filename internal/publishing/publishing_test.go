@@ -13,7 +13,7 @@ import (
 	"loaderd/internal/publishing"
 )
 
-// publish publishes these files of a folder, in the order of their names.
+// publish publishes the given files of a folder, in the order of their names.
 func publish(t *testing.T, s *natstest.Server, files map[string]string,
 	o publishing.Options) (publishing.Summary, publishing.Progress, error) {
 	t.Helper()
@@ -75,7 +75,8 @@ func TestLimitWithoutRecords(t *testing.T) {
 	}
 }
 
-// What may not be left out ends the reading of its input, and is the error at the end; what is before it is committed.
+// A document that may not be left out ends the reading of its input, and causes the error at the end. The documents
+// before it are committed.
 func TestRefusedDocument(t *testing.T) {
 	s := natstest.Start(t)
 	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {

@@ -11,39 +11,39 @@ import (
 	"loaderd/stream/retention"
 )
 
-// Summary is what came of a publishing. Other programs read its JSON: fields may be added, and none may change its name
-// or meaning.
+// Summary is the result of a publishing. Other programs read its JSON: fields may be added, but none may change
+// its name or meaning.
 type Summary struct {
 	Server         string `json:"server"`
 	Stream         string `json:"stream"`
 	Subject        string `json:"subject"`
 	Inputs         int    `json:"inputs"`          // files, and folders of plain text
-	InputsComplete int    `json:"inputs_complete"` // now wholly in the stream
+	InputsComplete int    `json:"inputs_complete"` // now completely in the stream
 	Documents      int64  `json:"documents"`       // committed by this publishing
 	Bytes          int64  `json:"bytes"`
-	// in the stream already; inputs that were complete are not read and not counted
+	// already in the stream; inputs that were complete are not read and not counted
 	Duplicates    int64            `json:"duplicates"`
-	Already       int64            `json:"already"`  // in the stream already, of inputs that were complete
+	Already       int64            `json:"already"`  // already in the stream, of inputs that were complete
 	Skipped       map[string]int64 `json:"skipped"`  // documents and files left out, by reason
 	Replaced      corpus.Replaced  `json:"replaced"` // bytes of texts that are not UTF-8
 	LastSequence  uint64           `json:"last_sequence"`
 	Seconds       float64          `json:"seconds"`
 	WaitedSeconds float64          `json:"waited_seconds"` // for a full stream or a lost connection
 	Interrupted   bool             `json:"interrupted"`
-	Repeated      *Repeats         `json:"repeated,omitempty"` // of the duplicates, what other inputs had published
+	Repeated      *Repeats         `json:"repeated,omitempty"` // the duplicates that other inputs had published
 	// sealed runs that do not read the last of these documents
 	UnreadBy     []SealedRun `json:"unread_by,omitempty"`
 	InputsFailed int         `json:"inputs_failed,omitempty"`
-	// why inputs are not read to their end, of the first of them
+	// errors of inputs that were not read to their end, only the first ones
 	Problems []string    `json:"problems,omitempty"`
-	Warnings []string    `json:"warnings,omitempty"` // damage that was passed over, the first of it
-	Runs     []RunIntake `json:"runs,omitempty"`     // that read documents meanwhile
+	Warnings []string    `json:"warnings,omitempty"` // damage that was skipped, only the first
+	Runs     []RunIntake `json:"runs,omitempty"`     // that have read documents meanwhile
 	Error    string      `json:"error,omitempty"`
 
-	NoText error `json:"-"` // of the first file, or record, that is left out for it
+	NoText error `json:"-"` // of the first file or record that is left out because it has no text
 
 	passed int  // inputs that were complete before
-	found  bool // some input had something that is, or was to be, a document
+	found  bool // some input had an element that is, or was intended to be, a document
 }
 
 // notedMost bounds the problems, and the warnings, of a summary.
@@ -57,7 +57,7 @@ func noted(all []string, err error) []string {
 	return append(all, err.Error())
 }
 
-// emptyDocument is the reason of documents without content, beside those of package corpus.
+// emptyDocument is the reason for documents without content, in addition to those of package corpus.
 const emptyDocument record.Reason = "empty"
 
 func newSummary(p *publish.Publisher, inputs []*corpus.Input) Summary {
@@ -67,11 +67,11 @@ func newSummary(p *publish.Publisher, inputs []*corpus.Input) Summary {
 	}
 }
 
-// Nothing says that there was not one document anywhere.
+// Nothing reports that no input contained a document.
 func (s Summary) Nothing() bool { return !s.found && s.passed == 0 }
 
-// Repeats are documents that were published before by something else than the inputs themselves: the same files by
-// another path, or the same standard input.
+// Repeats are documents that were published before by a different input: the same files by another path, or the
+// same standard input.
 type Repeats struct {
 	Documents int64  `json:"documents"`
 	Sequence  uint64 `json:"first_sequence"` // of the first of them in the stream
@@ -81,35 +81,35 @@ type Repeats struct {
 	All bool `json:"-"` // nothing else was published
 }
 
-// repeatsOf tells what was published before, nil when nothing was.
+// repeatsOf returns the documents that were published before, nil for none.
 func repeatsOf(ctx context.Context, p *publish.Publisher, done publish.Committed) *Repeats {
 	if done.Repeated == 0 {
 		return nil
 	}
 	r := &Repeats{Documents: done.Repeated, Sequence: done.FirstRepeated, All: done.Documents == 0 &&
 		done.Duplicates == done.Repeated}
-	if o, err := p.Origin(ctx, r.Sequence); err == nil { // else it is said without
+	if o, err := p.Origin(ctx, r.Sequence); err == nil { // otherwise they stay empty
 		r.Input, r.Path = o.Input, o.Path
 	}
 	return r
 }
 
-// SealedRun is a run that does not read what is published.
+// SealedRun is a run that does not read the published documents.
 type SealedRun struct {
 	Run string `json:"run"`
 	End uint64 `json:"ends_behind"` // the last document that it reads
 }
 
-// Audience are the runs over a document stream, by whether they read documents behind a sequence.
+// Audience is the runs over a document stream, divided by whether they read documents after a sequence.
 type Audience struct {
 	Sealed []SealedRun
 	Reads  []string
 
-	intakes map[string]backend.Intake // of Reads, as far as they have reported
+	intakes map[string]backend.Intake // of Reads, for runs that have reported
 }
 
-// AudienceOf asks who reads documents that are stored now, up to sequence last. A producer need not be permitted to
-// ask, and nothing depends on the answer: without one there is nobody to tell of.
+// AudienceOf returns the runs that read documents stored now, up to sequence last. A producer need not have
+// permission for this. Nothing depends on the result, and without permission it is empty.
 func AudienceOf(ctx context.Context, store *stream.Store, last uint64) (a Audience) {
 	runs, err := retention.Readers(ctx, store)
 	if err != nil {
