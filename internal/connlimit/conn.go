@@ -22,12 +22,13 @@ type Conn struct {
 	requests int // identified, open
 	removed  bool
 	misused  bool
-	served   bool // a request without an identity
+	served   bool // a request without an identity was served
 	expiry   *time.Timer
 	in, of   *list.Element // of the queues of listener and host
 }
 
-// Identified notes an identified request, until done is called. The connection is not closed for others meanwhile.
+// Identified records an identified request, until done is called. Meanwhile the connection is not closed for other
+// ones.
 func (c *Conn) Identified() (done func()) {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
@@ -45,7 +46,7 @@ func (c *Conn) Identified() (done func()) {
 	}
 }
 
-// Served notes a request that needs no identity, as that of a health check.
+// Served records a request that needs no identity, such as a health check.
 func (c *Conn) Served() {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
@@ -62,7 +63,7 @@ func (c *Conn) Spare() bool {
 // Host returns the source of the connection: an IPv4 address or an IPv6 prefix of 64 bits.
 func (c *Conn) Host() netip.Prefix { return c.host.name }
 
-// SetWriteBuffer sets how many bytes the kernel holds that are still to be sent.
+// SetWriteBuffer sets the size of the kernel's send buffer in bytes.
 func (c *Conn) SetWriteBuffer(bytes int) error {
 	if t, ok := c.Conn.(*net.TCPConn); ok {
 		return t.SetWriteBuffer(bytes)
@@ -70,14 +71,14 @@ func (c *Conn) SetWriteBuffer(bytes int) error {
 	return nil
 }
 
-// HostMisuses reports whether a connection of the host was closed for misuse lately.
+// HostMisuses reports whether a connection of the host was recently closed for misuse.
 func (c *Conn) HostMisuses() bool {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	return time.Since(c.host.misused) < misuseFor
 }
 
-// Misuse closes the connection, and remembers that of its host for a while.
+// Misuse closes the connection, and records the misuse of its host for a while.
 func (c *Conn) Misuse(cause string) {
 	c.listener.mu.Lock()
 	c.host.misused, c.misused = time.Now(), true
@@ -86,7 +87,7 @@ func (c *Conn) Misuse(cause string) {
 	c.Cut()
 }
 
-// Cut closes the connection at once. What is still to be sent is discarded, by the kernel as well.
+// Cut closes the connection immediately. Unsent data is discarded, also in the kernel.
 func (c *Conn) Cut() {
 	c.discard()
 	cut(c.Conn)
@@ -98,7 +99,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// Read reads what the host sends. Without an identified request it waits where the host has sent too much.
+// Read reads data from the host. Without an identified request it waits if the host has sent too much.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
 	if c.identified.Load() || n == 0 {
@@ -115,7 +116,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// expire closes the connection if it has had no identified request.
+// expire closes the connection if it had no identified request.
 func (c *Conn) expire() {
 	l := c.listener
 	l.mu.Lock()
@@ -134,7 +135,7 @@ func (c *Conn) discard() {
 	c.remove()
 }
 
-// remove takes the connection out of the counts. The caller holds the mutex of listener, as of all below.
+// remove removes the connection from the counts. The caller holds the mutex of listener, as for all methods below.
 func (c *Conn) remove() {
 	if c.removed {
 		return
@@ -175,7 +176,7 @@ func (c *Conn) leave() {
 // cut closes a connection with a reset.
 func cut(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
-		_ = t.SetLinger(0) // an error means that it is closed already
+		_ = t.SetLinger(0) // an error means that the connection is already closed
 	}
 	_ = c.Close()
 }

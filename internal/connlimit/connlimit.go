@@ -1,5 +1,6 @@
 // Package connlimit bounds the connections of a server before their callers are identified: all of them, those of one
-// host, the time without an identified request, the bytes that a host sends in it, and how many of them a host opens.
+// host, the time without an identified request, the bytes that a host sends until then, and the rate of such
+// connections per host.
 package connlimit
 
 import (
@@ -19,71 +20,71 @@ import (
 type Config struct {
 	// Max bounds the open connections, MaxPerHost those of one host: an IPv4 address or an IPv6 prefix of 64 bits.
 	Max, MaxPerHost int
-	// Spare is how many connections are accepted beyond these bounds where no other can be closed for them. Their
-	// requests are refused, except those that need no identity.
+	// Spare is how many connections are accepted beyond these bounds if no other connection can be closed for them.
+	// Their requests are refused, except those that need no identity.
 	Spare int
-	// IdentifyWithin is how long a connection may stay without an identified request.
+	// IdentifyWithin is the maximum time of a connection without an identified request.
 	IdentifyWithin time.Duration
 	Log            *slog.Logger
 }
 
 const (
 	// unidentifiedBytes is how many bytes per second a host may send over connections without an identified request,
-	// beyond a burst: all frames and handshakes that cost processor time before the caller is known.
+	// beyond a burst. It covers all frames and handshakes that cost processor time before the caller is identified.
 	unidentifiedBytes = 256 << 10
 	unidentifiedBurst = 4 << 20
 	// unusedPerSecond is how many connections per second of a host may end without an identified request, or by misuse,
-	// beyond a burst: each costs processor time for its goroutines, for TLS and for its end. Beyond that new connections
-	// of the host are closed at once. Those of a cluster, of any number of processes behind one address, have identified
-	// requests.
+	// beyond a burst. Each costs processor time for its goroutines, for TLS and for its end. Further connections of the
+	// host are closed immediately. Clients of a cluster, with any number of processes behind one address, send
+	// identified requests.
 	unusedPerSecond = 16
 	unusedBurst     = 256
 	// openPerSecond is the same for connections that have served a request without an identity, as health checks do.
 	openPerSecond = 64
 	openBurst     = 1024
-	// refusedPerSecond is how many connections per second are closed at once, beyond a burst. All others wait in the
-	// queue of the kernel, so that they cannot take the processors.
+	// refusedPerSecond is how many connections per second are closed immediately, beyond a burst. All others wait in the
+	// kernel's queue, so that they cannot use up processor time.
 	refusedPerSecond = 1000
 	refusedBurst     = 64
-	// misuseFor is for how long a misuse is remembered of a host.
+	// misuseFor is how long a misuse of a host is remembered.
 	misuseFor = 10 * time.Second
-	// spareLife is how long a spare connection stays.
+	// spareLife is the lifetime of a spare connection.
 	spareLife = 5 * time.Second
 	// maxHosts is how many hosts without connections are remembered.
 	maxHosts = 4096
 )
 
 // Listener accepts connections within the bounds of a Config. At a bound it closes the oldest connection without an
-// identified request, else the one whose last such request ended first. Where all serve identified requests it refuses
-// the newcomer.
+// identified request, else the one whose last such request ended first. If all serve identified requests, it refuses
+// the new connection.
 type Listener struct {
 	net.Listener
 	config  Config
 	samples *logsample.Sampler
-	refuse  *rate.Limiter // connections that are closed at once
+	refuse  *rate.Limiter // connections that are closed immediately
 
 	mu    sync.Mutex
 	queue queue
 	hosts map[netip.Prefix]*host
 }
 
-// state is what may become of a connection.
+// state determines when a connection may be closed for another one.
 type state int
 
 const (
 	unidentified state = iota // may be closed first
-	idle                      // may be closed next: it has had identified requests and serves none
+	idle                      // may be closed next: it has had identified requests, but serves none now
 	spare                     // may be closed for another spare connection
 	busy                      // serves an identified request
 	states
 )
 
-// queue holds connections by state, the one that is closed first at the front.
+// queue holds connections by state, with the one to close first at the front.
 type queue [states]list.List
 
 func (q *queue) open() int { return q[unidentified].Len() + q[idle].Len() + q[busy].Len() }
 
-// evictable returns the connection that is closed for a newcomer, nil where all serve identified requests.
+// evictable returns the connection to close for a new one, nil if all serve identified requests.
 func (q *queue) evictable() *Conn {
 	for _, of := range []state{unidentified, idle} {
 		if front := q[of].Front(); front != nil {
@@ -97,15 +98,15 @@ func (q *queue) evictable() *Conn {
 type host struct {
 	name        netip.Prefix
 	queue       queue
-	bytes       *rate.Limiter // that it sends unidentified
+	bytes       *rate.Limiter // bytes that it sends without an identified request
 	unused      *rate.Limiter // connections that end without a request, or by misuse
 	open        *rate.Limiter // connections that end after requests without an identity
 	misused     time.Time
 	connections int // of any state
 }
 
-// count counts a connection that ended. Connections that were open at the same time count beyond the burst as well, up
-// to the burst again: for so long the host opens none.
+// count counts a connection that ended. Concurrent connections count beyond the burst, up to twice the burst, and
+// until that is refilled the host opens no connections.
 func count(l *rate.Limiter) {
 	if l.Tokens() > -float64(l.Burst()) {
 		l.Reserve()
@@ -137,7 +138,7 @@ func (l *Listener) Accept() (net.Conn, error) {
 	}
 }
 
-// minPause is the shortest pause of Accept: timers of a few microseconds cost more than the connections.
+// minPause is the shortest pause of Accept, because timers of a few microseconds cost more than the connections.
 const minPause = 2 * time.Millisecond
 
 // admit returns the connection if it may be served.
@@ -178,7 +179,7 @@ func (l *Listener) admit(inner net.Conn) *Conn {
 	return c
 }
 
-// host returns a host by name. The caller holds mu, as of all methods below.
+// host returns a host by name. The caller holds mu, as for all methods below.
 func (l *Listener) host(name netip.Prefix) *host {
 	h := l.hosts[name]
 	if h != nil {
@@ -203,12 +204,12 @@ func (l *Listener) refused(c net.Conn, cause string) {
 	l.samples.Log(l.config.Log, slog.LevelWarn, "closed a connection", "address", text{c.RemoteAddr()}, "cause", cause)
 }
 
-// text is an address in a log: it is written only where the line is.
+// text is an address in a log, which is formatted only if the line is logged.
 type text struct{ net.Addr }
 
 func (t text) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
-// hostOf returns the host of an address: an IPv4 address, or the prefix of 64 bits that one party has of IPv6.
+// hostOf returns the host of an address: an IPv4 address, or the 64-bit prefix of IPv6 that one party has.
 func hostOf(address net.Addr) netip.Prefix {
 	a, ok := address.(*net.TCPAddr)
 	if !ok {

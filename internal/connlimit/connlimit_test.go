@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/connlimit"
 )
 
-// site is a listener, and the connections that it has accepted.
+// site is a listener with its accepted connections.
 type site struct {
 	*connlimit.Listener
 	accepted chan *connlimit.Conn
@@ -83,7 +83,7 @@ func isClosed(t *testing.T, c net.Conn) {
 	}
 }
 
-// isOpen sends a byte both ways.
+// isOpen sends a byte in both directions.
 func isOpen(t *testing.T, c net.Conn, accepted *connlimit.Conn) {
 	t.Helper()
 	if _, err := c.Write([]byte("x")); err != nil {
@@ -124,7 +124,7 @@ func TestListener_RefusesWhereAllServeRequests(t *testing.T) {
 	_, two := s.connect(t, "127.0.0.1")
 	done := one.Identified()
 	two.Identified()
-	if c, err := net.Dial("tcp", s.Addr().String()); err == nil { // else it was refused before the call returned
+	if c, err := net.Dial("tcp", s.Addr().String()); err == nil { // otherwise it was refused before the call returned
 		isClosed(t, c)
 	}
 	isOpen(t, first, one)
@@ -180,8 +180,8 @@ func TestListener_RemembersTheMisuseOfAHost(t *testing.T) {
 	}
 }
 
-// accepts opens connections of a host one after the other, has the server end each, and returns how many are accepted
-// before one is closed at once; all of them where none is.
+// accepts opens connections of a host one after the other, and the server ends each. It returns how many are accepted
+// before one is refused, or their number if none is.
 func (s site) accepts(t *testing.T, host string, connections int, end func(*connlimit.Conn)) int {
 	t.Helper()
 	dialer := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(host)}}

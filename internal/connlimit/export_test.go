@@ -7,5 +7,5 @@ func (l *Listener) Open() int {
 	return l.queue.open() + l.queue[spare].Len()
 }
 
-// HostOf is hostOf for tests.
+// HostOf exports hostOf.
 var HostOf = hostOf
