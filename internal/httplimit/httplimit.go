@@ -1,5 +1,5 @@
-// Package httplimit bounds what callers of an HTTP server cost: the time of headers, bodies, answers and idle
-// connections, the size of headers, and connections whose callers are not identified.
+// Package httplimit bounds the resources that callers of an HTTP server can use: the time of headers, bodies,
+// responses and idle connections, the size of headers, and connections whose callers are not identified.
 package httplimit
 
 import (
@@ -20,25 +20,24 @@ import (
 const (
 	headerWithin = 5 * time.Second
 	bodyWithin   = 15 * time.Second
-	writeWithin  = 30 * time.Second // that a caller may take to read what one write sends
+	writeWithin  = 30 * time.Second // for a caller to read the data of one write
 	idleWithin   = time.Minute
 	maxHeader    = 16 << 10
-	// maxRequests bounds the open requests of a connection of HTTP/2, window the bytes of their bodies that are not read
-	// yet.
+	// maxRequests bounds the open requests of an HTTP/2 connection, window the unread bytes of their bodies.
 	maxRequests = 64
 	window      = 64 << 10
-	// identifyWithin is how long a connection may stay without an identified request, in any number of requests.
+	// identifyWithin is the maximum time of a connection without an identified request, over any number of requests.
 	identifyWithin = 30 * time.Second
-	// spares are connections for health checks where all others serve identified requests.
+	// spares are connections for health checks if all others serve identified requests.
 	spares = 16
 )
 
 // Config describes a Server.
 type Config struct {
 	Handler http.Handler
-	// Open reports whether a request needs no identity, as that of a health check.
+	// Open reports whether a request needs no identity, such as a health check.
 	Open func(*http.Request) bool
-	// Identified reports whether the caller of a request is known, by its headers alone.
+	// Identified reports whether the caller of a request is identified, by the headers only.
 	Identified func(*http.Request) bool
 	// MaxConnections bounds connections, MaxConnectionsPerHost those of one host.
 	MaxConnections, MaxConnectionsPerHost int
@@ -96,13 +95,13 @@ func (c Config) serve(w http.ResponseWriter, q *http.Request) {
 	c.Handler.ServeHTTP(out, q)
 }
 
-// BodyRead notes that the body of a request is read: the answer may take longer than the body.
+// BodyRead records that the body of a request has been read. The response may take longer than the body's deadline.
 func BodyRead(w http.ResponseWriter) {
-	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // an error means that there is no deadline
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // an error means that no deadline exists
 }
 
-// timely is a writer whose caller has to read what is written within writeWithin, unless a handler sets deadlines
-// itself.
+// timely is a writer whose caller must read the data of each write within writeWithin, unless a handler sets
+// deadlines itself.
 type timely struct {
 	http.ResponseWriter
 	control *http.ResponseController
@@ -115,7 +114,7 @@ func newTimely(w http.ResponseWriter) *timely {
 	return t
 }
 
-// extend sets a new deadline. An error means that there is none.
+// extend sets a new deadline. An error means that no deadline exists.
 func (t *timely) extend() {
 	if !t.own {
 		_ = t.control.SetWriteDeadline(time.Now().Add(writeWithin))
@@ -132,7 +131,7 @@ func (t *timely) WriteHeader(code int) {
 	t.ResponseWriter.WriteHeader(code)
 }
 
-// SetWriteDeadline has the handler set all deadlines of this answer.
+// SetWriteDeadline makes the handler responsible for all deadlines of this response.
 func (t *timely) SetWriteDeadline(at time.Time) error {
 	t.own = true
 	return t.control.SetWriteDeadline(at)
@@ -141,7 +140,7 @@ func (t *timely) SetWriteDeadline(at time.Time) error {
 // Unwrap returns the writer below, for http.ResponseController.
 func (t *timely) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
-// errorLog writes what a server logs as structured lines, some of many.
+// errorLog writes a server's log lines as structured lines, and only some of many equal ones.
 type errorLog struct {
 	log     *slog.Logger
 	samples *logsample.Sampler

@@ -16,7 +16,7 @@ import (
 	"loaderd/internal/httplimit"
 )
 
-// lockedBuffer is a log that goroutines write.
+// lockedBuffer is a log for several goroutines.
 type lockedBuffer struct {
 	mu sync.Mutex
 	b  bytes.Buffer
@@ -34,8 +34,8 @@ func (b *lockedBuffer) String() string {
 	return b.b.String()
 }
 
-// serve starts a server with at most ten connections. /hold answers when its connection ends; callers have to send a
-// token there.
+// serve starts a server with at most ten connections. /hold responds and stays open until its connection ends;
+// callers must send a token there.
 func serve(t *testing.T, log io.Writer, secure *tls.Config) (address string) {
 	t.Helper()
 	mux := http.NewServeMux()
@@ -84,7 +84,7 @@ func send(t *testing.T, address, request string) net.Conn {
 	return c
 }
 
-// statusOf is the status of the answer over a connection.
+// statusOf returns the status of the response over a connection.
 func statusOf(t *testing.T, c net.Conn) int {
 	t.Helper()
 	r, err := http.ReadResponse(bufio.NewReader(c), nil)
