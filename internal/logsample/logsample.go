@@ -11,7 +11,7 @@ import (
 )
 
 const (
-	// perSecond is how many lines of one kind are logged, beyond a burst.
+	// perSecond is how many lines of one kind are logged per second, beyond a burst.
 	perSecond = 1
 	burst     = 20
 )
@@ -26,8 +26,8 @@ type Sampler struct {
 // New returns a Sampler that has admitted nothing yet.
 func New() *Sampler { return &Sampler{of: map[string]*rate.Limiter{}, left: map[string]int{}} }
 
-// Allow reports whether a line is logged, and how many of its kind were omitted since the last one. Kinds are constants
-// of the program, never text of a caller: each is remembered.
+// Allow reports whether a line is logged, and how many of its kind were omitted since the last one. Kinds must be
+// constants of the program, never text of a caller, because each is kept in memory.
 func (s *Sampler) Allow(kind string) (ok bool, omitted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
