@@ -1,5 +1,5 @@
-// Package access says who may do what: identities with a role, known by a bearer token or by a name in their client
-// certificate.
+// Package access authenticates and authorizes callers: identities have a role, and are recognised by a bearer token
+// or by a name in their client certificate.
 package access
 
 import (
@@ -14,45 +14,45 @@ import (
 	"time"
 )
 
-// Role is what an identity may do. Each includes those before it.
+// Role is a set of permissions. Each role includes those before it.
 type Role string
 
 // The roles, from the least to the most.
 const (
-	Read    Role = "read"    // steps, and what the run says of itself
-	Train   Role = "train"   // commit and leave, for keepers of one's own
-	Operate Role = "operate" // all that changes the run for everybody, and where documents came from
+	Read    Role = "read"    // steps, and the run's status
+	Train   Role = "train"   // commit and leave, for the identity's own keepers
+	Operate Role = "operate" // everything that changes the run for all, and the origins of documents
 )
 
 // Roles are all roles, from the least to the most.
 var Roles = []Role{Read, Train, Operate}
 
-// Includes says whether who has the role may do what takes another one.
+// Includes reports whether r includes the permissions of the other role.
 func (r Role) Includes(other Role) bool { return slices.Index(Roles, r) >= slices.Index(Roles, other) }
 
-// Identity is somebody who is let in.
+// Identity is an authorized caller.
 type Identity struct {
 	Name string `json:"name"`
 	Role Role   `json:"role"`
-	// SHA256 is the hash of the bearer token, in hexadecimal digits. The token itself is kept nowhere.
+	// SHA256 is the hash of the bearer token, in hexadecimal digits. The token itself is not stored.
 	SHA256 string `json:"sha256,omitempty"`
 	// Certificate is a name in the client certificate: of a host (DNS), a URI, or the common name of its subject.
 	Certificate string `json:"certificate,omitempty"`
-	// Runs are those it may see, by name or by the beginning of names, a* for all that begin with a. None stands for all.
+	// Runs are the names of runs it may access, or prefixes such as a* for all that start with a. Empty permits all.
 	Runs []string `json:"runs,omitempty"`
-	// Keepers are those it may commit for, in the same form. None stands for its own name, and those that begin with it
-	// and a slash, which no identity's name has.
+	// Keepers are those it may commit for, in the same form. If empty, it may commit for its own name, and for names
+	// that start with it and a slash, which no identity's name contains.
 	Keepers []string  `json:"keepers,omitempty"`
 	Created time.Time `json:"created,omitzero"`
-	Expires time.Time `json:"expires,omitzero"` // zero: never
-	// Shared says that several parties may be the same: all that have the token of a token file or of the data folder.
+	Expires time.Time `json:"expires,omitzero"` // zero means never
+	// Shared reports whether several parties may use it: all that have the token of a token file or of the data folder.
 	Shared bool `json:"-"`
 }
 
-// Sees says whether it may see a run.
+// Sees reports whether it may access a run.
 func (i Identity) Sees(run string) bool { return len(i.Runs) == 0 || matches(i.Runs, run) }
 
-// Keeps says whether it may commit for a keeper.
+// Keeps reports whether it may commit for a keeper.
 func (i Identity) Keeps(keeper string) bool {
 	switch {
 	case i.Role == Operate:
@@ -63,7 +63,7 @@ func (i Identity) Keeps(keeper string) bool {
 	return matches(i.Keepers, keeper)
 }
 
-// Keeper is the keeper that it commits for when it names none; usual is that of who may commit for all.
+// Keeper is the keeper that it commits for by default; usual is the default of identities that may commit for all.
 func (i Identity) Keeper(usual string) string {
 	if i.Keeps(usual) || i.Name == "" {
 		return usual
@@ -89,13 +89,13 @@ func matches(patterns []string, name string) bool {
 }
 
 const (
-	maxName       = 32 // of an identity: its keepers have names of 64 bytes at most
+	maxName       = 32 // of an identity, because its keepers have names of at most 64 bytes
 	maxPattern    = 64
 	maxPatterns   = 64
 	maxIdentities = 4096
 )
 
-// validate refuses what an identity of a file cannot be.
+// validate returns an error for an identity that is not valid in a file.
 func (i Identity) validate() error {
 	var bad []error
 	refuse := func(key, is, want string) { bad = append(bad, fmt.Errorf("%s %q: want %s", key, is, want)) }
@@ -127,7 +127,7 @@ func (i Identity) validate() error {
 	return errors.Join(bad...)
 }
 
-// ValidName refuses what is no identity's name.
+// ValidName returns an error if a name is not valid for an identity.
 func ValidName(name string) error {
 	if len(name) < 1 || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.", r)
@@ -137,7 +137,7 @@ func ValidName(name string) error {
 	return nil
 }
 
-// namesOf are the names in a client certificate by which identities are known.
+// namesOf returns the names in a client certificate that can identify its owner.
 func namesOf(c *x509.Certificate) []string {
 	names := slices.Clone(c.DNSNames)
 	for _, u := range c.URIs {

@@ -28,7 +28,7 @@ func write(t *testing.T, name, text string, mode fs.FileMode) string {
 	if err := os.WriteFile(name, []byte(text), mode); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Chmod(name, mode); err != nil { // past the umask
+	if err := os.Chmod(name, mode); err != nil { // regardless of the umask
 		t.Fatal(err)
 	}
 	return name
@@ -144,7 +144,7 @@ func TestAFileOfIdentities(t *testing.T) {
 	}
 }
 
-// Changes at the same time exclude each other: none is lost.
+// Concurrent changes exclude each other, and none is lost.
 func TestChangesAtTheSameTime(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "identities.json")
 	var all sync.WaitGroup
@@ -261,7 +261,7 @@ func TestFilesThatCannotBe(t *testing.T) {
 	}
 }
 
-// What cannot be read again leaves what was read before.
+// If a reload fails, the previous data remains valid.
 func TestWatch(t *testing.T) {
 	name := write(t, "token", "first-0123456789", 0o600)
 	g := open(t, access.Config{TokenFile: name})
@@ -302,7 +302,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// soon expires soon.
+// soon is a Reloader that expires soon.
 type soon struct{}
 
 func (soon) Files() []string    { return nil }
@@ -318,7 +318,7 @@ type lines struct {
 func (l *lines) Write(p []byte) (int, error) { l.mu.Lock(); defer l.mu.Unlock(); return l.b.Write(p) }
 func (l *lines) String() string              { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
 
-// Whatever a file holds, it is refused or comes back as it was.
+// A file that Parse accepts is also accepted after a round trip, and its identities may commit for their own keepers.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"format":1,"identities":[{"name":"a","role":"read","sha256":"` + strings.Repeat("a", 64) +
 		`","runs":["x*"]}]}`))

@@ -5,13 +5,13 @@ import (
 	"slices"
 )
 
-// Caller is who asks for something over HTTP, as far as a request tells; a Gate finds out who that is.
+// Caller describes the sender of an HTTP request as far as the request shows. A Gate identifies it.
 type Caller struct {
-	Authorization []string          // headers of that name
-	Address       string            // host:port that the request came from
-	Certificate   *x509.Certificate // of the client, where one was verified
+	Authorization []string          // values of that header
+	Address       string            // host:port of the request's sender
+	Certificate   *x509.Certificate // of the client, if it was verified
 	Forwarded     bool              // by a proxy, whose address is Address
-	MayRead       bool              // without a token, where only that of the data folder is asked for
+	MayRead       bool              // without a token, if only the token of the data folder is required
 }
 
 // Local reports whether the caller is on this machine, as far as a request shows.

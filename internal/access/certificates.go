@@ -9,19 +9,20 @@ import (
 	"time"
 )
 
-// Certificates are what a server shows to its clients, and the authorities of what they show to it.
+// Certificates are the certificate of a server, and the authorities that it accepts for client certificates.
 type Certificates struct {
 	cert, key, clientCA string
 	now                 atomic.Pointer[tls.Config]
 }
 
-// OpenCertificates reads PEM files. Without cert the server has no TLS, without clientCA it asks clients for nothing.
+// OpenCertificates reads PEM files. Without cert the server does not use TLS. Without clientCA it requests no
+// client certificate.
 func OpenCertificates(cert, key, clientCA string) (*Certificates, error) {
 	c := &Certificates{cert: cert, key: key, clientCA: clientCA}
 	return c, c.Reload()
 }
 
-// Reload reads the files again, for connections that are made from now on. After an error what stood before stands.
+// Reload reads the files again, for later connections. After an error the previous certificates remain valid.
 func (c *Certificates) Reload() error {
 	if c.cert == "" {
 		return nil
@@ -48,7 +49,8 @@ func (c *Certificates) Reload() error {
 	return nil
 }
 
-// Config is what a listener needs, nil without TLS. It always shows what was read last.
+// Config returns the configuration of a listener, nil without TLS. It always uses the certificates that were read
+// last.
 func (c *Certificates) Config(protocols ...string) *tls.Config {
 	if c.now.Load() == nil {
 		return nil
@@ -61,8 +63,9 @@ func (c *Certificates) Config(protocols ...string) *tls.Config {
 		}}
 }
 
-// Mutual is what servers need that are each other's clients: each shows what was read last, and wants one of the same
-// authorities. These are as they were read first. It is nil without TLS.
+// Mutual returns the configuration of servers that are clients of each other: each uses its latest certificate, and
+// requires one of the same authorities. The authorities of servers are those that were read first. It is nil without
+// TLS.
 func (c *Certificates) Mutual() *tls.Config {
 	t := c.Config()
 	if t == nil {
@@ -75,10 +78,10 @@ func (c *Certificates) Mutual() *tls.Config {
 	return t
 }
 
-// Files are the files that Reload reads.
+// Files returns the files that Reload reads.
 func (c *Certificates) Files() []string { return given(c.cert, c.key, c.clientCA) }
 
-// Expires is when the server's certificate expires; zero without one.
+// Expires returns when the server's certificate expires; zero without one.
 func (c *Certificates) Expires() time.Time {
 	t := c.now.Load()
 	if t == nil {

@@ -16,7 +16,7 @@ import (
 	"slices"
 )
 
-// form is what a file of identities holds.
+// form is the content of a file of identities.
 type form struct {
 	Format     int        `json:"format"`
 	Identities []Identity `json:"identities"`
@@ -27,10 +27,10 @@ const (
 	maxFile    = 4 << 20
 )
 
-// ErrNoIdentity says that a file has no identity of a name.
+// ErrNoIdentity reports that a file has no identity of a name.
 var ErrNoIdentity = errors.New("no such identity")
 
-// Parse reads what a file of identities holds. Names, tokens and certificates are unique in it.
+// Parse parses a file of identities. Names, tokens and certificates are unique in it.
 func Parse(b []byte) ([]Identity, error) {
 	var f form
 	d := json.NewDecoder(bytes.NewReader(b))
@@ -78,7 +78,7 @@ func ReadFile(name string) ([]Identity, error) {
 	return identities, nil
 }
 
-// NewToken makes a bearer token and the hash that a file keeps of it.
+// NewToken returns a new bearer token and the hash that a file stores of it.
 func NewToken() (token, hash string) {
 	var b [32]byte
 	rand.Read(b[:]) //nolint:errcheck // it never returns one
@@ -91,12 +91,12 @@ func hashOf(token string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Add adds an identity to a file, which is made if it is not there.
+// Add adds an identity to a file, and creates the file if it does not exist.
 func Add(name string, i Identity) error {
 	return change(name, func(all []Identity) ([]Identity, error) { return append(all, i), nil })
 }
 
-// Remove takes an identity out of a file.
+// Remove removes an identity from a file.
 func Remove(name, who string) error {
 	return change(name, func(all []Identity) ([]Identity, error) {
 		rest := slices.DeleteFunc(slices.Clone(all), func(i Identity) bool { return i.Name == who })
@@ -107,10 +107,10 @@ func Remove(name, who string) error {
 	})
 }
 
-// change replaces a file by another one, so that a daemon reads the one or the other. Two changes at the same time
+// change replaces a file atomically, so that a daemon reads either the old or the new one. Concurrent changes
 // exclude each other.
 func change(name string, edit func([]Identity) ([]Identity, error)) (err error) {
-	// The new file is the lock: who finds one waits for nobody, and says so.
+	// The new file is the lock: a command that finds it fails immediately.
 	next, err := os.OpenFile(name+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
 		return fmt.Errorf(

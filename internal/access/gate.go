@@ -11,39 +11,39 @@ import (
 	"time"
 )
 
-// minToken is the least length of a token that an operator chooses: a shorter one is found by trying.
+// minToken is the minimum length of a token that an operator chooses, because shorter ones can be guessed.
 const minToken = 16
 
-// Config says by what callers are known.
+// Config configures how callers are authenticated.
 type Config struct {
-	// TokenFile holds one bearer token, with which everything is permitted.
+	// TokenFile holds one bearer token, which permits everything.
 	TokenFile string
 	// Identities is a file of identities.
 	Identities string
-	// Own is the token of the daemon's data folder, with which everything is permitted; nil for none.
+	// Own is the token of the daemon's data folder, which permits everything; nil for none.
 	Own *KeptToken
-	// Certificates says that every caller has a certificate that was verified. Without identities all of them may do
+	// Certificates reports that every caller has a verified certificate. Without identities all of them may do
 	// everything.
 	Certificates bool
 }
 
-// Gate knows who is let in. Its methods may be called from several goroutines.
+// Gate authenticates callers. It is safe for concurrent use.
 type Gate struct {
 	config Config
 	known  atomic.Pointer[known]
 	random string // of this process, for the tokens of pages
-	// flight and page are where the servers listen that signatures of the own token are for.
+	// flight and page are the addresses of the servers that signatures of the own token are for.
 	flight, page atomic.Pointer[endpoint]
 
 	mu   sync.Mutex
-	used map[time.Time]bool // codes of pages, by when they were made
+	used map[time.Time]bool // codes of pages, by creation time
 }
 
-// known are the identities of one reading of the files.
+// known are the identities of one read of the files.
 type known struct {
 	tokens, certificates map[string]Identity // by the token's hash; by name
 	own                  *[32]byte           // hash of the own token
-	soonest              time.Time           // when the next one expires; zero: never
+	soonest              time.Time           // when the next one expires; zero means never
 }
 
 // Open reads the files of a configuration.
@@ -52,11 +52,11 @@ func Open(c Config) (*Gate, error) {
 	return g, g.Reload()
 }
 
-// ServesFlight and ServesPage note where the daemon's servers listen, from now on.
+// ServesFlight and ServesPage record the addresses of the daemon's servers, from now on.
 func (g *Gate) ServesFlight(address string) { g.flight.Store(&endpoint{address, time.Now()}) }
 func (g *Gate) ServesPage(address string)   { g.page.Store(&endpoint{address, time.Now()}) }
 
-// Reload reads the files again. After an error those stand that stood before.
+// Reload reads the files again. After an error the previous identities remain valid.
 func (g *Gate) Reload() error {
 	k := &known{tokens: map[string]Identity{}, certificates: map[string]Identity{}}
 	if g.config.Identities != "" {
@@ -115,17 +115,17 @@ func (k *known) add(i Identity) {
 	}
 }
 
-// Asks says whether callers have to say who they are.
+// Asks reports whether callers must identify themselves.
 func (g *Gate) Asks() bool {
 	return g.config.TokenFile != "" || g.config.Identities != "" || g.config.Own != nil
 }
 
-// OwnOnly says whether they say it by the token of the data folder alone.
+// OwnOnly reports whether only the token of the data folder identifies callers.
 func (g *Gate) OwnOnly() bool {
 	return g.config.Own != nil && g.config.TokenFile == "" && g.config.Identities == ""
 }
 
-// Files are the files that Reload reads.
+// Files returns the files that Reload reads.
 func (g *Gate) Files() []string {
 	own := ""
 	if g.config.Own != nil {
@@ -138,31 +138,31 @@ func given(files ...string) []string {
 	return slices.DeleteFunc(files, func(f string) bool { return f == "" })
 }
 
-// Expires is when the next identity expires; zero when none does.
+// Expires returns when the next identity expires; zero if none does.
 func (g *Gate) Expires() time.Time { return g.known.Load().soonest }
 
-// UnknownError says that who calls is not known.
+// UnknownError reports that a caller is not identified.
 type UnknownError struct {
 	Message, Do string
-	Again       bool // the same caller is known when it calls again
+	Again       bool // the same caller is identified if it calls again
 }
 
 func (e *UnknownError) Error() string { return e.Message + ": " + e.Do }
 
-// Identify finds out who calls, by the headers authorization of the call, else by the certificate that was verified. It
-// looks hashes up: how long that takes says nothing of a token. It returns *UnknownError for who is not known.
+// Identify identifies a caller by the authorization headers of the call, else by the verified certificate. It looks
+// up hashes, so that its duration reveals nothing about a token. It returns *UnknownError for an unknown caller.
 func (g *Gate) Identify(authorization []string, verified *x509.Certificate) (Identity, error) {
 	return g.identify(authorization, verified, false)
 }
 
-// IdentifyOpen is Identify for a call that was identified when it was made, at any time.
+// IdentifyOpen is Identify for a call that was identified when it started, at any earlier time.
 func (g *Gate) IdentifyOpen(authorization []string, verified *x509.Certificate) (Identity, error) {
 	return g.identify(authorization, verified, true)
 }
 
-// identify is Identify, or for a call that is open IdentifyOpen.
+// identify is Identify, or IdentifyOpen for an open call.
 func (g *Gate) identify(authorization []string, verified *x509.Certificate, open bool) (Identity, error) {
-	if verified != nil && time.Now().After(verified.NotAfter) { // it was valid when the connection was made
+	if verified != nil && time.Now().After(verified.NotAfter) { // it was valid at the start of the connection
 		return Identity{}, &UnknownError{Message: "the certificate of the connection has expired on " +
 			verified.NotAfter.Format(time.DateOnly), Do: "connect with a new one"}
 	}
@@ -247,12 +247,12 @@ func (k *known) byCertificate(verified *x509.Certificate) (Identity, bool) {
 	return Identity{}, false
 }
 
-// ownAdvice is what a caller does whom a daemon does not know that asks for the token of its data folder.
+// ownAdvice is the advice for an unknown caller of a daemon that requires the token of its data folder.
 const ownAdvice = "the token is in flight.token of the daemon's data folder, for its user: run clients and commands " +
 	"in the " +
 	"folder where the daemon was started, or name the data folder by LOADERD_STREAM__DIR or --data-dir, or give the " +
 	"token by " +
 	"token= or --token-file; a page is opened by loaderd page"
 
-// ownIdentity is who has the token of the data folder.
+// ownIdentity is the identity of a caller with the token of the data folder.
 var ownIdentity = Identity{Role: Operate, Shared: true}

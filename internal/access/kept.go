@@ -15,20 +15,20 @@ import (
 // KeptToken is a token that a daemon keeps in a file of its data folder, which only its owner may read.
 type KeptToken struct {
 	File   string
-	Prefix string // of a token that is made
-	// Secret is that of the members of a cluster: each derives the same token from it. Empty: tokens are made at random.
+	Prefix string // of a created token
+	// Secret is the secret of a cluster's members, which all derive the same token from it. If empty, tokens are random.
 	Secret string
 }
 
 // FlightTokenFile is the file of a data folder with the token for calls to a daemon's Flight and HTTP servers.
 const FlightTokenFile = "flight.token"
 
-// FlightToken is that of a data folder. secret is that of the members of a cluster, or empty.
+// FlightToken returns the token of a data folder. secret is the secret of a cluster's members, or empty.
 func FlightToken(dir, secret string) KeptToken {
 	return KeptToken{File: filepath.Join(dir, FlightTokenFile), Prefix: "flight_", Secret: secret}
 }
 
-// Read returns the token in the file. It writes the file where it is absent, or where it must have the token of a
+// Read returns the token in the file. It writes the file if it does not exist, or if it must contain the token of a
 // cluster.
 func (k KeptToken) Read() (string, error) {
 	token, err := k.read()
@@ -44,7 +44,7 @@ func (k KeptToken) Read() (string, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		token = k.Prefix + Random()
 		err = writePrivate(k.File, []byte(token+"\n"), placeNew)
-		if errors.Is(err, fs.ErrExist) { // another daemon has made one
+		if errors.Is(err, fs.ErrExist) { // another daemon has created one
 			token, err = k.read()
 		}
 	}
@@ -54,7 +54,8 @@ func (k KeptToken) Read() (string, error) {
 	return token, nil
 }
 
-// read refuses a file of another user too, where others can read or change it: they chose the token.
+// read refuses a file that other users can read or change, also if another user owns it: they would have chosen the
+// token.
 func (k KeptToken) read() (string, error) {
 	info, err := os.Stat(k.File)
 	if err != nil {
@@ -66,21 +67,22 @@ func (k KeptToken) read() (string, error) {
 	return ReadToken(k.File)
 }
 
-// Random makes a secret.
+// Random returns a new random secret.
 func Random() string {
 	var b [32]byte
 	rand.Read(b[:]) //nolint:errcheck // it never returns one
 	return hex.EncodeToString(b[:])
 }
 
-// Derived makes a secret for one purpose from another one.
+// Derived derives a secret for one purpose from another one.
 func Derived(secret, purpose string) string {
 	m := hmac.New(sha256.New, []byte(secret))
 	m.Write([]byte(purpose))
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// placeNew gives a file a name that no other one has. Where the file system has no links it replaces the other one.
+// placeNew links a file to a name that must not exist. If the file system does not support links, it replaces an
+// existing file.
 func placeNew(file, name string) error {
 	if err := os.Link(file, name); err == nil || errors.Is(err, fs.ErrExist) {
 		return err
@@ -88,10 +90,10 @@ func placeNew(file, name string) error {
 	return os.Rename(file, name)
 }
 
-// WritePrivate writes a file whole or not at all, and on disk. Only its owner may read it.
+// WritePrivate writes a file atomically and syncs it to disk. Only its owner may read it.
 func WritePrivate(name string, text []byte) error { return writePrivate(name, text, os.Rename) }
 
-// writePrivate is WritePrivate; place gives the written file its name.
+// writePrivate is WritePrivate; place moves the written file to its name.
 func writePrivate(name string, text []byte, place func(file, name string) error) (err error) {
 	defer func() {
 		if err != nil {

@@ -12,8 +12,8 @@ const (
 	maxKeys  = 16
 )
 
-// ReadKeys reads a file of keys of 32 bytes, one a line in hexadecimal digits, the first for what is written from now
-// on. Blank lines and those that begin with # are left aside.
+// ReadKeys reads a file of keys of 32 bytes, one per line in hexadecimal digits. The first key is for new data. Blank
+// lines and lines that start with # are ignored.
 func ReadKeys(name string) (keys [][]byte, err error) {
 	b, err := readSecret(name)
 	if err != nil {
@@ -27,7 +27,7 @@ func ReadKeys(name string) (keys [][]byte, err error) {
 			continue
 		}
 		key, err := hex.DecodeString(line)
-		if err != nil || len(key) != keyBytes { // what stands there is not said: it may be a key all the same
+		if err != nil || len(key) != keyBytes { // the error omits the text, which may be a key nevertheless
 			return nil, fmt.Errorf(
 				"read plan keys: %s:%d: want a key of %d hexadecimal digits, as openssl rand -hex %d makes one", name, n,
 				2*keyBytes, keyBytes)

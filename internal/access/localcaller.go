@@ -20,7 +20,7 @@ func NewLocalCaller(dir, address string) *LocalCaller {
 	return &LocalCaller{filepath.Join(dir, FlightTokenFile), LoopbackIP(address)}
 }
 
-// LoopbackIP replaces the host localhost by its address: another process may listen at the other one that it has.
+// LoopbackIP replaces the host localhost by 127.0.0.1, because another process may listen on its other address.
 func LoopbackIP(address string) string {
 	if host, port, err := net.SplitHostPort(address); err == nil && host == "localhost" {
 		return net.JoinHostPort("127.0.0.1", port)
@@ -28,11 +28,11 @@ func LoopbackIP(address string) string {
 	return address
 }
 
-// errNotLocal is the error of a caller of other machines.
+// errNotLocal is the error for a daemon that may be on another machine.
 var errNotLocal = errors.New("the daemon is not on this machine")
 
-// Authorization returns the header of a call that is made now. The token is read for each: a daemon that starts later
-// may make another one.
+// Authorization returns the header of a call that is sent now. It reads the token for each call, because a daemon
+// that starts later may create another one.
 func (c *LocalCaller) Authorization() (string, error) {
 	if c == nil {
 		return "", errNotLocal

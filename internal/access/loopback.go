@@ -2,13 +2,13 @@ package access
 
 import "net"
 
-// Exposed says whether others than this machine reach an address, host:port. It says no to what is no address.
+// Exposed reports whether other machines can reach an address, host:port. It is false for an invalid address.
 func Exposed(address string) bool {
 	_, _, err := net.SplitHostPort(address)
 	return err == nil && !OnLoopback(address)
 }
 
-// OnLoopback says whether only this machine reaches an address, host:port.
+// OnLoopback reports whether only this machine can reach an address, host:port.
 func OnLoopback(address string) bool {
 	host, _, _ := net.SplitHostPort(address)
 	ip := net.ParseIP(host)

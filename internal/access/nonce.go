@@ -6,7 +6,7 @@ import (
 	"encoding/base64"
 )
 
-// nonceBytes is the shortest nonce that is signed.
+// nonceBytes is the minimum length of a nonce to sign.
 const nonceBytes = 8
 
 // SignNonce proves that a client has a token without sending it: it returns a MAC of the server's nonce, keyed with the
@@ -18,8 +18,8 @@ func SignNonce(token string, nonce []byte) []byte {
 	return signNonce(sha256.Sum256([]byte(token)), nonce)
 }
 
-// SignedNonce reports whether a signature in unpadded base64 (URL alphabet) is that of SignNonce, by the SHA-256 of the
-// token.
+// SignedNonce reports whether a signature in unpadded base64 (URL alphabet) is equal to that of SignNonce, by the
+// SHA-256 of the token.
 func SignedNonce(signature string, hash [32]byte, nonce []byte) bool {
 	mac, err := base64.RawURLEncoding.DecodeString(signature)
 	return err == nil && len(nonce) >= nonceBytes && hmac.Equal(mac, signNonce(hash, nonce))

@@ -18,7 +18,7 @@ const (
 	scheme = access.SignedScheme + " "
 )
 
-// opened is the gate of a daemon that asks for the token of a data folder, and that token.
+// opened returns the gate of a daemon that requires the token of a data folder, and that token.
 func opened(t *testing.T, dir string) (*access.Gate, string) {
 	t.Helper()
 	own := access.FlightToken(dir, "")
@@ -117,7 +117,7 @@ func TestGate_AsksForTheTokenOfTheDataFolder(t *testing.T) {
 	}
 }
 
-// A stream outlives the time for which its signature is good, but not its token.
+// An open stream remains identified after its signature expires, but not after its token changes.
 func TestGate_OpenCallsOutliveTheirSignature(t *testing.T) {
 	dir := t.TempDir()
 	g, token := opened(t, dir)
@@ -177,7 +177,7 @@ func TestGate_LogsPagesInOnce(t *testing.T) {
 	}
 }
 
-// Clients sign calls to daemons that do not ask for it, too.
+// Clients also sign calls to daemons that do not require signatures.
 func TestGate_IgnoresSignaturesWithoutOwnToken(t *testing.T) {
 	file := write(t, "token", "0123456789abcdef\n", 0o600)
 	g := open(t, access.Config{TokenFile: file})

@@ -4,8 +4,8 @@ package access
 
 import "io/fs"
 
-// ownedByUs says no: where files have no modes there is nothing to say about them.
+// ownedByUs returns false, because files have no modes on this system.
 func ownedByUs(fs.FileInfo) bool { return false }
 
-// hasOwners says whether the modes of files say who may read them.
+// hasOwners reports whether file modes control which users may read a file.
 const hasOwners = false

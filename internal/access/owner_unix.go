@@ -13,5 +13,5 @@ func ownedByUs(info fs.FileInfo) bool {
 	return ok && int(s.Uid) == os.Getuid()
 }
 
-// hasOwners says whether the modes of files say who may read them.
+// hasOwners reports whether file modes control which users may read a file.
 const hasOwners = true

@@ -8,13 +8,13 @@ import (
 	"time"
 )
 
-// sessionPrefix begins the tokens of pages that have logged in.
+// sessionPrefix is the prefix of the tokens of logged-in pages.
 const sessionPrefix = "page_"
 
-// sessionLasts is how long a page stays logged in at most. It ends with the daemon and with the token as well.
+// sessionLasts is the maximum duration of a page's session. It also ends with the daemon and with the token.
 const sessionLasts = 7 * 24 * time.Hour
 
-// LogIn returns a bearer token for a page, for a code of SignPage. Each code serves once.
+// LogIn returns a bearer token for a page, for a code of SignPage. Each code is valid once.
 func (g *Gate) LogIn(code string) (token string, err error) {
 	refused := &UnknownError{Message: "the link of the page has been used, or is too old, or is of another daemon",
 		Do: "make another one with loaderd page"}
@@ -31,7 +31,7 @@ func (g *Gate) LogIn(code string) (token string, err error) {
 	return sessionPrefix + until + "." + base64.RawURLEncoding.EncodeToString(g.session(*k.own, until)), nil
 }
 
-// firstUse notes that a code has been used, until it is too old.
+// firstUse records that a code has been used, until the code is too old. It reports whether this is its first use.
 func (g *Gate) firstUse(made time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -47,12 +47,12 @@ func (g *Gate) firstUse(made time.Time) bool {
 	return true
 }
 
-// session is the MAC of a page's token. Its key is this process's and the token's.
+// session returns the MAC of a page's token. It is specific to this process and to the own token.
 func (g *Gate) session(own [32]byte, until string) []byte {
 	return mac(own, "session", g.random, until)
 }
 
-// inSession reports whether a token is one of LogIn.
+// inSession reports whether a token is a valid one of LogIn.
 func (g *Gate) inSession(own [32]byte, token string) bool {
 	until, text, _ := strings.Cut(strings.TrimPrefix(token, sessionPrefix), ".")
 	end, err := strconv.ParseInt(until, 10, 64)

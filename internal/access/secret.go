@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Private refuses a file of this user that others can read or change, as ssh does for its keys. What belongs to
-// somebody else (a file that is mounted into a container, for instance) is that one's care.
+// Private refuses a file of this user that other users can read or change, as ssh does for its keys. The owner of a
+// file of another user is responsible for it, such as one that is mounted into a container.
 func Private(name string) error {
 	info, err := os.Stat(name)
 	if err != nil {

@@ -13,16 +13,16 @@ import (
 // SignedScheme is the scheme of an Authorization header with a signature of SignCall.
 const SignedScheme = "Loaderd"
 
-// A signature proves that its maker can read the token of a data folder, without sending it: a process that listens
-// where the daemon was must not receive it. It is for one purpose and one address of the daemon, and lasts for a short
-// time.
+// A signature proves that its creator can read the token of a data folder, without sending the token: a process that
+// listens on the daemon's address must not receive it. A signature is for one purpose and one address of the daemon,
+// and is valid for a short time.
 const (
 	forCall = "call" // to Flight
-	forPage = "page" // to log a page in, once
+	forPage = "page" // to log in a page, once
 
 	callLasts = time.Minute
 	pageLasts = 10 * time.Minute
-	ahead     = 5 * time.Second // that a signer's clock may be
+	ahead     = 5 * time.Second // maximum lead of a signer's clock
 
 	macBytes = 16
 )
@@ -32,7 +32,7 @@ func SignCall(token, address string, now time.Time) string {
 	return SignedScheme + " " + sign(token, forCall, address, now)
 }
 
-// SignPage returns a code that logs the page of a daemon on this machine in, once. address is host:port of its HTTP
+// SignPage returns a code that logs in the page of a daemon on this machine, once. address is host:port of its HTTP
 // server.
 func SignPage(token, address string, now time.Time) string { return sign(token, forPage, address, now) }
 
@@ -48,13 +48,14 @@ func mac(key [32]byte, parts ...string) []byte {
 	return m.Sum(nil)[:macBytes]
 }
 
-// endpoint is where a server of the daemon listens, and since when.
+// endpoint is the address of a server of the daemon, and since when it listens.
 type endpoint struct {
 	address string
 	since   time.Time
 }
 
-// verified reports whether a signature is one of the daemon's token, for its address. It returns when it was made.
+// verified reports whether a signature was made with the daemon's token for its address, and returns when it was
+// made.
 func (e *endpoint) verified(key [32]byte, purpose, signature string) (made time.Time, ok bool) {
 	stamp, text, _ := strings.Cut(signature, ".")
 	micro, err := strconv.ParseInt(stamp, 16, 64)
@@ -71,14 +72,14 @@ func (e *endpoint) verified(key [32]byte, purpose, signature string) (made time.
 	return time.UnixMicro(micro), ok
 }
 
-// fresh reports whether a signature was made lately, and while the server listened: another process may have received
-// one that was made before.
+// fresh reports whether a signature was made recently and while the server listened. Another process may have
+// received an earlier one.
 func (e *endpoint) fresh(made time.Time, lasts time.Duration) bool {
 	age := time.Since(made)
 	return age > -ahead && age <= min(lasts, time.Since(e.since))
 }
 
-// addresses are those by which this machine reaches the endpoint.
+// addresses returns the addresses of the endpoint for this machine.
 func (e *endpoint) addresses() []string {
 	host, port, err := net.SplitHostPort(e.address)
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {

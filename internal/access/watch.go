@@ -11,24 +11,24 @@ import (
 	"loaderd/internal/event"
 )
 
-// Reloader is what was read from files that may change.
+// Reloader is data that was read from files that may change.
 type Reloader interface {
 	Files() []string
-	// Reload reads them again. After an error what stood before stands.
+	// Reload reads them again. After an error the previous data remains valid.
 	Reload() error
-	// Expires is when the first of what was read expires; zero: never.
+	// Expires returns when the first part of the data expires; zero means never.
 	Expires() time.Time
 }
 
 const (
 	lookEvery = 2 * time.Second
-	// warnBefore is how long before it expires a warning is given, once a day.
+	// warnBefore is how long before expiry a warning is logged, once per day.
 	warnBefore = 14 * 24 * time.Hour
 	warnEvery  = 24 * time.Hour
 )
 
-// Watch reads files again whenever they change and whenever again has a value, until ctx is done, and warns of what
-// expires soon.
+// Watch reloads files whenever they change and whenever again has a value, until ctx is done. It logs warnings about
+// data that expires soon.
 func Watch(ctx context.Context, log *slog.Logger, again <-chan struct{}, all map[string]Reloader) {
 	seen, warned := map[string]string{}, map[string]time.Time{}
 	for what, r := range all {
@@ -68,7 +68,7 @@ func Watch(ctx context.Context, log *slog.Logger, again <-chan struct{}, all map
 	}
 }
 
-// stampsOf says of files what changes when one of them is written or replaced.
+// stampsOf returns a string that changes when one of the files is written or replaced.
 func stampsOf(files []string) string {
 	var b strings.Builder
 	for _, name := range files {
