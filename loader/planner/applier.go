@@ -13,28 +13,29 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Ready is what an applier's caller has to do before it gives the applier anything else.
+// Ready is what the caller of an applier has to do before the next input.
 type Ready struct {
-	// Steps are to be appended to the plan, or compared with the steps that it holds. They are valid until the applier's
-	// next input.
+	// Steps have to be appended to the plan, or compared with the steps that it holds. They are valid until the
+	// applier's next input.
 	Steps []plan.Step
-	// Ended says that no step follows: End is to be recorded behind Steps.
+	// Ended reports that no step follows. The caller records End after Steps.
 	Ended bool
 }
 
-// Applier gives a planner documents and controls in the only order there is: behind each arrival the controls that were
-// recorded for it, in the order of their records. Live planning, replay and audit all use one; they differ in where the
-// inputs come from and where the steps go. Like the planner it is pure, and not safe for concurrent use.
+// Applier feeds a planner documents and controls in the only valid order: each arrival is followed by the controls
+// that were recorded for it, in the order of their records. Live planning, replay and audit all use an Applier; they
+// differ in the origin of the inputs and the destination of the steps. Like the planner, it is pure and not safe for
+// concurrent use.
 type Applier struct {
 	Planner *Planner
-	Pending []planrecord.Control // recorded, and not in effect yet, in the order in which they take effect
+	Pending []planrecord.Control // recorded but not in effect yet, in the order in which they take effect
 	Keepers planrecord.Keepers   // the map is replaced, never changed
 	End     *planrecord.End      // nil until it is recorded
-	Ended   bool                 // no document is taken any more
-	Fed     int64                // tokens of used documents; of a fork, with those that waited in its parent
+	Ended   bool                 // no further document is accepted
+	Fed     int64                // tokens of used documents; in a fork, including those buffered in its parent
 }
 
-// NewApplier returns the applier of a run at its beginning.
+// NewApplier returns the applier of a run at its start.
 func NewApplier(h planrecord.Header) (*Applier, error) {
 	p, err := New(h)
 	if err != nil {
@@ -43,12 +44,12 @@ func NewApplier(h planrecord.Header) (*Applier, error) {
 	return &Applier{Planner: p, Keepers: planrecord.Keepers{}, Fed: p.accounted()}, nil
 }
 
-// Record takes an entry that the log holds or is about to hold. A control takes effect when the planner has seen its
-// document.
+// Record receives an entry that the log holds or is about to hold. A control takes effect once the planner has
+// processed its document.
 func (a *Applier) Record(e planrecord.Entry) {
 	switch e := e.(type) {
 	case planrecord.Control:
-		if !a.Ended { // of sources that are sealed at once, the end of one may be that of the run
+		if !a.Ended { // if sources are sealed together, the end of one may end the run
 			a.Pending = append(slices.Clip(a.Pending), e)
 			slices.SortStableFunc(a.Pending, func(x, y planrecord.Control) int { return cmp.Compare(x.Behind(), y.Behind()) })
 		}
@@ -59,7 +60,7 @@ func (a *Applier) Record(e planrecord.Entry) {
 	}
 }
 
-// Document tells the planner of the next document. Controls that are due come first.
+// Document passes the next document to the planner. It fails if a control is due first.
 func (a *Applier) Document(d plan.Arrival) (Ready, error) {
 	switch {
 	case a.Ended:
@@ -83,7 +84,7 @@ func (a *Applier) due() bool {
 	return !a.Ended && len(a.Pending) > 0 && a.Pending[0].Behind() <= a.Planner.Clock()
 }
 
-// control lets the first control that is due take effect.
+// control applies the first control that is due.
 func (a *Applier) control() (Ready, error) {
 	c := a.Pending[0]
 	if now := a.Planner.Clock(); c.Behind() < now {
@@ -99,16 +100,16 @@ func (a *Applier) control() (Ready, error) {
 	return Ready{Steps: steps, Ended: ends}, nil
 }
 
-// over ends the run, where it does: no control takes effect any more.
+// over ends the run if ends is true. After that no control takes effect.
 func (a *Applier) over(ends bool) {
 	if ends {
 		a.Ended, a.Pending = true, nil
 	}
 }
 
-// Settle takes what a fork begins with, and lets all controls take effect that are due, one by one; do carries out what
-// each returns. do may record further controls: the log may hold another one for the same document behind the steps of
-// the first.
+// Settle applies what a fork inherits, then all controls that are due, one by one. It calls do with the result of
+// each. do may record further controls: the log may hold another control for the same document after the steps of the
+// first.
 func (a *Applier) Settle(do func(Ready) error) error {
 	if a.Planner.Inherits() {
 		steps := a.Planner.Inherit()
@@ -126,18 +127,18 @@ func (a *Applier) Settle(do func(Ready) error) error {
 			return err
 		}
 	}
-	if !a.Ended && a.Planner.Ended() { // all sources were sealed and empty when the run began
+	if !a.Ended && a.Planner.Ended() { // all sources were sealed and empty when the run started
 		a.over(true)
 		return do(Ready{Steps: a.Planner.Seal(), Ended: true})
 	}
 	return nil
 }
 
-// Resume is called behind the last record of the log. The run has ended if that is the End and no source has a document
-// left: where no End is recorded, what waits still has to be packed.
+// Resume is called after the last record of the log. The run has ended if that record is the End and no source has a
+// document left. Without a recorded End, the buffered documents still have to be packed.
 func (a *Applier) Resume() { a.over(a.End != nil && a.Planner.Ended()) }
 
-// apply lets a control take effect and returns the steps that it completes; ends says that no document follows.
+// apply applies a control and returns the steps that it completes. ends reports that no document follows.
 func (p *Planner) apply(c planrecord.Control) (steps []plan.Step, ends bool, err error) {
 	switch c := c.(type) {
 	case planrecord.Drain:
@@ -162,7 +163,7 @@ func (p *Planner) apply(c planrecord.Control) (steps []plan.Step, ends bool, err
 	return nil, false, fmt.Errorf("a record of kind %d is no control", c.Kind())
 }
 
-// Validator returns the validator of the records behind the last one that the applier has taken.
+// Validator returns the validator of the records that follow the last record of the applier.
 func (a *Applier) Validator(c *runconfig.Config) planrecord.Validator {
 	return planrecord.NewValidatorAt(planrecord.Progress{
 		Config: c, Steps: a.Planner.Next(), Ended: a.End != nil,

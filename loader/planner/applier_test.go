@@ -38,8 +38,8 @@ func document(sequence uint64) plan.Arrival {
 	return plan.Arrival{Sequence: sequence, ID: sequence, Length: int(1 + sequence*7%23)}
 }
 
-// A run is fed by hand here and by an applier there, which is replaced by one that was restored from its checkpoint
-// behind every input.
+// Two runs get the same inputs: one planner directly, the other through an applier that is restored from its
+// checkpoint after every input. Both make the same plan.
 func TestApplierRestoredAnywhere(t *testing.T) {
 	controls := map[uint64][]planrecord.Control{20: {planrecord.Drain{At: 20}, planrecord.Drain{At: 20}},
 		45: {planrecord.Drain{At: 45}},
@@ -100,7 +100,7 @@ func TestApplierRestoredAnywhere(t *testing.T) {
 	}
 }
 
-// What comes in another order than that of the log is refused.
+// An applier rejects inputs in another order than that of the log.
 func TestApplierRefusesAnotherOrder(t *testing.T) {
 	feed := func(a *planner.Applier, upto uint64) error {
 		for a.Planner.Clock() < upto {
@@ -146,7 +146,7 @@ func TestApplierRefusesAnotherOrder(t *testing.T) {
 	}
 }
 
-// Keepers follow their records, and a log that ends with the run's end leaves nothing to be done.
+// Keepers follow the commit records, and after the end of the run the applier needs no further input.
 func TestApplierFollowsTheLog(t *testing.T) {
 	a := begin(t)
 	before := a.Keepers

@@ -9,13 +9,13 @@ import (
 	"loaderd/packonline"
 )
 
-// atom is what the shuffle moves: one row as packed, or several of one bucket that stay together.
+// atom is the unit that is shuffled: one row as packed, or several rows of one bucket that stay together.
 type atom struct {
-	pack   int // of Planner.packs
-	bucket int // in the order of its buckets
+	pack   int // index into Planner.packs
+	bucket int // index among the packer's buckets
 	pieces []packonline.Piece
-	ends   []int // where in pieces the rows end, all but the last
-	// of are its tokens by source, once they were asked for: see portionsOf.
+	ends   []int // where rows end in pieces, except the last row
+	// of holds the atom's tokens by source once portionsOf has computed them.
 	of []portion
 }
 
@@ -45,8 +45,8 @@ func (a *atom) add(row []packonline.Piece) {
 	a.pieces = append(a.pieces, row...)
 }
 
-// merge appends the pieces of an atom to the row that it is a part of. When the atom goes on with the piece that the
-// row ends with, the two become one piece.
+// merge appends the pieces of an atom to the row that it is a part of. If the atom continues the last piece of the
+// row, the two pieces become one.
 func merge(row, pieces []packonline.Piece) []packonline.Piece {
 	if n := len(row); n > 0 && len(pieces) > 0 {
 		if last, x := &row[n-1], pieces[0]; x.Doc == last.Doc && x.Start == last.Start+last.Length {
@@ -57,30 +57,30 @@ func merge(row, pieces []packonline.Piece) []packonline.Piece {
 	return append(row, pieces...)
 }
 
-// line is the way of the rows of one bucket from the packer to the queue for a step. Atoms of several rows are gathered
-// before the shuffle, atoms that are parts of a row are merged behind it; at most one of open and parts is ever in use.
+// line takes the rows of one bucket from the packer to the queue for a step. Atoms of several rows are gathered
+// before the shuffle. Atoms that are parts of a row are merged after it. At most one of open and parts is in use.
 type line struct {
-	queue  int                // of its rows
-	packed int32              // length of what the packer packs: an atom when rows have several, else a row
-	open   atom               // an atom that lacks rows
+	queue  int                // index of the queue of its rows
+	packed int32              // length of what the packer packs: an atom if a row has several, else a row
+	open   atom               // an incomplete atom
 	parts  int                // atoms in merged
 	merged []packonline.Piece // the row under construction
-	since  int64              // documents that had arrived when the first row of open, or the first atom of merged, came
+	since  int64              // documents that had arrived at the first row of open or the first atom of merged
 	packs  int64              // of these, documents of the packer
 }
 
-// pack is a packer and the lines of its rows, one a bucket.
+// pack is a packer and the lines of its rows, one per bucket.
 type pack struct {
 	config packonline.Config
 	packer packonline.Packer
 	lines  []line
 	// An atom has atomRows rows, and a row rowAtoms atoms; one of them is 1.
 	atomRows, rowAtoms int
-	joins              bool // its atoms are what the packer says
+	joins              bool // the packer decides which rows form an atom
 	once               bool // the loss of a repeated token counts once
 }
 
-// addPack adds a packer of a configuration whose buckets are some of the run's.
+// addPack adds a packer with the given configuration, whose buckets are a subset of the run's.
 func (p *Planner) addPack(c packonline.Config) error {
 	c.Seed = p.config.Seed
 	packer, err := packonline.New(c)
@@ -102,7 +102,7 @@ func (p *Planner) addPack(c packonline.Config) error {
 	return nil
 }
 
-// shuffle takes the rows just packed.
+// shuffle adds the rows just packed to atoms, and submits complete atoms to the shuffle window.
 func (p *Planner) shuffle(k *pack) {
 	for i := range p.rows.Len() {
 		length, pieces, ages := p.rows.Row(i)
@@ -127,8 +127,8 @@ func (p *Planner) shuffle(k *pack) {
 	}
 }
 
-// repeats returns how many tokens row i of those just packed begins with that the row before ends with: windows of one
-// document come one behind the other, and each is a row of one piece.
+// repeats returns how many tokens at the start of the just packed row i repeat the end of the row before it. Windows
+// of one document are adjacent rows, and each is a row of one piece.
 func repeats(rows *packonline.Rows, i int) int32 {
 	if i == 0 {
 		return 0
@@ -142,7 +142,7 @@ func repeats(rows *packonline.Rows, i int) int32 {
 	return last.Start + last.Length - x.Start
 }
 
-// submit hands the open atom to the window, even if rows of it have not come.
+// submit adds the open atom to the window, even if rows of it are missing.
 func (p *Planner) submit(l *line) {
 	if l.open.rows() == 0 {
 		return
@@ -152,7 +152,7 @@ func (p *Planner) submit(l *line) {
 	p.enter(a)
 }
 
-// arrange makes rows of an atom that leaves the window.
+// arrange makes rows of an atom that has left the window.
 func (p *Planner) arrange(a atom) {
 	p.leave(&a)
 	l, k := p.packs.lineOf(&a)
@@ -170,7 +170,7 @@ func (p *Planner) arrange(a atom) {
 	}
 }
 
-// complete ends the row under construction, even if atoms of it have not come.
+// complete ends the row under construction, even if atoms of it are missing.
 func (p *Planner) complete(l *line) {
 	if l.parts == 0 {
 		return
@@ -180,16 +180,16 @@ func (p *Planner) complete(l *line) {
 	p.enqueue(l, row)
 }
 
-// begin notes when an atom or a row is begun.
+// begin records when an atom or a row was begun.
 func (p *Planner) begin(k *pack, l *line) {
 	if !l.begun() {
 		l.since, l.packs = p.counts.Arrived, k.packer.Counts().Documents
 	}
 }
 
-// late reports whether the atom or the row under construction would wait for too long if one more document arrived: by
-// Steps.MaxWait, which all documents count for, or by the part of Packing.MaxAge that is for it, which those of its
-// packer count for.
+// late reports whether one more document would make the atom or row under construction wait too long. Two bounds
+// apply: Steps.MaxWait, which counts all documents, and the part of Packing.MaxAge for atoms, which counts documents
+// of its packer.
 func (p *Planner) late(k *pack, l *line) bool {
 	if !l.begun() {
 		return false
@@ -202,16 +202,16 @@ func (p *Planner) late(k *pack, l *line) bool {
 // begun reports whether an atom or a row is under construction.
 func (l *line) begun() bool { return l.open.rows() > 0 || l.parts > 0 }
 
-// waiting returns the number of rows that wait here: those of an atom that lacks rows, or a row that lacks atoms.
+// waiting returns the number of rows in the line: the rows of an incomplete atom, or one incomplete row.
 func (l *line) waiting() int { return l.open.rows() + min(l.parts, 1) }
 
-// each visits everything that waits outside the window.
+// each visits all pieces of the line outside the window.
 func (l *line) each(f func([]packonline.Piece)) {
 	f(l.open.pieces)
 	f(l.merged)
 }
 
-// checkRow refuses pieces that no packer can have put into so many tokens.
+// checkRow rejects pieces that no packer can have put into length tokens.
 func checkRow(r *codec.Cursor, pieces []packonline.Piece, length int64) {
 	if n := plan.RowTokens(pieces); r.Err == nil && (len(pieces) == 0 || n > length) {
 		r.Fail(fmt.Errorf("a row of %d tokens with %d pieces of %d tokens is impossible", length, len(pieces), n))

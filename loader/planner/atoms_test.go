@@ -17,17 +17,17 @@ import (
 	"loaderd/shuffle"
 )
 
-// model plans in the plainest way: it keeps all that was packed, makes atoms of it, shuffles these, and makes rows and
-// steps of them.
+// model is the simplest possible planner: it packs all documents, makes atoms of the rows, shuffles the atoms, and
+// makes rows and steps of them.
 type model struct {
 	c      runconfig.Config
 	packer packonline.Packer
 	out    packonline.Rows
 	window *shuffle.Window[modelAtom]
-	atoms  map[int][]modelAtom // by bucket, those before the window
-	parts  map[int][]modelAtom // those behind it that make up a row
+	atoms  map[int][]modelAtom // by bucket, before the window
+	parts  map[int][]modelAtom // by bucket, after the window: atoms of the row under construction
 	rows   map[int][][]packonline.Piece
-	since  map[int]uint64 // by bucket, the document with which the first of its atoms, or of its parts, came
+	since  map[int]uint64 // by bucket, the document of its first open atom or part
 	steps  []plan.Step
 	cursor uint64
 }
@@ -74,12 +74,12 @@ func (m *model) drain() {
 	}
 }
 
-// settle makes atoms of what was packed. All but the last of a bucket are complete; the last is when it is full, when
-// the method says that a document begins with a new one, or when nothing follows.
+// settle makes atoms of the packed rows. All but the last atom of a bucket are complete. The last is complete if it
+// is full, if the method starts a new atom with a document, or if nothing follows.
 func (m *model) settle(drained bool) {
 	atom := m.c.Packing.Atom
 	most := int(max(atom, 1))
-	var order []int // buckets of complete atoms, as they are completed
+	var order []int // buckets of complete atoms, in the order of completion
 	for i := range m.out.Len() {
 		length, pieces, _ := m.out.Row(i)
 		bucket := int(float64(length) / min(atom, 1))
@@ -128,7 +128,7 @@ func (m *model) arrange(a modelAtom) {
 	}
 }
 
-// merge makes a row of the atoms that wait for one: the pieces of all, those that touch as one.
+// merge makes a row of the atoms collected for it. Adjacent pieces become one.
 func (m *model) merge(bucket int) {
 	var row []packonline.Piece
 	for _, a := range m.parts[bucket] {
@@ -161,8 +161,7 @@ func (m *model) step(bucket int, row []packonline.Piece) {
 	m.rows[bucket] = rows
 }
 
-// The planner packs, shuffles by atom and merges or splits the atoms into rows as the model does, whatever the method
-// and the atom.
+// The planner packs, shuffles atoms and merges or splits them into rows as the model does, for every method and atom.
 func TestPlannerFollowsTheModel(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance, c.Packing.RepeatLoss = 0, 0, 0,
@@ -184,7 +183,7 @@ func TestPlannerFollowsTheModel(t *testing.T) {
 		steps = append(steps, p.Drain()...)
 		m.drain()
 		for i := range steps {
-			steps[i].Floor = plan.Position{} // the model has none
+			steps[i].Floor = plan.Position{} // the model has no low watermark
 		}
 		if !reflect.DeepEqual(steps, m.steps) {
 			t.Fatalf("the planner makes\n%v\nthe model\n%v", steps, m.steps)
@@ -199,8 +198,8 @@ func TestPlannerFollowsTheModel(t *testing.T) {
 	})
 }
 
-// Without a shuffle and with steps of one row no piece is older than Packing.MaxAge when its step is made, whatever the
-// method, the atoms and the buckets.
+// Without a shuffle and with steps of one row, no piece is older than Packing.MaxAge when its step is made. This is
+// true for every method, atom and set of buckets.
 func TestPlanner_BoundsAgesWithAtoms(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		most := rapid.IntRange(1, 60).Draw(t, "most")
@@ -224,8 +223,8 @@ func TestPlanner_BoundsAgesWithAtoms(t *testing.T) {
 	})
 }
 
-// Without a shuffle the run of concat is the same whatever it is cut into: parts of rows come together again, and the
-// rows of an atom stand one behind the other.
+// Without a shuffle, concat plans the same rows for every atom: parts of rows are merged again, and the rows of an
+// atom are consecutive.
 func TestAtomsWithoutAShuffle(t *testing.T) {
 	planned := func(atom float64) []plan.Step {
 		c := plantest.Config("concat")
@@ -256,15 +255,15 @@ func TestAtomsWithoutAShuffle(t *testing.T) {
 	}
 }
 
-// The story of atoms of half a row and of two rows: rows of 8, two a step, documents of 3, 4, 5 and 8 tokens, and 20.
+// Atoms of half a row and of two rows: rows of 8 tokens, two per step, documents of 3, 4, 5, 8 and 20 tokens.
 func TestAtomStories(t *testing.T) {
 	for _, x := range []struct {
 		method string
 		atom   float64
 		want   string
 	}{
-		// Atoms of 4: a, b, c[0:3], c[3:5], d[0:3], d[3:6], d[6:8], and 3 tokens at a time of e. Two of them make a row, its
-		// padding behind them.
+		// Atoms of 4: a, b, c[0:3], c[3:5], d[0:3], d[3:6], d[6:8], and pieces of 3 tokens of e. Two of them make a row,
+		// with the padding after them.
 		{"pad", 0.5, "[[{1 0 3} {2 0 4}] [{3 0 5}]] [[{4 0 6}] [{4 6 2} {5 0 3}]] [[{5 3 6}] [{5 9 6}]] [[{5 15 5}] []]"},
 		{"pad", 2, "[[{1 0 3}] [{2 0 4}]] [[{3 0 5}] [{4 0 8}]] [[{5 0 8}] [{5 8 7}]] [[{5 15 5}] []]"},
 		{"concat", 2, "[[{1 0 3} {2 0 4} {3 0 1}] [{3 1 4} {4 0 4}]] [[{4 4 4} {5 0 4}] [{5 4 8}]] [[{5 12 8}] []]"},

@@ -8,13 +8,13 @@ import (
 	"loaderd/packonline"
 )
 
-// balance orders the rows of a step so that their attention cost is near equal for every rank, whatever the world size:
-// a rank of world W takes one of W equal parts of the step, one after the other. From the smallest parts up, rows are
-// joined to parts, these to larger ones, and so on, by the prime factors of the number of rows in ascending order: the
-// costliest first, each to the cheapest part that has room. The parts of every world are made up of these.
+// balance orders the rows of a step so that every rank has nearly the same attention cost, for every world size. A
+// rank of world size W takes one of W equal contiguous parts of the step. Rows are joined to parts, parts to larger
+// parts, and so on, by the prime factors of the number of rows in ascending order. The costliest part is placed
+// first, each into the cheapest larger part that has room. The parts of every world size are made up of these.
 //
-// The cost of a row is the sum of the squared lengths of its segments, which are its pieces: what attention within
-// documents costs. The order is a function of the rows alone.
+// The cost of a row is the sum of the squared lengths of its segments, which are its pieces. This is the cost of
+// attention within documents. The order is a function of the rows alone.
 func balance(rows [][]packonline.Piece) {
 	parts := make([]rowPart, len(rows))
 	for i, r := range rows {
@@ -33,7 +33,7 @@ func balance(rows [][]packonline.Piece) {
 	}
 }
 
-// rowPart is a run of rows.
+// rowPart is a group of consecutive rows of a step.
 type rowPart struct {
 	rows [][]packonline.Piece
 	cost int64
@@ -50,12 +50,12 @@ func attentionCost(row []packonline.Piece) (cost int64) {
 	return cost + segment*segment
 }
 
-// join makes each f parts one.
+// join joins the parts in groups of f.
 func join(parts []rowPart, f int) []rowPart {
 	slices.SortStableFunc(parts, func(a, b rowPart) int { return cmp.Compare(b.cost, a.cost) })
 	size := f * len(parts[0].rows)
 	joined := make([]rowPart, len(parts)/f)
-	open := make(cheapest, len(joined)) // those with room
+	open := make(cheapest, len(joined)) // parts with room
 	for i := range joined {
 		open[i] = openPart{&joined[i], i}
 	}

@@ -10,7 +10,7 @@ import (
 	"loaderd/packonline"
 )
 
-// imbalance returns how much more than the mean the costliest rank pays.
+// imbalance returns the excess cost of the costliest rank, relative to the mean.
 func imbalance(rows [][]packonline.Piece, world int) float64 {
 	var most, sum int64
 	for rank := range world {
@@ -42,9 +42,9 @@ func packedRows(t testing.TB, rows, length int) [][]packonline.Piece {
 	return made
 }
 
-// TestBalance holds the order to its promise: the same rows, and with four rows a rank or more at most half of the
-// imbalance that they have as they come at every world size that divides them, a fifth when the number of rows is a
-// power of two.
+// TestBalance checks that balance keeps the set of rows. It also checks the imbalance for every world size that
+// divides them, with at least four rows per rank: at most half of that of the original order, and at most a fifth if
+// the number of rows is a power of two.
 func TestBalance(t *testing.T) {
 	for _, rows := range []int{2, 12, 48, 64, 96, 256} {
 		before := packedRows(t, rows, 2048)

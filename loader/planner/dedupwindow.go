@@ -1,8 +1,8 @@
 package planner
 
-// dedupWindow remembers the ids of the last n documents: its answers depend on the documents before, not on time.
+// dedupWindow holds the ids of the last n documents. Its results depend on the preceding documents, not on time.
 type dedupWindow struct {
-	ring []uint64          // id of document k at k % n; 0 for one without an id
+	ring []uint64          // id of document k at k % n; 0 if it has no id
 	last map[uint64]uint64 // id -> its latest document number
 	next uint64            // number of the next document
 }
@@ -11,7 +11,8 @@ func newDedupWindow(n int) *dedupWindow {
 	return &dedupWindow{ring: make([]uint64, n), last: map[uint64]uint64{}}
 }
 
-// observe takes the next document's id and reports whether it was among the last n. Id 0 (none) never was.
+// observe records the next document's id and reports whether it was among the last n. It always returns false for id
+// 0 (no id).
 func (r *dedupWindow) observe(id uint64) bool {
 	n := uint64(len(r.ring))
 	if n == 0 {
@@ -35,7 +36,7 @@ func (r *dedupWindow) put(id uint64) {
 	r.next++
 }
 
-// resized remembers the ids of the last n documents, as far as r does.
+// resized returns a window of n documents with the latest ids of r.
 func (r *dedupWindow) resized(n int) *dedupWindow {
 	size := uint64(len(r.ring))
 	if size == uint64(n) {

@@ -6,7 +6,7 @@ import (
 	"loaderd/loader/internal/codec"
 )
 
-// Another window knows those of the last documents that both have.
+// A resized window has the ids of the last documents that fit into both windows.
 func TestRecentResized(t *testing.T) {
 	for _, from := range []int{0, 1, 3, 6, 20} {
 		for _, to := range []int{0, 1, 3, 6, 20} {

@@ -9,8 +9,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// A document is a duplicate where one of the last documents has its id, also one that was skipped or a duplicate
-// itself. No id is no duplicate.
+// A document is a duplicate if one of the last documents has its id, including skipped documents and duplicates. A
+// document without an id is never a duplicate.
 func TestDuplicatesAreThoseOfTheLastDocuments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := plantest.Config("concat")

@@ -1,6 +1,6 @@
-// Package planner turns the lengths of documents into the steps of a run. The Planner is the state machine; the Applier
-// gives it documents and control records in the only order that is possible.
+// Package planner turns the lengths of documents into the steps of a run. Planner is the state machine. Applier feeds
+// it documents and control records in the only valid order.
 //
-// It is pure: no clock, no goroutine, no I/O, and no randomness that is not keyed by the configuration. It sees
-// lengths, never tokens.
+// The package is pure: it has no clock, no goroutine and no I/O, and all randomness is keyed by the configuration. It
+// sees lengths, never tokens.
 package planner

@@ -8,8 +8,9 @@ import (
 	"loaderd/packonline"
 )
 
-// Primed reports whether the shuffle window is full, so that steps leave at the rate at which documents arrive. Without
-// a window it reports whether a packing pool is nearly full. A new planner is not primed, nor is one that has drained.
+// Primed reports whether the shuffle window is full, so that steps leave at the rate at which documents arrive.
+// Without a window it reports whether a packing pool is at least 3/4 full, or true if a method has no pool. A new
+// planner is not primed, and neither is one that was drained.
 func (p *Planner) Primed() bool {
 	if w := p.config.Shuffle.Window; w > 1 {
 		return p.window.Len() >= w
@@ -26,9 +27,9 @@ func (p *Planner) Primed() bool {
 	})
 }
 
-// EarlyShortage returns what the next step lacks if everything that waits is drained for it. Drains is true only if
-// that has the tokens of the smallest step, and those that packing may drop from it: a few short documents make no step
-// of padding.
+// EarlyShortage returns what the next step lacks if all buffered documents are drained for it. Drains is true only if
+// the buffered tokens suffice for the smallest step, including the tokens that packing may drop. So a few short
+// documents do not make a step of padding.
 func (p *Planner) EarlyShortage() Shortage {
 	s := Shortage{Early: true}
 	least := int64(math.MaxInt64)
@@ -54,7 +55,7 @@ func (p *Planner) EarlyShortage() Shortage {
 	return s
 }
 
-// rowsOf returns how many rows of a bucket there are if everything that is not packed yet fills such rows.
+// rowsOf returns the number of rows of a bucket if all buffered tokens that are not in rows yet fill such rows.
 func (p *Planner) rowsOf(bucket int) int {
 	rows, unpacked := len(p.queues.buckets[bucket].wait), p.packs.pending().Tokens
 	p.window.Each(func(a atom) { unpacked += plan.RowTokens(a.pieces) })
@@ -67,17 +68,18 @@ func (p *Planner) rowsOf(bucket int) int {
 	return rows + int((unpacked+n-1)/n)
 }
 
-// rowTokens returns the most tokens of documents that packing takes for a row of a bucket, dropped ones included.
+// rowTokens returns the maximum number of document tokens that packing uses per row of a bucket, including dropped
+// ones.
 func (p *Planner) rowTokens(bucket int) int64 {
 	dropped := 0
 	for _, k := range p.packs {
-		atoms := int(math.Ceil(1 / min(k.config.Atom, 1))) // of a row
+		atoms := int(math.Ceil(1 / min(k.config.Atom, 1))) // per row
 		dropped = max(dropped, atoms*packonline.MaxDropped(k.config))
 	}
 	return int64(p.queues.buckets[bucket].length) + int64(dropped)
 }
 
-// meanLength returns the mean length of the documents that were packed; 0 before the first.
+// meanLength returns the mean length of the packed documents in tokens, or 0 before the first.
 func (p *Planner) meanLength() float64 {
 	_, packed := p.Counts()
 	return float64(packed.Tokens) / float64(max(packed.Documents, 1))

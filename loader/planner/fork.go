@@ -14,18 +14,18 @@ import (
 	"loaderd/packonline/related"
 )
 
-// fork is what a fork's planner keeps of what it inherited, and a planner that is forked of what it hands on.
+// fork holds what a fork's planner has inherited, and what a planner that is forked hands over.
 type fork struct {
 	keeps bool
-	from  uint64                   // step that is kept, with those behind it
+	from  uint64                   // first step that is kept; later steps are kept too
 	kept  []plan.Step              // their pieces name arrivals
-	due   []plan.Step              // made before the fork, and in no plan; their pieces name arrivals
-	left  []packonline.Piece       // documents to be packed anew; the pieces count only tokens that are not used
-	hints map[uint64]*related.Hint // of these
+	due   []plan.Step              // made before the fork but in no plan; their pieces name arrivals
+	left  []packonline.Piece       // documents to be packed again; the pieces count only unused tokens
+	hints map[uint64]*related.Hint // of the documents in left
 	used  usedSpans
 }
 
-// hint adds the packing hint of a document that is left.
+// hint adds the packing hint of a document in left.
 func (f *fork) hint(name uint64, h *related.Hint) {
 	if f.hints == nil {
 		f.hints = map[uint64]*related.Hint{}
@@ -44,11 +44,11 @@ func (f *fork) each(visit func([]packonline.Piece)) {
 	}
 }
 
-// Keep makes a planner ready to be forked at a step: that step and later ones are not given up with the document that
-// completes them, nor are rows that are left at the end.
+// Keep prepares a planner for a fork at a step. That step and later ones are kept when a document completes them, and
+// so are rows that are left at the end.
 func (p *Planner) Keep(step uint64) { p.fork.keeps, p.fork.from = true, step }
 
-// keep takes back the steps that a fork still has to make.
+// keep withdraws the steps that a fork still has to make.
 func (p *Planner) keep() {
 	for _, s := range p.steps {
 		if !p.fork.keeps || s.Index < p.fork.from {
@@ -56,7 +56,7 @@ func (p *Planner) keep() {
 		}
 		s.Rows = slices.Clone(s.Rows)
 		for i, row := range s.Rows {
-			s.Rows[i] = slices.Clone(row) // the step's own will name documents
+			s.Rows[i] = slices.Clone(row) // the rows of the step itself will name documents
 			p.counts.Tokens -= plan.RowTokens(row)
 		}
 		p.counts.MaskedTokens -= s.Masked
@@ -66,10 +66,10 @@ func (p *Planner) keep() {
 	}
 }
 
-// Fork returns a planner that goes on with another configuration: from the same documents of the sources on, with all
-// that waits here. more are the sources that come by it, in the order of their names. Where rows are made as before,
-// what waits stays as it is, and the same steps follow. Else all of it is packed anew, before any other document. The
-// planner itself is used up.
+// Fork returns a planner that continues with another configuration, from the same documents of the sources, with
+// everything buffered here. more lists the sources that are added, in the order of their names. If the configuration
+// makes rows as before, the buffers are kept and the same steps follow. Otherwise all buffered documents are packed
+// again before any other document. The planner itself must not be used afterwards.
 func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, error) {
 	old := p.sources
 	if newNaming(c.Documents) != newNaming(p.config.Documents) {
@@ -120,15 +120,15 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 		x.counts, x.seen = old.parts[i].counts, old.parts[i].seen.resized(c.Documents.Dedupe)
 		x.counts.Emitted = 0
 	}
-	n.sources.settle() // the configuration may let an epoch follow
+	n.sources.settle() // the configuration may permit a further epoch
 	return n, nil
 }
 
-// rowsAs reports whether rows and steps are made with another configuration as they are here.
+// rowsAs reports whether another configuration makes rows and steps exactly as this planner does.
 func (p *Planner) rowsAs(c runconfig.Config) bool {
 	shape := func(c runconfig.Config) []byte {
 		c.Packing = c.Packing.Relevant()
-		c.Steps.Last = "" // what comes at the end is never done
+		c.Steps.Last = "" // the end is never planned here
 		b, _ := json.Marshal([]any{c.Seed, c.Packing, c.Shuffle, c.Steps, c.Steps.Balance &&
 			c.Attention == runconfig.AttentionDocument})
 		return b
@@ -148,13 +148,13 @@ func (p *Planner) rowsAs(c runconfig.Config) bool {
 	return bytes.Equal(shape(p.config), shape(c))
 }
 
-// rest returns what waits, wherever it does: of each arrival how many tokens, and which of its tokens before the last
-// of these are used.
+// rest returns the buffered tokens of the whole planner. left has the number of buffered tokens per arrival. used has
+// the used tokens that precede the last buffered one.
 func (p *Planner) rest() (left []packonline.Piece, used usedSpans) {
 	waits := map[uint64][]span{}
 	note := func(pieces []packonline.Piece) {
 		for _, x := range pieces {
-			if x.Doc&repeated == 0 { // another piece holds those, here or in a step of the parent
+			if x.Doc&repeated == 0 { // another piece holds these tokens, here or in a step of the parent
 				waits[x.Doc] = append(waits[x.Doc], span{x.Start, x.Start + x.Length})
 			}
 		}
@@ -176,8 +176,8 @@ func (p *Planner) rest() (left []packonline.Piece, used usedSpans) {
 	return left, used
 }
 
-// unplaced visits the pieces that count only those tokens of a document that the parent had left: those in the packers,
-// and those that come to them yet.
+// unplaced visits the pieces that count only tokens that the parent had left unused: those in the packers, and those
+// not passed to a packer yet.
 func (p *Planner) unplaced(f func(packonline.Piece)) {
 	for i := range p.packs {
 		p.packs[i].packer.Each(f)
@@ -187,11 +187,11 @@ func (p *Planner) unplaced(f func(packonline.Piece)) {
 	}
 }
 
-// Inherits reports whether Inherit comes before the next document.
+// Inherits reports whether Inherit must be called before the next document.
 func (p *Planner) Inherits() bool { return len(p.fork.due) > 0 || len(p.fork.left) > 0 }
 
-// Inherit takes what a fork begins with: steps that the parent had made whole, or all that waited there, to be packed
-// anew. Where no source has a document left, the run ends with it.
+// Inherit applies what a fork begins with: steps that the parent had completed, or all its buffered documents, which
+// are packed again. If no source has a document left, the run ends with it.
 func (p *Planner) Inherit() []plan.Step {
 	p.steps = p.steps[:0]
 	due := p.fork.due

@@ -19,7 +19,7 @@ import (
 	"loaderd/packonline"
 )
 
-// does carries out one input: a control, or the next document where that is nil.
+// does applies one input: a control or, if c is nil, the next document.
 func (b *sourcesRun) does(t *rapid.T, c planrecord.Control) {
 	if c == nil {
 		b.next(t)
@@ -29,8 +29,8 @@ func (b *sourcesRun) does(t *rapid.T, c planrecord.Control) {
 	b.settle(t)
 }
 
-// fork plans a run again, by its inputs, up to a step, and returns a fork with a configuration at it, and how many
-// inputs came before.
+// fork plans a run again from its inputs up to a step. It returns a fork at that step with another configuration, the
+// parent's run up to the step, and the number of inputs before the step.
 func (b *sourcesRun) fork(t *rapid.T, inputs []planrecord.Control, step uint64,
 	c runconfig.Config) (child *sourcesRun, before *sourcesRun, at int) {
 	before = &sourcesRun{header: b.header, tokens: map[uint64]int{}}
@@ -78,14 +78,14 @@ func (b *sourcesRun) fork(t *rapid.T, inputs []planrecord.Control, step uint64,
 	return child, before, at
 }
 
-// tell tells the planner what documents are about.
+// tell restores the missing packing hints of documents.
 func (b *sourcesRun) tell() {
 	for _, ref := range b.applier.Planner.MissingHints() {
 		b.applier.Planner.RestoreHints(ref, b.named(ref).Documents())
 	}
 }
 
-// written returns a header as its records say it.
+// written returns a header as its records encode it.
 func written(t *rapid.T, h planrecord.Header) planrecord.Header {
 	state := h.State
 	h, parts := h.WithState(300)
@@ -117,9 +117,9 @@ func written(t *rapid.T, h planrecord.Header) planrecord.Header {
 	return h
 }
 
-// sameSteps compares steps with those of a parent from one on: all but their numbers, and the places that only steps of
-// some numbers have. A fork of a run that has ended knows the documents that the last seal drops. Its floors may pass
-// them; the floors of the parent's steps before that seal do not.
+// sameSteps compares steps with those of a parent, except their numbers and the places that only certain steps have.
+// A fork of an ended run still has the documents that the final seal drops. Its low watermarks may pass them; those
+// of the parent's steps before that seal do not.
 func sameSteps(t *rapid.T, have, want []plan.Step) {
 	t.Helper()
 	if len(have) != len(want) {
@@ -158,8 +158,8 @@ func drawRun(t *rapid.T, c runconfig.Config,
 	return run, inputs
 }
 
-// A fork with the configuration of its parent makes the parent's steps from the one on at which it was forked, whatever
-// was recorded before, and so does a fork of the fork.
+// A fork with the configuration of its parent makes the same steps as the parent from the forked step on, for all
+// earlier controls. So does a fork of the fork.
 func TestForkGoesOnAsItsParent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawSources(t)
@@ -196,8 +196,8 @@ func drawSchedule(t *rapid.T, c runconfig.Config) []mixture.Point {
 	return []mixture.Point{p}
 }
 
-// A fork with another configuration plans every token of the documents that its parent took and did not bring into the
-// steps before the one it was forked at, and goes on with the documents behind them. So does a fork of the fork.
+// A fork with another configuration plans every token of its parent's documents that is not in a step before the
+// fork, and continues with the documents after them. So does a fork of the fork.
 func TestForkWithAnotherConfiguration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawSources(t)
@@ -225,7 +225,7 @@ func TestForkWithAnotherConfiguration(t *testing.T) {
 			lossless, once = lossless && exact(before.applier), once && onceOnly(run.header.Config, before.applier.Planner)
 			learn(run.steps[:step])
 			child.settle(t)
-			added := 3 * (generation + 1) // no more
+			added := 3 * (generation + 1) // the maximum
 			var more []planrecord.Control
 			input := func(control planrecord.Control) {
 				more = append(more, control)
@@ -292,7 +292,7 @@ func TestForkWithAnotherConfiguration(t *testing.T) {
 	})
 }
 
-// exact reports whether every token comes once.
+// exact reports whether every token is in steps exactly once.
 func exact(a *planner.Applier) bool {
 	counts, packed := a.Planner.Counts()
 	return packed.Dropped+packed.Repeated+counts.LeftTokens == 0
@@ -314,7 +314,7 @@ func count(tokens map[token]int, s plan.Step) {
 	}
 }
 
-// drawChanged draws a configuration for a fork of a run: another packing, other weights, sources more and less.
+// drawChanged draws a configuration for a fork of a run: another packing, other weights, added and removed sources.
 func drawChanged(t *rapid.T, h planrecord.Header) runconfig.Config {
 	next := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "another method")).Draw(t,
 		"another configuration")
@@ -348,15 +348,15 @@ func drawChanged(t *rapid.T, h planrecord.Header) runconfig.Config {
 	return next
 }
 
-// FuzzForkState feeds any bytes to a fork as the state that it inherited: an error or a planner that works, and that
-// writes what it has read.
+// FuzzForkState restores a fork from arbitrary bytes. The result is an error, or a working planner whose encoded
+// state equals the input.
 func FuzzForkState(f *testing.F) {
 	c := plantest.Config("bfd")
 	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
 	c.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: 1}, "b": {Weight: 2, Epochs: 2, Block: 2}}
 	sources := []plan.SourceBegin{{Name: "a", Start: 1}, {Name: "b", Start: 1, Sealed: true, Last: 20}}
 	var header planrecord.Header
-	for _, method := range []string{"bfd", "concat"} { // as before, and anew
+	for _, method := range []string{"bfd", "concat"} { // the fork keeps its rows, or packs again
 		a, err := planner.NewApplier(planrecord.Header{Config: c, Sources: sources})
 		if err != nil {
 			f.Fatal(err)

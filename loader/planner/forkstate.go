@@ -45,8 +45,8 @@ func newFork(h planrecord.Header) (*Planner, error) {
 	return p, nil
 }
 
-// ForkState returns what is in the header of a fork at a step, whose planner this is, and the state that follows the
-// header.
+// ForkState returns the header fields of a fork at a step, and the state that follows the header. p is the planner of
+// the fork.
 func (p *Planner) ForkState(of planrecord.Header,
 	step uint64) (sources []plan.SourceBegin, parent *planrecord.Parent, state []byte) {
 	b := p.sources
@@ -78,9 +78,9 @@ func sameSource(a, b mixture.Source) bool {
 	return bytes.Equal(x, y)
 }
 
-// appendForkState writes what Inherit takes: the number of steps, of each its bucket, the number of its rows, and
-// these; the pieces that are left. Then, behind their length, the used tokens of documents that wait for a packer or in
-// one.
+// appendForkState writes what Inherit applies: the number of steps and, of each, its bucket, the number of its rows
+// and the rows; then the pieces that are left. The used tokens of documents in a packer or in left follow, preceded
+// by their length.
 func (p *Planner) appendForkState(b []byte, previous *uint64) []byte {
 	b = binary.AppendUvarint(b, uint64(len(p.fork.due)))
 	for _, s := range p.fork.due {
@@ -100,7 +100,7 @@ func (p *Planner) appendForkState(b []byte, previous *uint64) []byte {
 	return codec.AppendString(b, string(encodeUsed(used)))
 }
 
-// checkLeft refuses documents that are left and that their packer has passed.
+// checkLeft rejects documents in left that their packer has already passed.
 func (p *Planner) checkLeft() error {
 	for _, x := range p.fork.left {
 		if k := p.sources.parts[plan.RefSource(p.sources.ref(x.Doc))].pack; x.Doc < p.packs[k].packer.Next() {

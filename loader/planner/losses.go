@@ -14,17 +14,17 @@ import (
 	"loaderd/packonline"
 )
 
-// losses are what a planner knows of the loss of documents that wait, where not every token of them has one. Most runs
-// have none.
+// losses holds the loss runs of buffered documents, for documents that have tokens without a loss. Most runs have
+// none.
 type losses struct {
-	of    map[uint64]plan.LossRuns // by the document's name
-	limit int                      // of documents, before those that wait no more are forgotten
+	of    map[uint64]plan.LossRuns // keyed by the document's name
+	limit int                      // number of documents at which documents that are no longer buffered are removed
 }
 
-// minLosses is how many documents are noted before they are swept.
+// minLosses is the minimum number of documents before a sweep.
 const minLosses = 4096
 
-// note keeps the runs of a document that waits from now on.
+// note stores the loss runs of a document that is buffered from now on.
 func (l *losses) note(name uint64, runs plan.LossRuns) {
 	if runs == nil {
 		return
@@ -35,11 +35,11 @@ func (l *losses) note(name uint64, runs plan.LossRuns) {
 	l.of[name] = runs
 }
 
-// repeated marks the name of a piece all of whose tokens another piece of the document holds with their loss: here they
-// have none. It has the rest of its window behind it, with which it is one piece in a plan.
+// repeated marks the name of a piece whose tokens all occur with their loss in another piece of the document. In this
+// piece they have no loss. The rest of its window follows it, and a plan joins the two into one piece.
 const repeated = 1 << 63
 
-// goesOn reports whether a piece goes on with the repeated tokens before it.
+// goesOn reports whether x continues the repeated tokens before it.
 func goesOn(before, x packonline.Piece) bool {
 	return before.Doc == x.Doc|repeated && before.Doc != x.Doc && before.Start+before.Length == x.Start
 }
@@ -62,8 +62,8 @@ func mark(row []packonline.Piece, n int32) []packonline.Piece {
 	return out
 }
 
-// count counts the tokens of a step that have no loss, before it is joined; whole says of a row whether it is one
-// attention segment.
+// count counts the tokens of a step that have no loss, before its repeats are joined. whole reports whether a row is
+// one attention segment.
 func (l *losses) count(s *plan.Step, once bool, whole func([]packonline.Piece) bool) {
 	s.Masked, s.MaskedFirst = 0, 0
 	if len(l.of) == 0 && !once {
@@ -88,7 +88,8 @@ func (l *losses) count(s *plan.Step, once bool, whole func([]packonline.Piece) b
 	}
 }
 
-// joinRepeats makes repeated tokens and what goes on with them one piece, and notes which pieces begin with such.
+// joinRepeats joins repeated tokens with the piece that continues them, and records which pieces begin with such
+// tokens.
 func joinRepeats(s *plan.Step) {
 	s.Repeats = nil
 	for i, row := range s.Rows {
@@ -110,10 +111,10 @@ func joinRepeats(s *plan.Step) {
 	}
 }
 
-// due reports whether it is time for a sweep.
+// due reports whether a sweep is due.
 func (l *losses) due() bool { return len(l.of) >= max(l.limit, minLosses) }
 
-// sweep forgets the documents that do not wait.
+// sweep removes the documents that are no longer buffered.
 func (l *losses) sweep(waiting []uint64) {
 	waits := make(map[uint64]bool, len(waiting))
 	for _, d := range waiting {
@@ -123,8 +124,8 @@ func (l *losses) sweep(waiting []uint64) {
 	l.limit = 2 * len(l.of)
 }
 
-// appendState writes the number of documents that wait and are noted, and of each the distance from the one before, and
-// its runs behind their number.
+// appendState writes the number of buffered documents that have loss runs. For each it writes the distance from the
+// document before, the number of its runs and the runs.
 func (l *losses) appendState(b []byte, waits func() []uint64) []byte {
 	if len(l.of) == 0 {
 		return append(b, 0)
@@ -189,8 +190,8 @@ func readRuns(r *codec.Cursor) (runs plan.LossRuns) {
 	return runs
 }
 
-// whole reports whether a row that waits is one attention segment, and not one for each piece: that is for its source
-// to say where it has a packing of its own.
+// whole reports whether a buffered row is one attention segment, rather than one per piece. A source with its own
+// packing decides this for its rows.
 func (p *Planner) whole(row []packonline.Piece) bool {
 	attention := p.config.Attention
 	if p.sources != nil && len(row) > 0 {

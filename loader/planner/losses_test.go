@@ -11,9 +11,9 @@ import (
 	"loaderd/packonline"
 )
 
-// labelled counts how often each token comes with its loss, and the tokens that come without. What steps say of
-// themselves must be so: runs are those of a document as a plan names it, whole says of a row whether it is one
-// attention segment, nil where nobody counts segments.
+// labelled counts how often each token occurs with its loss, and the total of tokens without one. It checks these
+// against the counts in the steps. runs returns the loss runs of a document as a plan names it. whole reports whether
+// a row is one attention segment; nil if segments are not counted.
 func labelled(t *rapid.T, steps []plan.Step, runs func(ref uint64) plan.LossRuns,
 	whole func([]packonline.Piece) bool) (labels map[token]int, masked int64) {
 	labels = map[token]int{}
@@ -60,12 +60,12 @@ func labelled(t *rapid.T, steps []plan.Step, runs func(ref uint64) plan.LossRuns
 	return labels, masked
 }
 
-// onceOnly reports whether a run that has ended brought each token with its loss once where it took it once: it dropped
-// none, and where it repeated tokens their loss counts once.
+// onceOnly reports whether an ended run has each taken token with its loss exactly once. This is true if no token was
+// dropped and the loss of repeated tokens counts once.
 func onceOnly(c runconfig.Config, p *planner.Planner) bool {
 	counts, packed := p.Counts()
 	once := c.Packing.RepeatLoss == packonline.LossOnce
-	for _, s := range c.Sources { // a planner that was forked has forgotten these
+	for _, s := range c.Sources { // a forked planner has no record of these
 		once = once && (s.Packing == nil || s.Packing.RepeatLoss == packonline.LossOnce)
 	}
 	for i := range p.Infos() {
@@ -76,7 +76,8 @@ func onceOnly(c runconfig.Config, p *planner.Planner) bool {
 	return packed.Dropped+counts.LeftTokens == 0 && (once || packed.Repeated == 0)
 }
 
-// comes takes the labels of a message away: each of its tokens with a loss has come so often, and no other.
+// comes removes the labels of a message. It checks that each token with a loss occurs the given number of times, and
+// no other token occurs.
 func comes(t *rapid.T, labels map[token]int, ref uint64, times func(token int) int, length int, runs plan.LossRuns) {
 	lost := map[int32]bool{}
 	runs.Masked(packonline.Piece{Length: int32(length)}, func(start, end int32) {
@@ -97,7 +98,7 @@ func comes(t *rapid.T, labels map[token]int, ref uint64, times func(token int) i
 	}
 }
 
-// apart checks that no piece has tokens of two documents of a message.
+// apart checks that no piece has tokens of two documents of one message.
 func apart(t *rapid.T, steps []plan.Step, documents func(ref uint64) []plan.Part) {
 	for _, s := range steps {
 		for _, x := range slices.Concat(s.Rows...) {
@@ -114,13 +115,13 @@ func apart(t *rapid.T, steps []plan.Step, documents func(ref uint64) []plan.Part
 	}
 }
 
-// evenly checks the labels of a message of which so many tokens were taken: every token of a document that has a loss
-// has come as often as the others of it.
+// evenly checks the labels of a message of which the given number of tokens was taken: all tokens of a document that
+// have a loss occur equally often.
 func evenly(t *rapid.T, labels map[token]int, ref uint64, a plan.Arrival, taken int) {
 	documents := a.Documents()
 	times, at := map[int]int{}, 0
 	comes(t, labels, ref, func(i int) int {
-		if _, known := times[i]; !known { // the first token that is asked for of its document
+		if _, known := times[i]; !known { // the first token of its document
 			end := 0
 			for _, x := range documents {
 				begin := end

@@ -8,8 +8,8 @@ import (
 	"loaderd/packonline"
 )
 
-// naming is how a planner names documents while they wait: by their position, and where messages hold several documents
-// by their first token in it, too.
+// naming is how a planner names buffered documents: by the position of the message and, if messages hold several
+// documents, also by the first token of the document in it.
 type naming struct{ bits uint }
 
 func newNaming(c runconfig.Documents) (n naming) {
@@ -19,16 +19,16 @@ func newNaming(c runconfig.Documents) (n naming) {
 	return n
 }
 
-// name returns the name of the document that begins with a token of the message at a position.
+// name returns the name of the document that begins at token first of the message at a position.
 func (n naming) name(position uint64, first int) uint64 { return position<<n.bits | uint64(first) }
 
 // position returns the position of a document's message.
 func (n naming) position(document uint64) uint64 { return document &^ repeated >> n.bits }
 
-// first returns where a document begins among the tokens of its message.
+// first returns the offset of a document among the tokens of its message.
 func (n naming) first(document uint64) int32 { return int32(document & (1<<n.bits - 1)) }
 
-// check refuses a message that cannot be named as the arrival of a number.
+// check rejects a message that cannot be named at the given arrival.
 func (n naming) check(a *plan.Arrival, arrival uint64) error {
 	if n.bits == 0 {
 		if len(a.Parts) > 0 {
@@ -51,13 +51,13 @@ func (n naming) check(a *plan.Arrival, arrival uint64) error {
 	return nil
 }
 
-// emit lets a piece name its document as a plan does: by the message, and by tokens of that.
+// emit renames the document of a piece as a plan names it: by the message and by tokens of the message.
 func (n naming) emit(x *packonline.Piece) {
 	x.Start += n.first(x.Doc)
 	x.Doc = n.position(x.Doc)
 }
 
-// oldest returns the part of a floor that covers no document of the pieces.
+// oldest returns the least of floor and the positions before the documents of the pieces.
 func (n naming) oldest(pieces []packonline.Piece, floor plan.Position) plan.Position {
 	for _, x := range pieces {
 		floor = floor.Least(plan.Before(n.position(x.Doc)))

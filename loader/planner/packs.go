@@ -6,10 +6,10 @@ import (
 	"loaderd/packonline"
 )
 
-// packs are the packers of a planner: the one of the run, then those of sources with a packing of their own.
+// packs are the packers of a planner: first the packer of the run, then those of sources with their own packing.
 type packs []pack
 
-// pending describes what all packers hold back.
+// pending returns the sum of what all packers buffer.
 func (k packs) pending() packonline.Pending {
 	all := k[0].packer.Pending()
 	for i := range k[1:] {
@@ -34,7 +34,7 @@ func (k packs) counts() packonline.Counts {
 	return all
 }
 
-// detail returns what the packing methods themselves count, nil where they count nothing.
+// detail returns the counts that are specific to the packing methods, or nil if they have none.
 func (k packs) detail() map[string]int64 {
 	var out map[string]int64
 	for i := range k {

@@ -11,7 +11,7 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// pieces are those of a document that is split: so many, of two tokens each.
+// pieces returns the n pieces of a split document, of two tokens each.
 func pieces(id uint64, n int) (parts []plan.Part) {
 	for k := range n {
 		parts = append(parts, plan.Part{ID: id, Length: 2, Nth: k})
@@ -19,7 +19,8 @@ func pieces(id uint64, n int) (parts []plan.Part) {
 	return parts
 }
 
-// A document that comes again is a duplicate with all of its pieces; they are none of one another.
+// If a document is repeated, all of its pieces are duplicates. Pieces of one document are not duplicates of one
+// another.
 func TestDuplicatesOfPieces(t *testing.T) {
 	c := plantest.Config("concat")
 	c.Documents.MaxTokens = runconfig.MaxTokens{At: 2, Do: runconfig.MaxSplit}
@@ -29,7 +30,7 @@ func TestDuplicatesOfPieces(t *testing.T) {
 	}
 	for i, tt := range []struct {
 		parts      []plan.Part
-		duplicates int64 // so far
+		duplicates int64 // total
 	}{{pieces(7, 3), 0}, {pieces(7, 3), 3}, {pieces(8, 2), 3}, {pieces(7, 1), 4}, {pieces(0, 3), 4}, {pieces(0, 3), 4}} {
 		if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Parts: tt.parts}); err != nil {
 			t.Fatal(err)
@@ -40,8 +41,8 @@ func TestDuplicatesOfPieces(t *testing.T) {
 	}
 }
 
-// A source takes all pieces of a document or none, by the document's id or place; of documents that come together it
-// takes each by itself.
+// A source takes either all pieces of a document or none, by the document's id or position. Several documents in one
+// message are decided independently.
 func TestSourcesTakeWholeDocuments(t *testing.T) {
 	split := mixture.Source{Split: mixture.Split{Of: 3, Take: []int{1, 1}}}
 	took := map[int]int{}
@@ -70,12 +71,12 @@ func TestSourcesTakeWholeDocuments(t *testing.T) {
 			}
 		}
 	}
-	if len(took) < 6 { // of 3, 1 and 2 pieces any
+	if len(took) < 6 { // any subset of 3, 1 and 2 pieces
 		t.Errorf("messages are used by %v", took)
 	}
 }
 
-// A run that neither takes messages of several documents nor splits them refuses them.
+// A run that neither takes messages of several documents nor splits documents rejects such messages.
 func TestMessagesThatAreNotSeveral(t *testing.T) {
 	p, err := planner.New(plantest.Header(plantest.Config("concat")))
 	if err != nil {
@@ -86,7 +87,7 @@ func TestMessagesThatAreNotSeveral(t *testing.T) {
 	}
 }
 
-// Documents that are cut and left out for their length are counted, also by a planner that goes on from a state.
+// Documents that are cut or skipped for their length are counted, also by a planner restored from a state.
 func TestCountsOfLongDocuments(t *testing.T) {
 	c := plantest.Config("concat")
 	p, err := planner.New(plantest.Header(c))

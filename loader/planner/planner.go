@@ -13,29 +13,29 @@ import (
 	"loaderd/shuffle"
 )
 
-// AlgorithmVersion changes whenever an equal configuration and log could give another plan than before. It stands in
-// the header of every plan; a planner of another version refuses to continue it.
+// AlgorithmVersion changes whenever the same configuration and log could produce another plan than before. The header
+// of every plan contains it. A planner of another version refuses to continue the plan.
 const AlgorithmVersion = 1
 
 // Counts are a planner's totals since the start of the run.
 type Counts struct {
 	Arrived      int64 // documents of the stream, used or not
 	Skipped      plan.Skips
-	Cut          int64 // documents that are used without their last tokens, as they had more than they may have
+	Cut          int64 // used documents that lost their last tokens because they exceeded their maximum length
 	Rows         int64 // rows in steps
-	Slots        int64 // tokens that those rows hold, padding included
-	Tokens       int64 // tokens of documents in those rows, repeated ones as often as they come
-	MaskedTokens int64 // of these, those without a loss
+	Slots        int64 // tokens in those rows, including padding
+	Tokens       int64 // document tokens in those rows; repeated tokens count each time
+	MaskedTokens int64 // of Tokens, those without a loss
 	LeftTokens   int64 // tokens of rows dropped at the end because they did not fill a step
-	AgeMax       int64 // largest age of a piece when its row was packed, in documents
-	WaitMax      int64 // most documents that arrived while a row waited for its step
+	AgeMax       int64 // maximum age of a piece when its row was packed, in documents
+	WaitMax      int64 // maximum number of documents that arrived while a row waited for its step
 }
 
-// Planner is the deterministic state machine that turns document lengths into steps. What it returns is a function of
-// its configuration and of the sequence of its calls alone:
+// Planner is the deterministic state machine that turns document lengths into steps. Its output depends only on its
+// configuration and on the sequence of its calls:
 //
 //   - invariant 2: the steps after a document follow from the documents up to it. Readers only decide when it is fed.
-//   - invariant 3: a planner restored from AppendState goes on exactly as the one that wrote it.
+//   - invariant 3: a planner restored from AppendState continues exactly as the one that wrote the state.
 //
 // It is not safe for concurrent use.
 type Planner struct {
@@ -43,15 +43,15 @@ type Planner struct {
 	names   naming
 	packs   packs
 	window  *shuffle.Window[atom]
-	queues  queues // one a bucket, in the order of Config.Packing.Buckets
+	queues  queues // one per bucket, in the order of Config.Packing.Buckets
 	sources *sourceSet
 	losses  losses
-	once    bool                // the loss of a repeated token counts once, in one of the packers
-	unread  map[uint64][]unread // by the document's message, as a plan names it
+	once    bool                // LossOnce: at least one packer counts the loss of a repeated token once
+	unread  map[uint64][]unread // keyed by the document's message, as a plan names it
 
 	taken  int64 // tokens of the last document
 	counts Counts
-	cursor plan.Position // behind the last arrival
+	cursor plan.Position // after the last arrival
 	next   uint64        // index of the next step
 	rows   packonline.Rows
 	steps  []plan.Step
@@ -59,7 +59,7 @@ type Planner struct {
 	fork fork
 }
 
-// New returns the planner of a run at its beginning.
+// New returns the planner of a run at its start.
 func New(h planrecord.Header) (*Planner, error) {
 	if h.Parent != nil {
 		return newFork(h)
@@ -80,7 +80,7 @@ func New(h planrecord.Header) (*Planner, error) {
 	return p, p.meet()
 }
 
-// newPlanner returns a planner of a configuration that has met none of its sources.
+// newPlanner returns a planner of a configuration before any of its sources are registered.
 func newPlanner(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *refs) (*Planner, error) {
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
 	p := &Planner{config: c, names: newNaming(c.Documents), window: shuffle.New[atom](c.Shuffle), queues: newQueues(c)}
@@ -88,7 +88,7 @@ func newPlanner(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInf
 	return p, p.addPack(c.Packing)
 }
 
-// pack gives a document, or what is left of it, to a packer.
+// pack passes a document, or the unused part of one, to a packer.
 func (p *Planner) pack(k *pack, name uint64, length int32, x plan.Part) {
 	if x.Cut {
 		p.counts.Cut++
@@ -99,17 +99,17 @@ func (p *Planner) pack(k *pack, name uint64, length int32, x plan.Part) {
 	p.shuffle(k)
 }
 
-// Drain packs everything that waits, padding where it must, and returns the full steps: atoms of several rows may end
-// short, rows of several atoms are padded. Rows that do not fill a step keep waiting.
+// Drain packs all buffered documents, with padding where needed, and returns the full steps. Atoms of several rows
+// may be incomplete, and rows of several atoms are padded. Rows that do not fill a step stay queued.
 func (p *Planner) Drain() []plan.Step {
 	p.steps = p.steps[:0]
 	p.drain(false)
 	steps := p.finish(p.cursor)
-	p.forgetShares() // a fork at one of these steps does, too
+	p.forgetShares() // a fork at one of these steps also forgets them
 	return steps
 }
 
-// drain is Drain. With last, steps that lack rows leave among the others.
+// drain implements Drain. With last, it also emits incomplete steps.
 func (p *Planner) drain(last bool) {
 	p.sources.drains = true
 	defer func() { p.sources.drains = false }()
@@ -132,17 +132,17 @@ func (p *Planner) drain(last bool) {
 	}
 }
 
-// Seal drains and ends the plan: rows that do not fill a step are padded to one or dropped, as configured. Nothing may
-// be added afterwards.
+// Seal drains and ends the plan. Rows that do not fill a step are padded to a full step or dropped, as configured. No
+// document may be added afterwards.
 func (p *Planner) Seal() []plan.Step {
 	p.steps = p.steps[:0]
 	return p.finish(p.seal())
 }
 
-// seal is Seal; it returns the floor of the last step.
+// seal implements Seal. It returns the low watermark of the last step.
 func (p *Planner) seal() plan.Position {
 	p.drain(p.evens() && p.config.Steps.Last == runconfig.LastPad)
-	floor := p.cursor // behind dropped rows too: a fork may still plan them
+	floor := p.cursor // kept before documents of dropped rows: a fork may still plan them
 	for i := range p.queues.buckets {
 		b := &p.queues.buckets[i]
 		switch {
@@ -161,8 +161,8 @@ func (p *Planner) seal() plan.Position {
 	return floor
 }
 
-// overdue sends on what the next document would make wait for too long: an atom that lacks rows, a row that lacks
-// atoms, a step that lacks rows.
+// overdue submits everything that would exceed its maximum wait with the next document: incomplete atoms, incomplete
+// rows and incomplete steps.
 func (p *Planner) overdue() {
 	for i := range p.packs {
 		k := &p.packs[i]
@@ -178,7 +178,7 @@ func (p *Planner) overdue() {
 	}
 }
 
-// enqueue adds a row to the queue of its bucket, and emits the steps that the queues then let go.
+// enqueue adds a row to the queue of its bucket, and emits the steps that the queues then release.
 func (p *Planner) enqueue(l *line, row []packonline.Piece) {
 	p.queues.add(l.queue, row, p.counts.Arrived)
 	for b := p.nextStep(p.queues.backlog, false); b != nil; b = p.nextStep(p.queues.backlog, false) {
@@ -186,7 +186,7 @@ func (p *Planner) enqueue(l *line, row []packonline.Piece) {
 	}
 }
 
-// emit makes a step of the oldest rows of a bucket.
+// emit makes a step from the oldest rows of a bucket.
 func (p *Planner) emit(b *queue) {
 	p.counts.WaitMax = max(p.counts.WaitMax, p.counts.Arrived-b.wait[0].arrived)
 	if p.evens() {
@@ -200,7 +200,7 @@ func (p *Planner) emit(b *queue) {
 	p.made(s)
 }
 
-// made takes in the next step.
+// made counts the next step and adds it to the result.
 func (p *Planner) made(s plan.Step) {
 	for _, r := range s.Rows {
 		p.counts.Tokens += plan.RowTokens(r)
@@ -211,8 +211,8 @@ func (p *Planner) made(s plan.Step) {
 	p.steps = append(p.steps, s)
 }
 
-// finish sets the floor of each step: the documents of later steps, those that wait now and those that floor does not
-// cover may still be needed.
+// finish sets the low watermark of each step. It covers no document that is in a later step, is buffered, or lies
+// after the given floor.
 func (p *Planner) finish(floor plan.Position) []plan.Step {
 	if len(p.steps) == 0 {
 		return nil
@@ -237,20 +237,20 @@ func (p *Planner) finish(floor plan.Position) []plan.Step {
 	return p.steps
 }
 
-// WaitingTokens counts the tokens of all pieces that wait, wherever they do.
+// WaitingTokens returns the number of tokens in all buffered pieces of the planner.
 func (p *Planner) WaitingTokens() int64 {
 	n := p.packs.pending().Tokens + plan.RowTokens(p.fork.left)
 	p.beyond(func(pieces []packonline.Piece) { n += plan.RowTokens(pieces) })
 	return n
 }
 
-// accounted counts the tokens of used documents by where they are: in steps, dropped, or waiting.
+// accounted returns the number of tokens of used documents: in steps, dropped, or buffered.
 func (p *Planner) accounted() int64 {
 	counts, packed := p.Counts()
 	return counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens + p.WaitingTokens()
 }
 
-// beyond visits all pieces that wait beyond the packers.
+// beyond visits all buffered pieces that have left the packers.
 func (p *Planner) beyond(f func([]packonline.Piece)) {
 	p.window.Each(func(a atom) { f(a.pieces) })
 	for l := range p.packs.lines() {
@@ -260,8 +260,8 @@ func (p *Planner) beyond(f func([]packonline.Piece)) {
 	p.fork.each(f)
 }
 
-// Drains reports whether Drain could complete a step: a full step waits, or something waits before the queues and all
-// that waits, pieces and rows, is as many as the smallest step has rows.
+// Drains reports whether Drain could complete a step. It could if a full step is queued. It could also if anything is
+// buffered before the queues and all buffered pieces and rows together number at least the rows of the smallest step.
 func (p *Planner) Drains() bool {
 	least := math.MaxInt
 	for i := range p.queues.buckets {
@@ -279,8 +279,8 @@ func (p *Planner) Drains() bool {
 	return waiting > 0 && waiting+p.queues.rowsWaiting() >= least
 }
 
-// RestoreHints gives a restored planner the packing hints of the documents of a message, as Arrival.Parts has them, of
-// which some wait.
+// RestoreHints gives a restored planner the packing hints of the documents of a message. parts is as in
+// Arrival.Parts; some of these documents are buffered.
 func (p *Planner) RestoreHints(message uint64, parts []plan.Part) {
 	hints := make(map[int32]plan.PackingHints, len(parts))
 	first := 0
@@ -288,7 +288,7 @@ func (p *Planner) RestoreHints(message uint64, parts []plan.Part) {
 		hints[int32(first)] = x.PackingHints
 		first += x.Length
 	}
-	for _, u := range p.unread[message] { // twice, where the document waits in two epochs
+	for _, u := range p.unread[message] { // twice if the document is buffered in two epochs
 		t := hints[p.names.first(u.name)]
 		if u.comes {
 			p.fork.hint(u.name, t.Hint)
@@ -299,27 +299,27 @@ func (p *Planner) RestoreHints(message uint64, parts []plan.Part) {
 	delete(p.unread, message)
 }
 
-// Cursor returns the position behind the last arrival.
+// Cursor returns the position after the last arrival.
 func (p *Planner) Cursor() plan.Position { return p.cursor }
 
-// Clock returns how many documents of all sources have arrived: the last arrival. Controls take effect by it.
+// Clock returns the number of the last arrival, of all sources together. Controls take effect at arrivals.
 func (p *Planner) Clock() uint64 { return p.cursor.Last() }
 
 // Next returns the index of the next step.
 func (p *Planner) Next() uint64 { return p.next }
 
-// Counts returns the planner's totals, and the packer's.
+// Counts returns the totals of the planner and of its packers.
 func (p *Planner) Counts() (Counts, packonline.Counts) {
 	return p.counts, p.packs.counts()
 }
 
-// Detail returns what the packing method itself counts, nil where it counts nothing.
+// Detail returns counts that are specific to the packing method, or nil if it has none.
 func (p *Planner) Detail() map[string]int64 {
 	return p.packs.detail()
 }
 
-// Waiting describes what the planner holds back: pieces and finished rows in the packer, atoms in the shuffle window,
-// and rows before and behind it.
+// Waiting returns what the planner buffers: pieces and finished rows in the packers, the number of atoms in the
+// shuffle window, and the number of rows before and after it.
 func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
 	for l := range p.packs.lines() {
 		queued += l.waiting()
@@ -328,14 +328,14 @@ func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
 	return p.packs.pending(), p.window.Len(), queued
 }
 
-// Capacity is how much can wait in a planner.
+// Capacity is the maximum that a planner can buffer.
 type Capacity struct {
-	Pool int `json:"pool"` // pieces to be packed; 0 where a method without a pool packs: its rows have any number
-	Held int `json:"held"` // pieces of finished rows that packers hold back
-	Rows int `json:"rows"` // of atoms that are not complete, and of steps
+	Pool int `json:"pool"` // pieces to be packed; 0 if a method has no pool, as its rows hold any number
+	Held int `json:"held"` // pieces of finished rows in the holdback of packers
+	Rows int `json:"rows"` // rows of incomplete atoms and of steps
 }
 
-// Capacity returns how much can wait in the packers of all sources and behind the shuffle window.
+// Capacity returns the maximum that the packers of all sources and the queues after the shuffle window can buffer.
 func (p *Planner) Capacity() Capacity {
 	c := Capacity{Rows: p.queues.capacity()}
 	pools := true
@@ -352,10 +352,10 @@ func (p *Planner) Capacity() Capacity {
 	return c
 }
 
-// Queues describes the rows that wait for a step, bucket by bucket.
+// Queues describes the rows that wait for a step, per bucket.
 func (p *Planner) Queues() []QueueStat { return p.queues.stats(p.counts.Arrived) }
 
-// Floor returns the position before the oldest document that a later step may still need.
+// Floor returns the low watermark: the position before the oldest document that a later step may still need.
 func (p *Planner) Floor() plan.Position {
 	floor := p.cursor
 	if pool := p.packs.pending(); pool.Any() {

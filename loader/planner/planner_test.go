@@ -16,7 +16,7 @@ import (
 	"loaderd/packonline"
 )
 
-// checkMethods checks a property of every method.
+// checkMethods checks a property for every method.
 func checkMethods(t *testing.T, property func(*rapid.T, runconfig.Config)) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
@@ -25,7 +25,8 @@ func checkMethods(t *testing.T, property func(*rapid.T, runconfig.Config)) {
 	}
 }
 
-// drawArrivals draws messages of one document, and where there may be several of those, too: some of one that is split.
+// drawArrivals draws messages of one document. With several, it also draws messages of several documents and of a
+// split document.
 func drawArrivals(t *rapid.T, several bool) []plan.Arrival {
 	n := rapid.IntRange(0, 80).Draw(t, "documents")
 	out := make([]plan.Arrival, n)
@@ -61,8 +62,8 @@ func drawPart(t *rapid.T, key uint64) plan.Part {
 	return x
 }
 
-// usedTokens says of each token of the messages whether its document is used: the ids of the last dedupe documents come
-// before it, each with the place of a piece in its document.
+// usedTokens reports for each token of the messages whether its document is used. It compares each id with those of
+// the last dedupe documents; an id includes the index of a piece in its document.
 func usedTokens(arrivals []plan.Arrival, dedupe int) map[uint64][]bool {
 	out := map[uint64][]bool{}
 	var ids [][2]uint64
@@ -80,7 +81,7 @@ func usedTokens(arrivals []plan.Arrival, dedupe int) map[uint64][]bool {
 	return out
 }
 
-// lossOf is which tokens of a message have a loss.
+// lossOf returns the loss runs of a message.
 func lossOf(a plan.Arrival) plan.LossRuns {
 	var lengths []int32
 	for _, x := range a.Documents() {
@@ -97,9 +98,9 @@ func newPlanner(t *rapid.T, c runconfig.Config) *planner.Planner {
 	return p
 }
 
-// A planner whose state is saved and restored behind every document plans what an undisturbed one plans (invariant 3),
-// no step holds a document below the floor, and every token of every used document comes out, in rows of one bucket
-// (conservation).
+// A planner that is saved and restored after every document makes the same plan as one that is not (invariant 3). No
+// step holds a document below the low watermark. Every token of every used document is in a step, in rows of one
+// bucket (conservation).
 func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		arrivals := drawArrivals(t, c.Documents.Several())
@@ -118,7 +119,7 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 				*out = append(*out, p.Drain()...)
 			}
 			above(t, floor, (*out)[known:])
-			most := 0 // rows outside the window: of atoms and rows under construction, of steps that are not full, and full ones
+			most := 0 // rows outside the window: of atoms and rows under construction, and of incomplete and full steps
 			for _, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
 				most += 3 + rows - 1
 			}
@@ -131,7 +132,7 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 			tell(steady, x, &a)
 			state := restored.AppendState(nil)
 			restored = newPlanner(t, c)
-			if rapid.Bool().Draw(t, "used") { // what it held before is gone
+			if rapid.Bool().Draw(t, "used") { // the restore replaces its earlier state
 				for k := range rapid.IntRange(1, 9).Draw(t, "before") {
 					if _, err := restored.Add(plan.Arrival{Sequence: uint64(k + 1), Length: 7, ID: uint64(k + 1)}); err != nil {
 						t.Fatal(err)
@@ -198,8 +199,8 @@ func above(t *rapid.T, floor plan.Position, steps []plan.Step) {
 	}
 }
 
-// conserved compares the tokens of a whole plan with those of its documents: each comes once, but for those that the
-// packer says it repeated or dropped, and those of rows that were dropped at the end.
+// conserved compares the tokens of a whole plan with those of its documents. Each occurs once, except tokens that the
+// packer repeated or dropped, and those of rows dropped at the end.
 func conserved(t *rapid.T, c runconfig.Config, steps []plan.Step, used map[uint64][]bool, counts planner.Counts,
 	packed packonline.Counts) {
 	got := map[string]int{}
@@ -249,7 +250,7 @@ func conserved(t *rapid.T, c runconfig.Config, steps []plan.Step, used map[uint6
 	}
 }
 
-// Whatever waits, Drains knows of it if Drain can make a step of it.
+// For all buffered documents, Drains is true if Drain can make a step of them.
 func TestDrainsWhereDrainMakesSteps(t *testing.T) {
 	checkMethods(t, func(rt *rapid.T, c runconfig.Config) {
 		p, err := planner.New(plantest.Header(c))
@@ -283,7 +284,7 @@ func TestPlannerRefusesAGap(t *testing.T) {
 	}
 }
 
-// FuzzPlannerState feeds any bytes to RestoreState: an error or a planner that works.
+// FuzzPlannerState restores arbitrary bytes with RestoreState. The result is an error or a working planner.
 func FuzzPlannerState(f *testing.F) {
 	configs := fuzzConfigs()
 	for i, c := range configs {
@@ -299,7 +300,7 @@ func FuzzPlannerState(f *testing.F) {
 		state := p.AppendState(nil)
 		f.Add(uint8(i), state)
 		behind := slices.Clone(state)
-		behind[1]-- // at document 60, when the packer has seen number 61
+		behind[1]-- // at document 60, while the packer has processed number 61
 		f.Add(uint8(i), behind)
 	}
 	f.Fuzz(func(t *testing.T, i uint8, state []byte) {
@@ -320,7 +321,7 @@ func FuzzPlannerState(f *testing.F) {
 	})
 }
 
-// fuzzConfigs returns one configuration for each method and atom that go together.
+// fuzzConfigs returns one configuration for each valid combination of method and atom.
 func fuzzConfigs() (out []runconfig.Config) {
 	for _, method := range packonline.Methods() {
 		for _, atom := range []float64{0.25, 0.5, 1, 2, 4} {
@@ -337,7 +338,7 @@ func fuzzConfigs() (out []runconfig.Config) {
 	return out
 }
 
-// BenchmarkPlanner plans log-normal-like lengths: documents a second over the whole state machine.
+// BenchmarkPlanner plans log-normal-like lengths and reports documents per second of the whole state machine.
 func BenchmarkPlanner(b *testing.B) {
 	for _, method := range []string{"concat", "bfd"} {
 		b.Run(method, func(b *testing.B) {

@@ -13,16 +13,16 @@ import (
 	"loaderd/shuffle"
 )
 
-// queues hold the packed rows of each bucket until a step takes them. A step takes rows of one bucket. Once more than
-// Backlog full steps wait, one leaves; its bucket is drawn with a probability proportional to the tokens that wait
-// there, among the buckets that have a full step (Beyond Fixed Length, section 4). What arrives in a bucket also
-// leaves, so in the long run each has its share of the steps; the draw decides the order only, which would otherwise
-// follow the arrival of long documents.
+// queues hold the packed rows of each bucket until a step takes them. A step takes rows of one bucket. When more than
+// Backlog full steps wait, one of them is emitted. Its bucket is drawn among the buckets that have a full step, with
+// a probability proportional to the tokens queued there (Beyond Fixed Length, section 4). All rows of a bucket are
+// emitted eventually, so in the long run each bucket has its share of the steps. The draw only decides the order,
+// which would otherwise follow the arrival of long documents.
 //
 //   - invariant: at most Backlog full steps wait, and less than a step of each bucket beyond them.
-//   - invariant: with a MaxWait, no row waits while more documents arrive than that. The step with such a row leaves
-//     first, filled up
-//     with rows of padding when its bucket has no full step: a rare bucket holds back neither memory nor the floor.
+//   - invariant: with a MaxWait, no row waits while more documents than that arrive. The step with such a row is
+//     emitted first. If its bucket has no full step, rows of padding complete it. So a rare bucket holds back neither
+//     memory nor the low watermark.
 type queues struct {
 	buckets []queue
 	backlog int
@@ -34,22 +34,22 @@ type queues struct {
 // queue holds the rows of one bucket, oldest first.
 type queue struct {
 	length int32
-	rows   int   // of a step
-	steps  int64 // that left
+	rows   int   // per step
+	steps  int64 // emitted
 	tokens int64
 	wait   []queued
-	head   []portion // of the next step, where it is known: see sourceSet.head
+	head   []portion // of the next step, if it has been computed: see sourceSet.head
 }
 
 type queued struct {
 	pieces  []packonline.Piece
-	arrived int64 // documents that had arrived when the row came
+	arrived int64 // documents that had arrived when the row was queued
 }
 
 func newQueues(c runconfig.Config) queues {
 	q := queues{backlog: c.Steps.Backlog, maxWait: int64(c.Steps.MaxWait), key: shuffle.NewKey(c.Seed, "bucket")}
 	if len(c.Packing.Buckets) == 1 {
-		q.backlog = 0 // one bucket: there is nothing to draw
+		q.backlog = 0 // with one bucket nothing is drawn
 	}
 	for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
 		q.buckets = append(q.buckets, queue{length: int32(c.Packing.Buckets[i]), rows: rows})
@@ -64,8 +64,8 @@ func (q *queues) add(bucket int, pieces []packonline.Piece, now int64) {
 	b.tokens += plan.RowTokens(pieces)
 }
 
-// next returns the bucket whose step leaves when more than keep full steps wait, else nil. With last, a step that lacks
-// rows counts as full.
+// next returns the bucket that emits the next step if more than keep full steps wait, else nil. With last, an
+// incomplete step counts as full.
 func (q *queues) next(keep int, last bool) *queue {
 	full, weight := 0, uint64(0)
 	for i := range q.buckets {
@@ -98,7 +98,7 @@ func (q *queues) draw(weight uint64, last bool) *queue {
 	panic("loader: weights of buckets do not add up")
 }
 
-// overdue returns the bucket of the oldest row if the next document would make the row wait longer than the bound, else
+// overdue returns the bucket of the oldest row if the next document would make that row exceed its maximum wait, else
 // nil.
 func (q *queues) overdue(now int64) *queue {
 	if q.maxWait == 0 {
@@ -115,16 +115,16 @@ func (q *queues) overdue(now int64) *queue {
 	return oldest
 }
 
-// full returns how many full steps wait.
+// full returns the number of full steps that wait.
 func (b *queue) full() int { return len(b.wait) / b.rows }
 
-// ready reports whether a full step waits, or with last any row.
+// ready reports whether a full step waits or, with last, any row.
 func (b *queue) ready(last bool) bool { return b.full() > 0 || last && len(b.wait) > 0 }
 
-// weight is at least 1, for rows of padding hold no tokens.
+// weight is at least 1, because rows of padding hold no tokens.
 func (b *queue) weight() uint64 { return uint64(b.tokens) + 1 }
 
-// take removes the rows of the next step; rows without pieces stand in for those that have not come.
+// take removes the rows of the next step. Rows without pieces replace missing rows.
 func (b *queue) take() [][]packonline.Piece {
 	b.steps++
 	rows := make([][]packonline.Piece, b.rows)
@@ -156,8 +156,8 @@ func (q *queues) each(f func([]packonline.Piece)) {
 	}
 }
 
-// appendState writes the number of draws, then for each bucket its steps, the number of rows that wait, and each with
-// the documents that had arrived when it came.
+// appendState writes the number of draws. For each bucket it writes the number of its steps, the number of queued
+// rows and each row, preceded by the number of documents that had arrived when the row was queued.
 func (q *queues) appendState(b []byte, previous *uint64) []byte {
 	b = binary.AppendUvarint(b, q.draws)
 	for i := range q.buckets {
@@ -171,7 +171,7 @@ func (q *queues) appendState(b []byte, previous *uint64) []byte {
 	return b
 }
 
-// restoreState reads what appendState wrote behind now documents.
+// restoreState reads what appendState wrote after now documents.
 func (q *queues) restoreState(r *codec.Cursor, previous *uint64, now int64) {
 	q.draws = r.Uvarint()
 	full := 0
@@ -217,10 +217,10 @@ func (q *queues) capacity() (rows int) {
 type QueueStat struct {
 	Bucket int   `json:"bucket"` // length of a row in tokens
 	Steps  int64 `json:"steps"`  // planned
-	Rows   int   `json:"rows"`   // that wait
-	Of     int   `json:"of"`     // rows of a step
-	Tokens int64 `json:"tokens"` // in the rows that wait
-	Wait   int64 `json:"wait"`   // documents that have arrived since the oldest of them came
+	Rows   int   `json:"rows"`   // queued
+	Of     int   `json:"of"`     // rows per step
+	Tokens int64 `json:"tokens"` // in the queued rows
+	Wait   int64 `json:"wait"`   // documents that have arrived since the oldest of the rows was queued
 }
 
 func (q *queues) stats(now int64) []QueueStat {

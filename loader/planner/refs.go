@@ -11,20 +11,19 @@ import (
 	"loaderd/loader/plan"
 )
 
-// refs tells which document an arrival was, for the arrivals that something of waits. The planner counts in arrivals;
-// steps name documents.
+// refs maps arrivals of buffered documents to the documents. The planner counts in arrivals, steps name documents.
 //
-// Those that came lately are all there; of the others those that waited at the last sweep.
+// young holds all recent arrivals. Of earlier arrivals, old holds those that were buffered at the last sweep.
 type refs struct {
 	old   []arrived // ascending
 	first uint64    // arrival of young[0]
 	young []uint64
-	limit int // of young, before a sweep
+	limit int // of young, at which a sweep is due
 }
 
 type arrived struct{ arrival, ref uint64 }
 
-// minYoung is how many arrivals come between two sweeps at least.
+// minYoung is the minimum number of arrivals between two sweeps.
 const minYoung = 16384
 
 func newRefs(first uint64) *refs { return &refs{first: first, limit: minYoung} }
@@ -32,7 +31,7 @@ func newRefs(first uint64) *refs { return &refs{first: first, limit: minYoung} }
 // add notes the next arrival.
 func (r *refs) add(ref uint64) { r.young = append(r.young, ref) }
 
-// of returns the document of an arrival that waits.
+// of returns the document of an arrival that is still buffered.
 func (r *refs) of(arrival uint64) uint64 {
 	if arrival >= r.first {
 		return r.young[arrival-r.first]
@@ -50,12 +49,12 @@ func (r *refs) has(arrival uint64) bool {
 	return ok
 }
 
-// due reports whether it is time for a sweep.
+// due reports whether a sweep is due.
 func (r *refs) due() bool { return len(r.young) >= r.limit }
 
-// sweep forgets the arrivals of the older half of young that do not wait: most that wait came lately, and are found at
-// once in the other half. A sweep comes when as many have arrived as waited at the last one: what it costs is shared by
-// them.
+// sweep removes the arrivals in the older half of young that are no longer buffered. Most buffered documents arrived
+// recently, and stay in the other half, where lookup takes constant time. A sweep is due when as many documents have
+// arrived as were buffered at the last one, so its amortized cost per arrival is constant.
 func (r *refs) sweep(waiting []uint64) {
 	n := len(r.young) / 2
 	first := r.first + uint64(n)
@@ -65,7 +64,7 @@ func (r *refs) sweep(waiting []uint64) {
 	r.limit = len(r.young) + max(minYoung, len(r.old))
 }
 
-// live returns the arrivals that wait, each once.
+// live returns the buffered arrivals, without duplicates.
 func (r *refs) live(waiting []uint64) []arrived {
 	slices.Sort(waiting)
 	waiting = slices.Compact(waiting)
@@ -76,8 +75,8 @@ func (r *refs) live(waiting []uint64) []arrived {
 	return out
 }
 
-// appendState writes the arrivals that wait: their number, and of each the distance from the one before, its source and
-// its sequence. It leaves out when the next sweep is due, which shapes nothing.
+// appendState writes the number of buffered arrivals and, of each, the distance from the one before, its source and
+// its sequence. It omits the time of the next sweep, which has no effect on the plan.
 func (r *refs) appendState(b []byte, waiting []uint64) []byte {
 	live := r.live(waiting)
 	b = binary.AppendUvarint(b, uint64(len(live)))
@@ -91,7 +90,7 @@ func (r *refs) appendState(b []byte, waiting []uint64) []byte {
 	return b
 }
 
-// readRefs reads what appendState wrote behind the arrivals before next, of a run with so many sources.
+// readRefs reads what appendState wrote. next is the next arrival, sources the run's number of sources.
 func readRefs(r *codec.Cursor, next uint64, sources int) *refs {
 	out := newRefs(next)
 	before := uint64(0)
@@ -111,7 +110,8 @@ func readRefs(r *codec.Cursor, next uint64, sources int) *refs {
 	return out
 }
 
-// holds reports whether exactly these arrivals wait, in any order and as often as may be.
+// holds checks that the arrivals in old are exactly the buffered ones. waiting may be unsorted and may contain
+// duplicates.
 func (r *refs) holds(waiting []uint64) error {
 	slices.Sort(waiting)
 	waiting = slices.Compact(waiting)

@@ -6,7 +6,7 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// Checkpoint returns the state behind a record of the log of a run's plan.
+// Checkpoint returns the applier's state after the record of the plan log that tail describes.
 func (a *Applier) Checkpoint(fingerprint string, tail planrecord.Tail) planrecord.Checkpoint {
 	return planrecord.Checkpoint{
 		Fingerprint: fingerprint, Tail: tail, Keepers: a.Keepers, Pending: slices.Clone(a.Pending),
@@ -14,7 +14,7 @@ func (a *Applier) Checkpoint(fingerprint string, tail planrecord.Tail) planrecor
 	}
 }
 
-// Restore returns an applier that goes on where a checkpoint of the run was taken.
+// Restore returns an applier that continues from a checkpoint of the run.
 func Restore(h planrecord.Header, c planrecord.Checkpoint) (*Applier, error) {
 	a, err := NewApplier(h)
 	if err != nil {

@@ -16,9 +16,9 @@ import (
 	"loaderd/packonline"
 )
 
-// sealed returns the steps of a run whose sources have so many documents. seals says behind which arrival the seal of a
-// source is recorded, where that is not later: where the run wants a document that a source has not, the source is
-// sealed.
+// sealed returns a run whose sources have the given numbers of documents. seals has the arrival after which the seal
+// of each source is recorded, unless the run requests a document that the source does not have. Then the source is
+// sealed at that point.
 func sealed(t *rapid.T, c runconfig.Config, sources []plan.SourceBegin, documents, seals []int,
 	order []int) *sourcesRun {
 	b := newSourcesRun(t, c, sources)
@@ -57,8 +57,8 @@ func sealed(t *rapid.T, c runconfig.Config, sources []plan.SourceBegin, document
 	return b
 }
 
-// The moment at which the end of a source is recorded changes nothing, whichever source that is, in whatever order and
-// however late: neither the steps nor how far they say that sources are read.
+// The time at which the end of a source is recorded has no effect on the steps or on their source positions. This is
+// true for all sources, in any order and with any delay.
 func TestPlanner_MomentOfSealChangesNoStep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawSources(t)
@@ -83,8 +83,8 @@ func TestPlanner_MomentOfSealChangesNoStep(t *testing.T) {
 	})
 }
 
-// A source that gets its weight from the schedule, when the others have ended, has no documents. Its share is the
-// target of no step.
+// A source that gets its weight from the schedule once all other sources have ended has no documents. Its share is
+// never the target of a step.
 func TestPlanner_MomentOfSealOfEmptySource(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "method")).Draw(t, "configuration")
@@ -100,7 +100,7 @@ func TestPlanner_MomentOfSealOfEmptySource(t *testing.T) {
 	})
 }
 
-// sealMomentChangesNothing fails where the moment of the seals changes the steps.
+// sealMomentChangesNothing fails if the time of the seals changes the steps.
 func sealMomentChangesNothing(t *rapid.T, c runconfig.Config, sources []plan.SourceBegin, documents, early,
 	late []int) {
 	order := make([]int, len(sources))

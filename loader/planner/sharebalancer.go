@@ -11,34 +11,34 @@ import (
 	"loaderd/packonline"
 )
 
-// evenSteps is over how many steps shares are kept even. What a source lacked much earlier is forgotten.
+// evenSteps is the number of steps over which shares are kept even. Earlier deviations are forgotten.
 const evenSteps = 128
 
-// portion is how many tokens of an atom or a step are of one source.
+// portion is the number of tokens of an atom or a step that belong to one source.
 type portion struct {
 	source int32
 	tokens int64
 }
 
-// shareBalancer keeps the shares of the tokens that leave a place, the shuffle window or the queues, close to their
-// targets. The mixture takes documents by exact shares, but the packer, the window and the queues let them leave in
-// another order. The best of several random choices keeps counts far closer than a single one does (Mitzenmacher, The
-// Power of Two Choices in Randomized Load Balancing).
+// shareBalancer keeps the shares of the tokens that leave the shuffle window or the queues close to their targets.
+// The mixture takes documents by exact shares, but the packer, the window and the queues change their order. The best
+// of several random choices keeps counts far closer than a single choice does (Mitzenmacher, The Power of Two Choices
+// in Randomized Load Balancing).
 type shareBalancer struct {
 	forget int64   // tokens of evenSteps steps
-	shares []int64 // by source: parts of mixture.Unit that it is to have of what leaves next
-	lacks  []int64 // by source: tokens times mixture.Unit that left less than its share
+	shares []int64 // by source: target share of the tokens that leave next, in parts of mixture.Unit
+	lacks  []int64 // by source: tokens times mixture.Unit that are missing from its share
 	// Sums over the sources that distance needs: of lacks squared, lacks times shares, and shares squared.
 	lacks2, products, shares2 float64
 }
 
-// distance returns how far the shares are off, squared and summed over the sources, when this leaves.
+// distance returns the deviation from the shares, squared and summed over the sources, if the given tokens leave.
 func (e *shareBalancer) distance(of []portion) float64 {
 	n := int64(0)
 	for _, x := range of {
 		n += x.tokens
 	}
-	// Each product is rounded before it is added: a fused multiply-add of some processors would give another sum.
+	// Each product is rounded before it is added: the fused multiply-add of some processors would give another sum.
 	sum := e.lacks2 + float64(float64(2*n)*e.products) + float64(float64(n*n)*e.shares2)
 	for _, x := range of {
 		tokens, lack := float64(x.tokens*mixture.Unit), float64(e.lacks[x.source]+e.shares[x.source]*n)
@@ -47,7 +47,7 @@ func (e *shareBalancer) distance(of []portion) float64 {
 	return sum
 }
 
-// leave notes what leaves.
+// leave records tokens that leave.
 func (e *shareBalancer) leave(of []portion) {
 	n := int64(0)
 	for _, x := range of {
@@ -61,7 +61,7 @@ func (e *shareBalancer) leave(of []portion) {
 	e.sum()
 }
 
-// follow sets the shares that what leaves next is to have.
+// follow sets the target shares of the tokens that leave next.
 func (e *shareBalancer) follow(shares []int64) {
 	if len(e.shares) == len(shares) && &e.shares[0] == &shares[0] {
 		return
@@ -70,7 +70,7 @@ func (e *shareBalancer) follow(shares []int64) {
 	e.sum()
 }
 
-// grow makes room for so many sources.
+// grow extends the balancer to the given number of sources.
 func (e *shareBalancer) grow(sources int) {
 	e.lacks = append(slices.Clip(e.lacks), make([]int64, sources-len(e.lacks))...)
 }
@@ -98,7 +98,7 @@ func (t *tally) add(source int, tokens int32) {
 	t.tokens[source] += int64(tokens)
 }
 
-// portions appends what was counted to out, and begins anew.
+// portions appends the counted tokens to out and resets the tally.
 func (t *tally) portions(out []portion) []portion {
 	out = slices.Grow(out, len(t.sources))
 	for _, s := range t.sources {
@@ -116,7 +116,7 @@ func (b *sourceSet) count(pieces []packonline.Piece) {
 	}
 }
 
-// portionsOf returns how many tokens of an atom are of each source.
+// portionsOf returns the number of tokens of an atom by source.
 func (b *sourceSet) portionsOf(a *atom) []portion {
 	if a.of == nil {
 		b.count(a.pieces)
@@ -125,7 +125,7 @@ func (b *sourceSet) portionsOf(a *atom) []portion {
 	return a.of
 }
 
-// appendState writes what each source lacks, as zigzag varints.
+// appendState writes the missing tokens of each source as zigzag varints.
 func (e *shareBalancer) appendState(b []byte) []byte {
 	for _, x := range e.lacks {
 		b = binary.AppendVarint(b, x)
@@ -133,7 +133,7 @@ func (e *shareBalancer) appendState(b []byte) []byte {
 	return b
 }
 
-// maxLack bounds what a restored source can lack: far more tokens, times mixture.Unit, than evenSteps steps can have.
+// maxLack bounds the missing tokens of a restored source, times mixture.Unit. evenSteps steps have far fewer.
 const maxLack = 1 << 60
 
 func (e *shareBalancer) restoreState(r *codec.Cursor) {

@@ -10,24 +10,24 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// shareHistory keeps the shares by which the waiting tokens were taken. They are the targets of the tokens that leave,
-// in the same order. So the steps follow a change of weights when the tokens taken before it have left, and the last
+// shareHistory holds the shares by which the buffered tokens were taken. They are the targets for the tokens that
+// leave, in the same order. So steps follow a change of weights once the tokens taken before it have left. The last
 // steps have the shares of the last documents.
 type shareHistory struct {
-	least int64 // tokens: shares that hold for fewer are replaced by those that follow, so that the history is short
+	least int64 // in tokens; shares that apply to fewer tokens are replaced by the next ones, to bound the history
 	spans []shareSpan
-	noted []int64 // what add was called with last
+	noted []int64 // argument of the last call of add
 }
 
-// shareSpan is a range of the tokens taken, from one on to the next span.
+// shareSpan is a range of the taken tokens, from a token up to the next span.
 type shareSpan struct {
 	from   int64
 	shares []int64 // by source: parts of mixture.Unit
 }
 
-// add notes the shares by which a document is taken when so many tokens have been taken; they are not changed later.
-// Shares that change while no document is taken have no tokens: those of a source that turns out to have ended, for
-// example.
+// add records the shares by which a document is taken after the given number of tokens. The caller must not modify
+// shares later. Shares that change while no document is taken apply to no tokens, for example the shares before a
+// source turns out to have ended.
 func (h *shareHistory) add(tokens int64, shares []int64) {
 	if len(shares) == len(h.noted) && &shares[0] == &h.noted[0] {
 		return
@@ -44,7 +44,7 @@ func (h *shareHistory) add(tokens int64, shares []int64) {
 	h.spans = append(h.spans, shareSpan{tokens, shares})
 }
 
-// grow makes room for so many sources.
+// grow extends the spans to the given number of sources.
 func (h *shareHistory) grow(sources int) {
 	if len(h.spans) == 0 {
 		h.spans = []shareSpan{{}}
@@ -55,7 +55,7 @@ func (h *shareHistory) grow(sources int) {
 	}
 }
 
-// at returns the shares that held behind so many tokens taken, as far as they are kept.
+// at returns the shares that applied after the given number of taken tokens, or the oldest that are kept.
 func (h *shareHistory) at(tokens int64) []int64 {
 	i := len(h.spans) - 1
 	for i > 0 && h.spans[i].from > tokens {
@@ -64,7 +64,7 @@ func (h *shareHistory) at(tokens int64) []int64 {
 	return h.spans[i].shares
 }
 
-// forget drops the shares that held before so many tokens were taken.
+// forget removes the shares that only applied before the given number of taken tokens.
 func (h *shareHistory) forget(tokens int64) {
 	n := 0
 	for n+1 < len(h.spans) && h.spans[n+1].from <= tokens {
@@ -73,7 +73,7 @@ func (h *shareHistory) forget(tokens int64) {
 	h.spans = slices.Delete(h.spans, 0, n)
 }
 
-// appendState writes the number of spans, and of each where it begins and all shares.
+// appendState writes the number of spans and, of each, its start and all shares.
 func (h *shareHistory) appendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(h.spans)))
 	for _, x := range h.spans {
@@ -85,7 +85,8 @@ func (h *shareHistory) appendState(b []byte) []byte {
 	return b
 }
 
-// restoreState reads what appendState wrote when so many tokens had been taken from so many sources.
+// restoreState reads what appendState wrote. tokens and sources are the numbers of taken tokens and of sources at
+// that time.
 func (h *shareHistory) restoreState(r *codec.Cursor, tokens int64, sources int) {
 	h.spans, h.noted = nil, nil
 	for range r.Bounded(uint64(len(r.Rest))) {

@@ -5,8 +5,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// tolerance is by how much of a step the drawn bucket may bring the shares further off than another one. So the order
-// of the buckets is random where the sources have similar lengths.
+// tolerance is a part of a step. The drawn bucket may deviate from the shares by this much more than another bucket.
+// So the order of the buckets is random if the sources have similar lengths.
 const tolerance = 1. / 8
 
 // slack returns the tolerance for the smallest step as a difference of two results of shareBalancer.distance.
@@ -21,7 +21,7 @@ func (q *queues) slack() float64 {
 	return float64(x * x)
 }
 
-// forgetShares forgets the shares of documents of which nothing waits.
+// forgetShares removes the shares of documents that are no longer buffered.
 func (p *Planner) forgetShares() {
 	if h := &p.sources.history; len(h.spans) > 1 {
 		_, steps := p.positions()
@@ -29,8 +29,8 @@ func (p *Planner) forgetShares() {
 	}
 }
 
-// positions returns how many tokens have left the window and the queues. The tokens that leave next have the targets
-// of these positions.
+// positions returns the numbers of tokens that have left the window and the queues. These positions determine the
+// targets of the tokens that leave next.
 func (p *Planner) positions() (window, queues int64) {
 	window = p.sources.mix.Tokens() - p.packs.pending().Tokens - plan.RowTokens(p.fork.left) - p.sources.shuffled
 	queues = window
@@ -40,7 +40,7 @@ func (p *Planner) positions() (window, queues int64) {
 	return window, queues
 }
 
-// followShares sets the targets of the tokens that leave the window and the queues next.
+// followShares sets the targets for the tokens that leave the window and the queues next.
 func (p *Planner) followShares() {
 	b := p.sources
 	if len(b.history.spans) == 1 {
@@ -53,7 +53,7 @@ func (p *Planner) followShares() {
 	b.steps.follow(b.history.at(queues))
 }
 
-// enter hands an atom to the window. A drain gathers all atoms first, so that the window can choose among them.
+// enter adds an atom to the window. A drain gathers all atoms first, so that the window can choose among all of them.
 func (p *Planner) enter(a atom) {
 	p.sources.shuffled += plan.RowTokens(a.pieces)
 	if p.sources.several() {
@@ -66,10 +66,10 @@ func (p *Planner) enter(a atom) {
 	p.window.Add(a, p.arrange)
 }
 
-// leave notes that an atom has left the window.
+// leave records that an atom has left the window.
 func (p *Planner) leave(a *atom) {
 	p.sources.shuffled -= plan.RowTokens(a.pieces)
-	if p.sources.several() { // an only source never lacks any of its share
+	if p.sources.several() { // a single source always has its share
 		p.sources.rows.leave(p.sources.portionsOf(a))
 		p.followShares()
 	}
@@ -78,12 +78,12 @@ func (p *Planner) leave(a *atom) {
 // evens reports whether buckets are chosen by the shares of their steps.
 func (p *Planner) evens() bool { return p.sources.several() && len(p.queues.buckets) > 1 }
 
-// nextStep returns the bucket whose step leaves when more than keep full steps wait, else nil. last says that no row
-// follows.
+// nextStep returns the bucket that emits the next step if more than keep full steps wait, else nil. last reports that
+// no further row follows.
 //
-// A step holds rows of one bucket, and so mostly tokens of the sources whose documents have its lengths. With several
-// sources the bucket is drawn, and replaced by the one that keeps the shares closest if that is closer by the
-// tolerance.
+// A step holds rows of one bucket, so most of its tokens belong to sources whose documents have such lengths. With
+// several sources, the drawn bucket is replaced by the one that keeps the shares closest, if that one is closer by
+// more than the tolerance.
 func (p *Planner) nextStep(keep int, last bool) *queue {
 	best := p.queues.next(keep, last)
 	if best == nil || !p.evens() {
@@ -104,7 +104,7 @@ func (p *Planner) nextStep(keep int, last bool) *queue {
 	return best
 }
 
-// head returns the tokens of a bucket's next step by source.
+// head returns the number of tokens by source in the next step of a bucket.
 func (b *sourceSet) head(q *queue) []portion {
 	if len(q.head) == 0 {
 		for _, r := range q.wait[:min(q.rows, len(q.wait))] {

@@ -15,9 +15,9 @@ import (
 	"loaderd/packonline"
 )
 
-// sharesOf plans documents of five sources to the end. For every step it returns the tokens of each source, the length
-// of its rows, and the tokens that each source was to have up to its end by the shares in the order of the tokens
-// taken.
+// sharesOf plans documents of five sources to the end. For every step it returns the tokens of each source and the
+// length of its rows. It also returns the cumulative target of each source, from the shares in the order of the taken
+// tokens.
 func sharesOf(t *testing.T, c runconfig.Config,
 	tokens int64) (steps [][]float64, buckets []int32, targets [][]float64) {
 	t.Helper()
@@ -87,16 +87,16 @@ func sharesOf(t *testing.T, c runconfig.Config,
 	return steps, buckets, targets
 }
 
-// In every 100 steps, from the first to the last, each source has its share of the tokens within .5 % of all tokens.
-// With several buckets a step may exceed a share by more than that: it holds rows of one bucket, and so the sources
-// whose documents have its lengths. Then each source is within the excess of two steps, one at either end of the 100.
+// In every 100 consecutive steps each source has its share of the tokens within 0.5 % of all tokens. With several
+// buckets a step may exceed a share by more, because it holds rows of one bucket and so tokens of the sources with
+// such lengths. Then each source is within the excess of two steps, one at either end of the 100.
 func TestPlanner_SharesHoldInEvery100Steps(t *testing.T) {
 	equal, short, long := []float64{1, 1, 1, 1, 1}, []float64{40, 30, 20, 5, 5}, []float64{5, 5, 20, 30, 40}
 	several := []int{1024, 2048, 4096, 8192}
 	for _, x := range []struct {
 		name    string
 		buckets []int
-		tokens  int64 // of a step, 0: 64 rows
+		tokens  int64 // per step, 0: 64 rows
 		weights []float64
 		then    []float64 // weights of the second half
 		ramp    float64
@@ -147,8 +147,8 @@ func TestPlanner_SharesHoldInEvery100Steps(t *testing.T) {
 	}
 }
 
-// offTargets returns how far the worst source is off its share in every 100 steps, as a part of their tokens. excess is
-// by how much a step of the worst bucket is off in the mean, as a part of the tokens of 100 steps.
+// offTargets returns the deviation of the worst source from its share in every 100 steps, relative to their tokens.
+// excess is the mean deviation of a step of the worst bucket, relative to the tokens of 100 steps.
 func offTargets(steps [][]float64, buckets []int32, targets [][]float64) (off []float64, excess float64) {
 	const window = 100
 	sources := len(steps[0])
@@ -192,7 +192,8 @@ func offTargets(steps [][]float64, buckets []int32, targets [][]float64) (off []
 	return off, excess
 }
 
-// FuzzSourcesState restores any bytes as the state of a run whose shares change: an error or a planner that works.
+// FuzzSourcesState restores arbitrary bytes as the state of a run whose shares change. The result is an error or a
+// working planner.
 func FuzzSourcesState(f *testing.F) {
 	c := plantest.Config("bucket")
 	c.Packing.Buckets = []int{16, 32}
@@ -222,7 +223,7 @@ func FuzzSourcesState(f *testing.F) {
 		}
 		for range 20 {
 			if source, sequence, more := p.Wants(); more {
-				_, _ = p.Add(mixedDocument(source, sequence)) // a wrong place in a source is an error
+				_, _ = p.Add(mixedDocument(source, sequence)) // a wrong position in a source is an error
 			}
 		}
 		p.Seal()

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Shortage is what the next step lacks, in rows: shuffle window and queues let none go before they are full. With one
-// bucket it is exact. With several it is a lower bound, for rows may come in another bucket than the one that is nearly
-// full.
+// Shortage is what the next step lacks, in rows. The shuffle window and the queues release rows only when they are
+// full. With one bucket the shortage is exact. With several it is a lower bound, because rows may be packed for
+// another bucket than the one that is nearly full.
 type Shortage struct {
-	Needed    int   // rows that must be packed before the next step leaves, with those that stay behind it
-	There     int   // rows of these that are packed
-	Held      int   // finished rows that the packer holds back; not counted in There
-	Documents int64 // that must still come at least, if as long as those before on average; 0 when there were none
+	Needed    int   // rows that must be packed before the next step leaves, including those that stay buffered after it
+	There     int   // packed rows among Needed
+	Held      int   // finished rows in the packers' holdback; not counted in There
+	Documents int64 // minimum number of documents that must still arrive, at the mean length so far; 0 if unknown
 	Drains    bool  // a drain would complete a step
-	Early     bool  // it is an EarlyShortage: rows count as There as soon as their documents wait
+	Early     bool  // computed by EarlyShortage: rows count as There once their documents are buffered
 }
 
-// Shortage says what the next step lacks.
+// Shortage returns what the next step lacks.
 func (p *Planner) Shortage() Shortage {
 	s := Shortage{Drains: p.Drains()}
 	pool, window, rows := p.Waiting()
@@ -42,18 +42,18 @@ func (p *Planner) Shortage() Shortage {
 		mean := p.meanLength()
 		tokens := float64(missing) * length
 		if lacks := p.config.Packing.Relevant().Held() - int(pool.Held.Pieces) - pool.Pieces; lacks > 0 {
-			tokens += float64(lacks) * min(mean, length) // held rows are filled first
+			tokens += float64(lacks) * min(mean, length) // held-back rows are filled first
 		}
 		s.Documents = int64(math.Ceil(tokens / mean))
 	}
 	return s
 }
 
-// missing returns how many rows have to come, at least, before a step leaves.
+// missing returns the minimum number of rows that must be added before a step leaves.
 func (q *queues) missing() int {
 	steps, full := q.backlog+1, 0
 	least := math.MaxInt // rows of the smallest step
-	var begun []int      // rows that each step that has begun lacks
+	var begun []int      // missing rows of each incomplete step
 	for i := range q.buckets {
 		b := &q.buckets[i]
 		full += b.full()

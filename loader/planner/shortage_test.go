@@ -15,8 +15,8 @@ import (
 	"loaderd/packonline"
 )
 
-// The rows that a step is said to lack are those that come before it: exactly with one bucket, at least with several.
-// Nothing else sends a step on: no bound on waits, no atoms of other sizes.
+// Shortage equals the rows that are added before the next step: exactly with one bucket, as a lower bound with
+// several. Nothing else triggers a step: the configurations have no maximum wait and no atoms of other sizes.
 func TestShortageIsWhatComes(t *testing.T) {
 	for _, method := range []string{"bucket", "bfd", "concat", "bucketllm", "seamless"} {
 		t.Run(method, func(t *testing.T) {
@@ -49,7 +49,8 @@ func TestShortageIsWhatComes(t *testing.T) {
 	}
 }
 
-// A planner is primed once its shuffle window is full, without a window once its pool nearly is. A drain undoes that.
+// A planner is primed once its shuffle window is full or, without a window, once its pool is nearly full. A drain
+// resets this.
 func TestPlanner_Primed(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		for _, window := range []int{0, 6} {
@@ -88,7 +89,7 @@ func TestPlanner_Primed(t *testing.T) {
 	}
 }
 
-// A drain makes a step of what waits whenever an early shortage says so, with one bucket.
+// With one bucket, a drain makes a step of the buffered documents whenever EarlyShortage reports Drains.
 func TestPlanner_EarlyShortage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		method := rapid.SampledFrom(packonline.Methods()).Draw(t, "method")
@@ -115,8 +116,8 @@ func TestPlanner_EarlyShortage(t *testing.T) {
 	})
 }
 
-// Methods that drop tokens may pack a row of more than its length: their drain is not promised for a step's tokens
-// alone.
+// For methods that drop tokens, Drains needs more than the tokens of a step, because they may pack more tokens into a
+// row than its length.
 func TestPlanner_EarlyShortageOfMethodsThatDrop(t *testing.T) {
 	extra, trim := plantest.Config("bfd-m"), plantest.Config("splice")
 	extra.Packing.Extra, trim.Packing.Splice.Fill = 8, "trim"

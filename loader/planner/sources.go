@@ -28,44 +28,44 @@ func begins(sources []plan.SourceBegin) map[string]mixture.Begin {
 type SourceCounts struct {
 	Arrived int64      `json:"arrived"` // documents taken, used or not
 	Skipped plan.Skips `json:"skipped"`
-	Cut     int64      `json:"cut"`     // used without their last tokens, by documents.max_tokens
-	Tokens  int64      `json:"-"`       // of those that are used: what mixture.Status tells as well
-	Emitted int64      `json:"emitted"` // tokens in steps, repeated ones as often as they come
+	Cut     int64      `json:"cut"`     // used without their last tokens, because of documents.max_tokens
+	Tokens  int64      `json:"-"`       // of used documents; mixture.Status has the same number
+	Emitted int64      `json:"emitted"` // tokens in steps; repeated tokens count each time
 }
 
 func (c *SourceCounts) fields() []*int64 {
 	return slices.Concat([]*int64{&c.Arrived}, skipFields(&c.Skipped), []*int64{&c.Cut, &c.Tokens, &c.Emitted})
 }
 
-// sourceSet is what a planner keeps of its sources. The planner counts in arrivals: pieces that wait name the arrival
-// of their document, and name the document when a step takes them. It calls nothing of the planner: what its methods
-// return says what the planner has to do.
+// sourceSet is a planner's state of its sources. The planner counts in arrivals: buffered pieces name the arrival of
+// their document until a step takes them, and then the document. It never calls the planner. The results of its
+// methods state what the planner has to do.
 type sourceSet struct {
 	mix    *mixture.Mixture
 	infos  []plan.SourceInfo // by source
-	begun  int               // how many of them the run began with
+	begun  int               // number of sources at the start of the run
 	refs   *refs
 	parts  []sourceState // by source
 	rows   shareBalancer // of what leaves the window
 	steps  shareBalancer // of steps, with several buckets
 	names  naming
-	dedupe int // documents of which each source remembers the ids
+	dedupe int // number of documents per source whose ids are remembered
 
 	history  shareHistory
 	tally    tally // scratch space
 	shuffled int64 // tokens in the window
-	drains   bool  // the window gathers what comes to it, and is emptied next
+	drains   bool  // the window gathers the atoms that are added, and is emptied next
 }
 
-// sourceState is what a planner keeps of one source.
+// sourceState is a planner's state of one source.
 type sourceState struct {
-	pack   int          // that its documents go to
-	seen   *dedupWindow // of the epoch that is read
+	pack   int          // index of the pack that receives its documents
+	seen   *dedupWindow // of the current epoch
 	counts SourceCounts
 }
 
-// unread is a document whose packing hints a restored packer lacks, or lacks yet where the document still has to come
-// to it.
+// unread is a document whose packing hints are missing after a restore: in its packer or, with comes, in fork.left,
+// from where it still has to be passed to a packer.
 type unread struct {
 	pack  int
 	name  uint64
@@ -81,10 +81,10 @@ func newSourceSet(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceI
 	return b
 }
 
-// several reports whether the run has had more than one source: only then are the shares of its steps kept even.
+// several reports whether the run has had more than one source. Only then are the shares of its steps kept even.
 func (b *sourceSet) several() bool { return b.mix.Len() > 1 }
 
-// meet makes room for the sources that the mixture has and the planner does not know yet.
+// meet adds state for the sources of the mixture that the planner has no state for yet.
 func (p *Planner) meet() error {
 	b := p.sources
 	for i := len(b.parts); i < b.mix.Len(); i++ {
@@ -109,8 +109,8 @@ func (p *Planner) meet() error {
 	return nil
 }
 
-// arrive takes in the next message as the arrival of a number. It returns the state and the configuration of the source
-// that the message is of, and refuses a message that is not the next one.
+// arrive registers the next message under the given arrival. It returns the state and the configuration of the
+// message's source, and rejects a message that is not the next one.
 func (b *sourceSet) arrive(a *plan.Arrival, arrival uint64) (of *sourceState, c mixture.Source, err error) {
 	source, sequence, ok := b.mix.Next()
 	switch {
@@ -128,11 +128,11 @@ func (b *sourceSet) arrive(a *plan.Arrival, arrival uint64) (of *sourceState, c 
 	return &b.parts[source], b.mix.Config(source), nil
 }
 
-// take notes how many tokens of the message that has arrived are used.
+// take records how many tokens of the arrived message are used.
 func (b *sourceSet) take(tokens int64) { b.mix.Take(int(tokens)) }
 
-// settle lets the end of sources take effect, and forgets the ids of the epoch before where a source has begun another
-// one. It reports whether no source has a document left.
+// settle applies the end of sources. If a source has started another epoch, it forgets the ids of the epoch before.
+// It reports whether no source has a document left.
 func (b *sourceSet) settle() (ended bool) {
 	x := b.mix.Settle()
 	for _, source := range x.Begun {
@@ -141,7 +141,7 @@ func (b *sourceSet) settle() (ended bool) {
 	return x.Ended
 }
 
-// count counts a document, and returns why it is not used; empty for one that is.
+// count counts a document and returns why it is not used, or the empty string if it is used.
 func (x *sourceState) count(d plan.Part) plan.Skip {
 	x.counts.Arrived++
 	if d.Skip == "" && x.seen.observe(d.Identity()) {
@@ -160,8 +160,8 @@ func (x *sourceState) count(d plan.Part) plan.Skip {
 	return ""
 }
 
-// Add takes in the next document and returns the steps that it completes. The slice is valid until the next call;
-// what the steps refer to stays.
+// Add processes the next document and returns the steps that it completes. The slice is valid until the next call,
+// but the rows of the steps stay valid.
 func (p *Planner) Add(a plan.Arrival) ([]plan.Step, error) {
 	arrival := p.cursor.Next()
 	of, config, err := p.sources.arrive(&a, arrival)
@@ -186,7 +186,7 @@ func (p *Planner) Add(a plan.Arrival) ([]plan.Step, error) {
 	return p.settle(), nil
 }
 
-// takeOne takes in one document of a source.
+// takeOne processes one document of a source.
 func (p *Planner) takeOne(of *sourceState, name uint64, x plan.Part) {
 	p.counts.Arrived++
 	if skip := of.count(x); skip != "" {
@@ -197,8 +197,8 @@ func (p *Planner) takeOne(of *sourceState, name uint64, x plan.Part) {
 	p.pack(&p.packs[of.pack], name, int32(x.Length), x)
 }
 
-// settle ends what an arrival or a control has begun: the run, when no source has a document left. The end of a source
-// takes effect behind the steps of its last document, as it does where it is recorded later.
+// settle completes an arrival or a control, and ends the run when no source has a document left. The end of a source
+// takes effect after the steps of its last document, as it does if the end is recorded later.
 func (p *Planner) settle() []plan.Step {
 	b := p.sources
 	steps := p.finish(p.cursor)
@@ -218,7 +218,7 @@ func (p *Planner) settle() []plan.Step {
 	return steps
 }
 
-// arrivals returns the positions of the messages that something of waits, as often as it has pieces.
+// arrivals returns the positions of the messages of buffered documents, once per buffered piece.
 func (p *Planner) arrivals() []uint64 {
 	out := p.waiting()
 	for i := range out {
@@ -227,10 +227,10 @@ func (p *Planner) arrivals() []uint64 {
 	return out
 }
 
-// ref returns the document of a name, as a plan has it.
+// ref returns the document of a name as a plan names it.
 func (b *sourceSet) ref(name uint64) uint64 { return b.refs.of(b.names.position(name)) }
 
-// waiting returns the documents that something of waits, as often as it has pieces.
+// waiting returns the names of buffered documents, once per buffered piece.
 func (p *Planner) waiting() []uint64 {
 	var out []uint64
 	note := func(name uint64) { out = append(out, name&^repeated) }
@@ -243,7 +243,7 @@ func (p *Planner) waiting() []uint64 {
 	return out
 }
 
-// name lets the steps that are finished name documents, and say how far the sources are read.
+// name renames the documents in finished steps as a plan names them, and records the positions of the sources.
 func (p *Planner) name() {
 	b := p.sources
 	var places []mixture.Place
@@ -266,7 +266,7 @@ func (p *Planner) name() {
 	}
 }
 
-// places returns how far each source is read.
+// places returns the position in each source.
 func (b *sourceSet) places() []mixture.Place {
 	out := make([]mixture.Place, b.mix.Len())
 	for i := range out {
@@ -275,7 +275,7 @@ func (b *sourceSet) places() []mixture.Place {
 	return out
 }
 
-// change lets a control change the mixture.
+// change applies a control that changes the mixture.
 func (p *Planner) change(f func(*mixture.Mixture) error, added ...plan.SourceInfo) ([]plan.Step, bool, error) {
 	p.steps = p.steps[:0]
 	if err := f(p.sources.mix); err != nil {
@@ -288,17 +288,17 @@ func (p *Planner) change(f func(*mixture.Mixture) error, added ...plan.SourceInf
 	return p.settle(), p.Ended(), nil
 }
 
-// Infos returns the run's sources in the order of their numbers, those that were removed among them.
+// Infos returns the run's sources in the order of their numbers, including removed ones.
 func (p *Planner) Infos() []plan.SourceInfo { return p.sources.infos }
 
 // Ended reports whether no source of the run has a document left.
 func (p *Planner) Ended() bool { return p.sources.mix.Ended() }
 
-// Mixture returns the state of the run's sources. It is not to be changed.
+// Mixture returns the state of the run's sources. The caller must not modify it.
 func (p *Planner) Mixture() *mixture.Mixture { return p.sources.mix }
 
-// Wants returns the source and the sequence of the document that comes next; false when none does before a control
-// comes.
+// Wants returns the source and the sequence of the next document. ok is false if no document is accepted before the
+// next control.
 func (p *Planner) Wants() (source int, sequence uint64, ok bool) { return p.sources.mix.Next() }
 
 // SourceCounts returns the totals of each source.
@@ -310,8 +310,8 @@ func (p *Planner) SourceCounts() []SourceCounts {
 	return out
 }
 
-// MissingHints returns the waiting documents whose packing hints a restored planner has to be given again, by their
-// messages, each once.
+// MissingHints returns the messages of buffered documents whose packing hints a restored planner needs again, without
+// duplicates.
 func (p *Planner) MissingHints() []uint64 {
 	p.unread = map[uint64][]unread{}
 	for i := range p.packs {
@@ -322,7 +322,7 @@ func (p *Planner) MissingHints() []uint64 {
 			}
 		}
 	}
-	for _, x := range p.fork.left { // which still have to come to one
+	for _, x := range p.fork.left { // these have not been passed to a packer yet
 		ref := p.sources.ref(x.Doc)
 		i := p.sources.parts[plan.RefSource(ref)].pack
 		if _, ok := p.packs[i].packer.(packonline.Hinted); ok {
@@ -332,9 +332,9 @@ func (p *Planner) MissingHints() []uint64 {
 	return slices.Sorted(maps.Keys(p.unread))
 }
 
-// appendState writes the streams of sources that were added (JSON behind its length), the mixture, the documents of the
-// arrivals that wait, the shares by which they were taken, what each source lacks behind the window and in steps, and
-// for each its totals and recent ids.
+// appendState writes the streams of added sources (JSON preceded by its length), the mixture, the documents of the
+// buffered arrivals, the shares by which they were taken, and the missing tokens of each source after the window and
+// in steps. For each source it then writes its totals and recent ids.
 func (b *sourceSet) appendState(out []byte, waiting []uint64) []byte {
 	added, err := json.Marshal(b.infos[b.begun:])
 	if err != nil {
@@ -355,7 +355,7 @@ func (b *sourceSet) appendState(out []byte, waiting []uint64) []byte {
 	return out
 }
 
-// maxAddedSources bounds the bytes of the sources that were added to a run.
+// maxAddedSources bounds the encoded size in bytes of the sources that were added to a run.
 const maxAddedSources = 1 << 20
 
 // restoreSources reads what appendState wrote.
@@ -376,7 +376,7 @@ func (p *Planner) restoreSources(r *codec.Cursor) error {
 	}) {
 		return errors.New("the sources that were added are others than those of the mixture")
 	}
-	p.packs, b.parts, b.history.spans = p.packs[:1], nil, nil // sources that were added are met again
+	p.packs, b.parts, b.history.spans = p.packs[:1], nil, nil // meet registers added sources again
 	b.rows, b.steps = shareBalancer{forget: b.rows.forget}, shareBalancer{forget: b.steps.forget}
 	if err := p.meet(); err != nil {
 		return err

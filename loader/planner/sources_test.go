@@ -37,7 +37,8 @@ func newSourcesRun(t *rapid.T, c runconfig.Config, sources []plan.SourceBegin) *
 	return &sourcesRun{header: h, applier: a, tokens: map[uint64]int{}}
 }
 
-// document is the one of a source with a sequence; where messages hold several documents some do.
+// document returns the document of a source at a sequence. If messages hold several documents, some of the messages
+// do.
 func (b *sourcesRun) document(source int, sequence uint64) plan.Arrival {
 	a := mixedDocument(source, sequence)
 	if !b.header.Config.Documents.Several() || sequence%4 != 1 {
@@ -46,7 +47,7 @@ func (b *sourcesRun) document(source int, sequence uint64) plan.Arrival {
 	whole := plan.Arrival{Source: source, Sequence: sequence}
 	for k := range 1 + sequence*7%5 {
 		x := mixedDocument(source, sequence+1000*k).Documents()[0]
-		if k > 0 && sequence%3 > 0 { // a piece of the one before it
+		if k > 0 && sequence%3 > 0 { // a piece of the document before it
 			x.ID, x.Nth = whole.Parts[k-1].ID, whole.Parts[k-1].Nth+1
 		}
 		whole.Parts = append(whole.Parts, x)
@@ -54,7 +55,7 @@ func (b *sourcesRun) document(source int, sequence uint64) plan.Arrival {
 	return whole
 }
 
-// named is the one that a plan names.
+// named returns the document that a plan names ref.
 func (b *sourcesRun) named(ref uint64) plan.Arrival {
 	return b.document(plan.RefSource(ref), plan.RefSequence(ref))
 }
@@ -72,7 +73,7 @@ func mixedDocument(source int, sequence uint64) plan.Arrival {
 	return a
 }
 
-// next plans the next document; false when none is wanted.
+// next plans the next document. It returns false if no document is wanted.
 func (b *sourcesRun) next(t *rapid.T) bool {
 	source, sequence, ok := b.applier.Planner.Wants()
 	if !ok {
@@ -101,7 +102,7 @@ func (b *sourcesRun) settle(t *rapid.T) {
 	}
 }
 
-// restart carries the state over to a fresh applier.
+// restart transfers the state to a new applier.
 func (b *sourcesRun) restart(t *rapid.T) {
 	c, err := planrecord.DecodeCheckpoint(b.applier.Checkpoint("f", planrecord.Tail{}).Encode())
 	if err != nil {
@@ -154,7 +155,7 @@ func drawSources(t *rapid.T) (runconfig.Config, []plan.SourceBegin) {
 	return c, sources
 }
 
-// drawControl draws something that is recorded now and then, nil for nothing. It counts the sources that it adds.
+// drawControl draws an occasional control, or nil. It counts the sources that it adds.
 func (b *sourcesRun) drawControl(t *rapid.T, added *int) planrecord.Control {
 	status := b.applier.Planner.Mixture().Status()
 	i := rapid.IntRange(0, len(status)-1).Draw(t, "source")
@@ -189,8 +190,8 @@ func (b *sourcesRun) drawControl(t *rapid.T, added *int) planrecord.Control {
 	return nil
 }
 
-// finish ends the run: no source has documents behind those that were taken. record gets each control, and next plans
-// each document that is left.
+// finish ends the run: no source has documents after those that were taken. It passes each control to record, and
+// calls next for each remaining document.
 func (b *sourcesRun) finish(record func(planrecord.Control), next func()) {
 	for i, x := range b.applier.Planner.Mixture().Status() {
 		at := b.applier.Planner.Clock()
@@ -206,9 +207,9 @@ func (b *sourcesRun) finish(record func(planrecord.Control), next func()) {
 	}
 }
 
-// A planner of several sources that is restored behind every document and control plans what an undisturbed one plans.
-// Every token of every used document comes out once for each time that it was taken, in rows of one packing, and no
-// step needs what lies below the floor before it.
+// A planner of several sources that is restored after every document and control makes the same plan as one that is
+// not. Every token of every used document is in steps once for each time that it was taken, in rows of one packing.
+// No step needs a document below the preceding low watermark.
 func TestPlanner_SeveralSourcesRestoredAtEveryDocument(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawSources(t)
@@ -251,7 +252,7 @@ func TestPlanner_SeveralSourcesRestoredAtEveryDocument(t *testing.T) {
 	})
 }
 
-// check checks the steps of a run that has ended.
+// check checks the steps of an ended run.
 func (b *sourcesRun) check(t *rapid.T) {
 	planner := b.applier.Planner
 	emitted := map[uint64]int{}

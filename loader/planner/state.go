@@ -15,16 +15,17 @@ import (
 //
 //	version byte, then uvarints: last document, next step, the totals in the order of Counts
 //	the sources (sourceSet.appendState), the packers, the shuffle window, each in its own format
-//	for each bucket: rows of the atom that more belong to, each of them; atoms of the row under construction and, if there are
-//	any, the row; the documents that had arrived when the first of these came, and those of them that the packer had, if there are any
+//	for each bucket: the number of rows of its incomplete atom and each of these rows; the number of atoms of the
+//	row under construction and, unless 0, the row; if either is present, the documents that had arrived at its first
+//	row or atom, and those of its packer
 //	the queues of rows that wait for a step (queues.appendState); what a fork begins with (appendForkState)
-//	which tokens of the documents that wait have no loss (losses.appendState)
+//	which tokens of the buffered documents have no loss (losses.appendState)
 //
-// An atom in the window is its packer's number where there are several, its bucket's index, the number of its rows, and
-// each of them.
+// An atom in the window is encoded as the index of its packer (if the run has several), the index of its bucket, the
+// number of its rows, and each row.
 const stateVersion = 1
 
-// AppendState appends the planner's whole state: references to documents, never tokens.
+// AppendState appends the planner's whole state, which refers to documents but contains no tokens.
 func (p *Planner) AppendState(b []byte) []byte {
 	b = append(b, stateVersion)
 	b = binary.AppendUvarint(b, p.cursor.Last())
@@ -66,7 +67,8 @@ func (p *Planner) AppendState(b []byte) []byte {
 	return p.losses.appendState(b, p.waiting)
 }
 
-// RestoreState replaces the state of a planner of the same configuration. It accepts exactly what AppendState wrote.
+// RestoreState replaces the state of a planner of the same configuration. It accepts exactly the output of
+// AppendState.
 func (p *Planner) RestoreState(b []byte) error {
 	if len(b) == 0 || b[0] != stateVersion {
 		return fmt.Errorf("restore planner: state format is not version %d", stateVersion)
@@ -137,11 +139,11 @@ func (p *Planner) RestoreState(b []byte) error {
 	return nil
 }
 
-// restoreLine reads what a line holds. It refuses a whole atom or row, which would have gone on.
+// restoreLine reads the state of a line. It rejects a complete atom or row, which would have left the line.
 func (p *Planner) restoreLine(l *line, r *codec.Cursor, previous *uint64) {
 	_, k := p.packs.lineOf(&l.open)
 	most := k.atomRows - 1
-	if k.joins { // the atoms of such a method end with a document
+	if k.joins { // atoms of such a method end with a document
 		most = 0
 	}
 	a := readAtom(r, l, most, previous)
@@ -167,7 +169,7 @@ func (c *Counts) fields() []*int64 {
 		&c.MaskedTokens, &c.LeftTokens, &c.AgeMax, &c.WaitMax})
 }
 
-// skipFields are the counts in the order in which a state holds them.
+// skipFields returns the counts in the order in which a state holds them.
 func skipFields(s *plan.Skips) []*int64 {
 	out := make([]*int64, len(s))
 	for i := range s {
@@ -205,7 +207,7 @@ func (r *dedupWindow) restoreState(in *codec.Cursor) error {
 	return nil
 }
 
-// readAtom reads an atom of a line, of at most so many rows.
+// readAtom reads an atom of a line, with at most the given number of rows.
 func readAtom(r *codec.Cursor, l *line, most int, previous *uint64) (a atom) {
 	for range r.Bounded(uint64(most)) {
 		row := r.Pieces(previous)
@@ -215,7 +217,7 @@ func readAtom(r *codec.Cursor, l *line, most int, previous *uint64) (a atom) {
 	return a
 }
 
-// checkWaits refuses pieces of documents that do not wait.
+// checkWaits rejects pieces of documents that are not buffered.
 func (b *sourceSet) checkWaits(r *codec.Cursor, pieces []packonline.Piece) {
 	for _, x := range pieces {
 		if !b.refs.has(b.names.position(x.Doc)) {

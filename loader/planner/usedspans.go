@@ -12,9 +12,9 @@ import (
 	"loaderd/packonline"
 )
 
-// usedForm is the form of used tokens, in uvarints: for each document that is used in part or whole, in order of
-// arrivals, the distance from the one before, the number of its ranges, and for each of these the distance of its start
-// from the end of the one before, and its length.
+// usedForm is the encoding of used tokens, in uvarints. For each document with used tokens, in the order of arrivals,
+// it has the distance from the document before and the number of its ranges. Each range is the distance of its start
+// from the end of the range before, and its length.
 const usedForm = "distance ranges (distance length)..."
 
 // span is tokens [start, end) of a document.
@@ -38,7 +38,7 @@ func encodeUsed(used usedSpans) (b []byte) {
 	return b
 }
 
-// joinSpans sorts spans and joins those that touch.
+// joinSpans sorts spans and joins those that overlap or are adjacent.
 func joinSpans(spans []span) []span {
 	sort.Slice(spans, func(i, j int) bool { return spans[i].start < spans[j].start })
 	out := spans[:0]
@@ -52,7 +52,7 @@ func joinSpans(spans []span) []span {
 	return out
 }
 
-// readUsed reads what encodeUsed wrote, of documents up to last.
+// readUsed reads what encodeUsed wrote. No document may be after last.
 func readUsed(b []byte, last uint64) (usedSpans, error) {
 	r := codec.Cursor{Rest: b}
 	out := usedSpans{}
@@ -83,14 +83,14 @@ func readUsed(b []byte, last uint64) (usedSpans, error) {
 	return out, nil
 }
 
-// usedSpans are the tokens that the steps of a parent hold, of documents of which others wait.
+// usedSpans are the tokens in steps of a parent, for documents that also have buffered tokens.
 type usedSpans map[uint64][]span
 
 // of returns the used tokens of a document.
 func (u usedSpans) of(document uint64) []span { return u[document&^repeated] }
 
-// place turns pieces that count only those tokens of a document that are not used into pieces of the whole document. A
-// piece with used tokens inside becomes two.
+// place converts pieces that count only the unused tokens of a document to pieces of the whole document. A piece with
+// used tokens inside becomes two pieces.
 func (u usedSpans) place(pieces []packonline.Piece) []packonline.Piece {
 	if len(u) == 0 || !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return len(u.of(x.Doc)) > 0 }) {
 		return pieces
