@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Change is a change of the mixture that somebody asked for.
+// Change is a requested change of the mixture.
 type Change struct {
-	// Weights are relative to each other, one for every source behind the change; Complete adds those that are missing.
+	// Weights are relative to each other, one for every source after the change. Complete adds missing ones.
 	Weights map[string]float64 `json:"weights"`
 	Add     map[string]Source  `json:"add,omitempty"`
 	Remove  []string           `json:"remove,omitempty"`
 }
 
-// Complete returns the change with a weight for every source behind it: a source that it adds has the weight of its
-// configuration, and any other source that it does not name keeps its present share.
+// Complete returns the change with a weight for every source after it. An added source gets the weight of its
+// configuration. Any other source that is not named keeps its current share.
 func (m *Mixture) Complete(c Change) Change {
 	weights := map[string]float64{}
 	for _, s := range m.sources {
@@ -31,7 +31,8 @@ func (m *Mixture) Complete(c Change) Change {
 	return c
 }
 
-// Validate refuses weights that no mixture takes; Check does more, against the mixture of the moment.
+// Validate rejects invalid weights, names and configurations. Check also compares the change with the current
+// mixture.
 func (c Change) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
 		if err := CheckWeight(name, c.Weights[name]); err != nil {
@@ -49,8 +50,8 @@ func (c Change) Validate() error {
 	return nil
 }
 
-// Change changes the mixture. A ramp that is under way ends where it is; what the schedule says of later tokens stays.
-// begins says where added sources begin.
+// Change changes the mixture. A ramp in progress ends at its current shares; later points of the schedule still
+// apply. begins states where added sources begin.
 func (m *Mixture) Change(c Change, begins map[string]Begin) error {
 	if err := m.Check(c); err != nil {
 		return err
@@ -82,12 +83,12 @@ func (m *Mixture) Change(c Change, begins map[string]Begin) error {
 	return nil
 }
 
-// Check refuses a change that cannot be made now.
+// Check rejects a change that is not possible now.
 func (m *Mixture) Check(c Change) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
-	there := map[string]bool{} // whether it is there still
+	there := map[string]bool{} // name to whether the source is still present
 	for _, s := range m.sources {
 		there[s.name] = !s.removed
 	}

@@ -14,26 +14,26 @@ import (
 	"loaderd/shuffle"
 )
 
-// Config is what shapes the order in which a run takes the documents of its sources.
+// Config determines the order in which a run takes the documents of its sources.
 type Config struct {
-	Sources map[string]Source // those that the run begins with
+	Sources map[string]Source // at the start of the run
 	Mix     Mix
 	// Seed keys the order of documents in an epoch.
 	Seed uint64
 }
 
-// Source says how a run reads one source.
+// Source configures how a run reads one source.
 type Source struct {
-	// Weight is the source's share of the tokens, relative to those of the others.
+	// Weight is the source's share of the tokens, relative to the weights of the other sources.
 	Weight float64 `koanf:"weight" json:"weight"`
-	// Epochs is how often the source is read; a second time only when it is sealed.
+	// Epochs is how often the source is read. Further epochs require that it is sealed.
 	Epochs Epochs `koanf:"epochs" json:"epochs"`
-	// Block is how many documents in a row of the stream stay together where an epoch is read in a drawn order (unit:
-	// documents). 0 reads every epoch in the order of the stream.
+	// Block is how many consecutive documents of the stream stay together in an epoch that is read in a drawn order
+	// (unit: documents). 0 reads every epoch in the order of the stream.
 	Block int `koanf:"block" json:"block"`
-	// Start is with which document a run begins, where the source comes to it: first (of those that the stream holds, the
-	// empty one too), new (the first that is published from then on), a sequence, or a time (RFC 3339: the first that the
-	// stream took from then on). It shapes nothing: the plan says where it was.
+	// Start is the first document that is read when the source is added to a run: first (the first one in the stream;
+	// also the empty string), new (the first one published later), a sequence, or a time (RFC 3339: the first one stored
+	// at or after it). It does not affect the order: the plan records the actual first document.
 	Start string `koanf:"start" json:"start,omitempty"`
 	// Split chooses a part of the documents by a hash of their ids. The zero Split takes all.
 	Split Split `koanf:"split" json:"split,omitzero"`
@@ -41,32 +41,31 @@ type Source struct {
 	// 0 sets no bound.
 	MinTokens int `koanf:"min_tokens" json:"min_tokens,omitempty"`
 	MaxTokens int `koanf:"max_tokens" json:"max_tokens,omitempty"`
-	// Packing packs the source's documents among themselves, in rows of some of the run's buckets. nil: in the run's own
-	// way, together with those of the other sources that have none.
+	// Packing packs the source's documents separately, in rows of some of the run's buckets. With nil, they are packed
+	// with the run's configuration, together with those of all other sources without a Packing.
 	Packing *packonline.Config `koanf:"packing" json:"packing,omitempty"`
-	// Attention is that of the rows of a source with its own Packing. The mixture itself reads neither.
+	// Attention applies to the rows of a source with its own Packing. The mixture itself reads neither.
 	Attention string `koanf:"attention" json:"attention,omitempty"`
 }
 
-// Mix says how sources make a run together.
+// Mix configures how the sources are combined.
 type Mix struct {
-	// Dry says what happens while the source that comes next has no document: wait, or share (after DryAfter the others
-	// share its weight).
+	// Dry is the policy when the next source has no document: wait, or share (after DryAfter its weight is shared by the
+	// others).
 	Dry string `koanf:"dry" json:"dry"`
-	// DryAfter shapes nothing: that a source rests is recorded.
+	// DryAfter does not affect the order, because the pause of a source is recorded.
 	DryAfter time.Duration `koanf:"dry_after" json:"-"`
-	// End says when the run ends: when all sources are used up, or the first of them is.
+	// End is when the run ends: when all sources are used up, or when the first one is.
 	End string `koanf:"end" json:"end"`
-	// Schedule changes the weights as tokens are taken, in ascending order of Tokens.
+	// Schedule changes the weights at numbers of taken tokens, in ascending order of Tokens.
 	Schedule []Point `koanf:"schedule" json:"schedule,omitempty"`
 }
 
-// Point is where a schedule sets weights.
+// Point is a change of weights in a schedule.
 type Point struct {
-	// Tokens is how many tokens the run has taken when the change begins.
+	// Tokens is how many tokens the run has taken when the change starts.
 	Tokens Tokens `koanf:"tokens" json:"tokens"`
-	// Ramp is over how many tokens the shares go from what they are to Weights, in a straight line. 0 changes them at
-	// once.
+	// Ramp is the number of tokens over which the shares change linearly to Weights. 0 changes them immediately.
 	Ramp Tokens `koanf:"ramp" json:"ramp,omitempty"`
 	// Weights are relative to each other, one for every source of the configuration.
 	Weights map[string]float64 `koanf:"weights" json:"weights"`
@@ -84,14 +83,14 @@ const (
 const (
 	DefaultBlock = 32
 	maxBlock     = 1 << 20
-	// MaxSources bounds how many sources a run can have, those that were removed among them.
+	// MaxSources is the maximum number of sources of a run, including removed ones.
 	MaxSources = 1024
 )
 
 // Tokens is a number of tokens. In a configuration it may be written as 80e9.
 type Tokens int64
 
-// ReadTokens reads a number of tokens as a configuration has it: 80000000000, 80e9 or the text of either.
+// ReadTokens reads a number of tokens from a configuration: 80000000000, 80e9, or either as text.
 func ReadTokens(value any) (Tokens, error) {
 	text := fmt.Sprint(value)
 	if n, err := strconv.ParseInt(text, 10, 62); err == nil && n >= 0 {
@@ -107,10 +106,10 @@ func ReadTokens(value any) (Tokens, error) {
 // Epochs is how often a source is read.
 type Epochs int
 
-// Forever reads a source again and again.
+// Forever reads a source repeatedly without end.
 const Forever Epochs = -1
 
-// ReadEpochs reads a number of epochs, or forever, as a configuration has it.
+// ReadEpochs reads a number of epochs, or forever, from a configuration.
 func ReadEpochs(value any) (Epochs, error) {
 	text := fmt.Sprint(value)
 	if text == Forever.String() {
@@ -144,21 +143,21 @@ func (e *Epochs) UnmarshalJSON(b []byte) (err error) {
 	return err
 }
 
-// Another reports whether an epoch follows behind so many.
+// Another reports whether another epoch follows after done epochs.
 func (e Epochs) Another(done uint64) bool { return e == Forever || done < uint64(e) }
 
-// Split takes the documents whose hash falls into a range of Of equal parts. The hash has a key that never changes: two
-// runs that take ranges which do not overlap share no document, also when it arrives again elsewhere in the stream.
+// Split selects the documents whose hash falls into a range of Of equal parts. The key of the hash never changes. So
+// two runs with ranges that do not overlap share no document, even if it is published again elsewhere in the stream.
 type Split struct {
 	Of   int   `koanf:"of" json:"of"`
 	Take []int `koanf:"take" json:"take"` // first and last part
 }
 
-// splits keys the hash of all runs.
+// splits keys the hash; all runs use it.
 var splits = shuffle.NewKey(0, "split")
 
-// Takes reports whether a document belongs to the split. It goes by the hash of its id; by its sequence where it has
-// none, for which id is 0.
+// Takes reports whether a document belongs to the split. It hashes the document's id or, if the document has none (id
+// 0), its sequence.
 func (s Split) Takes(id, sequence uint64) bool {
 	if s.Of == 0 {
 		return true
@@ -170,13 +169,13 @@ func (s Split) Takes(id, sequence uint64) bool {
 	return part >= s.Take[0] && part <= s.Take[1]
 }
 
-// Values of Source.Start, beside sequences and times.
+// Values of Source.Start, in addition to sequences and times.
 const (
 	StartFirst = "first"
 	StartNew   = "new"
 )
 
-// ReadStart reads a Start that is a sequence, or a time. Of StartFirst, StartNew and the empty one both are zero.
+// ReadStart parses a Start that is a sequence or a time. For StartFirst, StartNew and the empty string both are zero.
 func ReadStart(text string) (sequence uint64, from time.Time, err error) {
 	if text == "" || text == StartFirst || text == StartNew {
 		return 0, from, nil
@@ -191,10 +190,10 @@ func ReadStart(text string) (sequence uint64, from time.Time, err error) {
 	return 0, from, nil
 }
 
-// FieldError is a bad field of a configuration.
+// FieldError is an invalid field of a configuration.
 type FieldError = shuffle.FieldError
 
-// Validate returns every bad field, with its path in a configuration file.
+// Validate returns every invalid field, with its path in a configuration file.
 func (c Config) Validate() (bad []FieldError) {
 	add := func(field string, value any, want string) {
 		bad = append(bad, FieldError{Field: field, Value: value, Want: want})
@@ -226,7 +225,7 @@ func (c Config) Validate() (bad []FieldError) {
 	return append(bad, c.badSchedule()...)
 }
 
-// Validate returns every bad field of a source.
+// Validate returns every invalid field of a source.
 func (s Source) Validate() (bad []FieldError) {
 	add := func(field string, value any, want string) {
 		bad = append(bad, FieldError{Field: field, Value: value, Want: want})
@@ -258,7 +257,7 @@ func (s Source) Validate() (bad []FieldError) {
 	return bad
 }
 
-// check adds what is wrong with a split, if there is one.
+// check reports the invalid fields of a split.
 func (s Split) check(add func(field string, value any, want string)) {
 	switch t := s.Take; {
 	case s.Of == 0 && len(t) == 0:
@@ -316,7 +315,7 @@ func (c Config) unnamed(weights map[string]float64) (out []string) {
 
 const wantWeight = "a number from 0 to 1e9"
 
-// CheckWeight returns an error for what is no weight of a source.
+// CheckWeight returns an error if w is not a valid weight.
 func CheckWeight(source string, w float64) error {
 	if validWeight(w) {
 		return nil
@@ -326,7 +325,7 @@ func CheckWeight(source string, w float64) error {
 
 func validWeight(w float64) bool { return w >= 0 && w <= 1e9 } // false for NaN
 
-// ValidName reports whether a source may have a name: it is a token of subjects and a part of a stream's name.
+// ValidName reports whether name is valid for a source. It is a token of subjects and a part of a stream's name.
 func ValidName(name string) bool {
 	if name == "" || len(name) > 64 {
 		return false

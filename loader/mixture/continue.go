@@ -6,15 +6,15 @@ import (
 	"slices"
 )
 
-// Known is a source as a run knows it.
+// Known is a source of an existing run.
 type Known struct {
 	Name   string
 	Config Source
 	Begin  Begin
 }
 
-// Of returns the mixture of a run that goes on with sources that are known, in the order of their numbers. RestoreState
-// says how far they are read.
+// Of returns the mixture of a continued run with the given sources, in the order of their numbers. RestoreState sets
+// their positions.
 func Of(c Config, sources []Known) (*Mixture, error) {
 	m := &Mixture{config: c, first: len(sources)}
 	for _, x := range sources {
@@ -28,13 +28,13 @@ func Of(c Config, sources []Known) (*Mixture, error) {
 	return m, nil
 }
 
-// Continue lets the mixture go on with another configuration, each source where it is. begins says where those begin
-// that come by it.
+// Continue applies another configuration and keeps the position of each source. begins states where the sources that
+// it adds begin.
 //
-// When the configuration says of the sources and of the mix what the one before said, everything goes on as it is,
-// changes that were made while the run went on among it. Otherwise the mixture is what the new configuration says:
-// sources that it does not name are removed, those that were removed and that it names come back, and the shares are
-// those that its weights and its schedule give at the tokens taken so far.
+// If the new configuration has the same sources and the same mix as the old one, the mixture continues unchanged,
+// including changes made during the run. Otherwise it follows the new configuration. Sources that it does not name
+// are removed. Removed sources that it names are added again. The shares are those of its weights and its schedule at
+// the number of tokens taken so far.
 func (m *Mixture) Continue(c Config, begins map[string]Begin) error {
 	for _, s := range m.sources {
 		if next, named := c.Sources[s.name]; named {
@@ -89,8 +89,8 @@ func (m *Mixture) Continue(c Config, begins map[string]Begin) error {
 	return nil
 }
 
-// mixesAs reports whether two configurations say the same of sources and of the mix, but for what shapes no mixture:
-// where a run begins with a source, and how its documents are packed.
+// mixesAs reports whether two configurations have equal sources and an equal mix. It ignores what does not affect the
+// mixture: where a run starts to read a source, and how its documents are packed.
 func (c Config) mixesAs(d Config) bool {
 	same := func(a, b Source) bool {
 		for _, s := range []*Source{&a, &b} {
@@ -104,8 +104,8 @@ func (c Config) mixesAs(d Config) bool {
 		})
 }
 
-// mayTake refuses a configuration, or another seed, that gives the epoch which is read another order: documents would
-// be lost and come twice.
+// mayTake rejects a configuration or seed that changes the order of the current epoch. Otherwise documents would be
+// lost or duplicated.
 func (s *source) mayTake(c Source, reseeded bool) error {
 	draws := s.epoch > 0 || s.begin.Sealed
 	if !draws || s.taken == 0 || s.usedUp() {
@@ -124,7 +124,7 @@ func (s *source) mayTake(c Source, reseeded bool) error {
 	return nil
 }
 
-// Unpack lets a source that was removed have no packing of its own: what is left of it is packed with the others.
+// Unpack removes the packing of a removed source. Its remaining documents are packed with those of the other sources.
 func (m *Mixture) Unpack(source int) {
 	if s := m.sources[source]; s.removed {
 		s.config.Packing, s.config.Attention = nil, ""

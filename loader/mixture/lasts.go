@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// Ending is how a run ends by itself.
+// Ending is how a run ends without intervention.
 type Ending int
 
-// The ways in which a run ends, or does not.
+// Values of Ending.
 const (
 	Ends    Ending = iota
-	Endless        // a source is read for ever
-	Idle           // sources that are not sealed have documents left, and none of them a weight
+	Endless        // a source is read forever
+	Idle           // sources that are not sealed have documents left, but none of these sources has a weight
 )
 
-// Lasts returns how many tokens a run takes from here on when each source has so many left, by number: math.Inf(1) is
-// one that is read for ever. Documents count as if each was a token; so the answer is right to some documents of each
-// source. A source that rests and has tokens left wakes. How many tokens come before a run without an end comes to that
-// is not told.
+// Lasts returns how many more tokens a run takes if each source has the given number of tokens left, by source
+// number. math.Inf(1) is a source that is read forever. Each document counts as if it had one token, so the result is
+// exact up to a few documents per source. A paused source that has tokens left is resumed. For Endless and Idle,
+// tokens is 0.
 func (m *Mixture) Lasts(left []float64) (tokens float64, how Ending) {
 	x := m.sketch(left)
 	rest := slices.Clone(left)
@@ -52,8 +52,8 @@ func (m *Mixture) Lasts(left []float64) (tokens float64, how Ending) {
 	return float64(x.tokens - m.tokens), Ends
 }
 
-// sketch returns a copy of the mixture in which each source has a single document, that is taken once it has no tokens
-// left.
+// sketch returns a copy of the mixture in which each source has a single document. It counts as taken once the source
+// has no tokens left.
 func (m *Mixture) sketch(left []float64) *Mixture {
 	x := *m
 	x.accounts, x.begun = slices.Clone(m.accounts), nil
@@ -69,7 +69,7 @@ func (m *Mixture) sketch(left []float64) *Mixture {
 	return &x
 }
 
-// untilDue returns how many tokens come before the schedule changes a target.
+// untilDue returns the number of tokens until the schedule changes a target.
 func (m *Mixture) untilDue() float64 {
 	n := math.Inf(1)
 	if m.point < len(m.config.Mix.Schedule) {

@@ -9,7 +9,7 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// How many tokens a run takes is what it takes when it is played to its end, from any point of it.
+// Lasts equals the number of tokens that the run takes to its end, from any point of it.
 func TestLasts(t *testing.T) {
 	point := func(tokens, ramp mixture.Tokens, web, code, math float64) mixture.Point {
 		return mixture.Point{Tokens: tokens, Ramp: ramp, Weights: map[string]float64{"web": web, "code": code, "math": math}}
@@ -69,7 +69,7 @@ func TestLasts(t *testing.T) {
 	}
 }
 
-// left are the tokens that each source has left.
+// left returns the number of tokens that each source has left.
 func left(m *mixture.Mixture, lengths map[string][]int) []float64 {
 	var out []float64
 	for _, s := range m.Status() {
@@ -86,7 +86,7 @@ func left(m *mixture.Mixture, lengths map[string][]int) []float64 {
 	return out
 }
 
-// A run that does not end by itself says so.
+// Lasts reports a run that does not end without intervention.
 func TestLastsNoEnd(t *testing.T) {
 	for _, x := range []struct {
 		name string
@@ -117,7 +117,7 @@ func TestLastsNoEnd(t *testing.T) {
 	}
 }
 
-// A source that rests wakes while it has documents; what a removed one has left is not taken.
+// A paused source that has documents is resumed. Remaining documents of a removed source are not taken.
 func TestLastsRestingAndRemoved(t *testing.T) {
 	c := config(map[string]mixture.Source{"code": plain(1), "math": plain(1), "web": plain(2)})
 	m := open(t, c, live(c.Sources))

@@ -1,7 +1,7 @@
-// Package mixture decides from which of its sources a run takes the next document, and which one of that source's.
+// Package mixture decides which source a run takes the next document from, and which document of that source.
 //
-// It is pure: what it decides is a function of its configuration, of the lengths of the documents so far, and of the
-// changes that were made behind them. It has no clock, no I/O, and every draw is keyed.
+// It is pure. Its decisions depend only on its configuration, the lengths of the documents so far, and the changes
+// made after them. It has no clock and no I/O, and every draw is keyed.
 package mixture
 
 import (
@@ -11,46 +11,45 @@ import (
 	"slices"
 )
 
-// Mixture chooses by credit: taking a document of n tokens from a source adds n times its share to the credit of every
-// source, and takes n from the source that it came from; the source with the largest credit is next, of equal ones the
-// first by name.
+// Mixture chooses by credit. Taking a document of n tokens adds n times its share to the credit of every source, and
+// subtracts n from the source of the document. The source with the largest credit is next; of equal ones, the first
+// by name.
 //
-//   - invariant: at every document a source is off its share of the tokens by less than the longest document of any
-//     times the number of
-//     sources, whatever the shares were before. (What it is short of is its credit. The credits of those that can be
-//     taken add up to a constant,
-//     and only the largest is ever lowered.)
+//   - invariant: at every document, a source deviates from its share of the tokens by less than the length of the
+//     longest document of any source times the number of sources, for all past shares. (The credit of a source is the
+//     number of tokens missing from its share. The credits of the sources that can be taken add up to a constant, and
+//     only the largest is ever lowered.)
 //
 // It is not safe for concurrent use.
 type Mixture struct {
 	config   Config
-	sources  []*source // in the order in which they came; the index is the source's number in the run
-	accounts []account // by source: apart, for every document changes all of them
-	first    int       // how many of the sources it began with
+	sources  []*source // in the order in which they were added; the index is the source's number in the run
+	accounts []account // by source; a separate slice, because every document changes all of them
+	first    int       // number of sources at the start
 	tokens   int64     // taken so far
-	point    int       // of the schedule: the next one
+	point    int       // index of the next point of the schedule
 	ramp     ramp
 
-	begun []int // sources of which an epoch has begun since Settle was called
+	begun []int // sources with an epoch that has begun since the last call of Settle
 
-	// What follows from the rest.
-	shares   []int64 // of Unit, by source; replaced, never changed
+	// Derived state.
+	shares   []int64 // in parts of Unit, by source; replaced, never modified
 	ended    bool
 	next     int    // source of the next document; -1 for none
-	sequence uint64 // of the next document, 0 until it is asked for
+	sequence uint64 // of the next document, 0 until it is requested
 }
 
-// account is by what one source is chosen.
+// account is the state by which a source is chosen.
 type account struct {
-	share  int64 // of Unit that the source is to have of those that can be taken now
-	credit int64 // tokens times Unit that it is short of its share
+	share  int64 // target share among the sources that can be taken now, in parts of Unit
+	credit int64 // tokens times Unit missing from its share
 }
 
-// Begin is where a run begins to read a source.
+// Begin is where a run starts to read a source.
 type Begin struct {
 	First uint64 // sequence of the first document
-	Last  uint64 // of the last one, where the source was sealed before the run began; else 0. First-1 when it has none
-	// Sealed says that Last is known.
+	Last  uint64 // sequence of the last document if the source was already sealed, else 0; First-1 if it has none
+	// Sealed reports whether Last is set.
 	Sealed bool
 }
 
@@ -63,30 +62,30 @@ type source struct {
 	last   uint64 // sequence of the last document, if sealed
 	drawn  bool   // the first epoch has a drawn order
 
-	target  int64 // share of Unit that it is to have
+	target  int64 // target share, in parts of Unit
 	resting bool
 	removed bool
-	// exhausted: the end of the source has taken effect, see Settle.
+	// exhausted is true once the end of the source has taken effect: see Settle.
 	exhausted bool
 
-	epoch uint64 // that is read, from 0
-	taken uint64 // documents of this epoch
-	fresh int64  // tokens of this epoch
+	epoch uint64 // current epoch, from 0
+	taken uint64 // documents of the current epoch
+	fresh int64  // tokens of the current epoch
 	total int64  // tokens of all epochs
-	walk  *Walk  // of the epoch
+	walk  *Walk  // of the current epoch
 }
 
-// ramp is a change of the targets that is under way.
+// ramp is a change of the targets that is in progress.
 type ramp struct {
-	from, to      []int64 // by source; empty without one
+	from, to      []int64 // by source; empty without a ramp
 	start, length int64   // in tokens taken
-	part          int64   // of parts that is reached
+	part          int64   // the reached part, out of parts
 }
 
-// parts is in how many equal steps a ramp goes.
+// parts is the number of equal steps of a ramp.
 const parts = 256
 
-// New returns the mixture of a run that begins to read its sources at begins.
+// New returns the mixture of a run that starts to read its sources at begins.
 func New(c Config, begins map[string]Begin) (*Mixture, error) {
 	m := &Mixture{config: c}
 	names := slices.Sorted(maps.Keys(c.Sources))
@@ -110,7 +109,7 @@ func New(c Config, begins map[string]Begin) (*Mixture, error) {
 	return m, nil
 }
 
-// add takes a source on, without a share.
+// add adds a source without a share.
 func (m *Mixture) add(s *source) {
 	m.sources, m.accounts = append(m.sources, s), append(m.accounts, account{})
 }
@@ -131,23 +130,23 @@ func (m *Mixture) aim(targets []int64) {
 	}
 }
 
-// documents returns how many documents an epoch has, if the source is sealed.
+// documents returns the number of documents per epoch. The source must be sealed.
 func (s *source) documents() uint64 { return s.last + 1 - s.begin.First }
 
-// usedUp reports whether no document of the source follows.
+// usedUp reports whether the source has no further document.
 func (s *source) usedUp() bool { return s.behindEpoch() && !s.more() }
 
-// behindEpoch reports whether all documents of the epoch that is read are taken.
+// behindEpoch reports whether all documents of the current epoch are taken.
 func (s *source) behindEpoch() bool { return s.sealed && s.taken == s.documents() }
 
-// more reports whether an epoch follows behind the current one. One without tokens would be followed by others for
-// ever.
+// more reports whether another epoch follows the current one. After an epoch without tokens none follows, because all
+// later ones would be empty too.
 func (s *source) more() bool { return s.fresh > 0 && s.config.Epochs.Another(s.epoch+1) }
 
 func (s *source) active() bool { return !s.removed && !s.resting && !s.exhausted }
 
-// Take notes that the document which comes next was taken; so many of its tokens are used. Settle has to follow before
-// anything else is asked.
+// Take records that the next document was taken, and how many of its tokens are used. Settle must be called before
+// any other method.
 func (m *Mixture) Take(tokens int) {
 	s := m.sources[m.next]
 	m.sequence = 0
@@ -163,7 +162,7 @@ func (m *Mixture) Take(tokens int) {
 		m.accounts[m.next].credit -= Unit * n
 	}
 	switch {
-	case n == 0: // credits are what they were
+	case n == 0: // credits are unchanged
 	case m.due():
 		m.advance()
 	default:
@@ -171,15 +170,15 @@ func (m *Mixture) Take(tokens int) {
 	}
 }
 
-// Settled is what has happened up to a call of Settle.
+// Settled is the result of a call of Settle.
 type Settled struct {
-	Ended bool  // no document of any source follows
-	Begun []int // sources of which an epoch has begun since the call before
+	Ended bool  // no source has a further document
+	Begun []int // sources with an epoch that has begun since the previous call
 }
 
-// Settle lets the end of sources take effect: an epoch begins, or the others share the source's weight. A source's end
-// takes effect where its next document would be taken, and not at its last one. There the run waits while it is not
-// known that the source is sealed, so that the moment of the seal changes nothing.
+// Settle applies the end of sources: the next epoch begins, or the other sources share the source's weight. The end
+// of a source takes effect where its next document would be taken, not at its last document. At that point the run
+// waits until the source is sealed or has a document. So the time of the seal has no effect on the order.
 func (m *Mixture) Settle() Settled {
 	m.settle()
 	out := Settled{Ended: m.ended, Begun: m.begun}
@@ -187,10 +186,10 @@ func (m *Mixture) Settle() Settled {
 	return out
 }
 
-// settle is Settle. What it begins the next Settle returns.
+// settle implements Settle. The next call of Settle returns the epochs that it begins.
 func (m *Mixture) settle() {
 	for i, s := range m.sources {
-		if s.resting { // its next document is waited for already
+		if s.resting { // it is already waiting for its next document
 			m.end(i)
 		}
 	}
@@ -200,7 +199,7 @@ func (m *Mixture) settle() {
 	m.ended = m.finished()
 }
 
-// end begins the next epoch of a source where the one before is done, and reports whether the source is exhausted.
+// end begins the next epoch of a source if the current one is complete, and reports whether the source is exhausted.
 func (m *Mixture) end(source int) bool {
 	s := m.sources[source]
 	switch {
@@ -221,7 +220,7 @@ func (m *Mixture) due() bool {
 		m.ramp.reached(m.tokens) != m.ramp.part
 }
 
-// reached returns the part of a ramp that is reached behind so many tokens.
+// reached returns the part of a ramp that is reached after the given number of tokens.
 func (r *ramp) reached(tokens int64) int64 {
 	if len(r.to) == 0 {
 		return r.part
@@ -234,11 +233,11 @@ func (r *ramp) reached(tokens int64) int64 {
 	return int64(q)
 }
 
-// advance follows the schedule to the tokens taken so far, divides the shares anew, and chooses.
+// advance follows the schedule up to the tokens taken so far, recomputes the shares, and chooses the next source.
 func (m *Mixture) advance() {
 	for {
 		for m.point < len(m.config.Mix.Schedule) && int64(m.config.Mix.Schedule[m.point].Tokens) <= m.tokens {
-			m.finish(parts) // of the ramp before
+			m.finish(parts) // of the previous ramp
 			m.begin(m.config.Mix.Schedule[m.point])
 			m.point++
 		}
@@ -247,7 +246,8 @@ func (m *Mixture) advance() {
 		if m.next >= 0 || m.ended || !slices.ContainsFunc(m.sources, (*source).active) {
 			return
 		}
-		// No token can be taken before a source that has documents has a weight: what gives it one holds now.
+		// No token can be taken until a source with documents has a weight. So the next change that gives one takes effect
+		// now.
 		switch {
 		case len(m.ramp.to) > 0:
 			m.finish(parts)
@@ -263,7 +263,7 @@ func (m *Mixture) advance() {
 	}
 }
 
-// tokensSkipped lets the next point of the schedule begin.
+// tokensSkipped starts the next point of the schedule early.
 func (m *Mixture) tokensSkipped() {
 	m.finish(parts)
 	p := m.config.Mix.Schedule[m.point]
@@ -273,10 +273,10 @@ func (m *Mixture) tokensSkipped() {
 	m.point++
 }
 
-// begin begins a change of the schedule.
+// begin starts a change of the schedule.
 func (m *Mixture) begin(p Point) {
 	weights := make([]float64, len(m.sources))
-	others := int64(0) // shares of sources that the schedule does not know
+	others := int64(0) // shares of sources that the schedule does not name
 	for i, s := range m.sources {
 		if w, ok := p.Weights[s.name]; ok && !s.removed {
 			weights[i] = w
@@ -306,7 +306,7 @@ func (m *Mixture) begin(p Point) {
 	m.ramp = ramp{from: from, to: to, start: int64(p.Tokens), length: int64(p.Ramp)}
 }
 
-// finish sets the targets of a part of the ramp, and ends it with the last one.
+// finish sets the targets of a part of the ramp. The last part ends the ramp.
 func (m *Mixture) finish(part int64) {
 	r := &m.ramp
 	if len(r.to) == 0 {
@@ -323,7 +323,8 @@ func (m *Mixture) finish(part int64) {
 	}
 }
 
-// divide gives the sources that can be taken now their shares, and chooses. It follows whatever changes which ones can.
+// divide computes the shares of the sources that can be taken now, and chooses the next source. It must be called
+// after every change of the set of these sources.
 func (m *Mixture) divide() {
 	weights := make([]int64, len(m.sources))
 	for i, s := range m.sources {
@@ -338,7 +339,7 @@ func (m *Mixture) divide() {
 	m.choose()
 }
 
-// choose finds the source of the next document.
+// choose determines the source of the next document.
 func (m *Mixture) choose() {
 	m.next, m.sequence = -1, 0
 	most := int64(0)
@@ -350,8 +351,8 @@ func (m *Mixture) choose() {
 	}
 }
 
-// Next returns the source of the next document, and its sequence there. ok is false when there is none: the run has
-// ended, all sources that have a weight rest, or none has one.
+// Next returns the source of the next document and its sequence there. ok is false if there is no next document: the
+// run has ended, all sources with a weight are paused, or no source has a weight.
 func (m *Mixture) Next() (source int, sequence uint64, ok bool) {
 	if m.next < 0 || m.ended {
 		return 0, 0, false
@@ -363,7 +364,7 @@ func (m *Mixture) Next() (source int, sequence uint64, ok bool) {
 	return m.next, m.sequence, true
 }
 
-// Sequence returns the sequence of a source's next document, 0 when it has none.
+// Sequence returns the sequence of a source's next document, or 0 if it has none.
 func (m *Mixture) Sequence(source int) uint64 {
 	s := m.sources[source]
 	switch {
@@ -375,7 +376,7 @@ func (m *Mixture) Sequence(source int) uint64 {
 	return s.walkNow(m.config.Seed).At(s.taken)
 }
 
-// walkNow returns the walk of the epoch that is read.
+// walkNow returns the walk of the current epoch.
 func (s *source) walkNow(seed uint64) *Walk {
 	if s.walk == nil {
 		s.walk = s.newWalk(seed)
@@ -390,10 +391,10 @@ func (s *source) newWalk(seed uint64) *Walk {
 	return inOrder(s.begin.First, s.last)
 }
 
-// Ended reports whether no document of any source follows.
+// Ended reports whether no source has a further document.
 func (m *Mixture) Ended() bool { return m.ended }
 
-// finished is Ended, found by looking at all sources. A source that is not sealed may still be given a weight, and
+// finished computes Ended from the state of all sources. A source that is not sealed may still get a weight and
 // documents.
 func (m *Mixture) finished() bool {
 	if m.endsFirst() {
@@ -407,21 +408,21 @@ func (m *Mixture) finished() bool {
 	return true
 }
 
-// endsFirst reports whether a source is exhausted and the run ends with the first one.
+// endsFirst reports whether the run ends with its first exhausted source and a source is exhausted.
 func (m *Mixture) endsFirst() bool {
 	return m.config.Mix.End == EndFirst && slices.ContainsFunc(m.sources, func(s *source) bool {
 		return s.exhausted && !s.removed
 	})
 }
 
-// weighs reports whether a source has a weight, or the schedule gives it one.
+// weighs reports whether a source has a weight, or gets one by the schedule.
 func (m *Mixture) weighs(source int) bool {
 	s := m.sources[source]
 	return s.target > 0 || len(m.ramp.to) > 0 && m.ramp.to[source] > 0 ||
 		slices.ContainsFunc(m.config.Mix.Schedule[m.point:], func(p Point) bool { return p.Weights[s.name] > 0 })
 }
 
-// Seal notes that a source has no document behind last.
+// Seal records that a source has no document after last.
 func (m *Mixture) Seal(source int, last uint64) error {
 	s, err := m.at(source)
 	switch {
@@ -438,7 +439,7 @@ func (m *Mixture) Seal(source int, last uint64) error {
 	return nil
 }
 
-// Rest lets the others share a source's weight until it wakes.
+// Rest pauses or resumes a source. While it is paused, the other sources share its weight.
 func (m *Mixture) Rest(source int, rests bool) error {
 	s, err := m.at(source)
 	if err != nil {
@@ -463,14 +464,14 @@ func (m *Mixture) at(source int) (*source, error) {
 // Status describes one source.
 type Status struct {
 	Name    string  `json:"name"`
-	Target  float64 `json:"target"` // share that it is to have
-	Share   float64 `json:"share"`  // likewise, with those of sources that rest or are used up divided among the others
-	Credit  float64 `json:"credit"` // tokens that it is short of its share
+	Target  float64 `json:"target"` // target share
+	Share   float64 `json:"share"`  // target share, including a part of the shares of paused and used-up sources
+	Credit  float64 `json:"credit"` // tokens missing from its share
 	Tokens  int64   `json:"tokens"` // taken
-	Fresh   int64   `json:"-"`      // of these, those of the epoch that is read
-	Epoch   uint64  `json:"epoch"`  // that is read, from 0
+	Fresh   int64   `json:"-"`      // of Tokens, those of the current epoch
+	Epoch   uint64  `json:"epoch"`  // current epoch, from 0
 	Epochs  Epochs  `json:"epochs"`
-	Taken   uint64  `json:"taken"`          // documents of this epoch
+	Taken   uint64  `json:"taken"`          // documents of the current epoch
 	Last    uint64  `json:"last,omitempty"` // sequence of the last document, if sealed
 	Sealed  bool    `json:"sealed,omitempty"`
 	Resting bool    `json:"resting,omitempty"`
@@ -478,7 +479,7 @@ type Status struct {
 	UsedUp  bool    `json:"used_up,omitempty"`
 }
 
-// Status describes the sources in the order of their numbers.
+// Status returns the state of the sources in the order of their numbers.
 func (m *Mixture) Status() []Status {
 	out := make([]Status, len(m.sources))
 	for i, s := range m.sources {
@@ -490,13 +491,13 @@ func (m *Mixture) Status() []Status {
 	return out
 }
 
-// Len returns the number of sources, those that were removed among them.
+// Len returns the number of sources, including removed ones.
 func (m *Mixture) Len() int { return len(m.sources) }
 
 // Name returns the name of a source.
 func (m *Mixture) Name(source int) string { return m.sources[source].name }
 
-// Source returns the number of a source that is there.
+// Source returns the number of a source that is not removed.
 func (m *Mixture) Source(name string) (int, bool) {
 	i := slices.IndexFunc(m.sources, func(s *source) bool { return s.name == name && !s.removed })
 	return i, i >= 0
@@ -505,23 +506,24 @@ func (m *Mixture) Source(name string) (int, bool) {
 // Config returns the configuration of a source.
 func (m *Mixture) Config(source int) Source { return m.sources[source].config }
 
-// Share returns the share of the tokens that a source is to have now, with those of sources that cannot be taken
-// divided among the others.
+// Share returns the current target share of a source, after the shares of sources that cannot be taken are divided
+// among the others.
 func (m *Mixture) Share(source int) float64 { return float64(m.accounts[source].share) / Unit }
 
-// Shares returns Share of all sources in parts of Unit. The slice is another one after each change, and never changed.
+// Shares returns Share of all sources in parts of Unit. Each change replaces the slice; a returned slice is never
+// modified.
 func (m *Mixture) Shares() []int64 { return m.shares }
 
-// Tokens returns how many tokens were taken.
+// Tokens returns the number of tokens taken.
 func (m *Mixture) Tokens() int64 { return m.tokens }
 
-// Place is how far a source is read.
+// Place is a position in a source.
 type Place struct {
-	Epoch uint64 // that is read, from 0
-	Taken uint64 // documents of it
+	Epoch uint64 // current epoch, from 0
+	Taken uint64 // documents taken of the epoch
 }
 
-// Place returns how far a source is read.
+// Place returns the position in a source.
 func (m *Mixture) Place(source int) Place {
 	return Place{m.sources[source].epoch, m.sources[source].taken}
 }
@@ -533,18 +535,18 @@ func (m *Mixture) Walk(source int, epoch uint64) *Walk {
 	return s.newWalk(m.config.Seed)
 }
 
-// Floor returns the sequence of the first document of a source that is still taken from a place on.
+// Floor returns the low watermark of a source at a position: the first sequence that may still be taken.
 func (m *Mixture) Floor(source int, p Place) uint64 {
 	s := m.sources[source]
 	another := !s.removed && s.config.Epochs.Another(p.Epoch+1)
-	whole := s.config.Block > 0 && (p.Epoch > 0 || s.drawn) && p.Taken < s.documents() // a drawn order may end with any
+	whole := s.config.Block > 0 && (p.Epoch > 0 || s.drawn) && p.Taken < s.documents() // any may be last in a drawn order
 	if another || whole {
 		return s.begin.First
 	}
 	return s.begin.First + p.Taken
 }
 
-// Clone returns a mixture that goes on from the same state by itself.
+// Clone returns an independent copy of the mixture.
 func (m *Mixture) Clone() *Mixture {
 	x := *m
 	x.accounts, x.begun = slices.Clone(m.accounts), slices.Clone(m.begun)
@@ -552,7 +554,7 @@ func (m *Mixture) Clone() *Mixture {
 	x.sources = make([]*source, len(m.sources))
 	for i, s := range m.sources {
 		own := *s
-		own.walk = nil // it has a place of its own
+		own.walk = nil // a walk is not shared
 		x.sources[i] = &own
 	}
 	return &x

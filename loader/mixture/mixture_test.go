@@ -18,7 +18,7 @@ func config(sources map[string]mixture.Source) mixture.Config {
 	return mixture.Config{Sources: sources, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}, Seed: 7}
 }
 
-// plain is a source that is read once, in the order of its stream.
+// plain returns a source that is read once, in stream order.
 func plain(weight float64) mixture.Source { return mixture.Source{Weight: weight, Epochs: 1} }
 
 func live(names map[string]mixture.Source) map[string]mixture.Begin {
@@ -54,7 +54,7 @@ func must(t interface {
 	}
 }
 
-// world follows a mixture from outside: what each source should have had, by the shares of the moment.
+// world is an independent account of a mixture: what each source should have had, by the shares at each document.
 type world struct {
 	m       *mixture.Mixture
 	owed    []float64 // tokens of each source by the shares so far
@@ -114,9 +114,9 @@ func drawConfig(t *rapid.T) mixture.Config {
 	return c
 }
 
-// Whatever is done to a mixture, each source is off its share by less than the longest document times the number of
-// sources at every document, and a mixture that is restored behind every step of it goes on as one that never is.
-// Sealed sources are taken whole, each epoch once.
+// After any changes, each source deviates from its share by less than the longest document times the number of
+// sources, at every document. A mixture that is restored after every step continues like one that is not. Sealed
+// sources are taken completely, once per epoch.
 func TestCreditAndRestore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawConfig(t)
@@ -189,7 +189,7 @@ func TestCreditAndRestore(t *testing.T) {
 	})
 }
 
-// whole checks that each epoch but the last holds every document once.
+// whole checks that each epoch except the last has every document once.
 func whole(t *rapid.T, name string, first, last uint64, taken []string) {
 	n := int(last + 1 - first)
 	var mine []string
@@ -210,7 +210,8 @@ func whole(t *rapid.T, name string, first, last uint64, taken []string) {
 	}
 }
 
-// sharesAfter takes so many tokens in documents whose lengths go by the source, and returns the share of each.
+// sharesAfter takes the given number of tokens, in documents whose lengths depend on the source, and returns the
+// share of each source.
 func sharesAfter(m *mixture.Mixture, tokens int64, lengths map[string]int) map[string]float64 {
 	before := m.Status()
 	for end := m.Tokens() + tokens; m.Tokens() < end; {
@@ -241,7 +242,7 @@ func near(t *testing.T, have, want map[string]float64, by float64) {
 	}
 }
 
-// Shares are of tokens, whatever the lengths of documents are.
+// Shares apply to tokens, for all lengths of documents.
 func TestSharesOfTokens(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": plain(.2), "b": plain(.2), "c": plain(.2), "d": plain(.2), "e": plain(.2)})
 	m := open(t, c, live(c.Sources))
@@ -249,19 +250,19 @@ func TestSharesOfTokens(t *testing.T) {
 	near(t, have, map[string]float64{"a": .2, "b": .2, "c": .2, "d": .2, "e": .2}, .004)
 }
 
-// A schedule goes in a straight line to its weights and stays there.
+// A schedule changes the weights linearly and keeps the final weights.
 func TestSchedule(t *testing.T) {
 	c := config(map[string]mixture.Source{"web": plain(8), "math": plain(2)})
 	c.Mix.Schedule = []mixture.Point{{Tokens: 1e6, Ramp: 1e6, Weights: map[string]float64{"web": 0, "math": 1}},
 		{Tokens: 3e6, Weights: map[string]float64{"web": 1, "math": 1}}}
 	m := open(t, c, live(c.Sources))
-	for _, want := range []float64{.8, .4, 0, .5} { // on the way the mean of .8 and 0
+	for _, want := range []float64{.8, .4, 0, .5} { // during the ramp, the mean of .8 and 0
 		near(t, sharesAfter(m, 1e6, map[string]int{"web": 100, "math": 30}),
 			map[string]float64{"web": want, "math": 1 - want}, .003)
 	}
 }
 
-// While a ramp is under way the target moves in at least 256 equal parts.
+// During a ramp the target moves in at least 256 equal parts.
 func TestRampParts(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(0)})
 	c.Mix.Schedule = []mixture.Point{{Tokens: 0, Ramp: 256000, Weights: map[string]float64{"a": 0, "b": 1}}}
@@ -277,7 +278,8 @@ func TestRampParts(t *testing.T) {
 	}
 }
 
-// When the sources that have a weight are used up, those come that only a later point of the schedule gives one.
+// When all sources with a weight are used up, a later point of the schedule that gives a source a weight takes
+// effect.
 func TestScheduleBehindTheEnd(t *testing.T) {
 	for _, ramp := range []mixture.Tokens{0, 1, 1000} {
 		c := config(map[string]mixture.Source{"a": plain(1), "b": plain(0)})
@@ -300,8 +302,8 @@ func TestScheduleBehindTheEnd(t *testing.T) {
 	}
 }
 
-// A source that rests or is used up leaves its weight to the others, in their proportion; when it wakes it has its
-// share again, and is not paid back for its rest.
+// A paused or used-up source leaves its weight to the other sources, in proportion. When it is resumed it has its
+// share again, without compensation for the pause.
 func TestRest(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": plain(5), "b": plain(3), "c": plain(2)})
 	m := open(t, c, live(c.Sources))
@@ -328,7 +330,7 @@ func TestEndFirst(t *testing.T) {
 	}
 }
 
-// An epoch in which nothing is used is the last one: those behind it would have nothing either.
+// An epoch in which no token is used is the last one, because later ones would be empty too.
 func TestForeverOfNothing(t *testing.T) {
 	a := plain(1)
 	a.Epochs = mixture.Forever
@@ -433,7 +435,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-// Two splits that do not overlap share no document, together they hold all, and each has its part.
+// Two splits that do not overlap share no document. Together they have all documents, and each has its part.
 func TestSplit(t *testing.T) {
 	train, held := mixture.Split{Of: 1000, Take: []int{0, 989}}, mixture.Split{Of: 1000, Take: []int{990, 999}}
 	n := 0
@@ -454,7 +456,7 @@ func TestSplit(t *testing.T) {
 	}
 }
 
-// An epoch in a drawn order takes each document once, whatever the sizes are, and another one in another order.
+// An epoch in a drawn order takes each document once, for all sizes. Another epoch has another order.
 func TestWalk(t *testing.T) {
 	for _, block := range []int{1, 2, 7, 64, 8192, 10000} {
 		for _, n := range []uint64{1, 2, 5, 63, 64, 65, 1000, 8192, 8193, 20000, 70001} {
@@ -475,7 +477,7 @@ func TestWalk(t *testing.T) {
 					seen[s-11] = true
 					fmt.Fprintln(&order, s)
 				}
-				for _, k := range []uint64{n - 1, n / 2, 0, n / 3} { // without those before
+				for _, k := range []uint64{n - 1, n / 2, 0, n / 3} { // without the positions before
 					if a, b := again.At(k), m.Walk(0, epoch).At(k); a != b {
 						t.Fatalf("document %d is %d or %d", k, a, b)
 					}
@@ -489,7 +491,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// Names decide where credits are equal, not the order in which sources came.
+// Equal credits are resolved by name, not by the order in which sources were added.
 func TestTies(t *testing.T) {
 	c := config(map[string]mixture.Source{"b": plain(1)})
 	m := open(t, c, live(c.Sources))
@@ -500,7 +502,7 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// The floor of a source is the first document that is still taken.
+// Floor is the first document that may still be taken.
 func TestFloor(t *testing.T) {
 	twice, once, ordered := plain(1), plain(1), plain(1)
 	twice.Epochs, twice.Block, once.Block = 2, 2, 2
@@ -542,7 +544,7 @@ func FuzzRestoreState(f *testing.F) {
 			}
 			return
 		}
-		for range 50 { // it goes on
+		for range 50 { // the restored mixture continues
 			if _, _, ok := m.Next(); !ok {
 				return
 			}
@@ -569,7 +571,7 @@ func BenchmarkTake(b *testing.B) {
 	}
 }
 
-// The place of every document of an epoch is the one that it is taken at, and WalkOf has the order of the mixture.
+// Place of every document is the position at which it is taken, and WalkOf has the order of the mixture.
 func TestPlaceOfADocument(t *testing.T) {
 	for _, n := range []uint64{0, 1, 5, 64, 8191, 8192, 20_003} {
 		for _, block := range []int{0, 1, 7, 64, 9000} {

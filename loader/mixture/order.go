@@ -8,33 +8,34 @@ import (
 
 // Walk is the order in which an epoch takes the documents first ... last of a stream.
 //
-// In the stream's order document k of the epoch is first+k. In a drawn order the documents are cut into blocks, which
-// are permuted; so many blocks as make GroupDocuments are a group, and the documents of a group are permuted among each
-// other. So two neighbours in training come out of the same block no more often than one in GroupDocuments/Block times,
-// a group is read in ranges of a block, and place k of an epoch is known without any of those before.
+// In stream order, document k of the epoch is first+k. In a drawn order, the documents are cut into blocks, which are
+// permuted. GroupDocuments/Block blocks form a group, and the documents of a group are permuted among each other. So
+// neighbours in training are from the same block at most once in GroupDocuments/Block times. A group is read in
+// ranges of a block. Position k of an epoch is computed without the positions before it.
 type Walk struct {
 	First uint64
-	Last  uint64 // First-1 for an epoch without documents; 0 where it is not known
+	Last  uint64 // First-1 for an epoch without documents; 0 if unknown
 	Drawn bool
 
 	block  uint64
 	blocks uint64      // of the epoch
-	each   uint64      // blocks of a group
+	each   uint64      // blocks per group
 	key    shuffle.Key // of the epoch
 	outer  permutation // of the blocks
-	short  uint64      // documents that the last block of the stream lacks
-	at     uint64      // place of that block among the permuted ones
-	group  uint64      // the one that is in docs, plus 1
+	short  uint64      // documents missing from the last block of the stream
+	at     uint64      // position of that block among the permuted blocks
+	group  uint64      // index of the group in docs, plus 1
 	docs   []uint64    // sequences of the documents of a group, in their order
 }
 
-// GroupDocuments is how many documents are in a group, more or less.
+// GroupDocuments is the approximate number of documents in a group.
 const GroupDocuments = 16384
 
-// inOrder is the walk of the documents from first on; last is the last one where that is known.
+// inOrder returns the walk of the documents from first on, in stream order. last is the last document, or 0 if
+// unknown.
 func inOrder(first, last uint64) *Walk { return &Walk{First: first, Last: last} }
 
-// drawn is a walk of the documents first ... last in an order drawn for an epoch.
+// drawn returns a walk of the documents first ... last in an order drawn for an epoch.
 func drawn(seed uint64, name string, epoch, first, last, block uint64) *Walk {
 	w := &Walk{First: first, Last: last, Drawn: true, block: block,
 		key: shuffle.NewKey(seed, fmt.Sprintf("epoch %d of source %s", epoch, name))}
@@ -49,7 +50,7 @@ func drawn(seed uint64, name string, epoch, first, last, block uint64) *Walk {
 	return w
 }
 
-// Len returns how many documents the epoch has, where that is known.
+// Len returns the number of documents of the epoch. Last must be known.
 func (w *Walk) Len() uint64 { return w.Last + 1 - w.First }
 
 // At returns the sequence of document k of the epoch.
@@ -61,7 +62,7 @@ func (w *Walk) At(k uint64) uint64 {
 	return docs[at]
 }
 
-// groupOf returns the group of the stream's own order that document k is in.
+// groupOf returns the documents of the group that contains document k in stream order, and its index in them.
 func (w *Walk) groupOf(k uint64) (docs []uint64, at int) {
 	first := k - k%GroupDocuments
 	w.docs = w.docs[:0]
@@ -71,16 +72,16 @@ func (w *Walk) groupOf(k uint64) (docs []uint64, at int) {
 	return w.docs, int(k - first)
 }
 
-// Group returns the sequences of the documents that are permuted among each other with document k, and its place among
-// them. They are valid until the next call. In the stream's order nothing is permuted, and a group is so many documents
-// in a row; Last must be known.
+// Group returns the sequences of the documents that are permuted together with document k, and its index in them.
+// They are valid until the next call. In stream order nothing is permuted; a group is GroupDocuments consecutive
+// documents, and Last must be known.
 func (w *Walk) Group(k uint64) (docs []uint64, at int) {
 	if !w.Drawn {
 		return w.groupOf(k)
 	}
 	size := w.each * w.block
 	g, start := k/size, uint64(0)
-	if with := w.at / w.each; k >= (with+1)*size-w.short { // behind the group with the short block
+	if with := w.at / w.each; k >= (with+1)*size-w.short { // after the group with the short block
 		g = (k + w.short) / size
 	}
 	start = w.start(g)
@@ -90,7 +91,7 @@ func (w *Walk) Group(k uint64) (docs []uint64, at int) {
 	return w.docs, int(k - start)
 }
 
-// start returns the place of the first document of a group.
+// start returns the position of the first document of a group.
 func (w *Walk) start(group uint64) uint64 {
 	start := group * w.each * w.block
 	if group > w.at/w.each {
@@ -99,7 +100,7 @@ func (w *Walk) start(group uint64) uint64 {
 	return start
 }
 
-// draw makes the order of a group.
+// draw computes the order of a group.
 func (w *Walk) draw(group uint64) {
 	w.group, w.docs = group+1, w.docs[:0]
 	for i := group * w.each; i < min((group+1)*w.each, w.blocks); i++ {
@@ -108,16 +109,16 @@ func (w *Walk) draw(group uint64) {
 			w.docs = append(w.docs, s)
 		}
 	}
-	base := w.start(group) // draws of a group are addressed by its places: those below 2^63 are of blocks
+	base := w.start(group) // draws of a group are keyed by its positions; keys below 2^63 are those of blocks
 	for i := len(w.docs) - 1; i > 0; i-- {
 		j := w.key.Below(1<<63|(base+uint64(i)), i+1)
 		w.docs[i], w.docs[j] = w.docs[j], w.docs[i]
 	}
 }
 
-// permutation is a bijection of 0 ... n-1: a Feistel network over the least even number of bits that holds n numbers,
-// followed until it leaves the numbers from n on (cycle walking; Black and Rogaway, Ciphers with Arbitrary Finite
-// Domains, 2002).
+// permutation is a bijection of 0 ... n-1. It is a Feistel network over the least even number of bits that can
+// represent n numbers, repeated until the result is below n (cycle walking; Black and Rogaway, Ciphers with Arbitrary
+// Finite Domains, 2002).
 type permutation struct {
 	n    uint64
 	half uint // bits of a half
@@ -166,7 +167,7 @@ func (p *permutation) backward(x uint64) uint64 {
 	return l<<p.half | r
 }
 
-// mask is a draw for a half in a round.
+// mask returns the draw for a half in a round.
 func (p *permutation) mask(round, half uint64) uint64 {
 	return p.key.Uint64(round<<56|half) >> (64 - p.half)
 }

@@ -8,7 +8,7 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// Settle returns the sources of which an epoch has begun once, those that a seal let begin among them, and the end.
+// Settle returns the sources with a new epoch once, including epochs that a seal has started, and the end.
 func TestMixture_SettleReturnsEpochsAndTheEnd(t *testing.T) {
 	twice := plain(1)
 	twice.Epochs = 2
@@ -32,7 +32,7 @@ func TestMixture_SettleReturnsEpochsAndTheEnd(t *testing.T) {
 	take(0)
 	settled(false)
 	take(1)
-	settled(false) // it is not known whether a has another document, and it has epochs
+	settled(false) // without a seal, a may have another document, and it has epochs left
 	if err := m.Seal(0, 1); err != nil {
 		t.Fatal(err)
 	}
@@ -42,7 +42,7 @@ func TestMixture_SettleReturnsEpochsAndTheEnd(t *testing.T) {
 	settled(true)
 }
 
-// Shares returns the same slice until the shares change, and never changes one that it has returned.
+// Shares returns the same slice until the shares change, and never modifies a returned slice.
 func TestMixture_SharesAreReplaced(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(3)})
 	m := open(t, c, live(c.Sources))

@@ -7,11 +7,13 @@ import (
 	"slices"
 )
 
-// Unit is the sum of all shares: they are whole parts per million, so that no machine rounds them in another way.
+// Unit is the sum of all shares. Shares are integers in parts per million, so that rounding is the same on every
+// machine.
 const Unit = 1_000_000
 
-// apportion divides Unit by weights: each gets its part rounded down, and what is left goes to those with the largest
-// rests, of equal ones to the first. A weight above 0 gets 1 at least. Weights that are all 0 get nothing.
+// apportion divides Unit in proportion to the weights. Each weight gets its part rounded down, and the rest goes to
+// those with the largest remainders; of equal ones, to the first. A weight above 0 gets at least 1. If all weights
+// are 0, all get 0.
 func apportion(weights []*big.Rat) []int64 {
 	sum := new(big.Rat)
 	for _, w := range weights {
@@ -36,7 +38,8 @@ func apportion(weights []*big.Rat) []int64 {
 	return settle(out, left, func(a, b int) int { return rests[b].Cmp(rests[a]) })
 }
 
-// settle adds left to the parts, one to each in the order by compare; of those below 0 it takes from the largest parts.
+// settle adds left to the parts above 0, 1 each in the order of compare. A negative left is subtracted from the
+// largest parts.
 func settle(parts []int64, left int64, compare func(a, b int) int) []int64 {
 	order := make([]int, 0, len(parts))
 	for i := range parts {
@@ -55,7 +58,7 @@ func settle(parts []int64, left int64, compare func(a, b int) int) []int64 {
 	return parts
 }
 
-// share divides Unit by parts, as apportion does.
+// share divides Unit in proportion to parts, with the same rounding as apportion.
 func share(parts []int64) []int64 {
 	sum := uint64(0)
 	for _, p := range parts {
@@ -80,7 +83,7 @@ func share(parts []int64) []int64 {
 	return settle(out, left, func(a, b int) int { return cmp.Compare(rests[b], rests[a]) })
 }
 
-// rationals returns numbers as they are, without rounding.
+// rationals returns the exact values of the numbers.
 func rationals(x []float64) []*big.Rat {
 	out := make([]*big.Rat, len(x))
 	for i := range x {

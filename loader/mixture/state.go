@@ -13,12 +13,13 @@ import (
 
 // stateVersion is the version of AppendState's format:
 //
-//	version byte, tokens taken, points of the schedule that began
+//	version byte, tokens taken, points of the schedule that have started
 //	the ramp: its start (varint), length and part; length 0 without one
-//	the number of sources, and for each of them: name and configuration (JSON), each behind its length; first and last document + 1, flags;
-//	target, credit (varint), epoch, documents of it, tokens of it, tokens of all; during a ramp the targets before and behind it
+//	the number of sources, and for each: name and configuration (JSON), each preceded by its length; first document and
+//	last document + 1; flags; target, credit (varint), epoch, its documents and tokens, and the tokens of all epochs;
+//	during a ramp, the targets before and after it
 //
-// Numbers are uvarints where nothing else is said.
+// Numbers are uvarints unless stated otherwise.
 const stateVersion = 1
 
 // Flags of a source.
@@ -77,8 +78,8 @@ func (s *source) appendState(b []byte, credit int64) []byte {
 	return b
 }
 
-// RestoreState replaces the state of a mixture of the same configuration and returns the bytes behind it. What
-// AppendState can not have written is an error and changes nothing.
+// RestoreState replaces the state of a mixture of the same configuration and returns the bytes after it. Bytes that
+// AppendState cannot have written are an error and change nothing.
 func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 	r := codec.Cursor{Rest: b}
 	if v := r.Bytes(1); r.Err == nil && v[0] != stateVersion {
@@ -127,12 +128,12 @@ func (m *Mixture) RestoreState(b []byte) (rest []byte, err error) {
 	if !x.endsFirst() && x.next >= 0 && x.sources[x.next].behindEpoch() {
 		return nil, fmt.Errorf("restore mixture: the end of source %s has not taken effect", x.sources[x.next].name)
 	}
-	x.Settle() // its caller restores what it keeps of the epochs
+	x.Settle() // the caller restores its own state of the epochs
 	*m = *x
 	return r.Rest, nil
 }
 
-// check refuses a state in which a change of the schedule is due or a source stands where none can.
+// check rejects a state in which a change of the schedule is due, or the position of a source is impossible.
 func (m *Mixture) check() error {
 	names := map[string]bool{}
 	for _, s := range m.sources {
