@@ -14,14 +14,14 @@ const (
 	checkpointVersion = 1
 )
 
-// Checkpoint is the whole state of an applier behind a record of the plan log. It makes a restart short; no plan
+// Checkpoint is the complete state of an applier after a record of the plan log. It shortens a restart; no plan
 // depends on it.
 type Checkpoint struct {
 	Fingerprint string // of the run's configuration
-	Tail        Tail   // last record that it covers
+	Tail        Tail   // last record that the checkpoint covers
 	Keepers     Keepers
-	Pending     []Control // recorded, and not in effect yet
-	Planner     []byte    // its state
+	Pending     []Control // recorded but not in effect yet
+	Planner     []byte    // state of the planner
 }
 
 // Tail identifies the end of a plan log.
@@ -35,7 +35,7 @@ func TailOf(position uint64, record []byte) Tail {
 	return Tail{position, binary.LittleEndian.Uint32(record[len(record)-4:])}
 }
 
-// Encode writes the checkpoint; docs/plan.md describes the form.
+// Encode returns the encoded checkpoint; docs/plan.md describes the format.
 func (c Checkpoint) Encode() []byte {
 	b := append([]byte(checkpointMagic), checkpointVersion)
 	b = codec.AppendString(b, c.Fingerprint)

@@ -12,42 +12,42 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Control is an entry that takes effect behind an arrival. The record fixes which one: without it the plan would depend
-// on the clock.
+// Control is an entry that takes effect after an arrival. The record contains the arrival; otherwise the plan would
+// depend on the clock.
 type Control interface {
 	Entry
-	// Behind returns the arrival.
+	// Behind returns the arrival after which the control takes effect.
 	Behind() uint64
-	// PlaceBehind returns the control behind another arrival.
+	// PlaceBehind returns the control with another arrival.
 	PlaceBehind(arrival uint64) Control
 	String() string
 }
 
-// Seal is a request to end all sources behind their present last documents. A plan has a SealSource for each of them
-// instead.
-type Seal struct{ By string } // as in Drain
+// Seal is a request to end all sources at their current last documents. It is never in a plan, which has a SealSource
+// for each source instead.
+type Seal struct{ By string } // By as in Drain
 
-// Drain empties pool and shuffle window behind an arrival.
+// Drain flushes the pool and the shuffle window after an arrival.
 type Drain struct {
 	At uint64
-	// By is the identity that asked for it; empty where nobody is asked for a name, and of one that the daemon decided
-	// itself. It shapes nothing.
+	// By is the identity that requested the control. It is empty without authentication, and if the daemon itself
+	// decided on the control. It does not affect the plan.
 	By string
 }
 
-// Mix changes the mixture behind an arrival.
+// Mix changes the mixture after an arrival.
 type Mix struct {
 	At uint64
 	By string // as in Drain
 	mixture.Change
-	// the number of steps that a trainer had seen when it decided on the change, which is made once for each; nil of
-	// others
+	// number of steps that a trainer had received when it decided on the change, which is made once for each such
+	// number; nil for other changes
 	Decided *uint64
-	Request string             // identifies the request: a repeated one is not recorded again
-	Begins  []plan.SourceBegin // of the sources that it adds
+	Request string             // id of the request: a repeated request is not recorded again
+	Begins  []plan.SourceBegin // of the added sources
 }
 
-// mixBody is what a Mix says in its record, as JSON.
+// mixBody is the JSON body of a Mix record.
 type mixBody struct {
 	mixture.Change
 	Decided *uint64            `json:"decided,omitempty"`
@@ -55,7 +55,7 @@ type mixBody struct {
 	Begins  []plan.SourceBegin `json:"begins,omitempty"`
 }
 
-// SealSource says, behind an arrival, that a source has no document behind Last.
+// SealSource ends a source after its document Last. It takes effect after an arrival.
 type SealSource struct {
 	At     uint64
 	By     string // as in Drain
@@ -63,34 +63,34 @@ type SealSource struct {
 	Last   uint64
 }
 
-// Rest lets a source rest from an arrival on, because it has no document, or lets it wake.
+// Rest pauses or resumes a source after an arrival. A source is paused because it has no document.
 type Rest struct {
 	At     uint64
 	Source int
 	Rests  bool
 }
 
-// Commit says that a keeper's own checkpoint covers all steps before one.
+// Commit records that a job's own checkpoint covers all steps before Step.
 type Commit struct {
 	Keeper string
 	Step   uint64
 }
 
-// Leave says that a keeper keeps no checkpoints any more.
+// Leave records that a job no longer has checkpoints.
 type Leave struct{ Keeper string }
 
-// End says that no step follows: the run has so many.
+// End records that no step follows. Steps is the number of steps of the run.
 type End struct{ Steps uint64 }
 
-// Term says that a daemon begins to lead the run. The record's position in the plan is the number of the term: each is
-// higher than those before it, and what a lower one has begun nobody finishes.
+// Term records that a daemon starts to lead the run. The position of the record in the plan is the number of the
+// term. Each term is higher than all earlier ones, and work that a lower term left unfinished is never completed.
 type Term struct{ Daemon string }
 
-// Foreign says that none of the run's daemons wrote the record at a position: the leader found it where its own next
-// record should have come, and it begins no term. From there on nothing of the plan counts.
+// Foreign records that the record at position At was not written by a daemon of the run. The leader found it in place
+// of its own next record, and it is not a Term. From that position on, the plan is invalid.
 type Foreign struct{ At uint64 }
 
-// ForeignError is why a plan with a Foreign is not followed.
+// ForeignError is the reason why a plan with a Foreign is not followed. At is the position of the foreign record.
 type ForeignError struct{ At uint64 }
 
 func (e *ForeignError) Error() string {
@@ -137,7 +137,7 @@ func (c Drain) appendBody(b []byte) []byte {
 func (c Mix) appendBody(b []byte) []byte {
 	body, err := json.Marshal(mixBody{c.Change, c.Decided, c.Request, c.Begins})
 	if err != nil {
-		panic(fmt.Sprintf("plan: marshal mixture: %v", err)) // Check has refused what is no number
+		panic(fmt.Sprintf("plan: marshal mixture: %v", err)) // Check has rejected values that are not numbers
 	}
 	b = codec.AppendString(binary.AppendUvarint(b, c.At), c.By)
 	return codec.AppendString(b, string(body))
@@ -163,7 +163,7 @@ func (c End) appendBody(b []byte) []byte     { return binary.AppendUvarint(b, c.
 func (c Foreign) appendBody(b []byte) []byte { return binary.AppendUvarint(b, c.At) }
 func (c Term) appendBody(b []byte) []byte    { return codec.AppendString(b, c.Daemon) }
 
-// Infos returns the sources that a change adds, in the order of their numbers.
+// Infos returns the added sources, in the order of their numbers.
 func (c Mix) Infos() []plan.SourceInfo {
 	out := make([]plan.SourceInfo, len(c.Begins))
 	for i, s := range c.Begins {
@@ -203,10 +203,10 @@ func suffixBy(by string) string {
 	return ", asked for by " + by
 }
 
-// maxDaemonName bounds the bytes of a daemon's name.
+// maxDaemonName is the maximum length of a daemon's name in bytes.
 const maxDaemonName = 255
 
-// Validate refuses a name that no record can have. An empty one is a daemon's that has none.
+// Validate rejects a name that no record can contain. The name is empty for a daemon without a name.
 func (c Term) Validate() error {
 	if c.Daemon == "" {
 		return nil
@@ -214,10 +214,11 @@ func (c Term) Validate() error {
 	return validName("daemon", c.Daemon, maxDaemonName)
 }
 
-// maxIdentity bounds the bytes of an identity's name.
+// maxIdentity is the maximum length of an identity's name in bytes.
 const maxIdentity = 255
 
-// ValidIdentity refuses names that no record can have as those of who asked for it. An empty one is nobody's.
+// ValidIdentity rejects a name that no record can contain as the identity of a caller. It accepts the empty name of
+// an unknown caller.
 func ValidIdentity(name string) error {
 	if name == "" {
 		return nil
@@ -225,10 +226,10 @@ func ValidIdentity(name string) error {
 	return validName("identity", name, maxIdentity)
 }
 
-// maxRequest bounds the bytes of a request's id.
+// maxRequest is the maximum length of a request's id in bytes.
 const maxRequest = 64
 
-// ValidRequest refuses a request id that no record can have. An empty one is that of a request without an id.
+// ValidRequest rejects a request id that no record can contain. It accepts the empty id of a request without an id.
 func ValidRequest(id string) error {
 	if id == "" {
 		return nil
@@ -245,7 +246,7 @@ func readIdentity(r *codec.Cursor) string {
 	return name
 }
 
-// maxMix bounds the bytes of a change of the mixture.
+// maxMix is the maximum encoded size of a change of the mixture in bytes.
 const maxMix = 1 << 20
 
 func readMix(r *codec.Cursor) Control {
@@ -278,7 +279,7 @@ func readDaemon(r *codec.Cursor) string {
 	return t.Daemon
 }
 
-// readControl reads what appendBody wrote of an entry of a kind, of those that are not a part of a step or a header.
+// readControl reads an entry that appendBody wrote. kind is any kind except header and step parts.
 func readControl(r *codec.Cursor, kind byte) Entry {
 	switch kind {
 	case kindSeal:
@@ -289,7 +290,7 @@ func readControl(r *codec.Cursor, kind byte) Entry {
 		step := r.Uvarint()
 		return Commit{readKeeper(r), step}
 	case kindLeave:
-		r.Uvarint() // a commit's step, which a leave has not
+		r.Uvarint() // place of a commit's step; a leave has none
 		return Leave{readKeeper(r)}
 	case kindEnd:
 		return End{r.Uvarint()}

@@ -9,21 +9,22 @@ import (
 	"loaderd/loader/internal/codec"
 )
 
-// DefaultKeeper is the keeper of a commit that names none.
+// DefaultKeeper is the job of a commit that names none.
 const DefaultKeeper = "trainer"
 
-// MaxKeepers bounds how many keepers a run may have, and maxKeeperName the bytes of a name.
+// MaxKeepers is the maximum number of jobs per run that commit, and maxKeeperName the maximum length of a name in
+// bytes.
 const (
 	MaxKeepers    = 256
 	maxKeeperName = 64
 )
 
-// Keepers are clients with durable checkpoints of their own: a trainer, an evaluator that follows it. Each name has the
-// step before which its checkpoints cover all. The lowest of these steps counts: what its keeper may still ask for is
-// kept.
+// Keepers maps the jobs that commit to their last committed step: the job's checkpoints cover all steps before it.
+// Such a job has durable checkpoints of its own, for example a trainer or an evaluator that follows it. The lowest of
+// these steps determines the low watermark, because its job may still request later steps.
 type Keepers map[string]uint64
 
-// Committed returns the step before which every keeper's checkpoint covers all, 0 without keepers.
+// Committed returns the step before which the checkpoints of every job cover all steps, or 0 without jobs.
 func (k Keepers) Committed() uint64 {
 	if len(k) == 0 {
 		return 0
@@ -31,15 +32,15 @@ func (k Keepers) Committed() uint64 {
 	return slices.Min(slices.Collect(maps.Values(k)))
 }
 
-// After returns where a keeper stands after it has committed a step. It never goes back: a step below the keeper's last
-// one changes nothing.
+// After returns a job's committed step after a commit, and whether the commit changes it. The step never decreases: a
+// commit of an earlier step has no effect.
 func (k Keepers) After(c Commit) (step uint64, changes bool) {
 	before, known := k[c.Keeper]
 	step = max(c.Step, before)
 	return step, !known || step != before
 }
 
-// Changed returns the keepers behind the record of a commit or a leave.
+// Changed returns the jobs after the record of a commit or a leave.
 func (k Keepers) Changed(e Entry) Keepers {
 	out := maps.Clone(k)
 	switch e := e.(type) {
@@ -51,7 +52,7 @@ func (k Keepers) Changed(e Entry) Keepers {
 	return out
 }
 
-// ValidKeeper refuses names that are no keepers'.
+// ValidKeeper rejects names that are invalid for a job.
 func ValidKeeper(name string) error { return validName("keeper", name, maxKeeperName) }
 
 func validName(whose, name string, most int) error {
@@ -74,7 +75,7 @@ func readKeeper(r *codec.Cursor) string {
 	return name
 }
 
-// appendState writes the keepers in the order of their names.
+// appendState writes the jobs in the order of their names.
 func (k Keepers) appendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(k)))
 	for _, name := range slices.Sorted(maps.Keys(k)) {

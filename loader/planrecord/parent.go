@@ -9,42 +9,44 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// Parent is the run that a run was forked from. The new run plans what the parent's steps before Step left.
+// Parent is the run that a run was forked from. The new run plans everything that is not in the parent's steps before
+// Step.
 type Parent struct {
 	Run         string `json:"run"`
-	ID          string `json:"id"` // of that run
+	ID          string `json:"id"` // of the parent run
 	Step        uint64 `json:"step"`
 	Fingerprint string `json:"fingerprint"`
-	// Sources are how far each was read, by the numbers of the sources.
+	// Sources are the positions in the sources, by source number.
 	Sources []ParentSource `json:"sources"`
-	State   uint64         `json:"state"`   // bytes of the planner's state with which the run begins
-	Records uint64         `json:"records"` // behind the header that have that state
+	State   uint64         `json:"state"`   // bytes of the planner's state at the start of the run
+	Records uint64         `json:"records"` // number of ForkState records that hold this state
 }
 
-// ParentSource is how far the parent of a run had read a source.
+// ParentSource is the position of a run's parent in a source.
 type ParentSource struct {
-	Epoch uint64 `json:"epoch,omitempty"` // that is read, from 0
-	Taken uint64 `json:"taken"`           // documents of it
-	// Sealed says that the parent knew where it ends: behind Last.
+	Epoch uint64 `json:"epoch,omitempty"` // current epoch, from 0
+	Taken uint64 `json:"taken"`           // documents taken of the epoch
+	// Sealed reports whether the parent had recorded the end of the source, which is Last.
 	Sealed bool   `json:"sealed,omitempty"`
 	Last   uint64 `json:"last,omitempty"`
-	// Removed says that it was removed, or that the run's configuration leaves it out: none of its documents follows.
+	// Removed reports whether the source was removed, or is not in the run's configuration. None of its documents
+	// follows.
 	Removed bool   `json:"removed,omitempty"`
 	From    uint64 `json:"from"` // sequence of the first document that the run needs
-	// Config is how it is read, where the configuration of the run does not say so.
+	// Config configures the source if the configuration of the run does not.
 	Config *mixture.Source `json:"config,omitempty"`
 }
 
-// Place is how far the source is read.
+// Place returns the position in the source.
 func (s ParentSource) Place() mixture.Place { return mixture.Place{Epoch: s.Epoch, Taken: s.Taken} }
 
-// ForkState is a part of the planner's state with which a fork begins. All parts follow the header directly.
+// ForkState is a part of the planner's state at the start of a fork. All parts follow the header immediately.
 type ForkState struct {
 	Part  uint64 // from 0
 	State []byte
 }
 
-// Kind is that of its records.
+// Kind returns the kind of its records.
 func (ForkState) Kind() byte { return kindForkState }
 
 func (e ForkState) appendBody(b []byte) []byte {
@@ -59,7 +61,7 @@ func readForkState(r *codec.Cursor) Entry {
 	return e
 }
 
-// WithState returns the header of a fork, and its records behind it, where no record has more than limit bytes.
+// WithState returns the header of a fork and the records of its state. No record exceeds limit bytes.
 func (h Header) WithState(limit int) (Header, [][]byte) {
 	room := limit - recordOverhead - binary.MaxVarintLen64
 	parent, parts := *h.Parent, [][]byte{}
@@ -71,7 +73,7 @@ func (h Header) WithState(limit int) (Header, [][]byte) {
 	return h, parts
 }
 
-// check refuses a header whose parts do not fit each other.
+// check rejects a header whose parts are inconsistent.
 func (h Header) check() error {
 	if h.Parent != nil && len(h.Parent.Sources) != len(h.Sources) {
 		return fmt.Errorf("%d sources of run %s were read, and the run has %d", len(h.Parent.Sources), h.Parent.Run,

@@ -22,20 +22,20 @@ const FormatVersion = 1
 
 // Kinds of records.
 const (
-	kindHeader     = 1  // the first one
-	kindStep       = 2  // a step, or a part of one that is larger than a record
-	kindMaskedStep = 3  // as kindStep, of a step with tokens that have no loss: with these
-	kindDrain      = 4  // of the pool and the window
-	kindCommit     = 5  // of a keeper
+	kindHeader     = 1  // first record
+	kindStep       = 2  // a step, or a part of a step that exceeds a record
+	kindMaskedStep = 3  // as kindStep, for a step with tokens without a loss: with their numbers and repeats
+	kindDrain      = 4  // flush of the pool and the window
+	kindCommit     = 5  // of a job
 	kindEnd        = 6  // of the run
-	kindLeave      = 7  // of a keeper
+	kindLeave      = 7  // of a job
 	kindTerm       = 8  // of a leader
-	kindForeign    = 9  // a note on a record
-	kindMix        = 10 // a change of the mixture
-	kindSealSource = 11 // the end of a source
-	kindRest       = 12 // of a source
-	kindForkState  = 13 // a part of the state that a fork begins with
-	kindSeal       = 14 // a request to end all sources: no record of a plan
+	kindForeign    = 9  // marks a record that no daemon of the run wrote
+	kindMix        = 10 // change of the mixture
+	kindSealSource = 11 // end of a source
+	kindRest       = 12 // pause of a source
+	kindForkState  = 13 // part of the state at the start of a fork
+	kindSeal       = 14 // request to end all sources: never in a plan
 )
 
 const (
@@ -50,51 +50,52 @@ type Header struct {
 	Format    int    `json:"format"`
 	Algorithm int    `json:"algorithm"`
 	Run       string `json:"run"`
-	// ID tells the run from every other one of its name: 32 hexadecimal digits, drawn when it began and kept by a repaired
-	// copy. Nothing that the run plans depends on it.
+	// ID distinguishes the run from every other run of the same name. It has 32 random hexadecimal digits that are set
+	// at the start of the run and kept by a repaired copy. The plan does not depend on it.
 	ID          string `json:"id"`
 	Fingerprint string `json:"fingerprint"`
-	// Keyed says that the run was begun with a plan key: no record counts without a code of it.
+	// Keyed reports whether the run was started with a plan key. Then every record needs a MAC of that key.
 	Keyed bool `json:"keyed,omitempty"`
-	// Sources are the streams of the sources that the run begins with, in the order of their numbers.
+	// Sources are the streams of the run's initial sources, in the order of their numbers.
 	Sources []plan.SourceBegin `json:"sources"`
 	Config  runconfig.Config   `json:"config"`
 	// Parent is the run that this one was forked from.
 	Parent *Parent `json:"parent,omitempty"`
-	// State is what the planner of a fork begins with. Records of their own hold it, behind the header: see ForkState.
+	// State is the planner's state at the start of a fork. Separate records after the header hold it: see ForkState.
 	State []byte `json:"-"`
-	// Repair says of which damaged plan this one is a copy.
+	// Repair identifies the damaged plan that this plan is a copy of.
 	Repair *Repair `json:"repair,omitempty"`
 }
 
-// Repair stands in the header of a plan that is a copy of the usable part of a damaged one.
+// Repair is in the header of a plan that is a copy of the usable part of a damaged plan.
 type Repair struct {
-	Was     []string `json:"was"`     // names that the run had before, the last of them that of the damaged plan
-	Records uint64   `json:"records"` // that were to be copied: a copy with fewer is not finished
-	// that the damaged plan once had: they are planned again at once, as a reader may be that far
+	Was     []string `json:"was"`     // previous names of the run, the last one that of the damaged plan
+	Records uint64   `json:"records"` // number of records to copy: a copy with fewer is incomplete
+	// steps of the damaged plan; they are planned again immediately, because a reader may have received them
 	Steps uint64 `json:"steps"`
 }
 
-// Entry is what one record of a plan says: a Header, a StepPart, a control, a Commit, Leave, End or Term.
+// Entry is the content of one record of a plan: a Header, StepPart, ForkState, control, Commit, Leave, End, Term or
+// Foreign.
 type Entry interface {
-	// Kind is the kind of its records; docs/plan.md lists them.
+	// Kind returns the kind of its records; docs/plan.md lists the kinds.
 	Kind() byte
-	// appendBody appends the entry as it stands in records and checkpoints. The body of a control tells where it ends.
+	// appendBody appends the encoding used in records and checkpoints. The body of a control determines its own length.
 	appendBody(b []byte) []byte
 }
 
-// StepPart is rows [First, First+len(Rows)) of a step that has Total of them: part Part of Parts.
+// StepPart contains rows [First, First+len(Rows)) of a step of Total rows. It is part Part of Parts.
 type StepPart struct {
 	plan.Step
 	Part, Parts, First, Total int
 
-	encoded []byte // the rows, where the part is about to be written
+	encoded []byte // the rows, if the part is about to be written
 }
 
 // Encode returns the record of an entry.
 func Encode(e Entry) []byte { return frame(e.Kind(), e.appendBody(nil)) }
 
-// frame makes a record of a body.
+// frame returns the record of a body.
 func frame(kind byte, body []byte) []byte {
 	b := make([]byte, 0, len(body)+recordOverhead)
 	b = append(b, recordMagic...)
@@ -103,7 +104,7 @@ func frame(kind byte, body []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, castagnoli))
 }
 
-// Infos returns the sources that a run begins with, in the order of their numbers.
+// Infos returns the initial sources of a run, in the order of their numbers.
 func (h Header) Infos() []plan.SourceInfo {
 	out := make([]plan.SourceInfo, len(h.Sources))
 	for i, s := range h.Sources {
@@ -153,9 +154,10 @@ func (p StepPart) appendBody(b []byte) []byte {
 	return append(b, p.encoded...)
 }
 
-// appendMasked writes how many tokens of the whole step have no loss, how many of its attention segments begin with
-// one, and which pieces of the part begin with repeated ones: their number, and of each how many rows behind the one
-// before it (of the part's first row), its place in the row and its tokens.
+// appendMasked writes the number of tokens of the whole step without a loss, and the number of its attention segments
+// that begin with one. Then it writes the pieces of the part that begin with repeated tokens. It writes their number
+// and, for each, its distance in rows from the one before (at first from the part's first row), its index in the row
+// and its repeated tokens.
 func (p *StepPart) appendMasked(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(p.Masked))
 	b = binary.AppendUvarint(b, uint64(p.MaskedFirst))
@@ -170,8 +172,8 @@ func (p *StepPart) appendMasked(b []byte) []byte {
 	return b
 }
 
-// appendPlaces writes how far the sources are read, in the first part of a step that says so: their number, and of each
-// its epoch and how many documents of that.
+// appendPlaces writes the positions in the sources, in the first part of a step that has them: their number and, of
+// each, its epoch and the documents taken of that epoch.
 func (p *StepPart) appendPlaces(b []byte) []byte {
 	places := p.Places
 	if p.Part > 0 {
@@ -185,7 +187,7 @@ func (p *StepPart) appendPlaces(b []byte) []byte {
 	return b
 }
 
-// EncodeStep writes a step as one record, or as several when it is larger than limit bytes.
+// EncodeStep encodes a step as one record, or as several if it exceeds limit bytes.
 func EncodeStep(s *plan.Step, limit int) ([][]byte, error) {
 	prefix := (10 + 2*len(s.Places)) * binary.MaxVarintLen64
 	if s.Masked > 0 {
@@ -215,7 +217,7 @@ func EncodeStep(s *plan.Step, limit int) ([][]byte, error) {
 	return records, nil
 }
 
-// encodeRows writes as many rows from first on as fit in limit bytes with their repeats, and returns their number.
+// encodeRows encodes as many rows from first on as fit in limit bytes with their repeats, and returns their number.
 func encodeRows(s *plan.Step, first int, repeats []plan.Repeat, limit int) ([]byte, int) {
 	var body []byte
 	previous := before{bucket: int64(s.Bucket)}
@@ -229,10 +231,10 @@ func encodeRows(s *plan.Step, first int, repeats []plan.Repeat, limit int) ([]by
 	return body, len(s.Rows) - first
 }
 
-// repeatBytes is the most that a repeat takes in a record.
+// repeatBytes is the maximum size of a repeat in a record.
 const repeatBytes = 3 * binary.MaxVarintLen64
 
-// repeatsOf returns how many of the repeats are of the rows before a row.
+// repeatsOf returns how many of the repeats belong to rows before row.
 func repeatsOf(repeats []plan.Repeat, row int) int {
 	n, _ := slices.BinarySearchFunc(repeats, row, func(r plan.Repeat, row int) int { return r.Row - row })
 	return n
@@ -283,10 +285,10 @@ func decodeHeader(b []byte) (Entry, error) {
 	return h, nil
 }
 
-// idDigits are the hexadecimal digits of a run's id.
+// idDigits is the number of hexadecimal digits of a run's id.
 const idDigits = 32
 
-// ValidID reports whether a run may have an id.
+// ValidID reports whether id is a valid id of a run.
 func ValidID(id string) bool {
 	return len(id) == idDigits && strings.Trim(id, "0123456789abcdef") == ""
 }

@@ -25,7 +25,8 @@ func someStep(rows, pieces int) *plan.Step {
 	return s
 }
 
-// masked is a step with tokens that have no loss; the middle piece of every third row begins with repeated ones.
+// masked returns the step with tokens that have no loss. The middle piece of every third row begins with repeated
+// tokens.
 func masked(s *plan.Step) *plan.Step {
 	s.Masked, s.MaskedFirst = 70, 3
 	for i := 0; i < len(s.Rows); i += 3 {
@@ -136,7 +137,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		Encode(Mix{At: 5, By: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}},
 			Decided: new(uint64)}), Encode(Header{Run: "x"}),
 		Encode(ForkState{Part: 3, State: []byte("state")})) {
-		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, else nothing else would be reached
+		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, without which no other code is reached
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		if len(b) < 4 {
@@ -173,7 +174,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 		Keepers: Keepers{"a": 3, "b": 9},
 		Pending: []Control{Drain{At: 7}, Drain{At: 8, By: "bob"},
 			SealSource{At: 12, By: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
-	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, else nothing else would be reached
+	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, without which no other code is reached
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append([]byte{checkpointMagic[0], checkpointMagic[1], checkpointVersion},
 			body...)

@@ -28,16 +28,17 @@ func (p *before) of(source int) *uint64 {
 
 // Flags of a row's number of pieces.
 const (
-	rowFull      = 1 << iota // the last piece fills the row: its length is not written
-	rowStart                 // that piece has a start other than 0
+	rowFull      = 1 << iota // the last piece fills the row: its length is omitted
+	rowStart                 // the last piece has a start other than 0
 	rowOneSource             // all pieces are of one source, which is written once
 	rowFlags     = iota
 	rowFlagsMask = 1<<rowFlags - 1
 )
 
-// appendRow writes a row: its number of pieces with the flags, and the pieces as codec.AppendPiece does. Each piece
-// follows the number of its source, or the first one alone where all are of that source. Distances are those in the
-// source's stream. The last piece of a full row is written without a length, and with a start only if rowStart is set.
+// appendRow writes a row: its number of pieces with the flags, then the pieces as codec.AppendPiece does. The number
+// of its source precedes each piece, or only the first one if all pieces are of one source. Distances are relative to
+// the previous piece of the same source. The last piece of a full row has no length, and a start only if rowStart is
+// set.
 func appendRow(b []byte, pieces []packonline.Piece, p *before) []byte {
 	last := len(pieces) - 1
 	set := uint64(0)
@@ -108,7 +109,7 @@ func readRow(r *codec.Cursor, p *before) []packonline.Piece {
 	return out
 }
 
-// oneSource reports whether a row has pieces, all of one source.
+// oneSource reports whether a row has pieces and all of them are of one source.
 func oneSource(pieces []packonline.Piece) bool {
 	return len(pieces) > 0 && !slices.ContainsFunc(pieces, func(x packonline.Piece) bool {
 		return plan.RefSource(x.Doc) != plan.RefSource(pieces[0].Doc)

@@ -12,38 +12,38 @@ import (
 	"loaderd/packonline"
 )
 
-// Validator follows a plan's records through the log and refuses one that is impossible at its position: behind it all
-// records would be misread. Whoever can write to the log may have put anything there, so it holds each record against
-// all that it knows of those before: only a record that a leader could have written at its place is followed. The zero
-// Validator knows nothing of the records before.
+// Validator processes the records of a plan in order and rejects a record that is impossible at its position, because
+// all later records would be misread. Anything with write access to the log may have added records. So each record is
+// checked against all that is known of the earlier ones, and only a record that a leader could have written there is
+// accepted. The zero Validator has no information about earlier records.
 type Validator struct {
 	Steps uint64 // complete steps so far
 	Ended bool
-	// Known says that it is known what stands before: then a record that takes a term, or the end of a source, is refused
-	// without.
+	// Known reports whether all earlier records have been processed. Then a record that requires a term, or the end of a
+	// source, is rejected without it.
 	Known bool
 	Led   bool // a term has begun
-	// Config is that of the run, whose steps have its shape; nil where it is not known.
+	// Config is the run's configuration, which determines the shape of steps; nil if unknown.
 	Config *runconfig.Config
 
-	sources []plan.SourceInfo // those that were removed among them
-	ends    []sourceEnd       // of each
-	// up to this arrival, arrival n is document n of the first source, counted from its first one
+	sources []plan.SourceInfo // including removed ones
+	ends    []sourceEnd       // by source
+	// up to this arrival, arrival n is document n of the first source, counted from its first document
 	alone uint64
-	parts uint64 // of a ForkState, that follow
-	part  uint64 // the next of them
+	parts uint64 // number of ForkState records
+	part  uint64 // index of the next ForkState record
 
 	cursor plan.Position // of the last step
-	floor  plan.Position // likewise
+	floor  plan.Position // of the last step
 }
 
-// sourceEnd says where a source ends.
+// sourceEnd is the end of a source, if it has one.
 type sourceEnd struct {
 	sealed, removed bool
-	last            uint64 // document of a sealed one
+	last            uint64 // last document if sealed
 }
 
-// Validator returns the validator of the records behind the header.
+// Validator returns the validator of the records after the header.
 func (h Header) Validator() Validator {
 	o := Validator{Known: true, Config: &h.Config, sources: h.Infos()}
 	for i, s := range o.sources {
@@ -63,17 +63,17 @@ func (h Header) Validator() Validator {
 	return o
 }
 
-// Progress is how far a plan is.
+// Progress is the state of a plan at a position.
 type Progress struct {
 	Config  *runconfig.Config
 	Steps   uint64 // complete steps
-	Ended   bool   // the End is recorded
+	Ended   bool   // End is recorded
 	Sources []plan.SourceInfo
 	States  []mixture.Status // of the sources
-	Pending []Control        // recorded, and not in effect yet
+	Pending []Control        // recorded but not in effect yet
 }
 
-// NewValidatorAt returns the validator of the records of a plan that is so far.
+// NewValidatorAt returns the validator of the records that follow in a plan with the given progress.
 func NewValidatorAt(p Progress) Validator {
 	o := Validator{Steps: p.Steps, Known: true, Led: true, Ended: p.Ended, Config: p.Config}
 	o.sources = slices.Clone(p.Sources)
@@ -89,9 +89,9 @@ func NewValidatorAt(p Progress) Validator {
 	return o
 }
 
-// aloneUntil returns up to which arrival the first source is read alone and in the order of its stream. It is 0 where
-// other sources are there from the beginning, or where the first one is read in another order or again; epoch is the
-// one that is read of it.
+// aloneUntil returns the arrival up to which only the first source is read, in stream order. epoch is the current
+// epoch of that source. It returns 0 if other sources are read from the start, if the first source has a drawn order,
+// or if it is read more than once.
 func aloneUntil(sources []plan.SourceInfo, epoch uint64) uint64 {
 	switch first := &sources[0]; {
 	case first.Config.Epochs != 1 || epoch > 0 || first.Drawn():
@@ -105,7 +105,7 @@ func aloneUntil(sources []plan.SourceInfo, epoch uint64) uint64 {
 // Infos returns the sources of the run so far, in the order of their numbers.
 func (o *Validator) Infos() []plan.SourceInfo { return o.sources }
 
-// Step takes the next complete step.
+// Step checks the next complete step.
 func (o *Validator) Step(s *plan.Step) error {
 	switch {
 	case o.Ended:
@@ -129,8 +129,8 @@ func (o *Validator) Step(s *plan.Step) error {
 	return nil
 }
 
-// shape refuses a step that is none of the run's, whatever the documents are: who assembles it would read other tokens,
-// or run out of memory.
+// shape rejects a step that the run cannot have, whatever its documents are. A reader that assembles it would read
+// other tokens, or run out of memory.
 func (o *Validator) shape(s *plan.Step) error {
 	if o.Config != nil && !o.Config.HasStep(int(s.Bucket), len(s.Rows)) {
 		return fmt.Errorf("step %d has %d rows of %d, as no step of the run has", s.Index, len(s.Rows), s.Bucket)
@@ -151,8 +151,8 @@ func (o *Validator) shape(s *plan.Step) error {
 	return nil
 }
 
-// document refuses a document that no step can name which was made where this one was. Which of several sources was
-// read how far follows when the plan is made again.
+// document rejects a document that no step at this cursor can contain. The exact positions in several sources are
+// only checked when the plan is made again.
 func (o *Validator) document(s *plan.Step, ref uint64) error {
 	if o.Config == nil {
 		return nil
@@ -163,7 +163,7 @@ func (o *Validator) document(s *plan.Step, ref uint64) error {
 	}
 	info, end := &o.sources[source], o.ends[source]
 	first, last := info.First(), uint64(plan.MaxSequence)
-	if !info.Drawn() { // no more documents of it than of all have arrived
+	if !info.Drawn() { // the source has at most as many arrivals as all sources together
 		last = info.Start + s.Cursor.Last() - 1
 	}
 	if source == 0 {
@@ -178,13 +178,13 @@ func (o *Validator) document(s *plan.Step, ref uint64) error {
 	return nil
 }
 
-// FirstPlace returns how far at least the first source is read behind an arrival. alone reports that it is exactly so
-// far, and that no other source is read there yet.
+// FirstPlace returns the minimum position in the first source after an arrival. alone reports that the position is
+// exact, and that no other source is read up to it.
 func (o *Validator) FirstPlace(at plan.Position) (place mixture.Place, alone bool) {
 	return mixture.Place{Taken: min(at.Last(), o.alone)}, at.Last() <= o.alone
 }
 
-// Entry takes a record between steps.
+// Entry checks a record between steps.
 func (o *Validator) Entry(e Entry) error {
 	if f, ok := e.(Foreign); ok {
 		return &ForeignError{f.At}
@@ -233,7 +233,7 @@ func (o *Validator) inherits(x ForkState) error {
 	return nil
 }
 
-// ending reports whether so many sources are sealed that the run can have ended.
+// ending reports whether enough sources are sealed for the run to have ended.
 func (o *Validator) ending() bool {
 	if o.Config.Mix.End == mixture.EndFirst && slices.ContainsFunc(o.ends, func(e sourceEnd) bool {
 		return e.sealed && !e.removed
@@ -263,7 +263,7 @@ func (o *Validator) control(c Control) error {
 }
 
 func (o *Validator) sees(c Control) {
-	o.ends = slices.Clone(o.ends) // a copy of the validator may share them
+	o.ends = slices.Clone(o.ends) // a copy of the validator may share the slice
 	switch c := c.(type) {
 	case SealSource:
 		if c.Source < len(o.ends) {
@@ -283,14 +283,14 @@ func (o *Validator) sees(c Control) {
 	}
 }
 
-// Reader takes a plan's records one after the other: it puts the parts of steps together, and refuses what is
-// impossible at its position.
+// Reader processes the records of a plan in order. It joins the parts of steps, and rejects records that are
+// impossible at their position.
 type Reader struct {
 	Validator
 	joiner Joiner
 }
 
-// Read takes the next record behind the header. It returns a step with its last part.
+// Read processes the next record after the header. It returns a step with the step's last part.
 func (s *Reader) Read(e Entry) (*plan.Step, error) {
 	if _, part := e.(StepPart); !part {
 		if s.joiner.Step != nil {
@@ -305,7 +305,8 @@ func (s *Reader) Read(e Entry) (*plan.Step, error) {
 	return step, err
 }
 
-// Incomplete returns an error with the step that is cut short where the records end; nil without one.
+// Incomplete returns an error that names the step that is incomplete at the end of the records, or nil if there is
+// none.
 func (s *Reader) Incomplete() error {
 	if s.joiner.Step == nil {
 		return nil
@@ -313,16 +314,16 @@ func (s *Reader) Incomplete() error {
 	return fmt.Errorf("step %d is cut short at the end of the log", s.joiner.Step.Index)
 }
 
-// Complete reports whether the last record ends a step, or is between steps.
+// Complete reports whether no step is incomplete after the last record.
 func (s *Reader) Complete() bool { return s.joiner.Step == nil }
 
-// Joiner puts the parts of a step together.
+// Joiner joins the parts of a step.
 type Joiner struct {
-	Step *plan.Step // the step that has begun; nil between steps
+	Step *plan.Step // the incomplete step; nil between steps
 	next int
 }
 
-// Add takes the next record of a step and returns the step when it is complete.
+// Add processes the next record of a step and returns the step once it is complete.
 func (j *Joiner) Add(e Entry) (*plan.Step, error) {
 	p, ok := e.(StepPart)
 	if !ok {

@@ -10,13 +10,13 @@ import (
 	"loaderd/packonline"
 )
 
-// rowsOf is a step of two rows of 8 tokens, made behind a document.
+// rowsOf returns a step of two rows of 8 tokens, made after a document.
 func rowsOf(index, cursor, floor uint64, pieces ...packonline.Piece) *plan.Step {
 	return &plan.Step{Index: index, Bucket: 8, Cursor: plan.Behind(cursor), Floor: plan.Before(floor),
 		Rows: [][]packonline.Piece{pieces, nil}}
 }
 
-// A record is followed where a leader could have written it, and nowhere else.
+// The validator accepts a record where a leader could have written it, and rejects it elsewhere.
 func TestWhatCanStandWhere(t *testing.T) {
 	c := plantest.Config("concat")
 	c.Packing.Buckets, c.Steps.Rows = []int{8}, 2
@@ -24,7 +24,7 @@ func TestWhatCanStandWhere(t *testing.T) {
 	term, piece := planrecord.Term{Daemon: "d"}, packonline.Piece{Doc: 5, Length: 8}
 	for _, tt := range []struct {
 		name    string
-		records []any // entries and steps; all but the last can stand there
+		records []any // entries and steps; all but the last are valid at their position
 		wrong   string
 	}{
 		{"a run", []any{term, rowsOf(0, 5, 3, piece), planrecord.Drain{At: 7}, rowsOf(1, 7, 8),
