@@ -5,26 +5,27 @@ import (
 	"loaderd/packonline/related"
 )
 
-// Arrival is what the Planner is told of one message of a source.
+// Arrival is the planner's input for one message of a source.
 type Arrival struct {
-	Source   int // number of the source that it comes from
+	Source   int // number of its source
 	Sequence uint64
 	ID       uint64   // hash of the producer's id, 0 for none
-	Length   int      // tokens, end-of-document token included
+	Length   int      // in tokens, including the end-of-document token
 	Skip     Skip     // not empty: the document is not used
 	Loss     LossRuns // which of its tokens have a loss
-	Cut      bool     // it had more tokens than documents.max_tokens lets it have
+	Cut      bool     // tokens beyond documents.max_tokens were removed
 	PackingHints
-	Parts []Part // of a message with several documents; then only Source and Sequence count besides
+	Parts []Part // of a message with several documents; then only Source and Sequence are used as well
 }
 
-// PackingHints are what the planner is told of a document beside its length. They follow from the document alone, and
-// are never its text. No state holds them: for a restored planner they are read again.
+// PackingHints are inputs of the planner for a document in addition to its length. They are derived from the document
+// alone and never contain its text. No state contains them: for a restored planner they are read again.
 type PackingHints struct {
-	Hint *related.Hint // what it is about, where the packing method asks for that; else nil
+	Hint *related.Hint // similarity hint, if the packing method uses hints; else nil
 }
 
-// Used returns how many tokens of a document a source takes that is configured so, duplicates aside.
+// Used returns how many tokens of the arrival are used with the given configuration of its source, ignoring
+// duplicates.
 func (a Arrival) Used(c mixture.Source) (tokens int) {
 	for i := range a.Count() {
 		if x := a.Document(i); a.SkipReason(i, x, c) == "" {
@@ -34,8 +35,8 @@ func (a Arrival) Used(c mixture.Source) (tokens int) {
 	return tokens
 }
 
-// SkipReason returns why document i is not used, by what its source is configured to take; empty where it is used,
-// duplicates aside.
+// SkipReason returns why document i is not used with the given configuration of its source, or the empty string if it
+// is used. It ignores duplicates.
 func (a *Arrival) SkipReason(i int, x Part, c mixture.Source) Skip {
 	switch {
 	case x.Skip != "":

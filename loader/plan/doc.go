@@ -1,6 +1,6 @@
-// Package plan holds what a plan consists of: steps, and the documents by their lengths that they are made of. Package
-// planner makes the steps; package planrecord encodes them.
+// Package plan defines the contents of a plan: steps, and the document lengths that they are made of. Package planner
+// makes the steps; package planrecord encodes them.
 //
-// It is pure: no clock, no goroutine, no I/O, and no randomness that is not keyed by the configuration. It sees
+// It is pure: it has no clock, no goroutine and no I/O, and all randomness is keyed by the configuration. It sees
 // lengths, never tokens.
 package plan

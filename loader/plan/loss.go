@@ -4,12 +4,13 @@ import (
 	"loaderd/packonline"
 )
 
-// LossRuns say which tokens of a document have a loss: lengths of runs in tokens, in turns with and without, beginning
-// with those that have one. The first may be 0, no other is. Nil stands for a document whose tokens all have a loss;
-// runs of one that has none without are nil, too.
+// LossRuns states which tokens of a document have a loss. It has the lengths in tokens of alternating runs with and
+// without a loss, starting with a run that has one. Only the first length may be 0. Nil means that all tokens have a
+// loss. This is the only form for such a document.
 type LossRuns []int32
 
-// NewLossRuns returns the runs in the form of LossRuns, equal neighbours joined: lengths may be 0 anywhere.
+// NewLossRuns returns normalized runs. lengths alternates as in LossRuns but may contain 0 anywhere; adjacent runs of
+// the same kind are joined.
 func NewLossRuns(lengths []int32) LossRuns {
 	var out LossRuns
 	for i, n := range lengths {
@@ -32,8 +33,8 @@ func NewLossRuns(lengths []int32) LossRuns {
 	return out
 }
 
-// Append appends those of the tokens [start, end) to the lengths of others, an even number of them, and so that their
-// number is even again: as NewLossRuns takes them.
+// Append appends the runs of the tokens [start, end) to lengths, for NewLossRuns. lengths must have an even number of
+// elements, and so has the result.
 func (r LossRuns) Append(lengths []int32, start, end int32) []int32 {
 	at := start
 	r.Masked(packonline.Piece{Start: start, Length: end - start}, func(from, to int32) {
@@ -60,9 +61,9 @@ func (r LossRuns) Masked(x packonline.Piece, f func(start, end int32)) {
 	}
 }
 
-// Repeat says that a piece of a step begins with tokens that another piece of the same document holds with their loss:
-// here they have none.
+// Repeat marks a piece of a step that begins with tokens which occur with their loss in another piece of the same
+// document. In this piece they have no loss.
 type Repeat struct {
-	Row, Piece int // of the step, and of the row
+	Row, Piece int // row of the step, piece of the row
 	Tokens     int32
 }

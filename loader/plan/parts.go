@@ -4,27 +4,28 @@ import (
 	"slices"
 )
 
-// Part is one of several documents of a message. Their tokens follow one another: a plan names tokens of the message,
-// and so which of its documents.
+// Part is one of several documents of a message. Their tokens are consecutive, so a plan names a document by tokens
+// of the message.
 //
-// A document that is split is several Parts, which have its ID. Each is a document of its own but for the split of its
-// source (mixture.Split): that takes all of them or none, so that no model is tested with what it has learnt the rest
-// of.
+// A split document consists of several Parts with its ID. Each is treated as a document, except by the split of its
+// source (mixture.Split), which takes all of them or none. So no model is tested on a part of a document whose other
+// parts it was trained on.
 type Part struct {
 	ID     uint64   // hash of the producer's id, 0 for none
-	Length int      // tokens, end-of-document token included
+	Length int      // in tokens, including the end-of-document token
 	Skip   Skip     // not empty: the document is not used
 	Loss   LossRuns // which of its tokens have a loss
-	Cut    bool     // it had more tokens than documents.max_tokens lets it have
-	Nth    int      // how many Parts of the same document come before it, where that is split
+	Cut    bool     // tokens beyond documents.max_tokens were removed
+	Nth    int      // number of earlier Parts of the same split document
 	PackingHints
 }
 
-// pieceOdds are by what the identities of a document's Parts differ: 2^64 divided by the golden ratio.
+// pieceOdds is the difference between the identities of consecutive Parts of a document: 2^64 divided by the golden
+// ratio.
 const pieceOdds = 0x9e3779b97f4a7c15
 
-// Identity is what tells the document from others: equal Parts of documents with the same id have the same one. 0 for
-// none.
+// Identity returns the deduplication id of the part: equal Parts of documents with the same id have the same one. 0
+// means none.
 func (x Part) Identity() uint64 {
 	if x.ID == 0 || x.Nth == 0 {
 		return x.ID
@@ -32,13 +33,14 @@ func (x Part) Identity() uint64 {
 	return max(x.ID+uint64(x.Nth)*pieceOdds, 1)
 }
 
-// PartBits is how many bits the place of a document among the tokens of its message takes, where messages hold several.
+// PartBits is the number of bits for the offset of a document among the tokens of its message, if messages hold
+// several.
 const PartBits = 24
 
-// MaxPartTokens bounds the tokens of a message with several documents.
+// MaxPartTokens is the maximum number of tokens of a message with several documents.
 const MaxPartTokens = 1 << PartBits
 
-// Count returns how many documents an arrival has.
+// Count returns the number of documents of an arrival.
 func (a *Arrival) Count() int { return max(len(a.Parts), 1) }
 
 // Document returns document i of the arrival.
@@ -58,7 +60,7 @@ func (a Arrival) Documents() []Part {
 	return out
 }
 
-// Lengths returns the arrival without what decides on no step: which tokens have a loss.
+// Lengths returns the arrival without loss runs, which do not affect steps.
 func (a Arrival) Lengths() Arrival {
 	a.Loss, a.Parts = nil, slices.Clone(a.Parts)
 	for i := range a.Parts {
@@ -67,7 +69,7 @@ func (a Arrival) Lengths() Arrival {
 	return a
 }
 
-// Bare returns the arrival without packing hints, too.
+// Bare returns the arrival without loss runs and packing hints.
 func (a Arrival) Bare() Arrival {
 	a = a.Lengths()
 	a.PackingHints = PackingHints{}
@@ -77,5 +79,5 @@ func (a Arrival) Bare() Arrival {
 	return a
 }
 
-// identity is what stands for the id of document i in a split, where it has none.
+// identity returns what a split uses instead of the id for a document i without one.
 func (a *Arrival) identity(i int, x Part) uint64 { return a.Sequence + uint64(i-x.Nth)<<sequenceBits }

@@ -2,30 +2,30 @@ package plan
 
 import "strconv"
 
-// Position is a place between the documents of a run: it covers those before it. A cursor is the position behind the
-// last document that the planner has seen, a floor the one before the first that is still needed. The zero Position
-// covers nothing.
+// Position is a point between the documents of a run. It covers the documents before it. A cursor is the position
+// after the last document that the planner has processed. A low watermark is the position before the first document
+// that is still needed. The zero Position covers no document.
 type Position struct{ last uint64 }
 
-// Behind returns the position that covers the documents up to a sequence, that one included.
+// Behind returns the position that covers the documents up to and including a sequence.
 func Behind(sequence uint64) Position { return Position{sequence} }
 
-// Before returns the position that covers the documents up to a sequence, that one excluded.
+// Before returns the position that covers the documents before a sequence.
 func Before(sequence uint64) Position { return Position{max(sequence, 1) - 1} }
 
-// Covers reports whether a document lies before the position.
+// Covers reports whether the position covers a document.
 func (p Position) Covers(sequence uint64) bool { return sequence <= p.last }
 
-// Reaches reports whether p covers all that q covers.
+// Reaches reports whether p covers every document that q covers.
 func (p Position) Reaches(q Position) bool { return p.last >= q.last }
 
-// Last returns the sequence of the last document that p covers, 0 when it covers none.
+// Last returns the sequence of the last document that p covers, or 0 if it covers none.
 func (p Position) Last() uint64 { return p.last }
 
 // Next returns the sequence of the first document that p does not cover.
 func (p Position) Next() uint64 { return p.last + 1 }
 
-// Least returns what both positions cover.
+// Least returns the position that covers the documents which both positions cover.
 func (p Position) Least(q Position) Position {
 	if p.Reaches(q) {
 		return q
@@ -33,7 +33,7 @@ func (p Position) Least(q Position) Position {
 	return p
 }
 
-// Most returns what one of the positions covers.
+// Most returns the position that covers the documents which at least one of the positions covers.
 func (p Position) Most(q Position) Position {
 	if p.Reaches(q) {
 		return p
@@ -41,7 +41,7 @@ func (p Position) Most(q Position) Position {
 	return q
 }
 
-// MarshalText writes the sequence of the last document that the position covers.
+// MarshalText encodes the sequence of the last document that the position covers.
 func (p Position) MarshalText() ([]byte, error) { return strconv.AppendUint(nil, p.last, 10), nil }
 
 // UnmarshalText reads what MarshalText wrote.
@@ -50,5 +50,5 @@ func (p *Position) UnmarshalText(b []byte) (err error) {
 	return err
 }
 
-// String shows the last document that the position covers.
+// String returns the sequence of the last document that the position covers.
 func (p Position) String() string { return strconv.FormatUint(p.last, 10) }

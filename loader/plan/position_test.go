@@ -2,7 +2,7 @@ package plan
 
 import "testing"
 
-// A position is what it covers: the operations are compared with sets of documents.
+// The operations of Position agree with those of sets of documents.
 func TestPosition(t *testing.T) {
 	const documents = 6
 	covered := func(p Position) (n int) {

@@ -1,6 +1,7 @@
 package plan
 
-// Ref names a document in a plan: the number of its source and its sequence there. Of source 0 it is the sequence.
+// Ref returns the name of a document in a plan, made of the number of its source and its sequence there. For source 0
+// it equals the sequence.
 func Ref(source int, sequence uint64) uint64 { return uint64(source)<<sequenceBits | sequence }
 
 // RefSource returns the number of a document's source.

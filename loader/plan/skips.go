@@ -9,28 +9,28 @@ import (
 	"strings"
 )
 
-// Skip is why a document is not used. It is a function of the message alone (and, for duplicates, of the log before
-// it).
+// Skip is the reason why a document is not used. It depends only on the message and, for duplicates, on earlier
+// messages.
 type Skip string
 
 // The reasons to skip a document.
 const (
 	SkipUndecodable Skip = "undecodable" // sent to the dead-letter stream
 	SkipEmpty       Skip = "empty"       // no text and no tokens
-	SkipMasked      Skip = "masked"      // none of its tokens has a loss
-	SkipDuplicate   Skip = "duplicate"   // its id was seen among the last documents; set by the planner
-	SkipSplit       Skip = "split"       // it is not in the split of its source
-	SkipShort       Skip = "short"       // it has less tokens than its source's min_tokens; set by the planner
-	// it has more tokens than documents.max_tokens, or than its source's max_tokens; the planner sets the latter
+	SkipMasked      Skip = "masked"      // no token has a loss
+	SkipDuplicate   Skip = "duplicate"   // its id is among those of the last documents; set by the planner
+	SkipSplit       Skip = "split"       // not in the split of its source
+	SkipShort       Skip = "short"       // fewer tokens than its source's min_tokens; set by the planner
+	// more tokens than documents.max_tokens, or than its source's max_tokens; the planner sets the latter
 	SkipLong Skip = "long"
 )
 
-// skipReasons are all reasons with a text for people and what an operator does about it. Whatever shows skipped
-// documents (status, page, log, metrics, the summary of a publish) shows the entries of this list.
+// skipReasons has all reasons with a text for display and the recommended action of an operator. Everything that
+// shows skipped documents (status, page, log, metrics, the summary of a publish) uses the entries of this list.
 var skipReasons = [...]struct {
 	skip       Skip
 	text, do   string
-	configured bool // the configuration asks for it
+	configured bool // requested by the configuration
 }{
 	{SkipUndecodable, "undecodable", "see the dead letters (loaderd dead list) and the producer", false},
 	{SkipEmpty, "without text or tokens", "check the field or column that the producer publishes", false},
@@ -44,16 +44,17 @@ var skipReasons = [...]struct {
 		"nothing, if the bound is as intended; documents.max_tokens can cut or split them instead", true},
 }
 
-// Text says of documents why they are skipped, as words behind their number: "undecodable", "without text or tokens".
+// Text returns a description of the skipped documents that follows their number: "undecodable", "without text or
+// tokens".
 func (s Skip) Text() string { return skipReasons[s.index()].text }
 
-// Do says what an operator does about documents that are skipped for it.
+// Do returns the recommended action of an operator for documents skipped for this reason.
 func (s Skip) Do() string { return skipReasons[s.index()].do }
 
-// Configured reports whether the configuration asks for such documents to be skipped.
+// Configured reports whether the configuration requests that such documents are skipped.
 func (s Skip) Configured() bool { return skipReasons[s.index()].configured }
 
-// index returns the entry of skipReasons. Every reason that is not in the list counts as undecodable.
+// index returns the index in skipReasons. A reason that is not in the list counts as undecodable.
 func (s Skip) index() int {
 	for i := range skipReasons {
 		if skipReasons[i].skip == s {
@@ -66,10 +67,10 @@ func (s Skip) index() int {
 // Skips counts documents that are not used, by reason. Its JSON is an object with every reason.
 type Skips [len(skipReasons)]int64
 
-// Add counts n more documents that are skipped for a reason.
+// Add adds n documents that are skipped for a reason.
 func (s *Skips) Add(why Skip, n int64) { s[why.index()] += n }
 
-// Of returns how many documents are skipped for a reason.
+// Of returns the number of documents that are skipped for a reason.
 func (s Skips) Of(why Skip) int64 { return s[why.index()] }
 
 // All yields every reason with its count, in the order in which they are shown.
@@ -83,7 +84,7 @@ func (s Skips) All() iter.Seq2[Skip, int64] {
 	}
 }
 
-// Total returns how many documents are skipped.
+// Total returns the number of skipped documents.
 func (s Skips) Total() (n int64) {
 	for _, x := range s {
 		n += x
@@ -91,7 +92,7 @@ func (s Skips) Total() (n int64) {
 	return n
 }
 
-// Minus returns what s counts beyond an earlier value.
+// Minus returns the counts added since an earlier value.
 func (s Skips) Minus(before Skips) Skips {
 	for i := range s {
 		s[i] -= before[i]
@@ -99,7 +100,7 @@ func (s Skips) Minus(before Skips) Skips {
 	return s
 }
 
-// String lists the reasons with documents: "1 undecodable, 20 without a token that has a loss".
+// String lists the reasons with a count above 0: "1 undecodable, 20 without a token that has a loss".
 func (s Skips) String() string {
 	var parts []string
 	for why, n := range s.All() {

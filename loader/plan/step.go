@@ -9,13 +9,13 @@ import (
 type Step struct {
 	Index  uint64
 	Bucket int32                // length of every row in tokens
-	Rows   [][]packonline.Piece // their pieces name documents by Ref; a row without pieces is all padding
-	Cursor Position             // behind the last arrival when the step came out
+	Rows   [][]packonline.Piece // pieces name documents by Ref; a row without pieces is only padding
+	Cursor Position             // after the last arrival when the step was emitted
 	Floor  Position             // before the oldest arrival that a later step may need
-	// Places are how far each source was read at Cursor, in steps whose index is a multiple of MarkSteps.
+	// Places are the positions in the sources at Cursor, in steps whose index is a multiple of MarkSteps.
 	Places []mixture.Place
-	// Masked is how many tokens have no loss: those that their documents say so of, and repeated ones where a repeated
-	// token's loss counts once.
+	// Masked is the number of tokens without a loss: those masked in their documents, and repeated tokens if the loss of
+	// a repeated token counts once.
 	Masked int64
 	// MaskedFirst is how many attention segments begin with such a token.
 	MaskedFirst int64
@@ -23,7 +23,7 @@ type Step struct {
 	Repeats []Repeat
 }
 
-// MarkSteps is how many steps come from one with Places to the next.
+// MarkSteps is the number of steps from one with Places to the next.
 const MarkSteps = 64
 
 // RowTokens returns the number of tokens of pieces.

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Stream says which document stream one is: one that was deleted and made again has another time of creation, whatever
-// its name.
+// Stream identifies a document stream. A stream that was deleted and created again has another creation time, even
+// with the same name.
 type Stream struct {
 	Name    string    `json:"name"`
 	Created time.Time `json:"created"`
