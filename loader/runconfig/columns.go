@@ -9,16 +9,16 @@ import (
 	"strings"
 )
 
-// TokenColumn is a column of values that documents bring along, one for each of their tokens.
+// TokenColumn is a column of values that documents provide for each of their tokens.
 type TokenColumn struct {
 	// Type is one of the Column constants.
 	Type string `koanf:"type" json:"type"`
-	// Fill is the value of tokens that bring none: those of documents without the column, tokens that are put before, into
-	// and behind documents, and padding. Of a bool column it is 0 or 1.
+	// Fill is the value of tokens without one: tokens of documents without the column, tokens that are inserted before,
+	// into or after documents, and padding. For a bool column it is 0 or 1.
 	Fill Fill `koanf:"fill" json:"fill"`
 }
 
-// Fill is the value of tokens that bring none.
+// Fill is the value of tokens without one.
 type Fill float64
 
 // Values of TokenColumn.Type.
@@ -29,7 +29,7 @@ const (
 	ColumnInt16   = "int16"
 	ColumnInt32   = "int32"
 	ColumnBool    = "bool"
-	ColumnNone    = "none" // documents may bring it along, and it is left out
+	ColumnNone    = "none" // documents may have the column, and it is ignored
 )
 
 // Types of the values of a document.
@@ -39,17 +39,17 @@ const (
 	MetaFloat64 = "float64"
 )
 
-// MaxMetaText bounds the text of a document's value, in bytes.
+// MaxMetaText is the maximum length of a document's text value in bytes.
 const MaxMetaText = 1 << 10
 
-// maxColumns bounds the columns of a run, and its values of a document.
+// maxColumns is the maximum number of token columns and metadata values of a run together.
 const maxColumns = 64
 
 const maxColumnName = 64
 
 var columnName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// taken are the names of what batches have anyway, and of what messages of several documents have.
+// taken are the reserved names of batch columns and of fields of messages with several documents.
 var taken = []string{
 	"ids", "id", "loss", "weight", "meta", "text", "parts", "messages", "path", "domain",
 	"input_ids", "segment_ids", "cu_seqlens", "position_ids", "labels", "loss_runs", "loss_weights",
@@ -57,7 +57,7 @@ var taken = []string{
 	"num_sources", "max_seqlen", "num_loss_tokens", "num_loss_tokens_global",
 }
 
-// Bytes returns what a value takes in memory; those of a bool column take a byte each.
+// Bytes returns the size of a value in memory in bytes. A value of a bool column has one byte.
 func (c TokenColumn) Bytes() int {
 	switch c.Type {
 	case ColumnFloat32, ColumnInt32:
@@ -68,18 +68,19 @@ func (c TokenColumn) Bytes() int {
 	return 1
 }
 
-// TokenColumns returns the names of the columns that the run reads, in the order of all that depends on their places.
+// TokenColumns returns the names of the columns that the run reads, in the order that determines their indices.
 func (c Documents) TokenColumns() []string {
 	names := slices.Sorted(maps.Keys(c.Columns))
 	return slices.DeleteFunc(names, func(name string) bool { return c.Columns[name].Type == ColumnNone })
 }
 
-// MetaColumns returns the names of the values of a document, in the order of all that depends on their places.
+// MetaColumns returns the names of the metadata values of a document, in the order that determines their indices.
 func (c Documents) MetaColumns() []string { return slices.Sorted(maps.Keys(c.Meta)) }
 
-// Unread says what documents may be by an old configuration that were undecodable by this one: several in a message,
-// and what they bring along. A value of a document is passed over where messages are one document, and a column of a
-// message of several has to be declared. Nothing is said of what is new.
+// Unread returns the settings of an old configuration that permit documents which this configuration cannot decode:
+// several documents per message, and their columns and values. A metadata value is ignored if each message is one
+// document, but must be declared for a message of several. Settings that only the new configuration has are not
+// returned.
 func (c Documents) Unread(old Documents) (changes []string) {
 	if old.Batches && !c.Batches {
 		changes = append(changes, "documents.batches: true")
@@ -130,7 +131,7 @@ func (c Documents) validateColumns(add func(field string, value any, want string
 	}
 }
 
-// wantName says what is wrong with a column's name.
+// wantName returns what is required of a column's name that is invalid, or the empty string.
 func wantName(name string) string {
 	switch {
 	case !columnName.MatchString(name) || len(name) > maxColumnName:

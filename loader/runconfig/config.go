@@ -10,8 +10,8 @@ import (
 	"loaderd/shuffle"
 )
 
-// Config is everything that shapes a plan and the rows made from it. Two runs with equal Config over equal document
-// logs are byte-identical. Its fingerprint is stored in the first record of the plan.
+// Config is everything that determines a plan and the rows made from it. Two runs with equal Config over equal
+// document streams are byte-identical. Its fingerprint is stored in the first record of the plan.
 type Config struct {
 	// Seed keys every random draw of the run.
 	Seed      uint64            `koanf:"seed" json:"seed"`
@@ -20,14 +20,14 @@ type Config struct {
 	Packing   packonline.Config `koanf:"packing" json:"packing"`
 	Shuffle   shuffle.Config    `koanf:"shuffle" json:"shuffle"`
 	Steps     Steps             `koanf:"steps" json:"steps"`
-	// Attention is document (each piece its own attention segment, positions restart) or row (one segment a row).
+	// Attention is document (each piece is an attention segment, positions restart) or row (one segment per row).
 	Attention string `koanf:"attention" json:"attention"`
-	// Sources are those that the run begins with, by name: at least one.
+	// Sources are the initial sources of the run, by name: at least one.
 	Sources map[string]mixture.Source `koanf:"sources" json:"sources,omitempty"`
 	Mix     mixture.Mix               `koanf:"mix" json:"mix,omitzero"`
 }
 
-// PackingOf returns how the documents of a source are packed: in its own way, or in the run's.
+// PackingOf returns the packing configuration for the documents of a source: its own, or the run's.
 func (c Config) PackingOf(s mixture.Source) packonline.Config {
 	if s.Packing != nil {
 		return *s.Packing
@@ -35,7 +35,8 @@ func (c Config) PackingOf(s mixture.Source) packonline.Config {
 	return c.Packing
 }
 
-// AttentionIn returns the attention in rows of a source's documents: its own where it packs for itself, else the run's.
+// AttentionIn returns the attention in rows of a source's documents: its own if the source has its own packing, else
+// the run's.
 func (c Config) AttentionIn(s mixture.Source) string {
 	if s.Packing != nil {
 		return s.Attention
@@ -43,7 +44,7 @@ func (c Config) AttentionIn(s mixture.Source) string {
 	return c.Attention
 }
 
-// Settled is the configuration as it stands in a plan: without transformations that are off.
+// Settled returns the configuration as stored in a plan: without transformations that are off.
 func (c Config) Settled() Config {
 	c.Documents = c.Documents.settled()
 	return c
@@ -54,66 +55,68 @@ func (c Config) Mixture() mixture.Config {
 	return mixture.Config{Sources: c.Sources, Mix: c.Mix, Seed: c.Seed}
 }
 
-// Tokenizer is what the plan must know of the tokenizer.
+// Tokenizer is the part of the tokenizer's configuration that a plan depends on.
 type Tokenizer struct {
 	Name        string `json:"name"`
-	Fingerprint string `json:"fingerprint"` // of everything that shapes ids
-	// SpecialAsText says that special tokens spelled out in a text are text. The fingerprint covers it; it stands here by
-	// name.
+	Fingerprint string `json:"fingerprint"` // of everything that affects token ids
+	// SpecialAsText reports whether special tokens spelled out in a text are treated as text. The fingerprint covers it;
+	// the field makes it readable.
 	SpecialAsText bool  `json:"special_as_text"`
 	VocabSize     int   `json:"vocab_size"` // ids are 0 ... VocabSize-1
 	End           int32 `json:"end"`        // end-of-document token appended to every document, -1 for none
 	Pad           int32 `json:"pad"`        // id that fills padding
 }
 
-// Documents says which documents count, and what becomes of their tokens before they are packed.
+// Documents configures which documents are used, and how their tokens are transformed before packing.
 type Documents struct {
 	// Dedupe drops a document whose producer id was seen among the last this many documents. 0 keeps all.
 	Dedupe int `koanf:"dedupe" json:"dedupe"`
-	// Batches lets messages hold several documents.
+	// Batches permits messages with several documents.
 	Batches bool `koanf:"batches" json:"batches,omitempty"`
-	// BOS is put before every document that does not begin with it.
+	// BOS is inserted before every document that does not begin with it.
 	BOS       Token     `koanf:"bos" json:"bos,omitempty"`
 	FIM       FIM       `koanf:"fim" json:"fim,omitzero"`
 	MaxTokens MaxTokens `koanf:"max_tokens" json:"max_tokens,omitzero"`
-	// Columns are those of values for each token that documents may bring along, by name.
+	// Columns are the columns of values per token that documents may have, by name.
 	Columns map[string]TokenColumn `koanf:"columns" json:"columns,omitempty"`
-	// Meta are keys of what documents say of themselves, each with the type of its values: MetaString, MetaInt64 or
+	// Meta has the keys of the documents' metadata, each with the type of its values: MetaString, MetaInt64 or
 	// MetaFloat64.
 	Meta map[string]string `koanf:"meta" json:"meta,omitempty"`
-	// Versions are those of the transformations that are on, by their names.
+	// Versions are the versions of the transformations that are on, by their names.
 	Versions map[string]int `koanf:"-" json:"versions,omitempty"`
 }
 
-// Several reports whether a message may be several documents: as it holds them, or as the one that it holds is split.
+// Several reports whether a message may be several documents: it may hold several, or its document may be split.
 func (c Documents) Several() bool { return c.Batches || c.Splits() }
 
 // Splits reports whether documents that are too long are split.
 func (c Documents) Splits() bool { return c.MaxTokens.At > 0 && c.MaxTokens.Do == MaxSplit }
 
-// Steps shapes steps.
+// Steps configures the shape of steps.
 type Steps struct {
-	// Rows is the number of rows of a step over all ranks, whatever their bucket. Tokens and Table take its place when
-	// they are set.
+	// Rows is the number of rows of a step over all ranks, for every bucket. Tokens and Table replace it if they are
+	// set.
 	Rows int `koanf:"rows" json:"rows"`
-	// Tokens is the number of tokens of a step, padding included: a step has Tokens / bucket rows. 0 leaves it to Rows.
+	// Tokens is the number of tokens of a step, including padding: a step has Tokens / bucket rows. With 0, Rows
+	// applies.
 	Tokens int64 `koanf:"tokens" json:"tokens,omitempty"`
-	// Table is the number of rows of a step for each bucket, in the order of packing.buckets. Empty leaves it to Tokens
-	// and Rows.
+	// Table is the number of rows of a step for each bucket, in the order of packing.buckets. If it is empty, Tokens or
+	// Rows applies.
 	Table []int `koanf:"table" json:"table,omitempty"`
-	// Backlog is how many full steps wait, so that the bucket of the next one can be drawn. One bucket needs none.
+	// Backlog is how many full steps are kept queued, so that the bucket of the next one can be drawn. It has no effect
+	// with one bucket.
 	Backlog int `koanf:"backlog" json:"backlog"`
-	// MaxWait bounds how many documents may arrive while a row waits for its step (unit: documents); then the step leaves,
-	// with rows of padding for those that are missing. 0 sets no bound.
+	// MaxWait is the maximum number of documents that may arrive while a row waits for its step (unit: documents). Then
+	// the step is emitted with rows of padding for missing rows. 0 sets no bound.
 	MaxWait int `koanf:"max_wait" json:"max_wait"`
 	// Balance orders the rows of a step so that every rank has nearly the same attention cost.
 	Balance bool `koanf:"balance" json:"balance"`
-	// Last says what happens to the rows that do not fill a step when the stream is sealed: pad (rows of padding are
-	// added) or drop.
+	// Last is what happens to rows that do not fill a step when the stream is sealed: pad (rows of padding are added) or
+	// drop.
 	Last string `koanf:"last" json:"last"`
 }
 
-// PerBucket returns the rows of a step for each bucket.
+// PerBucket returns the rows per step for each bucket.
 func (c Steps) PerBucket(buckets []int) []int {
 	rows := make([]int, len(buckets))
 	for i, length := range buckets {
@@ -129,7 +132,7 @@ func (c Steps) PerBucket(buckets []int) []int {
 	return rows
 }
 
-// StepTokens returns the tokens of the largest step, padding included.
+// StepTokens returns the number of tokens of the largest step, including padding.
 func (c Config) StepTokens() (most int64) {
 	for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
 		most = max(most, int64(rows)*int64(c.Packing.Buckets[i]))
@@ -141,14 +144,14 @@ func (c Config) StepTokens() (most int64) {
 const (
 	AttentionDocument = "document"
 	AttentionRow      = "row"
-	// AttentionAuto leaves attention to the packing method, by [AttentionOf]; no plan has it.
+	// AttentionAuto selects attention by the packing method, see [AttentionOf]; no plan contains it.
 	AttentionAuto = "auto"
 	LastPad       = "pad"
 	LastDrop      = "drop"
 )
 
-// AttentionOf returns the attention that a packing method asks for: documents that are packed together because they are
-// related attend to one another.
+// AttentionOf returns the attention that a packing method requires. Documents that are packed together because they
+// are related attend to one another.
 func AttentionOf(method string) string {
 	if method == "splice" {
 		return AttentionRow
@@ -156,10 +159,10 @@ func AttentionOf(method string) string {
 	return AttentionDocument
 }
 
-// FieldError is a bad field of a configuration: Field is its path below the configuration it belongs to.
+// FieldError is an invalid field of a configuration. Field is its path below the configuration that contains it.
 type FieldError = packonline.FieldError
 
-// Validate returns every bad field, with its path below Config.
+// Validate returns every invalid field, with its path below Config.
 func (c Config) Validate() []FieldError {
 	var bad []FieldError
 	add := func(field string, value any, want string) {
@@ -193,7 +196,7 @@ func (c Config) badSources() (bad []FieldError) {
 	return bad
 }
 
-// ValidatePacking returns the fields of a source's own packing that do not fit the run's.
+// ValidatePacking returns the fields of a source's own packing that are incompatible with the run's.
 func (c Config) ValidatePacking(s *mixture.Source) (bad []FieldError) {
 	if s.Packing == nil {
 		if s.Attention != "" {
@@ -216,7 +219,7 @@ func (c Config) ValidatePacking(s *mixture.Source) (bad []FieldError) {
 	return bad
 }
 
-// CheckChange refuses a change that cannot be made to a mixture of the run now.
+// CheckChange rejects a change that is not possible for a mixture of the run now.
 func (c Config) CheckChange(m *mixture.Mixture, change mixture.Change) error {
 	for name, s := range change.Add {
 		if bad := c.ValidatePacking(&s); len(bad) > 0 {
@@ -268,7 +271,7 @@ func (c Steps) validate(buckets []int) []FieldError {
 	return bad
 }
 
-// HasStep reports whether a step of this configuration can have so many rows of a length.
+// HasStep reports whether a step of this configuration can have the given number of rows of the given length.
 func (c *Config) HasStep(bucket, rows int) bool {
 	for i, want := range c.Steps.PerBucket(c.Packing.Buckets) {
 		if c.Packing.Buckets[i] == bucket {

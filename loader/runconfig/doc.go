@@ -1,3 +1,3 @@
-// Package runconfig is the configuration of a run: all that shapes its plan and the rows made from it, which the first
-// record of the plan keeps, with its checks and its fingerprint.
+// Package runconfig defines the configuration of a run: everything that determines its plan and the rows made from
+// it. The first record of the plan stores it. The package also has its validation and its fingerprint.
 package runconfig

@@ -10,14 +10,14 @@ import (
 	"slices"
 )
 
-// Fingerprint identifies everything that shapes the plan and the rows made from it. Two configurations with one
-// fingerprint give byte-identical runs over equal logs.
+// Fingerprint identifies everything that determines the plan and the rows made from it. Two configurations with the
+// same fingerprint give byte-identical runs over equal document streams.
 func (c Config) Fingerprint() string {
 	sum := sha256.Sum256(append([]byte("loaderd plan configuration\n"), c.json()...))
 	return "sha256:" + hex.EncodeToString(sum[:16])
 }
 
-// json leaves out the fields that the packing method does not read: changing them does not change the fingerprint.
+// json omits the fields that the packing method does not read: changing them does not change the fingerprint.
 func (c Config) json() []byte {
 	c = c.Settled()
 	c.Packing = c.Packing.Relevant()

@@ -8,29 +8,30 @@ import (
 	"strconv"
 )
 
-// Token is a token of a configuration: an id, or how it is found. In a plan it is an id, or empty for none.
+// Token is a token of a configuration: an id, or the way to find it. In a plan it is an id, or empty for none.
 type Token string
 
-// Values of Token besides ids and the texts of special tokens.
+// Values of Token in addition to ids and the texts of special tokens.
 const (
-	TokenAuto Token = "auto" // what the tokenizer says
+	TokenAuto Token = "auto" // the token of the tokenizer
 	TokenNone Token = "none" // no such token
 )
 
-// ID returns the id, or false for what is no id.
+// ID returns the id, or false if t is not an id.
 func (t Token) ID() (int32, bool) {
 	n, err := strconv.ParseInt(string(t), 10, 32)
 	return int32(n), err == nil && n >= 0
 }
 
-// Set reports whether there is to be such a token.
+// Set reports whether a token is configured.
 func (t Token) Set() bool { return t != "" && t != TokenNone }
 
-// FIM lets documents be filled in the middle: prefix, suffix and middle with a token before each.
+// FIM configures fill-in-the-middle: documents are rearranged into prefix, suffix and middle, with a token before
+// each.
 type FIM struct {
-	// Rate is the share of the documents, 0 to 1.
+	// Rate is the share of documents that are rearranged, 0 to 1.
 	Rate float64 `koanf:"rate" json:"rate"`
-	// SPMRate is the share of those that have their suffix before their prefix.
+	// SPMRate is the share of these in which the suffix precedes the prefix.
 	SPMRate float64   `koanf:"spm_rate" json:"spm_rate"`
 	Tokens  FIMTokens `koanf:"tokens" json:"tokens"`
 }
@@ -42,31 +43,31 @@ type FIMTokens struct {
 	Suffix Token `koanf:"suffix" json:"suffix"`
 }
 
-// MaxTokens bounds the tokens of a document, before any are put around or into it.
+// MaxTokens bounds the tokens of a document, before tokens are inserted.
 type MaxTokens struct {
-	// At is the most tokens that a document may have; 0 sets no bound.
+	// At is the maximum number of tokens of a document; 0 sets no bound.
 	At int `koanf:"at" json:"at"`
-	// Do says what becomes of longer ones: MaxCut, MaxDrop or MaxSplit.
+	// Do is how longer documents are treated: MaxCut, MaxDrop or MaxSplit.
 	Do string `koanf:"do" json:"do"`
 }
 
 // Values of MaxTokens.Do.
 const (
 	MaxCut  = "cut"  // the first tokens are kept
-	MaxDrop = "drop" // it is left out
-	// MaxSplit makes several documents of it, of nearly the same number of tokens each.
+	MaxDrop = "drop" // the document is skipped
+	// MaxSplit splits it into several documents of nearly the same number of tokens.
 	MaxSplit = "split"
 )
 
-// The versions of what transformations do. One that gives a document other tokens than before needs a higher one: then
-// no run goes on with it that was begun without.
+// Versions of the transformations. A change that gives a document other tokens needs a higher version. Then no run
+// that was started with the old version continues with the new one.
 const (
 	bosVersion       = 1
 	fimVersion       = 1
 	maxTokensVersion = 1
 )
 
-// settled returns the configuration as it stands in a plan: of transformations those that are on, with their versions.
+// settled returns the configuration as stored in a plan: only transformations that are on, with their versions.
 func (c Documents) settled() Documents {
 	versions := map[string]int{}
 	if c.BOS.Set() {
@@ -84,7 +85,7 @@ func (c Documents) settled() Documents {
 	} else {
 		c.MaxTokens = MaxTokens{}
 	}
-	if c.Versions == nil && len(versions) > 0 { // a plan says itself which it was made with
+	if c.Versions == nil && len(versions) > 0 { // a plan contains the versions that it was made with
 		c.Versions = versions
 	}
 	return c
@@ -96,7 +97,7 @@ func (c Config) SameTokens(other Config) bool {
 		d := c.Documents.settled()
 		d.Dedupe, d.Batches, d.Columns, d.Meta = 0, false, nil, nil
 		if d.FIM.Rate == 0 {
-			c.Seed = 0 // nothing is drawn
+			c.Seed = 0 // no draw depends on it
 		}
 		b, _ := json.Marshal([]any{d, c.Seed})
 		return b

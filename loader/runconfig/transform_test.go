@@ -17,7 +17,7 @@ func transformed(edit func(*runconfig.Documents)) runconfig.Config {
 	return c
 }
 
-// Transformations that are off shape nothing; one that is on does, with its version.
+// Transformations that are off do not affect the fingerprint. A transformation that is on does, with its version.
 func TestFingerprintOfTransformations(t *testing.T) {
 	bare := plantest.Config("concat")
 	off := transformed(func(d *runconfig.Documents) {
@@ -69,7 +69,7 @@ func TestFingerprintOfTransformations(t *testing.T) {
 	}
 }
 
-// What is left of documents can go on in a run that makes the same tokens of them, and in no other.
+// Buffered documents can continue in a run that makes the same tokens of them, and in no other.
 func TestSameTokens(t *testing.T) {
 	fim := func(d *runconfig.Documents) {
 		d.FIM = runconfig.FIM{Rate: 0.5, Tokens: runconfig.FIMTokens{Prefix: "1", Middle: "2", Suffix: "3"}}
@@ -144,7 +144,7 @@ func TestBadTransformations(t *testing.T) {
 	}
 }
 
-// What a run can decode of its documents, a fork of it can.
+// A fork can decode every document that its run can decode.
 func TestUnread(t *testing.T) {
 	column := func(typ string) map[string]runconfig.TokenColumn {
 		return map[string]runconfig.TokenColumn{"a": {Type: typ}}
