@@ -1,52 +1,54 @@
-// Package census keeps the processes of training jobs that read a run: which are present, how far each has consumed,
-// and which of them holds the others. Every daemon keeps a census of the ranks that it serves and merges those of the
-// other daemons.
+// Package census records the processes of training jobs that read a run: which are present, how far each has
+// consumed, and which ones block the others. Every daemon has a census of the ranks that it serves, and merges the
+// censuses of the other daemons.
 //
-// The package is pure: the time is an argument, and there is neither goroutine nor lock. Nothing of a census may reach
-// the plan.
+// The package is pure: the time is an argument, and it has no goroutine and no lock. A census must not affect the
+// plan.
 package census
 
 import (
 	"time"
 )
 
-// Key identifies the ranks of a job: one job may read with several world sizes, which are judged separately.
+// Key identifies the ranks of a job with one world size. A job may read with several world sizes, which are judged
+// separately.
 type Key struct {
 	Job   string
 	World int
 }
 
-// ID identifies a process that reads. Several processes may read as one rank; Peer tells them apart.
+// ID identifies a reading process. Several processes may read as one rank; Peer distinguishes them.
 type ID struct {
 	Key
 	Rank, Peer int
 }
 
-// Entry is the state of a process. It begins with its first stream and outlives its streams.
+// Entry is the state of a process. It is created with the process's first stream and remains after its streams have
+// ended.
 type Entry struct {
-	Streams int       // that are open
-	Since   time.Time // when the process opened its first stream or, while none is open, when the last one ended
+	Streams int       // open streams
+	Since   time.Time // when the process opened its first stream or, if none is open, when the last one ended
 	From    uint64    // first step of the process
-	Sent    uint64    // steps that its streams were handed
-	Ended   bool      // its last stream was sent all steps that it asked for
+	Sent    uint64    // steps passed to its streams
+	Ended   bool      // its last stream has sent all requested steps
 
-	// Of a client that reports:
+	// Only for a client that reports:
 	Reports bool
-	Session string    // of the client; not in a Roll, as Address
-	Taken   uint64    // steps handed to the trainer
+	Session string    // of the client; like Address, not in a Roll
+	Taken   uint64    // steps passed to the trainer
 	Waiting bool      // the trainer waits for the next one
-	Starves bool      // that one was not planned when the report arrived
-	Left    bool      // the client was closed on purpose
+	Starves bool      // the next step was not planned when the report arrived
+	Left    bool      // the client was closed intentionally
 	Heard   time.Time // when the last report arrived
 
-	Moved   time.Time // when the process last consumed a step or asked for one
+	Moved   time.Time // when the process last consumed or requested a step
 	Address string    // of the client
 
 	opened time.Time // when the client opened its first stream here
 }
 
-// Consumed returns how many steps the trainer has consumed: those taken but for the one that it holds. Of a client that
-// does not report it is those sent.
+// Consumed returns how many steps the trainer has consumed: the steps taken, except the one that it is computing
+// with. For a client that does not report, it is the number of steps sent.
 func (e Entry) Consumed() uint64 {
 	switch {
 	case !e.Reports:
@@ -57,11 +59,11 @@ func (e Entry) Consumed() uint64 {
 	return e.Taken
 }
 
-// Holds reports whether the trainer computes with a step.
+// Holds reports whether the trainer is computing with a step.
 func (e Entry) Holds() bool { return e.Reports && !e.Waiting && e.Taken > e.From }
 
-// asked returns the first step that the trainer has not asked for; of a client that does not report the first one that
-// it was not sent.
+// asked returns the first step that the trainer has not requested. For a client that does not report, it is the first
+// step that was not sent.
 func (e Entry) asked() uint64 {
 	switch {
 	case !e.Reports:
@@ -72,7 +74,7 @@ func (e Entry) asked() uint64 {
 	return e.Taken
 }
 
-// gone returns the last sign of life of a process that is not present.
+// gone returns the time of the last activity of a process that is not present.
 func (e Entry) gone() time.Time {
 	if e.Reports {
 		return e.Heard
@@ -80,33 +82,33 @@ func (e Entry) gone() time.Time {
 	return e.Since
 }
 
-// Report is what a client reports of its trainer.
+// Report is a client's report on its trainer.
 type Report struct {
 	Session string
 	Taken   uint64
 	Waiting bool
-	Starves bool          // it waits for a step that is not planned
+	Starves bool          // waiting for a step that is not planned
 	Still   time.Duration // since Taken or Waiting changed
 	Left    bool
 }
 
 const (
-	// maxRanks bounds the processes of a census, own ones and those of other daemons each.
+	// maxRanks is the maximum number of a census's own processes, and of all processes of other daemons.
 	maxRanks = 65_536
-	// forgetAfter is when a process without streams and reports is removed.
+	// forgetAfter is the time after which a process without streams and reports is removed.
 	forgetAfter = 10 * time.Minute
-	// silentAfter is when a daemon that has sent no roll counts as gone, with its streams.
+	// silentAfter is the time without a roll after which a daemon and its streams count as gone.
 	silentAfter = 3 * time.Second
 )
 
-// Census keeps the processes that one daemon serves or receives reports of, and the rolls of other daemons. It is not
-// safe for concurrent use.
+// Census records the processes that one daemon serves or receives reports from, and the rolls of other daemons. It is
+// not safe for concurrent use.
 type Census struct {
 	own    map[ID]*Entry
 	others map[string]*station
 	paces  map[Key]*pace
-	left   map[string]time.Time // jobs that have left, and when
-	cut    bool                 // a process was not recorded for lack of room
+	left   map[string]time.Time // jobs that have left, and the time
+	cut    bool                 // a process was not recorded because of maxRanks
 }
 
 // station is another daemon.
@@ -114,8 +116,8 @@ type station struct {
 	heard   time.Time // when its last roll arrived
 	entries map[ID]Entry
 	cut     bool
-	page    int         // that continues the roll which is being merged
-	rolled  map[ID]bool // processes on the pages before it; nil where a page is missing
+	page    int         // next page of the roll that is being merged
+	rolled  map[ID]bool // processes on the pages before it; nil if a page is missing
 }
 
 // New returns an empty census.
@@ -126,12 +128,12 @@ func New() *Census {
 
 // Client is a client that opens a stream.
 type Client struct {
-	Session string // empty where it does not report
-	Taken   uint64 // steps that its trainer has taken, where it reports
+	Session string // empty if the client does not report
+	Taken   uint64 // steps taken by its trainer, if the client reports
 	Address string
 }
 
-// Open records a stream that begins at step from.
+// Open records a stream that starts at step from.
 func (c *Census) Open(id ID, client Client, from uint64, now time.Time) {
 	session, taken := client.Session, client.Taken
 	if session == "" {
@@ -164,7 +166,7 @@ func (c *Census) Open(id ID, client Client, from uint64, now time.Time) {
 	}
 }
 
-// Send records how many steps the streams of a process were handed.
+// Send records the number of steps passed to the streams of a process.
 func (c *Census) Send(id ID, sent uint64, now time.Time) {
 	if e := c.own[id]; e != nil && e.Sent != sent {
 		e.Sent = sent
@@ -174,7 +176,7 @@ func (c *Census) Send(id ID, sent uint64, now time.Time) {
 	}
 }
 
-// Close records the end of a stream; ended reports whether it was sent all steps that it asked for.
+// Close records the end of a stream. ended reports whether all requested steps were sent.
 func (c *Census) Close(id ID, ended bool, now time.Time) {
 	if e := c.own[id]; e != nil && e.Streams > 0 {
 		if e.Streams--; e.Streams == 0 {
@@ -183,8 +185,8 @@ func (c *Census) Close(id ID, ended bool, now time.Time) {
 	}
 }
 
-// Report records the report of a client whose stream is open here or at another daemon, or was. It returns false for
-// any other client: reports alone do not make an entry.
+// Report records the report of a client that has, or had, an open stream at this or another daemon. It returns false
+// for any other client: a report alone does not create an entry.
 func (c *Census) Report(id ID, r Report, now time.Time) (known bool) {
 	e := c.own[id]
 	if e == nil || e.Streams == 0 && e.Session != r.Session {
@@ -203,7 +205,7 @@ func (c *Census) Report(id ID, r Report, now time.Time) (known bool) {
 	return true
 }
 
-// elsewhere returns the entry of a process that another daemon serves, or has served.
+// elsewhere returns the entry of a process that another daemon serves or served.
 func (c *Census) elsewhere(id ID) (Entry, bool) {
 	for _, s := range c.others {
 		if e, ok := s.entries[id]; ok && e.Reports && !e.Since.IsZero() {
@@ -213,11 +215,12 @@ func (c *Census) elsewhere(id ID) (Entry, bool) {
 	return Entry{}, false
 }
 
-// Leave records that a job has left: what is missing of it is not missed until one of its ranks opens another stream.
+// Leave records that a job has left. Its missing ranks are not reported until one of its ranks opens another stream.
 func (c *Census) Leave(job string, now time.Time) { c.left[job] = now }
 
-// Merge takes in the roll of another daemon or its next page, an empty one of a daemon that stops. Processes that the
-// roll no longer has keep their last state, without streams: after its last page, unless a page is missing.
+// Merge merges the roll of another daemon, or the next page of it. A daemon that stops sends an empty roll. Processes
+// that are no longer in the roll keep their last state without streams. This is applied after the last page, unless a
+// page is missing.
 func (c *Census) Merge(daemon string, r Roll, now time.Time) {
 	s := c.others[daemon]
 	if s == nil {
@@ -260,7 +263,7 @@ func (c *Census) merged() (n int) {
 	return n
 }
 
-// forget removes what no judgement needs any longer.
+// forget removes entries that no longer affect any judgement.
 func (c *Census) forget(now time.Time) {
 	old := func(e Entry) bool {
 		return e.Streams == 0 && now.Sub(e.Since) > forgetAfter && now.Sub(e.Heard) > forgetAfter
@@ -287,7 +290,7 @@ func (c *Census) forget(now time.Time) {
 	}
 }
 
-// seen returns an entry of the daemon as of now: without streams where the daemon is silent.
+// seen returns the entry as of now: without streams if the daemon has sent no roll for silentAfter.
 func (s *station) seen(e Entry, now time.Time) Entry {
 	if e.Streams > 0 && now.Sub(s.heard) > silentAfter {
 		e.Streams, e.Since = 0, s.heard

@@ -18,7 +18,7 @@ type job struct {
 	c     *census.Census
 	now   time.Time
 	ranks []*rank
-	// first is when each finding was first made, in seconds behind the fault.
+	// first is when each finding first occurred, in seconds after the fault.
 	first map[string]int
 	fault time.Time
 	also  []*census.Census // daemons that receive the rolls
@@ -52,7 +52,7 @@ func (j *job) open(n int) *rank {
 	return r
 }
 
-// step has every rank that lives consume steps in lock step and begin the next one.
+// step makes every live rank consume its step and begin the next one in lock step.
 func (j *job) step() {
 	for _, r := range j.ranks {
 		if r.alive && r.open {
@@ -61,7 +61,7 @@ func (j *job) step() {
 	}
 }
 
-// second passes: reports arrive, and the job is judged.
+// second advances the time by a second: reports arrive, and the job is judged.
 func (j *job) second() {
 	j.now = j.now.Add(time.Second)
 	for _, r := range j.ranks {
@@ -91,7 +91,7 @@ func (j *job) seconds(n int) {
 	}
 }
 
-// train steps once per second.
+// train performs one step per second.
 func (j *job) train(steps int) {
 	for range steps {
 		j.step()
@@ -105,7 +105,7 @@ func say(f *census.Finding) string {
 	return fmt.Sprintf("%s %s %v of %d of %s at %d", level, f.State, f.Ranks, f.World, f.Job, f.Step)
 }
 
-// found checks the findings and when each was made at the latest.
+// found checks the findings and the latest time of each one's first occurrence.
 func (j *job) found(want map[string]int) {
 	j.t.Helper()
 	for text, at := range want {
@@ -120,7 +120,7 @@ func (j *job) found(want map[string]int) {
 	}
 }
 
-// lockStep has the ranks that live finish the step that they hold and wait for the collective of the next one.
+// lockStep makes the live ranks finish their step and wait for the collective of the next one.
 func (j *job) lockStep() {
 	for _, r := range j.ranks {
 		if r.alive && r.open {
@@ -140,7 +140,7 @@ func TestCensus_HungRank(t *testing.T) {
 	j.ranks[3].alive = false // SIGSTOP
 	j.lockStep()
 	j.seconds(50)
-	j.close(j.ranks[3]) // the server has had no answer to its pings
+	j.close(j.ranks[3]) // the server has received no response to its pings
 	j.seconds(130)
 	j.found(map[string]int{"named silent [3] of 4 of pretrain at 33": 5, "red silent [3] of 4 of pretrain at 33": 11,
 		"red absent [3] of 4 of pretrain at 33": 51})
@@ -161,7 +161,8 @@ func TestCensus_KilledRank(t *testing.T) {
 	j.found(nil)
 }
 
-// The other ranks wait for a step, are told the cause, and open their streams again: they are no job that begins anew.
+// The other ranks wait for a step, receive the cause, and open their streams again. This does not count as a
+// restarted job.
 func TestCensus_OthersOpenTheirStreamsAgain(t *testing.T) {
 	j := newJob(t, "pretrain", 3, 3)
 	j.train(10)
@@ -185,7 +186,7 @@ func TestCensus_RankNeverCame(t *testing.T) {
 	j := newJob(t, "pretrain", 4, 3)
 	j.fault = j.now
 	j.seconds(20) // the others wait for it before their first step
-	j.step()      // or hang within it
+	j.step()      // or hang in it
 	j.seconds(15)
 	j.found(map[string]int{"named absent [3] of 4 of pretrain at 0": 5, "red absent [3] of 4 of pretrain at 0": 31})
 }
@@ -227,7 +228,7 @@ func TestCensus_RankLeaves(t *testing.T) {
 	}
 }
 
-// What looks like a fault and is none: no rank is blamed in red.
+// Normal pauses that resemble faults: no rank has a red finding.
 func TestCensus_PausesAreNoFaults(t *testing.T) {
 	red := func(j *job) {
 		t.Helper()
@@ -383,7 +384,8 @@ func TestCensus_JobLeaves(t *testing.T) {
 	j.found(nil)
 }
 
-// Two daemons serve a job: a daemon knows of the ranks of the other one, and its own reports count there.
+// Two daemons serve a job. Each has the ranks of the other in its census, and applies reports to ranks that the other
+// serves.
 func TestCensus_TwoDaemons(t *testing.T) {
 	a, b := census.New(), census.New()
 	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n} }
@@ -419,7 +421,7 @@ func TestCensus_TwoDaemons(t *testing.T) {
 		}
 	}
 	first := map[string]int{}
-	for n := range 30 { // rank 1 and the daemon that serves it are gone
+	for n := range 30 { // rank 1 and its daemon are gone
 		if f := second(false, a); f != nil && first[say(f)] == 0 {
 			first[say(f)] = n + 1
 		}
@@ -434,8 +436,8 @@ func TestCensus_TwoDaemons(t *testing.T) {
 	}
 }
 
-// A job takes many steps between two reports. The ranks are not apart by as many steps as their reports are, and the
-// step that a hung rank holds is the one that the others hold.
+// A job takes many steps between two reports. The different times of reports do not count as different steps of
+// ranks. The step reported for a hung rank is the one that the other ranks hold.
 func TestCensus_FastSteps(t *testing.T) {
 	c, now, taken, moved := census.New(), began, uint64(0), began
 	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 4}, Rank: n} }
@@ -447,7 +449,7 @@ func TestCensus_FastSteps(t *testing.T) {
 			moved = now
 		}
 		tenth := int(now.Sub(began)/(100*time.Millisecond)) % 10
-		for n := range alive { // each reports once per second, at a tenth of its own
+		for n := range alive { // each reports once per second, at a different time
 			if tenth == 3*n {
 				c.Report(id(n), census.Report{Session: "s", Taken: taken, Still: now.Sub(moved)}, now)
 			}
@@ -474,8 +476,8 @@ func TestCensus_FastSteps(t *testing.T) {
 	}
 }
 
-// Ranks of two daemons: what a daemon has of the ranks of the other one is older than its own reports, by as much as
-// passes between two rolls.
+// Ranks of two daemons: a daemon's information on the other daemon's ranks is older than its own reports, by up to
+// the interval of rolls.
 func TestCensus_FastStepsOfTwoDaemons(t *testing.T) {
 	a, b, now, taken := census.New(), census.New(), began, uint64(0)
 	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n} }
@@ -487,7 +489,7 @@ func TestCensus_FastStepsOfTwoDaemons(t *testing.T) {
 		report := census.Report{Session: "s", Taken: taken, Still: now.Sub(moved)}
 		switch tenth % 10 {
 		case 0:
-			a.Merge("b", b.Roll(now), now) // a moment before the next report
+			a.Merge("b", b.Roll(now), now) // just before the next report
 		case 1:
 			b.Report(id(1), report, now)
 		case 9:
@@ -500,7 +502,7 @@ func TestCensus_FastStepsOfTwoDaemons(t *testing.T) {
 	}
 }
 
-// A roll that is sent in pages is merged as if it were sent whole; processes are gone by a whole roll alone.
+// A roll that is sent in pages is merged like an undivided roll. Only a complete roll marks processes as gone.
 func TestRoll_PagesMergeAsTheWhole(t *testing.T) {
 	const bytes = 4096
 	here, now := census.New(), began
@@ -554,7 +556,7 @@ func TestRoll_PagesMergeAsTheWhole(t *testing.T) {
 	if n := streams(); n != 550 {
 		t.Errorf("%d streams when a page is lost, want 550", n)
 	}
-	here = census.New() // its daemon has restarted, and serves fewer
+	here = census.New() // its daemon has restarted, and serves fewer processes
 	open("a", 400, 0, 300)
 	merge(-1)
 	if n := streams(); n != 300 {
@@ -562,7 +564,8 @@ func TestRoll_PagesMergeAsTheWhole(t *testing.T) {
 	}
 }
 
-// Ranks that hold a step because another one hung are not stuck when one of them continues a moment before the others.
+// Ranks that hold a step because another rank hung are not stuck when one of them continues slightly earlier than the
+// others.
 func TestView_RanksAreStuckSinceOthersAskedForMore(t *testing.T) {
 	c, now := census.New(), time.Unix(1e9, 0)
 	key := census.Key{Job: "pretrain", World: 3}

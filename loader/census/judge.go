@@ -5,32 +5,32 @@ import (
 	"time"
 )
 
-// Level is how sure a finding is.
+// Level is the severity of a finding.
 type Level int
 
-// Levels.
+// Values of Level.
 const (
-	Named Level = iota + 1 // worth to be named
-	Red                    // the job cannot continue without help
+	Named Level = iota + 1 // worth reporting
+	Red                    // the job cannot continue without intervention
 )
 
-// Finding names the ranks of a job that hold the others.
+// Finding names the ranks of a job that block the others.
 type Finding struct {
 	Key
 	State State // of these ranks
 	Level Level
-	Ranks []int // the first maxNamed numbers
-	Count int   // of them
-	All   bool  // of a silent job: no present process reports
-	Never bool  // of absent ranks: no process has connected, or none that is remembered
+	Ranks []int // the first maxNamed rank numbers
+	Count int   // number of these ranks
+	All   bool  // all present processes that report are silent
+	Never bool  // absent ranks only: no process has connected, or none that is still recorded
 	Step  uint64
-	// since they last consumed a step or asked for one; of stuck ranks since others have asked for more
+	// since they last consumed or requested a step; for stuck ranks, since other ranks have requested more
 	For   time.Duration
-	Twice *int  // rank that is read by several streams, where numbers are absent
-	Rank  *Rank // the first of them; nil where none is remembered
+	Twice *int  // a rank that is read by several streams, if ranks are absent
+	Rank  *Rank // the first of these ranks; nil if none is recorded
 }
 
-// Times of a judgement. docs/operations.md has the table.
+// Timeouts of a judgement. docs/operations.md has the table.
 const (
 	namedAfter = 5 * time.Second
 	redAfter   = 10 * time.Second
@@ -38,40 +38,40 @@ const (
 	maxStall   = time.Minute
 	stuckRed   = 2 * time.Minute
 	maxNamed   = 8
-	// reportJitter is by how much the last reports of two clients may differ in time.
+	// reportJitter is the maximum difference between the times of the last reports of two clients.
 	reportJitter = 1500 * time.Millisecond
-	// rollJitter is how much older the report is that another daemon has received.
+	// rollJitter is the additional age of a report that another daemon has received.
 	rollJitter = 1500 * time.Millisecond
 )
 
-// judgement is what a job is judged by.
+// judgement is the input for judging a job.
 type judgement struct {
 	now      time.Time
 	interval time.Duration // of the job's steps
-	partial  bool          // some processes are not known
-	left     time.Time     // when the job left; zero else
-	// behind is since when a process holds a step while another one has asked for a later step.
+	partial  bool          // some processes are unknown
+	left     time.Time     // when the job left, or zero
+	// behind has, by process, since when it holds a step while another process has requested a later step.
 	behind map[ID]time.Time
 }
 
-// stallAfter returns how long no step is consumed before the job is stalled.
+// stallAfter returns the time without a consumed step after which the job is stalled.
 func (x judgement) stallAfter() time.Duration { return min(max(namedAfter, 2*x.interval), maxStall) }
 
-// verdict is the judgement of one process, or of the numbers that have none.
+// verdict is the judgement of one process, or of the ranks without a process.
 type verdict struct {
 	state State
 	level Level
 	age   time.Duration
 }
 
-// condition is what the judgements of all processes of a job rely on.
+// condition is the state of a job that the judgements of all its processes depend on.
 type condition struct {
 	judgement
-	asked   uint64    // the furthest step that a process has asked for
-	opened  time.Time // when the first of the open streams was opened; zero: none is open
-	begun   bool      // a process has consumed a step, or holds its first one for long
-	warm    bool      // all processes that report have consumed two steps
-	stalled bool      // no process has moved for stallAfter
+	asked   uint64    // first step that no process has requested
+	opened  time.Time // when the first of the open streams was opened, or zero if none is open
+	begun   bool      // a process has consumed a step, or has held its first step for at least redAfter
+	warm    bool      // all reporting processes have consumed two steps
+	stalled bool      // no process has progressed for stallAfter
 }
 
 func (j *Job) condition(x judgement) condition {
@@ -95,7 +95,7 @@ func (j *Job) condition(x judgement) condition {
 	return c
 }
 
-// grace returns how long a process may take: more than usual for its first steps, when models are compiled.
+// grace returns the time allowed to a process. It is longer during its first steps, when models are compiled.
 func (c *condition) grace(usual time.Duration) time.Duration {
 	if c.warm {
 		return usual
@@ -135,7 +135,7 @@ func (c *condition) judgeGone(r *Rank) verdict {
 	return v
 }
 
-// judgeNever judges the numbers that no known process has. certain: it is known that the job needs a process for each.
+// judgeNever judges the ranks that have no known process. certain reports that the job needs a process for each rank.
 func (c *condition) judgeNever(certain bool) verdict {
 	v := verdict{state: Absent, age: c.now.Sub(c.opened)}
 	if v.age >= namedAfter && !c.opened.IsZero() && !c.partial {
@@ -144,7 +144,7 @@ func (c *condition) judgeNever(certain bool) verdict {
 	return v
 }
 
-// judge sets the state of every process, the missing numbers and the worst finding.
+// judge sets the state of every process, the missing ranks and the worst finding.
 func (j *Job) judge(x judgement) {
 	c := j.condition(x)
 	worst := j.judgeProcesses(&c)
@@ -156,7 +156,7 @@ func (j *Job) judge(x judgement) {
 	}
 	j.setMissing(&c, unknown)
 	if worst.State == Silent || worst.State == Absent {
-		if step, ok := j.held(); ok && (j.Slack > 1 || step > worst.Step+1) { // its last report is some steps old
+		if step, ok := j.held(); ok && (j.Slack > 1 || step > worst.Step+1) { // its last report is several steps old
 			worst.Step = max(worst.Step, step)
 		}
 	}
@@ -189,7 +189,7 @@ func (j *Job) judgeProcesses(c *condition) (worst Finding) {
 	return worst
 }
 
-// readTwice returns a rank that is read by several streams; nil where there is none.
+// readTwice returns a rank that is read by several streams, or nil.
 func (j *Job) readTwice() (twice *int) {
 	for i := range j.Ranks {
 		if r := &j.Ranks[i]; r.Streams > 1 {
@@ -199,7 +199,7 @@ func (j *Job) readTwice() (twice *int) {
 	return twice
 }
 
-// unknown returns the first maxNamed numbers that no known process has, and how many there are.
+// unknown returns the first maxNamed ranks without a known process, and the number of all such ranks.
 func (j *Job) unknown() (numbers []int, n int) {
 	known := map[int]bool{}
 	for i := range j.Ranks {
@@ -214,10 +214,10 @@ func (j *Job) unknown() (numbers []int, n int) {
 	return numbers, n
 }
 
-// setMissing sets the numbers without a process, and how many have one.
+// setMissing sets the ranks that lack a process, and the number of complete ranks.
 func (j *Job) setMissing(c *condition, unknown []int) {
 	j.Missing = unknown
-	lost := map[int]bool{} // numbers of which a process is missing
+	lost := map[int]bool{} // ranks with a missing process
 	for i := range j.Ranks {
 		if r := &j.Ranks[i]; r.State == Absent || r.State == Left && r.asked() < c.asked {
 			j.Missing = append(j.Missing, r.Rank)
@@ -236,8 +236,8 @@ func (j *Job) setMissing(c *condition, unknown []int) {
 	j.Missing = j.Missing[:min(len(j.Missing), maxNamed)]
 }
 
-// held returns the step that all processes hold which read: they wait in its collective for the others, however old the
-// last reports of those are.
+// held returns the step that all reading processes hold. They wait in its collective for the other ranks, even if the
+// last reports of those are old.
 func (j *Job) held() (step uint64, ok bool) {
 	for _, r := range j.Ranks {
 		if r.State != Reading {
@@ -258,10 +258,10 @@ func level(red bool) Level {
 	return Named
 }
 
-// order of the states, the one first that explains the others.
+// order of the states: a state that explains others is first.
 var order = []State{Absent, Silent, Left, Stuck}
 
-// include takes in the judgement of a process, if it is not a smaller matter.
+// include adds the judgement of a process unless the finding so far is worse.
 func (f *Finding) include(r *Rank, v verdict, now time.Time) {
 	switch {
 	case v.level == 0 || v.level < f.Level:
@@ -271,7 +271,7 @@ func (f *Finding) include(r *Rank, v verdict, now time.Time) {
 	case v.level > f.Level || v.state != f.State:
 		*f = Finding{State: v.state, Level: v.level, Step: r.Consumed(), Rank: r}
 	}
-	if len(f.Ranks) > 0 && f.Ranks[len(f.Ranks)-1] == r.Rank { // another process of it
+	if len(f.Ranks) > 0 && f.Ranks[len(f.Ranks)-1] == r.Rank { // another process of the same rank
 		return
 	}
 	if f.Count++; len(f.Ranks) < maxNamed {

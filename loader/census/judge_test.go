@@ -7,8 +7,8 @@ import (
 	"loaderd/loader/census"
 )
 
-// A rank whose client does not report holds no other as long as the job consumes steps: it is named, and the job does
-// not fail.
+// A rank whose client no longer reports does not block the others while the job consumes steps. It is named, and the
+// job does not fail.
 func TestCensus_SilentRankOfAJobThatMoves(t *testing.T) {
 	j := newJob(t, "pretrain", 2, 2)
 	j.train(10)
@@ -26,7 +26,7 @@ func TestCensus_SilentRankOfAJobThatMoves(t *testing.T) {
 	}
 }
 
-// Of two faults at once the one that explains the other is named: a rank that is gone, before one that does not answer.
+// Of two simultaneous faults the one that explains the other is reported: an absent rank before a silent one.
 func TestCensus_AbsentBeforeSilent(t *testing.T) {
 	j := newJob(t, "pretrain", 3, 3)
 	j.train(10)
@@ -39,7 +39,7 @@ func TestCensus_AbsentBeforeSilent(t *testing.T) {
 	}
 }
 
-// A job that begins again does not miss its former processes before they have had the time to connect.
+// For a restarted job, former processes are not reported as missing before they have had time to connect.
 func TestCensus_JobBeginsAgain(t *testing.T) {
 	j := newJob(t, "pretrain", 2, 2)
 	j.train(10)
@@ -58,7 +58,7 @@ func TestCensus_JobBeginsAgain(t *testing.T) {
 	}
 }
 
-// A daemon that has started again sends a roll without the processes that it served: they have no stream.
+// A restarted daemon sends a roll without the processes that it served before: they have no stream.
 func TestCensus_RollWithoutAProcess(t *testing.T) {
 	a, b := census.New(), census.New()
 	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n} }
@@ -81,7 +81,7 @@ func TestCensus_RollWithoutAProcess(t *testing.T) {
 	}
 }
 
-// The report of another client changes nothing.
+// The report of another client has no effect.
 func TestCensus_ReportOfAnotherSession(t *testing.T) {
 	c, id := census.New(), census.ID{Key: census.Key{Job: "pretrain", World: 1}}
 	c.Open(id, census.Client{Session: "s"}, 0, began)
@@ -94,7 +94,7 @@ func TestCensus_ReportOfAnotherSession(t *testing.T) {
 	}
 }
 
-// Where a daemon could not name all of its processes, no rank counts as one that never connected.
+// If a daemon could not list all of its processes, no rank counts as never connected.
 func TestCensus_PartialRoll(t *testing.T) {
 	j := newJob(t, "pretrain", 4, 3)
 	for range 60 {

@@ -12,7 +12,8 @@ import (
 	"loaderd/loader/census"
 )
 
-// Two daemons do anything to a census; a third one merges their rolls, in one order or the other.
+// Two daemons apply random operations to a census. A third daemon merges their rolls with the same result in either
+// order.
 func TestCensus_Model(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		names, now := []string{"a", "b"}, began
@@ -78,7 +79,7 @@ func TestCensus_Model(t *testing.T) {
 	})
 }
 
-// only reports whether one process reads as a rank.
+// only reports whether exactly one process reads as a rank.
 func only(j census.Job, rank int) bool {
 	n := 0
 	for _, r := range j.Ranks {
@@ -89,7 +90,7 @@ func only(j census.Job, rank int) bool {
 	return n == 1
 }
 
-// roll is the roll of a daemon as it travels.
+// roll returns the roll of a daemon after encoding and decoding.
 func roll(rt *rapid.T, c *census.Census, now time.Time) (r census.Roll) {
 	b, err := json.Marshal(c.Roll(now))
 	if err == nil {

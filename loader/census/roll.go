@@ -9,26 +9,28 @@ import (
 	"time"
 )
 
-// Roll is what a daemon sends to the other daemons of its run about the processes in its own census. Times are ages:
-// the clocks of two machines are not compared.
+// Roll is what a daemon sends to the other daemons of its run about the processes in its own census. Times are sent
+// as ages, so that the clocks of two machines are not compared.
 type Roll struct {
 	Jobs []JobRoll `json:"jobs,omitempty"`
-	// Partial reports whether there were too many processes for a roll.
+	// Partial reports whether the roll omits processes because there are too many.
 	Partial bool `json:"partial,omitempty"`
-	// Page counts the pages of a roll that is sent in parts, Pages is how many it has; 0 where it is sent whole.
+	// Page is the index of a page of a roll that is sent in parts, and Pages the number of pages; 0 for an undivided
+	// roll.
 	Page  int `json:"page,omitempty"`
 	Pages int `json:"pages,omitempty"`
 }
 
 // JobRoll is the part of a Roll for one job and world size. A rank is [rank, peer, flags, streams, from, taken, sent,
-// heard, still, since], with the last three in milliseconds before the roll; heard and still are 0 without a report.
+// heard, still, since]. The last three are in milliseconds before the roll. maxCount stands for a time that is not
+// set, such as heard without a report.
 type JobRoll struct {
 	Job   string     `json:"job"`
 	World int        `json:"world"`
 	Ranks [][]uint64 `json:"ranks"`
 }
 
-// Flags of a rank. Readers ignore others.
+// Flags of a rank. Readers ignore unknown flags.
 const (
 	flagReports = 1 << iota
 	flagWaiting
@@ -70,7 +72,8 @@ func (c *Census) Roll(now time.Time) Roll {
 	return out
 }
 
-// Split returns the pages of the roll, of so many encoded bytes at most. Another daemon merges them in order.
+// Split returns the pages of the roll, each of at most the given number of encoded bytes. Another daemon merges them
+// in order.
 func (r Roll) Split(bytes int) []Roll {
 	pages := []Roll{{Partial: r.Partial}}
 	size := rollBytes
@@ -108,7 +111,7 @@ func (r Roll) Split(bytes int) []Roll {
 	return pages
 }
 
-// Encoded bytes around the ranks of a page and of a job, and of a byte of a job's name, at most.
+// Maximum encoded bytes around the ranks of a page and of a job, and per byte of a job's name.
 const (
 	rollBytes = 80
 	jobBytes  = 40
@@ -137,7 +140,7 @@ func (e *Entry) encode(id ID, now time.Time) []uint64 {
 		age(e.Moved), age(e.Since)}
 }
 
-// Check returns an error for a roll that no daemon sends; validJob checks the name of a job.
+// Check returns an error for a roll that no daemon can have sent. validJob checks the name of a job.
 func (r Roll) Check(validJob func(string) error) error {
 	if len(r.Jobs) > maxRollJobs {
 		return fmt.Errorf("roll of %d jobs", len(r.Jobs))
@@ -166,7 +169,7 @@ func (r Roll) Check(validJob func(string) error) error {
 	return nil
 }
 
-// entries returns the processes of a checked roll that arrives now.
+// entries returns the processes of a checked roll that arrives at now.
 func (r Roll) entries(now time.Time) iter.Seq2[ID, Entry] {
 	at := func(age uint64) time.Time {
 		if age == maxCount {

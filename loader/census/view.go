@@ -7,24 +7,24 @@ import (
 	"time"
 )
 
-// View is the judgement of all daemons' ranks at one moment. It does not change.
+// View is the judgement of all daemons' ranks at one time. It is immutable.
 type View struct {
-	Jobs []Job // that are present, by name and world size
-	Gone []Job // none of whose processes is present, of the last minutes
+	Jobs []Job // with a present process, by name and world size
+	Gone []Job // without a present process, of the last minutes
 }
 
 // Job is a job with one world size.
 type Job struct {
 	Key
 	Ranks   []Rank   // its processes, by rank and peer
-	Present int      // numbers of ranks of which every process is present
-	Missing []int    // the first maxNamed numbers of those that are not
-	Least   uint64   // steps consumed by the present process that is furthest behind
-	Most    uint64   // steps consumed by the one that is furthest on
-	Sent    uint64   // steps sent to the present process that was sent least
-	Reports bool     // a process reports what its trainer has taken; else Least and Most are what was sent
-	Slack   uint64   // steps by which Least and Most may differ because reports are of different moments
-	Finding *Finding // the worst; nil when all is well
+	Present int      // number of ranks of which every process is present
+	Missing []int    // the first maxNamed of the other ranks
+	Least   uint64   // steps consumed by the slowest present process
+	Most    uint64   // steps consumed by the fastest present process
+	Sent    uint64   // least number of steps sent to a present process
+	Reports bool     // at least one process reports what its trainer has taken; otherwise Least and Most count steps sent
+	Slack   uint64   // number of steps by which Least and Most may differ because reports were made at different times
+	Finding *Finding // the worst finding; nil if none
 }
 
 // Rank is a process of a job.
@@ -32,25 +32,25 @@ type Rank struct {
 	ID
 	Entry
 	State  State
-	Daemon string        // that serves it, or did last; empty is the own one
-	For    time.Duration // for which it has been in its state, where that is not Reading
+	Daemon string        // that serves it, or served it last; empty for this daemon
+	For    time.Duration // time in its state, unless it is Reading
 }
 
 // State is the state of a process.
 type State string
 
-// States.
+// Values of State.
 const (
-	Reading State = "reading" // it has a stream, or its client reports
-	Absent  State = "absent"  // it has no stream, and its client does not report
-	Silent  State = "silent"  // its client has stopped to report
-	Stuck   State = "stuck"   // it holds a step, and other ranks have asked for a later one
-	Left    State = "left"    // its client was closed on purpose
-	Ended   State = "ended"   // it was sent all that it asked for
+	Reading State = "reading" // has a stream, or its client reports
+	Absent  State = "absent"  // has no stream, and its client does not report
+	Silent  State = "silent"  // its client has stopped reporting
+	Stuck   State = "stuck"   // holds a step, while other ranks have requested a later one
+	Left    State = "left"    // its client was closed intentionally
+	Ended   State = "ended"   // all requested steps were sent
 )
 
-// View merges and judges what is known. Call it about once per second: the step interval of a job is measured between
-// calls.
+// View merges and judges the current state of all daemons. Call it about once per second, because the step interval
+// of a job is measured between calls.
 func (c *Census) View(now time.Time) View {
 	c.forget(now)
 	groups := map[Key]map[ID]Rank{}
@@ -78,7 +78,7 @@ func (c *Census) View(now time.Time) View {
 	}
 	maps.DeleteFunc(c.paces, func(k Key, _ *pace) bool { return groups[k] == nil })
 	var v View
-	latest := map[string]time.Time{} // per job, of what its streams did
+	latest := map[string]time.Time{} // per job, of its streams' openings and ends
 	for _, g := range groups {
 		j, present := newJob(g, now)
 		if last := j.latest(); last.After(latest[j.Job]) {
@@ -100,7 +100,7 @@ func (c *Census) View(now time.Time) View {
 		j.judge(judgement{now: now, interval: p.interval(), partial: cut, left: c.left[j.Job], behind: p.holding(&j, now)})
 		v.Jobs = append(v.Jobs, j)
 	}
-	// it continues with another world size
+	// a job that continues with another world size is not gone
 	v.Gone = slices.DeleteFunc(v.Gone, func(j Job) bool { return j.latest().Before(latest[j.Job]) })
 	byKey := func(a, b Job) int { return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World)) }
 	slices.SortFunc(v.Jobs, byKey)
@@ -108,8 +108,8 @@ func (c *Census) View(now time.Time) View {
 	return v
 }
 
-// jitter returns by how much the last reports of two processes may differ in time. Those that another daemon has
-// received arrive with its rolls.
+// jitter returns the maximum difference between the times of the last reports of two processes. Reports that another
+// daemon has received arrive with its rolls.
 func (j *Job) jitter() time.Duration {
 	if slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.Daemon != "" }) {
 		return reportJitter + rollJitter
@@ -117,13 +117,13 @@ func (j *Job) jitter() time.Duration {
 	return reportJitter
 }
 
-// join merges what two daemons have of one process, in either order.
+// join merges the entries of two daemons for one process. The order has no effect.
 func join(a, b Rank) Rank {
 	if cmp.Or(a.Heard.Compare(b.Heard), cmp.Compare(a.Taken, b.Taken), cmp.Compare(b.From, a.From),
 		cmp.Compare(b.Daemon, a.Daemon)) < 0 {
 		a, b = b, a
 	}
-	out := a // with the latest report
+	out := a // has the latest report
 	out.Reports = a.Reports || b.Reports
 	if a.Streams == 0 && (b.Streams > 0 || b.Since.After(a.Since)) {
 		out.Since, out.Sent, out.Ended, out.Daemon = b.Since, b.Sent, b.Ended, b.Daemon
@@ -140,13 +140,13 @@ func join(a, b Rank) Rank {
 	return out
 }
 
-// present reports whether the process is there: a client between two streams reports on.
+// present reports whether the process is present. Between two streams, a client continues to report.
 func (e Entry) present(now time.Time) bool {
 	return e.Streams > 0 || e.Reports && !e.Left && now.Sub(e.Heard) <= namedAfter
 }
 
-// newJob collects the processes of a job, without those that were gone before the present ones came: a job that begins
-// again does not miss processes of its former life.
+// newJob collects the processes of a job, without those that were gone before the present ones connected. So a
+// restarted job does not report its former processes as missing.
 func newJob(g map[ID]Rank, now time.Time) (j Job, present bool) {
 	first := time.Time{} // when the first open stream was opened
 	for id, r := range g {
@@ -162,7 +162,7 @@ func newJob(g map[ID]Rank, now time.Time) (j Job, present bool) {
 		}
 		r.State = Reading
 		if r.Reports {
-			r.Sent = max(r.Sent, r.Taken) // which a daemon's roll may have missed
+			r.Sent = max(r.Sent, r.Taken) // the roll of a daemon may lack these
 		}
 		j.Ranks = append(j.Ranks, r)
 		if !there {
@@ -180,7 +180,7 @@ func newJob(g map[ID]Rank, now time.Time) (j Job, present bool) {
 	return j, present
 }
 
-// latest returns when the last stream of the job was opened or ended.
+// latest returns when a stream of the job was last opened or ended.
 func (j *Job) latest() (t time.Time) {
 	for _, r := range j.Ranks {
 		if r.Since.After(t) {
@@ -194,8 +194,9 @@ func (j *Job) latest() (t time.Time) {
 type pace struct {
 	most      uint64
 	at        time.Time
-	intervals []time.Duration // the last ones
-	// behind is since when a process holds a step while another one has asked for a later step; nil before the first view.
+	intervals []time.Duration // the latest ones
+	// behind has, by process, since when it holds a step while another process has requested a later step; nil before
+	// the first view.
 	behind map[ID]time.Time
 }
 
@@ -213,9 +214,9 @@ func (p *pace) advance(most uint64, now time.Time) {
 	}
 }
 
-// holding returns since when each process of a job that holds a step holds it behind another one, at the most since it
-// has the step: as long as all hold the same step, none holds the others. At the first view it is since it has the
-// step.
+// holding returns, for each process of a job that holds a step while another process has requested a later one, since
+// when it has done so. While all processes hold the same step, none blocks the others. The time is at the earliest
+// when the process got the step. At the first view it is that time.
 func (p *pace) holding(j *Job, now time.Time) map[ID]time.Time {
 	asked, behind := j.asked(), map[ID]time.Time{}
 	for _, r := range j.Ranks {
@@ -238,7 +239,7 @@ func (p *pace) holding(j *Job, now time.Time) map[ID]time.Time {
 	return behind
 }
 
-// asked returns the first step that no trainer of the job has asked for.
+// asked returns the first step that no trainer of the job has requested.
 func (j *Job) asked() (asked uint64) {
 	for _, r := range j.Ranks {
 		if r.Reports || !j.Reports {
@@ -248,7 +249,7 @@ func (j *Job) asked() (asked uint64) {
 	return asked
 }
 
-// interval returns the median; 0 before two steps.
+// interval returns the median interval, or 0 before two steps.
 func (p *pace) interval() time.Duration {
 	if len(p.intervals) == 0 {
 		return 0
