@@ -13,15 +13,15 @@ import (
 	"loaderd/shuffle"
 )
 
-// run follows a window from outside: atoms are numbers in order of arrival.
+// run drives a window and records its output. Atoms are numbers in order of arrival.
 type run struct {
 	c   shuffle.Config
 	w   *shuffle.Window[uint64]
 	in  uint64
 	out []uint64
-	at  []uint64 // atoms that had come when out[i] left
-	odd int      // how many odd atoms left
-	// even lets the window prefer what fewer atoms were of those that left, odd or even ones.
+	at  []uint64 // number of atoms added when out[i] left
+	odd int      // number of odd atoms that left
+	// even makes the window prefer odd or even atoms, whichever have left less often.
 	even bool
 }
 
@@ -146,7 +146,8 @@ func TestSeedsDiffer(t *testing.T) {
 	}
 }
 
-// TestOrderIsFixed pins the order, which was computed apart from this code: a change of it would change every plan.
+// TestOrderIsFixed pins the order, which was computed by an independent program. Another order would change every
+// plan.
 func TestOrderIsFixed(t *testing.T) {
 	r := newRun(5, 42)
 	r.feed(20)
@@ -159,8 +160,8 @@ func TestOrderIsFixed(t *testing.T) {
 	}
 }
 
-// A window that prefers keeps a count even that uniform draws let walk: of odd and even atoms as many have left at any
-// time, but for a few.
+// A window with a preference keeps the numbers of odd and even atoms that have left nearly equal at any time. With
+// uniform draws their difference is a random walk.
 func TestPrefer(t *testing.T) {
 	worst := func(r *run) (most int) {
 		r.feed(100_000)
@@ -176,9 +177,9 @@ func TestPrefer(t *testing.T) {
 	}
 }
 
-// TestMixing measures the wait of the atoms of a long run. It is that of uniform draws, geometric with a mean of one
-// window, cut at the bound: a share of (1-1/W)^(4W) of the atoms, all of which leave at it. Neighbours leave
-// independently of each other.
+// TestMixing measures the waits of the atoms of a long run. They are those of uniform draws: geometric with a mean of
+// one window, up to the bound. A share of (1-1/W)^(4W) of the atoms reaches the bound and leaves there. Neighbours
+// leave independently of each other.
 func TestMixing(t *testing.T) {
 	const window, atoms = 1000, 1_000_000
 	r := newRun(window, 3)
@@ -188,7 +189,7 @@ func TestMixing(t *testing.T) {
 	for i, atom := range r.out {
 		wait := float64(r.at[i] - 1 - atom)
 		waits[atom] = wait
-		if int(atom) < atoms-shuffle.Patience*window { // atoms that all have left
+		if int(atom) < atoms-shuffle.Patience*window { // atoms that have all left
 			n++
 			sum += wait
 			if wait == shuffle.Patience*window {
@@ -196,11 +197,12 @@ func TestMixing(t *testing.T) {
 			}
 		}
 	}
-	// Each atom that leaves makes place for one: on average an atom waits for as many later ones as there are places.
+	// Each atom that leaves makes room for one, so an atom waits on average for as many later ones as the window has
+	// slots.
 	if mean := sum / n; math.Abs(mean-window) > 5 {
 		t.Errorf("atoms wait for %.1f later ones on average, want %d", mean, window)
 	}
-	// Forced departures take draws away from the others, so the rest waits a little longer than a geometric wait would.
+	// Forced departures replace draws of other atoms, so the others wait slightly longer than a geometric wait.
 	if share := forced / n; share > 0.025 {
 		t.Errorf("%.2f %% of the atoms leave by the bound", 100*share)
 	}
@@ -213,7 +215,7 @@ func TestMixing(t *testing.T) {
 	if correlation := product / square; math.Abs(correlation) > 0.005 {
 		t.Errorf("waits of neighbours correlate by %.4f", correlation)
 	}
-	// Neighbours that come out were far apart when they came in.
+	// Neighbours in the output were far apart in the input.
 	var near float64
 	for i := 1; i < len(r.out); i++ {
 		if d := int64(r.out[i]) - int64(r.out[i-1]); -10 <= d && d <= 10 {
@@ -226,8 +228,8 @@ func TestMixing(t *testing.T) {
 	}
 }
 
-// TestDrawsAreUniform checks Below against the uniform distribution by chi-square, for indexes in a row, sparse
-// indexes, and keys of seeds in a row.
+// TestDrawsAreUniform checks Below against the uniform distribution by chi-square, for consecutive indexes, sparse
+// indexes, and keys of consecutive seeds.
 func TestDrawsAreUniform(t *testing.T) {
 	const cells, draws = 100, 100_000
 	for name, draw := range map[string]func(i uint64) int{
@@ -304,7 +306,7 @@ func BenchmarkAdd(b *testing.B) {
 func TestWindow_FlushChoosesAmongGatheredAtoms(t *testing.T) {
 	const atoms = 1000
 	r := newEvenRun(10, 1)
-	for i := range uint64(atoms) { // all even ones come before the odd ones
+	for i := range uint64(atoms) { // all even atoms before the odd ones
 		r.in++
 		r.w.Gather(2*(i%(atoms/2)) + i/(atoms/2))
 	}

@@ -10,8 +10,8 @@ import (
 
 // stateVersion is the version of the format of AppendState:
 //
-//	version byte, then uvarints: window, seed, atoms that came, draws made, atoms that wait, and for each of these in slot
-//	order: how many atoms came after it (uvarint), the atom as appendAtom wrote it.
+//	version byte, then uvarints: window, seed, atoms added, draws made, buffered atoms, and for each of these in slot
+//	order: the number of atoms added after it (uvarint), and the atom as appendAtom wrote it.
 const stateVersion = 1
 
 // AppendState appends the complete state of the window to b. appendAtom appends one atom and returns the longer slice.
@@ -29,8 +29,9 @@ func (w *Window[T]) AppendState(b []byte, appendAtom func([]byte, T) []byte) []b
 	return b
 }
 
-// RestoreState replaces the state of the window by one that AppendState wrote under the same configuration, and returns
-// the bytes behind it. readAtom reads one atom and returns the bytes behind it. After an error the window is as it was.
+// RestoreState replaces the state of the window with one that AppendState wrote with the same configuration, and
+// returns the bytes after it. readAtom reads one atom and returns the bytes after it. After an error the window is
+// unchanged.
 func (w *Window[T]) RestoreState(b []byte, readAtom func([]byte) (T, []byte, error)) (rest []byte, err error) {
 	restored, rest, err := readState(w.config, b, readAtom)
 	if err != nil {

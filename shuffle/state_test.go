@@ -12,7 +12,7 @@ import (
 )
 
 func TestRestoreRefusesBadStates(t *testing.T) {
-	// window 3, seed 7, 20 atoms came, 5 draws, 2 wait: with 0 and 4 after them
+	// window 3, seed 7, 20 atoms added, 5 draws, 2 buffered: with 0 and 4 after them
 	good := []uint64{1, 3, 7, 20, 5, 2, 0, 100, 4, 101}
 	read := func(b []byte) (uint64, []byte, error) {
 		v, n := binary.Uvarint(b)
@@ -24,7 +24,7 @@ func TestRestoreRefusesBadStates(t *testing.T) {
 	for _, x := range []struct {
 		field int
 		value uint64
-		want  string // "" is a good state
+		want  string // "" for a valid state
 	}{
 		{0, 1, ""},
 		{0, 2, "format version 2, this program reads 1"},
@@ -62,7 +62,7 @@ func TestRestoreRefusesBadStates(t *testing.T) {
 	}
 }
 
-// FuzzRestoreState feeds a window hostile states. One that it accepts must be good to go on with.
+// FuzzRestoreState restores windows from arbitrary bytes. A window that accepts its state must work.
 func FuzzRestoreState(f *testing.F) {
 	for _, n := range []int{0, 2, 5, 50} {
 		r := newRun(5, 7)
