@@ -27,10 +27,10 @@ func newPacker(t testing.TB, c packonline.Config) packonline.Packer {
 	return p
 }
 
-// BenchmarkPack packs a million log-normal lengths into rows of 2,048, the final flush included, with the settings of
-// the figures in the documentation. Two baselines stand beside it and count rows without saying what is in them: the
-// paper's segment tree over the whole input, and rows kept open and scanned for the best fit. "x-scan" is the speed as
-// a multiple of the latter's.
+// BenchmarkPack packs a million log-normal lengths into rows of 2,048, including the final flush, with the settings
+// of the figures in the documentation. Two baselines only count rows, without their contents: the paper's segment
+// tree over the whole input, and rows kept open and scanned for the best fit. "x-scan" is the speed relative to the
+// latter.
 func BenchmarkPack(b *testing.B) {
 	in := lengths.LogNormal(benchDocs, 1)
 	start := time.Now()
@@ -76,8 +76,8 @@ func report(b *testing.B, padding, slots int64) {
 	b.ReportMetric(100*float64(padding)/float64(slots), "%pad")
 }
 
-// segmentTree is best-fit-decreasing as the paper's appendix B has it: a segment tree of maxima over the amounts of
-// room in use.
+// segmentTree is best-fit-decreasing as in the paper's appendix B: a segment tree of maxima over the amounts of room
+// in use.
 func segmentTree(in []int32, length int32) (padding, slots int64) {
 	var pieces []int32
 	for _, n := range in {
@@ -89,7 +89,7 @@ func segmentTree(in []int32, length int32) (padding, slots int64) {
 	slices.SortFunc(pieces, func(a, b int32) int { return cmp.Compare(b, a) })
 	size := int32(1) << bits.Len32(uint32(length))
 	tree := make([]int32, 2*size)
-	rows := make([]int32, length+1) // room -> rows with it
+	rows := make([]int32, length+1) // room -> number of rows with it
 	set := func(room, value int32) {
 		i := room + size
 		tree[i] = value
@@ -122,8 +122,8 @@ func segmentTree(in []int32, length int32) (padding, slots int64) {
 	return padding, slots
 }
 
-// openRows is the usual streaming packer: some rows are open, a piece goes into the one it fits best, found by a scan,
-// and the fullest one is closed to make place for a new one.
+// openRows is the usual streaming packer: several rows are open, and each piece is put into the one it fits best,
+// found by a scan. When a new row is needed, the fullest one is closed.
 func openRows(in []int32, length int32, open int) (padding, slots int64) {
 	var rooms []int32
 	for _, n := range in {
@@ -163,7 +163,7 @@ func openRows(in []int32, length int32, open int) (padding, slots int64) {
 	return padding, slots
 }
 
-// packLengths packs documents of these lengths, the final flush included.
+// packLengths packs documents of these lengths, including the final flush.
 func packLengths(b *testing.B, c packonline.Config, in []int32) packonline.Counts {
 	b.Helper()
 	p := newPacker(b, c)

@@ -1,12 +1,12 @@
 package packonline
 
-// newBFDM makes modified best-fit-decreasing (Seamless Packing, appendix D.3, item 5) over a bounded pool:
-// best-fit-decreasing into bins of capacity L + Extra. What a bin holds beyond L tokens is dropped from its end, the
-// shortest pieces, and counted; a piece of at most Extra tokens may be dropped whole. Rows stay L tokens long, and only
-// a bin of fewer is padded.
+// newBFDM returns a packer for modified best-fit-decreasing (Seamless Packing, appendix D.3, item 5) over a bounded
+// pool: best-fit-decreasing into bins of capacity L + Extra. The tokens of a bin beyond L are dropped from its end,
+// which holds the shortest pieces, and counted. A piece of at most Extra tokens may be dropped completely. Rows stay
+// L tokens long, and only a bin with fewer tokens is padded.
 //
-// The full rows of a document longer than L are emitted as they are, as in the second stage of the paper: none takes up
-// another piece just to drop it.
+// The full rows of a document longer than L are emitted unchanged, as in the second stage of the paper. So no further
+// piece is put into them just to be dropped.
 func newBFDM(c Config) Packer {
 	p := newWindowed(c, false)
 	return &p

@@ -2,41 +2,39 @@ package packonline
 
 import "loaderd/packonline/internal/bitset"
 
-// bins packs pieces into bins of one capacity: each piece, longest first, goes into the bin that the fit chooses among
-// those with room for it, or into a new one. It allocates nothing once its slices have grown.
+// bins packs pieces into bins of one capacity. The pieces are packed in descending order of length. Each is put into
+// the bin that the fit chooses among those with room for it, or into a new bin. No memory is allocated once the
+// slices have grown.
 //
-//   - Best fit chooses the bin with the least room. Bins with equal room are interchangeable, so they are kept in one
-//     queue for each
-//     amount of room, and a set of the amounts in use finds the queue: O(log64 L) a piece.
-//   - First fit chooses the bin that was opened first. Lengths come in descending order, so a bin that is too full for
-//     one length may
-//     take a later one, and a bin that has room for one has room for all that come until a piece goes into it. The bins
-//     with room for
-//     the length at hand are a set of their numbers, whose smallest is the choice; the others wait in the queue of
-//     their room until
-//     the lengths have come down to it: O(log64 N) a piece, for each piece moves one bin out of the set and back in at
-//     most once.
+//   - Best fit chooses the bin with the least room. Bins with equal room are interchangeable, so each amount of room
+//     has one queue of bins. A set of the amounts in use finds the queue: O(log64 L) per piece.
+//   - First fit chooses the bin that was opened first. Lengths are in descending order. So a bin that is too full for
+//     one length may have room for a later one. A bin that has room for one length has room for all later ones until
+//     a piece is put into it. The bins with room for the current length are a set of their numbers, and its smallest
+//     member is the choice. The other bins stay in the queue of their room until the lengths have decreased to it.
+//     This costs O(log64 N) per piece, because each piece removes at most one bin from the set and adds it again.
 //
-// Ties: of equally long pieces the first one comes first, of bins with equal room the one that has had it longest.
+// Ties: of equally long pieces the first one is packed first. Of bins with equal room, the one that has had that room
+// longest is chosen.
 type bins struct {
 	capacity int32
-	first    bool  // the fit
-	all      []bin // in the order they were opened
+	first    bool  // first fit instead of best fit
+	all      []bin // in the order in which they were opened
 	open     bitset.Set
-	byRoom   []queue    // room -> bins that have it; meaningful for members of open
-	ready    bitset.Set // first fit: bins with room for the length at hand
+	byRoom   []queue    // room -> bins that have it; only valid for members of open
+	ready    bitset.Set // first fit: bins with room for the current length
 
 	lengths bitset.Set // capacity - length of the pieces to pack: longest first
-	ends    []int32    // member of lengths -> end of its pieces in order; 0 for all others
-	order   []int32    // rank -> piece: urgent ones, then by descending length
-	link    []int32    // rank -> next one in the same bin
+	ends    []int32    // member of lengths -> end of its pieces in order; 0 for all other lengths
+	order   []int32    // rank -> piece: urgent pieces, then by descending length
+	link    []int32    // rank -> next piece in the same bin
 }
 
-// bin is a row under construction. Its pieces are ranks in order: neighbours in rank are neighbours in memory, where
-// pieces of neighbouring bins are looked for.
+// bin is a row under construction. Its pieces are ranks in order. Pieces of neighbouring ranks are adjacent in
+// memory, which makes access to the pieces of neighbouring bins local.
 type bin struct {
-	first, last int32 // of its pieces, in the order they went in
-	oldest      int32 // smallest of its pieces, a number in the pool
+	first, last int32 // first and last piece, in the order of insertion
+	oldest      int32 // smallest of its pieces' numbers in the pool
 	used        int32 // tokens
 	behind      int32 // next bin with equal room
 }
@@ -58,9 +56,9 @@ func newBins(capacity int32, first bool) *bins {
 	}
 }
 
-// pack fills s.all with the given pieces, all of which fit a bin. The first so many, urgent, go into bins before all
-// others, in their order and by best fit. With a place for the pieces, sorted, it puts them there by rank, and the bins
-// hold those: a large pool is then read from one end to the other and not at random.
+// pack fills s.all with the given pieces, each of which must fit into a bin. The first urgent pieces are put into
+// bins before all others, in their order and by best fit. If sorted is not nil, it receives the pieces by rank and
+// the bins refer to it. Then a large pool is read sequentially instead of at random.
 func (s *bins) pack(pieces []waiting, urgent int, sorted []waiting) {
 	for room := s.open.From(0); room != none; room = s.open.From(room) {
 		s.open.Remove(room)
@@ -91,8 +89,8 @@ func (s *bins) pack(pieces []waiting, urgent int, sorted []waiting) {
 	}
 }
 
-// sort ranks the urgent pieces first, in their order, and the others by descending length, equally long ones in their
-// order: a counting sort that touches only lengths in use.
+// sort assigns the first ranks to the urgent pieces, in their order. The other pieces follow by descending length,
+// equally long ones in their order. It is a counting sort that only visits lengths in use.
 func (s *bins) sort(pieces []waiting, urgent int, sorted []waiting) {
 	s.order, s.link = resize(s.order, len(pieces)), resize(s.link, len(pieces))
 	for i := range urgent {
@@ -111,7 +109,7 @@ func (s *bins) sort(pieces []waiting, urgent int, sorted []waiting) {
 		tokens += int64(s.ends[x]) * int64(s.capacity-x)
 		s.ends[x], end = end, end+s.ends[x]
 	}
-	if bins := int(tokens/int64(s.capacity)) + 1; bins > cap(s.all) { // at least; few inputs need many more
+	if bins := int(tokens/int64(s.capacity)) + 1; bins > cap(s.all) { // lower bound; few inputs need many more
 		s.all = make([]bin, 0, bins+bins/8)
 	}
 	for i := urgent; i < len(pieces); i++ {
@@ -133,7 +131,7 @@ func resize(s []int32, n int) []int32 {
 	return s[:n]
 }
 
-// bestFit puts the pieces of ranks [from, to), all of one length, where there is the least room.
+// bestFit puts the pieces of ranks [from, to), all of the given length, into the bins with the least sufficient room.
 func (s *bins) bestFit(from, to, length int32) {
 	for r := from; r < to; r++ {
 		room := s.open.From(length)
@@ -152,7 +150,7 @@ func (s *bins) bestFit(from, to, length int32) {
 	}
 }
 
-// firstFit puts the pieces of ranks [from, to), all of one length, into the first bins with room.
+// firstFit puts the pieces of ranks [from, to), all of the given length, into the first bins with room.
 func (s *bins) firstFit(from, to, length int32) {
 	for room := s.open.From(length); room != none; room = s.open.From(room) {
 		s.open.Remove(room)
@@ -160,7 +158,7 @@ func (s *bins) firstFit(from, to, length int32) {
 			s.ready.Add(n)
 		}
 	}
-	n := int32(0) // a piece as long as the one before finds no room before that one's bin
+	n := int32(0) // a piece as long as the one before cannot fit into a bin before that one's
 	for r := from; r < to; r++ {
 		if n = s.ready.From(n); n == none {
 			n = s.newBin(r, length)
@@ -191,7 +189,7 @@ func (s *bins) put(n, r, length int32) *bin {
 	return b
 }
 
-// queue appends bin n to those of its room, unless it has none.
+// queue appends bin n to the queue of its room, unless it is full.
 func (s *bins) queue(n int32) {
 	b := &s.all[n]
 	b.behind = none
@@ -207,7 +205,7 @@ func (s *bins) queue(n int32) {
 	}
 }
 
-// fullest returns the bin with the least room among those with at least that much, nil without one.
+// fullest returns the bin with the least room that is at least the given amount, or nil.
 func (s *bins) fullest(least int32) *bin {
 	if room := s.open.From(least); room != none {
 		return &s.all[s.byRoom[room].first]
@@ -215,7 +213,7 @@ func (s *bins) fullest(least int32) *bin {
 	return nil
 }
 
-// next returns the bin that follows b in ascending order of room, nil behind the last.
+// next returns the bin after b in ascending order of room, or nil after the last one.
 func (s *bins) next(b *bin) *bin {
 	if b.behind != none {
 		return &s.all[b.behind]

@@ -5,48 +5,44 @@ import (
 	"fmt"
 )
 
-// bucket packs into rows of several lengths, or of one, and fills them exactly, from a bounded pool. A document longer
-// than the longest row is cut into full rows, which are emitted at once, and a remainder; remainders and shorter
-// documents wait, one piece a document.
+// bucket packs into rows of one or several lengths, and fills them exactly, from a bounded pool. A document longer
+// than the longest row is cut into full rows, which are emitted immediately, and a remainder. Remainders and shorter
+// documents are buffered, one piece per document.
 //
-//   - Pairs on sight. A piece that comes and completes a row with one that waits leaves with it. Pieces that nearly
-//     fill a row need
-//     rare counterparts; this way each of them meets all that come while it waits.
+//   - Immediate pairs. If an arriving piece and a buffered one fill a row, both are emitted in it. Pieces that nearly
+//     fill a row need rare counterparts. This way each of them is compared with all pieces that arrive while it is
+//     buffered.
 //   - The oldest first. When the pool is full or a piece reaches MaxAge, a row is built around the oldest piece, with
-//     the fewest pieces
-//     that fill it exactly. Rows of several lengths are no longer than their pieces need (bucket_exact.go), and long
-//     rows are filled
-//     with pieces that need long rows themselves before others (bucket_fill.go).
-//   - Padding last. Only when nothing completes a piece that must leave is its row padded: the shortest one that wastes
-//     little.
+//     the fewest pieces that fill it exactly. Rows of several lengths are no longer than their pieces need
+//     (bucket_exact.go). Long rows are filled first with pieces that need long rows themselves (bucket_fill.go).
+//   - Padding last. Only if nothing completes a piece that must be emitted is its row padded: the shortest row with
+//     little padding.
 //
-// What holds:
+// Guarantees:
 //
 //   - invariant 2: no document that fits the longest row is split.
-//   - invariant 3: after Add at most Pool pieces wait, and at most MaxAge, if that is less.
+//   - invariant 3: after Add at most Pool pieces are buffered, and at most MaxAge if that is less.
 //   - invariant 4: no piece is older than MaxAge when it is emitted. Without a MaxAge no piece waits for more than 16
-//     Pool documents. With
-//     a hold and several row lengths it waits for half of MaxAge and for two Pool documents at most.
-//   - invariant 5: the work for a document is bounded, whatever the lengths. It emits at most one row for age and one
-//     for room, beside
-//     its own, and what is done to find them is paid with credit, so much a document (bucket_credit.go): beside what
-//     was saved, only
-//     the pieces of one row are taken without any.
+//     Pool documents. With a holdback and several row lengths it waits for at most half of MaxAge and two Pool
+//     documents.
+//   - invariant 5: the work per document is bounded for all lengths. A document causes at most one row because of age
+//     and one because of the pool's size, in addition to its own rows. Searches for these rows are paid from a credit
+//     that each document adds to (bucket_credit.go). Beyond the saved credit, only the pieces of one row are taken
+//     without payment.
 //
-// Its state is the waiting pieces in order of arrival and the credit for searches: what it does next depends on nothing
-// else.
+// Its state is only the buffered pieces in order of arrival and the credit for searches.
 type bucket struct {
 	tally
 	stock    *stock
 	row      []int32 // pieces of the row under construction, taken from the stock
-	patience int64   // documents that a piece waits for at most
+	patience int64   // maximum number of documents for which a piece waits
 	left     func(piece int32)
 }
 
-// Bounds on ages in pools. Where none is configured pairs on sight could pass by a piece forever. Where finished rows
-// are held back and there are several row lengths, long pieces would else wait until they must leave, at no gain in
-// padding, for the shortest rows are the first to be tight; and short documents would be ahead of long ones by more
-// than a hold can make up for.
+// Bounds on ages in pools, if MaxAge is 0. Without a bound, immediate pairs could pass over a piece forever. With a
+// holdback and several row lengths, long pieces would wait until they must be emitted. That would not reduce padding,
+// because the shortest rows are the first to be tight. Short documents would then precede long ones by more than a
+// holdback can correct.
 const (
 	patiencePools = 16
 	heldPools     = 2
@@ -62,7 +58,7 @@ func newBucket(c Config) Packer {
 	return p
 }
 
-// patience is the bound on ages, or so many pools where none is configured.
+// patience returns the bound on ages in documents, or the given number of pools if no bound is configured.
 func patience(c Config, pools int) int64 {
 	if most := c.packAge(); most > 0 {
 		return int64(most)
@@ -90,8 +86,8 @@ func (p *bucket) Add(d Doc, out *Rows) {
 	p.earn(d.Length, 1)
 }
 
-// meet emits a new piece in a row that it fills alone, or with a piece that waits, the oldest one that will do. Else
-// the piece waits.
+// meet emits a new piece in a row that it fills alone or with a buffered piece, the oldest suitable one. Otherwise
+// the piece is buffered.
 func (p *bucket) meet(w waiting, out *Rows) {
 	class := bucketFor(p.lengths, w.length)
 	var length int32
@@ -117,15 +113,15 @@ func (p *bucket) meet(w waiting, out *Rows) {
 	p.close(length, used+w.length, out)
 }
 
-// How many rows are tried around the oldest pieces when the pool is full, before and after padding becomes necessary.
-// Trying more leaves older pieces behind.
+// Number of rows that are tried around the oldest pieces when the pool is full, without and with padding. Trying more
+// leaves older pieces in the pool.
 const (
 	triedRows  = 16
 	paddedRows = 32
 )
 
-// makeRoom emits a row around one of the oldest pieces: the oldest one whose row is tight, else exactly full, else the
-// fullest.
+// makeRoom emits a row around one of the oldest pieces: the oldest one with a tight row, else one with an exactly
+// full row, else the one with the fullest row.
 func (p *bucket) makeRoom(out *Rows) {
 	seeds := max(1, triedRows/len(p.lengths))
 	if p.stock.eldest(seeds, 0, func(n int32) bool { return p.tight(n, out) }) ||
@@ -143,8 +139,8 @@ func (p *bucket) makeRoom(out *Rows) {
 	p.pad(seed, out)
 }
 
-// Flush packs what waits, the longest pieces first, for these have the fewest ways to be completed, and then pads what
-// is left.
+// Flush packs the buffered pieces, the longest ones first, because they have the fewest possible partners. Then it
+// pads the rest.
 func (p *bucket) Flush(out *Rows) {
 	p.stock.credit += creditFlush * p.stock.pieces
 	for n := p.stock.atMost(p.longest); n != none; n = p.stock.atMost(n - 1) {
@@ -157,10 +153,10 @@ func (p *bucket) Flush(out *Rows) {
 	p.stock.credit = p.mostCredit()
 }
 
-// take puts the oldest piece of a length into the row under construction.
+// take adds the oldest piece of a length to the row under construction.
 func (p *bucket) take(n int32) { p.row = append(p.row, p.stock.take(n)) }
 
-// putBack puts all but the first keep pieces of the row under construction back.
+// putBack puts all but the first keep pieces of the row under construction back into the stock.
 func (p *bucket) putBack(keep int) {
 	for k := len(p.row) - 1; k >= keep; k-- {
 		p.stock.putBack(p.row[k])
@@ -168,15 +164,15 @@ func (p *bucket) putBack(keep int) {
 	p.row = p.row[:keep]
 }
 
-// emit ends the row under construction.
+// emit completes the row under construction.
 func (p *bucket) emit(length int32, out *Rows) {
 	used := p.leave(out)
 	p.close(length, used, out)
 }
 
-// leave lets the pieces of the row under construction leave, and returns their tokens.
+// leave emits the pieces of the row under construction, and returns the number of their tokens.
 func (p *bucket) leave(out *Rows) (used int32) {
-	p.stock.credit += moveCost * len(p.row) // what leaves was not taken in vain
+	p.stock.credit += moveCost * len(p.row) // refund the cost of taking pieces that are emitted
 	for _, i := range p.row {
 		w := &p.stock.items[i].waiting
 		out.add(Piece{w.doc, w.start, w.length}, p.age(*w))
@@ -187,7 +183,7 @@ func (p *bucket) leave(out *Rows) (used int32) {
 	return used
 }
 
-// free forgets a piece that was taken.
+// free releases the number of a taken piece.
 func (p *bucket) free(i int32) {
 	if p.left != nil {
 		p.left(i)
@@ -218,7 +214,7 @@ func (p *bucket) RestoreState(b []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// readStock reads the totals, the waiting pieces and the credit of a state.
+// readStock reads the totals, the buffered pieces and the credit of a state.
 func (p *bucket) readStock(b []byte) (t tally, s *stock, rest []byte, err error) {
 	t, lists, rest, err := p.readState(b, 1)
 	if err != nil {

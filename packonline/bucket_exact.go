@@ -1,22 +1,22 @@
 package packonline
 
-// Rows of several lengths, in units of the shortest one, U. A row of length L has L/U - 1 units more than a row must
-// have. A piece of length n needs ceil(n/U) - 1 of them; what it has beyond them is its rest, 1 to U tokens. A full row
-// is tight when its pieces need all its units, which is when their rests sum up to one unit. One that is not could have
-// had its pieces in shorter rows.
+// Rows of several lengths are measured in units of the shortest length, U. A row of length L has L/U - 1 extra units
+// beyond the first. A piece of length n needs ceil(n/U) - 1 extra units. Its remaining 1 to U tokens are its rest. A
+// full row is tight if its pieces need all its extra units, which is equivalent to their rests adding up to one unit.
+// The pieces of a row that is not tight would have fitted into shorter rows.
 //
-// Tight rows make the most rows, hence the fewest documents a row: the rests in a full row sum up to one unit or more,
-// so there are at most as many full rows as the rests of all pieces hold units. Only tight rows reach that bound
-// (TestBucketRowsHaveABound).
+// Tight rows give the most rows, hence the fewest documents per row. The rests in a full row add up to at least one
+// unit. So the number of full rows is at most the sum of the rests of all pieces in units. Only tight rows reach that
+// bound (TestBucketRowsHaveABound).
 //
-// With one length every full row is tight. With lengths that are not whole units the search is the same, but the bound
-// is out of reach.
+// With one length every full row is tight. With lengths that are not multiples of U the search is the same, but the
+// bound is not reached.
 
-// bases bounds the pairs of unit counts that addTight tries.
+// bases is the maximum number of pairs of unit counts that twoTight tries.
 const bases = 16
 
-// tight emits a tight row around the oldest piece of length n, with one other piece if that can be, else with two, and
-// reports whether there is one.
+// tight emits a tight row around the oldest piece of length n, with one other piece if possible, else with two. It
+// reports whether such a row exists.
 func (p *bucket) tight(n int32, out *Rows) bool {
 	if p.alone(n) {
 		return false
@@ -29,7 +29,7 @@ func (p *bucket) tight(n int32, out *Rows) bool {
 		p.stock.spend(moveCost)
 		return false
 	}
-	p.stock.spend(-moveCost) // of taking it
+	p.stock.spend(-moveCost) // refund: take charges it again
 	p.take(n)
 	p.take(length - n - other)
 	if other > 0 {
@@ -39,8 +39,8 @@ func (p *bucket) tight(n int32, out *Rows) bool {
 	return true
 }
 
-// findTight returns the length of a tight row around a piece of length n, which is hidden, and that of the shorter one
-// of two other pieces, 0 with only one. The row's length is 0 where there is none.
+// findTight returns the length of a tight row around a piece of length n, which must be hidden. other is the length
+// of the shorter one of two other pieces, or 0 with only one. The row's length is 0 if no such row exists.
 func (p *bucket) findTight(n int32) (length, other int32) {
 	longer := p.lengths[bucketFor(p.lengths, n):]
 	for _, l := range longer {
@@ -58,8 +58,8 @@ func (p *bucket) findTight(n int32) (length, other int32) {
 	return 0, 0
 }
 
-// near reports whether few pieces may well fill so much room. Between rows of several lengths that depends on the
-// pieces that need long rows, not on the mean.
+// near reports whether few pieces are likely to fill the given room. For rows of several lengths that depends on the
+// pieces that need long rows, not on the mean length.
 func (p *bucket) near(room int32) bool {
 	return room <= closely*p.stock.mean() || len(p.lengths) > 1 && room >= p.lengths[0]
 }
@@ -82,9 +82,9 @@ func (p *bucket) addTwo(room, least, most int32) bool {
 	return true
 }
 
-// twoTight finds two pieces that fill room and need all units of it: the rest of the shorter one, whose length it
-// returns, is below that of the room. The rests are to be alike, from half that of the room down to an eighth: pieces
-// with a small one are what completes others alone.
+// twoTight finds two pieces that fill room and need all extra units of it. It returns the length of the shorter one,
+// whose rest is below that of the room. It prefers similar rests, from half of the room's rest down to an eighth,
+// because pieces with a small rest complete others alone.
 func (p *bucket) twoTight(room int32) int32 {
 	unit := p.lengths[0]
 	units, rest := room/unit, room%unit
@@ -107,12 +107,12 @@ func (p *bucket) twoTight(room int32) int32 {
 	return none
 }
 
-// alike is how many of the oldest pieces are looked through for one that lacks little of a unit too.
+// alike is the maximum number of oldest pieces that are searched for one that is also slightly below whole units.
 const alike = 256
 
-// addAlike completes a piece of length n that lacks little of whole units, for which no tight row was found, with
-// another such piece and a third one, and returns the length of the row, 0 if it can not. A unit of that row is lost,
-// but for two of the pieces that are hardest to place, and the third one has the more common rest.
+// addAlike completes a piece of length n that is slightly below whole units and has no tight row, with another such
+// piece and a third one. It returns the length of the row, or 0 if none is found. The row wastes a unit, but it uses
+// two of the pieces that are hardest to place, and the third one has the more common rest.
 func (p *bucket) addAlike(n int32) int32 {
 	unit := p.lengths[0]
 	lacksLittle := func(n int32) bool { return unit-1-(n-1)%unit < unit/16 }

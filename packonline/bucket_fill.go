@@ -1,19 +1,18 @@
 package packonline
 
-// Filling a row with more than three pieces: the oldest ones while there is much room, and when a few more are enough,
-// those that fill it exactly.
+// Filling a row with more than three pieces: while much room is left, the oldest pieces are taken. Once a few more
+// pieces suffice, those that fill the row exactly are searched for.
 
-// closely is how much room, in mean lengths of waiting pieces, is much.
+// closely is the limit of much room, in mean lengths of buffered pieces.
 const closely = 4
 
-// misfits is how many pieces that do not fit are passed over, in each class, for one row.
+// misfits is the maximum number of pieces that are passed over because they do not fit, per class and row.
 const misfits = 64
 
-// alone reports whether nothing else fits any row beside a piece of length n.
+// alone reports whether no other piece fits into any row with a piece of length n.
 func (p *bucket) alone(n int32) bool { return p.stock.lengths.From(1) > p.longest-n }
 
-// exact emits a full row around the oldest piece of length n, whether it is tight or not, and reports whether there is
-// one.
+// exact emits a full row around the oldest piece of length n, tight or not, and reports whether such a row exists.
 func (p *bucket) exact(n int32, out *Rows) bool {
 	if p.alone(n) || p.stock.broke() {
 		return false
@@ -53,7 +52,8 @@ func (p *bucket) fill(room int32, class int) bool {
 	return false
 }
 
-// triples is how many pieces are tried as the first of three. Few, for short pieces are what completes others alone.
+// triples is the number of pieces that are tried as the first of three. It is small, because short pieces complete
+// others alone.
 const triples = 4
 
 // addFew fills room exactly with one, two or three pieces.
@@ -80,8 +80,8 @@ func (p *bucket) addFew(room int32) bool {
 	return false
 }
 
-// approach takes pieces that fit, the oldest ones, until room is not much, and returns what is left of it. Pieces that
-// need a row of this class come before those that a shorter row would hold.
+// approach takes the oldest pieces that fit until room is at most much, and returns the remaining room. Pieces that
+// need a row of this class are taken before those that a shorter row would hold.
 func (p *bucket) approach(room, much int32, class int) int32 {
 	for ; class >= 0; class-- {
 		l := p.stock.need(class)
@@ -104,16 +104,16 @@ func (p *bucket) approach(room, much int32, class int) int32 {
 	return room
 }
 
-// share is a number of tokens as a part of others.
+// share is a number of tokens as a fraction of another number.
 type share struct{ part, of int32 }
 
 func (s share) less(t share) bool { return int64(s.part)*int64(t.of) < int64(t.part)*int64(s.of) }
 
-// little is a share of padding that is not worth a longer row: 1 / little.
+// little is the reciprocal of the share of padding that does not justify a longer row.
 const little = 128
 
-// leastPadding returns how much of which row around the oldest piece of length n would be padding: of the shortest one
-// in which that is little, else of the one in which it is least. Without credit that is guessed.
+// leastPadding returns the padding and the length of a row around the oldest piece of length n. It is the shortest
+// row with little padding, else the row with the smallest share of padding. Without credit the padding is guessed.
 func (p *bucket) leastPadding(n int32) (best share) {
 	class := bucketFor(p.lengths, n)
 	if p.alone(n) {
@@ -145,7 +145,7 @@ func (p *bucket) leastPadding(n int32) (best share) {
 	return best
 }
 
-// addLongest takes the longest pieces that fit, one after the other, and returns the room that is left.
+// addLongest takes the longest fitting pieces one after the other, and returns the remaining room.
 func (p *bucket) addLongest(room int32) int32 {
 	for n := p.stock.atMost(room); n != none; n = p.stock.atMost(room) {
 		p.take(n)
@@ -154,10 +154,11 @@ func (p *bucket) addLongest(room int32) int32 {
 	return room
 }
 
-// fewer is how many tokens of padding, from 0 on, are tried before a row is padded by what the longest pieces leave.
+// fewer is the maximum number of tokens of padding, from 0 on, that are tried before the longest fitting pieces are
+// used.
 const fewer = 16
 
-// pad emits a row around the oldest piece of length n that nothing completes.
+// pad emits a padded row around the oldest piece of length n.
 func (p *bucket) pad(n int32, out *Rows) {
 	best := p.leastPadding(n)
 	p.take(n)

@@ -6,40 +6,40 @@ import (
 	"loaderd/packonline/internal/bitset"
 )
 
-// stock holds the pieces that wait in bucket and splice, by length and by age. A piece has a number, the same while it
-// waits. Of equally long pieces the oldest comes first, so the order of arrival is all there is to restore. Taking and
-// putting back cost O(log64 L), adding too, and nothing allocates once the slices have grown.
+// stock holds the buffered pieces of bucket and splice, by length and by age. A piece keeps its number while it is
+// buffered. Of equally long pieces the oldest is first, so only the order of arrival has to be restored. Adding,
+// taking and putting back cost O(log64 L), and no memory is allocated once the slices have grown.
 type stock struct {
 	lengths bitset.Set // in use
 	queues  []queue    // length in use -> its pieces by age
 	counts  []int32    // length -> number of its pieces
 	ages    list       // all pieces
-	// class -> its pieces; the class says which row is the shortest that holds them. None where there is one class
+	// class -> its pieces; the class is the shortest row that holds them. Empty if only one class exists
 	needs  []list
 	items  []stockItem // by number
-	tried  []int32     // lengths that eldest has called with
-	vacant int32       // first number without a piece; they are linked by behind
+	tried  []int32     // lengths that eldest has already used
+	vacant int32       // first number without a piece; such numbers are linked by behind
 	pieces int
 	tokens int64
-	credit int // what searches may still cost (bucket_credit.go)
-	owed   int // at which credit they stop, 0 or below
-	work   int // what searches have cost since the stock was made
+	credit int // remaining credit of searches (bucket_credit.go)
+	owed   int // credit at which searches stop, 0 or below
+	work   int // total cost of searches since the stock was created
 }
 
 type stockItem struct {
 	waiting
-	behind int32 // the next number without a piece
+	behind int32 // next number without a piece
 	class  int32
 	links  [3]queue // neighbours (older, newer) in ages, in needs, and among pieces of its length
 }
 
-// list is a list of pieces by age, linked by one of their links.
+// list is a list of pieces by age, linked by the given index of their links.
 type list struct {
 	queue
 	link int
 }
 
-// equals is the link of pieces of one length, whose lists have their ends in stock.queues.
+// equals is the link index for pieces of one length; stock.queues has the ends of these lists.
 const equals = 2
 
 func newStock(longest int32, classes int) *stock {
@@ -52,7 +52,7 @@ func newStock(longest int32, classes int) *stock {
 	return s
 }
 
-// add adds the youngest piece and returns its number.
+// add adds the newest piece and returns its number.
 func (s *stock) add(w waiting, class int) int32 {
 	i := s.vacant
 	if i == none {
@@ -97,8 +97,8 @@ func (s *stock) takeItem(i int32) {
 	}
 }
 
-// putBack undoes take. What was taken last comes back first, and nothing is added in between: then everything that the
-// piece was linked with is in its place again.
+// putBack undoes take. Pieces must be put back in reverse order, without an add in between. Then every neighbour that
+// the piece refers to is in its place again.
 func (s *stock) putBack(i int32) {
 	s.spend(moveCost)
 	x := &s.items[i]
@@ -106,7 +106,7 @@ func (s *stock) putBack(i int32) {
 	s.link(i)
 }
 
-// link links a piece between the neighbours that it names, in all its lists.
+// link links a piece between its recorded neighbours, in all its lists.
 func (s *stock) link(i int32) {
 	x := &s.items[i]
 	s.insert(&s.queues[x.length], equals, i)
@@ -117,7 +117,7 @@ func (s *stock) link(i int32) {
 	}
 }
 
-// hide takes a piece of a length in use, for searches that look at lengths alone, until show.
+// hide removes a piece of a length in use from the set of lengths until show, for searches that use lengths only.
 func (s *stock) hide(length int32) {
 	if s.counts[length]--; s.counts[length] == 0 {
 		s.lengths.Remove(length)
@@ -135,13 +135,13 @@ func (s *stock) show(length int32) {
 	s.tokens += int64(length)
 }
 
-// free forgets a piece that was taken.
+// free releases the number of a taken piece.
 func (s *stock) free(i int32) {
 	s.items[i].behind = s.vacant
 	s.vacant = i
 }
 
-// insert links a piece between the neighbours that it names.
+// insert links a piece between its recorded neighbours.
 func (s *stock) insert(ends *queue, link int, i int32) {
 	at := s.items[i].links[link]
 	if at.first == none {
@@ -156,7 +156,7 @@ func (s *stock) insert(ends *queue, link int, i int32) {
 	}
 }
 
-// remove unlinks a piece, which goes on to name its neighbours.
+// remove unlinks a piece, which keeps the record of its neighbours.
 func (s *stock) remove(ends *queue, link int, i int32) {
 	at := s.items[i].links[link]
 	if at.first == none {
@@ -179,10 +179,10 @@ func (s *stock) need(class int) *list {
 	return &s.needs[class]
 }
 
-// newer returns the piece that follows i in a list, none behind the last.
+// newer returns the piece that follows i in a list, or none after the last one.
 func (s *stock) newer(l *list, i int32) int32 { return s.items[i].links[l.link].last }
 
-// oldest returns the oldest piece, nil without one.
+// oldest returns the oldest piece, or nil.
 func (s *stock) oldest() *waiting {
 	if s.ages.first == none {
 		return nil
@@ -199,7 +199,7 @@ func (s *stock) list() []waiting {
 	return out
 }
 
-// first returns the oldest piece of a length, nil without one.
+// first returns the oldest piece of a length, or nil.
 func (s *stock) first(length int32) *waiting {
 	if !s.has(length) {
 		return nil
@@ -207,9 +207,9 @@ func (s *stock) first(length int32) *waiting {
 	return &s.items[s.queues[length].first].waiting
 }
 
-// eldest calls use with the lengths of the oldest pieces, at most so many, until it returns true, and reports whether
-// it did. Calls that return false leave the stock as it is, so no length is tried twice. It ends too when no more than
-// so much credit is left.
+// eldest calls use with the lengths of the oldest pieces, at most the given number, until use returns true. It
+// reports whether use did. use must leave the stock unchanged if it returns false, so that no length is tried twice.
+// eldest also stops when the remaining credit is at most credit.
 func (s *stock) eldest(most, credit int, use func(length int32) bool) bool {
 	s.tried = s.tried[:0]
 	for i := s.ages.first; i != none && most > 0; most-- {
@@ -226,5 +226,5 @@ func (s *stock) eldest(most, credit int, use func(length int32) bool) bool {
 	return false
 }
 
-// mean returns the mean length of the pieces, and never 0.
+// mean returns an approximate mean length of the pieces, at least 1.
 func (s *stock) mean() int32 { return int32(s.tokens/int64(s.pieces+1)) + 1 }

@@ -11,7 +11,7 @@ import (
 	"loaderd/packonline/related"
 )
 
-// TestStock compares a stock with a slice of the pieces that wait, for random sequences of adding, taking and putting
+// TestStock compares a stock with a slice of the buffered pieces, for random sequences of adding, taking and putting
 // back.
 func TestStock(t *testing.T) {
 	for seed := range uint64(10) {
@@ -25,7 +25,7 @@ func TestStock(t *testing.T) {
 				s.add(w, int(w.length)%3)
 				want = append(want, w)
 			}
-			// Some are taken one after the other, and all but the first few are put back.
+			// Several are taken one after the other, and all but the first few are put back.
 			var taken []int32
 			left := slices.Clone(want)
 			keep, kept := r.IntN(2), left
@@ -62,7 +62,7 @@ func TestStock(t *testing.T) {
 	}
 }
 
-// checkStock compares everything that a stock says with the pieces that it has.
+// checkStock compares every query of a stock with the pieces that it has.
 func checkStock(t *testing.T, s *stock, want []waiting) {
 	t.Helper()
 	if have := s.list(); !slices.Equal(have, want) || s.pieces != len(want) {
@@ -101,7 +101,7 @@ func checkStock(t *testing.T, s *stock, want []waiting) {
 	}
 }
 
-// TestTwo compares the search for a sum of two lengths with trying all.
+// TestTwo compares the search for a sum of two lengths with an exhaustive search.
 func TestTwo(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 9))
@@ -131,11 +131,11 @@ func TestTwo(t *testing.T) {
 }
 
 // TestBucketWorkIsBounded counts the cost of searches (invariant 5 of bucket and of splice, which takes a piece for
-// every question), for lengths that never fill a row, that fill one only with many pieces, and bounds that never leave
-// the pool in peace.
+// every query). It uses lengths that never fill a row, lengths that fill one only with many pieces, and bounds that
+// force a search for every document.
 func TestBucketWorkIsBounded(t *testing.T) {
 	const documents = 1_500
-	// related to a third of the others: every question of splice has answers, and every answer asks
+	// related to a third of the others: every query of splice has results, and every result is queried
 	kinds := []related.Hint{{Terms: []uint32{1<<8 | 255}}, {Terms: []uint32{2<<8 | 255}}, {Terms: []uint32{3<<8 | 255}}}
 	draw := func(next func(r *rand.Rand) int32) []int32 {
 		r := rand.New(rand.NewPCG(1, 5))
@@ -183,15 +183,15 @@ func TestBucketWorkIsBounded(t *testing.T) {
 	}
 }
 
-// TestHostileLengthsCostLittle: whatever the lengths, searches do not cost more than documents bring, beside one row
-// that is tried when credit runs out.
+// TestHostileLengthsCostLittle checks that for all lengths, searches cost at most the credit of the documents, plus
+// one row that is tried when the credit is used up.
 func TestHostileLengthsCostLittle(t *testing.T) {
 	for _, buckets := range [][]int{{2048}, {8192}, {2048, 3072}, {1024, 2048, 4096, 8192, 16384}} {
 		for _, x := range []struct{ pool, maxAge int }{{64, 0}, {256, 300}} {
 			documents := 300 + 2*x.pool
 			for _, in := range lengths.Hostile(documents, buckets) {
 				p := newBucket(Config{Method: "bucket", Buckets: buckets, Atom: 1, Pool: x.pool, MaxAge: x.maxAge}).(*bucket)
-				p.stock.credit = 0 // what may be saved is spent
+				p.stock.credit = 0 // the savings are spent
 				var out Rows
 				worth, owed := 0, 0
 				for i, n := range in.Lengths {

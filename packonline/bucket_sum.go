@@ -2,10 +2,10 @@ package packonline
 
 import "math/bits"
 
-// searchWords bounds a search for two lengths (unit: words of 64 lengths): 128 of them are half of a row of 16,384.
+// searchWords bounds a search for two lengths (unit: words of 64 lengths). 128 words are half of a row of 16,384.
 const searchWords = 256
 
-// has reports whether a piece of a length waits.
+// has reports whether a piece of the given length is buffered.
 func (s *stock) has(length int32) bool {
 	return length > 0 && int(length) < len(s.queues) && s.lengths.Has(length)
 }
@@ -31,10 +31,10 @@ func (s *stock) atMost(n int32) int32 {
 	return none
 }
 
-// two finds two pieces that wait and have sum tokens together. It returns the length of the shorter one, the longest
-// between least and most that will do, or none.
+// two finds two buffered pieces that have sum tokens together. It returns the length of the shorter one, the longest
+// possible one between least and most, or none.
 //
-// A word of the set of lengths is compared at once with the 64 lengths that would complete them: the same set, shifted
+// A word of the set of lengths is compared with the 64 complementary lengths in one operation: the same set, shifted
 // and reversed.
 func (s *stock) two(sum, least, most int32) int32 {
 	least, most = max(least, 1, sum-s.atMost(sum)), min(most, sum/2)
@@ -66,7 +66,7 @@ func (s *stock) two(sum, least, most int32) int32 {
 	return none
 }
 
-// from returns which of the 64 lengths from n on are in use. n may be negative, by less than 64.
+// from returns the set of lengths in use among the 64 lengths from n on. n may be negative, above -64.
 func (s *stock) from(n int32) uint64 {
 	words := s.lengths.Levels[0]
 	if n < 0 {

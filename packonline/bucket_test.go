@@ -22,8 +22,8 @@ func bucketConfig(buckets []int, pool, maxAge int) packonline.Config {
 	return c
 }
 
-// rests returns the tokens of all pieces that are beyond the whole units that they need, in units of the shortest row:
-// the most rows that the pieces can fill.
+// rests returns the tokens of all pieces beyond the whole units that they need, in units of the shortest row: the
+// maximum number of rows that the pieces can fill.
 func rests(in []int32, buckets []int) (most float64) {
 	unit, longest := int32(buckets[0]), int32(buckets[len(buckets)-1])
 	for _, n := range in {
@@ -35,8 +35,8 @@ func rests(in []int32, buckets []int) (most float64) {
 	return most
 }
 
-// TestBucketQuality holds bucket to its figures, the final flush included. The ledger checks ages, and that no document
-// is split that fits the longest row.
+// TestBucketQuality checks the figures of bucket, including the final flush. The ledger checks ages, and that no
+// document that fits the longest row is split.
 func TestBucketQuality(t *testing.T) {
 	logNormal := func(n int) []int32 { return lengths.LogNormal(n, 1) }
 	draw := func(n int, next func(r *rand.Rand, at float64) float64) []int32 {
@@ -57,9 +57,9 @@ func TestBucketQuality(t *testing.T) {
 		name string
 		packonline.Config
 		in            []int32
-		padding       float64 // most, of all slots
-		concatenation float64 // most documents a row; 0 where only the number of tokens counts
-		long          bool    // with everything only
+		padding       float64 // maximum, of all slots
+		concatenation float64 // maximum documents per row; 0 if only the number of tokens matters
+		long          bool    // only in the long test run
 	}{
 		{"five buckets", bucketConfig(fiveBuckets, 4096, 8192), logNormal(500_000), 0.000004, 2.37, false},
 		{"2048", bucketConfig([]int{2048}, 4096, 16384), logNormal(200_000), 0.000015, 0, false},
@@ -77,9 +77,10 @@ func TestBucketQuality(t *testing.T) {
 		{"code, 2048", bucketConfig([]int{2048}, 4096, 16384), code, 0.00003, 0, true},
 		{"short", bucketConfig(fiveBuckets, 4096, 8192), short, 0.00002, 17.3, true},
 		{"drift", bucketConfig(fiveBuckets, 4096, 8192), drift, 0.00001, 2.52, true},
-		// 1,500 tokens never share a row of 2,048, and five of them leave as little of 8,192 as ten do of 16,384.
+		// 1,500 tokens never share a row of 2,048, and five of them leave the same share of 8,192 as ten do of 16,384.
 		{"constant, 2048", bucketConfig([]int{2048}, 4096, 16384), constant, 548.0 / 2048, 1, false},
-		// 17 pieces of 60 leave 4 tokens of 1,024. 273 of them leave as much of 16,384, which is not worth such a row.
+		// 17 pieces of 60 leave 4 tokens of 1,024. 273 of them leave the same number of 16,384, which is not worth such a
+		// row.
 		{"constant, short", bucketConfig(fiveBuckets, 4096, 8192), slices.Repeat([]int32{60}, 17*2000), 4.0 / 1024,
 			17, false},
 		{"constant", bucketConfig(fiveBuckets, 4096, 8192), constant, 692.0 / 8192, 5, false},
@@ -103,8 +104,8 @@ func TestBucketQuality(t *testing.T) {
 	}
 }
 
-// TestBucketRowsHaveABound: where all rows are whole units, the rests of the pieces and the padding make one unit or
-// more for each.
+// TestBucketRowsHaveABound checks rows of whole units: the rests of the pieces and the padding add up to at least one
+// unit per row.
 func TestBucketRowsHaveABound(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 11))
@@ -127,8 +128,8 @@ func TestBucketRowsHaveABound(t *testing.T) {
 	}
 }
 
-// TestBucketPassesNoPieceBy: without MaxAge, documents that complete each other go on leaving in pairs. The others
-// leave all the same.
+// TestBucketPassesNoPieceBy checks a run without MaxAge, in which documents that complete each other keep leaving in
+// pairs. The other documents are emitted nevertheless.
 func TestBucketPassesNoPieceBy(t *testing.T) {
 	const pool = 8
 	l, err := newLedger(bucketConfig([]int{100, 200}, pool, 0))
@@ -155,7 +156,7 @@ func TestBucketPassesNoPieceBy(t *testing.T) {
 	}
 }
 
-// TestBucketRefusesImpossibleStates changes single bytes of good states.
+// TestBucketRefusesImpossibleStates changes single bytes of valid states.
 func TestBucketRefusesImpossibleStates(t *testing.T) {
 	state := func(pool int, in ...int32) []byte {
 		p := newPacker(t, bucketConfig([]int{8, 16}, pool, 0))
@@ -166,8 +167,8 @@ func TestBucketRefusesImpossibleStates(t *testing.T) {
 		return p.AppendState(nil)
 	}
 	good := state(4, 5, 6, 9)
-	last := len(good) - 2 // length * 2 of the last piece, before the credit spent
-	pool := 0             // place of the pool
+	last := len(good) - 2 // length * 2 of the last piece, before the spent credit
+	pool := 0             // offset of the pool
 	for other := state(3, 5, 6, 9); good[pool] == other[pool]; pool++ {
 	}
 	aged := state(4, append([]int32{5}, slices.Repeat([]int32{16}, 20)...)...)
@@ -175,7 +176,7 @@ func TestBucketRefusesImpossibleStates(t *testing.T) {
 		state []byte
 		at    int
 		to    byte
-		want  string // "" is a good state
+		want  string // "" for a valid state
 	}{
 		"good":             {good, last, 10 << 1, ""},
 		"a whole row":      {good, last, 8 << 1, "tokens [0, +8) of document 2 fill a row and wait"},
@@ -202,8 +203,8 @@ func TestBucketRefusesImpossibleStates(t *testing.T) {
 	}
 }
 
-// BenchmarkBucketHostile packs lengths that are hard to pack, from a pool that is full, when all credit is spent that
-// was saved. "x-natural" is the speed, in documents, as a multiple of that for log-normal lengths in the same rows.
+// BenchmarkBucketHostile packs lengths that are hard to pack, from a full pool, after all saved credit is spent.
+// "x-natural" is the speed, in documents, relative to that for log-normal lengths in the same rows.
 func BenchmarkBucketHostile(b *testing.B) {
 	const pool, documents = 1024, 2000
 	pack := func(c packonline.Config, in []int32) (time.Duration, int64, packonline.Counts) {
@@ -242,9 +243,9 @@ func BenchmarkBucketHostile(b *testing.B) {
 	}
 }
 
-// BenchmarkBucket_Multiples packs multiples of 127, whose sums never equal a row of 2,048 or 8,192: uniform ones up to
-// a number of times and, with "skewed", ones that are each two thirds as frequent as the one before. The final flush is
-// included. The goal is 300,000 documents or 500 million tokens a second: "x-goal" is the greater of both shares.
+// BenchmarkBucket_Multiples packs multiples of 127, whose sums never equal a row of 2,048 or 8,192. They are uniform
+// up to a number of times or, with "skewed", each is two thirds as frequent as the one before. The final flush is
+// included. The goal is 300,000 documents or 500 million tokens per second: "x-goal" is the greater of both ratios.
 func BenchmarkBucket_Multiples(b *testing.B) {
 	const unit, most, documents = 127, 64, 50_000
 	uniform := func(times int32) func(*rand.Rand) int32 {
@@ -288,8 +289,8 @@ func BenchmarkBucket_Multiples(b *testing.B) {
 	}
 }
 
-// BenchmarkBucket packs a million log-normal lengths with bucket, the final flush included. Windowed
-// best-fit-decreasing into rows of 2,048 stands beside it as the baseline; "x-bfd" is the speed as a multiple of that.
+// BenchmarkBucket packs a million log-normal lengths with bucket, including the final flush. The baseline is windowed
+// best-fit-decreasing into rows of 2,048; "x-bfd" is the speed relative to it.
 func BenchmarkBucket(b *testing.B) {
 	in := lengths.LogNormal(benchDocs, 1)
 	baseline := config("bfd", 2048, 4096, 16384)

@@ -5,44 +5,39 @@ import (
 	"math/bits"
 )
 
-// bucketLLM is the greedy multi-bucket method of Beyond Fixed Length (Algorithms 1 and 2): bucketllm, and without the
-// pair heuristic bucketllm-v0. When the pool holds S = Pool documents a row is made, and again while it does (Algorithm
-// 1):
+// bucketLLM is the greedy multi-bucket method of Beyond Fixed Length (Algorithms 1 and 2): bucketllm and, without the
+// pair heuristic, bucketllm-v0. While the pool holds at least S = Pool documents, rows are made (Algorithm 1):
 //
-//   - The row is the smallest bucket that holds the longest document of the pool, and takes the longest document that
-//     still fits
-//     until none does (Algorithm 2, lines 2 to 18).
-//   - bucketllm looks again before it places a document tau. Let s be the space before it and r = s - len(tau) the
-//     space behind it.
-//     When the shortest document of the pool is longer than r, and r is more than the share P = PaddingThreshold of the
-//     row, it
-//     places instead of tau the two documents a, b with the greatest len(a) + len(b) <= s that is above len(tau), if
-//     there are such
-//     (lines 6 to 11, equation 4). The paper writes <= r there, which no pair can satisfy: each of a, b is longer than
-//     r. What it
-//     asks for otherwise, more tokens than tau has in the space that tau would have, is <= s.
-//   - The documents of the row are put into random order, here one keyed by (Seed, number of the row) (line 26).
-//   - When more than the share P of the row is left, the first tokens of the shortest document of the pool fill it, and
-//     its rest
-//     goes on waiting (lines 27 to 29); otherwise, and when the pool is empty, the space is padding (line 31).
+//   - The row is the smallest bucket that holds the longest document of the pool. It takes the longest document that
+//     still fits until none does (Algorithm 2, lines 2 to 18).
+//   - bucketllm makes one more check before it places a document tau. Let s be the space before it and r = s -
+//     len(tau) the space after it. The check applies if the shortest document of the pool is longer than r, and r is
+//     more than the share P = PaddingThreshold of the row. Then bucketllm places, instead of tau, the two documents
+//     a, b with the greatest len(a) + len(b) <= s that is above len(tau), if such a pair exists (lines 6 to 11,
+//     equation 4). The paper has <= r there, which no pair can satisfy, because each of a, b is longer than r. Its
+//     other requirement, more tokens than tau in the same space, is satisfied by <= s.
+//   - The documents of the row are permuted randomly, here keyed by (Seed, number of the row) (line 26).
+//   - If more than the share P of the row is left, the first tokens of the shortest document of the pool fill it, and
+//     the rest of that document stays in the pool (lines 27 to 29). Otherwise, and if the pool is empty, the space is
+//     padding (line 31).
 //
-// Of a document as long as the longest bucket or longer, full rows leave at arrival and the rest waits. The paper puts
-// such a document into the pool and cuts d[0:b] off when it is the longest there and the row is empty (lines 21 to 23).
-// As the longest goes first, these are the same rows, at most a pool earlier; no piece in the pool is longer than a
-// row, and it counts what can wait.
+// For a document as long as the longest bucket or longer, full rows are emitted at arrival and the rest is buffered.
+// The paper puts such a document into the pool and cuts d[0:b] off when it is the longest there and the row is empty
+// (lines 21 to 23). Because the longest is placed first, these are the same rows, at most a pool earlier. So no piece
+// in the pool is longer than a row, and the size of the pool bounds the buffered pieces.
 //
-// A flush makes rows until the pool is empty. The paper leaves open what becomes of the last S-1 documents.
+// A flush makes rows until the pool is empty. The paper does not define what happens to the last S-1 documents.
 //
-// As short documents fill up rows and long ones seed them, the paper's method leaves those in between waiting without
-// bound, for half of a million documents in a pool of 100,000. MaxAge is not in the paper: a piece that would be older
-// after one more document seeds a row at once, in which it is placed whatever stands in line 6. Without it (0) the
-// method is the paper's.
+// Because short documents complete rows and long ones seed them, the paper's method leaves documents of medium length
+// in the pool without bound: for half of a million documents in a pool of 100,000. MaxAge is not in the paper. A
+// piece that one more document would make too old seeds a row immediately, and is placed in it regardless of line 6.
+// With MaxAge = 0 the method is the paper's.
 //
-//   - invariant 3: after Add fewer than Pool pieces wait, and at most MaxAge, if that is set: at most one a document.
+//   - invariant 3: after Add fewer than Pool pieces are buffered, and at most MaxAge if that is set: at most one per
+//     document.
 //   - invariant 4: with a MaxAge, no piece is older when it is emitted.
-//   - invariant 5: a piece costs O(log64 L), and a row one search for a pair of at most pairSteps such steps, since
-//     behind the
-//     document or the pair that it places nothing fits.
+//   - invariant 5: a piece costs O(log64 L). A row costs one search for a pair of at most pairSteps such steps,
+//     because nothing fits after the document or the pair that it places.
 type bucketLLM struct {
 	tally
 	pool  *sortedPool
@@ -80,7 +75,7 @@ func (p *bucketLLM) Flush(out *Rows) {
 	}
 }
 
-// emit makes a row from the piece at place tau, which stays in it if it is due, and what fits beside it.
+// emit makes a row from the piece at place tau, which is kept in it if it is due, and pieces that fit into the rest.
 func (p *bucketLLM) emit(tau int32, due bool, out *Rows) {
 	length := p.lengths[bucketFor(p.lengths, p.pool.at(tau).length)]
 	room, threshold := length, int32(p.config.PaddingThreshold*float64(length))
@@ -119,7 +114,7 @@ func (p *bucketLLM) place(i int32) int32 {
 	return w.length
 }
 
-// mix puts the pieces of the row into an order drawn from (Seed, number of the row).
+// mix permutes the pieces of the row, keyed by (Seed, number of the row).
 func (p *bucketLLM) mix() {
 	key := scramble(p.config.Seed ^ scramble(uint64(p.counts.Rows)))
 	for i := len(p.row) - 1; i > 0; i-- {

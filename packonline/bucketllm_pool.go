@@ -7,16 +7,16 @@ import (
 	"loaderd/packonline/internal/bitset"
 )
 
-// sortedPool holds the pieces that wait in bucketllm, by length and by arrival. A piece has a place, the same while it
-// waits; of equally long pieces the one that has had its length longest comes first. Every operation but pair costs
-// O(log64 L), and none allocates once its slices have grown.
+// sortedPool holds the buffered pieces of bucketllm, by length and by arrival. A piece keeps its place while it is
+// buffered. Of equally long pieces, the one that has had its length longest is first. Every operation except pair
+// costs O(log64 L), and no memory is allocated once the slices have grown.
 type sortedPool struct {
 	longest  int32      // no piece is longer
 	lengths  bitset.Set // in use
 	reversed bitset.Set // longest - length, for lengths in use
 	queues   []queue    // length in use -> places of its pieces
 	places   []place
-	vacant   int32 // first place without a piece; they are linked by behind
+	vacant   int32 // first place without a piece; such places are linked by behind
 	oldest   int32
 	newest   int32
 	pieces   int
@@ -41,7 +41,7 @@ func newSortedPool(longest int32) *sortedPool {
 	}
 }
 
-// add takes a piece of the newest document.
+// add adds a piece of the newest document.
 func (s *sortedPool) add(w waiting) {
 	i := s.vacant
 	if i == none {
@@ -76,8 +76,8 @@ func (s *sortedPool) take(i int32) waiting {
 	return p.waiting
 }
 
-// cut takes the first n tokens off the piece at place i, which is longer than that. The rest waits on and is as old as
-// it was.
+// cut removes the first n tokens of the piece at place i, which must be longer, and returns them. The rest stays in
+// the pool and keeps its age.
 func (s *sortedPool) cut(i, n int32) waiting {
 	s.dequeue(i)
 	w := &s.places[i].waiting
@@ -110,14 +110,14 @@ func (s *sortedPool) shortest() int32 {
 	return s.queues[length].first
 }
 
-// pairSteps bounds the work of one search for a pair. On log-normal lengths it takes 4 to 8 steps in the mean.
+// pairSteps is the maximum number of steps of one search for a pair. On log-normal lengths the mean is 4 to 8 steps.
 const pairSteps = 1024
 
-// pair returns the places of two pieces with the greatest sum of lengths that is above least and at most most, or none.
-// For each length b in use, from half of least on, it looks for the longest piece a beside it that is no longer than b;
-// a sum of most ends the search, as do pairSteps lengths: with so many in use the best sum until then counts. The paper
-// leaves open which of several pairs with the greatest sum it means. Here it is the most even one, which keeps the
-// shortest pieces for the ends of other rows: on log-normal lengths it splits little more than half as many documents
+// pair returns the places of two pieces with the greatest sum of lengths that is above least and at most most, or
+// none. For each length b in use, from half of least on, it finds the longest other piece a that is no longer than b.
+// The search ends with a sum of most, or after pairSteps lengths with the best sum until then. The paper does not
+// define which of several pairs with the greatest sum is chosen. Here it is the most even one, which keeps the
+// shortest pieces for the ends of other rows. On log-normal lengths it splits little more than half as many documents
 // as the least even one.
 func (s *sortedPool) pair(least, most int32) (i, j int32) {
 	i, j = none, none
@@ -137,7 +137,7 @@ func (s *sortedPool) pair(least, most int32) (i, j int32) {
 	return i, j
 }
 
-// enqueue puts the piece at place i behind those of its length.
+// enqueue appends the piece at place i to the queue of its length.
 func (s *sortedPool) enqueue(i int32) {
 	p := &s.places[i]
 	p.before, p.behind = none, none
@@ -195,7 +195,7 @@ func (s *sortedPool) list() []waiting {
 	return all
 }
 
-// restore fills an empty pool with what list returned.
+// restore fills an empty pool with the result of list.
 func (s *sortedPool) restore(pieces []waiting) {
 	s.pieces = len(pieces)
 	s.places = make([]place, len(pieces))

@@ -2,13 +2,13 @@ package packonline
 
 import "testing"
 
-// TestPairGivesUp fills a pool with all lengths of 3n+1: the best sum below 30,000 is 29,999, and all of the many
-// longer pieces would be tried in vain for the last token. One pair makes it. It counts if it comes within pairSteps
-// lengths of half of the sum asked for.
+// TestPairGivesUp fills a pool with all lengths of 3n+1. The best sum below 30,000 is 29,999, and the search for the
+// last token would try all of the many longer pieces without success. One pair makes 30,000. It is found if it is
+// within pairSteps lengths of half of the requested sum.
 func TestPairGivesUp(t *testing.T) {
 	const least, most = 29_900, 30_000
 	for _, x := range []struct {
-		longer int32 // of the pair that makes 30,000
+		longer int32 // longer piece of the pair that makes 30,000
 		want   int32
 	}{
 		{least/2 + 1 + 3*(pairSteps-10), most},

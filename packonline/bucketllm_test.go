@@ -14,9 +14,9 @@ import (
 
 var buckets16k = []int{1024, 2048, 4096, 8192, 16384}
 
-// paperBuckets is bucketllm as the paper's algorithms have it, on a plain list. Of equally long documents the one that
-// has had its length longest comes first, of pairs with equal sums the one with the shorter longer piece; a piece that
-// is due seeds a row.
+// paperBuckets is bucketllm as in the paper's algorithms, on a plain list. Of equally long documents, the one that
+// has had its length longest is first. Of pairs with equal sums, the one with the shorter longer piece is chosen. A
+// piece that is due seeds a row.
 type paperBuckets struct {
 	c       packonline.Config
 	lengths []int32
@@ -129,7 +129,7 @@ func (p *paperBuckets) pair(least, most int32) (int, int) {
 	return min(i, j), max(i, j)
 }
 
-// row writes down a row, its pieces in the order of their documents.
+// row records a row with its pieces in the order of their documents.
 func (p *paperBuckets) row(length int32, row []paperPiece) {
 	var pieces []packonline.Piece
 	for _, x := range row {
@@ -143,7 +143,7 @@ func describeSorted(length int32, pieces []packonline.Piece) string {
 	return fmt.Sprint(length, pieces)
 }
 
-// TestBucketLLMIsThePapersAlgorithm compares row by row.
+// TestBucketLLMIsThePapersAlgorithm compares the method with the paper's algorithm row by row.
 func TestBucketLLMIsThePapersAlgorithm(t *testing.T) {
 	for _, method := range []string{"bucketllm", "bucketllm-v0"} {
 		t.Run(method, func(t *testing.T) {
@@ -185,14 +185,15 @@ func TestBucketLLMIsThePapersAlgorithm(t *testing.T) {
 	}
 }
 
-// TestBucketLLMQuality holds both variants to figures near the paper's table 1 and shows what a bound on ages costs.
+// TestBucketLLMQuality checks that both variants are close to the paper's table 1, and measures the cost of a bound
+// on ages.
 func TestBucketLLMQuality(t *testing.T) {
 	in := lengths.LogNormal(1_000_000, 1)
 	for _, x := range []struct {
 		method                      string
 		pool, maxAge                int
 		threshold                   float64
-		padding, truncation, concat [2]float64 // least and most, the first two in %
+		padding, truncation, concat [2]float64 // minimum and maximum, the first two in %
 	}{
 		{"bucketllm", 100_000, 0, 0.03, [2]float64{0.10, 0.17}, [2]float64{0.20, 0.36}, [2]float64{2.75, 2.85}},
 		{"bucketllm-v0", 10_000, 0, 0.1, [2]float64{0.50, 0.60}, [2]float64{0.05, 0.10}, [2]float64{2.78, 2.88}},
@@ -224,8 +225,8 @@ func TestBucketLLMQuality(t *testing.T) {
 	}
 }
 
-// TestBucketLLMSeedOrdersRows: the seed moves pieces inside rows and nothing else, and without one they are not sorted
-// either.
+// TestBucketLLMSeedOrdersRows checks that the seed only permutes pieces inside rows, and that they are not sorted
+// without a seed either.
 func TestBucketLLMSeedOrdersRows(t *testing.T) {
 	in := lengths.LogNormal(5000, 3)
 	run := func(seed uint64) (rows, sets []string, longestFirst int) {
@@ -257,7 +258,7 @@ func TestBucketLLMSeedOrdersRows(t *testing.T) {
 	}
 }
 
-// TestBucketLLMRefusesImpossibleStates exchanges the state's pieces.
+// TestBucketLLMRefusesImpossibleStates replaces the pieces of the state.
 func TestBucketLLMRefusesImpossibleStates(t *testing.T) {
 	c := packonline.Config{Method: "bucketllm", Buckets: []int{8, 16}, Atom: 1, Pool: 4, MaxAge: 9}
 	refuses(t, c, []int32{3, 5, 7}, []byte{20, 2, 6, 4, 2, 10, 4, 2, 14}, map[string]refusal{
@@ -275,15 +276,16 @@ func TestBucketLLMRefusesImpossibleStates(t *testing.T) {
 		p.Add(packonline.Doc{Seq: uint64(i), Length: n}, &out)
 	}
 	full := p.AppendState(nil)
-	at := slices.Index(full, 5) // number of pieces a pool holds, behind version, method, buckets and atom
+	at := slices.Index(full, 5) // number of pieces in the pool, after version, method, buckets and atom
 	full[at] = 4
 	if _, err := newPacker(t, c).RestoreState(full); err == nil || !strings.Contains(err.Error(), "4 pieces wait") {
 		t.Fatalf("error is %v", err)
 	}
 }
 
-// BenchmarkBucketLLM packs a million log-normal lengths at the point next to the paper's figures, the flush included.
-// The baseline is the paper's method on a plain list, on fewer documents: it looks at the whole pool for every piece.
+// BenchmarkBucketLLM packs a million log-normal lengths at the setting closest to the paper's figures, including the
+// flush. The baseline is the paper's method on a plain list, with fewer documents, because it scans the whole pool
+// for every piece.
 func BenchmarkBucketLLM(b *testing.B) {
 	in := lengths.LogNormal(benchDocs, 1)
 	for _, method := range []string{"bucketllm", "bucketllm-v0"} {

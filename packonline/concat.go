@@ -1,11 +1,11 @@
 package packonline
 
-// concat joins all documents into one run of tokens and cuts it every L tokens, the usual practice since GPT. A
-// document that a cut goes through continues in the next row. It pads only when it is flushed, or when a piece would
-// wait beyond MaxAge.
+// concat joins all documents into one run of tokens and cuts it every L tokens, which is common practice since GPT. A
+// document that is cut continues in the next row. Padding only occurs in a flush, or when a piece would exceed
+// MaxAge.
 //
-// What waits is the row under construction: fewer than L tokens, and one piece a document. A document costs O(1 + rows
-// it ends).
+// Only the row under construction is buffered: fewer than L tokens, and one piece per document. A document costs O(1
+// + rows it ends).
 type concat struct {
 	tally
 	row  []waiting // in order of arrival

@@ -6,42 +6,42 @@ import (
 	"slices"
 )
 
-// Config chooses a method and its bounds.
+// Config selects a method and its bounds.
 type Config struct {
 	// Method is the name of the packing method, one of Methods.
 	Method string `koanf:"method" json:"method"`
-	// Buckets are the row lengths in tokens, ascending. Methods with one row length take exactly one.
+	// Buckets are the row lengths in tokens, ascending. Methods with one row length require exactly one.
 	Buckets []int `koanf:"buckets" json:"buckets"`
-	// Atom is the unit that is shuffled, in rows: 0.25, 0.5, 1, 2 or 4. Atoms of a part of a row are packed on their own
-	// and merged into rows after the shuffle; atoms of several rows stay together.
+	// Atom is the unit that is shuffled, in rows: 0.25, 0.5, 1, 2 or 4. Atoms of a part of a row are packed separately
+	// and merged into rows after the shuffle. Atoms of several rows stay together.
 	Atom float64 `koanf:"atom" json:"atom"`
-	// Pool is how many pieces may wait to be packed (unit: pieces). More pieces make fuller rows and older documents; the
-	// pieces of at least ten rows should fit, for a pool that does not fill a row makes rows of padding. Methods that only
-	// hold rows under construction have no pool.
+	// Pool is the maximum number of buffered pieces (unit: pieces). More pieces make fuller rows and older documents.
+	// The pieces of at least ten rows should fit, because a pool that does not fill a row makes rows of padding. Methods
+	// that only buffer rows under construction have no pool.
 	Pool int `koanf:"pool" json:"pool"`
-	// Hold is how many pieces finished rows may have that are held back, so that every part of a run is a fair sample of
-	// the documents (unit: percent of Pool, and never more than a quarter of MaxAge). 0 holds none back. bucket, bfd and
-	// splice read it.
+	// Hold is the maximum number of pieces in the finished rows of the holdback (unit: percent of Pool, and at most a
+	// quarter of MaxAge). The holdback makes every part of a run a fair sample of the documents. 0 disables it. bucket,
+	// bfd and splice read it.
 	Hold int `koanf:"hold" json:"hold,omitempty"`
 	// MaxAge bounds how many documents may arrive between a document's arrival and the emission of its last piece (unit:
-	// documents): older pieces leave in rows that are padded where they must be. A MaxAge below Pool holds the pool to
-	// MaxAge pieces. While no document arrives nothing ages. 0 sets no bound; bucket then holds to 16 Pool documents. With
-	// atoms of other than one row a part of MaxAge is for gathering them (AtomWait), and a Packer emits pieces within the
-	// rest.
+	// documents). Older pieces are emitted in rows that are padded if necessary. A MaxAge below Pool limits the pool to
+	// MaxAge pieces. While no document arrives, ages do not increase. 0 sets no bound; bucket then uses 16 Pool
+	// documents. With atoms of other than one row, a part of MaxAge is for gathering them (AtomWait), and a Packer emits
+	// pieces within the rest.
 	MaxAge int `koanf:"max_age" json:"max_age"`
-	// Overlap is how much of a row the windows of seamless may share with their neighbours at most: r_max of the paper, a
-	// share of the row's length.
+	// Overlap is the maximum part of a row that the windows of seamless may share with their neighbours: r_max of the
+	// paper, a share of the row's length.
 	Overlap float64 `koanf:"overlap" json:"overlap,omitempty"`
-	// RepeatLoss says whether the tokens that neighbouring windows of seamless share have their loss once, in the window
-	// before, or twice.
+	// RepeatLoss is whether tokens that neighbouring windows of seamless share have their loss once, in the earlier
+	// window, or twice.
 	RepeatLoss string `koanf:"repeat_loss" json:"repeat_loss,omitempty"`
-	// Extra is how many tokens beyond a row's length, or beyond an atom's that is a part of a row, bfd-m and seamless may
-	// put into a bin; they are dropped (unit: tokens).
+	// Extra is how many tokens beyond the length of a row, or of an atom that is a part of a row, bfd-m and seamless may
+	// put into a bin. These tokens are dropped (unit: tokens).
 	Extra int `koanf:"extra" json:"extra,omitempty"`
 	// PaddingThreshold is P of bucketllm: a row with more space left than this share of its length takes a part of a
 	// document instead of padding.
 	PaddingThreshold float64 `koanf:"padding_threshold" json:"padding_threshold,omitempty"`
-	// Splice is read by splice alone.
+	// Splice is only read by splice.
 	Splice Splice `koanf:"splice" json:"splice,omitzero"`
 	// Seed keys every draw of the method.
 	Seed uint64 `koanf:"-" json:"-"`
@@ -53,20 +53,20 @@ const (
 	LossTwice = "twice"
 )
 
-// Bounds of a Config. Methods that keep a table with one entry for every length up to that of a row take no longer rows
-// than maxTable.
+// Bounds of a Config. maxTable bounds the rows of methods that have a table with one entry for every length up to
+// that of a row.
 const (
 	maxRow     = math.MaxInt32 / 2
 	maxTable   = 1 << 24
-	maxBuckets = 64 // the work for a document grows with them
+	maxBuckets = 64 // the work per document grows with them
 	maxPool    = 1 << 30
 	maxAge     = 1 << 30
 )
 
-// atoms are the values of Config.Atom.
+// atoms are the valid values of Config.Atom.
 var atoms = []float64{0.25, 0.5, 1, 2, 4}
 
-// FieldError is a bad field of a configuration: Field is its path below the configuration it belongs to.
+// FieldError is an invalid field of a configuration. Field is its path below the configuration that contains it.
 type FieldError struct {
 	Field string
 	Value any
@@ -75,8 +75,8 @@ type FieldError struct {
 
 func (e FieldError) Error() string { return fmt.Sprintf("%s: %v: want %s", e.Field, e.Value, e.Want) }
 
-// Validate returns every bad field. Fields that the method does not read are checked too: nobody means a negative
-// overlap.
+// Validate returns every invalid field. Fields that the method does not read are checked too, because a value such as
+// a negative overlap is always an error.
 func (c Config) Validate() []FieldError {
 	var bad []FieldError
 	add := func(field string, value any, want string) { bad = append(bad, FieldError{field, value, want}) }
@@ -119,7 +119,7 @@ func (c Config) Validate() []FieldError {
 	return bad
 }
 
-// validExtra reports whether a method that reads Extra can take as many tokens from the smallest bucket.
+// validExtra reports whether Extra is at most the smallest bucket or atom, if the method reads Extra.
 func (c Config) validExtra(m *method) bool {
 	if c.Extra < 0 || c.Extra > maxTable {
 		return false
@@ -127,7 +127,7 @@ func (c Config) validExtra(m *method) bool {
 	return len(c.Buckets) == 0 || !m.reads("extra") || float64(c.Extra) <= float64(c.Buckets[0])*min(c.Atom, 1)
 }
 
-// badBuckets is the part of Validate about row lengths. Of too many it names none.
+// badBuckets is the part of Validate for row lengths. With too many row lengths it does not list them.
 func (c Config) badBuckets(m *method) (bad []FieldError) {
 	add := func(field string, value any, want string) { bad = append(bad, FieldError{field, value, want}) }
 	switch {
@@ -155,8 +155,8 @@ func (c Config) badBuckets(m *method) (bad []FieldError) {
 	return bad
 }
 
-// Relevant returns c with the parameters that its method does not read set to 0: two configurations that pack alike are
-// equal.
+// Relevant returns c with the parameters that its method does not read set to 0. Two configurations that pack
+// identically are then equal.
 func (c Config) Relevant() Config {
 	m := find(c.Method)
 	if m == nil {
@@ -183,16 +183,16 @@ func (c Config) Relevant() Config {
 	return c
 }
 
-// Shares of MaxAge that are for gathering atoms: 1/partShare where a row lacks parts, which is padded when it must
-// leave, and 1/rowsShare where an atom lacks rows, which leaves with fewer.
+// Shares of MaxAge for gathering atoms: 1/partShare if a row lacks parts, because the row is padded when it must
+// leave; 1/rowsShare if an atom lacks rows, because the atom then leaves with fewer rows.
 const (
 	partShare = 2
 	rowsShare = 8
 )
 
 // AtomWait returns how many documents may arrive while an atom of several rows lacks rows, or a row lacks atoms that
-// are parts of it, and whether there is a bound at all. A Packer emits rows and atoms within the rest of MaxAge, so
-// that MaxAge bounds the two together.
+// are parts of it. bounded is false if no bound applies. A Packer emits rows and atoms within the rest of MaxAge, so
+// that MaxAge bounds both waits together.
 func (c Config) AtomWait() (documents int, bounded bool) {
 	switch {
 	case c.Atom == 1 || c.MaxAge == 0:
@@ -204,14 +204,14 @@ func (c Config) AtomWait() (documents int, bounded bool) {
 	}
 }
 
-// packAge is the part of MaxAge that is left for the Packer, 0 for no bound.
+// packAge returns the part of MaxAge that is left for the Packer, or 0 for no bound.
 func (c Config) packAge() int {
 	wait, _ := c.AtomWait()
 	return c.MaxAge - wait
 }
 
-// rowLengths returns the lengths of rows as they are packed, ascending: those of the buckets, or of the atoms that make
-// them up.
+// rowLengths returns the lengths of packed rows, ascending: those of the buckets, or of the atoms that are parts of
+// them.
 func (c Config) rowLengths() []int32 {
 	lengths := make([]int32, len(c.Buckets))
 	for i, l := range c.Buckets {

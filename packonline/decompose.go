@@ -6,15 +6,15 @@ import (
 )
 
 // decompose is dataset decomposition (Pouransari et al. 2024, section 2.1; DD in table 1 of Beyond Fixed Length), a
-// baseline: a document is split into pieces whose lengths are the powers of two that add up to its own, longest first,
-// and a row is one piece. So no row joins documents and none is padded, and nearly every document is split. The row
-// lengths must be powers of two, each twice the one before; of a document longer than the longest row as many such rows
-// leave as it fills.
+// baseline. A document is split into pieces whose lengths are the powers of two that add up to its own, longest
+// first, and each piece is a row. So no row joins documents or is padded, and nearly every document is split. The row
+// lengths must be powers of two, each twice the one before. A document longer than the longest row is first cut into
+// as many such rows as it fills.
 //
-// A document leaves a tail that is shorter than the smallest bucket. Such tails, and documents that are no longer, are
-// concatenated and cut into rows of the smallest bucket, so that nothing is lost, and padded only at a flush, or when a
-// piece would be older than MaxAge. Only these rows hold several documents, and only they wait: one row under
-// construction, and in it one piece a document. A document costs O(buckets + rows).
+// The rest of a document that is shorter than the smallest bucket is its tail. Tails are concatenated and cut into
+// rows of the smallest bucket, so that no token is lost. They are padded only in a flush, or when a piece would
+// exceed MaxAge. Only these rows hold several documents, and only they are buffered: one row under construction with
+// one piece per document. A document costs O(buckets + rows).
 type decompose struct {
 	tally
 	tails run
@@ -25,7 +25,7 @@ func newDecompose(c Config) Packer {
 	return &decompose{tally: t, tails: run{length: t.lengths[0]}}
 }
 
-// refuseDecompose asks for the row lengths of a binary split and for whole rows.
+// refuseDecompose requires the row lengths of a binary split, and whole rows.
 func refuseDecompose(c Config) (bad []FieldError) {
 	for i, l := range c.Buckets {
 		field := fmt.Sprintf("buckets[%d]", i)

@@ -10,8 +10,8 @@ import (
 	"loaderd/packonline"
 )
 
-// TestDecomposeIsTheBinarySplit compares the rows of each document with the ones of its length in binary, and joins the
-// tails to a concat of their own.
+// TestDecomposeIsTheBinarySplit compares the rows of each document with the binary digits of its length, and the rows
+// of tails with a separate concat of them.
 func TestDecomposeIsTheBinarySplit(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -68,7 +68,7 @@ func TestDecomposeIsTheBinarySplit(t *testing.T) {
 	}
 }
 
-// TestDecomposeRefuses what is no binary split.
+// TestDecomposeRefuses checks that configurations without a binary split are rejected.
 func TestDecomposeRefuses(t *testing.T) {
 	for name, x := range map[string]struct {
 		buckets []int
@@ -95,8 +95,8 @@ func TestDecomposeRefuses(t *testing.T) {
 	}
 }
 
-// TestDecomposeSplitsNearlyAll: with every power of two a document stays whole if its length is one. Table 1 of Beyond
-// Fixed Length has 99.9 %.
+// TestDecomposeSplitsNearlyAll uses every power of two as a row length, so a document is only unsplit if its length
+// is one of them. Table 1 of Beyond Fixed Length has 99.9 % split documents.
 func TestDecomposeSplitsNearlyAll(t *testing.T) {
 	in := lengths.LogNormal(200_000, 1)
 	var whole int64

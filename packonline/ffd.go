@@ -1,9 +1,9 @@
 package packonline
 
-// newFFD makes first-fit-decreasing (Fewer Truncations, Algorithm 1) over a bounded pool: each piece goes into the
-// first bin, in the order they were opened, that still holds it. Over a pool that holds everything it is the paper's
-// offline algorithm. Where the paper searches a segment tree with a leaf for every bin, bins keeps the numbers of those
-// with room in a set.
+// newFFD returns a packer for first-fit-decreasing (Fewer Truncations, Algorithm 1) over a bounded pool: each piece
+// is put into the first bin, in the order of opening, that still holds it. With a pool that holds all pieces, it is
+// the paper's offline algorithm. The paper searches a segment tree with a leaf for every bin; bins has a set of the
+// numbers of bins with room.
 func newFFD(c Config) Packer {
 	p := newWindowed(c, true)
 	return &p

@@ -6,57 +6,57 @@ import (
 	"loaderd/packonline/related"
 )
 
-// hold holds finished rows back, so that what leaves is a fair sample of the documents from the first row to the last.
-// A row of one long document is finished at once, short documents wait in the pool for company: without a hold a run
-// begins with too many of the former and ends with too many of the latter, or the other way round. With it the row
-// leaves first whose tokens arrived earliest in the mean.
+// hold implements the holdback: it delays finished rows so that the output is a fair sample of the documents from the
+// first row to the last. A row of one long document is finished immediately, while short documents are buffered in
+// the pool. Without a holdback, a run begins with too many of the former and ends with too many of the latter, or
+// vice versa. With it, the row whose tokens have the earliest mean arrival leaves first.
 //
-//   - The pieces of the rows that are held are as many as Config.Held says, and no more. Of rows whose tokens arrived
-//     equally early the
-//     one that was packed first leaves first, so the rows of a long document follow each other; the rest of it does not
-//     leave before.
-//   - A row with a piece that would be too old after one more document leaves now: the bound on ages includes the hold
-//     (invariant 4).
-//   - At the end all rows leave, those of the flush among them, in the same order.
-//   - invariant 6: the hold changes the order of rows. What is in them its Packer decides, which never learns of it.
-//   - The Packer writes its rows where they are held, and a row that leaves is copied from there. What has left is
-//     cleared away when it
-//     is twice as much as may be held: half a copy a row, and nothing is allocated meanwhile.
+//   - The held rows have as many pieces as Config.Held returns, and no more. Of rows with equal mean arrival, the one
+//     that was packed first leaves first. So the rows of a long document are consecutive, and the rest of the
+//     document does not leave before them.
+//   - A row with a piece that would be too old after one more document leaves immediately. The bound on ages includes
+//     the holdback (invariant 4).
+//   - At the end all rows leave in the same order, including those of the flush.
+//   - invariant 6: the holdback only changes the order of rows. Their contents are determined by the Packer, which is
+//     independent of the holdback.
+//   - The Packer writes its rows directly into the holdback's storage, and a row that leaves is copied from it. The
+//     storage of rows that have left is reclaimed when it is twice as large as what may be held. This costs half a
+//     copy per row, and no memory is allocated in between.
 type hold struct {
 	Packer
 	config  Config
-	most    int       // pieces that may be held
-	span    int64     // documents that a row may be held for after its oldest piece came
-	now     int64     // documents that came
-	packed  Rows      // what the Packer emitted since the last clearing, of ages when it did
+	most    int       // maximum number of held pieces
+	span    int64     // maximum age of a row's oldest piece in the holdback, in documents
+	now     int64     // documents that have arrived
+	packed  Rows      // output of the Packer since the last clear, with the ages at that time
 	rows    []heldRow // by number in packed
-	byMean  calendar  // of the mean arrival of their tokens
-	byFirst calendar  // of the arrival of their oldest pieces
-	oldest  uint64    // smallest Doc.Seq of the rows that are held; unless stale
+	byMean  calendar  // by the mean arrival of their tokens
+	byFirst calendar  // by the arrival of their oldest pieces
+	oldest  uint64    // smallest Doc.Seq of the held rows, unless stale
 	stale   bool
-	counts  Counts // Rows, Slots and Padding of the rows that are held
-	pieces  int    // in them
+	counts  Counts // Rows, Slots and Padding of the held rows
+	pieces  int    // in the held rows
 }
 
-// heldRow is a row that is held, or was.
+// heldRow is a row that is, or was, held.
 type heldRow struct {
 	doc    uint64 // of its oldest piece
-	packed uint32 // the end of the clock's value when it was packed
-	used   int32  // tokens, 0 when it has left
+	packed uint32 // low bits of the clock when it was packed
+	used   int32  // tokens, 0 once it has left
 	links  [2]link
 }
 
-// Bounds of what is held.
+// Bounds of the holdback.
 const (
 	maxHold = 1000 // Config.Hold (unit: percent of the pool)
-	// of MaxAge: what would be held for longer is too old before its turn comes, and leaves out of order
+	// part of MaxAge: rows held for longer would become too old before their turn, and leave out of order
 	holdShare = 4
-	holdPools = 16      // age in pools of which no piece is held: its row is the next to go
-	maxSpan   = 1 << 20 // likewise, in documents
-	minClear  = 256     // pieces in rows that have left or are held, before the former are cleared away
+	holdPools = 16      // age in pools above which no piece is held: its row leaves next
+	maxSpan   = 1 << 20 // the same bound, in documents
+	minClear  = 256     // minimum number of pieces in left and held rows at which left rows are cleared
 )
 
-// Held returns how many pieces finished rows may have that are held back, for a configuration that is Relevant.
+// Held returns the maximum number of pieces in held rows. The configuration must be Relevant.
 func (c Config) Held() int {
 	n := int(int64(c.Pool) * int64(c.Hold) / 100)
 	if most := c.packAge(); most > 0 {
@@ -65,7 +65,7 @@ func (c Config) Held() int {
 	return n
 }
 
-// newHold returns p with its rows held back, or p itself where none are to be.
+// newHold returns p with a holdback, or p itself if none is configured.
 func newHold(p Packer, c Config) Packer {
 	if c.Held() == 0 {
 		return p
@@ -116,13 +116,13 @@ func (h *hold) Flush(out *Rows) {
 	h.clear()
 }
 
-// next returns the row that is to leave next, none without one.
+// next returns the row that is to leave next, or none.
 func (h *hold) next() int32 { return h.byMean.first(h.now - h.span) }
 
-// late reports whether a piece that arrived then is too old to be held: it would have left with those of its time.
+// late reports whether a piece with the given arrival is too old to be held.
 func (h *hold) late(arrived int64) bool { return h.byFirst.bin(arrived) <= h.byFirst.bin(h.now-h.span) }
 
-// take holds the rows that were packed. Those that are too old for it leave at once.
+// take holds the rows that were packed since the last call. Rows that are too old leave immediately.
 func (h *hold) take(out *Rows) {
 	for i := len(h.rows); i < h.packed.Len(); i++ {
 		if !h.hold(i) {
@@ -132,7 +132,7 @@ func (h *hold) take(out *Rows) {
 	}
 }
 
-// hold holds row i, which was packed last, and reports whether it did: unless it is too old.
+// hold holds row i, which was packed last, and reports whether it did. A row that is too old is not held.
 func (h *hold) hold(i int) bool {
 	length, pieces, ages := h.packed.Row(i)
 	r := heldRow{doc: pieces[0].Doc, packed: uint32(h.now), used: pieces[0].Length}
@@ -159,10 +159,11 @@ func (h *hold) hold(i int) bool {
 	return true
 }
 
-// sum sums up the pieces of a row. It returns the age of the oldest one, and the one by which the row is to leave: that
-// of its tokens in the mean, or that of a document whose full rows are to leave before its rest, which is here.
+// sum computes the totals of a row's pieces. It returns the age of the oldest piece, and the age by which the row's
+// turn is determined. That is the mean age of its tokens, or that of a document whose rest is in the row, because the
+// document's full rows must leave first.
 func (r *heldRow) sum(pieces []Piece, ages []uint32) (eldest uint32, mean int64) {
-	var waited int64 // by all tokens; at most maxTable of them for maxSpan documents
+	var waited int64 // sum over all tokens; at most maxTable of them times maxSpan documents
 	least := int64(math.MaxInt64)
 	r.used = 0
 	for k, x := range pieces {
@@ -179,7 +180,7 @@ func (r *heldRow) sum(pieces []Piece, ages []uint32) (eldest uint32, mean int64)
 	return eldest, min((waited+int64(r.used)-1)/int64(r.used), least)
 }
 
-// let lets row i go.
+// let emits row i.
 func (h *hold) let(i int32, out *Rows) {
 	r := &h.rows[i]
 	length, pieces, ages := h.packed.Row(int(i))
@@ -194,8 +195,8 @@ func (h *hold) let(i int32, out *Rows) {
 	r.used = 0
 }
 
-// clear clears away the rows that have left. The others move together, in their order, and so do their numbers: each to
-// a place whose row has been read.
+// clear removes the rows that have left. The remaining rows are compacted in their order and renumbered. Each moves
+// to a place whose row has already been read.
 func (h *hold) clear() {
 	rows := h.rows
 	from := h.packed
@@ -237,7 +238,7 @@ func (h *hold) Pending() Pending {
 		oldest}
 }
 
-// Each calls f for the Packer's pieces and for those of the rows that are held.
+// Each calls f for the Packer's pieces and for those of the held rows.
 func (h *hold) Each(f func(Piece)) {
 	h.Packer.Each(f)
 	for i := range h.rows {
@@ -251,17 +252,17 @@ func (h *hold) Each(f func(Piece)) {
 	}
 }
 
-// first returns the smallest Doc.Seq of the rows that are held.
+// first returns the smallest Doc.Seq of the held rows.
 func (h *hold) first() uint64 {
 	i := h.byFirst.first(h.now - h.span)
-	oldest := h.rows[i].doc // the other rows of its bin can be older
+	oldest := h.rows[i].doc // other rows of its bin may be older
 	for i = h.rows[i].links[h.byFirst.link].after; i != none; i = h.rows[i].links[h.byFirst.link].after {
 		oldest = min(oldest, h.rows[i].doc)
 	}
 	return oldest
 }
 
-// hintedHold holds the rows of splice, which asks for hints and counts how its rows ended.
+// hintedHold is a hold for splice, whose packer implements Hinted and Detailed.
 type hintedHold struct{ *hold }
 
 func (h hintedHold) Detail() map[string]int64 { return h.Packer.(Detailed).Detail() }

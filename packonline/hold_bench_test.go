@@ -8,8 +8,8 @@ import (
 	"loaderd/packonline"
 )
 
-// BenchmarkHold packs a million log-normal lengths with and without a hold, what waits asked for after every document
-// as simulate does.
+// BenchmarkHold packs a million log-normal lengths with and without a holdback. It calls Pending after every
+// document, as simulate does.
 func BenchmarkHold(b *testing.B) {
 	in := lengths.LogNormal(benchDocs, 1)
 	for _, x := range []struct {

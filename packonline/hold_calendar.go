@@ -6,30 +6,30 @@ import (
 	"loaderd/packonline/internal/bitset"
 )
 
-// calendar finds, of the rows that are held, the one that is first by a time, as exactly as a bin is wide; of those in
-// a bin the one that was packed first. Times are those of a span of documents that ends now: each bin of it has a place
-// of its own, and bins that are more than a span apart share one.
+// calendar finds the held row that is first by a time, with the precision of a bin; of the rows in a bin, the one
+// that was packed first. Times are within a span of documents that ends now. Each bin of the span has its own place.
+// Bins that are more than a span apart share a place.
 type calendar struct {
-	link  int     // of heldRow.links
-	width int     // of a bin, as a power of two of documents
-	rows  []queue // place -> rows of its bin, meaningful for members of used
+	link  int     // index into heldRow.links
+	width int     // log2 of a bin's width in documents
+	rows  []queue // place -> rows of its bin, only valid for members of used
 	used  bitset.Set
 }
 
-// link is where a row is in a calendar: its place, and its neighbours there.
+// link is the position of a row in a calendar: its place, and its neighbours there.
 type link struct{ place, before, after int32 }
 
-// maxBins is how many bins a span has at most: few enough to stay in the processor's first cache, and each less than a
-// part in 250 of a pool.
+// maxBins is the maximum number of bins per span. It is small enough for the processor's first-level cache. With a
+// pool of 4,096 and a MaxAge of 16,384, a bin is 1/256 of a pool wide.
 const maxBins = 1024
 
-// newCalendar returns an empty calendar for times of the last so many documents, now included.
+// newCalendar returns an empty calendar for times within the last span documents, including the current one.
 func newCalendar(span, link int) calendar {
 	c := calendar{link: link}
 	for (span-1)>>c.width >= maxBins {
 		c.width++
 	}
-	n := 1 << bits.Len(uint((span-1)>>c.width+1)) // one more bin, for its first and last ones are parts of bins
+	n := 1 << bits.Len(uint((span-1)>>c.width+1)) // one more bin, because the first and the last one are partial
 	c.rows, c.used = make([]queue, n), bitset.New(n)
 	return c
 }
@@ -37,12 +37,12 @@ func newCalendar(span, link int) calendar {
 // bin returns the bin of a time.
 func (c *calendar) bin(time int64) int64 { return time >> c.width }
 
-// begins reports whether a bin begins with a time.
+// begins reports whether a bin begins at a time.
 func (c *calendar) begins(time int64) bool { return time&(1<<c.width-1) == 0 }
 
 func (c *calendar) place(time int64) int32 { return int32(c.bin(time)) & int32(len(c.rows)-1) }
 
-// at returns the first row of a time's bin, none without one.
+// at returns the first row of the bin of a time, or none.
 func (c *calendar) at(time int64) int32 {
 	if at := c.place(time); c.used.Has(at) {
 		return c.rows[at].first
@@ -50,7 +50,7 @@ func (c *calendar) at(time int64) int32 {
 	return none
 }
 
-// schedule enters the row that was packed last at a time.
+// schedule adds the row that was packed last at a time.
 func (c *calendar) schedule(rows []heldRow, time int64, i int32) {
 	at := c.place(time)
 	q := &c.rows[at]
@@ -84,8 +84,8 @@ func (c *calendar) remove(rows []heldRow, i int32) {
 	}
 }
 
-// renumber tells the number of the row that has the last one now. It is called with all rows, in the order in which
-// they were packed.
+// renumber updates the links of the last row after it was renumbered. It must be called with all rows up to that one,
+// in the order in which they were packed.
 func (c *calendar) renumber(rows []heldRow) {
 	i := int32(len(rows) - 1)
 	x := &rows[i].links[c.link]
@@ -99,7 +99,7 @@ func (c *calendar) renumber(rows []heldRow) {
 	q.last = i
 }
 
-// first returns the first row, none without one. All rows' bins are behind that of a time.
+// first returns the first row, or none. The bins of all rows must be after the bin of the time behind.
 func (c *calendar) first(behind int64) int32 {
 	at := c.used.From(c.place(behind + 1<<c.width))
 	if at == none {

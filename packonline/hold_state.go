@@ -6,9 +6,8 @@ import (
 	"slices"
 )
 
-// AppendState appends the state of the Packer, and behind it the rows that are held in the order in which they were
-// packed: their number, and for each which of the row lengths it has, and its pieces as a list of the Packer's own
-// format.
+// AppendState appends the state of the Packer, followed by the held rows in the order in which they were packed. It
+// writes their number and, for each, the index of its row length, and its pieces as a list in the Packer's format.
 func (h *hold) AppendState(b []byte) []byte {
 	b = h.Packer.AppendState(b)
 	b = binary.AppendUvarint(b, uint64(h.counts.Rows))
@@ -44,7 +43,7 @@ func (h *hold) RestoreState(b []byte) ([]byte, error) {
 	return r.b, nil
 }
 
-// read reads the rows that are held.
+// read reads the held rows.
 func (h *hold) read(r *reader) {
 	t := newTally(h.config)
 	t.counts, t.next = h.Packer.Counts(), h.Packer.Next()

@@ -12,14 +12,14 @@ import (
 	"loaderd/packonline"
 )
 
-// held returns a configuration with its rows held back.
+// held returns a configuration with a holdback.
 func held(c packonline.Config, hold int) packonline.Config {
 	c.Hold = hold
 	return c
 }
 
-// TestHoldOrdersRowsOnly: with and without a hold the same rows come out (invariant 6). Several row lengths are left
-// out: there bucket also waits less for company.
+// TestHoldOrdersRowsOnly checks that the same rows are emitted with and without a holdback (invariant 6). It omits
+// several row lengths, for which bucket also uses a shorter wait.
 func TestHoldOrdersRowsOnly(t *testing.T) {
 	emitted := func(c packonline.Config, in []int32) (rows []string) {
 		p := newPacker(t, c)
@@ -57,9 +57,9 @@ func TestHoldOrdersRowsOnly(t *testing.T) {
 	}
 }
 
-// TestHoldLetsTheEarliestGo checks every row against those that stay: none of them has tokens that arrived earlier in
-// the mean, unless the row had to go for its age. The rest of a document counts as no earlier than the document, whose
-// full rows go before it.
+// TestHoldLetsTheEarliestGo checks every row against the held rows: none of them has tokens with an earlier mean
+// arrival, unless the row had to leave because of its age. The rest of a document counts as no earlier than the
+// document, whose full rows leave before it.
 func TestHoldLetsTheEarliestGo(t *testing.T) {
 	const pool, maxAge = 60, 400
 	c := held(config("bfd", 500, pool, maxAge), 100)
@@ -112,9 +112,9 @@ func TestHoldLetsTheEarliestGo(t *testing.T) {
 	}
 }
 
-// TestHoldGoesOnAfterRestore: where rows are held for so long that bins of the calendars are several documents wide, a
-// Packer that is restored again and again emits the same rows, in the same order and of the same ages, and no piece
-// becomes too old.
+// TestHoldGoesOnAfterRestore uses holdbacks so long that bins of the calendars are several documents wide. A Packer
+// that is restored repeatedly emits the same rows, in the same order and with the same ages, and no piece becomes too
+// old.
 func TestHoldGoesOnAfterRestore(t *testing.T) {
 	in := lengths.LogNormal(8_000, 4)
 	for _, c := range []packonline.Config{
@@ -155,8 +155,8 @@ func TestHoldGoesOnAfterRestore(t *testing.T) {
 	}
 }
 
-// TestHoldKeepsPadding: with several row lengths, where pieces wait less for company, no more than one row more is
-// padded.
+// TestHoldKeepsPadding checks that with several row lengths, where pieces wait for a shorter time, at most one more
+// row is padded.
 func TestHoldKeepsPadding(t *testing.T) {
 	in := lengths.LogNormal(testscale.Of(20_000, 100_000), 1)
 	for _, c := range []packonline.Config{bucketConfig(fiveBuckets, 4096, 16384), bucketConfig(fiveBuckets, 4096, 8192),
@@ -168,7 +168,7 @@ func TestHoldKeepsPadding(t *testing.T) {
 	}
 }
 
-// TestHoldRefusesImpossibleStates writes the rows that are held field by field, with one that can not be.
+// TestHoldRefusesImpossibleStates writes the held rows field by field, with one impossible value.
 func TestHoldRefusesImpossibleStates(t *testing.T) {
 	c := held(bucketConfig([]int{8, 16}, 8, 40), 100) // 8 pieces in rows
 	p := newPacker(t, c)
@@ -181,7 +181,7 @@ func TestHoldRefusesImpossibleStates(t *testing.T) {
 		t.Fatalf("pending is %+v", have)
 	}
 	good := p.AppendState(nil)
-	var rows []byte // as they are in the state: of documents 2 ... 9, which came as numbers 3 ... 10
+	var rows []byte // as encoded in the state: of documents 2 ... 9, which arrived as numbers 3 ... 10
 	for i := range 8 {
 		distance := []byte{2, 2} // of document and number, times 2
 		if i == 0 {

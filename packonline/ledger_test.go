@@ -13,19 +13,19 @@ import (
 	"loaderd/packonline/related"
 )
 
-// traits are what a method promises beyond what all do.
+// traits are the guarantees of a method in addition to the common ones.
 type traits struct {
 	keeps   bool // splits no document that fits the longest row
 	repeats bool
 	drops   bool
-	// most returns how many pieces may wait, MaxAge left aside.
+	// most returns the maximum number of buffered pieces, ignoring MaxAge.
 	most func(c packonline.Config) int
 }
 
 func pool(c packonline.Config) int { return c.Pool }
 
-// rows is the bound of a method that holds one row under construction for each row length, with a token of each
-// document in it.
+// rows is the bound of a method that holds one row under construction per row length, with a token of each document
+// in it.
 func rows(c packonline.Config) (n int) {
 	for _, l := range rowLengths(c) {
 		n += int(l) - 1
@@ -33,7 +33,7 @@ func rows(c packonline.Config) (n int) {
 	return n
 }
 
-// heldAtMost is how many pieces finished rows may have that are held back.
+// heldAtMost returns the maximum number of pieces in held rows.
 func heldAtMost(c packonline.Config) int {
 	if !slices.Contains(packonline.Parameters(c.Method), "hold") {
 		return 0
@@ -45,7 +45,7 @@ func heldAtMost(c packonline.Config) int {
 	return n
 }
 
-// nothing waits.
+// nothing is buffered.
 func nothing(packonline.Config) int { return 0 }
 
 var promises = map[string]traits{
@@ -72,7 +72,7 @@ func rowLengths(c packonline.Config) []int32 {
 	return out
 }
 
-// ledger follows a Packer from outside and checks every invariant after every call.
+// ledger drives a Packer and checks every invariant after every call.
 type ledger struct {
 	c        packonline.Config
 	p        packonline.Packer
@@ -81,12 +81,12 @@ type ledger struct {
 	out      packonline.Rows
 	index    map[uint64]int // Doc.Seq -> number in order of arrival
 	docs     []entry
-	oldest   int // first document with tokens to come, if none are dropped
+	oldest   int // first document with tokens that are not emitted yet, if none are dropped
 	want     packonline.Counts
-	floor    uint64          // no later piece is of a document below
-	waits    map[uint64]bool // documents of pieces that are pending; others do not come but the next one
+	floor    uint64          // no later piece is of a document below it
+	waits    map[uint64]bool // documents of pending pieces; only these and the next document may be emitted
 	emitted  []string        // rows, for comparisons
-	describe bool            // keep emitted
+	describe bool            // record emitted
 	hint     func(seq uint64) *related.Hint
 }
 
@@ -94,7 +94,7 @@ type entry struct {
 	doc    packonline.Doc
 	done   int32 // tokens emitted
 	pieces int
-	starts []int32 // of the pieces, where they may come in any order
+	starts []int32 // of the pieces, if they may be emitted in any order
 }
 
 func newLedger(c packonline.Config) (*ledger, error) {
@@ -111,7 +111,7 @@ func newLedger(c packonline.Config) (*ledger, error) {
 
 func (l *ledger) longest() int32 { return l.lengths[len(l.lengths)-1] }
 
-// pack packs a document and checks the rows that come out.
+// pack packs a document and checks the emitted rows.
 func (l *ledger) pack(seq uint64, length int32) error {
 	d := packonline.Doc{Seq: seq, Length: length}
 	if l.c.Method == "splice" {
@@ -128,7 +128,7 @@ func (l *ledger) pack(seq uint64, length int32) error {
 	return nil
 }
 
-// flush also checks that nothing is left and that the numbers of split documents and of dropped tokens are right.
+// flush also checks that nothing is left, and the numbers of split documents and of dropped tokens.
 func (l *ledger) flush() error {
 	l.p.Flush(&l.out)
 	if err := l.settle(); err != nil {
@@ -154,7 +154,7 @@ func (l *ledger) flush() error {
 	return nil
 }
 
-// settle checks what came out and the totals.
+// settle checks the emitted rows and the totals.
 func (l *ledger) settle() error {
 	for i := range l.out.Len() {
 		if err := l.row(i); err != nil {
@@ -190,7 +190,7 @@ func (l *ledger) settle() error {
 	return l.settlePending(pending)
 }
 
-// settlePending checks what is said of what waits.
+// settlePending checks the result of Pending.
 func (l *ledger) settlePending(pending packonline.Pending) error {
 	for l.oldest < len(l.docs) && l.docs[l.oldest].done == l.docs[l.oldest].doc.Length {
 		l.oldest++
@@ -226,8 +226,8 @@ func (l *ledger) settlePending(pending packonline.Pending) error {
 	return nil
 }
 
-// settleWaits checks which documents are said to wait. To look at them after every document would take too long for a
-// large pool.
+// settleWaits checks which documents are pending. It does not run after every document, which would take too long for
+// a large pool.
 func (l *ledger) settleWaits(pending packonline.Pending) error {
 	l.waits = nil
 	if len(l.docs)%16 > 0 {
@@ -277,8 +277,8 @@ func (l *ledger) row(i int) error {
 	return nil
 }
 
-// follows checks that each token comes once unless the method repeats, and, unless rows are held back, in order. A hold
-// may let the rest of a document go before its full rows.
+// follows checks that each token is emitted once unless the method repeats tokens, and in order unless rows are held.
+// A holdback may emit the rest of a document before its full rows.
 func (l *ledger) follows(e *entry, x packonline.Piece) error {
 	end := x.Start + x.Length
 	overlaps := l.traits.repeats && x.Start < e.done && end > e.done
@@ -299,7 +299,7 @@ func (l *ledger) follows(e *entry, x packonline.Piece) error {
 	return nil
 }
 
-// piece checks one piece that came out.
+// piece checks one emitted piece.
 func (l *ledger) piece(x packonline.Piece, haveAge uint32) error {
 	i, known := l.index[x.Doc]
 	if !known {
@@ -331,7 +331,7 @@ func (l *ledger) piece(x packonline.Piece, haveAge uint32) error {
 	return nil
 }
 
-// packList packs documents with the final flush included. No document that fits a row is split.
+// packList packs documents, including the final flush. No document that fits a row is split.
 func packList(t *testing.T, c packonline.Config, in []int32) packonline.Counts {
 	t.Helper()
 	l, err := newLedger(c)
@@ -357,7 +357,7 @@ func packList(t *testing.T, c packonline.Config, in []int32) packonline.Counts {
 	return have
 }
 
-// restart carries the state over to a fresh Packer, behind and before bytes that are not its own.
+// restart transfers the state to a new Packer, between bytes that are not part of it.
 func (l *ledger) restart() error {
 	state := l.p.AppendState([]byte("before"))[len("before"):]
 	fresh, err := packonline.New(l.c)
@@ -384,8 +384,8 @@ func (l *ledger) restart() error {
 	return nil
 }
 
-// randomLengths draws lengths from a distribution that is itself drawn: constant ones, tiny ones, ones near the row's
-// and huge ones.
+// randomLengths draws lengths from a random distribution: constant ones, tiny ones, ones near the row's length, and
+// huge ones.
 func randomLengths(r *rand.Rand, n, row int) []int32 {
 	out := make([]int32, n)
 	kind, constant := r.IntN(7), 1+r.Int32N(int32(2*row))
@@ -415,7 +415,7 @@ func randomLengths(r *rand.Rand, n, row int) []int32 {
 	return out
 }
 
-// randomConfig draws row lengths, bounds and parameters that the method takes.
+// randomConfig draws row lengths, bounds and parameters that are valid for the method.
 func randomConfig(r *rand.Rand, method string) packonline.Config {
 	c := config(method, 0, 1+r.IntN(60), 0)
 	for {

@@ -9,12 +9,14 @@ import (
 type method struct {
 	name    string
 	make    func(Config) Packer
-	several bool // takes several row lengths
-	joins   bool // says itself which rows an atom of several has
-	longest int  // most tokens of a row
-	// fields of Config that it reads beside those that all do: pool, hold, overlap, extra, padding_threshold, splice
+	several bool // accepts several row lengths
+	joins   bool // determines which rows form an atom of several rows
+	longest int  // maximum tokens of a row
+	// fields of Config that it reads in addition to the common ones: pool, hold, overlap, extra, padding_threshold,
+	// splice
 	parameters []string
-	// refuse returns what the method can not do in a Config that is good otherwise; nil without any such.
+	// refuse returns the fields that the method does not support in an otherwise valid Config, or nil; nil if it has no
+	// such limits.
 	refuse func(Config) []FieldError
 }
 
@@ -36,7 +38,7 @@ var methods = []method{
 	{name: "naive", make: newNaive, several: true, longest: maxRow},
 }
 
-// Methods lists the names that New knows.
+// Methods returns the names that New accepts.
 func Methods() []string {
 	names := make([]string, len(methods))
 	for i := range methods {
@@ -45,8 +47,8 @@ func Methods() []string {
 	return names
 }
 
-// Parameters lists the fields of Config, by their names in a configuration file, that a method reads beside method,
-// buckets, atom and max_age, which all do.
+// Parameters returns the fields of Config that a method reads, by their names in a configuration file. It omits
+// method, buckets, atom and max_age, which all methods read.
 func Parameters(name string) []string {
 	if m := find(name); m != nil {
 		return slices.Clone(m.parameters)
@@ -54,14 +56,14 @@ func Parameters(name string) []string {
 	return nil
 }
 
-// Buckets reports whether a method takes several row lengths.
+// Buckets reports whether a method accepts several row lengths.
 func Buckets(name string) bool {
 	m := find(name)
 	return m != nil && m.several
 }
 
-// MaxDropped returns the most tokens that a configuration drops from the end of a packed row: of an atom, where that is
-// a part of a row.
+// MaxDropped returns the maximum number of tokens that a configuration drops from the end of a packed row, or of an
+// atom that is a part of a row.
 func MaxDropped(c Config) int {
 	m := find(c.Method)
 	switch {
@@ -75,8 +77,8 @@ func MaxDropped(c Config) int {
 	return 0
 }
 
-// Joins reports whether a method says itself, by Rows.Joined, which rows belong to an atom of several. All others fill
-// such atoms one row after the other.
+// Joins reports whether a method determines by Rows.Joined which rows form an atom of several rows. All other methods
+// fill such atoms with consecutive rows.
 func Joins(name string) bool {
 	m := find(name)
 	return m != nil && m.joins

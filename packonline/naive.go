@@ -6,16 +6,17 @@ import (
 	"sort"
 )
 
-// naive is the naive bucketing method of Beyond Fixed Length (section 4), a baseline: a document goes to the smallest
-// bucket that holds it whole, the longest one if none does, and the documents of a bucket are concatenated and cut as
-// concat does. So a document is cut almost as often as with one row length, since what stands before it in its row
-// decides, not its own length. The paper names the buckets 2048 to 16384; here they are those of the configuration.
+// naive is the naive bucketing method of Beyond Fixed Length (section 4), a baseline. A document is put into the
+// smallest bucket that holds it completely, or into the longest bucket if none does. The documents of a bucket are
+// concatenated and cut as in concat. So a document is cut almost as often as with one row length, because this
+// depends on the tokens before it in its row, not on its own length. The paper uses the buckets 2048 to 16384; here
+// they are those of the configuration.
 //
-// What waits is one row under construction for each bucket, and in it one piece a document. A row that holds a piece
-// which would be older than MaxAge leaves with padding. A document costs O(buckets + rows it ends).
+// It buffers one row under construction per bucket, with one piece per document. A row with a piece that would become
+// older than MaxAge is emitted with padding. A document costs O(buckets + rows it ends).
 type naive struct {
 	tally
-	runs []run // one for each row length
+	runs []run // one per row length
 }
 
 func newNaive(c Config) Packer {
@@ -40,8 +41,8 @@ func (p *naive) Add(d Doc, out *Rows) {
 	}
 }
 
-// bucketFor returns which of the lengths, ascending, is the smallest that holds n tokens, and the last one if none
-// does.
+// bucketFor returns the index of the smallest of the ascending lengths that holds n tokens, or of the last one if
+// none does.
 func bucketFor(lengths []int32, n int32) int {
 	for i, l := range lengths[:len(lengths)-1] {
 		if n <= l {
@@ -73,7 +74,7 @@ func (p *naive) Each(f func(Piece)) { each(f, p.lists()...) }
 
 func (p *naive) AppendState(b []byte) []byte { return p.appendState(b, p.lists()...) }
 
-// lists returns what waits in each run.
+// lists returns the buffered pieces of each run.
 func (p *naive) lists() [][]waiting {
 	lists := make([][]waiting, len(p.runs))
 	for i := range p.runs {

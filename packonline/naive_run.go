@@ -1,14 +1,15 @@
 package packonline
 
-// run is tokens one after the other, cut every length tokens. It holds the row under construction: fewer tokens than
-// that, in order of arrival, one piece a document.
+// run is a sequence of tokens that is cut every length tokens. It holds the row under construction: fewer than length
+// tokens, in order of arrival, one piece per document.
 type run struct {
 	length int32
 	row    []waiting
 	used   int32 // tokens in row
 }
 
-// feed appends a piece and ends the rows that it fills. A document that is cut here for the first time counts as split.
+// feed appends a piece and emits the rows that it fills. A document that is cut here for the first time counts as
+// split.
 func (r *run) feed(t *tally, w waiting, out *Rows) {
 	if w.start == 0 && w.length > r.length-r.used {
 		t.counts.Truncated++
@@ -26,14 +27,14 @@ func (r *run) feed(t *tally, w waiting, out *Rows) {
 	}
 }
 
-// expire ends the row if its oldest piece must not wait for another document.
+// expire emits the row if its oldest piece must not wait for another document.
 func (r *run) expire(t *tally, out *Rows) {
 	if len(r.row) > 0 && t.due(r.row[0], 0) {
 		r.end(t, out)
 	}
 }
 
-// end ends the row under construction, if there is one.
+// end emits the row under construction, if it has tokens.
 func (r *run) end(t *tally, out *Rows) {
 	if len(r.row) == 0 {
 		return
@@ -45,7 +46,7 @@ func (r *run) end(t *tally, out *Rows) {
 	r.row, r.used = r.row[:0], 0
 }
 
-// restore takes over the pieces of a state. Without an error they can wait in r.
+// restore adopts the pieces of a state. It returns an error if they cannot be the row under construction of r.
 func (r *run) restore(row []waiting) error {
 	used, err := underConstruction(row, r.length)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"loaderd/packonline"
 )
 
-// TestNaiveIsConcatInEachBucket compares naive with one concat for each row length.
+// TestNaiveIsConcatInEachBucket compares naive with one concat per row length.
 func TestNaiveIsConcatInEachBucket(t *testing.T) {
 	for seed := range uint64(80) {
 		r := rand.New(rand.NewPCG(seed, 9))
@@ -49,7 +49,7 @@ func TestNaiveIsConcatInEachBucket(t *testing.T) {
 	}
 }
 
-// byDocument describes rows without their ages, in an order that does not depend on when they came.
+// byDocument describes rows without their ages, in an order that does not depend on the time of emission.
 func byDocument(out *packonline.Rows) []string {
 	rows := make([]string, out.Len())
 	for i := range rows {
@@ -62,7 +62,7 @@ func byDocument(out *packonline.Rows) []string {
 
 func TestNaiveRefusesImpossibleStates(t *testing.T) {
 	c := packonline.Config{Method: "naive", Buckets: []int{8, 16}, Atom: 1, Pool: 1}
-	// A piece of 3 for a row of 8, and of the row of 16 the last token of a document of 17.
+	// A piece of 3 for a row of 8, and the last token of a document of 17 for the row of 16.
 	refuses(t, c, []int32{3, 17}, []byte{1, 20, 2, 6, 1, 4, 2, 3, 16}, map[string]refusal{
 		"as it was":           {[]byte{1, 20, 2, 6, 1, 4, 2, 3, 16}, ""},
 		"too short":           {[]byte{1, 20, 2, 6, 1, 4, 2, 16}, "document 12 of 8 tokens waits for a row of 16"},
@@ -75,11 +75,10 @@ func TestNaiveRefusesImpossibleStates(t *testing.T) {
 
 type refusal struct {
 	pieces []byte
-	want   string // "" is a good state
+	want   string // "" for a valid state
 }
 
-// refuses exchanges the end of a state, from the first number of the method's pieces on, which for these documents is
-// end.
+// refuses replaces the end of a state from the first number of the method's pieces on. For these documents it is end.
 func refuses(t *testing.T, c packonline.Config, add []int32, end []byte, cases map[string]refusal) {
 	t.Helper()
 	p := newPacker(t, c)

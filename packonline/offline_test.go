@@ -11,11 +11,11 @@ import (
 	"loaderd/packonline"
 )
 
-// packed is what comes out of a Packer with a pool for everything: rows of pieces in order of emission.
+// packed is the output of a Packer with a pool for all pieces: rows of pieces in order of emission.
 type packed struct {
 	rows   [][]packonline.Piece
 	counts packonline.Counts
-	short  int64 // tokens that waited for the flush
+	short  int64 // tokens in the pool at the flush
 }
 
 func packWhole(t testing.TB, c packonline.Config, in []int32) packed {
@@ -36,7 +36,7 @@ func packWhole(t testing.TB, c packonline.Config, in []int32) packed {
 	return x
 }
 
-// chunks cuts documents at multiples of row: full rows, and the remainders.
+// chunks cuts documents at multiples of row, and returns the full rows and the remainders.
 func chunks(in []int32, row int32) (full [][]packonline.Piece, rest []packonline.Piece) {
 	for i, n := range in {
 		start := int32(0)
@@ -50,8 +50,8 @@ func chunks(in []int32, row int32) (full [][]packonline.Piece, rest []packonline
 	return full, rest
 }
 
-// decreasing is Algorithm 1 of Fewer Truncations and of Seamless Packing as it is written, in O(n^2). Of several bins
-// that fit best it takes the one that has had its room longest.
+// decreasing is Algorithm 1 of Fewer Truncations and of Seamless Packing as published, in O(n^2). Of several bins
+// that fit best it chooses the one that has had its room longest.
 func decreasing(pieces []packonline.Piece, capacity int32, best bool) (bins [][]packonline.Piece) {
 	sorted := slices.Clone(pieces)
 	slices.SortStableFunc(sorted, func(a, b packonline.Piece) int { return cmp.Compare(b.Length, a.Length) })
@@ -76,7 +76,7 @@ func decreasing(pieces []packonline.Piece, capacity int32, best bool) (bins [][]
 	return bins
 }
 
-// crop drops what is beyond a row's length from the ends of bins.
+// crop drops tokens beyond a row's length from the ends of bins.
 func crop(bins [][]packonline.Piece, row int32) (rows [][]packonline.Piece, dropped int64) {
 	for _, b := range bins {
 		left := row
@@ -101,7 +101,7 @@ func tokens(pieces []packonline.Piece) (n int32) {
 	return n
 }
 
-// sortRows puts rows into an order of their own, for comparisons of what they hold.
+// sortRows sorts rows into a canonical order, for comparisons of their contents.
 func sortRows(rows [][]packonline.Piece) [][]packonline.Piece {
 	rows = slices.Clone(rows)
 	slices.SortFunc(rows, func(a, b []packonline.Piece) int {
@@ -110,7 +110,7 @@ func sortRows(rows [][]packonline.Piece) [][]packonline.Piece {
 	return rows
 }
 
-// TestWholePoolIsTheAlgorithmAsWritten compares ffd, bfd and bfd-m over a pool that holds everything with the
+// TestWholePoolIsTheAlgorithmAsWritten compares ffd, bfd and bfd-m with a pool for all pieces with the published
 // algorithm, row by row.
 func TestWholePoolIsTheAlgorithmAsWritten(t *testing.T) {
 	for _, method := range []string{"ffd", "bfd", "bfd-m"} {
@@ -138,8 +138,8 @@ func TestWholePoolIsTheAlgorithmAsWritten(t *testing.T) {
 	}
 }
 
-// TestPoolIsNearlyOffline: a pool of 4,096 pieces makes at most 0.005 % more rows than the whole input at once, ages
-// bounded or not.
+// TestPoolIsNearlyOffline checks that a pool of 4,096 pieces makes at most 0.005 % more rows than packing the whole
+// input at once, with and without a bound on ages.
 func TestPoolIsNearlyOffline(t *testing.T) {
 	for _, name := range []string{"web", "code"} {
 		d, _ := lengths.Named(name)

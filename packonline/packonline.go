@@ -1,17 +1,16 @@
-// Package packonline packs documents into training rows online: lengths go in, placements come out.
+// Package packonline packs documents into training rows online: its input is lengths, its output placements.
 //
-// It is pure. A Packer has no clock, no goroutine, no I/O and no randomness that is not keyed by its configuration, so
-// what it emits is a function of its configuration and of the documents added so far, and nothing else. It sees
-// lengths, never tokens.
+// It is pure. A Packer has no clock, no goroutine and no I/O, and all randomness is keyed by its configuration. So
+// its output depends only on its configuration and on the documents added so far. It sees lengths, never tokens.
 package packonline
 
 import "loaderd/packonline/related"
 
-// Doc is what a Packer is told of a document.
+// Doc is the input of a Packer for one document.
 type Doc struct {
 	Seq    uint64        // identity: its sequence in the document stream; ascending
-	Length int32         // tokens, end-of-document token included; at least 1
-	Hint   *related.Hint // what it is about; splice alone reads it, nil is a document that is related to none
+	Length int32         // in tokens, including the end-of-document token; at least 1
+	Hint   *related.Hint // similarity hint, only read by splice; nil if the document is related to no other
 }
 
 // Piece is a contiguous part of one document: tokens [Start, Start+Length).
@@ -21,66 +20,66 @@ type Piece struct {
 	Length int32
 }
 
-// Counts are totals since a Packer was made. They satisfy, at every moment,
+// Counts are totals since the creation of a Packer. At any time they satisfy
 //
 //	Tokens = Slots - Padding - Repeated + Dropped + pending tokens   (invariant 1: conservation)
 type Counts struct {
 	Documents int64 // documents added
 	Tokens    int64 // their tokens
 	Rows      int64 // rows emitted
-	Slots     int64 // tokens that those rows hold, padding included
+	Slots     int64 // tokens in those rows, including padding
 	Padding   int64 // slots without a token
-	Repeated  int64 // tokens emitted a second time on purpose
-	Dropped   int64 // tokens dropped on purpose
+	Repeated  int64 // tokens emitted again intentionally
+	Dropped   int64 // tokens dropped intentionally
 	Truncated int64 // documents that were split into more than one piece
 }
 
-// Plus returns the totals of two Packers.
+// Plus returns the sum of two Counts.
 func (c Counts) Plus(d Counts) Counts {
 	return Counts{c.Documents + d.Documents, c.Tokens + d.Tokens, c.Rows + d.Rows, c.Slots + d.Slots,
 		c.Padding + d.Padding, c.Repeated + d.Repeated,
 		c.Dropped + d.Dropped, c.Truncated + d.Truncated}
 }
 
-// Pending describes what a Packer holds back.
+// Pending describes what a Packer has buffered.
 type Pending struct {
-	Pieces int    // that wait to be packed
-	Held   Held   // what is packed
+	Pieces int    // pieces that are not packed yet
+	Held   Held   // finished rows
 	Tokens int64  // of all these pieces
-	Oldest uint64 // smallest Doc.Seq that one of them belongs to; meaningless without any
+	Oldest uint64 // smallest Doc.Seq of these pieces; undefined if no piece is pending
 }
 
-// Held counts finished rows that are held back. It is as narrow as it can be, for Pending is asked for after every
-// document and should fit the processor's registers.
+// Held counts the finished rows in the holdback. Its fields are small because Pending is called after every document
+// and its result should fit into the processor's registers.
 type Held struct{ Rows, Pieces int32 }
 
-// Any reports whether anything is held back.
+// Any reports whether anything is buffered.
 func (p Pending) Any() bool { return p.Pieces > 0 || p.Held.Rows > 0 }
 
 // Packer is one packing method over a bounded pool.
 type Packer interface {
-	// Add takes the next document and appends the rows that it completes to out. A Length below 1 and a Seq that is not
-	// above the one before are programming errors and panic.
+	// Add adds the next document and appends the rows that it completes to out. It panics on programming errors: a
+	// Length below 1, or a Seq that does not exceed the previous one.
 	Add(d Doc, out *Rows)
-	// Flush appends everything that is pending to out, padding where it must. The Packer can go on afterwards.
+	// Flush appends all pending pieces to out in rows, with padding where needed. The Packer can be used afterwards.
 	Flush(out *Rows)
 	Counts() Counts
 	Pending() Pending
-	// Each calls f with every piece that is pending, in no order. It looks at all of them.
+	// Each calls f with every pending piece, in no particular order. Its cost is linear in their number.
 	Each(f func(Piece))
-	// Next returns the least Doc.Seq that Add takes.
+	// Next returns the smallest Doc.Seq that Add accepts.
 	Next() uint64
-	// AppendState appends the complete state to b: a Packer of the same configuration that reads it with RestoreState goes
-	// on exactly as this one would. The state holds references, never tokens.
+	// AppendState appends the complete state to b. A Packer of the same configuration that restores it with RestoreState
+	// continues exactly like this one. The state holds references, never tokens.
 	AppendState(b []byte) []byte
-	// RestoreState replaces the state of a Packer and returns the bytes behind it. A state of another format, of another
-	// configuration, or one that AppendState can not have written is an error and changes nothing.
+	// RestoreState replaces the state of a Packer and returns the bytes after it. A state of another format or
+	// configuration, or one that AppendState cannot have written, is an error and changes nothing.
 	RestoreState(b []byte) (rest []byte, err error)
 }
 
-// Detailed is a Packer that counts more than all do. What it counts is a part of its state.
+// Detailed is a Packer with additional counts. They are a part of its state.
 type Detailed interface {
 	Packer
-	// Detail returns totals since the beginning by their names, which stay.
+	// Detail returns totals since the start, by name. The names are stable.
 	Detail() map[string]int64
 }

@@ -44,7 +44,7 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
-// TestRestore compares a Packer that is restored at every position with one that never is.
+// TestRestore compares a Packer that is restored after every document with one that is not.
 func TestRestore(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
@@ -82,7 +82,7 @@ func TestRestore(t *testing.T) {
 	}
 }
 
-// FuzzPack lets the fuzzer choose parameters, bounds, lengths, flushes and restarts.
+// FuzzPack checks arbitrary parameters, bounds, lengths, flushes and restarts.
 func FuzzPack(f *testing.F) {
 	f.Add(uint8(0), uint16(8), uint8(4), uint8(0), []byte{14, 0, 7, 0, 5, 0, 2, 0, 3, 0})
 	f.Add(uint8(1), uint16(8), uint8(4), uint8(0), []byte{14, 0, 7, 0, 5, 0, 2, 0, 3, 0})
@@ -137,7 +137,7 @@ func TestAddPanicsOnProgrammingErrors(t *testing.T) {
 	}
 }
 
-// with returns a good configuration of bfd after a change.
+// with returns a changed valid configuration of bfd.
 func with(change func(*packonline.Config)) packonline.Config {
 	c := config("bfd", 2048, 4096, 16384)
 	change(&c)

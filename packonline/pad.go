@@ -1,16 +1,16 @@
 package packonline
 
-// pad gives every document rows of its own, as Optimizing Packing and Shuffling (A.3) does: a document is cut into
-// pieces of (atom - 1) tokens, each with an end-of-document token behind it. The last piece, with the token that ends
-// the document, fills at most an atom; padding fills up what it leaves: to the atom when that is at most a row, else to
-// the next multiple of a row, so that no row is all padding.
+// pad gives every document its own rows, as in Optimizing Packing and Shuffling (A.3). A document is cut into pieces
+// of (atom - 1) tokens, each followed by an end-of-document token. The last piece, with the token that ends the
+// document, has at most the length of an atom. Padding fills the rest: up to the atom if that is at most a row, else
+// up to the next multiple of a row, so that no row is only padding.
 //
-// The slot for the token behind a piece from the middle of a document counts as padding here. Padding and the end of
-// documents are one id unless a run is configured otherwise, and padding is masked either way. In a run without a token
-// that ends documents the last piece has one token of text more.
+// The slot for the token after a piece from the middle of a document counts as padding here. Padding and the end of
+// documents have the same id unless a run is configured otherwise, and padding is always masked. In a run without
+// end-of-document tokens the last piece has one more token of text.
 //
-// Atoms of several rows say which rows belong together (Rows.Joined). Nothing waits: there is no pool and no age. A
-// document costs O(rows).
+// For atoms of several rows, Rows.Joined reports which rows belong together. Nothing is buffered, so there are no
+// pool and no ages. A document costs O(rows).
 type pad struct {
 	tally
 	atom int64 // tokens
@@ -55,7 +55,7 @@ func (p *pad) Flush(*Rows) {}
 
 func (p *pad) Pending() Pending { return p.pending(0, nil) }
 
-func (p *pad) Each(func(Piece)) {} // nothing waits
+func (p *pad) Each(func(Piece)) {} // nothing is buffered
 
 func (p *pad) AppendState(b []byte) []byte { return p.appendState(b) }
 

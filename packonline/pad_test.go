@@ -9,8 +9,8 @@ import (
 	"loaderd/packonline"
 )
 
-// TestPadIsThePapersCut compares pad with the steps of the paper's figure 5 taken one by one: segments of (atom - 1)
-// tokens of text, <EOS> behind each, padding behind the last, then a cut at every row.
+// TestPadIsThePapersCut compares pad with the single steps of the paper's figure 5: segments of (atom - 1) tokens of
+// text, <EOS> after each, padding after the last, then a cut at every row.
 func TestPadIsThePapersCut(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 5))
@@ -63,7 +63,7 @@ func paperRows(i, text, row, atom int, w *strings.Builder) (rows int) {
 	return rows
 }
 
-// writeRows writes what came out in the same way. The last token of a document of n is its <EOS>.
+// writeRows writes the emitted rows in the same format. The last token of a document of n is its <EOS>.
 func writeRows(out *packonline.Rows, n int32, w *strings.Builder) {
 	for i := range out.Len() {
 		length, pieces, _ := out.Row(i)
@@ -88,7 +88,8 @@ func writeRows(out *packonline.Rows, n int32, w *strings.Builder) {
 	out.Reset()
 }
 
-// TestPadExample is the example of A.3: a document of 130 tokens of text in rows of 64, whose end makes 131.
+// TestPadExample is the example of A.3: a document of 130 tokens of text in rows of 64, which has 131 tokens with its
+// end.
 func TestPadExample(t *testing.T) {
 	c := config("pad", 64, 1, 0)
 	p := newPacker(t, c)
@@ -102,7 +103,7 @@ func TestPadExample(t *testing.T) {
 	if fmt.Sprint(used) != "[63 63 5]" || p.Counts().Padding != 1+1+59 {
 		t.Fatalf("rows hold %v with %d padding", used, p.Counts().Padding)
 	}
-	// The longest document there can be, in atoms larger than it.
+	// The longest possible document, in atoms larger than it.
 	c.Buckets[0], c.Atom = 1<<30-1, 4
 	p = newPacker(t, c)
 	out.Reset()

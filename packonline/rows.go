@@ -2,8 +2,8 @@ package packonline
 
 import "slices"
 
-// Rows collects emitted rows in two flat slices, so that a Packer allocates nothing once they have grown. The zero
-// value is ready.
+// Rows collects emitted rows in flat slices, so that a Packer does not allocate once they have grown. The zero value
+// is ready to use.
 type Rows struct {
 	pieces []Piece
 	ages   []uint32
@@ -13,14 +13,14 @@ type Rows struct {
 type rowEnd struct {
 	length int32
 	joined bool
-	end    int // in pieces
+	end    int // end index in pieces
 }
 
 // Len returns the number of rows.
 func (r *Rows) Len() int { return len(r.ends) }
 
-// Row returns the length of row i in tokens, its pieces in order, and for each piece its age: the documents that
-// arrived between its document's arrival and now. The slices are valid until Reset.
+// Row returns the length of row i in tokens, its pieces in order, and the age of each piece: the number of documents
+// that arrived after its document. The slices are valid until Reset.
 func (r *Rows) Row(i int) (length int32, pieces []Piece, ages []uint32) {
 	start := 0
 	if i > 0 {
@@ -30,14 +30,14 @@ func (r *Rows) Row(i int) (length int32, pieces []Piece, ages []uint32) {
 	return e.length, r.pieces[start:e.end:e.end], r.ages[start:e.end:e.end]
 }
 
-// Joined reports whether row i is in one atom with the row before it. Only pad says so: its atoms hold as many rows as
-// a document needs. All others fill atoms of several rows one row after the other.
+// Joined reports whether row i is in the same atom as the row before it. Only pad sets it, because its atoms have as
+// many rows as a document needs. All other methods fill atoms of several rows with consecutive rows.
 func (r *Rows) Joined(i int) bool { return r.ends[i].joined }
 
-// Reset forgets all rows and keeps the memory.
+// Reset removes all rows and keeps the memory.
 func (r *Rows) Reset() { r.pieces, r.ages, r.ends = r.pieces[:0], r.ages[:0], r.ends[:0] }
 
-// grow makes place for so many more pieces and rows.
+// grow reserves capacity for the given numbers of additional pieces and rows.
 func (r *Rows) grow(pieces, rows int) {
 	r.pieces, r.ages, r.ends = slices.Grow(r.pieces, pieces), slices.Grow(r.ages, pieces), slices.Grow(r.ends, rows)
 }
@@ -48,12 +48,12 @@ func (r *Rows) add(p Piece, age uint32) {
 	r.ages = append(r.ages, age)
 }
 
-// close ends the row under construction.
+// close completes the row under construction.
 func (r *Rows) close(length int32, joined bool) {
 	r.ends = append(r.ends, rowEnd{length, joined, len(r.pieces)})
 }
 
-// copy appends a row whose pieces have become older by so many documents.
+// copy appends a row and adds older to the ages of its pieces.
 func (r *Rows) copy(length int32, pieces []Piece, ages []uint32, older uint32) {
 	r.pieces = append(r.pieces, pieces...)
 	for _, age := range ages {

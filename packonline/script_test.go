@@ -14,16 +14,16 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts do into testdata")
 
-// TestScripts runs testdata/*.script. A line that starts with ">" is output and stands behind the command it belongs
-// to; the rest are commands and comments (#):
+// TestScripts runs testdata/*.script. A line that starts with ">" is output of the command before it. The other lines
+// are commands and comments (#):
 //
 //	new METHOD LENGTH[,LENGTH...] pool=N max-age=N [hold=N] [atom=N] [overlap=R] [extra=N] [padding-threshold=P] [seed=N]
 //	add LENGTH ...                      documents are named a, b, c ... in order of arrival
 //	flush
 //	restart                             the state is carried over to a fresh Packer
 //
-// A row is shown as its pieces, document[start:end] with its age if that is not 0, then dots for padding; before them
-// stand "+" when it is in one atom with the row above, and its length when there are several.
+// A row is shown as its pieces, document[start:end] with its age if that is not 0, then dots for padding. "+" before
+// them marks a row in the same atom as the row above. With several row lengths, the row's length is shown as well.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.script")
 	if err != nil || len(files) == 0 {

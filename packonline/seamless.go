@@ -8,41 +8,42 @@ import (
 
 // seamless is Seamless Packing over a bounded pool.
 //
-// Stage 1, per document at its arrival (Eq. 1-3): a document that overlaps of at most Overlap*L tokens a window can
-// stretch to whole rows becomes overlapping windows, whose repeated tokens are counted; any other becomes full rows and
-// a remainder for stage 2.
+// Stage 1 is applied to each document at its arrival (Eq. 1-3). If overlaps of at most Overlap*L tokens per window
+// can stretch the document to whole rows, it becomes overlapping windows, and the repeated tokens are counted. Any
+// other document becomes full rows and a remainder for stage 2.
 //
-// Stage 2 (Algorithm 1) is first-fit-decreasing into bins of L + Extra tokens. A bin of L tokens or more is a row; what
-// is beyond L is dropped from its end, the shortest pieces, and counted. Under-full bins, those of fewer than L tokens,
-// are concatenated to one run, which is cut every L tokens. The cuts split documents. No row is padded.
+// Stage 2 (Algorithm 1) is first-fit-decreasing into bins of L + Extra tokens. A bin of L tokens or more is a row.
+// Tokens beyond L are dropped from its end, which holds the shortest pieces, and counted. Under-full bins, those of
+// fewer than L tokens, are concatenated to one run, which is cut every L tokens. The cuts split documents. No row is
+// padded.
 //
-// Over a pool that holds everything that happens once, in the flush: the paper's offline method; only the very last row
-// is padded, where the paper's program drops the end of the run. Over a smaller pool, a pass packs all of it and emits
-// the bins that are rows. The pieces of under-full bins go back to the pool, save those that must not wait, as in
-// windowed: bins with a piece that is about to be too old, and, where that frees too little, the fullest, go to the end
-// of the run. The run waits for the next such bins; if one of its own pieces is about to be too old, further bins
-// follow until that piece has left, and the run is padded out only when there are none.
+// With a pool that holds all pieces, this is done once, in the flush. That is the paper's offline method, except that
+// the last row is padded while the paper's program drops the end of the run. With a smaller pool, a pass packs all of
+// it and emits the bins that are rows. The pieces of under-full bins return to the pool, except those that must not
+// wait, as in windowed. Bins with a piece that is nearly too old are appended to the run and, if that frees too
+// little, so are the fullest bins. The run is extended by later such bins. If one of its own pieces is nearly too
+// old, further bins are appended until that piece is emitted. The run is padded only if no such bins exist.
 //
-// Invariants 3, 4 and 5 of windowed hold with the pieces of the run among those that wait.
+// Invariants 3, 4 and 5 of windowed hold if the pieces of the run count as buffered.
 type seamless struct {
 	windowed
 	overlap int64     // Overlap in units of 1/overlapUnit
-	run     []waiting // the part of the run that is not cut yet: fewer than L tokens
+	run     []waiting // the uncut end of the run: fewer than L tokens
 	used    int32     // tokens in run
-	oldest  waiting   // of run, by arrival
+	oldest  waiting   // oldest piece of run
 	detail  seamlessDetail
 }
 
-// seamlessDetail counts what the paper reports of its two stages.
+// seamlessDetail has the counts that the paper reports for its two stages.
 type seamlessDetail struct {
 	slid  int64 // documents covered by windows
-	short int64 // tokens that stage 2 was given
-	runs  int64 // rows of the run
+	short int64 // tokens passed to stage 2
+	runs  int64 // rows cut from the run
 }
 
-// overlapUnit makes Eq. 1 exact: r_max is a decimal that its user wrote, 0.3 say, and neither its nearest float64 nor a
-// product with it. So it is rounded to a multiple of 10^-9 first, one multiplication that is the same on every machine,
-// and the rest is integers.
+// overlapUnit makes Eq. 1 exact: r_max is a decimal number of the configuration, for example 0.3, which float64 and
+// products with it do not represent exactly. So it is first rounded to a multiple of 10^-9, with one multiplication
+// that is equal on every machine. The rest is integer arithmetic.
 const overlapUnit = 1_000_000_000
 
 func newSeamless(c Config) Packer {
@@ -74,7 +75,7 @@ func (p *seamless) Flush(out *Rows) {
 }
 
 // stretch returns n if a document of n full rows and a rest is to be covered by n+1 windows, else 0. A document that
-// fills its rows exactly needs no window: section 3.4 counts it as one of n-1 rows and a rest of L, which Eq. 3 gives
+// fills its rows exactly needs no windows: section 3.4 treats it as n-1 rows and a rest of L, for which Eq. 3 gives
 // no overlap.
 func (p *seamless) stretch(length int32) int64 {
 	l := int64(p.longest)
@@ -86,9 +87,9 @@ func (p *seamless) stretch(length int32) int64 {
 	return n
 }
 
-// slide emits the n+1 windows of a document. Each begins Eq. 3's overlap before the end of the one before it, but not
-// earlier than the windows behind it need to reach the document's end, where the last one ends: rounded up, n overlaps
-// may be up to n-1 tokens more than there are to repeat.
+// slide emits the n+1 windows of a document. Each window begins Eq. 3's overlap before the end of the previous one.
+// It begins no earlier than the later windows permit, because the last one must end at the document's end. Rounded
+// up, n overlaps may have up to n-1 tokens more than are to be repeated.
 func (p *seamless) slide(d Doc, n int64, out *Rows) {
 	l, length := int64(p.longest), int64(d.Length)
 	overlap := ((n+1)*l - length + n - 1) / n // Eq. 3
@@ -101,7 +102,7 @@ func (p *seamless) slide(d Doc, n int64, out *Rows) {
 	p.detail.slid++
 }
 
-// Detail returns what the paper reports of its two stages.
+// Detail returns the counts that the paper reports for its two stages.
 func (p *seamless) Detail() map[string]int64 {
 	return map[string]int64{
 		"window_documents":       p.detail.slid,
@@ -118,9 +119,9 @@ func (p *seamless) Pending() Pending {
 	return p.pending(len(p.pool)+len(p.run), oldest)
 }
 
-// AppendState appends the detail behind what all keep.
 func (p *seamless) Each(f func(Piece)) { each(f, p.pool, p.run) }
 
+// AppendState appends the state that is common to all methods, followed by the detail.
 func (p *seamless) AppendState(b []byte) []byte {
 	b = p.appendState(b, p.pool, p.run)
 	for _, n := range []int64{p.detail.slid, p.detail.short, p.detail.runs} {

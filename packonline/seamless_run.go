@@ -1,9 +1,9 @@
 package packonline
 
-// pass packs the pool. Bins with a piece that is nearly due go to the run, as far as they are no rows themselves, and
-// then further ones until the run is not nearly due: the fullest first, and bins that are rows where there are no
-// others. The remaining rows are emitted. If nothing may be kept, all under-full bins follow to the run in the order
-// they were opened, else the fullest until at most keep pieces wait.
+// pass packs the pool. Bins with a piece that is nearly due are appended to the run unless they are rows themselves.
+// Further bins follow until the run is not nearly due: the fullest first, and bins that are rows only if no others
+// are left. The remaining rows are emitted. If keep is 0, all under-full bins are appended to the run in the order of
+// opening. Otherwise the fullest are appended until at most keep pieces are buffered.
 func (p *seamless) pass(keep int, out *Rows) {
 	early := p.maxAge / ageShare
 	p.pack(keep, early)
@@ -42,8 +42,8 @@ func (p *seamless) pass(keep int, out *Rows) {
 	p.compact()
 }
 
-// join moves the pieces of a bin, unless they have left, to the end of the run, cuts off the row that this may fill,
-// sets their lengths in the pool to 0, and returns their number.
+// join moves the pieces of a bin that is still in the pool to the end of the run, emits the row that this may fill,
+// sets the pieces' lengths in the pool to 0, and returns their number.
 func (p *seamless) join(b *bin, out *Rows) (pieces int) {
 	if !p.waits(b) {
 		return 0
@@ -57,7 +57,7 @@ func (p *seamless) join(b *bin, out *Rows) (pieces int) {
 	return pieces
 }
 
-// append puts a piece at the end of the run, which may fill a row and begin the next one.
+// append adds a piece to the end of the run, which may fill a row and begin the next one.
 func (p *seamless) append(w waiting, out *Rows) {
 	space := p.longest - p.used
 	if w.length > space {
@@ -86,7 +86,7 @@ func (p *seamless) extend(w waiting) {
 	p.used += w.length
 }
 
-// endRun closes a row with the run.
+// endRun emits the run as a row.
 func (p *seamless) endRun(out *Rows) {
 	for _, w := range p.run {
 		out.add(Piece{w.doc, w.start, w.length}, p.age(w))

@@ -18,8 +18,8 @@ func seamless(row, pool, maxAge int, overlap float64, extra int) packonline.Conf
 	return c
 }
 
-// windows is stage 1 of the paper (Eq. 1-3) in exact arithmetic: the starts of the windows of a document, nil if it
-// gets none.
+// windows is stage 1 of the paper (Eq. 1-3) in exact arithmetic. It returns the starts of the windows of a document,
+// or nil if it gets none.
 func windows(length, row int64, overlap string) (starts []int64) {
 	n := length / row
 	if n == 0 || length%row == 0 {
@@ -45,8 +45,8 @@ func ceil(x *big.Rat) int64 {
 	return n.Div(n, x.Denom()).Int64()
 }
 
-// covered closes the gap before the last window that Eq. 3 leaves when n overlaps, rounded up, are more than there is
-// to repeat: windows begin no earlier than the rest of the document allows.
+// covered closes the gap before the last window that Eq. 3 leaves if n overlaps, rounded up, exceed the number of
+// tokens to repeat: windows begin no earlier than the rest of the document permits.
 func covered(starts []int64, length, row int64) (out []int64) {
 	for k, start := range starts {
 		out = append(out, max(start, length-int64(len(starts)-k)*row))
@@ -102,7 +102,8 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestOverlapIsADecimal: where float64 puts n*r*L on the wrong side of a whole number, Eq. 2 would decide otherwise.
+// TestOverlapIsADecimal tests values for which float64 rounds n*r*L to the wrong side of an integer, which would
+// change the decision of Eq. 2.
 func TestOverlapIsADecimal(t *testing.T) {
 	tested := 0
 	for _, overlap := range []struct {
@@ -118,7 +119,7 @@ func TestOverlapIsADecimal(t *testing.T) {
 				}
 				tested++
 				c := seamless(int(row), 1, 0, overlap.value, 0)
-				// the shortest that Eq. 2 stretches
+				// the shortest document that Eq. 2 stretches
 				for length, want := range map[int64]int64{(n+1)*row - most: most, (n+1)*row - most - 1: 0} {
 					if have := packWhole(t, c, []int32{int32(length)}).counts.Repeated; have != want {
 						t.Errorf("L %d, r %s: %d tokens repeat %d, want %d", row, overlap.text, length, have, want)
@@ -132,7 +133,7 @@ func TestOverlapIsADecimal(t *testing.T) {
 	}
 }
 
-// offlineSeamless is the paper's method as it is written, but for the end of the run, which is not dropped.
+// offlineSeamless is the paper's method as published, except that the end of the run is not dropped.
 func offlineSeamless(in []int32, row, extra int, overlap string) (rows [][]packonline.Piece, dropped int64) {
 	var short []packonline.Piece
 	for i, n := range in {
@@ -177,7 +178,7 @@ func offlineSeamless(in []int32, row, extra int, overlap string) (rows [][]packo
 	return rows, dropped
 }
 
-// TestSeamlessOffline compares seamless over a pool that holds everything with the paper's method, row by row in order.
+// TestSeamlessOffline compares seamless with a pool for all pieces with the paper's method, row by row in order.
 func TestSeamlessOffline(t *testing.T) {
 	ratios := []float64{0, 0.1, 0.3, 0.5, 0.9}
 	for seed := range uint64(100) {
@@ -195,8 +196,8 @@ func TestSeamlessOffline(t *testing.T) {
 	}
 }
 
-// TestSeamlessFigures holds the paper's settings to an independent program's figures on lengths of Table 13, and the
-// online method to the offline one.
+// TestSeamlessFigures compares the paper's settings with the figures of an independent program on lengths of Table
+// 13, and the online method with the offline one.
 func TestSeamlessFigures(t *testing.T) {
 	d, _ := lengths.Named("pubmed")
 	for _, x := range []struct {
@@ -243,10 +244,10 @@ func TestSeamlessFigures(t *testing.T) {
 	}
 }
 
-// TestSeamlessRefusesImpossibleStates changes what the state ends in: pool, run and the three numbers of the detail.
+// TestSeamlessRefusesImpossibleStates changes the end of the state: pool, run and the three numbers of the detail.
 func TestSeamlessRefusesImpossibleStates(t *testing.T) {
 	c := seamless(8, 3, 0, 0, 0)
-	// c and d of 5 tokens wait, and 3 of a, behind its first 2
+	// c and d of 5 tokens are buffered, and the last 3 tokens of a
 	end := []byte{2, 28, 6, 10, 4, 2, 10, 1, 11, 5, 7, 2, 0, 21, 1}
 	refuses(t, c, []int32{5, 6, 5, 5}, end, map[string]refusal{
 		"as it was": {end, ""},

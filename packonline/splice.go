@@ -10,51 +10,49 @@ import (
 )
 
 // splice packs related documents into one row (Structured Packing in LLM Training Improves Long Context Utilization,
-// Algorithm 1), online, from a bounded pool: a row begins with a root and goes on, breadth first, with the k documents
-// of the pool most related to each of its documents. It is bucket with another way to choose: lengths, cuts, padding
-// and the bounds on pool and age are those of bucket, and so are its invariants 2 to 4, where Fill is exact.
+// Algorithm 1), online, from a bounded pool. A row begins with a root and continues, breadth first, with the k
+// documents of the pool that are most related to each of its documents. It differs from bucket only in the choice of
+// pieces. Lengths, cuts, padding, and the bounds on pool and age are those of bucket, and so are its invariants 2 to
+// 4 if Fill is exact.
 //
-//   - The root is the oldest piece: as good as the paper's random one, and nothing becomes old. With several row
-//     lengths it is the oldest
-//     of those that need a row of one length, of which too many wait. Where Fill is trim it is random.
+//   - The root is the oldest piece. This is as good as the paper's random root, and no piece becomes old. With
+//     several row lengths, it is the oldest of the pieces that need a row of one length, the length of which too many
+//     are buffered. If Fill is trim it is random.
 //   - Short pieces are kept for a flush, which needs them to fill its rows (splice_balance.go).
-//   - Fill exact: once little room is left, of the most related pieces those are taken that fill it exactly
-//     (splice_row.go). A root
-//     whose row can not be filled waits a little, and others are tried. Where that happens often, as with documents of
-//     one length,
-//     rows keep what is related and are padded (splice_padded.go).
-//   - A flush drafts related rows and packs others by length, so that it pads hardly more than bucket would
+//   - Fill exact: once little room is left, those of the most related pieces are taken that fill it exactly
+//     (splice_row.go). A root whose row cannot be filled is retried later, and others are tried. If that happens
+//     often, for example with documents of one length, rows consist of related pieces and are padded
+//     (splice_padded.go).
+//   - A flush drafts related rows and packs other pieces by length, so that it pads hardly more than bucket would
 //     (splice_flush.go).
-//   - Fill trim: the document that does not fit any more is cut, and what is left of it dropped.
-//   - invariant 5: questions for related pieces that have an answer are at most two for each piece of a row, and beside
-//     these one for
-//     every earned documents, once twice as many as may be asked in vain, and once those of one row. For every row at
-//     most roots have none, and
-//     as many as it has pieces.
+//   - Fill trim: the document that exceeds the row is cut, and the rest of it is dropped.
+//   - invariant 5 bounds the queries for related pieces that have a result. At most two are made per piece of a row.
+//     In addition, one is made per earned documents, once twice as many as may be made without success, and once
+//     those of one row. Of queries without a result, at most roots plus the number of its pieces are made per row.
 //
-// Its state is the waiting pieces in order of arrival, which of them wait as roots, how many questions it may ask in
-// vain, what Detail returns, and what arrived of which class. What the pieces are about is not part of it: after a
-// RestoreState the Packer needs their hints again (Hint).
+// Its state is the buffered pieces in order of arrival, which of them wait as roots, the number of queries that may
+// be made without success, the result of Detail, and the arrived tokens by class. Hints of the pieces are not part of
+// it: after RestoreState the Packer needs them again (Hint).
 type splice struct {
 	bucket
 	relates  *related.Config
 	index    *related.Index
-	unhinted map[uint64]int32 // documents restored, not yet hinted -> piece
+	unhinted map[uint64]int32 // restored documents without a hint -> piece
 	later    []int64          // by piece: number of documents from which on it may be a root again
-	spare    int64            // questions that may be asked in vain (unit: 1/earned)
-	asked    int64            // questions that had an answer, since the Packer was made
+	spare    int64            // queries that may be made without success (unit: 1/earned)
+	asked    int64            // queries with a result, since the creation of the Packer
 	answers  []related.Candidate
 	fill     filling
 	padded   padded
 	ends     ends
 	balance  balance
 
-	// Of a flush, empty between calls.
+	// Only used in a flush, empty between calls.
 	other     *bucket // packs by length, nil before the first flush
-	otherRows aside   // what it made last
+	otherRows aside   // its latest output
 }
 
-// spliceAges is the bound on ages, in pools, where none is configured.
+// spliceAges is the bound on ages, in pools, if none is configured.
 const spliceAges = 3
 
 func newSplice(c Config) Packer {
@@ -69,13 +67,13 @@ func newSplice(c Config) Packer {
 	return p
 }
 
-// Hinted is a Packer to which it matters what documents are about. After a RestoreState the hint of every document that
-// waits has to be given before the next Add or Flush.
+// Hinted is a Packer that uses similarity hints. After RestoreState the hint of every buffered document must be
+// passed to Hint before the next Add or Flush.
 type Hinted interface {
 	Packer
 	// Unhinted returns the documents whose hints are missing, in order.
 	Unhinted() []uint64
-	// Hint gives the hint of one of them: what Add was given with it.
+	// Hint sets the missing hint of a document, which must equal the one passed to Add.
 	Hint(document uint64, h *related.Hint)
 }
 
@@ -139,25 +137,26 @@ func (p *splice) Add(d Doc, out *Rows) {
 	}
 }
 
-// spliceCredit is how many times the credit of bucket a document brings: to look for related pieces takes longer than
-// any search by length.
+// spliceCredit is the factor by which a document's credit exceeds that in bucket, because a search for related pieces
+// takes longer than any search by length.
 const spliceCredit = 16
 
-// ready panics while hints are missing: rows would come out other than without the restart.
+// ready panics while hints are missing, because rows would differ from those without a restart.
 func (p *splice) ready() {
 	if len(p.unhinted) > 0 {
 		panic(fmt.Sprintf("packonline: %d restored documents have no hint", len(p.unhinted)))
 	}
 }
 
-// How many of the oldest pieces are tried as the root of a row, and for how many documents one that failed waits.
+// Number of oldest pieces that are tried as the root of a row, and number of documents until a failed root may be
+// tried again.
 const (
 	roots  = 64
 	retire = 256
 )
 
-// Roots that fail ask in vain. So many questions may be spent on that at once, and each document brings 1/earned of
-// one. As many may be owed before roots are no more asked for rows that are padded either.
+// Queries for roots that fail are unsuccessful. They are limited by a budget of at most spareMost/earned queries, to
+// which each document adds 1/earned. After a debt of the same size, roots are not queried for padded rows either.
 const (
 	earned    = 8
 	spareMost = 2048 * earned
@@ -180,7 +179,7 @@ func (p *splice) next(out *Rows) {
 	}
 }
 
-// root emits a row around one of the oldest pieces of a list, of so many at most, and reports whether it did.
+// root emits a row around one of the oldest most pieces of a list, and reports whether it did.
 func (p *splice) root(l *list, most int, out *Rows) bool {
 	i := l.first
 	for n := 0; i != none && n < most && p.spare > 0; n++ {
@@ -225,7 +224,7 @@ func (p *splice) force(out *Rows) {
 
 func (p *splice) AppendState(b []byte) []byte {
 	b = p.bucket.AppendState(b)
-	// for every piece for how many documents it may not be a root
+	// for each piece, the number of documents until it may be a root again
 	for i := p.stock.ages.first; i != none; i = p.stock.newer(&p.stock.ages, i) {
 		b = binary.AppendUvarint(b, uint64(max(0, p.later[i]-p.now())))
 	}
@@ -260,7 +259,7 @@ func (p *splice) RestoreState(b []byte) ([]byte, error) {
 	return r.b, nil
 }
 
-// draw is a random piece, the paper's root.
+// draw returns a random piece, the root in the paper.
 func (p *splice) draw() int32 {
 	i := p.stock.ages.first
 	for range keyed(p.config.Seed, uint64(p.counts.Rows), uint64(p.counts.Slots)) % uint64(p.stock.pieces) {
@@ -269,7 +268,7 @@ func (p *splice) draw() int32 {
 	return i
 }
 
-// arrange permutes the pieces of the row under construction, where their order is to be random.
+// arrange permutes the pieces of the row under construction if their order is configured to be random.
 func (p *splice) arrange() {
 	if p.config.Splice.Order != "shuffle" {
 		return
@@ -280,7 +279,7 @@ func (p *splice) arrange() {
 	}
 }
 
-// keyed hashes a seed and two numbers (the finalizer of MurmurHash3, once for each).
+// keyed returns a hash of a seed and two numbers (the finalizer of MurmurHash3, once per number).
 func keyed(seed, a, b uint64) uint64 {
 	x := seed
 	for _, y := range []uint64{a, b} {

@@ -6,25 +6,25 @@ import (
 	"math/bits"
 )
 
-// balance compares what waits with what arrives, by class. A retriever that prefers short documents would otherwise use
-// them up: a run would begin rich in short documents and end poor in them.
+// balance compares buffered with arriving tokens, by class. Otherwise a retriever that prefers short documents would
+// use them up. A run would then begin with too many short documents and end with too few.
 //
-//   - With several row lengths the class of a piece is the shortest row that holds it. Short documents leave with
-//     whatever is related to them, long ones fit into few rows and would wait until they are the oldest. So the class
-//     of which too much waits has the next root.
+//   - With several row lengths the class of a piece is the shortest row that holds it. Short documents leave with any
+//     related row. Long ones fit into few rows and would be buffered until they are the oldest. So the next root is
+//     from the class with the greatest buffered share.
 //   - With one row length the classes are short pieces and others. Without short pieces a flush cannot fill its rows.
 //     So while they are scarce they do not continue rows; they only fill their ends.
 type balance struct {
-	edges   []int32 // by class: its longest piece
-	arrived []int64 // tokens of the pieces that arrived, lately: halved again and again
-	waits   []int64 // tokens of those that wait
+	edges   []int32 // by class: length of its longest piece
+	arrived []int64 // by class: recently arrived tokens, halved periodically
+	waits   []int64 // by class: buffered tokens
 }
 
 const (
-	classRoots  = 16 // how many of a class's oldest pieces are tried as a root before those of all
-	latelyPools = 16 // after how many documents the arrived tokens are halved
+	classRoots  = 16 // maximum oldest pieces of the class that are tried as a root before the oldest of all
+	latelyPools = 16 // number of pools of documents after which the arrived tokens are halved
 	shortPart   = 4  // with one row length, pieces of at most 1/shortPart of it are short
-	scarcePart  = 2  // and scarce while their share of what waits is below 1/scarcePart of that of what arrived
+	scarcePart  = 2  // short pieces are scarce while their buffered share is below 1/scarcePart of their share of arrivals
 )
 
 func newBalance(lengths []int32) balance {
@@ -42,7 +42,7 @@ func (b *balance) arrive(length int32) {
 
 func (b *balance) leave(length int32) { b.waits[bucketFor(b.edges, length)] -= int64(length) }
 
-// scarce reports whether the pieces of the first class are scarce.
+// scarce reports whether pieces of the first class are scarce.
 func (b *balance) scarce() bool {
 	return lessProduct(scarcePart*b.waits[0], sum(b.arrived), b.arrived[0], sum(b.waits))
 }
@@ -60,7 +60,7 @@ func (b *balance) halve() {
 	}
 }
 
-// most returns the class of which the greatest share of what arrived waits, none where nothing waits.
+// most returns the class with the greatest ratio of buffered to arrived tokens, or none if nothing is buffered.
 func (b *balance) most() int {
 	most := none
 	for k, n := range b.waits {
@@ -71,7 +71,7 @@ func (b *balance) most() int {
 	return most
 }
 
-// lessProduct reports whether a*b < c*d. None is negative.
+// lessProduct reports whether a*b < c*d. No argument may be negative.
 func lessProduct(a, b, c, d int64) bool {
 	high, low := bits.Mul64(uint64(a), uint64(b))
 	high2, low2 := bits.Mul64(uint64(c), uint64(d))
@@ -85,7 +85,7 @@ func (b *balance) append(state []byte) []byte {
 	return state
 }
 
-// balance reads the arrived tokens of a state. What waits is in the stock.
+// balance reads the arrived tokens of a state. The buffered tokens are computed from the stock.
 func (r *reader) balance(c Counts, s *stock, lengths []int32) balance {
 	b := newBalance(lengths)
 	left := c.Tokens

@@ -10,8 +10,8 @@ import (
 	"loaderd/packonline"
 )
 
-// TestSpliceLetsLongDocumentsGo: with several row lengths, what waits of every class is the same share of what came,
-// though short documents leave with whatever is related to them.
+// TestSpliceLetsLongDocumentsGo checks that with several row lengths, the buffered share of the arrived tokens is
+// equal for every class, although short documents leave with any related row.
 func TestSpliceLetsLongDocumentsGo(t *testing.T) {
 	c := config("splice", 64, 400, 1600)
 	c.Buckets = []int{64, 128, 256, 512, 1024}
@@ -43,7 +43,7 @@ func TestSpliceLetsLongDocumentsGo(t *testing.T) {
 	}
 }
 
-// TestSpliceRefusesMoreOfAClassThanCame: the classes of a state have no more tokens than came.
+// TestSpliceRefusesMoreOfAClassThanCame checks that the classes of a state cannot have more tokens than have arrived.
 func TestSpliceRefusesMoreOfAClassThanCame(t *testing.T) {
 	c := config("splice", 64, 40, 0)
 	c.Buckets = []int{64, 128}

@@ -11,8 +11,8 @@ import (
 	"loaderd/packonline/related"
 )
 
-// BenchmarkSplice packs 20,000 documents of twelve subjects into rows of 2,048. Bucket packs the same lengths beside
-// it: "x-bucket" is the speed as a multiple of that.
+// BenchmarkSplice packs 20,000 documents of twelve subjects into rows of 2,048. The baseline is bucket with the same
+// lengths; "x-bucket" is the speed relative to it.
 func BenchmarkSplice(b *testing.B) {
 	in := lengths.LogNormal(20_000, 1)
 	docs := make([]packonline.Doc, len(in))
@@ -73,7 +73,7 @@ func BenchmarkSplice_Dense(b *testing.B) {
 	}
 }
 
-// packAll packs documents, the final flush included.
+// packAll packs documents, including the final flush.
 func packAll(b *testing.B, c packonline.Config, docs []packonline.Doc) packonline.Counts {
 	p := newPacker(b, c)
 	var out packonline.Rows
@@ -85,7 +85,7 @@ func packAll(b *testing.B, c packonline.Config, docs []packonline.Doc) packonlin
 	return p.Counts()
 }
 
-// measure reports how many documents are packed a second.
+// measure reports the number of packed documents per second.
 func measure(b *testing.B, c packonline.Config, docs []packonline.Doc) {
 	for b.Loop() {
 		packAll(b, c, docs)
@@ -93,7 +93,7 @@ func measure(b *testing.B, c packonline.Config, docs []packonline.Doc) {
 	b.ReportMetric(float64(b.N)*float64(len(docs))/b.Elapsed().Seconds(), "docs/s")
 }
 
-// BenchmarkSplice_OneFolder packs 20,000 documents of twelve subjects that have the paths of files of one folder. bm25,
+// BenchmarkSplice_OneFolder packs 20,000 documents of twelve subjects whose paths are files of one folder. bm25,
 // which does not read the paths, is the baseline of repo.
 func BenchmarkSplice_OneFolder(b *testing.B) {
 	var m related.TermMaker

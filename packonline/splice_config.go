@@ -7,24 +7,24 @@ import (
 	"loaderd/packonline/related"
 )
 
-// Splice is what splice reads beside the parameters of other methods.
+// Splice has the parameters of splice in addition to those of other methods.
 type Splice struct {
-	// Retriever says what relates documents: bm25 (rare tokens that they share), repo (folders of their paths) or dense
-	// (embeddings that come with them).
+	// Retriever selects what relates documents: bm25 (shared rare tokens), repo (folders of their paths) or dense
+	// (embeddings supplied with them).
 	Retriever string `koanf:"retriever" json:"retriever"`
-	// K is how many related documents follow each document of a row.
+	// K is the number of related documents that follow each document of a row.
 	K int `koanf:"k" json:"k"`
-	// Order of a row's documents: identity (as they were found) or shuffle.
+	// Order of the documents in a row: identity (in the order of retrieval) or shuffle.
 	Order string `koanf:"order" json:"order"`
-	// Fill says how a row ends: exact (with related pieces that fill it; nothing is dropped) or trim (as in the paper: the
+	// Fill is how a row ends: exact (with related pieces that fill it; nothing is dropped) or trim (as in the paper: the
 	// last document is cut and its rest dropped).
 	Fill string `koanf:"fill" json:"fill"`
 	// PathBonus raises the score of documents from the same folder (unit: percent).
 	PathBonus int `koanf:"path_bonus" json:"path_bonus"`
-	// NearDuplicate passes over documents that score above this share of what the asking document scores with itself
-	// (unit: percent); 0 passes over none.
+	// NearDuplicate skips documents with a score above this share of the querying document's score with itself (unit:
+	// percent). 0 skips none.
 	NearDuplicate int `koanf:"near_duplicate" json:"near_duplicate"`
-	// Postings bounds the work of a question (unit: entries of lists that bm25 and repo look at).
+	// Postings bounds the work of a query (unit: entries of lists that bm25 and repo read).
 	Postings int `koanf:"postings" json:"postings"`
 	// Dimension is the length of dense's embeddings.
 	Dimension int `koanf:"dimension" json:"dimension"`
@@ -70,7 +70,7 @@ func refuseSplice(c Config) (bad []FieldError) {
 	return bad
 }
 
-// Related returns how documents are compared with one another, nil for a method that looks at lengths alone.
+// Related returns the configuration of the comparison of documents, or nil for a method that only uses lengths.
 func (c Config) Related() *related.Config {
 	if c.Method != "splice" {
 		return nil
@@ -80,7 +80,7 @@ func (c Config) Related() *related.Config {
 		Postings: s.Postings, Dimension: s.Dimension}
 }
 
-// numbers lists what the state of a splice names beside other parameters.
+// numbers returns the parameters that the state of splice has in addition to others.
 func (s Splice) numbers() []configNumber {
 	return []configNumber{
 		{"splice.retriever (its place in the list)", uint64(slices.Index(related.Retrievers, s.Retriever))},

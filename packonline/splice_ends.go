@@ -4,23 +4,23 @@ import "encoding/binary"
 
 // ends counts how the rows of splice ended.
 type ends struct {
-	related   int64 // full of related pieces
-	mixed     int64 // filled with a related piece and others of the right lengths
-	length    int64 // filled with others of the right lengths, behind related ones
-	padded    int64 // related and padded
-	trimmed   int64 // full, the last document was cut
-	unrelated int64 // made by length alone
-	silent    int64 // documents that do not say what the retriever asks for
+	related   int64 // filled with related pieces
+	mixed     int64 // filled with one related piece and others of matching lengths
+	length    int64 // related pieces, filled with others of matching lengths
+	padded    int64 // related pieces and padding
+	trimmed   int64 // full, with the last document cut
+	unrelated int64 // packed by length only
+	silent    int64 // documents without the data that the retriever compares
 }
 
-// list is what a state holds.
+// list returns the counts in the order of a state.
 func (e *ends) list() []*int64 {
 	return []*int64{&e.related, &e.mixed, &e.length, &e.padded, &e.trimmed, &e.unrelated, &e.silent}
 }
 
-// Detail returns how the rows ended since the beginning, whatever Packers have carried the state since; all of them
-// together are the rows of Counts. Beside that it returns how many documents do not say what the retriever asks for:
-// without a path, an embedding or a term.
+// Detail returns how rows have ended since the start, across all restores of the state. The counts of rows add up to
+// Counts.Rows. It also returns the number of documents without the data that the retriever compares: a path, an
+// embedding or a term.
 func (p *splice) Detail() map[string]int64 {
 	e := p.ends
 	return map[string]int64{
@@ -35,7 +35,7 @@ func (p *splice) Detail() map[string]int64 {
 	}
 }
 
-// byLength counts the rows that pack makes.
+// byLength counts the rows that pack makes as packed by length.
 func (p *splice) byLength(pack func()) {
 	before := p.counts.Rows
 	pack()

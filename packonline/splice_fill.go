@@ -7,22 +7,22 @@ import (
 	"loaderd/packonline/related"
 )
 
-// filling chooses pieces that fill room exactly, of those that are related.
+// filling chooses related pieces that fill room exactly.
 type filling struct {
-	best   []int32 // by length: the most related answer
-	round  []int64 // by length: when that was written
+	best   []int32 // by length: the most related candidate
+	round  []int64 // by length: round in which best was set
 	rounds int64
 	chosen [3]int32
 	count  int     // of chosen
-	most   int64   // the sum of score times length of chosen
-	short  []int32 // answers that fit, by length
+	most   int64   // sum of score times length of chosen
+	short  []int32 // candidates that fit, by length
 }
 
 func newFilling(longest int32) filling {
 	return filling{best: make([]int32, longest+1), round: make([]int64, longest+1)}
 }
 
-// answered are related pieces that wait in a stock.
+// answered is a list of related pieces of a stock.
 type answered struct {
 	answers []related.Candidate
 	stock   *stock
@@ -30,11 +30,11 @@ type answered struct {
 
 func (a answered) length(i int32) int32 { return a.stock.items[a.answers[i].Slot].length }
 
-// value is score times length.
+// value returns score times length.
 func (a answered) value(i int32) int64 { return int64(a.answers[i].Score) * int64(a.length(i)) }
 
-// choose returns which one, two, or three if it must, of the answers have room tokens together: those with the greatest
-// sum of score times length.
+// choose returns the indices of one, two or (if necessary) three answers that have room tokens together: those with
+// the greatest sum of score times length.
 func (f *filling) choose(answers []related.Candidate, s *stock, room int32) []int32 {
 	a := answered{answers, s}
 	f.most, f.count = -1, 0
@@ -54,7 +54,7 @@ func (f *filling) choose(answers []related.Candidate, s *stock, room int32) []in
 	return f.chosen[:f.count]
 }
 
-// chooseThree chooses among threes of which two are among the most related answers.
+// chooseThree chooses among triples of which two are among the most related answers.
 func (f *filling) chooseThree(a answered, room int32) {
 	for k := range a.answers[:min(len(a.answers), combined)] {
 		i := int32(k)
@@ -70,7 +70,7 @@ func (f *filling) chooseThree(a answered, room int32) {
 	}
 }
 
-// index makes the answers that fit into room known to found.
+// index indexes the answers that fit into room for found.
 func (f *filling) index(a answered, room int32) {
 	f.rounds++
 	for k := range a.answers {
@@ -81,7 +81,7 @@ func (f *filling) index(a answered, room int32) {
 	}
 }
 
-// found returns the most related answer of a length.
+// found returns the most related answer of the given length.
 func (f *filling) found(n int32) (int32, bool) {
 	if n <= 0 || f.round[n] != f.rounds {
 		return 0, false
@@ -89,15 +89,15 @@ func (f *filling) found(n int32) (int32, bool) {
 	return f.best[n], true
 }
 
-// offer chooses answers if their value is greater than that of those chosen before.
+// offer replaces the choice if the value of the given answers is greater.
 func (f *filling) offer(value int64, answers ...int32) {
 	if value > f.most {
 		f.most, f.count = value, copy(f.chosen[:], answers)
 	}
 }
 
-// nearest returns which of the answers, three at most, leave the least of room, and how much that is: none where none
-// fits. Of those that leave as much it prefers those with the greatest sum of score times length.
+// nearest returns the indices of at most three answers that leave the least room, and that room; none if none fits.
+// Of equal room, those with the greatest sum of score times length are returned.
 func (f *filling) nearest(answers []related.Candidate, s *stock, room int32) (chosen []int32, left int32) {
 	a := answered{answers, s}
 	f.short = f.short[:0]
@@ -106,7 +106,7 @@ func (f *filling) nearest(answers []related.Candidate, s *stock, room int32) (ch
 			f.short = append(f.short, i)
 		}
 	}
-	// of equal ones the most related stays first
+	// of equally long ones the most related stays first
 	slices.SortStableFunc(f.short, func(i, j int32) int { return cmp.Compare(a.length(i), a.length(j)) })
 	f.most, f.count = -1, 0
 	left = room

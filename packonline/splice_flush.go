@@ -5,35 +5,34 @@ import (
 	"slices"
 )
 
-// A flush runs out of pieces to choose from, so its last rows would be padded, and the flush is most of a run of less
-// than two pools. There relatedness yields to padding. The flush drafts related rows, compares what they and the
-// remaining pieces pad with what length alone would pad, and where that is too much more, packs the pieces of some
-// drafted rows again by length.
+// A flush has fewer and fewer pieces to choose from, so its last rows would be padded. In a run of less than two
+// pools, most rows are from the flush. There padding has priority over relatedness. The flush drafts related rows and
+// compares their padding, including that of the remaining pieces, with the padding of packing by length only. If the
+// difference is too large, it packs the pieces of some drafted rows again by length.
 //
-//   - invariant 7: where Fill is exact a flush pads at most what a flush of bucket pads with the same pieces, and
-//     1/yields of its slots. The
-//     draft of which no row is left is that flush, so the bound holds whatever the lengths. With one row length padding
-//     comes in whole
-//     rows, so fewer than yields rows are as few as those of bucket.
+//   - invariant 7: if Fill is exact, a flush pads at most as much as a flush of bucket with the same pieces, plus
+//     1/yields of its slots. A draft with no row left is that flush, so the bound holds for all lengths. With one row
+//     length padding is in whole rows, so if bucket makes fewer than yields rows, the flush makes as few as
+//     bucket.
 const (
 	drained  = 16  // the last 1/drained of the pieces are not drafted: they are too few to choose from
-	repacked = 16  // 1/repacked of the drafted rows is the least part that is packed again, and the least that is not
-	yields   = 256 // the part of the slots that relatedness may pad
+	repacked = 16  // 1/repacked of the drafted rows is the minimum that is packed again, and the minimum that is not
+	yields   = 256 // 1/yields of the slots is the additional padding that is accepted for relatedness
 )
 
-// draft is the related rows of a flush before any of them leaves.
+// draft has the related rows of a flush before any of them is emitted.
 type draft struct {
 	rows   Rows
 	counts []draftCounts
 }
 
-// draftCounts is what a row adds to the counts of its Packer.
+// draftCounts is the contribution of a row to the counts of its Packer.
 type draftCounts struct {
 	padding int64
-	end     int // the place of its count in ends.list, none for a row of one document
+	end     int // index of its count in ends.list, none for a row of one document
 }
 
-// Flush packs what is left. Where Fill is trim it goes on as before to the end.
+// Flush packs the buffered pieces. If Fill is trim, it makes rows as before to the end.
 func (p *splice) Flush(out *Rows) {
 	p.ready()
 	if p.config.Splice.Fill == "trim" {
@@ -63,8 +62,8 @@ func (p *splice) Flush(out *Rows) {
 	}
 }
 
-// more returns how many of all rows are packed again after n were too few: twice as many, then those and half of the
-// others.
+// more returns how many of all rows are packed again if n were too few: twice as many, and later those and half of
+// the others.
 func more(n, all int) int {
 	least := max(all/repacked, 1)
 	switch {
@@ -77,14 +76,14 @@ func more(n, all int) int {
 	}
 }
 
-// aside is rows that were packed by length, and what they add to counts.
+// aside has rows that were packed by length, and their contribution to the counts.
 type aside struct {
 	rows   Rows
 	counts Counts
 }
 
-// aside packs pieces, in order of arrival, as a flush of bucket does, and leaves the Packer as it is. What it returns
-// is valid until the next call.
+// aside packs pieces, in order of arrival, as a flush of bucket does. It does not change the Packer's own state. The
+// result is valid until the next call.
 func (p *splice) aside(pieces []waiting) *aside {
 	if p.other == nil {
 		p.other = &bucket{stock: newStock(p.longest, len(p.lengths)), patience: p.patience}
@@ -102,8 +101,8 @@ func (p *splice) aside(pieces []waiting) *aside {
 	return a
 }
 
-// draft packs related rows until few pieces are left, empties the stock of these and returns them in order of arrival.
-// Counts of rows stay as they are.
+// draft packs related rows until few pieces are left, removes these from the stock and returns them in order of
+// arrival. The counts of rows do not change.
 func (p *splice) draft() (d draft, rest []waiting) {
 	counts, ends := p.counts, p.ends
 	few := p.stock.pieces / drained
@@ -130,7 +129,7 @@ func (p *splice) draft() (d draft, rest []waiting) {
 	return d, rest
 }
 
-// full emits a full row around the oldest piece of length n, of related pieces where it can, and reports whether it
+// full emits a full row around the oldest piece of length n, of related pieces if possible, and reports whether it
 // did.
 func (p *splice) full(n int32, out *Rows) (done bool) {
 	if p.spare > 0 && p.related(p.stock.queues[n].first, out) {
@@ -140,8 +139,8 @@ func (p *splice) full(n int32, out *Rows) (done bool) {
 	return done
 }
 
-// order returns the rows in the order in which they are packed again: those with the most padding first, then the last
-// ones.
+// order returns the rows in the order in which they are packed again: those with the most padding first, then the
+// latest ones.
 func (d *draft) order() []int32 {
 	out := make([]int32, len(d.counts))
 	for i := range out {
@@ -153,7 +152,7 @@ func (d *draft) order() []int32 {
 	return out
 }
 
-// join returns the rest and the pieces of rows in order of arrival.
+// join returns rest and the pieces of the given rows in order of arrival.
 func (d *draft) join(rest []waiting, rows []int32, now int64) []waiting {
 	out := slices.Clone(rest)
 	for _, i := range rows {
@@ -166,7 +165,7 @@ func (d *draft) join(rest []waiting, rows []int32, now int64) []waiting {
 	return out
 }
 
-// settle emits drafted rows and those that were packed by length, and counts them.
+// settle emits drafted rows and those packed by length, and counts them.
 func (p *splice) settle(d *draft, rows []int32, byLength *aside, out *Rows) {
 	for _, i := range rows {
 		length, pieces, ages := d.rows.Row(int(i))
@@ -189,7 +188,7 @@ func (p *splice) settle(d *draft, rows []int32, byLength *aside, out *Rows) {
 	p.ends.unrelated += byLength.counts.Rows
 }
 
-// count notes what the last row has added.
+// count records the contribution of the last row.
 func (d *draft) count(before, now Counts, ended, ends ends) {
 	c := draftCounts{now.Padding - before.Padding, none}
 	for k, n := range ends.list() {

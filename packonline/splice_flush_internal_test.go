@@ -7,7 +7,8 @@ import (
 	"loaderd/packonline/related"
 )
 
-// Invariant 7: a flush of splice pads at most what a flush of bucket pads with the same pieces, and 1/256 of its slots.
+// Invariant 7: a flush of splice pads at most as much as a flush of bucket with the same pieces, plus 1/256 of its
+// slots.
 func TestSplice_FlushBound(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 1))

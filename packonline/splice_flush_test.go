@@ -10,8 +10,9 @@ import (
 	"loaderd/packonline/related"
 )
 
-// A run of less than a pool is flushed as a whole. It pads at most 1/256 of its slots more than packing by length does,
-// whatever the retriever, the row lengths and the number of subjects, and most neighbours are related all the same.
+// A run of less than a pool is flushed completely. Its additional padding relative to packing by length is at most
+// 1/256 of its slots, for every retriever, set of row lengths and number of subjects. Most neighbours are related
+// nevertheless.
 func TestSplice_FlushPadsLittleMoreThanBucket(t *testing.T) {
 	const documents = 3000
 	one := about(0)
@@ -58,8 +59,8 @@ func TestSplice_FlushPadsLittleMoreThanBucket(t *testing.T) {
 	}
 }
 
-// Where all documents have one topic bm25 prefers short ones, as each of their tokens counts more. It leaves enough of
-// them to a flush that a run of six pools pads less than 1 %.
+// If all documents have one topic, bm25 prefers short ones, because each of their tokens has more weight. It leaves
+// enough of them to a flush that a run of six pools pads less than 1 %.
 func TestSplice_LeavesShortDocumentsToTheFlush(t *testing.T) {
 	const documents, pool = 6000, 1024
 	c := config("splice", 2048, pool, 4*pool)

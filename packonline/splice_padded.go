@@ -1,23 +1,24 @@
 package packonline
 
-// Rows that nothing fills to the last token: documents of one length, and of few. They keep what is related, and end
-// with the related pieces that leave the least room, which is padded.
+// slack determines the accepted padding of rows that no pieces fill completely. It is that of the fullest row that
+// bucket finds, plus 1/slack of a row.
 //
-// How much that may be: as much as the fullest row that bucket finds would pad, and 1/slack of a row more.
+// Such rows occur with documents of one or few lengths. They consist of related pieces, and end with the related
+// pieces that leave the least room, which is padded.
 const slack = 64
 
-// padded is the best end of a row that has been found.
+// padded is the best end of a row found so far.
 type padded struct {
-	keep    int // pieces of the row in front of it
+	keep    int // number of pieces of the row before it
 	chosen  [3]int32
-	count   int // of these
+	count   int // of chosen
 	padding share
 	row     []int32 // the whole row
 }
 
-// insist emits a row around the oldest piece that keeps what is related: full where other pieces fill it, else padded.
-// It reports whether it did: not where nothing is related, or where length alone would pad much less, and not while
-// that was so too often.
+// insist emits a row of related pieces around the oldest piece: full if other pieces fill it, else padded. It reports
+// whether it did. It does not if nothing is related, if packing by length would pad much less, or while the latter
+// has happened too often.
 func (p *splice) insist(out *Rows) bool {
 	if p.spare <= -spareMost {
 		return false
@@ -55,9 +56,9 @@ func (p *splice) insist(out *Rows) bool {
 	return true
 }
 
-// chain takes the oldest piece and what is related to it and to one another, and where nothing more is related another
-// piece and what is related to that. It returns the tokens that they have and, if they fill a row, its length. Where
-// nothing is related to the first piece it stays alone.
+// chain takes the oldest piece, the pieces related to it, the pieces related to those, and so on. When no more pieces
+// are related, it continues with another piece. It returns the tokens of the row and, if they fill a row, its length.
+// If no piece is related to the first one, the first one stays alone.
 func (p *splice) chain() (used, full int32) {
 	p.padded.padding, p.padded.count = share{}, 0
 	next := p.stock.ages.first
@@ -73,17 +74,18 @@ func (p *splice) chain() (used, full int32) {
 		p.consider(used)
 		used = p.follow(used)
 		next = none
-		if len(p.answers) == 0 && len(p.row) > 1 { // what has an answer that leaves hardly any room ends the row
+		if len(p.answers) == 0 && len(p.row) > 1 { // a piece whose answers leave hardly any room ends the row
 			next = p.another(p.longest - used)
 		}
 	}
 	return used, 0
 }
 
-// triple is how many mean pieces a row may lack where the end that pads the least is looked for: it has three at most.
+// triple is the room, in mean pieces, up to which the end with the least padding is searched for, because an end has
+// at most three pieces.
 const triple = 3
 
-// consider keeps the end that the answers make, if it pads less than the best so far or as little.
+// consider keeps the end formed by the answers if it pads at most as much as the best one so far.
 func (p *splice) consider(used int32) {
 	e := &p.padded
 	for _, l := range p.lengths {
@@ -101,8 +103,8 @@ func (p *splice) consider(used int32) {
 	}
 }
 
-// another is the piece around which a row goes on that has so much room: one of the oldest, else the longest that fits,
-// or none.
+// another returns the next piece of a row with the given room: one of the oldest, else the longest that fits, or
+// none.
 func (p *splice) another(room int32) int32 {
 	i := p.stock.ages.first
 	for n := 0; n < misfits && i != none; n++ {
@@ -117,7 +119,7 @@ func (p *splice) another(room int32) int32 {
 	return none
 }
 
-// muchLess reports whether a row that is made by length alone would pad much less.
+// muchLess reports whether a row packed by length would pad much less.
 func (p *splice) muchLess(padding share) bool {
 	padding.part -= padding.of / slack
 	return p.stock.eldest(max(1, paddedRows/len(p.lengths)), min(p.stock.credit, 0)-creditGuess, func(n int32) bool {

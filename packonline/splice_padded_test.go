@@ -10,8 +10,8 @@ import (
 	"loaderd/packonline"
 )
 
-// ofLengths packs documents of some of a few lengths, drawn evenly, of twelve subjects, and returns the rows that came
-// before the flush.
+// ofLengths packs documents of twelve subjects with lengths drawn uniformly from the given ones, and returns the rows
+// emitted before the flush.
 func ofLengths(t *testing.T, c packonline.Config, n int,
 	lengths ...int32) (rows [][]packonline.Piece, p packonline.Packer) {
 	t.Helper()
@@ -30,7 +30,8 @@ func ofLengths(t *testing.T, c packonline.Config, n int,
 	return rows, p
 }
 
-// Rows that no documents fill to the last token keep what is related, and pad little more than packing by length does.
+// Rows that no documents fill completely still consist of related documents, and pad little more than packing by
+// length does.
 func TestSpliceKeepsWhatIsRelatedWhereNothingFillsARow(t *testing.T) {
 	for name, x := range map[string]struct {
 		row     int
@@ -58,10 +59,10 @@ func TestSpliceKeepsWhatIsRelatedWhereNothingFillsARow(t *testing.T) {
 	}
 }
 
-// A row that related pieces do not fill ends with others that do, where there are any.
+// A row that related pieces do not fill ends with other pieces that do, if such pieces exist.
 func TestSplicePrefersOthersToPadding(t *testing.T) {
 	c := config("splice", 820, 400, 0)
-	// one in ten documents has 10 tokens, which are what 27 of 30 leave
+	// one in ten documents has 10 tokens, which is what 27 documents of 30 leave
 	rows, p := ofLengths(t, c, 4000, 30, 30, 30, 30, 30, 30, 30, 30, 30, 10)
 	if n := p.Counts(); n.Padding > 0 {
 		t.Errorf("%+v are padded", n)
@@ -71,7 +72,7 @@ func TestSplicePrefersOthersToPadding(t *testing.T) {
 	}
 }
 
-// Documents of which nothing is known are packed as bucket does, and told apart.
+// Documents without hints are packed as bucket does, and are counted separately.
 func TestSpliceTellsHowRowsEnded(t *testing.T) {
 	for _, retriever := range []string{"bm25", "repo", "dense"} {
 		c := spliceConfig(retriever, "exact")
@@ -96,11 +97,11 @@ func TestSpliceTellsHowRowsEnded(t *testing.T) {
 	}
 }
 
-// What a state says of rows and of questions can be, or is refused.
+// The counts of rows and queries in a state must be possible; otherwise the state is rejected.
 func TestSpliceRefusesImpossibleStates(t *testing.T) {
 	c := config("splice", 820, 400, 0)
 	state := newPacker(t, c).AppendState(nil)
-	const counts = 7 + 2 // of ends and of classes, that end a state
+	const counts = 7 + 2 // of ends and of classes, at the end of a state
 	head := state[:len(state)-counts-len(binary.AppendVarint(nil, 2048*8))]
 	for name, x := range map[string]struct {
 		spare  int64

@@ -2,22 +2,22 @@ package packonline
 
 import "math"
 
-// How a row of splice is filled exactly.
+// Parameters for filling a row of splice exactly.
 const (
-	tail      = 8   // the room that is to be filled exactly is at most 1/8 of a row, or a mean piece, if that is more
-	choice    = 256 // related pieces to choose from for it
-	combined  = 96  // of these are combined to three
-	neared    = 48  // of these, where nothing fills it
-	mixed     = 24  // and are tried together with pieces of the right lengths
-	leastRoom = 16  // tokens that no related piece may leave over: hardly anything fills so little
+	tail      = 8   // the room to be filled exactly is at most 1/tail of a row, or a mean piece if that is more
+	choice    = 256 // maximum related pieces to choose from
+	combined  = 96  // of these, how many are combined in triples
+	neared    = 48  // of these, how many are used if no combination fills the room
+	mixed     = 24  // of these, how many are tried with pieces of matching lengths
+	leastRoom = 16  // minimum tokens left by a related piece, because hardly any pieces fill less
 )
 
-// reach is how much room of a row of length l is to be filled at its end: exactly by related pieces as soon as it may
-// hold a mean piece.
+// reach returns the room at the end of a row of length l that is to be filled exactly by related pieces: at least
+// means mean pieces.
 func (p *splice) reach(l, means int32) int32 { return max(l/tail, means*p.stock.mean()) }
 
-// ask finds the pieces that are most related to one of the row under construction and fit into what is left of the
-// longest row.
+// ask finds the pieces that are most related to a piece of the row under construction and have at most longest
+// tokens.
 func (p *splice) ask(piece int32, most int, longest int32) {
 	p.answers = p.index.Top(piece, most, longest, p.answers)
 	if len(p.answers) > 0 {
@@ -25,14 +25,14 @@ func (p *splice) ask(piece int32, most int, longest int32) {
 	}
 }
 
-// grab takes a piece into the row under construction and out of the answers.
+// grab takes a piece into the row under construction and hides it from the index.
 func (p *splice) grab(i int32) {
 	p.stock.takeItem(i)
 	p.index.Hide(i, true)
 	p.row = append(p.row, i)
 }
 
-// letGo puts all but the first keep pieces of the row under construction back.
+// letGo puts all but the first keep pieces of the row under construction back into the stock and the index.
 func (p *splice) letGo(keep int) {
 	for _, i := range p.row[keep:] {
 		p.index.Hide(i, false)
@@ -40,8 +40,8 @@ func (p *splice) letGo(keep int) {
 	p.putBack(keep)
 }
 
-// related emits a full row of pieces related to a root and to one another, and reports whether there is one: the
-// shortest that related pieces fill exactly, else one that others do.
+// related emits a full row of pieces related to a root and to one another, and reports whether such a row exists. It
+// is the shortest row that related pieces fill exactly, else one that other pieces complete.
 func (p *splice) related(root int32, out *Rows) bool {
 	before := p.asked
 	p.grab(root)
@@ -70,7 +70,7 @@ func (p *splice) complete(length int32, out *Rows) {
 	p.emit(length, out)
 }
 
-// wanted is how many related pieces are asked for: few, until a row is nearly full.
+// wanted returns the number of related pieces to query: few, until a row is nearly full.
 func (p *splice) wanted(used, means int32) int {
 	for _, l := range p.lengths {
 		if l > used && l-used <= p.reach(l, means) {
@@ -80,8 +80,8 @@ func (p *splice) wanted(used, means int32) int {
 	return p.config.Splice.K
 }
 
-// follow takes the k best answers that fit, short ones only while there are enough of these, and returns how many
-// tokens the row has then.
+// follow takes the k best answers that fit, and returns the new number of tokens of the row. It takes no short pieces
+// while they are scarce.
 func (p *splice) follow(used int32) int32 {
 	taken, longerThan := 0, int32(0)
 	if len(p.lengths) == 1 && p.balance.scarce() {
@@ -98,7 +98,7 @@ func (p *splice) follow(used int32) int32 {
 	return used
 }
 
-// finish fills the shortest row that it can fill with answers, and returns its length, 0 if there is none.
+// finish fills the shortest row that answers can fill, and returns its length, or 0 if none.
 func (p *splice) finish(used int32) int32 {
 	for _, l := range p.lengths {
 		room := l - used
@@ -120,8 +120,8 @@ func (p *splice) finish(used int32) int32 {
 	return 0
 }
 
-// others fills a row with pieces of the right lengths, where it must behind fewer related ones, but least of them at
-// least. It returns the length of the row, 0 if there is none.
+// others fills a row with pieces of matching lengths. If necessary it removes related pieces from the end of the row,
+// but keeps at least least of them. It returns the length of the row, or 0 if none.
 func (p *splice) others(used int32, least int) int32 {
 	for len(p.row) >= least {
 		if l := p.fallback(used); l > 0 {
@@ -133,8 +133,8 @@ func (p *splice) others(used int32, least int) int32 {
 	return 0
 }
 
-// fallback fills a row with one of the answers and one or two other pieces, else with up to three others, and returns
-// its length, 0 if it fills none.
+// fallback fills a row with one of the answers and one or two other pieces, else with up to three others. It returns
+// the length of the row, or 0 if none.
 func (p *splice) fallback(used int32) int32 {
 	for _, l := range p.lengths {
 		room := l - used
@@ -168,7 +168,7 @@ func (p *splice) mix(room int32) bool {
 	return false
 }
 
-// fillByLength fills room with up to three pieces of the right lengths, and reports whether it did.
+// fillByLength fills room with up to three pieces of matching lengths, and reports whether it did.
 func (p *splice) fillByLength(room int32) bool {
 	before := len(p.row)
 	if !p.near(room) || !p.addFew(room) {
@@ -182,8 +182,8 @@ func (p *splice) fillByLength(room int32) bool {
 	return true
 }
 
-// trim emits a row as the paper's algorithm makes it: related pieces until it is full, in the order that is asked for,
-// and what is too much dropped.
+// trim emits a row of the paper's algorithm: related pieces until it is full, in the configured order. Tokens beyond
+// the row are dropped.
 func (p *splice) trim(root int32, out *Rows) {
 	p.grab(root)
 	used := p.stock.items[root].length

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestBalanceComparesShares: the class is chosen of which the greatest share of what came lately waits, whatever the
-// sizes.
+// TestBalanceComparesShares checks that the chosen class is the one with the greatest buffered share of recent
+// arrivals, regardless of the sizes.
 func TestBalanceComparesShares(t *testing.T) {
 	for _, x := range []struct {
 		name           string
@@ -37,8 +37,8 @@ func TestBalanceComparesShares(t *testing.T) {
 	}
 }
 
-// With one row length the short pieces are scarce while they are less than half as large a share of what waits as of
-// what arrived.
+// With one row length, short pieces are scarce while their buffered share is less than half of their share of
+// arrivals.
 func TestBalance_Scarce(t *testing.T) {
 	for _, x := range []struct {
 		name           string

@@ -24,7 +24,7 @@ func randomSplice(r *rand.Rand) packonline.Splice {
 	}
 }
 
-// giveHints tells a restored Packer what its documents are about.
+// giveHints passes the missing hints to a restored Packer.
 func giveHints(p packonline.Packer, hint func(uint64) *related.Hint) {
 	if hinted, ok := p.(packonline.Hinted); ok {
 		for _, d := range hinted.Unhinted() {
@@ -35,8 +35,8 @@ func giveHints(p packonline.Packer, hint func(uint64) *related.Hint) {
 
 var hints sync.Map // by document
 
-// hintOf is what a document is about: one of few subjects, with words and numbers of its own beside. One document in
-// ten has no hint.
+// hintOf returns a document's hint: one of few subjects, with additional words and numbers of the document itself.
+// One document in ten has no hint.
 func hintOf(seq uint64) *related.Hint {
 	if h, ok := hints.Load(seq); ok {
 		return h.(*related.Hint)
@@ -74,7 +74,7 @@ func spliceConfig(retriever, fill string) packonline.Config {
 	return c
 }
 
-// spliced packs documents of random lengths and returns the rows that came before the flush, as the documents in them.
+// spliced packs documents of random lengths and returns the rows emitted before the flush, as the documents in them.
 func spliced(t *testing.T, c packonline.Config, n int, hint func(uint64) *related.Hint) (rows [][]packonline.Piece) {
 	t.Helper()
 	p := newPacker(t, c)
@@ -95,7 +95,7 @@ const subjects = 12
 
 func subjectOf(seq uint64) int { return rand.New(rand.NewPCG(seq, 2)).IntN(subjects) }
 
-// about returns hints that say a document's subject, or a random one for a share of the documents.
+// about returns hints with a document's subject, or with a random one for a share of the documents.
 func about(noise float64) func(seq uint64) *related.Hint {
 	var m related.TermMaker
 	return func(seq uint64) *related.Hint {
@@ -121,7 +121,7 @@ func about(noise float64) func(seq uint64) *related.Hint {
 	}
 }
 
-// alike is the share of neighbours that have the same subject.
+// alike returns the share of neighbours that have the same subject.
 func alike(rows [][]packonline.Piece) float64 {
 	same, n := 0, 0
 	for _, row := range rows {
@@ -135,7 +135,7 @@ func alike(rows [][]packonline.Piece) float64 {
 	return float64(same) / float64(n)
 }
 
-// Neighbours have the same subject much more often than in example packing, with half of the hints at random too (the
+// Neighbours have the same subject much more often than in example packing, even if half of the hints are random (the
 // paper's Table 7 keeps half of the gain with 50 % of noise).
 func TestSplicePutsRelatedDocumentsTogether(t *testing.T) {
 	const n = 6000
@@ -157,8 +157,8 @@ func TestSplicePutsRelatedDocumentsTogether(t *testing.T) {
 	}
 }
 
-// TestSpliceTrimFollowsTheAlgorithm checks rows against Algorithm 1 with k = 1: each document is the most related one,
-// of those that waited and are not in the row, to the one before it.
+// TestSpliceTrimFollowsTheAlgorithm checks rows against Algorithm 1 with k = 1: each document is the most related one
+// to the document before it, among those that are buffered and not in the row.
 func TestSpliceTrimFollowsTheAlgorithm(t *testing.T) {
 	for _, retriever := range related.Retrievers {
 		c := spliceConfig(retriever, "trim")
@@ -215,7 +215,7 @@ func TestSpliceTrimFollowsTheAlgorithm(t *testing.T) {
 
 func hintless(uint64) *related.Hint { return nil }
 
-// TestSpliceTakesAnyHints: whatever documents say of themselves, rows keep every promise.
+// TestSpliceTakesAnyHints checks that rows have all guarantees for arbitrary hints.
 func TestSpliceTakesAnyHints(t *testing.T) {
 	var m related.TermMaker
 	same := m.Terms([]int32{7, 7, 8})
@@ -253,7 +253,8 @@ func TestSpliceTakesAnyHints(t *testing.T) {
 	}
 }
 
-// Retrieval stays within a source: with subjects in sources of their own no two neighbours that retrieval chose differ.
+// Retrieval is restricted to a source: if each subject has its own source, two neighbours chosen by retrieval never
+// differ.
 func TestSpliceStaysWithinASource(t *testing.T) {
 	hint := about(0)
 	sources := func(seq uint64) *related.Hint {
@@ -271,7 +272,7 @@ func TestSpliceStaysWithinASource(t *testing.T) {
 			}
 		}
 	}
-	if mixed > n/50 { // where nothing of the source is left a row goes on with another root
+	if mixed > n/50 { // if no document of the source is left, a row continues with another root
 		t.Errorf("%d of %d neighbours are of different sources", mixed, n)
 	}
 }

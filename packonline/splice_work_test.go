@@ -7,8 +7,8 @@ import (
 	"loaderd/packonline/related"
 )
 
-// TestSpliceQuestionsAreBounded counts the questions that had an answer (invariant 5), for lengths that never fill a
-// row, that fill one seldom, and for documents that are related to few others, to some and to all.
+// TestSpliceQuestionsAreBounded counts the queries that had a result (invariant 5). It uses lengths that never or
+// rarely fill a row, and documents that are related to few others, to several and to all.
 func TestSpliceQuestionsAreBounded(t *testing.T) {
 	const documents = 4000
 	for name, length := range map[string]func(r *rand.Rand) int32{

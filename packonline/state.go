@@ -10,20 +10,21 @@ import (
 // stateVersion is the version of the format of AppendState:
 //
 //	version byte
-//	configuration: length of the method's name and the name, number of buckets and each of them, then atom * 4, pool, hold, max age, the
-//	bits of overlap, extra, the bits of the padding threshold, seed
-//	totals: documents, rows, slots, padding, repeated, dropped, truncated documents, least sequence that may come next
-//	the method's lists of waiting pieces: for each their number, and for each piece: sequences since the piece before (since 0 for
-//	the very first), documents since then (likewise), length * 2 + (start > 0), and the start if it is not 0
-//	what else the method keeps
-//	the rows that are held, where a hold is configured (hold_state.go)
+//	configuration: length of the method's name and the name, number of buckets and each of them, then atom * 4, pool,
+//	hold, max age, the bits of overlap, extra, the bits of the padding threshold, seed
+//	totals: documents, rows, slots, padding, repeated, dropped, truncated documents, smallest sequence that is accepted
+//	the method's lists of buffered pieces: for each their number, and for each piece: sequences since the piece before
+//	(since 0 for the first of all), documents since the piece before (likewise), length * 2 + (start > 0), and the start
+//	if it is not 0
+//	further state of the method
+//	the held rows, if a holdback is configured (hold_state.go)
 //
-// Distances are varints, all other numbers uvarints. The tokens that came follow by conservation.
+// Distances are varints, all other numbers uvarints. The number of arrived tokens follows from conservation.
 const stateVersion = 1
 
 var errShort = errors.New("state is cut short")
 
-// appendState appends everything but what only the method knows.
+// appendState appends the state that is common to all methods.
 func (t *tally) appendState(b []byte, lists ...[]waiting) []byte {
 	b = append(b, stateVersion)
 	b = binary.AppendUvarint(b, uint64(len(t.config.Method)))
@@ -46,7 +47,7 @@ func (t *tally) appendState(b []byte, lists ...[]waiting) []byte {
 	return b
 }
 
-// appendPiece appends a piece of a list and makes it the one before.
+// appendPiece appends a piece of a list and stores it in before.
 func appendPiece(b []byte, w waiting, before *waiting) []byte {
 	b = binary.AppendVarint(b, int64(w.doc-before.doc))
 	b = binary.AppendVarint(b, w.arrived-before.arrived)
@@ -58,7 +59,7 @@ func appendPiece(b []byte, w waiting, before *waiting) []byte {
 	return binary.AppendUvarint(b, uint64(w.start))
 }
 
-// numbers returns the configuration without its method in the order of the state.
+// numbers returns the configuration without its method, in the order of the state.
 func (c Config) numbers() []configNumber {
 	out := []configNumber{{"number of buckets", uint64(len(c.Buckets))}}
 	for _, l := range c.Buckets {
@@ -85,8 +86,8 @@ type configNumber struct {
 	value uint64
 }
 
-// readState returns the tally and the lists of waiting pieces of a state, and the bytes behind them. Each piece is one
-// that can wait; what they must be together the method checks. It leaves t as it is.
+// readState returns the tally and the lists of buffered pieces of a state, and the bytes after them. Each piece is
+// valid on its own; the method checks them together. t is not changed.
 func (t *tally) readState(b []byte, lists int) (restored tally, pieces [][]waiting, rest []byte, err error) {
 	restored = newTally(t.config)
 	r := reader{b: b}
@@ -118,7 +119,7 @@ func (t *tally) readState(b []byte, lists int) (restored tally, pieces [][]waiti
 	return restored, pieces, r.b, nil
 }
 
-// reader takes a state apart. After its first error it reads zeros.
+// reader decodes a state. After its first error it reads zeros.
 type reader struct {
 	b   []byte
 	err error
@@ -160,7 +161,7 @@ func (r *reader) fail(err error) {
 	r.b = nil
 }
 
-// config checks that the state is of this format and of a configuration.
+// config checks the format version and the configuration of the state.
 func (r *reader) config(c Config) {
 	if len(r.b) == 0 {
 		r.fail(errShort)
@@ -188,9 +189,9 @@ func (r *reader) config(c Config) {
 	}
 }
 
-// pieces reads a list of waiting pieces and adds up its tokens.
+// pieces reads a list of buffered pieces and adds up their tokens.
 func (r *reader) pieces(t *tally, before *waiting, tokens *int64) []waiting {
-	const least = 3 // bytes a piece
+	const least = 3 // bytes per piece
 	n := r.uvarint()
 	if n > uint64(len(r.b)/least) {
 		r.fail(errShort)
@@ -217,7 +218,7 @@ func (r *reader) pieces(t *tally, before *waiting, tokens *int64) []waiting {
 	return pieces
 }
 
-// check reports why w can not wait.
+// check returns an error if w cannot be buffered.
 func (t *tally) check(w waiting) error {
 	now := t.counts.Documents
 	switch {
@@ -236,7 +237,7 @@ func (t *tally) check(w waiting) error {
 	return nil
 }
 
-// inOrder reports why pieces can not be those of different documents in order of arrival.
+// inOrder returns an error if the pieces cannot be those of different documents in order of arrival.
 func inOrder(pieces []waiting) error {
 	for i := 1; i < len(pieces); i++ {
 		a, b := pieces[i-1], pieces[i]
@@ -248,8 +249,8 @@ func inOrder(pieces []waiting) error {
 	return nil
 }
 
-// underConstruction returns the tokens of a row of documents one after the other, which has not been filled: only its
-// first piece can begin elsewhere than at its document's start.
+// underConstruction returns the number of tokens of an incomplete row of consecutive documents. Only its first piece
+// may have a start above 0.
 func underConstruction(row []waiting, length int32) (used int32, err error) {
 	if err := inOrder(row); err != nil {
 		return 0, err

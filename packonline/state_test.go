@@ -12,7 +12,7 @@ import (
 	"loaderd/packonline"
 )
 
-// busy returns a Packer with pieces that wait.
+// busy returns a Packer with buffered pieces.
 func busy(t testing.TB, c packonline.Config) packonline.Packer {
 	p := newPacker(t, c)
 	var out packonline.Rows
@@ -54,7 +54,7 @@ func TestRestoreRefusesOtherConfigurations(t *testing.T) {
 	}
 }
 
-// TestRestoreRefusesImpossibleStates writes states field by field, with one that can not be.
+// TestRestoreRefusesImpossibleStates writes states field by field, with one impossible value.
 func TestRestoreRefusesImpossibleStates(t *testing.T) {
 	type fields map[string]int64
 	names := []string{"documents", "rows", "slots", "padding", "repeated", "dropped", "truncated", "next", "pieces",
@@ -82,7 +82,7 @@ func TestRestoreRefusesImpossibleStates(t *testing.T) {
 	for _, x := range []struct {
 		c      packonline.Config
 		fields fields
-		want   string // "" is a good state
+		want   string // "" for a valid state
 	}{
 		{bfd, nil, ""},
 		{concat, nil, ""},
@@ -141,7 +141,7 @@ func TestRestoreRefusesCutStates(t *testing.T) {
 	}
 }
 
-// FuzzRestoreState feeds a Packer hostile states. One that it accepts must be good to go on with.
+// FuzzRestoreState restores a Packer from arbitrary bytes. A Packer that accepts its state must work.
 func FuzzRestoreState(f *testing.F) {
 	for _, method := range packonline.Methods() {
 		f.Add(busy(f, config(method, 8, 4, 9)).AppendState(nil))
@@ -170,13 +170,13 @@ func FuzzRestoreState(f *testing.F) {
 	})
 }
 
-// follow goes on with a restored Packer and checks what can be checked without its past.
+// follow continues with a restored Packer and checks everything that can be checked without its history.
 func follow(t *testing.T, p packonline.Packer, c packonline.Config) {
 	giveHints(p, hintOf)
 	before, waiting := p.Counts(), p.Pending().Tokens
 	var out packonline.Rows
 	var tokens int64
-	seq := uint64(1 << 63) // behind all that a state that was not made to overflow has seen
+	seq := uint64(1 << 63) // after all sequences in a state that was not made to overflow
 	defer func() {
 		if r := recover(); r != nil && !strings.Contains(fmt.Sprint(r), "comes after document") {
 			panic(r)

@@ -5,18 +5,18 @@ import (
 	"math"
 )
 
-// tally is what every method keeps: its configuration and its counts. The number of documents is the only clock there
-// is.
+// tally is the state common to all methods: the configuration and the counts. The number of documents is the only
+// clock.
 type tally struct {
 	config  Config
-	lengths []int32 // of rows as they are packed, ascending
-	longest int32   // of these
-	maxAge  int     // bound on the ages of pieces when they are emitted, 0 for none
-	next    uint64  // least Doc.Seq that may come
+	lengths []int32 // of rows as packed, ascending
+	longest int32   // the longest of these
+	maxAge  int     // maximum age of a piece when it is emitted, 0 for no bound
+	next    uint64  // smallest Doc.Seq that is accepted
 	counts  Counts
 }
 
-// waiting is a piece that waits to be packed.
+// waiting is a piece that is buffered to be packed.
 type waiting struct {
 	doc     uint64
 	arrived int64 // value of the clock when its document arrived
@@ -52,13 +52,13 @@ func (t *tally) age(w waiting) uint32 { return age(t.now(), w) }
 
 func age(now int64, w waiting) uint32 { return uint32(min(now-w.arrived, math.MaxUint32)) }
 
-// due reports whether a piece would break the bound on ages if it waited for early+1 more documents.
+// due reports whether a piece would exceed the bound on ages if it waited for early+1 more documents.
 func (t *tally) due(w waiting, early int) bool {
 	return t.maxAge > 0 && t.now()-w.arrived >= int64(t.maxAge-early)
 }
 
-// cut emits the full rows of a document that is as long as the longest row or longer, and returns where its remainder
-// starts.
+// cut emits the full rows of a document that is at least as long as the longest row, and returns the start of its
+// remainder.
 func (t *tally) cut(d Doc, out *Rows) (start int32) {
 	for ; d.Length-start >= t.longest; start += t.longest {
 		out.add(Piece{d.Seq, start, t.longest}, 0)
@@ -67,10 +67,10 @@ func (t *tally) cut(d Doc, out *Rows) (start int32) {
 	return start
 }
 
-// close ends the row under construction, of which used of length tokens are filled.
+// close completes the row under construction, of which used of length tokens are filled.
 func (t *tally) close(length, used int32, out *Rows) { t.end(length, used, false, out) }
 
-// join ends the row under construction, which is in one atom with the row before it.
+// join completes the row under construction, which is in the same atom as the row before it.
 func (t *tally) join(length, used int32, out *Rows) { t.end(length, used, true, out) }
 
 func (t *tally) end(length, used int32, joined bool, out *Rows) {
@@ -80,8 +80,8 @@ func (t *tally) end(length, used int32, joined bool, out *Rows) {
 	t.counts.Padding += int64(length - used)
 }
 
-// pending describes what waits: the number of pieces and the oldest of them, nil without one. It is asked for after
-// every document.
+// pending returns the Pending of the given number of buffered pieces. oldest is the oldest of them, or nil. It is
+// called after every document.
 func (t *tally) pending(pieces int, oldest *waiting) Pending {
 	c := &t.counts
 	p := Pending{Pieces: pieces, Tokens: c.Tokens - c.Slots + c.Padding + c.Repeated - c.Dropped}
@@ -91,7 +91,7 @@ func (t *tally) pending(pieces int, oldest *waiting) Pending {
 	return p
 }
 
-// each calls f with every piece that waits.
+// each calls f with every piece of the lists.
 func each(f func(Piece), lists ...[]waiting) {
 	for _, pieces := range lists {
 		for i := range pieces {
@@ -101,7 +101,7 @@ func each(f func(Piece), lists ...[]waiting) {
 	}
 }
 
-// first returns the first of the pieces, nil without one.
+// first returns the first of the pieces, or nil.
 func first(pieces []waiting) *waiting {
 	if len(pieces) == 0 {
 		return nil

@@ -9,13 +9,13 @@ import (
 	"loaderd/packonline"
 )
 
-// TestQuality holds ffd and bfd to their figures on log-normal lengths: padding with the final flush included, ages, no
-// document of at most a row split. The ledger checks the latter two.
+// TestQuality checks the figures of ffd and bfd on log-normal lengths: padding including the final flush, ages, and
+// no split of a document of at most a row. The ledger checks the latter two.
 func TestQuality(t *testing.T) {
 	for _, c := range []struct {
 		packonline.Config
 		documents int
-		padding   float64 // most, of all slots
+		padding   float64 // maximum, of all slots
 	}{
 		{config("bfd", 2048, 4096, 16384), 200_000, 0.00005},
 		{config("bfd", 8192, 4096, 16384), 200_000, 0.0001}, // one row is 0.00004
@@ -29,8 +29,8 @@ func TestQuality(t *testing.T) {
 	}
 }
 
-// TestWholePoolIsThePapersAlgorithm compares bfd over a pool that holds everything with the paper's segment tree, and
-// both with a lower bound.
+// TestWholePoolIsThePapersAlgorithm compares bfd with a pool for all pieces with the paper's segment tree, and both
+// with a lower bound.
 func TestWholePoolIsThePapersAlgorithm(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 3))
@@ -55,7 +55,7 @@ func TestWholePoolIsThePapersAlgorithm(t *testing.T) {
 	}
 }
 
-// TestSteadyStateAllocatesNothing: once slices have grown, no method allocates.
+// TestSteadyStateAllocatesNothing checks that no method allocates once its slices have grown.
 func TestSteadyStateAllocatesNothing(t *testing.T) {
 	in := lengths.LogNormal(20_000, 1)
 	for _, method := range packonline.Methods() {
@@ -82,14 +82,14 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestConcatIsOneRun compares concat with its definition: cuts of the run of all tokens, every L tokens.
+// TestConcatIsOneRun compares concat with its definition: the run of all tokens is cut every L tokens.
 func TestConcatIsOneRun(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		row := 2 + r.IntN(100)
 		in := randomLengths(r, r.IntN(200), row)
 		var want, have []packonline.Piece
-		at := 0 // in the row
+		at := 0 // offset in the row
 		for i, n := range in {
 			for start := int32(0); start < n; {
 				length := min(n-start, int32(row-at))

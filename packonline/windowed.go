@@ -2,36 +2,34 @@ package packonline
 
 import "fmt"
 
-// windowed packs a bounded pool again and again with a fit that takes pieces in descending order of length. A document
-// longer than L is cut into full rows, which are emitted at once, and a remainder; remainders and shorter documents
-// wait in the pool, at most one piece a document.
+// windowed packs a bounded pool repeatedly with a fit that takes pieces in descending order of length. A document
+// longer than L is cut into full rows, which are emitted immediately, and a remainder. Remainders and shorter
+// documents are buffered in the pool, at most one piece per document.
 //
-// A pass packs the whole pool into bins. Full ones are emitted as rows. The pieces of the others go back to the pool
-// for the next pass, save the bins that must not wait: those with a piece that is about to be too old, and, where that
-// frees too little, the fullest. Pieces that are about to be too old go into bins before longer ones, so that they
-// share few bins and the rest fills those up; a short one in the last bin would else take an almost empty row along. A
-// pool that holds everything is packed once, by the flush, without regard to ages: the offline algorithm.
+// A pass packs the whole pool into bins. Full bins are emitted as rows. The pieces of other bins return to the pool
+// for the next pass, except those of bins that must not wait. These are the bins with a piece that is nearly too old
+// and, if that frees too little, the fullest bins. Pieces that are nearly too old are put into bins before longer
+// ones. So they share few bins, which other pieces then fill. Otherwise a short one in the last bin would cause an
+// almost empty row. A pool that holds all pieces is packed once, by the flush, regardless of ages: the offline
+// algorithm.
 //
 //   - invariant 2: no document of at most L tokens is split.
-//   - invariant 3: after Add at most Pool pieces wait, and at most MaxAge, if that is less: the pool then never fills,
-//     and passes
-//     come from age alone.
-//   - invariant 4: with a MaxAge, no piece is older when it is emitted. A piece that would be after one more document
-//     leaves now.
-//   - invariant 5: a document costs a bounded number of visits to pieces, whatever the lengths. A pass for room frees
-//     an eighth
-//     of the pool, so there are at most 8 visits for each piece that comes. A pass for age leaves no piece that is
-//     within
-//     MaxAge/32 of the bound, so there is one in MaxAge/32 documents over at most MaxAge pieces: 32 visits for each
-//     document.
+//   - invariant 3: after Add at most Pool pieces are buffered, and at most MaxAge if that is less. Then the pool is
+//     never full, and passes are only caused by age.
+//   - invariant 4: with a MaxAge, no piece is older when it is emitted. A piece that would be older after one more
+//     document is emitted now.
+//   - invariant 5: a document costs a bounded number of visits to pieces, for all lengths. A pass for room frees an
+//     eighth of the pool, so at most 8 visits are made per arriving piece. A pass for age leaves no piece that is
+//     within MaxAge/32 of the bound. So at most one such pass is made per MaxAge/32 documents, over at most MaxAge
+//     pieces: 32 visits per document.
 type windowed struct {
 	tally
 	pool []waiting // in order of arrival
-	bins *bins     // of capacity L + Extra; a bin of more than L tokens loses the last of them
+	bins *bins     // of capacity L + Extra; a bin of more than L tokens loses the excess at its end
 }
 
-// Shares of the bounds that a pass clears beyond the bare need, so that the next pass is not due at once (invariant 5).
-// Leaving early is what pads, hence the smaller share for age.
+// Shares of the bounds that a pass clears beyond what is necessary, so that the next pass is not due immediately
+// (invariant 5). Early emission causes padding, hence the smaller share for age.
 const (
 	roomShare = 8
 	ageShare  = 32
@@ -58,7 +56,8 @@ func (p *windowed) Add(d Doc, out *Rows) {
 
 func (p *windowed) Flush(out *Rows) { p.pass(0, out) }
 
-// wait puts the remainder of a document into the pool. The pool doubles until it has room for all that may wait.
+// wait puts the remainder of a document into the pool. The pool's capacity doubles up to the maximum number of
+// pieces.
 func (p *windowed) wait(d Doc, start int32) {
 	if start == d.Length {
 		return
@@ -71,11 +70,11 @@ func (p *windowed) wait(d Doc, start int32) {
 	p.pool = append(p.pool, waiting{d.Seq, p.now(), start, d.Length - start})
 }
 
-// room returns how many pieces may wait after a pass for room.
+// room returns the maximum number of buffered pieces after a pass for room.
 func (p *windowed) room() int { return p.config.Pool - p.config.Pool/roomShare }
 
 // pass packs the pool and emits full rows, rows with a piece that is nearly due, and then the fullest until at most
-// keep pieces wait.
+// keep pieces are buffered.
 func (p *windowed) pass(keep int, out *Rows) {
 	early := p.maxAge / ageShare
 	p.pack(keep, early)
@@ -97,7 +96,7 @@ func (p *windowed) pass(keep int, out *Rows) {
 	p.compact()
 }
 
-// pack packs the pool, with urgent pieces those that are nearly due. If nothing may be kept, none are, and the pool
+// pack packs the pool, with the nearly due pieces as urgent ones. If keep is 0, no piece is urgent, and the pool
 // loses its order of arrival.
 func (p *windowed) pack(keep, early int) {
 	if keep == 0 {
@@ -116,8 +115,8 @@ func (p *windowed) pack(keep, early int) {
 // waits reports whether the pieces of a bin are still in the pool.
 func (p *windowed) waits(b *bin) bool { return p.pool[b.oldest].length > 0 }
 
-// emit closes a row with the pieces of a bin, sets their lengths in the pool to 0, and returns their number. What is
-// beyond the row's length is dropped.
+// emit emits a row with the pieces of a bin, sets their lengths in the pool to 0, and returns their number. Tokens
+// beyond the row's length are dropped.
 func (p *windowed) emit(b *bin, out *Rows) (pieces int) {
 	left := p.longest
 	for r := b.first; r != none; r = p.bins.link[r] {
@@ -163,7 +162,7 @@ func (p *windowed) RestoreState(b []byte) ([]byte, error) {
 	return rest, nil
 }
 
-// checkPool reports why these pieces, of so many that wait in all, can not be the pool.
+// checkPool returns an error if the pieces cannot be the pool; all is the total number of buffered pieces.
 func (p *windowed) checkPool(pool []waiting, all int) error {
 	if all > p.config.Pool {
 		return fmt.Errorf("restore packer: %d pieces wait in a pool of %d", all, p.config.Pool)

@@ -8,7 +8,7 @@ import (
 )
 
 // TestWorkIsBounded counts the pieces that passes visit (invariant 5), for lengths that never fill a row and bounds
-// that never leave a pass in peace.
+// that force a pass for every document.
 func TestWorkIsBounded(t *testing.T) {
 	const documents = 2_000
 	constant := func(n int32) []int32 {
@@ -50,7 +50,7 @@ func TestWorkIsBounded(t *testing.T) {
 							visits += len(p.bins.order)
 						}
 					}
-					// 8 a piece for room, and one more because the piece that does not fit is visited too; 32 for age.
+					// 8 per piece for room, and one more because the piece that does not fit is visited too; 32 for age.
 					most := roomShare + 1
 					if maxAge > 0 {
 						most += ageShare

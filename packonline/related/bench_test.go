@@ -9,8 +9,8 @@ import (
 	"loaderd/packonline/related"
 )
 
-// BenchmarkTop asks a full pool of documents of 600 tokens, whose tokens are as frequent as in text and partly of one
-// of many subjects.
+// BenchmarkTop queries a full pool of documents of 600 tokens. Token frequencies are as in text, and a part of the
+// tokens belongs to one of many subjects.
 func BenchmarkTop(b *testing.B) {
 	for _, retriever := range related.Retrievers {
 		for _, pool := range []int32{4096, 16384} {

@@ -5,34 +5,34 @@ import (
 	"slices"
 )
 
-// bm25 ranks by the rare tokens that documents share (Robertson and Zaragoza, The Probabilistic Relevance Framework,
-// 2009): the sum, over the terms that two documents share, of the term's rarity in the pool times its weight in the
-// other document, and, since questions are whole documents, times what it is worth in the asking one. Rarity is counted
-// in the pool as it is now, so nothing but the pool decides. An inverted index tells which documents have a term.
+// bm25 ranks by shared rare tokens (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009). The score
+// is a sum over the terms that two documents share: the term's rarity in the pool times its weight in the other
+// document and, because queries are whole documents, times its weight in the querying document. Rarity is computed
+// for the current pool, so the results depend only on the pool. An inverted index maps terms to documents.
 //
-// A document that leaves is counted out at once, and its postings stay until their list is walked or all are swept: to
-// look for them takes longer than anything else here. Till then nobody gets its seat, and it fits no question.
+// The counts exclude a removed document immediately. Its postings remain until their list is read or all lists are
+// swept, because finding them is the most expensive operation. Until then its seat is not reused and fits no query.
 type bm25 struct {
-	bound    int // postings a question
+	bound    int // postings per query
 	n        int // documents
 	pages    [termIDs / pageLists]*page
-	live     []uint8 // by seat: 1 for a document of the pool, 0 for one that has left
-	left     []int32 // seats of those that have left
+	live     []uint8 // by seat: 1 for a document of the pool, 0 for a removed one
+	left     []int32 // seats of removed documents
 	question []asked
 	odd      []int32 // log16 of 1, 3, 5 ...
 }
 
-// page holds what is known of neighbouring terms. Few of all terms are in use.
+// page holds the data of neighbouring terms. Only few terms are in use.
 type page struct {
-	count [pageLists]uint32   // documents of the pool that have the term
-	lists [pageLists][]uint32 // for each of them, and for some that have left, its seat above the weight
+	count [pageLists]uint32   // number of documents of the pool that have the term
+	lists [pageLists][]uint32 // for each of these and for some removed ones, its seat above the weight
 }
 
 const pageLists = 256
 
-// asked is a term of a question: what it is worth, rarity times weight in the asking document, and which of its terms
-// it is, in one number, for sorting such is much faster. Ascending order is that of worth, the most first, then that of
-// terms.
+// asked is a term of a query as one number, because numbers are sorted much faster: its worth, which is rarity times
+// weight in the querying document, and its index in the document's terms. Ascending order is descending order of
+// worth, then ascending order of terms.
 type asked uint64
 
 func newAsked(worth int32, term int) asked { return asked(math.MaxInt32-worth)<<32 | asked(term) }
@@ -43,11 +43,11 @@ func (a asked) term() uint32 { return uint32(a) }
 // valueShift keeps scores within 31 bits.
 const valueShift = 12
 
-// askedTerms is how many terms of a document are looked up, those that are worth most: more take time and find nothing
-// better.
+// askedTerms is the maximum number of terms of a document that are looked up, the most valuable ones. More take
+// longer and do not improve results.
 const askedTerms = 32
 
-// Postings of documents that have left are swept when these are more than a part of those that wait, and so many.
+// Postings of removed documents are swept when these documents exceed 1/leftPart of those in the pool plus leftMost.
 const (
 	leftPart = 4
 	leftMost = 256
@@ -55,7 +55,8 @@ const (
 
 func newBM25(bound int) *bm25 { return &bm25{bound: bound} }
 
-// page returns the page of a term, which exists once a document has had the term, and where the term is there.
+// page returns the page of a term, and the index of the term in it. The page is nil until a document has had one of
+// its terms.
 func (b *bm25) page(id uint32) (*page, uint32) { return b.pages[id/pageLists], id % pageLists }
 
 func (b *bm25) add(x *Index, seat int32, h *Hint) {
@@ -90,7 +91,7 @@ func (b *bm25) remove(x *Index, seat int32, h *Hint) {
 	}
 }
 
-// sweep forgets the documents that have left.
+// sweep deletes the postings of removed documents.
 func (b *bm25) sweep(x *Index) {
 	for _, p := range b.pages {
 		if p == nil {
@@ -106,11 +107,11 @@ func (b *bm25) sweep(x *Index) {
 	b.left = b.left[:0]
 }
 
-// tidy takes the postings of documents that have left out of a list, and gives memory back: what was frequent in the
-// pool once may never be again.
+// tidy deletes the postings of removed documents from a list, and releases memory, because a term that was frequent
+// in the pool may never be frequent again.
 func (b *bm25) tidy(list []uint32) []uint32 {
 	n := 0
-	for _, p := range list { // written always, counted when it stays: no branch to mispredict
+	for _, p := range list { // always written, but only counted if kept, to avoid mispredicted branches
 		list[n] = p
 		n += int(b.live[p>>weightBits])
 	}
@@ -124,8 +125,8 @@ func (b *bm25) top(x *Index, q question, h *Hint, dst []Candidate) []Candidate {
 	return x.rank(q, b.score(x, h), dst)
 }
 
-// score adds up, for the terms of the question that are worth most. Where their lists are longer together than they may
-// be those that are worth most go first; else their order decides nothing.
+// score adds up the scores for the most valuable terms of the query. If their lists together exceed the bound, the
+// most valuable terms are first. Otherwise their order has no effect.
 func (b *bm25) score(x *Index, h *Hint) (own int32) {
 	most := log16(uint32(2*b.n + 2))
 	terms, postings := b.ask(h, most)
@@ -148,7 +149,7 @@ func (b *bm25) score(x *Index, h *Hint) (own int32) {
 		}
 		value := max(1, (most-b.odd[count])*q.worth()>>valueShift)
 		own += value * int32(term&maxWeight)
-		for _, p := range page.lists[i] { // written always, counted when new: no branch to mispredict
+		for _, p := range page.lists[i] { // always written, but only counted if new, to avoid mispredicted branches
 			seat := p >> weightBits
 			before := scores[seat]
 			touched[n] = int32(seat)
@@ -162,9 +163,9 @@ func (b *bm25) score(x *Index, h *Hint) (own int32) {
 	return own
 }
 
-// ask returns the terms of a document that are worth most, in any order, and how many postings they have. most is the
-// rarity of a term that no document has: one that count documents of the pool have is rare (unit: 1/16 bit) by log2((n
-// + 1) / (count + 1/2)), 0 where nearly all have it.
+// ask returns the most valuable terms of a document, in any order, and the number of their postings. most is the
+// rarity of a term that no document has. A term that count documents of the pool have has the rarity log2((n + 1) /
+// (count + 1/2)) (unit: 1/16 bit), or 0 if nearly all documents have it.
 func (b *bm25) ask(h *Hint, most int32) (terms []asked, postings int) {
 	b.question = slices.Grow(b.question[:0], len(h.Terms))
 	for i, t := range h.Terms {

@@ -5,29 +5,29 @@ import (
 	"slices"
 )
 
-// dense ranks by the cosine between vectors that come with the documents. Of the documents that fit the question the
-// signs are compared first, 64 numbers at a time; the nearest by signs are then compared exactly. Both are sums of
-// integers, so that kernels may add in any order.
+// dense ranks by the cosine between vectors supplied with the documents. First it compares the signs of the documents
+// that fit the query, 64 numbers at a time. Then it compares the nearest by signs exactly. Both are sums of integers,
+// so kernels may add in any order.
 type dense struct {
 	dimension int
-	stride    int      // of vectors: a multiple of vectorUnit, zeros at the end
-	words     int      // of signs: a multiple of signsUnit, zeros at the end
+	stride    int      // length of a vector: a multiple of vectorUnit, padded with zeros
+	words     int      // length of signs: a multiple of signsUnit, padded with zeros
 	vectors   []int8   // by seat
 	signs     []uint64 // by seat
 	seats     []int32  // in use
-	places    []int32  // by seat: where in seats; none for documents without a vector, or with one of zeros
-	fitting   []int32  // seats that fit the question
-	distance  []int32  // of these: signs that differ
-	count     []int32  // by distance: documents
+	places    []int32  // by seat: index in seats; none for documents without a vector, or with a vector of zeros
+	fitting   []int32  // seats that fit the query
+	distance  []int32  // of these: number of different signs
+	count     []int32  // by distance: number of documents
 }
 
-// What kernels take at a time.
+// Number of elements that kernels process at a time.
 const (
 	vectorUnit = 32
 	signsUnit  = 2
 )
 
-// compared is how many documents are compared exactly, at least, where there are that many.
+// compared is the minimum number of documents that are compared exactly, if that many fit.
 const compared = 128
 
 func newDense(dimension int) *dense {
@@ -110,7 +110,7 @@ func (d *dense) score(x *Index, q question) (own int32) {
 	return dot(v, v)
 }
 
-// fit lists the seats that fit a question in d.fitting, and makes d.distance as long.
+// fit lists the seats that fit a query in d.fitting, and sets d.distance to the same length.
 func (d *dense) fit(x *Index, q question) {
 	d.fitting = d.fitting[:0]
 	for _, s := range d.seats {
@@ -121,7 +121,7 @@ func (d *dense) fit(x *Index, q question) {
 	d.distance = slices.Grow(d.distance[:0], len(d.fitting))[:len(d.fitting)]
 }
 
-// none is no place.
+// none stands for no index.
 const none = -1
 
 func differencesPlain(out, seats []int32, signs, asked []uint64) {
@@ -136,7 +136,7 @@ func differencesPlain(out, seats []int32, signs, asked []uint64) {
 
 func dotPlain(a, b []int8) int32 {
 	var s0, s1, s2, s3 int32
-	for len(a) >= 8 && len(b) >= 8 { // without checks of bounds inside
+	for len(a) >= 8 && len(b) >= 8 { // no bounds checks inside
 		x, y := (*[8]int8)(a), (*[8]int8)(b)
 		s0 += int32(x[0])*int32(y[0]) + int32(x[4])*int32(y[4])
 		s1 += int32(x[1])*int32(y[1]) + int32(x[5])*int32(y[5])

@@ -10,7 +10,7 @@ func dotAVX2(a, b *int8, n int) int32
 //go:noescape
 func differencesPOPCNT(out, seats *int32, n int, signs, asked *uint64, words int)
 
-// dot returns the sum of the products of two vectors of the same length, a multiple of vectorUnit.
+// dot returns the dot product of two vectors of the same length, which must be a multiple of vectorUnit.
 func dot(a, b []int8) int32 {
 	if processor.AVX2 && len(a) > 0 {
 		_ = b[len(a)-1]
@@ -19,7 +19,7 @@ func dot(a, b []int8) int32 {
 	return dotPlain(a, b)
 }
 
-// differences sets out for each of some seats to the number of signs in which it differs from the asking document.
+// differences sets out[i] to the number of signs in which seat seats[i] differs from the querying document.
 func differences(out, seats []int32, signs, asked []uint64) {
 	if processor.AVX2 && len(seats) > 0 {
 		_ = out[len(seats)-1]

@@ -10,8 +10,8 @@ import (
 	"loaderd/internal/processor"
 )
 
-// FuzzDense_Kernels compares the kernels with their twins in Go, also at the ends of what an int8 holds; a processor
-// without AVX2 has no kernels to compare.
+// FuzzDense_Kernels compares the kernels with their Go equivalents, including the limits of int8. A processor without
+// AVX2 has no kernels to compare.
 func FuzzDense_Kernels(f *testing.F) {
 	for seed := range uint64(100) {
 		f.Add(seed, []byte{0x80, 0x7f, 0, 1, 0xff})

@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// folder holds the documents of a folder in the order of their numbers, in blocks of at most blockSize. Adding and
-// removing moves documents of one block only, and a search skips the blocks whose documents are all too long.
+// folder holds the documents of a folder in the order of their sequences, in blocks of at most blockSize. Adding and
+// removing moves documents of one block only. A search skips blocks in which all documents are too long.
 type folder struct {
 	blocks []block
 	size   int // documents
 }
 
-// block is a part of a folder, never empty.
+// block is a part of a folder. It is never empty.
 type block struct {
 	members  []member // by seq
-	shortest int32    // the least of their lengths
+	shortest int32    // minimum of their lengths
 }
 
 type member struct {
@@ -26,17 +26,17 @@ type member struct {
 	length int32
 }
 
-// blockSize is the most documents of a block. Neighbours that have half as many together become one.
+// blockSize is the maximum number of documents of a block. Neighbours with at most half as many together are merged.
 const blockSize = 64
 
 func compareMembers(a, b member) int {
 	return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.seat, b.seat))
 }
 
-// find returns the last block that begins with m or before it, else the first one.
+// find returns the last block that begins at or before m, else the first one.
 func (f *folder) find(m member) int {
 	last := len(f.blocks) - 1
-	if compareMembers(f.blocks[last].members[0], m) <= 0 { // documents arrive in order, as a rule
+	if compareMembers(f.blocks[last].members[0], m) <= 0 { // documents usually arrive in order
 		return last
 	}
 	after, _ := slices.BinarySearchFunc(f.blocks, m, func(b block, m member) int {
@@ -88,7 +88,7 @@ func (b *block) measure() {
 	}
 }
 
-// remove removes a document that the folder holds.
+// remove removes a document of the folder.
 func (f *folder) remove(seq uint64, seat int32) {
 	f.size--
 	m := member{seq: seq, seat: seat}
@@ -112,7 +112,7 @@ func (f *folder) remove(seq uint64, seat int32) {
 	}
 }
 
-// merge joins a block and its next one if they are small.
+// merge merges a block and the next one if they are small.
 func (f *folder) merge(i int) {
 	a, b := &f.blocks[i], &f.blocks[i+1]
 	if len(a.members)+len(b.members) <= blockSize/2 {

@@ -2,7 +2,8 @@ package related
 
 import "hash/fnv"
 
-// Maker makes the hints of documents that an Index of the same Config compares. It is scratch space for one goroutine.
+// Maker makes the hints of documents for an Index of the same Config. It contains scratch space and must not be used
+// concurrently.
 type Maker struct {
 	config Config
 	terms  TermMaker
@@ -11,8 +12,8 @@ type Maker struct {
 // NewMaker returns a Maker. The configuration must be valid.
 func NewMaker(c Config) *Maker { return &Maker{config: c} }
 
-// Hint returns what a document of a source is about: of its tokens, its path, which may be empty, and its vector, which
-// may be nil, only what the retriever compares.
+// Hint returns the hint of a document of a source. It only contains the data that the retriever compares, made from
+// the tokens, the path, which may be empty, and the vector, which may be nil.
 func (m *Maker) Hint(source string, ids []int32, path string, vector []int8) *Hint {
 	sum := fnv.New32a()
 	sum.Write([]byte(source))

@@ -2,8 +2,8 @@ package related
 
 import "testing"
 
-// TestListsGiveMemoryBack: terms that all documents of the pool had, one after the other, leave nothing behind that
-// grows with their number. Nor do the seats of those that left.
+// TestListsGiveMemoryBack checks that terms which all documents of the pool had in succession do not use memory that
+// grows with their number. Neither do the seats of removed documents.
 func TestListsGiveMemoryBack(t *testing.T) {
 	const pool = 1000
 	x := New(Config{Retriever: "bm25", Postings: 1})

@@ -5,11 +5,11 @@ import (
 	"path"
 )
 
-// maxFolders bounds the folders of a path that count, the nearest ones.
+// maxFolders is the maximum number of folders of a path that are used, the nearest ones.
 const maxFolders = 15
 
-// Path returns the hashes of a path, of its folder, of that one's folder, and so on: documents of one file, of one
-// folder, of neighbouring folders share a part of them. nil for an empty path.
+// Path returns the hashes of a path, of its folder, of that folder's parent, and so on. Documents of one file, one
+// folder or neighbouring folders share a part of them. It returns nil for an empty path.
 func Path(name string) []uint64 {
 	var out []uint64
 	for name = path.Clean("/" + name); name != "/" && len(out) <= maxFolders; name = path.Dir(name) {

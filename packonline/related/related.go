@@ -1,8 +1,8 @@
-// Package related finds, among the documents of a bounded pool, those most related to one of them: the retrievers of
+// Package related finds the documents of a bounded pool that are most related to one of them: the retrievers of
 // SPLICE (Structured Packing for Long Context, section 3), online.
 //
-// It is pure: integer scores, no clock, no randomness, no I/O. What it answers follows from the documents that are in
-// the pool and from nothing else: not from the order in which they came and left, not from the numbers they were given.
+// It is pure: it has integer scores, no clock, no randomness and no I/O. Its results depend only on the documents in
+// the pool, not on the order in which they were added and removed, and not on their slots.
 package related
 
 import (
@@ -11,21 +11,21 @@ import (
 	"slices"
 )
 
-// Retrievers are the values of Config.Retriever.
+// Retrievers are the valid values of Config.Retriever.
 var Retrievers = []string{"bm25", "repo", "dense"}
 
-// Config chooses a retriever.
+// Config selects a retriever.
 type Config struct {
-	// Retriever says what relates documents: bm25 (the rare tokens that they share), repo (the folders of their paths) or
-	// dense (embeddings that come with them).
+	// Retriever selects what relates documents: bm25 (shared rare tokens), repo (the folders of their paths) or dense
+	// (embeddings supplied with them).
 	Retriever string
 	// PathBonus raises the score of a document from the same folder (unit: percent of the score). repo does not read it.
 	PathBonus int
-	// NearDuplicate passes over documents whose score is above this share of what the asking document scores with itself
-	// (unit: percent). 0 passes over none. repo does not read it.
+	// NearDuplicate skips documents with a score above this share of the querying document's score with itself (unit:
+	// percent). 0 skips none. repo does not read it.
 	NearDuplicate int
-	// Postings bounds the work of a question: entries of lists that bm25 and repo look at, rarest lists first. A list is
-	// looked at whole or not at all.
+	// Postings bounds the work of a query: the number of entries of lists that bm25 and repo read, rarest lists first. A
+	// list is read completely or not at all.
 	Postings int
 	// Dimension is the length of dense's vectors.
 	Dimension int
@@ -38,17 +38,17 @@ const (
 	MaxPercent   = 1000
 )
 
-// Hint is what a document is related by. It is made from the document alone, so that a document that is read again
-// gives the same.
+// Hint is the data by which a document is related to others. It is made from the document alone, so a document that
+// is read again has the same hint.
 type Hint struct {
 	Source uint32   // documents of different sources are not related
-	Terms  []uint32 // of bm25, see Terms
-	Path   []uint64 // of repo and of PathBonus, see Path
-	Vector []int8   // of dense, see Vector; empty: related to nothing
+	Terms  []uint32 // for bm25, see Terms
+	Path   []uint64 // for repo and PathBonus, see Path
+	Vector []int8   // for dense, see Vector; empty: related to nothing
 }
 
-// Says reports whether a document says what the retriever compares: whether it has a path, an embedding that is not
-// zero, a term.
+// Says reports whether a document has the data that the retriever compares: a path, an embedding that is not zero, or
+// a term.
 func (c Config) Says(h *Hint) bool {
 	switch {
 	case h == nil:
@@ -64,19 +64,19 @@ func (c Config) Says(h *Hint) bool {
 
 // Entry is a document of the pool.
 type Entry struct {
-	Seq    uint64 // earlier ones come first among equally related ones
+	Seq    uint64 // of equally related ones, lower values are first
 	Length int32  // tokens
 	Hint   *Hint  // nil: related to nothing
 }
 
-// Candidate is an answer.
+// Candidate is a result of a query.
 type Candidate struct {
 	Slot  int32
-	Score int32 // above 0; comparable within one answer only
+	Score int32 // above 0; only comparable within one result
 }
 
-// Index holds the documents of a pool, each in a slot, a small number that its user chooses. Inside, each has a
-// seat, which its finder may keep taken for a while after the document has left.
+// Index holds the documents of a pool. Each is in a slot, a small number chosen by the caller. Internally, each also
+// has a seat, which the finder may keep for some time after the document was removed.
 type Index struct {
 	config  Config
 	seats   []int32 // by slot
@@ -91,19 +91,19 @@ type Index struct {
 type entry struct {
 	slot   int32
 	length int32
-	group  uint64 // source, and whether it is hidden: what has to be equal
+	group  uint64 // source and hidden bit: must be equal to match
 	seq    uint64
 	folder uint64
 	hint   *Hint
 }
 
-// hidden is the bit of a group that no question has.
+// hidden is the bit of a group that is never set in a query.
 const hidden = 1 << 32
 
-// question says which documents may be answers.
+// question is a query: the documents that may be results.
 type question struct {
-	seat    int32 // who asks
-	most    int   // answers
+	seat    int32 // the querying document
+	most    int   // maximum number of results
 	longest int32
 	group   uint64
 }
@@ -113,12 +113,12 @@ func (x *Index) fits(q question, seat int32) bool {
 	return e.group == q.group && e.length <= q.longest && seat != q.seat
 }
 
-// finder is what differs between retrievers.
+// finder is the part that differs between retrievers.
 type finder interface {
 	add(x *Index, seat int32, h *Hint)
-	// remove frees the seat in x, or does so later.
+	// remove frees the seat in x, immediately or later.
 	remove(x *Index, seat int32, h *Hint)
-	// top appends the best answers to dst, which is empty, best first.
+	// top appends the best results to dst, which is empty, best first.
 	top(x *Index, q question, h *Hint, dst []Candidate) []Candidate
 }
 
@@ -138,7 +138,7 @@ func New(c Config) *Index {
 	return x
 }
 
-// Add puts a document into a slot that is free.
+// Add puts a document into a free slot.
 func (x *Index) Add(slot int32, e Entry) {
 	for int(slot) >= len(x.seats) {
 		x.seats = append(x.seats, none)
@@ -156,7 +156,7 @@ func (x *Index) Add(slot int32, e Entry) {
 	x.finder.add(x, seat, e.Hint)
 }
 
-// seat takes a seat that is free.
+// seat allocates a free seat.
 func (x *Index) seat() int32 {
 	n := len(x.free) - 1
 	if n < 0 {
@@ -168,7 +168,7 @@ func (x *Index) seat() int32 {
 	return seat
 }
 
-// Remove takes the document out of a slot.
+// Remove removes the document from a slot.
 func (x *Index) Remove(slot int32) {
 	seat := x.seats[slot]
 	if h := x.entries[seat].hint; h != nil {
@@ -180,7 +180,7 @@ func (x *Index) Remove(slot int32) {
 	x.seats[slot] = none
 }
 
-// Hide keeps a document out of answers, or puts it back.
+// Hide excludes a document from results, or includes it again.
 func (x *Index) Hide(slot int32, hide bool) {
 	e := &x.entries[x.seats[slot]]
 	e.group &^= hidden
@@ -189,7 +189,7 @@ func (x *Index) Hide(slot int32, hide bool) {
 	}
 }
 
-// Hidden reports whether a document is kept out of answers.
+// Hidden reports whether a document is excluded from results.
 func (x *Index) Hidden(slot int32) bool { return x.entries[x.seats[slot]].group&hidden != 0 }
 
 // Top appends the k documents most related to the one in a slot, of at most longest tokens each, to dst[:0], best
@@ -204,8 +204,8 @@ func (x *Index) Top(slot int32, k int, longest int32, dst []Candidate) []Candida
 	return x.finder.top(x, question{seat, k, longest, e.group &^ hidden}, e.hint, dst)
 }
 
-// rank appends the best of the documents that x.touched lists to dst, best first, and clears x.scores and x.touched.
-// own is what the asking document scores with itself.
+// rank appends the best of the documents in x.touched to dst, best first, and clears x.scores and x.touched. own is
+// the score of the querying document with itself.
 func (x *Index) rank(q question, own int32, dst []Candidate) []Candidate {
 	limit := int64(math.MaxInt64)
 	if x.config.NearDuplicate > 0 {
@@ -217,7 +217,7 @@ func (x *Index) rank(q question, own int32, dst []Candidate) []Candidate {
 	for _, s := range x.touched {
 		score := int64(scores[s])
 		scores[s] = 0
-		// most are too little related, which is known before anything else is
+		// most scores are too low, which is the cheapest check
 		if score < least || score > limit || !x.fits(q, s) {
 			continue
 		}

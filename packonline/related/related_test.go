@@ -13,19 +13,19 @@ import (
 	"loaderd/packonline/related"
 )
 
-// document of the tests, and where it is.
+// document is a document of the tests with its slot.
 type document struct {
 	slot int32
 	related.Entry
 }
 
-// config draws a configuration. Its bounds on work are wide: what a bound leaves out is the next test's matter.
+// config draws a configuration. Its bounds on work are wide; the next test is for the effect of bounds.
 func config(r *rand.Rand, retriever string) related.Config {
 	return related.Config{Retriever: retriever, PathBonus: []int{0, 50, related.MaxPercent}[r.IntN(3)],
 		NearDuplicate: []int{0, 75, related.MaxPercent}[r.IntN(3)], Postings: related.MaxPostings, Dimension: 70}
 }
 
-// draw makes a document of one of a few subjects.
+// draw returns a document of one of a few subjects.
 func draw(r *rand.Rand, m *related.Maker, c related.Config, seq uint64) related.Entry {
 	e := related.Entry{Seq: seq, Length: 1 + r.Int32N(100)}
 	if r.IntN(20) == 0 {
@@ -49,7 +49,7 @@ func draw(r *rand.Rand, m *related.Maker, c related.Config, seq uint64) related.
 	return e
 }
 
-// brute answers as Top does, from the definitions alone.
+// brute returns the result of Top, computed from the definitions only.
 func brute(c related.Config, pool []document, asking document, k int, longest int32) (out []related.Candidate) {
 	h := asking.Hint
 	if h == nil {
@@ -99,8 +99,8 @@ func log16(x int) int64 {
 	return int64(math.Floor(16*math.Log2(float64(x)) + 1e-9))
 }
 
-// bm25 returns what sums what the 32 terms of the question that are worth most add to the score of a document, without
-// those whose lists are longer than what others leave of bound.
+// bm25 returns a function of the score of a document: the sum over the 32 most valuable terms of the query. It omits
+// terms with lists longer than the rest of bound.
 func bm25(pool []document, h *related.Hint, bound int) func(document) int64 {
 	n, df := 0, map[uint32]int{}
 	for _, x := range pool {
@@ -145,8 +145,8 @@ func dot(a, b []int8) (sum int64) {
 	return sum
 }
 
-// TestTopEqualsBruteForce compares every answer with one from the definitions, while documents come, leave and are
-// hidden. Pools are small enough that dense compares all of them exactly.
+// TestTopEqualsBruteForce compares every result with one computed from the definitions, while documents are added,
+// removed and hidden. Pools are small enough that dense compares all documents exactly.
 func TestTopEqualsBruteForce(t *testing.T) {
 	for _, retriever := range related.Retrievers {
 		for seed := range uint64(12) {
@@ -170,7 +170,7 @@ func TestTopEqualsBruteForce(t *testing.T) {
 					x.Add(d.slot, d.Entry)
 					asking := pool[r.IntN(len(pool))]
 					k, longest := 1+r.IntN(20), 1+r.Int32N(150)
-					// one that is hidden fits nowhere, for the model
+					// in the model, a hidden document never fits
 					seen := slices.Clone(pool)
 					hidden := r.IntN(len(pool))
 					if pool[hidden].slot != asking.slot {
@@ -188,9 +188,9 @@ func TestTopEqualsBruteForce(t *testing.T) {
 	}
 }
 
-// TestBM25OfPoolsThatComeAndGo compares answers with those from the definitions where much decides: pools whose
-// documents are replaced many times over in the same slots, copies that score the same, bounds that leave lists out,
-// one answer and many.
+// TestBM25OfPoolsThatComeAndGo compares results with those from the definitions in special cases: pools whose
+// documents are replaced many times in the same slots, copies with equal scores, bounds that omit lists, one result
+// and many.
 func TestBM25OfPoolsThatComeAndGo(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 7))
@@ -205,11 +205,11 @@ func TestBM25OfPoolsThatComeAndGo(t *testing.T) {
 			} else {
 				x.Remove(int32(slot))
 			}
-			e := draw(r, m, c, seq^1) // not quite in order
+			e := draw(r, m, c, seq^1) // not exactly in order
 			if other := pool[r.IntN(len(pool))]; r.IntN(3) == 0 && other.Hint != nil {
 				e.Hint = other.Hint
 			}
-			if e.Hint != nil && seed%2 == 0 { // 0 is a source like any other
+			if e.Hint != nil && seed%2 == 0 { // 0 is a valid source
 				h := *e.Hint
 				h.Source = 0
 				e.Hint = &h
@@ -228,8 +228,8 @@ func TestBM25OfPoolsThatComeAndGo(t *testing.T) {
 	}
 }
 
-// TestAnswersDependOnThePoolAlone fills two indexes with the same documents in other orders and other slots, one of
-// them after others have come and gone, with bounds that leave much out.
+// TestAnswersDependOnThePoolAlone fills two indexes with the same documents in different orders and slots, one of
+// them after others were added and removed, with bounds that omit many lists.
 func TestAnswersDependOnThePoolAlone(t *testing.T) {
 	for _, retriever := range related.Retrievers {
 		for seed := range uint64(10) {
@@ -270,8 +270,8 @@ func TestAnswersDependOnThePoolAlone(t *testing.T) {
 	}
 }
 
-// TestDensePrefilter: with more documents than are compared exactly the best of them is still found, for vectors that
-// are near one another have like signs.
+// TestDensePrefilter checks that with more documents than are compared exactly, the best one is still found, because
+// similar vectors have similar signs.
 func TestDensePrefilter(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	c := related.Config{Retriever: "dense", Dimension: 384}
@@ -336,7 +336,7 @@ func TestTerms(t *testing.T) {
 			t.Errorf("term %d of %v", i, a)
 		}
 	}
-	// of a frequent and a rare token that come equally often the rare one says more
+	// of a frequent and a rare token with equal counts, the rare one is more valuable
 	common := make([]int32, 0, 200)
 	for id := range int32(100) {
 		common = append(common, 300+id, 40000+id)
@@ -348,7 +348,7 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// TestTermsEqualTheDefinition makes the terms of random documents as the definition says: all of them, sorted, the
+// TestTermsEqualTheDefinition computes the terms of random documents by the definition: all terms are sorted and the
 // first 96 kept.
 func TestTermsEqualTheDefinition(t *testing.T) {
 	var m related.TermMaker
@@ -425,8 +425,8 @@ func TestVector(t *testing.T) {
 	}
 }
 
-// TestScoresStayWithinBounds: of documents that are as alike and as rare as can be, with the greatest bonus, scores are
-// what 64 bits say.
+// TestScoresStayWithinBounds checks documents that are maximally similar and rare, with the greatest bonus: scores
+// equal those of 64-bit arithmetic.
 func TestScoresStayWithinBounds(t *testing.T) {
 	for _, retriever := range []string{"bm25", "dense"} {
 		c := related.Config{Retriever: retriever, PathBonus: related.MaxPercent, NearDuplicate: related.MaxPercent,
@@ -455,8 +455,8 @@ func TestScoresStayWithinBounds(t *testing.T) {
 	}
 }
 
-// TestZeroVectorsTakeNoOnesPlace: vectors of zeros, whose signs are near those of any vector that has few positive
-// ones, do not keep the alike ones from being compared.
+// TestZeroVectorsTakeNoOnesPlace checks that vectors of zeros do not displace similar vectors from the exact
+// comparison. The signs of a zero vector are close to those of any vector with few positive numbers.
 func TestZeroVectorsTakeNoOnesPlace(t *testing.T) {
 	x := related.New(related.Config{Retriever: "dense", Dimension: 64})
 	alike := make([]int8, 64)
@@ -480,7 +480,7 @@ func TestZeroVectorsTakeNoOnesPlace(t *testing.T) {
 	}
 }
 
-// A document says what a retriever compares, or it is related to none.
+// A document without the data that the retriever compares is related to none.
 func TestSays(t *testing.T) {
 	all := &related.Hint{Terms: []uint32{1<<8 | 1}, Path: []uint64{1}, Vector: []int8{0, 1}}
 	for retriever, lacks := range map[string]*related.Hint{

@@ -1,14 +1,14 @@
 package related
 
-// repo ranks by paths: documents of the same file first, then of the same folder, then of the folder above (the
-// paper's REPO, which puts the files of a folder one behind the other). Within one of these the earlier documents are
-// first, so a question reads the documents of each folder in that order and ends with the last one that it returns.
+// repo ranks by paths: documents of the same file first, then of the same folder, then of the parent folder (the
+// paper's REPO, which concatenates the files of a folder). Within each of these, earlier documents are first. So a
+// query reads the documents of each folder in that order, up to the last one that it returns.
 type repo struct {
 	bound   int
-	folders map[uint64]*folder // by the hash of a path or folder
+	folders map[uint64]*folder // keyed by the hash of a path or folder
 }
 
-// enough is how many related documents make the folders above not worth asking.
+// enough is the number of related documents after which parent folders are not queried.
 const enough = 256
 
 func newRepo(bound int) *repo { return &repo{bound: bound, folders: map[uint64]*folder{}} }
@@ -34,7 +34,7 @@ func (r *repo) remove(x *Index, seat int32, h *Hint) {
 	x.free = append(x.free, seat)
 }
 
-// top marks in x.scores the documents that it has, since the folders above hold them too.
+// top marks the documents found in x.scores, because parent folders contain them too.
 func (r *repo) top(x *Index, q question, h *Hint, dst []Candidate) []Candidate {
 	left := r.bound
 	for i, f := range h.Path {

@@ -11,8 +11,8 @@ import (
 	"loaderd/packonline/related"
 )
 
-// scan answers as repo does, by a scan of the pool for each file and folder of the asking document and a sort of all
-// that it finds. A folder with more documents than the bound leaves ends it, and so do 256 answers.
+// scan returns the results of repo by a scan of the pool for each file and folder of the querying document, and a
+// sort of all matches. It ends at a folder with more documents than the bound permits, or after 256 results.
 func scan(pool []document, hidden map[int32]bool, asking document, bound, k int, longest int32) []related.Candidate {
 	type answer struct {
 		related.Candidate
@@ -54,9 +54,9 @@ func scan(pool []document, hidden map[int32]bool, asking document, bound, k int,
 	return out
 }
 
-// TestRepo_EqualsAScan compares answers in pools of a few large folders with those of a scan, while documents are added
-// in and out of order, removed and hidden, for all that a question has: the number of answers, the longest document,
-// the bound.
+// TestRepo_EqualsAScan compares results in pools of a few large folders with those of a scan, while documents are
+// added in and out of order, removed and hidden. It varies all parameters of a query: the number of results, the
+// longest document, and the bound.
 func TestRepo_EqualsAScan(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {

@@ -7,17 +7,17 @@ import (
 	"slices"
 )
 
-// selection keeps the k best of the candidates that are offered, and from time to time drops the others. The order is
-// total, so the order of the offers does not matter.
+// selection keeps the k best of the offered candidates, and drops the others periodically. The order is total, so the
+// order of the offers has no effect.
 type selection struct {
 	k     int
 	list  []ranked
-	limit int   // of list, where others are dropped
-	least int32 // the score that is needed to be kept
+	limit int   // length of list at which others are dropped
+	least int32 // minimum score of a kept candidate
 }
 
-// ranked is a candidate in one number, for sorting such is much faster: ascending order is that of scores, the greatest
-// first, then that of seats.
+// ranked encodes a candidate as one number, because numbers are sorted much faster. Ascending order is descending
+// order of scores, then ascending order of seats.
 type ranked uint64
 
 func newRanked(score int32, seat int32) ranked { return ranked(math.MaxInt32-score)<<32 | ranked(seat) }
@@ -36,7 +36,7 @@ func (s *selection) offer(score, seat int32) {
 	}
 }
 
-// drop drops what scores less than the k best. More than k stay where they score the same.
+// drop removes candidates with lower scores than the k best. More than k remain if scores are equal.
 func (s *selection) drop() {
 	smallest(s.list, s.k)
 	least := slices.Max(s.list[:s.k]).score()
@@ -50,7 +50,7 @@ func (s *selection) drop() {
 	s.list, s.limit, s.least = s.list[:n], 2*n, least
 }
 
-// best returns the k best in order: of those that score the same the earlier ones first.
+// best returns the k best in order; of equal scores, earlier documents are first.
 func (s *selection) best(x *Index) []ranked {
 	if len(s.list) > s.k {
 		s.drop()
@@ -69,8 +69,8 @@ func (s *selection) best(x *Index) []ranked {
 	return s.list[:min(len(s.list), s.k)]
 }
 
-// smallest puts the n smallest of a list in front, in any order. Where halving it goes badly, which orders exist for,
-// it sorts.
+// smallest moves the n smallest elements of a list to the front, in any order. If partitioning progresses badly,
+// which is possible for some orders, it sorts.
 func smallest[T ~uint64](list []T, n int) {
 	rounds := 2 * bits.Len(uint(len(list)))
 	for low, high := 0, len(list); low < n && n < high; rounds-- {
@@ -79,7 +79,7 @@ func smallest[T ~uint64](list []T, n int) {
 			return
 		}
 		pivot := middle(list[low], list[(low+high)/2], list[high-1])
-		// smaller ones go in front: swapped always, counted when smaller, for no branch to mispredict
+		// smaller elements move to the front: always swapped, but only counted if smaller, to avoid mispredicted branches
 		at := low
 		for i := low; i < high; i++ {
 			v := list[i]
@@ -101,5 +101,5 @@ func smallest[T ~uint64](list []T, n int) {
 	}
 }
 
-// middle returns the middle one of three.
+// middle returns the median of three.
 func middle[T ~uint64](a, b, c T) T { return max(min(a, b), min(max(a, b), c)) }

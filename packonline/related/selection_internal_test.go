@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestSmallest: lists in every order have their smallest in front, those too that halve badly.
+// TestSmallest checks that smallest moves the smallest elements to the front, for lists in every order, including
+// those that are partitioned badly.
 func TestSmallest(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 8))
 	orders := map[string]func(i, n int) uint64{

@@ -6,17 +6,17 @@ import (
 	"slices"
 )
 
-// A term of bm25 is a token id, folded to termIDBits, above its weight. The terms of a document are in ascending order,
-// each id once.
+// A term of bm25 is a token id, folded to termIDBits, above its weight. The terms of a document are in ascending
+// order, each id once.
 const (
 	termIDBits = 18
 	termIDs    = 1 << termIDBits
 	weightBits = 8
 	maxWeight  = 1<<weightBits - 1
-	maxTerms   = 96 // of a document, those that say most
+	maxTerms   = 96 // per document, the most valuable ones
 )
 
-// Parameters of BM25: saturation of repeated terms, and how much longer documents count for less, beside one of usual
+// Parameters of BM25: saturation of repeated terms, and reduction for documents longer than the usual number of
 // tokens.
 const (
 	saturation = 1.2
@@ -24,24 +24,24 @@ const (
 	usual      = 512
 )
 
-// TermMaker makes terms. It is scratch space for one goroutine.
+// TermMaker makes terms. It contains scratch space and must not be used concurrently.
 type TermMaker struct {
 	count [termIDs]uint32
 	seen  []uint32
 	said  []said
 }
 
-// said is a term of a document and what it says, in one number, for sorting such is much faster. Ascending order is
-// that of worth, the most first, then that of terms.
+// said is a term of a document with its worth as one number, because numbers are sorted much faster. Ascending order
+// is descending order of worth, then ascending order of terms.
 type said uint64
 
 func newSaid(worth int32, term uint32) said { return said(math.MaxInt32-worth)<<32 | said(term) }
 
 func (s said) term() uint32 { return uint32(s) }
 
-// Terms returns the terms of a document that say most of what it is about: rare tokens that come often in it. Which
-// tokens are rare is judged by their ids, for vocabularies are in the order in which frequent strings were merged, so
-// that no other document matters.
+// Terms returns the most characteristic terms of a document: rare tokens that are frequent in it. The rarity of a
+// token is estimated from its id, because vocabularies are in the order in which frequent strings were merged. So the
+// result is independent of other documents.
 func (m *TermMaker) Terms(ids []int32) []uint32 {
 	m.seen, m.said = m.seen[:0], m.said[:0]
 	for _, id := range ids {
@@ -51,7 +51,7 @@ func (m *TermMaker) Terms(ids []int32) []uint32 {
 		}
 		m.count[t]++
 	}
-	// conversions forbid fused operations, which differ between machines
+	// conversions prevent fused operations, which differ between machines
 	long := saturation * float64(1-lengthened+float64(lengthened*float64(len(ids))/usual))
 	for _, t := range m.seen {
 		n := float64(m.count[t])
@@ -68,7 +68,8 @@ func (m *TermMaker) Terms(ids []int32) []uint32 {
 	return terms
 }
 
-// log16 is log2(x) in sixteenths, rounded down; 0 for 0. Integers, so that every machine has the same.
+// log16 returns log2(x) in sixteenths, rounded down, or 0 for 0. It uses integers, so that the result is equal on
+// every machine.
 func log16(x uint32) int32 {
 	if x == 0 {
 		return 0

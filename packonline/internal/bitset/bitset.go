@@ -1,16 +1,16 @@
-// Package bitset holds sets of small numbers.
+// Package bitset implements sets of small numbers.
 package bitset
 
 import "math/bits"
 
-// None is returned where a set has no such number.
+// None is returned if a set has no such number.
 const None = -1
 
-// Set is a set of small numbers that finds the smallest member from a given number on in O(log64 n): each level has
-// one bit for every word of the level below that is not zero. It does the work of the segment tree of the paper's
-// appendix B.
+// Set is a set of small numbers that finds the smallest member from a given number on in O(log64 n). Each level has
+// one bit for every word of the level below that is not zero. It replaces the segment tree of the paper's appendix B.
 type Set struct {
-	// Levels are the bits of the numbers, those of the words of Levels[0], and so on. It is read only.
+	// Levels are the bits of the numbers, then the bits for the words of Levels[0], and so on. Callers must not modify
+	// them.
 	Levels [][]uint64
 }
 
@@ -71,7 +71,7 @@ func (s *Set) From(x int32) int32 {
 			}
 			return x
 		}
-		x = x>>6 + 1 // behind this word, one level up
+		x = x>>6 + 1 // after this word, one level up
 	}
 	return None
 }

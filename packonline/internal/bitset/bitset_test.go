@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestSet compares a set with a slice of booleans, for sizes around the borders of words and levels.
+// TestSet compares a set with a slice of booleans, for sizes around the boundaries of words and levels.
 func TestSet(t *testing.T) {
 	for _, n := range []int{1, 2, 63, 64, 65, 4095, 4096, 4097, 300_000} {
 		r := rand.New(rand.NewPCG(uint64(n), 6))
@@ -19,7 +19,7 @@ func TestSet(t *testing.T) {
 				s.Remove(x)
 				members[x] = false
 			}
-			x = r.Int32N(int32(n) + 1) // one behind the last is a fair question
+			x = r.Int32N(int32(n) + 1) // the number after the last one is a valid argument
 			want := int32(None)
 			for y := int(x); y < n; y++ {
 				if members[y] {
