@@ -46,8 +46,8 @@ type sourceSet struct {
 	begun  int               // number of sources at the start of the run
 	refs   *refs
 	parts  []sourceState // by source
-	rows   shareBalancer // of what leaves the window
-	steps  shareBalancer // of steps, with several buckets
+	rows   shareBalancer // for atoms that leave the window
+	steps  shareBalancer // for steps, with several buckets
 	names  naming
 	dedupe int // number of documents per source whose ids are remembered
 

@@ -20,7 +20,7 @@ const (
 )
 
 // Keepers maps the jobs that commit to their last committed step: the job's checkpoints cover all steps before it.
-// Such a job has durable checkpoints of its own, for example a trainer or an evaluator that follows it. The lowest of
+// Such a job has its own durable checkpoints, for example a trainer or an evaluator that follows it. The lowest of
 // these steps determines the low watermark, because its job may still request later steps.
 type Keepers map[string]uint64
 
