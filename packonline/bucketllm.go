@@ -17,9 +17,9 @@ import (
 //     equation 4). The paper has <= r there, which no pair can satisfy, because each of a, b is longer than r. Its
 //     other requirement, more tokens than tau in the same space, is satisfied by <= s.
 //   - The documents of the row are permuted randomly, here keyed by (Seed, number of the row) (line 26).
-//   - If more than the share P of the row is left, the first tokens of the shortest document of the pool fill it, and
-//     the rest of that document stays in the pool (lines 27 to 29). Otherwise, and if the pool is empty, the space is
-//     padding (line 31).
+//   - If more than the share P of the row is left, the first tokens of the pool's shortest document fill it. The rest
+//     of that document stays in the pool (lines 27 to 29). Otherwise, and if the pool is empty, the space is padding
+//     (line 31).
 //
 // For a document as long as the longest bucket or longer, full rows are emitted at arrival and the rest is buffered.
 // The paper puts such a document into the pool and cuts d[0:b] off when it is the longest there and the row is empty
@@ -28,10 +28,10 @@ import (
 //
 // A flush makes rows until the pool is empty. The paper does not define what happens to the last S-1 documents.
 //
-// Because short documents complete rows and long ones seed them, the paper's method leaves documents of medium length
-// in the pool without bound: for half of a million documents in a pool of 100,000. MaxAge is not in the paper. A
-// piece that one more document would make too old seeds a row immediately, and is placed in it regardless of line 6.
-// With MaxAge = 0 the method is the paper's.
+// Short documents complete rows and long ones seed them. So the paper's method leaves documents of medium length in
+// the pool without bound: for half of a million documents in a pool of 100,000. MaxAge is not in the paper. A piece
+// that one more document would make too old seeds a row immediately, and is placed in it regardless of line 6. With
+// MaxAge = 0 the method is the paper's.
 //
 //   - invariant 3: after Add fewer than Pool pieces are buffered, and at most MaxAge if that is set: at most one per
 //     document.

@@ -35,8 +35,8 @@ type Config struct {
 	// RepeatLoss is whether tokens that neighbouring windows of seamless share have their loss once, in the earlier
 	// window, or twice.
 	RepeatLoss string `koanf:"repeat_loss" json:"repeat_loss,omitempty"`
-	// Extra is how many tokens beyond the length of a row, or of an atom that is a part of a row, bfd-m and seamless may
-	// put into a bin. These tokens are dropped (unit: tokens).
+	// Extra is how many tokens bfd-m and seamless may put into a bin beyond the length of a row, or of an atom that is a
+	// part of one. These tokens are dropped (unit: tokens).
 	Extra int `koanf:"extra" json:"extra,omitempty"`
 	// PaddingThreshold is P of bucketllm: a row with more space left than this share of its length takes a part of a
 	// document instead of padding.
@@ -183,8 +183,8 @@ func (c Config) Relevant() Config {
 	return c
 }
 
-// Shares of MaxAge for gathering atoms: 1/partShare if a row lacks parts, because the row is padded when it must
-// leave; 1/rowsShare if an atom lacks rows, because the atom then leaves with fewer rows.
+// Shares of MaxAge for gathering atoms: 1/partShare if a row lacks parts, 1/rowsShare if an atom lacks rows. When it
+// must leave, the row is padded, while the atom leaves with fewer rows.
 const (
 	partShare = 2
 	rowsShare = 8

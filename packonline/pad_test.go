@@ -9,8 +9,8 @@ import (
 	"loaderd/packonline"
 )
 
-// TestPadIsThePapersCut compares pad with the single steps of the paper's figure 5: segments of (atom - 1) tokens of
-// text, <EOS> after each, padding after the last, then a cut at every row.
+// TestPadIsThePapersCut compares pad with the single steps of the paper's figure 5. These make segments of (atom - 1)
+// tokens of text, <EOS> after each and padding after the last, then a cut at every row.
 func TestPadIsThePapersCut(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 5))

@@ -42,8 +42,8 @@ func (p *seamless) pass(keep int, out *Rows) {
 	p.compact()
 }
 
-// join moves the pieces of a bin that is still in the pool to the end of the run, emits the row that this may fill,
-// sets the pieces' lengths in the pool to 0, and returns their number.
+// join moves the pieces of a bin that is still in the pool to the end of the run, and emits the row that this may
+// fill. It sets the pieces' lengths in the pool to 0 and returns their number.
 func (p *seamless) join(b *bin, out *Rows) (pieces int) {
 	if !p.waits(b) {
 		return 0

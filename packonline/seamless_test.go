@@ -46,7 +46,7 @@ func ceil(x *big.Rat) int64 {
 }
 
 // covered closes the gap before the last window that Eq. 3 leaves if n overlaps, rounded up, exceed the number of
-// tokens to repeat: windows begin no earlier than the rest of the document permits.
+// tokens to repeat. Windows begin no earlier than the rest of the document permits.
 func covered(starts []int64, length, row int64) (out []int64) {
 	for k, start := range starts {
 		out = append(out, max(start, length-int64(len(starts)-k)*row))

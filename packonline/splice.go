@@ -30,9 +30,9 @@ import (
 //     In addition, one is made per earned documents, once twice as many as may be made without success, and once
 //     those of one row. Of queries without a result, at most roots plus the number of its pieces are made per row.
 //
-// Its state is the buffered pieces in order of arrival, which of them wait as roots, the number of queries that may
-// be made without success, the result of Detail, and the arrived tokens by class. Hints of the pieces are not part of
-// it: after RestoreState the Packer needs them again (Hint).
+// Its state is the buffered pieces in order of arrival with their wait as roots, and the number of queries that may
+// be made without success. It also has the result of Detail and the arrived tokens by class. Hints of the pieces are
+// not part of it: after RestoreState the Packer needs them again (Hint).
 type splice struct {
 	bucket
 	relates  *related.Config

@@ -135,8 +135,8 @@ func alike(rows [][]packonline.Piece) float64 {
 	return float64(same) / float64(n)
 }
 
-// Neighbours have the same subject much more often than in example packing, even if half of the hints are random (the
-// paper's Table 7 keeps half of the gain with 50 % of noise).
+// Neighbours have the same subject much more often than in example packing, even if half of the hints are random. The
+// paper's Table 7 keeps half of the gain with 50 % of noise.
 func TestSplicePutsRelatedDocumentsTogether(t *testing.T) {
 	const n = 6000
 	random := alike(spliced(t, config("concat", 512, 200, 0), n, about(0)))

@@ -46,7 +46,7 @@ func New[T any](c Config) *Window[T] {
 // choices is the number of atoms drawn if a cost is set.
 const choices = 8
 
-// Prefer makes the window draw several atoms instead of one: the atom with the lowest cost leaves, of equal ones the
+// Prefer makes the window draw several atoms instead of one. The atom with the lowest cost leaves; of equal ones, the
 // first. cost may read state outside the window if that state also depends only on the calls (invariant 4). cost is
 // not part of the window's state.
 func (w *Window[T]) Prefer(cost func(*T) float64) { w.cost = cost }

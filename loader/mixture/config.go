@@ -31,9 +31,9 @@ type Source struct {
 	// Block is how many consecutive documents of the stream stay together in an epoch that is read in a drawn order
 	// (unit: documents). 0 reads every epoch in the order of the stream.
 	Block int `koanf:"block" json:"block"`
-	// Start is the first document that is read when the source is added to a run: first (the first one in the stream;
-	// also the empty string), new (the first one published later), a sequence, or a time (RFC 3339: the first one stored
-	// at or after it). It does not affect the order: the plan records the actual first document.
+	// Start is the first document that is read when the source is added to a run. Values: first or empty (the first one
+	// in the stream), new (the first one published later), a sequence, or an RFC 3339 time (the first one stored from
+	// then on). It does not affect the order: the plan records the actual first document.
 	Start string `koanf:"start" json:"start,omitempty"`
 	// Split chooses a part of the documents by a hash of their ids. The zero Split takes all.
 	Split Split `koanf:"split" json:"split,omitzero"`

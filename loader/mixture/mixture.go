@@ -15,10 +15,10 @@ import (
 // subtracts n from the source of the document. The source with the largest credit is next; of equal ones, the first
 // by name.
 //
-//   - invariant: at every document, a source deviates from its share of the tokens by less than the length of the
-//     longest document of any source times the number of sources, for all past shares. (The credit of a source is the
-//     number of tokens missing from its share. The credits of the sources that can be taken add up to a constant, and
-//     only the largest is ever lowered.)
+//   - invariant: at every document, a source deviates from its share of the tokens by less than n times the longest
+//     document of all n sources. This is true for all past shares. (The credit of a source is the number of tokens
+//     missing from its share. The credits of the sources that can be taken add up to a constant, and only the largest
+//     is ever lowered.)
 //
 // It is not safe for concurrent use.
 type Mixture struct {
@@ -351,7 +351,7 @@ func (m *Mixture) choose() {
 	}
 }
 
-// Next returns the source of the next document and its sequence there. ok is false if there is no next document: the
+// Next returns the source of the next document and its sequence there. ok is false without a next document: if the
 // run has ended, all sources with a weight are paused, or no source has a weight.
 func (m *Mixture) Next() (source int, sequence uint64, ok bool) {
 	if m.next < 0 || m.ended {

@@ -117,8 +117,8 @@ func (w *Walk) draw(group uint64) {
 }
 
 // permutation is a bijection of 0 ... n-1. It is a Feistel network over the least even number of bits that can
-// represent n numbers, repeated until the result is below n (cycle walking; Black and Rogaway, Ciphers with Arbitrary
-// Finite Domains, 2002).
+// represent n numbers. The network is repeated until the result is below n (cycle walking; Black and Rogaway, Ciphers
+// with Arbitrary Finite Domains, 2002).
 type permutation struct {
 	n    uint64
 	half uint // bits of a half

@@ -22,7 +22,7 @@ type Ready struct {
 	Ended bool
 }
 
-// Applier feeds a planner documents and controls in the only valid order: each arrival is followed by the controls
+// Applier feeds a planner documents and controls in the only valid order. Each arrival is followed by the controls
 // that were recorded for it, in the order of their records. Live planning, replay and audit all use an Applier; they
 // differ in the origin of the inputs and the destination of the steps. Like the planner, it is pure and not safe for
 // concurrent use.

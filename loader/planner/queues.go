@@ -157,7 +157,7 @@ func (q *queues) each(f func([]packonline.Piece)) {
 }
 
 // appendState writes the number of draws. For each bucket it writes the number of its steps, the number of queued
-// rows and each row, preceded by the number of documents that had arrived when the row was queued.
+// rows and each row. The number of documents that had arrived when the row was queued precedes the row.
 func (q *queues) appendState(b []byte, previous *uint64) []byte {
 	b = binary.AppendUvarint(b, q.draws)
 	for i := range q.buckets {

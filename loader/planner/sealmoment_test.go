@@ -17,8 +17,8 @@ import (
 )
 
 // sealed returns a run whose sources have the given numbers of documents. seals has the arrival after which the seal
-// of each source is recorded, unless the run requests a document that the source does not have. Then the source is
-// sealed at that point.
+// of each source is recorded. If the run wants a document that the source does not have before that, the source is
+// sealed then.
 func sealed(t *rapid.T, c runconfig.Config, sources []plan.SourceBegin, documents, seals []int,
 	order []int) *sourcesRun {
 	b := newSourcesRun(t, c, sources)

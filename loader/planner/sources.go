@@ -64,8 +64,8 @@ type sourceState struct {
 	counts SourceCounts
 }
 
-// unread is a document whose packing hints are missing after a restore: in its packer or, with comes, in fork.left,
-// from where it still has to be passed to a packer.
+// unread is a document whose packing hints are missing after a restore: in its packer or, if comes is set, in
+// fork.left, before it is passed to a packer.
 type unread struct {
 	pack  int
 	name  uint64
@@ -332,9 +332,9 @@ func (p *Planner) MissingHints() []uint64 {
 	return slices.Sorted(maps.Keys(p.unread))
 }
 
-// appendState writes the streams of added sources (JSON preceded by its length), the mixture, the documents of the
-// buffered arrivals, the shares by which they were taken, and the missing tokens of each source after the window and
-// in steps. For each source it then writes its totals and recent ids.
+// appendState writes the streams of added sources (JSON preceded by its length), the mixture, and the documents of
+// the buffered arrivals. It then writes the shares by which they were taken, and the missing tokens of each source
+// after the window and in steps. For each source it then writes its totals and recent ids.
 func (b *sourceSet) appendState(out []byte, waiting []uint64) []byte {
 	added, err := json.Marshal(b.infos[b.begun:])
 	if err != nil {

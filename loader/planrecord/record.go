@@ -172,8 +172,8 @@ func (p *StepPart) appendMasked(b []byte) []byte {
 	return b
 }
 
-// appendPlaces writes the positions in the sources, in the first part of a step that has them: their number and, of
-// each, its epoch and the documents taken of that epoch.
+// appendPlaces writes the positions in the sources, in the first part of a step that has them. It writes their number
+// and, of each, its epoch and the documents taken of that epoch.
 func (p *StepPart) appendPlaces(b []byte) []byte {
 	places := p.Places
 	if p.Part > 0 {

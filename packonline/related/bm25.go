@@ -6,9 +6,10 @@ import (
 )
 
 // bm25 ranks by shared rare tokens (Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009). The score
-// is a sum over the terms that two documents share: the term's rarity in the pool times its weight in the other
-// document and, because queries are whole documents, times its weight in the querying document. Rarity is computed
-// for the current pool, so the results depend only on the pool. An inverted index maps terms to documents.
+// is a sum over the terms that two documents share. Each term adds its rarity in the pool times its weight in the
+// other document. Because queries are whole documents, this is also multiplied by the term's weight in the querying
+// document. Rarity is computed for the current pool, so the results depend only on the pool. An inverted index maps
+// terms to documents.
 //
 // The counts exclude a removed document immediately. Its postings remain until their list is read or all lists are
 // swept, because finding them is the most expensive operation. Until then its seat is not reused and fits no query.
@@ -30,9 +31,9 @@ type page struct {
 
 const pageLists = 256
 
-// asked is a term of a query as one number, because numbers are sorted much faster: its worth, which is rarity times
-// weight in the querying document, and its index in the document's terms. Ascending order is descending order of
-// worth, then ascending order of terms.
+// asked is a term of a query: its worth, which is rarity times weight in the querying document, and its index in the
+// document's terms. They are one number, because numbers are sorted much faster. Ascending order is descending order
+// of worth, then ascending order of terms.
 type asked uint64
 
 func newAsked(worth int32, term int) asked { return asked(math.MaxInt32-worth)<<32 | asked(term) }

@@ -188,9 +188,9 @@ func TestTopEqualsBruteForce(t *testing.T) {
 	}
 }
 
-// TestBM25OfPoolsThatComeAndGo compares results with those from the definitions in special cases: pools whose
-// documents are replaced many times in the same slots, copies with equal scores, bounds that omit lists, one result
-// and many.
+// TestBM25OfPoolsThatComeAndGo compares results with those from the definitions in special cases. Pools have
+// documents that are replaced many times in the same slots, and copies with equal scores. Bounds omit lists, and
+// queries have one result or many.
 func TestBM25OfPoolsThatComeAndGo(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 7))
