@@ -16,7 +16,7 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/internal/webui"
+	"loaderd/internal/webmodules"
 	"loaderd/loader/fault"
 )
 
@@ -34,7 +34,7 @@ type asset struct {
 func assets() http.Handler {
 	all := map[string]*asset{}
 	own, err := fs.Sub(files, "page")
-	for _, folder := range []fs.FS{own, webui.Files} {
+	for _, folder := range []fs.FS{own, webmodules.Files} {
 		err = errors.Join(err, fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err

@@ -12,7 +12,7 @@ import (
 	"io/fs"
 
 	"loaderd/internal/quantity"
-	"loaderd/internal/webui"
+	"loaderd/internal/webmodules"
 )
 
 //go:embed page
@@ -64,14 +64,14 @@ func parts() (style, script string, err error) {
 	for _, sheet := range []struct {
 		folder fs.FS
 		name   string
-	}{{webui.Files, "theme.css"}, {webui.Files, "charts.css"}, {own, "report.css"}} {
+	}{{webmodules.Files, "theme.css"}, {webmodules.Files, "charts.css"}, {own, "report.css"}} {
 		b, err := fs.ReadFile(sheet.folder, sheet.name)
 		if err != nil {
 			return "", "", err
 		}
 		sheets.Write(b)
 	}
-	script, err = webui.Bundle(own, "main.js")
+	script, err = webmodules.Bundle(own, "main.js")
 	return sheets.String(), script, err
 }
 

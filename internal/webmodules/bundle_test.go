@@ -1,4 +1,4 @@
-package webui_test
+package webmodules_test
 
 import (
 	"io/fs"
@@ -6,11 +6,11 @@ import (
 	"testing"
 	"testing/fstest"
 
-	"loaderd/internal/webui"
+	"loaderd/internal/webmodules"
 )
 
 func TestBundle_JoinsModules(t *testing.T) {
-	script, err := webui.Bundle(fstest.MapFS{
+	script, err := webmodules.Bundle(fstest.MapFS{
 		"main.js": {Data: []byte(`import { el } from "./dom.js";
 import { b } from "./b.js";
 b(el);
@@ -41,12 +41,12 @@ export const c = 1;
 
 // All shared modules can be bundled, and can be written into a script element.
 func TestBundle_SharedModules(t *testing.T) {
-	names, err := fs.Glob(webui.Files, "*.js")
+	names, err := fs.Glob(webmodules.Files, "*.js")
 	if err != nil || len(names) == 0 {
 		t.Fatal(names, err)
 	}
 	for _, name := range names {
-		script, err := webui.Bundle(fstest.MapFS{}, name)
+		script, err := webmodules.Bundle(fstest.MapFS{}, name)
 		if err != nil {
 			t.Error(err)
 		}
@@ -66,7 +66,7 @@ func TestBundle_Refuses(t *testing.T) {
 		"a circle":                {"import { a } from \"./main.js\";\n", "main.js imports itself"},
 		"an import without names": {"import \"./dom.js\";\n", "main.js: cannot bundle"},
 	} {
-		_, err := webui.Bundle(fstest.MapFS{"main.js": {Data: []byte(x.source)}}, "main.js")
+		_, err := webmodules.Bundle(fstest.MapFS{"main.js": {Data: []byte(x.source)}}, "main.js")
 		if err == nil || !strings.Contains(err.Error(), x.want) {
 			t.Errorf("%s: the error is %v, want %s", name, err, x.want)
 		}

@@ -1,9 +1,0 @@
-// Package webui holds the modules and style sheets that the live page and the report of compare share.
-package webui
-
-import "embed"
-
-// Files are the modules and style sheets, by their names.
-//
-//go:embed *.js *.css
-var Files embed.FS
