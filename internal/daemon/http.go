@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/access"
 	"loaderd/internal/config"
 	"loaderd/internal/httplimit"
-	"loaderd/internal/livepage"
+	"loaderd/internal/webui"
 	"loaderd/loader/fault"
 	"loaderd/stream/server"
 )
@@ -23,7 +23,7 @@ import (
 // httpServer serves the live page with its JSON, /metrics, /healthz and /readyz.
 type httpServer struct {
 	server       *http.Server
-	page         *livepage.Page
+	page         *webui.Page
 	certificates *access.Certificates
 	listen       net.Listener
 	address      string
@@ -55,7 +55,7 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	}
 	d.flight.Gate().ServesPage(h.address)
 	asks := func() bool { return d.flight.Gate().Asks() && !d.readsWithoutToken() }
-	h.page = livepage.New(livepage.Config{Asker: d.flight, Asks: asks, MayRead: c.Insecure, Names: names, Log: d.log})
+	h.page = webui.New(webui.Config{Asker: d.flight, Asks: asks, MayRead: c.Insecure, Names: names, Log: d.log})
 	h.page.Handle("GET /metrics", d.only(access.Read,
 		promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})))
 	h.page.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -82,7 +82,7 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 // only serves next to callers that have the role, authenticated as on the Flight server, within their request rate.
 func (d *Daemon) only(role access.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		from := livepage.CallerOf(q)
+		from := webui.CallerOf(q)
 		from.MayRead = d.config.HTTP.Insecure
 		who, err := d.flight.Scrape(q.Context(), from, q.URL.Path)
 		var refused *fault.Error

@@ -1,4 +1,4 @@
-package livepage
+package webui
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package livepage_test
+package webui_test
 
 import (
 	"encoding/json"
@@ -17,7 +17,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/browsertest"
-	"loaderd/internal/livepage"
+	"loaderd/internal/webui"
 	"loaderd/internal/testscale"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
@@ -442,7 +442,7 @@ func TestPageGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		handler := livepage.New(livepage.Config{Asker: f, Asks: func() bool {
+		handler := webui.New(webui.Config{Asker: f, Asks: func() bool {
 			return false
 		}, Log: slog.New(slog.DiscardHandler)})
 		server := &http.Server{Handler: handler}

@@ -1,4 +1,4 @@
-package livepage_test
+package webui_test
 
 import (
 	"bufio"
@@ -18,7 +18,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/ledger"
-	"loaderd/internal/livepage"
+	"loaderd/internal/webui"
 	"loaderd/internal/natstest"
 	"loaderd/loader/fault"
 )
@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { natstest.VerifyTestMain(m) }
 // serve serves the page of a fake daemon.
 func serve(t testing.TB, f *fake) *httptest.Server {
 	t.Helper()
-	page := livepage.New(livepage.Config{Asker: f, Asks: func() bool {
+	page := webui.New(webui.Config{Asker: f, Asks: func() bool {
 		return !f.open
 	}, Log: slog.New(slog.DiscardHandler)})
 	s := httptest.NewServer(page)
@@ -438,7 +438,7 @@ func TestActions(t *testing.T) {
 
 // Close ends event streams, so that the server can shut down.
 func TestClose(t *testing.T) {
-	page := livepage.New(livepage.Config{Asker: newFake(), Asks: func() bool {
+	page := webui.New(webui.Config{Asker: newFake(), Asks: func() bool {
 		return false
 	}, Log: slog.New(slog.DiscardHandler)})
 	s := httptest.NewServer(page)
@@ -485,7 +485,7 @@ func FuzzQueries(f *testing.F) {
 		f.Add("text", seed)
 	}
 	f.Add("step/18446744073709551615", "")
-	page := livepage.New(livepage.Config{Asker: newFake(), Asks: func() bool {
+	page := webui.New(webui.Config{Asker: newFake(), Asks: func() bool {
 		return true
 	}, Log: slog.New(slog.DiscardHandler)})
 	f.Fuzz(func(t *testing.T, path, query string) {
@@ -535,7 +535,7 @@ func TestCallerOf_NotesProxies(t *testing.T) {
 		if header != "" {
 			q.Header.Set(header, "192.0.2.7")
 		}
-		if got, want := livepage.CallerOf(q).Local(), header == "" || header == "Accept"; got != want {
+		if got, want := webui.CallerOf(q).Local(), header == "" || header == "Accept"; got != want {
 			t.Errorf("%q: local is %v", header, got)
 		}
 	}

@@ -1,6 +1,6 @@
-// Package livepage serves the state of a run to people and tools: a page with a live view, and the same values as
+// Package webui serves the state of a run to people and tools: a page with a live view, and the same values as
 // JSON. All values come from an Asker, with the permissions of the caller. docs/livepage.md describes both.
-package livepage
+package webui
 
 import (
 	"context"

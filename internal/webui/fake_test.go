@@ -1,4 +1,4 @@
-package livepage_test
+package webui_test
 
 import (
 	"context"
