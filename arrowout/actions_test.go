@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"loaderd/arrowout"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"
@@ -92,7 +92,7 @@ func TestActions(t *testing.T) {
 func TestWhoSealed(t *testing.T) {
 	f := newFake(2, 2, 16)
 	file := filepath.Join(t.TempDir(), "identities.json")
-	alice := let(t, file, access.Identity{Name: "alice", Role: access.Operate})
+	alice := let(t, file, auth.Identity{Name: "alice", Role: auth.Operate})
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
 	for _, action := range []string{"drain", "seal"} {
 		stream, err := c.DoAction(withToken(alice), &flight.Action{Type: action})

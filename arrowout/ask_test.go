@@ -13,13 +13,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/arrowout"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/api"
 	"loaderd/loader/fault"
 )
 
 // asks asks a server by HTTP's way and returns the reason of a refusal.
-func asks(t *testing.T, s *arrowout.Server, from access.Caller, action, body string) ([]json.RawMessage, fault.Reason) {
+func asks(t *testing.T, s *arrowout.Server, from auth.Caller, action, body string) ([]json.RawMessage, fault.Reason) {
 	t.Helper()
 	results, err := s.Ask(t.Context(), from, action, []byte(body))
 	var e *fault.Error
@@ -36,9 +36,9 @@ func asks(t *testing.T, s *arrowout.Server, from access.Caller, action, body str
 func TestAskWithTokens(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	f := newFake(2, 2, 16)
-	tokens := map[access.Role]string{}
-	for _, role := range access.Roles {
-		tokens[role] = let(t, file, access.Identity{Name: string(role), Role: role})
+	tokens := map[auth.Role]string{}
+	for _, role := range auth.Roles {
+		tokens[role] = let(t, file, auth.Identity{Name: string(role), Role: role})
 	}
 	s := serve(t, f, func(c *arrowout.Config) { c.Identities = file })
 	away := "192.0.2.7:1234"
@@ -48,17 +48,17 @@ func TestAskWithTokens(t *testing.T) {
 	}{
 		{"", "status", "", fault.BadToken},
 		{"wrong", "status", "", fault.BadToken},
-		{tokens[access.Read], "status", "", ""},
-		{tokens[access.Read], "drain", "", fault.Forbidden},
-		{tokens[access.Read], "ledger", `{"step":0}`, fault.Forbidden},
-		{tokens[access.Train], "commit", `{"step":1}`, ""},
-		{tokens[access.Train], "checkpoint", "", fault.Forbidden},
-		{tokens[access.Operate], "drain", "", ""},
-		{tokens[access.Operate], "ledger", `{"step":0}`, ""},
-		{tokens[access.Operate], "ledger", `{"step":"x"}`, fault.BadTicket},
-		{tokens[access.Operate], "no such action", "", fault.Unsupported},
+		{tokens[auth.Read], "status", "", ""},
+		{tokens[auth.Read], "drain", "", fault.Forbidden},
+		{tokens[auth.Read], "ledger", `{"step":0}`, fault.Forbidden},
+		{tokens[auth.Train], "commit", `{"step":1}`, ""},
+		{tokens[auth.Train], "checkpoint", "", fault.Forbidden},
+		{tokens[auth.Operate], "drain", "", ""},
+		{tokens[auth.Operate], "ledger", `{"step":0}`, ""},
+		{tokens[auth.Operate], "ledger", `{"step":"x"}`, fault.BadTicket},
+		{tokens[auth.Operate], "no such action", "", fault.Unsupported},
 	} {
-		from := access.Caller{Address: away}
+		from := auth.Caller{Address: away}
 		if c.token != "" {
 			from.Authorization = []string{"Bearer " + c.token}
 		}
@@ -71,11 +71,11 @@ func TestAskWithTokens(t *testing.T) {
 // A status names what whoever asks may do.
 func TestStatusNamesWhatOneMayDo(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	read := let(t, file, access.Identity{Name: "read", Role: access.Read})
-	operate := let(t, file, access.Identity{Name: "operate", Role: access.Operate})
+	read := let(t, file, auth.Identity{Name: "read", Role: auth.Read})
+	operate := let(t, file, auth.Identity{Name: "operate", Role: auth.Operate})
 	s := serve(t, newFake(2, 2, 16), func(c *arrowout.Config) { c.Identities = file })
 	may := func(token string) []string {
-		results, reason := asks(t, s, access.Caller{Authorization: []string{"Bearer " + token}}, "status", "")
+		results, reason := asks(t, s, auth.Caller{Authorization: []string{"Bearer " + token}}, "status", "")
 		var status api.Status
 		if reason != "" || json.Unmarshal(results[0], &status) != nil || status.Planned != 7 {
 			t.Fatalf("%s, %s", reason, results)
@@ -97,10 +97,10 @@ func TestAskWithoutTokens(t *testing.T) {
 	s := serve(t, newFake(2, 2, 16))
 	for address, want := range map[string]fault.Reason{"127.0.0.1:99": "", "[::1]:99": "", "[::ffff:127.0.0.1]:99": "",
 		"192.0.2.7:99": fault.Forbidden, "": fault.Forbidden, "x": fault.Forbidden} {
-		if _, reason := asks(t, s, access.Caller{Address: address}, "drain", ""); reason != want {
+		if _, reason := asks(t, s, auth.Caller{Address: address}, "drain", ""); reason != want {
 			t.Errorf("drain from %q: %q, want %q", address, reason, want)
 		}
-		if _, reason := asks(t, s, access.Caller{Address: address}, "status", ""); reason != "" {
+		if _, reason := asks(t, s, auth.Caller{Address: address}, "status", ""); reason != "" {
 			t.Errorf("status from %q: %q", address, reason)
 		}
 	}
@@ -108,7 +108,7 @@ func TestAskWithoutTokens(t *testing.T) {
 
 func TestAsk_CallersBehindAProxyAreNotLocal(t *testing.T) {
 	s := serve(t, newFake(2, 2, 16))
-	from := access.Caller{Address: "127.0.0.1:99", Forwarded: true}
+	from := auth.Caller{Address: "127.0.0.1:99", Forwarded: true}
 	if _, reason := asks(t, s, from, "drain", ""); reason != fault.Forbidden {
 		t.Errorf("drain: %q", reason)
 	}

@@ -24,7 +24,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/arrowout"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 )
 
 const (
@@ -230,8 +230,8 @@ func TestServer_ClosesConnectionsThatResetCalls(t *testing.T) {
 
 func TestServer_BoundsResetsOfIdentityOverConnections(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	good := let(t, file, access.Identity{Name: "good", Role: access.Read})
-	bad := let(t, file, access.Identity{Name: "bad", Role: access.Read})
+	good := let(t, file, auth.Identity{Name: "good", Role: auth.Read})
+	bad := let(t, file, auth.Identity{Name: "bad", Role: auth.Read})
 	s, _ := metered(t, newFake(40, 4, 64), func(c *arrowout.Config) { c.Identities = file })
 	const ofConnection, connections = 400, 60 // 400 calls of one connection may be given up
 	for n := 0; ; n++ {

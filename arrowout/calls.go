@@ -18,7 +18,7 @@ import (
 
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/arrowout/internal/tally"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader/fault"
 )
 
@@ -72,7 +72,7 @@ type identityCalls struct {
 
 // call is an open call.
 type call struct {
-	who     access.Identity
+	who     auth.Identity
 	unknown error // why it has no identity
 	request *time.Timer
 	ended   atomic.Bool // by the server, not by the client
@@ -242,7 +242,7 @@ type counted func(byServer bool)
 
 // count counts a call until release is called. With an error it reports whether the identity has given up too many
 // calls.
-func (c *calls) count(who access.Identity, identified bool,
+func (c *calls) count(who auth.Identity, identified bool,
 	from *connection) (release counted, gaveUp bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -266,7 +266,7 @@ func (c *calls) count(who access.Identity, identified bool,
 }
 
 // countIdentified is count for a call of an identity. The caller holds mu.
-func (c *calls) countIdentified(who access.Identity, from *connection) (release counted, gaveUp bool, err error) {
+func (c *calls) countIdentified(who auth.Identity, from *connection) (release counted, gaveUp bool, err error) {
 	key := who.Name
 	if key == "" && from != nil { // all callers are that
 		key = from.Host().String()

@@ -10,12 +10,12 @@ import (
 	"google.golang.org/grpc/tap"
 
 	"loaderd/arrowout/internal/session"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/connlimit"
 )
 
 func TestCalls_EndWithoutTheirMessage(t *testing.T) {
-	gate, err := access.Open(access.Config{})
+	gate, err := auth.Open(auth.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

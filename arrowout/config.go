@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader/runconfig"
 )
 
@@ -25,7 +25,7 @@ type Config struct {
 	// TokenFile holds one bearer token, with which everything is permitted.
 	TokenFile string `koanf:"token_file"`
 	// OwnToken is the token of the daemon's data folder, which is asked for where AsksOwnToken is true; nil for none.
-	OwnToken *access.KeptToken `koanf:"-"`
+	OwnToken *auth.KeptToken `koanf:"-"`
 	// Identities is a file of those who are let in, each with a role.
 	Identities string `koanf:"identities"`
 	// Cert and Key are PEM files for TLS; ClientCA asks clients for certificates.
@@ -132,7 +132,7 @@ func (c Config) checkAddresses(add func(field string, value any, want string)) {
 	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		add("listen", c.Listen, "a port of 0 (any free one) to 65535")
 	}
-	if !c.Insecure && access.Exposed(c.Listen) {
+	if !c.Insecure && auth.Exposed(c.Listen) {
 		switch {
 		case c.Anonymous():
 			add("listen", c.Listen, "a loopback address, because whoever reaches it could do everything: say who is let in "+

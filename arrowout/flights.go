@@ -15,7 +15,7 @@ import (
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/arrowout/internal/request"
 	"loaderd/arrowout/internal/session"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader"
 )
 
@@ -68,7 +68,7 @@ func (s *service) GetSchema(ctx context.Context, d *flight.FlightDescriptor) (*f
 }
 
 func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info,
-	who access.Identity) (*flight.FlightInfo, error) {
+	who auth.Identity) (*flight.FlightInfo, error) {
 	req, err := describe(d, info, who)
 	if err != nil {
 		return nil, err
@@ -112,7 +112,7 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info,
 }
 
 // describe reads a descriptor as a request.
-func describe(d *flight.FlightDescriptor, info loader.Info, who access.Identity) (parsedTicket, error) {
+func describe(d *flight.FlightDescriptor, info loader.Info, who auth.Identity) (parsedTicket, error) {
 	switch d.GetType() {
 	case flight.DescriptorCMD:
 		return parseTicket(d.GetCmd(), info, who)

@@ -18,7 +18,7 @@ import (
 	"google.golang.org/grpc/encoding/proto"
 
 	"loaderd/arrowout"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/testscale"
 )
 
@@ -39,8 +39,8 @@ type aFlood struct {
 func flooded(t testing.TB) site {
 	run := newBenchRun(1 << 20)
 	file := filepath.Join(t.TempDir(), "identities.json")
-	good, bad := let(t, file, access.Identity{Name: "good", Role: access.Read}),
-		let(t, file, access.Identity{Name: "bad", Role: access.Operate})
+	good, bad := let(t, file, auth.Identity{Name: "good", Role: auth.Read}),
+		let(t, file, auth.Identity{Name: "bad", Role: auth.Operate})
 	s := serve(t, run, func(c *arrowout.Config) { c.Identities, c.MaxStreamsOfOne = file, 1<<14 })
 	calls := func(token, name, body string) func(testing.TB) func() {
 		return func(t testing.TB) func() {

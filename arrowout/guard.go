@@ -19,7 +19,7 @@ import (
 
 	"loaderd/arrowout/internal/caller"
 	"loaderd/arrowout/internal/refusal"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/event"
 	"loaderd/internal/logsample"
 	"loaderd/loader/fault"
@@ -28,7 +28,7 @@ import (
 // guard stands around every call: it finds out who calls, turns panics into errors and errors into statuses that every
 // Flight client understands, and counts them.
 type guard struct {
-	gate *access.Gate
+	gate *auth.Gate
 	run  string // that is served
 	// exposed has callers of any machine do everything: no token is asked for beyond loopback.
 	exposed bool
@@ -147,25 +147,25 @@ func (g *guard) report(ctx context.Context, id uint64, method string, code codes
 }
 
 // identityOf returns who calls: what the tap has found, or for a caller by HTTP finds it out.
-func (g *guard) identityOf(ctx context.Context, method string) (access.Identity, error) {
+func (g *guard) identityOf(ctx context.Context, method string) (auth.Identity, error) {
 	if x := callIn(ctx); x != nil {
 		return x.who, x.unknown
 	}
 	who, err := g.identify(ctx, method, g.gate.Identify)
-	from, _ := ctx.Value(fromKey{}).(access.Caller)
+	from, _ := ctx.Value(fromKey{}).(auth.Caller)
 	if err != nil && from.MayRead && len(from.Authorization) == 0 && g.gate.OwnOnly() {
-		return access.Identity{Role: access.Read}, nil
+		return auth.Identity{Role: auth.Read}, nil
 	}
 	return who, err
 }
 
 // identifier is a method of a Gate: Identify, or IdentifyOpen.
-type identifier func(authorization []string, verified *x509.Certificate) (access.Identity, error)
+type identifier func(authorization []string, verified *x509.Certificate) (auth.Identity, error)
 
 // identify finds out who calls. Health checks need no identity, as load balancers have none.
-func (g *guard) identify(ctx context.Context, method string, known identifier) (access.Identity, error) {
+func (g *guard) identify(ctx context.Context, method string, known identifier) (auth.Identity, error) {
 	if isHealth(method) {
-		return access.Identity{}, nil
+		return auth.Identity{}, nil
 	}
 	var verified *x509.Certificate
 	if p, ok := peer.FromContext(ctx); ok {
@@ -178,8 +178,8 @@ func (g *guard) identify(ctx context.Context, method string, known identifier) (
 	if err != nil {
 		return who, badToken(err)
 	}
-	if !g.gate.Asks() && !g.exposed && access.Forwarded(md.Get) { // the caller may be on any machine
-		who.Role = access.Read
+	if !g.gate.Asks() && !g.exposed && auth.Forwarded(md.Get) { // the caller may be on any machine
+		who.Role = auth.Read
 	}
 	if !who.Sees(g.run) {
 		return who, refusal.Forbidden(who, "it does not see the run that this daemon serves")
@@ -189,7 +189,7 @@ func (g *guard) identify(ctx context.Context, method string, known identifier) (
 
 // badToken is what a caller gets of an error of a Gate.
 func badToken(err error) error {
-	var unknown *access.UnknownError
+	var unknown *auth.UnknownError
 	if errors.As(err, &unknown) && unknown.Again {
 		return &fault.Error{Reason: fault.Limited, Message: unknown.Message, Do: unknown.Do}
 	}

@@ -28,7 +28,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/arrowout"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 )
 
 func TestBearerToken(t *testing.T) {
@@ -202,8 +202,8 @@ func TestNewServerRefusesWhatCannotWork(t *testing.T) {
 
 func TestServer_EndsStreamsOfRevokedIdentities(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	stays, goes := let(t, file, access.Identity{Name: "stays", Role: access.Read}),
-		let(t, file, access.Identity{Name: "goes", Role: access.Read})
+	stays, goes := let(t, file, auth.Identity{Name: "stays", Role: auth.Read}),
+		let(t, file, auth.Identity{Name: "goes", Role: auth.Read})
 	f := newFake(1, 4, 16)
 	f.last = nil
 	s := serve(t, f, func(c *arrowout.Config) { c.Identities = file })
@@ -220,7 +220,7 @@ func TestServer_EndsStreamsOfRevokedIdentities(t *testing.T) {
 		return stream
 	}
 	kept, revoked := open(stays), open(goes)
-	if err := access.Remove(file, "goes"); err != nil {
+	if err := auth.Remove(file, "goes"); err != nil {
 		t.Fatal(err)
 	}
 	s.Revoke() // the gate has not read the file yet
@@ -243,7 +243,7 @@ func TestServer_EndsStreamsOfRevokedIdentities(t *testing.T) {
 
 // A stream outlives the time for which its signature is good. It ends with the token.
 func TestServer_EndsSignedStreamsWithTheirToken(t *testing.T) {
-	own := access.FlightToken(t.TempDir(), "")
+	own := auth.FlightToken(t.TempDir(), "")
 	f := newFake(1, 4, 16)
 	f.last = nil
 	s := serve(t, f, func(c *arrowout.Config) { c.OwnToken = &own })
@@ -251,7 +251,7 @@ func TestServer_EndsSignedStreamsWithTheirToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	signature := access.SignCall(token, s.Addr().String(), time.Now())
+	signature := auth.SignCall(token, s.Addr().String(), time.Now())
 	signed := metadata.AppendToOutgoingContext(t.Context(), "authorization", signature)
 	open := func() (flight.FlightService_DoGetClient, error) {
 		stream, err := dial(t, s).DoGet(signed, &flight.Ticket{Ticket: []byte("{}")})

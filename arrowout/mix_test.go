@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"loaderd/arrowout"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/api"
 	"loaderd/loader/document"
 	"loaderd/loader/mixture"
@@ -204,9 +204,9 @@ func TestWhoMayMix(t *testing.T) {
 	for _, may := range []bool{false, true} {
 		var log syncBuffer
 		file := filepath.Join(t.TempDir(), "identities.json")
-		tokens := map[access.Role]string{}
-		for _, role := range access.Roles {
-			tokens[role] = let(t, file, access.Identity{Name: "who-" + string(role), Role: role})
+		tokens := map[auth.Role]string{}
+		for _, role := range auth.Roles {
+			tokens[role] = let(t, file, auth.Identity{Name: "who-" + string(role), Role: role})
 		}
 		f := shared(newMixed(2, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
 		f.stock = make([]document.StreamState, 3)
@@ -221,13 +221,13 @@ func TestWhoMayMix(t *testing.T) {
 		}
 		t.Cleanup(func() { stop(t, s) })
 		c := dial(t, s)
-		for _, role := range access.Roles {
+		for _, role := range auth.Roles {
 			for body, ok := range map[string]bool{
 				``:                                     true,
-				`{"weights":{"web":2}}`:                role == access.Operate || may && role == access.Train,
-				`{"weights":{"web":2},"dry_run":true}`: role == access.Operate || may && role == access.Train,
-				`{"remove":["web"]}`:                   role == access.Operate || may && role == access.Train,
-				`{"add":{"m":{"weight":1}}}`:           role == access.Operate || may && role == access.Train,
+				`{"weights":{"web":2}}`:                role == auth.Operate || may && role == auth.Train,
+				`{"weights":{"web":2},"dry_run":true}`: role == auth.Operate || may && role == auth.Train,
+				`{"remove":["web"]}`:                   role == auth.Operate || may && role == auth.Train,
+				`{"add":{"m":{"weight":1}}}`:           role == auth.Operate || may && role == auth.Train,
 			} {
 				stream, err := c.DoAction(withToken(tokens[role]), &flight.Action{Type: "mix", Body: []byte(body)})
 				if err := received(stream, &flight.Result{}, err); ok && err != nil || !ok &&
@@ -236,7 +236,7 @@ func TestWhoMayMix(t *testing.T) {
 				}
 			}
 			stream, err := c.DoAction(withToken(tokens[role]), &flight.Action{Type: "seal", Body: []byte(`{"source":"web"}`)})
-			if err := received(stream, &flight.Result{}, err); (err == nil) != (role == access.Operate) {
+			if err := received(stream, &flight.Result{}, err); (err == nil) != (role == auth.Operate) {
 				t.Errorf("seal of a source by %s: %v", role, err)
 			}
 		}
@@ -255,10 +255,10 @@ func TestWhoMayMix(t *testing.T) {
 		}
 		eventually(t, "all calls are told", func() bool { // that comes behind their answers
 			lines = strings.Split(log.String(), "\n")
-			return count("msg=audit") == 5*len(access.Roles)
+			return count("msg=audit") == 5*len(auth.Roles)
 		})
-		if n := count("msg=audit", "action=mix"); n != 4*len(access.Roles) {
-			t.Errorf("%d changes are told, want %d:\n%s", n, 4*len(access.Roles), log.String())
+		if n := count("msg=audit", "action=mix"); n != 4*len(auth.Roles) {
+			t.Errorf("%d changes are told, want %d:\n%s", n, 4*len(auth.Roles), log.String())
 		}
 		for _, parts := range [][]string{
 			{"identity=who-operate", "action=mix", "weights=map[web:2]", "dry_run=false"},

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"loaderd/arrowout"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader/fault"
 	"loaderd/loader/state"
 )
@@ -19,8 +19,8 @@ import (
 // another identity is refused.
 func TestOneStreamAPlace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	trainer, operator := let(t, file, access.Identity{Name: "big", Role: access.Train}),
-		let(t, file, access.Identity{Name: "me", Role: access.Operate})
+	trainer, operator := let(t, file, auth.Identity{Name: "big", Role: auth.Train}),
+		let(t, file, auth.Identity{Name: "me", Role: auth.Operate})
 	f := newFake(20, 2, 64<<10)
 	f.last = nil
 	s := serve(t, f, func(c *arrowout.Config) { c.Identities = file })
@@ -89,8 +89,8 @@ func TestOneStreamAPlace(t *testing.T) {
 func TestPlacesThatAreLeft(t *testing.T) {
 	dir := t.TempDir()
 	file, shared := filepath.Join(dir, "identities.json"), filepath.Join(dir, "token")
-	trainer, operator := let(t, file, access.Identity{Name: "big", Role: access.Train}),
-		let(t, file, access.Identity{Name: "me", Role: access.Operate})
+	trainer, operator := let(t, file, auth.Identity{Name: "big", Role: auth.Train}),
+		let(t, file, auth.Identity{Name: "me", Role: auth.Operate})
 	if err := os.WriteFile(shared, []byte("the-one-token-of-all"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -21,19 +21,19 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/arrowout"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/testscale"
 	"loaderd/loader/planrecord"
 	"loaderd/loader/state"
 )
 
 // let adds an identity to a file and returns its token.
-func let(t testing.TB, file string, i access.Identity) (token string) {
+func let(t testing.TB, file string, i auth.Identity) (token string) {
 	t.Helper()
 	if i.Certificate == "" {
-		token, i.SHA256 = access.NewToken()
+		token, i.SHA256 = auth.NewToken()
 	}
-	if err := access.Add(file, i); err != nil {
+	if err := auth.Add(file, i); err != nil {
 		t.Fatal(err)
 	}
 	return token
@@ -60,8 +60,8 @@ func received(stream interface{ RecvMsg(any) error }, into any, err error) error
 // Who trains commits and leaves for keepers of its own, and joins jobs of its own, by default the one of its name.
 func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	trainer, eval := let(t, file, access.Identity{Name: "big", Role: access.Train}),
-		let(t, file, access.Identity{Name: "eval", Role: access.Read})
+	trainer, eval := let(t, file, auth.Identity{Name: "big", Role: auth.Train}),
+		let(t, file, auth.Identity{Name: "eval", Role: auth.Read})
 	f := newFake(2, 2, 16)
 	f.last = io.EOF
 	jobs := map[string]bool{}
@@ -108,9 +108,9 @@ func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	token := map[string]string{}
-	for _, who := range []access.Identity{{Name: "big", Role: access.Train}, {Name: "lazy", Role: access.Train},
-		{Name: "me", Role: access.Operate},
-		{Name: "team", Role: access.Train, Keepers: []string{"team-*"}}} {
+	for _, who := range []auth.Identity{{Name: "big", Role: auth.Train}, {Name: "lazy", Role: auth.Train},
+		{Name: "me", Role: auth.Operate},
+		{Name: "team", Role: auth.Train, Keepers: []string{"team-*"}}} {
 		token[who.Name] = let(t, file, who)
 	}
 	f := newFake(200, 2, 16)
@@ -159,7 +159,7 @@ func TestIdentityOfACertificate(t *testing.T) {
 	a := newAuthority(t, "authority")
 	serverCert, serverKey, _, _ := a.issue(t, "server", false)
 	file := filepath.Join(t.TempDir(), "identities.json")
-	let(t, file, access.Identity{Name: "big", Role: access.Train, Certificate: "trainer.corp"})
+	let(t, file, auth.Identity{Name: "big", Role: auth.Train, Certificate: "trainer.corp"})
 	f := newFake(2, 2, 16)
 	s := serve(t, f, func(c *arrowout.Config) {
 		c.Identities, c.Cert, c.Key, c.ClientCA = file, serverCert, serverKey, a.file
@@ -196,7 +196,7 @@ func TestRotationUnderLoad(t *testing.T) {
 	a := newAuthority(t, "authority")
 	cert, key, _, _ := a.issue(t, "server", false)
 	file := filepath.Join(t.TempDir(), "identities.json")
-	kept := let(t, file, access.Identity{Name: "kept", Role: access.Read})
+	kept := let(t, file, auth.Identity{Name: "kept", Role: auth.Read})
 	f := newFake(64, 2, 16)
 	f.last = io.EOF
 	s := serve(t, f, func(c *arrowout.Config) { c.Identities, c.Cert, c.Key, c.ClientCA = file, cert, key, a.file })
@@ -233,7 +233,7 @@ func TestRotationUnderLoad(t *testing.T) {
 			}
 		}
 		name := fmt.Sprint("rotated", n)
-		token := let(t, file, access.Identity{Name: name, Role: access.Read})
+		token := let(t, file, auth.Identity{Name: name, Role: auth.Read})
 		if err := s.Certificates().Reload(); err != nil {
 			t.Fatal(err)
 		}
@@ -245,7 +245,7 @@ func TestRotationUnderLoad(t *testing.T) {
 		if _, err := c.GetSchema(withToken(token), pathOf("fake")); err != nil {
 			t.Fatalf("rotation %d: %v", n, err)
 		}
-		if err := access.Remove(file, name); err != nil {
+		if err := auth.Remove(file, name); err != nil {
 			t.Fatal(err)
 		}
 		if err := s.Gate().Reload(); err != nil {

@@ -21,7 +21,7 @@ import (
 	"loaderd/arrowout/internal/action"
 	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/session"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/connlimit"
 	"loaderd/internal/event"
 	"loaderd/internal/logsample"
@@ -47,8 +47,8 @@ const (
 // Server is a Flight server for one run.
 type Server struct {
 	cfg          Config
-	gate         *access.Gate
-	certificates *access.Certificates
+	gate         *auth.Gate
+	certificates *auth.Certificates
 	log          *slog.Logger
 	grpc         *grpc.Server
 	health       *health.Server
@@ -71,12 +71,12 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	if err := errors.Join(bad...); err != nil {
 		return nil, fmt.Errorf("configure the flight server: %w", err)
 	}
-	gate, err := access.Open(access.Config{TokenFile: cfg.TokenFile, Identities: cfg.Identities, Own: cfg.OwnToken,
+	gate, err := auth.Open(auth.Config{TokenFile: cfg.TokenFile, Identities: cfg.Identities, Own: cfg.OwnToken,
 		Certificates: cfg.ClientCA != ""})
 	if err != nil {
 		return nil, err
 	}
-	certificates, err := access.OpenCertificates(cfg.Cert, cfg.Key, cfg.ClientCA)
+	certificates, err := auth.OpenCertificates(cfg.Cert, cfg.Key, cfg.ClientCA)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{gate: gate, run: run.Info().Run, exposed: cfg.Insecure && access.Exposed(cfg.Listen), log: log, metrics: m,
+	g := &guard{gate: gate, run: run.Info().Run, exposed: cfg.Insecure && auth.Exposed(cfg.Listen), log: log, metrics: m,
 		samples: logsample.New()}
 	calls := newCalls(g, sessions.StreamsOfOne)
 	options := append(transportOptions(cfg, certificates, log),
@@ -106,7 +106,7 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	return s, nil
 }
 
-func transportOptions(cfg Config, certificates *access.Certificates, log *slog.Logger) []grpc.ServerOption {
+func transportOptions(cfg Config, certificates *auth.Certificates, log *slog.Logger) []grpc.ServerOption {
 	options := []grpc.ServerOption{
 		grpc.MaxRecvMsgSize(maxRequest),
 		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxCalls), grpc.ConnectionTimeout(handshakeWithin),
@@ -183,8 +183,8 @@ func (s *Server) Trace(t Tracer) { s.service.tracer = t }
 
 // Gate knows who is let in, and Certificates what the server shows: both are read again by their Reload, and no stream
 // ends by that.
-func (s *Server) Gate() *access.Gate                 { return s.gate }
-func (s *Server) Certificates() *access.Certificates { return s.certificates }
+func (s *Server) Gate() *auth.Gate                 { return s.gate }
+func (s *Server) Certificates() *auth.Certificates { return s.certificates }
 
 // Limit takes the limits of a configuration that is valid: of streams, keepers, memory and slow readers. Nothing else
 // of it counts, and that of connections does at the start alone.

@@ -8,7 +8,7 @@ import (
 	"loaderd/arrowout/internal/batch"
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/arrowout/internal/request"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/fault"
@@ -39,7 +39,7 @@ func encodeTicket(t api.Ticket) []byte {
 }
 
 // parseTicket reads a ticket's bytes, fills defaults in and checks it against the run.
-func parseTicket(b []byte, info loader.Info, who access.Identity) (parsedTicket, error) {
+func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, error) {
 	t := parsedTicket{Ticket: api.Ticket{Run: info.Run, World: 1}}
 	var rank, world, peer, columns = uint64(0), uint64(1), uint64(0), []string(nil)
 	taken := false

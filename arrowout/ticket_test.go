@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader"
 	"loaderd/loader/fault"
 	"loaderd/loader/plan"
@@ -84,7 +84,7 @@ func TestTickets(t *testing.T) {
 		{"world of 24", `{"world":24}`, fault.WorldMismatch, "12 rows"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := parseTicket([]byte(tc.ticket), about, access.Identity{Role: access.Operate})
+			_, err := parseTicket([]byte(tc.ticket), about, auth.Identity{Role: auth.Operate})
 			if tc.reason == "" {
 				if err != nil {
 					t.Fatal(err)
@@ -113,7 +113,7 @@ func TestAnIDBeforeTheRunHasBegun(t *testing.T) {
 		{"not begun, or not read yet", loader.Info{Run: "r1", Config: about.Config}, fault.NotLeading},
 		{"begun again", about, fault.RunReplaced},
 	} {
-		_, err := parseTicket(ticket, tc.info, access.Identity{Role: access.Operate})
+		_, err := parseTicket(ticket, tc.info, auth.Identity{Role: auth.Operate})
 		var typed *fault.Error
 		if !errors.As(err, &typed) || typed.Reason != tc.wants {
 			t.Errorf("%s: got %v, want %s", tc.what, err, tc.wants)
@@ -122,7 +122,7 @@ func TestAnIDBeforeTheRunHasBegun(t *testing.T) {
 }
 
 func TestTicketDefaults(t *testing.T) {
-	got, err := parseTicket([]byte("{}"), about, access.Identity{Role: access.Operate})
+	got, err := parseTicket([]byte("{}"), about, auth.Identity{Role: auth.Operate})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +141,7 @@ func TestNarrowIDsNeedASmallVocabulary(t *testing.T) {
 		info := about
 		info.Config.Tokenizer.VocabSize, info.Config.Tokenizer.Pad = tc.vocab, tc.pad
 		if _, err := parseTicket([]byte(`{"columns":["input_ids:uint16"]}`), info,
-			access.Identity{Role: access.Operate}); (err == nil) != tc.ok {
+			auth.Identity{Role: auth.Operate}); (err == nil) != tc.ok {
 			t.Errorf("vocabulary %d, pad %d: got %v", tc.vocab, tc.pad, err)
 		}
 	}
@@ -153,7 +153,7 @@ func FuzzTicket(f *testing.F) {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := parseTicket(b, about, access.Identity{Role: access.Operate})
+		got, err := parseTicket(b, about, auth.Identity{Role: auth.Operate})
 		if err != nil {
 			if s := statusOf(err, 1); reasonOf(s) == string(fault.Internal) {
 				t.Fatalf("untyped error %v", err)
@@ -163,7 +163,7 @@ func FuzzTicket(f *testing.F) {
 		if got.Rank < 0 || got.Rank >= got.World || len(got.columns) == 0 || 12%got.World != 0 {
 			t.Fatalf("accepted %+v", got)
 		}
-		again, err := parseTicket(encodeTicket(got.Ticket), about, access.Identity{Role: access.Operate})
+		again, err := parseTicket(encodeTicket(got.Ticket), about, auth.Identity{Role: auth.Operate})
 		if err != nil || string(encodeTicket(again.Ticket)) != string(encodeTicket(got.Ticket)) {
 			t.Fatalf("ticket %s reads back as %s, %v", encodeTicket(got.Ticket), encodeTicket(again.Ticket), err)
 		}

@@ -16,14 +16,14 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"loaderd/arrowout"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 )
 
 // Streams are bounded for an identity and for all; one that ends makes room for another.
 func TestHowManyStreams(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	one, other := let(t, file, access.Identity{Name: "one", Role: access.Read}),
-		let(t, file, access.Identity{Name: "other", Role: access.Read})
+	one, other := let(t, file, auth.Identity{Name: "one", Role: auth.Read}),
+		let(t, file, auth.Identity{Name: "other", Role: auth.Read})
 	f := newFake(2, 2, 16)
 	f.last = nil // its readers wait behind the last step
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxStreams, c.MaxStreamsOfOne = file, 3, 2 }))
@@ -65,7 +65,7 @@ func TestHowManyStreams(t *testing.T) {
 // Limits are set while a server runs: of streams, keepers, memory and slow readers.
 func TestLimitsOfARunningServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	trainer := let(t, file, access.Identity{Name: "big", Role: access.Train})
+	trainer := let(t, file, auth.Identity{Name: "big", Role: auth.Train})
 	f := newFake(40, 4, 64<<10) // 1.5 MiB a batch
 	cfg := arrowout.Default()
 	cfg.Listen, cfg.Identities = "127.0.0.1:0", file
@@ -109,8 +109,8 @@ func TestLimitsOfARunningServer(t *testing.T) {
 // Who commits in a loop writes no more of the plan than the limit, and others go on.
 func TestRecordsInALoop(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	loud, other := let(t, file, access.Identity{Name: "loud", Role: access.Train}),
-		let(t, file, access.Identity{Name: "other", Role: access.Train})
+	loud, other := let(t, file, auth.Identity{Name: "loud", Role: auth.Train}),
+		let(t, file, auth.Identity{Name: "other", Role: auth.Train})
 	f := newFake(2, 2, 16)
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
 	commit := func(token string) error {
@@ -139,9 +139,9 @@ func TestRecordsInALoop(t *testing.T) {
 // moment, and no more.
 func TestKeepersOfOne(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	loud, other := let(t, file, access.Identity{Name: "loud", Role: access.Train}),
-		let(t, file, access.Identity{Name: "other", Role: access.Train})
-	operator := let(t, file, access.Identity{Name: "operator", Role: access.Operate})
+	loud, other := let(t, file, auth.Identity{Name: "loud", Role: auth.Train}),
+		let(t, file, auth.Identity{Name: "other", Role: auth.Train})
+	operator := let(t, file, auth.Identity{Name: "operator", Role: auth.Operate})
 	f := newFake(2, 2, 16)
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxKeepersOfOne = file, 3 }))
 	try := func(token, action, keeper string) error {

@@ -13,7 +13,7 @@ import (
 
 	"loaderd/arrowout/internal/action"
 	"loaderd/arrowout/internal/batch"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/api"
 )
 
@@ -130,16 +130,16 @@ func TestPageOfTheWire(t *testing.T) {
 	}
 	_, roles, _ := strings.Cut(page, "Callers who are known by name need a role: ")
 	roles, _, _ = strings.Cut(roles, "`operate` for all others")
-	of := map[string]access.Role{}
+	of := map[string]auth.Role{}
 	for role, list := range map[string]string{"read": strings.Split(roles, "`train` for")[0],
 		"train": roles[strings.Index(roles, "`train` for"):]} {
 		for _, name := range quotedIn(list)[1:] {
-			of[name] = access.Role(role)
+			of[name] = auth.Role(role)
 		}
 	}
 	delete(of, "mix") // which role it takes follows from its body
 	for _, a := range action.All {
-		if role, listed := of[a.Name]; a.Name != "mix" && (listed && role != a.Role || !listed && a.Role != access.Operate) {
+		if role, listed := of[a.Name]; a.Name != "mix" && (listed && role != a.Role || !listed && a.Role != auth.Operate) {
 			t.Errorf("docs/wire.md says that %s takes %q, it takes %q", a.Name, role, a.Role)
 		}
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader/runconfig"
 	"loaderd/stream/conn"
 	"loaderd/stream/server"
@@ -186,10 +186,10 @@ func (c Config) checkCluster(check func(ok bool, field string, value any, want s
 	check(streamName.MatchString(m.Name), "cluster.name", m.Name, "1 to 64 letters, digits, - and _")
 	check(validPeer(m.Listen), "cluster.listen", m.Listen,
 		"host:port with a port of 1 to 65535, which the other members name in their peers")
-	check(safe || !validPeer(m.Listen) || access.OnLoopback(m.Listen), "cluster.listen", m.Listen, notSafe)
+	check(safe || !validPeer(m.Listen) || auth.OnLoopback(m.Listen), "cluster.listen", m.Listen, notSafe)
 	check(m.Advertise == "" || validPeer(m.Advertise), "cluster.advertise", m.Advertise,
 		"host:port where the other members reach this one, or nothing")
-	check(safe || !validPeer(m.Advertise) || access.OnLoopback(m.Advertise), "cluster.advertise", m.Advertise, notSafe)
+	check(safe || !validPeer(m.Advertise) || auth.OnLoopback(m.Advertise), "cluster.advertise", m.Advertise, notSafe)
 	check(c.TLS.Cert == "" || c.TLS.CA != "", "tls.ca", c.TLS.CA,
 		"the authorities of the members' certificates, which they show to each other")
 	check(len(m.Peers) >= 3 && len(m.Peers) <= 64, "cluster.peers", m.Peers,
@@ -197,7 +197,7 @@ func (c Config) checkCluster(check func(ok bool, field string, value any, want s
 	for i, peer := range m.Peers {
 		field := fmt.Sprintf("cluster.peers[%d]", i)
 		check(validPeer(peer), field, peer, "host:port of a member's cluster.listen")
-		check(safe || !validPeer(peer) || access.OnLoopback(peer), field, peer, notSafe)
+		check(safe || !validPeer(peer) || auth.OnLoopback(peer), field, peer, notSafe)
 		check(!slices.Contains(m.Peers[:i], peer), field, peer, "every member once")
 	}
 	check(len(m.Peers) < 3 || c.Replicas <= len(m.Peers), "replicas", c.Replicas,

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nuid"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/stream/conn"
 	"loaderd/stream/server"
 )
@@ -70,7 +70,7 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 		}
 	}()
 	if cfg.PlanKeyFile != "" && !producer { // publishing does not need a plan
-		if s.keys, err = access.ReadKeys(cfg.PlanKeyFile); err != nil {
+		if s.keys, err = auth.ReadKeys(cfg.PlanKeyFile); err != nil {
 			return nil, err
 		}
 	}
@@ -184,7 +184,7 @@ func (c Config) findLogin() (user, password string) {
 // token returns the configured token, else that of a server inside a daemon on this machine; empty if none exists.
 func (c Config) token(operator bool) (string, error) {
 	if c.TokenFile != "" {
-		token, err := access.ReadToken(c.TokenFile)
+		token, err := auth.ReadToken(c.TokenFile)
 		if err != nil {
 			return "", fmt.Errorf("%w (stream.token_file)", err)
 		}
@@ -210,7 +210,7 @@ func (c Config) token(operator bool) (string, error) {
 
 // Reloaders returns the certificates and tokens of the embedded server that have to be reloaded when their files
 // change, by purpose.
-func (s *Store) Reloaders() map[string]access.Reloader {
+func (s *Store) Reloaders() map[string]auth.Reloader {
 	if s.server == nil {
 		return nil
 	}
@@ -219,9 +219,9 @@ func (s *Store) Reloaders() map[string]access.Reloader {
 
 // FlightToken is the token of the data folder for calls to the daemon's Flight and HTTP servers from this machine.
 // With remote servers the folder holds only that token.
-func (s *Store) FlightToken() access.KeptToken {
+func (s *Store) FlightToken() auth.KeptToken {
 	if s.server == nil {
-		return access.FlightToken(s.config.Dir, "")
+		return auth.FlightToken(s.config.Dir, "")
 	}
 	return s.server.FlightToken()
 }

@@ -22,7 +22,7 @@ import (
 	"strings"
 	"time"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
@@ -82,7 +82,7 @@ func serve(ctx context.Context, folder string, secure bool) (err error) {
 	}
 	defer func() { err = errors.Join(err, d.Stop(ctx)) }()
 	t.Flight, t.HTTP = d.FlightURI(), d.PageURL()
-	if t.Producer, err = access.ReadToken(filepath.Join(c.Stream.Dir, server.ProducerFile)); err != nil {
+	if t.Producer, err = auth.ReadToken(filepath.Join(c.Stream.Dir, server.ProducerFile)); err != nil {
 		return err
 	}
 	client, err := reader.Open(t.Flight, reader.Options{Token: t.Good, TLS: must(t.trust())})
@@ -126,12 +126,12 @@ func settings(folder string, secure bool) (c config.Config, t target, err error)
 	c.Flight.Identities = filepath.Join(folder, "identities.json")
 	for _, i := range []struct {
 		name  string
-		role  access.Role
+		role  auth.Role
 		token *string
-	}{{"good", access.Read, &t.Good}, {"bad", access.Operate, &t.Bad}} {
-		token, hash := access.NewToken()
+	}{{"good", auth.Read, &t.Good}, {"bad", auth.Operate, &t.Bad}} {
+		token, hash := auth.NewToken()
 		*i.token = token
-		if err := access.Add(c.Flight.Identities, access.Identity{Name: i.name, Role: i.role, SHA256: hash}); err != nil {
+		if err := auth.Add(c.Flight.Identities, auth.Identity{Name: i.name, Role: i.role, SHA256: hash}); err != nil {
 			return c, t, err
 		}
 	}

@@ -17,7 +17,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/cli/command"
 	"loaderd/internal/natstest"
 )
@@ -82,7 +82,7 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 func TestCommands_SendNoTokenToImpostor(t *testing.T) {
 	s := newSite(t)
 	s.serve()()
-	token, err := access.ReadToken(filepath.Join(s.dir, access.FlightTokenFile))
+	token, err := auth.ReadToken(filepath.Join(s.dir, auth.FlightTokenFile))
 	if err != nil {
 		t.Fatal(err)
 	}

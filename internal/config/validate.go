@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader/backend"
 	"loaderd/loader/runconfig"
 	"loaderd/stream"
@@ -157,7 +157,7 @@ func (v *validation) addresses(c Config) {
 		"1 to 2^20")
 	v.check(c.HTTP.MaxConnectionsPerHost >= 1 && c.HTTP.MaxConnectionsPerHost <= 1<<20, "http.max_connections_per_host",
 		c.HTTP.MaxConnectionsPerHost, "1 to 2^20")
-	if !c.HTTP.Insecure && access.Exposed(c.HTTP.Listen) {
+	if !c.HTTP.Insecure && auth.Exposed(c.HTTP.Listen) {
 		v.check(c.Flight.TokenFile != "" || c.Flight.Identities != "", "http.listen", c.HTTP.Listen,
 			"a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, "+
 				"http.cert, http.key), or set http.insecure: true")
@@ -166,7 +166,7 @@ func (v *validation) addresses(c Config) {
 				"http.insecure: true")
 	}
 	if c.Stream.Embedded() && !c.Stream.Insecure && c.Stream.TLS.Cert == "" {
-		v.check(!access.Exposed(c.Stream.Listen), "stream.listen", c.Stream.Listen,
+		v.check(!auth.Exposed(c.Stream.Listen), "stream.listen", c.Stream.Listen,
 			"a loopback address, because tokens and documents would travel in the clear: "+
 				"serve with TLS (stream.tls.cert, stream.tls.key), or set stream.insecure: true")
 	}

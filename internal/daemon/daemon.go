@@ -20,7 +20,7 @@ import (
 	"go.opentelemetry.io/otel/attribute"
 
 	"loaderd/arrowout"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/build"
 	"loaderd/internal/config"
 	"loaderd/internal/connlimit"
@@ -232,7 +232,7 @@ func (d *Daemon) serve(ctx context.Context) {
 		d.pulls.serve(ctx)
 	}()
 	d.http.start()
-	go access.Watch(ctx, d.log, d.again, d.reloaders())
+	go auth.Watch(ctx, d.log, d.again, d.reloaders())
 	go d.watch.Serve(ctx)
 	go d.dead.Follow(ctx)
 	go progress(ctx, d.log.With("run", d.config.Run), d.config.Log.Progress, d.run.Stats)
@@ -279,7 +279,7 @@ func checkStreams(ctx context.Context, own *stream.Store, c runconfig.Config) er
 
 // ownToken returns the token of the data folder if callers must present it, else nil. It is required because on
 // loopback every user of the machine can reach the daemon.
-func ownToken(store *stream.Store, c *config.Config) (*access.KeptToken, error) {
+func ownToken(store *stream.Store, c *config.Config) (*auth.KeptToken, error) {
 	if !c.Flight.AsksOwnToken() {
 		return nil, nil
 	}
@@ -322,8 +322,8 @@ func (d *Daemon) Limit(c config.Config) {
 }
 
 // reloaders returns everything that can be reloaded while the daemon runs.
-func (d *Daemon) reloaders() map[string]access.Reloader {
-	all := map[string]access.Reloader{"flight certificate": d.flight.Certificates(), "identities": d.flight.Gate(),
+func (d *Daemon) reloaders() map[string]auth.Reloader {
+	all := map[string]auth.Reloader{"flight certificate": d.flight.Certificates(), "identities": d.flight.Gate(),
 		"http certificate": d.http.certificates}
 	maps.Copy(all, d.store.Reloaders())
 	return all
@@ -458,7 +458,7 @@ func (d *Daemon) PageLink() string {
 
 // PageLink returns a link that opens the live page at a URL, using the token of the daemon's data folder.
 func PageLink(dir, page string) (string, error) {
-	token, err := access.ReadToken(filepath.Join(dir, access.FlightTokenFile))
+	token, err := auth.ReadToken(filepath.Join(dir, auth.FlightTokenFile))
 	if err != nil {
 		return "", err
 	}
@@ -467,7 +467,7 @@ func PageLink(dir, page string) (string, error) {
 		return "", fmt.Errorf("read the page's address: %w", err)
 	}
 	u.Path = cmp.Or(u.Path, "/")
-	u.Fragment = "login=" + access.SignPage(token, access.LoopbackIP(u.Host), time.Now())
+	u.Fragment = "login=" + auth.SignPage(token, auth.LoopbackIP(u.Host), time.Now())
 	return u.String(), nil
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/config"
 	"loaderd/internal/httplimit"
 	"loaderd/internal/webui"
@@ -24,7 +24,7 @@ import (
 type httpServer struct {
 	server       *http.Server
 	page         *webui.Page
-	certificates *access.Certificates
+	certificates *auth.Certificates
 	listen       net.Listener
 	address      string
 	ended        chan error
@@ -34,7 +34,7 @@ type httpServer struct {
 const maxScrapes = 8
 
 func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
-	certificates, err := access.OpenCertificates(c.Cert, c.Key, "")
+	certificates, err := auth.OpenCertificates(c.Cert, c.Key, "")
 	if err != nil {
 		return nil, fmt.Errorf("http.cert: %w", err)
 	}
@@ -56,7 +56,7 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	d.flight.Gate().ServesPage(h.address)
 	asks := func() bool { return d.flight.Gate().Asks() && !d.readsWithoutToken() }
 	h.page = webui.New(webui.Config{Asker: d.flight, Asks: asks, MayRead: c.Insecure, Names: names, Log: d.log})
-	h.page.Handle("GET /metrics", d.only(access.Read,
+	h.page.Handle("GET /metrics", d.only(auth.Read,
 		promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})))
 	h.page.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		select {
@@ -80,7 +80,7 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 }
 
 // only serves next to callers that have the role, authenticated as on the Flight server, within their request rate.
-func (d *Daemon) only(role access.Role, next http.Handler) http.Handler {
+func (d *Daemon) only(role auth.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		from := webui.CallerOf(q)
 		from.MayRead = d.config.HTTP.Insecure

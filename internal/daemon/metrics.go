@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader"
 	"loaderd/loader/plan"
 	"loaderd/loader/planner"
@@ -44,7 +44,7 @@ func gauge(name, help string, value func(figures) float64) metric {
 }
 
 // expiry collects the expiry time of credentials that were read from files.
-func expiry(what string, r access.Reloader) prometheus.Collector {
+func expiry(what string, r auth.Reloader) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_expires_timestamp_seconds",
 		Help:        "When the certificate of Flight or HTTP, or the first identity, expires; 0 never.",
 		ConstLabels: prometheus.Labels{"what": strings.ReplaceAll(what, " ", "_")}}, func() float64 {

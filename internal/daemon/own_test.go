@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/reader"
@@ -110,11 +110,11 @@ func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 			t.Errorf("POST %s: %d", action, got)
 		}
 	}
-	name := filepath.Join(c.Stream.Dir, access.FlightTokenFile)
+	name := filepath.Join(c.Stream.Dir, auth.FlightTokenFile)
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 		t.Fatalf("%s: %v, %v", name, info, err)
 	}
-	token, err := access.ReadToken(name)
+	token, err := auth.ReadToken(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,21 +132,21 @@ func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	code, linked := strings.CutPrefix(link.Fragment, "login=")
-	session, err := d.flight.LogIn(t.Context(), access.Caller{}, code)
+	session, err := d.flight.LogIn(t.Context(), auth.Caller{}, code)
 	got := sends(t, d, http.MethodGet, "/api/status", "Bearer "+session)
 	if !linked || err != nil || got != http.StatusOK {
 		t.Errorf("%s: %v, %d", link, err, got)
 	}
-	if _, err := d.flight.LogIn(t.Context(), access.Caller{}, code); err == nil {
+	if _, err := d.flight.LogIn(t.Context(), auth.Caller{}, code); err == nil {
 		t.Error("the link opens the page twice")
 	}
 }
 
 func TestDaemon_KeepsItsToken(t *testing.T) {
 	c := usual(t)
-	name := filepath.Join(c.Stream.Dir, access.FlightTokenFile)
+	name := filepath.Join(c.Stream.Dir, auth.FlightTokenFile)
 	d := start(t, c)
-	first, err := access.ReadToken(name)
+	first, err := auth.ReadToken(name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestDaemon_KeepsItsToken(t *testing.T) {
 // A token file of another user, or one that others can read, is rejected.
 func TestDaemon_RefusesTokenThatOthersRead(t *testing.T) {
 	c := usual(t)
-	name := filepath.Join(c.Stream.Dir, access.FlightTokenFile)
+	name := filepath.Join(c.Stream.Dir, auth.FlightTokenFile)
 	if err := os.WriteFile(name, []byte("flight_0123456789abcdef\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/emptypb"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/config"
 	"loaderd/internal/goldentest"
 	"loaderd/loader/fault"
@@ -76,35 +76,35 @@ type caller struct {
 // daemons without.
 func callers(t *testing.T) (groups [2][]*caller) {
 	file := filepath.Join(t.TempDir(), "identities.json")
-	let := func(name string, role access.Role, change ...func(*access.Identity)) string {
-		token, hash := access.NewToken()
-		i := access.Identity{Name: strings.ReplaceAll(name, " ", "-"), Role: role, SHA256: hash}
+	let := func(name string, role auth.Role, change ...func(*auth.Identity)) string {
+		token, hash := auth.NewToken()
+		i := auth.Identity{Name: strings.ReplaceAll(name, " ", "-"), Role: role, SHA256: hash}
 		for _, f := range change {
 			f(&i)
 		}
-		if err := access.Add(file, i); err != nil {
+		if err := auth.Add(file, i); err != nil {
 			t.Fatal(err)
 		}
 		return token
 	}
-	_, wrong := access.NewToken()
+	_, wrong := auth.NewToken()
 	groups[0] = []*caller{
 		{name: "none"},
 		{name: "wrong", token: wrong},
-		{name: "expired", token: let("expired", access.Operate, func(i *access.Identity) {
+		{name: "expired", token: let("expired", auth.Operate, func(i *auth.Identity) {
 			i.Expires = time.Now().Add(-time.Hour)
 		})},
-		{name: "revoked", token: let("revoked", access.Operate)},
-		{name: "other run", token: let("other run", access.Operate, func(i *access.Identity) { i.Runs = []string{"other"} })},
+		{name: "revoked", token: let("revoked", auth.Operate)},
+		{name: "other run", token: let("other run", auth.Operate, func(i *auth.Identity) { i.Runs = []string{"other"} })},
 	}
-	for _, role := range access.Roles {
+	for _, role := range auth.Roles {
 		groups[0] = append(groups[0], &caller{name: string(role), token: let(string(role), role)})
 	}
-	groups[0] = append(groups[0], &caller{name: "by proxy", token: let("by proxy", access.Operate), proxied: true})
+	groups[0] = append(groups[0], &caller{name: "by proxy", token: let("by proxy", auth.Operate), proxied: true})
 	groups[1] = []*caller{{name: "open"}, {name: "open, by proxy", proxied: true}}
 
 	asking := startMixed(t, func(c *config.Config) { c.Flight.Identities = file })
-	if err := access.Remove(file, "revoked"); err != nil {
+	if err := auth.Remove(file, "revoked"); err != nil {
 		t.Fatal(err)
 	}
 	if err := asking.flight.Gate().Reload(); err != nil {
@@ -112,7 +112,7 @@ func callers(t *testing.T) (groups [2][]*caller) {
 	}
 	open := startMixed(t, func(*config.Config) {})
 	own := startMixed(t, func(c *config.Config) { c.Flight.Insecure = false })
-	token, err := access.ReadToken(filepath.Join(own.config.Stream.Dir, access.FlightTokenFile))
+	token, err := auth.ReadToken(filepath.Join(own.config.Stream.Dir, auth.FlightTokenFile))
 	if err != nil {
 		t.Fatal(err)
 	}

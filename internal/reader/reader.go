@@ -25,7 +25,7 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/api"
 )
 
@@ -59,7 +59,7 @@ type Options struct {
 type Client struct {
 	uri     string
 	token   string
-	local   *access.LocalCaller // nil if calls are not signed
+	local   *auth.LocalCaller // nil if calls are not signed
 	reuse   bool
 	reports bool
 	flight  flight.Client
@@ -84,12 +84,12 @@ func Open(uri string, o Options) (*Client, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("connect to %q: %w", uri, err)
 	}
-	var local *access.LocalCaller
+	var local *auth.LocalCaller
 	if o.Token == "" {
-		local = access.NewLocalCaller(o.DataDir, address)
+		local = auth.NewLocalCaller(o.DataDir, address)
 	}
 	if local != nil && scheme != "grpc+tls" { // without TLS no certificate identifies the server
-		address = access.LoopbackIP(address)
+		address = auth.LoopbackIP(address)
 	}
 	c, err := flight.NewClientWithMiddleware(address, nil, nil, grpc.WithTransportCredentials(security),
 		grpc.WithInitialWindowSize(cmp.Or(o.Window, RankWindow)),

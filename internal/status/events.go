@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/api"
 	"loaderd/internal/event"
 )
@@ -68,7 +68,7 @@ func (h handler) WithGroup(name string) slog.Handler {
 }
 
 // nameless is the identity of callers without a name, in the log.
-var nameless = access.Identity{}.String()
+var nameless = auth.Identity{}.String()
 
 // together is the time within which equal events are merged.
 const together = 5 * time.Second

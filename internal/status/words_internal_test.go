@@ -47,7 +47,7 @@ func TestWrongWords(t *testing.T) {
 // TestLines_NameKeysOfTheLog checks that the texts of events name keys of the log.
 func TestLines_NameKeysOfTheLog(t *testing.T) {
 	var code strings.Builder
-	for _, folder := range []string{"loader", "stream", "arrowout", "internal/daemon", "internal/access"} {
+	for _, folder := range []string{"loader", "stream", "arrowout", "internal/daemon", "internal/auth"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, _ fs.DirEntry, err error) error {
 			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
 				return err

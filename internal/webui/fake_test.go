@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/api"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/document"
@@ -50,35 +50,35 @@ func (f *fake) took(action string) (int, string) {
 }
 
 // allowed are the actions of a role.
-var allowed = map[access.Role][]string{
-	access.Read: {"status", "history"},
-	access.Operate: {"status", "history", "ledger", "find", "text", "peek", "drain", "seal", "mix", "checkpoint",
+var allowed = map[auth.Role][]string{
+	auth.Read: {"status", "history"},
+	auth.Operate: {"status", "history", "ledger", "find", "text", "peek", "drain", "seal", "mix", "checkpoint",
 		"measure"},
 }
 
 // role returns the role of a caller, none for an unauthenticated one.
-func (f *fake) role(from access.Caller) access.Role {
+func (f *fake) role(from auth.Caller) auth.Role {
 	if f.open {
-		return access.Operate
+		return auth.Operate
 	}
-	role := access.Role(strings.TrimPrefix(strings.Join(from.Authorization, ""), "Bearer "))
+	role := auth.Role(strings.TrimPrefix(strings.Join(from.Authorization, ""), "Bearer "))
 	if allowed[role] == nil {
 		return ""
 	}
 	return role
 }
 
-func (f *fake) Identify(_ context.Context, from access.Caller, _ string) (access.Identity, error) {
+func (f *fake) Identify(_ context.Context, from auth.Caller, _ string) (auth.Identity, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.role(from) == "" {
-		return access.Identity{}, &fault.Error{Reason: fault.BadToken, Message: "the call has no bearer token",
+		return auth.Identity{}, &fault.Error{Reason: fault.BadToken, Message: "the call has no bearer token",
 			Do: "send one"}
 	}
-	return access.Identity{Name: "somebody"}, nil
+	return auth.Identity{Name: "somebody"}, nil
 }
 
-func (f *fake) LogIn(_ context.Context, _ access.Caller, code string) (string, error) {
+func (f *fake) LogIn(_ context.Context, _ auth.Caller, code string) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	at := slices.Index(f.codes, code)
@@ -89,7 +89,7 @@ func (f *fake) LogIn(_ context.Context, _ access.Caller, code string) (string, e
 	return "operate", nil
 }
 
-func (f *fake) Ask(_ context.Context, from access.Caller, action string, body []byte) ([]json.RawMessage, error) {
+func (f *fake) Ask(_ context.Context, from auth.Caller, action string, body []byte) ([]json.RawMessage, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked[action]++

@@ -10,17 +10,17 @@ import (
 	"slices"
 	"sync/atomic"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 )
 
 // Asker performs actions as Flight clients do, including the checks of roles and limits and the audit log. Errors
 // with a reason are *fault.Error.
 type Asker interface {
-	Ask(ctx context.Context, from access.Caller, action string, body []byte) (results []json.RawMessage, err error)
+	Ask(ctx context.Context, from auth.Caller, action string, body []byte) (results []json.RawMessage, err error)
 	// Identify returns the caller's identity, or the error with which Ask would reject every call of the caller.
-	Identify(ctx context.Context, from access.Caller, what string) (access.Identity, error)
+	Identify(ctx context.Context, from auth.Caller, what string) (auth.Identity, error)
 	// LogIn returns a bearer token for a page in exchange for the code of its link.
-	LogIn(ctx context.Context, from access.Caller, code string) (token string, err error)
+	LogIn(ctx context.Context, from auth.Caller, code string) (token string, err error)
 }
 
 // Config describes the daemon of a Page.
@@ -84,16 +84,16 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, q *http.Request) { p.handler.Ser
 func (p *Page) Close() { p.close() }
 
 // caller returns the sender of a request to the page.
-func (p *Page) caller(q *http.Request) access.Caller {
+func (p *Page) caller(q *http.Request) auth.Caller {
 	c := CallerOf(q)
 	c.MayRead = p.config.MayRead
 	return c
 }
 
 // CallerOf returns the sender of a request.
-func CallerOf(q *http.Request) access.Caller {
-	c := access.Caller{Authorization: q.Header.Values("Authorization"), Address: q.RemoteAddr,
-		Forwarded: access.Forwarded(q.Header.Values)}
+func CallerOf(q *http.Request) auth.Caller {
+	c := auth.Caller{Authorization: q.Header.Values("Authorization"), Address: q.RemoteAddr,
+		Forwarded: auth.Forwarded(q.Header.Values)}
 	if q.TLS != nil && len(q.TLS.VerifiedChains) > 0 && len(q.TLS.VerifiedChains[0]) > 0 {
 		c.Certificate = q.TLS.VerifiedChains[0][0]
 	}

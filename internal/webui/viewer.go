@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 )
 
 // question is a request with the same result for all pages of an identity. The result is requested once for all of
@@ -46,7 +46,7 @@ type viewers struct {
 // viewer is the shared state of all callers with one identity.
 type viewer struct {
 	asker Asker
-	from  access.Caller // the first caller
+	from  auth.Caller // the first caller
 	users int           // guarded by the mutex of viewers
 
 	mu      sync.Mutex
@@ -59,7 +59,7 @@ type viewer struct {
 }
 
 // join returns the viewer of from's identity, and a function that the caller must call when it no longer needs it.
-func (v *viewers) join(from access.Caller) (*viewer, func()) {
+func (v *viewers) join(from auth.Caller) (*viewer, func()) {
 	h := sha256.New()
 	fmt.Fprintln(h, from.Local()) // without tokens, callers of this machine may have more permissions
 	for _, a := range from.Authorization {

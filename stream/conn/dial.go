@@ -14,7 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/event"
 )
 
@@ -115,7 +115,7 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 	opts = append(opts, nats.Timeout(l.dialer.Timeout), nats.SetCustomDialer(l))
 	for key, file := range map[string]string{"tls.key": o.TLS.Key, "credentials, stream.own.credentials": o.Credentials,
 		"nkey, stream.own.nkey": o.NKey} {
-		if err := access.Private(file); file != "" && err != nil {
+		if err := auth.Private(file); file != "" && err != nil {
 			return nil, fmt.Errorf("read secret (stream.%s): %w", key, err)
 		}
 	}
@@ -153,7 +153,7 @@ func signed(login func() (user, token string)) []nats.Option {
 	}
 	sign := func(nonce []byte) ([]byte, error) {
 		_, token := login()
-		signature := access.SignNonce(token, nonce)
+		signature := auth.SignNonce(token, nonce)
 		if signature == nil {
 			return nil, errNoNonce
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/nats-io/nuid"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/stream"
 	"loaderd/stream/casvalue"
 	"loaderd/stream/checkpoints"
@@ -131,7 +131,7 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 // machines can reach.
 func open(account, server string) bool {
 	u, err := url.Parse(server)
-	return err == nil && account == "$G" && !access.OnLoopback(u.Host)
+	return err == nil && account == "$G" && !auth.OnLoopback(u.Host)
 }
 
 var errNoStream = errors.New("there is no such stream")

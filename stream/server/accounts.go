@@ -16,7 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/stream/proxy"
 )
 
@@ -63,8 +63,8 @@ type Producers struct {
 
 // FlightToken is the token of the data folder for calls to the daemon's Flight and HTTP servers from this machine.
 // All members of a cluster have the same one.
-func (s *Server) FlightToken() access.KeptToken {
-	return access.FlightToken(s.users.dir, s.users.secret)
+func (s *Server) FlightToken() auth.KeptToken {
+	return auth.FlightToken(s.users.dir, s.users.secret)
 }
 
 // MaxProducers bounds the connections with the token of producers.
@@ -93,7 +93,7 @@ type users struct {
 type tokens struct{ operator, producer [32]byte }
 
 func openUsers(dir, secret string) (*users, error) {
-	u := &users{dir: dir, secret: secret, inside: access.Random(), proxy: access.Random(), shared: map[string]bool{}}
+	u := &users{dir: dir, secret: secret, inside: auth.Random(), proxy: auth.Random(), shared: map[string]bool{}}
 	return u, u.Reload()
 }
 
@@ -158,12 +158,12 @@ func (u *users) share(p Producers) error {
 	return err
 }
 
-// Files implements access.Reloader.
+// Files implements auth.Reloader.
 func (u *users) Files() []string {
 	return []string{filepath.Join(u.dir, OperatorFile), filepath.Join(u.dir, ProducerFile)}
 }
 
-// Expires implements access.Reloader. Tokens do not expire.
+// Expires implements auth.Reloader. Tokens do not expire.
 func (u *users) Expires() time.Time { return time.Time{} }
 
 // Reload reads the tokens of the data folder and creates missing ones: at random, or, in a cluster, derived from the
@@ -174,7 +174,7 @@ func (u *users) Reload() error {
 		file, prefix string
 		hash         *[32]byte
 	}{{OperatorFile, operatorPrefix, &now.operator}, {ProducerFile, producerPrefix, &now.producer}} {
-		token, err := access.KeptToken{File: filepath.Join(u.dir, t.file), Prefix: t.prefix, Secret: u.secret}.Read()
+		token, err := auth.KeptToken{File: filepath.Join(u.dir, t.file), Prefix: t.prefix, Secret: u.secret}.Read()
 		if err != nil {
 			return err
 		}
@@ -220,7 +220,7 @@ func (u *users) identify(o *server.ClientOpts, nonce []byte) proxy.Role {
 // token, or sends the token, as any NATS client can.
 func claim(o *server.ClientOpts, nonce []byte) (has func(hash [32]byte) bool) {
 	if o.Sig != "" {
-		return func(hash [32]byte) bool { return access.SignedNonce(o.Sig, hash, nonce) }
+		return func(hash [32]byte) bool { return auth.SignedNonce(o.Sig, hash, nonce) }
 	}
 	sent := sha256.Sum256([]byte(cmp.Or(o.Password, o.Token)))
 	return func(hash [32]byte) bool { return hash == sent }
@@ -256,7 +256,7 @@ func TokenFor(dir, address string, operator bool) string {
 	if operator {
 		name = OperatorFile
 	}
-	token, err := access.ReadToken(filepath.Join(dir, name))
+	token, err := auth.ReadToken(filepath.Join(dir, name))
 	if err != nil {
 		return ""
 	}

@@ -5,16 +5,16 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 )
 
 // certificates are the server's certificates for clients, which need none, and for the other members of its
 // cluster, which need one.
-type certificates struct{ clients, members *access.Certificates }
+type certificates struct{ clients, members *auth.Certificates }
 
 func openCertificates(o Options) (c certificates, err error) {
-	if c.clients, err = access.OpenCertificates(o.Cert, o.Key, ""); err == nil && o.Cluster.Name != "" {
-		c.members, err = access.OpenCertificates(o.Cert, o.Key, o.CA)
+	if c.clients, err = auth.OpenCertificates(o.Cert, o.Key, ""); err == nil && o.Cluster.Name != "" {
+		c.members, err = auth.OpenCertificates(o.Cert, o.Key, o.CA)
 	}
 	if err != nil {
 		return c, fmt.Errorf("serve NATS over TLS (stream.tls): %w", err)
@@ -36,8 +36,8 @@ func (c certificates) use(o *server.Options) {
 }
 
 // Reloaders returns the certificates and tokens that have to be reloaded when their files change, by purpose.
-func (s *Server) Reloaders() map[string]access.Reloader {
-	all := map[string]access.Reloader{"nats certificate": s.certs.clients, "nats tokens": s.users}
+func (s *Server) Reloaders() map[string]auth.Reloader {
+	all := map[string]auth.Reloader{"nats certificate": s.certs.clients, "nats tokens": s.users}
 	if s.certs.members != nil {
 		all["cluster certificate"] = s.certs.members
 	}

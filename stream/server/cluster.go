@@ -16,7 +16,7 @@ import (
 
 	"github.com/nats-io/nats-server/v2/server"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/event"
 )
 
@@ -50,11 +50,11 @@ func (c Cluster) secret(dir string, log *slog.Logger) (string, error) {
 	if name == "" {
 		name = filepath.Join(dir, SecretFile)
 	}
-	secret, err := access.ReadToken(name)
+	secret, err := auth.ReadToken(name)
 	switch {
 	case c.SecretFile == "" && errors.Is(err, fs.ErrNotExist):
-		secret = access.Random()
-		if err = access.WritePrivate(name, []byte(secret+"\n")); err == nil {
+		secret = auth.Random()
+		if err = auth.WritePrivate(name, []byte(secret+"\n")); err == nil {
 			log.Warn("made the secret of the cluster", event.ClusterSecretCreated, "file", name, "cluster", c.Name,
 				"do", "copy the file to the data folders of the other members before they start (docs/cluster.md)")
 		}
@@ -124,7 +124,7 @@ func (c Cluster) options(secret string) (server.ClusterOpts, []*url.URL, error) 
 	}
 	opts := server.ClusterOpts{
 		Name: c.Name, Host: host, Port: port, Advertise: c.Advertise, PingInterval: routePing, MaxPingsOut: routePingsOut,
-		Username: routeUser, Password: access.Derived(secret, "routes"), TLSTimeout: tlsTimeout,
+		Username: routeUser, Password: auth.Derived(secret, "routes"), TLSTimeout: tlsTimeout,
 	}
 	if opts.TLSConfig, err = routeTLS(secret, append([]string{c.Listen, c.Advertise}, c.Peers...)); err != nil {
 		return opts, nil, err

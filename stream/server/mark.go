@@ -8,7 +8,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 )
 
 // ErrOtherCluster reports that a data folder belongs to another server than the one that is started: to a member of
@@ -94,5 +94,5 @@ func writeMark(name string, m mark) error {
 	if present, err := os.ReadFile(name); err == nil && string(present) == string(text) {
 		return nil
 	}
-	return access.WritePrivate(name, text)
+	return auth.WritePrivate(name, text)
 }

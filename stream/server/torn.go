@@ -15,7 +15,7 @@ import (
 	"github.com/minio/highwayhash"
 	"github.com/nats-io/nats-server/v2/server"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 )
 
 // completeSettings writes missing checksums of stream settings. The server writes the settings atomically, then their
@@ -74,7 +74,7 @@ func completeSum(settings string) (completed bool, err error) {
 	if is, err := os.ReadFile(sum); err == nil && string(is) == want {
 		return false, nil
 	}
-	return true, access.WritePrivate(sum, []byte(want))
+	return true, auth.WritePrivate(sum, []byte(want))
 }
 
 // settingsSum returns the checksum that the server computes.

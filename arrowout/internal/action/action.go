@@ -15,7 +15,7 @@ import (
 	"loaderd/arrowout/internal/caller"
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/arrowout/internal/request"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/fault"
@@ -56,7 +56,7 @@ func NewHandler(run Run, c Config, report func(at state.Place, client string), l
 func (h *Handler) Limit(keepersOfOne int) { h.limits.set(keepersOfOne) }
 
 // Scrape counts a request for metrics of an identity, and refuses one that makes too many of them.
-func (h *Handler) Scrape(who access.Identity) error {
+func (h *Handler) Scrape(who auth.Identity) error {
 	_, err := h.limits.action(who, "requests for metrics", costScrape)
 	return err
 }
@@ -64,7 +64,7 @@ func (h *Handler) Scrape(who access.Identity) error {
 // Action is an action that clients may ask for. Bodies and results are JSON.
 type Action struct {
 	Name  string
-	Role  access.Role // that it takes
+	Role  auth.Role // that it takes
 	About string
 	// of its body beside run; "?" behind one that may be missing, ":" before how it is read where its name does not tell
 	Keys string
@@ -102,39 +102,39 @@ type asked struct {
 
 // All are the actions, in the order of the documentation.
 var All = []Action{
-	{"commit", access.Train, `{"run","step","keeper"}: the keeper's own durable checkpoint covers all steps before step`,
+	{"commit", auth.Train, `{"run","step","keeper"}: the keeper's own durable checkpoint covers all steps before step`,
 		"step keeper?", (*Handler).commit, costRecord},
-	{"leave", access.Train, `{"run","keeper"}: the keeper holds no checkpoints any more`, "keeper?", (*Handler).leave,
+	{"leave", auth.Train, `{"run","keeper"}: the keeper holds no checkpoints any more`, "keeper?", (*Handler).leave,
 		costRecord},
-	{"checkpoint", access.Operate, `{"run"}: store the planner's state now`, "", (*Handler).checkpoint, costRecord},
-	{"info", access.Read, `{"run"}: the run, its fingerprint and configuration`, "", (*Handler).info, costLittle},
-	{"stats", access.Read, `{"run"}: counts of the run since its start`, "", (*Handler).stats, costLittle},
-	{"measure", access.Train,
+	{"checkpoint", auth.Operate, `{"run"}: store the planner's state now`, "", (*Handler).checkpoint, costRecord},
+	{"info", auth.Read, `{"run"}: the run, its fingerprint and configuration`, "", (*Handler).info, costLittle},
+	{"stats", auth.Read, `{"run"}: counts of the run since its start`, "", (*Handler).stats, costLittle},
+	{"measure", auth.Train,
 		`{"run"}: count how many steps the run will have, in the background; info tells how far that is`, "",
 		(*Handler).measure, costSearch},
-	{"status", access.Read, `{"run"}: how the run does: a sentence, rates, stages, sources, ranks, daemons, events`, "",
+	{"status", auth.Read, `{"run"}: how the run does: a sentence, rates, stages, sources, ranks, daemons, events`, "",
 		(*Handler).status, costLittle},
-	{"history", access.Read, `{"run"}: how the run went, by step and by time`, "", (*Handler).history, costLittle},
-	{"cause", access.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step",
+	{"history", auth.Read, `{"run"}: how the run went, by step and by time`, "", (*Handler).history, costLittle},
+	{"cause", auth.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step",
 		(*Handler).cause, costLittle},
-	{"consumed", access.Read,
+	{"consumed", auth.Read,
 		`{"run","job","rank","world","peer","session","taken","waiting","still","left"}: the steps that the trainer of a rank has taken`,
 		"job? rank? world? peer? session taken waiting? still? left?", (*Handler).consumed, costLittle},
-	{"ledger", access.Operate,
+	{"ledger", auth.Operate,
 		`{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`,
 		"step documents?", (*Handler).ledger, costLittle},
-	{"find", access.Operate,
+	{"find", auth.Operate,
 		`{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*Handler).find, costSearch},
-	{"text", access.Operate,
+	{"text", auth.Operate,
 		`{"run","sequence","start","tokens"}: a document's tokens from start on, each with the text that it stands for; of a run with several sources {"run","source","sequence"}`, "source? sequence start? tokens?", (*Handler).text, costLittle},
-	{"peek", access.Operate,
+	{"peek", auth.Operate,
 		`{"run","source","documents","tokens"}: the next documents that are planned, as text has them; without source those of the only source, or the next of each`, "source? documents:count? tokens?", (*Handler).peek, costSearch},
-	{"mix", access.Operate,
+	{"mix", auth.Operate,
 		`{"run","weights","add","remove","decided","request_id","dry_run"}: change the mixture of sources; without a change, tell how it stands`, "weights? add? remove? decided? request_id? dry_run?", (*Handler).mix, costRecord},
-	{"seal", access.Operate,
+	{"seal", auth.Operate,
 		`{"run","source"}: end the stream of documents behind its present last one; without source, that of all sources`,
 		"source?", (*Handler).seal, costRecord},
-	{"drain", access.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*Handler).drain, costRecord},
+	{"drain", auth.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*Handler).drain, costRecord},
 }
 
 // Act carries out one action for the caller of ctx, and passes its results, as JSON, to send. It returns a
@@ -164,7 +164,7 @@ func (h *Handler) Act(ctx context.Context, name string, body []byte, send func(r
 				return send(b)
 			})
 		}
-		if h.needs(a, q) != access.Read && !isLimited(err) {
+		if h.needs(a, q) != auth.Read && !isLimited(err) {
 			h.audit.tell(ctx, who, a, q, err)
 		}
 		return err
@@ -179,7 +179,7 @@ func isLimited(err error) bool {
 }
 
 // permits refuses what an identity may not do.
-func permits(who access.Identity, a Action, q asked, needs access.Role) error {
+func permits(who auth.Identity, a Action, q asked, needs auth.Role) error {
 	switch {
 	case !who.Role.Includes(needs):
 		return refusal.Forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.Name,
@@ -253,8 +253,8 @@ func (h *Handler) commit(ctx context.Context, q asked, send func(any) error) err
 
 // checkSent refuses a commit of steps that no job of the caller was sent. One by a keeper of what it has committed
 // before changes nothing.
-func (h *Handler) checkSent(ctx context.Context, who access.Identity, q asked, keepers planrecord.Keepers) error {
-	if who.Role.Includes(access.Operate) || q.step <= keepers[q.keeper] {
+func (h *Handler) checkSent(ctx context.Context, who auth.Identity, q asked, keepers planrecord.Keepers) error {
+	if who.Role.Includes(auth.Operate) || q.step <= keepers[q.keeper] {
 		return nil
 	}
 	sent := h.run.Sent(ctx, q.step, who.Keeps)

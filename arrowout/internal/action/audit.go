@@ -7,14 +7,14 @@ import (
 	"slices"
 
 	"loaderd/arrowout/internal/caller"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/event"
 )
 
 // audit tells who changed a run, or looked where documents came from, and who was refused that.
 type audit struct{ log *slog.Logger }
 
-func (a audit) tell(ctx context.Context, who access.Identity, did Action, q asked, err error) {
+func (a audit) tell(ctx context.Context, who auth.Identity, did Action, q asked, err error) {
 	args := []any{event.Audit, "identity", who.String(), "role", string(who.Role), "action", did.Name, "address",
 		caller.Address(ctx)}
 	switch did.Name {

@@ -9,7 +9,7 @@ import (
 
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/arrowout/internal/tally"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader/planrecord"
 )
 
@@ -63,7 +63,7 @@ func (l *limits) set(keepersOfOne int) {
 }
 
 // user is what an identity uses. Those that use nothing for long are forgotten. The caller holds mu.
-func (l *limits) user(who access.Identity) *usage {
+func (l *limits) user(who auth.Identity) *usage {
 	now := time.Now()
 	if now.Sub(l.forgets) > time.Minute {
 		l.forgets = now
@@ -85,8 +85,8 @@ func (l *limits) user(who access.Identity) *usage {
 
 // keeper counts a commit of a keeper until done is called, for an identity that may commit for its own keepers alone.
 // there are the run's keepers: one that is not among them is another one of the identity's.
-func (l *limits) keeper(who access.Identity, keeper string, there planrecord.Keepers) (done func(), err error) {
-	if who.Role.Includes(access.Operate) {
+func (l *limits) keeper(who auth.Identity, keeper string, there planrecord.Keepers) (done func(), err error) {
+	if who.Role.Includes(auth.Operate) {
 		return func() {}, nil
 	}
 	l.mu.Lock()
@@ -115,7 +115,7 @@ func (l *limits) keeper(who access.Identity, keeper string, there planrecord.Kee
 }
 
 // action counts an action of an identity until done is called.
-func (l *limits) action(who access.Identity, name string, c cost) (done func(), err error) {
+func (l *limits) action(who auth.Identity, name string, c cost) (done func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	u := l.user(who)

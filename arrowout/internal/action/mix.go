@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"loaderd/arrowout/internal/caller"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/api"
 	"loaderd/loader"
 	"loaderd/loader/fault"
@@ -163,13 +163,13 @@ func left(x state.SourceStats, first, last uint64) (documents int64, endless boo
 
 // needs is the role that an action takes: to look at a mixture is for all, to change one for those who operate, or
 // train where that is configured.
-func (h *Handler) needs(a Action, q asked) access.Role {
+func (h *Handler) needs(a Action, q asked) auth.Role {
 	switch {
 	case a.Name != "mix":
 	case !q.mixes():
-		return access.Read
+		return auth.Read
 	case h.trainMayMix:
-		return access.Train
+		return auth.Train
 	}
 	return a.Role
 }

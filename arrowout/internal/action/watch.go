@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"loaderd/arrowout/internal/caller"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/api"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
@@ -38,7 +38,7 @@ func (h *Handler) history(_ context.Context, _ asked, send func(any) error) erro
 }
 
 // may names the actions that an identity may ask for; mix where it may change the mixture, and not only look at it.
-func (h *Handler) may(who access.Identity) (names []string) {
+func (h *Handler) may(who auth.Identity) (names []string) {
 	change := asked{change: mixture.Change{Remove: []string{"any"}}}
 	for _, a := range h.all {
 		if who.Role.Includes(h.needs(a, change)) {

@@ -6,19 +6,19 @@ import (
 
 	"google.golang.org/grpc/peer"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 )
 
 type key struct{}
 
 // With returns a context of a call by who.
-func With(ctx context.Context, who access.Identity) context.Context {
+func With(ctx context.Context, who auth.Identity) context.Context {
 	return context.WithValue(ctx, key{}, who)
 }
 
 // Of returns the identity of the caller; without With the zero Identity, which may do nothing.
-func Of(ctx context.Context) access.Identity {
-	who, _ := ctx.Value(key{}).(access.Identity)
+func Of(ctx context.Context) auth.Identity {
+	who, _ := ctx.Value(key{}).(auth.Identity)
 	return who
 }
 

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strings"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader/fault"
 )
 
@@ -18,7 +18,7 @@ func Limited(what string, limit int) *fault.Error {
 }
 
 // Forbidden refuses what an identity may not do.
-func Forbidden(who access.Identity, why string) *fault.Error {
+func Forbidden(who auth.Identity, why string) *fault.Error {
 	return &fault.Error{
 		Reason:  fault.Forbidden,
 		Message: fmt.Sprintf("identity %s may not do this: %s", who, why),

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"loaderd/arrowout/internal/refusal"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader/fault"
 	"loaderd/loader/state"
 )
@@ -23,7 +23,7 @@ import (
 const duplicateWait = 3 * time.Second
 
 // named reports whether an identity has its own name.
-func named(who access.Identity) bool { return who.Name != "" && !who.Shared }
+func named(who auth.Identity) bool { return who.Name != "" && !who.Shared }
 
 // takesPlace reports whether a stream has its place alone.
 func (s *Session) takesPlace() bool { return named(s.Identity) || s.Client != "" }

@@ -15,7 +15,7 @@ import (
 
 	"loaderd/arrowout/internal/refusal"
 	"loaderd/arrowout/internal/tally"
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/logsample"
 	"loaderd/loader/fault"
 	"loaderd/loader/state"
@@ -49,7 +49,7 @@ type Connection interface {
 
 // Reader describes who opens a stream, and for what.
 type Reader struct {
-	Identity   access.Identity
+	Identity   auth.Identity
 	Place      state.Place
 	Client     string // random id of the client process; empty where it reports nothing
 	Address    string

@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/event"
 	"loaderd/internal/logsample"
 	"loaderd/loader/fault"
@@ -116,7 +116,7 @@ func (s *slowness) cut(c Connection, of []slow) {
 			longest, bytes = max(longest, x.waited), bytes+x.bytes
 		}
 		args := []any{event.ReaderCut, "address", c.RemoteAddr().String(), "identity",
-			access.Identity{Name: of[0].who}.String(), "streams",
+			auth.Identity{Name: of[0].who}.String(), "streams",
 			len(of), "bytes", bytes, "after", longest.Round(time.Millisecond)}
 		if left > 0 {
 			args = append(args, "more_of_the_kind", left)

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/loader/state"
 )
 
@@ -98,7 +98,7 @@ func TestRateOfRecentBytes(t *testing.T) {
 // begins opens and begins a stream at a moment.
 func begins(t *testing.T, r *Registry, now time.Time, at state.Place, who, address string, step uint64) *Session {
 	t.Helper()
-	x := Reader{Identity: access.Identity{Name: who, Shared: true}, Place: at, Address: address, Step: step}
+	x := Reader{Identity: auth.Identity{Name: who, Shared: true}, Place: at, Address: address, Step: step}
 	s, err := r.Open(t.Context(), x, nil)
 	if err == nil {
 		err = s.begin(t.Context(), now)

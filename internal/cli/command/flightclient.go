@@ -14,7 +14,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/reader"
 	"loaderd/loader/fault"
 	"loaderd/stream"
@@ -77,7 +77,7 @@ func (f *FlightClient) noToken(err error) string {
 	if f.tokenFile != "" || reader.Reason(errors.Unwrap(err)) != string(fault.BadToken) {
 		return ""
 	}
-	_, err = access.NewLocalCaller(f.dataDir, address).Authorization()
+	_, err = auth.NewLocalCaller(f.dataDir, address).Authorization()
 	if err == nil {
 		return ""
 	}
@@ -130,7 +130,7 @@ func (f *FlightClient) options() (reader.Options, error) {
 		return o, Usage(fmt.Errorf("--tls-ca and --tls-cert are for TLS, and --flight %s has none: want grpc+tls://", f.URI))
 	}
 	if f.tokenFile != "" {
-		token, err := access.ReadToken(f.tokenFile)
+		token, err := auth.ReadToken(f.tokenFile)
 		if err != nil {
 			return o, err
 		}

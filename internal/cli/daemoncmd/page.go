@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/cli/command"
 	"loaderd/internal/daemon"
 )
@@ -46,7 +46,7 @@ token.`,
 			}
 			link, err := daemon.PageLink(c.Stream.Dir, address)
 			if errors.Is(err, fs.ErrNotExist) {
-				return noKeptToken(access.FlightTokenFile, c.Stream.Dir)
+				return noKeptToken(auth.FlightTokenFile, c.Stream.Dir)
 			}
 			if err != nil {
 				return err

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 	"loaderd/internal/cli/command"
 	"loaderd/internal/config"
 	"loaderd/stream/server"
@@ -39,7 +39,7 @@ but health, where neither identities nor a token file are configured. Commands a
 themselves. Other clients send it as the header authorization: Bearer TOKEN.`,
 		Example: `  loaderd token flight --data-dir /data > flight.token
   printf 'Authorization: Bearer %s' "$(loaderd token flight)" | curl -H @- http://127.0.0.1:9815/metrics`,
-	}, access.FlightTokenFile, func(c config.Config) error {
+	}, auth.FlightTokenFile, func(c config.Config) error {
 		if !c.Flight.AsksOwnToken() {
 			return errors.New("this configuration asks for no token of the data folder: flight.identities, flight.token_file, " +
 				"flight.client_ca or flight.insecure is set")
@@ -76,7 +76,7 @@ func keptTokenCmd(cmd *cobra.Command, file string, check func(config.Config) err
 		if err := check(c); err != nil {
 			return command.Usage(err)
 		}
-		token, err := access.ReadToken(filepath.Join(c.Stream.Dir, file))
+		token, err := auth.ReadToken(filepath.Join(c.Stream.Dir, file))
 		if errors.Is(err, fs.ErrNotExist) {
 			return noKeptToken(file, c.Stream.Dir)
 		}
@@ -102,7 +102,7 @@ func identitiesFlag(cmd *cobra.Command, file *string) {
 func newTokenCreateCmd() *cobra.Command {
 	var file, role string
 	var days int
-	var i access.Identity
+	var i auth.Identity
 	cmd := &cobra.Command{
 		Use:   "create NAME --role ROLE",
 		Short: "Let somebody in, and print their token",
@@ -116,11 +116,11 @@ With --certificate there is no token: who shows a client certificate with that n
   loaderd token create eval --role read --certificate eval.corp.example`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			i.Name, i.Role, i.Created = args[0], access.Role(role), time.Now().UTC().Truncate(time.Second)
-			if err := access.ValidName(i.Name); err != nil {
+			i.Name, i.Role, i.Created = args[0], auth.Role(role), time.Now().UTC().Truncate(time.Second)
+			if err := auth.ValidName(i.Name); err != nil {
 				return command.Usage(err)
 			}
-			if !slices.Contains(access.Roles, i.Role) {
+			if !slices.Contains(auth.Roles, i.Role) {
 				return command.Usage(fmt.Errorf("--role %q: want read, train or operate", role))
 			}
 			if days < 0 || days > 36500 {
@@ -131,9 +131,9 @@ With --certificate there is no token: who shows a client certificate with that n
 			}
 			token := ""
 			if i.Certificate == "" {
-				token, i.SHA256 = access.NewToken()
+				token, i.SHA256 = auth.NewToken()
 			}
-			if err := access.Add(file, i); err != nil {
+			if err := auth.Add(file, i); err != nil {
 				return err
 			}
 			if token != "" {
@@ -158,7 +158,7 @@ With --certificate there is no token: who shows a client certificate with that n
 	return cmd
 }
 
-func knownBy(i access.Identity) string {
+func knownBy(i auth.Identity) string {
 	if i.Certificate != "" {
 		return "certificate " + i.Certificate
 	}
@@ -173,7 +173,7 @@ func newTokenListCmd() *cobra.Command {
 		Short: "List who is let in",
 		Args:  command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			all, err := access.ReadFile(file)
+			all, err := auth.ReadFile(file)
 			if err != nil {
 				return err
 			}
@@ -185,9 +185,9 @@ func newTokenListCmd() *cobra.Command {
 			for _, i := range all {
 				keepers := i.Keepers
 				switch {
-				case i.Role == access.Read:
+				case i.Role == auth.Read:
 					keepers = []string{"-"}
-				case i.Role == access.Operate:
+				case i.Role == auth.Operate:
 					keepers = []string{"*"}
 				case len(keepers) == 0:
 					keepers = []string{i.Name, i.Name + "/*"}
@@ -229,7 +229,7 @@ func newTokenRevokeCmd() *cobra.Command {
 they end.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := access.Remove(file, args[0]); err != nil {
+			if err := auth.Remove(file, args[0]); err != nil {
 				return err
 			}
 			fmt.Fprintf(cmd.OutOrStdout(), "%s is let in no more\n", args[0])

@@ -47,7 +47,7 @@ def unpadded(data: bytes) -> str:
 
 
 def sign(token: str, purpose: str, address: str, now: float) -> str:
-    """Proves a token to a daemon on this machine, for a purpose and an address, host:port (internal/access/sign.go)."""
+    """Proves a token to a daemon on this machine, for a purpose and an address, host:port (internal/auth/sign.go)."""
     stamp = f"{int(now * 1e6):x}"
     text = "\0".join((f"loaderd {purpose}", address, stamp))
     return f"{stamp}.{unpadded(mac(token, text)[:MAC_BYTES])}"

@@ -32,7 +32,7 @@ def is_token(secret: str | None) -> bool:
 
 
 def signed(user: str, token: str) -> dict[str, Any]:
-    """Arguments of nats.connect that prove a token without sending it: a MAC of the server's nonce (internal/access/nonce.go)."""
+    """Arguments of nats.connect that prove a token without sending it: a MAC of the server's nonce (internal/auth/nonce.go)."""
 
     def sign(nonce: str) -> bytes:
         if len(nonce) < NONCE_BYTES:

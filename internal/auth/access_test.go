@@ -1,4 +1,4 @@
-package access_test
+package auth_test
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 )
 
 func write(t *testing.T, name, text string, mode fs.FileMode) string {
@@ -34,9 +34,9 @@ func write(t *testing.T, name, text string, mode fs.FileMode) string {
 	return name
 }
 
-func open(t *testing.T, c access.Config) *access.Gate {
+func open(t *testing.T, c auth.Config) *auth.Gate {
 	t.Helper()
-	g, err := access.Open(c)
+	g, err := auth.Open(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,15 +46,15 @@ func open(t *testing.T, c access.Config) *access.Gate {
 func bearer(token string) []string { return []string{"Bearer " + token} }
 
 func TestRoles(t *testing.T) {
-	for at, role := range access.Roles {
-		for other, needs := range access.Roles {
+	for at, role := range auth.Roles {
+		for other, needs := range auth.Roles {
 			if role.Includes(needs) != (at >= other) {
 				t.Errorf("%s includes %s: %v", role, needs, role.Includes(needs))
 			}
 		}
 	}
-	var nobody access.Identity
-	for _, needs := range access.Roles {
+	var nobody auth.Identity
+	for _, needs := range auth.Roles {
 		if nobody.Role.Includes(needs) {
 			t.Errorf("nobody may do what takes %s", needs)
 		}
@@ -63,15 +63,15 @@ func TestRoles(t *testing.T) {
 
 func TestRunsAndKeepers(t *testing.T) {
 	for _, c := range []struct {
-		who                                access.Identity
+		who                                auth.Identity
 		sees, not, keeps, others, byItself string
 	}{
-		{access.Identity{Name: "a", Role: access.Train}, "any", "", "a a/1 a/", "b ab a-1 trainer", "a"},
-		{access.Identity{Name: "a", Role: access.Train, Runs: []string{"x", "y*"}, Keepers: []string{"trainer", "k*"}},
+		{auth.Identity{Name: "a", Role: auth.Train}, "any", "", "a a/1 a/", "b ab a-1 trainer", "a"},
+		{auth.Identity{Name: "a", Role: auth.Train, Runs: []string{"x", "y*"}, Keepers: []string{"trainer", "k*"}},
 			"x y yz", "z xy", "trainer k k9", "a a-1", "trainer"},
-		{access.Identity{Name: "a", Role: access.Train, Keepers: []string{"k*"}}, "any", "", "k", "a", "a"},
-		{access.Identity{Name: "a", Role: access.Operate, Keepers: []string{"k"}}, "any", "", "a k trainer", "", "trainer"},
-		{access.Identity{Role: access.Operate}, "any", "", "trainer", "", "trainer"},
+		{auth.Identity{Name: "a", Role: auth.Train, Keepers: []string{"k*"}}, "any", "", "k", "a", "a"},
+		{auth.Identity{Name: "a", Role: auth.Operate, Keepers: []string{"k"}}, "any", "", "a k trainer", "", "trainer"},
+		{auth.Identity{Role: auth.Operate}, "any", "", "trainer", "", "trainer"},
 	} {
 		check := func(names string, is func(string) bool, want bool) {
 			for name := range strings.FieldsSeq(names) {
@@ -92,12 +92,12 @@ func TestRunsAndKeepers(t *testing.T) {
 
 func TestAFileOfIdentities(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "identities.json")
-	token, hash := access.NewToken()
-	other, _ := access.NewToken()
-	if err := access.Add(name, access.Identity{Name: "a", Role: access.Train, SHA256: hash}); err != nil {
+	token, hash := auth.NewToken()
+	other, _ := auth.NewToken()
+	if err := auth.Add(name, auth.Identity{Name: "a", Role: auth.Train, SHA256: hash}); err != nil {
 		t.Fatal(err)
 	}
-	if err := access.Add(name, access.Identity{Name: "b", Role: access.Read, Certificate: "b.corp"}); err != nil {
+	if err := auth.Add(name, auth.Identity{Name: "b", Role: auth.Read, Certificate: "b.corp"}); err != nil {
 		t.Fatal(err)
 	}
 	b, err := os.ReadFile(name)
@@ -107,33 +107,33 @@ func TestAFileOfIdentities(t *testing.T) {
 	if info, err := os.Stat(name); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("the file has the mode %v, %v", info.Mode(), err)
 	}
-	g := open(t, access.Config{Identities: name})
-	if who, err := g.Identify(bearer(token), nil); err != nil || who.Name != "a" || who.Role != access.Train {
+	g := open(t, auth.Config{Identities: name})
+	if who, err := g.Identify(bearer(token), nil); err != nil || who.Name != "a" || who.Role != auth.Train {
 		t.Errorf("Identify = %+v, %v", who, err)
 	}
 	for _, header := range [][]string{nil, {""}, {"Bearer"}, {"Bearer "}, bearer(other), bearer(hash), {"Basic " + token},
 		{token}} {
-		var unknown *access.UnknownError
+		var unknown *auth.UnknownError
 		if who, err := g.Identify(header, nil); !errors.As(err, &unknown) {
 			t.Errorf("%q: %+v, %v", header, who, err)
 		}
 	}
-	for _, again := range []access.Identity{{Name: "a", Role: access.Read, SHA256: strings.Repeat("0", 64)},
-		{Name: "c", Role: access.Read, SHA256: hash},
-		{Name: "c", Role: access.Read, Certificate: "b.corp"}, {Name: "c", Role: "admin", SHA256: hash[1:] + "0"},
-		{Name: "", Role: access.Read, SHA256: hash[1:] + "0"},
-		{Name: "c", Role: access.Read}, {Name: "c", Role: access.Read, Certificate: "x", Runs: []string{"a*b"}}} {
-		if err := access.Add(name, again); err == nil {
+	for _, again := range []auth.Identity{{Name: "a", Role: auth.Read, SHA256: strings.Repeat("0", 64)},
+		{Name: "c", Role: auth.Read, SHA256: hash},
+		{Name: "c", Role: auth.Read, Certificate: "b.corp"}, {Name: "c", Role: "admin", SHA256: hash[1:] + "0"},
+		{Name: "", Role: auth.Read, SHA256: hash[1:] + "0"},
+		{Name: "c", Role: auth.Read}, {Name: "c", Role: auth.Read, Certificate: "x", Runs: []string{"a*b"}}} {
+		if err := auth.Add(name, again); err == nil {
 			t.Errorf("%+v was added", again)
 		}
 	}
 	if after, err := os.ReadFile(name); err != nil || !bytes.Equal(after, b) {
 		t.Errorf("what was refused has changed the file: %s, %v", after, err)
 	}
-	if err := access.Remove(name, "a"); err != nil {
+	if err := auth.Remove(name, "a"); err != nil {
 		t.Fatal(err)
 	}
-	if err := access.Remove(name, "a"); !errors.Is(err, access.ErrNoIdentity) {
+	if err := auth.Remove(name, "a"); !errors.Is(err, auth.ErrNoIdentity) {
 		t.Errorf("removed twice: %v", err)
 	}
 	if err := g.Reload(); err != nil {
@@ -151,8 +151,8 @@ func TestChangesAtTheSameTime(t *testing.T) {
 	var added atomic.Int64
 	for n := range 20 {
 		all.Go(func() {
-			_, hash := access.NewToken()
-			if err := access.Add(name, access.Identity{Name: fmt.Sprint("i", n), Role: access.Read, SHA256: hash}); err == nil {
+			_, hash := auth.NewToken()
+			if err := auth.Add(name, auth.Identity{Name: fmt.Sprint("i", n), Role: auth.Read, SHA256: hash}); err == nil {
 				added.Add(1)
 			} else if !strings.Contains(err.Error(), "changes the identities at this moment") {
 				t.Error(err)
@@ -160,7 +160,7 @@ func TestChangesAtTheSameTime(t *testing.T) {
 		})
 	}
 	all.Wait()
-	kept, err := access.ReadFile(name)
+	kept, err := auth.ReadFile(name)
 	if err != nil || int64(len(kept)) != added.Load() || len(kept) == 0 {
 		t.Errorf("%d identities of %d that were added, %v", len(kept), added.Load(), err)
 	}
@@ -168,17 +168,17 @@ func TestChangesAtTheSameTime(t *testing.T) {
 
 func TestAnIdentityExpires(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "identities.json")
-	over, overHash := access.NewToken()
-	soon, soonHash := access.NewToken()
+	over, overHash := auth.NewToken()
+	soon, soonHash := auth.NewToken()
 	at := time.Now().Add(time.Hour)
-	for _, i := range []access.Identity{{Name: "over", Role: access.Read, SHA256: overHash,
+	for _, i := range []auth.Identity{{Name: "over", Role: auth.Read, SHA256: overHash,
 		Expires: time.Now().Add(-time.Second)},
-		{Name: "soon", Role: access.Read, SHA256: soonHash, Expires: at}} {
-		if err := access.Add(name, i); err != nil {
+		{Name: "soon", Role: auth.Read, SHA256: soonHash, Expires: at}} {
+		if err := auth.Add(name, i); err != nil {
 			t.Fatal(err)
 		}
 	}
-	g := open(t, access.Config{Identities: name})
+	g := open(t, auth.Config{Identities: name})
 	if _, err := g.Identify(bearer(soon), nil); err != nil {
 		t.Error(err)
 	}
@@ -192,17 +192,17 @@ func TestAnIdentityExpires(t *testing.T) {
 }
 
 func TestTheTokenOfAFile(t *testing.T) {
-	g := open(t, access.Config{TokenFile: write(t, "token", " s3cret-0123456789\n", 0o600)})
-	if who, err := g.Identify(bearer("s3cret-0123456789"), nil); err != nil || who.Role != access.Operate {
+	g := open(t, auth.Config{TokenFile: write(t, "token", " s3cret-0123456789\n", 0o600)})
+	if who, err := g.Identify(bearer("s3cret-0123456789"), nil); err != nil || who.Role != auth.Operate {
 		t.Errorf("%+v, %v", who, err)
 	}
-	if who, err := open(t, access.Config{}).Identify(nil, nil); err != nil || who.Role != access.Operate {
+	if who, err := open(t, auth.Config{}).Identify(nil, nil); err != nil || who.Role != auth.Operate {
 		t.Errorf("a gate that asks nobody: %+v, %v", who, err)
 	}
 }
 
 func TestGate_RefusesExpiredCertificates(t *testing.T) {
-	g := open(t, access.Config{Certificates: true})
+	g := open(t, auth.Config{Certificates: true})
 	for after, ok := range map[time.Duration]bool{time.Hour: true, -time.Second: false} {
 		if _, err := g.Identify(nil, &x509.Certificate{NotAfter: time.Now().Add(after)}); (err == nil) != ok {
 			t.Errorf("expires in %v: %v", after, err)
@@ -211,7 +211,7 @@ func TestGate_RefusesExpiredCertificates(t *testing.T) {
 }
 
 func TestGate_RefusesShortTokens(t *testing.T) {
-	if _, err := access.Open(access.Config{TokenFile: write(t, "token", "fifteen-letters", 0o600)}); err == nil ||
+	if _, err := auth.Open(auth.Config{TokenFile: write(t, "token", "fifteen-letters", 0o600)}); err == nil ||
 		!strings.Contains(err.Error(), "use 16 at least") {
 		t.Errorf("got %v", err)
 	}
@@ -220,13 +220,13 @@ func TestGate_RefusesShortTokens(t *testing.T) {
 func TestSecretsOfOthersEyes(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o644, 0o640, 0o604, 0o660} {
 		name := write(t, "token", "s3cret-0123456789", mode)
-		if _, err := access.Open(access.Config{TokenFile: name}); err == nil ||
+		if _, err := auth.Open(auth.Config{TokenFile: name}); err == nil ||
 			!strings.Contains(err.Error(), "chmod 600 "+name) {
 			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
 	for _, mode := range []fs.FileMode{0o600, 0o400} {
-		if _, err := access.Open(access.Config{TokenFile: write(t, "token", "s3cret-0123456789", mode)}); err != nil {
+		if _, err := auth.Open(auth.Config{TokenFile: write(t, "token", "s3cret-0123456789", mode)}); err != nil {
 			t.Errorf("mode %o: %v", mode, err)
 		}
 	}
@@ -254,7 +254,7 @@ func TestFilesThatCannotBe(t *testing.T) {
 		`{"format":1,"identities":[{"name":"a","role":"read","certificate":"x"},{"name":"a","role":"operate","certificate":"other"}]}`: "same name",
 	} {
 		name := write(t, "identities.json", text, 0o600)
-		if _, err := access.Open(access.Config{Identities: name}); err == nil || !strings.Contains(err.Error(), want) ||
+		if _, err := auth.Open(auth.Config{Identities: name}); err == nil || !strings.Contains(err.Error(), want) ||
 			!strings.Contains(err.Error(), name) {
 			t.Errorf("%s: %v, want one that names %q and the file", text, err, want)
 		}
@@ -264,14 +264,14 @@ func TestFilesThatCannotBe(t *testing.T) {
 // If a reload fails, the previous data remains valid.
 func TestWatch(t *testing.T) {
 	name := write(t, "token", "first-0123456789", 0o600)
-	g := open(t, access.Config{TokenFile: name})
+	g := open(t, auth.Config{TokenFile: name})
 	ctx, stop := context.WithCancel(t.Context())
 	var log lines
 	var watching sync.WaitGroup
 	again := make(chan struct{}, 1)
 	watching.Go(func() {
-		access.Watch(ctx, slog.New(slog.NewTextHandler(&log, nil)), again,
-			map[string]access.Reloader{"token": g, "expires": soon{}})
+		auth.Watch(ctx, slog.New(slog.NewTextHandler(&log, nil)), again,
+			map[string]auth.Reloader{"token": g, "expires": soon{}})
 	})
 	defer watching.Wait()
 	defer stop()
@@ -326,7 +326,7 @@ func FuzzParse(f *testing.F) {
 		[]byte(`{"format":1,"identities":[{"name":"a","role":"train","certificate":"x","expires":"2026-01-02T03:04:05Z"}]}`))
 	f.Add([]byte(`{"format":1}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		all, err := access.Parse(b)
+		all, err := auth.Parse(b)
 		if err != nil {
 			return
 		}
@@ -334,11 +334,11 @@ func FuzzParse(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := access.Parse(again); err != nil {
+		if _, err := auth.Parse(again); err != nil {
 			t.Errorf("%s was taken, and is refused as %s: %v", b, again, err)
 		}
 		for _, i := range all {
-			if !i.Keeps(i.Keeper("trainer")) && i.Role == access.Train && len(i.Keepers) == 0 {
+			if !i.Keeps(i.Keeper("trainer")) && i.Role == auth.Train && len(i.Keepers) == 0 {
 				t.Errorf("%+v may not commit for its own keeper", i)
 			}
 		}

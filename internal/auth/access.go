@@ -1,6 +1,6 @@
-// Package access authenticates and authorizes callers: identities have a role, and are recognised by a bearer token
+// Package auth authenticates and authorizes callers: identities have a role, and are recognised by a bearer token
 // or by a name in their client certificate.
-package access
+package auth
 
 import (
 	"cmp"

@@ -1,4 +1,4 @@
-package access_test
+package auth_test
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 )
 
 func TestPlanKeys(t *testing.T) {
@@ -31,7 +31,7 @@ func TestPlanKeys(t *testing.T) {
 			if err := os.WriteFile(file, []byte(tt.content), tt.mode); err != nil {
 				t.Fatal(err)
 			}
-			keys, err := access.ReadKeys(file)
+			keys, err := auth.ReadKeys(file)
 			if len(keys) != tt.keys || (err == nil) != (tt.wrong == "") || err != nil &&
 				!strings.Contains(err.Error(), tt.wrong) {
 				t.Errorf("%d keys, %v", len(keys), err)

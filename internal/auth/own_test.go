@@ -1,4 +1,4 @@
-package access_test
+package auth_test
 
 import (
 	"errors"
@@ -9,38 +9,38 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/internal/access"
+	"loaderd/internal/auth"
 )
 
 const (
 	flightAddress, pageAddress = "127.0.0.1:8815", "127.0.0.1:9815"
 
-	scheme = access.SignedScheme + " "
+	scheme = auth.SignedScheme + " "
 )
 
 // opened returns the gate of a daemon that requires the token of a data folder, and that token.
-func opened(t *testing.T, dir string) (*access.Gate, string) {
+func opened(t *testing.T, dir string) (*auth.Gate, string) {
 	t.Helper()
-	own := access.FlightToken(dir, "")
-	g := open(t, access.Config{Own: &own})
+	own := auth.FlightToken(dir, "")
+	g := open(t, auth.Config{Own: &own})
 	g.ServesFlight(flightAddress)
 	g.ServesPage(pageAddress)
-	token, err := access.ReadToken(own.File)
+	token, err := auth.ReadToken(own.File)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return g, token
 }
 
-func accepts(t *testing.T, g *access.Gate, authorization ...string) bool {
+func accepts(t *testing.T, g *auth.Gate, authorization ...string) bool {
 	t.Helper()
 	who, err := g.Identify(authorization, nil)
-	var unknown *access.UnknownError
+	var unknown *auth.UnknownError
 	if err != nil && (!errors.As(err, &unknown) || !unknown.Again &&
 		!strings.Contains(err.Error(), "LOADERD_STREAM__DIR")) {
 		t.Errorf("%q: %v", authorization, err)
 	}
-	if err == nil && (who.Role != access.Operate || !who.Shared) {
+	if err == nil && (who.Role != auth.Operate || !who.Shared) {
 		t.Errorf("%q: %+v", authorization, who)
 	}
 	return err == nil
@@ -48,7 +48,7 @@ func accepts(t *testing.T, g *access.Gate, authorization ...string) bool {
 
 func TestKeptToken_IsMadeOnceForItsUser(t *testing.T) {
 	dir := t.TempDir()
-	kept := access.FlightToken(dir, "")
+	kept := auth.FlightToken(dir, "")
 	first, err := kept.Read()
 	if err != nil || !strings.HasPrefix(first, "flight_") {
 		t.Fatalf("%q, %v", first, err)
@@ -66,15 +66,15 @@ func TestKeptToken_IsMadeOnceForItsUser(t *testing.T) {
 		t.Errorf("after the file was deleted: %q, %v", other, err)
 	}
 	const secret = "the secret of a cluster"
-	a, err := access.FlightToken(t.TempDir(), secret).Read()
-	b, otherErr := access.FlightToken(dir, secret).Read()
+	a, err := auth.FlightToken(t.TempDir(), secret).Read()
+	b, otherErr := auth.FlightToken(dir, secret).Read()
 	if a != b || err != nil || otherErr != nil {
 		t.Errorf("members of a cluster have %q and %q: %v, %v", a, b, err, otherErr)
 	}
 }
 
 func TestKeptToken_RefusesFileThatOthersRead(t *testing.T) {
-	kept := access.FlightToken(t.TempDir(), "")
+	kept := auth.FlightToken(t.TempDir(), "")
 	write(t, kept.File, "flight_0123456789abcdef\n", 0o644)
 	if token, err := kept.Read(); err == nil || !strings.Contains(err.Error(), "chmod 600") {
 		t.Errorf("%q, %v", token, err)
@@ -101,15 +101,15 @@ func TestGate_AsksForTheTokenOfTheDataFolder(t *testing.T) {
 		{"nothing", nil, false},
 		{"the token", bearer(token), true},
 		{"another token", bearer(other), false},
-		{"signed", []string{access.SignCall(token, flightAddress, now)}, true},
-		{"signed with another token", []string{access.SignCall(other, flightAddress, now)}, false},
-		{"signed for another port", []string{access.SignCall(token, "127.0.0.1:8816", now)}, false},
-		{"signed for another address of loopback", []string{access.SignCall(token, "[::1]:8815", now)}, false},
-		{"signed for the page", []string{scheme + access.SignPage(token, flightAddress, now)}, false},
-		{"signed before it listened", []string{access.SignCall(token, flightAddress, now.Add(-time.Second))}, false},
-		{"signed for the future", []string{access.SignCall(token, flightAddress, now.Add(time.Minute))}, false},
-		{"a signature as a token", bearer(strings.TrimPrefix(access.SignCall(token, flightAddress, now), scheme)), false},
-		{"half a signature", []string{access.SignCall(token, flightAddress, now)[:30]}, false},
+		{"signed", []string{auth.SignCall(token, flightAddress, now)}, true},
+		{"signed with another token", []string{auth.SignCall(other, flightAddress, now)}, false},
+		{"signed for another port", []string{auth.SignCall(token, "127.0.0.1:8816", now)}, false},
+		{"signed for another address of loopback", []string{auth.SignCall(token, "[::1]:8815", now)}, false},
+		{"signed for the page", []string{scheme + auth.SignPage(token, flightAddress, now)}, false},
+		{"signed before it listened", []string{auth.SignCall(token, flightAddress, now.Add(-time.Second))}, false},
+		{"signed for the future", []string{auth.SignCall(token, flightAddress, now.Add(time.Minute))}, false},
+		{"a signature as a token", bearer(strings.TrimPrefix(auth.SignCall(token, flightAddress, now), scheme)), false},
+		{"half a signature", []string{auth.SignCall(token, flightAddress, now)[:30]}, false},
 	} {
 		if have := accepts(t, g, c.authorization...); have != c.want {
 			t.Errorf("%s: %v", c.name, have)
@@ -121,15 +121,15 @@ func TestGate_AsksForTheTokenOfTheDataFolder(t *testing.T) {
 func TestGate_OpenCallsOutliveTheirSignature(t *testing.T) {
 	dir := t.TempDir()
 	g, token := opened(t, dir)
-	signed := []string{access.SignCall(token, flightAddress, time.Now().Add(-time.Hour))}
-	var unknown *access.UnknownError
+	signed := []string{auth.SignCall(token, flightAddress, time.Now().Add(-time.Hour))}
+	var unknown *auth.UnknownError
 	if _, err := g.Identify(signed, nil); !errors.As(err, &unknown) || !unknown.Again {
 		t.Errorf("an old signature: %v", err)
 	}
 	if _, err := g.IdentifyOpen(signed, nil); err != nil {
 		t.Error(err)
 	}
-	if err := os.Remove(filepath.Join(dir, access.FlightTokenFile)); err != nil {
+	if err := os.Remove(filepath.Join(dir, auth.FlightTokenFile)); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Reload(); err != nil {
@@ -144,10 +144,10 @@ func TestGate_LogsPagesInOnce(t *testing.T) {
 	dir := t.TempDir()
 	g, token := opened(t, dir)
 	now := time.Now()
-	code := access.SignPage(token, pageAddress, now)
-	for _, wrong := range []string{"", ".", "17.guess", access.SignPage(token, flightAddress, now),
-		access.SignPage("another token", pageAddress, now), access.SignPage(token, pageAddress, now.Add(-time.Hour)),
-		strings.TrimPrefix(access.SignCall(token, pageAddress, now), scheme)} {
+	code := auth.SignPage(token, pageAddress, now)
+	for _, wrong := range []string{"", ".", "17.guess", auth.SignPage(token, flightAddress, now),
+		auth.SignPage("another token", pageAddress, now), auth.SignPage(token, pageAddress, now.Add(-time.Hour)),
+		strings.TrimPrefix(auth.SignCall(token, pageAddress, now), scheme)} {
 		if session, err := g.LogIn(wrong); err == nil {
 			t.Errorf("%q opens the page with %q", wrong, session)
 		}
@@ -166,7 +166,7 @@ func TestGate_LogsPagesInOnce(t *testing.T) {
 	if accepts(t, g, bearer(longer)...) {
 		t.Error("a page has made its session longer")
 	}
-	if err := os.Remove(filepath.Join(dir, access.FlightTokenFile)); err != nil {
+	if err := os.Remove(filepath.Join(dir, auth.FlightTokenFile)); err != nil {
 		t.Fatal(err)
 	}
 	if err := g.Reload(); err != nil {
@@ -180,14 +180,14 @@ func TestGate_LogsPagesInOnce(t *testing.T) {
 // Clients also sign calls to daemons that do not require signatures.
 func TestGate_IgnoresSignaturesWithoutOwnToken(t *testing.T) {
 	file := write(t, "token", "0123456789abcdef\n", 0o600)
-	g := open(t, access.Config{TokenFile: file})
-	signed := access.SignCall("0123456789abcdef", flightAddress, time.Now())
-	var unknown *access.UnknownError
+	g := open(t, auth.Config{TokenFile: file})
+	signed := auth.SignCall("0123456789abcdef", flightAddress, time.Now())
+	var unknown *auth.UnknownError
 	_, err := g.Identify([]string{signed}, nil)
 	if !errors.As(err, &unknown) || unknown.Message != "the call has no bearer token" {
 		t.Errorf("%v", err)
 	}
-	if _, err := open(t, access.Config{}).Identify([]string{signed}, nil); err != nil {
+	if _, err := open(t, auth.Config{}).Identify([]string{signed}, nil); err != nil {
 		t.Error(err)
 	}
 }
@@ -196,24 +196,24 @@ func TestLocalCaller_SignsForLoopbackOnly(t *testing.T) {
 	dir := t.TempDir()
 	g, token := opened(t, dir)
 	for _, address := range []string{"192.0.2.7:8815", "trainer-0:8815", "0.0.0.0:8815", "8815", ""} {
-		if header, err := access.NewLocalCaller(dir, address).Authorization(); err == nil {
+		if header, err := auth.NewLocalCaller(dir, address).Authorization(); err == nil {
 			t.Errorf("%q gets %q", address, header)
 		}
 	}
 	for _, address := range []string{"127.0.0.1:8815", "localhost:8815"} {
-		header, err := access.NewLocalCaller(dir, address).Authorization()
+		header, err := auth.NewLocalCaller(dir, address).Authorization()
 		if err != nil || !accepts(t, g, header) || strings.Contains(header, token) {
 			t.Errorf("%q: %q, %v", address, header, err)
 		}
 	}
-	if _, err := access.NewLocalCaller(t.TempDir(), flightAddress).Authorization(); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := auth.NewLocalCaller(t.TempDir(), flightAddress).Authorization(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a token: %v", err)
 	}
 }
 
 func FuzzSignature(f *testing.F) {
-	own := access.KeptToken{File: filepath.Join(f.TempDir(), access.FlightTokenFile)}
-	g, err := access.Open(access.Config{Own: &own})
+	own := auth.KeptToken{File: filepath.Join(f.TempDir(), auth.FlightTokenFile)}
+	g, err := auth.Open(auth.Config{Own: &own})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -224,7 +224,7 @@ func FuzzSignature(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, scheme := range []string{"Bearer ", access.SignedScheme + " "} {
+		for _, scheme := range []string{"Bearer ", auth.SignedScheme + " "} {
 			if who, err := g.Identify([]string{scheme + text}, nil); err == nil {
 				t.Errorf("%q is %+v", scheme+text, who)
 			}

@@ -1,0 +1,34 @@
+package auth_test
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"testing"
+
+	"loaderd/internal/auth"
+)
+
+func TestSignNonce_ProvesTokenAndNonce(t *testing.T) {
+	hash, nonce := sha256.Sum256([]byte("producer_token")), []byte("uhTm8MPwoNhhV9g")
+	text := func(mac []byte) string { return base64.RawURLEncoding.EncodeToString(mac) }
+	signed := text(auth.SignNonce("producer_token", nonce))
+	if !auth.SignedNonce(signed, hash, nonce) {
+		t.Error("the signature is refused")
+	}
+	for name, refused := range map[string]bool{
+		"another nonce":     !auth.SignedNonce(signed, hash, []byte("uhTm8MPwoNhhV9h")),
+		"another token":     !auth.SignedNonce(text(auth.SignNonce("other", nonce)), hash, nonce),
+		"the hash as token": !auth.SignedNonce(text(hash[:]), hash, nonce),
+		"no signature":      !auth.SignedNonce("", hash, nonce),
+		"no base64":         !auth.SignedNonce("?", hash, nonce),
+		"a short nonce":     auth.SignNonce("producer_token", nonce[:7]) == nil,
+	} {
+		if !refused {
+			t.Errorf("%s is accepted", name)
+		}
+	}
+	const want = "bQTSYIfkTslQ2AOJL5MeMlCcc887_Y2RYyR0WNTfM8A"
+	if signed != want {
+		t.Errorf("the signature is %s, want %s, as Python has it", signed, want)
+	}
+}
