@@ -10,7 +10,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/api"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/fault"
 	"loaderd/loader/state"
 )
@@ -49,7 +49,7 @@ func TestConsumed_SlowRankBehindFullBuffers(t *testing.T) {
 		}
 	}
 	s := serve(t, f)
-	c, err := reader.Open("grpc://"+s.Addr().String(), reader.Options{Window: reader.BulkWindow})
+	c, err := flightclient.Open("grpc://"+s.Addr().String(), flightclient.Options{Window: flightclient.BulkWindow})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +58,7 @@ func TestConsumed_SlowRankBehindFullBuffers(t *testing.T) {
 	got, done := make(chan uint64, steps), make(chan struct{})
 	go func() {
 		defer close(done)
-		_ = c.Read(ctx, api.Ticket{Rank: 1, World: 2, Session: session, Peer: 4}, func(b reader.Batch) error {
+		_ = c.Read(ctx, api.Ticket{Rank: 1, World: 2, Session: session, Peer: 4}, func(b flightclient.Batch) error {
 			got <- b.Meta.Step
 			return nil
 		})

@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/lengths"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/stream"
 	"loaderd/stream/publish"
 )
@@ -49,11 +49,11 @@ func openServing(ctx context.Context, steps uint64) (m measured, err error) {
 		return m, err
 	}
 	read := func(int) (size int64, err error) {
-		client, err := reader.Open(d.FlightURI(), reader.Options{Window: reader.BulkWindow})
+		client, err := flightclient.Open(d.FlightURI(), flightclient.Options{Window: flightclient.BulkWindow})
 		if err != nil {
 			return 0, err
 		}
-		err = client.Read(ctx, api.Ticket{World: 1, Steps: steps}, func(b reader.Batch) error {
+		err = client.Read(ctx, api.Ticket{World: 1, Steps: steps}, func(b flightclient.Batch) error {
 			size += int64(len(b.InputIDs)) * slotBytes
 			return nil
 		})

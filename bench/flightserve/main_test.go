@@ -10,7 +10,7 @@ import (
 
 	"loaderd/arrowout"
 	"loaderd/internal/api"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 // TestServe reads as the measured client does: a step over Flight, and bytes over the raw socket.
@@ -26,12 +26,12 @@ func TestServe(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	client, err := reader.Open("grpc://"+flight, reader.Options{})
+	client, err := flightclient.Open("grpc://"+flight, flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	steps := 0
-	err = client.Read(ctx, api.Ticket{World: 2}, func(b reader.Batch) error {
+	err = client.Read(ctx, api.Ticket{World: 2}, func(b flightclient.Batch) error {
 		if b.L != 1024 || b.Rows != 2 {
 			t.Errorf("step %d has %d rows of %d, want 2 of 1024", steps, b.Rows, b.L)
 		}

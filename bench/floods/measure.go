@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"loaderd/internal/api"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 // phase is the sums of the reader and the daemon over all rounds of a phase.
@@ -183,7 +183,7 @@ func (d *running) read(ctx context.Context, long time.Duration) (p phase, err er
 	if err != nil {
 		return p, err
 	}
-	client, err := reader.Open(d.Flight, reader.Options{Token: d.Good, TLS: config, Window: reader.BulkWindow,
+	client, err := flightclient.Open(d.Flight, flightclient.Options{Token: d.Good, TLS: config, Window: flightclient.BulkWindow,
 		Reuse: true})
 	if err != nil {
 		return p, err
@@ -200,7 +200,7 @@ func (d *running) read(ctx context.Context, long time.Duration) (p phase, err er
 	defer time.AfterFunc(long, end).Stop()
 	defer end()
 	for err == nil {
-		err = client.Read(over, api.Ticket{Steps: steps}, func(reader.Batch) error {
+		err = client.Read(over, api.Ticket{Steps: steps}, func(flightclient.Batch) error {
 			p.steps++
 			return over.Err()
 		})

@@ -27,7 +27,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/lengths"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/stream"
 	"loaderd/stream/publish"
 	"loaderd/stream/server"
@@ -85,12 +85,12 @@ func serve(ctx context.Context, folder string, secure bool) (err error) {
 	if t.Producer, err = auth.ReadToken(filepath.Join(c.Stream.Dir, server.ProducerFile)); err != nil {
 		return err
 	}
-	client, err := reader.Open(t.Flight, reader.Options{Token: t.Good, TLS: must(t.trust())})
+	client, err := flightclient.Open(t.Flight, flightclient.Options{Token: t.Good, TLS: must(t.trust())})
 	if err != nil {
 		return err
 	}
 	// Read returns when the steps are planned
-	err = client.Read(ctx, api.Ticket{Steps: steps}, func(reader.Batch) error { return nil })
+	err = client.Read(ctx, api.Ticket{Steps: steps}, func(flightclient.Batch) error { return nil })
 	if err = errors.Join(err, client.Close()); err != nil {
 		return err
 	}

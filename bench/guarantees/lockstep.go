@@ -12,7 +12,7 @@ import (
 	"loaderd/bench/page"
 	"loaderd/internal/api"
 	"loaderd/internal/daemon"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 // slotBytes is the number of bytes of a token in a batch: its id and its segment id.
@@ -38,7 +38,7 @@ func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 			var s paces
 			if err := serving(ctx, c, func(d *daemon.Daemon) (err error) {
 				s, err = lockstep(ctx, world, b.steps, between, func(ctx context.Context, rank int, step func() error) error {
-					return readRank(ctx, d, reader.Options{Reuse: true}, api.Ticket{Rank: rank, World: world, Steps: uint64(b.steps)},
+					return readRank(ctx, d, flightclient.Options{Reuse: true}, api.Ticket{Rank: rank, World: world, Steps: uint64(b.steps)},
 						step)
 				})
 				return err
@@ -163,13 +163,13 @@ func (b *barrier) gather(ctx context.Context) (first, last time.Time, err error)
 }
 
 // readRank reads one rank's steps from the daemon.
-func readRank(ctx context.Context, d *daemon.Daemon, o reader.Options, t api.Ticket, step func() error) (err error) {
-	client, err := reader.Open(d.FlightURI(), o)
+func readRank(ctx context.Context, d *daemon.Daemon, o flightclient.Options, t api.Ticket, step func() error) (err error) {
+	client, err := flightclient.Open(d.FlightURI(), o)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, client.Close()) }()
-	return client.Read(ctx, t, func(b reader.Batch) error {
+	return client.Read(ctx, t, func(b flightclient.Batch) error {
 		if b.Meta.Part < b.Meta.Parts-1 {
 			return nil
 		}

@@ -11,7 +11,7 @@ import (
 	"loaderd/bench/page"
 	"loaderd/internal/api"
 	"loaderd/internal/daemon"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader"
 	"loaderd/loader/runconfig"
 )
@@ -51,11 +51,11 @@ func printStart(ctx context.Context, b *bench, out io.Writer) error {
 
 // batchOf reads one step over a socket.
 func batchOf(ctx context.Context, d *daemon.Daemon, step uint64) error {
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	client, err := flightclient.Open(d.FlightURI(), flightclient.Options{})
 	if err != nil {
 		return err
 	}
-	err = client.Read(ctx, api.Ticket{Step: step, Steps: 1}, func(reader.Batch) error { return nil })
+	err = client.Read(ctx, api.Ticket{Step: step, Steps: 1}, func(flightclient.Batch) error { return nil })
 	return errors.Join(err, client.Close())
 }
 

@@ -11,7 +11,7 @@ import (
 	"loaderd/bench/record"
 	"loaderd/internal/api"
 	"loaderd/internal/daemon"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 const (
@@ -44,7 +44,7 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 		return err
 	}
 	add("raw socket", raw, "", "", "")
-	windows := []int32{reader.RankWindow, reader.BulkWindow}
+	windows := []int32{flightclient.RankWindow, flightclient.BulkWindow}
 	if b.json {
 		windows = windows[:1]
 	}
@@ -56,7 +56,7 @@ func printTail(ctx context.Context, b *bench, out io.Writer) error {
 			func(d *daemon.Daemon) (err error) {
 				before := record.ProcessorTime()
 				s, err = lockstep(ctx, tailWorld, b.steps, pause, func(ctx context.Context, rank int, step func() error) error {
-					return readRank(ctx, d, reader.Options{Window: window, Reuse: true},
+					return readRank(ctx, d, flightclient.Options{Window: window, Reuse: true},
 						api.Ticket{Rank: rank, World: tailWorld, Steps: uint64(b.steps)}, step)
 				})
 				cpu, misses = record.ProcessorTime()-before, d.Run().Stats().CacheMisses

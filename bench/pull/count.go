@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/tokenizer"
 )
 
@@ -32,7 +32,7 @@ func newCount(documents int64, model *tokenizer.Model) (*count, error) {
 }
 
 // take counts the contents of a batch.
-func (c *count) take(b reader.Batch) error {
+func (c *count) take(b flightclient.Batch) error {
 	for row, pieces := range b.Documents {
 		ids := b.InputIDs[row*b.L : (row+1)*b.L]
 		for _, p := range pieces {

@@ -21,7 +21,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/backend"
 	"loaderd/stream"
 	"loaderd/stream/conn"
@@ -224,12 +224,12 @@ func (b *bench) train(ctx context.Context, c config.Config, m madeUp, seal bool)
 }
 
 func (b *bench) read(ctx context.Context, d *daemon.Daemon, f *figures, counted *count, began time.Time) error {
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	client, err := flightclient.Open(d.FlightURI(), flightclient.Options{})
 	if err != nil {
 		return err
 	}
 	err = client.Read(ctx, api.Ticket{Job: job, Columns: []string{"input_ids", "documents"}},
-		func(batch reader.Batch) error {
+		func(batch flightclient.Batch) error {
 			if f.Steps++; f.Steps == 1 {
 				f.FirstStep = time.Since(began).Seconds()
 			}

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"loaderd/internal/api"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/tokenizer"
 )
 
@@ -82,7 +82,7 @@ func TestCounts(t *testing.T) {
 			if p.to == 2 {
 				to = len(ids)
 			}
-			b := reader.Batch{Rows: 1, L: to - from, InputIDs: ids[from:to],
+			b := flightclient.Batch{Rows: 1, L: to - from, InputIDs: ids[from:to],
 				Documents: [][]api.Piece{{{Sequence: uint64(p.sequence), Start: int32(from), Length: int32(to - from)}}}}
 			if err := counted.take(b); err != nil {
 				t.Fatal(err)

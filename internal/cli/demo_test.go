@@ -17,7 +17,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
 	"loaderd/internal/demo"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 // demoFiles writes n text files, one empty file and one binary file. It returns the folder, and the size in bytes and
@@ -161,13 +161,13 @@ func TestDemoStays(t *testing.T) {
 	if err := json.NewDecoder(bufio.NewReader(in)).Decode(&s); err != nil {
 		t.Fatal(err)
 	}
-	client, err := reader.Open(s.Flight, reader.Options{DataDir: s.Folder})
+	client, err := flightclient.Open(s.Flight, flightclient.Options{DataDir: s.Folder})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	read := int64(0)
-	if err := client.Read(ctx, api.Ticket{World: 1}, func(b reader.Batch) error {
+	if err := client.Read(ctx, api.Ticket{World: 1}, func(b flightclient.Batch) error {
 		read += b.Meta.Tokens
 		return nil
 	}); err != nil || read != tokens {

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"loaderd/internal/cli/command"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 // fill publishes documents of a source.
@@ -24,7 +24,7 @@ func (s *site) fill(source string, documents int) {
 }
 
 // tokensBySource counts the tokens of each source in batches.
-func tokensBySource(batches ...reader.Batch) map[string]int {
+func tokensBySource(batches ...flightclient.Batch) map[string]int {
 	out, names := map[string]int{}, []string{"code", "math", "web", "forum"} // in order of addition to the run
 	for _, b := range batches {
 		for i, row := range b.Documents {

@@ -9,7 +9,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 // peek shows the next documents of a daemon's run, with their published texts.
@@ -40,7 +40,7 @@ func TestPeek(t *testing.T) {
 		texts[1].Total != 6 {
 		t.Errorf("the next are %+v", texts)
 	}
-	client, err := reader.Open("grpc://"+s.flight, reader.Options{DataDir: s.dir})
+	client, err := flightclient.Open("grpc://"+s.flight, flightclient.Options{DataDir: s.dir})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func TestPeek(t *testing.T) {
 		got.Start != 2 || !strings.HasSuffix(got.Path, "1.txt") {
 		t.Errorf("from token 2 on document 1 is %+v, %v", got, err)
 	}
-	if _, err := client.Text(t.Context(), "", "", 1<<40, 0, 0); reader.Reason(err) != "DOCUMENT_LOST" {
+	if _, err := client.Text(t.Context(), "", "", 1<<40, 0, 0); flightclient.Reason(err) != "DOCUMENT_LOST" {
 		t.Errorf("a document that is not there: %v", err)
 	}
 	if out := s.does("peek", "-n", "1"); !strings.Contains(out, "One| more| of| those|.|<|endoftext|>") {

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"loaderd/internal/cli/command"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/stream"
 	"loaderd/stream/planlog"
 )
@@ -57,7 +57,7 @@ func (s *site) cut(run string, records int) {
 }
 
 // published publishes documents and returns all steps of the sealed run.
-func (s *site) published() []reader.Batch {
+func (s *site) published() []flightclient.Batch {
 	s.t.Helper()
 	files := map[string]string{}
 	for i := range 120 {

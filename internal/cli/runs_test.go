@@ -20,7 +20,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/ledger"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/document"
 )
 
@@ -109,15 +109,15 @@ func (s *site) serve(args ...string) (stop func()) {
 }
 
 // read returns all steps of the served run, with the default columns and those in more.
-func (s *site) read(more ...string) (out []reader.Batch) {
+func (s *site) read(more ...string) (out []flightclient.Batch) {
 	s.t.Helper()
-	client, err := reader.Open("grpc://"+s.flight, reader.Options{DataDir: s.dir})
+	client, err := flightclient.Open("grpc://"+s.flight, flightclient.Options{DataDir: s.dir})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	defer client.Close()
 	err = client.Read(s.t.Context(), api.Ticket{Columns: append([]string{"input_ids", "segment_ids", "documents"},
-		more...)}, func(b reader.Batch) error {
+		more...)}, func(b flightclient.Batch) error {
 		out = append(out, b)
 		return nil
 	})
@@ -128,7 +128,7 @@ func (s *site) read(more ...string) (out []reader.Batch) {
 }
 
 // tokensOf returns the tokens in batches, each with its document, in no particular order.
-func tokensOf(batches []reader.Batch) (out []string) {
+func tokensOf(batches []flightclient.Batch) (out []string) {
 	for _, b := range batches {
 		for i, row := range b.Documents {
 			at := i * b.L
@@ -234,7 +234,7 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 }
 
 // ledger compares the output of the ledger, in each format, with the batches that were read.
-func (s *site) ledger(t *testing.T, whole []reader.Batch) {
+func (s *site) ledger(t *testing.T, whole []flightclient.Batch) {
 	const step = 2
 	var page ledger.Step
 	if err := json.Unmarshal([]byte(s.does("ledger", "--step", fmt.Sprint(step), "--documents", "--format", "json")),

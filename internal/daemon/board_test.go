@@ -18,7 +18,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/natstest"
 	"loaderd/internal/promtest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/mixture"
 	"loaderd/stream"
 )
@@ -158,13 +158,13 @@ func ruleQueries(t *testing.T, p *promtest.Server) map[string]string {
 // stop is called. One more client sends an invalid ticket.
 func train(t *testing.T, d *Daemon) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())
-	client, err := reader.Open(d.FlightURI(), reader.Options{Report: true})
+	client, err := flightclient.Open(d.FlightURI(), flightclient.Options{Report: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var running sync.WaitGroup
 	// One error, so that the error metrics have a value.
-	if err := client.Read(ctx, api.Ticket{Rank: 5, World: 2}, nil); reader.Reason(err) != "BAD_TICKET" {
+	if err := client.Read(ctx, api.Ticket{Rank: 5, World: 2}, nil); flightclient.Reason(err) != "BAD_TICKET" {
 		t.Errorf("rank 5 of 2 got %v", err)
 	}
 	tokens := make([]byte, 4*1024)
@@ -192,7 +192,7 @@ func train(t *testing.T, d *Daemon) (stop func()) {
 	})
 	for rank := range 2 {
 		running.Go(func() {
-			err := client.Read(ctx, api.Ticket{Rank: rank, World: 2}, func(b reader.Batch) error {
+			err := client.Read(ctx, api.Ticket{Rank: rank, World: 2}, func(b flightclient.Batch) error {
 				if rank > 0 || b.Meta.Step%4 != 0 {
 					return nil
 				}

@@ -20,7 +20,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/config"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/fault"
 	"loaderd/stream"
 )
@@ -79,16 +79,16 @@ func publishRows(t *testing.T, d *Daemon, n, tokens int) {
 }
 
 // following starts a reader on a real socket. It sends batches one at a time, and its result when it ends.
-func following(t *testing.T, d *Daemon) (batches chan reader.Batch, result chan error) {
+func following(t *testing.T, d *Daemon) (batches chan flightclient.Batch, result chan error) {
 	t.Helper()
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	client, err := flightclient.Open(d.FlightURI(), flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	batches, result = make(chan reader.Batch), make(chan error, 1)
+	batches, result = make(chan flightclient.Batch), make(chan error, 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
-		result <- client.Read(ctx, api.Ticket{}, func(b reader.Batch) error {
+		result <- client.Read(ctx, api.Ticket{}, func(b flightclient.Batch) error {
 			select {
 			case batches <- b:
 				return nil
@@ -144,7 +144,7 @@ func TestStartsAndStops(t *testing.T) {
 		if err := stop(d, 20*time.Second); err != nil {
 			t.Fatal(err)
 		}
-		if err := <-result; reader.Reason(err) != "SHUTTING_DOWN" {
+		if err := <-result; flightclient.Reason(err) != "SHUTTING_DOWN" {
 			t.Errorf("the reader got %v", err)
 		}
 		if err := d.Wait(); err != nil {
@@ -177,7 +177,7 @@ func TestFailureOfTheRunIsTold(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "loaderd repair") {
 		t.Errorf("Wait = %v", err)
 	}
-	if err := <-result; reader.Reason(err) != string(fault.PlanForeign) {
+	if err := <-result; flightclient.Reason(err) != string(fault.PlanForeign) {
 		t.Errorf("the reader got %v", err)
 	}
 	if stopped != nil {

@@ -9,7 +9,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/mixture"
 	"loaderd/stream"
 )
@@ -17,7 +17,7 @@ import (
 // dead waits until the daemon's status counts the given number of dead letters. It checks that the metrics do so too.
 func dead(t *testing.T, d *Daemon, letters int64, metrics ...string) api.DeadStatus {
 	t.Helper()
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	client, err := flightclient.Open(d.FlightURI(), flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,7 +79,7 @@ func TestDeadLettersOfSources(t *testing.T) {
 	defer stop(d, time.Minute) //nolint:errcheck // the test is over
 	natstest.Publish(t, d.Store(), badDocument("docs.web"))
 	dead(t, d, 1, `loaderd_dead_letters_held{reason="BAD_JSON",run="default",source="web"} 1`)
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	client, err := flightclient.Open(d.FlightURI(), flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"loaderd/internal/config"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/fault"
 )
 
@@ -83,7 +83,7 @@ func TestReadyTellsOfTheDocumentStream(t *testing.T) {
 		}
 	}()
 	stopped := stop(d, 20*time.Second)
-	if err := <-result; reader.Reason(err) != string(fault.StreamMismatch) || stopped != nil {
+	if err := <-result; flightclient.Reason(err) != string(fault.StreamMismatch) || stopped != nil {
 		t.Errorf("the reader got %v, Stop = %v", err, stopped)
 	}
 	close(batches)

@@ -12,7 +12,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/backend"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
@@ -177,7 +177,7 @@ func readyAgain(t *testing.T, d *Daemon) {
 
 func commit(t *testing.T, d *Daemon, step uint64) {
 	t.Helper()
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	client, err := flightclient.Open(d.FlightURI(), flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ import (
 	"loaderd/internal/auth"
 	"loaderd/internal/api"
 	"loaderd/internal/config"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/fault"
 	"loaderd/stream/server"
 )
@@ -32,15 +32,15 @@ func usual(t *testing.T) config.Config {
 }
 
 // seals requests a seal of the run, and returns the reason of a rejection.
-func seals(t *testing.T, d *Daemon, o reader.Options) string {
+func seals(t *testing.T, d *Daemon, o flightclient.Options) string {
 	t.Helper()
-	client, err := reader.Open(d.FlightURI(), o)
+	client, err := flightclient.Open(d.FlightURI(), o)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	_, err = client.Seal(t.Context(), "")
-	if reason := reader.Reason(err); reason != "" || err == nil {
+	if reason := flightclient.Reason(err); reason != "" || err == nil {
 		return reason
 	}
 	t.Fatal(err)
@@ -70,7 +70,7 @@ func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 	c := usual(t)
 	d := start(t, c)
 	defer stop(d, time.Minute) //nolint:errcheck // the test is over
-	stranger, err := reader.Open(d.FlightURI(), reader.Options{DataDir: t.TempDir()})
+	stranger, err := flightclient.Open(d.FlightURI(), flightclient.Options{DataDir: t.TempDir()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -79,13 +79,13 @@ func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 	for _, action := range []string{"info", "status", "history", "stats", "cause", "commit", "leave", "seal",
 		"drain", "mix",
 		"checkpoint", "measure", "ledger", "find", "text", "peek"} {
-		if err := stranger.Do(t.Context(), action, body, nil); reader.Reason(err) != string(fault.BadToken) {
+		if err := stranger.Do(t.Context(), action, body, nil); flightclient.Reason(err) != string(fault.BadToken) {
 			t.Errorf("%s: %v", action, err)
 		}
 	}
-	ignore := func(reader.Batch) error { return nil }
+	ignore := func(flightclient.Batch) error { return nil }
 	err = stranger.Read(t.Context(), api.Ticket{Rank: 1, World: 2}, ignore)
-	if reader.Reason(err) != string(fault.BadToken) {
+	if flightclient.Reason(err) != string(fault.BadToken) {
 		t.Errorf("joins as rank 1 of 2: %v", err)
 	}
 	conn, err := grpc.NewClient(d.flight.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -118,7 +118,7 @@ func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ways := map[string]reader.Options{"the token": {Token: token}, "the data folder": {DataDir: c.Stream.Dir}}
+	ways := map[string]flightclient.Options{"the token": {Token: token}, "the data folder": {DataDir: c.Stream.Dir}}
 	for what, o := range ways {
 		if reason := seals(t, d, o); reason != "" {
 			t.Errorf("with %s: %s", what, reason)
@@ -155,19 +155,19 @@ func TestDaemon_KeepsItsToken(t *testing.T) {
 	}
 	d = start(t, c)
 	defer stop(d, time.Minute) //nolint:errcheck // the test is over
-	if reason := seals(t, d, reader.Options{Token: first}); reason != "" {
+	if reason := seals(t, d, flightclient.Options{Token: first}); reason != "" {
 		t.Errorf("after a restart: %s", reason)
 	}
 	if err := os.Remove(name); err != nil {
 		t.Fatal(err)
 	}
 	d.Reload()
-	for seals(t, d, reader.Options{Token: first}) == "" { // within seconds
+	for seals(t, d, flightclient.Options{Token: first}) == "" { // within seconds
 		if t.Context().Err() != nil {
 			t.Fatal("the token of the file that was deleted is still good")
 		}
 	}
-	if reason := seals(t, d, reader.Options{DataDir: c.Stream.Dir}); reason != "" {
+	if reason := seals(t, d, flightclient.Options{DataDir: c.Stream.Dir}); reason != "" {
 		t.Errorf("with the new token: %s", reason)
 	}
 }
@@ -211,7 +211,7 @@ func TestDaemon_HTTPMayBeReadWithoutToken(t *testing.T) {
 	if got := fetch(t, d, "/metrics", "other.example").StatusCode; got != http.StatusForbidden {
 		t.Errorf("/metrics by another site's name: %d", got)
 	}
-	if reason := seals(t, d, reader.Options{}); reason != string(fault.BadToken) {
+	if reason := seals(t, d, flightclient.Options{}); reason != string(fault.BadToken) {
 		t.Errorf("seal by Flight: %q", reason)
 	}
 }
@@ -234,10 +234,10 @@ func TestDaemon_HasTokenWithoutServerOfItsOwn(t *testing.T) {
 	c.Stream.Dir = filepath.Join(t.TempDir(), "data")
 	other := start(t, c)
 	defer stop(other, time.Minute) //nolint:errcheck // the test is over
-	if reason := seals(t, other, reader.Options{DataDir: c.Stream.Dir}); reason != "" {
+	if reason := seals(t, other, flightclient.Options{DataDir: c.Stream.Dir}); reason != "" {
 		t.Errorf("with the data folder: %s", reason)
 	}
-	if reason := seals(t, other, reader.Options{DataDir: first.Stream.Dir}); reason != string(fault.BadToken) {
+	if reason := seals(t, other, flightclient.Options{DataDir: first.Stream.Dir}); reason != string(fault.BadToken) {
 		t.Errorf("with another data folder: %q", reason)
 	}
 }

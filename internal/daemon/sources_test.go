@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/testscale"
 	"loaderd/loader/mixture"
 	"loaderd/stream"
@@ -39,7 +39,7 @@ func TestManySources(t *testing.T) {
 		}
 	}
 	natstest.Publish(t, d.Store(), messages...)
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	client, err := flightclient.Open(d.FlightURI(), flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestManySources(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := map[string]int64{}
-	if err := client.Read(t.Context(), api.Ticket{}, func(b reader.Batch) error {
+	if err := client.Read(t.Context(), api.Ticket{}, func(b flightclient.Batch) error {
 		for name, n := range b.Meta.Sources {
 			tokens[name] += n.Tokens
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
 )
@@ -31,7 +31,7 @@ func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
 	if free, err := strconv.Atoi(v.Facts["free_bytes"]); err != nil || free <= 0 {
 		t.Errorf("free_bytes=%q, want the free space of the disk", v.Facts["free_bytes"])
 	}
-	if err := <-result; reader.Reason(err) != string(fault.StorageFull) {
+	if err := <-result; flightclient.Reason(err) != string(fault.StorageFull) {
 		t.Errorf("the reader gets %v, want %s", err, fault.StorageFull)
 	}
 	if ready := get(t, d.http.url()+"/readyz"); !strings.Contains(ready, dir) || !strings.Contains(ready, "make room") {
@@ -48,7 +48,7 @@ func TestVerdict_FullDiskIsNotALostDocument(t *testing.T) {
 		t.Fatal("a document is stored without space")
 	}
 	natstest.Soon(t, "the status names the full disk", func() bool { return d.run.Verdict().Reason == fault.StorageFull })
-	if err := <-result; reader.Reason(err) != string(fault.StorageFull) {
+	if err := <-result; flightclient.Reason(err) != string(fault.StorageFull) {
 		t.Errorf("the reader gets %v, want %s", err, fault.StorageFull)
 	}
 }

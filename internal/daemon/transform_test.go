@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/runconfig"
@@ -96,7 +96,7 @@ func TestDocumentsSettles(t *testing.T) {
 // pieces.
 func contents(t *testing.T, d *Daemon) (steps []int32, labels []int32, documents map[uint64][]int32) {
 	t.Helper()
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	client, err := flightclient.Open(d.FlightURI(), flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -106,7 +106,7 @@ func contents(t *testing.T, d *Daemon) (steps []int32, labels []int32, documents
 	}
 	documents = map[uint64][]int32{}
 	err = client.Read(t.Context(), api.Ticket{Columns: []string{"input_ids", "labels", "documents"}},
-		func(b reader.Batch) error {
+		func(b flightclient.Batch) error {
 			steps, labels = append(steps, b.InputIDs...), append(labels, b.Labels...)
 			for r, row := range b.Documents {
 				at := r * b.L

@@ -21,7 +21,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/natstest"
 	"loaderd/internal/objecttest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/testscale"
 	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
@@ -128,16 +128,16 @@ func Publish(t testing.TB, url string, messages []stream.Message) publish.Commit
 var Columns = []string{"input_ids", "segment_ids", "documents"}
 
 // Read returns the batches of one rank from the ticket's step on: ticket.Steps of them, or all if it is 0.
-func Read(t testing.TB, uri string, ticket api.Ticket) []reader.Batch {
+func Read(t testing.TB, uri string, ticket api.Ticket) []flightclient.Batch {
 	t.Helper()
-	client, err := reader.Open(uri, reader.Options{})
+	client, err := flightclient.Open(uri, flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	ticket.Columns = Columns
-	var out []reader.Batch
-	err = client.Read(t.Context(), ticket, func(b reader.Batch) error {
+	var out []flightclient.Batch
+	err = client.Read(t.Context(), ticket, func(b flightclient.Batch) error {
 		out = append(out, b)
 		return nil
 	})
@@ -148,17 +148,17 @@ func Read(t testing.TB, uri string, ticket api.Ticket) []reader.Batch {
 }
 
 // ReadAll reads all ranks concurrently and joins the rows of each step.
-func ReadAll(t *testing.T, uri string, n int) []reader.Batch {
+func ReadAll(t *testing.T, uri string, n int) []flightclient.Batch {
 	t.Helper()
-	ranks := make([][]reader.Batch, n)
+	ranks := make([][]flightclient.Batch, n)
 	var wg sync.WaitGroup
 	for rank := range n {
 		wg.Go(func() { ranks[rank] = Read(t, uri, api.Ticket{Rank: rank, World: n}) })
 	}
 	wg.Wait()
-	var out []reader.Batch
+	var out []flightclient.Batch
 	for step := range ranks[0] {
-		var whole reader.Batch
+		var whole flightclient.Batch
 		for rank := range n {
 			if len(ranks[rank]) != len(ranks[0]) {
 				t.Fatalf("rank %d got %d steps, rank 0 %d", rank, len(ranks[rank]), len(ranks[0]))
@@ -180,7 +180,7 @@ func ReadAll(t *testing.T, uri string, n int) []reader.Batch {
 
 // CheckTokens checks that every token of every document was read exactly once, and that segment ids mark the ends of
 // spans.
-func CheckTokens(t *testing.T, steps []reader.Batch, messages []stream.Message) {
+func CheckTokens(t *testing.T, steps []flightclient.Batch, messages []stream.Message) {
 	t.Helper()
 	end := gpt2().End
 	encoder := gpt2().NewEncoder()
@@ -275,12 +275,12 @@ func Train(t *testing.T, uri string, step func(n int)) (ids [][]int32) {
 	t.Helper()
 	deadline := time.Now().Add(5 * time.Minute)
 	for ended := false; !ended; {
-		client, err := reader.Open(uri, reader.Options{})
+		client, err := flightclient.Open(uri, flightclient.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		err = client.Read(t.Context(), api.Ticket{Step: uint64(len(ids)), Job: "train", Columns: []string{"input_ids"}},
-			func(b reader.Batch) error {
+			func(b flightclient.Batch) error {
 				ids = append(ids, slices.Clone(b.InputIDs))
 				step(len(ids))
 				return client.Do(t.Context(), "commit", map[string]any{"step": len(ids), "keeper": "train"}, nil)

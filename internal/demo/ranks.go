@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"loaderd/internal/api"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/runconfig"
 )
 
@@ -58,7 +58,7 @@ func (r *ranks) read(ctx context.Context, uri string) error {
 
 // rank reads one rank's batches. It reports each step after its last part, and continues when it is released.
 func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- share, release <-chan struct{}) error {
-	client, err := reader.Open(uri, reader.Options{Reuse: true, Report: true, DataDir: r.dir})
+	client, err := flightclient.Open(uri, flightclient.Options{Reuse: true, Report: true, DataDir: r.dir})
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- sh
 		}
 	}
 	s, parts := share{rank: rank}, 0
-	err = client.Read(ctx, api.Ticket{Rank: rank, World: r.world}, func(b reader.Batch) error {
+	err = client.Read(ctx, api.Ticket{Rank: rank, World: r.world}, func(b flightclient.Batch) error {
 		r.first.Do(r.began)
 		tokens := int64(0)
 		for _, segment := range b.SegmentIDs {

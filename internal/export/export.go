@@ -15,7 +15,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 
 	"loaderd/internal/api"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader"
 )
 
@@ -75,7 +75,7 @@ func (o Options) Check() error {
 }
 
 // Run exports steps. It returns the content of the folder, also with an error.
-func Run(ctx context.Context, c *reader.Client, o Options) (*Manifest, error) {
+func Run(ctx context.Context, c *flightclient.Client, o Options) (*Manifest, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
 	}
@@ -194,7 +194,7 @@ type stepCounts struct {
 	StepSources      int    `json:"step_sources,omitempty"`
 }
 
-func (e *exporter) run(ctx context.Context, c *reader.Client) error {
+func (e *exporter) run(ctx context.Context, c *flightclient.Client) error {
 	first := e.manifest.next()
 	if first >= e.manifest.End {
 		return e.complete()

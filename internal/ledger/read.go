@@ -5,11 +5,11 @@ import (
 	"fmt"
 
 	"loaderd/internal/api"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 // Read requests a step from a daemon. If documents is set, the step contains the origins of its documents.
-func Read(ctx context.Context, c *reader.Client, run string, step uint64, documents bool) (Step, error) {
+func Read(ctx context.Context, c *flightclient.Client, run string, step uint64, documents bool) (Step, error) {
 	var s Step
 	err := c.Ledger(ctx, run, step, documents, func(page api.Page) { s.Add(page) })
 	return s, err
@@ -23,10 +23,10 @@ type Decoder interface {
 }
 
 // ReadTexts sets the text of every piece of the step. It reads the tokens like a rank and decodes them.
-func (s *Step) ReadTexts(ctx context.Context, c *reader.Client, d Decoder) error {
+func (s *Step) ReadTexts(ctx context.Context, c *flightclient.Client, d Decoder) error {
 	first := 0 // row of the step with which a batch begins
 	ticket := api.Ticket{Run: s.Run, Step: s.Index, Steps: 1, Columns: []string{"input_ids", "documents"}}
-	return c.Read(ctx, ticket, func(b reader.Batch) error {
+	return c.Read(ctx, ticket, func(b flightclient.Batch) error {
 		for i, pieces := range b.Documents {
 			if err := s.decodeRow(first+i, b.InputIDs[i*b.L:], pieces, d); err != nil {
 				return err

@@ -16,7 +16,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/packonline"
 	"loaderd/stream"
 	"loaderd/stream/publish"
@@ -67,7 +67,7 @@ func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
 // planned ahead, readers.
 func TestTwoRunsAreByteIdentical(t *testing.T) {
 	messages := daemontest.GoSource(t, 200)
-	var runs [2][]reader.Batch
+	var runs [2][]flightclient.Batch
 	for i := range runs {
 		c := daemontest.Settings(t, "")
 		if i == 1 {
@@ -116,7 +116,7 @@ func restartInTheMiddle(t *testing.T, change func(*packonline.Config)) {
 
 	c = daemontest.Settings(t, "")
 	change(&c.Plan.Packing)
-	var got []reader.Batch
+	var got []flightclient.Batch
 	for i := 0; len(got) < len(want); i++ {
 		d := daemontest.Start(t, c)
 		if from := i * 100; from < len(messages) {
@@ -252,13 +252,13 @@ func TestNATSGoesAwayAndComesBack(t *testing.T) {
 	daemontest.Publish(t, natstest.URL(server.Store()), messages[:100])
 	first := daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: 2})
 	server.Stop()
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	client, err := flightclient.Open(d.FlightURI(), flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	err = client.Read(t.Context(), api.Ticket{Columns: daemontest.Columns}, func(reader.Batch) error { return nil })
-	if reason := reader.Reason(err); !slices.Contains([]string{"SOURCE_DOWN", "PLAN_LOG_DOWN"}, reason) {
+	err = client.Read(t.Context(), api.Ticket{Columns: daemontest.Columns}, func(flightclient.Batch) error { return nil })
+	if reason := flightclient.Reason(err); !slices.Contains([]string{"SOURCE_DOWN", "PLAN_LOG_DOWN"}, reason) {
 		t.Errorf("while NATS is away: %v", err)
 	}
 	server.Restart()
@@ -322,7 +322,7 @@ func TestALedgerActionTellsTheStep(t *testing.T) {
 	daemontest.Publish(t, natstest.URL(d.Store()), daemontest.GoSource(t, 60))
 	daemontest.Seal(t, d)
 	b := daemontest.ReadAll(t, d.FlightURI(), 1)[0]
-	client, err := reader.Open(d.FlightURI(), reader.Options{})
+	client, err := flightclient.Open(d.FlightURI(), flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 // held is the resources of a process.
@@ -72,12 +72,12 @@ func TestReadersThatComeAndGoLeaveNothing(t *testing.T) {
 			}
 			return
 		}
-		client, err := reader.Open(uri, reader.Options{})
+		client, err := flightclient.Open(uri, flightclient.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer client.Close()
-		err = client.Read(ctx, ticket, func(reader.Batch) error {
+		err = client.Read(ctx, ticket, func(flightclient.Batch) error {
 			if after--; after > 0 {
 				return nil
 			}

@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/runs"
 	"loaderd/internal/testscale"
 	"loaderd/stream"
@@ -33,7 +33,7 @@ func briefly(t *testing.T) config.Config {
 
 // begun returns the settings and the steps of a run on one machine that was stopped in the middle. The first of its
 // documents are purged, and some others are deleted.
-func begun(t *testing.T, messages []stream.Message, steps uint64) (config.Config, []reader.Batch) {
+func begun(t *testing.T, messages []stream.Message, steps uint64) (config.Config, []flightclient.Batch) {
 	t.Helper()
 	c := briefly(t)
 	d := daemontest.Start(t, c)

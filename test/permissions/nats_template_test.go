@@ -25,7 +25,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/runs"
 	"loaderd/stream"
 	"loaderd/stream/publish"
@@ -321,7 +321,7 @@ func TestNATSTemplates(t *testing.T) {
 			}
 			heard := hearAll(t, all)
 			first := daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: 80})
-			client, err := reader.Open(d.FlightURI(), reader.Options{})
+			client, err := flightclient.Open(d.FlightURI(), flightclient.Options{})
 			if err != nil {
 				t.Fatal(err)
 			}

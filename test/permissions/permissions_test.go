@@ -20,7 +20,7 @@ import (
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/publishing"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/planrecord"
 	"loaderd/stream"
 	"loaderd/stream/conn"
@@ -125,7 +125,7 @@ func TestPermissions(t *testing.T) {
 	publishFolder(t, "nats://producer:p@"+at, "docs")
 	daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: 80})
 	daemontest.Read(t, other.FlightURI(), api.Ticket{Steps: 20, Job: "other"})
-	client, err := reader.Open(other.FlightURI(), reader.Options{})
+	client, err := flightclient.Open(other.FlightURI(), flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 // room limits the size of the daemon's files, in bytes; unix.RLIM_INFINITY leaves the disk as the limit.
@@ -40,23 +40,23 @@ func TestADiskWithoutRoom(t *testing.T) {
 		t.Fatal(err)
 	}
 	v.do("stats", map[string]any{}) // the daemon serves
-	client, err := reader.Open(v.uri(), reader.Options{})
+	client, err := flightclient.Open(v.uri(), flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer client.Close()
 	n := 0
-	err = client.Read(v.ctx, api.Ticket{}, func(reader.Batch) error {
+	err = client.Read(v.ctx, api.Ticket{}, func(flightclient.Batch) error {
 		if n++; n == 5 {
 			v.room(1)
 		}
 		return nil
 	})
-	for again := 0; reader.Reason(err) != "STORAGE_DOWN"; again++ { // the failed write is reported within a second
-		if again == 3 || status.Code(errors.Unwrap(err)) != codes.Unavailable || reader.Reason(err) == "" {
+	for again := 0; flightclient.Reason(err) != "STORAGE_DOWN"; again++ { // the failed write is reported within a second
+		if again == 3 || status.Code(errors.Unwrap(err)) != codes.Unavailable || flightclient.Reason(err) == "" {
 			t.Fatalf("behind %d steps the reader got %v", n, err)
 		}
-		err = client.Read(v.ctx, api.Ticket{Step: uint64(n)}, func(reader.Batch) error { n++; return nil })
+		err = client.Read(v.ctx, api.Ticket{Step: uint64(n)}, func(flightclient.Batch) error { n++; return nil })
 	}
 	v.kill()
 

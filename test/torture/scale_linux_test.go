@@ -16,7 +16,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	documents "loaderd/loader/document"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
@@ -110,9 +110,9 @@ func (x figure) median() float64 { return slices.Sorted(slices.Values(x))[len(x)
 func (f *fleet) readers(jobs, world, steps int, pace time.Duration,
 	at func(job, rank int) string) (tokens int64, took time.Duration) {
 	f.t.Helper()
-	clients := map[string]*reader.Client{}
+	clients := map[string]*flightclient.Client{}
 	for _, uri := range f.uris() {
-		c, err := reader.Open(uri, reader.Options{})
+		c, err := flightclient.Open(uri, flightclient.Options{})
 		if err != nil {
 			f.t.Fatal(err)
 		}
@@ -126,7 +126,7 @@ func (f *fleet) readers(jobs, world, steps int, pace time.Duration,
 		for rank := range world {
 			ticket := api.Ticket{Job: fmt.Sprint("job-", job), Rank: rank, World: world, Steps: uint64(steps)}
 			g.Go(func() error {
-				return clients[at(job, rank)].Read(ctx, ticket, func(b reader.Batch) error {
+				return clients[at(job, rank)].Read(ctx, ticket, func(b flightclient.Batch) error {
 					all.Add(b.Meta.Tokens)
 					pause(ctx, time.Until(began.Add(time.Duration(b.Meta.Step)*pace)))
 					return nil

@@ -20,7 +20,7 @@ import (
 	"loaderd/internal/daemon"
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/statustest"
 	"loaderd/internal/testscale"
 	"loaderd/loader/diagnosis"
@@ -92,7 +92,7 @@ func publishRows(t *testing.T, store *stream.Store, n int, source string) {
 func (s *scene) rank(rank, world int, each func(step uint64)) (ended <-chan error) {
 	s.Helper()
 	// small buffers, so that a stopped rank is detected
-	client, err := reader.Open(s.flight, reader.Options{Window: 64 << 10})
+	client, err := flightclient.Open(s.flight, flightclient.Options{Window: 64 << 10})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func (s *scene) rank(rank, world int, each func(step uint64)) (ended <-chan erro
 	s.Cleanup(func() { s.end(); leave(); <-left; client.Close() })
 	go func() {
 		defer close(left)
-		done <- client.Read(ctx, api.Ticket{Rank: rank, World: world}, func(b reader.Batch) error {
+		done <- client.Read(ctx, api.Ticket{Rank: rank, World: world}, func(b flightclient.Batch) error {
 			each(b.Meta.Step)
 			return ctx.Err()
 		})
@@ -174,7 +174,7 @@ func (s *scene) says(health diagnosis.Health, sentence string) api.Status {
 				health, sentence)
 		}
 	}
-	client, err := reader.Open(s.flight, reader.Options{})
+	client, err := flightclient.Open(s.flight, flightclient.Options{})
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -325,10 +325,10 @@ func TestSituations(t *testing.T) {
 		{"a rank is killed, and the other one waits for it in a collective", nil, func(s *scene) {
 			s.open()
 			s.publish(3000, "")
-			both := make([]*reader.Client, 2)
+			both := make([]*flightclient.Client, 2)
 			stands := make(chan struct{})
 			for rank := range both {
-				client, err := reader.Open(s.flight, reader.Options{Report: true})
+				client, err := flightclient.Open(s.flight, flightclient.Options{Report: true})
 				if err != nil {
 					s.Fatal(err)
 				}
@@ -337,7 +337,7 @@ func TestSituations(t *testing.T) {
 				s.Cleanup(func() { s.end(); <-left; client.Close() })
 				go func() {
 					defer close(left)
-					_ = client.Read(s.ctx, api.Ticket{Rank: rank, World: 2, Job: "ddp"}, func(b reader.Batch) error {
+					_ = client.Read(s.ctx, api.Ticket{Rank: rank, World: 2, Job: "ddp"}, func(b flightclient.Batch) error {
 						if b.Meta.Step < 20 {
 							return nil
 						}

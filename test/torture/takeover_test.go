@@ -16,7 +16,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemontest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader"
 	"loaderd/stream"
 )
@@ -28,7 +28,7 @@ func (f *fleet) leading() *victim {
 		said := map[string]int{}
 		for _, v := range f.members {
 			var info loader.Info
-			client, err := reader.Open(v.uri(), reader.Options{})
+			client, err := flightclient.Open(v.uri(), flightclient.Options{})
 			if err != nil {
 				f.t.Fatal(err)
 			}
@@ -79,18 +79,18 @@ func (a *arrivals) note() {
 
 // train reads a rank's steps one by one, from the daemons in turn, to the end of the run or of ctx, and calls trained
 // after each.
-func (f *fleet) train(rank api.Ticket, first int, trained func(reader.Batch)) {
+func (f *fleet) train(rank api.Ticket, first int, trained func(flightclient.Batch)) {
 	uris := f.uris()
 	rank.Steps, rank.Columns = 1, daemontest.Columns // one step per request, so that none waits in buffers
 	for try := first; f.ctx.Err() == nil; try++ {
-		client, err := reader.Open(uris[try%len(uris)], reader.Options{})
+		client, err := flightclient.Open(uris[try%len(uris)], flightclient.Options{})
 		if err != nil {
 			f.t.Error(err)
 			return
 		}
 		for more := true; more && err == nil; {
 			more = false
-			err = client.Read(f.ctx, rank, func(b reader.Batch) error {
+			err = client.Read(f.ctx, rank, func(b flightclient.Batch) error {
 				more = true
 				rank.Step = b.Meta.Step + 1
 				trained(b)
@@ -134,7 +134,7 @@ func TestTakeovers(t *testing.T) {
 	defer store.Close()
 	ranks := make([]arrivals, 3)
 	for i := range ranks {
-		go f.train(api.Ticket{Job: fmt.Sprint(i)}, i, func(reader.Batch) { ranks[i].note() })
+		go f.train(api.Ticket{Job: fmt.Sprint(i)}, i, func(flightclient.Batch) { ranks[i].note() })
 	}
 	r := rand.New(rand.NewPCG(1, 1))
 	for _, kind := range []struct {

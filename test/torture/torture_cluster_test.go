@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemontest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/testscale"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
@@ -71,10 +71,10 @@ func torturedCluster(t *testing.T, c config.Config, n int, seed uint64, m *mixer
 	if m != nil {
 		columns = append(slices.Clone(daemontest.Columns), "sources")
 	}
-	read := func(job string, rank int) ([]reader.Batch, error) {
+	read := func(job string, rank int) ([]flightclient.Batch, error) {
 		return readOn(f.ctx, f.uris(), api.Ticket{Job: job, Rank: rank, World: ranks, Columns: columns}, seed)
 	}
-	got := make([][]reader.Batch, len(jobs)*ranks)
+	got := make([][]flightclient.Batch, len(jobs)*ranks)
 	errs := make([]error, len(got))
 	var reading sync.WaitGroup
 	for i := range got {
@@ -131,7 +131,7 @@ func torturedCluster(t *testing.T, c config.Config, n int, seed uint64, m *mixer
 	}
 	f.startAll()
 	f.do("seal", map[string]any{})
-	want := make([][]reader.Batch, ranks)
+	want := make([][]flightclient.Batch, ranks)
 	for rank := range want {
 		reading.Go(func() { want[rank], errs[rank] = read("trainer", rank) })
 	}

@@ -15,7 +15,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/server"
@@ -150,7 +150,7 @@ func (f *fleet) between(member int, toward, from func(*natstest.Link)) {
 func (f *fleet) mightLead() int {
 	for _, v := range f.members {
 		var info loader.Info
-		client, err := reader.Open(v.uri(), reader.Options{})
+		client, err := flightclient.Open(v.uri(), flightclient.Options{})
 		if err != nil {
 			f.t.Fatal(err)
 		}

@@ -12,7 +12,7 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/runs"
 	"loaderd/loader/fault"
 	"loaderd/stream"
@@ -80,7 +80,7 @@ func (m *mixer) ask(ctx context.Context, change map[string]any) error {
 			return nil
 		case <-time.After(20 * time.Millisecond):
 		}
-		client, err := reader.Open(m.uris[try%len(m.uris)], reader.Options{})
+		client, err := flightclient.Open(m.uris[try%len(m.uris)], flightclient.Options{})
 		if err != nil {
 			return err
 		}
@@ -88,7 +88,7 @@ func (m *mixer) ask(ctx context.Context, change map[string]any) error {
 		err = client.Do(attempt, "mix", maps.Clone(change), nil)
 		cancel()
 		_ = client.Close()
-		if err == nil || reader.Reason(err) == string(fault.BadTicket) {
+		if err == nil || flightclient.Reason(err) == string(fault.BadTicket) {
 			return nil
 		}
 	}

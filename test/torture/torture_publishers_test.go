@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"loaderd/internal/lengths"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/plan"
 )
 
@@ -144,7 +144,7 @@ func byPython(t *testing.T, nats, input string) *producer {
 }
 
 // onceEach checks that the steps of all ranks together have each document of all producers once and complete.
-func onceEach(t *testing.T, ranks [][]reader.Batch, published ...[][]int32) {
+func onceEach(t *testing.T, ranks [][]flightclient.Batch, published ...[][]int32) {
 	t.Helper()
 	got := map[uint64]map[int32]int32{} // by document: its tokens by position
 	for _, batches := range ranks {

@@ -31,7 +31,7 @@ import (
 	"loaderd/internal/daemontest"
 	"loaderd/internal/lengths"
 	"loaderd/internal/natstest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/testscale"
 	"loaderd/loader/mixture"
 	"loaderd/loader/runconfig"
@@ -184,7 +184,7 @@ func doSomewhere(ctx context.Context, t *testing.T, uris []string, name string, 
 	t.Helper()
 	var last error
 	for try := 0; try < 1200 && ctx.Err() == nil; try++ {
-		client, err := reader.Open(uris[try%len(uris)], reader.Options{})
+		client, err := flightclient.Open(uris[try%len(uris)], flightclient.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -211,25 +211,25 @@ func pause(ctx context.Context, d time.Duration) {
 var errGone = errors.New("gone")
 
 // rank reads a rank's part of a run to its end, through all failures of the daemon.
-func (v *victim) rank(place api.Ticket, seed uint64) ([]reader.Batch, error) {
+func (v *victim) rank(place api.Ticket, seed uint64) ([]flightclient.Batch, error) {
 	return readOn(v.ctx, []string{v.uri()}, place, seed)
 }
 
 // readOn reads a rank's part of a run to its end, through all failures of the daemons. It requests the step after the
 // last received one from the daemons in turn.
-func readOn(ctx context.Context, uris []string, place api.Ticket, seed uint64) ([]reader.Batch, error) {
+func readOn(ctx context.Context, uris []string, place api.Ticket, seed uint64) ([]flightclient.Batch, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(place.Rank)))
 	if place.Columns == nil {
 		place.Columns = daemontest.Columns
 	}
-	var out []reader.Batch
+	var out []flightclient.Batch
 	for try := place.Rank; ; try++ {
-		client, err := reader.Open(uris[try%len(uris)], reader.Options{})
+		client, err := flightclient.Open(uris[try%len(uris)], flightclient.Options{})
 		if err != nil {
 			return nil, err
 		}
 		place.Step = uint64(len(out))
-		err = client.Read(ctx, place, func(b reader.Batch) error {
+		err = client.Read(ctx, place, func(b flightclient.Batch) error {
 			if b.Meta.Step != uint64(len(out)) || b.Meta.Parts != 1 {
 				return fmt.Errorf("rank %d got step %d where step %d should be", place.Rank, b.Meta.Step, len(out))
 			}
@@ -360,7 +360,7 @@ func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish fun
 	published := make(chan error, 1)
 	go func() { published <- publish(v) }()
 	const ranks = 3
-	got := make([][]reader.Batch, ranks)
+	got := make([][]flightclient.Batch, ranks)
 	errs := make([]error, ranks)
 	var reading sync.WaitGroup
 	for rank := range ranks {
@@ -415,7 +415,7 @@ func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish fun
 	v = newVictim(t, c)
 	v.start()
 	v.do("seal", map[string]any{})
-	want := make([][]reader.Batch, ranks)
+	want := make([][]flightclient.Batch, ranks)
 	for rank := range ranks {
 		reading.Go(func() { want[rank], errs[rank] = v.rank(api.Ticket{Rank: rank, World: ranks}, seed) })
 	}

@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemontest"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/testscale"
 )
 
@@ -50,11 +50,11 @@ func TestRollingUpgrade(t *testing.T) {
 	published := make(chan error, 1)
 	go func() { published <- publishTokens(f.victim, f.nats(), "torture", 5000, 1) }()
 	jobs := []string{"trainer", "evaluator"}
-	got, at := make([][]reader.Batch, len(jobs)), make([]arrivals, len(jobs))
+	got, at := make([][]flightclient.Batch, len(jobs)), make([]arrivals, len(jobs))
 	var training sync.WaitGroup
 	for i, job := range jobs {
 		training.Go(func() {
-			f.train(api.Ticket{Job: job}, i, func(b reader.Batch) {
+			f.train(api.Ticket{Job: job}, i, func(b flightclient.Batch) {
 				at[i].note()
 				b.Meta = api.Metadata{}
 				got[i] = append(got[i], b)

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/internal/auth"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/fault"
 	"loaderd/stream"
 )
@@ -40,12 +40,12 @@ func (f *FlightClient) Register(cmd *cobra.Command) {
 }
 
 // Open returns a client of the daemon. It does not connect yet.
-func (f *FlightClient) Open() (*reader.Client, error) {
+func (f *FlightClient) Open() (*flightclient.Client, error) {
 	options, err := f.options()
 	if err != nil {
 		return nil, err
 	}
-	client, err := reader.Open(f.URI, options)
+	client, err := flightclient.Open(f.URI, options)
 	if err != nil {
 		return nil, Usage(fmt.Errorf("--flight: %w", err))
 	}
@@ -53,7 +53,7 @@ func (f *FlightClient) Open() (*reader.Client, error) {
 }
 
 // Ask calls f with a client, and names the action in errors. If the daemon is unreachable, the error includes advice.
-func (f *FlightClient) Ask(ctx context.Context, action string, ask func(*reader.Client) error) error {
+func (f *FlightClient) Ask(ctx context.Context, action string, ask func(*flightclient.Client) error) error {
 	client, err := f.Open()
 	if err != nil {
 		return err
@@ -74,7 +74,7 @@ func DataDir() string { return cmp.Or(os.Getenv("LOADERD_STREAM__DIR"), stream.D
 // noToken returns the reason why the token that the daemon requires was not found.
 func (f *FlightClient) noToken(err error) string {
 	_, address, _ := strings.Cut(f.URI, "://")
-	if f.tokenFile != "" || reader.Reason(errors.Unwrap(err)) != string(fault.BadToken) {
+	if f.tokenFile != "" || flightclient.Reason(errors.Unwrap(err)) != string(fault.BadToken) {
 		return ""
 	}
 	_, err = auth.NewLocalCaller(f.dataDir, address).Authorization()
@@ -121,8 +121,8 @@ func (f *FlightClient) advice(ctx context.Context, s *status.Status) string {
 	return ""
 }
 
-func (f *FlightClient) options() (reader.Options, error) {
-	o := reader.Options{Window: reader.BulkWindow, DataDir: f.dataDir}
+func (f *FlightClient) options() (flightclient.Options, error) {
+	o := flightclient.Options{Window: flightclient.BulkWindow, DataDir: f.dataDir}
 	switch {
 	case (f.cert == "") != (f.key == ""):
 		return o, Usage(errors.New("want --tls-cert and --tls-key together"))

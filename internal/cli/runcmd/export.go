@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/export"
 	"loaderd/internal/quantity"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 // NewExportCmd returns the command export.
@@ -46,7 +46,7 @@ In Python loaderd.frozen.Frozen reads such a folder and gives the steps that loa
 				fmt.Fprintf(cmd.ErrOrStderr(), "steps %d to %d: %s rows\n", p.First, p.First+p.Steps-1, quantity.Count(p.Rows))
 			}
 			var m *export.Manifest
-			err := client.Ask(cmd.Context(), "export", func(c *reader.Client) (err error) {
+			err := client.Ask(cmd.Context(), "export", func(c *flightclient.Client) (err error) {
 				m, err = export.Run(cmd.Context(), c, options)
 				return err
 			})

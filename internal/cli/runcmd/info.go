@@ -14,7 +14,7 @@ import (
 
 	"loaderd/internal/cli/command"
 	"loaderd/internal/quantity"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader"
 	"loaderd/loader/state"
 )
@@ -40,7 +40,7 @@ It takes a run of which everything is sealed. Runs with few tokens left (serve.m
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var info loader.Info
-			err := client.Ask(cmd.Context(), "info", func(c *reader.Client) (err error) {
+			err := client.Ask(cmd.Context(), "info", func(c *flightclient.Client) (err error) {
 				if measure {
 					err = c.Measure(cmd.Context(), client.Run)
 				}
@@ -68,7 +68,7 @@ It takes a run of which everything is sealed. Runs with few tokens left (serve.m
 const lookAgain = 200 * time.Millisecond
 
 // lookAt requests the run's description. If wait is set, it repeats the request until the length is exact.
-func lookAt(ctx context.Context, c *reader.Client, run string, wait bool) (loader.Info, error) {
+func lookAt(ctx context.Context, c *flightclient.Client, run string, wait bool) (loader.Info, error) {
 	tick := time.NewTicker(lookAgain)
 	defer tick.Stop()
 	for {

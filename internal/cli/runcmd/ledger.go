@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
 	"loaderd/internal/ledger"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/tokenizer"
 )
 
@@ -97,7 +97,7 @@ type ledgerAsked struct {
 
 // step requests a step, with the texts of its pieces if the query includes them.
 func (a ledgerAsked) step(ctx context.Context, client *command.FlightClient, step uint64) (s ledger.Step, err error) {
-	err = client.Ask(ctx, "ledger", func(c *reader.Client) (err error) {
+	err = client.Ask(ctx, "ledger", func(c *flightclient.Client) (err error) {
 		s, err = ledger.Read(ctx, c, client.Run, step, a.documents || a.text)
 		return err
 	})
@@ -108,7 +108,7 @@ func (a ledgerAsked) step(ctx context.Context, client *command.FlightClient, ste
 }
 
 func (a ledgerAsked) find(ctx context.Context, client *command.FlightClient) (found []api.Found, err error) {
-	err = client.Ask(ctx, "find", func(c *reader.Client) (err error) {
+	err = client.Ask(ctx, "find", func(c *flightclient.Client) (err error) {
 		if a.id != "" {
 			found, err = c.FindID(ctx, client.Run, a.id)
 		} else {

@@ -17,7 +17,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
 	"loaderd/internal/quantity"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/loader/mixture"
 )
 
@@ -51,7 +51,7 @@ source in a configuration. Its stream (DOCS_NAME) is made where it is absent.
 				return command.Usage(err)
 			}
 			var m api.Mixture
-			err = client.Ask(cmd.Context(), "mix", func(c *reader.Client) (err error) {
+			err = client.Ask(cmd.Context(), "mix", func(c *flightclient.Client) (err error) {
 				m, err = c.Mix(cmd.Context(), client.Run, change)
 				return err
 			})

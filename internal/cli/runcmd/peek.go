@@ -13,7 +13,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
 	"loaderd/internal/quantity"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 // NewPeekCmd returns the command peek.
@@ -42,7 +42,7 @@ Without --source: of a run with one source the next ones, of one with several th
 				return command.Usage(fmt.Errorf("--tokens %d: want 1 to 4096", tokens))
 			}
 			var texts []api.Text
-			err := client.Ask(cmd.Context(), "peek", func(c *reader.Client) (err error) {
+			err := client.Ask(cmd.Context(), "peek", func(c *flightclient.Client) (err error) {
 				texts, err = c.Peek(cmd.Context(), client.Run, source, documents, tokens)
 				return err
 			})

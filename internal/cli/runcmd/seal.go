@@ -9,7 +9,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 )
 
 // NewSealCmd returns the command seal.
@@ -30,10 +30,10 @@ to the others when it is used up, and with epochs set it is read again.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return record(&client, cmd, "seal", (*reader.Client).Seal, "run %s ends behind document %d\n",
+				return record(&client, cmd, "seal", (*flightclient.Client).Seal, "run %s ends behind document %d\n",
 					"run %s ends when its sources are used up, each behind its present last document: %s\n")
 			}
-			seal := func(c *reader.Client, ctx context.Context, run string) (api.Recorded, error) {
+			seal := func(c *flightclient.Client, ctx context.Context, run string) (api.Recorded, error) {
 				return c.SealSource(ctx, run, args[0])
 			}
 			return record(&client, cmd, "seal", seal, "source "+args[0]+" of run %s ends behind document %d\n", "")
@@ -55,7 +55,7 @@ plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
 		Example: `  loaderd publish corpus/ && loaderd drain`,
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return record(&client, cmd, "drain", (*reader.Client).Drain, "run %s is drained behind arrival %d\n",
+			return record(&client, cmd, "drain", (*flightclient.Client).Drain, "run %s is drained behind arrival %d\n",
 				"run %s is drained behind what it has taken of its sources: %s\n")
 		},
 	}
@@ -66,10 +66,10 @@ plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
 // record requests a control record at the present end of the stream, and prints the number of the last document. With
 // several sources, one number does not identify that document, so it prints the names of the sources.
 func record(client *command.FlightClient, cmd *cobra.Command, action string,
-	ask func(*reader.Client, context.Context, string) (api.Recorded, error), done, ofSources string) error {
+	ask func(*flightclient.Client, context.Context, string) (api.Recorded, error), done, ofSources string) error {
 	var recorded api.Recorded
 	var sources []string
-	err := client.Ask(cmd.Context(), action, func(c *reader.Client) (err error) {
+	err := client.Ask(cmd.Context(), action, func(c *flightclient.Client) (err error) {
 		if recorded, err = ask(c, cmd.Context(), client.Run); err != nil || recorded.Source != "" {
 			return err
 		}

@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
 	"loaderd/internal/quantity"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/top"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/state"
@@ -44,7 +44,7 @@ The exit status is 0 when the run gets on or has ended, 1 when it waits (for doc
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var s api.Status
-			err := client.Ask(cmd.Context(), "status", func(c *reader.Client) (err error) {
+			err := client.Ask(cmd.Context(), "status", func(c *flightclient.Client) (err error) {
 				s, err = c.Status(cmd.Context(), client.Run)
 				return err
 			})

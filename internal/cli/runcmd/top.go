@@ -9,7 +9,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/top"
 )
 
@@ -31,7 +31,7 @@ The same as a page in a browser is at the daemon's http.listen; for scripts ther
 			if out == nil || os.Getenv("TERM") == "dumb" {
 				return command.Usage(errors.New("top draws on a terminal; here use loaderd status"))
 			}
-			return client.Ask(cmd.Context(), "status", func(c *reader.Client) error {
+			return client.Ask(cmd.Context(), "status", func(c *flightclient.Client) error {
 				return top.Show(cmd.Context(), client.URI, func(ctx context.Context) (api.Status, error) {
 					return c.Status(ctx, client.Run)
 				}, out)

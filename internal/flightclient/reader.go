@@ -1,6 +1,6 @@
-// Package reader is a small Flight client for the steps that a daemon serves. It does in Go what one rank of a
+// Package flightclient is a small Flight client for the steps that a daemon serves. It does in Go what one rank of a
 // training job does.
-package reader
+package flightclient
 
 import (
 	"cmp"

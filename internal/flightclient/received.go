@@ -1,4 +1,4 @@
-package reader
+package flightclient
 
 import (
 	"encoding/binary"

@@ -1,4 +1,4 @@
-package reader_test
+package flightclient_test
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/internal/reader"
+	"loaderd/internal/flightclient"
 	"loaderd/stream"
 	"loaderd/stream/publish"
 )
@@ -65,9 +65,9 @@ func serveSealed(t *testing.T) *daemon.Daemon {
 	return d
 }
 
-func open(t *testing.T, uri string) *reader.Client {
+func open(t *testing.T, uri string) *flightclient.Client {
 	t.Helper()
-	c, err := reader.Open(uri, reader.Options{})
+	c, err := flightclient.Open(uri, flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -75,10 +75,10 @@ func open(t *testing.T, uri string) *reader.Client {
 	return c
 }
 
-func read(t *testing.T, c *reader.Client, ticket api.Ticket) []reader.Batch {
+func read(t *testing.T, c *flightclient.Client, ticket api.Ticket) []flightclient.Batch {
 	t.Helper()
-	var all []reader.Batch
-	if err := c.Read(t.Context(), ticket, func(b reader.Batch) error { all = append(all, b); return nil }); err != nil {
+	var all []flightclient.Batch
+	if err := c.Read(t.Context(), ticket, func(b flightclient.Batch) error { all = append(all, b); return nil }); err != nil {
 		t.Fatal(err)
 	}
 	return all
@@ -133,13 +133,13 @@ func TestReuse(t *testing.T) {
 	d := serveSealed(t)
 	ticket := api.Ticket{World: 1, Columns: everyColumn}
 	want := read(t, open(t, d.FlightURI()), ticket)
-	c, err := reader.Open(d.FlightURI(), reader.Options{Reuse: true})
+	c, err := flightclient.Open(d.FlightURI(), flightclient.Options{Reuse: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer c.Close()
 	step, places := 0, map[*int32]bool{}
-	if err := c.Read(t.Context(), ticket, func(b reader.Batch) error {
+	if err := c.Read(t.Context(), ticket, func(b flightclient.Batch) error {
 		if diff := cmp.Diff(want[step], b); diff != "" {
 			t.Errorf("step %d, -want +got:\n%s", step, diff)
 		}
@@ -178,7 +178,7 @@ func TestStopReading(t *testing.T) {
 	d := serve(t)
 	enough := errors.New("enough")
 	calls := 0
-	if err := open(t, d.FlightURI()).Read(t.Context(), api.Ticket{}, func(reader.Batch) error {
+	if err := open(t, d.FlightURI()).Read(t.Context(), api.Ticket{}, func(flightclient.Batch) error {
 		calls++
 		return enough
 	}); err != enough || calls != 1 {
@@ -197,8 +197,8 @@ func TestStopReading(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	c := open(t, serveSealed(t).FlightURI())
-	refused := c.Read(t.Context(), api.Ticket{Rank: 2, World: 2}, func(reader.Batch) error { return nil })
-	if reader.Reason(refused) != "BAD_TICKET" || !strings.Contains(refused.Error(), "rank 2 of world 2") {
+	refused := c.Read(t.Context(), api.Ticket{Rank: 2, World: 2}, func(flightclient.Batch) error { return nil })
+	if flightclient.Reason(refused) != "BAD_TICKET" || !strings.Contains(refused.Error(), "rank 2 of world 2") {
 		t.Errorf("rank 2 of 2: %v", refused)
 	}
 	read(t, c, api.Ticket{}) // to the end, after which the counts are final
@@ -208,14 +208,14 @@ func TestErrors(t *testing.T) {
 	if err := c.Do(t.Context(), "stats", nil, &stats); err != nil || stats.Documents != 3 {
 		t.Errorf("stats: %d documents, %v", stats.Documents, err)
 	}
-	if err := c.Do(t.Context(), "seal", map[string]string{"run": "other"}, nil); reader.Reason(err) != "RUN_MISMATCH" {
+	if err := c.Do(t.Context(), "seal", map[string]string{"run": "other"}, nil); flightclient.Reason(err) != "RUN_MISMATCH" {
 		t.Errorf("seal of another run: %v", err)
 	}
-	if err := c.Do(t.Context(), "nonsense", nil, nil); reader.Reason(err) != "UNSUPPORTED" {
+	if err := c.Do(t.Context(), "nonsense", nil, nil); flightclient.Reason(err) != "UNSUPPORTED" {
 		t.Errorf("unknown action: %v", err)
 	}
 	for _, uri := range []string{"", "127.0.0.1:8815", "http://127.0.0.1:8815", "grpc://nowhere"} {
-		if _, err := reader.Open(uri, reader.Options{}); err == nil || !strings.Contains(err.Error(), "connect to") {
+		if _, err := flightclient.Open(uri, flightclient.Options{}); err == nil || !strings.Contains(err.Error(), "connect to") {
 			t.Errorf("Open(%q): %v", uri, err)
 		}
 	}
