@@ -16,7 +16,7 @@ import (
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/flightclient"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/internal/testscale"
 	"loaderd/stream"
 	"loaderd/stream/lease"
@@ -56,14 +56,14 @@ func begun(t *testing.T, messages []stream.Message, steps uint64) (config.Config
 }
 
 // migration returns the migration from a folder to a cluster.
-func migration(t *testing.T, c config.Config, cluster *natstest.Cluster) *runs.Migration {
+func migration(t *testing.T, c config.Config, cluster *natstest.Cluster) *runadmin.Migration {
 	t.Helper()
 	from, err := stream.OpenAlone(t.Context(), c.Stream, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = from.Close() })
-	return &runs.Migration{From: from, To: cluster.Store(), Self: lease.NewLeaderInfo("test", 1),
+	return &runadmin.Migration{From: from, To: cluster.Store(), Self: lease.NewLeaderInfo("test", 1),
 		Progress: func(string, int64, int64) {}}
 }
 
@@ -106,8 +106,8 @@ func TestARunMovesToACluster(t *testing.T) {
 	if !slices.Equal(done.Runs, []string{"default"}) {
 		t.Errorf("it copied %+v", done)
 	}
-	if _, err := anew(m).Do(natstest.Context(t)); !errors.Is(err, runs.ErrThere) {
-		t.Errorf("a migration that is finished, once more: %v, want %v", err, runs.ErrThere)
+	if _, err := anew(m).Do(natstest.Context(t)); !errors.Is(err, runadmin.ErrThere) {
+		t.Errorf("a migration that is finished, once more: %v, want %v", err, runadmin.ErrThere)
 	}
 	cluster.Settle("DOCS", "PLAN_default")
 	cluster.StepDown("DOCS") // the server's creation time of a copy differs
@@ -125,8 +125,8 @@ func TestARunMovesToACluster(t *testing.T) {
 }
 
 // anew returns the same migration for another process.
-func anew(m *runs.Migration) *runs.Migration {
-	return &runs.Migration{From: m.From, To: m.To, Self: m.Self, Progress: m.Progress}
+func anew(m *runadmin.Migration) *runadmin.Migration {
+	return &runadmin.Migration{From: m.From, To: m.To, Self: m.Self, Progress: m.Progress}
 }
 
 // checkMoved checks the streams that a run has on the cluster.

@@ -26,7 +26,7 @@ import (
 	"loaderd/internal/daemontest"
 	"loaderd/internal/natstest"
 	"loaderd/internal/flightclient"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/stream"
 	"loaderd/stream/publish"
 	"loaderd/stream/retention"
@@ -339,7 +339,7 @@ func TestNATSTemplates(t *testing.T) {
 			if _, err := client.FindID(ctx, c.Run, messages[399].Path); err != nil {
 				t.Error(err)
 			}
-			listed, err := runs.List(ctx, all.open(t, "OBSERVERS"))
+			listed, err := runadmin.List(ctx, all.open(t, "OBSERVERS"))
 			if err != nil || len(listed) != 1 || listed[0].Leader == nil || !listed[0].Leader.Answers {
 				t.Errorf("the observer sees %+v, %v", listed, err)
 			}
@@ -421,11 +421,11 @@ func TestNATSTemplatesShareWhatIsNeeded(t *testing.T) {
 				daemontest.Start(t, c)
 				own := all.open(t, "LOADERD")
 				daemontest.Eventually(t, func() bool {
-					led, err := runs.List(t.Context(), own)
+					led, err := runadmin.List(t.Context(), own)
 					return err == nil && len(led) == 1 && led[0].Leader != nil
 				})
 				does = func(ctx context.Context, store *stream.Store) error {
-					_, err := runs.List(ctx, store)
+					_, err := runadmin.List(ctx, store)
 					return err
 				}
 			}

@@ -13,7 +13,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/flightclient"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/loader/fault"
 	"loaderd/stream"
 )
@@ -116,7 +116,7 @@ func (m *mixer) audit(t *testing.T, store *stream.Store, c config.Config) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	seen, err := runs.Audit(t.Context(), store, c.Run, tokens, tokenizer, nil)
+	seen, err := runadmin.Audit(t.Context(), store, c.Run, tokens, tokenizer, nil)
 	if err != nil || !seen.Ended || len(seen.Controls) < m.done/2 {
 		t.Fatalf("the audit says %+v, %v", seen, err)
 	}

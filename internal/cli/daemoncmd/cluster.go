@@ -16,7 +16,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/quantity"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/stream"
 )
 
@@ -90,7 +90,7 @@ func (f *migrateFlags) migrate(ctx context.Context, c config.Config, log *slog.L
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	m := runs.Migration{From: from, To: to, Run: f.run, Self: daemon.Self(), Progress: tellNowAndThen(progress)}
+	m := runadmin.Migration{From: from, To: to, Run: f.run, Self: daemon.Self(), Progress: tellNowAndThen(progress)}
 	do := m.Do
 	if f.dry {
 		do = m.Look
@@ -118,7 +118,7 @@ func tellNowAndThen(w io.Writer) func(what string, done, of int64) {
 	}
 }
 
-func (f *migrateFlags) write(w io.Writer, done runs.Migrated) {
+func (f *migrateFlags) write(w io.Writer, done runadmin.Migrated) {
 	verb := "copied and compared"
 	if f.dry {
 		verb = "to be copied"

@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/quantity"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/loader/maintenance"
 )
 
@@ -65,7 +65,7 @@ func audit(ctx context.Context, c config.Config, log *slog.Logger,
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	progress := command.NewProgress(stderr)
-	return runs.Audit(ctx, store, c.Run, tokens, tokenizer, func(a maintenance.Audited) {
+	return runadmin.Audit(ctx, store, c.Run, tokens, tokenizer, func(a maintenance.Audited) {
 		progress.Report("%d of %d steps", a.Steps, a.Planned)
 	})
 }

@@ -17,7 +17,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/quantity"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/stream"
 	"loaderd/stream/lease"
 	"loaderd/stream/planlog"
@@ -71,7 +71,7 @@ func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Wr
 		return err
 	}
 	defer func() { err = command.CloseAfter(ctx, store, err) }()
-	run, err := runs.Look(ctx, store, c.Run)
+	run, err := runadmin.Look(ctx, store, c.Run)
 	if errors.Is(err, planlog.ErrNoPlan) {
 		return fmt.Errorf("there is no run %s: loaderd runs lists those that there are", c.Run)
 	}
@@ -85,7 +85,7 @@ func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Wr
 		quantity.Bytes(int64(run.PlanBytes)), quantity.Bytes(int64(run.CheckpointBytes)))); err != nil {
 		return err
 	}
-	removed, err := runs.Remove(ctx, store, c.Run, daemon.Self())
+	removed, err := runadmin.Remove(ctx, store, c.Run, daemon.Self())
 	if err != nil {
 		return err
 	}
@@ -115,13 +115,13 @@ func ask(in io.Reader, out io.Writer, question string) error {
 	return errors.New("nothing is deleted")
 }
 
-func describeRun(r runs.Listed) string {
+func describeRun(r runadmin.Listed) string {
 	switch r.State {
-	case runs.Remainder:
+	case runadmin.Remainder:
 		return "whose plan is gone already"
-	case runs.NotBegun:
+	case runadmin.NotBegun:
 		return "which has not begun"
-	case runs.Unreadable:
+	case runadmin.Unreadable:
 		return "whose plan cannot be read"
 	}
 	var streams []string
@@ -131,7 +131,7 @@ func describeRun(r runs.Listed) string {
 	return quantity.Things(int(r.Steps), "step") + " over " + strings.Join(streams, ", ")
 }
 
-func writeRemoved(w io.Writer, r runs.Listed, removed runs.Removed) {
+func writeRemoved(w io.Writer, r runadmin.Listed, removed runadmin.Removed) {
 	var parts []string
 	for _, p := range []struct {
 		gone bool

@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/loader/planrecord"
 )
 
@@ -77,7 +77,7 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, log *s
 		return err
 	}
 	defer func() { err = command.CloseAfter(ctx, store, err) }()
-	h, was, err := runs.Fork(ctx, store, c.Run, step, name, c.Plan, tokenizing)
+	h, was, err := runadmin.Fork(ctx, store, c.Run, step, name, c.Plan, tokenizing)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/quantity"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/loader/maintenance"
 	"loaderd/stream"
 )
@@ -83,7 +83,7 @@ func repair(ctx context.Context, c config.Config, name string, before uint64, lo
 		return d, err
 	}
 	defer func() { err = command.CloseAfter(ctx, store, err) }()
-	run, err := runs.Inspect(ctx, store, c.Run, daemon.Self(), before)
+	run, err := runadmin.Inspect(ctx, store, c.Run, daemon.Self(), before)
 	if run != nil {
 		d = run.Damage
 	}

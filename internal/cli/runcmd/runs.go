@@ -20,7 +20,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/config"
 	"loaderd/internal/quantity"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/loader/state"
 )
 
@@ -60,16 +60,16 @@ Nothing is changed; daemons may serve the runs meanwhile. A leader with a ? does
 	return cmd
 }
 
-func listRuns(ctx context.Context, c config.Config, log *slog.Logger) (_ []runs.Listed, err error) {
+func listRuns(ctx context.Context, c config.Config, log *slog.Logger) (_ []runadmin.Listed, err error) {
 	store, err := command.OpenRunStore(ctx, c, log)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
-	return runs.List(ctx, store)
+	return runadmin.List(ctx, store)
 }
 
-func writeRuns(w io.Writer, all []runs.Listed) error {
+func writeRuns(w io.Writer, all []runadmin.Listed) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "there are no runs")
 		return err
@@ -77,7 +77,7 @@ func writeRuns(w io.Writer, all []runs.Listed) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RUN\tID\tDOCUMENTS\tSTATE\tSTEPS\tLENGTH\tCOMMITTED\tLEADER\tFLOOR\tPLAN\tCHECKPOINTS")
 	for _, r := range all {
-		var only runs.ListedSource // of a run with one source
+		var only runadmin.ListedSource // of a run with one source
 		several := r.Sources
 		if len(r.Sources) == 1 {
 			only, several = r.Sources[0], nil
@@ -106,11 +106,11 @@ func writeRuns(w io.Writer, all []runs.Listed) error {
 // shortID returns the first 8 characters of a run's id, which distinguish it from other runs.
 func shortID(id string) string { return cmp.Or(id[:min(len(id), 8)], "-") }
 
-func stateOf(r runs.Listed) string {
-	if r.State == runs.Sealed && len(r.Sources) != 1 {
+func stateOf(r runadmin.Listed) string {
+	if r.State == runadmin.Sealed && len(r.Sources) != 1 {
 		return "sealed"
 	}
-	if r.State == runs.Sealed {
+	if r.State == runadmin.Sealed {
 		state := fmt.Sprintf("sealed at %s", quantity.Count(r.Sources[0].SealedAt))
 		if r.SealedBy != "" {
 			state += " by " + r.SealedBy
@@ -120,7 +120,7 @@ func stateOf(r runs.Listed) string {
 	return string(r.State)
 }
 
-func stateOfSource(s runs.ListedSource) string {
+func stateOfSource(s runadmin.ListedSource) string {
 	switch {
 	case s.Removed:
 		return "removed"
@@ -155,7 +155,7 @@ func countOf(n *uint64) string {
 }
 
 // leaderOf returns the host and port at which a leader serves readers.
-func leaderOf(l *runs.Leader) string {
+func leaderOf(l *runadmin.Leader) string {
 	if l == nil {
 		return "-"
 	}

@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
 	"loaderd/internal/lengths/lengthsin"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/packonline"
 	"loaderd/stream"
 	"loaderd/stream/doclog"
@@ -88,9 +88,9 @@ func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Wr
 	if err != nil {
 		return nil, err
 	}
-	own, names, err := runs.Packing(ctx, store)
+	own, names, err := runadmin.Packing(ctx, store)
 	switch {
-	case errors.Is(err, runs.ErrPackDifferently):
+	case errors.Is(err, runadmin.ErrPackDifferently):
 		return nil, command.Usage(fmt.Errorf("%w: say which with the configuration of one, -c FILE", err))
 	case own != nil:
 		fmt.Fprintf(stderr, "row lengths, pool and max_age that are not given are those of run %s\n",

@@ -1,6 +1,6 @@
-// Package runs works on the runs over a document stream without their daemons: it forks, audits and repairs them, and
+// Package runadmin works on the runs over a document stream without their daemons: it forks, audits and repairs them, and
 // returns how they pack.
-package runs
+package runadmin
 
 import (
 	"context"

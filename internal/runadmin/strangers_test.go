@@ -1,4 +1,4 @@
-package runs_test
+package runadmin_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"loaderd/internal/natstest"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/planrecord"
@@ -124,7 +124,7 @@ func TestAnAnswerIsNoLead(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // fails only on a closed connection
-	d, err := runs.Inspect(ctx, store, "run", lease.NewLeaderInfo("here", 1), 0)
+	d, err := runadmin.Inspect(ctx, store, "run", lease.NewLeaderInfo("here", 1), 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestRepairBehindAStranger(t *testing.T) {
 			!strings.Contains(err.Error(), "loaderd repair") {
 			t.Errorf("%q: Open = %v", forged, err)
 		}
-		d, err := runs.Inspect(ctx, store, name, lease.NewLeaderInfo("here", 1), 0)
+		d, err := runadmin.Inspect(ctx, store, name, lease.NewLeaderInfo("here", 1), 0)
 		if err != nil {
 			t.Fatal(err)
 		}

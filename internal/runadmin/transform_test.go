@@ -1,11 +1,11 @@
-package runs_test
+package runadmin_test
 
 import (
 	"errors"
 	"testing"
 
 	"loaderd/internal/natstest"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/loader/fault"
 	"loaderd/loader/runconfig"
 	"loaderd/stream/doclog"
@@ -38,14 +38,14 @@ func TestTransformedDocuments(t *testing.T) {
 	}
 	steps := read(t, r, 0, 1<<20)
 	stop()
-	audited, err := runs.Audit(ctx, store, "run", tokenizing, c.Tokenizer, nil)
+	audited, err := runadmin.Audit(ctx, store, "run", tokenizing, c.Tokenizer, nil)
 	if err != nil || audited.Steps != uint64(len(steps)) || !audited.Ended {
 		t.Errorf("%+v, %v", audited, err)
 	}
 	if plain := int64(documents * len("document 1")); audited.Tokens <= plain {
 		t.Errorf("%d tokens, and %d without what was put before and into them", audited.Tokens, plain)
 	}
-	if forked, _, err := runs.Fork(ctx, store, "run", 2, "equal", transformed("bfd"), with); err != nil ||
+	if forked, _, err := runadmin.Fork(ctx, store, "run", 2, "equal", transformed("bfd"), with); err != nil ||
 		forked.Config.Documents.Versions["fim"] == 0 {
 		t.Errorf("%+v, %v", forked.Config.Documents, err)
 	}
@@ -57,7 +57,7 @@ func TestTransformedDocuments(t *testing.T) {
 	} {
 		other := transformed("bfd")
 		edit(&other)
-		if _, _, err := runs.Fork(ctx, store, "run", 2, "other", other, with); !errors.As(err, &refused) ||
+		if _, _, err := runadmin.Fork(ctx, store, "run", 2, "other", other, with); !errors.As(err, &refused) ||
 			refused.Reason != fault.PlanMismatch {
 			t.Errorf("a fork with another configuration (%s): %v", name, err)
 		}

@@ -1,4 +1,4 @@
-package runs_test
+package runadmin_test
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"loaderd/internal/natstest"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
@@ -97,11 +97,11 @@ func TestAKeyedRun(t *testing.T) {
 			t.Errorf("with %s: %v", what, err)
 		}
 	}
-	if seen, err := runs.Audit(ctx, rotated, "run", tokenizing, config("bfd").Tokenizer, nil); err != nil ||
+	if seen, err := runadmin.Audit(ctx, rotated, "run", tokenizing, config("bfd").Tokenizer, nil); err != nil ||
 		seen.Steps != uint64(len(want)) || !seen.Ended {
 		t.Errorf("Audit = %+v, %v", seen, err)
 	}
-	forked, from, err := runs.Fork(ctx, rotated, "run", 3, "fork", config("bfd"), tokenizing)
+	forked, from, err := runadmin.Fork(ctx, rotated, "run", 3, "fork", config("bfd"), tokenizing)
 	if err != nil || !forked.Keyed && !from.Keyed {
 		t.Errorf("Fork = %+v, %v", forked, err)
 	}
@@ -109,7 +109,7 @@ func TestAKeyedRun(t *testing.T) {
 	if err := opened(t, none, "fork"); reasonOf(err) != fault.PlanMismatch {
 		t.Errorf("the fork without a key: %v", err)
 	}
-	d, err := runs.Inspect(ctx, rotated, "plain", lease.NewLeaderInfo("here", 1), 6)
+	d, err := runadmin.Inspect(ctx, rotated, "plain", lease.NewLeaderInfo("here", 1), 6)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -186,7 +186,7 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 				}); reasonOf(err) != fault.PlanForeign {
 					t.Errorf("Scan = %v", err)
 				}
-				d, err := runs.Inspect(ctx, store, run, lease.NewLeaderInfo("here", 1), 0)
+				d, err := runadmin.Inspect(ctx, store, run, lease.NewLeaderInfo("here", 1), 0)
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -1,4 +1,4 @@
-package runs_test
+package runadmin_test
 
 import (
 	"context"
@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"loaderd/internal/natstest"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
@@ -161,7 +161,7 @@ func TestFork(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	parent := serve(t, store, "parent", config("bfd"))
 	const step = 5
-	forked, from, err := runs.Fork(ctx, store, "parent", step, "child", config("concat"), tokenizing)
+	forked, from, err := runadmin.Fork(ctx, store, "parent", step, "child", config("concat"), tokenizing)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,15 +192,15 @@ func TestFork(t *testing.T) {
 		t.Errorf("%d tokens, want %d", len(seen), want)
 	}
 	for run, steps := range map[string]int{"parent": len(parent), "child": len(child)} {
-		a, err := runs.Audit(ctx, store, run, tokenizing, config("").Tokenizer, nil)
+		a, err := runadmin.Audit(ctx, store, run, tokenizing, config("").Tokenizer, nil)
 		if err != nil || a.Steps != uint64(steps) || !a.Ended {
 			t.Errorf("audit of %s with %d steps: %+v, %v", run, steps, a, err)
 		}
 	}
-	if _, _, err := runs.Fork(ctx, store, "parent", 1, "child", config("concat"), tokenizing); err == nil {
+	if _, _, err := runadmin.Fork(ctx, store, "parent", 1, "child", config("concat"), tokenizing); err == nil {
 		t.Error("a run is forked into one that there is")
 	}
-	if _, _, err := runs.Fork(ctx, store, "nobody", 1, "other", config("concat"), tokenizing); err == nil {
+	if _, _, err := runadmin.Fork(ctx, store, "nobody", 1, "other", config("concat"), tokenizing); err == nil {
 		t.Error("a run that is not there is forked")
 	}
 }
@@ -210,7 +210,7 @@ func TestPacking(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := func(names []string, c packonline.Config, fails error) {
 		t.Helper()
-		own, have, err := runs.Packing(ctx, store)
+		own, have, err := runadmin.Packing(ctx, store)
 		if !errors.Is(err, fails) {
 			t.Errorf("error %v, want %v", err, fails)
 		}
@@ -223,7 +223,7 @@ func TestPacking(t *testing.T) {
 	serve(t, store, "sealed", config("bfd"))
 	want([]string{"sealed"}, config("bfd").Packing, nil)
 	fork := func(name, method string) {
-		if _, _, err := runs.Fork(ctx, store, "sealed", 1, name, config(method), tokenizing); err != nil {
+		if _, _, err := runadmin.Fork(ctx, store, "sealed", 1, name, config(method), tokenizing); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -232,7 +232,7 @@ func TestPacking(t *testing.T) {
 	fork("two", "concat")
 	want([]string{"one", "two"}, config("concat").Packing, nil)
 	fork("three", "bfd")
-	want(nil, packonline.Config{}, runs.ErrPackDifferently)
+	want(nil, packonline.Config{}, runadmin.ErrPackDifferently)
 }
 
 // A plan that lost its end is reported as damaged, to one inspection at a time. Its copy continues with the same
@@ -240,9 +240,9 @@ func TestPacking(t *testing.T) {
 func TestRepair(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	steps := serve(t, store, "run", config("bfd"))
-	inspect := func() *runs.Damaged {
+	inspect := func() *runadmin.Damaged {
 		t.Helper()
-		d, err := runs.Inspect(ctx, store, "run", lease.NewLeaderInfo("here", 1), 0)
+		d, err := runadmin.Inspect(ctx, store, "run", lease.NewLeaderInfo("here", 1), 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +253,7 @@ func TestRepair(t *testing.T) {
 		t.Errorf("a whole plan of %d steps: %d, damaged: %s", len(steps), d.Steps, d.Why)
 	}
 	led := new(lease.HeldError)
-	if _, err := runs.Inspect(ctx, store, "run", lease.NewLeaderInfo("there", 2), 0); !errors.As(err, &led) ||
+	if _, err := runadmin.Inspect(ctx, store, "run", lease.NewLeaderInfo("there", 2), 0); !errors.As(err, &led) ||
 		led.Run != "run" || led.Leader.Host != "here" {
 		t.Errorf("another one: %v", err)
 	}

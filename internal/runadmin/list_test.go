@@ -1,4 +1,4 @@
-package runs_test
+package runadmin_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"loaderd/internal/natstest"
-	"loaderd/internal/runs"
+	"loaderd/internal/runadmin"
 	"loaderd/internal/runstatetest"
 	"loaderd/loader"
 	"loaderd/loader/maintenance"
@@ -25,12 +25,12 @@ import (
 // list returns the result of List in words.
 func list(t *testing.T, store *stream.Store) (words []string) {
 	t.Helper()
-	all, err := runs.List(natstest.Context(t), store)
+	all, err := runadmin.List(natstest.Context(t), store)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range all {
-		var of runs.ListedSource
+		var of runadmin.ListedSource
 		if len(r.Sources) > 0 {
 			of = r.Sources[0]
 		}
@@ -48,7 +48,7 @@ func list(t *testing.T, store *stream.Store) (words []string) {
 			line += fmt.Sprintf(", led by %s (%v)", r.Leader.Host, r.Leader.Answers)
 		}
 		words = append(words, line)
-		if r.State != runs.Remainder && (r.PlanBytes == 0 && r.State != runs.NotBegun || time.Since(r.Begun) > time.Hour) {
+		if r.State != runadmin.Remainder && (r.PlanBytes == 0 && r.State != runadmin.NotBegun || time.Since(r.Begun) > time.Hour) {
 			t.Errorf("%+v", r)
 		}
 	}
@@ -77,7 +77,7 @@ func TestList(t *testing.T) {
 	wantList(t, store)
 	steps := len(serve(t, store, "whole", config("bfd")))
 	// More steps than are planned ahead, so that the parent was sealed before.
-	if _, _, err := runs.Fork(ctx, store, "whole", 8, "rest", config("concat"), tokenizing); err != nil {
+	if _, _, err := runadmin.Fork(ctx, store, "whole", 8, "rest", config("concat"), tokenizing); err != nil {
 		t.Fatal(err)
 	}
 	runstatetest.Open(t, store, "young")
@@ -101,7 +101,7 @@ func TestList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	going, err := runs.Look(ctx, store, "going")
+	going, err := runadmin.Look(ctx, store, "going")
 	if err != nil || going.Steps < 8 {
 		t.Errorf("%+v, %v", going, err)
 	}
@@ -123,7 +123,7 @@ func TestList(t *testing.T) {
 	if have := list(t, store); strings.Contains(have[4], "led") {
 		t.Errorf("a released lease: %s", have[4])
 	}
-	if _, err := runs.Look(ctx, store, "nobody"); !errors.Is(err, planlog.ErrNoPlan) {
+	if _, err := runadmin.Look(ctx, store, "nobody"); !errors.Is(err, planlog.ErrNoPlan) {
 		t.Errorf("of a run that is not there: %v", err)
 	}
 }
@@ -164,19 +164,19 @@ func TestRemove(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	before := streams(t, store)
 	holder := lease.NewLeaderInfo("here", 1)
-	if _, err := runs.Remove(ctx, store, "nobody", holder); !errors.Is(err, planlog.ErrNoPlan) {
+	if _, err := runadmin.Remove(ctx, store, "nobody", holder); !errors.Is(err, planlog.ErrNoPlan) {
 		t.Errorf("a run that is not there: %v", err)
 	}
 	steps := serve(t, store, "one", config("bfd"))
 	serve(t, store, "two", config("bfd"))
-	for _, want := range []runs.StreamFloor{{Stream: "DOCS", Runs: 1, From: 1, By: "two"}, {Stream: "DOCS"}} {
+	for _, want := range []runadmin.StreamFloor{{Stream: "DOCS", Runs: 1, From: 1, By: "two"}, {Stream: "DOCS"}} {
 		run := map[string]string{"two": "one", "": "two"}[want.By]
-		removed, err := runs.Remove(ctx, store, run, holder)
+		removed, err := runadmin.Remove(ctx, store, run, holder)
 		if err != nil || !removed.Plan || !removed.LowWatermark || !removed.Checkpoints ||
-			!slices.Equal(removed.Floors, []runs.StreamFloor{want}) {
+			!slices.Equal(removed.Floors, []runadmin.StreamFloor{want}) {
 			t.Errorf("removal of %s: %+v, %v", run, removed, err)
 		}
-		if _, err := runs.Remove(ctx, store, run, holder); !errors.Is(err, planlog.ErrNoPlan) {
+		if _, err := runadmin.Remove(ctx, store, run, holder); !errors.Is(err, planlog.ErrNoPlan) {
 			t.Errorf("removal of %s again: %v", run, err)
 		}
 	}
@@ -206,7 +206,7 @@ func TestRemoveOfALedRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	led := new(lease.HeldError)
-	if _, err := runs.Remove(ctx, store, "run", lease.NewLeaderInfo("there", 2)); !errors.As(err, &led) ||
+	if _, err := runadmin.Remove(ctx, store, "run", lease.NewLeaderInfo("there", 2)); !errors.As(err, &led) ||
 		led.Leader.Host != "here" {
 		t.Errorf("%v", err)
 	}
@@ -244,7 +244,7 @@ func TestRemoveThatWasBrokenOff(t *testing.T) {
 						t.Errorf("%d steps, want %d", len(have), len(steps))
 					}
 				}
-				removed, err := runs.Remove(ctx, store, "run", lease.NewLeaderInfo("here", 1))
+				removed, err := runadmin.Remove(ctx, store, "run", lease.NewLeaderInfo("here", 1))
 				if err != nil || removed.Plan != again || !removed.LowWatermark {
 					t.Errorf("%+v, %v", removed, err)
 				}
