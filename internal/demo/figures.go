@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"time"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/stats"
 	"loaderd/loader"
 	"loaderd/loader/runconfig"
@@ -78,8 +78,8 @@ func (j *Job) Figures() Figures {
 
 func settings(p runconfig.Config, tokenizer string, world int) string {
 	return fmt.Sprintf("%s, %s, rows of %s tokens, %s rows a step, %s", tokenizer, p.Packing.Method,
-		quantity.Range(p.Packing.Buckets),
-		quantity.Range(p.Steps.PerBucket(p.Packing.Buckets)), quantity.Things(world, "reader"))
+		humanize.Range(p.Packing.Buckets),
+		humanize.Range(p.Steps.PerBucket(p.Packing.Buckets)), humanize.Things(world, "reader"))
 }
 
 // Rates computes recent rates. Fill must be called with all Figures in order.

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/stats"
 	"loaderd/loader/plan"
 	"loaderd/packonline"
@@ -120,15 +120,15 @@ func (s Summary) WriteText(w io.Writer, stays bool) error {
 	if !s.Complete {
 		fmt.Fprintf(&b, "Stopped early. Up to here:\n\n")
 	}
-	line("documents", quantity.Count(s.Documents),
+	line("documents", humanize.Count(s.Documents),
 		fmt.Sprintf("%s of text, %s tokens (%s)", megabytes(float64(s.TextBytes)),
-			quantity.Short(float64(s.Tokens)), s.Tokenizer))
+			humanize.Short(float64(s.Tokens)), s.Tokenizer))
 	if s.LeftOut > 0 {
-		line("left out", quantity.Count(s.LeftOut), "files without text: empty, binary or hidden")
+		line("left out", humanize.Count(s.LeftOut), "files without text: empty, binary or hidden")
 	}
-	line("steps", quantity.Count(s.Steps), fmt.Sprintf("of %s rows of %s tokens: %s rows", quantity.Range(s.StepRows),
-		quantity.Range(s.RowLengths),
-		quantity.Count(s.Rows)))
+	line("steps", humanize.Count(s.Steps), fmt.Sprintf("of %s rows of %s tokens: %s rows", humanize.Range(s.StepRows),
+		humanize.Range(s.RowLengths),
+		humanize.Count(s.Rows)))
 	line("padding", fmt.Sprintf("%.3f %%", 100*s.PaddingRatio), "of all tokens of the rows, the last step's included")
 	split := "of the documents are split over rows"
 	if s.whole && s.TruncationRatio > 0 {
@@ -138,8 +138,8 @@ func (s Summary) WriteText(w io.Writer, stays bool) error {
 	if s.whole {
 		line("", "", "none that fits into one is")
 	}
-	line("oldest", quantity.Count(s.AgeMax), "documents came, at most, while one waited")
-	line("speed", quantity.Short(s.TokensPerSecond)+" tok/s", fmt.Sprintf("%s/s of text, over all of the %.1f s",
+	line("oldest", humanize.Count(s.AgeMax), "documents came, at most, while one waited")
+	line("speed", humanize.Short(s.TokensPerSecond)+" tok/s", fmt.Sprintf("%s/s of text, over all of the %.1f s",
 		megabytes(s.TextBytesPerSecond), s.Seconds))
 	if s.FirstBatchSeconds > 0 {
 		line("first batch", fmt.Sprintf("%.2f s", s.FirstBatchSeconds), "after the start")

@@ -4,26 +4,26 @@ import (
 	"fmt"
 	"strings"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 )
 
 // Sentence returns the progress of the source, or why no documents are stored, and the action to take; "" if none is
 // needed.
 func (s Status) Sentence() (what, do string) {
 	from := strings.Join(s.From, ", ")
-	far := fmt.Sprintf("%s of %s objects of %s are read", quantity.Count(int64(s.Read)), quantity.Count(int64(s.Objects)),
+	far := fmt.Sprintf("%s of %s objects of %s are read", humanize.Count(int64(s.Read)), humanize.Count(int64(s.Objects)),
 		from)
 	switch {
 	case s.Trouble != "":
 		return "documents of " + from + " do not come: " + s.Trouble, "mend that: it is tried again by itself"
 	case s.Complete:
-		return "all " + quantity.Count(int64(s.Objects)) + " objects of " + from + " are read, and the source is sealed", ""
+		return "all " + humanize.Count(int64(s.Objects)) + " objects of " + from + " are read, and the source is sealed", ""
 	case s.Waits != "":
 		return far + "; " + s.Waits, ""
 	case s.Objects == 0:
 		return "the objects of " + from + " are being listed", ""
 	case s.Rate > 0:
-		return far + ", " + quantity.Bytes(int64(s.Rate)) + "/s", ""
+		return far + ", " + humanize.Bytes(int64(s.Rate)) + "/s", ""
 	}
 	return far, ""
 }

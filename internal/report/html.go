@@ -11,7 +11,7 @@ import (
 	"io"
 	"io/fs"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/webmodules"
 )
 
@@ -85,9 +85,9 @@ func hash(text string) string {
 func (r *Report) facts() [][2]string {
 	d := r.Lengths
 	return [][2]string{
-		{quantity.Count(d.Documents), "documents"}, {short(float64(d.Tokens)), "tokens"},
-		{quantity.Count(d.Median), "median length"}, {quantity.Count(int64(d.Mean + 0.5)), "mean length"},
-		{quantity.Count(d.P99), "99 % are no longer"}, {quantity.Count(d.Max), "longest"},
+		{humanize.Count(d.Documents), "documents"}, {short(float64(d.Tokens)), "tokens"},
+		{humanize.Count(d.Median), "median length"}, {humanize.Count(int64(d.Mean + 0.5)), "mean length"},
+		{humanize.Count(d.P99), "99 % are no longer"}, {humanize.Count(d.Max), "longest"},
 	}
 }
 

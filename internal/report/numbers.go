@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 )
 
 // percent formats a share in percent: with two significant digits below 10 %, else with one decimal place.
@@ -49,12 +49,12 @@ func short(v float64) string {
 // rows lists row lengths.
 func rows(lengths []int) string {
 	if len(lengths) > 4 {
-		return fmt.Sprintf("%d lengths from %s to %s", len(lengths), quantity.Count(lengths[0]),
-			quantity.Count(lengths[len(lengths)-1]))
+		return fmt.Sprintf("%d lengths from %s to %s", len(lengths), humanize.Count(lengths[0]),
+			humanize.Count(lengths[len(lengths)-1]))
 	}
 	var s []string
 	for _, l := range lengths {
-		s = append(s, quantity.Count(l))
+		s = append(s, humanize.Count(l))
 	}
 	if n := len(s) - 1; n > 0 {
 		return strings.Join(s[:n], ", ") + " and " + s[n]

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"math"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 )
 
 // deviation returns the deviation of the run's worst twentieth, NaN if the run is too short.
@@ -28,5 +28,5 @@ func (r *Report) sampled() (some []Result) {
 // aboutSamples describes the compared share.
 func (r *Report) aboutSamples() string {
 	return fmt.Sprintf("the share of tokens that are of documents shorter than %s",
-		quantity.Count(r.sampled()[0].Sample.Below))
+		humanize.Count(r.sampled()[0].Sample.Below))
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 )
 
 // tableWidth is the maximum number of characters per line, for a narrow terminal.
@@ -19,9 +19,9 @@ func (r *Report) WriteTable(w io.Writer) error {
 	d := r.Lengths
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", wrap(fmt.Sprintf("%s documents, %s tokens: median %s, mean %s, 99 %% up to %s, longest %s",
-		quantity.Count(d.Documents),
+		humanize.Count(d.Documents),
 		short(float64(d.Tokens)),
-		quantity.Count(d.Median), quantity.Count(int64(d.Mean+0.5)), quantity.Count(d.P99), quantity.Count(d.Max)),
+		humanize.Count(d.Median), humanize.Count(int64(d.Mean+0.5)), humanize.Count(d.P99), humanize.Count(d.Max)),
 		tableWidth))
 	fmt.Fprintf(&b, "%s\n\n", wrap(r.setting()+".", tableWidth))
 	if len(r.Results) > 0 {
@@ -55,17 +55,17 @@ func (r *Report) WriteTable(w io.Writer) error {
 func (r *Report) setting() string {
 	s := fmt.Sprintf("Rows of %s tokens", rows(r.Rows))
 	if len(r.Rows) > 1 {
-		s += fmt.Sprintf(" (methods with one row length: %s)", quantity.Count(r.largest()))
+		s += fmt.Sprintf(" (methods with one row length: %s)", humanize.Count(r.largest()))
 	}
 	if r.Pool == 0 {
 		s += "; the whole input waits at once"
 	} else {
-		s += fmt.Sprintf("; a pool of %s pieces", quantity.Count(r.Pool))
+		s += fmt.Sprintf("; a pool of %s pieces", humanize.Count(r.Pool))
 	}
 	if r.MaxAge == 0 {
 		return s + ", ages without a bound set"
 	}
-	return s + fmt.Sprintf(", ages up to %s documents", quantity.Count(r.MaxAge))
+	return s + fmt.Sprintf(", ages up to %s documents", humanize.Count(r.MaxAge))
 }
 
 // table formats a row for every result, with the title first for the column of names. Columns that exceed the width

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 )
 
 // Smaller differences do not count when methods are compared.
@@ -56,7 +56,7 @@ func (r *Report) reasons(w Result) []string {
 	case w.TruncatedDocuments == 0:
 		cuts = "keeps every document whole"
 	case n <= 0 && r.Lengths.Longer > 0.5:
-		cuts = fmt.Sprintf("cuts no document more often than rows of %s tokens demand", quantity.Count(r.largest()))
+		cuts = fmt.Sprintf("cuts no document more often than rows of %s tokens demand", humanize.Count(r.largest()))
 	case n <= 0:
 		cuts = fmt.Sprintf(
 			"cuts only the %s of the documents that are longer than the longest row, no more often than it demands",
@@ -78,14 +78,14 @@ func (r *Report) reasons(w Result) []string {
 	say("%s.", padding)
 	if one := float64(r.largest()); w.unmasked() < 0.9*one {
 		say("Rows of several lengths cost a dense attention %s of what rows of %s alone do.", percent(w.unmasked()/one),
-			quantity.Count(r.largest()))
+			humanize.Count(r.largest()))
 	}
 	switch {
 	case w.AgeMedian > 0:
-		say("Half of the documents wait for at most %s later ones, none for more than %s.", quantity.Count(w.AgeMedian),
-			quantity.Count(w.AgeMax))
+		say("Half of the documents wait for at most %s later ones, none for more than %s.", humanize.Count(w.AgeMedian),
+			humanize.Count(w.AgeMax))
 	case w.AgeMax > 0:
-		say("Half of the documents wait for none, and none waits for more than %s later ones.", quantity.Count(w.AgeMax))
+		say("Half of the documents wait for none, and none waits for more than %s later ones.", humanize.Count(w.AgeMax))
 	}
 	if x := r.rival(w); x != nil {
 		say("%s pads less, %s, but %s.", x.Method, percent(x.PaddingRatio), r.price(w, *x))

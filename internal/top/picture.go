@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"loaderd/internal/api"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/screen"
 	"loaderd/loader/diagnosis"
 )
@@ -43,7 +43,7 @@ func Picture(s api.Status) screen.Picture {
 			func(w io.Writer, i int) {
 				x := s.Sources[i]
 				fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, Share(x.Recent),
-					quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, StateOf(x, s.Time))
+					humanize.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, StateOf(x, s.Time))
 			}))
 	}
 	if len(s.Ranks) > 0 {
@@ -52,8 +52,8 @@ func Picture(s api.Status) screen.Picture {
 			func(w io.Writer, i int) {
 				r := ranks[i]
 				fmt.Fprintf(w, "%s %d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, RankState(r),
-					quantity.Count(r.Sent), Consumed(r), quantity.Count(r.Lag), Wait(r.WaitP50), Wait(r.WaitP99),
-					quantity.Bytes(int64(r.Bytes)))
+					humanize.Count(r.Sent), Consumed(r), humanize.Count(r.Lag), Wait(r.WaitP50), Wait(r.WaitP99),
+					humanize.Bytes(int64(r.Bytes)))
 			}))
 	}
 	if len(s.Events) > 0 {
@@ -71,16 +71,16 @@ func cells(s api.Status) []screen.Cell {
 	case s.Ended && (s.Consumed == nil || *s.Consumed == s.Planned):
 		ends = "ended"
 	case s.EndsIn != nil:
-		ends = quantity.Time(time.Duration(*s.EndsIn * float64(time.Second)))
+		ends = humanize.Time(time.Duration(*s.EndsIn * float64(time.Second)))
 	}
 	return []screen.Cell{
-		{Label: "tokens/s", Value: quantity.Short(s.Rates.Tokens)},
-		{Label: "documents/s", Value: quantity.Short(s.Rates.Documents)},
+		{Label: "tokens/s", Value: humanize.Short(s.Rates.Tokens)},
+		{Label: "documents/s", Value: humanize.Short(s.Rates.Documents)},
 		{Label: "padding", Value: fmt.Sprintf("%.2f %%", 100*s.Packing.Padding)},
-		{Label: "planned", Value: quantity.Count(s.Planned)}, {Label: "sent", Value: steps(s.Sent)},
+		{Label: "planned", Value: humanize.Count(s.Planned)}, {Label: "sent", Value: steps(s.Sent)},
 		{Label: "consumed", Value: steps(s.Consumed)},
-		{Label: "committed", Value: quantity.Count(s.Committed)}, {Label: "ends in", Value: ends},
-		{Label: "dead letters", Value: quantity.Count(s.Dead.Total)},
+		{Label: "committed", Value: humanize.Count(s.Committed)}, {Label: "ends in", Value: ends},
+		{Label: "dead letters", Value: humanize.Count(s.Dead.Total)},
 	}
 }
 
@@ -89,22 +89,22 @@ func steps(n *uint64) string {
 	if n == nil {
 		return "-"
 	}
-	return quantity.Count(*n)
+	return humanize.Count(*n)
 }
 
 func level(x api.Stage) screen.Level {
-	l := screen.Level{Label: x.Name, Brief: quantity.Short(x.Value), Long: quantity.Count(int64(x.Value)),
+	l := screen.Level{Label: x.Name, Brief: humanize.Short(x.Value), Long: humanize.Count(int64(x.Value)),
 		Marked: x.Limits}
 	if x.Unit == "bytes" {
-		l.Long, l.Brief = quantity.Bytes(int64(x.Value)), quantity.Bytes(int64(x.Value))
+		l.Long, l.Brief = humanize.Bytes(int64(x.Value)), humanize.Bytes(int64(x.Value))
 	}
 	if x.Of > 0 {
 		l.Part = min(1, x.Value/x.Of)
 		if x.Unit == "bytes" {
-			l.Long += " of " + quantity.Bytes(int64(x.Of))
+			l.Long += " of " + humanize.Bytes(int64(x.Of))
 		} else {
-			l.Long += " of " + quantity.Count(int64(x.Of)) + " " + x.Unit
-			l.Brief += "/" + quantity.Short(x.Of)
+			l.Long += " of " + humanize.Count(int64(x.Of)) + " " + x.Unit
+			l.Brief += "/" + humanize.Short(x.Of)
 		}
 	}
 	return l
@@ -141,7 +141,7 @@ func RankState(r api.RankStatus) string {
 	if r.State == api.StateReading {
 		return r.State
 	}
-	return r.State + " " + quantity.Time(time.Duration(r.StateFor*float64(time.Second)))
+	return r.State + " " + humanize.Time(time.Duration(r.StateFor*float64(time.Second)))
 }
 
 // Consumed formats the number of steps that a rank has consumed, "-" if its client does not report it.
@@ -149,7 +149,7 @@ func Consumed(r api.RankStatus) string {
 	if r.Unit == api.UnitSent {
 		return "-"
 	}
-	return quantity.Count(r.Consumed)
+	return humanize.Count(r.Consumed)
 }
 
 // Wait formats the time in seconds that a rank waited.
@@ -173,13 +173,13 @@ func StateOf(x api.SourceStatus, now time.Time) string {
 	case x.UsedUp:
 		return "used up"
 	case x.DownSince != nil:
-		return "out of reach, " + quantity.Time(now.Sub(*x.DownSince))
+		return "out of reach, " + humanize.Time(now.Sub(*x.DownSince))
 	case x.Resting:
 		return "rests"
 	case x.Sealed:
 		return "sealed"
 	case x.DrySince != nil && x.Next > x.Stored:
-		return "dry, " + quantity.Time(now.Sub(*x.DrySince))
+		return "dry, " + humanize.Time(now.Sub(*x.DrySince))
 	}
 	return "open"
 }

@@ -3,7 +3,7 @@ package backend
 import (
 	"time"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 )
 
 // Connection is the state of a daemon's connection to the servers of its streams.
@@ -30,7 +30,7 @@ func (c *Connection) String() string {
 	case c.Up:
 		return "up"
 	case c.Error == "":
-		return "down, " + quantity.Time(time.Since(c.Since))
+		return "down, " + humanize.Time(time.Since(c.Since))
 	}
-	return "down, " + quantity.Time(time.Since(c.Since)) + ": " + c.Error
+	return "down, " + humanize.Time(time.Since(c.Since)) + ": " + c.Error
 }

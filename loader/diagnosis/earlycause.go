@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/loader/fault"
 	"loaderd/loader/state"
 )
@@ -20,7 +20,7 @@ func (w *wait) firstStep() *fault.Error {
 	p, waits := &w.Report.PlanStats, w.Demand.Waits(w.Planned)
 	sentence := w.nextStep()
 	if left, ok := w.untilDrain(); ok && waits {
-		sentence += " in about " + quantity.Time(left)
+		sentence += " in about " + humanize.Time(left)
 	}
 	switch {
 	case w.Planned > 0 && p.Lacks.Drains:
@@ -28,20 +28,20 @@ func (w *wait) firstStep() *fault.Error {
 	case w.Planned > 0:
 		sentence += ": more documents are needed"
 	default:
-		sentence += ": " + quantity.Are(int(p.Packed.Documents), "document") + " there"
+		sentence += ": " + humanize.Are(int(p.Packed.Documents), "document") + " there"
 	}
 	detail := w.lacks()
 	if p.Lacks.Drains {
 		var when []string
 		if quiet := w.Options.FirstStepQuiet; quiet > 0 {
-			when = append(when, fmt.Sprintf("after %s without a new one", quantity.Time(quiet)))
+			when = append(when, fmt.Sprintf("after %s without a new one", humanize.Time(quiet)))
 		}
 		if p.DrainAt > p.Packed.Documents {
-			when = append(when, fmt.Sprintf("at %s documents", quantity.Count(p.DrainAt)))
+			when = append(when, fmt.Sprintf("at %s documents", humanize.Count(p.DrainAt)))
 		}
 		detail = "they are packed " + strings.Join(when, ", or ")
 		if len(when) == 0 {
-			detail = fmt.Sprintf("they are packed when a reader has waited for %s", quantity.Time(state.FirstStepWait))
+			detail = fmt.Sprintf("they are packed when a reader has waited for %s", humanize.Time(state.FirstStepWait))
 		}
 		if !waits {
 			detail += ", for a reader that waits"
@@ -71,18 +71,18 @@ func (w *wait) untilDrain() (left time.Duration, ok bool) {
 func (w *wait) lacks() string {
 	s, more := w.Report.PlanStats.Lacks, ""
 	if s.Documents > 0 {
-		more = fmt.Sprintf(" (at least %s as long as those so far)", quantity.Things(int(s.Documents), "more document"))
+		more = fmt.Sprintf(" (at least %s as long as those so far)", humanize.Things(int(s.Documents), "more document"))
 	}
 	if s.Early {
 		place := "left"
 		if w.Planned == 0 {
 			place = "there"
 		}
-		return fmt.Sprintf("%s %s, a step has %s", quantity.Are(s.There, "row"), place, quantity.Count(s.Needed)) + more
+		return fmt.Sprintf("%s %s, a step has %s", humanize.Are(s.There, "row"), place, humanize.Count(s.Needed)) + more
 	}
-	text := fmt.Sprintf("%s needed, %s there", quantity.Things(s.Needed, "row"), quantity.Count(s.There))
+	text := fmt.Sprintf("%s needed, %s there", humanize.Things(s.Needed, "row"), humanize.Count(s.There))
 	if s.Held > 0 {
-		text += fmt.Sprintf(" and %s held back", quantity.Count(s.Held))
+		text += fmt.Sprintf(" and %s held back", humanize.Count(s.Held))
 	}
 	return text + more
 }

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/loader/backend"
 	"loaderd/loader/fault"
 	"loaderd/loader/planrecord"
@@ -53,12 +53,12 @@ func (w *wait) fullOf(since time.Time, sources ...string) *fault.Error {
 		stream += fmt.Sprintf(" of source %q", f.Source)
 	}
 	if !since.IsZero() {
-		waited = ", " + quantity.Time(time.Since(since))
+		waited = ", " + humanize.Time(time.Since(since))
 	}
 	sentence := fmt.Sprintf("The %s is full (%s): producers wait for room, and the run waits for documents%s", stream,
 		of, waited)
 	detail := fmt.Sprintf("%s of room are left, and the step is not full: %s",
-		quantity.Bytes(max(0, of.MaxBytes-of.Bytes)), w.lacks())
+		humanize.Bytes(max(0, of.MaxBytes-of.Bytes)), w.lacks())
 	if f.Free != nil {
 		facts["free_bytes"] = strconv.FormatInt(*f.Free, 10)
 	}
@@ -67,7 +67,7 @@ func (w *wait) fullOf(since time.Time, sources ...string) *fault.Error {
 	}
 	if f.Configured > f.MaxBytes {
 		detail += fmt.Sprintf("; the bound is below stream.max_bytes (%s), which the disk has no space for",
-			quantity.Bytes(f.Configured))
+			humanize.Bytes(f.Configured))
 	}
 	return stalled(fault.StreamFull, sentence, detail, w.whenFull(&f, facts), facts)
 }
@@ -93,7 +93,7 @@ func (w *wait) whenFull(f *state.StreamFill, facts map[string]string) string {
 	case committed < w.Planned:
 		facts["job"], facts["committed_step"] = job, strconv.FormatUint(committed, 10)
 		return fmt.Sprintf("let job %q commit, it has committed %s of %s; if it has ended, remove it (action leave); or %s",
-			job, quantity.Count(committed), quantity.Things(int(w.Planned), "step"), f.Raise())
+			job, humanize.Count(committed), humanize.Things(int(w.Planned), "step"), f.Raise())
 	}
 	return f.Raise() + "; it must hold the documents of pool and shuffle window, those since the planner's checkpoints, " +
 		"and those that other runs need"

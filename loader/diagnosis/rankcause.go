@@ -6,14 +6,14 @@ import (
 	"strconv"
 	"strings"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/loader/census"
 	"loaderd/loader/fault"
 )
 
 // RankCause converts a finding of the census into the cause of a wait.
 func RankCause(f *census.Finding) *fault.Error {
-	waited := quantity.Time(f.For)
+	waited := humanize.Time(f.For)
 	sentence := fmt.Sprintf("%s %s not consumed step %d for %s", ranksOf(f), has(f), f.Step, waited)
 	switch {
 	case f.Never:
@@ -62,7 +62,7 @@ func detailOf(f *census.Finding) string {
 
 // rankNote describes the ranks of a finding within the sentence of a run that continues.
 func rankNote(f *census.Finding) string {
-	is, waited := "is", quantity.Time(f.For)
+	is, waited := "is", humanize.Time(f.For)
 	if f.Count > 1 {
 		is = "are"
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/loader/backend"
 	"loaderd/loader/census"
 	"loaderd/loader/document"
@@ -128,9 +128,9 @@ func (w *wait) facts() map[string]string {
 		"planned":       strconv.FormatUint(w.Planned, 10),
 		"last_document": strconv.FormatUint(w.source.Last, 10),
 		"read_document": r.Cursor.String(),
-		"pool":          quantity.Of(r.Pool.Pieces, r.Capacity.Pool, "piece"),
+		"pool":          humanize.Of(r.Pool.Pieces, r.Capacity.Pool, "piece"),
 		"held_rows": fmt.Sprintf("%d (%s)", r.Pool.Held.Rows,
-			quantity.Of(int(r.Pool.Held.Pieces), r.Capacity.Held, "piece")),
+			humanize.Of(int(r.Pool.Held.Pieces), r.Capacity.Held, "piece")),
 		"window":      fmt.Sprintf("%d of %d", r.Window, w.Config.Shuffle.Window),
 		"queued_rows": queueNote(r.Queues),
 	}
@@ -154,11 +154,11 @@ func (w *wait) storage() *fault.Error {
 	facts := map[string]string{"path": s.Path, "since": c.Since.UTC().Format(time.RFC3339Nano)}
 	free := ""
 	if s.Free >= 0 {
-		free = ", " + quantity.Bytes(s.Free) + " free"
+		free = ", " + humanize.Bytes(s.Free) + " free"
 		facts["free_bytes"] = strconv.FormatInt(s.Free, 10)
 	}
 	detail := fmt.Sprintf("the NATS server inside the daemon cannot write to %s%s: %s", s.Path, free, s.Error)
-	waited := quantity.Time(time.Since(c.Since))
+	waited := humanize.Time(time.Since(c.Since))
 	if s.Full {
 		return stalled(fault.StorageFull, "Waiting for space on the disk, "+waited, detail,
 			"make room on that disk, then restart the daemon", facts)
@@ -177,7 +177,7 @@ func (w *wait) leaderless() *fault.Error {
 	if r.Silent >= state.HeartbeatTimeout {
 		detail = "no daemon that leads has reported for " + r.Silent.Round(time.Millisecond).String()
 	}
-	return stalled(fault.NotLeading, "Waiting for a daemon to plan the run, "+quantity.Time(r.Silent), w.connected(detail),
+	return stalled(fault.NotLeading, "Waiting for a daemon to plan the run, "+humanize.Time(r.Silent), w.connected(detail),
 		"wait: another daemon takes over within seconds; when none does, look at the daemons' logs and the JetStream servers",
 		nil)
 }
@@ -204,7 +204,7 @@ func (w *wait) storing() *fault.Error {
 		detail += fmt.Sprintf(", and the JetStream account of document stream %q is full (%s)", f.Name, f.Account)
 		do = f.Raise()
 	}
-	return stalled(fault.PlanLogDown, "Waiting for JetStream to store the plan, "+quantity.Time(w.Report.Storing),
+	return stalled(fault.PlanLogDown, "Waiting for JetStream to store the plan, "+humanize.Time(w.Report.Storing),
 		w.connected(detail), do, nil)
 }
 
@@ -213,7 +213,7 @@ func (w *wait) renewing() *fault.Error {
 	if w.Report.Renewing <= w.storeFor() {
 		return nil
 	}
-	return stalled(fault.NotLeading, "Waiting for the daemon's lease, "+quantity.Time(w.Report.Renewing),
+	return stalled(fault.NotLeading, "Waiting for the daemon's lease, "+humanize.Time(w.Report.Renewing),
 		w.connected("the lease is not renewed, and no step is stored without it"),
 		"wait: the daemon renews it, or another one takes over; when neither happens, look at the JetStream servers",
 		nil)
@@ -232,7 +232,7 @@ func (w *wait) opening() *fault.Error {
 	if detail == "" {
 		return nil
 	}
-	sentence := fmt.Sprintf("Waiting for %s to open, %s", r.Opening.Stream(), quantity.Time(time.Since(r.Opening.Since)))
+	sentence := fmt.Sprintf("Waiting for %s to open, %s", r.Opening.Stream(), humanize.Time(time.Since(r.Opening.Since)))
 	return stalled(fault.SourceDown, sentence, detail, "check the NATS server; the daemon tries again by itself", nil)
 }
 
@@ -243,7 +243,7 @@ func (w *wait) replaying() *fault.Error {
 	}
 	p := &w.Report.PlanStats
 	sentence := fmt.Sprintf("Planning again after a restart: %s are planned",
-		quantity.Things(int(p.Cursor.Last()), "document"))
+		humanize.Things(int(p.Cursor.Last()), "document"))
 	if len(p.Sources) == 1 {
 		sentence = fmt.Sprintf("Planning again after a restart: at document %d of %d", max(p.Sources[0].Next, 1)-1,
 			w.Report.Published())
@@ -251,7 +251,7 @@ func (w *wait) replaying() *fault.Error {
 	detail := ""
 	if w.Report.Idle >= flowFor {
 		detail = fmt.Sprintf("no document has been received or planned for %s; the connection to NATS is %s",
-			quantity.Time(w.Report.Idle), w.Report.Connection)
+			humanize.Time(w.Report.Idle), w.Report.Connection)
 	}
 	return stalled(fault.Replaying, sentence, detail, asks, nil)
 }
@@ -262,7 +262,7 @@ func (w *wait) behind() *fault.Error {
 	if b == nil || w.Report.Replays {
 		return nil
 	}
-	steps := quantity.Things(int(w.Step-min(w.Step, b.Step)), "step")
+	steps := humanize.Things(int(w.Step-min(w.Step, b.Step)), "step")
 	return stalled(fault.RankBehind, fmt.Sprintf("Waiting for %s of job %q, %s behind", b.Name(), b.Job, steps),
 		fmt.Sprintf("it has asked for no step beyond %d, and %d steps are planned beyond that", b.Step, w.Options.Ahead),
 		"look at that rank; the plan goes on when it does",
@@ -277,7 +277,7 @@ func (w *wait) down() *fault.Error {
 		return nil
 	}
 	return stalled(fault.SourceDown, fmt.Sprintf("Waiting for NATS: %s is out of reach, %s", w.stream(),
-		quantity.Time(time.Since(s.DownSince))), s.DownReason,
+		humanize.Time(time.Since(s.DownSince))), s.DownReason,
 		"check the NATS server; the daemon reconnects by itself",
 		map[string]string{"down_since": s.DownSince.UTC().Format(time.RFC3339Nano)})
 }
@@ -296,7 +296,7 @@ func (w *wait) dry() *fault.Error {
 	detail := fmt.Sprintf("document %d was the last, and the step is not full: %s", s.Last, w.lacks())
 	switch {
 	case s.Last == 0 && lacks.Early:
-		detail = fmt.Sprintf("there is none yet, a step has %s", quantity.Things(lacks.Needed, "row"))
+		detail = fmt.Sprintf("there is none yet, a step has %s", humanize.Things(lacks.Needed, "row"))
 	case s.Last == 0:
 		detail = fmt.Sprintf("there is none yet, and the step needs them: %s", w.lacks())
 	case lacks.Early:
@@ -323,7 +323,7 @@ func (w *wait) dry() *fault.Error {
 			}
 		}
 	}
-	return stalled(fault.SourceDry, sentence+", "+quantity.Time(time.Since(s.DrySince)), detail, do, facts)
+	return stalled(fault.SourceDry, sentence+", "+humanize.Time(time.Since(s.DrySince)), detail, do, facts)
 }
 
 // exhausted reports whether the stream is not sealed and its last document is planned. In addition, no document may
@@ -400,7 +400,7 @@ func (w *wait) whenDry() string {
 		return publish + "end the run with loaderd seal"
 	case w.Config.Steps.Last == runconfig.LastPad:
 		return fmt.Sprintf("%send the run with loaderd seal: its last step then has %s of documents and %d of padding",
-			publish, quantity.Things(lacks.There, "row"), lacks.Needed-lacks.There)
+			publish, humanize.Things(lacks.There, "row"), lacks.Needed-lacks.There)
 	default:
 		return fmt.Sprintf("%send the run with loaderd seal: what is left fills no step and is dropped", publish)
 	}
@@ -413,8 +413,8 @@ func (w *wait) tokenizing() *fault.Error {
 		return nil
 	}
 	return stalled(fault.TokenizerBehind, fmt.Sprintf("Waiting for the tokenizer: %s behind",
-		quantity.Things(int(s.Fetched-s.Delivered), "document")),
-		fmt.Sprintf("they are fetched (%s)", quantity.Bytes(s.Buffered)), "wait, or give the daemon more stream.workers", nil)
+		humanize.Things(int(s.Fetched-s.Delivered), "document")),
+		fmt.Sprintf("they are fetched (%s)", humanize.Bytes(s.Buffered)), "wait, or give the daemon more stream.workers", nil)
 }
 
 // flowFor is how long after its last document a stream counts as flowing.
@@ -433,7 +433,7 @@ func (w *wait) filling() *fault.Error {
 		if w.source.EpochLeft > 0 {
 			left = w.source.EpochLeft
 		}
-		stored := quantity.Things(int(left), "document")
+		stored := humanize.Things(int(left), "document")
 		return stalled(fault.PoolFilling, fmt.Sprintf("%s: reading begins, %s stored", sentence, stored),
 			"none has been received yet", asks, nil)
 	case lacks.Early:
@@ -442,10 +442,10 @@ func (w *wait) filling() *fault.Error {
 		sentence += ": documents flow, pool and shuffle window fill"
 	default:
 		if lacks.Documents > 0 && w.Rates.Documents > 0 {
-			sentence += " in about " + quantity.Time(
+			sentence += " in about " + humanize.Time(
 				time.Duration(float64(lacks.Documents)/w.Rates.Documents*float64(time.Second)))
 		}
-		sentence += fmt.Sprintf(": %s needed, %s there", quantity.Things(lacks.Needed, "row"), quantity.Count(lacks.There))
+		sentence += fmt.Sprintf(": %s needed, %s there", humanize.Things(lacks.Needed, "row"), humanize.Count(lacks.There))
 	}
 	detail := fmt.Sprintf("documents flow, but the step is not full yet: %s; pool %s, shuffle window %s, queues %s",
 		w.lacks(), f["pool"], f["window"], f["queued_rows"])
@@ -461,7 +461,7 @@ func (w *wait) disconnected() *fault.Error {
 	if c == nil || c.Up {
 		return nil
 	}
-	return stalled(fault.SourceDown, "Waiting for NATS, "+quantity.Time(time.Since(c.Since)), c.Error,
+	return stalled(fault.SourceDown, "Waiting for NATS, "+humanize.Time(time.Since(c.Since)), c.Error,
 		"check the NATS server; the daemon reconnects by itself",
 		map[string]string{"down_since": c.Since.UTC().Format(time.RFC3339Nano)})
 }
@@ -479,10 +479,10 @@ func (w *wait) unknown() *fault.Error {
 		if r.Opening.Error != "" {
 			last = "the last attempt: " + r.Opening.Error
 		}
-		add("%s has been opening for %s, %s", r.Opening.Stream(), quantity.Time(time.Since(r.Opening.Since)), last)
+		add("%s has been opening for %s, %s", r.Opening.Stream(), humanize.Time(time.Since(r.Opening.Since)), last)
 	case r.Source != nil:
 		add("%s ends at document %d, %d received, %d tokenized", w.stream(), s.Last, s.Fetched, s.Delivered)
-		add("the last one was received or planned %s ago", quantity.Time(r.Idle))
+		add("the last one was received or planned %s ago", humanize.Time(r.Idle))
 		facts["fetched_document"] = strconv.FormatUint(s.Fetched, 10)
 		if !s.FetchedAt.IsZero() {
 			facts["fetched_at"] = s.FetchedAt.UTC().Format(time.RFC3339Nano)
@@ -495,7 +495,7 @@ func (w *wait) unknown() *fault.Error {
 	}
 	add("rows ready: %d of %d", r.PlanStats.Lacks.There, r.PlanStats.Lacks.Needed)
 	if r.Storing > 0 {
-		add("an append has taken %s", quantity.Time(r.Storing))
+		add("an append has taken %s", humanize.Time(r.Storing))
 	}
 	add("connection to NATS: %s", connection)
 	return stalled(fault.CauseUnknown, fmt.Sprintf("Waiting for step %d: no cause found", w.Step),
@@ -510,7 +510,7 @@ func (w *wait) skipped() string {
 	if n == 0 || 2*n < c.Arrived {
 		return ""
 	}
-	return fmt.Sprintf("skipped %s: %s", quantity.Of(int(n), int(c.Arrived), "document"), c.Skipped)
+	return fmt.Sprintf("skipped %s: %s", humanize.Of(int(n), int(c.Arrived), "document"), c.Skipped)
 }
 
 // queueNote formats the rows that wait for a step, for example: 1024: 3 rows, a step has 48; 2048: 1 row, a step has
@@ -518,7 +518,7 @@ func (w *wait) skipped() string {
 func queueNote(queues []planner.QueueStat) string {
 	parts := make([]string, len(queues))
 	for i, q := range queues {
-		parts[i] = fmt.Sprintf("%d: %s, a step has %d", q.Bucket, quantity.Things(q.Rows, "row"), q.Of)
+		parts[i] = fmt.Sprintf("%d: %s, a step has %d", q.Bucket, humanize.Things(q.Rows, "row"), q.Of)
 	}
 	return strings.Join(parts, "; ")
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/loader/census"
 	"loaderd/loader/fault"
 )
@@ -110,7 +110,7 @@ func (m *judgement) verdict() Verdict {
 		return m.withoutReaders(full)
 	case !waits && m.RateSampler.idles(m.At):
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none",
-			quantity.Time(m.RateSampler.still(m.At))), Limits: LimitRanks,
+			humanize.Time(m.RateSampler.still(m.At))), Limits: LimitRanks,
 			Detail: m.idlers(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}
 	return m.running()
@@ -123,7 +123,7 @@ func (m *judgement) withoutReaders(full bool) Verdict {
 	switch {
 	case !full:
 		v.Sentence = fmt.Sprintf("Planning ahead: %s of %d, no reader is connected",
-			quantity.Things(int(m.w.Step-min(m.w.Step, m.w.Report.Wanted)), "step"), m.w.Options.Ahead)
+			humanize.Things(int(m.w.Step-min(m.w.Step, m.w.Report.Wanted)), "step"), m.w.Options.Ahead)
 		v.Do = "start the trainer when you like"
 		return v
 	case m.Buffered != "":
@@ -132,7 +132,7 @@ func (m *judgement) withoutReaders(full bool) Verdict {
 	default:
 		v.Detail, v.Do = "no reader is connected", "start the trainer; it reads at once"
 	}
-	v.Sentence = fmt.Sprintf("Waiting for ranks: %s planned ahead", quantity.Are(m.w.Options.Ahead, "step"))
+	v.Sentence = fmt.Sprintf("Waiting for ranks: %s planned ahead", humanize.Are(m.w.Options.Ahead, "step"))
 	return v
 }
 
@@ -181,7 +181,7 @@ func failed(err error) Verdict {
 // ended returns the verdict once the last step is planned. The run has ended when all ranks have consumed it.
 func (m *judgement) ended() Verdict {
 	steps := m.w.Step
-	v := Verdict{Health: Running, Sentence: "Ended at step " + quantity.Count(steps), Detail: m.w.skipped()}
+	v := Verdict{Health: Running, Sentence: "Ended at step " + humanize.Count(steps), Detail: m.w.skipped()}
 	var last *census.Rank
 	for _, j := range m.w.Ranks.Jobs {
 		for i, r := range j.Ranks {
@@ -216,16 +216,16 @@ func allOf(steps uint64) string {
 	if steps == 1 {
 		return "The only step is"
 	}
-	return "All " + quantity.Are(int(steps), "step")
+	return "All " + humanize.Are(int(steps), "step")
 }
 
 // progress describes the progress of a rank, for example: rank 0 of 1 of job "trainer" has consumed 1 (120 sent).
 func progress(r *census.Rank) string {
 	name := fmt.Sprintf("rank %d of %d of job %q", r.Rank, r.World, r.Job)
 	if r.Reports {
-		return fmt.Sprintf("%s has consumed %s (%s sent)", name, quantity.Count(r.Consumed()), quantity.Count(r.Sent))
+		return fmt.Sprintf("%s has consumed %s (%s sent)", name, humanize.Count(r.Consumed()), humanize.Count(r.Sent))
 	}
-	return fmt.Sprintf("%s has been sent %s", name, quantity.Count(r.Sent))
+	return fmt.Sprintf("%s has been sent %s", name, humanize.Count(r.Sent))
 }
 
 // stalled reports whether readers wait for a step that cannot be planned for a known reason.
@@ -246,7 +246,7 @@ func (v Verdict) outpaced(waits float64) bool {
 // running returns the verdict of a run whose steps are planned without a stall.
 func (m *judgement) running() Verdict {
 	r, waits := m.w.Rates, m.RateSampler.waiting()
-	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", quantity.Short(r.Tokens)),
+	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", humanize.Short(r.Tokens)),
 		Limits: LimitRanks}
 	found, _ := m.w.finding()
 	switch holds := m.holds(waits); {
@@ -287,7 +287,7 @@ func (m *judgement) holds(waits float64) string {
 	if behind < lagging {
 		return ""
 	}
-	steps := quantity.Things(int(behind), "step")
+	steps := humanize.Things(int(behind), "step")
 	if waits >= .5 && behind+2 >= uint64(m.w.Options.Ahead) { // the plan does not extend further ahead of it
 		return fmt.Sprintf("%s holds the others (%s behind)", slowest, steps)
 	}
@@ -317,7 +317,7 @@ func (m *judgement) idlers() string {
 	}
 	for _, j := range m.w.Ranks.Jobs {
 		if j.Reports && j.Least == j.Most {
-			return fmt.Sprintf("%s of job %q %s step %d", quantity.Things(j.Present, "rank"), j.Job,
+			return fmt.Sprintf("%s of job %q %s step %d", humanize.Things(j.Present, "rank"), j.Job,
 				map[bool]string{true: "holds", false: "hold"}[j.Present == 1], j.Least)
 		}
 	}

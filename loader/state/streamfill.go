@@ -3,7 +3,7 @@ package state
 import (
 	"fmt"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 )
 
 // StreamFill is the fill of a document stream, as measured by its run's leader.
@@ -27,7 +27,7 @@ type Quota struct {
 }
 
 // String returns the usage for display, for example: 1.0 GiB of 1.0 GiB.
-func (q Quota) String() string { return quantity.Bytes(q.Bytes) + " of " + quantity.Bytes(q.MaxBytes) }
+func (q Quota) String() string { return humanize.Bytes(q.Bytes) + " of " + humanize.Bytes(q.MaxBytes) }
 
 // AccountFull reports whether the account has no room for the stream's next document, regardless of the bound of the
 // stream.

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 )
 
 const (
@@ -102,5 +102,5 @@ func (c *checkup) ended(wait time.Duration) bool {
 
 func (c *checkup) hung() error {
 	return fmt.Errorf("embedded NATS server: the health check has not answered for %s: look for a disk that hangs",
-		quantity.Time(time.Since(c.began)))
+		humanize.Time(time.Since(c.began)))
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 )
 
 // StorageError is a failed write of the server to its data folder. The server does not write to that stream again
@@ -23,7 +23,7 @@ func (e *StorageError) Error() string {
 	}
 	free := ""
 	if e.Free >= 0 {
-		free = fmt.Sprintf(" (%s free)", quantity.Bytes(e.Free))
+		free = fmt.Sprintf(" (%s free)", humanize.Bytes(e.Free))
 	}
 	return fmt.Sprintf("embedded NATS server in %s%s: %s: %s, then restart the daemon", e.Path, free, e.Message, do)
 }

@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/runadmin"
 	"loaderd/stream"
 )
@@ -128,12 +128,12 @@ func (f *migrateFlags) write(w io.Writer, done runadmin.Migrated) {
 		if s.There {
 			there = ", there already"
 		}
-		fmt.Fprintf(w, "stream %s: %s, %s, sequences %s to %s%s\n", s.Stream, quantity.Things(int(s.Messages), "message"),
-			quantity.Bytes(int64(s.Bytes)),
-			quantity.Count(s.First), quantity.Count(s.Last), there)
+		fmt.Fprintf(w, "stream %s: %s, %s, sequences %s to %s%s\n", s.Stream, humanize.Things(int(s.Messages), "message"),
+			humanize.Bytes(int64(s.Bytes)),
+			humanize.Count(s.First), humanize.Count(s.Last), there)
 	}
-	fmt.Fprintf(w, "%s: %s with %s", verb, quantity.Things(len(done.Streams), "stream"),
-		quantity.Things(len(done.Runs), "run"))
+	fmt.Fprintf(w, "%s: %s with %s", verb, humanize.Things(len(done.Streams), "stream"),
+		humanize.Things(len(done.Runs), "run"))
 	if len(done.Runs) > 0 {
 		fmt.Fprintf(w, " (%s)", strings.Join(done.Runs, ", "))
 	}
@@ -143,5 +143,5 @@ func (f *migrateFlags) write(w io.Writer, done runadmin.Migrated) {
 	}
 	fmt.Fprintf(w,
 		", %s of publishers\nstart the daemons with stream.url set to the new servers, and none over the old ones\n",
-		quantity.Things(done.Records, "record"))
+		humanize.Things(done.Records, "record"))
 }

@@ -18,7 +18,7 @@ import (
 	"loaderd/internal/corpus/gosource"
 	"loaderd/internal/demo"
 	"loaderd/internal/demo/screen"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/loader/follower"
 )
 
@@ -211,7 +211,7 @@ func (f *demoFlags) config(folder string) (config.Config, error) {
 	case follower.CheckWorld(c.Plan, f.world) != nil:
 		return c, command.Usage(fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)",
 			f.world,
-			quantity.Range(c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets))))
+			humanize.Range(c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets))))
 	}
 	return c, nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/cli/command"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/stream/deadletter"
 )
 
@@ -144,9 +144,9 @@ func (l deadList) write(w io.Writer) error {
 	}
 	left := ""
 	if n := l.Total - int64(len(l.Letters)); n > 0 {
-		left = fmt.Sprintf("; the newest %s are listed (-n 0 lists all)", quantity.Count(len(l.Letters)))
+		left = fmt.Sprintf("; the newest %s are listed (-n 0 lists all)", humanize.Count(len(l.Letters)))
 	}
-	_, err := fmt.Fprintf(w, "%s: %s%s\n", quantity.Things(int(l.Total), "letter"), byReason(l.Reasons), left)
+	_, err := fmt.Fprintf(w, "%s: %s%s\n", humanize.Things(int(l.Total), "letter"), byReason(l.Reasons), left)
 	return err
 }
 
@@ -159,7 +159,7 @@ func byReason(reasons map[string]int64) string {
 		return strings.Compare(a, b)
 	})
 	for i, name := range names {
-		names[i] = name + " " + quantity.Count(reasons[name])
+		names[i] = name + " " + humanize.Count(reasons[name])
 	}
 	return strings.Join(names, ", ")
 }

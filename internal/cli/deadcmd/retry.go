@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/cli/command"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/stream/deadletter"
 	"loaderd/stream/retention"
 )
@@ -137,7 +137,7 @@ func (r *retrying) box(ctx context.Context, b *deadletter.Box, letters []uint64)
 		r.warn(ctx, b)
 	}
 	if err == nil && r.left > 0 {
-		err = fmt.Errorf("%s of stream %s could not be published again", quantity.Things(int(r.left), "letter"), b.Name())
+		err = fmt.Errorf("%s of stream %s could not be published again", humanize.Things(int(r.left), "letter"), b.Name())
 	}
 	return err
 }
@@ -166,7 +166,7 @@ func (r *retrying) summary(b *deadletter.Box) string {
 	if r.dryRun {
 		verb = "would be published again"
 	}
-	text := fmt.Sprintf("%s of stream %s %s", quantity.Things(int(r.published), "letter"), b.Name(), verb)
+	text := fmt.Sprintf("%s of stream %s %s", humanize.Things(int(r.published), "letter"), b.Name(), verb)
 	switch {
 	case r.last > r.first:
 		text += fmt.Sprintf(", as documents %d to %d of stream %s", r.first, r.last, b.Documents())

@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/cli/command"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/stream/deadletter"
 )
 
@@ -87,7 +87,7 @@ func writeLetter(w io.Writer, l deadletter.Letter, retried, all bool) error {
 			fmt.Fprintf(w, "  %s: %s\n", command.Visible(name, false), command.Visible(value, false))
 		}
 	}
-	_, err := fmt.Fprintf(w, "payload, %s\n%s", quantity.Bytes(int64(len(l.Data))), payload(l.Data, all))
+	_, err := fmt.Fprintf(w, "payload, %s\n%s", humanize.Bytes(int64(len(l.Data))), payload(l.Data, all))
 	return err
 }
 
@@ -114,7 +114,7 @@ func payload(data []byte, all bool) string {
 		}
 	}
 	if left > 0 {
-		shown += fmt.Sprintf("... %s more (--all)\n", quantity.Bytes(int64(left)))
+		shown += fmt.Sprintf("... %s more (--all)\n", humanize.Bytes(int64(left)))
 	}
 	return shown
 }

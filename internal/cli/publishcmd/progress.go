@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/corpus"
 	"loaderd/internal/publishing"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 )
 
 // Intervals of progress reports: a bar on a terminal, a line elsewhere.
@@ -101,9 +101,9 @@ func (r *publishReport) show(now publishing.Progress, took time.Duration) {
 // readOf formats the part of the files that has been read.
 func readOf(read, total int64) string {
 	if total <= 0 {
-		return fmt.Sprintf(", %s read", quantity.Bytes(read))
+		return fmt.Sprintf(", %s read", humanize.Bytes(read))
 	}
-	return fmt.Sprintf(", %s of %s read", quantity.Bytes(read), quantity.Bytes(total))
+	return fmt.Sprintf(", %s of %s read", humanize.Bytes(read), humanize.Bytes(total))
 }
 
 // timeLeft estimates the remaining time at the present rate, empty if it cannot be estimated.

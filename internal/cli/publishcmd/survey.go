@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/corpus"
 	"loaderd/internal/corpus/record"
 	"loaderd/internal/publishing"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/survey"
 )
 
@@ -78,7 +78,7 @@ func (f *publishFlags) surveyText(r survey.Report) string {
 		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, args...))
 	}
 	for _, found := range r.Formats {
-		line("format", "%s: %s, %s", found.Name, quantity.Things(found.Files, "file"), quantity.Bytes(found.Bytes))
+		line("format", "%s: %s, %s", found.Name, humanize.Things(found.Files, "file"), humanize.Bytes(found.Bytes))
 		if len(found.Fields) > 0 {
 			line("  fields", "%s", fieldsText(found.Fields))
 		}
@@ -89,9 +89,9 @@ func (f *publishFlags) surveyText(r survey.Report) string {
 	unit := "bytes"
 	if r.TokenIDs {
 		unit = "tokens"
-		line("documents", "%s of %s tokens", quantity.Count(r.Documents), quantity.Count(r.Tokens))
+		line("documents", "%s of %s tokens", humanize.Count(r.Documents), humanize.Count(r.Tokens))
 	} else {
-		line("documents", "%s of text, %s", quantity.Count(r.Documents), quantity.Bytes(r.Bytes))
+		line("documents", "%s of text, %s", humanize.Count(r.Documents), humanize.Bytes(r.Bytes))
 	}
 	if l := r.Lengths; r.Documents > 0 {
 		line("lengths", "%s: shortest %d, 10 %% to %d, half to %d, 90 %% to %d, 99 %% to %d, longest %d", unit, l.Shortest,
@@ -109,7 +109,7 @@ func (f *publishFlags) surveyText(r survey.Report) string {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.LeftOut)) {
 		left := r.LeftOut[reason]
-		line("left out", "%s %s, the first: %s", quantity.Count(left.Count), reason, left.First)
+		line("left out", "%s %s, the first: %s", humanize.Count(left.Count), reason, left.First)
 	}
 	for _, problem := range r.Problems {
 		line("problem", "%s", problem)
@@ -136,7 +136,7 @@ func (f *publishFlags) tokenizerText(line func(name, format string, args ...any)
 	}
 	vocabulary := ""
 	if f.corpus.Vocabulary > 0 {
-		vocabulary = fmt.Sprintf(" of a vocabulary of %s", quantity.Count(f.corpus.Vocabulary))
+		vocabulary = fmt.Sprintf(" of a vocabulary of %s", humanize.Count(f.corpus.Vocabulary))
 	}
 	line("tokenizer", "%s", needed)
 	line("ids", "up to %d%s", r.LargestID, vocabulary)

@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/corpus"
 	"loaderd/internal/corpus/record"
 	"loaderd/internal/publishing"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/loader/plan"
 )
 
@@ -28,7 +28,7 @@ func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
 	if s.Documents == 0 && before > 0 {
 		fmt.Fprintf(&b, "already published: %s; nothing is new for %s", documentCount(before), s.Subject)
 	} else {
-		fmt.Fprintf(&b, "committed %s (%s) to %s in %.1f s", documentCount(s.Documents), quantity.Bytes(s.Bytes),
+		fmt.Fprintf(&b, "committed %s (%s) to %s in %.1f s", documentCount(s.Documents), humanize.Bytes(s.Bytes),
 			s.Subject, s.Seconds)
 	}
 	if s.Seconds > 0 && s.Documents > 0 {
@@ -230,5 +230,5 @@ func replacedLine(r corpus.Replaced) string {
 		return ""
 	}
 	return fmt.Sprintf("%s of %s: not UTF-8, U+FFFD in their place; the first in %s (--encoding names another encoding)",
-		quantity.Things(int(r.Bytes), "byte"), documentCount(r.Documents), r.First)
+		humanize.Things(int(r.Bytes), "byte"), documentCount(r.Documents), r.First)
 }

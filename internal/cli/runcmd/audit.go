@@ -13,7 +13,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/runadmin"
 	"loaderd/loader/maintenance"
 )
@@ -83,9 +83,9 @@ func writeAudited(w io.Writer, run string, a maintenance.Audited) error {
   dropped    %s
   waiting    %s
 Every token is accounted for behind every step.
-`, run, quantity.Count(a.Steps), state, quantity.Count(a.Documents), quantity.Count(a.Tokens),
-		quantity.Count(a.Emitted), quantity.Count(a.Padding), quantity.Count(a.Repeated), quantity.Count(a.Dropped),
-		quantity.Count(a.Waiting))
+`, run, humanize.Count(a.Steps), state, humanize.Count(a.Documents), humanize.Count(a.Tokens),
+		humanize.Count(a.Emitted), humanize.Count(a.Padding), humanize.Count(a.Repeated), humanize.Count(a.Dropped),
+		humanize.Count(a.Waiting))
 	for _, c := range a.Controls {
 		if err == nil {
 			_, err = fmt.Fprintf(w, "Record %d: %s.\n", c.Record, c.What)

@@ -16,7 +16,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/runadmin"
 	"loaderd/stream"
 	"loaderd/stream/lease"
@@ -82,7 +82,7 @@ func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Wr
 		return &lease.HeldError{Run: c.Run, Leader: l.LeaderInfo}
 	}
 	if err := sure(fmt.Sprintf("Delete run %s, %s, with its plan (%s) and its checkpoints (%s)?", c.Run, describeRun(run),
-		quantity.Bytes(int64(run.PlanBytes)), quantity.Bytes(int64(run.CheckpointBytes)))); err != nil {
+		humanize.Bytes(int64(run.PlanBytes)), humanize.Bytes(int64(run.CheckpointBytes)))); err != nil {
 		return err
 	}
 	removed, err := runadmin.Remove(ctx, store, c.Run, daemon.Self())
@@ -128,7 +128,7 @@ func describeRun(r runadmin.Listed) string {
 	for _, x := range r.Sources {
 		streams = append(streams, x.Stream)
 	}
-	return quantity.Things(int(r.Steps), "step") + " over " + strings.Join(streams, ", ")
+	return humanize.Things(int(r.Steps), "step") + " over " + strings.Join(streams, ", ")
 }
 
 func writeRemoved(w io.Writer, r runadmin.Listed, removed runadmin.Removed) {
@@ -137,9 +137,9 @@ func writeRemoved(w io.Writer, r runadmin.Listed, removed runadmin.Removed) {
 		gone bool
 		what string
 	}{
-		{removed.Plan, fmt.Sprintf("plan (%s)", quantity.Bytes(int64(r.PlanBytes)))},
+		{removed.Plan, fmt.Sprintf("plan (%s)", humanize.Bytes(int64(r.PlanBytes)))},
 		{removed.LowWatermark, "floor"},
-		{removed.Checkpoints, fmt.Sprintf("checkpoints (%s)", quantity.Bytes(int64(r.CheckpointBytes)))},
+		{removed.Checkpoints, fmt.Sprintf("checkpoints (%s)", humanize.Bytes(int64(r.CheckpointBytes)))},
 	} {
 		if p.gone {
 			parts = append(parts, p.what)
@@ -152,6 +152,6 @@ func writeRemoved(w io.Writer, r runadmin.Listed, removed runadmin.Removed) {
 				f.Stream)
 			continue
 		}
-		fmt.Fprintf(w, "stream %s: the documents from %s on are needed, by run %s\n", f.Stream, quantity.Count(f.From), f.By)
+		fmt.Fprintf(w, "stream %s: the documents from %s on are needed, by run %s\n", f.Stream, humanize.Count(f.From), f.By)
 	}
 }

@@ -11,7 +11,7 @@ import (
 
 	"loaderd/internal/cli/command"
 	"loaderd/internal/export"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/flightclient"
 )
 
@@ -43,7 +43,7 @@ In Python loaderd.frozen.Frozen reads such a folder and gives the steps that loa
 				return command.Usage(fmt.Errorf("--%w", err))
 			}
 			options.OnPart = func(p export.Part) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "steps %d to %d: %s rows\n", p.First, p.First+p.Steps-1, quantity.Count(p.Rows))
+				fmt.Fprintf(cmd.ErrOrStderr(), "steps %d to %d: %s rows\n", p.First, p.First+p.Steps-1, humanize.Count(p.Rows))
 			}
 			var m *export.Manifest
 			err := client.Ask(cmd.Context(), "export", func(c *flightclient.Client) (err error) {
@@ -104,6 +104,6 @@ func exportText(m *export.Manifest, dir string) string {
 		}
 	}
 	return fmt.Sprintf("%s has steps %d to %d of run %s: %s rows in %s, %s", dir, m.First, m.End-1, m.Run,
-		quantity.Count(rows),
-		quantity.Things(len(m.Parts), "part"), quantity.Bytes(bytes))
+		humanize.Count(rows),
+		humanize.Things(len(m.Parts), "part"), humanize.Bytes(bytes))
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/cli/command"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/flightclient"
 	"loaderd/loader"
 	"loaderd/loader/state"
@@ -95,8 +95,8 @@ func writeInfo(w io.Writer, info loader.Info) error {
 	if info.Ended {
 		state = "planned, and none follows"
 	}
-	line("steps", "%s %s; %s committed; the oldest to be read is %s", quantity.Count(info.Planned), state,
-		quantity.Count(info.Committed), quantity.Count(info.Oldest))
+	line("steps", "%s %s; %s committed; the oldest to be read is %s", humanize.Count(info.Planned), state,
+		humanize.Count(info.Committed), humanize.Count(info.Oldest))
 	line("length", "%s", lengthOf(info.Length))
 	var names []string
 	for _, s := range info.Sources {
@@ -121,9 +121,9 @@ func lengthOf(l *state.Length) string {
 	case l.Idle:
 		return "no end: sources have documents left, and none of them a weight"
 	case l.Exact:
-		return quantity.Count(l.Steps) + " steps, exactly"
+		return humanize.Count(l.Steps) + " steps, exactly"
 	}
-	text := fmt.Sprintf("%s steps, give or take %s", quantity.Count(l.Steps), quantity.Count(l.Error))
+	text := fmt.Sprintf("%s steps, give or take %s", humanize.Count(l.Steps), humanize.Count(l.Error))
 	if len(l.Open) > 0 {
 		text += ", with what is stored now; not sealed: " + strings.Join(l.Open, ", ")
 	}

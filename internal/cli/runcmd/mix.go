@@ -16,7 +16,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/flightclient"
 	"loaderd/loader/mixture"
 )
@@ -135,16 +135,16 @@ func writeMixture(w io.Writer, m api.Mixture) error {
 		return err
 	}
 	fmt.Fprintf(w, "run %s: %s tokens taken; a change now would show from step %d on, at the earliest\n\n", m.Run,
-		quantity.Count(m.Tokens), m.Step)
+		humanize.Count(m.Tokens), m.Step)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "source\ttarget\tso far\tlast %d steps\tdocuments left\tfor steps\tepoch\t\n", m.RecentSteps)
 	for _, s := range m.Sources {
 		lasts := "-"
 		if s.Lasts != nil {
-			lasts = quantity.Count(*s.Lasts)
+			lasts = humanize.Count(*s.Lasts)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %s\t%s\n", s.Name, percent(s.Target), percent(s.Share),
-			percent(s.Recent), quantity.Count(s.Left), lasts,
+			percent(s.Recent), humanize.Count(s.Left), lasts,
 			s.Epoch+1, s.Epochs, sourceState(s))
 	}
 	return t.Flush()

@@ -12,7 +12,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/flightclient"
 )
 
@@ -104,7 +104,7 @@ func writeTexts(w io.Writer, texts []api.Text, borders func(tokens []string) str
 		}
 		fmt.Fprintln(w, borders(shown))
 		if left := t.Total - t.Start - len(t.Tokens); left > 0 {
-			fmt.Fprintf(w, "... %s more tokens\n", quantity.Count(left))
+			fmt.Fprintf(w, "... %s more tokens\n", humanize.Count(left))
 		}
 	}
 	return nil
@@ -122,7 +122,7 @@ func textHead(t api.Text) []string {
 			head = append(head, command.Visible(part, false))
 		}
 	}
-	head = append(head, quantity.Bytes(int64(t.Bytes)), quantity.Count(t.Total)+" tokens")
+	head = append(head, humanize.Bytes(int64(t.Bytes)), humanize.Count(t.Total)+" tokens")
 	if t.Skip != "" {
 		head = append(head, "not used: "+t.Skip)
 	}

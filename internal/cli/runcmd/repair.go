@@ -13,7 +13,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/runadmin"
 	"loaderd/loader/maintenance"
 	"loaderd/stream"
@@ -111,14 +111,14 @@ func repair(ctx context.Context, c config.Config, name string, before uint64, lo
 
 func writeDamage(w io.Writer, d maintenance.Damage) {
 	if d.Why == "" {
-		fmt.Fprintf(w, "the plan of run %s is whole: %s records, %s steps\n", d.Run, quantity.Count(d.Records),
-			quantity.Count(d.Steps))
+		fmt.Fprintf(w, "the plan of run %s is whole: %s records, %s steps\n", d.Run, humanize.Count(d.Records),
+			humanize.Count(d.Steps))
 		return
 	}
 	fmt.Fprintf(w, "the plan of run %s is damaged: %s\n  usable   %s records, with %s steps\n  it had   %s records, "+
 		"with %s steps, at least\n",
-		d.Run, d.Why, quantity.Count(d.Records), quantity.Count(d.Steps), quantity.Count(d.OnceRecords),
-		quantity.Count(d.OnceSteps))
+		d.Run, d.Why, humanize.Count(d.Records), humanize.Count(d.Steps), humanize.Count(d.OnceRecords),
+		humanize.Count(d.OnceSteps))
 	for _, l := range d.Lost {
 		where := "no record is left, a checkpoint tells of it"
 		if l.Record > 0 {
@@ -128,7 +128,7 @@ func writeDamage(w io.Writer, d maintenance.Damage) {
 	}
 	if d.Unknown > 0 {
 		fmt.Fprintf(w, "  unknown  what %s more of the lost records were: steps, drains, commits\n",
-			quantity.Count(d.Unknown))
+			humanize.Count(d.Unknown))
 	}
 	if d.Same() {
 		fmt.Fprintf(w, "Steps from %d on are planned again and will be the same as before: only steps and keepers' words "+

@@ -19,7 +19,7 @@ import (
 
 	"loaderd/internal/cli/command"
 	"loaderd/internal/config"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/runadmin"
 	"loaderd/loader/state"
 )
@@ -83,8 +83,8 @@ func writeRuns(w io.Writer, all []runadmin.Listed) error {
 			only, several = r.Sources[0], nil
 		}
 		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), cmp.Or(only.Stream, "-"), stateOf(r),
-			quantity.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(only.Floor),
-			quantity.Bytes(int64(r.PlanBytes)), quantity.Bytes(int64(r.CheckpointBytes))}, "\t"))
+			humanize.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(only.Floor),
+			humanize.Bytes(int64(r.PlanBytes)), humanize.Bytes(int64(r.CheckpointBytes))}, "\t"))
 		for _, x := range several {
 			fmt.Fprintln(t, strings.Join([]string{"  " + x.Name, "", cmp.Or(x.Stream, "-"), stateOfSource(x), "", "", "", "",
 				countOf(x.Floor), "", ""}, "\t"))
@@ -111,7 +111,7 @@ func stateOf(r runadmin.Listed) string {
 		return "sealed"
 	}
 	if r.State == runadmin.Sealed {
-		state := fmt.Sprintf("sealed at %s", quantity.Count(r.Sources[0].SealedAt))
+		state := fmt.Sprintf("sealed at %s", humanize.Count(r.Sources[0].SealedAt))
 		if r.SealedBy != "" {
 			state += " by " + r.SealedBy
 		}
@@ -125,7 +125,7 @@ func stateOfSource(s runadmin.ListedSource) string {
 	case s.Removed:
 		return "removed"
 	case s.Sealed:
-		return "sealed at " + quantity.Count(s.SealedAt)
+		return "sealed at " + humanize.Count(s.SealedAt)
 	}
 	return "open"
 }
@@ -138,9 +138,9 @@ func shortLength(l *state.Length) string {
 	case l.Endless:
 		return "endless"
 	case l.Exact:
-		return quantity.Count(l.Steps)
+		return humanize.Count(l.Steps)
 	}
-	text := fmt.Sprintf("%s ± %s", quantity.Count(l.Steps), quantity.Count(l.Error))
+	text := fmt.Sprintf("%s ± %s", humanize.Count(l.Steps), humanize.Count(l.Error))
 	if len(l.Open) > 0 {
 		text += " so far"
 	}
@@ -151,7 +151,7 @@ func countOf(n *uint64) string {
 	if n == nil {
 		return "-"
 	}
-	return quantity.Count(*n)
+	return humanize.Count(*n)
 }
 
 // leaderOf returns the host and port at which a leader serves readers.

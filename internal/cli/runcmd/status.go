@@ -14,7 +14,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/flightclient"
 	"loaderd/internal/top"
 	"loaderd/loader/diagnosis"
@@ -90,14 +90,14 @@ func writeStatus(w io.Writer, s api.Status) error {
 		line("what to do", "%s", s.Verdict.Do)
 	}
 	line("run", "%s, id %s", s.Run, shortID(s.ID))
-	steps := quantity.Count(s.Planned) + " planned"
+	steps := humanize.Count(s.Planned) + " planned"
 	if s.Sent != nil && s.Consumed != nil {
-		steps += fmt.Sprintf(", %s sent, %s consumed", quantity.Count(*s.Sent), quantity.Count(*s.Consumed))
+		steps += fmt.Sprintf(", %s sent, %s consumed", humanize.Count(*s.Sent), humanize.Count(*s.Consumed))
 	}
-	line("steps", "%s, %s committed", steps, quantity.Count(s.Committed))
+	line("steps", "%s, %s committed", steps, humanize.Count(s.Committed))
 	length := lengthOf(s.Length)
 	if s.EndsIn != nil {
-		length += "; the last is read in about " + quantity.Time(time.Duration(*s.EndsIn*float64(time.Second)))
+		length += "; the last is read in about " + humanize.Time(time.Duration(*s.EndsIn*float64(time.Second)))
 	}
 	line("length", "%s", length)
 	line("padding", "%.2f %%, %.1f %% of the documents split", 100*s.Packing.Padding, 100*s.Packing.Split)
@@ -122,13 +122,13 @@ func writeStatus(w io.Writer, s api.Status) error {
 		}, len(s.Ranks)},
 		{"KEEPER\tCOMMITTED", func(w io.Writer) {
 			for _, k := range s.Keepers {
-				fmt.Fprintf(w, "%s\t%s\n", k.Keeper, quantity.Count(k.Step))
+				fmt.Fprintf(w, "%s\t%s\n", k.Keeper, humanize.Count(k.Step))
 			}
 		}, len(s.Keepers)},
 		{"DAEMON\tRANKS\tFLIGHT\tPAGE\t", func(w io.Writer) { daemonLines(w, s) }, len(s.Daemons)},
 		{"SKIPPED\tREASON\tWHAT TO DO", func(w io.Writer) {
 			for _, x := range s.Skipped {
-				fmt.Fprintf(w, "%s\t%s: %s\t%s\n", quantity.Count(x.Documents), x.Reason, x.Text, x.Do)
+				fmt.Fprintf(w, "%s\t%s: %s\t%s\n", humanize.Count(x.Documents), x.Reason, x.Text, x.Do)
 			}
 		}, len(s.Skipped)},
 		{"DEAD LETTERS\tNUMBER\tTHE NEWEST", func(w io.Writer) { deadLines(w, s) }, len(s.Dead.Reasons)},
@@ -156,7 +156,7 @@ func storedIn(f *state.StreamFill) string {
 	case f.Full:
 		text += ", full"
 	case f.FullIn != nil:
-		text += ", full in about " + quantity.Time(time.Duration(*f.FullIn*float64(time.Second)))
+		text += ", full in about " + humanize.Time(time.Duration(*f.FullIn*float64(time.Second)))
 	}
 	return text
 }
@@ -165,16 +165,16 @@ func storedIn(f *state.StreamFill) string {
 func stageOf(x api.Stage) string {
 	number := func(v float64) string {
 		if x.Unit == "bytes" {
-			return quantity.Bytes(int64(v))
+			return humanize.Bytes(int64(v))
 		}
-		return quantity.Count(int64(v)) + " " + x.Unit
+		return humanize.Count(int64(v)) + " " + x.Unit
 	}
 	text := number(x.Value)
 	if x.Of > 0 {
 		text += " of " + strings.TrimSuffix(number(x.Of), " "+x.Unit)
 	}
 	if x.Rate > 0 {
-		text += fmt.Sprintf(", %s %s/s", quantity.Short(x.Rate), x.Leaves)
+		text += fmt.Sprintf(", %s %s/s", humanize.Short(x.Rate), x.Leaves)
 	}
 	return text
 }
@@ -182,25 +182,25 @@ func stageOf(x api.Stage) string {
 func sourceLines(w io.Writer, s api.Status) {
 	for _, x := range s.Sources {
 		fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, top.Share(x.Share),
-			top.Share(x.Recent), quantity.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.StateOf(x, s.Time))
+			top.Share(x.Recent), humanize.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.StateOf(x, s.Time))
 	}
 }
 
 func pullLines(w io.Writer, s api.Status) {
 	for _, x := range s.Pulls {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s of %s\t%s\n", cmp.Or(x.Source, "documents"), quantity.Count(x.Documents),
-			quantity.Count(x.LeftOut), quantity.Bytes(x.BytesRead), quantity.Bytes(x.Bytes), x.Says)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s of %s\t%s\n", cmp.Or(x.Source, "documents"), humanize.Count(x.Documents),
+			humanize.Count(x.LeftOut), humanize.Bytes(x.BytesRead), humanize.Bytes(x.Bytes), x.Says)
 	}
 }
 
 func rankLines(w io.Writer, s api.Status) {
 	for _, r := range s.Ranks {
 		fmt.Fprintf(w, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, top.RankState(r),
-			quantity.Count(r.Sent), top.Consumed(r), quantity.Count(r.Lag), top.Wait(r.WaitP50), top.Wait(r.WaitP99),
-			quantity.Bytes(int64(r.Bytes)), r.Daemon)
+			humanize.Count(r.Sent), top.Consumed(r), humanize.Count(r.Lag), top.Wait(r.WaitP50), top.Wait(r.WaitP99),
+			humanize.Bytes(int64(r.Bytes)), r.Daemon)
 	}
 	if n := s.Readers - len(s.Ranks); n > 0 {
-		fmt.Fprintf(w, "and %s that are not as far behind\n", quantity.Things(n, "rank"))
+		fmt.Fprintf(w, "and %s that are not as far behind\n", humanize.Things(n, "rank"))
 	}
 }
 
@@ -211,7 +211,7 @@ func daemonLines(w io.Writer, s api.Status) {
 		case d.Leads:
 			state = fmt.Sprintf("leads, term %d", d.Term)
 		case d.Silent > 5:
-			state = "silent for " + quantity.Time(time.Duration(d.Silent*float64(time.Second)))
+			state = "silent for " + humanize.Time(time.Duration(d.Silent*float64(time.Second)))
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", d.Name, d.Ranks, cmp.Or(d.Flight, "-"), cmp.Or(d.HTTP, "-"), state)
 	}
@@ -223,6 +223,6 @@ func deadLines(w io.Writer, s api.Status) {
 		if len(x.Samples) > 0 {
 			newest = x.Samples[0].Problem
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", x.Reason, quantity.Count(x.Letters), newest)
+		fmt.Fprintf(w, "%s\t%s\t%s\n", x.Reason, humanize.Count(x.Letters), newest)
 	}
 }

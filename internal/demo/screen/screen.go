@@ -13,7 +13,7 @@ import (
 	"github.com/charmbracelet/lipgloss"
 
 	"loaderd/internal/demo"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/screen"
 	"loaderd/internal/stats"
 )
@@ -61,9 +61,9 @@ func Lines(ctx context.Context, job *demo.Job, w io.Writer) error {
 func line(f demo.Figures) string {
 	return fmt.Sprintf("%6.1f s  %s: %s documents, %s steps read, %s tokens/s, padding %.2f %%, truncated %.1f %%, "+
 		"pool %s, window %s, lag %s",
-		f.Elapsed.Seconds(), f.Phase, quantity.Count(f.Stats.Documents), quantity.Count(f.Read), quantity.Short(f.Now.Tokens),
+		f.Elapsed.Seconds(), f.Phase, humanize.Count(f.Stats.Documents), humanize.Count(f.Read), humanize.Short(f.Now.Tokens),
 		100*stats.Padding(f.Stats), 100*stats.Truncated(f.Stats),
-		quantity.Count(f.Stats.PoolPieces), quantity.Count(f.Stats.WindowRows), quantity.Things(int(f.Lag()), "step"))
+		humanize.Count(f.Stats.PoolPieces), humanize.Count(f.Stats.WindowRows), humanize.Things(int(f.Lag()), "step"))
 }
 
 // errStopped reports that the user stopped the demo in the live view.

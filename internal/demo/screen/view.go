@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"loaderd/internal/demo"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/internal/screen"
 	"loaderd/internal/stats"
 )
@@ -23,13 +23,13 @@ func picture(f demo.Figures) screen.Picture {
 // cells returns the values, grouped in lines of three if the width permits.
 func cells(f demo.Figures) []screen.Cell {
 	return []screen.Cell{
-		{Label: "tokens/s", Value: quantity.Short(f.Now.Tokens)},
-		{Label: "tokens/s, mean", Value: quantity.Short(f.Mean.Tokens)},
-		{Label: "tokens", Value: quantity.Short(float64(f.Tokens))},
-		{Label: "documents/s", Value: quantity.Short(f.Now.Documents)},
-		{Label: "documents/s, mean", Value: quantity.Short(f.Mean.Documents)},
-		{Label: "documents", Value: quantity.Count(f.Stats.Documents)},
-		{Label: "steps read", Value: quantity.Count(f.Read)},
+		{Label: "tokens/s", Value: humanize.Short(f.Now.Tokens)},
+		{Label: "tokens/s, mean", Value: humanize.Short(f.Mean.Tokens)},
+		{Label: "tokens", Value: humanize.Short(float64(f.Tokens))},
+		{Label: "documents/s", Value: humanize.Short(f.Now.Documents)},
+		{Label: "documents/s, mean", Value: humanize.Short(f.Mean.Documents)},
+		{Label: "documents", Value: humanize.Count(f.Stats.Documents)},
+		{Label: "steps read", Value: humanize.Count(f.Read)},
 		{Label: "padding", Value: fmt.Sprintf("%.2f %%", 100*stats.Padding(f.Stats))},
 		{Label: "truncated", Value: fmt.Sprintf("%.1f %%", 100*stats.Truncated(f.Stats))},
 	}
@@ -38,18 +38,18 @@ func cells(f demo.Figures) []screen.Cell {
 func levels(f demo.Figures) []screen.Level {
 	s := f.Stats
 	of := func(label string, a, b int64, thing string) screen.Level {
-		return screen.Level{Label: label, Part: stats.Share(a, b), Long: fmt.Sprintf("%s of %s %s", quantity.Count(a),
-			quantity.Count(b), thing), Brief: quantity.Short(float64(a)) + "/" +
-			quantity.Short(float64(b))}
+		return screen.Level{Label: label, Part: stats.Share(a, b), Long: fmt.Sprintf("%s of %s %s", humanize.Count(a),
+			humanize.Count(b), thing), Brief: humanize.Short(float64(a)) + "/" +
+			humanize.Short(float64(b))}
 	}
 	cache := screen.Level{Label: "cache", Part: stats.Share(s.CacheBytes, f.CacheBytes),
-		Long: quantity.Bytes(s.CacheBytes), Brief: quantity.Bytes(s.CacheBytes)}
+		Long: humanize.Bytes(s.CacheBytes), Brief: humanize.Bytes(s.CacheBytes)}
 	if s.CacheHits+s.CacheMisses > 0 {
 		cache.Long += fmt.Sprintf(", %.1f %% hits", 100*stats.CacheHits(s))
 	}
 	return []screen.Level{
-		{Label: "published", Part: f.Published, Long: quantity.Count(f.Offered) + " documents",
-			Brief: quantity.Short(float64(f.Offered))},
+		{Label: "published", Part: f.Published, Long: humanize.Count(f.Offered) + " documents",
+			Brief: humanize.Short(float64(f.Offered))},
 		of("stream", int64(s.Cursor), int64(s.Source.Last), "documents"),
 		of("pool", int64(s.PoolPieces), int64(s.Capacity.Pool), "pieces"),
 		of("shuffle", int64(s.WindowRows), int64(f.Window), "rows"),

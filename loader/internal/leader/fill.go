@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"loaderd/internal/event"
-	"loaderd/internal/quantity"
+	"loaderd/internal/humanize"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/state"
@@ -165,7 +165,7 @@ func (f *streamFills) logLevel(source string, level fillLevel, x state.StreamFil
 	switch level {
 	case fillNear:
 		if x.FullIn != nil {
-			keys = append(keys, "full_in", quantity.Time(time.Duration(*x.FullIn*float64(time.Second))))
+			keys = append(keys, "full_in", humanize.Time(time.Duration(*x.FullIn*float64(time.Second))))
 		}
 		f.log.Warn("document stream is nearly full", append(keys, event.StreamNearlyFull, "do", x.Raise())...)
 	case fillFull:

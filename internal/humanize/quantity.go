@@ -1,5 +1,5 @@
-// Package quantity writes numbers for people.
-package quantity
+// Package humanize writes numbers for people.
+package humanize
 
 import (
 	"fmt"
