@@ -11,7 +11,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/humanize"
-	"loaderd/internal/screen"
+	"loaderd/internal/tui"
 	"loaderd/loader/diagnosis"
 )
 
@@ -19,13 +19,13 @@ import (
 const maxLines = 12
 
 // Picture returns the terminal view of a status.
-func Picture(s api.Status) screen.Picture {
-	p := screen.Picture{Title: "loaderd top  " + s.Run, State: s.Daemon, Verdict: s.Verdict.Sentence, Keys: "q leaves"}
+func Picture(s api.Status) tui.Picture {
+	p := tui.Picture{Title: "loaderd top  " + s.Run, State: s.Daemon, Verdict: s.Verdict.Sentence, Keys: "q leaves"}
 	switch s.Verdict.Health {
 	case diagnosis.Waiting:
-		p.Tone = screen.Noted
+		p.Tone = tui.Noted
 	case diagnosis.Failing:
-		p.Tone = screen.Alarming
+		p.Tone = tui.Alarming
 	}
 	if s.Verdict.Do != "" {
 		p.Lines = append(p.Lines, "-> "+s.Verdict.Do)
@@ -65,7 +65,7 @@ func Picture(s api.Status) screen.Picture {
 	return p
 }
 
-func cells(s api.Status) []screen.Cell {
+func cells(s api.Status) []tui.Cell {
 	ends := "-"
 	switch {
 	case s.Ended && (s.Consumed == nil || *s.Consumed == s.Planned):
@@ -73,7 +73,7 @@ func cells(s api.Status) []screen.Cell {
 	case s.EndsIn != nil:
 		ends = humanize.Time(time.Duration(*s.EndsIn * float64(time.Second)))
 	}
-	return []screen.Cell{
+	return []tui.Cell{
 		{Label: "tokens/s", Value: humanize.Short(s.Rates.Tokens)},
 		{Label: "documents/s", Value: humanize.Short(s.Rates.Documents)},
 		{Label: "padding", Value: fmt.Sprintf("%.2f %%", 100*s.Packing.Padding)},
@@ -92,8 +92,8 @@ func steps(n *uint64) string {
 	return humanize.Count(*n)
 }
 
-func level(x api.Stage) screen.Level {
-	l := screen.Level{Label: x.Name, Brief: humanize.Short(x.Value), Long: humanize.Count(int64(x.Value)),
+func level(x api.Stage) tui.Level {
+	l := tui.Level{Label: x.Name, Brief: humanize.Short(x.Value), Long: humanize.Count(int64(x.Value)),
 		Marked: x.Limits}
 	if x.Unit == "bytes" {
 		l.Long, l.Brief = humanize.Bytes(int64(x.Value)), humanize.Bytes(int64(x.Value))

@@ -11,7 +11,7 @@ import (
 	"github.com/charmbracelet/lipgloss"
 
 	"loaderd/internal/api"
-	"loaderd/internal/screen"
+	"loaderd/internal/tui"
 )
 
 // Ask requests the status from a daemon.
@@ -25,7 +25,7 @@ const every = 500 * time.Millisecond
 func Show(ctx context.Context, where string, ask Ask, terminal *os.File) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	m := &model{ctx: ctx, where: where, ask: ask, view: screen.New(lipgloss.NewRenderer(terminal)), now: time.Now}
+	m := &model{ctx: ctx, where: where, ask: ask, view: tui.New(lipgloss.NewRenderer(terminal)), now: time.Now}
 	_, err := tea.NewProgram(m, tea.WithOutput(terminal), tea.WithAltScreen(), tea.WithContext(ctx)).Run()
 	if ctx.Err() != nil {
 		return nil
@@ -38,7 +38,7 @@ type model struct {
 	ctx           context.Context
 	where         string
 	ask           Ask
-	view          screen.View
+	view          tui.View
 	now           func() time.Time
 	status        *api.Status // nil before the first response
 	err           error       // of the last request
@@ -92,18 +92,18 @@ func (m *model) View() string {
 	return m.view.Render(m.picture(), m.width, m.height)
 }
 
-func (m *model) picture() screen.Picture {
+func (m *model) picture() tui.Picture {
 	if m.status == nil {
-		p := screen.Picture{Title: "loaderd top", State: m.where, Verdict: "Asking " + m.where, Keys: "q leaves"}
+		p := tui.Picture{Title: "loaderd top", State: m.where, Verdict: "Asking " + m.where, Keys: "q leaves"}
 		if m.err != nil {
-			p.Verdict, p.Tone = m.err.Error(), screen.Alarming
+			p.Verdict, p.Tone = m.err.Error(), tui.Alarming
 		}
 		return p
 	}
 	p := Picture(*m.status)
 	p.State = m.where
 	if m.err != nil {
-		p.Tone, p.Verdict = screen.Alarming, fmt.Sprintf("No answer for %s: %v",
+		p.Tone, p.Verdict = tui.Alarming, fmt.Sprintf("No answer for %s: %v",
 			m.now().Sub(m.status.Time).Round(time.Second), m.err)
 	}
 	return p

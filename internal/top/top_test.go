@@ -13,7 +13,7 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/goldentest"
-	"loaderd/internal/screen"
+	"loaderd/internal/tui"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/state"
 )
@@ -48,7 +48,7 @@ func someStatus() api.Status {
 
 func TestPictures(t *testing.T) {
 	time.Local = time.UTC
-	view := screen.New(lipgloss.NewRenderer(io.Discard))
+	view := tui.New(lipgloss.NewRenderer(io.Discard))
 	for _, test := range []struct {
 		file          string
 		status        api.Status
@@ -70,7 +70,7 @@ func TestPictures(t *testing.T) {
 
 // The view fits any window size.
 func TestPicturesFit(t *testing.T) {
-	view := screen.New(lipgloss.NewRenderer(io.Discard))
+	view := tui.New(lipgloss.NewRenderer(io.Discard))
 	long := someStatus()
 	long.Run, long.Verdict.Sentence = strings.Repeat("長", 200), strings.Repeat("word ", 100)
 	for _, s := range []api.Status{someStatus(), {}, long} {
@@ -93,7 +93,7 @@ func TestPicturesFit(t *testing.T) {
 // Failed requests are repeated, and the last status is displayed with its age.
 func TestADaemonThatDoesNotAnswer(t *testing.T) {
 	answer, fails := someStatus(), errors.New("connection refused")
-	m := &model{ctx: t.Context(), where: "grpc://a:1", view: screen.New(lipgloss.NewRenderer(io.Discard)),
+	m := &model{ctx: t.Context(), where: "grpc://a:1", view: tui.New(lipgloss.NewRenderer(io.Discard)),
 		now: func() time.Time { return at.Add(7 * time.Second) },
 		ask: func(context.Context) (api.Status, error) { return answer, fails }}
 	says := func(want string) {

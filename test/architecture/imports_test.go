@@ -50,9 +50,9 @@ var arrows = map[string][]string{
 	"internal/config": {"internal/auth", "internal/corpus", "internal/objects", "internal/tracing", "stream",
 		"arrowout", "loader", "tokenizer"},
 
-	"internal/demo/screen": {"internal/demo", "internal/screen", "internal/stats"},
-	"internal/screen":      {},
-	"internal/top":         {"internal/screen", "internal/api", "loader"},
+	"internal/demo/screen": {"internal/demo", "internal/tui", "internal/stats"},
+	"internal/tui":      {},
+	"internal/top":         {"internal/tui", "internal/api", "loader"},
 	"internal/demo": {"internal/daemon", "internal/publishing", "internal/flightclient", "internal/stats",
 		"internal/corpus"},
 	"internal/stats": {"loader"},

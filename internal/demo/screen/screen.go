@@ -14,7 +14,7 @@ import (
 
 	"loaderd/internal/demo"
 	"loaderd/internal/humanize"
-	"loaderd/internal/screen"
+	"loaderd/internal/tui"
 	"loaderd/internal/stats"
 )
 
@@ -74,7 +74,7 @@ var errStopped = errors.New("stopped")
 func Live(ctx context.Context, job *demo.Job, terminal *os.File) (stopped bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &live{job: job, view: screen.New(lipgloss.NewRenderer(terminal)), stop: func() {
+	s := &live{job: job, view: tui.New(lipgloss.NewRenderer(terminal)), stop: func() {
 		cancel(errStopped)
 	}, figures: job.Figures()}
 	s.rates.Fill(&s.figures)
@@ -104,7 +104,7 @@ func Live(ctx context.Context, job *demo.Job, terminal *os.File) (stopped bool, 
 // live is the live view as a bubbletea model.
 type live struct {
 	job           *demo.Job
-	view          screen.View
+	view          tui.View
 	stop          func()
 	stopping      bool
 	figures       demo.Figures

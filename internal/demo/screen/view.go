@@ -5,13 +5,13 @@ import (
 
 	"loaderd/internal/demo"
 	"loaderd/internal/humanize"
-	"loaderd/internal/screen"
+	"loaderd/internal/tui"
 	"loaderd/internal/stats"
 )
 
 // picture returns the content of the live view.
-func picture(f demo.Figures) screen.Picture {
-	p := screen.Picture{Title: "loaderd demo", State: fmt.Sprintf("%s  %.1f s", f.Phase, f.Elapsed.Seconds()),
+func picture(f demo.Figures) tui.Picture {
+	p := tui.Picture{Title: "loaderd demo", State: fmt.Sprintf("%s  %.1f s", f.Phase, f.Elapsed.Seconds()),
 		Lines: []string{f.From, f.Settings}, Cells: cells(f), Levels: levels(f),
 		Note: f.Note, Keys: "q stops"}
 	if f.Page != "" {
@@ -21,8 +21,8 @@ func picture(f demo.Figures) screen.Picture {
 }
 
 // cells returns the values, grouped in lines of three if the width permits.
-func cells(f demo.Figures) []screen.Cell {
-	return []screen.Cell{
+func cells(f demo.Figures) []tui.Cell {
+	return []tui.Cell{
 		{Label: "tokens/s", Value: humanize.Short(f.Now.Tokens)},
 		{Label: "tokens/s, mean", Value: humanize.Short(f.Mean.Tokens)},
 		{Label: "tokens", Value: humanize.Short(float64(f.Tokens))},
@@ -35,19 +35,19 @@ func cells(f demo.Figures) []screen.Cell {
 	}
 }
 
-func levels(f demo.Figures) []screen.Level {
+func levels(f demo.Figures) []tui.Level {
 	s := f.Stats
-	of := func(label string, a, b int64, thing string) screen.Level {
-		return screen.Level{Label: label, Part: stats.Share(a, b), Long: fmt.Sprintf("%s of %s %s", humanize.Count(a),
+	of := func(label string, a, b int64, thing string) tui.Level {
+		return tui.Level{Label: label, Part: stats.Share(a, b), Long: fmt.Sprintf("%s of %s %s", humanize.Count(a),
 			humanize.Count(b), thing), Brief: humanize.Short(float64(a)) + "/" +
 			humanize.Short(float64(b))}
 	}
-	cache := screen.Level{Label: "cache", Part: stats.Share(s.CacheBytes, f.CacheBytes),
+	cache := tui.Level{Label: "cache", Part: stats.Share(s.CacheBytes, f.CacheBytes),
 		Long: humanize.Bytes(s.CacheBytes), Brief: humanize.Bytes(s.CacheBytes)}
 	if s.CacheHits+s.CacheMisses > 0 {
 		cache.Long += fmt.Sprintf(", %.1f %% hits", 100*stats.CacheHits(s))
 	}
-	return []screen.Level{
+	return []tui.Level{
 		{Label: "published", Part: f.Published, Long: humanize.Count(f.Offered) + " documents",
 			Brief: humanize.Short(float64(f.Offered))},
 		of("stream", int64(s.Cursor), int64(s.Source.Last), "documents"),

@@ -11,7 +11,7 @@ import (
 
 	"loaderd/internal/demo"
 	"loaderd/internal/goldentest"
-	"loaderd/internal/screen"
+	"loaderd/internal/tui"
 	"loaderd/internal/stats"
 	"loaderd/loader"
 	"loaderd/loader/document"
@@ -19,7 +19,7 @@ import (
 )
 
 // plainView draws without colours, because the writer is not a terminal.
-func plainView() screen.View { return screen.New(lipgloss.NewRenderer(io.Discard)) }
+func plainView() tui.View { return tui.New(lipgloss.NewRenderer(io.Discard)) }
 
 func someFigures() demo.Figures {
 	return demo.Figures{

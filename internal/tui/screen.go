@@ -1,5 +1,5 @@
-// Package screen draws values of one moment on a terminal.
-package screen
+// Package tui draws values of one moment on a terminal.
+package tui
 
 import (
 	"fmt"
