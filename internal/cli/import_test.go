@@ -14,7 +14,7 @@ import (
 
 	"loaderd/internal/cli/command"
 	"loaderd/internal/goldentest"
-	"loaderd/internal/survey"
+	"loaderd/internal/inspect"
 	"loaderd/stream"
 )
 
@@ -82,7 +82,7 @@ func TestDryRun(t *testing.T) {
 		t.Errorf("bytes that are not UTF-8: exit %d, %s%s", code, out, stderr)
 	}
 	code, out, stderr := imports(t, "--dry-run", "--json", texts)
-	var r survey.Report
+	var r inspect.Report
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != command.ExitFailed || r.Documents != 3 ||
 		r.LeftOut["bad record"].Count != 1 || !r.Complete {
 		t.Errorf("exit %d, %+v, %v: %s", code, r, err, stderr)

@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/corpus/record"
 	"loaderd/internal/publishing"
 	"loaderd/internal/humanize"
-	"loaderd/internal/survey"
+	"loaderd/internal/inspect"
 )
 
 // Reasons for which a publish fails unless a flag skips such documents.
@@ -40,7 +40,7 @@ func (f *publishFlags) survey(ctx context.Context, paths []string, stdin io.Read
 		}
 		return now
 	})
-	report := survey.Of(ctx, inputs, func(d record.Document) error {
+	report := inspect.Of(ctx, inputs, func(d record.Document) error {
 		return publishing.Check(d, f.options, f.corpus.MaxDocument)
 	})
 	began()
@@ -72,7 +72,7 @@ func (f *publishFlags) survey(ctx context.Context, paths []string, stdin io.Read
 }
 
 // surveyText formats the result of the dry run.
-func (f *publishFlags) surveyText(r survey.Report) string {
+func (f *publishFlags) surveyText(r inspect.Report) string {
 	var b strings.Builder
 	line := func(name, format string, args ...any) {
 		fmt.Fprintf(&b, "%-12s %s\n", name, fmt.Sprintf(format, args...))
@@ -129,7 +129,7 @@ func fieldsText(fields []record.Field) string {
 	return strings.Join(parts, ", ")
 }
 
-func (f *publishFlags) tokenizerText(line func(name, format string, args ...any), r survey.Report) {
+func (f *publishFlags) tokenizerText(line func(name, format string, args ...any), r inspect.Report) {
 	needed := "wanted: --tokenizer NAME or FILE, or --tokenizer-fingerprint"
 	if r.Tokenizer != "" {
 		needed = r.Tokenizer
@@ -158,7 +158,7 @@ func (f *publishFlags) tokenText(id uint32) string {
 }
 
 // firstText returns the beginning of the first document on one line.
-func (f *publishFlags) firstText(d *survey.First) string {
+func (f *publishFlags) firstText(d *inspect.First) string {
 	if d.IDs == nil {
 		return strconv.Quote(d.Text)
 	}

@@ -1,6 +1,6 @@
-// Package survey reads inputs as they would be published, and tells what is there: how many documents, how long, what
+// Package inspect reads inputs as they would be published, and tells what is there: how many documents, how long, what
 // would be left out and why.
-package survey
+package inspect
 
 import (
 	"context"
