@@ -4,7 +4,7 @@ import (
 	"context"
 	"io"
 
-	"loaderd/internal/columns"
+	"loaderd/internal/columnfile"
 	"loaderd/internal/corpus/columnar"
 	"loaderd/internal/corpus/csvtable"
 	"loaderd/internal/corpus/record"
@@ -22,7 +22,7 @@ func (o Options) columns() record.Columns {
 func (in *Input) parquet(ctx context.Context, s source, yield record.Yield) bool {
 	p := columnar.Parquet{
 		File: s.File, Columns: in.options.columns(),
-		Open:   func() (*columns.Parquet, error) { return in.opener().parquet(ctx, s) },
+		Open:   func() (*columnfile.Parquet, error) { return in.opener().parquet(ctx, s) },
 		OnRows: func(done, all int64) { in.read.Store(s.size * done / max(1, all)) },
 	}
 	if len(in.files) == 1 {

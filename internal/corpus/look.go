@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"loaderd/internal/columns"
+	"loaderd/internal/columnfile"
 	"loaderd/internal/corpus/compression"
 	"loaderd/internal/corpus/csvtable"
 	"loaderd/internal/corpus/jsonvalue"
@@ -240,7 +240,7 @@ func (h head) columns() Format {
 	switch {
 	case bytes.HasPrefix(h.data, []byte("PAR1")):
 		return Parquet
-	case columns.IsArrow(h.data):
+	case columnfile.IsArrow(h.data):
 		return Arrow
 	case tokenfiles.IsMegatron(h.data):
 		return Megatron

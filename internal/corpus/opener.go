@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync/atomic"
 
-	"loaderd/internal/columns"
+	"loaderd/internal/columnfile"
 	"loaderd/internal/corpus/compression"
 	"loaderd/internal/corpus/pipe"
 )
@@ -78,9 +78,9 @@ func (o opener) bytes(ctx context.Context, s source) (*compression.Reader, error
 }
 
 // parquet opens a Parquet file where it is.
-func (o opener) parquet(ctx context.Context, s source) (*columns.Parquet, error) {
+func (o opener) parquet(ctx context.Context, s source) (*columnfile.Parquet, error) {
 	if s.object == nil {
-		return columns.OpenParquet(s.Origin)
+		return columnfile.OpenParquet(s.Origin)
 	}
-	return columns.ReadParquet(o.options.Stores.At(ctx, *s.object), s.object.Size, func() error { return nil })
+	return columnfile.ReadParquet(o.options.Stores.At(ctx, *s.object), s.object.Size, func() error { return nil })
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 
-	"loaderd/internal/columns"
+	"loaderd/internal/columnfile"
 	"loaderd/loader/plan"
 	"loaderd/loader/runconfig"
 	"loaderd/stream"
@@ -38,7 +38,7 @@ func (d decoder) decodeBatch(f fields, data []byte) ([]decoded, *deadletter.Prob
 	if failed := d.tokenizedHere(f); failed != nil {
 		return nil, failed
 	}
-	ipc, err := columns.NewArrowWithin(bytes.NewReader(data), batchMemory(len(data)))
+	ipc, err := columnfile.NewArrowWithin(bytes.NewReader(data), batchMemory(len(data)))
 	if err != nil {
 		return nil, unreadable(err)
 	}
@@ -52,7 +52,7 @@ func (d decoder) decodeBatch(f fields, data []byte) ([]decoded, *deadletter.Prob
 			return nil, unreadable(err)
 		}
 		var failed *deadletter.Problem
-		if err := columns.Guard(func() error { out, failed = d.readBatch(out, record, &tokens); return nil }); err != nil {
+		if err := columnfile.Guard(func() error { out, failed = d.readBatch(out, record, &tokens); return nil }); err != nil {
 			return nil, unreadable(err)
 		}
 		if failed != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 
-	"loaderd/internal/columns"
+	"loaderd/internal/columnfile"
 	"loaderd/internal/corpus/record"
 )
 
@@ -19,7 +19,7 @@ import (
 func ArrowDocuments(f record.File, r io.Reader, cols record.Columns, yield record.Yield) bool {
 	row := int64(0)
 	fail := func(err error) bool { return f.Fail(yield, err) }
-	a, err := columns.NewArrow(r)
+	a, err := columnfile.NewArrow(r)
 	if err != nil {
 		return fail(err)
 	}
@@ -33,7 +33,7 @@ func ArrowDocuments(f record.File, r io.Reader, cols record.Columns, yield recor
 		}
 		var rows arrowRows
 		if err == nil {
-			err = columns.Guard(func() (err error) { rows, err = selectRows(cols, batch); return err })
+			err = columnfile.Guard(func() (err error) { rows, err = selectRows(cols, batch); return err })
 		}
 		if err != nil {
 			return fail(err)
@@ -42,7 +42,7 @@ func ArrowDocuments(f record.File, r io.Reader, cols record.Columns, yield recor
 			row++
 			var d record.Document
 			var problem error
-			if err := columns.Guard(func() error { d, problem = arrowRow(cols, rows, i); return nil }); err != nil {
+			if err := columnfile.Guard(func() error { d, problem = arrowRow(cols, rows, i); return nil }); err != nil {
 				return fail(fmt.Errorf("row %d: %w", row, err))
 			}
 			more := false
@@ -337,7 +337,7 @@ func integerAt(a arrow.Array, i int) (int64, error) {
 
 // ArrowFields returns the columns of an Arrow IPC file or stream.
 func ArrowFields(r io.Reader) (fields []record.Field, err error) {
-	a, err := columns.NewArrow(r)
+	a, err := columnfile.NewArrow(r)
 	if err != nil {
 		return nil, err
 	}

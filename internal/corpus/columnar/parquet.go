@@ -10,7 +10,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
-	"loaderd/internal/columns"
+	"loaderd/internal/columnfile"
 	"loaderd/internal/corpus/record"
 )
 
@@ -25,7 +25,7 @@ const (
 type Parquet struct {
 	File    record.File
 	Columns record.Columns
-	Open    func() (*columns.Parquet, error)
+	Open    func() (*columnfile.Parquet, error)
 	// From is how many rows may be left out: row groups within them are not read, if OnGroup is set.
 	From int64
 	// OnGroup is called with the number of rows before each row group, and, with skipped, after a group that is not
@@ -77,7 +77,7 @@ func (p Parquet) rows(give func(record.Document, int64, error) bool) (err error)
 		}
 		for {
 			var n int
-			err := columns.Guard(func() (err error) { n, err = group.next(p.Columns.MaxDocument); return err })
+			err := columnfile.Guard(func() (err error) { n, err = group.next(p.Columns.MaxDocument); return err })
 			if err != nil {
 				return fmt.Errorf("row group %d: not a readable Parquet file: %w", g, err)
 			}
@@ -149,7 +149,7 @@ func leavesOf(cols record.Columns, s *schema.Schema) (at []int, err error) {
 		}
 		switch {
 		case found == 0:
-			return at, cols.MissingColumn(name, columns.TopNames(s))
+			return at, cols.MissingColumn(name, columnfile.TopNames(s))
 		case found > 1:
 			return at, fmt.Errorf("column %q is nested: want a plain column", name)
 		}
@@ -162,7 +162,7 @@ func leavesOf(cols record.Columns, s *schema.Schema) (at []int, err error) {
 		leaf, found := leafOf(s, m.Column)
 		switch {
 		case found == 0:
-			return at, cols.MissingColumn(m.Column, columns.TopNames(s))
+			return at, cols.MissingColumn(m.Column, columnfile.TopNames(s))
 		case found > 1 || s.Column(leaf).MaxRepetitionLevel() > 0:
 			return at, fmt.Errorf("column %q is nested or a list: want a plain column", m.Column)
 		}
@@ -186,7 +186,7 @@ func leafOf(s *schema.Schema, name string) (leaf, found int) {
 func checkLeaf(cols record.Columns, name string, c *schema.Column, tokens bool) error {
 	want := ""
 	switch {
-	case tokens && (c.MaxRepetitionLevel() != 1 || !columns.IsInteger(c)):
+	case tokens && (c.MaxRepetitionLevel() != 1 || !columnfile.IsInteger(c)):
 		want = "a list of token ids"
 	case !tokens && name == cols.Text && (c.MaxRepetitionLevel() > 0 || !isBytes(c)):
 		want = "text"
@@ -212,9 +212,9 @@ type parquetGroup struct {
 	cells   [][]parquetCell
 }
 
-func openGroup(p *columns.Parquet, g int, leaves []int) (*parquetGroup, error) {
+func openGroup(p *columnfile.Parquet, g int, leaves []int) (*parquetGroup, error) {
 	group := &parquetGroup{make([]*parquetColumn, len(leaves)), make([][]parquetCell, len(leaves))}
-	return group, columns.Guard(func() error {
+	return group, columnfile.Guard(func() error {
 		for i, leaf := range leaves {
 			if leaf < 0 {
 				continue
@@ -294,13 +294,13 @@ func parquetRow(cols record.Columns, g *parquetGroup, i int) (record.Document, e
 
 // ParquetFields returns the columns of a Parquet file.
 func ParquetFields(name string) (fields []record.Field, err error) {
-	p, err := columns.OpenParquet(name)
+	p, err := columnfile.OpenParquet(name)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	defer p.Close() // nothing was written
 	s := p.MetaData().Schema
-	for _, top := range columns.TopNames(s) {
+	for _, top := range columnfile.TopNames(s) {
 		leaf, found := leafOf(s, top)
 		typ := "nested"
 		if found == 1 {

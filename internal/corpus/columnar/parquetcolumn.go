@@ -9,7 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
-	"loaderd/internal/columns"
+	"loaderd/internal/columnfile"
 	"loaderd/internal/corpus/record"
 )
 
@@ -41,11 +41,11 @@ func isBytes(c *schema.Column) bool { return c.PhysicalType() == parquet.Types.B
 
 // isName says whether a column can name its row.
 func isName(c *schema.Column) bool {
-	return c.MaxRepetitionLevel() == 0 && (isBytes(c) || columns.IsInteger(c))
+	return c.MaxRepetitionLevel() == 0 && (isBytes(c) || columnfile.IsInteger(c))
 }
 
 // parquetColumn reads a leaf column row by row.
-type parquetColumn struct{ *columns.Values }
+type parquetColumn struct{ *columnfile.Values }
 
 // next reads up to n rows, and fewer once they have so many bytes together. Of a row it keeps no more than most bytes.
 func (p *parquetColumn) next(n, bytes int, most int64) ([]parquetCell, error) {
@@ -80,15 +80,15 @@ func (p *parquetColumn) next(n, bytes int, most int64) ([]parquetCell, error) {
 // take adds a value to a cell.
 func (p *parquetColumn) take(c *parquetCell, most int64) {
 	switch p.Is() {
-	case columns.NullRow:
+	case columnfile.NullRow:
 		c.null = true
 		return
-	case columns.NullElement:
+	case columnfile.NullElement:
 		if c.err == nil {
 			c.err = fmt.Errorf("token %d is null", c.size/4)
 		}
 		return
-	case columns.EmptyList:
+	case columnfile.EmptyList:
 		return
 	}
 	switch {

@@ -8,12 +8,12 @@ import (
 
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
-	"loaderd/internal/columns"
+	"loaderd/internal/columnfile"
 )
 
 // readParquet reads a top-level column of integers, or the lengths of a column of lists of integers.
 func readParquet(name, column string) (lengths []int32, err error) {
-	p, err := columns.OpenParquet(name)
+	p, err := columnfile.OpenParquet(name)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +28,7 @@ func readParquet(name, column string) (lengths []int32, err error) {
 	}
 	c := lengthColumn{name: column}
 	for g := range p.NumRowGroups() {
-		err := columns.Guard(func() error {
+		err := columnfile.Guard(func() error {
 			values, err := p.Values(g, leaf, lengthBatch)
 			if err != nil {
 				return err
@@ -59,14 +59,14 @@ func lengthLeaf(s *schema.Schema, column string) (int, error) {
 		leaf = i
 	}
 	if leaf < 0 {
-		names := columns.TopNames(s)
+		names := columnfile.TopNames(s)
 		for i, n := range names {
 			names[i] = strconv.Quote(n)
 		}
 		return 0, fmt.Errorf("no column %q; it has %s", column, strings.Join(names, ", "))
 	}
 	c := s.Column(leaf)
-	if !columns.IsInteger(c) {
+	if !columnfile.IsInteger(c) {
 		return 0, fmt.Errorf("column %q is of type %s (logical type %s): want integers, or lists of integers", column,
 			c.PhysicalType(), c.LogicalType())
 	}
@@ -89,7 +89,7 @@ type lengthColumn struct {
 }
 
 // read reads the column's chunk of a row group.
-func (c *lengthColumn) read(values *columns.Values) error {
+func (c *lengthColumn) read(values *columnfile.Values) error {
 	c.unsigned = values.Unsigned()
 	take := c.takeNumber
 	if values.IsList() {
@@ -111,22 +111,22 @@ func (c *lengthColumn) read(values *columns.Values) error {
 }
 
 // takeNumber adds a value as a length.
-func (c *lengthColumn) takeNumber(values *columns.Values) error {
-	if values.Is() != columns.Present {
+func (c *lengthColumn) takeNumber(values *columnfile.Values) error {
+	if values.Is() != columnfile.Present {
 		return c.refuse("null")
 	}
 	return c.take(values.Integer())
 }
 
 // takeElement counts a value as an element of a list. Null counts too.
-func (c *lengthColumn) takeElement(values *columns.Values) error {
+func (c *lengthColumn) takeElement(values *columnfile.Values) error {
 	if values.Begins() {
 		if err := c.end(); err != nil {
 			return err
 		}
 		c.started = true
 	}
-	if is := values.Is(); is == columns.Present || is == columns.NullElement {
+	if is := values.Is(); is == columnfile.Present || is == columnfile.NullElement {
 		c.open++
 	}
 	return nil

@@ -1,4 +1,4 @@
-// Package columns reads columns of untrusted Parquet files and Arrow IPC data. Memory is bounded by the size of the
+// Package columnfile reads columns of untrusted Parquet files and Arrow IPC data. Memory is bounded by the size of the
 // data, decoding ends, and data that cannot be read is an error.
 //
 // The decoders are those of Arrow's library. They trust the counts and sizes in a file. The size of the file, its row
@@ -16,7 +16,7 @@
 // Each check has a file in hostile_test.go. Without the check the file ends the process, takes gibibytes, does not end,
 // or is read without an error. What the library bounds is not checked: lists in footers, indices of dictionaries,
 // places of buffers.
-package columns
+package columnfile
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package columns_test
+package columnfile_test
 
 import (
 	"bytes"

@@ -1,4 +1,4 @@
-package columns_test
+package columnfile_test
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ import (
 
 	"github.com/pierrec/lz4/v4"
 
-	"loaderd/internal/columns"
+	"loaderd/internal/columnfile"
 )
 
 func record(tb testing.TB) arrow.Record {
@@ -85,12 +85,12 @@ func readParquet(tb testing.TB, dir string, data []byte) (levels int64, err erro
 	if err := os.WriteFile(path, data, 0o644); err != nil {
 		tb.Fatal(err)
 	}
-	p, err := columns.OpenParquet(path)
+	p, err := columnfile.OpenParquet(path)
 	if err != nil {
 		return 0, err
 	}
 	defer p.Close()
-	return levels, columns.Guard(func() error {
+	return levels, columnfile.Guard(func() error {
 		for g := range p.NumRowGroups() {
 			for leaf := range p.MetaData().Schema.NumColumns() {
 				switch p.MetaData().Schema.Column(leaf).PhysicalType() {
@@ -120,7 +120,7 @@ func readParquet(tb testing.TB, dir string, data []byte) (levels int64, err erro
 }
 
 func readArrow(data []byte) (rows int64, err error) {
-	a, err := columns.NewArrow(bytes.NewReader(data))
+	a, err := columnfile.NewArrow(bytes.NewReader(data))
 	if err != nil {
 		return 0, err
 	}
@@ -253,7 +253,7 @@ func FuzzParquet(f *testing.F) {
 func FuzzArrow(f *testing.F) {
 	f.Add(arrowData(f))
 	f.Add(arrowData(f, ipc.WithZstd()))
-	f.Add(append([]byte(columns.ArrowFileMagic+"\x00\x00"), append(arrowData(f), columns.ArrowFileMagic...)...))
+	f.Add(append([]byte(columnfile.ArrowFileMagic+"\x00\x00"), append(arrowData(f), columnfile.ArrowFileMagic...)...))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		frugal(t, "Arrow", func() { _, _ = readArrow(data) })
 	})
