@@ -163,7 +163,7 @@ var arrows = map[string][]string{
 	"shuffle":                    {},
 
 	"tokenizer/internal/definition": {"tokenizer/internal/fingerprint", "tokenizer/internal/norm",
-		"tokenizer/internal/published"},
+		"tokenizer/internal/vocab"},
 	"tokenizer/internal/fingerprint": {"tokenizer/internal/format", "tokenizer/internal/added",
 		"tokenizer/internal/pretokenize"},
 	"tokenizer/internal/format":      {"tokenizer/internal/merge"},
@@ -175,7 +175,7 @@ var arrows = map[string][]string{
 	"tokenizer/internal/merge":       {"tokenizer/internal/pairs"},
 	"tokenizer/internal/pairs":       {},
 	"internal/processor":             {},
-	"tokenizer/internal/published":   {},
+	"tokenizer/internal/vocab":   {},
 	"tokenizer/internal/ucd":         {},
 
 	"packonline/related":   {"internal/processor"},
@@ -196,7 +196,7 @@ var standardOnly = []string{
 	"loader/planner", "loader/mixture", "packonline", "packonline/related", "packonline/internal/bitset", "shuffle",
 	"tokenizer/internal/ucd", "tokenizer/internal/pairs", "tokenizer/internal/norm", "tokenizer/internal/pattern",
 	"tokenizer/internal/pretokenize", "tokenizer/internal/merge", "tokenizer/internal/added",
-	"tokenizer/internal/lookup", "tokenizer/internal/published",
+	"tokenizer/internal/lookup", "tokenizer/internal/vocab",
 }
 
 // Imports outside tests point inward.

@@ -15,7 +15,7 @@ import (
 	"loaderd/tokenizer/internal/format"
 	"loaderd/tokenizer/internal/merge"
 	"loaderd/tokenizer/internal/pretokenize"
-	"loaderd/tokenizer/internal/published"
+	"loaderd/tokenizer/internal/vocab"
 )
 
 // builtin is a tokenizer whose vocabulary is compiled in.
@@ -56,7 +56,7 @@ func builtinDefinition(name string) (*Definition, error) {
 		if b.name != name {
 			continue
 		}
-		v, err := published.Read(b.ranks)
+		v, err := vocab.Read(b.ranks)
 		if err != nil {
 			return nil, err
 		}

@@ -1,7 +1,7 @@
-// Package published holds vocabularies that OpenAI has published with tiktoken (LICENSE), as the merges that their
+// Package vocab holds vocabularies that OpenAI has published with tiktoken (LICENSE), as the merges that their
 // ranks stand for. Finding these takes longer than anything else on the way from a rank file to a tokenizer, and two
 // numbers for a token, of which the upper bits hardly change from one to the next, take less room than its text.
-package published
+package vocab
 
 import (
 	"compress/flate"

@@ -1,4 +1,4 @@
-package published
+package vocab
 
 import (
 	"bytes"
@@ -87,7 +87,7 @@ func TestRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if have.Bytes != want.Bytes || !slices.Equal(have.Merges, want.Merges) {
-			t.Errorf("%s: the file has other merges than tiktoken's ranks: go test ./tokenizer/internal/published -update "+
+			t.Errorf("%s: the file has other merges than tiktoken's ranks: go test ./tokenizer/internal/vocab -update "+
 				"writes it", name)
 		}
 		if diff := cmp.Diff(tokens, have.Texts(strings.Clone)); diff != "" {
