@@ -2,7 +2,7 @@ package tokenizer
 
 import (
 	"loaderd/tokenizer/internal/added"
-	"loaderd/tokenizer/internal/lookup"
+	"loaderd/tokenizer/internal/wordcache"
 	"loaderd/tokenizer/internal/norm"
 	"loaderd/tokenizer/internal/pretokenize"
 )
@@ -11,7 +11,7 @@ import (
 // text needed, up to some MB.
 type Encoder struct {
 	m      *Model
-	words  *lookup.Encoder
+	words  *wordcache.Encoder
 	valid  []byte // a text whose invalid UTF-8 is replaced
 	steps  norm.Stepper
 	marked []byte // a text in which spaces stand for their mark

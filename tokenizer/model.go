@@ -8,7 +8,7 @@ import (
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/definition"
 	"loaderd/tokenizer/internal/fingerprint"
-	"loaderd/tokenizer/internal/lookup"
+	"loaderd/tokenizer/internal/wordcache"
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
@@ -18,7 +18,7 @@ type Model struct {
 	name        string
 	fingerprint func() string
 	def         *definition.Definition
-	words       *lookup.Words
+	words       *wordcache.Words
 	split       pretokenize.Splitter
 	cuts        *pretokenize.Cuts // instead of split, where merging begins with characters
 	mark        []byte            // what spaces become, where that is done late
@@ -56,7 +56,7 @@ func assemble(d *definition.Definition, o Options) (*Model, error) {
 	if err := m.checkTemplate(); err != nil {
 		return nil, err
 	}
-	m.words, m.texts = lookup.New(d.Merges, d.TokensByID(), lookup.Rules{Whole: d.WholeWords, Cut: d.CutsWords()})
+	m.words, m.texts = wordcache.New(d.Merges, d.TokensByID(), wordcache.Rules{Whole: d.WholeWords, Cut: d.CutsWords()})
 	if d.Characters != nil {
 		m.fillCuts()
 	}

@@ -157,7 +157,7 @@ var arrows = map[string][]string{
 	"loader/census":              {},
 	"loader/internal/codec":      {"packonline"},
 	"loader/mixture":             {"loader/internal/codec", "packonline", "shuffle"},
-	"tokenizer":                  {"tokenizer/internal/definition", "tokenizer/internal/lookup"},
+	"tokenizer":                  {"tokenizer/internal/definition", "tokenizer/internal/wordcache"},
 	"packonline":                 {"packonline/related", "packonline/internal/bitset"},
 	"packonline/internal/bitset": {},
 	"shuffle":                    {},
@@ -167,7 +167,7 @@ var arrows = map[string][]string{
 	"tokenizer/internal/fingerprint": {"tokenizer/internal/format", "tokenizer/internal/added",
 		"tokenizer/internal/pretokenize"},
 	"tokenizer/internal/format":      {"tokenizer/internal/merge"},
-	"tokenizer/internal/lookup":      {"tokenizer/internal/pretokenize", "tokenizer/internal/merge", "internal/processor"},
+	"tokenizer/internal/wordcache":      {"tokenizer/internal/pretokenize", "tokenizer/internal/merge", "internal/processor"},
 	"tokenizer/internal/pretokenize": {"tokenizer/internal/pattern", "tokenizer/internal/ucd", "internal/processor"},
 	"tokenizer/internal/pattern":     {"tokenizer/internal/ucd"},
 	"tokenizer/internal/added":       {"tokenizer/internal/ucd"},
@@ -196,7 +196,7 @@ var standardOnly = []string{
 	"loader/planner", "loader/mixture", "packonline", "packonline/related", "packonline/internal/bitset", "shuffle",
 	"tokenizer/internal/ucd", "tokenizer/internal/pairs", "tokenizer/internal/norm", "tokenizer/internal/pattern",
 	"tokenizer/internal/pretokenize", "tokenizer/internal/merge", "tokenizer/internal/added",
-	"tokenizer/internal/lookup", "tokenizer/internal/vocab",
+	"tokenizer/internal/wordcache", "tokenizer/internal/vocab",
 }
 
 // Imports outside tests point inward.
@@ -259,7 +259,7 @@ func TestViolationsAreSeen(t *testing.T) {
 		}},
 		{name: "outward", imports: map[string][]string{"loader": {"loaderd/stream"}, "tokenizer": {"loaderd/loader"}},
 			want: []string{"loader imports stream: want loader/internal/cluster, loader/follower, loader/maintenance",
-				"tokenizer imports loader: want tokenizer/internal/definition, tokenizer/internal/lookup"}},
+				"tokenizer imports loader: want tokenizer/internal/definition, tokenizer/internal/wordcache"}},
 		{name: "between edges", imports: map[string][]string{"stream": {"loaderd/arrowout"},
 			"arrowout": {"loaderd/tokenizer"}},
 			want: []string{"arrowout imports tokenizer: want arrowout/internal/action, arrowout/internal/batch, " +
@@ -289,7 +289,7 @@ func TestViolationsAreSeen(t *testing.T) {
 			"tokenizer/internal/tokentest": {"loaderd/tokenizer/internal/merge"},
 			"tokenizer":                    {"loaderd/tokenizer/internal/tokentest"}},
 			want: []string{"tokenizer imports tokenizer/internal/tokentest: want tokenizer/internal/definition, " +
-				"tokenizer/internal/lookup"}},
+				"tokenizer/internal/wordcache"}},
 		{name: "a package without a place", imports: map[string][]string{"metrics": {"fmt"}},
 			want: []string{"metrics has no place in the import rule: add it to arrows"}},
 	} {

@@ -1,6 +1,6 @@
 //go:build !amd64 || purego
 
-package lookup
+package wordcache
 
 // pack makes the keys of the words of s that start at i and end at ends, and the places of their lines. From the start
 // of each word on s has 16 bytes.

@@ -1,4 +1,4 @@
-package lookup
+package wordcache
 
 // door lets a missing word into a full line the second time that it comes within some thousand missing words. Most
 // missing words are rare: at once in the line, each would push out one that comes more often.

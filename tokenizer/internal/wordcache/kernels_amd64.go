@@ -1,6 +1,6 @@
 //go:build !purego
 
-package lookup
+package wordcache
 
 import (
 	"unsafe"

@@ -1,4 +1,4 @@
-package lookup
+package wordcache
 
 // packPlain is pack in plain Go: the specification of the kernel.
 func packPlain(s []byte, i int, ends []int32, keys []lineKey, places []uint32) {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package lookup
+package wordcache
 
 import (
 	"runtime"

@@ -1,4 +1,4 @@
-package lookup
+package wordcache
 
 // emitPlain is emit in plain Go: the specification of the kernel.
 func emitPlain(t []line, dst []int32, places []uint32) (words, n int) {

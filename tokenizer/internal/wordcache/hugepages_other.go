@@ -1,5 +1,5 @@
 //go:build unix && !linux
 
-package lookup
+package wordcache
 
 func onHugePages([]byte) {}
