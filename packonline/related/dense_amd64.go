@@ -2,7 +2,7 @@
 
 package related
 
-import "loaderd/internal/processor"
+import "loaderd/internal/cpufeature"
 
 //go:noescape
 func dotAVX2(a, b *int8, n int) int32
@@ -12,7 +12,7 @@ func differencesPOPCNT(out, seats *int32, n int, signs, asked *uint64, words int
 
 // dot returns the dot product of two vectors of the same length, which must be a multiple of vectorUnit.
 func dot(a, b []int8) int32 {
-	if processor.AVX2 && len(a) > 0 {
+	if cpufeature.AVX2 && len(a) > 0 {
 		_ = b[len(a)-1]
 		return dotAVX2(&a[0], &b[0], len(a))
 	}
@@ -21,7 +21,7 @@ func dot(a, b []int8) int32 {
 
 // differences sets out[i] to the number of signs in which seat seats[i] differs from the querying document.
 func differences(out, seats []int32, signs, asked []uint64) {
-	if processor.AVX2 && len(seats) > 0 {
+	if cpufeature.AVX2 && len(seats) > 0 {
 		_ = out[len(seats)-1]
 		differencesPOPCNT(&out[0], &seats[0], len(seats), &signs[0], &asked[0], len(asked))
 		return

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/internal/processor"
+	"loaderd/internal/cpufeature"
 )
 
 // FuzzDense_Kernels compares the kernels with their Go equivalents, including the limits of int8. A processor without
@@ -18,7 +18,7 @@ func FuzzDense_Kernels(f *testing.F) {
 		f.Add(seed, []byte{0x80})
 	}
 	f.Fuzz(func(t *testing.T, seed uint64, some []byte) {
-		if !processor.AVX2 || len(some) == 0 {
+		if !cpufeature.AVX2 || len(some) == 0 {
 			return
 		}
 		r := rand.New(rand.NewPCG(seed, 6))

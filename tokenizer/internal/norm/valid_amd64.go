@@ -2,7 +2,7 @@
 
 package norm
 
-import "loaderd/internal/processor"
+import "loaderd/internal/cpufeature"
 
 // validAVX2 reports whether the first n bytes, a multiple of 32, are UTF-8, perhaps without the end of the last
 // character.
@@ -14,7 +14,7 @@ func validAVX2(s *byte, n int) bool
 // UTF-8.
 func validStart(s []byte) (n int, ok bool) {
 	n = len(s) &^ 31
-	if !processor.AVX2 || n == 0 {
+	if !cpufeature.AVX2 || n == 0 {
 		return 0, true
 	}
 	if !validAVX2(&s[0], n) {

@@ -2,7 +2,7 @@
 
 package pretokenize
 
-import "loaderd/internal/processor"
+import "loaderd/internal/cpufeature"
 
 // classifyAVX2 is masks.classify.
 //
@@ -22,7 +22,7 @@ func sortAVX2(kind *letterKind, p *block, first uint64, by *letterMasks) (left u
 
 // fill builds the masks of a block.
 func (m *masks) fill(p *block) {
-	if processor.AVX2 {
+	if cpufeature.AVX2 {
 		classifyAVX2(m, p)
 	} else {
 		m.classify(p)
@@ -32,7 +32,7 @@ func (m *masks) fill(p *block) {
 // listBits writes i plus the place of each bit of b, which is not 0, behind the first n of ends. Up to blockSize are
 // written.
 func listBits(ends *[BatchSize]int32, n int, b uint64, i int) {
-	if processor.AVX2 {
+	if cpufeature.AVX2 {
 		listBitsBMI(&ends[:BatchSize-blockSize+1][n], b, i)
 	} else {
 		listBitsPlain(ends, n, b, i)
@@ -42,7 +42,7 @@ func listBits(ends *[BatchSize]int32, n int, b uint64, i int) {
 // sortLetters puts the characters of a block that begin at some places, up to an unclear one, into masks. It returns
 // the places from there on.
 func (t *letterKinds) sortLetters(by *letterMasks, p *block, first uint64) (left uint64) {
-	if processor.AVX2 {
+	if cpufeature.AVX2 {
 		return sortAVX2(&t.kind[0], p, first, by)
 	}
 	return t.sortPlain(by, p, first)

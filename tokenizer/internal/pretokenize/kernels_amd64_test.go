@@ -6,7 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"loaderd/internal/processor"
+	"loaderd/internal/cpufeature"
 )
 
 // blocks are bytes that blocks are made of: all of them, ASCII and other characters.
@@ -38,7 +38,7 @@ func FuzzBlocks(f *testing.F) {
 func compareKernels() func(t *testing.T, seed uint64, some []byte) {
 	letters := []*letterKinds{plainLetters(), lettersAndMarks(), casedLetters(), casedNotHan()}
 	return func(t *testing.T, seed uint64, some []byte) {
-		if !processor.AVX2 || len(some) == 0 {
+		if !cpufeature.AVX2 || len(some) == 0 {
 			return
 		}
 		r := rand.New(rand.NewPCG(seed, 2))

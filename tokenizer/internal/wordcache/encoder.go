@@ -3,7 +3,7 @@ package wordcache
 import (
 	"runtime"
 
-	"loaderd/internal/processor"
+	"loaderd/internal/cpufeature"
 	"loaderd/tokenizer/internal/merge"
 	"loaderd/tokenizer/internal/pretokenize"
 )
@@ -45,7 +45,7 @@ type Cutter interface {
 
 // NewEncoder makes an encoder for one goroutine.
 func (w *Words) NewEncoder() *Encoder {
-	if processor.AVX2 {
+	if cpufeature.AVX2 {
 		return w.newEncoder(newTable())
 	}
 	return w.newEncoder(newCaches())

@@ -5,7 +5,7 @@ package wordcache
 import (
 	"unsafe"
 
-	"loaderd/internal/processor"
+	"loaderd/internal/cpufeature"
 )
 
 //go:noescape
@@ -27,7 +27,7 @@ func prefetch(base unsafe.Pointer, places *uint32, n int)
 func pack(t []line, s []byte, i int, ends []int32, keys []lineKey, places []uint32) {
 	switch {
 	case len(ends) == 0:
-	case processor.AVX2:
+	case cpufeature.AVX2:
 		_, _ = keys[len(ends)-1], places[len(ends)-1]
 		packAVX2(&t[0], &s[0], i, ends, &keys[0], &places[0])
 	default:
@@ -41,7 +41,7 @@ func match(t []line, keys []lineKey, places []uint32, missing *[batchSize]uint16
 	switch {
 	case len(keys) == 0:
 		return n
-	case processor.AVX2:
+	case cpufeature.AVX2:
 		_, _ = places[len(keys)-1], missing[n+len(keys)-1]
 		return matchAVX2(&t[0], keys, &places[0], &missing[0], n, first)
 	}
@@ -54,7 +54,7 @@ func emit(t []line, dst []int32, places []uint32) (words, n int) {
 	switch {
 	case len(places) == 0:
 		return 0, 0
-	case processor.AVX2:
+	case cpufeature.AVX2:
 		_ = dst[(lineIDs+1)*len(places)-1]
 		return emitAVX2(&t[0], &dst[0], places)
 	}
@@ -63,7 +63,7 @@ func emit(t []line, dst []int32, places []uint32) (words, n int) {
 
 // askBuckets asks for the buckets of the words with these hashes; scratch is as long.
 func (t *sharedWords) askBuckets(hash []uint64, scratch []uint32) {
-	if !processor.AVX2 || len(hash) == 0 {
+	if !cpufeature.AVX2 || len(hash) == 0 {
 		t.touchBuckets(hash)
 		return
 	}
@@ -75,7 +75,7 @@ func (t *sharedWords) askBuckets(hash []uint64, scratch []uint32) {
 
 // askRecords asks for the records at these places.
 func (t *sharedWords) askRecords(places []uint32) {
-	if !processor.AVX2 || len(places) == 0 {
+	if !cpufeature.AVX2 || len(places) == 0 {
 		t.touchRecords(places)
 		return
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/internal/processor"
+	"loaderd/internal/cpufeature"
 	"loaderd/tokenizer/internal/tokentest"
 )
 
@@ -77,7 +77,7 @@ func FuzzSteps(f *testing.F) {
 	}
 	lines := make([]line, firstMissing+batchSize)
 	f.Fuzz(func(t *testing.T, seed uint64, letters []byte) {
-		if processor.AVX2 && len(letters) > 0 {
+		if cpufeature.AVX2 && len(letters) > 0 {
 			sameSteps(t, lines, seed, letters)
 		}
 	})

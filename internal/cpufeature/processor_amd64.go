@@ -1,8 +1,8 @@
 //go:build !purego
 
-// Package processor tells which kernels in assembly the processor has what they need for. All that they do, plain Go
+// Package cpufeature tells which kernels in assembly the processor has what they need for. All that they do, plain Go
 // does as well: they are left out by the build tag purego, on other processors, and where GODEBUG=cpu.avx2=off says so.
-package processor
+package cpufeature
 
 import "golang.org/x/sys/cpu"
 

@@ -1,7 +1,0 @@
-//go:build !amd64 || purego
-
-// Package processor tells which kernels in assembly the processor has what they need for. Here are none.
-package processor
-
-// AVX2 reports whether kernels may use AVX2, BMI1, BMI2 and POPCNT.
-const AVX2 = false
