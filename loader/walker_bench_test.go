@@ -16,7 +16,7 @@ import (
 	"loaderd/loader/internal/feed"
 	"loaderd/loader/mixture"
 	"loaderd/stream"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 )
 
 // BenchmarkEpoch reads a sealed source of 40,000 documents from a real server and tokenizes them. Each document is 4
@@ -31,7 +31,7 @@ func BenchmarkEpoch(b *testing.B) {
 	}
 	text := goSource(b)
 	ctx := b.Context()
-	docs, err := doclog.Open(ctx, srv.Store(), tokens)
+	docs, err := docstream.Open(ctx, srv.Store(), tokens)
 	if err != nil {
 		b.Fatal(err)
 	}

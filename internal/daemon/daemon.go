@@ -37,7 +37,7 @@ import (
 	"loaderd/stream/checkpoints"
 	"loaderd/stream/daemonbus"
 	"loaderd/stream/deadletter"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 	"loaderd/stream/lease"
 	"loaderd/stream/permissions"
 	"loaderd/stream/planlog"
@@ -116,7 +116,7 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 }
 
 // openTokens opens the tokenizer and the tracer of documents, and adds the tokenizer's settings to the configuration.
-func (d *Daemon) openTokens(ctx context.Context, name string) (doclog.Tokenizing, error) {
+func (d *Daemon) openTokens(ctx context.Context, name string) (docstream.Tokenizing, error) {
 	tokens, err := Documents(&d.config, d.log)
 	if err != nil {
 		return tokens, err
@@ -161,7 +161,7 @@ func (d *Daemon) openStore(ctx context.Context, self lease.LeaderInfo) (err erro
 }
 
 // openRun opens this daemon's part of the run and the pulled sources, and returns the plan log.
-func (d *Daemon) openRun(ctx context.Context, self lease.LeaderInfo, tokens doclog.Tokenizing) (*planlog.Log, error) {
+func (d *Daemon) openRun(ctx context.Context, self lease.LeaderInfo, tokens docstream.Tokenizing) (*planlog.Log, error) {
 	c := d.config
 	steps, err := planlog.Open(ctx, d.store, c.Run)
 	if err != nil {
@@ -266,7 +266,7 @@ func checkStreams(ctx context.Context, own *stream.Store, c runconfig.Config) er
 	for name := range c.Sources {
 		store := own.Source(name, len(c.Sources))
 		documents := store.Config().Name
-		st, err := store.Find(ctx, "stream "+documents, documents, doclog.ErrNoStream)
+		st, err := store.Find(ctx, "stream "+documents, documents, docstream.ErrNoStream)
 		if err == nil {
 			err = store.CheckDocuments(st.CachedInfo().Config)
 		}

@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/runconfig"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 	"loaderd/stream/planlog"
 	"loaderd/stream/retention"
 )
@@ -19,19 +19,19 @@ import (
 type sources struct {
 	store  *stream.Store
 	plan   *planlog.Log
-	tokens doclog.Tokenizing
+	tokens docstream.Tokenizing
 	config runconfig.Config // its sources share the buffer
 	dead   *deadletter.Tallies
 
 	mu   sync.Mutex
-	open []*doclog.Log
+	open []*docstream.Log
 }
 
 // Open implements backend.Sources.
 func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	store, tokens := s.store.Source(name, len(s.config.Sources)), s.tokens
 	tokens.Hints = s.config.PackingOf(c).Related()
-	docs, err := doclog.Open(ctx, store, tokens)
+	docs, err := docstream.Open(ctx, store, tokens)
 	if err != nil {
 		return backend.Stream{}, err
 	}

@@ -9,20 +9,20 @@ import (
 
 	"loaderd/internal/config"
 	"loaderd/loader/runconfig"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 	"loaderd/tokenizer"
 )
 
 // Tokens loads the configured tokenizer and determines the ids that are not text. It returns the settings with which
 // the document stream makes tokens, and those that the plan records.
-func Tokens(c config.Tokenizer) (doclog.Tokenizing, runconfig.Tokenizer, error) {
+func Tokens(c config.Tokenizer) (docstream.Tokenizing, runconfig.Tokenizer, error) {
 	t, ids, _, err := load(c)
 	return t, ids, err
 }
 
 // Documents is Tokens for a run, with the configured transformations of documents. It sets the fields of c that the
 // plan records.
-func Documents(c *config.Config, log *slog.Logger) (doclog.Tokenizing, error) {
+func Documents(c *config.Config, log *slog.Logger) (docstream.Tokenizing, error) {
 	t, ids, m, err := load(c.Tokenizer)
 	if err != nil {
 		return t, err
@@ -55,21 +55,21 @@ func logRankFile(m *tokenizer.Model, log *slog.Logger) {
 }
 
 // load is Tokens that also returns the model, nil without a tokenizer.
-func load(c config.Tokenizer) (doclog.Tokenizing, runconfig.Tokenizer, *tokenizer.Model, error) {
+func load(c config.Tokenizer) (docstream.Tokenizing, runconfig.Tokenizer, *tokenizer.Model, error) {
 	if c.Name == config.TokenizerNone {
-		t, ids, err := settle(c, doclog.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}, 0, false)
+		t, ids, err := settle(c, docstream.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}, 0, false)
 		return t, ids, nil, err
 	}
 	m, err := Model(c.Name, c.Options())
 	if err != nil {
-		return doclog.Tokenizing{}, runconfig.Tokenizer{}, nil, err
+		return docstream.Tokenizing{}, runconfig.Tokenizer{}, nil, err
 	}
 	if c.Fingerprint != "" && c.Fingerprint != m.Fingerprint() {
-		return doclog.Tokenizing{}, runconfig.Tokenizer{}, nil,
+		return docstream.Tokenizing{}, runconfig.Tokenizer{}, nil,
 			fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(),
 				c.Fingerprint)
 	}
-	t := doclog.Tokenizing{NewEncoder: func() doclog.Encoder {
+	t := docstream.Tokenizing{NewEncoder: func() docstream.Encoder {
 		return m.NewEncoder()
 	}, Fingerprint: m.Fingerprint(), VocabSize: m.VocabSize()}
 	t.Text = func(dst []byte, id int32) []byte {
@@ -113,10 +113,10 @@ func Model(nameOrFile string, o tokenizer.Options) (*tokenizer.Model, error) {
 }
 
 // settle determines the end-of-document and padding ids.
-func settle(c config.Tokenizer, t doclog.Tokenizing, end int32,
-	known bool) (doclog.Tokenizing, runconfig.Tokenizer, error) {
-	fail := func(format string, args ...any) (doclog.Tokenizing, runconfig.Tokenizer, error) {
-		return doclog.Tokenizing{}, runconfig.Tokenizer{}, fmt.Errorf(format, args...)
+func settle(c config.Tokenizer, t docstream.Tokenizing, end int32,
+	known bool) (docstream.Tokenizing, runconfig.Tokenizer, error) {
+	fail := func(format string, args ...any) (docstream.Tokenizing, runconfig.Tokenizer, error) {
+		return docstream.Tokenizing{}, runconfig.Tokenizer{}, fmt.Errorf(format, args...)
 	}
 	t.End = -1
 	switch id, ok := c.End.ID(); {

@@ -26,7 +26,7 @@ import (
 	"loaderd/loader/backend"
 	"loaderd/loader/mixture"
 	"loaderd/stream"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 	"loaderd/stream/publish"
 )
 
@@ -59,7 +59,7 @@ func GoSource(t testing.TB, n int) []stream.Message {
 }
 
 // gpt2 returns the model that the daemons of these tests share, so that it is loaded once.
-var gpt2 = sync.OnceValue(func() doclog.Tokenizing {
+var gpt2 = sync.OnceValue(func() docstream.Tokenizing {
 	t, _, err := daemon.Tokens(config.Default().Tokenizer)
 	if err != nil {
 		panic(err)

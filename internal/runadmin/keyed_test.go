@@ -21,7 +21,7 @@ import (
 	"loaderd/loader/planrecord"
 	"loaderd/stream"
 	"loaderd/stream/daemonbus"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 	"loaderd/stream/lease"
 )
 
@@ -50,7 +50,7 @@ func keyed(t *testing.T, keys ...string) (store *stream.Store, with func(keys ..
 		t.Cleanup(func() { _ = s.Close() })
 		return s
 	}
-	if _, err := doclog.Open(natstest.Context(t), srv.Store(), tokenizing); err != nil {
+	if _, err := docstream.Open(natstest.Context(t), srv.Store(), tokenizing); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, documents)...)

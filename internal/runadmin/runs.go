@@ -19,7 +19,7 @@ import (
 	"loaderd/packonline"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 	"loaderd/stream/planlog"
 	"loaderd/stream/retention"
 )
@@ -27,7 +27,7 @@ import (
 // Fork starts run name at the start of a step of another run, with a separate configuration. It returns the headers
 // of both. It replays the other run up to that step, which tokenizes the documents again.
 func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c runconfig.Config,
-	tokens doclog.Tokenizing) (forked, from planrecord.Header, err error) {
+	tokens docstream.Tokenizing) (forked, from planrecord.Header, err error) {
 	parent, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
@@ -42,7 +42,7 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 }
 
 func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from planrecord.Header, step uint64,
-	name string, c runconfig.Config, tokens doclog.Tokenizing) (forked, _ planrecord.Header, err error) {
+	name string, c runconfig.Config, tokens docstream.Tokenizing) (forked, _ planrecord.Header, err error) {
 	to, fresh, err := openFork(ctx, store, name, c)
 	if err != nil {
 		return forked, from, err
@@ -94,7 +94,7 @@ func openNew(ctx context.Context, store *stream.Store, name string,
 
 // Audit replays a run and compares; see loader.Audit. Packing hints are determined by the run's own configuration.
 // progress receives the state of the audit at intervals.
-func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.Tokenizing, t runconfig.Tokenizer,
+func Audit(ctx context.Context, store *stream.Store, run string, tokens docstream.Tokenizing, t runconfig.Tokenizer,
 	progress func(maintenance.Audited)) (maintenance.Audited, error) {
 	log, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
@@ -112,7 +112,7 @@ func Audit(ctx context.Context, store *stream.Store, run string, tokens doclog.T
 // sources opens the streams of a run for reading. It implements backend.Sources.
 type sources struct {
 	store  *stream.Store
-	tokens doclog.Tokenizing
+	tokens docstream.Tokenizing
 	config runconfig.Config
 	plan   *planlog.Log // of a new run, whose low watermarks are written; otherwise nil
 }
@@ -124,7 +124,7 @@ func (s sources) Open(ctx context.Context, name string, c mixture.Source) (backe
 		tokens.Hints, tokens.Documents, tokens.Seed = s.config.PackingOf(c).Related(), s.config.Documents, s.config.Seed
 	}
 	store := s.store.Source(name, len(s.config.Sources))
-	docs, err := doclog.OpenReadOnly(ctx, store, tokens)
+	docs, err := docstream.OpenReadOnly(ctx, store, tokens)
 	if err != nil || s.plan == nil {
 		return backend.Stream{Documents: docs}, err
 	}

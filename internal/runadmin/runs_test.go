@@ -22,7 +22,7 @@ import (
 	"loaderd/packonline"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 	"loaderd/stream/lease"
 	"loaderd/stream/planlog"
 	"loaderd/stream/retention"
@@ -42,7 +42,7 @@ func (byBytes) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {
 	return dst
 }
 
-var tokenizing = doclog.Tokenizing{NewEncoder: func() doclog.Encoder {
+var tokenizing = docstream.Tokenizing{NewEncoder: func() docstream.Encoder {
 	return byBytes{}
 }, Fingerprint: "f", VocabSize: 256, End: -1}
 
@@ -59,7 +59,7 @@ func config(method string) runconfig.Config {
 func published(t *testing.T) *stream.Store {
 	t.Helper()
 	store := natstest.Start(t).Store()
-	if _, err := doclog.Open(natstest.Context(t), store, tokenizing); err != nil {
+	if _, err := docstream.Open(natstest.Context(t), store, tokenizing); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Publish(t, store, natstest.Documents(1, documents)...)
@@ -83,7 +83,7 @@ func edges(t *testing.T, store *stream.Store, run string) (e backend.Backends) {
 	fail(err)
 	floors, err := retention.Open(ctx, log, log.Documents())
 	fail(err)
-	docs, err := doclog.OpenReadOnly(ctx, store, tokenizing)
+	docs, err := docstream.OpenReadOnly(ctx, store, tokenizing)
 	fail(err)
 	e.Sources = only{docs, floors}
 	return e

@@ -8,7 +8,7 @@ import (
 	"loaderd/internal/runadmin"
 	"loaderd/loader/fault"
 	"loaderd/loader/runconfig"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 )
 
 // An audit creates the tokens of the run's own configuration, regardless of its arguments. The documents that remain
@@ -27,7 +27,7 @@ func TestTransformedDocuments(t *testing.T) {
 	e := edges(t, store, "run")
 	with := tokenizing
 	with.Documents, with.Seed = c.Documents, c.Seed
-	docs, err := doclog.OpenReadOnly(ctx, store, with)
+	docs, err := docstream.OpenReadOnly(ctx, store, with)
 	if err != nil {
 		t.Fatal(err)
 	}

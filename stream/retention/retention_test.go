@@ -13,13 +13,13 @@ import (
 	"loaderd/internal/runstatetest"
 	"loaderd/loader/fault"
 	"loaderd/stream"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 	"loaderd/stream/retention"
 )
 
-func openDocuments(t *testing.T, s *stream.Store) *doclog.Log {
+func openDocuments(t *testing.T, s *stream.Store) *docstream.Log {
 	t.Helper()
-	l, err := doclog.Open(natstest.Context(t), s, doclog.Tokenizing{})
+	l, err := docstream.Open(natstest.Context(t), s, docstream.Tokenizing{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 	"loaderd/shuffle"
 	"loaderd/stream"
 	"loaderd/stream/checkpoints"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 	"loaderd/stream/retention"
 )
 
@@ -32,7 +32,7 @@ const fenceTokenizer = "sha256:test"
 
 func openDocuments(t *testing.T, s *stream.Store) {
 	t.Helper()
-	if _, err := doclog.Open(natstest.Context(t), s, doclog.Tokenizing{}); err != nil {
+	if _, err := docstream.Open(natstest.Context(t), s, docstream.Tokenizing{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -56,7 +56,7 @@ func (s only) Open(context.Context, string, mixture.Source) (backend.Stream, err
 func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 	t.Helper()
 	ctx := natstest.Context(t)
-	docs, err := doclog.Open(ctx, s, doclog.Tokenizing{Fingerprint: fenceTokenizer, VocabSize: 1 << 20, End: -1})
+	docs, err := docstream.Open(ctx, s, docstream.Tokenizing{Fingerprint: fenceTokenizer, VocabSize: 1 << 20, End: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ import (
 	"loaderd/internal/flightclient"
 	documents "loaderd/loader/document"
 	"loaderd/stream"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 	"loaderd/stream/planlog"
 	"loaderd/stream/publish"
 )
@@ -302,7 +302,7 @@ func publishRate(t *testing.T, store *stream.Store) float64 {
 
 func readRate(t *testing.T, store *stream.Store) float64 {
 	t.Helper()
-	l, err := doclog.Open(t.Context(), store, doclog.Tokenizing{Fingerprint: tokens, VocabSize: 1 << 16, End: -1})
+	l, err := docstream.Open(t.Context(), store, docstream.Tokenizing{Fingerprint: tokens, VocabSize: 1 << 16, End: -1})
 	if err != nil {
 		t.Fatal(err)
 	}

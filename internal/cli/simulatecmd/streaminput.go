@@ -18,7 +18,7 @@ import (
 	"loaderd/internal/runadmin"
 	"loaderd/packonline"
 	"loaderd/stream"
-	"loaderd/stream/doclog"
+	"loaderd/stream/docstream"
 )
 
 // streamInput reads the lengths of the documents in a running daemon's stream, as the daemon's tokenizer produces
@@ -141,7 +141,7 @@ func (in *streamInput) read(ctx context.Context, c config.Config,
 	if err != nil {
 		return nil, "", err
 	}
-	documents, err := doclog.OpenReadOnly(ctx, store, tokens)
+	documents, err := docstream.OpenReadOnly(ctx, store, tokens)
 	if err != nil {
 		return nil, "", fmt.Errorf("%w at %s: start the daemon, or name its stream with --set stream.name=NAME", err,
 			store.ClientURL())

@@ -1,9 +1,0 @@
-package doclog_test
-
-import (
-	"testing"
-
-	"loaderd/internal/natstest"
-)
-
-func TestMain(m *testing.M) { natstest.VerifyTestMain(m) }

@@ -1,0 +1,133 @@
+package docstream
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/nats-io/nats.go/jetstream"
+	"golang.org/x/sync/errgroup"
+
+	"loaderd/loader/document"
+	"loaderd/stream/messages"
+)
+
+const (
+	// rangeGap is the largest distance between two documents that one request reads. Reading the documents between them
+	// costs less than another request. A direct get costs about three times as much as a document of a range.
+	rangeGap = 4
+	// rangeDocuments and rangeBytes bound one request.
+	rangeDocuments = 256
+	rangeBytes     = 512 << 10
+	// rangesAtOnce bounds the concurrent requests, and so the bytes in flight.
+	rangesAtOnce = 8
+)
+
+// Again calls f with each of several documents, from several goroutines at a time. The documents equal those that the
+// source delivered. The sequences must ascend; one request reads those that are close together. A document that
+// cannot be read now is left out, and Content returns the reason. An error means that no further document can be read
+// now.
+func (l *Log) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
+	defer l.store.Reading()()
+	c := again{log: l, deliver: f, workers: make(chan struct{}, l.workers)}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(rangesAtOnce)
+	for len(sequences) > 0 && ctx.Err() == nil {
+		n := reach(sequences)
+		wanted := sequences[:n]
+		sequences = sequences[n:]
+		g.Go(func() error {
+			if len(wanted) == 1 {
+				return c.one(ctx, wanted[0])
+			}
+			return c.several(ctx, wanted)
+		})
+	}
+	return g.Wait()
+}
+
+// reach returns how many of the leading sequences one request reads.
+func reach(sequences []uint64) int {
+	for i := 1; i < len(sequences); i++ {
+		if sequences[i]-sequences[i-1] > rangeGap || sequences[i]-sequences[0] >= rangeDocuments {
+			return i
+		}
+	}
+	return len(sequences)
+}
+
+// again reads documents again for one call of Log.Again.
+type again struct {
+	log     *Log
+	deliver func(document.Document)
+	workers chan struct{} // bounds concurrent decoding and tokenizing
+}
+
+// one reads a document without close neighbours.
+func (c again) one(ctx context.Context, sequence uint64) error {
+	m, err := c.log.get(ctx, sequence)
+	switch {
+	case errors.Is(err, jetstream.ErrMsgNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	return c.decode(ctx, []message{*m})
+}
+
+// several reads documents that are close together.
+func (c again) several(ctx context.Context, wanted []uint64) error {
+	for len(wanted) > 0 {
+		found, next, err := messages.GetRange(ctx, c.log.store.Client, c.log.name, wanted[0], wanted[len(wanted)-1],
+			rangeBytes)
+		if err != nil {
+			return err
+		}
+		if next <= wanted[0] {
+			return nil // the replica does not have these messages yet
+		}
+		n, _ := slices.BinarySearch(wanted, next)
+		messages := choose(wanted[:n], found)
+		wanted = wanted[n:]
+		if len(messages) == 0 {
+			continue
+		}
+		newest := slices.MaxFunc(messages, func(a, b message) int { return a.time.Compare(b.time) })
+		if err := c.log.own(ctx, &newest); err != nil { // messages older than one of our stream are also of our stream
+			return err
+		}
+		if err := c.decode(ctx, messages); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// choose returns the messages of found whose sequences are wanted. Both arguments ascend.
+func choose(wanted []uint64, found []*jetstream.RawStreamMsg) []message {
+	messages := make([]message, 0, len(wanted))
+	for _, raw := range found {
+		if _, ok := slices.BinarySearch(wanted, raw.Sequence); ok {
+			messages = append(messages, message{sequence: raw.Sequence, subject: raw.Subject, header: raw.Header, data: raw.Data,
+				time: raw.Time})
+		}
+	}
+	return messages
+}
+
+// decode decodes the messages and delivers their documents.
+func (c again) decode(ctx context.Context, messages []message) error {
+	select {
+	case c.workers <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-c.workers }()
+	e := c.log.encoder.get()
+	defer c.log.encoder.put(e)
+	for i := range messages {
+		doc, _ := c.log.document(&messages[i], e) // an undecodable message has its dead letter
+		c.deliver(doc)
+	}
+	return nil
+}

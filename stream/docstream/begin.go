@@ -1,0 +1,106 @@
+package docstream
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/messages"
+)
+
+// beginEvery is the interval of direct reads while a consumer is being created.
+const beginEvery = 50 * time.Millisecond
+
+// begin creates the consumer that follows the stream from r.next on. A cluster needs a leader to create it. That
+// leader may have just failed together with the daemon that led the run. Until the consumer exists, begin reads
+// documents by requests that any replica serves.
+func (r *reader) begin(ctx context.Context) (*pull, error) {
+	open := func(from uint64) (*pull, error) {
+		return openPull(ctx, r.log.store.Client, r.log.stream, from, r.log.inactive)
+	}
+	if !r.log.store.Clustered() {
+		return open(r.next)
+	}
+	if err := r.direct(ctx); err != nil {
+		return nil, err
+	}
+	type answer struct {
+		p   *pull
+		err error
+	}
+	made, from := make(chan answer, 1), r.next
+	go func() {
+		p, err := open(from)
+		made <- answer{p, err}
+	}()
+	var failed error
+	for tick := time.NewTicker(beginEvery); ; {
+		select {
+		case a := <-made:
+			tick.Stop()
+			if a.err != nil || failed == nil && r.next == from {
+				return a.p, a.err
+			}
+			a.p.close() // it would deliver again what was read meanwhile
+			if failed != nil {
+				return nil, failed
+			}
+			return open(r.next)
+		case <-tick.C:
+			if failed == nil {
+				failed = r.direct(ctx)
+			}
+		}
+	}
+}
+
+// direct reads what the stream holds from r.next on, while the budget has room and the replica has documents. It
+// ignores failed reads. The consumer reads the remaining documents and shows the cause.
+func (r *reader) direct(ctx context.Context) error {
+	for {
+		room, ok := r.wants()
+		if !ok || room == 0 { // the consumer reads a document that exceeds the room
+			return r.flush(ctx)
+		}
+		raw, _, err := messages.GetRange(ctx, r.log.store.Client, r.log.name, r.next, r.next+rangeDocuments-1,
+			int(min(room, rangeBytes)))
+		if err != nil || len(raw) == 0 {
+			return r.flush(ctx)
+		}
+		found := r.consecutive(raw, room)
+		if len(found) == 0 {
+			return r.flush(ctx)
+		}
+		newest := slices.MaxFunc(found, func(a, b message) int { return a.time.Compare(b.time) })
+		if err := r.log.own(ctx, &newest); err != nil { // messages older than one of our stream are also of our stream
+			return err
+		}
+		r.up()
+		for i := range found {
+			if err := r.accept(ctx, &found[i], found[i].sequence); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+// consecutive returns the leading messages that follow each other from r.next on and fit into room bytes.
+func (r *reader) consecutive(raw []*jetstream.RawStreamMsg, room int64) []message {
+	found := make([]message, 0, len(raw))
+	for i, m := range raw {
+		size := len(m.Subject) + len(m.Data)
+		for key, values := range m.Header {
+			for _, value := range values {
+				size += len(key) + len(value) + len(": \r\n")
+			}
+		}
+		if room -= int64(size); m.Sequence != r.next+uint64(i) || room < 0 {
+			break
+		}
+		found = append(found, message{sequence: m.Sequence, subject: m.Subject, header: m.Header, data: m.Data, size: size,
+			time: m.Time})
+	}
+	return found
+}

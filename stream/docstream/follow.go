@@ -1,0 +1,316 @@
+package docstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/stream/conn"
+	"loaderd/stream/feed"
+)
+
+// fetch follows the stream until ctx ends or an error is permanent.
+func (r *reader) fetch(ctx context.Context) {
+	wait := r.log.store.Backoff()
+	for {
+		before, began := r.next, time.Now()
+		err := r.follow(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		if errors.Is(err, errPullIdle) { // the budget had no room for a long time, which is no failure
+			wait.Reset()
+			continue
+		}
+		if !conn.Transient(err) {
+			r.submit(ctx, failedChunk(err))
+			return
+		}
+		// the previous failure is over: the stream was read, or followed without an error for long enough
+		if r.next != before || time.Since(began) > silence {
+			wait.Reset()
+		}
+		r.down(err)
+		select {
+		case <-time.After(wait.NextBackOff()):
+		case <-ctx.Done():
+		}
+	}
+}
+
+// follow reads from r.next on through one consumer until an error.
+func (r *reader) follow(ctx context.Context) error {
+	nc := r.log.store.Conn()
+	lost := nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
+	defer nc.RemoveStatusListener(lost)
+	if nc.IsClosed() {
+		return nats.ErrConnectionClosed
+	}
+	idle := r.log.inactive / 4 * 3
+	tick := time.NewTicker(min(refreshEvery, idle/4))
+	defer tick.Stop()
+	if err := r.awaitRoom(ctx, lost, tick.C); err != nil {
+		return err
+	}
+	p, err := r.begin(ctx)
+	if errors.Is(err, jetstream.ErrStreamNotFound) {
+		return r.log.another("it was deleted", time.Time{})
+	}
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	if err := r.refresh(ctx, nil); err != nil { // the consumer may be of a recreated stream
+		return err
+	}
+	r.up()
+	p.heard, p.next = time.Now(), r.next
+	for {
+		if !p.asked && time.Since(p.since) > idle {
+			return errors.Join(errPullIdle, r.flush(ctx))
+		}
+		if err := r.request(ctx, p); err != nil {
+			return err
+		}
+		in, err := r.await(ctx, p, tick.C, lost)
+		if in != nil {
+			p.heard = time.Now()
+			err = r.take(ctx, p, in)
+		}
+		if err != nil {
+			return errors.Join(err, r.flush(ctx))
+		}
+	}
+}
+
+// await returns the consumer's next message, or nil if the caller has something else to do first. Before it blocks,
+// it submits the chunk that is being filled to the workers.
+func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time,
+	lost <-chan nats.Status) (*feed.Delivery, error) {
+	if len(p.come) > 0 {
+		return p.first()
+	}
+	select {
+	case p.come = <-p.feed.Messages:
+		return p.first()
+	default:
+	}
+	if err := r.flush(ctx); err != nil {
+		return nil, err
+	}
+	select {
+	case p.come = <-p.feed.Messages:
+		return p.first()
+	case <-r.budget.freed:
+		return nil, nil
+	case <-tick:
+		return nil, r.look(ctx, p)
+	case <-lost:
+		return nil, errDisconnected
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// look detects a silent server. It requests the stream's state if no document has arrived since the previous call.
+func (r *reader) look(ctx context.Context, p *pull) error {
+	if !p.asked {
+		p.heard = time.Now()
+	} else if time.Since(p.heard) > p.silence {
+		return conn.Passing(fmt.Errorf("nothing was heard from the server for %v", p.silence))
+	}
+	before := p.next
+	p.next = r.next
+	if r.next != before {
+		return nil
+	}
+	return r.refresh(ctx, p)
+}
+
+// awaitRoom waits until the budget has room for a request. The consumer is created only then, because the server
+// drops a consumer without requests.
+func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-chan time.Time) error {
+	if err := r.refresh(ctx, nil); err != nil {
+		return err
+	}
+	for {
+		if _, ok := r.wants(); ok {
+			return nil
+		}
+		r.up()
+		select {
+		case <-r.budget.freed:
+		case <-tick:
+			if err := r.refresh(ctx, nil); err != nil {
+				return err
+			}
+		case <-lost:
+			return errDisconnected
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// request sends a request for as many bytes as the budget has room for. From the embedded server it requests at most as
+// many as the pace allows. It does nothing while a request is outstanding or the room is too small.
+func (r *reader) request(ctx context.Context, p *pull) error {
+	bytes, ok := r.wants()
+	if p.asked || !ok {
+		return nil
+	}
+	if bytes > 0 && r.log.store.Config().Embedded() {
+		now := r.Status()
+		some, wait := r.pace.next(bytes, now.Last-now.Fetched, now.Last, time.Now())
+		if wait > 0 {
+			select {
+			case <-time.After(wait):
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		bytes = max(some, r.ask)
+	}
+	return p.ask(bytes)
+}
+
+// portion is how much room, in bytes, is worth a request. If documents arrive faster than they are consumed, requests
+// are of about that size. Larger requests would arrive in bursts, and decoding a burst takes the processor from the
+// serving of readers. If documents arrive slower, the room is large, and so are requests.
+const portion = 128 << 10
+
+// wants returns how many bytes to request, 0 for one message of any size. ok is false if the room is too small.
+func (r *reader) wants() (bytes int64, ok bool) {
+	room, empty := r.budget.room()
+	switch {
+	case room >= max(r.ask, min(portion, r.budget.most()/4)):
+		return room, true
+	case empty: // a document larger than the bound is fetched alone
+		return 0, true
+	default:
+		return 0, false
+	}
+}
+
+// take processes one message of the consumer.
+func (r *reader) take(ctx context.Context, p *pull, in *feed.Delivery) error {
+	bytes := p.bytes
+	m, pending, tooBig, err := p.receive(in)
+	if err != nil {
+		return err
+	}
+	if tooBig {
+		r.ask = 2 * bytes
+	}
+	if m.sequence == 0 {
+		return nil
+	}
+	if m.sequence != r.next {
+		if m.sequence < r.next {
+			return fmt.Errorf("%w: sequence %d came instead of %d", errPullLost, m.sequence, r.next)
+		}
+		// The consumer started at or before r.next and sent everything it found, so the stream does not hold the missing
+		// sequences.
+		return r.log.gap(ctx, r.next, m.sequence-1)
+	}
+	return r.accept(ctx, &m, m.sequence+pending)
+}
+
+// accept adds the next document to the chunk. last is the stream's last sequence, as far as the caller has seen.
+func (r *reader) accept(ctx context.Context, m *message, last uint64) error {
+	r.next++
+	r.ask, r.stale = 0, 0
+	if r.filling == nil {
+		r.filling = r.newChunk()
+	}
+	r.filling.messages = append(r.filling.messages, *m)
+	r.filling.size += m.size
+	r.pace.took(m.size)
+	r.budget.move(charge{}, fetchedCost(m))
+	r.mu.Lock()
+	r.status.Fetched, r.status.FetchedAt = m.sequence, time.Now()
+	r.status.DrySince = time.Time{} // the dry period before this document is over, even if it is the stream's last
+	r.status.TextBytes += int64(len(m.data))
+	r.mu.Unlock()
+	r.sees(last)
+	if r.filling.full() {
+		return r.flush(ctx)
+	}
+	return nil
+}
+
+// flush submits the chunk that is being filled.
+func (r *reader) flush(ctx context.Context) error {
+	c := r.filling
+	if c == nil {
+		return nil
+	}
+	r.filling = nil
+	return r.submit(ctx, c)
+}
+
+// submit appends a chunk to the queue and hands it to the workers. A chunk that has an error needs no worker.
+func (r *reader) submit(ctx context.Context, c *chunk) error {
+	r.mu.Lock()
+	r.undelivered = append(r.undelivered, c)
+	r.mu.Unlock()
+	select {
+	case r.order <- &c.Chunk:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	if c.ready() {
+		return nil
+	}
+	select {
+	case r.jobs <- c:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	return nil
+}
+
+// refresh requests the stream's state and checks that the stream still holds what the reader needs next.
+func (r *reader) refresh(ctx context.Context, p *pull) error {
+	info, err := r.log.ask(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.log.covers(ctx, info, r.next); err != nil {
+		return err
+	}
+	r.sees(info.State.LastSeq)
+	if p == nil {
+		return nil
+	}
+	return r.missing(ctx, p, info.State.LastSeq)
+}
+
+// missing detects documents that were deleted at the end of the stream, where no later message shows the gap. It
+// compares two responses. The stream reports last as its last sequence. The consumer, queried afterwards, reports
+// that nothing is left to send, though last was never received. The second response may overtake a message, so the
+// documents count as lost only if two consecutive ticks find the same.
+func (r *reader) missing(ctx context.Context, p *pull, last uint64) error {
+	if last < r.next || len(p.come)+len(p.feed.Messages) > 0 {
+		r.stale = 0
+		return nil
+	}
+	consumer, err := r.log.stream.Consumer(ctx, p.name)
+	if err != nil {
+		return fmt.Errorf("ask for the consumer's state: %w", err)
+	}
+	info := consumer.CachedInfo()
+	if info.NumPending > 0 || info.Delivered.Consumer != p.seen {
+		r.stale = 0
+		return nil
+	}
+	if r.stale == last {
+		return r.log.gap(ctx, r.next, last)
+	}
+	r.stale = last
+	return nil
+}

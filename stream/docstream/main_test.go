@@ -1,0 +1,9 @@
+package docstream_test
+
+import (
+	"testing"
+
+	"loaderd/internal/natstest"
+)
+
+func TestMain(m *testing.M) { natstest.VerifyTestMain(m) }

@@ -1,0 +1,73 @@
+package docstream
+
+import (
+	"testing"
+	"time"
+)
+
+// A reader requests all that a stream has while it has fetched little. It also does so up to the block that is being
+// written, and once the stream has stopped growing. Otherwise it requests portions.
+func TestPace(t *testing.T) {
+	const room, size = 6 << 20, 1 << 10
+	began := time.Now()
+	many := func(bytes int64) uint64 { return uint64(bytes / size) }
+	for _, x := range []struct {
+		name  string
+		taken int64
+		left  uint64
+		since time.Duration // since the stream has grown
+		bytes int64
+		wait  time.Duration
+	}{
+		{"the beginning", 1 << 20, 0, 0, paceMost, 0},
+		{"far behind", paceFrom, many(100 << 20), 0, paceMost, 0},
+		{"a little more than a block behind", paceFrom, many(paceBehind + paceMost/2), 0, paceMost / 2, 0},
+		{"within the block", paceFrom, many(paceBehind), 0, portion, pacePause},
+		{"at the end", paceFrom, 0, paceStill, portion, pacePause},
+		{"at the end of one that stands still", paceFrom, 0, paceStill + 1, portion, 0},
+		{"near the end of one that stands still", paceFrom, many(paceMost / 2), paceStill + 1, paceMost / 2, 0},
+	} {
+		p := pace{last: 7, grew: began}
+		for p.total < x.taken {
+			p.took(size)
+		}
+		if some, _ := p.next(portion, x.left, 7, began); some > portion {
+			t.Errorf("%s: %d bytes, more than there is room for", x.name, some)
+		}
+		if bytes, wait := p.next(room, x.left, 7, began.Add(x.since)); bytes != x.bytes || wait != x.wait {
+			t.Errorf("%s: %d bytes behind %v, want %d behind %v", x.name, bytes, wait, x.bytes, x.wait)
+		}
+	}
+}
+
+// A stream that grows fast is followed a block behind, whatever its earlier documents were like. A stream that grows
+// slowly is followed to its end.
+func TestPaceOfAStream(t *testing.T) {
+	const room, size = 6 << 20, 4 << 10
+	for _, x := range []struct{ rate, least, most int64 }{ // bytes per second; bytes behind the end after three seconds
+		{60 << 20, paceBehind - portion, paceBehind + 2<<20}, {30 << 20, paceBehind - portion, paceBehind + 2<<20},
+		{5 << 20, 0, portion},
+	} {
+		var p pace
+		for p.total < paceFrom {
+			p.took(64 << 10)
+		}
+		began, at, taken := time.Now(), time.Duration(0), int64(0)
+		grown := func() int64 { return int64(at.Seconds()*float64(x.rate)) / size }
+		for at < 3*time.Second {
+			last := grown()
+			bytes, wait := p.next(room, uint64(last-taken), uint64(last), began.Add(at))
+			at += wait + time.Millisecond
+			for ; bytes > 0; bytes -= size { // arrives immediately, or when it exists
+				for taken == grown() {
+					at += time.Millisecond
+				}
+				taken++
+				p.took(size)
+			}
+		}
+		if behind := (grown() - taken) * size; behind < x.least || behind > x.most {
+			t.Errorf("%d bytes a second: %d behind, want %d to %d", x.rate, behind, x.least, x.most)
+		}
+	}
+}

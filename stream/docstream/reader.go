@@ -1,0 +1,145 @@
+package docstream
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/internal/event"
+	"loaderd/loader/document"
+	"loaderd/stream/conn"
+)
+
+// reader is a document.Source over the document stream. One goroutine fetches, several tokenize, and the queue of
+// chunks has the results in order.
+//
+// Invariant (continuity): documents leave the fetching goroutine with sequences from, from+1, from+2, ..., without a
+// gap or a duplicate. This holds through any failure of the connection, the server or the consumer. A sequence that
+// the stream no longer holds ends the reader.
+type reader struct {
+	log     *Log
+	cancel  context.CancelFunc
+	running sync.WaitGroup
+	budget  *budget
+	jobs    chan *chunk          // for the workers
+	order   chan *document.Chunk // for the receiver
+	spare   chan []message       // empty message buffers of chunks, for reuse
+
+	// Used by the fetching goroutine only.
+	next    uint64 // sequence that is fetched next
+	filling *chunk
+	ask     int64  // minimum bytes of the next request, if the next document did not fit the last one; else 0
+	stale   uint64 // the stream's last sequence at the tick that first found documents missing, else 0
+	pace    pace
+
+	warnReplaced sync.Once // about the first text that is not UTF-8
+
+	mu          sync.Mutex
+	undelivered []*chunk // chunks in order, and those that the receiver has
+	status      document.SourceStatus
+}
+
+const (
+	// queued bounds the chunks between fetching and the receiver; the budget bounds their bytes.
+	queued = 4096
+	// refreshEvery is the interval of requests for the stream's state while no document arrives.
+	refreshEvery = time.Second
+)
+
+var errDisconnected = conn.Passing(errors.New("the connection is lost"))
+
+func newReader(l *Log, from uint64, info *jetstream.StreamInfo) *reader {
+	ctx, cancel := context.WithCancel(context.Background())
+	r := &reader{log: l, cancel: cancel, budget: newBudget(l.buffer), next: from, jobs: make(chan *chunk, 2*l.workers),
+		order: make(chan *document.Chunk, queued), spare: make(chan []message, 4*l.workers)}
+	r.status.Fetched, r.status.Delivered = from-1, from-1
+	r.sees(info.State.LastSeq)
+	r.running.Go(func() { r.fetch(ctx) })
+	for range l.workers {
+		r.running.Go(func() { r.work(ctx) })
+	}
+	if l.letters != nil {
+		r.running.Go(func() { l.letters.Run(ctx) })
+	}
+	return r
+}
+
+// Chunks implements document.Source.
+func (r *reader) Chunks() <-chan *document.Chunk { return r.order }
+
+// Deliver implements document.Source. It frees the budget of the oldest undelivered chunk.
+func (r *reader) Deliver() {
+	r.mu.Lock()
+	c := r.undelivered[0]
+	r.undelivered = slices.Delete(r.undelivered, 0, 1)
+	if n := len(c.Documents); n > 0 {
+		r.status.Delivered = c.Documents[n-1].Sequence
+	}
+	r.mu.Unlock()
+	r.budget.move(c.cost, charge{})
+}
+
+// Status returns the reader's progress.
+func (r *reader) Status() document.SourceStatus {
+	held := r.budget.held()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.status
+	s.Buffered = held
+	s.Tokenizing = len(r.undelivered) > 0 && !r.undelivered[0].ready()
+	return s
+}
+
+// Close stops the reader and its goroutines.
+func (r *reader) Close() error {
+	r.cancel()
+	r.running.Wait()
+	return nil
+}
+
+// sees records the stream's last sequence.
+func (r *reader) sees(last uint64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.status
+	s.Last = max(last, s.Last, s.Fetched)
+	switch {
+	case s.Last > s.Fetched:
+		s.DrySince = time.Time{}
+	case s.DrySince.IsZero():
+		s.DrySince = time.Now()
+	}
+}
+
+// down records since when and why the stream cannot be read.
+func (r *reader) down(err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.status.DownSince.IsZero() {
+		r.status.DownSince = time.Now()
+		r.log.log.Warn("document stream cannot be read, trying again", event.StreamReadFailed, "stream", r.log.name, "next",
+			r.next, "error", err)
+	}
+	if errors.Is(err, nats.ErrReconnectBufExceeded) { // the client's error for a request without a connection
+		err = errDisconnected
+	}
+	r.status.DownReason = err.Error()
+}
+
+// up records that the stream can be read again.
+func (r *reader) up() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.status.DownSince.IsZero() {
+		return
+	}
+	r.log.log.Info("document stream can be read again", event.StreamReadResumed, "stream", r.log.name, "next",
+		r.next, "down",
+		time.Since(r.status.DownSince))
+	r.status.DownSince, r.status.DownReason = time.Time{}, ""
+}
