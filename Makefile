@@ -90,10 +90,10 @@ test-go-all: browser ## all Go tests, with the race detector
 # in Go, on texts that end where a page begins that must not be read.
 .PHONY: test-kernels
 test-kernels: ## packages with kernels in assembly: plain Go, no AVX2, checked pointers, address sanitizer
-	$(GO) test -tags purego -timeout 20m ./tokenizer/... ./packonline/related
-	GODEBUG=cpu.avx2=off $(GO) test -timeout 20m ./tokenizer/... ./packonline/related
-	$(GO) test -gcflags=all=-d=checkptr -timeout 20m ./tokenizer/... ./packonline/related
-	$(GO) test -asan -timeout 20m $(addprefix ./tokenizer/internal/,lookup norm pretokenize) ./packonline/related
+	$(GO) test -tags purego -timeout 20m ./tokenizer/... ./packonline/similarity
+	GODEBUG=cpu.avx2=off $(GO) test -timeout 20m ./tokenizer/... ./packonline/similarity
+	$(GO) test -gcflags=all=-d=checkptr -timeout 20m ./tokenizer/... ./packonline/similarity
+	$(GO) test -asan -timeout 20m $(addprefix ./tokenizer/internal/,lookup norm pretokenize) ./packonline/similarity
 
 # One package after the other: each test starts three servers.
 .PHONY: test-cluster

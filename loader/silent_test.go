@@ -12,7 +12,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/loader/state"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // kept is a log that a test reads while it is written.
@@ -46,7 +46,7 @@ func TestWarnsOfSilentDocuments(t *testing.T) {
 			w.edges = func(e *backend.Backends) { e.Log = slog.New(slog.NewTextHandler(&log, nil)) }
 			for i, n := range someLengths(3, 400) {
 				d := document.Document{Content: document.Content{Tokens: documentTokens(uint64(i+1), n)},
-					PackingHints: plan.PackingHints{Hint: &related.Hint{}}}
+					PackingHints: plan.PackingHints{Hint: &similarity.Hint{}}}
 				if says && i == 10 {
 					d.Hint = hintOf(1)
 				}

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"loaderd/internal/lengths"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // TestStock compares a stock with a slice of the buffered pieces, for random sequences of adding, taking and putting
@@ -136,7 +136,7 @@ func TestTwo(t *testing.T) {
 func TestBucketWorkIsBounded(t *testing.T) {
 	const documents = 1_500
 	// related to a third of the others: every query of splice has results, and every result is queried
-	kinds := []related.Hint{{Terms: []uint32{1<<8 | 255}}, {Terms: []uint32{2<<8 | 255}}, {Terms: []uint32{3<<8 | 255}}}
+	kinds := []similarity.Hint{{Terms: []uint32{1<<8 | 255}}, {Terms: []uint32{2<<8 | 255}}, {Terms: []uint32{3<<8 | 255}}}
 	draw := func(next func(r *rand.Rand) int32) []int32 {
 		r := rand.New(rand.NewPCG(1, 5))
 		out := make([]int32, documents)

@@ -3,7 +3,7 @@ package packonline
 import (
 	"math"
 
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // hold implements the holdback: it delays finished rows so that the output is a fair sample of the documents from the
@@ -269,4 +269,4 @@ func (h hintedHold) Detail() map[string]int64 { return h.Packer.(Detailed).Detai
 
 func (h hintedHold) Unhinted() []uint64 { return h.Packer.(Hinted).Unhinted() }
 
-func (h hintedHold) Hint(document uint64, x *related.Hint) { h.Packer.(Hinted).Hint(document, x) }
+func (h hintedHold) Hint(document uint64, x *similarity.Hint) { h.Packer.(Hinted).Hint(document, x) }

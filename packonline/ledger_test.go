@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"loaderd/packonline"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // traits are the guarantees of a method in addition to the common ones.
@@ -87,7 +87,7 @@ type ledger struct {
 	waits    map[uint64]bool // documents of pending pieces; only these and the next document may be emitted
 	emitted  []string        // rows, for comparisons
 	describe bool            // record emitted
-	hint     func(seq uint64) *related.Hint
+	hint     func(seq uint64) *similarity.Hint
 }
 
 type entry struct {

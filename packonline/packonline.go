@@ -4,13 +4,13 @@
 // its output depends only on its configuration and on the documents added so far. It sees lengths, never tokens.
 package packonline
 
-import "loaderd/packonline/related"
+import "loaderd/packonline/similarity"
 
 // Doc is the input of a Packer for one document.
 type Doc struct {
 	Seq    uint64        // identity: its sequence in the document stream; ascending
 	Length int32         // in tokens, including the end-of-document token; at least 1
-	Hint   *related.Hint // similarity hint, only read by splice; nil if the document is related to no other
+	Hint   *similarity.Hint // similarity hint, only read by splice; nil if the document is related to no other
 }
 
 // Piece is a contiguous part of one document: tokens [Start, Start+Length).

@@ -6,7 +6,7 @@ import (
 	"math"
 	"slices"
 
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // splice packs related documents into one row (Structured Packing in LLM Training Improves Long Context Utilization,
@@ -35,13 +35,13 @@ import (
 // not part of it: after RestoreState the Packer needs them again (Hint).
 type splice struct {
 	bucket
-	relates  *related.Config
-	index    *related.Index
+	relates  *similarity.Config
+	index    *similarity.Index
 	unhinted map[uint64]int32 // restored documents without a hint -> piece
 	later    []int64          // by piece: number of documents from which on it may be a root again
 	spare    int64            // queries that may be made without success (unit: 1/earned)
 	asked    int64            // queries with a result, since the creation of the Packer
-	answers  []related.Candidate
+	answers  []similarity.Candidate
 	fill     filling
 	padded   padded
 	ends     ends
@@ -62,7 +62,7 @@ func newSplice(c Config) Packer {
 	p.stock.credit = p.mostCredit()
 	p.left = p.forget
 	p.balance = newBalance(t.lengths)
-	p.index = related.New(*p.relates)
+	p.index = similarity.New(*p.relates)
 	p.fill = newFilling(t.longest)
 	return p
 }
@@ -74,7 +74,7 @@ type Hinted interface {
 	// Unhinted returns the documents whose hints are missing, in order.
 	Unhinted() []uint64
 	// Hint sets the missing hint of a document, which must equal the one passed to Add.
-	Hint(document uint64, h *related.Hint)
+	Hint(document uint64, h *similarity.Hint)
 }
 
 func (p *splice) Unhinted() []uint64 {
@@ -86,7 +86,7 @@ func (p *splice) Unhinted() []uint64 {
 	return out
 }
 
-func (p *splice) Hint(document uint64, h *related.Hint) {
+func (p *splice) Hint(document uint64, h *similarity.Hint) {
 	i, ok := p.unhinted[document]
 	if !ok {
 		panic(fmt.Sprintf("packonline: no hint of document %d is missing", document))
@@ -95,9 +95,9 @@ func (p *splice) Hint(document uint64, h *related.Hint) {
 	p.know(i, h)
 }
 
-func (p *splice) know(i int32, h *related.Hint) {
+func (p *splice) know(i int32, h *similarity.Hint) {
 	w := &p.stock.items[i]
-	p.index.Add(i, related.Entry{Seq: w.doc, Length: w.length, Hint: h})
+	p.index.Add(i, similarity.Entry{Seq: w.doc, Length: w.length, Hint: h})
 }
 
 func (p *splice) forget(i int32) {
@@ -254,7 +254,7 @@ func (p *splice) RestoreState(b []byte) ([]byte, error) {
 	if r.err != nil {
 		return nil, fmt.Errorf("restore packer: %w", r.err)
 	}
-	p.tally, p.stock, p.later, p.unhinted, p.index = t, stock, later, unhinted, related.New(*p.relates)
+	p.tally, p.stock, p.later, p.unhinted, p.index = t, stock, later, unhinted, similarity.New(*p.relates)
 	p.spare, p.ends, p.balance = spare, e, balance
 	return r.b, nil
 }

@@ -8,7 +8,7 @@ import (
 
 	"loaderd/internal/lengths"
 	"loaderd/packonline"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // BenchmarkSplice packs 20,000 documents of twelve subjects into rows of 2,048. The baseline is bucket with the same
@@ -57,11 +57,11 @@ func BenchmarkSplice_Dense(b *testing.B) {
 		}
 		docs := make([]packonline.Doc, 10_000)
 		for i, n := range lengths.LogNormal(len(docs), 1) {
-			v, err := related.Vector(draw(subjects[r.IntN(len(subjects))]), dimension)
+			v, err := similarity.Vector(draw(subjects[r.IntN(len(subjects))]), dimension)
 			if err != nil {
 				b.Fatal(err)
 			}
-			docs[i] = packonline.Doc{Seq: uint64(i), Length: n, Hint: &related.Hint{Vector: v}}
+			docs[i] = packonline.Doc{Seq: uint64(i), Length: n, Hint: &similarity.Hint{Vector: v}}
 		}
 		for _, row := range []int{2048, 8192} {
 			b.Run(fmt.Sprintf("dimension=%d/row=%d", dimension, row), func(b *testing.B) {
@@ -96,7 +96,7 @@ func measure(b *testing.B, c packonline.Config, docs []packonline.Doc) {
 // BenchmarkSplice_OneFolder packs 20,000 documents of twelve subjects whose paths are files of one folder. bm25,
 // which does not read the paths, is the baseline of repo.
 func BenchmarkSplice_OneFolder(b *testing.B) {
-	var m related.TermMaker
+	var m similarity.TermMaker
 	r := rand.New(rand.NewPCG(1, 1))
 	docs := make([]packonline.Doc, 20_000)
 	for i, n := range lengths.LogNormal(len(docs), 1) {
@@ -105,7 +105,7 @@ func BenchmarkSplice_OneFolder(b *testing.B) {
 		for k := range ids {
 			ids[k] = 200*subject + r.Int32N(300)*r.Int32N(300)/300
 		}
-		hint := &related.Hint{Terms: m.Terms(ids), Path: related.Path(fmt.Sprintf("src/folder/%d.go", i))}
+		hint := &similarity.Hint{Terms: m.Terms(ids), Path: similarity.Path(fmt.Sprintf("src/folder/%d.go", i))}
 		docs[i] = packonline.Doc{Seq: uint64(i), Length: n, Hint: hint}
 	}
 	for _, row := range []int{2048, 8192} {

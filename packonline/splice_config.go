@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"slices"
 
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // Splice has the parameters of splice in addition to those of other methods.
@@ -56,14 +56,14 @@ func refuseSplice(c Config) (bad []FieldError) {
 	}
 	s := c.Splice
 	within("pool", c.Pool, 1, maxSplicePool, "pieces for this method")
-	oneOf("splice.retriever", s.Retriever, related.Retrievers)
+	oneOf("splice.retriever", s.Retriever, similarity.Retrievers)
 	oneOf("splice.order", s.Order, Orders)
 	oneOf("splice.fill", s.Fill, Fills)
 	within("splice.k", s.K, 1, maxK, "documents")
-	within("splice.path_bonus", s.PathBonus, 0, related.MaxPercent, "percent")
-	within("splice.near_duplicate", s.NearDuplicate, 0, related.MaxPercent, "percent")
-	within("splice.postings", s.Postings, 1, related.MaxPostings, "entries")
-	within("splice.dimension", s.Dimension, 1, related.MaxDimension, "numbers")
+	within("splice.path_bonus", s.PathBonus, 0, similarity.MaxPercent, "percent")
+	within("splice.near_duplicate", s.NearDuplicate, 0, similarity.MaxPercent, "percent")
+	within("splice.postings", s.Postings, 1, similarity.MaxPostings, "entries")
+	within("splice.dimension", s.Dimension, 1, similarity.MaxDimension, "numbers")
 	if s.Fill == "trim" && len(c.Buckets) > 1 {
 		add("buckets", c.Buckets, "exactly one row length where rows are trimmed")
 	}
@@ -71,19 +71,19 @@ func refuseSplice(c Config) (bad []FieldError) {
 }
 
 // Related returns the configuration of the comparison of documents, or nil for a method that only uses lengths.
-func (c Config) Related() *related.Config {
+func (c Config) Related() *similarity.Config {
 	if c.Method != "splice" {
 		return nil
 	}
 	s := c.Splice
-	return &related.Config{Retriever: s.Retriever, PathBonus: s.PathBonus, NearDuplicate: s.NearDuplicate,
+	return &similarity.Config{Retriever: s.Retriever, PathBonus: s.PathBonus, NearDuplicate: s.NearDuplicate,
 		Postings: s.Postings, Dimension: s.Dimension}
 }
 
 // numbers returns the parameters that the state of splice has in addition to others.
 func (s Splice) numbers() []configNumber {
 	return []configNumber{
-		{"splice.retriever (its place in the list)", uint64(slices.Index(related.Retrievers, s.Retriever))},
+		{"splice.retriever (its place in the list)", uint64(slices.Index(similarity.Retrievers, s.Retriever))},
 		{"splice.k", uint64(s.K)},
 		{"splice.order (its place in the list)", uint64(slices.Index(Orders, s.Order))},
 		{"splice.fill (its place in the list)", uint64(slices.Index(Fills, s.Fill))},

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"slices"
 
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // filling chooses related pieces that fill room exactly.
@@ -24,7 +24,7 @@ func newFilling(longest int32) filling {
 
 // answered is a list of related pieces of a stock.
 type answered struct {
-	answers []related.Candidate
+	answers []similarity.Candidate
 	stock   *stock
 }
 
@@ -35,7 +35,7 @@ func (a answered) value(i int32) int64 { return int64(a.answers[i].Score) * int6
 
 // choose returns the indices of one, two or (if necessary) three answers that have room tokens together: those with
 // the greatest sum of score times length.
-func (f *filling) choose(answers []related.Candidate, s *stock, room int32) []int32 {
+func (f *filling) choose(answers []similarity.Candidate, s *stock, room int32) []int32 {
 	a := answered{answers, s}
 	f.most, f.count = -1, 0
 	f.index(a, room)
@@ -98,7 +98,7 @@ func (f *filling) offer(value int64, answers ...int32) {
 
 // nearest returns the indices of at most three answers that leave the least room, and that room; none if none fits.
 // Of equal room, those with the greatest sum of score times length are returned.
-func (f *filling) nearest(answers []related.Candidate, s *stock, room int32) (chosen []int32, left int32) {
+func (f *filling) nearest(answers []similarity.Candidate, s *stock, room int32) (chosen []int32, left int32) {
 	a := answered{answers, s}
 	f.short = f.short[:0]
 	for k := range answers {

@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // Invariant 7: a flush of splice pads at most as much as a flush of bucket with the same pieces, plus 1/256 of its
@@ -25,7 +25,7 @@ func TestSplice_FlushBound(t *testing.T) {
 		var out Rows
 		shortest, span := 1+r.Int32N(300), 1+r.Int32N(2000)
 		for seq := range uint64(r.IntN(600)) {
-			hint := &related.Hint{Terms: []uint32{uint32(r.IntN(5))<<8 | 9}}
+			hint := &similarity.Hint{Terms: []uint32{uint32(r.IntN(5))<<8 | 9}}
 			p.Add(Doc{Seq: seq, Length: shortest + r.Int32N(span), Hint: hint}, &out)
 			if r.IntN(200) > 0 {
 				continue

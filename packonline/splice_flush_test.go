@@ -7,7 +7,7 @@ import (
 
 	"loaderd/internal/lengths"
 	"loaderd/packonline"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // A run of less than a pool is flushed completely. Its additional padding relative to packing by length is at most
@@ -17,13 +17,13 @@ func TestSplice_FlushPadsLittleMoreThanBucket(t *testing.T) {
 	const documents = 3000
 	one := about(0)
 	for name, x := range map[string]struct {
-		hint  func(uint64) *related.Hint
+		hint  func(uint64) *similarity.Hint
 		least float64 // share of neighbours of one subject
 	}{
 		"twelve subjects": {about(0), .5},
-		"one subject":     {func(uint64) *related.Hint { return one(1) }, 0},
+		"one subject":     {func(uint64) *similarity.Hint { return one(1) }, 0},
 	} {
-		for _, retriever := range related.Retrievers {
+		for _, retriever := range similarity.Retrievers {
 			for _, rows := range [][]int{{2048}, {8192}, {1024, 2048, 4096, 8192}} {
 				c := config("splice", rows[0], 4096, 0)
 				c.Buckets, c.Splice.Retriever = rows, retriever
@@ -67,14 +67,14 @@ func TestSplice_LeavesShortDocumentsToTheFlush(t *testing.T) {
 	p := newPacker(t, c)
 	r := rand.New(rand.NewPCG(1, 1))
 	words := rand.NewZipf(r, 1.2, 10, 20_000)
-	var m related.TermMaker
+	var m similarity.TermMaker
 	var out packonline.Rows
 	for i, n := range lengths.LogNormal(documents, 1) {
 		ids := make([]int32, min(n, 1000))
 		for k := range ids {
 			ids[k] = int32(words.Uint64())
 		}
-		p.Add(packonline.Doc{Seq: uint64(i), Length: n, Hint: &related.Hint{Terms: m.Terms(ids)}}, &out)
+		p.Add(packonline.Doc{Seq: uint64(i), Length: n, Hint: &similarity.Hint{Terms: m.Terms(ids)}}, &out)
 		out.Reset()
 	}
 	p.Flush(&out)

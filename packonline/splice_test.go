@@ -8,12 +8,12 @@ import (
 	"testing"
 
 	"loaderd/packonline"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 func randomSplice(r *rand.Rand) packonline.Splice {
 	return packonline.Splice{
-		Retriever:     related.Retrievers[r.IntN(3)],
+		Retriever:     similarity.Retrievers[r.IntN(3)],
 		K:             1 + r.IntN(3),
 		Order:         packonline.Orders[r.IntN(2)],
 		Fill:          packonline.Fills[min(1, r.IntN(3)/2)],
@@ -25,7 +25,7 @@ func randomSplice(r *rand.Rand) packonline.Splice {
 }
 
 // giveHints passes the missing hints to a restored Packer.
-func giveHints(p packonline.Packer, hint func(uint64) *related.Hint) {
+func giveHints(p packonline.Packer, hint func(uint64) *similarity.Hint) {
 	if hinted, ok := p.(packonline.Hinted); ok {
 		for _, d := range hinted.Unhinted() {
 			hinted.Hint(d, hint(d))
@@ -37,34 +37,34 @@ var hints sync.Map // by document
 
 // hintOf returns a document's hint: one of few subjects, with additional words and numbers of the document itself.
 // One document in ten has no hint.
-func hintOf(seq uint64) *related.Hint {
+func hintOf(seq uint64) *similarity.Hint {
 	if h, ok := hints.Load(seq); ok {
-		return h.(*related.Hint)
+		return h.(*similarity.Hint)
 	}
 	h := makeHint(seq)
 	hints.Store(seq, h)
 	return h
 }
 
-func makeHint(seq uint64) *related.Hint {
+func makeHint(seq uint64) *similarity.Hint {
 	r := rand.New(rand.NewPCG(seq, 1))
 	if r.IntN(10) == 0 {
 		return nil
 	}
 	subject := r.IntN(12)
-	h := &related.Hint{Source: uint32(r.IntN(5) / 4)}
-	var m related.TermMaker
+	h := &similarity.Hint{Source: uint32(r.IntN(5) / 4)}
+	var m similarity.TermMaker
 	ids := make([]int32, 1+r.IntN(30))
 	for i := range ids {
 		ids[i] = int32(20*subject + r.IntN(30))
 	}
 	h.Terms = m.Terms(ids)
-	h.Path = related.Path([]string{"a/b/one", "a/b/two", "a/three", "c/d/e/four", ""}[subject%5])
+	h.Path = similarity.Path([]string{"a/b/one", "a/b/two", "a/three", "c/d/e/four", ""}[subject%5])
 	v := make([]float32, 16)
 	for i := range v {
 		v[i] = float32((subject*(i+3))%7-3) + r.Float32()
 	}
-	h.Vector, _ = related.Vector(v, 16)
+	h.Vector, _ = similarity.Vector(v, 16)
 	return h
 }
 
@@ -75,7 +75,7 @@ func spliceConfig(retriever, fill string) packonline.Config {
 }
 
 // spliced packs documents of random lengths and returns the rows emitted before the flush, as the documents in them.
-func spliced(t *testing.T, c packonline.Config, n int, hint func(uint64) *related.Hint) (rows [][]packonline.Piece) {
+func spliced(t *testing.T, c packonline.Config, n int, hint func(uint64) *similarity.Hint) (rows [][]packonline.Piece) {
 	t.Helper()
 	p := newPacker(t, c)
 	r := rand.New(rand.NewPCG(8, 8))
@@ -96,9 +96,9 @@ const subjects = 12
 func subjectOf(seq uint64) int { return rand.New(rand.NewPCG(seq, 2)).IntN(subjects) }
 
 // about returns hints with a document's subject, or with a random one for a share of the documents.
-func about(noise float64) func(seq uint64) *related.Hint {
-	var m related.TermMaker
-	return func(seq uint64) *related.Hint {
+func about(noise float64) func(seq uint64) *similarity.Hint {
+	var m similarity.TermMaker
+	return func(seq uint64) *similarity.Hint {
 		r := rand.New(rand.NewPCG(seq, 3))
 		subject := subjectOf(seq)
 		if r.Float64() < noise {
@@ -112,11 +112,11 @@ func about(noise float64) func(seq uint64) *related.Hint {
 		for i := range v {
 			v[i] = float32(rand.New(rand.NewPCG(uint64(subject), uint64(i))).NormFloat64()) + r.Float32()/2
 		}
-		vector, err := related.Vector(v, 16)
+		vector, err := similarity.Vector(v, 16)
 		if err != nil {
 			panic(err)
 		}
-		return &related.Hint{Terms: m.Terms(ids), Path: related.Path(fmt.Sprintf("root/%d/%d", subject, r.IntN(5))),
+		return &similarity.Hint{Terms: m.Terms(ids), Path: similarity.Path(fmt.Sprintf("root/%d/%d", subject, r.IntN(5))),
 			Vector: vector}
 	}
 }
@@ -143,7 +143,7 @@ func TestSplicePutsRelatedDocumentsTogether(t *testing.T) {
 	if random > 2./subjects {
 		t.Fatalf("example packing has %.3f of its neighbours alike", random)
 	}
-	for _, retriever := range related.Retrievers {
+	for _, retriever := range similarity.Retrievers {
 		for _, fill := range packonline.Fills {
 			clear := alike(spliced(t, spliceConfig(retriever, fill), n, about(0)))
 			noisy := alike(spliced(t, spliceConfig(retriever, fill), n, about(0.5)))
@@ -160,23 +160,23 @@ func TestSplicePutsRelatedDocumentsTogether(t *testing.T) {
 // TestSpliceTrimFollowsTheAlgorithm checks rows against Algorithm 1 with k = 1: each document is the most related one
 // to the document before it, among those that are buffered and not in the row.
 func TestSpliceTrimFollowsTheAlgorithm(t *testing.T) {
-	for _, retriever := range related.Retrievers {
+	for _, retriever := range similarity.Retrievers {
 		c := spliceConfig(retriever, "trim")
 		c.Pool = 60
 		p := newPacker(t, c)
 		hint := about(0.2)
 		r := rand.New(rand.NewPCG(9, 9))
-		pool := map[uint64]related.Entry{}
+		pool := map[uint64]similarity.Entry{}
 		var out packonline.Rows
 		checked := 0
 		for seq := range uint64(2000) {
 			d := packonline.Doc{Seq: seq, Length: 1 + r.Int32N(150), Hint: hint(seq)}
-			pool[seq] = related.Entry{Seq: seq, Length: d.Length, Hint: d.Hint}
+			pool[seq] = similarity.Entry{Seq: seq, Length: d.Length, Hint: d.Hint}
 			before := p.Counts().Dropped
 			p.Add(d, &out)
 			for i := range out.Len() {
 				length, row, _ := out.Row(i)
-				x := related.New(*c.Related())
+				x := similarity.New(*c.Related())
 				for _, e := range pool {
 					x.Add(int32(e.Seq), e)
 				}
@@ -213,24 +213,24 @@ func TestSpliceTrimFollowsTheAlgorithm(t *testing.T) {
 	}
 }
 
-func hintless(uint64) *related.Hint { return nil }
+func hintless(uint64) *similarity.Hint { return nil }
 
 // TestSpliceTakesAnyHints checks that rows have all guarantees for arbitrary hints.
 func TestSpliceTakesAnyHints(t *testing.T) {
-	var m related.TermMaker
+	var m similarity.TermMaker
 	same := m.Terms([]int32{7, 7, 8})
-	for name, hint := range map[string]func(uint64) *related.Hint{
+	for name, hint := range map[string]func(uint64) *similarity.Hint{
 		"none":  hintless,
-		"empty": func(uint64) *related.Hint { return &related.Hint{} },
-		"all the same": func(uint64) *related.Hint {
-			return &related.Hint{Terms: same, Path: related.Path("a/b"), Vector: []int8{100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+		"empty": func(uint64) *similarity.Hint { return &similarity.Hint{} },
+		"all the same": func(uint64) *similarity.Hint {
+			return &similarity.Hint{Terms: same, Path: similarity.Path("a/b"), Vector: []int8{100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 				0, 0, 0, 0}}
 		},
-		"sources of their own": func(seq uint64) *related.Hint {
-			return &related.Hint{Source: uint32(seq), Terms: same, Path: related.Path("a/b")}
+		"sources of their own": func(seq uint64) *similarity.Hint {
+			return &similarity.Hint{Source: uint32(seq), Terms: same, Path: similarity.Path("a/b")}
 		},
 	} {
-		for _, retriever := range related.Retrievers {
+		for _, retriever := range similarity.Retrievers {
 			for _, fill := range packonline.Fills {
 				c := spliceConfig(retriever, fill)
 				c.Pool = 40
@@ -257,7 +257,7 @@ func TestSpliceTakesAnyHints(t *testing.T) {
 // differ.
 func TestSpliceStaysWithinASource(t *testing.T) {
 	hint := about(0)
-	sources := func(seq uint64) *related.Hint {
+	sources := func(seq uint64) *similarity.Hint {
 		h := *hint(seq)
 		h.Source = uint32(seq % 2)
 		return &h

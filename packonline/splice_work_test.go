@@ -4,7 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // TestSpliceQuestionsAreBounded counts the queries that had a result (invariant 5). It uses lengths that never or
@@ -30,7 +30,7 @@ func TestSpliceQuestionsAreBounded(t *testing.T) {
 					pieces, rows := 0, 0
 					for i := range documents {
 						p.Add(Doc{Seq: uint64(i), Length: length(r),
-							Hint: &related.Hint{Terms: []uint32{uint32(r.IntN(subjects))<<8 | 255}}}, &out)
+							Hint: &similarity.Hint{Terms: []uint32{uint32(r.IntN(subjects))<<8 | 255}}}, &out)
 						pieces += len(out.pieces)
 						rows += out.Len()
 						out.Reset()

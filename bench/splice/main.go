@@ -19,7 +19,7 @@ import (
 	"strings"
 
 	"loaderd/bench/record"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 	"loaderd/tokenizer"
 )
 
@@ -83,7 +83,7 @@ func measure(w io.Writer, folders []string, s settings) error {
 	if err != nil {
 		return err
 	}
-	if err := c.hint(related.Retrievers...); err != nil {
+	if err := c.hint(similarity.Retrievers...); err != nil {
 		return err
 	}
 	r := record.Splice{Machine: machine, Corpus: c.describe(len(folders)), Row: s.length}

@@ -12,21 +12,21 @@ import (
 
 	"loaderd/bench/record"
 	"loaderd/internal/relatedness"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // queries searches, for every document of a pool, the most related one.
 func (c *corpus) queries(retriever string, pool int) record.Answer {
-	x := related.New(*base(8192, pool).Related())
+	x := similarity.New(*base(8192, pool).Related())
 	if retriever == "dense" {
 		config := base(8192, pool)
 		config.Splice.Retriever = retriever
-		x = related.New(*config.Related())
+		x = similarity.New(*config.Related())
 	}
 	for i, d := range c.documents[:pool] {
-		x.Add(int32(i), related.Entry{Seq: uint64(i), Length: int32(len(d.IDs)), Hint: c.hints[retriever][i]})
+		x.Add(int32(i), similarity.Entry{Seq: uint64(i), Length: int32(len(d.IDs)), Hint: c.hints[retriever][i]})
 	}
-	var top []related.Candidate
+	var top []similarity.Candidate
 	same := 0
 	start := record.ProcessorTime()
 	for i := range pool {
@@ -124,18 +124,18 @@ func embed(d relatedness.Document) []float32 {
 
 // hint creates the retrieval hints of the documents, for these retrievers.
 func (c *corpus) hint(retrievers ...string) error {
-	c.hints = map[string][]*related.Hint{}
+	c.hints = map[string][]*similarity.Hint{}
 	for _, retriever := range retrievers {
 		config := base(8192, 1)
 		config.Splice.Retriever, config.Splice.PathBonus = retriever, 1 // the bonus needs paths
-		m := related.NewMaker(*config.Related())
-		list := make([]*related.Hint, len(c.documents))
+		m := similarity.NewMaker(*config.Related())
+		list := make([]*similarity.Hint, len(c.documents))
 		start := record.ProcessorTime()
 		for i, d := range c.documents {
 			var vector []int8
 			if retriever == "dense" {
 				var err error
-				if vector, err = related.Vector(embed(d), dimension); err != nil {
+				if vector, err = similarity.Vector(embed(d), dimension); err != nil {
 					return err
 				}
 			}

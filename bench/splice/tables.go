@@ -8,13 +8,13 @@ import (
 	"loaderd/bench/record"
 	"loaderd/internal/relatedness"
 	"loaderd/packonline"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // corpus is documents with their retrieval hints.
 type corpus struct {
 	documents []relatedness.Document
-	hints     map[string][]*related.Hint // by retriever
+	hints     map[string][]*similarity.Hint // by retriever
 	tokens    int64
 }
 
@@ -51,7 +51,7 @@ func (c *corpus) pack(config packonline.Config) (*run, error) {
 	if err != nil {
 		return nil, err
 	}
-	var hints []*related.Hint
+	var hints []*similarity.Hint
 	if r := config.Related(); r != nil {
 		hints = c.hints[r.Retriever]
 	}

@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/relatedness"
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // Set is a list of documents.
@@ -31,17 +31,17 @@ func (s *Set) Lengths() []int32 {
 }
 
 // Hints says what the documents are about, as a method compares them; nil when it does not.
-func (s *Set) Hints(c *related.Config) ([]*related.Hint, error) {
+func (s *Set) Hints(c *similarity.Config) ([]*similarity.Hint, error) {
 	if c == nil {
 		return nil, nil
 	}
-	maker := related.NewMaker(*c)
-	out := make([]*related.Hint, len(s.documents))
+	maker := similarity.NewMaker(*c)
+	out := make([]*similarity.Hint, len(s.documents))
 	for i, d := range s.documents {
 		var vector []int8
 		if c.Retriever == "dense" && s.vectors[i] != nil {
 			var err error
-			if vector, err = related.Vector(s.vectors[i], c.Dimension); err != nil {
+			if vector, err = similarity.Vector(s.vectors[i], c.Dimension); err != nil {
 				return nil, fmt.Errorf("document %d: %w", i, err)
 			}
 		}
@@ -51,7 +51,7 @@ func (s *Set) Hints(c *related.Config) ([]*related.Hint, error) {
 }
 
 // Lacks names what a retriever compares and no document has, empty for none: it then packs by length alone.
-func Lacks(c *related.Config, hints []*related.Hint) string {
+func Lacks(c *similarity.Config, hints []*similarity.Hint) string {
 	if len(hints) == 0 || slices.ContainsFunc(hints, c.Says) {
 		return ""
 	}
@@ -60,7 +60,7 @@ func Lacks(c *related.Config, hints []*related.Hint) string {
 
 // Pack packs the documents and measures how related those are that share a row. hints are those of Hints for this
 // configuration.
-func (s *Set) Pack(ctx context.Context, c packonline.Config, hints []*related.Hint,
+func (s *Set) Pack(ctx context.Context, c packonline.Config, hints []*similarity.Hint,
 	below int) (*simulation.Result, *relatedness.Figures, error) {
 	var rows [][]relatedness.Piece
 	result, err := simulation.RunDocuments(ctx, c, s.Lengths(), hints, below,

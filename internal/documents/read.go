@@ -11,7 +11,7 @@ import (
 
 	"loaderd/internal/jsonlines"
 	"loaderd/internal/relatedness"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 	"loaderd/tokenizer"
 )
 
@@ -109,9 +109,9 @@ func (s *Set) readLine(text []byte, encode func(string) []int32) error {
 		if s.dimension == 0 {
 			s.dimension = len(d.Embedding)
 		}
-		if n := len(d.Embedding); n != s.dimension || n < 1 || n > related.MaxDimension {
+		if n := len(d.Embedding); n != s.dimension || n < 1 || n > similarity.MaxDimension {
 			return fmt.Errorf(`"embedding": %d numbers: want as many as the first document's %d, 1 to %d`, n, s.dimension,
-				related.MaxDimension)
+				similarity.MaxDimension)
 		}
 	}
 	if len(d.IDs) == 0 {

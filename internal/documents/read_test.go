@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"loaderd/internal/config"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 func bytesAsTokens(text string) (ids []int32) {
@@ -54,7 +54,7 @@ func FuzzReadDocuments(f *testing.F) {
 				t.Fatalf("%q is read as %d tokens with an embedding of %d", in, len(d.IDs), len(v))
 			}
 		}
-		for _, retriever := range related.Retrievers {
+		for _, retriever := range similarity.Retrievers {
 			c := config.Default().Plan.Packing
 			c.Method, c.Splice.Retriever = "splice", retriever
 			c.Splice.Dimension = max(set.dimension, 1)
@@ -62,9 +62,9 @@ func FuzzReadDocuments(f *testing.F) {
 			if err != nil {
 				t.Fatalf("%q: %v", in, err)
 			}
-			x := related.New(*c.Related())
+			x := similarity.New(*c.Related())
 			for i, h := range hints {
-				x.Add(int32(i), related.Entry{Seq: uint64(i), Length: 1, Hint: h})
+				x.Add(int32(i), similarity.Entry{Seq: uint64(i), Length: 1, Hint: h})
 			}
 			for i := range hints {
 				for _, found := range x.Top(int32(i), 3, math.MaxInt32, nil) {

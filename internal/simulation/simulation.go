@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"loaderd/packonline"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // Result is the result of one method on a list of lengths. Tokens + Repeated - Dropped + Padding = Slots. Other
@@ -79,13 +79,13 @@ type Sequence func(length int, pieces []packonline.Piece) error
 // RunDocuments is Run with additional arguments: the documents' hints for methods that use them (nil: no hints), the
 // length below which documents are short for Result.Sample, and a function that receives the sequences, which may be
 // nil.
-func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, below int,
+func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hints []*similarity.Hint, below int,
 	each Sequence) (*Result, error) {
 	return run(ctx, c, lengths, hints, below, nil, each)
 }
 
 // run is RunDocuments, for a mixture if sources is not nil.
-func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*related.Hint, below int, sources *bySource,
+func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*similarity.Hint, below int, sources *bySource,
 	each Sequence) (*Result, error) {
 	if c.Pool == 0 {
 		c.Pool = max(len(lengths), 1)

@@ -2,7 +2,7 @@ package plan
 
 import (
 	"loaderd/loader/mixture"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // Arrival is the planner's input for one message of a source.
@@ -21,7 +21,7 @@ type Arrival struct {
 // PackingHints are inputs of the planner for a document in addition to its length. They are derived from the document
 // alone and never contain its text. No state contains them: for a restored planner they are read again.
 type PackingHints struct {
-	Hint *related.Hint // similarity hint, if the packing method uses hints; else nil
+	Hint *similarity.Hint // similarity hint, if the packing method uses hints; else nil
 }
 
 // Used returns how many tokens of the arrival are used with the given configuration of its source, ignoring

@@ -11,7 +11,7 @@ import (
 	"loaderd/loader/plan"
 	"loaderd/loader/runconfig"
 	"loaderd/packonline"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // fork holds what a fork's planner has inherited, and what a planner that is forked hands over.
@@ -21,14 +21,14 @@ type fork struct {
 	kept  []plan.Step              // their pieces name arrivals
 	due   []plan.Step              // made before the fork but in no plan; their pieces name arrivals
 	left  []packonline.Piece       // documents to be packed again; the pieces count only unused tokens
-	hints map[uint64]*related.Hint // of the documents in left
+	hints map[uint64]*similarity.Hint // of the documents in left
 	used  usedSpans
 }
 
 // hint adds the packing hint of a document in left.
-func (f *fork) hint(name uint64, h *related.Hint) {
+func (f *fork) hint(name uint64, h *similarity.Hint) {
 	if f.hints == nil {
-		f.hints = map[uint64]*related.Hint{}
+		f.hints = map[uint64]*similarity.Hint{}
 	}
 	f.hints[name] = h
 }

@@ -7,7 +7,7 @@ import (
 	"encoding/json"
 	"math"
 
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
 )
@@ -61,7 +61,7 @@ func (d decoder) jsonVector(raw []byte) ([]int8, *deadletter.Problem) {
 }
 
 func vectorOf[T int8 | float32](v []T, dimension int) ([]int8, *deadletter.Problem) {
-	out, err := related.Vector(v, dimension)
+	out, err := similarity.Vector(v, dimension)
 	if err != nil {
 		return nil, bad(badEmbedding, "%v", err)
 	}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 	"loaderd/stream"
 )
 
@@ -92,8 +92,8 @@ func TestDecodePaths(t *testing.T) {
 // The hint of a document that is read again equals the one that the source delivered, for every retriever. Documents
 // with different subjects have different sources.
 func TestHintsAreMadeOfTheMessage(t *testing.T) {
-	for _, retriever := range related.Retrievers {
-		c := related.Config{Retriever: retriever, Postings: 1, Dimension: 2}
+	for _, retriever := range similarity.Retrievers {
+		c := similarity.Config{Retriever: retriever, Postings: 1, Dimension: 2}
 		l := &Log{decoder: denseDecoder, transform: transform{bos: -1, end: -1, limit: maxTokens},
 			encoder: newEncoders(Tokenizing{NewEncoder: func() Encoder { return byteEncoder{} }, Hints: &c}, 1)}
 		l.decoder.dimension = Tokenizing{Hints: &c}.dimension()

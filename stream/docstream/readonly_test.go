@@ -10,7 +10,7 @@ import (
 
 	"loaderd/internal/natstest"
 	"loaderd/loader/plan"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
 	"loaderd/stream/docstream"
@@ -53,7 +53,7 @@ func TestReadDocuments(t *testing.T) {
 func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
 	srv := natstest.Start(t)
 	tokenizing := bytesTokenizing
-	tokenizing.Hints = &related.Config{Retriever: "repo"}
+	tokenizing.Hints = &similarity.Config{Retriever: "repo"}
 	l, err := docstream.Open(natstest.Context(t), srv.Store(), tokenizing)
 	if err != nil {
 		t.Fatal(err)

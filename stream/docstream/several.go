@@ -3,7 +3,7 @@ package docstream
 import (
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 	"loaderd/stream/deadletter"
 )
 
@@ -46,14 +46,14 @@ func idsWithin(d decoded, shown document.View) (ids []string) {
 
 // topic holds the inputs of a document's packing hint other than its tokens.
 type topic struct {
-	hints  *related.Maker // nil if the packing method compares no documents
+	hints  *similarity.Maker // nil if the packing method compares no documents
 	name   string         // subject of the message
 	path   string
 	vector []int8
 }
 
 // hint returns the packing hint of a document with these tokens; nil if the packing method compares no documents.
-func (s *topic) hint(ids []int32) *related.Hint {
+func (s *topic) hint(ids []int32) *similarity.Hint {
 	if s.hints == nil {
 		return nil
 	}

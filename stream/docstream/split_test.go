@@ -9,7 +9,7 @@ import (
 	"loaderd/internal/natstest"
 	"loaderd/loader/plan"
 	"loaderd/loader/runconfig"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 	"loaderd/stream"
 	"loaderd/stream/docstream"
 )
@@ -22,7 +22,7 @@ func TestSplitMessages(t *testing.T) {
 	tokenizing := bytesTokenizing
 	tokenizing.Documents = runconfig.Documents{Batches: true,
 		MaxTokens: runconfig.MaxTokens{At: 3, Do: runconfig.MaxSplit}}
-	tokenizing.Hints = &related.Config{Retriever: "repo"}
+	tokenizing.Hints = &similarity.Config{Retriever: "repo"}
 	l, err := docstream.Open(natstest.Context(t), s, tokenizing)
 	if err != nil {
 		t.Fatal(err)

@@ -10,7 +10,7 @@ import (
 	"loaderd/loader/document"
 	"loaderd/loader/plan"
 	"loaderd/loader/runconfig"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 	"loaderd/stream"
 	"loaderd/stream/deadletter"
 )
@@ -39,7 +39,7 @@ type Tokenizing struct {
 	// on it.
 	Text func(dst []byte, id int32) []byte
 	// Hints configures how documents are compared, if the packing method compares them; else nil.
-	Hints *related.Config
+	Hints *similarity.Config
 	// Tracer samples documents; nil disables tracing.
 	Tracer Tracer
 }
@@ -120,7 +120,7 @@ func (p *Encoders) give(e Encoder) {
 // ever in use at a time, and at most its capacity.
 type encoders struct {
 	shared *Encoders
-	hints  *related.Config
+	hints  *similarity.Config
 	free   chan *encoder
 }
 
@@ -139,7 +139,7 @@ func (p *encoders) get() *encoder {
 	default:
 		e := &encoder{shared: p.shared}
 		if p.hints != nil {
-			e.hints = related.NewMaker(*p.hints)
+			e.hints = similarity.NewMaker(*p.hints)
 		}
 		return e
 	}
@@ -158,7 +158,7 @@ type encoder struct {
 	scratch  []int32
 	headers  headers
 	replaced int64          // bytes of the last document that are not UTF-8
-	hints    *related.Maker // nil when the packing method compares no documents
+	hints    *similarity.Maker // nil when the packing method compares no documents
 }
 
 // maxScratch bounds the scratch space that is kept between documents, in ids.

@@ -149,16 +149,16 @@ var arrows = map[string][]string{
 	"loader/document":          {"loader/fault", "loader/plan", "loader/runconfig"},
 	"loader/fault":             {},
 	"loader/planner": {"loader/internal/codec", "loader/planrecord", "loader/plan", "loader/runconfig", "loader/mixture",
-		"packonline", "packonline/related", "shuffle"},
+		"packonline", "packonline/similarity", "shuffle"},
 	"loader/planrecord": {"loader/internal/codec", "loader/plan", "loader/runconfig", "loader/mixture",
 		"packonline"},
-	"loader/plan":                {"loader/mixture", "packonline", "packonline/related"},
+	"loader/plan":                {"loader/mixture", "packonline", "packonline/similarity"},
 	"loader/runconfig":           {"loader/mixture", "packonline", "shuffle"},
 	"loader/census":              {},
 	"loader/internal/codec":      {"packonline"},
 	"loader/mixture":             {"loader/internal/codec", "packonline", "shuffle"},
 	"tokenizer":                  {"tokenizer/internal/definition", "tokenizer/internal/wordcache"},
-	"packonline":                 {"packonline/related", "packonline/internal/bitset"},
+	"packonline":                 {"packonline/similarity", "packonline/internal/bitset"},
 	"packonline/internal/bitset": {},
 	"shuffle":                    {},
 
@@ -178,7 +178,7 @@ var arrows = map[string][]string{
 	"tokenizer/internal/vocab":   {},
 	"tokenizer/internal/ucd":         {},
 
-	"packonline/related":   {"internal/cpufeature"},
+	"packonline/similarity":   {"internal/cpufeature"},
 	"internal/lengths":     {},
 	"internal/objects":     {},
 	"internal/relatedness": {},
@@ -193,7 +193,7 @@ var arrows = map[string][]string{
 // standardOnly are packages that import only the standard library and packages that their arrows lead to.
 var standardOnly = []string{
 	"loader/census", "loader/internal/codec", "loader/runconfig", "loader/plan", "loader/planrecord",
-	"loader/planner", "loader/mixture", "packonline", "packonline/related", "packonline/internal/bitset", "shuffle",
+	"loader/planner", "loader/mixture", "packonline", "packonline/similarity", "packonline/internal/bitset", "shuffle",
 	"tokenizer/internal/ucd", "tokenizer/internal/pairs", "tokenizer/internal/norm", "tokenizer/internal/pattern",
 	"tokenizer/internal/pretokenize", "tokenizer/internal/merge", "tokenizer/internal/added",
 	"tokenizer/internal/wordcache", "tokenizer/internal/vocab",

@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/documents"
 	"loaderd/internal/jsonlines"
 	"loaderd/packonline"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 	"loaderd/tokenizer"
 )
 
@@ -27,7 +27,7 @@ func (in *documentsInput) register(cmd *cobra.Command, why string) {
 }
 
 // warn warns if no document has the hints that the retriever compares.
-func warn(w io.Writer, c *related.Config, hints []*related.Hint) {
+func warn(w io.Writer, c *similarity.Config, hints []*similarity.Hint) {
 	if lacks := documents.Lacks(c, hints); lacks != "" {
 		fmt.Fprintf(w, "loaderd: warning: no document has %s: splice with retriever %s relates none to another and packs "+
 			"by length alone; "+
@@ -37,7 +37,7 @@ func warn(w io.Writer, c *related.Config, hints []*related.Hint) {
 
 // documentHints makes the documents' hints for a configuration. Unless the configuration has a dimension, it sets it
 // to that of the embeddings.
-func documentHints(cmd *cobra.Command, s *documents.Set, c *packonline.Config) ([]*related.Hint, error) {
+func documentHints(cmd *cobra.Command, s *documents.Set, c *packonline.Config) ([]*similarity.Hint, error) {
 	if d := s.Dimension(); d > 0 && !cmd.Flags().Changed("dimension") {
 		c.Splice.Dimension = d
 	}

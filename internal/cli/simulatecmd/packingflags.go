@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/config"
 	"loaderd/internal/simulation"
 	"loaderd/packonline"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // packingFlags are the flags of a packing configuration. Their defaults are those of the daemon.
@@ -75,7 +75,7 @@ func (p *packingFlags) registerSplice(cmd *cobra.Command) {
 	defaults := config.Default().Plan.Packing.Splice
 	f, s := cmd.Flags(), &p.config.Splice
 	f.StringVar(&s.Retriever, "retriever", defaults.Retriever, "splice: what relates documents: "+
-		strings.Join(related.Retrievers, ", "))
+		strings.Join(similarity.Retrievers, ", "))
 	f.IntVar(&s.K, "k", defaults.K, "splice: related documents that follow each")
 	f.StringVar(&s.Order, "order", defaults.Order, "splice: order of a row's documents: "+
 		strings.Join(packonline.Orders, ", "))

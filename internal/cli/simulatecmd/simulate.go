@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/cli/command"
 	"loaderd/internal/documents"
 	"loaderd/internal/simulation"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // NewSimulateCmd returns the command simulate.
@@ -84,7 +84,7 @@ Method splice packs documents that have to do with one another and reads them wh
 				return command.Usage(fmt.Errorf("simulate: %w", err))
 			}
 			var lengths []int32
-			var hints []*related.Hint
+			var hints []*similarity.Hint
 			if whole.on {
 				var set *documents.Set
 				if set, _, err = whole.read(cmd.InOrStdin(), args); err == nil {

@@ -9,7 +9,7 @@ import (
 	"loaderd/loader/planrecord"
 	"loaderd/loader/runconfig"
 	"loaderd/packonline"
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 	"loaderd/shuffle"
 )
 
@@ -53,7 +53,7 @@ func drawConfig(t *rapid.T, method string) runconfig.Config {
 		"repeat_loss")
 	c.Packing.Extra = rapid.IntRange(0, 2).Draw(t, "extra")
 	c.Packing.PaddingThreshold = rapid.SampledFrom([]float64{0, 0.1}).Draw(t, "padding threshold")
-	c.Packing.Splice.Retriever = rapid.SampledFrom(related.Retrievers).Draw(t, "retriever")
+	c.Packing.Splice.Retriever = rapid.SampledFrom(similarity.Retrievers).Draw(t, "retriever")
 	c.Packing.Splice.Fill = rapid.SampledFrom(packonline.Fills).Draw(t, "fill")
 	c.Packing.Splice.Order = rapid.SampledFrom(packonline.Orders).Draw(t, "order")
 	c.Shuffle.Window = rapid.IntRange(0, 9).Draw(t, "window")

@@ -1,4 +1,4 @@
-package related_test
+package similarity_test
 
 import (
 	"fmt"
@@ -6,19 +6,19 @@ import (
 	"math/rand/v2"
 	"testing"
 
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // BenchmarkTop queries a full pool of documents of 600 tokens. Token frequencies are as in text, and a part of the
 // tokens belongs to one of many subjects.
 func BenchmarkTop(b *testing.B) {
-	for _, retriever := range related.Retrievers {
+	for _, retriever := range similarity.Retrievers {
 		for _, pool := range []int32{4096, 16384} {
 			b.Run(fmt.Sprintf("%s/%d", retriever, pool), func(b *testing.B) {
-				c := related.Config{Retriever: retriever, Postings: 4096, Dimension: 384}
+				c := similarity.Config{Retriever: retriever, Postings: 4096, Dimension: 384}
 				r := rand.New(rand.NewPCG(1, 1))
 				common := rand.NewZipf(r, 1.2, 10, 50_000)
-				m, x := related.NewMaker(c), related.New(c)
+				m, x := similarity.NewMaker(c), similarity.New(c)
 				for i := range pool {
 					subject := r.Int32N(pool / 20)
 					ids := make([]int32, 600)
@@ -33,14 +33,14 @@ func BenchmarkTop(b *testing.B) {
 					for k := range v {
 						v[k] = float32(near.NormFloat64() + r.NormFloat64())
 					}
-					vector, err := related.Vector(v, c.Dimension)
+					vector, err := similarity.Vector(v, c.Dimension)
 					if err != nil {
 						b.Fatal(err)
 					}
-					x.Add(i, related.Entry{Seq: uint64(i), Length: 600,
+					x.Add(i, similarity.Entry{Seq: uint64(i), Length: 600,
 						Hint: m.Hint("", ids, fmt.Sprintf("src/%d/%d", subject/10, subject), vector)})
 				}
-				var top []related.Candidate
+				var top []similarity.Candidate
 				asking := int32(0)
 				for b.Loop() {
 					top = x.Top(asking, 1, math.MaxInt32, top)

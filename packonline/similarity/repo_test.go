@@ -1,4 +1,4 @@
-package related_test
+package similarity_test
 
 import (
 	"cmp"
@@ -8,14 +8,14 @@ import (
 	"slices"
 	"testing"
 
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // scan returns the results of repo by a scan of the pool for each file and folder of the querying document, and a
 // sort of all matches. It ends at a folder with more documents than the bound permits, or after 256 results.
-func scan(pool []document, hidden map[int32]bool, asking document, bound, k int, longest int32) []related.Candidate {
+func scan(pool []document, hidden map[int32]bool, asking document, bound, k int, longest int32) []similarity.Candidate {
 	type answer struct {
-		related.Candidate
+		similarity.Candidate
 		seq uint64
 	}
 	var found []answer
@@ -30,7 +30,7 @@ func scan(pool []document, hidden map[int32]bool, asking document, bound, k int,
 			fits := d.slot != asking.slot && d.Length <= longest && d.Hint.Source == asking.Hint.Source
 			if fits && !hidden[d.slot] && !has[d.slot] {
 				score := int32(len(asking.Hint.Path) + 1 - i)
-				found = append(found, answer{related.Candidate{Slot: d.slot, Score: score}, d.Seq})
+				found = append(found, answer{similarity.Candidate{Slot: d.slot, Score: score}, d.Seq})
 			}
 		}
 		if bound < 0 {
@@ -47,7 +47,7 @@ func scan(pool []document, hidden map[int32]bool, asking document, bound, k int,
 	slices.SortFunc(found, func(a, b answer) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.seq, b.seq))
 	})
-	var out []related.Candidate
+	var out []similarity.Candidate
 	for _, a := range found[:min(k, len(found))] {
 		out = append(out, a.Candidate)
 	}
@@ -61,14 +61,14 @@ func TestRepo_EqualsAScan(t *testing.T) {
 	for seed := range uint64(24) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 11))
-			c := related.Config{Retriever: "repo", Postings: []int{related.MaxPostings, 700, 90}[seed%3]}
-			x, m := related.New(c), related.NewMaker(c)
+			c := similarity.Config{Retriever: "repo", Postings: []int{similarity.MaxPostings, 700, 90}[seed%3]}
+			x, m := similarity.New(c), similarity.NewMaker(c)
 			most, folders := 50+r.IntN(900), 1+r.IntN(6)
 			var pool []document
 			hidden := map[int32]bool{}
 			free := r.Perm(most)
 			add := func(seq int) {
-				e := related.Entry{Seq: uint64(seq), Length: 1 + r.Int32N(100)}
+				e := similarity.Entry{Seq: uint64(seq), Length: 1 + r.Int32N(100)}
 				if r.IntN(3) == 0 {
 					e.Length += 2000
 				}

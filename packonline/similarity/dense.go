@@ -1,4 +1,4 @@
-package related
+package similarity
 
 import (
 	"math/bits"

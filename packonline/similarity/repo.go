@@ -1,4 +1,4 @@
-package related
+package similarity
 
 // repo ranks by paths: documents of the same file first, then of the same folder, then of the parent folder (the
 // paper's REPO, which concatenates the files of a folder). Within each of these, earlier documents are first. So a

@@ -1,6 +1,6 @@
 //go:build !purego
 
-package related
+package similarity
 
 import "loaderd/internal/cpufeature"
 

@@ -1,4 +1,4 @@
-package related_test
+package similarity_test
 
 import (
 	"cmp"
@@ -10,24 +10,24 @@ import (
 	"strings"
 	"testing"
 
-	"loaderd/packonline/related"
+	"loaderd/packonline/similarity"
 )
 
 // document is a document of the tests with its slot.
 type document struct {
 	slot int32
-	related.Entry
+	similarity.Entry
 }
 
 // config draws a configuration. Its bounds on work are wide; the next test is for the effect of bounds.
-func config(r *rand.Rand, retriever string) related.Config {
-	return related.Config{Retriever: retriever, PathBonus: []int{0, 50, related.MaxPercent}[r.IntN(3)],
-		NearDuplicate: []int{0, 75, related.MaxPercent}[r.IntN(3)], Postings: related.MaxPostings, Dimension: 70}
+func config(r *rand.Rand, retriever string) similarity.Config {
+	return similarity.Config{Retriever: retriever, PathBonus: []int{0, 50, similarity.MaxPercent}[r.IntN(3)],
+		NearDuplicate: []int{0, 75, similarity.MaxPercent}[r.IntN(3)], Postings: similarity.MaxPostings, Dimension: 70}
 }
 
 // draw returns a document of one of a few subjects.
-func draw(r *rand.Rand, m *related.Maker, c related.Config, seq uint64) related.Entry {
-	e := related.Entry{Seq: seq, Length: 1 + r.Int32N(100)}
+func draw(r *rand.Rand, m *similarity.Maker, c similarity.Config, seq uint64) similarity.Entry {
+	e := similarity.Entry{Seq: seq, Length: 1 + r.Int32N(100)}
 	if r.IntN(20) == 0 {
 		return e
 	}
@@ -42,7 +42,7 @@ func draw(r *rand.Rand, m *related.Maker, c related.Config, seq uint64) related.
 		for i := range v {
 			v[i] = float32((subject*i)%5-2) + 2*r.Float32()
 		}
-		vector, _ = related.Vector(v, c.Dimension)
+		vector, _ = similarity.Vector(v, c.Dimension)
 	}
 	path := []string{"", "a/b/c.go", "a/b/d.go", "a/e.go", "f.go", "g/h/i/j/k.go"}[r.IntN(6)]
 	e.Hint = m.Hint([]string{"one", "two"}[r.IntN(5)/4], ids, path, vector)
@@ -50,7 +50,7 @@ func draw(r *rand.Rand, m *related.Maker, c related.Config, seq uint64) related.
 }
 
 // brute returns the result of Top, computed from the definitions only.
-func brute(c related.Config, pool []document, asking document, k int, longest int32) (out []related.Candidate) {
+func brute(c similarity.Config, pool []document, asking document, k int, longest int32) (out []similarity.Candidate) {
 	h := asking.Hint
 	if h == nil {
 		return nil
@@ -86,9 +86,9 @@ func brute(c related.Config, pool []document, asking document, k int, longest in
 			s += s * int64(c.PathBonus) / 100
 		}
 		seq[d.slot] = d.Seq
-		out = append(out, related.Candidate{Slot: d.slot, Score: int32(s)})
+		out = append(out, similarity.Candidate{Slot: d.slot, Score: int32(s)})
 	}
-	slices.SortFunc(out, func(a, b related.Candidate) int {
+	slices.SortFunc(out, func(a, b similarity.Candidate) int {
 		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(seq[a.Slot], seq[b.Slot]))
 	})
 	return out[:min(k, len(out))]
@@ -101,7 +101,7 @@ func log16(x int) int64 {
 
 // bm25 returns a function of the score of a document: the sum over the 32 most valuable terms of the query. It omits
 // terms with lists longer than the rest of bound.
-func bm25(pool []document, h *related.Hint, bound int) func(document) int64 {
+func bm25(pool []document, h *similarity.Hint, bound int) func(document) int64 {
 	n, df := 0, map[uint32]int{}
 	for _, x := range pool {
 		if x.Hint != nil {
@@ -148,12 +148,12 @@ func dot(a, b []int8) (sum int64) {
 // TestTopEqualsBruteForce compares every result with one computed from the definitions, while documents are added,
 // removed and hidden. Pools are small enough that dense compares all documents exactly.
 func TestTopEqualsBruteForce(t *testing.T) {
-	for _, retriever := range related.Retrievers {
+	for _, retriever := range similarity.Retrievers {
 		for seed := range uint64(12) {
 			t.Run(fmt.Sprint(retriever, seed), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 3))
 				c := config(r, retriever)
-				x, m := related.New(c), related.NewMaker(c)
+				x, m := similarity.New(c), similarity.NewMaker(c)
 				var pool []document
 				free := r.Perm(120)
 				for seq := range uint64(400) {
@@ -196,7 +196,7 @@ func TestBM25OfPoolsThatComeAndGo(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		c := config(r, "bm25")
 		c.Postings = 1 << (4 + r.IntN(9))
-		x, m := related.New(c), related.NewMaker(c)
+		x, m := similarity.New(c), similarity.NewMaker(c)
 		pool := make([]document, 40+r.IntN(160))
 		for seq := range uint64(2500) {
 			slot := r.IntN(len(pool))
@@ -231,17 +231,17 @@ func TestBM25OfPoolsThatComeAndGo(t *testing.T) {
 // TestAnswersDependOnThePoolAlone fills two indexes with the same documents in different orders and slots, one of
 // them after others were added and removed, with bounds that omit many lists.
 func TestAnswersDependOnThePoolAlone(t *testing.T) {
-	for _, retriever := range related.Retrievers {
+	for _, retriever := range similarity.Retrievers {
 		for seed := range uint64(10) {
 			r := rand.New(rand.NewPCG(seed, 4))
 			c := config(r, retriever)
 			c.Postings = 1 + r.IntN(400)
-			m := related.NewMaker(c)
-			entries := make([]related.Entry, 300)
+			m := similarity.NewMaker(c)
+			entries := make([]similarity.Entry, 300)
 			for i := range entries {
 				entries[i] = draw(r, m, c, uint64(i))
 			}
-			one, two := related.New(c), related.New(c)
+			one, two := similarity.New(c), similarity.New(c)
 			for i, e := range entries {
 				one.Add(int32(i), e)
 			}
@@ -274,8 +274,8 @@ func TestAnswersDependOnThePoolAlone(t *testing.T) {
 // similar vectors have similar signs.
 func TestDensePrefilter(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
-	c := related.Config{Retriever: "dense", Dimension: 384}
-	x := related.New(c)
+	c := similarity.Config{Retriever: "dense", Dimension: 384}
+	x := similarity.New(c)
 	vector := func(near []float32, noise float64) []float32 {
 		v := make([]float32, c.Dimension)
 		for i := range v {
@@ -292,11 +292,11 @@ func TestDensePrefilter(t *testing.T) {
 	}
 	const n = 3000
 	for i := range n {
-		v, err := related.Vector(vector(subjects[i%len(subjects)], 0.7), c.Dimension)
+		v, err := similarity.Vector(vector(subjects[i%len(subjects)], 0.7), c.Dimension)
 		if err != nil {
 			t.Fatal(err)
 		}
-		x.Add(int32(i), related.Entry{Seq: uint64(i), Length: 1, Hint: &related.Hint{Vector: v}})
+		x.Add(int32(i), similarity.Entry{Seq: uint64(i), Length: 1, Hint: &similarity.Hint{Vector: v}})
 	}
 	same := 0
 	for i := range n {
@@ -310,7 +310,7 @@ func TestDensePrefilter(t *testing.T) {
 }
 
 func TestTerms(t *testing.T) {
-	var m related.TermMaker
+	var m similarity.TermMaker
 	if got := m.Terms(nil); len(got) != 0 {
 		t.Errorf("no tokens have terms %v", got)
 	}
@@ -351,7 +351,7 @@ func TestTerms(t *testing.T) {
 // TestTermsEqualTheDefinition computes the terms of random documents by the definition: all terms are sorted and the
 // first 96 kept.
 func TestTermsEqualTheDefinition(t *testing.T) {
-	var m related.TermMaker
+	var m similarity.TermMaker
 	r := rand.New(rand.NewPCG(9, 9))
 	for range 300 {
 		ids := make([]int32, r.IntN(1500))
@@ -381,17 +381,17 @@ func TestTermsEqualTheDefinition(t *testing.T) {
 }
 
 func TestPath(t *testing.T) {
-	a, b := related.Path("x/y/one.go"), related.Path("x/y/two.go")
+	a, b := similarity.Path("x/y/one.go"), similarity.Path("x/y/two.go")
 	if len(a) != 3 || a[0] == b[0] || a[1] != b[1] || a[2] != b[2] {
 		t.Errorf("paths %v and %v", a, b)
 	}
-	if related.Path("") != nil || related.Path("///") != nil {
+	if similarity.Path("") != nil || similarity.Path("///") != nil {
 		t.Error("an empty path has hashes")
 	}
-	if !slices.Equal(related.Path("/x//y/one.go/"), a) {
+	if !slices.Equal(similarity.Path("/x//y/one.go/"), a) {
 		t.Error("slashes matter")
 	}
-	if n := len(related.Path(strings.Repeat("a/", 100_000))); n != 16 {
+	if n := len(similarity.Path(strings.Repeat("a/", 100_000))); n != 16 {
 		t.Errorf("%d hashes of a path of 100,000 folders", n)
 	}
 }
@@ -400,25 +400,25 @@ func TestVector(t *testing.T) {
 	for name, v := range map[string][]float32{
 		"too short": {1}, "NaN": {1, float32(math.NaN())}, "infinite": {float32(math.Inf(-1)), 0},
 	} {
-		if _, err := related.Vector(v, 2); err == nil {
+		if _, err := similarity.Vector(v, 2); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 	for _, v := range [][]float32{{3, 4}, {3e30, 4e30}, {3e-20, 4e-20}} {
-		if got, err := related.Vector(v, 2); err != nil || got[0] != 76 || got[1] != 102 {
+		if got, err := similarity.Vector(v, 2); err != nil || got[0] != 76 || got[1] != 102 {
 			t.Errorf("%v becomes %v, %v", v, got, err)
 		}
 	}
-	if got, err := related.Vector([]int8{-128, 0}, 2); err != nil || got[0] != -127 {
+	if got, err := similarity.Vector([]int8{-128, 0}, 2); err != nil || got[0] != -127 {
 		t.Errorf("%v, %v", got, err)
 	}
-	if got, err := related.Vector([]float32{0, 0}, 2); err != nil || got[0] != 0 {
+	if got, err := similarity.Vector([]float32{0, 0}, 2); err != nil || got[0] != 0 {
 		t.Errorf("%v, %v", got, err)
 	}
-	c := related.Config{Retriever: "dense", Dimension: 2}
-	x := related.New(c)
+	c := similarity.Config{Retriever: "dense", Dimension: 2}
+	x := similarity.New(c)
 	for i := range int32(3) {
-		x.Add(i, related.Entry{Seq: uint64(i), Length: 1, Hint: &related.Hint{Vector: make([]int8, 2)}})
+		x.Add(i, similarity.Entry{Seq: uint64(i), Length: 1, Hint: &similarity.Hint{Vector: make([]int8, 2)}})
 	}
 	if got := x.Top(0, 3, 9, nil); len(got) != 0 {
 		t.Errorf("vectors of zeros are related: %v", got)
@@ -429,22 +429,22 @@ func TestVector(t *testing.T) {
 // equal those of 64-bit arithmetic.
 func TestScoresStayWithinBounds(t *testing.T) {
 	for _, retriever := range []string{"bm25", "dense"} {
-		c := related.Config{Retriever: retriever, PathBonus: related.MaxPercent, NearDuplicate: related.MaxPercent,
-			Postings: related.MaxPostings, Dimension: related.MaxDimension}
-		h := &related.Hint{Path: related.Path("a/b"), Vector: make([]int8, c.Dimension)}
+		c := similarity.Config{Retriever: retriever, PathBonus: similarity.MaxPercent, NearDuplicate: similarity.MaxPercent,
+			Postings: similarity.MaxPostings, Dimension: similarity.MaxDimension}
+		h := &similarity.Hint{Path: similarity.Path("a/b"), Vector: make([]int8, c.Dimension)}
 		for i := range uint32(96) {
 			h.Terms = append(h.Terms, i<<8|255)
 		}
 		for i := range h.Vector {
 			h.Vector[i] = -128
 		}
-		x := related.New(c)
-		pool := []document{{0, related.Entry{Seq: 0, Length: 1, Hint: h}}, {1, related.Entry{Seq: 1, Length: 1, Hint: h}}}
+		x := similarity.New(c)
+		pool := []document{{0, similarity.Entry{Seq: 0, Length: 1, Hint: h}}, {1, similarity.Entry{Seq: 1, Length: 1, Hint: h}}}
 		for _, d := range pool {
 			x.Add(d.slot, d.Entry)
 		}
 		for i := range int32(1 << 16) { // makes their terms rare
-			d := document{i + 2, related.Entry{Seq: uint64(i) + 2, Length: 9, Hint: &related.Hint{}}}
+			d := document{i + 2, similarity.Entry{Seq: uint64(i) + 2, Length: 9, Hint: &similarity.Hint{}}}
 			x.Add(d.slot, d.Entry)
 			pool = append(pool, d)
 		}
@@ -458,7 +458,7 @@ func TestScoresStayWithinBounds(t *testing.T) {
 // TestZeroVectorsTakeNoOnesPlace checks that vectors of zeros do not displace similar vectors from the exact
 // comparison. The signs of a zero vector are close to those of any vector with few positive numbers.
 func TestZeroVectorsTakeNoOnesPlace(t *testing.T) {
-	x := related.New(related.Config{Retriever: "dense", Dimension: 64})
+	x := similarity.New(similarity.Config{Retriever: "dense", Dimension: 64})
 	alike := make([]int8, 64)
 	for i := range alike {
 		alike[i] = -10
@@ -470,7 +470,7 @@ func TestZeroVectorsTakeNoOnesPlace(t *testing.T) {
 		if i >= 998 {
 			v = [][]int8{alike, other}[i-998]
 		}
-		x.Add(i, related.Entry{Seq: uint64(i), Length: 1, Hint: &related.Hint{Vector: v}})
+		x.Add(i, similarity.Entry{Seq: uint64(i), Length: 1, Hint: &similarity.Hint{Vector: v}})
 	}
 	if got := x.Top(998, 1, 1, nil); len(got) != 1 || got[0].Slot != 999 {
 		t.Errorf("got %v, want document 999", got)
@@ -482,13 +482,13 @@ func TestZeroVectorsTakeNoOnesPlace(t *testing.T) {
 
 // A document without the data that the retriever compares is related to none.
 func TestSays(t *testing.T) {
-	all := &related.Hint{Terms: []uint32{1<<8 | 1}, Path: []uint64{1}, Vector: []int8{0, 1}}
-	for retriever, lacks := range map[string]*related.Hint{
+	all := &similarity.Hint{Terms: []uint32{1<<8 | 1}, Path: []uint64{1}, Vector: []int8{0, 1}}
+	for retriever, lacks := range map[string]*similarity.Hint{
 		"bm25":  {Path: all.Path, Vector: all.Vector},
 		"repo":  {Terms: all.Terms, Vector: all.Vector},
 		"dense": {Terms: all.Terms, Path: all.Path, Vector: []int8{0, 0}},
 	} {
-		c := related.Config{Retriever: retriever}
+		c := similarity.Config{Retriever: retriever}
 		if !c.Says(all) || c.Says(lacks) || c.Says(nil) {
 			t.Errorf("%s: says %v, %v and %v, want only the first", retriever, c.Says(all), c.Says(lacks), c.Says(nil))
 		}

@@ -1,6 +1,6 @@
 //go:build !amd64 || purego
 
-package related
+package similarity
 
 // dot returns the dot product of two vectors of the same length, which must be a multiple of vectorUnit.
 func dot(a, b []int8) int32 { return dotPlain(a, b) }

@@ -1,9 +1,9 @@
-// Package related finds the documents of a bounded pool that are most related to one of them: the retrievers of
+// Package similarity finds the documents of a bounded pool that are most related to one of them: the retrievers of
 // SPLICE (Structured Packing for Long Context, section 3), online.
 //
 // It is pure: it has integer scores, no clock, no randomness and no I/O. Its results depend only on the documents in
 // the pool, not on the order in which they were added and removed, and not on their slots.
-package related
+package similarity
 
 import (
 	"fmt"

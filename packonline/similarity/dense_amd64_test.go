@@ -1,6 +1,6 @@
 //go:build !purego
 
-package related
+package similarity
 
 import (
 	"math/rand/v2"
