@@ -13,8 +13,8 @@ import (
 	"google.golang.org/grpc/status"
 
 	"loaderd/arrowout"
-	"loaderd/internal/auth"
 	"loaderd/internal/api"
+	"loaderd/internal/auth"
 	"loaderd/loader/fault"
 )
 

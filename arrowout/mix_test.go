@@ -14,8 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"loaderd/arrowout"
-	"loaderd/internal/auth"
 	"loaderd/internal/api"
+	"loaderd/internal/auth"
 	"loaderd/loader/document"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"

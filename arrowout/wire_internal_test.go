@@ -13,8 +13,8 @@ import (
 
 	"loaderd/arrowout/internal/action"
 	"loaderd/arrowout/internal/batch"
-	"loaderd/internal/auth"
 	"loaderd/internal/api"
+	"loaderd/internal/auth"
 )
 
 // tableOf are the rows of the first table in a section of docs/wire.md, cell by cell, without the head.

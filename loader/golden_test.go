@@ -13,15 +13,13 @@ import (
 	"testing/synctest"
 	"time"
 
-	"loaderd/loader/planrecord"
-
-	"loaderd/loader/runconfig"
-
 	"loaderd/loader"
 	"loaderd/loader/backend"
 	"loaderd/loader/document"
 	"loaderd/loader/maintenance"
 	"loaderd/loader/plan"
+	"loaderd/loader/planrecord"
+	"loaderd/loader/runconfig"
 	"loaderd/loader/state"
 	"loaderd/packonline"
 )

@@ -8,8 +8,8 @@ import "loaderd/packonline/similarity"
 
 // Doc is the input of a Packer for one document.
 type Doc struct {
-	Seq    uint64        // identity: its sequence in the document stream; ascending
-	Length int32         // in tokens, including the end-of-document token; at least 1
+	Seq    uint64           // identity: its sequence in the document stream; ascending
+	Length int32            // in tokens, including the end-of-document token; at least 1
 	Hint   *similarity.Hint // similarity hint, only read by splice; nil if the document is related to no other
 }
 

@@ -2,9 +2,9 @@ package tokenizer
 
 import (
 	"loaderd/tokenizer/internal/added"
-	"loaderd/tokenizer/internal/wordcache"
 	"loaderd/tokenizer/internal/norm"
 	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/wordcache"
 )
 
 // Encoder holds the scratch space and the caches of one goroutine: up to 13 MB, plus what the longest recent word or

@@ -8,8 +8,8 @@ import (
 	"loaderd/tokenizer/internal/added"
 	"loaderd/tokenizer/internal/definition"
 	"loaderd/tokenizer/internal/fingerprint"
-	"loaderd/tokenizer/internal/wordcache"
 	"loaderd/tokenizer/internal/pretokenize"
+	"loaderd/tokenizer/internal/wordcache"
 )
 
 // Model is one tokenizer. It is safe for concurrent use, and nothing changes what it gives; encoding is done by an

@@ -11,8 +11,8 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemon"
-	"loaderd/internal/lengths"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/lengths"
 	"loaderd/stream"
 	"loaderd/stream/publish"
 )

@@ -18,9 +18,9 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/ledger"
 	"loaderd/internal/natstest"
-	"loaderd/internal/flightclient"
 	"loaderd/loader/document"
 )
 

@@ -16,9 +16,9 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/config"
+	"loaderd/internal/flightclient"
 	"loaderd/internal/natstest"
 	"loaderd/internal/promtest"
-	"loaderd/internal/flightclient"
 	"loaderd/loader/mixture"
 	"loaderd/stream"
 )

@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"loaderd/internal/api"
-	"loaderd/internal/natstest"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/natstest"
 	"loaderd/loader/mixture"
 	"loaderd/stream"
 )

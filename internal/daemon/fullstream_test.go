@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"loaderd/internal/config"
-	"loaderd/internal/natstest"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/natstest"
 	"loaderd/loader/backend"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"

@@ -15,8 +15,8 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/health/grpc_health_v1"
 
-	"loaderd/internal/auth"
 	"loaderd/internal/api"
+	"loaderd/internal/auth"
 	"loaderd/internal/config"
 	"loaderd/internal/flightclient"
 	"loaderd/loader/fault"

@@ -9,8 +9,8 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/config"
-	"loaderd/internal/natstest"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/natstest"
 	"loaderd/internal/testscale"
 	"loaderd/loader/mixture"
 	"loaderd/stream"

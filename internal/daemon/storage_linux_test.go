@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/internal/natstest"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/natstest"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
 )

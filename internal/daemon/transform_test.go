@@ -13,8 +13,8 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/config"
-	"loaderd/internal/natstest"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/natstest"
 	"loaderd/loader/mixture"
 	"loaderd/loader/plan"
 	"loaderd/loader/runconfig"

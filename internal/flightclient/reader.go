@@ -25,8 +25,8 @@ import (
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
-	"loaderd/internal/auth"
 	"loaderd/internal/api"
+	"loaderd/internal/auth"
 )
 
 // Flow-control windows of a connection.

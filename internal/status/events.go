@@ -10,8 +10,8 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/internal/auth"
 	"loaderd/internal/api"
+	"loaderd/internal/auth"
 	"loaderd/internal/event"
 )
 

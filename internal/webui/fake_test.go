@@ -11,8 +11,8 @@ import (
 	"sync"
 	"time"
 
-	"loaderd/internal/auth"
 	"loaderd/internal/api"
+	"loaderd/internal/auth"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/document"
 	"loaderd/loader/fault"

@@ -18,8 +18,8 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/ledger"
-	"loaderd/internal/webui"
 	"loaderd/internal/natstest"
+	"loaderd/internal/webui"
 	"loaderd/loader/fault"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/browsertest"
-	"loaderd/internal/webui"
 	"loaderd/internal/testscale"
+	"loaderd/internal/webui"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/fault"
 )

@@ -47,7 +47,7 @@ type viewers struct {
 type viewer struct {
 	asker Asker
 	from  auth.Caller // the first caller
-	users int           // guarded by the mutex of viewers
+	users int         // guarded by the mutex of viewers
 
 	mu      sync.Mutex
 	latest  map[string]*answer

@@ -17,10 +17,10 @@ import (
 // fork holds what a fork's planner has inherited, and what a planner that is forked hands over.
 type fork struct {
 	keeps bool
-	from  uint64                   // first step that is kept; later steps are kept too
-	kept  []plan.Step              // their pieces name arrivals
-	due   []plan.Step              // made before the fork but in no plan; their pieces name arrivals
-	left  []packonline.Piece       // documents to be packed again; the pieces count only unused tokens
+	from  uint64                      // first step that is kept; later steps are kept too
+	kept  []plan.Step                 // their pieces name arrivals
+	due   []plan.Step                 // made before the fork but in no plan; their pieces name arrivals
+	left  []packonline.Piece          // documents to be packed again; the pieces count only unused tokens
 	hints map[uint64]*similarity.Hint // of the documents in left
 	used  usedSpans
 }

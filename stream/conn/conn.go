@@ -13,10 +13,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"loaderd/internal/event"
-
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"loaderd/internal/event"
 )
 
 // Options configure a connection: the servers and the identity of the client.

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
-	"loaderd/internal/event"
-
 	"github.com/nats-io/nats.go"
+
+	"loaderd/internal/event"
 )
 
 // AttemptLimit bounds one request to the server. A request without a response is retried.

@@ -47,7 +47,7 @@ func idsWithin(d decoded, shown document.View) (ids []string) {
 // topic holds the inputs of a document's packing hint other than its tokens.
 type topic struct {
 	hints  *similarity.Maker // nil if the packing method compares no documents
-	name   string         // subject of the message
+	name   string            // subject of the message
 	path   string
 	vector []int8
 }

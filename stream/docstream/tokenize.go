@@ -157,7 +157,7 @@ type encoder struct {
 	shared   *Encoders
 	scratch  []int32
 	headers  headers
-	replaced int64          // bytes of the last document that are not UTF-8
+	replaced int64             // bytes of the last document that are not UTF-8
 	hints    *similarity.Maker // nil when the packing method compares no documents
 }
 

@@ -37,9 +37,9 @@ var beyond = map[string]int{
 	"complexity internal/corpus/jsonvalue.Reader.read":     28, // parser
 	"complexity internal/corpus/jsonvalue.Reader.start":    25, // parser
 	"complexity loader/mixture.Mixture.RestoreState":       24, // parser
-	"complexity stream/docstream.decodeJSON":                  26, // parser
-	"complexity stream/docstream.decoder.decode":              41, // parser
-	"complexity stream/docstream.decoder.readBatch":           26, // parser
+	"complexity stream/docstream.decodeJSON":               26, // parser
+	"complexity stream/docstream.decoder.decode":           41, // parser
+	"complexity stream/docstream.decoder.readBatch":        26, // parser
 	"complexity tokenizer/internal/pattern.parser.escape":  22, // parser
 	"fields internal/api.Status":                           31, // the JSON of the status
 	"fields internal/daemon.Daemon":                        22, // the parts of a process
@@ -61,7 +61,7 @@ var beyond = map[string]int{
 	"methods packonline.bucket":                            31, // one packing method
 	"methods packonline.splice":                            39, // one packing method
 	"methods stream.Store":                                 47, // settings and streams of a run, one method for each
-	"methods stream/docstream.Log":                            35, // a document.Source with its stages
+	"methods stream/docstream.Log":                         35, // a document.Source with its stages
 }
 
 func TestLimits(t *testing.T) {

@@ -11,8 +11,8 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/daemontest"
-	"loaderd/internal/natstest"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/natstest"
 )
 
 // held is the resources of a process.

@@ -24,8 +24,8 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/daemontest"
-	"loaderd/internal/natstest"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/natstest"
 	"loaderd/internal/runadmin"
 	"loaderd/stream"
 	"loaderd/stream/publish"

@@ -13,8 +13,8 @@ import (
 	"loaderd/internal/api"
 	"loaderd/internal/config"
 	"loaderd/internal/daemontest"
-	"loaderd/internal/natstest"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/natstest"
 )
 
 // room limits the size of the daemon's files, in bytes; unix.RLIM_INFINITY leaves the disk as the limit.

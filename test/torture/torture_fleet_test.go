@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"loaderd/internal/config"
-	"loaderd/internal/natstest"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/natstest"
 	"loaderd/loader"
 	"loaderd/stream"
 	"loaderd/stream/server"

@@ -14,8 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"loaderd/internal/lengths"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/lengths"
 	"loaderd/loader/plan"
 )
 

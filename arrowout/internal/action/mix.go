@@ -6,8 +6,8 @@ import (
 	"slices"
 
 	"loaderd/arrowout/internal/caller"
-	"loaderd/internal/auth"
 	"loaderd/internal/api"
+	"loaderd/internal/auth"
 	"loaderd/loader"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"

@@ -4,8 +4,8 @@ import (
 	"context"
 
 	"loaderd/arrowout/internal/caller"
-	"loaderd/internal/auth"
 	"loaderd/internal/api"
+	"loaderd/internal/auth"
 	"loaderd/loader/fault"
 	"loaderd/loader/mixture"
 )

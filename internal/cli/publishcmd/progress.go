@@ -11,8 +11,8 @@ import (
 
 	"loaderd/internal/cli/command"
 	"loaderd/internal/corpus"
-	"loaderd/internal/publishing"
 	"loaderd/internal/humanize"
+	"loaderd/internal/publishing"
 )
 
 // Intervals of progress reports: a bar on a terminal, a line elsewhere.

@@ -13,9 +13,9 @@ import (
 
 	"loaderd/internal/corpus"
 	"loaderd/internal/corpus/record"
-	"loaderd/internal/publishing"
 	"loaderd/internal/humanize"
 	"loaderd/internal/inspect"
+	"loaderd/internal/publishing"
 )
 
 // Reasons for which a publish fails unless a flag skips such documents.

@@ -11,8 +11,8 @@ import (
 
 	"loaderd/internal/corpus"
 	"loaderd/internal/corpus/record"
-	"loaderd/internal/publishing"
 	"loaderd/internal/humanize"
+	"loaderd/internal/publishing"
 	"loaderd/loader/plan"
 )
 

@@ -11,8 +11,8 @@ import (
 
 	"loaderd/internal/cli/command"
 	"loaderd/internal/export"
-	"loaderd/internal/humanize"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/humanize"
 )
 
 // NewExportCmd returns the command export.

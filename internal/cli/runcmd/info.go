@@ -13,8 +13,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"loaderd/internal/cli/command"
-	"loaderd/internal/humanize"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/humanize"
 	"loaderd/loader"
 	"loaderd/loader/state"
 )

@@ -10,8 +10,8 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
-	"loaderd/internal/ledger"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/ledger"
 	"loaderd/tokenizer"
 )
 

@@ -16,8 +16,8 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
-	"loaderd/internal/humanize"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/humanize"
 	"loaderd/loader/mixture"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
-	"loaderd/internal/humanize"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/humanize"
 )
 
 // NewPeekCmd returns the command peek.

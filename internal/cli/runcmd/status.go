@@ -14,8 +14,8 @@ import (
 
 	"loaderd/internal/api"
 	"loaderd/internal/cli/command"
-	"loaderd/internal/humanize"
 	"loaderd/internal/flightclient"
+	"loaderd/internal/humanize"
 	"loaderd/internal/top"
 	"loaderd/loader/diagnosis"
 	"loaderd/loader/state"

@@ -14,8 +14,8 @@ import (
 
 	"loaderd/internal/demo"
 	"loaderd/internal/humanize"
-	"loaderd/internal/tui"
 	"loaderd/internal/stats"
+	"loaderd/internal/tui"
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 
 	"loaderd/internal/demo"
 	"loaderd/internal/humanize"
-	"loaderd/internal/tui"
 	"loaderd/internal/stats"
+	"loaderd/internal/tui"
 )
 
 // picture returns the content of the live view.

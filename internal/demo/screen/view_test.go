@@ -11,8 +11,8 @@ import (
 
 	"loaderd/internal/demo"
 	"loaderd/internal/goldentest"
-	"loaderd/internal/tui"
 	"loaderd/internal/stats"
+	"loaderd/internal/tui"
 	"loaderd/loader"
 	"loaderd/loader/document"
 	"loaderd/loader/planner"
