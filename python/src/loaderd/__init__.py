@@ -1,8 +1,8 @@
-"""Reads training steps from a loaderd daemon: packed, shuffled rows of tokens, the same on every rank, exact over
-restarts.
+"""Reads training steps from a loaderd daemon: packed, shuffled rows of tokens, the same on every rank and after
+every restart.
 
-`Client` gives numpy arrays; `loaderd.torch` gives tensors; `publish` sends documents; `serve` runs a daemon for as long
-as a block.
+`Client` returns numpy arrays; `loaderd.torch` returns tensors; `publish` sends documents; `serve` runs a daemon
+within a `with` block.
 """
 
 from importlib import import_module
@@ -97,7 +97,7 @@ _PRODUCER = frozenset([
 
 
 def __getattr__(name: str) -> Any:
-    """Publishing is imported when it is used: readers need none of it. So is what knows the version."""
+    """Imports the publishing modules and the version lookup on first use, because readers need neither."""
     if name in _PRODUCER:
         return getattr(import_module("loaderd.producer"), name)
     if name == "__version__":
@@ -110,5 +110,5 @@ def _version() -> str:
 
     try:
         return version("loaderd-client")
-    except PackageNotFoundError:  # imported from its source
+    except PackageNotFoundError:  # imported from the source tree
         return "0.0.0"

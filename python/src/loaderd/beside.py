@@ -1,4 +1,4 @@
-"""What documents bring along beside their tokens: columns of a value for each token, and values of whole documents."""
+"""Additional data of documents: columns with a value per token, and values of whole documents."""
 
 from __future__ import annotations
 
@@ -23,36 +23,39 @@ _OF_DOCUMENTS = (pa.int64(), pa.float64())
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """A value of its document for every piece: those of `of_pieces` from `offsets[i]` to `offsets[i+1]` - 1 are row i's. `offsets` is int32 [rows + 1],
-    `of_pieces` an Arrow array: strings (a dictionary array), int64 or float64, null for a document without it."""
+    """Holds the document's value for every piece.
+
+    Row i has `of_pieces[offsets[i]]` to `of_pieces[offsets[i+1] - 1]`. `offsets` is int32 [rows + 1]. `of_pieces` is
+    an Arrow array of strings (a dictionary array), int64 or float64; it is null for a document without the value."""
 
     offsets: npt.NDArray[np.int32]
     of_pieces: pa.Array
 
     def rows(self) -> list[list[Any]]:
-        """For every row a list of Python's str, int or float, or None, one for every piece."""
+        """Returns a list per row with one str, int, float or None per piece."""
         values, offsets = self.of_pieces.to_pylist(), self.offsets.tolist()
         return [values[start:end] for start, end in zip(offsets, offsets[1:], strict=False)]
 
 
 def of_tokens(values: pa.Array) -> npt.NDArray[Any] | None:
-    """A column of values for each token as numpy, a view where its memory allows that; None for another type."""
+    """Returns a column of values per token as numpy: a view where its memory allows that, None for an unsupported
+    type."""
     kind = _OF_TOKENS.get(values.type)
     if kind is None or values.null_count:
         return None
-    if kind == np.bool_ and len(values):  # eight in a byte
+    if kind == np.bool_ and len(values):  # Arrow packs eight booleans into a byte
         bits = np.unpackbits(np.frombuffer(values.buffers()[1], np.uint8), bitorder="little")
         return bits[values.offset : values.offset + len(values)].view(np.bool_)
     return viewed(values, kind)
 
 
 def is_of_documents(kind: pa.DataType) -> bool:
-    """Whether a column of lists of this type has a value for every piece."""
+    """Reports whether a column of lists of this type has one value per piece."""
     return kind in _OF_DOCUMENTS or pa.types.is_dictionary(kind)
 
 
 def made_up(configuration: Mapping[str, Any], names: Iterable[str], rows: int, bucket: int) -> tuple[dict[str, Any], dict[str, Values]]:
-    """Columns of a step of made-up rows, each of one piece, for the names among the run's."""
+    """Returns columns of a synthetic step whose rows have one piece each, for the names that the run has."""
     documents = configuration.get("documents") or {}
     types, meta = documents.get("columns") or {}, documents.get("meta") or {}
     columns = {n: np.full((rows, bucket), types[n]["fill"], KINDS[types[n]["type"]]) for n in names if n in types}

@@ -1,4 +1,4 @@
-"""The client: a run's steps as numpy arrays, and the calls that a trainer makes."""
+"""The client: a run's steps as numpy arrays, and the actions that a trainer requests."""
 
 from __future__ import annotations
 
@@ -32,9 +32,10 @@ class Client(Iterator[Step]):
                 train(step.input_ids, step.segment_ids())
                 client.commit(step.index + 1)        # once a checkpoint covers it
 
-    Steps come in order, each once. Lost connections, restarts of the daemon and causes that pass (`Unavailable`) are
-    waited out; a run of several daemons is read on by another one. A step is read ahead in a thread; after an exception the client may be asked again and goes on with the
-    same step. Nothing is connected before the first call, and a client must be used in the process that made it."""
+    Steps are returned in order, each once. The client waits through lost connections, restarts of the daemon and
+    temporary causes (`Unavailable`). In a run of several daemons it fails over to another daemon. A thread
+    prefetches steps. After an exception `next()` may be called again and continues with the same step. The client
+    connects on the first call. It must be used in the process that created it."""
 
     def __init__(
         self,
@@ -59,23 +60,26 @@ class Client(Iterator[Step]):
         connect_timeout: float = 60.0,
         prefetch: int = 2,
     ) -> None:
-        """A client of the daemon at `url`, grpc://host:port or grpc+tls://host:port. A run of several daemons takes the
-        addresses of some or all, as a sequence or with commas between them: it learns the others from any.
+        """Creates a client of the daemon at `url`, grpc://host:port or grpc+tls://host:port. For a run of several
+        daemons `url` has some or all addresses, as a sequence or separated by commas. The client learns the other
+        addresses from any daemon.
 
-        `run`, `fingerprint` and `run_id`, when given, must be those of the daemon's run (RunMismatch, PlanMismatch, RunReplaced: a run
-        that was deleted and begun again has another id); a client keeps to the ones it finds first. It reads `steps` steps from `step` on, all by default, and of each the rows of
-        `rank` of `world`. `job` names the job of these ranks: another one that reads the same run neither waits for it nor
-        makes it wait. `peer` distinguishes processes that read as the same rank, such as those of tensor parallelism: without it the second one gets
-        DuplicateRank. `documents` asks for `Step.sources`, `sources` for these with the numbers of their sources (None: where the run has
-        several), `weights` for the weight of each piece's loss, `columns` for columns that documents bring along (`Step.column`, `Step.values`; BadTicket
-        for one that the run has not). `token` is the daemon's bearer token. On the daemon's machine its user needs none: without
-        one the client finds the daemon's data folder as LOADERD_STREAM__DIR, or as ./loaderd-data, and signs its calls with the
-        token in it. It does not send that token.
-        `prefetch` steps are read ahead.
+        `run`, `fingerprint` and `run_id`, when given, must be those of the daemon's run; otherwise RunMismatch,
+        PlanMismatch or RunReplaced is raised. A run that was deleted and created again has another id. Omitted
+        values are fixed by the first run that the client finds. The client reads `steps` steps starting at `step`,
+        all by default, and of each step the rows of `rank` of `world`. `job` names the job of these ranks. Jobs that
+        read the same run do not wait for each other. `peer` distinguishes processes that read as the same rank, such
+        as those of tensor parallelism. Without it the second process gets DuplicateRank. `documents` requests
+        `Step.sources`. `sources` requests these with the numbers of their sources (None: if the run has several).
+        `weights` requests the loss weight of each piece. `columns` requests additional columns of the documents
+        (`Step.column`, `Step.values`; BadTicket for a column that the run lacks). `token` is the daemon's bearer
+        token. On the daemon's machine its user needs none. Without a token the client finds the daemon's data folder
+        as LOADERD_STREAM__DIR, or as ./loaderd-data, and signs its calls with the token in it. It does not send that
+        token. `prefetch` steps are read ahead.
 
-        `patience`: seconds without a step after which the cause is raised. It belongs below the timeout of the
-        trainer's collectives, so that the rank says why it waits. `connect_timeout`: seconds without any answer after
-        which Unreachable is raised."""
+        `patience`: seconds without a step after which the cause is raised. Set it below the timeout of the trainer's
+        collectives, so that the rank reports why it waits. `connect_timeout`: seconds without any answer after which
+        Unreachable is raised."""
         if not 0 <= rank < world:
             raise ValueError(f"rank {rank} of {world}: want a rank from 0 to world - 1")
         if peer < 0:
@@ -91,7 +95,7 @@ class Client(Iterator[Step]):
         self._patience, self._connect_timeout, self._prefetch = patience, connect_timeout, prefetch
         self._next, self._end = step, None if steps is None else step + steps
         self._job = job
-        self._first: int | None = None  # step that it has read
+        self._first: int | None = None  # the first step that this client reads
         self._latest: weakref.ref[StepStream] | None = None
         self._daemons = Daemons(url, rank=rank, token=token, tls=tls)
         self._stream: StepStream | None = None
@@ -101,7 +105,7 @@ class Client(Iterator[Step]):
 
     @property
     def next_step(self) -> int:
-        """Index of the step that `next()` gives."""
+        """Index of the step that `next()` returns."""
         return self._next
 
     def __iter__(self) -> Client:
@@ -121,18 +125,19 @@ class Client(Iterator[Step]):
                 raise
             except Exception:
                 self._rewind()
-                if reader.stale:  # patience is for those who wait
+                if reader.stale:  # the patience ended while the caller was not waiting
                     continue
                 raise
             if step.index == self._next:
                 self._next += 1
                 self._passes.yielded()
                 return step
-            self._rewind()  # an interrupt took a step away between the queue and the caller
+            self._rewind()  # an interrupt dropped a step between the queue and the caller
 
     def stream(self, step: int | None = None, *, masks: bool = True) -> StepStream:
-        """A reader of its own, without a thread, from a step on (`next_step` when none is given): for those who read
-        ahead themselves. Without `masks` it does not ask which tokens have a loss: `Step.loss_mask` and `Step.labels` are not for its steps then."""
+        """Returns a separate reader without a thread, starting at `step` (`next_step` by default), for callers with
+        their own prefetching. Without `masks` the reader does not request which tokens have a loss; `Step.loss_mask`
+        and `Step.labels` are then invalid for its steps."""
         self._check_open()
         begins = self._next if step is None else step
         self._first = begins if self._first is None else min(self._first, begins)
@@ -161,23 +166,27 @@ class Client(Iterator[Step]):
         return stream
 
     def info(self) -> RunInfo:
-        """The run as it is now. The first answer fixes run, fingerprint and id for this client."""
+        """Returns the current description of the run. The first answer fixes run, fingerprint and id for this
+        client."""
         self._adopt()
         info = self._retried(self._described)
         self._keep_to(info)
         return info
 
     def keep_to_id(self, run_id: str | None) -> None:
-        """Has the client refuse any run but the one with this id, None: whichever it finds. What it reads already goes on."""
+        """Makes the client refuse any run but the one with this id. None accepts the first run that it finds. Open
+        streams are not affected."""
         self._run_id = run_id
 
     def commit(self, step: int, keeper: str | None = None) -> int:
-        """Says that the keeper's durable checkpoint covers all steps before `step`; returns the least such step of all
-        keepers. The keeper is the client's job unless it is named. A client without a job commits for the keeper "trainer", or, where the daemon knows
-        callers by name, for the one of its own name.
+        """Commits for the keeper: its durable checkpoint covers all steps before `step`. Returns the smallest
+        committed step of all keepers. The keeper is the client's job unless it is given. A client without a job
+        commits for the keeper "trainer", or for the caller's own keeper where the daemon authenticates callers by
+        name.
 
-        Documents that no later step needs may be released then: commit when the checkpoint is on disk, not when it is
-        begun. Raises Forbidden for steps that no job of the caller was sent, unless its role is operate."""
+        A commit permits the daemon to release documents that no later step needs. Commit when the checkpoint is on
+        disk, not when writing it starts. Raises Forbidden for steps that were not sent to any job of the caller,
+        unless its role is operate."""
         try:
             return self._number("commit", "committed", step=step, **self._keeper(keeper))
         except Forbidden as error:
@@ -190,7 +199,8 @@ class Client(Iterator[Step]):
         return {} if named is None else {"keeper": named}
 
     def _report(self, taken: int) -> bool:
-        """Reports that the trainer has taken the steps before `taken`, where it has, to a daemon that does not know: it was started since these were sent."""
+        """Reports that the trainer has taken the steps before `taken`, if it has. A daemon that was started after
+        these steps were sent needs this report to accept a commit. Returns whether a report was sent."""
         stream = self._latest() if self._latest is not None else None
         body = stream.report_of(taken) if stream is not None else None
         if body is None:
@@ -199,26 +209,29 @@ class Client(Iterator[Step]):
         return True
 
     def leave(self, keeper: str | None = None) -> int:
-        """Says that the keeper keeps no checkpoints any more; returns the least committed step of those that remain."""
+        """Declares that the keeper no longer stores checkpoints. Returns the smallest committed step of the
+        remaining keepers."""
         return self._number("leave", "committed", **self._keeper(keeper))
 
     def checkpoint(self) -> int:
-        """Has the daemon store its planner's state now; returns the step it stands at."""
+        """Makes the daemon store its planner's state now; returns the step of that state."""
         return self._number("checkpoint", "step")
 
     def stats(self) -> dict[str, Any]:
-        """Counts and levels of the run."""
+        """Returns counts and levels of the run."""
         return self._one("stats")
 
     def status(self) -> RunStatus:
-        """How the run does: a sentence, what to do, and all figures of the live page. Every daemon of the run says the same."""
+        """Returns the run's status: a sentence, what to do, and all figures of the live page. Every daemon of the
+        run returns the same."""
         return RunStatus.decode(self._one("status"))
 
     def ledger(self, step: int, documents: bool = False) -> dict[str, Any]:
-        """What a step is made of: `bucket`, `cursor` (the last document that had been seen) and `rows`, each a list of
-        pieces {"sequence", "start", "length"}; with `documents` also where the documents came from, in order of their
-        sequences, and of each piece its "loss_tokens". A piece of a document in a message with several then has that document's "index", "start_within" (`start` counts the
-        tokens of the message), and where it has them "id", "weight" and "meta". Pieces and documents have their "source", too."""
+        """Returns the content of a step: `bucket`, `cursor` (the last document that the planner had taken) and
+        `rows`, each a list of pieces {"sequence", "start", "length"}. With `documents` the result also has the
+        origin of the documents, ordered by sequence, and "loss_tokens" of each piece. A piece of a message with
+        several documents then has its document's "index", "start_within" (`start` counts the tokens of the message)
+        and, where present, "id", "weight" and "meta". Pieces and documents also have their "source"."""
         pages = self._results("ledger", step=step, documents=documents)
         if not pages:
             raise ProtocolError("no result of ledger")
@@ -230,16 +243,18 @@ class Client(Iterator[Step]):
         return whole
 
     def find(self, *, sequence: int | None = None, id: str | None = None, source: str | None = None) -> list[dict[str, Any]]:
-        """The rows that hold a part of a document, named by its sequence or its id: {"step", "bucket", "row",
-        "pieces"}. Pieces are as those of `ledger` with documents. By the id of a document in a message with several come the pieces of that document alone, by a sequence those
-        of all documents of the message. Of a run with several sources a sequence takes its `source`; an id is looked up in all of them, or in that one."""
+        """Returns the rows that hold a part of a document, named by its sequence or its id: {"step", "bucket",
+        "row", "pieces"}. Pieces are as those of `ledger` with documents. For a message with several documents, a
+        document's id selects the pieces of that document; a sequence selects those of all its documents. In a run
+        with several sources a sequence requires its `source`. An id is searched in all sources, or in `source`."""
         named = {"sequence": sequence, "id": id, "source": source}
         return self._results("find", **{k: v for k, v in named.items() if v is not None})
 
     def measure(self) -> None:
-        """Has the daemon that plans the run count how many steps it will have, and returns at once; `info().length` tells how far that is, and then the number. Every
-        document that is left is read and tokenized once more, beside the run. Raises BadTicket while a source is not sealed, and for a run without an end.
-        It takes the role train."""
+        """Makes the leader count how many steps the run will have, and returns immediately. `info().length` reports
+        the progress, then the number. Every remaining document is read and tokenized an additional time, in parallel
+        with the run. Raises BadTicket while a source is not sealed, and for a run without an end. Requires the role
+        train."""
         self._one("measure")
 
     def mix(
@@ -251,15 +266,18 @@ class Client(Iterator[Step]):
         decided: int | None = None,
         dry_run: bool = False,
     ) -> dict[str, Any]:
-        """Changes the mixture of sources from the next document on that is planned, and returns "step", the first one that can
-        differ, and "target", the share of tokens that each source is to have. Without a change: how things stand (docs/wire.md).
+        """Changes the mixture of sources, effective from the next planned document. Returns "step", the first step
+        that can differ, and "target", the share of tokens that each source is to have. Without a change the current
+        mixture is returned (docs/wire.md).
 
-        `weights` are relative to each other; a source that they do not name keeps as its weight the share that is in force where the plan records the
-        change, behind all changes before it. `add` has configurations of sources that
-        come, `remove` names of those that go. `decided` is the number of steps that whoever decided had seen, and the plan has one change for each such
-        number: when it has that one already it stays as it is, "step" and "target" are its own, and "again" is true. So a trainer that is killed and
-        resumed asks again without harm. `dry_run` changes nothing. Raises BadTicket for what no mixture can be, Forbidden for a caller who may not:
-        it takes the role operate, or train where the daemon has flight.train_may_mix. Raises ValueError for a weight that is no number from 0 to 1e9."""
+        `weights` are relative to each other. A source that they omit keeps the share that is in force where the plan
+        records the change, after all earlier changes, as its weight. `add` has configurations of new sources,
+        `remove` names of sources to remove. `decided` is the number of steps that the caller had seen when it
+        decided. It makes the change idempotent: the plan has at most one change per number. If the plan already has
+        one for `decided`, it stays unchanged, "step" and "target" are those of the existing change, and "again" is
+        true. So a trainer that is killed and resumed can safely repeat its request. `dry_run` changes nothing.
+        Raises BadTicket for an impossible mixture. Raises Forbidden for a caller without the role operate, or train
+        where the daemon has flight.train_may_mix. Raises ValueError for a weight that is not a number from 0 to 1e9."""
         body: dict[str, Any] = {}
         if weights:
             body["weights"] = {k: _weight(k, v) for k, v in weights.items()}
@@ -274,18 +292,17 @@ class Client(Iterator[Step]):
             body["dry_run"] = True
         if decided is not None:
             body["decided"] = decided
-        elif body and not dry_run:  # a change whose answer is lost is asked for again, and recorded once
+        elif body and not dry_run:  # the request id makes a retry after a lost answer idempotent
             body["request_id"] = uuid.uuid4().hex
         return self._one("mix", **body)
 
     def seal(self, source: str | None = None) -> int:
-        """Ends the stream of documents behind its present last one, whose sequence is returned: the run ends once that
-        is packed. Of a run with several sources it ends all, or the one that is named."""
+        """Seals the document stream at its current last document, and returns that document's sequence. The run ends
+        once that document is packed. In a run with several sources it seals `source`, or all sources without it."""
         return self._number("seal", "sequence", **({} if source is None else {"source": source}))
 
     def drain(self) -> int:
-        """Has everything packed that is pending, up to the document whose sequence is returned; then the run goes
-        on."""
+        """Packs everything pending up to the document whose sequence is returned; then the run continues."""
         return self._number("drain", "sequence")
 
     def close(self) -> None:
@@ -309,7 +326,7 @@ class Client(Iterator[Step]):
         self._adopt()
 
     def _adopt(self) -> None:
-        """Keeps to the plan that the stream has found."""
+        """Fixes run, fingerprint and id to those that the stream found."""
         if self._stream is not None:
             self._run = self._run or self._stream.run
             self._fingerprint = self._fingerprint or self._stream.fingerprint
@@ -343,7 +360,7 @@ class Client(Iterator[Step]):
     def _act(self, attempts: Patience, action: str, body: dict[str, Any]) -> list[dict[str, Any]]:
         connection = attempts.on or attempts.turn()
         another = connection.run_id and self._run_id and connection.run_id != self._run_id
-        if self._fingerprint is None or connection.plan != self._fingerprint or another:  # another plan's is none of ours to change
+        if self._fingerprint is None or connection.plan != self._fingerprint or another:  # do not act on another plan
             self._keep_to(self._described(attempts))
         body = {"run": self._run, "run_id": self._run_id} | body
         if not self._daemons.several:
@@ -378,7 +395,7 @@ class Client(Iterator[Step]):
 
 
 def _weight(source: str, value: Any) -> float:
-    """Checks a weight of a source: what is none has no form in JSON, or the daemon refuses it."""
+    """Checks a weight of a source. Other values have no JSON form, or the daemon rejects them."""
     weight = float(value)
     if not 0 <= weight <= MAX_WEIGHT:
         raise ValueError(f"weight {weight} of source {source}: want a number from 0 to 1e9")

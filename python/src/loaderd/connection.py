@@ -23,8 +23,8 @@ from loaderd.wire import RunInfo, Ticket, loads
 
 T = TypeVar("T")
 
-# Pings find a peer that hangs, or a path that swallows everything, within KEEPALIVE + PING_TIMEOUT. The daemon sends
-# away who pings more often than every 10 s.
+# Pings detect a hanging peer, or a path that drops all packets, within KEEPALIVE + PING_TIMEOUT. The daemon closes
+# connections that ping more often than every 10 s.
 KEEPALIVE_MS = 12_000
 PING_TIMEOUT_MS = 8_000
 
@@ -37,27 +37,28 @@ def _options() -> list[tuple[str, int]]:
         ("grpc.http2.max_pings_without_data", 0),
         ("grpc.initial_reconnect_backoff_ms", 100),
         ("grpc.max_reconnect_backoff_ms", 500),
-        ("grpc.min_reconnect_backoff_ms", 5_000),  # despite its name: how long one attempt to connect may take
+        ("grpc.min_reconnect_backoff_ms", 5_000),  # despite its name: the limit of one connection attempt
         ("grpc.use_local_subchannel_pool", 1),
     ]
 
 
 class Lost(LoaderdError):
-    """The transport failed and nobody said why: no daemon there, or the connection broke."""
+    """The transport failed without a status: no daemon listens, or the connection broke."""
 
     reason = "LOST"
 
 
 class Silent(Lost):
-    """No answer came in the time that there was for it."""
+    """No answer arrived within the timeout."""
 
 
 @dataclass(frozen=True)
 class TLS:
-    """What TLS needs beyond the system's authorities: PEM as bytes, or the path of a file.
+    """What TLS needs in addition to the system's authorities: PEM as bytes, or the path of a file.
 
-    `ca` are the authorities of the daemon's certificate, `cert` and `key` the client's own for a daemon that asks for
-    one, `server_name` the name in the daemon's certificate when it is not the host of the URL."""
+    `ca` are the authorities of the daemon's certificate. `cert` and `key` are the client's own, for a daemon that
+    requires a client certificate. `server_name` is the name in the daemon's certificate if it differs from the host
+    of the URL."""
 
     ca: str | Path | bytes | None = None
     cert: str | Path | bytes | None = None
@@ -73,7 +74,8 @@ class TLS:
 
 
 def normalized(url: str, tls: bool = False) -> str:
-    """An address as grpc://host:port, or grpc+tls://host:port when it says so or with `tls`. Raises ValueError."""
+    """Returns an address as grpc://host:port, or as grpc+tls://host:port if it has that scheme or with `tls`. Raises
+    ValueError."""
     scheme, _, address = url.rpartition("://")
     if scheme not in ("", "grpc", "grpc+tcp", "grpc+tls") or not address:
         raise ValueError(f"url {url!r}: want grpc://host:port or grpc+tls://host:port")
@@ -81,19 +83,20 @@ def normalized(url: str, tls: bool = False) -> str:
 
 
 def is_secure(url: str) -> bool:
-    """Whether a normalized address is one with TLS."""
+    """Reports whether a normalized address uses TLS."""
     return url.startswith("grpc+tls://")
 
 
 class Connection:
-    """Flight calls to one daemon, each tried once. It connects with the first call, and again after a loss. Threads may
-    share it."""
+    """Calls one daemon over Flight, without retries. It connects on the first call and reconnects after a loss. It
+    is safe for use by several threads."""
 
     def __init__(
         self, url: str, *, token: str | None = None, tls: TLS | None = None, folder: Path | None = None
     ) -> None:
         """`url` is grpc://host:port, or grpc+tls://host:port for TLS, which `tls` implies; `token` is the daemon's
-        bearer token. Without one calls to this machine are signed with the token of a data folder, where it has one."""
+        bearer token. Without a token, calls to this machine are signed with the token of the data folder `folder`,
+        where it has one."""
         self.url = normalized(url, tls is not None)
         self.secure = is_secure(self.url)
         if forks.after_use():
@@ -103,23 +106,23 @@ class Connection:
             )
         self._bearer = [(b"authorization", b"Bearer " + token.encode())] if token else []
         self._local = None if token else local_caller(folder or data_folder(), self.url)
-        # With TLS the certificate says that the daemon is the right one.
+        # With TLS the certificate identifies the daemon, so the address is not replaced.
         self._location = self.url if self.secure or self._local is None else f"grpc://{self._local.address}"
         self._pid = os.getpid()
         self._lock = threading.Lock()
         self._arguments = {"generic_options": _options(), **(tls._arguments() if tls else {})}
         self._client: Any = self._connect()
-        self.plan: str | None = None  # fingerprint of the plan of whoever is there, as far as is known
-        self.run_id = ""  # likewise; empty before the run has begun
+        self.plan: str | None = None  # fingerprint of the plan of the current daemon; None: unknown
+        self.run_id = ""  # id of its run; empty: unknown, or the run has not begun
 
     def check_fork(self) -> None:
-        """Raises ForkedClient in a process that was forked after the connection was made: in there it would hang."""
+        """Raises ForkedClient in a process that was forked after the connection was created: calls would hang there."""
         if os.getpid() != self._pid:
             raise ForkedClient(f"the client of {self.url} was made before the process was forked; make it in the child")
 
     def act(self, name: str, body: Mapping[str, Any], timeout: float) -> list[dict[str, Any]]:
-        """The results of an action, within `timeout` seconds. Raises Lost when the transport fails, else what the
-        daemon answers."""
+        """Returns the results of an action, within `timeout` seconds. Raises Lost when the transport fails, else the
+        error that the daemon returns."""
         client = self._opened()
         action = flight.Action(name, json.dumps({k: v for k, v in body.items() if v is not None}).encode())
         options = flight.FlightCallOptions(timeout=timeout, headers=self._headers())
@@ -129,7 +132,7 @@ class Connection:
             raise self._failed(client, error) from None
 
     def info(self, run: str | None, timeout: float) -> RunInfo:
-        """The description of the run."""
+        """Returns the description of the run."""
         results = self.act("info", {"run": run}, timeout)
         if len(results) != 1:
             raise ProtocolError(f"{len(results)} results of info, want 1")
@@ -138,7 +141,7 @@ class Connection:
         return info
 
     def ping(self, timeout: float) -> None:
-        """Raises Lost when nobody answers within `timeout` seconds; any answer will do."""
+        """Raises Lost when no answer arrives within `timeout` seconds. Any answer suffices, including an error."""
         try:
             self.act("info", {}, timeout)
         except Lost:
@@ -160,8 +163,8 @@ class Connection:
         return Opening(open, lambda: self._failed(client, flight.FlightTimedOutError("the stream's schema did not come")))
 
     def close(self) -> None:
-        """Ends the connection, for good. The channel is freed after the last call on it. FlightClient.close is not
-        called: it frees memory that a call of another thread may use."""
+        """Closes the connection permanently. The channel is freed after the last call on it. FlightClient.close is
+        not called because it frees memory that a call of another thread may use."""
         if os.getpid() == self._pid:
             with self._lock:
                 self._client = None
@@ -173,13 +176,13 @@ class Connection:
         return forks.transport(flight.FlightClient(self._location, **self._arguments))
 
     def _failed(self, client: Any, error: Exception) -> LoaderdError:
-        """The error of a call. A channel that failed is let go of: it would hold on to a dead connection, or wait before
-        it tries again, for longer than we do."""
-        if self._client is None:  # since the call began
+        """Returns the error of a call. A failed channel is replaced: it would keep a broken connection, or wait
+        before it reconnects, for longer than this client does."""
+        if self._client is None:  # closed during the call
             return ClosedClient(f"the client of {self.url} is closed")
         cause = translate(error)
         if isinstance(cause, Lost):
-            self.plan = None  # the next one there may have another
+            self.plan = None  # the next daemon at this address may have another plan
             with self._lock:
                 if self._client is client:
                     self._client = self._connect()
@@ -194,11 +197,12 @@ class Connection:
 
 
 FAILURES = (flight.FlightError, pa.ArrowException, OSError)
-"""What pyarrow raises when a call fails."""
+"""Exceptions that pyarrow raises when a call fails."""
 
 
 def translate(error: Exception) -> LoaderdError:
-    """The exception of a failed call. pyarrow's own are coarser than the status that comes along."""
+    """Returns the exception of a failed call. The gRPC status in the error is more specific than pyarrow's
+    exceptions."""
     status = decode(getattr(error, "extra_info", None))
     if status is not None and status.reason:
         return from_status(status)
@@ -212,8 +216,8 @@ def translate(error: Exception) -> LoaderdError:
 
 
 class Opening:
-    """A stream that is being opened, in a thread of its own: pyarrow waits for the schema without a bound, and nothing
-    ends that wait but a failure of the transport."""
+    """A stream that a thread opens. pyarrow waits for the schema without a timeout, and only a transport failure
+    ends that wait."""
 
     def __init__(self, open: Callable[[], Any], late: Callable[[], LoaderdError]) -> None:
         self._reader: Future[Any] = Future()
@@ -221,13 +225,13 @@ class Opening:
         threading.Thread(target=self._run, args=(open,), name="loaderd-open", daemon=True).start()
 
     def reader(self, timeout: float) -> Any:
-        """The FlightStreamReader, within `timeout` seconds. Raises Lost without it, also after `cancel()`, and what the
-        daemon answers."""
+        """Returns the FlightStreamReader within `timeout` seconds. Raises Lost on timeout or after `cancel()`, and
+        the error that the daemon returns."""
         try:
             return self._reader.result(timeout)
         except FutureTimeout:
             if not self._reader.cancel():
-                return self._reader.result()  # just in time
+                return self._reader.result()  # it opened just in time
             raise self._late() from None
         except CancelledError:
             raise Lost("the stream was cancelled before it was open") from None
@@ -235,14 +239,14 @@ class Opening:
             self._reader.cancel()  # an interrupt of the wait
 
     def cancel(self) -> None:
-        """Gives up, from any thread: a stream that opens nevertheless is ended."""
+        """Abandons the attempt, from any thread. A stream that opens afterwards is cancelled."""
         self._reader.cancel()
 
     def _run(self, open: Callable[[], Any]) -> None:
         opened, error = None, None
         try:
             opened = open()
-        except BaseException as e:  # to whoever waits
+        except BaseException as e:  # passed on to the waiting caller
             error = e
         if not self._reader.set_running_or_notify_cancel():
             if opened is not None:
@@ -254,13 +258,14 @@ class Opening:
 
 
 def interruptible(call: Callable[[], T]) -> T:
-    """The result of a call that does not see Ctrl-C: it runs in a thread, and the wait for it sees it."""
+    """Returns the result of a call that ignores Ctrl-C. The call runs in a thread, and Ctrl-C interrupts the wait
+    for it."""
     return _begun(call).result()
 
 
 def attended(call: Callable[[], T], alive: Callable[[], None], interval: float) -> T:
-    """The result of a call that has no end of its own when nobody is there any more. Meanwhile `alive`, which raises
-    then, is asked every `interval` seconds."""
+    """Returns the result of a call that may never return if the peer is gone. Meanwhile `alive` is called every
+    `interval` seconds and raises if the peer is gone."""
     done = _begun(call)
     while True:
         try:

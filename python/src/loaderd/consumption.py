@@ -21,15 +21,15 @@ log = logging.getLogger("loaderd")
 REPORT_SECONDS = 1.0
 """Seconds between two reports while few steps are taken."""
 AGAIN_SECONDS = 60.0
-"""Seconds until the log has the same alert again."""
+"""Seconds until the same alert is logged again."""
 _ANSWER_SECONDS = 2.0
 _LEAVE_SECONDS = 0.5
 _LEAST_WINDOW = 8  # of any daemon
 
 
 class Progress(NamedTuple):
-    """`taken` is the index of the step that the trainer takes next. When it is not `waiting` for that step, it holds
-    the one before. `since`: when either changed, by time.monotonic()."""
+    """`taken` is the index of the step that the trainer takes next. Unless it is `waiting` for that step, it holds
+    the one before. `since` is when either changed, by time.monotonic()."""
 
     taken: int
     waiting: bool
@@ -37,8 +37,8 @@ class Progress(NamedTuple):
 
 
 class Consumption:
-    """The progress of the trainer, which one thread changes and another one reports. The trainer's thread takes no
-    lock: it stores one tuple per step."""
+    """The progress of the trainer: one thread changes it, another one reports it. The trainer's thread takes no
+    lock; it stores one tuple per step."""
 
     def __init__(self, taken: int = 0) -> None:
         self.progress = Progress(taken, False, time.monotonic())
@@ -47,7 +47,7 @@ class Consumption:
         self.on_end: Callable[[], None] = lambda: None
 
     def wait(self) -> None:
-        """Records that the trainer asks for the next step, and has therefore consumed the one before."""
+        """Records that the trainer requests the next step, and has therefore consumed the one before."""
         self.progress = Progress(self.progress.taken, True, time.monotonic())
 
     def end(self) -> None:
@@ -56,7 +56,7 @@ class Consumption:
         self.on_end()
 
     def take(self) -> None:
-        """Records that the trainer got the next step."""
+        """Records that the trainer received the next step."""
         taken = self.progress.taken + 1
         self.progress = Progress(taken, False, time.monotonic())
         if taken >= self.due:
@@ -65,15 +65,15 @@ class Consumption:
 
 
 class Reporter:
-    """Reports a Consumption in a daemon thread: every REPORT_SECONDS, and when half of the daemon's window was
-    taken since the last report. A report that fails is lost; the next one goes to another daemon."""
+    """Reports a Consumption in a daemon thread, every REPORT_SECONDS and when half of the daemon's window was taken
+    since the last report. A failed report is lost; the next one is sent to another daemon."""
 
     def __init__(self, daemons: Daemons, consumption: Consumption) -> None:
         self._daemons, self._consumption = daemons, consumption
         self._pid = os.getpid()
         self._on: Connection | None = None  # of the stream; None before the first
         self._body: Mapping[str, Any] = {}
-        self._failed: frozenset[str] = frozenset()  # addresses, since the last report that arrived
+        self._failed: frozenset[str] = frozenset()  # addresses that failed since the last successful report
         self._window = _LEAST_WINDOW
         self._alerts = Alerts()
         self._ended = self._left = False
@@ -81,8 +81,8 @@ class Reporter:
         consumption.on_end = partial(self.close, left=True)
 
     def begin(self, on: Connection, body: Mapping[str, Any], ahead: int) -> None:
-        """Reports over the connection of a stream that was opened. `body` identifies the rank, `ahead` is serve.ahead
-        of the daemon."""
+        """Starts reporting over the connection of an opened stream. `body` identifies the rank, `ahead` is
+        serve.ahead of the daemon."""
         self._body, self._failed, self._window, self._on = body, frozenset(), max(ahead, _LEAST_WINDOW), on
         self._schedule(self._consumption.progress.taken)
         if self._thread is None and not self._ended:
@@ -90,12 +90,13 @@ class Reporter:
             self._thread.start()
 
     def report_of(self, taken: int) -> dict[str, Any] | None:
-        """The body of a report that the trainer has taken the steps before `taken`; None where it has not, or before the first stream."""
+        """Returns the body of a report that the trainer has taken the steps before `taken`. Returns None if it has
+        not, or before the first stream."""
         return None if not self._body or self._consumption.progress.taken < taken else {**self._body, "taken": taken}
 
     def close(self, left: bool) -> None:
-        """Ends the thread, for good. With `left` its last report is that the client was closed on purpose or has all
-        steps; `close` waits for that report, but not for long."""
+        """Ends the thread permanently. With `left` the last report states that the client was closed on purpose or
+        has all steps; `close` waits briefly for that report."""
         if os.getpid() != self._pid or self._ended:
             return
         self._ended, self._left = True, left
@@ -141,7 +142,7 @@ class Reporter:
             self._schedule(progress.taken)
 
     def _schedule(self, reported: int) -> None:
-        """Has the trainer's thread wake this one when enough steps were taken since a report."""
+        """Makes the trainer's thread wake this one when enough steps were taken since a report."""
         due = reported + max(1, self._window // 2)
         if self._consumption.progress.taken >= due:
             self._consumption.wake.put(None)
@@ -156,14 +157,14 @@ class Reporter:
 
 
 class Alerts:
-    """Logs the daemon's alerts about the job of this rank: each cause once per AGAIN_SECONDS, and its end."""
+    """Logs the daemon's alerts about the job of this rank: each cause once per AGAIN_SECONDS, and its resolution."""
 
     def __init__(self) -> None:
-        self._logged: dict[tuple[str, ...], float] = {}  # when each cause was
-        self._open = ""  # the last one, until it is resolved
+        self._logged: dict[tuple[str, ...], float] = {}  # cause to the time when it was logged
+        self._open = ""  # the last alert, until it is resolved
 
     def show(self, alert: Mapping[str, Any] | None) -> None:
-        """Logs an alert, unless the log has its cause. None: there is none now."""
+        """Logs an alert, unless its cause was logged recently. None means that no alert is active."""
         if alert is None:
             if self._open:
                 log.info("resolved: %s", self._open)

@@ -1,4 +1,4 @@
-"""The daemons of a run: their addresses, given and learned, and which of them is asked."""
+"""The daemons of a run: their addresses, given and learned, and the selection of the daemon to call."""
 
 from __future__ import annotations
 
@@ -14,40 +14,40 @@ from loaderd.errors import ClosedClient, ForkedClient, LoaderdError
 from loaderd.local import data_folder
 
 URLs = str | Sequence[str]
-"""Addresses of a run's daemons: one, several with commas between them, or a sequence of such."""
+"""Addresses of a run's daemons: one, several separated by commas, or a sequence of such."""
 
-# Seconds after its first failure in a row until a daemon counts as alive again because others list it: doubled with every
-# further one, up to the longest.
+# Seconds after its first consecutive failure until a daemon counts as alive again because others list it. Doubled with
+# every further failure, up to the longest.
 _REVIVAL, _LONGEST_REVIVAL = 5.0, 300.0
 
 
 class _Daemon:
-    """A daemon as this process has found it."""
+    """The state of a daemon as this process has observed it."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.answered = False  # ever
+        self.answered = False  # at least once
         self.failures = 0  # since its last answer
         self.failed_at = -math.inf
-        self.rests_until = -math.inf  # it is silent, and to ask it costs time
-        self.said: LoaderdError | None = None  # by which it failed last
+        self.rests_until = -math.inf  # it timed out, and calling it costs time
+        self.said: LoaderdError | None = None  # the last error
 
     def revive(self, now: float) -> None:
-        """Takes note that other daemons say that it lives."""
+        """Clears the failure of a daemon that other daemons list as alive, once its revival delay has passed."""
         if self.answered and now > self.failed_at + min(_REVIVAL * 2.0 ** (self.failures - 1), _LONGEST_REVIVAL):
             self.failed_at = -math.inf
 
 
 class Daemons:
-    """Connections to the daemons of a run, any of which serves every rank. Threads may share them.
+    """Connections to the daemons of a run, any of which serves every rank. They are safe for use by several threads.
 
-    Who has a daemon stays with it until it fails. Then those come first that have not failed, in an order of the rank's
-    own, so that ranks spread over them; then the one whose failure lies back furthest."""
+    A rank stays with its daemon until that daemon fails. Then daemons without a failure are preferred, in a
+    rank-specific order that spreads ranks over them; next is the daemon with the oldest failure."""
 
     def __init__(self, url: URLs, *, rank: int = 0, token: str | None = None, tls: TLS | None = None) -> None:
         """`url` has addresses grpc://host:port, or grpc+tls://host:port for TLS, which `tls` implies; `token` is the
-        bearer token of all daemons. Without one the token of a data folder of this machine proves who calls: of that of
-        `loaderd.serve`, where the URL is what it gave."""
+        bearer token of all daemons. Without a token, the token of a data folder on this machine proves the caller's
+        identity. It is the folder of `loaderd.serve` if `serve` returned the URL."""
         self.rank = rank
         self._token, self._tls, self._folder = token, tls, _folder(url)
         self._pid = os.getpid()
@@ -58,12 +58,12 @@ class Daemons:
         self._given = sorted({c.url for c in given})
         self._all = {c.url: _Daemon(c) for c in given}
         self._listed: list[str] = []
-        # The first that is asked is the same on every rank, so that all find the same plan.
+        # The first daemon is the same on every rank, so that all ranks find the same plan.
         self._current: _Daemon | None = self._all[self._given[0]]
 
     @property
     def url(self) -> str:
-        """The addresses in words, and as `Client` takes them."""
+        """The addresses as text, in the form that `Client` accepts."""
         return ",".join(self._all)
 
     def __len__(self) -> int:
@@ -71,39 +71,39 @@ class Daemons:
 
     @property
     def several(self) -> bool:
-        """Whether there is another daemon to go to."""
+        """Whether failover to another daemon is possible."""
         return len(self._all) > 1
 
     def check_fork(self) -> None:
-        """Raises ForkedClient in a process that was forked after this was made: in there a connection would hang."""
+        """Raises ForkedClient in a process that was forked after this was created: connections would hang there."""
         if os.getpid() != self._pid:
             raise ForkedClient(f"the client of {self.url} was made before the process was forked; make it in the child")
 
     def pick(self, but: Collection[str] = ()) -> Connection | None:
-        """The one to ask, of those whose addresses are not in `but`. With something in `but` None says that none is
-        left that is worth asking at once."""
+        """Returns the daemon to call, among those whose addresses are not in `but`. If `but` is not empty, None
+        means that no daemon is left that is worth calling immediately."""
         with self._lock:
             found = self._best(but)
         return None if found is None else found.connection
 
     def settle(self) -> Connection:
-        """The rank's own among those that live, which is asked from now on."""
+        """Selects the rank's preferred daemon among those alive, which is used from now on."""
         with self._lock:
             self._current = None
             self._current = found = self._best(())
-        assert found is not None  # with nothing to leave out
+        assert found is not None  # the selection is not restricted
         return found.connection
 
     def answered(self, connection: Connection) -> None:
-        """Takes note that a daemon has answered: one stays with it."""
+        """Records that a daemon answered: the rank stays with it."""
         with self._lock:
             if found := self._all.get(connection.url):
                 found.answered, found.failures, found.failed_at, found.rests_until = True, 0, -math.inf, -math.inf
                 self._current = self._current or found
 
     def failed(self, connection: Connection, error: LoaderdError, rest: float = 0.0) -> None:
-        """Takes note that a daemon is not the one to ask now, and, for `rest` seconds, not while another one is
-        there."""
+        """Records that a daemon failed and should not be called now. For `rest` seconds it is not called while
+        another one is available."""
         with self._lock:
             found = self._all.get(connection.url)
             if found is None:
@@ -115,14 +115,14 @@ class Daemons:
                 self._current = None
 
     def learn(self, urls: Iterable[str]) -> None:
-        """Takes note of which daemons the run has, as one of them says. An address without TLS is no use to somebody
-        who was given one with; and one that is listed alone is the one that says so."""
+        """Records the run's daemons as one of them lists them. An address without TLS is ignored if a given address
+        has TLS. A list of one address is ignored because it names only the daemon that sent it."""
         listed = []
         for url in urls:
             try:
                 url = normalized(url, self._tls is not None)
             except ValueError:
-                continue  # of a kind that this version does not know
+                continue  # of a kind that this version does not support
             if is_secure(url) or not self.secure:
                 listed.append(url)
         with self._lock:
@@ -138,14 +138,14 @@ class Daemons:
                 self._all[u].revive(now)
 
     def said(self) -> list[tuple[str, str]]:
-        """Every address, and how asking there failed last."""
+        """Returns every address with its last error."""
         with self._lock:
             return [(u, str(d.said) if d.failures else "was not asked") for u, d in self._all.items()]
 
     def close(self) -> None:
-        """Ends all connections, for good."""
+        """Closes all connections permanently."""
         if os.getpid() != self._pid:
-            return  # they, and perhaps the lock, are the parent's
+            return  # connections, and perhaps the lock, belong to the parent
         with self._lock:
             self._closed = True
             ended = [d.connection for d in self._all.values()]
@@ -163,11 +163,11 @@ class Daemons:
             for place, d in enumerate(self._all[u] for u in self._order())
             if d.connection.url not in but and not (but and d.rests_until > now)
         ]
-        return min(found)[-1] if found else None  # no two have the same place
+        return min(found)[-1] if found else None  # places are unique, so daemons are never compared
 
     def _order(self) -> list[str]:
-        """The addresses in the rank's order: ranks that share their first one go to different ones when it fails. Those
-        that were given and that no daemon lists may be other names of some, and come last."""
+        """Returns the addresses in the rank's order. Ranks that share their first daemon have different next ones.
+        Given addresses that no daemon lists may be other names of listed ones, and are last."""
         urls = self._listed or self._given
         n, first = len(urls), self.rank % len(urls)
         others = urls[:first] + urls[first + 1 :]
@@ -177,7 +177,7 @@ class Daemons:
 
 
 def _folder(url: URLs) -> Path:
-    """The data folder of the daemons: of loaderd.serve's URL, else that of this process."""
+    """Returns the data folder of the daemons: that of loaderd.serve's URL, else that of this process."""
     served = (getattr(text, "folder", None) for text in ([url] if isinstance(url, str) else url))
     return next((folder for folder in served if folder is not None), data_folder()).absolute()
 

@@ -1,8 +1,8 @@
-"""The fingerprint of a tokenizer: "sha256:" and the hash of everything that shapes its ids.
+"""The fingerprint of a tokenizer: "sha256:" and the hash of everything that determines its ids.
 
-It is what documents that are already tokenized carry (the header Loaderd-Tokenizer), what a run names, and what
-`loaderd tokenize --fingerprint` prints. The layout of a file does not matter: the order of keys, white space, how
-merges are spelled, defaults written out or not, merges that can never be done. docs/tokenizers.md specifies it.
+Tokenized documents carry it (the header Loaderd-Tokenizer), a run names it, and `loaderd tokenize --fingerprint`
+prints it. It does not depend on the layout of a file: the order of keys, white space, the spelling of merges,
+explicit defaults, and merges that can never apply. docs/tokenizers.md specifies it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CL100K_PATTERN = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*"
     r"|\s*[\r\n]+|\s+(?!\S)|\s+"
 )
-# The same patterns as tiktoken spells them.
+# The same patterns in tiktoken's spelling.
 TIKTOKEN_GPT2 = r"'(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s"
 TIKTOKEN_CL100K = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
@@ -38,7 +38,7 @@ SPACE_PAST_NEWLINE = re.compile(r"[\r\n][\t\v\f \x85\xa0\u1680\u2000-\u200a\u202
 
 ADDED_FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
-# The fields of a component that shape ids, with what the reference takes for those that are absent.
+# The fields of a component that determine ids, with the reference's defaults for absent ones.
 REQUIRED = object()
 COMPONENTS: dict[str, dict[str, Json]] = {
     "ByteLevel": {"add_prefix_space": True, "use_regex": True},
@@ -54,17 +54,17 @@ COMPONENTS: dict[str, dict[str, Json]] = {
 def fingerprint(
     tokenizer: object, *, special_as_text: bool | None = None, add_special_tokens: bool = False
 ) -> str:
-    """The fingerprint of a tokenizer: "sha256:" and 64 hexadecimal digits.
+    """Returns the fingerprint of a tokenizer: "sha256:" and 64 hexadecimal digits.
 
     tokenizer is the path of a tokenizer.json, its text or its parsed content, a `tokenizers.Tokenizer`, a fast
     tokenizer of `transformers`, or a `tiktoken.Encoding`.
 
-    special_as_text says that special tokens written in a text are encoded as text; without it a
-    `tokenizers.Tokenizer` is asked (encode_special_tokens). add_special_tokens says that ids come with those that the
-    post-processor adds (BOS, EOS). Truncation and padding that are set on a `tokenizers.Tokenizer` count, those of a
-    fast tokenizer, which are chosen call by call, do not: leave them off.
+    special_as_text: whether special tokens written in a text are encoded as text. By default a
+    `tokenizers.Tokenizer` determines it (encode_special_tokens). add_special_tokens: whether ids include those that
+    the post-processor adds (BOS, EOS). Truncation and padding that are set on a `tokenizers.Tokenizer` count. Those
+    of a fast tokenizer do not, because they are chosen per call: leave them off.
 
-    Raises TypeError for what is none of these, and ValueError for content that is no tokenizer.
+    Raises TypeError for other types, and ValueError for content that is not a tokenizer.
     """
     definition = _definition(tokenizer)
     if special_as_text is None:
@@ -82,7 +82,7 @@ def _backend(tokenizer: object) -> object:
 
 
 def _definition(tokenizer: object) -> dict[str, Json]:
-    """What shapes the ids, in the form that is hashed, and the post-processor's template beside it."""
+    """Returns what determines the ids, in the form that is hashed, and the post-processor's template."""
     if isinstance(tokenizer, str) and tokenizer.lstrip().startswith("{"):
         return _of_content(_parse(tokenizer))
     if isinstance(tokenizer, (str, os.PathLike)):
@@ -119,7 +119,8 @@ def _parse(text: str) -> dict[str, Json]:
 
 
 def _of_content(content: Mapping[str, Json], assigned: bool = False) -> dict[str, Json]:
-    """assigned says that the ids of added tokens are those that they have, not those that a file wishes for."""
+    """Returns the definition of a tokenizer.json. With assigned, added tokens keep their ids; otherwise the ids in
+    the file are ignored."""
     model = content.get("model")
     if not isinstance(model, Mapping) or not isinstance(model.get("vocab"), (Mapping, Sequence)):
         raise ValueError("tokenizer.json: want a model with a vocabulary")
@@ -136,7 +137,8 @@ def _of_content(content: Mapping[str, Json], assigned: bool = False) -> dict[str
 
 
 def _components(component: Json) -> list[Json]:
-    """A normalizer or pre-tokenizer as a list without sequences in it, each with what is not as by default."""
+    """Returns a normalizer or pre-tokenizer as a flat list without sequences. Each component has only its
+    non-default fields."""
     if component is None:
         return []
     kind = component["type"]
@@ -144,7 +146,7 @@ def _components(component: Json) -> list[Json]:
         parts = component["normalizers"] if "normalizers" in component else component["pretokenizers"]
         return [c for part in parts for c in _components(part)]
     fields = {k: v for k, v in component.items() if v is not None}
-    if kind == "Metaspace" and fields.get("add_prefix_space") is False:  # as it was written before prepend_scheme
+    if kind == "Metaspace" and fields.get("add_prefix_space") is False:  # the spelling before prepend_scheme
         fields.setdefault("prepend_scheme", "never")
     if kind in COMPONENTS:
         defaults = COMPONENTS[kind]
@@ -156,16 +158,16 @@ def _components(component: Json) -> list[Json]:
 
 
 def _split_bytes(pattern: str) -> list[Json]:
-    """Words by a pattern, then bytes as characters."""
+    """Splits words by a pattern, then maps bytes to characters."""
     split = {"type": "Split", "pattern": {"Regex": pattern}, "behavior": "Isolated"}
     return [split, {"type": "ByteLevel", "add_prefix_space": False, "use_regex": False}]
 
 
 def _added(tokens: Iterable[Mapping[str, Json]], vocab: Json, assigned: bool) -> list[Json]:
-    """[id, content, flags...] by id.
+    """Returns [id, content, flags...] ordered by id.
 
-    A file's own ids count for nothing: a token has its id of the vocabulary, others get the ids behind the number of the
-    vocabulary's entries, in order.
+    Ids in a file are ignored: a token has its id in the vocabulary. Other tokens are numbered in order, starting at
+    the size of the vocabulary.
     """
     ids = vocab if isinstance(vocab, Mapping) else {piece: i for i, (piece, _) in enumerate(vocab)}
     following, seen, out = len(vocab), set(), []
@@ -195,7 +197,7 @@ def _model(model: Mapping[str, Json]) -> dict[str, Json]:
 
 
 def _untyped(model: Mapping[str, Json]) -> str:
-    """Files that are older than the model's type."""
+    """Returns the type of a model from a file older than the field `type`."""
     if "merges" in model:
         return "BPE"
     if not isinstance(model["vocab"], Mapping):
@@ -204,7 +206,7 @@ def _untyped(model: Mapping[str, Json]) -> str:
 
 
 def _pair(merge: Json) -> Pair:
-    """A merge of either spelling, "a b" or ["a", "b"]."""
+    """Returns a merge in either spelling, "a b" or ["a", "b"], as a pair."""
     parts = merge.split(" ") if isinstance(merge, str) else merge
     if len(parts) != 2:
         raise ValueError(f"tokenizer.json: merge {merge!r}: want two parts")
@@ -212,7 +214,8 @@ def _pair(merge: Json) -> Pair:
 
 
 def _template(processor: Json) -> Json:
-    """[[ids before], [ids behind]] of a text; None where that is nothing, the processor itself where it is more."""
+    """Returns [[ids before], [ids after]] of a text. Returns None if both are empty, and the processor itself if a
+    template cannot express it."""
     adding = []
     for part in _processors(processor):
         template = [[], []] if part["type"] == "ByteLevel" else _around(part)
@@ -220,7 +223,7 @@ def _template(processor: Json) -> Json:
             return processor
         if any(template):
             adding.append(template)
-    if len(adding) > 1:  # the second adds to each token that the first adds, too
+    if len(adding) > 1:  # the second also adds to each token that the first adds
         return processor
     return adding[0] if adding else None
 
@@ -255,7 +258,7 @@ def _of_ranks(encoding: Any) -> dict[str, Json]:
     alphabet = {b: chr(b) for b in printable}
     alphabet.update({b: chr(256 + n) for n, b in enumerate(b for b in range(256) if b not in alphabet)})
     vocab = {"".join(alphabet[b] for b in token): rank for token, rank in ranks.items()}
-    none = 1 + max(vocab.values(), default=0)  # above every rank: there may be gaps
+    none = 1 + max(vocab.values(), default=0)  # above every rank, because ranks may have gaps
     found = (_last(lambda a, b: vocab.get(a + b, none), none, token) for token in sorted(vocab, key=vocab.__getitem__))
     merges = [pair for pair in found if pair]
     special: Mapping[str, int] = encoding._special_tokens
@@ -270,10 +273,10 @@ def _of_ranks(encoding: Any) -> dict[str, Json]:
 
 
 def _spelled(pattern: str, ranks: Iterable[bytes]) -> str:
-    """A pattern of tiktoken as tokenizer.json files spell it, where the ids are the same.
+    """Returns a pattern of tiktoken in the spelling of tokenizer.json files if both give the same ids.
 
-    That of cl100k_base keeps white space at the end of a text whole, which matters only if a token goes past a newline
-    into other white space.
+    The pattern of cl100k_base keeps white space at the end of a text together. That matters only if a token extends
+    past a newline into other white space.
     """
     if pattern == TIKTOKEN_GPT2:
         return GPT2_PATTERN
@@ -297,7 +300,7 @@ BYTE_TOKEN = re.compile(r"<0x[0-9A-F]{2}>")
 
 
 def _bpe(options: dict[str, Json], vocab: Mapping[str, int], merges: Iterable[Pair]) -> dict[str, Json]:
-    """The model, vocabulary and merges, without the merges that are never done and the entries that nothing reaches."""
+    """Returns model, vocabulary and merges, without merges that never apply and without unreachable entries."""
     ordered = list(dict.fromkeys(reversed(list(merges))))[::-1]  # of equal merges the last counts
     out: dict[str, Json] = {"model": {**options, "type": "BPE"}, "vocab": _by_id(vocab), "merges": ordered}
     byte_tokens = bool(options.get("byte_fallback"))
@@ -323,10 +326,10 @@ def _by_id(vocab: Mapping[str, int]) -> list[Json]:
 
 
 def _done(merges: Sequence[Pair]) -> list[Pair]:
-    """The merges that are ever done: those that merging the characters of their result ends with.
+    """Returns the merges that can apply: each is the last merge when the characters of its result are merged.
 
-    Where a merge is done in a longer text, nothing has been joined over the borders of its result before, so what
-    happened within is the same.
+    Where a merge applies in a longer text, nothing has been joined across the borders of its result before. The
+    merges within are therefore the same.
     """
     rank = {pair: k for k, pair in enumerate(merges)}
     none = len(rank)
@@ -338,9 +341,10 @@ def _done(merges: Sequence[Pair]) -> list[Pair]:
 
 
 def _last(rank: Callable[[str, str], int], none: int, text: str) -> Pair | None:
-    """The merge that makes one token of all the characters of a text, if one does.
+    """Returns the merge that joins all characters of a text into one token, or None.
 
-    The merge of lowest rank goes first, of equal ones the leftmost; none is the rank of what is no merge.
+    The merge of lowest rank is applied first, and the leftmost of equal ranks; none is the rank of a pair that is
+    not a merge.
     """
     tokens = list(text)
     ranks = list(map(rank, tokens, tokens[1:]))

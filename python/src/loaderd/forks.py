@@ -1,8 +1,8 @@
-"""What a fork leaves of the parent's clients: nothing that a child may use, and nothing that it may free.
+"""Protects a forked child from the gRPC clients of its parent: the child can neither use nor free them.
 
-A child that is forked once gRPC has run lacks its threads and may have its locks taken. Calls there hang or crash,
-whether or not the parent's clients are closed by then. So does the end of a client: its destructor waits for a thread
-that the child does not have, whenever the garbage collector comes by.
+A child that is forked after gRPC was used lacks gRPC's threads and may inherit locked locks. Calls there hang or
+crash, even if the parent's clients are closed by then. So does the destructor of a client: it waits for a thread
+that the child does not have, whenever the garbage collector runs it.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _transports: weakref.WeakSet[Any] = weakref.WeakSet()
-_lock = threading.RLock()  # of the set, and held over a fork
-_kept: list[list[Any]] = []  # what a child must not free, for as long as it lives
+_lock = threading.RLock()  # of the set, and held during a fork
+_kept: list[list[Any]] = []  # references that prevent a child from freeing its parent's transports
 _used = _child = False
 
 
 def transport(made: T) -> T:
-    """Notes a client or a stream of gRPC, which no forked child will free; returns it."""
+    """Registers a client or a stream of gRPC, which no forked child will free; returns it."""
     global _used
     with _lock:
         _transports.add(made)
@@ -30,7 +30,7 @@ def transport(made: T) -> T:
 
 
 def after_use() -> bool:
-    """Whether this process was forked from one that had used gRPC."""
+    """Reports whether this process was forked from one that had used gRPC."""
     return _child
 
 

@@ -1,4 +1,4 @@
-"""The data folder of a daemon on this machine: its user's tokens, and calls that prove one of them."""
+"""The data folder of a daemon on this machine: its user's tokens, and calls that are signed with one of them."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 FLIGHT_TOKEN = "flight.token"
-"""The file with the token for Flight and HTTP, where the daemon has neither identities nor a token file."""
+"""The file with the token for Flight and HTTP, if the daemon has neither identities nor a token file."""
 
 
 MAC_BYTES = 16
 
 
 def data_folder() -> Path:
-    """Where a daemon keeps its data, unless it was told otherwise in a file or by flags."""
+    """Returns the default data folder of a daemon, which a file or flags can override."""
     return Path(os.environ.get("LOADERD_STREAM__DIR") or "loaderd-data")
 
 
 def is_loopback(host: str | None) -> bool:
-    """Whether a host is this machine."""
+    """Reports whether a host is this machine."""
     try:
         return host == "localhost" or ipaddress.ip_address(host or "").is_loopback
     except ValueError:
@@ -32,42 +32,44 @@ def is_loopback(host: str | None) -> bool:
 
 
 def read_token(folder: Path, name: str) -> str:
-    """A token of a data folder. Raises OSError."""
+    """Reads a token of a data folder. Raises OSError."""
     return (folder / name).read_text().strip()
 
 
 def mac(token: str, text: str) -> bytes:
-    """Proves a token without sending it: the MAC of a text."""
+    """Returns the MAC of a text, which proves possession of the token without sending it."""
     return hmac.new(hashlib.sha256(token.encode()).digest(), text.encode(), hashlib.sha256).digest()
 
 
 def unpadded(data: bytes) -> str:
-    """Base64 with the alphabet of URLs, without padding."""
+    """Returns Base64 with the alphabet of URLs, without padding."""
     return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
 
 
 def sign(token: str, purpose: str, address: str, now: float) -> str:
-    """Proves a token to a daemon on this machine, for a purpose and an address, host:port (internal/auth/sign.go)."""
+    """Returns a signature that proves possession of a token to a daemon on this machine, for a purpose and an
+    address, host:port (internal/auth/sign.go)."""
     stamp = f"{int(now * 1e6):x}"
     text = "\0".join((f"loaderd {purpose}", address, stamp))
     return f"{stamp}.{unpadded(mac(token, text)[:MAC_BYTES])}"
 
 
 class LocalCaller:
-    """Calls to one daemon on this machine, as the user whose data folder has its token."""
+    """Calls one daemon on this machine, as the user whose data folder has its token."""
 
     def __init__(self, folder: Path, url: str) -> None:
         """Raises ValueError for a URL of another machine."""
         parts = urlsplit(url)
         if not is_loopback(parts.hostname) or not parts.port:
             raise ValueError(f"{url} is not on this machine")
-        # Another process may listen at the other address that localhost has.
+        # Another process may listen at the other address of localhost.
         host = "127.0.0.1" if parts.hostname == "localhost" else str(ipaddress.ip_address(parts.hostname or ""))
         self.address = f"[{host}]:{parts.port}" if ":" in host else f"{host}:{parts.port}"
         self._folder = folder.absolute()
 
     def headers(self) -> list[tuple[bytes, bytes]]:
-        """Headers of a call that is made now; none without a token, which a daemon that starts later may make."""
+        """Returns the headers of a call that is made now. They are empty without a token, which a daemon that starts
+        later may create."""
         try:
             token = read_token(self._folder, FLIGHT_TOKEN)
         except (OSError, ValueError):
@@ -76,7 +78,7 @@ class LocalCaller:
 
 
 def local_caller(folder: Path, url: str) -> LocalCaller | None:
-    """A caller of the daemon at a URL; None where that is another machine."""
+    """Returns a caller of the daemon at a URL, or None for another machine."""
     try:
         return LocalCaller(folder, url)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Memory of steps that are gone, for the next ones."""
+"""Reuses the memory of freed steps for later ones."""
 
 from __future__ import annotations
 
@@ -7,15 +7,18 @@ import sys
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt
 _LARGEST = 32 << 20
-"""Bytes: every version of the C library takes this for the size from which on memory comes from the system and goes back to it."""
+"""Bytes. Every version of the C library accepts this as the size from which memory is allocated from the system and
+returned to it."""
 
 
 def keep_memory(unused: int = 256 << 20) -> bool:
-    """Has this process keep memory that it has freed, up to about `unused` bytes a thread, and does not give it back to the system: a step then does not
-    cost page faults for memory that is new. Returns whether it does, which takes glibc (Linux).
+    """Makes this process keep memory that it has freed, up to about `unused` bytes per thread, instead of returning
+    it to the system. A step then costs no page faults for new memory. Returns whether the setting took effect, which
+    requires glibc (Linux).
 
-    It is a setting of the C library's allocator for everything in the process, and so the program's choice: nothing here calls it. Call it once, before
-    the first step is read. Raises ValueError for a number that the library does not take."""
+    It is a process-wide setting of the C library's allocator, and therefore the program's choice: this package never
+    calls it. Call it once, before the first step is read. Raises ValueError for a number that the library does not
+    accept."""
     if not 0 <= unused < 1 << 31:
         raise ValueError(f"unused {unused}: want bytes, 0 to {(1 << 31) - 1}")
     if sys.platform != "linux":

@@ -1,4 +1,5 @@
-"""A pass over steps that yields nothing, which the log is told of: a loop over it ends at once, and looks as if it had trained."""
+"""Logs a pass over the steps that yields nothing. A loop over such a pass ends immediately and looks as if it had
+trained."""
 
 from __future__ import annotations
 
@@ -20,10 +21,10 @@ class Passes:
         self._empty = False
 
     def ended(self, run: str | None, step: int, last: int | None = None) -> None:
-        """The pass ended at a step: behind the `last` that was asked for, else with the run."""
+        """Logs an empty pass that ended at a step: after the requested `last`, else at the end of the run."""
         if not self._empty:
             return
-        self._empty = False  # asking again is no pass of its own
+        self._empty = False  # another `next()` is not a new pass
         if last is not None and step >= last:
             log.warning("nothing is left to read: all steps before %d, which is as far as was asked for, were read; to read steps again make another reader", last)
             return

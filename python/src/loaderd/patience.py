@@ -1,4 +1,4 @@
-"""How long, and how often, to ask again."""
+"""The pacing and the limits of retries."""
 
 from __future__ import annotations
 
@@ -36,55 +36,56 @@ from loaderd.wire import RunInfo
 log = logging.getLogger("loaderd")
 
 OF_THE_RUN = (SourceDry, TokenizerBehind, PoolFilling, RankBehind, RankMissing, StreamFull)
-"""Causes that pass and that every daemon of the run would give: to go to another one is of no use."""
+"""Temporary causes that every daemon of the run would return, so that failover does not help."""
 _OF_ONE = (RunFailed, InternalError, DocumentLost, StepNotPlanned)
-# What does not pass, but may be the matter of one daemon: the others are asked before it is raised.
+# Permanent errors that may be specific to one daemon: the client tries the other daemons before it raises them.
 
-_FIRST, _LONGEST = 0.1, 2.0  # seconds between the beginnings of two attempts, or of two rounds of all daemons
+_FIRST, _LONGEST = 0.1, 2.0  # seconds between the starts of two attempts, or of two rounds of all daemons
 _ANSWER = 10.0
-_FIRST_ANSWER = 1.0  # while there is another daemon to go to; doubled when all of them are silent
+_FIRST_ANSWER = 1.0  # while failover is possible; doubled after each round in which all daemons time out
 _GREETING = 0.5
 
 
 class Patience:
-    """The attempts at one thing, by one daemon or, one after the other, by several: paces them by jittered exponential
-    backoff and says when to give up.
+    """The attempts of one operation, on one daemon or on several in turn. It paces them by jittered exponential
+    backoff and decides when to give up.
 
-    After `patience` seconds the last cause is raised; after `connect_timeout` seconds without a word from a daemon,
-    Unreachable. `stop` ends a pause with ClosedClient. What fails for long is told by `waits`, as what `what` lacks."""
+    After `patience` seconds the last cause is raised; after `connect_timeout` seconds without an answer from any
+    daemon, Unreachable. `stop` ends a pause with ClosedClient. `waits` logs repeated failures, and `what` names the
+    missing result."""
 
     def __init__(
         self, daemons: Daemons, patience: float, connect_timeout: float, stop: threading.Event, waits: Waits, what: str
     ) -> None:
         self.daemons, self.patience, self.connect_timeout, self.stop = daemons, patience, connect_timeout, stop
         self.waits, self.what = waits, what
-        self.on: Connection | None = None  # of the present attempt
+        self.on: Connection | None = None  # of the current attempt
         self.began = self.heard = self.attempt = time.monotonic()
         self.backoff = _FIRST
         self.answered = False
         self.last: LoaderdError | None = None  # of any kind
-        self.cause: Unavailable | None = None  # that a daemon gave
+        self.cause: Unavailable | None = None  # reported by a daemon
         # Since the last pause:
-        self._asked: set[str] = set()  # the addresses that failed
-        self._refused: LoaderdError | None = None  # for good, by one daemon
-        self._passes = False  # by the word of another one
+        self._asked: set[str] = set()  # addresses that failed
+        self._refused: LoaderdError | None = None  # a permanent error of one daemon
+        self._passes = False  # another daemon reported a temporary cause
         self._silences = 0
-        self._left: tuple[str, LoaderdError] | None = None  # the first that failed, and how
+        self._left: tuple[str, LoaderdError] | None = None  # the first daemon that failed, and its error
 
     def turn(self) -> Connection:
-        """The daemon for the next attempt."""
+        """Selects the daemon for the next attempt."""
         self.on = self.daemons.pick(self._asked) or self.daemons.pick()
-        assert self.on is not None  # with nothing to leave out
+        assert self.on is not None  # the selection is not restricted
         return self.on
 
     def settle(self) -> bool:
-        """Goes to the daemon that is the rank's own; whether it is another one than that of the present attempt."""
+        """Switches to the rank's preferred daemon. Returns whether it differs from that of the current attempt."""
         before, self.on = self.on, self.daemons.settle()
         return self.on is not before
 
     def described(self, run: str | None, fingerprint: str | None, run_id: str | None = None) -> RunInfo:
-        """The run as the daemon of the present attempt describes it. Raises PlanMismatch when its fingerprint is another
-        one, RunReplaced when its id is."""
+        """Returns the run as the daemon of the current attempt describes it. Raises PlanMismatch when its
+        fingerprint differs, RunReplaced when its id does."""
         connection = self.on or self.turn()
         info = connection.info(run, self.answer())
         self.reached()
@@ -100,24 +101,24 @@ class Patience:
         return info
 
     def left(self) -> float:
-        """Seconds that the next call may take at most."""
+        """Returns the timeout of the next call in seconds."""
         return max(_FIRST, self.began + self.patience - time.monotonic())
 
     def answer(self) -> float:
-        """Seconds that a daemon has to answer a call that waits for nothing."""
+        """Returns the timeout in seconds of a call that a daemon answers immediately."""
         heard = self.heard + self.connect_timeout - time.monotonic()
-        if self.daemons.several:  # the others have not been asked yet
+        if self.daemons.several:  # the others have not been called yet
             heard = max(heard, _FIRST_ANSWER)
         return max(_FIRST, min(self._limit(), heard, self.left()))
 
     def reached(self) -> None:
-        """Takes note that a daemon answered just now."""
+        """Records that a daemon answered just now."""
         self.heard, self.answered = time.monotonic(), True
         if self.on is not None:
             self.daemons.answered(self.on)
 
     def succeeded(self) -> None:
-        """Takes note that the thing is done."""
+        """Records that the operation is done."""
         if self.on is None:
             return
         self.daemons.answered(self.on)
@@ -125,8 +126,8 @@ class Patience:
             log.warning("%s came from %s, for %s failed: %s", self.what, self.on.url, *self._left)
 
     def failed(self, error: LoaderdError) -> None:
-        """Returns when it is time for the next attempt; raises the error when another one is useless, or the time is
-        up."""
+        """Returns when the next attempt is due. Raises the error when another attempt is useless, or the time has
+        expired."""
         before = self.before()
         if isinstance(error, Unavailable):
             self.cause, self._passes = error, True
@@ -156,16 +157,17 @@ class Patience:
         self.attempt = time.monotonic()
 
     def before(self) -> LoaderdError | None:
-        """How the attempt before the present one failed, where more of the time went up to there: then that is why there is nothing yet."""
+        """Returns the error of the attempt before the current one, if most of the time passed before the current
+        one: then it is the actual cause."""
         return self.last if self.attempt - self.began > time.monotonic() - self.attempt else None
 
     def _another(self, error: LoaderdError) -> bool:
-        """Whether another daemon is to be asked at once."""
+        """Reports whether another daemon is to be called immediately."""
         if self.on is None or isinstance(error, OF_THE_RUN):
             return False
         rest = 0.0
         if isinstance(error, Silent):
-            rest = 2 * self._limit()  # so that it takes a third of the time at most from those that answer
+            rest = 2 * self._limit()  # so that it takes at most a third of the time from daemons that answer
             self._silences += 1
         self._asked.add(self.on.url)
         self._left = self._left or (self.on.url, error)
@@ -175,23 +177,23 @@ class Patience:
     def _limit(self) -> float:
         if not self.daemons.several:
             return _ANSWER
-        rounds = self._silences // len(self.daemons)  # in which all were too slow, and perhaps live
+        rounds = self._silences // len(self.daemons)  # rounds in which all daemons were too slow, but perhaps alive
         return min(_ANSWER, _FIRST_ANSWER * 2.0**rounds)
 
     def _verdict(self, error: LoaderdError, before: LoaderdError | None) -> LoaderdError:
-        """What is raised when there is no further attempt behind an error; `before` is how the one before that failed."""
+        """Returns the error to raise when no attempt follows `error`; `before` is the error of the previous attempt."""
         if self._refused is not None:
             return self._refused
         if not isinstance(error, Lost):
             return error
         if self.daemons.several and self.cause is not None and time.monotonic() < self.heard + self.connect_timeout:
-            return self.cause  # of those that are there
+            return self.cause  # of the daemons that answer
         if isinstance(before, Unavailable):
-            return before  # the time was up before the daemon could say it again
+            return before  # the time expired before the daemon could repeat it
         return self.unreachable(error)
 
     def unreachable(self, error: LoaderdError) -> Unreachable:
-        """The error of a transport that failed, in words for whoever has to mend it."""
+        """Returns the error of a failed transport, with what the operator needs to fix it."""
         d, silence = self.daemons, time.monotonic() - self.heard
         heard = f"last answer {silence:.1f} s ago" if self.answered else f"no answer in {silence:.1f} s"
         tls = (
@@ -201,7 +203,7 @@ class Patience:
         )
         said = d.said() if d.several else [(d.url, str(error))]
         for url, what in said:
-            if "HTTP/2" in what and greets_as_nats(url):  # something else answers
+            if "HTTP/2" in what and greets_as_nats(url):  # another server answers
                 return Unreachable(
                     f"no connection to {url}: a NATS server listens there, where documents are published; the Flight server is at the daemon's"
                     " flight.listen, by default grpc://127.0.0.1:8815",
@@ -221,7 +223,7 @@ class Patience:
 
 
 def replaced(info: RunInfo, run_id: str, where: str) -> RunReplaced:
-    """The error of a run that was begun again under its name, as the daemon would give it."""
+    """Returns the error of a run that was deleted and created again under its name, as the daemon would return it."""
     return RunReplaced(
         f"RUN_REPLACED: run {info.name} at {where} was deleted and begun again: it has the id {info.run_id or '(none)'}, the one that is read here has "
         f"{run_id}; its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without one, or restore the former "
@@ -231,7 +233,7 @@ def replaced(info: RunInfo, run_id: str, where: str) -> RunReplaced:
 
 
 def greets_as_nats(url: str) -> bool:
-    """Whether a NATS server listens at an address: it greets whoever connects."""
+    """Reports whether a NATS server listens at an address: it sends INFO to every connection."""
     at = urlsplit(url)
     with contextlib.suppress(OSError, ValueError), socket.create_connection((at.hostname, at.port or 0), timeout=_GREETING) as connection:
         return connection.recv(5) == b"INFO "

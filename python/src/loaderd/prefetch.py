@@ -1,4 +1,4 @@
-"""Reading ahead in a thread."""
+"""Prefetching in a thread."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _END = object()
 
 
 class Cancellable(Protocol[T_co]):
-    """An iterator whose `__next__` may wait, and whose `cancel` makes it return or raise, from another thread."""
+    """An iterator whose `__next__` may wait. `cancel`, called from another thread, makes it return or raise."""
 
     def __next__(self) -> T_co: ...
 
@@ -29,10 +29,11 @@ class Cancellable(Protocol[T_co]):
 class Prefetcher(Iterator[T]):
     """Runs an iterator in a daemon thread, at most `depth` finished items ahead of the consumer.
 
-    `next()` gives the items in order, what the iterator raised at its place, and StopIteration at the end; a wait in it
-    sees Ctrl-C. With a `transform` the thread applies it to every item first. `close()` cancels the iterator and waits
-    until the thread is gone; so does leaving a `with` block, the garbage collector, and the end of the interpreter. The
-    thread starts with the first `next()`. A StepStream logs what `next()` waits for, and reports which steps it gave."""
+    `next()` returns the items in order, raises an exception of the iterator in its place, and StopIteration at the
+    end. Ctrl-C interrupts its wait. With a `transform` the thread applies it to every item first. `close()` cancels
+    the iterator and waits until the thread has ended. Leaving a `with` block, the garbage collector, and the exit of
+    the interpreter do the same. The thread starts with the first `next()`. A StepStream logs what `next()` waits
+    for, and reports which steps were returned."""
 
     def __init__(
         self,
@@ -50,7 +51,8 @@ class Prefetcher(Iterator[T]):
 
     @property
     def stale(self) -> bool:
-        """Whether what `next()` raised last is a wait that ended while nobody waited for an item: it may be over."""
+        """Whether the last exception of `next()` is a timeout that expired while the consumer was not waiting. The
+        cause may have passed."""
         return self._shared.stale
 
     def __enter__(self) -> Prefetcher[T]:
@@ -60,17 +62,18 @@ class Prefetcher(Iterator[T]):
         self.close()
 
     def close(self) -> None:
-        """Stops reading and waits for the thread. What was read ahead is dropped; a `next()` in another thread raises
+        """Stops reading and waits for the thread. Prefetched items are dropped; a `next()` in another thread raises
         ClosedClient."""
         self._close()
 
 
 class _Shared(Generic[T]):
-    """What consumer and thread share. The thread holds no reference to the Prefetcher, so that one left behind is
-    collected.
+    """The state shared by consumer and thread. The thread holds no reference to the Prefetcher, so that an abandoned
+    one is collected.
 
-    Both wait in queues of the interpreter's own, which cost neither Python code nor a lock that the other one waits for: `items` has what is finished, and
-    `room` an entry for every item that may be made. What ends both, an error or a close, is `_END` in them, for good."""
+    Both wait in queues implemented in C, which need neither Python code nor a lock that blocks the other side.
+    `items` has finished items, and `room` an entry for every item that may be produced. An error or a close puts
+    `_END` into them permanently."""
 
     def __init__(self, iterator: Cancellable[object], depth: int, transform: Callable[..., T] | None) -> None:
         self.iterator, self.transform = iterator, transform
@@ -124,14 +127,14 @@ class _Shared(Generic[T]):
                 del item
         except StopIteration:
             pass
-        except BaseException as error:  # to the consumer, whatever it is
+        except BaseException as error:  # passed on to the consumer
             self.raised = error
         self.ended = True
         self.items.put(_END)
 
     def close(self) -> None:
         if os.getpid() != self.pid:
-            return  # the thread and the connection are the parent's
+            return  # the thread and the connection belong to the parent
         with self.starting:
             self.closed = True
         self.items.put(_END)

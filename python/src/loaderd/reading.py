@@ -1,4 +1,4 @@
-"""The steps of one rank, in order, each once, over any number of lost connections."""
+"""The steps of one rank, in order, each once, across any number of lost connections."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from loaderd.wire import (
     CU_SEQLENS, DEFAULT_JOB, DOCUMENTS, INPUT_IDS, LOSS_RUNS, LOSS_WEIGHTS, NARROW_IDS, SOURCES, Metadata, RunInfo, Ticket,
 )  # fmt: skip
 
-# The transport's pings find a peer that hangs; this is for when they do not, which happens. Seconds between two
-# questions while a step is waited for, and until an answer.
+# The transport's pings detect a hanging peer, but not always; these probes cover the rest. Seconds between two probes
+# while a step is awaited, and the timeout of an answer.
 PROBE_SECONDS = 20.0
 PROBE_ANSWER_SECONDS = 10.0
-# The same while there is another daemon to go to, which is worth more questions. Patience bounds the answer.
+# The same while failover is possible, which justifies more probes. Patience bounds the answer.
 NEAR_PROBE_SECONDS = 1.0
-# How often a wait is looked at.
+# Seconds between two checks of a wait.
 LOOK_SECONDS = 1.0
 
 
 class StepStream(Iterator[Step]):
     """An iterator over a rank's steps whose `next()` blocks until a step is complete.
 
-    Invariant: step `next_step` is asked for, and nothing else is accepted, until it has come whole; then `next_step`
-    grows by one. A lost connection, or a cause worth waiting for, leads to the same step again, by another daemon where
-    there are several. `cancel()`, from any
-    thread, ends it with ClosedClient. After another exception `next()` may be called again: it goes on with the same
-    step. What whoever takes the steps waits for, the daemon is asked aside, and the log has its answer (`waits`). Which steps were taken is reported to
-    the daemon (`Reporter`)."""
+    Invariant: only step `next_step` is requested and accepted, until it has arrived completely; then `next_step`
+    increases by one. After a lost connection, or a temporary cause, the same step is requested again, from another
+    daemon if several exist. `cancel()`, from any thread, ends it with ClosedClient. After another exception `next()`
+    may be called again and continues with the same step. During a long wait of the consumer, the daemon is called
+    for the cause, and the log has its answer (`waits`). The steps that were taken are reported to the daemon
+    (`Reporter`)."""
 
     def __init__(
         self,
@@ -64,24 +64,25 @@ class StepStream(Iterator[Step]):
         patience: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
-        """As `loaderd.Client` and `Client.stream`; `sources` None asks for them where the run has several. Without a `fingerprint` or a `run_id` the one
-        found first must stay. `session` identifies the client to the daemon: streams of one session replace each other. `first` is the first step that the
-        client has read, `step` by default: its job retains documents from there on until it commits."""
+        """As `loaderd.Client` and `Client.stream`. `sources` None requests them if the run has several. Without a
+        `fingerprint` or a `run_id` the first one found is fixed. `session` identifies the client to the daemon:
+        streams of one session replace each other. `first` is the first step that the client has read, `step` by
+        default: its job retains documents from that step until it commits."""
         self.daemons, self.rank, self.world, self.next_step = daemons, rank, world, step
         daemons.rank = rank
         self.run, self.fingerprint, self.documents, self.job = run, fingerprint, documents, job
         self.run_id, self.sources, self.weights, self.masks, self.columns = run_id, sources, weights, masks, tuple(columns)
-        self._identified = False  # or it is known that there is no more to learn from the daemon of the stream
+        self._identified = False  # or the daemon of the stream has no id to give
         self.patience, self.connect_timeout = patience, connect_timeout
         self.info: RunInfo | None = None
         self._end = None if steps is None else step + steps
         self._ended = False
         self._stop = threading.Event()
-        self._lock = threading.RLock()  # of the two below, which cancel takes from another thread
+        self._lock = threading.RLock()  # guards the two fields below, which cancel uses from another thread
         self._opening: Opening | None = None
         self._reader: Any = None
-        self._on: Connection | None = None  # that the last stream was opened on
-        self._attempts: Patience | None = None  # at the step that is waited for
+        self._on: Connection | None = None  # of the last stream that was opened
+        self._attempts: Patience | None = None  # at the awaited step
         self._gone: LoaderdError | None = None  # why a daemon was left while a stream was open
         self.peer, self.session = peer, session or uuid.uuid4().hex
         self.first = step if first is None else first
@@ -89,7 +90,7 @@ class StepStream(Iterator[Step]):
         self._reporter = Reporter(daemons, self.waits.consumption)
         weakref.finalize(self, self._reporter.close, left=True)
         self._probed = 0.0
-        self._explained: LoaderdError | None = None  # why the step does not come, as the daemon said aside
+        self._explained: LoaderdError | None = None  # why the step is late, as the daemon answered a probe
         self._watch = Watch(patience, self._cancel_reader, min(LOOK_SECONDS, PROBE_SECONDS), self._alive)
         weakref.finalize(self, self._watch.close)
 
@@ -134,7 +135,7 @@ class StepStream(Iterator[Step]):
         return step
 
     def _identify(self) -> None:
-        """Takes note of the id of a run that had not begun when the stream was opened. It may be asked for later, too."""
+        """Records the id of a run that had not begun when the stream was opened. The id may also be requested later."""
         if self._identified or self._on is None:
             return
         self._identified = True
@@ -144,7 +145,7 @@ class StepStream(Iterator[Step]):
             return
 
     def cancel(self) -> None:
-        """Ends reading for good, and reports that the client has left its rank."""
+        """Ends reading permanently, and reports that the client has left its rank."""
         self._stop.set()
         self._watch.close()
         self._drop()
@@ -155,11 +156,11 @@ class StepStream(Iterator[Step]):
         return self._reporter.report_of(taken)
 
     def suspend(self) -> None:
-        """Ends the reports, for good. Call it before `cancel` when another stream is to go on in this one's place."""
+        """Ends the reports permanently. Call it before `cancel` when another stream replaces this one."""
         self._reporter.close(left=False)
 
     def _cause(self, error: LoaderdError, attempts: Patience) -> LoaderdError:
-        """What a failed attempt means; the stream it had is given up."""
+        """Returns the cause of a failed attempt and drops its stream."""
         opened = self._reader is not None
         gone, self._gone = self._gone, None
         if opened:
@@ -167,7 +168,7 @@ class StepStream(Iterator[Step]):
             self._drop()
         if self._stop.is_set():
             return ClosedClient("the reader is closed")
-        if opened and self._watch.expired and isinstance(error, Lost):  # by ourselves
+        if opened and self._watch.expired and isinstance(error, Lost):  # this client cancelled the stream
             return attempts.cause or self._explained or attempts.before() or Unavailable(
                 f"no step {self.next_step} in {self.patience:g} s, and the daemon has not said why: "
                 "patience is shorter than its serve.stall_timeout"
@@ -175,10 +176,11 @@ class StepStream(Iterator[Step]):
         return gone if gone is not None and isinstance(error, Lost) else error
 
     def _open(self, attempts: Patience) -> None:
-        """Opens a stream at `next_step`. What the run is, is asked first: a new daemon may plan another one."""
+        """Opens a stream at `next_step`. It first requests the description of the run, because a new daemon may plan
+        another one."""
         connection = attempts.turn()
         info = attempts.described(self.run, self.fingerprint, self.run_id)
-        if connection is not self._on and attempts.settle():  # a newcomer here: ranks spread over the daemons
+        if connection is not self._on and attempts.settle():  # first contact with this daemon: spread ranks over the daemons
             connection, info = attempts.turn(), attempts.described(self.run, self.fingerprint or info.fingerprint, self.run_id or info.run_id)
         self.info, self.run, self.fingerprint = info, info.name, self.fingerprint or info.fingerprint
         self.run_id = self.run_id or info.run_id or None
@@ -213,7 +215,7 @@ class StepStream(Iterator[Step]):
         raise attempts.last or Lost("the stream was not open in time")
 
     def _read(self) -> Step | None:
-        """The step `next_step`, whole, or None at the end of the run."""
+        """Returns the complete step `next_step`, or None at the end of the run."""
         metas: list[Metadata] = []
         parts: list[Part] = []
         reader = self._reader
@@ -255,12 +257,13 @@ class StepStream(Iterator[Step]):
             raise ProtocolError(f"the daemon sent (run, step, part, parts, bucket) = {got}, expected {want}")
 
     def _alive(self) -> bool:
-        """Whether to go on with the daemon of the stream: it answers, and no other one has the step while it is cut off. It
-        is asked why the step does not come, when somebody wants to know that or it has been silent for long."""
+        """Reports whether to stay with the daemon of the stream: it answers, and no other daemon has the step while
+        it is partitioned. The daemon is called for the cause of the delay when a log message is due or when it has
+        sent nothing for long."""
         now, several, attempts = time.monotonic(), self.daemons.several, self._attempts
         on, reader = attempts.on if attempts else None, self._reader
         if on is None or attempts is None or (several and reader is None):
-            return True  # an attempt to open a stream has an end of its own
+            return True  # an attempt to open a stream has its own timeout
         due = self.waits.due()
         if not due and now < self._probed + (NEAR_PROBE_SECONDS if several else PROBE_SECONDS):
             return True
@@ -269,18 +272,19 @@ class StepStream(Iterator[Step]):
             found = on.act("cause", {"run": self.run, "step": self.next_step}, attempts.answer() if several else PROBE_ANSWER_SECONDS)
         except Lost as error:
             if several and self._reader is not reader:
-                return True  # it has been left meanwhile
+                return True  # the stream was dropped meanwhile
             self._gone = error
             self.waits.tell(what, Unreachable(f"no answer from {on.url}: {error}", facts={"url": on.url}))
             return False
-        except LoaderdError as error:  # an answer too, and for the stream to give
+        except LoaderdError as error:  # also an answer; the stream reports it
             self.waits.tell(what, error)
         else:
             return self._explained_by(_cause_of(found[0] if found else {}), on, attempts, reader)
         return True
 
     def _explained_by(self, cause: LoaderdError, on: Connection, attempts: Patience, reader: Any) -> bool:
-        """Whether to go on with a daemon, and the stream that is read from it, that has given this cause."""
+        """Reports whether to stay with a daemon that has returned this cause, and with the stream that is read from
+        it."""
         self._explained = cause if isinstance(cause, Unavailable) else None
         self.waits.tell(self._awaited(), cause)
         if self._explained is None or isinstance(cause, OF_THE_RUN):
@@ -296,12 +300,12 @@ class StepStream(Iterator[Step]):
                 self.daemons.failed(other, error)
             return True
         if self._reader is not reader or not found or found[0].get("reason"):
-            return True  # no better
+            return True  # the other daemon does not have the step either
         self._gone = cause
         return False
 
     def _awaited(self) -> str:
-        """The step that is waited for, in words."""
+        """Returns the awaited step as text."""
         run = f' of run "{self.run}"' if self.run else ""
         return f"step {self.next_step}{run} for rank {self.rank} of {self.world}"
 
@@ -319,7 +323,7 @@ class StepStream(Iterator[Step]):
 
 
 def _cause_of(found: dict[str, Any]) -> LoaderdError:
-    """The answer to `cause` as the error that the daemon would give with it."""
+    """Returns the answer to `cause` as the error that the daemon would return with it."""
     reason = found.get("reason")
     if not reason:
         return LoaderdError("the step is planned, and its rows are fetched or on their way", reason="ON_ITS_WAY")

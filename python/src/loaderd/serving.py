@@ -1,4 +1,4 @@
-"""A private daemon for as long as a block: for notebooks, tests and trainers on one machine."""
+"""A private daemon for the duration of a block: for notebooks, tests and trainers on one machine."""
 
 from __future__ import annotations
 
@@ -30,28 +30,30 @@ _POLL_SECONDS = 0.02
 
 
 class NoDaemon(LoaderdError):
-    """The daemon of `serve` could not be started, ended by itself, or did not stop and was killed. The message has the last lines of its log."""
+    """The daemon of `serve` could not be started, ended unexpectedly, or did not stop and was killed. The message
+    has the last lines of its log."""
 
     reason = "NO_DAEMON"
 
 
 class Served(str):
-    """The address of a daemon's Flight server, as a string that Client and StepLoader take, with what else it has."""
+    """The address of a daemon's Flight server, as a string that Client and StepLoader accept, with the daemon's
+    other addresses as attributes."""
 
     nats: str
     """Where documents are published, with the producer's token: loaderd.publish(documents, url.nats, source=...)."""
     http: str
     """The address of the HTTP server, with the live page, its JSON and metrics."""
     folder: Path
-    """The daemon's data, and daemon.log. Clients find the daemon's token there; those of a process that has the URL as
-    plain text need the folder in LOADERD_STREAM__DIR."""
+    """The daemon's data, and daemon.log. Clients find the daemon's token there. Clients of a process that has the
+    URL as a plain string need the folder in LOADERD_STREAM__DIR."""
     token: str | None
-    """The daemon's token, for other clients of Flight and HTTP: the header authorization: Bearer TOKEN. None where the
+    """The daemon's token, for other clients of Flight and HTTP: the header authorization: Bearer TOKEN. None if the
     settings have identities, a token file or flight.insecure."""
 
     @property
     def page(self) -> str:
-        """A link that opens the live page, once, within ten minutes; another one each time."""
+        """Returns a new link that opens the live page once, within ten minutes."""
         if self.token is None:
             return self.http
         return f"{self.http}/#login={sign(self.token, 'page', urlsplit(self.http).netloc, time.time())}"
@@ -71,27 +73,31 @@ def serve(
     start_timeout: float = 60.0,
     stop_timeout: float = 60.0,
 ) -> Serving:
-    """Runs a daemon, with a NATS server inside and on free ports of loopback, for as long as a `with` block.
+    """Runs a daemon, with an embedded NATS server and on free ports of loopback, for the duration of a `with` block.
 
         with loaderd.serve(["some text", "another text"], tokenizer="gpt2", settings={"steps.rows": 8}) as url:
             for batch in loaderd.torch.StepLoader(url):
                 ...
 
-    `documents`, those that `loaderd.publish` takes, are published as `source` before the block begins, and then the run is sealed, so
-    that it packs all of them and ends; `seal=False` leaves it open for more. `publish` has options of loaderd.publish, such as
-    `{"chat": tokenizer}`. `tokenizer` is a name (gpt2, cl100k_base, o200k_base, none), the path of a file, a `tokenizers.Tokenizer`
-    or a fast tokenizer of transformers; None leaves it to the settings.
+    `documents`, of the types that `loaderd.publish` accepts, are published as `source` before the block begins. Then
+    the run is sealed, so that it packs all of them and ends; `seal=False` leaves it open for more. `publish` has
+    options of loaderd.publish, such as `{"chat": tokenizer}`. `tokenizer` is a name (gpt2, cl100k_base, o200k_base,
+    none), the path of a file, a `tokenizers.Tokenizer` or a fast tokenizer of transformers; None leaves it to the
+    settings.
 
-    `settings` are the daemon's, by name: {"steps.rows": 8, "packing": {"buckets": [1024, 2048]}}; `config` is a file of them.
-    The environment's LOADERD_ settings do not count. With a `folder` the run's data stay there, and another `serve` of that folder,
-    with the same settings, goes on with the run: documents of `source` that it has are not published again. Without one all is gone
-    at the end of the block. The daemon also ends when this process does, however that ends. Its log is daemon.log of the folder.
+    `settings` are the daemon's, by name: {"steps.rows": 8, "packing": {"buckets": [1024, 2048]}}; `config` is a file
+    of them. LOADERD_ settings of the environment are ignored. With a `folder` the run's data stay there. Another
+    `serve` of that folder with the same settings continues the run: documents of `source` that it has are not
+    published again. Without a `folder` all data are deleted at the end of the block. The daemon also ends when this
+    process ends, for any reason. Its log is daemon.log of the folder.
 
-    `program` is the daemon's; else LOADERD_BIN, or the one that a wheel has installed, or the one on the PATH. Raises NoDaemon where there is none, or it
-    does not start within `start_timeout` seconds, and at the end of the block where it has ended by itself, or does not stop within `stop_timeout` seconds and
-    is killed.
+    `program` is the daemon's executable; by default LOADERD_BIN, the one that a wheel has installed, or the one on
+    the PATH. Raises NoDaemon if no program is found, or the daemon does not start within `start_timeout` seconds.
+    Also raises it at the end of the block, if the daemon has ended unexpectedly, or is killed because it does not
+    stop within `stop_timeout` seconds.
 
-    Processes that are forked within the block (workers of a DataLoader, a Pool) may outlive it: the daemon belongs to the process that called `serve`.
+    Processes that are forked within the block (workers of a DataLoader, a Pool) may outlive it: the daemon belongs
+    to the process that called `serve`.
     """
     return Serving(
         documents, tokenizer, folder, source, documents is not None if seal is None else seal, settings or {}, config, publish or {}, program,
@@ -100,7 +106,7 @@ def serve(
 
 
 class Serving:
-    """What `serve` returns: a context manager, to be entered once."""
+    """The context manager that `serve` returns, to be entered once."""
 
     def __init__(
         self,
@@ -155,7 +161,7 @@ class Serving:
 
     def _start(self, program: Path) -> Served:
         if self._given is None:
-            folder = Path(tempfile.mkdtemp(prefix="loaderd-"))  # a TemporaryDirectory would also go when a forked child ends
+            folder = Path(tempfile.mkdtemp(prefix="loaderd-"))  # a forked child that exits would delete a TemporaryDirectory
             self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
         else:
             folder = Path(self._given).absolute()
@@ -167,7 +173,7 @@ class Serving:
             *flags(self._settings), *flags({"stream.dir": folder, "log.format": "json", "log.level": "info", **self._tokens(folder)}),
         ]  # fmt: skip
         environment = {key: value for key, value in os.environ.items() if not key.startswith("LOADERD_")}
-        # In a group of its own: Ctrl-C is for the block, whose end stops the daemon.
+        # The daemon has its own process group: Ctrl-C reaches only the block, whose end stops the daemon.
         apart: dict[str, Any] = {"creationflags": 0x200} if os.name == "nt" else {"start_new_session": True}
         with self._log.open("ab") as log:
             began = log.tell()
@@ -180,7 +186,7 @@ class Serving:
         served.token = None
         with contextlib.suppress(OSError):
             served.token = read_token(folder, FLIGHT_TOKEN)
-        with contextlib.suppress(OSError):  # where a cluster of NATS servers is configured, there is none
+        with contextlib.suppress(OSError):  # the file does not exist with a configured cluster of NATS servers
             token = read_token(folder, "producer.token")
             served.nats = f"nats://producer:{token}@{urlsplit(said['nats']).netloc}"
         return served
@@ -200,7 +206,7 @@ class Serving:
         return {"tokenizer.name": file}
 
     def _ready(self, began: int) -> dict[str, str]:
-        """What the daemon's log says once it serves."""
+        """Returns what the daemon's log has about its addresses once it serves."""
         assert self._process is not None
         deadline = time.monotonic() + self._start_timeout
         with self._log.open("rb") as log:
@@ -230,17 +236,17 @@ class Serving:
         publish(documents, served.nats, source=self._source, **options)
 
     def _end(self) -> bool:
-        """Stops the daemon, which ends when its standard input does, and removes its folder where that is ours. Returns whether it stopped in time; else it
-        was killed."""
+        """Stops the daemon, which exits when its standard input is closed, and deletes its folder if it is
+        temporary. Returns whether it stopped in time; else it was killed."""
         process = self._process
         try:
             if process is not None:
                 _closed(process.stdin)
-                if os.name != "nt":  # where a process cannot be forked, and this would be no request but a kill
+                if os.name != "nt":  # Windows has no fork, and terminate is a kill there
                     process.terminate()  # a child that was forked without Python's hooks may hold the pipe
                 try:
                     process.wait(self._stop_timeout)
-                except BaseException as error:  # it hangs, or this is interrupted
+                except BaseException as error:  # the daemon hangs, or the wait is interrupted
                     process.kill()
                     process.wait()
                     if not isinstance(error, subprocess.TimeoutExpired):
@@ -252,18 +258,18 @@ class Serving:
             self._cleanup.close()
 
     def _tail(self) -> str:
-        """The last lines of the log, for an error."""
+        """Returns the last lines of the log, for an error."""
         with contextlib.suppress(OSError):
             return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
         return ""
 
 
 _pipes: weakref.WeakSet[IO[bytes]] = weakref.WeakSet()
-"""Ends of the pipes that daemons read: a daemon runs for as long as one is open."""
+"""Write ends of the pipes that daemons read: a daemon runs until all copies of its pipe are closed."""
 
 
 def _close_in_child() -> None:
-    """A forked child must not keep the daemon of its parent running."""
+    """Closes the pipes in a forked child, so that it does not keep the daemon of its parent running."""
     for pipe in list(_pipes):
         _closed(pipe)
 
@@ -274,12 +280,12 @@ if hasattr(os, "register_at_fork"):
 
 def _closed(pipe: IO[bytes] | None) -> None:
     if pipe is not None:
-        with contextlib.suppress(OSError):  # nobody reads it any more
+        with contextlib.suppress(OSError):  # its reader is gone
             pipe.close()
 
 
 def flags(settings: Mapping[str, object], prefix: str = "") -> Iterator[str]:
-    """The daemon's flags for settings by name, those in sections too."""
+    """Returns the daemon's flags for settings by name, including those in sections."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from flags(value, f"{prefix}{key}.")
@@ -295,7 +301,8 @@ def _text(value: object) -> str:
 
 
 def find_program(given: str | os.PathLike[str] | None = None) -> Path:
-    """Where the daemon's program is: the one that is given, LOADERD_BIN, the one installed beside this Python, or one on the PATH."""
+    """Returns the path of the daemon's program: `given`, LOADERD_BIN, the one installed with this Python, or one on
+    the PATH."""
     if named := given or os.environ.get("LOADERD_BIN"):
         path = Path(named)
         if not path.is_file():

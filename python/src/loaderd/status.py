@@ -22,7 +22,7 @@ class Status:
 
 
 def decode(data: bytes | None) -> Status | None:
-    """The status in data, or None when there is none or it is malformed; no bytes make this raise."""
+    """Returns the status in data, or None when it is absent or malformed; it raises for no input."""
     if not data:
         return None
     try:
@@ -45,7 +45,7 @@ def _status(data: bytes) -> Status:
 
 
 def _detail(data: bytes) -> tuple[str, dict[str, str]]:
-    """Reason and facts of a google.protobuf.Any that holds an ErrorInfo of our domain."""
+    """Returns reason and facts of a google.protobuf.Any that holds an ErrorInfo of the domain `loaderd`."""
     url, packed = "", b""
     for number, value in _fields(data):
         if number == 1 and isinstance(value, bytes):
@@ -70,7 +70,7 @@ def _detail(data: bytes) -> tuple[str, dict[str, str]]:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of every field of a message. Raises ValueError where it is malformed."""
+    """Yields number and value of every field of a message. Raises ValueError where it is malformed."""
     at = 0
     while at < len(data):
         key, at = _varint(data, at)

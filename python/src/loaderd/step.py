@@ -1,4 +1,4 @@
-"""A step as numpy arrays: views of the Arrow buffers it came in, and what follows from them."""
+"""A step as numpy arrays: views of its Arrow buffers, and values derived from them."""
 
 from __future__ import annotations
 
@@ -20,17 +20,19 @@ Ints = npt.NDArray[np.int32]
 Tokens = npt.NDArray[np.int32] | npt.NDArray[np.uint16]
 A = TypeVar("A", bound=npt.NDArray[Any])
 IGNORED = -100
-"""Label of tokens that do not count; cross entropy of PyTorch leaves it out by default."""
+"""Label of tokens that do not count; PyTorch's cross entropy ignores it by default."""
 _MOST_SEGMENTS = 65_535
 
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where tokens came from. Pieces `offsets[i]` ... `offsets[i+1]` - 1 make row i, in order: tokens [start, start +
-    length) of the document with that sequence in the document stream, in a run with several sources in the stream of the piece's
-    source, `RunInfo.sources[number]`. `offsets` is int32 [rows + 1], `sequence` uint64, `start` and `length` int32, `number` uint16, None where
-    it is not asked for, `weight` float32, the factor of the loss of the piece's tokens, likewise. In a run whose messages may hold several documents `index`
-    (int32) says which one of its message the document is, else it is None."""
+    """The origin of tokens. Pieces `offsets[i]` ... `offsets[i+1]` - 1 make row i, in order. A piece is tokens
+    [start, start + length) of the document with that sequence in the document stream; in a run with several sources,
+    in the stream of the piece's source, `RunInfo.sources[number]`.
+
+    `offsets` is int32 [rows + 1], `sequence` uint64, `start` and `length` int32. `number` is uint16, None if not
+    requested. `weight` is float32, the loss weight of the piece's tokens, None if not requested. In a run whose
+    messages may hold several documents `index` (int32) is the document's number in its message, else it is None."""
 
     offsets: Ints
     sequence: npt.NDArray[np.uint64]
@@ -43,8 +45,9 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class LossRuns:
-    """Which tokens have a loss: runs `offsets[i]` ... `offsets[i+1]` - 1 make row i without its padding, in turns with and without a loss, beginning with
-    those that have one. `offsets` is int32 [rows + 1], `length` int32 in tokens."""
+    """Which tokens have a loss. Runs `offsets[i]` ... `offsets[i+1]` - 1 make row i without its padding. Runs with
+    and without a loss alternate, starting with one that has a loss. `offsets` is int32 [rows + 1], `length` int32 in
+    tokens."""
 
     offsets: Ints
     length: Ints
@@ -52,18 +55,19 @@ class LossRuns:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Some rows of a step, as they came in one record batch. All arrays are read-only and aligned, views of its buffers
-    where those are.
+    """Some rows of a step, as received in one record batch. All arrays are read-only and aligned, and views of its
+    buffers if those are aligned.
 
-    `input_ids` is int32 or uint16 [rows, L]. The attention segments of row i end at `ends[offsets[i] : offsets[i+1]]`:
-    0, then the end of every segment; the last value is where padding begins. Both are int32, `offsets` is [rows + 1]
-    and begins with 0. `columns` has those that documents bring along for each token, [rows, L], `values` those for each piece, by name."""
+    `input_ids` is int32 or uint16 [rows, L]. The attention segments of row i end at `ends[offsets[i] :
+    offsets[i+1]]`: 0, then the end of every segment; padding begins at the last value. Both are int32, `offsets` is
+    [rows + 1] and begins with 0. `columns` has the additional columns per token, [rows, L], `values` those per
+    piece, by name."""
 
     input_ids: Tokens
     ends: Ints
     offsets: Ints
     sources: Sources | None = None
-    loss_runs: LossRuns | None = None  # None: all, or the daemon does not tell
+    loss_runs: LossRuns | None = None  # None: all tokens, or the daemon does not send them
     columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
     values: Mapping[str, Values] = field(default_factory=dict)
 
@@ -72,12 +76,13 @@ class Part:
 class Step:
     """One rank's rows of one step: `rows` rows of `bucket` (L) tokens.
 
-    `tokens`, `loss_tokens` and `documents` count this rank's tokens without padding, those with a label, and pieces;
-    `max_seqlen` is the longest segment, padding left out. `step_tokens` and `step_segments` count those of the whole
-    step on all ranks, `step_loss_tokens` and `step_loss_segments` those of them that have a loss, and that begin with a token that has one: a loss that
-    leaves out every segment's first token has step_loss_tokens - step_loss_segments terms.
-    `weighted` says that a piece of this rank's rows has another weight than 1. `source_counts` has, by name, what this rank's rows have of each, and
-    `step_sources` bounds their numbers, the same on every rank; else they are None."""
+    `tokens`, `loss_tokens` and `documents` count this rank's tokens without padding, those with a label, and pieces.
+    `max_seqlen` is the longest segment, without padding. `step_tokens` and `step_segments` count tokens and segments
+    of the whole step on all ranks. `step_loss_tokens` counts those tokens that have a loss, `step_loss_segments`
+    those segments whose first token has one. A loss without every segment's first token has step_loss_tokens -
+    step_loss_segments terms. `weighted`: whether a piece of this rank's rows has another weight than 1.
+    `source_counts` has this rank's counts per source name. `step_sources` bounds the source numbers, the same on
+    every rank. Both are None if sources are not requested."""
 
     run: str
     index: int
@@ -98,7 +103,7 @@ class Step:
 
     @property
     def input_ids(self) -> Tokens:
-        """Token ids [rows, L], int32 or uint16: a view when the step came in one part, else a copy."""
+        """Token ids [rows, L], int32 or uint16: a view when the step has one part, else a copy."""
         return _join([p.input_ids for p in self.parts])
 
     @property
@@ -108,7 +113,7 @@ class Step:
 
     @property
     def ends(self) -> Ints:
-        """For every row 0, then the end of each of its segments, one row after the other; int32."""
+        """For every row 0, then the end of each of its segments, rows concatenated; int32."""
         return _join([p.ends for p in self.parts])
 
     @property
@@ -118,7 +123,7 @@ class Step:
 
     @property
     def sources(self) -> Sources | None:
-        """Where the tokens came from, when the client asks for documents."""
+        """The origin of the tokens, if the client requests documents."""
         found = [p.sources for p in self.parts if p.sources is not None]
         if not found or len(found) == 1:
             return found[0] if found else None
@@ -126,35 +131,38 @@ class Step:
         return Sources(_join_offsets([s.offsets for s in found]), **{c: _join([getattr(s, c) for s in found]) for c in columns})
 
     def source_ids(self) -> Ints:
-        """The source of every token, an index into `RunInfo.sources`, and -1 in the padding; int32 [rows, L]. Raises ValueError where the client
-        does not ask for sources, or the run has none."""
+        """The source of every token, an index into `RunInfo.sources`, and -1 in the padding; int32 [rows, L]. Raises
+        ValueError if the client does not request sources, or the run has none."""
         found = self.sources
         if found is None or found.number is None:
             raise ValueError(f"step {self.index} came without sources: a client asks for them with sources=True")
         return self._spread(found.offsets, found.length, found.number.astype(np.int32), -1)
 
     def loss_weights(self) -> npt.NDArray[np.float32]:
-        """The weight of every token's loss, and 0 in the padding; float32 [rows, L]. Raises ValueError where the client does not ask for weights."""
+        """The loss weight of every token, and 0 in the padding; float32 [rows, L]. Raises ValueError if the client
+        does not request weights."""
         found = self.sources
         if found is None or found.weight is None:
             raise ValueError(f"step {self.index} came without weights: a client asks for them with weights=True")
         return self._spread(found.offsets, found.length, found.weight, 0)
 
     def loss_mask(self) -> npt.NDArray[np.bool_]:
-        """Which tokens have a loss, those that begin a segment among them; False in the padding; bool [rows, L]. From a daemon that does not tell: all."""
+        """Which tokens have a loss, including those that begin a segment; False in the padding; bool [rows, L]. All
+        tokens have one if the daemon does not send loss runs."""
         runs = [p.loss_runs or _with_loss(p) for p in self.parts]
         found = LossRuns(_join_offsets([r.offsets for r in runs]), _join([r.length for r in runs]))
         first = np.repeat(found.offsets[:-1], np.diff(found.offsets))
         return self._spread(found.offsets, found.length, (np.arange(len(first)) - first) % 2 == 0, False)
 
     def column(self, name: str) -> npt.NDArray[Any]:
-        """A value for every token, as its document has it, and the column's fill where none has it; [rows, L] of the type that the run's configuration gives
-        the column. A view when the step came in one part, else a copy. Raises KeyError where the client does not ask for the column."""
+        """Returns a column with a value per token, from its document, and the column's fill where the document has
+        none. The result is [rows, L], of the column's configured type. It is a view when the step has one part, else
+        a copy. Raises KeyError if the client does not request the column."""
         return _join([self._asked(p.columns, name) for p in self.parts])
 
     def values(self, name: str) -> list[list[Any]]:
-        """For every row the values of its pieces' documents, in the order of `Sources`: str, int or float, None for a document without it. Raises KeyError
-        where the client does not ask for them."""
+        """Returns for every row the values of its pieces' documents, in the order of `Sources`: str, int or float,
+        None for a document without the value. Raises KeyError if the client does not request them."""
         return [row for p in self.parts for row in self._asked(p.values, name).rows()]
 
     def _asked(self, found: Mapping[str, Any], name: str) -> Any:
@@ -165,26 +173,25 @@ class Step:
 
     @property
     def masked(self) -> bool:
-        """Whether a token of these rows has no loss, padding aside."""
+        """Whether a token of these rows, padding excluded, has no loss."""
         return self.loss_tokens < self.tokens
 
     def _spread(self, offsets: Ints, lengths: Ints, values: A, padding: Any) -> A:
-        """A value for every token of values for runs of them, [rows, L]."""
+        """Expands values per run of tokens to a value per token, [rows, L]."""
         ends, rows = offsets[1:], np.repeat(np.arange(self.rows), np.diff(offsets))
         left = self.bucket - np.bincount(rows, lengths, self.rows).astype(np.int64)
         spread = np.repeat(np.insert(values, ends, padding), np.insert(lengths, ends, left))
         return cast(A, spread.reshape(self.rows, self.bucket))
 
     def boundaries(self) -> Ints:
-        """0, ..., rows * L: where segments begin and end in the rows laid end to end, padding being segments of its
-        own; int32."""
+        """0, ..., rows * L: the borders of segments in the concatenated rows, where padding is a segment; int32."""
         starts, lengths = self._segments()
         ends = starts + lengths
         return np.concatenate([np.zeros(1, np.int32), ends[lengths > 0]])
 
     def segment_ids(self) -> npt.NDArray[np.uint16]:
-        """1, 2, ... for the segments of a row and 0 for padding; uint16 [rows, L]. Raises TooManySegments above 65,535
-        in a row."""
+        """1, 2, ... for the segments of a row and 0 for padding; uint16 [rows, L]. Raises TooManySegments above
+        65,535 in a row."""
         offsets = self.offsets
         most = int(np.diff(offsets).max(initial=1)) - 1
         if most > _MOST_SEGMENTS:
@@ -193,21 +200,22 @@ class Step:
             )
         _, lengths = self._segments()
         number = np.arange(1, len(lengths) + 1) - np.repeat(offsets[:-1], np.diff(offsets))
-        number[offsets[1:] - 1] = 0  # the last value of a row is where its padding begins
+        number[offsets[1:] - 1] = 0  # padding begins at a row's last value
         return np.repeat(number.astype(np.uint16), lengths).reshape(self.rows, self.bucket)
 
     def position_ids(self) -> Ints:
-        """0, 1, 2, ... from the beginning of every segment, and again in the padding; int32 [rows, L]."""
+        """0, 1, 2, ... in every segment, and from 0 in the padding; int32 [rows, L]."""
         starts, lengths = self._segments()
         positions = np.arange(self.rows * self.bucket, dtype=np.int32)
         positions -= np.repeat(starts, lengths)
         return positions.reshape(self.rows, self.bucket)
 
     def labels(self, form: Literal["unshifted", "shifted"] = "unshifted") -> Ints:
-        """Labels int32 [rows, L], -100 where there is none: in the padding, for tokens without a loss and for one token of every segment.
+        """Returns labels int32 [rows, L], with -100 in the padding, for tokens without a loss and for one token of
+        every segment.
 
-        "unshifted": the token itself, for models that shift by themselves; the first token of a segment has none, so
-        that no document predicts the beginning of the next. "shifted": the next token of the same segment."""
+        "unshifted": the token itself, for models that shift labels; the first token of a segment has none, so that
+        no document predicts the beginning of the next. "shifted": the next token of the same segment."""
         if form not in ("unshifted", "shifted"):
             raise ValueError(f'labels of the form {form!r}: use "unshifted" or "shifted"')
         starts, lengths = self._segments()
@@ -232,8 +240,8 @@ class Step:
         return rows
 
     def _segments(self) -> tuple[Ints, Ints]:
-        """Start (rows laid end to end) and length of every segment and of every row's padding, which may be empty;
-        int32."""
+        """Returns start (in the concatenated rows) and length of every segment and of every row's padding, which may
+        be empty; int32."""
         offsets = self.offsets
         firsts = np.arange(self.rows, dtype=np.int32) * np.int32(self.bucket)
         starts = self.ends + np.repeat(firsts, np.diff(offsets))
@@ -241,8 +249,9 @@ class Step:
 
 
 def part_of(batch: pa.RecordBatch, meta: Metadata, *, counted: bool = True) -> Part:
-    """Returns the arrays of a record batch, checked against its metadata, and not copied unless misaligned. `loss_runs` is None where the metadata counts
-    no token without a loss. Without `counted` the counts of the metadata are not read, and the part has every column of the batch. Raises ProtocolError."""
+    """Returns the arrays of a record batch, checked against its metadata, and not copied unless misaligned.
+    `loss_runs` is None if the metadata counts no token without a loss. Without `counted` the counts of the metadata
+    are ignored, and the part has every column of the batch. Raises ProtocolError."""
     where = f"part {meta.part} of step {meta.step}"
     if batch.num_rows != meta.rows:
         raise ProtocolError(f"{where} has {batch.num_rows} rows, its metadata says {meta.rows}")
@@ -266,11 +275,11 @@ def part_of(batch: pa.RecordBatch, meta: Metadata, *, counted: bool = True) -> P
 
 
 def check_ids(part: Part, vocabulary: int, where: str) -> None:
-    """Raises ProtocolError where a token id is not one of a vocabulary of so many ids. As an index of an embedding on a GPU it would end the trainer
-    by an assertion that names neither the step nor the id."""
+    """Raises ProtocolError if a token id is outside a vocabulary of `vocabulary` ids. Such an id would fail a GPU
+    embedding with an assertion that names neither the step nor the id."""
     ids: npt.NDArray[np.unsignedinteger[Any] | np.int32] = part.input_ids
     if ids.dtype == np.int32:
-        ids = ids.view(np.uint32)  # in which what is below 0 is large
+        ids = ids.view(np.uint32)  # negative values become large
     elif vocabulary > np.iinfo(np.uint16).max:
         return
     if ids.size and int(ids.max()) >= vocabulary:
@@ -282,7 +291,7 @@ _OURS = frozenset((INPUT_IDS, CU_SEQLENS, DOCUMENTS, SOURCES, LOSS_RUNS, LOSS_WE
 
 
 def _beside(columns: dict[str, Any], meta: Metadata, where: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Values]]:
-    """The columns that documents bring along: those of tokens, and those of documents."""
+    """Returns the additional columns: those per token, and those per piece."""
     tokens: dict[str, npt.NDArray[Any]] = {}
     documents: dict[str, Values] = {}
     for name in columns.keys() - _OURS:
@@ -299,7 +308,7 @@ def _beside(columns: dict[str, Any], meta: Metadata, where: str) -> tuple[dict[s
 
 
 def step_of(metas: Sequence[Metadata], parts: Sequence[Part]) -> Step:
-    """A step from its parts."""
+    """Builds a step from its parts."""
     first = metas[0]
     several = len(metas) > 1
     total: Callable[[str], int] = lambda key: sum(getattr(m, key) for m in metas) if several else getattr(first, key)  # noqa: E731
@@ -324,7 +333,7 @@ def step_of(metas: Sequence[Metadata], parts: Sequence[Part]) -> Step:
 
 
 def _added(metas: Sequence[Metadata]) -> dict[str, SourceCount] | None:
-    """The counts of a step's parts together."""
+    """Returns the sum of the counts of a step's parts."""
     if metas[0].sources is None:
         return None
     out: dict[str, SourceCount] = {}
@@ -336,7 +345,8 @@ def _added(metas: Sequence[Metadata]) -> dict[str, SourceCount] | None:
 
 
 def _lists(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
-    """Offsets, made to begin with 0, and values of a list column. Whether the offsets ascend is for the caller to see."""
+    """Returns offsets, shifted to begin with 0, and values of a list column. The caller checks that the offsets
+    ascend."""
     column = columns.get(name)
     if not isinstance(column, pa.ListArray) or column.null_count:
         raise ProtocolError(f"{where}: no column {name} of lists without nulls")
@@ -348,7 +358,7 @@ def _lists(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
 
 
 def _list(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
-    """`_lists` of values without nulls: Arrow's for nested ones, else a numpy view."""
+    """Returns `_lists` of values without nulls: nested ones as Arrow arrays, others as numpy views."""
     offsets, values = _lists(columns, name, where)
     if values.null_count:
         raise ProtocolError(f"{where}: no column {name} of lists without nulls")
@@ -356,30 +366,31 @@ def _list(columns: dict[str, Any], name: str, where: str) -> tuple[Ints, Any]:
 
 
 def _apart(offsets: Ints, name: str, where: str) -> None:
-    """Refuses lists that overlap."""
+    """Raises ProtocolError if lists overlap."""
     if np.count_nonzero(offsets[1:] < offsets[:-1]):
         raise ProtocolError(f"{where}: the lists of {name} overlap")
 
 
 def _are_rows(offsets: Ints, meta: Metadata) -> bool:
-    """Whether lists have a value for every token of a batch's rows."""
+    """Reports whether lists have a value for every token of a batch's rows."""
     return offsets.tobytes() == _offsets_of(meta.rows, meta.bucket)
 
 
 @lru_cache(maxsize=64)
 def _offsets_of(rows: int, bucket: int) -> bytes:
-    """The offsets of lists of so many rows: shapes are few, and those of a step are the next one's, too."""
+    """Returns the offsets of `rows` lists of `bucket` values. They are cached because steps share few shapes."""
     return (np.arange(rows + 1, dtype=np.int64) * bucket).astype(np.int32).tobytes()
 
 
 def _are_ends(offsets: Ints, ends: Ints, bucket: int) -> bool:
-    """Whether lists begin with 0, ascend, and end within a row. From one list to the next, which begins with 0, nothing ascends where no list ends below 0."""
+    """Reports whether lists begin with 0, ascend, and end within a row. Each list begins with 0, so that no value
+    ascends from one list to the next unless a list ends below 0."""
     rows = len(offsets) - 1
     if rows < 1:
         return True
     if np.count_nonzero(offsets[1:] <= offsets[:-1]) or np.count_nonzero(ends[offsets[:-1]]):
         return False
-    lasts = ends[offsets[1:] - 1].view(np.uint32)  # in which what is below 0 is large
+    lasts = ends[offsets[1:] - 1].view(np.uint32)  # negative values become large
     return not np.count_nonzero(lasts > bucket) and np.count_nonzero(ends[1:] > ends[:-1]) == len(ends) - rows
 
 
@@ -389,10 +400,10 @@ _KINDS: dict[Any, np.dtype[Any]] = {
 
 
 def _view(values: Any) -> Any:
-    """An Arrow array of integers as `viewed` has it, read-only."""
+    """Returns an Arrow array of numbers as `viewed`, read-only."""
     kind = _KINDS.get(values.type)
     if kind is None:
-        return _frozen(values.to_numpy())  # what no daemon of ours sends: the caller refuses it by its type
+        return _frozen(values.to_numpy())  # a loaderd daemon never sends this; the caller rejects its type
     return _frozen(viewed(values, kind))
 
 
@@ -418,7 +429,7 @@ def _sources(columns: dict[str, Any], meta: Metadata, where: str) -> Sources:
 
 
 def _of_pieces(columns: dict[str, Any], name: str, kind: np.dtype[Any], offsets: Ints, where: str) -> Any:
-    """The values of a column that has one for every piece."""
+    """Returns the values of a column with one value per piece."""
     of_values, values = _list(columns, name, where)
     if values.dtype != kind or not np.array_equal(of_values, offsets):
         raise ProtocolError(f"{where}: {name} are not a {kind} for every piece")
@@ -426,7 +437,7 @@ def _of_pieces(columns: dict[str, Any], name: str, kind: np.dtype[Any], offsets:
 
 
 def _with_loss(part: Part) -> LossRuns:
-    """The runs of rows all of whose tokens have a loss: one each."""
+    """Returns the runs of rows in which all tokens have a loss: one run each."""
     return LossRuns(np.arange(len(part.offsets), dtype=np.int32), part.ends[part.offsets[1:] - 1])
 
 

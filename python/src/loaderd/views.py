@@ -10,9 +10,9 @@ import pyarrow as pa
 
 
 def viewed(values: pa.Array, kind: np.dtype[Any]) -> npt.NDArray[Any]:
-    """An Arrow array of numbers as a numpy view, or a copy where it lies at an address that its type does not allow. That
-    happens to messages of a few KiB, which lie where they came to in what was read from the network; larger ones get memory
-    of their own. Arrow's own `to_numpy` imports pandas where that is installed, for half a second."""
+    """Returns an Arrow array of numbers as a numpy view, or a copy if its address is misaligned for its type.
+    Messages of a few KiB may be misaligned because they stay in the network read buffer; larger ones have their own
+    memory. Arrow's own `to_numpy` imports pandas if installed, which takes half a second."""
     memory = values.buffers()[1]
     if memory is None or not len(values):
         return np.empty(0, kind)

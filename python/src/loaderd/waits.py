@@ -1,4 +1,4 @@
-"""Why a trainer waits, in its log."""
+"""Logs why a trainer waits."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from loaderd.errors import LoaderdError
 log = logging.getLogger("loaderd")
 
 TELL_SECONDS = 10.0
-"""How long somebody waits before the log says why; also the least time between two questions to the daemon."""
+"""Seconds of a wait until the log states the cause; also the minimum interval between two requests to the daemon."""
 AGAIN_SECONDS = 60.0
-"""How long until the log names the same reason again, with other figures."""
+"""Seconds until the log repeats the same reason with other figures."""
 
 
 class Waits:
-    """`with waits:` around a wait of whoever takes what a reader makes. Other threads `tell` why, which is logged when the
-    wait has lasted, once for every cause.
+    """`with waits:` surrounds a wait of the consumer of a reader. Other threads report the cause by `tell`. It is
+    logged once per cause when the wait has lasted TELL_SECONDS.
 
-    `ahead` says that the reader works ahead in a thread: its own waits are nobody's. `consumption` is what was taken from the reader."""
+    `ahead`: whether the reader prefetches in a thread, so that its own waits delay no consumer. `consumption` is
+    what was taken from the reader."""
 
     def __init__(self, taken: int = 0) -> None:
         self.ahead = False
@@ -30,9 +31,9 @@ class Waits:
         self._lock = threading.Lock()
         self._since: float | None = None
         self._asked = -AGAIN_SECONDS
-        self._spoke = False  # of this wait
+        self._spoke = False  # a cause of this wait was logged
         self._last: tuple[str, Mapping[str, str]] | None = None
-        self._told: dict[str, float] = {}  # when each reason was
+        self._told: dict[str, float] = {}  # when each reason was logged
 
     def __enter__(self) -> Waits:
         with self._lock:
@@ -47,7 +48,7 @@ class Waits:
             log.info("waits no more, after %.0f s", time.monotonic() - since)
 
     def due(self) -> bool:
-        """Whether it is time to ask why: somebody waits, for long, and no question was due just now."""
+        """Reports whether to request the cause: the consumer has waited for long, and no recent request was made."""
         now = time.monotonic()
         with self._lock:
             if self._since is None or now - max(self._since, self._asked) < TELL_SECONDS:
@@ -56,7 +57,7 @@ class Waits:
         return True
 
     def tell(self, what: str, error: LoaderdError) -> None:
-        """Logs that `what` has been waited for, and the cause."""
+        """Logs that `what` is awaited, and the cause."""
         now = time.monotonic()
         last = error.reason, {k: v for k, v in error.facts.items() if k != "waited"}
         with self._lock:

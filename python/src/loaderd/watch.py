@@ -1,4 +1,4 @@
-"""A bound on a wait that has none of its own."""
+"""A timeout for a wait that has none."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from collections.abc import Callable
 
 
 class Watch:
-    """`with watch:` around a wait: `late` is called, in a thread, when the wait takes longer than `seconds`, and
-    `expired` is True then; and when `alive`, which is asked every `interval` seconds of a wait, says no.
+    """`with watch:` surrounds a wait. When the wait exceeds `seconds`, a thread calls `late`, and `expired` is True.
+    The thread calls `alive` every `interval` seconds of a wait, and `late` if it returns False.
 
-    One watch serves many waits, one after the other, at the cost of a lock each: its thread sleeps and looks now and
-    then. It holds the two bound methods weakly. `close` ends the thread. """
+    One watch serves many consecutive waits, at the cost of a lock each: its thread sleeps and checks periodically.
+    It holds the two bound methods weakly. `close` ends the thread."""
 
     def __init__(self, seconds: float, late: Callable[[], None], interval: float, alive: Callable[[], bool]) -> None:
         self.seconds, self.interval = min(seconds, threading.TIMEOUT_MAX), min(seconds, interval)
         self.expired = False
         self._late, self._alive = weakref.WeakMethod(late), weakref.WeakMethod(alive)
         self._since: float | None = None
-        self._lock = threading.RLock()  # of one thread twice when `late` leads to `close`
+        self._lock = threading.RLock()  # reentrant because `late` may call `close`
         self._stop = threading.Event()
         self._pid = os.getpid()
         self._thread: threading.Thread | None = None
@@ -40,12 +40,12 @@ class Watch:
 
     def close(self) -> None:
         if os.getpid() != self._pid:
-            return  # forked: the thread is the parent's, and may have had the lock
+            return  # forked: the thread is the parent's, and may have held the lock
         with self._lock:
             self._stop.set()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
-            thread.join(timeout=1)  # it may be asking a peer that hangs, and ends behind that
+            thread.join(timeout=1)  # it may be in a call to a hanging peer, and ends after that
 
     def _run(self) -> None:
         pause = self.interval
@@ -53,7 +53,8 @@ class Watch:
             pause = self._look()
 
     def _look(self) -> float:
-        """Seconds until the next look. A wait that begins meanwhile is not due before that."""
+        """Checks the wait and returns the seconds until the next check. A wait that begins meanwhile is not due
+        before that."""
         with self._lock:
             since = self._since
             if since is None:

@@ -1,4 +1,4 @@
-"""The wire format of docs/wire.md: tickets out; metadata of record batches and the description of a run in."""
+"""The wire format of docs/wire.md: encodes tickets; decodes metadata of record batches and the description of a run."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ LOSS_RUNS = "loss_runs"
 LOSS_WEIGHTS = "loss_weights"
 DEFAULT_JOB = "trainer"
 NARROW_LIMIT = 1 << 16
-"""Token ids below this travel as uint16."""
+"""Token ids below this are sent as uint16."""
 
 
 @dataclass(frozen=True)
 class Ticket:
-    """Which steps a rank of a job asks for: `steps` of them from `step` on, all when it is None. With a `session` the client
-    reports consumption: the trainer has taken the steps before `taken` so far, and the client has read `read` steps before `step`."""
+    """The steps that a rank of a job requests: `steps` of them starting at `step`, all when it is None. With a
+    `session` the client reports consumption: the trainer has taken the steps before `taken` so far, and the client
+    has read `read` steps before `step`."""
 
     rank: int = 0
     world: int = 1
@@ -60,7 +61,7 @@ class Ticket:
 
 @dataclass(frozen=True)
 class SourceCount:
-    """What some rows have of one source: tokens, and those of them with a label."""
+    """The counts of some rows per source: tokens, and those of them with a label."""
 
     tokens: int
     loss_tokens: int
@@ -68,8 +69,8 @@ class SourceCount:
 
 @dataclass
 class Metadata:
-    """What every record batch says of itself. Counts are of the batch alone, those that begin with `step_` of the step
-    on all ranks. Nobody changes it: a frozen one takes three times as long to make."""
+    """The metadata of a record batch. Counts are of this batch, those that begin with `step_` of the step on all
+    ranks. Treat it as immutable; a frozen class takes three times as long to create."""
 
     run: str
     step: int
@@ -91,8 +92,8 @@ class Metadata:
 
     @classmethod
     def decode(cls, data: bytes) -> Metadata:
-        """Reads app_metadata; raises ProtocolError where a key is missing or of another type. Further keys are left
-        aside."""
+        """Decodes app_metadata; raises ProtocolError if a key is missing or of another type. Unknown keys are
+        ignored."""
         body = loads(data, "metadata of a batch")
         run, numbers = body.get("run"), {k: body.get(k) for k in _NUMBERS}
         numbers |= {k: body[k] for k in ("step_sources",) if k in body}
@@ -123,8 +124,9 @@ def _source_counts(body: Any) -> dict[str, SourceCount]:
 
 @dataclass(frozen=True)
 class MixtureChange:
-    """What the run made of a change of its mixture: `step` is the first one that can differ by it, `target` the share of the tokens that each source is
-    to have. `again` says that the plan had the change already, of somebody who decided behind as many steps; `target` is that one's then."""
+    """The result of a mixture change: `step` is the first one that can differ, `target` the share of tokens that
+    each source is to have. `again`: the plan already had a change decided after the same number of steps; `target`
+    is then that change's."""
 
     step: int
     target: Mapping[str, float]
@@ -132,7 +134,7 @@ class MixtureChange:
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> MixtureChange:
-        """Reads the answer to a change; raises ProtocolError when it is not one."""
+        """Decodes the answer to a change; raises ProtocolError when it is malformed."""
         step, target, again = body.get("step"), body.get("target"), body.get("again", False)
         shares = isinstance(target, dict) and all(type(v) in (int, float) for v in target.values())
         if type(step) is not int or not shares or type(again) is not bool:
@@ -144,10 +146,11 @@ class MixtureChange:
 class RunLength:
     """How many steps a run has, from its first to its last.
 
-    `steps` with `exact`: the plan has ended, or was measured to its end, and only a change that somebody makes alters it. Without, it is an estimate: the truth
-    is further off than `error` in one of twenty cases. `open` names the sources that are not sealed: `steps`
-    is then what the run would have if everything ended behind the documents that are stored now. `endless`: a source is read for ever; `idle`: sources have
-    documents left, and none of them a weight; `steps` is 0 then. `measured` is the part of the steps that a measuring which is under way has come to."""
+    `steps` is exact if `exact`: the plan has ended, or was measured to its end, and only a later change alters it.
+    Otherwise it is an estimate: its error exceeds `error` in one of twenty cases. `open` names the sources that are
+    not sealed: `steps` then assumes that each ends after its last stored document. `endless`: a source is read
+    without end. `idle`: sources have documents left, and all their weights are 0; `steps` is 0 then. `measured` is
+    the fraction of the steps that a running measurement has counted."""
 
     steps: int
     error: int = 0
@@ -159,7 +162,7 @@ class RunLength:
 
     @classmethod
     def decode(cls, body: Mapping[str, Any] | None) -> RunLength | None:
-        """Reads `length` of the action `info`, None where it is left out."""
+        """Decodes `length` of the action `info`, None if it is omitted."""
         if body is None:
             return None
         return cls(
@@ -175,11 +178,13 @@ class RunLength:
 
 @dataclass(frozen=True)
 class RunStatus:
-    """How a run does: the sentence that the daemon's live page, `loaderd status` and the errors of ranks that wait have, too.
+    """The status of a run, with the sentence that the daemon's live page, `loaderd status` and the errors of waiting
+    ranks also show.
 
-    `health` is "running", "waiting" or "failing"; `sentence` says in a line how things stand, `detail` what else is known and `do` what to do about it, both
-    empty where there is nothing to say; `reason` is that of the error which a rank that waits gets. `limits` names the stage that the others wait for.
-    `figures` is the whole answer of the action `status` (docs/wire.md): rates, stages, sources, ranks, keepers, daemons, dead letters, events."""
+    `health` is "running", "waiting" or "failing". `sentence` describes the state in a line, `detail` has further
+    facts and `do` the remedy; both may be empty. `reason` is that of the error which a waiting rank gets. `limits`
+    names the bottleneck stage. `figures` is the whole answer of the action `status` (docs/wire.md): rates, stages,
+    sources, ranks, keepers, daemons, dead letters, events."""
 
     run: str
     health: str
@@ -194,7 +199,7 @@ class RunStatus:
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> RunStatus:
-        """Reads the result of the action `status`; raises ProtocolError when it is not one."""
+        """Decodes the result of the action `status`; raises ProtocolError when it is malformed."""
         try:
             verdict = body["verdict"]
             texts = {k: str(verdict.get(k, "")) for k in ("detail", "do", "reason", "limits")}
@@ -218,12 +223,13 @@ class RunStatus:
 class RunInfo:
     """A run as the daemon describes it.
 
-    `rows` has the rows of a step over all ranks for every bucket (row length in tokens). Steps `oldest` ... `planned` -
-    1 can be read; all steps before `committed` are in every keeper's checkpoint; no step follows when `ended`.
-    `run_id` tells the run from another one of its name: empty before it has begun. `was` has names that the run had before its plan was repaired, `daemons`
-    the addresses of its live daemons when there are several. `sources` has the names of its sources: number n of
-    `Step.source_ids` and `batch["sources"]` is `sources[n]`; one that comes to the run later is appended. `length` says how
-    many steps the run will have; None while that is not known. `columns` has those that the daemon sends, `ahead` is its serve.ahead."""
+    `rows` has the rows of a step over all ranks for every bucket (row length in tokens). Steps `oldest` ...
+    `planned` - 1 can be read; all steps before `committed` are in every keeper's checkpoint; no step follows when
+    `ended`. `run_id` distinguishes the run from another one with its name; it is empty before the run has begun.
+    `was` has names that the run had before its plan was repaired. `daemons` has the addresses of its live daemons if
+    it has several. `sources` has the names of its sources: number n of `Step.source_ids` and `batch["sources"]` is
+    `sources[n]`; a source that is added later is appended. `length` is the number of steps that the run will have,
+    None while unknown. `columns` has those that the daemon sends, `ahead` is its serve.ahead."""
 
     name: str
     fingerprint: str
@@ -248,7 +254,7 @@ class RunInfo:
 
     @classmethod
     def decode(cls, body: Mapping[str, Any]) -> RunInfo:
-        """Reads the result of the action `info`; raises ProtocolError when it is not one."""
+        """Decodes the result of the action `info`; raises ProtocolError when it is malformed."""
         try:
             config = body["config"]
             buckets = tuple(int(b) for b in config["packing"]["buckets"])
@@ -279,7 +285,7 @@ class RunInfo:
 
     @property
     def ids(self) -> int:
-        """Token ids of the run, the padding's among them, are below this."""
+        """All token ids of the run, including padding, are below this."""
         return token_ids(self.configuration)
 
     @property
@@ -289,7 +295,7 @@ class RunInfo:
 
 
 def token_ids(configuration: Mapping[str, Any]) -> int:
-    """The number of token ids of a plan's configuration: its ids, padding included, are below it."""
+    """Returns the number of token ids of a plan's configuration: its ids, including padding, are below it."""
     tokenizer = configuration["tokenizer"]
     return max(int(tokenizer["vocab_size"]), int(tokenizer["pad"]) + 1)
 
@@ -303,7 +309,7 @@ def _rows(steps: Mapping[str, Any], buckets: tuple[int, ...]) -> list[int]:
 
 
 def loads(data: bytes, what: str) -> dict[str, Any]:
-    """A JSON object, or ProtocolError."""
+    """Decodes a JSON object. Raises ProtocolError."""
     try:
         body = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
