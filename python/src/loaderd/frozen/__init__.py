@@ -1,4 +1,4 @@
-"""Steps that `loaderd export` has written into a folder, as `loaderd.Client` gives them, without a daemon."""
+"""Reads steps from a folder that `loaderd export` has written, as `loaderd.Client` returns them, without a daemon."""
 
 from loaderd.frozen.reader import Frozen
 

@@ -1,4 +1,4 @@
-"""Rows of the files of one part, whatever their format, as Arrow record batches in order."""
+"""The rows of one part's files, in any format, as Arrow record batches in order."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-# folder, name of the part, columns, their types by the manifest
+# folder, name of the part, columns, their types in the manifest
 Rows = Iterator[pa.RecordBatch]
 _TEXT, _INTEGER, _FLOAT = "utf8", "int64", "float64"
 
 
 def rows_of(kind: str, folder: Path, part: str, columns: Sequence[str], types: Mapping[str, str]) -> Rows:
-    """The rows of a part's files."""
+    """Returns the rows of a part's files."""
     return _KINDS[kind](folder, part, columns, types)
 
 
@@ -104,7 +104,7 @@ def _mds_column(found: Mapping[str, Sequence[memoryview]], encodings: Mapping[st
 
 
 def _mds_lists(rows: Sequence[memoryview], encoding: str) -> tuple[npt.NDArray[np.int32], npt.NDArray[Any]]:
-    dtype, head = np.dtype(encoding.partition(":")[2]), 5  # one dimension, whose length has 32 bits
+    dtype, head = np.dtype(encoding.partition(":")[2]), 5  # one dimension, with a length of 32 bits
     lengths = [(len(row) - head) // dtype.itemsize for row in rows]
     return np.cumsum([0, *lengths], dtype=np.int32), np.frombuffer(b"".join(row[head:] for row in rows), dtype)
 

@@ -18,17 +18,20 @@ from loaderd.step import Part, Step, check_ids, part_of, step_of
 from loaderd.wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, LOSS_RUNS, LOSS_WEIGHTS, SOURCES, Metadata, SourceCount, token_ids
 
 _OURS = (CU_SEQLENS, LOSS_RUNS, LOSS_WEIGHTS, DOCUMENTS, SOURCES)
-"""Columns that are read for what a step says of itself, where the folder has them."""
+"""Columns that are read to count a step's contents, if the folder has them."""
 
 
 class Frozen(Iterator[Step]):
-    """The steps that `loaderd export` has written into a folder: for every rank, byte for byte, what `loaderd.Client` with the same arguments got.
+    """Iterates over the steps that `loaderd export` has written into a folder. Every rank gets byte for byte what
+    `loaderd.Client` with the same arguments got.
 
-    Whatever the world, rank r has rows [r*R/W, (r+1)*R/W) of the R rows of a step. `next_step` is the step that comes next: who stores it, or `state_dict()`, goes on
-    there by `step=`, or `load_state_dict()`, on as many ranks as there are then.
+    For any world size, rank r has rows [r*R/W, (r+1)*R/W) of the R rows of a step. `next_step` is the next step. A
+    reader with `step=next_step`, or `load_state_dict()` of a stored `state_dict()`, continues there, on any number
+    of ranks.
 
-    Iterating raises LoaderdError where the rows of a step cannot be shared by the ranks, a file is damaged, or a step has tokens without a loss and the export no
-    column `loss_runs`. It raises ProtocolError where a token id is outside the run's vocabulary."""
+    Iterating raises LoaderdError if the world size does not divide the rows of a step, a file is damaged, or a step
+    has tokens without a loss and the export has no column `loss_runs`. It raises ProtocolError if a token id is
+    outside the run's vocabulary."""
 
     def __init__(
         self,
@@ -44,8 +47,9 @@ class Frozen(Iterator[Step]):
         columns: Sequence[str] = (),
         check: bool = False,
     ) -> None:
-        """`steps` steps from `step` on; by default all from the folder's first on. `documents`, `sources`, `weights` and `columns` as of `loaderd.Client`; they raise
-        ValueError where the folder was exported without. With `check` every file is compared with its SHA-256 first."""
+        """Reads `steps` steps starting at `step`, by default all from the folder's first. `documents`, `sources`,
+        `weights` and `columns` are as in `loaderd.Client`; they raise ValueError if the folder was exported without
+        them. With `check` every file is first compared with its SHA-256."""
         if not 0 <= rank < world:
             raise ValueError(f"rank {rank} of {world}: want a rank from 0 to world - 1")
         self.folder, self.rank, self.world = Path(folder), rank, world
@@ -82,17 +86,18 @@ class Frozen(Iterator[Step]):
                     raise LoaderdError(f"{self.folder / file['name']} has changed since it was exported")
 
     def state_dict(self) -> dict[str, Any]:
-        """Where it stands."""
+        """Returns the position of the next step."""
         return {"run": self.run, "fingerprint": self.fingerprint, "step": self.next_step}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Goes on where another reader of the same run stood. Raises ValueError for another plan's."""
+        """Continues at the position of another reader of the same run. Raises ValueError for another plan's state."""
         if state["fingerprint"] != self.fingerprint:
             raise ValueError(f"the state is of the plan {state['fingerprint']}, {self.folder} has the plan {self.fingerprint}")
         self._seek(int(state["step"]))
 
     def __next__(self) -> Step:
-        """The next step. Raises LoaderdError where this rank's rows cannot be made of the export, and StopIteration behind the last step."""
+        """Returns the next step. Raises LoaderdError if the export cannot provide this rank's rows, and
+        StopIteration after the last step."""
         if self._open is None:
             self._open = self._steps(self.next_step)
         step = next(self._open)
@@ -117,7 +122,7 @@ class Frozen(Iterator[Step]):
                     yield self._step(of, batch)
 
     def _step(self, of: dict[str, Any], batch: pa.RecordBatch) -> Step:
-        """This rank's rows. Raises LoaderdError where the folder does not have which of them have no loss."""
+        """Returns this rank's rows. Raises LoaderdError if the folder does not record which tokens have no loss."""
         total = batch.num_rows
         if LOSS_RUNS not in self._types and of["step_loss_tokens"] < of["step_tokens"]:
             raise LoaderdError(f"step {of['step']} has tokens without a loss, and the export in {self.folder} has no column {LOSS_RUNS}: export it with that column")
@@ -135,10 +140,10 @@ class Frozen(Iterator[Step]):
         return step_of([meta], [self._asked(part)])
 
     def _counted(self, meta: Metadata, part: Part) -> Metadata:
-        """The metadata with the counts of a part's rows, as the daemon counts them."""
+        """Returns the metadata with the counts of a part's rows, as the daemon counts them."""
         lasts = part.offsets[1:] - 1
         segments = np.diff(part.ends)
-        segments[lasts[:-1]] = 0  # from one row's last end to the next one's beginning
+        segments[lasts[:-1]] = 0  # the difference across the border of two rows
         tokens = int(part.ends[lasts].sum())
         meta = replace(meta, tokens=tokens, loss_tokens=tokens, max_seqlen=int(segments.max(initial=0)), documents=len(segments) - meta.rows + 1)
         if part.loss_runs is not None:
@@ -150,13 +155,13 @@ class Frozen(Iterator[Step]):
         return replace(meta, sources=self._counts(step_of([meta], [part]))) if part.sources.number is not None else meta
 
     def _counts(self, step: Step) -> dict[str, SourceCount]:
-        """What the rows have of each source."""
+        """Returns the counts of the rows per source."""
         numbers, mask = step.source_ids(), step.loss_mask()
         names = self.manifest.get("sources") or []
         return {names[n]: SourceCount(int((numbers == n).sum()), int(mask[numbers == n].sum())) for n in np.unique(numbers[numbers >= 0]).tolist()}
 
     def _asked(self, part: Part) -> Part:
-        """A part without what nobody asked for."""
+        """Returns a part without the columns that the caller did not request."""
         if part.sources is None or not self._documents:
             return replace(part, sources=None)
         found = part.sources
@@ -164,7 +169,7 @@ class Frozen(Iterator[Step]):
 
 
 def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """A batch with texts of documents as the daemon sends them, in dictionaries."""
+    """Returns a batch with texts of documents in dictionaries, as the daemon sends them."""
     columns = []
     for column in batch.columns:
         if pa.types.is_list(column.type) and pa.types.is_string(column.type.value_type):
@@ -174,14 +179,14 @@ def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
 
 
 class _Taken:
-    """Rows of batches, taken in other numbers."""
+    """Regroups the rows of batches into batches of other sizes."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
         self._batches = batches
         self._rest: pa.RecordBatch | None = None
 
     def take(self, rows: int) -> pa.RecordBatch:
-        """The next rows in one batch; a view where they are within one."""
+        """Returns the next rows in one batch: a view if one input batch has them all."""
         found: list[pa.RecordBatch] = []
         while rows:
             if self._rest is None or not self._rest.num_rows:

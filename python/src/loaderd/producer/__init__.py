@@ -1,4 +1,4 @@
-"""Documents into the daemon's stream, with nats-py (docs/producers.md)."""
+"""Publishes documents to the daemon's stream, with nats-py (docs/producers.md)."""
 
 from loaderd.producer.audience import RunIntake
 from loaderd.producer.chat import Chat

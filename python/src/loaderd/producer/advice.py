@@ -1,4 +1,4 @@
-"""What a producer should know of what it publishes, in the log: which runs do not read it or skip it, and what was not stored again."""
+"""Logs for a producer which runs do not read its documents or skip them, and which documents were not stored again."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ log = logging.getLogger("loaderd")
 
 POLL_SECONDS = 0.2
 QUIET_SECONDS = 2.0
-"""A run that has not read further for so long is not waited for."""
+"""Seconds without progress after which a run is no longer waited for."""
 
 
 class Advice:
-    """Begins to ask when it is made, in the loop that the session is of."""
+    """Starts to request the runs' reports when it is created, in the event loop of the session."""
 
     def __init__(self, session: Session, stream: str, report: float) -> None:
         self._session, self._stream, self._report = session, stream, report
@@ -33,7 +33,8 @@ class Advice:
         return audience
 
     async def admit(self, fingerprint: str) -> None:
-        """Raises NotAccepted if every run would reject documents of a tokenizer's fingerprint, or texts where it is empty."""
+        """Raises NotAccepted if every run would reject documents of a tokenizer's fingerprint, or texts if it is
+        empty."""
         before = await self._before
         problem, everywhere = ("", False) if before is None else before.rejects(fingerprint)
         if everywhere:
@@ -44,7 +45,7 @@ class Advice:
             log.warning("publishing to stream %s: %s", self._stream, problem)
 
     async def conclude(self, tally: Tally) -> tuple[RunIntake, ...]:
-        """Logs what became of what was published, and returns what the runs have read of it."""
+        """Logs what happened to the published documents, and returns what the runs have read of them."""
         if tally.repeat is not None:
             level, text = tell(tally.duplicates, tally.documents, tally.repeat)
             log.log(level, "publishing to stream %s: %s", self._stream, text)
@@ -55,7 +56,7 @@ class Advice:
         if after is None:
             return ()
         sealed = after.behind(tally.last_sequence)
-        if set(sealed.sealed) - set(before.sealed):  # since it began
+        if set(sealed.sealed) - set(before.sealed):  # since publishing began
             log.warning("publishing to stream %s: %s", self._stream, sealed.warning())
         runs = await self._intakes(before, sealed, tally.last_sequence)
         for run in runs:
@@ -64,7 +65,8 @@ class Advice:
         return runs
 
     async def _intakes(self, before: Audience, now: Audience, last: int) -> tuple[RunIntake, ...]:
-        """What each run has read since before, once all have read the documents up to a sequence, read no further, or the time for it is over."""
+        """Returns what each run has read since `before`. It returns once all have read the documents up to a
+        sequence, no run progresses, or the time limit has passed."""
         began = moved = time.monotonic()
         progress = 0
         while self._report > 0:

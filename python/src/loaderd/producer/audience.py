@@ -1,6 +1,7 @@
-"""The runs that read what is published: where those end that are sealed, what each accepts, and what it has read and skipped.
+"""The runs that read the published documents: where sealed runs end, what each accepts, and what it has read and
+skipped.
 
-stream/retention/readers.go and stream/retention/intake.go write it.
+stream/retention/readers.go and stream/retention/intake.go write these records.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from loaderd.producer.session import Lost, Refused, Session
 
 BUCKET = "loaderd_readers"
 ASK_SECONDS = 2.0
-"""How long to wait for the answer. A producer without the permission to ask gets none."""
+"""Timeout of the request. A producer without the permission to read the bucket gets no answer."""
 
 
 UNDECODABLE = "undecodable"
@@ -26,18 +27,18 @@ UNDECODABLE = "undecodable"
 
 @dataclass(frozen=True, slots=True)
 class RunIntake:
-    """What a run read of the document stream during a publish, documents of all producers."""
+    """What a run read of the document stream during a publish: documents of all producers."""
 
     run: str
     read: int
     """Documents, used or not."""
     skipped: Mapping[str, int]
-    """Of these, by reason; reasons without a document are left out. "undecodable": dead letters."""
+    """Of these, by reason; reasons without a document are omitted. "undecodable": dead letters."""
     unread: int = 0
     """Documents up to the last one published that the run has not read yet."""
 
     def line(self) -> str:
-        """What was skipped, as a sentence; "" where nothing was."""
+        """Returns the skipped documents as a sentence; "" without any."""
         if not self.skipped:
             return ""
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.skipped.items())
@@ -49,26 +50,26 @@ class RunIntake:
 
 @dataclass(frozen=True)
 class Intake:
-    """What a run reports to producers."""
+    """The report of a run to producers."""
 
     tokenizer: str
     fingerprint: str
     text: bool
-    """Whether it accepts texts."""
+    """Whether the run accepts texts."""
     read: int
-    """Sequence of the last document that is planned."""
+    """Sequence of the last planned document."""
     full: bool
-    """Whether it reads no further until ranks request steps."""
+    """Whether the run reads no further until ranks request steps."""
     documents: int
     """Planned, used or not."""
     skipped: Mapping[str, int]
 
     def accepts(self, fingerprint: str) -> bool:
-        """Whether it accepts token ids of a tokenizer, or texts where the fingerprint is empty."""
+        """Reports whether the run accepts token ids of a tokenizer, or texts if the fingerprint is empty."""
         return self.fingerprint == fingerprint if fingerprint else self.text
 
     def since(self, before: Intake | None, run: str, last: int) -> RunIntake:
-        """What was read since an earlier report, or since the beginning of another run of this name."""
+        """Returns what was read since an earlier report, or since the start of another run of this name."""
         documents, skipped = (before.documents, before.skipped) if before and before.documents <= self.documents else (0, {})
         counts = {reason: n - skipped.get(reason, 0) for reason, n in self.skipped.items()}
         return RunIntake(run, self.documents - documents, {r: n for r, n in counts.items() if n > 0}, max(0, last - self.read))
@@ -76,21 +77,23 @@ class Intake:
 
 @dataclass(frozen=True)
 class Audience:
-    """The runs over a stream."""
+    """The runs that read a stream."""
 
     sealed: tuple[tuple[str, int], ...] = ()
-    """Names, and the sequence behind which each reads no document."""
+    """Names, and the last sequence that each reads."""
     reads: tuple[str, ...] = ()
     intakes: Mapping[str, Intake] = field(default_factory=dict)
     """Of the runs that have reported."""
 
     def behind(self, last: int) -> Audience:
-        """The same for documents up to a sequence."""
+        """Returns the audience of documents up to a sequence: runs sealed before it stay sealed, later ones count as
+        reading."""
         sealed = tuple(r for r in self.sealed if r[1] < last)
         return Audience(sealed, self.reads + tuple(run for run, end in self.sealed if end >= last), self.intakes)
 
     def rejects(self, fingerprint: str) -> tuple[str, bool]:
-        """Why runs would reject documents of a tokenizer's fingerprint, or texts where it is empty, and whether every run would; "" where none would."""
+        """Returns why runs would reject documents of a tokenizer's fingerprint, or texts if it is empty, and whether
+        every run would; "" if none would."""
         runs = [run for run in self.reads if run in self.intakes and not self.intakes[run].accepts(fingerprint)]
         if not runs:
             return "", False
@@ -104,12 +107,12 @@ class Audience:
         return f"{text}: every document would become a dead letter", len(runs) == len(self.reads)
 
     def reads_on(self, last: int) -> tuple[bool, int]:
-        """Whether a run reads on towards a document, and how far all have read together."""
+        """Reports whether a run still reads towards a document, and the sum of the runs' read sequences."""
         known = [self.intakes[run] for run in self.reads if run in self.intakes]
         return len(known) < len(self.reads) or any(i.read < last and not i.full for i in known), sum(i.read for i in known)
 
     def warning(self) -> str:
-        """Who does not read what comes now, and what to do; empty when everybody does."""
+        """Returns which runs do not read new documents, and what to do; empty if all read them."""
         if not self.sealed:
             return ""
         ends = ", ".join(f"run {run} is sealed behind document {end:,}" for run, end in self.sealed)
@@ -123,7 +126,7 @@ class Audience:
 
 
 async def find_audience(session: Session, stream: str) -> Audience | None:
-    """The runs that read a stream; None when it cannot be known."""
+    """Returns the runs that read a stream; None when that cannot be determined."""
     try:
         return await asyncio.wait_for(_find(session, stream), ASK_SECONDS)
     except (asyncio.TimeoutError, Lost, Refused, KeyError, ValueError):
@@ -135,7 +138,7 @@ async def _find(session: Session, stream: str) -> Audience:
     key = f"$KV.{BUCKET}.{stream}/{_nanoseconds(made)}"
     try:
         value, _ = await session.value(f"KV_{BUCKET}", key)
-    except (KeyError, Refused):  # the answer is that there is none: no run has ever been there
+    except (KeyError, Refused):  # no record: no run has ever read the stream
         return Audience()
     runs: dict[str, Any] = json.loads(value)["value"]["runs"]
     sealed = sorted((run, int(r["end"])) for run, r in runs.items() if r["sealed"])
@@ -145,7 +148,7 @@ async def _find(session: Session, stream: str) -> Audience:
 
 
 async def _intake(session: Session, subject: str) -> Intake | None:
-    """The report of a run; None without one."""
+    """Returns the report of a run, or None."""
     try:
         value, _ = await session.value(f"KV_{BUCKET}", subject)
     except (KeyError, Refused):
@@ -155,11 +158,11 @@ async def _intake(session: Session, subject: str) -> Intake | None:
 
 
 def _nanoseconds(moment: str) -> int:
-    """The nanoseconds from 1970 to a time of the server's, in UTC with up to nine digits behind the second."""
+    """Returns the nanoseconds from 1970 to a time of the server, in UTC with up to nine fractional digits."""
     seconds, _, digits = moment.rstrip("Z").partition(".")
     return calendar.timegm(time.strptime(seconds, "%Y-%m-%dT%H:%M:%S")) * 10**9 + int(digits.ljust(9, "0"))
 
 
 def _created(info: dict[str, Any]) -> str:
-    """When a stream was made; of a copy from other servers, when its original was."""
+    """Returns when a stream was created; for a copy from other servers, when its original was."""
     return str((info["config"].get("metadata") or {}).get("loaderd.created") or info["created"])

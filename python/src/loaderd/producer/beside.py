@@ -1,4 +1,5 @@
-"""What comes along with a document's tokens in a message of several: values for each token, and values of its own (docs/documents.md). Pure."""
+"""Additional values of a document in a message with several: values per token, and values of the document
+(docs/documents.md). Pure."""
 
 from __future__ import annotations
 
@@ -17,12 +18,12 @@ if TYPE_CHECKING:
 TOKEN_TYPES = tuple(KINDS)
 VALUE_TYPES: dict[str, tuple[type, ...]] = {"string": (str,), "int64": (int,), "float64": (int, float)}
 TEXT_MOST = 1024
-"""Bytes of a text of meta, as the daemon takes it."""
+"""Maximum bytes of a text in meta, as the daemon accepts it."""
 _OWN = frozenset(("ids", "id", "loss", "weight"))
 
 
 def check_types(what: str, types: object, known: tuple[str, ...]) -> dict[str, str]:
-    """Types of columns by their names. Raises ValueError."""
+    """Returns types of columns by name. Raises ValueError."""
     if not isinstance(types, Mapping):
         raise ValueError(f"{what}={types!r}: want a dict of types by names, as in the run's documents.{what}")
     for name, kind in types.items():
@@ -32,7 +33,7 @@ def check_types(what: str, types: object, known: tuple[str, ...]) -> dict[str, s
 
 
 def columns_of(given: object, tokens: int, types: Mapping[str, str]) -> dict[str, NDArray[Any]]:
-    """A document's values for each of its tokens, by column: [tokens] each. Raises BadDocument."""
+    """Returns a document's values per token, by column: [tokens] each. Raises BadDocument."""
     if not isinstance(given, Mapping):
         raise BadDocument(f"columns is a {type(given).__name__}, want a dict of values by names")
     if unknown := given.keys() - types.keys():
@@ -58,7 +59,7 @@ def _column(name: str, values: Any, tokens: int, kind: str) -> NDArray[Any]:
 
 
 def values_of(text: str, types: Mapping[str, str]) -> dict[str, Any]:
-    """A document's meta, from its JSON: only keys that have a type. Raises BadDocument."""
+    """Returns a document's meta from its JSON: only keys that have a type. Raises BadDocument."""
     values: dict[str, Any] = {name: value for name, value in json.loads(text).items() if value is not None}
     for name, value in values.items():
         if name not in types:

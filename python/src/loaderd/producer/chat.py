@@ -1,4 +1,5 @@
-"""Chats as documents: messages, rendered by the chat template of a Hugging Face tokenizer, in parts with and without a loss."""
+"""Chats as documents: messages, rendered by the chat template of a Hugging Face tokenizer, in parts with and without
+a loss."""
 
 from __future__ import annotations
 
@@ -20,42 +21,48 @@ from loaderd.producer.turns import written
 _MARK = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
 _COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
 _OWN = frozenset(("documents", "kwargs"))
-"""Parameters of apply_chat_template that a chat may set besides the template's own arguments."""
+"""Parameters of apply_chat_template that a chat may set in addition to the template's own arguments."""
 
 
 class Chat:
-    """Makes documents of chats, by the chat template of a fast tokenizer of transformers.
+    """Builds documents from chats, by the chat template of a fast tokenizer of transformers.
 
         loaderd.publish([{"messages": chat, "id": "chat-1"} for chat in chats], url, source="chats", chat=loaderd.Chat(tokenizer))
 
-    The ids that a run with this tokenizer makes of a document are those of `tokenizer.apply_chat_template(messages, tokenize=True)`, with the run's
-    end-of-document token behind them.
+    A run with this tokenizer encodes a document as `tokenizer.apply_chat_template(messages, tokenize=True)` does,
+    followed by the run's end-of-document token.
 
     Which tokens have a loss:
 
-    - **Templates with marks**, `{% generation %}` ... `{% endgeneration %}`: those of `return_assistant_tokens_mask=True`, which are the tokens with
-      at least one character between the marks (also where white space is not in a tokenizer's offsets: there transformers loses the mask). `roles`
-      says nothing here.
-    - **Other templates**: the turns of the messages whose role is one of `roles`. A turn is what the whole chat has between the end of
-      `messages[:k]` rendered with the generation prompt and the end of `messages[:k + 1]` rendered without: the content, calls of tools and the
-      end-of-turn token. The frame with the role's name has none, nor has white space behind an end-of-turn token that is one of the tokenizer's
-      added tokens: no model writes that. Tokens with at least one character of a turn have a loss. A template that renders a turn otherwise once
-      others follow (leaving out the thinking of earlier turns) is a BadDocument, unless `turns="last"`; so is one whose generation prompt is not how
-      an answer begins.
-    - With `turns="last"` the last of these turns alone.
-    - The end-of-document token has the loss of the last token, or what `end_loss` says.
+    - **Templates with marks**, `{% generation %}` ... `{% endgeneration %}`: those of
+      `return_assistant_tokens_mask=True`, which are the tokens with at least one character between the marks. This
+      holds also where a tokenizer's offsets exclude white space; there transformers loses the mask. `roles` is
+      ignored.
+    - **Other templates**: the turns of the messages whose role is one of `roles`. A turn is the part of the rendered
+      chat between the end of `messages[:k]` rendered with the generation prompt and the end of `messages[:k + 1]`
+      rendered without: the content, tool calls and the end-of-turn token. The header with the role's name has no
+      loss. White space after an end-of-turn token that is one of the tokenizer's added tokens has none either,
+      because no model generates it. Tokens with at least one character of a turn have a loss. A template that
+      renders a turn differently once later messages follow (by removal of the thinking of earlier turns) is a
+      BadDocument, unless `turns="last"`. So is a template whose generation prompt is not the beginning of an answer.
+    - With `turns="last"` only the last of these turns.
+    - The end-of-document token has the loss of the last token, or `end_loss`.
 
-    `template` is a chat template (Jinja) instead of the tokenizer's own. What else is named goes to the template: `enable_thinking=False`,
-    `date_string="26 Jul 2024"`. A template that writes today's date makes another document of the same chat tomorrow: give it the date.
+    `template` is a chat template (Jinja) instead of the tokenizer's own. Other named arguments are passed to the
+    template: `enable_thinking=False`, `date_string="26 Jul 2024"`. A template that writes today's date renders
+    another document of the same chat tomorrow: pass it the date.
 
-    Special tokens that are spelled out in a message become special tokens, as with transformers. With `refuse_special` they are a BadDocument, and so
-    are other added tokens that the template names in messages of other roles than `roles`: an assistant may write <think>, a user may not.
+    Special tokens that are spelled out in a message become special tokens, as with transformers. With
+    `refuse_special` they are a BadDocument. So are other added tokens that the template names, in messages of roles
+    outside `roles`: an assistant may write <think>, a user may not.
 
-    A document is text in parts, which a run with `tokenizer.special_as_text` or `tokenizer.add_special_tokens` reads otherwise. Where no split of the
-    text gives the tokens of the chat it is a BadDocument. With `as_tokens` a document is the tokens: these always are right, and only runs of
-    this tokenizer, by its fingerprint, take them; `end_loss` is then for who appends the end token.
+    A document is text in parts, which a run with `tokenizer.special_as_text` or `tokenizer.add_special_tokens`
+    encodes differently. If no split of the text gives the tokens of the chat, it is a BadDocument. With `as_tokens`
+    a document is the tokens. These are always correct, and only runs of this tokenizer, by its fingerprint, accept
+    them. `end_loss` is then a ValueError.
 
-    Raises TypeError for a tokenizer that is not a fast one of transformers, and ValueError for one without a template.
+    Raises TypeError for a tokenizer that is not a fast one of transformers, and ValueError for one without a
+    template.
     """
 
     def __init__(
@@ -95,7 +102,7 @@ class Chat:
         self._added = tuple(token.content for token in added)
         self._before = next(
             ((t.content, i) for i, t in tokenizer.added_tokens_decoder.items() if t.special and not (t.lstrip or t.rstrip or t.single_word)), None
-        )  # what stands before a part that no text begins with
+        )  # prefix for encoding parts that do not begin a text
         written_by = template or tokenizer.chat_template
         named = written_by if isinstance(written_by, str) else "".join(written_by.values())
         special = [token.content for token in added if token.special]
@@ -104,20 +111,21 @@ class Chat:
 
     @staticmethod
     def of(value: object) -> Chat:
-        """A Chat as it is, and that of a tokenizer."""
+        """Returns a Chat unchanged, and the Chat of a tokenizer."""
         return value if isinstance(value, Chat) else Chat(value)
 
     @cached_property
     def fingerprint(self) -> str:
-        """Of the tokenizer: what a run must have."""
+        """The tokenizer's fingerprint, which a run must have."""
         return str(fingerprint_of(self.tokenizer))
 
     def __call__(self, messages: object, tools: object = None, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        """The document of a chat: {"parts"}, or with `as_tokens` {"ids", "loss"}.
+        """Returns the document of a chat: {"parts"}, or with `as_tokens` {"ids", "loss"}.
 
-        messages: dicts with `role` and mostly `content`; tools: those that the template is to offer, as objects or one JSON text, which is how datasets
-        keep them; arguments: more for the template. Raises BadDocument for what is no chat, what the template fails at, and where no split of the
-        text is right.
+        messages: dicts with `role` and usually `content`. tools: the tools that the template offers, as objects or
+        as one JSON text, the form in which datasets store them. arguments: additional arguments of the template.
+        Raises BadDocument for input that is not a chat, for a failure of the template, and if no split of the text
+        is correct.
         """
         chat = self._checked(messages, arguments)
         try:
@@ -129,7 +137,7 @@ class Chat:
             whole = self._tokenized(chat, given)
         except BadDocument:
             raise
-        except Exception as error:  # templates raise what they like
+        except Exception as error:  # templates may raise any exception
             raise BadDocument(f"the chat template fails: {type(error).__name__}: {error}") from error
         if self.as_tokens:
             return {"ids": whole.ids, "loss": whole.loss}
@@ -179,8 +187,8 @@ class Chat:
         return Tokenized(text, out["input_ids"], offsets, mask)
 
     def _between_marks(self, messages: list[dict[str, Any]], given: Mapping[str, Any]) -> Sequence[tuple[int, int]]:
-        """The characters between the marks of the template. The mask that transformers makes of them is wrong where the first answer is empty, or ends with the
-        chat's first token.
+        """Returns the characters between the marks of the template. The mask of transformers is wrong where the
+        first answer is empty, or ends with the chat's first token.
         """
         from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -190,7 +198,7 @@ class Chat:
         return spans
 
     def _encode(self, text: str, first: bool) -> list[int]:
-        """The ids that a run makes of a part: what the tokenizer puts at the beginning of a text comes with the first alone."""
+        """Returns the ids of a part in a run: what the tokenizer prepends to a text is only in the first part."""
         if not text:
             return []
         if not first and self._before is not None:
@@ -202,14 +210,15 @@ class Chat:
 
 
 def _with_exact_offsets(tokenizer: Any) -> Any:
-    """The tokenizer, or a copy of it whose offsets have all characters of a token. With those of a tokenizer that leaves out white space at their
-    ends, transformers finds no token where a mark begins or ends with some, and gives the rest of the chat no loss, or all of it.
+    """Returns the tokenizer, or a copy whose offsets have all characters of a token. With offsets that exclude white
+    space at the ends of tokens, transformers finds no token where a mark begins or ends with white space. It then
+    gives the rest of the chat no loss, or all of it.
     """
     processor = tokenizer.backend_tokenizer.post_processor
     if processor is None or b'"trim_offsets":true' not in bytes(processor.__getstate__()):
         return tokenizer
     exact = copy.deepcopy(tokenizer)
-    exact.backend_tokenizer.post_processor = None  # it adds special tokens besides, which no chat asks for
+    exact.backend_tokenizer.post_processor = None  # it also adds special tokens, which chats do not use
     return exact
 
 

@@ -25,26 +25,27 @@ ATOMIC_DISABLED, BATCH_INCOMPLETE, BATCH_TOO_LARGE, BATCH_DUPLICATE, TOO_MANY_IN
 DUPLICATE_IN_FLIGHT = 10158
 
 MOST_MESSAGES = 1000
-"""Messages of an atomic batch: the server's own limit."""
+"""Messages of an atomic batch: the server's limit."""
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 2.0
-# Batches refused as incomplete, whose cause the server does not tell, before messages are sent singly, which tells.
+# Batches refused as incomplete, without a cause from the server, until messages are sent singly, which returns the
+# cause.
 BROKEN_BATCHES = 3
 ORIGIN_SECONDS = 2.0
-"""How long it is waited for what the stream has instead of a document."""
-# Attempts that other producers of the subject were ahead of, before that is said.
+"""Timeout of the request for the document that the stream has in place of a duplicate."""
+# Attempts lost to other producers of the subject until that is reported.
 LOST_RACES = 5
 
 
 @dataclass
 class Tally:
-    """What a committer did."""
+    """The counts of a committer."""
 
     documents: int = 0
     bytes: int = 0
     duplicates: int = 0
     last_sequence: int = 0
     position: int = 0
-    """All documents before this place of the input are done."""
+    """All documents before this position of the input are done."""
     waited: float = 0.0
     repeat: Repeat | None = None
     """The first of the duplicates."""
@@ -53,11 +54,12 @@ class Tally:
 class Committer:
     """Stores messages of one subject, a batch at a time.
 
-    A batch is one atomic batch of the server where the stream takes them: one write to its disk, all or nothing. After any doubt (an answer
-    that does not come, a lost connection, the start, where a predecessor may have died in the middle) it reads back which ids the
-    stream has and sends the rest with the sequence that it saw last on the subject as the expected one. A batch that was on its way all the
-    while and lands in between makes the server refuse, and the committer reads back again. So no document is stored twice, however
-    long the doubt lasts, and whatever the server's window for ids is.
+    A batch is one atomic batch of the server if the stream permits them: one write to its disk, all or nothing. The
+    outcome of a batch can be uncertain: after a missing answer, a lost connection, or at the start, where a
+    predecessor may have crashed in the middle. Then the committer reads back which ids the stream has. It sends the
+    rest with the last sequence that it saw on the subject as the expected one. If a delayed batch arrives in
+    between, the server rejects the new one, and the committer reads back again. So no document is stored twice,
+    regardless of the delay and of the server's deduplication window.
     """
 
     def __init__(self, session: Session, subject: str, patience: float | None, on_wait: Callable[[str], None], on_commit: Callable[[], None]) -> None:
@@ -69,11 +71,11 @@ class Committer:
         self._on_wait = on_wait
         self._on_commit = on_commit
         self._atomic = True
-        self._size = MOST_MESSAGES  # of the next attempt: shrinks while the stream is nearly full
-        self._single = 0  # messages to send one by one, because the server knows some of them
+        self._size = MOST_MESSAGES  # of the next attempt; smaller while the stream is nearly full
+        self._single = 0  # messages to send one by one, because the server has some of them
         self._began = 0  # the stream's last sequence before anything was sent
-        self._last = 0  # everything of this publisher at or below is accounted for, or in _known
-        self._known: set[str] = set()  # read back and not asked for yet
+        self._last = 0  # everything of this publisher up to here is accounted for, or in _known
+        self._known: set[str] = set()  # read back and not matched yet
         self._unsure = True
         self._broken = 0
         self._raced = 0
@@ -82,15 +84,16 @@ class Committer:
         self._pause = FIRST_PAUSE
 
     def begin(self, stream: str, atomic: bool, last: int, read: int) -> None:
-        """Names the stream, and says whether it takes atomic batches, what its last sequence was before anything was sent, and up to where the
-        subject's messages were looked at for documents of this input: what lies behind is read back before the first batch."""
+        """Sets the stream, whether it permits atomic batches, its last sequence before the first send, and the
+        sequence up to which the subject was searched for documents of this input. Later messages are read back
+        before the first batch."""
         self._stream, self._atomic, self._began, self._last = stream, atomic, last, read
 
     async def commit(self, batch: Sequence[Message]) -> None:
-        """Returns when every message is stored, or known to the server. Raises PublishError or Unreachable."""
+        """Returns when every message is stored, or already in the stream. Raises PublishError or Unreachable."""
         pending: list[Message] = []
         ids: set[str] = set()
-        for message in batch:  # the server would refuse a whole batch in which an id comes twice
+        for message in batch:  # the server would reject a whole batch with a repeated id
             if message.id in ids:
                 self.tally.duplicates += message.documents
                 if self._earlier(message):
@@ -113,7 +116,8 @@ class Committer:
         self._on_commit()
 
     async def _attempt(self, pending: list[Message]) -> None:
-        """One request to the server. What is accounted for leaves pending, also when this raises."""
+        """Makes one request to the server. Messages that are accounted for are removed from pending, also when this
+        raises."""
         if not self._session.connected:
             self._unsure = True
             await self._session.reconnect()
@@ -141,7 +145,8 @@ class Committer:
             self.tally.repeat = await self._repeat(sent[0], int(answer["seq"]))
 
     async def _read_back(self) -> int:
-        """Learns the ids of the subject's messages behind the last one accounted for; returns the sequence of the subject's last."""
+        """Reads the ids of the subject's messages after the last one accounted for; returns the sequence of the
+        subject's last message."""
         newest, _ = await self._session.last(self._stream, self._subject)
         if newest > self._last:
             await self._session.headers(self._stream, self._subject, self._last + 1, newest, self._found)
@@ -151,11 +156,11 @@ class Committer:
     def _found(self, sequence: int, headers: dict[str, str]) -> None:
         if found := headers.get(MESSAGE_ID):
             self._known.add(found)
-        self._last = sequence  # what was read need not be read again after another loss
+        self._last = sequence  # not read again after another loss
         self._pause = FIRST_PAUSE
 
     def _drop(self, pending: list[Message]) -> None:
-        """Takes out what the read back found, and accounts for it."""
+        """Removes messages that the stream already has, and accounts for them."""
         there = {m.id for m in pending} & self._known
         if there:
             self._known -= there
@@ -182,7 +187,7 @@ class Committer:
         return answer
 
     def _accept(self, sent: Sequence[Message], sequence: int, duplicate: bool) -> bool:
-        """Accounts for what the server acknowledged, and says whether it was there before, of somebody else's."""
+        """Accounts for acknowledged messages, and returns whether the stream already had them from another source."""
         self._unsure, self._broken, self._raced = False, 0, 0
         self._single = max(0, self._single - len(sent))
         self._size = min(2 * self._size, MOST_MESSAGES)
@@ -196,11 +201,12 @@ class Committer:
         return repeated
 
     def _earlier(self, message: Message) -> bool:
-        """Whether a repeated message is before the first one known: those of one batch are seen before those of the stream."""
+        """Reports whether a repeated message is before the first one recorded. Repeats within a batch are found
+        before those in the stream."""
         return self.tally.repeat is None or message.position < self.tally.repeat.message.position
 
     async def _repeat(self, message: Message, sequence: int) -> Repeat:
-        """What the stream has instead of a message. A producer need not be permitted to ask."""
+        """Returns what the stream has in place of a message. The producer may lack the permission to request it."""
         headers = None
         with contextlib.suppress(asyncio.TimeoutError, Lost, Refused):
             headers = await asyncio.wait_for(self._session.origin(self._stream, sequence), ORIGIN_SECONDS)
@@ -212,14 +218,14 @@ class Committer:
         self.tally.last_sequence = max(self.tally.last_sequence, sequence)
 
     async def _settle(self, error: Refused, pending: Sequence[Message], count: int) -> None:
-        """Decides what a refusal means for the next attempt."""
+        """Decides how an error of the server changes the next attempt."""
         number = error.number
-        if number == BATCH_DUPLICATE or (number == MESSAGE_TOO_LARGE and count > 1):  # asked one by one the server says which
+        if number == BATCH_DUPLICATE or (number == MESSAGE_TOO_LARGE and count > 1):  # single messages identify the cause
             self._single = count
         elif number in (STORE_FAILED, ACCOUNT_FULL, NO_STORAGE, INSUFFICIENT):
             if number == STORE_FAILED and "maximum" not in error.description:
                 raise PublishError(f"store documents on {self._subject}: {error}") from error
-            if count > 1:  # fill what room is left
+            if count > 1:  # fill the remaining room
                 self._size = (count + 1) // 2
             else:
                 await self.wait(await self._full(error))
@@ -258,7 +264,7 @@ class Committer:
         )
 
     async def wait(self, reason: str) -> None:
-        """Waits for the next attempt. An empty reason is not worth a report. Raises when patience ends."""
+        """Waits for the next attempt. An empty reason is not reported. Raises when the patience ends."""
         now = time.monotonic()
         if reason and not self._waiting:
             self._since = now
@@ -272,7 +278,7 @@ class Committer:
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
 
     def resume(self) -> None:
-        """Ends a wait, and reports that."""
+        """Ends a wait, and reports it."""
         self._pause = FIRST_PAUSE
         if self._waiting:
             self.tally.waited += time.monotonic() - self._since

@@ -1,4 +1,4 @@
-"""Documents from the rows of a dataset, as text or as the tokens that a tokenizer of one's own makes of it."""
+"""Documents from the rows of a dataset, as text or as the tokens of a given tokenizer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Encode = Callable[[list[str]], Iterable[Sequence[int]]]
 
 @dataclass(frozen=True)
 class Documents:
-    """What `documents` returns: an iterable of documents, which can begin at any place."""
+    """What `documents` returns: an iterable of documents, which can begin at any position."""
 
     rows: Iterable[Any]
     columns: Mapping[str, Column]
@@ -30,7 +30,8 @@ class Documents:
     first: int = 0
 
     def skip(self, count: int) -> Documents:
-        """The documents from a place on. Costs little where the dataset has a `skip` of its own, else the rows are read and thrown away."""
+        """Returns the documents from a position on. It is cheap if the dataset has a method `skip`; otherwise the
+        rows are read and discarded."""
         rest = behind(self.rows, count)
         return replace(self, rows=_Skipped(self.rows, count) if rest is None else rest, first=self.first + count)
 
@@ -41,7 +42,7 @@ class Documents:
             yield document
 
     def each(self) -> Iterator[dict[str, Any] | BadDocument]:
-        """One after the other the documents, and in the place of a row that is none what is wrong with it."""
+        """Yields the documents in order, and a BadDocument in the place of an invalid row."""
         made = (self._made(row, place) for place, row in enumerate(self.rows, self.first))
         if self.encode is None:
             yield from made
@@ -83,7 +84,7 @@ class _Skipped:
 
 
 def behind(rows: object, count: int) -> Iterable[Any] | None:
-    """What is behind the first `count` entries of an input, by a `skip` of its own; None where it has none."""
+    """Returns the entries of an input after the first `count`, by its own `skip`; None if it has none."""
     skip = getattr(rows, "skip", None)
     if skip is None:
         return None
@@ -114,16 +115,19 @@ def documents(
     encode: Encode | None = None,
     batch: int = 256,
 ) -> Documents:
-    """Documents of a dataset's rows: of a Hugging Face Dataset or IterableDataset, or any iterable of mappings.
+    """Returns the documents of a dataset's rows: of a Hugging Face Dataset or IterableDataset, or any iterable of
+    mappings.
 
         loaderd.publish(loaderd.documents(dataset, text="content", id="url"), source="web", name="crawl-7")
 
-    Columns are named, or are functions of a row, and hold what publish takes under their names; `text` is "text" unless `ids`, `parts` or `messages`
-    is given. `messages` need `chat`, here or where they are published: a Chat or a tokenizer of transformers. `meta` names one column or
-    several, or is a function that returns the dict. With `tokenizer`, an object of transformers, tokenizers or tiktoken, the text is tokenized
-    here, `batch` documents at a time, without special tokens and without a limit: the daemon appends the end-of-document token. A special
-    token that is spelled out in the text becomes that token, with tiktoken plain text. `encode` is any other function, from texts to ids;
-    `tokenizer` is then its fingerprint. With `ids`, `tokenizer` says what made them.
+    A column argument is a column's name or a function of a row. Its values are those that publish accepts under the
+    argument's name; `text` is "text" unless `ids`, `parts` or `messages` is given. `messages` need `chat`, here or
+    where they are published: a Chat or a tokenizer of transformers. `meta` names one column or several, or is a
+    function that returns the dict. With `tokenizer`, an object of transformers, tokenizers or tiktoken, the text is
+    tokenized here, `batch` documents at a time, without special tokens and without a limit: the daemon appends the
+    end-of-document token. A special token that is spelled out in the text becomes that token; with tiktoken it
+    becomes plain text. `encode` is any other function, from texts to ids; `tokenizer` is then its fingerprint. With
+    `ids`, `tokenizer` identifies their tokenizer.
     """
     contents = {k: v for k, v in (("text", text), ("ids", ids), ("parts", parts), ("messages", messages)) if v is not None}
     if len(contents) > 1:
@@ -150,7 +154,7 @@ def documents(
 
 
 def encoder_of(tokenizer: Any) -> Encode:
-    """The batch encoder of a tokenizer object. Raises TypeError for one that is not known."""
+    """Returns the batch encoder of a tokenizer object. Raises TypeError for an unsupported one."""
     kind = type(tokenizer)
     if hasattr(tokenizer, "encode_ordinary_batch"):  # tiktoken
         return lambda texts: tokenizer.encode_ordinary_batch(texts)

@@ -1,7 +1,8 @@
-"""Documents of token ids that go to one message: record batches whose rows are documents (docs/documents.md). Pure.
+"""Documents of token ids that share a message: record batches whose rows are documents (docs/documents.md). Pure.
 
-Which documents are together follows from the input alone: a message ends when it has so many documents, or when the next one would make it too large. So an
-input that is published again, or goes on behind a message that is there, is gathered as it was before.
+The grouping follows from the input alone: a message ends when it has the maximum number of documents, or when the
+next one would make it too large. So an input that is published again, or continued after a stored message, is
+grouped as before.
 """
 
 from __future__ import annotations
@@ -24,25 +25,26 @@ if TYPE_CHECKING:
 ARROW = "application/vnd.apache.arrow.stream"
 
 MOST_BYTES = 1 << 20
-"""Of one message, unless a single document has more."""
-# What the form takes at most beside the documents.
+"""Maximum bytes of one message, unless a single document exceeds it."""
+# Upper bound of the bytes of the format, excluding the documents.
 _FRAME = 4096
 
 
 @dataclass
 class Gathering:
-    """Documents that wait for their message."""
+    """Documents buffered for their message."""
 
     encoder: Encoder
     most: int
-    """Documents of a message."""
+    """Maximum documents per message."""
     limit: int
-    """Bytes that the server takes in one message."""
+    """Maximum bytes per message on the server."""
     _rows: list[Message] = field(default_factory=list)
     _bytes: int = _FRAME
 
     def add(self, document: Message) -> Message | None:
-        """Takes a document, as a message of its own has it and once it is checked, and returns the message that ends with it or before it."""
+        """Adds a checked document, encoded as a separate message, and returns the message that ends with it or
+        before it, if any."""
         before = None
         if self._rows and self._bytes + cost(document) > min(MOST_BYTES, self.limit):
             before = self.rest()
@@ -51,13 +53,13 @@ class Gathering:
         return self.rest() if len(self._rows) == self.most else before
 
     def rest(self) -> Message | None:
-        """The message of what waits; None where nothing does."""
+        """Returns the message of the buffered documents; None without any."""
         rows, self._rows, self._bytes = self._rows, [], _FRAME
         return gathered(self.encoder, rows) if rows else None
 
 
 def check(encoder: Encoder, document: Message) -> None:
-    """Raises BadDocument for what cannot share a message."""
+    """Raises BadDocument for a document that cannot share a message."""
     if document.headers.get("Content-Type") != TOKENS:
         raise BadDocument(
             f"document {document.position:,}: gather puts token ids together, and this is text: make ids of it"
@@ -74,25 +76,26 @@ def check(encoder: Encoder, document: Message) -> None:
 
 
 def cost(document: Message) -> int:
-    """Bytes that a document takes at most, and no less than by itself: a bit more for each token, and its places in the columns."""
+    """Returns an upper bound of a document's bytes, and no less than as a separate message: extra bits per token,
+    and its entries in the columns."""
     more = sum(values.nbytes + 16 for values in (document.columns or {}).values())
     return document.size + len(document.payload) // 32 + 64 + more
 
 
 def size_alone(document: Message) -> int:
-    """Bytes that a message takes at most that was gathered of this document alone."""
+    """Returns an upper bound of the bytes of a shared message with only this document."""
     return cost(document) + _FRAME
 
 
 def gathered(encoder: Encoder, rows: Sequence[Message]) -> Message:
-    """The message of several documents."""
+    """Returns the message of several documents."""
     payload = record_batch(rows, encoder)
     headers = {"Content-Type": ARROW, FINGERPRINT: rows[0].headers[FINGERPRINT]}
     return encoder.several(payload, headers, rows)
 
 
 def record_batch(rows: Sequence[Message], types: Encoder) -> bytes:
-    """An Arrow IPC stream of one batch. Columns that no document needs are left out."""
+    """Returns an Arrow IPC stream of one batch. Columns that no document needs are omitted."""
     lengths = [len(m.payload) // 4 for m in rows]
     offsets = pa.array(np.concatenate(([0], np.cumsum(lengths))), pa.int32())
     ids = np.frombuffer(b"".join(m.payload for m in rows), "<i4")
@@ -119,7 +122,7 @@ def record_batch(rows: Sequence[Message], types: Encoder) -> bytes:
 
 
 def _lists(rows: Sequence[NDArray[Any] | None], kind: np.dtype[Any]) -> pa.ListArray:
-    """A list for each document; null for one without values."""
+    """Returns a list per document; null for one without values."""
     values = np.concatenate([np.zeros(0, kind), *(r for r in rows if r is not None)])
     ends = np.cumsum([0, *(0 if r is None else len(r) for r in rows)]).tolist()
     offsets = [None if r is None else begin for r, begin in zip(rows, ends, strict=False)]
@@ -127,7 +130,7 @@ def _lists(rows: Sequence[NDArray[Any] | None], kind: np.dtype[Any]) -> pa.ListA
 
 
 def _mask(document: Message) -> np.ndarray | None:
-    """Which tokens of a document have a loss; None where all do."""
+    """Returns which tokens of a document have a loss; None if all do."""
     if (runs := document.headers.get(LOSS)) is None:
         return None
     lengths = [int(n) for n in runs.split(",")]

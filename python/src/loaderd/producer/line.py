@@ -1,4 +1,5 @@
-"""One producer's line into the stream: makes messages of documents, and commits them in a thread of its own."""
+"""The pipeline of one producer into the stream: encodes documents as messages, and commits them in a separate
+thread."""
 
 from __future__ import annotations
 
@@ -39,37 +40,37 @@ if TYPE_CHECKING:
 log = logging.getLogger("loaderd")
 
 STOP_SECONDS = 5.0
-"""How long something that is interrupted still waits."""
+"""Seconds that an interrupted operation still waits."""
 ABSENT_SECONDS = 2.0
-"""How long a server answers that there is no stream before that is final: a starting daemon makes it after its server
-starts to answer."""
+"""Seconds of answers that no stream exists until that is final. A starting daemon creates the stream after its
+server starts to answer."""
 ABSENT_CLUSTER_SECONDS = 5.0
-"""The same of a cluster, whose leader may not know all streams yet."""
+"""The same for a cluster, whose leader may not have all streams yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What is confirmed: stored by the server, on its disk."""
+    """Counts of confirmed documents: stored by the server, on its disk."""
 
     documents: int = 0
     bytes: int = 0
     """Payload bytes of those documents."""
     duplicates: int = 0
-    """Documents that were not stored again, since the stream has them."""
+    """Documents that were not stored again, because the stream has them."""
     rejected: int = 0
-    """Documents that were left out, each with a word to `on_reject`."""
+    """Documents that were skipped, each with a call of `on_reject`."""
     last_sequence: int = 0
-    """Stream sequence of the last document; 0 when there is none."""
+    """Stream sequence of the last document; 0 without any."""
     waited: float = 0.0
     """Seconds spent waiting for a full stream, a lost connection or a leader of a cluster."""
     position: int = 0
-    """Every document of the input before this place is done: where a restart goes on."""
+    """Every document of the input before this position is done: a restart continues here."""
     runs: tuple[RunIntake, ...] = ()
     """What each run over the stream read and skipped meanwhile, of all producers; known when publishing has ended."""
 
 
 class Options(TypedDict, total=False):
-    """Options of everything that publishes; each has a default."""
+    """Options of all publishing functions; each has a default."""
 
     subject: str
     """The daemon's `stream.subject`: documents go to <subject>.<source>. Default "docs"."""
@@ -81,12 +82,14 @@ class Options(TypedDict, total=False):
     password: str | None
     token: str | None
     tls: TLS | ssl.SSLContext | None
-    """Authorities and certificates; None trusts the system's authorities where the URL is tls:// or the server asks for TLS."""
+    """Authorities and certificates. None trusts the system's authorities if the URL is tls:// or the server requires
+    TLS."""
     connect_timeout: float
-    """Seconds for which the servers, or their JetStream, may not answer at the start before Unreachable. Default 60."""
+    """Seconds without an answer from the servers, or their JetStream, at the start until Unreachable is raised.
+    Default 60."""
     patience: float | None
-    """Seconds that one wait, for a full stream, a lost connection or a leader of a cluster, may last before PublishError or Unreachable. None, the default:
-    without end."""
+    """Seconds that one wait, for a full stream, a lost connection or a leader of a cluster, may last before
+    PublishError or Unreachable. None, the default: no limit."""
     batch_bytes: int
     """Bytes of one batch; at most two are held. Default 8 MiB."""
     progress: Callable[[Published], None] | None
@@ -94,25 +97,28 @@ class Options(TypedDict, total=False):
     on_wait: Callable[[str], None] | None
     """Called with the reason when a wait begins and with "" when it ends, from the publisher's thread. Default: a warning in the log "loaderd"."""
     on_reject: Callable[[BadDocument], None] | None
-    """Called with the error of a document that cannot be sent, which is then left out. Default None: the error is raised."""
+    """Called with the error of a document that cannot be sent, which is then skipped. Default None: the error is
+    raised."""
     chat: object
     """A loaderd.Chat, or the tokenizer of transformers whose chat template renders `messages`."""
     gather: int
-    """Documents of token ids that share a message, at most; for runs with `documents.batches`. Default 1: each has its own."""
+    """Maximum documents of token ids per message, for runs with `documents.batches`. Default 1: no sharing."""
     columns: Mapping[str, str]
-    """Types of the columns of values for each token that documents bring along (`columns`), by name, as in the run's `documents.columns`."""
+    """Types of the documents' additional columns per token (`columns`), by name, as in the run's
+    `documents.columns`."""
     meta: Mapping[str, str]
-    """Types of what `meta` of gathered documents holds, by name, as in the run's `documents.meta`."""
+    """Types of the values in `meta` of documents that share a message, by name, as in the run's `documents.meta`."""
     report: float
-    """Seconds that the end of publishing waits at most while runs read on, to count what they skip (`Published.runs`); 0 does not ask. Default 10."""
+    """Maximum seconds that publishing waits at its end while runs still read, to count what they skip
+    (`Published.runs`); 0 disables it. Default 10."""
     trace: float
-    """Share of the documents that are followed to the ranks, where daemons trace (docs/monitoring.md): 0 to 1, default 0."""
+    """Share of the documents that are traced to the ranks, if daemons trace (docs/monitoring.md): 0 to 1, default 0."""
 
 
 class Line:
-    """Begins to connect when it is made, and takes documents once it is `ready`.
+    """Starts to connect when it is created, and accepts documents once it is `ready`.
 
-    `name` and `start` as in Publisher; `own_ids` makes ids that no other line makes.
+    `name` and `start` are as in Publisher; `own_ids` generates ids that are unique to this line.
     """
 
     def __init__(
@@ -145,7 +151,7 @@ class Line:
         if not isinstance(self._gather, int) or isinstance(self._gather, bool) or self._gather < 1:
             raise ValueError(f"gather={self._gather!r}: want the documents of a message, at least 1")
         self._gathers = self._gather > 1 or bool(columns)
-        self._gathering: Gathering | None = None  # once it is ready
+        self._gathering: Gathering | None = None  # set once it is ready
         self._limit = 0
         self._lock = threading.Lock()  # guards position, _rejected and _published
         self.position = 0
@@ -159,14 +165,14 @@ class Line:
         self._outbox = Outbox(options.get("batch_bytes", 8 << 20), self._wake)
         self.ready: Future[None] = Future()
         self._main_task: asyncio.Task[None] | None = None
-        self._advice: Advice | None = None  # once it is ready
+        self._advice: Advice | None = None  # set once it is ready
         self._thread = threading.Thread(target=self._run, args=(session,), name="loaderd-publisher", daemon=True)
         self._thread.start()
 
-    # The caller's side.
+    # Methods of the caller's thread.
 
     def open(self) -> None:
-        """Waits until the line is ready, and closes it if it cannot be."""
+        """Waits until the line is ready, and closes it if that fails."""
         try:
             self.ready.result()
         except BaseException:
@@ -174,8 +180,9 @@ class Line:
             raise
 
     def message(self, document: Document | BadDocument) -> Message | None:
-        """The message that is due with the next document: its own, or one of several that ends with it or before it; None if there is none, or the document
-        is left out. Takes what is known to be no document, too. Raises BadDocument."""
+        """Returns the message that is due with the next document: its own, or one of several that ends with it or
+        before it. Returns None if no message is due, or the document is skipped. Also accepts the error of an
+        invalid document. Raises BadDocument."""
         with self._lock:
             position = self.position
             self.position += 1
@@ -192,7 +199,7 @@ class Line:
         return None
 
     def _row(self, document: Document | BadDocument, position: int, *, gathers: bool) -> Message:
-        """The message of one document, which may be to share one. Raises BadDocument."""
+        """Returns the message of one document, which may later share one. Raises BadDocument."""
         if isinstance(document, BadDocument):
             raise document
         message = self.encoder.encode(document, position, traceparent(self._trace))
@@ -213,7 +220,8 @@ class Line:
         return message
 
     def last(self, documents: Sequence[Document | BadDocument]) -> str:
-        """The id that the message before `place` has if it is of these documents of the input. Raises BadDocument."""
+        """Returns the id that the message before `place` has if it holds these documents of the input. Raises
+        BadDocument."""
         rows: list[Message] = []
         for position, document in enumerate(documents, self.place.position - len(documents)):
             try:
@@ -224,19 +232,20 @@ class Line:
         return self.encoder.id_of(rows) if self.place.gathered else rows[0].id
 
     def rest(self) -> Message | None:
-        """The message of the documents that wait for others; None where none do."""
+        """Returns the message of the buffered documents; None without any."""
         return None if self._gathering is None else self._gathering.rest()
 
     def offer(self, message: Message) -> Future[None] | None:
-        """Takes a message, or returns what ends when there may be room."""
+        """Accepts a message, or returns a future that is done when room may be available."""
         return self._outbox.offer(message)
 
     def flushed(self) -> Future[None]:
-        """What ends when everything offered is committed."""
+        """Returns a future that is done when everything offered is committed."""
         return self._outbox.flushed()
 
     def concluded(self) -> Future[None]:
-        """What ends when the log and `published` have what a producer should know of what was published; call it once all is flushed."""
+        """Returns a future that is done when the log and `published` have the producer's summary; call it once all
+        is flushed."""
         return asyncio.run_coroutine_threadsafe(self._conclude(), self._loop)
 
     @property
@@ -245,22 +254,23 @@ class Line:
             return self._published
 
     def close(self) -> None:
-        """Stops the thread. What was not flushed may or may not be stored."""
+        """Stops the thread. Unflushed messages may or may not be stored."""
         self._outbox.end(None)
         with contextlib.suppress(RuntimeError):  # the loop has ended
             self._loop.call_soon_threadsafe(self._cancel)
         self._thread.join(STOP_SECONDS)
 
     def flush(self, timeout: float | None = None) -> Published:
-        """Waits until everything offered is committed. Raises TimeoutError after so many seconds."""
+        """Waits until everything offered is committed. Raises TimeoutError after `timeout` seconds."""
         try:
             self.flushed().result(timeout)
-        except FutureTimeout:  # a class of its own before Python 3.11
+        except FutureTimeout:  # a separate class before Python 3.11
             raise TimeoutError(f"not all documents were confirmed within {timeout:g} s") from None
         return self.published
 
     def settle(self, error: BaseException) -> None:
-        """Waits for what was offered before an error, a few seconds at most when it is an interrupt, and notes on it what is confirmed."""
+        """Waits for messages offered before an error, at most STOP_SECONDS after an interrupt, and adds a note on
+        what is confirmed."""
         late: BaseException | None = None
         try:
             self.flush(None if isinstance(error, Exception) else STOP_SECONDS)
@@ -269,7 +279,7 @@ class Line:
         self.note(error, None if late is error else late)
 
     def note(self, error: BaseException, late: BaseException | None) -> None:
-        """Notes on an error what is confirmed. late: why what was sent could not be waited for."""
+        """Adds a note to an error on what is confirmed. late: why the sent messages could not be awaited."""
         done = self.published
         text = f"loaderd: {done.documents:,} documents are confirmed, and all before position {done.position:,} are in the stream"
         if late is not None:
@@ -277,7 +287,7 @@ class Line:
         if hasattr(error, "add_note"):  # Python 3.11
             error.add_note(text)
 
-    # The thread.
+    # Methods of the committer's thread.
 
     def _wake(self) -> None:
         self._loop.call_soon_threadsafe(self._work.set)
@@ -336,10 +346,10 @@ class Line:
             self._progress(now)
 
     async def _open(self, session: Session) -> str:
-        """Connects, finds the stream and the input's place in it, and returns the stream's name."""
+        """Connects, finds the stream and the input's position in it, and returns the stream's name."""
         await session.first(self._connect_timeout)
         answered = time.monotonic()  # when JetStream last answered
-        absent = 0.0  # since when it answers that there is no stream
+        absent = 0.0  # since when it answers that no stream exists
         while True:
             try:
                 if not session.connected:
@@ -363,7 +373,7 @@ class Line:
                 if isinstance(error, Refused) and error.leaderless:
                     await self._committer.wait(f"JetStream at {session.access.shown} has no leader: {error}")
                     answered = time.monotonic()
-                    if len(session.access.servers) > 1:  # this one may be cut off from the others
+                    if len(session.access.servers) > 1:  # this server may be partitioned from the others
                         await session.close()
                 elif time.monotonic() > answered + self._connect_timeout:
                     raise Unreachable(f"find the stream of {self._subject} at {session.access.shown}: {error}") from error
@@ -381,7 +391,7 @@ class Line:
 
 
 async def _finish(session: Session) -> None:
-    """Leaves neither connection nor task."""
+    """Closes the connection and cancels all tasks."""
     with contextlib.suppress(asyncio.TimeoutError):
         await asyncio.wait_for(session.close(), 2.0)
     tasks = asyncio.all_tasks() - {asyncio.current_task()}

@@ -1,4 +1,5 @@
-"""Who publishes to the server inside a daemon: the token of producers, which a daemon of this machine keeps in its data folder."""
+"""The producer's credentials for the server inside a daemon: the token of producers, which a daemon on this machine
+stores in its data folder."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ NONCE_BYTES = 8
 
 
 def find_login(servers: Iterable[str]) -> tuple[str, str] | None:
-    """User and password for one of these servers; None where none of them is that of the data folder, or its token is not for us."""
+    """Returns user and password for one of these servers. Returns None if none of them is that of the data folder,
+    or its token is not readable for this user."""
     folder = data_folder()
     try:
         held = urlsplit(json.loads((folder / "lock").read_text()).get("nats") or "")
@@ -27,12 +29,13 @@ def find_login(servers: Iterable[str]) -> tuple[str, str] | None:
 
 
 def is_token(secret: str | None) -> bool:
-    """Whether a secret is a token of the server inside a daemon."""
+    """Reports whether a secret is a token of the server inside a daemon."""
     return (secret or "").startswith(("producer_", "operator_"))
 
 
 def signed(user: str, token: str) -> dict[str, Any]:
-    """Arguments of nats.connect that prove a token without sending it: a MAC of the server's nonce (internal/auth/nonce.go)."""
+    """Returns arguments of nats.connect that prove possession of a token without sending it: a MAC of the server's
+    nonce (internal/auth/nonce.go)."""
 
     def sign(nonce: str) -> bytes:
         if len(nonce) < NONCE_BYTES:
@@ -43,6 +46,6 @@ def signed(user: str, token: str) -> dict[str, Any]:
 
 
 def _same(announced: SplitResult, server: SplitResult) -> bool:
-    """Whether a server has the announced address. Another loopback address of the port may be that of another process, which would pass the
-    server's nonce on to be signed."""
+    """Reports whether a server has the announced address. Another process may listen on another loopback address of
+    the port, and forward the server's nonce to have it signed."""
     return announced.port is not None and (announced.hostname, announced.port) == (server.hostname, server.port or 4222)

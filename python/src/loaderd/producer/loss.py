@@ -1,4 +1,4 @@
-"""What a producer says of a document's loss, checked: parts of a text, tokens that have a loss, and weights (docs/producers.md). Pure."""
+"""Validates a document's loss: parts of a text, tokens that have a loss, and weights (docs/producers.md). Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LONGEST = np.iinfo(np.int32).max
 
 
 class Part(TypedDict):
-    """A part of a text, which is tokenized by itself."""
+    """A part of a text, which is tokenized separately."""
 
     text: str
     loss: bool
@@ -26,7 +26,8 @@ class Part(TypedDict):
 
 
 def parts_of(value: object) -> list[Part]:
-    """Parts: each {"text", "loss"}, where loss is true unless it is there, or (text, loss). Raises BadDocument, which says which part is none."""
+    """Returns parts: each {"text", "loss"}, where loss defaults to true, or (text, loss). Raises BadDocument, which
+    names the invalid part."""
     if isinstance(value, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(value, Iterable):
         raise BadDocument(f"parts is a {type(value).__name__}, want a list of {{'text', 'loss'}} or (text, loss)")
     return [_part(part, place) for place, part in enumerate(value)]
@@ -49,7 +50,8 @@ def _part(part: object, place: int) -> Part:
 
 
 def mask_of(value: object, tokens: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    """Which of a document's tokens have a loss: bool [tokens]. Takes bools, and the integers 0 and 1 that masks of other libraries hold."""
+    """Returns which of a document's tokens have a loss: bool [tokens]. Accepts bools, and the integers 0 and 1 of
+    other libraries' masks."""
     mask = _flat("loss", value, "a bool for each token")
     if mask.size == 0:
         mask = mask.astype(bool)
@@ -63,7 +65,8 @@ def mask_of(value: object, tokens: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def runs_of(value: object, tokens: int) -> list[int]:
-    """Lengths of the runs of tokens with and without a loss, in turns and beginning with it: they add up to the document's tokens."""
+    """Returns lengths of the alternating runs of tokens with and without a loss, starting with a loss. They add up
+    to the document's tokens."""
     runs = _flat("loss_runs", value, "lengths of runs")
     if runs.size and runs.dtype.kind not in "iu":
         raise BadDocument(f"loss_runs are {runs.dtype}, want integers, the lengths of runs in tokens")
@@ -88,19 +91,20 @@ def _flat(what: str, value: object, want: str) -> np.ndarray[Any, np.dtype[Any]]
 
 
 def runs_of_mask(mask: np.ndarray[Any, np.dtype[np.bool_]]) -> list[int]:
-    """Lengths of the runs of a mask, in turns, beginning with those that are true: the first alone may be 0."""
+    """Returns lengths of the alternating runs of a mask, starting with a true one: only the first may be 0."""
     changes = np.flatnonzero(np.diff(mask)) + 1
     lengths = np.diff(np.concatenate(([0], changes, [len(mask)]))).tolist()
     return lengths if len(mask) == 0 or mask[0] else [0, *lengths]
 
 
 def loss_header(runs: Sequence[int]) -> str | None:
-    """The header Loaderd-Loss of runs; None where every token has a loss, as without the header."""
+    """Returns the header Loaderd-Loss of runs; None if every token has a loss, as without the header."""
     return ",".join(map(str, runs)) if any(runs[1::2]) else None
 
 
 def weight_header(value: object) -> str | None:
-    """The header Loaderd-Weight; None for a weight of 1, as without the header. Raises BadDocument for what is negative or not finite."""
+    """Returns the header Loaderd-Weight; None for a weight of 1, as without the header. Raises BadDocument for a
+    negative or infinite weight, or NaN."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise BadDocument(f"weight is a {type(value).__name__}, want a number")
     try:

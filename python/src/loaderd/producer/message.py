@@ -1,4 +1,4 @@
-"""A document as a producer has it, turned into the message that goes over the wire (docs/producers.md). Pure."""
+"""Encodes a producer's document as a message of the wire format (docs/producers.md). Pure."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ _OF_IDS = ("loss", "loss_runs", "columns")
 _KEYS = frozenset((*_CONTENTS, *_OF_MESSAGES, *_OF_IDS, "weight", "id", "path", "domain", "meta"))
 _CONTROLS = {i for i in range(32)} | {127}
 HEADERS_MOST = (1 << 16) - 1
-"""Bytes of headers that the server takes in one message."""
+"""Maximum bytes of headers per message on the server."""
 INVALID_SHARE = 100
-"""How many bytes of a document's texts there must be for each one that is not UTF-8, as runs have it (internal/invalidutf8)."""
+"""Minimum bytes of a document's texts per byte that is not UTF-8, as in runs (internal/invalidutf8)."""
 # Headers of an atomic batch and of its fence, which are added when the message is sent.
 _BATCH_ROOM = 256
 
@@ -55,16 +55,16 @@ class Message:
     payload: bytes
     headers: dict[str, str]
     position: int
-    """Place in its input, from 0: that of the last one."""
+    """Position in its input, from 0; of the last document if it has several."""
     size: int
     """Bytes that the server counts against its limits: payload and headers."""
     made: bool = False
-    """Whether the id was made of source, input, place and content."""
+    """Whether the id was derived from source, input, position and content."""
     columns: Mapping[str, NDArray[Any]] | None = None
-    """Values for each token of a document that is to share a message."""
+    """Values per token of a document that is to share a message."""
     documents: int = 1
     places: int = 1
-    """Of the input, from that of the first document to that of the last: more than documents where some were rejected."""
+    """Positions of the input from the first document to the last: more than documents if some were rejected."""
 
     @property
     def head(self) -> int:
@@ -73,7 +73,7 @@ class Message:
 
     @property
     def first(self) -> int:
-        """Place of the first document."""
+        """Position of the first document."""
         return self.position - self.places + 1
 
     @property
@@ -82,7 +82,7 @@ class Message:
 
     @property
     def label(self) -> str:
-        """How errors name it."""
+        """The name of the message in errors."""
         if PLACES in self.headers:
             return f"{self.id!r} (documents {self.first:,} to {self.position:,})"
         path = self.headers.get("Loaderd-Path")
@@ -91,23 +91,23 @@ class Message:
 
 @dataclass(frozen=True)
 class Encoder:
-    """Makes messages of one source.
+    """Encodes messages of one source.
 
-    A document without an id of its own gets one that depends on source, input, position and content, so that the same document in
-    the same place has the same id whenever it is sent.
+    A document without an id gets one that depends on source, input, position and content. The same document at the
+    same position therefore has the same id whenever it is sent.
     """
 
     source: str
     input: str = ""
-    """Name of the input; part of the ids that are made."""
+    """Name of the input; part of the derived ids."""
     fingerprint: str | None = None
     """Of the tokenizer that made token documents."""
     place: bool = False
-    """Whether messages say which place of the input they hold."""
+    """Whether messages contain their position in the input."""
     chat: Chat | None = None
     """Renders chats."""
     columns: Mapping[str, str] = field(default_factory=dict)
-    """Types of the columns of values for each token that documents may have."""
+    """Types of the additional columns per token that documents may have."""
     meta: Mapping[str, str] = field(default_factory=dict)
     """Types of the values of documents that share a message."""
     _seed: Any = field(init=False, repr=False)
@@ -117,7 +117,8 @@ class Encoder:
         object.__setattr__(self, "_seed", hashlib.sha256(f"{self.source}\0{self.input}\0".encode()))
 
     def encode(self, document: Document, position: int, trace: str | None = None) -> Message:
-        """The message of a document, which may be part of a trace. Raises BadDocument, which names the position."""
+        """Returns the message of a document, which may be part of a trace. Raises BadDocument, which names the
+        position."""
         try:
             payload, headers = self._content(document)
             columns = self._columns(document, len(payload) // 4)
@@ -139,7 +140,7 @@ class Encoder:
         return columns_of(document["columns"], tokens, self.columns)
 
     def several(self, payload: bytes, headers: dict[str, str], documents: Sequence[Message]) -> Message:
-        """The message of several documents, of which each was made as one of its own."""
+        """Returns the message of several documents, each encoded as a separate message."""
         places = documents[-1].position - documents[0].position + 1
         headers |= {MESSAGE_ID: self.id_of(documents), PLACES: str(places)}
         if trace := next((m.headers[TRACE] for m in documents if TRACE in m.headers), None):
@@ -147,7 +148,7 @@ class Encoder:
         return self._message(payload, headers, documents[-1].position, True, documents=len(documents), places=places)
 
     def id_of(self, documents: Sequence[Message]) -> str:
-        """The id of the message of several documents: it is made of theirs."""
+        """Returns the id of the message of several documents, which is derived from their ids."""
         digest = self._seed.copy()
         for document in documents:
             digest.update(f"{document.id}\0".encode())
@@ -264,14 +265,14 @@ def _json(body: dict[str, Any], meta: object) -> tuple[bytes, dict[str, str]]:
 
 
 def meta_header(meta: object) -> str:
-    """Meta as a header has it, in ASCII. Raises BadDocument for what is no dict, or no JSON."""
+    """Returns meta as a header in ASCII. Raises BadDocument for a value that is not a dict, or not JSON."""
     if not isinstance(meta, Mapping):
         raise BadDocument(f"meta is a {type(meta).__name__}, want a dict")
     return _dumped(meta, ascii_only=True)
 
 
 def _dumped(body: object, *, ascii_only: bool) -> str:
-    """JSON on one line. The texts of a body are JSON always: what is none is its meta."""
+    """Returns JSON on one line. Texts of a body are always JSON, so a failure is due to its meta."""
     try:
         return json.dumps(body, ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
@@ -279,7 +280,8 @@ def _dumped(body: object, *, ascii_only: bool) -> str:
 
 
 def token_ids(document: Any) -> NDArray[np.int32]:
-    """Token ids as little-endian int32 [n]. Raises BadDocument for what is no flat sequence of integers from 0 to 2^31-1."""
+    """Returns token ids as little-endian int32 [n]. Raises BadDocument for a value that is not a flat sequence of
+    integers from 0 to 2^31-1."""
     if not hasattr(document, "__array__") and not isinstance(document, (list, tuple)) and not hasattr(document, "__array_interface__"):
         raise BadDocument(f"a {type(document).__name__} is no document: want str, bytes, a dict, or token ids")
     try:
@@ -298,7 +300,7 @@ def token_ids(document: Any) -> NDArray[np.int32]:
 
 
 def utf8(text: str) -> bytes:
-    """UTF-8, with U+FFFD for each byte of half a surrogate pair, as a decoder reads it."""
+    """Returns UTF-8, with U+FFFD for each byte of an unpaired surrogate, as a decoder reads it."""
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -306,7 +308,8 @@ def utf8(text: str) -> bytes:
 
 
 def check_utf8(*texts: str | bytes) -> None:
-    """Raises BadDocument where more than 1 byte in 100 of a document's texts is not UTF-8, as a run would; half a surrogate pair has three such bytes."""
+    """Raises BadDocument if more than 1 byte in 100 of a document's texts is not UTF-8, as a run would; an unpaired
+    surrogate has three such bytes."""
     invalid = size = 0
     for text in texts:
         if text.isascii():
@@ -320,7 +323,7 @@ def check_utf8(*texts: str | bytes) -> None:
 
 
 def plain(what: str, value: object) -> str:
-    """A value that can stand in a header. Raises BadDocument for another."""
+    """Returns a value that is valid in a header. Raises BadDocument for another."""
     if isinstance(value, bool) or not isinstance(value, (str, int, np.integer)):
         raise BadDocument(f"{what} is a {type(value).__name__}, want str or int")
     text = str(value)

@@ -1,4 +1,4 @@
-"""What waits to be committed: filled by callers, emptied by the committer's thread."""
+"""The queue of messages to commit: callers fill it, the committer's thread drains it."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ from loaderd.producer.message import Message
 class Outbox:
     """A bounded batch that fills while the one before is committed.
 
-    The committer takes whatever is there as soon as it is free, so a lone document leaves at once and many leave in large batches. Waiting is told
-    by futures, so that threads and coroutines can both wait. After `end` everything raises.
+    The committer takes all available messages as soon as it is free. A single document is therefore sent
+    immediately, and many are sent in large batches. Waits are futures, so that threads and coroutines can both wait.
+    After `end` every method raises.
     """
 
     def __init__(self, batch_bytes: int, wake: Callable[[], None]) -> None:
-        self._wake = wake  # tells the committer's thread that there is something
+        self._wake = wake  # wakes the committer's thread
         self._batch_bytes = batch_bytes
         self._process = os.getpid()
         self._lock = threading.Lock()
@@ -33,7 +34,7 @@ class Outbox:
         self._error: BaseException | None = None
 
     def offer(self, message: Message) -> Future[None] | None:
-        """Takes a message, or returns what ends when there may be room."""
+        """Accepts a message, or returns a future that is done when room may be available."""
         with self._lock:
             self._check()
             if self._filling and (len(self._filling) >= MOST_MESSAGES or self._bytes + message.size > self._batch_bytes):
@@ -49,7 +50,7 @@ class Outbox:
         return None
 
     def flushed(self) -> Future[None]:
-        """What ends when everything taken so far is committed."""
+        """Returns a future that is done when everything accepted so far is committed."""
         done: Future[None] = Future()
         with self._lock:
             self._check()
@@ -60,7 +61,7 @@ class Outbox:
         return done
 
     def take(self) -> list[Message]:
-        """Everything that waits, for the committer; empty when there is nothing."""
+        """Returns all buffered messages, for the committer; empty without any."""
         with self._lock:
             batch, self._filling, self._bytes = self._filling, [], 0
             self._committing = bool(batch)
@@ -70,7 +71,7 @@ class Outbox:
         return batch
 
     def committed(self, last: Message) -> None:
-        """Says that everything up to a message is committed."""
+        """Records that everything up to a message is committed."""
         with self._lock:
             if self._last is last:
                 self._last = None
@@ -80,7 +81,7 @@ class Outbox:
             resolve(done)
 
     def end(self, error: BaseException | None) -> None:
-        """Ends everybody's waiting, with an error or because of a close. The first one counts."""
+        """Ends all waits, with an error or because of a close. The first call counts."""
         with self._lock:
             if self._error is None:
                 self._error = error or ClosedClient("the publisher is closed")
@@ -98,7 +99,7 @@ class Outbox:
 
 
 def resolve(future: Future[None], error: BaseException | None = None) -> None:
-    """Ends a future that its waiter may have given up."""
+    """Completes a future that its waiter may have cancelled."""
     try:
         if error is None:
             future.set_result(None)

@@ -1,6 +1,7 @@
-"""Where an input stands: which of its documents the stream has.
+"""Finds the position of an input: which of its documents the stream has.
 
-The messages of a named input say their place themselves, and come in order, so there is no other record that could differ from the stream.
+The messages of a named input contain their position and are stored in order, so that no other record could differ
+from the stream.
 """
 
 from __future__ import annotations
@@ -15,19 +16,20 @@ from loaderd.producer.session import Session
 
 @dataclass(frozen=True)
 class Place:
-    """How many first documents of an input are in the stream, and the id of the last message of them."""
+    """How many documents of the beginning of an input are in the stream, and the id of the last message of them."""
 
     position: int = 0
     last_id: str = ""
     places: int = 1
     """How many of them that message covers."""
     gathered: bool = False
-    """Whether it holds several documents, or may."""
+    """Whether that message holds several documents, or may."""
 
 
 async def find_place(session: Session, stream: str, subject: str, name: str, first: int) -> tuple[Place, int]:
-    """The place of an input, as the subject's messages up to the returned sequence tell it: a server of a cluster may not have all yet. Takes one request when the input is the last that was published to its subject; else reads the headers of
-    the subject from sequence `first`, the oldest of the stream, on."""
+    """Returns the position of an input, as the subject's messages up to the returned sequence give it; a server of a
+    cluster may not have all messages yet. It takes one request when the input is the last one that was published to
+    its subject. Otherwise it reads the headers of the subject from sequence `first`, the oldest of the stream."""
     newest, headers = await session.last(stream, subject)
     place = _place(headers, name)
     if place is None and newest:

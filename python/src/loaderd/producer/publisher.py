@@ -1,4 +1,4 @@
-"""Publishing: a whole input at once, from a coroutine, or document by document."""
+"""Publishing: a whole input in one call, from a coroutine, or document by document."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ NATS = "nats://127.0.0.1:4222"
 class Publisher:
     """Sends documents one at a time, in order, each stored once.
 
-    `send` returns when there is room for the document; `flush` waits until all are stored, and so does the end of a `with` block. What
-    waits is bounded by two batches; a full stream or a lost connection makes `send` wait. Several threads may send; the order is then that
-    of the calls.
+    `send` returns when room for the document is available. `flush` waits until all are stored, and so does the end
+    of a `with` block. At most two batches are buffered; a full stream or a lost connection makes `send` wait
+    (backpressure). Several threads may send; the order is then that of the calls.
 
         with loaderd.Publisher("nats://127.0.0.1:4222", source="web") as publisher:
             publisher.send("some text")
 
-    Without a name the ids that are made are this publisher's own: a document equal to one that an earlier publisher sent is stored. With a
-    name the messages carry their place in the input of that name, and `position`, the place of the next document to send, begins behind
-    those that the stream has; `start` sets it instead.
+    Without a name the generated ids are unique to this publisher: a document equal to one that an earlier publisher
+    sent is stored. With a name the messages contain their position in the input of that name. `position`, that of
+    the next document to send, starts after those that the stream has; `start` sets it instead.
     """
 
     def __init__(
@@ -52,15 +52,17 @@ class Publisher:
         self._turn = threading.Lock()
 
     def send(self, document: Document) -> None:
-        """Takes a document, waiting while there is no room.
+        """Sends a document, and waits while no room is available.
 
-        Raises BadDocument (DocumentTooLarge) for this document, after which the publisher can go on; any other error is final.
+        Raises BadDocument (DocumentTooLarge) for this document, after which the publisher can continue; any other
+        error is final.
         """
         with self._turn:
             self._offer(self._line.message(document))
 
     def flush(self, timeout: float | None = None) -> Published:
-        """Waits until all that was sent is stored, documents that wait for others to share a message too. Raises TimeoutError after so many seconds."""
+        """Waits until all sent documents are stored, including those buffered to share a message. Raises
+        TimeoutError after `timeout` seconds."""
         with self._turn:
             self._offer(self._line.rest())
         return self._line.flush(timeout)
@@ -71,22 +73,23 @@ class Publisher:
 
     @property
     def published(self) -> Published:
-        """What is confirmed now."""
+        """The counts of the documents confirmed so far."""
         return self._line.published
 
     @property
     def position(self) -> int:
-        """Place of the next document in its input."""
+        """Position of the next document in its input."""
         return self._line.position
 
     @property
     def last_id(self) -> str:
-        """Id of the last message of the input of this name that the stream had when this publisher began: where producers go on that have their place in their
-        documents' ids. "" where there was none, and with `start`."""
+        """Id of the last message of the input of this name that the stream had when this publisher started.
+        Producers whose documents' ids contain their position continue there. "" without such a message, and with
+        `start`."""
         return self._line.place.last_id
 
     def close(self) -> None:
-        """Stops without waiting: what was not flushed may or may not be stored."""
+        """Stops without waiting: unflushed documents may or may not be stored."""
         self._line.close()
 
     def __enter__(self) -> Publisher:
@@ -116,32 +119,38 @@ def publish(
 ) -> Published:
     """Sends an input's documents, in order, and returns when all are stored.
 
-    A document is text (str, or bytes in UTF-8), token ids (a list, a numpy array or a tensor, [n]), or a dict with one of
+    A document is text (str, or bytes in UTF-8), token ids (a list, a numpy array or a tensor, [n]), or a dict with
+    one of
 
     - `text`;
-    - `parts`, a text in parts that are tokenized by themselves: each {"text", "loss"} or (text, loss). Those without a loss are read, not learnt;
-    - `messages`, a chat, perhaps with `tools` and `chat_template_kwargs`. Chats need `chat`: a loaderd.Chat or a tokenizer of transformers;
-    - `ids`, perhaps with `loss` (a bool for each token) or `loss_runs` (lengths of runs of tokens with and without a loss, in turns,
-      beginning with it) and `columns` (values for each token, by names that the option `columns` has). Token ids need `tokenizer`: the tokenizer
-      that made them or its fingerprint;
+    - `parts`, a text in parts that are tokenized separately: each {"text", "loss"} or (text, loss). Parts without a
+      loss are model input but not trained on;
+    - `messages`, a chat, optionally with `tools` and `chat_template_kwargs`. Chats need `chat`: a loaderd.Chat or a
+      tokenizer of transformers;
+    - `ids`, optionally with `loss` (a bool per token) or `loss_runs` (lengths of alternating runs of tokens with and
+      without a loss, starting with a loss) and `columns` (values per token, by names that the option `columns` has).
+      Token ids need `tokenizer`: the tokenizer that encoded them or its fingerprint;
 
-    and perhaps `id`, `path`, `domain`, `weight` (a factor of its loss), and `meta`.
+    and optionally `id`, `path`, `domain`, `weight` (a factor of its loss), and `meta`.
 
-    `source` (letters, digits, - and _) becomes a part of the subject. A document without an id of its own gets one made of source,
-    name, position and content, so that publishing the same input again within the server's window for ids (30 seconds) adds nothing.
-    With `name`, the lasting name of the input, there is no window: the messages carry their place in the input, and those that the stream
-    has are skipped, also after a crash. An iterable with a method `skip` (loaderd.documents) is skipped by it. `start` instead says at which position
-    of the input `documents` begins, and asks nothing.
+    `source` (letters, digits, - and _) becomes a part of the subject. A document without an id gets one derived from
+    source, name, position and content. Publishing the same input again within the server's deduplication window (30
+    seconds) therefore adds nothing. With `name`, the permanent name of the input, no window applies: the messages
+    contain their position in the input, and those that the stream has are skipped, also after a crash. An iterable
+    with a method `skip` (loaderd.documents) is skipped by it. `start` instead gives the position of the input at
+    which `documents` begins, without a lookup.
 
-    With `gather`, up to so many documents of token ids share a message, for runs with `documents.batches`. Which ones follows from the input alone. When
-    publishing ends with an error, those that wait for others are not sent.
+    With `gather`, up to that many documents of token ids share a message, for runs with `documents.batches`. The
+    grouping follows from the input alone. When publishing ends with an error, documents buffered for a message are
+    not sent.
 
-    Runs that read the stream are asked before the first document whether they accept it, and at the end what they skipped meanwhile: `Published.runs`,
-    and the log. That waits while they read on, `report` seconds at most.
+    Before the first document, the reports of the runs that read the stream are checked for whether they accept it.
+    At the end they are read for what was skipped meanwhile: `Published.runs`, and the log. That waits while the runs
+    read, at most `report` seconds.
 
-    Raises BadDocument (DocumentTooLarge) for what cannot be sent, NotAccepted, NoStream, Unreachable, NotPermitted or PublishError, and whatever iterating
-    raises, once what came before is confirmed; a note on the error says how much that is. Works inside a running event loop too, which
-    it blocks: there, use apublish.
+    Raises BadDocument (DocumentTooLarge) for a document that cannot be sent, NotAccepted, NoStream, Unreachable,
+    NotPermitted or PublishError, and errors of the iteration, once all earlier documents are confirmed; a note on
+    the error gives their number. Works inside a running event loop too, which it blocks: there, use apublish.
     """
     line = _line(documents, url, options, source, name, start, tokenizer)
     line.open()
@@ -169,9 +178,10 @@ async def apublish(
     tokenizer: object = None,
     **options: Unpack[Options],
 ) -> Published:
-    """publish for a running event loop: takes an asynchronous iterable too, and waits without blocking the loop.
+    """Publishes as publish does, in a running event loop: also accepts an asynchronous iterable, and waits without
+    blocking the loop.
 
-    When the task is cancelled it waits a few seconds for what was sent, as publish does after an interrupt.
+    When the task is cancelled it waits a few seconds for sent documents, as publish does after an interrupt.
     """
     making = asyncio.create_task(asyncio.to_thread(_line, documents, url, options, source, name, start, tokenizer))
     opened = False
@@ -191,7 +201,7 @@ async def apublish(
             await asyncio.shield(asyncio.to_thread(line.settle, error))
         raise
     finally:
-        with contextlib.suppress(Exception):  # whatever making it raised is on its way
+        with contextlib.suppress(Exception):  # the error of its creation is already being raised
             await asyncio.shield(asyncio.to_thread((await making).close))
 
 
@@ -210,7 +220,7 @@ def _line(
 
 
 def _rest(documents: Iterable[Document], line: Line) -> Iterator[Document | BadDocument]:
-    """The documents that the stream does not have, after a look at the last that it has."""
+    """Yields the documents that the stream does not have, after comparing the last one that it has."""
     known = line.place
     if not known.last_id:
         return _each(documents)
@@ -238,7 +248,7 @@ async def _amessages(documents: AsyncIterator[Document | BadDocument], line: Lin
 
 
 def _each(documents: Iterable[Document]) -> Iterator[Document | BadDocument]:
-    """One after the other the documents, and what is wrong with a dataset's row that is none, for on_reject to be asked."""
+    """Yields the documents in order, and the error of each invalid row of a dataset, for on_reject."""
     return documents.each() if isinstance(documents, Documents) else iter(documents)
 
 
@@ -248,7 +258,7 @@ async def _arest(
     if not isinstance(documents, AsyncIterable):
         for count, document in enumerate(await asyncio.to_thread(_rest, documents, line)):
             if count % 64 == 0:
-                await asyncio.sleep(0)  # let others have a turn
+                await asyncio.sleep(0)  # let other tasks run
             yield document
         return
     known, position = line.place, 0
@@ -267,7 +277,7 @@ async def _arest(
 
 
 def _compare(last: Sequence[Document | BadDocument], line: Line) -> None:
-    """Raises InputChanged if the last message that the stream has of an input is of other documents than the input has there."""
+    """Raises InputChanged if the stream's last message of an input holds other documents than the input has there."""
     known = line.place
     if len(last) < known.places:
         raise InputChanged(

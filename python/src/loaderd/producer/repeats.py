@@ -1,4 +1,4 @@
-"""Documents that are not stored because the stream has documents of their ids: what to say of them. Pure."""
+"""The log message on documents that are not stored because the stream has documents with their ids. Pure."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ class Repeat:
 
     message: Message
     sequence: int = 0
-    """Of the document of that id in the stream; 0 for one of the same batch."""
+    """Of the document with that id in the stream; 0 for one of the same batch."""
     headers: Mapping[str, str] | None = None
-    """Of that document; None when they are not known."""
+    """Of that document; None when unknown."""
     meanwhile: bool = False
     """Whether that document was stored since publishing began."""
 
     @property
     def own(self) -> bool:
-        """Whether the stream has this very document, in this very place of its input: publishing goes on where it stopped."""
+        """Whether the stream has the same document, at the same position of its input: publishing continues where it
+        stopped."""
         if self.sequence == 0 or self.headers is None:
             return False
         place = self.message.headers.get(INPUT)
@@ -31,7 +32,8 @@ class Repeat:
 
     @property
     def within(self) -> bool:
-        """Whether that document is of the same input, as far as is known: one without a name is known by its time alone."""
+        """Whether that document is of the same input, as far as is known. For an input without a name only the time
+        decides."""
         if self.sequence == 0 or self.headers is None:
             return self.sequence == 0 or self.meanwhile
         name = _input(self.message.headers)
@@ -39,7 +41,7 @@ class Repeat:
 
 
 def tell(repeats: int, stored: int, first: Repeat) -> tuple[int, str]:
-    """Level and text of the log's record of so many documents that were not stored beside so many that were."""
+    """Returns level and text of the log record on documents that were not stored and documents that were."""
     which = f"all {repeats:,} documents" if stored == 0 else f"{repeats:,} of {repeats + stored:,} documents"
     if first.own and stored:
         return logging.INFO, f"{which} were in the stream already: publishing went on where it had stopped"

@@ -1,4 +1,5 @@
-"""The connection to NATS. It is made anew after a loss by whoever needs it, so that nothing is held back and sent behind one's back."""
+"""The connection to NATS. After a loss the caller reconnects explicitly, so that no message is buffered and sent
+later unnoticed."""
 
 from __future__ import annotations
 
@@ -26,21 +27,22 @@ T = TypeVar("T")
 ATTEMPT_SECONDS = 5.0
 ANSWER_SECONDS = 10.0
 BUSY = (429, 500, 503)
-"""Codes of a server that may answer otherwise a moment later; 503 without an error number: no server answers."""
+"""Codes of temporary errors. 503 without an error number: no server answers."""
 NO_LEADER = 10008
 """Error number of a cluster without a leader, of JetStream or of a stream."""
 GET_MESSAGES, GET_BYTES = 1000, 8 << 20
-"""Most messages and bytes of one answer while a subject is read back."""
+"""Maximum messages and bytes of one answer while a subject is read back."""
 BEHIND_SECONDS = 2.0
-"""How long a server of a cluster may have nothing new before others are asked, and they before a reading is begun anew."""
+"""Seconds that a server of a cluster may have nothing new before the others are queried, and they before the read is
+restarted."""
 
 
 class Lost(Exception):
-    """No answer: the connection is lost, or the server is silent. Whether the request was done is unknown."""
+    """No answer: the connection is lost, or the server timed out. Whether the request took effect is unknown."""
 
 
 class Refused(Exception):
-    """The server answered with an error: nothing of the request was done."""
+    """The server answered with an error: the request had no effect."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
         self.code = int(answer.get("code", 0))
@@ -50,16 +52,16 @@ class Refused(Exception):
 
     @property
     def leaderless(self) -> bool:
-        """Whether JetStream answered that it has no leader: no server of the cluster can say now what there is."""
+        """Whether JetStream answered that it has no leader: then no server of the cluster can list the streams."""
         return self.number == NO_LEADER
 
 
 @dataclass(frozen=True)
 class Access:
-    """How to reach the servers and who asks."""
+    """The servers' addresses and the caller's credentials."""
 
     url: str
-    """NATS servers, comma separated; nats:// or tls://, with user:password@ if need be."""
+    """NATS servers, separated by commas; nats:// or tls://, optionally with user:password@."""
     credentials: str | os.PathLike[str] | None = None
     nkey: str | os.PathLike[str] | None = None
     user: str | None = None
@@ -85,7 +87,7 @@ class Access:
         return ", ".join(f"{s.partition('://')[0]}://{s.partition('://')[2].rpartition('@')[2]}" for s in self.servers)
 
     def options(self) -> dict[str, Any]:
-        """Arguments of nats.connect. Tokens of the server inside a daemon are not sent."""
+        """Returns arguments of nats.connect. Tokens of the server inside a daemon are not sent."""
         token = self._token()
         return {
             "servers": [f"{s.partition('://')[0]}://{s.rpartition('@')[2]}" if token and "@" in s else s for s in self.servers],
@@ -98,7 +100,7 @@ class Access:
         }  # fmt: skip
 
     def _token(self) -> tuple[str, str] | None:
-        """User and token for the server inside a daemon, from the arguments or the URL."""
+        """Returns user and token for the server inside a daemon, from the arguments or the URL."""
         if is_token(secret := self.token or self.password):
             return self.user or USER, secret or ""
         for server in self.servers:
@@ -108,7 +110,8 @@ class Access:
         return None
 
     def login(self) -> dict[str, Any]:
-        """More arguments of nats.connect, looked up for each connection: a daemon on this machine may start later, or with another token."""
+        """Returns additional arguments of nats.connect, determined for each connection, because a daemon on this
+        machine may start later, or with another token."""
         if any(x is not None for x in (self.credentials, self.nkey, self.user, self.token)) or "@" in self.url:
             return {}
         found = find_login(self.servers)
@@ -116,7 +119,7 @@ class Access:
 
 
 def context(tls: TLS) -> ssl.SSLContext:
-    """What Python's own TLS needs. It reads the client's certificate and key from files only."""
+    """Returns the context of Python's own TLS, which reads the client's certificate and key only from files."""
     if isinstance(tls.ca, bytes):  # in place of the system's authorities, as for Flight
         made = ssl.create_default_context(cadata=tls.ca.decode("ascii", "ignore"))
     else:
@@ -129,7 +132,7 @@ def context(tls: TLS) -> ssl.SSLContext:
 
 
 class Session:
-    """One connection at a time. Its methods raise Lost or Refused, and may then be tried again after `reconnect`."""
+    """One connection at a time. Its methods raise Lost or Refused, and may then be retried after `reconnect`."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -138,7 +141,8 @@ class Session:
         self._lost: asyncio.Future[None] | None = None
 
     async def first(self, seconds: float) -> None:
-        """Makes the first connection. Raises Unreachable after so many seconds, and at once what waiting cannot heal."""
+        """Connects for the first time. Raises Unreachable after `seconds`, and immediately an error that waiting
+        cannot resolve."""
         deadline, wait = time.monotonic() + seconds, 0.1
         while True:
             try:
@@ -163,7 +167,7 @@ class Session:
         return self._client is not None and self._client.is_connected and self._lost is not None and not self._lost.done()
 
     async def reconnect(self) -> None:
-        """Makes a connection, closing an old one. Raises Lost."""
+        """Connects, and closes an old connection. Raises Lost."""
         import nats
 
         await self.close()
@@ -197,7 +201,7 @@ class Session:
 
     @property
     def max_payload(self) -> int:
-        """Largest message, headers included, that the server takes."""
+        """Maximum message size of the server, headers included."""
         return self._live().max_payload
 
     async def send(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
@@ -231,7 +235,8 @@ class Session:
             raise Lost(str(error)) from error
 
     async def _unless_lost(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of something that waits for the server, which would wait on in vain when the connection is lost."""
+        """Returns the result of a wait for the server, which would not end when the connection is lost. Raises Lost
+        then."""
         lost = self._lost
         assert lost is not None
         task = asyncio.ensure_future(work)
@@ -250,7 +255,8 @@ class Session:
         return self._client
 
     async def find_stream(self, subject: str) -> str:
-        """Name of the stream that takes a subject. Raises NoStream where JetStream has a leader, which knows no such stream."""
+        """Returns the name of the stream of a subject. Raises NoStream if JetStream has a leader and no such stream
+        exists."""
         try:
             names = (await self.ask("$JS.API.STREAM.NAMES", json.dumps({"subject": subject}).encode())).get("streams")
         except Refused as error:
@@ -265,36 +271,38 @@ class Session:
         return str(names[0])
 
     async def stream(self, name: str) -> dict[str, Any]:
-        """Configuration and state of a stream."""
+        """Returns configuration and state of a stream."""
         return await self.ask(f"$JS.API.STREAM.INFO.{name}")
 
     async def last(self, stream: str, subject: str) -> tuple[int, dict[str, str]]:
-        """Sequence and headers of the last message of a subject; 0 when there is none."""
+        """Returns sequence and headers of the last message of a subject; 0 without any."""
         message = await self._request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", None)
         return _direct(message)
 
     async def origin(self, stream: str, sequence: int) -> dict[str, str]:
-        """Headers of one message."""
+        """Returns the headers of one message."""
         message = await self._request(f"$JS.API.DIRECT.GET.{stream}", json.dumps({"seq": sequence}).encode(), None)
         return dict(message.headers or {})
 
     async def value(self, stream: str, subject: str) -> tuple[str, str]:
-        """Payload and time of the last message of a subject."""
+        """Returns payload and time of the last message of a subject."""
         message = await self._request(f"$JS.API.DIRECT.GET.{stream}.{subject}", b"", None)
         return message.data.decode(), (message.headers or {})["Nats-Time-Stamp"]
 
     @property
     def clustered(self) -> bool:
-        """Whether the servers are a cluster: there what one of them answers may be behind what the others have."""
+        """Whether the servers are a cluster, in which one server's answer may lag behind the others."""
         return bool(self._live()._server_info.get("cluster"))
 
     async def headers(
         self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
     ) -> None:
-        """Calls `each` with sequence and headers of a subject's messages from one sequence up to another, both included, in order.
+        """Calls `each` with sequence and headers of a subject's messages from `first` to `last`, both included, in
+        order.
 
-        In a cluster some server reads, and may be behind: that nothing is left is a hint there. Another one is asked what follows, until
-        the last message has come, or one behind it. Raises Lost when neither comes: it may have been deleted meanwhile.
+        In a cluster any server may answer, and may lag: that it has no further messages is only a hint there.
+        Another server is then queried for the next message, until the last message has arrived, or a later one.
+        Raises Lost when neither arrives: the message may have been deleted meanwhile.
         """
         seen, moved = first - 1, time.monotonic()
 
@@ -319,14 +327,15 @@ class Session:
                 await asyncio.sleep(0.1)
 
     async def _following(self, stream: str, subject: str, first: int) -> tuple[int, dict[str, str]]:
-        """Sequence and headers of the first message of a subject from a sequence on, as some server has it; 0 when it has none."""
+        """Returns sequence and headers of the first message of a subject from a sequence on, as any server has it; 0
+        without any."""
         question = json.dumps({"seq": first, "next_by_subj": subject}).encode()
         return _direct(await self._request(f"$JS.API.DIRECT.GET.{stream}", question, None))
 
     async def _headers_of_one(
         self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
     ) -> None:
-        """What one server has of `headers`, and perhaps one message more."""
+        """Calls `each` for what one server has of `headers`, and perhaps one message more."""
         import nats.errors
         import nats.js.errors
         from nats.js.api import ConsumerConfig, DeliverPolicy
@@ -343,7 +352,7 @@ class Session:
                     try:
                         message = await sub.next_msg(timeout=BEHIND_SECONDS if self.clustered else ANSWER_SECONDS)
                     except nats.errors.TimeoutError:
-                        if self.clustered:  # it has nothing, yet
+                        if self.clustered:  # it has nothing yet
                             return
                         raise
                     at = message.metadata
@@ -364,7 +373,8 @@ class Session:
     async def _headers_by_gets(
         self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
     ) -> None:
-        """`_headers_of_one` without a consumer, for an account that may make none: by gets, which send payloads too."""
+        """Does the same as `_headers_of_one` without a consumer, for an account that may not create one. It uses
+        direct gets, which also send payloads."""
         import nats.errors
 
         client = self._live()
@@ -372,7 +382,7 @@ class Session:
         sub = await client.subscribe(inbox)
 
         async def read(first: int) -> int:
-            """The sequence behind the last message of one answer; 0 when there is none."""
+            """Returns the sequence after the last message of one answer; 0 without any."""
             question = {"seq": first, "next_by_subj": subject, "batch": GET_MESSAGES, "max_bytes": GET_BYTES}
             await client.publish(f"$JS.API.DIRECT.GET.{stream}", json.dumps(question).encode(), reply=inbox)
             behind = 0
@@ -398,7 +408,7 @@ class Session:
 
 
 def _direct(message: Any) -> tuple[int, dict[str, str]]:
-    """Sequence and headers of a message that was got directly; 0 when there is none."""
+    """Returns sequence and headers of a message from a direct get; 0 without any."""
     headers: dict[str, str] = dict(message.headers or {})
     if (status := headers.get("Status")) and "Nats-Sequence" not in headers:
         if status == "404":
@@ -408,7 +418,7 @@ def _direct(message: Any) -> tuple[int, dict[str, str]]:
 
 
 def _final(cause: BaseException | None) -> bool:
-    """Whether an attempt to connect failed in a way that waiting does not heal."""
+    """Reports whether an attempt to connect failed permanently."""
     if isinstance(cause, (ssl.SSLError, ImportError, FileNotFoundError, PermissionError)):
         return True
     return "authorization" in str(cause).lower() or "authentication" in str(cause).lower()

@@ -1,4 +1,4 @@
-"""What documents come from: the name of a source, and the tokenizer that made tokens."""
+"""The origin of documents: the name of a source, and the tokenizer of tokens."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ _SOURCE = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
 def check_source(source: str) -> None:
-    """Raises ValueError for what cannot be the name of a source."""
+    """Raises ValueError for an invalid name of a source."""
     if not isinstance(source, str) or not _SOURCE.fullmatch(source):
         raise ValueError(f"source {source!r}: want 1 to 64 letters, digits, - and _")
 
 
 def fingerprint_of(tokenizer: object) -> str | None:
-    """A fingerprint as it is, and that of a tokenizer object."""
+    """Returns a fingerprint unchanged, and the fingerprint of a tokenizer object."""
     if tokenizer is None or isinstance(tokenizer, str):
         return tokenizer
     return str(importlib.import_module("loaderd.fingerprint").fingerprint(tokenizer))
 
 
 def require_nats(keys: bool) -> None:
-    """Raises ImportError that says what to install; `keys` for credentials and NKeys."""
+    """Raises ImportError that states what to install; `keys` for credentials and NKeys."""
     if importlib.util.find_spec("nats") is None:
         raise ImportError("publishing needs the package nats-py: pip install nats-py", name="nats")
     if keys and importlib.util.find_spec("nkeys") is None:

@@ -1,4 +1,4 @@
-"""A text cut into parts that give the same tokens, each tokenized by itself, as the whole."""
+"""Splits a text into separately tokenized parts that give the same tokens as the whole."""
 
 from __future__ import annotations
 
@@ -16,23 +16,24 @@ class Tokenized:
     text: str
     ids: Sequence[int]
     offsets: Sequence[tuple[int, int]]
-    """The characters [begin, end) of each token, without white space at its ends where the tokenizer leaves it out."""
+    """The characters [begin, end) of each token, without white space at its ends if the tokenizer excludes it."""
     loss: Sequence[bool]
     """Whether each token has a loss."""
 
 
 def split(whole: Tokenized, encode: Callable[[str, bool], Sequence[int]]) -> list[Part]:
-    """The parts of a text: their texts are the text when they are joined, the ids of each are those that the text has there, and each is one run of
-    tokens with or without a loss. `encode` makes the ids of a part; its second argument says whether the text begins with it.
+    """Returns the parts of a text. Their texts concatenate to the text, the ids of each are those that the text has
+    there, and each is one run of tokens with or without a loss. `encode` returns the ids of a part; its second
+    argument is whether the text begins with it.
 
-    Raises BadDocument where there is no such place for a cut: a token holds characters of both sides, or `encode` makes other ids of a part than of
-    the same characters within the text.
+    Raises BadDocument if no such cut exists: a token holds characters of both sides, or `encode` returns other ids
+    for a part than for the same characters within the text.
     """
     n = len(whole.ids)
     bounds = [0, *(i for i in range(1, n) if whole.loss[i] != whole.loss[i - 1]), n]
-    ways: dict[int, list[int]] = {0: [0]}  # by where they have come: the cuts so far
+    ways: dict[int, list[int]] = {0: [0]}  # cut position to the cuts that lead to it
     for first, end in zip(bounds, bounds[1:]):
-        # White space between two tokens belongs to one of them, mostly to the second.
+        # White space between two tokens belongs to one of them, usually to the second.
         places: Iterable[int] = [len(whole.text)] if end == n else dict.fromkeys((whole.offsets[end - 1][1], whole.offsets[end][0]))
         ids = list(whole.ids[first:end])
         longer: dict[int, list[int]] = {}

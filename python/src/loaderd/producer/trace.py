@@ -1,4 +1,4 @@
-"""Which documents are traced, and as part of which trace: W3C trace context (docs/monitoring.md)."""
+"""Selects the documents to trace, and their traces: W3C trace context (docs/monitoring.md)."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ TRACE = "traceparent"
 
 
 def traceparent(share: float) -> str | None:
-    """The trace context of a document, None for one that is not sampled.
+    """Returns the trace context of a document, None for one that is not sampled.
 
-    It is that of the span that the caller is in, where OpenTelemetry is in use and samples that, else a new trace.
+    It is that of the caller's current span if OpenTelemetry is in use and samples that span, else a new trace.
     """
     if random.random() >= share:
         return None
@@ -21,14 +21,14 @@ def traceparent(share: float) -> str | None:
 
 
 def check_share(share: float) -> float:
-    """Raises ValueError for what is no share."""
+    """Raises ValueError for a value that is not a share."""
     if not 0 <= share <= 1:
         raise ValueError(f"trace={share!r}: want the share of the documents that are traced, 0 to 1")
     return share
 
 
 def _current() -> str | None:
-    api = sys.modules.get("opentelemetry.trace")  # who has not imported it is in no span
+    api = sys.modules.get("opentelemetry.trace")  # a caller that has not imported it has no span
     if api is None:
         return None
     span = api.get_current_span().get_span_context()

@@ -1,4 +1,5 @@
-"""Which characters of a rendered chat the model is to write, where its template does not mark them: found by rendering the chat turn by turn."""
+"""Finds the characters of a rendered chat that the model generates, if its template does not mark them, by rendering
+the chat turn by turn."""
 
 from __future__ import annotations
 
@@ -8,19 +9,22 @@ from typing import Any
 from loaderd.producer.errors import BadDocument
 
 Render = Callable[[Sequence[Mapping[str, Any]], bool], str]
-"""Renders messages, with the generation prompt behind them or without."""
+"""Renders messages, with or without the generation prompt at the end."""
 
 
 def written(
     render: Render, messages: Sequence[Mapping[str, Any]], roles: Collection[str], ending: Collection[str], last: bool
 ) -> list[tuple[int, int]]:
-    """The characters [begin, end) of the rendered chat that messages of these roles wrote, in order; `last`: the last such message alone.
+    """Returns the characters [begin, end) of the rendered chat that belong to messages of these roles, in order;
+    `last`: only of the last such message.
 
-    A turn begins where the messages before it end when they are rendered with the generation prompt: whatever the template puts there in front
-    of an answer (the role's frame) belongs to the prompt. It ends where the messages up to it end when they are rendered alone: its end-of-turn
-    token belongs to it, white space behind one of the `ending` tokens does not, for no model writes that.
+    A turn begins where the messages before it end when they are rendered with the generation prompt: the role's
+    header before an answer belongs to the prompt. It ends where the messages up to it end when they are rendered
+    alone. Its end-of-turn token belongs to it; white space after one of the `ending` tokens does not, because no
+    model generates it.
 
-    Raises BadDocument where a turn does not begin with the generation prompt, or is rendered otherwise once other messages follow.
+    Raises BadDocument if a turn does not begin with the generation prompt, or is rendered differently once later
+    messages follow.
     """
     whole = render(messages, False)
     turns = [k for k, message in enumerate(messages) if message["role"] in roles]

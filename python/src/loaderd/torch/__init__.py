@@ -1,5 +1,5 @@
-"""loaderd for PyTorch: `StepLoader` yields the batches of a run as dicts of tensors; `loaderd.torch.masks` makes masks
-of them.
+"""loaderd for PyTorch: `StepLoader` yields the batches of a run as dicts of tensors; `loaderd.torch.masks` creates
+masks from them.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""From a step as it came over the wire to the dict of tensors that a model takes."""
+"""Converts a received step to the dict of tensors that a model takes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ FIELDS = (
     "input_ids", "labels", "position_ids", "segment_ids", "cu_seqlens", "max_seqlen", "num_loss_tokens",
     "num_loss_tokens_global",
 )  # fmt: skip
-"""Everything that a batch can hold, in its order; of a run with several sources these, too."""
+"""All fields of a batch, in order; runs with several sources also have OF_SOURCES."""
 
 OF_SOURCES = ("sources", "num_sources")
 
 ASKED = ("loss_weights",)
-"""What a batch holds only where it is asked for."""
+"""Fields that a batch has only on request."""
 
 _OF_MASKS = ("labels", "num_loss_tokens")
-"""What follows from which tokens have a loss."""
+"""Fields that depend on which tokens have a loss."""
 
 _OF_SEGMENTS = frozenset(FIELDS) - {"input_ids", "num_loss_tokens_global"}
-"""What follows from where segments end."""
+"""Fields that depend on where segments end."""
 
 IGNORED = -100
 """The label of a token that is not predicted, as in `torch.nn.functional.cross_entropy`."""
@@ -40,27 +40,27 @@ _Ints = npt.NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What batches hold and how; see `loaderd.torch.StepLoader` for the meaning of each."""
+    """The content and the format of batches; `loaderd.torch.StepLoader` documents each."""
 
     fields: tuple[str, ...] = FIELDS
     dtype: torch.dtype = torch.int64
     labels: Literal["unshifted", "shifted"] = "unshifted"
     capacity: int | Literal["auto"] | None = None
     sources: bool | None = None
-    """Whether a batch has fields of its sources; None: where the run has several."""
+    """Whether a batch has fields of its sources; None: if the run has several."""
     weights: bool = False
-    """Whether it has the weights of its tokens' loss."""
+    """Whether a batch has the loss weights of its tokens."""
     columns: tuple[str, ...] = ()
-    """Columns that documents bring along."""
+    """Additional columns of the documents."""
 
     @property
     def masks(self) -> bool:
-        """Whether batches hold something that follows from which tokens have a loss."""
+        """Whether a field depends on which tokens have a loss."""
         return any(f in self.fields for f in _OF_MASKS)
 
     @classmethod
     def checked(cls, fields: Sequence[str] | None, dtype: torch.dtype, labels: str, capacity: int | str | None, columns: Sequence[str] = ()) -> Form:
-        """A form from a caller's words. Raises ValueError."""
+        """Validates a caller's arguments. Raises ValueError."""
         everything = FIELDS + OF_SOURCES + ASKED
         if unknown := [f for f in fields or () if f not in everything]:
             raise ValueError(f"unknown fields {unknown}, want some of {list(everything)}")
@@ -81,7 +81,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """The segments of the rows of a step laid end to end, every row's padding being one more segment."""
+    """The segments of a step's concatenated rows, where every row's padding is one more segment."""
 
     bounds: _Ints
     """0, then the end of every segment [k+1]; the last is rows * L, and no segment crosses a row's end."""
@@ -94,7 +94,8 @@ class Segments:
 
 
 def segments_of(step: Step) -> Segments:
-    """The segments of a step. A row's `cu_seqlens` are 0, the ends of its segments, and so where its padding begins."""
+    """Returns the segments of a step. A row's `cu_seqlens` are 0 and the ends of its segments; the last value is
+    where its padding begins."""
     total = step.rows * step.bucket
     if total > np.iinfo(np.int32).max:
         raise ValueError(f"step {step.index} has {total} tokens for one rank, more than int32 counts: use more ranks")
@@ -113,7 +114,7 @@ def segments_of(step: Step) -> Segments:
 
 
 def make_batch(step: Step, form: Form, buffers: Buffers) -> dict[str, Any]:
-    """The batch of a step: every token is copied once from the Arrow buffer into each field that holds it."""
+    """Builds the batch of a step. Every token is copied once from the Arrow buffer into each field that holds it."""
     batch: dict[str, Any] = {}
     if not _OF_SEGMENTS.isdisjoint(form.fields):
         segments = segments_of(step)
@@ -164,7 +165,7 @@ def make_batch(step: Step, form: Form, buffers: Buffers) -> dict[str, Any]:
 
 
 def _column(step: Step, name: str, buffers: Buffers) -> torch.Tensor | list[list[Any]]:
-    """A column that documents bring along: of tokens a tensor, of documents lists."""
+    """Returns an additional column: a tensor of values per token, or lists of values per piece."""
     if name in step.parts[0].values:
         return step.values(name)
     found = [p.columns[name] for p in step.parts]
@@ -182,8 +183,8 @@ def _fill_ids(flat: npt.NDArray[Any], step: Step) -> None:
 
 
 def _fill_labels(flat: npt.NDArray[Any], step: Step, segments: Segments, mask: npt.NDArray[np.bool_] | None, *, shifted: bool) -> None:
-    """Both forms leave one token of every segment without a loss: its first has nothing before it that it follows
-    from. So do they those that `mask` names.
+    """Fills labels. In both forms one token of every segment has no loss, because the first token has no predecessor
+    to be predicted from. The tokens that `mask` excludes have none either.
     """
     at = 0
     for part in step.parts:
@@ -204,7 +205,7 @@ def _fill_labels(flat: npt.NDArray[Any], step: Step, segments: Segments, mask: n
 
 
 def _with_capacity(bounds: _Ints, capacity: int | Literal["auto"] | None, step: Step) -> _Ints:
-    """`bounds` with its last value repeated: those are segments of no tokens."""
+    """Returns `bounds` padded by repetition of its last value, which adds empty segments."""
     if capacity is None:
         return bounds
     if capacity == "auto":
@@ -219,7 +220,7 @@ def _with_capacity(bounds: _Ints, capacity: int | Literal["auto"] | None, step: 
 
 @lru_cache(maxsize=16)
 def _ramp(n: int) -> _Ints:
-    """0, 1, ... n-1."""
+    """Returns 0, 1, ... n-1."""
     ramp = np.arange(n, dtype=np.int32)
     ramp.flags.writeable = False
     return ramp

@@ -1,4 +1,4 @@
-"""Host memory of batches, used again when nobody can see the old batch any more."""
+"""Host memory of batches, which is reused once no reference to the old batch exists."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ _NUMPY: dict[torch.dtype, np.dtype[Any]] = {
     torch.float32: np.dtype(np.float32), torch.float16: np.dtype(np.float16), torch.bool: np.dtype(np.bool_),
 }  # fmt: skip
 KINDS = {numpy: torch for torch, numpy in _NUMPY.items()}
-"""Of numpy's types that tensors are given out of."""
+"""The supported numpy types, with their torch types."""
 
 
 class Buffers:
-    """Gives out tensors of shape [rows, L] whose memory comes back by itself.
+    """Allocates tensors of shape [rows, L] and reuses their memory automatically.
 
-    Every tensor that shares memory with the one given out (views, slices, `detach()`, `numpy()`, what autograd saved)
-    holds its storage, and the storage holds the numpy array it was made from. When that array dies, nothing can read
-    the memory any more, and it is given out again; not before. What reads memory behind torch's back, by `data_ptr()`
-    alone, has to keep a tensor.
+    Every tensor that shares memory with an allocated one (views, slices, `detach()`, `numpy()`, what autograd saved)
+    references its storage, and the storage references the numpy array that it was created from. Only when that array
+    is freed can no tensor read the memory, and it is reused. Code that accesses memory only by `data_ptr()` must
+    keep a tensor.
 
-    Pinned memory comes from torch's caching host allocator, which does the same and also waits for copies to a GPU that
-    are under way.
+    Pinned memory is allocated by torch's caching host allocator, which does the same and also waits for running
+    copies to a GPU.
     """
 
     def __init__(self, *, pinned: bool = False, keep: int = 4) -> None:
         """`keep`: how many unused buffers of a size stay allocated."""
         self.pinned = pinned
-        self.allocated = 0  # bytes asked of the system so far; the pinned allocator counts its own
+        self.allocated = 0  # bytes allocated so far; the pinned allocator counts its own
         self._keep = keep
         self._free: dict[int, deque[npt.NDArray[np.uint8]]] = {}
 
     def take(self, rows: int, length: int, dtype: torch.dtype) -> torch.Tensor:
-        """A tensor [rows, length] of one of `KINDS`, with any contents."""
+        """Returns an uninitialized tensor [rows, length] of one of the types in `KINDS`."""
         if self.pinned:
             return torch.empty((rows, length), dtype=dtype, pin_memory=True)
         kind = _NUMPY[dtype]
@@ -50,11 +50,12 @@ class Buffers:
             memory = np.empty(size, np.uint8)
             self.allocated += size
         owner = memory.view(kind).reshape(rows, length)
-        # May run in any thread at any time: appending to a deque takes no lock. When `keep` are there, the oldest goes.
+        # May run in any thread at any time: appending to a deque takes no lock. Beyond `keep` buffers the oldest is
+        # dropped.
         weakref.finalize(owner, free.append, memory).atexit = False
         return torch.from_numpy(owner)
 
     def hold(self, values: npt.NDArray[Any]) -> torch.Tensor:
-        """A small array as a tensor with memory of its own."""
+        """Returns a small array as a tensor that is not pooled."""
         tensor = torch.from_numpy(values)
         return tensor.pin_memory() if self.pinned else tensor

@@ -1,4 +1,4 @@
-"""Batches to a device, while the trainer computes."""
+"""Copies batches to a device while the trainer computes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ Batch = dict[str, Any]
 
 
 class Mover:
-    """Moves batches to a device: `send` in the thread that reads ahead, `receive` in the one that uses them, which also
-    makes the Mover.
+    """Moves batches to a device: `send` runs in the prefetching thread, `receive` in the consuming one, which also
+    creates the Mover.
 
-    To CUDA the copies run on a stream of their own, from pinned memory, and only the GPU waits for them. Without a
-    device batches stay in host memory.
+    Copies to CUDA run on a separate stream, from pinned memory, and only the GPU waits for them. Without a device
+    batches stay in host memory.
     """
 
     def __init__(self, device: torch.device | None, pin_memory: bool | None) -> None:
-        """`pin_memory` None: when CUDA is there and `device` does not rule it out. Raises ValueError when it is asked
-        for without CUDA.
+        """`pin_memory` None: pins if CUDA is available and `device` permits it. Raises ValueError when it is
+        requested without CUDA.
         """
         there = torch.cuda.is_available()
         self.pinned = pin_memory if pin_memory is not None else there and (device is None or device.type == "cuda")
@@ -29,7 +29,7 @@ class Mover:
         if device == torch.device("cuda"):
             device = torch.device("cuda", torch.cuda.current_device())
         self.device = device
-        # A thread has a current CUDA device of its own, the first one unless it is told.
+        # Each thread has its own current CUDA device, the first one by default.
         self._gpu: torch.device | int | None = None
         if device is not None and device.type == "cuda":
             self._gpu = device
@@ -38,7 +38,7 @@ class Mover:
         self._stream: torch.cuda.Stream | None = None
 
     def on_gpu(self) -> AbstractContextManager[Any]:
-        """Makes the trainer's CUDA device the current one of this thread, so that nothing is set up on another."""
+        """Makes the trainer's CUDA device the current one of this thread, so that no other device is initialized."""
         return nullcontext() if self._gpu is None else torch.cuda.device(self._gpu)
 
     def send(self, batch: Batch) -> tuple[Batch, torch.cuda.Event | None]:
@@ -58,12 +58,12 @@ class Mover:
             current.wait_event(copied)
             for value in moved.values():
                 if isinstance(value, torch.Tensor):
-                    value.record_stream(current)  # allocated for the stream of the copies, used on this one
+                    value.record_stream(current)  # allocated for the copy stream, used on this one
         return moved
 
 
 def to_device(batch: Batch, device: torch.device | None, *, non_blocking: bool = False) -> Batch:
-    """The batch with its tensors on a device; None leaves them where they are."""
+    """Returns the batch with its tensors on a device; None leaves them where they are."""
     if device is None:
         return batch
     return {k: v.to(device, non_blocking=non_blocking) if isinstance(v, torch.Tensor) else v for k, v in batch.items()}

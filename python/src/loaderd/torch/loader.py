@@ -1,4 +1,4 @@
-"""The loader of a training loop: one rank's batches of every step, in order, resumable at any of them."""
+"""The loader of a training loop: one rank's batches of every step, in order, resumable at any step."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
 log = logging.getLogger("loaderd")
 
 _MEASURE_LOOK = 0.2
-"""Seconds between two looks at a run that is measured."""
+"""Seconds between two polls during a measurement."""
 
 
 class StepLoader(IterableDataset[Batch]):
-    """Yields one dict for every step of a run: this rank's rows, [rows, L] with the step's bucket L, the same L on
-    every rank.
+    """Yields one dict per step of a run: this rank's rows, [rows, L] with the step's bucket L, the same L on every
+    rank.
 
     | key | value |
     | --- | --- |
@@ -49,25 +49,25 @@ class StepLoader(IterableDataset[Batch]):
     | `labels` | `dtype` [rows, L]; -100 in padding, for tokens without a loss and on one token of every segment |
     | `position_ids` | `dtype` [rows, L]: 0, 1, ... from the beginning of every segment |
     | `segment_ids` | int32 [rows, L]: 1, 2, ... within the row, 0 for padding |
-    | `cu_seqlens` | int32: 0, and the end of every segment of the rows laid end to end |
+    | `cu_seqlens` | int32: 0, and the end of every segment in the concatenated rows |
     | `max_seqlen` | int: the longest of these segments |
     | `num_loss_tokens` | int: labels other than -100 in this batch |
-    | `num_loss_tokens_global` | int: in the batches of all ranks together |
-    | `sources` | int32 [rows, L]: the number of the token's source, an index into `sources` of the loader; -1 in padding; by default of a run with several |
-    | `num_sources` | int: these numbers are below it, on every rank |
-    | `loss_weights` | float32 [rows, L], where `fields` names it: the factor of the label's loss that its document carries, 0 in padding |
-    | a name in `columns` | [rows, L] of the column's type, its fill where documents have no value; of values of documents (`documents.meta`) a list for every row, with a str, int, float or None for every piece |
+    | `num_loss_tokens_global` | int: the sum over the batches of all ranks |
+    | `sources` | int32 [rows, L]: the number of the token's source, an index into `sources` of the loader; -1 in padding; by default in a run with several |
+    | `num_sources` | int: upper bound (exclusive) of these numbers, the same on every rank |
+    | `loss_weights` | float32 [rows, L], if `fields` names it: the loss weight of the label, as its document has it, 0 in padding |
+    | a name in `columns` | [rows, L] of the column's type, its fill where documents have no value; for values of documents (`documents.meta`) a list per row, with a str, int, float or None per piece |
 
-    A column stands with its token: with "shifted" labels the value of a label's token is the next one in the row.
+    A column is aligned with its tokens: with "shifted" labels the value of a label's token is the next one in the
+    row.
 
-    "unshifted" labels are for models that shift by themselves: the first token of every segment has none. "shifted"
-    ones are the next token of the segment; its last has none. In `cu_seqlens` the padding of a row is one more segment,
-    so that every token is covered and the last value is rows * L.
+    "unshifted" labels are for models that shift labels themselves: the first token of every segment has none.
+    "shifted" labels are the next token of the segment; its last has none. In `cu_seqlens` the padding of a row is
+    one more segment, so that every token is covered and the last value is rows * L.
 
-    A loader is one pass over the run: leaving a loop and entering another goes on with the next step, and so does
-    asking again after an exception. It ends when the run is sealed and read. Reading, copying and moving happen in one
-    thread, at most `prefetch` batches ahead. A batch is the caller's for as long as any tensor of it lives; memory that
-    nobody holds is used again.
+    A loader is one pass over the run: a new loop over it continues with the next step, and so does `next()` after an
+    exception. It ends when the run is sealed and read. One thread reads, copies and moves, at most `prefetch`
+    batches ahead. A batch stays valid while any of its tensors is referenced; unreferenced memory is reused.
     """
 
     def __init__(
@@ -94,23 +94,23 @@ class StepLoader(IterableDataset[Batch]):
         patience: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
-        """Nothing is connected before it is needed, so a loader may be made before processes are forked or
-        torch.distributed begins.
+        """The loader connects on first use, so it may be created before processes are forked or torch.distributed is
+        initialized.
 
         `run`: its name, refused when the daemon serves another. `rank` and `world`, or `mesh` with its data-parallel
-        dimensions `mesh_dims` (told by their names when left out), else torch.distributed, else RANK and WORLD_SIZE,
-        else a world of one. `device`: where tensors go; None leaves them on the CPU. `pin_memory`: pinned host memory;
-        by default when CUDA is there and can be the target. `dtype`: torch.int64 or torch.int32. `cu_seqlens_capacity`:
-        a fixed number of `cu_seqlens` (the last value repeats; a step with more raises ValueError), or "auto": the next
-        power of two. `fields`: the keys wanted, all by default. `columns`: columns that documents bring along, wanted besides. `keeper`: the name under which `commit` is kept
-        (as `Client.commit`).
-        `url`, `job`, `token`, `tls`, `patience`, `connect_timeout`: as `loaderd.Client`.
+        dimensions `mesh_dims` (by default found by their names), else torch.distributed, else RANK and WORLD_SIZE,
+        else a world of one. `device`: where tensors are placed; None leaves them on the CPU. `pin_memory`: pinned
+        host memory; by default if CUDA is available and can be the target. `dtype`: torch.int64 or torch.int32.
+        `cu_seqlens_capacity`: a fixed number of `cu_seqlens` (the last value repeats; a step with more raises
+        ValueError), or "auto": the next power of two. `fields`: the requested keys, all by default. `columns`:
+        additional columns of the documents. `keeper`: the keeper of `commit` (as in `Client.commit`). `url`, `job`,
+        `token`, `tls`, `patience`, `connect_timeout`: as in `loaderd.Client`.
         """
         self._form = Form.checked(fields, dtype, labels, cu_seqlens_capacity, columns)
         if prefetch < 1:
             raise ValueError(f"prefetch {prefetch}: want 1 or more batches")
         if rank is not None or world is not None or mesh is not None or mesh_dims is not None:
-            find_place(rank, world, mesh, mesh_dims)  # what is wrong in these is said at once
+            find_place(rank, world, mesh, mesh_dims)  # raises errors of these arguments immediately
         self._where = rank, world, mesh, mesh_dims
         self._device = None if device is None else torch.device(device)
         self._pin = pin_memory
@@ -119,8 +119,8 @@ class StepLoader(IterableDataset[Batch]):
         self._connect: dict[str, Any] = {"url": url, "run": run, "token": token, "tls": tls, "job": job, "sources": self._form.sources, "weights": self._form.weights}
         self._connect["columns"] = self._form.columns
         self._connect |= {"patience": patience, "connect_timeout": connect_timeout}
-        self._step = 0  # the next one to yield
-        self._run_id: str | None = None  # of the run, once it is known
+        self._step = 0  # the next step to yield
+        self._run_id: str | None = None  # of the run, once known
         self._saved: int | None = None  # step of the last state that was taken or restored
         self._tally = Tally()
         self._passes = Passes()
@@ -128,7 +128,7 @@ class StepLoader(IterableDataset[Batch]):
         self._client: Client | None = None
         self._info: RunInfo | None = None
         self._reader: Prefetcher[_Ready] | None = None
-        self._stream: StepStream | None = None  # that it reads, or the last one did
+        self._stream: StepStream | None = None  # of the current reader, or the last one
         self._place: Place | None = None  # while reading
 
     # Iteration
@@ -150,21 +150,21 @@ class StepLoader(IterableDataset[Batch]):
             except Exception:
                 self._tally.waited += time.monotonic() - began
                 self._stop()  # the next call opens another reader, at the same step
-                if reader.stale:  # patience is for those who wait
+                if reader.stale:  # the patience ended while the caller was not waiting
                     continue
                 raise
             waited = time.monotonic() - began
-            if ready.step != self._step:  # an interrupt came between the reader and here
+            if ready.step != self._step:  # an interrupt dropped a step between the reader and here
                 self._stop()
                 continue
             batch = ready.mover.receive(ready.batch, ready.copied)
             self._passes.yielded()
             self._tally.waited += waited
             self._tally.add(ready.seen)
-            self._step = ready.step + 1  # last: what fails or is interrupted before comes again
+            self._step = ready.step + 1  # last: a step that fails or is interrupted before is returned again
             return batch
 
-    # What is read
+    # Properties of the run
 
     @property
     def step(self) -> int:
@@ -178,51 +178,57 @@ class StepLoader(IterableDataset[Batch]):
 
     @property
     def fingerprint(self) -> str:
-        """What identifies the run's configuration and tokenizer: batches under one fingerprint and the same documents
-        are equal.
+        """The identity of the run's configuration and tokenizer: equal fingerprints and equal documents give equal
+        batches.
         """
         return self._describe().fingerprint
 
     @property
     def info(self) -> RunInfo:
-        """The run as it was when the loader first asked: vocabulary size, pad id, row lengths, configuration."""
+        """The run as it was on the loader's first request: vocabulary size, pad id, row lengths, configuration."""
         return self._describe()
 
     @property
     def buckets(self) -> tuple[int, ...]:
-        """Every row length L that batches have, ascending: [rows(L), L] are all shapes there are."""
+        """Every row length L of the run, ascending; batches have only the shapes [rows(L), L]."""
         return self._describe().buckets
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The names of the run's sources by their numbers, as they are now."""
+        """The current names of the run's sources by their numbers."""
         return self._connected().info().sources
 
     @property
     def total_steps(self) -> int | None:
-        """How many steps the run has from its first to its last one, where that is known exactly; else None. It is for schedules of the learning rate:
+        """The number of steps of the run from its first to its last, if known exactly; else None. It is for
+        schedules of the learning rate:
 
             total = loader.total_steps or loader.measure()
             schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=3e-4, total_steps=total)
 
-        It is known when all sources are sealed and the run is measured, which the daemon does by itself where little is left, or has ended. It is None while a source
-        is not sealed, while the run is being measured, and for one without an end; `loader.length` then has an estimate. It stays what it is until somebody changes
-        the run: its mixture, a drain. Every call asks the daemon: have one rank ask and tell the others, or keep the number.
+        It is known when the run has ended, or when all sources are sealed and the run is measured, which the daemon
+        does automatically if little is left. It is None while a source is not sealed, while the run is being
+        measured, and for a run without an end; `loader.length` then has an estimate. It is constant until the run is
+        changed by a new mixture or a drain. Every access calls the daemon: read it on one rank and broadcast it, or
+        store it.
         """
         length = self.length
         return length.steps if length is not None and length.exact else None
 
     @property
     def length(self) -> RunLength | None:
-        """How many steps the run will have as far as that is known now: exactly, or an estimate with its error. None while nothing is known."""
+        """The current knowledge of how many steps the run will have: exact, or an estimate with its error. None
+        while unknown."""
         return self._connected().info().length
 
     def measure(self, timeout: float | None = None) -> int:
-        """Has the daemon count how many steps the run will have, and waits for the number: `total_steps` from then on. Call it on one rank.
+        """Makes the daemon count how many steps the run will have, and waits for the number, which is `total_steps`
+        afterwards. Call it on one rank.
 
-        All sources must be sealed. Documents that are left are read and tokenized once more: that takes as long as the daemon's tokenizer does for them. Raises
-        BadTicket while a source is not sealed or for a run without an end, and TimeoutError when the number is not there after `timeout` seconds; the daemon goes on
-        with it.
+        All sources must be sealed. The remaining documents are read and tokenized an additional time, which takes as
+        long as the daemon's tokenizer needs for them. Raises BadTicket while a source is not sealed or for a run
+        without an end. Raises TimeoutError when the number is not available after `timeout` seconds; the daemon
+        continues to count.
         """
         client, began = self._connected(), time.monotonic()
         client.measure()
@@ -231,23 +237,25 @@ class StepLoader(IterableDataset[Batch]):
             if length is not None and length.exact:
                 return length.steps
             if length is not None and (length.open or length.endless or length.idle):
-                client.measure()  # somebody has changed the run: it says why there is no number
+                client.measure()  # the run was changed; this raises the reason
             if timeout is not None and time.monotonic() - began >= timeout:
                 raise TimeoutError(f"the run is not measured after {timeout:g} s: {length}")
             time.sleep(_MEASURE_LOOK)
 
     @property
     def seen(self) -> Seen:
-        """What this loader has yielded since it was made, and how long it waited: see `loaderd.torch.log` for a logger of these."""
+        """The counts of the yielded batches since the loader was created, and the time that it waited.
+        `loaderd.torch.log` logs them."""
         return self._tally.seen()
 
     def status(self) -> RunStatus:
-        """How the run does, as the daemon's live page and `loaderd status` say it: a sentence, what to do, all figures. Every call asks the daemon."""
+        """Returns the run's status as on the daemon's live page and in `loaderd status`: a sentence, what to do, all
+        figures. Every call requests it from the daemon."""
         return self._connected().status()
 
     def rows(self, bucket: int) -> int:
-        """This rank's rows of every step with this row length. Raises WorldMismatch when the world does not divide the
-        step.
+        """Returns this rank's rows of every step with this row length. Raises WorldMismatch when the world size does
+        not divide the step's rows.
         """
         info = self._describe()
         if bucket not in info.rows:
@@ -268,11 +276,11 @@ class StepLoader(IterableDataset[Batch]):
         return (self._place or find_place(*self._where)).world
 
     def get_mock_batch(self, bucket: int | None = None) -> Batch:
-        """A batch of made-up tokens with the keys, shapes, types and device of real ones, of the largest bucket unless
-        told otherwise.
+        """Returns a batch of synthetic tokens with the keys, shapes, types and device of real ones, by default of
+        the largest bucket.
 
-        Every row is one segment of L tokens, the most that attention can cost. For measuring memory and compiling
-        before the first step; the position in the run does not change.
+        Every row is one segment of L tokens, the maximum cost of attention. Use it to measure memory and to compile
+        before the first step. The position in the run does not change.
         """
         info = self._describe()
         bucket = max(info.buckets) if bucket is None else bucket
@@ -283,21 +291,22 @@ class StepLoader(IterableDataset[Batch]):
     # Checkpoints
 
     def state_dict(self) -> dict[str, Any]:
-        """The position behind the last batch that was *yielded*: a few numbers and names, the same on every rank at the
-        same step.
+        """Returns the position after the last batch that was *yielded*: a few numbers and names, the same on every
+        rank at the same step.
 
-        What was only read ahead is not covered and comes again after a resume.
+        Prefetched batches are not covered and are yielded again after a resume.
         """
         info = self._describe()
         self._saved = self._step
         return make_state(info, self._step, self._identify())
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
-        """Goes on at the position of a state, before the first batch or between two; the world may be another than the
-        one that saved it.
+        """Continues at the position of a state, before the first batch or between two. The world size may differ
+        from that of the saving job.
 
-        Raises RunMismatch, PlanMismatch or RunReplaced when the state is of another run, of another plan, or of a run of that name that was
-        deleted since and begun again; ValueError when it is no state that this version reads.
+        Raises RunMismatch, PlanMismatch or RunReplaced when the state is of another run, of another plan, or of a
+        run of that name that was deleted since and created again. Raises ValueError for a state that this version
+        cannot read.
         """
         step = check_state(state_dict, self._describe())
         self._stop()
@@ -306,12 +315,12 @@ class StepLoader(IterableDataset[Batch]):
         self._step = self._saved = step
 
     def commit(self, step: int | None = None) -> int:
-        """Tells the daemon that the trainer's own checkpoint is *durable* and covers all steps before `step`, so that
-        their documents may go.
+        """Commits to the daemon that the trainer's own checkpoint is *durable* and covers all steps before `step`,
+        so that their documents may be released.
 
-        By default the step of the state that was last taken or restored here, never that of batches which no state
-        covers. Call it from one rank, or all, once the checkpoint is complete on every rank. Returns the step before
-        which every keeper has committed.
+        By default `step` is that of the last state that was taken or restored here, never that of batches which no
+        state covers. Call it on one rank, or all, once the checkpoint is complete on every rank. Returns the step
+        before which every keeper has committed.
         """
         if step is None:
             if self._saved is None:
@@ -322,21 +331,24 @@ class StepLoader(IterableDataset[Batch]):
     # The mixture
 
     def set_mixture(self, weights: Mapping[str, float], *, once: bool = False) -> MixtureChange:
-        """Gives the sources of the run other weights, from the next document on that is planned; call it on one rank. The answer has the first step that
-        can differ (those before it are planned) and the share that each source is to have. A source that is not named keeps its present share as weight.
+        """Sets other weights of the run's sources, effective from the next planned document; call it on one rank.
+        The result has the first step that can differ (earlier ones are planned) and the share that each source is to
+        have. A source that is not named keeps its current share as weight.
 
-        With `once` the run's plan has one change for each position of the loader: a trainer that was killed, resumes from its checkpoint and decides again
-        where it has decided before is answered with that change, which stays as it is (`again`), whatever weights it asks for now.
+        With `once` the run's plan has one change per position of the loader. A trainer that was killed, resumes from
+        its checkpoint and repeats a decision gets the recorded change (`again`), regardless of the weights in its
+        new request.
 
-        Raises ValueError for a weight that is no number from 0 to 1e9; BadTicket for weights that no mixture can have, and where all sources are used up;
-        Forbidden for a caller who may not: it takes the role operate, or train where the daemon has flight.train_may_mix. `loaderd.Client.mix` does more: sources that come and go.
+        Raises ValueError for a weight that is not a number from 0 to 1e9. Raises BadTicket for weights that no
+        mixture can have, and if all sources are exhausted. Raises Forbidden for a caller without the role operate,
+        or train where the daemon has flight.train_may_mix. `loaderd.Client.mix` can also add and remove sources.
         """
         return MixtureChange.decode(self._connected().mix(weights, decided=self._step if once else None))
 
-    # The end
+    # Closing
 
     def close(self) -> None:
-        """Stops reading ahead and disconnects. No thread is left."""
+        """Stops prefetching and disconnects. No thread remains."""
         self._closed = True
         self._stop()
         if self._client is not None:
@@ -354,7 +366,7 @@ class StepLoader(IterableDataset[Batch]):
             "give a DataLoader num_workers=0, or make the loader in the other process"
         )
 
-    # Inside
+    # Internals
 
     def _check_process(self) -> None:
         if self._closed:
@@ -383,18 +395,18 @@ class StepLoader(IterableDataset[Batch]):
         return self._info
 
     def _identify(self) -> str | None:
-        """The run's id. One that began after the loader asked first tells it with its first step."""
+        """Returns the run's id. A run that began after the loader's first request has its id with its first step."""
         known = self._stream.run_id if self._stream else None
         self._run_id = self._run_id or self._describe().run_id or known
         return self._run_id
 
     def _open(self) -> Prefetcher[_Ready]:
-        """A reader from the present step on, and what its thread needs."""
-        self._describe()  # a state can then be taken whether the daemon is there or not
+        """Opens a reader at the current step, with the state that its thread needs."""
+        self._describe()  # a state can then be taken even if the daemon is down
         client, place = self._connected(), find_place(*self._where)
         client.rank, client.world, client.peer = place.rank, place.world, place.peer
         mover = Mover(self._device, self._pin)
-        unused = 4 * (self._prefetch + 2)  # a batch has three tensors of a size, and one of another bucket's
+        unused = 4 * (self._prefetch + 2)  # a batch has three tensors of one size, and one of another bucket's
         make = _Maker(self._form, Buffers(pinned=mover.pinned, keep=unused), mover)
         self._place = place
         client.keep_to_id(self._identify())
@@ -421,8 +433,8 @@ class _Ready:
 
 @dataclass(frozen=True, slots=True)
 class _Maker:
-    """Makes batches in the reader's thread. It knows nothing of the loader, so that one left behind is collected and
-    its thread ends.
+    """Builds batches in the reader's thread. It does not reference the loader, so that an abandoned loader is
+    collected and its thread ends.
     """
 
     form: Form

@@ -1,4 +1,4 @@
-"""What a trainer logs of its data: shares of sources, padding, waits, tokens seen.
+"""Logs the data of a trainer: shares of sources, padding, waits, tokens.
 
     from loaderd.torch.log import Log
 
@@ -7,8 +7,8 @@
         train(batch)
         log()                                          # every 50 steps it writes; on the ranks that have a logger
 
-Nothing else is asked of a logger than a method `log_metrics` (Lightning), `add_scalar` (TensorBoard) or `log` (Weights & Biases), or to be callable; none of these
-packages is needed.
+A logger needs only a method `log_metrics` (Lightning), `add_scalar` (TensorBoard) or `log` (Weights & Biases), or to
+be callable; none of these packages is required.
 """
 
 from __future__ import annotations
@@ -21,45 +21,45 @@ from loaderd.torch.loader import StepLoader
 from loaderd.torch.seen import Seen
 
 Write = Callable[[dict[str, float], int], object]
-"""Takes the metrics by name, and the step that they are of."""
+"""Receives the metrics by name, and their step."""
 
 
 class Log:
-    """Writes how a loader does to a logger, every so many steps.
+    """Writes the metrics of a loader to a logger, every `every` steps.
 
     | metric | of this rank |
     | --- | --- |
-    | `loaderd/share/SOURCE` | share of the source in the tokens since the line before; only of runs with several sources |
+    | `loaderd/share/SOURCE` | share of the source in the tokens since the previous line; only in runs with several sources |
     | `loaderd/tokens/SOURCE` | tokens of the source so far |
-    | `loaderd/tokens` | tokens so far, padding left out |
-    | `loaderd/tokens_per_second` | of these, since the line before |
-    | `loaderd/padding` | share of padding in the rows since the line before |
+    | `loaderd/tokens` | tokens so far, without padding |
+    | `loaderd/tokens_per_second` | of these, since the previous line |
+    | `loaderd/padding` | share of padding in the rows since the previous line |
     | `loaderd/wait_seconds` | time that `next()` waited for a batch, so far |
-    | `loaderd/wait_share` | part of the time since the line before that was lost so |
-    | `loaderd/steps/BUCKET` | steps so far by their row length; only of runs with several |
+    | `loaderd/wait_share` | share of such waits in the time since the previous line |
+    | `loaderd/steps/BUCKET` | steps so far by their row length; only in runs with several |
 
-    Counts go on behind a resume when `state_dict()` is kept in the trainer's checkpoint beside that of the loader.
+    Counts continue after a resume if the trainer's checkpoint has `state_dict()` with that of the loader.
     """
 
     def __init__(self, loader: StepLoader, logger: object = None, *, every: int = 50, prefix: str = "loaderd/") -> None:
-        """`logger`: where lines go; None writes nothing, for ranks that have none. `every`: steps between two lines. Raises TypeError for a logger that has none of
-        the methods, ValueError for an `every` below 1.
+        """`logger`: the destination; None writes nothing, for ranks without a logger. `every`: steps between two
+        lines. Raises TypeError for a logger that has none of the methods, ValueError for an `every` below 1.
         """
         if every < 1:
             raise ValueError(f"every {every}: want 1 or more steps")
         self._loader, self._every, self._prefix = loader, every, prefix
         self._write = None if logger is None else writer(logger)
-        self._before = Seen()  # of the runs of this trainer before a resume
+        self._before = Seen()  # counts from before a resume
         self._start = self._line = loader.seen
         self._at = time.monotonic()
 
     def __call__(self) -> None:
-        """Counts a step: call it once for each batch."""
+        """Counts a step: call it once per batch."""
         if self._write is not None and self._loader.seen.steps - self._line.steps >= self._every:
             self.flush()
 
     def flush(self) -> None:
-        """Writes a line now: what there is since the line before."""
+        """Writes the metrics since the previous line now."""
         now, at = self._loader.seen, time.monotonic()
         if self._write is None or now.steps == self._line.steps:
             return
@@ -84,7 +84,7 @@ class Log:
         return out
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts so far, for the trainer's checkpoint: numbers by name."""
+        """Returns the counts so far, for the trainer's checkpoint: numbers by name."""
         total = self._before + self._loader.seen
         return {
             "steps": total.steps - self._start.steps,
@@ -96,7 +96,7 @@ class Log:
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Goes on with the counts of a state."""
+        """Continues with the counts of a state."""
         self._before = Seen(
             int(state["steps"]),
             int(state["tokens"]),
@@ -110,7 +110,8 @@ class Log:
 
 
 def writer(logger: object) -> Write:
-    """What writes metrics to a logger: of Lightning (`log_metrics`), TensorBoard (`add_scalar`), Weights & Biases (`log`), or a function of (dict, step)."""
+    """Returns a function that writes metrics to a logger: of Lightning (`log_metrics`), TensorBoard (`add_scalar`),
+    Weights & Biases (`log`), or a function of (dict, step)."""
     if callable(write := getattr(logger, "log_metrics", None)):
         return lambda metrics, step: write(metrics, step)
     if callable(add := getattr(logger, "add_scalar", None)):

@@ -1,4 +1,4 @@
-"""The losses of a batch by the sources that its tokens came from."""
+"""The losses of a batch by the sources of its tokens."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ from loaderd.torch.batch import IGNORED
 
 
 def by_source(losses: torch.Tensor, batch: Mapping[str, Any], count: int | None = None) -> torch.Tensor:
-    """The sum of the losses of each source and how many there are: float32 [2, count], for one all-reduce with the sum of all ranks. Then
-    `sums / counts` has the mean loss of every source; one that the step has no token of has 0 of both.
+    """Returns the sum and the number of the losses of each source: float32 [2, count], for one all-reduce with the
+    sum over all ranks. Then `sums / counts` has the mean loss of every source; both are 0 for a source without a
+    token in the step.
 
-    `losses` has one value a token, as `cross_entropy(..., reduction="none")` gives them, flat or not: rows * L of them belong to the labels as they
-    are in the batch, rows * (L - 1) to unshifted labels without each row's first, as a model that shifts has them. Values at labels of -100 do not
-    count. The batch has `labels` and `sources`. `count`: of sources, `batch["num_sources"]` by default, which is the same on every rank; those with a number from
-    `count` on are left out. Gradients do not pass. Nothing waits for the GPU. Raises ValueError for losses of another size.
+    `losses` has one value per token, as `cross_entropy(..., reduction="none")` returns them, flat or not. rows * L
+    values belong to the labels of the batch. rows * (L - 1) values belong to unshifted labels without each row's
+    first, as a model that shifts labels has them. Values at labels of -100 do not count. The batch has `labels` and
+    `sources`. `count`: the number of sources, `batch["num_sources"]` by default, which is the same on every rank;
+    sources with a number from `count` on are ignored. Gradients are not propagated. The call does not synchronize
+    with the GPU. Raises ValueError for losses of another size.
     """
     labels, sources = batch["labels"], batch["sources"]
     rows, length = sources.shape
@@ -27,7 +30,7 @@ def by_source(losses: torch.Tensor, batch: Mapping[str, Any], count: int | None 
         raise ValueError(f"{losses.numel()} losses for {rows} rows of {length} tokens: want one for each, or for each but a row's first")
     n = batch["num_sources"] if count is None else count
     used = ((labels != IGNORED) & (sources >= 0) & (sources < n)).reshape(-1)
-    into = torch.where(used, sources.reshape(-1).long(), n)  # what does not count is cut off
+    into = torch.where(used, sources.reshape(-1).long(), n)  # values that do not count go to bin n, which is cut off
     out = torch.zeros(2, n + 1, dtype=torch.float32, device=losses.device)
     out[0].index_add_(0, into, losses.detach().reshape(-1).float())
     out[1].index_add_(0, into, used.float())

@@ -1,17 +1,17 @@
-"""Attention that stays within documents: masks and kernel arguments from the batches of a StepLoader.
+"""Attention within documents: masks and kernel arguments from the batches of a StepLoader.
 
-A packed row holds several segments one after the other, then padding. A token may attend to tokens of its own segment
-only. Padding is a segment of its own (number 0), so every token attends at least to itself: no softmax over nothing,
-no NaN.
+A packed row holds several consecutive segments, then padding. A token may attend only to tokens of the same segment.
+Padding is a separate segment (number 0), so every token attends at least to itself: no softmax is empty, and no NaN
+results.
 
 | attention | memory | from |
 | --- | --- | --- |
 | `scaled_dot_product_attention(attn_mask=...)` | rows * L * L bytes | `dense_mask` |
 | FlexAttention | rows * (L / 128)^2 numbers | `block_mask` |
-| varlen kernels (flash-attn, torch, transformers) | a number a segment | `varlen` |
+| varlen kernels (flash-attn, torch, transformers) | a number per segment | `varlen` |
 
-Positions restart in every segment (`position_ids`): a model needs both, mask and positions, to see each document as if
-it were alone.
+Positions restart in every segment (`position_ids`). A model needs both mask and positions to process each document
+as if it were alone.
 """
 
 from __future__ import annotations
@@ -30,19 +30,20 @@ MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
 
 
 def dense_mask(segment_ids: Tensor, *, causal: bool = True) -> Tensor:
-    """Bool [rows, 1, L, L] from `segment_ids` [rows, L]: True where the query (dim 2) may see the key (dim 3).
+    """Returns bool [rows, 1, L, L] from `segment_ids` [rows, L]: True where the query (dim 2) may see the key (dim
+    3).
 
-    For `scaled_dot_product_attention(attn_mask=...)`, which takes no `is_causal` beside it. A byte for every pair of
-    tokens: 4 MiB for a row of 2,048, 256 MiB for one of 16,384.
+    It is for `scaled_dot_product_attention(attn_mask=...)`, which does not permit `is_causal` in addition. It has
+    one byte per pair of tokens: 4 MiB for a row of 2,048, 256 MiB for one of 16,384.
     """
     same = segment_ids[:, None, :, None] == segment_ids[:, None, None, :]
     return same.tril() if causal else same
 
 
 def document_mask_mod(segment_ids: Tensor, *, causal: bool = True) -> MaskMod:
-    """The same rule as a `mask_mod(b, h, q, kv)` of FlexAttention.
+    """Returns the same rule as a `mask_mod(b, h, q, kv)` of FlexAttention.
 
-    To be combined with others: `and_masks(document_mask_mod(segment_ids), window)`.
+    Combine it with others: `and_masks(document_mask_mod(segment_ids), window)`.
     """
 
     def document(b: Tensor, h: Tensor, q: Tensor, kv: Tensor) -> Tensor:
@@ -55,11 +56,12 @@ def document_mask_mod(segment_ids: Tensor, *, causal: bool = True) -> MaskMod:
 
 
 def block_mask(segment_ids: Tensor, *, causal: bool = True, block_size: int = 128) -> BlockMask:
-    """The same rule as a `BlockMask` for `flex_attention(block_mask=...)`, from a loader's `segment_ids` [rows, L].
+    """Returns the same rule as a `BlockMask` for `flex_attention(block_mask=...)`, from a loader's `segment_ids`
+    [rows, L].
 
-    Equal to `create_block_mask(document_mask_mod(segment_ids), rows, None, L, L)`, but computed from the edges of the
-    segments: without the [rows, L, L] tensor that `create_block_mask` makes, without compiling, without waiting for the
-    device. Segments must be contiguous, as those of a loader are.
+    It equals `create_block_mask(document_mask_mod(segment_ids), rows, None, L, L)`, but is computed from the borders
+    of the segments: without the [rows, L, L] tensor of `create_block_mask`, without compilation, without
+    synchronization with the device. Segments must be contiguous, as those of a loader are.
 
     Raises ImportError when torch has no FlexAttention (before 2.5).
     """
@@ -74,16 +76,16 @@ def block_mask(segment_ids: Tensor, *, causal: bool = True, block_size: int = 12
     some, every = _blocks(segment_ids, causal, block_size)
     blocks = (*_ordered(some & ~every), *_ordered(every))
     rule = document_mask_mod(segment_ids, causal=causal)
-    if length % block_size == 0:  # torch 2.5 takes nothing else, and no seq_lengths
+    if length % block_size == 0:  # torch 2.5 accepts only this, and no seq_lengths
         return BlockMask.from_kv_blocks(*blocks, BLOCK_SIZE=block_size, mask_mod=rule)
     return BlockMask.from_kv_blocks(*blocks, BLOCK_SIZE=block_size, mask_mod=rule, seq_lengths=(length, length))
 
 
 def _blocks(segment_ids: Tensor, causal: bool, size: int) -> tuple[Tensor, Tensor]:
-    """Whether some, and whether every, query of block i may see keys of block j: two bool [rows, 1, n, n].
+    """Returns whether some, and whether every, query of block i may see keys of block j: two bool [rows, 1, n, n].
 
-    Segments are contiguous, so numbered in order of appearance a block has every number from its first token's to its
-    last token's.
+    Segments are contiguous. When they are numbered in order of appearance, a block has every number from its first
+    token's to its last token's.
     """
     length = segment_ids.shape[1]
     edges = segment_ids[:, 1:] != segment_ids[:, :-1]
@@ -104,7 +106,8 @@ def _blocks(segment_ids: Tensor, causal: bool, size: int) -> tuple[Tensor, Tenso
 
 
 def _ordered(blocks: Tensor) -> tuple[Tensor, Tensor]:
-    """Bool [rows, 1, n, n] as a BlockMask has it: how many blocks every query block has, and indices, theirs first."""
+    """Returns bool [rows, 1, n, n] in the form of a BlockMask: the number of blocks of every query block, and
+    indices with these blocks first."""
     order = blocks.to(torch.int32).argsort(dim=-1, descending=True, stable=True)
     return blocks.sum(-1, dtype=torch.int32), order.to(torch.int32)
 
@@ -116,18 +119,19 @@ def varlen(
     causal: bool = True,
     max_seqlen: int | None = None,
 ) -> dict[str, Any]:
-    """Keyword arguments with which a varlen kernel attends within the segments of a batch, its rows laid end to end.
+    """Returns keyword arguments with which a varlen kernel attends within the segments of a batch, in its
+    concatenated rows.
 
     `names`: "flash_attn" for `flash_attn_varlen_func` and "torch" for `torch.nn.attention.varlen.varlen_attn`, which
-    take q, k, v of [rows * L, heads, size]; "transformers" for the call of a model with
-    `attn_implementation="flash_attention_2"`, which takes `input_ids` and `position_ids` as they are and knows by itself
-    whether it is causal.
+    take q, k, v of [rows * L, heads, size]. "transformers" is for the call of a model with
+    `attn_implementation="flash_attention_2"`, which takes `input_ids` and `position_ids` unchanged and determines
+    itself whether it is causal.
 
-    `max_seqlen`: an upper bound in place of the batch's longest segment. The row length L is one, and keeps
-    `torch.compile` from making code for every new value.
+    `max_seqlen`: an upper bound in place of the batch's longest segment. The row length L is such a bound, and
+    prevents `torch.compile` from recompiling for every new value.
 
-    Padding is covered by segments of its own, so the whole output is finite. Raises KeyError when the loader's `fields`
-    leave out `cu_seqlens` or `max_seqlen`.
+    Padding is covered by additional segments, so the whole output is finite. Raises KeyError when the loader's
+    `fields` omit `cu_seqlens` or `max_seqlen`.
     """
     ends = batch["cu_seqlens"]
     longest = int(batch["max_seqlen"]) if max_seqlen is None else max_seqlen
@@ -147,20 +151,21 @@ def varlen(
 
 
 _LEAK = 1e-3
-"""Part of the change of a segment's own outputs from which on a change of another segment's is no rounding."""
+"""Relative change of a segment's outputs, from which on the influence of another segment is not rounding."""
 
 
 @torch.no_grad()
 def check_isolation(forward: Callable[[dict[str, Any]], Tensor], batch: Mapping[str, Any]) -> None:
-    """Checks that a model attends within segments: gives every second segment of each row other tokens, and compares the outputs of the segments between.
+    """Checks that a model attends within segments: replaces the tokens of every other segment of each row, and
+    compares the outputs of the segments between.
 
-    `forward(batch)` returns the logits [rows, L, ...] of a batch with the keys of this one, as the training loop computes them. The call costs two forward
-    passes without gradients. Dropout must be off (`model.eval()`).
+    `forward(batch)` returns the logits [rows, L, ...] of a batch with the keys of this one, as the training loop
+    computes them. The call costs two forward passes without gradients. Dropout must be off (`model.eval()`).
 
-    It finds a mask that is missing or of the wrong form, an attention that does not read the arguments it is given, and layers that carry a state from token
-    to token. Raises ValueError when outputs depend on another segment, when they do not depend on `input_ids` at all, and when no row of the batch has two
-    segments. Raises KeyError when the loader's
-    `fields` leave out `input_ids` or `position_ids`.
+    It detects a missing mask or one of the wrong form, an attention that ignores its mask arguments, and layers that
+    carry a state from token to token. Raises ValueError when outputs depend on another segment, when they do not
+    depend on `input_ids` at all, and when no row of the batch has two segments. Raises KeyError when the loader's
+    `fields` omit `input_ids` or `position_ids`.
     """
     ids, positions = batch["input_ids"], batch["position_ids"]
     changed = (positions == 0).cumsum(1) % 2 == 1

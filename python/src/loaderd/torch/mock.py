@@ -1,4 +1,4 @@
-"""Steps of made-up tokens, for what a trainer measures or compiles before the first real one."""
+"""Synthetic steps, which a trainer uses to measure or to compile before the first real step."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from loaderd.wire import RunInfo
 
 
 def mock_step(info: RunInfo, bucket: int, rows: int, world: int, columns: Sequence[str] = (), sources: bool = False) -> Step:
-    """A step whose rows are one segment of `bucket` tokens each, with ids of the run's vocabulary, columns of the run with their fill, and
-    the numbers of `sources`."""
+    """Returns a step whose rows are one segment of `bucket` tokens each, with ids of the run's vocabulary, columns
+    of the run with their fill, and the numbers of `sources`."""
     ids = np.arange(rows * bucket) % max(1, info.vocab_size)
     ends = np.tile(np.array([0, bucket], np.int32), rows)
     each = np.arange(rows + 1, dtype=np.int32)

@@ -1,7 +1,7 @@
-"""Which rows of a step a process reads: its data-parallel rank and their number.
+"""Determines which rows of a step a process reads: its data-parallel rank and their number.
 
-Processes that hold parts of one model replica (tensor, pipeline, context or expert parallel peers) need the same rows,
-so they share a rank.
+Processes that hold parts of one model replica (tensor, pipeline, context or expert parallel peers) need the same
+rows, so they share a rank.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import torch.distributed as dist
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
-# Names that data-parallel dimensions of a mesh have in PyTorch, torchtitan, Lightning, Accelerate and Megatron.
+# Names of data-parallel mesh dimensions in PyTorch, torchtitan, Lightning, Accelerate and Megatron.
 DATA_PARALLEL = frozenset(
     "dp ddp fsdp hsdp data data_parallel dp_replicate dp_shard ddp_replicate fsdp_shard replicate shard batch".split()
 )
-# And those of dimensions whose processes read the same rows.
+# Names of dimensions whose processes read the same rows.
 MODEL_PARALLEL = frozenset(
     "tp pp cp sp ep etp model tensor pipeline context sequence expert model_parallel tensor_parallel pipeline_parallel "
     "context_parallel sequence_parallel expert_parallel".split()
@@ -28,8 +28,9 @@ MODEL_PARALLEL = frozenset(
 
 
 class Place(NamedTuple):
-    """Rank `rank` of `world` reads rows [rank*R/world, (rank+1)*R/world) of a step of R rows; `source` says who
-    told. `peer` tells the processes of a rank apart: it is the process's number among all where there are more processes than ranks, else 0.
+    """Rank `rank` of `world` reads rows [rank*R/world, (rank+1)*R/world) of a step of R rows; `source` names where
+    both were found. `peer` distinguishes the processes of a rank: it is the process's global rank if more processes
+    than ranks exist, else 0.
     """
 
     rank: int
@@ -45,10 +46,10 @@ def find_place(
     mesh_dims: Sequence[str | int] | str | int | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> Place:
-    """The first that is there of: `rank` and `world`, the mesh, torch.distributed, RANK and WORLD_SIZE, and else a
-    world of one.
+    """Returns the place from the first available of: `rank` and `world`, the mesh, torch.distributed, RANK and
+    WORLD_SIZE. Otherwise it is a world of one.
 
-    Raises ValueError when what is there does not say it completely, TypeError for a mesh that is none.
+    Raises ValueError when the first available one is incomplete, TypeError for a mesh of another type.
     """
     if mesh is None and mesh_dims is not None:
         raise ValueError("mesh_dims names dimensions of a mesh, but there is no mesh: give mesh=, too")
@@ -66,7 +67,7 @@ def find_place(
 
 
 def _among(place: Place, environ: Mapping[str, str]) -> Place:
-    """The place with this process's number among all, by torch.distributed or the environment."""
+    """Returns the place with this process's global rank as peer, from torch.distributed or the environment."""
     if dist.is_available() and dist.is_initialized():
         number, processes = dist.get_rank(), dist.get_world_size()
     else:
@@ -92,7 +93,7 @@ def _of_environment(environ: Mapping[str, str]) -> Place:
 
 
 def _of_mesh(mesh: DeviceMesh, chosen: Sequence[str | int] | str | int | None) -> Place:
-    """Row-major over the data-parallel dimensions, in the mesh's order."""
+    """Returns the row-major place in the data-parallel dimensions, in the mesh's order."""
     if not all(hasattr(mesh, part) for part in ("mesh", "mesh_dim_names", "get_coordinate")):
         raise TypeError(
             f"mesh={repr(mesh):.100} is of type {type(mesh).__name__}: want a torch.distributed.device_mesh.DeviceMesh, such as "

@@ -1,4 +1,4 @@
-"""What a loader has yielded since it was made."""
+"""Counts of the batches that a loader has yielded since it was created."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from loaderd.step import Step
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Counts of the batches that this rank was given, and how long it waited for them.
+    """Counts of the batches that this rank received, and the time that it waited for them.
 
-    `tokens` are those of documents, `padding` the others; `sources` has the tokens by source; `buckets` the steps by row length. `waited`
-    is the time in seconds that `next()` took while no batch was ready: what the trainer lost."""
+    `tokens` counts tokens of documents, `padding` the other positions; `sources` has the tokens by source; `buckets`
+    the steps by row length. `waited` is the time in seconds that `next()` took while no batch was ready, which the
+    trainer lost."""
 
     steps: int = 0
     tokens: int = 0
@@ -25,7 +26,7 @@ class Seen:
 
     @classmethod
     def of(cls, step: Step) -> Seen:
-        """The counts of one step."""
+        """Returns the counts of one step."""
         sources = {name: c.tokens for name, c in (step.source_counts or {}).items()}
         return cls(1, step.tokens, step.rows * step.bucket - step.tokens, 0.0, MappingProxyType(sources), MappingProxyType({step.bucket: 1}))
 
@@ -37,7 +38,7 @@ class Seen:
 
 
 class Tally:
-    """Seen that grows, at no cost for those who do not look."""
+    """Accumulates the counts of a Seen."""
 
     def __init__(self) -> None:
         self.steps, self.tokens, self.padding, self.waited = 0, 0, 0, 0.0

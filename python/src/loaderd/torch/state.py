@@ -14,14 +14,14 @@ _TYPES = {"version": int, "run": str, "fingerprint": str, "step": int}
 
 
 def make_state(info: RunInfo, step: int, run_id: str | None = None) -> dict[str, Any]:
-    """The state of a loader that yields `step` next of the run with this id; None before the run has begun."""
+    """Returns the state of a loader that yields `step` next, of the run with this id; None before the run has begun."""
     state = {"version": VERSION, "run": info.name, "fingerprint": info.fingerprint, "step": step}
     return state | ({"run_id": run_id} if run_id else {})
 
 
 def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
-    """The step of a state, when it belongs to the run; raises ValueError, RunMismatch, PlanMismatch or RunReplaced when not. A
-    state from before the run had begun has no id."""
+    """Returns the step of a state that belongs to the run. Otherwise raises ValueError, RunMismatch, PlanMismatch or
+    RunReplaced. A state from before the run had begun has no id."""
     version = state.get("version")
     if type(version) is int and version > VERSION:
         raise ValueError(
