@@ -1,4 +1,4 @@
-"""Tokenizers with chat templates: of models as they are published, and small ones with templates written for a test."""
+"""Tokenizers with chat templates: published ones of models, and small ones with templates written for a test."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ TURN_ENDS = {
     "gemma3": "<end_of_turn>",
     "command_r_plus": "<|END_OF_TURN_TOKEN|>",
 }
-"""What these templates end turns with."""
+"""The end-of-turn tokens of these templates."""
 
 
 @functools.cache
 def model_tokenizer(name: str) -> PreTrainedTokenizerFast:
-    """The published tokenizer of that name, without a template."""
+    """Returns the published tokenizer of that name, without a template."""
     return PreTrainedTokenizerFast(tokenizer_file=str(published(name)), **NAMED[name])
 
 
 def with_template(name: str, of: str) -> PreTrainedTokenizerFast:
-    """The same object every time, with this template now."""
+    """Returns the same object every time, with this template set."""
     tokenizer = model_tokenizer(name)
     tokenizer.chat_template = template(of)
     return tokenizer
@@ -59,7 +59,7 @@ FRAME = ("<|im_start|>", "<|im_end|>")
 
 @functools.cache
 def small_json() -> str:
-    """A small tokenizer with tokens that begin and end turns."""
+    """Returns a small tokenizer with tokens that begin and end turns."""
     tokenizer = Tokenizer.from_str(json.dumps(trained("gpt2")))
     tokenizer.add_special_tokens([AddedToken(t, normalized=False, special=True) for t in FRAME])
     tokenizer.add_tokens([AddedToken("<think>", normalized=False, special=False)])
@@ -74,7 +74,8 @@ def small(chat_template: str | None, **named: Any) -> PreTrainedTokenizerFast:
 
 @functools.cache
 def llama_json() -> str:
-    """Llama 2's tokenizer as such are written today: the text alone gets a blank in front, not what stands behind a special token."""
+    """Returns Llama 2's tokenizer in today's form: only a text gets a leading space, not what follows a special
+    token."""
     scheme = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "first", "split": False}
     return json.dumps({**json.loads(published("llama2").read_text()), "normalizer": None, "pre_tokenizer": scheme})
 
@@ -89,17 +90,17 @@ SPOKEN = (
     "{% for m in messages %}{% if m.role == 'user' %}Question: {{ m.content }}{% else %}{{ '\\nAnswer: ' }}{% generation %}{{ m.content + '\\n' }}"
     "{% endgeneration %}{% endif %}{% endfor %}"
 )
-"""Its frame ends with a blank, which is a part of the answer's first token."""
+"""The header ends with a space, which is a part of the answer's first token."""
 
 
 def reference(tokenizer: Any, chat: list[dict[str, Any]], **arguments: Any) -> tuple[list[int], list[bool]]:
-    """Ids and mask as transformers has them."""
+    """Returns ids and mask as computed by transformers."""
     out = tokenizer.apply_chat_template(chat, tokenize=True, return_dict=True, return_assistant_tokens_mask=True, **arguments)
     return out["input_ids"], [bool(m) for m in out["assistant_masks"]]
 
 
 def read_parts(tokenizer: Any, parts: list[dict[str, Any]]) -> tuple[list[int], list[bool]]:
-    """Ids and losses of parts, each tokenized by itself."""
+    """Returns ids and losses of parts, each tokenized separately."""
     ids: list[int] = []
     loss: list[bool] = []
     for part in parts:

@@ -1,4 +1,4 @@
-"""Chats of every shape that a template may meet."""
+"""Chats of every shape that a template may receive."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ WEATHER = {
 
 
 def chat(*turns: str, system: str | None = None) -> Chat:
-    """A chat of these contents, of a user and an assistant in turns."""
+    """Returns a chat of these contents, alternating between user and assistant."""
     said = [{"role": ("user", "assistant")[k % 2], "content": content} for k, content in enumerate(turns)]
     return [*([] if system is None else [{"role": "system", "content": system}]), *said]
 

@@ -1,4 +1,4 @@
-"""Fixtures: the loaderd binary, and daemons that live as long as a test."""
+"""Fixtures: the loaderd binary, and daemons that run for the duration of a test."""
 
 import atexit
 import os
@@ -23,8 +23,8 @@ import scale
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 READY_SECONDS = 60
-STOP_SECONDS = 40  # longer than the daemon's own bound on a stop
-TOKEN = "flight_" + 64 * "7"  # of every daemon but the members of a cluster, which make theirs from its secret
+STOP_SECONDS = 40  # longer than the daemon's own limit of a stop
+TOKEN = "flight_" + 64 * "7"  # of every daemon except members of a cluster, which derive theirs from its secret
 
 
 def write_token(folder: Path, token: str = TOKEN) -> None:
@@ -38,7 +38,7 @@ def set_found_token(token: str = TOKEN) -> None:
 
 
 def share_token() -> None:
-    """Clients and commands of these tests find the token of the daemons, as that of a daemon on this machine."""
+    """Lets clients and commands of these tests find the daemons' token, as that of a daemon on this machine."""
     folder, owner = Path(tempfile.mkdtemp(prefix="loaderd-tests-")), os.getpid()
     atexit.register(lambda: os.getpid() == owner and shutil.rmtree(folder, ignore_errors=True))
     write_token(folder)
@@ -49,7 +49,7 @@ share_token()  # before modules copy the environment; benchmarks use this one to
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what is for LOADERD_TEST=all alone."""
+    """Deselects tests that run only with LOADERD_TEST=all."""
     if scale.ALL:
         return
     left_out = [item for item in items if item.get_closest_marker("everything")]
@@ -68,7 +68,7 @@ def loaderd(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class Daemon:
-    """One `loaderd serve` on a data folder and ports of its own, which it keeps over a restart."""
+    """One `loaderd serve` with its own data folder and ports, which it keeps across a restart."""
 
     def __init__(self, binary: Path, folder: Path, settings: Mapping[str, object]) -> None:
         self.binary = binary
@@ -85,41 +85,41 @@ class Daemon:
         self.flight_url = f"grpc://127.0.0.1:{flight}"
         self.http_url = f"http://127.0.0.1:{http}"
         self.log = folder / "daemon.log"
-        self.said = ""  # when a path was last answered with something else than 200
+        self.said = ""  # the last answer of a path with another status than 200
         self.process: subprocess.Popen[bytes] | None = None
 
     @property
     def nats_url(self) -> str:
-        """Where producers publish, with their token; the daemon has to have been started once."""
+        """The address for producers, with their token; the daemon must have been started once."""
         return f"nats://producer:{(self.folder / 'data' / 'producer.token').read_text().strip()}@{self.nats}"
 
     @property
     def operator_url(self) -> str:
-        """`nats_url` with the operator's token, which reads documents."""
+        """`nats_url` with the operator's token, which may read documents."""
         return f"nats://documents:{(self.folder / 'data' / 'operator.token').read_text().strip()}@{self.nats}"
 
     @property
     def flags(self) -> list[str]:
-        """The settings as --set flags, for other commands that are to find this daemon."""
+        """The settings as --set flags, for other commands that connect to this daemon."""
         return [x for key, value in self.settings.items() for x in ("--set", f"{key}={value}")]
 
     @property
     def token(self) -> str:
-        """The token of the data folder; the daemon has to have been started once."""
+        """The token of the data folder; the daemon must have been started once."""
         return (Path(str(self.settings["stream.dir"])) / "flight.token").read_text().strip()
 
     @property
     def with_token(self) -> flight.FlightCallOptions:
-        """Options of a stock Flight client's calls."""
+        """Call options of a plain Flight client, with the token."""
         return flight.FlightCallOptions(headers=[(b"authorization", b"Bearer " + self.token.encode())])
 
     def open(self, path: str, timeout: float = 5) -> Any:
-        """The answer of a path of the HTTP server, to a caller with the token."""
+        """Returns the response of a path of the HTTP server, requested with the token."""
         request = urllib.request.Request(self.http_url + path, headers={"Authorization": f"Bearer {self.token}"})
         return urllib.request.urlopen(request, timeout=timeout)
 
     def start(self) -> "Daemon":
-        """Start and wait until the daemon serves."""
+        """Starts the daemon and waits until it serves."""
         data = Path(str(self.settings["stream.dir"]))
         if not data.exists():
             data.mkdir(mode=0o700)
@@ -142,7 +142,7 @@ class Daemon:
         return self
 
     def answers(self, path: str) -> bool:
-        """Whether a path of the HTTP server answers with 200."""
+        """Reports whether a path of the HTTP server answers with 200."""
         try:
             with self.open(path) as response:
                 return bool(response.status == 200)
@@ -153,13 +153,14 @@ class Daemon:
         return False
 
     def metric(self, name: str) -> float:
-        """The value of a metric without labels but the run's, 0 where there is none."""
+        """Returns the value of a metric without labels except the run's, 0 if it is absent."""
         with self.open("/metrics") as response:
             lines = [line.split() for line in response.read().decode().splitlines()]
         return next((float(line[1]) for line in lines if line[0].partition("{")[0] == name), 0.0)
 
     def stop(self) -> int:
-        """SIGTERM; returns the exit status. A daemon that does not stop in time is killed, and the test fails."""
+        """Sends SIGTERM and returns the exit status. A daemon that does not stop in time is killed, and the test
+        fails."""
         assert self.process is not None
         if self.process.poll() is None:
             self.process.send_signal(signal.SIGTERM)
@@ -171,7 +172,7 @@ class Daemon:
         return self.process.returncode
 
     def kill(self) -> None:
-        """SIGKILL, as a crash."""
+        """Sends SIGKILL, which simulates a crash."""
         assert self.process is not None
         self.process.kill()
         self.process.wait()
@@ -182,7 +183,7 @@ class Daemon:
 
 @pytest.fixture
 def daemon(loaderd: Path, tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
-    """A function that starts a daemon with settings over the defaults: daemon({"steps.rows": 8})."""
+    """A function that starts a daemon with settings that override the defaults: daemon({"steps.rows": 8})."""
     with daemons(loaderd, tmp_path) as start:
         yield start
 
@@ -196,7 +197,8 @@ def module_daemon(loaderd: Path, tmp_path_factory: pytest.TempPathFactory) -> It
 
 @contextmanager
 def daemons(binary: Path, parent: Path) -> Iterator[Callable[..., Daemon]]:
-    """Daemons below a folder, stopped at the end; one that does not stop fails the test."""
+    """Yields a function that starts daemons in subfolders. They are stopped at the end; one that does not stop fails
+    the test."""
     started: list[Daemon] = []
 
     def start(settings: Mapping[str, object] | None = None) -> Daemon:
@@ -220,7 +222,7 @@ def daemons(binary: Path, parent: Path) -> Iterator[Callable[..., Daemon]]:
 
 @pytest.fixture
 def interrupts() -> Iterator[None]:
-    """SIGINT interrupts this process and those that it starts, also where the tests were started with SIGINT ignored, as by
+    """SIGINT interrupts this process and its children, also if the tests were started with SIGINT ignored, as by
     `make test &` in a script.
     """
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -229,7 +231,7 @@ def interrupts() -> Iterator[None]:
 
 
 def free_ports(n: int) -> list[int]:
-    """Ports of loopback that nothing listens on, all different, and below those that systems give to connections and to who asks for any."""
+    """Returns distinct free ports of loopback, below the range of ephemeral ports."""
     sockets: list[socket.socket] = []
     try:
         for port in random.sample(range(10_000, 30_000), 100 + n):
@@ -250,7 +252,7 @@ def free_ports(n: int) -> list[int]:
 
 @pytest.fixture
 def tokenizer(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A byte a token."""
+    """A tokenizer with one token per byte."""
     monkeypatch.syspath_prepend(EXAMPLES)
     import sft_documents
 

@@ -1,4 +1,4 @@
-"""Scenes in which something holds a training job, or seems to. test_culprits plays each until the status names the
+"""Scenarios in which a fault stalls a training job, or seems to. test_culprits runs each until the status names the
 culprit, record_culprits for three minutes.
 """
 
@@ -35,7 +35,7 @@ SLOW = {**TOKENS, "packing.buckets": 2048, "sources.code.weight": 1, "sources.we
 
 @dataclass(frozen=True)
 class Look:
-    """What the page of a daemon shows at a moment; no status where it does not answer."""
+    """What a daemon's page shows at a moment; no status if the daemon does not answer."""
 
     at: float  # by time.time()
     daemon: int
@@ -53,7 +53,7 @@ class Look:
 
 @dataclass
 class Stage:
-    """Daemons, jobs and publishers of one scene, and everything that the pages of the daemons show, in order."""
+    """Daemons, jobs and publishers of one scenario, and everything that the daemons' pages show, in order."""
 
     binary: Path
     folder: Path
@@ -80,18 +80,18 @@ class Stage:
         publish_tokens(self.daemons[0].nats_url, documents(n, longest=longest), source)
 
     def look(self) -> None:
-        """Begins to look at the pages of the daemons."""
+        """Starts to poll the pages of the daemons."""
         self.watch = threading.Thread(target=self._watch)
         self.watch.start()
 
     def plan_ahead(self) -> None:
-        """Waits until the run has planned as many steps as it does without readers, and begins to look."""
+        """Waits until the run has planned as many steps as it does without readers, and starts to poll."""
         for d in self.daemons:
             wait_for(lambda d=d: (s := page_status(d)) and s.sentence.startswith("Waiting for ranks"), LIMIT)
         self.look()
 
     def publish_texts(self, n: int) -> None:
-        """Has a publisher send texts of 4 KB, and returns when it waits for room."""
+        """Starts a publisher of texts of 4 KB, and returns when it waits for room."""
         file, log = self.folder / "texts.jsonl", self.folder / "publisher.log"
         texts = ({"text": f"{i} " + "a text of some length " * 190} for i in range(n))
         file.write_text("".join(json.dumps(text) + "\n" for text in texts))
@@ -108,7 +108,7 @@ class Stage:
         return folder
 
     def fault_at(self, file: Path) -> None:
-        """Waits for a file that is made when the fault begins."""
+        """Waits for a file that is created when the fault begins."""
         wait_for(file.exists, LIMIT)
         self.fault = file.stat().st_mtime
 
@@ -116,19 +116,19 @@ class Stage:
         return any(True for _ in self.matching(pattern, health))
 
     def matching(self, pattern: str, health: str = "") -> Iterator[Look]:
-        """Looks since the fault at which the status was of that health, with a text of that pattern."""
+        """Yields the polls since the fault with this health and a text that matches the pattern."""
         for look in list(self.looks):
             shown = look.status is not None and look.at >= self.fault and re.search(health, look.status.health)
             if shown and re.search(pattern, look.text):
                 yield look
 
     def messages(self, of: Callable[[Path, int], str]) -> dict[str, str]:
-        """The warnings, or errors, of all ranks that have some: job/rank -> text."""
+        """Returns the warnings, or errors, of all ranks that have some: job/rank -> text."""
         ranks = ((job.folder, rank) for job in self.jobs for rank in range(len(job.processes)))
         return {f"{folder.name}/{rank}": text for folder, rank in ranks if (text := of(folder, rank))}
 
     def newest(self) -> Mapping[str, Any]:
-        """The figures of the last look."""
+        """Returns the figures of the last poll."""
         return next(look.status.figures for look in reversed(self.looks) if look.status)
 
     def close(self) -> None:
@@ -160,7 +160,7 @@ def staged(binary: Path, folder: Path, long: bool = False) -> Iterator[Stage]:
 
 
 def page_status(d: Daemon) -> RunStatus | None:
-    """What the live page of a daemon shows; None while it does not answer."""
+    """Returns what the live page of a daemon shows; None while it does not answer."""
     try:
         with d.open("/api/status", timeout=2) as response:
             return RunStatus.decode(json.load(response))
@@ -170,9 +170,9 @@ def page_status(d: Daemon) -> RunStatus | None:
 
 @dataclass(frozen=True)
 class Scene:
-    """`play` returns once the fault has begun. `culprit` is a pattern of the text that names it, when the status is of
-    a `health`; `innocent` one of the texts that no page may show in the scene. `job` and `rank` are those that it may
-    name. `outcome` describes what the job did."""
+    """A scenario whose `play` returns once the fault has begun. `culprit` is a pattern of the text that names the
+    culprit, when the status has a `health`. `innocent` is a pattern of texts that no page may show in the scenario.
+    `job` and `rank` are those that it may name. `outcome` describes the job's result."""
 
     name: str
     happens: str
@@ -186,14 +186,14 @@ class Scene:
 
     @property
     def mention(self) -> str:
-        """A pattern of the culprit's name, which is shown before it is certain to hold the others."""
+        """A pattern of the culprit's name, which is shown before it certainly blocks the other ranks."""
         return self.culprit if self.rank is None else f'(?i)rank {self.rank} of \\d+ of job "{self.job}"'
 
     def is_named(self, stage: Stage) -> bool:
         return stage.shows(self.culprit, self.health)
 
     def wrong(self, stage: Stage) -> list[str]:
-        """Texts that name another rank or job, or another cause; where there is no fault, red ones with a rank."""
+        """Returns texts that name another rank or job, or another cause; without a fault, red texts with a rank."""
         looks = list(stage.looks)
         if not self.culprit:
             return [look.text for look in looks if look.fails and NAMED_RANK.search(look.text)]
@@ -211,7 +211,7 @@ class Scene:
 
 
 def run_of_tokens(stage: Stage) -> Daemon:
-    """A run that is not short of documents: each makes five steps."""
+    """Serves a run with sufficient documents: each document makes five steps."""
     d = stage.serve(TOKENS)
     stage.publish(1000 if stage.long else 200)
     stage.plan_ahead()
@@ -268,7 +268,7 @@ def lost_rank_of_a_cluster(stage: Stage) -> None:
 
 
 def cluster(stage: Stage) -> None:
-    """Three daemons, whose NATS servers make up a cluster."""
+    """Starts three daemons, whose NATS servers form a cluster."""
     secret = stage.folder / "secret"
     secret.write_text("the-secret-of-all-members\n")
     secret.chmod(0o600)
@@ -354,7 +354,7 @@ def takeover(stage: Stage) -> None:
 
 
 def steps_taken(job: Path, step: int) -> Callable[[], bool]:
-    """Whether the ranks of lock_step have compared a step."""
+    """Returns a check that the ranks of lock_step have compared a step."""
     log = job / "log"
     return lambda: log.exists() and f'"step": {step},' in log.read_text()
 

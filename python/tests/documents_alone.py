@@ -1,4 +1,5 @@
-"""Documents that a recipe packs are trained on as if each were alone: python documents_alone.py jax|mlx|torchtitan|megatron URL. Ends well, or with an AssertionError."""
+"""Checks that documents packed by a recipe train as if each were alone: python documents_alone.py
+jax|mlx|torchtitan|megatron URL. Exits with 0 or an AssertionError."""
 
 import itertools
 import re
@@ -12,15 +13,15 @@ import loaderd
 
 
 def pieces(step: loaderd.Step) -> list[np.ndarray]:
-    """The tokens of every segment that has a label."""
+    """Returns the tokens of every segment that has a label."""
     rows = zip(step.input_ids, step.cu_seqlens, strict=True)
     found = [ids[a:b] for ids, ends in rows for a, b in itertools.pairwise(ends) if b - a > 1]
-    assert len(found) > step.rows  # else there is nothing to keep apart
+    assert len(found) > step.rows  # else no row has several segments to isolate
     return found
 
 
 def fullest(url: str) -> tuple[loaderd.Step, loaderd.RunInfo]:
-    """The step with the most documents."""
+    """Returns the step with the most documents."""
     with loaderd.Client(url) as client:
         return max(client, key=lambda step: step.step_segments), client.info()
 
@@ -32,7 +33,7 @@ def with_jax(url: str) -> None:
 
     assert "torch" not in sys.modules and jax.device_count() == 4
     step, info = fullest(url)
-    weights = jax.tree.map(lambda x: 4 * x, jax_mesh.init(info.vocab_size, max(info.buckets)))  # so that what is attended to matters
+    weights = jax.tree.map(lambda x: 4 * x, jax_mesh.init(info.vocab_size, max(info.buckets)))  # larger weights make attention matter
     batch = jax_mesh.batch_of(step, NamedSharding(Mesh(jax.devices(), "data"), PartitionSpec("data")))
     assert {x.shape for x in batch.values()} == {(8, step.bucket)}
     assert all(len(x.addressable_shards) == 4 and x.addressable_shards[0].data.shape == (2, step.bucket) for x in batch.values())
@@ -46,7 +47,7 @@ def with_jax(url: str) -> None:
 
 
 def with_mlx(url: str) -> None:
-    """The snippet of the page, for one step, with a layer of attention for a model."""
+    """Runs the snippet of the page for one step, with an attention layer as model."""
     import mlx.core as mx
     from mlx import nn
     from mlx.nn.losses import cross_entropy
@@ -55,7 +56,7 @@ def with_mlx(url: str) -> None:
     [snippet] = re.findall("```python\n(import loaderd.*?)```", page, re.S)
     step, info = fullest(url)
     embedding, three = nn.Embedding(info.vocab_size, 16), nn.Linear(16, 48)
-    embedding.weight *= 4  # so that what is attended to matters
+    embedding.weight *= 4  # larger weights make attention matter
 
     def model(ids: mx.array, mask: mx.array) -> mx.array:
         q, k, v = (x[:, None] for x in mx.split(three(embedding(ids)), 3, axis=-1))
@@ -72,7 +73,8 @@ def with_mlx(url: str) -> None:
 
 
 def with_torchtitan(url: str) -> None:
-    """The mask that torchtitan makes of the positions is the one of the segments; and its interface to save and restore."""
+    """Checks that torchtitan's mask from the positions equals that of the segments; also its interface to save and
+    restore."""
     import torch
     from torch.nn.attention.flex_attention import and_masks, create_mask
     from torchtitan.models.common.attention import get_causal_mask_mod, get_document_mask_mod
@@ -93,7 +95,7 @@ def with_torchtitan(url: str) -> None:
     batches = iter(loader)
     next(batches)
     state, (following, _) = loader.state_dict(), next(batches)
-    loader.loader.close()  # one reader for each rank
+    loader.loader.close()  # one reader per rank
     again = Rows.Config(url=url).build(**given)
     again.load_state_dict(state)
     assert torch.equal(next(iter(again))[0]["input"], following["input"])
@@ -121,14 +123,14 @@ def with_megatron(url: str) -> None:
         total += model(one[:, :-1], torch.arange(n - 1)[None], later, labels=one[:, 1:]).sum()
     torch.testing.assert_close(packed.sum(), total)
 
-    # Context parallel: each of two ranks takes its quarters of the same rows.
+    # Context parallelism: each of two ranks takes its quarters of the same rows.
     halves = [get_batch_on_this_cp_rank(dict(batch), SimpleNamespace(size=lambda: 2, rank=lambda r=r: r)) for r in range(2)]
     for name, whole in batch.items():
         dim = 2 if name == "attention_mask" else 1
         (a, d), (b, c) = (half[name].chunk(2, dim) for half in halves)
         assert torch.equal(torch.cat([a, b, c, d], dim), whole), name
 
-    # The form thd: the same tokens in one row, and where documents begin and end.
+    # The format thd: the same tokens in one row, with the borders of documents.
     laid = next(itertools.islice(Rows(url, packed=True), step.index, None))
     rows = {name: laid[name] for name in ("tokens", "labels", "loss_mask", "position_ids")}
     assert all(torch.equal(rows[name], batch[name].view(1, -1)) for name in rows)

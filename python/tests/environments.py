@@ -12,7 +12,8 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @functools.cache
 def environment(group: str) -> Path:
-    """The folder of a group's environment, which is made if it is not there. Raises RuntimeError with the reason where that fails."""
+    """Returns the folder of a group's environment, and creates it if absent. Raises RuntimeError with the reason of
+    a failure."""
     variables = {k: v for k, v in os.environ.items() if k not in ("MAKEFLAGS", "MAKELEVEL", "VIRTUAL_ENV")}
     command = ["make", "--silent", "--no-print-directory", "environment", f"GROUP={group}"]
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
@@ -22,6 +23,6 @@ def environment(group: str) -> Path:
 
 
 def site_packages(group: str) -> Path:
-    """The folder of a group's packages."""
+    """Returns the folder of a group's packages."""
     [folder] = environment(group).glob("lib/python*/site-packages")
     return folder

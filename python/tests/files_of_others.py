@@ -1,5 +1,6 @@
-"""A program that writes files by the libraries whose formats `loaderd import` reads: python files_of_others.py FOLDER. expected.json says, by the name of a
-case, what `loaderd import` is given and the documents that it is to find: texts, or lists of ids."""
+"""Writes files by the libraries whose formats `loaderd import` reads: python files_of_others.py FOLDER.
+expected.json maps the name of a case to the arguments of `loaderd import` and the expected documents: texts, or
+lists of ids."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ END = 50256
 
 
 def documents(dtype: Any, n: int = 50, seed: int = 1) -> list[list[int]]:
-    """Lists of ids that the type and GPT-2's vocabulary have, END not among them."""
+    """Returns lists of ids that are valid for the type and GPT-2's vocabulary, without END."""
     draw = np.random.default_rng(seed)
     most = min(np.iinfo(dtype).max, END - 1)
     return [draw.integers(0, most, length).tolist() for length in draw.integers(1, 300, n)]
@@ -53,7 +54,7 @@ def mds(folder: Path, cases: dict[str, Any]) -> None:
             for i, text in enumerate(TEXTS):
                 out.write({"text": text, "n": i, "id": i * 10**20, "raw": bytes([i]), "seen": {"at": [i]}, "score": i / 4, "half": i / 2, "image": i})
         cases[name] = {"paths": [name], "documents": [t for t in TEXTS if t], "format": "mds", "meta": ["n", "sid=id:string", "score", "half", "image"]}
-        if name in ("mds_raw", "mds_zstd", "mds_gz", "mds_bz2"):  # others do not show how they are compressed
+        if name in ("mds_raw", "mds_zstd", "mds_gz", "mds_bz2"):  # other formats do not show their compression
             without_index(folder, cases, name)
     for encoding, flags in (("ndarray", []), ("ndarray:uint16", []), ("ndarray:int32", []), ("ndarray:int64", []), ("bytes", ["--token-type", "int64"]), ("json", [])):
         name = f"mds_{encoding.replace(':', '_')}"
@@ -67,7 +68,7 @@ def mds(folder: Path, cases: dict[str, Any]) -> None:
 
 
 def without_index(folder: Path, cases: dict[str, Any], name: str) -> None:
-    """The shards of a case alone, as after a copy by a pattern such as *.mds*."""
+    """Copies only the shards of a case, as a copy by a pattern such as *.mds* does."""
     alone = f"{name}_without_index"
     shutil.copytree(folder / name, folder / alone, ignore=shutil.ignore_patterns("index.json"))
     cases[alone] = cases[name] | {"paths": [alone]}
@@ -77,7 +78,7 @@ def saved(folder: Path, cases: dict[str, Any]) -> None:
     from datasets import Dataset, DatasetDict
 
     texts = Dataset.from_dict({"text": TEXTS, "lang": ["en", "de", None] * 15, "stars": list(range(45))})
-    texts.save_to_disk(folder / "saved", num_shards=12)  # whose names do not sort as their numbers where there are more
+    texts.save_to_disk(folder / "saved", num_shards=12)  # with more than ten shards, names do not sort as their numbers
     filled = [t for t in TEXTS if t]
     cases["saved"] = {"paths": ["saved"], "documents": filled, "format": "arrow", "meta": ["lang", "stars"]}
     texts.shuffle(seed=3).select(range(20)).save_to_disk(folder / "selected")

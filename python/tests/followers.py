@@ -1,4 +1,4 @@
-"""The examples of docs/streams-in.md as processes, with the libraries that they need, and what they put into the stream."""
+"""Runs the examples of docs/streams-in.md as processes, with the required libraries, and reads what they publish."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from nats.js.api import StreamState
 from waiting import wait_for
 
 def environment(site: Path) -> dict[str, str]:
-    """That of an example which needs what lies there."""
+    """Returns the environment of an example that needs the packages in a folder."""
     paths = [str(ROOT / "python" / "src"), str(site), *(path for path in sys.path if path.endswith("site-packages"))]
     return os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
 
 
 class Example:
-    """One of them, with what it has said so far."""
+    """A running example, with its output so far."""
 
     def __init__(self, command: list[object], folder: Path, environment: dict[str, str]) -> None:
         self.log = Path(tempfile.mkstemp(dir=folder)[1])
@@ -37,7 +37,7 @@ class Example:
         return self.process.poll() is not None
 
     def has_published(self, url: str, count: int) -> None:
-        """Waits until so many documents were stored."""
+        """Waits until `count` documents were stored."""
 
         def enough() -> bool:
             assert not self.ended(), self.said
@@ -55,7 +55,7 @@ Stored = tuple[str, dict[str, str], bytes]
 
 
 async def stored(url: str) -> list[Stored]:
-    """All messages of the document stream, which the operator's token gets."""
+    """Returns all messages of the document stream, read with the operator's token."""
     nc = await nats.connect(url)
     try:
         stream, now, found = nc.jetstream(), await state(url), []
@@ -68,7 +68,7 @@ async def stored(url: str) -> list[Stored]:
 
 
 def content(message: Stored) -> tuple[str, dict[str, str]]:
-    """Text and meta of a message."""
+    """Returns text and meta of a message."""
     _, headers, data = message
     if headers.get("Content-Type") == "application/json":
         made = json.loads(data)
@@ -77,12 +77,12 @@ def content(message: Stored) -> tuple[str, dict[str, str]]:
 
 
 async def length(url: str) -> int:
-    """How many documents were ever stored."""
+    """Returns how many documents were ever stored."""
     return (await state(url)).last_seq
 
 
 async def state(url: str) -> StreamState:
-    """That of the document stream."""
+    """Returns the state of the document stream."""
     nc = await nats.connect(url)
     try:
         return (await nc.jetstream().stream_info("DOCS")).state

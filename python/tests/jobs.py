@@ -1,4 +1,4 @@
-"""Examples run as a user runs them: alone, or under torchrun."""
+"""Runs examples as a user runs them: alone, or under torchrun."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 SECONDS = 240
 BLOCK = re.compile(r"(?:<!-- from (\S+) -->\n)?```python\n(.*?)```", re.S)
-"""A snippet of a page, and the file of which it is a part, where the page names one."""
+"""A snippet of a page, and the file that contains it, if the page names one."""
 LOSS = re.compile(r"^step (\d+) .*loss ([\d.]+)$", re.M)
 
 
 @dataclass(frozen=True)
 class Python:
-    """An interpreter in a user's environment, in which the package is installed, and what else is there."""
+    """An interpreter in a user's environment that has the package, and additional packages."""
 
     program: str = sys.executable
     folders: tuple[Path, ...] = ()
     variables: Mapping[str, str] = field(default_factory=dict)
 
     def command(self, example: str | Path, *args: object, world: int = 1) -> list[str]:
-        """The command line of an example, or of a file; `torchrun` when it has several ranks."""
+        """Returns the command line of an example, or of a file; `torchrun` when it has several ranks."""
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(world)] if world > 1 else []
         return [self.program, *launcher, str(EXAMPLES / example), *map(str, args)]
 
@@ -44,7 +44,7 @@ THIS = Python()
 
 
 def run(example: str | Path, *args: object, world: int = 1, python: Python = THIS) -> str:
-    """Standard output of an example that ends well."""
+    """Returns the standard output of an example that exits with 0."""
     line = python.command(example, *args, world=world)
     done = subprocess.run(line, env=python.environ(), capture_output=True, text=True, timeout=SECONDS)
     said = f"{done.stdout[-2000:]}\n{done.stderr[-6000:]}"
@@ -53,20 +53,20 @@ def run(example: str | Path, *args: object, world: int = 1, python: Python = THI
 
 
 def check_part(source: str, block: str) -> None:
-    """A page's snippet is in the file that it names, line by line."""
+    """Checks that the lines of a page's snippet are consecutive lines of the file that it names."""
     lines = [line.strip() for line in (ROOT / source).read_text().splitlines() if line]
     wanted = [line.strip() for line in block.splitlines() if line]
     assert any(lines[i : i + len(wanted)] == wanted for i in range(len(lines))), f"not in {source}:\n{block}"
 
 
 def losses(output: str) -> dict[int, float]:
-    """Loss of every step that an example printed."""
+    """Returns the loss of every step that an example printed."""
     return {int(step): float(loss) for step, loss in LOSS.findall(output)}
 
 
 @contextmanager
 def started(example: str | Path, *args: object, world: int = 1, python: Python = THIS) -> Iterator[subprocess.Popen[str]]:
-    """An example that runs; nothing of it is left behind."""
+    """Runs an example; kills all its processes at the end."""
     line = python.command(example, *args, world=world)
     process = subprocess.Popen(line, env=python.environ(), stdout=subprocess.PIPE, text=True)
     try:
@@ -76,7 +76,8 @@ def started(example: str | Path, *args: object, world: int = 1, python: Python =
 
 
 def killed(example: str | Path, *args: object, until: str, python: Python = THIS) -> str:
-    """What an example had printed when it was killed: behind the first line that begins so, or at its end."""
+    """Returns what an example printed until it was killed: after the first line with the prefix `until`, or at its
+    end."""
     with started(example, *args, python=python) as job:
         lines = []
         for line in job.stdout or ():
@@ -88,7 +89,7 @@ def killed(example: str | Path, *args: object, until: str, python: Python = THIS
 
 
 def kill(process: subprocess.Popen[str]) -> None:
-    """SIGKILL to a job and all its ranks at once, the launcher first so that it cannot tidy up."""
+    """Sends SIGKILL to a job and all its ranks, the launcher first so that it cannot clean up."""
     for pid in family(process.pid) if process.poll() is None else []:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
@@ -98,7 +99,7 @@ def kill(process: subprocess.Popen[str]) -> None:
 
 
 def family(pid: int) -> list[int]:
-    """A process that is still there and all its descendants."""
+    """Returns a running process and all its descendants."""
     try:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
     except OSError:

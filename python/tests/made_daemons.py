@@ -1,4 +1,4 @@
-"""Daemons that are made up, for tests of what a client does when they fail."""
+"""Fake daemons, for tests of a client's reaction to their failures."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ STEPS = 40
 
 
 class Made(flight.FlightServerBase):
-    """A daemon that is made up: it has steps 0 ... 39 and refuses other plans. For steps from `until` on streams raise
-    `refusal`, or without one they wait. It takes reports of consumption, which `consumed` has, and answers
-    them by `receipt`."""
+    """A fake daemon: it has steps 0 ... 39 and refuses other plans. For steps from `until` on streams raise
+    `refusal`, or without one they wait. It receives reports of consumption into `consumed`, and answers them with
+    `receipt`."""
 
     def __init__(self) -> None:
         super().__init__("grpc://127.0.0.1:0")
@@ -82,7 +82,7 @@ def urls(servers: list[Made]) -> list[str]:
 
 
 def asked(servers: list[Made]) -> list[list[object]]:
-    """The first steps of the tickets that each server has seen."""
+    """Returns the first steps of the tickets that each server has received."""
     return [[t["step"] for t in s.tickets] for s in servers]
 
 

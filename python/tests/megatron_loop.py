@@ -1,4 +1,5 @@
-"""A small GPT of Megatron-Core on CPUs, with the data of examples/megatron_data.py: data-parallel, saved in Megatron's layout, resumed."""
+"""A small GPT of Megatron-Core on CPUs, with the data of examples/megatron_data.py: data-parallel, saved in
+Megatron's layout, resumed."""
 
 import argparse
 import os
@@ -18,8 +19,8 @@ from megatron_data import Rows, provider
 
 import loaderd
 
-torch.cuda.current_device = lambda: "cpu"  # where attention takes memory for its scores
-tensor_parallel.get_cuda_rng_tracker = lambda: SimpleNamespace(fork=nullcontext)  # nothing is dropped out
+torch.cuda.current_device = lambda: "cpu"  # the device on which attention allocates its scores
+tensor_parallel.get_cuda_rng_tracker = lambda: SimpleNamespace(fork=nullcontext)  # no dropout is used
 
 
 def small(vocabulary: int, longest: int) -> GPTModel:
@@ -29,7 +30,8 @@ def small(vocabulary: int, longest: int) -> GPTModel:
 
 
 def provided(url: str, save: Path, iteration: int) -> Rows:
-    """What the provider gives to pretrain(), once that has loaded the model of an iteration; its module is not on PyPI."""
+    """Returns what the provider passes to pretrain() after it has loaded the model of an iteration; its module is
+    not on PyPI."""
     args = SimpleNamespace(iteration=iteration, dataloader_save=str(save))
     sys.modules["megatron.training"] = SimpleNamespace(get_args=lambda: args)
     os.environ["LOADERD_URL"] = url

@@ -1,4 +1,4 @@
-"""The pre-tokenizers of published byte-level BPE files, as their tokenizer.json has them."""
+"""The pre-tokenizers of published byte-level BPE files, as in their tokenizer.json."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def sequence(*parts: PreTokenizer) -> PreTokenizer:
 
 GPT2_LEVEL = byte_level(use_regex=True)
 
-# model -> what cuts its text. Only what stands before the ByteLevel, unless that cuts too.
+# model -> the pre-tokenizers that split its text, without ByteLevel unless it splits too.
 MODELS: dict[str, list[PreTokenizer]] = {
     "gpt2, gpt-neox, pythia, olmo, phi, mpt, jais": [GPT2_LEVEL],
     "starcoder, command-r, smollm, exaone, minerva": [digits(True), GPT2_LEVEL],

@@ -1,4 +1,4 @@
-"""A TCP proxy between client and daemon that cuts, delays or swallows what it carries."""
+"""A TCP proxy between client and daemon that cuts, delays or drops its traffic."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from collections.abc import Callable
 
 
 class Proxy:
-    """Forwards connections of a port of its own to a target of loopback.
+    """Forwards connections of its own port to a target on loopback.
 
-    `budget`, called for every connection, gives the bytes from the target after which the connection is cut (None:
-    never), or with `hang` everything is swallowed from then on. While `swallow` is set nothing is forwarded either way
-    and connections stay open. `delay` is added to every piece of data, in seconds. Between `down` and `up` nobody
-    listens, as when a daemon is killed."""
+    `budget` is called for every connection and returns the bytes from the target after which the connection is cut
+    (None: never). With `hang` all further bytes are dropped instead. While `swallow` is set nothing is forwarded in
+    either direction and connections stay open. `delay` is added to every chunk of data, in seconds. Between `down`
+    and `up` the port refuses connections, as when a daemon is killed."""
 
     def __init__(
         self, target: int, *, budget: Callable[[], int | None] = lambda: None, hang: bool = False, delay: float = 0
@@ -109,7 +109,7 @@ class Proxy:
 
 
 def reset(s: socket.socket) -> None:
-    """Closes a connection at once, as a cable that is cut: no data that waits is sent."""
+    """Closes a connection immediately, as a cut cable does: no pending data is sent."""
     try:
         s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         s.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Chat templates of models, from the files of an installed package: nothing of them is kept here."""
+"""Chat templates of models, from the files of an installed package; no copy of them is kept here."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from environments import site_packages
 
 
 def site() -> pathlib.Path:
-    """The folder of the packages that have the templates."""
+    """Returns the folder of the packages that have the templates."""
     return site_packages("chats")
 
 
 @functools.cache
 def template(name: str) -> str:
-    """A chat template as TRL holds it: NAME as it is published, NAME_training with marks."""
+    """Returns a chat template of TRL: NAME as published, NAME_training with marks."""
     return (site() / "trl" / "chat_templates" / f"{name}.jinja").read_text(encoding="utf-8")

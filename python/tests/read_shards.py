@@ -1,4 +1,4 @@
-"""Samples of a folder of MDS as MosaicML's library reads them, as JSON: python read_shards.py FOLDER COLUMN..."""
+"""Prints samples of an MDS folder as MosaicML's library reads them, as JSON: python read_shards.py FOLDER COLUMN..."""
 
 import json
 import sys

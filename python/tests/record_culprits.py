@@ -23,14 +23,14 @@ from rank_processes import error_of, warnings_of
 
 MOMENTS = (5, 15, 60, 180)
 LONGEST = 100  # characters of a warning in the table
-TOGETHER = 8  # scenes that are played side by side
+TOGETHER = 8  # scenarios that run in parallel
 FIGURES = re.compile(r"\d[\d,.]*\w?( (tokens/s|s|min|h)\b)?")
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What a user finds at a moment: `status` by `loaderd status`, `page` on the live page, and the newest line in the
-    logs of the ranks."""
+    """What a user sees at a moment: `status` by `loaderd status`, `page` on the live page, and the newest line in
+    the logs of the ranks."""
 
     seconds: int
     exit_status: int
@@ -48,7 +48,7 @@ class Moment:
 class Record:
     scene: Scene
     moments: list[Moment]
-    named: float | None  # seconds behind the fault, as the other times
+    named: float | None  # seconds after the fault, as the other times
     red: float | None
     logged: float | None
     reason: str  # in the log
@@ -109,7 +109,7 @@ def cell(text: str) -> str:
 
 
 def log_cell(m: Moment) -> str:
-    """The newest warning, in short where it has the sentence of the status."""
+    """Returns the newest warning, shortened if it has the sentence of the status."""
     if not m.logged:
         return "-"
     sentence, reason = m.logged.partition(";")[0], reason_of(m.logged)
@@ -150,7 +150,7 @@ def sentences(records: list[Record]) -> list[str]:
 
 
 def replaced(page: str, name: str, lines: list[str]) -> str:
-    """The page with another table of a name."""
+    """Returns the page with a new table under a name."""
     block = re.compile(rf"(<!-- table {name} -->\n).*?(\n<!-- end of table -->)", re.S)
     found, n = block.subn(lambda m: m[1] + "\n".join(lines) + m[2], page)
     assert n == 1, name
@@ -160,7 +160,7 @@ def replaced(page: str, name: str, lines: list[str]) -> str:
 def main(page: Path, only: list[str]) -> int:
     binary = Path(os.environ["LOADERD_BIN"])
     scenes = [s for s in FAULTS + PAUSES if not only or s.name in only]
-    scenes.sort(key=lambda s: s is TAKEOVER)  # not beside the other cluster
+    scenes.sort(key=lambda s: s is TAKEOVER)  # not in parallel with the other cluster
     done: dict[str, Record] = {}
     for n in range(0, len(scenes), TOGETHER):
         with ThreadPoolExecutor(TOGETHER) as pool:

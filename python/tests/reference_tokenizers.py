@@ -1,7 +1,8 @@
-"""Reference tokenizers, built without a network from what is on the machine.
+"""Reference tokenizers, built without a network from files on the machine.
 
-Rank files come from the Go module that loaderd compiles in; tiktoken's own definitions say what to do with them. For
-Hugging Face tokenizers the same vocabularies are written as tokenizer.json files; small ones are trained on the spot.
+Rank files are read from the Go module that loaderd embeds; tiktoken's own definitions give the other parameters. For
+Hugging Face tokenizers the same vocabularies are written as tokenizer.json files; small ones are trained during the
+test.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ BUILTIN: dict[str, tuple[Callable[[], dict[str, Any]], str]] = {
 
 @functools.cache
 def rank_folder() -> pathlib.Path:
-    """The folder of the rank files in Go's module cache. Downloads the module if the cache lacks it."""
+    """Returns the folder of the rank files in Go's module cache. Downloads the module if the cache lacks it."""
     module = "github.com/pkoukk/tiktoken-go-loader"
     out = subprocess.run(["go", "mod", "download", "-json", module], cwd=ROOT, check=True, stdout=subprocess.PIPE)
     return pathlib.Path(json.loads(out.stdout)["Dir"]) / "assets"
 
 
 def read_ranks(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
-    """Stands in for tiktoken's load_tiktoken_bpe: the same file, checked by the same hash, from the module cache."""
+    """Replaces tiktoken's load_tiktoken_bpe: the same file, checked by the same hash, from the module cache."""
     data = (rank_folder() / url.rsplit("/", 1)[-1]).read_bytes()
     if expected_hash and hashlib.sha256(data).hexdigest() != expected_hash:
         raise ValueError(f"{url}: the rank file in the module cache is not tiktoken's")
@@ -70,7 +71,7 @@ def read_ranks(url: str, expected_hash: str | None = None) -> dict[bytes, int]:
 
 @functools.cache
 def definition(name: str) -> dict[str, Any]:
-    """tiktoken's definition (pat_str, mergeable_ranks, special_tokens) of a built-in name."""
+    """Returns tiktoken's definition (pat_str, mergeable_ranks, special_tokens) of a built-in name."""
     openai_public.load_tiktoken_bpe = read_ranks
     return {**BUILTIN[name][0](), "name": name}
 
@@ -81,7 +82,7 @@ def tiktoken_encoding(name: str) -> tiktoken.Encoding:
 
 
 def byte_alphabet() -> dict[int, str]:
-    """GPT-2's bytes_to_unicode: the printable character that stands for each byte in a tokenizer.json."""
+    """Returns GPT-2's bytes_to_unicode: the printable character that represents each byte in a tokenizer.json."""
     printable = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), 256)]
     alphabet = {b: chr(b) for b in printable}
     for n, b in enumerate(b for b in range(256) if b not in alphabet):
@@ -90,7 +91,7 @@ def byte_alphabet() -> dict[int, str]:
 
 
 def merges_of(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
-    """The merge of each token: the two tokens that merging by lower ranks leaves of its bytes."""
+    """Returns the merge of each token: the two tokens that remain of its bytes after merges of lower rank."""
     merges = []
     for token, rank in sorted(ranks.items(), key=lambda item: item[1]):
         parts = [token[i : i + 1] for i in range(len(token))]
@@ -100,7 +101,7 @@ def merges_of(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
                 r = ranks.get(parts[i] + parts[i + 1], rank)
                 if r < best:
                     best, at = r, i
-            if at < 0:  # no merges make it, like a special token's text
+            if at < 0:  # not produced by merges, as a special token's text
                 break
             parts[at : at + 2] = [parts[at] + parts[at + 1]]
         if len(parts) == 2:
@@ -109,7 +110,7 @@ def merges_of(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
 
 
 def all_splits(ranks: dict[bytes, int]) -> list[tuple[bytes, bytes]]:
-    """Every way to split every token into two, as converters that do not know the merges write them."""
+    """Returns every way to split every token into two, as written by converters that do not have the merges."""
     merges = []
     for token, _ in sorted(ranks.items(), key=lambda item: item[1]):
         cuts = [(token[:i], token[i:]) for i in range(1, len(token)) if token[:i] in ranks and token[i:] in ranks]
@@ -136,7 +137,7 @@ def tokenizer_json(
     ignore_merges: bool = False,
     joined: bool = True,
 ) -> dict[str, Any]:
-    """A tokenizer.json of the ranks as vocabulary; joined spells merges "a b", otherwise ["a", "b"]."""
+    """Returns a tokenizer.json with the ranks as vocabulary; joined spells merges "a b", otherwise ["a", "b"]."""
     alphabet = byte_alphabet()
 
     def spell(token: bytes) -> str:
@@ -169,11 +170,11 @@ def tokenizer_json(
 
 
 def builtin_json(name: str) -> dict[str, Any]:
-    """The tokenizer.json of a built-in vocabulary."""
+    """Returns the tokenizer.json of a built-in vocabulary."""
     ranks, special = definition(name)["mergeable_ranks"], definition(name)["special_tokens"]
     added = [{"id": i, "content": c} for c, i in sorted(special.items(), key=lambda item: item[1])]
     content = tokenizer_json(ranks, merges_of(ranks), BUILTIN[name][1], added=added)
-    content["model"]["vocab"].update(special)  # otherwise the reference gives them the next free ids
+    content["model"]["vocab"].update(special)  # otherwise the reference assigns them the next free ids
     return content
 
 
@@ -184,7 +185,7 @@ def write(path: pathlib.Path, content: dict[str, Any]) -> pathlib.Path:
 
 @functools.cache
 def trained(pattern: str, size: int = 2000) -> dict[str, Any]:
-    """A small tokenizer that the reference library trains on source text, as tokenizer.json."""
+    """Returns a small tokenizer that the reference library trains on source text, as tokenizer.json."""
     tokenizer = Tokenizer(models.BPE())
     if pattern == "gpt2":
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -205,7 +206,7 @@ def trained(pattern: str, size: int = 2000) -> dict[str, Any]:
 
 
 def trained_behind(pre_tokenizer: dict[str, Any], size: int = 2000) -> dict[str, Any]:
-    """A small tokenizer that is trained with a pre-tokenizer, given as in a tokenizer.json."""
+    """Returns a small tokenizer that is trained with a pre-tokenizer, given as in a tokenizer.json."""
     empty = tokenizer_json({}, [], "gpt2")
     tokenizer = Tokenizer.from_str(json.dumps({**empty, "pre_tokenizer": pre_tokenizer}))
     trainer = trainers.BpeTrainer(
@@ -218,14 +219,14 @@ def trained_behind(pre_tokenizer: dict[str, Any], size: int = 2000) -> dict[str,
 
 
 def ranks_of(content: dict[str, Any]) -> dict[bytes, int]:
-    """The byte strings of a tokenizer.json's vocabulary, with their ids."""
+    """Returns the byte strings of a tokenizer.json's vocabulary, with their ids."""
     byte = {c: b for b, c in byte_alphabet().items()}
     vocab = content["model"]["vocab"]
     return {bytes(byte[c] for c in token): i for token, i in vocab.items() if all(c in byte for c in token)}
 
 
 def shuffled(merges: Iterable[tuple[bytes, bytes]], seed: int) -> list[tuple[bytes, bytes]]:
-    """The same merges in an order that no training gives."""
+    """Returns the same merges in an order that no training produces."""
     merges = list(merges)
     random.Random(seed).shuffle(merges)
     return merges

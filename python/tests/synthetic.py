@@ -1,4 +1,4 @@
-"""Steps made up by tests, and the batch of a step built the obvious way: row by row, token by token."""
+"""Synthetic steps, and the batch of a step built in the obvious way: row by row, token by token."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ import torch
 from loaderd.step import LossRuns, Part, Sources, Step
 
 Rows = list[list[list[int]]]
-"""Rows of segments of token ids; what is missing to the bucket's length is padding."""
+"""Rows of segments of token ids; the rest of the bucket's length is padding."""
 Masks = list[list[list[bool]]]
-"""Of each of these tokens, whether it has a loss."""
+"""Whether each of these tokens has a loss."""
 Weights = list[list[float]]
-"""Of each segment, the factor of its loss."""
+"""The loss weight of each segment."""
 
 
 def random_masks(rng: np.random.Generator, rows: Rows) -> Masks:
-    """Runs of tokens with and without a loss; segments of either alone, too."""
+    """Returns runs of tokens with and without a loss, and segments with only one of them."""
 
     def mask(n: int) -> list[bool]:
         kind, made = rng.integers(4), []
@@ -43,7 +43,7 @@ def _runs(mask: list[bool]) -> list[int]:
 def random_rows(
     rng: np.random.Generator, rows: int, bucket: int, *, vocabulary: int = 50_000, row_attention: bool = False
 ) -> Rows:
-    """Rows of every kind: full, padded, of padding alone, of one segment, of segments of one token."""
+    """Returns rows of every kind: full, padded, only padding, one segment, segments of one token."""
     made: Rows = []
     for _ in range(rows):
         kind = rng.integers(6)
@@ -68,8 +68,8 @@ def step_of_rows(
     masks: Masks | None = None,
     weights: Weights | None = None,
 ) -> Step:
-    """The Step that the wire would bring, its arrays read-only as those of Arrow are. `ranks` ranks have the same. Without `masks` it is one of a daemon that
-    does not tell of them."""
+    """Returns the Step as received over the wire, with read-only arrays like those of Arrow. `ranks` ranks have the
+    same. Without `masks` it is one of a daemon that does not send loss runs."""
     cuts = np.linspace(0, len(rows), parts + 1).astype(int)
     made = []
     for a, b in zip(cuts[:-1], cuts[1:], strict=True):
@@ -128,7 +128,7 @@ def obvious_batch(
     masks: Masks | None = None,
     weights: Weights | None = None,
 ) -> dict:
-    """What a batch of these rows is."""
+    """Returns the expected batch of these rows."""
     ids, labels, positions, numbers, factors = [], [], [], [], []
     cu = [0]
     longest = losses = 0
@@ -172,7 +172,7 @@ def obvious_batch(
 
 
 def assert_same(got: dict, want: dict) -> None:
-    """The same keys in the same order, the same types, shapes and values."""
+    """Checks that keys and their order, types, shapes and values are equal."""
     assert list(got) == list(want)
     for key, value in want.items():
         assert type(got[key]) is type(value), key

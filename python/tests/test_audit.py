@@ -1,4 +1,4 @@
-"""tools/audit.py and tools/notices.py: licences and known vulnerabilities of what is in a release."""
+"""tools/audit.py and tools/notices.py: licences and known vulnerabilities of a release's components."""
 
 import json
 import subprocess
@@ -13,7 +13,7 @@ HARMLESS = {"name": "numpy", "version": "1", "purl": "pkg:pypi/numpy@1", "licens
 
 
 def audit(program: Path, folder: Path, *components: dict, strict: bool = False, db: str = "file:///nowhere") -> tuple[int, str]:
-    """The exit status, and what was printed, for a bill of these components."""
+    """Returns the exit status and the output for a bill of these components."""
     bills = []
     for name, listed in (("go", components), ("python", [HARMLESS])):
         bills.append(folder / f"{name}.json")

@@ -21,7 +21,7 @@ END, BOS, PREFIX, MIDDLE, SUFFIX = VOCABULARY - 1, 990, 991, 992, 993
 Sent = tuple[list[int], list[bool], float]
 """A document's ids, which of them have a loss, and its weight."""
 Read = dict[tuple[int, int], Sent]
-"""Documents by message and place in it."""
+"""Documents by message and position in it."""
 
 
 def stream_of(batch: pa.RecordBatch) -> bytes:
@@ -32,7 +32,8 @@ def stream_of(batch: pa.RecordBatch) -> bytes:
 
 
 def publish_batches(nats_url: str, messages: int, *, masked: float = 1.0, seed: int = 7) -> dict[int, list[Sent]]:
-    """Publishes messages of 1 to 50 documents of 1 to 60 tokens, a share of them with a loss on some of these; returns what is in each."""
+    """Publishes messages of 1 to 50 documents of 1 to 60 tokens, a share of them with a loss on some tokens. Returns
+    the content of each."""
     draw, sent = np.random.default_rng(seed), {}
 
     async def publish() -> None:
@@ -59,7 +60,7 @@ def publish_batches(nats_url: str, messages: int, *, masked: float = 1.0, seed: 
 
 
 def read(d: Any, *, seal: bool = True) -> tuple[Read, list[bytes]]:
-    """The documents that a run comes to in the end, put together again from their pieces, and the bytes of all steps."""
+    """Returns all documents that a run reads, reassembled from their pieces, and the bytes of all steps."""
     got: dict[tuple[int, int], dict[int, tuple[int, bool]]] = {}
     weights, steps = {}, []
     with loaderd.Client(d.flight_url, documents=True, weights=True) as client:
@@ -98,7 +99,7 @@ def test_documents_of_a_message_are_packed_one_by_one(daemon):
 
 
 def pieces_of(ids: list[int], mask: list[bool], at: int, do: str) -> list[tuple[list[int], list[bool], bool]]:
-    """What a limit leaves of a document: ids, losses, and whether the document ends there."""
+    """Returns what a limit leaves of a document: ids, losses, and whether the document ends there."""
     n = len(ids)
     if not at or n <= at:
         return [(ids, mask, True)]
@@ -111,7 +112,7 @@ def pieces_of(ids: list[int], mask: list[bool], at: int, do: str) -> list[tuple[
 
 
 def filled_out(ids: list[int]) -> tuple[list[int], bool]:
-    """A document that may be filled in, put together again, and whether it was."""
+    """Returns a document reassembled from fill-in-the-middle, and whether it was transformed."""
     if ids[0] != PREFIX:
         assert not {PREFIX, MIDDLE, SUFFIX} & set(ids)
         return ids, False
@@ -131,7 +132,7 @@ def test_documents_of_a_message_are_transformed_one_by_one(daemon: Any, fim: flo
         **{f"documents.fim.tokens.{part}": i for part, i in (("prefix", PREFIX), ("middle", MIDDLE), ("suffix", SUFFIX))},
         "documents.max_tokens.at": at,
         "documents.max_tokens.do": do,
-        "serve.cache_bytes": 4096,  # nearly everything is read again
+        "serve.cache_bytes": 4096,  # forces nearly every document to be read again
     }
     d = daemon(settings)
     sent = publish_batches(d.nats_url, 40, masked=0.3)

@@ -1,4 +1,4 @@
-"""The table of `make bench`: ratios, what counts as worse, and how a run is written down."""
+"""The table of `make bench`: ratios, what counts as a regression, and how a run is recorded."""
 
 import json
 import sys
@@ -25,9 +25,9 @@ def memory(value: float, baseline: float = 100.0) -> Measure:
     [
         (faster(100), faster(91), False),
         (faster(100), faster(90), True),
-        (faster(33), faster(29.7), True),  # a tenth, whatever the division rounds
+        (faster(33), faster(29.7), True),  # exactly a tenth, regardless of rounding in the division
         (faster(100), faster(180), False),
-        (faster(100), faster(90, baseline=90), False),  # the machine was slower, the ratio is what it was
+        (faster(100), faster(90, baseline=90), False),  # the machine was slower, the ratio is unchanged
         (faster(100), faster(100, baseline=112), True),  # the peer is faster now
         (memory(30), memory(32.9), False),
         (memory(30), memory(33), True),
@@ -62,7 +62,7 @@ def run_of(*measures: Measure) -> render.Run:
 
 
 def test_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Runs that are read back from their files: exit status and what is said."""
+    """Reads runs from their files, and checks exit status and output."""
     for name, measure in (("old", faster(100)), ("same", faster(95)), ("worse", faster(60))):
         (tmp_path / name).write_text(json.dumps(run_of(measure, memory(30))))
     assert compare.main(tmp_path / "old", tmp_path / "same") == 0

@@ -1,4 +1,5 @@
-"""Chats become parts that give the tokens and the mask of transformers, for templates of models and for ones that are hard to cut."""
+"""Chats become parts that give the tokens and the mask of transformers, for templates of models and for templates
+that are hard to split."""
 
 from __future__ import annotations
 
@@ -34,12 +35,13 @@ MARKED_CONTENT = MARKED.replace("<|im_end|>\n{% endgeneration %}", "{% endgenera
 
 
 def parts(*texts: str, first: bool = False) -> list[dict[str, Any]]:
-    """Parts with and without a loss, in turns."""
+    """Returns parts that alternate between with and without a loss."""
     return [{"text": text, "loss": (k % 2 == 0) == first} for k, text in enumerate(texts)]
 
 
 def check_parts(made: Chat, tokenizer: Any, some: list[dict[str, Any]], **arguments: Any) -> None:
-    """The parts of a chat give the ids and the mask of transformers, and their texts what it renders."""
+    """Checks that the parts of a chat give the ids and the mask of transformers, and that their texts are the
+    rendered chat."""
     document = made(some, arguments.pop("tools", None), arguments) if "tools" in arguments else made(some, None, arguments)
     tools = {"tools": [WEATHER]} if some is TOOLS else {}
     found = document["parts"]
@@ -91,7 +93,7 @@ def test_thinking() -> None:
 
 @pytest.mark.parametrize(("name", "of"), [("llama3", "llama3"), ("command_r_plus", "cohere"), ("gemma3", "gemma3"), ("qwen3", "qwen3_instruct_2507")])
 def test_templates_without_marks(name: str, of: str) -> None:
-    """They give what the same template with marks gives, but for white space behind the end of a turn."""
+    """The result equals that of the same template with marks, except for white space after the end of a turn."""
     marked = with_template(name, f"{of}_training")
     for label, some in CHATS.items():
         ids, mask = reference(marked, some)
@@ -111,7 +113,7 @@ def test_template_that_leaves_out_the_thinking_of_earlier_turns() -> None:
     document = last(THOUGHT)
     assert [p["text"] for p in document["parts"] if p["loss"]] == ["<think>\nThree and three.\n</think>\n\n6<|im_end|>"]
     assert read_parts(tokenizer, document["parts"])[0] == reference(tokenizer, THOUGHT)[0]
-    # A document for each turn: each turn is learnt behind what the model saw.
+    # With one document per turn, each turn is trained on after the context that the model saw.
     first = last(THOUGHT[:2])["parts"]
     assert [p["text"] for p in first if p["loss"]] == ["<think>\nTwo and two.\n</think>\n\n4<|im_end|>"]
 
@@ -147,10 +149,10 @@ def test_parts_with_marks_and_by_turns() -> None:
     assert not any(p["loss"] for p in Chat(small(MARKED_CONTENT), turns="last")(chat("a b", " c d", "e", ""))["parts"])  # the last answer is empty
     endless = "{% for m in messages %}{{ m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}assistant:{% endif %}"
     ends = Chat(small(endless))(chat("a", "b"))["parts"]
-    assert ends == parts("user: a\nassistant:", " b\n")  # the line break is all that ends a turn
+    assert ends == parts("user: a\nassistant:", " b\n")  # the turn ends only with a line break
     spaced = "{% for m in messages %}{{ '\n\n' + m.role + ': ' + m.content + '\n' }}{% endfor %}{% if add_generation_prompt %}{{ '\n\nassistant:' }}{% endif %}"
     whole = Chat(small(spaced))(chat("a", "b", "c"))["parts"]
-    assert whole == parts("\n\nuser: a\n\n\nassistant:", " b\n\n", "\nuser: c\n")  # the line breaks of both are one token
+    assert whole == parts("\n\nuser: a\n\n\nassistant:", " b\n\n", "\nuser: c\n")  # the adjacent line breaks are one token
     roles = [{"role": "a", "content": "x"}, {"role": "b", "content": "y"}, {"role": "c", "content": "z"}]
     two = Chat(small(PLAIN.replace("assistant", "b")), roles=("b",))(roles)["parts"]
     assert [p["text"] for p in two if p["loss"]] == ["y<|im_end|>"]
@@ -174,7 +176,7 @@ def test_cuts_are_moved_to_where_tokens_end() -> None:
 
 
 def changed(chat_template: str, **components: Any) -> PreTrainedTokenizerFast:
-    """The small tokenizer with other components."""
+    """Returns the small tokenizer with other components."""
     content = json.loads(small_json())
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer.from_str(json.dumps({**content, **components})))
     tokenizer.chat_template = chat_template
@@ -187,14 +189,14 @@ def test_tokenizers_that_leave_white_space_out_of_offsets() -> None:
     some = chat("a b", " c d", "e f", "g  ", "h", "\n")
     for processor in (trims, sequence):
         tokenizer = changed(MARKED, post_processor=processor)
-        assert not any(reference(tokenizer, some)[1])  # transformers loses all of it at the first blank
+        assert not any(reference(tokenizer, some)[1])  # transformers loses the whole mask at the first space
         assert Chat(tokenizer)(some) == Chat(small(MARKED))(some)
-        assert tokenizer(" c", return_offsets_mapping=True)["offset_mapping"][-1][0] == 1  # and it stays as it was
+        assert tokenizer(" c", return_offsets_mapping=True)["offset_mapping"][-1][0] == 1  # the tokenizer itself is unchanged
         assert Chat(tokenizer).fingerprint == Chat(small(MARKED)).fingerprint
 
 
 def test_where_no_cut_is_right() -> None:
-    blank_in_front = {**json.loads(small_json())["pre_tokenizer"], "add_prefix_space": True}  # of parts, which the whole has not
+    blank_in_front = {**json.loads(small_json())["pre_tokenizer"], "add_prefix_space": True}  # parts get a leading space that the whole text does not have
     tokenizer = changed(SPOKEN.replace("Answer: ", "Answer:"), pre_tokenizer=blank_in_front)
     some = chat("who?", "the daemon")
     with pytest.raises(BadDocument, match=r"document 7 \('d'\): .*'the daemon\\n'.*as_tokens=True"):
@@ -211,13 +213,13 @@ def test_tokenizers_that_put_something_in_front_of_a_text() -> None:
     tokenizer = llama(SPOKEN.replace("Answer: ", "Answer:"))
     some = chat("who?", "the daemon", "and?", "<s>it")
     ids, mask = reference(tokenizer, some)
-    assert read_parts(tokenizer, Chat(tokenizer)(some)["parts"])[0] != ids  # by themselves the parts would get a blank each
+    assert read_parts(tokenizer, Chat(tokenizer)(some)["parts"])[0] != ids  # separately tokenized parts would get a space each
     assert tokenizer.decode(ids) == "".join(p["text"] for p in Chat(tokenizer)(some)["parts"])
     assert Chat(tokenizer, as_tokens=True)(some) == {"ids": ids, "loss": mask}
 
 
 def test_a_cut_may_be_on_either_side_of_white_space() -> None:
-    def encode(text: str, first: bool = True) -> list[int]:  # words, the last of them with what is behind it
+    def encode(text: str, first: bool = True) -> list[int]:  # words, the last one with the characters after it
         return [len(w) for w in text.split()] + ([100] if text.endswith(" ") else [])
 
     whole = Tokenized("ab cde", encode("ab cde"), [(0, 2), (3, 6)], [False, True])
@@ -248,7 +250,7 @@ def test_rows_of_datasets() -> None:
     made = list(documents(datasets.Dataset.from_list(rows), id="id", messages="messages", tools="tools", chat=tokenizer))
     encoder = Encoder("web", chat=Chat(tokenizer))
     for row, document in zip(rows, made, strict=True):
-        assert any(None in m.values() for m in document["messages"])  # what other messages have is none there
+        assert any(None in m.values() for m in document["messages"])  # keys of other messages have the value None
         assert encoder.encode(document, 0).payload == encoder.encode(row, 0).payload
 
 
@@ -323,7 +325,7 @@ def test_what_renders_no_chats() -> None:
 
 @pytest.mark.parametrize(("answer", "loss"), [("A", 1), ("", 0), ("Hello", 5)])
 def test_Chat_FirstAnswerBeginsAtTheFirstToken(answer: str, loss: int) -> None:
-    """A byte is a token. The text of the user has no loss, whatever is before it."""
+    """Each byte is a token. The user's text has no loss, whatever precedes it."""
     letters = {c: i for i, c in enumerate(sorted(pre_tokenizers.ByteLevel.alphabet()))}
     backend = Tokenizer(models.BPE(letters, []))
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

@@ -1,4 +1,4 @@
-"""Chats through a daemon: what a reader gets is what transformers and TRL make of the same chats."""
+"""Chats through a daemon: a reader gets what transformers and TRL produce from the same chats."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from test_flight import read as read_columns
 from loaderd import BadDocument, Chat, Client, documents, publish
 
 ENDS = {"qwen3": "<|endoftext|>", "deepseek_v3": "<｜▁pad▁｜>", "llama3": "<|end_of_text|>", "gemma3": "<eos>", "command_r_plus": "<EOS_TOKEN>"}
-"""Tokens behind documents: others than those that end turns."""
+"""End-of-document tokens, which differ from the end-of-turn tokens."""
 SMALL = {"packing.buckets": "256", "packing.pool": 16, "packing.max_age": 64, "shuffle.window": 4, "steps.rows": 1, "log.level": "warn"}
 
 Read = dict[int, tuple[list[int], list[bool]]]
 
 
 def read(daemon: Any) -> Read:
-    """Seals the run and puts every document together again: sequence -> ids, and which of them have a loss."""
+    """Seals the run and reassembles every document: sequence -> ids, and which of them have a loss."""
     action(daemon, "seal")
     found: dict[int, dict[int, tuple[int, int]]] = {}
     for _, columns in read_columns(daemon, rank=0, world=1, columns=["input_ids", "labels", "documents"]):
@@ -45,7 +45,7 @@ def read(daemon: Any) -> Read:
 
 
 def weights(daemon: Any) -> dict[int, float]:
-    """The weight of every document that is read."""
+    """Returns the weight of every document that is read."""
     found = {}
     ticket = {"rank": 0, "world": 1, "columns": ["documents", "loss_weights"]}
     for chunk in flight.connect(daemon.flight_url).do_get(flight.Ticket(json.dumps(ticket).encode()), daemon.with_token):
@@ -74,7 +74,7 @@ def test_chats_of_models_arrive(daemon: Any, name: str) -> None:
     want: Read = {}
     for k, (some, tools) in enumerate(sent):
         ids, mask = reference(tokenizer, some, tools=tools)
-        if any(mask):  # a document without any loss is left out
+        if any(mask):  # a document without any loss is skipped
             want[k + 1] = want[len(sent) + k + 1] = with_end(ids, mask, end)
     assert len(want) == 2 * (len(sent) - 1)
     assert read(d) == want
@@ -135,7 +135,7 @@ def test_chats_among_texts_and_what_fails(daemon: Any) -> None:
 @everything
 @pytest.mark.parametrize("name", MODELS)
 def test_other_trainers_mask_the_same(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """TRL learns exactly the same tokens, and Axolotl of the published template, but for what it does with answers that are empty."""
+    """TRL trains on exactly the same tokens. So does Axolotl with the published template, except for empty answers."""
     monkeypatch.setattr(sys, "path", [*sys.path, str(site()), str(Path(__file__).resolve().parents[2] / "bench" / "python" / "chats")])
     import chat_masks as masks
 
@@ -143,7 +143,7 @@ def test_other_trainers_mask_the_same(name: str, tmp_path: Path, monkeypatch: py
     chats = list(answered.values())
     tokenizer = with_template(name, MODELS[name])
     assert masks.loaderd(tokenizer, chats) == masks.trl(tokenizer, chats, tmp_path)
-    if name in ("qwen3", "deepseek_v3"):  # without marks there is no telling where their answers begin
+    if name in ("qwen3", "deepseek_v3"):  # without marks the beginning of their answers is undefined
         return
     plain = MODELS[name].removesuffix("_training")
     tokenizer = with_template(name, plain)

@@ -1,4 +1,4 @@
-"""The client against a real daemon: what it reads, what it asks, how it fails and how it stops."""
+"""The client against a real daemon: steps, actions, errors and shutdown."""
 
 import gc
 import json
@@ -30,7 +30,7 @@ Digest = list[tuple[int, int, int, bytes, bytes]]
 
 
 def digest(steps: Iterator[Step] | list[Step]) -> Digest:
-    """What makes two readings equal: every step with its shape, tokens and segments."""
+    """Returns what must be equal in two reads: every step with its shape, tokens and segments."""
     return [
         (s.index, s.bucket, s.rows, s.input_ids.astype(np.int32).tobytes(), s.segment_ids().tobytes()) for s in steps
     ]
@@ -45,7 +45,7 @@ def threads_end() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def sealed(module_daemon: Callable[..., Daemon]) -> Daemon:
-    """A run of two buckets with an end, whose ids fit uint16."""
+    """A sealed run of two buckets, whose ids fit uint16."""
     d = module_daemon(SETTINGS)
     publish_tokens(d.nats_url, documents(400))
     with Client(d.flight_url) as c:
@@ -55,7 +55,7 @@ def sealed(module_daemon: Callable[..., Daemon]) -> Daemon:
 
 @pytest.fixture(scope="module")
 def parts(module_daemon: Callable[..., Daemon]) -> Daemon:
-    """The same with steps that come in two parts and in four."""
+    """The same with steps of two and of four parts."""
     d = module_daemon({**SETTINGS, "packing.buckets": "2048,4096", "steps.rows": 24, "flight.batch_bytes": 65_536})
     publish_tokens(d.nats_url, [np.resize(t, 20 * len(t)) for t in documents(400)])
     with Client(d.flight_url) as c:
@@ -65,18 +65,18 @@ def parts(module_daemon: Callable[..., Daemon]) -> Daemon:
 
 @pytest.fixture(scope="module")
 def dry(module_daemon: Callable[..., Daemon]) -> Daemon:
-    """A run that waits for documents, with a daemon that says so after half a second."""
+    """A run that waits for documents, with a stall timeout of half a second."""
     return module_daemon({**SETTINGS, "serve.stall_timeout": "500ms"})
 
 
 @pytest.fixture(scope="module")
 def patient(module_daemon: Callable[..., Daemon]) -> Daemon:
-    """A run that waits for documents, with a daemon that says so after a minute."""
-    return module_daemon({**SETTINGS, "serve.stall_timeout": "60s", "flight.insecure": "true"})  # a proxy's address is not signed for
+    """A run that waits for documents, with a stall timeout of a minute."""
+    return module_daemon({**SETTINGS, "serve.stall_timeout": "60s", "flight.insecure": "true"})  # calls through a proxy are not signed
 
 
 def test_a_named_job_commits_for_itself(module_daemon: Callable[..., Daemon]) -> None:
-    """The documents that a job retains are those that it has not committed, so a keeper has the name of its job."""
+    """A job retains the documents that it has not committed, so its keeper has the name of the job."""
     d = module_daemon(SETTINGS)
     publish_tokens(d.nats_url, documents(400))
     with Client(d.flight_url) as trainer, Client(d.flight_url, job="eval") as other:
@@ -180,7 +180,7 @@ def test_a_pass_that_yields_nothing_is_told(sealed: Daemon, caplog: pytest.LogCa
         [text] = told(client)  # a second pass
         assert text.startswith(f"nothing is left to read: run {run} ended at step {end}, and reading begins there. To train once more")
         assert f"run {run} ended at step {end}" in text and "docs/sources.md" in text
-    with Client(sealed.flight_url, step=end) as client:  # a trainer that is started again behind its end
+    with Client(sealed.flight_url, step=end) as client:  # a trainer that restarts after the run's end
         assert told(client) == [text]
     with Client(sealed.flight_url, steps=2) as client:
         assert len(list(client)) == 2
@@ -307,14 +307,14 @@ def test_a_client_keeps_to_the_run_that_it_found(dry: Daemon, sealed: Daemon) ->
 
 def test_patience_ends_with_the_cause(dry: Daemon) -> None:
     with Client(dry.flight_url, patience=1.2) as client:
-        for _ in range(2):  # and it may be asked again
+        for _ in range(2):  # it may be called again
             with pytest.raises(loaderd.SourceDry, match="publish documents with loaderd publish") as caught:
                 next(client)
             assert caught.value.facts["step"] == "0"
 
 
 def test_patience_is_for_those_who_wait(daemon: Callable[..., Daemon]) -> None:
-    """A trainer that does something else for longer than its patience goes on where documents have come meanwhile."""
+    """A trainer that pauses for longer than its patience continues if documents have arrived meanwhile."""
     d = daemon({**SETTINGS, "serve.stall_timeout": "200ms"})
     publish_tokens(d.nats_url, documents(400))
     with Client(d.flight_url, patience=0.5) as client:
@@ -394,7 +394,7 @@ def test_a_step_lost_to_an_interrupt_is_read_again(sealed: Daemon) -> None:
     with Client(sealed.flight_url) as client:
         got = digest([next(client), next(client)])
         assert client._reader is not None
-        next(client._reader)  # as when KeyboardInterrupt comes between the queue and the caller
+        next(client._reader)  # as if KeyboardInterrupt is raised between the queue and the caller
         assert got + digest(client) == whole
 
 
@@ -483,7 +483,7 @@ except KeyboardInterrupt:
 
 
 def test_interrupts_end_a_wait_and_leave_nothing(interrupts: None, patient: Daemon) -> None:
-    """Ctrl-C while next() waits, with and without a `with` block, and in a call to a peer that does not answer."""
+    """Ctrl-C ends a wait of next(), with and without a `with` block, and a call to a peer that does not answer."""
     with Proxy(int(patient.flight_url.rpartition(":")[2])) as path, ExitStack() as stack:
         urls = {"with": patient.flight_url, "without": patient.flight_url, "call": path.url}
         children = {
@@ -559,7 +559,8 @@ with loaderd.Client(url) as client:
 
 
 def test_a_fork(sealed: Daemon) -> None:
-    """The child of a process that has made a client is told so, where the transport would hang; the parent goes on."""
+    """The child of a process that has created a client gets an error where the transport would hang; the parent
+    continues."""
     subprocess.run([sys.executable, "-c", FORK, sealed.flight_url], env=ENVIRON, check=True, timeout=60)
 
 

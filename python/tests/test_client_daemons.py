@@ -1,5 +1,5 @@
-"""The daemons of a run as a client knows them: the addresses that it is given and those that it learns, which daemon a rank
-asks, and what its tickets say of its job."""
+"""The daemons of a run in a client: given and learned addresses, the daemon that a rank calls, and the job in its
+tickets."""
 
 import gc
 import threading
@@ -52,7 +52,8 @@ def test_addresses_that_are_none(given: str | list[str]) -> None:
 
 
 def test_one_address_is_enough(made: list[Made]) -> None:
-    """The others are learned, ranks go each to one of them, and read on by the others when the given one dies."""
+    """The other addresses are learned, each rank selects one daemon, and ranks fail over when the given one is
+    killed."""
     for s in made:
         s.daemons = urls(made)[::-1]
     plan_until(made, 1)
@@ -97,7 +98,7 @@ def test_who_came_by_tls_goes_nowhere_without() -> None:
 
 
 def test_the_daemon_of_a_rank() -> None:
-    """Ranks are dealt out evenly, and so are those of a daemon that fails."""
+    """Ranks are distributed evenly, and so are those of a failed daemon."""
     listed = [f"grpc://{name}:1" for name in "abc"]
     first, second = [], []
     for rank in range(12):
@@ -156,7 +157,7 @@ def test_a_daemon_that_others_list_is_alive_again(monkeypatch: pytest.MonkeyPatc
 
 
 def test_tickets_name_the_job(made: list[Made]) -> None:
-    """The default job is the daemon's choice."""
+    """The daemon chooses the default job."""
     with Client(made[0].url) as client, StepLoader(made[1].url, job="eval", rank=0, world=1) as loader:
         next(client)
         assert np.array_equal(next(loader)["input_ids"].numpy(), np.zeros((2, 4)))

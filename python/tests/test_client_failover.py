@@ -1,6 +1,6 @@
-"""A run of several daemons: what a rank reads while they die, hang, refuse and come back, which of them it asks, and how
-long that takes. Where it matters that the steps are the same, several paths lead to one real daemon; else the daemons are
-made up."""
+"""A run of several daemons: what a rank reads while they are killed, hang, refuse and recover, which daemon it
+calls, and how long that takes. Tests that compare steps use several paths to one real daemon; the others use fake
+daemons."""
 
 import gc
 import logging
@@ -39,8 +39,8 @@ def threads_end() -> Iterator[None]:
 
 @pytest.mark.parametrize("seed", [1, 2])
 def test_every_step_once_whatever_path_fails(big: Daemon, seed: int) -> None:
-    """Of three paths to the same run two break and one swallows everything, each after a random number of bytes: none to a
-    few steps."""
+    """Of three paths to the same run two break and one drops all packets, each after a random number of bytes: none
+    to a few steps."""
     rng = random.Random(seed)
     with Client(big.flight_url) as client:
         undisturbed = digest(client)
@@ -66,7 +66,7 @@ def test_every_step_once_whatever_path_fails(big: Daemon, seed: int) -> None:
 
 
 def test_jobs_of_a_real_daemon(big: Daemon) -> None:
-    """The daemon takes the ticket of a job, and both jobs get the same steps."""
+    """The daemon accepts the ticket of a job, and both jobs get the same steps."""
     with Client(big.flight_url, steps=2) as one, Client(big.flight_url, steps=2, job="eval") as other:
         assert digest(one) == digest(other)
     with Client(big.flight_url, job="") as nameless, pytest.raises(loaderd.BadTicket, match="job"):
@@ -86,7 +86,7 @@ def test_a_daemon_that_dies_is_left_at_once(made: list[Made], caplog: pytest.Log
             begun = time.monotonic()
             steps += [next(client) for _ in range(10)]
             slowest = max(slowest, time.monotonic() - begun)
-        tickets = asked(made)  # now: after a second without step 30, which is not planned, it is asked for again
+        tickets = asked(made)  # now: after a second without step 30, which is not planned, it is requested again
     assert [s.index for s in steps] == list(range(30))
     assert all((s.input_ids == s.index).all() for s in steps)
     assert tickets == [[10], [0], [20]], "its own first, then the next one"
@@ -102,7 +102,7 @@ def test_a_daemon_that_hangs_is_left_soon(made: list[Made]) -> None:
             next(client)
         wait_for(lambda: asked(made) == [[0], [], []])
         begun = time.monotonic()
-        made[0].path.swallow.set()  # it has nothing to say, and then it could not
+        made[0].path.swallow.set()  # it has nothing to send, and then cannot send
         assert next(client).index == 5
         took = time.monotonic() - begun
         assert took < 4, "pings alone would take 20 s"
@@ -112,7 +112,7 @@ def test_a_daemon_that_hangs_is_left_soon(made: list[Made]) -> None:
 
 @pytest.mark.parametrize("connect_timeout", [60.0, 0.5])
 def test_a_daemon_that_hangs_from_the_start(made: list[Made], connect_timeout: float) -> None:
-    """The others are asked, also when this one alone takes all of the time until Unreachable."""
+    """The other daemons are called, even if this one would use up the time until Unreachable."""
     made[0].path.swallow.set()
     for s in made[1:]:
         s.path.delay = 0.05
@@ -161,7 +161,7 @@ def test_what_one_daemon_cannot_another_may(made: list[Made], reason: str) -> No
 
 @pytest.mark.parametrize("others", ["NOT_LEADING", "SOURCE_DRY"])
 def test_what_one_daemon_cannot_while_the_others_wait(made: list[Made], others: str) -> None:
-    """One daemon's run has failed and another one takes over: that passes."""
+    """One daemon's run has failed and another one takes over: the error is temporary."""
     made[0].until, made[0].refusal = 3, typed("RUN_FAILED", 13)
     for s in made[1:]:
         s.until, s.refusal = 3, typed(others)
@@ -173,7 +173,7 @@ def test_what_one_daemon_cannot_while_the_others_wait(made: list[Made], others: 
 
 
 def test_a_daemon_that_is_cut_off_is_left_for_one_that_has_the_step(made: list[Made]) -> None:
-    """Its stream waits until the daemon's stall timeout; asked aside it says that the plan is out of its reach."""
+    """Its stream waits until the daemon's stall timeout; a probe returns that it cannot reach the plan."""
     cut_off = {"reason": "PLAN_LOG_DOWN", "message": "no answer", "do": "wait"}
     for s in made:
         s.until = 3
@@ -193,7 +193,7 @@ def test_all_down_and_back(made: list[Made]) -> None:
     with Client(urls(made), connect_timeout=1, patience=1000) as client:
         for _ in range(5):
             next(client)
-        for s in reversed(made):  # the one that is asked last, or another is asked before it is down
+        for s in reversed(made):  # the daemon in use last: the client would fail over to one that is still up
             s.path.down()
         with pytest.raises(loaderd.Unreachable, match="no connection to any of 3 daemons") as caught:
             next(client)
@@ -212,7 +212,7 @@ def test_all_down_and_back(made: list[Made]) -> None:
 
 
 def test_one_hangs_while_the_other_comes_back(made: list[Made]) -> None:
-    """Asking one that is silent takes little of the time from the others."""
+    """Calls to a hanging daemon take little of the time from the other one."""
     made[0].path.swallow.set()
     made[1].path.down()
     with ThreadPoolExecutor() as background, Client(urls(made)[:2], steps=1) as client:
@@ -226,7 +226,7 @@ def test_one_hangs_while_the_other_comes_back(made: list[Made]) -> None:
 
 
 def test_paths_that_are_all_slow(made: list[Made]) -> None:
-    """Answers take longer than the first bound: it grows until one comes."""
+    """Answers take longer than the first timeout, which grows until one arrives."""
     with Proxy(made[0].port, delay=0.7) as a, Proxy(made[1].port, delay=0.7) as b, Client([a.url, b.url], steps=3) as client:
         assert [s.index for s in client] == [0, 1, 2]
 
@@ -250,7 +250,7 @@ def test_close_while_nobody_answers(made: list[Made]) -> None:
 
 
 def test_close_just_before_a_call(made: list[Made], monkeypatch: pytest.MonkeyPatch) -> None:
-    """What pyarrow says of a client that is closed is not the daemon's fault."""
+    """pyarrow's error for a closed client is not reported as the daemon's fault."""
     opened = Connection._opened
 
     def closing(self: Connection) -> object:
@@ -283,7 +283,7 @@ def test_another_plan_at_the_second_address(made: list[Made]) -> None:
 
 
 def test_another_plan_at_a_rank_s_own_address(made: list[Made]) -> None:
-    """All ranks find their plan at the same daemon first, so that they cannot begin with different ones."""
+    """All ranks read the plan's identity from the same daemon first, so that they cannot start with different plans."""
     made[1].fingerprint = "sha256:2"
     with Client(urls(made), rank=1, world=2) as client, pytest.raises(loaderd.PlanMismatch, match=made[1].url):
         next(client)

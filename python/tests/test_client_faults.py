@@ -1,5 +1,4 @@
-"""What the client reads while daemon, connection and peers fail: the same steps, bit for bit, or a cause within its
-time."""
+"""What the client reads while daemon, connection and peers fail: the same steps, bit for bit, or an error in time."""
 
 import gc
 import random
@@ -26,8 +25,8 @@ from loaderd import TLS, Client, connection, patience, reading, wire
 SEED = 20_260_102
 CERTIFICATES = Path(__file__).parent / "certificates"
 LONG = [np.resize(t, 20 * len(t)) for t in documents(800, seed=2)]
-# Steps of 100 and 200 KB in parts of 64 KiB at most: larger than what the network holds, so that faults hit steps half
-# read.
+# Steps of 100 and 200 KB in parts of 64 KiB at most: larger than the network buffers, so that faults hit partially read
+# steps.
 BIG = {
     **SETTINGS,
     "packing.buckets": "2048,4096",
@@ -35,7 +34,7 @@ BIG = {
     "steps.backlog": 1,
     "flight.batch_bytes": 65_536,
     "serve.stall_timeout": "5s",
-    "flight.insecure": "true",  # the token of the data folder is good at the daemon's address, not at a proxy's
+    "flight.insecure": "true",  # the data folder's token is valid for the daemon's address, not for a proxy's
 }
 
 
@@ -68,8 +67,8 @@ def port_of(daemon: Daemon) -> int:
 
 
 def test_kill_at_any_step(daemon: Callable[..., Daemon], undisturbed: Digest) -> None:
-    """A daemon that plans the same documents is killed and started again while ranks read: each reads what nobody
-    disturbed."""
+    """A daemon that plans the same documents is killed and restarted while ranks read: each reads the same as
+    without faults."""
     rng = random.Random(SEED)
     d = daemon(BIG)
     kills = set(rng.sample(range(1, len(undisturbed) - 1), 5))
@@ -107,7 +106,7 @@ def test_stop_and_start_in_good_order(daemon: Callable[..., Daemon], undisturbed
 
 
 def test_connections_cut_in_the_middle(big: Daemon, undisturbed: Digest) -> None:
-    """Each connection bears a random number of bytes: none to a few steps."""
+    """Each connection is cut after a random number of bytes: none to a few steps."""
     rng = random.Random(SEED)
     with (
         Proxy(port_of(big), budget=lambda: int(rng.expovariate(1 / 500_000))) as proxy,
@@ -118,7 +117,7 @@ def test_connections_cut_in_the_middle(big: Daemon, undisturbed: Digest) -> None
 
 
 def test_a_step_half_read_is_thrown_away(big: Daemon, undisturbed: Digest) -> None:
-    """Every connection is cut behind the first part of a step, some bytes later each time, until a step fits: it has
+    """Every connection is cut after the first part of a step, some bytes later each time, until a step fits: it has
     four parts."""
     budgets = iter(range(60_000, 10**9, 40_000))
     step = next(i for i, (_, bucket, *_) in enumerate(undisturbed) if bucket == 4096)
@@ -131,8 +130,8 @@ def test_a_step_half_read_is_thrown_away(big: Daemon, undisturbed: Digest) -> No
 
 
 class Hang:
-    """Reads a client to its end in a thread, while its daemon or the path to it hangs until the client has given its
-    connection up: that shows in its asking for the run again."""
+    """Reads a client to its end in a thread, while its daemon or the path to it hangs until the client has dropped
+    its connection. The drop is detected by its next request for the run's description."""
 
     def __init__(self, client: Client, asked_before: bool, lift: Callable[[], object]) -> None:
         connection = client._daemons.pick()
@@ -156,10 +155,9 @@ class Hang:
 def test_hangs_are_noticed(
     monkeypatch: pytest.MonkeyPatch, daemon: Callable[..., Daemon], big: Daemon, undisturbed: Digest
 ) -> None:
-    """A daemon that is stopped by SIGSTOP and a path that swallows everything, in the middle of a stream, and such a
-    path while there is nothing to read: the client finds out by its pings, and goes on once there is an answer
-    again."""
-    monkeypatch.setattr(connection, "KEEPALIVE_MS", 10_200)  # more often than every 10 s the daemon sends pings away
+    """The client detects a hang by its pings, and continues once the daemon answers again. The cases are a daemon
+    stopped by SIGSTOP and a path that drops all packets, in the middle of a stream and while no step is available."""
+    monkeypatch.setattr(connection, "KEEPALIVE_MS", 10_200)  # the daemon rejects pings more often than every 10 s
     monkeypatch.setattr(connection, "PING_TIMEOUT_MS", 1_000)
     d, dry = daemon(BIG), daemon({**SETTINGS, "serve.stall_timeout": "60s", "flight.insecure": "true"})
     publish_tokens(d.nats_url, LONG)
@@ -201,7 +199,7 @@ def test_hangs_are_noticed(
 
 
 def test_hangs_that_pings_do_not_find(monkeypatch: pytest.MonkeyPatch, daemon: Callable[..., Daemon]) -> None:
-    """Without pings the client asks the daemon itself, once it has waited for long."""
+    """Without pings the client probes the daemon itself after a long wait."""
     monkeypatch.setattr(connection, "KEEPALIVE_MS", 10**9)
     monkeypatch.setattr(connection, "PING_TIMEOUT_MS", 10**9)
     monkeypatch.setattr(reading, "PROBE_SECONDS", 0.5)
@@ -215,7 +213,7 @@ def test_hangs_that_pings_do_not_find(monkeypatch: pytest.MonkeyPatch, daemon: C
         wait_for(lambda: aside.stats()["readers"])
         path.swallow.set()
         asked = path.swallowed
-        path.wait_for(lambda: path.swallowed > asked)  # a question
+        path.wait_for(lambda: path.swallowed > asked)  # a probe
         publish_tokens(dry.nats_url, documents(200))
         aside.seal()
         path.wait_for(lambda: path.connections > 1)
@@ -226,8 +224,8 @@ def test_hangs_that_pings_do_not_find(monkeypatch: pytest.MonkeyPatch, daemon: C
 
 @pytest.fixture
 def lost_while_opening(monkeypatch: pytest.MonkeyPatch, big: Daemon) -> Iterator[tuple[Client, Proxy]]:
-    """A client, which reads, and the path to its daemon: that swallows everything from the moment on when the first
-    stream is asked for, and no ping finds out."""
+    """Yields a client that reads, and the path to its daemon. The path drops all packets from the request of the
+    first stream on, and no ping detects it."""
     monkeypatch.setattr(connection, "KEEPALIVE_MS", 10**9)
     monkeypatch.setattr(connection, "PING_TIMEOUT_MS", 10**9)
     read = connection.Connection.read
@@ -241,7 +239,7 @@ def lost_while_opening(monkeypatch: pytest.MonkeyPatch, big: Daemon) -> Iterator
     with Proxy(port_of(big)) as path:
         with Client(path.url, steps=1) as client:
             yield client, path
-    wait_for(lambda: not client_threads())  # the one that opened the stream ends with its connection
+    wait_for(lambda: not client_threads())  # the thread that opened the stream ends with its connection
 
 
 def test_a_stream_that_does_not_open(
@@ -293,7 +291,7 @@ def test_a_peer_that_never_answers(big: Daemon) -> None:
 
 
 def test_a_slow_path(big: Daemon, undisturbed: Digest) -> None:
-    """A quarter of a second each way: connections come about."""
+    """Connections are established with a latency of a quarter of a second each way."""
     with Proxy(port_of(big), delay=0.25) as proxy, Client(proxy.url, steps=1, connect_timeout=10) as client:
         assert digest(client) == undisturbed[:1]
         assert proxy.connections == 1
@@ -304,7 +302,7 @@ def test_a_slow_path(big: Daemon, undisturbed: Digest) -> None:
 
 def test_bearer_token(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
     file = tmp_path / "token"
-    file.touch(0o600)  # one that others can read is refused
+    file.touch(0o600)  # a file readable by other users is refused
     file.write_text("s3cret-0123456789\n")
     d = daemon({**SETTINGS, "flight.token_file": file})
     publish_tokens(d.nats_url, documents(200))
@@ -358,7 +356,8 @@ def test_identities(daemon: Callable[..., Daemon], request: pytest.FixtureReques
 
 
 def test_commits_of_steps_that_were_not_sent(daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """A trainer commits what its jobs were sent, and after a restart of the daemon what it reads then."""
+    """A trainer commits steps that were sent to its jobs, and after a restart of the daemon the steps that it reads
+    then."""
     file = tmp_path / "identities.json"
     tokens = create_tokens(request.getfixturevalue("loaderd"), file, {"big": "train", "lazy": "train", "me": "operate"})
     d = daemon({**SETTINGS, "flight.identities": file})
@@ -388,7 +387,8 @@ def test_commits_of_steps_that_were_not_sent(daemon: Callable[..., Daemon], requ
 
 
 def test_Commit_OfAnOperatorRetainsDocuments(daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """A trainer that joins at a later step commits there, and the keeper that an operator has added retains the rest."""
+    """A trainer that joins at a later step commits there, and the keeper that an operator has added retains earlier
+    documents."""
     file = tmp_path / "identities.json"
     tokens = create_tokens(request.getfixturevalue("loaderd"), file, {"big": "train", "hasty": "train", "me": "operate"})
     d = daemon({**SETTINGS, "flight.identities": file, "serve.release": "purge", "serve.release_after": "0s"})
@@ -402,7 +402,7 @@ def test_Commit_OfAnOperatorRetainsDocuments(daemon: Callable[..., Daemon], requ
 
 
 def test_tls(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
-    for file in CERTIFICATES.iterdir():  # a key that others can read is refused
+    for file in CERTIFICATES.iterdir():  # a key readable by other users is refused
         (tmp_path / file.name).touch(0o600)
         (tmp_path / file.name).write_bytes(file.read_bytes())
     one, other = (tmp_path / f"{name}.pem" for name in ("one", "other"))
@@ -445,7 +445,8 @@ def test_tls(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
 
 
 def test_a_trainer_that_pauses_for_long(daemon: Callable[..., Daemon]) -> None:
-    """The daemon cuts the connection of one that takes nothing, while its batches hold memory. It goes on where it was."""
+    """The daemon cuts the connection of a client that reads nothing, while its batches hold memory. The client
+    continues at its position."""
     d = daemon({**BIG, "steps.rows": 192, "flight.batch_bytes": 1 << 20, "flight.slow_reader": "500ms"})
     publish_tokens(d.nats_url, [np.resize(t, 8 * len(t)) for t in LONG])
     with Client(d.flight_url) as client:
@@ -453,6 +454,6 @@ def test_a_trainer_that_pauses_for_long(daemon: Callable[..., Daemon]) -> None:
         whole = digest(client)
     with Client(d.flight_url, prefetch=1, patience=60) as client:
         steps = digest([next(client)])
-        wait_for(lambda: d.metric("loaderd_flight_cut_connections_total") > 0)  # it does something else meanwhile
+        wait_for(lambda: d.metric("loaderd_flight_cut_connections_total") > 0)  # the client does not read meanwhile
         steps += digest(client)
     assert steps == whole and len(steps) > 15

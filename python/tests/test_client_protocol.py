@@ -1,5 +1,4 @@
-"""The client against servers that break the wire format, or fail in ways of their own: nothing wrong is ever given
-out."""
+"""The client against servers that violate the wire format, or fail in other ways: it never returns wrong data."""
 
 import json
 import threading
@@ -25,14 +24,14 @@ Message = tuple[pa.RecordBatch, bytes | None]
 
 
 class Pause(NamedTuple):
-    """Where a script goes on after some seconds, or when all is over."""
+    """A pause of a script, of some seconds or until the test ends."""
 
     over: threading.Event
     seconds: float
 
 
 def message(step: int, **change: object) -> Message:
-    """A step of two rows of four tokens in one part, or what `change` makes of it."""
+    """Returns a step of two rows of four tokens in one part, or what `change` makes of it."""
     meta = {
         "run": "r",
         "step": step,
@@ -56,8 +55,8 @@ def message(step: int, **change: object) -> Message:
 
 
 class Server(flight.FlightServerBase):
-    """Answers every DoGet by the next of some scripts: messages to send, exceptions to raise, and pauses. The last script is
-    repeated."""
+    """Answers every DoGet with the next of some scripts: messages to send, exceptions to raise, and pauses. The last
+    script is repeated."""
 
     def __init__(self, *scripts: list[Message | Exception | Pause], info: bytes = json.dumps(INFO).encode()) -> None:
         super().__init__("grpc://127.0.0.1:0")
@@ -101,7 +100,7 @@ def serve() -> Iterator[Callable[..., Server]]:
 
 
 def typed(reason: str, code: int = 14) -> Exception:
-    """An error as the daemon sends it."""
+    """Returns an error as the daemon sends it."""
     return flight.FlightUnavailableError(
         f"{reason}: why", extra_info=status(code, f"{reason}: why", reason, {"step": "1"})
     )
@@ -170,7 +169,7 @@ def test_the_rows_are_those_of_the_world(serve: Callable[..., Server]) -> None:
 
 
 def test_causes_that_pass_are_waited_out(serve: Callable[..., Server]) -> None:
-    """Whatever fails, it is the same step that is asked for again, and of what has come of it nothing is kept."""
+    """After any failure the same step is requested again, and partial data is dropped."""
     half = message(1, part=0, parts=2, rows=1)
     server = serve(
         [typed("SOURCE_DRY")],
@@ -207,7 +206,7 @@ def test_patience_raises_the_last_cause(serve: Callable[..., Server]) -> None:
 
 
 def test_a_transport_that_fails_without_a_word(serve: Callable[..., Server]) -> None:
-    """Somebody answers and every stream breaks, as behind a gateway without its daemon: patience bounds that."""
+    """The server answers and every stream breaks, as behind a gateway without its daemon: patience limits that."""
     server = serve([flight.FlightUnavailableError("no upstream")])
     with (
         Client(server.url, patience=1, connect_timeout=0.5) as client,
@@ -218,7 +217,7 @@ def test_a_transport_that_fails_without_a_word(serve: Callable[..., Server]) -> 
 
 @pytest.mark.parametrize(("seconds", "error", "match"), [(0.7, loaderd.Unreachable, "no upstream"), (0, loaderd.Unavailable, "has not said why")])
 def test_an_attempt_that_patience_ends(serve: Callable[..., Server], seconds: float, error: type[Exception], match: str) -> None:
-    """The cause is that of what took most of the time: attempts that failed before, or the silence of the one that is under way."""
+    """The cause is that of what took most of the time: earlier failed attempts, or the timeout of the current one."""
     over = threading.Event()
     server = serve([Pause(over, seconds), flight.FlightUnavailableError("no upstream")], [Pause(over, 20)])
     with Client(server.url, patience=1) as client:
@@ -228,7 +227,8 @@ def test_an_attempt_that_patience_ends(serve: Callable[..., Server], seconds: fl
 
 
 def test_an_answer_that_patience_ends(serve: Callable[..., Server]) -> None:
-    """The daemon gave a cause, and is asked anew what the run is when the time is up: the cause is still that."""
+    """The daemon returned a cause, and the time expires during the next request for the run's description: the cause
+    is unchanged."""
     over = threading.Event()
     server = serve([Pause(over, 0.7), typed("SOURCE_DRY")])
     answer = server.do_action
@@ -299,7 +299,7 @@ def test_the_id_of_a_run_that_begins_later(serve: Callable[..., Server]) -> None
 
         def begun(run: str | None, timeout: float) -> loaderd.RunInfo:
             info = opened(run, timeout)
-            server.info_body = with_id(ID)  # for whoever asks next
+            server.info_body = with_id(ID)  # for the next request
             return info
 
         stream.daemons.pick().info = begun  # type: ignore[method-assign]

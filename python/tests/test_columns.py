@@ -1,4 +1,4 @@
-"""What documents bring along beside their tokens, from producers to the rows of a rank: values for each token, and values of documents."""
+"""Additional data of documents, from producers to the rows of a rank: values per token, and values of documents."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ ARROW = {"Content-Type": "application/vnd.apache.arrow.stream", "Loaderd-Tokeniz
 TYPES = {"twin": pa.int32(), "half": pa.float16(), "single": pa.float32(), "byte": pa.int8(), "short": pa.int16(), "flag": pa.bool_()}
 FILLS = {"twin": -1, "half": -0.5, "single": 1.5, "byte": -3, "short": -300, "flag": True}
 EACH = 1 << 12
-"""More than any document has tokens: `twin` is EACH times a document's number, and the token's place in it."""
+"""More than the tokens of any document. `twin` is EACH times a document's number, plus the token's position in it."""
 
 
 def values(number: int, n: int) -> dict[str, np.ndarray]:
-    """What the tokens of a document have in every column."""
+    """Returns the values of a document's tokens in every column."""
     twin = number * EACH + np.arange(n)
     return {
         "twin": twin.astype(np.int32), "half": (twin % 100 / 4).astype(np.float16), "single": (twin * 0.5).astype(np.float32),
@@ -46,7 +46,7 @@ def values(number: int, n: int) -> dict[str, np.ndarray]:
 
 
 def meta(number: int) -> dict[str, Any]:
-    """What a document says of itself: some nothing, some a part."""
+    """Returns a document's meta: none, partial or complete."""
     said = {"lang": ["de", "", "日本語", "fr"][number % 4], "year": 1900 + number, "score": number / 8, "unasked": [1, {"x": "}"}]}
     return {} if number % 5 == 0 else {k: v for i, (k, v) in enumerate(said.items()) if number % 7 != i}
 
@@ -60,7 +60,8 @@ def stream_of(columns: dict[str, Any]) -> bytes:
 
 
 def message_of(documents: dict[int, np.ndarray]) -> bytes:
-    """A record batch of documents, by number. Every third has no columns, and some a null among the values."""
+    """Returns a record batch of documents, by number. Every third has no columns, and some have a null among the
+    values."""
     of = {i: values(i, len(ids)) for i, ids in documents.items()}
     cols: dict[str, Any] = {"ids": pa.array(documents.values(), pa.list_(pa.int32()))}
     for name, kind in TYPES.items():
@@ -74,7 +75,8 @@ def message_of(documents: dict[int, np.ndarray]) -> bytes:
 
 
 def expected(name: str, twin: int) -> Any:
-    """What a token has in a column, by its twin; of all tokens that none of ours stands for, -1 among them, the fill."""
+    """Returns a token's expected value in a column, by its twin. Tokens without a document, those with twin -1
+    included, have the fill."""
     number = twin // EACH
     if twin < 0 or number % 3 == 0 or number % 11 == 0 and name == "half":
         return FILLS[name]
@@ -82,7 +84,8 @@ def expected(name: str, twin: int) -> Any:
 
 
 def send(d: Any, sent: dict[int, np.ndarray], *, tokens: bool = True) -> None:
-    """Publishes documents in messages of up to 30, and each of them that is divisible by 13 as a message of its own: of token ids, with a header."""
+    """Publishes documents in messages of up to 30. Each one divisible by 13 is a separate message of token ids, with
+    a header."""
 
     async def run() -> None:
         nc = await nats.connect(d.nats_url)
@@ -176,7 +179,7 @@ def test_batches_of_torch_have_them(daemon):
             assert np.array_equal(tensor.numpy(), step.column(name))
         assert [row for b in batches for row in b["lang"]] == step.values("lang")
         assert "year" not in batches[0]
-        if i == 20:  # a daemon that is killed and comes back gives the same
+        if i == 20:  # a daemon that is killed and restarted returns the same
             d.kill()
             d.start()
     assert len(steps) > 40

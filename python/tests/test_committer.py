@@ -1,4 +1,4 @@
-"""The committer against a made-up server that fails in every way, seeded: each document is stored once, in order."""
+"""The committer against a fake server that fails in every way, seeded: each document is stored once, in order."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ from loaderd.producer.session import Lost, Refused
 
 
 class Server:
-    """One subject's messages, in a stream that others use too.
+    """One subject's messages, in a stream with other publishers.
 
-    A request may get lost, lose its answer, or be done only several requests later: a batch that was on its way. The server's window for
-    ids is shorter than the committer's doubts, so that only reading back tells what is stored, but longer than anything is on its way.
+    A request may get lost, lose its answer, or take effect only several requests later (a delayed batch). The
+    server's deduplication window is shorter than the committer's periods of uncertainty, so that only a read back
+    determines what is stored. It is longer than any delay of a request.
     """
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.stored: list[tuple[int, str]] = []  # sequence, id
         self.sequence = self.random.randrange(50)
-        self.late: list[tuple[int, list[Message], int | None]] = []  # when it lands, what, its fence
+        self.late: list[tuple[int, list[Message], int | None]] = []  # when it takes effect, messages, expected last sequence
         self.requests = 0
         self.room = 10**9
         self.staged: list[Message] = []
@@ -36,7 +37,7 @@ class Server:
         self.connected = True
         self.faults = True
 
-    # What the committer uses of a session.
+    # The members of a session that the committer uses.
 
     class access:  # noqa: N801
         shown = "nats://made-up"
@@ -66,7 +67,7 @@ class Server:
         self._take(payload, headers)
         messages, fence, self.staged, self.fence = self.staged, self.fence, [], None
         fate = self.random.random() if self.faults else 1.0
-        if fate < 0.15:  # on its way for a while
+        if fate < 0.15:  # delayed for a while
             self.late.append((self.requests + self.random.randrange(1, 8), messages, fence))
             self.connected = self.random.random() < 0.5
             raise Lost("no answer")
@@ -93,17 +94,17 @@ class Server:
             raise Refused({"code": 503, "err_code": 10077, "description": "maximum bytes exceeded"})
         self.room -= len(messages)
         for message in messages:
-            self.sequence += 1 + self.random.randrange(3)  # others publish to other subjects
+            self.sequence += 1 + self.random.randrange(3)  # publishers of other subjects
             self.stored.append((self.sequence, message.id))
         return self.sequence
 
     def _tick(self, chance: float = 0.1) -> None:
-        """Time passes: what was on its way lands, and a request may fail."""
+        """Advances time: delayed requests take effect, and a request may fail."""
         self.requests += 1
         for arrival in [x for x in self.late if x[0] <= self.requests]:
             self.late.remove(arrival)
             if not {m.id for m in arrival[1]} & {found for _, found in self.stored}:
-                with contextlib.suppress(Refused):  # nobody hears of it
+                with contextlib.suppress(Refused):  # the error is not delivered
                     self._store(*arrival[1:])
         if self.faults and self.random.random() < chance:
             self.connected = False
@@ -118,7 +119,7 @@ def test_each_document_once_and_in_order(part, monkeypatch):
         server = Server(seed)
         if seed % 3 == 0:
             server.room = seed % 7
-        places = 1 + seed % 3  # of a message in its input, one of them without a document where there are several
+        places = 1 + seed % 3  # positions of a message in its input; with several, one has no document
         documents = max(places - 1, 1)
         messages = [Message(b"x" * (i % 5), {MESSAGE_ID: f"id-{i}"}, places * (i + 1) - 1, i % 5, documents=documents, places=places) for i in range(60)]
         positions: list[int] = []
@@ -139,7 +140,7 @@ def test_each_document_once_and_in_order(part, monkeypatch):
 
         asyncio.run(run())
         server.faults, server.requests = False, 10**6
-        server._tick()  # what is still on its way lands now
+        server._tick()  # delayed requests take effect now
         assert [found for _, found in server.stored] == [m.id for m in messages], seed
         assert committer.tally.documents == 60 * documents and committer.tally.bytes == sum(len(m.payload) for m in messages), seed
         assert positions == sorted(positions) and positions[-1] == 60 * places, seed
@@ -164,7 +165,8 @@ def test_a_neighbour_that_is_always_first_is_named(monkeypatch):
 
 
 def test_the_first_repeat_is_the_earliest_one():
-    """Of a batch with documents that the stream has and others that it has itself: the repeats within the batch are seen first."""
+    """In a batch with documents that the stream has and documents that the batch repeats, the repeats within the
+    batch are found first."""
 
     class Knowing(Server):
         async def ask(self, subject: str, payload: bytes, headers: dict[str, str]) -> dict[str, object]:
@@ -196,7 +198,7 @@ def test_the_first_repeat_is_the_earliest_one():
     ("sequence", "headers", "meanwhile", "name", "within"),
     [
         (0, None, False, None, True),  # of the same batch
-        (61, {}, True, None, True),  # of an earlier batch of the same input, however it was cut into batches
+        (61, {}, True, None, True),  # of an earlier batch of the same input, for any batch borders
         (61, {}, False, None, False),
         (61, None, True, None, True),
         (61, None, False, None, False),

@@ -1,4 +1,4 @@
-"""What a trainer has taken is reported to the daemon, and the daemon's alerts are in its log."""
+"""The client reports to the daemon what a trainer has taken, and logs the daemon's alerts."""
 
 import logging
 import os
@@ -16,25 +16,25 @@ import loaderd
 from loaderd import Client, Prefetcher, consumption
 from loaderd.torch import StepLoader
 
-LIMIT = 60  # seconds for what does not come
+LIMIT = 60  # seconds until a wait fails
 
 
 @pytest.fixture
 def daemons(made: list[Made], monkeypatch: pytest.MonkeyPatch) -> list[Made]:  # noqa: F811
-    """Daemons that take reports, which are sent every 10 ms."""
+    """Daemons that receive reports, which are sent every 10 ms."""
     monkeypatch.setattr(consumption, "REPORT_SECONDS", 0.01)
     return made
 
 
 @pytest.fixture
 def by_count(daemons: list[Made], monkeypatch: pytest.MonkeyPatch) -> Made:
-    """One that only gets reports of trainers that took steps."""
+    """A daemon that only gets reports triggered by a number of steps."""
     monkeypatch.setattr(consumption, "REPORT_SECONDS", 1000.0)
     return daemons[0]
 
 
 def report(daemon: Made, **want: object) -> dict[str, object]:
-    """The next report that has these values."""
+    """Returns the next report that has these values."""
     while True:
         found = daemon.consumed.get(timeout=LIMIT)
         if all(found[k] == v for k, v in want.items()):
@@ -42,7 +42,7 @@ def report(daemon: Made, **want: object) -> dict[str, object]:
 
 
 def opened(kind: str, url: str) -> tuple[Iterator[object], Callable[[], None]]:
-    """A reader of a kind as rank 1 of 2, and what closes it."""
+    """Returns a reader of a kind as rank 1 of 2, and its close function."""
     if kind == "loader":
         loader = StepLoader(url, rank=1, world=2, job="eval")
         return loader, loader.close
@@ -58,7 +58,7 @@ def opened(kind: str, url: str) -> tuple[Iterator[object], Callable[[], None]]:
 
 @pytest.mark.parametrize("kind", ["client", "loader", "stream", "prefetcher"])
 def test_Consumption_ReportsFollowTheTrainer(daemons: list[Made], kind: str) -> None:
-    """They count what the trainer got, not what was read ahead of it."""
+    """Reports count the steps that the trainer received, not prefetched ones."""
     d = daemons[0]
     d.until = 3
     reader, close = opened(kind, d.url)
@@ -83,14 +83,14 @@ def test_Consumption_ReportsFollowTheTrainer(daemons: list[Made], kind: str) -> 
 
 
 def test_Consumption_EndOfRun(daemons: list[Made]) -> None:
-    """A trainer that got the end has consumed the last step."""
+    """A trainer that received the end has consumed the last step."""
     with Client(daemons[0].url) as client:
         assert len(list(client)) == STEPS
         report(daemons[0], taken=STEPS, waiting=True)
 
 
 def test_Reporter_CountsSteps(by_count: Made) -> None:
-    """A report is sent when half of the window was taken, without waiting for its turn."""
+    """A report is sent when half of the window was taken, before the next interval."""
     by_count.receipt = lambda: {"window": 20}
     with Client(by_count.url) as client:
         for n, taken in ((4, 4), (9, None), (1, 14), (10, 24)):
@@ -112,7 +112,7 @@ def test_Reporter_SilentDaemonDelaysNoStep(by_count: Made) -> None:
 
 
 def test_Reporter_GoesToAnotherDaemon(daemons: list[Made]) -> None:
-    """The trainer needs no step meanwhile, so that the stream has no cause to move."""
+    """The trainer needs no step meanwhile, so the stream has no reason to fail over."""
     for d in daemons:
         d.daemons = urls(daemons)
     with Client(urls(daemons), rank=0, prefetch=1) as client:
@@ -146,7 +146,7 @@ def test_Reporter_BadAnswer(daemons: list[Made], answer: dict[str, object]) -> N
 
 
 def test_Reporter_ReconnectedStream(daemons: list[Made]) -> None:
-    """Its ticket has the session of before, and what the trainer took by then; the client has not left."""
+    """The new ticket has the previous session, and what the trainer took by then; the client has not left."""
     d = daemons[0]
     with Client(d.url, prefetch=3) as client:
         d.until = 6
@@ -176,7 +176,7 @@ def loaderd_error(reason: str) -> Exception:
 
 
 def test_Reporter_LoaderThatGoesBack(daemons: list[Made]) -> None:
-    """A restored state opens a stream at another step: of the same session, and without a word of leaving."""
+    """A restored state opens a stream at another step in the same session, without a report of leaving."""
     d = daemons[0]
     with StepLoader(d.url, rank=0, world=1) as loader:
         next(loader)
@@ -191,7 +191,7 @@ def test_Reporter_LoaderThatGoesBack(daemons: list[Made]) -> None:
 
 
 def test_Reporter_ForkedChild(daemons: list[Made]) -> None:
-    """It reports nothing: neither progress nor that the client has left."""
+    """A forked child reports neither progress nor that the client has left."""
     d = daemons[0]
     with Client(d.url) as client:
         next(client)
@@ -217,7 +217,7 @@ LOGGED = f"{ALERT['message']}; look at its process (RANK_MISSING)"
 def test_Alerts_LoggedWhileTheTrainerHangs(
     daemons: list[Made], caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once for each cause, again after a while, and once when it is over."""
+    """An alert is logged once per cause, again after a while, and once when it is resolved."""
     caplog.set_level(logging.INFO, logger="loaderd")
     d = daemons[0]
 
@@ -244,7 +244,7 @@ def test_Alerts_LoggedWhileTheTrainerHangs(
 
 @pytest.mark.parametrize("kind", [loaderd.RankMissing, loaderd.StreamFull])
 def test_Errors_ThatPass(daemons: list[Made], kind: type[loaderd.LoaderdError]) -> None:
-    """No other daemon is asked: it would give the same cause."""
+    """No other daemon is called, because it would return the same cause."""
     plan_until(daemons, 0)
     daemons[0].refusal = loaderd_error(kind.reason)
     with Client(urls(daemons), patience=1) as client, pytest.raises(kind):
@@ -253,7 +253,7 @@ def test_Errors_ThatPass(daemons: list[Made], kind: type[loaderd.LoaderdError]) 
 
 
 def test_Errors_DuplicateRank(daemons: list[Made]) -> None:
-    """It is raised at once."""
+    """It is raised immediately."""
     plan_until(daemons, 0)
     daemons[0].refusal = loaderd_error("DUPLICATE_RANK")
     with Client(urls(daemons)) as client, pytest.raises(loaderd.DuplicateRank):

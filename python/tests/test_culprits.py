@@ -1,5 +1,5 @@
-"""What holds a job is named, and nothing else: on the pages of the daemons, by `loaderd status` and in the logs of the
-other ranks. Every fault is made for real; docs/results/culprits.md has what is shown in the minutes after it.
+"""Only the culprit that stalls a job is named: on the pages of the daemons, by `loaderd status` and in the logs of
+the other ranks. Every fault is real; docs/results/culprits.md has what is shown in the minutes after it.
 """
 
 import re
@@ -29,32 +29,32 @@ def stage(loaderd: Path, tmp_path: Path) -> Iterator[Stage]:
 
 
 def play(scene: Scene, stage: Stage) -> None:
-    """Plays a scene until the culprit is named. No other one may be at any time."""
+    """Runs a scenario until the culprit is named. No other one may be named at any time."""
     scene.play(stage)
     wait_for(lambda: scene.is_named(stage), LIMIT)
     assert not scene.wrong(stage)
 
 
 def exit_status(d: Daemon) -> int:
-    """Of `loaderd status`."""
+    """Returns the exit status of `loaderd status`."""
     command = [d.binary, "status", "--flight", d.flight_url]
     return subprocess.run(command, stdout=subprocess.DEVNULL).returncode
 
 
 def logged(stage: Stage, scene: Scene, *ranks: int) -> Callable[[], bool]:
-    """Whether the clients of these ranks have named the culprit in their logs."""
+    """Returns a check that the clients of these ranks have named the culprit in their logs."""
     return lambda: all(re.search(scene.culprit, warnings_of(stage.folder / scene.job, rank)) for rank in ranks)
 
 
 def job_of(stage: Stage, name: str) -> dict[str, Any]:
-    """A job in the newest status."""
+    """Returns a job in the newest status."""
     [found] = [j for j in stage.newest()["jobs"] if j["job"] == name]
     return dict(found)
 
 
 @pytest.mark.parametrize("scene", scale.quick([scenes.HUNG, scenes.KILLED], [scenes.HUNG]), ids=lambda s: s.name)
 def test_Culprit_RankInLockStep(stage: Stage, scene: Scene) -> None:
-    """The other ranks hang in a collective: they hold step 35, or 34 where that was the last report of the culprit."""
+    """The other ranks hang in a collective: they hold step 35, or 34 if that was the culprit's last report."""
     play(scene, stage)
     assert exit_status(stage.daemons[0]) == 2
     wait_for(logged(stage, scene, *range(scene.rank or 0)), LIMIT)
@@ -70,7 +70,7 @@ def test_Culprit_RankThatNeverConnected(stage: Stage) -> None:
 
 @scale.everything
 def test_Culprit_SecondClientOfARank(stage: Stage) -> None:
-    """The second one is refused, so that the rank whose number it should have had is missing."""
+    """The second client is refused, so that the rank whose number it should have had is missing."""
     play(scenes.TWINS, stage)
     assert sorted(p.is_alive() for p in stage.jobs[0].processes) == [False, True]
     assert all(text.startswith("DuplicateRank: ") for text in stage.messages(scenes.error_of).values())
@@ -91,7 +91,7 @@ def test_Culprit_DuplicateRankIsRefused(stage: Stage) -> None:
 
 @scale.everything
 def test_Culprit_OneJobOfTwo(stage: Stage) -> None:
-    """The other job reads on."""
+    """The other job continues to read."""
     play(scenes.TWO_JOBS, stage)
     wait_for(logged(stage, scenes.TWO_JOBS, 0, 2, 3), LIMIT)
     assert job_of(stage, "pretrain")["failing"] and job_of(stage, "eval")["state"] == "reading"
@@ -120,7 +120,7 @@ def test_Culprit_IsNamed(stage: Stage, scene: Scene) -> None:
 
 
 def test_Culprit_EndedRunWithATrainerBehind(stage: Stage) -> None:
-    """It has ended when the trainer has the last step, not when that is sent."""
+    """The run has ended when the trainer has received the last step, not when it is sent."""
     play(scenes.BEHIND, stage)
     (stage.folder / "trainer" / "hurry").touch()
     wait_for(lambda: stage.shows("^Ended at step", "running"), LIMIT)
@@ -136,7 +136,7 @@ def test_Culprit_PauseIsNoFault(stage: Stage, scene: Scene) -> None:
 
 
 def test_Page_HasEveryScene() -> None:
-    """The page was written when all scenes were there, and none of them showed a wrong culprit."""
+    """The page was written with all scenarios, and none of them showed a wrong culprit."""
     rows = [line.strip("| ").split(" | ") for line in PAGE.read_text().splitlines() if line.startswith("| ")]
     named = {row[0]: row for row in rows if len(row) == 7}
     for scene in scenes.FAULTS + scenes.PAUSES:

@@ -1,4 +1,4 @@
-"""What is released, installed by pip into an environment of its own and used there, without Go or the sources."""
+"""The released packages, installed by pip into a separate environment and used there, without Go or the sources."""
 
 import os
 import platform
@@ -49,7 +49,7 @@ def test_it_is_installed_and_used(released: Path, tmp_path: Path) -> None:
     home.mkdir()
     environment = {"HOME": str(home), "PATH": f"{tmp_path / 'env' / 'bin'}:/usr/bin:/bin", "LANG": "C.UTF-8"}
     for name in ("PIP_INDEX_URL", "PIP_CONFIG_FILE", "PIP_CERT", "SSL_CERT_FILE", "HTTPS_PROXY", "https_proxy", "NO_PROXY", "no_proxy"):
-        if name in os.environ:  # how packages are reached is the machine's affair
+        if name in os.environ:  # the machine determines how packages are downloaded
             environment[name] = os.environ[name]
     subprocess.run([sys.executable, "-m", "venv", tmp_path / "env"], check=True)
     python = tmp_path / "env" / "bin" / "python"
@@ -85,7 +85,8 @@ def test_a_wheel_holds_the_program_alone(released: Path) -> None:
     ],
 )
 def test_Wheel_SizeOfEachPlatform(target: str, tag: str, begins: bytes, tmp_path: Path) -> None:
-    """The wheel of a platform has its program, and both are within their budgets. Those of other platforms are not run here."""
+    """The wheel of a platform has its program, and both are within their size limits. Programs of other platforms
+    are not run here."""
     print(subprocess.run([sys.executable, ROOT / "tools" / "dist.py", tmp_path / "dist", target], check=True, stdout=subprocess.PIPE, text=True).stdout)
     [wheel] = tmp_path.glob(f"dist/loaderd-*{tag}*.whl")
     assert wheel.stat().st_size < LARGEST_WHEEL

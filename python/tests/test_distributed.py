@@ -16,7 +16,7 @@ from loaderd import Client, publish
 
 @pytest.fixture(scope="module")
 def served(module_daemon):
-    """A sealed run of about 90 steps, and what it holds."""
+    """A sealed run of about 90 steps, and its content."""
     d = module_daemon(SETTINGS)
     publish_tokens(d.nats_url, documents(800))
     with Client(d.flight_url) as client:
@@ -31,7 +31,7 @@ def written(folder):
 
 
 def same(got, want):
-    """A step as rank 0 wrote it down against the undisturbed one."""
+    """Compares a step that rank 0 wrote down with the undisturbed one."""
     return all(got[k] == want[k] for k in ("step", "bucket", "rows"))
 
 
@@ -68,7 +68,7 @@ def test_Loss_GradientsEqualOnAnyNumberOfRanks(daemon, tmp_path, name):
 
 
 def test_other_world_sizes(served, tmp_path):
-    """4 ranks, then 2, then 4 again, each from the checkpoint of those before."""
+    """A job of 4 ranks, then 2, then 4 again, each from the previous checkpoint."""
     d, steps = served
     ends = [len(steps) // 3, 2 * len(steps) // 3, len(steps)]
     for world, stop in zip((4, 2, 4), ends, strict=True):
@@ -79,7 +79,8 @@ def test_other_world_sizes(served, tmp_path):
 
 
 def test_killed_ranks_and_daemons(served, tmp_path):
-    """A rank dies by SIGKILL, the job is started again from its last checkpoint, and meanwhile the daemon dies too."""
+    """A rank is killed by SIGKILL, the job restarts from its last checkpoint, and meanwhile the daemon is killed
+    too."""
     d, steps = served
     rng = random.Random(6)
     begin, expected = 0, []
@@ -105,7 +106,8 @@ def test_killed_ranks_and_daemons(served, tmp_path):
 
 
 def test_mesh(served, tmp_path):
-    """2 by 2: tensor-parallel peers read the same rows, and the two data-parallel ranks a step's."""
+    """On a 2 by 2 mesh, tensor-parallel peers read the same rows, and the two data-parallel ranks divide a step's
+    rows."""
     d, steps = served
     assert Job(mesh_peers, 4, tmp_path, d.flight_url, 6).join() == [0] * 4
     ranks = [[json.loads(line) for line in (tmp_path / f"rank-{r}").read_text().splitlines()] for r in range(4)]

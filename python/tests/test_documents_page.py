@@ -1,4 +1,4 @@
-"""docs/documents.md: each line of Python sends the message beside it, and what arrives of both is what the page says."""
+"""docs/documents.md: each line of Python sends the adjacent message, and both arrive as the page states."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ Arrived = tuple[list[str], float]
 
 
 def spelled(tokenizer: Any, ids: list[int]) -> list[str]:
-    """Tokens as the page writes them."""
+    """Returns tokens in the page's notation."""
     names = {"<|endoftext|>": "END", "Ġ": "_"}
     return [names.get(token, token) for token in tokenizer.convert_ids_to_tokens(ids)]
 
 
 def written(text: str) -> Arrived:
-    """What the page says that arrives: tokens, those with a loss in brackets, and the weight if it says one."""
+    """Returns the page's expectation: tokens, those with a loss in brackets, and the weight if it has one."""
     tokens, _, weight = text.partition(" weight ")
     out, inside = [], False
     for token in tokens.split():
@@ -126,7 +126,7 @@ def test_several_in_a_message(daemon: Callable[..., Any], tokenizer: Any, tmp_pa
 
 
 def test_row(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
-    """The row of the page, in columns of the wire and in batches."""
+    """Checks the row of the page, in columns of the wire and in batches."""
     tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
     d = daemon({**SMALL, "tokenizer.name": tmp_path / "tokenizer.json", "packing.buckets": 12, "packing.hold": 0})
     loaderd.publish([{"parts": [("2+2=", False), ("4", True)], "weight": 0.5}, "Hi"], d.nats_url, source="web")

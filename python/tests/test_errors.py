@@ -1,4 +1,4 @@
-"""Errors: the classes mirror docs/errors.md, and no bytes that a peer sends break the decoders."""
+"""Errors: the classes mirror docs/errors.md, and no input from a peer crashes the decoders."""
 
 import json
 import pickle
@@ -18,7 +18,7 @@ SEED = 20_260_101
 
 
 def documented() -> dict[str, str]:
-    """Code of every reason in docs/errors.md."""
+    """Returns the code of every reason in docs/errors.md."""
     rows = re.findall(r"^\| `([A-Z_]+)` \| ([A-Z_]+) \|", (ROOT / "docs" / "errors.md").read_text(), re.M)
     assert len(rows) > 15
     return dict(rows)

@@ -21,14 +21,15 @@ SMALL = ("--width", 32, "--layers", 1, "--heads", 2, "--lr", 0.01)
 
 
 def learnable(n, seed):
-    """Documents that use few of the vocabulary's ids, which a model soon notices."""
+    """Returns documents that use few of the vocabulary's ids, so that a model learns quickly."""
     return [tokens // 50 + 1 for tokens in documents(n, seed)]
 
 
 def test_killed_training_equals_an_undisturbed_one(daemon, tmp_path):
-    """Two ranks under torchrun on an open stream; killed; resumed when the stream goes on; then one rank to its end.
+    """Two ranks under torchrun on an open stream; killed; resumed when the stream continues; then one rank to its
+    end.
 
-    Two ranks are for LOADERD_TEST=all: what is alone starts in a third of the time.
+    Two ranks run only with LOADERD_TEST=all: a single one starts in a third of the time.
     """
     world = 2 if scale.ALL else 1
     d = daemon({**STEADY, "serve.stall_timeout": "30s", "serve.checkpoint_steps": 5})
@@ -67,7 +68,7 @@ OF_THEIR_OWN = ("train.py", "jax_mesh.py", "postgres_documents.py", "kafka_docum
 
 
 def test_examples_are_short():
-    """Short enough to be read; and every one says at its top how it is run."""
+    """Every example is short, and its header states how to run it."""
     for path in EXAMPLES.glob("*.py"):
         text = path.read_text()
         assert len(text.splitlines()) < (200 if path.name in OF_THEIR_OWN else 100), path
@@ -75,7 +76,7 @@ def test_examples_are_short():
 
 
 class Toy(nn.Module):
-    """Stands for the reader's model: tokens, positions and a mask to logits."""
+    """Replaces the user's model: tokens, positions and a mask to logits."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -88,7 +89,7 @@ class Toy(nn.Module):
 
 @pytest.fixture
 def names(module_daemon, tmp_path, monkeypatch):
-    """What the snippets of the documentation take for granted, and a sealed run behind the address that they name."""
+    """The names that the snippets of the documentation assume, and a sealed run at their address."""
     d = module_daemon(STEADY)
     publish_tokens(d.nats_url, documents(60))
     with loaderd.Client(d.flight_url) as client:
@@ -101,7 +102,7 @@ def names(module_daemon, tmp_path, monkeypatch):
 
 
 def test_compiled_once_for_each_row_length(names, monkeypatch):
-    """As train.py --compile does: after a made-up batch of every shape no real one makes torch compile again."""
+    """After a mock batch of every shape no real batch makes torch recompile, as in train.py --compile."""
     monkeypatch.syspath_prepend(EXAMPLES)
     from train import GPT, loss_of
 
@@ -117,7 +118,7 @@ def test_compiled_once_for_each_row_length(names, monkeypatch):
 
 
 def execute(block, names, page):
-    """A snippet, on this machine instead of the reader's."""
+    """Runs a snippet with the test's addresses and devices."""
     here = {"grpc://127.0.0.1:8815": names["url"], '"cuda", (8, 4)': '"cpu", (1, 1)', "% 1000": "% 2"}
     for theirs, ours in here.items():
         block = block.replace(theirs, ours)
@@ -140,7 +141,7 @@ def test_page_for_pytorch(names, capsys):
     execute(snippets[0], names, "pytorch.md")
     end = names["loader"].step
     assert end > 4 and "saved" not in names
-    for block in snippets:  # the first one finds its checkpoint now
+    for block in snippets:  # the first one now finds its checkpoint
         execute(block, names, "pytorch.md")
     assert names["saved"]["loader"]["step"] == end // 2 * 2
     assert names["windowed"].shape == names["documents"].shape and names["kernel"]["max_seqlen_q"] == names["length"]

@@ -1,4 +1,5 @@
-"""The fingerprint that Python computes is that of `loaderd tokenize --fingerprint`, whatever the form of the tokenizer."""
+"""The fingerprint computed in Python equals that of `loaderd tokenize --fingerprint`, for every form of the
+tokenizer."""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def small() -> dict[str, Any]:
 
 
 def rewritten(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """The same tokenizer in other words."""
+    """Returns other spellings of the same tokenizer."""
     out = {name: copy.deepcopy(content) for name in ("order", "pairs", "defaults", "dead", "twice", "offsets", "ids", "sequence", "extra")}
     rng = random.Random(1)
     vocab = list(content["model"]["vocab"].items())
@@ -98,7 +99,7 @@ def test_layout_does_not_matter(loaderd: str, tmp_path: pathlib.Path) -> None:
 
 
 def changes(content: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Other tokenizers."""
+    """Returns different tokenizers."""
     names = ("merges", "order", "id", "pattern", "prefix", "nfc", "special", "lstrip", "rstrip", "single_word", "normalized", "added", "whole words")
     out = {name: copy.deepcopy(content) for name in names}
     out["merges"]["model"]["merges"].remove("a b")
@@ -129,7 +130,7 @@ def test_what_shapes_ids_matters(loaderd: str, tmp_path: pathlib.Path) -> None:
         assert of_loaderd(loaderd, reference.write(path, other)) == found, name
 
 
-# Those that take long to read in Python differ from these in size only.
+# Tokenizers that take long to read in Python differ from these only in size.
 PUBLISHED = ("claude", "deepseek_v3", "internlm2", "llama2", "llama3_2")
 
 
@@ -147,7 +148,7 @@ def test_the_library_and_its_file_agree() -> None:
 
 
 def test_jumbled_merges(loaderd: str, tmp_path: pathlib.Path) -> None:
-    """Merges in random order, of a small alphabet: which of them are ever done is found out alike."""
+    """For merges in random order, of a small alphabet, both determine the same set of merges that can apply."""
     rng = random.Random(2)
     path = tmp_path / "tokenizer.json"
     for _ in range(12):
@@ -191,7 +192,7 @@ def test_special_tokens_of_the_post_processor(loaderd: str, tmp_path: pathlib.Pa
 
 
 def test_others_have_one_too() -> None:
-    """Tokenizers that loaderd refuses: their documents arrive tokenized."""
+    """Tokenizers that loaderd refuses have a fingerprint: their documents arrive tokenized."""
     texts = ["some text to train on, some more text"] * 5
     unigram = Tokenizer(models.Unigram())
     unigram.pre_tokenizer = pre_tokenizers.Metaspace()

@@ -1,4 +1,4 @@
-"""The main job with stock clients: nats-py publishes, pyarrow reads."""
+"""The main job with standard clients: nats-py publishes, pyarrow reads."""
 
 import asyncio
 import json
@@ -18,7 +18,7 @@ SMALL = {"packing.buckets": "256", "packing.pool": 64, "packing.max_age": 256, "
 
 
 def texts(n: int) -> list[str]:
-    """Real text: the beginnings of Python's own library files."""
+    """Returns real text: the beginnings of Python's own library files."""
     files = sorted(Path(sysconfig.get_path("stdlib")).glob("*.py"))
     return [f.read_text(encoding="utf-8", errors="replace")[: 200 + 37 * i] for i, f in enumerate(files[:n])]
 
@@ -42,7 +42,7 @@ def action(daemon, name: str, **body: object) -> list[dict]:
 
 
 def read(daemon, **ticket: object) -> list[tuple[dict, dict[str, np.ndarray]]]:
-    """The metadata and columns of every batch of a ticket."""
+    """Returns the metadata and columns of every batch of a ticket."""
     client = flight.connect(daemon.flight_url)
     out = []
     for chunk in client.do_get(flight.Ticket(json.dumps(ticket).encode()), daemon.with_token):
@@ -106,7 +106,7 @@ def test_every_token_of_every_document_arrives_once(daemon, loaderd):
 
 
 def check_row(c: dict, i: int, length: int) -> None:
-    """Segments, positions, labels and cu_seqlens of a row say the same."""
+    """Checks that segments, positions, labels and cu_seqlens of a row agree."""
     pieces = c["documents"][i]
     segments = np.concatenate([np.full(p["length"], k + 1) for k, p in enumerate(pieces)] or [np.zeros(0, int)]).astype(int)
     positions = np.concatenate([np.arange(p["length"]) for p in pieces] or [np.zeros(0, int)]).astype(int)
@@ -170,7 +170,7 @@ def test_killed_daemon_continues(daemon):
 )
 def test_errors_name_their_cause(daemon, ticket, exception, reason):
     d = daemon({**SMALL, "serve.stall_timeout": "1s"})
-    action(d, "checkpoint")  # it leads: before, it cannot tell which steps there are
+    action(d, "checkpoint")  # it leads; before that it cannot list the run's steps
     client = flight.connect(d.flight_url)
     with pytest.raises(Exception) as caught:
         list(client.do_get(flight.Ticket(ticket), d.with_token))
@@ -183,7 +183,7 @@ def test_errors_name_their_cause(daemon, ticket, exception, reason):
 
 
 def test_readme_example(daemon):
-    """The pyarrow example of the README, as it stands there."""
+    """Runs the pyarrow example of the README unchanged."""
     (example,) = [e for e in re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S) if "pyarrow" in e]
     assert len([line for line in example.splitlines() if line]) == 12
     d = daemon(SMALL)

@@ -33,7 +33,7 @@ ASKED: dict[str, Any] = {"documents": True, "weights": True, "columns": NAMES}
 
 @pytest.fixture(scope="module")
 def sealed(module_daemon):
-    """A run of rows of two lengths, with columns and values of documents, of which the last step is planned."""
+    """A run of rows of two lengths, with columns and values of documents, whose last step is planned."""
     d = module_daemon(SETUP)
     send(d, made(900, 160))
     with Client(d.flight_url) as client:
@@ -50,17 +50,18 @@ def export(loaderd: Path, d: Any, out: Path, kind: str, *flags: str) -> dict[str
 
 
 def public(step: Step) -> dict[str, Any]:
-    """What every public attribute of a step gives, every public method for each of its arguments, and the batches that a training loop gets of it."""
+    """Returns the values of every public attribute of a step, of every public method for each of its arguments, and
+    of the batches in a training loop."""
     found: dict[str, Any] = {"labels shifted": step.labels("shifted")}
     found |= {f"column {name}": step.column(name) for name in step.parts[0].columns}
     found |= {f"values {name}": step.values(name) for name in step.parts[0].values}
     for name in dir(Step):
-        if name.startswith("_") or name in ("parts", "column", "values"):  # parts are how the rows were sent
+        if name.startswith("_") or name in ("parts", "column", "values"):  # parts reflect how the rows were sent
             continue
         value = getattr(step, name)
         try:
             value = value() if callable(value) else value
-        except ValueError as error:  # the reader does not ask for the column
+        except ValueError as error:  # the reader does not request the column
             value = str(error)
         found |= {f"sources {f.name}": getattr(value, f.name) for f in fields(value)} if isinstance(value, Sources) else {name: value}
     weights = () if step.sources is None or step.sources.weight is None else ("loss_weights",)
@@ -154,7 +155,7 @@ def test_an_export_goes_on_and_is_checked(sealed, loaderd, tmp_path):
     assert "holds no export" in refused("--format", "parquet")
 
 
-@pytest.mark.parametrize("kind", ["arrow", "npy", "mds"])  # whose values are not compressed
+@pytest.mark.parametrize("kind", ["arrow", "npy", "mds"])  # formats whose values are not compressed
 def test_Frozen_RefusesIDsOutsideTheVocabulary(sealed, loaderd, tmp_path, kind):
     folder = tmp_path / "x"
     config = export(loaderd, sealed, folder, kind, "--steps", "0:7")["config"]["tokenizer"]
@@ -212,7 +213,8 @@ def test_sources_of_a_mixture(daemon, loaderd, tmp_path):
 
 
 def spoken(n: int, seed: int) -> list[dict[str, Any]]:
-    """Documents of which some have prompts without a loss, weights and values; the last third has a loss everywhere, and no weight."""
+    """Returns documents of which some have prompts without a loss, weights and values. The last third has a loss
+    everywhere, and no weight."""
     rng = np.random.default_rng(seed)
     made: list[dict[str, Any]] = [{"ids": ids} for ids in documents(n, seed)]
     for i, document in enumerate(made[: 2 * n // 3]):

@@ -1,4 +1,5 @@
-"""Documents that the publisher gathers to messages of several: each comes once, and the same ones are together whenever they are published."""
+"""Documents that the publisher groups into shared messages: each arrives once, and the grouping is the same whenever
+they are published."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ def in_order(documents: Read) -> list[list[int]]:
 
 
 def together(documents: Read) -> list[int]:
-    """How many documents each message has."""
+    """Returns how many documents each message has."""
     counts: dict[int, int] = {}
     for sequence, _ in sorted(documents):
         counts[sequence] = counts.get(sequence, 0) + 1
@@ -62,7 +63,7 @@ def test_what_a_document_says_comes_with_it(daemon: Any) -> None:
         wanted.append((ended([t])[0], [*mask.tolist(), bool(mask[-1])], weight))
     done = publish(sent, d.nats_url, source="web", tokenizer=TOKENIZER, gather=64)
     assert (done.documents, done.position, done.last_sequence) == (500, 500, 8)
-    # Ids are the documents' own: one that comes again is a duplicate, whatever it comes with.
+    # Ids belong to documents: a repeated id is a duplicate, regardless of its message.
     assert publish([{"ids": [1], "id": "page 2"}, {"ids": [1, 2]}], d.nats_url, source="web", tokenizer=TOKENIZER, gather=64).documents == 2
     got, _ = read(d)
     assert got.pop((9, 1)) == ([1, 2, END], [True] * 3, 1.0)
@@ -140,7 +141,8 @@ def test_nothing_is_lost_or_doubled_when_the_daemon_is_killed(daemon: Any) -> No
 
 
 def test_documents_that_are_left_out(daemon: Any) -> None:
-    """They are none of a message's documents, and their places are: an input goes on behind a message with such, and finds it unchanged."""
+    """Rejected documents are not in a message, but their positions count. An input continues after a message with
+    such positions, and is recognized as unchanged."""
     d = daemon(SEVERAL)
     tokens: list[Any] = documents(40)
     sent = list(tokens)
@@ -210,7 +212,7 @@ TYPES = {name: kind for name, (kind, _) in COLUMNS.items()}
 
 @pytest.mark.parametrize("gather", [1, 50])
 def test_values_come_along(daemon: Any, gather: int) -> None:
-    """Columns of values for each token, and values of documents: of some documents all, of some a part, of some none."""
+    """Columns of values per token, and values of documents: all for some documents, a part for some, none for some."""
     d, sent = daemon(SETUP), made(300, 100)
     said = {i: {"lang": ["de", "fr"][i % 2], "year": 1900 + i, "score": i if i % 3 else i / 8} for i in sent}
     rows = []
@@ -291,7 +293,8 @@ def test_bad_values_leave_neighbours_alone(daemon: Any) -> None:
 
 
 def test_headers_that_are_too_large(daemon: Any) -> None:
-    """A loss that changes often makes headers that no server takes: such a document is rejected by itself, and goes as a row of columns."""
+    """A loss that alternates often makes headers larger than the server's limit: such a document is rejected alone,
+    and accepted in a shared message."""
     d = daemon(SEVERAL)
     masked = {"ids": np.full(40_000, 5), "loss": np.arange(40_000) % 2, "id": "masked"}
     rows = [{"ids": [1]}, masked, {"ids": [2], "meta": {"text": "x" * 65_536}}, {"ids": [3]}]

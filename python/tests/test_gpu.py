@@ -1,4 +1,5 @@
-"""StepLoader and a CUDA device: copies beside computation, attention kernels, graphs, the example. Without a device all of it is skipped."""
+"""StepLoader and a CUDA device: copies during computation, attention kernels, graphs, the example. Without a device
+all of it is skipped."""
 
 import re
 
@@ -20,13 +21,14 @@ flex = pytest.importorskip("torch.nn.attention.flex_attention")
 kernels = pytest.importorskip("torch.nn.attention.varlen")
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
-LATE = 4_000_000  # cycles that a stream is kept busy: some 2 ms
+LATE = 4_000_000  # cycles that a stream is kept busy: about 2 ms
 HEADS, SIZE = 4, 64
 
 
 @pytest.fixture(scope="module")
 def sealed(module_daemon):
-    """A sealed run of about 100 steps, with rows that no block of an attention kernel divides and rows of whole blocks."""
+    """A sealed run of about 100 steps, with rows that no block of an attention kernel divides and rows of whole
+    blocks."""
     d = module_daemon({**SETTINGS, "packing.buckets": "192,512", "steps.rows": 8})
     publish_tokens(d.nats_url, documents(6000))
     with Client(d.flight_url) as client:
@@ -45,7 +47,7 @@ def to_host(batch):
 
 
 def copied(batch):
-    """The batch in memory of its own: what a model does with it."""
+    """Returns a copy of the batch in separate memory, as the results of a model are."""
     return {k: v.clone() if isinstance(v, torch.Tensor) else v for k, v in batch.items()}
 
 
@@ -57,7 +59,8 @@ def test_batches_on_the_device_are_those_on_the_host(sealed, on_host):
 
 
 def test_a_device_that_is_behind_sees_every_batch_whole(sealed, on_host):
-    """The loader goes on while the device still computes with older batches, whose memory nobody else may have until then."""
+    """The loader continues while the device still computes with older batches, whose memory is not reused until
+    then."""
     seen = []
     with StepLoader(sealed.flight_url, device="cuda") as loader:
         for batch in loader:
@@ -69,7 +72,7 @@ def test_a_device_that_is_behind_sees_every_batch_whole(sealed, on_host):
 
 
 def test_copies_that_are_late_are_waited_for(sealed, on_host, monkeypatch):
-    """By the device alone; and the host's memory is not used again before they are done."""
+    """Only the device waits for late copies, and the host's memory is not reused before they are done."""
     move = device.to_device
 
     def late(*args, **options):
@@ -84,8 +87,8 @@ def test_copies_that_are_late_are_waited_for(sealed, on_host, monkeypatch):
 
 
 def test_nothing_waits_for_the_device(sealed, on_host):
-    """Neither a batch nor its masks: an operation that would is an error."""
-    torch.ones(1, device="cuda")  # the device is set up
+    """Neither a batch nor its masks synchronize: an operation that would is an error."""
+    torch.ones(1, device="cuda")  # initializes the device
     with StepLoader(sealed.flight_url, device="cuda") as loader:
         next(loader)
         torch.cuda.set_sync_debug_mode("error")
@@ -100,7 +103,7 @@ def test_nothing_waits_for_the_device(sealed, on_host):
 
 
 def test_host_memory_is_pinned(sealed, on_host):
-    """By default, where a device is there: copies from it need not wait."""
+    """By default, if a device is available: copies from pinned memory are asynchronous."""
     for options, pinned in (({}, True), ({"pin_memory": True}, True), ({"pin_memory": False}, False), ({"device": "cpu"}, False)):
         with StepLoader(sealed.flight_url, **options) as loader:
             batch = next(loader)
@@ -155,7 +158,7 @@ def test_block_masks_are_those_of_torch(on_host):
 
 
 def test_a_graph_is_captured_while_the_loader_reads(sealed, on_host):
-    """Its thread pins memory and copies meanwhile, which a capture of this thread alone does not forbid."""
+    """The loader's thread pins memory and copies meanwhile, which a capture restricted to this thread permits."""
     weight = torch.randn(SETTINGS["tokenizer.vocab_size"], 32, device="cuda")
 
     def model(ids):
@@ -181,7 +184,8 @@ def test_a_graph_is_captured_while_the_loader_reads(sealed, on_host):
 
 @pytest.mark.parametrize("compiled", [(), ("--compile",)], ids=["", "compiled"])
 def test_the_example_resumes(sealed, tmp_path, compiled):
-    """Ended and started again it goes on as if nothing had been, but for what kernels add up in another order."""
+    """A stopped and restarted example continues as without an interruption, except for the kernels' order of
+    additions."""
     args = ("train.py", "--url", sealed.flight_url, "--width", 64, "--layers", 1, "--heads", 2, *compiled)
     undisturbed = losses(run(*args, "--steps", 30))
     saving = (*args, "--checkpoint", tmp_path / "run.pt", "--save-every", 10)

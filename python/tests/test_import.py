@@ -1,4 +1,5 @@
-"""`loaderd import` of files that the original libraries wrote: every document once, in order, as those libraries had it."""
+"""`loaderd import` of files that the original libraries wrote: every document once, in order, as those libraries had
+it."""
 
 from __future__ import annotations
 
@@ -22,13 +23,13 @@ HERE = Path(__file__).resolve().parent
 
 
 def made(folder: Path, *which: str, libraries: bool = False) -> dict[str, Any]:
-    """Has files written, by a process of their own: the libraries and this one's do not all go together."""
+    """Writes files in a separate process, because the libraries and the test's own are incompatible."""
     subprocess.run([sys.executable, HERE / "files_of_others.py", folder, *which], check=True, env=environment(folder, libraries))
     return json.loads((folder / "expected.json").read_text())
 
 
 def made_by_libraries(program: str, folder: Path, *arguments: str) -> Any:
-    """What a program that uses the libraries prints as JSON."""
+    """Returns the JSON output of a program that uses the libraries."""
     done = subprocess.run([sys.executable, HERE / program, folder, *arguments], check=True, stdout=subprocess.PIPE, env=environment(folder.parent, True))
     return json.loads(done.stdout)
 
@@ -41,7 +42,7 @@ def environment(folder: Path, libraries: bool) -> dict[str, str]:
 
 
 def imported(loaderd: Path, folder: Path, case: dict[str, Any], *flags: str) -> dict[str, Any]:
-    """What the command says of a case."""
+    """Returns the command's output for a case."""
     command = [loaderd, "import", "--json", *flags, *case.get("flags", []), *(["--tokenizer", "gpt2"] if case.get("tokens") else [])]
     done = subprocess.run([*command, *(folder / p for p in case["paths"])], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
@@ -49,7 +50,7 @@ def imported(loaderd: Path, folder: Path, case: dict[str, Any], *flags: str) -> 
 
 
 async def stored(url: str, first: int, n: int) -> list[Any]:
-    """Messages of the document stream, from a sequence on."""
+    """Returns messages of the document stream, starting at a sequence."""
     nc = await nats.connect(url)
     try:
         return [await nc.jetstream().get_msg("DOCS", first + i, direct=True) for i in range(n)]
@@ -58,7 +59,7 @@ async def stored(url: str, first: int, n: int) -> list[Any]:
 
 
 def check(loaderd: Path, d: Any, folder: Path, cases: dict[str, Any]) -> None:
-    """Each case: what --dry-run says of it, what the stream has then, and that once more adds nothing."""
+    """Checks each case: the output of --dry-run, the content of the stream, and that a second import adds nothing."""
     last = 0
     for name, case in cases.items():
         wanted = case["documents"]

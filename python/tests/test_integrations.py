@@ -1,6 +1,6 @@
-"""The loader in other people's loops.
+"""The loader in training loops of other libraries.
 
-The same small model sees the same steps everywhere, so every loop has the same losses, also behind a resume.
+The same small model sees the same steps everywhere, so every loop has the same losses, also after a resume.
 """
 
 import copy
@@ -53,7 +53,7 @@ CONFIGS = {
 
 
 def causal(name: str, implementation: str) -> Any:
-    """A small model with random weights and the defaults of its configuration, a cache among them."""
+    """Returns a small model with random weights and its default configuration, including a cache."""
     torch.manual_seed(0)
     config = copy.deepcopy(CONFIGS[name])
     config.vocab_size = SETTINGS["tokenizer.vocab_size"]
@@ -100,12 +100,12 @@ def test_accelerate(url, expected, tmp_path):
 
 @everything
 def test_hugging_face_trainer(url, tmp_path):
-    """One rank to the end of the run, two ranks from its last whole checkpoint, of step 4: the same losses."""
+    """One rank to the end of the run, two ranks from its last complete checkpoint, of step 4: the same losses."""
     args = ("--url", url, "--folder", tmp_path, "--save-every", 4, "--steps")
     with loaderd.Client(url) as client:
         end = sum(1 for _ in client)
     output = run("huggingface_trainer.py", *args, 1000)
-    assert output.count("'loss'") == end  # the Trainer ends where the run does
+    assert output.count("'loss'") == end  # the Trainer ends with the run
 
     def history(step: int) -> list[float]:
         state = json.loads((tmp_path / f"checkpoint-{step}" / "trainer_state.json").read_text())
@@ -125,7 +125,8 @@ def test_hugging_face_trainer(url, tmp_path):
 
 
 def tear(checkpoint: Path) -> None:
-    """As a crash of the machine leaves a checkpoint that was being written: every file is there, and not every byte."""
+    """Truncates a checkpoint as a crash of the machine during a write does: every file exists, but some are
+    incomplete."""
     (checkpoint / "whole").unlink(missing_ok=True)
     model = checkpoint / "model.safetensors"
     model.write_bytes(model.read_bytes()[:-1000])
@@ -146,7 +147,7 @@ def gradients(model: Any, loss: torch.Tensor) -> torch.Tensor:
 
 
 def alone(model: Any, batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor]:
-    """The loss of every document alone, as a sum, and its gradients."""
+    """Returns the sum of the losses of every document alone, and its gradients."""
     total = torch.zeros((), dtype=torch.float64)
     for begin, end in itertools.pairwise(batch["cu_seqlens"].tolist()):
         row, at = divmod(begin, batch["input_ids"].shape[1])
@@ -157,12 +158,12 @@ def alone(model: Any, batch: dict[str, Any]) -> tuple[torch.Tensor, torch.Tensor
 
 
 def check_alone(model: Any, batch: dict[str, Any], arguments: Mapping[str, Any]) -> None:
-    """Loss and gradients of a batch are those of its documents, each alone."""
+    """Checks that loss and gradients of a batch are those of its documents, each alone."""
     want, expected = alone(model, batch)
     logits = model(batch["input_ids"], position_ids=batch["position_ids"], **arguments).logits
     loss = F.cross_entropy(logits[:, :-1].flatten(0, 1), batch["labels"][:, 1:].flatten(), reduction="sum")
     torch.testing.assert_close(loss, want, rtol=1e-6, atol=0)
-    torch.testing.assert_close(gradients(model, loss), expected, rtol=1e-5, atol=1e-6)  # eager has its softmax in float32
+    torch.testing.assert_close(gradients(model, loss), expected, rtol=1e-5, atol=1e-6)  # eager computes its softmax in float32
 
 
 @pytest.mark.parametrize("implementation", ["sdpa", "eager"])
@@ -175,7 +176,7 @@ def test_HuggingFaceModels_PositionsWithoutCacheEqualDocumentsAlone(batch, name,
 
 @pytest.mark.parametrize("name", [name for name in CONFIGS if name != "mistral"])
 def test_HuggingFaceModels_DenseMaskEqualsDocumentsAlone(batch, name):
-    """With the cache of the defaults, too. A window (mistral) is part of the mask, which a dense one replaces."""
+    """Also with the default cache. A window (mistral) is part of the mask, which a dense one replaces."""
     check_alone(causal(name, "sdpa"), batch, {"attention_mask": dense_mask(batch["segment_ids"])})
 
 
@@ -206,7 +207,8 @@ def test_CheckIsolation_RefusesWhatCannotBeCompared(batch):
 
 
 def test_hugging_face_models_take_the_arguments_of_varlen_kernels(batch, monkeypatch):
-    """The path of flash_attention_2 through transformers; the kernel, which needs a GPU, is replaced by its definition."""
+    """Runs the path of flash_attention_2 through transformers; the kernel, which needs a GPU, is replaced by its
+    definition."""
     calls = []
 
     def flash_attn_varlen_func(

@@ -1,5 +1,5 @@
-"""examples/kafka_documents.py against librdkafka's own mock cluster: each record is in the stream and in a run once, those of a partition in order, whatever
-kills the example."""
+"""examples/kafka_documents.py against librdkafka's mock cluster: each record is in the stream and in a run once,
+those of a partition in order, whenever the example is killed."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ from waiting import wait_for
 
 import loaderd
 
-PARTITIONS = 4  # of a topic that the mock cluster makes
+PARTITIONS = 4  # of a topic that the mock cluster creates
 TOPIC = "articles"
-SOON = ("--set", "session.timeout.ms=6000", "--set", "heartbeat.interval.ms=500")  # how long the group waits for one that was killed
+SOON = ("--set", "session.timeout.ms=6000", "--set", "heartbeat.interval.ms=500")  # how long the group waits for a killed member
 
-Document = tuple[int, str, str, str, dict[str, str]]  # place in the input, id, path, text, meta
+Document = tuple[int, str, str, str, dict[str, str]]  # position in the input, id, path, text, meta
 
 
 class Kafka:
-    """A cluster, and what is to become of the records of each of its partitions."""
+    """A cluster, and the expected result of each partition's records."""
 
     def __init__(self) -> None:
         from confluent_kafka import Producer
@@ -62,7 +62,7 @@ class Kafka:
             self.places[partition] += 1
 
     def fill(self, n: int) -> None:
-        """Adds so many records to each partition."""
+        """Adds `n` records to each partition."""
         for i in range(n):
             for partition in range(PARTITIONS):
                 value = None if i % 50 == 7 else f"text {self.sent[partition]} of {partition}, grüße".encode()
@@ -74,7 +74,7 @@ class Kafka:
         return sum(map(len, self.expected))
 
     def committed(self) -> list[int]:
-        """The offsets that the example's group has told of."""
+        """Returns the offsets that the example's group has committed."""
         from confluent_kafka import Consumer, TopicPartition
 
         with contextlib.closing(Consumer({"bootstrap.servers": self.brokers, "group.id": "loaderd"})) as consumer:
@@ -83,7 +83,7 @@ class Kafka:
 
 @pytest.fixture
 def site(monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where confluent-kafka is, which this process can import too."""
+    """The folder of confluent-kafka, which this process can import too."""
     found = site_packages("streams")
     monkeypatch.setattr(sys, "path", [*sys.path, str(found)])
     return found
@@ -99,7 +99,7 @@ Start = Callable[..., Example]
 
 @pytest.fixture
 def started(kafka: Kafka, site: Path, tmp_path: Path) -> Iterator[Start]:
-    """Starts the example beside a daemon."""
+    """Starts the example with a running daemon."""
     running: list[Example] = []
 
     def start(d: Any, *flags: object) -> Example:
@@ -113,7 +113,7 @@ def started(kafka: Kafka, site: Path, tmp_path: Path) -> Iterator[Start]:
 
 
 def documents(messages: list[Stored]) -> list[list[Document]]:
-    """What the stream has of each partition."""
+    """Returns what the stream has of each partition."""
     found: list[list[Document]] = [[] for _ in range(PARTITIONS)]
     for message in messages:
         subject, headers, _ = message
@@ -125,7 +125,7 @@ def documents(messages: list[Stored]) -> list[list[Document]]:
 
 
 def trained_on(d: Any, tokenizer: Any) -> list[str]:
-    """The documents that the batches of the run are made of, in the order of the stream. Seals it."""
+    """Returns the documents in the batches of the run, in the order of the stream. Seals the run."""
     pieces: defaultdict[int, list[tuple[int, list[int]]]] = defaultdict(list)
     with loaderd.Client(d.flight_url, documents=True) as client:
         client.seal()
@@ -138,7 +138,7 @@ def trained_on(d: Any, tokenizer: Any) -> list[str]:
 
 
 def kill_amid(example: Example, d: Any, kafka: Kafka) -> bool:
-    """Kills it once it has added something, and says whether there was more to add."""
+    """Kills the example once it has added something, and returns whether more was left to add."""
     before = asyncio.run(length(d.nats_url))
     example.has_published(d.nats_url, before + 1)
     example.kill()
@@ -146,7 +146,8 @@ def kill_amid(example: Example, d: Any, kafka: Kafka) -> bool:
 
 
 def test_records_of_kafka_once_and_in_the_order_of_their_partitions(daemon, kafka, started, tokenizer, tmp_path):
-    """Through the stream, and into the batches of a run. A group of its own each time has not to wait for the one that was killed, nor any offsets."""
+    """Checks the stream, and the batches of a run. A new group each time neither waits for the killed member nor has
+    any offsets."""
     d = daemon({**of_text(tokenizer, tmp_path), "documents.meta.lang": "string"})
     amid, kills = 0, count()
     while amid < (3 if scale.ALL else 1):
@@ -166,7 +167,8 @@ def test_records_of_kafka_once_and_in_the_order_of_their_partitions(daemon, kafk
 
 @everything
 def test_two_processes_share_the_partitions_of_kafka(daemon, kafka, started, tokenizer, tmp_path):
-    """One that ends, and one that is killed, leaves its partitions to the other, which goes on behind what the stream has."""
+    """A process that exits, and one that is killed, leaves its partitions to the other, which continues after what
+    the stream has."""
     d = daemon(of_text(tokenizer, tmp_path))
     kafka.fill(1000)
     first = started(d)
@@ -187,7 +189,7 @@ def test_two_processes_share_the_partitions_of_kafka(daemon, kafka, started, tok
 
 @everything
 def test_suspended_process_that_lost_its_partitions_adds_nothing(daemon, kafka, started, tokenizer, tmp_path):
-    """It sleeps while another one takes over, and has read ahead by then."""
+    """A suspended process has read ahead when another one takes over."""
     d = daemon(of_text(tokenizer, tmp_path))
     kafka.fill(20_000)
     first = started(d)
@@ -249,7 +251,7 @@ def test_what_kafka_has_that_is_no_document(daemon, kafka, started, tokenizer, t
 
 @everything
 def test_records_that_kafka_deleted_are_missed_and_said(daemon, kafka, started, tokenizer, tmp_path):
-    """The mock cluster keeps 5 MB of a partition."""
+    """The mock cluster keeps 5 MB per partition."""
     d = daemon(of_text(tokenizer, tmp_path))
     kafka.fill(100)
     example = started(d)

@@ -1,4 +1,4 @@
-"""The ledger and find know the documents of messages that hold several, from a daemon and on the command line."""
+"""The ledger and find identify the documents of messages with several, from a daemon and on the command line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from loaderd import publish
 
 SEVERAL = {**SETTINGS, "documents.batches": True, "documents.meta.lang": "string", "documents.meta.year": "int64"}
 EVERY = 7
-"""Of so many documents the first tokens of one have no loss, which has a weight and values too."""
+"""One of EVERY documents has first tokens without a loss, and a weight and values too."""
 
 
 def marked(i: int) -> bool:
@@ -24,7 +24,8 @@ def marked(i: int) -> bool:
 
 @pytest.fixture
 def gathered(daemon: Any) -> Any:
-    """A run of 200 documents of 5 to 44 tokens, 20 in a message, with ids x0, x1, ..., behind one that is a message of its own."""
+    """A run of 200 documents of 5 to 44 tokens, 20 in a message, with ids x0, x1, ..., after one in a separate
+    message."""
     d = daemon(SEVERAL)
     publish([{"ids": [1, 2, 3], "id": "alone", "weight": 2.0}], d.nats_url, source="web", tokenizer=TOKENIZER)
     sent: list[Any] = [{"ids": list(range(1, 6 + i % 40)), "id": f"x{i}"} for i in range(200)]
@@ -39,7 +40,8 @@ def gathered(daemon: Any) -> Any:
 
 
 def check(piece: dict[str, Any]) -> int:
-    """Holds a piece of a document in a message of several to what was published, and returns the number of the document."""
+    """Compares a piece of a document in a message of several with what was published, and returns the number of the
+    document."""
     i = int(piece["id"].removeprefix("x"))
     assert (piece["sequence"], piece["index"]) == (2 + i // 20, i % 20)
     assert piece["start_within"] + piece["length"] <= 6 + i % 40 and piece["start"] >= piece["start_within"]

@@ -1,4 +1,4 @@
-"""How many steps a run will have, as a trainer asks for it."""
+"""The number of steps of a run, as a trainer requests it."""
 
 import time
 
@@ -15,7 +15,7 @@ MIXED = {**SHORT, "sources.code.weight": 1, "sources.web.weight": 3, "sources.we
 
 
 def test_a_schedule_over_a_sealed_corpus(daemon):
-    """At the start there is no number while a source is open; once all is sealed it is that of the steps that come."""
+    """While a source is open no number exists; once all are sealed it is the number of the remaining steps."""
     d = daemon(MIXED | {"serve.measure_tokens": 0})
     publish_tokens(d.nats_url, documents(300, 1), "code")
     publish_tokens(d.nats_url, documents(200, 2), "web")
@@ -27,7 +27,7 @@ def test_a_schedule_over_a_sealed_corpus(daemon):
         with pytest.raises(loaderd.BadTicket, match=r"\[code\]"):
             loader.measure()
         client.seal()
-        assert loader.total_steps is None  # it is too long to be measured without being asked
+        assert loader.total_steps is None  # too long to be measured without a request
         total = loader.measure(timeout=60)
         assert loader.total_steps == total and loader.length == RunLength(total, exact=True)
         weight = torch.nn.Parameter(torch.zeros(1))
@@ -66,7 +66,7 @@ def test_a_run_without_an_end_has_no_number(daemon):
 
 
 def wait(value):
-    """The value, as soon as there is one."""
+    """Returns the value once it is available."""
     for _ in range(3000):
         if found := value():
             return found

@@ -1,4 +1,4 @@
-"""The token of a daemon on this machine: who finds it, and where it goes."""
+"""The token of a daemon on this machine: which clients find it, and where it is sent."""
 
 import json
 import os
@@ -84,7 +84,7 @@ def test_nothing_is_sent_to_another_machine(host: str, served: Daemon) -> None:
 
 
 class Impostor(flight.FlightServerBase):
-    """Takes what clients send."""
+    """Records what clients send."""
 
     def __init__(self) -> None:
         self.headers: dict[str, list[str]] = {}
@@ -105,7 +105,7 @@ class Headers(flight.ServerMiddlewareFactory):
 def test_the_token_is_not_sent_to_a_process_that_listens_elsewhere(
     served: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It gets a signature, which is good for its own address alone."""
+    """It receives a signature, which is valid only for its own address."""
     folder = served.folder / "data"
     monkeypatch.setenv("LOADERD_STREAM__DIR", str(folder))
     token = (folder / "flight.token").read_text().strip()

@@ -1,4 +1,4 @@
-"""What a trainer sees of its data: how the run does, what it has seen, and lines for its logger."""
+"""A trainer's view of its data: the run's status, its counts, and lines for its logger."""
 
 import csv
 import json
@@ -51,7 +51,7 @@ def test_lines_for_a_logger(url):
             log()
         assert [step for step, _ in lines] == [3, 6, 9]
         log.flush()
-        log.flush()  # there is nothing new
+        log.flush()  # nothing new to write
         assert [step for step, _ in lines] == [3, 6, 9, 10]
         last = lines[-1][1]
         assert last["loaderd/tokens"] == loader.seen.tokens == last["loaderd/tokens/code"] + last["loaderd/tokens/web"]
@@ -70,7 +70,7 @@ def test_counts_go_on_behind_a_resume(url):
             if loader.step == 5:
                 state = json.loads(json.dumps({"loader": loader.state_dict(), "log": log.state_dict()}))
     with StepLoader(url) as loader:
-        next(loader)  # the position is another before the state is loaded
+        next(loader)  # the position differs before the state is loaded
         loader.load_state_dict(state["loader"])
         lines: list[dict] = []
         log = Log(loader, lambda metrics, step: lines.append(metrics), every=1)
@@ -130,7 +130,7 @@ def test_the_status_of_a_run(url):
         assert [s["name"] for s in status.figures["sources"]] == ["code", "web"] and status.figures["keepers"] == []
         for _ in loader:
             pass
-        wait_for(lambda: loader.status().sentence.startswith("Ended at step "))  # the daemon judges once a second
+        wait_for(lambda: loader.status().sentence.startswith("Ended at step "))  # the daemon evaluates its status once per second
         ended = loader.status()
         assert ended.health == "running" and ended.ended and ended.planned == loader.step
         assert str(ended).startswith(ended.sentence)

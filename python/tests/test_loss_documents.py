@@ -1,4 +1,4 @@
-"""What a producer says of a document's loss: parts, masks, runs and weights, as they go over the wire, and what is refused."""
+"""A document's loss in the wire format: parts, masks, runs and weights, and which values are refused."""
 
 from __future__ import annotations
 

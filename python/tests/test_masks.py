@@ -1,4 +1,4 @@
-"""Masks: a packed batch with a mask is the same as every document alone, outputs, loss and gradients."""
+"""Masks: a packed batch with a mask equals every document alone, in outputs, loss and gradients."""
 
 import itertools
 import random
@@ -27,7 +27,7 @@ VOCABULARY, WIDTH, HEADS, LENGTH = 61, 32, 2, 48
 
 
 class Model(nn.Module):
-    """A decoder with learned positions; `attend(q, k, v)` takes and gives [rows, heads, L, size]."""
+    """A decoder with learned positions; `attend(q, k, v)` takes and returns [rows, heads, L, size]."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ def attend_dense(batch):
 
 
 def attend_varlen(batch):
-    """What the varlen kernels compute, which need a GPU: segment by segment over the flattened tokens."""
+    """Computes what the varlen kernels, which need a GPU, compute: segment by segment over the flattened tokens."""
     kernel = varlen(batch)
     assert kernel["causal"] and kernel["cu_seqlens_k"] is kernel["cu_seqlens_q"]
     assert kernel["max_seqlen_q"] == kernel["max_seqlen_k"] == int(kernel["cu_seqlens_q"].diff().max())
@@ -78,7 +78,8 @@ def attend_flex(batch):
 
 
 def pack(layout: list[list[int]], seed: int = 0, tail: int = 0) -> dict[str, object]:
-    """A batch as the loader yields it: rows of segments of these lengths, then padding. Built token by token."""
+    """Returns a batch as the loader yields it: rows of segments of these lengths, then padding. Built token by
+    token."""
     draw = random.Random(seed)
     batch: dict[str, list] = {name: [] for name in ("input_ids", "labels", "shifted", "position_ids", "segment_ids")}
     ends = [0]
@@ -107,7 +108,7 @@ LAYOUT = [[20, 28], [48], [], [1, 1, 1, 17, 9], [47], [1] * 48, [5, 40]]
 
 
 def documents(batch) -> list[tuple[int, int, int]]:
-    """Row, begin and end of every document in a batch."""
+    """Returns row, begin and end of every document in a batch."""
     found = []
     for r, row in enumerate(batch["segment_ids"].tolist()):
         at = 0
@@ -136,7 +137,8 @@ BACKWARD = [attend_dense, attend_varlen, *([attend_flex] if hasattr(flex, "_vali
 
 @pytest.fixture
 def backward_on_cpu(monkeypatch):
-    """Torch refuses FlexAttention's gradients on a CPU, for its compiled kernels have none; without compiling there are."""
+    """Enables FlexAttention's gradients on a CPU. Torch refuses them because its compiled kernels have none; without
+    compilation they exist."""
     if attend_flex in BACKWARD:
         monkeypatch.setattr(flex, "_validate_device", lambda *_: None)
 
@@ -168,7 +170,8 @@ def test_packed_equals_each_document_alone(model, attention, tail):
 @pytest.mark.parametrize("attention", BACKWARD)
 @pytest.mark.usefixtures("backward_on_cpu")
 def test_masked_and_weighted_equals_each_document_alone(model, attention, labels):
-    """Gradients of a packed step are those of every document alone, with the loss of the tokens that it says, times its weight."""
+    """Gradients of a packed step are those of every document alone, with the loss of its loss tokens, times its
+    weight."""
     rng = np.random.default_rng(3)
     rows = random_rows(rng, 7, LENGTH, vocabulary=VOCABULARY)
     masks, weights = random_masks(rng, rows), random_weights(rng, rows)
@@ -180,7 +183,8 @@ def test_masked_and_weighted_equals_each_document_alone(model, attention, labels
 
 
 def check_gradients(model, attention, labels, batch, documents):
-    """Loss and gradients of a batch are the sums of those of documents, each alone: (ids, which of them have a loss, weight)."""
+    """Checks that loss and gradients of a batch are the sums of those of documents, each alone: (ids, which of them
+    have a loss, weight)."""
     logits = model(batch["input_ids"], batch["position_ids"], attention(batch))
     targets, factors = batch["labels"], batch["loss_weights"].double()
     if labels == "unshifted":
@@ -204,13 +208,13 @@ def check_gradients(model, attention, labels, batch, documents):
 @pytest.mark.parametrize("attention", BACKWARD)
 @pytest.mark.usefixtures("backward_on_cpu")
 def test_a_step_of_a_daemon_equals_each_document_alone(model, attention, labels, daemon):
-    """The same for what was published, packed and read: documents that no row splits, so that each is one segment."""
+    """The same for published, packed and read documents that no row splits, so that each is one segment."""
     rng, end = np.random.default_rng(5), VOCABULARY - 1
     d = daemon({"tokenizer.name": "none", "tokenizer.fingerprint": TOKENIZER, "tokenizer.vocab_size": VOCABULARY, "tokenizer.end": end, "tokenizer.pad": 0,
                 "packing.method": "bfd", "packing.buckets": LENGTH, "packing.pool": 64, "steps.rows": 4, "log.level": "warn"})  # fmt: skip
     sent = {}
     for n in range(30):
-        ids = [n + 1, *rng.integers(1, end, int(rng.integers(1, 30))).tolist()]  # the first says which it is
+        ids = [n + 1, *rng.integers(1, end, int(rng.integers(1, 30))).tolist()]  # the first one identifies the document
         sent[n + 1] = {"ids": ids, "loss": (rng.random(len(ids)) < 0.6).tolist(), "weight": float(rng.choice([0.25, 1, 2]))}
     publish(sent.values(), d.nats_url, source="web", tokenizer=TOKENIZER)
     with Client(d.flight_url) as client:
@@ -232,7 +236,7 @@ FORWARD = [attend_dense, attend_varlen, *([attend_flex] if flex else [])]
 
 @pytest.mark.parametrize("attention", FORWARD)
 def test_every_attention_gives_the_same(model, attention):
-    """Outputs alone, with every torch that has it."""
+    """Compares outputs of all attention implementations that the installed torch has."""
     batch = pack(LAYOUT, seed=1)
     with torch.no_grad():
         dense = model(batch["input_ids"], batch["position_ids"], attend_dense(batch))
@@ -242,7 +246,7 @@ def test_every_attention_gives_the_same(model, attention):
 
 @pytest.mark.parametrize("attention", FORWARD)
 def test_no_document_sees_another(model, attention):
-    """Another text of one document changes every one of its own outputs, and not a bit of any other's."""
+    """A changed text of one document changes every output of that document, and not a bit of any other's."""
     batch = pack([[20, 28], [], [1, 1, 1, 17, 9]])
     with torch.no_grad():
         before = model(batch["input_ids"], batch["position_ids"], attention(batch))
@@ -311,7 +315,7 @@ def test_varlen_names_what_each_kernel_takes():
 
 
 def test_varlen_fits_torch_kernels_of_every_age(monkeypatch):
-    """Torch 2.10 says is_causal, later ones say it with a window."""
+    """Torch 2.10 has the argument is_causal, later versions use a window."""
     module = type(sys)("torch.nn.attention.varlen")
     monkeypatch.setitem(sys.modules, module.__name__, module)
     batch = pack([[10, 30]])

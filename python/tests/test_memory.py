@@ -1,4 +1,4 @@
-"""Memory that a process keeps: in processes of their own, whose allocator is changed."""
+"""Memory that a process keeps, tested in separate processes, whose allocator is changed."""
 
 import os
 import platform

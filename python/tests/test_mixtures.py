@@ -1,4 +1,4 @@
-"""The figures and tables of the comparison of mixtures, on orders made by hand; and of the libraries those that are here."""
+"""The figures and tables of the comparison of mixtures, on hand-made orders, and for the installed libraries."""
 
 import sys
 from pathlib import Path
@@ -17,7 +17,7 @@ def test_off() -> None:
     sources, tokens = np.array([0, 1, 0, 0]), np.array([10, 10, 20, 40])
     assert figures.off(sources, tokens, [1, 1], [10, 20, 21, 80]) == [0.5, 0.0, 0.25, pytest.approx(70 / 80 - 0.5)]
     assert np.isnan(figures.off(sources, tokens, [1, 1], [81])).all() and np.isnan(figures.off(sources[:0], tokens[:0], [1, 1], [1])).all()
-    assert figures.off(sources, tokens, [3, 1, 4], [20]) == [0.5]  # the one that has nothing
+    assert figures.off(sources, tokens, [3, 1, 4], [20]) == [0.5]  # the source without tokens
 
 
 def test_repeated_and_lost() -> None:
@@ -33,7 +33,7 @@ def test_epochs() -> None:
 
 
 def test_samples_have_the_tokens() -> None:
-    """Enough documents for all weights, and weights by documents that come to shares of tokens."""
+    """The samples have enough documents for all weights, and document weights that give the shares of tokens."""
     corpus = Corpus([100, 10_000], 1_000_000, [[0.5, 0.5], [0.9, 0.1]])
     for weights in ([0.5, 0.5], [0.9, 0.1]):
         for kind in ("documents", "divided", "rows"):

@@ -1,4 +1,4 @@
-"""The package as it is installed: what the wheel holds, and that importing it needs neither torch nor NATS."""
+"""The installed package: the content of the wheel, and that an import needs neither torch nor NATS."""
 
 import shutil
 import subprocess

@@ -1,4 +1,4 @@
-"""The accounting and the tables of the comparison with other packers, on rows and figures made by hand."""
+"""The accounting and the tables of the comparison with other packers, on hand-made rows and figures."""
 
 import sys
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ LENGTHS = [3, 4, 1, 6]  # tokens 1-3, 4-7, 8 and 9-14
 
 
 def account(*rows: list[int]) -> Account:
-    """The account of rows that came out when all documents had arrived."""
+    """Returns the account of rows that were emitted when all documents had arrived."""
     ledger = Ledger(np.array(LENGTHS), ROW)
     add(ledger, rows, [len(LENGTHS)] * len(rows))
     return ledger.close()
@@ -120,7 +120,7 @@ def test_documents_arrive_in_order_and_in_pieces() -> None:
 
 
 def figures(name: str, **other: object) -> dict[str, object]:
-    """A result of 1,000 documents that takes second place to none."""
+    """Returns a result of 1,000 documents that is best in every figure."""
     return {
         "name": name, "package": "loaderd" if name.startswith("loaderd") else f"{name} 1.0", "online": "yes", "documents": 1000, "tokens": 90_000,
         "slots": 100_000, "padding": 10, "cut": 100, "cut_short": 0, "lost": 0, "dropped": 0, "repeated": 0, "oldest": 50, "memory": 5e6, "process": 2e7,

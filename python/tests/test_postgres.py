@@ -1,4 +1,5 @@
-"""examples/postgres_documents.py against a real Postgres: what is committed is in the stream once and in order, whatever kills the example."""
+"""examples/postgres_documents.py against a real Postgres: committed rows are in the stream once and in order,
+whenever the example is killed."""
 
 from __future__ import annotations
 
@@ -26,12 +27,13 @@ OURS = ["--table", "public.articles", "--meta", "language"]
 
 
 class Postgres:
-    """A server of PyPI's pgserver, whose programs alone are used: its own start makes a user for root, and opens folders to everybody."""
+    """A server of PyPI's pgserver, of which only the programs are used: its own start creates a user for root, and
+    makes folders accessible to all users."""
 
     def __init__(self, site: Path, folder: Path) -> None:
         self.programs, self.folder = folder / "pgserver" / "pginstall" / "bin", folder
         self.user = "nobody" if os.geteuid() == 0 else None  # Postgres does not run as root
-        for part in ("pgserver", "pgserver.libs"):  # its libraries, where they are not within it
+        for part in ("pgserver", "pgserver.libs"):  # its libraries, if they are outside it
             if (site / part).exists():
                 shutil.copytree(site / part, folder / part)
         if self.user:
@@ -58,12 +60,12 @@ class Postgres:
         return done
 
     def sql(self, *statements: str) -> str:
-        """Runs statements, each in a transaction of its own unless they say otherwise."""
+        """Runs statements, each in a separate transaction unless they contain BEGIN."""
         return self.run("psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", self.where, given=";\n".join(statements) + ";").stdout.strip()
 
     @contextmanager
     def open_transaction(self, statement: str) -> Iterator[None]:
-        """A transaction that has run a statement, and commits at the end of the block."""
+        """Opens a transaction that has run a statement, and commits at the end of the block."""
         with subprocess.Popen(
             [self.programs / "psql", "-XqAt", "-v", "ON_ERROR_STOP=1", "-d", self.where], stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=self.user,
             cwd=self.folder, text=True,
@@ -87,13 +89,13 @@ class Postgres:
 
 @pytest.fixture
 def site() -> Path:
-    """Where psycopg2 and Postgres are."""
+    """The folder of psycopg2 and Postgres."""
     return site_packages("streams")
 
 
 @pytest.fixture
 def postgres(site: Path) -> Iterator[Postgres]:
-    folder = Path(tempfile.mkdtemp(prefix="pg"))  # short, as a socket's path has to be, and where another user may look
+    folder = Path(tempfile.mkdtemp(prefix="pg"))  # short, as a socket's path must be, and accessible to another user
     try:
         server = Postgres(site, folder)
         try:
@@ -105,14 +107,15 @@ def postgres(site: Path) -> Iterator[Postgres]:
 
 
 def follows(example: Example) -> bool:
-    """Whether it has the slot; False if it was refused. The server takes a moment to see that who had it is dead."""
+    """Reports whether the example has the slot; False if it was refused. The server takes a moment to notice that
+    the slot's previous owner was killed."""
     wait_for(lambda: "following" in example.said or example.ended())
     assert "following" in example.said or "is active for PID" in example.said, example.said
     return "following" in example.said
 
 
 def rows(first: int, count: int) -> str:
-    """A transaction that inserts so many rows."""
+    """Returns a transaction that inserts `count` rows."""
     columns = "i, 'text ' || i || ' grüße \\ ' || repeat('x', 100), CASE WHEN i % 3 > 0 THEN 'de' END"
     return f"INSERT INTO articles SELECT {columns} FROM generate_series({first}, {first + count - 1}) i"
 
@@ -142,7 +145,7 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         )
         subprocess.run([*command, "--snapshot", "articles.jsonl"], cwd=tmp_path, env=surroundings, check=True)
         expected = [*range(1, 501)]
-        postgres.sql(rows(100_001, 10), "BEGIN", rows(200_001, 10), "ROLLBACK", "INSERT INTO others VALUES (1, 'x')")  # before it follows
+        postgres.sql(rows(100_001, 10), "BEGIN", rows(200_001, 10), "ROLLBACK", "INSERT INTO others VALUES (1, 'x')")  # before the example follows
         expected += range(100_001, 100_011)
         snapshot = [loaderd, "publish", "--nats", d.nats_url, "--source", "articles", "--meta", "language", tmp_path / "articles.jsonl"]
         subprocess.run(snapshot, check=True, capture_output=True)
@@ -153,7 +156,7 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         second = Example(command, tmp_path, surroundings)
         assert not follows(second) and second.process.wait(60) != 0
 
-        # What JetStream has not is not confirmed, however often the server hears from the follower.
+        # Rows that JetStream does not have are not confirmed, however often the follower reports to the server.
         d.stop()
         postgres.sql(rows(300_001, 10))
         expected += range(300_001, 300_011)
@@ -166,7 +169,8 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         follower = started()
         has(len(expected))
 
-        # Amid one large transaction, so that the server gives all of it again whatever was confirmed.
+        # In the middle of one large transaction, so that the server sends all of it again regardless of what was
+        # confirmed.
         killed_amid = 0
         for k in range(1, 4):
             first = k * 1_000_000
@@ -180,7 +184,8 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
             has(len(expected))
         assert killed_amid
 
-        # The one that commits first comes first, though it began later and has higher keys; a row that is inserted again is a document again.
+        # Order is by commit, even if a transaction began later and has higher keys. A row that is inserted again is a
+        # new document.
         with postgres.open_transaction(rows(5_000_001, 3)):
             postgres.sql("BEGIN", rows(6_000_001, 3), "SAVEPOINT part", rows(7_000_001, 3), "ROLLBACK TO part", "COMMIT")
         postgres.sql("UPDATE articles SET body = 'another' WHERE id = 1", "DELETE FROM articles WHERE id = 5000001", rows(5_000_001, 1))
@@ -189,7 +194,7 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         wait_for(lambda: "passes over DELETE" in follower.said)
         lag = "SELECT confirmed_flush_lsn >= {} FROM pg_replication_slots"
         at = postgres.sql("SELECT pg_current_wal_flush_lsn()")
-        wait_for(lambda: postgres.sql(lag.format(f"'{at}'")) == "t")  # also behind what is no document of ours
+        wait_for(lambda: postgres.sql(lag.format(f"'{at}'")) == "t")  # also after changes that are not documents
         follower.process.terminate()
         assert follower.process.wait(60) == 0, follower.said
 

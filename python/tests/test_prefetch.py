@@ -1,4 +1,4 @@
-"""Reading ahead in a thread: bounded, in order, errors in their place."""
+"""Prefetching in a thread: bounded, in order, errors in their place."""
 
 import threading
 
@@ -10,7 +10,7 @@ from loaderd import Prefetcher
 
 
 class Counting:
-    """Counts up, and raises behind the last."""
+    """Counts up, and raises after the last number."""
 
     def __init__(self, last: int, error: BaseException | None = None) -> None:
         self.at, self.last, self.error, self.cancelled = 0, last, error, threading.Event()

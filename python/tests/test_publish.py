@@ -1,4 +1,4 @@
-"""Publishing into a real daemon: what is sent is what a reader gets, once, whatever happens in between."""
+"""Publishing into a real daemon: a reader gets every sent document once, whatever happens in between."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ TEXT = {"packing.buckets": "64,128", "packing.pool": 64, "packing.max_age": 256,
 
 
 def read(daemon) -> dict[int, list[int]]:
-    """Seals the run and puts every document together again from what a reader gets: sequence -> tokens. A token that comes twice fails."""
+    """Seals the run and reassembles every document from what a reader gets: sequence -> tokens. A repeated token
+    fails."""
     found: dict[int, dict[int, int]] = {}
     with Client(daemon.flight_url, documents=True, patience=60) as client:
         client.seal()
@@ -123,12 +124,12 @@ def test_every_form_of_a_document_arrives(daemon, loaderd):
 def test_publishing_again_adds_nothing(daemon):
     d = daemon(SETTINGS)
     tokens = made_up(1500)
-    tokens[7] = tokens[3]  # equal documents in two places are two documents
+    tokens[7] = tokens[3]  # equal documents in two positions are two documents
     first = publish(tokens, d.nats_url, source="a", tokenizer=TOKENIZER)
     again = publish(tokens[:300], d.nats_url, source="a", tokenizer=TOKENIZER)
     assert (first.documents, first.duplicates) == (1500, 0)
     assert (again.documents, again.duplicates, again.bytes, again.position) == (0, 300, 0, 300)
-    # Ids of one's own: in the same batch, and in another one.
+    # Explicit ids: in the same batch, and in another one.
     named = [{"ids": t, "id": f"id-{i % 40}"} for i, t in enumerate(tokens[:60])]
     assert publish(named, d.nats_url, source="b", tokenizer=TOKENIZER).duplicates == 20
     # A batch of which the stream has a part, in the middle.
@@ -173,11 +174,11 @@ def test_named_input_goes_on_where_it_stands(daemon):
     done = publish(tokens, name="part 1", **options)
     assert (done.documents, done.duplicates, done.position) == (1300, 0, 2500)
     assert publish(tokens, name="part 1", **options).documents == 0
-    # Another input in between: its place is found behind it.
+    # Another input was published last: the position of the first one is still found.
     assert publish(tokens[:10], name="part 2", **options).documents == 10
     one_shot = (t for t in tokens)
     assert publish(one_shot, name="part 1", **options).documents == 0
-    # Documents that the stream has are not asked for again where the dataset can skip them.
+    # Documents that the stream has are not read again if the dataset can skip them.
     asked: list[int] = []
 
     class Dataset:
@@ -195,13 +196,13 @@ def test_named_input_goes_on_where_it_stands(daemon):
     rows = documents(Dataset(), ids="input_ids", tokenizer=TOKENIZER)
     done = publish(rows, d.nats_url, source="web", name="part 2")
     assert (done.documents, asked) == (10, list(range(9, 20)))
-    # An input that has changed is not mixed up with the one that is there.
+    # A changed input is not confused with the stored one.
     with pytest.raises(InputChanged, match="its document 19"):
         publish(tokens[5:], name="part 2", **options)
     with pytest.raises(InputChanged, match="fewer than the 20"):
         publish(tokens[:19], name="part 2", **options)
     assert publish(tokens[20:30], name="part 2", start=20, **options).position == 30
-    # One whose skip changes the dataset itself, and returns nothing.
+    # A dataset whose skip changes it in place, and returns nothing.
     class Odd(Dataset):
         def skip(self, count: int) -> None:  # type: ignore[override]
             self.first += count
@@ -246,7 +247,8 @@ def test_nothing_is_lost_or_doubled_over_a_connection_that_breaks(daemon):
     d = daemon(SETTINGS)
     tokens = made_up(1500)
     cuts = random.Random(11)
-    # Cut anywhere behind the greeting: while documents are sent, inside an acknowledgement, and while what became of them is read back.
+    # Cut anywhere after the greeting: while documents are sent, inside an acknowledgement, and while the outcome is
+    # read back.
     with Proxy(int(d.nats_url.rpartition(":")[2]), budget=lambda: cuts.randrange(2500, 5000)) as proxy:
         url = d.nats_url.replace(d.nats, proxy.url.removeprefix("grpc://"))
         done = publish(tokens, url, source="web", tokenizer=TOKENIZER, batch_bytes=20_000)
@@ -270,7 +272,7 @@ def test_the_token_of_a_daemon_on_this_machine_is_found(daemon, monkeypatch, tmp
     assert publish(tokens[5:10], plain, source="web", tokenizer=TOKENIZER, start=5).documents == 5
     with pytest.raises(NotPermitted, match="lock file"):  # localhost may be another address
         publish(tokens, plain.replace("127.0.0.1", "localhost"), source="web", tokenizer=TOKENIZER)
-    with pytest.raises(Unreachable):  # the token is for its own server only
+    with pytest.raises(Unreachable):  # the token is only for its own server
         publish(tokens, "nats://127.0.0.1:1", source="web", tokenizer=TOKENIZER, connect_timeout=0.1)
     monkeypatch.delenv("LOADERD_STREAM__DIR")
     (tmp_path / "loaderd-data").symlink_to(d.folder / "data")
@@ -346,7 +348,7 @@ def test_full_stream_is_waited_for(daemon):
     thread.start()
     assert waiting.wait(30)
     assert "stream DOCS is full" in reasons[0] and "of 1,048,576 bytes" in reasons[0] and "stream.max_bytes" in reasons[0]
-    # Patience that ends, while the other one waits on.
+    # Patience ends for one publisher, while the other one continues to wait.
     with pytest.raises(PublishError, match="is full"):
         publish([[1] * 1000], d.nats_url, source="other", tokenizer=TOKENIZER, patience=0.3, on_wait=lambda _: None)
     assert thread.is_alive()
@@ -399,7 +401,7 @@ def test_what_the_run_skips_is_reported(daemon, caplog, monkeypatch):
     assert "run default read 4 documents (of all producers) during this publish and skipped 3: 1 masked, 2 undecodable (see loaderd dead list)" in caplog.text
     with Publisher(**options) as publisher:
         publisher.send([1, 2, 3])
-        assert publisher.flush().runs == ()  # it has not ended
+        assert publisher.flush().runs == ()  # publishing has not ended
     assert publisher.published.runs == (RunIntake("default", 1, {}),)
     assert publish([[7000]], **options | {"report": 0, "start": 5}).runs == ()
 
@@ -445,7 +447,7 @@ def test_what_came_before_an_error_is_confirmed(daemon):
     assert "1,234 documents are confirmed" in "".join(getattr(caught.value, "__notes__", ["1,234 documents are confirmed"]))
     with pytest.raises(BadDocument, match="document 2: .*dimensions"):
         publish([*tokens[:2], [[1]], tokens[3]], d.nats_url, source="other", tokenizer=TOKENIZER)
-    # One that is told of what cannot be sent goes on without it.
+    # With on_reject, publishing continues without documents that cannot be sent.
     rejected: list[BadDocument] = []
     large = {"ids": np.zeros(9_000_000, np.int32), "id": "a whole library"}
     done = publish([tokens[1234], large, {"body": "x"}, tokens[1237]], d.nats_url, source="web", tokenizer=TOKENIZER, start=1234,
@@ -483,7 +485,7 @@ def test_one_by_one(daemon):
         assert publisher.position == 401
     with pytest.raises(ClosedClient):
         publisher.send(tokens[0])
-    # A later publisher's equal documents are documents of their own.
+    # Equal documents of a later publisher are separate documents.
     with Publisher(d.nats_url, source="live", tokenizer=TOKENIZER) as publisher:
         publisher.send(tokens[0])
     assert not [t for t in threading.enumerate() if t.name == "loaderd-publisher"]
@@ -520,7 +522,7 @@ def test_from_a_coroutine(daemon):
             await apublish(produce(tokens[:3]), d.nats_url, source="web", name="all", tokenizer=TOKENIZER)
         # publish works inside a running loop too.
         assert publish(tokens[2000:2500], d.nats_url, source="web", name="all", start=2000, tokenizer=TOKENIZER).documents == 500
-        # What was sent before a cancellation is confirmed.
+        # Documents sent before a cancellation are confirmed.
         never, begun = asyncio.Event(), asyncio.Event()
 
         async def stuck() -> AsyncIterator[np.ndarray]:
@@ -604,7 +606,7 @@ def test_interrupt_while_publishing(interrupts, daemon, full):
     assert rest.splitlines()[-1] == "['MainThread']"
     stored = len(read(d))
     confirmed = [int(n) for n in re.findall(r"documents=(\d+)", "".join(lines) + rest)]
-    assert stored == confirmed[-1]  # what could be confirmed was waited for, and a full stream was not
+    assert stored == confirmed[-1]  # confirmable documents were awaited, a full stream was not
     assert ("TimeoutError" in rest) == full
 
 
@@ -638,7 +640,7 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
     publish(own, source="own", **options)
     got = in_order(d)
     want = [[*e.ids, 50256] for e in small.encode_batch(texts)]
-    assert got == want * 5  # text and ids, whoever made them
+    assert got == want * 5  # text and ids, from every producer
     with Client(d.flight_url) as client:
         found = client.find(id="https://example.org/17")
         origin = next(o for o in client.ledger(found[0]["step"], documents=True)["documents"] if o["id"] == "https://example.org/17")
@@ -759,7 +761,7 @@ def nats_server(tmp_path_factory) -> Path:
 
 
 def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkeypatch):
-    """One server of three has no leader, so it cannot know whether there is a stream."""
+    """One server of three has no leader, so it cannot determine whether a stream exists."""
     ports = free_ports(6)
     clients, routes = ports[:3], ports[3:]
     servers: list[subprocess.Popen[bytes]] = []
@@ -797,7 +799,7 @@ def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkey
             publish(["text"], url, source="py", patience=0, on_wait=reasons.append)
         assert not reasons
         with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
-            patch.setattr("loaderd.producer.line.ABSENT_CLUSTER_SECONDS", 60.0)  # the stream is made long after the leader is elected on a slow machine
+            patch.setattr("loaderd.producer.line.ABSENT_CLUSTER_SECONDS", 60.0)  # on a slow machine the stream is created long after the leader is elected
             done = publish(["text"], url, source="py", name="input", on_wait=on_wait)
         made[0].result()
         assert done.documents == 1 and "has no leader" in reasons[0] and reasons[-1] == ""
@@ -810,7 +812,7 @@ def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkey
 
 
 def test_publish_without_jetstream_is_unreachable(nats_server):
-    """No server answers, so it is unknown whether there is a stream."""
+    """No server answers, so the existence of a stream is unknown."""
     (port,) = free_ports(1)
     server = subprocess.Popen([nats_server, "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
     try:
@@ -822,7 +824,7 @@ def test_publish_without_jetstream_is_unreachable(nats_server):
 
 
 def test_password_and_tls(daemon, nats_server, tmp_path):
-    """A NATS server of its own, which wants both; the daemon makes its streams there."""
+    """A separate NATS server that requires both; the daemon creates its streams there."""
     (port,) = free_ports(1)
     one, other = (Path(__file__).parent / "certificates" / name for name in ("one", "other"))
     command = [nats_server, "-a", "127.0.0.1", "-p", str(port), "-js", "-sd", tmp_path / "js", "--user", "writer", "--pass", "secret",
@@ -860,7 +862,7 @@ def test_what_is_no_input_or_no_option_is_refused() -> None:
 
 
 def environment() -> dict[str, str]:
-    """For programs of a test: they find the package as the tests do."""
+    """Returns the environment for programs of a test: they find the package as the tests do."""
     return os.environ | {"PYTHONPATH": str(ROOT / "python" / "src")}
 
 
@@ -877,7 +879,7 @@ def test_documents_that_are_there_already_are_told(daemon, caplog):
     caplog.set_level("INFO", "loaderd")
     named = [{"ids": t, "id": f"id-{i}"} for i, t in enumerate(tokens)]
     assert told(named[:40], name="a") == []
-    assert told(named[:50], name="a") == []  # goes on where it stood
+    assert told(named[:50], name="a") == []  # continues at its position
     [(level, text)] = told(named[:50], name="b")
     assert level == "WARNING"
     assert text.startswith("all 50 documents were not stored: the stream has documents of these ids, published before as input 'a'; the first is 'id-0'")
@@ -891,12 +893,12 @@ def test_documents_that_are_there_already_are_told(daemon, caplog):
                 time.sleep(pause)
             yield {"ids": t, "id": f"{first}-{i % 5}"}
 
-    for first, pause in ("within", 0.0), ("across", 1.0):  # batches, perhaps and surely
+    for first, pause in ("within", 0.0), ("across", 1.0):  # repeats within a batch, and across batches
         [(level, text)] = told(repeating(first, pause))
         assert level == "WARNING"
         assert text.startswith("55 of 60 documents were not stored: their ids come more than once in this input; ")
         assert f"the first is '{first}-0' (document 5)" in text
-    # Without a name: the same documents in the same places.
+    # Without a name: the same documents in the same positions.
     assert told(tokens[:30]) == []
     assert told(tokens) == [("INFO", "30 of 60 documents were in the stream already: publishing went on where it had stopped")]
     assert told(tokens) == [("WARNING", "all 60 documents were in the stream already: this input was published before, and nothing of it is new")]

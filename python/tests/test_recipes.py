@@ -1,4 +1,5 @@
-"""The recipes of docs/recipes.md for JAX, torchtitan and Megatron-Core, each with that library; those for other trainers are in test_integrations.py."""
+"""The recipes of docs/recipes.md for JAX, torchtitan and Megatron-Core, each with that library; those for other
+trainers are in test_integrations.py."""
 
 from __future__ import annotations
 
@@ -26,26 +27,26 @@ STEADY = {**SETTINGS, "shuffle.window": 8, "packing.pool": 32, "steps.backlog": 
 
 @pytest.fixture(scope="module")
 def libraries() -> Path:
-    """An environment of its own, without torch."""
+    """A separate environment, without torch."""
     return environment("recipes")
 
 
 @pytest.fixture(scope="module")
 def jax(libraries: Path) -> Python:
-    """The libraries alone, on four devices."""
+    """Only the libraries, on four devices."""
     return Python(str(libraries / "bin" / "python"), (EXAMPLES,), {"XLA_FLAGS": "--xla_force_host_platform_device_count=4", "JAX_PLATFORMS": "cpu"})
 
 
 @pytest.fixture(scope="module")
 def torches(libraries: Path) -> Python:
-    """The libraries behind the test environment, as one process of torch.distributed."""
+    """The libraries after the test environment, as one process of torch.distributed."""
     folders = [Path(path) for path in sys.path if path.endswith("site-packages")]
     alone = {"RANK": "0", "LOCAL_RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_ports(1)[0])}
     return Python(folders=(EXAMPLES, HERE, *folders, *libraries.glob("lib/python*/site-packages")), variables={**alone, "NO_COLOR": "1"})
 
 
 def served(program: Path, **settings: object) -> loaderd.serving.Serving:
-    """A sealed run whose documents use few ids, which a model soon notices."""
+    """Returns a sealed run whose documents use few ids, so that a model learns quickly."""
     tokens = [t // 50 + 1 for t in documents(200)]
     return loaderd.serve(tokens, publish={"tokenizer": TOKENIZER}, settings=STEADY | settings, program=program)
 
@@ -60,7 +61,7 @@ def url(loaderd: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 @pytest.fixture
 def even(loaderd: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """One row length, as torchtitan and Megatron want it, four rows."""
+    """One row length, as torchtitan and Megatron require it, four rows."""
     with served(loaderd, **{"packing.buckets": 64, "steps.rows": 4}) as url:
         monkeypatch.setenv("LOADERD_STREAM__DIR", str(url.folder))
         yield url
@@ -126,7 +127,7 @@ def test_torchtitan(even, torches, tmp_path):
 
 
 def output_of(program: Path, *args: object, python: Python, until: str | None = None) -> str:
-    """What a program writes to either output, up to its end, or until it is killed behind a line."""
+    """Returns what a program writes to both outputs, up to its end, or until it is killed after a line."""
     lines = []
     with subprocess.Popen(python.command(program, *args), env=python.environ(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
         for line in process.stdout or ():
@@ -141,7 +142,8 @@ def output_of(program: Path, *args: object, python: Python, until: str | None = 
 
 @everything
 def test_megatron(even, torches, tmp_path):
-    """A GPT of Megatron-Core: documents apart by mask and by cu_seqlens; two ranks, then one from their checkpoint."""
+    """A GPT of Megatron-Core: documents isolated by mask and by cu_seqlens; two ranks, then one from their
+    checkpoint."""
     run(HERE / "documents_alone.py", "megatron", even, python=torches)
     loop, args = HERE / "megatron_loop.py", ("--url", even, "--save-every", 4, "--steps")
     whole = losses(run(loop, *args, 10, "--save", tmp_path / "whole", python=torches))

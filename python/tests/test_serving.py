@@ -1,4 +1,4 @@
-"""loaderd.serve: a private daemon for as long as a block."""
+"""loaderd.serve: a private daemon for the duration of a block."""
 
 import json
 import os
@@ -98,7 +98,7 @@ def test_an_end_of_its_own_is_told() -> None:
     with pytest.raises(loaderd.NoDaemon, match="ended by itself"), loaderd.serve(TEXTS, settings=SMALL) as url:
         os.kill(process_of(url.folder), signal.SIGKILL)
         waiting.wait_for(lambda: not running(url.folder))
-    with pytest.raises(KeyError), loaderd.serve(TEXTS, settings=SMALL) as url:  # the block's own error goes before
+    with pytest.raises(KeyError), loaderd.serve(TEXTS, settings=SMALL) as url:  # the block's own error has precedence
         os.kill(process_of(url.folder), signal.SIGKILL)
         raise KeyError
 
@@ -176,7 +176,7 @@ with loaderd.serve() as url:
 
 
 def test_Serve_ForkedChildKeepsTheFolderWhenItEnds() -> None:
-    """The child leaves the block, and its interpreter ends as usual. gRPC is not used before the fork."""
+    """The child leaves the block, and its interpreter exits as usual. gRPC is not used before the fork."""
     out = subprocess.run([sys.executable, "-c", CHILD_ENDS, SOURCES], capture_output=True, text=True, check=True)
     folder, kept = out.stdout.split()
     assert kept == "True" and not Path(folder).exists()
@@ -198,7 +198,7 @@ def test_Serve_DaemonThatDoesNotStopIsKilledAndNamed(tmp_path: Path) -> None:
     with pytest.raises(loaderd.NoDaemon, match="did not stop within 0.1 seconds and was killed"):
         with loaderd.serve(program=program, stop_timeout=0.1):
             pass
-    with pytest.raises(KeyError), loaderd.serve(program=program, stop_timeout=0.1):  # the block's own error goes before
+    with pytest.raises(KeyError), loaderd.serve(program=program, stop_timeout=0.1):  # the block's own error has precedence
         raise KeyError
 
 
@@ -235,7 +235,7 @@ def process_of(folder: Path) -> int:
 
 
 def running(folder: Path) -> bool:
-    """Whether the folder's daemon runs."""
+    """Reports whether the folder's daemon runs."""
     try:
         status = Path(f"/proc/{process_of(folder)}/stat").read_text()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Reading back from a cluster one of whose servers is behind the others, made up: the answers of each are given by hand."""
+"""A read back from a fake cluster with a lagging server: the answers of each server are given by the test."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from loaderd.producer.session import Access, Lost, Session
 
 
 class Cluster(Session):
-    """Ten messages, and servers that have fewer: how many the next one has that reads, and the next one that is asked for one."""
+    """Ten messages, and servers that have fewer: the numbers of messages of the next server that reads, and of the
+    next one that gets a single request."""
 
     clustered = True
 

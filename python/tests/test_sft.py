@@ -1,4 +1,5 @@
-"""examples/sft.py: chats among texts, trained on with their losses and weights, killed and resumed, to answers that it learnt."""
+"""examples/sft.py: chats among texts, trained on with their losses and weights, killed and resumed, until it gives
+the learned answers."""
 
 import re
 from typing import Any
@@ -10,14 +11,14 @@ from jobs import EXAMPLES, killed, run
 
 import loaderd
 
-SAVE, KILLED = 5, ("step 3 ", "step 8 ", "step 117 ")  # before its first checkpoint, behind one, and behind several
+SAVE, KILLED = 5, ("step 3 ", "step 8 ", "step 117 ")  # before its first checkpoint, after one, and after several
 SHORT = 20
 STEP = re.compile(r"^step \d+ chats (\S+) of (\d+) text (\S+) of (\d+) labels (\d+) loss (\S+)$", re.M)
 ANSWER = re.compile(r"^backwards: (\w+) -> (.*)  \(mean loss of a token: (\S+) in the answer, (\S+) in the prompt, which had none\)$", re.M)
 
 
 def flat(settings: dict[str, Any], above: str = "") -> dict[str, Any]:
-    """Settings of a configuration file as --set takes them."""
+    """Returns settings of a configuration file in the form of --set."""
     out: dict[str, Any] = {}
     for name, value in settings.items():
         if isinstance(value, dict):
@@ -32,7 +33,8 @@ def steps(output: str) -> list[str]:
 
 
 def test_killed_and_resumed_it_learns_the_answers_alone(daemon, tmp_path, monkeypatch):
-    """Every step has the losses of an undisturbed run, to the last digit. LOADERD_TEST=all trains to the end, asks, and does it on two ranks, too."""
+    """Every step has the losses of an undisturbed run, to the last digit. LOADERD_TEST=all trains to the end,
+    generates, and also runs on two ranks."""
     configured = flat(yaml.safe_load((EXAMPLES / "sft.yaml").read_text()))
     run("sft_documents.py", "tokenizer", "--file", tmp_path / "tokenizer.json")
     settings = {**configured, "tokenizer.name": tmp_path / "tokenizer.json", "log.level": "warn", "serve.checkpoint_steps": 7, "serve.stall_timeout": "30s"}

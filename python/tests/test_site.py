@@ -1,4 +1,5 @@
-"""The site of docs/: it builds without a warning, every link and picture in it leads somewhere, and no page asks another host for anything."""
+"""The site of docs/: it builds without a warning, every link and picture in it resolves, and no page loads anything
+from another host."""
 
 import os
 import subprocess
@@ -31,7 +32,7 @@ def site(mkdocs, tmp_path_factory):
 
 
 class Page(HTMLParser):
-    """What a page links to, loads, and can be linked to by."""
+    """The links of a page, what it loads, and its anchors."""
 
     def __init__(self, text):
         super().__init__()
@@ -52,7 +53,7 @@ class Page(HTMLParser):
 
 
 def problems(folder):
-    """What is wrong with the pages of a folder, each with the page."""
+    """Returns the faults of the pages of a folder, each with the page."""
     pages = {path: Page(path.read_text()) for path in folder.rglob("*.html")}
     for path, page in pages.items():
         where = path.relative_to(folder)
@@ -83,7 +84,7 @@ def test_links(site):
 
 
 def test_no_page_asks_another_host(site):
-    """Beyond what pages name as links: styles and scripts load nothing either."""
+    """Apart from links in pages: styles and scripts load nothing from other hosts either."""
     for path in site.rglob("*.css"):
         assert "url(http" not in path.read_text() and "@import" not in path.read_text(), path
     for path in site.rglob("*.html"):

@@ -1,4 +1,5 @@
-"""A run with several sources as a trainer sees it: which token is of which, losses by source, and a mixture that it changes."""
+"""A run with several sources from a trainer's view: the source of each token, losses by source, and changes of the
+mixture."""
 
 import json
 import math
@@ -32,7 +33,7 @@ CODE, WEB = 0, 1
 
 @pytest.fixture
 def mixed(daemon):
-    """A daemon whose documents of code have tokens below 500 only, and those of web the others."""
+    """A daemon whose documents of code have only tokens below 500, and those of web the others."""
     d = daemon(MIXED)
     publish_tokens(d.nats_url, [t // 2 for t in documents(1500, 1)], "code")
     publish_tokens(d.nats_url, [500 + t // 2 for t in documents(3000, 2)], "web")
@@ -40,7 +41,7 @@ def mixed(daemon):
 
 
 def truth(ids: np.ndarray, padding: np.ndarray) -> np.ndarray:
-    """Sources by the tokens themselves; the end of a document says nothing, so it takes what stands before it."""
+    """Returns sources derived from the tokens; an end-of-document token has the source of the token before it."""
     out = np.where(ids < 500, CODE, WEB)
     for row, end in zip(*np.nonzero(ids == SETTINGS["tokenizer.end"]), strict=True):
         out[row, end] = out[row, end - 1]
@@ -72,7 +73,7 @@ def test_tokens_know_their_sources(mixed):
 
 
 def test_batches_and_losses_by_source(mixed):
-    """On two ranks together the sums are those of the whole step, also of a model that shifts by itself."""
+    """The sums over two ranks are those of the whole step, also for a model that shifts labels itself."""
     with StepLoader(mixed.flight_url, labels="shifted", patience=20) as whole, StepLoader(mixed.flight_url, fields=["input_ids", "labels"], job="plain") as plain:
         assert whole.sources == ("code", "web")
         mock = whole.get_mock_batch()
@@ -102,13 +103,13 @@ def test_batches_and_losses_by_source(mixed):
         ones = [losses.by_source(torch.ones(h[n]["labels"].shape[0], h[n]["labels"].shape[1] - 1), h[n]) for h in halves]  # unshifted labels
         assert torch.equal(sum(ones)[1], got[1]) and torch.equal(sum(ones)[0], got[1])
         bad = torch.where(torch.from_numpy(used), values, torch.nan)
-        assert torch.equal(losses.by_source(bad, batch), got)  # what has no label may be anything
+        assert torch.equal(losses.by_source(bad, batch), got)  # losses without a label may have any value
     with pytest.raises(ValueError, match="want one for each"):
         losses.by_source(torch.ones(7), batches[0])
 
 
 def test_a_trainer_changes_the_mixture(mixed):
-    """From the step that is answered on the shares are others; before it nothing changes, and a resumed loader reads the same."""
+    """Shares change from the returned step on; nothing changes before it, and a resumed loader reads the same."""
     with StepLoader(mixed.flight_url, patience=20) as loader, loaderd.Client(mixed.flight_url) as client:
         batches = [next(loader)["sources"] for _ in range(5)]
         for weight in (math.nan, math.inf, -1, 1e10):
@@ -141,7 +142,7 @@ def test_a_trainer_changes_the_mixture(mixed):
 
 
 def test_mix_keeps_what_the_change_before_set(mixed):
-    """Changes that follow each other at once add up, whichever of client, action and command asks."""
+    """Consecutive changes add up, whether client, action or command requests them."""
 
     def command(**weights):
         flags = [f"--set={name}={weight}" for name, weight in weights.items()]
@@ -168,7 +169,7 @@ def test_mix_keeps_what_the_change_before_set(mixed):
 
 
 def test_mix_that_is_repeated_changes_once(mixed):
-    """A change whose answer was lost is asked for again, by its request id, and is in the plan once."""
+    """A change whose answer was lost is requested again, by its request id, and is in the plan once."""
     with loaderd.Client(mixed.flight_url) as client:
         first = client._one("mix", weights={"code": 3.0}, request_id="a")
         other = client.mix({"web": 1.0})
@@ -179,7 +180,8 @@ def test_mix_that_is_repeated_changes_once(mixed):
 
 
 def test_sources_that_come_go_and_end(mixed):
-    """One that comes later has the next number, which its tokens have then; all end, and so does the run."""
+    """A source that is added later has the next number, which its tokens then have; all sources end, and so does the
+    run."""
     with StepLoader(mixed.flight_url, patience=30) as loader, loaderd.Client(mixed.flight_url) as client:
         next(loader)
         changed = client.mix(add={"math": {"weight": 1}}, remove=["web"])
@@ -236,7 +238,8 @@ def test_malformed_sources_are_refused():
 
 
 def test_a_change_that_is_decided_on_once(mixed):
-    """For each position of the loader the plan has one change: the first that was asked for there, whoever asks again for whatever."""
+    """The plan has one change per position of the loader: the first one requested there, regardless of later
+    requests."""
     with StepLoader(mixed.flight_url, patience=20) as loader, loaderd.Client(mixed.flight_url) as client:
         for _ in range(3):
             next(loader)
@@ -253,6 +256,6 @@ def test_a_change_that_is_decided_on_once(mixed):
             client.mix({"code": 1}, decided=1_000_000)
         with pytest.raises(loaderd.BadTicket, match="no \"dry_run\""):
             client.mix({"code": 1}, decided=1, dry_run=True)
-        while loader.step <= other.step:  # the plan goes on as steps are taken
+        while loader.step <= other.step:  # the plan grows as steps are taken
             next(loader)
         assert client.mix()["target"] == {"code": 0.5, "web": 0.5}

@@ -1,5 +1,5 @@
-"""Steps from record batches: views of Arrow's memory, the same content as a row-by-row construction, and nothing
-malformed accepted."""
+"""Steps from record batches: views of Arrow's memory, equal to a row-by-row construction, and malformed batches are
+rejected."""
 
 import dataclasses
 from itertools import pairwise
@@ -37,7 +37,7 @@ def metadata(rows: int, bucket: int, part: int = 0, parts: int = 1) -> Metadata:
 
 
 def record(rows: list[list[list[int]]], bucket: int, dtype: pa.DataType = pa.int32()) -> pa.RecordBatch:
-    """Rows of segments of tokens as the daemon sends them; document i of the record is its i-th segment."""
+    """Returns rows of segments of tokens as the daemon sends them; document i of the record is its i-th segment."""
     ids = [[t for s in row for t in s] for row in rows]
     ids = [r + [PAD] * (bucket - len(r)) for r in ids]
     cu = [np.cumsum([0] + [len(s) for s in row]).tolist() for row in rows]
@@ -63,7 +63,7 @@ def made(rows: list[list[list[int]]], bucket: int, cuts: list[int], dtype: pa.Da
 
 
 def random_rows(rng: np.random.Generator, rows: int, bucket: int) -> list[list[list[int]]]:
-    """Full rows, padded rows, rows of padding alone, long segments and segments of one token."""
+    """Returns full rows, padded rows, rows of only padding, long segments and segments of one token."""
     out = []
     for _ in range(rows):
         used = int(rng.choice([0, bucket, bucket, rng.integers(1, bucket + 1)]))
@@ -128,7 +128,7 @@ def test_the_mask_of_a_step_of_which_one_part_alone_has_tokens_without_a_loss() 
         batch = pa.RecordBatch.from_arrays([*batch.columns, pa.array(runs[some], pa.list_(pa.int32()))], [*batch.schema.names, "loss_runs"])
         metas.append(dataclasses.replace(metadata(2, 5, part, 2), tokens=tokens, loss_tokens=losses))
         parts.append(part_of(batch, metas[-1]))
-    assert [p.loss_runs is None for p in parts] == [True, False]  # all tokens of the first have one
+    assert [p.loss_runs is None for p in parts] == [True, False]  # all tokens of the first part have a loss
     want = [[1, 1, 1, 0, 0], [1, 1, 1, 0, 0], [1, 0, 0, 1, 0], [0, 1, 1, 0, 0]]
     assert step_of(metas, parts).loss_mask().tolist() == np.array(want, bool).tolist()
 
@@ -195,7 +195,7 @@ def test_a_malformed_batch_is_refused(columns: dict[str, pa.Array], match: str) 
 @pytest.mark.parametrize("offsets", [[0, 4, 900], [0, 9, 8], [-4, 4, 8], [4, 8, 12]])
 @pytest.mark.parametrize("column", ["input_ids", "cu_seqlens"])
 def test_offsets_that_reach_beyond_the_values_are_refused(column: str, offsets: list[int]) -> None:
-    """pyarrow makes no such batch, but what it reads may be one."""
+    """pyarrow creates no such batch, but can read one."""
     batch = pa.RecordBatch.from_pydict({"input_ids": GOOD_IDS, "cu_seqlens": GOOD_CU})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, batch.schema) as writer:

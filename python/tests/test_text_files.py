@@ -1,4 +1,4 @@
-"""Text files as `loaderd publish` reads them, beside Python's csv, json and codecs, pandas and pyarrow."""
+"""Text files as `loaderd publish` reads them, compared with Python's csv, json and codecs, pandas and pyarrow."""
 
 import asyncio
 import csv
@@ -25,7 +25,7 @@ def daemon(module_daemon: Callable[..., Daemon]) -> Daemon:
 
 
 def published(daemon: Daemon, paths: list[Path], source: str, *flags: str) -> list[str]:
-    """The texts of files, as they are in the document stream."""
+    """Returns the texts of files, as they are in the document stream."""
     data = daemon.folder / "data"
     command: list[str | Path] = [
         daemon.binary,
@@ -88,7 +88,7 @@ def by_csv(table: str, **options: Any) -> list[str]:
 
 
 def field(rng: random.Random, enclosed: bool, separator: str, escape: bool) -> str:
-    """A field of a careless writer: doubled, escaped and bare quotes, and text behind the closing one."""
+    """Returns a field of a careless writer: doubled, escaped and bare quotes, and text after the closing one."""
     if not enclosed:
         return rng.choice("aé7") + "".join(rng.choices(["a", '"', " ", "é", "'"], k=rng.randint(0, 6)))
     escaped = ['\\"', "\\\\", "\\n"] if escape else ["\\"]
@@ -189,7 +189,7 @@ def test_encodings(daemon: Daemon, tmp_path: Path, encoding: str) -> None:
 
 
 def test_bytes_that_are_not_utf8(daemon: Daemon, tmp_path: Path) -> None:
-    """They become what Python's decoder makes of them."""
+    """They are decoded as by Python's decoder."""
     rng, paths, expected = random.Random(9), [], []
     for i in range(FILES):
         data = bytearray(("é日😀 word\n" * 200).encode())

@@ -104,7 +104,7 @@ CASES += [("cl100k", m, o) for m in MERGES for o in OPTIONS if m != "trained"]
 
 def small_file(folder: pathlib.Path, pattern: str, merges: str = "trained", **options: Any) -> pathlib.Path:
     ranks = reference.ranks_of(reference.trained(pattern))
-    # ids in the file are not those that the reference gives: the vocabulary lacks them
+    # The ids in the file differ from those of the reference, because the vocabulary lacks the tokens.
     options["added"] = [{"id": 5000 + 7 * i, **a} for i, a in enumerate(options.get("added", []))]
     content = reference.tokenizer_json(ranks, MERGES[merges](ranks), pattern, **options)
     return reference.write(folder / "tokenizer.json", content)
@@ -125,7 +125,7 @@ def test_small_file_with_special_tokens_as_text(loaderd: str, tmp_path: pathlib.
 
 
 def combining(count: int) -> list[bytes]:
-    """Characters that normalization changes, joins or moves, in random order."""
+    """Returns characters that normalization changes, joins or moves, in random order."""
     rng = random.Random(SEED)
     marks = [chr(c) for c in range(0x32000) if unicodedata.combining(chr(c))]
     bases = [chr(c) for c in range(0x32000) if unicodedata.decomposition(chr(c))[:1] not in ("", "<")]
@@ -165,7 +165,7 @@ def test_file_as_the_reference_writes_it(loaderd: str, tmp_path: pathlib.Path, c
         check(texts, ids_of(loaderd, path, texts), hugging_face_ids(path, texts))
 
 
-# --- the way back, and bad input --------------------------------------------------------------------------------------
+# --- decoding, and bad input ------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", reference.BUILTIN)

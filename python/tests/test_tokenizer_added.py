@@ -19,7 +19,8 @@ from tokenizers import Tokenizer
 SEED = 20260104
 FLAGS = ("single_word", "lstrip", "rstrip", "normalized", "special")
 
-# What tokens and texts are made of: contents that overlap, begin and end with spaces, are changed by normalization, are in the vocabulary.
+# The components of tokens and texts: contents that overlap, begin and end with spaces, are changed by normalization, or
+# are in the vocabulary.
 CONTENTS = ["<x>", "<x", "x>", "<", "ab", "abc", "bc b", " ab", "ab ", " ", "  ", "\n", "\n\n", " \n", "e\u0301", "é", "\u0301", "_a", "1"]
 CONTENTS += ["中", "中中", "a中", "<x><x>", "<x>  ", "\u2581", "\u2581\u2581", "\u2581ab", "²", "\u200d", "'s", "aaaab", "aaa", "<|end|>", "Ġ", "Ã"]
 BETWEEN = [" ", "  ", "\n", "\t", "\u3000", "\x85", "a", "b", "_", "1", "²", "\u200c", "é", "e\u0301", "\u0301", ".", "<", "x", "中", "\u2581", "aa", "''"]
@@ -85,7 +86,7 @@ def token(content: str, *flags: str) -> dict[str, Any]:
 
 
 def reference_of(content: dict[str, Any]) -> Tokenizer | None:
-    """The reference's tokenizer, or None for what it refuses (tokens that are the same when normalized)."""
+    """Returns the reference's tokenizer, or None if it refuses the tokens (equal ones after normalization)."""
     try:
         return Tokenizer.from_str(json.dumps(content))
     except Exception as error:
@@ -94,7 +95,7 @@ def reference_of(content: dict[str, Any]) -> Tokenizer | None:
 
 
 def compare(loaderd: str, path: pathlib.Path, content: dict[str, Any], texts: Sequence[str], as_text: bool = False) -> int:
-    """How many texts were compared: the reference panics where tokens with rstrip and lstrip overlap."""
+    """Returns how many texts were compared: the reference panics where tokens with rstrip and lstrip overlap."""
     path.write_text(json.dumps(content), encoding="utf-8")
     lines = "".join(json.dumps({"base64": base64.b64encode(t.encode()).decode()}) + "\n" for t in texts)
     command = [loaderd, "tokenize", "--tokenizer", path, *(["--special-as-text"] if as_text else [])]
@@ -115,7 +116,7 @@ def compare(loaderd: str, path: pathlib.Path, content: dict[str, Any], texts: Se
 
 
 def reference_ids(tokenizer: Tokenizer, texts: Sequence[str]) -> list[list[int] | None]:
-    """None where the reference panics."""
+    """Returns None where the reference panics."""
     try:
         return [e.ids for e in tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)]
     except BaseException as error:
@@ -129,7 +130,7 @@ def random_text(rng: random.Random, contents: Sequence[str]) -> str:
 
 @pytest.mark.parametrize("shape", quick(SHAPES, QUICK))
 def test_every_combination_of_flags(loaderd: str, tmp_path: pathlib.Path, shape: str) -> None:
-    """One token with each of the 32 combinations, its content among all kinds of neighbours."""
+    """One token with each of the 32 combinations, with all kinds of neighbours."""
     rng = random.Random(SEED)
     compared = 0
     for flags in itertools.product((False, True), repeat=len(FLAGS)):
@@ -158,7 +159,7 @@ def test_tokens_that_overlap(loaderd: str, tmp_path: pathlib.Path, shape: str) -
 def test_every_character_beside_a_single_word(loaderd: str, tmp_path: pathlib.Path) -> None:
     points = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     texts = ["".join(f"@@{c}@@ {c}# " for c in points[i : i + 32]) for i in thinned(range(0, len(points), 32), 4)]
-    content = file_with("bytes", [token("@@", "single_word"), token("#", "lstrip")])  # @@ is not of the vocabulary
+    content = file_with("bytes", [token("@@", "single_word"), token("#", "lstrip")])  # @@ is not in the vocabulary
     assert compare(loaderd, tmp_path / "tokenizer.json", content, texts) == len(texts)
 
 

@@ -9,7 +9,7 @@ from scale import quick, thinned
 from tokenizer_comparison import check, hugging_face_ids, ids_of
 
 
-QUICK = ("claude", "deepseek_v3", "internlm2", "llama2", "qwen3")  # of every kind of file one
+QUICK = ("claude", "deepseek_v3", "internlm2", "llama2", "qwen3")  # one file of every kind
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""What post-processors add, the way back to text, and rank files, compared with the reference libraries."""
+"""Post-processors, decoding to text, and rank files, compared with the reference libraries."""
 
 from __future__ import annotations
 
@@ -61,14 +61,14 @@ def test_post_processor_that_is_not_known(loaderd: str, tmp_path: pathlib.Path) 
     content = {**reference.trained("gpt2", 400), "post_processor": {"type": "Sequence", "processors": [BERT, ROBERTA]}}
     assert fingerprint(content) != fingerprint(content, add_special_tokens=True)
     path = reference.write(tmp_path / "tokenizer.json", content)
-    assert ids_of(loaderd, path, [b"a"])  # it does not matter
+    assert ids_of(loaderd, path, [b"a"])  # it has no effect
     with pytest.raises(AssertionError, match="post_processor"):
         ids_of(loaderd, path, [b"a"], "--add-special-tokens")
 
 
 @pytest.mark.parametrize("pieces", [("A", "A"), ("[S]",), ()])
 def test_template_that_has_not_the_text_once(loaderd: str, tmp_path: pathlib.Path, pieces: tuple[str, ...]) -> None:
-    """The reference heeds it even where no special tokens are to be added."""
+    """The reference applies it even if no special tokens are requested."""
     content = {**reference.trained("gpt2", 400), "post_processor": single(*pieces)}
     path = reference.write(tmp_path / "tokenizer.json", content)
     assert len(Tokenizer.from_file(str(path)).encode("a", add_special_tokens=False).ids) == pieces.count("A")
@@ -78,7 +78,7 @@ def test_template_that_has_not_the_text_once(loaderd: str, tmp_path: pathlib.Pat
 
 @pytest.mark.parametrize("name", quick(["llama2", "internlm2", "gemma", "qwen3"], ["llama2", "qwen3"]))
 def test_the_way_back(loaderd: str, name: str) -> None:
-    """Decoding gives what the reference's decoder gives, where that is not U+FFFD for bytes that are no UTF-8."""
+    """Decoding equals the reference's decoder, except where that has U+FFFD for invalid UTF-8."""
     path = published(name)
     tokenizer = Tokenizer.from_file(str(path))
     batch = [decoded(t) for t in [*texts.mixtures(300), *texts.adversarial(), b"  two spaces", "\u2581x 👩‍🔬\n".encode(), b" "]]
@@ -96,7 +96,7 @@ def rank_file(path: pathlib.Path, ranks: dict[bytes, int]) -> pathlib.Path:
 
 @everything
 def test_rank_file_of_llama3_has_all_special_tokens(loaderd: str, tmp_path: pathlib.Path) -> None:
-    """Those of Llama 3.1 to 3.3."""
+    """The special tokens of Llama 3.1 to 3.3."""
     json_path = published("llama3_2")
     content = json.loads(json_path.read_text(encoding="utf-8"))
     special = "".join(t["content"] for t in content["added_tokens"])
@@ -126,10 +126,10 @@ def test_rank_file_without_special_tokens_says_so(loaderd: str, tmp_path: pathli
 
 
 def test_rank_file_with_a_pattern(loaderd: str, tmp_path: pathlib.Path) -> None:
-    """Against tiktoken, also with ranks that no merging by lower ranks gives."""
+    """Compared with tiktoken, also with ranks that no merging by lower ranks produces."""
     ranks = reference.ranks_of(reference.trained("o200k", 1500))
     jumbled = sorted(ranks, key=lambda t: (len(t) > 1, zlib.crc32(t) % 1500 if len(t) % 3 == 0 else ranks[t]))
-    ranks = {token: rank + (rank > 900) for rank, token in enumerate(jumbled)}  # with a gap, as p50k_base has one
+    ranks = {token: rank + (rank > 900) for rank, token in enumerate(jumbled)}  # with a gap, as in p50k_base
     special = {"<|endoftext|>": 3000, "<|x|>": 3001}
     path = rank_file(tmp_path / "x.tiktoken", ranks)
     batch = [*texts.mixtures(600), *texts.adversarial(), b"<|x|> <|endoftext|>x"]

@@ -1,7 +1,7 @@
-"""Text is cut where Hugging Face tokenizers cuts it, by the pre-tokenizers of published files and by generated patterns.
+"""Text is split as by Hugging Face tokenizers, for the pre-tokenizers of published files and for generated patterns.
 
-A ByteLevel that puts a space before each piece shows the cuts: the vocabulary is the 256 bytes, and one token more for each byte with a
-space behind it, which only a space of the same piece can make.
+A ByteLevel that prepends a space to each piece makes the splits visible. The vocabulary is the 256 bytes, and an
+additional token per byte followed by a space, which only a space of the same piece can form.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ SEED = 20260107
 
 
 def cutting_json(parts: Sequence[PreTokenizer]) -> dict[str, Any]:
-    """A tokenizer whose ids show where these pre-tokenizers cut."""
+    """Returns a tokenizer whose ids show where these pre-tokenizers split."""
     bare = [split(GPT2) if p["type"] == "ByteLevel" else p for p in parts]
     ranks = {bytes([b]): b for b in range(256)}
     merges = [(bytes([b]), b" ") for b in range(256)]
@@ -52,7 +52,7 @@ def test_cuts_of_published_files(loaderd: str, tmp_path: pathlib.Path, model: st
 
 @pytest.mark.parametrize("model", MODELS)
 def test_ids_of_published_pre_tokenizers(loaderd: str, tmp_path: pathlib.Path, model: str, batch: list[bytes]) -> None:
-    """The same with a vocabulary trained behind the pre-tokenizer itself, in one text and without spaces put in."""
+    """The same with a vocabulary trained with the pre-tokenizer itself, in one text and without prepended spaces."""
     parts = MODELS[model] if any(p["type"] == "ByteLevel" for p in MODELS[model]) else [*MODELS[model], byte_level()]
     content = reference.trained_behind(sequence(*parts))
     compare(loaderd, reference.write(tmp_path / "tokenizer.json", content), batch[::4])
@@ -69,7 +69,8 @@ CONTRACTIONS = ["(?i:'s|'t|'re|'ve|'m|'ll|'d)", "'(?i:[sdmt]|ll|ve|re)", "'s|'t"
 
 
 def random_pattern(rng: random.Random) -> str:
-    """Alternatives of classes with quantifiers and looks: many are refused, the others must cut as the reference does."""
+    """Returns alternatives of classes with quantifiers and lookarounds: many are refused, the others must split as
+    the reference does."""
 
     def alternative() -> str:
         parts = [rng.choice(CLASSES) + rng.choice(["", "?", "{1,3}", *QUANTIFIERS[rng.randrange(12) :]]) for _ in range(rng.randrange(2))]
@@ -122,7 +123,8 @@ def test_generated_pre_tokenizers_cut_alike_or_are_refused(loaderd: str, tmp_pat
 
 
 def test_every_character_has_the_references_properties(loaderd: str, tmp_path: pathlib.Path) -> None:
-    """All of Unicode, each character once: cuts at every change of the general category, and of the other properties."""
+    """All of Unicode, each character once: splits at every change of the general category, and of the other
+    properties."""
     categories = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co".split()
     points = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     batch = ["".join(points[i : i + 4096]).encode() for i in range(0, len(points), 4096)]

@@ -28,7 +28,8 @@ MULTILINGUAL = "naïve façade 中文字符 中文 ここ Ünïcödé été Пр
 
 @functools.cache
 def trained(words: bool) -> dict[str, Any]:
-    """The model of a small tokenizer that the reference trains: on words, or on lines, so that tokens hold spaces inside."""
+    """Returns the model of a small tokenizer that the reference trains: on words, or on lines, so that tokens
+    contain spaces."""
     tokenizer = Tokenizer(models.BPE(unk_token="<unk>", fuse_unk=True, byte_fallback=True))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(split=words)
     trainer = trainers.BpeTrainer(
@@ -42,7 +43,7 @@ def trained(words: bool) -> dict[str, Any]:
 
 
 def every_split(vocab: dict[str, int]) -> list[list[str]]:
-    """Every way to join two tokens to a third, as converters write them that know scores but no merges."""
+    """Returns every way to join two tokens to a third, as written by converters that have scores but no merges."""
     merges = []
     for token in sorted(vocab, key=lambda t: vocab[t]):
         if not token.startswith("<"):
@@ -199,7 +200,7 @@ def test_small_files(loaderd: str, tmp_path: pathlib.Path, number: int) -> None:
 
 
 def refusals() -> Iterator[tuple[str, dict[str, Any]]]:
-    """What is named in the error, and what is changed in a file."""
+    """Yields the expected name in the error, and the change of a file."""
     yield "Regex", {"normalizer": {"type": "Replace", "pattern": {"Regex": " +"}, "content": MARK}}
     yield "Precompiled", {"normalizer": {"type": "Precompiled", "precompiled_charsmap": ""}}
     yield "Lowercase", {"normalizer": {"type": "Sequence", "normalizers": [{"type": "Lowercase"}]}}

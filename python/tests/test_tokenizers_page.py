@@ -1,4 +1,4 @@
-"""docs/tokenizers.md: its producer of tokens works against a run that has no tokenizer of its own."""
+"""docs/tokenizers.md: its producer of tokens works against a run without a tokenizer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXTS = ["the first document", "and the second one", "a third"]
 
 
 def unigram(path: pathlib.Path) -> Tokenizer:
-    """A tokenizer that loaderd refuses."""
+    """Writes a tokenizer that loaderd refuses."""
     tokenizer = Tokenizer(models.Unigram())
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace()
     trainer = trainers.UnigramTrainer(vocab_size=60, show_progress=False, unk_token="<unk>", special_tokens=["<unk>", "</s>"])
@@ -30,7 +30,7 @@ def unigram(path: pathlib.Path) -> Tokenizer:
 
 
 def pieces(ids: list[int]) -> list[list[int]]:
-    """What stands before each end-of-document token, with it; without padding."""
+    """Returns the ids up to and including each end-of-document token, without padding."""
     out: list[list[int]] = [[]]
     for i in ids:
         if i != 0:

@@ -17,7 +17,7 @@ def form(**changes):
 
 @pytest.mark.parametrize("seed", range(120))
 def test_equals_the_obvious(seed):
-    """Random layouts: rows of padding alone, several parts, both widths, both attentions, both forms of labels, both
+    """Random layouts: rows of only padding, several parts, both widths, both attentions, both forms of labels, both
     types.
     """
     rng = np.random.default_rng(seed)
@@ -39,7 +39,7 @@ def test_equals_the_obvious(seed):
     cu = got["cu_seqlens"]
     assert cu[0] == 0 and cu[-1] == count * bucket and bool((cu.diff() > 0).all())  # every token, no segment empty
     assert got["max_seqlen"] == int(cu.diff().max())
-    # And the same as the step's own arrays.
+    # The fields equal the step's own arrays.
     assert np.array_equal(got["segment_ids"].numpy(), step.segment_ids())
     assert np.array_equal(got["position_ids"].numpy(), step.position_ids())
     assert np.array_equal(got["labels"].numpy(), step.labels("shifted" if shifted else "unshifted"))
@@ -61,7 +61,7 @@ def test_one_row_by_hand():
 
 
 def test_unshifted_labels_shifted_by_a_model_are_the_shifted_ones():
-    """A model that shifts drops the first label and the last logit of each row; what is left is the shifted form."""
+    """A model that shifts drops the first label and the last logit of each row; the rest is the shifted form."""
     rng = np.random.default_rng(5)
     step = step_of_rows(random_rows(rng, 9, 50), 50)
     unshifted, shifted = (make_batch(step, form(labels=x), Buffers())["labels"] for x in ("unshifted", "shifted"))

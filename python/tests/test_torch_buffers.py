@@ -1,4 +1,4 @@
-"""Buffers: held ones are never written again, released ones are."""
+"""Buffers: referenced ones are never overwritten, released ones are reused."""
 
 import gc
 import pickle
@@ -96,7 +96,7 @@ def test_every_size_for_itself():
     shapes = [(2, 32, torch.int64), (4, 32, torch.int64), (2, 32, torch.int32)]
     first = [address(buffers.take(*s)) for s in shapes]
     assert [address(buffers.take(*s)) for s in shapes] == first
-    assert address(buffers.take(4, 32, torch.int32)) == first[0]  # as many bytes
+    assert address(buffers.take(4, 32, torch.int32)) == first[0]  # the same size in bytes
     assert buffers.allocated == (64 + 128) * 8 + 64 * 4
     tensor = buffers.take(4, 16, torch.int32)
     assert (tensor.shape, tensor.dtype, tensor.is_contiguous()) == ((4, 16), torch.int32, True)
@@ -111,7 +111,8 @@ def test_buffers_may_go_before_their_tensors():
 
 
 def test_random_holders_in_threads():
-    """Tensors and views held and dropped at random in four threads: what a holder wrote is there until it lets go."""
+    """Tensors and views are held and dropped at random in four threads: what a holder wrote is unchanged until it is
+    dropped."""
     buffers = Buffers(keep=3)
     failures = []
 
@@ -133,7 +134,7 @@ def test_random_holders_in_threads():
     for t in threads:
         t.join()
     assert not failures
-    assert buffers.allocated < 3000 * 2 * 8 * 8  # most of the 12,000 were given out again
+    assert buffers.allocated < 3000 * 2 * 8 * 8  # most of the 12,000 were reused
 
 
 def test_hold():

@@ -90,7 +90,7 @@ def threads_end():
 
 
 def test_batches_hold_the_documents(sealed, batches):
-    """From the documents as they were published and where the daemon says that rows come from, row by row."""
+    """Compared row by row with the published documents and the daemon's record of the rows' origin."""
     with Client(sealed.flight_url, documents=True) as client:
         steps = list(client)
     assert len(steps) == len(batches) > 90
@@ -110,7 +110,7 @@ def test_batches_hold_the_documents(sealed, batches):
 
 
 def test_forms(sealed, batches):
-    """dtype, labels, fields, capacity and device as they are asked for, over the wire."""
+    """dtype, labels, fields, capacity and device as requested, over the wire."""
     fields = ["segment_ids", "labels", "cu_seqlens", "input_ids"]
     options = {"dtype": torch.int32, "labels": "shifted", "fields": fields, "cu_seqlens_capacity": 600}
     with StepLoader(sealed.flight_url, **options) as loader:
@@ -132,7 +132,7 @@ def test_a_capacity_that_is_too_small(sealed):
 
 
 def test_several_parts(daemon):
-    """A step that comes in many record batches is one batch."""
+    """A step received in many record batches is one batch."""
     d = daemon({**SETTINGS, "steps.rows": 1024})
     publish_tokens(d.nats_url, documents(2500))
     made = []
@@ -170,7 +170,7 @@ def test_row_attention(daemon):
     "options", [{}, {"dtype": torch.int32, "cu_seqlens_capacity": 600}, {"fields": ["labels", "max_seqlen"]}]
 )
 def test_mock_batches(sealed, device, options):
-    """What a trainer plans its memory by, before the first batch, is what it gets."""
+    """The mock batch by which a trainer plans its memory equals the real ones in form."""
     with StepLoader(sealed.flight_url, rank=1, world=2, device=device, **options) as loader:
         assert (loader.buckets, loader.rows(64), loader.rows(128), loader.step) == ((64, 128), 4, 4, 0)
         mock = {b: loader.get_mock_batch(b) for b in loader.buckets}
@@ -213,7 +213,7 @@ def test_questions_before_the_first_batch(sealed):
 
 
 def test_held_batches_stay_and_released_ones_are_used_again(sealed, batches):
-    """A trainer that holds some batches, or only views of them, and lets others go."""
+    """A trainer holds some batches, or only views of them, and drops others."""
     rng = np.random.default_rng(7)
     held = {}
     addresses = set()
@@ -238,7 +238,8 @@ def test_held_batches_stay_and_released_ones_are_used_again(sealed, batches):
 
 
 def test_memory_of_a_loop_that_holds_nothing(sealed):
-    """No more buffers than can be in use at once: read ahead, being made, in the loop, which is slower than reading."""
+    """Allocated are only the buffers in use at once: prefetched, under construction, and in the loop, which is
+    slower than reading."""
     with StepLoader(sealed.flight_url, prefetch=2) as loader:
         ahead = loader._open()._shared
         made = ahead.transform.buffers
@@ -251,7 +252,7 @@ def test_memory_of_a_loop_that_holds_nothing(sealed):
 
 
 def test_one_copy():
-    """Filling the tensors takes their own memory and nothing near it beside."""
+    """Filling the tensors allocates their own memory and little else."""
     rng = np.random.default_rng(1)
     step = step_of_rows(random_rows(rng, 64, 2048, row_attention=True), 2048, dtype=np.uint16)
     buffers, form = Buffers(), Form.checked(["input_ids", "labels"], torch.int64, "unshifted", None)
@@ -279,7 +280,7 @@ def digest(batch):
 
 
 def test_restored_at_every_position(sealed, batches):
-    """From each state there is: the same batches up to the end, or the next three, through a file or JSON."""
+    """From each state: the same batches up to the end, or the next three, through a file or JSON."""
     want = [digest(b) for b in batches]
     states = []
     with StepLoader(sealed.flight_url) as loader:
@@ -348,7 +349,7 @@ def test_wrong_states(sealed):
                 loader.load_state_dict({k: v for k, v in fine.items() if k != missing})
         with pytest.raises(ValueError):
             loader.load_state_dict({})
-        assert loader.step == 1 and digest(next(loader))  # none of them did anything
+        assert loader.step == 1 and digest(next(loader))  # none of them had an effect
         loader.load_state_dict({k: v for k, v in fine.items() if k != "run_id"})  # saved before the run had begun
         assert loader.step == 1 and digest(next(loader)) and loader.state_dict()["run_id"] == fine["run_id"]
     with StepLoader(sealed.flight_url, run="other") as loader:
@@ -371,8 +372,8 @@ def test_commit_is_of_states_alone(daemon):
                 loader.commit()
             state = loader.state_dict()
             next(loader)
-            assert loader.commit() == 2  # the least of both keepers
-            assert client.info().keepers == {"other": 2, "trainer": 3}  # not 4: the last state is from before
+            assert loader.commit() == 2  # the minimum of both keepers
+            assert client.info().keepers == {"other": 2, "trainer": 3}  # not 4: the last state is older
             loader.load_state_dict({**state, "step": 10})
             next(loader)
             assert client.leave("other") == 3
@@ -394,7 +395,7 @@ def test_loops_go_on_where_they_stopped(sealed, batches):
 
 
 def test_a_batch_lost_by_an_interrupt_comes_again(sealed, batches):
-    """An interrupt may fall between the reader's queue and the caller."""
+    """An interrupt may occur between the reader's queue and the caller."""
     with StepLoader(sealed.flight_url) as loader:
         next(loader)
         next(loader._reader)
@@ -412,7 +413,7 @@ def test_a_batch_that_does_not_get_to_its_device_comes_again(sealed, batches, mo
         assert digest(next(loader)) == digest(batches[1])
 
 
-# Data that does not come
+# Data that does not arrive
 
 
 def test_patience_then_the_cause_then_on(live):
@@ -432,7 +433,7 @@ def test_patience_then_the_cause_then_on(live):
 
 
 def test_interrupted_while_it_waits(interrupts, live):
-    """Ctrl-C comes through at once, and the loader is as before."""
+    """Ctrl-C ends the wait immediately, and the loader is unchanged."""
     with StepLoader(live.flight_url, patience=30) as loader:
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
@@ -443,7 +444,7 @@ def test_interrupted_while_it_waits(interrupts, live):
 
 
 def test_a_rank_that_stops_reading(daemon):
-    """The others go on up to the plan-ahead bound and then learn which rank it is."""
+    """The other ranks continue up to the plan-ahead limit and then get an error that names the rank."""
     d = daemon(BIG)
     rng = np.random.default_rng(1)
     publish_tokens(d.nats_url, [rng.integers(0, 100_000, 8192, dtype=np.int32) for _ in range(1600)])
@@ -454,11 +455,11 @@ def test_a_rank_that_stops_reading(daemon):
             for _ in loader:
                 pass
         assert caught.value.facts["rank"] == "1"
-        # Beyond what the network between holds for the other rank, the plan is as far ahead as it may be.
+        # Beyond what the network buffers for the other rank, the plan is at its plan-ahead limit.
         assert loader.step <= int(caught.value.facts["rank_step"]) + 4 + 1 < 90
         while stops.step < loader.step:
             next(stops)
-        next(loader)  # goes on with it
+        next(loader)  # continues with it
 
 
 def test_no_daemon():
@@ -502,13 +503,13 @@ def test_torch_dataloader(sealed, batches):
 @pytest.mark.parametrize("began", [False, True])
 @pytest.mark.parametrize(("start", "error"), [("fork", RuntimeError), ("spawn", TypeError), ("forkserver", TypeError)])
 def test_torch_dataloader_with_workers(sealed, start, error, began):
-    """An error every time. What is forked frees nothing of the transport: that would wait for threads of the parent."""
+    """An error every time. Forked workers free nothing of the transport, which would wait for threads of the parent."""
     with StepLoader(sealed.flight_url) as loader:
         if began:
             next(loader)
         workers = {"num_workers": 2, "multiprocessing_context": start, "worker_init_fn": collect}
         gc.collect()
-        gc.disable()  # from here on garbage is for the workers to collect
+        gc.disable()  # from here on only workers collect garbage
         try:
             left_behind = [Client(sealed.flight_url)]
             left_behind[0].info()
@@ -526,7 +527,7 @@ def collect(worker):
 
 
 def in_child(function):
-    """What a function prints or raises in a forked child."""
+    """Returns what a function prints or raises in a forked child."""
     context = multiprocessing.get_context("fork")
     ours, theirs = context.Pipe()
 
@@ -554,7 +555,7 @@ def test_forks(sealed, batches):
 
 
 def test_the_only_rank_until_there_are_more(sealed):
-    """A job must not read every row on every rank because the loader was asked too early."""
+    """A job must not read every row on every rank because the loader was used too early."""
     with StepLoader(sealed.flight_url) as loader:
         assert (loader.rank, loader.world) == (0, 1)
         dist.init_process_group("fake", rank=1, world_size=2, store=FakeStore())
@@ -585,7 +586,7 @@ def test_wrong_arguments():
 
 
 def test_pinned_memory(sealed, batches):
-    """Asked for: pinned batches, or without CUDA an error that says so. Not asked for: whatever fits the machine."""
+    """On request: pinned batches, or without CUDA an error. By default: whichever is possible on the machine."""
     with StepLoader(sealed.flight_url) as loader:
         assert next(loader)["labels"].is_pinned() == torch.cuda.is_available()
     with StepLoader(sealed.flight_url, pin_memory=True) as loader:

@@ -1,4 +1,4 @@
-"""Which rank of how many a process reads as."""
+"""The rank and the world size that a process reads as."""
 
 import itertools
 
@@ -14,7 +14,7 @@ from loaderd.torch.ranks import find_place
 
 @pytest.fixture
 def group():
-    """torch.distributed as process `rank` of `world` sees it, without the others."""
+    """Simulates torch.distributed as process `rank` of `world`, without the other processes."""
 
     def init(rank: int, world: int) -> None:
         if dist.is_initialized():
@@ -66,7 +66,7 @@ def test_mesh(group, shape, names, dims, data):
         assert places.setdefault(key, place.rank) == place.rank
         readers.add((place.rank, place.peer))
         assert place.world == len(set(itertools.product(*(range(shape[d]) for d in data))))
-    assert list(places.values()) == list(range(len(places)))  # row-major, as torch counts the ranks of a mesh
+    assert list(places.values()) == list(range(len(places)))  # row-major, as torch numbers the ranks of a mesh
     assert len(readers) == 8, "processes of a rank are told apart"
 
 
@@ -77,7 +77,7 @@ def test_submesh(group):
 
 
 def test_Place_PeerTellsProcessesOfARankApart(group):
-    """Where there are more processes than ranks it is the process's number, by torch.distributed or else the environment."""
+    """With more processes than ranks the peer is the global rank, by torch.distributed or else the environment."""
     for environ, peer in (({}, 0), ({"RANK": "5", "WORLD_SIZE": "8"}, 5), ({"RANK": "1", "WORLD_SIZE": "2"}, 0), ({"RANK": "five"}, 0)):
         assert find_place(1, 2, environ=environ).peer == peer
     group(3, 4)

@@ -1,4 +1,4 @@
-"""Documents that are followed from their producer to the ranks."""
+"""Documents that are traced from their producer to the ranks."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from loaderd.producer.trace import traceparent
 
 
 def span(trace: int, sampled: bool = True) -> ModuleType:
-    """OpenTelemetry's API within a span."""
+    """Returns OpenTelemetry's API within a span."""
     api = ModuleType("opentelemetry.trace")
     context = SimpleNamespace(trace_id=trace, span_id=7, is_valid=trace > 0, trace_flags=SimpleNamespace(sampled=sampled))
     api.get_current_span = lambda: SimpleNamespace(get_span_context=lambda: context)  # type: ignore[attr-defined]
@@ -53,7 +53,7 @@ def test_a_trace_counts_as_a_header() -> None:
 
 @pytest.fixture
 def collector() -> Iterator[tuple[str, list[bytes]]]:
-    """An OTLP collector: its URL, and what it was sent."""
+    """Runs an OTLP collector: yields its URL, and what it received."""
     got: list[bytes] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -85,7 +85,7 @@ def test_what_is_sent_with_a_trace_is_followed_to_the_rank(daemon, collector, mo
     with Client(d.flight_url, patience=60) as client:
         client.seal()
         assert sum(1 for _ in client) > 0
-    d.stop()  # which hands over the last spans
+    d.stop()  # which exports the last spans
     said = b"".join(got)
     for name in (b"stored", b"tokenized", b"planned", b"read"):
         assert said.count(b"\x2a" + bytes([len(name)]) + name) == 100, name  # field 5 of a span

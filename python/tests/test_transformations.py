@@ -1,4 +1,5 @@
-"""Documents that a daemon has filled in the middle, cut and put a token before are put together again, and compared with what was published."""
+"""Documents that a daemon has transformed by fill-in-the-middle, cut and prefixed with a token are reassembled and
+compared with the published ones."""
 
 from __future__ import annotations
 
@@ -22,7 +23,8 @@ FILLS = {
     "deepseek_v3": ("<｜fim▁begin｜>", "<｜fim▁end｜>", "<｜fim▁hole｜>"),
     "llama2": ("<0x00>", "<0x01>", "<0x02>"),
 }
-"""Tokens before prefix, middle and suffix, written down here once more. Llama 2 has none: bytes stand for them."""
+"""Tokens before prefix, middle and suffix, independent of the daemon's definition. Llama 2 has none: bytes replace
+them."""
 BEGINS = {"qwen3": None, "deepseek_v3": "<｜begin▁of▁sentence｜>", "llama2": "<s>"}
 ENDS = {"qwen3": "<|endoftext|>", "deepseek_v3": "<｜end▁of▁sentence｜>", "llama2": "</s>"}
 
@@ -33,14 +35,15 @@ def texts(n: int) -> list[str]:
 
 
 def unfilled(ids: list[int], prefix: int, middle: int, suffix: int) -> tuple[list[list[int]], str]:
-    """Prefix, middle and suffix of a document, in this order, and its form; one part of a document that is not filled in."""
+    """Returns prefix, middle and suffix of a document, in this order, and its form. A document without
+    fill-in-the-middle has one part."""
     if ids[0] != prefix:
         assert not {prefix, middle, suffix} & set(ids)
         return [ids], "plain"
     assert [ids.count(t) for t in (prefix, middle, suffix)] == [1, 1, 1]
     s, m = ids.index(suffix), ids.index(middle)
     assert 0 < s < m
-    if s == 1:  # prefix and middle stand together
+    if s == 1:  # prefix and middle are adjacent
         return [ids[m + 1 :], ids[s + 1 : m]], "SPM"
     return [ids[1:s], ids[m + 1 :], ids[s + 1 : m]], "PSM"
 
@@ -82,7 +85,7 @@ def test_documents_are_whole_again(daemon: Any, name: str, limit: int) -> None:
         if form == "plain":
             assert tokens == kept
             continue
-        # Qwen composes characters, which it cannot where a cut lies between a letter and its accent.
+        # Qwen composes characters, which is impossible where a cut separates a letter and its accent.
         said, want, given = reference.decode([i for p in parts for i in p], skip_special_tokens=False), reference.decode(kept, skip_special_tokens=False), text
         if name == "qwen3":
             said, want, given = (normalize("NFC", x) for x in (said, want, given))

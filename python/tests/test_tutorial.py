@@ -1,4 +1,4 @@
-"""docs/tutorial.md: its commands run as they stand in the page, in one shell, from an empty folder."""
+"""docs/tutorial.md: its commands run unchanged, in one shell, from an empty folder."""
 
 import os
 import re
@@ -11,12 +11,13 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 SECONDS = 300
 
-# The page's addresses are those of the defaults. In a network of its own the test takes them from nobody, and nobody takes them from it.
+# The page uses the default addresses. A separate network namespace prevents conflicts of the test with other processes.
 ALONE = ["unshare", "--user", "--map-root-user", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh"]
 
 
 def commands():
-    """What a reader types: all blocks of the page that are marked as shell. What is to be installed is marked as text."""
+    """Returns what a reader types: all blocks of the page that are marked as shell. Installation commands are marked
+    as text."""
     return re.findall(r"^```sh\n(.*?)^```$", (ROOT / "docs" / "tutorial.md").read_text(), re.M | re.S)
 
 
@@ -37,12 +38,12 @@ def test_the_tutorial(loaderd, tmp_path):
         try:
             shell.wait(timeout=SECONDS)
         finally:
-            subprocess.run(["kill", "-9", "--", f"-{shell.pid}"], capture_output=True)  # the whole session: a daemon too that a failure has left
+            subprocess.run(["kill", "-9", "--", f"-{shell.pid}"], capture_output=True)  # the whole session, including a daemon left by a failure
     assert shell.returncode == 0, said.read_text() + (folder / "daemon.log").read_text()
     parts = re.split(r"^=== \d+\n", said.read_text(), flags=re.M)[1:]
     assert len(parts) == len(commands()) == 10
     losses = [float(x) for x in re.findall(r"^step \d+ loss ([\d.]+)$", (folder / "calm.log").read_text(), re.M)]
-    assert len(losses) == 40 and losses[0] > 5 and losses[-1] < 3  # as the page says
+    assert len(losses) == 40 and losses[0] > 5 and losses[-1] < 3  # as stated on the page
     assert parts[-2].endswith("the same losses\n")
     assert (folder / "second.log").read_text().startswith("resumed at step 10\n")
 

@@ -1,4 +1,4 @@
-"""A trainer that waits says why in its log: once it has waited for long, and again when the cause changes."""
+"""A trainer logs why it waits: after a long wait, and again when the cause changes."""
 
 import json
 import logging
@@ -22,7 +22,7 @@ from loaderd.torch import StepLoader
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """Waits count after 50 ms, and the same reason is named again after 300."""
+    """Waits count after 50 ms, and the same reason is logged again after 300 ms."""
     monkeypatch.setattr(waits, "TELL_SECONDS", 0.05)
     monkeypatch.setattr(waits, "AGAIN_SECONDS", 0.3)
     monkeypatch.setattr(reading, "LOOK_SECONDS", 0.01)
@@ -35,7 +35,7 @@ def warnings(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
 
 
 class Slow(flight.FlightServerBase):
-    """Gives the first `steps` steps, to whoever asks, and says why there are no more as it is told to."""
+    """Sends the first `steps` steps to every client, and answers actions other than info with `cause`."""
 
     def __init__(self) -> None:
         super().__init__("grpc://127.0.0.1:0")
@@ -78,7 +78,7 @@ def dry(rows: int) -> dict[str, object]:
 
 
 def reading_on(reader: Iterator[loaderd.Step]) -> Callable[[], loaderd.Step]:
-    """Takes the next step in a thread; what is returned waits for it."""
+    """Takes the next step in a thread; the returned function waits for it."""
     got: list[loaderd.Step] = []
     thread = threading.Thread(target=lambda: got.append(next(reader)))
     thread.start()
@@ -135,12 +135,12 @@ def test_the_end_of_a_told_wait_is_told(slow: Slow, caplog: pytest.LogCaptureFix
 
 
 def test_reading_ahead_is_no_wait(slow: Slow, warnings: Callable[[], list[str]]) -> None:
-    """A trainer that has not asked for the next step waits for nothing, although its thread does."""
+    """A trainer that has not requested the next step does not wait, although its thread does."""
     slow.cause = dry(0)
     slow.steps += 1
     with Client(slow.url) as client, Client(slow.url, step=2) as other:
         next(client)
-        take = reading_on(other)  # somebody whose wait shows that there was time
+        take = reading_on(other)  # a second reader, whose wait shows that enough time has passed
         wait_for(lambda: warnings())
         assert client._stream is not None and not client._stream.waits.due()
         slow.steps += 10
@@ -166,7 +166,7 @@ def test_patience_shorter_than_the_stall_timeout_ends_with_the_cause(slow: Slow)
 
 
 def test_nobody_there(warnings: Callable[[], list[str]]) -> None:
-    """Before the first answer, too: of the calls that a loader begins with."""
+    """Also before the first answer: for the calls with which a loader starts."""
     url = f"grpc://127.0.0.1:{free_ports(1)[0]}"
     with Client(url, connect_timeout=1.0) as client, StepLoader(url, connect_timeout=1.0, rank=0, world=1) as loader:
         for reader, awaited in ((client, "step 0 for rank 0 of 1"), (loader, f"an answer of {url}")):
@@ -196,7 +196,7 @@ def test_a_prefetcher_of_something_else_tells_nothing(warnings: Callable[[], lis
 
 
 def test_what_a_daemon_says(daemon: Callable[..., Daemon], warnings: Callable[[], list[str]]) -> None:
-    """The figures are the daemon's own; asking them changes nothing about what comes."""
+    """The figures are those of the daemon; requesting them does not change the steps."""
     d = daemon({**SETTINGS, "serve.stall_timeout": "60s"})
     with Client(d.flight_url) as client, Client(d.flight_url, job="undisturbed") as undisturbed:
         take = reading_on(client)

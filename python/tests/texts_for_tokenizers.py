@@ -1,4 +1,4 @@
-"""Texts at which tokenizers go wrong."""
+"""Texts that are difficult for tokenizers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ SEED = 20260101
 
 
 def sources(count: int = 40) -> list[bytes]:
-    """About 1 MB of the source trees of Go and of Python: every n-th file, so that every folder has its share; count files of each."""
+    """Returns about 1 MB of the source trees of Go and of Python: every n-th file, so that every folder is
+    represented; count files of each."""
     goroot = subprocess.run(["go", "env", "GOROOT"], check=True, capture_output=True, text=True).stdout.strip()
     texts = []
     for folder, pattern in ((pathlib.Path(goroot, "src"), "*.go"), (sysconfig.get_path("stdlib"), "*.py")):
@@ -24,14 +25,15 @@ def sources(count: int = 40) -> list[bytes]:
 
 
 def every_character(text: Callable[[str], str], step: int = 199) -> list[bytes]:
-    """A text for every assigned character, and for every step-th of the unassigned and private ones, 64 of them joined."""
+    """Returns a text for every assigned character, and for every step-th of the unassigned and private ones, 64 of
+    them joined."""
     common = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) not in ("Cn", "Co", "Cs")]
     rare = [c for c in map(chr, range(0x110000)) if unicodedata.category(c) in ("Cn", "Co")][::step]
     points = common + rare
     return ["".join(map(text, points[i : i + 64])).encode() for i in range(0, len(points), 64)]
 
 
-# Article 1 of the Universal Declaration of Human Rights, and plain sentences where it is short.
+# Article 1 of the Universal Declaration of Human Rights, and plain sentences if it is short.
 SENTENCES = """
 All human beings are born free and equal in dignity and rights. They are endowed with reason and conscience.
 Alle Menschen sind frei und gleich an Würde und Rechten geboren; über „Grundsätze“ — § 1 — läßt sich streiten.
@@ -82,7 +84,7 @@ Tất cả mọi người sinh ra đều được tự do và bình đẳng về
 
 
 def languages() -> list[bytes]:
-    """Sentences in many scripts: each by itself, in other normalization forms, in capitals, and all in one text."""
+    """Returns sentences in many scripts: separately, in other normalization forms, in capitals, and all in one text."""
     lines = SENTENCES.strip().splitlines()
     forms = [unicodedata.normalize(form, line) for form in ("NFC", "NFD", "NFKC", "NFKD") for line in lines]
     joined = ["\n".join(lines), "  ".join(lines), "".join(lines)]
@@ -91,7 +93,7 @@ def languages() -> list[bytes]:
 
 @functools.cache
 def borders() -> list[str]:
-    """Characters where the general category changes, and those that patterns treat in a way of their own."""
+    """Returns characters where the general category changes, and those that patterns treat specially."""
     found = []
     for c in range(1, 0x32000):
         if not 0xD800 <= c - 1 < 0xE000 and not 0xD800 <= c < 0xE000:
@@ -101,7 +103,8 @@ def borders() -> list[str]:
 
 
 def mixtures(count: int, seed: int = SEED) -> list[bytes]:
-    """Short random strings: mostly what patterns treat in a way of their own, and characters around class borders."""
+    """Returns short random strings: mostly characters that patterns treat specially, and characters around class
+    borders."""
     rng = random.Random(seed)
     special = list(" \t\r\n\v\f\x00\x1c\x85\xa0\u2028\u3000'’/aAbBsStTlLrReEvVmMdD019.,!?-_<|>") + ["ſ", "K", "\n\n", "  "]
     special += ["'s", "'S", "'ſ", "'ll", "'LL", "'lL", "'Re", "'t", "ǅ", "ʰ", "ª", "中", "ا", "\u0301", "👩\u200d🔬", "½", "²"]
@@ -116,7 +119,7 @@ def mixtures(count: int, seed: int = SEED) -> list[bytes]:
 
 
 def broken(count: int, seed: int = SEED) -> list[bytes]:
-    """Invalid UTF-8: random bytes, cut characters, surrogates, overlong forms, beyond U+10FFFF."""
+    """Returns invalid UTF-8: random bytes, cut characters, surrogates, overlong forms, beyond U+10FFFF."""
     rng = random.Random(seed)
     parts = [b"\xed\xa0\x80", b"\xc0\x80", b"\xe0\x80\x80", b"\xf0\x8f\xbf\xbf", b"\xf4\x90\x80\x80", b"\xff", b"\xfe"]
     parts += [b"\xe4\xb8", b"\xf0\x9f\x98", b"\xf0\x9f", b"\x80", b"\xbf\xbf", b" a", b"'s", b"\n", "中é".encode(), b"\xf5\x80"]
@@ -128,7 +131,7 @@ def broken(count: int, seed: int = SEED) -> list[bytes]:
 
 
 def adversarial() -> list[bytes]:
-    """Long runs, and strings at which tokenizers have gone wrong."""
+    """Returns long runs, and strings at which tokenizers have failed."""
     long = 4_000
     texts = [unit * (long // len(unit)) for unit in ("a", "A", "1", "'", "/", "é", "中", "👩‍🔬", "e\u0301", "ab", "\u0301")]
     texts += [unit * 1_000 for unit in (" ", "\n", "\r\n", " \n", "\t", "\u3000", "\xa0")]

@@ -1,4 +1,4 @@
-"""A run of made-up token documents: known in advance, quick to publish, of two row lengths."""
+"""A run of synthetic token documents: known in advance, quick to publish, of two row lengths."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SETTINGS = {
 
 
 def documents(n: int, seed: int = 1, longest: int = 200) -> list[np.ndarray]:
-    """Documents of 1 to so many tokens."""
+    """Returns documents of 1 to `longest` tokens."""
     rng = np.random.default_rng(seed)
     return [rng.integers(1, VOCABULARY - 1, int(length), dtype=np.int32) for length in rng.integers(1, longest + 1, n)]
 
@@ -49,7 +49,7 @@ def publish_tokens(nats_url: str, tokens: list[np.ndarray], source: str = "test"
 
 
 def of_text(tokenizer: Any, folder: Path) -> dict[str, object]:
-    """Settings of a run of texts."""
+    """Returns settings of a run of texts."""
     tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
     named = {"tokenizer.name": folder / "tokenizer.json", "tokenizer.fingerprint": "", "tokenizer.vocab_size": 0, "tokenizer.end": "auto"}
     return {**SETTINGS, **named}

@@ -1,4 +1,4 @@
-"""The ids of `loaderd tokenize` beside those of Hugging Face tokenizers."""
+"""Compares the ids of `loaderd tokenize` with those of Hugging Face tokenizers."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def run(loaderd: str, args: Sequence[str], lines: Iterable[dict[str, Any]]) -> l
 
 
 def ids_of(loaderd: str, tokenizer: str | pathlib.Path, texts: Sequence[bytes], *flags: str) -> list[list[int]]:
-    """The ids of loaderd: text as "base64", every other valid one as "text"."""
+    """Returns the ids of loaderd: text as "base64", every other valid one as "text"."""
 
     def lines() -> Iterator[dict[str, Any]]:
         for i, text in enumerate(texts):

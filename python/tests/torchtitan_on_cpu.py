@@ -1,4 +1,4 @@
-"""torchtitan.train with its arguments, on CPUs, which torchtitan itself does not offer."""
+"""Runs torchtitan.train with its arguments on CPUs, which torchtitan itself does not support."""
 
 import runpy
 import types
@@ -12,7 +12,7 @@ from torchtitan.tools import utils
 
 
 class Device:
-    """What torchtitan asks of torch.cuda."""
+    """The functions of torch.cuda that torchtitan calls."""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(torch.cpu, name)
@@ -35,7 +35,7 @@ class Device:
 
 
 def dense(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *, block_mask: Any, scale: float | None = None, enable_gqa: bool = False, **_: Any) -> Any:
-    """flex_attention, which has no backward on CPUs, by the rule of the block mask that torchtitan made of the positions."""
+    """flex_attention, which has no backward pass on CPUs, by the rule of torchtitan's block mask from the positions."""
     mask = create_mask(block_mask.mask_mod, q.shape[0], None, q.shape[2], k.shape[2], device="cpu")
     return scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=enable_gqa), types.SimpleNamespace(lse=None)
 
