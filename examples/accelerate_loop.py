@@ -1,4 +1,4 @@
-"""A loop of one's own with Accelerate: model and optimizer are prepared, the loader is not.
+"""A training loop with Accelerate: model and optimizer are prepared, the loader is not.
 
     accelerate launch --num-processes 2 examples/accelerate_loop.py --folder run
 """

@@ -1,4 +1,4 @@
-"""The loader inside a torch DataLoader or torchdata's StatefulDataLoader, where a framework insists on one.
+"""The loader inside a torch DataLoader or torchdata's StatefulDataLoader, for frameworks that require one.
 
     python examples/dataloader.py
 """

@@ -19,7 +19,7 @@ from loaderd.torch import StepLoader
 
 
 class LoaderState(TrainerCallback, ExportableState):
-    """Puts the loader's state into every checkpoint's trainer_state.json, and commits when the checkpoint is written."""
+    """Stores the loader's state in every checkpoint's trainer_state.json, and commits when the checkpoint is written."""
 
     def __init__(self, loader: StepLoader) -> None:
         self.loader = loader
@@ -41,7 +41,7 @@ class LoaderState(TrainerCallback, ExportableState):
 
 
 def last_whole(folder: str) -> Path | None:
-    """The newest checkpoint that on_save has marked. The Trainer gives a folder its name before it writes what is in it."""
+    """Returns the newest checkpoint that on_save has marked. The Trainer names a folder before it writes the content."""
     found = (mark.parent for mark in Path(folder).glob("checkpoint-*/whole"))
     return max(found, key=lambda path: int(path.name.removeprefix("checkpoint-")), default=None)
 
@@ -66,7 +66,7 @@ def main() -> None:
         output_dir=args.folder,
         max_steps=args.steps,
         save_steps=args.save_every,
-        ignore_data_skip=True,  # the loader goes on by itself
+        ignore_data_skip=True,  # the loader resumes at its own position
         learning_rate=1e-3,
         lr_scheduler_type="constant",
         logging_steps=1,
@@ -75,7 +75,7 @@ def main() -> None:
         use_cpu=True,
     )
     set_seed(0)
-    # Without an attention_mask and without a cache the model sees from position_ids which tokens belong together.
+    # Without an attention_mask and without a cache the model derives from position_ids which tokens belong together.
     with StepLoader(args.url, fields=["input_ids", "labels", "position_ids"]) as loader:
         shape = {"hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, "num_attention_heads": 2}
         model = LlamaForCausalLM(LlamaConfig(vocab_size=loader.info.vocab_size, use_cache=False, **shape))

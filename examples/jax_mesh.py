@@ -1,6 +1,6 @@
 """A tiny GPT in JAX, data-parallel over a mesh of devices, without torch: numpy steps become global arrays of the mesh.
 
-Each process reads its rows; a killed training goes on from its checkpoint with the same losses, on any number of processes.
+Each process reads its rows. A killed training resumes from its checkpoint with the same losses, on any number of processes.
 
     XLA_FLAGS=--xla_force_host_platform_device_count=4 python examples/jax_mesh.py --checkpoint run.npz
     python examples/jax_mesh.py --coordinator host0:1234 --processes 2 --process 0   # and --process 1 on the other host
@@ -29,13 +29,13 @@ def init(vocabulary: int, longest: int) -> dict[str, jax.Array]:
 
 
 def document_mask(segments: jax.Array) -> jax.Array:
-    """bool [rows, 1, L, L]: a token sees those before it of its own segment. Padding (0) sees padding, so no row of the softmax is empty."""
+    """Returns bool [rows, 1, L, L]: a token sees earlier tokens of its own segment. Padding (0) sees padding, so no row of the softmax is empty."""
     same = segments[:, :, None] == segments[:, None, :]
     return (same & jnp.tri(segments.shape[1], dtype=bool))[:, None]
 
 
 def loss_of(weights: dict[str, jax.Array], batch: dict[str, jax.Array]) -> jax.Array:
-    """The mean over all labels of the step, of every process: the arrays are global, and so are these sums."""
+    """Returns the mean over all labels of the step, of every process: the arrays are global, and so are these sums."""
     x = weights["token"][batch["input_ids"]] + weights["position"][batch["position_ids"]]
     rows, length, _ = x.shape
     q, k, v = jnp.split((x @ weights["qkv"]).reshape(rows, length, HEADS, -1), 3, axis=-1)
@@ -48,7 +48,7 @@ def loss_of(weights: dict[str, jax.Array], batch: dict[str, jax.Array]) -> jax.A
     return -jnp.where(counted, each, 0).sum() / jnp.maximum(counted.sum(), 1)
 
 
-@jax.jit  # compiled once for each row length of the run
+@jax.jit  # compiled once per row length of the run
 def train(weights, momentum, batch):
     loss, slope = jax.value_and_grad(loss_of)(weights, batch)
     momentum = jax.tree.map(lambda m, g: 0.9 * m + g, momentum, slope)
@@ -56,7 +56,7 @@ def train(weights, momentum, batch):
 
 
 def batch_of(step: loaderd.Step, sharding: NamedSharding) -> dict[str, jax.Array]:
-    """The rows of this process as its part of global arrays [rows of the step, L]."""
+    """Returns this process's rows as its part of global arrays [rows of the step, L]."""
     mine = {
         "input_ids": step.input_ids.astype(np.int32),
         "labels": step.labels("shifted"),
@@ -67,12 +67,12 @@ def batch_of(step: loaderd.Step, sharding: NamedSharding) -> dict[str, jax.Array
 
 
 def whole(path: str) -> dict[str, np.ndarray]:
-    """What was saved, or nothing."""
+    """Returns the saved arrays, or an empty dict."""
     return dict(np.load(path)) if os.path.exists(path) else {}
 
 
 def save(path: str, **arrays: Any) -> None:
-    """A crash leaves the old file or the new one."""
+    """Saves so that a crash leaves the old file or the new one."""
     with open(f"{path}.new", "wb") as file:
         np.savez(file, **arrays)
         file.flush()
@@ -93,7 +93,7 @@ def main() -> None:
 
     if args.coordinator:
         jax.distributed.initialize(args.coordinator, args.processes, args.process)
-    mesh = Mesh(jax.devices(), "data")  # devices of a process stand side by side, as its rows do
+    mesh = Mesh(jax.devices(), "data")  # devices of a process are adjacent, as its rows are
     rows, copied = NamedSharding(mesh, P("data")), NamedSharding(mesh, P())
 
     saved = whole(args.checkpoint)

@@ -1,10 +1,10 @@
-"""Records of a Kafka topic as documents: each once, and those of a partition in the order of their offsets.
+"""Publishes records of a Kafka topic as documents: each once, and those of a partition in the order of their offsets.
 
-    python examples/kafka_documents.py --kafka broker:9092 --topic articles                 # until it is stopped; the same again goes on
-    python examples/kafka_documents.py --kafka broker:9092 --topic articles                 # beside it: the two share the partitions
+    python examples/kafka_documents.py --kafka broker:9092 --topic articles                 # until it is stopped; a restart continues
+    python examples/kafka_documents.py --kafka broker:9092 --topic articles                 # a second process: the two share the partitions
     python examples/kafka_documents.py --topic articles --field body --meta lang,stars      # the text is a field of JSON; headers become meta
 
-Needs confluent-kafka. Where to go on is what the stream has of each partition, whatever offsets the group has committed.
+Needs confluent-kafka. The content of the stream determines where each partition continues, regardless of the group's committed offsets.
 """
 
 import argparse
@@ -20,24 +20,24 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaException, Message,
 
 import loaderd
 
-NOT_TAKEN = (loaderd.BadDocument, ValueError, LookupError, TypeError)  # too large, no UTF-8, no JSON, another JSON
+NOT_TAKEN = (loaderd.BadDocument, ValueError, LookupError, TypeError)  # too large, not UTF-8, not JSON, another JSON
 
 
 def document(record: Message, args: argparse.Namespace) -> dict | None:
-    """What becomes of a record; None where that is no document."""
-    if record.value() is None:  # a tombstone, which says that its key is deleted
+    """Returns the document of a record; None if it is not a document."""
+    if record.value() is None:  # a tombstone, which marks its key as deleted
         return None
     made = {"text": json.loads(record.value())[args.field] if args.field else record.value()}
     if record.key() is not None:
         made["path"] = f"{record.topic()}/{quote(record.key())}"
     if args.meta:
-        headers = dict(record.headers() or [])  # of several with one name the last
+        headers = dict(record.headers() or [])  # the last one of several with one name
         made["meta"] = {name: headers[name].decode() for name in args.meta if headers.get(name) is not None}
     return made
 
 
 class Partition:
-    """What goes from one partition into the stream, by a publisher and on a subject of its own, whose last message tells how far it is."""
+    """Publishes one partition to the stream, with a separate publisher and subject, whose last message records the position."""
 
     def __init__(self, cluster: str, place: TopicPartition, committed: TopicPartition, args: argparse.Namespace) -> None:
         name = f"kafka {cluster} {place.topic}/{place.partition}"
@@ -53,8 +53,8 @@ class Partition:
             self.next = committed.offset if committed.offset >= 0 else OFFSET_BEGINNING
             self.publisher = loaderd.Publisher(args.nats, **opened, start=max(committed.offset, 0))
         self.sent = self.publisher.position
-        self.behind = self.next  # what is before this offset is stored, or no document
-        self.mark = (self.sent, self.next)  # it will be this offset when all before this place of the input is stored
+        self.behind = self.next  # records before this offset are stored, or not documents
+        self.mark = (self.sent, self.next)  # `behind` becomes this offset when the input is stored up to this position
 
     def send(self, record: Message, args: argparse.Namespace) -> None:
         id = f"{record.topic()}/{record.partition()}/{record.offset()}"
@@ -67,7 +67,7 @@ class Partition:
         self.next = record.offset() + 1
 
     def stored(self) -> int | None:
-        """The offset that all is stored before, if that is more than at the last call."""
+        """Returns the offset before which everything is stored, if it has grown since the last call."""
         before, place = self.behind, self.publisher.published.position
         if place >= self.sent:  # everything
             self.mark = (self.sent, self.next)
@@ -77,7 +77,7 @@ class Partition:
 
 
 class Follower:
-    """The partitions that the group gives to this process."""
+    """The partitions that the group assigns to this process."""
 
     def __init__(self, consumer: Consumer, args: argparse.Namespace) -> None:
         self.consumer, self.args = consumer, args
@@ -92,7 +92,7 @@ class Follower:
         print("following", *(f"{p.topic}/{p.partition} from {max(p.offset, 0)}" for p in places), sep="\n  ", flush=True)
 
     def revoked(self, _: Consumer, places: list[TopicPartition]) -> None:
-        """Another process gets them, or this one ends. What is not stored by then is read again: the stream has the say."""
+        """Flushes: another process gets the partitions, or this one exits. Records not stored by then are read again, because the stream is authoritative."""
         deadline = time.monotonic() + 5
         for place in places:
             with contextlib.suppress(TimeoutError):
@@ -101,18 +101,18 @@ class Follower:
         self.lost(_, places)
 
     def lost(self, _: Consumer, places: list[TopicPartition]) -> None:
-        """Another process may have them already: nothing more is sent."""
+        """Stops sending, because another process may have the partitions already."""
         for place in places:
             if partition := self.partitions.pop(place.partition, None):
                 partition.publisher.close()
 
     def commit(self) -> None:
-        """Tells Kafka what is stored, for those who look at the group's lag."""
+        """Commits to Kafka what is stored, to make the group's lag observable."""
         found = {number: partition.stored() for number, partition in self.partitions.items()}
         if offsets := [TopicPartition(self.args.topic, number, offset) for number, offset in found.items() if offset is not None]:
             try:
                 self.consumer.commit(offsets=offsets, asynchronous=False)
-            except KafkaException as error:  # the group is changing, for instance
+            except KafkaException as error:  # for instance, the group is rebalancing
                 logging.warning("the group's offsets stay behind: %s", error)
 
     def run(self) -> None:
@@ -145,7 +145,7 @@ if __name__ == "__main__":
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     ours = {
         "bootstrap.servers": args.kafka, "group.id": args.group, "enable.auto.commit": False,
-        "auto.offset.reset": "error",  # records that Kafka has deleted before they were read are not passed over in silence
+        "auto.offset.reset": "error",  # an error instead of a silent skip of records that Kafka deleted before they were read
         "max.poll.interval.ms": 86_400_000,  # a full stream makes this wait, and keep its partitions
     }  # fmt: skip
     with contextlib.closing(Consumer(ours | dict(setting.split("=", 1) for setting in args.set))) as consumer:

@@ -25,7 +25,7 @@ class Pretraining(L.LightningModule):
         self.gpt = GPT(info.vocab_size, max(info.buckets), width=64, layers=1, heads=2)
 
     def train_dataloader(self) -> StepLoader:
-        """Lightning calls this when its processes have found each other, so every one gets its own rows."""
+        """Returns the loader. Lightning calls this when its processes are connected, so every one gets its own rows."""
         self.loader = StepLoader(self.url, labels="shifted")
         return self.loader
 
@@ -41,7 +41,7 @@ class Pretraining(L.LightningModule):
 
 
 class CommitWhatIsSaved(TorchCheckpointIO):
-    """Tells loaderd once a checkpoint is on disk. Lightning calls it on its first process."""
+    """Commits to loaderd once a checkpoint is on disk. Lightning calls it on its first process."""
 
     def __init__(self, module: Pretraining) -> None:
         self.module = module

@@ -1,4 +1,4 @@
-"""The data of a Megatron pretrain script: the dicts that get_batch of pretrain_gpt.py wants, and a state beside Megatron's checkpoints.
+"""The data of a Megatron pretrain script: the dicts that get_batch of pretrain_gpt.py requires, and a state stored with Megatron's checkpoints.
 
 A step of the run is one micro-batch of all data-parallel ranks: its only row length is --seq-length, its rows are --micro-batch-size times those ranks.
 
@@ -19,12 +19,12 @@ from loaderd.torch.masks import dense_mask
 
 
 class Rows(Iterator[dict[str, torch.Tensor]]):
-    """Context-parallel ranks and the first and last pipeline stage have one data-parallel rank, so each reads the same rows. Of tensor-parallel ranks the
-    first alone reads: Megatron broadcasts what it has read.
+    """Context-parallel ranks and the first and last pipeline stage have one data-parallel rank, so each reads the same rows. Of the tensor-parallel ranks
+    only the first reads: Megatron broadcasts its data.
     """
 
     def __init__(self, url: str, *, packed: bool = False) -> None:
-        """`packed`: rows laid end to end with cu_seqlens, for attention of the form thd; else a mask, True where a token must not look."""
+        """`packed`: concatenated rows with cu_seqlens, for attention of the format thd; else a mask, True where a token must not attend."""
         rank, world = parallel_state.get_data_parallel_rank(), parallel_state.get_data_parallel_world_size()
         self.loader = StepLoader(url, rank=rank, world=world, labels="shifted")
         self.packed = packed
@@ -44,20 +44,20 @@ class Rows(Iterator[dict[str, torch.Tensor]]):
         return packed | {"max_seqlen": torch.tensor([rows["max_seqlen"]], dtype=torch.int32)}
 
     def save_state(self) -> dict[str, Any]:
-        """Megatron asks when it saves. The checkpoint before is on disk then, and loaderd may let go of what that one covers."""
+        """Returns the state when Megatron saves. The previous checkpoint is on disk by then, so it is committed."""
         if self.saved is not None and self.loader.rank == 0:
             self.loader.commit(self.saved)
         self.saved = self.loader.step
         return self.loader.state_dict()
 
     def restore(self, folder: Path, iteration: int) -> None:
-        """The state is the same on all ranks: that of rank 0 serves any number of them."""
+        """Restores the state, which is the same on all ranks: that of rank 0 serves any number of them."""
         [file] = folder.glob(f"iter_{iteration:07d}/mp_rank_00*/train_dataloader_dprank000.pt")
         self.loader.load_state_dict(torch.load(file)["dataloader_state_dict"])
 
 
 def provider(train_val_test_num_samples: list[int], vp_stage: int | None = None) -> tuple[Rows | None, None, None]:
-    """The train_valid_test_datasets_provider of a pretrain script; pretrain() has loaded the model by now, and set args.iteration."""
+    """The train_valid_test_datasets_provider of a pretrain script. pretrain() has loaded the model before, and set args.iteration."""
     from megatron.training import get_args
 
     args = get_args()

@@ -1,7 +1,7 @@
-r"""Trains from several sources whose weights the losses move: a source that is behind its reference gets more of the tokens.
+r"""Trains from several sources whose weights follow the losses: a source that lags behind its reference gets more of the tokens.
 
-As in DoReMi (Xie et al. 2023) weights move by exponentiated gradient on the excess loss, the loss above that of a reference model; where no reference is
-given the loss itself counts, as in online data mixing. The changes are records of the run's plan. Kill this and start it again: it goes on with the same
+As in DoReMi (Xie et al. 2023) weights move by exponentiated gradient on the excess loss, the loss above that of a reference model. Without a reference the
+loss itself counts, as in online data mixing. The changes are records of the run's plan. A killed training that is started again resumes with the same
 weights and the same batches.
 
     loaderd serve --set sources.code.weight=1 --set sources.web.weight=1 --set serve.ahead=8 \
@@ -43,7 +43,7 @@ with StepLoader(args.url, labels="shifted") as loader:
     given = dict(pair.split("=") for pair in args.reference)
     reference = torch.tensor([float(given.get(name, 0)) for name in names], dtype=torch.float64)
     shares = torch.tensor([float(loader.info.configuration["sources"][name]["weight"]) for name in names], dtype=torch.float64)
-    seen = torch.zeros(2, len(names), dtype=torch.float64)  # losses of each source since the last change, and how many
+    seen = torch.zeros(2, len(names), dtype=torch.float64)  # sum and number of losses per source since the last change
     gpt = GPT(loader.info.vocab_size, max(loader.buckets), width=32, layers=1, heads=2)
     optimizer = torch.optim.AdamW(gpt.parameters(), lr=1e-2)
     if args.checkpoint and os.path.exists(args.checkpoint):
@@ -76,7 +76,7 @@ with StepLoader(args.url, labels="shifted") as loader:
                     shares = torch.tensor([change.target[name] for name in names], dtype=torch.float64)
                     told = " ".join(f"{name}={share!r}" for name, share in zip(names, shares.tolist(), strict=True))
                     print(f"mix {loader.step} from step {change.step} on: {told}{' (again)' if change.again else ''}", flush=True)
-            except loaderd.BadTicket as error:  # the plan has ended: the rest of its steps is as it is
+            except loaderd.BadTicket as error:  # the plan has ended: its remaining steps are fixed
                 print(f"mix {loader.step} refused: {error}", flush=True)
             dist.broadcast(shares, 0)
         if args.checkpoint and loader.step % args.save_every == 0 and first:

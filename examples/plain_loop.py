@@ -1,4 +1,4 @@
-"""A plain loop, alone or under torchrun. torch.distributed.checkpoint saves the loader beside model and optimizer.
+"""A plain loop, alone or under torchrun. torch.distributed.checkpoint saves the loader with model and optimizer.
 
 Restore with any number of ranks that divides the rows of a step.
 
@@ -21,7 +21,7 @@ from loaderd.torch import StepLoader
 
 
 class Training:
-    """Model and optimizer in the form that fits every way of sharding them."""
+    """Model and optimizer in a form that is independent of their sharding."""
 
     def __init__(self, model: torch.nn.Module, optimizer: torch.optim.Optimizer) -> None:
         self.model, self.optimizer = model, optimizer

@@ -1,8 +1,8 @@
-"""Rows of a Postgres table as documents: each committed INSERT once, in the order of the commits.
+"""Publishes rows of a Postgres table as documents: each committed INSERT once, in the order of the commits.
 
-    python examples/postgres_documents.py --snapshot articles.jsonl     # makes the slot, and a file of the rows that are there at that point
+    python examples/postgres_documents.py --snapshot articles.jsonl     # creates the slot, and a file of the rows present at that point
     loaderd publish --source articles articles.jsonl
-    python examples/postgres_documents.py                               # what is inserted from that point on, until it is stopped
+    python examples/postgres_documents.py                               # follows later inserts, until it is stopped
 
 Needs psycopg2, a server with wal_level=logical, and a publication: CREATE PUBLICATION articles FOR TABLE articles WITH (publish = 'insert').
 """
@@ -25,7 +25,7 @@ import loaderd
 
 
 class Reader:
-    """Reads what a message of pgoutput begins with, field by field."""
+    """Reads the leading fields of a pgoutput message, one by one."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -46,7 +46,7 @@ class Reader:
 
 
 def relation(r: Reader) -> tuple[int, str, list[str]]:
-    """Number, name and columns of a table, which come before its first row and when they have changed."""
+    """Returns number, name and columns of a table, which are sent before its first row and after a change."""
     number, table = r.number(4), f"{r.name()}.{r.name()}"
     r.take(1)
     return number, table, [(r.take(1), r.name(), r.take(8))[1] for _ in range(r.number(2))]
@@ -58,10 +58,10 @@ def document(row: dict[str, str | None], args: argparse.Namespace) -> dict:
 
 
 def snapshot(connection: LogicalReplicationConnection, args: argparse.Namespace) -> None:
-    """Makes the slot, and writes the rows that are committed before all that the slot will give."""
+    """Creates the slot, and writes the rows that were committed before everything that the slot will return."""
     replication = connection.cursor()
     replication.execute(SQL("CREATE_REPLICATION_SLOT {} LOGICAL pgoutput").format(Identifier(args.slot)))
-    exported = replication.fetchone()[2]  # stands until the next command of this connection
+    exported = replication.fetchone()[2]  # valid until the next command of this connection
     reading, columns = psycopg2.connect(args.postgres), [args.key, args.text, *args.meta]
     reading.set_session("REPEATABLE READ", readonly=True)
     reading.cursor().execute("SET TRANSACTION SNAPSHOT %s", [exported])
@@ -77,20 +77,20 @@ def snapshot(connection: LogicalReplicationConnection, args: argparse.Namespace)
 def follow(connection: LogicalReplicationConnection, args: argparse.Namespace) -> None:
     replication = connection.cursor()
     replication.execute("IDENTIFY_SYSTEM")
-    name = f"postgres {replication.fetchone()[0]} {args.slot}"  # positions in the log are of one server's log alone
+    name = f"postgres {replication.fetchone()[0]} {args.slot}"  # positions in the log are specific to one server
     options = {"proto_version": "1", "publication_names": args.publication}
-    replication.start_replication(args.slot, options=options, decode=False, status_interval=1)  # refused while another has the slot
-    with loaderd.Publisher(args.nats, source=args.source, name=name, start=args.start) as publisher:  # only now does nobody else add to what it finds
+    replication.start_replication(args.slot, options=options, decode=False, status_interval=1)  # refused while another process has the slot
+    with loaderd.Publisher(args.nats, source=args.source, name=name, start=args.start) as publisher:  # only now: no other process adds to the input
         last = place_of(publisher.last_id)
         print(f"following {args.table} behind {publisher.last_id or 'the start of the slot'}", flush=True)
         tables: dict[int, tuple[str, list[str]]] = {}
-        commits: deque[tuple[int, int]] = deque()  # of transactions that are sent: the place behind the last document, the end in the log
+        commits: deque[tuple[int, int]] = deque()  # of sent transactions: the position after the last document, the end in the log
         commit, nth, sent, within, passed_over = 0, 0, publisher.position, False, set()
         while True:
             message = replication.read_message()
             if message is None and commits:
                 with contextlib.suppress(TimeoutError):
-                    publisher.flush(1)  # an error of the publisher comes here
+                    publisher.flush(1)  # raises errors of the publisher
             elif message is None:
                 select.select([replication], [], [], 1)
             else:
@@ -121,13 +121,13 @@ def follow(connection: LogicalReplicationConnection, args: argparse.Namespace) -
                     passed_over.add(kind)
                     logging.warning("passes over %s: what is published stays as it is", {b"U": "UPDATE", b"D": "DELETE", b"T": "TRUNCATE"}[kind])
             while commits and commits[0][0] <= publisher.published.position:
-                replication.send_feedback(flush_lsn=commits.popleft()[1])  # stored by JetStream: the server may forget it
+                replication.send_feedback(flush_lsn=commits.popleft()[1])  # stored by JetStream: the server may discard it
             if message is None and not commits and not within:
-                replication.send_feedback(flush_lsn=replication.wal_end)  # else a quiet table has the server keep its log for ever
+                replication.send_feedback(flush_lsn=replication.wal_end)  # otherwise the server retains its log indefinitely for an idle table
 
 
 def place_of(id: str) -> tuple[int, int]:
-    """The place that a document's id has: where its transaction's commit is in the log, and the how many-th row of it this is."""
+    """Returns the position in a document's id: its transaction's commit in the log, and the number of the row in the transaction."""
     commit, _, nth = id.rpartition("@")[2].partition("/")
     return (int(commit, 16), int(nth)) if commit else (0, 0)
 

@@ -1,12 +1,12 @@
-"""Trains a tiny chat model on chats mixed with plain text: of the chats only what the assistant says has a loss, and each document has its weight.
+"""Trains a tiny chat model on chats mixed with plain text: in chats only the assistant's turns have a loss, and each document has its weight.
 
-Kill it when you like and start it again: it continues at its checkpoint, with the same losses. A line has the mean loss and the labels of each source,
-those of the step, and its loss.
+A killed training that is started again resumes at its checkpoint, with the same losses. A line has the mean loss and the labels of each source, those of the
+step, and its loss.
 
     python examples/sft_documents.py tokenizer
     loaderd serve -c examples/sft.yaml
     python examples/sft_documents.py publish
-    loaderd seal                                    # all documents are there: sources are read again, and the run has an end
+    loaderd seal                                    # all documents are published: sources are read repeatedly, and the run has an end
     python examples/sft.py --checkpoint sft.pt      # a minute on one core
     torchrun --nproc-per-node 2 examples/sft.py --checkpoint sft.pt
 """
@@ -31,7 +31,8 @@ FIELDS = ["input_ids", "labels", "position_ids", "segment_ids", "loss_weights", 
 
 @torch.no_grad()
 def answer(gpt: GPT, word: str) -> tuple[str, list[float]]:
-    """What the model answers, its likeliest token each time until it ends its turn; and the mean loss of the tokens of the prompt, and of the answer."""
+    """Returns the model's answer, with the likeliest token each time until it ends its turn; and the mean loss of the tokens of the prompt, and of the
+    answer."""
     tokenizer = make_tokenizer()
     prompt = tokenizer.apply_chat_template(question(word), add_generation_prompt=True, return_dict=False)
     ids, end = list(prompt), tokenizer.convert_tokens_to_ids("<|end|>")
@@ -73,8 +74,8 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
             loader.commit()  # only now: documents of earlier steps may be released
 
     for batch in islice(loader, max(0, args.steps - loader.step)):
-        # Prompts have labels of -100 and so losses of 0. The losses of the rest are weighted, and divided by the labels on all ranks: the plan knows how many
-        # these are: every rank divides by the same number without asking the others. DDP takes the mean over ranks: times their number it is the sum.
+        # Prompts have labels of -100 and therefore losses of 0. The other losses are weighted, and divided by the labels on all ranks. The plan has this
+        # number, so ranks need no communication for it. DDP takes the mean over ranks: multiplied by their number it is the sum.
         losses = model(batch["input_ids"], batch["position_ids"], batch["segment_ids"], batch["labels"], reduction="none")
         loss = (losses * batch["loss_weights"].flatten()).sum() * world / max(batch["num_loss_tokens_global"], 1)
         loss.backward()
@@ -82,7 +83,7 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
         optimizer.param_groups[0]["lr"] = 3e-3 * min(1, (100 / loader.step) ** 0.5)
         optimizer.step()
         optimizer.zero_grad()
-        sums = by_source(losses, batch, len(loader.sources))  # of each source its losses, without weights, and how many
+        sums = by_source(losses, batch, len(loader.sources))  # sum and number of unweighted losses per source
         dist.all_reduce(loss := loss.detach() / world)
         dist.all_reduce(sums)
         if first:

@@ -1,6 +1,6 @@
-"""Chats and texts for examples/sft.py, made up, and a tokenizer for them.
+"""Creates synthetic chats and texts for examples/sft.py, and a tokenizer for them.
 
-    python examples/sft_documents.py tokenizer     # writes sft-tokenizer.json, which the daemon takes
+    python examples/sft_documents.py tokenizer     # writes sft-tokenizer.json, which the daemon uses
     python examples/sft_documents.py publish       # with the daemon of examples/sft.yaml running
 
 A user asks for a word backwards. Every second answer is a lazy one, which repeats the word; such chats have a weight of a tenth.
@@ -15,9 +15,9 @@ from transformers import PreTrainedTokenizerFast
 
 import loaderd
 
-UNSEEN = ("tomika", "sorabe", "lunefi")  # no chat has these: the trained model is asked for them
+UNSEEN = ("tomika", "sorabe", "lunefi")  # in no chat: prompts for the trained model
 
-# As ChatML, but with a token for each role. What stands between the marks has a loss, the end of the turn too: the model is to learn when to stop.
+# As ChatML, but with a token per role. Text between the marks has a loss, including the end of the turn, so that the model learns to stop.
 TEMPLATE = (
     "{% for m in messages %}{% if m.role == 'assistant' %}<|assistant|>{% generation %}{{ m.content }}<|end|>{% endgeneration %}"
     "{% else %}<|user|>{{ m.content }}<|end|>{% endif %}{% endfor %}{% if add_generation_prompt %}<|assistant|>{% endif %}"
@@ -25,7 +25,7 @@ TEMPLATE = (
 
 
 def make_tokenizer() -> PreTrainedTokenizerFast:
-    """A token for every byte, those of the template, and the end-of-document token that the daemon appends."""
+    """Returns a tokenizer with a token per byte, those of the template, and the end-of-document token that the daemon appends."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     bytewise = Tokenizer(models.BPE(vocab={character: i for i, character in enumerate(alphabet)}, merges=[]))
     bytewise.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -66,7 +66,7 @@ if __name__ == "__main__":
     if args.what == "tokenizer":
         make_tokenizer().backend_tokenizer.save(args.file)
     else:
-        # With a name, what is there already is not sent again.
+        # With a name, stored documents are not sent again.
         chat = loaderd.Chat(make_tokenizer())
         sent = loaderd.publish(chats(2000), args.nats, source="chats", name="backwards", chat=chat)
         more = loaderd.publish(texts(1000), args.nats, source="text", name="met")

@@ -1,6 +1,6 @@
-"""torchtitan on a loaderd run: a dataloader and a checkpointer in a configuration of your own, which torchtitan finds by its name.
+"""torchtitan on a loaderd run: a dataloader and a checkpointer in a custom configuration, which torchtitan finds by its name.
 
-The daemon's run has one row length, training.seq_len, and as rows of a step local_batch_size times the data-parallel ranks; its ids fit the model.
+The daemon's run has one row length, training.seq_len. A step has local_batch_size times the data-parallel ranks as rows; its ids fit the model.
 
     # examples/torchtitan_llama3.py
     PYTHONPATH=examples torchrun --nproc-per-node 2 -m torchtitan.train --module torchtitan_llama3 --config debugmodel
@@ -21,7 +21,7 @@ from loaderd.torch import StepLoader
 
 
 class Rows(BaseDataLoader):
-    """One step of the run for each batch. The attention mask of torchtitan (flex, varlen) begins a document where positions begin at 0."""
+    """Yields one step of the run per batch. The attention mask of torchtitan (flex, varlen) begins a document where positions begin at 0."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(BaseDataLoader.Config):
@@ -39,14 +39,14 @@ class Rows(BaseDataLoader):
             yield {"input": batch["input_ids"], "positions": batch["position_ids"]}, batch["labels"]
 
     def state_dict(self) -> dict[str, Any]:
-        return self.loader.state_dict()  # the same on every rank, so another number of them goes on with it
+        return self.loader.state_dict()  # the same on every rank, so any number of ranks can resume from it
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self.loader.load_state_dict(state_dict)
 
 
 class Checkpoints(CheckpointManager):
-    """Tells loaderd once a checkpoint is on disk. For checkpoint.async_mode disabled: an asynchronous one is not on disk yet when save returns."""
+    """Commits to loaderd once a checkpoint is on disk. It requires checkpoint.async_mode disabled: an asynchronous one is not on disk yet when save returns."""
 
     @dataclass(kw_only=True, slots=True)
     class Config(CheckpointManager.Config):

@@ -1,6 +1,6 @@
 """Trains a small GPT from a live stream, on one CPU or GPU, or on many under torchrun.
 
-Kill it when you like and start it again: it goes on where its checkpoint ends.
+A killed training that is started again resumes at its checkpoint.
 
     loaderd serve --set packing.buckets=256,512 --set steps.tokens=2048
     loaderd publish corpus/*.jsonl
@@ -54,13 +54,13 @@ class GPT(nn.Module):
 
     def logits(self, input_ids: Tensor, position_ids: Tensor, segment_ids: Tensor) -> Tensor:
         mask = dense_mask(segment_ids)  # no token sees another document
-        x = self.tokens(input_ids) + self.positions(position_ids)  # which restart in every document
+        x = self.tokens(input_ids) + self.positions(position_ids)  # positions restart in every document
         for block in self.blocks:
             x = block(x, mask)
         return self.norm(x) @ self.tokens.weight.T
 
     def forward(self, input_ids: Tensor, position_ids: Tensor, segment_ids: Tensor, labels: Tensor, reduction: str = "sum") -> Tensor:
-        """The sum of the losses of all tokens that have a label, or with "none" the loss of every token, 0 where it has none."""
+        """Returns the sum of the losses of all tokens that have a label, or with "none" the loss of every token, 0 without a label."""
         logits = self.logits(input_ids, position_ids, segment_ids)
         return F.cross_entropy(logits.flatten(0, 1), labels.flatten(), ignore_index=-100, reduction=reduction)
 
@@ -134,14 +134,14 @@ def main() -> None:
             optimizer.zero_grad()
 
         def keep() -> None:
-            """Saves what was trained so far. Every rank has the same model, and the same state of the loader."""
+            """Saves the training state. Every rank has the same model, and the same state of the loader."""
             if args.checkpoint and first:
                 parts = {"model": gpt, "optimizer": optimizer, "loader": loader}
                 save(args.checkpoint, {name: part.state_dict() for name, part in parts.items()})
                 loader.commit()  # only now: documents of earlier steps may be released
 
         for batch in islice(loader, max(0, args.steps - loader.step)):
-            # DDP takes the mean over ranks: times their number it is the sum. Every label of the step counts the same.
+            # DDP takes the mean over ranks: multiplied by their number it is the sum. Every label of the step counts the same.
             count = batch["num_loss_tokens_global"]
             loss = loss_of(model, batch) * world / max(count, 1)
             loss.backward()
