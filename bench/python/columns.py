@@ -1,7 +1,8 @@
-"""What columns of documents cost: the bytes that a rank reads, and the daemon's processor time and memory, beside the same tokens without any.
+"""The cost of document columns: the bytes that a rank reads, and the daemon's processor time and memory, compared with the same tokens without
+columns.
 
-Documents of 300 made-up tokens, 64 in a message, lie in JetStream; a daemon starts cold and one client reads the whole run. Each line in turn, several rounds,
-the least processor time of them.
+JetStream holds documents of 300 synthetic tokens, 64 in a message; a daemon starts cold and one client reads the whole run. The lines alternate
+over several rounds; each has the minimum of its processor times.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ async def publish(url: str, messages: int, brought: bool) -> None:
 
 
 def measure(settings: dict[str, Any], messages: int, brought: bool, asked: list[str]) -> tuple[float, float, float, int]:
-    """Bytes a slot, processor seconds, peak MB and tokens of one run."""
+    """Returns bytes per slot, processor seconds, peak MB and tokens of one run."""
     with tempfile.TemporaryDirectory() as folder, daemons(Path(os.environ["LOADERD_BIN"]), Path(folder)) as start:
         d = start(settings)
         asyncio.run(publish(d.nats_url, messages, brought))

@@ -1,10 +1,9 @@
-"""Measures what pyarrow reads from a loaderd Flight server, and a raw socket in the same run.
+"""Measures the read rate of pyarrow from a loaderd Flight server, and of a raw socket in the same run.
 
     bin/flightserve -rows 128 -bucket 2048
     python bench/python/flight_read.py --address 127.0.0.1:8815 --raw 127.0.0.1:8816
 
-Rounds alternate between all ways, so that a busy machine slows them alike; each figure is the median of its rounds.
-Prints one JSON object.
+Rounds alternate between all methods, so that a busy machine slows them equally; each figure is the median of its rounds. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def values_address(column: pa.Array) -> int:
 
 
 def stream(client: fl.FlightClient, ticket: dict, seconds: float) -> dict:
-    """One long DoGet: bytes a second, and the wait for each batch."""
+    """One long DoGet: bytes per second, and the wait for each batch."""
     reader = client.do_get(fl.Ticket(json.dumps(ticket)))
     total, tokens, waits, aligned = 0, 0, [], True
     reader.read_chunk()
@@ -51,7 +50,7 @@ def stream(client: fl.FlightClient, ticket: dict, seconds: float) -> dict:
 
 
 def call_per_step(client: fl.FlightClient, ticket: dict, seconds: float) -> dict:
-    """A DoGet for every step."""
+    """A DoGet per step."""
     total, waits, step = 0, [], 0
     start = now = time.perf_counter()
     while now - start < seconds:

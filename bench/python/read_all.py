@@ -1,4 +1,4 @@
-"""Reads a whole run as one rank with stock pyarrow and prints what it got and when, as JSON."""
+"""Reads a whole run as one rank with plain pyarrow and prints what it received and when, as JSON."""
 
 import json
 import resource

@@ -1,4 +1,4 @@
-"""The tokens and losses of the same chats as TRL's SFTTrainer, Axolotl's `chat_template` strategy and loaderd's publisher make them."""
+"""The tokens and losses of the same chats in TRL's SFTTrainer, Axolotl's `chat_template` strategy and loaderd's publisher."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Masked = tuple[list[int], list[bool]]
 
 
 def loaderd(tokenizer: Any, chats: list[list[dict[str, Any]]], **arguments: Any) -> list[Masked | str]:
-    """Of the parts that are published, each tokenized by itself as a run does it; the error of a chat that is refused."""
+    """Returns those of the published parts, each tokenized separately as in a run; the error of a chat that is refused."""
     made = Chat(tokenizer, **arguments)
 
     def one(chat: list[dict[str, Any]]) -> Masked | str:
@@ -29,9 +29,9 @@ def loaderd(tokenizer: Any, chats: list[list[dict[str, Any]]], **arguments: Any)
 
 
 def trl(tokenizer: Any, chats: list[list[dict[str, Any]]], folder: Path) -> list[Masked]:
-    """Of the dataset that SFTTrainer prepares with `assistant_only_loss`, and of the batch that its collator makes of it.
+    """Returns those of the dataset that SFTTrainer prepares with `assistant_only_loss`, and of its collator's batch.
 
-    It refuses chats in which no one answers, and takes another template for one without marks that it knows.
+    It refuses chats without an assistant's turn, and replaces a known template without marks by another one.
     """
     from datasets import Dataset, disable_progress_bars
     from transformers import LlamaConfig, LlamaForCausalLM
@@ -58,7 +58,7 @@ def trl(tokenizer: Any, chats: list[list[dict[str, Any]]], folder: Path) -> list
 
 
 def axolotl(tokenizer: Any, chats: list[list[dict[str, Any]]], template: str, ends: list[str]) -> list[Masked]:
-    """Of the `chat_template` strategy with its defaults (the assistant's turns and the token that ends them), where `ends` may end a turn."""
+    """Returns those of the `chat_template` strategy with its defaults (the assistant's turns and their end token), where `ends` may end a turn."""
     logging.disable(logging.WARNING)
     from axolotl.prompt_strategies.chat_template import ChatTemplatePrompter, ChatTemplateStrategy
 

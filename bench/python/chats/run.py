@@ -23,9 +23,9 @@ from published_templates import site, template  # noqa: E402
 
 
 def compared(name: str, of: str, folder: Path) -> str:
-    """A row of the table."""
+    """Returns a row of the table."""
     tokenizer = with_template(name, of)
-    chats = [chat for label, chat in CHATS.items() if label != "no answer"]  # which TRL refuses
+    chats = [chat for label, chat in CHATS.items() if label != "no answer"]  # TRL refuses it
     theirs = masks.trl(tokenizer, chats, folder)
     columns: list[list[masks.Masked | str]] = [
         list(theirs), list(masks.axolotl(tokenizer, chats, template(of), [TURN_ENDS[name]])), masks.loaderd(tokenizer, chats),
@@ -37,7 +37,7 @@ def compared(name: str, of: str, folder: Path) -> str:
 
 
 def said(column: list[masks.Masked | str], trl: list[masks.Masked], tokenizer: Any) -> str:
-    """Tokens with a loss of all tokens, and which of TRL's have none (-) where the tokens are the same."""
+    """Returns the tokens with a loss, of all tokens, and if the tokens are equal the number of TRL's that have none (-)."""
     made = [(one, theirs) for one, theirs in zip(column, trl, strict=True) if not isinstance(one, str)]
     words = [f"{sum(sum(loss) for (_, loss), _ in made)}/{sum(len(ids) for (ids, _), _ in made)}"] if made else []
     less, more, other = Counter[str](), Counter[str](), 0

@@ -1,6 +1,7 @@
-"""Reading files of every format that `loaderd import` reads, beside the original library: run.py --loaderd BIN [--megabytes N] [--rounds N]. Both read the same files
-in the same run, in turns, to the end, from the page cache, and make each document: loaderd as `import --dry-run` (which counts, too), the library in a loop that
-takes each document and its length. A table for docs/results/benchmarks.md."""
+"""Compares reading of every format that `loaderd import` reads with the original library: run.py --loaderd BIN [--megabytes N] [--rounds N].
+
+Both read the same files in the same run, alternately, to the end, from the page cache, and build each document. loaderd runs `import --dry-run`,
+which also counts; the library runs in a loop that takes each document and its length. Prints a table for docs/results/benchmarks.md."""
 
 from __future__ import annotations
 
@@ -23,11 +24,11 @@ import numpy as np
 END = 50256
 VOCABULARY = "sha256:" + "0a" * 32
 Read = Callable[[Path], Iterator[int]]
-"""Goes through a format's documents by the original library: the length of each."""
+"""Reads a format's documents by the original library, and yields the length of each."""
 
 
 def lengths(total: int, mean: int) -> list[int]:
-    """Lengths with a long tail that add up to about a total."""
+    """Returns long-tailed lengths that add up to approximately a total."""
     drawn = np.random.default_rng(1).lognormal(np.log(mean) - 0.5, 1.0, total // mean).astype(int) + 1
     return drawn.tolist()
 
@@ -78,7 +79,7 @@ def raw(folder: Path, megabytes: int, kind: type) -> Read:
 
 
 def llmc(folder: Path, megabytes: int) -> Read:
-    """As llm.c writes and reads them: 256 numbers of 4 bytes (magic, version, tokens), then uint16."""
+    """The format of llm.c: 256 numbers of 4 bytes (magic, version, tokens), then uint16."""
     flat = np.concatenate(ids(megabytes))
     header = np.zeros(256, dtype=np.int32)
     header[:3] = 20240520, 1, len(flat)

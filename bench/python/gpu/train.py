@@ -1,10 +1,10 @@
-"""Trains a GPT of 124M parameters on a GPU from a daemon that gets text meanwhile, and, as the baseline, from one batch that is there already.
+"""Trains a GPT of 124M parameters on a GPU from a daemon that receives text meanwhile, and, as the baseline, from one preloaded batch.
 
     make bench-gpu
     python bench/python/gpu/train.py --loaderd bin/loaderd --text "$(go env GOROOT)/src"
 
-Baseline and stream take turns. Text is published, tokenized (gpt2), packed and shuffled while the GPU trains. A wait is the time that the
-trainer spends in taking a batch. Prints one JSON object.
+Baseline and stream alternate. Text is published, tokenized (gpt2), packed and shuffled while the GPU trains. A wait is the time that the trainer
+spends in taking a batch. Prints one JSON object.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from loaderd.torch.masks import block_mask  # noqa: E402
 
 ROWS, LENGTH = 16, 2048
 WIDTH, LAYERS, HEADS = 768, 12, 12
-WARM = 5  # steps that compile kernels and fill what reads ahead
+WARM = 5  # steps that compile kernels and fill the prefetch buffer
 
 Batch = dict[str, Any]
 
@@ -80,7 +80,7 @@ class Trainer:
         self.optimizer = torch.optim.AdamW(self.model.parameters(), lr=6e-4, fused=True)
 
     def steps(self, batches: Iterator[Batch], n: int) -> dict[str, float]:
-        """Trains n steps; tokens a second, and the waits for a batch in ms."""
+        """Trains n steps; returns tokens per second, and the waits for a batch in ms."""
         waits, tokens, losses = [], 0, []
         began = time.perf_counter()
         for _ in range(n):
@@ -95,7 +95,7 @@ class Trainer:
             self.optimizer.zero_grad()
             losses.append(loss.detach())
             if len(losses) > 2:
-                losses[-3].item()  # the host is at most two steps ahead of the GPU, as one that logs
+                losses[-3].item()  # the host is at most two steps ahead of the GPU, as a trainer that logs
         torch.cuda.synchronize()
         whole = time.perf_counter() - began
         p50, p99, most = (1e3 * float(x) for x in np.percentile(waits, [50, 99, 100]))

@@ -1,4 +1,4 @@
-"""CPU time of processes and of all that they started. Linux only."""
+"""CPU time of processes and their descendants. Linux only."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _TICK = os.sysconf("SC_CLK_TCK")
 
 
 def seconds(processes: Iterable[int]) -> float:
-    """CPU seconds of processes and their descendants that live."""
+    """Returns the CPU seconds of processes and their running descendants."""
     total, waiting = 0, list(processes)
     while waiting:
         folder = Path("/proc") / str(waiting.pop())

@@ -11,7 +11,7 @@ VOCABULARY = 50_257
 END = VOCABULARY - 1
 TOKENIZER = "sha256:" + "b1" * 32
 
-# Of FineWeb-Edu: the logarithms of lengths in tokens.
+# Mean and standard deviation of FineWeb-Edu's log lengths in tokens.
 MU, SIGMA = 6.363, 1.0235
 
 SETTINGS = {
@@ -21,7 +21,7 @@ SETTINGS = {
 
 
 def documents(tokens: int, seed: int = 7) -> Iterator[np.ndarray]:
-    """Documents with at least so many tokens altogether, each uint16 [n], without the end-of-document token that the daemon appends."""
+    """Yields documents with at least `tokens` tokens in total, each uint16 [n], without the end-of-document token that the daemon appends."""
     rng = np.random.default_rng(seed)
     while tokens > 0:
         lengths = np.maximum(1, rng.lognormal(MU, SIGMA, 1024).astype(np.int64))

@@ -1,4 +1,4 @@
-"""The loaders that people use for rows that were packed beforehand. Each reads the same rows from its own format."""
+"""Widely used loaders of prepacked rows. Each reads the same rows from its own format."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Mapped(Dataset[torch.Tensor]):
 
 
 def part(rank: int, world: int, rows: int) -> list[int]:
-    """Rows of a rank, step by step."""
+    """Returns the rows of a rank, step by step."""
     each = ROWS // world
     return [step + i for step in range(0, rows, ROWS) for i in range(rank * each, (rank + 1) * each)]
 
@@ -135,7 +135,7 @@ def litdata(workers: int) -> Callable[[Path, int, int], Batches]:
 
 
 def nothing(folder: Path) -> None:
-    """The file is there already."""
+    """Does nothing: the file exists already."""
 
 
 PEERS = (
@@ -149,7 +149,7 @@ BASELINE = PEERS[0].name
 
 
 def environment(rank: int, world: int, port: int) -> dict[str, str]:
-    """What the loaders look for to find their rank."""
+    """Returns the variables from which the loaders determine their rank."""
     return os.environ | {
         "RANK": str(rank), "LOCAL_RANK": str(rank), "WORLD_SIZE": str(world), "LOCAL_WORLD_SIZE": str(world), "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false",

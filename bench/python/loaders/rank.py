@@ -1,8 +1,8 @@
-"""One rank of the benchmark: a process that opens loaders and reads from them on command, one JSON object a line.
+"""One rank of the benchmark: a process that opens loaders and reads from them on command, with one JSON object per line.
 
     rank.py FOLDER RANK WORLD
 
-`open` answers when the first batches are read, and `read` begins at once, so that ranks start together.
+`open` answers when the first batches are read, and `read` begins immediately, so that ranks start together.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Rank:
         self.close = lambda: None
 
     def ready(self) -> dict[str, Any]:
-        """Imports what the first batch needs, so that no daemon plans ahead meanwhile."""
+        """Imports the modules of the first batch, so that no daemon plans ahead meanwhile."""
         import loaderd.torch  # noqa: F401
         import pandas  # noqa: F401 - pyarrow does, with the first array
 
@@ -58,7 +58,7 @@ class Rank:
         return {"tokens": tokens, "began": began, "ended": time.monotonic()}
 
     def check(self) -> dict[str, Any]:
-        """A number for every row that comes, in no order, to see that loaders read the same."""
+        """Returns an order-independent checksum of all rows, to compare loaders."""
         weights = torch.arange(1, 2049, dtype=torch.int64)
         sums = np.sort(np.concatenate([(b * weights).sum(1).numpy() for b in self.batches]))
         return {"rows": len(sums), "sum": int(sums.sum() % (1 << 53)), "xor": int(np.bitwise_xor.reduce(sums))}
@@ -71,7 +71,7 @@ class Rank:
 
 def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what libraries print goes elsewhere
+    os.dup2(2, 1)  # redirects the output of libraries
     torch.set_num_threads(1)
     rank = Rank(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
     for line in sys.stdin:

@@ -1,6 +1,7 @@
-"""A trainer that starts and takes its first batch in the middle of a run: prints the seconds from its start to imports done and first batch.
+"""A trainer that starts and takes its first batch in the middle of a run. Prints the seconds from its start until imports are done and until the
+first batch.
 
-    resume.py URL STATE START: the loader's state as JSON, and when this process was started, by the clock
+    resume.py URL STATE START: the loader's state as JSON, and the start time of this process, by the clock
 """
 
 import json

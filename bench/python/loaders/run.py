@@ -1,11 +1,11 @@
-"""Measures StepLoader beside the loaders that people use, over the same rows, and prints Markdown tables.
+"""Compares StepLoader with widely used loaders, over the same rows, and prints Markdown tables.
 
     make bench-loaders
     python bench/python/loaders/run.py --loaderd bin/loaderd --steps 200 --rounds 1 --only memory-mapped
 
-Documents go into a daemon through loaderd.publish. Its rows are read once and written to a file, from which the other loaders' formats are
-made. Rounds alternate between all loaders, so that a busy machine slows them alike; each figure is the median of its rounds. Daemon,
-server, ranks and workers share two cores.
+loaderd.publish sends documents to a daemon. Its rows are read once and written to a file, from which the other loaders' formats are created.
+Rounds alternate between all loaders, so that a busy machine slows them equally; each figure is the median of its rounds. Daemon, server, ranks and
+workers share two cores.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Ranks:
         return answers
 
     def read(self, loader: str, steps: int, server: int | None = None, **arguments: Any) -> dict[str, float]:
-        """Tokens a second of all ranks together, and CPU nanoseconds a token of all processes, the server's among them."""
+        """Returns tokens per second of all ranks together, and CPU nanoseconds per token of all processes, including the server."""
         everybody = [p.pid for p in self.processes] + ([] if server is None else [server])
         self.do("open", loader=loader, warm=WARM, **arguments)
         try:
@@ -96,7 +96,7 @@ def daemon(binary: Path, folder: Path, **settings: object) -> Iterator[Daemon]:
 
 
 def fill(binary: Path, folder: Path, steps: int) -> dict[str, float]:
-    """Publishes enough documents for so many steps, seals the stream, and writes its rows to a file."""
+    """Publishes enough documents for `steps` steps, seals the stream, and writes its rows to a file."""
     tokens = (steps + 2) * ROWS * LENGTH
     with daemon(binary, folder, run="fill") as d:
         began = time.monotonic()
@@ -110,7 +110,7 @@ def fill(binary: Path, folder: Path, steps: int) -> dict[str, float]:
 
 
 def measure(binary: Path, folder: Path, chosen: list[str], steps: int, rounds: int, world: int) -> Figures:
-    """What every loader does, round by round."""
+    """Returns the figures of every loader, round by round."""
     figures: Figures = {}
     ours, others = Ranks(folder, world), Ranks(folder, world)
     try:
@@ -139,7 +139,7 @@ def chosen_name(name: str, chosen: list[str]) -> bool:
 
 
 def check(binary: Path, folder: Path, chosen: list[str], steps: int) -> list[str]:
-    """Reads everything once with every loader and sees that all have the same rows. Returns those that have not."""
+    """Reads everything once with every loader and compares the rows. Returns the loaders whose rows differ."""
     ranks, found = Ranks(folder, 1), {}
     for peer in [p for p in peers.PEERS if chosen_name(p.name, chosen)]:
         ranks.do("open", loader=peer.name)
@@ -150,7 +150,7 @@ def check(binary: Path, folder: Path, chosen: list[str], steps: int) -> list[str
 
 
 def resume(binary: Path, folder: Path, steps: int) -> dict[str, dict[str, float]]:
-    """Seconds from a trainer's start to its first batch, and until a daemon that is started before it is ready."""
+    """Returns the seconds from a trainer's start to its first batch, and until a daemon that is started before it is ready."""
     out: dict[str, dict[str, float]] = {}
     d = Daemon(binary, folder, SETTINGS | {"run": "live-1-0-1"}).start()
     try:

@@ -1,4 +1,5 @@
-"""How long a trainer waits for a step: one that asks late, since it computes meanwhile, and one that asks at once. Prints JSON.
+"""Measures how long a trainer waits for a step: one that requests it late, because it computes meanwhile, and one that requests it immediately.
+Prints JSON.
 
     waits.py URL STEPS SECONDS-OF-COMPUTING
 """
@@ -26,7 +27,7 @@ def main(url: str, steps: int, compute: float) -> None:
                 asked = time.perf_counter()
                 next(loader)
                 got = time.perf_counter()
-                if count == 5:  # the first ones fill the prefetch
+                if count == 5:  # the first ones fill the prefetch buffer
                     began = asked
                 if count >= 5:
                     waits.append(got - asked)
@@ -39,7 +40,7 @@ def main(url: str, steps: int, compute: float) -> None:
 
 
 def copied(url: str) -> dict[str, float]:
-    """Bytes a token on the client: what arrives in Arrow's buffers, and what is written into tensors."""
+    """Returns bytes per token on the client: what arrives in Arrow's buffers, and what is written into tensors."""
     with Client(url, steps=20) as client:
         steps = list(client)
     tokens = sum(s.rows * s.bucket for s in steps)

@@ -1,7 +1,7 @@
-"""How each library mixes sources: every one in its own words, behind one small surface.
+"""The mixing of sources in each library: each configured in its own terms, with one small common interface.
 
-A sample is (source, index). What a sample is (a document, or a row of tokens of one source that was cut beforehand) is the caller's business: these
-libraries mix samples.
+A sample is (source, index). The caller defines what a sample is (a document, or a row of tokens of one source that was cut in
+advance). These libraries mix samples.
 """
 
 from __future__ import annotations
@@ -15,35 +15,36 @@ from typing import Any
 
 import numpy as np
 
-FOLDER: str | None = None  # for files of those that read files
+FOLDER: str | None = None  # for files of libraries that read files
 Samples = np.ndarray  # int64 [n, 2]: source and index
 
 
 class Mix:
-    """One pass over a mixture of sources of so many samples each. `take(n)` gives the next ones, `state()` what the library saves of the place."""
+    """One pass over a mixture of sources with these numbers of samples. `take(n)` returns the next samples, `state()` the position as the library
+    saves it."""
 
     def __init__(self, sizes: Sequence[int], weights: Sequence[float], seed: int = 1, state: Any = None, history: Sequence[tuple[int, Sequence[float]]] = ()) -> None:
-        """`state` is one that a mix of the same sources has saved, under other weights or the same. `history`: the weights before these, and at which
-        sample they began, for those that can be told."""
+        """`state` is one that a mix of the same sources has saved, under the same weights or others. `history` has the previous weights, and the
+        sample at which each took effect, for libraries that accept them."""
         raise NotImplementedError
 
     def take(self, n: int) -> Samples:
         return np.array([next(self.samples) for _ in range(n)], dtype=np.int64).reshape(-1, 2)
 
     def order(self, n: int) -> Samples:
-        """The first samples, by a shorter way where there is one."""
+        """Returns the first samples, by a faster method if the library has one."""
         return self.take(n)
 
     samples: Iterator[tuple[int, int]]
-    drawn = True  # which source comes next is drawn
-    shuffled = False  # its order is drawn: a sample that has not come may come yet
+    drawn = True  # the next source is random
+    shuffled = False  # its order is random: a missing sample may still follow
 
     def state(self) -> Any:
         raise NotImplementedError
 
 
 class HuggingFace(Mix):
-    """interleave_datasets of iterable datasets with probabilities: a draw a sample."""
+    """interleave_datasets of iterable datasets with probabilities: a random draw per sample."""
 
     def __init__(self, sizes, weights, seed=1, state=None, history=()):
         from datasets import Dataset, interleave_datasets
@@ -117,7 +118,7 @@ class Pairs:
 
 
 class TorchData(Mix):
-    """MultiNodeWeightedSampler of torchdata.nodes: a draw a sample."""
+    """MultiNodeWeightedSampler of torchdata.nodes: a random draw per sample."""
 
     def __init__(self, sizes, weights, seed=1, state=None, history=()):
         import torchdata.nodes as tn
@@ -134,8 +135,8 @@ class TorchData(Mix):
 
 
 class Mosaic(Mix):
-    """StreamingDataset with a proportion a stream, all of it shuffled ("naive"): without a shuffle it reads one stream after the other, and the other
-    ways of shuffling, which keep to few files at a time, have some streams come early."""
+    """StreamingDataset with a proportion per stream, shuffled globally ("naive"). Without a shuffle it reads one stream after the other. The other
+    shuffle methods keep to few files at a time, so that some streams are read early."""
 
     shuffled = True
 
@@ -159,7 +160,7 @@ class Mosaic(Mix):
 
     @classmethod
     def _written(cls, sizes: tuple[int, ...]) -> str:
-        """A folder with a dataset for each source, of its own: two that are open at once may not share one."""
+        """Returns a folder with a dataset per source, as a new copy: two open datasets may not share one."""
         import streaming
 
         if sizes not in cls.written:
@@ -176,7 +177,7 @@ class Mosaic(Mix):
             yield x["source"], x["index"]
 
     def order(self, n: int) -> Samples:
-        """Its own order of the epoch's first samples, without reading them."""
+        """Returns the library's order of the epoch's first samples, without reading them."""
         from streaming.base.batching import generate_work
         from streaming.base.world import World
 
@@ -190,7 +191,7 @@ class Mosaic(Mix):
 
 
 class Megatron(Mix):
-    """BlendedDataset: an index of all samples, built before the training by the error of each source so far. The state is the place in it."""
+    """BlendedDataset: an index of all samples, computed before the training by the error of each source so far. The state is the position in it."""
 
     drawn = False
     LENGTH = 2_000_000
@@ -214,7 +215,7 @@ class Megatron(Mix):
 
 
 class _Part:
-    """What BlendedDataset asks of a dataset: it is as long as it needs to be, as a GPTDataset of several epochs is."""
+    """The members of a dataset that BlendedDataset needs: it is as long as necessary, as a GPTDataset of several epochs is."""
 
     index_split = SimpleNamespace(name="train")
 
@@ -229,7 +230,7 @@ class _Part:
 
 
 class Levanter(Mix):
-    """MixtureDataset: blocks of samples, in each the same number of every source. Weights change by stages, which begin with a block."""
+    """MixtureDataset: blocks of samples, each with the same number of every source. Weights change by stages, which begin with a block."""
 
     drawn = False
     BLOCK = 2048
@@ -260,14 +261,14 @@ class Levanter(Mix):
 
 
 class LevanterInLargeBlocks(Levanter):
-    """The largest blocks that it takes, for weights so unlike that smaller ones leave sources out, as it warns."""
+    """The largest permitted blocks, for weights so unequal that smaller ones omit sources, as its warning states."""
 
     BLOCK = 2**16 - 1
 
 
 FOR_UNLIKE_WEIGHTS: dict[type[Mix], type[Mix]] = {Levanter: LevanterInLargeBlocks}
 
-MIXERS: dict[str, tuple[type[Mix], str, str]] = {  # name: how, package, module that has to be there
+MIXERS: dict[str, tuple[type[Mix], str, str]] = {  # name: how, package, required module
     "MosaicML Streaming": (Mosaic, "mosaicml-streaming", "streaming"),
     "HF interleave_datasets": (HuggingFace, "datasets", "datasets"),
     "Grain MapDataset.mix": (GrainMap, "grain", "grain"),

@@ -1,4 +1,4 @@
-"""The sources of the comparison: lengths of documents, and what a sample is in each way of using a library that mixes samples."""
+"""The sources of the comparison: lengths of documents, and the samples in each way of using a library that mixes samples."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ KINDS = {
 
 
 class Corpus:
-    """Sources whose documents have half their mean to one and a half times it, in tokens."""
+    """Sources whose documents are half to one and a half times their mean length, in tokens."""
 
     def __init__(self, means: Sequence[int], tokens: int, weights: Sequence[Sequence[float]]) -> None:
-        """`tokens` that a run takes, `weights` of the runs that there are."""
+        """`tokens` is the number that a run takes, `weights` has those of all runs."""
         self.means, self.tokens = means, tokens
         most = np.zeros(len(means))
         for kind in ("documents", "divided"):
@@ -27,20 +27,20 @@ class Corpus:
         self.lengths = [np.random.default_rng(i).integers(mean // 2, mean * 3 // 2 + 1, int(n)) for i, (mean, n) in enumerate(zip(means, most, strict=True))]
 
     def samples(self, kind: str) -> list[np.ndarray]:
-        """Tokens of the samples of each source."""
+        """Returns the tokens of the samples of each source."""
         if kind == "rows":
             return [np.full(int(1.2 * self.tokens / ROW) + 300, ROW) for _ in self.means]
         return self.lengths
 
     def weights(self, kind: str, weights: Sequence[float]) -> list[float]:
-        """What the library is told so that its samples come to these shares of tokens, as well as it can be told."""
+        """Returns the library's weights that make its samples approximate these shares of tokens."""
         if kind == "divided":
             parts = [w / m for w, m in zip(weights, self.means, strict=True)]
             return [p / sum(parts) for p in parts]
         return list(weights)
 
     def needed(self, kind: str, counted: Sequence[float], tokens: int) -> int:
-        """Samples that have so many tokens."""
+        """Returns the number of samples that have `tokens` tokens."""
         means = [ROW] * len(self.means) if kind == "rows" else self.means
         mean = sum(w * m for w, m in zip(counted, means, strict=True)) / sum(counted)
         return int(1.05 * tokens / mean) + 200

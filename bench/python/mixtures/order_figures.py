@@ -1,4 +1,4 @@
-"""Figures about the order in which a mixture gives its samples."""
+"""Figures about the order of a mixture's samples."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 
 
 def off(sources: np.ndarray, tokens: np.ndarray, weights: Sequence[float], at: Sequence[int]) -> list[float]:
-    """How far the worst source is off its share of the tokens when so many have come, for each number in `at`; NaN where fewer come."""
+    """Returns the largest deviation of a source from its share of the tokens, after each number of tokens in `at`; NaN for more tokens than the
+    order has."""
     target = np.asarray(weights, float) / sum(weights)
     ends = np.cumsum(tokens)
     out = []
@@ -23,7 +24,7 @@ def off(sources: np.ndarray, tokens: np.ndarray, weights: Sequence[float], at: S
 
 
 def repeated_and_lost(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
-    """Samples [n, 2] that come after a resume though they came before it; and those that never come, though later ones of their source do."""
+    """Returns the numbers of samples [n, 2] that are repeated after a resume, and of those that never follow although later ones of their source do."""
     key = lambda samples: samples[:, 0] << 40 | samples[:, 1]  # noqa: E731
     repeated = np.isin(key(after), key(before)).sum()
     lost = 0
@@ -35,17 +36,17 @@ def repeated_and_lost(before: np.ndarray, after: np.ndarray) -> tuple[int, int]:
 
 
 def neighbours(order: np.ndarray, size: int) -> float:
-    """How many documents of an order have one of the same `size` neighbours in the corpus just before them."""
+    """Returns the share of documents that follow one of the same `size` neighbours in the corpus."""
     near = order // size
     return float((near[1:] == near[:-1]).mean())
 
 
 def same_places(first: np.ndarray, second: np.ndarray) -> float:
-    """How many places of two epochs have the same document."""
+    """Returns the share of positions that have the same document in two epochs."""
     n = min(len(first), len(second))
     return float((first[:n] == second[:n]).mean())
 
 
 def twice(first: np.ndarray) -> float:
-    """How many of an epoch's places have a document that came before in it."""
+    """Returns the share of an epoch's positions that repeat an earlier document."""
     return 1 - len(np.unique(first)) / len(first)

@@ -1,9 +1,9 @@
-"""Measures how libraries mix sources beside loaderd, and prints Markdown tables.
+"""Compares how libraries and loaderd mix sources, and prints Markdown tables.
 
     make bench-mixtures
     python bench/python/mixtures/run.py --loaderd bin/mixing --quick --only Grain
 
-Every library is measured in a process of its own; one that cannot be imported is told with its error.
+Every library is measured in a separate process; one that cannot be imported is listed with its error.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SETTINGS: dict[str, Any] = {
     "at": [1_000_000, 10_000_000, 100_000_000],
     "kinds": ["documents", "divided", "rows"],
     "seeds": 3,
-    "samples": 8192,  # before a change of weights, and behind it
-    "documents": 131_072,  # of the source whose epochs are looked at
+    "samples": 8192,  # before a change of weights, and after it
+    "documents": 131_072,  # of the source whose epochs are compared
     "near": 1024,  # documents of a neighbourhood
     "seconds": 5.0,
 }
@@ -38,13 +38,13 @@ QUICK = {"at": [100_000, 1_000_000], "seeds": 1, "samples": 4096, "documents": 1
 
 
 class Loaderd:
-    """The Go program beside this one, on the same lengths."""
+    """The Go program of this benchmark, on the same lengths."""
 
     def __init__(self, program: Path, folder: Path) -> None:
         self.program, self.folder = program, folder
 
     def mix(self, lengths: list[np.ndarray], weights: list[list[float]], steps: bool = True, written: bool = True, **more: Any) -> tuple[np.ndarray, np.ndarray, dict[str, float]]:
-        """Documents as taken [n, 2]; pieces in steps [m, 3]: source, document, tokens; and what it cost."""
+        """Returns documents in order [n, 2]; pieces in steps [m, 3]: source, document, tokens; and the cost."""
         request = {"lengths": [x.tolist() for x in lengths], "weights": weights, "changes": [], **more}
         paths = [self.folder / "taken", self.folder / "steps"]
         flags = [f"-taken={paths[0]}", *([f"-steps={paths[1]}"] if steps else [])] if written else []
@@ -53,7 +53,7 @@ class Loaderd:
         return read(paths[0], 2, written), read(paths[1], 3, steps and written), json.loads(done.stdout)
 
     def measure(self, s: dict[str, Any]) -> dict[str, Any]:
-        tokens = int(1.2 * s["at"][-1]) + 20_000_000  # some wait in the pool and the window
+        tokens = int(1.2 * s["at"][-1]) + 20_000_000  # some remain in the pool and the window
         corpus = Corpus(s["means"], tokens, s["weights"])
         out: dict[str, Any] = {"name": "loaderd", "version": "loaderd", "shares": {"taken": [], "steps": []}, "epochs": {}}
         for weights in s["weights"]:
@@ -78,7 +78,7 @@ class Loaderd:
         return out
 
     def change(self, corpus: Corpus, s: dict[str, Any]) -> dict[str, Any]:
-        """As single.change: so many documents, a restart under other weights, as many more. Shares are of tokens, as weights are."""
+        """As single.change: `documents` documents, a restart under other weights, as many more. Shares are of tokens, as weights are."""
         old, new = s["weights"]
         at, lengths = s["at"][-2], corpus.lengths
         plain, _, _ = self.mix(lengths, [old], tokens=2 * at)

@@ -1,4 +1,4 @@
-"""All figures of one library, in a process of its own: JSON on standard output.
+"""All figures of one library, in a separate process: JSON on standard output.
 
     single.py NAME FOLDER SETTINGS: a name of mixers.MIXERS, a folder for its files, and settings as run.py makes them
 """
@@ -21,7 +21,7 @@ from mixture_corpus import Corpus
 
 
 def shares(mixer: type[mixers.Mix], corpus: Corpus, kind: str, weights: list[float], at: list[int], seeds: int) -> list[float]:
-    """The worst of so many seeds, where it draws."""
+    """Returns the worst of several seeds, if the library draws at random."""
     tokens, counted = corpus.samples(kind), corpus.weights(kind, weights)
     need = corpus.needed(kind, counted, at[-1])
     mixer = mixers.FOR_UNLIKE_WEIGHTS.get(mixer, mixer) if kind == "divided" else mixer
@@ -34,19 +34,19 @@ def shares(mixer: type[mixers.Mix], corpus: Corpus, kind: str, weights: list[flo
 
 
 def change(mixer: type[mixers.Mix], sizes: list[int], n: int, old: list[float], new: list[float]) -> dict[str, Any]:
-    """n samples, a resume under other weights, n more; and whether a resume under the same weights gives the same samples."""
+    """Takes n samples, resumes under other weights, and takes n more; also checks whether a resume under the same weights gives the same samples."""
     first = mixer(sizes, old)
     before, state = first.take(n), first.state()
     same = np.array_equal(first.take(n), mixer(sizes, old, state=state).take(n))
     after = mixer(sizes, new, state=state, history=[(0, old)]).take(n)
     repeated, lost = figures.repeated_and_lost(before, after)
-    late = after[n // 4 :]  # behind what a block or a draw had fixed
+    late = after[n // 4 :]  # after what a block or a draw had fixed
     (error,) = figures.off(late[:, 0], np.ones(len(late)), new, [len(late)])
     return {"same": bool(same), "repeated": repeated, "lost": None if mixer.shuffled else lost, "off": error}
 
 
 def speed(mixer: type[mixers.Mix], sizes: list[int], weights: list[float], seconds: float) -> float:
-    """Samples a second of processor time, all threads together."""
+    """Returns samples per second of processor time, all threads together."""
     mix = mixer(sizes, weights)
     mix.take(2048)
     n, began = 0, time.process_time()

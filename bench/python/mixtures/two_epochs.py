@@ -1,4 +1,4 @@
-"""Two epochs of one source of n documents, in the order that each library shuffles them: the orders of both as arrays of document numbers."""
+"""Two epochs of one source of n documents, in each library's shuffled order: the orders of both as arrays of document numbers."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def mosaic(n: int) -> Orders:
 
 
 def megatron(n: int) -> Orders:
-    """The functions that GPTDataset calls, for two epochs: documents, then samples, here one a document."""
+    """Calls the functions of GPTDataset for two epochs: documents, then samples, here one per document."""
     from megatron.core.datasets.gpt_dataset import _build_document_index, _build_shuffle_index
 
     rng = np.random.RandomState(1)
@@ -75,7 +75,7 @@ def megatron(n: int) -> Orders:
 
 
 def levanter(n: int) -> Orders:
-    """A shuffled source in a MixtureDataset, which begins it again when it is used up."""
+    """A shuffled source in a MixtureDataset, which restarts it when it is exhausted."""
     import jax
     from levanter.data import ListAsyncDataset
     from levanter.data.mixture import MixtureDataset

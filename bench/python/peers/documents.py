@@ -1,4 +1,4 @@
-"""The documents that every packer gets: their lengths, their tokens, and how many of them have arrived."""
+"""The documents of every packer: their lengths, their tokens, and how many of them have arrived."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 class Documents:
-    """Documents whose tokens are numbered from 1 through the whole input, as the ledger wants them."""
+    """Documents whose tokens are numbered from 1 through the whole input, as the ledger requires."""
 
     def __init__(self, lengths: np.ndarray) -> None:
         self.lengths = np.asarray(lengths, dtype=np.int64)
@@ -21,14 +21,14 @@ class Documents:
 
     @classmethod
     def read(cls, path: Path, limit: int | None = None) -> Documents:
-        """The documents of a file with one length a line, or the first `limit` of them."""
+        """Returns the documents of a file with one length per line, or the first `limit` of them."""
         return cls(np.loadtxt(path, dtype=np.int64, ndmin=1, max_rows=limit))
 
     def __len__(self) -> int:
         return len(self.lengths)
 
     def arrive(self, longest: int) -> Iterator[np.ndarray]:
-        """The documents in order. Those longer than `longest` come in several pieces, for packers that take no longer ones."""
+        """Yields the documents in order. Those longer than `longest` are split into several pieces, for packers with that limit."""
         bounds = self.offsets.tolist()
         for self.arrived in range(1, len(bounds)):
             start, end = bounds[self.arrived - 1], bounds[self.arrived]
@@ -36,7 +36,7 @@ class Documents:
                 yield self.tokens[at : min(at + longest, end)]
 
     def pieces(self, longest: int) -> np.ndarray:
-        """The offsets of the pieces that arrive gives, and the end of the last one."""
+        """Returns the offsets of the pieces of `arrive`, and the end of the last one."""
         count = -(-self.lengths // longest)
         within = np.arange(count.sum()) - np.repeat(np.cumsum(count) - count, count)
         return np.append(np.repeat(self.offsets[:-1], count) + within * longest, self.offsets[-1])

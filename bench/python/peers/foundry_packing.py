@@ -1,7 +1,7 @@
-"""LLM Foundry: `BinPackCollator` around a collator that pads, on the batches that a data loader gives it.
+"""LLM Foundry: `BinPackCollator` around a collator that pads, on the batches of a data loader.
 
-How many documents a batch of rows is made of is its `packing_ratio`: the largest one that leaves no documents over, either of the
-twenty that its `auto` tries, or of all tenths. It takes no document longer than a row.
+Its `packing_ratio` determines how many documents make a batch of rows. It is the largest one that drops no documents, either of the twenty that its `auto`
+tries, or of all tenths. It accepts no document longer than a row.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ BATCH = 64  # rows
 
 
 def batches(pieces: Iterable[Any], count: int) -> Iterator[list[Any]]:
-    """`count` of the pieces at a time."""
+    """Yields `count` of the pieces at a time."""
     rest = iter(pieces)
     while batch := list(islice(rest, count)):
         yield batch

@@ -1,7 +1,7 @@
-"""What a packer really put out, counted from its rows and from nothing that it says of itself.
+"""The actual output of a packer, counted from its rows and not from its own figures.
 
-The tokens of all documents are numbered from 1 through the whole input, and 0 is padding. So each token of a row says which document
-it belongs to, and each is accounted for: it came out once, several times, or not at all.
+The tokens of all documents are numbered from 1 through the whole input, and 0 is padding. Each token of a row therefore identifies its document,
+and each is accounted for: emitted once, several times, or not at all.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ class Account:
     """Totals of one packer's output. tokens = slots - padding - repeated + dropped."""
 
     documents: int
-    tokens: int  # that went in
+    tokens: int  # of the input
     rows: int
     slots: int  # rows times the row length
     padding: int  # slots without a token
-    repeated: int  # tokens that came out again
-    dropped: int  # tokens that never came out
-    cut: int  # documents that did not come out in one piece
-    cut_short: int  # of these, documents that a row could have held
-    lost: int  # of these, documents of which nothing came out
-    oldest: int  # most documents that arrived between a document's arrival and the emission of its last piece
+    repeated: int  # tokens that were emitted again
+    dropped: int  # tokens that were never emitted
+    cut: int  # documents that were not emitted in one piece
+    cut_short: int  # of these, documents that fit into a row
+    lost: int  # of these, documents without any emitted token
+    oldest: int  # maximum number of documents that arrived between a document's arrival and the emission of its last piece
 
 
 class Ledger:
-    """Takes rows as a packer emits them. Rows longer than `row` tokens, and tokens that nobody put in, are errors."""
+    """Records rows as a packer emits them. Rows longer than `row` tokens, and tokens that are not in the input, are errors."""
 
     def __init__(self, lengths: np.ndarray, row: int) -> None:
         self.lengths = np.asarray(lengths, dtype=np.int64)
@@ -43,7 +43,7 @@ class Ledger:
         self.runs: list[tuple[np.ndarray, np.ndarray]] = []  # first tokens and lengths of the pieces
 
     def add(self, values: np.ndarray, sizes: np.ndarray, arrived: np.ndarray) -> None:
-        """Take rows that lie one behind the other in values: row i has sizes[i] tokens and came out when arrived[i] documents had come."""
+        """Adds rows that are concatenated in values: row i has sizes[i] tokens and was emitted when arrived[i] documents had arrived."""
         if len(sizes) and sizes.max() > self.row:
             raise ValueError(f"a row of {sizes.max()} tokens, longer than {self.row}")
         if sizes.sum() != len(values):
@@ -71,14 +71,14 @@ class Ledger:
         self.runs.append((first, size))
 
     def close(self) -> Account:
-        """The account of everything that was added."""
+        """Returns the account of all rows."""
         none = np.zeros(0, dtype=np.int64)
         first = np.concatenate([none, *(f for f, _ in self.runs)])
         size = np.concatenate([none, *(s for _, s in self.runs)])
         order = np.argsort(first, kind="stable")
         first, size = first[order], size[order]
         ends = first + size
-        known = np.maximum.accumulate(np.concatenate(([0], ends)))[:-1]  # all tokens below are out already
+        known = np.maximum.accumulate(np.concatenate(([0], ends)))[:-1]  # all tokens below are emitted already
         fresh = int(np.maximum(ends - np.maximum(first, known), 0).sum())
         packed = int(size.sum())
         document = np.searchsorted(self.starts, first, "right") - 1

@@ -1,4 +1,4 @@
-"""loaderd: the packers of packonline in a Go program, which writes its rows to a pipe for the same ledger that the others are held to."""
+"""loaderd: the packers of packonline in a Go program, which writes its rows to a pipe for the same ledger as the other packers."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import numpy as np
 from documents import Documents
 from ledger import Ledger
 
-# Pools and maximum ages: the defaults, and the ages at which packers that hold fewer documents back can be compared: those of batches of
-# 4,096 and of 1,000 documents, and of 64 open rows.
+# Pools and maximum ages: the defaults, and the ages that are comparable with packers that hold back fewer documents: those of batches of 4,096 and of
+# 1,000 documents, and of 64 open rows.
 BOUNDS = [(4096, 16384), (2048, 4095), (256, 999), (32, 168)]
-# A method that the binary lacks is left out.
+# Methods that the binary lacks are skipped.
 SETTINGS = [(method, *bound) for method in ("bucket", "bfd") for bound in BOUNDS] + [("concat", 1, 0)]
 
 
 def draw(binary: Path, documents: int, seed: int, to: Path) -> Path:
-    """Write lengths of the log-normal distribution that reproduces FineWeb-Edu's truncation figures."""
+    """Writes lengths of the log-normal distribution that reproduces FineWeb-Edu's truncation figures."""
     with to.open("wb") as f:
         subprocess.run([binary, "-draw", str(documents), "-seed", str(seed)], stdout=f, check=True)
     return to
 
 
 def measure(binary: Path, lengths: Path, row: int, only: str) -> Iterator[dict[str, Any]]:
-    """The figures of each setting whose name has `only` in it."""
+    """Yields the figures of each setting whose name contains `only`."""
     documents = Documents.read(lengths)
     known = subprocess.run([binary, "-methods"], capture_output=True, text=True, check=True).stdout.split()
     for method, pool, age in SETTINGS:

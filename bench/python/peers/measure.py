@@ -8,16 +8,16 @@ from pathlib import Path
 
 
 def cpu() -> float:
-    """CPU seconds of this process with all its threads, and of its worker processes that have ended."""
+    """Returns the CPU seconds of this process with all its threads, and of its worker processes that have ended."""
     children = resource.getrusage(resource.RUSAGE_CHILDREN)
     return time.process_time() + children.ru_utime + children.ru_stime
 
 
 class Memory:
-    """The resident size of this process when this is made, and the largest that it, or a worker process, has had since."""
+    """The resident size of this process when this is created, and the maximum since then of it or a worker process."""
 
     def __init__(self) -> None:
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+        Path("/proc/self/clear_refs").write_text("5")  # resets the peak
         self.before = status("VmRSS")
 
     def peak(self) -> int:
@@ -26,7 +26,7 @@ class Memory:
 
 
 def status(field: str) -> int:
-    """A field of /proc/self/status in bytes."""
+    """Returns a field of /proc/self/status in bytes."""
     for line in Path("/proc/self/status").read_text().splitlines():
         name, _, value = line.partition(":")
         if name == field:

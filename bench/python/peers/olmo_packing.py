@@ -12,7 +12,7 @@ import numpy as np
 from documents import Documents
 from packers import Packer, Ready, Rows
 
-forked: list[Any] = []  # the sources, which worker processes find here instead of getting a copy of all tokens
+forked: list[Any] = []  # the sources, inherited by worker processes instead of copies of all tokens
 
 
 def latest() -> Any:

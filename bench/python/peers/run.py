@@ -1,10 +1,10 @@
-"""Packs the same documents with loaderd and with the packers that people use today, and prints a Markdown table.
+"""Packs the same documents with loaderd and with widely used packers, and prints a Markdown table.
 
     make bench-peers
     python bench/python/peers/run.py --loaderd bin/peers --documents 20000 --only grain
 
-Each packer runs in a process of its own: with tokens, its rows thrown away as they come; on the lengths alone, where it can do that; and
-once more without a clock, its rows going into a ledger that accounts for every token.
+Each packer runs in a separate process: with tokens, its rows discarded as they are emitted; on the lengths alone, if it can; and once more without
+a clock, where a ledger accounts for every token of its rows.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def packers() -> Iterator[Packer]:
 
 
 def measure(packer: Packer, lengths: Path, row: int) -> dict[str, Any]:
-    """The figures of one packer, in this process."""
+    """Returns the figures of one packer, measured in this process."""
     documents = Documents.read(lengths, packer.limit)
     ready = packer.prepare(documents, row)
     limited = f"({packer.limit:,} documents)" if packer.limit == len(documents) else ""
@@ -63,7 +63,7 @@ def measure(packer: Packer, lengths: Path, row: int) -> dict[str, Any]:
 
 
 def check(ready: Ready, documents: Documents, row: int) -> Account:
-    """The account of what comes out, which goes into the ledger many rows at a time."""
+    """Returns the account of the output, which is added to the ledger many rows at a time."""
     ledger = Ledger(documents.lengths, row)
     rows = ((values, sizes, np.full(len(sizes), documents.arrived)) for values, sizes in (ready.counted or ready.rows)())
     while some := list(islice(rows, 256)):
@@ -72,7 +72,7 @@ def check(ready: Ready, documents: Documents, row: int) -> Account:
 
 
 def apart(name: str, lengths: Path, row: int) -> dict[str, Any]:
-    """The figures of one packer, in a process of its own."""
+    """Returns the figures of one packer, measured in a separate process."""
     with tempfile.NamedTemporaryFile("r") as out:
         command = [sys.executable, __file__, "--packer", name, "--lengths", lengths, "--row", str(row), "--json", out.name]
         done = subprocess.run(command, env=os.environ | ENVIRONMENT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -82,7 +82,7 @@ def apart(name: str, lengths: Path, row: int) -> dict[str, Any]:
 
 
 def compare(loaderd: Path, lengths: Path, row: int, only: str) -> Iterator[dict[str, Any]]:
-    """The figures of loaderd and of the packers whose names have `only` in them."""
+    """Yields the figures of loaderd and of the packers whose names contain `only`."""
     yield from loaderd_packing.measure(loaderd, lengths, row, only)
     for packer in packers():
         if only in packer.name.lower():

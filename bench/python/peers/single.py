@@ -1,4 +1,4 @@
-"""Loads one module of an installed package without the package, whose other modules ask for far more than packing needs."""
+"""Loads one module of an installed package without the package, whose other modules have far more requirements than packing."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def load(package: str, path: str, given: dict[str, dict[str, Any]]) -> ModuleType:
-    """The module of `package` at `path`, unchanged. `given` stands for the modules that it imports: their names and what it takes of each."""
+    """Returns the module of `package` at `path`, unchanged. `given` replaces its imports: the names of modules and their members."""
     for name, names in given.items():
         parts = name.split(".")
         for n in range(1, len(parts) + 1):

@@ -1,4 +1,4 @@
-"""The tables of the comparison: the figures of every packer, and each packer beside the setting of loaderd that is nearest to it."""
+"""The tables of the comparison: the figures of every packer, and each packer with the most similar setting of loaderd."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def beside(r: Result, ours: Result) -> tuple[str, ...]:
 
 
 def nearest(ours: list[Result], r: Result) -> Result:
-    """The setting that is behind r in the fewest columns; of those the one that cuts the fewest documents, and then pads least."""
+    """Returns the setting that is worse than r in the fewest columns; of those the one that cuts the fewest documents, and then pads least."""
     return min(ours, key=lambda o: (len(behind(o, r)), o["cut"] / o["documents"], o["padding"] / o["slots"]))
 
 
 def behind(a: Result, b: Result) -> list[str]:
-    """The columns in which a is worse than b. How many documents are longer than a row is not a packer's doing."""
+    """Returns the columns in which a is worse than b. The number of documents longer than a row does not depend on the packer."""
     worse = {
         "documents/s with tokens": a["moved"] < b["moved"],
         "documents/s, lengths alone": "alone" in a and "alone" in b and a["alone"] < b["alone"],
@@ -80,7 +80,7 @@ def age(r: Result) -> str:
 
 
 def offline(r: Result) -> bool:
-    """Whether nothing came out before the last document was in."""
+    """Reports whether nothing was emitted before the last document was added."""
     return r["oldest"] == r["documents"] - 1
 
 
@@ -95,6 +95,6 @@ def size(count: int) -> str:
 
 
 def share(part: int, of: int) -> str:
-    """A percentage of two significant digits; 0 only if it is."""
+    """Returns a percentage of two significant digits; 0 only for exactly 0."""
     percent = 100 * part / of
     return "0" if part == 0 else f"{percent:.1f} %" if percent >= 9.95 else f"{percent:.2g} %"

@@ -1,8 +1,8 @@
-"""Asks bm25s and faiss the questions that splice asks its own index: for every document of a pool, the most related other one.
+"""Sends bm25s and faiss the queries that splice sends to its own index: for every document of a pool, the most related other one.
 
-`bin/splice -hand` writes the pools, a folder each, with splice's own answers in it; what was measured is written as JSON. Each library
-gets the index it is best at (bm25s: numba backend; faiss: a flat index of float32 inner products), one thread, and one question at a time,
-since the pool changes with every row.
+`bin/splice -hand` writes the pools, a folder each, with splice's own answers; the measurements are written as JSON. Each library gets its fastest
+suitable index (bm25s: numba backend; faiss: a flat index of float32 inner products), one thread, and one query at a time, because the pool changes
+with every row.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np  # noqa: E402
 
 
 def asked(name: str, paths: list[str], best: Callable[[int], int], seconds: float) -> dict[str, str | float]:
-    """Questions for as many documents, evenly chosen, as there is time for; the first few warm up."""
+    """Queries as many documents, evenly spaced, as the time permits; the first few warm up."""
     for i in range(3):
         best(i)
     order = np.random.default_rng(1).permutation(len(paths))
@@ -38,7 +38,7 @@ def asked(name: str, paths: list[str], best: Callable[[int], int], seconds: floa
 
 
 def of_pool(folder: Path, seconds: float) -> dict[str, object]:
-    """What the libraries and splice answered about one pool, and the machine of splice's answers."""
+    """Returns the answers of the libraries and of splice for one pool, and the machine of splice's answers."""
     documents = [json.loads(line) for line in (folder / "documents.jsonl").open()]
     paths = [d["path"] for d in documents]
     ids = [[str(i) for i in d["ids"]] for d in documents]

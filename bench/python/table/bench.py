@@ -1,4 +1,4 @@
-"""What every entry of the table works with: built programs, environments of Python, a folder, and how long it may take."""
+"""The resources of every entry of the table: built programs, environments of Python, a folder, and the extent of the work."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from environments import environment  # noqa: E402
 
 
 class Missing(Exception):
-    """Something that the project does not bring along cannot be had: a peer, a published file."""
+    """A peer or a published file that is not part of the project cannot be downloaded."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    folder: Path  # goes at the end
-    moment: bool  # as little work as shows that the programs run
-    kept: Path = ROOT / "bin"  # built programs, and data that is made once
+    folder: Path  # deleted at the end
+    moment: bool  # the minimum of work that shows that the programs run
+    kept: Path = ROOT / "bin"  # built programs, and data that is created once
 
     def program(self, name: str) -> Path:
         return self.kept / name
@@ -35,7 +35,7 @@ class Bench:
         return ROOT / "bench" / "python" / path
 
     def say(self, command: Sequence[object], cores: int | None = None, **more: Any) -> str:
-        """What a command writes to standard output, bound to the first cores."""
+        """Returns the standard output of a command, bound to the first cores."""
         words = list(map(str, command))
         if cores is not None:
             words = ["taskset", "--cpu-list", ",".join(map(str, first_cores(cores))), *words]
@@ -47,7 +47,7 @@ class Bench:
         return done.stdout
 
     def ask(self, command: Sequence[object], cores: int | None = None) -> Any:
-        """The JSON that a command writes."""
+        """Returns the JSON output of a command."""
         return json.loads(self.say(command, cores))
 
 
@@ -56,7 +56,7 @@ def first_cores(n: int) -> list[int]:
 
 
 def python(group: str = "test") -> Path:
-    """The interpreter of the environment of a dependency group of python/pyproject.toml."""
+    """Returns the interpreter of the environment of a dependency group of python/pyproject.toml."""
     try:
         return environment(group) / "bin" / "python"
     except RuntimeError as error:

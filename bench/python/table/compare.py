@@ -1,4 +1,4 @@
-"""Prints which ratios of a run are worse than those of another by a tenth or more, and then exits with 1.
+"""Prints the ratios of a run that are worse than those of another by a tenth or more; if any exist, exits with 1.
 
 make bench-compare A=old.json B=new.json
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 from measures import Measure
 
 TENTH = 0.1
-ROUNDING = 1e-9  # of ratios that were divided
+ROUNDING = 1e-9  # of divided ratios
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Change:
 
     @property
     def loss(self) -> float:
-        """By what part of the old ratio the new one is worse; below 0 where it is better."""
+        """The fraction of the old ratio by which the new one is worse; below 0 if it is better."""
         assert self.old.ratio is not None and self.new.ratio is not None
         grown = self.new.ratio / self.old.ratio - 1
         return grown if self.new.better == "lower" else -grown
@@ -34,12 +34,12 @@ class Change:
 
 
 def worse(changes: Iterable[Change]) -> list[Change]:
-    """The changes for the worse by a tenth or more, the worst first."""
+    """Returns the changes for the worse by a tenth or more, the worst first."""
     return sorted((c for c in changes if c.loss >= TENTH - ROUNDING), key=lambda c: -c.loss)
 
 
 def changes(old: Iterable[Measure], new: Iterable[Measure]) -> Iterator[Change]:
-    """The measures that have a ratio in both runs."""
+    """Yields the measures that have a ratio in both runs."""
     before = {m.name: m for m in old if m.ratio}
     for m in new:
         if m.ratio is not None and m.name in before:
@@ -47,7 +47,7 @@ def changes(old: Iterable[Measure], new: Iterable[Measure]) -> Iterator[Change]:
 
 
 def gone(old: Iterable[Measure], new: Iterable[Measure]) -> list[str]:
-    """The measures that had a ratio and have none now."""
+    """Returns the measures that had a ratio and no longer have one."""
     have = {m.name for m in new if m.ratio is not None}
     return [m.name for m in old if m.ratio and m.name not in have]
 

@@ -1,4 +1,4 @@
-"""How much the work depends on the number of cores, by a simulation of contention on those that are there."""
+"""The dependence on the number of cores, by a simulation of contention on the available ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from measures import Measure
 
 
 def cores(bench: Bench) -> Iterator[Measure]:
-    """CPU time a unit of work by many goroutines, beside that of one."""
+    """CPU time per unit of work by many goroutines, compared with that of one."""
     size = ["-bytes", 100_000, "-repeats", 1] if bench.moment else []
     for r in bench.ask([bench.program("cores"), "-json", *size], cores=2):
         what = f"{r['workers']} {'readers' if r['work'] == 'serving' else 'workers'}"

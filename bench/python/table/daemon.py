@@ -1,4 +1,4 @@
-"""The whole daemon: text to pyarrow, memory, start, and how long ranks wait for a step."""
+"""The whole daemon: text to pyarrow, memory, start, and the waits of ranks for a step."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from bench import Bench, python
 from measures import Measure
 
 READY_SECONDS = 60
-SETTLED_SECONDS = 3  # after which an idle daemon has given back what its start took
+SETTLED_SECONDS = 3  # after which an idle daemon has freed the memory of its start
 CLIENT = "import pyarrow.flight; print(next(line.split()[1] for line in open('/proc/self/status') if line.startswith('VmRSS')))"
 TORCH = "import time; began = time.perf_counter(); import torch; print(time.perf_counter() - began)"
 
 
 def end_to_end(bench: Bench) -> Iterator[Measure]:
-    """Text in JetStream to a stock pyarrow reader on two cores; the medians of several runs."""
+    """Text in JetStream to a plain pyarrow reader on two cores; the medians of several runs."""
     documents, rounds = (300, 1) if bench.moment else (40_000, 3)
     command = [bench.program("endtoend"), "-documents", documents, "-alone", "-python", python()]
     runs = [bench.ask(command, cores=2) for _ in range(rounds)]
@@ -64,7 +64,7 @@ def idle(bench: Bench) -> Iterator[Measure]:
 
 
 def waits(bench: Bench) -> Iterator[Measure]:
-    """Eight ranks in lock step that compute for 10 ms, and the same ranks at a raw socket."""
+    """Eight ranks in lock step that compute for 10 ms, and the same ranks with a raw socket."""
     size = ["-documents", 30_000, "-steps", 20] if bench.moment else ["-documents", 300_000, "-steps", 2000]
     found = bench.ask([bench.program("guarantees"), "-json", *size, "tail"])
     for share in ("p50", "p99", "p99.9"):
@@ -76,7 +76,7 @@ def client_memory(bench: Bench) -> float:
 
 
 def resident(pid: int) -> float:
-    """MB."""
+    """Returns the resident memory in MB."""
     lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS")) * 1024 / 1e6
 

@@ -1,4 +1,4 @@
-"""Encoding text beside the fastest of the other tokenizers: every vocabulary, one core and two, warm and cold; and random bytes."""
+"""Encoding text, compared with the fastest of the other tokenizers: every vocabulary, one core and two, warm and cold; and random bytes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Results = list[dict[str, object]]
 
 
 def text(bench: Bench) -> Iterator[Measure]:
-    """A corpus of prose, code and many languages; a moment has none, and one vocabulary."""
+    """A corpus of prose, code and many languages; `moment` uses none, and one vocabulary."""
     options: list[object] = ["--rounds", 2, "--passes", 4, "--cores", "1,2", "--only", "gigatoken,fastokens"]
     if bench.moment:
         options = ["--rounds", 1, "--passes", 2, "--cores", "1", "--vocabularies", "gpt2", "--only", "gigatoken"]
@@ -31,7 +31,7 @@ def text(bench: Bench) -> Iterator[Measure]:
 
 
 def noise(bench: Bench) -> Iterator[Measure]:
-    """Random bytes as one document, by encoders that have seen nothing."""
+    """Random bytes as one document, by cold encoders."""
     size = 20_000 if bench.moment else RANDOM
     path = write(bench.folder / "random", bytes(b or 1 for b in random.Random(1).randbytes(size)))
     vocabularies = "gpt2" if bench.moment else "gpt2,cl100k,o200k"
@@ -48,7 +48,7 @@ def write(path: Path, document: bytes) -> Path:
 
 
 def measured(bench: Bench, options: list[object]) -> tuple[Results, str]:
-    """The figures of bench/tokenizers, of loaderd alone where the others cannot be installed, and then why."""
+    """Returns the figures of bench/tokenizers. If the other libraries cannot be installed, they are of loaderd alone, with the reason."""
     note = ""
     try:
         interpreter = python("tokenizers")

@@ -1,4 +1,4 @@
-"""Flight into pyarrow beside a raw socket, which brings as many bytes over loopback."""
+"""Flight into pyarrow, compared with a raw socket that transfers the same number of bytes over loopback."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RAW = "a raw socket"
 
 
 def flight(bench: Bench) -> Iterator[Measure]:
-    """Batches of 1 and 2 MiB on an open stream and by a call a step, then the tokens of narrow ids."""
+    """Batches of 1 and 2 MiB on an open stream and by a call per step, then the tokens of narrow ids."""
     for mib, rows in ((1, 85), (2, 170)):
         found = read(bench, rows)
         raw = found["raw"]["bytes_per_second"] / 1e9
@@ -24,7 +24,7 @@ def flight(bench: Bench) -> Iterator[Measure]:
 
 
 def read(bench: Bench, rows: int, *options: str) -> dict[str, dict[str, float]]:
-    """What one server's clients measure."""
+    """Returns the measurements of one server's clients."""
     serve = [bench.program("flightserve"), "-listen", "127.0.0.1:0", "-raw", "127.0.0.1:0", "-rows", str(rows), "-bucket", "2048"]
     with subprocess.Popen(serve, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as server:
         try:

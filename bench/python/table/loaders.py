@@ -1,4 +1,4 @@
-"""StepLoader beside a memory-mapped DataLoader with two workers, over the same rows."""
+"""StepLoader, compared with a memory-mapped DataLoader with two workers, over the same rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Loading a tokenizer on one core, beside the reference with the same vocabulary: what is built in, and published files."""
+"""Loading a tokenizer on one core, compared with the reference with the same vocabulary: built-in ones and published files."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def loading(bench: Bench) -> Iterator[Measure]:
 
 
 def one(bench: Bench, name: str) -> Measure:
-    """The medians of processes that take turns."""
+    """Returns the medians of alternating processes."""
     title = f"loading {name}, {'built in' if name in BUILTIN else 'tokenizer.json'}, one core"
     try:
         file = built_in(bench, name) if name in BUILTIN else published(name)
-    except RuntimeError as error:  # npm cannot fetch it
+    except RuntimeError as error:  # npm cannot download it
         return Measure(title, better="lower", note=str(error))
     ours, theirs = [], []
     nothing = bench.folder / "nothing"
@@ -47,7 +47,7 @@ def one(bench: Bench, name: str) -> Measure:
 
 
 def built_in(bench: Bench, name: str) -> Path:
-    """The same vocabulary as tokenizer.json."""
+    """Returns the same vocabulary as tokenizer.json."""
     path = bench.kept / "tokenizers.data" / f"{name}.json"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)

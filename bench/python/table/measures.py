@@ -1,4 +1,4 @@
-"""One line of the table: what was measured, and its baseline from the same run."""
+"""One line of the table: the measurement, and its baseline from the same run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 @dataclass(frozen=True)
 class Measure:
-    """A figure. Its name is what two runs are compared by."""
+    """A figure. Its name identifies it in comparisons of two runs."""
 
     name: str
     value: float | None = None
@@ -16,7 +16,7 @@ class Measure:
     baseline: float | None = None  # of the same unit
     baseline_name: str = ""
     better: Literal["higher", "lower"] = "higher"
-    note: str = ""  # why the value or the baseline is missing, or what else is to be known
+    note: str = ""  # why the value or the baseline is missing, or another remark
 
     @property
     def ratio(self) -> float | None:
@@ -32,6 +32,6 @@ class Measure:
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> Measure:
-        """The measure that json wrote; the ratio follows from the rest."""
+        """Returns the measure that json wrote; the ratio follows from the other fields."""
         rest = {k: v for k, v in fields.items() if k not in ("measure", "ratio")}
         return cls(name=fields["measure"], **rest)

@@ -1,4 +1,4 @@
-"""Packing related documents, beside packing by length alone in the same process."""
+"""Packing of related documents, compared with packing only by length in the same process."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from measures import Measure
 
 HEAD = ("measure", "value", "baseline", "ratio", "better")
 Run = dict[str, Any]
-"""machine, date, revision, seconds, moment, left_out, measures: what run.py writes."""
+"""The output of run.py: machine, date, revision, seconds, moment, left_out, measures."""
 
 
 def text(run: Run) -> str:
@@ -55,7 +55,7 @@ def notes(all_of_them: Iterable[Measure]) -> list[str]:
 
 
 def figure(x: float | None) -> str:
-    """Three digits that count."""
+    """Returns a number with three significant digits."""
     if x is None:
         return "-"
     if abs(x) >= 100:

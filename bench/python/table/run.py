@@ -1,10 +1,10 @@
-"""Measures what loaderd is to be fast and small at, each line beside its baseline from the same run, and prints one table.
+"""Measures the speed and size goals of loaderd, each line with its baseline from the same run, and prints one table.
 
     make bench
     python3 bench/python/table/run.py --only flight --only splice
 
-Programs are those of `make bench-programs`. An entry that fails has a line that says so, the rest runs, and the exit status is 1. What only
-lacks a peer that cannot be installed says that and is no failure.
+Programs are those of `make bench-programs`. An entry that fails has a line with the error, the remaining ones run, and the exit status is 1. An
+entry without a peer that can be installed has a line with the reason and is not a failure.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ ENTRIES: dict[str, Entry] = {
 
 
 def measure(entries: dict[str, Entry], bench: Bench, failed: list[str]) -> Iterator[Measure]:
-    """The lines of all entries; the names of those that failed are added to failed."""
+    """Yields the lines of all entries; adds the names of failed entries to failed."""
     began = time.monotonic()
     for name, entry in entries.items():
         print(f"{time.monotonic() - began:5.0f} s  {name}", file=sys.stderr)

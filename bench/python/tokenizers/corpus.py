@@ -1,8 +1,8 @@
 """The text of the comparison: prose, code and many languages, a third each, from Go, Python and pinned packages.
 
-A document is a file or a piece of one of at most 64 KiB. A line that came before, anywhere, is left out: text that
-repeats flatters a cache. Lines of a few characters (a brace, an `else`) stay, code would not be code without them.
-Documents stand in one file, each ended by a NUL byte, which occurs in none; they are shuffled, always in the same way.
+A document is a file or a piece of one of at most 64 KiB. A line that repeats any earlier line is removed, because repeated text favours a cache.
+Lines of a few characters (a brace, an `else`) are kept, because code needs them. Documents are in one file, each terminated by a NUL byte, which
+occurs in none; they are shuffled, always in the same way.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def build(path: Path) -> None:
 
 
 def take(texts: Iterable[str], seen: set[bytes], limit: int) -> Iterator[bytes]:
-    """Documents of new lines, until they have limit bytes."""
+    """Yields documents of new lines, until they have limit bytes."""
     for text in texts:
         for document in pieces(new_lines(text, seen)):
             yield document
@@ -96,7 +96,7 @@ def read(path: Path) -> str:
 
 
 def prose() -> Iterator[str]:
-    """Descriptions of web services, and the comments of every second file of Go's library."""
+    """Yields descriptions of web services, and the comments of every second file of Go's library."""
     models = (json.loads(gzip.decompress(path.read_bytes())) for path in package_files("botocore", ".gz"))
     services = (" ".join(TAG.sub(" ", text).split()) for model in models for text in described(model))
     comments = (comment for path in go_files()[::2] for comment in comments_of(read(path)))
@@ -116,7 +116,7 @@ def described(o: Any) -> Iterator[str]:
 
 
 def comments_of(source: str) -> Iterator[str]:
-    """The paragraphs of the comments, each on one line."""
+    """Yields the paragraphs of the comments, each on one line."""
     block: list[str] = []
     for line in [*source.splitlines(), ""]:
         if line.lstrip().startswith("// "):
@@ -127,7 +127,7 @@ def comments_of(source: str) -> Iterator[str]:
 
 
 def gathered(paragraphs: Iterable[str]) -> Iterator[str]:
-    """Texts of some KB made of paragraphs of 80 characters or more."""
+    """Yields texts of some KB, joined from paragraphs of 80 characters or more."""
     text, size, n = [], 0, 0
     for p in paragraphs:
         if len(p) < 80:
@@ -140,7 +140,7 @@ def gathered(paragraphs: Iterable[str]) -> Iterator[str]:
 
 
 def code() -> Iterator[str]:
-    """The other files of Go's library, Python's library and the packages, and their pages, scripts and style sheets."""
+    """Yields the other files of Go's library, Python's library and the packages, and their pages, scripts and style sheets."""
     python = sorted(Path(sysconfig.get_path("stdlib")).glob("**/*.py"))
     python = [p for p in python if "site-packages" not in p.parts and "lib2to3" not in p.parts]
     python += [p for package in TRANSLATED for p in package_files(package, ".py")]
@@ -152,7 +152,7 @@ def code() -> Iterator[str]:
 
 
 def languages() -> Iterator[str]:
-    """What people translated programs into about a hundred languages; a document has one language."""
+    """Yields translations of programs into about a hundred languages; a document has one language."""
     catalogs = [p for package in TRANSLATED for p in package_files(package, ".po")]
     random.Random(3).shuffle(catalogs)
     for path in catalogs:
@@ -172,7 +172,7 @@ def gathered_lines(lines: Iterable[str]) -> Iterator[str]:
 
 
 def translations(catalog: str) -> Iterator[str]:
-    """The msgstr of a gettext catalog, without its head."""
+    """Yields the msgstr of a gettext catalog, without its header."""
     message: list[str] | None = None
     first = True
     for line in [*catalog.splitlines(), ""]:

@@ -1,4 +1,4 @@
-"""The tokenizers that are compared, each used as its documentation has it where speed matters."""
+"""The compared tokenizers, each used as its documentation recommends for speed."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[3] / "python" / "tests"))
 
-BATCH = 4 << 20  # bytes of text given at once to those that return an object a document
+BATCH = 4 << 20  # bytes of text per call for libraries that return an object per document
 
 
 class Vocabulary(NamedTuple):
-    """A name, its tokenizer.json, and what else has it."""
+    """A name, its tokenizer.json, and other names of it."""
 
     name: str
     file: Path
@@ -25,11 +25,11 @@ class Vocabulary(NamedTuple):
 
 
 class Unsupported(Exception):
-    """The library does not have the vocabulary, or refuses its file."""
+    """The library does not have the vocabulary, or rejects its file."""
 
 
 class Encoder(ABC):
-    """A library with a vocabulary loaded. encode is what is timed; ids takes its result apart."""
+    """A library with a loaded vocabulary. encode is timed; ids unpacks its result."""
 
     package: str
 
@@ -37,7 +37,7 @@ class Encoder(ABC):
     def __init__(self, vocabulary: Vocabulary, cores: int) -> None: ...
 
     def prepare(self, text: bytes) -> Any:
-        """What encode takes, made without a clock: here str, which most libraries ask for."""
+        """Returns the input of encode, prepared outside the timing: here str, which most libraries require."""
         return [d.decode(errors="replace") for d in text.split(b"\0")[:-1]]
 
     @abstractmethod
@@ -45,7 +45,7 @@ class Encoder(ABC):
 
     @abstractmethod
     def ids(self, encoded: Any) -> Sequence[Any]:
-        """The ids of each document."""
+        """Returns the ids of each document."""
 
 
 class HuggingFace(Encoder):
@@ -142,7 +142,7 @@ class RsBpe(Encoder):
 
 
 ENCODERS: dict[str, type[Encoder]] = {e.package: e for e in (Gigatoken, Fastokens, RsBpe, Tiktoken, HuggingFace)}
-SLOW = {"tokenizers", "tiktoken", "rs_bpe"}  # two rounds are enough of them
+SLOW = {"tokenizers", "tiktoken", "rs_bpe"}  # two rounds of these suffice
 
 
 def batches(documents: list[str]) -> list[list[str]]:
@@ -158,7 +158,7 @@ def batches(documents: list[str]) -> list[list[str]]:
 
 
 def write_builtin(name: str, path: Path) -> None:
-    """The tokenizer.json of a vocabulary that loaderd has built in."""
+    """Writes the tokenizer.json of a built-in vocabulary of loaderd."""
     import reference_tokenizers
 
     path.write_text(json.dumps(reference_tokenizers.builtin_json(name), ensure_ascii=False), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Texts that are one word, or no word twice: each a file with a single document."""
+"""Texts that are a single word, or in which no word repeats: each a file with a single document."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     make bench-loading
     python bench/python/tokenizers/loading.py --loaderd bin/tokenizers --vocabularies gemma3,o200k --rounds 9
 
-Each load is one of a fresh process that is bound to one core, and the two take turns. The figures are medians, in seconds of processor time, which other work
-on the machine changes the least; what loaderd puts off until it is needed has columns of its own.
+Each load runs in a new process that is bound to one core, and the two alternate. The figures are medians in seconds of processor time, which other
+load on the machine affects least. Work that loaderd defers until it is needed has separate columns.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ HEAD = ("vocabulary", "from", "tokenizers", "loaderd", "ratio", "encoder and fir
 
 
 def reference(path: str) -> None:
-    """One load by the reference, in this process."""
+    """Makes one load by the reference, in this process."""
     from tokenizers import Tokenizer
 
     began = time.process_time()
@@ -42,7 +42,7 @@ def reference(path: str) -> None:
 
 
 def apart(*command: object) -> Any:
-    """What a process on one core prints."""
+    """Returns the output of a process on one core."""
     core = min(os.sched_getaffinity(0))
     pinned = ["taskset", "--cpu-list", str(core), *map(str, command)]
     environment = os.environ | {"TOKENIZERS_PARALLELISM": "false"}
@@ -50,7 +50,7 @@ def apart(*command: object) -> Any:
 
 
 def compare(of: Vocabulary, options: argparse.Namespace) -> list[tuple[str, ...]]:
-    """The rows of a vocabulary: from its file, and where it is built in from within too."""
+    """Returns the rows of a vocabulary: from its file, and if it is built in, also from the program."""
     ways = {"file": of.file} | ({"built in": of.builtin} if of.builtin else {})
     theirs: list[float] = []
     ours: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
@@ -68,7 +68,7 @@ def compare(of: Vocabulary, options: argparse.Namespace) -> list[tuple[str, ...]
 
 
 def find(name: str, folder: Path) -> Vocabulary:
-    """The vocabulary of that name."""
+    """Returns the vocabulary of that name."""
     return Vocabulary(name, published(PUBLISHED[name])) if name in PUBLISHED else vocabulary(name, folder)
 
 

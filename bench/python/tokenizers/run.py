@@ -1,13 +1,12 @@
-"""Encodes the same documents with loaderd's tokenizer and with those that people use, and prints Markdown tables.
+"""Encodes the same documents with loaderd's tokenizer and with widely used ones, and prints Markdown tables.
 
     make bench-tokenizers
     python bench/python/tokenizers/run.py --loaderd bin/tokenizers --vocabularies gpt2,cl100k --only gigatoken
     python bench/python/tokenizers/run.py --loaderd bin/tokenizers --hostile
 
-Each library runs in a process of its own, bound to one core and then to two, loads its vocabulary, and encodes all
-documents several times over: the first time is cold, the median of the later ones warm. The libraries take turns, so that
-a machine that slows down slows all of them. The ids are then compared, document by document, with those of Hugging Face
-tokenizers.
+Each library runs in a separate process, bound to one core and then to two, loads its vocabulary, and encodes all documents several times: the
+first round is cold, the median of the later ones is warm. The libraries alternate, so that a machine that slows down slows all of them. The ids
+are then compared, document by document, with those of Hugging Face tokenizers.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ KEPT = ("bytes", "tokens", "memory_bytes", "load_seconds", "wrong", "documents")
 
 
 def measure(library: str, vocab: Vocabulary, documents: Path, cores: int, rounds: int, ids: Path | None) -> Result:
-    """The figures of one library, in this process."""
+    """Returns the figures of one library, measured in this process."""
     text = documents.read_bytes()
     began = time.perf_counter()
     try:
@@ -74,7 +73,7 @@ def measure(library: str, vocab: Vocabulary, documents: Path, cores: int, rounds
 def apart(
     library: str, vocab: Vocabulary, documents: Path, cores: int, options: argparse.Namespace, ids: Path | None
 ) -> Result:
-    """The figures of one library or of loaderd, in a process of its own that is bound to the first cores."""
+    """Returns the figures of one library or of loaderd, measured in a separate process that is bound to the first cores."""
     rounds = min(2, options.passes) if library in SLOW else options.passes
     parallel = "true" if cores > 1 else "false"
     environment = os.environ | {"RAYON_NUM_THREADS": str(cores), "TOKENIZERS_PARALLELISM": parallel}
@@ -107,12 +106,12 @@ def read_ids(path: Path) -> list[np.ndarray[Any, Any]]:
 
 
 def wrong(want: list[Any], have: list[Any]) -> int:
-    """The documents whose ids differ."""
+    """Returns the number of documents whose ids differ."""
     return abs(len(want) - len(have)) + sum(not np.array_equal(a, b) for a, b in zip(want, have))
 
 
 def compare(vocab: Vocabulary, documents: Path, cores: int, options: argparse.Namespace) -> Iterator[Result]:
-    """The results of all libraries for a vocabulary, with how many documents they get wrong."""
+    """Yields the results of all libraries for a vocabulary, with the number of documents that each encodes incorrectly."""
     libraries = [REFERENCE, OURS, *(e for e in ENCODERS if e != REFERENCE)]
     libraries = [e for e in libraries if not options.only or e in (OURS, REFERENCE, *options.only.split(","))]
     if options.speed:
@@ -140,7 +139,7 @@ def compare(vocab: Vocabulary, documents: Path, cores: int, options: argparse.Na
 
 
 def joined(runs: list[Result]) -> Result:
-    """The medians of several processes: of their first rounds, and of all later ones."""
+    """Returns the medians of several processes: of their first rounds, and of all later ones."""
     first = runs[0]
     if "refused" in first:
         return first

