@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The version of all that loaderd ships, from the tag that the source stands at. Prints it.
+"""Prints the version of all components of loaderd, from the tag of the source.
 
     v1.2.3                      1.2.3
     5 commits behind v1.2.3     1.2.4.dev5+g1a2b3c4
     no tag, 512 commits         0.0.0.dev512+g1a2b3c4
-    a source distribution       the version that it was made with
+    a source distribution       the version that it was built with
     a source without history    0.0.0
 
-LOADERD_VERSION in the environment goes before all of these.
+LOADERD_VERSION in the environment has precedence over all of these.
 """
 
 import os
@@ -43,7 +43,7 @@ def version() -> str:
     if numbers is None:
         raise SystemExit(f"version.py: tag v{tag} is no version: want v1.2.3")
     *first, last = numbers[0].split(".")
-    following = numbers[0] if tag != numbers[0] else ".".join([*first, str(int(last) + 1)])  # behind 1.2.0rc1 comes 1.2.0
+    following = numbers[0] if tag != numbers[0] else ".".join([*first, str(int(last) + 1)])  # 1.2.0rc1 is followed by 1.2.0
     return f"{following}.dev{commits}+g{revision}"
 
 

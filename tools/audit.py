@@ -1,9 +1,9 @@
-"""Check the licences and the known vulnerabilities of what a release has: of the modules in the program and of the packages that the Python package needs.
+"""Checks the licences and the known vulnerabilities of a release: of the modules in the program and of the packages that the Python package needs.
 
     python tools/audit.py --program bin/loaderd --bills bin/loaderd.cdx.json bin/loaderd-python.cdx.json --site SITE-PACKAGES [--strict] [--db URL]
 
-Runs in the environment of the group `audit`. The program's bill has licences; those of Python packages are read from their metadata in SITE-PACKAGES.
-The exit status is not 0 if a licence is not allowed by licences.toml or a vulnerability is known, and with --strict also if no database answers.
+Runs in the environment of the group `audit`. The program's bill has licences; those of Python packages are read from their metadata in SITE-PACKAGES. The
+exit status is not 0 if licences.toml does not allow a licence or a vulnerability is known, and with --strict also if no database answers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def canonical(name: str) -> str:
 
 
 def licences_of_packages(site: str) -> dict[str, list[str]]:
-    """The licences of installed packages, by their names."""
+    """Returns the licences of installed packages, by their names."""
     found = {}
     for d in distributions(path=[site]):
         classifiers = [c for c in d.metadata.get_all("Classifier") or [] if c.startswith("License ::")]
@@ -41,13 +41,13 @@ def licences_of_packages(site: str) -> dict[str, list[str]]:
 
 
 def licences_of(component: dict[str, Any]) -> list[str]:
-    """The licences of a component in a bill; all of them apply."""
+    """Returns the licences of a component in a bill; all of them apply."""
     entries = component.get("licenses") or component.get("evidence", {}).get("licenses") or []
     return [e.get("expression") or e["license"].get("id") or e["license"].get("name", "") for e in entries]
 
 
 def refused(licence: str, allowed: set[str]) -> set[str]:
-    """The licences of an SPDX expression that are not allowed; empty if it can be met."""
+    """Returns the licences of an SPDX expression that are not allowed; empty if it can be met."""
     if licence in allowed:
         return set()
     licensing = get_spdx_licensing()
@@ -89,7 +89,7 @@ def check_licences(bills: list[str], site: str) -> Iterator[str]:
 
 
 def govulncheck(program: str, database: str) -> tuple[bool | None, str]:
-    """Whether vulnerabilities of Go modules in the program are known, None without an answer, and what was printed."""
+    """Reports whether vulnerabilities of Go modules in the program are known, None without an answer, and returns the output."""
     command = ["go", "tool", f"-modfile={ROOT / 'tools' / 'go.mod'}", "govulncheck", "-mode", "binary", *(["-db", database] if database else []), program]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     if done.returncode not in (0, VULNERABLE):
@@ -98,7 +98,7 @@ def govulncheck(program: str, database: str) -> tuple[bool | None, str]:
 
 
 def pip_audit(bill: str, site: str) -> tuple[bool | None, str]:
-    """The same of the Python packages of the bill, in the versions that are installed in SITE."""
+    """Does the same for the Python packages of the bill, in the versions that are installed in SITE."""
     names = {canonical(c["name"]) for c in json.loads(Path(bill).read_text())["components"]}
     pins = sorted(f"{d.metadata['Name']}=={d.version}" for d in distributions(path=[site]) if canonical(d.metadata["Name"]) in names)
     with tempfile.NamedTemporaryFile("w", suffix=".txt") as file:

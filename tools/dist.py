@@ -1,9 +1,9 @@
-"""Build what is released, into a folder: a wheel of the daemon for each platform, the client's wheel and source, and their SHA-256 sums.
+"""Builds a release into a folder: a wheel of the daemon for each platform, the client's wheel and source, and their SHA-256 sums.
 
     tools/dist.py FOLDER [PLATFORM...]
 
-A platform is one of linux-amd64, linux-arm64, darwin-arm64 and windows-amd64; all by default. Needs Go, and hatchling for the Python that runs this.
-The same source gives the same bytes, with the same Go and hatchling.
+A platform is one of linux-amd64, linux-arm64, darwin-arm64 and windows-amd64; all by default. Needs Go, and hatchling in the running Python. The same source
+gives the same bytes, with the same Go and hatchling.
 """
 
 import hashlib
@@ -19,7 +19,7 @@ PYTHON = ROOT / "python"
 sys.path.insert(0, str(PYTHON))
 from version import git, version  # noqa: E402
 
-# The tags of a wheel: the program is linked to nothing, so it runs with any C library. Go 1.26 wants macOS 12.
+# The tags of a wheel: the program links no C library, so it runs with any. Go 1.26 requires macOS 12.
 PLATFORMS = {
     "linux-amd64": "manylinux_2_17_x86_64.manylinux2014_x86_64.musllinux_1_1_x86_64",
     "linux-arm64": "manylinux_2_17_aarch64.manylinux2014_aarch64.musllinux_1_1_aarch64",
@@ -31,7 +31,7 @@ NOTICES = "THIRD-PARTY-NOTICES.txt"  # license-files of daemon/pyproject.toml
 
 
 def program(platform: str, said: str, folder: Path) -> Path:
-    """The daemon's program for a platform, without symbols."""
+    """Builds the daemon's program for a platform, without symbols."""
     path = folder / platform / "loaderd"
     stamp = f"-X loaderd/internal/build.release={said} -X loaderd/internal/build.revision={git('rev-parse', 'HEAD') or ''}"
     system, _, processor = platform.partition("-")

@@ -1,4 +1,4 @@
-"""Write the licence texts of all modules that are linked into a Go program, and of the vocabularies in it, as their licences ask for.
+"""Writes the licence texts of all modules that are linked into a Go program, and of the vocabularies in it, as their licences require.
 
     python3 tools/notices.py PROGRAM > THIRD-PARTY-NOTICES.txt
 
@@ -24,7 +24,7 @@ def go(*arguments: str) -> str:
 
 
 def objects(text: str) -> list[dict[str, str]]:
-    """The JSON objects that follow each other in a text."""
+    """Returns the consecutive JSON objects of a text."""
     found, at, decoder = [], 0, json.JSONDecoder()
     while text[at:].strip():
         value, at = decoder.raw_decode(text, at + len(text[at:]) - len(text[at:].lstrip()))
@@ -33,7 +33,7 @@ def objects(text: str) -> list[dict[str, str]]:
 
 
 def folders(program: str) -> dict[str, Path]:
-    """The folders of the modules in a program and of Go's standard library, by names with versions."""
+    """Returns the folders of the modules in a program and of Go's standard library, by names with versions."""
     info = json.loads(go("version", "-m", "-json", str(Path(program).absolute())))
     modules = [d.get("Replace") or d for d in info["Deps"]]
     listed = objects(go("mod", "download", "-json", *(f"{m['Path']}@{m['Version']}" for m in modules)))

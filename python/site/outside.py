@@ -1,4 +1,4 @@
-"""What pages link to outside docs/ becomes pages of the site: Markdown as it is, other files as listings. A hook of mkdocs.yml."""
+"""Adds linked files outside docs/ as pages of the site: Markdown unchanged, other files as listings. A hook of mkdocs.yml."""
 
 import posixpath
 import re
@@ -17,7 +17,7 @@ fence = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 
 
 def on_files(files, config):
-    """Adds what is outside: it is generated from ROOT, under the paths that on_page_markdown gives links."""
+    """Adds the files outside docs/, generated from ROOT, under the paths of on_page_markdown's links."""
     for name in ASSETS:
         files.append(File.generated(config, name, content=(ROOT / "python" / "site" / name).read_text()))
     for name, uri in PAGES.items():
@@ -37,7 +37,7 @@ def on_files(files, config):
 
 
 def on_page_markdown(markdown, page, config, files):
-    """Points links that leave docs/ to the pages that stand for what is there, and gives those that are written as a file's name the title of the page."""
+    """Redirects links that leave docs/ to the pages of their targets. A link text that is a file's name becomes the title of the page."""
     uri = page.file.src_uri
     if uri.startswith("source/"):
         return markdown
@@ -54,14 +54,14 @@ def on_page_markdown(markdown, page, config, files):
 
     titles = dict(named(config.nav))
     parts, at = [], 0
-    for block in fence.finditer(markdown):  # code stays as it is
+    for block in fence.finditer(markdown):  # code is unchanged
         parts += [link.sub(point, markdown[at : block.start()]), block[0]]
         at = block.end()
     return "".join(parts) + link.sub(point, markdown[at:])
 
 
 def named(nav):
-    """The pages of the navigation, each with its title there."""
+    """Yields the pages of the navigation, each with its title there."""
     for entry in nav:
         for title, under in entry.items():
             if isinstance(under, str):
@@ -71,7 +71,7 @@ def named(nav):
 
 
 def placed(uri, to):
-    """The path below ROOT that a link of a page leads to, None for another host or the page itself. Pages of PAGES lie at ROOT, all others in docs/."""
+    """Returns the path below ROOT of a page's link, None for another host or the page itself. Pages of PAGES are in ROOT, all others in docs/."""
     if not to or "://" in to or to.startswith("mailto:"):
         return None
     home = "" if uri in PAGES.values() else "docs/" + posixpath.dirname(uri)
@@ -79,14 +79,14 @@ def placed(uri, to):
 
 
 def inside(name):
-    """Where the site has what lies at a path below ROOT."""
+    """Returns the site's path of a path below ROOT."""
     if name.startswith("docs/"):
         return name.removeprefix("docs/")
     return PAGES.get(name) or listing(name)
 
 
 def outside(uri, text):
-    """The paths below ROOT, outside docs/, that a page links to."""
+    """Yields the paths below ROOT, outside docs/, that a page links to."""
     for match in link.finditer(fence.sub("", text)):
         name = placed(uri, match[2])
         if name is not None and not name.startswith("docs/"):

@@ -53,7 +53,7 @@ class Page(HTMLParser):
 
 
 def problems(folder):
-    """Returns the faults of the pages of a folder, each with the page."""
+    """Yields the faults of the pages of a folder, each with the page."""
     pages = {path: Page(path.read_text()) for path in folder.rglob("*.html")}
     for path, page in pages.items():
         where = path.relative_to(folder)

@@ -53,7 +53,7 @@ class Served(str):
 
     @property
     def page(self) -> str:
-        """Returns a new link that opens the live page once, within ten minutes."""
+        """A new link per access, which opens the live page once, within ten minutes."""
         if self.token is None:
             return self.http
         return f"{self.http}/#login={sign(self.token, 'page', urlsplit(self.http).netloc, time.time())}"
@@ -285,7 +285,7 @@ def _closed(pipe: IO[bytes] | None) -> None:
 
 
 def flags(settings: Mapping[str, object], prefix: str = "") -> Iterator[str]:
-    """Returns the daemon's flags for settings by name, including those in sections."""
+    """Yields the daemon's flags for settings by name, including those in sections."""
     for key, value in settings.items():
         if isinstance(value, Mapping):
             yield from flags(value, f"{prefix}{key}.")
