@@ -73,7 +73,7 @@ def test_jobs_of_a_real_daemon(big: Daemon) -> None:
         next(nameless)
 
 
-# --- where a rank goes ------------------------------------------------------------------------------------------------
+# --- the daemon of a rank ---------------------------------------------------------------------------------------------
 
 
 def test_a_daemon_that_dies_is_left_at_once(made: list[Made], caplog: pytest.LogCaptureFixture) -> None:

@@ -29,9 +29,9 @@ class Frozen(Iterator[Step]):
     reader with `step=next_step`, or `load_state_dict()` of a stored `state_dict()`, continues there, on any number
     of ranks.
 
-    Iterating raises LoaderdError if the world size does not divide the rows of a step, a file is damaged, or a step
-    has tokens without a loss and the export has no column `loss_runs`. It raises ProtocolError if a token id is
-    outside the run's vocabulary."""
+    Iterating raises LoaderdError if the world size does not divide the rows of a step, or a file is damaged. So it does
+    if a step has tokens without a loss and the export has no column `loss_runs`. It raises ProtocolError if a token id
+    is outside the run's vocabulary."""
 
     def __init__(
         self,

@@ -84,9 +84,9 @@ class Committer:
         self._pause = FIRST_PAUSE
 
     def begin(self, stream: str, atomic: bool, last: int, read: int) -> None:
-        """Sets the stream, whether it permits atomic batches, its last sequence before the first send, and the
-        sequence up to which the subject was searched for documents of this input. Later messages are read back
-        before the first batch."""
+        """Sets the stream, whether it permits atomic batches (`atomic`), and its last sequence before the first send
+        (`last`). The subject was searched for documents of this input up to the sequence `read`. Later messages are
+        read back before the first batch."""
         self._stream, self._atomic, self._began, self._last = stream, atomic, last, read
 
     async def commit(self, batch: Sequence[Message]) -> None:

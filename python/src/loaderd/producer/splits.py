@@ -22,8 +22,8 @@ class Tokenized:
 
 
 def split(whole: Tokenized, encode: Callable[[str, bool], Sequence[int]]) -> list[Part]:
-    """Returns the parts of a text. Their texts concatenate to the text, the ids of each are those that the text has
-    there, and each is one run of tokens with or without a loss. `encode` returns the ids of a part; its second
+    """Returns the parts of a text. Their texts concatenate to the text, and the ids of each are those that the text has
+    there. Each part is one run of tokens with or without a loss. `encode` returns the ids of a part; its second
     argument is whether the text begins with it.
 
     Raises BadDocument if no such cut exists: a token holds characters of both sides, or `encode` returns other ids
