@@ -41,7 +41,7 @@ func TestActions(t *testing.T) {
 	c := dial(t, serve(t, f))
 	for _, tc := range []struct{ name, body, want string }{
 		{"commit", `{"run":"fake","step":5}`, `{"run":"fake","committed":5}`},
-		{"commit", `{"step":0}`, `{"run":"fake","committed":5}`}, // what stands, not what was asked for
+		{"commit", `{"step":0}`, `{"run":"fake","committed":5}`}, // the recorded step, not the requested one
 		{"commit", `{"step":1,"keeper":"eval"}`, `{"run":"fake","committed":5}`},
 		{"leave", `{"keeper":"eval"}`, `{"run":"fake","committed":5}`},
 		{"checkpoint", ``, `{"run":"fake","step":7}`},
@@ -88,7 +88,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// Who seals or drains a run is named to it as the token says, which the plan then has.
+// The run receives the name in the token as the author of a seal or drain, and the plan records it.
 func TestWhoSealed(t *testing.T) {
 	f := newFake(2, 2, 16)
 	file := filepath.Join(t.TempDir(), "identities.json")

@@ -12,19 +12,18 @@ import (
 	"loaderd/loader/document"
 )
 
-// ages is the histogram of documents' times, from when their stream took them until they are sent. A batch has hundreds
-// of documents: the library's own histogram takes ten times as long for them, which is a part of sending the batch that
-// can be measured.
+// ages is the histogram of document ages: the time from storage in the stream until sending. A batch has hundreds of
+// documents, and the library's histogram needs ten times as long to add them, a measurable part of sending the batch.
 type ages struct {
 	desc *prometheus.Desc
 
 	mu     sync.Mutex
-	counts [len(ageBounds) + 1]uint64 // by the first bound that is not below
+	counts [len(ageBounds) + 1]uint64 // by the first bound that is at least the age
 	sum    time.Duration
-	latest map[int]prometheus.Exemplar // the last sampled document of each
+	latest map[int]prometheus.Exemplar // the last sampled document of each bucket
 }
 
-// ageBounds are those of the histogram: what a producer looks at.
+// ageBounds are the upper bounds of the histogram, chosen for the delays that matter to producers.
 var ageBounds = [...]time.Duration{100 * time.Millisecond, 500 * time.Millisecond, time.Second, 2500 * time.Millisecond,
 	5 * time.Second, 10 * time.Second, 30 * time.Second, time.Minute,
 	2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
@@ -36,7 +35,7 @@ func newAges() *ages {
 		"read.", nil, nil)}
 }
 
-// add counts documents that are sent now, by when they were stored in nanoseconds since 1970.
+// add counts documents that are sent at now. stored has the time at which each was stored, in nanoseconds since 1970.
 func (a *ages) add(now time.Time, stored []int64) {
 	if len(stored) == 0 {
 		return
@@ -45,8 +44,8 @@ func (a *ages) add(now time.Time, stored []int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	for _, s := range stored {
-		age := time.Duration(max(until-s, 0))       // the server's clock may be ahead
-		for ; i > 0 && age <= ageBounds[i-1]; i-- { // neighbours are about as old
+		age := time.Duration(max(until-s, 0))       // the clock of the NATS server may be ahead
+		for ; i > 0 && age <= ageBounds[i-1]; i-- { // neighbours have similar ages
 		}
 		for ; i < len(ageBounds) && age > ageBounds[i]; i++ {
 		}
@@ -55,7 +54,7 @@ func (a *ages) add(now time.Time, stored []int64) {
 	}
 }
 
-// exemplify lets a sampled document that was counted be an example of its time.
+// exemplify makes a sampled document, which add has counted, the exemplar of its bucket.
 func (a *ages) exemplify(now time.Time, d document.Traced) {
 	if d.Stored == 0 {
 		return
@@ -70,7 +69,7 @@ func (a *ages) exemplify(now time.Time, d document.Traced) {
 	a.latest[i] = prometheus.Exemplar{Value: age.Seconds(), Labels: exemplarOf(d), Timestamp: now}
 }
 
-// exemplarOf leads from a figure to a trace.
+// exemplarOf returns the labels that link an exemplar to its trace.
 func exemplarOf(d document.Traced) prometheus.Labels {
 	return prometheus.Labels{"trace_id": hex.EncodeToString(d.ID[:])}
 }

@@ -2,18 +2,18 @@ package arrowout
 
 import "time"
 
-// allowance is a token bucket whose tokens can be put back.
+// allowance is a token bucket to which tokens can be returned.
 type allowance struct {
 	perSecond, burst float64
 	left             float64
-	at               time.Time // when left was counted
+	at               time.Time // when left was computed
 }
 
 func newAllowance(perSecond, burst float64) *allowance {
 	return &allowance{perSecond: perSecond, burst: burst, left: burst}
 }
 
-// take takes a token; false where there is none.
+// take removes a token. It returns false if none is left.
 func (a *allowance) take(now time.Time) bool {
 	a.refill(now)
 	if a.left < 1 {

@@ -15,15 +15,15 @@ import (
 	"loaderd/internal/auth"
 )
 
-// Watcher knows how the run does, beyond what a Run tells of itself.
+// Watcher provides the status and history of the run, which a Run does not have.
 type Watcher = action.Watcher
 
-// Watch lets the server answer status and history. It is called before Start.
+// Watch enables the actions status and history. Call it before Start.
 func (s *Server) Watch(w Watcher) { s.service.actions.Watcher = w }
 
-// Ask asks for an action for a caller that came by HTTP. Roles, limits, audit and errors (*fault.Error) are those of
-// Flight, with one difference: where no token is asked for, a caller from beyond loopback or behind a proxy, or one
-// without the certificate that Flight asks for, may only read.
+// Ask carries out an action for a caller that connected by HTTP. Roles, limits, audit and errors (*fault.Error) are
+// the same as for Flight, with one exception. If the server requires no token, some callers may only read: callers
+// beyond loopback, callers behind a proxy, and callers without the client certificate that Flight requires.
 func (s *Server) Ask(ctx context.Context, from auth.Caller, name string,
 	body []byte) (results []json.RawMessage, err error) {
 	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+name, func(ctx context.Context) error {
@@ -40,8 +40,8 @@ func (s *Server) Ask(ctx context.Context, from auth.Caller, name string,
 	return results, err
 }
 
-// Identify returns who sends a request by HTTP, from its headers alone: before its body is read. what names the request
-// in the log.
+// Identify returns the identity of the sender of an HTTP request. It needs only the headers, so it can run before the
+// body is read. what names the request in the log.
 func (s *Server) Identify(ctx context.Context, from auth.Caller, what string) (who auth.Identity, err error) {
 	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+what, func(ctx context.Context) error {
 		who = caller.Of(ctx)
@@ -50,7 +50,7 @@ func (s *Server) Identify(ctx context.Context, from auth.Caller, what string) (w
 	return who, err
 }
 
-// Scrape is Identify for a request for metrics. It refuses an identity that makes too many of them (LIMITED).
+// Scrape is Identify for a request for metrics. It returns LIMITED if an identity makes too many such requests.
 func (s *Server) Scrape(ctx context.Context, from auth.Caller, what string) (who auth.Identity, err error) {
 	_, err = s.guard.admit(incoming(ctx, from), "HTTP "+what, func(ctx context.Context) error {
 		who = caller.Of(ctx)
@@ -59,7 +59,7 @@ func (s *Server) Scrape(ctx context.Context, from auth.Caller, what string) (who
 	return who, err
 }
 
-// LogIn returns a bearer token for a page, for a code of auth.SignPage.
+// LogIn exchanges a code of auth.SignPage for the bearer token of a page.
 func (s *Server) LogIn(ctx context.Context, from auth.Caller, code string) (token string, err error) {
 	if token, err = s.gate.LogIn(code); err != nil {
 		_, err = s.guard.answer(incoming(ctx, from), "HTTP login", badToken(err))
@@ -67,10 +67,10 @@ func (s *Server) LogIn(ctx context.Context, from auth.Caller, code string) (toke
 	return token, err
 }
 
-// fromKey is the key of the caller of a request by HTTP, in a context.
+// fromKey is the context key of the caller of an HTTP request.
 type fromKey struct{}
 
-// incoming is the context of a call by HTTP.
+// incoming returns the context of a call that arrived by HTTP.
 func incoming(ctx context.Context, from auth.Caller) context.Context {
 	p := &peer.Peer{Addr: httpAddress(from.Address)}
 	if from.Certificate != nil {
@@ -81,7 +81,7 @@ func incoming(ctx context.Context, from auth.Caller) context.Context {
 	return metadata.NewIncomingContext(peer.NewContext(ctx, p), metadata.MD{"authorization": from.Authorization})
 }
 
-// httpAddress is where a request came from: host:port.
+// httpAddress is the address from which a request was sent, as host:port.
 type httpAddress string
 
 func (httpAddress) Network() string  { return "tcp" }

@@ -18,7 +18,7 @@ import (
 	"loaderd/loader/fault"
 )
 
-// asks asks a server by HTTP's way and returns the reason of a refusal.
+// asks sends an action through the HTTP entry point and returns the reason if it is refused.
 func asks(t *testing.T, s *arrowout.Server, from auth.Caller, action, body string) ([]json.RawMessage, fault.Reason) {
 	t.Helper()
 	results, err := s.Ask(t.Context(), from, action, []byte(body))
@@ -32,7 +32,7 @@ func asks(t *testing.T, s *arrowout.Server, from auth.Caller, action, body strin
 	return results, ""
 }
 
-// Whoever comes by HTTP with a token may do what that lets Flight clients do.
+// A caller by HTTP has the permissions that its token has on Flight.
 func TestAskWithTokens(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	f := newFake(2, 2, 16)
@@ -68,7 +68,7 @@ func TestAskWithTokens(t *testing.T) {
 	}
 }
 
-// A status names what whoever asks may do.
+// The status lists the actions that its caller may use.
 func TestStatusNamesWhatOneMayDo(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	read := let(t, file, auth.Identity{Name: "read", Role: auth.Read})
@@ -92,7 +92,7 @@ func TestStatusNamesWhatOneMayDo(t *testing.T) {
 	}
 }
 
-// Where nobody is asked for a token, those on this machine may do everything by HTTP, and those beyond it may read.
+// If no token is required, callers on this machine may use all actions by HTTP, and remote callers may only read.
 func TestAskWithoutTokens(t *testing.T) {
 	s := serve(t, newFake(2, 2, 16))
 	for address, want := range map[string]fault.Reason{"127.0.0.1:99": "", "[::1]:99": "", "[::ffff:127.0.0.1]:99": "",

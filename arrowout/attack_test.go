@@ -34,7 +34,7 @@ const (
 	pathOfDoGet  = "/arrow.flight.protocol.FlightService/DoGet"
 )
 
-// attacker is a client that writes frames of HTTP/2 as it likes.
+// attacker is a client that writes arbitrary HTTP/2 frames.
 type attacker struct {
 	t      testing.TB
 	conn   net.Conn
@@ -42,9 +42,9 @@ type attacker struct {
 	out    bytes.Buffer // not sent yet
 	fields bytes.Buffer
 	hpack  *hpack.Encoder
-	next   uint32 // stream
+	next   uint32 // next stream id
 
-	settings int // that the server has not acknowledged
+	settings int // settings frames that the server has not acknowledged
 }
 
 func attack(t testing.TB, s *arrowout.Server) *attacker {
@@ -57,7 +57,7 @@ func attack(t testing.TB, s *arrowout.Server) *attacker {
 	return attackOver(t, conn)
 }
 
-// attackOver is attack over a connection that the caller closes.
+// attackOver is attack over an existing connection, which the caller closes.
 func attackOver(t testing.TB, conn net.Conn) *attacker {
 	a := &attacker{t: t, conn: conn, next: 1, settings: 1}
 	a.framer, a.hpack = http2.NewFramer(&a.out, conn), hpack.NewEncoder(&a.fields)
@@ -73,7 +73,7 @@ func (a *attacker) must(err error) {
 	}
 }
 
-// call writes the headers of a call, with further ones, and no message.
+// call writes the headers of a call, with additional fields, and no message.
 func (a *attacker) call(path string, metadata ...string) (stream uint32) {
 	a.fields.Reset()
 	fields := append([]string{":method", "POST", ":scheme", "http", ":path", path, ":authority", "attack", "content-type",
@@ -95,13 +95,13 @@ func (a *attacker) call(path string, metadata ...string) (stream uint32) {
 	return stream
 }
 
-// flush sends what is written, and returns false when the server has closed the connection.
+// flush sends the buffered frames. It returns false if the server has closed the connection.
 func (a *attacker) flush() bool {
 	_, err := a.out.WriteTo(a.conn)
 	return err == nil
 }
 
-// served sends what is written and waits until the server has read all of it, or has closed the connection.
+// served sends the buffered frames and waits until the server has read all of them, or has closed the connection.
 func (a *attacker) served() (open bool) {
 	a.must(a.framer.WriteSettings())
 	a.settings++
@@ -120,7 +120,7 @@ func (a *attacker) served() (open bool) {
 	return true
 }
 
-// asking starts a server that asks for a token.
+// asking starts a server that requires a token.
 func asking(t testing.TB, change func(*arrowout.Config)) (*arrowout.Server, func(string) float64) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "token")
@@ -220,7 +220,7 @@ func TestServer_ClosesConnectionsThatResetCalls(t *testing.T) {
 			t.Errorf("%s: %d calls of a connection are reset", path, resets)
 		}
 	}
-	r := mustGet(t, dial(t, s), `{}`) // another client of that host
+	r := mustGet(t, dial(t, s), `{}`) // another client on the same host
 	for step := range 40 {
 		if !r.Next() {
 			t.Fatalf("step %d: %v", step, r.Err())
@@ -233,7 +233,7 @@ func TestServer_BoundsResetsOfIdentityOverConnections(t *testing.T) {
 	good := let(t, file, auth.Identity{Name: "good", Role: auth.Read})
 	bad := let(t, file, auth.Identity{Name: "bad", Role: auth.Read})
 	s, _ := metered(t, newFake(40, 4, 64), func(c *arrowout.Config) { c.Identities = file })
-	const ofConnection, connections = 400, 60 // 400 calls of one connection may be given up
+	const ofConnection, connections = 400, 60 // the client may cancel 400 calls per connection
 	for n := 0; ; n++ {
 		if n == connections {
 			t.Fatalf("an identity may give up %d calls", connections*ofConnection)
@@ -294,7 +294,7 @@ func TestServer_KeepsReadersWhenConnectionsFlood(t *testing.T) {
 		for range 10 {
 			conn, err := net.Dial("tcp", s.Addr().String())
 			if errors.Is(err, syscall.ECONNRESET) {
-				continue // too many of this host
+				continue // too many connections of this host
 			}
 			if err != nil {
 				t.Fatal(err)

@@ -28,8 +28,8 @@ import (
 	"loaderd/packonline"
 )
 
-// benchRun serves one prebuilt step for ever: rows of 2048 tokens, 4 pieces each, input_ids and segment_ids together
-// size bytes.
+// benchRun serves one prebuilt step repeatedly: rows of 2048 tokens with 4 pieces each. The columns input_ids and
+// segment_ids together have size bytes.
 type benchRun struct {
 	*fakeRun
 	tokens   int
@@ -69,7 +69,7 @@ func (r *benchReader) Next(context.Context) (*plan.Step, error) { return r.run.s
 func (r *benchReader) Dropped() <-chan error                    { return nil }
 func (r *benchReader) Close()                                   {}
 
-// plainServer is what a Flight server is without this package: the library's record writer over gRPC's own codec and
+// plainServer is a Flight server without this package: the library's record writer over gRPC's own codec and
 // settings.
 type plainServer struct {
 	flight.BaseFlightServer
@@ -105,7 +105,7 @@ func servePlain(b *testing.B, run benchRun) string {
 	return l.Addr().String()
 }
 
-// discard is a client's codec that does not look at batches.
+// discard is a client codec that does not decode batches.
 type discard struct{ encoding.CodecV2 }
 
 func (d discard) Unmarshal(b mem.BufferSlice, v any) error {
@@ -115,7 +115,7 @@ func (d discard) Unmarshal(b mem.BufferSlice, v any) error {
 	return d.CodecV2.Unmarshal(b, v)
 }
 
-// readRaw moves n blocks of a size over a loopback socket: what the machine can do at all.
+// readRaw transfers n blocks of a size over a loopback socket, to measure the upper bound of this machine.
 func readRaw(b *testing.B, size, n int) time.Duration {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -149,7 +149,8 @@ func readRaw(b *testing.B, size, n int) time.Duration {
 	return time.Since(start)
 }
 
-// BenchmarkThroughput reports MB/s of one stream and, as of_raw, its fraction of a raw socket that runs right after it.
+// BenchmarkThroughput reports MB/s of one stream. of_raw is its fraction of a raw socket measured immediately
+// afterwards.
 func BenchmarkThroughput(b *testing.B) {
 	for _, size := range []int{1 << 20, 2 << 20} {
 		run := newBenchRun(size)
@@ -199,7 +200,7 @@ func BenchmarkThroughput(b *testing.B) {
 	}
 }
 
-// BenchmarkNextBatch reports the wait for a batch, on an open stream and with a call for each.
+// BenchmarkNextBatch reports the wait for a batch, on an open stream and with one call per batch.
 func BenchmarkNextBatch(b *testing.B) {
 	for _, size := range []int{64 << 10, 1 << 20} {
 		run := newBenchRun(size)
@@ -245,7 +246,7 @@ func waits(b *testing.B, next func() bool) {
 	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "p99_us")
 }
 
-// BenchmarkConsumed is what a report costs a daemon, beside the batch of a small step.
+// BenchmarkConsumed reports the cost of a consumption report, compared with the batch of a small step.
 func BenchmarkConsumed(b *testing.B) {
 	s := serve(b, newFake(2, 2, 16))
 	c := dial(b, s)

@@ -30,14 +30,15 @@ var besideConfig = runconfig.Documents{
 	Meta: map[string]string{"lang": runconfig.MetaString, "year": runconfig.MetaInt64, "score": runconfig.MetaFloat64},
 }
 
-// valueAt is the value of token i of a document in a column.
+// valueAt returns the value of token i of a document in a column.
 func valueAt(document uint64, i int) float64 { return float64((document*31 + uint64(i)) % 100) }
 
 func textOf(document uint64) string {
 	return [...]string{"de", "", "a longer text, with ümlauts", "fr"}[document/4%4]
 }
 
-// besideOf is what a document brings along: each fourth no columns, each third no values.
+// besideOf returns the extra columns and values of a document. Every fourth document has no columns, every third no
+// values.
 func besideOf(ref uint64) document.Content {
 	const tokens = 400
 	b := &document.Extra{}
@@ -76,7 +77,8 @@ func besideOf(ref uint64) document.Content {
 	return document.Content{Extra: b}
 }
 
-// Columns of documents come with their tokens, and fill what has none; values of documents come with their pieces.
+// Extra columns of documents are sent with their tokens, with fill values where a document has none. Values of
+// documents are sent with their pieces.
 func TestColumnsOfDocuments(t *testing.T) {
 	f := newFake(12, 32, 200)
 	f.info.Config.Documents, f.contents = besideConfig, besideOf
@@ -185,7 +187,7 @@ func anyOf(a arrow.Array, i int) any {
 	panic(a.DataType())
 }
 
-// A column that the run has not is refused with the names of those that it has, and a run's info tells them.
+// An unknown column is refused with the names of the available columns, which the run's info lists too.
 func TestColumnsOfDocumentsByName(t *testing.T) {
 	f := newFake(1, 1, 16)
 	f.info.Config.Documents, f.contents = besideConfig, besideOf

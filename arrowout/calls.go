@@ -25,38 +25,38 @@ import (
 const (
 	// maxCalls bounds the open calls of a connection, and the goroutines that serve them.
 	maxCalls = 256
-	// maxHeaders bounds the metadata of a call, by the count of HTTP/2: 32 bytes per field in addition to its name and
-	// value.
+	// maxHeaders bounds the metadata of a call as HTTP/2 counts it: each field adds 32 bytes to its name and value.
 	maxHeaders = 8 << 10
-	// unidentifiedCalls bounds the open calls whose callers have no identity, health checks among them; unidentifiedOfOne
-	// those of a connection.
+	// unidentifiedCalls bounds the open calls whose callers have no identity, health checks included. unidentifiedOfOne
+	// bounds those of one connection.
 	unidentifiedCalls = 256
 	unidentifiedOfOne = 16
 	// actionsOfOne is how many calls an identity may have open in addition to its streams.
 	actionsOfOne = 256
-	// identityResetsPerSecond is how many calls per second an identity may give up beyond a burst, over all its
-	// connections. Where callers are not asked who they are it holds for a host. The burst is about twice the calls that
-	// it may have open by default: all processes of a cluster may give up all of theirs at once.
+	// identityResetsPerSecond is how many calls per second an identity may cancel beyond a burst, over all its
+	// connections. If callers have no identities, the limit applies per host. The burst is about twice the number of
+	// calls that an identity may have open by default. So all processes of a cluster may cancel all their calls at the
+	// same time.
 	identityResetsPerSecond = 100
 	identityResetsBurst     = 8192
-	// requestWithin is how long a client may take to send the message of a call.
+	// requestWithin is the time limit for a client to send the message of a call.
 	requestWithin = 10 * time.Second
 	// revokeEvery is how often the identities of open calls are checked.
 	revokeEvery = 5 * time.Second
 )
 
-// calls bounds open calls from the moment that their headers have arrived: gRPC takes memory for the metadata, a
-// goroutine and a window for a call, before any interceptor runs.
+// calls bounds open calls from the arrival of their headers. gRPC allocates the metadata, a goroutine and a window
+// for a call before any interceptor runs.
 type calls struct {
 	guard         *guard
-	streamsOfOne  func() int // how many streams an identity may have open
+	streamsOfOne  func() int // maximum number of open streams per identity
 	requestWithin time.Duration
 
 	mu           sync.Mutex
 	unidentified int
-	ofConnection map[*connection]int // unidentified
+	ofConnection map[*connection]int // calls without identity
 	ofIdentity   map[string]*identityCalls
-	open         map[*call]struct{} // identified
+	open         map[*call]struct{} // calls with an identity
 }
 
 func newCalls(g *guard, streamsOfOne func() int) *calls {
@@ -64,28 +64,28 @@ func newCalls(g *guard, streamsOfOne func() int) *calls {
 		ofIdentity: map[string]*identityCalls{}, open: map[*call]struct{}{}}
 }
 
-// identityCalls are the calls of an identity.
+// identityCalls has the open calls of one identity.
 type identityCalls struct {
 	open   int
-	resets *rate.Limiter // calls that it may give up
+	resets *rate.Limiter // calls that it may cancel
 }
 
 // call is an open call.
 type call struct {
 	who     auth.Identity
-	unknown error // why it has no identity
+	unknown error // why it has no identity; nil if it has one
 	request *time.Timer
-	ended   atomic.Bool // by the server, not by the client
+	ended   atomic.Bool // by the server, not cancelled by the client
 	over    atomic.Bool // its handler has returned
 
 	ctx     context.Context
 	method  string
 	from    *connection
 	cancel  context.CancelCauseFunc
-	revoked bool // under the mu of calls
+	revoked bool // guarded by calls.mu
 }
 
-// callKey is the key of the call in a context.
+// callKey is the context key of the call.
 type callKey struct{}
 
 func callIn(ctx context.Context) *call {
@@ -93,14 +93,15 @@ func callIn(ctx context.Context) *call {
 	return c
 }
 
-// received notes that the message of the call has arrived.
+// received records that the message of the call has arrived.
 func (c *call) received() {
 	if c != nil {
 		c.request.Stop()
 	}
 }
 
-// end notes that the handler of the call returns; the server ends it, if the client has not given it up before.
+// end records that the handler of the call returns. The server counts as the one that ended the call unless the
+// client cancelled it earlier.
 func (c *call) end(ctx context.Context) {
 	if c == nil {
 		return
@@ -111,7 +112,8 @@ func (c *call) end(ctx context.Context) {
 	}
 }
 
-// admit counts a call until it ends, or refuses it. It is a tap of gRPC, which calls it with the headers of a call.
+// admit counts a call until it ends, or refuses it. It is a gRPC tap handle, which gRPC calls with the headers of a
+// call.
 func (c *calls) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
 	x, from := &call{}, connectionOf(ctx)
 	if from != nil && !from.opened() {
@@ -158,7 +160,7 @@ func (c *calls) admit(ctx context.Context, info *tap.Info) (context.Context, err
 	return x.ctx, nil
 }
 
-// follow has the identity of an open call checked again, leave ends that.
+// follow adds an open call to those whose identity is checked periodically; leave removes it.
 func (c *calls) follow(x *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -168,12 +170,12 @@ func (c *calls) follow(x *call) {
 func (c *calls) leave(x *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if !x.revoked { // else revoke drops it
+	if !x.revoked { // otherwise followed removes it
 		delete(c.open, x)
 	}
 }
 
-// watch ends calls whose identity is revoked, until ctx is done.
+// watch ends calls with a revoked identity, until ctx is done.
 func (c *calls) watch(ctx context.Context) {
 	tick := time.NewTicker(revokeEvery)
 	defer tick.Stop()
@@ -187,8 +189,8 @@ func (c *calls) watch(ctx context.Context) {
 	}
 }
 
-// revoke ends open calls whose caller is no longer known, has another role or an expired certificate, and closes the
-// connections of calls that go on although it has ended them before.
+// revoke ends open calls whose caller is no longer authorized, has another role or has an expired certificate. It
+// closes the connection of a call that an earlier revoke ended but whose handler has not returned.
 func (c *calls) revoke() {
 	open, revoked := c.followed()
 	for _, x := range revoked {
@@ -196,7 +198,7 @@ func (c *calls) revoke() {
 			x.from.Cut()
 		}
 	}
-	for _, x := range open { // without mu, which every new call takes
+	for _, x := range open { // without mu, which every new call needs
 		who, err := c.guard.identify(x.ctx, x.method, c.guard.gate.IdentifyOpen)
 		if err == nil && who.Name == x.who.Name && who.Role == x.who.Role {
 			continue
@@ -210,7 +212,7 @@ func (c *calls) revoke() {
 	}
 }
 
-// followed returns the open calls whose identities are checked, and forgets those that it has revoked.
+// followed returns the open calls whose identities are checked. It also returns the revoked calls and removes them.
 func (c *calls) followed() (open, revoked []*call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -226,7 +228,7 @@ func (c *calls) followed() (open, revoked []*call) {
 	return open, revoked
 }
 
-// mark notes that an open call is revoked; false where it has ended.
+// mark marks an open call as revoked. It returns false if the call has ended.
 func (c *calls) mark(x *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -234,14 +236,14 @@ func (c *calls) mark(x *call) bool {
 	return x.revoked
 }
 
-// errConnectionClosed is for calls of a connection that is closed, which no client receives.
+// errConnectionClosed is the error for calls of a closed connection. No client receives it.
 var errConnectionClosed = status.Error(codes.Unavailable, "the connection is closed")
 
-// counted notes the end of a call, and whether the server ended it or the client gave it up.
+// counted records the end of a call, and whether the server ended it or the client cancelled it.
 type counted func(byServer bool)
 
-// count counts a call until release is called. With an error it reports whether the identity has given up too many
-// calls.
+// count counts a call until release is called. With an error, gaveUp reports whether the identity has cancelled too
+// many calls.
 func (c *calls) count(who auth.Identity, identified bool,
 	from *connection) (release counted, gaveUp bool, err error) {
 	c.mu.Lock()
@@ -265,10 +267,10 @@ func (c *calls) count(who auth.Identity, identified bool,
 	}, false, nil
 }
 
-// countIdentified is count for a call of an identity. The caller holds mu.
+// countIdentified is count for a call with an identity. The caller holds mu.
 func (c *calls) countIdentified(who auth.Identity, from *connection) (release counted, gaveUp bool, err error) {
 	key := who.Name
-	if key == "" && from != nil { // all callers are that
+	if key == "" && from != nil { // all callers are anonymous
 		key = from.Host().String()
 	}
 	of := c.ofIdentity[key]
@@ -299,8 +301,8 @@ func (c *calls) countIdentified(who auth.Identity, from *connection) (release co
 // isHealth reports whether a method is a health check, which needs no identity: load balancers have none.
 func isHealth(method string) bool { return strings.HasPrefix(method, "/grpc.health.v1.Health/") }
 
-// healthChecks answers health checks. It has no Watch, which would hold a call for as long as the client likes: clients
-// that balance load take UNIMPLEMENTED for healthy, as the protocol of health checks says.
+// healthChecks implements health checks without Watch, which would keep a call open for as long as the client wants.
+// According to the health checking protocol, load-balancing clients treat UNIMPLEMENTED as healthy.
 type healthChecks struct{ *health.Server }
 
 func (healthChecks) Watch(*grpc_health_v1.HealthCheckRequest,

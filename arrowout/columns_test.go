@@ -17,7 +17,7 @@ import (
 	"loaderd/packonline"
 )
 
-// modelRow is what docs/wire.md says of one row, written down token by token.
+// modelRow is the content of one row according to docs/wire.md, built token by token.
 type modelRow struct {
 	IDs, Segments, Cu, Positions, Labels []int64
 	Documents                            []packonline.Piece
@@ -44,7 +44,7 @@ func model(f *fakeRun, row []packonline.Piece, bucket int32) modelRow {
 		}
 		m.Documents = append(m.Documents, p)
 	}
-	lost := false // the last token; runs begin with those that have a loss
+	lost := false // state of the last token; runs start with tokens that have a loss
 	m.Loss = []int64{}
 	position := int64(0)
 	for i, p := range row {
@@ -87,7 +87,7 @@ func model(f *fakeRun, row []packonline.Piece, bucket int32) modelRow {
 	return m
 }
 
-// mask lets documents have tokens without a loss, and weights.
+// mask gives documents tokens without a loss, and loss weights.
 func (f *fakeRun) mask() {
 	f.masks = true
 	for _, s := range f.steps {
@@ -106,12 +106,12 @@ func (f *fakeRun) mask() {
 	}
 }
 
-// segmentAt reports whether piece k of a row begins an attention segment.
+// segmentAt reports whether piece k of a row starts an attention segment.
 func (f *fakeRun) segmentAt(row []packonline.Piece, k int) bool {
 	return k == 0 || len(model(f, row, 0).Cu) > 2
 }
 
-// rowOf reads row i of a record, whatever columns it has.
+// rowOf reads row i of a record with any set of columns.
 func rowOf(t *testing.T, rec arrow.Record, i int) modelRow {
 	t.Helper()
 	var m modelRow
@@ -199,15 +199,15 @@ func TestEveryColumnEqualsTheModel(t *testing.T) {
 	}
 }
 
-// Rows of several sources, some of which pack for themselves and attend as they say: also of one that came to the run
-// after the stream of steps began.
+// Rows of several sources have correct columns, where some sources have their own packing and attention. One source
+// was added after the stream of steps started.
 func TestColumnsOfSeveralSources(t *testing.T) {
 	for _, attention := range []string{runconfig.AttentionDocument, runconfig.AttentionRow} {
 		for _, hidden := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%s/hidden=%d", attention, hidden), func(t *testing.T) {
 				f := newMixed(12, 8, 37, attention)
 				f.hidden.Store(int64(hidden))
-				f.steps[3].Rows = make([][]packonline.Piece, 8) // padding alone
+				f.steps[3].Rows = make([][]packonline.Piece, 8) // only padding
 				f.mask()
 				r := mustGet(t, dial(t, serve(t, f)),
 					`{"rank":1,"world":2,"columns":["loss_weights","loss_runs","input_ids","labels","sources","segment_ids","documents","cu_seqlens","position_ids"]}`)
@@ -222,7 +222,7 @@ func TestColumnsOfSeveralSources(t *testing.T) {
 	}
 }
 
-// A plan that names a source which nobody knows is an error and no wrong name.
+// A plan that refers to an unknown source causes an error, not a wrong source name.
 func TestAnUnknownSource(t *testing.T) {
 	f := newMixed(1, 1, 16, runconfig.AttentionDocument)
 	f.steps[0].Rows[0] = []packonline.Piece{{Doc: plan.Ref(9, 1), Length: 1}}
@@ -268,7 +268,7 @@ func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, s
 		want.Tokens += m.Cu[len(m.Cu)-1]
 		want.Documents += len(row)
 	}
-	want.Sources = map[string]api.SourceCount{} // of rows of padding alone, too
+	want.Sources = map[string]api.SourceCount{} // also for rows that have only padding
 	for _, row := range step.Rows[first : first+n] {
 		for _, l := range model(f, row, step.Bucket).Labels {
 			if l != -100 {

@@ -1,8 +1,8 @@
-// Package arrowout is the daemon's edge to readers: an Arrow Flight server that turns the steps of a run into record
-// batches.
+// Package arrowout serves a run to readers: an Arrow Flight server that turns the steps of a run into record batches.
 //
-// It knows nothing of planning. It asks a Run for steps, lays their tokens out as Arrow columns without copying the
-// ids, and sends them on one long stream per rank. docs/wire.md is the format and docs/errors.md the table of causes.
+// It is independent of planning. It requests steps from a Run and lays their tokens out as Arrow columns without
+// copying the ids. It sends them on one long stream per rank. docs/wire.md specifies the format and docs/errors.md
+// lists the error reasons.
 package arrowout
 
 import (
@@ -15,50 +15,49 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Config shapes the Flight server. Nothing of it shapes the plan.
+// Config configures the Flight server. No field affects the plan.
 type Config struct {
-	// Listen is the address of the Flight server. Loopback by default; port 0 takes a free one.
+	// Listen is the address of the Flight server. The default is loopback; port 0 selects a free port.
 	Listen string `koanf:"listen"`
-	// Advertise is the host:port at which readers on other machines find this daemon; empty stands for listen, with the
-	// host's name for a wildcard.
+	// Advertise is the host:port at which readers on other machines reach this daemon. If empty, it is Listen, with the
+	// host's name in place of a wildcard.
 	Advertise string `koanf:"advertise"`
-	// TokenFile holds one bearer token, with which everything is permitted.
+	// TokenFile holds one bearer token that grants all permissions.
 	TokenFile string `koanf:"token_file"`
-	// OwnToken is the token of the daemon's data folder, which is asked for where AsksOwnToken is true; nil for none.
+	// OwnToken is the token in the daemon's data folder. It is required if AsksOwnToken returns true; nil for none.
 	OwnToken *auth.KeptToken `koanf:"-"`
-	// Identities is a file of those who are let in, each with a role.
+	// Identities is a file of the permitted identities, each with a role.
 	Identities string `koanf:"identities"`
-	// Cert and Key are PEM files for TLS; ClientCA asks clients for certificates.
+	// Cert and Key are PEM files for TLS; with ClientCA the server requires client certificates.
 	Cert     string `koanf:"cert"`
 	Key      string `koanf:"key"`
 	ClientCA string `koanf:"client_ca"`
-	// Insecure asks for no token where nothing else is configured, and permits to listen beyond loopback without one, or
-	// without TLS.
+	// Insecure disables the token requirement if no other authentication is configured. It also permits listening beyond
+	// loopback without a token or without TLS.
 	Insecure bool `koanf:"insecure"`
 	// BatchBytes is the size above which a rank's part of a step is sent as several record batches.
 	BatchBytes int `koanf:"batch_bytes"`
-	// MaxConnections and MaxConnectionsPerHost bound connections, of all and of one host.
+	// MaxConnections bounds all connections, MaxConnectionsPerHost the connections of one host.
 	MaxConnections        int `koanf:"max_connections"`
 	MaxConnectionsPerHost int `koanf:"max_connections_per_host"`
-	// MaxStreams and MaxStreamsOfOne bound open DoGet streams, and those of one identity.
+	// MaxStreams bounds all open DoGet streams, MaxStreamsOfOne the streams of one identity.
 	MaxStreams      int `koanf:"max_streams"`
 	MaxStreamsOfOne int `koanf:"max_streams_of_one"`
-	// MaxKeepersOfOne bounds the keepers of an identity that may commit for its own alone.
+	// MaxKeepersOfOne bounds the keepers of an identity that may commit only for its own keepers.
 	MaxKeepersOfOne int `koanf:"max_keepers_of_one"`
-	// TrainMayMix lets identities of the role train change the mixture of sources.
+	// TrainMayMix permits identities with the role train to change the mixture of sources.
 	TrainMayMix bool `koanf:"train_may_mix"`
-	// SendBytes bounds the bytes of record batches that are assembled or that clients have not taken yet, over all
-	// streams.
+	// SendBytes bounds the bytes of record batches that are assembled or not yet taken by clients, over all streams.
 	SendBytes int `koanf:"send_bytes"`
-	// SlowReader is how long a reader may take nothing, while there is something for it, before its stream and then its
-	// connection is ended.
+	// SlowReader is how long a reader may take nothing while data is available. Then its stream ends, and after that its
+	// connection.
 	SlowReader time.Duration `koanf:"slow_reader"`
-	// Keepalive is the interval of pings on idle connections.
+	// Keepalive is the interval between pings on idle connections.
 	Keepalive time.Duration `koanf:"keepalive"`
 }
 
-// Bounds of Config. A message must stay below the 4 MiB that Go, Java, C++ and Rust clients take by default, headers
-// included.
+// Bounds of Config. A message must stay below 4 MiB, headers included, the default limit of Go, Java, C++ and Rust
+// clients.
 const (
 	minBatchBytes = 64 << 10
 	maxBatchBytes = 4<<20 - 64<<10
@@ -69,25 +68,25 @@ const (
 	minSendBytes  = 16 << 20
 )
 
-// Default is a server on loopback without TLS and token.
+// Default returns the configuration of a server on loopback without TLS and token.
 func Default() Config {
 	return Config{Listen: "127.0.0.1:8815", BatchBytes: 2 << 20, Keepalive: 30 * time.Second,
 		MaxConnections: 4096, MaxConnectionsPerHost: 1024, MaxStreams: 16384, MaxStreamsOfOne: 4096, MaxKeepersOfOne: 16,
 		SendBytes: 1 << 30, SlowReader: 5 * time.Minute}
 }
 
-// Anonymous reports whether nothing is configured by which callers are known.
+// Anonymous reports whether no authentication of callers is configured.
 func (c Config) Anonymous() bool {
 	return c.TokenFile == "" && c.Identities == "" && c.ClientCA == ""
 }
 
-// AsksOwnToken reports whether callers have to have the token of the daemon's data folder.
+// AsksOwnToken reports whether callers must present the token of the daemon's data folder.
 func (c Config) AsksOwnToken() bool { return c.Anonymous() && !c.Insecure }
 
-// FieldError is a bad field of a Config.
+// FieldError is an invalid field of a Config.
 type FieldError = runconfig.FieldError
 
-// Validate returns every bad field. It does not read files.
+// Validate returns an error for every invalid field. It does not read files.
 func (c Config) Validate() []FieldError {
 	var bad []FieldError
 	add := func(field string, value any, want string) {
@@ -125,7 +124,7 @@ func (c Config) Validate() []FieldError {
 	return bad
 }
 
-// checkAddresses adds what is wrong with the addresses that the server listens on and advertises.
+// checkAddresses reports errors in the addresses that the server listens on and advertises.
 func (c Config) checkAddresses(add func(field string, value any, want string)) {
 	if _, port, err := net.SplitHostPort(c.Listen); err != nil {
 		add("listen", c.Listen, "host:port, such as 127.0.0.1:8815")

@@ -14,18 +14,18 @@ import (
 	"loaderd/internal/connlimit"
 )
 
-// A client may give up resetsPerSecond calls of a connection beyond a burst: as many as it may have open, and some
-// more.
+// A client may cancel resetsPerSecond calls of a connection beyond a burst. The burst is somewhat larger than the
+// number of calls that it may have open.
 const (
 	resetsPerSecond = 10
 	resetsBurst     = 2 * maxCalls
-	// Where the host has lost a connection by that lately, or the identity has given up too many, these hold: it would
-	// open one connection after the other.
+	// These limits apply if the host has recently lost a connection for cancelling calls, or if the identity has
+	// cancelled too many. Otherwise such a client would open one connection after the other.
 	fewResetsPerSecond = 1
 	fewResetsBurst     = 8
 )
 
-// connections is a listener whose connections can be found by the calls that come over them, and tell of their end.
+// connections is a listener that makes the connection of a call accessible and reports the end of each connection.
 type connections struct {
 	*connlimit.Listener
 	ended func(session.Connection)
@@ -40,19 +40,20 @@ func (l connections) Accept() (net.Conn, error) {
 		few: rate.NewLimiter(fewResetsPerSecond, fewResetsBurst)}, nil
 }
 
-// connection is one of a client's. gRPC shows a call nothing of it but its address, so that the address names it.
+// connection is a connection of a client. gRPC exposes only the address of a connection to a call, so the address
+// refers to the connection.
 type connection struct {
 	*connlimit.Conn
 	ended func(session.Connection)
-	few   *rate.Limiter // calls that the client may give up where the host misuses connections
+	few   *rate.Limiter // calls that the client may cancel if the host misuses connections
 
 	mu     sync.Mutex
-	resets *allowance // calls that it may give up, less those that are open
+	resets *allowance // calls that it may cancel, minus the open ones
 	closed atomic.Bool
 	isCut  atomic.Bool
 }
 
-// remote is the address of the other end of a connection.
+// remote is the remote address of a connection.
 type remote struct {
 	net.Addr
 	connection *connection
@@ -60,7 +61,7 @@ type remote struct {
 
 func (c *connection) RemoteAddr() net.Addr { return remote{c.Conn.RemoteAddr(), c} }
 
-// Close is how gRPC gives a connection up, whoever ended it.
+// Close implements net.Conn. gRPC calls it whichever side ended the connection.
 func (c *connection) Close() error {
 	err := c.Conn.Close()
 	if !c.closed.Swap(true) {
@@ -72,8 +73,7 @@ func (c *connection) Close() error {
 // Closed implements session.Connection.
 func (c *connection) Closed() bool { return c.closed.Load() }
 
-// Cut implements session.Connection. What is still to be sent is discarded, by the kernel as well. gRPC then closes the
-// connection.
+// Cut implements session.Connection. Unsent data is discarded, also in the kernel. gRPC then closes the connection.
 func (c *connection) Cut() (first bool) {
 	if c.isCut.Swap(true) {
 		return false
@@ -82,9 +82,9 @@ func (c *connection) Cut() (first bool) {
 	return true
 }
 
-// opened counts a call that begins as one that is given up, until endedByServer. It does so before the call costs
-// anything, as a client can send many before the end of the first is seen. It returns false, and ends the connection,
-// where there are too many.
+// opened counts a new call as cancelled until endedByServer is called. It runs before the call uses any resources,
+// because a client can send many calls before the end of the first is observed. If the limit is exceeded it returns
+// false and ends the connection.
 func (c *connection) opened() bool {
 	if c.closed.Load() || c.isCut.Load() {
 		return false
@@ -98,15 +98,15 @@ func (c *connection) opened() bool {
 	return ok
 }
 
-// endedByServer notes that a call was not given up.
+// endedByServer records that the client did not cancel a call.
 func (c *connection) endedByServer() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.resets.putBack()
 }
 
-// gaveUp notes a call that the client gave up, or that was refused before it began. It ends the connection where only
-// few are permitted: where the host misuses connections, or the limit of the identity is reached.
+// gaveUp records a call that the client cancelled, or that was refused before it started. It ends the connection if
+// the lower limit applies and is exceeded: the host misuses connections, or the identity has reached its limit (few).
 func (c *connection) gaveUp(few bool) {
 	if (few || c.HostMisuses()) && !c.few.Allow() {
 		c.misuse()
@@ -119,7 +119,7 @@ func (c *connection) misuse() {
 	}
 }
 
-// connectionOf is the connection of a call, nil if it did not come over one of connections.
+// connectionOf returns the connection of a call, nil if it did not arrive over one of connections.
 func connectionOf(ctx context.Context) *connection {
 	if p, ok := peer.FromContext(ctx); ok {
 		if r, ok := p.Addr.(remote); ok {

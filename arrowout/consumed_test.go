@@ -15,7 +15,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// A client whose buffers have room for all steps is sent a window of them beyond those that its trainer has taken.
+// A client whose buffers have room for all steps is sent only a window of steps beyond those that its trainer has
+// taken.
 func TestConsumed_SlowRankBehindFullBuffers(t *testing.T) {
 	const steps, window, taken = 200, 8, 3
 	session := strings.Repeat("5e", 16)
@@ -99,7 +100,7 @@ func TestConsumed_SecondClientOfARankIsRefused(t *testing.T) {
 	}
 	reporting, stop := context.WithCancel(t.Context())
 	reported := make(chan struct{})
-	go func() { // as often as it can: the newcomer finds it alive
+	go func() { // reports continuously, so that the second client finds it active
 		defer close(reported)
 		for reporting.Err() == nil {
 			_, _ = act(c, "consumed", `{"world":2,"taken":0,"session":"`+strings.Repeat("5e", 16)+`"}`)

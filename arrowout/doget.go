@@ -13,8 +13,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// DoGet streams the batches of a ticket: the schema at once, then a batch for every step (or part of one) as it becomes
-// ready.
+// DoGet streams the batches of a ticket: the schema immediately, then a batch for every step (or part of one) when it
+// is ready.
 func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServer) (err error) {
 	info := s.run.Info()
 	req, err := parseTicket(t.GetTicket(), info, caller.Of(stream.Context()))
@@ -54,7 +54,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 			return r.batches(ctx, reader, ready)
 		})
 	}()
-	if err := stream.SendMsg(schema); err != nil { // which does not wait: it is the first
+	if err := stream.SendMsg(schema); err != nil { // does not block: it is the first message
 		cancel(err)
 	}
 	if err := s.deliver(ctx, stream, ready, reader.Dropped(), opened); err != nil {
@@ -62,7 +62,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	}
 	cause := context.Cause(ctx)
 	cancel(nil)
-	for b := range ready { // to its end, so that the reader is closed when the call returns
+	for b := range ready { // drain it, so that the reader is closed when the call returns
 		b.message.Charge.Drop()
 	}
 	if cause != nil {
@@ -71,7 +71,7 @@ func (s *service) DoGet(t *flight.Ticket, stream flight.FlightService_DoGetServe
 	return failed
 }
 
-// readerOf describes the caller who opens a stream.
+// readerOf describes the caller that opens a stream.
 func readerOf(ctx context.Context, q parsedTicket) session.Reader {
 	x := session.Reader{
 		Identity: caller.Of(ctx), Place: place(q.Ticket), Client: q.Session, Address: caller.Address(ctx), Step: q.Step,
@@ -83,8 +83,8 @@ func readerOf(ctx context.Context, q parsedTicket) session.Reader {
 	return x
 }
 
-// deliver sends what is ready. It returns when ctx ends, or the reader is dropped, although a send stands still, which
-// ends when the call does: until then gRPC waits for the reader to take something.
+// deliver sends the batches of ready. It returns when ctx ends or the reader is dropped, even if a send is blocked. A
+// blocked send ends with the call: until then gRPC waits for the client to read.
 func (s *service) deliver(ctx context.Context, stream flight.FlightService_DoGetServer, ready <-chan sending,
 	dropped <-chan error, to *session.Session) error {
 	var first sending
@@ -131,7 +131,7 @@ func (s *service) sendBatch(stream flight.FlightService_DoGetServer, b sending, 
 		}
 	}
 	if err := stream.SendMsg(b.message); err != nil {
-		b.message.Charge.Drop() // if it did not come to gRPC's buffers
+		b.message.Charge.Drop() // if it did not reach gRPC's buffers
 		return err
 	}
 	now := time.Now()

@@ -20,7 +20,7 @@ import (
 // Domain is the domain of every ErrorInfo.
 const Domain = "loaderd"
 
-// Code is the gRPC status code of a reason. docs/errors.md is the table for readers; a test compares the two.
+// Code returns the gRPC status code of a reason. docs/errors.md has the table for users; a test compares the two.
 func Code(r fault.Reason) codes.Code {
 	switch r {
 	case fault.SourceDry, fault.SourceDown, fault.TokenizerBehind, fault.PoolFilling, fault.StreamFull,
@@ -48,8 +48,8 @@ func Code(r fault.Reason) codes.Code {
 	return codes.Internal
 }
 
-// Bounds of what a status carries: gRPC clients refuse trailers of more than 8 KiB, and a status travels in three
-// spellings.
+// Bounds of the content of a status. gRPC clients reject trailers of more than 8 KiB, and a status is sent in three
+// encodings.
 const (
 	maxMessage = 1000
 	maxFact    = 200
@@ -57,8 +57,9 @@ const (
 	maxFacts   = 16
 )
 
-// statusOf makes the status that a client sees. An error without a type says nothing but where to look: it may hold
-// paths, addresses or credentials. The cause below a *fault.Error stays in the log for the same reason.
+// statusOf returns the status that a client receives. For an untyped error it only refers to the log, because the
+// error may contain paths, addresses or credentials. The cause wrapped in a *fault.Error is only logged for the same
+// reason.
 func statusOf(err error, call uint64) *status.Status {
 	var typed *fault.Error
 	if errors.As(err, &typed) {
@@ -75,7 +76,7 @@ func statusOf(err error, call uint64) *status.Status {
 		return status.New(codes.DeadlineExceeded, "the call's deadline has passed; set none on a long DoGet")
 	}
 	if s, ok := status.FromError(err); ok {
-		return s // of gRPC itself, such as a ticket larger than a message may be
+		return s // from gRPC, such as for a ticket larger than a message may be
 	}
 	return withInfo(codes.Internal, fmt.Sprintf(
 		"%s: the daemon failed to serve this call; its log has the cause under call=%d", fault.Internal, call),
@@ -92,12 +93,12 @@ func withInfo(code codes.Code, message string, reason fault.Reason, facts map[st
 	bare := status.New(code, refusal.Shorten(message, maxMessage))
 	s, err := bare.WithDetails(info)
 	if err != nil {
-		return bare // details never travel with OK alone, and no reason means OK
+		return bare // WithDetails fails only for OK, and no reason has that code
 	}
 	return s
 }
 
-// reasonOf names an error in metrics.
+// reasonOf returns the label of an error in metrics.
 func reasonOf(s *status.Status) string {
 	for _, d := range s.Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {
@@ -107,13 +108,13 @@ func reasonOf(s *status.Status) string {
 	return s.Code().String()
 }
 
-// arrowTrailers make Arrow's C++ clients, and so pyarrow, take the status with its details: without x-arrow-status they
-// drop them.
+// arrowTrailers returns the trailers that let Arrow's C++ clients, and so pyarrow, decode the status with its
+// details. Without x-arrow-status they drop the details.
 func arrowTrailers(s *status.Status) metadata.MD {
 	return metadata.Pairs("x-arrow-status", strconv.Itoa(arrowCode(s.Code())), "x-arrow-status-message-bin", s.Message())
 }
 
-// arrowCode is arrow::StatusCode for a gRPC code.
+// arrowCode returns the arrow::StatusCode for a gRPC code.
 func arrowCode(c codes.Code) int {
 	switch c {
 	case codes.InvalidArgument, codes.FailedPrecondition, codes.OutOfRange:

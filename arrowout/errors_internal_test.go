@@ -22,7 +22,7 @@ import (
 	"loaderd/loader/fault"
 )
 
-// reasonsIn lists the constants of type Reason that a source file declares.
+// reasonsIn returns the constants of type Reason that a source file declares.
 func reasonsIn(t *testing.T, file string) map[string]bool {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, 0)

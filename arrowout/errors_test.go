@@ -25,7 +25,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// infoOf is the ErrorInfo of an error that has to have the given code.
+// infoOf returns the ErrorInfo of an error and checks that it has the given code.
 func infoOf(t testing.TB, err error, code codes.Code) *errdetails.ErrorInfo {
 	t.Helper()
 	s := status.Convert(err)
@@ -103,7 +103,7 @@ func TestATicketTooLargeIsRefused(t *testing.T) {
 	}
 }
 
-// logs is a writer that many goroutines may write to.
+// logs is a writer for concurrent use.
 type logs struct {
 	sync.Mutex
 	bytes.Buffer
@@ -182,7 +182,7 @@ loaderd_flight_rows_total 12
 	}
 }
 
-// act carries an action out and returns its results, one a line.
+// act carries out an action and returns its results, one per line.
 func act(c flight.Client, name, body string) (string, error) {
 	stream, err := c.DoAction(context.Background(), &flight.Action{Type: name, Body: []byte(body)})
 	if err != nil {

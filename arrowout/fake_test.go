@@ -34,22 +34,22 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// fakeRun is a run whose steps are all known: what a server should send can be computed from them.
+// fakeRun is a run with known steps, so that a test can compute what a server should send.
 type fakeRun struct {
 	info   loader.Info
 	steps  []*plan.Step
-	begins []int64 // of every batch
-	last   error   // what Next returns behind the last step; nil: it waits
+	begins []int64 // begins of every batch
+	last   error   // what Next returns after the last step; nil: it waits
 	vocab  int32
 
-	onNext     func(ctx context.Context, step uint64) error // before a step is returned
+	onNext     func(ctx context.Context, step uint64) error // called before a step is returned
 	onAssemble func(step uint64)
 	joined     func(r *fakeReader)
 	onJoin     func(place state.Place, step uint64) error
 	act        func(action string, step uint64) (uint64, error)
 
 	clients  []state.Client
-	sent     map[string]uint64 // steps that jobs were sent; nil: all
+	sent     map[string]uint64 // number of steps that jobs were sent; nil: all
 	room     func(ctx context.Context, step uint64) error
 	consumed func(place state.Place, c state.Consumption) state.Receipt
 
@@ -59,26 +59,26 @@ type fakeRun struct {
 	committed []uint64
 	keepers   []string
 	kept      planrecord.Keepers
-	askers    []string // of seals, drains and changes of the mixture
+	askers    []string // callers of seals, drains and changes of the mixture
 	changes   []state.MixRequest
-	mixed     state.MixResult // of each change
+	mixed     state.MixResult // result of each change
 	stats     []state.SourceStats
 	stock     []document.StreamState
-	lookup    []uint64 // what Lookup finds by any id
-	lost      bool     // documents are released
+	lookup    []uint64 // result of Lookup for any id
+	lost      bool     // documents have been purged
 	shown     map[uint64]document.View
 
-	begun int // sources that the run began with
+	begun int // number of sources at the start of the run
 
-	masks bool // documents have tokens without a loss, and weights
+	masks bool // documents have tokens without a loss, and loss weights
 
-	contents func(document uint64) document.Content // nil: documents bring nothing along but their tokens
+	contents func(document uint64) document.Content // nil: documents have only tokens
 
-	hidden atomic.Int64 // sources, the last ones, of which Info does not tell before a document is described
+	hidden atomic.Int64 // number of last sources that Info omits until a document is described
 }
 
-// newMixed is newFake of a run with three sources. Rows of the last one are its own, in which it attends in another way
-// than the run.
+// newMixed returns a newFake run with three sources. The last source has its own rows, with an attention that differs
+// from the run's.
 func newMixed(steps, rows, bucket int, attention string) *fakeRun {
 	f := newFake(steps, rows, bucket)
 	f.info.Config.Attention = attention
@@ -94,7 +94,7 @@ func newMixed(steps, rows, bucket int, attention string) *fakeRun {
 		f.info.Sources = append(f.info.Sources, plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: name, Start: 1},
 			Config: s})
 	}
-	f.begun = 2 // books came later
+	f.begun = 2 // books was added later
 	delete(f.info.Config.Sources, "books")
 	for _, s := range f.steps {
 		for i, row := range s.Rows {
@@ -110,10 +110,10 @@ func newMixed(steps, rows, bucket int, attention string) *fakeRun {
 	return f
 }
 
-// infos are all sources of the run.
+// infos returns all sources of the run.
 func (f *fakeRun) infos() []plan.SourceInfo { return f.info.Sources }
 
-// newFake makes steps of random rows: some full, some padded, some empty.
+// newFake returns a run with steps of random rows: some full, some padded, some empty.
 func newFake(steps, rows, bucket int) *fakeRun {
 	f := &fakeRun{last: io.EOF, vocab: 50257, kept: planrecord.Keepers{}, begun: 1}
 	f.info = loader.Info{Run: "fake", Fingerprint: "f00d", Config: runconfig.Config{
@@ -151,7 +151,7 @@ func (f *fakeRun) token(p packonline.Piece, i int32) int32 {
 	return int32((p.Doc*7919 + uint64(p.Start+i)*31) % uint64(f.vocab))
 }
 
-// documents are those of pieces, each as long as these tell.
+// documents returns the documents of pieces, with the lengths that the pieces imply.
 func (f *fakeRun) documents(rows [][]packonline.Piece) map[uint64]document.Content {
 	all := map[uint64]document.Content{}
 	for _, row := range rows {
@@ -174,12 +174,12 @@ func (f *fakeRun) masked(p packonline.Piece, i int32) bool {
 	return f.masks && p.Doc%3 > 0 && (p.Start+i)/3%2 == 0
 }
 
-// within is of which document of its message a piece is.
+// within returns the document within its message to which a piece belongs.
 func (f *fakeRun) within(p packonline.Piece) assembly.Within {
 	return assembly.Within{Index: int32(p.Doc % 5), Start: p.Start / 2}
 }
 
-// weight is that of a document's loss.
+// weight returns the loss weight of a document.
 func (f *fakeRun) weight(p packonline.Piece) float32 {
 	if !f.masks {
 		return 1
@@ -187,7 +187,7 @@ func (f *fakeRun) weight(p packonline.Piece) float32 {
 	return float32(p.Doc%4) / 2
 }
 
-// loss is what a batch says of its rows' loss.
+// loss sets the loss runs and weights of a batch's rows.
 func (f *fakeRun) loss(b *assembly.Batch) {
 	b.Loss, b.Weights = make([]plan.LossRuns, b.Rows), make([][]float32, b.Rows)
 	for i, row := range b.Pieces {
@@ -339,7 +339,7 @@ func (f *fakeRun) Describe(_ context.Context, sequence uint64) (document.Info, e
 	return document.Info{Sequence: sequence, Subject: "docs.fake", Path: fmt.Sprintf("/%d", sequence)}, nil
 }
 
-// Show makes a document of what its plan tells of it: so many tokens as its sequence is, or shown where that is set.
+// Show returns the document in shown, or else one with as many tokens as its sequence number.
 func (f *fakeRun) Show(ctx context.Context, ref uint64) (document.View, error) {
 	if shown, set := f.shown[ref]; set {
 		return shown, nil
@@ -471,7 +471,7 @@ func serve[R arrowout.Reader](t testing.TB, run interface {
 	return s
 }
 
-// fakeWatcher knows nothing of note.
+// fakeWatcher returns empty results.
 type fakeWatcher struct{}
 
 func (fakeWatcher) Status() api.Status   { return api.Status{Run: "fake", Planned: 7} }
@@ -526,10 +526,10 @@ func mustGet(t testing.TB, c flight.Client, ticket string) *flight.Reader {
 	return r
 }
 
-// eventually waits until ok says so.
+// eventually waits until ok returns true.
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
-	deadline := time.After(3 * time.Minute) // five thousand readers under the race detector, beside other tests
+	deadline := time.After(3 * time.Minute) // five thousand readers under the race detector, with other tests in parallel
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
 	for !ok() {

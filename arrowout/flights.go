@@ -28,17 +28,17 @@ type service struct {
 	metrics    *metrics
 	sessions   *session.Registry
 	buffers    *batch.Buffers
-	tracer     Tracer          // nil: no document is traced
-	stopping   context.Context // ends, with the cause for readers, when the server stops
+	tracer     Tracer          // nil: documents are not traced
+	stopping   context.Context // ends when the server stops; its cause is sent to readers
 }
 
-// A FlightInfo has to fit a message of 4 MiB, which clients take by default.
+// A FlightInfo must fit a message of 4 MiB, the default limit of clients.
 const (
 	maxEndpoints = 4096
 	maxInfoBytes = 4<<20 - 1<<10
 )
 
-// ListFlights lists the run. Criteria, when given, are a run's name.
+// ListFlights lists the run. Criteria, if present, contain a run's name.
 func (s *service) ListFlights(c *flight.Criteria, stream flight.FlightService_ListFlightsServer) error {
 	info := s.run.Info()
 	if e := string(c.GetExpression()); e != "" && e != info.Run {
@@ -52,13 +52,13 @@ func (s *service) ListFlights(c *flight.Criteria, stream flight.FlightService_Li
 	return stream.Send(f)
 }
 
-// GetFlightInfo describes the run ([run] as path) or what a ticket asks for (the ticket as command): the schema and the
-// tickets to read it with, one for every rank when the command names a world and no rank.
+// GetFlightInfo describes the run ([run] as path) or the request of a ticket (the ticket as command). It returns the
+// schema and the tickets for reading. It returns one ticket per rank if the command names a world and no rank.
 func (s *service) GetFlightInfo(ctx context.Context, d *flight.FlightDescriptor) (*flight.FlightInfo, error) {
 	return s.flightInfo(d, s.run.Info(), caller.Of(ctx))
 }
 
-// GetSchema returns the schema alone.
+// GetSchema returns only the schema.
 func (s *service) GetSchema(ctx context.Context, d *flight.FlightDescriptor) (*flight.SchemaResult, error) {
 	req, err := describe(d, s.run.Info(), caller.Of(ctx))
 	if err != nil {
@@ -90,11 +90,11 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info,
 	f := &flight.FlightInfo{
 		Schema:           flight.SerializeSchema(batch.SchemaOf(req.columns), memory.DefaultAllocator),
 		FlightDescriptor: d,
-		TotalRecords:     -1, // not known: the stream of documents goes on
+		TotalRecords:     -1, // unknown: the stream of documents may grow
 		TotalBytes:       -1,
 		AppMetadata:      about,
 	}
-	var locations []*flight.Location // none: the server that was asked
+	var locations []*flight.Location // none: the server that received the request
 	for _, uri := range info.Daemons {
 		locations = append(locations, &flight.Location{Uri: uri})
 	}
@@ -111,7 +111,7 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info,
 	return f, nil
 }
 
-// describe reads a descriptor as a request.
+// describe parses a descriptor into a ticket.
 func describe(d *flight.FlightDescriptor, info loader.Info, who auth.Identity) (parsedTicket, error) {
 	switch d.GetType() {
 	case flight.DescriptorCMD:
@@ -130,23 +130,23 @@ func describe(d *flight.FlightDescriptor, info loader.Info, who auth.Identity) (
 		"a descriptor without type: want the run's name as path or a ticket as command")
 }
 
-// DoPut is not offered: documents come in over NATS.
+// DoPut is not supported: documents are published over NATS.
 func (s *service) DoPut(flight.FlightService_DoPutServer) error {
 	return refusal.Unsupported("this server takes no data", "publish documents to the run's document stream over NATS")
 }
 
-// DoExchange is not offered.
+// DoExchange is not supported.
 func (s *service) DoExchange(flight.FlightService_DoExchangeServer) error {
 	return refusal.Unsupported("this server exchanges no data", "read with DoGet and publish documents over NATS")
 }
 
-// PollFlightInfo is not offered: GetFlightInfo never takes long.
+// PollFlightInfo is not supported: GetFlightInfo returns quickly.
 func (s *service) PollFlightInfo(context.Context, *flight.FlightDescriptor) (*flight.PollInfo, error) {
 	return nil, refusal.Unsupported("this server has no flights to wait for",
 		"use GetFlightInfo, or DoGet, which waits for steps")
 }
 
-// Handshake is not needed.
+// Handshake is not supported, because it is not needed.
 func (s *service) Handshake(flight.FlightService_HandshakeServer) error {
 	return refusal.Unsupported("this server has no handshake",
 		"send the token as the header authorization: Bearer TOKEN with every call")
@@ -162,7 +162,7 @@ func (s *service) ListActions(_ *flight.Empty, stream flight.FlightService_ListA
 	return nil
 }
 
-// DoAction carries one action out.
+// DoAction carries out one action.
 func (s *service) DoAction(asked *flight.Action, stream flight.FlightService_DoActionServer) error {
 	return s.actions.Act(stream.Context(), asked.GetType(), asked.GetBody(), func(result []byte) error {
 		return stream.Send(&flight.Result{Body: result})

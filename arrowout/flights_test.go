@@ -100,7 +100,7 @@ func TestFlightInfoHasATicketForEveryRank(t *testing.T) {
 	}
 }
 
-// Every endpoint lists the daemons of the run, and info does.
+// Every endpoint and the action info list the daemons of the run.
 func TestFlightInfoListsTheDaemons(t *testing.T) {
 	f := newFake(3, 1<<12, 2)
 	f.info.Daemons = []string{"grpc://a:8815", "grpc+tls://b:8815"}
@@ -118,7 +118,7 @@ func TestFlightInfoListsTheDaemons(t *testing.T) {
 	if err := json.Unmarshal(info.AppMetadata, &about); err != nil || !slices.Equal(about.Daemons, f.info.Daemons) {
 		t.Errorf("metadata %s, %v", info.AppMetadata, err)
 	}
-	for i := range 30 { // more than a message holds, for so many ranks
+	for i := range 30 { // more than fits a message with so many ranks
 		f.info.Daemons = append(f.info.Daemons, fmt.Sprintf("grpc+tls://a-long-name-of-a-machine-%d.example.com:8815", i))
 	}
 	_, err = c.GetFlightInfo(context.Background(), commandOf(`{"world":4096}`))
@@ -131,7 +131,7 @@ func TestFlightInfoListsTheDaemons(t *testing.T) {
 	}
 }
 
-// A reader joins the run as one of its ticket's job, by default that of the trainer.
+// A reader joins the run under the job of its ticket, by default the trainer's job.
 func TestTicketsNameTheirJob(t *testing.T) {
 	f := newFake(3, 4, 16)
 	var joined []state.Place

@@ -17,8 +17,8 @@ import (
 	"loaderd/arrowout"
 )
 
-// flood is a connection over which many DoGets are called and nothing of them is read: the client answers pings, and
-// its windows have no room.
+// flood is a connection with many DoGet calls of which nothing is read. The client answers pings, and its
+// flow-control windows have no room.
 type flood struct {
 	conn  net.Conn
 	ended chan struct{} // closed when the server has ended it
@@ -27,7 +27,7 @@ type flood struct {
 // callsOfOne is how many calls a flood makes over one connection.
 const callsOfOne = 250
 
-// openFloods is openFlood over as many connections as so many calls need.
+// openFloods is openFlood over as many connections as the number of calls requires.
 func openFloods(t testing.TB, s *arrowout.Server, calls int, window uint32, token, ticket string) (all []*flood) {
 	t.Helper()
 	for from := 0; from < calls; from += callsOfOne {
@@ -36,8 +36,8 @@ func openFloods(t testing.TB, s *arrowout.Server, calls int, window uint32, toke
 	return all
 }
 
-// openFlood calls DoGet so many times with a ticket, in which # stands for the number of the call, from first on.
-// window is what each stream has room for. It costs this process next to no memory.
+// openFlood makes that many DoGet calls, numbered from first on. # in the ticket is replaced by the number of the
+// call. window is the flow-control window of each stream. The client needs almost no memory.
 func openFlood(t testing.TB, s *arrowout.Server, first, calls int, window uint32, token, ticket string) *flood {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.Addr().String())
@@ -79,7 +79,7 @@ func openFlood(t testing.TB, s *arrowout.Server, first, calls int, window uint32
 	return f
 }
 
-// message is a ticket as gRPC frames it.
+// message returns a ticket in gRPC framing.
 func message(t testing.TB, ticket string) []byte {
 	b, err := protobuf.Marshal(&flight.Ticket{Ticket: []byte(ticket)})
 	if err != nil {
@@ -88,7 +88,7 @@ func message(t testing.TB, ticket string) []byte {
 	return append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(b))), b...)
 }
 
-// answer sends what is written, and answers what keeps the connection alive, until it ends.
+// answer sends the buffered frames and answers settings and pings until the connection ends.
 func (f *flood) answer(framer *http2.Framer, out *bytes.Buffer) {
 	defer close(f.ended)
 	for {

@@ -22,11 +22,11 @@ import (
 	"loaderd/internal/testscale"
 )
 
-// site is a server that a good reader and others reach, and what those others do to it.
+// site is a server that a well-behaved reader and attackers use, and what the attackers do.
 type site struct {
 	server *arrowout.Server
-	good   string // token of the reader
-	size   int    // bytes of a batch
+	good   string // token of the well-behaved reader
+	size   int    // bytes per batch
 	floods []aFlood
 }
 
@@ -35,7 +35,7 @@ type aFlood struct {
 	start func(testing.TB) (end func())
 }
 
-// flooded starts a server of batches of 1 MiB.
+// flooded starts a server with batches of 1 MiB.
 func flooded(t testing.TB) site {
 	run := newBenchRun(1 << 20)
 	file := filepath.Join(t.TempDir(), "identities.json")
@@ -75,12 +75,12 @@ func flooded(t testing.TB) site {
 			}
 		}
 	}
-	// again has connections attack one after the other, each until the server closes it or attack returns false.
+	// again attacks over consecutive connections, each until the server closes it or attack returns false.
 	again := func(attack func(*attacker) bool) func(testing.TB) func() {
 		return func(t testing.TB) func() {
 			done, ended := make(chan struct{}), make(chan struct{})
 			dialer := net.Dialer{}
-			if runtime.GOOS == "linux" { // a host that floods may be refused for a while; other systems have 127.0.0.1 alone
+			if runtime.GOOS == "linux" { // a flooding host may be refused for a while; other systems only have 127.0.0.1
 				dialer.LocalAddr = &net.TCPAddr{IP: net.IPv4(127, 0, 1, 1)}
 			}
 			go func() {
@@ -142,14 +142,14 @@ func flooded(t testing.TB) site {
 	}}
 }
 
-// settle waits until a flood of readers has taken what it takes: until then the server sends to them.
+// settle waits until the server has sent a flood of readers all that their windows accept.
 func settle(run *fakeRun) {
 	for before := int64(-1); before != run.assembled.Load(); time.Sleep(200 * time.Millisecond) {
 		before = run.assembled.Load()
 	}
 }
 
-// A reader that reads goes on, whatever others do to the server.
+// A reader makes progress while other clients attack the server.
 func TestAGoodReaderAmongOthers(t *testing.T) {
 	batches := testscale.Of(20, 200)
 	x := flooded(t)
@@ -164,9 +164,9 @@ func TestAGoodReaderAmongOthers(t *testing.T) {
 	}
 }
 
-// BenchmarkGoodReader reports MB/s of a reader while others do what they can to a server and, as of_alone, the fraction
-// of what it reads when it is alone; MiB are those of the server and all clients. The floods share the processors with
-// it: what is left to a reader beside one that calls as fast as it can is a matter of their number.
+// BenchmarkGoodReader reports MB/s of a reader while other clients attack the server. of_alone is the fraction of its
+// throughput without attackers. MiB is the memory of the server and all clients. The floods share the processors with
+// the reader, so its share under continuous calls depends on their number.
 func BenchmarkGoodReader(b *testing.B) {
 	x := flooded(b)
 	for _, flood := range x.floods {
@@ -195,10 +195,10 @@ func BenchmarkGoodReader(b *testing.B) {
 	}
 }
 
-// rounds are how often the two are measured in turns.
+// rounds is how often the two measurements alternate.
 const rounds = 5
 
-// readFor reads so many batches, after as many that do not count, and says how long that took.
+// readFor reads that many batches, after as many for warm-up, and returns how long the measured ones took.
 func readFor(b testing.TB, s *arrowout.Server, token string, batches int) time.Duration {
 	c, err := flight.NewClientWithMiddleware(s.Addr().String(), nil, nil,
 		grpc.WithTransportCredentials(insecure.NewCredentials()),

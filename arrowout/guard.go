@@ -25,12 +25,12 @@ import (
 	"loaderd/loader/fault"
 )
 
-// guard stands around every call: it finds out who calls, turns panics into errors and errors into statuses that every
+// guard wraps every call. It authenticates the caller, turns panics into errors and errors into statuses that every
 // Flight client understands, and counts them.
 type guard struct {
 	gate *auth.Gate
-	run  string // that is served
-	// exposed has callers of any machine do everything: no token is asked for beyond loopback.
+	run  string // name of the served run
+	// exposed permits all actions to callers on any machine: no token is required beyond loopback.
 	exposed bool
 	log     *slog.Logger
 	metrics *metrics
@@ -58,7 +58,7 @@ func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServe
 	})
 }
 
-// identified is a stream whose context says who has called.
+// identified is a stream whose context has the caller's identity.
 type identified struct {
 	grpc.ServerStream
 	ctx context.Context
@@ -83,8 +83,8 @@ func (g *guard) call(ctx context.Context, method string, trailer func(metadata.M
 	return s.Err()
 }
 
-// admit lets handle do what was called for, for who has called, and tells log and metrics of an error. The status is
-// what Flight clients get of it.
+// admit runs handle for the authenticated caller, and logs and counts an error. The status is the one for Flight
+// clients.
 func (g *guard) admit(ctx context.Context, method string,
 	handle func(ctx context.Context) error) (*status.Status, error) {
 	who, err := g.identityOf(ctx, method)
@@ -94,7 +94,7 @@ func (g *guard) admit(ctx context.Context, method string,
 	return g.answer(ctx, method, err)
 }
 
-// answer tells log and metrics of an error, and has a caller wait who is refused often.
+// answer logs and counts an error, and delays the answer to a caller that is refused often.
 func (g *guard) answer(ctx context.Context, method string, err error) (*status.Status, error) {
 	if err == nil {
 		return nil, nil
@@ -106,7 +106,7 @@ func (g *guard) answer(ctx context.Context, method string, err error) (*status.S
 	return s, err
 }
 
-// refuse counts and logs an error, and returns the status that Flight clients get of it.
+// refuse counts and logs an error, and returns the status for Flight clients.
 func (g *guard) refuse(ctx context.Context, method string, err error) *status.Status {
 	id := g.calls.Add(1)
 	s := statusOf(err, id)
@@ -127,7 +127,7 @@ func (g *guard) report(ctx context.Context, id uint64, method string, code codes
 		level = slog.LevelDebug
 	case codes.Unavailable:
 		if strings.HasSuffix(method, "/DoGet") {
-			level = slog.LevelDebug // a reader has gone, which is told
+			level = slog.LevelDebug // a reader has left, which Session.tell logs
 		}
 	}
 	var p *panicked
@@ -146,7 +146,7 @@ func (g *guard) report(ctx context.Context, id uint64, method string, code codes
 	g.log.Log(context.WithoutCancel(ctx), level, "flight call failed", args...)
 }
 
-// identityOf returns who calls: what the tap has found, or for a caller by HTTP finds it out.
+// identityOf returns the identity of the caller: the result of the tap, or for HTTP callers that of identify.
 func (g *guard) identityOf(ctx context.Context, method string) (auth.Identity, error) {
 	if x := callIn(ctx); x != nil {
 		return x.who, x.unknown
@@ -162,7 +162,7 @@ func (g *guard) identityOf(ctx context.Context, method string) (auth.Identity, e
 // identifier is a method of a Gate: Identify, or IdentifyOpen.
 type identifier func(authorization []string, verified *x509.Certificate) (auth.Identity, error)
 
-// identify finds out who calls. Health checks need no identity, as load balancers have none.
+// identify authenticates the caller. Health checks need no identity, because load balancers have none.
 func (g *guard) identify(ctx context.Context, method string, known identifier) (auth.Identity, error) {
 	if isHealth(method) {
 		return auth.Identity{}, nil
@@ -187,7 +187,7 @@ func (g *guard) identify(ctx context.Context, method string, known identifier) (
 	return who, nil
 }
 
-// badToken is what a caller gets of an error of a Gate.
+// badToken converts an error of a Gate into the error for the caller.
 func badToken(err error) error {
 	var unknown *auth.UnknownError
 	if errors.As(err, &unknown) && unknown.Again {
@@ -199,7 +199,7 @@ func badToken(err error) error {
 	return err
 }
 
-// panicked is a panic that was caught.
+// panicked is a recovered panic.
 type panicked struct {
 	value any
 	stack []byte
@@ -207,7 +207,7 @@ type panicked struct {
 
 func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// guarded calls f and returns its panic as an error.
+// guarded calls f and returns a panic as an error.
 func guarded(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {

@@ -77,7 +77,7 @@ func TestBearerToken(t *testing.T) {
 	}
 }
 
-// authority signs certificates for a test.
+// authority is a certificate authority for tests.
 type authority struct {
 	dir  string
 	cert *x509.Certificate
@@ -223,7 +223,7 @@ func TestServer_EndsStreamsOfRevokedIdentities(t *testing.T) {
 	if err := auth.Remove(file, "goes"); err != nil {
 		t.Fatal(err)
 	}
-	s.Revoke() // the gate has not read the file yet
+	s.Revoke() // the gate has not yet reread the file
 	if n := f.readers.Load(); n != 2 {
 		t.Errorf("%d streams are open", n)
 	}
@@ -241,7 +241,7 @@ func TestServer_EndsStreamsOfRevokedIdentities(t *testing.T) {
 	}
 }
 
-// A stream outlives the time for which its signature is good. It ends with the token.
+// A stream continues after its signature has expired. It ends with the token.
 func TestServer_EndsSignedStreamsWithTheirToken(t *testing.T) {
 	own := auth.FlightToken(t.TempDir(), "")
 	f := newFake(1, 4, 16)
@@ -266,7 +266,7 @@ func TestServer_EndsSignedStreamsWithTheirToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Gate().ServesFlight(s.Addr().String()) // the signature is older than that now
+	s.Gate().ServesFlight(s.Addr().String()) // the signature has expired by now
 	if _, err := open(); infoOf(t, err, codes.Unavailable).Reason != "LIMITED" {
 		t.Errorf("with an old signature: %v", err)
 	}

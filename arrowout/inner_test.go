@@ -9,7 +9,7 @@ import (
 	"loaderd/packonline"
 )
 
-// newSeveral is a run whose message 2 holds three documents of 4, 6 and 5 tokens, of which the middle one has a weight.
+// newSeveral returns a run whose message 2 holds three documents of 4, 6 and 5 tokens, the middle one with a weight.
 // Its message 1 is one document.
 func newSeveral() *fakeRun {
 	f := newFake(2, 2, 16)
@@ -37,8 +37,8 @@ func newSeveral() *fakeRun {
 	return f
 }
 
-// What the ledger and find say of pieces of documents in messages of several: which one, its id, its weight, its
-// values, and which tokens have a loss.
+// The ledger and find describe pieces of documents in messages with several: index, id, weight, values and which
+// tokens have a loss.
 func TestDocumentsWithinMessages(t *testing.T) {
 	f := newSeveral()
 	c := dial(t, serve(t, f))

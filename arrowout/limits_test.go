@@ -12,7 +12,7 @@ import (
 	"loaderd/packonline"
 )
 
-// altered is a run whose batches are changed behind its back.
+// altered is a run whose batches a test can modify.
 type altered struct {
 	*fakeRun
 	change func(*assembly.Batch)
@@ -24,7 +24,7 @@ func (a altered) Assemble(ctx context.Context, s *plan.Step, first, n int) (*ass
 	return b, err
 }
 
-// firstTokens are those of the first piece.
+// firstTokens returns the tokens of the first piece.
 func firstTokens(b *assembly.Batch) []int32 {
 	for _, row := range b.Pieces {
 		for _, p := range row {
@@ -99,7 +99,7 @@ func TestServer_BoundsJobsOfAnIdentity(t *testing.T) {
 	c := dial(t, s)
 	const jobs = 64
 	for i := range jobs {
-		for range 2 { // a second stream of a job is none of another job
+		for range 2 { // a second stream of a job does not count for another job
 			mustGet(t, c, fmt.Sprintf(`{"job":"job-%d"}`, i))
 		}
 	}

@@ -14,10 +14,10 @@ import (
 	"loaderd/internal/testscale"
 )
 
-// Every batch holds its own values, whoever reads, ends or breaks off meanwhile, and although memory is spoilt the
-// moment it comes back: nothing is given to another batch while it is still to be sent.
+// Every batch has its own values while other readers read, end or cancel, even if memory is overwritten as soon as it
+// is returned. So no memory is given to another batch before it is sent.
 func TestMemoryIsUsedAgainOnlyWhenItIsSent(t *testing.T) {
-	const rows, bucket, steps = 4, 16 << 10, 12 // several windows a stream
+	const rows, bucket, steps = 4, 16 << 10, 12 // several windows per stream
 	f := newFake(steps, rows, bucket)
 	s, plain := serve(t, f), serve(t, f)
 	var returned atomic.Int64

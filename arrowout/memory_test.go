@@ -16,19 +16,19 @@ import (
 	"loaderd/loader/fault"
 )
 
-// beside is what a server may take beside the budget, whatever is asked of it.
+// beside is the memory that a server may use in addition to the budget, under any load.
 const beside = 200 << 20
 
-// inUse is the memory of this process that is not garbage: heap and stacks.
+// inUse returns the memory of this process that is not garbage: heap and stacks.
 func inUse() int64 {
-	runtime.GC() // what pools and finalizers hold goes with the second collection
+	runtime.GC() // what pools and finalizers hold is freed by the second collection
 	debug.FreeOSMemory()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc + m.StackInuse)
 }
 
-// metered starts a server and returns what reads its metrics, by name and label.
+// metered starts a server and returns a function that reads its metrics, by name and label.
 func metered(t testing.TB, run *fakeRun, change func(*arrowout.Config)) (*arrowout.Server, func(name string) float64) {
 	t.Helper()
 	cfg := arrowout.Default()
@@ -37,11 +37,11 @@ func metered(t testing.TB, run *fakeRun, change func(*arrowout.Config)) (*arrowo
 	return meteredBy(t, cfg, run, slog.New(slog.DiscardHandler))
 }
 
-// Readers that never read, thousands of them, take the memory of the budget and little more, give it back when they go,
-// and leave others what they need.
+// Thousands of readers that never read use little more memory than the budget. They release it when they leave, and
+// other readers still get what they need.
 func TestReadersThatNeverRead(t *testing.T) {
 	calls, budget := testscale.Of(500, 5000), testscale.Of(256<<20, 1<<30)
-	f := newFake(40, 4, 64<<10) // 1.5 MiB a batch
+	f := newFake(40, 4, 64<<10) // 1.5 MiB per batch
 	s, metric := metered(t, f, func(c *arrowout.Config) { c.SendBytes, c.MaxStreamsOfOne = budget, calls+1 })
 	before := inUse()
 	var floods []*flood
@@ -69,17 +69,17 @@ func TestReadersThatNeverRead(t *testing.T) {
 		x.close()
 	}
 	eventually(t, "they are gone", func() bool { return f.readers.Load() == 0 && metric("held_bytes") == 0 })
-	// What gRPC has of a lost connection goes with the goroutines that serve it.
+	// What gRPC has of a lost connection is freed when the goroutines that serve it end.
 	eventually(t, "what they held is free", func() bool { return inUse()-before < 64<<20 })
 }
 
-// Streams whose readers never read hold what one identity may. A reader of the same identity reads the whole run beside
-// them, and none of them is ended for it.
+// Streams whose readers never read hold at most the limit of an identity. Meanwhile a reader of the same identity
+// reads the whole run, and none of these streams is ended for it.
 func TestServer_ReaderGoesOnBesideAbandonedStreams(t *testing.T) {
 	const steps, calls = 120, 160
-	f := newFake(steps, 4, 64<<10) // 1.5 MiB a batch
+	f := newFake(steps, 4, 64<<10) // 1.5 MiB per batch
 	s, metric := metered(t, f, func(c *arrowout.Config) { c.SendBytes = 64 << 20 })
-	s.PressAfter(time.Hour) // else abandoned streams that wait for memory have each other ended
+	s.PressAfter(time.Hour) // otherwise abandoned streams that wait for memory end each other
 	for range 4 {
 		openFlood(t, s, 0, calls/4, 0, "", `{}`)
 	}
@@ -99,8 +99,8 @@ func TestServer_ReaderGoesOnBesideAbandonedStreams(t *testing.T) {
 	}
 }
 
-// A reader that takes nothing for flight.slow_reader loses its connection, and what it held is given back. The log
-// tells of it.
+// A reader that takes nothing for flight.slow_reader loses its connection, its memory is released, and this is
+// logged.
 func TestASlowReaderLosesItsConnection(t *testing.T) {
 	f := newFake(40, 4, 64<<10)
 	var log syncBuffer
@@ -122,7 +122,7 @@ func TestASlowReaderLosesItsConnection(t *testing.T) {
 	}
 }
 
-// A connection whose streams take their time to end is cut once, and it is told once.
+// A connection whose streams end slowly is cut once and logged once.
 func TestAConnectionIsCutOnce(t *testing.T) {
 	f := newFake(40, 4, 64<<10)
 	s, metric := metered(t, f, func(*arrowout.Config) {})
@@ -142,7 +142,8 @@ func TestAConnectionIsCutOnce(t *testing.T) {
 	}
 }
 
-// A reader that goes on before its connection is cut reads what was sent and then why there is no more.
+// A reader that resumes before its connection is cut reads the batches that were sent, and then the reason of the
+// end.
 func TestASlowReaderThatGoesOn(t *testing.T) {
 	f := newFake(4, 4, 64<<10)
 	f.last = nil
@@ -183,7 +184,7 @@ func meteredBy(t testing.TB, cfg arrowout.Config, run *fakeRun,
 	}
 }
 
-// valueOf is the value of a metric, with the value of its label if it has one; 0 where there is none yet.
+// valueOf returns the value of a metric, with the value of its label if it has one; 0 if it has no value yet.
 func valueOf(t testing.TB, reg *prometheus.Registry, name, label string) float64 {
 	t.Helper()
 	families, err := reg.Gather()
@@ -203,7 +204,8 @@ func valueOf(t testing.TB, reg *prometheus.Registry, name, label string) float64
 	return 0
 }
 
-// A reader that the run drops loses its stream at once, also where a send to it stands still or it waits for a step.
+// A stream whose reader is dropped by the run ends immediately, even during a blocked send or while it waits for a
+// step.
 func TestADroppedReader(t *testing.T) {
 	for name, steps := range map[string]int{"a send stands still": 40, "no step": 0} {
 		t.Run(name, func(t *testing.T) {

@@ -22,10 +22,10 @@ type metrics struct {
 	errors                       *prometheus.CounterVec
 }
 
-// waitBounds are those of the histogram of waits, in seconds.
+// waitBounds are the upper bounds of the histogram of waits, in seconds.
 var waitBounds = []float64{1e-4, 1e-3, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300}
 
-// newMetrics registers the metrics; a nil registerer keeps them to itself.
+// newMetrics registers the metrics; with a nil registerer they are not registered.
 func newMetrics(reg prometheus.Registerer, sessions *session.Registry) (*metrics, error) {
 	counter := func(name, help string) prometheus.Counter {
 		return prometheus.NewCounter(prometheus.CounterOpts{Name: "loaderd_flight_" + name, Help: help})
@@ -68,7 +68,7 @@ func newMetrics(reg prometheus.Registerer, sessions *session.Registry) (*metrics
 	return m, nil
 }
 
-// waited notes a wait for a step, and the sampled documents that the step begins with.
+// waited records a wait for a step, and the sampled documents that begin in the step.
 func (m *metrics) waited(d time.Duration, traced []document.Traced) {
 	m.wait.Add(d.Seconds())
 	if len(traced) == 0 {
@@ -78,7 +78,7 @@ func (m *metrics) waited(d time.Duration, traced []document.Traced) {
 	m.waits.(prometheus.ExemplarObserver).ObserveWithExemplar(d.Seconds(), exemplarOf(traced[0]))
 }
 
-// sent notes a batch that gRPC has taken by now, which took so long.
+// sent records a batch that gRPC has taken, and the duration of the send.
 func (m *metrics) sent(b sending, now time.Time, took time.Duration) {
 	m.batches.Inc()
 	m.bytes.Add(float64(b.message.Size()))

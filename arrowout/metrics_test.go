@@ -12,11 +12,11 @@ import (
 	"loaderd/arrowout"
 )
 
-// The waits for steps, and the time of each document that begins in a batch, are counted by how long they were.
+// Waits for steps, and the age of each document that begins in a batch, are counted in histograms.
 func TestHistograms(t *testing.T) {
 	f := newFake(3, 4, 16)
 	now := time.Now()
-	// the last by a server whose clock is ahead
+	// The last document was stored by a server whose clock is ahead.
 	for _, ago := range []time.Duration{3 * time.Second, 2 * time.Hour, -time.Hour} {
 		f.begins = append(f.begins, now.Add(-ago).UnixNano())
 	}
@@ -51,7 +51,7 @@ func TestHistograms(t *testing.T) {
 		t.Errorf("documents took %v s together", sum)
 	}
 	waits := histogram(t, reg, "loaderd_step_wait_seconds")
-	if waits.GetSampleCount() != 4 || below(waits, 0.25) > 3 || below(waits, 300) != 4 { // the last is told of the end
+	if waits.GetSampleCount() != 4 || below(waits, 0.25) > 3 || below(waits, 300) != 4 { // the last: end of the run
 		t.Errorf("waits are %v", waits)
 	}
 }
@@ -71,7 +71,7 @@ func histogram(t *testing.T, reg *prometheus.Registry, name string) *dto.Histogr
 	return nil
 }
 
-// below is how many observations a bucket has.
+// below returns the number of observations in a bucket.
 func below(h *dto.Histogram, bound float64) uint64 {
 	for _, b := range h.Bucket {
 		if b.GetUpperBound() == bound {

@@ -24,7 +24,7 @@ import (
 	"loaderd/packonline"
 )
 
-// shared is a mixed run whose sources have these targets.
+// shared is a mixed run whose sources have these target shares.
 func shared(f *fakeRun, targets ...float64) *fakeRun {
 	f.stats = nil
 	for i, target := range targets {
@@ -34,8 +34,7 @@ func shared(f *fakeRun, targets ...float64) *fakeRun {
 	return f
 }
 
-// A change reaches the run as it is asked for: the run completes its weights. It is answered with the shares that come
-// of it.
+// A change reaches the run unmodified, and the run completes its weights. The response has the resulting shares.
 func TestMix(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25) // code, web, books
 	f.mixed = state.MixResult{Step: 7, Weights: map[string]float64{"code": 0.5, "web": 1.25, "books": 0.25}}
@@ -93,7 +92,7 @@ func TestMix(t *testing.T) {
 	}
 }
 
-// Where the plan has the change already, the answer says so.
+// If the plan already has the change, the response reports that.
 func TestMixOnce(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
 	f.mixed = state.MixResult{Step: 5, Weights: map[string]float64{"code": 1, "web": 3, "books": 0}, Again: true}
@@ -105,7 +104,7 @@ func TestMixOnce(t *testing.T) {
 	}
 }
 
-// A body that no change can have is refused before the run is asked.
+// An invalid body is refused before the run receives the request.
 func TestMix_RefusesBadBodies(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
 	c := dial(t, serve(t, f))
@@ -142,10 +141,11 @@ func TestMix_RefusesBadBodies(t *testing.T) {
 	}
 }
 
-// Without a change it answers how things stand: shares of all tokens taken and of the last steps, and what is left.
+// Without a change, mix returns the present state: shares of all tokens taken and of the last steps, and what is
+// left.
 func TestHowAMixtureStands(t *testing.T) {
 	f := shared(newMixed(120, 1, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
-	for i, s := range f.steps { // 20 steps of books alone, then 100 of 12 tokens of code and 4 of web
+	for i, s := range f.steps { // 20 steps only of books, then 100 of 12 tokens of code and 4 of web
 		s.Rows = [][]packonline.Piece{{{Doc: plan.Ref(2, 1), Length: 16}}}
 		if i >= 20 {
 			s.Rows = [][]packonline.Piece{{{Doc: plan.Ref(0, 1), Length: 12}, {Doc: plan.Ref(1, 1), Length: 4}}}
@@ -158,7 +158,7 @@ func TestHowAMixtureStands(t *testing.T) {
 	}
 	set(0, 600, 10, 10)
 	set(1, 200, 20, 20)
-	x := set(2, 1200, 30, 5) // a second epoch of 25 documents has begun, of 4
+	x := set(2, 1200, 30, 5) // the second of four epochs of 25 documents has begun
 	x.Sealed, x.Last, x.Epoch, x.Epochs = true, 28, 1, 4
 	f.info.Sources[2].Start = 4
 	f.stock = []document.StreamState{{Last: 50}, {Last: 20}, {Last: 99}}
@@ -198,8 +198,8 @@ func TestHowAMixtureStands(t *testing.T) {
 	}
 }
 
-// Who trains looks at the mixture and changes it where that is configured; each change, and each refusal of one, is
-// told in the audit log, a look is not.
+// The role train may view the mixture, and may change it if that is configured. The audit log has each change and
+// each refused change, but no queries.
 func TestWhoMayMix(t *testing.T) {
 	for _, may := range []bool{false, true} {
 		var log syncBuffer
@@ -253,7 +253,7 @@ func TestWhoMayMix(t *testing.T) {
 			}
 			return n
 		}
-		eventually(t, "all calls are told", func() bool { // that comes behind their answers
+		eventually(t, "all calls are told", func() bool { // the log entry follows the response
 			lines = strings.Split(log.String(), "\n")
 			return count("msg=audit") == 5*len(auth.Roles)
 		})
@@ -276,19 +276,19 @@ func TestWhoMayMix(t *testing.T) {
 	}
 }
 
-// The ledger and find tell which source a document is of.
+// The ledger and find return the source of each document.
 func TestLedgerOfSeveralSources(t *testing.T) {
 	f := newMixed(2, 2, 16, runconfig.AttentionDocument)
 	f.steps[0].Rows = [][]packonline.Piece{{{Doc: plan.Ref(1, 5), Length: 3}, {Doc: plan.Ref(0, 5), Start: 1, Length: 2}},
 		{{Doc: plan.Ref(1, 5), Start: 3, Length: 4}}}
 	f.steps[1].Rows = nil
-	f.hidden.Store(2) // web is not known at first
+	f.hidden.Store(2) // web is unknown at first
 	c := dial(t, serve(t, f))
 	web, code := `{"source":"web","sequence":5,"start":0,"length":3}`,
 		`{"source":"code","sequence":5,"start":1,"length":2}`
 	more := `{"source":"web","sequence":5,"start":3,"length":4}`
 	lengths := regexp.MustCompile(`"length":(\d+)`)
-	found := func(row int, pieces string) string { // where all tokens have a loss
+	found := func(row int, pieces string) string { // if all tokens have a loss
 		return fmt.Sprintf(`{"run":"fake","step":0,"bucket":16,"row":%d,"pieces":[%s]}`, row,
 			lengths.ReplaceAllString(pieces, `$0,"loss_tokens":$1`))
 	}

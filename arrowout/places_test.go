@@ -15,8 +15,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// Each rank of a job is one stream's: a newcomer of the identity takes its place, also from one that reads nothing,
-// another identity is refused.
+// Each rank of a job has one stream. A newcomer of the same identity takes its place, even if the stream is blocked.
+// Another identity is refused.
 func TestOneStreamAPlace(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	trainer, operator := let(t, file, auth.Identity{Name: "big", Role: auth.Train}),
@@ -85,7 +85,7 @@ func TestOneStreamAPlace(t *testing.T) {
 	}
 }
 
-// A place that is left is anybody's who may have it; who is not known by a name of their own takes none.
+// An abandoned place is available to every permitted identity. A caller without its own name takes no place.
 func TestPlacesThatAreLeft(t *testing.T) {
 	dir := t.TempDir()
 	file, shared := filepath.Join(dir, "identities.json"), filepath.Join(dir, "token")

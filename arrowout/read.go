@@ -13,30 +13,29 @@ import (
 	"loaderd/loader/plan"
 )
 
-// sending is one record batch on its way to a reader.
+// sending is one record batch that is sent to a reader.
 type sending struct {
 	message *batch.Message
-	began   time.Time // when it was assembled
-	begins  []int64   // as in loader.Batch
+	began   time.Time // when its assembly started
+	begins  []int64   // as in assembly.Batch
 	traced  []document.Traced
 	api.Metadata
 }
 
-// reading turns the steps that a ticket asks for into messages, one batch ahead: while gRPC sends a batch, reading
-// waits for the next step, assembles its batch, and keeps it until the first is sent. So a slow client costs the memory
-// of three batches, as far as the budget has it: the one that gRPC writes, the one that it does not take yet and the
-// next.
+// reading turns the steps of a ticket into messages, one batch ahead. While gRPC sends a batch, reading waits for the
+// next step, assembles its batch, and keeps it until the first is sent. So a slow client costs the memory of at most
+// three batches, within the budget: one that gRPC writes, one that gRPC does not accept yet, and the next.
 type reading struct {
 	run     Run
 	ticket  parsedTicket
 	encoder *batch.Encoder
-	limit   int // bytes of a batch
+	limit   int // bytes per batch
 	metrics *metrics
 	session *session.Session
 }
 
-// batches hands every batch to out, until the steps asked for or the run end (nil), the context ends or something
-// fails.
+// batches sends every batch to out. It returns nil after the last requested step or at the end of the run, otherwise
+// the first error or the cause of ctx.
 func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending) error {
 	place := place(r.ticket.Ticket)
 	for n := uint64(0); r.ticket.Steps == 0 || n < r.ticket.Steps; n++ {
@@ -78,7 +77,7 @@ func (r *reading) batches(ctx context.Context, reader Reader, out chan<- sending
 	return nil
 }
 
-// batch assembles one part of a step, as soon as there is memory for it.
+// batch assembles one part of a step, once memory is available for it.
 func (r *reading) batch(ctx context.Context, step *plan.Step, p batch.Part, about api.Metadata) (s sending, err error) {
 	start := time.Now()
 	charge, err := r.session.Take(ctx, p.Memory(step, r.ticket.columns))
@@ -97,7 +96,7 @@ func (r *reading) batch(ctx context.Context, step *plan.Step, p batch.Part, abou
 		return s, err
 	}
 	s.message, s.Metadata, err = r.encoder.Encode(b, about)
-	b.Done() // columns have what they need of it
+	b.Done() // the columns no longer refer to it
 	if err != nil {
 		return s, err
 	}
@@ -106,7 +105,7 @@ func (r *reading) batch(ctx context.Context, step *plan.Step, p batch.Part, abou
 	return s, nil
 }
 
-// next waits for the next step, and says for how long.
+// next waits for the next step, and returns the duration of the wait.
 func (r *reading) next(ctx context.Context, reader Reader) (step *plan.Step, waited time.Duration, err error) {
 	if err := reader.Room(ctx); err != nil {
 		return nil, 0, err

@@ -12,27 +12,27 @@ import (
 )
 
 const (
-	// refusedPerSecond is how many calls of one host are refused at once, beyond a burst. Those behind them wait for their
-	// answer, refusalWait at most: who calls again and again, whatever the answer is, must not take the processors from
-	// those who read.
+	// refusedPerSecond is how many calls per host are refused immediately, beyond a burst. The answer to further calls
+	// is delayed by refusalWait. A client that calls repeatedly whatever the answer is must not take the processors from
+	// readers.
 	refusedPerSecond = 20
 	refusedBurst     = 100
 	refusalWait      = time.Second
-	// refusalsWaiting is how many wait at the same time, of all hosts; more are answered at once, as there is no room for
-	// them.
+	// refusalsWaiting bounds the delayed calls of all hosts. Beyond it calls are refused immediately, because no room
+	// for them is left.
 	refusalsWaiting = 4096
-	// refusedHosts is how many hosts are remembered.
+	// refusedHosts is the number of hosts that are remembered.
 	refusedHosts = 4096
 )
 
-// refusals has those wait who are refused often.
+// refusals delays the answers to hosts that are refused often.
 type refusals struct {
 	mu      sync.Mutex
 	of      map[string]*rate.Limiter // by host
 	waiting int
 }
 
-// slows says whether a reason is one that callers bring upon themselves.
+// slows reports whether calls refused for a reason are delayed: the caller causes these reasons.
 func slows(reason string) bool {
 	switch fault.Reason(reason) {
 	case fault.BadToken, fault.Forbidden, fault.Limited:
@@ -41,7 +41,7 @@ func slows(reason string) bool {
 	return false
 }
 
-// wait returns when a call from an address may be told that it is refused.
+// wait returns when the refusal may be sent to the address.
 func (r *refusals) wait(ctx context.Context, address string) {
 	pause := r.begin(address)
 	if pause == 0 {
@@ -58,7 +58,7 @@ func (r *refusals) wait(ctx context.Context, address string) {
 	r.mu.Unlock()
 }
 
-// begin counts a refusal, and returns for how long it waits; one that waits counts until wait has ended.
+// begin counts a refusal and returns its delay. A delayed call counts until wait has ended.
 func (r *refusals) begin(address string) time.Duration {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Who is refused again and again waits for the answer; others do not, and neither does who is refused now and then.
+// A host that is refused repeatedly waits for the answer. Other hosts do not wait, nor does a host with few refusals.
 func TestRefusalsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &refusals{}

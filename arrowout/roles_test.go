@@ -46,7 +46,7 @@ func withToken(token string) context.Context {
 	return metadata.AppendToOutgoingContext(context.Background(), "authorization", "Bearer "+token)
 }
 
-// received is the error that ends a stream behind its first message, nil for none.
+// received returns the error that ends a stream after its first message, nil for none.
 func received(stream interface{ RecvMsg(any) error }, into any, err error) error {
 	if err == nil {
 		err = stream.RecvMsg(into)
@@ -57,7 +57,8 @@ func received(stream interface{ RecvMsg(any) error }, into any, err error) error
 	return err
 }
 
-// Who trains commits and leaves for keepers of its own, and joins jobs of its own, by default the one of its name.
+// The role train may commit and leave only for its own keepers, and join only its own jobs. The default job has the
+// name of the identity.
 func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	trainer, eval := let(t, file, auth.Identity{Name: "big", Role: auth.Train}),
@@ -75,14 +76,14 @@ func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 		{trainer, "commit", `{"step":1,"keeper":"big/copy"}`, true},
 		{trainer, "commit", `{"step":1,"keeper":"trainer"}`, false},
 		{trainer, "commit", `{"step":1,"keeper":"bigger"}`, false},
-		{trainer, "commit", `{"step":1,"keeper":"big-2"}`, false}, // may be another identity
+		{trainer, "commit", `{"step":1,"keeper":"big-2"}`, false}, // may belong to another identity
 		{trainer, "leave", `{"keeper":"eval"}`, false},
 		{trainer, "leave", ``, true},
 		{trainer, "DoGet", `{"job":"big"}`, true},
 		{trainer, "DoGet", `{}`, true},
 		{trainer, "DoGet", `{"job":"trainer"}`, false},
 		{eval, "DoGet", `{}`, true},
-		{eval, "DoGet", `{"job":"big"}`, false}, // as a rank that never reads it would hold the others
+		{eval, "DoGet", `{"job":"big"}`, false}, // as a rank that never reads, it would block the other ranks
 	} {
 		var err error
 		if tc.action == "DoGet" {
@@ -104,7 +105,7 @@ func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 	}
 }
 
-// A trainer commits at most what its own job was sent, because commits decide what is purged.
+// A trainer commits at most the steps that its own job was sent, because commits determine what is purged.
 func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	token := map[string]string{}
@@ -120,9 +121,9 @@ func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
 	for _, tc := range []struct {
 		who, keeper string
 		step        uint64
-		sent        string // that a refusal names; empty: the commit is recorded
+		sent        string // named by the refusal; empty: the commit is recorded
 	}{
-		{"lazy", "lazy", 5, ""}, // as before
+		{"lazy", "lazy", 5, ""}, // same as before
 		{"lazy", "lazy", 6, "0"},
 		{"lazy", "lazy/3", 0, ""}, // it becomes a keeper
 		{"lazy", "lazy/2", 1, "0"},
@@ -154,7 +155,7 @@ func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
 	}
 }
 
-// A client certificate says who calls.
+// A client certificate identifies the caller.
 func TestIdentityOfACertificate(t *testing.T) {
 	a := newAuthority(t, "authority")
 	serverCert, serverKey, _, _ := a.issue(t, "server", false)
@@ -189,8 +190,8 @@ func trusting(t *testing.T, a *authority, cert, key string) grpc.DialOption {
 	return grpc.WithTransportCredentials(credentials.NewTLS(c))
 }
 
-// While certificates, authorities and tokens are replaced again and again, readers come, read on and go, and lose no
-// batch.
+// While certificates, authorities and tokens are replaced repeatedly, readers connect, continue and leave without
+// losing a batch.
 func TestRotationUnderLoad(t *testing.T) {
 	rotations := testscale.Of(25, 100)
 	a := newAuthority(t, "authority")
@@ -213,7 +214,7 @@ func TestRotationUnderLoad(t *testing.T) {
 					return
 				}
 				stream, err := c.DoGet(withToken(kept), &flight.Ticket{Ticket: fmt.Appendf(nil, `{"job":"kept/%d"}`, n)})
-				batches := -1 // the schema
+				batches := -1 // without the schema
 				for ; err == nil; batches++ {
 					_, err = stream.Recv()
 				}

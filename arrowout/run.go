@@ -9,34 +9,34 @@ import (
 	"loaderd/loader/state"
 )
 
-// Reader is one rank's place in a run.
+// Reader is the reader of one rank of a run.
 type Reader interface {
-	// Next waits for the next step: io.EOF behind the last one, a *fault.Error with the cause when it does not come in
-	// time.
+	// Next waits for the next step. It returns io.EOF after the last one, and a *fault.Error with the cause if the step
+	// is not available in time.
 	Next(ctx context.Context) (*plan.Step, error)
 	// Room waits until a client that reports has taken enough of what it was sent.
 	Room(ctx context.Context) error
-	// Dropped gets the cause when the run gives the reader up by itself: it has not asked for its next step for long.
+	// Dropped receives the cause when the run drops the reader because it has not requested its next step for too long.
 	Dropped() <-chan error
-	// Close gives the place up, so that it no longer holds the plan back.
+	// Close releases the rank, so that it no longer holds the plan back.
 	Close()
 }
 
-// Run is what the server serves. Use Serving to make one of a *loader.Run.
+// Run is the run that the server serves. Use Serving to convert a *loader.Run.
 type Run interface {
 	Unjoined
-	// JoinAs registers a reader that will ask for steps from step on.
+	// JoinAs registers a reader that will request steps from step on.
 	JoinAs(place state.Place, step uint64, client state.Client) (Reader, error)
 }
 
-// Unjoined is a Run without its readers.
+// Unjoined is a Run without JoinAs.
 type Unjoined interface {
 	action.Run
 	// Assemble returns rows [first, first+n) of a step with their documents.
 	Assemble(ctx context.Context, s *plan.Step, first, n int) (*assembly.Batch, error)
 }
 
-// Serving makes a Run of a type whose JoinAs returns a reader type of its own, as that of *loader.Run does.
+// Serving converts a run whose JoinAs returns another reader type, such as *loader.Run, to a Run.
 func Serving[R Reader](run interface {
 	Unjoined
 	JoinAs(place state.Place, step uint64, client state.Client) (R, error)
@@ -44,7 +44,7 @@ func Serving[R Reader](run interface {
 	return joined{run, func(place state.Place, step uint64, client state.Client) (Reader, error) {
 		r, err := run.JoinAs(place, step, client)
 		if err != nil {
-			return nil, err // not a Reader that holds a nil R
+			return nil, err // not a Reader that contains a nil R
 		}
 		return r, nil
 	}}

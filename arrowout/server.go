@@ -30,16 +30,17 @@ import (
 	"loaderd/loader/state"
 )
 
-// What a connection costs and bears. (Windows are the client's to set: those of a server bound only what it receives.)
+// Limits and buffer sizes of connections. The client sets the flow-control windows for sending; those of a server
+// bound only what it receives.
 const (
 	maxRequest    = 64 << 10  // bytes of a ticket or an action's body
-	readBuffer    = 1 << 10   // each connection has one; a connection that is closed serves what its buffer holds
-	writeBuffer   = 256 << 10 // each connection has one while it sends
-	window        = 64 << 10  // bytes that a client may send of a call before they are read
+	readBuffer    = 1 << 10   // per connection; a closed connection still serves the calls in its buffer
+	writeBuffer   = 256 << 10 // per connection while it sends
+	window        = 64 << 10  // bytes of a call that a client may send before they are read
 	pingTimeout   = 20 * time.Second
 	minClientPing = 10 * time.Second
-	// handshakeWithin is how long a client may take for TLS and the preface of HTTP/2, identifyWithin for its first
-	// identified call.
+	// handshakeWithin is the time limit for TLS and the preface of HTTP/2. identifyWithin is the time limit for the
+	// first identified call of a connection.
 	handshakeWithin = 10 * time.Second
 	identifyWithin  = 30 * time.Second
 )
@@ -61,8 +62,8 @@ type Server struct {
 	service      *service
 }
 
-// NewServer makes a server and reads who is let in and its certificates; Start lets it listen. A nil registerer keeps
-// metrics unregistered.
+// NewServer returns a server, after reading its identities and certificates. Start makes it listen. With a nil
+// registerer the metrics are not registered.
 func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer) (*Server, error) {
 	var bad []error
 	for _, e := range cfg.Validate() {
@@ -121,7 +122,7 @@ func transportOptions(cfg Config, certificates *auth.Certificates, log *slog.Log
 	return options
 }
 
-// handshakes logs those that fail, some of many.
+// handshakes logs failed TLS handshakes, sampled.
 type handshakes struct {
 	credentials.TransportCredentials
 	log     *slog.Logger
@@ -137,11 +138,11 @@ func (h handshakes) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo,
 	return secure, info, err
 }
 
-// ShowTexts lets documents be shown with their tokens' texts: f appends what a token stands for. It is called before
-// Start; a nil f, as without it, shows tokens alone.
+// ShowTexts makes the server return documents with the texts of their tokens; f appends the text of a token. Call it
+// before Start. With a nil f, and by default, documents have only token ids.
 func (s *Server) ShowTexts(f func(dst []byte, id int32) []byte) { s.service.actions.TokenText = f }
 
-// Start listens and serves in the background.
+// Start starts to listen and serves in the background.
 func (s *Server) Start() error {
 	l, err := net.Listen("tcp", s.cfg.Listen)
 	if err != nil {
@@ -163,7 +164,7 @@ func (s *Server) Start() error {
 	go func() {
 		defer end()
 		err := s.grpc.Serve(l)
-		if errors.Is(err, grpc.ErrServerStopped) { // before it had begun
+		if errors.Is(err, grpc.ErrServerStopped) { // before serving had started
 			err = nil
 		}
 		s.ended <- err
@@ -171,23 +172,23 @@ func (s *Server) Start() error {
 	return nil
 }
 
-// Tracer is told of sampled documents that were sent.
+// Tracer receives sampled documents that were sent.
 type Tracer interface {
-	// Read: between from and until the rows of a step that begin a document were assembled for a rank and sent. It must
-	// not block.
+	// Read records that the rows of a step in which a document begins were assembled for a rank and sent, between from
+	// and until. It must not block.
 	Read(d document.Traced, by state.Place, step uint64, from, until time.Time)
 }
 
-// Trace says who is told of sampled documents. It is called before Start, where the run's documents have traces.
+// Trace sets the receiver of sampled documents. Call it before Start, if the run's documents have traces.
 func (s *Server) Trace(t Tracer) { s.service.tracer = t }
 
-// Gate knows who is let in, and Certificates what the server shows: both are read again by their Reload, and no stream
-// ends by that.
+// Gate has the permitted identities, Certificates the server's certificates. Both are reread by their Reload methods,
+// which end no stream.
 func (s *Server) Gate() *auth.Gate                 { return s.gate }
 func (s *Server) Certificates() *auth.Certificates { return s.certificates }
 
-// Limit takes the limits of a configuration that is valid: of streams, keepers, memory and slow readers. Nothing else
-// of it counts, and that of connections does at the start alone.
+// Limit applies the limits of a valid configuration: of streams, keepers, memory and slow readers. All other fields
+// are ignored. The limits of connections are set only at the start.
 func (s *Server) Limit(c Config) {
 	s.service.actions.Limit(c.MaxKeepersOfOne)
 	s.sessions.Limit(sessionLimits(c))
@@ -198,10 +199,10 @@ func sessionLimits(c Config) session.Limits {
 		SlowReader: c.SlowReader}
 }
 
-// repeats reports whether a client repeats its call after an error of a reason.
+// repeats reports whether a client retries after an error with a reason.
 func repeats(r fault.Reason) bool { return Code(r) == codes.Unavailable }
 
-// Traffic is what an open DoGet stream is sent.
+// Traffic describes an open DoGet stream and what it is sent.
 type Traffic = session.Traffic
 
 // Traffic describes all open streams, by job, world and rank.
@@ -224,14 +225,14 @@ func (s *Server) Addr() net.Addr { return s.listen.Addr() }
 // Ended receives the error that ended serving, nil after Shutdown.
 func (s *Server) Ended() <-chan error { return s.ended }
 
-// shutdownGrace is how long Shutdown waits for readers to take the reason of the stop. A reader that does not read, as
-// its trainer is slow, has to learn of the stop by the end of its connection: it reconnects at the same step and loses
+// shutdownGrace is how long Shutdown waits for readers to take the reason of the stop. A reader that does not read,
+// because its trainer is slow, only notices the end of its connection. It reconnects at the same step and loses
 // nothing.
 const shutdownGrace = 2 * time.Second
 
 // Shutdown ends every stream with UNAVAILABLE and the reason SHUTTING_DOWN, waits until clients have received it, and
-// stops. It closes connections whose clients have not received it by the end of ctx, or after two seconds. That is no
-// error.
+// stops. It closes connections whose clients have not received it at the end of ctx, or after two seconds. This is
+// not an error.
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
 	s.stop(&fault.Error{Reason: fault.ShuttingDown, Message: "the daemon stops",

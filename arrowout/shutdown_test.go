@@ -62,7 +62,7 @@ func TestShutdown_ClosesConnectionOfClientThatDoesNotRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, "the stream is stuck", func() bool { return f.assembled.Load() >= 2 })
-	s.Shutdown(context.Background()) // it has no end: the grace ends the wait
+	s.Shutdown(context.Background()) // without a deadline, the grace period ends the wait
 	if f.readers.Load() != 0 {
 		t.Error("a reader is still open")
 	}

@@ -29,9 +29,9 @@ import (
 
 func TestSchemaComesBeforeTheFirstStep(t *testing.T) {
 	f := newFake(0, 4, 16)
-	f.last = nil // no step ever
+	f.last = nil // no step is ever available
 	c := dial(t, serve(t, f))
-	r, cancel, err := get(t, c, `{}`) // returns only when the schema is there
+	r, cancel, err := get(t, c, `{}`) // returns only when the schema has arrived
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func metadataOf(t *testing.T, r *flight.Reader) api.Metadata {
 	return m
 }
 
-// rawCodec keeps the bytes of every message as they came.
+// rawCodec keeps the bytes of every message unchanged.
 type rawCodec struct{ encoding.CodecV2 }
 
 func (c rawCodec) Unmarshal(b mem.BufferSlice, v any) error {
@@ -87,7 +87,7 @@ func dialRaw(t testing.TB, s *arrowout.Server) flight.Client {
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{encoding.GetCodecV2(proto.Name)})))
 }
 
-// rawMessages reads a whole stream as it is on the wire.
+// rawMessages reads the messages of a whole stream in wire format.
 func rawMessages(t *testing.T, c flight.Client, ticket string) [][]byte {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
@@ -134,7 +134,7 @@ func TestReadingTwiceGivesTheSameBytes(t *testing.T) {
 func TestLargeStepsAreSplitByRows(t *testing.T) {
 	const limit = 64 << 10
 	f := newFake(3, 40, 2048)
-	f.steps = append(f.steps, &plan.Step{Index: 3, Bucket: 40000, // one row is larger than a batch may be
+	f.steps = append(f.steps, &plan.Step{Index: 3, Bucket: 40000, // one row exceeds the maximum size of a batch
 		Rows: append(make([][]packonline.Piece, 39), []packonline.Piece{{Doc: 1, Length: 40000}})})
 	s := serve(t, f, func(c *arrowout.Config) { c.BatchBytes = limit })
 	c := dial(t, s)
@@ -184,7 +184,7 @@ func TestRowsThatDoNotDivideNameTheWorldsThatDo(t *testing.T) {
 }
 
 func TestOnlyOneBatchAheadOfASlowReader(t *testing.T) {
-	f := newFake(200, 4, 64<<10) // 1.5 MiB a batch
+	f := newFake(200, 4, 64<<10) // 1.5 MiB per batch
 	s := serve(t, f)
 	// A client that never reads: its window of 64 KiB fills, then the server must stop assembling.
 	c := dial(t, s, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
@@ -221,7 +221,7 @@ func TestNextStepIsAssembledWhileThePresentOneIsSent(t *testing.T) {
 		}
 	}
 	r := mustGet(t, dial(t, serve(t, f)), `{}`)
-	<-assembling // the second step is on its way ...
+	<-assembling // the second step is being assembled ...
 	if !r.Next() || metadataOf(t, r).Step != 0 {
 		t.Fatal("... and does not hold the first back:", r.Err())
 	}

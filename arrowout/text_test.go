@@ -17,7 +17,7 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// serveTexts is serve where token i stands for one letter, 256 for the end, and from 1000 on for long texts.
+// serveTexts is serve with token texts: one letter per token, 256 for the end, and long texts from token 1000 on.
 func serveTexts(t *testing.T, f *fakeRun) *arrowout.Server {
 	t.Helper()
 	cfg := arrowout.Default()
@@ -44,7 +44,7 @@ func serveTexts(t *testing.T, f *fakeRun) *arrowout.Server {
 	return s
 }
 
-// textsOf are the answers to text or peek.
+// textsOf decodes the results of text or peek.
 func textsOf(t *testing.T, answer string) (out []api.Text) {
 	t.Helper()
 	for line := range strings.SplitSeq(answer, "\n") {
@@ -99,7 +99,7 @@ func TestTextOfADocument(t *testing.T) {
 	}
 }
 
-// An answer is bounded in tokens and in bytes, whatever the document is, and says where it ends.
+// A result is bounded in tokens and in bytes for every document, and reports where it ends.
 func TestTextIsBounded(t *testing.T) {
 	f := newFake(1, 2, 16)
 	f.shown = map[uint64]document.View{2: documentOf(slices.Repeat([]int32{1000}, 5000)...)}
@@ -111,7 +111,7 @@ func TestTextIsBounded(t *testing.T) {
 	if got := textsOf(t, answer)[0]; len(got.Tokens) != 4096 || got.Total != 50000 || len(got.Texts) != 4096 {
 		t.Errorf("%d tokens of %d, %d texts", len(got.Tokens), got.Total, len(got.Texts))
 	}
-	// A thousand times "<" is 6,002 bytes of JSON.
+	// "<" a thousand times is 6,002 bytes of JSON.
 	if answer, err = act(c, "text", `{"sequence":2}`); err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +159,7 @@ func TestTextRefusals(t *testing.T) {
 	for _, tc := range []struct{ action, body string }{
 		{"text", ``}, {"text", `{"sequence":2}`}, {"text", `{"source":"none","sequence":2}`},
 		{"text", `{"source":"web","sequence":0}`},
-		{"text", `{"source":"web","sequence":9007199254740991}`}, // more than a plan can name
+		{"text", `{"source":"web","sequence":9007199254740991}`}, // larger than a plan can represent
 		{"text", `{"source":"web","sequence":2,"tokens":0}`}, {"text", `{"source":"web","sequence":2,"tokens":4097}`},
 		{"text", `{"source":"web","sequence":2,"start":-1}`},
 		{"text", `{"source":"web","sequence":2,"documents":1}`},

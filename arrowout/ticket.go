@@ -17,11 +17,11 @@ import (
 	"loaderd/loader/state"
 )
 
-// request is a ticket that has been checked against the run.
+// parsedTicket is a ticket that has been checked against the run.
 type parsedTicket struct {
 	api.Ticket
 	columns   []batch.Column
-	namesRank bool // the ticket named its rank itself
+	namesRank bool // the ticket contained a rank
 }
 
 // place returns the place of a ticket in the run.
@@ -38,7 +38,7 @@ func encodeTicket(t api.Ticket) []byte {
 	return b
 }
 
-// parseTicket reads a ticket's bytes, fills defaults in and checks it against the run.
+// parseTicket decodes a ticket, sets defaults and checks it against the run.
 func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, error) {
 	t := parsedTicket{Ticket: api.Ticket{Run: info.Run, World: 1}}
 	var rank, world, peer, columns = uint64(0), uint64(1), uint64(0), []string(nil)
@@ -54,7 +54,7 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 		"world":   request.Number(&world, 1, request.MaxWorld),
 		"step":    request.Number(&t.Step, 0, request.MaxNumber),
 		"steps":   request.Number(&t.Steps, 0, request.MaxNumber),
-		"job":     request.KeeperName(&t.Job), // by which the job commits
+		"job":     request.KeeperName(&t.Job), // the keeper of the job's commits
 		"session": request.SessionID(&t.Session),
 		"peer":    request.Number(&peer, 0, request.MaxWorld-1),
 		"taken": func(raw json.RawMessage) error {

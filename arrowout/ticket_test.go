@@ -102,7 +102,7 @@ func TestTickets(t *testing.T) {
 	}
 }
 
-// What is asked of a run by its id is refused for good only where the plan is known to be another one's.
+// A request that names a run by id is refused permanently only if the plan is known to belong to another run.
 func TestAnIDBeforeTheRunHasBegun(t *testing.T) {
 	ticket := []byte(`{"run_id":"` + strings.Repeat("2b", 16) + `"}`)
 	for _, tc := range []struct {

@@ -10,11 +10,10 @@ import (
 	"loaderd/loader/state"
 )
 
-// A server tells of each open stream whose it is, how far it is and what it gets, in order; one that has ended is no
-// longer told of.
+// Traffic lists each open stream in order, with its identity, position and rate. An ended stream is removed.
 func TestTrafficOfOpenStreams(t *testing.T) {
 	f := newFake(4, 4, 16)
-	f.last = nil // they wait behind the last step
+	f.last = nil // readers wait after the last step
 	s := serve(t, f)
 	if got := s.Traffic(); len(got) > 0 {
 		t.Fatalf("traffic of no streams: %v", got)

@@ -19,18 +19,18 @@ import (
 	"loaderd/internal/auth"
 )
 
-// Streams are bounded for an identity and for all; one that ends makes room for another.
+// Streams are bounded per identity and in total. A stream that ends makes room for another.
 func TestHowManyStreams(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	one, other := let(t, file, auth.Identity{Name: "one", Role: auth.Read}),
 		let(t, file, auth.Identity{Name: "other", Role: auth.Read})
 	f := newFake(2, 2, 16)
-	f.last = nil // its readers wait behind the last step
+	f.last = nil // readers wait after the last step
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxStreams, c.MaxStreamsOfOne = file, 3, 2 }))
 	jobs := map[string]string{one: "one", other: "other"}
 	opened := 0
 	open := func(token string) (context.CancelFunc, error) {
-		opened++ // each in a place of its own
+		opened++ // each in its own place
 		ctx, cancel := context.WithCancel(withToken(token))
 		t.Cleanup(cancel)
 		s, err := c.DoGet(ctx, &flight.Ticket{Ticket: fmt.Appendf(nil, `{"job":"%s/%d"}`, jobs[token], opened)})
@@ -62,11 +62,11 @@ func TestHowManyStreams(t *testing.T) {
 	eventually(t, "there is room again", func() bool { _, err := open(one); return err == nil })
 }
 
-// Limits are set while a server runs: of streams, keepers, memory and slow readers.
+// Limits can be changed while a server runs: of streams, keepers, memory and slow readers.
 func TestLimitsOfARunningServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	trainer := let(t, file, auth.Identity{Name: "big", Role: auth.Train})
-	f := newFake(40, 4, 64<<10) // 1.5 MiB a batch
+	f := newFake(40, 4, 64<<10) // 1.5 MiB per batch
 	cfg := arrowout.Default()
 	cfg.Listen, cfg.Identities = "127.0.0.1:0", file
 	cfg.MaxStreams, cfg.MaxStreamsOfOne, cfg.MaxKeepersOfOne, cfg.SendBytes = 9, 9, 1, 16<<20
@@ -106,7 +106,7 @@ func TestLimitsOfARunningServer(t *testing.T) {
 	<-x.ended
 }
 
-// Who commits in a loop writes no more of the plan than the limit, and others go on.
+// A client that commits in a loop writes at most as many records as the limit permits, and other clients continue.
 func TestRecordsInALoop(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	loud, other := let(t, file, auth.Identity{Name: "loud", Role: auth.Train}),
@@ -135,8 +135,7 @@ func TestRecordsInALoop(t *testing.T) {
 	}
 }
 
-// An identity has as many keepers as it may, and not the run's: those that there are, those that it asks for at this
-// moment, and no more.
+// The limit on keepers applies per identity, not per run. It counts the existing keepers and those of open commits.
 func TestKeepersOfOne(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	loud, other := let(t, file, auth.Identity{Name: "loud", Role: auth.Train}),
@@ -156,7 +155,7 @@ func TestKeepersOfOne(t *testing.T) {
 	}{
 		{loud, "commit", "loud", false}, {loud, "commit", "loud/1", false}, {loud, "commit", "loud/2", false},
 		{loud, "commit", "loud/3", true}, {loud, "commit", "loud/1", false}, {other, "commit", "other", false},
-		// the operator has made one of its own
+		// the operator has created one for itself
 		{operator, "commit", "loud/4", false}, {loud, "leave", "loud/2", false}, {loud, "commit", "loud/3", true},
 		{loud, "leave", "loud/4", false}, {loud, "commit", "loud/3", false},
 	} {
@@ -185,7 +184,7 @@ func TestKeepersOfOne(t *testing.T) {
 	}
 }
 
-// searching is a run whose searches take long.
+// searching is a run with slow searches.
 type searching struct {
 	*fakeRun
 	begun, end chan struct{}
@@ -197,7 +196,7 @@ func (s searching) Lookup(ctx context.Context, id string) ([]uint64, error) {
 	return s.fakeRun.Lookup(ctx, id)
 }
 
-// One identity searches one document at a time.
+// One identity runs one search at a time.
 func TestSearchesAtTheSameTime(t *testing.T) {
 	run := searching{newFake(2, 2, 16), make(chan struct{}), make(chan struct{})}
 	c := dial(t, serve(t, run))
@@ -230,7 +229,7 @@ func (s *syncBuffer) Write(p []byte) (int, error) {
 }
 func (s *syncBuffer) String() string { s.mu.Lock(); defer s.mu.Unlock(); return s.b.String() }
 
-// Calls that fail in a loop do not fill the log.
+// Calls that fail in a loop are logged at a limited rate.
 func TestFailuresInALoop(t *testing.T) {
 	var log syncBuffer
 	cfg := arrowout.Default()

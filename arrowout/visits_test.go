@@ -13,7 +13,7 @@ import (
 	"loaderd/loader/fault"
 )
 
-// visitors keeps what a log at level info says of readers.
+// visitors keeps the log entries about readers at level info.
 type visitors struct {
 	slog.Handler
 	mu   sync.Mutex
@@ -52,8 +52,8 @@ func (v *visitors) count() int {
 	return len(v.said)
 }
 
-// Readers are told to the log when they come and when they go, with the reason; those that are expected again are not
-// told every time.
+// The log has an entry when a reader starts and when it leaves, with the reason. Readers that are expected to return
+// are not logged every time.
 func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	f, log := newFake(4, 4, 16), &visitors{}
 	f.last = &fault.Error{Reason: fault.SourceDry, Message: "nothing new"}
@@ -72,12 +72,12 @@ func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 		}
 	}
 	all(`{"rank":1,"world":2}`)
-	for range 3 { // sent away, and comes again
+	for range 3 { // dropped, and returns
 		all(`{"rank":1,"world":2,"step":4}`)
 	}
-	all(`{"rank":1,"world":2,"step":4,"job":"eval"}`) // another reader, which was never here
-	all(`{"rank":1,"world":2,"step":3}`)              // not where it left
-	for step := range 3 {                             // a stream a step
+	all(`{"rank":1,"world":2,"step":4,"job":"eval"}`) // another reader, which has not read before
+	all(`{"rank":1,"world":2,"step":3}`)              // not the step at which it left
+	for step := range 3 {                             // one stream per step
 		all(fmt.Sprintf(`{"steps":1,"step":%d}`, step))
 	}
 	asked := make(chan struct{}, 1)
@@ -96,7 +96,7 @@ func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	if err != nil || !r.Next() {
 		t.Fatal(err, r.Err())
 	}
-	<-asked // the step before is sent
+	<-asked // the previous step is sent
 	cancel()
 	want := []string{
 		"a reader has come event=reader.joined rank=1 world=2 from_step=0",

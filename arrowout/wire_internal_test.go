@@ -17,7 +17,7 @@ import (
 	"loaderd/internal/auth"
 )
 
-// tableOf are the rows of the first table in a section of docs/wire.md, cell by cell, without the head.
+// tableOf returns the rows of the first table in a section of docs/wire.md, cell by cell, without the header.
 func tableOf(t *testing.T, page, section string) (rows [][]string) {
 	t.Helper()
 	_, rest, found := strings.Cut(page, "\n## "+section+"\n")
@@ -39,7 +39,7 @@ func tableOf(t *testing.T, page, section string) (rows [][]string) {
 
 var quoted = regexp.MustCompile("`([^`]*)`")
 
-// quotedIn are the names in a cell's code.
+// quotedIn returns the names in code spans of a cell.
 func quotedIn(cell string) (names []string) {
 	for _, m := range quoted.FindAllStringSubmatch(cell, -1) {
 		names = append(names, m[1])
@@ -47,7 +47,7 @@ func quotedIn(cell string) (names []string) {
 	return names
 }
 
-// keysOf are the JSON keys of a struct, in order.
+// keysOf returns the JSON keys of a struct, in order.
 func keysOf(v any) (keys []string) {
 	for f := range reflect.TypeOf(v).Fields() {
 		key, _, _ := strings.Cut(f.Tag.Get("json"), ",")
@@ -56,7 +56,7 @@ func keysOf(v any) (keys []string) {
 	return keys
 }
 
-// written is a type as docs/wire.md writes it.
+// written returns a type in the notation of docs/wire.md.
 func written(t arrow.DataType) string {
 	switch t := t.(type) {
 	case *arrow.ListType:
@@ -71,7 +71,7 @@ func written(t arrow.DataType) string {
 	return t.Name()
 }
 
-// docs/wire.md has every key of a ticket and of the metadata, every column with its type, and every action with its
+// docs/wire.md lists every key of a ticket and of the metadata, every column with its type, and every action with its
 // keys and role, and nothing else.
 func TestPageOfTheWire(t *testing.T) {
 	raw, err := os.ReadFile("../docs/wire.md")
@@ -137,7 +137,7 @@ func TestPageOfTheWire(t *testing.T) {
 			of[name] = auth.Role(role)
 		}
 	}
-	delete(of, "mix") // which role it takes follows from its body
+	delete(of, "mix") // its role depends on its body
 	for _, a := range action.All {
 		if role, listed := of[a.Name]; a.Name != "mix" && (listed && role != a.Role || !listed && a.Role != auth.Operate) {
 			t.Errorf("docs/wire.md says that %s takes %q, it takes %q", a.Name, role, a.Role)

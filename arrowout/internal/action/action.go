@@ -27,24 +27,24 @@ import (
 // Handler carries out the actions of clients of one run.
 type Handler struct {
 	run         Run
-	all         []Action // All, which may not refer to itself
+	all         []Action // All, to which it may not refer directly (initialization cycle)
 	limits      *limits
 	audit       audit
 	report      func(at state.Place, client string) // records a report of a client that reads at a place
-	trainMayMix bool                                // those who train may change the mixture
+	trainMayMix bool                                // the role train may change the mixture
 
 	// Set before the first action:
-	Watcher   Watcher                           // nil: status and history are not known
-	TokenText func(dst []byte, id int32) []byte // appends the text of a token; nil where it is not known
+	Watcher   Watcher                           // nil: status and history are unavailable
+	TokenText func(dst []byte, id int32) []byte // appends the text of a token; nil if unavailable
 }
 
-// Config is that of a Handler.
+// Config configures a Handler.
 type Config struct {
 	KeepersOfOne int  // limit on the keepers of one identity
-	TrainMayMix  bool // those who train may change the mixture
+	TrainMayMix  bool // the role train may change the mixture
 }
 
-// NewHandler returns a handler of actions. report is called with each client that reports what its trainer has taken.
+// NewHandler returns a handler of actions. It calls report for each client that reports what its trainer has taken.
 func NewHandler(run Run, c Config, report func(at state.Place, client string), log *slog.Logger) *Handler {
 	return &Handler{
 		run: run, all: All, limits: newLimits(c.KeepersOfOne), audit: audit{log.With("part", "audit")}, report: report,
@@ -55,34 +55,35 @@ func NewHandler(run Run, c Config, report func(at state.Place, client string), l
 // Limit changes the limit on the keepers of one identity.
 func (h *Handler) Limit(keepersOfOne int) { h.limits.set(keepersOfOne) }
 
-// Scrape counts a request for metrics of an identity, and refuses one that makes too many of them.
+// Scrape counts a request for metrics of an identity. It returns an error if the identity exceeds the limit.
 func (h *Handler) Scrape(who auth.Identity) error {
 	_, err := h.limits.action(who, "requests for metrics", costScrape)
 	return err
 }
 
-// Action is an action that clients may ask for. Bodies and results are JSON.
+// Action is an action that clients may request. Bodies and results are JSON.
 type Action struct {
 	Name  string
-	Role  auth.Role // that it takes
+	Role  auth.Role // required role
 	About string
-	// of its body beside run; "?" behind one that may be missing, ":" before how it is read where its name does not tell
+	// Keys lists the keys of the body, without run. "?" follows an optional key. After ":" is the type of a key whose
+	// name does not imply it.
 	Keys string
 	do   func(h *Handler, ctx context.Context, q asked, send func(any) error) error
 	cost cost
 }
 
-// cost is what an action costs others.
+// cost is the class of resources that an action uses.
 type cost int
 
 const (
 	costLittle cost = iota
-	costRecord      // a record of the plan, for ever, or a state in the object store
-	costSearch      // a reading of much of the plan
-	costScrape      // a gathering of all metrics
+	costRecord      // a permanent record of the plan, or a state in the object store
+	costSearch      // reads a large part of the plan
+	costScrape      // collects all metrics
 )
 
-// asked is the body of an action.
+// asked is the parsed body of an action.
 type asked struct {
 	step      uint64
 	keeper    string
@@ -91,16 +92,16 @@ type asked struct {
 	id        string
 	source    string
 	start     uint64 // first token
-	tokens    uint64 // at most; 0 where that is not said
-	count     uint64 // of documents, likewise
+	tokens    uint64 // maximum number of tokens; 0 if not given
+	count     uint64 // maximum number of documents; 0 if not given
 	change    mixture.Change
 	dryRun    bool
-	decided   *uint64 // behind so many steps a change of the mixture was decided on, and is made once
+	decided   *uint64 // the step after which a change of the mixture was decided; it is then applied only once
 	request   string  // identifies the request for a change of the mixture
 	rank      rankReport
 }
 
-// All are the actions, in the order of the documentation.
+// All lists the actions in the order of the documentation.
 var All = []Action{
 	{"commit", auth.Train, `{"run","step","keeper"}: the keeper's own durable checkpoint covers all steps before step`,
 		"step keeper?", (*Handler).commit, costRecord},
@@ -137,8 +138,8 @@ var All = []Action{
 	{"drain", auth.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*Handler).drain, costRecord},
 }
 
-// Act carries out one action for the caller of ctx, and passes its results, as JSON, to send. It returns a
-// *fault.Error where that is refused.
+// Act carries out one action for the caller of ctx, and passes its results to send as JSON. It returns a *fault.Error
+// if the action is refused.
 func (h *Handler) Act(ctx context.Context, name string, body []byte, send func(result []byte) error) error {
 	for _, a := range All {
 		if a.Name != name {
@@ -172,13 +173,13 @@ func (h *Handler) Act(ctx context.Context, name string, body []byte, send func(r
 	return refusal.Unsupported("unknown action "+refusal.Excerpt([]byte(name)), "ListActions names the ones there are")
 }
 
-// isLimited reports whether a call was refused because there are too many: it had no effect.
+// isLimited reports whether a call was refused because of a limit, so that it had no effect.
 func isLimited(err error) bool {
 	var e *fault.Error
 	return errors.As(err, &e) && e.Reason == fault.Limited
 }
 
-// permits refuses what an identity may not do.
+// permits returns an error if an identity may not use an action.
 func permits(who auth.Identity, a Action, q asked, needs auth.Role) error {
 	switch {
 	case !who.Role.Includes(needs):
@@ -190,7 +191,7 @@ func permits(who auth.Identity, a Action, q asked, needs auth.Role) error {
 	return nil
 }
 
-// parseAction reads an action's body; an empty one stands for {}.
+// parseAction parses an action's body. An empty body means {}.
 func parseAction(b []byte, a Action, info loader.Info) (asked, error) {
 	if len(b) == 0 {
 		b = []byte("{}")
@@ -251,8 +252,8 @@ func (h *Handler) commit(ctx context.Context, q asked, send func(any) error) err
 	return sendCommitted(h.run.Info().Run, committed, err, send)
 }
 
-// checkSent refuses a commit of steps that no job of the caller was sent. One by a keeper of what it has committed
-// before changes nothing.
+// checkSent refuses a commit of steps that were sent to no job of the caller. A keeper may repeat an earlier commit,
+// which changes nothing.
 func (h *Handler) checkSent(ctx context.Context, who auth.Identity, q asked, keepers planrecord.Keepers) error {
 	if who.Role.Includes(auth.Operate) || q.step <= keepers[q.keeper] {
 		return nil
@@ -273,7 +274,7 @@ func (h *Handler) leave(ctx context.Context, q asked, send func(any) error) erro
 	return sendCommitted(h.run.Info().Run, committed, err, send)
 }
 
-// sendCommitted sends the step before which all keepers have committed, unless err is an error.
+// sendCommitted sends the step before which all keepers have committed, or returns err.
 func sendCommitted(run string, step uint64, err error, send func(any) error) error {
 	if err != nil {
 		return err
@@ -332,7 +333,7 @@ func (h *Handler) drain(ctx context.Context, _ asked, send func(any) error) erro
 	return sendRecorded(h.run.Info().Run, sequence, err, send)
 }
 
-// sendRecorded sends the sequence of the document at which something is recorded, unless err is an error.
+// sendRecorded sends the sequence of the document at which something is recorded, or returns err.
 func sendRecorded(run string, sequence uint64, err error, send func(any) error) error {
 	if err != nil {
 		return err

@@ -12,12 +12,12 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// about is a run that has begun.
+// about is a run that has started.
 var about = loader.Info{Run: "r1", ID: strings.Repeat("1a", 16), Begun: true, Config: runconfig.Config{
 	Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
 }, Sources: []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
 
-// An action for a run by its id is refused for good only where the plan is known to be another one's.
+// An action that names a run by id is refused permanently only if the plan is known to belong to another run.
 func TestAnIDBeforeTheRunHasBegun(t *testing.T) {
 	commit := []byte(`{"run_id":"` + strings.Repeat("2b", 16) + `","step":1}`)
 	for _, tc := range []struct {

@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/event"
 )
 
-// audit tells who changed a run, or looked where documents came from, and who was refused that.
+// audit logs identities that change a run or query the origin of documents, and those that are refused.
 type audit struct{ log *slog.Logger }
 
 func (a audit) tell(ctx context.Context, who auth.Identity, did Action, q asked, err error) {

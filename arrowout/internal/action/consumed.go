@@ -20,7 +20,7 @@ type rankReport struct {
 	state.Consumption
 }
 
-// keys decode the body.
+// keys returns the decoders of the body's keys.
 func (r *rankReport) keys() map[string]func(json.RawMessage) error {
 	r.world = 1
 	return map[string]func(json.RawMessage) error{"rank": request.Number(&r.rank, 0, request.MaxWorld-1),

@@ -14,7 +14,7 @@ import (
 	"loaderd/packonline"
 )
 
-// find sends the rows that hold a document, in order. A document that no step holds yet has none.
+// find sends the rows that hold a document, in order. It sends nothing for a document that is in no step yet.
 func (h *Handler) find(ctx context.Context, q asked, send func(any) error) error {
 	if (q.sequence == 0) == (q.id == "") {
 		return &fault.Error{Reason: fault.BadTicket,
@@ -46,17 +46,17 @@ func (h *Handler) find(ctx context.Context, q asked, send func(any) error) error
 	return nil
 }
 
-// finding is the search for a document, or for a document in a message of several.
+// finding is the search for a document, or for a document within a message of several.
 type finding struct {
 	handler  *Handler
 	named    *batch.Sources
 	document uint64
-	id       string         // of the document; empty where it is sought by its sequence
-	shown    *document.View // once a step holds it and it is to be read; empty when it is not there any more
+	id       string         // id of the document; empty if the search is by sequence
+	shown    *document.View // set once a step holds the document and it must be read; empty if it was purged
 }
 
-// pieces are those of a row that are of the document that is sought: where the message holds documents of its id, of
-// these alone.
+// pieces returns the pieces of a row that belong to the document. If the message holds documents with the id that is
+// searched for, it returns only their pieces.
 func (f *finding) pieces(ctx context.Context, step *plan.Step, row int) ([]api.Piece, error) {
 	told := told(f.named, step)
 	if told && f.shown == nil {
@@ -84,7 +84,8 @@ func (f *finding) pieces(ctx context.Context, step *plan.Step, row int) ([]api.P
 	return found, nil
 }
 
-// documents are those that somebody looks for, as the plan names them: by an id those of all sources, or of one.
+// documents returns the references of the documents to find. An id may match documents of all sources, or of the one
+// that is named.
 func (h *Handler) documents(ctx context.Context, q asked, info loader.Info) ([]uint64, error) {
 	if q.id == "" {
 		document, there, err := reference("find", q, info)
@@ -104,7 +105,8 @@ func (h *Handler) documents(ctx context.Context, q asked, info loader.Info) ([]u
 	return documents, err
 }
 
-// reference is the document of a sequence, as the plan names it. there is false for a sequence that no source has.
+// reference returns the reference of the document with a sequence. there is false for a sequence that no source can
+// have.
 func reference(action string, q asked, info loader.Info) (document uint64, there bool, err error) {
 	number, err := sourceNumber(action, q, info)
 	switch {
@@ -118,7 +120,7 @@ func reference(action string, q asked, info loader.Info) (document uint64, there
 	return plan.Ref(number, q.sequence), true, nil
 }
 
-// sourceNumber is the number of the source that a body names, 0 where it names none.
+// sourceNumber returns the number of the source that a body names, 0 if it names none.
 func sourceNumber(action string, q asked, info loader.Info) (int, error) {
 	number := slices.IndexFunc(info.Sources, func(x plan.SourceInfo) bool { return x.Name == q.source })
 	if q.source != "" && number < 0 {

@@ -7,15 +7,15 @@ import (
 	"loaderd/loader/plan"
 )
 
-// told reports whether the pieces of a step are known only with their documents' tokens: which documents of their
-// messages they are of, or which of their tokens have a loss. Elsewhere each piece is of a message that is one
-// document, and all tokens have a loss.
+// told reports whether describing the pieces of a step requires the tokens of their documents. That is so if messages
+// may hold several documents or if tokens of the step have no loss. Otherwise each message is one document, and all
+// tokens have a loss.
 func told(s *batch.Sources, step *plan.Step) bool {
 	return s.Config.Documents.Several() || step.Masked > 0
 }
 
-// tell says of pieces of a document what the document tells: nothing where it has not these tokens, as one that is not
-// the one that was planned.
+// tell adds to pieces what their document specifies. It adds nothing if the document lacks these tokens, since then
+// it is not the document that was planned.
 func tell(s *batch.Sources, pieces []*api.Piece, d document.View) {
 	for _, p := range pieces {
 		n, there := d.LossTokens(p.Start+p.Repeats, p.Start+p.Length)
@@ -30,7 +30,7 @@ func tell(s *batch.Sources, pieces []*api.Piece, d document.View) {
 	}
 }
 
-// meta are the values of the document that a token is of, by their names.
+// meta returns the values, by name, of the document to which a token belongs.
 func meta(s *batch.Sources, d document.View, token int32) (values map[string]any) {
 	for place, name := range s.Config.Documents.MetaColumns() {
 		value := d.Meta(place, token)
@@ -45,7 +45,7 @@ func meta(s *batch.Sources, d document.View, token int32) (values map[string]any
 	return values
 }
 
-// whole says of pieces whose tokens all have a loss that they have.
+// whole sets the number of loss tokens of pieces whose tokens all have a loss.
 func whole(pieces []*api.Piece) {
 	for _, p := range pieces {
 		p.LossTokens = &p.Length

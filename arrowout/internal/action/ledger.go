@@ -19,11 +19,12 @@ import (
 	"loaderd/loader/plan"
 )
 
-// ledgerPieces bounds the pieces of a result, so that it stays under 4 MiB (a single row may have more).
+// ledgerPieces bounds the pieces of a result, so that it is below 4 MiB. A single row may have more.
 const ledgerPieces = 16 << 10
 
-// describedPieces bounds them when each comes with its document's path, and ledgerFetches how many are fetched at a
-// time: ledgerReads where they are made into tokens too, of which a message may have 64 MiB.
+// describedPieces bounds the pieces of a result that includes the paths of documents. ledgerFetches is how many
+// documents are fetched in parallel. ledgerReads applies if they are tokenized too, because a message may have 64
+// MiB.
 const (
 	describedPieces = 1 << 10
 	ledgerFetches   = 8
@@ -64,7 +65,7 @@ func (h *Handler) ledger(ctx context.Context, q asked, send func(any) error) err
 	return h.page(ctx, page, named, step, q.documents, send)
 }
 
-// page sends a part of a step, described with where the documents of its rows came from.
+// page sends a part of a step. If described is true, it includes the origin of the documents of its rows.
 func (h *Handler) page(ctx context.Context, page api.Page, named *batch.Sources, step *plan.Step, described bool,
 	send func(any) error) error {
 	if !described {
@@ -95,8 +96,8 @@ func (h *Handler) page(ctx context.Context, page api.Page, named *batch.Sources,
 	return send(page)
 }
 
-// describe says where a document came from, and of its pieces what only the document tells. Of one that was released
-// nothing but its place is known.
+// describe returns the origin of a document, and adds to its pieces what only the document specifies. For a purged
+// document only its reference is known.
 func (h *Handler) describe(ctx context.Context, named *batch.Sources, step *plan.Step, ref uint64,
 	pieces []*api.Piece) (info document.Info, err error) {
 	if told(named, step) {
@@ -120,7 +121,7 @@ func isLost(err error) bool {
 	return errors.As(err, &e) && e.Reason == fault.DocumentLost
 }
 
-// shownRow is a row of a step as it is shown.
+// shownRow converts a row of a step to its JSON form.
 func shownRow(s *batch.Sources, step *plan.Step, i int) []api.Piece {
 	out := make([]api.Piece, len(step.Rows[i]))
 	for k, p := range step.Rows[i] {

@@ -14,28 +14,28 @@ import (
 )
 
 const (
-	// recordsPerSecond is how many commits, leaves, seals, drains, changes of the mixture and checkpoints an identity may
-	// ask for, beyond a burst: each rank of a large job may commit at the same moment.
+	// recordsPerSecond is how many commits, leaves, seals, drains, changes of the mixture and checkpoints an identity
+	// may request, beyond a burst. Each rank of a large job may commit at the same moment.
 	recordsPerSecond = 100
 	recordsBurst     = 2048
-	// searches are how many searches for documents may run at the same time, and searchesOfOne how many of one identity:
-	// each reads much of the plan.
+	// searches is how many searches for documents may run at the same time, searchesOfOne how many of one identity. Each
+	// search reads a large part of the plan.
 	searches      = 4
 	searchesOfOne = 1
-	// searchesPerSecond is how many an identity may ask for, beyond a burst.
+	// searchesPerSecond is how many searches an identity may request, beyond a burst.
 	searchesPerSecond = 2
 	searchesBurst     = 20
-	// scrapesPerSecond is how many requests for metrics an identity may make, beyond a burst: each gathers all of them.
+	// scrapesPerSecond is how many requests for metrics an identity may make, beyond a burst. Each collects all metrics.
 	scrapesPerSecond = 10
 	scrapesBurst     = 100
 )
 
-// limits bound what the actions of identities cost.
+// limits bound the resources that the actions of identities use.
 type limits struct {
 	mu           sync.Mutex
 	keepersOfOne int
 
-	of      map[string]*usage // by the name of the identity
+	of      map[string]*usage // by name of the identity
 	search  int
 	forgets time.Time
 }
@@ -43,7 +43,7 @@ type limits struct {
 // usage is what the actions of one identity use.
 type usage struct {
 	searches       int
-	keepers        map[string]int // that it asks for at this moment, by how many calls each
+	keepers        map[string]int // keepers of open commits, with the number of calls of each
 	records, finds *rate.Limiter
 	scrapes        *rate.Limiter
 	last           time.Time
@@ -55,14 +55,14 @@ func newLimits(keepersOfOne int) *limits {
 	return l
 }
 
-// set changes the limits. What is beyond one now stays until it ends.
+// set changes the limits. Usage above a new limit continues until it ends.
 func (l *limits) set(keepersOfOne int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.keepersOfOne = keepersOfOne
 }
 
-// user is what an identity uses. Those that use nothing for long are forgotten. The caller holds mu.
+// user returns the usage of an identity. Identities without recent usage are removed. The caller holds mu.
 func (l *limits) user(who auth.Identity) *usage {
 	now := time.Now()
 	if now.Sub(l.forgets) > time.Minute {
@@ -83,8 +83,8 @@ func (l *limits) user(who auth.Identity) *usage {
 	return u
 }
 
-// keeper counts a commit of a keeper until done is called, for an identity that may commit for its own keepers alone.
-// there are the run's keepers: one that is not among them is another one of the identity's.
+// keeper counts a commit of a keeper until done is called, for an identity that may commit only for its own keepers.
+// there has the run's keepers: a keeper that is not among them counts as an additional one of the identity.
 func (l *limits) keeper(who auth.Identity, keeper string, there planrecord.Keepers) (done func(), err error) {
 	if who.Role.Includes(auth.Operate) {
 		return func() {}, nil

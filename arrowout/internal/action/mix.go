@@ -15,12 +15,12 @@ import (
 	"loaderd/loader/state"
 )
 
-// mixes reports whether the action mix is asked for a change, and not only for how things stand.
+// mixes reports whether the action mix requests a change, and not only the present state.
 func (q asked) mixes() bool {
 	return len(q.change.Weights) > 0 || len(q.change.Add) > 0 || len(q.change.Remove) > 0
 }
 
-// mix changes the mixture, or says what a change would do, or how things stand.
+// mix changes the mixture, or reports what a change would do, or the present state.
 func (h *Handler) mix(ctx context.Context, q asked, send func(any) error) error {
 	info := h.run.Info()
 	if (q.decided != nil || q.request != "") && (q.dryRun || !q.mixes()) {
@@ -60,7 +60,7 @@ func badBody(action, what, do string) error {
 	return &fault.Error{Reason: fault.BadTicket, Message: "body of action " + action + ": " + what, Do: do}
 }
 
-// targets are the shares that weights stand for.
+// targets returns the shares that weights amount to.
 func targets(weights map[string]float64) map[string]float64 {
 	sum, out := 0.0, map[string]float64{}
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
@@ -72,10 +72,10 @@ func targets(weights map[string]float64) map[string]float64 {
 	return out
 }
 
-// recentSteps are so many that the recent shares are of.
+// recentSteps is the number of steps over which recent shares are computed.
 const recentSteps = 100
 
-// describeMixture says how things stand: shares, and what is left of each source.
+// describeMixture reports the state of the mixture: shares, and the remaining documents of each source.
 func (h *Handler) describeMixture(ctx context.Context, info loader.Info, now []state.SourceStats,
 	answer *api.Mixture) error {
 	stock, err := h.run.Stock(ctx)
@@ -122,7 +122,7 @@ func portion(n, of int64) float64 {
 	return float64(n) / float64(of)
 }
 
-// recent counts the tokens of each source in the last steps that can be read, and these steps.
+// recent counts the tokens of each source in the last readable steps. It also returns the number of these steps.
 func (h *Handler) recent(ctx context.Context, info loader.Info) (tokens map[int]int64, steps int, err error) {
 	tokens = map[int]int64{}
 	for i := info.Planned - min(info.Planned, recentSteps); i < info.Planned; i++ {
@@ -140,8 +140,8 @@ func (h *Handler) recent(ctx context.Context, info loader.Info) (tokens map[int]
 	return tokens, steps, nil
 }
 
-// left counts the documents of a source that are stored and not taken, those of later epochs with them once it is
-// sealed. endless says that they come again for ever.
+// left counts the documents of a source that are stored and not yet taken. Once the source is sealed it includes
+// those of later epochs. endless reports that the source repeats without end.
 func left(x state.SourceStats, first, last uint64) (documents int64, endless bool) {
 	if x.Removed || x.UsedUp {
 		return 0, false
@@ -161,8 +161,8 @@ func left(x state.SourceStats, first, last uint64) (documents int64, endless boo
 	return documents, false
 }
 
-// needs is the role that an action takes: to look at a mixture is for all, to change one for those who operate, or
-// train where that is configured.
+// needs returns the role that an action requires. Every role may view a mixture. A change requires the role operate,
+// or train if that is configured.
 func (h *Handler) needs(a Action, q asked) auth.Role {
 	switch {
 	case a.Name != "mix":
@@ -174,7 +174,7 @@ func (h *Handler) needs(a Action, q asked) auth.Role {
 	return a.Role
 }
 
-// costs is what an action costs as it is asked for.
+// costs returns the cost of an action with this body.
 func (a Action) costs(q asked) cost {
 	if a.Name == "mix" && !q.mixes() {
 		return costSearch

@@ -13,17 +13,17 @@ import (
 	"loaderd/loader/document"
 )
 
-// Of one answer to text and peek: it is for people to read, and fits a gRPC message.
+// Bounds of one result of text and peek, which is for people to read and fits a gRPC message.
 const (
 	maxTextTokens = 4096
-	maxTextBytes  = 1 << 20 // of the tokens' texts, as JSON has them
+	maxTextBytes  = 1 << 20 // of the tokens' texts in JSON encoding
 	maxPeek       = 16      // documents
 )
 
-// peeked is how many documents peek shows where nothing is said.
+// peeked is how many documents peek returns by default.
 const peeked = 3
 
-// showLimit bounds how long one document may take to be read: a stream that cannot be reached is told then.
+// showLimit is the time limit for reading one document. An unreachable stream is reported after it.
 const showLimit = 10 * time.Second
 
 // text sends a part of a document.
@@ -38,7 +38,7 @@ func (h *Handler) text(ctx context.Context, q asked, send func(any) error) error
 	return h.show(ctx, document, q, send)
 }
 
-// peek sends the beginnings of the documents that are planned next.
+// peek sends the first tokens of the documents that are planned next.
 func (h *Handler) peek(ctx context.Context, q asked, send func(any) error) error {
 	limit, cancel := context.WithTimeout(ctx, showLimit)
 	documents, err := h.run.Upcoming(limit, q.source, int(cmp.Or(q.count, peeked)))
@@ -64,7 +64,7 @@ func (h *Handler) show(ctx context.Context, document uint64, q asked, send func(
 	return send(h.textOf(shown, q.start, cmp.Or(q.tokens, maxTextTokens)))
 }
 
-// textOf is so many tokens of a document from start on, fewer where their texts are long.
+// textOf returns that many tokens of a document from start on, fewer if their texts are long.
 func (h *Handler) textOf(d document.View, start, tokens uint64) api.Text {
 	total := uint64(d.Len())
 	start = min(start, total)
@@ -90,7 +90,7 @@ func (h *Handler) textOf(d document.View, start, tokens uint64) api.Text {
 	return out
 }
 
-// printed is what a token stands for as a string: a token may hold a part of a character, whose bytes are shown as
+// printed returns the text of a token as a string. A token may hold a part of a character, whose bytes are shown as
 // \xE4.
 func printed(b []byte) string {
 	if utf8.Valid(b) {
@@ -109,8 +109,8 @@ func printed(b []byte) string {
 	return out.String()
 }
 
-// jsonSize is what a string takes in JSON, with the comma behind it.
+// jsonSize returns the size of a string in JSON, with the comma that follows it.
 func jsonSize(text string) int {
-	b, _ := json.Marshal(text) // a string is always taken
+	b, _ := json.Marshal(text) // a string always encodes
 	return len(b) + len(",")
 }

@@ -10,14 +10,14 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// Watcher knows how the run does, beyond what a Run tells of itself.
+// Watcher provides the status and history of the run, which a Run does not have.
 type Watcher interface {
-	// Status and History are of this moment. Nobody changes what they hold; of the Status, May is left to the server.
+	// Status and History return the present values. The content of the results is immutable. The server sets Status.May.
 	Status() api.Status
 	History() api.History
 }
 
-// unwatched is the answer of a server that was given no Watcher.
+// unwatched is the error of a server without a Watcher.
 var unwatched = &fault.Error{Reason: fault.NotLeading, Message: "the daemon does not watch the run yet",
 	Do: "ask again"}
 
@@ -37,7 +37,8 @@ func (h *Handler) history(_ context.Context, _ asked, send func(any) error) erro
 	return send(h.Watcher.History())
 }
 
-// may names the actions that an identity may ask for; mix where it may change the mixture, and not only look at it.
+// may returns the names of the actions that an identity may use. It contains mix only if the identity may change the
+// mixture.
 func (h *Handler) may(who auth.Identity) (names []string) {
 	change := asked{change: mixture.Change{Remove: []string{"any"}}}
 	for _, a := range h.all {

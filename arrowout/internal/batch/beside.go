@@ -13,7 +13,7 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// messageOf is more than a column adds to the headers of a batch's messages, and to what lies between its buffers.
+// messageOf bounds what a column adds to the headers of a batch's messages and to the padding between its buffers.
 const messageOf = 1 << 10
 
 var tokenTypes = map[string]arrow.DataType{
@@ -23,10 +23,10 @@ var tokenTypes = map[string]arrow.DataType{
 	runconfig.ColumnBool:  arrow.FixedWidthTypes.Boolean,
 }
 
-// textType is that of texts of documents: many pieces have the same.
+// textType is the type of texts of documents. It is a dictionary because many pieces have the same text.
 var textType = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
 
-// columnsBeside are those of what documents bring along beside their tokens.
+// columnsBeside returns the columns of what documents have in addition to their tokens.
 func columnsBeside(c runconfig.Documents) (out []Column) {
 	for place, name := range c.TokenColumns() {
 		x := tokenColumn{place: place, width: c.Columns[name].Bytes(), fill: document.FillOf(c.Columns[name]),
@@ -40,7 +40,7 @@ func columnsBeside(c runconfig.Documents) (out []Column) {
 	return out
 }
 
-// tokenColumn is a column of values for each token.
+// tokenColumn is a column with one value per token.
 type tokenColumn struct {
 	place, width int
 	fill         []byte
@@ -62,7 +62,7 @@ func (c tokenColumn) build(l layout) (arrow.ArrayData, error) {
 	return slotList(l, c.typ, out), nil
 }
 
-// packed returns eight bools a byte.
+// packed returns bools as bits, eight per byte.
 func packed(values []byte) []byte {
 	out := make([]byte, bitutil.BytesForBits(int64(len(values))))
 	for i, v := range values {
@@ -73,7 +73,7 @@ func packed(values []byte) []byte {
 	return out
 }
 
-// metaColumn is a column of values of documents, one for each piece.
+// metaColumn returns a column of document values, one per piece.
 func metaColumn(place int, name, typ string) Column {
 	const index, offset, valid = 4, 4, 1
 	c := Column{Ask: name, name: name, perBatch: messageOf}
@@ -95,7 +95,7 @@ func metaColumn(place int, name, typ string) Column {
 	return c
 }
 
-// texts are those of the pieces, each once in a dictionary, in the order in which they first come.
+// texts returns the texts of the pieces as a dictionary without duplicates, in the order of first occurrence.
 func texts(l layout, place int) arrow.ArrayData {
 	places := map[string]int32{}
 	var offsets = []int32{0}
@@ -118,15 +118,15 @@ func texts(l layout, place int) arrow.ArrayData {
 	return data
 }
 
-// numbers are those of the pieces.
+// numbers returns the numbers of the pieces.
 func numbers[T any](l layout, place int, typ arrow.DataType, asBytes func([]T) []byte) arrow.ArrayData {
 	return pieceValues(l, place, typ, asBytes, func(value any) T { return value.(T) })
 }
 
-// pieceValues is a list column with a value of its document for every piece, or null where it has none.
+// pieceValues returns a list column with the document's value for every piece, or null if it has none.
 func pieceValues[T any](l layout, place int, typ arrow.DataType, asBytes func([]T) []byte,
 	of func(value any) T) arrow.ArrayData {
-	var missing []int // places of pieces without a value
+	var missing []int // indexes of pieces without a value
 	n := 0
 	data := pieceList(l, typ, func(row, piece int) (out T) {
 		p := l.Pieces[row][piece]

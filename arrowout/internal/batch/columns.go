@@ -19,17 +19,17 @@ type Column struct {
 	Ask  string // spelling in a ticket
 	name string // name in the schema
 	Typ  arrow.DataType
-	bits int // that a token takes in the values buffer
-	// bytes that a piece takes there, a row, and a batch in its messages
+	bits int // per token in the values buffer
+	// Bytes in the values buffer per piece and per row, and in the messages per batch.
 	perPiece, perRow, perBatch int
-	perMasked                  int // a token more, in steps with tokens that have no loss
+	perMasked                  int // per token, in addition, in steps with tokens that have no loss
 	build                      func(layout) (arrow.ArrayData, error)
 }
 
-const wideLimit = math.MaxUint16 + 1 // ids, or segments of a row, that uint16 holds
+const wideLimit = math.MaxUint16 + 1 // number of ids, or segments of a row, that uint16 can represent
 
 var (
-	// DefaultColumns are those of a ticket that names none.
+	// DefaultColumns are the columns of a ticket that names none.
 	DefaultColumns = []string{"input_ids", "segment_ids"}
 
 	pieceType = arrow.StructOf(
@@ -37,7 +37,7 @@ var (
 		arrow.Field{Name: "start", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
 		arrow.Field{Name: "length", Type: arrow.PrimitiveTypes.Int32, Nullable: true})
 
-	// of a run whose messages may hold several documents
+	// pieceOfType is pieceType for a run whose messages may hold several documents.
 	pieceOfType = arrow.StructOf(append([]arrow.Field{{Name: "index", Type: arrow.PrimitiveTypes.Int32, Nullable: true}},
 		pieceType.Fields()...)...)
 	documentsOf = Column{Ask: "documents", name: "documents", Typ: arrow.ListOf(pieceOfType), perPiece: 20,
@@ -64,7 +64,7 @@ var (
 	}
 )
 
-// Parse looks up the columns that a ticket names, in its order.
+// Parse returns the columns that a ticket names, in the order of the ticket.
 func Parse(asked []string, cfg runconfig.Config) ([]Column, error) {
 	var got []Column
 	known := columnsIn(cfg)
@@ -92,7 +92,7 @@ func Parse(asked []string, cfg runconfig.Config) ([]Column, error) {
 
 func (c Column) narrow() bool { return c.Ask == "input_ids:uint16" }
 
-// columnsIn are all columns of a run's schema, and those that documents of the run bring along.
+// columnsIn returns all columns of a run's schema, those of extra document data included.
 func columnsIn(cfg runconfig.Config) []Column {
 	return append(slices.Clip(AllColumns), columnsBeside(cfg.Documents)...)
 }
@@ -120,7 +120,8 @@ func columnNames(columns []Column) string {
 	return strings.Join(all, ", ")
 }
 
-// SchemaOf is the schema of every batch with these columns, whatever the bucket: one schema serves a whole run.
+// SchemaOf returns the schema of every batch with these columns. It does not depend on the bucket, so a run has one
+// schema.
 func SchemaOf(columns []Column) *arrow.Schema {
 	fields := make([]arrow.Field, len(columns))
 	for i, c := range columns {
@@ -129,7 +130,7 @@ func SchemaOf(columns []Column) *arrow.Schema {
 	return arrow.NewSchema(fields, nil)
 }
 
-// rowBytes bounds what row i of a step takes on the wire, list offsets included.
+// rowBytes bounds the size of row i of a step on the wire, list offsets included.
 func rowBytes(columns []Column, s *plan.Step, i int) int {
 	n, l := 0, int(s.Bucket)
 	for _, c := range columns {

@@ -1,3 +1,3 @@
-// Package batch makes Arrow record batches of assembled rows: it builds the columns that a ticket asks for, cuts a step
-// into parts, counts the metadata, and encodes all of it as Flight messages that gRPC sends without copying them.
+// Package batch encodes assembled rows as Arrow record batches. It builds the columns of a ticket, splits a step into
+// parts and computes the metadata. It encodes them as Flight messages, which gRPC sends without copying.
 package batch

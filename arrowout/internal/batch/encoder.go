@@ -11,7 +11,7 @@ import (
 	"loaderd/loader/assembly"
 )
 
-// Encoder makes the messages of one stream.
+// Encoder encodes the messages of one stream.
 type Encoder struct {
 	columns []Column
 	Sources *Sources
@@ -19,7 +19,7 @@ type Encoder struct {
 	schema  *arrow.Schema
 	writer  *ipc.Writer
 	began   bool       // the writer has written a batch
-	written []*Message // by the writer, since the last batch
+	written []*Message // messages that the writer has written since the last batch
 }
 
 // NewEncoder returns the encoder of a stream with these columns.
@@ -29,7 +29,8 @@ func NewEncoder(columns []Column, s *Sources, from *Buffers) *Encoder {
 	return e
 }
 
-// Schema is the stream's first message. It is sent before any step is ready, so that a client's call returns at once.
+// Schema returns the first message of the stream. It is sent before any step is ready, so that a client's call
+// returns immediately.
 func (e *Encoder) Schema() (*Message, error) {
 	w := ipc.NewWriterWithPayloadWriter((*payloads)(e), ipc.WithSchema(e.schema))
 	if err := w.Close(); err != nil {
@@ -40,7 +41,7 @@ func (e *Encoder) Schema() (*Message, error) {
 	return schema, nil
 }
 
-// Encode makes one record batch with its metadata, the body aligned.
+// Encode encodes one record batch with its metadata, with an aligned body.
 func (e *Encoder) Encode(b *assembly.Batch, m api.Metadata) (*Message, api.Metadata, error) {
 	memory := &loan{from: e.buffers}
 	l, err := newLayout(b, e.Sources, memory)
@@ -62,16 +63,16 @@ func (e *Encoder) Encode(b *assembly.Batch, m api.Metadata) (*Message, api.Metad
 	last := len(e.written) - 1
 	out := e.written[last]
 	out.Dictionaries = e.written[:last]
-	if !e.began { // the writer's first record brings the schema's message along a second time
+	if !e.began { // the writer's first record repeats the schema message
 		out.Dictionaries, e.began = out.Dictionaries[1:], true
 	}
-	e.written = nil // it would live as long as the next batch is waited for
+	e.written = nil // release them before the wait for the next batch
 	out.loan, out.metadata = memory, encodeMetadata(m)
 	out.align()
 	return out, m, nil
 }
 
-// payloads keeps the payloads that the encoder's writer writes as messages.
+// payloads collects the payloads of the encoder's writer as messages.
 type payloads Encoder
 
 func (p *payloads) Start() error { return nil }

@@ -12,14 +12,14 @@ import (
 	"loaderd/packonline"
 )
 
-// layout is one batch with its attention segments. Where the run, or the row's source, trains across documents a row is
-// one segment, and where it does not each piece is one; segments follow one another from the row's first token, and
-// padding follows the last.
+// layout is one batch with its attention segments. If the run, or the row's source, trains across documents, a row is
+// one segment; otherwise each piece is one. Segments are contiguous from the row's first token, and padding follows
+// the last.
 type layout struct {
 	*assembly.Batch
 	sources  *Sources
-	segments [][]int32 // of every row, their lengths in tokens
-	memory   *loan     // where columns are written
+	segments [][]int32 // lengths in tokens, for every row
+	memory   *loan     // memory for the columns
 }
 
 func newLayout(b *assembly.Batch, s *Sources, memory *loan) (layout, error) {
@@ -52,8 +52,8 @@ func newLayout(b *assembly.Batch, s *Sources, memory *loan) (layout, error) {
 	return l, nil
 }
 
-// row calls f for every segment of row i, in order, with the slots it takes of a buffer of one value a slot, and then
-// pad for the slots of padding, of which there may be none.
+// row calls f for every segment of row i, in order, with the segment's slots of buf, which has one value per slot.
+// Then it calls pad with the slots of padding, possibly none.
 func row[T any](l layout, i int, buf []T, f func(segment int, slots []T), pad func(slots []T)) {
 	buf = buf[i*l.Bucket : (i+1)*l.Bucket]
 	for s, n := range l.segments[i] {
@@ -96,7 +96,8 @@ func positionIDs(l layout) (arrow.ArrayData, error) {
 	return slotList(l, arrow.PrimitiveTypes.Int32, arrow.Int32Traits.CastToBytes(ids)), nil
 }
 
-// ignored is the label of padding and of tokens without a loss: PyTorch's cross entropy leaves it out by default.
+// ignored is the label of padding and of tokens without a loss. It is the default ignore_index of PyTorch's cross
+// entropy.
 const ignored = -100
 
 func labels(l layout) (arrow.ArrayData, error) {
@@ -109,21 +110,21 @@ func labels(l layout) (arrow.ArrayData, error) {
 	return slotList(l, arrow.PrimitiveTypes.Int32, arrow.Int32Traits.CastToBytes(ids)), nil
 }
 
-// eachMasked calls f for those of n tokens of row i, from start on, that have no loss.
+// eachMasked calls f for the runs without a loss among n tokens of row i from start on.
 func (l layout) eachMasked(i int, start, n int32, f func(start, end int32)) {
 	if l.Loss != nil {
 		l.Loss[i].Masked(packonline.Piece{Start: start, Length: n}, f)
 	}
 }
 
-// masked returns how many of n tokens of row i, from start on, have no loss.
+// masked returns how many of n tokens of row i from start on have no loss.
 func (l layout) masked(i int, start, n int32) (masked int64) {
 	l.eachMasked(i, start, n, func(start, end int32) { masked += int64(end - start) })
 	return masked
 }
 
-// lossRuns are, for every row, the lengths of the runs of tokens with and without a loss, in turns, beginning with
-// those that have one. They end where padding begins.
+// lossRuns returns, for every row, the lengths of alternating runs of tokens with and without a loss, starting with a
+// run that has one. The runs end where padding starts.
 func lossRuns(l layout) (arrow.ArrayData, error) {
 	var runs []int32
 	offsets := make([]int32, 1, l.Rows+1)
@@ -143,7 +144,7 @@ func lossRuns(l layout) (arrow.ArrayData, error) {
 		arrow.Int32Traits.CastToBytes(runs))), nil
 }
 
-// lossWeights are the factors of the loss of the pieces.
+// lossWeights returns the loss weights of the pieces.
 func lossWeights(l layout) (arrow.ArrayData, error) {
 	weight := func(row, piece int) float32 {
 		if l.Weights == nil {
@@ -172,7 +173,8 @@ func cuSeqlens(l layout) (arrow.ArrayData, error) {
 
 func documents(l layout) (arrow.ArrayData, error) { return l.documents(pieceType), nil }
 
-// documentsWithin are documents of messages that may hold several: start counts the document's tokens.
+// documentsWithin returns the documents of the pieces if messages may hold several; start counts the document's
+// tokens.
 func documentsWithin(l layout) (arrow.ArrayData, error) { return l.documents(pieceOfType), nil }
 
 func (l layout) documents(typ *arrow.StructType) arrow.ArrayData {
@@ -206,13 +208,13 @@ func (l layout) documents(typ *arrow.StructType) arrow.ArrayData {
 	return list(arrow.ListOf(typ), offsets, array.NewData(typ, n, []*memory.Buffer{nil}, fields, 0, 0))
 }
 
-// sourceNumbers are the sources of the pieces.
+// sourceNumbers returns the source numbers of the pieces.
 func sourceNumbers(l layout) (arrow.ArrayData, error) {
 	source := func(row, piece int) uint16 { return uint16(plan.RefSource(l.Pieces[row][piece].Doc)) }
 	return pieceList(l, arrow.PrimitiveTypes.Uint16, source, arrow.Uint16Traits.CastToBytes), nil
 }
 
-// pieceList is a list column with one value for every piece of every row.
+// pieceList returns a list column with one value for every piece of every row.
 func pieceList[T any](l layout, typ arrow.DataType, value func(row, piece int) T,
 	bytes func([]T) []byte) arrow.ArrayData {
 	var all []T
@@ -226,7 +228,7 @@ func pieceList[T any](l layout, typ arrow.DataType, value func(row, piece int) T
 	return list(arrow.ListOf(typ), offsets, values(typ, len(all), bytes(all)))
 }
 
-// slotList is a list column with one value for every slot of every row.
+// slotList returns a list column with one value for every slot of every row.
 func slotList(l layout, typ arrow.DataType, b []byte) arrow.ArrayData {
 	offsets := make([]int32, l.Rows+1)
 	for i := range offsets {
@@ -244,7 +246,7 @@ func values(typ arrow.DataType, n int, b []byte) arrow.ArrayData {
 	return array.NewData(typ, n, []*memory.Buffer{nil, memory.NewBufferBytes(b)}, nil, 0, 0)
 }
 
-// fill copies what is filled already, twice as much every time: several times faster than slot by slot.
+// fill sets all slots to v by repeated doubling, which is several times faster than slot by slot.
 func fill[T any](slots []T, v T) {
 	if len(slots) == 0 {
 		return

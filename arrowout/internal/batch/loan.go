@@ -6,14 +6,14 @@ import (
 	"loaderd/internal/bufpool"
 )
 
-// Buffers are the buffers of record batches. They are used again after a batch is sent.
+// Buffers are the buffers of record batches. A buffer is reused after its batch is sent.
 //
-//  1. A buffer is put back only after gRPC has freed every buffer of its message, as it does for the pools of its own
-//     codec. gRPC does not free what a lost connection still had: that is left to the collector.
-//  2. The caller of bytes writes all of it: it holds what an earlier batch had there.
+//  1. A buffer is returned only after gRPC has freed every buffer of its message, as for the pools of its own codec.
+//     gRPC does not free the buffers of a lost connection; the garbage collector frees those.
+//  2. The caller of bytes must overwrite all of it, because it holds data of an earlier batch.
 type Buffers struct {
 	*bufpool.Pool[byte]
-	Returned func([]byte) // is called with a buffer that is put back; nil but in tests
+	Returned func([]byte) // called with a buffer that is returned; nil except in tests
 }
 
 // NewBuffers returns buffers of 4 KiB to 1 GiB.
@@ -25,7 +25,7 @@ type loan struct {
 	taken []*[]byte
 }
 
-// bytes takes memory with any contents.
+// bytes returns memory with arbitrary content.
 func (l *loan) bytes(n int) []byte {
 	b, from := l.from.Get(n)
 	if from != nil {
@@ -42,7 +42,7 @@ func (l *loan) int32s(n int) []int32 {
 	return arrow.Int32Traits.CastFromBytes(l.bytes(n * arrow.Int32SizeBytes))
 }
 
-// end puts the memory back. A message without a loan has none.
+// end returns the memory to the pool. A nil loan has no memory.
 func (l *loan) end() {
 	if l == nil {
 		return

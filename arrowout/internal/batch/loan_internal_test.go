@@ -9,8 +9,7 @@ import (
 	"loaderd/arrowout/internal/session"
 )
 
-// Memory of a message comes back when gRPC has let go of all of its buffers, and of every reference to them; not
-// before.
+// A message's memory returns to the pool when gRPC has released all references to all of its buffers, and not before.
 func TestLoan_EndsWithTheLastReference(t *testing.T) {
 	returned := 0
 	from := NewBuffers()
@@ -34,7 +33,7 @@ func TestLoan_EndsWithTheLastReference(t *testing.T) {
 	}
 	var held []mem.Buffer
 	for _, buffer := range m.marshal() {
-		buffer.Ref() // as the transport does until it has written it
+		buffer.Ref() // as the transport does until it has written the buffer
 		held = append(held, buffer)
 		buffer.Free()
 	}

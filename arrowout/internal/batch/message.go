@@ -11,17 +11,17 @@ import (
 	"loaderd/arrowout/internal/session"
 )
 
-// Message is a FlightData whose body is a list of borrowed slices. gRPC may still hold them after a send has returned.
-// A charge is told when gRPC has released them, unless the connection has ended; what belongs to a loan is used again
-// then, all else is the garbage collector's.
+// Message is a FlightData whose body is a list of borrowed slices. gRPC may still use them after a send has returned.
+// gRPC reports their release to the charge, unless the connection has ended. Then the memory of the loan is reused;
+// the garbage collector frees all other memory.
 type Message struct {
 	header   []byte // Arrow IPC message
 	metadata []byte // app_metadata, nil for none
 	body     [][]byte
 	bodyLen  int
 	Charge   *session.Charge // its memory; nil for a schema
-	loan     *loan           // memory of the body that others may have behind it; nil for a schema
-	// Dictionaries are sent before the message, for columns that have them. They hold no memory of their own.
+	loan     *loan           // memory of the body that is reused after release; nil for a schema
+	// Dictionaries are sent before the message, for columns that have them. They have no loan.
 	Dictionaries []*Message
 }
 
@@ -32,11 +32,11 @@ const (
 	fieldBody     = 1000
 )
 
-// alignment is where, in the bytes of a message, its body starts: at a multiple of this. A client that maps a message's
-// buffers instead of copying them then has every column aligned.
+// alignment is the alignment of a message's body within the bytes of the message. So every column is aligned for a
+// client that maps a message's buffers instead of copying them.
 const alignment = 64
 
-// Size is how many bytes the message and its dictionaries take on the wire, gRPC's framing not counted.
+// Size returns the bytes of the message and its dictionaries on the wire, without gRPC's framing.
 func (m *Message) Size() int {
 	n := m.preamble(len(m.metadata)) + m.bodyLen
 	for _, d := range m.Dictionaries {
@@ -45,7 +45,7 @@ func (m *Message) Size() int {
 	return n
 }
 
-// preamble is the number of bytes before the body when the metadata has the given length.
+// preamble returns the number of bytes before the body if the metadata has the given length.
 func (m *Message) preamble(metadata int) int {
 	n := protowire.SizeTag(fieldHeader) + protowire.SizeBytes(len(m.header))
 	if metadata > 0 {
@@ -57,8 +57,8 @@ func (m *Message) preamble(metadata int) int {
 	return n
 }
 
-// align appends spaces, which JSON allows, to the metadata until the body starts at a multiple of alignment. (The
-// metadata's own length prefix grows on the way, so one residue may be skipped: the next turn of 64 meets it.)
+// align appends spaces, which JSON allows, to the metadata until the start of the body is a multiple of alignment.
+// The metadata's length prefix may grow by a byte and skip one residue; the next turn of 64 reaches it.
 func (m *Message) align() {
 	k := 0
 	for m.preamble(len(m.metadata)+k)%alignment != 0 {
@@ -67,7 +67,7 @@ func (m *Message) align() {
 	m.metadata = append(m.metadata, bytes.Repeat([]byte{' '}, k)...)
 }
 
-// tracked is the capacity from which on gRPC tells when it lets go of a buffer.
+// tracked is the minimum capacity of a buffer whose release gRPC reports.
 const tracked = 1<<10 + 1
 
 // marshal returns the message as gRPC sends it.
@@ -98,11 +98,10 @@ func (m *Message) marshal() mem.BufferSlice {
 	return out
 }
 
-// gathered copies neighbours that are too small for gRPC to tell of into slices that are not, and leaves the others as
-// they are.
+// gathered merges adjacent slices whose release gRPC would not report into larger ones, and keeps all other slices.
 func gathered(body [][]byte) [][]byte {
 	var out [][]byte
-	open := false // the last slice is made of small ones
+	open := false // the last slice consists of small ones
 	for _, s := range body {
 		switch {
 		case cap(s) >= tracked:
@@ -116,14 +115,14 @@ func gathered(body [][]byte) [][]byte {
 	return out
 }
 
-// Write appends a borrowed slice to the body: what an Arrow payload serializes itself into.
+// Write appends a borrowed slice to the body. An Arrow payload is serialized by calls of Write.
 func (m *Message) Write(p []byte) (int, error) {
 	m.body = append(m.body, p)
 	m.bodyLen += len(p)
 	return len(p), nil
 }
 
-// codec is gRPC's protobuf codec, except that it hands a *Message to the transport without copying its body.
+// codec is gRPC's protobuf codec, except that it passes a *Message to the transport without copying its body.
 type codec struct{ encoding.CodecV2 }
 
 // NewCodec returns the codec.

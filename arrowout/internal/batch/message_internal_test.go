@@ -58,8 +58,7 @@ func TestMessageIsAFlightData(t *testing.T) {
 	}
 }
 
-// Neighbours that are small are put together, so that gRPC tells of every buffer of a message; what they say stays the
-// same.
+// Adjacent small slices are merged, so that gRPC reports the release of every buffer, and the content is unchanged.
 func TestSmallPiecesOfABody(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {

@@ -7,11 +7,11 @@ import (
 	"loaderd/loader/plan"
 )
 
-// Part is a run of rows of a step that travels as one record batch.
+// Part is a run of rows of a step that is sent as one record batch.
 type Part struct{ First, Rows int }
 
-// Split cuts rows [first, first+n) of a step into parts of at most limit bytes, each at least one row. It depends on
-// the plan and the ticket alone, so that reading a step again gives the same batches.
+// Split divides rows [first, first+n) of a step into parts of at most limit bytes, each of at least one row. The
+// result depends only on the plan and the ticket, so reading a step again returns the same batches.
 func Split(s *plan.Step, columns []Column, first, n, limit int) []Part {
 	var parts []Part
 	size := 0
@@ -26,10 +26,10 @@ func Split(s *plan.Step, columns []Column, first, n, limit int) []Part {
 	return parts
 }
 
-// envelope is more than a message takes beside its columns' values.
+// envelope bounds the size of a message without its columns' values.
 const envelope = 4 << 10
 
-// Memory bounds the bytes that a part takes while it is made and sent.
+// Memory bounds the bytes that a part needs while it is assembled and sent.
 func (p Part) Memory(s *plan.Step, columns []Column) int64 {
 	n := envelope + bytesOfSource*p.named(s)
 	for i := p.First; i < p.First+p.Rows; i++ {
@@ -41,7 +41,7 @@ func (p Part) Memory(s *plan.Step, columns []Column) int64 {
 	return int64(n)
 }
 
-// CountStep counts what all ranks and parts of a step share.
+// CountStep sets the counts that all ranks and parts of a step share.
 func CountStep(m *api.Metadata, s *plan.Step, sources *Sources) {
 	m.StepSources = len(sources.Config.Sources)
 	for _, row := range s.Rows {
@@ -58,7 +58,7 @@ func CountStep(m *api.Metadata, s *plan.Step, sources *Sources) {
 	m.StepLossTokens, m.StepLossSegments = m.StepTokens-s.Masked, m.StepSegments-s.MaskedFirst
 }
 
-// countBatch counts what a batch has.
+// countBatch sets the counts of one batch.
 func countBatch(m *api.Metadata, l layout) {
 	m.Bucket, m.Rows = l.Bucket, l.Rows
 	for i, segments := range l.segments {
@@ -90,7 +90,7 @@ func countSources(m *api.Metadata, l layout) {
 	}
 }
 
-// encodeMetadata returns the JSON of the metadata of a batch.
+// encodeMetadata returns the JSON of a batch's metadata.
 func encodeMetadata(m api.Metadata) []byte {
 	b, err := json.Marshal(m)
 	if err != nil {

@@ -15,19 +15,19 @@ import (
 	"loaderd/packonline"
 )
 
-// about is a run.
+// about describes the run of these tests.
 var about = loader.Info{Run: "r1", Config: runconfig.Config{
 	Attention: runconfig.AttentionDocument,
 	Tokenizer: runconfig.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256},
 	Sources:   map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
 }, Sources: []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
 
-// What a part is expected to take is no less than its message.
+// The estimated memory of a part is at least the size of its message.
 func TestMemoryOfAPart(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	mixed := about
 	mixed.Config.Sources = map[string]mixture.Source{"web": {}}
-	for i := range 300 { // with the longest names that there are
+	for i := range 300 { // with names of maximum length
 		mixed.Sources = append(mixed.Sources, plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: fmt.Sprintf("%064d", i)}})
 	}
 	for n := range 500 {
@@ -51,7 +51,7 @@ func TestMemoryOfAPart(t *testing.T) {
 		for i, typ := range []string{runconfig.MetaString, runconfig.MetaInt64, runconfig.MetaFloat64} {
 			info.Config.Documents.Meta[fmt.Sprintf("value_%d_%060d", i, 0)] = typ
 		}
-		contents := map[uint64]document.Content{} // each with the longest text that there is
+		contents := map[uint64]document.Content{} // each with a text of maximum length
 		for _, row := range s.Rows {
 			for _, p := range row {
 				text := fmt.Sprintf("%*d", runconfig.MaxMetaText, len(contents))
@@ -77,7 +77,7 @@ func TestMemoryOfAPart(t *testing.T) {
 	}
 }
 
-// No document can bring along a column of a name that batches have anyway.
+// Documents cannot define a column with the name of a built-in column.
 func TestNamesOfColumnsAreTaken(t *testing.T) {
 	for _, c := range AllColumns {
 		cfg := runconfig.Config{Documents: runconfig.Documents{Meta: map[string]string{c.name: runconfig.MetaString}}}

@@ -11,20 +11,20 @@ import (
 	"loaderd/packonline"
 )
 
-// Sources are the sources of a run, as far as a stream of steps has met them.
+// Sources are the sources of a run, as known to one stream of steps.
 type Sources struct {
 	Config runconfig.Config
 	known  []plan.SourceInfo // by number
 	renew  func(ctx context.Context, document uint64) []plan.SourceInfo
 }
 
-// NewSources returns the sources of a run. renew returns the sources as of now, with that of a document.
+// NewSources returns the sources of a run. renew returns the present sources, including that of a document.
 func NewSources(c runconfig.Config, known []plan.SourceInfo,
 	renew func(ctx context.Context, document uint64) []plan.SourceInfo) *Sources {
 	return &Sources{Config: c, known: known, renew: renew}
 }
 
-// Meet makes sure that the sources of a step are known: some may have come to the run after it was described.
+// Meet ensures that the sources of a step are known. Some may have been added to the run after it was described.
 func (s *Sources) Meet(ctx context.Context, step *plan.Step) error {
 	newest := uint64(0)
 	for _, row := range step.Rows {
@@ -44,8 +44,8 @@ func (s *Sources) Meet(ctx context.Context, step *plan.Step) error {
 		Do: "check the plan: loaderd audit"}
 }
 
-// whole reports whether a row is one attention segment, and not one for each piece: that is for its source to say where
-// it has a packing of its own.
+// whole reports whether a row is one attention segment, instead of one segment per piece. If its source has its own
+// packing, the source's configuration decides.
 func (s *Sources) whole(row []packonline.Piece) bool {
 	attention := s.Config.Attention
 	if len(row) > 0 {
@@ -54,10 +54,10 @@ func (s *Sources) whole(row []packonline.Piece) bool {
 	return attention == runconfig.AttentionRow
 }
 
-// Name returns the name of a document's source, which is known.
+// Name returns the name of a document's source, which must be known.
 func (s *Sources) Name(document uint64) string { return s.known[plan.RefSource(document)].Name }
 
-// bytesOfSource is more than a SourceCount takes with its name.
+// bytesOfSource bounds the size of a SourceCount with its name.
 const bytesOfSource = 160
 
 // named bounds how many sources the metadata of a part names.

@@ -1,4 +1,4 @@
-// Package caller holds the identity and the address of the caller of a call.
+// Package caller stores the identity and the address of a call's caller in its context.
 package caller
 
 import (
@@ -11,12 +11,12 @@ import (
 
 type key struct{}
 
-// With returns a context of a call by who.
+// With returns a context of a call whose caller has the identity who.
 func With(ctx context.Context, who auth.Identity) context.Context {
 	return context.WithValue(ctx, key{}, who)
 }
 
-// Of returns the identity of the caller; without With the zero Identity, which may do nothing.
+// Of returns the identity of the caller. Without With it returns the zero Identity, which has no permissions.
 func Of(ctx context.Context) auth.Identity {
 	who, _ := ctx.Value(key{}).(auth.Identity)
 	return who

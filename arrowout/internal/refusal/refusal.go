@@ -1,4 +1,4 @@
-// Package refusal makes the errors of calls that are refused for who calls, or for how many there are.
+// Package refusal returns the errors of calls that are refused because of their caller or because of a limit.
 package refusal
 
 import (
@@ -9,7 +9,7 @@ import (
 	"loaderd/loader/fault"
 )
 
-// Limited refuses what exceeds a limit at this moment.
+// Limited returns the error for exceeding a limit.
 func Limited(what string, limit int) *fault.Error {
 	return &fault.Error{
 		Reason: fault.Limited, Message: fmt.Sprintf("%s: at most %d", what, limit),
@@ -17,7 +17,7 @@ func Limited(what string, limit int) *fault.Error {
 	}
 }
 
-// Forbidden refuses what an identity may not do.
+// Forbidden returns the error for an identity without the permission.
 func Forbidden(who auth.Identity, why string) *fault.Error {
 	return &fault.Error{
 		Reason:  fault.Forbidden,
@@ -27,13 +27,13 @@ func Forbidden(who auth.Identity, why string) *fault.Error {
 	}
 }
 
-// BadTicket refuses a ticket that is malformed.
+// BadTicket returns the error for a malformed ticket.
 func BadTicket(format string, args ...any) error {
 	return &fault.Error{Reason: fault.BadTicket, Message: fmt.Errorf(format, args...).Error(),
 		Do: `send a JSON object such as {"rank":0,"world":1,"step":0,"columns":["input_ids"]}`}
 }
 
-// Excerpt quotes the beginning of what a client sent, fit for an error message.
+// Excerpt quotes the beginning of client data for use in an error message.
 func Excerpt(b []byte) string {
 	const most = 60
 	if len(b) > most {
@@ -51,7 +51,7 @@ func Shorten(s string, n int) string {
 	return strings.ToValidUTF8(s[:n-3], "") + "..."
 }
 
-// Unsupported refuses what the server does not have.
+// Unsupported returns the error for a feature that the server lacks.
 func Unsupported(what, instead string) error {
 	return &fault.Error{Reason: fault.Unsupported, Message: what, Do: instead}
 }

@@ -1,4 +1,4 @@
-// Package request decodes strictly what clients send as JSON: tickets and the bodies of actions.
+// Package request strictly decodes the JSON of clients: tickets and the bodies of actions.
 package request
 
 import (
@@ -19,18 +19,18 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// MaxWorld bounds the world size of a request: a step has at most that many rows.
+// MaxWorld bounds the world size of a request, because a step has at most that many rows.
 const MaxWorld = 1 << 20
 
-// MaxNumber bounds step numbers on the wire: what a double, and so every JSON library, holds exactly.
+// MaxNumber bounds step numbers on the wire. A double, and so every JSON library, represents them exactly.
 const MaxNumber = 1<<53 - 1
 
-// maxSeconds bounds durations on the wire, to some years.
+// maxSeconds bounds durations on the wire to a few years.
 const maxSeconds = 1 << 28
 
-// DecodeObject reads one JSON object strictly: only the given keys, each at most once, none null, nothing behind the
-// object. Every key's decoder gets the raw value. What was sent is never guessed at: a typing error in a ticket must
-// not train on other rows.
+// DecodeObject decodes one JSON object strictly: only the given keys, each at most once, no null values, and nothing
+// after the object. The decoder of each key gets the raw value. Input is never guessed: a typing error in a ticket
+// must not train on other rows.
 func DecodeObject(b []byte, keys map[string]func(json.RawMessage) error) error {
 	return eachKey(b, func(key string, raw func() (json.RawMessage, error)) error {
 		decode, known := keys[key]
@@ -48,8 +48,8 @@ func DecodeObject(b []byte, keys map[string]func(json.RawMessage) error) error {
 	})
 }
 
-// eachKey calls f with each key of one JSON object, and with what reads its value, which f calls once where it likes
-// the key. No key may be there twice, no value null.
+// eachKey calls f with each key of one JSON object and with a function that reads its value. f calls that function
+// once if it accepts the key. A duplicate key or a null value is an error.
 func eachKey(b []byte, f func(key string, raw func() (json.RawMessage, error)) error) error {
 	dec := json.NewDecoder(bytes.NewReader(b))
 	if t, err := dec.Token(); err != nil || t != json.Delim('{') {
@@ -61,7 +61,7 @@ func eachKey(b []byte, f func(key string, raw func() (json.RawMessage, error)) e
 		if err != nil {
 			return fmt.Errorf("malformed JSON behind byte %d: %w", dec.InputOffset(), err)
 		}
-		key, _ := t.(string) // the decoder lets only strings be keys
+		key, _ := t.(string) // the decoder accepts only strings as keys
 		if seen[key] {
 			return fmt.Errorf("key %q is there twice", key)
 		}
@@ -106,8 +106,8 @@ func Text(into *string) func(json.RawMessage) error {
 	}
 }
 
-// RunName reads the name of a run. An empty one is a mistake, such as a variable that is not set, and would mean any
-// run.
+// RunName decodes the name of a run. An empty name is an error: it would match any run, and an unset variable causes
+// it.
 func RunName(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || *into == "" {
@@ -117,7 +117,7 @@ func RunName(into *string) func(json.RawMessage) error {
 	}
 }
 
-// RunID reads the id of a run.
+// RunID decodes the id of a run.
 func RunID(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || !planrecord.ValidID(*into) {
@@ -127,7 +127,7 @@ func RunID(into *string) func(json.RawMessage) error {
 	}
 }
 
-// KeeperName reads the name of a job.
+// KeeperName decodes the name of a job.
 func KeeperName(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if err := Text(into)(raw); err != nil {
@@ -137,7 +137,7 @@ func KeeperName(into *string) func(json.RawMessage) error {
 	}
 }
 
-// SessionID reads the id of a client's session.
+// SessionID decodes the id of a client's session.
 func SessionID(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || !planrecord.ValidID(*into) {
@@ -147,7 +147,7 @@ func SessionID(into *string) func(json.RawMessage) error {
 	}
 }
 
-// Seconds reads a duration.
+// Seconds decodes a duration in seconds.
 func Seconds(into *time.Duration) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		var s float64
@@ -190,7 +190,7 @@ func Strings(into *[]string) func(json.RawMessage) error {
 	}
 }
 
-// Object reads an object of any keys.
+// Object decodes an object with arbitrary keys.
 func Object[T any](into *map[string]T, decode func(json.RawMessage) (T, error)) func(json.RawMessage) error {
 	return func(b json.RawMessage) error {
 		*into = map[string]T{}
@@ -214,7 +214,7 @@ func Weight(raw json.RawMessage) (w float64, err error) {
 	return w, nil
 }
 
-// Source reads the configuration of a source: what it leaves out is as in a configuration file.
+// Source decodes the configuration of a source. Omitted keys have the defaults of a configuration file.
 func Source(c runconfig.Config) func(json.RawMessage) (mixture.Source, error) {
 	return func(raw json.RawMessage) (s mixture.Source, err error) {
 		packing := c.Packing
@@ -239,7 +239,7 @@ func Source(c runconfig.Config) func(json.RawMessage) (mixture.Source, error) {
 	}
 }
 
-// CheckRun refuses a request for another run than the one that is served, by its name or, where it has one, its id.
+// CheckRun returns an error if a request names another run than the served one, by name or, if present, by id.
 func CheckRun(name, id string, info loader.Info) error {
 	if name == info.Run || slices.Contains(info.Was, name) {
 		return checkRunID(id, info)

@@ -8,75 +8,66 @@ import (
 	"loaderd/arrowout/internal/refusal"
 )
 
-// provenAfter is how many batches a stream's reader has to have taken before it counts as one that reads: what sockets
-// and windows take of one that never does is less, unless its batches are small.
+// provenAfter is how many batches a stream's reader must take before it counts as reading. Sockets and windows take
+// fewer batches of a reader that never reads, unless its batches are small.
 const provenAfter = 4
 
-// establishedAfter is how many batches a stream's reader has to have taken before it may have the whole reserve.
+// establishedAfter is how many batches a stream's reader must take before it may use the whole reserve.
 const establishedAfter = 64
 
-// othersShare is how many times as much as it leaves to others an identity may hold.
+// othersShare is the maximum ratio between what an identity holds and what it leaves free.
 const othersShare = 3
 
-// streamBytes is what an open stream costs in addition to its batches: goroutines, what gRPC and the run keep of it,
-// and what its client may send and leave unread.
+// streamBytes is the cost of an open stream in addition to its batches: goroutines, the state of gRPC and the run,
+// and unread data that its client may send.
 const streamBytes = 96 << 10
 
 // budget bounds the bytes of record batches that are being assembled, or that gRPC has not written yet, over all
 // streams.
 //
-//  0. Open streams cost perStream each, three quarters of size at most; the rest is for batches.
-//  1. All batches take at most that rest together, but for a batch that is larger: it is held when nothing else is. An
-//     eighth of it is a reserve (6).
-//  2. A share is what one identity holds by one connection. An identity takes its next batch only while it then holds
-//     no more than three times what
-//     is left free for others, and by one connection no more than what it may still take by others. So however much is
-//     asked for by streams that
-//     never read, whoever else comes finds room: another identity a quarter of the budget, another connection of that
-//     identity a part of its own.
-//     A stream that has a batch takes another one only where its share may take twice as much: streams that read ahead
-//     do not keep others from their
-//     first batch.
-//  3. Streams that have not shown that they read are a class of their own, which has five eighths of the budget: what
-//     comes from any number of
-//     connections leaves the rest to those that read. The first batch of a share that holds nothing is granted beyond
-//     the limits of identity and class,
-//     up to 13/16 of the budget.
-//  4. Where several shares wait they take turns, and within one the streams come in the order in which they asked. A
-//     stream whose share may have its
-//     batch is not overtaken, but for the reserve.
-//  5. A stream that is stalled takes no further batch, and does not wait in turn: its reader has had a batch for a
-//     second and taken nothing of it.
-//  6. A stream whose reader has taken a batch and holds nothing has its next one from the reserve, where it cannot have
-//     it otherwise, whatever its
-//     identity and connection hold. A share has one batch of the reserve at a time, and half of the reserve is for
-//     established streams, whose readers have
-//     taken many batches. A reader that reads continues, however many others have stopped.
+//  0. Open streams cost perStream each, at most three quarters of size. The rest is available for batches.
+//  1. All batches together hold at most that rest. A larger batch is granted when no other batch is held. An eighth of
+//     the rest is a reserve (6).
+//  2. A share is what one identity holds through one connection. An identity gets its next batch only if it then holds
+//     at most three times what is left free for other identities. One connection may hold at most what the identity
+//     may still take through its other connections. So streams that never read always leave room: a quarter of the
+//     budget for another identity, and a separate part for another connection of the identity. A stream that has a
+//     batch gets another one only if its share may take twice as much. So streams that read ahead do not keep other
+//     streams from their first batch.
+//  3. Streams that have not proved that they read are a separate class, which has five eighths of the budget. So any
+//     number of connections leaves the rest to streams that read. The first batch of a share that holds nothing is
+//     granted beyond the limits of identity and class, up to 13/16 of the budget.
+//  4. Waiting shares take turns, and within a share streams are served in the order of their requests. A stream whose
+//     share may have its batch is not overtaken, except from the reserve.
+//  5. A stalled stream gets no further batch and does not wait in turn. Its reader has had a batch for a second and has
+//     taken nothing of it.
+//  6. If a stream's reader has taken a batch and the stream holds nothing, its next batch may use the reserve. This is
+//     independent of what its identity and connection hold, and applies if it cannot have the batch otherwise. A share
+//     has one batch of the reserve at a time. Half of the reserve is only for established streams, whose readers have
+//     taken many batches. So a reader that reads continues, however many other readers have stopped.
 //
-// A stalled stream keeps what it holds: what to do about that is the caller's (slow.go).
+// A stalled stream keeps what it holds; slowness (slow.go) handles it.
 type budget struct {
 	perStream int64
-	mu        *sync.Mutex // of the registry; it guards all below, shares, holds and charges
+	mu        *sync.Mutex // the registry's mutex; it guards all fields below, shares, holds and charges
 
 	size, held    int64
-	spare         int64 // of what is held, that of the reserve
-	fresh, proven class // of streams: those that have not shown that they read, and those that have
+	spare         int64 // part of held that belongs to the reserve
+	fresh, proven class // streams that have not proved that they read, and streams that have
 	shares        map[shareKey]*share
 	holds         map[*hold]struct{}
-	// of those that wait, the streams that may have the reserve: established ones first, and in the order in which they
-	// asked
+	// Waiting streams that may use the reserve: established ones first, then in the order of their requests.
 	readers []*wait
 }
 
-// class is what streams of one kind hold.
+// class is what the streams of one class hold.
 type class struct {
 	held  int64
 	of    map[string]int64 // by identity
-	turns []*share         // in which streams wait, the next one first
+	turns []*share         // waiting shares, the next one first
 }
 
-// shareKey is whose share it is, by which connection, and whether it is that of the streams that have shown that they
-// read.
+// shareKey identifies a share by identity, connection and whether its streams have proved that they read.
 type shareKey struct {
 	who, from string
 	proven    bool
@@ -85,7 +76,7 @@ type shareKey struct {
 type share struct {
 	shareKey
 	held    int64
-	spare   int64 // of these, those of the reserve
+	spare   int64 // part of held that belongs to the reserve
 	streams int
 	waits   [lines][]*wait
 }
@@ -93,21 +84,21 @@ type share struct {
 // hold is what one stream holds of a budget.
 type hold struct {
 	budget *budget
-	from   Connection // nil where its end is not reported
+	from   Connection // nil if its end is not reported
 
-	// Under the budget's mu:
+	// Guarded by the budget's mu:
 	end   func(error) // ends the stream; nil when the budget has forgotten it
 	share *share
 	bytes int64
-	out   int64     // of these, what gRPC has
-	spare int64     // of these, those of the reserve
-	moved time.Time // when gRPC last wrote some of out, or came to have any
-	taken int       // batches that were written whole
+	out   int64     // part of bytes that gRPC has
+	spare int64     // part of bytes that belongs to the reserve
+	moved time.Time // when gRPC last wrote a part of out, or out became positive
+	taken int       // number of batches that were written completely
 	wait  *wait     // nil while it does not wait
-	ended bool      // nothing more is assembled for it
-	gone  bool      // so is its connection, and what gRPC had of it
-	told  bool      // that it is slow
-	// stalled says that nothing of out was written for stallAfter.
+	ended bool      // no further batch is assembled for it
+	gone  bool      // its connection has ended, and what gRPC had of it is released
+	told  bool      // its reader was reported as slow
+	// stalled reports that nothing of out was written for stallAfter.
 	stalled bool
 }
 
@@ -115,9 +106,9 @@ type wait struct {
 	hold  *hold
 	bytes int64
 	since time.Time
-	ready chan struct{} // closed when it has the bytes
-	spare bool          // it has them of the reserve
-	in    *share        // in a line of which it stands; nil while its stream is stalled
+	ready chan struct{} // closed when the bytes are granted
+	spare bool          // granted from the reserve
+	in    *share        // the share in whose line it waits; nil while its stream is stalled
 	line  int
 }
 
@@ -128,8 +119,8 @@ func newBudget(mu *sync.Mutex, size, perStream int64) *budget {
 	}
 }
 
-// open makes the hold of a stream of an identity, at an address. end ends the stream. It is an error where streams cost
-// too much already. The caller holds mu.
+// open adds a stream of an identity from an address. end ends the stream. It returns an error if the open streams
+// already cost too much. The caller holds mu.
 func (b *budget) open(who, address string, from Connection, end func(error)) (*hold, error) {
 	h := &hold{budget: b, from: from, end: end}
 	if b.streamsCost() > b.size/4*3-b.perStream {
@@ -141,14 +132,15 @@ func (b *budget) open(who, address string, from Connection, end func(error)) (*h
 	return h, nil
 }
 
-// close says that nothing more is assembled for a stream. It holds what gRPC has of it until that is written. The
-// caller holds the budget's mu.
+// close records that no further batch is assembled for a stream. What gRPC has of it remains charged until it is
+// written. The caller holds the budget's mu.
 func (h *hold) close() {
 	h.ended = true
 	h.budget.forget(h)
 }
 
-// lost gives back what streams of a connection hold that has ended: gRPC does not tell of what it had.
+// lost releases what the streams of an ended connection hold, because gRPC does not report the release of its
+// buffers.
 func (b *budget) lost(c Connection) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -166,8 +158,8 @@ func (b *budget) lost(c Connection) {
 	b.grant()
 }
 
-// take waits until a stream may hold so many bytes more, and returns what gives them back. It returns the cause when
-// ctx ends before.
+// take waits until a stream may hold that many additional bytes, and returns their charge. If ctx ends first, it
+// returns the cause.
 func (h *hold) take(ctx context.Context, bytes int64) (*Charge, error) {
 	b := h.budget
 	b.mu.Lock()
@@ -187,7 +179,7 @@ func (h *hold) take(ctx context.Context, bytes int64) (*Charge, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
-	case <-w.ready: // at the same moment
+	case <-w.ready: // granted at the same moment
 		b.charge(h, -bytes, w.spare)
 	default:
 		b.leave(w)
@@ -196,7 +188,7 @@ func (h *hold) take(ctx context.Context, bytes int64) (*Charge, error) {
 	return nil, context.Cause(ctx)
 }
 
-// resize changes how much there is. What is held beyond it is given back by and by.
+// resize changes the size. Bytes held beyond the new size are released gradually.
 func (b *budget) resize(size int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -204,22 +196,22 @@ func (b *budget) resize(size int64) {
 	b.grant()
 }
 
-// inUse is how many bytes are held.
+// inUse returns how many bytes are held.
 func (b *budget) inUse() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.held
 }
 
-// Everything below is called with mu held.
+// All functions below are called with mu held.
 
-// streamsCost is what open streams cost in addition to their batches.
+// streamsCost returns the cost of open streams in addition to their batches.
 func (b *budget) streamsCost() int64 { return int64(len(b.holds)) * b.perStream }
 
-// available is what batches may take.
+// available returns the bytes available for batches.
 func (b *budget) available() int64 { return max(b.size-b.streamsCost(), b.size/4) }
 
-// charge adds to what a stream holds, of the reserve or not.
+// charge adds bytes to what a stream holds; spare marks bytes of the reserve.
 func (b *budget) charge(h *hold, bytes int64, spare bool) {
 	if h.gone {
 		return
@@ -232,13 +224,13 @@ func (b *budget) charge(h *hold, bytes int64, spare bool) {
 		b.spare += bytes
 	}
 	b.count(h.share, bytes)
-	if w := h.wait; w != nil && w.in != nil && w.line != lineOf(h) { // what it waits for would be its first batch now
+	if w := h.wait; w != nil && w.in != nil && w.line != lineOf(h) { // the line depends on h.bytes
 		b.leave(w)
 		b.join(w)
 	}
 }
 
-// move notes that gRPC has come to have a batch of a stream, or written some.
+// move records that gRPC has received a batch of a stream, or written a part of it.
 func (b *budget) move(h *hold) {
 	h.moved = time.Now()
 	h.stalled = false
@@ -247,7 +239,7 @@ func (b *budget) move(h *hold) {
 	}
 }
 
-// stall notes that the reader of a stream takes nothing.
+// stall records that the reader of a stream takes nothing.
 func (b *budget) stall(h *hold) {
 	h.stalled = true
 	if w := h.wait; w != nil {
@@ -256,7 +248,7 @@ func (b *budget) stall(h *hold) {
 	}
 }
 
-// count adds to what a share, its identity and its class hold.
+// count adds bytes to a share, its identity and its class.
 func (b *budget) count(s *share, bytes int64) {
 	c := b.class(s)
 	s.held += bytes
@@ -273,7 +265,7 @@ func (b *budget) class(s *share) *class {
 	return &b.fresh
 }
 
-// prove moves a stream to the share of those that read.
+// prove moves a stream to the share of streams that have proved that they read.
 func (b *budget) prove(h *hold) {
 	w := h.wait
 	if w != nil {
@@ -308,9 +300,9 @@ func (b *budget) exit(h *hold) {
 	}
 }
 
-// forget drops a stream that has ended and holds nothing. gRPC uses the structs of its buffers again, for other
-// connections, and may keep one with a charge for as long as a connection is idle: such a charge must not keep the
-// stream, and with it the lost connection's memory.
+// forget removes a stream that has ended and holds nothing. gRPC reuses its buffer structs for other connections, and
+// an idle connection may retain one with its charge. Such a charge must not retain the stream, and so the memory of
+// the lost connection.
 func (b *budget) forget(h *hold) {
 	if _, known := b.holds[h]; known && h.ended && (h.bytes == 0 || h.gone) {
 		delete(b.holds, h)

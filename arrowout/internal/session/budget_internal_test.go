@@ -24,7 +24,7 @@ import (
 
 const kib = 1 << 10
 
-// stream is one of a test, with the batch that it waits for or holds.
+// stream is a stream of a test, with the batch that it waits for or holds.
 type stream struct {
 	*hold
 	taken   chan *Charge
@@ -34,14 +34,14 @@ type stream struct {
 	sent    bool
 }
 
-// connection is one whose end is reported.
+// connection is a connection whose end is reported.
 type connection struct{ closed, isCut atomic.Bool }
 
 func (c *connection) Closed() bool         { return c.closed.Load() }
 func (c *connection) Cut() (first bool)    { return !c.isCut.Swap(true) }
 func (c *connection) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 
-// alone is a budget without a registry.
+// alone returns a budget without a registry.
 func alone(size, perStream int64) *budget { return newBudget(&sync.Mutex{}, size, perStream) }
 
 func (b *budget) opened(who, address string, from Connection, end func(error)) (*hold, error) {
@@ -69,7 +69,7 @@ func (s *stream) closes() {
 	s.close()
 }
 
-// asks lets a stream ask for bytes, and returns whether it has them at once.
+// asks requests bytes for a stream, and returns whether they are granted immediately.
 func (s *stream) asks(t *testing.T, bytes int64) bool {
 	t.Helper()
 	var ctx context.Context
@@ -84,7 +84,7 @@ func (s *stream) asks(t *testing.T, bytes int64) bool {
 		s.taken <- c
 	}()
 	for s.waits() == nil && len(s.taken) == 0 && len(s.refused) == 0 {
-		runtime.Gosched() // until the goroutine above has come to it
+		runtime.Gosched() // until the goroutine above waits for the batch
 	}
 	return s.waits() == nil
 }
@@ -95,7 +95,7 @@ func (s *stream) waits() *wait {
 	return s.wait
 }
 
-// sends hands what a stream holds to gRPC, as two buffers.
+// sends passes what a stream holds to gRPC, as two buffers.
 func (c *Charge) sends(bytes int64) mem.BufferSlice {
 	header, body := make([]byte, bytes/4), make([]byte, bytes/2)
 	c.Hand(2, nil)
@@ -109,9 +109,9 @@ func holds(t *testing.T, b *budget, want int64) {
 	}
 }
 
-// One connection, and one identity, leave room to others.
+// One connection, and one identity, leave room for other connections and identities.
 func TestWhatOneMayHold(t *testing.T) {
-	b := alone(1200*kib, 0) // of which 750 are there for those who have not shown that they read
+	b := alone(1200*kib, 0) // 750 of which are for streams that have not proved that they read
 	hold := func(who, from string) (had int) {
 		for range 20 {
 			if b.streamOf(who, from).asks(t, 50*kib) {
@@ -120,7 +120,7 @@ func TestWhatOneMayHold(t *testing.T) {
 		}
 		return had
 	}
-	if n := hold("hog", "1"); n != 9 { // 450: three times the 300 that are left, and as much again less than that
+	if n := hold("hog", "1"); n != 9 { // 450: at most three times the 300 left free, minus what the identity holds
 		t.Errorf("one connection has %d batches", n)
 	}
 	if n := hold("hog", "2"); n != 1 {
@@ -134,7 +134,7 @@ func TestWhatOneMayHold(t *testing.T) {
 	}
 }
 
-// A stream with a batch waits for another one while others could have their first.
+// A stream that has a batch waits for the next one while other streams could get their first.
 func TestFirstBatchesComeFirst(t *testing.T) {
 	b := alone(1600*kib, 0)
 	ahead := b.stream("a", nil)
@@ -142,7 +142,7 @@ func TestFirstBatchesComeFirst(t *testing.T) {
 	for ; had < 16 && ahead.asks(t, 100*kib); had++ {
 		<-ahead.taken
 	}
-	if had != 5 { // 500: half of three times the 500 that are left, less as much again
+	if had != 5 { // 500: half of three times the 500 left free, minus what it holds
 		t.Errorf("it has %d batches", had)
 	}
 	if !b.stream("a", nil).asks(t, 100*kib) {
@@ -150,8 +150,8 @@ func TestFirstBatchesComeFirst(t *testing.T) {
 	}
 }
 
-// A stream whose reader has taken batches is not kept from more by those of its connection that have taken none, nor by
-// any number of others.
+// A stream whose reader has taken batches gets more, however many other streams, also of its own connection, have
+// taken none.
 func TestStreamsThatReadAreAClassOfTheirOwn(t *testing.T) {
 	b := alone(1200*kib, 0)
 	reads := b.stream("trainer", nil)
@@ -172,7 +172,7 @@ func TestStreamsThatReadAreAClassOfTheirOwn(t *testing.T) {
 	reads.reads(t, 20, 50*kib)
 }
 
-// reads lets a stream take so many batches one after the other, each of which it must have at once.
+// reads takes that many batches with a stream, one after the other. Each must be granted immediately.
 func (s *stream) reads(t *testing.T, batches int, bytes int64) {
 	t.Helper()
 	for n := range batches {
@@ -184,7 +184,7 @@ func (s *stream) reads(t *testing.T, batches int, bytes int64) {
 	}
 }
 
-// stalls lets the streams of a budget stand still for a time, but for some.
+// stalls makes all streams of a budget except those in but look blocked for a time.
 func (s *slowness) stalls(after time.Duration, but ...*stream) {
 	b := s.budget
 	b.mu.Lock()
@@ -197,8 +197,8 @@ func (s *slowness) stalls(after time.Duration, but ...*stream) {
 	s.look(time.Now(), time.Hour)
 }
 
-// Streams that have read and stand still fill what one may hold. Another one of the same identity reads on, batch after
-// batch, and no stream is ended for it.
+// Blocked streams that have read fill the limit of an identity. Another stream of the identity continues to read, and
+// no stream is ended for it.
 func TestBudget_ReaderGoesOnBesideStalledStreams(t *testing.T) {
 	for _, stalled := range []bool{true, false} {
 		b := alone(1200*kib, 0)
@@ -234,7 +234,7 @@ func TestBudget_ReaderGoesOnBesideStalledStreams(t *testing.T) {
 	}
 }
 
-// A stream whose reader takes nothing has no further batch before the reader takes something.
+// A stream whose reader takes nothing gets no further batch until the reader takes something.
 func TestBudget_StalledStreamTakesNoFurtherBatch(t *testing.T) {
 	b := alone(1200*kib, 0)
 	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
@@ -254,7 +254,7 @@ func TestBudget_StalledStreamTakesNoFurtherBatch(t *testing.T) {
 	<-x.taken
 }
 
-// The first batch of a connection is there, however many others of the identity have taken theirs.
+// A new connection gets its first batch, however many other connections of the identity have taken theirs.
 func TestBudget_NewcomerHasItsFirstBatch(t *testing.T) {
 	b := alone(1200*kib, 0)
 	for c := range 5 {
@@ -267,8 +267,8 @@ func TestBudget_NewcomerHasItsFirstBatch(t *testing.T) {
 	}
 }
 
-// Streams that have taken the reserve and stand still lose it when one that reads has waited for it, and no other
-// stream loses anything.
+// Blocked streams that hold the reserve lose it when a reading stream has waited for it. No other stream loses
+// anything.
 func TestBudget_StalledStreamsLeaveTheReserve(t *testing.T) {
 	b := alone(1200*kib, 0)
 	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
@@ -305,7 +305,7 @@ func TestBudget_StalledStreamsLeaveTheReserve(t *testing.T) {
 	}
 }
 
-// A batch that is larger than the budget is had alone, and nobody overtakes it.
+// A batch larger than the budget is granted when nothing else is held, and no request overtakes it.
 func TestABatchLargerThanTheBudget(t *testing.T) {
 	b := alone(100*kib, 0)
 	small, large, later := b.stream("a", nil), b.stream("b", nil), b.stream("c", nil)
@@ -319,7 +319,7 @@ func TestABatchLargerThanTheBudget(t *testing.T) {
 	holds(t, b, 0)
 }
 
-// What lacks bytes of the whole budget is not overtaken by streams that read either.
+// A request that lacks bytes of the whole budget is not overtaken by streams that read.
 func TestALargeBatchAmongStreamsThatRead(t *testing.T) {
 	b := alone(1000*kib, 0)
 	var reading []*stream
@@ -339,7 +339,7 @@ func TestALargeBatchAmongStreamsThatRead(t *testing.T) {
 	<-reading[1].taken
 }
 
-// A stream that waits can be cancelled, and does not stand in the way of the next one.
+// A waiting stream can be cancelled, and does not block the next one.
 func TestAWaitIsCancelled(t *testing.T) {
 	b := alone(100*kib, 0)
 	holder, waits, next := b.stream("a", nil), b.stream("b", nil), b.stream("c", nil)
@@ -355,7 +355,8 @@ func TestAWaitIsCancelled(t *testing.T) {
 	holds(t, b, 70*kib)
 }
 
-// What a connection's streams held is free when it has ended, and gRPC's letting go of it later changes nothing.
+// What a connection's streams held is free when the connection has ended, and a later release by gRPC changes
+// nothing.
 func TestAConnectionIsLost(t *testing.T) {
 	b := alone(1000*kib, 0)
 	c := &connection{}
@@ -382,8 +383,8 @@ func TestAConnectionIsLost(t *testing.T) {
 	}
 }
 
-// A stream that waits for long takes the place of the one of its share that has stood still for longest, and of no
-// other one.
+// A stream that has waited for long ends the streams of its share that have been blocked for longest, and no other
+// stream.
 func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
 	b := alone(1200*kib, 0)
 	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
@@ -404,7 +405,7 @@ func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
 		t.Fatal("there was no room")
 	}
 	for i, x := range still {
-		x.moved = x.moved.Add(-2*pressing + time.Duration(i)) // they have stood still for long
+		x.moved = x.moved.Add(-2*pressing + time.Duration(i)) // they have been blocked for long
 	}
 	s.look(time.Now(), time.Hour)
 	for _, x := range still {
@@ -425,12 +426,12 @@ func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
 type abandoned struct {
 	*stream
 	reads int
-	asked bool // for a batch that it has not got
+	asked bool // has requested a batch that is not granted yet
 	gone  bool
 	out   []mem.BufferSlice
 }
 
-// goOn lets the client do what it does with a batch that its stream has got, and the stream ask for the next one.
+// goOn handles the batch that the stream has been granted, as its client would, and requests the next one.
 func (x *abandoned) goOn(t *testing.T, bytes int64) {
 	for !x.gone && x.waits() == nil {
 		if x.asked {
@@ -467,8 +468,9 @@ func (x *abandoned) cut() {
 	x.closes()
 }
 
-// However many streams of whatever identities and connections have stopped to read, and after however many batches, a
-// stream that reads has its first batches when it is its turn, once others have stood still, and further ones at once.
+// Any number of streams have stopped reading, of any identities and connections and after any number of batches. A
+// stream that reads gets its first batches in its turn, once the others have been blocked for long, and further ones
+// immediately.
 func TestBudget_ServesStreamsThatRead(t *testing.T) {
 	const bytes = 50 * kib
 	rapid.Check(t, func(rt *rapid.T) {
@@ -523,8 +525,8 @@ func TestBudget_ServesStreamsThatRead(t *testing.T) {
 	})
 }
 
-// Streams come, take, send, are read, are cancelled and lose their connections in any order: what is held stays within
-// the budget, nobody waits when nothing is held, and in the end nothing is.
+// Streams open, take, send, are read, are cancelled and lose their connections in any order. The bytes held stay
+// within the budget, no stream waits while nothing is held, and at the end nothing is held.
 func TestAnyOrderOfStreams(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -594,7 +596,7 @@ func TestAnyOrderOfStreams(t *testing.T) {
 	}
 }
 
-// check compares what is noted with what it is the sum of.
+// check compares the totals with the sums of their parts.
 func (b *budget) check(t *testing.T) {
 	t.Helper()
 	b.mu.Lock()
@@ -661,7 +663,7 @@ func TestBudget_StreamsCostMemoryBesideTheirBatches(t *testing.T) {
 	}
 }
 
-// gRPC's pools may keep a charge for long after its stream: it keeps nothing else of the stream.
+// gRPC's pools may retain a charge long after its stream has ended. The charge retains nothing else of the stream.
 func TestBudget_AChargeKeepsNothingOfAStreamThatHasEnded(t *testing.T) {
 	b, from := alone(1<<20, 0), &connection{}
 	batches := new([1 << 20]byte)

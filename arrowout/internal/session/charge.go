@@ -4,21 +4,21 @@ import (
 	"google.golang.org/grpc/mem"
 )
 
-// Charge is what one record batch holds of the memory of batches, until gRPC has written the batch or releases it. gRPC
-// reports that for each buffer, to the pool of the buffer: the charge is that pool.
+// Charge is the memory that one record batch holds of the budget, until gRPC has written or released the batch. gRPC
+// reports the release of each buffer to the buffer's pool, which is the charge.
 type Charge struct {
 	hold *hold
 
-	// Under the budget's mu:
-	bytes   int64  // that it still holds
-	spare   bool   // of the reserve
-	buffers int    // that gRPC has
-	release func() // is called when gRPC has released all of them; may be nil
+	// Guarded by the budget's mu:
+	bytes   int64  // bytes that it still holds
+	spare   bool   // from the reserve
+	buffers int    // number of buffers that gRPC has
+	release func() // called when gRPC has released all of them; may be nil
 }
 
 var _ mem.BufferPool = (*Charge)(nil)
 
-// Settle gives back what a batch turned out not to take.
+// Settle releases the bytes beyond the batch's actual size.
 func (c *Charge) Settle(bytes int64) {
 	b := c.hold.budget
 	b.mu.Lock()
@@ -28,7 +28,7 @@ func (c *Charge) Settle(bytes int64) {
 	}
 }
 
-// Drop gives back the bytes of a batch that gRPC never got.
+// Drop releases the bytes of a batch that gRPC never received.
 func (c *Charge) Drop() {
 	b := c.hold.budget
 	b.mu.Lock()
@@ -38,8 +38,8 @@ func (c *Charge) Drop() {
 	}
 }
 
-// Hand notes that gRPC has the batch from now on, in that many buffers. release is called when gRPC has released all of
-// them; it is not called where the connection is lost, since gRPC releases nothing then.
+// Hand records that gRPC now has the batch, in that many buffers. release is called when gRPC has released all of
+// them. It is not called if the connection is lost, since gRPC releases nothing then.
 func (c *Charge) Hand(buffers int, release func()) {
 	h := c.hold
 	h.budget.mu.Lock()
@@ -61,7 +61,7 @@ func (c *Charge) Put(buffer *[]byte) {
 	}
 }
 
-// written gives back the bytes of a buffer, and reports whether it was the last one of the batch.
+// written releases the bytes of a buffer, and reports whether it was the last one of the batch.
 func (c *Charge) written(buffer *[]byte) (last bool) {
 	h := c.hold
 	b := h.budget
@@ -86,13 +86,13 @@ func (c *Charge) written(buffer *[]byte) (last bool) {
 	return c.buffers == 0
 }
 
-// Get implements mem.BufferPool. gRPC takes no buffers from a charge.
+// Get implements mem.BufferPool. gRPC allocates no buffers from a charge.
 func (c *Charge) Get(length int) *[]byte {
 	b := make([]byte, length)
 	return &b
 }
 
-// give gives bytes back. The caller holds the budget's mu.
+// give releases bytes. The caller holds the budget's mu.
 func (c *Charge) give(bytes int64) {
 	b := c.hold.budget
 	c.bytes -= bytes

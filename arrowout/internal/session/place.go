@@ -12,12 +12,12 @@ import (
 	"loaderd/loader/state"
 )
 
-// A place is a rank of a job. A client that is known by its name, and one that reports what its trainer has taken, has
-// its place alone; other callers take none, since several of them may read what they like.
+// A place is a rank of a job. A client with a named identity, or one that reports what its trainer has taken, has its
+// place exclusively. Other callers take no place, since several of them may read the same rank.
 //
-// Of a named identity the newest stream has the place: the stream before may be one whose end the server has not
-// noticed. Another identity is refused. Clients without names are distinguished by their ids: a newcomer is refused
-// while the client that has the place reports.
+// For a named identity the newest stream has the place, because the server may not have noticed the end of the
+// previous one. Another identity is refused. Clients without names are distinguished by their ids. A newcomer is
+// refused while the client that has the place reports.
 
 // duplicateWait is how long a newcomer waits for a report of the client that has its place.
 const duplicateWait = 3 * time.Second
@@ -25,10 +25,10 @@ const duplicateWait = 3 * time.Second
 // named reports whether an identity has its own name.
 func named(who auth.Identity) bool { return who.Name != "" && !who.Shared }
 
-// takesPlace reports whether a stream has its place alone.
+// takesPlace reports whether a stream has its place exclusively.
 func (s *Session) takesPlace() bool { return named(s.Identity) || s.Client != "" }
 
-// awaitPlace refuses a newcomer whose place a client with another id has that reports.
+// awaitPlace returns an error if a client with another id has the newcomer's place and reports.
 func (r *Registry) awaitPlace(ctx context.Context, s *Session) error {
 	if named(s.Identity) || s.Client == "" {
 		return nil
@@ -64,7 +64,8 @@ func (r *Registry) awaitPlace(ctx context.Context, s *Session) error {
 	}
 }
 
-// takePlace takes the place of a stream. It returns the stream that had it before, nil for none. The caller holds mu.
+// takePlace assigns the place to a stream. It returns the stream that had it before, nil for none. The caller holds
+// mu.
 func (r *Registry) takePlace(s *Session) (before *Session, err error) {
 	if !s.takesPlace() {
 		return nil, nil
@@ -78,7 +79,7 @@ func (r *Registry) takePlace(s *Session) (before *Session, err error) {
 	return before, nil
 }
 
-// replaced is the error of the stream whose place s takes.
+// replaced returns the error of the stream whose place s takes.
 func (s *Session) replaced() *fault.Error {
 	at, who := s.Place, s.Identity
 	if named(who) {
@@ -98,7 +99,7 @@ func (s *Session) replaced() *fault.Error {
 	}
 }
 
-// Report notes a report of the client with an id that reads at a place.
+// Report records a report of the client with the given id that reads at a place.
 func (r *Registry) Report(at state.Place, client string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -18,14 +18,14 @@ func reasonIn(err error) fault.Reason {
 	return ""
 }
 
-// registry is one without limits.
+// registry returns a registry without limits.
 func registry() *Registry {
 	return New(Limits{Streams: 1 << 20, StreamsOfOne: 1 << 20, Bytes: 1 << 40}, func(fault.Reason) bool {
 		return false
 	}, slog.New(slog.DiscardHandler))
 }
 
-// opened opens a stream of a client; ended gets why the stream is ended.
+// opened opens a stream of a client; ended receives the error that ends the stream.
 func opened(t *testing.T, r *Registry, at state.Place, client string) (s *Session, ended chan error, err error) {
 	t.Helper()
 	ended = make(chan error, 1)
@@ -34,7 +34,7 @@ func opened(t *testing.T, r *Registry, at state.Place, client string) (s *Sessio
 	return s, ended, err
 }
 
-// holding has a client take a place; ended gets why its stream is ended.
+// holding opens a stream that takes a place; ended receives the error that ends the stream.
 func holding(t *testing.T, r *Registry, at state.Place, client string) (s *Session, ended chan error) {
 	t.Helper()
 	s, ended, err := opened(t, r, at, client)
@@ -69,7 +69,7 @@ func TestPlaces_SecondSessionIsRefused(t *testing.T) {
 	}
 }
 
-// The report of another client is no sign of life of the one that has the place.
+// A report of another client does not count as a report of the client that has the place.
 func TestPlaces_ReportOfAnotherSession(t *testing.T) {
 	r, at := registry(), state.Place{Job: "trainer", Rank: 0, World: 2}
 	holding(t, r, at, "a")

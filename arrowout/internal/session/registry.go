@@ -1,6 +1,6 @@
-// Package session keeps the open streams of a Flight server. A Session is one stream: who reads as which rank of which
-// job, the memory of its batches, and what it was sent. The Registry holds all of them behind one mutex: limits, ranks,
-// memory with its fair queue, the detection of slow readers, and the figures of the status page.
+// Package session has the open streams of a Flight server. A Session is one stream: its caller, its rank and job, the
+// memory of its batches, and what it was sent. The Registry holds all of them behind one mutex: limits, ranks, memory
+// with its fair queue, the detection of slow readers, and the figures of the status page.
 package session
 
 import (
@@ -22,48 +22,48 @@ import (
 )
 
 const (
-	// maxJobs bounds the jobs that streams read as at the same time, maxJobsOfOne those of one identity: daemons send each
-	// other the rank of each job in their heartbeats.
+	// maxJobs bounds the jobs as which streams read at the same time, maxJobsOfOne those of one identity. Daemons send
+	// each other the ranks of each job in their heartbeats.
 	maxJobs      = 256
 	maxJobsOfOne = 64
-	// maxExpected bounds how many readers are remembered that may never return.
+	// maxExpected bounds the number of expected readers that are remembered, because some never return.
 	maxExpected = 1 << 16
 )
 
 // Limits bound the open streams.
 type Limits struct {
 	Streams      int           // all open streams
-	StreamsOfOne int           // those of one identity
-	Bytes        int64         // of record batches that are assembled or not taken yet, over all streams
-	SlowReader   time.Duration // for which a reader may take nothing while there is something for it
+	StreamsOfOne int           // open streams of one identity
+	Bytes        int64         // bytes of record batches that are assembled or not taken yet, over all streams
+	SlowReader   time.Duration // how long a reader may take nothing while data is available
 }
 
-// Connection is the connection of a stream. It is comparable, as a pointer is.
+// Connection is the connection of a stream. Its values are comparable, for example pointers.
 type Connection interface {
 	// Closed reports whether the connection has ended.
 	Closed() bool
-	// Cut ends the connection at once; it reports whether it is the first call.
+	// Cut ends the connection immediately. It reports whether this is the first call.
 	Cut() bool
 	RemoteAddr() net.Addr
 }
 
-// Reader describes who opens a stream, and for what.
+// Reader describes the caller that opens a stream, and its request.
 type Reader struct {
 	Identity   auth.Identity
 	Place      state.Place
-	Client     string // random id of the client process; empty where it reports nothing
+	Client     string // random id of the client process; empty if it reports nothing
 	Address    string
-	Connection Connection // nil where its end is not reported
+	Connection Connection // nil if its end is not reported
 	Step       uint64     // first step
-	Steps      uint64     // number of steps asked for; 0 for all
+	Steps      uint64     // number of requested steps; 0 for all
 }
 
 // Registry has the open streams of a server.
 type Registry struct {
 	log     *slog.Logger
-	passing func(fault.Reason) bool // whether a client repeats its call after an error of that reason
+	passing func(fault.Reason) bool // whether a client retries after an error of that reason
 	reaper  *slowness
-	silence func() <-chan time.Time // returns when a client that has a place and does not report is given up
+	silence func() <-chan time.Time // signals that a client that has a place and does not report is given up
 
 	mu       sync.Mutex
 	limits   Limits
@@ -72,17 +72,17 @@ type Registry struct {
 	users    map[string]*user // by the name of the identity
 	holders  map[state.Place]*Session
 	memory   *budget
-	recent   map[readerKey]*recent  // of readers that left within the last minute
-	expected map[state.Place]uint64 // the step at which each reader is that is expected to return
+	recent   map[readerKey]*recent  // readers that left within the last minute
+	expected map[state.Place]uint64 // the step at which each expected reader should return
 }
 
-// user is what the streams of one identity take.
+// user is the usage of the streams of one identity.
 type user struct {
 	streams int
-	jobs    map[string]int // open streams of each
+	jobs    map[string]int // number of open streams per job
 }
 
-// New returns a registry without streams. passing reports whether a client repeats its call after an error of a reason.
+// New returns a registry without streams. passing reports whether a client retries after an error with a reason.
 func New(l Limits, passing func(fault.Reason) bool, log *slog.Logger) *Registry {
 	r := &Registry{
 		log: log, passing: passing, silence: func() <-chan time.Time { return time.After(duplicateWait) },
@@ -107,7 +107,7 @@ func (r *Registry) Limit(l Limits) {
 // Watch ends streams whose readers take nothing, until ctx is done.
 func (r *Registry) Watch(ctx context.Context) { r.reaper.watch(ctx) }
 
-// Lost gives back the memory of the streams of a connection that has ended.
+// Lost releases the memory of the streams of a connection that has ended.
 func (r *Registry) Lost(c Connection) { r.memory.lost(c) }
 
 // StreamsOfOne returns how many streams an identity may have open.
@@ -126,7 +126,7 @@ func (r *Registry) Held() int64 { return r.memory.inUse() }
 // Cuts returns how many connections were cut because a reader took nothing.
 func (r *Registry) Cuts() uint64 { return r.reaper.cuts.Load() }
 
-// Open opens a stream, which end ends. It returns a *fault.Error where a limit is reached, or where a client of another
+// Open opens a stream, which end ends. It returns a *fault.Error if a limit is reached, or if a client of another
 // session reads as the same rank and reports. Begin begins the stream, Close closes it.
 func (r *Registry) Open(ctx context.Context, x Reader, end func(error)) (*Session, error) {
 	s := &Session{
@@ -143,7 +143,7 @@ func (r *Registry) Open(ctx context.Context, x Reader, end func(error)) (*Sessio
 	return s, nil
 }
 
-// enter counts a stream within the limits.
+// enter counts a stream, or returns an error if a limit is reached.
 func (r *Registry) enter(s *Session) (err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,7 +174,7 @@ func (r *Registry) enter(s *Session) (err error) {
 	return nil
 }
 
-// exit is the opposite of enter. The caller holds mu.
+// exit reverses enter. The caller holds mu.
 func (r *Registry) exit(s *Session) {
 	delete(r.open, s)
 	s.memory.close()
@@ -187,7 +187,7 @@ func (r *Registry) exit(s *Session) {
 }
 
 // Traffic describes the streams that have begun, by job, world and rank. It locks the registry for one stream at a
-// time: the quantiles of thousands would keep batches from being sent.
+// time, because computing the quantiles of thousands would delay the sending of batches.
 func (r *Registry) Traffic(now time.Time) []Traffic {
 	sessions := r.begun(now)
 	out := make([]Traffic, 0, len(sessions))
@@ -201,7 +201,7 @@ func (r *Registry) Traffic(now time.Time) []Traffic {
 	return out
 }
 
-// begun returns the streams that have begun, and forgets readers that have not returned.
+// begun returns the streams that have begun, and removes readers that have not returned in time.
 func (r *Registry) begun(now time.Time) (sessions []*Session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,14 +24,14 @@ type Session struct {
 	began     time.Time
 	begun     bool
 	continues bool          // the reader was expected to return at this step
-	next      uint64        // the step after the last one that was sent whole
-	waiting   time.Time     // since when it has waited for its next step; zero while it does not
-	recent    *recent       // what the reader was sent lately, by this stream and those before
+	next      uint64        // the step after the last one that was sent completely
+	waiting   time.Time     // when the wait for its next step started; zero while it does not wait
+	recent    *recent       // what the reader was sent recently, by this stream and earlier ones
 	reported  chan struct{} // closed by the client's next report
 }
 
-// Begin begins the stream: it takes its place as a rank of its job, and ends the stream that had it. It returns a
-// *fault.Error where another identity has the place.
+// Begin begins the stream. The stream takes its place as a rank of its job and ends the stream that had the place. It
+// returns a *fault.Error if another identity has the place.
 func (s *Session) Begin(ctx context.Context) error { return s.begin(ctx, time.Now()) }
 
 func (s *Session) begin(ctx context.Context, now time.Time) error {
@@ -57,7 +57,7 @@ func (s *Session) begin(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// Close closes the stream, which has ended with an error or nil. ctx is that of its call.
+// Close closes the stream, which has ended with err or nil. ctx is the context of its call.
 func (s *Session) Close(ctx context.Context, err error) {
 	next, begun, continues := s.leave(time.Now())
 	if !begun {
@@ -71,7 +71,7 @@ func (s *Session) Close(ctx context.Context, err error) {
 		"after", time.Since(s.began).Round(time.Millisecond), "why", why)
 }
 
-// leave takes the stream out of the registry.
+// leave removes the stream from the registry.
 func (s *Session) leave(now time.Time) (next uint64, begun, continues bool) {
 	r := s.registry
 	r.mu.Lock()
@@ -104,7 +104,7 @@ func (s *Session) explain(ctx context.Context, err error, next uint64) (why stri
 	return err.Error(), false
 }
 
-// tell logs the beginning or the end of the stream: at level debug where it was expected.
+// tell logs the start or the end of the stream, at level debug if it was expected.
 func (s *Session) tell(ctx context.Context, expected bool, message string, e slog.Attr, args ...any) {
 	level := slog.LevelInfo
 	if expected {
@@ -120,8 +120,8 @@ func (s *Session) tell(ctx context.Context, expected bool, message string, e slo
 	s.registry.log.Log(context.WithoutCancel(ctx), level, message, append(about, args...)...)
 }
 
-// Take waits until the stream may hold that many bytes more, and returns what gives them back. It returns the cause
-// when ctx ends before.
+// Take waits until the stream may hold that many additional bytes, and returns their charge. If ctx ends first, it
+// returns the cause.
 func (s *Session) Take(ctx context.Context, bytes int64) (*Charge, error) {
 	return s.memory.take(ctx, bytes)
 }
@@ -133,7 +133,7 @@ func (s *Session) Asks(now time.Time) {
 	s.waiting = now
 }
 
-// Got records that the reader has its step, or the error instead of it, after a wait.
+// Got records that the reader has received its step, or an error instead, after a wait.
 func (s *Session) Got(now time.Time, waited time.Duration) {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()
@@ -141,8 +141,8 @@ func (s *Session) Got(now time.Time, waited time.Duration) {
 	s.recent.waits.add(now, waited)
 }
 
-// Sent records a record batch of a step that gRPC has taken; last is whether it is the step's last one. A send that
-// blocks may end after its stream.
+// Sent records a record batch of a step that gRPC has taken; last reports whether it is the step's last one. A
+// blocked send may return after the end of its stream.
 func (s *Session) Sent(now time.Time, step uint64, last bool, bytes int) {
 	s.registry.mu.Lock()
 	defer s.registry.mu.Unlock()

@@ -17,29 +17,29 @@ import (
 )
 
 const (
-	// pressing is for how long a stream waits for memory before others lose theirs that have stood still for as long.
+	// pressing is how long a stream waits for memory before streams that have been blocked for as long are ended.
 	pressing = 10 * time.Second
-	// readerPressing is the same for a stream whose reader reads, and streams that keep the reserve from it.
+	// readerPressing replaces pressing for a stream whose reader reads, and for blocked streams that hold the reserve.
 	readerPressing = 2 * time.Second
-	// stallAfter is for how long a reader may take nothing before its stream is stalled.
+	// stallAfter is how long a reader may take nothing before its stream is stalled.
 	stallAfter = time.Second
-	// looks is how often within the longer of these times slow readers are looked for.
+	// looks is the number of checks for slow readers within the configured limit.
 	looks = 8
 )
 
-// slowness ends streams whose readers take nothing. What gRPC has of a stream goes only when the reader takes it or the
-// connection ends: so the stream ends first, with an error that a reader which goes on at last finds behind its
-// batches, and then the connection.
+// slowness ends streams whose readers take nothing. What gRPC has of a stream is released only when the reader takes
+// it or the connection ends. So the stream ends first, with an error that a reader which resumes finds after its
+// batches. Then the connection ends.
 type slowness struct {
 	budget  *budget
 	log     *slog.Logger
 	samples *logsample.Sampler
-	cuts    atomic.Uint64 // connections
-	after   atomic.Int64  // nanoseconds that a reader may take nothing
-	press   atomic.Int64  // pressing where it is 0; tests set another time, in nanoseconds
+	cuts    atomic.Uint64 // number of connections
+	after   atomic.Int64  // nanoseconds for which a reader may take nothing
+	press   atomic.Int64  // replaces pressing if not 0, in nanoseconds; set by tests
 }
 
-// watch looks for slow readers until ctx is done.
+// watch checks for slow readers until ctx is done.
 func (s *slowness) watch(ctx context.Context) {
 	for {
 		after := time.Duration(s.after.Load())
@@ -52,7 +52,7 @@ func (s *slowness) watch(ctx context.Context) {
 	}
 }
 
-// look ends those streams, and cuts those connections, whose time is over.
+// look ends the streams, and cuts the connections, that have exceeded their limit.
 func (s *slowness) look(now time.Time, after time.Duration) {
 	var ends []slow
 	cuts := map[Connection][]slow{}
@@ -63,7 +63,7 @@ func (s *slowness) look(now time.Time, after time.Duration) {
 			b.stall(h)
 		}
 	}
-	b.grant() // what stalled streams waited for
+	b.grant() // for streams that waited behind stalled ones
 	pressed := b.pressed(now, min(after, time.Duration(cmp.Or(s.press.Load(), int64(pressing)))))
 	for h := range b.holds {
 		if h.out == 0 {
@@ -89,10 +89,10 @@ func (s *slowness) look(now time.Time, after time.Duration) {
 
 // slow is a stream whose reader takes nothing.
 type slow struct {
-	end    func(error) // of its hold
+	end    func(error) // from its hold
 	who    string      // identity
 	waited time.Duration
-	bytes  int64 // that gRPC has of it
+	bytes  int64 // bytes that gRPC has of it
 }
 
 func (x slow) err() error {
@@ -104,7 +104,7 @@ func (x slow) err() error {
 		Facts: map[string]string{"waited": x.waited.String(), "bytes": strconv.FormatInt(x.bytes, 10)}}
 }
 
-// cut ends a connection. Its streams end later: until then they are slow still, and it is told once.
+// cut ends a connection and logs it once. Its streams end later and count as slow until then.
 func (s *slowness) cut(c Connection, of []slow) {
 	if !c.Cut() {
 		return
@@ -125,10 +125,10 @@ func (s *slowness) cut(c Connection, of []slow) {
 	}
 }
 
-// pressed returns the streams that stand still for after, from the one that does for longest, as many as make room for
-// the one that has waited for as long. Those that do not keep it from its bytes are left alone. All streams that stand
-// still with bytes of the reserve are among them where one that may have it has waited for readerPressing. The caller
-// holds mu.
+// pressed returns blocked streams to end, to make room for the stream that has waited for longest, if that is at
+// least after. It selects streams that have been blocked for at least after and keep that stream from its bytes,
+// longest first, until they make enough room. If a stream that may use the reserve has waited for readerPressing, it
+// also returns all blocked streams that hold bytes of the reserve. The caller holds mu.
 func (b *budget) pressed(now time.Time, after time.Duration) map[*hold]bool {
 	out := map[*hold]bool{}
 	within := min(after, readerPressing)
@@ -161,7 +161,7 @@ func (b *budget) pressed(now time.Time, after time.Duration) map[*hold]bool {
 	return out
 }
 
-// longestWait returns the stream of some shares that has waited for longest; nil where none waits.
+// longestWait returns the stream of some shares that has waited for longest; nil if none waits.
 func longestWait(of []*share) (w *wait) {
 	for _, s := range of {
 		for _, line := range s.waits {
@@ -173,8 +173,8 @@ func longestWait(of []*share) (w *wait) {
 	return w
 }
 
-// obstructedBy reports whether what h holds keeps w from its bytes: by the limit of its class, its identity or its
-// share, or by that of all streams. The caller holds the budget's mu.
+// obstructedBy reports whether what h holds keeps w from its bytes, through the limit of its class, identity or
+// share, or of all streams. The caller holds the budget's mu.
 func (w *wait) obstructedBy(h *hold) bool {
 	b := w.hold.budget
 	switch {
@@ -188,11 +188,10 @@ func (w *wait) obstructedBy(h *hold) bool {
 	return true
 }
 
-// LookForSlowReaders does what Watch does at another time.
+// LookForSlowReaders performs the check of Watch as if the time were at.
 func (r *Registry) LookForSlowReaders(at time.Time) {
 	r.reaper.look(at, time.Duration(r.reaper.after.Load()))
 }
 
-// PressAfter sets for how long a stream waits for memory before streams whose readers have taken nothing for as long
-// are ended.
+// PressAfter sets how long a stream waits for memory before streams that have been blocked for as long are ended.
 func (r *Registry) PressAfter(d time.Duration) { r.reaper.press.Store(int64(d)) }

@@ -6,15 +6,15 @@ import (
 	"loaderd/loader/state"
 )
 
-// Traffic is what an open DoGet stream is sent: that of a rank which reads at this moment.
+// Traffic describes an open DoGet stream and what it is sent.
 type Traffic struct {
 	state.Place
-	Who     string // identity; empty where callers have no names
+	Who     string // identity; empty if callers have no names
 	Address string
 	Since   time.Time     // when the stream was opened
-	Step    uint64        // the step after the last one that it was sent whole
-	Waits   time.Duration // for which it has waited for its next step; 0 while it does not
-	WaitP50 time.Duration // of the last minute's waits for the next step, the present one included
+	Step    uint64        // the step after the last one that it was sent completely
+	Waits   time.Duration // how long it has waited for its next step; 0 while it does not wait
+	WaitP50 time.Duration // of the waits for the next step in the last minute, the present one included
 	WaitP99 time.Duration
 	Bytes   float64 // per second, over the last ten seconds
 }
@@ -30,9 +30,9 @@ type readerKey struct {
 	who string
 }
 
-// recent is what a reader was sent lately, by one stream or by several that followed each other: a reader that got an
-// error instead of a step opens its next stream at once, and its waits continue to count. It is guarded by the mutex of
-// the registry.
+// recent is what a reader was sent recently, by one stream or by several consecutive ones. A reader that received an
+// error instead of a step opens its next stream immediately, and its waits continue to count. It is guarded by the
+// mutex of the registry.
 type recent struct {
 	began time.Time
 	gone  time.Time // when the last of its streams ended
@@ -42,7 +42,7 @@ type recent struct {
 
 func (s *Session) readerKey() readerKey { return readerKey{s.Place, s.Identity.Name} }
 
-// remember continues what a reader was sent lately, or begins anew. The caller holds mu.
+// remember continues the recent statistics of a reader, or starts new ones. The caller holds mu.
 func (r *Registry) remember(s *Session, now time.Time) {
 	key := s.readerKey()
 	s.recent = r.recent[key]
@@ -52,7 +52,7 @@ func (r *Registry) remember(s *Session, now time.Time) {
 	delete(r.recent, key)
 }
 
-// rest keeps for a minute what a reader was sent that has left. The caller holds mu.
+// rest keeps the statistics of a reader that has left for a minute. The caller holds mu.
 func (r *Registry) rest(s *Session, now time.Time) {
 	r.forget(now)
 	if len(r.recent) < maxRecent {
@@ -61,7 +61,7 @@ func (r *Registry) rest(s *Session, now time.Time) {
 	}
 }
 
-// forget drops readers that have not returned. The caller holds mu.
+// forget removes readers that have not returned in time. The caller holds mu.
 func (r *Registry) forget(now time.Time) {
 	for key, x := range r.recent {
 		if now.Sub(x.gone) > remembered {
@@ -86,7 +86,7 @@ func (s *Session) traffic(now time.Time) Traffic {
 	return t
 }
 
-// expect notes that a reader is expected to return at a step. The caller does not hold mu.
+// expect records that a reader is expected to return at a step. The caller does not hold mu.
 func (r *Registry) expect(s *Session, step uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

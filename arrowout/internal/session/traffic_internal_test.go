@@ -11,12 +11,12 @@ import (
 	"loaderd/loader/state"
 )
 
-// at is a moment that many seconds after the process began.
+// at returns the time that many seconds after the start of the process.
 func at(seconds float64) time.Time {
 	return slotsBegan.Add(time.Duration(seconds * float64(time.Second)))
 }
 
-// Each wait lies in a bin whose middle is off by an eighth at the most, and bins ascend.
+// Each wait is in a bin whose middle differs from it by at most an eighth, and bins ascend.
 func TestBinsOfWaits(t *testing.T) {
 	rng, before := rand.New(rand.NewPCG(1, 2)), time.Duration(-1)
 	for b := range waitBins {
@@ -39,12 +39,12 @@ func TestBinsOfWaits(t *testing.T) {
 	}
 }
 
-// near compares with what bins keep of a number.
+// near compares a duration with its approximation by bins.
 func near(got, want time.Duration) bool {
 	return math.Abs(float64(got-want)) <= float64(want)/8+float64(time.Microsecond)
 }
 
-// Quantiles are of the last minute, whatever was before, and of a wait that goes on.
+// Quantiles include only the last minute and the present wait.
 func TestQuantilesOfRecentWaits(t *testing.T) {
 	var w recentWaits
 	if q := w.quantiles(at(1000), 0, 0.5); q[0] != 0 {
@@ -75,7 +75,7 @@ func TestQuantilesOfRecentWaits(t *testing.T) {
 	}
 }
 
-// Bytes are a second's, of the last ten, of a stream that may be younger.
+// The rate is in bytes per second over the last ten seconds, or over the lifetime of a younger stream.
 func TestRateOfRecentBytes(t *testing.T) {
 	var r recentBytes
 	for second := 100.0; second < 200; second += 0.25 {
@@ -95,7 +95,7 @@ func TestRateOfRecentBytes(t *testing.T) {
 	}
 }
 
-// begins opens and begins a stream at a moment.
+// begins opens and begins a stream at a time.
 func begins(t *testing.T, r *Registry, now time.Time, at state.Place, who, address string, step uint64) *Session {
 	t.Helper()
 	x := Reader{Identity: auth.Identity{Name: who, Shared: true}, Place: at, Address: address, Step: step}
@@ -109,8 +109,7 @@ func begins(t *testing.T, r *Registry, now time.Time, at state.Place, who, addre
 	return s
 }
 
-// A reader that returns within a minute continues with what it was sent before, as the same reader alone; nobody else
-// does.
+// Only the same reader, if it returns within a minute, continues its statistics.
 func TestTrafficIsRememberedForAMinute(t *testing.T) {
 	r, place := registry(), state.Place{Job: "train", Rank: 1, World: 2}
 	waits := func(now time.Time) time.Duration {
@@ -160,7 +159,7 @@ func TestTrafficIsRememberedForAMinute(t *testing.T) {
 	}
 }
 
-// The step is the one after the last that was sent whole.
+// The step is the one after the last that was sent completely.
 func TestTrafficCountsWholeSteps(t *testing.T) {
 	r := registry()
 	s := begins(t, r, at(10), state.Place{World: 1}, "", "", 4)

@@ -2,9 +2,9 @@ package session
 
 import "slices"
 
-// Who of those that wait for a budget gets its bytes. All of it is called with the budget's mu held.
+// This file decides which waiting stream gets bytes of a budget. All functions are called with the budget's mu held.
 
-// The lines of a share: for the first batch of a stream, for further ones.
+// The lines of a share: for the first batch of a stream, and for further ones.
 const (
 	firstLine = iota
 	aheadLine
@@ -18,8 +18,7 @@ func lineOf(h *hold) int {
 	return firstLine
 }
 
-// join puts a stream in the line of its share in which it waits, unless it is stalled; leave takes it out if it is in
-// one.
+// join adds a stream to a line of its share, unless it is stalled. leave removes it.
 func (b *budget) join(w *wait) {
 	w.hold.wait = w
 	if w.in = nil; w.hold.stalled {
@@ -63,10 +62,10 @@ func (b *budget) leave(w *wait) {
 
 func (s *share) waiting() int { return len(s.waits[firstLine]) + len(s.waits[aheadLine]) }
 
-// grant gives those who wait their bytes, as far as there are any.
+// grant grants waiting streams their bytes, as far as bytes are available.
 func (b *budget) grant() {
 	if w := b.grantTurns(); w != nil && w.bytes > b.common() {
-		return // it needs what the reserve has, too
+		return // it also needs the bytes of the reserve
 	}
 	for i := 0; i < len(b.readers); {
 		w := b.readers[i]
@@ -79,8 +78,8 @@ func (b *budget) grant() {
 	}
 }
 
-// grantTurns gives those their bytes that may have them in turn, without the reserve. It returns the one that lacks
-// bytes, if any does.
+// grantTurns grants waiting streams their bytes in turn, without the reserve. It returns the next stream if the
+// budget has too few bytes for it, otherwise nil.
 func (b *budget) grantTurns() *wait {
 	for again := true; again; {
 		again = false
@@ -93,7 +92,7 @@ func (b *budget) grantTurns() *wait {
 				return w
 			}
 			s := w.in
-			*turns = append(slices.Delete(*turns, i, i+1), s) // it is the last one now
+			*turns = append(slices.Delete(*turns, i, i+1), s) // move it to the end
 			b.assign(w)
 			again = true
 		}
@@ -101,14 +100,14 @@ func (b *budget) grantTurns() *wait {
 	return nil
 }
 
-// assign gives a stream the bytes that it waits for.
+// assign grants a stream the bytes that it waits for.
 func (b *budget) assign(w *wait) {
 	b.leave(w)
 	b.charge(w.hold, w.bytes, w.spare)
 	close(w.ready)
 }
 
-// next is the first in its turn whose share may have its bytes.
+// next returns the first stream in turn whose share may have its bytes.
 func (b *budget) next(turns []*share) (int, *wait) {
 	for i, s := range turns {
 		for _, line := range s.waits {
@@ -120,13 +119,13 @@ func (b *budget) next(turns []*share) (int, *wait) {
 	return 0, nil
 }
 
-// common is what batches may take without the reserve.
+// common returns the bytes available for batches, without the reserve.
 func (b *budget) common() int64 { return b.available() / 8 * 7 }
 
-// reserve is what only streams may take whose readers read.
+// reserve returns the bytes that only streams whose readers read may use.
 func (b *budget) reserve() int64 { return b.available() - b.common() }
 
-// reserveOf is as far as a stream may fill the reserve.
+// reserveOf returns how many bytes of the reserve may be in use after a grant to a stream.
 func (b *budget) reserveOf(w *wait) int64 {
 	if w.hold.established() {
 		return b.reserve()
@@ -134,26 +133,25 @@ func (b *budget) reserveOf(w *wait) int64 {
 	return b.reserve() / 2
 }
 
-// established says that the reader of a stream has taken many batches.
+// established reports whether the reader of a stream has taken many batches.
 func (h *hold) established() bool { return h.taken >= establishedAfter }
 
-// full says that there is not as much as a stream waits for.
+// full reports whether the budget has too few bytes for a stream.
 func (b *budget) full(w *wait) bool { return b.held > 0 && b.held-b.spare+w.bytes > b.common() }
 
-// passes says that a batch is the first one of its share, and that the limits of identity and class do not count for
-// it.
+// passes reports whether a batch is the first one of its share and so exempt from the limits of identity and class.
 func (b *budget) passes(w *wait) bool {
 	return w.line == firstLine && w.in.held == 0 && b.held-b.spare+w.bytes <= b.available()/16*13
 }
 
-// freshFull says that streams that are not proven hold what they may.
+// freshFull reports whether the class of unproven streams has reached its limit.
 func (b *budget) freshFull(w *wait) bool {
 	return !w.in.proven && b.fresh.held > 0 && b.fresh.held+w.bytes > b.freshSize()
 }
 
 func (b *budget) freshSize() int64 { return b.available() / 8 * 5 }
 
-// shareFull says that a share, or its identity, holds what it may.
+// shareFull reports whether a share, or its identity, has reached its limit.
 func (b *budget) shareFull(w *wait) bool {
 	s, room := w.in, b.room(w)
 	if w.line == aheadLine {
@@ -162,10 +160,10 @@ func (b *budget) shareFull(w *wait) bool {
 	return s.held > 0 && s.held+w.bytes > room || b.identityFull(w)
 }
 
-// identityFull says that an identity holds what it may.
+// identityFull reports whether an identity has reached its limit.
 func (b *budget) identityFull(w *wait) bool { return b.class(w.in).of[w.in.who] > 0 && b.room(w) < 0 }
 
-// room is what an identity could take behind what a stream of it waits for.
+// room returns what an identity could still take after a grant to its stream.
 func (b *budget) room(w *wait) int64 {
 	leaves := b.common() - (b.held - b.spare)
 	if !w.in.proven {

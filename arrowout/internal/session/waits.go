@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// recentWaits are the waits of the last minute: 6.5 KiB whatever their number, and nothing is allocated for one. Their
-// quantiles are off by an eighth at the most.
+// recentWaits are the waits of the last minute. It has 6.5 KiB whatever their number, and adding a wait does not
+// allocate. Quantiles are accurate to an eighth.
 type recentWaits struct{ slots [waitSlots]waitSlot }
 
 // waitSlot counts the waits that ended within five seconds.
 type waitSlot struct {
-	number int64 // of the five seconds, by slotOf
+	number int64 // number of the five-second slot, from slotOf
 	bins   [waitBins]uint32
 }
 
 const (
 	waitSlotLength = 5 * time.Second
-	waitSlots      = 13 // those of a minute, and the one that has begun
+	waitSlots      = 13 // those of a minute, and the current one
 	waitBins       = 124
 	waitLongest    = math.MaxUint32 // microseconds of the last bin: 71 minutes
 )
 
-// slotsBegan is when slots are counted from: by a clock that nobody sets.
+// slotsBegan is the origin of slot numbers, on the monotonic clock.
 var slotsBegan = time.Now()
 
 func slotOf(now time.Time, length time.Duration) int64 { return int64(now.Sub(slotsBegan) / length) }
 
-// binOf is the bin of a wait: one for each microsecond up to four, then four for each doubling.
+// binOf returns the bin of a wait: one bin per microsecond up to four, then four per doubling.
 func binOf(wait time.Duration) int {
 	us := min(uint64(max(wait.Microseconds(), 0)), waitLongest)
 	if us < 4 {
@@ -38,7 +38,7 @@ func binOf(wait time.Duration) int {
 	return 4*(power-1) + int(us>>(power-2))&3
 }
 
-// midOf is the middle of a bin.
+// midOf returns the middle of a bin.
 func midOf(bin int) time.Duration {
 	if bin < 4 {
 		return time.Duration(bin) * time.Microsecond
@@ -56,8 +56,8 @@ func (w *recentWaits) add(now time.Time, wait time.Duration) {
 	s.bins[binOf(wait)]++
 }
 
-// quantiles are those of the last minute's waits and of one that goes on, zero for none: a reader that has waited for
-// long has had no step in that time.
+// quantiles returns quantiles of the last minute's waits and of a present wait, zero for none. It includes the
+// present wait because a reader that has waited for long has received no step in that time.
 func (w *recentWaits) quantiles(now time.Time, goesOn time.Duration, of ...float64) []time.Duration {
 	var bins [waitBins]uint64
 	total, oldest := uint64(0), slotOf(now, waitSlotLength)-waitSlots
@@ -93,12 +93,12 @@ func (w *recentWaits) quantiles(now time.Time, goesOn time.Duration, of ...float
 // recentBytes are the bytes of the last ten seconds.
 type recentBytes struct {
 	seconds [byteSlots]struct {
-		number int64 // of the second
+		number int64 // number of the one-second slot
 		bytes  int64
 	}
 }
 
-const byteSlots = 11 // ten seconds, and the one that has begun
+const byteSlots = 11 // ten seconds, and the current one
 
 func (r *recentBytes) add(now time.Time, bytes int) {
 	n := slotOf(now, time.Second)
@@ -109,7 +109,7 @@ func (r *recentBytes) add(now time.Time, bytes int) {
 	s.bytes += int64(bytes)
 }
 
-// rate is a second's bytes, of a stream that began at since.
+// rate returns the bytes per second of a stream that started at since.
 func (r *recentBytes) rate(now, since time.Time) float64 {
 	oldest, bytes := slotOf(now, time.Second)-byteSlots+1, int64(0)
 	for _, s := range r.seconds {
