@@ -24,7 +24,7 @@ var arrowSchema = arrow.NewSchema([]arrow.Field{
 	{Name: "kind", Type: &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}},
 }, nil)
 
-// arrowRecord has a null every tenth row.
+// arrowRecord returns a record with a null in every tenth row.
 func arrowRecord(first, rows int) arrow.Record {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, arrowSchema)
 	defer b.Release()
@@ -93,7 +93,7 @@ func writeArrow(tb testing.TB, w interface {
 	}
 }
 
-// Arrow IPC files and streams, compressed inside or outside, under any name and through a pipe.
+// Arrow IPC files and streams are read with internal or external compression, under any name and through a pipe.
 func TestArrow(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"a.arrow": arrowStream(t, 70), "b.arrow": arrowFile(t, 70), "c.feather": arrowFile(t, 70, ipc.WithLZ4()),
@@ -154,7 +154,7 @@ func TestArrowColumns(t *testing.T) {
 	}
 }
 
-// A file that ends too early is an error wherever it ends; of a stream that ends between two messages nobody can tell.
+// A truncated file is an error wherever it ends. A stream that ends between two messages cannot be detected.
 func TestArrowCut(t *testing.T) {
 	whole := arrowFile(t, 40)
 	for n := 8; n < len(whole); n += 57 {

@@ -22,15 +22,15 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// Small files whose documents are large together. Memory follows from the largest document, not from their number.
+// Small files may contain documents that are large in total. Memory depends on the largest document, not on their
+// number.
 
 const (
 	bombRows = 256
-	bombSize = 256 << 10 // bytes of a document
+	bombSize = 256 << 10 // bytes per document
 )
 
-// parquetWith is a compressed Parquet file of one column of texts, with a dictionary or with the prefixes that they
-// share.
+// parquetWith returns a compressed Parquet file with one column of texts, with a dictionary or with shared prefixes.
 func parquetWith(t *testing.T, dictionary bool, texts func(row int) string) string {
 	t.Helper()
 	b := array.NewStringBuilder(memory.DefaultAllocator)
@@ -55,7 +55,7 @@ func parquetWith(t *testing.T, dictionary bool, texts func(row int) string) stri
 	return out.String()
 }
 
-// allocatedUntilFirst reads the first document or error of a file and returns the bytes that were allocated for it.
+// allocatedUntilFirst reads the first document or error of a file and returns the bytes allocated for it.
 func allocatedUntilFirst(
 	t *testing.T, name, content string, o corpus.Options,
 ) (d record.Document, allocated uint64, err error) {
@@ -82,7 +82,7 @@ func TestParquet_MemoryOfRepeatedLargeText(t *testing.T) {
 		most       uint64
 	}{
 		"dictionary": {true, func(int) string { return text }, 16 << 20},
-		// A page of all values, each a byte longer than its prefix, which is the value before.
+		// A page of all values. Each is a byte longer than its prefix, which is the previous value.
 		"shared prefixes": {false, func(row int) string { return text + strings.Repeat("y", row+1) }, 32 << 20},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -131,7 +131,7 @@ func TestArrow_NestedNamesAreRefused(t *testing.T) {
 	}
 }
 
-// Of a list that is too large nothing is copied.
+// A list that is too large is not copied.
 func TestArrow_LargeListOfTokens(t *testing.T) {
 	const tokens = 4 << 20
 	ids := array.NewListBuilder(memory.DefaultAllocator, arrow.PrimitiveTypes.Int8)
@@ -150,7 +150,7 @@ func TestArrow_LargeListOfTokens(t *testing.T) {
 	}
 }
 
-// What a line takes follows from its length, however many fields and parts it has.
+// The memory for a line depends on its length, not on the number of its fields and parts.
 func TestJSON_MemoryOfManyValues(t *testing.T) {
 	const values = 1 << 20
 	for name, c := range map[string]struct{ line, want string }{
@@ -172,7 +172,7 @@ func TestJSON_MemoryOfManyValues(t *testing.T) {
 	}
 }
 
-// What was read of an archive leaves nothing in memory, however many files it has.
+// Files of an archive that were read use no memory, however many the archive has.
 func TestTar_MemoryOfManyFiles(t *testing.T) {
 	const files, most = 100_000, 4 << 20
 	var archive bytes.Buffer

@@ -17,7 +17,7 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// parquetOf is a record batch as a Parquet file.
+// parquetOf returns a record batch as a Parquet file.
 func parquetOf(t *testing.T, record arrow.Record) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -34,7 +34,7 @@ func parquetOf(t *testing.T, record arrow.Record) string {
 	return b.String()
 }
 
-// ipcOf is a record batch as an Arrow IPC stream.
+// ipcOf returns a record batch as an Arrow IPC stream.
 func ipcOf(t *testing.T, record arrow.Record) string {
 	t.Helper()
 	var b bytes.Buffer

@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/tokenfiles"
 )
 
-// olmo are options for ids of two bytes.
+// olmo returns options for ids of two bytes.
 func olmo(t testing.TB) corpus.Options {
 	t.Helper()
 	typ, err := tokenfiles.TypeOf("uint16")
@@ -21,7 +21,7 @@ func olmo(t testing.TB) corpus.Options {
 	return corpus.Options{Tokens: true, TokenType: typ}
 }
 
-// annotatedLines are documents and errors of an input as text: ids, loss runs, error.
+// annotatedLines returns documents and errors of an input as text: ids, loss runs, error.
 func annotatedLines(t testing.TB, dir string, o corpus.Options) (all []string) {
 	t.Helper()
 	inputs, err := corpus.Open(t.Context(), []string{dir}, nil, o)
@@ -44,7 +44,7 @@ func annotatedLines(t testing.TB, dir string, o corpus.Options) (all []string) {
 	return all
 }
 
-// A cache of OLMo-core for fine-tuning, and files of dolma, are read by documents, with the label mask.
+// OLMo-core's fine-tuning caches and dolma's files are read as documents, with the label mask.
 func TestCompanions_DocumentsAndLoss(t *testing.T) {
 	const ids, mask, bounds = "token_ids_part_0000.npy", "labels_mask_part_0000.npy", "token_ids_part_0000.csv.gz"
 	tokens, flags := shorts(1, 9, 2, 9, 3, 4, 9), "\x00\x00\x01\x01\x00\x01\x01"
@@ -77,7 +77,7 @@ func TestCompanions_DocumentsAndLoss(t *testing.T) {
 	}
 }
 
-// What does not fit together is an error: no document has another one's mask.
+// Inconsistent companion files are an error, so that no document gets the mask of another one.
 func TestCompanions_Errors(t *testing.T) {
 	const ids, mask, bounds = "token_ids_part_0000.npy", "labels_mask_part_0000.npy", "token_ids_part_0000.csv.gz"
 	tokens, flags := shorts(1, 9, 2, 9), "\x00\x01\x01\x01"

@@ -22,7 +22,7 @@ import (
 	"loaderd/internal/tokenfiles"
 )
 
-// container makes a file of a container format that holds some texts.
+// container returns a file of a container format with some texts.
 type container func(tb testing.TB, texts ...string) string
 
 func inGzip(tb testing.TB, texts ...string) string { return gzipped(tb, linesOf(texts)) }
@@ -48,7 +48,7 @@ func inTar(tb testing.TB, texts ...string) string {
 
 func inTarGzip(tb testing.TB, texts ...string) string { return gzipped(tb, inTar(tb, texts...)) }
 
-// textRecord is a record batch of texts in a column of a name.
+// textRecord returns a record batch with texts in a named column.
 func textRecord(tb testing.TB, column string, texts []string) arrow.Record {
 	tb.Helper()
 	b := array.NewRecordBuilder(memory.DefaultAllocator,
@@ -118,7 +118,7 @@ func inWARC(_ testing.TB, texts ...string) string {
 	return b.String()
 }
 
-// textsOf cuts documents down to their content.
+// textsOf returns the content of documents.
 func textsOf(docs []string) (texts []string) {
 	for _, d := range docs {
 		texts = append(texts, d[strings.LastIndex(d, "|")+1:])
@@ -126,14 +126,14 @@ func textsOf(docs []string) (texts []string) {
 	return texts
 }
 
-// Data behind the end of a container is read, left out and counted, or an error; it is never ignored.
+// Data after the end of a container is read, skipped and counted, or an error; it is never ignored silently.
 func TestContainers_DataBehindTheEnd(t *testing.T) {
 	const read, refused = "", "an error"
 	zeros, garbage := strings.Repeat("\x00", 1024), "garbage that is no header of anything\n"
 	for _, c := range []struct {
 		name                   string
 		make                   container
-		second, padded, behind string // read, a reason of what is left out, or refused
+		second, padded, behind string // "read", the reason of a skip, or "refused"
 	}{
 		{"a.jsonl.gz", inGzip, read, read, "trailing"},
 		{"a.tar.gz", inTarGzip, read, read, "trailing"},
@@ -182,7 +182,7 @@ func TestContainers_DataBehindTheEnd(t *testing.T) {
 	}
 }
 
-// Files of token ids state how many there are: more is an error.
+// Files of token ids specify how many ids they have: additional data is an error.
 func TestTokenFiles_DataBehindTheEnd(t *testing.T) {
 	npy := npyFile("<u2", "2,", shorts(1, 9))
 	llmc := string(slices.Concat(little.AppendUint32(nil, 20240520), little.AppendUint32(nil, 1),
@@ -214,7 +214,7 @@ func readPath(tb testing.TB, path string) (docs, skipped []string, err error) {
 	return read(tb, []string{path}, nil, corpus.Options{})
 }
 
-// Behind an Arrow stream another one is read only if it has the same columns.
+// An Arrow stream after another one is read only if it has the same columns.
 func TestArrow_StreamsOfDifferentColumns(t *testing.T) {
 	dir := folder(t, map[string]string{"a.arrow": inArrowStream(t, "one") + streamOf(t, "other", "two")})
 	docs, _, err := readPath(t, filepath.Join(dir, "a.arrow"))
@@ -223,12 +223,12 @@ func TestArrow_StreamsOfDifferentColumns(t *testing.T) {
 	}
 }
 
-// Padding between gzip members is passed over. Other data between them is an error, since a member may have been lost
+// Padding between gzip members is skipped. Other data between them is an error, since a member may have been lost
 // there.
 func TestGzip_DataBetweenMembers(t *testing.T) {
 	one, two := inGzip(t, "one"), inGzip(t, "two")
 	broken := []byte(inGzip(t, strings.Repeat("lost ", 50)))
-	broken[len(broken)-6] ^= 1 // of its checksum
+	broken[len(broken)-6] ^= 1 // a byte of its checksum
 	for name, c := range map[string]struct{ content, err string }{
 		"zeros":          {one + "\x00\x00" + two, ""},
 		"garbage":        {one + "garbage" + two, "7 bytes between two members are not gzip data"},
@@ -246,7 +246,7 @@ func TestGzip_DataBetweenMembers(t *testing.T) {
 	}
 }
 
-// Skippable frames of zstd hold no data: pzstd begins with one, and a seekable file ends with one.
+// Skippable frames of zstd hold no data: pzstd files start with one, and seekable files end with one.
 func TestZstd_SkippableFrames(t *testing.T) {
 	skippable := func(magic byte, n int) string {
 		frame := append([]byte{magic}, "\x2a\x4d\x18"...)
@@ -269,7 +269,7 @@ func TestZstd_SkippableFrames(t *testing.T) {
 	}
 }
 
-// A gzip member of a web archive that is damaged costs its record, and no other.
+// A damaged gzip member of a web archive causes the loss of its record only.
 func TestWARC_DamagedGzipMembers(t *testing.T) {
 	member := func(text string) string { return gzipped(t, inWARC(t, text)) }
 	broken := []byte(member(strings.Repeat("lost ", 50)))
@@ -282,7 +282,7 @@ func TestWARC_DamagedGzipMembers(t *testing.T) {
 		left    int
 	}{
 		"whole": {member("one") + member("two"), []string{"one", "two"}, 0},
-		// the data, and the record in it
+		// two skips: the data, and the record in it
 		"damaged":          {member("one") + string(broken) + member("two"), []string{"one", "two"}, 2},
 		"garbage":          {member("one") + "garbage" + member("two"), []string{"one", "two"}, 1},
 		"length too small": {member("one") + short + member("two"), []string{"one", "one text", "two"}, 1},
@@ -298,7 +298,7 @@ func TestWARC_DamagedGzipMembers(t *testing.T) {
 	}
 }
 
-// The coding of a page that is left out does not matter; that of a text does.
+// The content coding is irrelevant for a skipped page, but not for a text.
 func TestWARC_ContentCodings(t *testing.T) {
 	response := func(media, coding string) string {
 		return warcRecord("response", "application/http", "HTTP/1.1 200 OK\r\nContent-Type: "+media+"\r\nContent-Encoding: "+

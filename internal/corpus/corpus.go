@@ -1,7 +1,7 @@
 // Package corpus reads documents from files, compressed or not: plain text and folders of it, JSON lines, JSON, CSV,
 // Parquet, Arrow IPC, datasets of Hugging Face, MDS, Megatron's pairs, files of token ids, web archives, and tars of
-// samples. The format of a file is detected by its content. The order is deterministic, and memory is bounded by one
-// document (Parquet and Arrow: by what the file decodes at a time).
+// samples. It detects the format of a file by its content. The order is deterministic. Memory is bounded by one
+// document, for Parquet and Arrow by the unit that the file decodes at a time.
 //
 // The package finds inputs and detects formats. The packages below it read each family of formats.
 package corpus
@@ -38,23 +38,23 @@ const (
 	Auto  Format = "auto"
 	Text  Format = "text"  // a file is a document
 	JSONL Format = "jsonl" // a line is a document: a JSON object
-	// an element of one array is a document, or each of the objects that follow each other, on any lines
+	// an array element is a document, or each of several concatenated objects, on any lines
 	JSON    Format = "json"
-	CSV     Format = "csv"     // a record is a document, below a header; tabs, semicolons and bars separate too
+	CSV     Format = "csv"     // a record after the header is a document; separators: comma, tab, semicolon, bar
 	Parquet Format = "parquet" // a row is a document
 	Arrow   Format = "arrow"   // a row of an Arrow IPC file or stream is a document
 
-	MDS      Format = "mds"      // a sample of MosaicML's shards is a document; their folder is given, or its index.json
-	Megatron Format = "megatron" // a document is one of Megatron's .bin and .idx, either of which is given
-	Tokens   Format = "tokens"   // token ids one behind the other: NumPy's files, those of llm.c, or without any header
+	MDS      Format = "mds"      // a sample of MosaicML's shards is a document; the path is their folder or index.json
+	Megatron Format = "megatron" // a document of a pair of Megatron files; the path is the .bin or the .idx
+	Tokens   Format = "tokens"   // consecutive token ids: NumPy's files, those of llm.c, or without any header
 	WARC     Format = "warc"     // a record of a web archive with text is a document
-	Tar      Format = "tar"      // files of a tar whose names have one beginning are a document, as of WebDataset
+	Tar      Format = "tar"      // consecutive files of a tar with the same key are a document, as in WebDataset
 )
 
-// Formats are all of them, as they are asked for.
+// Formats has all formats, as users name them.
 var Formats = []Format{Auto, Text, JSONL, JSON, CSV, Parquet, Arrow, MDS, Megatron, Tokens, WARC, Tar}
 
-// Check refuses what is not a format.
+// Check returns an error for an unknown format.
 func (f Format) Check() error {
 	if f == "" || slices.Contains(Formats, f) {
 		return nil
@@ -66,7 +66,7 @@ func (f Format) Check() error {
 	return fmt.Errorf("format %q: want one of %s", string(f), strings.Join(names, ", "))
 }
 
-// Options select the documents of files. The zero value reads text columns named "text".
+// Options select the documents of files. The zero value reads text from fields and columns named "text".
 type Options struct {
 	// Format of all files; empty is Auto.
 	Format Format
@@ -76,52 +76,52 @@ type Options struct {
 	IDField string
 	// Tokens reports that TextField is a list of token ids, not text.
 	Tokens bool
-	// Stores read objects of object stores and web addresses; nil: neither is read.
+	// Stores read objects of object stores and web addresses. If nil, neither is read.
 	Stores *objects.Stores
-	// MaxDocument is the largest document in bytes; larger ones are a *record.SkipError. 0 is 64 MiB.
+	// MaxDocument is the maximum size of a document in bytes. A larger one is a *record.SkipError. 0 means 64 MiB.
 	MaxDocument int64
-	// Vocabulary is one more than the largest valid token id; a document with a larger id is a *record.SkipError. 0
-	// checks none.
+	// Vocabulary is one more than the largest valid token id. A document with a larger id is a *record.SkipError. 0
+	// disables the check.
 	Vocabulary int
 	// Cut determines where documents end in files of token ids without boundaries.
 	Cut tokenfiles.Cut
-	// Encoding of text files, by a name that Encodings takes; empty is UTF-8, or UTF-16 where the file begins with its
-	// byte order mark.
+	// Encoding of text files, by a name that Encodings accepts. If empty, it is UTF-8, or UTF-16 if the file starts with
+	// its byte order mark.
 	Encoding string
 	// CSV describes how fields of tables are written.
 	CSV csvtable.Options
 	// TokenType is the type of ids in files of token ids without a header, and in a column of bytes. The zero value is
-	// for none.
+	// no type.
 	TokenType tokenfiles.Type
-	// Split is the part of a dataset of Hugging Face that is read, "all" for all parts. Where it is empty, a dataset
-	// with several parts is an error.
+	// Split is the part of a Hugging Face dataset to read, "all" for all parts. If empty, a dataset with several parts
+	// is an error.
 	Split string
 	// Meta are values that are passed on with documents.
 	Meta []record.Meta
 	// Survey permits formats of token ids where Tokens is not set, to report their contents.
 	Survey bool
-	// Late delays the check that files of a folder are text until they are read, where Format is Text: each is opened
-	// once. The folder's fingerprint is then independent of which files can be read.
+	// Late delays the check that files of a folder are text until they are read, if Format is Text. Each file is then
+	// opened only once, and the folder's fingerprint does not depend on which files can be read.
 	Late bool
 }
 
 const defaultMaxDocument = 64 << 20
 
-// Input is what is published, and resumed, as one: a file, or all plain text files of a folder.
+// Input is a unit of publishing and resuming: a file, or all plain text files of a folder.
 type Input struct {
 	// Name is the absolute path, with a trailing slash for a folder, or "-" for standard input. Of a pipe it is the
 	// path as given.
 	Name string
-	// Fingerprint changes when the sizes or times of the files, or the options, do; empty for standard input and pipes,
-	// which can be read only once.
+	// Fingerprint changes if the sizes or times of the files, or the options, change. It is empty for standard input and
+	// pipes, which can be read only once.
 	Fingerprint string
-	// Bytes of the files on disk; 0 for standard input and pipes.
+	// Bytes is the size of the files on disk; 0 for standard input and pipes.
 	Bytes int64
-	// Part is the part of a dataset that the input belongs to, empty for none.
+	// Part is the part of a dataset to which the input belongs, empty for none.
 	Part string
 
-	format  Format // Auto: is detected when the input is read
-	reading Format // of the file that is read
+	format  Format // Auto: detected when the input is read
+	reading Format // format of the current file
 	files   []source
 	skipped []*record.SkipError
 	folder  bool
@@ -129,7 +129,7 @@ type Input struct {
 	stdin   io.Reader
 	options Options
 
-	problem error // why its format is not known; Documents yields it
+	problem error // why its format is unknown; Documents yields it
 
 	from, began, at Place // requested, used, and of the current entry
 }
@@ -140,10 +140,10 @@ type source struct {
 	size       int64
 	pipe       bool
 	bin        string              // Megatron: the absolute path of the ids
-	companions tokenids.Companions // of token ids
+	companions tokenids.Companions // companions of a token file
 	shard      *mds.Shard          // MDS
-	object     *objects.Object     // where it is in a store
-	within     string              // the folder that a file named by a manifest must be in; else empty
+	object     *objects.Object     // location in a store
+	within     string              // the folder that must contain a file named by a manifest; otherwise empty
 }
 
 // open opens a file.
@@ -158,29 +158,29 @@ func (s source) open() (*os.File, error) {
 	return os.OpenInRoot(s.within, name)
 }
 
-// Format is what the input's files hold, Auto where that is looked up when they are read.
+// Format returns the format of the input's files, Auto if it is detected when they are read.
 func (in *Input) Format() Format { return in.format }
 
-// Tokens says whether its documents are token ids.
+// Tokens reports whether its documents are token ids.
 func (in *Input) Tokens() bool {
 	return in.options.Tokens || in.format == Megatron || in.format == Tokens
 }
 
-// Files is how many files the input has.
+// Files returns how many files the input has.
 func (in *Input) Files() int { return len(in.files) }
 
-// Read is how many of Bytes have been read: what progress bars show.
+// Read returns how many of Bytes have been read, for progress bars.
 func (in *Input) Read() int64 { return in.read.Load() }
 
-// late says that its files were not looked at when they were found.
+// late reports that its files were not opened when they were found.
 func (in *Input) late() bool { return in.folder && in.options.late() }
 
 // Pass counts the whole input as read.
 func (in *Input) Pass() { in.read.Store(in.Bytes) }
 
-// Documents yields the input's documents in order. After a *record.SkipError, of one document that cannot be read, the
-// iteration continues; any other error ends it. It can be called again, except for standard input and pipes. The end of
-// ctx ends the wait for a pipe or standard input with ctx's error.
+// Documents yields the input's documents in order. A *record.SkipError means that one document cannot be read, and
+// the iteration continues. Any other error ends it. Documents can be called again, except for standard input and
+// pipes. The end of ctx ends the wait for a pipe or standard input with ctx's error.
 func (in *Input) Documents(ctx context.Context) iter.Seq2[record.Document, error] {
 	return func(yield func(record.Document, error) bool) {
 		yield = in.utf8(in.options.known(yield))
@@ -238,14 +238,14 @@ func trailing(s source, r *compression.Reader, yield record.Yield) bool {
 	return yield(record.Document{}, &record.SkipError{Reason: record.Trailing, Path: s.Path, Err: err})
 }
 
-// body yields the documents of a file that is open.
+// body yields the documents of an open file.
 func (in *Input) body(ctx context.Context, s source, r *compression.Reader, yield record.Yield) bool {
 	format, err := in.format, error(nil)
 	body := io.Reader(r)
 	if format == Auto {
 		if format, body, err = in.lookThrough(s, r); err != nil {
 			var refused *record.SkipError
-			if errors.As(err, &refused) && in.folder { // one of many objects, as of a folder's files
+			if errors.As(err, &refused) && in.folder { // one of many objects, like a file of a folder
 				return yield(record.Document{}, &record.SkipError{
 					Reason: refused.Reason, Path: s.Path, Err: refused.Err,
 				})
@@ -255,7 +255,7 @@ func (in *Input) body(ctx context.Context, s source, r *compression.Reader, yiel
 	}
 	in.reading = format
 	switch format {
-	case Parquet: // what was read of it is its beginning alone
+	case Parquet: // opened again, because r is at its beginning only
 		return in.parquet(ctx, s, yield)
 	case JSONL:
 		return in.jsonl(ctx, s, r, body, yield)

@@ -63,8 +63,8 @@ func zstandard(tb testing.TB, s string) string {
 	return string(w.EncodeAll([]byte(s), nil))
 }
 
-// read returns "path|id|data" of every document, "path:line reason" of everything left out, and the error that ended
-// it.
+// read returns "path|id|data" of every document, "path:line reason" of every skip, and the error that ended the
+// iteration.
 func read(tb testing.TB, paths []string, stdin io.Reader, o corpus.Options) (docs, skipped []string, err error) {
 	tb.Helper()
 	inputs, err := corpus.Open(tb.Context(), paths, stdin, o)
@@ -119,7 +119,7 @@ func TestFolder(t *testing.T) {
 	want(t, "left out", skipped, []string{".git:0 hidden", ".hidden:0 hidden", "image.png:0 binary", "link.txt:0 special"})
 }
 
-// Looked at when they are read, the files of a folder bring the same documents, and the same are left out.
+// With Late, the files of a folder yield the same documents and the same skips.
 func TestFolderThatIsLookedAtLate(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"b.txt": "text b", "a/z.go": "package z", "empty.txt": "", "image.png": "\x89PNG\r\n\x00\x00", ".hidden": "hidden",
@@ -145,7 +145,7 @@ func TestFolderThatIsLookedAtLate(t *testing.T) {
 		"long.bin:0 binary"})
 }
 
-// A file that goes away before it is read is left out.
+// A file that is removed before it is read is skipped.
 func TestFileThatIsGoneLate(t *testing.T) {
 	dir := folder(t, map[string]string{"a.txt": "a", "b.txt": "b"})
 	inputs, err := corpus.Open(t.Context(), []string{dir}, nil, corpus.Options{Format: corpus.Text, Late: true})
@@ -252,7 +252,7 @@ func TestTokensInJSONLines(t *testing.T) {
 	}
 }
 
-// Records may say which of their tokens have a loss, and what it weighs.
+// Records may specify which of their tokens have a loss, and its weight.
 func TestLossInJSONLines(t *testing.T) {
 	lines := []string{
 		`{"parts":[{"text":"ask","loss":false},{"text":"say"}],"weight":0.5}`,
@@ -366,7 +366,8 @@ func TestReadCountsBytesOfTheFile(t *testing.T) {
 	}
 }
 
-// Whatever the bytes: no panic, every line is a document, left out or blank, and the good line after it is still read.
+// For arbitrary bytes: no panic, every line is a document, skipped or blank, and the valid line after them is still
+// read.
 func FuzzJSONLines(f *testing.F) {
 	for _, s := range []string{`{"text":"a"}`, `{"text":`, "\x00", "{}\n[]\n\n1", `{"text":"\ud800"}`, "\xff\xfe",
 		`{"ids":[1e99]}`, `{"text":"a","text":2}`} {
@@ -375,7 +376,7 @@ func FuzzJSONLines(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte, asTokens bool) {
 		good := `{"text":"the last","ids":[7]}`
-		data = append([]byte(" "), data...) // behind a byte order mark of UTF-16 there is no such line
+		data = append([]byte(" "), data...) // otherwise a UTF-16 byte order mark would hide that line
 		o := corpus.Options{Format: corpus.JSONL, Tokens: asTokens, MaxDocument: 1 << 10}
 		docs, skipped, err := read(t, []string{"-"}, io.MultiReader(bytes.NewReader(data), strings.NewReader("\n"+good)), o)
 		if err != nil {
@@ -394,7 +395,7 @@ func FuzzJSONLines(f *testing.F) {
 	})
 }
 
-// A pipe is read as standard input is: once, without a fingerprint, as JSON lines.
+// A pipe is read like standard input: once, without a fingerprint, as JSON lines.
 func TestPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -420,7 +421,7 @@ func TestPipe(t *testing.T) {
 	}
 }
 
-// Whoever waits for a pipe's writer, or for what it writes, is interrupted.
+// The wait for a pipe's writer, or for its data, can be interrupted.
 func TestPipeIsInterrupted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
@@ -447,12 +448,12 @@ func TestPipeIsInterrupted(t *testing.T) {
 	}
 }
 
-// idle is an input on which nothing ever comes.
+// idle is an input that never returns data.
 type idle struct{}
 
 func (idle) Read([]byte) (int, error) { select {} }
 
-// A shell's <(command) is a link of /dev/fd that leads nowhere.
+// A shell's <(command) is a link in /dev/fd whose target is not a file.
 func TestProcessSubstitution(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -479,7 +480,7 @@ func TestMissingPathIsNamedWhole(t *testing.T) {
 	}
 }
 
-// A folder of many small files takes no buffer for each of them.
+// The files of a folder with many small files share buffers.
 func TestSmallFilesShareBuffers(t *testing.T) {
 	const files, each = 200, 256 << 10
 	dir := t.TempDir()

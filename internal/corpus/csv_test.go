@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/corpus/csvtable"
 )
 
-// texts are the data of documents.
+// texts returns the data of documents.
 func texts(docs []string) (all []string) {
 	for _, d := range docs {
 		all = append(all, d[strings.LastIndex(d, "|")+1:])
@@ -27,7 +27,7 @@ func numbered(separator string, from, to int) string {
 	return b.String()
 }
 
-// Whether quotes enclose fields is decided by the whole table.
+// The whole table determines whether quotes enclose fields.
 func TestCSV_Quoting(t *testing.T) {
 	long := numbered("\t", 0, 3000)
 	dialogue := "3000\t\"Stop, he said\n3001\tand went home.\n3002\tNobody knew why.\n3003\tThe end.\"\n"
@@ -98,8 +98,8 @@ func TestCSV_Quoting(t *testing.T) {
 	}
 }
 
-// A table that is read only once is decided by its beginning, and an error where a later record may mean that it is
-// otherwise.
+// For a table that can be read only once, its beginning determines the quoting. A later record that may contradict it
+// is an error.
 func TestCSV_QuotingOfStream(t *testing.T) {
 	long := numbered("\t", 0, 3000)
 	for name, c := range map[string]struct {
@@ -130,8 +130,7 @@ func TestCSV_QuotingOfStream(t *testing.T) {
 	}
 }
 
-// A quoted field that extends over more bytes than a record may have is an error; a long record of one line is left
-// out.
+// A quoted field with more bytes than a record may have is an error. A long record of one line is skipped.
 func TestCSV_MergedFieldIsBounded(t *testing.T) {
 	lines := strings.Repeat("a line of some text\n", 20_000)
 	path := filepath.Join(folder(t, map[string]string{"a.csv": "id,text\n1,\"open\n" + lines + "2,\"b\"\n"}), "a.csv")
@@ -147,7 +146,7 @@ func TestCSV_MergedFieldIsBounded(t *testing.T) {
 	}
 }
 
-// A table is cut into the same records whatever parts it is read in.
+// A table yields the same records whatever the sizes of reads are.
 func TestCSV_ReadInParts(t *testing.T) {
 	content := "text,id\r\n\"a\r\nb\",1\r\rc,2\n\n\"d\"\"e\"f,3\n"
 	whole, _, err := read(t, []string{"-"}, strings.NewReader(content), corpus.Options{Format: corpus.CSV})

@@ -20,18 +20,18 @@ import (
 	"loaderd/internal/tokenfiles"
 )
 
-// Names in folders that are one dataset.
+// File names in dataset folders.
 const (
-	stateName    = "state.json"        // of Hugging Face's library, one part
-	partsName    = "dataset_dict.json" // the same, several
+	stateName    = "state.json"        // dataset of one part, saved by Hugging Face's library
+	partsName    = "dataset_dict.json" // dataset of several parts, saved by Hugging Face's library
 	infoName     = "dataset_info.json"
 	allSplits    = "all"
-	manifestMost = 64 << 20 // bytes of such a file
+	manifestMost = 64 << 20 // maximum bytes of such a file
 )
 
-// dataset returns the inputs of a folder that is one dataset: saved by Hugging Face's library, or shards of MDS. ok is
-// false for any other folder. given is the folder as it was given, dir its absolute path, and base its path in
-// documents.
+// dataset returns the inputs of a folder that is one dataset: saved by Hugging Face's library, or shards of MDS. ok
+// is false for any other folder. given is the folder as the user wrote it, dir its absolute path, and base its path
+// in documents.
 func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err error) {
 	if o.Format != Auto && o.Format != Arrow && o.Format != MDS {
 		return nil, false, nil
@@ -76,16 +76,16 @@ func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err 
 	return inputs, true, err
 }
 
-// folderOf names a folder: as it was given, absolute, and as paths of documents do.
+// folderOf names a folder: as the user wrote it, absolute, and for paths of documents.
 type folderOf struct{ given, dir, base string }
 
-// manifest reads a file of the folder into v. found is false where there is no such file, or where it is not JSON.
+// manifest decodes a file of the folder into v. found is false if the file does not exist, or if it is not JSON.
 func (f folderOf) manifest(name string, v any) (found bool, err error) {
 	file, err := os.Open(filepath.Join(f.dir, name))
 	if err != nil {
-		return false, nil // whatever it is, it is no such file
+		return false, nil // unreadable: not a manifest
 	}
-	defer file.Close() // nothing was written
+	defer file.Close() // read only
 	if v == nil {
 		return true, nil
 	}
@@ -96,13 +96,13 @@ func (f folderOf) manifest(name string, v any) (found bool, err error) {
 	return json.Unmarshal(data, v) == nil, nil
 }
 
-// head is the beginning of a file of the folder, empty for none.
+// head returns the beginning of a file of the folder, empty for none.
 func (f folderOf) head(name string) ([]byte, error) {
 	file, err := os.Open(filepath.Join(f.dir, name))
 	if err != nil {
-		return nil, nil // whatever it is, it is no such file
+		return nil, nil // unreadable: not a manifest
 	}
-	defer file.Close() // nothing was written
+	defer file.Close() // read only
 	h, err := readHead(file, headBytes, false)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
@@ -110,15 +110,15 @@ func (f folderOf) head(name string) ([]byte, error) {
 	return h.data, nil
 }
 
-// oneSplit reports whether one part of a dataset is asked for.
+// oneSplit reports whether one part of a dataset is selected.
 func (o Options) oneSplit() bool { return o.Split != "" && o.Split != allSplits }
 
-// noSplit is the error of a dataset without the part that is asked for.
+// noSplit returns the error of a dataset without the selected part.
 func (f folderOf) noSplit(o Options, splits []string) error {
 	return fmt.Errorf("find documents: dataset %s has no part %q; it has %s", f.dir, o.Split, record.ListNames(splits))
 }
 
-// checkSplit refuses an input that belongs to no part of a dataset where one is asked for.
+// checkSplit returns an error if a part is selected and the input belongs to no part of a dataset.
 func (in *Input) checkSplit() error {
 	if !in.options.oneSplit() || in.Part != "" || len(in.files) == 0 {
 		return nil
@@ -128,7 +128,7 @@ func (in *Input) checkSplit() error {
 		in.options.Split, in.files[0].Origin)
 }
 
-// parts are the inputs of a dataset of several parts: those of the one that is asked for.
+// parts returns the inputs of the selected parts of a dataset with several parts.
 func (f folderOf) parts(o Options) (all []*Input, err error) {
 	var parts struct {
 		Splits []string `json:"splits"`
@@ -148,7 +148,7 @@ func (f folderOf) parts(o Options) (all []*Input, err error) {
 		return nil, fmt.Errorf("find documents: dataset %s has the parts %s: say with --split which one, or all",
 			f.dir, record.ListNames(splits))
 	}
-	o.Split = allSplits // the dataset's names count, whatever each part calls itself
+	o.Split = allSplits // the dataset's names are used, not those in its parts
 	for _, name := range splits {
 		if _, err := f.within(name); err != nil {
 			return nil, fmt.Errorf("read %s: the part %q: %w", filepath.Join(f.dir, partsName), name, err)
@@ -168,7 +168,7 @@ func (f folderOf) parts(o Options) (all []*Input, err error) {
 	return all, nil
 }
 
-// member is the input of a file that the folder's manifest names.
+// member returns the input of a file that the folder's manifest names.
 func (f folderOf) member(name string, format Format, shard *mds.Shard, o Options) (*Input, error) {
 	within, err := f.within(filepath.FromSlash(name))
 	if err != nil {
@@ -188,9 +188,9 @@ func (f folderOf) member(name string, format Format, shard *mds.Shard, o Options
 	return in.Input, nil
 }
 
-// within refuses a name from a manifest that leads out of the folder, by itself or by symbolic links. It returns the
-// folder that the file has to be opened in: none for a file of a snapshot of the hub's cache, which is a link to a
-// blob.
+// within returns an error for a name in a manifest that leads out of the folder, directly or through symbolic links.
+// It returns the folder in which the file must be opened. That is none for a file of a snapshot of the hub's cache,
+// which is a link to a blob.
 func (f folderOf) within(name string) (dir string, err error) {
 	if !filepath.IsLocal(name) {
 		return "", errors.New("it is not in the folder")
@@ -202,20 +202,20 @@ func (f folderOf) within(name string) (dir string, err error) {
 	if err != nil {
 		return "", err
 	}
-	defer root.Close() // nothing was written
+	defer root.Close() // read only
 	if _, err := root.Stat(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", err
 	}
 	return f.dir, nil
 }
 
-// shards are the inputs of an index of MDS, each a file.
+// shards returns the inputs of an MDS index, one per file.
 func (f folderOf) shards(o Options) (inputs []*Input, err error) {
 	file, err := os.Open(filepath.Join(f.dir, mds.IndexName))
 	if err != nil {
 		return nil, fmt.Errorf("find documents: %w", err)
 	}
-	defer file.Close() // nothing was written
+	defer file.Close() // read only
 	index, err := mds.ReadIndex(file)
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", file.Name(), err)
@@ -226,7 +226,7 @@ func (f folderOf) shards(o Options) (inputs []*Input, err error) {
 		if _, err := os.Stat(filepath.Join(f.dir, filepath.FromSlash(name))); err != nil && s.Zip != nil {
 			name = s.Zip.Name
 		} else {
-			s.Zip = nil // the shard as it is
+			s.Zip = nil // the uncompressed shard is read
 		}
 		in, err := f.member(name, MDS, s, o)
 		if err != nil {
@@ -237,13 +237,13 @@ func (f folderOf) shards(o Options) (inputs []*Input, err error) {
 	return inputs, nil
 }
 
-// pairOf returns the Megatron index of a path: the path itself, the index next to the ids, or the path with the ending
-// of an index added. It returns the path itself where there is no index.
+// pairOf returns the Megatron index of a path: the path itself, the index next to the ids, or the path with the
+// extension of an index. It returns the path itself if no index exists.
 func pairOf(name string) string {
 	for _, idx := range []string{strings.TrimSuffix(name, ".bin") + ".idx", name + ".idx"} {
 		if idx != name && isMegatron(idx) {
 			if _, err := os.Stat(name); err == nil && !strings.HasSuffix(name, ".bin") {
-				continue // a file of its own
+				continue // not the index of a pair
 			}
 			return idx
 		}
@@ -251,19 +251,19 @@ func pairOf(name string) string {
 	return name
 }
 
-// isMegatron says whether a file is an index of Megatron's.
+// isMegatron reports whether a file is a Megatron index.
 func isMegatron(name string) bool {
 	f, err := os.Open(name)
 	if err != nil {
 		return false
 	}
-	defer f.Close() // nothing was written
+	defer f.Close() // read only
 	head := make([]byte, len(tokenfiles.MegatronMagic))
 	_, err = io.ReadFull(f, head)
 	return err == nil && tokenfiles.IsMegatron(head)
 }
 
-// addPair makes a Megatron index and the ids beside it files of an input.
+// addPair adds a Megatron index and the ids next to it to the files of an input.
 func (u inputBuilder) addPair(s source, info os.FileInfo) error {
 	s.bin = strings.TrimSuffix(s.Origin, ".idx") + ".bin"
 	ids, err := os.Stat(s.bin)
@@ -276,7 +276,7 @@ func (u inputBuilder) addPair(s source, info os.FileInfo) error {
 	return nil
 }
 
-// addTokens makes a file of token ids and its companions files of an input.
+// addTokens adds a file of token ids and its companions to the files of an input.
 func (u inputBuilder) addTokens(s source, info os.FileInfo) error {
 	s.companions = tokenids.FindCompanions(s.Origin)
 	u.add(s, info)
@@ -293,8 +293,8 @@ func (u inputBuilder) addTokens(s source, info os.FileInfo) error {
 	return nil
 }
 
-// rawShard reports whether the uncompressed shard is in the folder of a compressed shard without an index. It is read
-// instead.
+// rawShard reports whether the folder of a compressed shard without an index has the uncompressed shard too, which is
+// read instead.
 func rawShard(name string) bool {
 	raw, compressed := compression.TrimEnding(name)
 	if !compressed {

@@ -12,8 +12,8 @@ import (
 	"loaderd/internal/invalidutf8"
 )
 
-// Encodings finds an encoding by its name, as browsers do: latin1, windows-1252, shift_jis, gb18030, utf-16, ... The
-// empty name is UTF-8.
+// Encodings returns an encoding by its name, as browsers do: latin1, windows-1252, shift_jis, gb18030, utf-16, ...
+// The empty name is UTF-8.
 func Encodings(name string) (encoding.Encoding, error) {
 	if name == "" {
 		return unicode.UTF8, nil
@@ -26,7 +26,7 @@ func Encodings(name string) (encoding.Encoding, error) {
 	return e, nil
 }
 
-// encodingOf is the encoding of text that begins with data, nil for UTF-8 and for what is no text.
+// encodingOf returns the encoding of text that starts with data, nil for UTF-8 and for data that is not text.
 func (o Options) encodingOf(data []byte) encoding.Encoding {
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		return unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM)
@@ -41,8 +41,8 @@ func (o Options) encodingOf(data []byte) encoding.Encoding {
 	return e
 }
 
-// utf8 makes texts UTF-8: bytes that are not become U+FFFD and are counted. A text with more of them than its share
-// is no document.
+// utf8 converts texts to UTF-8: each invalid byte becomes U+FFFD and is counted. A text with too large a share of
+// them is not a document.
 func (in *Input) utf8(yield record.Yield) record.Yield {
 	return func(d record.Document, err error) bool {
 		if err != nil || d.Parts || in.Tokens() || in.reading == Tokens {
@@ -69,24 +69,25 @@ func (in *Input) utf8(yield record.Yield) record.Yield {
 	}
 }
 
-// replaceInvalid replaces bytes that are not UTF-8 by U+FFFD, a character cut short by one, as Python and browsers do.
+// replaceInvalid replaces bytes that are not UTF-8 by U+FFFD, and a truncated character by one, as Python and
+// browsers do.
 func replaceInvalid(text []byte) []byte {
 	out, err := unicode.UTF8.NewDecoder().Bytes(text)
 	if err != nil {
-		panic(err) // it replaces all there may be
+		panic(err) // replacement cannot fail
 	}
 	return out
 }
 
-// Replaced counts the bytes of documents that were not UTF-8, in place of which there is U+FFFD. Other programs read
-// its JSON.
+// Replaced counts the bytes of documents that were not UTF-8 and were replaced by U+FFFD. Its JSON is read by other
+// programs.
 type Replaced struct {
 	Documents int64  `json:"documents"`
 	Bytes     int64  `json:"bytes"`
-	First     string `json:"first,omitempty"` // path of the first of the documents
+	First     string `json:"first,omitempty"` // path of the first such document
 }
 
-// Add counts those of a document.
+// Add adds the count of a document.
 func (r *Replaced) Add(d record.Document) {
 	if d.Replaced == 0 {
 		return

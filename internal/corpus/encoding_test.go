@@ -9,7 +9,7 @@ import (
 	"loaderd/internal/corpus"
 )
 
-// inUTF16 is text in UTF-16, little-endian, behind a byte order mark.
+// inUTF16 returns text in UTF-16, little-endian, with a byte order mark.
 func inUTF16(text string) string {
 	b := []byte("\xff\xfe")
 	for _, unit := range utf16.Encode([]rune(text)) {
@@ -91,7 +91,7 @@ func TestEncoding_Refused(t *testing.T) {
 	}
 }
 
-// A line that is longer than a part is read whole, whatever its length.
+// A line that is longer than a part is read completely, whatever its length.
 func TestJSONLines_LongLine(t *testing.T) {
 	for _, n := range []int{1<<20 - 20, 1<<20 - 12, 1 << 20, 3<<20 + 5} {
 		content := `{"text":"` + strings.Repeat("word ", n/5) + `"}` + "\n" + `{"text":"small"}`

@@ -37,7 +37,7 @@ func (in *Input) Fields(ctx context.Context) (fields []record.Field, err error) 
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", s.Origin, err)
 	}
-	defer r.Close() // nothing was written
+	defer r.Close() // read only
 	if in.format == MDS || in.format == Arrow {
 		read := columnar.MDSFields
 		if in.format == Arrow {
@@ -63,7 +63,7 @@ func (in *Input) Fields(ctx context.Context) (fields []record.Field, err error) 
 	return recordFields(h.data, in.format == JSON), nil
 }
 
-// recordFields are those of the first record.
+// recordFields returns the fields of the first record.
 func recordFields(data []byte, array bool) (fields []record.Field) {
 	v := jsonvalue.NewReader(bytes.NewReader(data), headBytes, array)
 	raw, _, err := v.Next()

@@ -19,10 +19,10 @@ import (
 	"loaderd/internal/objects"
 )
 
-// Open finds the inputs of paths ("-" is stdin) and detects the format of each file. Folders are searched recursively.
-// Addresses of stores may be patterns; the formats of their objects are detected when they are read. A file whose
-// beginning is damaged, or of no format, is an input whose Documents yield that error, so that the other inputs can be
-// read.
+// Open finds the inputs of paths ("-" is stdin) and detects the format of each file. Folders are searched
+// recursively. Addresses of stores may be patterns; the formats of their objects are detected when they are read. A
+// file with a damaged beginning or of no format is an input whose Documents yield that error, so that the other
+// inputs can be read.
 func Open(ctx context.Context, paths []string, stdin io.Reader, o Options) ([]*Input, error) {
 	o, err := o.filled()
 	if err != nil {
@@ -48,7 +48,7 @@ func Open(ctx context.Context, paths []string, stdin io.Reader, o Options) ([]*I
 	return all, nil
 }
 
-// filled are the options with what is not said.
+// filled returns the options with defaults for unset fields.
 func (o Options) filled() (Options, error) {
 	if o.Format == "" {
 		o.Format = Auto
@@ -66,10 +66,10 @@ func (o Options) filled() (Options, error) {
 	return o, o.CheckColumns()
 }
 
-// CheckColumns refuses a column that has two purposes, of which one would silently win.
+// CheckColumns returns an error if a column has two purposes, because one of them would be ignored silently.
 func (o Options) CheckColumns() error { return o.columns().Check() }
 
-// textField is the field or column of the document.
+// textField returns the field or column of the document.
 func (o Options) textField() string {
 	switch {
 	case o.TextField != "":
@@ -99,7 +99,7 @@ func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Inpu
 		}
 		return nil, fmt.Errorf("find documents: %s: %w", path, err)
 	}
-	if info.Mode()&fs.ModeNamedPipe != 0 { // before its links: those of /dev/fd lead nowhere
+	if info.Mode()&fs.ModeNamedPipe != 0 { // before links are resolved: those of /dev/fd have no target path
 		return openPipe(source{File: record.File{Path: path, Given: path, Origin: path}, pipe: true}, nil, o)
 	}
 	abs, err := filepath.Abs(path)
@@ -137,7 +137,7 @@ func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Inpu
 	return []*Input{in}, nil
 }
 
-// unreadInput is the input of a file that cannot be read.
+// unreadInput returns the input of a file that cannot be read.
 func unreadInput(s source, info fs.FileInfo, o Options, err error) *Input {
 	in := newInput(s.Origin, o.Format, o)
 	in.add(s, info)
@@ -146,7 +146,7 @@ func unreadInput(s source, info fs.FileInfo, o Options, err error) *Input {
 	return in.Input
 }
 
-// inputOf is the input of a file, or of a Megatron index with its ids.
+// inputOf returns the input of a file, or of a Megatron index with its ids.
 func inputOf(s source, f Format, info fs.FileInfo, o Options) (*Input, error) {
 	in := newInput(s.Origin, f, o)
 	switch f {
@@ -165,8 +165,8 @@ func inputOf(s source, f Format, info fs.FileInfo, o Options) (*Input, error) {
 	return in.Input, nil
 }
 
-// openPipe makes an input of standard input, of a named pipe, or of a shell's <(command). Its format is detected when
-// it is read.
+// openPipe returns the input of standard input, of a named pipe, or of a shell's <(command). Its format is detected
+// when it is read.
 func openPipe(s source, stdin io.Reader, o Options) ([]*Input, error) {
 	if err := ofPipe(o.Format); err != nil {
 		return nil, fmt.Errorf("find documents: %s: %w", s.Path, err)
@@ -174,10 +174,10 @@ func openPipe(s source, stdin io.Reader, o Options) ([]*Input, error) {
 	return []*Input{{Name: s.Path, format: o.Format, stdin: stdin, options: o, files: []source{s}}}, nil
 }
 
-// late says that files of folders are looked at when they are read.
+// late reports that files of folders are opened only when they are read.
 func (o Options) late() bool { return o.Late && o.Format == Text }
 
-// inputBuilder makes an input and, from its files, its fingerprint.
+// inputBuilder builds an input and computes its fingerprint from its files.
 type inputBuilder struct {
 	*Input
 	sum hash.Hash
@@ -202,7 +202,7 @@ func (u inputBuilder) add(s source, info fs.FileInfo) {
 	u.addVersion(s, info.ModTime().UnixNano())
 }
 
-// addVersion adds a file of which a version is known.
+// addVersion adds a file with a known version.
 func (u inputBuilder) addVersion(s source, version any) {
 	u.files = append(u.files, s)
 	u.Bytes += s.size

@@ -16,7 +16,7 @@ import (
 	"loaderd/internal/corpus/tokenids"
 )
 
-// openFolder makes one input of all text files, and one of each other file, in the order of their paths.
+// openFolder returns one input for all text files, and one for each other file, in the order of their paths.
 func openFolder(given, root string, o Options) ([]*Input, error) {
 	w := folderWalk{given: given, root: root, options: o, text: newInput(root+string(filepath.Separator), Text, o)}
 	w.text.folder = true
@@ -46,7 +46,8 @@ type folderWalk struct {
 	others  []placed
 }
 
-// placed is an input of a folder with its sort keys: the name of its file or dataset, and its place in the dataset.
+// placed is an input of a folder with its sort keys: the name of its file or dataset, and its position in the
+// dataset.
 type placed struct {
 	*Input
 	name  string
@@ -82,10 +83,10 @@ func (w *folderWalk) visit(name string, d fs.DirEntry, err error) error {
 	return w.visitFile(name, rel, d)
 }
 
-// enter decides whether a folder is walked: a dataset is read as a whole.
+// enter decides whether to walk a folder. A dataset is read as a whole.
 func (w *folderWalk) enter(name, rel string) error {
 	if filepath.Base(name) != hubcache.Snapshots && name != w.root && hubcache.IsRepository(filepath.Dir(name)) {
-		return fs.SkipDir // blobs are read by the names that a snapshot gives them
+		return fs.SkipDir // blobs are read through the links of a snapshot
 	}
 	if err := hubcache.CheckSnapshots(name); err != nil {
 		return err
@@ -122,7 +123,7 @@ func (w *folderWalk) visitFile(name, rel string, d fs.DirEntry) error {
 		w.text.add(s, info)
 		return nil
 	}
-	// Opened here, because a file that becomes readable must change the input's fingerprint.
+	// It is opened here, because a file that becomes readable must change the input's fingerprint.
 	f, err := lookAt(s, w.options)
 	var refused *record.SkipError
 	switch {
@@ -147,7 +148,7 @@ func (w *folderWalk) visitFile(name, rel string, d fs.DirEntry) error {
 	return nil
 }
 
-// isUnreadable reports whether a file of a folder is left out because of an error.
+// isUnreadable reports whether a file of a folder is skipped because of an error.
 func isUnreadable(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)
 }

@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/corpus/tokenids"
 )
 
-// columns returns what the options select of a record.
+// columns returns the columns that the options select.
 func (o Options) columns() record.Columns {
 	return record.Columns{
 		Text: o.textField(), ID: o.IDField, Tokens: o.Tokens, MaxDocument: o.MaxDocument, Meta: o.Meta,
@@ -42,7 +42,7 @@ func (in *Input) megatron(s source, yield record.Yield) bool {
 	return p.Documents(yield)
 }
 
-// tokens describes a file of token ids.
+// tokens returns the reader of a file of token ids.
 func (in *Input) tokens(s source) tokenids.Source {
 	return tokenids.Source{
 		File: s.File, Columns: in.options.columns(), Name: s.name(), Companions: s.companions,
@@ -50,7 +50,7 @@ func (in *Input) tokens(s source) tokenids.Source {
 	}
 }
 
-// csv describes a table. A pipe can be read only once, and an object only at a high cost.
+// csv returns the reader of a table. A pipe can be read only once, and an object only at a high cost.
 func (in *Input) csv(ctx context.Context, s source) csvtable.Source {
 	table := csvtable.Source{
 		File: s.File, Columns: in.options.columns(), Options: in.options.CSV, Tabs: extension(s.name()) == ".tsv",

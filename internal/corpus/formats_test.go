@@ -20,7 +20,7 @@ const (
 	table    = "id,text\n1,one\n2,two\n"
 )
 
-// bzipped is twoLines, made by bzip2: the standard library only reads it.
+// bzipped is twoLines compressed by bzip2, because the standard library can only decompress it.
 const bzipped = "BZh91AY&SYj\xce\x17g\x00\x00\x0dY\x80\x00\x10\x10\x00\x00\x10\x02\x01\x84\xca " +
 	"\x001\x00\xd3M\x02T\xd1\xeam'\xa9\x06(V6e\x8b\xca\x15\xa5d8|]\xc9\x14\xe1BA\xab8]\x9c"
 
@@ -40,7 +40,7 @@ func xzipped(tb testing.TB, s string) string {
 	return b.String()
 }
 
-// What a file holds is told by its content.
+// The content of a file determines its format.
 func TestContentCounts(t *testing.T) {
 	for _, c := range []struct{ name, content, want string }{
 		{"a.json", twoLines, "one two"}, {"a.json.gz", gzipped(t, twoLines), "one two"}, {"a.jsonl", oneArray, "one two"},
@@ -61,7 +61,7 @@ func TestContentCounts(t *testing.T) {
 			"[{\"text\":\"one\"},{\"text\":\"two\"}]"},
 		{"a.jsonl.bz2", bzipped, "one two"}, {"a.jsonl.xz", xzipped(t, twoLines), "one two"},
 		{"a", xzipped(t, twoLines), "one two"},
-		// Plain text is what it was.
+		// Plain text is unchanged.
 		{"a.txt", "{ not JSON", "{ not JSON"}, {"a.md", "[link](x)", "[link](x)"}, {"a.go", "{\n}\n", "{\n}\n"},
 		{"a.txt", oneArray, oneArray}, {"a.py",
 			"[1]\n[2]\n", "[1]\n[2]\n"},
@@ -87,7 +87,7 @@ func TestContentCounts(t *testing.T) {
 	}
 }
 
-// What is none of what its name promises is refused, and the error says so.
+// Content that does not match the extension of the name is refused, and the error describes it.
 func TestBrokenPromises(t *testing.T) {
 	for _, c := range []struct{ name, content, want string }{
 		{"a.jsonl", "hello\nworld\n", `its name promises JSON lines, but it begins with "hello"`},
@@ -124,7 +124,7 @@ func TestBrokenPromises(t *testing.T) {
 	}
 }
 
-// Records that are no documents are left out by their place, and the others are read.
+// Records that are not documents are skipped with their position, and the others are read.
 func TestBadRecordsAreNamed(t *testing.T) {
 	for _, c := range []struct{ name, content, docs, skipped string }{
 		{"a.json", "[\n{\"text\":\"one\"},\n3, \"x\", null,\n{\"body\":1},\n{\"text\":\n\"a\\x\"},\n{\"text\":\"two\"}]",
@@ -149,7 +149,7 @@ func TestBadRecordsAreNamed(t *testing.T) {
 	}
 }
 
-// A document's label and path come from the record, or from its file.
+// A document's label and path are those of the record, or of its file.
 func TestNames(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"sub/7.txt": "plain",
@@ -180,7 +180,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// What lies elsewhere is named with a way to get it.
+// The error for a remote path explains how to get it.
 func TestRemotePaths(t *testing.T) {
 	for path, want := range map[string]string{
 		"ftp://x/y": "pipe it, PROGRAM | loaderd publish -", "file:///a/b": "give the path alone: /a/b",
@@ -193,7 +193,7 @@ func TestRemotePaths(t *testing.T) {
 	}
 }
 
-// In a folder, what has no text is left out, and what breaks its promise otherwise is an error.
+// In a folder, a file without text is skipped, and any other mismatch between name and content is an error.
 func TestFolderOfAllKinds(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"a.json": twoLines, "package.json": `{"name":"x"}`, "b.csv": "x,y\n1,2\n", "c.csv": table,

@@ -16,7 +16,7 @@ import (
 	"loaderd/internal/corpus/csvtable"
 )
 
-// frugal runs f, which may take little memory.
+// frugal runs f and checks that it allocates little memory.
 func frugal(tb testing.TB, f func()) {
 	tb.Helper()
 	before := allocated()
@@ -26,15 +26,16 @@ func frugal(tb testing.TB, f func()) {
 	}
 }
 
-// allocated is how many bytes were allocated so far. It stops no other goroutine, as runtime.ReadMemStats does.
+// allocated returns how many bytes were allocated so far. It does not stop other goroutines, unlike
+// runtime.ReadMemStats.
 func allocated() uint64 {
 	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
 
-// readFile reads a file of some bytes, which it writes to a folder: no panic, little memory, and an error that names
-// the file. A fuzz target has one folder for all executions: making and removing one takes longer than reading the
+// readFile writes data to a file in a folder and reads it: no panic, little memory, and an error that names the file.
+// A fuzz target has one folder for all executions, because creating and removing one takes longer than reading the
 // file.
 func readFile(t *testing.T, dir, name string, data []byte, o corpus.Options) (docs, skipped []string, err error) {
 	path := filepath.Join(dir, name)
@@ -85,7 +86,7 @@ func FuzzCSV(f *testing.F) {
 	})
 }
 
-// What the standard library reads as JSON is read as it reads it, whatever the lines.
+// Valid JSON yields the same values as in the standard library, whatever the lines.
 func FuzzJSON(f *testing.F) {
 	for _, s := range []string{oneArray, pretty, follow, "[]", "[1,", `{"text":"\""}`, `[{"text":"]"},[{"text":1}]]`,
 		`"x" 1 null`, "[{}{}]", "\xef\xbb\xbf[]",
@@ -109,7 +110,7 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzLook looks at anything under any name.
+// FuzzLook detects the format of arbitrary data under any name.
 func FuzzLook(f *testing.F) {
 	for _, name := range []string{"a.json", "a.jsonl", "a.csv", "a.txt", "a", "a.parquet", "a.arrow", "a.gz"} {
 		for _, s := range []string{twoLines, oneArray, table, "text", "\x00", ""} {

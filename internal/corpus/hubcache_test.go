@@ -9,7 +9,7 @@ import (
 	"loaderd/internal/corpus"
 )
 
-// link makes symbolic links below a folder.
+// link creates symbolic links below a folder.
 func link(tb testing.TB, dir string, links map[string]string) {
 	tb.Helper()
 	for name, target := range links {
@@ -23,8 +23,8 @@ func link(tb testing.TB, dir string, links map[string]string) {
 	}
 }
 
-// Snapshots of the Hugging Face cache consist of links, which are read under their own names. No other link of a folder
-// is read.
+// Snapshots of the Hugging Face cache consist of links, which are read under their own names. No other link of a
+// folder is read.
 func TestHubCache_Snapshots(t *testing.T) {
 	const table = "text,n\n\"one, 1\",1\n"
 	dir := folder(t, map[string]string{

@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// jsonl yields a document per line of body, which reads what r has and what was read of it before.
+// jsonl yields a document per line of body, which has the data of r, including the part that was already read.
 func (in *Input) jsonl(ctx context.Context, s source, r *compression.Reader, body io.Reader, yield record.Yield) bool {
 	places := in.places(r)
 	if places && s.object != nil && in.from.Offset > 0 {
@@ -18,7 +18,7 @@ func (in *Input) jsonl(ctx context.Context, s source, r *compression.Reader, bod
 		if err != nil {
 			return s.Fail(yield, err)
 		}
-		defer later.Close() // nothing was written
+		defer later.Close() // read only
 		body = counted{later, &in.read}
 	}
 	cols := in.options.columns()

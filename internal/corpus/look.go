@@ -21,17 +21,18 @@ import (
 	"loaderd/internal/warc"
 )
 
-// headBytes is how much of a file is looked at to tell what it holds.
+// headBytes is how much of a file is read to detect its format.
 const headBytes = 64 << 10
 
-// sniffed is how much of that tells text from anything else: a NUL byte is not text.
+// sniffed is how much of that is searched for a NUL byte, which text does not have.
 const sniffed = 8000
 
-// errParquetPipe: the index of a Parquet file is at its end, and a pipe has none before all is read.
+// errParquetPipe is returned because the index of a Parquet file is at its end, and a pipe must be read completely
+// first.
 var errParquetPipe = errors.New("a Parquet file has to be given as a file that is not compressed as a whole, " +
 	"because its index is at the end: write it to one")
 
-// ofPipe refuses formats that are read here and there, or from several files.
+// ofPipe returns an error for formats that need random access or several files.
 func ofPipe(f Format) error {
 	switch f {
 	case Parquet:
@@ -42,34 +43,35 @@ func ofPipe(f Format) error {
 	return nil
 }
 
-// promises are what the endings of names promise. Other names promise nothing, and plain text is the rule there.
+// promises are the formats that extensions of names imply. Other extensions imply none, and such a file is usually
+// plain text.
 var promises = map[string]Format{
 	".jsonl": JSONL, ".ndjson": JSONL, ".json": JSON, ".csv": CSV, ".tsv": CSV, ".parquet": Parquet, ".arrow": Arrow,
 	".feather": Arrow,
 	".npy":     Tokens, ".mds": MDS, ".warc": WARC, ".wet": WARC, ".tar": Tar,
 }
 
-// promised returns the format that a file's name promises, apart from its compression, empty for none. loose reports
-// that the name has no ending.
+// promised returns the format that the extension of a file's name implies, without that of a compression, empty for
+// none. loose reports that the name has no extension.
 func promised(name string) (f Format, loose bool) {
 	ending := extension(name)
 	return promises[ending], ending == ""
 }
 
-// extension is the ending of a file's name, apart from its compression, in lower case.
+// extension returns the extension of a file's name in lower case, without that of a compression.
 func extension(name string) string {
 	name = strings.ToLower(filepath.Base(name))
 	name, _ = compression.TrimEnding(name)
 	return filepath.Ext(name)
 }
 
-// lookAt finds the format of a file. In a folder, a *record.SkipError is a file that is left out.
+// lookAt detects the format of a file. In a folder, a *record.SkipError is a file to skip.
 func lookAt(s source, o Options) (Format, error) {
 	r, err := newOpener(o).open(context.Background(), s)
 	if err != nil {
 		return "", err
 	}
-	defer r.Close() // nothing was written
+	defer r.Close() // read only
 	most := headBytes
 	if o.Format == Text {
 		most = sniffed
@@ -91,7 +93,7 @@ func lookAt(s source, o Options) (Format, error) {
 	return f, err
 }
 
-// lookThrough finds the format of data that can be read only once. It returns a reader of all of it.
+// lookThrough detects the format of data that can be read only once. It returns a reader of all of it.
 func (in *Input) lookThrough(s source, r *compression.Reader) (Format, io.Reader, error) {
 	h, err := readHead(r, headBytes, true)
 	if err != nil {
@@ -107,11 +109,11 @@ func (in *Input) lookThrough(s source, r *compression.Reader) (Format, io.Reader
 // head is the beginning of a file.
 type head struct {
 	data  []byte
-	whole bool // there is no more
+	whole bool // it is the whole file
 }
 
-// readHead reads the beginning, at most most bytes. Of a pipe, whose writer may be slow, it reads until the first line
-// is complete.
+// readHead reads the beginning, at most most bytes. For a pipe, whose writer may be slow, it reads until the first
+// line is complete.
 func readHead(r io.Reader, most int, pipe bool) (head, error) {
 	h := head{data: make([]byte, 0, most)}
 	for len(h.data) < most {
@@ -122,7 +124,7 @@ func readHead(r io.Reader, most int, pipe bool) (head, error) {
 			break
 		}
 		if compression.IsDamage(err) && len(h.data) > 0 {
-			break // the reader of the format may pass it over
+			break // the reader of the format may skip the damage
 		}
 		if err != nil {
 			return head{}, err
@@ -134,7 +136,7 @@ func readHead(r io.Reader, most int, pipe bool) (head, error) {
 	return h, nil
 }
 
-// check refuses formats that can not hold token ids, where these are asked for.
+// check returns an error for formats that cannot hold the requested kind of documents, text or token ids.
 func (o Options) check(f Format) (Format, error) {
 	switch {
 	case o.Tokens && (f == Text || f == CSV || f == WARC):
@@ -147,7 +149,7 @@ func (o Options) check(f Format) (Format, error) {
 	return f, nil
 }
 
-// errNoTokenizer: ids mean nothing without the tokenizer that made them.
+// errNoTokenizer is returned because token ids have no meaning without their tokenizer.
 var errNoTokenizer = errors.New("it holds token ids: say which tokenizer made them, with --tokenizer (its name or " +
 	"file) or --tokenizer-fingerprint")
 
@@ -156,15 +158,15 @@ var kinds = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JS
 	MDS:   "a shard of MDS", Megatron: "an index of Megatron's", Tokens: "token ids", WARC: "a web archive",
 	Tar: "a tar archive"}
 
-// format returns what a file holds. Content that is not of the format that the file's name promises is an error, and so
-// is content of no format.
+// format returns the format of a file. Content that does not match the extension of the file's name is an error, and
+// so is content of no format.
 func (h head) format(s source, o Options) (Format, error) {
 	promise, loose := promised(s.name())
 	if err := tokenids.CheckMask(s.name()); err != nil && promise == Tokens {
 		return "", err
 	}
 	if promise == MDS && !mds.LooksLikeShard(h.data) {
-		promise = "" // others use the ending, too
+		promise = "" // other programs use the extension, too
 	}
 	data := bytes.TrimLeft(h.data, "\ufeff")
 	is := h.detect(data, promise, loose || s.pipe, o)
@@ -182,7 +184,7 @@ func (h head) format(s source, o Options) (Format, error) {
 	return o.check(is)
 }
 
-// anyJSON returns JSONL for JSON too: a name of either promises either.
+// anyJSON returns JSONL for JSON too, because the extension of either permits both.
 func anyJSON(f Format) Format {
 	if f == JSON {
 		return JSONL
@@ -190,7 +192,7 @@ func anyJSON(f Format) Format {
 	return f
 }
 
-// detect finds the format of content whose name promises a format, or none; "" is none.
+// detect returns the format of content, given the format that its name implies, or none. It returns "" for no format.
 func (h head) detect(data []byte, promise Format, loose bool, o Options) Format {
 	if promise == MDS {
 		return MDS
@@ -207,7 +209,7 @@ func (h head) detect(data []byte, promise Format, loose bool, o Options) Format 
 	return h.lines(data, promise, loose, o)
 }
 
-// brokenPromise returns the error of content that is not of the format that its name promises. An empty file of JSON or
+// brokenPromise returns the error for content that does not match the extension of its name. An empty file of JSON or
 // CSV has that format.
 func (h head) brokenPromise(data []byte, promise, is Format, o Options) (Format, error) {
 	empty := len(bytes.TrimSpace(data)) == 0
@@ -230,12 +232,12 @@ func (h head) brokenPromise(data []byte, promise, is Format, o Options) (Format,
 	}
 	err := fmt.Errorf("its name promises %s, but %s: rename it, or say with --format what it is", kinds[promise], what)
 	if promise == JSON || promise == CSV {
-		return "", &record.SkipError{Reason: record.NoText, Err: err} // as they lie about in folders of all kinds
+		return "", &record.SkipError{Reason: record.NoText, Err: err} // such files are common in folders
 	}
 	return "", err
 }
 
-// columns tells the formats that begin with a mark of their own.
+// columns detects the formats that start with a magic number.
 func (h head) columns() Format {
 	switch {
 	case bytes.HasPrefix(h.data, []byte("PAR1")):
@@ -254,10 +256,10 @@ func (h head) columns() Format {
 	return ""
 }
 
-// isTar says whether data begins with the header of a file in a tar.
+// isTar reports whether data starts with the header of a file in a tar.
 func isTar(data []byte) bool { return len(data) > 262 && string(data[257:262]) == "ustar" }
 
-// isBinary says that data is no text.
+// isBinary reports whether data is not text.
 func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), sniffed)], 0) >= 0 }
 
 func errBinary(data []byte) error {
@@ -265,9 +267,9 @@ func errBinary(data []byte) error {
 		binaryKind(data))
 }
 
-// errNoFormat is the error of a file whose content is of no format.
+// errNoFormat returns the error of a file whose content has no known format.
 func errNoFormat(name string, data []byte) error {
-	for _, codec := range []string{"br", "snappy"} { // whose data have no signature
+	for _, codec := range []string{"br", "snappy"} { // these compressions have no signature
 		if strings.HasSuffix(strings.ToLower(name), ".mds."+codec) {
 			return fmt.Errorf("a shard of MDS compressed with %s is read by the index.json of its folder: "+
 				"give that folder, with its index.json", codec)
@@ -284,7 +286,7 @@ func binaryKind(data []byte) string {
 	return "it looks like a binary file (" + kind + ")"
 }
 
-// lines tells the formats that are text.
+// lines detects the formats that are text.
 func (h head) lines(data []byte, promise Format, loose bool, o Options) Format {
 	trimmed := bytes.TrimLeft(data, " \t\r\n")
 	switch promise {
@@ -299,7 +301,7 @@ func (h head) lines(data []byte, promise Format, loose bool, o Options) Format {
 	return h.json(trimmed)
 }
 
-// unnamed finds the format of a file whose name promises none. It is plain text unless the content is clearly of
+// unnamed returns the format of a file whose name implies none. It is plain text unless the content is clearly of
 // another format.
 func (h head) unnamed(data []byte, loose bool, o Options) Format {
 	first, rest := firstLine(data), afterLine(data)
@@ -317,7 +319,7 @@ func (h head) unnamed(data []byte, loose bool, o Options) Format {
 	return Text
 }
 
-// beginsObject says whether data begins as an object does, or a list of them.
+// beginsObject reports whether data starts like an object, or like a list of objects.
 func beginsObject(data []byte) bool {
 	rest, list := bytes.CutPrefix(data, []byte("["))
 	if list {
@@ -328,7 +330,7 @@ func beginsObject(data []byte) bool {
 	return ok && (len(rest) == 0 || rest[0] == '"' || rest[0] == '}')
 }
 
-// json tells JSON lines from JSON on any lines, and both from what is neither.
+// json distinguishes JSON lines, JSON on any lines, and other data.
 func (h head) json(data []byte) Format {
 	if len(data) == 0 {
 		return ""
@@ -339,7 +341,7 @@ func (h head) json(data []byte) Format {
 	case data[0] == '{' && (!whole || jsonvalue.Valid(first) || h.someObject(afterLine(data))):
 		return JSONL
 	case data[0] == '[' && whole && jsonvalue.Valid(first) && len(rest) > 0:
-		return JSONL // lists, which no line is to be
+		return JSONL // lists, which are not valid as lines; reading reports them
 	case data[0] == '{' || data[0] == '[':
 		return JSON
 	case h.someObject(data):
@@ -348,7 +350,7 @@ func (h head) json(data []byte) Format {
 	return ""
 }
 
-// someObject says whether a line is a JSON object.
+// someObject reports whether any line is a JSON object.
 func (h head) someObject(data []byte) bool {
 	for len(data) > 0 {
 		line := firstLine(data)
@@ -360,7 +362,7 @@ func (h head) someObject(data []byte) bool {
 	return false
 }
 
-// hasText refuses a file that does not have the text where it is said to be.
+// hasText returns an error if a file lacks the field or column of the text.
 func (h head) hasText(s source, data []byte, f Format, o Options) error {
 	if f == CSV {
 		_, err := csvtable.ColumnNames(data, o.columns(), o.CSV)
@@ -385,21 +387,21 @@ func (h head) hasText(s source, data []byte, f Format, o Options) error {
 		case first == nil && !h.whole && s.object == nil && !s.pipe:
 			return o.hasTextAtAnySize(s, f)
 		case first == nil:
-			return nil // what is wrong is told, with its line, when the file is read
+			return nil // reading the file reports the error, with its line
 		default:
 			return o.columns().Missing(first)
 		}
 	}
 }
 
-// hasTextAtAnySize is hasText for a first value that is longer than the head. It reads the names of that value's fields
-// from the file, in bounded memory.
+// hasTextAtAnySize is hasText for a first value that is longer than the head. It reads the names of that value's
+// fields from the file, in bounded memory.
 func (o Options) hasTextAtAnySize(s source, f Format) error {
 	file, err := newOpener(Options{}).open(context.Background(), s)
 	if err != nil {
 		return err
 	}
-	defer file.Close() // nothing was written
+	defer file.Close() // read only
 	v := jsonvalue.NewReader(file, headBytes, f == JSON)
 	var names []string
 	found := false
@@ -412,7 +414,7 @@ func (o Options) hasTextAtAnySize(s source, f Format) error {
 	})
 	var large *jsonvalue.SizeError
 	if found || len(names) == 0 || err != nil && !errors.As(err, &large) {
-		return nil // what is wrong is told, with its line, when the file is read
+		return nil // reading the file reports the error, with its line
 	}
 	return o.columns().Missing(names)
 }

@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// JSON without the text's field is left out of a folder whatever its size, when the folder is looked at.
+// When a folder is scanned, JSON files of any size without the text's field are skipped.
 func TestFolder_JSONWithoutTextAtAnySize(t *testing.T) {
 	for _, size := range []int{1 << 10, 160 << 10, 3 << 20} {
 		var lock strings.Builder

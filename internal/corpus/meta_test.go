@@ -28,7 +28,7 @@ func parseMeta(t *testing.T, texts ...string) (all []record.Meta) {
 	return all
 }
 
-// metas are the values of each document, or why it was left out.
+// metas returns the values of each document, or why it was skipped.
 func metas(t *testing.T, path string, o corpus.Options) (out []string, _ error) {
 	t.Helper()
 	inputs, err := corpus.Open(t.Context(), []string{path}, nil, o)
@@ -76,7 +76,7 @@ func parquetOfMeta(t *testing.T) string {
 	return out.String()
 }
 
-// Values of documents come along from every format, as the file has them or as it is asked for.
+// Every format passes values of documents on, unchanged or with the requested type.
 func TestMeta(t *testing.T) {
 	records := `{"text":"a","lang":"é\n","n":1,"score":0.5,"seen":true,"tags":[1, 2],"meta":{"lang":"x"}}` + "\n" +
 		`{"text":"b","lang":null,"n":"7"}` + "\n" +

@@ -9,7 +9,7 @@ import (
 	"loaderd/internal/objects"
 )
 
-// addressHint says what to do with an address that is not read; ok is false for a path that is none.
+// addressHint returns what to do about an unsupported address; ok is false for a path that is not an address.
 func addressHint(path string) (hint string, ok bool) {
 	scheme, rest, found := strings.Cut(path, "://")
 	switch {
@@ -22,8 +22,8 @@ func addressHint(path string) (hint string, ok bool) {
 		":// are): pipe it, PROGRAM | loaderd publish -", true
 }
 
-// openObjects makes inputs of the objects of a pattern, in their order: one of each whose name promises a format, and
-// one of all others, which may be many small texts.
+// openObjects returns the inputs of the objects of a pattern, in their order. Each object whose name implies a format
+// is an input. All others, possibly many small texts, are one input.
 func openObjects(ctx context.Context, pattern string, o Options) ([]*Input, error) {
 	found, err := o.Stores.List(ctx, pattern)
 	if err != nil {
@@ -51,7 +51,7 @@ func openObjects(ctx context.Context, pattern string, o Options) ([]*Input, erro
 	return all, nil
 }
 
-// Object makes an input of an object alone. What it holds is looked at when it is read, unless the options say it.
+// Object returns the input of a single object. Its format is detected when it is read, unless the options specify it.
 func Object(x objects.Object, o Options) (*Input, error) {
 	o, err := o.filled()
 	if err != nil {
@@ -75,10 +75,10 @@ func ofObject(x objects.Object, o Options) (*Input, error) {
 	return in.Input, nil
 }
 
-// Passes reports whether an error of reading is that a store cannot be reached, which is not one of what it holds.
+// Passes reports whether a read error means that a store cannot be reached, and not a problem of the content.
 func Passes(err error) bool { return objects.Passes(err) }
 
-// name is what tells of a promise of the file's format: of a web address without the hash of its query.
+// name returns the name whose extension implies a format. For a web address it omits the hash of its query.
 func (s source) name() string {
 	if s.object == nil {
 		return s.Origin

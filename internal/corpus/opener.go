@@ -14,16 +14,16 @@ import (
 type opener struct {
 	options Options
 	stdin   io.Reader
-	read    *atomic.Int64 // counts bytes of the files that are read
+	read    *atomic.Int64 // counts bytes read from files
 }
 
-// newOpener returns an opener of files on disk or in stores, whose reading is not counted by an input.
+// newOpener returns an opener of files on disk or in stores that counts no bytes for an input.
 func newOpener(o Options) opener { return opener{options: o, read: new(atomic.Int64)} }
 
 func (in *Input) opener() opener { return opener{in.options, in.stdin, &in.read} }
 
-// open returns the bytes of a file, decompressed, and in UTF-8 where it is text in UTF-16 with a byte order mark or
-// in Options.Encoding.
+// open returns the bytes of a file, decompressed. Text in UTF-16 with a byte order mark, or in Options.Encoding, is
+// converted to UTF-8.
 func (o opener) open(ctx context.Context, s source) (*compression.Reader, error) {
 	d, err := o.bytes(ctx, s)
 	if err != nil || s.shard != nil || o.options.Tokens || o.options.TokenType.Size > 0 {
@@ -39,7 +39,7 @@ func (o opener) open(ctx context.Context, s source) (*compression.Reader, error)
 	return d, nil
 }
 
-// counted counts what is read from a file, before decompression.
+// counted counts the bytes read from a file, before decompression.
 type counted struct {
 	r io.Reader
 	n *atomic.Int64
@@ -71,13 +71,13 @@ func (o opener) bytes(ctx context.Context, s source) (*compression.Reader, error
 	if err != nil {
 		return nil, err
 	}
-	if s.shard != nil && s.shard.Codec() == "" { // its first bytes are a number
+	if s.shard != nil && s.shard.Codec() == "" { // its first bytes are a number, not a signature
 		return compression.Uncompressed(counted{f, o.read}, f.Close), nil
 	}
 	return compression.NewReader(s.Origin, counted{f, o.read}, f.Close)
 }
 
-// parquet opens a Parquet file where it is.
+// parquet opens a Parquet file on disk or in a store.
 func (o opener) parquet(ctx context.Context, s source) (*columnfile.Parquet, error) {
 	if s.object == nil {
 		return columnfile.OpenParquet(s.Origin)

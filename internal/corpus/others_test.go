@@ -22,7 +22,7 @@ import (
 
 var little = binary.LittleEndian
 
-// shorts are ids of two bytes.
+// shorts returns ids of two bytes.
 func shorts(ids ...uint16) string {
 	var b []byte
 	for _, id := range ids {
@@ -31,7 +31,7 @@ func shorts(ids ...uint16) string {
 	return string(b)
 }
 
-// ints are ids as documents have them.
+// ints returns ids in the encoding of documents.
 func ints(ids ...uint32) string {
 	var b []byte
 	for _, id := range ids {
@@ -40,7 +40,7 @@ func ints(ids ...uint32) string {
 	return string(b)
 }
 
-// megatronIndex is one of documents of one sequence of ids of two bytes each.
+// megatronIndex returns an index of documents with one sequence each, of ids of two bytes.
 func megatronIndex(lengths ...int32) string {
 	b := []byte(tokenfiles.MegatronMagic)
 	b = append(little.AppendUint64(b, 1), 8)
@@ -67,7 +67,7 @@ func npyFile(descr, shape, data string) string {
 
 var end = uint32(9)
 
-// Chats are no text, and the error names what publishes them.
+// Chats are not text, and the error names the command that publishes them.
 func TestChats_AreRefusedWithTheWay(t *testing.T) {
 	for name, data := range map[string]string{
 		"a.jsonl": `{"messages":[{"role":"user","content":"hi"}]}`, "a.json": `[{"conversations":[]}]`,
@@ -91,7 +91,7 @@ func TestChats_AreRefusedWithTheWay(t *testing.T) {
 	}
 }
 
-// An index of the legacy form is told by its beginning, and means the ids beside it.
+// A legacy index is recognised by its magic number, and refers to the ids next to it.
 func TestMegatronPairs_Legacy(t *testing.T) {
 	b := []byte("TNTIDX\x00\x00")
 	for _, n := range []uint64{1, 8, 2, 2, 2, 3, 0, 1, 2, 0, 3, 5, 3, 2, 0, 1, 2} {
@@ -205,7 +205,7 @@ func TestTokenFiles(t *testing.T) {
 	}
 }
 
-// The end token and the type are part of what was published.
+// The end token and the type of ids are part of the fingerprint.
 func TestFingerprintOfTokenFiles(t *testing.T) {
 	dir := folder(t, map[string]string{"a.npy": npyFile("<u2", "1,", shorts(9))})
 	other := uint32(8)
@@ -222,7 +222,7 @@ func TestFingerprintOfTokenFiles(t *testing.T) {
 	}
 }
 
-// mdsShard is one of a text and a number.
+// mdsShard returns a shard with columns of a text and a number.
 func mdsShard(texts ...string) string {
 	var samples []string
 	for i, text := range texts {
@@ -251,8 +251,8 @@ func describedShard(texts ...string) string {
 	return string(b) + config + plain[at:]
 }
 
-// Without an index shards are read by their own headers, in the order of their names, and one that is there compressed,
-// too, once.
+// Without an index, shards are read by their own headers, in the order of their names. A shard that also exists
+// compressed is read once.
 func TestMDS_WithoutIndex(t *testing.T) {
 	one, two := describedShard("one", "two"), describedShard("three")
 	for what, files := range map[string]map[string]string{
@@ -304,7 +304,7 @@ func TestMDS_CompressionWithoutMarkWantsIndex(t *testing.T) {
 	}
 }
 
-// mdsIndex names a shard, compressed or not.
+// mdsIndex returns an index of shards, compressed or not.
 func mdsIndex(t *testing.T, shards ...map[string]any) string {
 	t.Helper()
 	for _, s := range shards {
@@ -336,7 +336,7 @@ func TestMDS(t *testing.T) {
 			return b.String()
 		},
 	}
-	// Sorted by their names the shards would be read in another order.
+	// In the order of their names, the shards would be read in another order.
 	files := map[string]string{"data/z.mds": shard, "data/readme.txt": "no part of it", "other.txt": "text"}
 	shards := []map[string]any{{"samples": 3, "raw_data": mdsFile("z.mds", len(shard)), "compression": nil,
 		"zip_data": nil}}
@@ -464,7 +464,7 @@ func TestSavedDataset(t *testing.T) {
 	}
 }
 
-// Names in a manifest do not lead out of the folder by symbolic links either, but for the blobs of the hub's cache.
+// Names in a manifest cannot lead out of the folder through symbolic links, except to the blobs of the hub's cache.
 func TestSavedDataset_LinksOutOfFolder(t *testing.T) {
 	state := `{"_data_files": [{"filename": "data.arrow"}]}`
 	batch := string(arrowStream(t, 1))
@@ -538,7 +538,7 @@ func TestWebArchive(t *testing.T) {
 	}
 }
 
-// tarOf makes one of names and contents, in order.
+// tarOf returns a tar of names and contents, in order.
 func tarOf(tb testing.TB, files ...string) string {
 	tb.Helper()
 	var b bytes.Buffer
@@ -629,7 +629,7 @@ func FuzzManifests(f *testing.F) {
 			if err := os.WriteFile(filepath.Join(dirs[name], name), data, 0o644); err != nil {
 				t.Fatal(err)
 			}
-			_, _, _ = read(t, []string{dirs[name]}, nil, corpus.Options{}) // whatever it is, no panic
+			_, _, _ = read(t, []string{dirs[name]}, nil, corpus.Options{}) // only checks that nothing panics
 		}
 	})
 }

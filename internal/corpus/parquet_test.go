@@ -20,7 +20,7 @@ import (
 	"loaderd/internal/corpus"
 )
 
-// parquetFile has columns text (every tenth null), number and ids, in row groups of 300 rows.
+// parquetFile returns a file with columns text (every tenth null), number and ids, in row groups of 300 rows.
 func parquetFile(tb testing.TB, rows int) string {
 	tb.Helper()
 	schema := arrow.NewSchema([]arrow.Field{
@@ -113,8 +113,8 @@ func TestParquetColumns(t *testing.T) {
 	}
 }
 
-// Damage anywhere gives an error that names the file, or documents: never a panic, and never more rows than the file
-// has.
+// Damage anywhere results in an error that names the file, or in documents: never a panic, and never more rows than
+// the file has.
 func TestDamagedParquet(t *testing.T) {
 	whole, err := os.ReadFile(parquetFile(t, 400))
 	if err != nil {
@@ -144,8 +144,8 @@ func TestDamagedParquet(t *testing.T) {
 	}
 }
 
-// The Arrow schema that a file may carry is nobody's business: damaged, it takes no memory, and the documents are what
-// they are.
+// The embedded Arrow schema of a file is ignored. If damaged, it causes no allocation and does not change the
+// documents.
 func TestDamagedArrowSchemaInParquet(t *testing.T) {
 	for name, data := range damagedSchemas(t) {
 		docs, _, err := readFile(t, t.TempDir(), "a.parquet", data, corpus.Options{})
@@ -155,7 +155,7 @@ func TestDamagedArrowSchemaInParquet(t *testing.T) {
 	}
 }
 
-// damagedSchemas are copies of a file with one vector or offset of its schema as large as it can be.
+// damagedSchemas returns copies of a file with one vector or offset of its schema set to the maximum.
 func damagedSchemas(tb testing.TB) map[string][]byte {
 	tb.Helper()
 	whole, err := os.ReadFile(parquetFile(tb, 3))
@@ -166,7 +166,7 @@ func damagedSchemas(tb testing.TB) map[string][]byte {
 	if at < 0 {
 		tb.Fatal("the file carries no schema")
 	}
-	at += bytes.Index(whole[at:], []byte("/////")) // how such a message begins
+	at += bytes.Index(whole[at:], []byte("/////")) // the start of such a message
 	end := at + bytes.IndexFunc(whole[at:], func(r rune) bool {
 		return !strings.ContainsRune("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=", r)
 	})

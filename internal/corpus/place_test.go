@@ -16,8 +16,8 @@ import (
 	"loaderd/internal/objecttest"
 )
 
-// An object that is read from any place has the entries that lie behind it, with the numbers of their lines; formats
-// that can not begin elsewhere begin at the beginning, and say so.
+// An object that is read from any place yields the entries after it, with their line numbers. Formats that cannot
+// start there start at the beginning, and Passed reports it.
 func TestPlaces(t *testing.T) {
 	var lines bytes.Buffer
 	lines.WriteString("\xef\xbb\xbf")

@@ -28,8 +28,8 @@ func (in *Input) text(s source, r io.Reader, yield record.Yield) bool {
 	return s.Give(yield, record.Document{Label: record.CleanLabel(s.Given), Data: bytes.TrimLeft(data, "\ufeff")})
 }
 
-// readText reads a file of size bytes, 0 if that is not known, or the beginning that shows that it is larger than limit
-// or is not text.
+// readText reads a file of size bytes, 0 if unknown. It stops after the part that shows that the file is larger than
+// limit or is not text.
 func readText(r io.Reader, size, limit int64) ([]byte, error) {
 	var b bytes.Buffer
 	if size > 0 && size <= limit {

@@ -7,7 +7,7 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// known leaves out documents with ids that the vocabulary does not have.
+// known skips documents with ids beyond the vocabulary.
 func (o Options) known(yield record.Yield) record.Yield {
 	if o.Vocabulary == 0 {
 		return yield

@@ -1,5 +1,5 @@
-// Package archive reads documents from archives: samples of tar archives, as WebDataset writes them, and records of web
-// archives (WARC, WET).
+// Package archive reads documents from archives: samples of tar archives in the layout of WebDataset, and records of
+// web archives (WARC, WET).
 package archive
 
 import (
@@ -18,25 +18,25 @@ import (
 	"loaderd/internal/tokenfiles"
 )
 
-// Endings of files in a tar, as WebDataset reads them: a sample's text, fields, and token ids.
+// Extensions of the files of a sample that are read in addition to textEndings: its fields, and its token ids.
 const (
 	jsonEnding = "json"
 	npyEnding  = "npy"
 )
 
-// textEndings are those of a text, the first that a sample has.
+// textEndings are the extensions of a sample's text. The first one that a sample has is used.
 var textEndings = []string{"txt", "text", "transcript"}
 
-// sample is what files that follow each other and have the same key are.
+// sample is a run of consecutive files with the same key.
 type sample struct {
 	key    string
-	fields map[string][]byte // by ending, of those that are read
-	large  int64             // bytes of one that is larger than any document, 0 for none
+	fields map[string][]byte // content by extension; nil for files that are not read
+	large  int64             // size of a file that exceeds the limit, 0 for none
 }
 
-// TarDocuments yields a document per sample of a tar archive: its text (txt), or the text of its fields (json), which
-// name it in either case. Files with other endings are not text. Archives that follow each other are read one after the
-// other. It returns whether the iteration continues.
+// TarDocuments yields a document per sample of a tar archive. Its content is the text file (txt), or else the text of
+// the fields (json). The fields name the document in either case. Files with other extensions are not text.
+// Concatenated archives are read one after the other. It returns whether the iteration continues.
 func TarDocuments(f record.File, r io.Reader, cols record.Columns, yield record.Yield) bool {
 	archives := &tarArchives{r: r}
 	at := sample{}
@@ -77,25 +77,25 @@ func TarDocuments(f record.File, r io.Reader, cols record.Columns, yield record.
 	}
 }
 
-// tarBlock is the unit of a tar. An archive ends with two blocks of zeros, and is padded with more.
+// tarBlock is the block size of tar. An archive ends with two blocks of zeros, followed by padding with zeros.
 const tarBlock = 512
 
-// tarArchives reads the files of tar archives that follow each other, as tar -i does.
+// tarArchives reads the files of concatenated tar archives, as tar -i does.
 type tarArchives struct {
 	r       io.Reader
 	archive *tar.Reader
-	ended   *zeros // of the present archive
-	number  int    // of the present archive
+	ended   *zeros // of the current archive
+	number  int    // number of the current archive
 }
 
-// next returns the header of the next file, or io.EOF behind the last archive. Read returns the file's content.
+// next returns the header of the next file, or io.EOF after the last archive. Read returns the file's content.
 func (a *tarArchives) next() (*tar.Header, error) {
 	if a.archive == nil {
 		a.begin(nil)
 	}
 	h, err := a.archive.Next()
 	switch {
-	case err == io.EOF && !a.ended.whole(): // which the library does not report
+	case err == io.EOF && !a.ended.whole(): // the library does not report a missing end marker
 		return nil, io.ErrUnexpectedEOF
 	case err != io.EOF:
 		return h, err
@@ -113,7 +113,7 @@ func (a *tarArchives) next() (*tar.Header, error) {
 
 func (a *tarArchives) Read(p []byte) (int, error) { return a.archive.Read(p) }
 
-// begin begins an archive whose first bytes were read.
+// begin starts an archive whose first bytes are already read.
 func (a *tarArchives) begin(first []byte) {
 	a.ended = &zeros{r: io.MultiReader(bytes.NewReader(first), a.r)}
 	a.archive = tar.NewReader(a.ended)
@@ -137,7 +137,7 @@ func (a *tarArchives) behindEnd() ([]byte, error) {
 	}
 }
 
-// zeros counts those that what was read ends with.
+// zeros is a reader that counts the zero bytes at the end of what was read.
 type zeros struct {
 	r io.Reader
 	n int
@@ -156,7 +156,7 @@ func (z *zeros) Read(p []byte) (int, error) {
 // whole reports whether the archive has its end marker: a block of zeros.
 func (z *zeros) whole() bool { return z.n >= tarBlock }
 
-// keyOf cuts a name at the first dot of its last part, as WebDataset does.
+// keyOf splits a name at the first dot of its last element, as WebDataset does.
 func keyOf(name string) (key, ending string) {
 	dir, base := path.Split(name)
 	base, ending, ok := strings.Cut(base, ".")
@@ -166,13 +166,13 @@ func keyOf(name string) (key, ending string) {
 	return dir + base, strings.ToLower(ending)
 }
 
-// tarField reads a file of a sample, if it is one that is read.
+// tarField stores a file of a sample, if it is needed.
 func tarField(cols record.Columns, s *sample, ending string, size int64, r io.Reader) error {
 	read := ending == jsonEnding || cols.Tokens && ending == npyEnding ||
 		!cols.Tokens && slices.Contains(textEndings, ending)
 	switch {
 	case !read:
-		ending = "" // only there
+		ending = "" // only records that the sample has further files
 	case size > cols.Limit() || ending != jsonEnding && ending != npyEnding && size > cols.MaxDocument:
 		s.large = size
 		return nil
@@ -189,7 +189,7 @@ func tarField(cols record.Columns, s *sample, ending string, size int64, r io.Re
 	return err
 }
 
-// tarDocument is the document of a sample.
+// tarDocument returns the document of a sample.
 func tarDocument(cols record.Columns, f record.File, at sample) (d record.Document, err error) {
 	if at.large > 0 {
 		return d, cols.TooLarge(int(at.large))
@@ -223,7 +223,7 @@ func tarDocument(cols record.Columns, f record.File, at sample) (d record.Docume
 		d.Label = record.CleanLabel(at.key)
 	}
 	if d.Path == "" {
-		// path.Join would join the two slashes of an address.
+		// path.Join would merge the two slashes of a URL.
 		d.Path = record.CleanLabel(f.Path + "/" + path.Clean(at.key))
 	}
 	if cols.ID != "" && d.ID == "" {
@@ -232,7 +232,7 @@ func tarDocument(cols record.Columns, f record.File, at sample) (d record.Docume
 	return d, nil
 }
 
-// tarFields is a document as its fields have it; without content where they have none.
+// tarFields returns the document of a sample's fields, without content if they have none.
 func tarFields(cols record.Columns, raw []byte) (record.Document, error) {
 	if fields, err := jsonvalue.ReadObject(raw); err == nil && !cols.Has(fields) && utf8.Valid(raw) {
 		cols.Text, cols.Tokens = "\x00", false
@@ -254,9 +254,9 @@ func noSampleText(cols record.Columns, at sample, raw []byte) error {
 	return fmt.Errorf("sample %q has %s", at.key, what)
 }
 
-// arrayTokens are the ids of an array of NumPy's that is one document.
+// arrayTokens returns the ids of a NumPy array that is one document.
 func arrayTokens(data []byte, limit int64) ([]byte, error) {
-	never := uint32(1 << 31) // which no id is
+	never := uint32(1 << 31) // larger than any id
 	d, err := tokenfiles.NPY(bytes.NewReader(data), tokenfiles.Cut{End: &never})
 	if err != nil {
 		return nil, err

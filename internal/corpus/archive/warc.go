@@ -14,20 +14,20 @@ import (
 	"loaderd/internal/warc"
 )
 
-// errHTML is the error of a page of HTML.
+// errHTML is the error for an HTML page.
 var errHTML = errors.New("HTML, of which no text is made here: take the archive's WET files, or make text of it before")
 
-// WARCDocuments yields a document per record with text: conversions (as in WET files), and responses and resources of a
-// text type. Records of other kinds (requests, metadata) are not documents. Damaged parts are left out, and reading
-// continues at the next record, or at the next member of gzip data. r reads what file has. WARCDocuments returns
-// whether the iteration continues.
+// WARCDocuments yields a document per record with text: conversions (as in WET files), and responses and resources of
+// a text type. Records of other kinds (requests, metadata) are not documents. Damaged parts are skipped, and reading
+// continues at the next record, or at the next member of gzip data. r reads the content of file. WARCDocuments
+// returns whether the iteration continues.
 func WARCDocuments(
 	f record.File, file *compression.Reader, r io.Reader, cols record.Columns, yield record.Yield,
 ) bool {
 	archive := warc.NewReader(r)
 	number, more := int64(1), true
 	damaged := func(err error) { more = more && f.Skip(yield, number, record.WithReason(record.Damaged, err)) }
-	var from, to int64 // of the last damage of gzip data
+	var from, to int64 // range of the last damage of gzip data
 	file.OnDamage(func(err error, begin, end int64) {
 		from, to = begin, end
 		damaged(err)
@@ -58,14 +58,14 @@ func WARCDocuments(
 	return false
 }
 
-// warcRecord is the document of a record, without data for a record that has none.
+// warcRecord is the document of a record. It has no data if the record has no document.
 type warcRecord struct {
 	record.Document
 	offset int64 // of the record
-	damage error // that was repaired
+	damage error // damage that was repaired
 }
 
-// nextWARC reads a record. problem is why one that should have a document has none.
+// nextWARC reads a record. problem is why a record that should have a document has none.
 func nextWARC(cols record.Columns, archive *warc.Reader) (d warcRecord, problem, err error) {
 	found, err := archive.Next()
 	if err != nil {
@@ -75,10 +75,10 @@ func nextWARC(cols record.Columns, archive *warc.Reader) (d warcRecord, problem,
 	if slices.Contains([]string{"conversion", "response", "resource"}, found.Type()) {
 		d.Document, problem = warcDocument(cols, found)
 	}
-	return d, problem, archive.End() // only then its length is known to be right
+	return d, problem, archive.End() // verifies the record's length
 }
 
-// warcDocument is the document of a record. Its error has a reason, or is one of reading.
+// warcDocument returns the document of a record. Its error has a reason, or is a read error.
 func warcDocument(cols record.Columns, r *warc.Record) (d record.Document, err error) {
 	contentType, content := r.Get("Content-Type"), func() (io.Reader, error) { return r.Body, nil }
 	if r.Type() == "response" {
@@ -90,7 +90,7 @@ func warcDocument(cols record.Columns, r *warc.Record) (d record.Document, err e
 			return d, record.Errorf("%w", err)
 		}
 		contentType = h.Get("Content-Type")
-		content = func() (io.Reader, error) { return warc.Content(h, body) } // which pages that are left out do not need
+		content = func() (io.Reader, error) { return warc.Content(h, body) } // not called for skipped pages
 	}
 	media, charset := warc.Media(contentType)
 	switch {

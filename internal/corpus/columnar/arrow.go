@@ -58,7 +58,7 @@ func ArrowDocuments(f record.File, r io.Reader, cols record.Columns, yield recor
 	}
 }
 
-// arrowSchema refuses data without the columns that are asked for.
+// arrowSchema returns an error if a required column is missing.
 func arrowSchema(cols record.Columns, schema *arrow.Schema) error {
 	var names []string
 	for _, f := range schema.Fields() {
@@ -98,7 +98,7 @@ func arrowSchema(cols record.Columns, schema *arrow.Schema) error {
 	return nil
 }
 
-// isNested reports whether a value can hold many others: then a small file can have values of any size.
+// isNested reports whether a value may contain many others. Then a small file can have values of any size.
 func isNested(kind arrow.DataType) bool {
 	if _, ok := kind.(arrow.NestedType); ok {
 		return true
@@ -107,7 +107,7 @@ func isNested(kind arrow.DataType) bool {
 	return ok && isNested(dictionary.ValueType)
 }
 
-// arrowRows are the columns of a batch; those that are not there are nil.
+// arrowRows are the columns of a batch; missing columns are nil.
 type arrowRows struct {
 	text, id, label, path, metaPath, url arrow.Array
 	meta                                 map[string]arrow.Array
@@ -148,8 +148,7 @@ func selectRows(cols record.Columns, batch arrow.Record) (rows arrowRows, err er
 	return rows, nil
 }
 
-// columnType is the type of a column, or of a field of structs by names with dots between them; nil where there is
-// none.
+// columnType returns the type of a column, or of a struct field by a dotted name; nil if it is missing.
 func columnType(fields []arrow.Field, name string) arrow.DataType {
 	first, rest, dotted := strings.Cut(name, ".")
 	for _, f := range fields {
@@ -163,7 +162,7 @@ func columnType(fields []arrow.Field, name string) arrow.DataType {
 	return nil
 }
 
-// columnAt is the column of a batch that columnType finds.
+// columnAt returns the column of a batch whose type columnType returns.
 func columnAt(batch arrow.Record, name string) arrow.Array {
 	fields, at := batch.Schema().Fields(), batch.Column
 	for fields != nil {
@@ -184,7 +183,7 @@ func columnAt(batch arrow.Record, name string) arrow.Array {
 	return nil
 }
 
-// jsonAt is a value as JSON.
+// jsonAt returns a value as JSON.
 func jsonAt(a arrow.Array, i int) (json.RawMessage, error) {
 	switch {
 	case a.IsNull(i):
@@ -206,7 +205,7 @@ func arrowRow(cols record.Columns, rows arrowRows, i int) (record.Document, erro
 			return record.Document{}, err
 		}
 	} else {
-		// The bytes are copied because the next batch takes the same memory.
+		// The bytes are copied because the next batch reuses the memory.
 		d.Data = []byte(textAt(rows.text, i))
 	}
 	if int64(len(d.Data)) > cols.MaxDocument {
@@ -234,7 +233,7 @@ func arrowRow(cols record.Columns, rows arrowRows, i int) (record.Document, erro
 	return d, cols.CheckID(len(d.ID))
 }
 
-// nameAt is a text or an integer, and empty for anything else.
+// nameAt returns a text or an integer, and the empty string for any other value.
 func nameAt(a arrow.Array, i int) string {
 	switch {
 	case a == nil || a.IsNull(i):
@@ -269,7 +268,7 @@ func isText(t arrow.DataType) bool {
 	return false
 }
 
-// textAt is a text within the array's memory.
+// textAt returns a text that shares the array's memory.
 func textAt(a arrow.Array, i int) string {
 	switch a := a.(type) {
 	case *array.String:

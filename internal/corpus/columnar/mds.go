@@ -22,13 +22,13 @@ import (
 type MDS struct {
 	File    record.File
 	Columns record.Columns
-	// Shard is its entry in the index of its folder, nil for a shard without one.
+	// Shard is the shard's entry in the index of its folder, nil for a shard without an index.
 	Shard *mds.Shard
 	// TokenType is the type of token ids in a column of bytes.
 	TokenType tokenfiles.Type
 }
 
-// mdsDecoder makes documents of samples.
+// mdsDecoder converts samples to documents.
 type mdsDecoder struct {
 	record.Columns
 	tokenType tokenfiles.Type
@@ -62,7 +62,7 @@ func (m MDS) Documents(r io.Reader, yield record.Yield) bool {
 	}
 }
 
-// openShard begins to read a shard, by its index or, where that is nil, by its own header.
+// openShard opens a shard by its index entry or, if that is nil, by its own header.
 func (o mdsDecoder) openShard(indexed *mds.Shard, r io.Reader) (samples *mds.Reader, c mdsColumns, err error) {
 	if indexed == nil {
 		if samples, err = mds.OpenShard(r); err != nil {
@@ -82,8 +82,8 @@ func (o mdsDecoder) openShard(indexed *mds.Shard, r io.Reader) (samples *mds.Rea
 	return samples, c, err
 }
 
-// unshard decompresses shards of a compression without a signature. A shard is written in one piece, so it has no more
-// than its index says.
+// unshard decompresses shards whose compression has no signature. A shard is written as one stream, so no data can
+// follow what its index describes.
 func unshard(s mds.Shard, r io.Reader) (io.Reader, error) {
 	switch s.Codec() {
 	case "br":
@@ -106,7 +106,7 @@ func unshard(s mds.Shard, r io.Reader) (io.Reader, error) {
 	return r, nil
 }
 
-// mdsColumns are the places of the columns that are read; -1 for those that are not there.
+// mdsColumns are the indexes of the columns that are read; -1 for missing ones.
 type mdsColumns struct {
 	shard mds.Shard
 	want  []bool
@@ -161,7 +161,7 @@ func (o mdsDecoder) mdsDocument(c mdsColumns, values []mds.Value) (d record.Docu
 		if !ok || values[at].Data == nil || values[at].Size > record.MaxID {
 			return nil
 		}
-		raw, _ := mds.JSON(c.shard.Encodings[at], values[at].Data) // what is no JSON names nothing
+		raw, _ := mds.JSON(c.shard.Encodings[at], values[at].Data) // a value that is not JSON names nothing
 		return raw
 	}
 	metaPath := record.DecodeLabel(jsonvalue.InnerObject(value("meta")).Value("path"))
@@ -184,7 +184,7 @@ func (o mdsDecoder) mdsDocument(c mdsColumns, values []mds.Value) (d record.Docu
 	return d, o.CheckID(len(d.ID))
 }
 
-// mdsContent is a document of a value. It does not share its memory.
+// mdsContent returns the document of a value, without sharing its memory.
 func (o mdsDecoder) mdsContent(encoding string, data []byte) ([]byte, error) {
 	if encoding == "json" {
 		if _, err := mds.JSON(encoding, data); err != nil {
@@ -226,7 +226,7 @@ func ShardFields(s mds.Shard) (fields []record.Field) {
 	return fields
 }
 
-// MDSFields returns the columns of a shard by its own header, which r begins with.
+// MDSFields returns the columns of a shard by its own header, with which r starts.
 func MDSFields(r io.Reader) ([]record.Field, error) {
 	m, err := mds.OpenShard(r)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 const (
 	// parquetRows is how many rows of a column are read at a time.
 	parquetRows = 256
-	// batchBytes bounds the documents of these rows: rows of a small file can have the same large value.
+	// batchBytes bounds the documents of these rows, because rows of a small file can have the same large value.
 	batchBytes = 4 << 20
 )
 
@@ -26,12 +26,12 @@ type Parquet struct {
 	File    record.File
 	Columns record.Columns
 	Open    func() (*columnfile.Parquet, error)
-	// From is how many rows may be left out: row groups within them are not read, if OnGroup is set.
+	// From is how many rows may be skipped. Row groups within them are not read if OnGroup is set.
 	From int64
 	// OnGroup is called with the number of rows before each row group, and, with skipped, after a group that is not
 	// read. nil: all groups are read.
 	OnGroup func(rows int64, skipped bool)
-	// OnRows is called with how many of all rows have been read.
+	// OnRows is called with the number of rows read and of all rows.
 	OnRows func(done, all int64)
 }
 
@@ -100,7 +100,7 @@ func (p Parquet) rows(give func(record.Document, int64, error) bool) (err error)
 	return nil
 }
 
-// skip returns the number of rows of a row group, which begins at row, where it need not be read, else 0.
+// skip returns the number of rows of a row group that starts at row, if the group can be skipped, else 0.
 func (p Parquet) skip(row, rows int64) int64 {
 	if p.OnGroup == nil {
 		return 0
@@ -113,7 +113,7 @@ func (p Parquet) skip(row, rows int64) int64 {
 	return rows
 }
 
-// The columns that are read, of those that are there.
+// The columns that are read if present.
 const (
 	textColumn = iota
 	idColumn
@@ -124,7 +124,7 @@ const (
 	columnCount
 )
 
-// leavesOf finds the leaf columns; -1 for one that is not there, or is not of a kind that is read.
+// leavesOf returns the leaf columns; -1 for one that is missing or has an unsupported type.
 func leavesOf(cols record.Columns, s *schema.Schema) (at []int, err error) {
 	at = make([]int, columnCount, columnCount+len(cols.Meta))
 	top := make([]string, s.Root().NumFields())
@@ -171,7 +171,8 @@ func leavesOf(cols record.Columns, s *schema.Schema) (at []int, err error) {
 	return at, nil
 }
 
-// leafOf returns the leaf of a column, named by its whole path or by its first part, and how many there are.
+// leafOf returns the leaf of a column, named by its whole path or by its first element, and the number of such
+// leaves.
 func leafOf(s *schema.Schema, name string) (leaf, found int) {
 	for i := range s.NumColumns() {
 		path := s.Column(i).Path()
@@ -206,7 +207,7 @@ func checkLeaf(cols record.Columns, name string, c *schema.Column, tokens bool) 
 	return fmt.Errorf("column %q is %s%s%s: want %s", name, list, c.PhysicalType(), logical, want)
 }
 
-// parquetGroup is a row group that is being read: a cell a column and row.
+// parquetGroup is a row group that is being read, with a cell per column and row.
 type parquetGroup struct {
 	columns []*parquetColumn
 	cells   [][]parquetCell
@@ -233,7 +234,7 @@ func openGroup(p *columnfile.Parquet, g int, leaves []int) (*parquetGroup, error
 	})
 }
 
-// next reads rows of all columns and returns how many. Of names it keeps no more than an id may have.
+// next reads rows of all columns and returns how many. A name is kept up to the maximum size of an id.
 func (g *parquetGroup) next(most int64) (n int, err error) {
 	if g.cells[textColumn], err = g.columns[textColumn].next(parquetRows, batchBytes, most); err != nil {
 		return 0, err
@@ -298,7 +299,7 @@ func ParquetFields(name string) (fields []record.Field, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
-	defer p.Close() // nothing was written
+	defer p.Close() // read only
 	s := p.MetaData().Schema
 	for _, top := range columnfile.TopNames(s) {
 		leaf, found := leafOf(s, top)

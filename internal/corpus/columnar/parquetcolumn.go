@@ -17,12 +17,12 @@ import (
 type parquetCell struct {
 	null bool
 	data []byte
-	text bool  // data is one, else a number as it is written
-	size int64 // of data, or of what is left out because it is larger than any document
+	text bool  // data is a text, otherwise a number literal
+	size int64 // size of data, or of a value that is not kept because it exceeds the maximum size of a document
 	err  error
 }
 
-// json is the value of a plain column.
+// json returns the value of a plain column.
 func (c parquetCell) json() (json.RawMessage, error) {
 	switch {
 	case c.null:
@@ -39,7 +39,7 @@ func (c parquetCell) name() string { return string(c.data[:min(len(c.data), reco
 
 func isBytes(c *schema.Column) bool { return c.PhysicalType() == parquet.Types.ByteArray }
 
-// isName says whether a column can name its row.
+// isName reports whether a column can name its row.
 func isName(c *schema.Column) bool {
 	return c.MaxRepetitionLevel() == 0 && (isBytes(c) || columnfile.IsInteger(c))
 }
@@ -47,7 +47,7 @@ func isName(c *schema.Column) bool {
 // parquetColumn reads a leaf column row by row.
 type parquetColumn struct{ *columnfile.Values }
 
-// next reads up to n rows, and fewer once they have so many bytes together. Of a row it keeps no more than most bytes.
+// next reads up to n rows, and fewer once their total size reaches bytes. It keeps at most most bytes of a row.
 func (p *parquetColumn) next(n, bytes int, most int64) ([]parquetCell, error) {
 	cells, size := make([]parquetCell, 0, n), 0
 	for len(cells) <= n {

@@ -20,14 +20,14 @@ import (
 	"golang.org/x/text/encoding"
 )
 
-// windowMost bounds how far back a compressed file may refer, and so the memory of its decoder. zstd -d and xz -9 have
-// the same bound.
+// windowMost bounds the window of a compressed file, and so the memory of its decoder. zstd -d and xz -9 have the
+// same bound.
 const windowMost = 128 << 20
 
-// bufferBytes is the size of a read.
+// bufferBytes is the size of a read buffer.
 const bufferBytes = 256 << 10
 
-// buffers are reused: a folder may have many thousand small files, each of which is opened twice.
+// buffers are reused, because a folder may have many thousand small files, each of which is opened twice.
 var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, bufferBytes) }}
 
 // compressions are detected by their first bytes, whatever the file's name is.
@@ -54,8 +54,8 @@ var compressions = []struct {
 	{"xz", []string{"\xfd7zXZ\x00"}, openXZ},
 }
 
-// zstdMagics begin a frame of zstd, or a skippable one (RFC 8878, section 3.1.2), with which pzstd begins each of its
-// frames.
+// zstdMagics returns the magic numbers of a zstd frame and of skippable frames (RFC 8878, section 3.1.2). pzstd
+// starts each of its frames with a skippable one.
 func zstdMagics() []string {
 	magics := []string{"\x28\xb5\x2f\xfd"}
 	for b := byte(0x50); b <= 0x5f; b++ {
@@ -64,7 +64,8 @@ func zstdMagics() []string {
 	return magics
 }
 
-// openXZ looks at the dictionary that the first block asks for: the decoder makes room for all of it at once.
+// openXZ checks the dictionary size in the first block, because the decoder allocates the whole dictionary
+// immediately.
 func openXZ(r *bufio.Reader) (io.Reader, func(), error) {
 	const streamHeader, blockMost = 12, 64
 	head, _ := r.Peek(streamHeader + blockMost) // the decoder reports truncated data
@@ -76,8 +77,9 @@ func openXZ(r *bufio.Reader) (io.Reader, func(), error) {
 	return z, func() {}, err
 }
 
-// xzDictionary is how many bytes of dictionary a block's header asks for: its size, flags, perhaps two sizes of the
-// block, then the filter with its number, the size of its properties, and these. 0 is for what is no such header.
+// xzDictionary returns the dictionary size in a block header, in bytes. A block header has its size, flags,
+// optionally two sizes of the block, then the filter with its id, the size of its properties, and these. It returns 0
+// for other data.
 func xzDictionary(block []byte) int64 {
 	const lzma2 = 0x21
 	if len(block) < 2 || block[0] == 0 {
@@ -101,12 +103,12 @@ func xzDictionary(block []byte) int64 {
 	return (2 | int64(bits&1)) << (bits/2 + 11)
 }
 
-// endings of names that promise compressed data.
+// endings are the file name extensions of compressed data.
 var endings = []string{".gz", ".zst", ".zstd", ".bz2", ".xz"}
 
-// NewReader returns a reader of the data of r, decompressed where its first bytes are those of a compression. It is an
-// error where the ending of name promises a compression and the data has none. Closing the reader calls close; so does
-// NewReader where it returns an error.
+// NewReader returns a reader of the data of r, decompressed if it starts with the magic number of a compression. It
+// returns an error if name has the extension of a compression and the data is not compressed. Closing the reader
+// calls close, and NewReader does so if it returns an error.
 func NewReader(name string, r io.Reader, close func() error) (*Reader, error) {
 	raw := buffers.Get().(*bufio.Reader)
 	raw.Reset(r)
@@ -120,7 +122,7 @@ func NewReader(name string, r io.Reader, close func() error) (*Reader, error) {
 	})
 }
 
-// Uncompressed returns a reader of r as it is.
+// Uncompressed returns a reader of the unchanged data of r.
 func Uncompressed(r io.Reader, close func() error) *Reader { return &Reader{r: r, close: close} }
 
 func detect(name string, raw *bufio.Reader, close func() error) (*Reader, error) {
@@ -148,8 +150,7 @@ func detect(name string, raw *bufio.Reader, close func() error) (*Reader, error)
 	return &Reader{r: raw, close: close}, nil
 }
 
-// TrimEnding removes the ending of a name that promises compressed data, in lower case. It reports whether there is
-// one.
+// TrimEnding removes the extension of a compression from a name, in lower case. It reports whether the name has one.
 func TrimEnding(name string) (trunk string, ok bool) {
 	ending := filepath.Ext(name)
 	if !slices.Contains(endings, ending) {
@@ -158,7 +159,8 @@ func TrimEnding(name string) (trunk string, ok bool) {
 	return strings.TrimSuffix(name, ending), true
 }
 
-// begins reports whether the data begins with one of some magics. It asks a pipe for no more bytes than it must.
+// begins reports whether the data starts with one of some magic numbers. It reads no more bytes of a pipe than
+// necessary.
 func begins(r *bufio.Reader, magics []string) (bool, error) {
 	for n := 1; ; n++ {
 		head, err := r.Peek(n)
@@ -174,8 +176,8 @@ func begins(r *bufio.Reader, magics []string) (bool, error) {
 	}
 }
 
-// isBzip2 reports whether the level and the mark of a block, or of the end, follow: text may begin with the same
-// letters.
+// isBzip2 reports whether the level and the magic number of a block, or of the end, follow. Text may start with the
+// same letters.
 func isBzip2(r *bufio.Reader) bool {
 	head, _ := r.Peek(10)
 	return len(head) == 10 && head[3] >= '1' && head[3] <= '9' &&
@@ -185,9 +187,9 @@ func isBzip2(r *bufio.Reader) bool {
 // Reader reads the data of a file.
 type Reader struct {
 	r        io.Reader
-	head     []byte // was read already
-	failed   error  // of r, behind head
-	format   string // of the compression, empty for none
+	head     []byte // already read
+	failed   error  // error of r after head
+	format   string // compression format, empty for none
 	close    func() error
 	onDamage func(err error, from, to int64)
 }
@@ -195,11 +197,11 @@ type Reader struct {
 // Direct reports whether Read returns the bytes of the file itself, neither decompressed nor decoded.
 func (d *Reader) Direct() bool { return d.format == "" }
 
-// OnDamage has Read continue behind damage of gzip data, at the next member, and call f with the damage and with the
-// range of offsets of what was read, from and to, that cannot be trusted. Without it damage is an error.
+// OnDamage makes Read continue after damage of gzip data, at the next member. It calls f with the damage and with the
+// range of offsets, from and to, of untrusted data that was already read. Without OnDamage, damage is an error.
 func (d *Reader) OnDamage(f func(err error, from, to int64)) { d.onDamage = f }
 
-// Trailing returns how many bytes behind the end of gzip data are not gzip data. It is known at the end of the data.
+// Trailing returns how many bytes after the end of gzip data are not gzip data. It is valid at the end of the data.
 func (d *Reader) Trailing() int64 {
 	switch r := d.r.(type) {
 	case decodedReader:
@@ -226,7 +228,7 @@ func (d *Reader) Read(p []byte) (n int, err error) {
 		n, err = d.r.Read(p)
 	}
 	for damage := (*damageError)(nil); d.onDamage != nil && errors.As(err, &damage); {
-		members := d.r.(*gzipMembers) // which alone has such errors
+		members := d.r.(*gzipMembers) // the only reader that returns such errors
 		d.onDamage(Explain(d.format, err), damage.from, members.offset)
 		members.resume()
 		n, err = members.Read(p)
@@ -242,19 +244,19 @@ func (d *Reader) Close() error { return d.close() }
 // headBytes is how much Peek can return of compressed data.
 const headBytes = 64 << 10
 
-// Decode returns a reader of the text of d, which is in encoding e, in UTF-8.
+// Decode returns a reader that converts the text of d from encoding e to UTF-8.
 func (d *Reader) Decode(e encoding.Encoding) *Reader {
 	return &Reader{r: decodedReader{e.NewDecoder().Reader(d), d}, format: decodedFormat, close: d.Close}
 }
 
-// decodedReader reads the text of a file that is in another encoding than UTF-8.
+// decodedReader reads the text of a file in another encoding than UTF-8.
 type decodedReader struct {
 	io.Reader
 	of *Reader
 }
 
-// Peek returns the first bytes: n or more, or fewer where the data is shorter or an error follows, which the next Read
-// returns.
+// Peek returns the first bytes: at least n, or fewer if the data is shorter or an error follows. The next Read
+// returns that error.
 func (d *Reader) Peek(n int) []byte {
 	if body, ok := d.r.(*bufio.Reader); ok {
 		head, _ := body.Peek(n)
@@ -267,7 +269,7 @@ func (d *Reader) Peek(n int) []byte {
 	return d.head
 }
 
-// more reads more into head.
+// more appends data to head.
 func (d *Reader) more() {
 	defer func() {
 		if v := recover(); v != nil { // as in Read
@@ -279,10 +281,10 @@ func (d *Reader) more() {
 	d.head = d.head[:len(d.head)+n]
 }
 
-// decodedFormat marks bytes that were decoded, whose offsets are not those of the file.
+// decodedFormat marks decoded bytes, whose offsets differ from those of the file.
 const decodedFormat = "decoded"
 
-// Explain returns an error of a decoder with the format and whether its data is truncated or damaged.
+// Explain adds to a decoder's error the format and whether its data is truncated or damaged.
 func Explain(format string, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s data is truncated: %w", format, io.ErrUnexpectedEOF)

@@ -11,28 +11,28 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// gzipMembers reads the members of gzip data, as gzip -d does: zeros behind a member are padding, and anything else
-// behind the last member is left out and counted. Data between two members, or a damaged member, is a *damageError;
-// resume continues behind it.
+// gzipMembers reads the members of gzip data, as gzip -d does. Zeros after a member are padding, and other data after
+// the last member is ignored and counted. Data between two members, or a damaged member, is a *damageError; resume
+// continues after it.
 type gzipMembers struct {
 	r        *bufio.Reader
 	z        *gzip.Reader
-	trailing int64 // bytes behind the last member that are not gzip data
-	offset   int64 // of what was returned
-	member   int64 // offset at which the present member begins
-	err      error // ends the reading; a *damageError until resume
+	trailing int64 // bytes after the last member that are not gzip data
+	offset   int64 // offset of the returned data
+	member   int64 // offset at which the current member starts
+	err      error // ends the reading; a *damageError lasts until resume
 }
 
-// IsDamage reports whether an error of a Reader is damage behind which Reader.OnDamage continues.
+// IsDamage reports whether an error of a Reader is damage after which Reader.OnDamage continues.
 func IsDamage(err error) bool {
 	var damage *damageError
 	return errors.As(err, &damage)
 }
 
-// damageError is damage behind which gzip data can be read on.
+// damageError is damage after which reading of gzip data can continue.
 type damageError struct {
 	err  error
-	from int64 // what was returned from this offset on cannot be trusted
+	from int64 // data returned from this offset on is untrusted
 }
 
 func (e *damageError) Error() string { return e.err.Error() }
@@ -67,7 +67,7 @@ func (g *gzipMembers) Read(p []byte) (int, error) {
 	return 0, g.err
 }
 
-// next begins the next member. It returns io.EOF where there is none.
+// next starts the next member. It returns io.EOF if none follows.
 func (g *gzipMembers) next() error {
 	if err := g.skipZeros(); err != nil {
 		return err
@@ -126,12 +126,12 @@ func (g *gzipMembers) seek() (n int64, err error) {
 		if skip == 0 {
 			skip = len(head)
 		}
-		_, _ = g.r.Discard(skip) // it was peeked at
+		_, _ = g.r.Discard(skip) // already peeked
 		n += int64(skip)
 	}
 }
 
-// resume makes Read continue at the next member behind damage, and return io.EOF where no member follows.
+// resume makes Read continue at the next member after damage, and return io.EOF if no member follows.
 func (g *gzipMembers) resume() {
 	if _, g.err = g.seek(); g.err == nil {
 		g.err = g.begin()
@@ -143,8 +143,8 @@ const (
 	gzipHeader = 10
 )
 
-// isGzipHeader reports whether a member's fixed header is one that a compressor writes, which random bytes hardly are:
-// reserved flags are 0, and the level and the system are among those of RFC 1952.
+// isGzipHeader reports whether the fixed header of a member is one that a compressor writes, which is unlikely for
+// random bytes. Reserved flags are 0, and the level and the system are among those of RFC 1952.
 func isGzipHeader(head []byte) bool {
 	return len(head) == gzipHeader && string(head[:3]) == gzipMagic && head[3]&0xe0 == 0 && head[8]&^6 == 0 &&
 		(head[9] <= 13 || head[9] == 255)

@@ -1,5 +1,5 @@
 // Package csvtable reads documents from tables of text: CSV, and fields separated by tabs, semicolons or bars. It
-// detects the separator, and what quotes and backslashes mean.
+// detects the separator, and the meaning of quotes and backslashes.
 package csvtable
 
 import (
@@ -27,14 +27,14 @@ type Source struct {
 	File    record.File
 	Columns record.Columns
 	Options Options
-	// Tabs reports that the name of the file promises fields that tabs separate.
+	// Tabs reports that the file name's extension implies tab-separated fields.
 	Tabs bool
-	// Reopen returns the table from its beginning once more. nil: it can be read only once, or only at a high cost.
+	// Reopen returns the table again from its beginning. nil: it can be read only once, or only at a high cost.
 	Reopen func() (io.ReadCloser, error)
 }
 
-// Documents yields a document per record below the header of the table, which r reads. A record that is not one is a
-// *record.SkipError with its first line. It returns whether the iteration continues.
+// Documents yields a document per record after the header of the table, which r reads. A record that is not a
+// document is a *record.SkipError with its first line. It returns whether the iteration continues.
 func (s Source) Documents(r io.Reader, yield record.Yield) bool {
 	fail := func(line int64, err error) bool {
 		return yield(record.Document{}, fmt.Errorf("read %s:%d: %w", s.File.Origin, line, err)) && false
@@ -111,8 +111,8 @@ func (s Source) Documents(r io.Reader, yield record.Yield) bool {
 	}
 }
 
-// detect finds the dialect of the table: by all of it, or by its beginning where it can be read only once. whole
-// reports that head is all of it.
+// detect returns the dialect of the table. It uses the whole table, or its beginning if the table can be read only
+// once. whole reports that head is the whole table.
 func (s Source) detect(t table, head []byte, whole bool) (d dialect, sure bool, err error) {
 	if s.Reopen != nil {
 		return s.Options.detect(s.Reopen, t, false)
@@ -128,10 +128,10 @@ func (s Source) detect(t table, head []byte, whole bool) (d dialect, sure bool, 
 type table struct {
 	separator byte
 	names     []string
-	quoted    bool // a name begins with a quote
+	quoted    bool // a name starts with a quote
 }
 
-// below returns the records below the header.
+// below returns the records after the header.
 func (t table) below(r io.Reader, d dialect, limit int64) (*tableReader, error) {
 	body := bufio.NewReader(r)
 	if err := skipMarks(body); err != nil {
@@ -141,13 +141,13 @@ func (t table) below(r io.Reader, d dialect, limit int64) (*tableReader, error) 
 	records.quoting = t.quoted || d.quoting
 	_, err := records.next()
 	records.quoting = d.quoting
-	if err == io.EOF { // the header is not whole yet
+	if err == io.EOF { // the header is incomplete
 		err = nil
 	}
 	return records, err
 }
 
-// header finds the separator and the names of the columns. The column of the text must be there.
+// header returns the separator and the names of the columns. The column of the text must exist.
 func header(head []byte, cols record.Columns, o Options) (table, error) {
 	data := bytes.TrimLeft(head, "\ufeff")
 	var most []string
@@ -176,14 +176,14 @@ func header(head []byte, cols record.Columns, o Options) (table, error) {
 	return table{}, fmt.Errorf("the first line is to name the columns: %w", cols.Missing(most))
 }
 
-// ColumnNames returns the names of the columns of a table that begins with head. The column of the text must be there.
+// ColumnNames returns the names of the columns of a table that starts with head. The column of the text must exist.
 func ColumnNames(head []byte, cols record.Columns, o Options) ([]string, error) {
 	t, err := header(head, cols, o)
 	return t.names, err
 }
 
-// IsTable reports whether text begins as a table does whose header names the column of the text: two columns at least,
-// and as many in the next record.
+// IsTable reports whether text starts like a table whose header names the column of the text. It requires at least
+// two columns, and as many in the next record.
 func IsTable(data []byte, cols record.Columns, o Options) bool {
 	t, err := header(data, cols, o)
 	if err != nil || len(t.names) < 2 {
@@ -247,7 +247,7 @@ func csvDocument(cols record.Columns, row *tableRecord, columns map[string]int) 
 	return d, cols.CheckID(len(d.ID))
 }
 
-// skipMarks reads byte order marks at the beginning.
+// skipMarks skips byte order marks at the beginning.
 func skipMarks(r *bufio.Reader) error {
 	for {
 		mark, err := r.Peek(len("\ufeff"))
@@ -257,6 +257,6 @@ func skipMarks(r *bufio.Reader) error {
 			}
 			return err
 		}
-		_, _ = r.Discard(len(mark)) // it was peeked at
+		_, _ = r.Discard(len(mark)) // already peeked
 	}
 }

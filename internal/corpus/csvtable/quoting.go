@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Options describe how the fields of tables are written. What they leave open is detected.
+// Options describe how the fields of tables are written. Unspecified options are detected.
 type Options struct {
 	Quoting string // QuotingOn, QuotingOff or QuotingAuto
 	Escape  string // EscapeNone, EscapeBackslash or EscapeAuto
@@ -17,7 +17,7 @@ type Options struct {
 // The values of Options.Quoting. The empty string is QuotingAuto.
 const (
 	QuotingAuto = "auto"
-	QuotingOn   = "on"  // a field that begins with a quote extends to the closing quote
+	QuotingOn   = "on"  // a field that starts with a quote extends to the closing quote
 	QuotingOff  = "off" // quotes are text, and every line is a record
 )
 
@@ -25,7 +25,7 @@ const (
 const (
 	EscapeAuto      = "auto"
 	EscapeNone      = "none"      // a backslash is text
-	EscapeBackslash = "backslash" // the character behind a backslash is text
+	EscapeBackslash = "backslash" // the character after a backslash is text
 )
 
 const (
@@ -33,10 +33,10 @@ const (
 	escapeHint  = "(--csv-escape none or backslash, pull.csv_escape)"
 )
 
-// CheckQuoting refuses what is not a value of Options.Quoting.
+// CheckQuoting returns an error unless value is a value of Options.Quoting.
 func CheckQuoting(value string) error { return oneOf(value, QuotingAuto, QuotingOn, QuotingOff) }
 
-// CheckEscape refuses what is not a value of Options.Escape.
+// CheckEscape returns an error unless value is a value of Options.Escape.
 func CheckEscape(value string) error { return oneOf(value, EscapeAuto, EscapeNone, EscapeBackslash) }
 
 func oneOf(value string, values ...string) error {
@@ -46,12 +46,12 @@ func oneOf(value string, values ...string) error {
 	return fmt.Errorf("%q: want one of %s", value, strings.Join(values, ", "))
 }
 
-// given returns the dialect that the options give. Quoting is on where they leave it open.
+// given returns the dialect of the options. If they do not specify quoting, it is on.
 func (c Options) given(separator byte) dialect {
 	return dialect{separator: separator, quoting: c.Quoting != QuotingOff, escaping: c.Escape == EscapeBackslash}
 }
 
-// detects says whether something is left open.
+// detects reports whether an option must be detected.
 func (c Options) detects() bool { return c.detectsQuoting() || c.detectsEscape() }
 
 func (c Options) detectsQuoting() bool { return c.Quoting == "" || c.Quoting == QuotingAuto }
@@ -72,11 +72,12 @@ func (t *tally) add(line int64) {
 	}
 }
 
-// evidence is what the records of a table, read with quoting, show about its dialect.
+// evidence counts what the records of a table, read with quoting, show about its dialect.
 //
 //	enclose  the record has the right number of fields only because quotes enclose separators or line breaks
-//	text     the record is malformed or has a wrong number of fields, and each of its lines has the right number if quotes are text
-//	merged   both readings have the right number of fields: one record of several lines, or a record a line
+//	text     the record is malformed or has a wrong number of fields, and each of its lines has the right number if
+//	         quotes are text
+//	merged   both readings have the right number of fields: one record of several lines, or a record per line
 //	doubled  quotes enclose a quote: writers that do not quote have no reason to double one
 //	bare     a quote is inside a field without quotes: writers that quote enclose such fields
 //	escapes  a quote that does not close its field follows a backslash
@@ -110,11 +111,11 @@ func (e *evidence) add(r *tableRecord, columns int) {
 	}
 }
 
-// clearly is how many times more records show one reading than the other where a table is read so.
+// clearly is the ratio of evidence for one reading to evidence for the other from which the table is read that way.
 const clearly = 20
 
-// quoting returns whether quotes enclose fields. Fields that commas separate hold commas, so that quotes are text in
-// hardly any such table. sure says that there is evidence.
+// quoting returns whether quotes enclose fields. Comma-separated fields often contain commas, so quotes are rarely
+// text in such a table. sure reports that evidence exists.
 func (e *evidence) quoting(separator byte, columns int) (on, sure bool, err error) {
 	if separator == ',' {
 		return true, true, nil
@@ -147,8 +148,8 @@ func (e *evidence) unclear(encloses, text tally) error {
 		encloses.first, text.first, quotingHint)
 }
 
-// contradicts returns an error where a record of a stream, the beginning of which alone was looked at, shows that the
-// dialect may be another one. The evidence is that of the records before.
+// contradicts returns an error if a record of a stream shows that the dialect may be another one. The dialect was
+// detected only by the beginning of the stream, and e is the evidence of the previous records.
 func (c Options) contradicts(d dialect, sure bool, e *evidence, r *tableRecord, columns int) error {
 	before := *e
 	e.add(r, columns)
@@ -170,8 +171,8 @@ func (c Options) contradicts(d dialect, sure bool, e *evidence, r *tableRecord, 
 
 var errStream = errors.New("the quotes of a table that is read only once cannot be compared")
 
-// detect finds the dialect of a table, which open returns: all of it, or where partial its beginning. sure says that
-// there is evidence.
+// detect returns the dialect of a table that open returns: the whole table, or with partial its beginning. sure
+// reports that evidence exists.
 func (c Options) detect(open func() (io.ReadCloser, error), t table, partial bool) (d dialect, sure bool, err error) {
 	d = c.given(t.separator)
 	if !c.detects() {
@@ -204,13 +205,13 @@ func (c Options) detect(open func() (io.ReadCloser, error), t table, partial boo
 	return d, sure, err
 }
 
-// evidence reads the records of a table, which open returns.
+// evidence reads the records of a table that open returns.
 func (t table) evidence(open func() (io.ReadCloser, error), d dialect, partial bool) (e evidence, err error) {
 	body, err := open()
 	if err != nil {
 		return e, err
 	}
-	defer body.Close() // nothing was written
+	defer body.Close() // read only
 	records, err := t.below(body, d, 0)
 	if t.quoted { // the column of the text has its name without the quotes
 		e.enclose.add(1)

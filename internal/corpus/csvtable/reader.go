@@ -2,46 +2,46 @@ package csvtable
 
 import "io"
 
-// dialect is how the fields of a table are written.
+// dialect describes how the fields of a table are written.
 type dialect struct {
 	separator byte
-	quoting   bool // a field that begins with a quote extends to the closing quote, separators and line breaks included
-	escaping  bool // the character behind a backslash is text
+	quoting   bool // a field that starts with a quote extends to the closing quote, with separators and line breaks
+	escaping  bool // the character after a backslash is text
 }
 
-// tableReader cuts a table into records as Python's csv, pandas and pyarrow do. A quote that does not begin a field is
-// text. Text behind a closing quote belongs to the field. LF, CR LF and CR end a record; within quotes they stay as
-// they are.
+// tableReader splits a table into records as Python's csv, pandas and pyarrow do. A quote that does not start a field
+// is text. Text after a closing quote belongs to the field. LF, CR LF and CR end a record; within quotes they are
+// kept unchanged.
 type tableReader struct {
 	dialect
-	columns int   // fields that a record should have
-	limit   int64 // bytes that are kept of a record; 0 keeps none
+	columns int   // expected fields per record
+	limit   int64 // bytes kept per record; 0 keeps none
 
 	r       io.Reader
 	buffer  []byte
-	unread  []byte // the rest of buffer
-	err     error  // of r, behind unread
+	unread  []byte // rest of buffer
+	err     error  // error of r after unread
 	special [256]bool
 
-	number     int64 // of the present line, from 1
-	separators int   // in the present line
-	last       byte  // that was read
+	number     int64 // number of the current line, from 1
+	separators int   // in the current line
+	last       byte  // last byte that was read
 	backslash  bool  // precedes the closing quote
 	record     tableRecord
 }
 
-// tableRecord is a record. It lasts until the next one is read.
+// tableRecord is a record. It is valid until the next one is read.
 type tableRecord struct {
-	line  int64 // of its first byte
-	lines int   // that it extends over
+	line  int64 // line of its first byte
+	lines int   // number of lines
 	size  int64 // in bytes
-	long  bool  // it is longer than the limit, and not kept
+	long  bool  // longer than the limit, and not kept
 	data  []byte
-	ends  []int // of its fields in data
+	ends  []int // end of each field in data
 	quotes
 }
 
-// quotes are what the quotes of a record show about the dialect of its table.
+// quotes describe what the quotes of a record show about the dialect of its table.
 type quotes struct {
 	quoted    bool // a field begins with a quote
 	malformed bool // text follows a closing quote
@@ -52,10 +52,10 @@ type quotes struct {
 	even      bool // each of its lines has as many fields as the table has columns, if quotes are text
 }
 
-// fields is how many fields the record has.
+// fields returns how many fields the record has.
 func (r *tableRecord) fields() int { return len(r.ends) }
 
-// field is a field of the record.
+// field returns a field of the record.
 func (r *tableRecord) field(i int) []byte {
 	begin := 0
 	if i > 0 {
@@ -64,7 +64,7 @@ func (r *tableRecord) field(i int) []byte {
 	return r.data[begin:r.ends[i]]
 }
 
-// empty says whether the record is an empty line.
+// empty reports whether the record is an empty line.
 func (r *tableRecord) empty() bool { return r.size == 0 }
 
 func newTableReader(r io.Reader, d dialect, columns int, limit int64) *tableReader {
@@ -76,7 +76,7 @@ func newTableReader(r io.Reader, d dialect, columns int, limit int64) *tableRead
 	return c
 }
 
-// mergedError is a field whose quotes hold line breaks and more bytes than a record may have.
+// mergedError is a field whose quotes enclose line breaks and more bytes than a record may have.
 type mergedError struct{ line int64 }
 
 func (e *mergedError) Error() string {
@@ -84,13 +84,13 @@ func (e *mergedError) Error() string {
 		quotingHint
 }
 
-// readerState is where in a record the reader is.
+// readerState is the state of the reader within a record.
 type readerState int
 
 const (
 	fieldBegin readerState = iota
 	inField
-	behindQuote // which closes the field, unless another one follows
+	behindQuote // after a quote, which closes the field unless another one follows
 	inQuotes    // from here on, a line break does not end the record
 	escaped
 	escapedInQuotes
@@ -114,7 +114,7 @@ func (c *tableReader) next() (*tableRecord, error) {
 			return nil, err
 		}
 		if b == '\n' || b == '\r' {
-			lineFeed := b == '\n' && c.last == '\r' // of a line that has ended
+			lineFeed := b == '\n' && c.last == '\r' // of the CR LF that ends the line
 			if !lineFeed {
 				c.endLine()
 			}
@@ -145,19 +145,19 @@ func (c *tableReader) next() (*tableRecord, error) {
 	}
 }
 
-// begin prepares the reader for a record. io.EOF says that there is none.
+// begin prepares the reader for a record. It returns io.EOF if none follows.
 func (c *tableReader) begin() error {
 	r := &c.record
 	*r = tableRecord{line: c.number, lines: 1, data: r.data[:0], ends: r.ends[:0], quotes: quotes{even: true}}
 	err := c.fill()
-	if err == nil && c.unread[0] == '\n' && c.last == '\r' { // of the record before
+	if err == nil && c.unread[0] == '\n' && c.last == '\r' { // of the previous record
 		c.last, c.unread = '\n', c.unread[1:]
 		err = c.fill()
 	}
 	return err
 }
 
-// step takes a byte that does not end the record.
+// step processes a byte that does not end the record.
 func (c *tableReader) step(state readerState, b byte) readerState {
 	r := &c.record
 	switch state {
@@ -203,7 +203,7 @@ func (c *tableReader) step(state readerState, b byte) readerState {
 	return inField
 }
 
-// skim keeps the bytes up to the next one that may mean something.
+// skim keeps the bytes up to the next one that may be special.
 func (c *tableReader) skim() {
 	n := 0
 	for n < len(c.unread) && !c.special[c.unread[n]] {
@@ -242,7 +242,7 @@ func (c *tableReader) readByte() (byte, error) {
 	return b, nil
 }
 
-// fill reads until there is an unread byte.
+// fill reads until an unread byte is available.
 func (c *tableReader) fill() error {
 	for len(c.unread) == 0 {
 		if c.err != nil {

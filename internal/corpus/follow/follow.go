@@ -14,9 +14,9 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// Follower finds files that match patterns, each once it is whole: when its size and time have not changed for a while.
-// It has no clock of its own. It reads all names each time instead of waiting for events of the system, which file
-// systems that are mounted from elsewhere do not have.
+// Follower finds files that match patterns, each when it is complete: its size and time have not changed for a while.
+// The caller passes the time. It lists all names each time instead of using file system events, which mounted network
+// file systems do not have.
 type Follower struct {
 	patterns []string
 	settle   time.Duration
@@ -28,11 +28,12 @@ type sight struct {
 	size   int64
 	time   time.Time
 	since  time.Time // when this version was first seen
-	handed bool      // as whole
+	handed bool      // returned as complete
 }
 
-// New follows patterns: paths with * and ** in them, folders (all files below them) and names of files. A file is whole
-// when it has not changed for settle. 0 accepts each file at once, for writers that rename whole files into place.
+// New follows patterns: paths with * and ** in them, folders (all files below them) and names of files. A file is
+// complete when it has not changed for settle. 0 accepts each file immediately, for writers that rename complete
+// files into place.
 func New(patterns []string, settle time.Duration) (*Follower, error) {
 	f := &Follower{settle: settle, seen: map[string]sight{}}
 	for _, p := range patterns {
@@ -56,16 +57,16 @@ func New(patterns []string, settle time.Duration) (*Follower, error) {
 	return f, nil
 }
 
-// literal is a path as a pattern that stands for itself.
+// literal returns a pattern that matches only the path itself.
 func literal(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "{", `\{`, "}", `\}`).Replace(path)
 }
 
-// Patterns returns the patterns that are followed, absolute.
+// Patterns returns the followed patterns, absolute.
 func (f *Follower) Patterns() []string { return f.patterns }
 
-// Look returns the absolute paths of the files that have become whole, in order, and the number of files that may still
-// be written. A file that changes after it was returned is returned again when it is whole once more. Files that
+// Look returns the absolute paths of the files that have become complete, in order, and the number of files that may
+// still be written. A file that changes after it was returned is returned again when it is complete again. Files that
 // disappear are removed from the record. An error changes nothing: call Look again.
 func (f *Follower) Look(now time.Time) (whole []string, unsettled int, err error) {
 	there := map[string]sight{}
@@ -81,7 +82,7 @@ func (f *Follower) Look(now time.Time) (whole []string, unsettled int, err error
 			}
 			info, err := os.Stat(name)
 			switch {
-			case errors.Is(err, fs.ErrNotExist): // renamed or removed meanwhile
+			case errors.Is(err, fs.ErrNotExist): // renamed or removed in the meantime
 				continue
 			case err != nil:
 				return nil, 0, fmt.Errorf("look at %s: %w", name, err)

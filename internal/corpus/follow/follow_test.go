@@ -11,7 +11,7 @@ import (
 	"loaderd/internal/corpus/follow"
 )
 
-// A look a second at a folder: what is done before each, and what it is to find.
+// The folder is checked once per second. Each case has the change before a check and the expected result.
 func TestFollowerFindsWhatIsWhole(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
@@ -44,7 +44,7 @@ func TestFollowerFindsWhatIsWhole(t *testing.T) {
 		whole     []string
 		unsettled int
 	}{
-		{func() {}, nil, 1}, // however old it is: its time may have been set
+		{func() {}, nil, 1}, // even an old file, because its time may have been set
 		{func() {
 			write("a.txt", "1", 1)
 			write("b/.hidden", "1", 1)
@@ -52,13 +52,13 @@ func TestFollowerFindsWhatIsWhole(t *testing.T) {
 			write("c.txt.tmp", "1", 1)
 		}, nil, 2},
 		{func() { write("a.txt", "12", 2) }, []string{"b/old.jsonl"}, 1},   // grows
-		{func() { write("a.txt", "21", 3) }, nil, 1},                       // the same size, another time
+		{func() { write("a.txt", "21", 3) }, nil, 1},                       // same size, other time
 		{func() { move("c.txt.tmp", "c.txt") }, nil, 2},                    // renamed into place
-		{func() { write("Z.txt", "1", 5) }, []string{"a.txt"}, 2},          //
-		{func() { _ = os.Remove(path("Z.txt")) }, []string{"c.txt"}, 0},    // vanishes before it is whole
+		{func() { write("Z.txt", "1", 5) }, []string{"a.txt"}, 2},          // new file
+		{func() { _ = os.Remove(path("Z.txt")) }, []string{"c.txt"}, 0},    // removed before it is complete
 		{func() { write("a.txt", "", 7) }, nil, 1},                         // shrinks after it was read
-		{func() { _ = os.Remove(path("b/old.jsonl")) }, nil, 1},            // vanishes after it was read
-		{func() { write("b/old.jsonl", "x", -100) }, []string{"a.txt"}, 1}, // and is there again
+		{func() { _ = os.Remove(path("b/old.jsonl")) }, nil, 1},            // removed after it was read
+		{func() { write("b/old.jsonl", "x", -100) }, []string{"a.txt"}, 1}, // exists again
 		{func() { write("y.txt", "1", 10); write("b/x.txt", "1", 10) }, nil, 3},
 		{func() {}, []string{"b/old.jsonl"}, 2},
 		{func() {}, []string{"b/x.txt", "y.txt"}, 0},
@@ -81,8 +81,8 @@ func TestFollowerFindsWhatIsWhole(t *testing.T) {
 	}
 }
 
-// Without a time to settle, for writers that rename, a file counts at the first look. Folders may have names that look
-// like patterns.
+// With a settle time of 0, for writers that rename, a file is complete at the first check. Names of folders may
+// contain pattern characters.
 func TestFollowerTakesWhatIsRenamedAtOnce(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a[b]{c}*")
 	if err := os.Mkdir(dir, 0o755); err != nil {

@@ -1,4 +1,4 @@
-// Package gosource finds the source of Go's own library: real text that a machine with Go has.
+// Package gosource finds the source of Go's standard library: real text on every machine with Go.
 package gosource
 
 import (
@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// Dir returns the folder of Go's own library, below GOROOT of the environment if it is set.
+// Dir returns the folder of Go's standard library, below GOROOT of the environment if it is set.
 func Dir(ctx context.Context) (string, error) {
 	root := os.Getenv("GOROOT")
 	if root == "" {

@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 )
 
-// Folders of a repository. A snapshot has symbolic links to the blobs, under the names that the files have on the hub.
+// Folders of a repository. A snapshot has symbolic links to the blobs, with the names of the files on the hub.
 const (
 	Snapshots = "snapshots"
 	blobs     = "blobs"
 )
 
-// repositoryOf returns the repository whose snapshots a path is in, false for any other path.
+// repositoryOf returns the repository whose snapshots contain a path, false for any other path.
 func repositoryOf(name string) (string, bool) {
 	for dir := filepath.Dir(name); dir != filepath.Dir(dir); dir = filepath.Dir(dir) {
 		if filepath.Base(dir) == Snapshots && IsRepository(filepath.Dir(dir)) {
@@ -33,8 +33,8 @@ func IsRepository(dir string) bool {
 	return true
 }
 
-// IsLink reports whether a symbolic link is a file of a snapshot: it leads to a regular file among the blobs of its own
-// repository.
+// IsLink reports whether a symbolic link is a file of a snapshot: its target is a regular file among the blobs of its
+// own repository.
 func IsLink(name string) bool {
 	repository, ok := repositoryOf(name)
 	if !ok {
@@ -52,8 +52,8 @@ func IsLink(name string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Resolve returns a path without symbolic links, apart from the last one where it is a file of a snapshot: its name has
-// the ending of its format, that of its blob does not.
+// Resolve returns a path without symbolic links, except for a last element that is a file of a snapshot. Its name has
+// the extension of its format, while the name of its blob has not.
 func Resolve(name string) (string, error) {
 	dir, err := filepath.EvalSymlinks(filepath.Dir(name))
 	if err != nil {
@@ -65,7 +65,7 @@ func Resolve(name string) (string, error) {
 	return filepath.EvalSymlinks(name)
 }
 
-// CheckSnapshots refuses a repository of several snapshots, which would mostly be the same files several times.
+// CheckSnapshots returns an error for a repository with several snapshots, which usually repeat most files.
 func CheckSnapshots(dir string) error {
 	if !IsRepository(dir) {
 		return nil

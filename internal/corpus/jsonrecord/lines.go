@@ -11,8 +11,8 @@ import (
 )
 
 // LineDocuments yields a document per line. Blank lines are not documents. A line that is not a document is a
-// *record.SkipError with its number. Each line may begin with byte order marks, as where files were joined. It returns
-// whether the iteration continues.
+// *record.SkipError with its number. Each line may start with byte order marks, which concatenated files have. It
+// returns whether the iteration continues.
 func LineDocuments(f record.File, lines *jsonvalue.LineReader, cols record.Columns, yield record.Yield) bool {
 	for {
 		line, err := lines.Next()

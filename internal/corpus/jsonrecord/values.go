@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// ValueDocuments yields a document per element of one array, or per object of those that follow each other, on any
+// ValueDocuments yields a document per element of one array, or per object of several concatenated ones, on any
 // lines. A value that is not a document is a *record.SkipError with its line. It returns whether the iteration
 // continues.
 func ValueDocuments(f record.File, r io.Reader, cols record.Columns, yield record.Yield) bool {

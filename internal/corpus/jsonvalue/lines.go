@@ -8,14 +8,15 @@ import (
 
 func buffered(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 64<<10) }
 
-// LineReader reads lines of bounded length. A longer one is a *SizeError, and the next call returns the line behind it.
+// LineReader reads lines of bounded length. A longer one is a *SizeError, and the next call returns the line after
+// it.
 type LineReader struct {
 	r      *bufio.Reader
 	limit  int64
 	line   []byte
 	parts  [][]byte // of a long line
-	number int64    // of the line, from 1
-	offset int64    // behind the line
+	number int64    // number of the line, from 1
+	offset int64    // offset after the line
 }
 
 // NewLineReader returns a reader of lines of at most limit bytes.
@@ -23,19 +24,19 @@ func NewLineReader(r io.Reader, limit int64) *LineReader {
 	return &LineReader{r: buffered(r), limit: limit}
 }
 
-// StartAt sets the place of the first byte: its offset in bytes, and the number of lines before it.
+// StartAt sets the position of the first byte: its offset in bytes, and the number of lines before it.
 func (l *LineReader) StartAt(offset, lines int64) { l.offset, l.number = offset, lines }
 
-// Offset returns the offset behind the last line that was read.
+// Offset returns the offset after the last line that was read.
 func (l *LineReader) Offset() int64 { return l.offset }
 
 // Number returns the number of the last line that was read, from 1.
 func (l *LineReader) Number() int64 { return l.number }
 
-// Next returns a line with its end, valid until the next call, or io.EOF.
+// Next returns a line including its terminator, valid until the next call, or io.EOF.
 func (l *LineReader) Next() ([]byte, error) {
 	if cap(l.line) > 2*partBytes && len(l.line) <= partBytes {
-		l.line = nil // long lines are over
+		l.line = nil // release the memory of a long line
 	}
 	l.line, l.parts = l.line[:0], nil
 	l.number++
@@ -65,11 +66,10 @@ func (l *LineReader) Next() ([]byte, error) {
 	}
 }
 
-// partBytes is the size of the parts in which a long line is collected: a line that grew in place would be copied again
-// and again.
+// partBytes is the size of the parts in which a long line is collected. Growing it in place would copy it repeatedly.
 const partBytes = 1 << 20
 
-// add adds to the line.
+// add appends to the line.
 func (l *LineReader) add(part []byte) {
 	if len(l.line)+len(part) > max(partBytes, cap(l.line)) {
 		l.parts = append(l.parts, l.line)
@@ -78,7 +78,7 @@ func (l *LineReader) add(part []byte) {
 	l.line = append(l.line, part...)
 }
 
-// whole returns a line of a size, which lasts until the next one. The next one may be as long without parts.
+// whole returns a complete line of a size, valid until the next one. A next line of this size needs no parts.
 func (l *LineReader) whole(size int64) []byte {
 	if l.parts == nil {
 		return l.line

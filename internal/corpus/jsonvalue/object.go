@@ -1,5 +1,5 @@
-// Package jsonvalue reads JSON without decoding what is not asked for: objects as lists of fields, lists element by
-// element, and streams as lines or values of bounded size. It accepts NaN, Infinity and -Infinity.
+// Package jsonvalue reads JSON without decoding unneeded parts: objects as lists of fields, lists element by element,
+// and streams as lines or values of bounded size. It accepts NaN, Infinity and -Infinity.
 package jsonvalue
 
 import (
@@ -14,16 +14,16 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// Object is a JSON object: its fields in order. Values are views of the bytes that it was read from.
+// Object is the list of a JSON object's fields in order. Values are views of the bytes from which it was read.
 type Object []Field
 
 // Field is a field of an object.
 type Field struct {
 	Name  string
-	Value []byte // without space around it
+	Value []byte // without surrounding space
 }
 
-// Value returns the value of a field, nil without one. Of fields with equal names it is the last.
+// Value returns the value of a field, nil if it is missing. Of fields with equal names it is the last.
 func (o Object) Value(name string) []byte {
 	for i := len(o) - 1; i >= 0; i-- {
 		if o[i].Name == name {
@@ -46,8 +46,9 @@ func (o Object) Names() []string {
 	return names
 }
 
-// ReadObject reads a JSON object in one pass, and copies no value. NaN, Infinity and -Infinity, which some writers of
-// JSON leave in numbers, are replaced in raw by empty objects, which no field takes. An error is one of encoding/json.
+// ReadObject reads a JSON object in one pass, and copies no value. NaN, Infinity and -Infinity, which some JSON
+// writers emit as numbers, are replaced in raw by empty objects, which are invalid as a value. An error is one of
+// encoding/json.
 func ReadObject(raw []byte) (Object, error) {
 	o, err := scanObject(raw)
 	if err != nil && err != errManyFields && replaceInfinities(raw) {
@@ -63,7 +64,7 @@ func ReadObject(raw []byte) (Object, error) {
 	return nil, err
 }
 
-// maxFields bounds the fields of an object: each takes ten times the memory that an empty one has in a file.
+// maxFields bounds the fields of an object, because each uses ten times the memory of an empty one in a file.
 const maxFields = 1 << 16
 
 var errManyFields = fmt.Errorf("an object with more than %d fields", maxFields)
@@ -100,7 +101,7 @@ func scanObject(raw []byte) (o Object, err error) {
 	return o, d.end()
 }
 
-// EachElement calls f with every element of a JSON list, until it returns an error. What follows the list is an error.
+// EachElement calls f with every element of a JSON list, until it returns an error. Data after the list is an error.
 func EachElement(list []byte, f func(element []byte) error) error {
 	d := borrowDecoder(list)
 	defer d.giveBack()
@@ -136,7 +137,7 @@ func borrowDecoder(raw []byte) *decoder {
 	return d
 }
 
-// giveBack ends the use of the decoder, which then refers to no bytes.
+// giveBack returns the decoder to the pool without references to the input.
 func (d *decoder) giveBack() {
 	d.reset(nil)
 	decoders.Put(d)
@@ -147,7 +148,7 @@ func (d *decoder) reset(raw []byte) {
 	d.Reset(&d.buffer, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// end checks that nothing but space follows.
+// end checks that only space follows.
 func (d *decoder) end() error {
 	switch _, err := d.ReadToken(); err {
 	case io.EOF:
@@ -159,11 +160,11 @@ func (d *decoder) end() error {
 	}
 }
 
-// Unquote returns the text of a JSON string that was read before. Surrogates without the other half become U+FFFD. The
-// text is decoded into a buffer of the length of the string. A buffer that is much longer than its text is not
-// retained, because batches of documents are bounded by the length of texts.
+// Unquote returns the text of a valid JSON string. Unpaired surrogates become U+FFFD. The text is decoded into a
+// buffer of the length of the string. A buffer that is much longer than its text is not retained, because batches of
+// documents are bounded by the length of texts.
 func Unquote(quoted []byte) []byte {
-	text, _ := jsontext.AppendUnquote(make([]byte, 0, len(quoted)), quoted) // an error is of such a surrogate
+	text, _ := jsontext.AppendUnquote(make([]byte, 0, len(quoted)), quoted) // an error is an unpaired surrogate
 	if cap(text) > len(text)+len(text)/4 {
 		text = bytes.Clone(text)
 	}
@@ -179,8 +180,8 @@ func Valid(raw []byte) bool {
 	return replaceInfinities(finite) && json.Valid(finite)
 }
 
-// replaceInfinities writes an empty object in place of each NaN, Infinity and -Infinity, and reports whether there is
-// one.
+// replaceInfinities writes an empty object in place of each NaN, Infinity and -Infinity, and reports whether it found
+// any.
 func replaceInfinities(raw []byte) (some bool) {
 	for i := 0; i < len(raw); i++ {
 		switch raw[i] {
@@ -204,7 +205,7 @@ func replaceInfinities(raw []byte) (some bool) {
 	return some
 }
 
-// Lookup returns the value of a field by its name, or by names with dots between them, nil without one.
+// Lookup returns the value of a field by its name or by a dotted path, nil if it is missing.
 func (o Object) Lookup(name string) []byte {
 	value := o.Value(name)
 	if first, rest, dotted := strings.Cut(name, "."); value == nil && dotted {
@@ -218,6 +219,6 @@ func InnerObject(value []byte) Object {
 	if len(value) == 0 || value[0] != '{' {
 		return nil
 	}
-	fields, _ := ReadObject(value) // it was read as a value
+	fields, _ := ReadObject(value) // already validated as a value
 	return fields
 }

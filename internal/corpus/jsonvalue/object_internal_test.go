@@ -20,7 +20,7 @@ func byStandardLibrary(raw []byte) (fields map[string]json.RawMessage, err error
 	return fields, err
 }
 
-// FuzzObject compares an object, its texts and its lists with what encoding/json reads of the same bytes.
+// FuzzObject compares an object, its texts and its lists with the result of encoding/json for the same bytes.
 func FuzzObject(f *testing.F) {
 	for _, s := range []string{
 		`{"text":"a"}`, `{"a":1,"a":"b","\u0061":null}`, `{"text":`, `{}x`, `null`,

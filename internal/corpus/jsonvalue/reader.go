@@ -9,22 +9,22 @@ import (
 	"io"
 )
 
-// Reader cuts JSON into values without validating them: the elements of an array, where the data begins with one and
-// arrays are permitted, else the values that follow each other.
+// Reader splits JSON into values without validating them. The values are the elements of an array, if the data starts
+// with one and arrays are permitted, otherwise concatenated values.
 type Reader struct {
 	r     *bufio.Reader
-	limit int64 // bytes of a value
+	limit int64 // maximum bytes of a value
 	array bool
 
-	began, in bool // the first byte was seen; inside of the array
+	began, in bool // the first byte was read; inside the array
 	some      bool // the array has an element
 	line      int64
-	opened    int64 // line of the array
+	opened    int64 // line on which the array starts
 	value     []byte
-	over      bool // the value is longer than limit
+	over      bool // the value exceeds limit
 
 	// name is called with the names of an object's fields, apart from those longer than limit, and returns whether to
-	// continue. Values are then not kept. nil: they are.
+	// continue. Values are then not kept. If nil, they are kept.
 	name func(string) bool
 }
 
@@ -33,13 +33,13 @@ func NewReader(r io.Reader, limit int64, array bool) *Reader {
 	return &Reader{r: buffered(r), limit: limit, array: array}
 }
 
-// SizeError is a line or a value that is larger than the limit of its reader, which continues behind it.
+// SizeError is a line or a value that exceeds the limit of its reader, which continues after it.
 type SizeError struct{ message string }
 
 func (e *SizeError) Error() string { return e.message }
 
-// Names calls f with the names of the fields of the next value, an object, until f returns false. Names longer than the
-// limit are left out. It reads a value of any size in bounded memory. Its error is one of Next.
+// Names calls f with the names of the fields of the next value, an object, until f returns false. It skips names
+// longer than the limit. It reads a value of any size in bounded memory. Its error is one of Next.
 func (v *Reader) Names(f func(name string) bool) error {
 	v.name = f
 	defer func() { v.name = nil }()
@@ -54,7 +54,7 @@ func (v *Reader) Names(f func(name string) bool) error {
 var errEnough = errors.New("no more names are wanted")
 
 // Next returns a value, valid until the next call, and the line of its first byte, from 1, or io.EOF. After a
-// *SizeError it continues with the next value. Any other error is at a place behind which nothing can be read.
+// *SizeError it continues with the next value. After any other error nothing more can be read.
 func (v *Reader) Next() (raw []byte, line int64, err error) {
 	c, err := v.start()
 	if err != nil {
@@ -108,7 +108,7 @@ func (v *Reader) start() (byte, error) {
 	return c, nil
 }
 
-// close reads what is behind the array: nothing.
+// close checks that nothing follows the array.
 func (v *Reader) close() error {
 	c, err := v.space()
 	if err == nil {
@@ -117,7 +117,7 @@ func (v *Reader) close() error {
 	return err
 }
 
-// read reads a value that begins with c into v.value.
+// read reads a value that starts with c into v.value.
 func (v *Reader) read(c byte) error {
 	began, depth := v.line, 0
 	object := v.name != nil && c == '{'
@@ -158,7 +158,7 @@ func (v *Reader) read(c byte) error {
 		case err != nil:
 			return err
 		case depth == 0 && bytes.IndexByte([]byte(" \t\r\n,]}[{\""), next) >= 0:
-			return v.r.UnreadByte() // behind a number or a literal
+			return v.r.UnreadByte() // after a number or a literal
 		}
 		if next == '\n' {
 			v.line++
@@ -198,7 +198,7 @@ func (v *Reader) keep(c byte) {
 	}
 }
 
-// space returns the first byte that is no space, and counts lines.
+// space returns the first byte that is not space, and counts lines.
 func (v *Reader) space() (byte, error) {
 	if v.line == 0 {
 		v.line = 1

@@ -24,8 +24,8 @@ type part struct {
 	err  error
 }
 
-// Open reads stdin, or the named pipe of a name where stdin is nil. Opening a named pipe waits for its writer. The end
-// of ctx ends the wait with ctx's error. The last read of standard input continues until the process ends.
+// Open reads stdin, or the named pipe name if stdin is nil. Opening a named pipe waits for its writer. The end of ctx
+// ends the wait with ctx's error. A pending read of standard input continues until the process ends.
 func Open(ctx context.Context, stdin io.Reader, name string) (io.ReadCloser, error) {
 	r, close := stdin, func() error { return nil }
 	if r == nil {
@@ -35,7 +35,7 @@ func Open(ctx context.Context, stdin io.Reader, name string) (io.ReadCloser, err
 		}
 		once := sync.OnceValue(f.Close)
 		r, close = f, once
-		context.AfterFunc(ctx, func() { _ = once() }) // ends the read that is under way; Close tells the error
+		context.AfterFunc(ctx, func() { _ = once() }) // ends the pending read; Close returns the error
 	}
 	w := &reader{ctx: ctx, parts: make(chan part, 1), close: close}
 	go w.run(r)
@@ -97,7 +97,7 @@ func openNamedPipe(ctx context.Context, name string) (*os.File, error) {
 		return r.f, r.err
 	case <-ctx.Done():
 	}
-	// A writer that opens it for a moment lets the open above return.
+	// Opening the pipe briefly for writing makes the open above return.
 	if fd, err := syscall.Open(name, syscall.O_WRONLY|syscall.O_NONBLOCK, 0); err == nil {
 		r := <-opened
 		_ = syscall.Close(fd) // nothing was written

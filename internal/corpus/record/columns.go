@@ -9,7 +9,7 @@ import (
 	"loaderd/internal/corpus/jsonvalue"
 )
 
-// Columns name the fields of a record, or the columns of a table, that make a document.
+// Columns name the fields of a record, or the columns of a table, that make up a document.
 type Columns struct {
 	// Text is the field or column of the document. It is not empty.
 	Text string
@@ -23,7 +23,7 @@ type Columns struct {
 	Meta []Meta
 }
 
-// Check refuses a column that has two purposes, of which one would silently win.
+// Check returns an error if a column has two purposes, because one of them would be ignored silently.
 func (c Columns) Check() error {
 	if c.Text == c.ID {
 		return fmt.Errorf(
@@ -37,7 +37,7 @@ func (c Columns) Check() error {
 	return nil
 }
 
-// CheckUnique refuses a table in which a column that is read has a namesake.
+// CheckUnique returns an error if the name of a required column occurs twice in a table.
 func (c Columns) CheckUnique(names []string) error {
 	asked := []string{c.Text, c.ID}
 	for _, m := range c.Meta {
@@ -60,7 +60,7 @@ func (c Columns) CheckUnique(names []string) error {
 	return nil
 }
 
-// CheckID refuses an id of more bytes than a header can hold.
+// CheckID returns an error for an id of more bytes than a header can hold.
 func (c Columns) CheckID(size int) error {
 	if size > MaxID {
 		return Errorf("the id in %q has %d bytes, more than %d", c.ID, size, MaxID)
@@ -76,10 +76,10 @@ func (c Columns) TooLarge(n int) error {
 // lineFactor bounds a line by the largest document: JSON may write a byte as six (\u0000).
 const lineFactor = 6
 
-// Limit is the largest record in bytes: more is not read of one.
+// Limit returns the largest size of a record in bytes. Larger ones are not read completely.
 func (c Columns) Limit() int64 { return lineFactor*c.MaxDocument + 64<<10 }
 
-// Has reports whether a record has a text, in parts or not, or tokens where these are asked for.
+// Has reports whether a record has a text, in parts or not, or tokens if Tokens is set.
 func (c Columns) Has(fields jsonvalue.Object) bool {
 	return fields.Lookup(c.Text) != nil || !c.Tokens && fields.Value("parts") != nil
 }
@@ -96,7 +96,7 @@ func (c Columns) Missing(names []string) error {
 	return fmt.Errorf("no %s; it has %s%s", strconv.Quote(c.Text), has, c.missingHint(c.Text, has))
 }
 
-// missingHint returns what to do where name is not among the fields or columns that has lists.
+// missingHint returns a hint for a name that is not among the fields or columns in has.
 func (c Columns) missingHint(name, has string) string {
 	if name != c.Text {
 		return ""

@@ -15,11 +15,11 @@ import (
 	"loaderd/internal/corpus/jsonvalue"
 )
 
-// MaxLabel bounds a label or path in bytes, which is published without having been asked for: it is sent in a header,
-// of which the server accepts 64 KiB.
+// MaxLabel bounds a label or path in bytes, which is published without a request. It is sent in a header, and the
+// server accepts 64 KiB of headers.
 const MaxLabel = 1 << 10
 
-// MaxID bounds the id that was asked for in bytes.
+// MaxID bounds a requested id in bytes.
 const MaxID = 16 << 10
 
 // Parse returns the document of one JSON object. It may write to raw, as jsonvalue.ReadObject does. Its error has a
@@ -66,7 +66,7 @@ func (c Columns) Document(fields jsonvalue.Object) (Document, error) {
 	return d, c.CheckID(len(d.ID))
 }
 
-// content is the document that a record's text, parts or tokens make.
+// content returns the document of a record's text, parts or tokens.
 func (c Columns) content(fields jsonvalue.Object) (d Document, err error) {
 	value, parts := fields.Lookup(c.Text), fields.Value("parts")
 	switch {
@@ -79,7 +79,7 @@ func (c Columns) content(fields jsonvalue.Object) (d Document, err error) {
 	case value == nil:
 		return d, &recordError{Invalid, c.Missing(fields.Names())}
 	case !c.Tokens && bytes.IndexByte(value, '\\') < 0 &&
-		int64(len(value)-len(`""`)) > c.MaxDocument: // nothing is copied
+		int64(len(value)-len(`""`)) > c.MaxDocument: // without copying
 		return d, c.TooLarge(len(value) - len(`""`))
 	case !c.Tokens:
 		d.Data, err = DecodeText(value)
@@ -97,7 +97,7 @@ func (c Columns) content(fields jsonvalue.Object) (d Document, err error) {
 	return d, nil
 }
 
-// textInParts checks [{"text", "loss"}, ...] and returns it as a document's message has it.
+// textInParts checks [{"text", "loss"}, ...] and returns it in the format of a document's message.
 func textInParts(raw []byte) ([]byte, error) {
 	any, count := false, 0
 	err := jsonvalue.EachElement(raw, func(element []byte) error {
@@ -142,7 +142,7 @@ func (u *uncopied) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// weight is a factor of the loss: nil for 1, and for a record without one.
+// weight returns a loss weight: nil for 1, and for a record without one.
 func weight(raw []byte) (*float32, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
@@ -158,15 +158,15 @@ func weight(raw []byte) (*float32, error) {
 	return &w, nil
 }
 
-// mask returns which tokens have a loss, true or 1 for each of them, as lengths of runs; nil for a record without a
-// mask.
+// mask returns which tokens have a loss, as lengths of runs. raw has true or 1 for each such token. It returns nil
+// for a record without a mask.
 func mask(raw []byte, tokens int) (lengths []int32, _ error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
 	loss, count := true, 0
 	lengths = []int32{0}
-	var wrong error // the first value that is none
+	var wrong error // the first invalid value
 	err := jsonvalue.EachElement(raw, func(flag []byte) error {
 		has := string(flag) == "true" || string(flag) == "1"
 		if !has && string(flag) != "false" && string(flag) != "0" && wrong == nil {
@@ -197,7 +197,7 @@ func (d *Document) SetName(column func(string) string, metaPath string) {
 	}
 }
 
-// CleanLabel returns a label or path without space around it, empty where no header can hold it.
+// CleanLabel returns a label or path without surrounding space, empty if a header cannot hold it.
 func CleanLabel(s string) string {
 	if len(s) > MaxLabel || strings.ContainsAny(s, "\r\n\x00") {
 		return ""
@@ -218,7 +218,7 @@ func DecodeLabel(raw []byte) string {
 	return s
 }
 
-// notObject says in JSON's words what a record is instead of an object.
+// notObject returns the error for a record that is not an object, with the name of its JSON type.
 func notObject(err error) error {
 	var is *json.UnmarshalTypeError
 	if !errors.As(err, &is) {
@@ -274,7 +274,7 @@ func AppendToken(b []byte, id int64) ([]byte, error) {
 	return binary.LittleEndian.AppendUint32(b, uint32(id)), nil
 }
 
-// DecodeID returns a JSON string, or a number as it is written.
+// DecodeID returns a JSON string, or the literal of a number.
 func DecodeID(raw []byte) (string, error) {
 	switch {
 	case len(raw) > 0 && raw[0] == '"':

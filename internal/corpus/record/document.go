@@ -1,5 +1,5 @@
-// Package record turns the records of files (JSON objects, rows of tables) into documents: it selects the fields that
-// are asked for, checks them, and describes records that are not documents.
+// Package record turns the records of files (JSON objects, rows of tables) into documents. It selects and checks the
+// requested fields, and describes records that are not documents.
 package record
 
 import (
@@ -9,53 +9,53 @@ import (
 
 // Document is one document of a file.
 type Document struct {
-	// Path is the document's own path, meta.path or url, where it has one, else its file's path, relative to the path
-	// that was opened, with slashes. Origin is its file's absolute path, whatever was opened.
+	// Path is the document's own path, meta.path or url, if it has one. Otherwise it is its file's path, relative to the
+	// path that was opened, with slashes. Origin is its file's absolute path, whatever was opened.
 	Path, Origin string
-	// ID is the document's own id, where Columns.ID asks for it.
+	// ID is the document's own id, if Columns.ID is set.
 	ID string
 	// Label is a name of the document, not necessarily a unique one: its field or column "id", or the path of a plain
-	// file as it was given.
+	// file as the user wrote it.
 	Label string
-	// Data is the text, or little-endian int32 token ids where Columns.Tokens is set. Where Parts is set, it is the
-	// JSON {"parts": [...]} of a text in parts.
+	// Data is the text, or little-endian int32 token ids if Columns.Tokens is set. If Parts is set, it is the JSON
+	// {"parts": [...]} of a text in parts.
 	Data  []byte
 	Parts bool
-	// Loss has the lengths of runs of tokens, alternately with and without loss, where the record has a mask. Weight is
-	// the factor of the loss, nil for 1.
+	// Loss has the lengths of runs of tokens, alternately with and without loss, if the record has a mask. Weight is the
+	// loss weight, nil for 1.
 	Loss   []int32
 	Weight *float32
-	// Replaced is the number of bytes that were not UTF-8, which are U+FFFD in Data.
+	// Replaced is the number of bytes that were not UTF-8, which were replaced by U+FFFD in Data.
 	Replaced int
 	// Meta is a JSON object of those values of Columns.Meta that the document has, empty for none.
 	Meta string
 }
 
-// Reason is the reason why a document was left out. The names are stable.
+// Reason is the reason why a document was skipped. The names are stable.
 type Reason string
 
 // The reasons.
 const (
-	Binary     Reason = "binary"     // a file in a folder that is none of the formats
-	Unreadable Reason = "unreadable" // a file or folder in a folder that can not be opened
+	Binary     Reason = "binary"     // a file of no known format in a folder
+	Unreadable Reason = "unreadable" // a file or folder in a folder that cannot be opened
 	Special    Reason = "special"    // a device, socket or symbolic link in a folder
 	Hidden     Reason = "hidden"     // a file or folder whose name begins with a dot
 	NoText     Reason = "no text"    // a JSON or CSV file in a folder without the field or column of the text
 	Invalid    Reason = "bad record" // a line, row or element that is not a document
 	TooLarge   Reason = "too large"
-	HTML       Reason = "html"     // a record of a web archive; of HTML no text is made
+	HTML       Reason = "html"     // an HTML record of a web archive; HTML is not converted
 	Media      Reason = "media"    // a record of a web archive that is neither text nor HTML
 	Encoding   Reason = "encoding" // a text of a web archive or of a folder in another encoding than UTF-8
 	Damaged    Reason = "damaged"  // a part of a web archive that is not a record
-	Trailing   Reason = "trailing" // bytes behind the end of compressed data
+	Trailing   Reason = "trailing" // bytes after the end of compressed data
 )
 
-// SkipError is one document, or one file of a folder, that cannot be read. The iteration can continue behind it.
+// SkipError is one document, or one file of a folder, that cannot be read. The iteration can continue after it.
 type SkipError struct {
 	Reason Reason
 	Path   string
-	// Origin is the absolute path, as in Document, when the skipped document has a place in the input's order; empty
-	// otherwise.
+	// Origin is the absolute path, as in Document, if the skipped document has a position in the input's order;
+	// otherwise it is empty.
 	Origin string
 	Line   int64 // line, or row of Parquet and Arrow, from 1; 0 means the whole file
 	Err    error
@@ -70,7 +70,7 @@ func (e *SkipError) Error() string {
 
 func (e *SkipError) Unwrap() error { return e.Err }
 
-// recordError is a record that is no document.
+// recordError is a record that is not a document.
 type recordError struct {
 	reason Reason
 	err    error
@@ -93,7 +93,7 @@ type Yield func(Document, error) bool
 // File names the file of documents.
 type File struct {
 	Path   string // relative to the path that was opened, with slashes
-	Given  string // as it was given
+	Given  string // as the user wrote it
 	Origin string // absolute
 }
 
@@ -108,8 +108,8 @@ func (f File) Skip(yield Yield, line int64, err error) bool {
 	return yield(Document{}, &SkipError{Reason: reason, Path: f.Path, Origin: f.Origin, Line: line, Err: err})
 }
 
-// Give yields a document of the file, with its origin and, where it has none, its path. It returns whether the
-// iteration continues.
+// Give yields a document of the file, with its origin and, if it has none, its path. It returns whether the iteration
+// continues.
 func (f File) Give(yield Yield, d Document) bool {
 	d.Origin = f.Origin
 	if d.Path == "" {
@@ -123,7 +123,7 @@ func (f File) Fail(yield Yield, err error) bool {
 	return yield(Document{}, fmt.Errorf("read %s: %w", f.Origin, err)) && false
 }
 
-// Field is a column, or a field of a record, and its type in the format's own words.
+// Field is a column, or a field of a record, and its type as the format names it.
 type Field struct {
 	Name string `json:"name"`
 	Type string `json:"type,omitempty"`

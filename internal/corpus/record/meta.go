@@ -13,22 +13,22 @@ import (
 	"loaderd/internal/corpus/jsonvalue"
 )
 
-// Meta is a value that is passed on with a document: the field or column that it is read from, its name in the run, and
-// its type.
+// Meta is a value that is passed on with a document: the field or column from which it is read, its name in the run,
+// and its type.
 type Meta struct {
 	Name, Column string
-	Type         string // one of MetaTypes; empty: a text or a number, as it is
+	Type         string // one of MetaTypes; empty: a text or a number, unchanged
 }
 
 // MetaTypes are the types that a run's documents.meta may have.
 var MetaTypes = []string{"string", "int64", "float64"}
 
 const (
-	metaTextMost = 1 << 10  // bytes of a text that runs take
-	metaMost     = 32 << 10 // of all values together, which travel in a header
+	metaTextMost = 1 << 10  // maximum bytes of a text in a run
+	metaMost     = 32 << 10 // maximum bytes of all values together, which are sent in a header
 )
 
-// ParseMeta reads NAME, NAME=COLUMN, and either of them with :TYPE behind it.
+// ParseMeta parses NAME or NAME=COLUMN, each with an optional :TYPE.
 func ParseMeta(text string) (m Meta, err error) {
 	m.Name, m.Type, _ = strings.Cut(text, ":")
 	name, column, renamed := strings.Cut(m.Name, "=")
@@ -44,7 +44,7 @@ func ParseMeta(text string) (m Meta, err error) {
 	return m, nil
 }
 
-// MetaJSON returns the JSON object of the values in c.Meta, empty where the record has none of them. get returns the
+// MetaJSON returns the JSON object of the values in c.Meta, empty if the record has none of them. get returns the
 // value of a column as JSON, nil for none. The error has a reason.
 func (c Columns) MetaJSON(get func(column string) (json.RawMessage, error)) (string, error) {
 	var b []byte
@@ -77,7 +77,7 @@ func (c Columns) MetaJSON(get func(column string) (json.RawMessage, error)) (str
 	return string(append(b, '}')), nil
 }
 
-// value is a value as the run's type wants it.
+// value returns a value in the type of the run.
 func (m Meta) value(raw json.RawMessage) (json.RawMessage, error) {
 	var text string
 	quoted := raw[0] == '"'
@@ -120,7 +120,7 @@ func (m Meta) value(raw json.RawMessage) (json.RawMessage, error) {
 	return raw, nil
 }
 
-// MarshalText returns a text as a JSON string on one line, as headers are.
+// MarshalText returns a text as a JSON string on one line, as required in headers.
 func MarshalText(text string) json.RawMessage {
 	raw, err := json.Marshal(strings.ToValidUTF8(text, string(utf8.RuneError)))
 	if err != nil {
@@ -131,11 +131,11 @@ func MarshalText(text string) json.RawMessage {
 
 func isNumber(raw []byte) bool { return raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9' }
 
-// nested is a value of a JSON object, by its name or by names with dots between them.
+// nested returns a value of a JSON object, by its name or by a dotted path.
 func nested(fields jsonvalue.Object, name string) (json.RawMessage, error) {
 	raw := fields.Lookup(name)
 	switch {
-	case len(raw) > 0 && raw[0] == '"': // without line breaks and in UTF-8
+	case len(raw) > 0 && raw[0] == '"': // removes line breaks and invalid UTF-8
 		return MarshalText(string(jsonvalue.Unquote(raw))), nil
 	case len(raw) > 0 && (raw[0] == '{' || raw[0] == '['):
 		var one bytes.Buffer

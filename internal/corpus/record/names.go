@@ -28,7 +28,7 @@ func ListNames(names []string) string {
 	return strings.Join(quoted, ", ") + more
 }
 
-// Clip shortens text for an error message: the name of a column may be a whole line where the file is no table.
+// Clip shortens text for an error message. A column name may be a whole line if the file is not a table.
 func Clip(name string) string {
 	const most = 40
 	if len(name) <= most {

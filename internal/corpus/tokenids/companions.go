@@ -19,11 +19,11 @@ import (
 
 // Companions are the files that OLMo-core and dolma write next to a file of token ids without a header (.npy).
 type Companions struct {
-	Mask   string // which tokens have a loss: a byte of 0 or 1 for each token; empty for none
-	Bounds string // where documents begin and end: CSV of start, end, ...; empty for none
+	Mask   string // which tokens have a loss: a byte of 0 or 1 per token; empty for none
+	Bounds string // document boundaries: CSV of start, end, ...; empty for none
 }
 
-// maskNames are the names of token files, by how the name of their label mask begins.
+// maskNames maps the prefix of a label mask's name to the possible prefixes of its token file.
 var maskNames = map[string][]string{"labels_mask": {"token_ids", "input_ids"}, "label_mask": {"token_ids", "input_ids"}}
 
 const (
@@ -31,7 +31,7 @@ const (
 	boundsEnding = ".csv.gz"
 )
 
-// isMask reports whether the name of a file is that of a label mask. ids are the names that its token file can have.
+// isMask reports whether a file name is that of a label mask. ids are the possible names of its token file.
 func isMask(name string) (ids []string, ok bool) {
 	folder, base := filepath.Split(name)
 	for mask, names := range maskNames {
@@ -83,7 +83,7 @@ func IsCompanion(name string) bool {
 	return false
 }
 
-// CheckMask refuses a label mask that would be read as token ids.
+// CheckMask returns an error for a label mask that would be read as token ids.
 func CheckMask(name string) error {
 	ids, ok := isMask(name)
 	if !ok {
@@ -94,7 +94,7 @@ func CheckMask(name string) error {
 		filepath.Base(ids[0]))
 }
 
-// isBounds reports whether a file begins as the boundaries of documents do.
+// isBounds reports whether a file starts like document boundaries.
 func isBounds(name string) bool {
 	b, err := openBounds(name)
 	if err != nil {
@@ -105,12 +105,12 @@ func isBounds(name string) bool {
 	return err == nil && n >= 0
 }
 
-// bounds reads the boundaries of documents.
+// bounds reads document boundaries.
 type bounds struct {
 	name  string
 	lines *csv.Reader
 	close func() error
-	at    int64 // where the next document begins
+	at    int64 // start of the next document
 }
 
 func openBounds(name string) (*bounds, error) {
@@ -127,7 +127,7 @@ func openBounds(name string) (*bounds, error) {
 	return &bounds{name: name, lines: lines, close: d.Close}, nil
 }
 
-// next returns the length of the next document in tokens, io.EOF behind the last one.
+// next returns the length of the next document in tokens, io.EOF after the last one.
 func (b *bounds) next() (int64, error) {
 	fields, err := b.lines.Read()
 	if err == io.EOF {
@@ -160,7 +160,7 @@ type masked struct {
 	loss []int32 // of the last document, as in Document.Loss
 }
 
-// Next is that of the ids.
+// Next reads the ids of the next document and stores its loss runs.
 func (m *masked) Next(dst []byte, limit int64) ([]byte, error) {
 	data, err := m.idDocuments.Next(dst, limit)
 	if err == io.EOF {
@@ -185,7 +185,7 @@ func (m *masked) Next(dst []byte, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// runs reads the mask of a document as lengths of runs, the first with a loss.
+// runs reads the mask of a document as lengths of runs, starting with a run that has a loss.
 func (m *masked) runs(tokens int64) ([]int32, error) {
 	lengths, loss := []int32{0}, byte(1)
 	for i := range tokens {

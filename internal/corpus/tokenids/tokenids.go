@@ -24,11 +24,11 @@ type idDocuments interface {
 type Source struct {
 	File    record.File
 	Columns record.Columns
-	// Name is the path of the file, by which a label mask is recognised.
+	// Name is the path of the file, used to recognise a label mask.
 	Name string
 	// Companions of the file.
 	Companions
-	// Type of ids that have no header, and Cut, where documents end.
+	// Type is the type of ids without a header. Cut determines where documents end.
 	Type tokenfiles.Type
 	Cut  tokenfiles.Cut
 }
@@ -68,7 +68,7 @@ func (s Source) Documents(r io.Reader, yield record.Yield) bool {
 	return documents(s.File, s.Columns, d, yield, func() {}, nil)
 }
 
-// withCutFlags names the flags that are missing where nothing says where documents end.
+// withCutFlags adds the missing flags to the error for undetermined document ends.
 func withCutFlags(err error) error {
 	if errors.Is(err, tokenfiles.ErrNoCut) {
 		return fmt.Errorf("%w (--end-token, --begin-token)", err)
@@ -76,11 +76,11 @@ func withCutFlags(err error) error {
 	return err
 }
 
-// errNoFields is the error of an id column that is asked for: a file of ids has no other columns.
+// errNoFields is the error for a requested id column: a file of ids has no other columns.
 var errNoFields = errors.New("its documents are token ids alone, and have no ids of their own: leave --id-column out")
 
-// documents yields documents by their places. passed is called after each. loss returns Document.Loss of the last one;
-// nil: all of its tokens have a loss.
+// documents yields documents with their positions. It calls passed after each. loss returns Document.Loss of the last
+// one. If it is nil, all tokens have a loss.
 func documents(f record.File, cols record.Columns, d idDocuments, yield record.Yield, passed func(),
 	loss func() []int32) bool {
 	for place := 0; ; place++ {
@@ -112,13 +112,13 @@ func documents(f record.File, cols record.Columns, d idDocuments, yield record.Y
 	}
 }
 
-// Pair reads documents of Megatron's index and the file of its ids.
+// Pair reads documents from a Megatron index and the file of its ids.
 type Pair struct {
 	File    record.File // of the index
 	Columns record.Columns
 	// IDs is the absolute path of the ids.
 	IDs string
-	// OnRead is called with how many bytes of both files have been read.
+	// OnRead is called with the number of bytes of both files that have been read.
 	OnRead func(bytes int64)
 }
 
@@ -132,12 +132,12 @@ func (p Pair) Documents(yield record.Yield) (more bool) {
 	if err != nil {
 		return fail(err)
 	}
-	defer idx.Close() // nothing was written
+	defer idx.Close() // read only
 	bin, binSize, err := openWhole(p.IDs)
 	if err != nil {
 		return fail(err)
 	}
-	defer bin.Close() // nothing was written
+	defer bin.Close() // read only
 	m, err := tokenfiles.OpenMegatron(idx, idxSize, bin, binSize)
 	if err != nil {
 		return fail(err)
@@ -146,11 +146,11 @@ func (p Pair) Documents(yield record.Yield) (more bool) {
 	return documents(p.File, p.Columns, m, yield, func() { p.OnRead(idxSize + m.At()) }, nil)
 }
 
-// ErrNoHeader is the error of ids without a header whose type is not known: the ending .npy is used for them, too.
+// ErrNoHeader is the error for ids without a header and of unknown type. The extension .npy is used for them, too.
 var ErrNoHeader = errors.New("it has no header of NumPy's: if it holds token ids alone, as those of OLMo-core do, " +
 	"say how: --token-type uint16 or uint32, and --end-token")
 
-// openWhole opens a file that is read here and there.
+// openWhole opens a file for random access.
 func openWhole(name string) (*os.File, int64, error) {
 	f, err := os.Open(name)
 	if err != nil {
