@@ -23,18 +23,18 @@ const deniedS3 = "credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_
 	"identity, or the role of the container " +
 	"or machine; they need s3:ListBucket on the bucket and s3:GetObject below it"
 
-// anonymousFor is for how long a process without credentials sends requests without a signature before it looks for
-// credentials again.
+// anonymousFor is how long a process without credentials sends unsigned requests before it searches for credentials
+// again.
 const anonymousFor = 5 * time.Minute
 
-// awsAccess loads AWS's configuration and credentials where AWS's own programs look for them. All buckets share it.
+// awsAccess loads AWS's configuration and credentials from the locations of AWS's own programs. All buckets share it.
 type awsAccess struct {
 	mu     sync.Mutex
 	config *aws.Config
-	until  time.Time // when credentials are looked for again, where there were none; else zero
+	until  time.Time // when to search for credentials again if none were found; otherwise zero
 }
 
-// get returns a configuration with valid credentials, or with anonymous ones where none are configured.
+// get returns a configuration with valid credentials, or with anonymous ones if none are configured.
 func (a *awsAccess) get(ctx context.Context) (aws.Config, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -50,7 +50,7 @@ func (a *awsAccess) get(ctx context.Context) (aws.Config, error) {
 	switch {
 	case err == nil:
 	case aws.IsCredentialsProvider(a.config.Credentials, (*ec2rolecreds.Provider)(nil)) && !profileNamed():
-		// the last place, if no other one is configured
+		// The provider is the last one of the chain and no other is configured.
 		a.config.Credentials, a.until = aws.AnonymousCredentials{}, time.Now().Add(anonymousFor)
 	default:
 		a.config = nil // files may be corrected
@@ -72,12 +72,12 @@ func (a *awsAccess) load(ctx context.Context) error {
 	return err
 }
 
-// awsClient is of a type whose timeouts AWS's library shortens for the service of a machine's role.
+// awsClient returns a client of the type whose timeouts AWS's library shortens for the metadata service of a machine.
 func awsClient() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
 		t.MaxIdleConnsPerHost = idleConnections
 		t.ResponseHeaderTimeout = headerPatience
-		t.DisableCompression = true // an object's bytes are what is stored
+		t.DisableCompression = true // return an object's bytes as stored
 	})
 }
 
@@ -85,7 +85,7 @@ func profileNamed() bool {
 	return os.Getenv("AWS_PROFILE") != "" || os.Getenv("AWS_DEFAULT_PROFILE") != ""
 }
 
-// credentialsError is the error of a configuration or credentials that cannot be loaded.
+// credentialsError returns the error for a configuration or credentials that cannot be loaded.
 func credentialsError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -96,7 +96,7 @@ func credentialsError(ctx context.Context, err error) error {
 	var response *smithyhttp.ResponseError
 	var send *smithyhttp.RequestSendError
 	switch {
-	case errors.As(err, &process): // it repeats what the process wrote
+	case errors.As(err, &process): // its message repeats the output of the process
 		e.Err = errors.New("AWS credentials: credential_process of the profile fails")
 	case errors.As(err, &response):
 		if status := response.HTTPStatusCode(); status >= 500 || status == http.StatusTooManyRequests {
@@ -108,7 +108,7 @@ func credentialsError(ctx context.Context, err error) error {
 	return e
 }
 
-// awsCode is the code of an error that a service of AWS answered; empty for other errors.
+// awsCode returns the error code in the response of an AWS service; empty for other errors.
 func awsCode(err error) string {
 	var answer smithy.APIError
 	if errors.As(err, &answer) {

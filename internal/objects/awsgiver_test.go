@@ -12,15 +12,15 @@ import (
 	"loaderd/internal/objecttest"
 )
 
-// giver is a double of those who give credentials in AWS's cloud: the service of roles, that of a container, and the
-// machine's.
+// giver is a fake of the credential services of AWS: the security token service, that of containers, and the metadata
+// service of a machine.
 type giver struct {
 	*httptest.Server
 
 	mu      sync.Mutex
 	machine bool          // it has a role
-	lasts   time.Duration // what the machine gives
-	asked   int           // times that the machine was asked for credentials
+	lasts   time.Duration // lifetime of the machine's credentials
+	asked   int           // number of credential requests to the machine
 }
 
 func newGiver(t *testing.T) *giver {
@@ -30,14 +30,15 @@ func newGiver(t *testing.T) *giver {
 	return g
 }
 
-// gives has the machine give credentials of a role that last so long, or none, and counts anew how often it is asked.
+// gives makes the machine return credentials of a role with that lifetime, or none, and resets the number of
+// requests.
 func (g *giver) gives(role bool, lasts time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.machine, g.lasts, g.asked = role, lasts, 0
 }
 
-// times is how often the machine was asked.
+// times returns how often credentials were requested from the machine.
 func (g *giver) times() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -69,7 +70,7 @@ func (g *giver) ServeHTTP(out http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// role gives keys by which a test knows who asked for which role, and how.
+// role returns keys from which a test sees how the role was requested.
 func (g *giver) role(out http.ResponseWriter, r *http.Request) {
 	_, name, _ := strings.Cut(r.FormValue("RoleArn"), "role/")
 	by := objecttest.Asked(r) + strings.TrimSpace(r.FormValue("WebIdentityToken"))

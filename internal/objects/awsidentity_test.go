@@ -11,11 +11,11 @@ import (
 	"loaderd/internal/objecttest"
 )
 
-// atHome gives the test a home with files of AWS's programs.
+// atHome gives the test a home folder with files of AWS's programs.
 func atHome(t *testing.T, config, keys string) {
 	home := t.TempDir()
 	t.Setenv("HOME", home)
-	t.Setenv("AWS_CONFIG_FILE", filepath.Join(home, ".aws", "config")) // the library looks for the home once
+	t.Setenv("AWS_CONFIG_FILE", filepath.Join(home, ".aws", "config")) // the library determines the home folder once
 	t.Setenv("AWS_SHARED_CREDENTIALS_FILE", filepath.Join(home, ".aws", "credentials"))
 	if err := os.Mkdir(filepath.Join(home, ".aws"), 0o700); err != nil {
 		t.Fatal(err)
@@ -125,14 +125,14 @@ aws_session_token = tok
 
 type env map[string]string
 
-// Credentials of S3 are looked for where AWS's programs look, in their order. Credentials that are configured and fail
-// are an error: requests are then not anonymous.
+// Credentials of S3 are searched in the locations of AWS's programs, in their order. Invalid configured credentials
+// are an error, and requests are then not sent anonymously.
 func TestAWSAccess_Credentials(t *testing.T) {
 	for name, x := range map[string]struct {
 		env     env
 		machine bool
-		asks    string // of every request
-		denied  string // or the error says so, and no request is made
+		asks    string // credentials of every request
+		denied  string // if set, the error contains it and no request is sent
 	}{
 		"nobody": {},
 		"environment": {env: env{"AWS_ACCESS_KEY_ID": "ENV", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "tok",
@@ -214,8 +214,8 @@ func TestAWSAccess_Credentials(t *testing.T) {
 	}
 }
 
-// A machine without a role is asked for credentials once, for all buckets and requests, and one with a role once for
-// each session.
+// Credentials are requested once from a machine without a role, for all buckets and requests, and once per session
+// from one with a role.
 func TestAWSAccess_AsksTheMachineOnce(t *testing.T) {
 	s3, g := corpusOf(t, []byte("data")), newGiver(t)
 	s3.Web.Put("/another/b.jsonl", []byte("data"))

@@ -34,14 +34,14 @@ func openAzure(client *http.Client, name string) (store, error) {
 	return &azureContainer{c, name}, err
 }
 
-// azureClient takes the account and its credentials from the environment. Requests are anonymous where it has no
-// credentials and the endpoint has no TLS.
+// azureClient takes the account and its credentials from the environment. Requests are anonymous if the environment
+// has no credentials and the endpoint has no TLS.
 func azureClient(client *http.Client, name string) (*container.Client, error) {
 	core := azcore.ClientOptions{Transport: client, Retry: policy.RetryOptions{MaxRetries: -1}} // Stores retry
 	options := &container.ClientOptions{ClientOptions: core}
 	if s := os.Getenv("AZURE_STORAGE_CONNECTION_STRING"); s != "" {
 		c, err := container.NewClientFromConnectionString(s, name, options)
-		if err != nil { // it may repeat the string
+		if err != nil { // it may contain the connection string
 			return nil, errors.New("AZURE_STORAGE_CONNECTION_STRING can not be used: want such as Azure's portal shows, with " +
 				"AccountKey or SharedAccessSignature")
 		}
@@ -82,7 +82,7 @@ func azureClient(client *http.Client, name string) (*container.Client, error) {
 	return container.NewClientWithNoCredential(u.String(), options)
 }
 
-// azureIdentity replaces the errors of an identity, which repeat what was sent.
+// azureIdentity replaces the errors of an identity, which contain what was sent.
 type azureIdentity struct{ azcore.TokenCredential }
 
 // GetToken implements azcore.TokenCredential.
@@ -134,7 +134,7 @@ func (c *azureContainer) get(ctx context.Context, name string, o Object, from, t
 	if err != nil {
 		return nil, c.wrong(ctx, name, err)
 	}
-	if answer.Body == nil { // an answer 304, which the library takes for a success
+	if answer.Body == nil { // a response 304, which the library treats as a success
 		return nil, fmt.Errorf("read %s: the store answers that the object has not changed, and no data", c.where(name))
 	}
 	var contentRange, tag string

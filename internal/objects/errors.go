@@ -12,25 +12,25 @@ import (
 	"time"
 )
 
-// Kind is what is wrong with a store or an object.
+// Kind is the class of a problem with a store or an object.
 type Kind int
 
 // The kinds.
 const (
-	Down     Kind = iota // the store does not answer as it should: asked again, it may
+	Down     Kind = iota // the store does not respond correctly; a retry may succeed
 	Missing              // no such bucket, container, data set or object
 	Denied               // credentials are missing, or may not do this
 	Changed              // the object is not the one that was listed
-	Unusable             // settings, or an answer, that asking again does not mend
+	Unusable             // invalid settings, or a response that a retry does not change
 )
 
-// Error is an error of a store. It says what is wrong, where, and what to do.
+// Error is an error of a store, with the problem, the location and what to do.
 type Error struct {
 	Kind Kind
 	URL  string // of the object, or of its store
 	Err  error
 	hint string
-	wait time.Duration // before it is asked again, as the store says
+	wait time.Duration // minimum wait before a retry, from the store
 }
 
 var advice = map[Kind]string{
@@ -53,20 +53,20 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Passes says whether the same call may succeed when it is made again with nothing changed.
+// Passes reports whether an unchanged retry may succeed.
 func Passes(err error) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Kind == Down
 }
 
-// IsKind says whether an error is of a kind.
+// IsKind reports whether an error is of a kind.
 func IsKind(err error, k Kind) bool {
 	var e *Error
 	return errors.As(err, &e) && e.Kind == k
 }
 
-// ask sends a request and returns a good answer. An error says nothing of the request's address but where: it may hold
-// secrets. denied is what to do where it is not permitted.
+// ask sends a request and returns a successful response. Errors contain where instead of the request's URL, which may
+// contain secrets. denied is what to do if access is denied.
 func ask(client *http.Client, r *http.Request, where, denied string) (*http.Response, error) {
 	answer, err := client.Do(r)
 	if err != nil {
@@ -75,17 +75,17 @@ func ask(client *http.Client, r *http.Request, where, denied string) (*http.Resp
 	if answer.StatusCode == http.StatusOK || answer.StatusCode == http.StatusPartialContent {
 		return answer, nil
 	}
-	defer answer.Body.Close() // nothing was written
+	defer answer.Body.Close() // read only
 	return nil, refused(answer, where, denied)
 }
 
-// unreachable is the error of a request without an answer.
+// unreachable returns the error for a request without a response.
 func unreachable(ctx context.Context, where string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	var at *url.Error
-	if errors.As(err, &at) { // names the whole address
+	if errors.As(err, &at) { // it contains the whole address
 		err = at.Err
 	}
 	if refused := (*redirectError)(nil); errors.As(err, &refused) {
@@ -94,7 +94,7 @@ func unreachable(ctx context.Context, where string, err error) error {
 	return &Error{Kind: Down, URL: where, Err: err}
 }
 
-// refused is the error of an answer that is none of those that are wanted.
+// refused returns the error for an unsuccessful response.
 func refused(answer *http.Response, where, denied string) error {
 	e := &Error{URL: where, Err: fmt.Errorf("the store answers %s%s", strings.ToLower(answer.Status), said(answer))}
 	kindOf(e, answer.StatusCode, denied)
@@ -102,7 +102,7 @@ func refused(answer *http.Response, where, denied string) error {
 	return e
 }
 
-// retryAfter is the pause that a store asks for.
+// retryAfter returns the pause that a store requests.
 func retryAfter(h http.Header) time.Duration {
 	n, err := strconv.Atoi(h.Get("Retry-After"))
 	if err != nil || n <= 0 {
@@ -111,7 +111,7 @@ func retryAfter(h http.Header) time.Duration {
 	return min(time.Duration(n)*time.Second, longestPause)
 }
 
-// kindOf tells what is wrong by a status.
+// kindOf sets the kind of an error by the HTTP status.
 func kindOf(e *Error, status int, denied string) {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden:
@@ -130,7 +130,7 @@ func kindOf(e *Error, status int, denied string) {
 	}
 }
 
-// said is the code, and no more, that an answer's body gives: what else stands there may repeat the request.
+// said returns only the error code in the body of a response, because the rest may repeat the request.
 func said(answer *http.Response) string {
 	body, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
 	_, after, found := strings.Cut(string(body), "<Code>")

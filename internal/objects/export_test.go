@@ -5,10 +5,10 @@ import (
 	"net/netip"
 )
 
-// TreatAsPrivate decides which addresses count as those of this machine or its network.
+// TreatAsPrivate replaces the function that decides which addresses belong to this machine or its network.
 func (s *Stores) TreatAsPrivate(private func(netip.Addr) bool) {
 	s.web = webClient(http.DefaultTransport.(*http.Transport).Clone(), private)
 }
 
-// IsPrivate is isPrivate.
+// IsPrivate exports isPrivate.
 var IsPrivate = isPrivate

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// answers is a server that says the same to everything.
+// answers is a server that sends the same response to every request.
 type answers struct {
 	status       int
 	body         []byte
@@ -23,7 +23,7 @@ type answers struct {
 }
 
 func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
-	if a.left--; a.left < 0 { // a listing that never ends
+	if a.left--; a.left < 0 { // an endless listing
 		return &http.Response{StatusCode: http.StatusNotFound, Body: http.NoBody, Header: http.Header{}, Request: r}, nil
 	}
 	return &http.Response{StatusCode: a.status, Body: io.NopCloser(bytes.NewReader(a.body)),
@@ -31,7 +31,7 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 		Header: http.Header{"Link": {a.link}, "Content-Range": {a.ranges}, "Content-Type": {"application/xml"}}}, nil
 }
 
-// FuzzAnswers: whatever a store answers, lists and reads end with names and bytes, or an error.
+// FuzzAnswers checks that for any response of a store, lists and reads end with names and bytes, or an error.
 func FuzzAnswers(f *testing.F) {
 	f.Add(200, []byte(`[{"type":"file","oid":"a","size":3,"path":"x"}]`), `<https://hub/next>; rel="next"`, "bytes 0-2/3")
 	f.Add(200, []byte(`{"sha":"0123456789abcdef0123456789abcdef01234567"}`), `<//elsewhere>; rel="next"`, "bytes */0")
@@ -84,7 +84,7 @@ func azureAnswering(t *testing.T, client *http.Client) store {
 	return &azureContainer{c, "b"}
 }
 
-// awsAnswering has credentials that it does not look up: the lookup would load those of the machine, over the network.
+// awsAnswering returns an access with fixed credentials, because the lookup would send requests over the network.
 func awsAnswering(client *http.Client) *awsAccess {
 	return &awsAccess{until: time.Now().Add(time.Hour), config: &aws.Config{Region: defaultRegion,
 		Credentials: aws.AnonymousCredentials{}, HTTPClient: client, Retryer: func() aws.Retryer { return aws.NopRetryer{} }}}

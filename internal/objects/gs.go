@@ -19,11 +19,11 @@ const deniedGS = "credentials come from GOOGLE_APPLICATION_CREDENTIALS, `gcloud 
 	"the machine's service account; " +
 	"they need the role Storage Object Viewer on the bucket"
 
-// gs is a bucket of Google Cloud Storage, by its JSON interface.
+// gs is a bucket of Google Cloud Storage, accessed by its JSON API.
 type gs struct {
 	client       *http.Client
 	base, bucket string
-	tokens       oauth2.TokenSource // nil: nobody is asked who they are
+	tokens       oauth2.TokenSource // nil: requests are anonymous
 }
 
 func openGS(ctx context.Context, client *http.Client, bucket string) (store, error) {
@@ -53,14 +53,14 @@ func (s *gs) url(name string) string {
 	return "gs://" + s.bucket + "/" + name
 }
 
-// request asks for something below the bucket.
+// request returns a request for a path below the bucket.
 func (s *gs) request(ctx context.Context, path string, query url.Values) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+"/storage/v1/b/"+url.PathEscape(s.bucket)+path+"?"+
 		query.Encode(), nil)
 	if err != nil {
 		return nil, &Error{Kind: Unusable, URL: s.url(""), Err: errors.New("STORAGE_EMULATOR_HOST is no address")}
 	}
-	r.Header.Set("Accept-Encoding", "gzip") // else what is stored compressed comes decompressed, and in no ranges
+	r.Header.Set("Accept-Encoding", "gzip") // otherwise compressed objects are decompressed by the server, without ranges
 	if s.tokens == nil {
 		return r, nil
 	}
@@ -96,7 +96,7 @@ func (s *gs) list(ctx context.Context, prefix string, yield func(string, Object)
 			NextPageToken string
 		}
 		err = readJSON(answer, s.url(""), &page)
-		answer.Body.Close() // nothing was written
+		answer.Body.Close() // read only
 		if err != nil {
 			return err
 		}

@@ -17,11 +17,11 @@ import (
 const deniedHub = "a private or gated data set needs a token that may read it: set HF_TOKEN, or log in with `hf " +
 	"auth login`, and accept the data set's terms on its page"
 
-// hub is a data set of the Hugging Face hub, at one commit: what a branch has when it is looked at first.
+// hub is a data set of the Hugging Face hub at one commit: for a branch, its commit at the first access.
 type hub struct {
 	client          *http.Client
 	endpoint, token string
-	name, revision  string // OWNER/NAME, and the branch, tag or commit that is asked for
+	name, revision  string // OWNER/NAME, and the requested branch, tag or commit
 	whole           string // hf://datasets/OWNER/NAME[@REVISION]
 }
 
@@ -45,7 +45,7 @@ func openHub(client *http.Client, bucket string) (store, error) {
 		whole: "hf://" + bucket}, nil
 }
 
-// hubToken is that of the environment, or of who has logged in; empty for public data sets.
+// hubToken returns the token of the environment, or of the logged-in user; empty for public data sets.
 func hubToken() string {
 	for _, name := range []string{"HF_TOKEN", "HUGGING_FACE_HUB_TOKEN"} {
 		if token := strings.TrimSpace(os.Getenv(name)); token != "" {
@@ -64,7 +64,7 @@ func hubToken() string {
 		}
 		file = filepath.Join(home, "token")
 	}
-	token, _ := os.ReadFile(file) // none is there for most
+	token, _ := os.ReadFile(file) // the file usually does not exist
 	return strings.TrimSpace(string(token))
 }
 
@@ -76,7 +76,7 @@ func (h *hub) request(ctx context.Context, address string) (*http.Request, error
 	return r, err
 }
 
-// commitForm is what a commit looks like.
+// commitForm is the syntax of a commit.
 var commitForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
 // at returns the commit that is read.
@@ -95,10 +95,10 @@ func (h *hub) at(ctx context.Context) (string, error) {
 	return info.SHA, nil
 }
 
-// answerMost bounds a page of a listing.
+// answerMost bounds a page of a listing, in bytes.
 const answerMost = 64 << 20
 
-// json asks for JSON and returns the address of the next page, if there is one.
+// json requests JSON and returns the address of the next page, if one follows.
 func (h *hub) json(ctx context.Context, address string, to any) (next string, err error) {
 	r, err := h.request(ctx, address)
 	if err != nil {
@@ -108,14 +108,14 @@ func (h *hub) json(ctx context.Context, address string, to any) (next string, er
 	if err != nil {
 		return "", err
 	}
-	defer answer.Body.Close() // nothing was written
+	defer answer.Body.Close() // read only
 	if err := readJSON(answer, h.whole, to); err != nil {
 		return "", err
 	}
 	return h.nextPage(answer.Header.Get("Link"))
 }
 
-// readJSON reads an answer; one that is cut off is asked for again.
+// readJSON decodes a response. A truncated one is a temporary error.
 func readJSON(answer *http.Response, where string, to any) error {
 	body, err := io.ReadAll(io.LimitReader(answer.Body, answerMost))
 	if err != nil {
@@ -127,7 +127,7 @@ func readJSON(answer *http.Response, where string, to any) error {
 	return nil
 }
 
-// nextPage reads a header Link. The next page is asked of the same server, which gets the token.
+// nextPage parses a Link header. The next page must be on the same server, because the request contains the token.
 func (h *hub) nextPage(link string) (string, error) {
 	for part := range strings.SplitSeq(link, ",") {
 		address, rel, _ := strings.Cut(part, ">")
@@ -165,7 +165,7 @@ func (h *hub) list(ctx context.Context, prefix string, yield func(string, Object
 		}
 		if page, err = h.json(ctx, page, &entries); err != nil {
 			if IsKind(err, Missing) && within != "" {
-				return nil // no such folder: nothing matches
+				return nil // the folder does not exist, so nothing matches
 			}
 			return err
 		}
@@ -181,7 +181,7 @@ func (h *hub) list(ctx context.Context, prefix string, yield func(string, Object
 	return nil
 }
 
-// escapePath escapes the parts of a path.
+// escapePath escapes the elements of a path.
 func escapePath(path string) string {
 	parts := strings.Split(path, "/")
 	for i, part := range parts {

@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// hubRef is a reference that the hub makes by itself, to a data set's converted files or to a proposed change, and a
-// path. Its slashes may stand as they are; those of any other revision are written %2F.
+// hubRef is a reference that the hub creates itself, to a data set's converted files or to a proposed change, and a
+// path. Its slashes may be unescaped. In any other revision they are written %2F.
 var hubRef = regexp.MustCompile(`^(refs/(?:convert/\w+|pr/\d+))(?:/(.*))?$`)
 
-// parseHub reads what follows hf:// of a data set's address: datasets/OWNER/NAME[@REVISION]/PATH. The bucket is all but
-// the path, and the same for both spellings of a reference.
+// parseHub parses what follows hf:// in the address of a data set: datasets/OWNER/NAME[@REVISION]/PATH. The bucket is
+// the address without the path, and is the same for both spellings of a reference.
 func parseHub(rest string) (bucket, path string, err error) {
 	parts := strings.SplitN(rest, "/", 3)
 	if len(parts) < 3 || parts[0] != "datasets" || parts[1] == "" {

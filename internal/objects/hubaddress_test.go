@@ -8,7 +8,8 @@ import (
 	"loaderd/internal/objecttest"
 )
 
-// Revisions may have slashes: the hub's own references in both spellings, which come to the same objects, and branches.
+// Revisions may contain slashes: the hub's own references in both spellings, which name the same objects, and
+// branches.
 func TestHubRevisions(t *testing.T) {
 	hub := objecttest.NewHub(t)
 	hub.Branches = []string{"refs/convert/parquet", "refs/pr/12", "my/branch", "50%off", "refs"}
@@ -25,7 +26,7 @@ func TestHubRevisions(t *testing.T) {
 		"@refs%2Fpr%2F12" + file:                            "@refs/pr/12" + file,
 		"@my%2Fbranch/default/":                             "@my%2Fbranch" + file,
 		"@50%25off/default/":                                "@50%25off" + file,
-		// a branch of this name, and a folder in it
+		// A branch of this name, and a folder in it.
 		"@refs/convert/*.parquet": "@refs/convert/other.parquet",
 		"@my/branch/default/**":   "",
 		"@refs/convert/none/**":   "",

@@ -10,9 +10,9 @@ import (
 	"github.com/bmatcuk/doublestar/v4"
 )
 
-// List returns the objects of a pattern, sorted by their URLs: * stands for any characters but /, ** for any folders, ?
-// for one character, {a,b} for either, [a-z] for one of these. A pattern without these names one object, or all below a
-// folder. None at all is an error of kind Missing.
+// List returns the objects of a pattern, sorted by their URLs. * matches any characters except /, ** any folders, ?
+// one character, {a,b} either, and [a-z] one of these. A pattern without these characters names one object, or all
+// below a folder. If nothing matches, it returns an error of kind Missing.
 func (s *Stores) List(ctx context.Context, pattern string) (all []Object, err error) {
 	a, err := parse(pattern)
 	if err != nil {
@@ -50,7 +50,7 @@ func (s *Stores) List(ctx context.Context, pattern string) (all []Object, err er
 	return slices.CompactFunc(all, func(x, y Object) bool { return x.URL == y.URL }), nil
 }
 
-// matches says whether a name is one of those that the address stands for.
+// matches reports whether a name matches the address.
 func (a address) matches(name string) bool {
 	if !globs(a.name) {
 		return name == a.name || strings.HasPrefix(name, folder(a.name))
@@ -63,7 +63,7 @@ func (a address) matches(name string) bool {
 	return err == nil && hit
 }
 
-// folder is a name as the beginning of those below it.
+// folder returns a name as the prefix of the names below it.
 func folder(name string) string {
 	if name == "" || strings.HasSuffix(name, "/") {
 		return name
@@ -71,10 +71,10 @@ func folder(name string) string {
 	return name + "/"
 }
 
-// globs says whether a name has characters that stand for others.
+// globs reports whether a name contains pattern characters.
 func globs(name string) bool { return strings.ContainsAny(name, `*?[{\`) }
 
-// literal is the beginning of a pattern that stands for itself.
+// literal returns the part of a pattern before its first pattern character.
 func literal(pattern string) string {
 	if i := strings.IndexAny(pattern, `*?[{\`); i >= 0 {
 		return pattern[:i]
@@ -82,8 +82,8 @@ func literal(pattern string) string {
 	return pattern
 }
 
-// hidden says whether a part of the name begins with a dot or an underscore, as what programs leave beside data does
-// (.gitattributes, _SUCCESS), and the pattern does not ask for such.
+// hidden reports whether an element of the name starts with a dot or an underscore, and the pattern does not match
+// such names explicitly. Programs write such files next to data (.gitattributes, _SUCCESS).
 func hidden(name, pattern string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if (strings.HasPrefix(part, ".") || strings.HasPrefix(part, "_")) && !strings.Contains(pattern, part[:1]) {
@@ -93,7 +93,7 @@ func hidden(name, pattern string) bool {
 	return false
 }
 
-// Check refuses what is no address or pattern of objects, without asking anybody.
+// Check returns an error for an invalid address or pattern of objects. It sends no request.
 func Check(pattern string) error {
 	if !Remote(pattern) {
 		return fmt.Errorf("%s is no address: want one that begins with %s", Name(pattern),

@@ -7,7 +7,7 @@ import (
 	"loaderd/internal/objecttest"
 )
 
-// TestMain keeps the tests from the credentials of who runs them.
+// TestMain prevents the tests from using the credentials of the user who runs them.
 func TestMain(m *testing.M) {
 	objecttest.KeepCaches()
 	home, err := os.MkdirTemp("", "objects")

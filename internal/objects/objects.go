@@ -1,7 +1,7 @@
-// Package objects reads objects of stores (S3, Google Cloud Storage, Azure Blob Storage, web servers, data sets of the
-// Hugging Face hub): lists those of a pattern in order, and reads each from any offset, through cut connections and
-// servers that are down. What is read of an object is one version of it: the rest of a changed object is never put
-// behind its beginning.
+// Package objects reads objects of stores: S3, Google Cloud Storage, Azure Blob Storage, web servers, and data sets
+// of the Hugging Face hub. It lists the objects of a pattern in order, and reads each from any offset. It retries
+// after cut connections and while servers are down. A read returns one version of an object: parts of a changed
+// object are never combined with parts of its previous version.
 package objects
 
 import (
@@ -16,46 +16,47 @@ import (
 	"time"
 )
 
-// Object is an object as a listing has it.
+// Object is an object in a listing.
 type Object struct {
-	// URL names the object, without secrets: of a web address with a query that is left out but for a hash.
+	// URL names the object, without secrets. The query of a web address is replaced by its hash.
 	URL string `json:"url"`
-	// Size in bytes, as it is stored.
+	// Size is the size of the stored object in bytes.
 	Size int64 `json:"size"`
-	// Version changes when the content does: an ETag, a generation, a commit. Empty where the store tells none.
+	// Version changes with the content: an ETag, a generation, a commit. It is empty if the store provides none.
 	Version string `json:"version,omitempty"`
 }
 
-// Options of Stores. The zero value is right for a command.
+// Options configure Stores. The zero value is suitable for a command.
 type Options struct {
-	// Patience is for how long a store that does not answer is asked again while not one byte comes; 0 is two minutes.
+	// Patience is how long requests to an unresponsive store are retried while no byte arrives; 0 means two minutes.
 	Patience time.Duration
-	// OnTrouble is told why a store is asked again, and with "" that it answers. It must not block.
+	// OnTrouble is called with the reason of each retry, and with "" when the store responds again. It must not block.
 	OnTrouble func(problem string)
 	Log       *slog.Logger
 }
 
-// Stores are all stores that this process may read. Connections and credentials are made when they are needed first.
+// Stores are all stores that this process may read. Connections and credentials are created on first use.
 type Stores struct {
 	options Options
 	client  *http.Client
-	web     *http.Client // for servers that need not be trusted
+	web     *http.Client // for untrusted servers
 	aws     awsAccess
 
 	mu      sync.Mutex
 	opened  map[string]store
-	secrets map[string]string // whole addresses of web objects by their URLs
+	secrets map[string]string // complete addresses of web objects, by their URLs
 }
 
-// store is one store, or one bucket of it. Errors are *Error where their cause is known.
+// store is one store, or one bucket of it. Errors are *Error if their cause is known.
 type store interface {
-	// list yields the objects whose names begin with prefix, with their names within the store. prefix may name one.
+	// list yields the objects whose names start with prefix, with their names within the store. prefix may be the name
+	// of an object.
 	list(ctx context.Context, prefix string, yield func(name string, o Object) error) error
-	// get reads an object from an offset on. It may yield more than there is to the object's size when that has changed.
+	// get reads an object from an offset on. It may yield more data than the object's size if the object has changed.
 	get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error)
 }
 
-// New makes stores.
+// New returns stores with the given options.
 func New(o Options) *Stores {
 	if o.Patience <= 0 {
 		o.Patience = 2 * time.Minute
@@ -66,23 +67,23 @@ func New(o Options) *Stores {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = idleConnections
 	transport.ResponseHeaderTimeout = headerPatience
-	transport.DisableCompression = true // an object's bytes are what is stored
+	transport.DisableCompression = true // return an object's bytes as stored
 	client := &http.Client{Transport: transport}
 	return &Stores{options: o, client: client, web: webClient(transport, isPrivate), opened: map[string]store{},
 		secrets: map[string]string{}}
 }
 
 const (
-	// headerPatience is how long an answer may take to begin.
+	// headerPatience is the time limit for the response headers.
 	headerPatience = time.Minute
-	// idleConnections are those that are kept open for each host.
+	// idleConnections is the number of idle connections that are kept per host.
 	idleConnections = 16
 )
 
-// Schemes are those of addresses that are read.
+// Schemes are the supported schemes of addresses.
 var Schemes = []string{"s3", "gs", "az", "https", "http", "hf"}
 
-// Remote says whether a path is the address of something in a store.
+// Remote reports whether a path is an address in a store.
 func Remote(path string) bool {
 	scheme, _, found := strings.Cut(path, "://")
 	if !found {
@@ -91,14 +92,14 @@ func Remote(path string) bool {
 	return slices.Contains(Schemes, scheme)
 }
 
-// address is a pattern, or an object's URL, in its parts.
+// address is a parsed pattern or URL of an object.
 type address struct {
 	scheme, bucket, name string
 }
 
 func (a address) url(name string) string { return a.scheme + "://" + a.bucket + "/" + name }
 
-// parse reads an address. Nothing of it that may be secret is in an error.
+// parse parses an address. Its errors contain no part of the address that may be secret.
 func parse(pattern string) (address, error) {
 	scheme, rest, _ := strings.Cut(pattern, "://")
 	a := address{scheme: scheme}
@@ -155,7 +156,7 @@ func (s *Stores) store(ctx context.Context, a address) (store, error) {
 	return st, nil
 }
 
-// of finds the store of an object, and its name there.
+// of returns the store of an object, and the object's name in it.
 func (s *Stores) of(ctx context.Context, o Object) (store, string, error) {
 	a, err := parse(o.URL)
 	if err != nil {

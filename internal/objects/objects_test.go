@@ -19,7 +19,7 @@ import (
 	"loaderd/internal/objecttest"
 )
 
-// patience is how long tests let a store be silent.
+// patience is how long a store may be unresponsive in tests.
 const patience = 500 * time.Millisecond
 
 func list(t *testing.T, s *objects.Stores, pattern string) []objects.Object {
@@ -46,7 +46,7 @@ func random(n int) []byte {
 	return data
 }
 
-// A read comes to the same bytes through cut connections, servers that are busy and servers without ranges.
+// A read returns the same bytes despite cut connections, busy servers and servers without ranges.
 func TestReadThroughFaults(t *testing.T) {
 	data := random(300_000)
 	draw := rand.New(rand.NewPCG(1, 2))
@@ -64,7 +64,7 @@ func TestReadThroughFaults(t *testing.T) {
 	} {
 		for _, whole := range []bool{false, true} {
 			if whole && name != "none" && name != "503" {
-				continue // would never come to the end
+				continue // would never finish
 			}
 			t.Run(fmt.Sprint(name, " whole=", whole), func(t *testing.T) {
 				web := objecttest.NewWeb(t)
@@ -91,7 +91,7 @@ func TestReadThroughFaults(t *testing.T) {
 	}
 }
 
-// The rest of a changed object is never mixed with its beginning.
+// Parts of a changed object are never combined with parts of its previous version.
 func TestChangedWhileRead(t *testing.T) {
 	for _, size := range []int{100_000, 90_000} {
 		web := objecttest.NewWeb(t)
@@ -119,7 +119,7 @@ func TestChangedWhileRead(t *testing.T) {
 	}
 }
 
-// What is wrong is said, with what to do, and without secrets.
+// Errors describe the problem and what to do, without secrets.
 func TestErrors(t *testing.T) {
 	web := objecttest.NewWeb(t)
 	web.Put("/a", []byte("x"))
@@ -176,7 +176,7 @@ func TestReadHereAndThere(t *testing.T) {
 	}
 }
 
-// Where a connection is cut, a block of an object is read on from there: no byte is served twice.
+// After a cut connection, reading of a block continues at the same offset: no byte is served twice.
 func TestReaderAt_ContinuesWithinABlock(t *testing.T) {
 	data := random(9<<20 + 17)
 	web := objecttest.NewWeb(t)
@@ -204,7 +204,7 @@ func TestReaderAt_ContinuesWithinABlock(t *testing.T) {
 	}
 }
 
-// The hub's tree comes in pages, its files from another server, which does not get the token.
+// The hub's tree has several pages. Its files are on another server, which does not receive the token.
 func TestHub(t *testing.T) {
 	hub := objecttest.NewHub(t)
 	hub.Page, hub.Token = 2, "hf_secret"

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// longestPause is that between two attempts to reach a store.
+	// longestPause is the maximum pause between two attempts to reach a store.
 	longestPause = 30 * time.Second
-	// silence is how long a connection may bring nothing before it counts as cut.
+	// silence is how long a connection may deliver no data before it is considered cut.
 	silence = time.Minute
 )
 
-// Open reads an object from an offset on. Read goes on by itself where a connection was cut, from where it was; its
-// errors are final: the object is not the one that was listed, may not be read, or its store was silent for longer than
+// Open reads an object from an offset on. After a cut connection, Read continues at the same offset. Its errors are
+// final: the object is not the listed version, access is denied, or its store was unresponsive for longer than
 // Options.Patience.
 func (s *Stores) Open(ctx context.Context, o Object, from int64) (io.ReadCloser, error) {
 	st, name, err := s.of(ctx, o)
@@ -31,13 +31,13 @@ func (s *Stores) Open(ctx context.Context, o Object, from int64) (io.ReadCloser,
 	return &reader{stores: s, store: st, name: name, object: o, at: from, to: o.Size, ctx: ctx, cancel: cancel}, nil
 }
 
-// reader reads an object over as many connections as it takes.
+// reader reads an object over as many connections as necessary.
 type reader struct {
 	stores *Stores
 	store  store
 	name   string
 	object Object
-	at, to int64 // the next byte, and the one behind the last
+	at, to int64 // next byte, and end of the range
 	ctx    context.Context
 	cancel context.CancelFunc
 	body   io.ReadCloser
@@ -63,7 +63,7 @@ func (r *reader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// attempt reads some bytes over the present connection, or a new one.
+// attempt reads some bytes over the current connection, or a new one.
 func (r *reader) attempt(p []byte) (n int, err error) {
 	if r.body == nil {
 		ctx, cut := context.WithCancel(r.ctx)
@@ -84,7 +84,7 @@ func (r *reader) attempt(p []byte) (n int, err error) {
 	quiet := r.quiet.Load()
 	r.drop()
 	switch {
-	case n > 0: // what is wrong shows at the next read
+	case n > 0: // the next read returns the error
 		return n, nil
 	case r.ctx.Err() != nil:
 		return 0, r.ctx.Err()
@@ -105,7 +105,7 @@ func (r *reader) drop() {
 		return
 	}
 	r.alarm.Stop()
-	_ = r.body.Close() // nothing was written
+	_ = r.body.Close() // read only
 	r.cut()
 	r.body = nil
 }
@@ -116,7 +116,7 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// again makes attempts until one succeeds, its error does not pass, or the store was silent for too long.
+// again makes attempts until one succeeds, its error is permanent, or the store was unresponsive for too long.
 func (s *Stores) again(ctx context.Context, what string, attempt func() error) error {
 	var pauses *backoff.ExponentialBackOff
 	var began time.Time
@@ -156,13 +156,12 @@ func (s *Stores) trouble(problem string) {
 }
 
 const (
-	// block is how much of an object is fetched at a time where it is read here and there, and blocks how many of these
-	// are kept.
+	// block is the unit of fetching for random access, in bytes, and blocks is how many of them are kept.
 	block  = 4 << 20
 	blocks = 8
 )
 
-// At reads an object here and there, as files of columns are.
+// At returns a reader for random access to an object, which columnar files need.
 func (s *Stores) At(ctx context.Context, o Object) io.ReaderAt {
 	return &readerAt{stores: s, ctx: ctx, object: o, kept: map[int64][]byte{}}
 }
@@ -174,7 +173,7 @@ type readerAt struct {
 
 	mu   sync.Mutex
 	kept map[int64][]byte
-	used []int64 // the blocks in kept, the one that was used last at the end
+	used []int64 // the blocks in kept, least recently used first
 }
 
 func (r *readerAt) ReadAt(p []byte, off int64) (n int, err error) {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// mostRedirects is how many redirects are followed, as net/http does.
+// mostRedirects is the maximum number of redirects that are followed, the limit of net/http.
 const mostRedirects = 10
 
 // redirectError is a redirect that is not followed.
@@ -21,8 +21,9 @@ type redirectError struct{ reason string }
 
 func (e *redirectError) Error() string { return "it redirects to " + e.reason }
 
-// webClient returns a client for servers that need not be trusted. Their redirects lead to no address within this
-// machine or its network, unless the source's own address is one, and carry no Referer, which could hold a secret.
+// webClient returns a client for untrusted servers. Their redirects are not followed to addresses within this machine
+// or its network, unless the source's own address is one. Redirected requests have no Referer, which could contain a
+// secret.
 func webClient(transport *http.Transport, private func(netip.Addr) bool) *http.Client {
 	outside := transport.Clone()
 	outside.DialContext = (&net.Dialer{Timeout: 30 * time.Second, ControlContext: func(_ context.Context, _,
@@ -47,17 +48,17 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// webTransport sends the requests of redirects over connections of their own, which are checked when they are made:
-// what a name resolves to can change until then.
+// webTransport sends redirected requests over separate connections. Their addresses are checked when they are opened,
+// because the resolution of a name can change before that.
 type webTransport struct {
 	own, outside *http.Transport
 	private      func(netip.Addr) bool
 }
 
-// sourceKey is of the source that a request is of, in its context: redirects inherit that.
+// sourceKey is the context key of the source of a request, which redirects inherit.
 type sourceKey struct{}
 
-// sourceAddress is what is known of the address of a source.
+// sourceAddress describes the address of a source.
 type sourceAddress struct{ private bool }
 
 // RoundTrip implements http.RoundTripper.
@@ -71,7 +72,7 @@ func (t *webTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 		return nil, err
 	}
 	switch {
-	case r.Response == nil: // no redirect
+	case r.Response == nil: // not a redirect
 		trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) {
 			at, err := netip.ParseAddrPort(c.Conn.RemoteAddr().String())
 			source.private = proxied == nil && err == nil && t.private(at.Addr().Unmap())
@@ -91,10 +92,10 @@ func (t *webTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 
 var (
 	sharedAddresses     = netip.MustParsePrefix("100.64.0.0/10") // RFC 6598
-	translatedAddresses = netip.MustParsePrefix("64:ff9b::/96")  // RFC 6052: any IPv4 address can be in them
+	translatedAddresses = netip.MustParsePrefix("64:ff9b::/96")  // RFC 6052: can contain any IPv4 address
 )
 
-// isPrivate reports whether an address is one of this machine, its link or its network.
+// isPrivate reports whether an address belongs to this machine, its link or its network.
 func isPrivate(at netip.Addr) bool {
 	return !at.IsGlobalUnicast() || at.IsPrivate() || sharedAddresses.Contains(at) || translatedAddresses.Contains(at)
 }

@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/objects"
 )
 
-// serveAt serves at an address of this machine that httptest does not take by itself.
+// serveAt serves at an address of this machine that httptest does not use.
 func serveAt(t *testing.T, address string, h http.HandlerFunc) string {
 	t.Helper()
 	l, err := net.Listen("tcp", net.JoinHostPort(address, "0"))
@@ -27,7 +27,7 @@ func serveAt(t *testing.T, address string, h http.HandlerFunc) string {
 	return s.URL
 }
 
-// A web server that need not be trusted redirects to services of the machine that reads from it.
+// An untrusted web server redirects to services of the machine that reads from it.
 func TestWeb_RedirectsToPrivateAddresses(t *testing.T) {
 	const outside, inside = "127.0.0.1", "127.0.0.2"
 	private := func(at netip.Addr) bool { return at.String() == inside }

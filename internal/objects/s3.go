@@ -27,10 +27,10 @@ type s3Bucket struct {
 	bucket string
 
 	mu     sync.Mutex
-	region string // of the bucket, once it is known
+	region string // of the bucket, once known
 }
 
-// defaultRegion is that of requests where neither configuration nor S3 names another one.
+// defaultRegion is the region of requests if neither the configuration nor S3 provides another one.
 const defaultRegion = "us-east-1"
 
 // client returns a client of the bucket.
@@ -40,7 +40,7 @@ func (b *s3Bucket) client(ctx context.Context) (*s3.Client, error) {
 		return nil, b.at("", err)
 	}
 	client := s3.NewFromConfig(c, s3Options)
-	if client.Options().BaseEndpoint != nil { // another server, which has no regions
+	if client.Options().BaseEndpoint != nil { // another server, without regions
 		return client, nil
 	}
 	c.Region = b.regionOf(ctx, client)
@@ -52,8 +52,8 @@ func s3Options(o *s3.Options) {
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired // ranges have no checksum
 }
 
-// regionOf returns the region of the bucket, which S3 names even where it refuses a request. It is that of the
-// configuration where S3 does not answer.
+// regionOf returns the region of the bucket, which S3 returns even if it refuses a request. If S3 does not respond,
+// it is the region of the configuration.
 func (b *s3Bucket) regionOf(ctx context.Context, client *s3.Client) string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -75,7 +75,7 @@ var s3BucketName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{1,61}[A-Za-z0
 
 const maxS3Key = 1024
 
-// checkS3 refuses names that cannot be names in S3, without a request.
+// checkS3 returns an error for names that are invalid in S3, without a request.
 func checkS3(a address) error {
 	switch {
 	case !s3BucketName.MatchString(a.bucket):
@@ -139,7 +139,7 @@ func (b *s3Bucket) get(ctx context.Context, name string, o Object, from, to int6
 	return answer.Body, nil
 }
 
-// at is an error with the address of the bucket or of an object in it.
+// at adds the address of the bucket or of an object in it to an error.
 func (b *s3Bucket) at(name string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
@@ -188,8 +188,8 @@ func (b *s3Bucket) wrong(ctx context.Context, client *s3.Client, name string, er
 	return b.at(name, e)
 }
 
-// unanswered is the error of a request without an answer, or with one that is cut off, which may pass, or that is not
-// of the protocol, which does not.
+// unanswered returns the error for a request without a complete response. A missing or truncated response is
+// temporary; a response that violates the protocol is permanent.
 func unanswered(host string, err error) *Error {
 	var network net.Error
 	var text *xml.SyntaxError
@@ -197,7 +197,7 @@ func unanswered(host string, err error) *Error {
 	case errors.As(err, &network), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.As(err, &text) &&
 		text.Msg == "unexpected EOF":
 		var at *url.Error
-		if errors.As(err, &at) { // it has the whole address
+		if errors.As(err, &at) { // it contains the whole address
 			err = at.Err
 		}
 		return &Error{Kind: Down, Err: fmt.Errorf("%s does not answer: %w", host, err)}
@@ -205,5 +205,5 @@ func unanswered(host string, err error) *Error {
 	return &Error{Kind: Unusable, Err: err}
 }
 
-// byteRange is the header Range of the bytes from from to before to.
+// byteRange returns the Range header for the bytes [from, to).
 func byteRange(from, to int64) string { return fmt.Sprintf("bytes=%d-%d", from, to-1) }

@@ -12,7 +12,7 @@ import (
 	"loaderd/internal/objecttest"
 )
 
-// corpusOf starts a double of S3 with an object a.jsonl, and has it asked.
+// corpusOf starts a fake of S3 with an object a.jsonl, and configures it as the endpoint.
 func corpusOf(t *testing.T, data []byte) *objecttest.S3Double {
 	s3 := objecttest.NewS3(t)
 	s3.Web.Put("/"+bucket+"/a.jsonl", data)
@@ -21,7 +21,7 @@ func corpusOf(t *testing.T, data []byte) *objecttest.S3Double {
 	return s3
 }
 
-// A listing and a read that are cut off, and a server that is busy, are asked again.
+// Truncated listings and reads, and requests to a busy server, are retried.
 func TestS3ThroughFaults(t *testing.T) {
 	data := random(100_000)
 	s3 := corpusOf(t, data)
@@ -44,7 +44,7 @@ func TestS3ThroughFaults(t *testing.T) {
 	}
 }
 
-// What asking again does not mend is said at once: a name that can be none, and an answer that is none of S3's.
+// Permanent errors are returned immediately: for an invalid name, and for a response that violates the protocol.
 func TestS3Unusable(t *testing.T) {
 	corpusOf(t, []byte("data"))
 	once := objects.Options{Patience: patience, OnTrouble: func(problem string) { t.Errorf("asked again: %s", problem) }}

@@ -21,13 +21,13 @@ import (
 	"loaderd/internal/testscale"
 )
 
-// server is a real server of a protocol: how it is reached, and how something gets there.
+// server is a real server of a protocol: how to connect to it, and how to store data in it.
 type server struct {
 	scheme  string
 	address string
 	reach   func(t *testing.T, address string)
 	put     func(t *testing.T, name string, data []byte)
-	deny    func(t *testing.T) // from here on who asks may not
+	deny    func(t *testing.T) // denies access from now on
 }
 
 const bucket = "corpus"
@@ -103,7 +103,7 @@ func azureServer(t *testing.T) server {
 	}}
 }
 
-// Real servers of three protocols: signatures, listings in pages, ranges, what has changed, and what is refused.
+// Real servers of three protocols are tested: signatures, paged listings, ranges, changed objects and denied access.
 func TestServers(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("the servers are built and installed: LOADERD_TEST=all")
@@ -117,7 +117,7 @@ func TestServers(t *testing.T) {
 			for i, name := range names {
 				x.put(t, name, data[i:])
 			}
-			for i := range 1100 { // more than a page
+			for i := range 1100 { // more than one page
 				x.put(t, fmt.Sprintf("many/%04d", i), []byte{byte(i)})
 			}
 			t.Run("list and read", func(t *testing.T) { listAndRead(t, x, data) })
@@ -128,7 +128,7 @@ func TestServers(t *testing.T) {
 	}
 }
 
-// Keys of a profile sign what a real server checks.
+// Keys of a profile produce signatures that a real server accepts.
 func TestProfileAtServer(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("the servers are built and installed: LOADERD_TEST=all")

@@ -15,14 +15,14 @@ import (
 
 const deniedWeb = "give an address that is signed, or one with a user and password (https://user:password@...)"
 
-// web are objects of web servers. Their names are their URLs.
+// web reads objects of web servers. Their names are their URLs.
 type web struct {
 	client *http.Client
 	stores *Stores
 }
 
-// Name is what an address is called: without user, password and query, which may be secret, but for a hash of the
-// query.
+// Name returns the name of an address. It omits user and password and replaces the query by its hash, because they
+// may be secret.
 func Name(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
@@ -36,7 +36,7 @@ func Name(address string) string {
 	return named.String()
 }
 
-// address looks an address up.
+// address returns the object of an address.
 func (s *Stores) address(ctx context.Context, address string) (o Object, err error) {
 	o.URL = Name(address)
 	u, err := url.Parse(address)
@@ -57,7 +57,7 @@ func (s *Stores) address(ctx context.Context, address string) (o Object, err err
 	return o, err
 }
 
-// request asks for a URL, with what its address has of secrets.
+// request returns a request for a URL, with the secrets of its address.
 func (w *web) request(ctx context.Context, name string) (*http.Request, error) {
 	w.stores.mu.Lock()
 	address, ok := w.stores.secrets[name]
@@ -74,8 +74,8 @@ func (w *web) request(ctx context.Context, name string) (*http.Request, error) {
 	return r, nil
 }
 
-// look asks for size and version by the first byte: some servers, and addresses that are signed for GET, answer no
-// HEAD.
+// look requests the first byte to determine size and version, because some servers, and addresses signed for GET, do
+// not support HEAD.
 func (w *web) look(ctx context.Context, o Object) (Object, error) {
 	r, err := w.request(ctx, o.URL)
 	if err != nil {
@@ -86,7 +86,7 @@ func (w *web) look(ctx context.Context, o Object) (Object, error) {
 	if err != nil {
 		return o, unreachable(ctx, o.URL, err)
 	}
-	defer answer.Body.Close() // nothing was written
+	defer answer.Body.Close() // read only
 	o.Version = versionOf(answer.Header)
 	switch answer.StatusCode {
 	case http.StatusPartialContent:
@@ -110,7 +110,7 @@ func (w *web) look(ctx context.Context, o Object) (Object, error) {
 		hint: "pipe it: curl -sSfL ADDRESS | loaderd publish -"}
 }
 
-// versionOf is a strong ETag, or when the object was changed last.
+// versionOf returns a strong ETag, or the time of the last change.
 func versionOf(h http.Header) string {
 	if tag := h.Get("ETag"); tag != "" && !strings.HasPrefix(tag, "W/") {
 		return tag
@@ -140,8 +140,8 @@ func (w *web) get(ctx context.Context, name string, o Object, from, to int64) (i
 	return body, nil
 }
 
-// getRange asks for bytes of an object. A server that gives all of it instead is read from the beginning, and what is
-// before from is left out.
+// getRange requests bytes of an object. If a server sends the whole object instead, the bytes before from are
+// skipped.
 func getRange(client *http.Client, r *http.Request, o Object, from, to int64,
 	denied string) (io.ReadCloser, http.Header, error) {
 	r.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-"+strconv.FormatInt(to-1, 10))
@@ -170,7 +170,7 @@ func getRange(client *http.Client, r *http.Request, o Object, from, to int64,
 	return answer.Body, answer.Header, nil
 }
 
-// sameObject refuses the content of an object whose size or tag is another one.
+// sameObject returns an error if a response is for another size or tag of the object.
 func sameObject(o Object, contentRange, tag string) error {
 	if _, size, ok := strings.Cut(contentRange, "/"); ok && size != "*" && size != strconv.FormatInt(o.Size, 10) {
 		return changed(o, fmt.Sprintf("it has %s bytes, it had %d", size, o.Size))
