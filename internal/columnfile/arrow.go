@@ -13,13 +13,13 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
-// ArrowFileMagic begins and ends an Arrow IPC file.
+// ArrowFileMagic is at the beginning and at the end of an Arrow IPC file.
 const ArrowFileMagic = "ARROW1"
 
-// continuation begins every message since Arrow 0.15.
+// continuation starts every message since Arrow 0.15.
 const continuation = 0xffffffff
 
-// IsArrow says whether data begins as an Arrow IPC file or stream does.
+// IsArrow reports whether data starts like an Arrow IPC file or stream.
 func IsArrow(head []byte) bool {
 	if bytes.HasPrefix(head, []byte(ArrowFileMagic)) {
 		return true
@@ -31,9 +31,9 @@ func IsArrow(head []byte) bool {
 	return n > 0 && n <= most
 }
 
-// Arrow reads the batches of an Arrow IPC stream, or file, one after the other. A file is read as the stream that it is
-// inside, so pipes and compressed files can be read too. Streams that follow each other are read as one, if their
-// columns are the same.
+// Arrow reads the batches of an Arrow IPC stream, or file, one after the other. It reads a file as the stream that
+// the file contains, so pipes and compressed files can be read too. It reads concatenated streams as one if their
+// columns are equal.
 type Arrow struct {
 	ipc   *ipc.Reader
 	file  bool
@@ -42,20 +42,19 @@ type Arrow struct {
 	ended bool
 }
 
-// NewArrow reads the schema. r is to be buffered.
+// NewArrow reads the schema. r should be buffered.
 func NewArrow(r io.Reader) (*Arrow, error) { return NewArrowWithin(r, most) }
 
-// NewArrowWithin is NewArrow for data whose batches may take so many bytes of memory each beside what the data itself
-// has.
+// NewArrowWithin is NewArrow with a limit on the memory of each batch, in bytes, in addition to the size of its data.
 func NewArrowWithin(r io.Reader, limit int64) (*Arrow, error) {
-	const smallest = 16 // to look ahead; larger reads pass the buffer by
+	const smallest = 16 // for peeking; larger reads bypass the buffer
 	a := &Arrow{r: bufio.NewReaderSize(r, smallest), limit: limit}
 	head, err := a.r.Peek(8)
 	if err != nil {
 		return nil, notArrow(unexpected(err))
 	}
 	if a.file = bytes.HasPrefix(head, []byte(ArrowFileMagic)); a.file {
-		_, _ = a.r.Discard(len(head)) // it was peeked at
+		_, _ = a.r.Discard(len(head)) // already peeked
 	}
 	if err := a.open(); err != nil {
 		return nil, notArrow(err)
@@ -75,10 +74,10 @@ func (a *Arrow) open() error {
 
 func notArrow(err error) error { return fmt.Errorf("not readable Arrow IPC data: %w", err) }
 
-// Schema names the columns.
+// Schema returns the schema of the columns.
 func (a *Arrow) Schema() *arrow.Schema { return a.ipc.Schema() }
 
-// Next returns the next batch, which is good until the next call, or io.EOF.
+// Next returns the next batch, valid until the next call, or io.EOF.
 func (a *Arrow) Next() (batch arrow.Record, err error) {
 	for batch == nil && err == nil {
 		if a.ended {
@@ -104,7 +103,7 @@ func (a *Arrow) Next() (batch arrow.Record, err error) {
 	return batch, err
 }
 
-// behind continues behind the end of a stream: with the stream that follows it, or with io.EOF.
+// behind continues after the end of a stream, with the stream that follows. It returns io.EOF if none follows.
 func (a *Arrow) behind() error {
 	if a.file {
 		a.ended = true
@@ -124,7 +123,7 @@ func (a *Arrow) behind() error {
 	return nil
 }
 
-// footer returns io.EOF when the file ends as it must: with the footer, its length and the magic.
+// footer returns io.EOF if the file ends correctly: with the footer, its length and the magic number.
 func (a *Arrow) footer() error {
 	const length = 4
 	tail, size := make([]byte, 0, 4096), int64(0)
@@ -145,7 +144,7 @@ func (a *Arrow) footer() error {
 	if !found || len(tail) < length {
 		return damaged("the file is cut off: %w", io.ErrUnexpectedEOF)
 	}
-	// A file without a mark of the end has had four bytes of its footer read as the length of a message.
+	// In a file without an end-of-stream mark, four bytes of its footer have been read as the length of a message.
 	footer := int64(binary.LittleEndian.Uint32(tail[len(tail)-length:]))
 	if extra := size - int64(length+len(ArrowFileMagic)) - footer; extra != 0 && extra != -length {
 		return fmt.Errorf(
@@ -154,20 +153,21 @@ func (a *Arrow) footer() error {
 	return io.EOF
 }
 
-// messages is an ipc.MessageReader that checks what a message says before it believes it.
+// messages is an ipc.MessageReader that validates messages before they are decoded.
 type messages struct {
 	r       io.Reader
-	mem     *bounded // may grow with the largest message
-	limit   int64    // up to here
+	mem     *bounded // its limit may grow with the largest message
+	limit   int64    // maximum of mem.limit
 	file    bool
-	marked  bool // messages begin with the continuation mark
+	marked  bool // messages start with the continuation mark
 	current *ipc.Message
 }
 
 func (m *messages) Retain()  {}
 func (m *messages) Release() {}
 
-// Message returns the next message, or io.EOF at the mark of the end, or where the data ends between two messages.
+// Message returns the next message. It returns io.EOF at the end-of-stream mark, or if the data ends between two
+// messages.
 func (m *messages) Message() (*ipc.Message, error) {
 	n, err := m.prefix()
 	if err != nil {
@@ -196,7 +196,7 @@ func (m *messages) Message() (*ipc.Message, error) {
 	return m.current, nil
 }
 
-// prefix reads how long a message's metadata is.
+// prefix reads the length of a message's metadata.
 func (m *messages) prefix() (int64, error) {
 	var b [4]byte
 	if _, err := io.ReadFull(m.r, b[:]); err != nil {
@@ -208,7 +208,7 @@ func (m *messages) prefix() (int64, error) {
 	n := binary.LittleEndian.Uint32(b[:])
 	if n != continuation && n != 0 && m.marked {
 		if m.file {
-			return 0, io.EOF // the footer, without a mark of the end before it
+			return 0, io.EOF // the footer, without an end-of-stream mark before it
 		}
 		return 0, errors.New("a message without its mark")
 	}

@@ -3,19 +3,20 @@
 //
 // The decoders are those of Arrow's library. They trust the counts and sizes in a file. The size of the file, its row
 // groups and a recovered panic do not bound them. A file of 49 bytes makes the library request 32 GiB, and a deep
-// schema overflows its stack: both end the process without a panic. A page of 120 bytes keeps it in an endless loop.
-// So this package checks before it decodes:
+// schema overflows its stack: both end the process without a panic. A page of 120 bytes causes an endless loop. So
+// this package checks before it decodes:
 //
-//   - the tree of a schema: children are allocated as named, levels are calls (checkFooter, schemaCheck);
+//   - the tree of a schema: the library allocates the declared number of children and recurses per level (checkFooter,
+//     schemaCheck);
 //   - vectors of flatbuffers, and fields that share children (checkMessage);
-//   - sizes of pages, what they decompress to, the values of a dictionary (pageReader);
-//   - levels and delta encodings of a page: the decoder loops where levels or blocks are missing, and allocates as many
-//     values as named (checkV1, checkV2);
-//   - bytes that are named but not there (readUpTo), and what decoders request in total (bounded).
+//   - sizes of pages, decompressed and compressed, and the number of values in a dictionary (pageReader);
+//   - levels and delta encodings of a page: the decoder loops if levels or blocks are missing, and allocates the
+//     declared number of values (checkV1, checkV2);
+//   - declared but missing bytes (readUpTo), and the total memory that decoders request (bounded).
 //
-// Each check has a file in hostile_test.go. Without the check the file ends the process, takes gibibytes, does not end,
-// or is read without an error. What the library bounds is not checked: lists in footers, indices of dictionaries,
-// places of buffers.
+// Each check has a file in hostile_test.go. Without the check the file ends the process, uses gibibytes, does not
+// end, or is read without an error. What the library bounds is not checked: lists in footers, indices of
+// dictionaries, offsets of buffers.
 package columnfile
 
 import (
@@ -26,26 +27,27 @@ import (
 )
 
 const (
-	// plenty is what any data may take, however small it is.
+	// plenty is the memory that any data may use, however small it is, in bytes.
 	plenty = 64 << 20
-	// growth is how many times its size the data may take; more than text and numbers are ever compressed by.
+	// growth is the factor by which the memory may exceed the size of the data. Text and numbers are never compressed by
+	// more.
 	growth = 1024
-	// most is what no part of any data may exceed: a page, or a batch.
+	// most is the maximum size of any part of the data: a page, or a batch.
 	most = 1 << 30
 )
 
-// allowance is how many bytes one part (a page, a batch) of data of this size may take.
+// allowance returns how many bytes one part (a page, a batch) of data of this size may use.
 func allowance(size int64) int64 {
 	return min(max(size, 0)*growth+plenty, most)
 }
 
-// damaged is an error of the data, not of reading it.
+// damaged returns an error of the data, as opposed to an error of reading it.
 func damaged(format string, args ...any) error {
 	return fmt.Errorf("the data is damaged: "+format, args...)
 }
 
-// bounded allocates for a decoder. More than limit at a time in use ends it by a panic with an error, which the
-// packages above recover.
+// bounded allocates memory for a decoder. If the memory in use exceeds limit, it panics with an error, which Guard
+// recovers.
 type bounded struct {
 	memory.Allocator
 	limit int64

@@ -43,7 +43,7 @@ func record(tb testing.TB) arrow.Record {
 	return b.NewRecord()
 }
 
-// parquetData is a file of the record.
+// parquetData returns a file of the record.
 func parquetData(tb testing.TB, options ...parquet.WriterProperty) []byte {
 	tb.Helper()
 	rec := record(tb)
@@ -78,7 +78,7 @@ func arrowData(tb testing.TB, options ...ipc.Option) []byte {
 	return out.Bytes()
 }
 
-// readParquet reads all columns of a file, which it writes to a folder, and returns how many levels they have.
+// readParquet writes data to a file in a folder, reads all its columns and returns how many levels they have.
 func readParquet(tb testing.TB, dir string, data []byte) (levels int64, err error) {
 	tb.Helper()
 	path := filepath.Join(dir, "x.parquet")
@@ -150,7 +150,7 @@ var variants = map[string][]parquet.WriterProperty{
 		parquet.WithEncodingFor("text", parquet.Encodings.DeltaLengthByteArray)},
 }
 
-// lz4Codec writes pages of LZ4, which Arrow's library does not. A page of Hadoop's is two blocks.
+// lz4Codec writes LZ4 pages, which Arrow's library does not. A page in Hadoop's framing has two blocks.
 type lz4Codec struct{ hadoop bool }
 
 func (lz4Codec) NewReader(io.Reader) io.ReadCloser  { panic("pages are decoded by package columns") }
@@ -167,7 +167,7 @@ func (c lz4Codec) Encode(_, src []byte) (out []byte) {
 		blocks = [][]byte{src[:len(src)/2], src[len(src)/2:]}
 	}
 	for _, block := range blocks {
-		var z lz4.CompressorHC // which never gives up
+		var z lz4.CompressorHC // unlike lz4.Compressor it also compresses incompressible data
 		encoded := make([]byte, lz4.CompressBlockBound(len(block)))
 		n, err := z.CompressBlock(block, encoded)
 		if err != nil {
@@ -181,7 +181,7 @@ func (c lz4Codec) Encode(_, src []byte) (out []byte) {
 	return out
 }
 
-// rawLZ4 is LZ4_RAW.
+// rawLZ4 is the codec LZ4_RAW.
 const rawLZ4 = compress.Compression(7)
 
 func init() {
@@ -209,7 +209,7 @@ func TestArrow(t *testing.T) {
 	}
 }
 
-// frugal says whether f takes little memory.
+// frugal checks that f allocates little memory.
 func frugal(tb testing.TB, what string, f func()) {
 	tb.Helper()
 	var before, after runtime.MemStats
@@ -221,8 +221,8 @@ func frugal(tb testing.TB, what string, f func()) {
 	}
 }
 
-// Whatever byte of a file is whatever else: reading it ends, and takes no memory to speak of. Four bytes at once are
-// what counts and lengths lie in.
+// Reading ends and uses little memory for any change of bytes in a file. Four bytes are changed together because
+// counts and lengths have that size.
 func TestDamageIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	parquetFile, arrowStream := parquetData(t, parquet.WithCompression(compress.Codecs.Zstd)), arrowData(t)

@@ -8,7 +8,7 @@ import (
 )
 
 // compact reads Thrift's compact protocol field by field: footers and headers of pages. It holds one value at a time,
-// so its memory is bounded by the bytes that are there.
+// so its memory is bounded by the available bytes.
 type compact struct{ *thrift.TCompactProtocol }
 
 // newCompact returns a reader of r. It reads ahead unless r is a *bufio.Reader.
@@ -39,7 +39,7 @@ func (c compact) fields(f func(id int16, kind thrift.TType) error) error {
 // skip reads past a field.
 func (c compact) skip(kind thrift.TType) error { return c.Skip(context.Background(), kind) }
 
-// number reads an integer of 32 bits.
+// number reads a 32-bit integer.
 func (c compact) number() (int64, error) {
 	v, err := c.ReadI32(context.Background())
 	return int64(v), err

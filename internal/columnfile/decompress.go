@@ -40,8 +40,8 @@ func lz4Block(raw []byte, n int64) ([]byte, error) {
 	return data, nil
 }
 
-// hadoopLZ4 decodes blocks of n bytes together, each behind the bytes that it has decoded and encoded, big-endian, as
-// Hadoop frames them.
+// hadoopLZ4 decodes blocks of n bytes in total. Each follows its decoded and encoded sizes, big-endian, in the
+// framing of Hadoop.
 func hadoopLZ4(raw []byte, n int64) (data []byte, err error) {
 	const frame = 8
 	for len(raw) > 0 {
@@ -64,9 +64,9 @@ func hadoopLZ4(raw []byte, n int64) (data []byte, err error) {
 	return data, nil
 }
 
-// decompress returns the n bytes that a page is said to hold; a page that holds more or fewer is an error.
+// decompress returns the declared n bytes of a page. Any other number of bytes is an error.
 func (p *pageReader) decompress(raw []byte, n int64) ([]byte, error) {
-	if n == 0 && len(raw) == 0 { // of nulls alone
+	if n == 0 && len(raw) == 0 { // only nulls
 		return raw, nil
 	}
 	var r io.Reader
@@ -92,7 +92,7 @@ func (p *pageReader) decompress(raw []byte, n int64) ([]byte, error) {
 		if data, err := hadoopLZ4(raw, n); err == nil {
 			return data, nil
 		}
-		return lz4Block(raw, n) // as some writers have it
+		return lz4Block(raw, n) // without Hadoop's framing, as some writers do
 	case compress.Codecs.Zstd:
 		var err error
 		if r, err = p.zstd.open(bytes.NewReader(raw), p.limit); err != nil {

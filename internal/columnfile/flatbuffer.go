@@ -6,28 +6,27 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// A message of Arrow's is a flatbuffer. Its decoder makes room for as many fields, children and entries as a vector
-// says it has, and follows offsets that may lead to the same field again and again. So every vector is looked at here
-// before.
+// A message of Arrow is a flatbuffer. Its decoder allocates the declared number of fields, children and entries of a
+// vector, and follows offsets that may refer to the same field repeatedly. So every vector is checked here first.
 
 const (
-	// fieldDepth bounds how deep fields lie in each other; the decoder's own bound on data is 64.
+	// fieldDepth bounds the nesting of fields; the decoder's own bound on data is 64.
 	fieldDepth = 64
-	// fieldsMost bounds the fields of a schema, those within others included.
+	// fieldsMost bounds the fields of a schema, nested ones included.
 	fieldsMost = 1 << 16
 )
 
-// Kinds of messages.
+// Types of messages.
 const (
 	schemaMessage     = 1
 	dictionaryMessage = 2
 	recordMessage     = 3
 )
 
-// vtable returns the place of a table's n-th member in its vtable.
+// vtable returns the offset of a table's n-th member in its vtable.
 func vtable(n int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*n) }
 
-// checkMessage looks at a message's metadata and returns how many bytes its body has.
+// checkMessage validates a message's metadata and returns the size of its body in bytes.
 func checkMessage(meta []byte) (body int64, err error) {
 	err = Guard(func() error {
 		m := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
@@ -68,7 +67,8 @@ func table(t flatbuffers.Table, member int) (flatbuffers.Table, bool) {
 	return flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(t.Pos + flatbuffers.UOffsetT(o))}, true
 }
 
-// vector returns where a member's elements begin and how many they are; there is room for all of them.
+// vector returns the position and the number of a member's elements, and checks that the data is large enough for
+// them.
 func vector(t flatbuffers.Table, member, size int) (at flatbuffers.UOffsetT, n int, err error) {
 	o := flatbuffers.UOffsetT(t.Offset(vtable(member)))
 	if o == 0 {
@@ -86,7 +86,7 @@ func checkVector(t flatbuffers.Table, member, size int) error {
 	return err
 }
 
-// checkBatch looks at a RecordBatch: nodes, buffers, and how many buffers views have.
+// checkBatch validates a RecordBatch: nodes, buffers, and the numbers of buffers of views.
 func checkBatch(b flatbuffers.Table) error {
 	if n := b.GetInt64Slot(vtable(0), 0); n < 0 || n > most {
 		return errors.New("a batch of too many rows")
@@ -110,7 +110,7 @@ func checkBatch(b flatbuffers.Table) error {
 	return nil
 }
 
-// schemaCheck counts the fields of a schema as often as they are referred to.
+// schemaCheck counts the fields of a schema, once per reference to them.
 type schemaCheck struct{ fields int }
 
 func (c *schemaCheck) schema(s flatbuffers.Table) error {
@@ -134,7 +134,7 @@ func (c *schemaCheck) children(t flatbuffers.Table, member, depth int) error {
 	return nil
 }
 
-// unionType is the one type with a vector of its own: the ids of its members.
+// unionType is the only type that contains a vector: the ids of its members.
 const unionType = 14
 
 func checkType(field flatbuffers.Table) error {

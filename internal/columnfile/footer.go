@@ -13,13 +13,13 @@ import (
 	"github.com/apache/thrift/lib/go/thrift"
 )
 
-// schemaDepth bounds how deep columns lie in each other.
+// schemaDepth bounds the nesting of columns.
 const schemaDepth = 100
 
 const parquetMagic = "PAR1"
 
-// checkFooter checks that the elements of the schema in a Parquet file's footer make one tree, and returns where the
-// footer begins. The decoder makes room for as many children as an element names, and calls itself for each level.
+// checkFooter checks that the schema elements in a Parquet file's footer form one tree, and returns the offset of the
+// footer. The decoder allocates the declared number of children of an element, and recurses for each level.
 func checkFooter(r io.ReaderAt, size int64) (int64, error) {
 	var tail [8]byte
 	if size < int64(len(parquetMagic)+len(tail)) {
@@ -51,8 +51,8 @@ func checkFooter(r io.ReaderAt, size int64) (int64, error) {
 	return begin, nil
 }
 
-// describedEnd is the end of the last part of the file that its footer gives a place and a length: column chunks and
-// page indexes.
+// describedEnd returns the end of the last part of the file to which the footer gives an offset and a length: column
+// chunks and page indexes.
 func describedEnd(m *metadata.FileMetaData) (end int64) {
 	for _, group := range m.RowGroups {
 		for _, c := range group.Columns {
@@ -70,9 +70,9 @@ func describedEnd(m *metadata.FileMetaData) (end int64) {
 	return end
 }
 
-// checkAlone refuses several Parquet files that follow each other: the last footer's places count from the beginning of
-// the last file, and would lead into the first. The bytes that the footer does not describe are then those of the files
-// before the last. In one file they are few: Bloom filters and padding.
+// checkAlone returns an error for several concatenated Parquet files. Offsets in the last footer count from the
+// beginning of the last file, and would refer to the first. The bytes that the footer does not describe are then
+// those of the files before the last. In a single file they are few: Bloom filters and padding.
 func checkAlone(r io.ReaderAt, undescribed int64) error {
 	const buffer = 64 << 10
 	files := bufio.NewReaderSize(io.NewSectionReader(r, 0, max(undescribed, 0)), buffer)
@@ -91,12 +91,12 @@ func checkAlone(r io.ReaderAt, undescribed int64) error {
 		} else if err == io.EOF {
 			return nil
 		}
-		_, _ = files.Discard(skip) // it was peeked at
+		_, _ = files.Discard(skip) // already peeked
 		at += int64(skip)
 	}
 }
 
-// schema reads FileMetaData.schema, a tree in depth-first order: every element names how many children follow it.
+// schema reads FileMetaData.schema, a tree in depth-first order: every element declares how many children follow it.
 func (c compact) schema() error {
 	kind, n, err := c.ReadListBegin(context.Background())
 	if err != nil {
@@ -105,7 +105,7 @@ func (c compact) schema() error {
 	if kind != thrift.STRUCT {
 		return errors.New("the schema is no list of elements")
 	}
-	open := []int64{1} // elements that are still to come, a level
+	open := []int64{1} // number of elements still expected, per level
 	for range n {
 		if len(open) == 0 {
 			return errors.New("the schema has more elements than its tree")

@@ -15,7 +15,8 @@ import (
 	flatbuffers "github.com/google/flatbuffers/go"
 )
 
-// hostileBytes is what reading a hostile file may allocate beside its size: a step of readUpTo, memory of decoders.
+// hostileBytes is what reading a hostile file may allocate in addition to its size: a step of readUpTo, and memory of
+// decoders.
 const hostileBytes = 64 << 20
 
 // checkHostile checks that reading a file ends with an error and allocates at most hostileBytes and eight times its
@@ -38,7 +39,7 @@ func checkHostile(t *testing.T, file []byte, read func() error) {
 // or a list.
 type thriftStruct map[int]any
 
-// thriftList is a list of structs, strings or int32s. The count that it names may differ from its elements.
+// thriftList is a list of structs, strings or int32s. The declared count may differ from the number of its elements.
 type thriftList struct {
 	count    int
 	elements []any
@@ -89,7 +90,7 @@ func kindOf(v any) byte {
 
 const maxCount = math.MaxInt32
 
-// Physical types, encodings and kinds of pages.
+// Physical types, encodings and types of pages.
 const (
 	int64Type, bytesType                            = 2, 6
 	plain, rle, deltaPacked, deltaLength, deltaText = 0, 3, 5, 6, 7
@@ -97,23 +98,23 @@ const (
 	dataKind, dictionaryKind                        = 0, 2
 )
 
-// hostileFile is a Parquet file around a footer.
+// hostileFile returns a Parquet file with pages and a footer.
 func hostileFile(pages []byte, footer thriftStruct) []byte {
 	meta := appendThrift(nil, footer)
 	length := binary.LittleEndian.AppendUint32(nil, uint32(len(meta)))
 	return slices.Concat([]byte("PAR1"), pages, meta, length, []byte("PAR1"))
 }
 
-// hostileSchema is a footer with a schema alone.
+// hostileSchema returns a Parquet file that has only a footer with a schema.
 func hostileSchema(elements thriftList) []byte {
 	return hostileFile(nil, thriftStruct{1: 1, 2: elements, 3: int64(0), 4: thriftList{0, []any{thriftStruct{}}}})
 }
 
-// hostileColumn is a column of a Parquet file.
+// hostileColumn describes a column of a Parquet file.
 type hostileColumn struct {
 	kind, values, repetition int // repetition 1: values may be null
 	codec                    compress.Compression
-	dictionary               []byte // its page
+	dictionary               []byte // the dictionary page
 	pages                    []byte
 }
 
@@ -131,7 +132,7 @@ func (c hostileColumn) file() []byte {
 	})
 }
 
-// page is a page with a header, which names sizes that its data need not have.
+// page returns a page with a header that declares sizes independent of its data.
 func page(kind, values, encoding, uncompressed, compressed int, data []byte) []byte {
 	header := thriftStruct{1: kind, 2: uncompressed, 3: compressed}
 	if kind == dataKind {
@@ -154,13 +155,13 @@ func uvarints(values ...uint64) (b []byte) {
 	return b
 }
 
-// runOfLevels are definition levels: a run of n zeros.
+// runOfLevels returns definition levels: a run of n zeros.
 func runOfLevels(n uint64) []byte {
 	run := append(uvarints(n<<1), 0)
 	return append(binary.LittleEndian.AppendUint32(nil, uint32(len(run))), run...)
 }
 
-// zstdZeros is a frame of zeros, a block of four bytes for each 128 KiB.
+// zstdZeros returns a zstd frame of zeros, with a block of four bytes per 128 KiB.
 func zstdZeros(mebibytes int) []byte {
 	const rleBlock, blockBytes = 1 << 1, 128 << 10
 	frame := []byte{0x28, 0xb5, 0x2f, 0xfd, 0, 0x38}
@@ -170,7 +171,7 @@ func zstdZeros(mebibytes int) []byte {
 	return append(frame, 1, 0, 0)
 }
 
-// growingValues are pages of one value each, which begins with all of the value before.
+// growingValues returns pages of one value each, which starts with the whole previous value.
 func growingValues(pages int) (b []byte) {
 	suffix := strings.Repeat("x", 32<<10)
 	for i := range pages {
@@ -244,12 +245,12 @@ func TestParquet_HostileFilesAreBounded(t *testing.T) {
 	}
 }
 
-// builder writes flatbuffers of Arrow's messages.
+// builder builds flatbuffers of Arrow's messages.
 type builder struct{ *flatbuffers.Builder }
 
 func newBuilder() builder { return builder{flatbuffers.NewBuilder(1024)} }
 
-// vector writes a vector of offsets that names a count of elements.
+// vector writes a vector of offsets with a declared count of elements.
 func (b builder) vector(count int, offsets ...flatbuffers.UOffsetT) flatbuffers.UOffsetT {
 	b.StartVector(4, len(offsets), 4)
 	for _, o := range slices.Backward(offsets) {
@@ -279,7 +280,7 @@ func (b builder) field(kind byte, children ...flatbuffers.UOffsetT) flatbuffers.
 	return b.EndObject()
 }
 
-// message ends a message around a header.
+// message completes a message with a header.
 func (b builder) message(kind byte, header flatbuffers.UOffsetT, bodyLength int, body []byte) []byte {
 	b.StartObject(5)
 	b.PrependInt64Slot(3, int64(bodyLength), 0)
@@ -293,7 +294,7 @@ func (b builder) message(kind byte, header flatbuffers.UOffsetT, bodyLength int,
 	return slices.Concat([]byte{0xff, 0xff, 0xff, 0xff}, length, meta, body)
 }
 
-// schema is a message with a schema whose fields are a vector, and its metadata another.
+// schema returns a schema message with vectors of fields and metadata.
 func (b builder) schema(fields, metadata flatbuffers.UOffsetT) []byte {
 	b.StartObject(4)
 	b.PrependUOffsetTSlot(1, fields, 0)
@@ -308,8 +309,8 @@ func schemaOf(kind byte) []byte {
 	return b.schema(b.vector(1, b.field(kind)), 0)
 }
 
-// batch is a message of one column with a buffer of values: its rows, the buffer's place and length, how many buffers
-// views have.
+// batch returns a message of one column with a buffer of values. The arguments are its rows, the buffer's offset and
+// length, and the number of buffers of views.
 func batch(rows, buffer, length int64, zstd bool, views int64, bodyLength int, body []byte) []byte {
 	b := newBuilder()
 	b.StartVector(8, 1, 8)
@@ -340,7 +341,7 @@ func batch(rows, buffer, length int64, zstd bool, views int64, bodyLength int, b
 	return b.message(3, b.EndObject(), bodyLength, body)
 }
 
-// nested is a schema whose fields have a field as their child so many times, so often.
+// nested returns a schema with depth levels, in which each field has times references to the same child.
 func nested(depth, times int) []byte {
 	b := newBuilder()
 	field := b.field(integerType)

@@ -8,10 +8,10 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 )
 
-// The decoders go round in circles where a page has fewer levels, or fewer values, than its header says. So they are
-// counted here before.
+// The decoders loop endlessly if a page has fewer levels, or fewer values, than its header declares. So they are
+// counted first.
 
-// checkV1 looks at a data page of the first version: repetition levels, definition levels, values.
+// checkV1 validates a data page of version 1: repetition levels, definition levels, values.
 func checkV1(c *schema.Column, h pageHeader, data []byte) error {
 	rest, err := skipLevels(data, h.repetition, c.MaxRepetitionLevel(), h.values)
 	if err == nil {
@@ -23,7 +23,7 @@ func checkV1(c *schema.Column, h pageHeader, data []byte) error {
 	return checkValues(c, h, rest)
 }
 
-// checkV2 looks at a data page of the second version.
+// checkV2 validates a data page of version 2.
 func checkV2(c *schema.Column, h pageHeader, data []byte) error {
 	repetition, definition := data[:h.repetitionBytes], data[h.repetitionBytes:h.repetitionBytes+h.definitionBytes]
 	if most := c.MaxRepetitionLevel(); most > 0 && !holds(repetition, width(most), h.values) {
@@ -41,7 +41,7 @@ func errLevels(h pageHeader) error {
 
 func width(most int16) int { return bits.Len16(uint16(most)) }
 
-// skipLevels returns what is behind the levels.
+// skipLevels returns the data after the levels.
 func skipLevels(data []byte, encoding int64, most int16, n int64) ([]byte, error) {
 	if most == 0 {
 		return data, nil
@@ -64,7 +64,7 @@ func skipLevels(data []byte, encoding int64, most int16, n int64) ([]byte, error
 	return data[size:], nil
 }
 
-// holds says whether runs of equal and of packed numbers are n numbers or more.
+// holds reports whether runs of equal and of packed numbers contain at least n numbers.
 func holds(data []byte, width int, n int64) bool {
 	for n > 0 {
 		head, size := binary.Uvarint(data)
@@ -88,8 +88,8 @@ func holds(data []byte, width int, n int64) bool {
 	return true
 }
 
-// checkValues checks the counts of delta encodings: the decoder makes room for as many values as they name, and does
-// not end where a block has none.
+// checkValues checks the counts of delta encodings. The decoder allocates the declared number of values, and does not
+// end if a block has none.
 func checkValues(c *schema.Column, h pageHeader, data []byte) error {
 	required := c.MaxDefinitionLevel() == 0
 	short := damaged("a page has fewer values than the %d that it is said to", h.values)
@@ -108,8 +108,7 @@ func checkValues(c *schema.Column, h pageHeader, data []byte) error {
 			required && head[2] < uint64(h.values) {
 			return short
 		}
-		// The decoder would take a prefix of the first value from the page before, so that values could grow from page to
-		// page.
+		// The decoder would use a prefix of the previous page's last value, so that values could grow from page to page.
 		if first, _ := binary.Varint(data); encoding == parquet.Encodings.DeltaByteArray && head[2] > 0 && first != 0 {
 			return damaged("a page whose first value has a prefix of %d bytes", first)
 		}

@@ -21,41 +21,41 @@ const (
 	dataPageV2     = 3
 )
 
-// pageReader is a file.PageReader that checks what a page's header says before it believes it.
+// pageReader is a file.PageReader that validates a page's header before decoding.
 type pageReader struct {
 	r     *bufio.Reader
 	leaf  *schema.Column
-	left  int64 // values that are still to come
+	left  int64 // values still expected
 	codec compress.Compression
-	limit int64 // bytes of a page
+	limit int64 // bytes per page
 	page  file.Page
 	data  pageHeader // of the last data page
 	err   error
 	zstd  zstdPages
 }
 
-// pageHeader is what a page's header says.
+// pageHeader is the content of a page's header.
 type pageHeader struct {
 	kind, uncompressed, compressed int64
 	values, encoding               int64
 	definition, repetition         int64 // encodings
-	// Of a data page of the second version.
+	// Of a data page of version 2.
 	nulls, rows, definitionBytes, repetitionBytes int64
 	plain                                         bool // not compressed
 
-	number int // of a data page, from 1
+	number int // number of a data page, from 1
 }
 
 func (p *pageReader) SetMaxPageHeaderSize(int) {}
 func (p *pageReader) Page() file.Page          { return p.page }
 func (p *pageReader) Err() error               { return p.err }
 
-// Reset belongs to file.PageReader, for who reads several columns with one reader. It is not called.
+// Reset implements file.PageReader, for callers that read several columns with one reader. It is not called.
 func (p *pageReader) Reset(parquet.BufferedReader, int64, compress.Compression, *file.CryptoContext) {
 	p.err = errors.New("a page reader reads one column")
 }
 
-// Next reads the next page, if there is one.
+// Next reads the next page and reports whether one exists.
 func (p *pageReader) Next() bool {
 	p.page = nil
 	for p.err == nil && p.page == nil && p.left > 0 {
@@ -83,7 +83,7 @@ func (p *pageReader) next() (file.Page, error) {
 	}
 	switch h.kind {
 	case dictionaryPage:
-		// Every value takes four bytes at least.
+		// Every value has at least four bytes.
 		if h.values > h.uncompressed/4 {
 			return nil, damaged("a dictionary of %d values in %d bytes", h.values, h.uncompressed)
 		}
@@ -111,7 +111,7 @@ func (p *pageReader) next() (file.Page, error) {
 	return nil, nil
 }
 
-// second makes a data page of the second version, whose levels are not compressed.
+// second decodes a data page of version 2, whose levels are not compressed.
 func (p *pageReader) second(h pageHeader, raw []byte) (file.Page, error) {
 	if err := p.take(h); err != nil {
 		return nil, err
@@ -136,7 +136,7 @@ func (p *pageReader) second(h pageHeader, raw []byte) (file.Page, error) {
 		int32(h.definitionBytes), int32(h.repetitionBytes), int32(h.uncompressed), !h.plain), nil
 }
 
-// deltaValues is how many values a page of a delta encoding may have: its decoder makes room for all of them at once.
+// deltaValues bounds the values of a page in a delta encoding, because its decoder allocates all of them together.
 const deltaValues = 16 << 20
 
 // take counts a data page's values.
@@ -160,8 +160,8 @@ func readPageHeader(c compact) (h pageHeader, err error) {
 		*to, err = c.number()
 		return err
 	}
-	// inner reads the struct of one of the three kinds: its fields are numbers, save one, and statistics, which nobody
-	// asks for.
+	// inner reads the struct of one of the three page types. Its fields are numbers, except one bool and unused
+	// statistics.
 	inner := func(fields ...*int64) error {
 		return c.fields(func(id int16, kind thrift.TType) error {
 			switch {
@@ -195,7 +195,7 @@ func readPageHeader(c compact) (h pageHeader, err error) {
 	return h, err
 }
 
-// readUpTo reads n bytes. What is not there is not allocated.
+// readUpTo reads n bytes. It does not allocate memory for missing bytes.
 func readUpTo(r io.Reader, n int64) ([]byte, error) {
 	const step = 16 << 20
 	b := make([]byte, 0, min(n, step))
@@ -212,7 +212,7 @@ func readUpTo(r io.Reader, n int64) ([]byte, error) {
 	return b, nil
 }
 
-// unexpected is an end where there should be more.
+// unexpected returns io.ErrUnexpectedEOF for io.EOF, and other errors unchanged.
 func unexpected(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF

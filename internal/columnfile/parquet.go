@@ -14,9 +14,8 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/metadata"
 )
 
-// Parquet is an open Parquet file. Its columns are read one by one, as they lie in the file: the layer above them
-// decodes in goroutines of its own, where a damaged file ends the process, and believes the Arrow schema that a file
-// may carry.
+// Parquet is an open Parquet file. Its leaf columns are read one by one. The library's layer above decodes in
+// goroutines, in which a panic on damaged data ends the process, and trusts the embedded Arrow schema of a file.
 type Parquet struct {
 	f    io.ReaderAt
 	done func() error
@@ -39,7 +38,7 @@ func OpenParquet(name string) (_ *Parquet, err error) {
 	return ReadParquet(f, info.Size(), f.Close)
 }
 
-// ReadParquet reads a Parquet file of a size, wherever it is. done is called by Close, and where it cannot be read.
+// ReadParquet reads a Parquet file of a size from r. done is called by Close, and on error.
 func ReadParquet(r io.ReaderAt, size int64, done func() error) (*Parquet, error) {
 	p := &Parquet{f: r, size: size, done: done}
 	if err := Guard(p.open); err != nil {
@@ -66,13 +65,13 @@ func (p *Parquet) open() error {
 // Close closes the file.
 func (p *Parquet) Close() error { return p.done() }
 
-// MetaData is what the file's footer says.
+// MetaData returns the content of the file's footer.
 func (p *Parquet) MetaData() *metadata.FileMetaData { return p.pf.MetaData() }
 
-// NumRows is how many rows the footer names.
+// NumRows returns the number of rows according to the footer.
 func (p *Parquet) NumRows() int64 { return p.pf.NumRows() }
 
-// NumRowGroups is how many parts the file's rows lie in.
+// NumRowGroups returns the number of row groups of the file.
 func (p *Parquet) NumRowGroups() int { return p.pf.NumRowGroups() }
 
 // column reads a leaf column of a row group, page by page.
@@ -91,7 +90,7 @@ func (p *Parquet) column(group, leaf int) (file.ColumnChunkReader, *pageReader, 
 	if start < 0 || length < 0 || start > p.size || length > p.size-start {
 		return nil, nil, damaged("a column of %d bytes at %d in a file of %d", length, start, p.size)
 	}
-	const oldDictionaryHeader = 100 // some old writers leave it out of the length
+	const oldDictionaryHeader = 100 // some old writers omit it from the length
 	length = min(length+oldDictionaryHeader, p.size-start)
 	column := p.MetaData().Schema.Column(leaf)
 	pages := &pageReader{
@@ -101,7 +100,7 @@ func (p *Parquet) column(group, leaf int) (file.ColumnChunkReader, *pageReader, 
 	return file.NewColumnReader(column, pages, p.mem, &p.pool), pages, nil
 }
 
-// Guard runs f. The decoders panic on some damaged data: that is an error.
+// Guard runs f and returns a panic as an error, because the decoders panic on some damaged data.
 func Guard(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -10,15 +10,15 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 )
 
-// Values goes through a leaf column of a row group, value by value: More decodes, Pass goes on to the next. A row
-// begins where the repetition level is 0, and a value is there where the definition level is the highest.
+// Values iterates over a leaf column of a row group, value by value: More decodes, Pass advances to the next. A row
+// starts where the repetition level is 0. A value is present where the definition level is the maximum.
 type Values struct {
 	r        file.ColumnChunkReader
 	pages    *pageReader
 	list     bool
 	unsigned bool
-	most     int16 // definition level of a value that is there
-	element  int16 // definition level from which on a list has an element
+	most     int16 // definition level of a present value
+	element  int16 // minimum definition level of a list element
 
 	def, rep []int16
 	small    []int32
@@ -27,19 +27,19 @@ type Values struct {
 	singles  []float32
 	doubles  []float64
 	bits     []bool
-	at, n    int // levels that are passed, of those that are decoded
-	value    int // values that are passed
-	page     int // number of the page that they are of
-	decoded  int // levels of that page
+	at, n    int // levels passed, and levels decoded
+	value    int // number of values passed
+	page     int // number of their page
+	decoded  int // levels of that page that are decoded
 }
 
-// sharedBytes bounds the values of one batch that share bytes in their page, and get their own when they are decoded.
+// sharedBytes bounds the values of one batch that share bytes in their page, and are copied when they are decoded.
 const sharedBytes = 16 << 20
 
-// Presence says what a place in a column holds.
+// Presence describes the content of a position in a column.
 type Presence uint8
 
-// A row or an element that is there, an element that is null, a list without elements, a row that is null.
+// A present row or element, a null element, an empty list, and a null row.
 const (
 	Present Presence = iota
 	NullElement
@@ -48,7 +48,7 @@ const (
 )
 
 // Values reads a leaf column of a row group: integers of 32 or 64 bits or bytes, numbers or bools, or lists of them.
-// batch is how many values are decoded at a time. It may panic where the data is damaged, as may More: see Guard.
+// batch is how many values are decoded at a time. On damaged data it may panic, as may More: see Guard.
 func (p *Parquet) Values(group, leaf, batch int) (*Values, error) {
 	r, pages, err := p.column(group, leaf)
 	if err != nil {
@@ -83,7 +83,7 @@ func (p *Parquet) Values(group, leaf, batch int) (*Values, error) {
 	return v, nil
 }
 
-// More says whether there is a value that has not been passed.
+// More reports whether a value follows that has not been passed.
 func (v *Values) More() (bool, error) {
 	if v.at < v.n {
 		return true, nil
@@ -136,7 +136,7 @@ func (v *Values) batch() int64 {
 	return max(n, 1)
 }
 
-// Pass goes on behind the value.
+// Pass advances to the next value.
 func (v *Values) Pass() {
 	if v.def[v.at] >= v.most {
 		v.value++
@@ -144,10 +144,10 @@ func (v *Values) Pass() {
 	v.at++
 }
 
-// Begins says whether the value begins a row.
+// Begins reports whether the value starts a row.
 func (v *Values) Begins() bool { return v.rep[v.at] == 0 }
 
-// Is says what is there in place of the value.
+// Is returns the presence of the value.
 func (v *Values) Is() Presence {
 	switch def := v.def[v.at]; {
 	case def >= v.most:
@@ -160,19 +160,19 @@ func (v *Values) Is() Presence {
 	return EmptyList
 }
 
-// IsList says whether a row is a list of values, not one.
+// IsList reports whether a row is a list of values.
 func (v *Values) IsList() bool { return v.list }
 
-// IsText says whether values are bytes, not integers.
+// IsText reports whether values are bytes, not integers.
 func (v *Values) IsText() bool { return v.texts != nil }
 
-// Unsigned says whether integers are meant without a sign.
+// Unsigned reports whether integers are unsigned.
 func (v *Values) Unsigned() bool { return v.unsigned }
 
-// IsReal says whether values are floating-point numbers.
+// IsReal reports whether values are floating-point numbers.
 func (v *Values) IsReal() bool { return v.singles != nil || v.doubles != nil }
 
-// Real is a present floating-point number.
+// Real returns a present floating-point number.
 func (v *Values) Real() float64 {
 	if v.singles != nil {
 		return float64(v.singles[v.value])
@@ -180,7 +180,7 @@ func (v *Values) Real() float64 {
 	return v.doubles[v.value]
 }
 
-// Integer is a present integer; an unsigned one of 64 bits as the bits of an int64.
+// Integer returns a present integer; an unsigned one of 64 bits as the bits of an int64.
 func (v *Values) Integer() int64 {
 	switch {
 	case v.large != nil:
@@ -196,10 +196,10 @@ func (v *Values) Integer() int64 {
 	return int64(v.small[v.value])
 }
 
-// Text is a present value's bytes, until More is called.
+// Text returns a present value's bytes, valid until More is called.
 func (v *Values) Text() []byte { return v.texts[v.value] }
 
-// IsInteger says whether a column holds integers, or lists of them, and nothing else that is stored as such.
+// IsInteger reports whether a column holds integers, or lists of them, without another logical type.
 func IsInteger(c *schema.Column) bool {
 	_, isInt := c.LogicalType().(*schema.IntLogicalType)
 	plain := isInt || c.LogicalType().Equals(schema.NoLogicalType{})
@@ -211,7 +211,7 @@ func isUnsigned(c *schema.Column) bool {
 	return isInt && !i.IsSigned()
 }
 
-// TopNames are the names of a schema's columns, in order.
+// TopNames returns the names of a schema's top-level columns, in order.
 func TopNames(s *schema.Schema) (names []string) {
 	for i := range s.NumColumns() {
 		if top, _, _ := strings.Cut(s.Column(i).Path(), "."); !slices.Contains(names, top) {

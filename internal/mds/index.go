@@ -1,6 +1,6 @@
-// Package mds reads and writes samples as MosaicML's Streaming keeps them: shards, and an index (index.json) that names
-// them and their columns. Whatever the bytes are, memory stays within a sample's values and the places of a shard's
-// samples, and what can not be read is an error.
+// Package mds reads and writes samples in the format of MosaicML's Streaming: shards, and an index (index.json) that
+// names them and their columns. For any input, memory is bounded by a sample's values and the offsets of a shard's
+// samples. Data that cannot be read is an error.
 package mds
 
 import (
@@ -13,17 +13,17 @@ import (
 	"strings"
 )
 
-// IndexName is the index's file, in the folder of its shards.
+// IndexName is the name of the index in the folder of its shards.
 const IndexName = "index.json"
 
 const (
 	version = 2
 	format  = "mds"
-	// indexMost bounds an index: a shard takes half a kilobyte in it.
+	// indexMost bounds an index, in which a shard has half a kilobyte.
 	indexMost = 256 << 20
 )
 
-// Index names the shards of a folder, in order.
+// Index lists the shards of a folder, in order.
 type Index struct {
 	Version int     `json:"version"`
 	Shards  []Shard `json:"shards"`
@@ -44,14 +44,14 @@ type Shard struct {
 	Zip         *File    `json:"zip_data"`
 }
 
-// File is a shard as it is, or compressed. Name is relative to the index.
+// File is an uncompressed or compressed shard. Name is relative to the index.
 type File struct {
 	Name   string            `json:"basename"`
 	Bytes  int64             `json:"bytes"`
 	Hashes map[string]string `json:"hashes"`
 }
 
-// Codec is the name of the compression of Zip, empty for none.
+// Codec returns the name of the compression of Zip, empty for none.
 func (s Shard) Codec() string {
 	if s.Compression == nil || s.Zip == nil {
 		return ""
@@ -60,7 +60,7 @@ func (s Shard) Codec() string {
 	return name
 }
 
-// Column returns the place of a column, -1 for one that is not there.
+// Column returns the index of a column, -1 if it does not exist.
 func (s Shard) Column(name string) int {
 	for i, n := range s.Names {
 		if n == name {
@@ -70,15 +70,15 @@ func (s Shard) Column(name string) int {
 	return -1
 }
 
-// LooksLikeIndex says whether a file named index.json begins as an index of shards does, and not as one of the many
-// other files of that name.
+// LooksLikeIndex reports whether a file named index.json starts like an index of shards, unlike the many other files
+// with that name.
 func LooksLikeIndex(head []byte) bool {
 	head = bytes.TrimLeft(head, " \t\r\n")
 	return bytes.HasPrefix(head, []byte("{")) && bytes.Contains(head, []byte(`"shards"`)) &&
 		bytes.Contains(head, []byte(`"column_encodings"`))
 }
 
-// ReadIndex reads an index and checks what shards are read by.
+// ReadIndex reads an index and validates the fields that are needed to read its shards.
 func ReadIndex(r io.Reader) (Index, error) {
 	var index Index
 	data, err := io.ReadAll(io.LimitReader(r, indexMost+1))

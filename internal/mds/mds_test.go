@@ -18,11 +18,11 @@ var little = binary.LittleEndian
 //go:fix inline
 func size(n int64) *int64 { return new(n) }
 
-// shard is one of three columns: a number, a text and bytes.
+// columns describes a shard of three columns: a number, a text and bytes.
 var columns = mds.Shard{Version: 2, Format: "mds", Names: []string{"n", "text", "x"},
 	Encodings: []string{"int", "str", "bytes"}, Sizes: []*int64{size(8), nil, nil}}
 
-// shard makes a file of samples of columns.
+// shard returns a shard with samples of columns.
 func shard(texts ...string) []byte {
 	config := []byte("{}")
 	var samples [][]byte
@@ -179,13 +179,13 @@ func FuzzShard(f *testing.F) {
 		if m, err := mds.OpenShard(bytes.NewReader(data)); err == nil {
 			m.Want(make([]bool, len(m.Shard().Names)), 1<<10)
 			for err == nil {
-				_, err = m.Next() // whatever it is, it ends
+				_, err = m.Next() // must end without a panic
 			}
 		}
 		if samples < 0 || samples > 1<<20 {
 			return // refused with the index
 		}
-		_, _ = read(data, samples, 1<<10) // whatever it is, it ends
+		_, _ = read(data, samples, 1<<10) // must end without a panic
 	})
 }
 

@@ -11,14 +11,14 @@ import (
 )
 
 const (
-	// samplesMost bounds the samples of a shard, whose places are held in memory.
+	// samplesMost bounds the samples of a shard, whose offsets are held in memory.
 	samplesMost = 1 << 25
-	// shardMost is where places of 32 bits end.
+	// shardMost is the maximum of 32-bit offsets.
 	shardMost = math.MaxUint32
 )
 
-// Value is a column's value of a sample, as it is encoded. Data is good until the next sample, and nil where the value
-// was not asked for or has more bytes than the limit.
+// Value is the encoded value of a column in a sample. Data is valid until the next sample. It is nil if the value was
+// not requested or has more bytes than the limit.
 type Value struct {
 	Data []byte
 	Size int64
@@ -26,9 +26,9 @@ type Value struct {
 
 // Reader reads a shard's samples in order. A shard is, little-endian,
 //
-//	samples n: uint32 | place of each, and the end: uint32 [n+1] | its configuration as JSON | samples
+//	samples n: uint32 | offset of each, and the end: uint32 [n+1] | its configuration as JSON | samples
 //
-// and a sample the sizes of those of its values that vary, uint32 each, and all values.
+// A sample has the sizes of its values of variable size, uint32 each, and then all values.
 type Reader struct {
 	r      *bufio.Reader
 	shard  Shard
@@ -40,8 +40,8 @@ type Reader struct {
 	values []Value
 }
 
-// NewReader reads the beginning of a shard that is not compressed, or no more. want says by column which values are
-// read, limit is how many bytes of one at most.
+// NewReader reads the header of an uncompressed or decompressed shard. want selects the columns to read, and limit
+// bounds a value in bytes.
 func NewReader(r io.Reader, s Shard, want []bool, limit int64) (*Reader, error) {
 	m := &Reader{r: bufio.NewReaderSize(r, 1<<16), shard: s}
 	n, err := m.number()
@@ -60,8 +60,8 @@ func NewReader(r io.Reader, s Shard, want []bool, limit int64) (*Reader, error) 
 	return m, m.pass(config)
 }
 
-// OpenShard reads the beginning of a shard that no index names: its configuration says which columns it has. Want says
-// then which of them are read.
+// OpenShard reads the header of a shard without an index entry. The configuration in the header lists its columns.
+// Want then selects which of them are read.
 func OpenShard(r io.Reader) (*Reader, error) {
 	m := &Reader{r: bufio.NewReaderSize(r, 1<<16)}
 	n, err := m.number()
@@ -93,11 +93,10 @@ func OpenShard(r io.Reader) (*Reader, error) {
 var ErrNoColumns = errors.New("its header does not name its columns, and there is no index.json that does: put the " +
 	"index.json of its dataset into its folder")
 
-// configMost bounds a shard's configuration, whose columns have some dozens of bytes each.
+// configMost bounds a shard's configuration, which has some dozens of bytes per column.
 const configMost = 1 << 20
 
-// LooksLikeShard reports whether a file named .mds begins as a shard does, and not as one of the other files of that
-// name.
+// LooksLikeShard reports whether a file named .mds starts like a shard, unlike other files with that extension.
 func LooksLikeShard(head []byte) bool {
 	if len(head) < 8 {
 		return false
@@ -116,15 +115,15 @@ func LooksLikeShard(head []byte) bool {
 	return first == header || header >= int64(len(head)) || head[header] == '{'
 }
 
-// Shard describes the shard that is read.
+// Shard returns the description of the shard.
 func (m *Reader) Shard() Shard { return m.shard }
 
-// Want sets which columns are read, and how many bytes of a value at most.
+// Want selects the columns to read, and bounds a value in bytes.
 func (m *Reader) Want(want []bool, limit int64) {
 	m.want, m.limit, m.values = want, limit, make([]Value, len(m.shard.Names))
 }
 
-// header reads the places of n samples and returns the bytes of the configuration that follows.
+// header reads the offsets of n samples and returns the size in bytes of the configuration that follows.
 func (m *Reader) header(n uint32) (config int64, _ error) {
 	var first uint32
 	for i := range int64(n) + 1 {
@@ -168,7 +167,7 @@ func cutOff(err error) error {
 	return err
 }
 
-// Next returns the next sample's values, a place a column, or io.EOF.
+// Next returns the next sample's values, one per column, or io.EOF.
 func (m *Reader) Next() ([]Value, error) {
 	if m.next+1 >= len(m.places) {
 		return nil, m.ended()
@@ -210,7 +209,7 @@ func (m *Reader) Next() ([]Value, error) {
 	return m.values, nil
 }
 
-// read reads a value in parts, so that no more memory is taken than there are bytes.
+// read reads a value in parts, so that memory is allocated only for bytes that exist.
 func (m *Reader) read(v *Value) error {
 	from := len(m.buffer)
 	for left := v.Size; left > 0; {
@@ -222,7 +221,7 @@ func (m *Reader) read(v *Value) error {
 		}
 		left -= n
 	}
-	// Values that were read before may lie in memory that has been left: it stays as it is.
+	// Earlier values may refer to a previous, smaller buffer, which stays valid.
 	v.Data = m.buffer[from:len(m.buffer):len(m.buffer)]
 	return nil
 }

@@ -13,35 +13,35 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/float16"
 )
 
-// Array is a value that is an array: NumPy's name of its type, and its values, little-endian.
+// Array is an array value: NumPy's name of its type, and its elements, little-endian.
 type Array struct {
 	Type string
 	Data []byte
 }
 
-// arrayTypes are the codes of an array's type where its encoding does not name it.
+// arrayTypes are the codes of an array's type, used if its encoding does not name it.
 var arrayTypes = map[byte]string{
 	8: "uint8", 9: "int8", 16: "uint16", 17: "int16", 18: "float16", 32: "uint32", 33: "int32", 34: "float32",
 	64: "uint64", 65: "int64", 66: "float64",
 }
 
-// widths are the bytes of a value of a type.
+// widths are the sizes in bytes of an element of a type.
 var widths = map[string]int{
 	"uint8": 1, "int8": 1, "uint16": 2, "int16": 2, "float16": 2, "uint32": 4, "int32": 4, "float32": 4, "uint64": 8,
 	"int64": 8, "float64": 8,
 }
 
-// IsArray says whether an encoding is one of arrays.
+// IsArray reports whether an encoding is one of arrays.
 func IsArray(encoding string) bool {
 	return encoding == "ndarray" || strings.HasPrefix(encoding, "ndarray:")
 }
 
 var errShort = errors.New("an array that is cut off")
 
-// ArrayOf takes an array apart: "ndarray", "ndarray:TYPE" or "ndarray:TYPE:SHAPE". What the encoding does not say is in
-// front of the values:
+// ArrayOf decodes an array with encoding "ndarray", "ndarray:TYPE" or "ndarray:TYPE:SHAPE". What the encoding does
+// not specify precedes the elements:
 //
-//	code of the type: uint8 | dimensions<<2 + c: uint8, and the shape in numbers of 1<<c bytes | values
+//	code of the type: uint8 | dimensions<<2 + c: uint8, and the shape in numbers of 1<<c bytes | elements
 func ArrayOf(encoding string, data []byte) (a Array, err error) {
 	parts := strings.Split(encoding, ":")
 	if len(parts) > 1 && parts[1] != "" {
@@ -124,7 +124,7 @@ func JSON(encoding string, data []byte) (json.RawMessage, error) {
 	return appendNumber(nil, encoding, data)
 }
 
-// appendNumber appends the number that data begins with, as JSON.
+// appendNumber appends the number at the beginning of data, as JSON.
 func appendNumber(out []byte, typ string, data []byte) ([]byte, error) {
 	switch typ {
 	case "uint8":

@@ -7,13 +7,13 @@ import (
 	"io"
 )
 
-// llm.c begins its files with 256 numbers of 32 bits: a magic, a version, and how many ids follow.
+// A file of llm.c starts with 256 numbers of 32 bits: a magic number, a version, and how many ids follow.
 const llmcHeader = 256 * 4
 
-// llmcTypes are the types of ids by magic and version.
+// llmcTypes are the types of ids by magic number and version.
 var llmcTypes = map[[2]uint32]string{{20240520, 1}: "uint16", {20240801, 7}: "uint32"}
 
-// IsLLMC says whether data begins as a file of llm.c does (and of modded-nanogpt).
+// IsLLMC reports whether data starts like a file of llm.c (or of modded-nanogpt).
 func IsLLMC(head []byte) bool {
 	if len(head) < 12 {
 		return false

@@ -10,7 +10,7 @@ import (
 	"math"
 )
 
-// MegatronMagic begins an index (.idx) of Megatron's.
+// MegatronMagic starts a Megatron index (.idx).
 const MegatronMagic = "MMIDIDX\x00\x00"
 
 // megatronTypes are the codes of types in an index.
@@ -21,33 +21,33 @@ const (
 	megatronHeader  = int64(len(MegatronMagic)) + 8 + 1 + 8 + 8
 )
 
-// IsMegatron reports whether data begins as an index of Megatron's does, of the present or the legacy form.
+// IsMegatron reports whether data starts like a Megatron index, in the present or the legacy format.
 func IsMegatron(head []byte) bool {
 	return bytes.HasPrefix(head, []byte(MegatronMagic)) || bytes.HasPrefix(head, []byte(legacyMagic))
 }
 
-// Megatron reads the documents of a pair of files: the ids (.bin), and an index (.idx) of sequences, one or more of
-// which are a document. An index is
+// Megatron reads the documents of a pair of files: the ids (.bin), and an index (.idx) of sequences. A document
+// consists of one or more sequences. An index is
 //
 //	"MMIDIDX\0\0" | version 1: uint64 | code of the type: uint8 | sequences n: uint64 | ends of documents d: uint64
-//	lengths in ids: int32 [n] | places in .bin in bytes: int64 [n] | 0 and the sequence behind each document's last: int64 [d]
+//	lengths in ids: int32 [n] | offsets in .bin in bytes: int64 [n] | 0 and the sequence after each document: int64 [d]
 //
-// all of it little-endian. A file with several modes of data has uint8 [n] behind that.
+// all of it little-endian. In a file with several modes of data, uint8 [n] follows.
 type Megatron struct {
 	Type                 Type
 	Sequences, Documents int64
 
-	legacy                bool          // the form of legacyMagic
-	shapes                *bufio.Reader // legacy: where the shape of each sequence begins
+	legacy                bool          // the format of legacyMagic
+	shapes                *bufio.Reader // legacy: offset of each sequence's shape
 	lengths, places, ends *bufio.Reader
 	bin                   io.ReaderAt
-	size                  int64 // of bin
+	size                  int64 // size of bin
 	sequence              int64
 	ids                   *bufio.Reader
-	at                    int64 // of ids in bin
+	at                    int64 // offset of ids in bin
 }
 
-// OpenMegatron looks at the header of an index.
+// OpenMegatron reads the header of an index.
 func OpenMegatron(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64) (*Megatron, error) {
 	m := &Megatron{bin: bin, size: binSize}
 	header := make([]byte, megatronHeader)
@@ -103,7 +103,7 @@ func OpenMegatron(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64
 	return m, m.begin(idx, whole)
 }
 
-// begin checks that the documents are all sequences, and begins with the first.
+// begin checks that the documents cover all sequences, and starts with the first.
 func (m *Megatron) begin(idx io.ReaderAt, whole int64) error {
 	first, err := number(m.ends)
 	if err != nil {
@@ -120,11 +120,11 @@ func (m *Megatron) begin(idx io.ReaderAt, whole int64) error {
 	return nil
 }
 
-// At is how many bytes of .bin have been read, where its sequences lie in order.
+// At returns how many bytes of .bin have been read, if its sequences are stored in order.
 func (m *Megatron) At() int64 { return m.at }
 
 // Next appends the next document's ids to dst, little-endian int32, or returns io.EOF. A *DocumentError is a document
-// that takes more than limit bytes or has an id that does not fit: the next call goes on behind it.
+// of more than limit bytes or with an unrepresentable id. The next call continues after it.
 func (m *Megatron) Next(dst []byte, limit int64) ([]byte, error) {
 	end, err := number(m.ends)
 	if err == io.EOF {
@@ -163,7 +163,7 @@ func (m *Megatron) Next(dst []byte, limit int64) ([]byte, error) {
 	return dst, nil
 }
 
-// next is a sequence's length in ids and its place in bin.
+// next returns a sequence's length in ids and its offset in bin.
 func (m *Megatron) next() (length, place int64, err error) {
 	size := int64(m.Type.Size)
 	if m.legacy {
@@ -188,7 +188,7 @@ func (m *Megatron) next() (length, place int64, err error) {
 	return length, place, nil
 }
 
-// read appends ids that lie in bin.
+// read appends ids of bin.
 func (m *Megatron) read(dst []byte, place, length int64) ([]byte, error) {
 	if place != m.at {
 		m.ids.Reset(io.NewSectionReader(m.bin, place, m.size-place))
@@ -202,14 +202,14 @@ func (m *Megatron) read(dst []byte, place, length int64) ([]byte, error) {
 		if dst, err = m.Type.Append(dst, raw); err != nil {
 			return dst, &DocumentError{Err: err}
 		}
-		_, _ = m.ids.Discard(len(raw)) // it was peeked at
+		_, _ = m.ids.Discard(len(raw)) // already peeked
 		m.at += int64(len(raw))
 		left -= int64(len(raw))
 	}
 	return dst, nil
 }
 
-// number reads an int64, or io.EOF where there is none.
+// number reads an int64, or returns io.EOF at the end.
 func number(r io.Reader) (int64, error) {
 	var raw [8]byte
 	_, err := io.ReadFull(r, raw[:])

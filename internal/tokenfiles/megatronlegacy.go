@@ -9,7 +9,7 @@ import (
 	"math"
 )
 
-// legacyMagic begins the index that Megatron took over from fairseq, and writes for --dataset-impl lazy and cached.
+// legacyMagic starts the index that Megatron adopted from fairseq, and writes for --dataset-impl lazy and cached.
 const legacyMagic = "TNTIDX\x00\x00"
 
 const (
@@ -18,13 +18,13 @@ const (
 	fairseqHeader = legacyHeader - 8 // without the number of documents
 )
 
-// openLegacy looks at the header of an index of the legacy form, which is, in uint64 and int64, little-endian,
+// openLegacy reads the header of an index in the legacy format. In uint64 and int64, little-endian, it is
 //
 //	"TNTIDX\0\0" | version 1 | code of the type | bytes of an id | sequences n | dimensions s | ends of documents d
-//	where each sequence's dimensions begin, and the end [n+1] | where its ids begin, in ids, and the end [n+1]
-//	dimensions [s] | 0 and the sequence behind each document's last [d]
+//	offset of each sequence's dimensions, and the end [n+1] | offset of its ids, in ids, and the end [n+1]
+//	dimensions [s] | 0 and the sequence after each document [d]
 //
-// A text has one dimension a sequence, its length. fairseq's own files have neither d nor the last section.
+// A text has one dimension per sequence, its length. fairseq's own files have neither d nor the last section.
 func openLegacy(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64) (*Megatron, error) {
 	m := &Megatron{legacy: true, bin: bin, size: binSize}
 	header := make([]byte, legacyHeader)
@@ -84,7 +84,7 @@ func openLegacy(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64) 
 	return m, m.begin(idx, at)
 }
 
-// legacyNext is Megatron.next for the legacy form.
+// legacyNext is Megatron.next for the legacy format.
 func (m *Megatron) legacyNext() (length, place int64, err error) {
 	var shape int64
 	for _, x := range []struct {
@@ -99,7 +99,7 @@ func (m *Megatron) legacyNext() (length, place int64, err error) {
 		return 0, 0, fmt.Errorf("sequence %d has not one dimension: only text is read", m.sequence)
 	}
 	if place < 0 || place > m.size {
-		return length, -1, nil // in bytes it may not fit 64 bits
+		return length, -1, nil // the offset in bytes may exceed 64 bits
 	}
 	return length, place * int64(m.Type.Size), nil
 }

@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// NPYMagic begins a file of NumPy's.
+// NPYMagic starts a NumPy file.
 const NPYMagic = "\x93NUMPY"
 
-// npyHeaderMost bounds the header: a name of a type and a shape.
+// npyHeaderMost bounds the header, which has a type name and a shape.
 const npyHeaderMost = 64 << 10
 
 var (
@@ -24,8 +24,8 @@ var (
 	npyShape = regexp.MustCompile(`'shape':\s*\(([0-9, ]*)\)`)
 )
 
-// NPY reads an array of ids, of either order of bytes. Of one dimension it is cut as c says; of two a row is a
-// document, or cut further.
+// NPY reads an array of ids in either byte order. A one-dimensional array is split as c specifies. In a
+// two-dimensional array each row is a document, which c may split further.
 func NPY(r io.Reader, c Cut) (*Stream, error) {
 	buffered := bufio.NewReaderSize(r, 1<<16)
 	header, err := npyHeader(buffered)
@@ -99,7 +99,7 @@ func npyTypeOf(header string) (Type, error) {
 		return Type{}, errors.New("its NumPy header names no plain type: want integers")
 	}
 	name := map[string]string{"u": "uint", "i": "int"}[found[2]]
-	bytes, _ := strconv.Atoi(found[3]) // digits; what is too large is no type
+	bytes, _ := strconv.Atoi(found[3]) // digits; a number that is too large matches no type
 	t, err := TypeOf(name + strconv.Itoa(8*bytes))
 	if name == "" || err != nil {
 		return Type{}, fmt.Errorf("its values are %s%s%s, want integers of token ids", found[1], found[2], found[3])

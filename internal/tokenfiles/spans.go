@@ -13,12 +13,12 @@ type Spans struct {
 	length func() (int64, error)
 }
 
-// RawSpans reads ids whose documents have the lengths that length returns one by one, io.EOF behind the last.
+// RawSpans reads ids whose document lengths length returns one by one, io.EOF after the last.
 func RawSpans(r io.Reader, t Type, length func() (int64, error)) *Spans {
 	return &Spans{Stream{r: bufio.NewReaderSize(r, 1<<16), typ: t, total: -1}, length}
 }
 
-// Next is Stream.Next. Ids behind the last document are an error.
+// Next is Stream.Next. Ids after the last document are an error.
 func (s *Spans) Next(dst []byte, limit int64) ([]byte, error) {
 	tokens, err := s.length()
 	if err == io.EOF {

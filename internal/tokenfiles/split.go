@@ -8,9 +8,9 @@ import (
 	"io"
 )
 
-// Cut says where documents end in a file of ids that says nothing of them.
+// Cut specifies where documents end in a file of ids without boundaries.
 type Cut struct {
-	End   *uint32 // behind each of these ids, which belongs to the document that it ends
+	End   *uint32 // after each of these ids, which belongs to the document that it ends
 	Begin *uint32 // before each of these ids
 }
 
@@ -27,19 +27,19 @@ func (c Cut) String() string {
 
 func (c Cut) some() bool { return c.End != nil || c.Begin != nil }
 
-// ErrNoCut is the error of ids without documents.
+// ErrNoCut is the error for ids without document boundaries.
 var ErrNoCut = errors.New("it holds token ids one behind the other, and nothing says where a document ends: name " +
 	"the id that ends each, or the one that begins each")
 
-// Stream reads documents from ids that follow each other.
+// Stream reads documents from consecutive ids.
 type Stream struct {
 	r     *bufio.Reader
 	typ   Type
 	cut   Cut
-	total int64 // ids that the file says to hold; -1: up to its end
-	row   int64 // a document ends behind so many ids at the latest; 0: none does by that
+	total int64 // declared number of ids; -1: up to the end of the file
+	row   int64 // maximum length of a document in ids; 0: no maximum
 	read  int64
-	held  uint32 // an id that was read and begins the next document
+	held  uint32 // an id that was read and starts the next document
 	holds bool
 }
 
@@ -52,7 +52,7 @@ func Raw(r io.Reader, t Type, c Cut) (*Stream, error) {
 }
 
 // Next appends the next document's ids to dst, little-endian int32, or returns io.EOF. A *DocumentError is a document
-// that takes more than limit bytes or has an id that does not fit: the next call goes on behind it.
+// of more than limit bytes or with an unrepresentable id. The next call continues after it.
 func (s *Stream) Next(dst []byte, limit int64) ([]byte, error) {
 	var tokens int64
 	var wrong error
@@ -61,7 +61,7 @@ func (s *Stream) Next(dst []byte, limit int64) ([]byte, error) {
 		if tokens += int64(len(shorts) / 2); 4*tokens <= limit {
 			dst = appendShorts(dst, shorts)
 		}
-		_, _ = s.r.Discard(len(shorts)) // they were peeked at
+		_, _ = s.r.Discard(len(shorts)) // already peeked
 		id, ok, err := s.id()
 		if err == io.EOF && tokens > 0 {
 			break
@@ -93,8 +93,8 @@ func (s *Stream) Next(dst []byte, limit int64) ([]byte, error) {
 	return dst, nil
 }
 
-// shorts are buffered ids of uint16 before the next one that ends a document; none where documents end by something
-// else, too.
+// shorts returns buffered uint16 ids before the next one that ends a document. It returns none if documents also end
+// in other ways.
 func (s *Stream) shorts() []byte {
 	if !s.typ.plain() || s.cut.End == nil || s.cut.Begin != nil || s.row > 0 || s.holds {
 		return nil
@@ -103,7 +103,7 @@ func (s *Stream) shorts() []byte {
 	if s.total >= 0 {
 		n = int(min(int64(n), s.total-s.read))
 	}
-	raw, _ := s.r.Peek(2 * n) // it is buffered
+	raw, _ := s.r.Peek(2 * n) // already buffered
 	for i := 0; i+1 < len(raw); i += 2 {
 		if uint32(binary.LittleEndian.Uint16(raw[i:])) == *s.cut.End {
 			raw = raw[:i]
@@ -135,7 +135,7 @@ func (s *Stream) id() (id uint32, ok bool, err error) {
 		return 0, false, cutOff(fmt.Sprintf("the file, behind %d ids,", s.read), err)
 	}
 	id, ok = s.typ.at(raw)
-	_, _ = s.r.Discard(s.typ.Size) // it was peeked at
+	_, _ = s.r.Discard(s.typ.Size) // already peeked
 	s.read++
 	return id, ok, nil
 }

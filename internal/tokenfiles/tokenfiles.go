@@ -1,6 +1,6 @@
-// Package tokenfiles reads documents of token ids from the files that others keep them in: Megatron's .bin and .idx,
-// NumPy's .npy, and ids one behind the other, with the header of llm.c or without any. Whatever the bytes are, memory
-// stays within a document, and what can not be read is an error.
+// Package tokenfiles reads documents of token ids from files of other programs: Megatron's .bin and .idx, NumPy's
+// .npy, and consecutive ids, with the header of llm.c or without any. For any input, memory is bounded by a document,
+// and data that cannot be read is an error.
 package tokenfiles
 
 import (
@@ -12,15 +12,15 @@ import (
 	"strings"
 )
 
-// Type is how an id lies in a file.
+// Type is the encoding of an id in a file.
 type Type struct {
-	Name   string // NumPy's
-	Size   int    // bytes
+	Name   string // NumPy's name
+	Size   int    // in bytes
 	signed bool
 	big    bool // big-endian
 }
 
-// Types are those of ids, little-endian.
+// Types are the types of ids, little-endian.
 var Types = []Type{
 	{Name: "uint8", Size: 1}, {Name: "int8", Size: 1, signed: true}, {Name: "uint16", Size: 2},
 	{Name: "int16", Size: 2, signed: true},
@@ -28,7 +28,7 @@ var Types = []Type{
 	{Name: "int64", Size: 8, signed: true},
 }
 
-// TypeOf returns the type of a name.
+// TypeOf returns the type with a name.
 func TypeOf(name string) (Type, error) {
 	if i := slices.IndexFunc(Types, func(t Type) bool { return t.Name == name }); i >= 0 {
 		return Types[i], nil
@@ -40,7 +40,7 @@ func TypeOf(name string) (Type, error) {
 	return Type{}, fmt.Errorf("%q is no type of token ids: want %s", name, strings.Join(names, ", "))
 }
 
-// Append appends ids as little-endian int32. raw holds whole ids. On error some of them may have been appended.
+// Append appends ids as little-endian int32. raw holds complete ids. On error some of them may have been appended.
 func (t Type) Append(dst, raw []byte) ([]byte, error) {
 	if t.plain() {
 		return appendShorts(dst, raw), nil
@@ -55,7 +55,7 @@ func (t Type) Append(dst, raw []byte) ([]byte, error) {
 	return dst, nil
 }
 
-// plain says whether ids are little-endian uint16, as most are: these are read many at a time.
+// plain reports whether ids are little-endian uint16, the most common type, which is decoded in bulk.
 func (t Type) plain() bool { return t.Size == 2 && !t.signed && !t.big }
 
 func appendShorts(dst, raw []byte) []byte {
@@ -67,7 +67,7 @@ func appendShorts(dst, raw []byte) []byte {
 	return dst
 }
 
-// at is the id that raw begins with; ok is false for one that no vocabulary has.
+// at returns the id at the beginning of raw; ok is false for one that no vocabulary has.
 func (t Type) at(raw []byte) (id uint32, ok bool) {
 	bits := t.bits(raw)
 	if t.signed && bits>>(8*t.Size-1) != 0 {
@@ -100,17 +100,17 @@ func (t Type) text(raw []byte) string {
 	return fmt.Sprint(bits)
 }
 
-// DocumentError is a document that can not be read, though those behind it can.
+// DocumentError is a document that cannot be read, although later ones can.
 type DocumentError struct {
-	Tokens   int64 // that it has
-	TooLarge bool  // for the limit; else Err is what is wrong with it
+	Tokens   int64 // length of the document
+	TooLarge bool  // it exceeds the limit; otherwise Err is the problem
 	Err      error
 }
 
 func (e *DocumentError) Error() string { return e.Err.Error() }
 func (e *DocumentError) Unwrap() error { return e.Err }
 
-// tooLarge is the error of a document that takes more bytes, as int32 ids, than the limit.
+// tooLarge returns the error of a document that has more bytes, as int32 ids, than the limit.
 func tooLarge(tokens, limit int64) error {
 	return &DocumentError{Tokens: tokens, TooLarge: true, Err: fmt.Errorf("document has %d tokens, %d bytes, more than %d",
 		tokens, 4*tokens, limit)}

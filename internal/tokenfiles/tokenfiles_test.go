@@ -14,14 +14,14 @@ import (
 	"loaderd/internal/tokenfiles"
 )
 
-// documents is what Megatron and the streams have.
+// documents is the common interface of Megatron and the streams.
 type documents interface {
 	Next(dst []byte, limit int64) ([]byte, error)
 }
 
 const plenty = 1 << 20
 
-// read returns the documents, each as its ids or as its error.
+// read returns each document as its ids or as its error.
 func read(t testing.TB, d documents, limit int64) (out []string, _ error) {
 	t.Helper()
 	for {
@@ -175,7 +175,7 @@ func TestStreams(t *testing.T) {
 	}
 }
 
-// index makes one of Megatron's, of sequences that lie one behind the other.
+// index returns a Megatron index of contiguous sequences.
 func index(code byte, size int64, lengths []int32, ends ...int64) []byte {
 	b := slices.Concat([]byte(tokenfiles.MegatronMagic), raw(little, uint64(1), code, uint64(len(lengths)),
 		uint64(len(ends))), raw(little, lengths))
@@ -191,13 +191,13 @@ func open(idx, bin []byte) (*tokenfiles.Megatron, error) {
 	return tokenfiles.OpenMegatron(bytes.NewReader(idx), int64(len(idx)), bytes.NewReader(bin), int64(len(bin)))
 }
 
-// legacyIndex is one of the legacy form, of sequences that lie one behind the other.
+// legacyIndex returns an index in the legacy format, of contiguous sequences.
 func legacyIndex(code, size uint64, lengths []int64, ends ...int64) []byte {
 	return slices.Concat(legacyHead(code, size, lengths), raw(little, uint64(len(ends))), legacySections(lengths),
 		raw(little, anyOf(ends)...))
 }
 
-// fairseqIndex is one without documents.
+// fairseqIndex returns an index without documents.
 func fairseqIndex(code, size uint64, lengths []int64) []byte {
 	return slices.Concat(legacyHead(code, size, lengths), legacySections(lengths))
 }
@@ -303,7 +303,7 @@ func TestMegatron(t *testing.T) {
 	}
 }
 
-// Long documents and buffers that end within them.
+// Long documents are read correctly, also if buffers end within them.
 func TestLongDocuments(t *testing.T) {
 	var ids []byte
 	var lengths []int32
@@ -336,7 +336,7 @@ func TestLongDocuments(t *testing.T) {
 	}
 }
 
-// Documents that are longer than what is read at a time, cut where it does not end.
+// Documents longer than a read buffer are split at the right ids.
 func TestLongDocumentsOfAStream(t *testing.T) {
 	var data []byte
 	var want []int
@@ -385,7 +385,7 @@ func FuzzMegatron(f *testing.F) {
 	f.Add(index(4, 4, []int32{-1, math.MaxInt32}, 0, 1, 2), bin)
 	f.Fuzz(func(t *testing.T, idx, bin []byte) {
 		if m, err := open(idx, bin); err == nil {
-			_, _ = read(t, m, 1<<10) // whatever it is, it ends
+			_, _ = read(t, m, 1<<10) // must end without a panic
 		}
 	})
 }

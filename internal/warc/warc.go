@@ -1,5 +1,5 @@
 // Package warc reads the records of web archives (ISO 28500, versions 0.17 to 1.1). The libraries for Go load whole
-// records or spool them to disk; this one streams, and what a record's header may take is bounded.
+// records or spool them to disk; this one streams and bounds the size of a record's header.
 package warc
 
 import (
@@ -26,23 +26,23 @@ const Magic = "WARC/"
 // headerMost bounds the header of a record, and of the HTTP response within.
 const headerMost = 1 << 20
 
-// Header has fields by their names in lower case. Of a field that is there several times the first counts.
+// Header has fields by their names in lower case. If a field occurs several times, the first one is used.
 type Header map[string]string
 
-// Get returns a field, whatever the case of its name; empty for none.
+// Get returns a field by its case-insensitive name; empty for none.
 func (h Header) Get(name string) string { return h[strings.ToLower(name)] }
 
-// Record is one of an archive. Body is good until the next one.
+// Record is a record of an archive. Body is valid until the next record.
 type Record struct {
 	Header
 	Body   io.Reader
-	Offset int64 // in the archive, at which its header begins
-	// Damage says that the record's length is too small, and that Body has what lies before the next record instead. Nil
-	// for a record that is right.
+	Offset int64 // offset of its header in the archive
+	// Damage reports that the record's length is wrong, and that Body has the data up to the next record instead. It is
+	// nil for a correct record.
 	Damage error
 }
 
-// DamageError is a part of an archive that is passed over. The next call of Reader.Next continues behind it.
+// DamageError is a skipped part of an archive. The next call of Reader.Next continues after it.
 type DamageError struct{ err error }
 
 func (e *DamageError) Error() string { return e.err.Error() }
@@ -50,10 +50,10 @@ func (e *DamageError) Unwrap() error { return e.err }
 
 func damage(format string, args ...any) error { return &DamageError{fmt.Errorf(format, args...)} }
 
-// Type is response, conversion, request, and others.
+// Type returns the type of the record: response, conversion, request, and others.
 func (r *Record) Type() string { return strings.ToLower(r.Get("WARC-Type")) }
 
-// Media is a Content-Type without its parameters, in lower case, and its charset where it names one.
+// Media returns a Content-Type without its parameters, in lower case, and its charset if it names one.
 func Media(contentType string) (media, charset string) {
 	media, rest, _ := strings.Cut(strings.ToLower(contentType), ";")
 	for part := range strings.SplitSeq(rest, ";") {
@@ -64,17 +64,17 @@ func Media(contentType string) (media, charset string) {
 	return strings.TrimSpace(media), charset
 }
 
-// Reader reads an archive, decompressed, record by record. Where a length is wrong, or something else lies between
-// records, it continues at the next header of a record, and returns a *DamageError for what it passes over.
+// Reader reads a decompressed archive, record by record. If a length is wrong, or other data is between records, it
+// continues at the next header of a record, and returns a *DamageError for the part that it skips.
 type Reader struct {
 	r       *bufio.Reader
 	read    *counted
 	body    *body
 	records int
-	lost    bool // the place is within a record that was reported as damaged
+	lost    bool // the position is within a record that was reported as damaged
 }
 
-// body is what a record has left. Where the archive ends before, so does the reading, with an error.
+// body is the unread part of a record. If the archive ends within it, Read returns an error.
 type body struct {
 	r       io.Reader
 	left    int64
@@ -93,23 +93,23 @@ func (b *body) Read(p []byte) (int, error) {
 }
 
 const (
-	// window is how far a reader looks ahead: the length of a record within it is compared with the place of the next
-	// record before the record is returned.
+	// window is how far a reader looks ahead. The length of a record within the window is compared with the position of
+	// the next record before the record is returned.
 	window = 1 << 20
-	// behind is how much of what follows a record is looked at.
+	// behind is how many bytes after a record are inspected.
 	behind = 64
 )
 
-// NewReader reads from r.
+// NewReader returns a reader of the archive r.
 func NewReader(r io.Reader) *Reader {
 	read := &counted{r: r}
 	return &Reader{r: bufio.NewReaderSize(read, window), read: read}
 }
 
-// Offset is how many bytes of the archive lie before the place that the reader has reached.
+// Offset returns the reader's position in the archive, in bytes.
 func (a *Reader) Offset() int64 { return a.read.n - int64(a.r.Buffered()) }
 
-// counted counts what is read.
+// counted counts the bytes read.
 type counted struct {
 	r io.Reader
 	n int64
@@ -127,7 +127,7 @@ var (
 	errLength   = errors.New("want a number of bytes")
 )
 
-// Next returns the next record, or io.EOF. A *DamageError is a part that is passed over.
+// Next returns the next record, or io.EOF. A *DamageError is a skipped part.
 func (a *Reader) Next() (*Record, error) {
 	if err := a.End(); err != nil {
 		return nil, err
@@ -157,7 +157,7 @@ func (a *Reader) Next() (*Record, error) {
 	return a.record(h, offset, length)
 }
 
-// lose returns the error of a header: damage where it is not one of reading.
+// lose returns the error of a header. It is damage unless it is a read error.
 func (a *Reader) lose(err error) error {
 	if errors.Is(err, errHeader) || errors.Is(err, errLength) {
 		a.lost = true
@@ -166,8 +166,8 @@ func (a *Reader) lose(err error) error {
 	return err
 }
 
-// End passes over the rest of the present record. A *DamageError says that no record follows it where its length says:
-// what was read of it is not its content.
+// End skips the rest of the current record. A *DamageError means that no record follows where its length ends, so the
+// data that was read is not its content.
 func (a *Reader) End() error {
 	b := a.body
 	if b == nil {
@@ -191,8 +191,8 @@ func (a *Reader) End() error {
 	return nil
 }
 
-// record returns a record whose header was read, after comparing its length with the place of the next record where the
-// reader looks so far ahead.
+// record returns a record whose header was read. If the record is within the window, it first compares the record's
+// length with the position of the next one.
 func (a *Reader) record(h Header, offset, length int64) (*Record, error) {
 	a.body = &body{r: a.r, left: length}
 	r := &Record{Header: h, Body: a.body, Offset: offset}
@@ -227,8 +227,8 @@ func (a *Reader) record(h Header, offset, length int64) (*Record, error) {
 	return r, nil
 }
 
-// endsRecord reports whether what follows a record is right: two ends of lines, or padding up to the next record or the
-// end of the archive.
+// endsRecord reports whether a record is followed by the correct data: two line ends, or padding up to the next
+// record or the end of the archive.
 func endsRecord(rest []byte, last bool) bool {
 	if bytes.HasPrefix(rest, []byte("\r\n\r\n")) || bytes.HasPrefix(rest, []byte("\n\n")) {
 		return true
@@ -237,7 +237,7 @@ func endsRecord(rest []byte, last bool) bool {
 	return bytes.HasPrefix(rest, []byte(Magic)) || len(rest) == 0 && last
 }
 
-// withoutEnd cuts the two ends of lines off that lie between records.
+// withoutEnd removes the two line ends that separate records.
 func withoutEnd(content []byte) []byte {
 	content = bytes.TrimRight(content, "\x00")
 	for range 2 {
@@ -246,10 +246,10 @@ func withoutEnd(content []byte) []byte {
 	return content
 }
 
-// header is how a record begins that is found by looking for it: the version and a first field.
+// header matches the beginning of a record in a search: the version and a first field.
 var header = regexp.MustCompile(`WARC/\d\.\d+[ \t]*\r?\n(?i:WARC|Content)-[A-Za-z-]+[ \t]*:`)
 
-// headerAt is where in data a record begins, -1 for nowhere.
+// headerAt returns the position of the first record in data, -1 for none.
 func headerAt(data []byte) int {
 	if at := header.FindIndex(data); at != nil {
 		return at[0]
@@ -257,10 +257,10 @@ func headerAt(data []byte) int {
 	return -1
 }
 
-// seek goes to the next header of a record. It returns how many bytes were passed that are not ends of lines, and
-// io.EOF where no header follows.
+// seek advances to the next header of a record. It returns how many skipped bytes were not line ends, and io.EOF if
+// no header follows.
 func (a *Reader) seek() (passed int64, err error) {
-	const overlap = 128 // more than header matches
+	const overlap = 128 // longer than any match of header
 	for {
 		head, err := a.r.Peek(len(Magic))
 		switch {
@@ -269,7 +269,7 @@ func (a *Reader) seek() (passed int64, err error) {
 		case string(head) == Magic && passed == 0 && !a.lost:
 			return 0, nil
 		case passed == 0 && (head[0] == '\r' || head[0] == '\n'):
-			_, _ = a.r.Discard(1) // it was peeked at
+			_, _ = a.r.Discard(1) // already peeked
 			continue
 		case a.records == 0:
 			return 0, errNoRecord
@@ -289,13 +289,13 @@ func (a *Reader) seek() (passed int64, err error) {
 			}
 		}
 		passed += int64(len(bytes.Trim(ahead[:at], "\r\n")))
-		_, _ = a.r.Discard(at) // it was peeked at
+		_, _ = a.r.Discard(at) // already peeked
 	}
 }
 
 func cutOff() error { return fmt.Errorf("a record is cut off: %w", io.ErrUnexpectedEOF) }
 
-// readLine returns a line without its end; left is what headers may still take.
+// readLine returns a line without its end; left is the remaining limit for headers.
 func readLine(r *bufio.Reader, left *int) (string, error) {
 	var line []byte
 	for {
@@ -326,7 +326,7 @@ func readHeader(r *bufio.Reader, left *int) (Header, error) {
 		if line == "" {
 			return h, nil
 		}
-		if line[0] == ' ' || line[0] == '\t' { // goes on with the field before
+		if line[0] == ' ' || line[0] == '\t' { // continues the previous field
 			if last != "" {
 				h[last] += " " + strings.TrimSpace(line)
 			}
@@ -341,8 +341,8 @@ func readHeader(r *bufio.Reader, left *int) (Header, error) {
 	}
 }
 
-// Response reads the header of the HTTP response that a record's body is, and returns what follows it. Content decodes
-// that.
+// Response reads the header of the HTTP response in a record's body, and returns the rest of the body. Content
+// decodes that.
 func Response(body io.Reader) (Header, *bufio.Reader, error) {
 	r, left := bufio.NewReader(body), headerMost
 	status, err := readLine(r, &left)
@@ -356,14 +356,14 @@ func Response(body io.Reader) (Header, *bufio.Reader, error) {
 	return h, r, err
 }
 
-// ErrCoding is the error of content in a coding that is not read.
+// ErrCoding is the error for content in an unsupported coding.
 var ErrCoding = errors.New("the content has a coding that is not read")
 
-// contentWindow bounds what a decoder of content keeps in memory, as RFC 9659 does.
+// contentWindow bounds the memory of a decoder of content, as RFC 9659 does.
 const contentWindow = 8 << 20
 
-// Content returns the content of an HTTP response with a header: in one piece, and not compressed. Its error is
-// ErrCoding for another coding.
+// Content returns the decoded content of an HTTP response with a header, without chunks and compression. It returns
+// ErrCoding for an unsupported coding.
 func Content(h Header, r *bufio.Reader) (io.Reader, error) {
 	content := r
 	if strings.Contains(strings.ToLower(h.Get("Transfer-Encoding")), "chunked") && chunked(r) {
@@ -373,7 +373,7 @@ func Content(h Header, r *bufio.Reader) (io.Reader, error) {
 	case "", "identity":
 		return content, nil
 	case "gzip", "x-gzip":
-		// as some archives keep it: unpacked, with the header of before
+		// Some archives store it decompressed, with the original header.
 		if head, _ := content.Peek(2); string(head) != "\x1f\x8b" {
 			return content, nil
 		}
@@ -393,8 +393,8 @@ func Content(h Header, r *bufio.Reader) (io.Reader, error) {
 	}
 }
 
-// chunked says whether content begins with the length of a chunk: some archives keep it in one piece, with the header
-// of before.
+// chunked reports whether content starts with the length of a chunk. Some archives store it without chunks, with the
+// original header.
 func chunked(r *bufio.Reader) bool {
 	head, _ := r.Peek(18)
 	line, _, ok := strings.Cut(string(head), "\n")

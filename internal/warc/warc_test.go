@@ -16,13 +16,13 @@ import (
 	"loaderd/internal/warc"
 )
 
-// record makes one of an archive.
+// record returns a record of an archive.
 func record(kind, fields, body string) string {
 	return fmt.Sprintf("WARC/1.0\r\nWARC-Type: %s\r\n%sContent-Length: %d\r\n\r\n%s\r\n\r\n", kind, fields,
 		len(body), body)
 }
 
-// records returns type, URI and body of all.
+// records returns type, URI and body of all records.
 func records(data string) (out []string, err error) {
 	a := warc.NewReader(strings.NewReader(data))
 	for {
@@ -79,7 +79,7 @@ func TestRecords(t *testing.T) {
 	}
 }
 
-// Behind damage the reading continues at the next record, and what was passed over is reported.
+// After damage, reading continues at the next record, and the skipped part is reported.
 func TestReader_Resynchronises(t *testing.T) {
 	first, second := record("conversion", "WARC-Target-URI: http://a\r\n", "first text"),
 		record("conversion", "WARC-Target-URI: http://b\r\n", "second")
@@ -169,7 +169,7 @@ func TestContent(t *testing.T) {
 	}
 }
 
-// encoded is hello in a coding.
+// encoded returns "hello" in a coding.
 func encoded(tb testing.TB, open func(io.Writer) io.WriteCloser) string {
 	tb.Helper()
 	var b strings.Builder
@@ -214,7 +214,7 @@ func FuzzRecords(f *testing.F) {
 				continue
 			}
 			if content, err := warc.Content(h, body); err == nil {
-				_, _ = io.Copy(io.Discard, io.LimitReader(content, 1<<16)) // whatever it is, it ends
+				_, _ = io.Copy(io.Discard, io.LimitReader(content, 1<<16)) // must end without a panic
 			}
 		}
 		t.Fatal("the reading does not end")
