@@ -1,5 +1,5 @@
-// Package bufpool keeps buffers that are used again, in size classes. New memory for each costs page faults, clearing
-// and garbage collection. A buffer that is not taken for two collections is freed.
+// Package bufpool keeps buffers for reuse, in size classes. Allocating each buffer would cost page faults, clearing
+// and garbage collection. A buffer that is unused for two collections is freed.
 package bufpool
 
 import (
@@ -7,19 +7,18 @@ import (
 	"sync"
 )
 
-// steps is how many size classes there are from one power of two to the next: a buffer is at most an eighth larger than
-// requested.
+// steps is the number of size classes per doubling: a buffer is at most an eighth larger than requested.
 const steps = 8
 
 // Pool keeps buffers of T. It is safe for concurrent use.
 //
-// With the race detector a buffer that is put back is overwritten, so that a test finds code that still reads it.
+// With the race detector a returned buffer is overwritten, so that a test finds code that still reads it.
 type Pool[T ~uint8 | ~uint16] struct {
 	least, most int
 	classes     [64 * steps]sync.Pool // of *[]T with the size of the class as capacity
 }
 
-// New returns a pool that keeps buffers of least to most elements. Others are allocated and left to the collector.
+// New returns a pool that keeps buffers of least to most elements. Other buffers are allocated and garbage collected.
 func New[T ~uint8 | ~uint16](least, most int) *Pool[T] {
 	return &Pool[T]{least: max(least, steps+1), most: most}
 }
@@ -31,8 +30,8 @@ func class(n int) (size, index int) {
 	return multiple << shift, shift*steps + multiple - steps
 }
 
-// Get returns a buffer of n elements with any contents. from is what Put takes when the buffer is no longer read; it is
-// nil for a buffer that the pool does not keep.
+// Get returns a buffer of n elements with arbitrary content. Pass from to Put when the buffer is no longer read; it
+// is nil for a buffer that the pool does not keep.
 func (p *Pool[T]) Get(n int) (b []T, from *[]T) {
 	if n < p.least || n > p.most {
 		return make([]T, n), nil
@@ -46,7 +45,7 @@ func (p *Pool[T]) Get(n int) (b []T, from *[]T) {
 	return (*from)[:n], from
 }
 
-// Put takes a buffer back. It may be a slice of the whole buffer that Get returned.
+// Put returns a buffer to the pool. It may be a slice of the whole buffer that Get returned.
 func (p *Pool[T]) Put(from *[]T) {
 	*from = (*from)[:cap(*from)]
 	if Overwrites {
@@ -56,7 +55,7 @@ func (p *Pool[T]) Put(from *[]T) {
 	p.classes[i].Put(from)
 }
 
-// overwrite fills a buffer by copies: the race detector checks a copy at once, and a loop element by element.
+// overwrite fills a buffer by copies, because the race detector checks a copy in one call, and a loop per element.
 func overwrite[T ~uint8 | ~uint16](b []T) {
 	b[0] = 0xad
 	for n := 1; n < len(b); n *= 2 {

@@ -2,5 +2,5 @@
 
 package bufpool
 
-// Overwrites reports whether buffers that are put back are overwritten.
+// Overwrites reports whether returned buffers are overwritten.
 const Overwrites = false

@@ -1,4 +1,4 @@
-// Package build tells which build of the program this is, and which plans it can continue.
+// Package build describes the build of the program, and which plans it can continue.
 package build
 
 import (
@@ -11,10 +11,10 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// Build is what the program knows of itself.
+// Build describes a build of the program.
 type Build struct {
 	Version       string `json:"version"`
-	Revision      string `json:"revision,omitempty"` // of the source, as far as the build knew it
+	Revision      string `json:"revision,omitempty"` // of the source, if known to the build
 	Modified      bool   `json:"modified,omitempty"` // the source differed from the revision
 	Go            string `json:"go"`
 	Platform      string `json:"platform"`
@@ -22,11 +22,10 @@ type Build struct {
 	PlanAlgorithm int    `json:"plan_algorithm"`
 }
 
-// release and revision are what a build was told of its source: -ldflags "-X loaderd/internal/build.release=1.2.3", as
-// make build does.
+// release and revision are set by the build: -ldflags "-X loaderd/internal/build.release=1.2.3", as in make build.
 var release, revision string
 
-// This is the build that runs.
+// This returns the running build.
 func This() Build {
 	b := Build{
 		Version: "(devel)", Revision: revision, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
@@ -53,11 +52,11 @@ func This() Build {
 	return b
 }
 
-// between is the version that Go gives a module between two tags: v1.2.4-0.20261124065129-1a2b3c4d5e6f.
+// between matches the version that Go gives a module between two tags: v1.2.4-0.20261124065129-1a2b3c4d5e6f.
 var between = regexp.MustCompile(`^v(\d+\.\d+\.\d+)-(?:.*\.)?\d{14}-([0-9a-f]{9})[0-9a-f]{3}(?:\+dirty)?$`)
 
-// released writes a version of Go as all of loaderd has it (python/version.py): of a tag without the v, and between
-// tags as a version that is coming. The number of commits since the tag, which Go does not tell, is 0.
+// released converts a version of Go to the format of python/version.py: without the v for a tag, and as a development
+// version between tags. Its number of commits since the tag is 0, because Go does not provide it.
 func released(version string) string {
 	if m := between.FindStringSubmatch(version); m != nil {
 		return m[1] + ".dev0+g" + m[2]

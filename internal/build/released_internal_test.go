@@ -2,7 +2,7 @@ package build
 
 import "testing"
 
-// One source has one version, whoever builds it: what Go says of it reads as python/version.py says it.
+// A source has the same version in every build: Go's version is converted to that of python/version.py.
 func TestReleased(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.2.3":                               "1.2.3",

@@ -1,6 +1,6 @@
 //go:build !amd64 || purego
 
-// Package cpufeature tells which kernels in assembly the processor has what they need for. Here are none.
+// Package cpufeature reports which assembly kernels the processor supports. Here it supports none.
 package cpufeature
 
 // AVX2 reports whether kernels may use AVX2, BMI1, BMI2 and POPCNT.

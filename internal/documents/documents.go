@@ -1,5 +1,5 @@
-// Package documents reads whole documents from JSON lines, for packing methods and figures to which it matters what
-// they are about.
+// Package documents reads whole documents from JSON lines, for packing methods and figures that depend on the
+// content.
 package documents
 
 import (
@@ -16,12 +16,12 @@ import (
 // Set is a list of documents.
 type Set struct {
 	documents []relatedness.Document
-	vectors   [][]float32 // nil for those without an embedding
+	vectors   [][]float32 // nil for documents without an embedding
 	dimension int         // of the first embedding, 0 without any
-	end       int32       // token behind ids that do not have it, as the daemon puts it there; -1 for none
+	end       int32       // token that follows ids without it, as in the daemon; -1 for none
 }
 
-// Lengths are the tokens of each document.
+// Lengths returns the number of tokens of each document.
 func (s *Set) Lengths() []int32 {
 	out := make([]int32, len(s.documents))
 	for i, d := range s.documents {
@@ -30,7 +30,7 @@ func (s *Set) Lengths() []int32 {
 	return out
 }
 
-// Hints says what the documents are about, as a method compares them; nil when it does not.
+// Hints returns the retrieval hints of the documents for a packing method; nil if the method uses none.
 func (s *Set) Hints(c *similarity.Config) ([]*similarity.Hint, error) {
 	if c == nil {
 		return nil, nil
@@ -50,7 +50,8 @@ func (s *Set) Hints(c *similarity.Config) ([]*similarity.Hint, error) {
 	return out, nil
 }
 
-// Lacks names what a retriever compares and no document has, empty for none: it then packs by length alone.
+// Lacks returns the name of the field that a retriever compares if no document has it, else an empty string. The
+// retriever then packs by length only.
 func Lacks(c *similarity.Config, hints []*similarity.Hint) string {
 	if len(hints) == 0 || slices.ContainsFunc(hints, c.Says) {
 		return ""
@@ -58,7 +59,7 @@ func Lacks(c *similarity.Config, hints []*similarity.Hint) string {
 	return map[string]string{"repo": "path", "dense": "embedding"}[c.Retriever]
 }
 
-// Pack packs the documents and measures how related those are that share a row. hints are those of Hints for this
+// Pack packs the documents and measures how related the documents in a row are. hints are those of Hints for this
 // configuration.
 func (s *Set) Pack(ctx context.Context, c packonline.Config, hints []*similarity.Hint,
 	below int) (*simulation.Result, *relatedness.Figures, error) {
@@ -79,5 +80,5 @@ func (s *Set) Pack(ctx context.Context, c packonline.Config, hints []*similarity
 	return result, &f, nil
 }
 
-// Dimension is how many numbers the first embedding has, 0 without any.
+// Dimension returns the dimension of the first embedding, 0 without any.
 func (s *Set) Dimension() int { return s.dimension }

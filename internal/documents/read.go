@@ -33,12 +33,11 @@ func (n *numbers[T]) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*[]T)(n))
 }
 
-// maxLine bounds a line (unit: bytes).
+// maxLine bounds a line, in bytes.
 const maxLine = 256 << 20
 
-// Read reads JSON lines with "text", which the model turns into tokens, or "ids", and optionally "path" and
-// "embedding". Behind each document stands the model's end-of-document token. Errors name the input by name, and the
-// line.
+// Read reads JSON lines with "text", which the model tokenizes, or "ids", and optionally "path" and "embedding". The
+// model's end-of-document token follows each document. Errors name the input by name, and the line.
 func Read(r io.Reader, name string, model *tokenizer.Model) (*Set, error) {
 	return read(r, name, model, encodeDocuments(model))
 }
@@ -67,7 +66,7 @@ func read(r io.Reader, name string, model *tokenizer.Model, encode func(text str
 	return set, nil
 }
 
-// encodeDocuments returns what turns text into tokens with the end-of-document token behind them.
+// encodeDocuments returns a function that tokenizes text and appends the end-of-document token.
 func encodeDocuments(m *tokenizer.Model) func(text string) []int32 {
 	e := m.NewEncoder()
 	end, ends := m.EndOfText()
@@ -83,7 +82,7 @@ func encodeDocuments(m *tokenizer.Model) func(text string) []int32 {
 	}
 }
 
-// readLine reads one document. Those without a token are left out.
+// readLine reads one document. It skips documents without tokens.
 func (s *Set) readLine(text []byte, encode func(string) []int32) error {
 	var d line
 	if err := json.Unmarshal(text, &d); err != nil {

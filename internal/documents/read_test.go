@@ -17,7 +17,8 @@ func bytesAsTokens(text string) (ids []int32) {
 	return ids
 }
 
-// FuzzReadDocuments reads anything: what is not refused with its line makes documents that can be compared and packed.
+// FuzzReadDocuments reads arbitrary input: it is refused with its line, or results in documents that can be compared
+// and packed.
 func FuzzReadDocuments(f *testing.F) {
 	for _, s := range []string{
 		"", "\n\n", `{"text":"a"}`, `{"ids":[1,2],"path":"a/b","embedding":[1,-2.5]}`, `{"ids":[]}`, `{"ids":null}`,

@@ -1,4 +1,4 @@
-// Package humanize writes numbers for people.
+// Package humanize formats numbers for people.
 package humanize
 
 import (
@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Count writes a count with separators: 12,345.
+// Count formats a count with separators: 12,345.
 func Count[T ~int | ~int32 | ~int64 | ~uint32 | ~uint64](n T) string {
 	s := strconv.FormatInt(int64(n), 10)
 	for i := len(s) - 3; i > 0 && s[i-1] != '-'; i -= 3 {
@@ -17,7 +17,7 @@ func Count[T ~int | ~int32 | ~int64 | ~uint32 | ~uint64](n T) string {
 	return s
 }
 
-// Short writes a number in three digits or so: 950, 12.3k, 4.56M.
+// Short formats a number with about three digits: 950, 12.3k, 4.56M.
 func Short(v float64) string {
 	unit := ""
 	for _, u := range []string{"k", "M", "G", "T"} {
@@ -35,7 +35,7 @@ func Short(v float64) string {
 	return fmt.Sprintf("%.2f%s", v, unit)
 }
 
-// Bytes writes a number of bytes: 512 B, 5.4 MiB.
+// Bytes formats a number of bytes: 512 B, 5.4 MiB.
 func Bytes(n int64) string {
 	const units = "KMGTPE"
 	if n < 1024 {
@@ -48,7 +48,7 @@ func Bytes(n int64) string {
 	return fmt.Sprintf("%.1f %ciB", v, units[unit])
 }
 
-// Things counts things: 1 reader, 2,000 readers.
+// Things formats a count of things: 1 reader, 2,000 readers.
 func Things(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -56,7 +56,7 @@ func Things(n int, thing string) string {
 	return fmt.Sprintf("%s %ss", Count(n), thing)
 }
 
-// Of counts a part of things: 1 of 2,000 readers; without a whole the part alone.
+// Of formats a part of a count: 1 of 2,000 readers; with a whole of 0 the part alone.
 func Of(part, whole int, thing string) string {
 	if whole == 0 {
 		return Things(part, thing)
@@ -64,7 +64,7 @@ func Of(part, whole int, thing string) string {
 	return Count(part) + " of " + Things(whole, thing)
 }
 
-// Are counts things with a verb: 1 reader is, 2,000 readers are.
+// Are formats a count of things with a verb: 1 reader is, 2,000 readers are.
 func Are(n int, thing string) string {
 	if n == 1 {
 		return Things(n, thing) + " is"
@@ -72,7 +72,7 @@ func Are(n int, thing string) string {
 	return Things(n, thing) + " are"
 }
 
-// Range names the least and the greatest of some numbers: 2,048, or 1,024 to 16,384; of none it is no.
+// Range formats the minimum and the maximum of some numbers: 2,048, or 1,024 to 16,384; "no" for an empty list.
 func Range(numbers []int) string {
 	if len(numbers) == 0 {
 		return "no"
@@ -84,7 +84,7 @@ func Range(numbers []int) string {
 	return least + " to " + most
 }
 
-// Time writes how long something takes or took, in the unit that fits: 40 s, 3 min, 2 h, 4 days.
+// Time formats a duration in a suitable unit: 40 s, 3 min, 2 h, 4 days.
 func Time(d time.Duration) string {
 	switch s := d.Seconds(); {
 	case s < 90:

@@ -12,10 +12,10 @@ type Lengths struct {
 	Longest  int `json:"longest"`
 }
 
-// kept bounds the lengths that are held.
+// kept bounds the number of lengths that are held.
 const kept = 1 << 20
 
-// sample keeps each length, and from some on each second, fourth, ... of them.
+// sample keeps each length and, beyond kept, every second, fourth, ... of them.
 type sample struct {
 	lengths           []int
 	every, seen       int

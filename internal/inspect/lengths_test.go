@@ -2,7 +2,7 @@ package inspect
 
 import "testing"
 
-// Of more lengths than are held the quantiles are those of some of them, and the extremes still of all.
+// For more lengths than are held, the quantiles are those of a sample, and the extremes are still those of all.
 func TestQuantilesOfMany(t *testing.T) {
 	s := &sample{}
 	if s.quantiles() != (Lengths{}) {

@@ -1,5 +1,5 @@
-// Package inspect reads inputs as they would be published, and tells what is there: how many documents, how long, what
-// would be left out and why.
+// Package inspect reads inputs as they would be published, and reports the number and lengths of documents, and what
+// would be skipped and why.
 package inspect
 
 import (
@@ -13,38 +13,38 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// Report is what inputs hold. Other programs read its JSON: fields may be added, and none may change its name or
-// meaning.
+// Report describes the content of inputs. Other programs read its JSON: fields may be added, and none may change its
+// name or meaning.
 type Report struct {
 	Formats   []Format `json:"formats"` // in the order in which they were found
 	Documents int64    `json:"documents"`
 	Bytes     int64    `json:"bytes"`      // of texts
-	Tokens    int64    `json:"tokens"`     // of documents that are token ids
+	Tokens    int64    `json:"tokens"`     // number of tokens in documents that are token ids
 	TokenIDs  bool     `json:"token_ids"`  // whether documents are token ids
-	Tokenizer string   `json:"tokenizer"`  // fingerprint of the one that is said to have made them
+	Tokenizer string   `json:"tokenizer"`  // fingerprint of the tokenizer that produced the ids, as specified by the user
 	LargestID int64    `json:"largest_id"` // -1 without token ids
-	// with which most documents end, where that is more than half of them
+	// The id with which more than half of the documents end, if one exists.
 	LastID    *uint32          `json:"last_id,omitempty"`
 	LastShare float64          `json:"last_share,omitempty"`
 	Lengths   Lengths          `json:"lengths"` // of documents: tokens, or bytes of text
 	First     *First           `json:"first,omitempty"`
 	LeftOut   map[string]Left  `json:"left_out"` // by reason
 	Replaced  corpus.Replaced  `json:"replaced"` // bytes of texts that are not UTF-8
-	Problems  []string         `json:"problems"` // what would end the publishing
+	Problems  []string         `json:"problems"` // errors that would end publishing
 	Parts     map[string]int64 `json:"parts,omitempty"`
-	Complete  bool             `json:"complete"` // everything was read
+	Complete  bool             `json:"complete"` // all inputs were read to their end
 }
 
-// Format is what was found in one form.
+// Format describes the inputs of one format.
 type Format struct {
 	Name   string         `json:"format"`
 	Inputs int            `json:"inputs"`
 	Files  int            `json:"files"`
-	Bytes  int64          `json:"bytes"` // as they lie on disk
+	Bytes  int64          `json:"bytes"` // size on disk
 	Fields []record.Field `json:"fields,omitempty"`
 }
 
-// Left is what was left out for a reason, and the first such thing.
+// Left counts what was skipped for a reason, with the first example.
 type Left struct {
 	Count int64  `json:"count"`
 	First string `json:"first"`
@@ -56,10 +56,10 @@ type First struct {
 	Label string   `json:"label"`
 	ID    string   `json:"id,omitempty"`
 	Text  string   `json:"text,omitempty"` // its beginning
-	IDs   []uint32 `json:"ids,omitempty"`  // the same of token ids
+	IDs   []uint32 `json:"ids,omitempty"`  // the first of its token ids
 }
 
-// shown is how much of the first document is told: bytes, or ids.
+// Limits on how much of the first document is reported, in bytes and ids.
 const (
 	shownText = 400
 	shownIDs  = 32
@@ -68,7 +68,7 @@ const (
 // Empty is the reason of documents without content.
 const Empty = "empty"
 
-// Of reads inputs to their end, or to that of ctx. fits returns why a document would be refused as too large, or nil.
+// Of reads inputs to their end, or until ctx ends. fits returns why a document would be refused as too large, or nil.
 func Of(ctx context.Context, inputs []*corpus.Input, fits func(record.Document) error) Report {
 	r := Report{LargestID: -1, LeftOut: map[string]Left{}, Problems: []string{}, Parts: map[string]int64{}}
 	lengths := &sample{}
@@ -110,7 +110,7 @@ func Of(ctx context.Context, inputs []*corpus.Input, fits func(record.Document) 
 	return r
 }
 
-// found notes an input.
+// found records an input.
 func (r *Report) found(ctx context.Context, in *corpus.Input) {
 	name := string(in.Format())
 	i := slices.IndexFunc(r.Formats, func(f Format) bool { return f.Name == name })
@@ -118,7 +118,7 @@ func (r *Report) found(ctx context.Context, in *corpus.Input) {
 		i = len(r.Formats)
 		fields, err := in.Fields(ctx)
 		if err != nil && ctx.Err() == nil {
-			fields = nil // reading its documents says why
+			fields = nil // reading its documents returns the error
 		}
 		r.Formats = append(r.Formats, Format{Name: name, Fields: fields})
 	}
@@ -134,7 +134,7 @@ func (r *Report) leave(reason, what string) {
 	r.LeftOut[reason] = l
 }
 
-// lastMost bounds the ids that are counted as the last of documents.
+// lastMost bounds the number of distinct last ids that are counted.
 const lastMost = 1 << 16
 
 // take counts a document and returns its length.

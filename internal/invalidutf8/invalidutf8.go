@@ -3,8 +3,8 @@ package invalidutf8
 
 import "unicode/utf8"
 
-// Share is how many bytes of a text there must be for each one that is not UTF-8. With more of these the text is in
-// another encoding, or none.
+// Share is the minimum number of bytes of a text per invalid byte. A text with more invalid bytes is in another
+// encoding, or is not text.
 const Share = 100
 
 // Count returns how many bytes of a text are not UTF-8.
@@ -22,5 +22,5 @@ func Count(text []byte) (n int) {
 	return n
 }
 
-// Exceeds reports whether n bytes that are not UTF-8 are more than the share of a text of size bytes.
+// Exceeds reports whether n invalid bytes exceed the share of a text of size bytes.
 func Exceeds(n, size int) bool { return n*Share > size }

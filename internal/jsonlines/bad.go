@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Bad says what is wrong with a line of JSON, in JSON's terms.
+// Bad describes what is wrong with a line of JSON, in JSON's terms.
 func Bad(err error, want string) error {
 	var bad *json.UnmarshalTypeError
 	if !errors.As(err, &bad) {
@@ -35,7 +35,7 @@ func Bad(err error, want string) error {
 	return fmt.Errorf("%q %s %s, want a list of %s", bad.Field, verb, what, list)
 }
 
-// Article puts a or an before what JSON calls a value, or a document has.
+// Article returns a noun, as used for a value of JSON or a part of a document, with its indefinite article.
 func Article(noun string) string {
 	switch noun {
 	case "array", "object", "embedding":

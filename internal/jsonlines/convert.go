@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// block is some lines on their way: in, then out with the error that ended them.
+// block is a block of lines: input lines, then output lines with the error that ended them.
 type block struct {
 	first int // number of the first line, from 1
 	lines [][]byte
@@ -27,15 +27,15 @@ const (
 	blockBytes = 1 << 20
 )
 
-// Convert converts lines on all processors, each with a converter of its own, and writes them in order. Errors name the
-// input by its label, and the line; the lines before it are written. What is under way is bounded by a few blocks a
-// processor, each of blockBytes and its last line.
+// Convert converts lines on all processors, each with its own converter, and writes them in order. Errors name the
+// input by its label, and the line; the lines before it are written. Memory is bounded by a few blocks per processor,
+// each of blockBytes and its last line.
 func Convert(ctx context.Context, label string, in io.Reader, out io.Writer, newConverter func() Converter) error {
 	workers := runtime.GOMAXPROCS(0)
 	p := pipeline{work: make(chan *block), order: make(chan *block, 2*workers)}
 	group, ctx := errgroup.WithContext(ctx)
 	read := make(chan error, 1)
-	go func() { read <- p.read(ctx, in) }() // nothing waits for it: reading can not be interrupted
+	go func() { read <- p.read(ctx, in) }() // nothing waits for it, because the read cannot be interrupted
 	group.Go(func() error {
 		select {
 		case err := <-read:
@@ -51,7 +51,7 @@ func Convert(ctx context.Context, label string, in io.Reader, out io.Writer, new
 	return group.Wait()
 }
 
-// pipeline takes every block to a worker, and in order to the writer.
+// pipeline passes every block to a worker, and in order to the writer.
 type pipeline struct{ work, order chan *block }
 
 func (p pipeline) read(ctx context.Context, in io.Reader) error {
@@ -104,7 +104,7 @@ func (p pipeline) write(ctx context.Context, out io.Writer) error {
 	}
 }
 
-// next waits for the next block in order to be converted; it is nil behind the last.
+// next waits until the next block in order is converted; it returns nil after the last.
 func (p pipeline) next(ctx context.Context) (*block, error) {
 	select {
 	case b, more := <-p.order:
@@ -122,7 +122,7 @@ func (p pipeline) next(ctx context.Context) (*block, error) {
 	}
 }
 
-// readBlocks cuts the input into blocks of whole lines. It does not keep lines back where it may have to wait for the
+// readBlocks splits the input into blocks of whole lines. It does not hold lines back if it may have to wait for the
 // next one.
 func readBlocks(in io.Reader, send func(*block) error) error {
 	r := bufio.NewReaderSize(in, blockBytes)
@@ -144,7 +144,7 @@ func readBlocks(in io.Reader, send func(*block) error) error {
 		}
 		if len(b.lines) > 0 && full {
 			next := b.first + len(b.lines)
-			if err := send(b); err != nil { // from here on b is the workers'
+			if err := send(b); err != nil { // from here on the workers own b
 				return err
 			}
 			b, size = &block{first: next, done: make(chan struct{})}, 0

@@ -10,7 +10,7 @@ import (
 	"loaderd/internal/jsonlines"
 )
 
-// upper is a converter that cannot convert lines with a question mark.
+// upper returns a converter that fails for lines with a question mark.
 func upper() jsonlines.Converter {
 	return func(out, line []byte) ([]byte, error) {
 		if strings.Contains(string(line), "?") {
@@ -20,7 +20,7 @@ func upper() jsonlines.Converter {
 	}
 }
 
-// Lines come out in the order in which they went in, from however many workers.
+// Lines are written in input order with any number of workers.
 func TestConvertKeepsOrder(t *testing.T) {
 	var in, out strings.Builder
 	for i := range 20_000 {
@@ -59,7 +59,7 @@ func TestConvertFails(t *testing.T) {
 	}
 }
 
-// What is wrong with a line is said in JSON's terms, not in Go's.
+// The description of an invalid line uses the terms of JSON, not of Go.
 func TestBad(t *testing.T) {
 	var line struct {
 		Text string  `json:"text"`

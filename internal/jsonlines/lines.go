@@ -12,7 +12,7 @@ import (
 	"loaderd/tokenizer"
 )
 
-// Converter appends the line out for a line in. It is used by one goroutine.
+// Converter appends the output line for an input line. It is used by one goroutine.
 type Converter func(out, line []byte) ([]byte, error)
 
 // textLine is a line with a document.
@@ -62,8 +62,8 @@ func Encode(model *tokenizer.Model) Converter {
 	}
 }
 
-// Decode turns lines of token ids into lines of text: {"id", "ids"} into {"id", "text"}, or "base64" where the bytes
-// are not UTF-8.
+// Decode turns lines of token ids into lines of text: {"id", "ids"} into {"id", "text"}, or "base64" if the bytes are
+// not UTF-8.
 func Decode(model *tokenizer.Model) Converter {
 	return func(out, line []byte) ([]byte, error) {
 		var doc idsLine
@@ -92,7 +92,7 @@ func Decode(model *tokenizer.Model) Converter {
 	}
 }
 
-// appendID starts a line out.
+// appendID starts an output line.
 func appendID(out []byte, id json.RawMessage) []byte {
 	if id == nil {
 		id = json.RawMessage("null")

@@ -1,5 +1,5 @@
-// Package manual writes down the command line of a program: a page of Markdown for docs/, and manual pages for
-// packages. It is no part of the program.
+// Package manual writes the documentation of a program's command line: a page of Markdown for docs/, and manual pages
+// for packages. It is not part of the program.
 package manual
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// How wide lines of flags and of prose may be.
+// Maximum widths of lines of flags and of prose.
 const (
 	flagColumns  = 130
 	proseColumns = 150
@@ -39,7 +39,7 @@ func Markdown(w io.Writer, root *cobra.Command) error {
 	return err
 }
 
-// below are the commands below c that people see, each before its own.
+// below returns the visible commands below c, parents first.
 func below(c *cobra.Command) (all []*cobra.Command) {
 	for _, x := range c.Commands() {
 		if x.IsAvailableCommand() && x.Name() != "help" {
@@ -68,7 +68,7 @@ func describe(b *bytes.Buffer, c *cobra.Command) {
 	}
 }
 
-// visible says whether flags are more than --help.
+// visible reports whether flags has a visible flag other than --help.
 func visible(flags *pflag.FlagSet) (more bool) {
 	flags.VisitAll(func(f *pflag.Flag) { more = more || !f.Hidden && f.Name != "help" })
 	return more
@@ -78,7 +78,7 @@ func block(b *bytes.Buffer, language, text string) {
 	fmt.Fprintf(b, "```%s\n%s\n```\n", language, strings.TrimRight(text, "\n"))
 }
 
-// prose is a command's text as Markdown: what stands indented in it is a block.
+// prose converts a command's text to Markdown; indented text becomes a code block.
 func prose(text string) string {
 	lines := strings.Split(strings.TrimSpace(text), "\n")
 	for i, line := range lines {
@@ -92,7 +92,7 @@ func prose(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// wrapped breaks a line that is too long at its blanks.
+// wrapped breaks a line that is too long at spaces.
 func wrapped(line string) string {
 	var b strings.Builder
 	for len(line) > proseColumns {
@@ -106,10 +106,10 @@ func wrapped(line string) string {
 	return b.String() + line
 }
 
-// escape keeps Markdown from taking parts of a sentence for its own.
+// escape escapes characters that Markdown would interpret.
 var escape = strings.NewReplacer("*", `\*`, "<", "&lt;", "_", `\_`)
 
-// unindented takes the indentation of the first line from all.
+// unindented removes the indentation of the first line from all lines.
 func unindented(text string) string {
 	text = strings.Trim(text, "\n")
 	by := len(text) - len(strings.TrimLeft(text, " "))
@@ -120,7 +120,7 @@ func unindented(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// Man writes a manual page of section 1 for root and each command below it into folder, of a version and a day.
+// Man writes a manual page of section 1 for root and each command below it into folder, with a version and a date.
 func Man(folder string, root *cobra.Command, version string, day time.Time) error {
 	quiet(root)
 	header := &doc.GenManHeader{Section: "1", Source: root.Name() + " " + version, Manual: root.Name() + " manual",
@@ -131,7 +131,7 @@ func Man(folder string, root *cobra.Command, version string, day time.Time) erro
 	return nil
 }
 
-// quiet leaves out the line that says which program made a page.
+// quiet omits the line that names the generator of a page.
 func quiet(c *cobra.Command) {
 	c.DisableAutoGenTag = true
 	for _, x := range c.Commands() {

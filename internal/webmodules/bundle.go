@@ -15,8 +15,8 @@ var (
 	moduleWord = regexp.MustCompile(`(?m)^(import|export)\b.*$`)
 )
 
-// Bundle joins a module and all that it imports into one script that imports nothing. Modules are looked for in folder,
-// then in Files. Each becomes a function that returns what the module exports.
+// Bundle joins a module and all modules that it imports into one script without imports. Modules are searched in
+// folder, then in Files. Each becomes a function that returns the exports of the module.
 func Bundle(folder fs.FS, entry string) (string, error) {
 	var b strings.Builder
 	b.WriteString("const modules = {};\n")
@@ -26,8 +26,8 @@ func Bundle(folder fs.FS, entry string) (string, error) {
 	return b.String(), nil
 }
 
-// bundle writes the modules that a module imports, then the module. done has those written; false marks one whose
-// imports are being written.
+// bundle writes the modules that a module imports, then the module. done has the written modules; false marks one
+// whose imports are being written.
 func bundle(b *strings.Builder, folder fs.FS, name string, done map[string]bool) error {
 	if written, started := done[name]; written {
 		return nil

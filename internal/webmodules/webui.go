@@ -1,4 +1,4 @@
-// Package webmodules holds the modules and style sheets that the live page and the report of compare share.
+// Package webmodules contains the modules and style sheets that the live page and the report of compare share.
 package webmodules
 
 import "embed"
