@@ -31,11 +31,11 @@ func BenchmarkEncode(b *testing.B) {
 	}
 }
 
-// BenchmarkHostile encodes each text with an encoder that has seen nothing.
+// BenchmarkHostile encodes each text with a new encoder.
 func BenchmarkHostile(b *testing.B) {
 	texts := tokentest.HostileTexts(10 << 20)
 	ids := make([]int32, 64<<20)
-	for i := range ids { // so that the system gives this memory now
+	for i := range ids { // so that the system allocates this memory now
 		ids[i] = 1
 	}
 	for _, name := range Builtin() {

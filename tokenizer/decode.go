@@ -8,10 +8,10 @@ import (
 	"loaderd/tokenizer/internal/norm"
 )
 
-// decoding is the way back from ids.
+// decoding decodes ids to text.
 type decoding struct {
 	decoded []string // id -> bytes
-	is      []bool   // id -> whether there is such a token
+	is      []bool   // id -> whether a token has this id
 	decoder definition.Decoder
 }
 
@@ -54,10 +54,10 @@ func newDecoding(d *definition.Definition) (m decoding) {
 	return m
 }
 
-// known tells whether an id is that of a token.
+// known reports whether a token has an id.
 func (m *decoding) known(id int32) bool { return id >= 0 && int(id) < len(m.is) && m.is[id] }
 
-// Decode appends the bytes that the ids of a text stand for. An id without a token is an error that names its position.
+// Decode appends the bytes of the ids of a text. An id without a token is an error that names its position.
 func (m *Model) Decode(dst []byte, ids []int32) ([]byte, error) {
 	n := len(dst)
 	dst, err := m.DecodePart(dst, ids)
@@ -73,7 +73,7 @@ func (m *Model) Decode(dst []byte, ids []int32) ([]byte, error) {
 	return append(dst[:n], text[min(drop, spaces):]...), nil
 }
 
-// DecodePart is Decode for ids from within a text: nothing is dropped at its start.
+// DecodePart is Decode for ids from within a text: it drops nothing at the start.
 func (m *Model) DecodePart(dst []byte, ids []int32) ([]byte, error) {
 	for i, id := range ids {
 		if !m.known(id) {

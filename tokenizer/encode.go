@@ -7,30 +7,30 @@ import (
 	"loaderd/tokenizer/internal/wordcache"
 )
 
-// Encoder holds the scratch space and the caches of one goroutine: up to 13 MB, plus what the longest recent word or
-// text needed, up to some MB.
+// Encoder has the scratch space and the caches of one goroutine: up to 13 MB, plus up to some MB for the longest
+// recent word or text.
 type Encoder struct {
 	m      *Model
 	words  *wordcache.Encoder
 	valid  []byte // a text whose invalid UTF-8 is replaced
 	steps  norm.Stepper
-	marked []byte // a text in which spaces stand for their mark
-	plain  []byte // a text that has its space put before it
+	marked []byte // a text in which spaces represent their mark
+	plain  []byte // a text with a space put before it
 }
 
-// NewEncoder makes an encoder for one goroutine.
+// NewEncoder returns an encoder for one goroutine.
 func (m *Model) NewEncoder() *Encoder {
 	return &Encoder{m: m, words: m.words.NewEncoder(), steps: norm.NewStepper(m.def.InsideSteps())}
 }
 
-// Encode appends the ids of a text to dst. Any bytes will do: of invalid UTF-8 each maximal subpart counts as one
+// Encode appends the ids of a text to dst. It accepts any bytes: each maximal subpart of invalid UTF-8 counts as one
 // U+FFFD, as in Python's bytes.decode(errors="replace"). It allocates nothing once dst and the scratch have grown.
 func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
 	return e.EncodePart(dst, text, true, true)
 }
 
-// EncodePart is Encode for a part of a text, which is encoded by itself: what a text begins or ends with comes where
-// first or last says that the text does.
+// EncodePart is Encode for a part of a text, which is encoded separately. first and last report whether the part is
+// at the beginning and at the end of the text, and so gets what the tokenizer adds there.
 func (e *Encoder) EncodePart(dst []int32, text []byte, first, last bool) []int32 {
 	if !norm.Valid(text) {
 		e.valid = norm.AppendValid(norm.Keep(e.valid), text)
@@ -59,14 +59,14 @@ func (e *Encoder) EncodePart(dst []int32, text []byte, first, last bool) []int32
 	return dst
 }
 
-// trim gives back what a large text needed.
+// trim releases memory that a large text needed.
 func (e *Encoder) trim() {
 	e.valid, e.marked, e.plain = norm.Keep(e.valid), norm.Keep(e.marked), norm.Keep(e.plain)
 	e.words.Trim()
 	e.steps.Trim()
 }
 
-// between encodes what lies between the added tokens that are looked for in the text as it is.
+// between encodes the text between the added tokens of the raw text.
 func (e *Encoder) between(dst []int32, s []byte, first bool) []int32 {
 	s = e.steps.Normalize(s)
 	cut := added.NewCutter(&e.m.normalized, s, e.m.specialAsText)
@@ -83,7 +83,7 @@ func (e *Encoder) between(dst []int32, s []byte, first bool) []int32 {
 	}
 }
 
-// section encodes text without added tokens. first says that it begins where the text does.
+// section encodes text without added tokens. first reports that it starts where the text does.
 func (e *Encoder) section(dst []int32, s []byte, first bool) []int32 {
 	c := e.m.def.Characters
 	if c != nil && c.Late && c.Mark != " " {
@@ -101,13 +101,13 @@ func (e *Encoder) section(dst []int32, s []byte, first bool) []int32 {
 	return e.words.Encode(&e.m.split, dst, s)
 }
 
-// spaced is s with a space before it. It is valid until the next call.
+// spaced returns s with a space before it, valid until the next call.
 func (e *Encoder) spaced(s []byte) []byte {
 	e.plain = append(append(norm.Keep(e.plain), ' '), s...)
 	return e.plain
 }
 
-// spacedPieces encodes text of which each piece gets a space before it, if it has none.
+// spacedPieces encodes text. Each of its pieces gets a space before it, if it starts with none.
 func (e *Encoder) spacedPieces(dst []int32, s []byte) []int32 {
 	var open pretokenize.OpenPieces
 	for i := 0; i < len(s); {
@@ -122,7 +122,7 @@ func (e *Encoder) spacedPieces(dst []int32, s []byte) []int32 {
 	return dst
 }
 
-// cutWords encodes text of a model whose merging begins with characters.
+// cutWords encodes text of a model whose merging starts with characters.
 func (e *Encoder) cutWords(dst []int32, s []byte) []int32 {
 	if id, ok := e.m.texts[string(s)]; ok {
 		return append(dst, id)

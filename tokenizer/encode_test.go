@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// load keeps the built-in models from test to test: they are immutable.
+// load keeps the built-in models for all tests, because they are immutable.
 var load = func() func(testing.TB, string) *Model {
 	var mu sync.Mutex
 	models := map[string]*Model{}
@@ -27,7 +27,7 @@ var load = func() func(testing.TB, string) *Model {
 	}
 }()
 
-// The ids were taken from tiktoken 0.14.
+// The expected ids are those of tiktoken 0.14.
 func TestKnownIDs(t *testing.T) {
 	const text = "Hello, world! it's 12345  \n\n  x<|endoftext|>é 中文"
 	for name, want := range map[string][]int32{
@@ -92,7 +92,7 @@ func TestFingerprintKnowsOptionsAndModel(t *testing.T) {
 	}
 }
 
-// compareWithNaive fails unless the encoder, used warm and cold, agrees with the definition.
+// compareWithNaive fails unless the encoder, both with and without cached words, agrees with the definition.
 func compareWithNaive(t *testing.T, n *naiveModel, e *Encoder, text []byte) {
 	t.Helper()
 	want := n.ids(bytes.ToValidUTF8(text, []byte("\ufffd")))
@@ -114,7 +114,7 @@ func TestEncodeAllocatesNothing(t *testing.T) {
 	}
 }
 
-// Long words take other ways through the encoder: the ids must decode to the text.
+// Long words have separate code paths in the encoder: the ids must decode to the text.
 func TestLongRuns(t *testing.T) {
 	for _, name := range Builtin() {
 		m := load(t, name)

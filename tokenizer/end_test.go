@@ -11,8 +11,8 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// loadFolder loads a tokenizer with special tokens </s> (263, an HTML tag of the vocabulary, not special), <eos> (264)
-// and <end_of_turn> (265) from a folder that also has some configuration files.
+// loadFolder loads a tokenizer with special tokens </s> (263, an HTML tag of the vocabulary, not special), <eos>
+// (264) and <end_of_turn> (265) from a folder that also contains some configuration files.
 func loadFolder(t *testing.T, edit func(object), files map[string]string) (*Model, error) {
 	t.Helper()
 	f := smallFile(tokentest.ABC...)

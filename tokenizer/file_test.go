@@ -109,7 +109,7 @@ func TestFingerprintOfFiles(t *testing.T) {
 		return pairs
 	}()
 	same["post_processor"] = object{"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true}
-	same["model"].(object)["vocab"].(object)["zz"] = 5000 // nothing reaches it
+	same["model"].(object)["vocab"].(object)["zz"] = 5000 // no merge makes it
 	if got := mustLoadFile(t, same, Options{}).Fingerprint(); got != plain {
 		t.Errorf("another spelling of the file has fingerprint %s, want %s", got, plain)
 	}
@@ -136,7 +136,7 @@ func TestFingerprintOfFiles(t *testing.T) {
 	}
 }
 
-// A space before each piece shows where a text is cut: the ids are those of bytes.
+// A space before each piece shows where a text is split: the ids are those of bytes.
 func TestSpaceBeforePieces(t *testing.T) {
 	f := smallFile()
 	digits := object{"type": "Digits", "individual_digits": false}
@@ -193,7 +193,7 @@ func FuzzEncode(f *testing.F) {
 	for k := range encoders {
 		f.Add(uint8(k), []byte("abcab'S  11\n\n中\xe4\xb8 //"))
 	}
-	f.Fuzz(func(t *testing.T, of uint8, text []byte) { // one encoder: all of them take as many times as long
+	f.Fuzz(func(t *testing.T, of uint8, text []byte) { // a single encoder: all of them would take several times as long
 		if len(text) > 100 {
 			return // the naive encoder is slow
 		}
@@ -236,14 +236,14 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if !strings.HasSuffix(string(back), string(text)) { // a space may be before it
+		if !strings.HasSuffix(string(back), string(text)) { // a space may precede it
 			t.Fatalf("%q decodes to %q", text, back)
 		}
 	})
 }
 
 func TestSpecialTokensOfRankFiles(t *testing.T) {
-	// xyz is made of z's that no merge joins: only a word that is it becomes it
+	// xyz contains z's that no merge joins, so only the whole word becomes the token
 	var all strings.Builder
 	for b := range 256 {
 		fmt.Fprintf(&all, "%s %d\n", tokentest.Base64(string([]byte{byte(b)})), b)

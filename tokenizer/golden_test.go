@@ -18,14 +18,14 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// golden has, for every way to encode that needs no file of others, a hash of the ids of many texts and the
-// fingerprint; and the errors for files that are refused. Ids and fingerprints are promises to users: what changes this
-// file breaks them.
+// golden has, for every tokenizer that needs no external file, a hash of the ids of many texts and the fingerprint,
+// and the errors for files that are refused. Ids and fingerprints are guarantees to users: a change of this file
+// breaks them.
 const golden = "testdata/golden.txt"
 
 var update = flag.Bool("update", false, "write "+golden+" anew")
 
-// scripts are ranges of characters that patterns, normal forms and merges treat each in their way.
+// scripts are ranges of characters that patterns, normalization forms and merges treat differently.
 var scripts = [][2]rune{
 	{'a', 'z'}, {'a', 'z'}, {'A', 'Z'}, {'0', '9'}, {'!', '/'}, {0xC0, 0x17F}, {0x300, 0x36F}, {0x391, 0x3C9},
 	{0x410, 0x44F}, {0x5D0, 0x5EA}, {0x620, 0x66F},
@@ -34,7 +34,7 @@ var scripts = [][2]rune{
 	{0xFF00, 0xFFEF}, {0x10400, 0x1044F}, {0x1F300, 0x1F64F}, {0, utf8.MaxRune},
 }
 
-// goldenText draws a text of words, digits, spaces, scripts, invalid bytes and long words.
+// goldenText returns a random text of words, digits, spaces, scripts, invalid bytes and long words.
 func goldenText(r *rand.Rand) []byte {
 	var b []byte
 	script := scripts[r.IntN(len(scripts))]
@@ -68,13 +68,13 @@ func goldenText(r *rand.Rand) []byte {
 	return b
 }
 
-// goldenTexts are the same for all tokenizers.
+// goldenTexts returns the same texts for all tokenizers.
 func goldenTexts() (texts [][]byte) {
 	r := rand.New(rand.NewPCG(2026, 11))
 	for range 150 {
 		texts = append(texts, goldenText(r))
 	}
-	// words without end
+	// very long words
 	for _, letters := range []string{"a", "ab", "ACGT", "abcdefghijklmnopqrstuvwxyz", "0123456789", "中文字人口", "กขค",
 		"\x80\xe4\xb8\xadab", " -"} {
 		var text []byte
@@ -86,7 +86,7 @@ func goldenTexts() (texts [][]byte) {
 	return texts
 }
 
-// goldenFiles are files of each kind, with all pre-tokenizers that have rules of their own and some that have not.
+// goldenFiles returns files of each kind, with all pre-tokenizers that have block rules and some that have none.
 func goldenFiles() map[string]object {
 	r := rand.New(rand.NewPCG(2026, 12))
 	files := map[string]object{}
@@ -119,7 +119,7 @@ func goldenFiles() map[string]object {
 	return files
 }
 
-// goldenRefused are files that cannot be read, for their errors.
+// goldenRefused returns files that cannot be read, for their errors.
 func goldenRefused(t *testing.T) map[string][]byte {
 	files := map[string][]byte{
 		"empty": nil, "list": []byte("[]"), "binary": {0, 1, 2}, "ranks": []byte("YQ== 0\n"), "no rank": []byte("YQ==\n"),
@@ -195,14 +195,14 @@ func goldenRefused(t *testing.T) map[string][]byte {
 	return files
 }
 
-// A change of structure changes no id, no fingerprint and no error.
+// Ids, fingerprints and errors match the golden file, so refactoring changes none of them.
 func TestGolden(t *testing.T) {
 	var have []string
 	texts := goldenTexts()
 	add := func(name string, m *Model) {
 		e, h := m.NewEncoder(), sha256.New()
 		var ids []int32
-		for _, text := range slices.Concat(texts, texts[:20]) { // the last are in the caches
+		for _, text := range slices.Concat(texts, texts[:20]) { // the last ones are in the caches
 			ids = e.Encode(ids[:0], text)
 			back, err := m.Decode(nil, ids)
 			binary.Write(h, binary.LittleEndian, ids)

@@ -10,8 +10,7 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// Whatever a file says, reading it ends in an error or in a tokenizer that encodes any text, decodes its ids and has a
-// fingerprint.
+// Reading any file ends in an error or in a tokenizer that encodes any text, decodes its ids and has a fingerprint.
 func FuzzTokenizerFile(f *testing.F) {
 	f.Add(tokentest.JSON(f, smallFile(tokentest.ABC...)), []byte("abc abc"))
 	with := smallFile(tokentest.ABC...)

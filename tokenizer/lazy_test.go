@@ -10,7 +10,7 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// The fingerprints that are written down of built-in tokenizers are those that hashing gives.
+// The stored fingerprints of built-in tokenizers match the computed ones.
 func TestFingerprintsOfBuiltin(t *testing.T) {
 	for _, name := range Builtin() {
 		d := tokentest.Builtin(t, name)
@@ -20,8 +20,8 @@ func TestFingerprintsOfBuiltin(t *testing.T) {
 	}
 }
 
-// What is made when it is needed first is made once, whoever needs it: encoders that meet a long word at the same time,
-// and whoever asks for the fingerprint.
+// Lazily created parts are created once under concurrent use: by encoders that meet a long word at the same time, and
+// by callers of Fingerprint.
 func TestEncodersMeetALongWordAtOnce(t *testing.T) {
 	f := smallFile(tokentest.ABC...)
 	m := mustLoadFile(t, f, Options{})

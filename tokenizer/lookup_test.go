@@ -12,7 +12,7 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// The caches pack ids; those that are too large for that, and words of too many, are encoded all the same, each time.
+// Ids that are too large to be packed in caches, and words with too many ids, are encoded correctly each time.
 func TestIDsOfAnySize(t *testing.T) {
 	f := smallFile([2]string{"a", "b"}, [2]string{"c", "d"}, [2]string{"ab", "cd"})
 	vocab := f["model"].(object)["vocab"].(object)
@@ -28,7 +28,7 @@ func TestIDsOfAnySize(t *testing.T) {
 	}
 }
 
-// Encoders that run at the same time write down words for one another.
+// Concurrent encoders share words.
 func TestEncodersShareWords(t *testing.T) {
 	m := load(t, "cl100k_base")
 	other, err := Load("cl100k_base", Options{}) // shares nothing with m

@@ -9,13 +9,13 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// workerMemory is the most that an encoder may hold between texts, beside the model.
+// workerMemory is the maximum memory of an encoder between texts, without the model.
 const workerMemory = 16 << 20
 
-// shared are the types of what encoders lead to and do not hold: the model, and tables.
+// shared are the types that encoders refer to and do not own: the model, and tables.
 var shared = []string{"*tokenizer.Model", "*lookup.Words", "*lookup.sharedWords", "*norm.nfcTables"}
 
-// held is the memory in bytes that a value leads to.
+// held returns the memory in bytes that is reachable from a value.
 func held(t *testing.T, v reflect.Value) (n int) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -46,7 +46,7 @@ func held(t *testing.T, v reflect.Value) (n int) {
 	return n
 }
 
-// leads tells whether values of a type may lead to memory elsewhere.
+// leads reports whether values of a type may refer to other memory.
 func leads(t reflect.Type) bool {
 	switch k := t.Kind(); k {
 	case reflect.Array:

@@ -12,25 +12,24 @@ import (
 	"loaderd/tokenizer/internal/wordcache"
 )
 
-// Model is one tokenizer. It is safe for concurrent use, and nothing changes what it gives; encoding is done by an
-// Encoder.
+// Model is one tokenizer. It is safe for concurrent use and its results never change. Encoding is done by an Encoder.
 type Model struct {
 	name        string
 	fingerprint func() string
 	def         *definition.Definition
 	words       *wordcache.Words
 	split       pretokenize.Splitter
-	cuts        *pretokenize.Cuts // instead of split, where merging begins with characters
-	mark        []byte            // what spaces become, where that is done late
-	// texts between added tokens that are one token although merging gives something else, where they are not cut into
-	// words
+	cuts        *pretokenize.Cuts // replaces split if merging starts with characters
+	mark        []byte            // replaces spaces if that is done late
+	// Texts between added tokens that are one token although merging gives other ids. It is used if texts are not split
+	// into words.
 	texts      map[string]int32
-	raw        added.Set // added tokens looked for in the text as it is
-	normalized added.Set // added tokens looked for in normalized text
+	raw        added.Set // added tokens that are found in the raw text
+	normalized added.Set // added tokens that are found in normalized text
 	decoding
 
 	specialAsText bool
-	addSpecial    bool // add what the template says
+	addSpecial    bool // add the ids of the template
 }
 
 func compile(d *definition.Definition, o Options) (*Model, error) {
@@ -42,7 +41,7 @@ func compile(d *definition.Definition, o Options) (*Model, error) {
 	return m, nil
 }
 
-// assemble makes a model that merges all words.
+// assemble returns a model that merges all words.
 func assemble(d *definition.Definition, o Options) (*Model, error) {
 	m := &Model{def: d, specialAsText: o.SpecialAsText, addSpecial: o.AddSpecialTokens}
 	if d.Family != nil {
@@ -72,12 +71,12 @@ func assemble(d *definition.Definition, o Options) (*Model, error) {
 	return m, nil
 }
 
-// fillCuts finds the places where texts may be cut.
+// fillCuts finds the places where texts may be split.
 func (m *Model) fillCuts() {
 	c, merges := m.def.Characters, m.def.Merges
 	m.mark = []byte(c.Mark)
 	var may func(before, after int) bool
-	free := !merges.FallsBack() && !m.words.HaveWhole() // a word that is a token is not cut
+	free := !merges.FallsBack() && !m.words.HaveWhole() // a word that is a token is not split
 	if free {
 		may = merges.BeginsWith().Parts()
 	}
@@ -87,7 +86,7 @@ func (m *Model) fillCuts() {
 	}
 }
 
-// checkTemplate makes sure that what is to be added is known.
+// checkTemplate returns an error if the ids to add are unknown.
 func (m *Model) checkTemplate() error {
 	t := m.def.Template
 	if !m.addSpecial && !t.Always {

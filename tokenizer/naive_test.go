@@ -6,8 +6,8 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// naiveModel is a tokenizer.json with its meaning written down: words by trying every way to match the pattern, merges
-// by looking at all pairs again after each. It shares no fast path with the real one.
+// naiveModel implements the definition of a tokenizer.json directly. It finds words by trying every way to match the
+// pattern, and merges by examining all pairs after each merge. It shares no fast path with the real implementation.
 type naiveModel struct {
 	family string
 	whole  bool // a word that is a token is that token
@@ -15,7 +15,8 @@ type naiveModel struct {
 	rank   map[[2]string]int
 }
 
-// newNaive takes a file of which only the model and the pre-tokenizer matter; family names what the latter is.
+// newNaive returns the model of a file, of which it uses only the model and the pre-tokenizer; family names the
+// latter.
 func newNaive(file object, family string) *naiveModel {
 	model := file["model"].(object)
 	whole, _ := model["ignore_merges"].(bool)
@@ -35,7 +36,7 @@ func (n *naiveModel) ids(text []byte) (ids []int32) {
 	return ids
 }
 
-// word merges the lowest rank first, of equal ones the leftmost.
+// word merges the lowest rank first, and of equal ranks the leftmost.
 func (n *naiveModel) word(word string) (ids []int32) {
 	if id, ok := n.vocab[word]; ok && n.whole {
 		return []int32{int32(id.(int))}

@@ -6,7 +6,7 @@ import (
 	"loaderd/tokenizer/internal/added"
 )
 
-// Special is the id of an added token, by its text.
+// Special returns the id of an added token by its text.
 func (m *Model) Special(content string) (id int32, ok bool) {
 	t, ok := m.addedToken(func(t added.Token) bool { return t.Content == content })
 	return t.ID, ok
@@ -16,13 +16,13 @@ func (m *Model) Special(content string) (id int32, ok bool) {
 type EndToken struct {
 	ID      int32
 	Content string
-	Source  string // what names it: a file, the post_processor, or "known name"
+	Source  string // where it is defined: a file, the post_processor, or "known name"
 }
 
-// EndOfText finds the token that ends a document: the one that the file's post_processor puts behind a text, else the
-// eos_token of the tokenizer_config.json or the generation_config.json in the tokenizer's folder, else the first of the
-// usual names (<|endoftext|>, <|end_of_text|>, ...) among the special tokens. A token that a configuration names and
-// that the tokenizer lacks is no end token, and no other one is taken in its place.
+// EndOfText returns the token that ends a document. It is the token that the file's post_processor adds after a text,
+// or else the eos_token of the tokenizer_config.json or the generation_config.json in the tokenizer's folder, or else
+// the first of the usual names (<|endoftext|>, <|end_of_text|>, ...) among the special tokens. If a configuration
+// names a token that the tokenizer lacks, ok is false.
 func (m *Model) EndOfText() (end EndToken, ok bool) {
 	if behind := m.def.Template.Behind; len(behind) == 1 {
 		if t, ok := m.addedToken(func(t added.Token) bool { return t.ID == behind[0] && t.Special }); ok {
@@ -46,8 +46,8 @@ func (m *Model) EndOfText() (end EndToken, ok bool) {
 	return EndToken{t.ID, t.Content, "known name"}, ok
 }
 
-// BeginOfText is the id of the token that begins a document: the one that the file's post_processor puts before a text,
-// else the first of the usual ones (<|begin_of_text|>, <s>, ...) among the special tokens.
+// BeginOfText returns the id of the token that begins a document: the one that the file's post_processor adds before
+// a text, or else the first of the usual ones (<|begin_of_text|>, <s>, ...) among the special tokens.
 func (m *Model) BeginOfText() (id int32, ok bool) {
 	if before := m.def.Template.Before; len(before) == 1 && m.known(before[0]) {
 		return before[0], true
@@ -56,8 +56,8 @@ func (m *Model) BeginOfText() (id int32, ok bool) {
 	return t.ID, ok
 }
 
-// FillIn are the ids of the tokens before prefix, middle and suffix of a document that is filled in the middle: the
-// first of the usual ones whose three tokens are all among the added tokens.
+// FillIn returns the ids of the tokens before prefix, middle and suffix of a document for fill-in-the-middle. They
+// are the first of the usual ones whose three tokens are all among the added tokens.
 func (m *Model) FillIn() (prefix, middle, suffix int32, ok bool) {
 	for _, names := range fillInTokens {
 		var ids [3]int32
@@ -74,13 +74,13 @@ func (m *Model) FillIn() (prefix, middle, suffix int32, ok bool) {
 	return 0, 0, 0, false
 }
 
-// RankFile reports whether the model is from a rank file, which does not name its special tokens: how many it has, and
-// from which list. The list is that of a known vocabulary, "options", or "none".
+// RankFile reports whether the model is from a rank file, which does not contain special tokens. It returns how many
+// the model has, and from which list. The list is that of a known vocabulary, "options", or "none".
 func (m *Model) RankFile() (specials int, list string, ok bool) {
 	return len(m.def.Added), m.def.SpecialList, m.def.SpecialList != ""
 }
 
-// Around returns the ids that every text gets before and behind it: none without Options.AddSpecialTokens.
+// Around returns the ids that are added before and after every text: none without Options.AddSpecialTokens.
 func (m *Model) Around() (before, behind []int32) {
 	if !m.addSpecial {
 		return nil, nil
@@ -88,7 +88,7 @@ func (m *Model) Around() (before, behind []int32) {
 	return m.def.Template.Before, m.def.Template.Behind
 }
 
-// usual returns the special token with the first of some names that a special token has.
+// usual returns the special token with the first of some contents that a special token has.
 func (m *Model) usual(contents []string) (t added.Token, ok bool) {
 	for _, content := range contents {
 		if t, ok = m.addedToken(func(t added.Token) bool { return t.Content == content && t.Special }); ok {
@@ -109,15 +109,15 @@ func (m *Model) addedToken(is func(added.Token) bool) (t added.Token, ok bool) {
 var endTokens = []string{"<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sentence｜>", "</s>", "<eos>", "<|eos|>", "<EOS>",
 	"<EOS_TOKEN>"}
 
-// beginTokens are those that begin documents.
+// beginTokens are the usual tokens that begin documents.
 var beginTokens = []string{"<|begin_of_text|>", "<|startoftext|>", "<｜begin▁of▁sentence｜>", "<s>", "<bos>", "<|bos|>",
 	"<BOS>", "<BOS_TOKEN>", "[BOS]"}
 
-// fillInTokens are those before prefix, middle and suffix.
+// fillInTokens are the usual tokens before prefix, middle and suffix.
 var fillInTokens = [][3]string{
 	{"<fim_prefix>", "<fim_middle>", "<fim_suffix>"},       // StarCoder, StarCoder2
 	{"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"}, // CodeGemma, Qwen2.5, cl100k_base
 	{"<fim-prefix>", "<fim-middle>", "<fim-suffix>"},       // SantaCoder
 	{"▁<PRE>", "▁<MID>", "▁<SUF>"},                         // CodeLlama
-	{"<｜fim▁begin｜>", "<｜fim▁end｜>", "<｜fim▁hole｜>"},       // DeepSeek-Coder, whose hole stands before the suffix
+	{"<｜fim▁begin｜>", "<｜fim▁end｜>", "<｜fim▁hole｜>"},       // DeepSeek-Coder, whose hole token is before the suffix
 }

@@ -7,8 +7,8 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// Tokens that begin documents and those that stand within them are found by their usual names, the first by what a file
-// puts before texts, too.
+// Special tokens that begin documents, and fill-in tokens, are found by their usual names. The former are also found
+// by the post_processor.
 func TestSpecialTokens(t *testing.T) {
 	type fillIn [3]int32 // prefix, middle, suffix
 	for _, tt := range []struct {
@@ -84,7 +84,7 @@ func TestSpecialTokens(t *testing.T) {
 	}
 }
 
-// processor puts tokens a and b around texts.
+// processor adds tokens a and b around texts.
 func processor(f object) {
 	f["post_processor"] = object{"type": "BertProcessing", "cls": []any{"a", 97}, "sep": []any{"b", 98}}
 }

@@ -14,10 +14,9 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// spmFile is a SentencePiece-style tokenizer.json with its meaning written down, one sentence after the other and
-// without regard to time.
+// spmFile implements the definition of a SentencePiece-style tokenizer.json directly, without optimization.
 type spmFile struct {
-	prepend, replace string // normalizers: text put before, what spaces become; "" for none
+	prepend, replace string // normalizers: prepended text, and the replacement of spaces; "" for none
 	prependLast      bool
 	mark, scheme     string // pre-tokenizer Metaspace; "" for none
 	split            bool
@@ -167,10 +166,10 @@ func (f *spmFile) word(w string) (ids []int32) {
 	}
 }
 
-// spmAlphabet is what small vocabularies and texts are made of.
+// spmAlphabet has the elements of small vocabularies and texts.
 var spmAlphabet = []string{"a", "b", "c", "▁", " ", "\n", ",", "é", "中", "文", "😀", "<", "0x0A>", "\u0301", "_", "\t"}
 
-// randomSpm draws a file: few characters, so that merges meet in every way.
+// randomSpm returns a random file with few characters, so that merges interact in many ways.
 func randomSpm(r *rand.Rand) *spmFile {
 	pick := func(from ...string) string { return from[r.IntN(len(from))] }
 	coin := func() bool { return r.IntN(2) == 0 }
@@ -227,7 +226,7 @@ func randomSpm(r *rand.Rand) *spmFile {
 		add(a + b)
 		f.merges = append(f.merges, [2]string{a, b})
 		tokens = append(tokens, a+b)
-		for k := 1; k < len(a+b); k++ { // another way to it
+		for k := 1; k < len(a+b); k++ { // another way to make it
 			_, okA := f.vocab[(a + b)[:k]]
 			_, okB := f.vocab[(a + b)[k:]]
 			if okA && okB && r.IntN(3) == 0 {

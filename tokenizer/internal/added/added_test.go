@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// firstToken is the leftmost-longest token by its definition.
+// firstToken returns the leftmost-longest token by its definition.
 func firstToken(contents []string, s []byte, i int) (start int, content string) {
 	for ; i < len(s); i++ {
 		for _, c := range contents {
@@ -68,8 +68,8 @@ func TestAddedTokensAreLeftmostLongest(t *testing.T) {
 	}
 }
 
-// The work at every byte of a text is bounded whatever the tokens are: a token that the text almost holds everywhere,
-// and prefixes of it.
+// The work per byte of a text is bounded for any tokens, such as a token that the text almost contains everywhere,
+// and its prefixes.
 func TestAddedTokensAreFoundInLinearTime(t *testing.T) {
 	const n = 1 << 20
 	long := strings.Repeat("a", n)

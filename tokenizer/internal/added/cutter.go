@@ -7,22 +7,22 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// Cutter cuts a text at its added tokens as their flags say.
+// Cutter splits a text at its added tokens according to their flags.
 type Cutter struct {
 	set    *Set
 	s      []byte
-	asText bool // special tokens are text
-	at     int  // where to look for the next token
-	done   int  // what is before it has been given
-	space  int  // no white space ends later than the last that was stepped over
+	asText bool // treat special tokens as text
+	at     int  // where the search for the next token starts
+	done   int  // end of the text that has been returned
+	space  int  // end of the last white space that was skipped; none ends later
 }
 
-// NewCutter cuts s at the tokens of a set; asText leaves special ones in the text.
+// NewCutter splits s at the tokens of a set; asText leaves special tokens in the text.
 func NewCutter(set *Set, s []byte, asText bool) Cutter {
 	return Cutter{set: set, s: s, asText: asText}
 }
 
-// AtStart tells whether the text that next returns begins where the whole text does.
+// AtStart reports whether the text that Next returns starts where the whole text does.
 func (c *Cutter) AtStart() bool { return c.done == 0 }
 
 // Next returns the text before the next token, which may be empty, and the token's id: -1 after the last token.
@@ -48,21 +48,21 @@ func (c *Cutter) Next() (text []byte, id int32) {
 			end = c.space
 		}
 		text = c.s[min(c.done, start):start]
-		c.done = end // what a token with rstrip took, another that begins in it can give back: so does the reference
+		c.done = end // may decrease, as in the reference: a token may start in white space of rstrip
 		if start < end {
 			return text, t.ID
 		}
 	}
 }
 
-// alone tells whether the text from start to end has no word character beside it.
+// alone reports whether no word character is adjacent to the text from start to end.
 func (c *Cutter) alone(start, end int) bool {
 	before, _ := utf8.DecodeLastRune(c.s[:start])
 	after, _ := utf8.DecodeRune(c.s[end:])
 	return (start == 0 || !c.is(before, wordRunes)) && (end == len(c.s) || !c.is(after, wordRunes))
 }
 
-// wordRunes is \w of the regular expressions that the reference uses for single_word, which are not those of its split
+// wordRunes is \w of the regular expressions that the reference uses for single_word. It differs from \w of the split
 // patterns: no superscript digits and fractions, but joiners.
 var wordRunes = sync.OnceValue(func() ucd.Set {
 	others := ucd.Of('²', '³', '¹', '¼', '½', '¾')
@@ -72,7 +72,7 @@ var wordRunes = sync.OnceValue(func() ucd.Set {
 
 var spaceRunes = sync.OnceValue(ucd.WhiteSpace)
 
-// spaceBefore is where the white space that ends at i begins; what has been given counts as none.
+// spaceBefore returns where the white space that ends at i starts, without text that has been returned.
 func (c *Cutter) spaceBefore(i int) int {
 	for i > c.done {
 		r, n := utf8.DecodeLastRune(c.s[c.done:i])
@@ -84,7 +84,7 @@ func (c *Cutter) spaceBefore(i int) int {
 	return i
 }
 
-// spaceAfter is where the white space that begins at i ends.
+// spaceAfter returns where the white space that starts at i ends.
 func (c *Cutter) spaceAfter(i int) int {
 	for i < len(c.s) {
 		r, n := utf8.DecodeRune(c.s[i:])
@@ -96,7 +96,7 @@ func (c *Cutter) spaceAfter(i int) int {
 	return i
 }
 
-// is tells whether the character that r stands for is in a set.
+// is reports whether the character that r represents is in a set.
 func (c *Cutter) is(r rune, in func() ucd.Set) bool {
 	if r == ' ' {
 		r = c.set.space

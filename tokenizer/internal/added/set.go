@@ -1,5 +1,5 @@
-// Package added finds the added tokens of a tokenizer in a text, and cuts the text at them as their flags say. The time
-// is linear in the text, whatever the tokens are.
+// Package added finds the added tokens of a tokenizer in a text, and splits the text at them according to their
+// flags. The time is linear in the text for any tokens.
 package added
 
 import (
@@ -8,47 +8,47 @@ import (
 	"sort"
 )
 
-// Token is found in the text before anything else is done to it.
+// Token is an added token, which is found in the text before all other processing.
 type Token struct {
 	Content    string
 	ID         int32
 	Special    bool
-	Normalized bool // look for it after normalization, and in what the others have left
-	SingleWord bool // not beside a word character
-	Lstrip     bool // take the white space before it too
-	Rstrip     bool // and after it
+	Normalized bool // find it after normalization, in the text between the other tokens
+	SingleWord bool // not adjacent to a word character
+	Lstrip     bool // include the white space before it
+	Rstrip     bool // include the white space after it
 }
 
-// Set finds added tokens in a text: an Aho-Corasick automaton of leftmost-longest matches, so that its time is
-// linear in the text whatever the tokens are.
+// Set finds added tokens in a text with an Aho-Corasick automaton of leftmost-longest matches. Its time is linear in
+// the text for any tokens.
 type Set struct {
 	tokens []Token
 	nodes  []node     // nodes[0] is the root; shorter prefixes first
 	label  []byte     // node -> the byte that leads to it
 	root   [256]int32 // byte -> child of the root, or 0
-	first  []byte     // the bytes that tokens begin with
-	space  rune       // what a space in the text stands for
+	first  []byte     // the first bytes of tokens
+	space  rune       // the character that a space in the text represents
 }
 
 // node is a prefix of tokens.
 type node struct {
 	child, end int32 // its children are nodes[child:end], in order of their bytes
-	miss       int32 // the longest proper suffix of it that is a node, or dead
-	token      int32 // the longest token that it ends with, or -1
+	miss       int32 // its longest proper suffix that is a node, or dead
+	token      int32 // the longest token with which it ends, or -1
 }
 
-// dead says that to go on at a suffix would lose a token that begins before it.
+// dead means that continuing at a suffix would lose a token that starts before it.
 const dead = -1
 
-// growing is what is known of a node while the automaton is built.
+// growing is the information about a node while the automaton is built.
 type growing struct {
-	lo, hi int // the tokens that begin with it
+	lo, hi int // the tokens that start with it
 	depth  int // its length
-	begin  int // where in it the first token begins that it holds, or -1
+	begin  int // where the first token within it starts, or -1
 }
 
-// NewSet builds the automaton of tokens, which have different contents, none empty. In the text a space stands for a
-// character, itself or another one.
+// NewSet builds the automaton of tokens, whose contents must be distinct and not empty. A space in the text
+// represents the character space.
 func NewSet(tokens []Token, space rune) Set {
 	if len(tokens) == 0 {
 		return Set{}
@@ -81,7 +81,7 @@ func NewSet(tokens []Token, space rune) Set {
 	return a
 }
 
-// link makes the child of a node. All shorter nodes are complete.
+// link returns the child of a node. All shorter nodes are complete.
 func (a *Set) link(at int32, b byte, child *growing, all []growing) node {
 	node := node{miss: a.suffix(at, b), token: -1}
 	if len(a.tokens[child.lo].Content) == child.depth {
@@ -98,7 +98,7 @@ func (a *Set) link(at int32, b byte, child *growing, all []growing) node {
 	return node
 }
 
-// suffix is the longest proper suffix of a node's child that is a node and may be gone to.
+// suffix returns the longest proper suffix of a node's child that is a node and may be continued, or dead.
 func (a *Set) suffix(at int32, b byte) int32 {
 	for at != 0 {
 		if at = a.nodes[at].miss; at == dead {
@@ -111,7 +111,7 @@ func (a *Set) suffix(at int32, b byte) int32 {
 	return 0
 }
 
-// step is the child of a node by a byte, or 0.
+// step returns the child of a node by a byte, or 0.
 func (a *Set) step(at int32, b byte) int32 {
 	n := a.nodes[at]
 	if k, ok := slices.BinarySearch(a.label[n.child:n.end], b); ok {
@@ -120,7 +120,7 @@ func (a *Set) step(at int32, b byte) int32 {
 	return 0
 }
 
-// find returns where the next token of s from i on begins and ends, and which it is. Without one it is nil.
+// find returns the next token of s from i on, with its start and end. token is nil if none follows.
 func (a *Set) find(s []byte, i int) (start, end int, token *Token) {
 	at := int32(0)
 	for i < len(s) {
@@ -148,7 +148,7 @@ func (a *Set) find(s []byte, i int) (start, end int, token *Token) {
 	return end - len(token.Content), end, token
 }
 
-// candidate is the next place from i on where a token might begin, or len(s).
+// candidate returns the next position from i on where a token may start, or len(s).
 func (a *Set) candidate(s []byte, i int) int {
 	switch len(a.first) {
 	case 0:

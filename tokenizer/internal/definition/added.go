@@ -14,8 +14,8 @@ import (
 	"loaderd/tokenizer/internal/norm"
 )
 
-// readAdded gives added tokens the ids that the reference gives them: that of the vocabulary, else the next one behind
-// the number of the vocabulary's entries, whatever the file says.
+// readAdded assigns to added tokens the ids of the reference, whatever the file specifies: that in the vocabulary, or
+// the next one after the number of the vocabulary's entries.
 func (d *Definition) readAdded(list []hf.TokenConfig) error {
 	next := int32(len(d.Entries))
 	seen := make(map[string]hf.TokenConfig, len(list))
@@ -46,7 +46,7 @@ func (d *Definition) readAdded(list []hf.TokenConfig) error {
 	return nil
 }
 
-// AddedSets are the sets of tokens that are looked for in the text as it is, and in normalized text.
+// AddedSets returns the sets of tokens that are found in the raw text, and in normalized text.
 func (d *Definition) AddedSets() (raw, normalized added.Set, err error) {
 	var sets [2][]added.Token
 	steps := norm.NewStepper(d.InsideSteps())

@@ -7,7 +7,7 @@ import (
 	"loaderd/tokenizer/internal/merge"
 )
 
-// readCharacterMerges reads merges that begin with characters.
+// readCharacterMerges reads merges that start with characters.
 func (d *Definition) readCharacterMerges(steps []merge.Step) error {
 	c := d.Characters
 	t := d.newCharacters()
@@ -39,7 +39,7 @@ func (d *Definition) readCharacterMerges(steps []merge.Step) error {
 	return nil
 }
 
-// newCharacters knows the tokens of bytes and of what has none, but no character yet.
+// newCharacters returns the tokens of bytes and of unknown characters, and no other characters yet.
 func (d *Definition) newCharacters() *merge.Characters {
 	c := d.Characters
 	space := " "

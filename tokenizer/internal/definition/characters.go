@@ -7,26 +7,27 @@ import (
 	"loaderd/tokenizer/internal/norm"
 )
 
-// CharacterModel is what makes a tokenizer one of SentencePiece's kind: merging begins with characters, and spaces are
+// CharacterModel makes a tokenizer one of SentencePiece's kind: merging starts with characters, and spaces are
 // written as a mark, usually U+2581.
 //
-// Inside the encoder a space stands for the mark: text with spaces needs no rewriting, and words stay short. Real
+// Inside the encoder a space represents the mark: text with spaces needs no rewriting, and words stay short. Real
 // spaces do not reach the merges then, so nothing is lost.
 type CharacterModel struct {
-	Mark      string // what spaces become; "" if they stay
-	Late      bool   // they become it after the added tokens of normalized text are found (Metaspace)
-	Words     bool   // each mark begins a word that merges on its own
-	FirstOnly bool   // the space before text goes before a text, not after added tokens
-	unk       string // the token of characters without one
+	Mark      string // replaces spaces; "" if they stay
+	Late      bool   // spaces are replaced after the added tokens of normalized text are found (Metaspace)
+	Words     bool   // each mark starts a word that merges separately
+	FirstOnly bool   // a space is put before a whole text, not after added tokens
+	unk       string // the token of unknown characters
 	hasUnk    bool
-	fuse      bool // one unk for neighbours
-	bytes     bool // characters without a token become the tokens of their bytes, where all of these exist
+	fuse      bool // one unk for adjacent unknown characters
+	bytes     bool // characters without a token become the tokens of their bytes, if all of these exist
 }
 
-// CutsWords reports whether text is cut into words before merging, not only where that changes nothing.
+// CutsWords reports whether text is split into words before merging, also where that changes the result.
 func (d *Definition) CutsWords() bool { return d.Characters == nil || d.Characters.Words }
 
-// appendInside appends a vocabulary entry as the encoder spells it; ok is false for one that merges cannot reach.
+// appendInside appends a vocabulary entry in the form inside the encoder; ok is false for one that merges cannot
+// make.
 func (c *CharacterModel) appendInside(dst []byte, entry string) (text []byte, ok bool) {
 	if c.Mark == "" || c.Mark == " " {
 		return append(dst, entry...), true
@@ -43,7 +44,7 @@ func (c *CharacterModel) appendInside(dst []byte, entry string) (text []byte, ok
 	}
 }
 
-// replacesSpaces is the place of the step after which text has no spaces, and the character that they become.
+// replacesSpaces returns the index of the step that removes all spaces, and the character that replaces them.
 func replacesSpaces(steps []norm.Step) (at int, mark string, ok bool) {
 	for at = len(steps) - 1; at >= 0; at-- {
 		s := &steps[at]
@@ -57,13 +58,13 @@ func replacesSpaces(steps []norm.Step) (at int, mark string, ok bool) {
 	return 0, "", false
 }
 
-// marksSpaces tells whether normalizing puts a mark in place of spaces.
+// marksSpaces reports whether normalizing replaces spaces by a mark.
 func (d *Definition) marksSpaces() bool {
 	return d.Characters != nil && d.Characters.Mark != "" && !d.Characters.Late
 }
 
-// InsideSteps are the steps of a definition for the encoder: where spaces become the mark, the mark becomes a space,
-// and what is put before the text goes behind that, where it costs less and gives the same.
+// InsideSteps returns the normalization steps of the encoder. If spaces become the mark, the mark becomes a space
+// instead. Prepended text moves after that step if this is cheaper and equivalent.
 func (d *Definition) InsideSteps() []norm.Step {
 	if !d.marksSpaces() {
 		return d.Normalize

@@ -7,13 +7,13 @@ import (
 	"loaderd/tokenizer/internal/format"
 )
 
-// Decoder is the way from tokens back to text of a file whose merges begin with characters. It shapes no ids: what is
-// not known of a file's decoder is left out.
+// Decoder decodes tokens to text for a file whose merges start with characters. It does not affect ids. Unknown parts
+// of a file's decoder are ignored.
 type Decoder struct {
 	replace    []replacement
 	bytes      bool // <0x0A> is a byte
-	Start      int  // spaces that are dropped at the start of the text
-	FirstToken bool // all spaces that the first token begins with are dropped
+	Start      int  // number of spaces that are dropped at the start of the text
+	FirstToken bool // all leading spaces of the first token are dropped
 }
 
 type replacement struct{ from, to string }
@@ -54,7 +54,7 @@ func readDecoder(c map[string]any) (d Decoder) {
 	return d
 }
 
-// Text is what a token stands for inside a text.
+// Text returns the text of a token inside a text.
 func (d Decoder) Text(token string) string {
 	if d.bytes && format.ByteToken.MatchString(token) {
 		b, _ := strconv.ParseUint(token[3:5], 16, 8)

@@ -1,6 +1,6 @@
-// Package definition reads what a tokenizer is, from a built-in name, a tokenizer.json or a rank file: how text is
-// normalized, cut and merged, its vocabulary and added tokens. What has not been compared with the reference
-// implementations is refused, by name.
+// Package definition reads the definition of a tokenizer from a built-in name, a tokenizer.json or a rank file: how
+// text is normalized, split and merged, its vocabulary and added tokens. It refuses, by name, components that have
+// not been compared with the reference implementations.
 package definition
 
 import (
@@ -11,21 +11,21 @@ import (
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
-// Definition is what shapes a tokenizer's ids, whatever kind of file it came from.
+// Definition contains everything that determines a tokenizer's ids, independent of the kind of file.
 type Definition struct {
-	Family      *pretokenize.Family // how text is cut into words
-	Normalize   []norm.Step         // what is done to the text between added tokens, in order
-	Characters  *CharacterModel     // merging begins with characters; nil: with bytes
-	PrefixSpace bool                // put a space before text that has none
-	WholeWords  bool                // a word that is a token is that token, whatever its merges give
+	Family      *pretokenize.Family // how text is split into words
+	Normalize   []norm.Step         // steps for the text between added tokens, in order
+	Characters  *CharacterModel     // merging starts with characters; nil: with bytes
+	PrefixSpace bool                // put a space before text that starts with none
+	WholeWords  bool                // a word that is a token becomes that token, whatever its merges give
 	Merges      *merge.Merges       // the byte pair encoding itself
-	Vocabulary                      // what has an id before added tokens are given theirs
+	Vocabulary                      // entries and their ids, without added tokens
 	Added       []added.Token       // in the order in which the reference adds them
-	SpecialList string              // of a rank file: where its special tokens are from; "" for others
+	SpecialList string              // origin of the special tokens of a rank file; "" for other files
 
-	End         NamedEnd // the end of a text, as the configuration files in the folder name it
-	Template    Template // what the post-processor adds
+	End         NamedEnd // the end of a text, named by the configuration files in the folder
+	Template    Template // ids that the post-processor adds
 	Identity    *fingerprint.Identity
-	Fingerprint string  // that of Identity and the added tokens, without options; "": not known
-	Decoder     Decoder // the way back
+	Fingerprint string  // of Identity and the added tokens, without options; "": unknown
+	Decoder     Decoder // decodes tokens to text
 }

@@ -10,18 +10,18 @@ import (
 	"path/filepath"
 )
 
-// NamedEnd is the token at the end of a text as a configuration file names it.
+// NamedEnd is the token at the end of a text that a configuration file names.
 type NamedEnd struct {
 	Content string // "": the file names an id
 	ID      int32
-	Source  string // the file; "": none names one
+	Source  string // the file; "": no file names a token
 }
 
 // maxConfigBytes bounds a configuration file. Published ones have less than 1 MiB.
 const maxConfigBytes = 64 << 20
 
-// readNamedEnd reads the token at the end of a text from the files that Hugging Face transformers keeps in the folder
-// of a tokenizer.json: tokenizer_config.json, else generation_config.json. Files that are absent name none.
+// readNamedEnd reads the token at the end of a text from the files of Hugging Face transformers in the folder of a
+// tokenizer.json: tokenizer_config.json, or else generation_config.json. Missing files name no token.
 func readNamedEnd(folder string) (NamedEnd, error) {
 	for _, c := range []struct {
 		file string
@@ -59,8 +59,8 @@ func readBounded(path string) ([]byte, error) {
 	return text, err
 }
 
-// tokenizerConfigEnd reads "eos_token": a token's text, or an object with its "content". An ID of -1 without Content:
-// none.
+// tokenizerConfigEnd reads "eos_token": a token's text, or an object with its "content". An ID of -1 without Content
+// means none.
 func tokenizerConfigEnd(text []byte) (end NamedEnd, err error) {
 	var c struct {
 		EOS json.RawMessage `json:"eos_token"`
@@ -84,8 +84,8 @@ func tokenizerConfigEnd(text []byte) (end NamedEnd, err error) {
 	return end, err
 }
 
-// generationConfigEnd reads "eos_token_id": an id, or several, of which the first ends a text and others a message of a
-// chat. An ID of -1: none.
+// generationConfigEnd reads "eos_token_id": an id, or a list. The first id of a list ends a text, others a message of
+// a chat. An ID of -1 means none.
 func generationConfigEnd(text []byte) (end NamedEnd, err error) {
 	var c struct {
 		EOS json.RawMessage `json:"eos_token_id"`

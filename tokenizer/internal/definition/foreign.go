@@ -12,8 +12,8 @@ import (
 	"loaderd/tokenizer/internal/format"
 )
 
-// foreign returns the error for a file of another kind than a tokenizer.json or a rank file, nil for these and for what
-// is not recognised. It only peeks.
+// foreign returns the error for a file that is neither a tokenizer.json nor a rank file. It returns nil for these and
+// for unrecognised files. It only peeks.
 func foreign(in *bufio.Reader) error {
 	start, _ := in.Peek(in.Size())
 	switch {

@@ -11,7 +11,7 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// Files that are made to do harm end in an error, without taking memory that is out of proportion to them.
+// Hostile files result in an error, without using disproportionate memory.
 func TestHostileFiles(t *testing.T) {
 	whole := string(tokentest.JSON(t, smallFile(tokentest.ABC...)))
 	replaced := func(from, to string) string {
@@ -81,7 +81,7 @@ func TestHostileFiles(t *testing.T) {
 	}
 }
 
-// zeros is a file without an end.
+// zeros is an endless file.
 type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte{' '}, len(p))), nil }

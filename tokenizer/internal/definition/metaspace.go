@@ -6,8 +6,8 @@ import (
 	"loaderd/tokenizer/internal/format"
 )
 
-// readCharacterLevel reads the pre-tokenizers of SentencePiece-style files: none, Metaspace, and splits at spaces where
-// the normalizer leaves none. ok is false where the pre-tokenizer is of another kind.
+// readCharacterLevel reads the pre-tokenizers of SentencePiece-style files: none, Metaspace, and splits at spaces
+// after a normalizer that leaves none. ok is false for other kinds of pre-tokenizers.
 func (d *Definition) readCharacterLevel(p map[string]any) (ok bool, err error) {
 	list, ok := flatten(p)
 	if !ok {
@@ -41,7 +41,7 @@ func (d *Definition) readCharacterLevel(p map[string]any) (ok bool, err error) {
 	return true, nil
 }
 
-// flatten lists the parts of a pre-tokenizer, and of those that are sequences.
+// flatten lists the parts of a pre-tokenizer, including those in sequences.
 func flatten(p map[string]any) (list []map[string]any, ok bool) {
 	if p == nil {
 		return nil, true
@@ -64,7 +64,7 @@ func flatten(p map[string]any) (list []map[string]any, ok bool) {
 	return list, true
 }
 
-// isSpaceSplit knows a Split that does nothing to text without spaces.
+// isSpaceSplit recognises a Split that does not change text without spaces.
 func isSpaceSplit(p map[string]any) bool {
 	pattern, _ := p["pattern"].(map[string]any)
 	invert, ok := p["invert"].(bool)
@@ -105,7 +105,7 @@ func (d *Definition) readMetaspace(p map[string]any, folded bool) error {
 		d.PrefixSpace = true
 	case "first":
 		d.PrefixSpace, c.FirstOnly = true, true
-		for _, s := range d.Normalize { // what moves the first character of a text makes it another text's for the reference
+		for _, s := range d.Normalize { // if the first character moves, the reference no longer treats it as the first
 			if s.Form != "Replace" || utf8.RuneCount(s.From) != 1 || utf8.RuneCount(s.To) != 1 {
 				return format.Refuse("pre_tokenizer prepend_scheme first after normalizer "+s.Form+",", p)
 			}

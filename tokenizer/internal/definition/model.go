@@ -8,8 +8,7 @@ import (
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
-// readModel reads the byte pair encoding itself, and finds the entries of its merges; known are these where they are
-// known.
+// readModel reads the byte pair encoding, and finds the entries of its merges; known has them if they are known.
 func (d *Definition) readModel(m map[string]any, known []merge.Step) (steps []merge.Step, err error) {
 	if m == nil {
 		return nil, format.Refuse("model", nil)
@@ -23,7 +22,7 @@ func (d *Definition) readModel(m map[string]any, known []merge.Step) (steps []me
 		return nil, format.Refuse("model dropout", v)
 	}
 	c := d.Characters
-	if c == nil { // every byte has a token: nothing is unknown, so the options that say what to do about it do not matter
+	if c == nil { // every byte has a token, so the options for unknown characters have no effect
 		c = &CharacterModel{}
 	}
 	for _, option := range []struct {
@@ -71,7 +70,7 @@ func (d *Definition) readModel(m map[string]any, known []merge.Step) (steps []me
 	return steps, d.readMerges(steps)
 }
 
-// steps finds the entries of merges.
+// steps returns merges with the places of their entries.
 func (d *Definition) steps(list []merge.Rule) ([]merge.Step, error) {
 	places := d.places()
 	steps := make([]merge.Step, len(list))
@@ -89,7 +88,7 @@ func (d *Definition) steps(list []merge.Rule) ([]merge.Step, error) {
 	return steps, nil
 }
 
-// wrong says why the entries of a merge are not found.
+// wrong explains why the entries of a merge are not found.
 func (d *Definition) wrong(x merge.Rule) string {
 	for _, part := range []string{x.Left, x.Right} {
 		if _, ok := pretokenize.AppendBytes(nil, part); !ok && d.Characters == nil {
@@ -99,7 +98,7 @@ func (d *Definition) wrong(x merge.Rule) string {
 	return "its parts and its result must be in the vocabulary"
 }
 
-// readMerges reads merges that begin with bytes.
+// readMerges reads merges that start with bytes.
 func (d *Definition) readMerges(steps []merge.Step) error {
 	m := merge.New(len(steps))
 	d.Merges = m
@@ -128,7 +127,7 @@ func (d *Definition) readMerges(steps []merge.Step) error {
 	return checkBytes(&hasByte)
 }
 
-// checkBytes makes sure that every byte that occurs in UTF-8 has a token.
+// checkBytes returns an error unless every byte that occurs in UTF-8 has a token.
 func checkBytes(has *[256]bool) error {
 	for b, has := range has {
 		if !has && b != 0xC0 && b != 0xC1 && b < 0xF5 {

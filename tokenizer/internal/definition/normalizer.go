@@ -7,11 +7,11 @@ import (
 	"loaderd/tokenizer/internal/norm"
 )
 
-// maxGrowth bounds how many times as long the literal normalizers may make a text: the memory and the tokens of a
-// document are to follow from its length.
+// maxGrowth bounds the factor by which the literal normalizers may lengthen a text. The memory and the tokens of a
+// document must be proportional to its length.
 const maxGrowth = 64
 
-// readNormalizer reads what is done to the text between added tokens, in order.
+// readNormalizer reads the steps for the text between added tokens, in order.
 func (d *Definition) readNormalizer(n map[string]any) error {
 	if n == nil {
 		return nil
@@ -37,7 +37,7 @@ func (d *Definition) readNormalizer(n map[string]any) error {
 		return nil
 	case "Prepend":
 		text, ok := n["prepend"].(string)
-		if !ok || text == "" { // nothing before a text doubles its first character in the reference
+		if !ok || text == "" { // Prepend of an empty text doubles the first character in the reference
 			return format.Refuse("normalizer", n)
 		}
 		d.Normalize = append(d.Normalize, norm.Step{Form: "Prepend", To: []byte(text)})
@@ -55,12 +55,12 @@ func (d *Definition) readNormalizer(n map[string]any) error {
 	return format.Refuse("normalizer", n)
 }
 
-// checkGrowth refuses the last normalizer, n, if with those before it it makes too much of a text.
+// checkGrowth returns an error if the normalizers up to the last one, n, lengthen a text too much.
 func (d *Definition) checkGrowth(n map[string]any) error {
 	growth := 1.0
 	for _, s := range d.Normalize {
 		switch s.Form {
-		case "Prepend": // to a single byte, at worst: between added tokens there may be no more
+		case "Prepend": // in the worst case to a single byte, the least that is between added tokens
 			growth *= 1 + float64(len(s.To))
 		case "Replace":
 			growth *= max(1, float64(len(s.To))/float64(len(s.From)))

@@ -9,8 +9,8 @@ import (
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
-// readPreTokenizer accepts ByteLevel with or without its own pattern, and any splitters of text around it that only cut
-// and drop nothing. Files without ByteLevel are of the other kind: their merges begin with characters.
+// readPreTokenizer accepts ByteLevel with or without its own pattern, and other splitters of text around it that only
+// split and drop nothing. Files without ByteLevel are of the other kind: their merges start with characters.
 func (d *Definition) readPreTokenizer(p map[string]any) error {
 	list, ok := flatten(p)
 	if !ok {
@@ -71,7 +71,7 @@ func (d *Definition) addPart(b *pretokenize.Builder, p map[string]any) error {
 	return format.Refuse("pre_tokenizer", p)
 }
 
-// refusePart is the error for a part that cannot be added.
+// refusePart returns the error for an unsupported part.
 func refusePart(p map[string]any, err error) error {
 	switch {
 	case err == nil:
@@ -82,7 +82,8 @@ func refusePart(p map[string]any, err error) error {
 	return format.Refuse("pre_tokenizer pattern ("+err.Error()+")", p)
 }
 
-// option is an option of a part, which format.CheckFields has seen to, or what the reference takes when it is absent.
+// option returns an option of a part, which format.CheckFields has checked. If it is missing, option returns absent,
+// the reference's default.
 func option(p map[string]any, name string, absent bool) bool {
 	if v, ok := p[name].(bool); ok {
 		return v

@@ -87,10 +87,10 @@ func TestRefusedPreTokenizers(t *testing.T) {
 	}
 }
 
-// superBPE is the pattern of SuperBPE, behind Digits.
+// superBPE is the pattern of SuperBPE, after Digits.
 const superBPE = `(?=(\d{3})+(?!\d))| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
-// The words were taken from Hugging Face tokenizers 0.23.
+// The expected words are those of Hugging Face tokenizers 0.23.
 func TestPreTokenizers(t *testing.T) {
 	regex := func(text string) object { return object{"Regex": text} }
 	isolated := func(text string) object { return splitOn(regex(text), "Isolated", false) }

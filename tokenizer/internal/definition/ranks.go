@@ -18,17 +18,17 @@ import (
 	"loaderd/tokenizer/internal/vocab"
 )
 
-// builtin is a tokenizer whose vocabulary is compiled in.
+// builtin is a tokenizer with a compiled-in vocabulary.
 type builtin struct {
 	name    string
-	ranks   string // the published vocabulary
+	ranks   string // the built-in vocabulary
 	family  string
 	special map[string]int32
-	sum     string // its fingerprint without options, as hashing all of it takes as long as half of loading it
+	sum     string // its fingerprint without options, because computing it takes half as long as loading
 }
 
 // Ranks, patterns and special tokens are those of tiktoken's openai_public. Its pattern for cl100k_base tries \s++$
-// Before \s*[\r\n]; no token of cl100k_base goes past a newline into other whitespace, so the ids are the same.
+// before \s*[\r\n]. No token of cl100k_base continues after a newline into other whitespace, so the ids are the same.
 var builtins = []builtin{
 	{"gpt2", "r50k_base", "gpt2", map[string]int32{"<|endoftext|>": 50256},
 		"sha256:283db7a1db883b5a6ad55f536d195e59be855af8ca5795888601f82446d91f1d"},
@@ -42,7 +42,7 @@ var builtins = []builtin{
 		"sha256:c6aa47f5eb9a212a9b256221d19f9fe14086b1517d00836aa3188c238b5f1a78"},
 }
 
-// Builtin lists the tokenizers that need no file.
+// Builtin returns the names of the tokenizers that need no file.
 func Builtin() []string {
 	names := make([]string, len(builtins))
 	for i, b := range builtins {
@@ -79,7 +79,7 @@ func builtinDefinition(name string) (*Definition, error) {
 	return nil, fmt.Errorf("no built-in tokenizer has this name; there are %v", Builtin())
 }
 
-// rankDefinition is that of a rank file, a pattern and special tokens.
+// rankDefinition returns the definition of a rank file, a pattern and special tokens.
 func rankDefinition(list []format.Rank, pattern string, special map[string]int32) (*Definition, error) {
 	slices.SortFunc(list, format.ByRank)
 	places := make(map[string]uint32, len(list))
@@ -92,8 +92,8 @@ func rankDefinition(list []format.Rank, pattern string, special map[string]int32
 	return mergesDefinition(vocab, merge.FromRanks(tokens, places), pattern, special)
 }
 
-// mergesDefinition is that of the merges which the ranks of a vocabulary stand for, spelled as in a tokenizer.json, a
-// pattern and special tokens. Such a tokenizer looks words up before it merges.
+// mergesDefinition returns the definition of the merges that are equivalent to the ranks of a vocabulary, spelled as
+// in a tokenizer.json, a pattern and special tokens. Such a tokenizer looks words up before it merges.
 func mergesDefinition(vocab []format.Entry, steps []merge.Step, pattern string,
 	special map[string]int32) (*Definition, error) {
 	d, err := newDefinition(&hf.Config{
@@ -115,12 +115,12 @@ func mergesDefinition(vocab []format.Entry, steps []merge.Step, pattern string,
 	return d, nil
 }
 
-// knownRanks are published rank files that a pattern and special tokens belong to.
+// knownRanks are published rank files with known pattern and special tokens.
 var knownRanks = []struct {
 	sum     string // see SumRanks
 	pattern string
 	special map[string]int32
-	list    string // whose special tokens these are
+	list    string // the vocabulary of these special tokens
 }{
 	{"22f185846c3da6972451b865f7a74e12f84c19a13b961e0eeae8468a17aa78fa", "gpt2", builtins[0].special, "r50k_base"},
 	{"74248f4aec6cbe440b5d7cf75d4e6cf57a788f2297a9e62f73347da83795871b", "cl100k", builtins[2].special, "cl100k_base"},
@@ -129,8 +129,8 @@ var knownRanks = []struct {
 	{"18fe0daf01fe55579ce04fa3aa1d9b359163c13f04b1782cf300021860150161", "qwen", qwenSpecial(), "Qwen"},
 }
 
-// llamaSpecial are the 256 special tokens of Llama 3.1, 3.2 and 3.3. Llama 3 has the same rank file, without three of
-// these, and so other numbers in the names of reserved ones.
+// llamaSpecial returns the 256 special tokens of Llama 3.1, 3.2 and 3.3. Llama 3 has the same rank file, without
+// three of these, and so different numbers in the names of reserved ones.
 func llamaSpecial() map[string]int32 {
 	const first = 128000
 	special := map[string]int32{
@@ -149,7 +149,7 @@ func llamaSpecial() map[string]int32 {
 	return special
 }
 
-// qwenSpecial are the 208 special tokens of Qwen, whose rank file has no others. Later models are published as
+// qwenSpecial returns the 208 special tokens of Qwen, whose rank file has no others. Later models are published as
 // tokenizer.json.
 func qwenSpecial() map[string]int32 {
 	const first = 151643
@@ -160,8 +160,8 @@ func qwenSpecial() map[string]int32 {
 	return special
 }
 
-// FromRanks is the definition of a rank file. Its pattern and special tokens are the options', else those of a known
-// file.
+// FromRanks returns the definition of a rank file. Its pattern and special tokens are those of the options, or else
+// of a known file.
 func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 	list, err := format.ReadRanks(in)
 	if err != nil {
@@ -177,7 +177,7 @@ func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 	if o.Pattern != "" {
 		if pattern = pretokenize.PatternOf(o.Pattern); pattern == "" {
 			pattern = o.Pattern
-			// tiktoken has another engine, and panics where a pattern matches nothing.
+			// tiktoken has a different engine, which panics if a pattern matches nothing.
 			if pretokenize.LooksAround(pattern) {
 				return nil, format.Refuse("a look at words or groups in the pattern of a rank file,", pattern)
 			}
@@ -201,11 +201,10 @@ func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 	return d, err
 }
 
-// UnknownList is the SpecialList of a rank file that is none of the known ones, and that the options name no special
-// tokens for.
+// UnknownList is the SpecialList of an unknown rank file for which the options name no special tokens.
 const UnknownList = "none"
 
-// specialTokens reads "token=id", or "token", which has the id behind the last one.
+// specialTokens parses "token=id", or "token", which has the id after the last one.
 func specialTokens(list []string, ranks []format.Rank) (map[string]int32, error) {
 	next := int64(slices.MaxFunc(ranks, format.ByRank).Rank) + 1
 	special := make(map[string]int32, len(list))

@@ -19,16 +19,16 @@ import (
 	"loaderd/tokenizer/internal/merge"
 )
 
-// modelName looks like the name of a model, organization/model, not like a path of a file.
+// modelName matches the name of a model, organization/model, but no path of a file.
 var modelName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]*[\w-]$`)
 
-// RankOptions are what a rank file does not say itself.
+// RankOptions specify what a rank file does not contain.
 type RankOptions struct {
 	Pattern       string   // the name of a family or a regular expression
-	SpecialTokens []string // TOKEN or TOKEN=ID; without an id a token has the one behind the last
+	SpecialTokens []string // TOKEN or TOKEN=ID; without an id a token has the one after the last
 }
 
-// notForRanks refuses options for what is no rank file.
+// notForRanks returns an error if options for rank files are set.
 func (o RankOptions) notForRanks() error {
 	if o.Pattern != "" || len(o.SpecialTokens) > 0 {
 		return errors.New("a pattern and special tokens can be chosen for a rank file only: this one has its own")
@@ -69,7 +69,7 @@ func fileDefinition(path string, o RankOptions) (*Definition, error) {
 			return nil, err
 		}
 		d, err := FromJSON(in)
-		if err == nil && filepath.Base(path) == "tokenizer.json" { // the folder of another file may be that of several models
+		if err == nil && filepath.Base(path) == "tokenizer.json" { // the folder of another file may contain several models
 			d.End, err = readNamedEnd(filepath.Dir(path))
 		}
 		return d, err
@@ -77,12 +77,12 @@ func fileDefinition(path string, o RankOptions) (*Definition, error) {
 	return FromRanks(in, o)
 }
 
-// isJSON tells a tokenizer.json from a rank file by its first character.
+// isJSON distinguishes a tokenizer.json from a rank file by its first character.
 func isJSON(in *bufio.Reader) bool {
 	for n := 1; ; n++ {
 		start, err := in.Peek(n)
 		if err != nil {
-			return len(start) == 0 // an empty file, or nothing but white space: let JSON complain
+			return len(start) == 0 // empty or only white space: treat it as JSON, which reports an error
 		}
 		if c := start[n-1]; !strings.ContainsRune(" \t\r\n", rune(c)) {
 			return strings.ContainsRune("{[\xef", rune(c))
@@ -104,8 +104,8 @@ func FromJSON(in io.Reader) (*Definition, error) {
 	return newDefinition(c, nil)
 }
 
-// newDefinition takes what a file says. Where known is given, these are its merges, and each of them is done for some
-// text.
+// newDefinition returns the definition of a configuration. If known is not nil, it has the merges of the
+// configuration, and each of them is done for some text.
 func newDefinition(c *hf.Config, known []merge.Step) (*Definition, error) {
 	if c.Truncation != nil {
 		return nil, format.Refuse("truncation", c.Truncation)
@@ -113,7 +113,7 @@ func newDefinition(c *hf.Config, known []merge.Step) (*Definition, error) {
 	if c.Padding != nil {
 		return nil, format.Refuse("padding", c.Padding)
 	}
-	if t, ok := c.Model["type"]; ok && t != "BPE" { // first: whoever has another model need not read on
+	if t, ok := c.Model["type"]; ok && t != "BPE" { // checked first, because for another model nothing else matters
 		return nil, format.Refuse("model type", t)
 	}
 	d := &Definition{}

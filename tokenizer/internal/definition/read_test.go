@@ -120,7 +120,7 @@ func TestMalformedFiles(t *testing.T) {
 	}
 }
 
-// The error for a file of another kind says what the file is and what to do.
+// The error for a foreign file names its kind and what to do.
 func TestRead_NamesForeignFiles(t *testing.T) {
 	piece := func(text string) string { // of a SentencePiece model, with its score
 		message := "\x0a" + string([]byte{byte(len(text))}) + text + "\x15\x00\x00\x80\xbf"

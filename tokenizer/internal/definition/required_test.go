@@ -10,7 +10,8 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// The reference refuses files whose components lack what it wants; there are no ids that theirs could be equal to.
+// Files that the reference refuses because components lack required fields are refused: no reference ids exist for
+// them.
 func TestFieldsThatTheReferenceWants(t *testing.T) {
 	level := byteLevel(false, false)
 	without := func(component object, field string) object {
@@ -28,7 +29,7 @@ func TestFieldsThatTheReferenceWants(t *testing.T) {
 	for name, c := range map[string]struct {
 		where     string
 		component object
-		says      string // empty: it is taken
+		says      string // error text; empty: the file is accepted
 	}{
 		"ByteLevel":                          {"pre_tokenizer", level, ""},
 		"ByteLevel without use_regex":        {"pre_tokenizer", without(level, "use_regex"), ""},

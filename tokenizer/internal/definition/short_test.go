@@ -2,7 +2,7 @@ package definition_test
 
 import "loaderd/tokenizer/internal/tokentest"
 
-// What files are made of, by short names.
+// Short names for the parts of files.
 type object = tokentest.Object
 
 var (

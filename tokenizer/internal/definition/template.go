@@ -7,22 +7,22 @@ import (
 	"loaderd/tokenizer/internal/merge"
 )
 
-// Template is what a post-processor puts around the ids of a text.
+// Template has the ids that a post-processor adds around the ids of a text.
 type Template struct {
 	Before, Behind []int32
-	Refused        error // why the post-processor's is not known
-	Always         bool  // the reference heeds what is refused even where no special tokens are to be added
+	Refused        error // why the post-processor is not supported
+	Always         bool  // the reference applies what is refused even without special tokens
 }
 
 func (t Template) adds() bool { return len(t.Before)+len(t.Behind) > 0 }
 
-// readTemplate reads the post_processor of a file. What it asks for counts only when special tokens are to be added.
+// readTemplate reads the post_processor of a file. It is used only if special tokens are added.
 func readTemplate(p map[string]any) (t Template) {
 	if p == nil {
 		return t
 	}
 	switch p["type"] {
-	case "ByteLevel": // moves offsets
+	case "ByteLevel": // only changes offsets
 		return t
 	case "Sequence":
 		list, _ := p["processors"].([]any)
@@ -33,7 +33,7 @@ func readTemplate(p map[string]any) (t Template) {
 				return one
 			}
 			if one.adds() {
-				if t.adds() { // the reference does the second to each token that the first adds, too
+				if t.adds() { // the reference also applies the second to each token that the first adds
 					return Template{Refused: format.Refuse("post_processor", p)}
 				}
 				t = one
@@ -59,7 +59,7 @@ func readTemplate(p map[string]any) (t Template) {
 	return Template{Refused: format.Refuse("post_processor", p)}
 }
 
-// hasTextOnce tells whether the text that is encoded is once in a template, and no other.
+// hasTextOnce reports whether a template contains the encoded text exactly once, and no other text.
 func hasTextOnce(pieces []any) bool {
 	texts, others := 0, 0
 	for _, x := range pieces {
@@ -72,14 +72,14 @@ func hasTextOnce(pieces []any) bool {
 	return texts == 1 && others == 0
 }
 
-// sequenceOf is the piece of a template that stands for a text.
+// sequenceOf returns the piece of a template that represents a text.
 func sequenceOf(x any) (sequence map[string]any, ok bool) {
 	piece, _ := x.(map[string]any)
 	sequence, ok = piece["Sequence"].(map[string]any)
 	return sequence, ok && len(piece) == 1
 }
 
-// readPieces reads a template that has the text once.
+// readPieces reads a template that contains the text once.
 func readPieces(pieces []any, special map[string]any) (t Template, ok bool) {
 	behind := false
 	for _, x := range pieces {

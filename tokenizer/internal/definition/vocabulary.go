@@ -7,17 +7,17 @@ import (
 	"loaderd/tokenizer/internal/format"
 )
 
-// Vocabulary is the entries of a file, each named by its place among them, with the texts that they stand for.
+// Vocabulary has the entries of a file, identified by their index, and the texts that they represent.
 type Vocabulary struct {
-	Entries []format.Entry // as they are spelled, in the order of the file
-	texts   []string       // by id: what merges may make inside the encoder; empty for ids of other entries, and of none
+	Entries []format.Entry // as spelled in the file, in its order
+	texts   []string       // by id: texts that merges may make inside the encoder; empty for other ids
 	made    []bool         // by place: whether merges may make it
-	used    []bool         // by id
+	used    []bool         // by id: whether an entry has it
 	places  func() map[string]uint32
 }
 
-// newVocabulary takes entries that are all spelled differently. appendText appends the text that an entry stands for,
-// if merges may make it.
+// newVocabulary returns the vocabulary of entries with distinct spellings. appendText appends the text that an entry
+// represents, if merges may make it.
 func newVocabulary(entries []format.Entry, appendText func(dst []byte, entry string) (text []byte, ok bool)) (
 	v Vocabulary, err error) {
 	size, bytes := int32(0), 0
@@ -42,7 +42,7 @@ func newVocabulary(entries []format.Entry, appendText func(dst []byte, entry str
 		}
 		from[i+1] = int32(len(all))
 	}
-	one := string(all) // of which all texts are parts
+	one := string(all) // all texts are substrings of it
 	for i, e := range entries {
 		v.texts[e.ID] = one[from[i]:from[i+1]]
 	}
@@ -56,7 +56,7 @@ func newVocabulary(entries []format.Entry, appendText func(dst []byte, entry str
 	return v, nil
 }
 
-// twice is the error for an entry whose id another one before it has.
+// twice returns the error for an entry with the id of an earlier one.
 func (v *Vocabulary) twice(e format.Entry) error {
 	for _, other := range v.Entries {
 		if other.ID == e.ID {
@@ -67,7 +67,7 @@ func (v *Vocabulary) twice(e format.Entry) error {
 	return nil
 }
 
-// id is that of an entry as it is spelled.
+// id returns the id of an entry by its spelling.
 func (v *Vocabulary) id(entry string) (int32, bool) {
 	place, ok := v.places()[entry]
 	if !ok {
@@ -76,12 +76,12 @@ func (v *Vocabulary) id(entry string) (int32, bool) {
 	return v.Entries[place].ID, true
 }
 
-// isUsed tells whether some entry has an id.
+// isUsed reports whether an entry has an id.
 func (v *Vocabulary) isUsed(id int32) bool { return id >= 0 && int(id) < len(v.used) && v.used[id] }
 
-// text is that of the entry at a place, "" if merges cannot make it.
+// text returns the text of the entry at a place, "" if merges cannot make it.
 func (v *Vocabulary) text(place uint32) string { return v.texts[v.Entries[place].ID] }
 
-// TokensByID lists the texts that merges may make by id. Ids that stand for nothing, or for no such text, have an empty
-// one. It is not to be changed.
+// TokensByID returns, by id, the texts that merges may make. Ids without a token, or without such a text, have an
+// empty one. Callers must not change it.
 func (v *Vocabulary) TokensByID() []string { return v.texts }

@@ -18,17 +18,18 @@ import (
 	"loaderd/tokenizer/internal/merge"
 )
 
-// fingerprintVersion changes when the same definition begins to give other ids.
+// fingerprintVersion changes when the same definition gives other ids than before.
 const fingerprintVersion = "loaderd tokenizer 3"
 
-// Shapes is what shapes ids beside what a tokenizer.json says of its model.
+// Shapes has everything that determines ids in addition to the model in a tokenizer.json.
 type Shapes struct {
 	Added          []added.Token
 	SpecialAsText  bool
 	Before, Behind []int32 // special tokens that are added around every text
 }
 
-// Fingerprint hashes everything that shapes ids, as one JSON object with sorted names, without white space, in ASCII.
+// Fingerprint hashes everything that determines ids, as one JSON object with sorted names, without white space, in
+// ASCII.
 func (id *Identity) Fingerprint(s Shapes) string {
 	options, merges, vocab := id.reduced()
 	h := sha256.New()
@@ -78,7 +79,7 @@ func byIDThenContent(a, b added.Token) int {
 
 func byID(a, b format.Entry) int { return cmp.Compare(a.ID, b.ID) }
 
-// kept are the values that count.
+// kept returns the values whose element of counts is true.
 func kept[T any](values []T, counts []bool) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for i, v := range values {
@@ -89,7 +90,7 @@ func kept[T any](values []T, counts []bool) iter.Seq[T] {
 	}
 }
 
-// list writes a list of JSON, each of its elements by element.
+// list writes a JSON list; element writes each of its elements.
 func list[T any](w *bufio.Writer, before string, values iter.Seq[T], element func(T)) {
 	w.WriteString(before)
 	w.WriteByte('[')
@@ -104,7 +105,7 @@ func list[T any](w *bufio.Writer, before string, values iter.Seq[T], element fun
 	w.WriteByte(']')
 }
 
-// writeJSON writes the values that components are made of.
+// writeJSON writes the values of which components consist.
 func writeJSON(w *bufio.Writer, value any) {
 	switch v := value.(type) {
 	case string:
@@ -124,12 +125,13 @@ func writeJSON(w *bufio.Writer, value any) {
 		w.WriteByte('}')
 	case nil:
 		io.WriteString(w, "null")
-	default: // booleans and whole numbers
+	default: // booleans and integers
 		fmt.Fprint(w, v)
 	}
 }
 
-// writeString writes a string of JSON in ASCII: what is not printable as \u and four hexadecimal digits.
+// writeString writes a JSON string in ASCII. Characters that are not printable are written as \u and four hexadecimal
+// digits.
 func writeString(w *bufio.Writer, s string) {
 	w.WriteByte('"')
 	for _, r := range s {

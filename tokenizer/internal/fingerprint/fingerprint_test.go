@@ -18,7 +18,7 @@ import (
 
 type object = map[string]any
 
-// small is a tokenizer of a, b and ab, in which bytes are written as characters.
+// small returns a tokenizer of a, b and ab, in which bytes are written as characters.
 func small() *hf.Config {
 	return &hf.Config{
 		PreTokenizer: object{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},
@@ -39,7 +39,7 @@ func sum(c *hf.Config, s fingerprint.Shapes) string {
 	return fingerprint.Identify(c, steps, false).Fingerprint(s)
 }
 
-// The hash is that of the text that docs/tokenizers.md describes.
+// The fingerprint is the hash of the text that docs/tokenizers.md describes.
 func TestFingerprintIsTheHashOfOneText(t *testing.T) {
 	c := small()
 	c.Normalizer = object{"type": "Prepend", "prepend": "\"é😀\n"}
@@ -55,7 +55,7 @@ func TestFingerprintIsTheHashOfOneText(t *testing.T) {
 	}
 }
 
-// What is spelled otherwise and gives the same ids has the same fingerprint; what gives others has another.
+// A different spelling with the same ids has the same fingerprint; different ids have a different one.
 func TestFingerprintTellsIDsApart(t *testing.T) {
 	model := func(c *hf.Config, field string, value any) {
 		c.Model = maps.Clone(c.Model)
@@ -115,8 +115,8 @@ func TestFingerprintTellsIDsApart(t *testing.T) {
 	}
 }
 
-// A merge that is never done, as in a word others are done before it, is no part of the fingerprint, nor is what only
-// it makes.
+// The fingerprint excludes a merge that is never done, because others in the word are done before it, and what only
+// that merge makes.
 func TestFingerprintLeavesOutWhatIsNeverDone(t *testing.T) {
 	with := func(more ...merge.Rule) string {
 		c := small()
@@ -126,7 +126,7 @@ func TestFingerprintLeavesOutWhatIsNeverDone(t *testing.T) {
 		}
 		return sum(c, fingerprint.Shapes{})
 	}
-	if with(merge.Rule{Left: "a", Right: "ba"}) != with() { // of "aba" the first two are merged before
+	if with(merge.Rule{Left: "a", Right: "ba"}) != with() { // in "aba" the first two are merged earlier
 		t.Error("a merge that is never done is part of it")
 	}
 	if with(merge.Rule{Left: "ab", Right: "a"}) == with() {
@@ -134,7 +134,8 @@ func TestFingerprintLeavesOutWhatIsNeverDone(t *testing.T) {
 	}
 }
 
-// The byte level that cuts words by its own pattern is the pattern and the byte level that does not.
+// A ByteLevel that splits by its own pattern is equivalent to the pattern followed by a ByteLevel that does not
+// split.
 func TestByteLevelIsSplitAndByteLevel(t *testing.T) {
 	one, two := small(), small()
 	one.PreTokenizer = object{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}

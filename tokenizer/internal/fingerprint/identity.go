@@ -1,5 +1,5 @@
-// Package fingerprint brings what shapes a tokenizer's ids into one form, whatever file it came from, and hashes it.
-// Two tokenizers of one fingerprint give the same ids.
+// Package fingerprint converts everything that determines a tokenizer's ids to a canonical form, independent of the
+// kind of file, and hashes it. Two tokenizers with the same fingerprint give the same ids.
 package fingerprint
 
 import (
@@ -14,7 +14,7 @@ import (
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
-// Identity is what a tokenizer.json says that shapes ids, in the one form that its fingerprint is the hash of.
+// Identity is the part of a tokenizer.json that determines ids, in the canonical form that is hashed.
 // docs/tokenizers.md specifies it, and python/src/loaderd/fingerprint.py computes it too.
 type Identity struct {
 	normalizer   []any
@@ -25,8 +25,8 @@ type Identity struct {
 	done         bool // each merge is done for some text
 }
 
-// Identify takes a configuration that has been found to be good, and the places of its merges in its vocabulary. Done
-// says that none of these is never done.
+// Identify returns the identity of a valid configuration, given the places of its merges in its vocabulary. done
+// reports that each merge is done for some text.
 func Identify(c *hf.Config, steps []merge.Step, done bool) *Identity {
 	id := &Identity{
 		normalizer:   components(c.Normalizer),
@@ -44,10 +44,10 @@ func Identify(c *hf.Config, steps []merge.Step, done bool) *Identity {
 	return id
 }
 
-// reduced is what is left without the merges that are never done and the entries that nothing reaches: the options, and
-// of each merge and entry whether it counts.
+// reduced removes the merges that are never done and the entries that nothing reaches. It returns the options, and
+// for each merge and entry whether it is kept.
 func (id *Identity) reduced() (options map[string]any, merges, vocab []bool) {
-	vocab = make([]bool, len(id.entries)) // at first those that stand for a character without a token
+	vocab = make([]bool, len(id.entries)) // initially those that represent a character without a token
 	unknown, _ := id.options["unk_token"].(string)
 	fallback := id.options["byte_fallback"] == true
 	for i, v := range id.entries {
@@ -80,11 +80,11 @@ func (id *Identity) reduced() (options map[string]any, merges, vocab []bool) {
 	return options, merges, vocab
 }
 
-// all is n times true.
+// all returns n times true.
 func all(n int) []bool { return slices.Repeat([]bool{true}, n) }
 
-// defaults are the fields of a component that shape ids, with what the reference takes for those that are absent; nil:
-// they must be there.
+// defaults are the fields of a component that determine ids, with the reference's defaults for missing ones; nil:
+// they are required.
 var defaults = map[string]map[string]any{
 	"ByteLevel":   {"add_prefix_space": true, "use_regex": true},
 	"Metaspace":   {"replacement": nil, "prepend_scheme": "always", "split": true},
@@ -95,7 +95,8 @@ var defaults = map[string]map[string]any{
 	"Replace":     {"pattern": nil, "content": nil},
 }
 
-// components lists a normalizer or pre-tokenizer without sequences in it, each part with what is not as by default.
+// components lists the parts of a normalizer or pre-tokenizer without nested sequences, each with its non-default
+// fields.
 func components(c map[string]any) []any {
 	if c == nil {
 		return []any{}
@@ -121,7 +122,7 @@ func components(c map[string]any) []any {
 			out[field] = value
 		}
 	}
-	if kind == "Metaspace" && c["add_prefix_space"] == false && c["prepend_scheme"] == nil { // as it was written before
+	if kind == "Metaspace" && c["add_prefix_space"] == false && c["prepend_scheme"] == nil { // the former spelling
 		out["prepend_scheme"] = "never"
 	}
 	if kind == "ByteLevel" && len(out) == 2 && out["add_prefix_space"] == false {
@@ -130,7 +131,7 @@ func components(c map[string]any) []any {
 	return []any{out}
 }
 
-// SplitBytes are the parts of a pre-tokenizer that cuts words by a pattern and writes bytes as characters.
+// SplitBytes returns the parts of a pre-tokenizer that splits words by a pattern and writes bytes as characters.
 func SplitBytes(pattern string) []any {
 	return []any{
 		map[string]any{"type": "Split", "pattern": map[string]any{"Regex": pattern}, "behavior": "Isolated"},

@@ -7,22 +7,23 @@ import (
 	hf "github.com/sugarme/tokenizer"
 )
 
-// parse reads a tokenizer.json into the library's Config, as its ConfigFromFile does, which takes the path of a file
-// alone and reads it without a bound. The text holds all sections but these, which ReadConfig decodes:
+// parse reads a tokenizer.json into the library's Config, as the library's ConfigFromFile does. That function only
+// accepts the path of a file and reads it without a bound. The text holds all sections but these, which ReadConfig
+// decodes:
 //
-//   - model.vocab: the library makes floating-point numbers of the ids, in a map, and so loses the order of the entries
-//     and any that are there twice. For 262,144 tokens and their merges that takes 200 MB, and half as long again as
-//     all of loading.
+//   - model.vocab: the library converts the ids to floating-point numbers in a map, and so loses the order of the
+//     entries and duplicates. For 262,144 tokens and their merges that takes 200 MB, and half as long again as all of
+//     loading.
 //   - model.merges: its castMerge joins pairs by a space, so that a part with a space in it makes another merge.
 //
-// The text has only fields whose names are spelled as the library's, because encoding/json takes "Special" for
+// The text has only fields whose names are spelled as the library's, because encoding/json accepts "Special" for
 // "special".
 func parse(text []byte) (c *hf.Config, err error) {
 	err = guard(func() error { return json.Unmarshal(text, &c) })
 	return c, err
 }
 
-// guard calls a function that may be the library's. A panic is an error.
+// guard calls a function that may be the library's. It returns a panic as an error.
 func guard(call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -1,6 +1,6 @@
-// Package format reads tokenizer.json and rank files as they are written: strictly, as the reference implementations do
-// or more so, and in memory that follows from the size of the file. What a file means is told by package definition. It
-// also words the refusals.
+// Package format reads tokenizer.json and rank files syntactically. It is at least as strict as the reference
+// implementations, and its memory is proportional to the size of the file. Package definition interprets the content.
+// It also provides the texts of refusals.
 package format
 
 import (
@@ -26,7 +26,7 @@ const (
 	maxFileBytes      = 256 << 20 // also of a rank file
 	maxComponentBytes = 8 << 20   // a normalizer with a compiled character map has 0.3 MB
 	maxAddedTokens    = 1 << 20
-	maxAddedBytes     = 8 << 20 // their contents together
+	maxAddedBytes     = 8 << 20 // of their contents together
 )
 
 // Entry is an entry of the vocabulary, spelled as in the file.
@@ -35,8 +35,8 @@ type Entry struct {
 	ID    int32
 }
 
-// ReadConfig reads a tokenizer.json strictly: no name twice, no invalid UTF-8, no unknown field. Model holds "vocab" as
-// []Entry in the order of the file, and "merges" as []merge.Rule, where the file has them in BPE's form.
+// ReadConfig reads a tokenizer.json strictly: no duplicate names, no invalid UTF-8, no unknown field. Model holds
+// "vocab" as []Entry in the order of the file, and "merges" as []merge.Rule, if the file has them in BPE's form.
 func ReadConfig(in io.Reader) (*hf.Config, error) {
 	r := configReader{dec: jsontext.NewDecoder(&boundedReader{in, maxFileBytes}), own: map[string]any{}}
 	if err := r.enclosed("{}", func() error { return r.object("tokenizer.json", r.field) }); err != nil {
@@ -52,7 +52,7 @@ func ReadConfig(in io.Reader) (*hf.Config, error) {
 	return c, err
 }
 
-// boundedReader fails after left bytes, where io.LimitReader would pretend that the file ends.
+// boundedReader fails after left bytes, unlike io.LimitReader, which would report the end of the file.
 type boundedReader struct {
 	in   io.Reader
 	left int
@@ -66,7 +66,7 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// configReader checks a file and copies it into text for the library, without what it decodes itself.
+// configReader checks a file and copies it into text for the library, without the sections that it decodes itself.
 type configReader struct {
 	dec  *jsontext.Decoder
 	text []byte
@@ -74,7 +74,7 @@ type configReader struct {
 	own  map[string]any // fields of the model that are not in text
 }
 
-// object calls field for each name of an object, which must read the value.
+// object calls field for each name of an object; field must read the value.
 func (r *configReader) object(what string, field func(name string) error) error {
 	if k := r.dec.PeekKind(); k != '{' && k != 0 {
 		return r.wrong(what, "an object")
@@ -99,7 +99,7 @@ func (r *configReader) object(what string, field func(name string) error) error 
 	return err
 }
 
-// list calls element for each element of a list, which must read it.
+// list calls element for each element of a list; element must read it.
 func (r *configReader) list(what string, element func(i int) error) error {
 	if k := r.dec.PeekKind(); k != '[' && k != 0 {
 		return r.wrong(what, "a list")
@@ -119,7 +119,7 @@ func (r *configReader) list(what string, element func(i int) error) error {
 	}
 }
 
-// wrong says what stands where something else is wanted.
+// wrong returns the error for a value of the wrong type.
 func (r *configReader) wrong(what, want string) error {
 	v, err := r.dec.ReadValue()
 	if err != nil {
@@ -154,7 +154,8 @@ func (r *configReader) field(name string) error {
 	return r.copyField(name, v)
 }
 
-// refuseField is the error for a field that no tokenizer.json has. It names the kinds of files that are given for one.
+// refuseField returns the error for an unknown field. It recognises kinds of files that are mistaken for a
+// tokenizer.json.
 func refuseField(name string, v jsontext.Value) error {
 	switch {
 	case v.Kind() == '0':
@@ -217,7 +218,7 @@ func (r *configReader) addedTokens() error {
 	})
 }
 
-// addedFields are the fields of an added token, and what each of them wants.
+// addedFields are the fields of an added token, and the type of each.
 var addedFields = []struct{ name, want string }{
 	{"id", "a whole number"}, {"content", "a text"},
 	{"single_word", truth}, {"lstrip", truth}, {"rstrip", truth}, {"normalized", truth}, {"special", truth},
@@ -225,8 +226,8 @@ var addedFields = []struct{ name, want string }{
 
 const truth = "true or false"
 
-// addedToken copies a token, of which all fields must be there, as in the reference. It leaves out fields of other
-// names, which the library would take for these where only the case of letters differs, and null, which is no value.
+// addedToken copies a token, which must have all fields, as in the reference. It omits null values and fields with
+// other names, which the library would accept if only the case of letters differs.
 func (r *configReader) addedToken(where string) (content string, err error) {
 	given := map[string]bool{}
 	read := func(name string) error {
@@ -266,7 +267,7 @@ func (r *configReader) addedToken(where string) (content string, err error) {
 	return content, nil
 }
 
-// string is a string of JSON.
+// string decodes a JSON string.
 func (r *configReader) string(v jsontext.Value) (string, error) {
 	if bytes.IndexByte(v, '\\') < 0 {
 		return r.kept.text(v[1 : len(v)-1]), nil
@@ -274,7 +275,7 @@ func (r *configReader) string(v jsontext.Value) (string, error) {
 	return unquoted(v)
 }
 
-// unquoted is a string of JSON.
+// unquoted decodes a JSON string.
 func unquoted(v jsontext.Value) (string, error) {
 	text, err := jsontext.AppendUnquote(nil, v)
 	return string(text), err
@@ -286,7 +287,7 @@ func (r *configReader) modelField(name string) error {
 		return r.vocab()
 	case name == "merges" && k == '[':
 		return r.merges()
-	case name == "vocab" || name == "merges": // another model's
+	case name == "vocab" || name == "merges": // those of another kind of model
 		r.own[name] = "not BPE's"
 		return r.dec.SkipValue()
 	}
@@ -319,7 +320,7 @@ func (r *configReader) vocab() error {
 	return err
 }
 
-// merges reads the merges of either spelling, "a b" or ["a", "b"]. The reference refuses a file that has both.
+// merges reads merges in either spelling, "a b" or ["a", "b"]. The reference refuses a file that has both.
 func (r *configReader) merges() error {
 	var list []merge.Rule
 	var spelling jsontext.Kind // of the first
@@ -332,7 +333,7 @@ func (r *configReader) merges() error {
 			return err
 		}
 		if bytes.HasPrefix(v, []byte(`"#version`)) {
-			return nil // as in a merges.txt; the reference passes over it too
+			return nil // as in a merges.txt; the reference skips it too
 		}
 		if spelling == 0 {
 			spelling = v.Kind()
@@ -352,8 +353,8 @@ func (r *configReader) merges() error {
 	return err
 }
 
-// doubled has room for one more; where append makes long lists a quarter longer, it makes them twice as long, as they
-// are long here.
+// doubled ensures room for another element by doubling the capacity. append grows long lists only by a quarter, and
+// these lists are long.
 func doubled[T any](list []T) []T {
 	if len(list) < cap(list) {
 		return list
@@ -361,7 +362,7 @@ func doubled[T any](list []T) []T {
 	return slices.Grow(list, max(len(list), 1<<8))
 }
 
-// merge is what a value says of a merge.
+// merge decodes a merge.
 func (r *configReader) merge(v jsontext.Value) (m merge.Rule, ok bool) {
 	if left, right, ok := plainPair(v); ok {
 		return merge.Rule{Left: r.kept.text(left), Right: r.kept.text(right)}, true
@@ -383,5 +384,5 @@ func (r *configReader) merge(v jsontext.Value) (m merge.Rule, ok bool) {
 	return merge.Rule{Left: left, Right: right}, okL && okR
 }
 
-// ByteToken is how the token of a byte is spelled where merging begins with characters.
+// ByteToken matches the token of a byte if merging starts with characters.
 var ByteToken = regexp.MustCompile(`^<0x[0-9A-F]{2}>$`)

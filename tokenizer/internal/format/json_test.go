@@ -14,7 +14,7 @@ import (
 	"loaderd/tokenizer/internal/merge"
 )
 
-// Vocabulary and merges come in the order of the file, components as they stand there.
+// ReadConfig returns vocabulary and merges in the order of the file, and components unchanged.
 func TestReadConfig(t *testing.T) {
 	for name, merges := range map[string]string{
 		"texts": `["#version: 0.2", "a b", "ab c"]`,
@@ -43,7 +43,7 @@ func TestReadConfig(t *testing.T) {
 	}
 }
 
-// Components have the values that encoding/json gives them.
+// Components have the same values as with encoding/json.
 func TestComponentsAreValues(t *testing.T) {
 	const component = `{"a": [1, -2.5e3, true, false, null, "\u00e9\n", [], {}], "b": {"c": {"d": [[1]]}}, "": ""}`
 	c, err := ReadConfig(strings.NewReader(`{"normalizer": ` + component + `, "decoder": null}`))
@@ -96,8 +96,8 @@ func TestReadConfigIsStrict(t *testing.T) {
 	}
 }
 
-// The reference ignores a field whose name differs in the case of letters. encoding/json takes it for the field of the
-// Config.
+// The reference ignores a field whose name differs in the case of letters. encoding/json treats it as the field of
+// the Config.
 func TestReadConfig_NamesAreExact(t *testing.T) {
 	const token = `{"id": 9, "content": "<x>",
 		"single_word": false, "lstrip": false, "rstrip": false, "normalized": false, "special": false,
@@ -120,8 +120,8 @@ func TestReadConfig_NamesAreExact(t *testing.T) {
 	}
 }
 
-// What is read is what the library reads of the whole file, but for vocabulary, merges, and added tokens with names in
-// another case.
+// The result equals that of the library for the whole file, except for vocabulary, merges, and added tokens with
+// names in another case.
 func FuzzReadConfig(f *testing.F) {
 	f.Add([]byte(`{"version": "1.0", "normalizer": {"type": "NFC", "a": [1, null, "\u00e9,"]}, "decoder": null,
 		"added_tokens": [{"id": 9, "content": "<x>",
@@ -159,7 +159,7 @@ func TestGuard_PanicIsAnError(t *testing.T) {
 	}
 }
 
-// A file that is too long does not look like a shorter one.
+// A file that is too long is an error, not a truncated file.
 func TestFilesAreBounded(t *testing.T) {
 	for left, whole := range map[int]bool{5: false, 6: true} {
 		if b, err := io.ReadAll(&boundedReader{strings.NewReader("123456"), left}); (err == nil) != whole || whole &&
@@ -169,7 +169,7 @@ func TestFilesAreBounded(t *testing.T) {
 	}
 }
 
-// What a message quotes is cut, and not amid a character.
+// Quotes in messages are truncated, but not within a character.
 func TestQuotesAreCut(t *testing.T) {
 	if s := strings.Repeat("é", 150); Cut(s) != s {
 		t.Errorf("300 bytes become %d", len(Cut(s)))
@@ -179,7 +179,7 @@ func TestQuotesAreCut(t *testing.T) {
 	}
 }
 
-// Components within others are checked as those around them.
+// Nested components are checked like outer ones.
 func TestCheckFieldsGoesWithin(t *testing.T) {
 	digits := map[string]any{"type": "Digits"}
 	within := map[string]any{"type": "Sequence",

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// plainPair finds the two texts of a merge that is spelled ["a", "b"] or "a b" without escapes; not ok, it is another
-// value, or one with escapes. The value is known to be one of JSON.
+// plainPair returns the two texts of a merge that is spelled ["a", "b"] or "a b" without escapes. ok is false for any
+// other value. The value is valid JSON.
 func plainPair(value []byte) (left, right []byte, ok bool) {
 	if bytes.IndexByte(value, '\\') >= 0 {
 		return nil, nil, false
@@ -28,7 +28,7 @@ func plainPair(value []byte) (left, right []byte, ok bool) {
 	return left, right, true
 }
 
-// plainText is the string that s begins with, and what follows it behind white space.
+// plainText returns the string at the beginning of s, and what follows it after white space.
 func plainText(s []byte) (text, rest []byte, ok bool) {
 	const white = " \t\r\n"
 	if s = bytes.TrimLeft(s, white); len(s) == 0 || s[0] != '"' {
@@ -38,7 +38,7 @@ func plainText(s []byte) (text, rest []byte, ok bool) {
 	return s[1:end], bytes.TrimLeft(s[end+1:], white), true
 }
 
-// texts keeps many short texts in few pieces of memory, for as long as one of a piece is needed.
+// texts stores many short texts in few allocations. An allocation lives until none of its texts is referenced.
 type texts struct{ piece strings.Builder }
 
 const pieceBytes = 1 << 16

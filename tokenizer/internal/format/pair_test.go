@@ -7,7 +7,7 @@ import (
 	"loaderd/tokenizer/internal/merge"
 )
 
-// A merge is the same whether it is spelled plainly or needs the general reader.
+// Both the plain and the general reader return the same merge.
 func TestMergesAreReadAlikeHoweverSpelled(t *testing.T) {
 	for _, c := range []struct {
 		spelled string
@@ -41,7 +41,7 @@ func TestMergesAreReadAlikeHoweverSpelled(t *testing.T) {
 	}
 }
 
-// Texts that are kept together stay what they were, whatever comes behind them.
+// Stored texts do not change when others are added.
 func TestTextsAreKept(t *testing.T) {
 	var kept texts
 	var have, want []string

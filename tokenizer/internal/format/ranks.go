@@ -19,7 +19,8 @@ import (
 // maxRankLine bounds a line of a rank file. The longest published token has 512 bytes.
 const maxRankLine = 1 << 20
 
-// ReadRanks reads a rank file: a line a token, its bytes in base64 and its rank. The library has no reader for these.
+// ReadRanks reads a rank file. Each line has a token's bytes in base64 and its rank. The library has no reader for
+// these.
 func ReadRanks(in io.Reader) ([]Rank, error) {
 	var list []Rank
 	lineOf := map[string]int{}  // token
@@ -66,7 +67,7 @@ func ReadRanks(in io.Reader) ([]Rank, error) {
 	return list, nil
 }
 
-// SumRanks is a hash of a rank file's content, whatever the order and the ends of its lines.
+// SumRanks returns a hash of a rank file's content, independent of the order and the ends of its lines.
 func SumRanks(list []Rank) string {
 	h := sha256.New()
 	for _, x := range slices.SortedFunc(slices.Values(list), ByRank) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Ranks come in the order of the file, whatever its white space; their hash knows neither.
+// Ranks are returned in the order of the file, whatever its white space. Their hash depends on neither.
 func TestReadRanks(t *testing.T) {
 	read := func(file string) []Rank {
 		list, err := ReadRanks(strings.NewReader(file))
@@ -33,7 +33,7 @@ func TestReadRanks(t *testing.T) {
 
 func TestReadRanksIsStrict(t *testing.T) {
 	for file, says := range map[string]string{
-		"YQ== 0\n\nYR== 1":         `line 3: "YR==" is no token`, // bits behind the token
+		"YQ== 0\n\nYR== 1":         `line 3: "YR==" is no token`, // bits after the token
 		"YQ== 0 1":                 "line 1: want a token in base64 and its rank, have 3 fields",
 		"YQ== 0\nYWI= 99999999":    `line 2: rank "99999999"`,
 		"YQ== 0\nYQ== 1":           `line 2: token "a" is that of line 1`,

@@ -6,20 +6,20 @@ import (
 	"strings"
 )
 
-// Advice ends every refusal.
+// Advice is the end of every refusal.
 const Advice = "send documents already tokenized (content type application/vnd.loaderd.tokens, docs/tokenizers.md) " +
 	"instead"
 
-// Convert ends the refusal of a file that is one part of a tokenizer, or another spelling of one.
+// Convert is the end of the refusal of a file that is one part of a tokenizer, or another spelling of one.
 const Convert = `give the tokenizer.json of the same model, or write one with transformers, ` +
 	`AutoTokenizer.from_pretrained("FOLDER").save_pretrained("OUT"), or ` + Advice
 
-// Refuse is the error for what has not been compared with the reference.
+// Refuse returns the error for a component that has not been compared with the reference.
 func Refuse(component string, value any) error {
 	return fmt.Errorf("%s %s is not supported: %s", component, Describe(value), Advice)
 }
 
-// Describe shows a value from the file, cut where it is long.
+// Describe returns a value from the file as text, truncated if it is long.
 func Describe(value any) string {
 	b, err := json.Marshal(value)
 	if err != nil {
@@ -28,7 +28,7 @@ func Describe(value any) string {
 	return Cut(string(b))
 }
 
-// Cut shortens what a message quotes.
+// Cut truncates a text for a message.
 func Cut(s string) string {
 	if len(s) > 300 {
 		return strings.ToValidUTF8(s[:300], "") + "..."

@@ -2,19 +2,19 @@ package format
 
 import "fmt"
 
-// truths are the fields of components that are true or false: those without which the reference refuses a file, and
-// those that may be absent. None may be null.
+// truths are the boolean fields of components: those without which the reference refuses a file, and optional ones.
+// None may be null.
 var truths = map[string]struct{ required, optional []string }{
 	"ByteLevel": {required: []string{"add_prefix_space", "trim_offsets"}, optional: []string{"use_regex"}},
 	"Digits":    {required: []string{"individual_digits"}},
 	"Split":     {required: []string{"invert"}},
 }
 
-// neverNull are the other fields that may be absent, but not null.
+// neverNull are the other fields that may be missing, but not null.
 var neverNull = map[string]string{"Punctuation": "behavior", "Metaspace": "prepend_scheme"}
 
-// CheckFields makes sure that the reference takes the fields of a component of a file, and of those within: what it
-// refuses has no ids to be equal to.
+// CheckFields checks that the reference accepts the fields of a component and of nested ones. If the reference
+// refuses a file, no reference ids exist for it.
 func CheckFields(where string, component map[string]any) error {
 	for _, sequence := range []string{"pretokenizers", "processors", "decoders"} {
 		list, _ := component[sequence].([]any)

@@ -8,15 +8,15 @@ import (
 	"loaderd/tokenizer/internal/pairs"
 )
 
-// SetAllDone says that each merge is done for some text: the token that it makes is what merging gives of its text, by
-// it.
+// SetAllDone declares that each merge is done for some text: the token that it makes is the result of merging its
+// text, with this merge as the last.
 func (m *Merges) SetAllDone() { m.allDone = true }
 
-// PrepareGreedy makes it that words are encoded without merging where that can be. Where words begin with bytes only
-// long ones are encoded so, and it is made when the first of these comes. tokens are the texts of the vocabulary by id.
+// PrepareGreedy enables encoding without merging where that is possible. If words start with bytes, only long ones
+// are encoded so, and the encoder is created for the first of these. tokens are the texts of the vocabulary by id.
 func (m *Merges) PrepareGreedy(tokens []string) {
 	grown := m.grown
-	m.grown = nil // it is not needed behind that
+	m.grown = nil // not needed afterwards
 	m.greedy = sync.OnceValue(func() *greedyMerges {
 		if grown == nil {
 			grown = m.findGrown(tokens)
@@ -24,11 +24,11 @@ func (m *Merges) PrepareGreedy(tokens []string) {
 		return newGreedy(m, grown, m.textOf(tokens))
 	})
 	if m.characters != nil {
-		m.greedy() // the first word needs it
+		m.greedy() // needed for the first word
 	}
 }
 
-// textOf tells the texts of symbols, "" of those that have none.
+// textOf returns a function from symbols to texts, "" for symbols without one.
 func (m *Merges) textOf(tokens []string) func(symbol uint32) string {
 	if m.characters != nil {
 		return func(symbol uint32) string { return tokens[symbol] }
@@ -36,7 +36,7 @@ func (m *Merges) textOf(tokens []string) func(symbol uint32) string {
 	return func(symbol uint32) string { return m.text[symbol] }
 }
 
-// Themselves tells of each token, by id, whether it is what merging gives of its text.
+// Themselves reports for each token, by id, whether it is the result of merging its text.
 func (m *Merges) Themselves(tokens []string) []bool {
 	is, known := make([]bool, len(tokens)), make([]bool, len(tokens))
 	if m.grown = m.findGrown(tokens); !m.grown.tooLong {
@@ -58,21 +58,21 @@ func (m *Merges) Themselves(tokens []string) []bool {
 	return is
 }
 
-// grownTokens are the tokens that their own text gives, by age, a token before those that it is part of; none if one is
-// too long.
+// grownTokens are the tokens that result from their own text, by age, a token before those that contain it; none if
+// one is too long.
 type grownTokens struct {
 	tokens  []grownToken
 	tooLong bool
 }
 
-// grownToken is a token that its own text gives.
+// grownToken is a token that results from its own text.
 type grownToken struct {
 	rank uint32 // of the last merge
 	age  uint32 // the highest rank of its merges
 	size int32
 }
 
-// findGrown finds the tokens that their own text gives.
+// findGrown returns the tokens that result from their own text.
 func (m *Merges) findGrown(tokens []string) *grownTokens {
 	text := m.textOf(tokens)
 	list := make([]grownToken, 0, len(m.made))
@@ -108,11 +108,10 @@ func (m *Merges) findGrown(tokens []string) *grownTokens {
 	return &grownTokens{tokens: list}
 }
 
-// aloneRanks are those of the last merge of a word, and the highest of all.
+// aloneRanks are the rank of the last merge of a word, and the highest of all.
 type aloneRanks struct{ last, highest uint32 }
 
-// mergeAlone merges a word in the scratch, by looking at all pairs after each merge, and returns the symbols that are
-// left.
+// mergeAlone merges a word in the scratch, examining all pairs after each merge, and returns the remaining symbols.
 func (m *Merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks aloneRanks, scratch []uint32) {
 	if m.characters != nil {
 		s = m.characters.start(s, word)
@@ -127,7 +126,7 @@ func (m *Merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks al
 	return symbols, ranks, s
 }
 
-// joinAlone merges symbols, with room for as many ranks. made is what the merge of a rank makes.
+// joinAlone merges symbols; rank has the same length. made[r] is the symbol that the merge of rank r makes.
 func joinAlone(w, rank []uint32, table *pairs.Table, made []uint32) (symbols []uint32, ranks aloneRanks) {
 	n := len(w)
 	for i := range n - 1 {
@@ -158,7 +157,7 @@ func joinAlone(w, rank []uint32, table *pairs.Table, made []uint32) (symbols []u
 	return w[:n], ranks
 }
 
-// rankOf is the rank of a pair, of which most have none.
+// rankOf returns the rank of a pair. Most pairs have none.
 func rankOf(table *pairs.Table, left, right uint32) uint32 {
 	if !table.Maybe.Has(left, right) {
 		return none

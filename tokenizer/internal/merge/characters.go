@@ -2,17 +2,18 @@ package merge
 
 import "unicode/utf8"
 
-// Characters says with which symbols a word begins that merges from characters. There a symbol is a token's id.
+// Characters has the initial symbols of a word if merging starts with characters. A symbol then is a token's id.
 type Characters struct {
 	ascii [utf8.RuneSelf]uint32
 	page  [0x1100]*[256]uint32
-	space []byte      // what a space stands for
+	space []byte      // the text that a space represents
 	bytes [256]uint32 // the tokens of bytes, or none
 	unk   uint32      // or none: characters without a token are dropped
 	fuse  bool
 }
 
-// NewCharacters knows no character yet. A space stands for another text; fuse makes one unk of neighbours.
+// NewCharacters returns a table without characters. A space represents the text space; fuse makes one unk of adjacent
+// ones.
 func NewCharacters(space string, fuse bool) *Characters {
 	t := &Characters{space: []byte(space), unk: none, fuse: fuse}
 	for i := range t.ascii {
@@ -24,16 +25,16 @@ func NewCharacters(space string, fuse bool) *Characters {
 	return t
 }
 
-// SetByte gives a byte of characters that have no symbol one.
+// SetByte sets the symbol of a byte of characters that have no symbol.
 func (t *Characters) SetByte(b byte, symbol uint32) { t.bytes[b] = symbol }
 
-// SetUnknown gives characters a symbol of which not all bytes have one either.
+// SetUnknown sets the symbol of characters without a symbol whose bytes do not all have one.
 func (t *Characters) SetUnknown(symbol uint32) { t.unk = symbol }
 
-// HasUnknown tells whether such characters have a symbol. Without one they are dropped.
+// HasUnknown reports whether such characters have a symbol. Without one they are dropped.
 func (t *Characters) HasUnknown() bool { return t.unk != none }
 
-// Set gives a character its symbol.
+// Set sets the symbol of a character.
 func (t *Characters) Set(r rune, symbol uint32) {
 	if r < utf8.RuneSelf {
 		t.ascii[r] = symbol
@@ -48,7 +49,7 @@ func (t *Characters) Set(r rune, symbol uint32) {
 	t.page[r>>8][r&0xff] = symbol
 }
 
-// of is the symbol of a character, or none.
+// of returns the symbol of a character, or none.
 func (t *Characters) of(r rune) uint32 {
 	if r < utf8.RuneSelf {
 		return t.ascii[r]
@@ -59,7 +60,7 @@ func (t *Characters) of(r rune) uint32 {
 	return none
 }
 
-// known is the size of the characters with tokens that a text begins with.
+// known returns the size of the longest prefix of text that consists of characters with tokens.
 func (t *Characters) known(text []byte) int {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
@@ -71,8 +72,9 @@ func (t *Characters) known(text []byte) int {
 	return len(text)
 }
 
-// start appends the symbols that a word begins with. A character without a token becomes those of its bytes if all have
-// one, else unk. An unk waits for the next character that has a token, so bytes get before it: as in the reference.
+// start appends the initial symbols of a word. A character without a token becomes those of its bytes if all have
+// one, otherwise unk. An unk is appended before the next character that has a token, so bytes may precede it, as in
+// the reference.
 func (t *Characters) start(dst []uint32, word []byte) []uint32 {
 	waits := false
 	for i := 0; i < len(word); {
@@ -142,12 +144,13 @@ func (t *Characters) Whole() bool {
 	return true
 }
 
-// Parts tells of two bytes whether the symbols of a text are those of its two sides where it is cut between them.
+// Parts returns a function of two adjacent bytes. It reports whether splitting a text between them does not change
+// its symbols.
 func (t *Characters) Parts() func(before, after int) bool {
 	whole := t.Whole()
 	known := func(b int) bool { return b < utf8.RuneSelf && t.ascii[b] != none }
 	return func(before, after int) bool {
-		// on one side of an unk only what has a token
+		// next to an unk only a character with a token may be split off
 		return whole || known(before) && known(after) || t.unk != none && (known(before) || known(after))
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"loaderd/tokenizer/internal/pairs"
 )
 
-// LastOfEqual tells of each merge whether no later one joins the same two.
+// LastOfEqual reports for each merge whether no later one joins the same pair.
 func LastOfEqual(list []Step) []bool {
 	_, kept := lastOfEqual(list)
 	return kept
@@ -24,10 +24,10 @@ func lastOfEqual(list []Step) (t pairs.Table, kept []bool) {
 	return t, kept
 }
 
-// Done tells of each merge whether it is ever done: whether merging the characters of its result ends with it. Where a
-// merge is done in a longer text, nothing has been joined over the borders of its result before, so what happened
-// within is the same. Of equal merges the last counts. entry is how an entry of the vocabulary is spelled, of which
-// there are n.
+// Done reports for each merge whether it is ever done: whether it is the last merge of the characters of its result.
+// If a merge is done in a longer text, nothing has been joined over the borders of its result before, so the merges
+// within the result are the same. Of equal merges the last one is used. entry returns the spelling of an entry of the
+// vocabulary, which has n entries.
 func Done(list []Step, n int, entry func(place uint32) string) []bool {
 	ranks, done := lastOfEqual(list)
 	made := make([]uint32, len(list))
@@ -56,7 +56,7 @@ func Done(list []Step, n int, entry func(place uint32) string) []bool {
 			for _, r := range entry(x.Made) {
 				symbol, ok := character[r]
 				if !ok {
-					symbol = noSymbol // no merge takes it
+					symbol = noSymbol // not part of any merge
 				}
 				s = append(s, symbol)
 			}
@@ -67,7 +67,7 @@ func Done(list []Step, n int, entry func(place uint32) string) []bool {
 	return done
 }
 
-// lastOfSymbols is the rank of the merge that leaves one of some symbols, or none.
+// lastOfSymbols returns the rank of the merge that reduces some symbols to one, or none.
 func (l *lastMerge) lastOfSymbols(symbols []uint32, ranks *pairs.Table, made []uint32) uint32 {
 	if len(symbols) < 2 {
 		return none

@@ -1,6 +1,6 @@
 package merge
 
-// Bounds, for tests.
+// Bounds, exported for tests.
 const (
 	GreedyWalk = greedyWalk
 	GreedyText = greedyText
@@ -8,30 +8,30 @@ const (
 	KeepNodes  = keepNodes
 )
 
-// HasGreedy tells whether words are encoded greedily.
+// HasGreedy reports whether words are encoded greedily.
 func (m *Merges) HasGreedy() bool { return m.greedy() != nil }
 
-// WithoutGreedy is the same merges, which then go the way of all merges.
+// WithoutGreedy returns the same merges without a greedy encoder.
 func (m *Merges) WithoutGreedy() *Merges {
 	plain := *m
 	plain.greedy = nil
 	return &plain
 }
 
-// EncodeGreedily encodes as far as that is done without merging.
+// EncodeGreedily encodes the part of a word that needs no merging.
 func (m *Merges) EncodeGreedily(s *Scratch, dst []int32, word []byte) (ids []int32, spelled int) {
 	return m.greedy().encode(&s.greedy, dst, word)
 }
 
-// Ordered tells whether merges are in the order of training.
+// Ordered reports whether merges are in the order of training.
 func (m *Merges) Ordered() bool { return m.ordered }
 
-// ByRank and ByHeap are the two ways to merge a long word.
+// ByRank and ByHeap are the two algorithms for merging a long word.
 func (m *Merges) ByRank(s *Scratch, word []byte) []int32 { return m.byRank(s, nil, word) }
 func (m *Merges) ByHeap(s *Scratch, word []byte) []int32 { return m.byHeap(s, nil, word) }
 
-// Walked is how many bytes were looked at to encode greedily, Windows how many windows the last word ended in, Kept for
-// how many symbols of long words there is room.
+// Walked returns how many bytes greedy encoding has read. Windows returns the number of windows at the end of the
+// last word. Kept returns the capacity for symbols of long words.
 func (s *Scratch) Walked() int  { return s.greedy.walked }
 func (s *Scratch) Windows() int { return s.greedy.windows.n }
 func (s *Scratch) Kept() int    { return cap(s.node) }

@@ -6,22 +6,22 @@ import (
 	"loaderd/tokenizer/internal/pairs"
 )
 
-// Few is a short word while it is merged. A symbol stays at the place where it began, the first at place 1; before the
-// first and behind the last stands noSymbol. The pair of a symbol and the next one has the rank of their merge above
-// the place of the symbol, so that of all pairs the least goes first.
+// Few is a short word during merging. A symbol stays at the place where it starts, the first at place 1; noSymbol
+// precedes the first and follows the last. The pair of a symbol and the next one has the rank of their merge in the
+// bits above the place of the symbol. So the minimum of all pairs is the next merge.
 type Few struct {
 	symbol [1 << placeBits]uint32
 	pair   [1 << placeBits]uint32
 	size   int
-	left   uint64 // the places where symbols are, noSymbol too, a bit each
+	left   uint64 // a bit per place that has a symbol, noSymbol included
 }
 
 const (
-	// shortMax is the longest word, in symbols, for which looking at all pairs after each merge is the fastest way.
+	// shortMax is the longest word, in symbols, for which examining all pairs after each merge is the fastest algorithm.
 	shortMax  = 48
 	placeBits = 6
 	places    = 1<<placeBits - 1
-	noPair    = none &^ places // and above
+	noPair    = none &^ places // minimum value without a pair
 	noSymbol  = symbolMask     // above MaxID: it merges with nothing
 )
 
@@ -32,7 +32,7 @@ var noPairs = func() (p [16]uint32) {
 	return p
 }()
 
-// begin prepares for size symbols, at most shortMax and perhaps none, and no pair.
+// begin prepares for size symbols, at most shortMax and possibly none, without pairs.
 func (w *Few) begin(size int) {
 	for i := 0; i < max(size, 1); i += len(noPairs) {
 		*(*[len(noPairs)]uint32)(w.pair[i:]) = noPairs
@@ -41,7 +41,7 @@ func (w *Few) begin(size int) {
 	w.size, w.left = size, 2<<(size+1)-1
 }
 
-// beginBytes makes the bytes of a word the symbols.
+// beginBytes sets the symbols to the bytes of a word.
 func (m *Merges) beginBytes(w *Few, word []byte) {
 	w.begin(len(word))
 	prev := uint32(word[0])
@@ -54,7 +54,7 @@ func (m *Merges) beginBytes(w *Few, word []byte) {
 	}
 }
 
-// least is that of all pairs.
+// least returns the minimum of all pairs.
 func (w *Few) least() uint32 {
 	p := (*[16]uint32)(w.pair[:])
 	a, b := min(p[0], p[1], p[2], p[3]), min(p[4], p[5], p[6], p[7])
@@ -67,14 +67,15 @@ func (w *Few) least() uint32 {
 	return min(a, b, c, d)
 }
 
-// fewScratch is what JoinFew needs.
+// fewScratch is the scratch space of JoinFew.
 type fewScratch struct {
 	fresh   [2 * Lanes]uint64
-	touched uint64 // keeps loads
+	touched uint64 // prevents the compiler from removing the loads
 }
 
-// JoinFew merges at most lanes words. It takes a step in each before the next step in any: a step needs two places of
-// large tables, which are read for all words at once. What is there is unpredictable, so nearly nothing branches on it.
+// JoinFew merges at most Lanes words. It advances all words by one step before the next step of any. A step reads two
+// places of large tables, and the reads of all words proceed in parallel. Their content is unpredictable, so few
+// branches depend on it.
 func (m *Merges) JoinFew(s *fewScratch, words []Few) {
 	var open [Lanes]uint8 // words that may have more merges
 	for k := range words {
@@ -116,7 +117,7 @@ func (m *Merges) JoinFew(s *fewScratch, words []Few) {
 			fresh += maybe.BitOf(v >> (placeBits + laneBits))
 		}
 		var touched uint64
-		for _, v := range s.fresh[:fresh] { // nothing else is in this loop, so that many places are waited for at once
+		for _, v := range s.fresh[:fresh] { // the loop does nothing else, so that many reads proceed in parallel
 			touched |= table[m.pairs.Home(v>>(placeBits+laneBits))&uint64(len(table)-1)]
 		}
 		s.touched = touched
@@ -127,7 +128,7 @@ func (m *Merges) JoinFew(s *fewScratch, words []Few) {
 	}
 }
 
-// AppendFew appends the ids of the symbols that are left.
+// AppendFew appends the ids of the remaining symbols.
 func (m *Merges) AppendFew(dst []int32, w *Few) []int32 {
 	for left := w.left & (2<<w.size - 2); left != 0; left &= left - 1 {
 		symbol := w.symbol[bits.TrailingZeros64(left)&places]
@@ -142,5 +143,5 @@ func (m *Merges) AppendFew(dst []int32, w *Few) []int32 {
 
 const (
 	laneBits = 5
-	Lanes    = 1 << laneBits // words that are merged at once
+	Lanes    = 1 << laneBits // words that are merged in parallel
 )

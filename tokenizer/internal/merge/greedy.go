@@ -2,69 +2,67 @@ package merge
 
 import "loaderd/tokenizer/internal/pairs"
 
-// greedyMerges encodes from left to right, without merging: it takes the longest token that fits behind the last one,
-// and goes back where none does. It rests on this: the merges of some neighbouring symbols happen in the same order
-// whatever is beside them, as long as nothing beside them is merged with them. So
+// greedyMerges encodes from left to right, without merging. It appends the longest token that fits after the last
+// one, and backtracks if none does. It relies on this: the merges of adjacent symbols happen in the same order in any
+// context, as long as nothing in the context is merged with them. So
 //
-//  1. what has become one token was merged as if it were alone, and of the merges that make a token only one can ever
-//     come
-//     up, the last one when the token's text is merged alone;
-//  2. tokens in a row are what merging gives exactly if each two neighbours are what merging gives of the two alone
-//     (apart). So whether a token fits behind another does not depend on the rest of the word, and of all rows of
-//     tokens
-//     that spell a word exactly one has neighbours that all fit.
+//  1. what has become one token was merged as if it were alone. Of the merges that make a token only one can ever
+//     occur, the last one when the token's text is merged alone;
+//  2. a sequence of tokens is the result of merging exactly if each two neighbours are the result of merging the two
+//     alone (apart). So whether a token fits after another does not depend on the rest of the word. Of all sequences of
+//     tokens that spell a word, exactly one has only neighbours that fit.
 //
-// A symbol is numbered by when it can first appear: atoms, with which words begin, then tokens by the highest rank of
-// the Merges that make them. Nearly always that is the rank of the last of them.
+// Symbols are numbered in the order in which they can first appear: atoms, with which words start, then tokens by the
+// highest rank of the merges that make them. That is nearly always the rank of the last merge.
 type greedyMerges struct {
 	atoms uint32
 	trie  []uint64    // see trie.go
-	part  [][2]uint32 // an atom has itself for both parts
-	pairs pairs.Table // two symbols -> the first symbol of the age of what they make
+	part  [][2]uint32 // both parts of an atom are the atom
+	pairs pairs.Table // two symbols -> the first symbol with the age of what they make
 	of    []spelling
 
-	// Tokens that have at one end a token whose last merge is not that of the highest rank. A pair with one of them is
-	// merged to see whether it stays.
-	odd    []uint64 // a bit a symbol; nil if there are none
+	// Tokens with a token at one end whose last merge is not that of the highest rank. A pair with one of them is merged
+	// to see whether it stays.
+	odd    []uint64 // a bit per symbol; nil for none
 	plain  *Merges
 	symbol []uint32 // the symbol of plain
-	number []uint32 // and the other way round; nil if words begin with characters
+	number []uint32 // the reverse; nil if words start with characters
 	text   []string
 }
 
-// spelling is what is known about a symbol beside its parts.
+// spelling describes a symbol in addition to its parts.
 type spelling struct {
-	shorter uint32 // the longest symbol that it begins with, or none
+	shorter uint32 // the longest symbol that is a prefix of it, or none
 	size    uint32 // in bytes
 	id      int32
 }
 
-// knownLog is about how much of fitting is kept: 32 KiB.
+// knownLog determines how many results of fitting are kept: 32 KiB.
 const knownLog = 12
 
 const knownMin = 64
 
-// greedyScratch is what encode needs; it is kept from word to word.
+// greedyScratch is the scratch space of encode, kept from word to word.
 type greedyScratch struct {
-	known   [1 << knownLog]uint64 // two symbols and one, all but the first plus 1: see fitting
-	dead    []uint64              // a bit a place of the word: no row of tokens goes on from there
-	walked  int                   // bytes, all words together
-	missed  int                   // how often known did not know
+	known   [1 << knownLog]uint64 // two symbols and the result, the latter two plus 1: see fitting
+	dead    []uint64              // a bit per place of the word: no sequence of tokens continues there
+	walked  int                   // bytes, of all words together
+	missed  int                   // number of misses in known
 	windows greedyWindows
 
 	pair  []byte // for fits
 	alone []uint32
 }
 
-// encode appends the ids of a word and returns how many bytes it has spelled: all, or those before the first character
-// that no symbol begins with. It goes back from each place at most once. Of long words that make it go back all the
-// time it spells nothing: merging is faster there.
+// encode appends the ids of a word and returns how many bytes it has spelled: all, or those before the first
+// character that no symbol starts with. It backtracks from each place at most once. It spells nothing of a long word
+// that causes much backtracking, because merging is faster then.
 func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids []int32, spelled int) {
-	first := len(dst) // the tokens are put behind this as symbols
+	first := len(dst) // the tokens are appended after this as symbols
 	s.windows.look(s, dst, 0, windowLook)
 	last, at, back := none, 0, false
-	dead := 0   // the last place that is dead, or 0
-	placed := 0 // before this place tokens were not found by trying the longest first
+	dead := 0   // the last dead place, or 0
+	placed := 0 // up to this place tokens were not found by trying the longest first
 	next, walked := g.longest(word)
 	for next != none {
 		if last != none {
@@ -74,7 +72,7 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 			next = g.alive(s, last, next, at, len(word))
 		}
 		var n int
-		if next == none { // nothing fits behind the last token, so a shorter one must do in its place
+		if next == none { // nothing fits after the last token, so it must be replaced by a shorter one
 			s.kill(at, len(word), !back)
 			back, dead = true, max(dead, at)
 			if walked > greedyWalk*(at+greedyText) || len(dst) == first {
@@ -117,8 +115,8 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 	return dst, at
 }
 
-// alive is the longest of a token and those that it begins with that fits behind the last one and does not end at a
-// dead place.
+// alive returns the longest of a token and its prefixes that fits after the last token and does not end at a dead
+// place.
 func (g *greedyMerges) alive(s *greedyScratch, last, next uint32, at, size int) uint32 {
 	for next != none && s.isDead(at+int(g.of[next].size)) {
 		if next = g.of[next].shorter; next != none && last != none {
@@ -128,7 +126,7 @@ func (g *greedyMerges) alive(s *greedyScratch, last, next uint32, at, size int) 
 	return next
 }
 
-// withoutLast takes the last token back, and returns the one before it, or none, and it.
+// withoutLast removes the last token. It returns the token before it, or none, and the removed one.
 func withoutLast(dst []int32, first int) (rest []int32, last, taken uint32) {
 	taken, last = uint32(dst[len(dst)-1]), none
 	if dst = dst[:len(dst)-1]; len(dst) > first {
@@ -137,8 +135,8 @@ func withoutLast(dst []int32, first int) (rest []int32, last, taken uint32) {
 	return dst, last, taken
 }
 
-// repeated takes the last token again as often as the text repeats it, but for a few times. It looks at some bytes to
-// know.
+// repeated appends the last token as often as the text repeats it, except for the last few times. looked is how many
+// bytes it has read.
 func (g *greedyMerges) repeated(s *greedyScratch, dst []int32, word []byte, at,
 	dead int) (ids []int32, end, looked int) {
 	token := dst[len(dst)-1]
@@ -151,9 +149,9 @@ func (g *greedyMerges) repeated(s *greedyScratch, dst []int32, word []byte, at,
 	return dst, at, looked
 }
 
-// repeats is how many bytes from a place on repeat the token before it, of size bytes. Where a text repeats itself,
-// encode would find out for each token anew that a longer one leads nowhere; so it takes them at once, but for the last
-// ones.
+// repeats returns how many bytes from a place on repeat the token before it, of size bytes. In a repetitive text,
+// encode would discover for each token again that a longer one is a dead end. So repeated appends all of them, except
+// for the last ones.
 func (s *greedyScratch) repeats(word []byte, at, size, dead int) (n int) {
 	for place := at + size; place <= dead; place += size {
 		if s.isDead(place) {
@@ -168,10 +166,10 @@ func (s *greedyScratch) repeats(word []byte, at, size, dead int) (n int) {
 
 const repeatsLeft = 8
 
-// greedyWalk is how many times over encode may look at the bytes of a word.
+// greedyWalk is the maximum ratio between the bytes that encode reads and the length of a word.
 const greedyWalk = 24
 
-// revive makes room for a bit a place, none of them set.
+// revive allocates a bit per place, all of them unset.
 func (s *greedyScratch) revive(n int) {
 	if n = n>>6 + 1; n <= cap(s.dead) {
 		s.dead = s.dead[:n]
@@ -181,7 +179,7 @@ func (s *greedyScratch) revive(n int) {
 	s.dead = make([]uint64, n)
 }
 
-// kill marks a place of a word of size bytes; first says that no place of it is marked yet.
+// kill marks a place of a word of size bytes as dead; first reports that no place is marked yet.
 func (s *greedyScratch) kill(at, size int, first bool) {
 	if first {
 		s.revive(size)
@@ -191,8 +189,8 @@ func (s *greedyScratch) kill(at, size int, first bool) {
 
 func (s *greedyScratch) isDead(at int) bool { return s.dead[at>>6]>>(at&63)&1 != 0 }
 
-// fitting is the longest of a token and those that it begins with that fits behind another one, or none. It depends on
-// the two alone, so the last answers are kept.
+// fitting returns the longest of a token and its prefixes that fits after another one, or none. It depends only on
+// these two, so recent results are kept.
 func (g *greedyMerges) fitting(s *greedyScratch, last, next uint32, size int) uint32 {
 	if size <= knownMin {
 		for next != none && !g.fits(s, last, next) {
@@ -213,7 +211,7 @@ func (g *greedyMerges) fitting(s *greedyScratch, last, next uint32, size int) ui
 	return next
 }
 
-// fits reports whether merging leaves two tokens side by side as they are.
+// fits reports whether merging leaves two adjacent tokens unchanged.
 func (g *greedyMerges) fits(s *greedyScratch, left, right uint32) bool {
 	if len(g.odd) == 0 || !g.isOdd(left) && !g.isOdd(right) {
 		return g.apart(left, right)
@@ -226,9 +224,9 @@ func (g *greedyMerges) fits(s *greedyScratch, left, right uint32) bool {
 
 func (g *greedyMerges) isOdd(symbol uint32) bool { return g.odd[symbol>>6]>>(symbol&63)&1 != 0 }
 
-// apart reports whether merging leaves two tokens side by side as they are. It goes back in time: the younger of the
-// two symbols at the border is taken apart, and the pair that stood there before must not have merged earlier. Of equal
-// ranks the leftmost goes first.
+// apart reports whether merging leaves two adjacent tokens unchanged. It goes back in time: the younger of the two
+// symbols at the border is split into its parts. The pair that was there before must not have merged earlier. Of
+// equal ranks the leftmost goes first.
 func (g *greedyMerges) apart(left, right uint32) bool {
 	limit := none
 	for {
@@ -239,7 +237,7 @@ func (g *greedyMerges) apart(left, right uint32) bool {
 			return true
 		}
 		inner, outer := g.part[left][1], g.part[right][0]
-		// the three are chosen without a branch, which would go either way
+		// the three are chosen without a branch, which would be unpredictable
 		younger := left > right
 		limit = right + 1
 		if younger {
@@ -254,7 +252,7 @@ func (g *greedyMerges) apart(left, right uint32) bool {
 	}
 }
 
-// setOdd makes one of n symbols odd.
+// setOdd marks one of n symbols as odd.
 func (g *greedyMerges) setOdd(symbol uint32, n int) {
 	if g.odd == nil {
 		g.odd = make([]uint64, n/64+1)

@@ -6,14 +6,14 @@ import (
 	"loaderd/tokenizer/internal/pairs"
 )
 
-// Where tokens are longer or nested deeper, the greedy way may cost more than merging.
+// If tokens are longer or nested deeper, greedy encoding may cost more than merging.
 const (
 	greedyText  = 1 << 10 // bytes of a token
 	greedySpine = 1 << 6  // symbols along one end of a token
-	greedyChain = 1 << 9  // tokens that a token begins with
+	greedyChain = 1 << 9  // tokens that are prefixes of a token
 )
 
-// newGreedy makes the greedy encoder of merges, or returns nil where it would not be fast. text is the text of a symbol
+// newGreedy returns the greedy encoder of merges, or nil if it would not be fast. text returns the text of a symbol
 // of the merges, "" if it has none.
 func newGreedy(m *Merges, from *grownTokens, text func(symbol uint32) string) *greedyMerges {
 	grown := from.tokens
@@ -43,7 +43,7 @@ func newGreedy(m *Merges, from *grownTokens, text func(symbol uint32) string) *g
 	var first uint32 // of the symbols of an age
 	for i, t := range grown {
 		left, right := number[m.parts[t.rank][0]], number[m.parts[t.rank][1]]
-		if left == none || right == none { // a part that stands for a character without a token
+		if left == none || right == none { // a part represents a character without a token
 			return nil
 		}
 		made := uint32(len(g.of))
@@ -75,7 +75,7 @@ func newGreedy(m *Merges, from *grownTokens, text func(symbol uint32) string) *g
 	return g
 }
 
-// atoms are the symbols that words begin with.
+// atoms returns the symbols with which words start.
 func (m *Merges) atoms(text func(symbol uint32) string) []uint32 {
 	var list []uint32
 	if m.characters == nil {
@@ -106,7 +106,7 @@ func (g *greedyMerges) deep() bool {
 	return false
 }
 
-// chained reports whether some token begins with too many others.
+// chained reports whether some token has too many tokens as prefixes.
 func (g *greedyMerges) chained() bool {
 	for n := range g.of {
 		k := 0

@@ -13,7 +13,7 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// greedy are the merges of a definition with their greedy encoder, if they have one, and the tokens by id.
+// greedy returns the merges of a definition, with their greedy encoder if they have one, and the tokens by id.
 func greedy(t *testing.T, d *definition.Definition) (m *merge.Merges, tokens []string) {
 	t.Helper()
 	tokens = d.TokensByID()
@@ -50,13 +50,13 @@ func TestGreedyIsMerging(t *testing.T) {
 				check(word)
 			}
 			word = word[:0]
-			for range 1 + r.IntN(5) { // tokens side by side, some of them cut
+			for range 1 + r.IntN(5) { // adjacent tokens, some of them truncated
 				text := tokens[r.IntN(len(tokens))]
 				word = append(word, text[:len(text)-r.IntN(len(text)+1)/2]...)
 			}
 			check(word)
 			word = word[:0]
-			for range 1 + r.IntN(3) { // texts that repeat themselves
+			for range 1 + r.IntN(3) { // repetitive texts
 				text := tokens[r.IntN(len(tokens))]
 				if r.IntN(3) > 0 {
 					text = string("=- a0*#"[r.IntN(7)])
@@ -68,7 +68,7 @@ func TestGreedyIsMerging(t *testing.T) {
 	}
 }
 
-// All short words of few letters, by models whose merges meet in every way.
+// All short words of few letters are encoded by models whose merges interact in every way.
 func TestGreedyIsMergingForSmallModels(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 22))
 	greedily := 0
@@ -114,7 +114,7 @@ func TestGreedyIsMergingForSmallModels(t *testing.T) {
 	}
 }
 
-// The work of encoding a word is bounded by its length, whatever it is.
+// The work of encoding a word is bounded by its length, for any word.
 func TestGreedyWorkIsLinear(t *testing.T) {
 	for _, name := range definition.Builtin() {
 		m, byID := greedy(t, tokentest.Builtin(t, name))
@@ -143,7 +143,7 @@ func TestWindowsAreMerging(t *testing.T) {
 	for _, name := range definition.Builtin() {
 		models[name], _ = greedy(t, tokentest.Builtin(t, name))
 	}
-	for k := range 12 { // small ones, of which some merge in another order than they are written down in
+	for k := range 12 { // small ones, some of which merge in another order than they are listed
 		list := tokentest.RandomMerges(r, 40+20*k, k%2 == 1)
 		models[fmt.Sprint("random ", k)], _ = greedy(t, tokentest.Definition(t, tokentest.SmallFile(list...)))
 	}

@@ -48,7 +48,7 @@ func (m *Merges) byHeap(s *Scratch, dst []int32, word []byte) []int32 {
 		rank, p := s.heap.pop()
 		a := w[p]
 		if int(a.next) >= len(w) || a.symbol != m.parts[rank][0] || w[a.next].symbol != m.parts[rank][1] {
-			continue // one of the two has been merged since
+			continue // one of the two has been merged in the meantime
 		}
 		made := m.made[rank]
 		join(w, p, made)

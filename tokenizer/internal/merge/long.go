@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Scratch is what merging long words needs; an encoder keeps it, up to keepNodes, from word to word.
+// Scratch is the scratch space for merging long words. An encoder keeps it, up to keepNodes, from word to word.
 type Scratch struct {
 	few    [1]Few
 	Join   fewScratch
@@ -16,10 +16,10 @@ type Scratch struct {
 	heap   pairHeap
 }
 
-// keepNodes is the longest word whose scratch is kept: a rare huge word must not cost memory for ever.
+// keepNodes is the longest word whose scratch is kept, so that a rare huge word does not retain memory.
 const keepNodes = 1 << 16
 
-// node is a symbol of a long word, at the place of its first byte; none once its left neighbour has taken it.
+// node is a symbol of a long word, at the place of its first byte; none once it is merged into its left neighbour.
 type node struct {
 	symbol     uint32
 	prev, next int32
@@ -34,7 +34,7 @@ func (s *Scratch) load(word []byte) []node {
 	return s.node
 }
 
-// unload appends the ids of the symbols that are left.
+// unload appends the ids of the remaining symbols.
 func (s *Scratch) unload(dst []int32, ids []int32) []int32 {
 	for i := 0; i < len(s.node); i = int(s.node[i].next) {
 		dst = append(dst, ids[s.node[i].symbol])
@@ -45,7 +45,7 @@ func (s *Scratch) unload(dst []int32, ids []int32) []int32 {
 	return dst
 }
 
-// join lets the node at p take its right neighbour.
+// join merges the node at p with its right neighbour.
 func join(word []node, p int32, made uint32) {
 	a := &word[p]
 	b := &word[a.next]
@@ -55,9 +55,9 @@ func join(word []node, p int32, made uint32) {
 	}
 }
 
-// rankQueue holds the pairs that wait, one list a rank; a bitmap of two levels finds the lowest rank.
+// rankQueue has the waiting pairs, in one list per rank; a bitmap of two levels finds the lowest rank.
 type rankQueue struct {
-	head []int32 // rank -> 1 + the first waiting of its list, or 0
+	head []int32 // rank -> 1 + the first waiting pair of its list, or 0
 	bit  []uint64
 	top  []uint64
 	wait []waiting
@@ -77,7 +77,7 @@ func (q *rankQueue) push(rank uint32, at int32) {
 	*h = int32(len(q.wait))
 }
 
-// next takes the list of the lowest rank out, into q.at.
+// next removes the list of the lowest rank and stores it in q.at.
 func (q *rankQueue) next() (rank uint32, ok bool) {
 	for t, w := range q.top {
 		if w == 0 {
@@ -98,8 +98,8 @@ func (q *rankQueue) next() (rank uint32, ok bool) {
 	return 0, false
 }
 
-// byRank merges a long word rank by rank, for ordered merges: a new pair always waits for a higher rank than the one
-// just done, so all pairs of a rank are merged before the pairs that they make are looked up.
+// byRank merges a long word rank by rank, for ordered merges. A new pair always has a higher rank than the one just
+// done, so all pairs of a rank are merged before the new pairs are looked up.
 func (m *Merges) byRank(s *Scratch, dst []int32, word []byte) []int32 {
 	q := &s.queue
 	if n := len(m.parts); len(q.head) < n {
@@ -118,18 +118,18 @@ func (m *Merges) byRank(s *Scratch, dst []int32, word []byte) []int32 {
 	return s.unload(dst, m.ids)
 }
 
-// joinAll merges the pairs of a rank at the places that q has found, and returns the places where they were still
-// there.
+// joinAll merges the pairs of a rank at the places that q has found, and returns the places where the pair still
+// existed.
 func (m *Merges) joinAll(q *rankQueue, w []node, rank uint32) (done []int32) {
 	left, right, made := m.parts[rank][0], m.parts[rank][1], m.made[rank]
-	if left == right && !slices.IsSorted(q.at) { // only pairs that may overlap care about the order
+	if left == right && !slices.IsSorted(q.at) { // the order matters only for pairs that may overlap
 		slices.Sort(q.at)
 	}
 	done = q.at[:0]
 	for _, p := range q.at {
 		a := w[p]
 		if a.symbol != left || int(a.next) >= len(w) || w[a.next].symbol != right {
-			continue // one of the two has been merged since
+			continue // one of the two has been merged in the meantime
 		}
 		join(w, p, made)
 		done = append(done, p)
@@ -137,7 +137,7 @@ func (m *Merges) joinAll(q *rankQueue, w []node, rank uint32) (done []int32) {
 	return done
 }
 
-// offer lets the pairs wait that the symbols made at some places are part of.
+// offer queues the pairs that contain the symbols made at some places.
 func (m *Merges) offer(q *rankQueue, w []node, made uint32, places []int32) {
 	for _, p := range places {
 		a := w[p]
@@ -146,7 +146,7 @@ func (m *Merges) offer(q *rankQueue, w []node, made uint32, places []int32) {
 				q.push(r, p)
 			}
 		}
-		if a.prev >= 0 && w[a.prev].symbol != made { // else a.prev is among places too, and offers this pair
+		if a.prev >= 0 && w[a.prev].symbol != made { // otherwise a.prev is among places too, and offers this pair
 			if r := m.pairs.Rank(w[a.prev].symbol, made); r != none {
 				q.push(r, a.prev)
 			}

@@ -11,7 +11,7 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// Both ways to merge a long word agree, and neither keeps the memory that a huge one takes.
+// Both algorithms for merging a long word agree, and neither retains the memory that a huge one needs.
 func TestLongMergesAgree(t *testing.T) {
 	for _, name := range definition.Builtin() {
 		m := tokentest.Builtin(t, name).Merges
@@ -32,7 +32,7 @@ func TestLongMergesAgree(t *testing.T) {
 	}
 }
 
-// The faster way to merge long words is for merges in the order of training; tests are to take both.
+// The faster algorithm for long words requires merges in the order of training; tests must use both.
 func TestOrderOfMerges(t *testing.T) {
 	for _, name := range definition.Builtin() {
 		if !tokentest.Builtin(t, name).Merges.Ordered() {

@@ -7,7 +7,7 @@ import (
 	"loaderd/tokenizer/internal/pairs"
 )
 
-// encodeCharacters appends the ids of a word whose merging begins with characters.
+// encodeCharacters appends the ids of a word whose merging starts with characters.
 func (m *Merges) encodeCharacters(s *Scratch, dst []int32, word []byte) []int32 {
 	var greedy *greedyMerges
 	if m.greedy != nil {
@@ -24,14 +24,14 @@ func (m *Merges) encodeCharacters(s *Scratch, dst []int32, word []byte) []int32 
 	return m.merge(s, dst, word)
 }
 
-// inParts appends the ids of a word that falls apart at characters without a token: nothing merges with what stands for
-// them, so the text between them merges on its own.
+// inParts appends the ids of a word in parts, split at characters without a token. Nothing merges with what
+// represents them, so the text between them merges separately.
 func (m *Merges) inParts(s *Scratch, greedy *greedyMerges, dst []int32, word []byte) []int32 {
 	for len(word) > 0 {
 		known := m.characters.known(word)
 		if ids, n := greedy.encode(&s.greedy, dst, word[:known]); n == known {
 			dst = ids
-		} else { // it takes long for the greedy way
+		} else { // slow for the greedy encoder
 			dst = m.merge(s, dst, word[:known])
 		}
 		if word = word[known:]; len(word) > 0 {
@@ -55,7 +55,7 @@ func (m *Merges) merge(s *Scratch, dst []int32, word []byte) []int32 {
 	return m.AppendFew(dst, w)
 }
 
-// beginSymbols makes w begin with symbols, at most shortMax.
+// beginSymbols initializes w with symbols, at most shortMax.
 func (m *Merges) beginSymbols(w *Few, symbols []uint32) {
 	w.begin(len(symbols))
 	copy(w.symbol[1:], symbols)
@@ -64,7 +64,7 @@ func (m *Merges) beginSymbols(w *Few, symbols []uint32) {
 	}
 }
 
-// BeginFew makes w begin with a short word, unless that has too many symbols.
+// BeginFew initializes w with a short word. It returns false if the word has too many symbols.
 func (m *Merges) BeginFew(s *Scratch, w *Few, word []byte) bool {
 	if len(word) > shortMax {
 		return false
@@ -80,9 +80,9 @@ func (m *Merges) BeginFew(s *Scratch, w *Few, word []byte) bool {
 	return true
 }
 
-// byUrgency merges the symbols of a long word for any merges. The pairs that wait lie in a list a rank; all of a rank
-// are done from left to right. A pair that a merge makes possible and that goes before what is left of the list is
-// urgent: the few of these are done at once, by rank, then place.
+// byUrgency merges the symbols of a long word for any merges. The waiting pairs are in one list per rank, and all
+// pairs of a rank are merged from left to right. A new pair that must precede the rest of the list is urgent. The few
+// urgent pairs are merged immediately, by rank, then place.
 func (m *Merges) byUrgency(s *Scratch, dst []int32) []int32 {
 	q := &s.queue
 	if n := len(m.parts); len(q.head) < n {
@@ -119,7 +119,7 @@ func (m *Merges) byUrgency(s *Scratch, dst []int32) []int32 {
 	return s.unload(dst, m.ids)
 }
 
-// joinIfStill merges the pair of a rank at p, if it is still there, while all of rank now or higher wait in lists.
+// joinIfStill merges the pair of a rank at p, if it still exists. All pairs of rank now or higher wait in lists.
 func (m *Merges) joinIfStill(s *Scratch, rank, now uint32, p int32) {
 	w := s.node
 	a := w[p]
@@ -137,7 +137,7 @@ func (m *Merges) joinIfStill(s *Scratch, rank, now uint32, p int32) {
 	}
 }
 
-// wait lets the pair at p wait for its turn, if it has a merge.
+// wait queues the pair at p, if it has a merge.
 func (s *Scratch) wait(rank, now uint32, p int32) {
 	switch {
 	case rank == none:
@@ -148,8 +148,8 @@ func (s *Scratch) wait(rank, now uint32, p int32) {
 	}
 }
 
-// NewFromCharacters has no merge yet, and makes room for n. Words begin with characters, and symbols are ids below
-// size.
+// NewFromCharacters returns an encoding without merges, with room for n. Words start with characters, and symbols are
+// ids below size.
 func NewFromCharacters(begin *Characters, size, n int) *Merges {
 	m := &Merges{
 		characters: begin,
@@ -164,20 +164,20 @@ func NewFromCharacters(begin *Characters, size, n int) *Merges {
 	return m
 }
 
-// JoinSymbols appends the merge of the next rank, where words begin with characters.
+// JoinSymbols appends the merge of the next rank, if words start with characters.
 func (m *Merges) JoinSymbols(left, right, made uint32) {
 	m.pairs.Put(left, right, uint32(len(m.parts)))
 	m.parts, m.made = append(m.parts, [2]uint32{left, right}), append(m.made, made)
 }
 
-// SetMade takes the texts of the symbols that merges make, when all merges are there.
+// SetMade sets the texts of the symbols that merges make, after all merges are added.
 func (m *Merges) SetMade(texts []string) {
 	m.text = texts
 	m.apart = m.characters.Whole() && !m.FallsBack()
 }
 
-// FallsBack reports whether some merge joins what stands for a character that has no token of its own. Then a symbol's
-// text does not tell where it lies.
+// FallsBack reports whether some merge joins what represents a character without a token. Then the places that a
+// symbol may cover do not follow from its text.
 func (m *Merges) FallsBack() bool {
 	stands := map[uint32]bool{}
 	for _, symbol := range m.characters.bytes {

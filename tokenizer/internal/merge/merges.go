@@ -1,8 +1,9 @@
-// Package merge encodes one word by byte pair encoding: the merge of the lowest rank goes first, of equal ones the
-// leftmost, until none applies. There are several ways to the same ids: many short words at once (Few), a long word
-// from left to right without merging where that is known to be the same, rank by rank, or by a heap.
+// Package merge encodes one word by byte pair encoding: the merge of the lowest rank is done first, of equal ranks
+// the leftmost, until none applies. Several algorithms give the same ids: many short words in parallel (Few), a long
+// word from left to right without merging if that is known to be equivalent, rank by rank, or with a heap.
 //
-// It also finds out which merges of a file are ever done, and the merges that the ranks of a rank file stand for.
+// It also determines which merges of a file are ever done, and the merges that are equivalent to the ranks of a rank
+// file.
 package merge
 
 import (
@@ -11,33 +12,34 @@ import (
 	"loaderd/tokenizer/internal/pairs"
 )
 
-// Merges is a byte pair encoding: the merge of lowest rank goes first, of equal ones the leftmost, until none applies.
+// Merges is a byte pair encoding: the merge of the lowest rank is done first, of equal ranks the leftmost, until none
+// applies.
 type Merges struct {
 	two   []uint32 // left byte<<8 | right byte -> rank, or none
 	pairs pairs.Table
-	parts [][2]uint32 // rank -> the pair of symbols it joins
-	made  []uint32    // rank -> the symbol it makes
+	parts [][2]uint32 // rank -> the pair of symbols that it joins
+	made  []uint32    // rank -> the symbol that it makes
 	ids   []int32     // symbol -> token id; -1: the byte has no token
 	text  []string    // symbol -> its bytes
 
-	characters *Characters // merging begins with characters; a symbol is then a token's id
-	apart      bool        // with characters: nothing merges with what stands for a character without a token
+	characters *Characters // merging starts with characters; a symbol is then a token's id
+	apart      bool        // with characters: nothing merges with what represents a character without a token
 
-	// ordered: each merge makes a symbol that no earlier one makes, of symbols that are there before it. Then a merge
-	// never makes a pair possible that should have gone earlier, and whole ranks can be merged at once.
+	// ordered reports that each merge makes a symbol that no earlier merge makes, of symbols that exist before it. Then
+	// a merge never makes a pair possible that should have been merged earlier, so whole ranks can be merged at a time.
 	ordered bool
 
-	// inOrder: the merge of rank r makes symbol 256+r, which is the token of that id.
+	// inOrder reports that the merge of rank r makes symbol 256+r, which is the token of that id.
 	inOrder bool
 
 	allDone bool         // see SetAllDone
 	grown   *grownTokens // what Themselves has found, for PrepareGreedy
-	// another way to the same ids, made when it is needed first, or nil where it is not known to be one; nil: not looked
-	// for
+	// greedy returns another encoder with the same ids, created on first use. It returns nil if the ids are not known to
+	// be the same. It is nil before PrepareGreedy.
 	greedy func() *greedyMerges
 }
 
-// New has no merge yet, and makes room for n. Words begin with bytes, which are the symbols 0..255.
+// New returns an encoding without merges, with room for n. Words start with bytes, which are the symbols 0..255.
 func New(n int) *Merges {
 	m := &Merges{
 		two:     make([]uint32, 1<<16),
@@ -58,14 +60,14 @@ func New(n int) *Merges {
 	return m
 }
 
-// SetByte gives a byte its token.
+// SetByte sets the token of a byte.
 func (m *Merges) SetByte(b byte, id int32) { m.ids[b] = id }
 
-// BeginsWith is what words begin with where merging begins with characters, else nil.
+// BeginsWith returns the initial symbols of words if merging starts with characters, else nil.
 func (m *Merges) BeginsWith() *Characters { return m.characters }
 
-// Texts are those of the symbols that merges make, and where words begin with bytes also these. They are not to be
-// changed.
+// Texts returns the texts of the symbols that merges make, and those of bytes if words start with bytes. Callers must
+// not change them.
 func (m *Merges) Texts() []string { return m.text }
 
 // Symbol adds the token of some bytes that a merge will make.
@@ -74,7 +76,7 @@ func (m *Merges) Symbol(text string, id int32) uint32 {
 	return uint32(len(m.ids) - 1)
 }
 
-// Join appends the merge of the next rank. fresh says that it makes a symbol that was not there before it.
+// Join appends the merge of the next rank. fresh reports that it makes a symbol that did not exist before.
 func (m *Merges) Join(left, right, made uint32, fresh bool) error {
 	rank := uint32(len(m.parts))
 	if rank > MaxID || made > MaxID {
@@ -114,13 +116,13 @@ func (m *Merges) Encode(s *Scratch, dst []int32, word []byte) []int32 {
 	return m.AppendFew(dst, w)
 }
 
-// A symbol is a piece of a word while it is merged: where words begin with bytes 0..255 are these, and larger ones are
-// tokens that Merges make; where they begin with characters a symbol is a token's id.
+// A symbol is a piece of a word during merging. If words start with bytes, 0..255 are the bytes, and larger symbols
+// are tokens that merges make. If words start with characters, a symbol is a token's id.
 const (
 	none       = pairs.None // no symbol, or no rank
 	symbolBits = pairs.SymbolBits
 	symbolMask = pairs.SymbolMask
 )
 
-// MaxID bounds ids and symbols: both must fit symbolBits, and a hostile file must not reserve memory without end.
+// MaxID bounds ids and symbols: both must fit symbolBits, and a hostile file must not reserve unbounded memory.
 const MaxID = 1<<symbolBits - 2

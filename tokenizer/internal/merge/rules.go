@@ -5,15 +5,15 @@ import "fmt"
 // Step is a merge by the places of its parts and its result in a vocabulary.
 type Step struct{ Left, Right, Made uint32 }
 
-// lastMerge is scratch space to find what merging some nodes ends with.
+// lastMerge is scratch space for finding the last merge of some nodes.
 type lastMerge struct {
 	node []node
 	heap pairHeap
 	rank [shortMax]uint32
 }
 
-// lastOf merges nodes, by their ranks, and returns the rank of the merge that leaves one of them, with the place of the
-// right one of the two that it joins; without one it is none.
+// lastOf merges nodes by rank. If one node is left, it returns the rank of the last merge and the place of the right
+// one of the two nodes that it joined. Otherwise last is none.
 func (l *lastMerge) lastOf(rankOf func(a, b node) uint32,
 	made func(a node, rank uint32) uint32) (last uint32, at int32) {
 	left := len(l.node)
@@ -36,7 +36,7 @@ func (l *lastMerge) lastOf(rankOf func(a, b node) uint32,
 		r, p := l.heap.pop()
 		a := &l.node[p]
 		if a.prev == merged || rank(p) != r {
-			continue // one of the two has been merged since
+			continue // one of the two has been merged in the meantime
 		}
 		if left == 2 {
 			return r, a.next
@@ -55,20 +55,20 @@ func (l *lastMerge) lastOf(rankOf func(a, b node) uint32,
 	return none, 0
 }
 
-// merged marks a node that has become part of the one before it.
+// merged marks a node that is merged into the one before it.
 const merged = -2
 
-// FromRanks finds the merges of a rank file, of bytes, from its tokens by rank and their places among them. There a
-// pair's rank is the rank of its bytes as a token, however they are split. But of all ways to split a token only one
-// can come up: the one that merging by ranks leaves, because bytes are only ever joined with neighbours, and inside a
-// token that is done in the same order wherever it stands. A token that no merging makes is left to words that are it.
+// FromRanks returns the merges of a rank file, over bytes, from its tokens by rank and their places among them. In a
+// rank file the rank of a pair is the rank of its bytes as a token, however they are split. But of all ways to split
+// a token only one can occur: the result of merging by ranks. Bytes are only ever joined with neighbours, and within
+// a token that happens in the same order in any context. A token that no merging makes only occurs as a whole word.
 func FromRanks(tokens []string, places map[string]uint32) []Step {
 	steps := make([]Step, 0, len(tokens))
 	var l lastMerge
 	for place, token := range tokens {
 		l.node = l.node[:0]
 		for i := range len(token) {
-			l.node = append(l.node, node{uint32(i), int32(i - 1), int32(i + 1)}) // the symbol is where it begins
+			l.node = append(l.node, node{uint32(i), int32(i - 1), int32(i + 1)}) // the symbol is the index of its first byte
 		}
 		rankOf := func(a, b node) uint32 {
 			if r, ok := places[token[a.symbol:b.next]]; ok {

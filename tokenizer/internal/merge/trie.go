@@ -5,10 +5,9 @@ import (
 	"strings"
 )
 
-// A trie of byte strings in one array. A cell holds the byte that leads to it in bits 0..8 (noByte in an empty cell),
-// its base in bits 9..31 and its symbol, or none, above. The cell that byte b leads to is at base^b; no two cells share
-// a base, but for 0, which is that of cells that lead nowhere: so the byte alone tells whether a cell is there. Cell 0
-// is the root.
+// A trie of byte strings in one array. A cell has the byte that leads to it in bits 0..8 (noByte in an empty cell),
+// its base in bits 9..31 and its symbol, or none, above. The cell for byte b is at base^b. No two cells share a base,
+// except base 0 of cells without children, so the byte is enough to identify a child. Cell 0 is the root.
 const (
 	noByte    = 256
 	byteMask  = 1<<9 - 1
@@ -17,7 +16,8 @@ const (
 	emptyCell = uint64(none)<<32 | noByte
 )
 
-// longest is the symbol of the longest string that s begins with, or none; it has walked so many bytes of s to know.
+// longest returns the symbol of the longest string that is a prefix of s, or none, and how many bytes of s it has
+// read.
 func (g *greedyMerges) longest(s []byte) (symbol uint32, walked int) {
 	trie := g.trie
 	symbol = none
@@ -40,7 +40,7 @@ type trieEntry struct {
 	symbol uint32
 }
 
-// newTrie makes the trie of different strings, none of them empty; ok is false if there are too many.
+// newTrie returns the trie of distinct strings, none of them empty; ok is false for too many strings.
 func newTrie(list []trieEntry) (trie []uint64, ok bool) {
 	slices.SortFunc(list, func(a, b trieEntry) int { return strings.Compare(a.text, b.text) })
 	b := &trieBuilder{}
@@ -51,19 +51,19 @@ func newTrie(list []trieEntry) (trie []uint64, ok bool) {
 	return b.cell, ok
 }
 
-// trieBuilder places cells. The free cells of the last blocks form a list; what is free before them stays so.
+// trieBuilder places cells. The free cells of the last blocks form a list; free cells before them stay unused.
 type trieBuilder struct {
 	cell []uint64
 	free []freeCell
-	head uint32   // of the list; 0 ends it
-	used []uint64 // a bit a base
+	head uint32   // first cell of the list; 0 ends it
+	used []uint64 // a bit per base
 }
 
 type freeCell struct{ prev, next uint32 }
 
 const (
 	trieBlock  = 256
-	trieWindow = 32 // blocks whose free cells are listed
+	trieWindow = 32 // number of blocks whose free cells are listed
 )
 
 func (b *trieBuilder) grow() {
@@ -71,7 +71,7 @@ func (b *trieBuilder) grow() {
 	for i := n; i < n+trieBlock; i++ {
 		b.cell = append(b.cell, emptyCell)
 		b.free = append(b.free, freeCell{next: b.head})
-		if n > 0 { // the root's block stays empty: base 0 leads there
+		if n > 0 { // the root's block has no other cells, because base 0 refers to it
 			b.free[b.head].prev = i
 			b.head = i
 		}
@@ -97,8 +97,8 @@ func (b *trieBuilder) take(i uint32) {
 	b.free[f.next].prev = f.prev
 }
 
-// place fills the cell at a place for the strings of a list, which begin with the same depth bytes, and all cells
-// behind.
+// place fills the cell at a place for the strings of a list, which have their first depth bytes in common, and all
+// cells below it.
 func (b *trieBuilder) place(at uint32, list []trieEntry, depth int) bool {
 	if len(list[0].text) == depth {
 		b.cell[at] = b.cell[at]&(1<<32-1) | uint64(list[0].symbol)<<32
@@ -135,7 +135,7 @@ func (b *trieBuilder) place(at uint32, list []trieEntry, depth int) bool {
 	return true
 }
 
-// base finds one that has room for the cells of the bytes.
+// base returns a base with room for the cells of the bytes.
 func (b *trieBuilder) base(bytes []byte) uint32 {
 	for {
 		for i := b.head; i != 0; i = b.free[i].next {

@@ -2,45 +2,45 @@ package merge
 
 import "math/bits"
 
-// Of short tokens greedy encoding has to look at many, and to wait for memory at each. Where a long word has them, it
-// is merged in windows that overlap, many at once. What merging makes of a window is right but for its ends, so its
-// tokens are taken up to a place where one of the next window begins too, if the two tokens there are apart; from there
-// on those of the next window. As the row of tokens whose neighbours all fit is the word's, it does not matter how it
-// was found.
+// With short tokens, greedy encoding examines many of them and waits for memory at each. So a long word of short
+// tokens is merged in overlapping windows, many in parallel. The merge result of a window is right except at its
+// ends. Its tokens are used up to a place where a token of the next window starts too, if the two tokens at this
+// place are apart. From there on those of the next window are used. The sequence of tokens whose neighbours all fit
+// is the word's result, however it was found.
 const (
 	windowBytes = shortMax
-	windowStep  = 36      // from the begin of a window to that of the next
-	windowFills = 8       // times that windows are filled before it is looked again whether they are the faster way
-	windowLook  = 1 << 7  // bytes that are encoded without windows to know that
-	windowCheck = 1 << 10 // bytes after which it is known anew, where they are not
+	windowStep  = 36      // distance between the starts of consecutive windows
+	windowFills = 8       // how often windows are filled before their speed is checked again
+	windowLook  = 1 << 7  // bytes that are encoded without windows for this check
+	windowCheck = 1 << 10 // bytes until the next check if windows are slower
 )
 
-// greedyWindows are neighbouring windows of a word.
+// greedyWindows are consecutive windows of a word.
 type greedyWindows struct {
 	window [Lanes]Few
 	join   fewScratch
-	n      int // windows; none while it is looked whether they are the faster way
-	begin  int // of the first
-	at     int // the window that the word has come to
-	until  int // the place where the next windows are due, or where it is decided whether they are
-	fills  int // that are left
+	n      int // number of windows; 0 while their speed is checked
+	begin  int // place of the first
+	at     int // current window
+	until  int // the place where the next windows are filled, or where the check ends
+	fills  int // remaining fills
 
-	from, tokens, missed int // where the looking began
+	from, tokens, missed int // state at the start of the check
 }
 
-// look begins to look whether windows are the faster way, for some bytes.
+// look starts to check over size bytes whether windows are faster.
 func (v *greedyWindows) look(s *greedyScratch, dst []int32, at, size int) {
 	v.n, v.until = 0, at+size
 	v.from, v.tokens, v.missed = at, len(dst), s.missed
 }
 
-// faster tells whether windows are the faster way: tokens are short, and what fits is not known from before.
+// faster reports whether windows are faster: tokens are short, and few results of fitting are cached.
 func (v *greedyWindows) faster(s *greedyScratch, dst []int32, at int) bool {
 	tokens := len(dst) - v.tokens
 	return tokens > (at-v.from)/4 && s.missed-v.missed > tokens/4
 }
 
-// ahead takes the word on from a place, where last ends, as far as windows are sure of.
+// ahead continues the word from a place, where last ends, as far as the windows are certain.
 func (v *greedyWindows) ahead(g *greedyMerges, s *greedyScratch, dst []int32, word []byte, last uint32,
 	at int) ([]int32, uint32, int) {
 	for {
@@ -83,10 +83,10 @@ func (v *greedyWindows) fill(m *Merges, word []byte, at int) {
 	}
 }
 
-// before is the last place where a symbol of w begins, or w ends, that is not beyond a place.
+// before returns the last place, not beyond the given one, where a symbol of w starts or w ends.
 func (w *Few) before(place int) int { return bits.Len64(w.left&(4<<place-1)) - 2 }
 
-// follow appends the tokens of windows from a place on, if they fit behind last.
+// follow appends the tokens of windows from a place on, if they fit after last.
 func (v *greedyWindows) follow(g *greedyMerges, s *greedyScratch, dst []int32, last uint32,
 	at int) ([]int32, uint32, int) {
 	for v.at < v.n-1 && at >= v.begin+(v.at+1)*windowStep {
@@ -111,13 +111,14 @@ func (v *greedyWindows) follow(g *greedyMerges, s *greedyScratch, dst []int32, l
 	}
 }
 
-// meet is the place in a window, behind p, where the next one goes on; or, not met, the place up to which it is sure.
+// meet returns the place in a window, after p, where the next one continues. If met is false, it is the place up to
+// which the window is certain.
 func (v *greedyWindows) meet(g *greedyMerges, s *greedyScratch, w *Few, p int) (end int, met bool) {
 	if v.at == v.n-1 {
 		return v.until - v.begin - v.at*windowStep, false
 	}
 	next := &v.window[v.at+1]
-	shared := w.left >> (windowStep + 1) & (next.left >> 1) & (1<<next.size - 1) // a bit a place in next
+	shared := w.left >> (windowStep + 1) & (next.left >> 1) & (1<<next.size - 1) // a bit per place in next
 	if p >= windowStep {
 		shared &^= 2<<(p-windowStep) - 1
 	}

@@ -5,10 +5,10 @@ import (
 	"unicode/utf8"
 )
 
-// Normalization form KC is form C of a text in which characters that are variants of others (ligatures, widths, circled
-// digits) are replaced with these. What such a character becomes is decomposed fully, and form C goes on from there.
+// Normalization form KC is form C of a text in which variants of characters (ligatures, widths, circled digits) are
+// replaced by what they are variants of. The replacement is decomposed fully, before form C is computed.
 
-// variants looks up what a character becomes, in two stages as those of ucd; text 0 is empty: it stays.
+// variants has the replacements of characters, in two stages like the tables of ucd. Text 0 is empty: no replacement.
 type variants struct {
 	page  [0x1100]uint8
 	pages [][256]uint16
@@ -30,7 +30,7 @@ var compatibility = sync.OnceValue(func() *variants {
 
 func (t *variants) of(r rune) string { return t.text[t.pages[t.page[r>>8]][r&0xff]] }
 
-// replaceVariants returns s without variants, s itself if it has none, else in the buffer.
+// replaceVariants returns s with variants replaced: s itself if it has none, else in the buffer.
 func replaceVariants(buffer *[]byte, s []byte) []byte {
 	t := compatibility()
 	done := 0

@@ -11,8 +11,8 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// Normalization form C (Unicode Standard Annex 15), in the version of Unicode that the reference has. x/text follows a
-// later one, and puts U+034F after 30 combining marks, which the reference does not.
+// Normalization form C (Unicode Standard Annex 15), in the version of Unicode that the reference uses. x/text
+// implements a later one, and inserts U+034F after 30 combining marks, which the reference does not.
 
 type combiningClass struct {
 	r     rune
@@ -24,8 +24,8 @@ type decomposition struct {
 	to string
 }
 
-// nfcTables are the generated tables, made for looking up: a character's two stages as those of ucd, of those that are
-// marks or fall apart, and the pairs that join.
+// nfcTables are the generated tables in a form for lookups: two stages as in ucd for marks and characters that
+// decompose, and the pairs that compose.
 type nfcTables struct {
 	page    [0x1100]uint8
 	pages   [][256]uint16
@@ -33,7 +33,7 @@ type nfcTables struct {
 	compose pairs.Table
 }
 
-// nfcChar is a combining class and what a character falls apart into, nil if it does not.
+// nfcChar is a combining class and the decomposition of a character, nil if it does not decompose.
 type nfcChar struct {
 	class uint8
 	to    []marked
@@ -59,7 +59,7 @@ var nfc = sync.OnceValue(func() *nfcTables {
 	return t
 })
 
-// of is the entry of a character, made if it has none. Entries that it returned before are no longer valid then.
+// of returns the entry of a character and creates it if necessary. That invalidates entries returned before.
 func (t *nfcTables) of(r rune) *nfcChar {
 	if t.page[r>>8] == 0 {
 		t.page[r>>8] = uint8(len(t.pages))
@@ -75,7 +75,7 @@ func (t *nfcTables) of(r rune) *nfcChar {
 
 func (t *nfcTables) find(r rune) *nfcChar { return &t.char[t.pages[t.page[r>>8]][r&0xff]] }
 
-// Hangul syllables are composed of a leading consonant, a vowel and perhaps a trailing consonant, by arithmetic.
+// Hangul syllables are composed of a leading consonant, a vowel and optionally a trailing consonant, by arithmetic.
 const (
 	hangulL, hangulV, hangulT, hangulS = 0x1100, 0x1161, 0x11A7, 0xAC00
 	hangulLs, hangulVs, hangulTs       = 19, 21, 28
@@ -94,11 +94,11 @@ type marked struct {
 	class uint8
 }
 
-// nfc returns s in form C: s itself where nothing in it is unstable, else a buffer that the next call uses again. A
-// stable character does not act on what is before it, so text is normalized from one to the next.
+// nfc returns s in form C: s itself if nothing in it is unstable, else a buffer that the next call reuses. A stable
+// character does not affect the text before it, so text is normalized from one to the next.
 func (n *normalizer) nfc(s []byte) []byte {
 	changed := false
-	start, done := 0, 0 // the last stable character; what has been copied
+	start, done := 0, 0 // the last stable character; end of the copied text
 	for i := 0; i < len(s); {
 		if k := asciiEnd(s, i); k > i {
 			start, i = k-1, k
@@ -125,7 +125,7 @@ func (n *normalizer) nfc(s []byte) []byte {
 	return n.out
 }
 
-// asciiEnd is the end of the ASCII that begins at s[i].
+// asciiEnd returns the end of the ASCII text that starts at s[i].
 func asciiEnd(s []byte, i int) int {
 	for ; i+8 <= len(s); i += 8 {
 		if wide := binary.LittleEndian.Uint64(s[i:]) & 0x8080808080808080; wide != 0 {
@@ -138,7 +138,7 @@ func asciiEnd(s []byte, i int) int {
 	return i
 }
 
-// keepMarks is how many characters between stable ones scratch space is kept for.
+// keepMarks is the maximum number of characters between stable ones for which scratch space is kept.
 const keepMarks = 1 << 16
 
 // chunk appends the form C of s.
@@ -165,7 +165,7 @@ func (n *normalizer) chunk(s []byte) {
 	}
 }
 
-// pair does what chunk does if s is the usual, a character and a mark, neither of which falls apart.
+// pair does the work of chunk if s is a character and a mark, neither of which decomposes, the usual case.
 func (n *normalizer) pair(s []byte) bool {
 	a, size := utf8.DecodeRune(s)
 	b, rest := utf8.DecodeRune(s[size:])
@@ -221,7 +221,7 @@ func (n *normalizer) order() {
 	}
 }
 
-// compose joins each character that nothing blocks to the starter before it.
+// compose joins each unblocked character to the starter before it.
 func (n *normalizer) compose() {
 	out, starter, last := n.mark[:0], -1, uint8(0)
 	for _, m := range n.mark {

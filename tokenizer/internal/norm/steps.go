@@ -1,30 +1,30 @@
-// Package norm changes text before it is cut and merged, as the normalizers of a tokenizer.json ask for: Unicode
-// normalization forms C and KC, and literal text put before or in place of other text. It also replaces what is no
-// valid UTF-8.
+// Package norm changes text before it is split and merged, according to the normalizers of a tokenizer.json. It
+// implements Unicode normalization forms C and KC, and literal text that is prepended or replaces other text. It also
+// replaces invalid UTF-8.
 package norm
 
 import "bytes"
 
-// Step is one normalizer of a file: a Unicode normalization form, or literal text that is put before (Prepend) or in
-// place of other text (Replace).
+// Step is one normalizer of a file: a Unicode normalization form, or literal text that is prepended (Prepend) or
+// replaces other text (Replace).
 type Step struct {
-	Form     string // as the file calls it
+	Form     string // as named in the file
 	From, To []byte
 }
 
-// Stepper does the steps of a definition one after the other. It holds the scratch space of one goroutine.
+// Stepper applies the steps of a definition in sequence. It has the scratch space of one goroutine.
 type Stepper struct {
 	steps []Step
 	forms []normalizer
 	out   [][]byte
 }
 
-// NewStepper does the steps in their order.
+// NewStepper returns a stepper for steps in their order.
 func NewStepper(steps []Step) Stepper {
 	return Stepper{steps, make([]normalizer, len(steps)), make([][]byte, len(steps))}
 }
 
-// Normalize returns s after all steps: s itself where nothing changes, else a buffer that the next call uses again.
+// Normalize returns s after all steps: s itself if nothing changes, else a buffer that the next call reuses.
 func (p *Stepper) Normalize(s []byte) []byte {
 	for i := range p.steps {
 		switch step := &p.steps[i]; step.Form {
@@ -44,14 +44,14 @@ func (p *Stepper) Normalize(s []byte) []byte {
 	return s
 }
 
-// Trim gives back what a large text needed.
+// Trim releases memory that a large text needed.
 func (p *Stepper) Trim() {
 	for i := range p.steps {
 		p.forms[i].out, p.out[i] = Keep(p.forms[i].out), Keep(p.out[i])
 	}
 }
 
-// ReplaceAll returns s with to in place of each from, s itself if there is none, else in the buffer.
+// ReplaceAll returns s with each from replaced by to: s itself if it contains none, else in the buffer.
 func ReplaceAll(buffer *[]byte, s, from, to []byte) []byte {
 	k := bytes.Index(s, from)
 	if k < 0 {
@@ -66,10 +66,10 @@ func ReplaceAll(buffer *[]byte, s, from, to []byte) []byte {
 	return *buffer
 }
 
-// keepBytes is the largest text buffer that is kept from text to text.
+// keepBytes is the maximum size of a text buffer that is kept from text to text.
 const keepBytes = 1 << 20
 
-// Keep is an empty buffer on the memory of b, or nil where that is too large to keep.
+// Keep returns an empty buffer in the memory of b, or nil if b is too large to keep.
 func Keep(b []byte) []byte {
 	if cap(b) > keepBytes {
 		return nil

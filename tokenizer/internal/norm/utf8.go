@@ -6,20 +6,20 @@ import (
 	"slices"
 )
 
-// The states of a check of UTF-8, as the places of bits in a word: what may follow the bytes so far.
+// The states of a UTF-8 validation, as bit positions in a word: what may follow the bytes so far.
 const (
-	complete = 6 * iota // a character is
-	follow1             // one more byte of this one
+	complete = 6 * iota // at the end of a character
+	follow1             // one more byte of the character
 	follow2
 	follow3
-	afterE0 // not all bytes may follow this one
+	afterE0 // only some bytes may follow this one
 	afterED
 	afterF0
 	afterF4
 	broken
 )
 
-// utf8Step has for each byte, at the place of each state, the next state: so a step is a shift.
+// utf8Step has for each byte, at the position of each state, the next state. So a step is a shift.
 var utf8Step = func() (step [256]uint64) {
 	for b := range 256 {
 		next := [...]int{broken, broken, broken, broken, broken, broken, broken, broken, broken}
@@ -63,7 +63,7 @@ var utf8Step = func() (step [256]uint64) {
 	return step
 }()
 
-// Valid is utf8.Valid, several times as fast where characters have more than one byte.
+// Valid is utf8.Valid, several times as fast for characters of more than one byte.
 func Valid(s []byte) bool {
 	n, ok := validStart(s)
 	return ok && validByStates(s[n:])
@@ -92,11 +92,11 @@ func validByStates(s []byte) bool {
 	return state&63 == complete
 }
 
-// AppendValid appends text with one U+FFFD for each maximal subpart of invalid UTF-8: the bytes that begin a
-// character and then break off (Unicode 16, section 3.9, U+FFFD substitution of maximal subparts).
+// AppendValid appends text with one U+FFFD for each maximal subpart of invalid UTF-8: the beginning of a character
+// that is not completed (Unicode 16, section 3.9, U+FFFD substitution of maximal subparts).
 //
-// Which bytes those are is unpredictable. So it goes by blocks, with a bit a byte, and branches on little but how many
-// there are.
+// Which bytes those are is unpredictable. So it processes blocks with bit masks, and its branches depend on little
+// but the number of such bytes.
 func AppendValid(dst, text []byte) []byte {
 	dst = slices.Grow(dst, len(text)+len(text)/4)
 	var tail [blockSize]byte
@@ -108,7 +108,7 @@ func AppendValid(dst, text []byte) []byte {
 			size = copy(tail[:], text)
 		}
 		wide, inside := upperBits(block)
-		var broken, rest uint64 // first bytes of subparts that break off, and what is behind the first one in all subparts
+		var broken, rest uint64 // first bytes of incomplete subparts, and the bytes after the first one in all subparts
 		for first := wide &^ inside; first != 0; first &= first - 1 {
 			k := bits.TrailingZeros64(first)
 			n, ok := subpart(text[k:])
@@ -122,7 +122,7 @@ func AppendValid(dst, text []byte) []byte {
 			}
 		}
 		broken |= inside &^ rest
-		if cap(dst)-len(dst) < 3*blockSize { // more is invalid than there is room for, which grows once
+		if cap(dst)-len(dst) < 3*blockSize { // more is invalid than the first allocation has room for; this one suffices
 			dst = slices.Grow(dst, 3*len(text))
 		}
 		dst = appendReplaced(dst, text[:size], broken&(^uint64(0)>>(blockSize-size)), rest)
@@ -133,7 +133,7 @@ func AppendValid(dst, text []byte) []byte {
 
 const blockSize = 64
 
-// upperBits are the bytes of a block that are not ASCII, and those of them that no character begins with.
+// upperBits returns the bytes of a block that are not ASCII, and those of them with which no character starts.
 func upperBits(p *[blockSize]byte) (wide, inside uint64) {
 	for i := 0; i < blockSize; i += 8 {
 		x := binary.LittleEndian.Uint64(p[i:])
@@ -143,7 +143,7 @@ func upperBits(p *[blockSize]byte) (wide, inside uint64) {
 	return wide, inside
 }
 
-// appendReplaced appends a block with U+FFFD for each broken byte and the rest behind it.
+// appendReplaced appends a block with U+FFFD for each broken byte, without the rest after it.
 func appendReplaced(dst, block []byte, broken, rest uint64) []byte {
 	dst = slices.Grow(dst, len(replacement)*blockSize)
 	done := 0
@@ -162,7 +162,7 @@ func appendReplaced(dst, block []byte, broken, rest uint64) []byte {
 
 const replacement = "\uFFFD"
 
-// subpart is the length of the maximal subpart that s starts with, and whether it is a whole character.
+// subpart returns the length of the maximal subpart at the beginning of s, and whether it is a complete character.
 func subpart(s []byte) (n int, ok bool) {
 	state := utf8Step[s[0]] & 63
 	for n = 1; state != complete && state != broken && n < len(s); n++ {

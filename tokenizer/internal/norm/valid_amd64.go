@@ -4,14 +4,14 @@ package norm
 
 import "loaderd/internal/cpufeature"
 
-// validAVX2 reports whether the first n bytes, a multiple of 32, are UTF-8, perhaps without the end of the last
-// character.
+// validAVX2 reports whether the first n bytes, a multiple of 32, are UTF-8, except that the last character may be
+// incomplete.
 //
 //go:noescape
 func validAVX2(s *byte, n int) bool
 
-// validStart checks a beginning of s, up to the end of a character. It returns its length; it is not ok if that is not
-// UTF-8.
+// validStart validates a beginning of s, up to the end of a character. It returns its length; ok is false if it is
+// not UTF-8.
 func validStart(s []byte) (n int, ok bool) {
 	n = len(s) &^ 31
 	if !cpufeature.AVX2 || n == 0 {
@@ -21,7 +21,7 @@ func validStart(s []byte) (n int, ok bool) {
 		return 0, false
 	}
 	for k := n - 1; k >= n-3 && s[k] >= 0x80; k-- {
-		if s[k] >= 0xC0 { // it may go on
+		if s[k] >= 0xC0 { // the character may continue
 			return k, true
 		}
 	}

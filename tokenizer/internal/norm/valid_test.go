@@ -10,7 +10,7 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// Texts of many lengths with characters of all sizes, many of them broken, at the end of memory.
+// Texts of many lengths with characters of all sizes, many of them broken, are validated at the end of memory.
 func TestValidLongTexts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	valid := 0
@@ -30,7 +30,7 @@ func TestValidLongTexts(t *testing.T) {
 		if r.IntN(3) == 0 && len(s) > 0 {
 			s = s[:r.IntN(len(s))]
 		}
-		if r.IntN(4) == 0 { // behind what was broken off, perhaps at the end of a block, are blocks of ASCII
+		if r.IntN(4) == 0 { // an incomplete character, possibly at the end of a block, followed by blocks of ASCII
 			s = append(s, "a text that is long enough for two blocks of ASCII at wherever it begins"...)
 		}
 		at := memory[len(memory)-len(s):]
@@ -48,8 +48,8 @@ func TestValidLongTexts(t *testing.T) {
 	}
 }
 
-// Texts of many lengths, of characters and of bytes at which the states of a check change, become what the definition
-// says.
+// Texts of many lengths, of characters and of bytes at which the states of the validation change, are replaced
+// according to the definition.
 func TestInvalidLongTexts(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	edges := []byte("az\x00\x7F\x80\x8F\x90\x9F\xA0\xBF\xC0\xC1\xC2\xDF\xE0\xE1\xEC\xED\xEE\xEF\xF0\xF1\xF3\xF4\xF5\xFF")
@@ -69,7 +69,8 @@ func TestInvalidLongTexts(t *testing.T) {
 	}
 }
 
-// naiveValid is AppendValid as it is defined: a U+FFFD for the most bytes that begin a character, or else for one.
+// naiveValid implements the definition of AppendValid: one U+FFFD for the longest beginning of a character, or else
+// for one byte.
 func naiveValid(dst, s []byte) []byte {
 	for len(s) > 0 {
 		if r, n := utf8.DecodeRune(s); r != utf8.RuneError || n > 1 {
@@ -85,7 +86,7 @@ func naiveValid(dst, s []byte) []byte {
 	return dst
 }
 
-// beginsCharacter tells whether some bytes behind s make it a character.
+// beginsCharacter reports whether s can be completed to a character.
 func beginsCharacter(s []byte) bool {
 	if len(s) == 4 {
 		return utf8.Valid(s) && utf8.RuneCount(s) == 1

@@ -1,20 +1,21 @@
 // Package pairs is a hash table from two numbers of 21 bits to a third one: from two symbols to the rank of their
-// merge, from two characters to the one that they compose to.
+// merge, or from two characters to their composition.
 package pairs
 
 import "math/bits"
 
-// SymbolBits is the size of a number; None is what a pair has that is not in the table.
+// SymbolBits is the size of a number; None is the value of a pair that is not in the table.
 const (
 	None       = ^uint32(0)
 	SymbolBits = 21
 	SymbolMask = 1<<SymbolBits - 1
 )
 
-// Table maps a pair of symbols to a rank, packed in one word: left, right, rank, 21 bits each.
-// Linear probing, at most half full. A few bits a pair, far less memory, tell of most pairs that they are not there.
+// Table maps a pair of symbols to a rank, packed in one word: left, right, rank, 21 bits each. It uses linear
+// probing, and is at most half full. A filter of a few bits per pair, far less memory, excludes most pairs that are
+// not in the table.
 type Table struct {
-	Slot  []uint64 // a power of two of them; for readers that ask for many places before they look at one
+	Slot  []uint64 // a power of two of them; exported for readers that prefetch many places
 	shift uint
 	used  int
 	Maybe pairFilter
@@ -22,7 +23,7 @@ type Table struct {
 
 const emptySlot = ^uint64(0)
 
-// New makes a table with room for n pairs; it grows.
+// New returns a table with room for n pairs; it grows if necessary.
 func New(n int) Table {
 	lg := uint(bits.Len(uint(max(n, 8)*2 - 1)))
 	t := Table{Slot: make([]uint64, 1<<lg), shift: 64 - lg, Maybe: newPairFilter(n)}
@@ -32,7 +33,7 @@ func New(n int) Table {
 	return t
 }
 
-// Home is the first slot where the pair of a key may be.
+// Home returns the first slot where the pair of a key may be.
 func (t *Table) Home(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> t.shift }
 
 // Put sets the rank of a pair; a later rank replaces an earlier one, as in the reference.
@@ -64,13 +65,13 @@ func (t *Table) grow() {
 	}
 }
 
-// Key names a pair.
+// Key returns the key of a pair.
 func Key(left, right uint32) uint64 { return uint64(left)<<SymbolBits | uint64(right) }
 
-// Rank is that of the pair's merge, or none.
+// Rank returns the rank of the pair's merge, or None.
 func (t *Table) Rank(left, right uint32) uint32 { return t.Find(Key(left, right)) }
 
-// Find is the rank of the merge of the pair with a key, or none.
+// Find returns the rank of the merge of the pair with a key, or None.
 func (t *Table) Find(key uint64) uint32 {
 	s := t.Slot
 	for i := t.Home(key); ; i++ {
@@ -84,7 +85,7 @@ func (t *Table) Find(key uint64) uint32 {
 	}
 }
 
-// pairFilter knows of most pairs that are not in a table that they are not: a bit a hash, most of them unset.
+// pairFilter excludes most pairs that are not in a table: a bit per hash, most of them unset.
 type pairFilter struct {
 	bit   []uint64
 	shift uint
@@ -102,10 +103,10 @@ func (f *pairFilter) put(left, right uint32) {
 	f.bit[h>>6] |= 1 << (h & 63)
 }
 
-// Has is true for every pair that was put, and for few others.
+// Has is true for every pair in the table, and for few others.
 func (f *pairFilter) Has(left, right uint32) bool { return f.BitOf(Key(left, right)) != 0 }
 
-// BitOf is 1 for every key that was put, and for few others.
+// BitOf is 1 for every key in the table, and for few others.
 func (f *pairFilter) BitOf(key uint64) int {
 	h := f.place(key)
 	return int(f.bit[h>>6] >> (h & 63) & 1)

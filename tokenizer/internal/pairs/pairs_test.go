@@ -7,13 +7,12 @@ import (
 	"loaderd/tokenizer/internal/pairs"
 )
 
-// A table answers as a map does, however little room it was made with, and its filter denies no pair that is there, but
-// most others.
+// A table behaves like a map, whatever its initial size. Its filter excludes no pair of the table, but most others.
 func TestTableIsAMap(t *testing.T) {
 	const n = 5000
 	for _, room := range []int{0, 100, n} {
 		r := rand.New(rand.NewPCG(1, uint64(room)))
-		symbol := func() uint32 { // some of few, so that pairs come again; the least and the largest among them
+		symbol := func() uint32 { // few different ones, so that pairs repeat; with the minimum and the maximum
 			return []uint32{0, 1, pairs.SymbolMask, r.Uint32N(20), r.Uint32N(1 << pairs.SymbolBits)}[r.IntN(5)]
 		}
 		table, want := pairs.New(room), map[[2]uint32]uint32{}

@@ -6,30 +6,30 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// around is what a pattern asks of places in a text beside the next character: whether a word begins or ends there, and
-// whether groups of characters follow to the end of their run. For the automaton each kind of characters has a column
-// for each answer.
+// around describes what a pattern requires of a place in a text other than the next character. This may be that a
+// word starts or ends there, or that groups of characters follow to the end of their run. In the automaton each kind
+// of characters has a column for each combination.
 type around struct {
 	kinds int       // of characters
-	edges bool      // it asks for the edges of words
+	edges bool      // the pattern has edges of words
 	word  [256]bool // by kind: a character of a word
-	// how many columns further the kinds are where the answer is yes; groups is 0 if it does not ask
+	// Offsets of the columns for places where the requirement holds; groups is 0 if the pattern has none.
 	edge, groups int
-	end          int       // the column of the end of the text behind a word
-	run, behind  [256]bool // by kind: a character of groups, and what may be behind them
-	size         int       // of a group
-	atEnd        bool      // groups may end where the text does
-	bits         [2]uint64 // of edges and groups, in what the columns stand for
+	end          int       // the column for the end of the text after a word
+	run, behind  [256]bool // by kind: a character of groups, and what may follow them
+	size         int       // of a group, in characters
+	atEnd        bool      // groups may end at the end of the text
+	bits         [2]uint64 // of edges and groups, in the sets of columns
 }
 
-// column is what a transition of the automaton is for: the sets that the next character is in, or the end of the text.
+// column is the condition of a transition of the automaton: the sets of the next character, or the end of the text.
 type column struct {
 	sets uint64
 	end  bool
 }
 
-// newAround finds what the pattern of an nfa asks, nil if it asks nothing. In has the sets that each kind of characters
-// is in.
+// newAround returns the requirements of the pattern of an nfa, nil if it has none. in has the sets to which each kind
+// of characters belongs.
 func newAround(n *nfa, in []uint64) *around {
 	if n.edge < 0 && n.groups < 0 {
 		return nil
@@ -58,8 +58,8 @@ func (a *around) fill(has *[256]bool, in []uint64, set int32) {
 	}
 }
 
-// columns are those of the kinds of characters, those of places of which more is true, and the end of the text, the
-// last one that of nothing before it.
+// columns returns the columns of the kinds of characters, then those with further requirements, and last the end of
+// the text without requirements.
 func (a *around) columns(in []uint64) (list []column) {
 	for _, sets := range in {
 		list = append(list, column{sets: sets})
@@ -79,18 +79,18 @@ func (a *around) columns(in []uint64) (list []column) {
 	return append(list, column{end: true})
 }
 
-// Around is what is known of a text that matches are looked for in, from the front to the back: where it begins, and of
-// the last run of characters in groups. It is zero for a new text.
+// Around is the state of a search for matches in a text, from front to back: where the text starts, and the last run
+// of characters in groups. It is zero for a new text.
 type Around struct {
 	From int // the text is s[From:]
 
 	start, end int  // the run is s[start:end], as far as it is known
-	at, left   int  // so many of its characters are left from s[at] on
-	ends       bool // groups may end where the run does
+	at, left   int  // number of its characters that are left from s[at] on
+	ends       bool // groups may end at the end of the run
 }
 
-// MatchIn is Match for any pattern. Its time is that of reading the text a bounded number of times, where places come
-// in order.
+// MatchIn is Match for any pattern. If places are passed in order, its total time is that of reading the text a
+// bounded number of times.
 func (p *Pattern) MatchIn(s []byte, i int, a *Around) int {
 	if p.around == nil {
 		return p.Match(s, i)
@@ -132,7 +132,7 @@ func (p *Pattern) MatchIn(s []byte, i int, a *Around) int {
 	return end
 }
 
-// kindAt is the kind of the character at s[i], and its length.
+// kindAt returns the kind of the character at s[i], and its length.
 func (p *Pattern) kindAt(s []byte, i int) (kind uint8, n int) {
 	if kind = p.kind[s[i]]; kind != wide {
 		return kind, 1
@@ -140,8 +140,8 @@ func (p *Pattern) kindAt(s []byte, i int) (kind uint8, n int) {
 	return p.wideKind(s, i, s[i])
 }
 
-// inGroups tells whether groups begin at s[i], where a character of them is. The run is read once, and its characters
-// are counted along.
+// inGroups reports whether groups start at s[i], which must be a character of them. It reads the run once, and keeps
+// count of its characters.
 func (p *Pattern) inGroups(s []byte, i int, a *Around) bool {
 	r := p.around
 	if i < a.start || i >= a.end {
@@ -165,5 +165,6 @@ func (p *Pattern) inGroups(s []byte, i int, a *Around) bool {
 	return a.ends && a.left%r.size == 0
 }
 
-// LooksAround tells whether p asks for more of a place than the characters behind it: then Match is not for it.
+// LooksAround reports whether p requires more of a place than the following characters. Match does not support such a
+// pattern.
 func (p *Pattern) LooksAround() bool { return p.around != nil }

@@ -8,7 +8,7 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// literal is a character that stands for itself; under (?i: ) for the letters that fold to the same as well.
+// literal returns the set of a literal character; under (?i: ) it includes the letters with the same case folding.
 func (p *parser) literal(r rune) ucd.Set {
 	set := ucd.Of(r)
 	if p.fold {
@@ -40,13 +40,13 @@ func (p *parser) folded(set ucd.Set) ucd.Set {
 	return set.Union(ucd.Of(more...))
 }
 
-// class reads [...], with classes in it and intersections (&&).
+// class parses [...], with nested classes and intersections (&&).
 func (p *parser) class() ucd.Set {
 	defer p.deeper()()
 	p.expect("[")
 	not := p.accept("^")
 	var set ucd.Set
-	var all []ucd.Set // the operands of && so far
+	var all []ucd.Set // operands of && so far
 	for first := true; ; first = false {
 		switch {
 		case p.sees("]") && (first || set == nil):
@@ -78,7 +78,7 @@ func (p *parser) class() ucd.Set {
 	}
 }
 
-// classRange reads a character, an escape, or a range of characters inside of a class.
+// classRange parses a character, an escape, or a range of characters within a class.
 func (p *parser) classRange(first bool) ucd.Set {
 	lo, single := p.classMember()
 	if p.text[p.at-1] == '-' && !first && !p.sees("]") && p.text[p.at-2] != '\\' {
@@ -103,7 +103,7 @@ func (p *parser) classRange(first bool) ucd.Set {
 
 func (p *parser) classMember() (set ucd.Set, single bool) {
 	if p.sees(`\w`) || p.sees(`\W`) {
-		// The reference takes these for \w outside of a class, but not inside of one.
+		// In the reference these are part of \w outside of a class, but not within one.
 		latin := ucd.Of(0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE)
 		set, _ := p.escape()
 		if p.text[p.at-1] == 'W' {
@@ -118,7 +118,7 @@ func (p *parser) classMember() (set ucd.Set, single bool) {
 	return ucd.Of(r), true
 }
 
-// escape reads what a backslash begins: a single character, or a class.
+// escape parses an escape sequence: a single character, or a class.
 func (p *parser) escape() (set ucd.Set, single bool) {
 	p.expect(`\`)
 	c := p.rune()

@@ -7,24 +7,24 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// nfa is a pattern as states that take one character, choose, look ahead or accept, as in Thompson's construction. The
-// branches of a choice stand in the order in which a backtracking engine tries them.
+// nfa is a pattern as states that consume a character, branch, look ahead or accept, as in Thompson's construction.
+// The branches of a choice are in the order in which a backtracking engine tries them.
 type nfa struct {
 	states []nfaState
-	sets   []ucd.Set // what states ask of a character
+	sets   []ucd.Set // the sets that states test characters for
 	start  int32
 
-	edge, groups int32 // the sets that stand for what Edge and Groups say of a place; -1: none
+	edge, groups int32 // the sets that represent Edge and Groups; -1: none
 	run          *Expr // the Groups
-	mixed        bool  // there are different ones
+	mixed        bool  // the pattern has several different ones
 }
 
 type nfaState struct {
 	kind     nfaKind
-	set      int32 // of take and look: its place in sets
-	orEnd    bool  // look holds at the end of the text too
-	not      bool  // look holds where it would not
-	out, alt int32 // where to go on; alt only of branch, where out is tried first
+	set      int32 // of take and look: index in sets
+	orEnd    bool  // look also holds at the end of the text
+	not      bool  // look is negated
+	out, alt int32 // next state; alt only for branch, which tries out first
 }
 
 type nfaKind uint8
@@ -39,7 +39,7 @@ const (
 // maxStates bounds the states of an nfa and those of a dfa.
 const maxStates = 4000
 
-// maxSets is how many classes a pattern may have that differ: each has a bit.
+// maxSets is the maximum number of different classes in a pattern: each has a bit.
 const maxSets = 64
 
 var errTooLarge = errors.New("it is too large")
@@ -56,7 +56,7 @@ func newNFA(e *Expr) (n *nfa, err error) {
 	return n, nil
 }
 
-// place is a set that stands for what is true of a place. It has no characters.
+// place returns a set that represents a condition on a place. It contains no characters.
 func (n *nfa) place(set *int32) int32 {
 	if *set < 0 {
 		*set = int32(len(n.sets))
@@ -65,7 +65,7 @@ func (n *nfa) place(set *int32) int32 {
 	return *set
 }
 
-// state adds a state. When there are too many it only returns one that stands for them.
+// state adds a state. At the limit it only returns an index that represents them.
 func (n *nfa) state(s nfaState) int32 {
 	if len(n.states) < maxStates {
 		n.states = append(n.states, s)
@@ -85,7 +85,7 @@ func (n *nfa) setOf(s ucd.Set) int32 {
 	return int32(len(n.sets) - 1)
 }
 
-// compile returns the state that matches e and goes on at then.
+// compile returns the state that matches e and continues at then.
 func (n *nfa) compile(e *Expr, then int32) int32 {
 	if len(n.states) >= maxStates {
 		return then
@@ -135,7 +135,7 @@ func (n *nfa) compileRepeat(e *Expr, then int32) int32 {
 	return first
 }
 
-// either branches to once more or to then, in the order of the quantifier.
+// either returns a branch to again or to then, in the order of the quantifier.
 func (n *nfa) either(e *Expr, again, then int32) nfaState {
 	if e.Mode == Lazy {
 		return nfaState{kind: branch, out: then, alt: again}
@@ -143,12 +143,12 @@ func (n *nfa) either(e *Expr, again, then int32) nfaState {
 	return nfaState{kind: branch, out: again, alt: then}
 }
 
-// atomic tells whether every possessive quantifier of e takes what a greedy one would: what comes behind it either may
-// be nothing at all, or cannot begin with what the quantifier would have to give back.
+// atomic reports whether every possessive quantifier of e matches the same as a greedy one. That is so if what
+// follows it may be empty, or cannot start with what the quantifier would have to give back.
 func atomic(e *Expr) bool { return e.atomic(nil, true) }
 
-// atomic is that for a part of a pattern: behind are the characters that may come behind it, and open says that nothing
-// has to.
+// atomic is the recursive form for a part of a pattern: behind are the characters that may follow it, and open
+// reports that nothing has to follow.
 func (e *Expr) atomic(behind ucd.Set, open bool) bool {
 	switch e.Kind {
 	case Sequence:
@@ -181,17 +181,17 @@ func (e *Expr) sequenceAtomic(behind ucd.Set, open bool) bool {
 	return true
 }
 
-// sameGroups tells whether two looks at groups are the same.
+// sameGroups reports whether two lookaheads at groups are equal.
 func (e *Expr) sameGroups(o *Expr) bool {
 	return e.Min == o.Min && e.OrEnd == o.OrEnd && slices.Equal(e.Set, o.Set) && slices.Equal(e.Behind, o.Behind)
 }
 
-// looks tells whether e may look around.
+// looks reports whether e may look around.
 func (e *Expr) looks() bool {
 	return e.Kind == Next || e.Kind == Edge || e.Kind == Groups || slices.ContainsFunc(e.Parts, (*Expr).looks)
 }
 
-// first is the characters that e may begin with, and whether it may be empty.
+// first returns the characters with which e may start, and whether e may be empty.
 func (e *Expr) first() (set ucd.Set, empty bool) {
 	switch e.Kind {
 	case One:
@@ -218,8 +218,8 @@ func (e *Expr) first() (set ucd.Set, empty bool) {
 	}
 }
 
-// step follows a list of states to the next character, which is in the sets, or to the end of the text, and over it.
-// Those behind one that accepts are not tried any more.
+// step follows a list of states over the next character, which is in the sets, or over the end of the text. States
+// after an accepting one are not tried.
 func (n *nfa) step(list []int32, sets uint64, atEnd bool) (to []int32, accepts bool) {
 	seen, taken := make([]bool, len(n.states)), make([]bool, len(n.states))
 	var follow func(s int32)
@@ -229,7 +229,7 @@ func (n *nfa) step(list []int32, sets uint64, atEnd bool) (to []int32, accepts b
 		}
 		seen[s] = true
 		st := n.states[s]
-		in := sets>>st.set&1 == 1 // at the end of the text only of what is true of the place
+		in := sets>>st.set&1 == 1 // at the end of the text only conditions on the place
 		switch st.kind {
 		case accept:
 			accepts = true

@@ -1,6 +1,7 @@
-// Package pattern finds what a regular expression of the reference implementations matches. An expression is parsed to
-// a tree; the tree is made a deterministic automaton, which finds the match of a backtracking engine in one pass. What
-// the two may take differently, or what may take a time that grows with the square of the text, is refused.
+// Package pattern finds the matches of the reference implementation's regular expressions. It parses an expression to
+// a tree, and converts the tree to a deterministic automaton, which finds the match of a backtracking engine in one
+// pass. It refuses expressions for which the two may differ, or whose time may be quadratic in the length of the
+// text.
 package pattern
 
 import (
@@ -16,18 +17,18 @@ import (
 type Expr struct {
 	Kind     Kind
 	Set      ucd.Set // of One, Next and Groups
-	OrEnd    bool    // Next holds at the end of the text too; Groups may end there
-	Behind   ucd.Set // of Groups: the character behind them
-	Not      bool    // Edge holds elsewhere
+	OrEnd    bool    // Next also holds at the end of the text; Groups may end there
+	Behind   ucd.Set // of Groups: the following character
+	Not      bool    // Edge is negated
 	Parts    []*Expr // of Sequence, Choice and Repeat
-	Min, Max int     // of Repeat; Max < 0 is without end. Min is the size of Groups
+	Min, Max int     // of Repeat; Max < 0 is unbounded. Min is the size of Groups
 	Mode     Mode
 }
 
-// OneOf is the pattern of one character of a set.
+// OneOf returns the pattern of one character of a set.
 func OneOf(set ucd.Set) *Expr { return &Expr{Kind: One, Set: set} }
 
-// Literally is the pattern of a text.
+// Literally returns the pattern of a literal text.
 func Literally(text string) *Expr {
 	e := &Expr{Kind: Sequence}
 	for _, r := range text {
@@ -42,42 +43,43 @@ type Kind uint8
 // The kinds of nodes.
 const (
 	One      Kind = iota // a character of Set
-	Sequence             // Parts, one behind the other
+	Sequence             // Parts in sequence
 	Choice               // the first of Parts that matches
 	Repeat               // Parts[0], Min to Max times
-	Next                 // nothing, if the next character is in Set
-	Edge                 // nothing, where a word begins or ends
-	Groups               // nothing, if groups of Min characters of Set follow, and then Behind or the end of the text
+	Next                 // empty match, if the next character is in Set
+	Edge                 // empty match, where a word starts or ends
+	Groups               // empty match, if groups of Min characters of Set follow, and then Behind or the end of the text
 )
 
-// Mode is how many times a Repeat matches, of those that it may.
+// Mode is the order in which a Repeat tries the permitted numbers of repetitions.
 type Mode uint8
 
-// The modes of quantifiers: as often as possible, as seldom as possible, as often as possible and never less.
+// The modes of quantifiers: as often as possible, as seldom as possible, and as often as possible without
+// backtracking.
 const (
 	Greedy Mode = iota
 	Lazy
 	Possessive
 )
 
-// parser reads the part of the reference's regular expressions (Oniguruma, Ruby's syntax) whose meaning is the same for
-// every engine: characters, classes, groups, alternatives, quantifiers, a look at one next character, the edges of
-// words, and a look at groups of characters to the end of their run.
+// parser parses the part of the reference's regular expressions (Oniguruma, Ruby's syntax) whose meaning is the same
+// in every engine: characters, classes, groups, alternatives, quantifiers, lookahead at one character, edges of
+// words, and lookahead at groups of characters to the end of their run.
 type parser struct {
 	text  string
 	at    int
-	fold  bool // inside (?i: )
+	fold  bool // within (?i: )
 	depth int
 }
 
-// maxDepth bounds groups and classes in one another.
+// maxDepth bounds the nesting of groups and classes.
 const maxDepth = 20
 
 type syntaxError struct{ reason string }
 
 func (e syntaxError) Error() string { return e.reason }
 
-// Parse returns the tree of a pattern, or says what it does not know in it.
+// Parse returns the tree of a pattern. The error describes what is unsupported.
 func Parse(text string) (e *Expr, err error) {
 	defer func() {
 		switch p := recover().(type) {
@@ -159,7 +161,8 @@ func (p *parser) sequence() *Expr {
 	return e
 }
 
-// foldTogether tells whether a and b have letters that fold to the same as one character does: ff, fi, fl, ss, st.
+// foldTogether reports whether a and b contain letters whose sequence has the same case folding as one character: ff,
+// fi, fl, ss, st.
 func foldTogether(a, b ucd.Set) bool {
 	for _, pair := range []string{"ff", "fi", "fl", "ss", "st"} {
 		if a.Has(rune(pair[0])) && b.Has(rune(pair[1])) {
@@ -222,7 +225,7 @@ func (p *parser) group() *Expr {
 	return e
 }
 
-// look is a look ahead at one character, or at groups to the end of a run.
+// look parses a lookahead at one character, or at groups to the end of a run.
 func (p *parser) look(not bool) *Expr {
 	body := p.choice().bare()
 	p.expect(")")
@@ -238,7 +241,7 @@ func (p *parser) look(not bool) *Expr {
 	return &Expr{Kind: Next, Set: body.Set}
 }
 
-// bare is the only part of a group that has no other.
+// bare returns the only part of a group with a single part, otherwise e.
 func (e *Expr) bare() *Expr {
 	for e.Kind == Sequence && len(e.Parts) == 1 {
 		e = e.Parts[0]
@@ -246,8 +249,8 @@ func (e *Expr) bare() *Expr {
 	return e
 }
 
-// groups is a look at groups of a set's characters to the end of their run, as (\d{3})+(?!\d) or (\d{3})*\b. What is
-// behind them is not in the set, so they are all of the run.
+// groups converts a lookahead at groups of a set's characters to the end of their run, such as (\d{3})+(?!\d) or
+// (\d{3})*\b. What follows them is not in the set, so they extend to the end of the run.
 func groups(body *Expr) (e *Expr, ok bool) {
 	if body.Kind != Sequence || len(body.Parts) != 2 {
 		return nil, false
@@ -281,7 +284,7 @@ func groups(body *Expr) (e *Expr, ok bool) {
 	return e, true
 }
 
-// maxRepeat bounds counted repeats, which are written out. maxStates bounds them together.
+// maxRepeat bounds counted repeats, which are expanded. maxStates bounds their total.
 const maxRepeat = 1000
 
 func (p *parser) quantified(e *Expr) *Expr {
@@ -302,7 +305,7 @@ func (p *parser) quantified(e *Expr) *Expr {
 		p.at++
 		q.Min, q.Max = p.counts()
 		if p.more() && strings.IndexByte("?*+{", p.peek()) >= 0 {
-			p.fail("a quantifier behind a count") // it means other things in other engines
+			p.fail("a quantifier behind a count") // its meaning differs between engines
 		}
 		return p.checked(q)
 	default:
@@ -355,7 +358,7 @@ func (p *parser) number() int {
 	return n
 }
 
-// nullable tells whether e may match nothing, as a look does or, unless looks count, without one.
+// nullable reports whether e may match the empty text, with looks also as a lookahead or an edge does.
 func (e *Expr) nullable(looks bool) bool {
 	switch e.Kind {
 	case One:

@@ -10,28 +10,30 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// Pattern is a regular expression as a deterministic automaton: it finds what a backtracking engine finds, in one pass
-// and without going back further than a bounded number of characters.
+// Pattern is a regular expression as a deterministic automaton. It finds what a backtracking engine finds, in one
+// pass, and goes back at most a bounded number of characters.
 type Pattern struct {
-	// kind has for each byte that is a character the kind of it: characters that the pattern does not tell apart have
-	// the same. For others it has wide, and page, by r>>6, tells where in pages the kinds of 64 characters are; equal
-	// pages are stored once. So a character is looked up by the bytes of its UTF-8: the last one counts within a page.
+	// kind has the kind of each byte that is a character. Characters that the pattern does not distinguish have the same
+	// kind. For other characters it has wide. page, by r>>6, then has the index in pages of the kinds of 64 characters;
+	// equal pages are stored once. So a character is looked up by the bytes of its UTF-8: the last one is the index in a
+	// page.
 	kind  [256]uint8
 	page  [(utf8.MaxRune + 1) >> 6]uint16
 	pages []uint8
 	kinds int
-	// step has for each state a row of kinds+1 entries, the last for the end of the text: the next state times two,
-	// plus one if the pattern accepts in front of the character. State 0 is dead; state 1 is the first.
+	// step has for each state a row of kinds+1 entries, the last for the end of the text. An entry is the next state
+	// times two, plus one if the pattern accepts before the character. State 0 is dead; state 1 is the first.
 	step []uint16
-	// rows is step with the place of the next state's row instead of its number, and first that of the first state.
+	// rows is step with the offset of the next state's row instead of its number, and first is the offset of the first
+	// state.
 	rows   []uint32
 	first  uint32
-	begins [256]bool // kinds that a match may begin with
-	empty  bool      // it may match nothing
-	around *around   // what it asks of a place; nil: nothing
+	begins [256]bool // kinds with which a match may start
+	empty  bool      // it may match the empty text
+	around *around   // what it requires of a place; nil: nothing
 }
 
-// Compile makes the automaton of a pattern. The error says what about it is not known to be the same here.
+// Compile returns the automaton of a pattern. The error describes why equality with the reference is not certain.
 func Compile(e *Expr) (*Pattern, error) {
 	if e.nullable(false) {
 		return nil, errors.New("it may match nothing")
@@ -70,17 +72,18 @@ func Compile(e *Expr) (*Pattern, error) {
 	return p, nil
 }
 
-// maxWork bounds the time of making an automaton.
+// maxWork bounds the time for constructing an automaton.
 const maxWork = 1 << 26
 
-// maxKinds leaves room for them in a byte.
+// maxKinds bounds the kinds, which must fit in a byte.
 const maxKinds = 250
 
 const wide = 255
 
 const maxPages = 2048
 
-// wideKind is the kind of the character that begins with the byte b at s[i], one of at least two bytes, and its length.
+// wideKind returns the kind and the length of the character at s[i], which starts with the byte b and has at least
+// two bytes.
 func (p *Pattern) wideKind(s []byte, i int, b uint8) (kind uint8, n int) {
 	page, last, n := uint32(b)&0x1f, s[i+1], 2
 	if b >= 0xE0 {
@@ -92,7 +95,7 @@ func (p *Pattern) wideKind(s []byte, i int, b uint8) (kind uint8, n int) {
 	return p.pages[uint32(p.page[page])<<6|uint32(last)&0x3f], n
 }
 
-// tellApart numbers the kinds of characters, and returns for each kind the sets that it is in, a bit each.
+// tellApart assigns kinds to characters, and returns for each kind the sets to which it belongs, a bit each.
 func (p *Pattern) tellApart(sets []ucd.Set) (in []uint64, err error) {
 	type edge struct {
 		at  rune
@@ -152,8 +155,8 @@ func (p *Pattern) tellApart(sets []ucd.Set) (in []uint64, err error) {
 	return in, nil
 }
 
-// determine makes the automaton: a state of it is the list of states that a backtracking engine might be in, the one
-// that it would try first in front.
+// determine constructs the automaton. Each of its states is the list of states of a backtracking engine, in the order
+// in which the engine would try them.
 func (p *Pattern) determine(n *nfa, columns []column) error {
 	states := [][]int32{nil, {n.start}}
 	numbers := map[string]int{fmt.Sprint(states[0]): 0, fmt.Sprint(states[1]): 1}
@@ -180,14 +183,14 @@ func (p *Pattern) determine(n *nfa, columns []column) error {
 	return nil
 }
 
-// Match returns the end of the match that begins at s[i], or -1. The pattern does not look around.
+// Match returns the end of the match that starts at s[i], or -1. The pattern must not look around.
 func (p *Pattern) Match(s []byte, i int) int {
 	row, end := p.first, -1
 	for i < len(s) {
 		b := s[i]
 		kind, n := p.kind[b], 1
 		if kind == wide {
-			switch { // as wideKind, which is a call
+			switch { // inlined wideKind
 			case b < 0xE0 && i+1 < len(s):
 				kind, n = p.pages[uint32(p.page[b&0x1f])<<6|uint32(s[i+1]&0x3f)], 2
 			case b < 0xF0 && i+2 < len(s):
@@ -211,7 +214,7 @@ func (p *Pattern) Match(s []byte, i int) int {
 	return end
 }
 
-// Skip returns the first place behind the character at s[i] where a match begins, or len(s).
+// Skip returns the first place after the character at s[i] where a match starts, or len(s).
 func (p *Pattern) Skip(s []byte, i int, a *Around) int {
 	for first := true; i < len(s); first = false {
 		kind, n := p.kind[s[i]], 1
@@ -226,7 +229,7 @@ func (p *Pattern) Skip(s []byte, i int, a *Around) int {
 	return i
 }
 
-// OnAlphabet is p for a text of which every byte is written as a character, which is told to the bytes.
+// OnAlphabet returns p for a text in which every byte is written as a character, applied to the bytes.
 func (p *Pattern) OnAlphabet(byteOf map[rune]byte) *Pattern {
 	q := *p
 	for r, b := range byteOf {
@@ -235,16 +238,16 @@ func (p *Pattern) OnAlphabet(byteOf map[rune]byte) *Pattern {
 	return &q
 }
 
-// Empty tells whether p may match nothing.
+// Empty reports whether p may match the empty text.
 func (p *Pattern) Empty() bool { return p.empty }
 
-// Total tells whether p matches something at every place of every text.
+// Total reports whether p matches at every place of every text.
 func (p *Pattern) Total() bool {
 	if p.empty {
 		return false
 	}
 	width := p.kinds + 1
-	matches := make([]bool, len(p.step)/width) // from these states on the pattern accepts, whatever comes
+	matches := make([]bool, len(p.step)/width) // from these states on the pattern accepts, whatever follows
 	sure := func(entry uint16) bool { return entry%2 == 1 || matches[entry/2] }
 	all := func(row []uint16) bool { return !slices.ContainsFunc(row, func(e uint16) bool { return !sure(e) }) }
 	for changed := true; changed; {

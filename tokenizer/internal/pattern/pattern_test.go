@@ -10,7 +10,7 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// Of the patterns of a fuzzer few can be read; those must match what the definition says.
+// Few patterns of the fuzzer are supported. These must match according to the definition.
 func FuzzPattern(f *testing.F) {
 	for _, p := range pretokenize.Families {
 		for _, part := range p.Parts {
@@ -52,7 +52,7 @@ func FuzzPattern(f *testing.F) {
 	})
 }
 
-// cutAt returns the matches of a pattern and what is between them.
+// cutAt returns the matches of a pattern and the text between them.
 func cutAt(p *pattern.Pattern, s []byte) (pieces []string) {
 	var a pattern.Around
 	for i := 0; i < len(s); {

@@ -1,9 +1,8 @@
 package pattern
 
-// waits tells whether finding all matches might take a time that grows with the square of the text. It may where the
-// automaton can read on over any number of characters without accepting, to find that it must go back. It does not
-// where matches that begin among such characters take all of them, like the \s+ behind \s*\n: then each is read at most
-// a few times.
+// waits reports whether finding all matches may take time quadratic in the length of the text. That is possible if
+// the automaton can read any number of characters without accepting before it must go back. It is not if matches that
+// start among such characters match all of them, like the \s+ after \s*\n: then each is read at most a few times.
 func (p *Pattern) waits() bool {
 	width := p.kinds + 1
 	for _, circle := range p.circles() {
@@ -11,7 +10,7 @@ func (p *Pattern) waits() bool {
 		for _, s := range circle {
 			in[s] = true
 		}
-		var kinds []int // of characters on the way round
+		var kinds []int // of characters in the cycle
 		for kind := range p.kinds {
 			for _, s := range circle {
 				if entry := p.step[s*width+kind]; entry%2 == 0 && in[entry/2] {
@@ -27,7 +26,7 @@ func (p *Pattern) waits() bool {
 	return false
 }
 
-// takesAll tells whether a match that begins with characters of these kinds accepts in front of each further one.
+// takesAll reports whether a match that starts with characters of these kinds accepts before each further one.
 func (p *Pattern) takesAll(kinds []int) bool {
 	width := p.kinds + 1
 	seen := make([]bool, len(p.step)/width)
@@ -55,7 +54,8 @@ func (p *Pattern) takesAll(kinds []int) bool {
 	return true
 }
 
-// circles are the strongly connected parts of the automaton without the steps that accept: Tarjan's algorithm.
+// circles returns the strongly connected components of the automaton without the accepting steps (Tarjan's
+// algorithm).
 func (p *Pattern) circles() [][]int {
 	width := p.kinds + 1
 	states := len(p.step) / width

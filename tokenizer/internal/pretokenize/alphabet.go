@@ -1,6 +1,6 @@
 package pretokenize
 
-// The byte-level alphabet: tokenizer.json writes each byte as a printable character, GPT-2's bytes_to_unicode.
+// The byte-level alphabet is GPT-2's bytes_to_unicode: tokenizer.json writes each byte as a printable character.
 var byteOfRune = func() map[rune]byte {
 	m := make(map[rune]byte, 256)
 	next := rune(256)
@@ -15,7 +15,7 @@ var byteOfRune = func() map[rune]byte {
 	return m
 }()
 
-// byteAt is the alphabet by character: a byte plus 1, or 0 for what is not in it.
+// byteAt is the alphabet by character: a byte plus 1, or 0 for characters outside it.
 var byteAt = func() (at [512]uint16) {
 	for r, b := range byteOfRune {
 		at[r] = uint16(b) + 1
@@ -23,8 +23,8 @@ var byteAt = func() (at [512]uint16) {
 	return at
 }()
 
-// AppendBytes appends the bytes that a token of the alphabet stands for; not ok, it returns dst, for other and for
-// empty tokens.
+// AppendBytes appends the bytes that a token of the alphabet represents. For other and for empty tokens ok is false
+// and it returns dst.
 func AppendBytes(dst []byte, token string) (text []byte, ok bool) {
 	text = dst
 	for _, r := range token {
@@ -36,7 +36,7 @@ func AppendBytes(dst []byte, token string) (text []byte, ok bool) {
 	return text, len(token) > 0
 }
 
-// runeOfByte is the alphabet from the other side.
+// runeOfByte is the inverse of byteOfRune.
 var runeOfByte = func() (runes [256]rune) {
 	for r, b := range byteOfRune {
 		runes[b] = r

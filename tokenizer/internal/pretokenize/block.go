@@ -1,6 +1,6 @@
-// Package pretokenize cuts text into words, which are merged each on its own: by patterns in sequence, exact for any
-// text; for the patterns of published tokenizers also by masks, a bit a byte, which find the words of 64 bytes at once;
-// and where merging begins with characters by the places that no token lies across.
+// Package pretokenize splits text into words, which are merged separately. It applies patterns in sequence, exact for
+// any text. For the patterns of published tokenizers it also uses bit masks, which find the words of 64 bytes
+// together. If merging starts with characters, it splits at the places that no token covers.
 package pretokenize
 
 import (
@@ -10,13 +10,13 @@ import (
 	"loaderd/tokenizer/internal/pattern"
 )
 
-// Splitter is how a family cuts text: by the automatons of its patterns, exact for any text, and by a rule that finds
-// the words of a block of ASCII at once, if it has one.
+// Splitter splits text for a family: by the automatons of its patterns, exact for any text. If the family has a rule,
+// the rule finds the words of a block of ASCII together.
 type Splitter struct {
 	stages  Stages
 	rule    *blockRule
 	letters *letterKinds     // of the rule, or nil
-	alone   *pattern.Pattern // of the only stage, if it matches everywhere
+	alone   *pattern.Pattern // the only stage, if it matches everywhere
 }
 
 func newSplitter(list Stages, rule *blockRule) Splitter {
@@ -37,29 +37,29 @@ const (
 	blockSize = 64
 )
 
-// block is one, with the two bytes behind it, which a character that begins in it may have.
+// block is a block of bytes, followed by the next two bytes, which a character that starts in it may contain.
 type block [blockSize + 2]byte
 
-// masks has, for each class of bytes, one bit a byte of a block.
+// masks has, for each class of bytes, one bit per byte of a block.
 type masks struct {
 	upper, lower, digit, blank, space, newline, apostrophe, wide uint64
 
-	inside, first uint64 // of the characters that are not ASCII: the bytes but for the first, and the first
+	inside, first uint64 // of the characters that are not ASCII: the bytes after the first, and the first
 }
 
 func (m *masks) letters() uint64 { return m.upper | m.lower }
 func (m *masks) white() uint64   { return m.blank | m.newline }
 func (m *masks) marks() uint64   { return ^(m.letters() | m.digit | m.white()) } // punctuation, symbols, the rest
 
-// byteClass has for each byte bit 8*k set, k being its place in masks, so that eight bytes shifted by 0..7 and joined
-// give one byte of each mask.
+// byteClass has bit 8*k set for each byte of class k. So eight bytes shifted by 0..7 and combined give one byte of
+// each mask.
 var byteClass = newByteClass()
 
 func newByteClass() (t [256]uint64) {
 	const upper, lower, digit, blank, space, newline, apostrophe, wide = 0, 8, 16, 24, 32, 40, 48, 56
 	for c := range 256 {
 		switch {
-		case c >= 0x80, c < '\t', c > '\r' && c < ' ', c == 0x7F: // to some patterns control characters are no marks
+		case c >= 0x80, c < '\t', c > '\r' && c < ' ', c == 0x7F: // for some patterns control characters are not marks
 			t[c] = 1 << wide
 		case c >= 'A' && c <= 'Z':
 			t[c] = 1 << upper
@@ -86,13 +86,13 @@ func eightBytes(p []byte) uint64 {
 		byteClass[p[4]]<<4 | byteClass[p[5]]<<5 | byteClass[p[6]]<<6 | byteClass[p[7]]<<7
 }
 
-// swap exchanges the bits of a above s with those of b below, where mask says.
+// swap exchanges the bits of a, shifted by s, with those of b, where mask is set.
 func swap(a, b uint64, s uint, mask uint64) (uint64, uint64) {
 	t := (a>>s ^ b) & mask
 	return a ^ t<<s, b ^ t
 }
 
-// classify builds the masks of a block: 64 table loads, then the transpose of an 8x8 matrix of bytes.
+// classify computes the masks of a block: 64 table loads, then the transpose of an 8x8 matrix of bytes.
 func (m *masks) classify(p *block) {
 	a, b, c, d := eightBytes(p[0:]), eightBytes(p[8:]), eightBytes(p[16:]), eightBytes(p[24:])
 	e, f, g, h := eightBytes(p[32:]), eightBytes(p[40:]), eightBytes(p[48:]), eightBytes(p[56:])
@@ -115,7 +115,7 @@ func (m *masks) classify(p *block) {
 	}
 }
 
-// topBits are the bytes of a block whose upper bits are 10, and those whose are 11.
+// topBits returns the bytes of a block whose upper bits are 10, and those whose are 11.
 func topBits(p *block) (inside, first uint64) {
 	for i := 0; i < blockSize; i += 8 {
 		x := binary.LittleEndian.Uint64(p[i:])
@@ -125,8 +125,8 @@ func topBits(p *block) (inside, first uint64) {
 	return inside, first
 }
 
-// listBitsPlain writes i plus the place of each bit of b behind the first n of ends, at most blockSize of them are to
-// be free: it goes by eights, as how many bits there are is unpredictable.
+// listBitsPlain writes i plus the position of each bit of b after the first n of ends, which must have room for
+// blockSize more. It writes in groups of eight, because the number of bits is unpredictable.
 func listBitsPlain(ends *[BatchSize]int32, n int, b uint64, i int) {
 	for ; b != 0; n += 8 {
 		eight := (*[8]int32)(ends[n&(BatchSize-1):])
@@ -137,7 +137,7 @@ func listBitsPlain(ends *[BatchSize]int32, n int, b uint64, i int) {
 	}
 }
 
-// wideBlock fills the last block of a text: like any byte that is not ASCII it ends what can be relied on.
+// wideBlock fills the last block of a text: like any byte that is not ASCII it ends the range that a rule covers.
 var wideBlock = func() (b block) {
 	for i := range b {
 		b[i] = 0x80
@@ -145,20 +145,20 @@ var wideBlock = func() (b block) {
 	return b
 }()
 
-// Batch is the scratch space of split: the ends of the words found, and the masks of the last block.
+// Batch is the scratch space of Split: the ends of the words found, and the masks of the last block.
 type Batch struct {
 	Ends  [BatchSize]int32
 	masks masks
 	open  OpenPieces
-	Wide  bool // the words may be of more than ASCII
+	Wide  bool // the words may contain more than ASCII
 }
 
-// Split writes the ends of the words of s from i on to w, until it is nearly full or s is done. It returns their number
+// Split writes the ends of the words of s from i on to w, until it is nearly full or s ends. It returns their number
 // and the end of the last.
 //
 // A block is 64 bytes that start at a word start. Its word starts are certain up to its first byte that is not ASCII,
-// or its end, except inside whitespace that reaches this limit. The last word of a block, which may go on behind it, is
-// the first of the next; so no state is carried over. A word that fills a block is left to the scanner.
+// or its end, except within whitespace that reaches this limit. The last word of a block, which may continue after
+// it, is the first of the next, so no state is carried over. A word that fills a block is left to the scanner.
 func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
 	if w.Wide = sp.rule == nil; w.Wide {
 		return sp.splitStages(s, i, w)
@@ -188,7 +188,7 @@ func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
 			certain = 1<<limit - 1
 		}
 		white := m.white() & certain << (blockSize - limit)
-		if r := uint(bits.LeadingZeros64(^white)); r > 1 { // of whitespace at the limit only the first may start a word
+		if r := uint(bits.LeadingZeros64(^white)); r > 1 { // in whitespace at the limit only the first may start a word
 			certain = 1<<(limit-r+1) - 1
 		}
 		b := sp.rule.starts(m, s, i) & certain &^ 1
@@ -203,8 +203,8 @@ func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
 	return n, i
 }
 
-// scanWide scans at least one word, and goes on up to a place, or as long as a byte that is not ASCII is near if the
-// rule knows none of these.
+// scanWide scans at least one word. It continues up to until, or, if the rule supports only ASCII, as long as a byte
+// that is not ASCII is near.
 func (sp *Splitter) scanWide(s []byte, i, until int, w *Batch, n int) (int, int) {
 	for {
 		if sp.alone != nil {

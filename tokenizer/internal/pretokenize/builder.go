@@ -8,24 +8,24 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// Builder collects the parts of a pre-tokenizer, in order. A behavior is what the reference calls so: what becomes of
-// the matches of a pattern, and of what is between them.
+// Builder collects the parts of a pre-tokenizer, in order. A behavior is the reference's term for how the matches of
+// a pattern and the text between them are treated.
 type Builder struct {
 	list      []splitPart
-	byteLevel bool // what follows sees bytes as characters of the alphabet
-	pieces    int  // the parts in front of ByteLevel: it puts a space before each of their pieces
+	byteLevel bool // the following parts see bytes as characters of the alphabet
+	pieces    int  // number of parts before a ByteLevel that puts a space before each of their pieces
 }
 
-// splitPart is a pattern that cuts, by a name that is the same whenever it cuts the same.
+// splitPart is a pattern that splits, with a name that is equal for equal splits.
 type splitPart struct {
 	name  string
 	stage stage
 }
 
-// ErrBehavior is the error for a behavior that drops characters, or joins matches with what is beside them.
+// ErrBehavior is the error for a behavior that drops characters, or joins matches with adjacent text.
 var ErrBehavior = errors.New("a behavior that does not only cut")
 
-// AddByteLevel adds the ByteLevel pre-tokenizer, with its own pattern or without.
+// AddByteLevel adds the ByteLevel pre-tokenizer, with or without its own pattern.
 func (b *Builder) AddByteLevel(prefixSpace, useRegex bool) error {
 	if prefixSpace {
 		b.pieces = len(b.list)
@@ -38,23 +38,23 @@ func (b *Builder) AddByteLevel(prefixSpace, useRegex bool) error {
 	return err
 }
 
-// AddDigits cuts at the digits.
+// AddDigits splits at the digits.
 func (b *Builder) AddDigits(behavior string) error {
 	return b.cut(DigitsPart, pattern.OneOf(ucd.Digits()), behavior, false)
 }
 
-// AddPunctuation cuts at punctuation.
+// AddPunctuation splits at punctuation.
 func (b *Builder) AddPunctuation(behavior string) error {
 	return b.cut("punctuation", pattern.OneOf(ucd.Punctuation()), behavior, false)
 }
 
-// AddText cuts at the places where a text is.
+// AddText splits at the occurrences of a text.
 func (b *Builder) AddText(text, behavior string, invert bool) error {
 	return b.cut("text "+text, pattern.Literally(text), behavior, invert)
 }
 
-// AddRegex cuts at the matches of a regular expression. The error is ErrBehavior, or says what is not known in the
-// expression.
+// AddRegex splits at the matches of a regular expression. The error is ErrBehavior, or describes what is unsupported
+// in the expression.
 func (b *Builder) AddRegex(regex, behavior string, invert bool) error {
 	if regex == trailingPattern && behavior == "Isolated" && !b.byteLevel {
 		b.list = append(b.list, splitPart{name: regexName(regex)})
@@ -67,8 +67,8 @@ func (b *Builder) AddRegex(regex, behavior string, invert bool) error {
 	return b.cut(regexName(regex), e, behavior, invert)
 }
 
-// LooksAround reports whether a regular expression asks for more of a place than one next character, or may match
-// nothing.
+// LooksAround reports whether a regular expression requires more of a place than the next character, or may match the
+// empty text.
 func LooksAround(regex string) bool {
 	e, err := pattern.Parse(regex)
 	if err != nil {
@@ -78,12 +78,13 @@ func LooksAround(regex string) bool {
 	return err == nil && (p.LooksAround() || p.Empty())
 }
 
-// regexName names a pattern by its text, with line ends as escapes: both spellings are common, and mean the same.
+// regexName returns the name of a pattern: its text, with line ends as escapes. Both spellings are common, and have
+// the same meaning.
 func regexName(regex string) string {
 	return "regex " + strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(regex)
 }
 
-// cut adds a part that cuts at the matches of a pattern.
+// cut adds a part that splits at the matches of a pattern.
 func (b *Builder) cut(name string, e *pattern.Expr, behavior string, invert bool) error {
 	p, err := pattern.Compile(e)
 	if err != nil {
@@ -97,7 +98,7 @@ func (b *Builder) cut(name string, e *pattern.Expr, behavior string, invert bool
 	case behavior == "Contiguous":
 		st.merged = true
 		name += " merged"
-	case behavior == "Removed" && invert && p.Total(): // nothing is between the matches
+	case behavior == "Removed" && invert && p.Total(): // the matches leave no text between them
 	default:
 		return ErrBehavior
 	}
@@ -112,7 +113,7 @@ func (b *Builder) cut(name string, e *pattern.Expr, behavior string, invert bool
 	return nil
 }
 
-// Family is the known one of these parts, or one that goes through them.
+// Family returns the known family with these parts, or a new one that applies them in sequence.
 func (b *Builder) Family() *Family {
 	before, list := b.list[:b.pieces], b.list[b.pieces:]
 	f := &Family{Name: nameOf(list)}
@@ -124,7 +125,7 @@ func (b *Builder) Family() *Family {
 	return f
 }
 
-// BetweenParts is between the names of the parts of a family.
+// BetweenParts separates the names of the parts of a family.
 const BetweenParts = "\n"
 
 func nameOf(list []splitPart) string {

@@ -1,32 +1,32 @@
 package pretokenize
 
-// CrossSet knows of a place before a lead byte whether some token could lie across it. Where none can, both sides of
-// a word merge on their own, so the long words of scripts without spaces fall into short pieces that repeat.
+// CrossSet determines for a place before a lead byte whether some token may cover it. If none can, both sides of a
+// word merge separately, so the long words of scripts without spaces are split into short pieces that repeat.
 //
-// A token across a place shows there its last one or two bytes before and its first one or two after. The set holds
-// these views of every token as bits, with a mark where the token begins or ends; if none of a place's four possible
-// views is there, no symbol ever lies across it. A false positive only means no cut.
+// The view of a token at a place is its last one or two bytes before the place and its first one or two after it. The
+// set has these views of every token as bits, with a mark where the token starts or ends. If none of a place's four
+// possible views is in the set, no symbol ever covers the place. A false positive only prevents a split.
 type CrossSet struct{ bit [1 << (crossLog - 6)]uint64 }
 
 const (
 	crossLog = 21
-	edge     = 256 // the token does not reach this byte
+	edge     = 256 // the token does not extend to this byte
 )
 
-// view is the word and the bit of one view.
+// view returns the word and the bit of one view.
 func (c *CrossSet) view(b2, b1, a1, a2 uint32) (*uint64, uint64) {
 	h := (uint64(b2)<<27 | uint64(b1)<<18 | uint64(a1)<<9 | uint64(a2)) * 0x9E3779B97F4A7C15 >> (64 - crossLog)
 	return &c.bit[h>>6], 1 << (h & 63)
 }
 
-// Fill makes it that some token may lie across every place.
+// Fill makes Has return true for every place.
 func (c *CrossSet) Fill() {
 	for i := range c.bit {
 		c.bit[i] = ^uint64(0)
 	}
 }
 
-// Add takes the views of a token.
+// Add adds the views of a token.
 func (c *CrossSet) Add(token string) {
 	for p := 1; p < len(token); p++ {
 		if token[p] < 0xC0 {
@@ -44,7 +44,7 @@ func (c *CrossSet) Add(token string) {
 	}
 }
 
-// Has reports whether a token may lie across the place before word[p], 0 < p < len(word).
+// Has reports whether a token may cover the place before word[p], 0 < p < len(word).
 func (c *CrossSet) Has(word []byte, p int) bool {
 	b1, a1 := uint32(word[p-1]), uint32(word[p])
 	v, b := c.view(edge, b1, a1, edge)

@@ -1,7 +1,7 @@
 package pretokenize
 
-// Cuts knows the places between two bytes where a text may be cut into words that merge on their own: before a
-// character, where no token that merges make lies across, and where the reference begins a word.
+// Cuts has the pairs of bytes between which a text may be split into separately merged words: before a character, if
+// no token that merges make covers the place, and where the reference starts a word.
 type Cuts struct {
 	at [1 << 16 / 64]uint64 // byte before<<8 | byte after
 }
@@ -9,8 +9,8 @@ type Cuts struct {
 func (c *Cuts) set(before, after int)    { c.at[before<<2|after>>6] |= 1 << (after & 63) }
 func (c *Cuts) remove(before, after int) { c.at[before<<2|after>>6] &^= 1 << (after & 63) }
 
-// NewCuts finds the places: those before spaces, if words begin there, and those that may be cut, if any, where none of
-// the texts that merges make lies across.
+// NewCuts finds these pairs: those before spaces, if words start there, and those that may permits, if it is not nil
+// and none of the texts that merges make covers the place.
 func NewCuts(words bool, made []string, may func(before, after int) bool) *Cuts {
 	k := &Cuts{}
 	if may != nil {
@@ -36,8 +36,8 @@ func NewCuts(words bool, made []string, may func(before, after int) bool) *Cuts 
 	return k
 }
 
-// Split writes the ends of the words of s from i on to w, until it is full or s is done. It returns their number and
-// the End of the last.
+// Split writes the ends of the words of s from i on to w, until it is full or s ends. It returns their number and the
+// end of the last.
 func (c *Cuts) Split(s []byte, i int, w *Batch) (n, end int) {
 	w.Wide = true
 	before := uint(s[i])

@@ -1,10 +1,10 @@
 package pretokenize
 
-// TrailingPattern is for tests.
+// TrailingPattern exports trailingPattern.
 const TrailingPattern = trailingPattern
 
-// HasRule tells whether a splitter finds the words of ASCII by a rule.
+// HasRule reports whether a splitter finds the words of ASCII by a rule.
 func (sp *Splitter) HasRule() bool { return sp.rule != nil }
 
-// WithoutRule is a splitter by the automatons of sp alone.
+// WithoutRule returns a splitter that uses only the automatons of sp.
 func (sp *Splitter) WithoutRule() *Splitter { return &Splitter{stages: sp.stages} }

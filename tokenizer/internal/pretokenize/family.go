@@ -5,21 +5,21 @@ import (
 	"strings"
 )
 
-// Family is a way to cut text into words.
+// Family is a way to split text into words.
 type Family struct {
-	Name     string // the same for two only if they cut the same
+	Name     string // equal names imply equal splits
 	Splitter Splitter
-	Pieces   Stages // cut text first, where each piece of it gets a space of its own put before it
+	Pieces   Stages // split text first, if a space is put before each of its pieces
 }
 
-// Published is a way to cut text that many files have. Those of one label cut alike.
+// Published is a way to split text that many files use. Those with the same label split equally.
 type Published struct {
 	Label string
 	Parts []string // the patterns in sequence, or DigitsPart
 	rule  *blockRule
 }
 
-// DigitsPart stands for the Digits pre-tokenizer, each digit by itself.
+// DigitsPart represents the Digits pre-tokenizer, with each digit separate.
 const DigitsPart = "digits"
 
 // ByteLevelPattern is the pattern of a ByteLevel pre-tokenizer.
@@ -38,7 +38,7 @@ const (
 		`|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|` + blanksPattern
 )
 
-// Families are those that have a rule for ASCII; any other goes through its automatons alone.
+// Families are the families that have a rule for ASCII; any other uses only its automatons.
 var Families = []Published{
 	{"gpt2", []string{ByteLevelPattern}, &blockRule{space: true, short: exactCase, letters: plainLetters}},
 	{"digits gpt2", []string{DigitsPart, ByteLevelPattern}, &blockRule{space: true, short: exactCase, apart: true,
@@ -110,7 +110,7 @@ var Families = []Published{
 	},
 }
 
-// ruleOf is the rule of the family with these parts, if there is one.
+// ruleOf returns the rule of the family with these parts, or nil.
 func ruleOf(parts string) *blockRule {
 	for _, f := range Families {
 		names := make([]string, len(f.Parts))
@@ -131,7 +131,7 @@ var patternAliases = map[string]string{
 	"r50k_base": "gpt2", "p50k_base": "gpt2", "cl100k_base": "cl100k", "llama3": "cl100k", "o200k_base": "o200k",
 }
 
-// PatternOf is the pattern of a family of one part by its name, or "".
+// PatternOf returns the pattern of a family of one part by its name, or "".
 func PatternOf(name string) string {
 	if alias, ok := patternAliases[name]; ok {
 		name = alias
@@ -144,7 +144,7 @@ func PatternOf(name string) string {
 	return ""
 }
 
-// PatternNames lists the names that PatternOf knows, most of them.
+// PatternNames returns most of the names that PatternOf accepts.
 func PatternNames() []string {
 	names := []string{"llama3"}
 	for _, f := range Families {

@@ -4,23 +4,23 @@ package pretokenize
 
 import "loaderd/internal/cpufeature"
 
-// classifyAVX2 is masks.classify.
+// classifyAVX2 implements masks.classify.
 //
 //go:noescape
 func classifyAVX2(m *masks, p *block)
 
-// listBitsBMI writes i plus the place of each bit of b to ends: as many numbers as b has bits, rounded up to eight. b
-// is not 0.
+// listBitsBMI writes i plus the position of each bit of b to ends. It writes as many numbers as b has bits, rounded
+// up to eight. b must not be 0.
 //
 //go:noescape
 func listBitsBMI(ends *int32, b uint64, i int)
 
-// sortAVX2 is letterKinds.sortPlain.
+// sortAVX2 implements letterKinds.sortPlain.
 //
 //go:noescape
 func sortAVX2(kind *letterKind, p *block, first uint64, by *letterMasks) (left uint64)
 
-// fill builds the masks of a block.
+// fill computes the masks of a block.
 func (m *masks) fill(p *block) {
 	if cpufeature.AVX2 {
 		classifyAVX2(m, p)
@@ -29,8 +29,8 @@ func (m *masks) fill(p *block) {
 	}
 }
 
-// listBits writes i plus the place of each bit of b, which is not 0, behind the first n of ends. Up to blockSize are
-// written.
+// listBits writes i plus the position of each bit of b, which must not be 0, after the first n of ends. It writes up
+// to blockSize numbers.
 func listBits(ends *[BatchSize]int32, n int, b uint64, i int) {
 	if cpufeature.AVX2 {
 		listBitsBMI(&ends[:BatchSize-blockSize+1][n], b, i)
@@ -39,8 +39,8 @@ func listBits(ends *[BatchSize]int32, n int, b uint64, i int) {
 	}
 }
 
-// sortLetters puts the characters of a block that begin at some places, up to an unclear one, into masks. It returns
-// the places from there on.
+// sortLetters adds the characters of a block that start at the bits of first to masks, up to an unclear one. It
+// returns the places from there on.
 func (t *letterKinds) sortLetters(by *letterMasks, p *block, first uint64) (left uint64) {
 	if cpufeature.AVX2 {
 		return sortAVX2(&t.kind[0], p, first, by)

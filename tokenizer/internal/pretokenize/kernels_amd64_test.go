@@ -9,7 +9,7 @@ import (
 	"loaderd/internal/cpufeature"
 )
 
-// blocks are bytes that blocks are made of: all of them, ASCII and other characters.
+// blocks returns the bytes of which blocks consist: all of them, ASCII and other characters.
 func blocks(seed uint64) [][]byte {
 	every := make([]byte, 256)
 	for b := range every {
@@ -34,7 +34,7 @@ func FuzzBlocks(f *testing.F) {
 	f.Fuzz(compareKernels())
 }
 
-// compareKernels compares the kernels with their twins in Go; a processor without AVX2 has no kernels to compare.
+// compareKernels compares the kernels with their Go versions; a processor without AVX2 has no kernels to compare.
 func compareKernels() func(t *testing.T, seed uint64, some []byte) {
 	letters := []*letterKinds{plainLetters(), lettersAndMarks(), casedLetters(), casedNotHan()}
 	return func(t *testing.T, seed uint64, some []byte) {

@@ -7,11 +7,11 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// letterKinds tells how a rule takes characters beyond ASCII, so that they can be among the masks of a block with all
-// of their bytes. They stand for letters of one case, or for marks; some leave it to the automatons.
+// letterKinds defines how a rule treats characters beyond ASCII, so that they can be added to the masks of a block
+// with all of their bytes. They count as letters of one case, or as marks. Some are left to the automatons.
 type letterKinds struct {
-	// By the lower six bits of three bytes. Those of two bytes are there with any third one, so how many bytes characters
-	// have, which is unpredictable, makes no difference; those of four bytes are unclear.
+	// Indexed by the lower six bits of three bytes. Characters of two bytes are entered with any third byte, so the
+	// unpredictable number of bytes of a character makes no difference. Those of four bytes are unclear.
 	kind  [1 << 18]letterKind
 	cased bool
 }
@@ -21,12 +21,12 @@ type letterKind uint8
 const (
 	aLower letterKind = 1 << iota
 	anUpper
-	anyCased  // a letter that goes with both cases; it is aLower too
-	combining // of those the ones that are not letters to marks behind which they are
-	unclear   // what the rule does not tell
+	anyCased  // a letter that combines with both cases; it is aLower too
+	combining // an anyCased character that counts as a mark after marks
+	unclear   // left to the automatons
 )
 
-// plainLetters are those of patterns that know \p{L} alone.
+// plainLetters are those of patterns that only use \p{L}.
 var plainLetters = sync.OnceValue(func() *letterKinds {
 	return newLetterKinds(func(c ucd.Class) letterKind {
 		if c&ucd.IsLetter != 0 {
@@ -36,7 +36,7 @@ var plainLetters = sync.OnceValue(func() *letterKinds {
 	})
 })
 
-// lettersAndMarks are those of patterns in which \p{M} is the same as \p{L}.
+// lettersAndMarks are those of patterns in which \p{M} is equivalent to \p{L}.
 var lettersAndMarks = sync.OnceValue(func() *letterKinds {
 	return newLetterKinds(func(c ucd.Class) letterKind {
 		if c&(ucd.IsLetter|ucd.IsMark) != 0 {
@@ -49,7 +49,7 @@ var lettersAndMarks = sync.OnceValue(func() *letterKinds {
 // casedLetters are those of o200k's words.
 var casedLetters = sync.OnceValue(func() *letterKinds { return newLetterKinds(casedLetter) })
 
-// casedNotHan leaves ideographs, which are words of their own, to the automatons.
+// casedNotHan leaves ideographs, which are separate words, to the automatons.
 var casedNotHan = sync.OnceValue(func() *letterKinds {
 	return newLetterKinds(func(c ucd.Class) letterKind {
 		if c&ucd.IsHan != 0 {
@@ -96,10 +96,10 @@ func newLetterKinds(of func(c ucd.Class) letterKind) *letterKinds {
 	return t
 }
 
-// letterMasks have, for each kind but unclear, one bit a character of a block, at its first byte.
+// letterMasks have, for each kind but unclear, one bit per character of a block, at its first byte.
 type letterMasks struct{ lower, upper, both, combined uint64 }
 
-// maskRows are the masks that a character of some kinds is in.
+// maskRows are the masks to which a character of each kind belongs.
 var maskRows = func() (rows [unclear]letterMasks) {
 	for kind := range uint64(unclear) {
 		rows[kind] = letterMasks{-(kind & 1), -(kind >> 1 & 1), -(kind >> 2 & 1), -(kind >> 3 & 1)}
@@ -107,8 +107,8 @@ var maskRows = func() (rows [unclear]letterMasks) {
 	return rows
 }()
 
-// sortPlain puts the characters of a block that begin at some places, up to an unclear one, into masks. It returns the
-// places from there on.
+// sortPlain adds the characters of a block that start at the bits of first to masks, up to an unclear one. It returns
+// the places from there on.
 func (t *letterKinds) sortPlain(by *letterMasks, p *block, first uint64) (left uint64) {
 	*by = letterMasks{}
 	for ; first != 0; first &= first - 1 {
@@ -126,8 +126,8 @@ func (t *letterKinds) sortPlain(by *letterMasks, p *block, first uint64) (left u
 	return first
 }
 
-// sort puts the characters of a block that are not ASCII, up to a size, where the text ends, into its masks. It returns
-// the place up to which they are there. Control characters are marks without it.
+// sort adds the characters of a block that are not ASCII to its masks, up to size, where the text ends. It returns
+// the place up to which the masks are complete. Control characters are marks without it.
 func (t *letterKinds) sort(m *masks, p *block, size int) (limit uint) {
 	limit = min(wholeCharacters(p), uint(size))
 	var by letterMasks
@@ -138,19 +138,19 @@ func (t *letterKinds) sort(m *masks, p *block, size int) (limit uint) {
 		return limit
 	}
 	m.upper |= m.whole(by.upper)
-	// Which word a letter of both cases goes with depends on what is before it where an upper-case one is behind it; and a
-	// combining character behind marks goes with these, but not behind a single one with a letter behind it.
+	// The word of a letter of both cases depends on what precedes it if an upper-case one follows. A combining character
+	// after marks belongs to these, but not after a single one that a letter follows.
 	open := m.upper&(m.whole(by.both)<<1) | by.combined&(m.marks()<<1)
 	return min(limit, uint(bits.TrailingZeros64(open)))
 }
 
-// whole are all bytes of the characters, of at most three, that begin at some places.
+// whole returns all bytes of the characters, of at most three bytes, that start at the bits of first.
 func (m *masks) whole(first uint64) uint64 {
 	second := first << 1 & m.inside
 	return first | second | second<<1&m.inside
 }
 
-// wholeCharacters is the size of a block without the character that goes on behind it, if there is one.
+// wholeCharacters returns the size of a block without a last character that continues after it.
 func wholeCharacters(p *block) uint {
 	switch {
 	case p[blockSize-1] >= 0xC0:

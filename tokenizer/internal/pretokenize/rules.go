@@ -2,32 +2,32 @@ package pretokenize
 
 import "math/bits"
 
-// blockRule finds the word starts of a block by bit algebra: x<<1 are the places after x, x>>1 the places before it. It
-// agrees with the patterns of its family on ASCII without control characters.
+// blockRule finds the word starts of a block by bit operations: x<<1 are the places after x, x>>1 the places before
+// it. It agrees with the patterns of its family on ASCII without control characters.
 type blockRule struct {
-	space    bool // gpt2's words: a space goes with any word behind it, newlines are like other whitespace
+	space    bool // gpt2's words: a space belongs to any word after it, newlines are like other whitespace
 	short    shortened
-	cases    bool // o200k's words: an upper-case letter behind a lower-case one starts a word
-	apart    bool // digits are cut out first: to the rest of the text they are its end
-	digits   int  // how many digits a word has at most: 1 or 3
-	newlines bool // newlines behind a mark belong to its word
-	slashes  bool // and slashes behind those
+	cases    bool // o200k's words: an upper-case letter after a lower-case one starts a word
+	apart    bool // digits are split off first: for the rest of the text they are its end
+	digits   int  // maximum number of digits of a word: 1 or 3
+	newlines bool // newlines after a mark belong to its word
+	slashes  bool // and slashes after those
 
-	letters func() *letterKinds // beyond ASCII; nil: the rule knows ASCII alone
+	letters func() *letterKinds // beyond ASCII; nil: the rule supports only ASCII
 }
 
-// shortened tells how 's 't 're 've 'm 'll 'd are taken.
+// shortened defines how 's 't 're 've 'm 'll 'd are split.
 type shortened uint8
 
 const (
 	notShortened shortened = iota
-	exactCase              // words of their own, in lower case
-	anyCase                // words of their own
+	exactCase              // separate words, in lower case
+	anyCase                // separate words
 	behindWord             // the end of the word before them
 )
 
-// starts turns the masks of a block, which starts at s[i] and at a word start, into the mask of word starts. Bit 0 is
-// ignored, and so are bits at and above the first byte that is not ASCII.
+// starts converts the masks of a block, which starts at s[i] and at a word start, to the mask of word starts. Callers
+// must ignore bit 0, and bits at and above the first byte that is not ASCII.
 func (r *blockRule) starts(m *masks, s []byte, i int) uint64 {
 	if r.space {
 		return r.startsSpaced(m, s, i)
@@ -37,7 +37,7 @@ func (r *blockRule) starts(m *masks, s []byte, i int) uint64 {
 	switch {
 	case r.slashes:
 		own = ownNewlinesAndSlashes(m, s, i)
-	case r.newlines: // the carry runs through the newlines right behind a mark
+	case r.newlines: // the carry propagates through the newlines directly after a mark
 		own = m.newline &^ (m.newline + m.newline&(m.marks()<<1))
 	}
 	starts, first := r.startsWhiteAndMarks(m, own)
@@ -57,7 +57,7 @@ func (r *blockRule) starts(m *masks, s []byte, i int) uint64 {
 	return starts
 }
 
-// startsSpaced is the rule where a space goes with any word behind it.
+// startsSpaced is the rule in which a space belongs to any word after it.
 func (r *blockRule) startsSpaced(m *masks, s []byte, i int) uint64 {
 	l, d, w, p := m.letters(), m.digit, m.white(), m.marks()
 	starts := (l&^(l<<1) | p&^(p<<1)) &^ (m.space << 1)
@@ -76,8 +76,8 @@ func (r *blockRule) startsSpaced(m *masks, s []byte, i int) uint64 {
 	return starts
 }
 
-// contractions returns, for the contractions that begin at the apostrophes in at, the first letter of each and the
-// place behind each.
+// contractions returns, for the contractions that start at the apostrophes in at, the first letter of each and the
+// place after each.
 func contractions(at uint64, s []byte, i int, ignoreCase bool) (inside, after uint64) {
 	for ; at != 0; at &= at - 1 {
 		k := bits.TrailingZeros64(at)
@@ -95,7 +95,7 @@ func joinContractions(starts uint64, m *masks, s []byte, i int) uint64 {
 	last := -1
 	for a := m.apostrophe & (l << 1); a != 0; a &= a - 1 {
 		k := bits.TrailingZeros64(a)
-		if k == last { // behind a contraction, not behind a word
+		if k == last { // after a contraction, not after a word
 			continue
 		}
 		if end := contraction(s, i+k, true); end > 0 {
@@ -107,8 +107,8 @@ func joinContractions(starts uint64, m *masks, s []byte, i int) uint64 {
 	return starts
 }
 
-// ownNewlinesAndSlashes are the runs of newlines and slashes that begin with a newline right behind a mark: they belong
-// to the mark's word.
+// ownNewlinesAndSlashes returns the runs of newlines and slashes that start with a newline directly after a mark:
+// they belong to the mark's word.
 func ownNewlinesAndSlashes(m *masks, s []byte, i int) (own uint64) {
 	for after := m.newline & (m.marks() << 1); after != 0; after &^= own {
 		for k := bits.TrailingZeros64(after); k < blockSize; k++ {
@@ -121,20 +121,20 @@ func ownNewlinesAndSlashes(m *masks, s []byte, i int) (own uint64) {
 	return own
 }
 
-// startsWhiteAndMarks are the word starts at whitespace and marks, without the own bytes, which belong to the marks
-// before them. first are the marks that are the first of their run and have no space before.
+// startsWhiteAndMarks returns the word starts at whitespace and marks, without the own bytes, which belong to the
+// marks before them. first are the marks that start a run without a space before it.
 func (r *blockRule) startsWhiteAndMarks(m *masks, own uint64) (starts, first uint64) {
 	white := m.white() &^ own
 	marks := m.marks() &^ own
 	first = marks &^ (marks<<1 | m.space<<1)
-	last := m.blank &^ (m.white() >> 1) // goes with what follows, if anything can
+	last := m.blank &^ (m.white() >> 1) // belongs to what follows, if anything can
 	if r.apart {
 		last &^= m.digit >> 1
 	}
 	starts = first | white&^(white<<1) | last
 	newline := m.newline & white
-	behind := m.blank & (newline << 1) // the blank behind the last newline of whitespace starts a word
-	// but not behind one that blanks and another newline follow: the carry runs through the blanks to it
+	behind := m.blank & (newline << 1) // the blank after the last newline of whitespace starts a word
+	// But not if blanks and another newline follow it: the carry propagates through the blanks to that newline.
 	for again := (m.blank + behind) &^ m.blank & newline; again != 0; again &= again - 1 {
 		k := bits.TrailingZeros64(again)
 		behind &^= 1 << (63 - bits.LeadingZeros64(behind&(1<<k-1)))
@@ -142,7 +142,7 @@ func (r *blockRule) startsWhiteAndMarks(m *masks, own uint64) (starts, first uin
 	return starts | behind, first
 }
 
-// startsOfWords are the letters that neither a letter nor a character that goes with them is before.
+// startsOfWords returns the letters with neither a letter nor a character that belongs to the word before them.
 func startsOfWords(m *masks, firstMarks uint64) uint64 {
 	l := m.letters()
 	if m.inside != 0 { // a mark may have up to three bytes
@@ -152,7 +152,7 @@ func startsOfWords(m *masks, firstMarks uint64) uint64 {
 	return l &^ (l<<1 | m.blank<<1 | firstMarks<<1)
 }
 
-// startsOfDigits are every third digit of a run, or every digit.
+// startsOfDigits returns every third digit of a run, or every digit.
 func (r *blockRule) startsOfDigits(d uint64) uint64 {
 	if r.digits == 1 {
 		return d
@@ -165,8 +165,8 @@ func (r *blockRule) startsOfDigits(d uint64) uint64 {
 	return starts
 }
 
-// contraction returns the end of 's 't 're 've 'm 'll 'd at the apostrophe s[i], or 0. Ignoring case lets U+017F, the
-// long s, stand for s.
+// contraction returns the end of 's 't 're 've 'm 'll 'd at the apostrophe s[i], or 0. If ignoreCase is set, U+017F,
+// the long s, matches s.
 func contraction(s []byte, i int, ignoreCase bool) int {
 	if i+1 >= len(s) {
 		return 0

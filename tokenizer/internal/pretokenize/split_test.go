@@ -13,7 +13,7 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// compareSplits fails unless the block rule, the automatons and the definition cut a text at the same places.
+// compareSplits fails unless the block rule, the automatons and the definition split a text at the same places.
 func compareSplits(t *testing.T, label string, f *pretokenize.Family, text []byte) {
 	t.Helper()
 	want := tokentest.NaiveWords(f.Name, string(text))
@@ -44,7 +44,7 @@ func familyFrom(p pretokenize.Published) *pretokenize.Family {
 	return b.Family()
 }
 
-// familyOf cuts at the matches of a pattern.
+// familyOf returns a family that splits at the matches of a pattern.
 func familyOf(t *testing.T, regex string) *pretokenize.Family {
 	t.Helper()
 	var b pretokenize.Builder
@@ -81,7 +81,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-// kinds are characters that patterns tell apart, some with one, two, three and four bytes.
+// kinds are characters that patterns distinguish, some with one, two, three and four bytes.
 var kinds = strings.Split(
 	"a|A|s|'|l|(| | |\n|\r|\t|/|1|\x00|\x05|\x1f|\x7f|б|Б|é|ǅ|ʰ|ا|中|カ|"+
 		"\u0301|\u0903|\u0488|ſ|€|“|×|\u00a0|\u3000|\u2028|٣|²|👩|\u200d|𝒜|𐐨", "|")
@@ -96,7 +96,7 @@ func TestSplittersAgree(t *testing.T) {
 		for range testscale.Of(100, 400) {
 			compareSplits(t, p.Label, f, tokentest.RandomText(r))
 		}
-		for range testscale.Of(500, 2_000) { // characters of all kinds side by side: blocks end between any two kinds
+		for range testscale.Of(500, 2_000) { // characters of all kinds in all orders: blocks end between any two kinds
 			narrow := slices.Clone(kinds)
 			r.Shuffle(len(narrow), func(i, j int) { narrow[i], narrow[j] = narrow[j], narrow[i] })
 			narrow = narrow[:2+r.IntN(len(narrow)-1)]
@@ -117,7 +117,7 @@ func FuzzSplit(f *testing.F) {
 	for k := range all {
 		f.Add(uint8(k), []byte("It's  12345\n\n //x\r\n/HTTPServer'LL  中文 \u00a0"))
 	}
-	f.Fuzz(func(t *testing.T, of uint8, text []byte) { // one family: all of them take as many times as long
+	f.Fuzz(func(t *testing.T, of uint8, text []byte) { // a single family: all of them would take several times as long
 		if len(text) > 200 {
 			return // the definition tries every way
 		}
@@ -137,7 +137,7 @@ func TestTrailingSpaceAgreesWithItsPattern(t *testing.T) {
 	}
 }
 
-// A time that grows with the square of the text would not end here.
+// Quadratic time would not finish here.
 func TestLongRunsAreCutInOnePass(t *testing.T) {
 	for _, p := range pretokenize.Families {
 		f := familyFrom(p)
@@ -152,7 +152,7 @@ func TestLongRunsAreCutInOnePass(t *testing.T) {
 	}
 }
 
-// A look at groups reads a run of their characters once.
+// A lookahead at groups reads a run of their characters once.
 func TestGroups_AreCutInOnePass(t *testing.T) {
 	for _, regex := range []string{`(?=(\d{3})+(?!\d))`, `\d{1,3}(?=(?:\d{3})*\b)`, `\B|x`, `\d{1,510}`} {
 		f := familyOf(t, regex)

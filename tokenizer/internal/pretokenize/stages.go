@@ -2,14 +2,14 @@ package pretokenize
 
 import "loaderd/tokenizer/internal/pattern"
 
-// stage cuts a text into pieces: those that its pattern matches, and what is between them.
+// stage splits a text into pieces: the matches of its pattern, and the text between them.
 type stage struct {
-	pattern *pattern.Pattern // nil stands for trailingPattern
-	merged  bool             // matches that follow one another are one piece
+	pattern *pattern.Pattern // nil represents trailingPattern
+	merged  bool             // consecutive matches are one piece
 }
 
-// end is the end of the piece that begins at s[i], i < len(s). Where a pattern matches nothing a piece begins too; the
-// reference goes on behind the next character.
+// end returns the end of the piece that starts at s[i], i < len(s). An empty match starts a piece too; the reference
+// then continues after the next character.
 func (st *stage) end(s []byte, i int, a *pattern.Around) int {
 	if st.pattern == nil {
 		return trailingEnd(s, i)
@@ -31,19 +31,20 @@ func (st *stage) end(s []byte, i int, a *pattern.Around) int {
 // MaxStages bounds the pre-tokenizers in sequence.
 const MaxStages = 12
 
-// Stages cut one within the pieces of the other. A piece is a text of its own to the stages behind it.
+// Stages split in sequence, each within the pieces of the one before it. For the later stages a piece is a separate
+// text.
 type Stages []stage
 
-// OpenPieces are, for each stage, the piece that is being cut further.
+// OpenPieces has, for each stage, the piece that is being split further.
 type OpenPieces [MaxStages]openPiece
 
 type openPiece struct {
 	begin, end int
-	around     pattern.Around // of the text that the stage cuts
+	around     pattern.Around // of the text that the stage splits
 }
 
-// End is the end of the innermost piece that begins at s[i]. Of a text the pieces are asked for in order, and before
-// the first one open is zero.
+// End returns the end of the innermost piece that starts at s[i]. It must be called for the pieces of a text in
+// order, and open must be zero before the first one.
 func (list Stages) End(s []byte, i int, open *OpenPieces) int {
 	from, limit := 0, len(s)
 	for k := range list {
@@ -57,7 +58,7 @@ func (list Stages) End(s []byte, i int, open *OpenPieces) int {
 	return limit
 }
 
-// splitStages is split for stages.
+// splitStages is Split for stages.
 func (sp *Splitter) splitStages(s []byte, i int, w *Batch) (n, end int) {
 	if i == 0 {
 		clear(w.open[:len(sp.stages)])

@@ -7,10 +7,10 @@ import (
 )
 
 // trailingPattern matches whitespace before the end of a text or a line. An automaton would have to read each run of
-// whitespace to its end to know.
+// whitespace to its end to decide.
 const trailingPattern = `\s+$`
 
-// trailingEnd is the end of the piece that begins at s[i] where texts are cut at the matches of trailingPattern.
+// trailingEnd returns the end of the piece that starts at s[i] if texts are split at the matches of trailingPattern.
 func trailingEnd(s []byte, i int) int {
 	end := ucd.Run(s, i, ucd.IsSpace)
 	if k := trailingMatch(s, i, end); k > i {
@@ -27,7 +27,7 @@ func trailingEnd(s []byte, i int) int {
 	return len(s)
 }
 
-// trailingMatch is the end of the match that begins at s[i], where whitespace goes on until end; i if there is none.
+// trailingMatch returns the end of the match that starts at s[i], where whitespace extends to end; i without a match.
 func trailingMatch(s []byte, i, end int) int {
 	if end == len(s) {
 		return end

@@ -1,5 +1,5 @@
-// Package tokentest makes files and texts for the tests of the tokenizer and its packages, and cuts texts by the
-// definition, without regard to time; only tests import it.
+// Package tokentest makes files and texts for the tests of the tokenizer and its packages, and splits texts by the
+// definition, without optimization; only tests import it.
 package tokentest
 
 import (
@@ -19,7 +19,8 @@ type Object = map[string]any
 // Spell writes bytes in the alphabet of a tokenizer.json.
 func Spell(text string) string { return pretokenize.SpellBytes(text) }
 
-// SmallFile is a tokenizer.json of all bytes and the given merges, whose results follow them in the vocabulary.
+// SmallFile returns a tokenizer.json with all bytes and the given merges, whose results follow the bytes in the
+// vocabulary.
 func SmallFile(merges ...[2]string) Object {
 	vocab := Object{}
 	for b := range 256 {
@@ -41,7 +42,7 @@ func SmallFile(merges ...[2]string) Object {
 	}
 }
 
-// Added is an added token of a file; flags are those that are set.
+// Added returns an added token of a file with the given flags set.
 func Added(id int, content string, flags ...string) Object {
 	a := Object{"id": id, "content": content, "single_word": false, "lstrip": false, "rstrip": false, "normalized": false,
 		"special": false}
@@ -54,12 +55,12 @@ func Added(id int, content string, flags ...string) Object {
 // ABC are merges of a few letters.
 var ABC = [][2]string{{"a", "b"}, {"b", "c"}, {"ab", "c"}, {" ", "ab"}, {"bc", "bc"}, {"a", "a"}, {"aa", "aa"}}
 
-// Replacing is a normalizer.
+// Replacing returns a normalizer.
 func Replacing(from, to string) Object {
 	return Object{"type": "Replace", "pattern": Object{"String": from}, "content": to}
 }
 
-// PatternFor is the pre-tokenizer of a file that has these parts.
+// PatternFor returns the pre-tokenizer of a file with these parts.
 func PatternFor(parts ...string) Object {
 	var list []any
 	for _, part := range parts {
@@ -74,7 +75,7 @@ func PatternFor(parts ...string) Object {
 	return Object{"type": "Sequence", "pretokenizers": list}
 }
 
-// RandomMerges makes n merges of a small alphabet; jumbled, they are in no order that training gives.
+// RandomMerges returns n merges of a small alphabet; if jumbled, their order differs from any order of training.
 func RandomMerges(r *rand.Rand, n int, jumbled bool) [][2]string {
 	tokens := []string{"a", "b", "c", " ", "\n", "1", "'", "s", "\xe4", "\xb8", "\xad", "\xcc", "\x81", "/"}
 	var merges [][2]string
@@ -97,20 +98,20 @@ func RandomMerges(r *rand.Rand, n int, jumbled bool) [][2]string {
 	return merges
 }
 
-// SplitOn is a pre-tokenizer that cuts at the matches of a pattern.
+// SplitOn returns a pre-tokenizer that splits at the matches of a pattern.
 func SplitOn(pattern Object, behavior string, invert bool) Object {
 	return Object{"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
 }
 
-// InSequence is pre-tokenizers one behind the other.
+// InSequence returns a sequence of pre-tokenizers.
 func InSequence(list ...any) Object { return Object{"type": "Sequence", "pretokenizers": list} }
 
-// ByteLevel is the pre-tokenizer that writes bytes as characters.
+// ByteLevel returns the pre-tokenizer that writes bytes as characters.
 func ByteLevel(prefixSpace, useRegex bool) Object {
 	return Object{"type": "ByteLevel", "add_prefix_space": prefixSpace, "trim_offsets": true, "use_regex": useRegex}
 }
 
-// JSON is a file as it is written.
+// JSON returns the content of a file.
 func JSON(t testing.TB, file any) []byte {
 	t.Helper()
 	data, err := json.Marshal(file)
@@ -120,7 +121,7 @@ func JSON(t testing.TB, file any) []byte {
 	return data
 }
 
-// Base64 is how rank files write the bytes of a token.
+// Base64 returns the bytes of a token as in rank files.
 func Base64(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
 
 // Definition reads a file.
@@ -133,7 +134,7 @@ func Definition(t testing.TB, file Object) *definition.Definition {
 	return d
 }
 
-// Builtin is the definition of a tokenizer that needs no file. It is read anew each time.
+// Builtin returns the definition of a built-in tokenizer, without caching.
 func Builtin(t testing.TB, name string) *definition.Definition {
 	t.Helper()
 	d, err := definition.Read(name, definition.RankOptions{})

@@ -7,5 +7,5 @@ import (
 	"testing"
 )
 
-// AtGuard is a copy of text. Elsewhere a page that must not be read is behind it.
+// AtGuard returns a copy of text. On other systems an unreadable page follows it.
 func AtGuard(_ testing.TB, text []byte) []byte { return slices.Clip(append([]byte(nil), text...)) }

@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// AtGuard is a copy of text that ends where a page begins that must not be read: who reads behind the text, even a
-// byte, ends the program.
+// AtGuard returns a copy of text that ends at an unreadable page. Reading even one byte after the text ends the
+// program.
 func AtGuard(t testing.TB, text []byte) []byte {
 	t.Helper()
 	page := os.Getpagesize()

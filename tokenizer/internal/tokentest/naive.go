@@ -10,17 +10,16 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// Backtracker finds matches by trying every way. It counts its steps: there are patterns and texts for which it takes
-// very many.
+// Backtracker finds matches by trying every way. It counts its steps, because some patterns and texts need very many.
 type Backtracker struct {
 	steps int
-	whole string // the text that matches are looked for in
+	whole string // the searched text
 }
 
 const maxSteps = 1 << 20
 
-// match matches a pattern's tree at the start of text as a backtracking engine does, and goes on with then for each way
-// in turn, until one succeeds. It returns what is left behind the match. After maxSteps it finds nothing any more.
+// match matches a pattern's tree at the start of text as a backtracking engine does. It calls then for each way in
+// turn, until one succeeds, and returns the rest after the match. After maxSteps it finds nothing.
 func (b *Backtracker) match(e *pattern.Expr, text string, then func(rest string) (string, bool)) (string, bool) {
 	if b.steps++; b.steps > maxSteps {
 		return "", false
@@ -61,7 +60,7 @@ func (b *Backtracker) match(e *pattern.Expr, text string, then func(rest string)
 	return "", false
 }
 
-// isEdge reports whether a word begins or ends before text, which is the rest of the whole text.
+// isEdge reports whether a word starts or ends before text, which is the rest of the whole text.
 func (b *Backtracker) isEdge(text string) bool {
 	before, n := utf8.DecodeLastRuneInString(b.whole[:len(b.whole)-len(text)])
 	behind, m := utf8.DecodeRuneInString(text)
@@ -70,7 +69,7 @@ func (b *Backtracker) isEdge(text string) bool {
 
 var words = ucd.WordCharacters()
 
-// inGroups tells whether text begins with some groups and what may be behind them.
+// inGroups reports whether text starts with some groups and what may follow them.
 func inGroups(e *pattern.Expr, text string) bool {
 	for count := 0; ; count++ {
 		r, n := utf8.DecodeRuneInString(text)
@@ -122,7 +121,7 @@ func (b *Backtracker) repeat(e *pattern.Expr, text string, then func(rest string
 	return then(text)
 }
 
-// NaiveWords cuts a text by the parts of a family, given by its name, one after the other.
+// NaiveWords splits a text by the parts of a family, given by its name, one after the other.
 func NaiveWords(name, text string) []string {
 	words := []string{text}
 	for part := range strings.SplitSeq(name, pretokenize.BetweenParts) {
@@ -157,7 +156,7 @@ func parse(name string) *pattern.Expr {
 	return e
 }
 
-// Cut returns the matches of a pattern and what is between them.
+// Cut returns the matches of a pattern and the text between them.
 func (b *Backtracker) Cut(e *pattern.Expr, text string) (pieces []string) {
 	gap := ""
 	flush := func() {
@@ -185,7 +184,7 @@ func (b *Backtracker) Cut(e *pattern.Expr, text string) (pieces []string) {
 	return pieces
 }
 
-// end is the length of the match at the start of text, or -1.
+// end returns the length of the match at the start of text, or -1.
 func (b *Backtracker) end(e *pattern.Expr, text string) int {
 	rest, ok := b.match(e, text, func(rest string) (string, bool) { return rest, true })
 	if !ok {
@@ -194,10 +193,10 @@ func (b *Backtracker) end(e *pattern.Expr, text string) int {
 	return len(text) - len(rest)
 }
 
-// GaveUp tells whether a text took so many steps that what was found is not all.
+// GaveUp reports whether a text took so many steps that the result is incomplete.
 func (b *Backtracker) GaveUp() bool { return b.steps > maxSteps }
 
-// Covers tells whether matches follow one another to the end of text.
+// Covers reports whether consecutive matches extend to the end of text.
 func (b *Backtracker) Covers(e *pattern.Expr, text string) bool {
 	b.whole = text
 	for text != "" {

@@ -14,7 +14,7 @@ import (
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
-// Pieces are what patterns and merges treat in ways of their own.
+// Pieces are texts that patterns and merges treat differently.
 var Pieces = []string{
 	" ", "  ", "\n", "\r\n", "\t", "\v", "\u0085", "\u00a0", "\u3000", "'", "'s", "'S", "'ſ", "'ll", "'LL", "'re",
 	"'Ve", "'d",
@@ -24,7 +24,7 @@ var Pieces = []string{
 	"tion", "ize",
 }
 
-// RandomText draws a text of Pieces, often few different ones.
+// RandomText returns a random text of Pieces, often few different ones.
 func RandomText(r *rand.Rand) []byte {
 	var b []byte
 	narrow := Pieces[:1+r.IntN(len(Pieces))]
@@ -37,7 +37,7 @@ func RandomText(r *rand.Rand) []byte {
 	return b
 }
 
-// SourceText is some MB of Go's own source tree.
+// SourceText returns some MB of Go's own source tree.
 func SourceText(b *testing.B) [][]byte {
 	b.Helper()
 	root, err := exec.Command("go", "env", "GOROOT").Output()
@@ -64,7 +64,7 @@ func SourceText(b *testing.B) [][]byte {
 	return docs
 }
 
-// HostileTexts are texts that leave the usual ways: words without end, and words that no cache has.
+// HostileTexts returns texts that avoid the fast paths: very long words, and words that no cache contains.
 func HostileTexts(size int) map[string][]byte {
 	texts := map[string][]byte{}
 	for name, unit := range map[string]string{
@@ -101,7 +101,7 @@ func HostileTexts(size int) map[string][]byte {
 	return texts
 }
 
-// Words cuts a text as an encoder does.
+// Words splits a text as an encoder does.
 func Words(sp *pretokenize.Splitter, text []byte) (words []string) {
 	var w pretokenize.Batch
 	for i := 0; i < len(text); {

@@ -2,8 +2,8 @@ package ucd
 
 import "unicode/utf8"
 
-// Class is a set of character classes as the reference's regular expressions see them. They follow Unicode 16, the
-// standard library another version; hence a table of our own.
+// Class is a set of character classes as defined by the reference's regular expressions. They follow Unicode 16, and
+// the standard library another version, so this package has its own table.
 type Class uint16
 
 const (
@@ -12,13 +12,13 @@ const (
 	IsSpace                      // \s
 	IsUpper                      // \p{Lu} \p{Lt} \p{Lm} \p{Lo} \p{M}
 	IsLower                      // \p{Ll} \p{Lm} \p{Lo} \p{M}
-	IsUnstable                   // NFC may change it, or move or join it to what is before
+	IsUnstable                   // NFC may change it, or move or join it to preceding text
 	IsMark                       // \p{M}
 	IsHan                        // \p{Han}
-	IsDigit                      // what the Digits pre-tokenizer splits off: a few more than \p{N}
+	IsDigit                      // split off by the Digits pre-tokenizer: a few more than \p{N}
 )
 
-// classSets are the members of the classes, in their order.
+// classSets returns the members of the classes, in their order.
 func classSets() []Set {
 	modifiers := InCategory("Lm").Union(InCategory("Lo")).Union(InCategory("M"))
 	return []Set{
@@ -34,7 +34,7 @@ func classSets() []Set {
 	}
 }
 
-// classTable looks a character's classes up in two stages: a page for r>>8, in it a class for r&255. Equal pages are
+// classTable has a character's classes in two stages: a page for r>>8, in it a class for r&255. Equal pages are
 // stored once.
 type classTable struct {
 	page  [0x1100]uint8
@@ -82,14 +82,14 @@ func classAt(s []byte, i int) (Class, int) {
 	return ClassAtWide(s[i:])
 }
 
-// ClassAtWide returns the classes and the size in bytes of the character that s begins with, one of at least two bytes;
-// s is valid UTF-8.
+// ClassAtWide returns the classes and the size in bytes of the character at the beginning of s, which has at least
+// two bytes; s is valid UTF-8.
 func ClassAtWide(s []byte) (Class, int) {
 	r, n := wideRune(s)
 	return classes.of(r), n
 }
 
-// wideRune decodes the character that s begins with, one of at least two bytes; s is valid UTF-8.
+// wideRune decodes the character at the beginning of s, which has at least two bytes; s is valid UTF-8.
 func wideRune(s []byte) (r uint32, n int) {
 	switch b := uint32(s[0]); {
 	case b < 0xE0:

@@ -10,10 +10,10 @@ import (
 // Range is the characters from Lo to Hi, both included.
 type Range struct{ Lo, Hi rune }
 
-// Set is a set of characters: ranges in order, none next to another.
+// Set is a set of characters: ranges in order, none adjacent to another.
 type Set []Range
 
-// Of is the set of some characters.
+// Of returns the set of some characters.
 func Of(characters ...rune) Set {
 	ranges := make([]Range, len(characters))
 	for i, r := range characters {
@@ -22,10 +22,10 @@ func Of(characters ...rune) Set {
 	return newSet(ranges...)
 }
 
-// Between is the set of the characters from lo to hi, both included; lo is not above hi.
+// Between returns the set of the characters from lo to hi, both included; lo must not be above hi.
 func Between(lo, hi rune) Set { return Set{{lo, hi}} }
 
-// newSet takes ranges in any order.
+// newSet returns the set of ranges in any order.
 func newSet(ranges ...Range) Set {
 	sort.Slice(ranges, func(i, j int) bool { return ranges[i].Lo < ranges[j].Lo })
 	s := make(Set, 0, len(ranges))
@@ -39,10 +39,10 @@ func newSet(ranges ...Range) Set {
 	return s
 }
 
-// Union is the set of the characters that are in s or t.
+// Union returns the set of the characters that are in s or t.
 func (s Set) Union(t Set) Set { return newSet(slices.Concat(s, t)...) }
 
-// Complement is the set of the characters that are not in s.
+// Complement returns the set of the characters that are not in s.
 func (s Set) Complement() Set {
 	var c Set
 	next := rune(0)
@@ -58,18 +58,18 @@ func (s Set) Complement() Set {
 	return c
 }
 
-// Intersect is the set of the characters that are in s and t.
+// Intersect returns the set of the characters that are in s and t.
 func (s Set) Intersect(t Set) Set {
 	return s.Complement().Union(t.Complement()).Complement()
 }
 
-// Has tells whether a character is in s.
+// Has reports whether a character is in s.
 func (s Set) Has(r rune) bool {
 	k, found := slices.BinarySearchFunc(s, r, func(x Range, r rune) int { return cmp.Compare(x.Lo, r) })
 	return found || k > 0 && r <= s[k-1].Hi
 }
 
-// withProperty is the set of the assigned characters whose property is as wanted.
+// withProperty returns the set of the assigned characters for whose property want returns true.
 func withProperty(want func(property) bool) Set {
 	var ranges []Range
 	for _, r := range propertyRanges {
@@ -80,9 +80,9 @@ func withProperty(want func(property) bool) Set {
 	return newSet(ranges...)
 }
 
-// InCategory is \p{name}.
+// InCategory returns \p{name}.
 func InCategory(name string) Set {
-	if name == "C" || name == "Cn" { // the unassigned have no range
+	if name == "C" || name == "Cn" { // the unassigned characters are in no range
 		return withProperty(func(p property) bool { return !p.in(name) }).Complement()
 	}
 	return withProperty(func(p property) bool { return p.in(name) })
@@ -92,19 +92,19 @@ func withFlag(flag property) Set {
 	return withProperty(func(p property) bool { return p&flag != 0 })
 }
 
-// WordCharacters is \w.
+// WordCharacters returns \w.
 func WordCharacters() Set { return withFlag(wordFlag) }
 
-// Han is \p{Han}.
+// Han returns \p{Han}.
 func Han() Set { return withFlag(hanFlag) }
 
-// Digits is what the Digits pre-tokenizer splits off.
+// Digits returns what the Digits pre-tokenizer splits off.
 func Digits() Set { return withFlag(digitFlag) }
 
-// Punctuation is what the Punctuation pre-tokenizer splits off.
+// Punctuation returns what the Punctuation pre-tokenizer splits off.
 func Punctuation() Set { return withFlag(punctFlag) }
 
-// WhiteSpace is \s.
+// WhiteSpace returns \s.
 func WhiteSpace() Set {
 	return InCategory("Z").Union(Between('\t', '\r')).Union(Of(0x85))
 }

@@ -1,6 +1,6 @@
-// Package vocab holds vocabularies that OpenAI has published with tiktoken (LICENSE), as the merges that their
-// ranks stand for. Finding these takes longer than anything else on the way from a rank file to a tokenizer, and two
-// numbers for a token, of which the upper bits hardly change from one to the next, take less room than its text.
+// Package vocab contains vocabularies that OpenAI has published with tiktoken (LICENSE), as merges that are
+// equivalent to their ranks. Computing these takes most of the time of reading a rank file. Two numbers per token,
+// whose upper bits rarely change from one to the next, need less space than its text.
 package vocab
 
 import (
@@ -11,18 +11,18 @@ import (
 	"strings"
 )
 
-// A file is compressed by deflate. It begins with the 256 bytes, in the order of their ranks. The merges follow, in the
-// order of the ranks that they make, from 256 on: the lowest bytes of the ranks of all left parts, their second and
-// third bytes, and the same of the right parts.
+// A file is compressed with deflate. It starts with the 256 bytes, in the order of their ranks. The merges follow, in
+// the order of the ranks that they make, from 256 on: the lowest bytes of the ranks of all left parts, their second
+// and third bytes, and the same of the right parts.
 //
 //go:embed *.merges
 var files embed.FS
 
-// Vocabulary is what a rank file says: its tokens have the ranks 0, 1, ... without a gap, and each has one byte or is
-// what one merge makes of two tokens before it.
+// Vocabulary is the content of a rank file whose tokens have the ranks 0, 1, ... without a gap. Each token has one
+// byte or is the result of one merge of two earlier tokens.
 type Vocabulary struct {
-	Bytes  [256]byte   // those of the ranks 0..255
-	Merges [][2]uint32 // of the ranks from 256 on: the ranks of the left and the right part
+	Bytes  [256]byte   // bytes with the ranks 0..255
+	Merges [][2]uint32 // for the ranks from 256 on: the ranks of the left and the right part
 }
 
 const planes = 6 // bytes of a merge
@@ -66,7 +66,7 @@ func unpack(data []byte) (*Vocabulary, error) {
 	return v, nil
 }
 
-// Texts are the tokens by rank, each byte as spell writes it.
+// Texts returns the tokens by rank, each byte in the spelling of spell.
 func (v *Vocabulary) Texts(spell func(string) string) []string {
 	texts := make([]string, 256, 256+len(v.Merges))
 	size := make([]int, 256, cap(texts))
@@ -79,7 +79,7 @@ func (v *Vocabulary) Texts(spell func(string) string) []string {
 		size = append(size, size[m[0]]+size[m[1]])
 		total += size[len(size)-1]
 	}
-	var all strings.Builder // one text, of which all others are parts
+	var all strings.Builder // one text; all others are substrings of it
 	all.Grow(total)
 	for _, m := range v.Merges {
 		from := all.Len()

@@ -20,7 +20,7 @@ var update = flag.Bool("update", false, "write the files of merges from tiktoken
 
 var names = []string{"r50k_base", "cl100k_base", "o200k_base"}
 
-// fromRankFile is what tiktoken's rank file says.
+// fromRankFile returns the content of tiktoken's rank file.
 func fromRankFile(t *testing.T, name string) (*Vocabulary, []string) {
 	t.Helper()
 	ranks, err := loader.NewOfflineLoader().LoadTiktokenBpe(name + ".tiktoken")
@@ -48,7 +48,7 @@ func fromRankFile(t *testing.T, name string) (*Vocabulary, []string) {
 	return v, tokens
 }
 
-// pack writes a vocabulary as Read reads it.
+// pack writes a vocabulary in the format of Read.
 func (v *Vocabulary) pack(out io.Writer) error {
 	n := len(v.Merges)
 	data := append(v.Bytes[:], make([]byte, planes*n)...)
@@ -67,7 +67,7 @@ func (v *Vocabulary) pack(out io.Writer) error {
 	return w.Close()
 }
 
-// TestRead: all tokens have the ranks of tiktoken's files, and the merges are those that the ranks stand for.
+// All tokens have the ranks of tiktoken's files, and the merges are equivalent to the ranks.
 func TestRead(t *testing.T) {
 	for _, name := range names {
 		want, tokens := fromRankFile(t, name)

@@ -5,16 +5,17 @@ import (
 	"math/bits"
 )
 
-// The caches of an Encoder: most words of a text have been seen before, and a word's ids depend on the word alone.
+// The caches of an Encoder exist because most words of a text have occurred before, and a word's ids depend only on
+// the word.
 const (
-	keyMax    = 15 // bytes of a word in the cache
+	keyMax    = 15 // maximum bytes of a word in the cache
 	cacheLog  = 16 // lines: 4 MiB
-	shortWord = 7  // bytes of a word that has a shortKey
+	shortWord = 7  // maximum bytes of a word that has a shortKey
 	briefLog  = 16 // lines: 4 MiB
 	hotLog    = 13 // hot words: 128 KiB
 )
 
-// someIDs are up to three ids of a word, and above them how many the word has.
+// someIDs are up to three ids of a word, and in the bits above them the number of its ids.
 type someIDs uint64
 
 const (
@@ -25,20 +26,21 @@ const (
 
 func (v someIDs) count() int { return int(v >> (idsEach * idBits)) }
 
-// put writes the ids to dst; where there are fewer, what is behind them means nothing.
+// put writes idsEach ids to dst; those beyond the number of ids are meaningless.
 func (v someIDs) put(dst *[idsEach]int32) {
 	dst[0] = int32(v & idMask)
 	dst[1] = int32(v >> idBits & idMask)
 	dst[2] = int32(v >> (2 * idBits) & idMask)
 }
 
-// wordIDs are the ids of a word, at most 2*idsEach, of which the first someIDs counts all.
+// wordIDs are the ids of a word, at most 2*idsEach. The first someIDs has the number of all ids.
 type wordIDs [2]someIDs
 
-// wordKey is a word of 1..15 bytes: the bytes, zero padded, and in the top byte of hi the length. No word has length 0.
+// wordKey is a word of 1..15 bytes: the bytes, zero padded, and in the top byte of hi the length. No word has length
+// 0.
 type wordKey struct{ lo, hi uint64 }
 
-// noWord is the key of no entry.
+// noWord is a key that no entry has.
 var noWord = wordKey{0, ^uint64(0)}
 
 // entry is a word and its ids.
@@ -47,25 +49,25 @@ type entry struct {
 	ids wordIDs
 }
 
-// cache has two entries where a word may be, side by side in one line of the processor's caches, the newest first.
+// cache has two possible entries per word, adjacent in one cache line of the processor, the newest first.
 type cache [2 << cacheLog]entry
 
-// brief is a word of at most shortWord bytes and idsEach ids: three words of four.
+// brief is a word of at most shortWord bytes and idsEach ids, as three words of four.
 type brief struct {
 	key uint64 // the bytes, zero padded, and in the top byte the length
 	ids someIDs
 }
 
-// briefWords has four entries where a word may be, one line of the processor's caches, the newest first.
+// briefWords has four possible entries per word, in one cache line of the processor, the newest first.
 type briefWords [1 << briefLog][4]brief
 
-// hotWords are the brief words that came last. They are so few that they stay near the processor.
+// hotWords are the most recent brief words. They are few enough to remain in the processor's caches.
 type hotWords [1 << hotLog]brief
 
-// place is where the brief word with a key is, if it is a hot one.
+// place returns the index of the brief word with a key, if it is in the table.
 func (t *hotWords) place(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - hotLog) }
 
-// briefPlace is the line of the brief word with a key.
+// briefPlace returns the line of the brief word with a key.
 func briefPlace(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - briefLog) }
 
 var keyLo, keyHi = keyMasks()
@@ -104,21 +106,21 @@ func mix(a, b uint64) uint64 {
 
 func (k wordKey) hash() uint64 { return mix(k.lo, k.hi) }
 
-// place is the first of the two entries where a word may be.
+// place returns the first of the two possible entries of the word.
 func (k wordKey) place() uint32 { return uint32(k.hash()>>(64-cacheLog)) << 1 }
 
-// short tells whether the word has a key of one word, as brief words have.
+// short reports whether the word has a shortKey, as brief words have.
 func (k wordKey) short() bool { return k.hi < (shortWord+1)<<56 }
 
 func (k wordKey) shortKey() uint64 { return k.lo | k.hi }
 
-// longKey is the other way round.
+// longKey converts a shortKey to a wordKey.
 func longKey(short uint64) wordKey { return wordKey{short << 8 >> 8, short >> 56 << 56} }
 
-// differs is 0 where an entry is that of a word.
+// differs returns 0 if an entry is that of a word.
 func (en *entry) differs(k wordKey) uint64 { return (en.lo ^ k.lo) | (en.hi ^ k.hi) }
 
-// insert puts a word into the cache.
+// insert adds a word to the cache.
 func (c *cache) insert(k wordKey, ids wordIDs) {
 	p := k.place()
 	if c[p].differs(k) == 0 {
@@ -128,10 +130,10 @@ func (c *cache) insert(k wordKey, ids wordIDs) {
 	c[p] = entry{k, ids}
 }
 
-// insert puts a word among the hot ones.
+// insert adds a word to the hot words.
 func (t *hotWords) insert(b brief) { t[t.place(b.key)] = b }
 
-// insert puts a word among the brief ones.
+// insert adds a word to the brief words.
 func (t *briefWords) insert(b brief) {
 	line := &t[briefPlace(b.key)]
 	if line[0].key != b.key {
@@ -139,7 +141,7 @@ func (t *briefWords) insert(b brief) {
 	}
 }
 
-// hashLong is the hash of a word of more than shortWord bytes.
+// hashLong returns the hash of a word of more than shortWord bytes.
 func hashLong(word []byte) uint64 {
 	h, n := uint64(0), len(word)
 	for ; n > 32; n = len(word) {
@@ -150,14 +152,14 @@ func hashLong(word []byte) uint64 {
 	return mix(h^mix(eight(word, 0), eight(word, second))^uint64(n), mix(eight(word, third), eight(word, n-8)))
 }
 
-// twoBetween is where, of a word of 8..32 bytes, the second and the third eight bytes are that together with the first
-// and the last eight are all of it: the smaller of 8 and n-8, the larger of n-16 and 0. It does not branch, as how long
-// a word is, is unpredictable.
+// twoBetween returns the positions of the second and third eight bytes of a word of 8..32 bytes. Together with the
+// first and the last eight they cover the word: the smaller of 8 and n-8, the larger of n-16 and 0. It does not
+// branch, because the length of a word is unpredictable.
 func twoBetween(n int) (second, third int) {
 	n -= 16
 	below := n & (n >> 63)
 	return 8 + below, n - below
 }
 
-// eight are the eight bytes of s from i on.
+// eight returns the eight bytes of s from i on.
 func eight(s []byte, i int) uint64 { return binary.LittleEndian.Uint64(s[i:]) }

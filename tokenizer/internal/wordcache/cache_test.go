@@ -19,7 +19,7 @@ func TestEntriesDiffer(t *testing.T) {
 	}
 }
 
-// Words that share places of the caches push one another out, and none is taken for another.
+// Words that share places in the caches replace each other, and none is confused with another.
 func TestWordsOfSharedPlaces(t *testing.T) {
 	r := rand.New(rand.NewPCG(33, 34))
 	for _, letters := range []string{"ACGT", "abcdefghijklmnopqrstuvwxyz"} {
@@ -29,7 +29,7 @@ func TestWordsOfSharedPlaces(t *testing.T) {
 		for range 400 {
 			var text []byte
 			var want []int32
-			for range 1_000 { // so many that most lines get several
+			for range 1_000 { // enough for most lines to get several words
 				word := []byte{' '}
 				for range 5 + r.IntN(9) {
 					word = append(word, letters[r.IntN(len(letters))])

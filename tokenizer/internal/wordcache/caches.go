@@ -5,20 +5,20 @@ import (
 	"slices"
 )
 
-// caches are what an encoder knows where no kernels are: the words that came last, the short ones, and those of up to
-// keyMax bytes. They are looked up step by step, each of which reads memory for all words without a branch that depends
-// on what is read, so that the processor waits for many places at once.
+// caches are the known words of an encoder without kernels: the most recent words, the short ones, and those of up to
+// keyMax bytes. Each lookup step reads memory for all words without a branch that depends on the data. So the
+// processor can wait for many reads in parallel.
 type caches struct {
 	hot   *hotWords
 	brief *briefWords
 	cache *cache
 
-	ids      [batchSize]wordIDs // of the words that are found; for those of more ids manyIDs
+	ids      [batchSize]wordIDs // of the words that are found; manyIDs for words with more ids
 	short    [batchSize]uint16  // the words of up to shortWord bytes that are not found yet
-	shortKey [batchSize]uint64  // of those
+	shortKey [batchSize]uint64  // their keys
 	key      [batchSize]wordKey // of the missing words
-	place    [batchSize]uint32  // of those in cache
-	touched  uint64             // keeps the loads
+	place    [batchSize]uint32  // index in cache of each missing word
+	touched  uint64             // prevents the compiler from removing the loads
 }
 
 func newCaches() *caches {
@@ -28,7 +28,7 @@ func newCaches() *caches {
 	return c
 }
 
-// seed makes words known that are one token.
+// seed adds words that are one token.
 func (c *caches) seed(w *seeds) {
 	for text, id := range w.all() {
 		var ids packedIDs
@@ -38,8 +38,8 @@ func (c *caches) seed(w *seeds) {
 	}
 }
 
-// find puts the words of s that start at i and end at ends that are not in the caches into m, and asks for them in the
-// shared words.
+// find adds to m the words of s, from i on with the given ends, that are not in the caches. It also prefetches them
+// in the shared words.
 func (c *caches) find(t *sharedWords, s []byte, i int, ends []int32, m *missing) {
 	short, long := c.tellApart(c.findHot(s, i, ends), m)
 	c.pack(s, i, ends, m.word[:long])
@@ -55,9 +55,9 @@ func (c *caches) find(t *sharedWords, s []byte, i int, ends []int32, m *missing)
 	t.askBuckets(m.hash[:m.n], m.record[:m.n])
 }
 
-// findHot looks for words among the hot ones. It returns how many are missing.
+// findHot looks words up in the hot ones. It returns how many are missing.
 func (c *caches) findHot(s []byte, i int, ends []int32) (missing int) {
-	near := len(ends) // the words from here on begin too near the end of s to read eight bytes at once
+	near := len(ends) // the words from here on start too near the end of s to read eight bytes
 	for near > 1 && int(ends[near-2])+8 > len(s) {
 		near--
 	}
@@ -78,13 +78,13 @@ func (c *caches) findHot(s []byte, i int, ends []int32) (missing int) {
 	return missing
 }
 
-// shortSize is the smaller of n and shortWord+1; as it is unpredictable which one that is, it does not branch.
+// shortSize returns the smaller of n and shortWord+1. It does not branch, because the result is unpredictable.
 func shortSize(n int) int {
 	n -= shortWord + 1
 	return shortWord + 1 + n&(n>>63)
 }
 
-// tryHot looks for the k-th word, the key of which is that of no hot word if it is not a short one.
+// tryHot looks up the k-th word. The key of a word that is too long to be short matches no hot word.
 func (c *caches) tryHot(k int, key uint64, missing int) int {
 	p := &c.hot[c.hot.place(key)]
 	c.ids[k&(batchSize-1)][0] = p.ids
@@ -93,8 +93,8 @@ func (c *caches) tryHot(k int, key uint64, missing int) int {
 	return missing + int(min(p.key^key, 1)) // not a branch: whether it is a hot one is unpredictable
 }
 
-// tellApart moves the longer ones of the first n of short into the missing ones. It returns how many are left, and how
-// many are moved.
+// tellApart moves the longer ones of the first n words of short to the missing ones. It returns how many are left,
+// and how many are moved.
 func (c *caches) tellApart(n int, m *missing) (short, long int) {
 	for j, k := range c.short[:n] {
 		key := c.shortKey[j]
@@ -108,8 +108,8 @@ func (c *caches) tellApart(n int, m *missing) (short, long int) {
 	return short, long
 }
 
-// findBrief looks for short words. Those that are missing get behind the first n of missing words; it returns how many
-// these are together.
+// findBrief looks up short words. It appends missing ones to the first n missing words, and returns their total
+// number.
 func (c *caches) findBrief(short []uint16, n int, m *missing) (missing int) {
 	keys := c.shortKey[:len(short)]
 	var x uint64
@@ -142,7 +142,7 @@ func (c *caches) findBrief(short []uint16, n int, m *missing) (missing int) {
 	return n
 }
 
-// pack makes the keys of words. A long word has noWord for a key.
+// pack computes the keys of words. A long word has the key noWord.
 func (c *caches) pack(s []byte, i int, ends []int32, words []uint16) {
 	key := c.key[:len(words)]
 	for j, k := range words {
@@ -165,7 +165,7 @@ func (c *caches) pack(s []byte, i int, ends []int32, words []uint16) {
 	}
 }
 
-// findCached looks for missing words in the cache. It returns how many are missing still.
+// findCached looks up missing words in the cache. It returns how many are still missing.
 func (c *caches) findCached(list []uint16, m *missing) (still int) {
 	cache := c.cache
 	place := c.place[:len(list)]
@@ -190,7 +190,7 @@ func (c *caches) findCached(list []uint16, m *missing) (still int) {
 	return still
 }
 
-// learn takes the ids of the j-th missing word.
+// learn stores the ids of the j-th missing word.
 func (c *caches) learn(m *missing, j int, b *idBytes) {
 	var ids packedIDs
 	ids.read(b)
@@ -207,10 +207,10 @@ func (c *caches) learn(m *missing, j int, b *idBytes) {
 	}
 }
 
-// learnMany takes the ids of the j-th missing word that are in m.ids from from on.
+// learnMany stores that the ids of the j-th missing word are in m.ids from from on.
 func (c *caches) learnMany(m *missing, j, from int) { c.ids[m.word[j]] = manyIDs(from, len(m.ids)) }
 
-// remember puts a word where it is found again.
+// remember inserts a word into its cache.
 func (c *caches) remember(k wordKey, ids wordIDs) {
 	if k.short() && ids[0].count() <= idsEach {
 		b := brief{k.shortKey(), ids[0]}
@@ -221,12 +221,12 @@ func (c *caches) remember(k wordKey, ids wordIDs) {
 	c.cache.insert(k, ids)
 }
 
-// manyIDs stands for the ids of a word that are in those of the missing words.
+// manyIDs represents ids of a word that are in m.ids of the missing words.
 func manyIDs(from, to int) wordIDs {
 	return wordIDs{someIDs(many) << (idsEach * idBits), someIDs(from)<<32 | someIDs(to)}
 }
 
-// many is for a count more than there can be.
+// many is a count above all possible ones.
 const many = 2*idsEach + 1
 
 // append appends the ids of the n words of the batch, all of which are known now.

@@ -8,42 +8,42 @@ import (
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
-// Encoder finds the ids of words: in its caches, in what other encoders of the model have seen, and else by merging. It
-// holds the scratch space and the caches of one goroutine.
+// Encoder finds the ids of words: in its caches, in the words shared by all encoders of the model, or else by
+// merging. It has the scratch space and the caches of one goroutine.
 type Encoder struct {
 	words   *Words
 	known   known
 	shared  *sharedWords
 	scratch merge.Scratch
 	found   pretokenize.Batch
-	cuts    [batchSize]int32 // ends of words, of long ones those of their pieces
+	cuts    [batchSize]int32 // ends of words, and of the pieces of long ones
 	missing missing
 }
 
-// known is what an encoder has seen. Which words that are changes how long encoding takes, never what it gives.
+// known has the words that an encoder has seen. They affect only the speed of encoding, never the result.
 type known interface {
-	// seed makes words known that are one token.
+	// seed adds words that are one token.
 	seed(w *seeds)
-	// find puts the words of s that start at i and end at ends that are not known into m, and asks for them in the shared
-	// words.
+	// find adds to m the words of s, from i on with the given ends, that are not known. It also prefetches them in the
+	// shared words.
 	find(t *sharedWords, s []byte, i int, ends []int32, m *missing)
-	// learn takes the ids of the j-th missing word.
+	// learn stores the ids of the j-th missing word.
 	learn(m *missing, j int, ids *idBytes)
-	// learnMany takes those of one that has more, or larger ones, which are at the end of m.ids from from on and stay
-	// there.
+	// learnMany stores the ids of a word that has more, or larger ones. They are at the end of m.ids from from on and
+	// stay there.
 	learnMany(m *missing, j, from int)
 	// append appends the ids of the n words of the batch, all of which have been found or learned.
 	append(dst []int32, n int, m *missing) []int32
 }
 
-// Cutter cuts a text into words.
+// Cutter splits a text into words.
 type Cutter interface {
 	// Split writes the ends of the words of s from i on to w. It returns their number, at least 1, and the end of the
 	// last.
 	Split(s []byte, i int, w *pretokenize.Batch) (n, end int)
 }
 
-// NewEncoder makes an encoder for one goroutine.
+// NewEncoder returns an encoder for one goroutine.
 func (w *Words) NewEncoder() *Encoder {
 	if cpufeature.AVX2 {
 		return w.newEncoder(newTable())
@@ -56,7 +56,7 @@ func (w *Words) newEncoder(k known) *Encoder {
 	return &Encoder{words: w, known: k, shared: w.shared()}
 }
 
-// Encode appends the ids of a text, batch by batch of the words that by cuts it into.
+// Encode appends the ids of a text, in batches of the words into which by splits it.
 func (e *Encoder) Encode(by Cutter, dst []int32, s []byte) []int32 {
 	for i := 0; i < len(s); {
 		n, end := by.Split(s, i, &e.found)
@@ -68,15 +68,16 @@ func (e *Encoder) Encode(by Cutter, dst []int32, s []byte) []int32 {
 		}
 		i = end
 	}
-	runtime.KeepAlive(e) // what it knows is not on the collected heap
+	runtime.KeepAlive(e) // its tables are not on the collected heap
 	return dst
 }
 
-// cutMin is the longest word that is not cut into pieces that merge on their own: they come again more often than it.
-// Where some words are one token whatever merging gives, no word is cut: a piece might be taken for one of them.
+// cutMin is the maximum length of a word that is not split into separately merged pieces. Pieces occur more often
+// than the word. If some words are one token whatever merging gives, no word is split, because a piece might be
+// mistaken for one of them.
 const cutMin = 31
 
-// longest is the length of the longest of the words that start at i and end at ends.
+// longest returns the length of the longest of the words from i on with the given ends.
 func longest(i int, ends []int32) int32 {
 	most, from := int32(0), int32(i)
 	for _, end := range ends {
@@ -86,7 +87,7 @@ func longest(i int, ends []int32) int32 {
 	return most
 }
 
-// inPieces encodes the words of s that start at i and end at ends, the long ones in pieces.
+// inPieces encodes the words of s from i on with the given ends, the long ones in pieces.
 func (e *Encoder) inPieces(dst []int32, s []byte, i int, ends []int32) []int32 {
 	n, from := 0, i
 	put := func(end int) {
@@ -110,10 +111,10 @@ func (e *Encoder) inPieces(dst []int32, s []byte, i int, ends []int32) []int32 {
 	return e.lookUp(dst, s, i, e.cuts[:n])
 }
 
-// keepIDs is how many ids of rare words scratch space is kept for.
+// keepIDs is the maximum number of ids of rare words for which scratch space is kept.
 const keepIDs = 1 << 16
 
-// Trim gives back what a large text needed.
+// Trim releases memory that a large text needed.
 func (e *Encoder) Trim() {
 	if cap(e.missing.ids) > keepIDs {
 		e.missing.ids = nil

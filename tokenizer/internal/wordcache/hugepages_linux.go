@@ -2,6 +2,6 @@ package wordcache
 
 import "syscall"
 
-// onHugePages asks the system to put memory that is read here and there, and would need a page's address each time, on
-// pages of 2 MiB. It is a hint: where it cannot be had, everything works, a little slower.
+// onHugePages requests pages of 2 MiB for memory with random access, which would otherwise need an address
+// translation per read. It is a hint: without it, everything works a little more slowly.
 func onHugePages(memory []byte) { _ = syscall.Madvise(memory, syscall.MADV_HUGEPAGE) }

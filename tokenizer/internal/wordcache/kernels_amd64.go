@@ -17,13 +17,13 @@ func matchAVX2(t *line, keys []lineKey, places *uint32, missing *uint16, n, firs
 //go:noescape
 func emitAVX2(t *line, dst *int32, places []uint32) (words, n int)
 
-// prefetch asks for the lines of memory n places behind base, and does not wait for them.
+// prefetch prefetches the lines of memory at n places relative to base, and does not wait for them.
 //
 //go:noescape
 func prefetch(base unsafe.Pointer, places *uint32, n int)
 
-// pack makes the keys of the words of s that start at i and end at ends, and the places of their lines, which it asks
-// for. From the start of each word on s has 16 bytes.
+// pack computes the keys of the words of s from i on with the given ends, and the places of their lines, which it
+// prefetches. s must have 16 bytes from the start of each word on.
 func pack(t []line, s []byte, i int, ends []int32, keys []lineKey, places []uint32) {
 	switch {
 	case len(ends) == 0:
@@ -35,8 +35,8 @@ func pack(t []line, s []byte, i int, ends []int32, keys []lineKey, places []uint
 	}
 }
 
-// match turns the places of the lines that have a word into those of its ids. It puts the other words behind the first
-// n of missing, where first is what the first word is, and returns how many missing has then.
+// match replaces the places of the lines that have a word by those of its ids. It appends the other words to the
+// first n of missing, where first is the index of the first word, and returns the new length of missing.
 func match(t []line, keys []lineKey, places []uint32, missing *[batchSize]uint16, n, first int) int {
 	switch {
 	case len(keys) == 0:
@@ -48,8 +48,8 @@ func match(t []line, keys []lineKey, places []uint32, missing *[batchSize]uint16
 	return matchPlain(t, keys, places, missing, n, first)
 }
 
-// emit writes the ids at places to dst, up to one that has them elsewhere. It returns how many words and ids these are.
-// dst has room for lineIDs+1 ids of each word.
+// emit writes the ids at places to dst, up to a word whose ids are elsewhere. It returns the number of these words
+// and of ids. dst must have room for lineIDs+1 ids per word.
 func emit(t []line, dst []int32, places []uint32) (words, n int) {
 	switch {
 	case len(places) == 0:
@@ -61,7 +61,7 @@ func emit(t []line, dst []int32, places []uint32) (words, n int) {
 	return emitPlain(t, dst, places)
 }
 
-// askBuckets asks for the buckets of the words with these hashes; scratch is as long.
+// askBuckets prefetches the buckets of the words with these hashes; scratch has the same length.
 func (t *sharedWords) askBuckets(hash []uint64, scratch []uint32) {
 	if !cpufeature.AVX2 || len(hash) == 0 {
 		t.touchBuckets(hash)
@@ -73,7 +73,7 @@ func (t *sharedWords) askBuckets(hash []uint64, scratch []uint32) {
 	prefetch(unsafe.Pointer(&t.slot[0]), &scratch[0], len(hash))
 }
 
-// askRecords asks for the records at these places.
+// askRecords prefetches the records at these places.
 func (t *sharedWords) askRecords(places []uint32) {
 	if !cpufeature.AVX2 || len(places) == 0 {
 		t.touchRecords(places)

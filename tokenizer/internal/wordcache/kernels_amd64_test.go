@@ -11,8 +11,8 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// sameSteps fails unless each kernel gives what its twin in Go gives for batches of random words of some letters: keys,
-// places, missing words, ids.
+// sameSteps fails unless each kernel agrees with its Go version for batches of random words of the given letters:
+// keys, places, missing words, ids.
 func sameSteps(t *testing.T, lines []line, seed uint64, letters []byte) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range 20 {
@@ -69,7 +69,7 @@ func sameSteps(t *testing.T, lines []line, seed uint64, letters []byte) {
 	}
 }
 
-// FuzzSteps compares the kernels with their twins; a processor without AVX2 has no kernels to compare.
+// FuzzSteps compares the kernels with their Go versions; a processor without AVX2 has no kernels to compare.
 func FuzzSteps(f *testing.F) {
 	for seed := range uint64(30) {
 		f.Add(seed, []byte(" the quick\x00\x00\n brown fox\tjumps over 中文字 слово-очень-длинное-и-ещё"))

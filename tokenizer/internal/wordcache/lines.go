@@ -2,9 +2,9 @@ package wordcache
 
 import "encoding/binary"
 
-// A line of the processor's caches has the ids and the keys of words of one kind: four of up to shortWord bytes, or two
-// of up to keyMax. A word with more ids than fit has those of the words behind it too, which then have no key. The
-// newest are first.
+// A line is a cache line with the ids and the keys of words of one kind: four of up to shortWord bytes, or two of up
+// to keyMax. A word with many ids also uses the ids of the following words, which then have no key. The newest words
+// are first.
 type line struct {
 	ids packedIDs
 	key [4]uint64
@@ -12,27 +12,27 @@ type line struct {
 
 const (
 	lineBytes = 64
-	lineIDs   = 4 * idsEach // of a word
+	lineIDs   = 4 * idsEach // maximum ids of a word in a line
 	elsewhere = 15          // the count of a word whose ids are not in a line
 )
 
-// The kinds have their lines one behind the other. Behind them are those of the words of a batch that were missing, in
-// which only the ids count.
+// The lines of the kinds are consecutive. They are followed by lines for the missing words of a batch, of which only
+// the ids are used.
 const (
 	logShort, logMiddle = 16, 17 // lines: 4 and 8 MiB
 
 	firstMiddle  = 1 << logShort
 	firstMissing = firstMiddle + 1<<logMiddle
-	middleBit    = 0x10 // of a place: the line is one of middle words
+	middleBit    = 0x10 // in a place: the line is one of middle words
 )
 
-// lineKey is what a line has for a word: the bytes, zero padded, and above them the length; a short word's 8 bytes
-// twice. That of a word too long for a line has all bits set.
+// lineKey is the key of a word in a line: the bytes, zero padded, and above them the length; a short word's 8 bytes
+// twice. In the key of a word that is too long for a line, all bits are set.
 type lineKey [2]uint64
 
-// lengthRow tells how a word of a length is looked up.
+// lengthRow describes how a word of a length is looked up.
 type lengthRow struct {
-	from  [16]uint8 // which byte of the text each of the key is, or noByte
+	from  [16]uint8 // the text byte for each byte of the key, or noByte
 	or    [2]uint64
 	base  uint64 // bytes before the first line of the kind, and middleBit
 	shift uint64 // of the hash
@@ -70,7 +70,7 @@ func newLengthRows() (t [keyMax + 2]lengthRow) {
 
 const lineHash0, lineHash1 = 0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93
 
-// lineKeyOf is the key of a word of n bytes, the first ones of s, and its place: the first byte of its line, and the
+// lineKeyOf returns the key of a word of n bytes, the first ones of s, and its place: the offset of its line, and the
 // kind.
 func lineKeyOf(s *[16]byte, n int) (k lineKey, place uint32) {
 	r := &lengthRows[min(n, keyMax+1)]
@@ -94,16 +94,16 @@ func keyOfWord(word []byte) (k lineKey, place uint32) {
 
 func (k *lineKey) hash() uint64 { return mix(k[0], k[1]) }
 
-// none tells that the word is too long for a line.
+// none reports whether the word is too long for a line.
 func (k *lineKey) none() bool { return k[1] == ^uint64(0) }
 
-// keysEach is how many keys of the line at a place one of a word is.
+// keysEach returns how many keys of the line at a place form the key of one word.
 func keysEach(place uint32) int { return 1 + int(place&middleBit/middleBit) }
 
-// packedIDs are the ids of a word: someIDs of which the first counts all.
+// packedIDs are the ids of a word: someIDs, of which the first has the number of all ids.
 type packedIDs [4]uint64
 
-// pack packs the ids of a word; false if they do not fit.
+// pack packs the ids of a word. It returns false if they do not fit.
 func (v *packedIDs) pack(ids []int32) bool {
 	if len(ids) > lineIDs {
 		return false
@@ -123,7 +123,7 @@ func (v *packedIDs) pack(ids []int32) bool {
 	return true
 }
 
-// first are the first of the ids, as caches keep them.
+// first returns the first ids in the form of caches.
 func (v *packedIDs) first() wordIDs { return wordIDs{someIDs(v[0]), someIDs(v[1])} }
 
 func (v *packedIDs) append(dst []int32) []int32 {
@@ -136,15 +136,15 @@ func (v *packedIDs) append(dst []int32) []int32 {
 	return dst[:n]
 }
 
-// idBytes are packedIDs as a record of the shared words has them. What is behind those that have ids is of another
-// record, which may just be written.
+// idBytes are packedIDs in the form of a record of the shared words. The bytes after the used ones belong to another
+// record, which may be written concurrently.
 type idBytes [32]byte
 
-// packed is false if a record has its ids unpacked.
+// packed reports whether a record has its ids packed.
 func (b *idBytes) packed() bool { return b[7]>>4 != elsewhere }
 
-// fromByte has, by the number of ids, from which byte on each of packedIDs is to be read: that of the last that has
-// any, where a later one has none.
+// fromByte has, by the number of ids, the first byte of each element of packedIDs. For an unused element it is that
+// of the last used one.
 var fromByte = func() (t [16][4]uint8) {
 	for count := range t {
 		for i := range t[count] {
@@ -154,7 +154,7 @@ var fromByte = func() (t [16][4]uint8) {
 	return t
 }()
 
-// read does not branch, as how many ids a word has is unpredictable.
+// read reads ids without branching, because the number of ids of a word is unpredictable.
 func (v *packedIDs) read(b *idBytes) {
 	first := eight(b[:], 0)
 	from := &fromByte[someIDs(first).count()&15]
@@ -168,8 +168,8 @@ func (v *packedIDs) write(b *idBytes) {
 	}
 }
 
-// insert puts a word first into its line, where a word of its kind takes each keys, or more if it has many ids. What
-// does not fit behind it falls out.
+// insert puts a word first into its line. A word of its kind uses each keys, or more if it has many ids. Words that
+// no longer fit are dropped.
 func (l *line) insert(each int, k *lineKey, ids *packedIDs) {
 	if l.key[0] == k[0] && (each == 1 || l.key[1] == k[1]) {
 		return
@@ -207,16 +207,16 @@ func (l *line) insert(each int, k *lineKey, ids *packedIDs) {
 	copy(l.ids[n:], old.ids[:kept])
 }
 
-// moves is true where a word of few ids moves up all words of a line, and the last one falls out as a whole: it has a
-// key at the end of the line, or no word has more than few ids.
+// moves reports whether a word of few ids can be inserted by moving all words of a line, dropping the last one as a
+// whole. That is so if a key is at the end of the line, or if no word has more than few ids.
 func (l *line) moves() bool {
 	return l.key[3] != 0 || (l.ids[0]|l.ids[1]|l.ids[2]|l.ids[3])>>(idsEach*idBits) <= idsEach
 }
 
-// full tells whether there is no room for another word. Where one of many ids takes the room it may go unnoticed.
+// full reports whether the line has no room for another word. It may miss this if a word of many ids uses the room.
 func (l *line) full() bool { return l.key[3]|l.ids[3] != 0 }
 
-// keysOf is how many keys the ids of a word take the place of.
+// keysOf returns how many keys are replaced by the ids of a word.
 func keysOf(ids uint64, each int) int {
 	return max(1, (someIDs(ids).count()+idsEach*each-1)/(idsEach*each)) * each
 }

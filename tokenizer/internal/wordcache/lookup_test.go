@@ -13,7 +13,7 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// wordsOf are the words of a tokenizer that needs no file, and its definition.
+// wordsOf returns the words of a built-in tokenizer, and its definition.
 func wordsOf(t *testing.T, name string) (*Words, *definition.Definition) {
 	t.Helper()
 	d := tokentest.Builtin(t, name)
@@ -22,8 +22,7 @@ func wordsOf(t *testing.T, name string) (*Words, *definition.Definition) {
 	return w, d
 }
 
-// Pieces of a huge word push words out of the cache while those behind it wait to be encoded: these are found all the
-// same.
+// Pieces of a huge word evict words from the cache while words after it wait to be encoded. These are still found.
 func TestWordsBehindHugeOnes(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for _, name := range definition.Builtin() {
@@ -63,7 +62,7 @@ func TestWordsBehindHugeOnes(t *testing.T) {
 	}
 }
 
-// Long words of characters that few tokens join are cut into pieces, which are looked for in the caches.
+// Long words of characters that few tokens join are split into pieces, which are looked up in the caches.
 func TestLongWordsAreCutExactly(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, name := range definition.Builtin() {

@@ -2,8 +2,8 @@ package wordcache
 
 import "math/bits"
 
-// placeInLine has, by kind and by which of the four words of a line are those of the key, where in the line the ids
-// are, or notThere.
+// placeInLine has the place of the ids in a line, by kind and by which of the line's four keys are equal, or
+// notThere.
 var placeInLine = func() (t [2 * 16]uint8) {
 	for same := range 16 {
 		t[same], t[middleBit+same] = uint8(bits.TrailingZeros(uint(same))*8), notThere

@@ -7,19 +7,19 @@ import (
 
 const batchSize = pretokenize.BatchSize
 
-// missing are the words of a batch that an encoder does not know.
+// missing are the words of a batch that are not known to an encoder.
 type missing struct {
 	n      int
-	word   [batchSize]uint16 // which ones of the batch
+	word   [batchSize]uint16 // index in the batch
 	hash   [batchSize]uint64
 	record [batchSize]uint32 // place in the shared words, or 0: a new word
 	packed idBytes           // of a word
-	ids    []int32           // of words that have too many of them to be kept
+	ids    []int32           // of words that have too many ids to be kept
 	few    [merge.Lanes]merge.Few
-	lane   [merge.Lanes]uint16 // the missing word in few
+	lane   [merge.Lanes]uint16 // the missing word of each element of few
 }
 
-// word is the k-th word of a batch.
+// word returns the k-th word of a batch.
 func word(s []byte, i int, ends []int32, k int) []byte {
 	if k > 0 {
 		i = int(ends[k-1])
@@ -27,8 +27,8 @@ func word(s []byte, i int, ends []int32, k int) []byte {
 	return s[i:ends[k]]
 }
 
-// findShared looks for missing words, which are those of s that start at i and end at ends, in the shared ones. It
-// returns how many are not there.
+// findShared looks up missing words of s, from i on with the given ends, in the shared ones. It returns how many are
+// not found.
 func (m *missing) findShared(t *sharedWords, s []byte, i int, ends []int32) (fresh int) {
 	record := m.record[:m.n]
 	for j, h := range m.hash[:m.n] {
@@ -39,7 +39,7 @@ func (m *missing) findShared(t *sharedWords, s []byte, i int, ends []int32) (fre
 	return fresh
 }
 
-// lookUp appends the ids of the words of s that start at i and end at ends.
+// lookUp appends the ids of the words of s from i on with the given ends.
 func (e *Encoder) lookUp(dst []int32, s []byte, i int, ends []int32) []int32 {
 	m := &e.missing
 	e.known.find(e.shared, s, i, ends, m)
@@ -50,11 +50,11 @@ func (e *Encoder) lookUp(dst []int32, s []byte, i int, ends []int32) []int32 {
 	return e.known.append(dst, len(ends), m)
 }
 
-// mergeNew finds the ids of missing words in the shared ones, and encodes the words that nobody knows, about fresh
+// mergeNew finds the ids of missing words in the shared ones, and merges the words that are in neither, about fresh
 // ones.
 func (e *Encoder) mergeNew(s []byte, i int, ends []int32, fresh int) {
 	m, merges := &e.missing, e.words.merges
-	single := merges.BeginsWith() != nil && fresh < merge.Lanes/2 // too few for merging many at once to pay
+	single := merges.BeginsWith() != nil && fresh < merge.Lanes/2 // too few for parallel merging to pay off
 	n := 0
 	for j, k := range m.word[:m.n] {
 		w := word(s, i, ends, int(k))
@@ -82,7 +82,7 @@ func (e *Encoder) mergeNew(s []byte, i int, ends []int32, fresh int) {
 	e.mergeFew(s, i, ends, n)
 }
 
-// mergeFew merges the first n of the few.
+// mergeFew merges the first n words of few.
 func (e *Encoder) mergeFew(s []byte, i int, ends []int32, n int) {
 	m := &e.missing
 	e.words.merges.JoinFew(&e.scratch.Join, m.few[:n])
@@ -93,7 +93,7 @@ func (e *Encoder) mergeFew(s []byte, i int, ends []int32, n int) {
 	}
 }
 
-// learn takes the ids of the j-th missing word, which is w, from the end of m.ids, where they are from from on.
+// learn stores the ids of the j-th missing word w. They are at the end of m.ids from from on.
 func (e *Encoder) learn(j, from int, w []byte) {
 	m := &e.missing
 	var packed packedIDs
@@ -108,7 +108,7 @@ func (e *Encoder) learn(j, from int, w []byte) {
 	e.known.learn(m, j, &m.packed)
 }
 
-// recall takes the ids of the j-th missing word, of n bytes, from the record at a place.
+// recall stores the ids of the j-th missing word, of n bytes, from the record at a place.
 func (e *Encoder) recall(j int, place uint32, n int) {
 	m := &e.missing
 	if ids := e.shared.idsAt(place, n); ids.packed() {

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// virtual is the size of the address space in bytes.
+// virtual returns the size of the address space in bytes.
 func virtual(t *testing.T) int {
 	t.Helper()
 	statm, err := os.ReadFile("/proc/self/statm")
@@ -21,7 +21,8 @@ func virtual(t *testing.T) int {
 	return pages * os.Getpagesize()
 }
 
-// Tables are no part of the collected heap, and the system gets them back when their owner is no more.
+// Tables are not part of the collected heap, and their memory is returned to the system when their owner is
+// collected.
 func TestTablesGoWithTheirOwner(t *testing.T) {
 	const size, tables = 256 << 20, 16
 	type owner struct{ table *[size]byte }
@@ -45,7 +46,7 @@ func TestTablesGoWithTheirOwner(t *testing.T) {
 	}
 	runtime.KeepAlive(owners)
 	owners = nil
-	for range 1000 { // cleanups are done beside the program
+	for range 1000 { // cleanups run concurrently
 		runtime.GC()
 		if virtual(t)-before < size {
 			return

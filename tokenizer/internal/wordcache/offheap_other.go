@@ -2,5 +2,5 @@
 
 package wordcache
 
-// offHeap makes a zero T, on the heap here, that belongs to an owner.
+// offHeap returns a zero T that belongs to an owner, on the heap on this system.
 func offHeap[T, Owner any](*Owner) *T { return new(T) }

@@ -8,10 +8,10 @@ import (
 	"unsafe"
 )
 
-// offHeap makes a zero T, which has no pointers, in memory of its own, outside the collected heap, that belongs to an
-// owner and goes with it. Who reads T keeps the owner alive meanwhile. So the collector does not take large tables for
-// a reason to let garbage grow, and the system gives only pages that are written. If it has no memory to give, T is on
-// the heap, where running out of memory is an end that the runtime explains.
+// offHeap returns a zero T, which must have no pointers, in memory outside the collected heap. The memory belongs to
+// an owner and is released with it, so readers of T must keep the owner alive. So large tables do not make the
+// collector let garbage grow, and the system allocates only pages that are written. If the system has no memory, T is
+// allocated on the heap, where the runtime reports that memory is exhausted.
 func offHeap[T, Owner any](owner *Owner) *T {
 	size := int(unsafe.Sizeof(*new(T)))
 	memory, err := syscall.Mmap(-1, 0, size+hugePage, syscall.PROT_READ|syscall.PROT_WRITE,

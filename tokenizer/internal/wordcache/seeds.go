@@ -2,9 +2,9 @@ package wordcache
 
 import "iter"
 
-// seeds are words that are one token, for a new encoder to know.
+// seeds are words that are one token, to be known to a new encoder.
 type seeds struct {
-	text []byte // one behind the other, and what end puts behind them
+	text []byte // the words, followed by the padding of end
 	ends []int32
 	ids  []int32
 }
@@ -14,11 +14,11 @@ func (w *seeds) add(text string, id int32) {
 	w.ends, w.ids = append(w.ends, int32(len(w.text))), append(w.ids, id)
 }
 
-// end comes after the last add: from the start of each word on there are 16 bytes to read.
+// end must be called after the last add. It adds padding, so that 16 bytes can be read from the start of each word.
 func (w *seeds) end() { w.text = append(w.text, make([]byte, 16)...) }
 
-// all gives the words and their ids, from the last one to the first: small ids are mostly the frequent words, which are
-// to come last.
+// all returns the words and their ids, from the last one to the first. Small ids usually are the frequent words,
+// which should be inserted last.
 func (w *seeds) all() iter.Seq2[[]byte, int32] {
 	return func(yield func([]byte, int32) bool) {
 		for k := len(w.ids) - 1; k >= 0; k-- {

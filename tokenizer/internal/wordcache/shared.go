@@ -6,28 +6,28 @@ import (
 	atomics "sync/atomic"
 )
 
-// sharedWords is what all encoders of a model know together: words that some encoder did not have in its own cache,
-// with their ids. It is bounded, and a word that is in it stays; of a long text it has nearly all words that come again
-// and again. Which words are in it changes how long encoding takes, never what it gives.
+// sharedWords has the words that all encoders of a model share: words that were missing in some encoder's own cache,
+// with their ids. It is bounded, and its words are never removed. For a long text it contains nearly all frequent
+// words. It affects only the speed of encoding, never the result.
 //
-// A word's hash names a bucket of eight slots, one line of the processor's caches. A slot is 0, or has 32 bits of the
-// hash, the number of bytes, and the place of a record: the bytes, with room up to a multiple of eight, and the ids.
-// Records are only ever added, and a slot is written when its record is complete.
+// A word's hash selects a bucket of eight slots, one cache line of the processor. A slot is 0, or has 32 bits of the
+// hash, the number of bytes, and the place of a record. A record has the bytes, padded to a multiple of eight, and
+// the ids. Records are only added, and a slot is written when its record is complete.
 type sharedWords struct {
 	slot   []atomics.Uint64
 	record []byte
-	used   atomics.Int64 // bytes of record; the first eight are not used, so that no record is at 0
+	used   atomics.Int64 // bytes of record; the first eight are unused, so that no record is at 0
 }
 
 const (
 	bucketLog   = 17 // buckets: 8 MiB
 	bucketSize  = 8
-	recordBytes = 56 << 20 // of which the system gives only what is used
-	recordMax   = 255      // bytes of a word, and ids of it
-	placeBits   = 24       // of a slot, for a place in eights of bytes
+	recordBytes = 56 << 20 // of which the system allocates only used pages
+	recordMax   = 255      // maximum bytes and ids of a word
+	placeBits   = 24       // bits of a slot for a place in units of eight bytes
 )
 
-// newSharedWords returns a function that makes the words of a model when its first encoder asks for them.
+// newSharedWords returns a function that creates the shared words when the first encoder of a model calls it.
 func newSharedWords() func() *sharedWords {
 	return sync.OnceValue(func() *sharedWords {
 		t := new(sharedWords)
@@ -38,18 +38,18 @@ func newSharedWords() func() *sharedWords {
 	})
 }
 
-// nextBucket, by exclusive or with a hash, gives that of the bucket beside its own, for words that find that one full.
+// nextBucket, by exclusive or with a hash, gives the hash of the adjacent bucket, for words whose bucket is full.
 const nextBucket = uint64(1) << (64 - bucketLog)
 
-// bucket is where a word with a hash may be.
+// bucket returns the bucket of a word with a hash.
 func (t *sharedWords) bucket(hash uint64) *[bucketSize]atomics.Uint64 {
 	return (*[bucketSize]atomics.Uint64)(t.slot[hash>>(64-bucketLog)*bucketSize:])
 }
 
-// tag is what a slot has above the place, for the word of n bytes with a hash.
+// tag returns the bits of a slot above the place, for the word of n bytes with a hash.
 func tag(hash uint64, n int) uint64 { return hash<<32>>placeBits | uint64(n) }
 
-// place is the place of the record of the word of n bytes with a hash, or 0. Another word may have the same.
+// place returns the place of the record of the word of n bytes with a hash, or 0. Another word may have the same tag.
 func (t *sharedWords) place(hash uint64, n int) uint32 {
 	if n > recordMax {
 		return 0
@@ -71,7 +71,7 @@ func (t *sharedWords) place(hash uint64, n int) uint32 {
 	return 0
 }
 
-// has tells whether the record at a place, which is that of a word of as many bytes, is that of word.
+// has reports whether the record at a place, of a word with the same number of bytes, is that of word.
 func (t *sharedWords) has(place uint32, word []byte) bool {
 	n := len(word)
 	r := t.record[place:][:n]
@@ -83,7 +83,7 @@ func (t *sharedWords) has(place uint32, word []byte) bool {
 		(eight(r, third)^eight(word, third))|(eight(r, n-8)^eight(word, n-8)) == 0
 }
 
-// idsAt are the ids of the record at a place, of a word of n bytes.
+// idsAt returns the ids of the record at a place, of a word of n bytes.
 func (t *sharedWords) idsAt(place uint32, n int) *idBytes {
 	return (*idBytes)(t.record[int(place)+(n+7)&^7:])
 }
@@ -98,7 +98,7 @@ func (t *sharedWords) appendIDs(dst []int32, place uint32, n int) []int32 {
 	return dst
 }
 
-// insert keeps the ids of a word, if there is room for it. packed are they once more, or nil if they do not fit.
+// insert stores the ids of a word, if room is available. packed has the same ids, or is nil if they do not fit.
 func (t *sharedWords) insert(hash uint64, word []byte, ids []int32, packed *packedIDs) {
 	if len(word) > recordMax || len(ids) > recordMax {
 		return
@@ -110,7 +110,7 @@ func (t *sharedWords) insert(hash uint64, word []byte, ids []int32, packed *pack
 	name := tag(hash, len(word))
 	for i := range b {
 		if v := b[i].Load(); v != 0 {
-			if v>>placeBits == name { // it is there already, or a word that hides it
+			if v>>placeBits == name { // the word is already stored, or another word with the same tag
 				return
 			}
 			continue
@@ -122,7 +122,7 @@ func (t *sharedWords) insert(hash uint64, word []byte, ids []int32, packed *pack
 	}
 }
 
-// put makes a record. It returns its place, or 0 if there is no room.
+// put writes a record. It returns its place, or 0 without room.
 func (t *sharedWords) put(word []byte, ids []int32, packed *packedIDs) (place uint64) {
 	behind := (len(word) + 7) &^ 7
 	size := behind + 8*max(1, (len(ids)+idsEach-1)/idsEach)
@@ -153,8 +153,8 @@ func (t *sharedWords) put(word []byte, ids []int32, packed *packedIDs) (place ui
 	return place
 }
 
-// touchBuckets reads the buckets of the words with these hashes. Nothing else is in its loop, so that many places are
-// waited for at once.
+// touchBuckets reads the buckets of the words with these hashes. Its loop does nothing else, so that many reads
+// proceed in parallel.
 func (t *sharedWords) touchBuckets(hash []uint64) {
 	var x uint64
 	for _, h := range hash {
@@ -172,7 +172,7 @@ func (t *sharedWords) touchRecords(places []uint32) {
 	touch(uint64(x))
 }
 
-// touch keeps the loads that its argument comes of.
+// touch prevents the compiler from removing the loads that its argument depends on.
 //
 //go:noinline
 func touch(uint64) {}

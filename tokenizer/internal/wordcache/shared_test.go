@@ -21,7 +21,7 @@ func (t *sharedWords) idsOf(hash uint64, word []byte) (ids []int32, ok bool) {
 	return packed.append(nil), true
 }
 
-// keep is insert with the ids as they come.
+// keep is insert with unpacked ids.
 func (t *sharedWords) keep(hash uint64, word []byte, ids []int32) {
 	var packed packedIDs
 	if packed.pack(ids) {
@@ -62,7 +62,7 @@ func TestSharedWordsAreBounded(t *testing.T) {
 	}
 }
 
-// A word is not taken for one that differs in any byte, and has all of its ids.
+// A word is not confused with one that differs in any byte, and all of its ids are stored.
 func TestSharedWordsAreCompared(t *testing.T) {
 	words := newSharedWords()()
 	for n := 1; n <= 70; n++ {
@@ -88,11 +88,11 @@ func TestSharedWordsAreCompared(t *testing.T) {
 	}
 }
 
-// Two words of one hash: the first is kept, and the second is not taken for it.
+// Of two words with the same hash the first is kept, and the second is not confused with it.
 func TestSharedWordsOfOneHash(t *testing.T) {
 	words := newSharedWords()()
 	words.keep(7, []byte("first"), []int32{1})
-	words.keep(7, []byte("first"), []int32{0}) // comes too late
+	words.keep(7, []byte("first"), []int32{0}) // not stored
 	words.keep(7, []byte("other"), []int32{2})
 	if got, ok := words.idsOf(7, []byte("first")); !ok || got[0] != 1 {
 		t.Errorf("the first has %v", got)

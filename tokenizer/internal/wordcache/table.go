@@ -2,15 +2,15 @@ package wordcache
 
 import "slices"
 
-// table is what an encoder knows where the processor has kernels: one table of lines. They look the words of a batch up
-// in three steps: pack makes keys and asks for lines, match finds the words in their lines, emit writes ids. Behind its
-// fixed lines the table has one for each missing word of the batch, so that emit knows no difference; the words get to
-// their places when the batch is done with.
+// table has the known words of an encoder with kernels, in one table of lines. The kernels look the words of a batch
+// up in three steps: pack computes keys and prefetches lines, match finds the words in their lines, emit writes ids.
+// After its fixed lines the table has one line for each missing word of the batch, so that emit can treat all words
+// equally. These words are inserted at their places at the end of the batch.
 type table struct {
 	lines  []line
 	key    [batchSize]lineKey
-	place  [batchSize]uint32 // bytes from the beginning of lines to the line of a word, later to its ids
-	origin [batchSize]uint32 // of the missing words: their lines
+	place  [batchSize]uint32 // offset of the word's line, later of its ids
+	origin [batchSize]uint32 // lines of the missing words
 	door   door
 }
 
@@ -20,7 +20,7 @@ func newTable() *table {
 	return t
 }
 
-// seed makes words known that are one token.
+// seed adds words that are one token.
 func (t *table) seed(w *seeds) {
 	for to := len(w.ends); to > 0; to -= batchSize {
 		from, start := max(0, to-batchSize), 0
@@ -28,7 +28,7 @@ func (t *table) seed(w *seeds) {
 			start = int(w.ends[from-1])
 		}
 		pack(t.lines, w.text, start, w.ends[from:to], t.key[:], t.place[:])
-		for k := to - 1; k >= from; k-- { // the last ones first, as seeds.all says
+		for k := to - 1; k >= from; k-- { // the last ones first, as in seeds.all
 			var ids packedIDs
 			if ids.pack(w.ids[k : k+1]) {
 				t.insert(&t.key[k-from], t.place[k-from], &ids)
@@ -41,13 +41,13 @@ func (t *table) insert(k *lineKey, place uint32, ids *packedIDs) {
 	t.lines[place/lineBytes].insert(keysEach(place), k, ids)
 }
 
-// ahead is how many words lie between asking for a line and reading it.
+// ahead is the number of words between the prefetch of a line and its use.
 const ahead = 256
 
-// find puts the words of s that start at i and end at ends that are not in the table into m, and asks for them in the
-// shared words.
+// find adds to m the words of s, from i on with the given ends, that are not in the table. It also prefetches them in
+// the shared words.
 func (t *table) find(shared *sharedWords, s []byte, i int, ends []int32, m *missing) {
-	near := len(ends) // the words from here on begin too near the end of s to read 16 bytes at once
+	near := len(ends) // the words from here on start too near the end of s to read 16 bytes
 	for near > 1 && int(ends[near-2])+16 > len(s) {
 		near--
 	}
@@ -70,7 +70,7 @@ func (t *table) find(shared *sharedWords, s []byte, i int, ends []int32, m *miss
 	t.match(shared, done, len(ends), s, start, ends, m)
 }
 
-// match finds the words of a batch from one to another.
+// match finds the words [from, to) of a batch.
 func (t *table) match(shared *sharedWords, from, to int, s []byte, i int, ends []int32, m *missing) {
 	was := m.n
 	m.n = match(t.lines, t.key[from:to], t.place[from:to], &m.word, was, from)
@@ -85,15 +85,15 @@ func (t *table) match(shared *sharedWords, from, to int, s []byte, i int, ends [
 	shared.askBuckets(hash, m.record[was:m.n])
 }
 
-// learn takes the ids of the j-th missing word.
+// learn stores the ids of the j-th missing word.
 func (t *table) learn(m *missing, j int, ids *idBytes) { t.lineOf(m, j).ids.read(ids) }
 
-// learnMany takes the ids of the j-th missing word that are in m.ids from from on.
+// learnMany stores that the ids of the j-th missing word are in m.ids from from on.
 func (t *table) learnMany(m *missing, j, from int) {
 	t.lineOf(m, j).ids = packedIDs{elsewhere << (idsEach * idBits), uint64(from), uint64(len(m.ids))}
 }
 
-// lineOf is the line of the j-th missing word, where it is looked for from now on.
+// lineOf returns the line of the j-th missing word, which becomes the word's place.
 func (t *table) lineOf(m *missing, j int) *line {
 	k := m.word[j]
 	t.origin[j], t.place[k] = t.place[k], uint32(firstMissing+j)*lineBytes
@@ -114,7 +114,7 @@ func (t *table) append(dst []int32, n int, m *missing) []int32 {
 		places = places[words:]
 	}
 	for j, k := range m.word[:m.n] {
-		// what is mostly so goes first: the processor expects it then
+		// The more frequent outcome is tested first, which helps branch prediction.
 		if !t.door.opens(m.hash[j]) && t.lines[t.origin[j]/lineBytes].full() {
 			continue
 		}

@@ -11,8 +11,8 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-// Both kinds of what an encoder knows give what merging each word gives, whichever the processor takes, also for texts
-// at the end of memory.
+// Both table and caches agree with merging each word, independent of the processor, also for texts at the end of
+// memory.
 func TestTableAndCachesAgree(t *testing.T) {
 	w, d := wordsOf(t, "cl100k_base")
 	plain := tokentest.Builtin(t, "cl100k_base").Merges
@@ -39,7 +39,7 @@ func TestTableAndCachesAgree(t *testing.T) {
 	}
 }
 
-// A line has the newest words of their kind that fit, with all their ids, and no part of another.
+// A line has the newest words of its kind that fit, with all their ids, and no part of another word.
 func TestLines(t *testing.T) {
 	r := rand.New(rand.NewPCG(53, 54))
 	for _, size := range []int{shortWord, keyMax} {
@@ -62,7 +62,7 @@ func TestLines(t *testing.T) {
 			old, had := newest, kept[string(word)]
 			lines[0].insert(each, &key, &packed)
 			switch n := keysOf(packed[0], each); {
-			case len(old) > 0 && old[0] == string(word): // it stays as it was
+			case len(old) > 0 && old[0] == string(word): // unchanged
 				packed = had
 			case n <= 4:
 				newest, kept[string(word)] = append([]string{string(word)}, old...), packed
@@ -96,7 +96,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// What a new encoder knows is what it knows that gets the words one after the other.
+// A new encoder has the same known words as one that gets the words one after the other.
 func TestTableOfSeeds(t *testing.T) {
 	w, _ := wordsOf(t, "cl100k_base")
 	at, want := newTable(), newTable()
@@ -114,8 +114,8 @@ func TestTableOfSeeds(t *testing.T) {
 	}
 }
 
-// Into a line with room a word gets at once, into a full one the second time that it is missing. What it pushes out is
-// the oldest.
+// A word is inserted immediately into a line with room, and into a full one when it is missing for the second time.
+// It evicts the oldest word.
 func TestFullLines(t *testing.T) {
 	w, _ := wordsOf(t, "cl100k_base")
 	e := &Encoder{words: w, known: newTable(), shared: w.shared()}
@@ -142,7 +142,7 @@ func TestFullLines(t *testing.T) {
 	}
 }
 
-// wordsOfALine are n words of three letters, so of one to three ids, that are looked up in the same line.
+// wordsOfALine returns n words of three letters, so of one to three ids, that are looked up in the same line.
 func wordsOfALine(n int) []string {
 	of := map[uint32][]string{}
 	for r := rand.New(rand.NewPCG(55, 56)); ; {

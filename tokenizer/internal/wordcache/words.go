@@ -5,24 +5,24 @@ import (
 	"loaderd/tokenizer/internal/pretokenize"
 )
 
-// Words is what all encoders of a model know about its words.
+// Words has what all encoders of a model share about its words.
 type Words struct {
 	merges *merge.Merges
-	whole  map[string]int32 // words that are one token although merging gives something else
+	whole  map[string]int32 // words that are one token although merging gives other ids
 	cross  pretokenize.CrossSet
 	seeds  seeds
 	shared func() *sharedWords
 }
 
-// Rules say what counts beside merges.
+// Rules are the rules for words in addition to merges.
 type Rules struct {
-	Whole bool // a word that is a token is that token, whatever its merges give
-	Cut   bool // text is cut into words; if not, a word is a whole text
+	Whole bool // a word that is a token becomes that token, whatever its merges give
+	Cut   bool // text is split into words; if not, a word is a whole text
 }
 
-// New finds out which tokens are what merging makes of their bytes. Those seed the caches; the others matter only where
-// whole words go before merges. tokens are the byte strings of the vocabulary by id. Where text is not cut into words,
-// those others are returned, for whoever has the text.
+// New determines which tokens are the result of merging their bytes. Those seed the caches. The others matter only if
+// whole words precede merges. tokens are the byte strings of the vocabulary by id. If text is not split into words,
+// the others are returned as texts, for the caller to look up.
 func New(m *merge.Merges, tokens []string, r Rules) (w *Words, texts map[string]int32) {
 	w = &Words{merges: m, shared: newSharedWords()}
 	for id, self := range m.Themselves(tokens) {
@@ -50,13 +50,13 @@ func New(m *merge.Merges, tokens []string, r Rules) (w *Words, texts map[string]
 	return w, texts
 }
 
-// HaveWhole tells whether some words are one token whatever merging gives.
+// HaveWhole reports whether some words are one token whatever merging gives.
 func (w *Words) HaveWhole() bool { return len(w.whole) > 0 }
 
-// KeepTogether makes encoders cut no long word into pieces.
+// KeepTogether makes encoders split no long word into pieces.
 func (w *Words) KeepTogether() { w.cross.Fill() }
 
-// Afresh is w for encoders that are to know nothing of what those of w have seen.
+// Afresh returns w for encoders that share no words with those of w.
 func (w *Words) Afresh() *Words {
 	fresh := *w
 	fresh.shared = newSharedWords()
