@@ -223,8 +223,9 @@ func TestSpliceTakesAnyHints(t *testing.T) {
 		"none":  hintless,
 		"empty": func(uint64) *similarity.Hint { return &similarity.Hint{} },
 		"all the same": func(uint64) *similarity.Hint {
-			return &similarity.Hint{Terms: same, Path: similarity.Path("a/b"), Vector: []int8{100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-				0, 0, 0, 0}}
+			return &similarity.Hint{Terms: same, Path: similarity.Path("a/b"),
+				Vector: []int8{100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
+					0, 0, 0, 0}}
 		},
 		"sources of their own": func(seq uint64) *similarity.Hint {
 			return &similarity.Hint{Source: uint32(seq), Terms: same, Path: similarity.Path("a/b")}

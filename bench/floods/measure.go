@@ -183,8 +183,9 @@ func (d *running) read(ctx context.Context, long time.Duration) (p phase, err er
 	if err != nil {
 		return p, err
 	}
-	client, err := flightclient.Open(d.Flight, flightclient.Options{Token: d.Good, TLS: config, Window: flightclient.BulkWindow,
-		Reuse: true})
+	client, err := flightclient.Open(d.Flight, flightclient.Options{Token: d.Good, TLS: config,
+		Window: flightclient.BulkWindow,
+		Reuse:  true})
 	if err != nil {
 		return p, err
 	}

@@ -38,7 +38,8 @@ func printLockstep(ctx context.Context, b *bench, out io.Writer) error {
 			var s paces
 			if err := serving(ctx, c, func(d *daemon.Daemon) (err error) {
 				s, err = lockstep(ctx, world, b.steps, between, func(ctx context.Context, rank int, step func() error) error {
-					return readRank(ctx, d, flightclient.Options{Reuse: true}, api.Ticket{Rank: rank, World: world, Steps: uint64(b.steps)},
+					return readRank(ctx, d, flightclient.Options{Reuse: true},
+						api.Ticket{Rank: rank, World: world, Steps: uint64(b.steps)},
 						step)
 				})
 				return err
@@ -163,7 +164,8 @@ func (b *barrier) gather(ctx context.Context) (first, last time.Time, err error)
 }
 
 // readRank reads one rank's steps from the daemon.
-func readRank(ctx context.Context, d *daemon.Daemon, o flightclient.Options, t api.Ticket, step func() error) (err error) {
+func readRank(ctx context.Context, d *daemon.Daemon, o flightclient.Options, t api.Ticket,
+	step func() error) (err error) {
 	client, err := flightclient.Open(d.FlightURI(), o)
 	if err != nil {
 		return err

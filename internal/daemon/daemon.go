@@ -161,7 +161,8 @@ func (d *Daemon) openStore(ctx context.Context, self lease.LeaderInfo) (err erro
 }
 
 // openRun opens this daemon's part of the run and the pulled sources, and returns the plan log.
-func (d *Daemon) openRun(ctx context.Context, self lease.LeaderInfo, tokens docstream.Tokenizing) (*planlog.Log, error) {
+func (d *Daemon) openRun(ctx context.Context, self lease.LeaderInfo,
+	tokens docstream.Tokenizing) (*planlog.Log, error) {
 	c := d.config
 	steps, err := planlog.Open(ctx, d.store, c.Run)
 	if err != nil {

@@ -78,7 +78,10 @@ func open(t *testing.T, uri string) *flightclient.Client {
 func read(t *testing.T, c *flightclient.Client, ticket api.Ticket) []flightclient.Batch {
 	t.Helper()
 	var all []flightclient.Batch
-	if err := c.Read(t.Context(), ticket, func(b flightclient.Batch) error { all = append(all, b); return nil }); err != nil {
+	if err := c.Read(t.Context(), ticket, func(b flightclient.Batch) error {
+		all = append(all, b)
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	return all
@@ -208,14 +211,16 @@ func TestErrors(t *testing.T) {
 	if err := c.Do(t.Context(), "stats", nil, &stats); err != nil || stats.Documents != 3 {
 		t.Errorf("stats: %d documents, %v", stats.Documents, err)
 	}
-	if err := c.Do(t.Context(), "seal", map[string]string{"run": "other"}, nil); flightclient.Reason(err) != "RUN_MISMATCH" {
+	if err := c.Do(t.Context(), "seal", map[string]string{"run": "other"},
+		nil); flightclient.Reason(err) != "RUN_MISMATCH" {
 		t.Errorf("seal of another run: %v", err)
 	}
 	if err := c.Do(t.Context(), "nonsense", nil, nil); flightclient.Reason(err) != "UNSUPPORTED" {
 		t.Errorf("unknown action: %v", err)
 	}
 	for _, uri := range []string{"", "127.0.0.1:8815", "http://127.0.0.1:8815", "grpc://nowhere"} {
-		if _, err := flightclient.Open(uri, flightclient.Options{}); err == nil || !strings.Contains(err.Error(), "connect to") {
+		if _, err := flightclient.Open(uri, flightclient.Options{}); err == nil ||
+			!strings.Contains(err.Error(), "connect to") {
 			t.Errorf("Open(%q): %v", uri, err)
 		}
 	}

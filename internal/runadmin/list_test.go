@@ -48,7 +48,8 @@ func list(t *testing.T, store *stream.Store) (words []string) {
 			line += fmt.Sprintf(", led by %s (%v)", r.Leader.Host, r.Leader.Answers)
 		}
 		words = append(words, line)
-		if r.State != runadmin.Remainder && (r.PlanBytes == 0 && r.State != runadmin.NotBegun || time.Since(r.Begun) > time.Hour) {
+		if r.State != runadmin.Remainder && (r.PlanBytes == 0 && r.State != runadmin.NotBegun ||
+			time.Since(r.Begun) > time.Hour) {
 			t.Errorf("%+v", r)
 		}
 	}

@@ -1,5 +1,5 @@
-// Package runadmin works on the runs over a document stream without their daemons: it forks, audits and repairs them, and
-// returns how they pack.
+// Package runadmin works on the runs over a document stream without their daemons: it forks, audits and repairs them,
+// and returns how they pack.
 package runadmin
 
 import (

@@ -85,8 +85,8 @@ func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hin
 }
 
 // run is RunDocuments, for a mixture if sources is not nil.
-func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*similarity.Hint, below int, sources *bySource,
-	each Sequence) (*Result, error) {
+func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*similarity.Hint, below int,
+	sources *bySource, each Sequence) (*Result, error) {
 	if c.Pool == 0 {
 		c.Pool = max(len(lengths), 1)
 	}

@@ -439,7 +439,8 @@ func TestScoresStayWithinBounds(t *testing.T) {
 			h.Vector[i] = -128
 		}
 		x := similarity.New(c)
-		pool := []document{{0, similarity.Entry{Seq: 0, Length: 1, Hint: h}}, {1, similarity.Entry{Seq: 1, Length: 1, Hint: h}}}
+		pool := []document{{0, similarity.Entry{Seq: 0, Length: 1, Hint: h}},
+			{1, similarity.Entry{Seq: 1, Length: 1, Hint: h}}}
 		for _, d := range pool {
 			x.Add(d.slot, d.Entry)
 		}
