@@ -155,7 +155,8 @@ func (s *Server) Start() error {
 	l = connections{connlimit.New(l, connlimit.Config{Max: s.cfg.MaxConnections, MaxPerHost: s.cfg.MaxConnectionsPerHost,
 		IdentifyWithin: identifyWithin, Log: s.log}), s.sessions.Lost}
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.cfg.Insecure {
-		s.log.Warn("whoever reaches this address may do everything, or hear the tokens: flight.insecure is set", "listen",
+		s.log.Warn("flight.insecure is set: any client of this address has every role, or tokens are sent unencrypted",
+			"listen",
 			l.Addr().String())
 	}
 	watch, end := context.WithCancel(context.Background())
@@ -250,7 +251,7 @@ func (s *Server) Shutdown(ctx context.Context) {
 	case <-grace.C:
 	case <-ctx.Done():
 	}
-	s.log.Info("closing the connections of readers that do not read", "after", shutdownGrace)
+	s.log.Info("closing connections of idle readers", "after", shutdownGrace)
 	s.grpc.Stop()
 	<-graceful
 }

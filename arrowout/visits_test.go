@@ -99,15 +99,15 @@ func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	<-asked // the previous step is sent
 	cancel()
 	want := []string{
-		"a reader has come event=reader.joined rank=1 world=2 from_step=0",
-		"a reader has gone event=reader.left rank=1 world=2 from_step=0 at_step=4 why=nothing new (SOURCE_DRY)",
-		"a reader has come event=reader.joined rank=1 world=2 job=eval from_step=4",
-		"a reader has gone event=reader.left rank=1 world=2 job=eval from_step=4 at_step=4 why=nothing new (SOURCE_DRY)",
-		"a reader has come event=reader.joined rank=1 world=2 from_step=3",
-		"a reader has gone event=reader.left rank=1 world=2 from_step=3 at_step=4 why=nothing new (SOURCE_DRY)",
-		"a reader has come event=reader.joined rank=0 world=1 from_step=0",
-		"a reader has gone event=reader.left rank=0 world=1 from_step=0 at_step=1 why=it has the steps that it asked for",
-		"a reader has gone event=reader.left rank=0 world=1 from_step=3 at_step=4 why=it has left, or its connection is lost",
+		"reader joined event=reader.joined rank=1 world=2 from_step=0",
+		"reader left event=reader.left rank=1 world=2 from_step=0 at_step=4 why=nothing new (SOURCE_DRY)",
+		"reader joined event=reader.joined rank=1 world=2 job=eval from_step=4",
+		"reader left event=reader.left rank=1 world=2 job=eval from_step=4 at_step=4 why=nothing new (SOURCE_DRY)",
+		"reader joined event=reader.joined rank=1 world=2 from_step=3",
+		"reader left event=reader.left rank=1 world=2 from_step=3 at_step=4 why=nothing new (SOURCE_DRY)",
+		"reader joined event=reader.joined rank=0 world=1 from_step=0",
+		"reader left event=reader.left rank=0 world=1 from_step=0 at_step=1 why=it has the steps that it asked for",
+		"reader left event=reader.left rank=0 world=1 from_step=3 at_step=4 why=it has left, or its connection is lost",
 	}
 	eventually(t, "all is told", func() bool { return log.count() >= len(want) })
 	ctx, stop := context.WithTimeout(context.Background(), time.Minute)
@@ -118,8 +118,8 @@ func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	s.Shutdown(ctx)
 	waits.Next()
 	<-s.Ended()
-	want = append(want, "a reader has come event=reader.joined rank=3 world=4 job=eval from_step=4",
-		"a reader has gone event=reader.left rank=3 world=4 job=eval from_step=4 at_step=4 why=the daemon stops "+
+	want = append(want, "reader joined event=reader.joined rank=3 world=4 job=eval from_step=4",
+		"reader left event=reader.left rank=3 world=4 job=eval from_step=4 at_step=4 why=the daemon stops "+
 			"(SHUTTING_DOWN)")
 	if got := strings.Join(log.said, "\n"); got != strings.Join(want, "\n") {
 		t.Errorf("the log says\n%s\nwant\n%s", got, strings.Join(want, "\n"))

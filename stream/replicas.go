@@ -97,7 +97,7 @@ func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.St
 		return st
 	case present.Replicas >= want:
 		if present.Replicas > want {
-			s.log.Info("a stream keeps more copies than stream.replicas asks for; they are left", "stream", present.Name,
+			s.log.Info("stream has more replicas than stream.replicas; they are kept", "stream", present.Name,
 				"replicas", present.Replicas, "stream.replicas", want)
 		}
 		return st
@@ -106,12 +106,12 @@ func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.St
 	present.Replicas = want
 	updated, err := s.JetStream().UpdateStream(ctx, present)
 	if err != nil {
-		s.log.Warn("a stream has fewer copies than stream.replicas asks for, and they cannot be raised: add servers, or "+
-			"do it yourself (nats stream edit --replicas)",
+		s.log.Warn("stream has fewer replicas than stream.replicas, and they cannot be raised: add servers, or raise them "+
+			"with nats stream edit --replicas",
 			"stream", present.Name, "replicas", before, "stream.replicas", want, "error", err)
 		return st
 	}
-	s.log.Info("the copies of a stream were raised to stream.replicas", "stream", present.Name, "from", before,
+	s.log.Info("raised the replicas of a stream to stream.replicas", "stream", present.Name, "from", before,
 		"replicas", want)
 	return updated
 }
@@ -119,9 +119,9 @@ func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.St
 // tellFew logs a warning about a stream that has fewer replicas than it should have on a cluster.
 func (s *Store) tellFew(present jetstream.StreamConfig) {
 	if want := s.copies(); present.Replicas < want {
-		s.log.Warn("a stream on a cluster has too few copies: it stands still while a server that keeps one is down, and "+
-			"what it holds can be lost with that "+
-			"server's disk: see that the cluster has three servers, and set stream.replicas to 3, which raises the copies",
+		s.log.Warn("stream of a cluster has too few replicas: it is unavailable while the server of a replica is down, "+
+			"and a lost "+
+			"disk can lose its messages. Run three servers, and set stream.replicas to 3, which raises the replicas",
 			"stream", present.Name,
 			"replicas", present.Replicas, "want", want)
 	}

@@ -260,7 +260,7 @@ func (s *Store) logLowered(want jetstream.StreamConfig, bytes int64) {
 	if free := s.DiskFree(); free != nil {
 		keys = append(keys, "free_bytes", *free)
 	}
-	s.log.Warn("stream bound is below its setting, the disk has too little space", append(keys, event.StreamBoundLowered,
+	s.log.Warn("lowered the bound of a stream: the disk has too little space", append(keys, event.StreamBoundLowered,
 		"do", fmt.Sprintf("free space on the disk and restart the daemon, or set %s to what the disk has space for",
 			setting))...)
 }

@@ -40,7 +40,8 @@ func Watch(ctx context.Context, log *slog.Logger, again <-chan struct{}, all map
 		for what, r := range all {
 			if at := r.Expires(); !at.IsZero() && time.Until(at) < warnBefore && time.Since(warned[what]) > warnEvery {
 				warned[what] = time.Now()
-				log.Warn("expires soon: replace it, it is read again by itself", event.CredentialsExpiring, "what", what, "expires",
+				log.Warn("credentials expire soon; replace the file, and it is reloaded", event.CredentialsExpiring, "what",
+					what, "expires",
 					at.UTC().Format(time.RFC3339))
 			}
 		}
@@ -59,11 +60,11 @@ func Watch(ctx context.Context, log *slog.Logger, again <-chan struct{}, all map
 			}
 			seen[what] = now
 			if err := r.Reload(); err != nil {
-				log.Error("cannot be read again: what was read before stands", event.CredentialsReloadFailed, "what", what,
+				log.Error("cannot reload credentials; the previous ones stay in use", event.CredentialsReloadFailed, "what", what,
 					"error", err)
 				continue
 			}
-			log.Info("read again", event.CredentialsReloaded, "what", what, "files", r.Files())
+			log.Info("reloaded credentials", event.CredentialsReloaded, "what", what, "files", r.Files())
 		}
 	}
 }

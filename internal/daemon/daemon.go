@@ -317,7 +317,7 @@ func (d *Daemon) Reload() {
 // Limit applies only the limits of a configuration: those of the Flight server, except max_connections.
 func (d *Daemon) Limit(c config.Config) {
 	d.flight.Limit(c.Flight)
-	d.log.Info("limits are set", "max_streams", c.Flight.MaxStreams, "max_streams_of_one", c.Flight.MaxStreamsOfOne,
+	d.log.Info("set limits", "max_streams", c.Flight.MaxStreams, "max_streams_of_one", c.Flight.MaxStreamsOfOne,
 		"max_keepers_of_one", c.Flight.MaxKeepersOfOne,
 		"send_bytes", c.Flight.SendBytes, "slow_reader", c.Flight.SlowReader)
 }

@@ -22,7 +22,7 @@ func fitDescriptors(c *config.Config, descriptors int, log *slog.Logger) {
 	}{{"flight.max_connections", &c.Flight.MaxConnections, flightPart}, {"http.max_connections", &c.HTTP.MaxConnections,
 		httpPart}} {
 		if most := max(descriptors/x.part, 1); *x.limit > most {
-			log.Warn("lowered a limit of connections: the process may have few descriptors open (ulimit -n)", "setting",
+			log.Warn("lowered a limit of connections: the process may open few file descriptors (ulimit -n)", "setting",
 				x.setting, "configured", *x.limit, "limit", most,
 				"descriptors", descriptors)
 			*x.limit = most

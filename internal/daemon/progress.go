@@ -30,7 +30,7 @@ func progress(ctx context.Context, log *slog.Logger, every time.Duration, snapsh
 		s, now := snapshot(), time.Now()
 		if !moved(last, s) {
 			if !idle && !s.Ended {
-				log.Info("no progress: no document, step or reader has moved since the last line", event.DaemonIdle,
+				log.Info("no progress: no document, step or reader has changed since the last record", event.DaemonIdle,
 					"steps", s.Planned, "documents", s.Documents, "readers", readersAt(s.Readers))
 			}
 			idle = true

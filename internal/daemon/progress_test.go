@@ -49,7 +49,7 @@ func TestProgressIsLogged(t *testing.T) {
 			want   string
 		}{
 			{func() {},
-				`msg="no progress: no document, step or reader has moved since the last line" steps=0 documents=0 readers=none`},
+				`msg="no progress: no document, step or reader has changed since the last record" steps=0 documents=0 readers=none`},
 			{func() {}, ""},
 			{func() {
 				s.Planned, s.Documents, s.Tokens, s.Cursor, s.Floor, s.PoolPieces, s.RowsThere, s.Source.Last = 12, 1000, 600_000,
@@ -65,7 +65,7 @@ func TestProgressIsLogged(t *testing.T) {
 				`msg=progress steps=12 documents=1000 tokens=600000 tokens_per_second=0 cursor=1010 behind=20 floor=7 pool=80 rows_waiting=1100 ` +
 					`readers="1 of world 1 at step 3"`},
 			{func() {},
-				`msg="no progress: no document, step or reader has moved since the last line" steps=12 documents=1000 readers="1 of world 1 at step 3"`},
+				`msg="no progress: no document, step or reader has changed since the last record" steps=12 documents=1000 readers="1 of world 1 at step 3"`},
 			{func() {}, ""},
 		} {
 			if got := pass(c.change); got != c.want {

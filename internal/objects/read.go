@@ -135,7 +135,7 @@ func (s *Stores) again(ctx context.Context, what string, attempt func() error) e
 		if time.Since(began) > s.options.Patience {
 			return fmt.Errorf("%s: given up after %v: %w", what, s.options.Patience, err)
 		}
-		s.options.Log.Debug("a store is asked again", "action", what, "error", err)
+		s.options.Log.Debug("repeating a request to a store", "action", what, "error", err)
 		s.trouble(err.Error())
 		pause := pauses.NextBackOff()
 		if e := (*Error)(nil); errors.As(err, &e) && e.wait > pause {

@@ -75,7 +75,7 @@ func (f *filling) run(ctx context.Context) error {
 	for {
 		err := f.documents(ctx)
 		if errors.Is(err, errMoved) {
-			f.log.Info("the stream has grown while documents were appended: counting them")
+			f.log.Info("stream grew while documents were appended; counting them")
 			err = f.settle(ctx)
 			if err == nil {
 				continue
@@ -184,7 +184,7 @@ func (f *filling) extend(ctx context.Context) error {
 	next.From = named(f.options.From)
 	if len(fresh) > 0 {
 		next.Complete = false
-		f.log.Info("objects are listed", "new", len(fresh), "objects", next.Objects, "bytes", next.Bytes)
+		f.log.Info("listed objects", "new", len(fresh), "objects", next.Objects, "bytes", next.Bytes)
 	}
 	f.listing = append(slices.Clone(f.listing), fresh...)
 	f.record = next
@@ -224,7 +224,7 @@ func (f *filling) settle(ctx context.Context) error {
 		return nil
 	}
 	from := f.record
-	f.log.Info("documents that were put behind the record are counted", "record", from.Sequence, "last", last)
+	f.log.Info("counted documents that follow the record", "record", from.Sequence, "last", last)
 	r := newReading(f, from, last-from.Sequence)
 	defer r.close()
 	for b := range r.batches(ctx) {
@@ -326,7 +326,7 @@ func (f *filling) append(ctx context.Context, b batch) error {
 		case conn.WrongLast(err):
 			return errMoved
 		case conn.Transient(err):
-			f.log.Debug("documents are not stored for sure", "error", err)
+			f.log.Debug("documents may not be stored", "error", err)
 			if err := pause(); err != nil {
 				return err
 			}
@@ -377,7 +377,7 @@ func (f *filling) finish(ctx context.Context) error {
 		if err := f.save(ctx); err != nil {
 			return err
 		}
-		f.log.Info("all objects are read, and the stream is sealed", "objects", f.record.Objects, "documents",
+		f.log.Info("read all objects, sealed the stream", "objects", f.record.Objects, "documents",
 			f.record.Documents, "last", last)
 	}
 	f.show(f.record, "", "all objects are read")

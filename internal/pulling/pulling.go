@@ -139,7 +139,7 @@ func (p *Puller) Serve(ctx context.Context) {
 		}
 		if err != nil && !errors.Is(err, fault.ErrLeadershipLost) {
 			p.trouble(err.Error())
-			p.log.Warn("documents of a source are not read on, trying again", "error", err, "again_in", pause)
+			p.log.Warn("cannot read a source, trying again", "error", err, "again_in", pause)
 		}
 		if p.Status().Documents > before || errors.Is(err, fault.ErrLeadershipLost) {
 			pause = least
@@ -247,7 +247,7 @@ func (p *Puller) watch(ctx context.Context) {
 				if err := p.options.OnComplete(ctx, record.Sequence); err == nil {
 					told = true
 				} else if ctx.Err() == nil {
-					p.log.Warn("the end of a source is not recorded yet, trying again", "error", err)
+					p.log.Warn("cannot record the end of a source, trying again", "error", err)
 				}
 			}
 		}

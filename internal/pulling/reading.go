@@ -121,7 +121,8 @@ func (r *reading) object(ctx context.Context) error {
 	var replaced corpus.Replaced
 	defer func() {
 		if replaced.Documents > 0 && r.skip == 0 {
-			r.f.log.Warn("text that is not UTF-8: bytes became U+FFFD (pull.encoding names another encoding)", "object", o.URL,
+			r.f.log.Warn("text is not UTF-8: replaced invalid bytes by U+FFFD (pull.encoding sets another encoding)",
+				"object", o.URL,
 				"documents", replaced.Documents, "bytes", replaced.Bytes)
 		}
 	}()

@@ -184,7 +184,7 @@ func howLong(ctx context.Context, store *stream.Store, l Listed) *state.Length {
 	defer cancel()
 	length, err := loader.AskLength(ctx, daemonbus.New(store, l.Run))
 	if err != nil {
-		store.Log().Debug("the leader of a run does not say how long it will be", "run", l.Run, "error", err)
+		store.Log().Debug("no estimate of the length of a run from its leader", "run", l.Run, "error", err)
 	}
 	return length
 }
@@ -202,7 +202,7 @@ func summarize(ctx context.Context, store *stream.Store, run string) (s maintena
 	}
 	checkpoint, err := checkpoints.Newest(ctx, log)
 	if err != nil {
-		store.Log().Warn("the newest checkpoint of a run cannot be read; its whole plan is", "run", run, "error", err)
+		store.Log().Warn("cannot read the newest checkpoint of a run; reading its whole plan", "run", run, "error", err)
 	}
 	s, err = maintenance.Summarize(ctx, log, checkpoint)
 	return s, true, err

@@ -211,7 +211,7 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 		a, b := start("a", run, log, words), start("b", run, log, words)
 		a.serves(rank("j", 0, 3, 45, "a"), rank("j", 2, 3, 40, "a"))
 		b.serves(rank("j", 1, 3, 44, "b"))
-		a.log.Info("a reader has come", event.ReaderJoined, "rank", 0, "world", 3)
+		a.log.Info("reader joined", event.ReaderJoined, "rank", 0, "world", 3)
 		b.log.Warn("readers wait for a step", "step", 3, "do", "publish")
 		time.Sleep(3 * time.Second)
 		c := start("c", run, log, words) // it receives earlier events
@@ -371,22 +371,22 @@ func TestEvents(t *testing.T) {
 		a := start("a", &fakeRun{info: loader.Info{Run: "r"}}, &fakePlan{}, nil)
 		defer a.stop()
 		for i := range 64 {
-			a.log.Info("a reader has come", event.ReaderJoined, "rank", i, "world", 64, "from_step", 7)
+			a.log.Info("reader joined", event.ReaderJoined, "rank", i, "world", 64, "from_step", 7)
 		}
-		a.log.Debug("a reader has come", event.ReaderJoined)
+		a.log.Debug("reader joined", event.ReaderJoined)
 		a.log.Info("progress", event.DaemonProgress, "steps", 3)
 		a.log.With("part", "audit").Info("audit", event.Audit, "action", "ledger", "identity", "x")
 		a.log.With("part", "audit").Info("audit", event.Audit, "action", "mix", "dry_run", true)
 		time.Sleep(time.Second)
 		a.log.With("part", "audit").Info("audit", event.Audit, "action", "seal", "identity", "alice", "role", "operate",
 			"source", "web")
-		a.log.With("run", "r").Warn("connection to NATS lost, reconnecting", event.ConnectionLost, "error", errors.New("EOF"))
+		a.log.With("run", "r").Warn("lost connection to NATS, reconnecting", event.ConnectionLost, "error", errors.New("EOF"))
 		time.Sleep(2 * time.Second)
 		e := a.Status().Events
 		if len(e) != 3 {
 			t.Fatalf("%+v", e)
 		}
-		if e[2].Kind != "reader" || e[2].Text != "Rank 0 of 64 has come, from step 7 on (and 63 like it)" {
+		if e[2].Kind != "reader" || e[2].Text != "Rank 0 of 64 joined at step 7 (and 63 like it)" {
 			t.Errorf("%+v", e[2])
 		}
 		if e[1].Kind != "seal" || e[1].Text != `Source "web" was sealed by alice` {

@@ -101,7 +101,7 @@ const (
 func (w *Watch) Serve(ctx context.Context) {
 	if w.Bus != nil {
 		if stop, err := w.Bus.Subscribe(w.hear); err != nil {
-			w.Log.Warn("what other daemons say of themselves is not heard", "error", err)
+			w.Log.Warn("cannot receive heartbeats of other daemons", "error", err)
 		} else {
 			defer stop()
 			defer w.say(word{DaemonStatus: api.DaemonStatus{Name: w.Name}, Left: true})
@@ -142,7 +142,7 @@ func (w *Watch) read(ctx context.Context) {
 			w.failed = err
 			w.mu.Unlock()
 			if first {
-				w.Log.Warn("the history of the run is told up to here only", "error", err)
+				w.Log.Warn("cannot continue the history of the run", "error", err)
 			}
 		}
 		pause := every

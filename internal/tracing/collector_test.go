@@ -106,7 +106,7 @@ func TestTracer_LogsRefusals(t *testing.T) {
 		{"all taken", http.StatusOK, nil, ""},
 		{"nothing taken", http.StatusForbidden, []byte("no quota"), "no quota"},
 		{"some taken", http.StatusOK, partial, "too old"},
-		{"no message", http.StatusOK, []byte("<html>"), "the export of traces failed"},
+		{"no message", http.StatusOK, []byte("<html>"), "cannot export traces"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

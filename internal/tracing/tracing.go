@@ -74,7 +74,7 @@ func New(ctx context.Context, c Config, service string, log *slog.Logger,
 	attributes ...attribute.KeyValue) (*Tracer, error) {
 	failures := rate.Sometimes{Interval: time.Minute}
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
-		failures.Do(func() { log.Warn("the export of traces failed", "error", err) })
+		failures.Do(func() { log.Warn("cannot export traces", "error", err) })
 	}))
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
 	collector := []otlptracehttp.Option{otlptracehttp.WithEndpointURL(c.Endpoint), otlptracehttp.WithRetry(retries)}
@@ -102,7 +102,7 @@ func (t *Tracer) Close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, shutdownTimeout)
 	defer cancel()
 	if err := t.provider.Shutdown(ctx); err != nil {
-		t.log.Warn("the last traces are lost", "error", err)
+		t.log.Warn("lost the last traces", "error", err)
 	}
 }
 

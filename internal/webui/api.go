@@ -51,7 +51,7 @@ func (p *Page) reply(w http.ResponseWriter, q *http.Request, document any, err e
 	}
 	var typed *fault.Error
 	if !errors.As(err, &typed) && q.Context().Err() == nil {
-		p.config.Log.Error("answer a page", "path", q.URL.Path, "error", err)
+		p.config.Log.Error("cannot serve a page", "path", q.URL.Path, "error", err)
 	}
 	refuse(w, err)
 }

@@ -54,7 +54,7 @@ func (p *prefetcher) Run(ctx context.Context) {
 		case <-p.wake:
 		}
 		if err := p.fill(ctx); err != nil {
-			p.follower.log.Debug("documents are not read ahead for now", "error", err)
+			p.follower.log.Debug("cannot prefetch documents", "error", err)
 			if waiting.Pause(ctx, retryPause) != nil {
 				return
 			}

@@ -54,7 +54,7 @@ func (w *stallLogger) look(now time.Time) {
 	plan := w.follower.plan.Now()
 	over := plan.Ended || plan.Failed != nil
 	if !w.since.IsZero() && (since != w.since || over) {
-		w.follower.log.Warn("readers wait no more", event.StallResolved, "step", plan.Steps, "waited",
+		w.follower.log.Warn("stall resolved", event.StallResolved, "step", plan.Steps, "waited",
 			now.Sub(w.since).Round(time.Second))
 		w.since = time.Time{}
 	}

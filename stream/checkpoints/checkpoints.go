@@ -203,14 +203,14 @@ func (c *Store) Put(ctx context.Context, term, step uint64, data []byte) ([]back
 	}
 	for _, s := range dropped {
 		if err := c.delete(ctx, s.Name); err != nil {
-			c.store.Log().Warn("a checkpoint that does not count is not deleted yet", "object", s.Name, "error", err)
+			c.store.Log().Warn("cannot delete an outdated checkpoint yet", "object", s.Name, "error", err)
 		}
 	}
 	if err != nil || !c.claimed {
 		return m.Checkpoints, err
 	}
 	if err := c.sweep(ctx, m); err != nil {
-		c.store.Log().Warn("checkpoints that do not count are not deleted yet", "objects", c.name, "error", err)
+		c.store.Log().Warn("cannot delete outdated checkpoints yet", "objects", c.name, "error", err)
 	} else {
 		c.claimed = false
 	}

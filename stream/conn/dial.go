@@ -76,11 +76,11 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 				err = errors.New("connection lost")
 			}
 			st.lost(err)
-			log.Warn("connection to NATS lost, reconnecting", event.ConnectionLost, "error", err)
+			log.Warn("lost connection to NATS, reconnecting", event.ConnectionLost, "error", err)
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
 			st.restored()
-			log.Info("connection to NATS is back", event.ConnectionRestored, "server", nc.ConnectedUrlRedacted())
+			log.Info("connection to NATS restored", event.ConnectionRestored, "server", nc.ConnectedUrlRedacted())
 		}),
 		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { st.fail(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
@@ -89,7 +89,7 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 			if sub != nil {
 				subject = sub.Subject
 			}
-			log.Warn("NATS reports an error", "subject", subject, "error", err)
+			log.Warn("NATS error", "subject", subject, "error", err)
 		}),
 		nats.NoCallbacksAfterClientClose(),
 	}

@@ -147,7 +147,7 @@ func (w *Writer) note(err error, sequence uint64, problem *Problem) bool {
 		if n := w.count.Stored; n&(n-1) == 0 { // the 1st, 2nd, 4th, 8th, ...: visible early, without a flood
 			level = slog.LevelWarn
 		}
-		w.store.Log().Log(context.Background(), level, "document is undecodable and went to the dead letters",
+		w.store.Log().Log(context.Background(), level, "document cannot be decoded and became a dead letter",
 			event.DocumentDeadLettered, "stream",
 			w.documents(), "sequence", sequence,
 			"reason", problem.Reason, "problem", problem.Sentence, "so_far", w.count.Stored)
@@ -155,7 +155,7 @@ func (w *Writer) note(err error, sequence uint64, problem *Problem) bool {
 	}
 	w.count.Failed++
 	if !w.broken {
-		w.store.Log().Warn("dead letter cannot be stored, trying again in the background", "stream", w.documents(),
+		w.store.Log().Warn("cannot store a dead letter, trying again in the background", "stream", w.documents(),
 			"sequence", sequence,
 			"reason", problem.Reason, "problem", problem.Sentence, "error", err)
 	}

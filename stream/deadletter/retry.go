@@ -443,7 +443,7 @@ func (w *work) settle(ctx context.Context) error {
 		if left := overAfter - now.Sub(made); left > 0 && !w.hurry {
 			if !told {
 				w.box.store.Log().Warn(
-					"somebody else publishes dead letters again, or was killed at it: waiting for the end of that", "stream",
+					"another retry of dead letters is running or was killed: waiting for its end", "stream",
 					w.box.Name(), "at_most", left.Round(time.Second))
 			}
 			if !wait(ctx, min(left, lookEvery), nil) {

@@ -56,7 +56,7 @@ func (t *Tallies) Follow(ctx context.Context) {
 				return
 			}
 			if err != nil && !failing[x] {
-				x.store.Log().Warn("dead letters cannot be counted now, trying again", "stream", x.store.Config().DeadLetterName(),
+				x.store.Log().Warn("cannot count dead letters, trying again", "stream", x.store.Config().DeadLetterName(),
 					"error", err)
 			}
 			failing[x] = err != nil

@@ -138,7 +138,7 @@ func (r *reader) up() {
 	if r.status.DownSince.IsZero() {
 		return
 	}
-	r.log.log.Info("document stream can be read again", event.StreamReadResumed, "stream", r.log.name, "next",
+	r.log.log.Info("document stream is readable again", event.StreamReadResumed, "stream", r.log.name, "next",
 		r.next, "down",
 		time.Since(r.status.DownSince))
 	r.status.DownSince, r.status.DownReason = time.Time{}, ""

@@ -174,7 +174,7 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 		if e.replaced > 0 && failed == nil {
 			replaced += e.replaced
 			r.warnReplaced.Do(func() {
-				r.log.log.Warn("text is not UTF-8: U+FFFD stands for its bytes (metric loaderd_replaced_bytes_total counts them)",
+				r.log.log.Warn("text is not UTF-8: replaced invalid bytes by U+FFFD (metric loaderd_replaced_bytes_total)",
 					"stream", r.log.name,
 					"first_sequence", m.sequence, "subject", m.subject, "bytes", e.replaced)
 			})

@@ -114,10 +114,10 @@ func (x *Lease) handOverStreams(held context.Context) {
 		}
 		moved, err := x.handOverOnce(held)
 		if err != nil {
-			s.Log().Debug("streams may be led by the server of the daemon that leads the run", "run", run, "error", err)
+			s.Log().Debug("cannot move the leadership of streams away from the server of the leader", "run", run, "error", err)
 		}
 		if len(moved) > 0 {
-			s.Log().Info("handed over streams of the run to other servers", "run", run, "streams", moved)
+			s.Log().Info("transferred leadership of streams of the run to other servers", "run", run, "streams", moved)
 			interval = min(2*interval, time.Hour)
 		}
 	}
@@ -195,7 +195,7 @@ func (x *Lease) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), validFor)
 	defer cancel()
 	if err := l.kv.Delete(ctx, l.name, jetstream.LastRevision(x.revision)); err != nil {
-		l.store.Log().Warn("cannot release the lease: another daemon has to wait for its timeout", "run", l.name,
+		l.store.Log().Warn("cannot release the lease; another daemon has to wait for its timeout", "run", l.name,
 			"error", err)
 		return nil
 	}

@@ -97,14 +97,14 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 	}
 	notPublish, notSubscribe, err := s.Refused(ctx, publish, subscribe)
 	if err != nil {
-		s.Log().Warn("it cannot be found out what the daemon's user of NATS may do", "error", err)
+		s.Log().Warn("cannot determine the permissions of the daemon's NATS user", "error", err)
 		return nil
 	}
 	if !slices.Contains(notPublish, conn.UserInfo) {
 		if account, err := s.Account(ctx); err == nil && open(account, s.ClientURL()) {
-			s.Log().Warn("the daemon's user of NATS is in the default account, as is whoever else connects there: a producer "+
-				"there can forge the plan. "+
-				"Give daemons an account of their own (docs/cluster.md#permissions has templates)", "account", account)
+			s.Log().Warn(
+				"the daemon's NATS user is in the default account, which all clients share: a producer can forge the plan. "+
+					"Use a separate account for daemons (docs/cluster.md#permissions has templates)", "account", account)
 		}
 	}
 	for _, p := range needs {

@@ -55,7 +55,7 @@ func (c Cluster) secret(dir string, log *slog.Logger) (string, error) {
 	case c.SecretFile == "" && errors.Is(err, fs.ErrNotExist):
 		secret = auth.Random()
 		if err = auth.WritePrivate(name, []byte(secret+"\n")); err == nil {
-			log.Warn("made the secret of the cluster", event.ClusterSecretCreated, "file", name, "cluster", c.Name,
+			log.Warn("created the secret of the cluster", event.ClusterSecretCreated, "file", name, "cluster", c.Name,
 				"do", "copy the file to the data folders of the other members before they start (docs/cluster.md)")
 		}
 	case err == nil && len(secret) < minSecret:

@@ -143,7 +143,7 @@ func (s *Server) serveClients(ctx context.Context, o Options, sink *serverLog, l
 	go s.proxy.Serve() // after the announcement: clients look up their token by the announced address
 	if a, ok := s.proxy.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.certs.clients.Config() == nil {
 		log.Warn(
-			"tokens and documents travel in the clear: the server inside the daemon has no certificate (stream.tls.cert)",
+			"tokens and documents are sent unencrypted: the server inside the daemon has no certificate (stream.tls.cert)",
 			"stream.listen", a.String())
 	}
 	return nil

@@ -35,8 +35,8 @@ func completeSettings(dir string, log *slog.Logger) error {
 			return fmt.Errorf("complete the settings of a stream: %w", err)
 		}
 		if completed {
-			log.Warn("the settings of a stream lacked their checksum, as a kill while they are written leaves them: it is "+
-				"written now", "stream", filepath.Base(filepath.Dir(settings)))
+			log.Warn("wrote the missing checksum of a stream's settings: the server was killed while it wrote them", "stream",
+				filepath.Base(filepath.Dir(settings)))
 		}
 	}
 	return nil

@@ -53,7 +53,7 @@ func (s *Session) begin(ctx context.Context, now time.Time) error {
 	if before != nil {
 		before.end(s.replaced())
 	}
-	s.tell(ctx, continues, "a reader has come", event.ReaderJoined, "from_step", s.Step)
+	s.tell(ctx, continues, "reader joined", event.ReaderJoined, "from_step", s.Step)
 	return nil
 }
 
@@ -67,7 +67,7 @@ func (s *Session) Close(ctx context.Context, err error) {
 	if returns {
 		s.registry.expect(s, next)
 	}
-	s.tell(ctx, returns && continues, "a reader has gone", event.ReaderLeft, "from_step", s.Step, "at_step", next,
+	s.tell(ctx, returns && continues, "reader left", event.ReaderLeft, "from_step", s.Step, "at_step", next,
 		"after", time.Since(s.began).Round(time.Millisecond), "why", why)
 }
 

@@ -121,7 +121,7 @@ func (s *slowness) cut(c Connection, of []slow) {
 		if left > 0 {
 			args = append(args, "more_of_the_kind", left)
 		}
-		s.log.Warn("a connection is cut: its reader takes nothing, and its batches hold memory", args...)
+		s.log.Warn("closed a connection: its reader takes no data, and its batches hold memory", args...)
 	}
 }
 

@@ -19,8 +19,9 @@ func outlive(log *slog.Logger, reload func()) (restore func()) {
 			select {
 			case s := <-signals:
 				if s == syscall.SIGHUP {
-					log.Info("SIGHUP: certificates, tokens, identities and limits of Flight are read again; all other settings are "+
-						"read at the start alone, and SIGTERM stops the daemon", event.ConfigReloading)
+					log.Info("SIGHUP: reloading certificates, tokens, identities and limits of Flight; other settings need a "+
+						"restart, and "+
+						"SIGTERM stops the daemon", event.ConfigReloading)
 					reload()
 				}
 			case <-done:

@@ -28,7 +28,7 @@ func serve(
 		d.Reload()
 		c, err := again()
 		if err != nil {
-			log.Error("the configuration cannot be read again: the limits stay as they are", "error", err)
+			log.Error("cannot reload the configuration; limits are unchanged", "error", err)
 			return
 		}
 		d.Limit(c)
@@ -39,14 +39,14 @@ func serve(
 	}
 	started.Store(d)
 	if attended {
-		log.Info("the live page", "link", d.PageLink())
+		log.Info("live page", "link", d.PageLink())
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- d.Wait() }()
 	var failed error
 	select {
 	case failed = <-ended:
-		log.Error("the run has failed", event.DaemonFailed, "error", failed)
+		log.Error("run failed", event.DaemonFailed, "error", failed)
 	case <-ctx.Done():
 	}
 	log.Info("stopping", event.DaemonStopping, "timeout", c.Shutdown.Timeout)

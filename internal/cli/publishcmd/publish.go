@@ -204,7 +204,7 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 		&slog.HandlerOptions{Level: slog.LevelWarn})))
 	f.corpus.Stores = objects.New(objects.Options{Log: log, OnTrouble: func(problem string) {
 		if problem != "" {
-			log.Warn("an object store is asked again", "problem", problem)
+			log.Warn("repeating a request to an object store", "problem", problem)
 		}
 	}})
 	if f.dryRun {

@@ -101,7 +101,7 @@ func (c *Coordinator) elect(ctx context.Context) error {
 		if ctx.Err() != nil || !errors.Is(err, fault.ErrLeadershipLost) && !notLeading {
 			return err
 		}
-		c.setup.Log.Warn("this daemon no longer leads the run", event.LeadershipLost, "cause", err)
+		c.setup.Log.Warn("lost leadership", event.LeadershipLost, "cause", err)
 		if err := waiting.Pause(ctx, leader.LeadPause); err != nil {
 			return err
 		}

@@ -96,7 +96,7 @@ func (b *heartbeats) publish(h heartbeat) int {
 		err = b.setup.Backends.Bus.Publish(encoded)
 	}
 	if err != nil {
-		b.setup.Log.Debug("the other daemons of the run do not hear this one", "error", err)
+		b.setup.Log.Debug("cannot send heartbeats", "error", err)
 	}
 	return len(encoded)
 }

@@ -152,7 +152,7 @@ func (e *Estimator) Run(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		case err != nil && !errors.Is(err, errChanged) && ctx.Err() == nil:
-			e.log.Warn("how long the run will be cannot be told now", "error", err)
+			e.log.Warn("cannot estimate the length of the run", "error", err)
 		}
 	}
 }

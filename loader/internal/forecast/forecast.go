@@ -82,7 +82,7 @@ func (f *forecast) renew(ctx context.Context) (ended bool, err error) {
 		return false, err
 	}
 	f.e.tells(state.Length{Steps: steps, Exact: true}, c.Controls)
-	f.e.log.Info("the run is measured", event.RunEstimated, "steps", steps)
+	f.e.log.Info("estimated the length of the run", event.RunEstimated, "steps", steps)
 	return false, nil
 }
 

@@ -33,7 +33,7 @@ func (c *checkpointer) checkpoint(ctx context.Context, force bool) error {
 	}
 	return c.save(ctx, func(err error) {
 		if err != nil {
-			c.log.Warn("checkpoint not stored; a restart will re-plan from an older one", event.CheckpointFailed, "step", next,
+			c.log.Warn("checkpoint not stored; a restart replays from an older one", event.CheckpointFailed, "step", next,
 				"error", err)
 		}
 	})

@@ -57,13 +57,13 @@ func (l *loop) pauseDry(ctx context.Context) error {
 			return err
 		}
 		if x := f.Reader.Status(); len(f.Held) > 0 || x.Fetched > x.Delivered {
-			l.setup.Log.Info("a source has documents again, and takes its share", event.SourceResumed, "source", s.Name)
+			l.setup.Log.Info("source resumed", event.SourceResumed, "source", s.Name)
 			return l.commands.recordControl(ctx, planrecord.Rest{At: at, Source: i}, nil)
 		}
 	}
 	if dry, ok := l.dry(); ok && dry >= l.setup.Config.Mix.DryAfter {
 		source, _, _ := l.applier.Planner.Wants()
-		l.setup.Log.Warn("a source has no documents: the others share its weight until it has", event.SourcePaused,
+		l.setup.Log.Warn("source paused: it has no documents, and other sources share its weight", event.SourcePaused,
 			"source", m.Name(source), "dry", dry.Round(time.Millisecond))
 		return l.commands.recordControl(ctx, planrecord.Rest{At: at, Source: source, Rests: true}, nil)
 	}

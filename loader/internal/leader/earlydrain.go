@@ -59,13 +59,13 @@ func (l *loop) drainEarly(ctx context.Context) error {
 	at := planner.Clock()
 	switch {
 	case early && (isQuiet(l.setup.Options.FirstStepQuiet) || many):
-		l.setup.Log.Info("drained early for a waiting reader", event.FlushEarly, "document", at,
+		l.setup.Log.Info("packed buffered documents early for a waiting reader", event.FlushEarly, "document", at,
 			"documents", packed.Documents-l.earlyDrains.documents, "quiet", quiet.Round(time.Millisecond),
 			"waited", waited.Round(time.Millisecond))
 		l.earlyDrains.documents = packed.Documents
 		l.earlyDrains.drains++
 	case isQuiet(l.setup.Options.Linger) && planner.Drains():
-		l.setup.Log.Info("the stream is quiet and a reader waits: pool and window are drained", event.FlushIdle,
+		l.setup.Log.Info("no document arrives and a reader waits: packed pool and shuffle window", event.FlushIdle,
 			"document", at,
 			"quiet", quiet.Round(time.Millisecond))
 	default:

@@ -36,7 +36,7 @@ func (c *hintCheck) check(a *planner.Applier) {
 	c.done = true
 	if silent := a.Planner.Detail()["documents_silent"]; silent > 0 && silent == packed.Documents {
 		retriever := c.config.Splice.Retriever
-		c.log.Warn("no document so far says what it is about: rows are packed by length alone", "retriever", retriever,
+		c.log.Warn("no document has retrieval hints; packing by length only", "retriever", retriever,
 			"documents", silent, "do", silentAdvice[retriever])
 	}
 }

@@ -48,7 +48,7 @@ func (r *intakeReporter) run(ctx context.Context) error {
 				reported[i], failed = now, false
 			case ctx.Err() == nil && !failed:
 				failed = true
-				r.log.Warn("producers get no report of this run", "stream", x.SourceBegin.Stream.Name, "error", err)
+				r.log.Warn("cannot report to producers", "stream", x.SourceBegin.Stream.Name, "error", err)
 			}
 		}
 		select {

@@ -63,7 +63,7 @@ func (r *retention) run(ctx context.Context, grace time.Duration) error {
 			return r.term.lost(err)
 		}
 		if err != nil && ctx.Err() == nil {
-			r.setup.Log.Warn("documents not released; trying again", event.RetentionFailed, "error", err)
+			r.setup.Log.Warn("cannot purge documents, trying again", event.RetentionFailed, "error", err)
 		}
 		select {
 		case <-ctx.Done():

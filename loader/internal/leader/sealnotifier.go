@@ -58,7 +58,7 @@ func (n *sealNotifier) run(ctx context.Context, h planrecord.Header) error {
 			continue
 		}
 		if err := x.LowWatermarks.Tell(ctx); err != nil && ctx.Err() == nil {
-			n.log.Warn("those who publish to the document stream are not told that this run reads it",
+			n.log.Warn("cannot announce to producers that this run reads the document stream",
 				"stream", x.SourceBegin.Stream.Name, "error", err)
 		}
 	}
@@ -99,7 +99,7 @@ func (n *sealNotifier) notify(ctx context.Context, h planrecord.Header, s sealed
 		return n.term.lost(err)
 	}
 	if err != nil && ctx.Err() == nil {
-		n.log.Warn("those who publish to the document stream are not told that this run does not read what comes now",
+		n.log.Warn("cannot announce to producers that this run no longer reads the document stream",
 			"stream", x.SourceBegin.Stream.Name, "last_document", s.last, "error", err)
 	}
 	return nil

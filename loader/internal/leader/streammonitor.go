@@ -149,8 +149,8 @@ func (m *streamMonitor) publish(trouble error) {
 	switch before := m.status.setTrouble(text); {
 	case text == before:
 	case text != "":
-		m.log.Error("the document stream is not as the run needs it", event.StreamMismatch, "error", trouble)
+		m.log.Error("document stream does not match the run", event.StreamMismatch, "error", trouble)
 	default:
-		m.log.Info("the document stream is as the run needs it again", event.StreamMatches)
+		m.log.Info("document stream matches the run again", event.StreamMatches)
 	}
 }

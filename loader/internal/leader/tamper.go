@@ -44,7 +44,7 @@ func (p *planWriter) checkForeign(ctx context.Context, after uint64, records [][
 		what = planview.Describe(e)
 	}
 	if err := p.noteForeign(ctx, planrecord.Foreign{At: at}); err != nil {
-		p.log.Error("the plan has a record of none of the run's daemons, and no note of it", "record", at, "error", err)
+		p.log.Error("plan has a foreign record, and it cannot be marked", "record", at, "error", err)
 	}
 	return &fault.Error{Reason: fault.PlanForeign,
 		Message: fmt.Sprintf("record %d of the plan of run %s (%s) was written by none of its daemons",

@@ -42,7 +42,7 @@ func (t *term) begin(ctx context.Context) error {
 		err = t.plan.Append(ctx, last, record)
 		if err == nil {
 			t.position = last + 1
-			t.log.Info("this process leads the run", event.LeadershipAcquired, "term", t.position)
+			t.log.Info("acquired leadership", event.LeadershipAcquired, "term", t.position)
 			return nil
 		}
 		if !errors.Is(err, fault.ErrLeadershipLost) {
