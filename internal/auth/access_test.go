@@ -289,7 +289,7 @@ func TestWatch(t *testing.T) {
 	until("the second token lets in", func() bool { return lets("second!-0123456789") && !lets("first-0123456789") })
 	write(t, name, "a b c", 0o600)
 	until("a token that is none is told", func() bool {
-		return strings.Contains(log.String(), "what was read before stands")
+		return strings.Contains(log.String(), "event=credentials.reload_failed")
 	})
 	if !lets("second!-0123456789") {
 		t.Error("what could not be read again has taken the place of what was there")
