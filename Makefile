@@ -44,7 +44,7 @@ venv: $(UV) ## the virtual environment of the Python tests
 	@$(MAKE) --silent --no-print-directory environment GROUP=test >/dev/null
 
 .PHONY: lint
-lint: lint-go lint-python ## formatting and static checks
+lint: lint-go lint-python lint-commits ## formatting, static checks, subjects of commits
 
 .PHONY: lint-go
 lint-go: ## gofmt, go vet, staticcheck
@@ -58,6 +58,12 @@ lint-go: ## gofmt, go vet, staticcheck
 .PHONY: lint-python
 lint-python: venv ## mypy, strict
 	@venv=$(VENV) && cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
+
+BASE ?=
+
+.PHONY: lint-commits
+lint-commits: ## subjects of the commits after BASE; by default of those that are not on the main branch, or of the last
+	@$(PYTHON) tools/commits.py $(BASE)
 
 # Packages whose goroutines share much, whose tests take at most a minute with the race detector, and which do not link the clients of object stores: those
 # take minutes to compile with it. All other packages run with it in test-all: whole daemons, clusters, the Flight server and the live page take two to four
