@@ -44,7 +44,7 @@ venv: $(UV) ## the virtual environment of the Python tests
 	@$(MAKE) --silent --no-print-directory environment GROUP=test >/dev/null
 
 .PHONY: lint
-lint: lint-go lint-python lint-commits ## formatting, static checks, subjects of commits
+lint: lint-go lint-python lint-prose lint-commits ## formatting, static checks, prose, subjects of commits
 
 .PHONY: lint-go
 lint-go: ## gofmt, go vet, staticcheck
@@ -58,6 +58,10 @@ lint-go: ## gofmt, go vet, staticcheck
 .PHONY: lint-python
 lint-python: venv ## mypy, strict
 	@venv=$(VENV) && cd python && "$$venv" -m mypy --cache-dir $(CURDIR)/bin/mypy
+
+.PHONY: lint-prose
+lint-prose: ## phrases of the deny-list in comments and pages, against tools/vale/limits.json
+	@$(PYTHON) tools/prose.py
 
 BASE ?=
 
