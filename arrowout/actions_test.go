@@ -27,16 +27,17 @@ import (
 func TestActions(t *testing.T) {
 	f := newFake(2, 2, 16)
 	f.steps[1].Rows = [][]packonline.Piece{{{Doc: 1 << 40, Start: 3, Length: 9}, {Doc: 2, Length: 1}}, nil}
-	f.steps[1].Cursor = plan.Behind(99)
+	f.steps[1].Cursor = plan.PositionAfter(99)
 	f.steps[0].Rows = nil
-	f.info.Length = &state.Length{Steps: 900, Error: 12, Open: []string{"web"}, Measured: .5}
-	f.consumed = func(at state.Place, c state.Consumption) state.Receipt {
-		if at == (state.Place{Job: "eval", Rank: 1, World: 2, Peer: 3}) &&
-			c == (state.Consumption{Session: strings.Repeat("5e", 16), Taken: 35, Waiting: true, Still: 20500 * time.Millisecond,
-				Left: true}) {
-			return state.Receipt{Known: true, Window: 64}
+	f.info.Length = &state.Length{Steps: 900, Error: 12, OpenSources: []string{"web"}, MeasuredFraction: .5}
+	f.consumed = func(at state.RankID, c state.Consumption) state.ConsumptionResponse {
+		if at == (state.RankID{Job: "eval", Rank: 1, World: 2, Peer: 3}) &&
+			c == (state.Consumption{Session: strings.Repeat("5e", 16), Delivered: 35, Waiting: true,
+				SinceChange: 20500 * time.Millisecond,
+				Left:        true}) {
+			return state.ConsumptionResponse{Known: true, Window: 64}
 		}
-		return state.Receipt{Window: 8}
+		return state.ConsumptionResponse{Window: 8}
 	}
 	c := dial(t, serve(t, f))
 	for _, tc := range []struct{ name, body, want string }{

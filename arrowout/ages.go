@@ -12,15 +12,16 @@ import (
 	"loaderd/loader/document"
 )
 
-// ages is the histogram of document ages: the time from storage in the stream until sending. A batch has hundreds of
-// documents, and the library's histogram needs ten times as long to add them, a measurable part of sending the batch.
-type ages struct {
+// ageHistogram is the histogram of document ages: the time from storage in the stream until sending. A batch has
+// hundreds of documents, and the library's histogram needs ten times as long to add them, a measurable part of sending
+// the batch.
+type ageHistogram struct {
 	desc *prometheus.Desc
 
-	mu     sync.Mutex
-	counts [len(ageBounds) + 1]uint64 // by the first bound that is at least the age
-	sum    time.Duration
-	latest map[int]prometheus.Exemplar // the last sampled document of each bucket
+	mu        sync.Mutex
+	counts    [len(ageBounds) + 1]uint64 // by the first bound that is at least the age
+	sum       time.Duration
+	exemplars map[int]prometheus.Exemplar // the last sampled document of each bucket
 }
 
 // ageBounds are the upper bounds of the histogram, chosen for the delays that matter to producers.
@@ -29,14 +30,16 @@ var ageBounds = [...]time.Duration{100 * time.Millisecond, 500 * time.Millisecon
 	2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour,
 	7 * 24 * time.Hour}
 
-func newAges() *ages {
-	return &ages{desc: prometheus.NewDesc("loaderd_document_seconds", "Time from when its stream took a document until "+
-		"its first tokens were sent to a rank. A document counts once for each job that reads it and each time that it is "+
-		"read.", nil, nil)}
+func newAgeHistogram() *ageHistogram {
+	return &ageHistogram{desc: prometheus.NewDesc("loaderd_document_seconds",
+		"Time from when its stream took a document until "+
+			"its first tokens were sent to a rank. A document counts once for each job that reads it and each time that it is "+
+			"read.", nil, nil)}
 }
 
-// add counts documents that are sent at now. stored has the time at which each was stored, in nanoseconds since 1970.
-func (a *ages) add(now time.Time, stored []int64) {
+// observe counts documents that are sent at now. stored has the time at which each was stored, in nanoseconds since
+// 1970.
+func (a *ageHistogram) observe(now time.Time, stored []int64) {
 	if len(stored) == 0 {
 		return
 	}
@@ -54,8 +57,8 @@ func (a *ages) add(now time.Time, stored []int64) {
 	}
 }
 
-// exemplify makes a sampled document, which add has counted, the exemplar of its bucket.
-func (a *ages) exemplify(now time.Time, d document.Traced) {
+// setExemplar makes a sampled document, which add has counted, the exemplar of its bucket.
+func (a *ageHistogram) setExemplar(now time.Time, d document.TracedDocument) {
 	if d.Stored == 0 {
 		return
 	}
@@ -63,22 +66,22 @@ func (a *ages) exemplify(now time.Time, d document.Traced) {
 	i := slices.IndexFunc(ageBounds[:], func(bound time.Duration) bool { return age <= bound })
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.latest == nil {
-		a.latest = map[int]prometheus.Exemplar{}
+	if a.exemplars == nil {
+		a.exemplars = map[int]prometheus.Exemplar{}
 	}
-	a.latest[i] = prometheus.Exemplar{Value: age.Seconds(), Labels: exemplarOf(d), Timestamp: now}
+	a.exemplars[i] = prometheus.Exemplar{Value: age.Seconds(), Labels: exemplarLabels(d), Timestamp: now}
 }
 
-// exemplarOf returns the labels that link an exemplar to its trace.
-func exemplarOf(d document.Traced) prometheus.Labels {
+// exemplarLabels returns the labels that link an exemplar to its trace.
+func exemplarLabels(d document.TracedDocument) prometheus.Labels {
 	return prometheus.Labels{"trace_id": hex.EncodeToString(d.ID[:])}
 }
 
 // Describe implements prometheus.Collector.
-func (a *ages) Describe(out chan<- *prometheus.Desc) { out <- a.desc }
+func (a *ageHistogram) Describe(out chan<- *prometheus.Desc) { out <- a.desc }
 
 // Collect implements prometheus.Collector.
-func (a *ages) Collect(out chan<- prometheus.Metric) {
+func (a *ageHistogram) Collect(out chan<- prometheus.Metric) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	below, buckets := uint64(0), make(map[float64]uint64, len(ageBounds))
@@ -87,8 +90,8 @@ func (a *ages) Collect(out chan<- prometheus.Metric) {
 		buckets[bound.Seconds()] = below
 	}
 	m := prometheus.MustNewConstHistogram(a.desc, below+a.counts[len(ageBounds)], a.sum.Seconds(), buckets)
-	if len(a.latest) > 0 {
-		m = prometheus.MustNewMetricWithExemplars(m, slices.Collect(maps.Values(a.latest))...)
+	if len(a.exemplars) > 0 {
+		m = prometheus.MustNewMetricWithExemplars(m, slices.Collect(maps.Values(a.exemplars))...)
 	}
 	out <- m
 }

@@ -2,33 +2,33 @@ package arrowout
 
 import "time"
 
-// allowance is a token bucket to which tokens can be returned.
-type allowance struct {
+// tokenBucket is a token bucket to which tokens can be returned.
+type tokenBucket struct {
 	perSecond, burst float64
-	left             float64
-	at               time.Time // when left was computed
+	tokens           float64
+	refilledAt       time.Time // when left was computed
 }
 
-func newAllowance(perSecond, burst float64) *allowance {
-	return &allowance{perSecond: perSecond, burst: burst, left: burst}
+func newTokenBucket(perSecond, burst float64) *tokenBucket {
+	return &tokenBucket{perSecond: perSecond, burst: burst, tokens: burst}
 }
 
-// take removes a token. It returns false if none is left.
-func (a *allowance) take(now time.Time) bool {
+// takeToken removes a token. It returns false if none is left.
+func (a *tokenBucket) takeToken(now time.Time) bool {
 	a.refill(now)
-	if a.left < 1 {
+	if a.tokens < 1 {
 		return false
 	}
-	a.left--
+	a.tokens--
 	return true
 }
 
-// putBack returns a token.
-func (a *allowance) putBack() { a.left = min(a.left+1, a.burst) }
+// returnToken returns a token.
+func (a *tokenBucket) returnToken() { a.tokens = min(a.tokens+1, a.burst) }
 
-func (a *allowance) refill(now time.Time) {
-	if !a.at.IsZero() {
-		a.left = min(a.left+a.perSecond*now.Sub(a.at).Seconds(), a.burst)
+func (a *tokenBucket) refill(now time.Time) {
+	if !a.refilledAt.IsZero() {
+		a.tokens = min(a.tokens+a.perSecond*now.Sub(a.refilledAt).Seconds(), a.burst)
 	}
-	a.at = now
+	a.refilledAt = now
 }

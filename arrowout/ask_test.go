@@ -21,7 +21,7 @@ import (
 // asks sends an action through the HTTP entry point and returns the reason if it is refused.
 func asks(t *testing.T, s *arrowout.Server, from auth.Caller, action, body string) ([]json.RawMessage, fault.Reason) {
 	t.Helper()
-	results, err := s.Ask(t.Context(), from, action, []byte(body))
+	results, err := s.DoAction(t.Context(), from, action, []byte(body))
 	var e *fault.Error
 	if err != nil && !errors.As(err, &e) {
 		t.Fatalf("%s: %v is no typed error", action, err)
@@ -80,7 +80,7 @@ func TestStatusNamesWhatOneMayDo(t *testing.T) {
 		if reason != "" || json.Unmarshal(results[0], &status) != nil || status.Planned != 7 {
 			t.Fatalf("%s, %s", reason, results)
 		}
-		return status.May
+		return status.AllowedActions
 	}
 	if names := may(read); !slices.Contains(names, "history") || slices.Contains(names, "drain") ||
 		slices.Contains(names, "commit") || slices.Contains(names, "mix") {

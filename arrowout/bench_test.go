@@ -53,7 +53,7 @@ func newBenchRun(size int) benchRun {
 	return run
 }
 
-func (b benchRun) JoinAs(state.Place, uint64, state.Client) (*benchReader, error) {
+func (b benchRun) JoinAs(state.RankID, uint64, state.Client) (*benchReader, error) {
 	return &benchReader{run: b}, nil
 }
 
@@ -64,7 +64,7 @@ func (b benchRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*asse
 
 type benchReader struct{ run benchRun }
 
-func (r *benchReader) Room(context.Context) error               { return nil }
+func (r *benchReader) AwaitRoom(context.Context) error          { return nil }
 func (r *benchReader) Next(context.Context) (*plan.Step, error) { return r.run.steps[0], nil }
 func (r *benchReader) Dropped() <-chan error                    { return nil }
 func (r *benchReader) Close()                                   {}

@@ -27,41 +27,42 @@ const (
 	maxCalls = 256
 	// maxHeaders bounds the metadata of a call as HTTP/2 counts it: each field adds 32 bytes to its name and value.
 	maxHeaders = 8 << 10
-	// unidentifiedCalls bounds the open calls whose callers have no identity, health checks included. unidentifiedOfOne
-	// bounds those of one connection.
-	unidentifiedCalls = 256
-	unidentifiedOfOne = 16
-	// actionsOfOne is how many calls an identity may have open in addition to its streams.
-	actionsOfOne = 256
+	// maxUnidentifiedCalls bounds the open calls whose callers have no identity, health checks included.
+	// maxUnidentifiedPerConnection bounds those of one connection.
+	maxUnidentifiedCalls         = 256
+	maxUnidentifiedPerConnection = 16
+	// maxActionsPerIdentity is how many calls an identity may have open in addition to its streams.
+	maxActionsPerIdentity = 256
 	// identityResetsPerSecond is how many calls per second an identity may cancel beyond a burst, over all its
 	// connections. If callers have no identities, the limit applies per host. The burst is about twice the number of
 	// calls that an identity may have open by default. So all processes of a cluster may cancel all their calls at the
 	// same time.
 	identityResetsPerSecond = 100
 	identityResetsBurst     = 8192
-	// requestWithin is the time limit for a client to send the message of a call.
-	requestWithin = 10 * time.Second
-	// revokeEvery is how often the identities of open calls are checked.
-	revokeEvery = 5 * time.Second
+	// requestTimeout is the time limit for a client to send the message of a call.
+	requestTimeout = 10 * time.Second
+	// revokeInterval is how often the identities of open calls are checked.
+	revokeInterval = 5 * time.Second
 )
 
-// calls bounds open calls from the arrival of their headers. gRPC allocates the metadata, a goroutine and a window
-// for a call before any interceptor runs.
-type calls struct {
-	guard         *guard
-	streamsOfOne  func() int // maximum number of open streams per identity
-	requestWithin time.Duration
+// callRegistry bounds open calls from the arrival of their headers. gRPC allocates the metadata, a goroutine and a
+// window for a call before any interceptor runs.
+type callRegistry struct {
+	interceptor           *interceptor
+	maxStreamsPerIdentity func() int // maximum number of open streams per identity
+	requestTimeout        time.Duration
 
 	mu           sync.Mutex
 	unidentified int
-	ofConnection map[*connection]int // calls without identity
-	ofIdentity   map[string]*identityCalls
-	open         map[*call]struct{} // calls with an identity
+	byConnection map[*connection]int // calls without identity
+	byIdentity   map[string]*identityCalls
+	openCalls    map[*call]struct{} // calls with an identity
 }
 
-func newCalls(g *guard, streamsOfOne func() int) *calls {
-	return &calls{guard: g, streamsOfOne: streamsOfOne, requestWithin: requestWithin, ofConnection: map[*connection]int{},
-		ofIdentity: map[string]*identityCalls{}, open: map[*call]struct{}{}}
+func newCallRegistry(g *interceptor, streamsOfOne func() int) *callRegistry {
+	return &callRegistry{interceptor: g, maxStreamsPerIdentity: streamsOfOne, requestTimeout: requestTimeout,
+		byConnection: map[*connection]int{},
+		byIdentity:   map[string]*identityCalls{}, openCalls: map[*call]struct{}{}}
 }
 
 // identityCalls has the open calls of one identity.
@@ -72,154 +73,154 @@ type identityCalls struct {
 
 // call is an open call.
 type call struct {
-	who     auth.Identity
-	unknown error // why it has no identity; nil if it has one
-	request *time.Timer
-	ended   atomic.Bool // by the server, not cancelled by the client
-	over    atomic.Bool // its handler has returned
+	identity      auth.Identity
+	identityErr   error // why it has no identity; nil if it has one
+	requestTimer  *time.Timer
+	endedByServer atomic.Bool // by the server, not cancelled by the client
+	handlerDone   atomic.Bool // its handler has returned
 
-	ctx     context.Context
-	method  string
-	from    *connection
-	cancel  context.CancelCauseFunc
-	revoked bool // guarded by calls.mu
+	ctx        context.Context
+	method     string
+	connection *connection
+	cancel     context.CancelCauseFunc
+	revoked    bool // guarded by calls.mu
 }
 
 // callKey is the context key of the call.
 type callKey struct{}
 
-func callIn(ctx context.Context) *call {
+func callFromContext(ctx context.Context) *call {
 	c, _ := ctx.Value(callKey{}).(*call)
 	return c
 }
 
-// received records that the message of the call has arrived.
-func (c *call) received() {
+// markReceived records that the message of the call has arrived.
+func (c *call) markReceived() {
 	if c != nil {
-		c.request.Stop()
+		c.requestTimer.Stop()
 	}
 }
 
-// end records that the handler of the call returns. The server counts as the one that ended the call unless the
+// markEnded records that the handler of the call returns. The server counts as the one that ended the call unless the
 // client cancelled it earlier.
-func (c *call) end(ctx context.Context) {
+func (c *call) markEnded(ctx context.Context) {
 	if c == nil {
 		return
 	}
-	c.over.Store(true)
+	c.handlerDone.Store(true)
 	if ctx.Err() == nil {
-		c.ended.Store(true)
+		c.endedByServer.Store(true)
 	}
 }
 
 // admit counts a call until it ends, or refuses it. It is a gRPC tap handle, which gRPC calls with the headers of a
 // call.
-func (c *calls) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
-	x, from := &call{}, connectionOf(ctx)
-	if from != nil && !from.opened() {
+func (c *callRegistry) admit(ctx context.Context, info *tap.Info) (context.Context, error) {
+	x, from := &call{}, connectionFromContext(ctx)
+	if from != nil && !from.chargeReset() {
 		return nil, errConnectionClosed
 	}
-	x.who, x.unknown = c.guard.identify(ctx, info.FullMethodName, c.guard.gate.Identify)
-	identified := x.unknown == nil && !isHealth(info.FullMethodName)
-	release, few, err := c.count(x.who, identified, from)
+	x.identity, x.identityErr = c.interceptor.identify(ctx, info.FullMethodName, c.interceptor.gate.Identify)
+	identified := x.identityErr == nil && !isHealthCheck(info.FullMethodName)
+	release, few, err := c.countCall(x.identity, identified, from)
 	if err != nil {
 		if from != nil {
-			from.gaveUp(few)
+			from.recordCancel(few)
 		}
-		return nil, c.guard.refuse(ctx, info.FullMethodName, err).Err()
+		return nil, c.interceptor.recordError(ctx, info.FullMethodName, err).Err()
 	}
 	done := func() {}
 	switch {
 	case from == nil:
 	case identified:
-		done = from.Identified()
-	case isHealth(info.FullMethodName):
-		from.Served()
+		done = from.BeginIdentified()
+	case isHealthCheck(info.FullMethodName):
+		from.MarkServed()
 	}
-	x.method, x.from = info.FullMethodName, from
+	x.method, x.connection = info.FullMethodName, from
 	x.ctx, x.cancel = context.WithCancelCause(context.WithValue(ctx, callKey{}, x))
-	x.request = time.AfterFunc(c.requestWithin, func() { x.cancel(nil) })
+	x.requestTimer = time.AfterFunc(c.requestTimeout, func() { x.cancel(nil) })
 	if identified {
-		c.follow(x)
+		c.trackCall(x)
 	}
 	context.AfterFunc(x.ctx, func() { // gRPC ends the context of every call
-		x.request.Stop()
+		x.requestTimer.Stop()
 		x.cancel(nil)
 		done()
-		byServer := x.ended.Load()
+		byServer := x.endedByServer.Load()
 		release(byServer)
-		c.leave(x)
+		c.untrackCall(x)
 		switch {
 		case from == nil:
 		case byServer:
-			from.endedByServer()
+			from.refundReset()
 		default:
-			from.gaveUp(false)
+			from.recordCancel(false)
 		}
 	})
 	return x.ctx, nil
 }
 
-// follow adds an open call to those whose identity is checked periodically; leave removes it.
-func (c *calls) follow(x *call) {
+// trackCall adds an open call to those whose identity is checked periodically; leave removes it.
+func (c *callRegistry) trackCall(x *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.open[x] = struct{}{}
+	c.openCalls[x] = struct{}{}
 }
 
-func (c *calls) leave(x *call) {
+func (c *callRegistry) untrackCall(x *call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if !x.revoked { // otherwise followed removes it
-		delete(c.open, x)
+		delete(c.openCalls, x)
 	}
 }
 
-// watch ends calls with a revoked identity, until ctx is done.
-func (c *calls) watch(ctx context.Context) {
-	tick := time.NewTicker(revokeEvery)
+// watchIdentities ends calls with a revoked identity, until ctx is done.
+func (c *callRegistry) watchIdentities(ctx context.Context) {
+	tick := time.NewTicker(revokeInterval)
 	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-tick.C:
-			c.revoke()
+			c.revokeCalls()
 		}
 	}
 }
 
-// revoke ends open calls whose caller is no longer authorized, has another role or has an expired certificate. It
+// revokeCalls ends open calls whose caller is no longer authorized, has another role or has an expired certificate. It
 // closes the connection of a call that an earlier revoke ended but whose handler has not returned.
-func (c *calls) revoke() {
-	open, revoked := c.followed()
+func (c *callRegistry) revokeCalls() {
+	open, revoked := c.trackedCalls()
 	for _, x := range revoked {
-		if x.from != nil && !x.over.Load() {
-			x.from.Cut()
+		if x.connection != nil && !x.handlerDone.Load() {
+			x.connection.Cut()
 		}
 	}
 	for _, x := range open { // without mu, which every new call needs
-		who, err := c.guard.identify(x.ctx, x.method, c.guard.gate.IdentifyOpen)
-		if err == nil && who.Name == x.who.Name && who.Role == x.who.Role {
+		who, err := c.interceptor.identify(x.ctx, x.method, c.interceptor.gate.IdentifyOpenCall)
+		if err == nil && who.Name == x.identity.Name && who.Role == x.identity.Role {
 			continue
 		}
 		if err == nil {
-			err = &fault.Error{Reason: fault.BadToken, Message: "the identity of the call has changed", Do: "call again"}
+			err = &fault.Error{Reason: fault.BadToken, Message: "the identity of the call has changed", Advice: "call again"}
 		}
-		if c.mark(x) {
+		if c.markRevoked(x) {
 			x.cancel(err)
 		}
 	}
 }
 
-// followed returns the open calls whose identities are checked. It also returns the revoked calls and removes them.
-func (c *calls) followed() (open, revoked []*call) {
+// trackedCalls returns the open calls whose identities are checked. It also returns the revoked calls and removes them.
+func (c *callRegistry) trackedCalls() (open, revoked []*call) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	open = make([]*call, 0, len(c.open))
-	for x := range c.open {
+	open = make([]*call, 0, len(c.openCalls))
+	for x := range c.openCalls {
 		if x.revoked {
-			delete(c.open, x)
+			delete(c.openCalls, x)
 			revoked = append(revoked, x)
 		} else {
 			open = append(open, x)
@@ -228,57 +229,58 @@ func (c *calls) followed() (open, revoked []*call) {
 	return open, revoked
 }
 
-// mark marks an open call as revoked. It returns false if the call has ended.
-func (c *calls) mark(x *call) bool {
+// markRevoked marks an open call as revoked. It returns false if the call has ended.
+func (c *callRegistry) markRevoked(x *call) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	_, x.revoked = c.open[x]
+	_, x.revoked = c.openCalls[x]
 	return x.revoked
 }
 
 // errConnectionClosed is the error for calls of a closed connection. No client receives it.
 var errConnectionClosed = status.Error(codes.Unavailable, "the connection is closed")
 
-// counted records the end of a call, and whether the server ended it or the client cancelled it.
-type counted func(byServer bool)
+// releaseFunc records the end of a call, and whether the server ended it or the client cancelled it.
+type releaseFunc func(byServer bool)
 
-// count counts a call until release is called. With an error, gaveUp reports whether the identity has cancelled too
-// many calls.
-func (c *calls) count(who auth.Identity, identified bool,
-	from *connection) (release counted, gaveUp bool, err error) {
+// countCall counts a call until release is called. With an error, recordCancel reports whether the identity has
+// cancelled too many calls.
+func (c *callRegistry) countCall(who auth.Identity, identified bool,
+	from *connection) (release releaseFunc, gaveUp bool, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if identified {
 		return c.countIdentified(who, from)
 	}
-	if c.unidentified >= unidentifiedCalls {
-		return nil, false, refusal.Limited("open calls without an identity", unidentifiedCalls)
+	if c.unidentified >= maxUnidentifiedCalls {
+		return nil, false, refusal.Limited("open calls without an identity", maxUnidentifiedCalls)
 	}
-	if c.ofConnection[from] >= unidentifiedOfOne {
-		return nil, false, refusal.Limited("open calls without an identity of a connection", unidentifiedOfOne)
+	if c.byConnection[from] >= maxUnidentifiedPerConnection {
+		return nil, false, refusal.Limited("open calls without an identity of a connection", maxUnidentifiedPerConnection)
 	}
 	c.unidentified++
-	c.ofConnection[from]++
+	c.byConnection[from]++
 	return func(bool) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
 		c.unidentified--
-		tally.Decrement(c.ofConnection, from)
+		tally.Decrement(c.byConnection, from)
 	}, false, nil
 }
 
 // countIdentified is count for a call with an identity. The caller holds mu.
-func (c *calls) countIdentified(who auth.Identity, from *connection) (release counted, gaveUp bool, err error) {
+func (c *callRegistry) countIdentified(who auth.Identity,
+	from *connection) (release releaseFunc, gaveUp bool, err error) {
 	key := who.Name
 	if key == "" && from != nil { // all callers are anonymous
 		key = from.Host().String()
 	}
-	of := c.ofIdentity[key]
+	of := c.byIdentity[key]
 	if of == nil {
 		of = &identityCalls{resets: rate.NewLimiter(identityResetsPerSecond, identityResetsBurst)}
-		c.ofIdentity[key] = of
+		c.byIdentity[key] = of
 	}
-	if most := c.streamsOfOne() + actionsOfOne; of.open >= most {
+	if most := c.maxStreamsPerIdentity() + maxActionsPerIdentity; of.open >= most {
 		return nil, false, refusal.Limited(fmt.Sprintf("open calls of identity %s", who), most)
 	}
 	if of.resets.Tokens() < 1 {
@@ -293,13 +295,13 @@ func (c *calls) countIdentified(who auth.Identity, from *connection) (release co
 			of.resets.Allow()
 		}
 		if of.open--; of.open == 0 && of.resets.Tokens() == identityResetsBurst {
-			delete(c.ofIdentity, key)
+			delete(c.byIdentity, key)
 		}
 	}, false, nil
 }
 
-// isHealth reports whether a method is a health check, which needs no identity: load balancers have none.
-func isHealth(method string) bool { return strings.HasPrefix(method, "/grpc.health.v1.Health/") }
+// isHealthCheck reports whether a method is a health check, which needs no identity: load balancers have none.
+func isHealthCheck(method string) bool { return strings.HasPrefix(method, "/grpc.health.v1.Health/") }
 
 // healthChecks implements health checks without Watch, which would keep a call open for as long as the client wants.
 // According to the health checking protocol, load-balancing clients treat UNIMPLEMENTED as healthy.

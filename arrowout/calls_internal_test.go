@@ -19,8 +19,8 @@ func TestCalls_EndWithoutTheirMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCalls(&guard{gate: gate}, func() int { return Default().MaxStreamsOfOne })
-	c.requestWithin = 1
+	c := newCallRegistry(&interceptor{gate: gate}, func() int { return Default().MaxStreamsOfOne })
+	c.requestTimeout = 1
 	ctx, err := c.admit(context.Background(), &tap.Info{FullMethodName: "/arrow.flight.protocol.FlightService/DoGet"})
 	if err != nil {
 		t.Fatal(err)
@@ -35,8 +35,8 @@ func TestConnection_CountsCallsWhenTheyBegin(t *testing.T) {
 	}
 	defer l.Close()
 	log := slog.New(slog.DiscardHandler)
-	bounded := connlimit.New(l, connlimit.Config{Max: 1, MaxPerHost: 1, IdentifyWithin: time.Hour, Log: log})
-	limited := connections{bounded, func(session.Connection) {}}
+	bounded := connlimit.New(l, connlimit.Config{Max: 1, MaxPerHost: 1, IdentifyTimeout: time.Hour, Log: log})
+	limited := connectionListener{bounded, func(session.Connection) {}}
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -49,16 +49,16 @@ func TestConnection_CountsCallsWhenTheyBegin(t *testing.T) {
 	defer accepted.Close()
 	c := accepted.(*connection)
 	for range 4 * resetsBurst {
-		if !c.opened() {
+		if !c.chargeReset() {
 			t.Fatal("a connection is closed although all its calls are ended by the server")
 		}
-		c.endedByServer()
+		c.refundReset()
 	}
 	n := 0
-	for n < 4*resetsBurst && c.opened() { // no call has ended
+	for n < 4*resetsBurst && c.chargeReset() { // no call has ended
 		n++
 	}
-	if n < resetsBurst || n > 2*resetsBurst || c.opened() {
+	if n < resetsBurst || n > 2*resetsBurst || c.chargeReset() {
 		t.Errorf("%d open calls are counted as given up, want %d and then a closed connection", n, resetsBurst)
 	}
 }

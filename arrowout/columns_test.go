@@ -37,7 +37,7 @@ func model(f *fakeRun, row []packonline.Piece, bucket int32) modelRow {
 			whole = own.Attention == runconfig.AttentionRow
 		}
 		p.Doc = plan.RefSequence(p.Doc)
-		if f.info.Config.Documents.Several() {
+		if f.info.Config.Documents.CanHoldMultiple() {
 			in := f.within(p)
 			m.Index = append(m.Index, in.Index)
 			p.Start -= in.Start
@@ -97,7 +97,7 @@ func (f *fakeRun) mask() {
 					if f.masked(p, i) {
 						s.Masked++
 						if i == 0 && f.segmentAt(row, k) {
-							s.MaskedFirst++
+							s.MaskedSegmentStarts++
 						}
 					}
 				}
@@ -186,7 +186,7 @@ func TestEveryColumnEqualsTheModel(t *testing.T) {
 							if !r.Next() {
 								t.Fatal("stream ended early:", r.Err())
 							}
-							first, n := state.Place{Rank: rank, World: world}.Slice(8)
+							first, n := state.RankID{Rank: rank, World: world}.RowRange(8)
 							compareBatch(t, f, r.Record(), r.LatestAppMetadata(), step, first, n)
 						}
 						if r.Next() || r.Err() != nil {

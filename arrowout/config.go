@@ -24,8 +24,8 @@ type Config struct {
 	Advertise string `koanf:"advertise"`
 	// TokenFile holds one bearer token that grants all permissions.
 	TokenFile string `koanf:"token_file"`
-	// OwnToken is the token in the daemon's data folder. It is required if AsksOwnToken returns true; nil for none.
-	OwnToken *auth.KeptToken `koanf:"-"`
+	// OwnToken is the token in the daemon's data folder. It is required if RequiresOwnToken returns true; nil for none.
+	OwnToken *auth.StoredToken `koanf:"-"`
 	// Identities is a file of the permitted identities, each with a role.
 	Identities string `koanf:"identities"`
 	// Cert and Key are PEM files for TLS; with ClientCA the server requires client certificates.
@@ -80,8 +80,8 @@ func (c Config) Anonymous() bool {
 	return c.TokenFile == "" && c.Identities == "" && c.ClientCA == ""
 }
 
-// AsksOwnToken reports whether callers must present the token of the daemon's data folder.
-func (c Config) AsksOwnToken() bool { return c.Anonymous() && !c.Insecure }
+// RequiresOwnToken reports whether callers must present the token of the daemon's data folder.
+func (c Config) RequiresOwnToken() bool { return c.Anonymous() && !c.Insecure }
 
 // FieldError is an invalid field of a Config.
 type FieldError = runconfig.FieldError
@@ -131,7 +131,7 @@ func (c Config) checkAddresses(add func(field string, value any, want string)) {
 	} else if n, err := strconv.Atoi(port); err != nil || n < 0 || n > 65535 {
 		add("listen", c.Listen, "a port of 0 (any free one) to 65535")
 	}
-	if !c.Insecure && auth.Exposed(c.Listen) {
+	if !c.Insecure && auth.IsExposed(c.Listen) {
 		switch {
 		case c.Anonymous():
 			add("listen", c.Listen, "a loopback address, because whoever reaches it could do everything: say who is let in "+

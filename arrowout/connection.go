@@ -21,51 +21,52 @@ const (
 	resetsBurst     = 2 * maxCalls
 	// These limits apply if the host has recently lost a connection for cancelling calls, or if the identity has
 	// cancelled too many. Otherwise such a client would open one connection after the other.
-	fewResetsPerSecond = 1
-	fewResetsBurst     = 8
+	strictResetsPerSecond = 1
+	strictResetsBurst     = 8
 )
 
-// connections is a listener that makes the connection of a call accessible and reports the end of each connection.
-type connections struct {
+// connectionListener is a listener that makes the connection of a call accessible and reports the end of each
+// connection.
+type connectionListener struct {
 	*connlimit.Listener
-	ended func(session.Connection)
+	onClose func(session.Connection)
 }
 
-func (l connections) Accept() (net.Conn, error) {
+func (l connectionListener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if err != nil {
 		return nil, err
 	}
-	return &connection{Conn: c.(*connlimit.Conn), ended: l.ended, resets: newAllowance(resetsPerSecond, resetsBurst),
-		few: rate.NewLimiter(fewResetsPerSecond, fewResetsBurst)}, nil
+	return &connection{Conn: c.(*connlimit.Conn), onClose: l.onClose, resets: newTokenBucket(resetsPerSecond, resetsBurst),
+		strictResets: rate.NewLimiter(strictResetsPerSecond, strictResetsBurst)}, nil
 }
 
 // connection is a connection of a client. gRPC exposes only the address of a connection to a call, so the address
 // refers to the connection.
 type connection struct {
 	*connlimit.Conn
-	ended func(session.Connection)
-	few   *rate.Limiter // calls that the client may cancel if the host misuses connections
+	onClose      func(session.Connection)
+	strictResets *rate.Limiter // calls that the client may cancel if the host misuses connections
 
 	mu     sync.Mutex
-	resets *allowance // calls that it may cancel, minus the open ones
+	resets *tokenBucket // calls that it may cancel, minus the open ones
 	closed atomic.Bool
 	isCut  atomic.Bool
 }
 
-// remote is the remote address of a connection.
-type remote struct {
+// remoteAddr is the remote address of a connection.
+type remoteAddr struct {
 	net.Addr
 	connection *connection
 }
 
-func (c *connection) RemoteAddr() net.Addr { return remote{c.Conn.RemoteAddr(), c} }
+func (c *connection) RemoteAddr() net.Addr { return remoteAddr{c.Conn.RemoteAddr(), c} }
 
 // Close implements net.Conn. gRPC calls it whichever side ended the connection.
 func (c *connection) Close() error {
 	err := c.Conn.Close()
 	if !c.closed.Swap(true) {
-		c.ended(c)
+		c.onClose(c)
 	}
 	return err
 }
@@ -82,47 +83,48 @@ func (c *connection) Cut() (first bool) {
 	return true
 }
 
-// opened counts a new call as cancelled until endedByServer is called. It runs before the call uses any resources,
+// chargeReset counts a new call as cancelled until refundReset is called. It runs before the call uses any resources,
 // because a client can send many calls before the end of the first is observed. If the limit is exceeded it returns
 // false and ends the connection.
-func (c *connection) opened() bool {
+func (c *connection) chargeReset() bool {
 	if c.closed.Load() || c.isCut.Load() {
 		return false
 	}
 	c.mu.Lock()
-	ok := c.resets.take(time.Now())
+	ok := c.resets.takeToken(time.Now())
 	c.mu.Unlock()
 	if !ok {
-		c.misuse()
+		c.closeForMisuse()
 	}
 	return ok
 }
 
-// endedByServer records that the client did not cancel a call.
-func (c *connection) endedByServer() {
+// refundReset records that the client did not cancel a call.
+func (c *connection) refundReset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.resets.putBack()
+	c.resets.returnToken()
 }
 
-// gaveUp records a call that the client cancelled, or that was refused before it started. It ends the connection if
-// the lower limit applies and is exceeded: the host misuses connections, or the identity has reached its limit (few).
-func (c *connection) gaveUp(few bool) {
-	if (few || c.HostMisuses()) && !c.few.Allow() {
-		c.misuse()
+// recordCancel records a call that the client cancelled, or that was refused before it started. It ends the connection
+// if the lower limit applies and is exceeded: the host misuses connections, or the identity has reached its limit
+// (few).
+func (c *connection) recordCancel(few bool) {
+	if (few || c.HasHostMisuse()) && !c.strictResets.Allow() {
+		c.closeForMisuse()
 	}
 }
 
-func (c *connection) misuse() {
+func (c *connection) closeForMisuse() {
 	if !c.closed.Load() && !c.isCut.Swap(true) {
-		c.Misuse("too many calls are given up or refused")
+		c.CloseForMisuse("too many calls are given up or refused")
 	}
 }
 
-// connectionOf returns the connection of a call, nil if it did not arrive over one of connections.
-func connectionOf(ctx context.Context) *connection {
+// connectionFromContext returns the connection of a call, nil if it did not arrive over one of connections.
+func connectionFromContext(ctx context.Context) *connection {
 	if p, ok := peer.FromContext(ctx); ok {
-		if r, ok := p.Addr.(remote); ok {
+		if r, ok := p.Addr.(remoteAddr); ok {
 			return r.connection
 		}
 	}

@@ -24,14 +24,15 @@ func TestConsumed_SlowRankBehindFullBuffers(t *testing.T) {
 	var mu sync.Mutex
 	have, changed := uint64(0), make(chan struct{})
 	full := make(chan uint64, steps)
-	f.consumed = func(at state.Place, c state.Consumption) state.Receipt {
+	f.consumed = func(at state.RankID, c state.Consumption) state.ConsumptionResponse {
 		mu.Lock()
 		defer mu.Unlock()
-		have = c.Taken
+		have = c.Delivered
 		close(changed)
 		changed = make(chan struct{})
-		return state.Receipt{Known: true, Window: window, Alert: &fault.Error{Reason: fault.RankMissing, Message: "m",
-			Do: "d", Facts: map[string]string{"rank": "3"}}}
+		return state.ConsumptionResponse{Known: true, Window: window, Alert: &fault.Error{Reason: fault.RankMissing,
+			Message: "m",
+			Advice:  "d", Facts: map[string]string{"rank": "3"}}}
 	}
 	f.room = func(ctx context.Context, step uint64) error {
 		for {

@@ -64,10 +64,10 @@ func statusOf(err error, call uint64) *status.Status {
 	var typed *fault.Error
 	if errors.As(err, &typed) {
 		message := string(typed.Reason) + ": " + typed.Message
-		if typed.Do != "" {
-			message += "; " + typed.Do
+		if typed.Advice != "" {
+			message += "; " + typed.Advice
 		}
-		return withInfo(Code(typed.Reason), message, typed.Reason, typed.Facts)
+		return statusWithInfo(Code(typed.Reason), message, typed.Reason, typed.Facts)
 	}
 	switch {
 	case errors.Is(err, context.Canceled):
@@ -78,12 +78,12 @@ func statusOf(err error, call uint64) *status.Status {
 	if s, ok := status.FromError(err); ok {
 		return s // from gRPC, such as for a ticket larger than a message may be
 	}
-	return withInfo(codes.Internal, fmt.Sprintf(
+	return statusWithInfo(codes.Internal, fmt.Sprintf(
 		"%s: the daemon failed to serve this call; its log has the cause under call=%d", fault.Internal, call),
 		fault.Internal, map[string]string{"call": strconv.FormatUint(call, 10)})
 }
 
-func withInfo(code codes.Code, message string, reason fault.Reason, facts map[string]string) *status.Status {
+func statusWithInfo(code codes.Code, message string, reason fault.Reason, facts map[string]string) *status.Status {
 	info := &errdetails.ErrorInfo{Domain: Domain, Reason: string(reason), Metadata: map[string]string{}}
 	for _, k := range slices.Sorted(maps.Keys(facts)) { // equal facts give equal statuses
 		if len(info.Metadata) < maxFacts {
@@ -98,7 +98,7 @@ func withInfo(code codes.Code, message string, reason fault.Reason, facts map[st
 	return s
 }
 
-// reasonOf returns the label of an error in metrics.
+// parseReason returns the label of an error in metrics.
 func reasonOf(s *status.Status) string {
 	for _, d := range s.Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {

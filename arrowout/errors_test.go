@@ -25,7 +25,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// infoOf returns the ErrorInfo of an error and checks that it has the given code.
+// streamInfo returns the ErrorInfo of an error and checks that it has the given code.
 func infoOf(t testing.TB, err error, code codes.Code) *errdetails.ErrorInfo {
 	t.Helper()
 	s := status.Convert(err)
@@ -45,10 +45,10 @@ func infoOf(t testing.TB, err error, code codes.Code) *errdetails.ErrorInfo {
 }
 
 func TestErrorsOfTheRunReachTheReader(t *testing.T) {
-	dry := &fault.Error{Reason: fault.SourceDry, Message: "every document has been read", Do: "publish more",
+	dry := &fault.Error{Reason: fault.SourceDry, Message: "every document has been read", Advice: "publish more",
 		Facts: map[string]string{"last": "17"}, Err: errors.New("secret")}
 	for name, place := range map[string]func(*fakeRun, error){
-		"join": func(f *fakeRun, err error) { f.onJoin = func(state.Place, uint64) error { return err } },
+		"join": func(f *fakeRun, err error) { f.onJoin = func(state.RankID, uint64) error { return err } },
 		"next": func(f *fakeRun, err error) { f.onNext = func(context.Context, uint64) error { return err } },
 		"end":  func(f *fakeRun, err error) { f.last = err },
 	} {
@@ -134,7 +134,7 @@ func TestAPanicOfTheRunIsAnErrorAndTheServerLives(t *testing.T) {
 	cfg := arrowout.Default()
 	cfg.Listen = "127.0.0.1:0"
 	reg := prometheus.NewRegistry()
-	s, err := arrowout.NewServer(cfg, arrowout.Serving(f), slog.New(slog.NewTextHandler(&out, nil)), reg)
+	s, err := arrowout.NewServer(cfg, arrowout.AdaptRun(f), slog.New(slog.NewTextHandler(&out, nil)), reg)
 	if err != nil {
 		t.Fatal(err)
 	}

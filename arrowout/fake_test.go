@@ -45,13 +45,13 @@ type fakeRun struct {
 	onNext     func(ctx context.Context, step uint64) error // called before a step is returned
 	onAssemble func(step uint64)
 	joined     func(r *fakeReader)
-	onJoin     func(place state.Place, step uint64) error
+	onJoin     func(place state.RankID, step uint64) error
 	act        func(action string, step uint64) (uint64, error)
 
 	clients  []state.Client
 	sent     map[string]uint64 // number of steps that jobs were sent; nil: all
 	room     func(ctx context.Context, step uint64) error
-	consumed func(place state.Place, c state.Consumption) state.Receipt
+	consumed func(place state.RankID, c state.Consumption) state.ConsumptionResponse
 
 	readers   atomic.Int64
 	assembled atomic.Int64
@@ -140,7 +140,7 @@ func newFake(steps, rows, bucket int) *fakeRun {
 			}
 			s.Rows = append(s.Rows, row)
 		}
-		s.Cursor = plan.Behind(sequence)
+		s.Cursor = plan.PositionAfter(sequence)
 		f.steps = append(f.steps, s)
 	}
 	f.info.Planned = uint64(steps)
@@ -175,8 +175,8 @@ func (f *fakeRun) masked(p packonline.Piece, i int32) bool {
 }
 
 // within returns the document within its message to which a piece belongs.
-func (f *fakeRun) within(p packonline.Piece) assembly.Within {
-	return assembly.Within{Index: int32(p.Doc % 5), Start: p.Start / 2}
+func (f *fakeRun) within(p packonline.Piece) assembly.PieceDocument {
+	return assembly.PieceDocument{Index: int32(p.Doc % 5), Start: p.Start / 2}
 }
 
 // weight returns the loss weight of a document.
@@ -218,7 +218,7 @@ func (f *fakeRun) Info() loader.Info {
 	return info
 }
 
-func (f *fakeRun) JoinAs(place state.Place, step uint64, client state.Client) (*fakeReader, error) {
+func (f *fakeRun) JoinAs(place state.RankID, step uint64, client state.Client) (*fakeReader, error) {
 	f.mu.Lock()
 	f.clients = append(f.clients, client)
 	f.mu.Unlock()
@@ -235,7 +235,7 @@ func (f *fakeRun) JoinAs(place state.Place, step uint64, client state.Client) (*
 	return r, nil
 }
 
-func (f *fakeRun) Sent(_ context.Context, step uint64, of func(job string) bool) (sent uint64) {
+func (f *fakeRun) SentSteps(_ context.Context, step uint64, of func(job string) bool) (sent uint64) {
 	if f.sent == nil {
 		return step
 	}
@@ -247,9 +247,9 @@ func (f *fakeRun) Sent(_ context.Context, step uint64, of func(job string) bool)
 	return sent
 }
 
-func (f *fakeRun) Consumed(place state.Place, c state.Consumption) state.Receipt {
+func (f *fakeRun) RecordConsumption(place state.RankID, c state.Consumption) state.ConsumptionResponse {
 	if f.consumed == nil {
-		return state.Receipt{}
+		return state.ConsumptionResponse{}
 	}
 	return f.consumed(place, c)
 }
@@ -261,17 +261,17 @@ func (f *fakeRun) Assemble(_ context.Context, s *plan.Step, first, n int) (*asse
 	rows := s.Rows[first : first+n]
 	b := &assembly.Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: rows,
 		Pad:      f.info.Config.Tokenizer.Pad,
-		Contents: f.documents(rows), Begins: f.begins}
+		Contents: f.documents(rows), StoreTimes: f.begins}
 	if f.masks {
 		f.loss(b)
 	}
-	if f.info.Config.Documents.Several() {
+	if f.info.Config.Documents.CanHoldMultiple() {
 		for _, row := range b.Pieces {
-			within := make([]assembly.Within, len(row))
+			within := make([]assembly.PieceDocument, len(row))
 			for k, p := range row {
 				within[k] = f.within(p)
 			}
-			b.Within = append(b.Within, within)
+			b.PieceDocuments = append(b.PieceDocuments, within)
 		}
 	}
 	f.assembled.Add(1)
@@ -305,7 +305,7 @@ func (f *fakeRun) Leave(_ context.Context, keeper string) (uint64, error) {
 	return f.Info().Committed, err
 }
 
-func (f *fakeRun) Lookup(_ context.Context, id string) ([]uint64, error) {
+func (f *fakeRun) LookupDocument(_ context.Context, id string) ([]uint64, error) {
 	if f.lookup != nil {
 		return slices.Clone(f.lookup), nil
 	}
@@ -315,7 +315,7 @@ func (f *fakeRun) Lookup(_ context.Context, id string) ([]uint64, error) {
 	return nil, nil
 }
 
-func (f *fakeRun) Find(_ context.Context, document uint64,
+func (f *fakeRun) FindRows(_ context.Context, document uint64,
 	found func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
 	for _, s := range f.steps {
 		for i, row := range s.Rows {
@@ -339,8 +339,8 @@ func (f *fakeRun) Describe(_ context.Context, sequence uint64) (document.Info, e
 	return document.Info{Sequence: sequence, Subject: "docs.fake", Path: fmt.Sprintf("/%d", sequence)}, nil
 }
 
-// Show returns the document in shown, or else one with as many tokens as its sequence number.
-func (f *fakeRun) Show(ctx context.Context, ref uint64) (document.View, error) {
+// ViewDocument returns the document in shown, or else one with as many tokens as its sequence number.
+func (f *fakeRun) ViewDocument(ctx context.Context, ref uint64) (document.View, error) {
 	if shown, set := f.shown[ref]; set {
 		return shown, nil
 	}
@@ -353,7 +353,7 @@ func (f *fakeRun) Show(ctx context.Context, ref uint64) (document.View, error) {
 	return document.View{Info: info, Document: d}, err
 }
 
-func (f *fakeRun) Upcoming(_ context.Context, source string, n int) ([]uint64, error) {
+func (f *fakeRun) NextDocuments(_ context.Context, source string, n int) ([]uint64, error) {
 	refs := make([]uint64, n)
 	for i := range refs {
 		refs[i] = uint64(i + 5)
@@ -382,7 +382,7 @@ func (f *fakeRun) Mix(_ context.Context, q state.MixRequest) (state.MixResult, e
 	f.mu.Unlock()
 	return f.mixed, nil
 }
-func (f *fakeRun) Stock(context.Context) ([]document.StreamState, error) { return f.stock, nil }
+func (f *fakeRun) StreamStates(context.Context) ([]document.StreamState, error) { return f.stock, nil }
 
 func (f *fakeRun) Measure(context.Context) error {
 	_, err := f.doAct("measure", 0)
@@ -401,7 +401,7 @@ func (f *fakeRun) Cause(step uint64) *fault.Error {
 	if step < uint64(len(f.steps)) {
 		return nil
 	}
-	return &fault.Error{Reason: fault.PoolFilling, Message: "not yet", Do: "wait",
+	return &fault.Error{Reason: fault.PoolFilling, Message: "not yet", Advice: "wait",
 		Facts: map[string]string{"rows_there": "3"}}
 }
 
@@ -439,7 +439,7 @@ func (r *fakeReader) Next(ctx context.Context) (*plan.Step, error) {
 	return r.run.steps[r.step-1], nil
 }
 
-func (r *fakeReader) Room(ctx context.Context) error {
+func (r *fakeReader) AwaitRoom(ctx context.Context) error {
 	if r.run.room == nil {
 		return nil
 	}
@@ -450,8 +450,8 @@ func (r *fakeReader) Close() { r.run.readers.Add(-1) }
 
 // serve starts a server on loopback that stops with the test.
 func serve[R arrowout.Reader](t testing.TB, run interface {
-	arrowout.Unjoined
-	JoinAs(state.Place, uint64, state.Client) (R, error)
+	arrowout.RunQueries
+	JoinAs(state.RankID, uint64, state.Client) (R, error)
 }, change ...func(*arrowout.Config)) *arrowout.Server {
 	t.Helper()
 	cfg := arrowout.Default()
@@ -459,11 +459,11 @@ func serve[R arrowout.Reader](t testing.TB, run interface {
 	for _, f := range change {
 		f(&cfg)
 	}
-	s, err := arrowout.NewServer(cfg, arrowout.Serving(run), slog.New(slog.DiscardHandler), nil)
+	s, err := arrowout.NewServer(cfg, arrowout.AdaptRun(run), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Watch(fakeWatcher{})
+	s.SetStatusProvider(fakeWatcher{})
 	if err := s.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -475,13 +475,13 @@ func serve[R arrowout.Reader](t testing.TB, run interface {
 type fakeWatcher struct{}
 
 func (fakeWatcher) Status() api.Status   { return api.Status{Run: "fake", Planned: 7} }
-func (fakeWatcher) History() api.History { return api.History{Run: "fake", Known: 7} }
+func (fakeWatcher) History() api.History { return api.History{Run: "fake", KnownSteps: 7} }
 
 func stop(t testing.TB, s *arrowout.Server) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	s.Shutdown(ctx)
-	if err := <-s.Ended(); err != nil {
+	if err := <-s.ServeErr(); err != nil {
 		t.Error(err)
 	}
 }

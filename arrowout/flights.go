@@ -27,7 +27,7 @@ type service struct {
 	batchBytes int
 	metrics    *metrics
 	sessions   *session.Registry
-	buffers    *batch.Buffers
+	bufferPool *batch.BufferPool
 	tracer     Tracer          // nil: documents are not traced
 	stopping   context.Context // ends when the server stops; its cause is sent to readers
 }
@@ -45,7 +45,7 @@ func (s *service) ListFlights(c *flight.Criteria, stream flight.FlightService_Li
 		return nil
 	}
 	f, err := s.flightInfo(&flight.FlightDescriptor{Type: flight.DescriptorPATH, Path: []string{info.Run}}, info,
-		caller.Of(stream.Context()))
+		caller.Identity(stream.Context()))
 	if err != nil {
 		return err
 	}
@@ -55,12 +55,12 @@ func (s *service) ListFlights(c *flight.Criteria, stream flight.FlightService_Li
 // GetFlightInfo describes the run ([run] as path) or the request of a ticket (the ticket as command). It returns the
 // schema and the tickets for reading. It returns one ticket per rank if the command names a world and no rank.
 func (s *service) GetFlightInfo(ctx context.Context, d *flight.FlightDescriptor) (*flight.FlightInfo, error) {
-	return s.flightInfo(d, s.run.Info(), caller.Of(ctx))
+	return s.flightInfo(d, s.run.Info(), caller.Identity(ctx))
 }
 
 // GetSchema returns only the schema.
 func (s *service) GetSchema(ctx context.Context, d *flight.FlightDescriptor) (*flight.SchemaResult, error) {
-	req, err := describe(d, s.run.Info(), caller.Of(ctx))
+	req, err := parseDescriptor(d, s.run.Info(), caller.Identity(ctx))
 	if err != nil {
 		return nil, err
 	}
@@ -69,12 +69,12 @@ func (s *service) GetSchema(ctx context.Context, d *flight.FlightDescriptor) (*f
 
 func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info,
 	who auth.Identity) (*flight.FlightInfo, error) {
-	req, err := describe(d, info, who)
+	req, err := parseDescriptor(d, info, who)
 	if err != nil {
 		return nil, err
 	}
 	ranks := []int{req.Rank}
-	if !req.namesRank {
+	if !req.hasRank {
 		if req.World > maxEndpoints {
 			return nil, refusal.BadTicket("world %d has too many ranks for one answer: name a rank", req.World)
 		}
@@ -111,8 +111,8 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info,
 	return f, nil
 }
 
-// describe parses a descriptor into a ticket.
-func describe(d *flight.FlightDescriptor, info loader.Info, who auth.Identity) (parsedTicket, error) {
+// parseDescriptor parses a descriptor into a ticket.
+func parseDescriptor(d *flight.FlightDescriptor, info loader.Info, who auth.Identity) (parsedTicket, error) {
 	switch d.GetType() {
 	case flight.DescriptorCMD:
 		return parseTicket(d.GetCmd(), info, who)
@@ -164,7 +164,7 @@ func (s *service) ListActions(_ *flight.Empty, stream flight.FlightService_ListA
 
 // DoAction carries out one action.
 func (s *service) DoAction(asked *flight.Action, stream flight.FlightService_DoActionServer) error {
-	return s.actions.Act(stream.Context(), asked.GetType(), asked.GetBody(), func(result []byte) error {
+	return s.actions.Do(stream.Context(), asked.GetType(), asked.GetBody(), func(result []byte) error {
 		return stream.Send(&flight.Result{Body: result})
 	})
 }

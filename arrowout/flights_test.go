@@ -134,8 +134,8 @@ func TestFlightInfoListsTheDaemons(t *testing.T) {
 // A reader joins the run under the job of its ticket, by default the trainer's job.
 func TestTicketsNameTheirJob(t *testing.T) {
 	f := newFake(3, 4, 16)
-	var joined []state.Place
-	f.onJoin = func(place state.Place, _ uint64) error {
+	var joined []state.RankID
+	f.onJoin = func(place state.RankID, _ uint64) error {
 		joined = append(joined, place)
 		return nil
 	}
@@ -143,7 +143,7 @@ func TestTicketsNameTheirJob(t *testing.T) {
 	for ticket, want := range map[string]string{`{}`: "trainer", `{"job":"eval"}`: "eval"} {
 		joined = nil
 		mustGet(t, c, ticket).Next()
-		if len(joined) != 1 || joined[0] != (state.Place{World: 1, Job: want}) {
+		if len(joined) != 1 || joined[0] != (state.RankID{World: 1, Job: want}) {
 			t.Errorf("%s: %v joined", ticket, joined)
 		}
 		info, err := c.GetFlightInfo(context.Background(), commandOf(ticket))

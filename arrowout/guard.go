@@ -25,24 +25,24 @@ import (
 	"loaderd/loader/fault"
 )
 
-// guard wraps every call. It authenticates the caller, turns panics into errors and errors into statuses that every
-// Flight client understands, and counts them.
-type guard struct {
-	gate *auth.Gate
+// interceptor wraps every call. It authenticates the caller, turns panics into errors and errors into statuses that
+// every Flight client understands, and counts them.
+type interceptor struct {
+	gate *auth.Authenticator
 	run  string // name of the served run
-	// exposed permits all actions to callers on any machine: no token is required beyond loopback.
-	exposed bool
-	log     *slog.Logger
-	metrics *metrics
-	calls   atomic.Uint64
-	samples *logsample.Sampler
-	refused refusals
+	// permitsAll permits all actions to callers on any machine: no token is required beyond loopback.
+	permitsAll bool
+	log        *slog.Logger
+	metrics    *metrics
+	lastCallID atomic.Uint64
+	samples    *logsample.Sampler
+	rejections rejectBackoff
 }
 
-func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
+func (g *interceptor) interceptUnary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	handle grpc.UnaryHandler) (resp any, err error) {
-	callIn(ctx).received()
-	err = g.call(ctx, info.FullMethod, func(md metadata.MD) {
+	callFromContext(ctx).markReceived()
+	err = g.handleCall(ctx, info.FullMethod, func(md metadata.MD) {
 		_ = grpc.SetTrailer(ctx, md)
 	}, func(ctx context.Context) (err error) {
 		resp, err = handle(ctx, req)
@@ -51,31 +51,31 @@ func (g *guard) unary(ctx context.Context, req any, info *grpc.UnaryServerInfo,
 	return resp, err
 }
 
-func (g *guard) stream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
+func (g *interceptor) interceptStream(srv any, stream grpc.ServerStream, info *grpc.StreamServerInfo,
 	handle grpc.StreamHandler) error {
-	return g.call(stream.Context(), info.FullMethod, stream.SetTrailer, func(ctx context.Context) error {
-		return handle(srv, identified{stream, ctx})
+	return g.handleCall(stream.Context(), info.FullMethod, stream.SetTrailer, func(ctx context.Context) error {
+		return handle(srv, authenticatedStream{stream, ctx})
 	})
 }
 
-// identified is a stream whose context has the caller's identity.
-type identified struct {
+// authenticatedStream is a stream whose context has the caller's identity.
+type authenticatedStream struct {
 	grpc.ServerStream
 	ctx context.Context
 }
 
-func (s identified) Context() context.Context { return s.ctx }
+func (s authenticatedStream) Context() context.Context { return s.ctx }
 
-func (s identified) RecvMsg(m any) error {
+func (s authenticatedStream) RecvMsg(m any) error {
 	err := s.ServerStream.RecvMsg(m)
-	callIn(s.ctx).received()
+	callFromContext(s.ctx).markReceived()
 	return err
 }
 
-func (g *guard) call(ctx context.Context, method string, trailer func(metadata.MD),
+func (g *interceptor) handleCall(ctx context.Context, method string, trailer func(metadata.MD),
 	handle func(ctx context.Context) error) error {
-	s, err := g.admit(ctx, method, handle)
-	callIn(ctx).end(ctx)
+	s, err := g.handleAuthenticated(ctx, method, handle)
+	callFromContext(ctx).markEnded(ctx)
 	if err == nil {
 		return nil
 	}
@@ -83,41 +83,41 @@ func (g *guard) call(ctx context.Context, method string, trailer func(metadata.M
 	return s.Err()
 }
 
-// admit runs handle for the authenticated caller, and logs and counts an error. The status is the one for Flight
-// clients.
-func (g *guard) admit(ctx context.Context, method string,
+// handleAuthenticated runs handle for the authenticated caller, and logs and counts an error. The status is the one for
+// Flight clients.
+func (g *interceptor) handleAuthenticated(ctx context.Context, method string,
 	handle func(ctx context.Context) error) (*status.Status, error) {
-	who, err := g.identityOf(ctx, method)
+	who, err := g.callerIdentity(ctx, method)
 	if err == nil {
-		err = guarded(func() error { return handle(caller.With(ctx, who)) })
+		err = recoverPanic(func() error { return handle(caller.WithIdentity(ctx, who)) })
 	}
-	return g.answer(ctx, method, err)
+	return g.rejectCall(ctx, method, err)
 }
 
-// answer logs and counts an error, and delays the answer to a caller that is refused often.
-func (g *guard) answer(ctx context.Context, method string, err error) (*status.Status, error) {
+// rejectCall logs and counts an error, and delays the answer to a caller that is refused often.
+func (g *interceptor) rejectCall(ctx context.Context, method string, err error) (*status.Status, error) {
 	if err == nil {
 		return nil, nil
 	}
-	s := g.refuse(ctx, method, err)
-	if slows(reasonOf(s)) {
-		g.refused.wait(ctx, caller.Address(ctx))
+	s := g.recordError(ctx, method, err)
+	if isDelayedReason(reasonOf(s)) {
+		g.rejections.delay(ctx, caller.Address(ctx))
 	}
 	return s, err
 }
 
-// refuse counts and logs an error, and returns the status for Flight clients.
-func (g *guard) refuse(ctx context.Context, method string, err error) *status.Status {
-	id := g.calls.Add(1)
+// recordError counts and logs an error, and returns the status for Flight clients.
+func (g *interceptor) recordError(ctx context.Context, method string, err error) *status.Status {
+	id := g.lastCallID.Add(1)
 	s := statusOf(err, id)
 	if s.Code() != codes.Canceled { // how readers usually stop
 		g.metrics.errors.WithLabelValues(reasonOf(s)).Inc()
 	}
-	g.report(ctx, id, method, s.Code(), err)
+	g.logError(ctx, id, method, s.Code(), err)
 	return s
 }
 
-func (g *guard) report(ctx context.Context, id uint64, method string, code codes.Code, err error) {
+func (g *interceptor) logError(ctx context.Context, id uint64, method string, code codes.Code, err error) {
 	level, args := slog.LevelInfo, []any{event.CallFailed, "call", id, "method", method, "code", code.String(),
 		"error", err}
 	switch code {
@@ -130,7 +130,7 @@ func (g *guard) report(ctx context.Context, id uint64, method string, code codes
 			level = slog.LevelDebug // a reader has left, which Session.tell logs
 		}
 	}
-	var p *panicked
+	var p *panicError
 	if errors.As(err, &p) {
 		args = append(args, "stack", string(p.stack))
 	}
@@ -146,25 +146,25 @@ func (g *guard) report(ctx context.Context, id uint64, method string, code codes
 	g.log.Log(context.WithoutCancel(ctx), level, "flight call failed", args...)
 }
 
-// identityOf returns the identity of the caller: the result of the tap, or for HTTP callers that of identify.
-func (g *guard) identityOf(ctx context.Context, method string) (auth.Identity, error) {
-	if x := callIn(ctx); x != nil {
-		return x.who, x.unknown
+// callerIdentity returns the identity of the caller: the result of the tap, or for HTTP callers that of identify.
+func (g *interceptor) callerIdentity(ctx context.Context, method string) (auth.Identity, error) {
+	if x := callFromContext(ctx); x != nil {
+		return x.identity, x.identityErr
 	}
 	who, err := g.identify(ctx, method, g.gate.Identify)
-	from, _ := ctx.Value(fromKey{}).(auth.Caller)
-	if err != nil && from.MayRead && len(from.Authorization) == 0 && g.gate.OwnOnly() {
+	from, _ := ctx.Value(httpCallerKey{}).(auth.Caller)
+	if err != nil && from.MayRead && len(from.Authorization) == 0 && g.gate.HasOnlyOwnToken() {
 		return auth.Identity{Role: auth.Read}, nil
 	}
 	return who, err
 }
 
-// identifier is a method of a Gate: Identify, or IdentifyOpen.
-type identifier func(authorization []string, verified *x509.Certificate) (auth.Identity, error)
+// identifyFunc is a method of a Gate: Identify, or IdentifyOpenCall.
+type identifyFunc func(authorization []string, verified *x509.Certificate) (auth.Identity, error)
 
 // identify authenticates the caller. Health checks need no identity, because load balancers have none.
-func (g *guard) identify(ctx context.Context, method string, known identifier) (auth.Identity, error) {
-	if isHealth(method) {
+func (g *interceptor) identify(ctx context.Context, method string, known identifyFunc) (auth.Identity, error) {
+	if isHealthCheck(method) {
 		return auth.Identity{}, nil
 	}
 	var verified *x509.Certificate
@@ -176,42 +176,42 @@ func (g *guard) identify(ctx context.Context, method string, known identifier) (
 	md, _ := metadata.FromIncomingContext(ctx)
 	who, err := known(md.Get("authorization"), verified)
 	if err != nil {
-		return who, badToken(err)
+		return who, authError(err)
 	}
-	if !g.gate.Asks() && !g.exposed && auth.Forwarded(md.Get) { // the caller may be on any machine
+	if !g.gate.RequiresAuth() && !g.permitsAll && auth.IsForwarded(md.Get) { // the caller may be on any machine
 		who.Role = auth.Read
 	}
-	if !who.Sees(g.run) {
+	if !who.CanAccessRun(g.run) {
 		return who, refusal.Forbidden(who, "it does not see the run that this daemon serves")
 	}
 	return who, nil
 }
 
-// badToken converts an error of a Gate into the error for the caller.
-func badToken(err error) error {
-	var unknown *auth.UnknownError
-	if errors.As(err, &unknown) && unknown.Again {
-		return &fault.Error{Reason: fault.Limited, Message: unknown.Message, Do: unknown.Do}
+// authError converts an error of a Gate into the error for the caller.
+func authError(err error) error {
+	var unknown *auth.UnauthenticatedError
+	if errors.As(err, &unknown) && unknown.Retryable {
+		return &fault.Error{Reason: fault.Limited, Message: unknown.Message, Advice: unknown.Do}
 	}
 	if errors.As(err, &unknown) {
-		return &fault.Error{Reason: fault.BadToken, Message: unknown.Message, Do: unknown.Do}
+		return &fault.Error{Reason: fault.BadToken, Message: unknown.Message, Advice: unknown.Do}
 	}
 	return err
 }
 
-// panicked is a recovered panic.
-type panicked struct {
+// panicError is a recovered panic.
+type panicError struct {
 	value any
 	stack []byte
 }
 
-func (p *panicked) Error() string { return fmt.Sprintf("panic: %v", p.value) }
+func (p *panicError) Error() string { return fmt.Sprintf("panic: %v", p.value) }
 
-// guarded calls f and returns a panic as an error.
-func guarded(f func() error) (err error) {
+// recoverPanic calls f and returns a panic as an error.
+func recoverPanic(f func() error) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = &panicked{v, debug.Stack()}
+			err = &panicError{v, debug.Stack()}
 		}
 	}()
 	return f()

@@ -192,7 +192,7 @@ func TestNewServerRefusesWhatCannotWork(t *testing.T) {
 	} {
 		cfg := arrowout.Default()
 		tc.change(&cfg)
-		if _, err := arrowout.NewServer(cfg, arrowout.Serving(newFake(0, 1, 1)), slog.New(slog.DiscardHandler),
+		if _, err := arrowout.NewServer(cfg, arrowout.AdaptRun(newFake(0, 1, 1)), slog.New(slog.DiscardHandler),
 			nil); err == nil ||
 			!strings.Contains(err.Error(), tc.says) {
 			t.Errorf("got %v, want ...%s...", err, tc.says)
@@ -266,7 +266,7 @@ func TestServer_EndsSignedStreamsWithTheirToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Gate().ServesFlight(s.Addr().String()) // the signature has expired by now
+	s.Gate().SetFlightAddress(s.Addr().String()) // the signature has expired by now
 	if _, err := open(); infoOf(t, err, codes.Unavailable).Reason != "LIMITED" {
 		t.Errorf("with an old signature: %v", err)
 	}

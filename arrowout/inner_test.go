@@ -21,7 +21,7 @@ func newSeveral() *fakeRun {
 	f.steps[0].Masked, f.steps[0].Repeats = 5, []plan.Repeat{{Row: 1, Piece: 0, Tokens: 3}}
 	f.steps[1].Rows = [][]packonline.Piece{{{Doc: 1, Length: 9}, {Doc: 2, Start: 8, Length: 2}}, nil}
 	for _, s := range f.steps {
-		s.Cursor = plan.Behind(2)
+		s.Cursor = plan.PositionAfter(2)
 	}
 	half := float32(0.5)
 	f.shown = map[uint64]document.View{

@@ -21,7 +21,7 @@ func TestMemoryIsUsedAgainOnlyWhenItIsSent(t *testing.T) {
 	f := newFake(steps, rows, bucket)
 	s, plain := serve(t, f), serve(t, f)
 	var returned atomic.Int64
-	s.OnReturned(func(memory []byte) {
+	s.OnBufferReturn(func(memory []byte) {
 		returned.Add(1)
 		for i := range memory {
 			memory[i] = 0xa5

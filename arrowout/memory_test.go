@@ -19,7 +19,7 @@ import (
 // beside is the memory that a server may use in addition to the budget, under any load.
 const beside = 200 << 20
 
-// inUse returns the memory of this process that is not garbage: heap and stacks.
+// heldBytes returns the memory of this process that is not garbage: heap and stacks.
 func inUse() int64 {
 	runtime.GC() // what pools and finalizers hold is freed by the second collection
 	debug.FreeOSMemory()
@@ -79,7 +79,7 @@ func TestServer_ReaderGoesOnBesideAbandonedStreams(t *testing.T) {
 	const steps, calls = 120, 160
 	f := newFake(steps, 4, 64<<10) // 1.5 MiB per batch
 	s, metric := metered(t, f, func(c *arrowout.Config) { c.SendBytes = 64 << 20 })
-	s.PressAfter(time.Hour) // otherwise abandoned streams that wait for memory end each other
+	s.SetEvictAfter(time.Hour) // otherwise abandoned streams that wait for memory end each other
 	for range 4 {
 		openFlood(t, s, 0, calls/4, 0, "", `{}`)
 	}
@@ -130,7 +130,7 @@ func TestAConnectionIsCutOnce(t *testing.T) {
 	eventually(t, "it holds memory", func() bool { return f.readers.Load() == 20 && metric("held_bytes") > 0 })
 	later := time.Now().Add(2 * arrowout.Default().SlowReader)
 	for ended := false; !ended; {
-		s.LookForSlowReaders(later)
+		s.ReapSlowReaders(later)
 		select {
 		case <-x.ended:
 			ended = true
@@ -151,11 +151,11 @@ func TestASlowReaderThatGoesOn(t *testing.T) {
 	r := mustGet(t, dial(t, s), `{}`)
 	eventually(t, "it has batches to take", func() bool { return f.assembled.Load() == 3 })
 	soon := time.Now().Add(arrowout.Default().SlowReader)
-	s.LookForSlowReaders(soon.Add(-time.Minute))
+	s.ReapSlowReaders(soon.Add(-time.Minute))
 	if n := metric("errors_total SLOW_READER"); n != 0 {
 		t.Error("its stream has ended too soon")
 	}
-	s.LookForSlowReaders(soon.Add(time.Second))
+	s.ReapSlowReaders(soon.Add(time.Second))
 	eventually(t, "its stream has ended", func() bool { return metric("errors_total SLOW_READER") == 1 })
 	read := 0
 	for r.Next() {
@@ -170,7 +170,7 @@ func meteredBy(t testing.TB, cfg arrowout.Config, run *fakeRun,
 	log *slog.Logger) (*arrowout.Server, func(string) float64) {
 	t.Helper()
 	reg := prometheus.NewRegistry()
-	s, err := arrowout.NewServer(cfg, arrowout.Serving(run), log, reg)
+	s, err := arrowout.NewServer(cfg, arrowout.AdaptRun(run), log, reg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -28,7 +28,7 @@ func TestHistograms(t *testing.T) {
 	}
 	cfg, reg := arrowout.Default(), prometheus.NewRegistry()
 	cfg.Listen = "127.0.0.1:0"
-	s, err := arrowout.NewServer(cfg, arrowout.Serving(f), slog.New(slog.DiscardHandler), reg)
+	s, err := arrowout.NewServer(cfg, arrowout.AdaptRun(f), slog.New(slog.DiscardHandler), reg)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -95,7 +95,7 @@ func TestMix(t *testing.T) {
 // If the plan already has the change, the response reports that.
 func TestMixOnce(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
-	f.mixed = state.MixResult{Step: 5, Weights: map[string]float64{"code": 1, "web": 3, "books": 0}, Again: true}
+	f.mixed = state.MixResult{Step: 5, Weights: map[string]float64{"code": 1, "web": 3, "books": 0}, Duplicate: true}
 	c := dial(t, serve(t, f))
 	got, err := act(c, "mix", `{"weights":{"code":1},"decided":2}`)
 	if want := `{"run":"fake","step":5,"target":{"books":0,"code":0.25,"web":0.75},"again":true}`; err != nil ||
@@ -167,17 +167,20 @@ func TestHowAMixtureStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var have api.Mixture
+	var have api.MixResponse
 	if err := json.Unmarshal([]byte(got), &have); err != nil {
 		t.Fatal(err)
 	}
 	steps := func(n int64) *int64 { return &n }
-	want := api.Mixture{Run: "fake", Step: 120, Tokens: 2000, RecentSteps: 100,
-		Target: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25}, Sources: []api.MixedSource{
-			{Name: "code", Target: 0.5, Share: 0.3, Recent: 0.75, Tokens: 600, Epochs: 1, Left: 40, Lasts: steps(40 * 60 / 8)},
-			{Name: "web", Target: 0.25, Share: 0.1, Recent: 0.25, Tokens: 200, Epochs: 1, Left: 0, Lasts: steps(0)},
-			{Name: "books", Target: 0.25, Share: 0.6, Tokens: 1200, Epoch: 1, Epochs: 4, Sealed: true, Left: 20 + 2*25,
-				Lasts: steps(70 * 40 / 4)},
+	want := api.MixResponse{Run: "fake", Step: 120, Tokens: 2000, RecentSteps: 100,
+		Target: map[string]float64{"code": 0.5, "web": 0.25, "books": 0.25}, Sources: []api.MixtureSource{
+			{Name: "code", Target: 0.5, Share: 0.3, Recent: 0.75, Tokens: 600, Epochs: 1, RemainingDocuments: 40,
+				RemainingSteps: steps(40 * 60 / 8)},
+			{Name: "web", Target: 0.25, Share: 0.1, Recent: 0.25, Tokens: 200, Epochs: 1, RemainingDocuments: 0,
+				RemainingSteps: steps(0)},
+			{Name: "books", Target: 0.25, Share: 0.6, Tokens: 1200, Epoch: 1, Epochs: 4, Sealed: true,
+				RemainingDocuments: 20 + 2*25,
+				RemainingSteps:     steps(70 * 40 / 4)},
 		}}
 	if diff := cmp.Diff(want, have); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -188,11 +191,12 @@ func TestHowAMixtureStands(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	have = api.Mixture{}
+	have = api.MixResponse{}
 	if err := json.Unmarshal([]byte(got), &have); err != nil {
 		t.Fatal(err)
 	}
-	if s := have.Sources; s[0].Left != 0 || s[1].Left != 0 || s[2].Left != 20 || !s[2].Endless || s[2].Lasts != nil ||
+	if s := have.Sources; s[0].RemainingDocuments != 0 || s[1].RemainingDocuments != 0 || s[2].RemainingDocuments != 20 ||
+		!s[2].Endless || s[2].RemainingSteps != nil ||
 		len(have.Target) != 2 {
 		t.Errorf("%s", got)
 	}
@@ -212,7 +216,7 @@ func TestWhoMayMix(t *testing.T) {
 		f.stock = make([]document.StreamState, 3)
 		cfg := arrowout.Default()
 		cfg.Listen, cfg.Identities, cfg.TrainMayMix = "127.0.0.1:0", file, may
-		s, err := arrowout.NewServer(cfg, arrowout.Serving(f), slog.New(slog.NewTextHandler(&log, nil)), nil)
+		s, err := arrowout.NewServer(cfg, arrowout.AdaptRun(f), slog.New(slog.NewTextHandler(&log, nil)), nil)
 		if err == nil {
 			err = s.Start()
 		}
@@ -322,7 +326,7 @@ func TestLedgerOfSeveralSources(t *testing.T) {
 		t.Error(err)
 	}
 	f.lost = true
-	var page api.Page
+	var page api.LedgerPage
 	if got, err := act(c, "ledger", `{"step":0,"documents":true}`); err != nil ||
 		json.Unmarshal([]byte(got), &page) != nil ||
 		!cmp.Equal(page.Documents, []document.Info{{Source: "code", Sequence: 5}, {Source: "web", Sequence: 5}}) {

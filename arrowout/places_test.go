@@ -56,7 +56,7 @@ func TestOneStreamAPlace(t *testing.T) {
 	eventually(t, "four read", func() bool { return f.readers.Load() == 4 })
 
 	refuse := &fault.Error{Reason: fault.StepReleased, Message: "long ago"}
-	f.onJoin = func(_ state.Place, step uint64) error {
+	f.onJoin = func(_ state.RankID, step uint64) error {
 		if step == 7 {
 			return refuse
 		}

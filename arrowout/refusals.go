@@ -12,28 +12,28 @@ import (
 )
 
 const (
-	// refusedPerSecond is how many calls per host are refused immediately, beyond a burst. The answer to further calls
-	// is delayed by refusalWait. A client that calls repeatedly whatever the answer is must not take the processors from
+	// rejectsPerSecond is how many calls per host are refused immediately, beyond a burst. The answer to further calls
+	// is delayed by rejectDelay. A client that calls repeatedly whatever the answer is must not take the processors from
 	// readers.
-	refusedPerSecond = 20
-	refusedBurst     = 100
-	refusalWait      = time.Second
-	// refusalsWaiting bounds the delayed calls of all hosts. Beyond it calls are refused immediately, because no room
+	rejectsPerSecond = 20
+	rejectsBurst     = 100
+	rejectDelay      = time.Second
+	// maxDelayedRejects bounds the delayed calls of all hosts. Beyond it calls are refused immediately, because no room
 	// for them is left.
-	refusalsWaiting = 4096
-	// refusedHosts is the number of hosts that are remembered.
-	refusedHosts = 4096
+	maxDelayedRejects = 4096
+	// maxRejectedHosts is the number of hosts that are remembered.
+	maxRejectedHosts = 4096
 )
 
-// refusals delays the answers to hosts that are refused often.
-type refusals struct {
+// rejectBackoff delays the answers to hosts that are refused often.
+type rejectBackoff struct {
 	mu      sync.Mutex
-	of      map[string]*rate.Limiter // by host
-	waiting int
+	byHost  map[string]*rate.Limiter // by host
+	delayed int
 }
 
-// slows reports whether calls refused for a reason are delayed: the caller causes these reasons.
-func slows(reason string) bool {
+// isDelayedReason reports whether calls refused for a reason are delayed: the caller causes these reasons.
+func isDelayedReason(reason string) bool {
 	switch fault.Reason(reason) {
 	case fault.BadToken, fault.Forbidden, fault.Limited:
 		return true
@@ -41,9 +41,9 @@ func slows(reason string) bool {
 	return false
 }
 
-// wait returns when the refusal may be sent to the address.
-func (r *refusals) wait(ctx context.Context, address string) {
-	pause := r.begin(address)
+// delay returns when the refusal may be sent to the address.
+func (r *rejectBackoff) delay(ctx context.Context, address string) {
+	pause := r.countReject(address)
 	if pause == 0 {
 		return
 	}
@@ -54,29 +54,29 @@ func (r *refusals) wait(ctx context.Context, address string) {
 	case <-ctx.Done():
 	}
 	r.mu.Lock()
-	r.waiting--
+	r.delayed--
 	r.mu.Unlock()
 }
 
-// begin counts a refusal and returns its delay. A delayed call counts until wait has ended.
-func (r *refusals) begin(address string) time.Duration {
+// countReject counts a refusal and returns its delay. A delayed call counts until wait has ended.
+func (r *rejectBackoff) countReject(address string) time.Duration {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		host = address
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	of := r.of[host]
+	of := r.byHost[host]
 	if of == nil {
-		if r.of == nil || len(r.of) >= refusedHosts {
-			r.of = map[string]*rate.Limiter{}
+		if r.byHost == nil || len(r.byHost) >= maxRejectedHosts {
+			r.byHost = map[string]*rate.Limiter{}
 		}
-		of = rate.NewLimiter(refusedPerSecond, refusedBurst)
-		r.of[host] = of
+		of = rate.NewLimiter(rejectsPerSecond, rejectsBurst)
+		r.byHost[host] = of
 	}
-	if of.Allow() || r.waiting >= refusalsWaiting {
+	if of.Allow() || r.delayed >= maxDelayedRejects {
 		return 0
 	}
-	r.waiting++
-	return refusalWait
+	r.delayed++
+	return rejectDelay
 }

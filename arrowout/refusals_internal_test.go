@@ -11,18 +11,18 @@ import (
 // A host that is refused repeatedly waits for the answer. Other hosts do not wait, nor does a host with few refusals.
 func TestRefusalsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := &refusals{}
+		r := &rejectBackoff{}
 		took := func(address string) time.Duration {
 			began := time.Now()
-			r.wait(t.Context(), address)
+			r.delay(t.Context(), address)
 			return time.Since(began)
 		}
-		for i := range refusedBurst {
+		for i := range rejectsBurst {
 			if d := took(fmt.Sprintf("10.0.0.1:%d", 1000+i)); d != 0 {
 				t.Fatalf("refusal %d waits %v", i, d)
 			}
 		}
-		if d := took("10.0.0.1:7"); d != refusalWait {
+		if d := took("10.0.0.1:7"); d != rejectDelay {
 			t.Errorf("one more waits %v", d)
 		}
 		if d := took("10.0.0.2:7"); d != 0 {
@@ -34,23 +34,23 @@ func TestRefusalsWait(t *testing.T) {
 		}
 		gone, cancel := context.WithCancel(t.Context())
 		cancel()
-		for range 2 * refusedBurst {
-			r.wait(gone, "10.0.0.3:1")
+		for range 2 * rejectsBurst {
+			r.delay(gone, "10.0.0.3:1")
 		}
-		if r.waiting != 0 {
-			t.Errorf("%d wait although their callers have gone", r.waiting)
+		if r.delayed != 0 {
+			t.Errorf("%d wait although their callers have gone", r.delayed)
 		}
-		for range refusedBurst + refusalsWaiting {
-			r.begin("10.0.0.4:1")
+		for range rejectsBurst + maxDelayedRejects {
+			r.countReject("10.0.0.4:1")
 		}
-		if d := r.begin("10.0.0.4:1"); d != 0 || r.waiting != refusalsWaiting {
-			t.Errorf("%d wait, and one more %v", r.waiting, d)
+		if d := r.countReject("10.0.0.4:1"); d != 0 || r.delayed != maxDelayedRejects {
+			t.Errorf("%d wait, and one more %v", r.delayed, d)
 		}
-		for i := range 3 * refusedHosts {
-			r.begin(fmt.Sprintf("host-%d:1", i))
+		for i := range 3 * maxRejectedHosts {
+			r.countReject(fmt.Sprintf("host-%d:1", i))
 		}
-		if len(r.of) > refusedHosts {
-			t.Errorf("%d hosts are remembered", len(r.of))
+		if len(r.byHost) > maxRejectedHosts {
+			t.Errorf("%d hosts are remembered", len(r.byHost))
 		}
 	})
 }

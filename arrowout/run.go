@@ -14,8 +14,8 @@ type Reader interface {
 	// Next waits for the next step. It returns io.EOF after the last one, and a *fault.Error with the cause if the step
 	// is not available in time.
 	Next(ctx context.Context) (*plan.Step, error)
-	// Room waits until a client that reports has taken enough of what it was sent.
-	Room(ctx context.Context) error
+	// AwaitRoom waits until a client that reports has taken enough of what it was sent.
+	AwaitRoom(ctx context.Context) error
 	// Dropped receives the cause when the run drops the reader because it has not requested its next step for too long.
 	Dropped() <-chan error
 	// Close releases the rank, so that it no longer holds the plan back.
@@ -24,24 +24,24 @@ type Reader interface {
 
 // Run is the run that the server serves. Use Serving to convert a *loader.Run.
 type Run interface {
-	Unjoined
+	RunQueries
 	// JoinAs registers a reader that will request steps from step on.
-	JoinAs(place state.Place, step uint64, client state.Client) (Reader, error)
+	JoinAs(place state.RankID, step uint64, client state.Client) (Reader, error)
 }
 
-// Unjoined is a Run without JoinAs.
-type Unjoined interface {
+// RunQueries is a Run without JoinAs.
+type RunQueries interface {
 	action.Run
 	// Assemble returns rows [first, first+n) of a step with their documents.
 	Assemble(ctx context.Context, s *plan.Step, first, n int) (*assembly.Batch, error)
 }
 
-// Serving converts a run whose JoinAs returns another reader type, such as *loader.Run, to a Run.
-func Serving[R Reader](run interface {
-	Unjoined
-	JoinAs(place state.Place, step uint64, client state.Client) (R, error)
+// AdaptRun converts a run whose JoinAs returns another reader type, such as *loader.Run, to a Run.
+func AdaptRun[R Reader](run interface {
+	RunQueries
+	JoinAs(place state.RankID, step uint64, client state.Client) (R, error)
 }) Run {
-	return joined{run, func(place state.Place, step uint64, client state.Client) (Reader, error) {
+	return runAdapter{run, func(place state.RankID, step uint64, client state.Client) (Reader, error) {
 		r, err := run.JoinAs(place, step, client)
 		if err != nil {
 			return nil, err // not a Reader that contains a nil R
@@ -50,11 +50,11 @@ func Serving[R Reader](run interface {
 	}}
 }
 
-type joined struct {
-	Unjoined
-	join func(state.Place, uint64, state.Client) (Reader, error)
+type runAdapter struct {
+	RunQueries
+	join func(state.RankID, uint64, state.Client) (Reader, error)
 }
 
-func (j joined) JoinAs(place state.Place, step uint64, client state.Client) (Reader, error) {
+func (j runAdapter) JoinAs(place state.RankID, step uint64, client state.Client) (Reader, error) {
 	return j.join(place, step, client)
 }

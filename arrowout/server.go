@@ -33,32 +33,32 @@ import (
 // Limits and buffer sizes of connections. The client sets the flow-control windows for sending; those of a server
 // bound only what it receives.
 const (
-	maxRequest    = 64 << 10  // bytes of a ticket or an action's body
-	readBuffer    = 1 << 10   // per connection; a closed connection still serves the calls in its buffer
-	writeBuffer   = 256 << 10 // per connection while it sends
-	window        = 64 << 10  // bytes of a call that a client may send before they are read
-	pingTimeout   = 20 * time.Second
-	minClientPing = 10 * time.Second
-	// handshakeWithin is the time limit for TLS and the preface of HTTP/2. identifyWithin is the time limit for the
+	maxRequestBytes = 64 << 10  // bytes of a ticket or an action's body
+	readBuffer      = 1 << 10   // per connection; a closed connection still serves the calls in its buffer
+	writeBuffer     = 256 << 10 // per connection while it sends
+	streamWindow    = 64 << 10  // bytes of a call that a client may send before they are read
+	pingTimeout     = 20 * time.Second
+	minClientPing   = 10 * time.Second
+	// handshakeTimeout is the time limit for TLS and the preface of HTTP/2. identifyTimeout is the time limit for the
 	// first identified call of a connection.
-	handshakeWithin = 10 * time.Second
-	identifyWithin  = 30 * time.Second
+	handshakeTimeout = 10 * time.Second
+	identifyTimeout  = 30 * time.Second
 )
 
 // Server is a Flight server for one run.
 type Server struct {
 	cfg          Config
-	gate         *auth.Gate
+	gate         *auth.Authenticator
 	certificates *auth.Certificates
 	log          *slog.Logger
 	grpc         *grpc.Server
 	health       *health.Server
 	stop         context.CancelCauseFunc
-	listen       net.Listener
-	ended        chan error
+	listener     net.Listener
+	serveErr     chan error
 	sessions     *session.Registry
-	guard        *guard
-	calls        *calls
+	interceptor  *interceptor
+	calls        *callRegistry
 	service      *service
 }
 
@@ -81,27 +81,28 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	if err != nil {
 		return nil, err
 	}
-	sessions := session.New(sessionLimits(cfg), repeats, log)
+	sessions := session.New(sessionLimits(cfg), isRetryable, log)
 	m, err := newMetrics(reg, sessions)
 	if err != nil {
 		return nil, err
 	}
-	g := &guard{gate: gate, run: run.Info().Run, exposed: cfg.Insecure && auth.Exposed(cfg.Listen), log: log, metrics: m,
+	g := &interceptor{gate: gate, run: run.Info().Run, permitsAll: cfg.Insecure && auth.IsExposed(cfg.Listen), log: log,
+		metrics: m,
 		samples: logsample.New()}
-	calls := newCalls(g, sessions.StreamsOfOne)
+	calls := newCallRegistry(g, sessions.MaxStreamsPerIdentity)
 	options := append(transportOptions(cfg, certificates, log),
 		grpc.InTapHandle(calls.admit),
 		grpc.ForceServerCodecV2(batch.NewCodec()),
-		grpc.ChainUnaryInterceptor(g.unary),
-		grpc.ChainStreamInterceptor(g.stream))
+		grpc.ChainUnaryInterceptor(g.interceptUnary),
+		grpc.ChainStreamInterceptor(g.interceptStream))
 
 	stopping, stop := context.WithCancelCause(context.Background())
 	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...),
-		health: health.NewServer(), stop: stop, ended: make(chan error, 1),
-		sessions: sessions, guard: g, calls: calls}
+		health: health.NewServer(), stop: stop, serveErr: make(chan error, 1),
+		sessions: sessions, interceptor: g, calls: calls}
 	s.service = &service{run: run, actions: action.NewHandler(run, action.Config{KeepersOfOne: cfg.MaxKeepersOfOne,
-		TrainMayMix: cfg.TrainMayMix}, sessions.Report, log),
-		batchBytes: cfg.BatchBytes, metrics: m, sessions: sessions, buffers: batch.NewBuffers(), stopping: stopping}
+		TrainMayMix: cfg.TrainMayMix}, sessions.RecordReport, log),
+		batchBytes: cfg.BatchBytes, metrics: m, sessions: sessions, bufferPool: batch.NewBufferPool(), stopping: stopping}
 	flight.RegisterFlightServiceServer(s.grpc, s.service)
 	grpc_health_v1.RegisterHealthServer(s.grpc, healthChecks{s.health})
 	return s, nil
@@ -109,27 +110,27 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 
 func transportOptions(cfg Config, certificates *auth.Certificates, log *slog.Logger) []grpc.ServerOption {
 	options := []grpc.ServerOption{
-		grpc.MaxRecvMsgSize(maxRequest),
-		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxCalls), grpc.ConnectionTimeout(handshakeWithin),
-		grpc.StaticStreamWindowSize(window), grpc.StaticConnWindowSize(window),
+		grpc.MaxRecvMsgSize(maxRequestBytes),
+		grpc.MaxHeaderListSize(maxHeaders), grpc.MaxConcurrentStreams(maxCalls), grpc.ConnectionTimeout(handshakeTimeout),
+		grpc.StaticStreamWindowSize(streamWindow), grpc.StaticConnWindowSize(streamWindow),
 		grpc.ReadBufferSize(readBuffer), grpc.WriteBufferSize(writeBuffer),
 		grpc.KeepaliveParams(keepalive.ServerParameters{Time: cfg.Keepalive, Timeout: pingTimeout}),
 		grpc.KeepaliveEnforcementPolicy(keepalive.EnforcementPolicy{MinTime: minClientPing, PermitWithoutStream: true}),
 	}
 	if c := certificates.Config("h2"); c != nil {
-		options = append(options, grpc.Creds(handshakes{credentials.NewTLS(c), log, logsample.New()}))
+		options = append(options, grpc.Creds(handshakeLogger{credentials.NewTLS(c), log, logsample.New()}))
 	}
 	return options
 }
 
-// handshakes logs failed TLS handshakes, sampled.
-type handshakes struct {
+// handshakeLogger logs failed TLS handshakes, sampled.
+type handshakeLogger struct {
 	credentials.TransportCredentials
 	log     *slog.Logger
 	samples *logsample.Sampler
 }
 
-func (h handshakes) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
+func (h handshakeLogger) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo, error) {
 	secure, info, err := h.TransportCredentials.ServerHandshake(c)
 	if err != nil {
 		h.samples.Log(h.log, slog.LevelInfo, "TLS handshake failed", event.HandshakeFailed, "address",
@@ -138,9 +139,9 @@ func (h handshakes) ServerHandshake(c net.Conn) (net.Conn, credentials.AuthInfo,
 	return secure, info, err
 }
 
-// ShowTexts makes the server return documents with the texts of their tokens; f appends the text of a token. Call it
+// SetTokenText makes the server return documents with the texts of their tokens; f appends the text of a token. Call it
 // before Start. With a nil f, and by default, documents have only token ids.
-func (s *Server) ShowTexts(f func(dst []byte, id int32) []byte) { s.service.actions.TokenText = f }
+func (s *Server) SetTokenText(f func(dst []byte, id int32) []byte) { s.service.actions.TokenText = f }
 
 // Start starts to listen and serves in the background.
 func (s *Server) Start() error {
@@ -150,64 +151,65 @@ func (s *Server) Start() error {
 			"listen for Flight clients on %s: %w: choose another address with flight.listen (port 0 takes a free one)",
 			s.cfg.Listen, err)
 	}
-	s.listen = l
-	s.gate.ServesFlight(l.Addr().String())
-	l = connections{connlimit.New(l, connlimit.Config{Max: s.cfg.MaxConnections, MaxPerHost: s.cfg.MaxConnectionsPerHost,
-		IdentifyWithin: identifyWithin, Log: s.log}), s.sessions.Lost}
+	s.listener = l
+	s.gate.SetFlightAddress(l.Addr().String())
+	l = connectionListener{connlimit.New(l, connlimit.Config{Max: s.cfg.MaxConnections,
+		MaxPerHost:      s.cfg.MaxConnectionsPerHost,
+		IdentifyTimeout: identifyTimeout, Log: s.log}), s.sessions.ReleaseConnection}
 	if a, ok := l.Addr().(*net.TCPAddr); ok && !a.IP.IsLoopback() && s.cfg.Insecure {
 		s.log.Warn("flight.insecure is set: any client of this address has every role, or tokens are sent unencrypted",
 			"listen",
 			l.Addr().String())
 	}
 	watch, end := context.WithCancel(context.Background())
-	go s.sessions.Watch(watch)
-	go s.calls.watch(watch)
+	go s.sessions.RunReaper(watch)
+	go s.calls.watchIdentities(watch)
 	go func() {
 		defer end()
 		err := s.grpc.Serve(l)
 		if errors.Is(err, grpc.ErrServerStopped) { // before serving had started
 			err = nil
 		}
-		s.ended <- err
+		s.serveErr <- err
 	}()
 	return nil
 }
 
 // Tracer receives sampled documents that were sent.
 type Tracer interface {
-	// Read records that the rows of a step in which a document begins were assembled for a rank and sent, between from
-	// and until. It must not block.
-	Read(d document.Traced, by state.Place, step uint64, from, until time.Time)
+	// RecordRead records that the rows of a step in which a document begins were assembled for a rank and sent, between
+	// from and until. It must not block.
+	RecordRead(d document.TracedDocument, by state.RankID, step uint64, from, until time.Time)
 }
 
-// Trace sets the receiver of sampled documents. Call it before Start, if the run's documents have traces.
-func (s *Server) Trace(t Tracer) { s.service.tracer = t }
+// SetTracer sets the receiver of sampled documents. Call it before Start, if the run's documents have traces.
+func (s *Server) SetTracer(t Tracer) { s.service.tracer = t }
 
 // Gate has the permitted identities, Certificates the server's certificates. Both are reread by their Reload methods,
 // which end no stream.
-func (s *Server) Gate() *auth.Gate                 { return s.gate }
+func (s *Server) Gate() *auth.Authenticator        { return s.gate }
 func (s *Server) Certificates() *auth.Certificates { return s.certificates }
 
-// Limit applies the limits of a valid configuration: of streams, keepers, memory and slow readers. All other fields
-// are ignored. The limits of connections are set only at the start.
-func (s *Server) Limit(c Config) {
-	s.service.actions.Limit(c.MaxKeepersOfOne)
-	s.sessions.Limit(sessionLimits(c))
+// ApplyLimits applies the limits of a valid configuration: of streams, keepers, memory and slow readers. All other
+// fields are ignored. The limits of connections are set only at the start.
+func (s *Server) ApplyLimits(c Config) {
+	s.service.actions.SetLimits(c.MaxKeepersOfOne)
+	s.sessions.SetLimits(sessionLimits(c))
 }
 
 func sessionLimits(c Config) session.Limits {
-	return session.Limits{Streams: c.MaxStreams, StreamsOfOne: c.MaxStreamsOfOne, Bytes: int64(c.SendBytes),
+	return session.Limits{Streams: c.MaxStreams, StreamsPerIdentity: c.MaxStreamsOfOne, Bytes: int64(c.SendBytes),
 		SlowReader: c.SlowReader}
 }
 
-// repeats reports whether a client retries after an error with a reason.
-func repeats(r fault.Reason) bool { return Code(r) == codes.Unavailable }
+// isRetryable reports whether a client retries after an error with a reason.
+func isRetryable(r fault.Reason) bool { return Code(r) == codes.Unavailable }
 
-// Traffic describes an open DoGet stream and what it is sent.
-type Traffic = session.Traffic
+// StreamStats describes an open DoGet stream and what it is sent.
+type StreamStats = session.StreamStats
 
-// Traffic describes all open streams, by job, world and rank.
-func (s *Server) Traffic() []Traffic { return s.sessions.Traffic(time.Now()) }
+// StreamStats describes all open streams, by job, world and rank.
+func (s *Server) StreamStats() []StreamStats { return s.sessions.StreamStats(time.Now()) }
 
 // Methods returns the full names of the gRPC methods that the server has, in order.
 func (s *Server) Methods() (names []string) {
@@ -221,10 +223,10 @@ func (s *Server) Methods() (names []string) {
 }
 
 // Addr is the address that Start listens on.
-func (s *Server) Addr() net.Addr { return s.listen.Addr() }
+func (s *Server) Addr() net.Addr { return s.listener.Addr() }
 
-// Ended receives the error that ended serving, nil after Shutdown.
-func (s *Server) Ended() <-chan error { return s.ended }
+// ServeErr receives the error that ended serving, nil after Shutdown.
+func (s *Server) ServeErr() <-chan error { return s.serveErr }
 
 // shutdownGrace is how long Shutdown waits for readers to take the reason of the stop. A reader that does not read,
 // because its trainer is slow, only notices the end of its connection. It reconnects at the same step and loses
@@ -237,7 +239,7 @@ const shutdownGrace = 2 * time.Second
 func (s *Server) Shutdown(ctx context.Context) {
 	s.health.Shutdown()
 	s.stop(&fault.Error{Reason: fault.ShuttingDown, Message: "the daemon stops",
-		Do: "reconnect and go on with the same step"})
+		Advice: "reconnect and go on with the same step"})
 	graceful := make(chan struct{})
 	go func() {
 		defer close(graceful)

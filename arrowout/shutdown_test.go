@@ -20,7 +20,7 @@ func started(t *testing.T, f *fakeRun) *arrowout.Server {
 	t.Helper()
 	cfg := arrowout.Default()
 	cfg.Listen = "127.0.0.1:0"
-	s, err := arrowout.NewServer(cfg, arrowout.Serving(f), slog.New(slog.DiscardHandler), nil)
+	s, err := arrowout.NewServer(cfg, arrowout.AdaptRun(f), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestShutdownTellsOpenStreams(t *testing.T) {
 	if r.Next() || infoOf(t, r.Err(), codes.Unavailable).Reason != "SHUTTING_DOWN" {
 		t.Errorf("got %v", r.Err())
 	}
-	if err := <-s.Ended(); err != nil {
+	if err := <-s.ServeErr(); err != nil {
 		t.Error(err)
 	}
 	if f.readers.Load() != 0 {
@@ -66,7 +66,7 @@ func TestShutdown_ClosesConnectionOfClientThatDoesNotRead(t *testing.T) {
 	if f.readers.Load() != 0 {
 		t.Error("a reader is still open")
 	}
-	if err := <-s.Ended(); err != nil {
+	if err := <-s.ServeErr(); err != nil {
 		t.Error(err)
 	}
 }
@@ -79,7 +79,7 @@ func TestAddressInUse(t *testing.T) {
 	defer l.Close()
 	cfg := arrowout.Default()
 	cfg.Listen = l.Addr().String()
-	s, err := arrowout.NewServer(cfg, arrowout.Serving(newFake(0, 1, 1)), slog.New(slog.DiscardHandler), nil)
+	s, err := arrowout.NewServer(cfg, arrowout.AdaptRun(newFake(0, 1, 1)), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

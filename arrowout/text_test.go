@@ -22,11 +22,11 @@ func serveTexts(t *testing.T, f *fakeRun) *arrowout.Server {
 	t.Helper()
 	cfg := arrowout.Default()
 	cfg.Listen = "127.0.0.1:0"
-	s, err := arrowout.NewServer(cfg, arrowout.Serving(f), slog.New(slog.DiscardHandler), nil)
+	s, err := arrowout.NewServer(cfg, arrowout.AdaptRun(f), slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.ShowTexts(func(dst []byte, id int32) []byte {
+	s.SetTokenText(func(dst []byte, id int32) []byte {
 		switch {
 		case id == 256:
 			return append(dst, "<|endoftext|>"...)
@@ -45,13 +45,13 @@ func serveTexts(t *testing.T, f *fakeRun) *arrowout.Server {
 }
 
 // textsOf decodes the results of text or peek.
-func textsOf(t *testing.T, answer string) (out []api.Text) {
+func textsOf(t *testing.T, answer string) (out []api.DocumentText) {
 	t.Helper()
 	for line := range strings.SplitSeq(answer, "\n") {
 		if line == "" {
 			continue
 		}
-		var text api.Text
+		var text api.DocumentText
 		if err := json.Unmarshal([]byte(line), &text); err != nil {
 			t.Fatal(err)
 		}

@@ -20,13 +20,13 @@ import (
 // parsedTicket is a ticket that has been checked against the run.
 type parsedTicket struct {
 	api.Ticket
-	columns   []batch.Column
-	namesRank bool // the ticket contained a rank
+	columns []batch.Column
+	hasRank bool // the ticket contained a rank
 }
 
-// place returns the place of a ticket in the run.
-func place(t api.Ticket) state.Place {
-	return state.Place{Rank: t.Rank, World: t.World, Job: cmp.Or(t.Job, planrecord.DefaultKeeper), Peer: t.Peer}
+// rankIDOf returns the place of a ticket in the run.
+func rankIDOf(t api.Ticket) state.RankID {
+	return state.RankID{Rank: t.Rank, World: t.World, Job: cmp.Or(t.Job, planrecord.DefaultKeeper), Peer: t.Peer}
 }
 
 // encodeTicket returns the JSON of a ticket.
@@ -48,7 +48,7 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 		"run_id":      request.RunID(&t.RunID),
 		"fingerprint": request.Text(&t.Fingerprint),
 		"rank": func(raw json.RawMessage) error {
-			t.namesRank = true
+			t.hasRank = true
 			return request.Number(&rank, 0, request.MaxWorld-1)(raw)
 		},
 		"world":   request.Number(&world, 1, request.MaxWorld),
@@ -86,7 +86,7 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 		columns = batch.DefaultColumns
 	}
 	t.Columns = columns
-	if t.columns, err = batch.Parse(columns, info.Config); err != nil {
+	if t.columns, err = batch.ParseColumns(columns, info.Config); err != nil {
 		return parsedTicket{}, err
 	}
 	if err := request.CheckRun(t.Run, t.RunID, info); err != nil {
@@ -101,8 +101,8 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 		return parsedTicket{}, &fault.Error{Reason: fault.PlanMismatch,
 			Message: fmt.Sprintf("the ticket wants the plan %s, run %q has the plan %s", refusal.Shorten(t.Fingerprint, 80),
 				info.Run, info.Fingerprint),
-			Do:    "resume against the run that the checkpoint was taken from, or start without a fingerprint",
-			Facts: map[string]string{"run": info.Run, "want": refusal.Shorten(t.Fingerprint, 80), "have": info.Fingerprint}}
+			Advice: "resume against the run that the checkpoint was taken from, or start without a fingerprint",
+			Facts:  map[string]string{"run": info.Run, "want": refusal.Shorten(t.Fingerprint, 80), "have": info.Fingerprint}}
 	}
-	return t, follower.CheckWorld(info.Config, t.World)
+	return t, follower.CheckWorldSize(info.Config, t.World)
 }

@@ -14,7 +14,8 @@ import (
 	"loaderd/packonline"
 )
 
-var about = loader.Info{Run: "r1", Was: []string{"r0"}, ID: strings.Repeat("1a", 16), Begun: true, Fingerprint: "f00d",
+var about = loader.Info{Run: "r1", FormerNames: []string{"r0"}, ID: strings.Repeat("1a", 16), HasPlan: true,
+	Fingerprint: "f00d",
 	Config: runconfig.Config{
 		Tokenizer: runconfig.Tokenizer{Name: "gpt2", VocabSize: 50257, Pad: 50256},
 		Packing:   packonline.Config{Buckets: []int{2048}},
@@ -95,7 +96,7 @@ func TestTickets(t *testing.T) {
 			if !errors.As(err, &typed) || typed.Reason != tc.reason || !strings.Contains(typed.Error(), tc.says) {
 				t.Fatalf("got %v\nwant %s: ...%s...", err, tc.reason, tc.says)
 			}
-			if typed.Do == "" || len(typed.Message) > 500 {
+			if typed.Advice == "" || len(typed.Message) > 500 {
 				t.Errorf("want advice and a short message, got %q", typed.Error())
 			}
 		})

@@ -15,7 +15,7 @@ func TestTrafficOfOpenStreams(t *testing.T) {
 	f := newFake(4, 4, 16)
 	f.last = nil // readers wait after the last step
 	s := serve(t, f)
-	if got := s.Traffic(); len(got) > 0 {
+	if got := s.StreamStats(); len(got) > 0 {
 		t.Fatalf("traffic of no streams: %v", got)
 	}
 	before := time.Now()
@@ -35,26 +35,27 @@ func TestTrafficOfOpenStreams(t *testing.T) {
 		}
 	}
 	eventually(t, "all wait for step 4", func() bool {
-		all := s.Traffic()
+		all := s.StreamStats()
 		for _, x := range all {
-			if x.Step != 4 || x.Waits == 0 {
+			if x.Step != 4 || x.Waiting == 0 {
 				return false
 			}
 		}
 		return len(all) == 3
 	})
-	all := s.Traffic()
-	want := []state.Place{{Job: "eval", Rank: 0, World: 1}, {Job: planrecord.DefaultKeeper, Rank: 0, World: 2},
+	all := s.StreamStats()
+	want := []state.RankID{{Job: "eval", Rank: 0, World: 1}, {Job: planrecord.DefaultKeeper, Rank: 0, World: 2},
 		{Job: planrecord.DefaultKeeper, Rank: 1, World: 2}}
 	for i, x := range all {
-		if x.Place != want[i] || x.Who != "" || x.Address == "" || x.Since.Before(before) || x.Since.After(time.Now()) ||
-			x.Bytes <= 0 || x.WaitP99 < x.WaitP50 {
+		if x.RankID != want[i] || x.Identity != "" || x.Address == "" || x.Since.Before(before) ||
+			x.Since.After(time.Now()) ||
+			x.BytesPerSecond <= 0 || x.WaitP99 < x.WaitP50 {
 			t.Errorf("stream %d is %+v, want the place %v", i, x, want[i])
 		}
 	}
 	cancel[1]()
-	eventually(t, "the stream is forgotten", func() bool { return len(s.Traffic()) == 2 })
-	if got := fmt.Sprint(s.Traffic()[0].Place, s.Traffic()[1].Place); got != fmt.Sprint(want[0], want[2]) {
+	eventually(t, "the stream is forgotten", func() bool { return len(s.StreamStats()) == 2 })
+	if got := fmt.Sprint(s.StreamStats()[0].RankID, s.StreamStats()[1].RankID); got != fmt.Sprint(want[0], want[2]) {
 		t.Errorf("open streams are %s", got)
 	}
 }

@@ -94,7 +94,7 @@ func TestLimitsOfARunningServer(t *testing.T) {
 	}
 
 	cfg.MaxStreams, cfg.MaxStreamsOfOne, cfg.MaxKeepersOfOne, cfg.SendBytes = 10, 10, 2, 1<<30
-	s.Limit(cfg)
+	s.ApplyLimits(cfg)
 	if err := commit("big/1"); err != nil {
 		t.Errorf("another keeper: %v", err)
 	}
@@ -102,7 +102,7 @@ func TestLimitsOfARunningServer(t *testing.T) {
 	openFlood(t, s, 0, 1, 0, trainer, `{}`)
 	eventually(t, "ten read", func() bool { return f.readers.Load() == 10 })
 	cfg.SlowReader = 100 * time.Millisecond
-	s.Limit(cfg)
+	s.ApplyLimits(cfg)
 	<-x.ended
 }
 
@@ -190,10 +190,10 @@ type searching struct {
 	begun, end chan struct{}
 }
 
-func (s searching) Lookup(ctx context.Context, id string) ([]uint64, error) {
+func (s searching) LookupDocument(ctx context.Context, id string) ([]uint64, error) {
 	s.begun <- struct{}{}
 	<-s.end
-	return s.fakeRun.Lookup(ctx, id)
+	return s.fakeRun.LookupDocument(ctx, id)
 }
 
 // One identity runs one search at a time.
@@ -234,7 +234,7 @@ func TestFailuresInALoop(t *testing.T) {
 	var log syncBuffer
 	cfg := arrowout.Default()
 	cfg.Listen = "127.0.0.1:0"
-	s, err := arrowout.NewServer(cfg, arrowout.Serving(newFake(2, 2, 16)), slog.New(slog.NewTextHandler(&log, nil)), nil)
+	s, err := arrowout.NewServer(cfg, arrowout.AdaptRun(newFake(2, 2, 16)), slog.New(slog.NewTextHandler(&log, nil)), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -248,7 +248,7 @@ func TestFailuresInALoop(t *testing.T) {
 		}
 	}
 	s.Shutdown(context.Background())
-	<-s.Ended()
+	<-s.ServeErr()
 	if lines := strings.Count(log.String(), "flight call failed"); lines < 5 || lines > 100 {
 		t.Errorf("%d lines for 1,000 calls", lines)
 	}

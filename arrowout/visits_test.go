@@ -59,7 +59,7 @@ func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	f.last = &fault.Error{Reason: fault.SourceDry, Message: "nothing new"}
 	cfg := arrowout.Default()
 	cfg.Listen = "127.0.0.1:0"
-	s, err := arrowout.NewServer(cfg, arrowout.Serving(f), slog.New(log), nil)
+	s, err := arrowout.NewServer(cfg, arrowout.AdaptRun(f), slog.New(log), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -117,7 +117,7 @@ func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
 	waits := mustGet(t, c, `{"step":4,"rank":3,"world":4,"job":"eval"}`)
 	s.Shutdown(ctx)
 	waits.Next()
-	<-s.Ended()
+	<-s.ServeErr()
 	want = append(want, "reader joined event=reader.joined rank=3 world=4 job=eval from_step=4",
 		"reader left event=reader.left rank=3 world=4 job=eval from_step=4 at_step=4 why=the daemon stops "+
 			"(SHUTTING_DOWN)")

@@ -103,7 +103,7 @@ func TestPageOfTheWire(t *testing.T) {
 		}
 	}
 	for _, c := range batch.AllColumns {
-		wantColumns = append(wantColumns, c.Ask+" "+written(c.Typ))
+		wantColumns = append(wantColumns, c.TicketName+" "+written(c.Type))
 	}
 	same("columns", columns, wantColumns)
 

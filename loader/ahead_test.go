@@ -17,12 +17,12 @@ func TestAheadBoundsThePlan(t *testing.T) {
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	run, _ := w.start(t)
 	eventually(t, func() bool { return run.Info().Planned == 4 })
-	a, err := run.Join(state.Place{Rank: 0, World: 2}, 0)
+	a, err := run.Join(state.RankID{Rank: 0, World: 2}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer a.Close()
-	b, err := run.Join(state.Place{Rank: 1, World: 2}, 0)
+	b, err := run.Join(state.RankID{Rank: 1, World: 2}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,12 +55,12 @@ func TestNothingAhead(t *testing.T) {
 		t.Fatal(err)
 	}
 	for step := range uint64(3) {
-		read(t, run, state.Place{World: 1}, step, 1)
+		read(t, run, state.RankID{World: 1}, step, 1)
 		if n := run.Info().Planned; n != step+1 {
 			t.Fatalf("%d steps are planned, %d were asked for", n, step+1)
 		}
 	}
-	if n := len(read(t, run, state.Place{World: 1}, 0, 0)); n != 25 {
+	if n := len(read(t, run, state.RankID{World: 1}, 0, 0)); n != 25 {
 		t.Fatalf("%d steps, want 25", n)
 	}
 }
@@ -85,7 +85,7 @@ func TestRestartsDoNotPlanAhead(t *testing.T) {
 			t.Fatalf("%d steps are planned after a restart without a reader, want 4", n)
 		}
 	}
-	read(t, run, state.Place{World: 1}, 0, 20)
+	read(t, run, state.RankID{World: 1}, 0, 20)
 }
 
 // Jobs of one run do not limit each other, whatever their world sizes. The ranks of one job limit each other.
@@ -93,14 +93,14 @@ func TestJobs(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	run, _ := w.start(t)
-	slow, err := run.Join(state.Place{Job: "slow", Rank: 0, World: 2}, 0)
+	slow, err := run.Join(state.RankID{Job: "slow", Rank: 0, World: 2}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer slow.Close()
 	fast := make([]*follower.Reader, 2)
 	for rank := range fast {
-		if fast[rank], err = run.Join(state.Place{Job: "fast", Rank: rank, World: 2}, 0); err != nil {
+		if fast[rank], err = run.Join(state.RankID{Job: "fast", Rank: rank, World: 2}, 0); err != nil {
 			t.Fatal(err)
 		}
 		defer fast[rank].Close()
@@ -123,7 +123,7 @@ func TestJobs(t *testing.T) {
 		t.Fatalf("Next = %v", err)
 	}
 	// A rank with another world size belongs to the same job and does not advance the plan.
-	curious, err := run.Join(state.Place{Job: "fast", World: 1}, 0)
+	curious, err := run.Join(state.RankID{Job: "fast", World: 1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

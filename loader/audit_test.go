@@ -24,7 +24,7 @@ func audited(t *testing.T, method string) (*world, []*assembly.Batch) {
 	if _, err := run.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	read(t, run, state.Place{World: 1}, 0, 5)
+	read(t, run, state.RankID{World: 1}, 0, 5)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -33,7 +33,7 @@ func audited(t *testing.T, method string) (*world, []*assembly.Batch) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	batches := read(t, run, state.Place{World: 1}, 0, 0)
+	batches := read(t, run, state.RankID{World: 1}, 0, 0)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -130,10 +130,11 @@ func TestFind(t *testing.T) {
 				}
 			}
 		}
-		err := maintenance.Find(t.Context(), w.plan, document, func(s *plan.Step, row int, pieces []packonline.Piece) error {
-			have = append(have, fmt.Sprint(s.Index, row, pieces))
-			return nil
-		})
+		err := maintenance.FindRows(t.Context(), w.plan, document,
+			func(s *plan.Step, row int, pieces []packonline.Piece) error {
+				have = append(have, fmt.Sprint(s.Index, row, pieces))
+				return nil
+			})
 		if err != nil || !slices.Equal(have, want) {
 			t.Fatalf("document %d: %v, %v, want %v", document, have, err, want)
 		}

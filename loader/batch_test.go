@@ -27,14 +27,14 @@ func TestIDsOfABatch(t *testing.T) {
 			for i, id := range wide {
 				want[i] = uint16(id)
 			}
-			if b.IDs(have); !slices.Equal(have, wide) {
+			if b.WriteIDs(have); !slices.Equal(have, wide) {
 				t.Fatalf("rows hold %d, want %d", have, wide)
 			}
-			if ok := b.NarrowIDs(narrow); ok != (id >= 0 && id < 1<<16) || !slices.Equal(narrow, want) {
+			if ok := b.WriteNarrowIDs(narrow); ok != (id >= 0 && id < 1<<16) || !slices.Equal(narrow, want) {
 				t.Fatalf("rows with id %d hold %d as 16 bits each, want %d; all fit: %v", id, narrow, want, ok)
 			}
-			small := content.Narrowed()
-			if fits := id >= 0 && id < 1<<16; (small.Narrow != nil) != fits || small.Len() != len(ids) ||
+			small := content.CloneNarrow()
+			if fits := id >= 0 && id < 1<<16; (small.NarrowTokens != nil) != fits || small.Len() != len(ids) ||
 				!slices.Equal(small.TokenIDs(1, last+1), ids[1:]) ||
 				fits && 2*small.Bytes() != content.Bytes() {
 				t.Fatalf("%d narrowed: %+v", ids, small)
@@ -42,16 +42,16 @@ func TestIDsOfABatch(t *testing.T) {
 			b.Contents[ref] = small
 			clear(have)
 			clear(narrow)
-			if b.IDs(have); !slices.Equal(have, wide) {
+			if b.WriteIDs(have); !slices.Equal(have, wide) {
 				t.Fatalf("rows of a narrow document hold %d, want %d", have, wide)
 			}
-			if ok := b.NarrowIDs(narrow); ok != (id >= 0 && id < 1<<16) || !slices.Equal(narrow, want) {
+			if ok := b.WriteNarrowIDs(narrow); ok != (id >= 0 && id < 1<<16) || !slices.Equal(narrow, want) {
 				t.Fatalf("rows of a narrow document hold %d as 16 bits each, want %d; all fit: %v", narrow, want, ok)
 			}
 		}
 	}
 	for _, pad := range []int32{-1, 1 << 16} {
-		if b := (&assembly.Batch{Bucket: 1, Rows: 1, Pieces: [][]packonline.Piece{{}}, Pad: pad}); b.NarrowIDs(
+		if b := (&assembly.Batch{Bucket: 1, Rows: 1, Pieces: [][]packonline.Piece{{}}, Pad: pad}); b.WriteNarrowIDs(
 			make([]uint16, 1)) {
 			t.Errorf("padding %d fits 16 bits", pad)
 		}

@@ -37,7 +37,7 @@ func (w *world) messages(n int) (used []int) {
 				x = plan.Part{Skip: plan.SkipEmpty}
 			}
 			if k > 0 && i%2 == 0 { // another part of the document before it
-				x.ID, x.Nth = d.Parts[k-1].ID, d.Parts[k-1].Nth+1
+				x.ID, x.SplitIndex = d.Parts[k-1].ID, d.Parts[k-1].SplitIndex+1
 			} else {
 				x.ID = 1e6*sequence + uint64(k)
 			}
@@ -102,8 +102,10 @@ func (w *world) checkMessages(t *testing.T, b *assembly.Batch) {
 				t.Fatalf("step %d: piece %v holds %v", b.Step, p, tokens[at:at+int(p.Length)])
 			}
 			at += int(p.Length)
-			if b.Within != nil && d.Parts != nil && b.Within[i][k] != (assembly.Within{Index: int32(index), Start: begin}) {
-				t.Fatalf("step %d: piece %v is of document %+v, want %d from %d on", b.Step, p, b.Within[i][k], index, begin)
+			if b.PieceDocuments != nil && d.Parts != nil &&
+				b.PieceDocuments[i][k] != (assembly.PieceDocument{Index: int32(index), Start: begin}) {
+				t.Fatalf("step %d: piece %v is of document %+v, want %d from %d on", b.Step, p, b.PieceDocuments[i][k],
+					index, begin)
 			}
 			weight := float32(1)
 			if d.Weight != nil {
@@ -151,7 +153,7 @@ func TestMessagesOfSeveralDocuments(t *testing.T) {
 				t.Error(err)
 			}
 			w := newWorld(c)
-			w.options.Checkpoint, w.options.Ahead = 1, 1
+			w.options.CheckpointSteps, w.options.Ahead = 1, 1
 			w.docs = whole.docs
 			for got := 0; got < len(want); {
 				run, stop := w.start(t)
@@ -160,7 +162,7 @@ func TestMessagesOfSeveralDocuments(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				for _, b := range read(t, run, state.Place{World: 1}, uint64(got), min(3, len(want)-got)) {
+				for _, b := range read(t, run, state.RankID{World: 1}, uint64(got), min(3, len(want)-got)) {
 					if !reflect.DeepEqual(b, want[got]) {
 						t.Fatalf("step %d behind a restart is another one", got)
 					}

@@ -30,8 +30,8 @@ func TestBatchesTellWhenTheirDocumentsCame(t *testing.T) {
 			}
 			var got []int64
 			for rank := range 2 {
-				for _, b := range read(t, run, state.Place{Rank: rank, World: 2, Job: []string{"one", "other"}[rank]}, 0, 0) {
-					got = append(got, b.Begins...)
+				for _, b := range read(t, run, state.RankID{Rank: rank, World: 2, Job: []string{"one", "other"}[rank]}, 0, 0) {
+					got = append(got, b.StoreTimes...)
 				}
 			}
 			slices.Sort(got)

@@ -45,18 +45,18 @@ func (l behindLog) Scan(ctx context.Context, from uint64, f func(uint64, []byte)
 func TestALeaderInDoubtDoesNotSayThatAStepIsNotPlanned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
-		w.options.Ahead, w.options.Checkpoint = 2, 0
+		w.options.Ahead, w.options.CheckpointSteps = 2, 0
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		first, stop := w.join(t, company, "first")
-		read(t, first, state.Place{World: 1}, 0, 5)
+		read(t, first, state.RankID{World: 1}, 0, 5)
 		second, stopSecond := w.join(t, company, "second")
 		company.oust(doubts)
-		if _, err := first.Join(state.Place{World: 1}, 38); reason(err) != fault.NotLeading {
+		if _, err := first.Join(state.RankID{World: 1}, 38); reason(err) != fault.NotLeading {
 			t.Errorf("while it is in doubt: Join = %v", err)
 		}
-		read(t, second, state.Place{World: 1}, 0, 40)
+		read(t, second, state.RankID{World: 1}, 0, 40)
 		for range 1000 {
-			r, err := first.Join(state.Place{World: 1}, 38)
+			r, err := first.Join(state.RankID{World: 1}, 38)
 			if err == nil {
 				r.Close()
 			} else if reason(err) != fault.NotLeading {
@@ -65,7 +65,7 @@ func TestALeaderInDoubtDoesNotSayThatAStepIsNotPlanned(t *testing.T) {
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Second) // the first daemon has learned of the leader
-		if r, err := first.Join(state.Place{World: 1}, 38); err != nil {
+		if r, err := first.Join(state.RankID{World: 1}, 38); err != nil {
 			t.Errorf("Join = %v", err)
 		} else {
 			r.Close()
@@ -81,29 +81,29 @@ func TestALeaderInDoubtDoesNotSayThatAStepIsNotPlanned(t *testing.T) {
 func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
-		w.options.Ahead, w.options.Checkpoint = 2, 0
+		w.options.Ahead, w.options.CheckpointSteps = 2, 0
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		first, stop := w.join(t, company, "first")
-		read(t, first, state.Place{World: 1}, 0, 40)
+		read(t, first, state.RankID{World: 1}, 0, 40)
 		company.setDeaf(true)
 		var caughtUp atomic.Bool
 		w.edges = func(e *backend.Backends) { e.Plan = behindLog{w.plan, 10, func() bool { return !caughtUp.Load() }} }
 		second, stopSecond := w.join(t, company, "second")
-		if _, err := second.Join(state.Place{World: 1}, 38); reason(err) != fault.NotLeading {
+		if _, err := second.Join(state.RankID{World: 1}, 38); reason(err) != fault.NotLeading {
 			t.Errorf("Join = %v", err)
 		}
 		company.setDeaf(false)
 		time.Sleep(time.Second)
-		if _, err := second.Join(state.Place{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
+		if _, err := second.Join(state.RankID{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
 			t.Errorf("Join = %v", err)
 		}
-		if r, err := second.Join(state.Place{World: 1}, first.Info().Planned+1); err != nil { // beyond all readers
+		if r, err := second.Join(state.RankID{World: 1}, first.Info().Planned+1); err != nil { // beyond all readers
 			t.Errorf("Join = %v", err)
 		} else {
 			r.Close()
 		}
 		caughtUp.Store(true)
-		if batches := read(t, second, state.Place{World: 1}, 38, 3); len(batches) != 3 {
+		if batches := read(t, second, state.RankID{World: 1}, 38, 3); len(batches) != 3 {
 			t.Errorf("%d steps", len(batches))
 		}
 		if err := errors.Join(stop(), stopSecond()); err != nil {
@@ -131,7 +131,7 @@ func TestADaemonThatIsBehindWhenAnotherLeads(t *testing.T) {
 func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
-		w.options.Ahead, w.options.Checkpoint = 2, 0
+		w.options.Ahead, w.options.CheckpointSteps = 2, 0
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		_, stop := w.join(t, company, "first")
 		var behind atomic.Bool
@@ -153,16 +153,16 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 		go func() { ended <- third.Serve(ctx) }()
 		w.edges = nil
 		second, stopSecond := w.join(t, company, "second")
-		read(t, third, state.Place{World: 1}, 0, 5)
+		read(t, third, state.RankID{World: 1}, 0, 5)
 		time.Sleep(time.Second) // the third daemon has received a heartbeat of the leader
 		behind.Store(true)
 		company.setDeaf(deaf)
 		if err := stop(); err != nil {
 			t.Error(err)
 		}
-		read(t, second, state.Place{World: 1}, 0, 40)
+		read(t, second, state.RankID{World: 1}, 0, 40)
 		for range 500 {
-			if r, err := third.Join(state.Place{World: 1}, 38); err == nil {
+			if r, err := third.Join(state.RankID{World: 1}, 38); err == nil {
 				r.Close()
 			} else if reason(err) != fault.NotLeading {
 				t.Fatalf("Join = %v", err)
@@ -172,10 +172,10 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 		behind.Store(false)
 		company.setDeaf(false)
 		time.Sleep(5 * time.Second)
-		if _, err := third.Join(state.Place{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
+		if _, err := third.Join(state.RankID{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
 			t.Errorf("when it has caught up: Join = %v", err)
 		}
-		if batches := read(t, third, state.Place{World: 1}, 38, 3); len(batches) != 3 {
+		if batches := read(t, third, state.RankID{World: 1}, 38, 3); len(batches) != 3 {
 			t.Errorf("%d steps", len(batches))
 		}
 		end()
@@ -189,10 +189,10 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 func TestAnOldEndBesideACheckpoint(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
-		w.options.Ahead, w.options.Checkpoint = 2, 4
+		w.options.Ahead, w.options.CheckpointSteps = 2, 4
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		first, stop := w.join(t, company, "first")
-		read(t, first, state.Place{World: 1}, 0, 40)
+		read(t, first, state.RankID{World: 1}, 0, 40)
 		eventually(t, func() bool { return first.Stats().Checkpoint > 8 })
 		asked := 0
 		w.edges = func(e *backend.Backends) {
@@ -256,14 +256,14 @@ func TestALossSeenByOneThatLeadsNoMore(t *testing.T) {
 		lost := make(chan struct{})
 		w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: robbed{w.docs, lost}} }
 		first, stop := w.join(t, company, "first")
-		read(t, first, state.Place{World: 1}, 0, 3)
+		read(t, first, state.RankID{World: 1}, 0, 3)
 		company.oust(doubts)
 		close(lost)
 		w.edges = nil
 		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 		second, stopSecond := w.join(t, company, "second")
-		want := read(t, second, state.Place{World: 1}, 0, 20)
-		if have := read(t, first, state.Place{World: 1}, 0, 20); !reflect.DeepEqual(have, want) {
+		want := read(t, second, state.RankID{World: 1}, 0, 20)
+		if have := read(t, first, state.RankID{World: 1}, 0, 20); !reflect.DeepEqual(have, want) {
 			t.Error("it follows with other steps")
 		}
 		if err := errors.Join(stop(), stopSecond()); err != nil {
@@ -278,10 +278,10 @@ func TestAReleaseThatOneHasNotReadOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := purging(config("concat"))
 		company := newCompany()
-		w.options.Ahead, w.options.Checkpoint, w.options.ReleaseAfter = 2, 2, time.Millisecond
+		w.options.Ahead, w.options.CheckpointSteps, w.options.ReleaseAfter = 2, 2, time.Millisecond
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		first, stop := w.join(t, company, "first")
-		read(t, first, state.Place{Job: "a", World: 1}, 0, 30)
+		read(t, first, state.RankID{Job: "a", World: 1}, 0, 30)
 		second, stopSecond := w.join(t, company, "second")
 		eventually(t, func() bool { return second.Info().Planned == first.Info().Planned })
 		early, err := second.Step(t.Context(), 3)

@@ -22,7 +22,7 @@ type heldCheckpoints struct {
 	through chan struct{}
 }
 
-func (c heldCheckpoints) Put(ctx context.Context, term, step uint64, data []byte) ([]backend.Stored, error) {
+func (c heldCheckpoints) Put(ctx context.Context, term, step uint64, data []byte) ([]backend.CheckpointInfo, error) {
 	c.began <- struct{}{}
 	select {
 	case <-c.through:
@@ -41,7 +41,7 @@ func (w *world) holdCheckpoints() heldCheckpoints {
 // A commit that is being appended while a later checkpoint is taken survives a restart.
 func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 	w := newWorld(config("concat"))
-	w.options.Checkpoint = 1
+	w.options.CheckpointSteps = 1
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	run, stop := w.start(t)
 	eventually(t, func() bool { return run.Info().Planned == 4 })
@@ -52,7 +52,7 @@ func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 		committed <- err
 	}()
 	eventually(t, func() bool { return w.plan.held() == 1 })
-	r, err := run.Join(state.Place{World: 1}, 4)
+	r, err := run.Join(state.RankID{World: 1}, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,7 +83,7 @@ func TestCheckpointTellsItsStep(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	c := w.holdCheckpoints()
-	w.options.Checkpoint = 5
+	w.options.CheckpointSteps = 5
 	run, _ := w.start(t)
 	eventually(t, func() bool { return run.Info().Planned == 4 })
 	asked := make(chan error, 1)
@@ -95,7 +95,7 @@ func TestCheckpointTellsItsStep(t *testing.T) {
 		asked <- err
 	}()
 	<-c.began
-	r, err := run.Join(state.Place{World: 1}, 5)
+	r, err := run.Join(state.RankID{World: 1}, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,12 +116,12 @@ func TestCheckpointTellsItsStep(t *testing.T) {
 // checkpoint waits for the next one, and a stop stores the last one.
 func TestCheckpointsThatTakeLong(t *testing.T) {
 	w := newWorld(config("concat"))
-	w.options.Checkpoint, w.options.Stall = 4, 2*time.Minute
+	w.options.CheckpointSteps, w.options.StallTimeout = 4, 2*time.Minute
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	c := w.holdCheckpoints()
 	run, stop := w.start(t)
 	began := time.Now()
-	read(t, run, state.Place{World: 1}, 0, 14)
+	read(t, run, state.RankID{World: 1}, 0, 14)
 	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 9); err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 			t.Errorf("the checkpoint is of step %d, want 18", step)
 		}
 	}
-	read(t, run, state.Place{World: 1}, 14, 3)
+	read(t, run, state.RankID{World: 1}, 14, 3)
 	eventually(t, func() bool { return run.Info().Planned == 21 }) // a stop in the middle of a step takes no checkpoint
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -165,7 +165,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 // A graceful stop waits until the checkpoint that is being stored is complete.
 func TestStopStoresTheCheckpointOnItsWay(t *testing.T) {
 	w := newWorld(config("concat"))
-	w.options.Checkpoint = 4
+	w.options.CheckpointSteps = 4
 	w.docs.lengths(slices.Repeat([]int{16}, 22)...) // 4 steps and no further documents
 	c := w.holdCheckpoints()
 	run, err := w.open(t)
@@ -217,7 +217,7 @@ func TestNewRunForgetsOldCheckpoints(t *testing.T) {
 		if names := x.checkpoints.names(); slices.Contains(names, "step-00000000000000000000") {
 			t.Error("the checkpoint of the earlier run is left")
 		}
-		plans[i] = read(t, served, state.Place{World: 1}, 0, 0)
+		plans[i] = read(t, served, state.RankID{World: 1}, 0, 0)
 	}
 	if !reflect.DeepEqual(plans[0], plans[1]) {
 		t.Fatal("the old checkpoint shaped the new run")
@@ -249,7 +249,7 @@ func TestForeignCheckpointsGo(t *testing.T) {
 		w.checkpoints.data[name] = []byte("from a backup")
 	}
 	run, stop := w.start(t)
-	read(t, run, state.Place{World: 1}, 0, 12)
+	read(t, run, state.RankID{World: 1}, 0, 12)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -280,7 +280,7 @@ func TestTheEndOfThePlanComesLate(t *testing.T) {
 	for late, want := range map[time.Duration]fault.Reason{3 * time.Second: "", time.Hour: fault.PlanTruncated} {
 		bubble(t, late.String(), func(t *testing.T) {
 			w, company := newWorld(config("concat")), newCompany()
-			w.options.Checkpoint, w.options.Ahead = 5, 30
+			w.options.CheckpointSteps, w.options.Ahead = 5, 30
 			w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 			first, stop := w.join(t, company, "first")
 			eventually(t, func() bool { return first.Stats().Checkpoint >= 20 })

@@ -176,7 +176,7 @@ func (w *world) join(t *testing.T, c *company, name string,
 	if err != nil {
 		t.Fatal(err)
 	}
-	run.ServesAt("grpc://" + name)
+	run.SetAddress("grpc://" + name)
 	return run, w.serve(t, run)
 }
 

@@ -18,7 +18,7 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.docs.lengths(slices.Repeat([]int{16}, 600)...)
 		run, stop := w.start(t)
-		place := state.Place{Rank: 0, World: 1}
+		place := state.RankID{Rank: 0, World: 1}
 		r, err := run.JoinAs(place, 0, state.Client{Session: "s"})
 		if err != nil {
 			t.Fatal(err)
@@ -28,7 +28,7 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 		done := make(chan struct{})
 		go func() {
 			defer close(done)
-			for r.Room(ctx) == nil {
+			for r.AwaitRoom(ctx) == nil {
 				s, err := r.Next(ctx)
 				if err != nil {
 					return
@@ -37,8 +37,8 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 			}
 		}()
 		for taken := uint64(0); taken < 30; taken += 5 {
-			if got := run.Consumed(state.Place{Job: "trainer", Rank: 0, World: 1},
-				state.Consumption{Session: "s", Taken: taken}); !got.Known || got.Window != window {
+			if got := run.RecordConsumption(state.RankID{Job: "trainer", Rank: 0, World: 1},
+				state.Consumption{Session: "s", Delivered: taken}); !got.Known || got.Window != window {
 				t.Errorf("%+v", got)
 			}
 			time.Sleep(time.Minute / 2)
@@ -47,8 +47,8 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 				t.Fatalf("%d steps were sent with %d taken, want %d", n, taken, taken+window)
 			}
 		}
-		if got := run.Consumed(state.Place{Job: "trainer", Rank: 0, World: 1},
-			state.Consumption{Session: "s", Taken: 1 << 50}); !got.Known {
+		if got := run.RecordConsumption(state.RankID{Job: "trainer", Rank: 0, World: 1},
+			state.Consumption{Session: "s", Delivered: 1 << 50}); !got.Known {
 			t.Errorf("%+v", got)
 		}
 		synctest.Wait()
@@ -57,7 +57,8 @@ func TestReader_RoomKeepsWindow(t *testing.T) {
 		}
 		cancel()
 		<-done
-		if got := run.Consumed(state.Place{Job: "trainer", Rank: 0, World: 2}, state.Consumption{Session: "s"}); got.Known {
+		if got := run.RecordConsumption(state.RankID{Job: "trainer", Rank: 0, World: 2},
+			state.Consumption{Session: "s"}); got.Known {
 			t.Error("a rank without a stream is known")
 		}
 		r.Close()
@@ -75,7 +76,7 @@ func TestReader_WindowFollowsRate(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.docs.lengths(slices.Repeat([]int{16}, 3000)...)
 		run, stop := w.start(t)
-		place := state.Place{Job: "trainer", Rank: 0, World: 1}
+		place := state.RankID{Job: "trainer", Rank: 0, World: 1}
 		r, err := run.JoinAs(place, 0, state.Client{Session: "s"})
 		if err != nil {
 			t.Fatal(err)
@@ -84,7 +85,7 @@ func TestReader_WindowFollowsRate(t *testing.T) {
 		sent, done := 0, make(chan struct{})
 		go func() {
 			defer close(done)
-			for r.Room(ctx) == nil {
+			for r.AwaitRoom(ctx) == nil {
 				if _, err := r.Next(ctx); err != nil {
 					return
 				}
@@ -95,7 +96,7 @@ func TestReader_WindowFollowsRate(t *testing.T) {
 		report := func(steps int, after time.Duration) (window int) {
 			time.Sleep(after)
 			taken += steps
-			window = run.Consumed(place, state.Consumption{Session: "s", Taken: uint64(taken)}).Window
+			window = run.RecordConsumption(place, state.Consumption{Session: "s", Delivered: uint64(taken)}).Window
 			synctest.Wait()
 			return window
 		}

@@ -23,7 +23,7 @@ func TestDrainGoesOn(t *testing.T) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := read(t, run, state.Place{World: 1}, 0, 0)
+	want := read(t, run, state.RankID{World: 1}, 0, 0)
 	if at, err := run.Seal(t.Context()); err != nil || at != 100 {
 		t.Fatalf("second Seal = %d, %v", at, err)
 	}
@@ -35,7 +35,7 @@ func TestDrainGoesOn(t *testing.T) {
 	}
 	clear(w.checkpoints.data)
 	run, _ = w.start(t)
-	if got := read(t, run, state.Place{World: 1}, 0, 0); !reflect.DeepEqual(got, want) {
+	if got := read(t, run, state.RankID{World: 1}, 0, 0); !reflect.DeepEqual(got, want) {
 		t.Fatal("the replayed run differs")
 	}
 }
@@ -71,7 +71,7 @@ func TestControlsStayInOrder(t *testing.T) {
 	if at, err := run.Seal(t.Context()); err != nil || at != 100 {
 		t.Fatalf("Seal = %d, %v, want 100", at, err)
 	}
-	read(t, run, state.Place{World: 1}, 0, 0)
+	read(t, run, state.RankID{World: 1}, 0, 0)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -97,13 +97,13 @@ func TestOpeningWaitsForStreams(t *testing.T) {
 	var silent atomic.Int64
 	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: silentDocs{w.docs, &silent}} }
 	run, stop := w.start(t)
-	want := read(t, run, state.Place{World: 1}, 0, 2)
+	want := read(t, run, state.RankID{World: 1}, 0, 2)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	silent.Store(3)
 	run, stop = w.start(t)
-	if got := read(t, run, state.Place{World: 1}, 0, 2); !reflect.DeepEqual(got, want) || silent.Load() >= 0 {
+	if got := read(t, run, state.RankID{World: 1}, 0, 2); !reflect.DeepEqual(got, want) || silent.Load() >= 0 {
 		t.Errorf("the run differs, or nobody asked again (%d)", silent.Load())
 	}
 	if err := stop(); err != nil {

@@ -61,7 +61,7 @@ type mortalCheckpoints struct {
 }
 
 func (c mortalCheckpoints) Put(ctx context.Context, term, step uint64,
-	data []byte) (stored []backend.Stored, err error) {
+	data []byte) (stored []backend.CheckpointInfo, err error) {
 	err = c.life.store(func() (err error) {
 		stored, err = c.memCheckpoints.Put(ctx, term, step, data)
 		return err
@@ -69,7 +69,8 @@ func (c mortalCheckpoints) Put(ctx context.Context, term, step uint64,
 	return stored, err
 }
 
-func (c mortalCheckpoints) Claim(ctx context.Context, term uint64, begun bool) (stored []backend.Stored, err error) {
+func (c mortalCheckpoints) Claim(ctx context.Context, term uint64,
+	begun bool) (stored []backend.CheckpointInfo, err error) {
 	err = c.life.store(func() (err error) {
 		stored, err = c.memCheckpoints.Claim(ctx, term, begun)
 		return err
@@ -90,7 +91,7 @@ type story struct {
 
 func newStory(method string, checkpoint int) *story {
 	s := &story{world: newWorld(config(method))}
-	s.world.options.Checkpoint, s.world.options.Ahead = checkpoint, 2
+	s.world.options.CheckpointSteps, s.world.options.Ahead = checkpoint, 2
 	s.world.docs.lengths(someLengths(11, 60)...)
 	return s
 }
@@ -130,7 +131,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 	}
 	s.lives++
 	world := []int{4, 1, 2}[s.lives%3] // each process serves another world size
-	r, err := run.Join(state.Place{World: world}, uint64(len(s.got)))
+	r, err := run.Join(state.RankID{World: world}, uint64(len(s.got)))
 	if err != nil {
 		return err
 	}
@@ -147,7 +148,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 		whole := &assembly.Batch{Step: step.Index, Bucket: int(step.Bucket), Rows: len(step.Rows),
 			Contents: map[uint64]document.Content{}}
 		for rank := range world {
-			first, n := state.Place{Rank: rank, World: world}.Slice(len(step.Rows))
+			first, n := state.RankID{Rank: rank, World: world}.RowRange(len(step.Rows))
 			b, err := run.Assemble(ctx, step, first, n)
 			if err != nil {
 				return err
@@ -175,7 +176,7 @@ func (s *story) steps(t *testing.T) (out []*plan.Step) {
 	kinds := map[byte]uint64{} // record kinds, see docs/plan.md
 	for _, b := range s.world.plan.records {
 		kind := b[3]
-		if planrecord.StepKind(kind) {
+		if planrecord.IsStepKind(kind) {
 			kind = planrecord.StepPart{}.Kind()
 		}
 		kinds[kind]++

@@ -33,7 +33,7 @@ type trainer struct {
 // trainee is one rank: its stream fills a buffer, and the trainer takes steps from it.
 type trainee struct {
 	run     *loader.Run
-	place   state.Place
+	place   state.RankID
 	sent    atomic.Uint64
 	taken   uint64
 	waiting bool
@@ -52,7 +52,7 @@ var figures = regexp.MustCompile(`\d+ (s|min|tokens/s|steps behind)\b`)
 func (x *trainer) join(run *loader.Run, job string, rank, world int) *trainee {
 	x.Helper()
 	defer time.Sleep(time.Second) // the first steps are sent meanwhile
-	r := &trainee{run: run, place: state.Place{Job: job, Rank: rank, World: world}, moved: time.Now(),
+	r := &trainee{run: run, place: state.RankID{Job: job, Rank: rank, World: world}, moved: time.Now(),
 		done: make(chan struct{})}
 	reader, err := run.JoinAs(r.place, 0, state.Client{Session: fmt.Sprint(job, rank),
 		Address: fmt.Sprintf("10.0.0.%d:4000", rank)})
@@ -64,7 +64,7 @@ func (x *trainer) join(run *loader.Run, job string, rank, world int) *trainee {
 	go func() {
 		defer close(r.done)
 		defer reader.Close()
-		for reader.Room(ctx) == nil {
+		for reader.AwaitRoom(ctx) == nil {
 			s, err := reader.Next(ctx)
 			if err != nil {
 				return
@@ -105,12 +105,13 @@ func (x *trainer) second(shows *loader.Run) {
 	time.Sleep(time.Second)
 	for _, r := range x.ranks {
 		if !r.hung {
-			r.run.Consumed(r.place, state.Consumption{Session: fmt.Sprint(r.place.Job, r.place.Rank), Taken: r.taken,
-				Waiting: r.waiting, Still: time.Since(r.moved)})
+			r.run.RecordConsumption(r.place, state.Consumption{Session: fmt.Sprint(r.place.Job, r.place.Rank),
+				Delivered: r.taken,
+				Waiting:   r.waiting, SinceChange: time.Since(r.moved)})
 		}
 	}
 	if v := shows.Verdict(); !x.since.IsZero() {
-		shown := figures.ReplaceAllString(fmt.Sprintf("%s: %s; %s", v.Health, v.Sentence, v.Do), "N $1")
+		shown := figures.ReplaceAllString(fmt.Sprintf("%s: %s; %s", v.Health, v.Sentence, v.Advice), "N $1")
 		if _, known := x.first[shown]; !known {
 			x.first[shown] = int(time.Since(x.since).Seconds())
 			x.order = append(x.order, shown)
@@ -175,7 +176,7 @@ func TestVerdict_HungRank(t *testing.T) {
 		}
 		x.seconds(j.run, 180)
 		x.blames(`failing: Rank 3 of 4 of job "pretrain" has not consumed step 34 for N s`, "ank 0", "ank 1 ", "ank 2")
-		got := j.run.Consumed(x.ranks[0].place, state.Consumption{Session: "pretrain0", Taken: 36})
+		got := j.run.RecordConsumption(x.ranks[0].place, state.Consumption{Session: "pretrain0", Delivered: 36})
 		if a := got.Alert; a == nil || a.Reason != fault.RankMissing || a.Facts["rank"] != "3" ||
 			a.Facts["state"] != "silent" {
 			j.Errorf("the other ranks get the alert %+v", a)
@@ -244,7 +245,7 @@ func TestVerdict_SlowRank(t *testing.T) {
 		}
 		x.blames(`rank 3 of 4 of job "sft" is N steps behind`, "ank 0", "ank 1", "ank 2")
 		v := j.run.Ranks().Jobs[0]
-		if v.Least > 50 || v.Most < v.Least+8 || v.Ranks[3].Sent > v.Ranks[3].Taken+8 {
+		if v.MinConsumed > 50 || v.MaxConsumed < v.MinConsumed+8 || v.Ranks[3].Sent > v.Ranks[3].Delivered+8 {
 			j.Errorf("%+v", v)
 		}
 	})
@@ -377,7 +378,8 @@ func TestDaemons_ReportsReachTheServingDaemon(t *testing.T) {
 		if sent := r.sent.Load(); r.taken != 20 || sent != 28 {
 			t.Errorf("%d taken, %d sent", r.taken, sent)
 		}
-		if got := b.Consumed(state.Place{Job: "pretrain", Rank: 0, World: 9}, state.Consumption{Session: "s"}); got.Known {
+		if got := b.RecordConsumption(state.RankID{Job: "pretrain", Rank: 0, World: 9},
+			state.Consumption{Session: "s"}); got.Known {
 			t.Error("a rank without a stream is known")
 		}
 	})
@@ -396,8 +398,8 @@ func TestRankCause_CountsRanks(t *testing.T) {
 		{census.Left, []int{3}, `Rank 3 of 4 of job "a" has not consumed step 7 for 20 s: ` +
 			"its client was closed, and other ranks have asked for a later step"},
 	} {
-		f := census.Finding{Key: census.Key{Job: "a", World: 4}, State: x.state, Level: census.Red, Ranks: x.ranks,
-			Count: len(x.ranks), Step: 7, For: 20 * time.Second}
+		f := census.Finding{Key: census.Key{Job: "a", World: 4}, State: x.state, Level: census.Critical, Ranks: x.ranks,
+			Count: len(x.ranks), Step: 7, Age: 20 * time.Second}
 		if got := diagnosis.RankCause(&f).Message; got != x.want {
 			t.Errorf("%q, want %q", got, x.want)
 		}

@@ -30,10 +30,10 @@ func TestDaemonsOfOneRun(t *testing.T) {
 			if _, err := only.Seal(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			want := read(t, only, state.Place{World: 1}, 0, 0)
+			want := read(t, only, state.RankID{World: 1}, 0, 0)
 
 			w, company := newWorld(c), newCompany()
-			w.options.Checkpoint, w.options.Ahead, w.options.Stall = 5, 2, 20*time.Second
+			w.options.CheckpointSteps, w.options.Ahead, w.options.StallTimeout = 5, 2, 20*time.Second
 			w.docs.lengths(someLengths(5, 600)...)
 			runs := make([]*loader.Run, 3)
 			for i := range runs {
@@ -46,7 +46,7 @@ func TestDaemonsOfOneRun(t *testing.T) {
 			got := make([][]*assembly.Batch, len(runs))
 			var reading sync.WaitGroup
 			for i, run := range runs {
-				reading.Go(func() { got[i] = read(t, run, state.Place{Job: fmt.Sprint(i), World: 1}, 0, 0) })
+				reading.Go(func() { got[i] = read(t, run, state.RankID{Job: fmt.Sprint(i), World: 1}, 0, 0) })
 			}
 			done := make(chan struct{})
 			go func() { reading.Wait(); close(done) }()
@@ -80,7 +80,7 @@ func TestDaemonsOfOneRun(t *testing.T) {
 // A daemon that has never led serves the plan and its keepers, and its readers advance the plan.
 func TestADaemonThatFollows(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
-	w.options.Ahead, w.options.Stall = 2, 10*time.Second
+	w.options.Ahead, w.options.StallTimeout = 2, 10*time.Second
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	first, stop := w.join(t, company, "first")
 	eventually(t, func() bool { return first.Info().Planned > 0 })
@@ -88,7 +88,7 @@ func TestADaemonThatFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	second, _ := w.join(t, company, "second")
-	if batches := read(t, second, state.Place{World: 1}, 0, 20); len(batches) != 20 {
+	if batches := read(t, second, state.RankID{World: 1}, 0, 20); len(batches) != 20 {
 		t.Fatalf("%d steps", len(batches))
 	}
 	if have := second.Info().Keepers; have["a"] != 1 {
@@ -98,14 +98,14 @@ func TestADaemonThatFollows(t *testing.T) {
 		t.Fatal(err)
 	}
 	// A reader far behind the plan's end, and one before it, are refused as by the leader.
-	if _, err := second.Join(state.Place{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
+	if _, err := second.Join(state.RankID{World: 1}, 1000); reason(err) != fault.StepNotPlanned {
 		t.Errorf("Join = %v", err)
 	}
 	// After the leader has stopped, the second daemon leads and its readers continue.
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if batches := read(t, second, state.Place{World: 1}, 20, 10); len(batches) != 10 {
+	if batches := read(t, second, state.RankID{World: 1}, 20, 10); len(batches) != 10 {
 		t.Fatalf("%d steps", len(batches))
 	}
 }
@@ -117,9 +117,9 @@ func TestNobodyLeads(t *testing.T) {
 	if _, err := company.Acquire(t.Context()); err != nil { // a leader that never plans
 		t.Fatal(err)
 	}
-	w.options.Stall = 4 * time.Second
+	w.options.StallTimeout = 4 * time.Second
 	run, _ := w.join(t, company, "second")
-	r, err := run.Join(state.Place{World: 1}, 0)
+	r, err := run.Join(state.RankID{World: 1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ type lookedAt struct {
 	listed func()
 }
 
-func (c lookedAt) List(ctx context.Context) ([]backend.Stored, error) {
+func (c lookedAt) List(ctx context.Context) ([]backend.CheckpointInfo, error) {
 	c.listed()
 	return c.memCheckpoints.List(ctx)
 }
@@ -149,19 +149,19 @@ func (c lookedAt) List(ctx context.Context) ([]backend.Stored, error) {
 func TestADaemonThatOpensWhileAnotherPlans(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		w, company := newWorld(config("concat")), newCompany()
-		w.options.Ahead, w.options.Checkpoint = 2, 4
+		w.options.Ahead, w.options.CheckpointSteps = 2, 4
 		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 		first, _ := w.join(t, company, "first")
-		read(t, first, state.Place{World: 1}, 0, 1)
+		read(t, first, state.RankID{World: 1}, 0, 1)
 		w.edges = func(e *backend.Backends) {
 			e.Checkpoints = lookedAt{w.checkpoints, sync.OnceFunc(func() {
 				if sealed {
 					if _, err := first.Seal(t.Context()); err != nil {
 						t.Error(err)
 					}
-					read(t, first, state.Place{World: 1}, 1, 0)
+					read(t, first, state.RankID{World: 1}, 1, 0)
 				} else {
-					read(t, first, state.Place{World: 1}, 1, 15)
+					read(t, first, state.RankID{World: 1}, 1, 15)
 				}
 				eventually(t, func() bool {
 					return first.Stats().Checkpoint == first.Info().Planned || !sealed && first.Stats().Checkpoint > 8
@@ -216,14 +216,14 @@ func TestAnswersWaitForTheLog(t *testing.T) {
 // instead.
 func TestADaemonInDoubtAnswersNothing(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
-	w.options.Ahead, w.options.Checkpoint = 2, 1000
+	w.options.Ahead, w.options.CheckpointSteps = 2, 1000
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	first, stop := w.join(t, company, "first")
 	eventually(t, func() bool { return first.Info().Planned == 2 })
 	second, _ := w.join(t, company, "second")
 	company.setDeaf(true) // so that it does not receive readers' demand and notice the loss by an append
 	company.oust(doubts)
-	read(t, second, state.Place{World: 1}, 0, 20)
+	read(t, second, state.RankID{World: 1}, 0, 20)
 	if _, err := second.Commit(t.Context(), "a", 5); err != nil {
 		t.Fatal(err)
 	}
@@ -231,7 +231,7 @@ func TestADaemonInDoubtAnswersNothing(t *testing.T) {
 		t.Errorf("Commit = %d, %v", at, err)
 	}
 	company.oust(doubts)
-	eventually(t, first.Leads)
+	eventually(t, first.IsLeader)
 	if at, err := second.Checkpoint(t.Context()); err != nil || at < 20 {
 		t.Errorf("Checkpoint = %d, %v", at, err)
 	}
@@ -272,14 +272,14 @@ func (s shortSource) Next(ctx context.Context) ([]document.Document, error) {
 // A daemon keeps its state of the plan while it replays the log.
 func TestAReplayForgetsNothing(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
-	w.options.Ahead, w.options.Checkpoint = 2, 0
+	w.options.Ahead, w.options.CheckpointSteps = 2, 0
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	first, stop := w.join(t, company, "first")
-	read(t, first, state.Place{World: 1}, 0, 5)
+	read(t, first, state.RankID{World: 1}, 0, 5)
 	if _, err := first.Commit(t.Context(), "a", 1); err != nil {
 		t.Fatal(err)
 	}
-	read(t, first, state.Place{World: 1}, 5, 25)
+	read(t, first, state.RankID{World: 1}, 5, 25)
 	if _, err := first.Commit(t.Context(), "a", 29); err != nil {
 		t.Fatal(err)
 	}

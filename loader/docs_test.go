@@ -37,7 +37,7 @@ func (d *memDocs) State(context.Context) (document.StreamState, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return document.StreamState{Stream: d.stream, First: d.first, Last: uint64(len(d.docs)), Sealed: d.sealed,
-		Trouble: d.trouble}, nil
+		Problem: d.trouble}, nil
 }
 
 // state returns the result of State.
@@ -129,7 +129,7 @@ func (f *memFloors) passes(term uint64) error {
 	return nil
 }
 
-func (f *memFloors) Begin(context.Context, uint64) (uint64, error) {
+func (f *memFloors) Register(context.Context, uint64) (uint64, error) {
 	return f.Claim(context.Background(), 0, 1)
 }
 
@@ -139,11 +139,11 @@ func (f *memFloors) Claim(_ context.Context, term, from uint64) (uint64, error) 
 	return max(f.docs.first, from), f.passes(term)
 }
 
-func (f *memFloors) Tell(context.Context) error { return nil }
+func (f *memFloors) NotifyProducers(context.Context) error { return nil }
 
-func (f *memFloors) Report(context.Context, backend.Intake) error { return nil }
+func (f *memFloors) ReportIntake(context.Context, backend.Intake) error { return nil }
 
-func (f *memFloors) Ends(_ context.Context, term, at uint64) error {
+func (f *memFloors) RecordEnd(_ context.Context, term, at uint64) error {
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()
 	if err := f.passes(term); err != nil {
@@ -185,7 +185,7 @@ func (d *memDocs) Content(_ context.Context, seq uint64) (document.Content, erro
 	return d.docs[seq-1].Content, nil
 }
 
-func (d *memDocs) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
+func (d *memDocs) Refetch(ctx context.Context, sequences []uint64, f func(document.Document)) error {
 	for _, seq := range sequences {
 		if _, err := d.Content(ctx, seq); err == nil {
 			d.mu.Lock()
@@ -202,7 +202,7 @@ func (d *memDocs) Describe(_ context.Context, seq uint64) (document.Info, error)
 	return document.Info{Sequence: seq, Path: fmt.Sprint("doc/", seq), Time: at}, nil
 }
 
-func (d *memDocs) Show(ctx context.Context, seq uint64) (document.View, error) {
+func (d *memDocs) ViewDocument(ctx context.Context, seq uint64) (document.View, error) {
 	info, _ := d.Describe(ctx, seq)
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -275,7 +275,7 @@ func (q *queuedSource) run(ctx context.Context) {
 }
 
 func (q *queuedSource) Chunks() <-chan *document.Chunk { return q.chunks }
-func (q *queuedSource) Deliver()                       { q.delivered <- struct{}{} }
+func (q *queuedSource) ReleaseChunk()                  { q.delivered <- struct{}{} }
 
 func (q *queuedSource) Close() error {
 	q.cancel()

@@ -24,7 +24,7 @@ func defaultWorld() *world {
 	c.Packing, c.Shuffle, c.Steps = d.Plan.Packing, d.Plan.Shuffle, d.Plan.Steps
 	w := newWorld(c)
 	w.options.FirstStepQuiet, w.options.FirstStepDocuments = d.Serve.FirstStepQuiet, d.Serve.FirstStepDocuments
-	w.options.Stall, w.options.Checkpoint = time.Hour, 0
+	w.options.StallTimeout, w.options.CheckpointSteps = time.Hour, 0
 	return w
 }
 
@@ -39,7 +39,7 @@ func (w *world) drains(t *testing.T) (at []uint64) {
 			t.Fatal(err)
 		}
 		if d, ok := e.(planrecord.Drain); ok {
-			at = append(at, d.At)
+			at = append(at, d.Arrival)
 		}
 	}
 	return at
@@ -69,7 +69,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 				v := j.says(diagnosis.Waiting, "First step", diagnosis.LimitDocuments)
 				if v.Reason != fault.PoolFilling || !strings.HasSuffix(v.Sentence, ": 300 documents are there") ||
 					v.Detail != "they are packed after 30 s without a new one, or at 2,000 documents" ||
-					!strings.HasSuffix(v.Do, "loaderd seal when no more documents come") {
+					!strings.HasSuffix(v.Advice, "loaderd seal when no more documents come") {
 					t.Errorf("after %v: %+v", after, v)
 				}
 			}
@@ -80,7 +80,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			if planned := run.Stats().Planned; planned != 2 {
 				t.Errorf("%d steps are planned after 31 s, want 2", planned)
 			}
-			have := read(t, run, state.Place{World: 1}, 0, 2)
+			have := read(t, run, state.RankID{World: 1}, 0, 2)
 			j.next(r)
 			j.asks(r)
 			time.Sleep(time.Minute)
@@ -91,7 +91,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			} else {
 				left += "what is left fills no step and is dropped"
 			}
-			if !strings.HasPrefix(v.Detail, "22 rows are left, a step has 64 (at least 87 more documents") || v.Do != left {
+			if !strings.HasPrefix(v.Detail, "22 rows are left, a step has 64 (at least 87 more documents") || v.Advice != left {
 				t.Errorf("%+v", v)
 			}
 			if v.Facts["rows_needed"] != "64" || v.Facts["rows_there"] != "22" || v.Facts["documents_needed"] != "87" {
@@ -108,7 +108,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			}
 			w.options.FirstStepQuiet, w.options.FirstStepDocuments = 0, 0
 			run, _ = w.start(t) // replays from the start
-			if again := read(t, run, state.Place{World: 1}, 0, 2); !reflect.DeepEqual(again, have) {
+			if again := read(t, run, state.RankID{World: 1}, 0, 2); !reflect.DeepEqual(again, have) {
 				t.Error("the plan with an early drain does not replay")
 			}
 		})

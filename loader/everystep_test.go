@@ -31,7 +31,7 @@ func everyStep(method string) runconfig.Config {
 	c.Steps.Rows, c.Steps.Balance = 8, true
 	c.Packing.Pool, c.Packing.MaxAge, c.Packing.Overlap, c.Packing.Extra, c.Packing.PaddingThreshold = 24, 200,
 		0.3, 2, 0.05
-	if packonline.Buckets(method) {
+	if packonline.IsMultiBucket(method) {
 		c.Packing.Buckets, c.Steps.Table = []int{8, 16, 32}, []int{16, 8, 8}
 		c.Steps.Backlog, c.Steps.MaxWait = 3, 120
 	}
@@ -191,7 +191,7 @@ func shared(t *testing.T, s plan.Step) {
 	for _, world := range worlds {
 		var rows [][]packonline.Piece
 		for rank := range world {
-			first, n := state.Place{Rank: rank, World: world}.Slice(len(s.Rows))
+			first, n := state.RankID{Rank: rank, World: world}.RowRange(len(s.Rows))
 			rows = append(rows, s.Rows[first:first+n]...)
 		}
 		if !reflect.DeepEqual(rows, s.Rows) {
@@ -210,13 +210,13 @@ func TestProcessOfEveryStep(t *testing.T) {
 	if _, err := whole.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := read(t, whole, state.Place{World: 1}, 0, 0)
+	want := read(t, whole, state.RankID{World: 1}, 0, 0)
 	if len(want) < everySteps {
 		t.Fatalf("%d steps of %d documents", len(want), len(lengths))
 	}
 
 	w := newWorld(everyStep("bucket"))
-	w.options.Checkpoint = 5
+	w.options.CheckpointSteps = 5
 	w.docs.lengths(lengths...)
 	for i, n := range want {
 		life := &mortal{left: 1 << 30}
@@ -233,7 +233,7 @@ func TestProcessOfEveryStep(t *testing.T) {
 		var rows [][]packonline.Piece
 		var tokens []int32
 		for rank := range world {
-			b := read(t, run, state.Place{Rank: rank, World: world}, uint64(i), 1)[0]
+			b := read(t, run, state.RankID{Rank: rank, World: world}, uint64(i), 1)[0]
 			rows, tokens = append(rows, b.Pieces...), append(tokens, tokensOf(t, b)...)
 		}
 		if !reflect.DeepEqual(rows, n.Pieces) || !slices.Equal(tokens, tokensOf(t, n)) {

@@ -32,7 +32,7 @@ func (r *Run) Release(ctx context.Context) error {
 
 // Effort bounds how many documents an estimate of a run's length samples and plans, until restore is called.
 func Effort(sample, played int) (restore func()) {
-	before := forecast.Effort
-	forecast.Effort.Read, forecast.Effort.Sample, forecast.Effort.Played = sample, sample, played
-	return func() { forecast.Effort = before }
+	before := forecast.Limits
+	forecast.Limits.Read, forecast.Limits.Sample, forecast.Limits.Played = sample, sample, played
+	return func() { forecast.Limits = before }
 }

@@ -23,7 +23,7 @@ func TestNothingFollowsTheEnd(t *testing.T) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := len(read(t, run, state.Place{World: 1}, 0, 0))
+	want := len(read(t, run, state.RankID{World: 1}, 0, 0))
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -34,7 +34,7 @@ func TestNothingFollowsTheEnd(t *testing.T) {
 		if at, err := run.Seal(t.Context()); err != nil || at != 60 {
 			t.Errorf("the run is sealed behind document %d: %v", at, err)
 		}
-		if have := len(read(t, run, state.Place{World: 1}, 0, 0)); have != want {
+		if have := len(read(t, run, state.RankID{World: 1}, 0, 0)); have != want {
 			t.Errorf("%d steps, they were %d", have, want)
 		}
 		if err := stop(); err != nil {
@@ -48,7 +48,7 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 	for _, stored := range []bool{false, true} {
 		for k, alive := 0, false; !alive; k++ {
 			w := newWorld(config("concat"))
-			w.options.Checkpoint, w.options.Ahead = 1, 1
+			w.options.CheckpointSteps, w.options.Ahead = 1, 1
 			w.docs.lengths(slices.Repeat([]int{16}, 6)...) // 1.5 steps
 			life := &mortal{left: k, stored: stored}
 			w.edges = func(e *backend.Backends) {
@@ -59,7 +59,7 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 				served := make(chan error, 1)
 				go func() { served <- run.Serve(ctx) }()
 				if _, err := run.Seal(ctx); err == nil {
-					if r, err := run.Join(state.Place{World: 1}, 0); err == nil {
+					if r, err := run.Join(state.RankID{World: 1}, 0); err == nil {
 						for err == nil {
 							_, err = r.Next(ctx)
 						}
@@ -88,7 +88,7 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 				if at, err := run.Seal(t.Context()); err != nil || at != 6 {
 					t.Errorf("killed at store %d, stored %v: the run is sealed behind document %d: %v", k, stored, at, err)
 				}
-				if have := read(t, run, state.Place{World: 1}, 0, 0); len(have) != 2 {
+				if have := read(t, run, state.RankID{World: 1}, 0, 0); len(have) != 2 {
 					t.Errorf("killed at store %d, stored %v: %d steps, want 2", k, stored, len(have))
 				}
 				if err := stop(); err != nil {
@@ -106,11 +106,11 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 // The log may hold several controls after one document, with the steps of the first control between them.
 func TestControlsBehindOneDocument(t *testing.T) {
 	w := newWorld(config("concat"))
-	w.options.Checkpoint = 0
+	w.options.CheckpointSteps = 0
 	w.docs.lengths(someLengths(4, 60)...)
 	run, stop := w.start(t)
 	eventually(t, func() bool { return run.Info().Planned == 4 })
-	read(t, run, state.Place{World: 1}, 0, 6)
+	read(t, run, state.RankID{World: 1}, 0, 6)
 	for _, control := range []func(context.Context) (uint64, error){run.Drain, run.Drain, run.Seal} {
 		if at, err := control(t.Context()); err != nil || at != 60 {
 			t.Fatalf("it takes effect behind document %d: %v", at, err)
@@ -122,13 +122,13 @@ func TestControlsBehindOneDocument(t *testing.T) {
 		}
 		eventually(t, func() bool { return run.Stats().Cursor == 60 && run.Stats().PoolPieces == 0 })
 	}
-	want := read(t, run, state.Place{World: 1}, 0, 0)
+	want := read(t, run, state.RankID{World: 1}, 0, 0)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
 	w.docs.lengths(someLengths(5, 100)...)
 	run, _ = w.start(t)
-	if have := read(t, run, state.Place{World: 1}, 0, 0); !reflect.DeepEqual(have, want) {
+	if have := read(t, run, state.RankID{World: 1}, 0, 0); !reflect.DeepEqual(have, want) {
 		t.Error("the steps differ after a restart")
 	}
 	eventually(t, func() bool { return !run.Stats().Replaying })
@@ -149,7 +149,7 @@ func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 			w := newWorld(config("bfd"))
 			w.docs.lengths(someLengths(4, 200)...)
 			run, stop := w.start(t)
-			read(t, run, state.Place{World: 1}, 0, 12)
+			read(t, run, state.RankID{World: 1}, 0, 12)
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
@@ -168,7 +168,7 @@ func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
 			if n := len(w.plan.records) - before; n > 1 || n == 1 && !isTerm(w.plan.records[before]) {
 				t.Errorf("%d records were appended to a damaged plan", n)
 			}
-			r, err := run.Join(state.Place{World: 1}, 0)
+			r, err := run.Join(state.RankID{World: 1}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}

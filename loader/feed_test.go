@@ -41,7 +41,7 @@ func (d *instantDocs) Read(ctx context.Context, from uint64) (document.Source, e
 func (s *instantSource) Chunks() <-chan *document.Chunk { return s.chunks }
 func (s *instantSource) Close() error                   { return nil }
 
-func (s *instantSource) Deliver() {
+func (s *instantSource) ReleaseChunk() {
 	if s.left--; s.left == 0 {
 		close(s.docs.planned)
 	}
@@ -53,7 +53,7 @@ func BenchmarkLeader(b *testing.B) {
 	w := newWorld(config("bucket"))
 	w.config.Packing.Buckets, w.config.Packing.Pool, w.config.Packing.MaxAge = []int{2048}, 4096, 16384
 	w.config.Shuffle.Window, w.config.Steps.Rows, w.config.Documents.Dedupe = 1024, 64, 100_000
-	w.options.Ahead, w.options.Checkpoint = 1<<30, 0
+	w.options.Ahead, w.options.CheckpointSteps = 1<<30, 0
 	docs := &instantDocs{memDocs: w.docs, docs: make([]document.Document, b.N), planned: make(chan struct{})}
 	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: docs} }
 	lengths, tokens := someLengths(1, 1<<16), make([]int32, 1<<16)

@@ -31,11 +31,11 @@ func (l *countedLog) Get(ctx context.Context, at uint64) ([]byte, error) {
 	return l.memLog.Get(ctx, at)
 }
 
-// rowsOf returns the rows of every document of a plan, from all its steps.
+// potentialRows returns the rows of every document of a plan, from all its steps.
 func rowsOf(t *testing.T, l *memLog) (rows map[uint64][]string, steps int) {
 	t.Helper()
 	rows = map[uint64][]string{}
-	var j planrecord.Joiner
+	var j planrecord.StepJoiner
 	for _, b := range l.records {
 		e, err := planrecord.Decode(b)
 		must(t, err)
@@ -64,7 +64,7 @@ func rowsOf(t *testing.T, l *memLog) (rows map[uint64][]string, steps int) {
 // found returns the rows that Find finds.
 func found(t *testing.T, log backend.PlanLog, document uint64) (rows []string) {
 	t.Helper()
-	err := maintenance.Find(t.Context(), log, document, func(s *plan.Step, row int, pieces []packonline.Piece) error {
+	err := maintenance.FindRows(t.Context(), log, document, func(s *plan.Step, row int, pieces []packonline.Piece) error {
 		rows = append(rows, fmt.Sprint(s.Index, row, pieces))
 		return nil
 	})
@@ -86,27 +86,27 @@ func TestFindOfSeveralSources(t *testing.T) {
 		"tiny":   {Weight: 1, Epochs: mixture.Forever, Block: 2},
 	}
 	w, s := mixed(c, "live", "sealed", "again", "plain", "tiny", "open", "later")
-	w.options.Ahead, w.options.Checkpoint = 1, 0
+	w.options.Ahead, w.options.CheckpointSteps = 1, 0
 	for name, n := range map[string]int{"live": 6000, "sealed": 900, "again": 200, "plain": 400, "tiny": 5, "open": 2000,
 		"later": 40} {
 		s[name].lengths(someLengths(uint64(n), n)...)
 	}
 	s["sealed"].sealed, s["open"].first = true, 21
 	run, stop := w.start(t)
-	read(t, run, state.Place{World: 1}, 0, 1)
+	read(t, run, state.RankID{World: 1}, 0, 1)
 	_, err := run.SealSource(t.Context(), "tiny", "")
 	must(t, err)
-	read(t, run, state.Place{World: 1}, 1, 29)
+	read(t, run, state.RankID{World: 1}, 1, 29)
 	weights := map[string]float64{"live": 5, "sealed": 2, "again": 2, "plain": 2, "tiny": 1, "open": 1, "later": 1}
 	_, err = changeMix(t, run, mixture.Change{Weights: weights,
 		Add: map[string]mixture.Source{"later": {Weight: 1, Epochs: 4, Block: 3}}}, "")
 	must(t, err)
-	read(t, run, state.Place{World: 1}, 30, 7)
+	read(t, run, state.RankID{World: 1}, 30, 7)
 	for _, name := range []string{"again", "plain", "later"} {
 		_, err := run.SealSource(t.Context(), name, "")
 		must(t, err)
 	}
-	read(t, run, state.Place{World: 1}, 37, 900)
+	read(t, run, state.RankID{World: 1}, 37, 900)
 	must(t, stop())
 
 	want, steps := rowsOf(t, w.plan)
@@ -150,16 +150,16 @@ func TestFindFails(t *testing.T) {
 	run, stop := w.start(t)
 	_, err := run.Seal(t.Context())
 	must(t, err)
-	read(t, run, state.Place{World: 1}, 0, 0)
+	read(t, run, state.RankID{World: 1}, 0, 0)
 	must(t, stop())
 	none := func(*plan.Step, int, []packonline.Piece) error { return nil }
-	if err := maintenance.Find(t.Context(), w.plan, plan.Ref(2, 3), func(*plan.Step, int, []packonline.Piece) error {
+	if err := maintenance.FindRows(t.Context(), w.plan, plan.Ref(2, 3), func(*plan.Step, int, []packonline.Piece) error {
 		return context.Canceled
 	}); err == nil {
 		t.Error("an error of the caller is lost")
 	}
 	w.plan.records[4] = []byte("LP??????????")
-	if err := maintenance.Find(t.Context(), w.plan, plan.Ref(2, 3), none); err == nil {
+	if err := maintenance.FindRows(t.Context(), w.plan, plan.Ref(2, 3), none); err == nil {
 		t.Error("a damaged plan is searched")
 	}
 }

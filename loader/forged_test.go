@@ -39,24 +39,24 @@ var forgeries = map[string]func(p soFar) []byte{
 	},
 	"a leave": func(soFar) []byte { return planrecord.Encode(planrecord.Leave{Keeper: "trainer"}) },
 	"a seal here": func(p soFar) []byte {
-		return planrecord.Encode(planrecord.SealSource{At: p.cursor, Last: p.cursor})
+		return planrecord.Encode(planrecord.SealSource{Arrival: p.cursor, Last: p.cursor})
 	},
 	"a seal behind all documents": func(p soFar) []byte {
-		return planrecord.Encode(planrecord.SealSource{At: p.cursor, Last: 1 << 40})
+		return planrecord.Encode(planrecord.SealSource{Arrival: p.cursor, Last: 1 << 40})
 	},
-	"a seal in the past": func(soFar) []byte { return planrecord.Encode(planrecord.SealSource{At: 1, Last: 1}) },
+	"a seal in the past": func(soFar) []byte { return planrecord.Encode(planrecord.SealSource{Arrival: 1, Last: 1}) },
 	"a seal of another source": func(p soFar) []byte {
-		return planrecord.Encode(planrecord.SealSource{At: p.cursor, Source: 1, Last: 9})
+		return planrecord.Encode(planrecord.SealSource{Arrival: p.cursor, Source: 1, Last: 9})
 	},
-	"a request":    func(soFar) []byte { return planrecord.Encode(planrecord.Seal{By: "stranger"}) },
-	"a drain here": func(p soFar) []byte { return planrecord.Encode(planrecord.Drain{At: p.cursor}) },
+	"a request":    func(soFar) []byte { return planrecord.Encode(planrecord.Seal{Requester: "stranger"}) },
+	"a drain here": func(p soFar) []byte { return planrecord.Encode(planrecord.Drain{Arrival: p.cursor}) },
 	"an end here":  func(p soFar) []byte { return planrecord.Encode(planrecord.End{Steps: p.steps}) },
 	"an end elsewhere": func(p soFar) []byte {
 		return planrecord.Encode(planrecord.End{Steps: p.steps + 3})
 	},
 	"a term":                   func(soFar) []byte { return planrecord.Encode(planrecord.Term{Daemon: "stranger"}) },
-	"a note":                   func(soFar) []byte { return planrecord.Encode(planrecord.Foreign{At: 2}) },
-	"a note of a later record": func(soFar) []byte { return planrecord.Encode(planrecord.Foreign{At: 1 << 40}) },
+	"a note":                   func(soFar) []byte { return planrecord.Encode(planrecord.Foreign{Position: 2}) },
+	"a note of a later record": func(soFar) []byte { return planrecord.Encode(planrecord.Foreign{Position: 1 << 40}) },
 	"the next step":            func(p soFar) []byte { return p.step(func(*plan.Step) {}) },
 	"step 2^40":                func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Index = 1 << 40 }) },
 	"a step of huge rows":      func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Bucket = 1<<31 - 1 }) },
@@ -64,7 +64,9 @@ var forgeries = map[string]func(p soFar) []byte{
 	"a step of documents to come": func(p soFar) []byte {
 		return p.step(func(s *plan.Step) { s.Rows[0] = []packonline.Piece{{Doc: 1 << 40, Length: 1}} })
 	},
-	"a step that goes back": func(p soFar) []byte { return p.step(func(s *plan.Step) { s.Cursor = plan.Behind(1) }) },
+	"a step that goes back": func(p soFar) []byte {
+		return p.step(func(s *plan.Step) { s.Cursor = plan.PositionAfter(1) })
+	},
 }
 
 // soFar is the state of a plan that every reader of the log can see.
@@ -75,7 +77,7 @@ type soFar struct {
 
 // step returns the record of a step that the planner could make next, with a change.
 func (p soFar) step(change func(*plan.Step)) []byte {
-	s := &plan.Step{Index: p.steps, Bucket: 16, Cursor: plan.Behind(p.cursor), Floor: plan.Before(p.cursor),
+	s := &plan.Step{Index: p.steps, Bucket: 16, Cursor: plan.PositionAfter(p.cursor), Floor: plan.PositionBefore(p.cursor),
 		Rows: make([][]packonline.Piece, 4)}
 	for i := range s.Rows {
 		s.Rows[i] = []packonline.Piece{{Doc: p.cursor, Start: int32(i), Length: 1}}
@@ -109,7 +111,7 @@ func (w *world) forge(t *testing.T, make func(soFar) []byte) (at int) {
 // what the readers got.
 func (w *world) served(t *testing.T, leads bool, write func(place string)) (read map[string]outcome) {
 	company, read := newCompany(), map[string]outcome{}
-	w.options.Ahead, w.options.Stall = 2, 5*time.Second
+	w.options.Ahead, w.options.StallTimeout = 2, 5*time.Second
 	w.docs.lengths(someLengths(4, 120)...)
 	first, stopFirst := w.join(t, company, "first")
 	begun := readAll(t, first, 3)
@@ -152,7 +154,7 @@ type outcome struct {
 
 // readAll reads the first n steps of a run, or all if n is 0.
 func readAll(t *testing.T, run *loader.Run, n int) (o outcome) {
-	r, err := run.Join(state.Place{World: 1}, 0)
+	r, err := run.Join(state.RankID{World: 1}, 0)
 	if err != nil {
 		return outcome{err: err}
 	}
@@ -270,7 +272,7 @@ func TestAForeignRecordIsNoted(t *testing.T) {
 		w.options.Ahead = 2
 		w.docs.lengths(someLengths(4, 120)...)
 		run, stop := w.start(t)
-		read(t, run, state.Place{World: 1}, 0, 3)
+		read(t, run, state.RankID{World: 1}, 0, 3)
 		at := w.forge(t, forgeries["a seal here"])
 		if o := readAll(t, run, 0); reason(o.err) != fault.PlanForeign ||
 			!strings.Contains(o.err.Error(), fmt.Sprintf("record %d ", at)) {
@@ -280,7 +282,7 @@ func TestAForeignRecordIsNoted(t *testing.T) {
 			t.Errorf("Serve = %v", err)
 		}
 		if e, err := planrecord.Decode(w.plan.records[len(w.plan.records)-1]); err != nil ||
-			e != (planrecord.Foreign{At: uint64(at)}) {
+			e != (planrecord.Foreign{Position: uint64(at)}) {
 			t.Errorf("the plan ends with %v, %v", e, err)
 		}
 		if _, err := w.open(t); err == nil || !strings.Contains(err.Error(),
@@ -288,8 +290,8 @@ func TestAForeignRecordIsNoted(t *testing.T) {
 			t.Errorf("Open = %v", err)
 		}
 		d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0)
-		if err != nil || d.Records != uint64(at-1) || !strings.HasPrefix(d.Why, fmt.Sprintf("record %d: none", at)) ||
-			len(d.Lost) > 0 || !d.Same() {
+		if err != nil || d.Records != uint64(at-1) || !strings.HasPrefix(d.Cause, fmt.Sprintf("record %d: none", at)) ||
+			len(d.LostControls) > 0 || !d.HasSameSteps() {
 			t.Errorf("%+v, %v", d, err)
 		}
 	})
@@ -302,7 +304,7 @@ func TestATermIsNoForeignRecord(t *testing.T) {
 		w.options.Ahead = 2
 		w.docs.lengths(someLengths(4, 120)...)
 		run, stop := w.start(t)
-		read(t, run, state.Place{World: 1}, 0, 3)
+		read(t, run, state.RankID{World: 1}, 0, 3)
 		w.forge(t, forgeries["a term"])
 		if o := readAll(t, run, 0); reason(o.err) != fault.NotLeading {
 			t.Errorf("the reader is told %v", o.err)

@@ -48,7 +48,7 @@ func TestFork(t *testing.T) {
 			if _, err := run.Seal(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			batches := read(t, run, state.Place{World: 1}, 0, 0)
+			batches := read(t, run, state.RankID{World: 1}, 0, 0)
 			at := r.IntN(len(batches) + 1)
 			if seed%3 == 0 {
 				at = len(batches)
@@ -71,10 +71,10 @@ func TestFork(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := maintenance.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
+			if err := maintenance.CreateFork(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
 				t.Fatal(err)
 			}
-			if err := maintenance.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err == nil {
+			if err := maintenance.CreateFork(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err == nil {
 				t.Fatal("a run was begun twice")
 			}
 			w = next
@@ -94,7 +94,7 @@ func TestFork(t *testing.T) {
 func TestFork_BeginsWhereTheStepDoes(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.config.Packing.Buckets, w.config.Packing.Atom = []int{64}, 1
-	w.options.Checkpoint = 1 << 30
+	w.options.CheckpointSteps = 1 << 30
 	w.docs.lengths(someLengths(3, 100)...)
 	run, stop := w.start(t)
 	settled(t, run, 100) // the checkpoints cover documents that are in no step
@@ -133,7 +133,7 @@ func forked(t *testing.T, w *world, at uint64, dedupe int) []*assembly.Batch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := maintenance.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
+	if err := maintenance.CreateFork(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
 		t.Fatal(err)
 	}
 	return next.sealed(t)
@@ -146,7 +146,7 @@ func (w *world) sealed(t *testing.T) []*assembly.Batch {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	batches := read(t, run, state.Place{World: 1}, 0, 0)
+	batches := read(t, run, state.RankID{World: 1}, 0, 0)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -206,7 +206,7 @@ func TestForkRefusesWhatCanNotBe(t *testing.T) {
 	w.config.Documents.Meta = map[string]string{"year": runconfig.MetaInt64}
 	w.docs.lengths(someLengths(1, 100)...)
 	run, stop := w.start(t)
-	planned := uint64(len(read(t, run, state.Place{World: 1}, 0, 8)))
+	planned := uint64(len(read(t, run, state.RankID{World: 1}, 0, 8)))
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestFork_OtherAlgorithmVersion(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 200)...)
 	run, stop := w.start(t)
-	read(t, run, state.Place{World: 1}, 0, 8)
+	read(t, run, state.RankID{World: 1}, 0, 8)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}

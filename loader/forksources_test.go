@@ -42,8 +42,9 @@ func (w *world) tryFork(s shelf, step uint64, c runconfig.Config) (*world, error
 	if err != nil {
 		return nil, err
 	}
-	return next, maintenance.Begin(context.Background(), backend.Backends{Plan: next.plan, Checkpoints: next.checkpoints,
-		Sources: s}, h)
+	return next, maintenance.CreateFork(context.Background(),
+		backend.Backends{Plan: next.plan, Checkpoints: next.checkpoints,
+			Sources: s}, h)
 }
 
 // from returns the batches from a step on, renumbered from 0.
@@ -62,7 +63,7 @@ func (w *world) ends(t *testing.T) []*assembly.Batch {
 	run, stop := w.start(t)
 	_, err := run.Seal(t.Context())
 	must(t, err)
-	out := read(t, run, state.Place{World: 1}, 0, 0)
+	out := read(t, run, state.RankID{World: 1}, 0, 0)
 	must(t, stop())
 	return out
 }
@@ -97,7 +98,7 @@ func grandMixture() (runconfig.Config, *world, shelf) {
 			docs.docs[i].ID = uint64(i*i)%50 + 1
 		}
 	}
-	w.options.Ahead, w.options.Checkpoint = 1, 7
+	w.options.Ahead, w.options.CheckpointSteps = 1, 7
 	return c, w, s
 }
 
@@ -111,17 +112,17 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 		c.Mix.Dry, c.Mix.DryAfter = mixture.DryShare, 2*time.Second
 		w.config = c
 		run, stop := w.start(t)
-		want := read(t, run, state.Place{World: 1}, 0, 12)
+		want := read(t, run, state.RankID{World: 1}, 0, 12)
 		mixes, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"web": 2, "forum": 3, "math": 1,
 			"code": 1}, Remove: []string{"book"},
 			Add: sources(map[string]float64{"forum": 3})}, "alice")
 		must(t, err)
-		want = append(want, read(t, run, state.Place{World: 1}, 12, 8)...)
+		want = append(want, read(t, run, state.RankID{World: 1}, 12, 8)...)
 		synctest.Wait() // wait until the demand is planned, because a control takes effect after it
 		seals := run.Info().Planned
 		_, err = run.SealSource(t.Context(), "math", "")
 		must(t, err)
-		want = append(want, read(t, run, state.Place{World: 1}, 20, 50)...) // forum has no documents left and is paused
+		want = append(want, read(t, run, state.RankID{World: 1}, 20, 50)...) // forum has no documents left and is paused
 		if !slices.ContainsFunc(run.Stats().Sources, func(x state.SourceStats) bool { return x.Resting }) {
 			t.Error("no source rests")
 		}
@@ -129,7 +130,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 		ends := run.Info().Planned
 		_, err = run.Seal(t.Context())
 		must(t, err)
-		want = append(want, read(t, run, state.Place{World: 1}, uint64(len(want)), 0)...)
+		want = append(want, read(t, run, state.RankID{World: 1}, uint64(len(want)), 0)...)
 		must(t, stop())
 		checkpoints := w.checkpoints.data
 		for step := 0; step <= len(want); step += 1 + step%5 {
@@ -150,7 +151,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 				}
 				run, stop := w.start(t)
 				defer stop()
-				return read(t, run, state.Place{World: 1}, 0, len(rest))
+				return read(t, run, state.RankID{World: 1}, 0, len(rest))
 			}
 			if have := plans(fork); !reflect.DeepEqual(have, rest) {
 				t.Fatalf("forked at step %d of %d: %d steps differ from %d of the parent", step, len(want), len(have), len(rest))
@@ -173,7 +174,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 func (w *world) restarts(t *testing.T, want []*assembly.Batch) error {
 	w.checkpoints.data = map[string][]byte{}
 	run, stop := w.start(t)
-	if again := read(t, run, state.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, want) {
+	if again := read(t, run, state.RankID{World: 1}, 0, 0); !reflect.DeepEqual(again, want) {
 		return fmt.Errorf("%d steps after a restart differ from %d before", len(again), len(want))
 	}
 	eventually(t, func() bool { return !run.Stats().Replaying })
@@ -351,12 +352,13 @@ func TestForkFinds(t *testing.T) {
 	for i, x := range headerOf(t, fork).Sources {
 		for k := range s[x.Name].docs {
 			have, ref := map[uint64]int32{}, plan.Ref(i, uint64(k+1))
-			must(t, maintenance.Find(t.Context(), fork.plan, ref, func(step *plan.Step, _ int, pieces []packonline.Piece) error {
-				for _, x := range pieces {
-					have[step.Index] += x.Length
-				}
-				return nil
-			}))
+			must(t, maintenance.FindRows(t.Context(), fork.plan, ref,
+				func(step *plan.Step, _ int, pieces []packonline.Piece) error {
+					for _, x := range pieces {
+						have[step.Index] += x.Length
+					}
+					return nil
+				}))
 			if len(have)+len(want[ref]) > 0 && !maps.Equal(have, want[ref]) {
 				t.Errorf("document %d of %s is found in steps %v, it is in %v", k+1, x.Name, have, want[ref])
 			}
@@ -373,14 +375,14 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 	for _, docs := range s {
 		docs.lengths(someLengths(8, 600)...)
 	}
-	w.options.Checkpoint = 10
+	w.options.CheckpointSteps = 10
 	run, stop := w.start(t)
-	read(t, run, state.Place{World: 1}, 0, 150)
+	read(t, run, state.RankID{World: 1}, 0, 150)
 	must(t, stop())
 	checkpoints := maps.Clone(w.checkpoints.data) // the newest covers the last step
 	run, stop = w.start(t)
 	step := run.Info().Planned
-	want := read(t, run, state.Place{World: 1}, step, 60)
+	want := read(t, run, state.RankID{World: 1}, step, 60)
 	must(t, stop())
 	w.checkpoints.data = checkpoints
 	h := headerOf(t, w.forksAt(t, s, step, c))
@@ -393,7 +395,7 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 	}
 	fork := w.forksAt(t, s, step, c)
 	run, stop = fork.start(t)
-	if have := read(t, run, state.Place{World: 1}, 0, 60); !reflect.DeepEqual(have, from(want, 0)) {
+	if have := read(t, run, state.RankID{World: 1}, 0, 60); !reflect.DeepEqual(have, from(want, 0)) {
 		t.Error("the fork makes other steps without the documents before")
 	}
 	if oldest := run.Info().Oldest; oldest != 0 {
@@ -420,7 +422,7 @@ func TestARunOfEmptySourcesEnds(t *testing.T) {
 	s["code"].sealed, s["web"].sealed = true, true
 	for range 2 {
 		run, stop := w.start(t)
-		if have := read(t, run, state.Place{World: 1}, 0, 0); len(have) > 0 {
+		if have := read(t, run, state.RankID{World: 1}, 0, 0); len(have) > 0 {
 			t.Errorf("%d steps of no documents", len(have))
 		}
 		must(t, stop())

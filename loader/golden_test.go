@@ -51,7 +51,7 @@ func goldenRuns() map[string]runconfig.Config {
 		two := config(method)
 		two.Packing.Atom, two.Packing.Hold, two.Steps.Balance, two.Steps.MaxWait = 2, 0, true, 40
 		runs[method+"/two rows"] = two
-		if packonline.Buckets(method) {
+		if packonline.IsMultiBucket(method) {
 			several := config(method)
 			several.Packing.Buckets, several.Steps = []int{8, 16, 32}, runconfig.Steps{Rows: 4, Tokens: 64, Backlog: 2,
 				MaxWait: 60, Last: runconfig.LastPad}
@@ -107,7 +107,8 @@ func TestGolden(t *testing.T) {
 // document. So the order of the log's records does not depend on timing.
 func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 	w := newWorld(c)
-	w.options = backend.Options{Ahead: 1 << 20, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 1 << 30}
+	w.options = backend.Options{Ahead: 1 << 20, CacheBytes: 1 << 20, StallTimeout: 10 * time.Second,
+		CheckpointSteps: 1 << 30}
 	run, stop := w.start(t)
 	lengths := someLengths(5, 360)
 	states := sha256.New()
@@ -153,7 +154,7 @@ func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 	_, err = run.Seal(t.Context())
 	must(t, err)
 	sum := sha256.New()
-	for _, b := range read(t, run, state.Place{World: 1}, 0, 0) {
+	for _, b := range read(t, run, state.RankID{World: 1}, 0, 0) {
 		fmt.Fprintln(sum, b.Step, b.Bucket, b.First, b.Rows, tokensOf(t, b), b.Pieces)
 		g.Steps++
 	}
@@ -166,8 +167,8 @@ func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 		c.Tokenizer, nil)
 	must(t, err)
 	controls := audited.Controls
-	if audited.Controls = nil; len(controls) != 2 || !strings.HasPrefix(controls[0].What, "drain behind") ||
-		!strings.HasPrefix(controls[1].What, "seal of source 0 behind") {
+	if audited.Controls = nil; len(controls) != 2 || !strings.HasPrefix(controls[0].Description, "drain behind") ||
+		!strings.HasPrefix(controls[1].Description, "seal of source 0 behind") {
 		t.Errorf("the audit lists the controls %v", controls)
 	}
 	g.Audit = strings.Replace(fmt.Sprintf("%+v", audited), " Controls:[]", "", 1) // the figures
@@ -177,7 +178,7 @@ func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 	fork.config.Seed++
 	h, _, err := w.fork(t, uint64(g.Steps/2), "test", fork.config)
 	must(t, err)
-	must(t, maintenance.Begin(t.Context(), fork.beginning(&memFloors{docs: w.docs}), h))
+	must(t, maintenance.CreateFork(t.Context(), fork.beginning(&memFloors{docs: w.docs}), h))
 	run, stop = fork.start(t)
 	settled(t, run, 360)
 	_, err = run.Seal(t.Context())

@@ -33,7 +33,7 @@ func TestRestartWithDocumentsGone(t *testing.T) {
 	c.Packing.Pool = 20
 	serve := func(w *world) []*assembly.Batch {
 		run, stop := w.start(t)
-		got := read(t, run, state.Place{World: 1}, 0, 30)
+		got := read(t, run, state.RankID{World: 1}, 0, 30)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -41,7 +41,7 @@ func TestRestartWithDocumentsGone(t *testing.T) {
 	}
 	made := func() (*world, []*assembly.Batch) {
 		w := newWorld(c)
-		w.options.Checkpoint = 5
+		w.options.CheckpointSteps = 5
 		w.docs.lengths(someLengths(3, 1500)...)
 		return w, serve(w)
 	}

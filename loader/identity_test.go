@@ -20,7 +20,7 @@ func TestAnotherDocumentStreamIsRefused(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 100)...)
 	run, stop := w.start(t)
-	read(t, run, state.Place{World: 1}, 0, 8)
+	read(t, run, state.RankID{World: 1}, 0, 8)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +68,7 @@ func TestAStreamThatIsReplacedEndsTheRun(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(someLengths(1, 10)...)
 	run, stop := w.start(t)
-	r, err := run.Join(state.Place{World: 1}, 0)
+	r, err := run.Join(state.RankID{World: 1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -92,7 +92,7 @@ func TestTroubleWithTheStreamIsTold(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(someLengths(1, 200)...)
 	run, _ := w.start(t)
-	read(t, run, state.Place{World: 1}, 0, 20)
+	read(t, run, state.RankID{World: 1}, 0, 20)
 	set := func(f func()) {
 		w.docs.mu.Lock()
 		defer w.docs.mu.Unlock()
@@ -101,7 +101,7 @@ func TestTroubleWithTheStreamIsTold(t *testing.T) {
 	told := func(parts ...string) {
 		t.Helper()
 		eventually(t, func() bool {
-			s := run.Stats().Trouble
+			s := run.Stats().StreamProblem
 			for _, part := range parts {
 				if !strings.Contains(s, part) {
 					return false
@@ -124,5 +124,5 @@ func TestTroubleWithTheStreamIsTold(t *testing.T) {
 		t.Fatal(err)
 	}
 	told()
-	read(t, run, state.Place{World: 1}, 20, 2)
+	read(t, run, state.RankID{World: 1}, 20, 2)
 }

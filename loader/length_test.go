@@ -27,7 +27,7 @@ import (
 
 // measured makes the runs of a world measure their length without a request.
 func (w *world) measured() {
-	w.options.Forecast, w.options.Measure, w.options.Ahead = time.Hour, 1<<40, 2
+	w.options.ForecastInterval, w.options.MeasureTokens, w.options.Ahead = time.Hour, 1<<40, 2
 }
 
 // exact waits for the exact length of a run that has not ended.
@@ -35,7 +35,7 @@ func exact(t *testing.T, run *loader.Run) uint64 {
 	t.Helper()
 	var l *state.Length
 	eventually(t, func() bool { l = run.Info().Length; return l != nil && l.Exact })
-	if l.Error != 0 || l.Open != nil || run.Info().Ended {
+	if l.Error != 0 || l.OpenSources != nil || run.Info().Ended {
 		t.Fatalf("the length is %+v; ended: %v", l, run.Info().Ended)
 	}
 	return l.Steps
@@ -66,7 +66,7 @@ func sealed(t *testing.T, w *world) {
 	for _, behind := range []int{0, 5} {
 		run, stop := w.start(t)
 		if behind > 0 {
-			read(t, run, state.Place{World: 1}, 0, behind)
+			read(t, run, state.RankID{World: 1}, 0, behind)
 		}
 		if l := run.Length(); l != nil && l.Exact {
 			t.Errorf("it is exact before the end is decided: %+v", l)
@@ -75,7 +75,7 @@ func sealed(t *testing.T, w *world) {
 			_, err := run.Seal(t.Context())
 			must(t, err)
 			steps := exact(t, run)
-			if got := len(read(t, run, state.Place{World: 1}, 0, 0)); uint64(got) != steps {
+			if got := len(read(t, run, state.RankID{World: 1}, 0, 0)); uint64(got) != steps {
 				t.Errorf("%d steps come, and %d were measured", got, steps)
 			}
 			if l := run.Info().Length; !l.Exact || l.Steps != steps {
@@ -84,7 +84,7 @@ func sealed(t *testing.T, w *world) {
 		}
 		must(t, stop())
 	}
-	w.options.Forecast, w.options.Measure = 0, 0
+	w.options.ForecastInterval, w.options.MeasureTokens = 0, 0
 	run, stop := w.start(t)
 	eventually(t, func() bool { return run.Info().Ended })
 	if l := run.Info().Length; l == nil || !l.Exact || l.Steps != run.Info().Planned {
@@ -103,11 +103,11 @@ func TestLengthOfAFork(t *testing.T) {
 	next.measured()
 	h, _, err := w.fork(t, uint64(all/3), "next", next.config)
 	must(t, err)
-	must(t, maintenance.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h))
+	must(t, maintenance.CreateFork(t.Context(), next.beginning(&memFloors{docs: w.docs}), h))
 	run, stop := next.start(t)
 	must(t, errOf(run.Seal(t.Context())))
 	steps := exact(t, run)
-	if got := len(read(t, run, state.Place{World: 1}, 0, 0)); uint64(got) != steps || got >= all {
+	if got := len(read(t, run, state.RankID{World: 1}, 0, 0)); uint64(got) != steps || got >= all {
 		t.Errorf("%d steps come of %d, and %d were measured", got, all, steps)
 	}
 	must(t, stop())
@@ -186,7 +186,7 @@ func TestLengthExactOfSources(t *testing.T) {
 				}
 				run, stop := w.start(t) // a new run over a finite corpus, without reader and seal
 				steps := exact(t, run)
-				if got := len(read(t, run, state.Place{World: 1}, 0, 0)); uint64(got) != steps {
+				if got := len(read(t, run, state.RankID{World: 1}, 0, 0)); uint64(got) != steps {
 					t.Errorf("%d steps come, and %d were measured", got, steps)
 				}
 				must(t, stop())
@@ -220,7 +220,7 @@ func TestLengthAfterAChange(t *testing.T) {
 	must(t, err)
 	gate.open()
 	steps := exact(t, run)
-	if got := len(read(t, run, state.Place{World: 1}, 0, 0)); uint64(got) != steps || steps == before {
+	if got := len(read(t, run, state.RankID{World: 1}, 0, 0)); uint64(got) != steps || steps == before {
 		t.Errorf("%d steps come, %d were measured, and %d before the change", got, steps, before)
 	}
 	must(t, stop())
@@ -262,7 +262,7 @@ func (d *gatedDocs) open() {
 	d.gate = nil
 }
 
-func (d *gatedDocs) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
+func (d *gatedDocs) Refetch(ctx context.Context, sequences []uint64, f func(document.Document)) error {
 	d.mu.Lock()
 	gate := d.gate
 	if gate != nil && d.began != nil {
@@ -277,7 +277,7 @@ func (d *gatedDocs) Again(ctx context.Context, sequences []uint64, f func(docume
 			return ctx.Err()
 		}
 	}
-	return d.memDocs.Again(ctx, sequences, f)
+	return d.memDocs.Refetch(ctx, sequences, f)
 }
 
 // A run without an end reports that, and an open run names its open sources. Neither is measured.
@@ -286,7 +286,7 @@ func TestLengthNotExact(t *testing.T) {
 	c.Sources["math"] = mixture.Source{Weight: 1, Epochs: mixture.Forever, Block: 2}
 	w, s := mixed(c, "code", "math", "web")
 	w.measured()
-	w.options.Measure = 0
+	w.options.MeasureTokens = 0
 	fillLong(s)
 	run, stop := w.start(t)
 	known := func() (l state.Length) {
@@ -299,7 +299,7 @@ func TestLengthNotExact(t *testing.T) {
 		})
 		return l
 	}
-	if l := known(); !l.Endless || l.Steps != 0 || len(l.Open) != 3 {
+	if l := known(); !l.Endless || l.Steps != 0 || len(l.OpenSources) != 3 {
 		t.Errorf("with a source that is read for ever the length is %+v", l)
 	}
 	must(t, errOf(run.SealSource(t.Context(), "math", "")))
@@ -309,7 +309,7 @@ func TestLengthNotExact(t *testing.T) {
 		t.Errorf("measured while web is open: %v", err)
 	}
 	must(t, errOf(run.Seal(t.Context())))
-	if l := known(); !l.Endless || l.Exact || l.Open != nil {
+	if l := known(); !l.Endless || l.Exact || l.OpenSources != nil {
 		t.Errorf("with a sealed source that is read for ever the length is %+v", l)
 	}
 	if err := run.Measure(t.Context()); reason(err) != fault.BadTicket || !strings.Contains(err.Error(), "no end") {
@@ -317,7 +317,7 @@ func TestLengthNotExact(t *testing.T) {
 	}
 	must(t, errOf(changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "web": 0},
 		Remove: []string{"math"}}, "")))
-	if l := known(); l.Idle || l.Steps == 0 || l.Open != nil {
+	if l := known(); l.Idle || l.Steps == 0 || l.OpenSources != nil {
 		t.Errorf("with a sealed source that has no weight the length is %+v", l)
 	}
 	must(t, errOf(changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}}, "")))
@@ -326,7 +326,7 @@ func TestLengthNotExact(t *testing.T) {
 	}
 	must(t, run.Measure(t.Context()))
 	steps := exact(t, run)
-	if got := len(read(t, run, state.Place{World: 1}, 0, 0)); uint64(got) != steps {
+	if got := len(read(t, run, state.RankID{World: 1}, 0, 0)); uint64(got) != steps {
 		t.Errorf("%d steps come, and %d were measured", got, steps)
 	}
 	must(t, run.Measure(t.Context())) // an ended run has nothing to measure
@@ -368,7 +368,7 @@ func TestLengthOfAGrowingStream(t *testing.T) {
 		}
 		l := run.Length()
 		must(t, errOf(run.Seal(t.Context())))
-		got := len(read(t, run, state.Place{World: 1}, 0, 0))
+		got := len(read(t, run, state.RankID{World: 1}, 0, 0))
 		if off := math.Abs(float64(got) - float64(l.Steps)); off > float64(l.Error) {
 			t.Errorf("%s: %d steps come where %+v was told", name, got, l)
 		}
@@ -380,7 +380,7 @@ func TestLengthOfAGrowingStream(t *testing.T) {
 func TestLengthSoon(t *testing.T) {
 	bubble(t, "soon", func(t *testing.T) {
 		w := newWorld(config("bfd"))
-		w.options.Forecast = time.Hour
+		w.options.ForecastInterval = time.Hour
 		run, stop := w.start(t)
 		for round := range 4 {
 			w.docs.lengths(someLengths(uint64(round), 400)...)
@@ -398,12 +398,12 @@ func TestLengthSoon(t *testing.T) {
 // was made.
 func TestLengthIsNotBehindThePlan(t *testing.T) {
 	w := newWorld(config("bfd"))
-	w.options.Forecast = time.Hour
+	w.options.ForecastInterval = time.Hour
 	w.docs.lengths(slices.Repeat([]int{8}, 4000)...) // 500 steps
 	run, stop := w.start(t)
 	eventually(t, func() bool { l := run.Length(); return l != nil && l.Steps > 400 })
 	w.docs.lengths(slices.Repeat([]int{8}, 300)...)
-	read(t, run, state.Place{World: 1}, 0, 525)
+	read(t, run, state.RankID{World: 1}, 0, 525)
 	if i := run.Info(); i.Planned < 525 || i.Length.Steps < i.Planned {
 		t.Errorf("%d steps are planned, the length is %+v", i.Planned, i.Length)
 	}
@@ -414,7 +414,7 @@ func TestLengthIsNotBehindThePlan(t *testing.T) {
 func TestLengthGrowsWithTheStream(t *testing.T) {
 	bubble(t, "grows", func(t *testing.T) {
 		w := newWorld(config("bfd"))
-		w.options.Forecast = time.Hour
+		w.options.ForecastInterval = time.Hour
 		w.docs.lengths(someLengths(1, 40)...)
 		run, stop := w.start(t)
 		time.Sleep(90 * time.Minute)
@@ -435,19 +435,19 @@ func TestLengthGrowsWithTheStream(t *testing.T) {
 func TestLengthAtAFollower(t *testing.T) {
 	w, company := newWorld(config("bfd")), newCompany()
 	w.measured()
-	w.options.Measure = 0
+	w.options.MeasureTokens = 0
 	w.docs.lengths(someLengths(5, 600)...)
 	w.join(t, company, "first")
 	second, _ := w.join(t, company, "second")
 	eventually(t, func() bool {
 		l := second.Length()
-		return l != nil && len(l.Open) == 1 && l.Open[0] == plantest.Source
+		return l != nil && len(l.OpenSources) == 1 && l.OpenSources[0] == plantest.Source
 	})
 	must(t, errOf(second.Seal(t.Context())))
-	eventually(t, func() bool { l := second.Length(); return l != nil && l.Open == nil })
+	eventually(t, func() bool { l := second.Length(); return l != nil && l.OpenSources == nil })
 	must(t, second.Measure(t.Context()))
 	steps := exact(t, second)
-	if got := len(read(t, second, state.Place{World: 1}, 0, 0)); uint64(got) != steps {
+	if got := len(read(t, second, state.RankID{World: 1}, 0, 0)); uint64(got) != steps {
 		t.Errorf("%d steps come, and %d were measured", got, steps)
 	}
 }
@@ -486,16 +486,16 @@ func TestLengthEstimate(t *testing.T) {
 				d.sealed = true
 			}
 			w.measured()
-			w.options.Measure = 0
+			w.options.MeasureTokens = 0
 			run, stop := w.start(t)
-			read(t, run, state.Place{World: 1}, 0, 1+int(seed%3)*60)
+			read(t, run, state.RankID{World: 1}, 0, 1+int(seed%3)*60)
 			if len(c.Sources) == 1 {
 				must(t, errOf(run.Seal(t.Context())))
 			}
 			var l state.Length
 			eventually(t, func() bool {
 				now := run.Length()
-				if now != nil && now.Open == nil {
+				if now != nil && now.OpenSources == nil {
 					l = *now
 				}
 				return l.Steps > 0

@@ -127,7 +127,7 @@ func TestMixedRestartAnywhere(t *testing.T) {
 	run, stop := w.start(t)
 	_, err := run.Seal(t.Context())
 	must(t, err)
-	want := read(t, run, state.Place{World: 1}, 0, 0)
+	want := read(t, run, state.RankID{World: 1}, 0, 0)
 	must(t, stop())
 	tokens := 0
 	for _, b := range want {
@@ -148,7 +148,7 @@ func TestMixedRestartAnywhere(t *testing.T) {
 	for _, every := range []int{0, 1, 5} {
 		w, s := mixed(mixedConfig(), "web", "code", "math")
 		s["code"].base, s["math"].base, s["web"].base = 0, 1e7, 2e7
-		w.options.Checkpoint, w.options.Ahead = every, 1
+		w.options.CheckpointSteps, w.options.Ahead = every, 1
 		run, stop := w.start(t)
 		s["web"].lengths(someLengths(6, 130)...) // all documents of one source first
 		s["code"].lengths(someLengths(4, 90)...)
@@ -159,14 +159,14 @@ func TestMixedRestartAnywhere(t *testing.T) {
 		var got []*assembly.Batch
 		for n := 1; len(got) < len(want); n = 1 + n%3 {
 			run, stop := w.start(t)
-			got = append(got, read(t, run, state.Place{World: 1}, uint64(len(got)), min(n, len(want)-len(got)))...)
+			got = append(got, read(t, run, state.RankID{World: 1}, uint64(len(got)), min(n, len(want)-len(got)))...)
 			must(t, stop())
 		}
 		if !reflect.DeepEqual(got, want) {
 			t.Fatalf("checkpoint every %d: the steps differ", every)
 		}
 		run, stop = w.start(t)
-		if again := read(t, run, state.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, want) {
+		if again := read(t, run, state.RankID{World: 1}, 0, 0); !reflect.DeepEqual(again, want) {
 			t.Fatalf("checkpoint every %d: it ends elsewhere", every)
 		}
 		must(t, stop())
@@ -183,13 +183,13 @@ func TestMixedChanges(t *testing.T) {
 		docs.lengths(someLengths(8, 400)...)
 	}
 	run, stop := w.start(t)
-	got := read(t, run, state.Place{World: 1}, 0, 5)
+	got := read(t, run, state.RankID{World: 1}, 0, 5)
 	step, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 0, "web": 1}}, "alice")
 	must(t, err)
 	if planned := run.Info().Planned; step < 5 || step > planned+1 {
 		t.Errorf("the change takes effect at step %d of %d", step, planned)
 	}
-	got = append(got, read(t, run, state.Place{World: 1}, 5, 10)...)
+	got = append(got, read(t, run, state.RankID{World: 1}, 5, 10)...)
 	if n := shares(got[12:]); n[0] > n[1]/10 {
 		t.Errorf("shares are %v without code", n)
 	}
@@ -213,7 +213,7 @@ func TestMixedChanges(t *testing.T) {
 			t.Errorf("dry run: %v, want %q", err, what)
 		}
 	}
-	got = append(got, read(t, run, state.Place{World: 1}, 15, 10)...)
+	got = append(got, read(t, run, state.RankID{World: 1}, 15, 10)...)
 	if n := shares(got[20:]); n[2] == 0 {
 		t.Errorf("shares are %v with a forum", n)
 	}
@@ -227,7 +227,7 @@ func TestMixedChanges(t *testing.T) {
 	}
 	_, err = run.Seal(t.Context())
 	must(t, err)
-	got = append(got, read(t, run, state.Place{World: 1}, 25, 0)...)
+	got = append(got, read(t, run, state.RankID{World: 1}, 25, 0)...)
 	for _, b := range got {
 		for _, row := range b.Pieces {
 			for k, p := range row {
@@ -260,7 +260,7 @@ func TestMixedChanges(t *testing.T) {
 	for _, checkpoints := range []map[string][]byte{w.checkpoints.data, {}} {
 		w.checkpoints.data = maps.Clone(checkpoints)
 		run, stop := w.start(t)
-		if again := read(t, run, state.Place{World: 1}, 0, 0); !reflect.DeepEqual(again, got) {
+		if again := read(t, run, state.RankID{World: 1}, 0, 0); !reflect.DeepEqual(again, got) {
 			t.Fatal("the plan does not replay")
 		}
 		eventually(t, func() bool { return !run.Stats().Replaying })
@@ -293,7 +293,7 @@ func TestMixedStart(t *testing.T) {
 		w.config.Sources["sequence"] = x
 	}
 	run, stop := w.start(t)
-	eventually(t, func() bool { return run.Info().Begun })
+	eventually(t, func() bool { return run.Info().HasPlan })
 	var have []uint64
 	for _, x := range run.Info().Sources {
 		have = append(have, x.Start)
@@ -314,7 +314,7 @@ func TestMixedDocumentsLost(t *testing.T) {
 	bubble(t, "lost", func(t *testing.T) {
 		w, s := mixed(mixedConfig(), "code", "math", "web")
 		fill(s)
-		w.options.Checkpoint = 0
+		w.options.CheckpointSteps = 0
 		run, stop := w.start(t)
 		must(t, readAll(t, run, 10).err)
 		must(t, stop())
@@ -338,7 +338,7 @@ func TestMixedDry(t *testing.T) {
 		c := config("bfd")
 		c.Sources = sources(map[string]float64{"code": 1, "web": 1})
 		w, s := mixed(c, "code", "web")
-		w.options.Stall = 20 * time.Second
+		w.options.StallTimeout = 20 * time.Second
 		s["web"].lengths(someLengths(8, 400)...)
 		s["code"].lengths(5, 5)
 		run, stop := w.start(t)
@@ -428,7 +428,7 @@ func TestMixedRelease(t *testing.T) {
 		for _, docs := range s {
 			docs.lengths(someLengths(8, 600)...)
 		}
-		w.options.Release, w.options.Checkpoint = backend.ReleasePurge, 1
+		w.options.Release, w.options.CheckpointSteps = backend.ReleasePurge, 1
 		run, stop := w.start(t)
 		o := readAll(t, run, 300)
 		must(t, o.err)
@@ -448,12 +448,12 @@ func TestMixedRelease(t *testing.T) {
 		if info.Oldest < 64 || info.Oldest > 280 {
 			t.Errorf("step %d is the oldest one", info.Oldest)
 		}
-		if have := read(t, run, state.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
+		if have := read(t, run, state.RankID{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
 			t.Error("steps behind the commit differ")
 		}
 		must(t, stop())
 		run, stop = w.start(t)
-		if have := read(t, run, state.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
+		if have := read(t, run, state.RankID{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
 			t.Error("steps behind the commit differ after a restart")
 		}
 		must(t, stop())
@@ -471,7 +471,7 @@ func TestMixedReleaseOfAnAddedSource(t *testing.T) {
 		for _, docs := range s {
 			docs.lengths(someLengths(8, 600)...)
 		}
-		w.options.Release, w.options.Checkpoint = backend.ReleasePurge, 1
+		w.options.Release, w.options.CheckpointSteps = backend.ReleasePurge, 1
 		run, stop := w.start(t)
 		added, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"math": 1, "web": 1},
 			Add: sources(map[string]float64{"web": 1})}, "")
@@ -537,7 +537,7 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 		for _, docs := range s {
 			docs.lengths(someLengths(8, 3000)...)
 		}
-		w.options.Release, w.options.Checkpoint = backend.ReleasePurge, 1000
+		w.options.Release, w.options.CheckpointSteps = backend.ReleasePurge, 1000
 		run, stop := w.start(t)
 		must(t, readAll(t, run, 62).err)
 		for range 3 { // older checkpoints are deleted
@@ -557,7 +557,7 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 		}
 		must(t, stop())
 		run, stop = w.start(t)
-		if have := read(t, run, state.Place{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
+		if have := read(t, run, state.RankID{World: 1}, 280, 20); !reflect.DeepEqual(have, o.batches[280:300]) {
 			t.Error("steps behind the commit differ after a restart")
 		}
 		must(t, stop())
@@ -574,7 +574,7 @@ func TestMix_AddAfterAPurgeReleasesNoFurtherStep(t *testing.T) {
 		for _, docs := range s {
 			docs.lengths(someLengths(8, 3000)...)
 		}
-		w.options.Release, w.options.Checkpoint = backend.ReleasePurge, 10
+		w.options.Release, w.options.CheckpointSteps = backend.ReleasePurge, 10
 		run, stop := w.start(t)
 		o := readAll(t, run, 100)
 		must(t, o.err)
@@ -591,10 +591,10 @@ func TestMix_AddAfterAPurgeReleasesNoFurtherStep(t *testing.T) {
 			if oldest := run.Info().Oldest; oldest > 30 {
 				t.Errorf("%s: step %d is the oldest that can be read, committed are 30", when, oldest)
 			}
-			if trouble := run.Stats().Trouble; trouble != "" {
+			if trouble := run.Stats().StreamProblem; trouble != "" {
 				t.Errorf("%s: %s", when, trouble)
 			}
-			if have := read(t, run, state.Place{World: 1}, 30, 20); !reflect.DeepEqual(have, o.batches[30:50]) {
+			if have := read(t, run, state.RankID{World: 1}, 30, 20); !reflect.DeepEqual(have, o.batches[30:50]) {
 				t.Errorf("%s: the steps differ", when)
 			}
 		}
@@ -606,7 +606,7 @@ func TestMix_AddAfterAPurgeReleasesNoFurtherStep(t *testing.T) {
 			must(t, stop())
 			run, stop = w.start(t)
 			readable(when)
-			read(t, run, state.Place{World: 1}, 30, 170)
+			read(t, run, state.RankID{World: 1}, 30, 170)
 			_, err = run.Checkpoint(t.Context())
 			must(t, err)
 		}
@@ -632,7 +632,7 @@ func TestMixedChangesBehindTheLastStep(t *testing.T) {
 			c := config("bfd")
 			c.Sources = sources(map[string]float64{"code": 1, "math": 1, "web": 1})
 			w, s := mixed(c, "code", "math", "web")
-			w.options.Ahead, w.options.Checkpoint = 1, checkpoint
+			w.options.Ahead, w.options.CheckpointSteps = 1, checkpoint
 			for _, docs := range s {
 				docs.lengths(someLengths(8, 40)...)
 			}

@@ -41,7 +41,7 @@ func TestMix_CompletesWeightsWhereItIsRecorded(t *testing.T) {
 	for i := range runs {
 		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
 	}
-	read(t, runs[0], state.Place{World: 1}, 0, 1)
+	read(t, runs[0], state.RankID{World: 1}, 0, 1)
 	for _, tc := range []struct {
 		by     int
 		change mixture.Change
@@ -65,7 +65,7 @@ func TestMix_CompletesWeightsWhereItIsRecorded(t *testing.T) {
 			got.Weights[name] /= sum
 		}
 		near := maps.EqualFunc(got.Weights, tc.want, func(a, b float64) bool { return a-b < 1e-5 && b-a < 1e-5 })
-		if !near || got.Again {
+		if !near || got.Duplicate {
 			t.Errorf("%+v: shares are %v, want %v", tc, got.Weights, tc.want)
 		}
 	}
@@ -78,13 +78,13 @@ func TestMix_CompletesWeightsWhereItIsRecorded(t *testing.T) {
 // leader, from a restarted daemon, and after other changes.
 func TestMix_RepeatedRequestIsRecordedOnce(t *testing.T) {
 	w, _ := mixedCodeAndWeb(900)
-	w.options.Checkpoint = 1
+	w.options.CheckpointSteps = 1
 	company := newCompany()
 	runs := make([]*loader.Run, 2)
 	for i := range runs {
 		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
 	}
-	read(t, runs[0], state.Place{World: 1}, 0, 3)
+	read(t, runs[0], state.RankID{World: 1}, 0, 3)
 	first := state.MixRequest{Change: weightsOf("code", 3.), Request: "one"}
 	want, err := runs[1].Mix(t.Context(), first)
 	must(t, err)
@@ -99,12 +99,12 @@ func TestMix_RepeatedRequestIsRecordedOnce(t *testing.T) {
 	repeated(runs[0], "the same leader")
 	company.oust(told)
 	repeated(runs[1], "another leader")
-	read(t, runs[0], state.Place{World: 1}, 3, 20)
+	read(t, runs[0], state.RankID{World: 1}, 3, 20)
 	company.oust(told)
 	repeated(runs[0], "a third term, some steps later")
 	_, err = runs[0].Seal(t.Context())
 	must(t, err)
-	read(t, runs[0], state.Place{World: 1}, 23, 0)
+	read(t, runs[0], state.RankID{World: 1}, 23, 0)
 	repeated(runs[1], "the run has ended")
 	if all := recordedMixes(t, w.plan); len(all) != 2 {
 		t.Errorf("the plan has %d changes, want 2", len(all))

@@ -36,7 +36,7 @@ func TestDuplicatesOfAnEpoch(t *testing.T) {
 		}
 		_, err := run.SealSource(t.Context(), "a", "")
 		must(t, err)
-		if n := shares(read(t, run, state.Place{World: 1}, 0, 0)); n[0] != 3*5*8 {
+		if n := shares(read(t, run, state.RankID{World: 1}, 0, 0)); n[0] != 3*5*8 {
 			t.Errorf("%d tokens came, want %d", n[0], 3*5*8)
 		}
 	})
@@ -55,7 +55,7 @@ func TestSealBehindTheEnd(t *testing.T) {
 	run, stop := w.start(t)
 	at, err := run.Seal(t.Context())
 	must(t, err)
-	want := read(t, run, state.Place{World: 1}, 0, 0)
+	want := read(t, run, state.RankID{World: 1}, 0, 0)
 	for range 2 {
 		if again, err := run.Seal(t.Context()); err != nil || again < at {
 			t.Errorf("Seal = %d, %v", again, err)
@@ -80,7 +80,7 @@ func TestSealBehindTheEnd(t *testing.T) {
 			t.Fatalf("the audit says %+v, %v", audited, err)
 		}
 		run, stop = w.start(t)
-		if have := read(t, run, state.Place{World: 1}, 0, 0); len(have) != len(want) {
+		if have := read(t, run, state.RankID{World: 1}, 0, 0); len(have) != len(want) {
 			t.Fatalf("%d steps, want %d", len(have), len(want))
 		}
 	}
@@ -146,7 +146,7 @@ func TestCheckpointBeyondAChange(t *testing.T) {
 		time.Sleep(time.Minute)
 		_, err = run.Seal(t.Context())
 		must(t, err)
-		want := read(t, run, state.Place{World: 1}, 0, 0)
+		want := read(t, run, state.RankID{World: 1}, 0, 0)
 		must(t, stop())
 		audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
 		if err != nil || !audited.Ended || audited.Steps != uint64(len(want)) {
@@ -193,7 +193,7 @@ func TestSealASourceBeforeTheRun(t *testing.T) {
 		if _, err := run.SealSource(t.Context(), "a", ""); reason(err) != fault.PlanLogDown {
 			t.Errorf("before the run: %v", err)
 		}
-		time.AfterFunc(w.options.Stall/2, release)
+		time.AfterFunc(w.options.StallTimeout/2, release)
 		if _, err := run.SealSource(t.Context(), "a", ""); err != nil {
 			t.Error(err)
 		}
@@ -241,7 +241,7 @@ func TestMixWhoseAnswerIsLost(t *testing.T) {
 			step, err := changeMix(t, second, change, "")
 			must(t, err)
 			answers = append(answers, step)
-			read(t, second, state.Place{World: 1}, uint64(3*i), 3)
+			read(t, second, state.RankID{World: 1}, uint64(3*i), 3)
 		}
 		var took []uint64
 		steps := uint64(0)

@@ -93,7 +93,7 @@ func (m *machine) either(act func(*rapid.T)) func(*rapid.T) {
 func (m *machine) ignorant() bool { return m.company != nil && m.unaware(m.process) }
 
 func (m *machine) unaware(p *process) bool {
-	if p.run == nil || !p.run.Leads() {
+	if p.run == nil || !p.run.IsLeader() {
 		return false
 	}
 	_, who := m.world.terms()
@@ -121,7 +121,7 @@ func (m *machine) settle(rt *rapid.T) {
 	}
 	info := m.run.Info()
 	rt.Fatalf("%s does not know what the plan holds: %d steps, keepers %v, ended %v, leads %v", m.daemon(), info.Planned,
-		info.Keepers, info.Ended, m.run.Leads())
+		info.Keepers, info.Ended, m.run.IsLeader())
 }
 
 // upToDate reports whether the process has caught up with the plan.
@@ -130,7 +130,7 @@ func (m *machine) upToDate(rt *rapid.T) bool {
 	records := slices.Clone(m.world.plan.records)
 	m.world.plan.mu.Unlock()
 	var steps uint64
-	var parts planrecord.Joiner
+	var parts planrecord.StepJoiner
 	keepers, ended := planrecord.Keepers{}, false
 	for _, b := range records {
 		e, err := planrecord.Decode(b)
@@ -147,7 +147,7 @@ func (m *machine) upToDate(rt *rapid.T) bool {
 				steps = s.Index + 1
 			}
 		case planrecord.Commit, planrecord.Leave:
-			keepers = keepers.Changed(e)
+			keepers = keepers.WithEntry(e)
 		case planrecord.End:
 			ended = true
 		}

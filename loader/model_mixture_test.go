@@ -65,13 +65,13 @@ func drawSource(rt *rapid.T, c runconfig.Config) mixture.Source {
 		method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "its method")
 		own := configs(method).Draw(rt, "its packing").Packing
 		own.Buckets = c.Packing.Buckets[:1]
-		if packonline.Buckets(method) {
+		if packonline.IsMultiBucket(method) {
 			own.Buckets = c.Packing.Buckets
 		}
 		if s.Packing = &own; len(own.Validate()) > 0 {
 			s.Packing = nil
 		} else {
-			s.Attention = runconfig.AttentionOf(method)
+			s.Attention = runconfig.MethodAttention(method)
 		}
 	}
 	return s
@@ -159,8 +159,8 @@ func (m *machine) document(ref uint64) document.Document {
 // leaves reports whether a source filters out document i of a message.
 func (m *machine) leaves(source int, sequence uint64, i int, x plan.Part) bool {
 	c := m.infos()[source].Config
-	place := sequence + uint64(i-x.Nth)<<48
-	return !c.Split.Takes(x.ID, place) || x.Length < c.MinTokens || c.MaxTokens > 0 && x.Length > c.MaxTokens
+	place := sequence + uint64(i-x.SplitIndex)<<48
+	return !c.Split.Includes(x.ID, place) || x.Length < c.MinTokens || c.MaxTokens > 0 && x.Length > c.MaxTokens
 }
 
 // done counts how often each used document arrived before a low watermark.

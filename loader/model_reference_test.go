@@ -79,7 +79,7 @@ func (f runFloors) change(term uint64, change func(was uint64) uint64) (uint64, 
 	return f.all[f.run].from, nil
 }
 
-func (f runFloors) Begin(ctx context.Context, from uint64) (uint64, error) {
+func (f runFloors) Register(ctx context.Context, from uint64) (uint64, error) {
 	return f.Claim(ctx, 0, from)
 }
 
@@ -87,11 +87,11 @@ func (f runFloors) Claim(_ context.Context, term, from uint64) (uint64, error) {
 	return f.change(term, func(uint64) uint64 { return max(from, f.docs.first) })
 }
 
-func (f runFloors) Tell(context.Context) error { return nil }
+func (f runFloors) NotifyProducers(context.Context) error { return nil }
 
-func (f runFloors) Report(context.Context, backend.Intake) error { return nil }
+func (f runFloors) ReportIntake(context.Context, backend.Intake) error { return nil }
 
-func (f runFloors) Ends(_ context.Context, term, _ uint64) error {
+func (f runFloors) RecordEnd(_ context.Context, term, _ uint64) error {
 	_, err := f.change(term, func(was uint64) uint64 { return was })
 	return err
 }
@@ -197,7 +197,9 @@ func (m *machine) follow(rt *rapid.T) {
 				r.waits = append(slices.Clip(r.waits), len(r.known))
 			}
 			r.known = append(r.known, c)
-			slices.SortStableFunc(r.waits, func(a, b int) int { return cmp.Compare(r.known[a].Behind(), r.known[b].Behind()) })
+			slices.SortStableFunc(r.waits, func(a, b int) int {
+				return cmp.Compare(r.known[a].EffectiveAfter(), r.known[b].EffectiveAfter())
+			})
 		}
 		r.read++
 	}
@@ -235,7 +237,7 @@ func (m *machine) begins(rt *rapid.T, h planrecord.Header, behind [][]byte) {
 		rt.Fatal(err)
 	}
 	m.ref = &reference{header: h, applier: a, used: maps.Clone(m.past.used), took: map[int]uint64{},
-		first: a.Planner.Floor().Next(), in: a.Fed}
+		first: a.Planner.Floor().Next(), in: a.UsedTokens}
 	if h.Parent == nil {
 		return
 	}
@@ -251,7 +253,7 @@ func (m *machine) begins(rt *rapid.T, h planrecord.Header, behind [][]byte) {
 func (m *machine) advance(rt *rapid.T, r *reference) bool {
 	p := r.applier.Planner
 	acted := false
-	if err := r.applier.Settle(func(ready planner.Ready) error {
+	if err := r.applier.ApplyPending(func(ready planner.Ready) error {
 		acted = true
 		if len(r.waits) > len(r.applier.Pending) { // without a control if all sources were empty at first
 			r.took[r.waits[0]] = p.Next() - uint64(len(ready.Steps))
@@ -262,7 +264,7 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 	}); err != nil {
 		rt.Fatal(err)
 	}
-	source, sequence, wanted := p.Wants()
+	source, sequence, wanted := p.NextDocument()
 	switch {
 	case acted:
 	case r.applier.Ended || !wanted || sequence > m.source(source).state().Last:
@@ -270,7 +272,7 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 	default:
 		d := m.document(plan.Ref(source, sequence))
 		m.account(r, source, d)
-		ready, err := r.applier.Document(plan.Arrival{Source: source, Sequence: sequence, ID: d.ID, Length: len(d.Tokens),
+		ready, err := r.applier.AddDocument(plan.Arrival{Source: source, Sequence: sequence, ID: d.ID, Length: len(d.Tokens),
 			Skip: d.Skip, Loss: d.Loss, PackingHints: plan.PackingHints{Hint: d.Hint}, Parts: d.Parts})
 		if err != nil {
 			rt.Fatal(err)
@@ -278,7 +280,7 @@ func (m *machine) advance(rt *rapid.T, r *reference) bool {
 		r.steps = append(r.steps, ready.Steps...)
 	}
 	counts, packed := p.Counts()
-	if out := counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens + p.WaitingTokens(); out != r.in ||
+	if out := counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens + p.BufferedTokens(); out != r.in ||
 		r.header.Parent == nil && packed.Tokens != r.in {
 		rt.Fatalf("behind document %d %d tokens are accounted for and the packer had %d, want %d: %+v, %+v", p.Clock(), out,
 			packed.Tokens, r.in, counts, packed)
@@ -293,7 +295,7 @@ func (m *machine) account(r *reference, source int, d document.Document) {
 	parts, _ := m.members(ref)
 	var comes []member
 	for i, x := range parts {
-		id := [2]uint64{x.ID, uint64(x.Nth)}
+		id := [2]uint64{x.ID, uint64(x.SplitIndex)}
 		skipped := x.Skip != "" || m.leaves(source, d.Sequence, i, x)
 		if skipped {
 			id[0] = 0
@@ -314,8 +316,8 @@ func (m *machine) observe(r *reference, source int, id [2]uint64) bool {
 		r.windows = append(r.windows, window{})
 	}
 	w, n := &r.windows[source], r.header.Config.Documents.Dedupe
-	if mix := r.applier.Planner.Mixture(); mix.Place(source).Epoch != w.epoch {
-		*w = window{epoch: mix.Place(source).Epoch}
+	if mix := r.applier.Planner.Mixture(); mix.Position(source).Epoch != w.epoch {
+		*w = window{epoch: mix.Position(source).Epoch}
 	}
 	duplicate := n > 0 && id[0] != 0 && slices.Contains(w.ids, id)
 	w.ids = append(slices.Clip(w.ids), id)
@@ -359,7 +361,7 @@ func (m *machine) recorded(rt *rapid.T, kind string, at uint64) {
 	m.follow(rt)
 	if kind == "seal" {
 		m.allSealed(rt)
-	} else if !slices.Contains(m.ref.known, planrecord.Control(planrecord.Drain{At: at})) {
+	} else if !slices.Contains(m.ref.known, planrecord.Control(planrecord.Drain{Arrival: at})) {
 		rt.Fatalf("%s behind arrival %d is not among %+v", kind, at, m.ref.known)
 	}
 }
@@ -443,7 +445,7 @@ func (m *machine) check(rt *rapid.T) {
 		}
 	}
 	m.answered(rt)
-	shown := status.New(status.Options{Run: m.run, Ranks: func() []api.RankStatus {
+	shown := status.New(status.Options{Run: m.run, LocalStreams: func() []api.RankStatus {
 		return nil
 	}, Events: status.NewEvents("a"), Name: "a", Flight: func() string { return "" },
 		Bounds: status.Bounds{Window: m.world.config.Shuffle.Window, Ahead: m.world.options.Ahead}}).Status()
@@ -470,7 +472,7 @@ func (m *machine) check(rt *rapid.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if info := m.run.Info(); info.Oldest > 0 {
-		if _, err := m.run.Join(state.Place{World: 1}, info.Oldest-1); reason(err) != fault.StepReleased {
+		if _, err := m.run.Join(state.RankID{World: 1}, info.Oldest-1); reason(err) != fault.StepReleased {
 			rt.Fatalf("join before the oldest step, %d: %v", info.Oldest, err)
 		}
 	}
@@ -483,7 +485,7 @@ func contradictions(s loader.Stats) (wrong []string) {
 			wrong = append(wrong, fmt.Sprintf("%s: %d of %d", name, value, of))
 		}
 	}
-	within("rows there", int64(s.RowsThere), int64(s.RowsNeeded))
+	within("rows there", int64(s.RowsReady), int64(s.RowsNeeded))
 	within("padding", s.Padding, s.Slots)
 	within("masked tokens", s.MaskedTokens, s.Slots-s.Padding)
 	within("delivered", int64(s.Source.Delivered), int64(s.Source.Fetched))

@@ -106,7 +106,7 @@ func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
 	}
 	m.process = m.crew[0]
 	c := configs(rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")).Draw(rt, "configuration")
-	m.several = c.Documents.Several()
+	m.several = c.Documents.CanHoldMultiple()
 	if c.Sources = plain(); rapid.Bool().Draw(rt, "several sources") {
 		drawMixture(rt, &c, processes)
 	}
@@ -122,14 +122,14 @@ func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
 
 // adopt makes a world the one under test.
 func (m *machine) adopt(rt *rapid.T, w *world) {
-	w.options.CacheBytes, w.options.Stall = 0, 2*time.Second // every row fetches its documents
-	w.options.Checkpoint = rapid.IntRange(0, 4).Draw(rt, "checkpoint every")
+	w.options.CacheBytes, w.options.StallTimeout = 0, 2*time.Second // every row fetches its documents
+	w.options.CheckpointSteps = rapid.IntRange(0, 4).Draw(rt, "checkpoint every")
 	w.options.Ahead = rapid.IntRange(1, 5).Draw(rt, "ahead")
 	m.runs++
 	m.world, m.name, m.ref, m.most, m.answers = w, fmt.Sprint("run ", m.runs), nil, 0, map[int]uint64{}
 	m.keepers, m.spoilt = []planrecord.Keepers{{}}, map[string][]byte{}
 	if len(m.crew) > 1 {
-		m.company, w.options.Stall = newCompany(), 10*time.Second // longer than the detection of a killed process
+		m.company, w.options.StallTimeout = newCompany(), 10*time.Second // longer than the detection of a killed process
 	}
 }
 
@@ -268,27 +268,27 @@ func severalOf(rt *rapid.T, docs *memDocs) document.Document {
 		x := plan.Part{ID: uint64(rapid.IntRange(0, 40).Draw(rt, "id")), Length: rapid.IntRange(1, 40).Draw(rt, "tokens"),
 			PackingHints: plan.PackingHints{Hint: hintOf(sequence + uint64(i))}}
 		if i > 0 && rapid.Bool().Draw(rt, "a piece of the one before") {
-			x.ID, x.Nth = d.Parts[i-1].ID, d.Parts[i-1].Nth+1
+			x.ID, x.SplitIndex = d.Parts[i-1].ID, d.Parts[i-1].SplitIndex+1
 		}
-		x.Loss = plan.NewLossRuns(d.Loss.Append(nil, int32(d.Len()), int32(d.Len()+x.Length)))
-		if !x.Loss.Any() {
+		x.Loss = plan.NewLossRuns(d.Loss.AppendRuns(nil, int32(d.Len()), int32(d.Len()+x.Length)))
+		if !x.Loss.HasLoss() {
 			x.Skip = plan.SkipMasked
 		}
 		d.Docs = append(d.Docs, document.Doc{Start: int32(d.Len()), Weight: weightOf(sequence)})
 		d.Tokens = append(d.Tokens, make([]int32, x.Length)...)
 		d.Parts = append(d.Parts, x)
 	}
-	d.Tokens, d.Loss = docs.tokens(sequence, d.Len()), plan.NewLossRuns(d.Loss.Append(nil, 0, int32(d.Len())))
+	d.Tokens, d.Loss = docs.tokens(sequence, d.Len()), plan.NewLossRuns(d.Loss.AppendRuns(nil, 0, int32(d.Len())))
 	return d
 }
 
 // place draws a rank and a world size that divides every step.
-func (m *machine) place(rt *rapid.T) state.Place {
+func (m *machine) place(rt *rapid.T) state.RankID {
 	fits := slices.DeleteFunc([]int{1, 2, 3, 4, 5}, func(n int) bool {
-		return follower.CheckWorld(m.world.config, n) != nil
+		return follower.CheckWorldSize(m.world.config, n) != nil
 	})
 	world := rapid.SampledFrom(fits).Draw(rt, "world")
-	p := state.Place{World: world, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank")}
+	p := state.RankID{World: world, Rank: rapid.IntRange(0, world-1).Draw(rt, "rank")}
 	if m.company != nil {
 		p.Job = rapid.SampledFrom([]string{"", "evaluator"}).Draw(rt, "job")
 	}
@@ -300,7 +300,7 @@ func (m *machine) read(rt *rapid.T) {
 	info := m.run.Info()
 	from := uint64(rapid.IntRange(int(info.Oldest), int(info.Planned)).Draw(rt, "from"))
 	r, err := m.run.JoinAs(m.place(rt), from,
-		state.Client{Session: rapid.SampledFrom([]string{"", "s"}).Draw(rt, "session"), Taken: from})
+		state.Client{Session: rapid.SampledFrom([]string{"", "s"}).Draw(rt, "session"), Delivered: from})
 	if m.released(err, from) {
 		return
 	}
@@ -323,7 +323,7 @@ func (m *machine) next(rt *rapid.T, r *follower.Reader, at uint64) uint64 {
 		if at == possible && isEOF(err) || m.died(rt, err) {
 			break
 		}
-		first, rows := place.Slice(len(s.Rows))
+		first, rows := place.RowRange(len(s.Rows))
 		b, err := m.run.Assemble(m.t.Context(), s, first, rows)
 		if m.released(err, at) {
 			break
@@ -365,9 +365,11 @@ func (m *machine) ahead() uint64 {
 
 // report sends a client's report, true or not. No step may depend on it.
 func (m *machine) report(rt *rapid.T) {
-	m.run.Consumed(m.place(rt), state.Consumption{Session: "s", Taken: rapid.Uint64Range(0, 60).Draw(rt, "taken"),
-		Waiting: rapid.Bool().Draw(rt, "waiting"),
-		Still:   time.Duration(rapid.IntRange(0, 200).Draw(rt, "still")) * time.Second, Left: rapid.Bool().Draw(rt, "left")})
+	m.run.RecordConsumption(m.place(rt), state.Consumption{Session: "s",
+		Delivered:   rapid.Uint64Range(0, 60).Draw(rt, "taken"),
+		Waiting:     rapid.Bool().Draw(rt, "waiting"),
+		SinceChange: time.Duration(rapid.IntRange(0, 200).Draw(rt, "still")) * time.Second,
+		Left:        rapid.Bool().Draw(rt, "left")})
 }
 
 // join opens a reader that may request its next steps at any time.
@@ -581,7 +583,7 @@ func (m *machine) fork(rt *rapid.T) {
 	}
 	settled := func() bool { // drops of a flush or the end hold for the fork
 		p := m.ref.applier.Pending
-		return !h.Parent.Sources[0].Sealed && (len(p) == 0 || p[0].Behind() > a.Planner.Clock())
+		return !h.Parent.Sources[0].Sealed && (len(p) == 0 || p[0].EffectiveAfter() > a.Planner.Clock())
 	}
 	for !settled() && m.advance(rt, m.ref) {
 	}
@@ -593,7 +595,7 @@ func (m *machine) fork(rt *rapid.T) {
 	m.parent = m.ref
 	m.adopt(rt, next)
 	to := backend.Backends{Sources: strictShelf{m.docs, m.floorsOf}, Plan: next.plan, Checkpoints: next.checkpoints}
-	if err := maintenance.Begin(m.t.Context(), to, h); err != nil {
+	if err := maintenance.CreateFork(m.t.Context(), to, h); err != nil {
 		rt.Fatal(err)
 	}
 	if rapid.Bool().Draw(rt, "the parent goes") {

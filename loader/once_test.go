@@ -24,8 +24,8 @@ func changesDecided(t *testing.T, l *memLog) map[uint64]int {
 	out := map[uint64]int{}
 	must(t, l.Scan(t.Context(), 1, func(_ uint64, b []byte) error {
 		e, err := planrecord.Decode(b)
-		if m, is := e.(planrecord.Mix); is && m.Decided != nil {
-			out[*m.Decided]++
+		if m, is := e.(planrecord.Mix); is && m.DecidedStep != nil {
+			out[*m.DecidedStep]++
 		}
 		return err
 	}))
@@ -55,25 +55,25 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 	run, stop := w.start(t)
 	begin, err := changeOnce(t, run, codeAndWeb(0.5), 0, "")
 	must(t, err)
-	if begin.Step > 2 || begin.Again { // steps planned ahead so far
+	if begin.Step > 2 || begin.Duplicate { // steps planned ahead so far
 		t.Errorf("before the first step: %+v", begin)
 	}
 	var want []*assembly.Batch
 	made := map[uint64]state.MixResult{0: begin}
 	for _, decided := range []uint64{4, 8, 12} {
-		want = append(want, read(t, run, state.Place{World: 1}, decided-4, 4)...)
+		want = append(want, read(t, run, state.RankID{World: 1}, decided-4, 4)...)
 		if decided == 8 {
 			continue // the trainer was killed before its request
 		}
 		made[decided], err = changeOnce(t, run, codeAndWeb(float64(decided)/16), decided, "alice")
 		must(t, err)
-		if x := made[decided]; x.Again || x.Step < decided || x.Weights["code"] != float64(decided)/16 {
+		if x := made[decided]; x.Duplicate || x.Step < decided || x.Weights["code"] != float64(decided)/16 {
 			t.Errorf("decided behind %d steps: %+v", decided, x)
 		}
 	}
 	asked := func() {
 		for decided, x := range made {
-			x.Again = true
+			x.Duplicate = true
 			if got, err := changeOnce(t, run, codeAndWeb(0.99), decided, "bob"); err != nil || !reflect.DeepEqual(got, x) {
 				t.Errorf("decided again behind %d steps: %+v, %v, want %+v", decided, got, err, x)
 			}
@@ -85,7 +85,7 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 	asked()
 	late, err := changeOnce(t, run, codeAndWeb(0.5), 8, "alice")
 	must(t, err)
-	if late.Again || late.Step < made[12].Step {
+	if late.Duplicate || late.Step < made[12].Step {
 		t.Errorf("decided late: %+v", late)
 	}
 	made[8] = late
@@ -96,7 +96,7 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 		t.Errorf("weights that no mixture can have: %v", err)
 	}
 	asked()
-	if got := read(t, run, state.Place{World: 1}, 0, 12); !reflect.DeepEqual(got, want) {
+	if got := read(t, run, state.RankID{World: 1}, 0, 12); !reflect.DeepEqual(got, want) {
 		t.Error("the steps differ")
 	}
 	if n := changesDecided(t, w.plan); !maps.Equal(n, map[uint64]int{0: 1, 4: 1, 8: 1, 12: 1}) {
@@ -114,7 +114,7 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 func TestOneOfManyDecides(t *testing.T) {
 	w, _ := mixedCodeAndWeb(2000)
 	company := newCompany()
-	w.options.Stall = 20 * time.Second
+	w.options.StallTimeout = 20 * time.Second
 	runs := make([]*loader.Run, 3)
 	for i := range runs {
 		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
@@ -122,7 +122,7 @@ func TestOneOfManyDecides(t *testing.T) {
 	want := map[uint64]int{}
 	for decided := uint64(1); decided <= 8; decided++ {
 		want[decided] = 1
-		read(t, runs[decided%3], state.Place{World: 1}, decided-1, 1)
+		read(t, runs[decided%3], state.RankID{World: 1}, decided-1, 1)
 		answers := make([]state.MixResult, 6)
 		var asking sync.WaitGroup
 		for i := range answers {
@@ -139,7 +139,7 @@ func TestOneOfManyDecides(t *testing.T) {
 		}
 		asking.Wait()
 		for i := range answers {
-			answers[i].Again = false
+			answers[i].Duplicate = false
 			if !reflect.DeepEqual(answers[i], answers[0]) {
 				t.Errorf("decided behind %d steps: %+v and %+v", decided, answers[i], answers[0])
 			}
@@ -155,14 +155,14 @@ func TestOneOfManyDecides(t *testing.T) {
 func TestALostAnswerIsNoSecondChange(t *testing.T) {
 	w, _ := mixedCodeAndWeb(2000)
 	company := newCompany()
-	w.options.Stall = 20 * time.Second
+	w.options.StallTimeout = 20 * time.Second
 	runs := make([]*loader.Run, 2)
 	for i := range runs {
 		runs[i], _ = w.join(t, company, fmt.Sprint("daemon", i))
 	}
-	read(t, runs[0], state.Place{World: 1}, 0, 3)
+	read(t, runs[0], state.RankID{World: 1}, 0, 3)
 	asks := 0
-	if runs[0].Leads() {
+	if runs[0].IsLeader() {
 		asks = 1
 	}
 	company.mu.Lock()

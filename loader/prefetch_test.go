@@ -44,7 +44,7 @@ func (d *rangedDocs) Content(ctx context.Context, sequence uint64) (document.Con
 	return d.memDocs.Content(ctx, sequence)
 }
 
-func (d *rangedDocs) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
+func (d *rangedDocs) Refetch(ctx context.Context, sequences []uint64, f func(document.Document)) error {
 	d.asked <- sequences
 	select {
 	case <-d.pass:
@@ -70,7 +70,7 @@ func written(t *testing.T, documents int) (w *world, docs *rangedDocs, want []*a
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want = read(t, run, state.Place{World: 1}, 0, 0)
+	want = read(t, run, state.RankID{World: 1}, 0, 0)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -80,7 +80,7 @@ func written(t *testing.T, documents int) (w *world, docs *rangedDocs, want []*a
 	return w, docs, want
 }
 
-func join(t *testing.T, run *loader.Run, place state.Place, step int) *follower.Reader {
+func join(t *testing.T, run *loader.Run, place state.RankID, step int) *follower.Reader {
 	t.Helper()
 	r, err := run.Join(place, uint64(step))
 	if err != nil {
@@ -110,7 +110,7 @@ func (d *rangedDocs) call(t *testing.T) []uint64 {
 func TestDocumentsAreReadAheadOnce(t *testing.T) {
 	w, docs, want := written(t, 600)
 	run, _ := w.start(t)
-	join(t, run, state.Place{World: 1}, 0)
+	join(t, run, state.RankID{World: 1}, 0)
 	got := docs.call(t)
 	if !slices.IsSorted(got) || len(got) < 500 {
 		t.Fatalf("%d documents are read together, sorted: %v", len(got), slices.IsSorted(got))
@@ -119,9 +119,9 @@ func TestDocumentsAreReadAheadOnce(t *testing.T) {
 		docs.pass <- struct{}{}
 	}
 	for rank := range 2 { // two ranks of another world
-		place := state.Place{Rank: rank, World: 2}
+		place := state.RankID{Rank: rank, World: 2}
 		for i, b := range read(t, run, place, 0, 0) {
-			first, n := place.Slice(want[i].Rows)
+			first, n := place.RowRange(want[i].Rows)
 			if length := want[i].Bucket; !slices.Equal(tokensOf(t, b), tokensOf(t, want[i])[first*length:(first+n)*length]) {
 				t.Fatalf("rank %d: step %d differs", rank, i)
 			}
@@ -142,14 +142,14 @@ func TestDocumentsAreReadAheadOnce(t *testing.T) {
 func TestNothingIsReadAheadOfAReaderThatHasGone(t *testing.T) {
 	w, docs, want := written(t, 3000)
 	run, _ := w.start(t)
-	r := join(t, run, state.Place{World: 1}, 0)
+	r := join(t, run, state.RankID{World: 1}, 0)
 	if first := docs.call(t); len(first) > 1024 {
 		t.Fatalf("%d documents are read at a time", len(first))
 	}
 	r.Close()
 	docs.pass <- struct{}{}
 	last := len(want) - 1
-	join(t, run, state.Place{World: 1}, last)
+	join(t, run, state.RankID{World: 1}, last)
 	needs := map[uint64]bool{}
 	for _, pieces := range want[last].Pieces {
 		for _, p := range pieces {
@@ -167,7 +167,7 @@ func TestReadingAheadIsBounded(t *testing.T) {
 	w, docs, _ := written(t, 600)
 	w.options.CacheBytes = 8 << 10
 	run, _ := w.start(t)
-	join(t, run, state.Place{World: 1}, 0)
+	join(t, run, state.RankID{World: 1}, 0)
 	got, bytes := docs.call(t), 0
 	for _, sequence := range got {
 		bytes += 128 + 4*docs.docs[sequence-1].Len()
@@ -196,7 +196,7 @@ func TestALostDocumentFailsAtItsStep(t *testing.T) {
 		docs.pass <- struct{}{}
 	}
 	run, _ := w.start(t)
-	r, err := run.Join(state.Place{World: 1}, 0)
+	r, err := run.Join(state.RankID{World: 1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ func BenchmarkReaders(b *testing.B) {
 				w := newWorld(config("bfd"))
 				w.config.Packing.Buckets, w.config.Packing.Pool, w.config.Packing.MaxAge = []int{256}, 1024, 4096
 				w.config.Shuffle.Window, w.config.Steps.Rows = 256, world
-				w.options.Ahead, w.options.Checkpoint, w.options.CacheBytes = 16, 0, 1<<30
+				w.options.Ahead, w.options.CheckpointSteps, w.options.CacheBytes = 16, 0, 1<<30
 				lengths := someLengths(1, 20_000)
 				for i := range lengths {
 					lengths[i] *= 10
@@ -36,7 +36,7 @@ func BenchmarkReaders(b *testing.B) {
 				go func() { served <- run.Serve(ctx) }()
 				g, reading := errgroup.WithContext(ctx)
 				for i := range jobs * world {
-					place := state.Place{Job: fmt.Sprint(i / world), Rank: i % world, World: world}
+					place := state.RankID{Job: fmt.Sprint(i / world), Rank: i % world, World: world}
 					g.Go(func() error { return readSteps(reading, run, place, steps) })
 				}
 				if err := g.Wait(); err != nil {
@@ -52,7 +52,7 @@ func BenchmarkReaders(b *testing.B) {
 	}
 }
 
-func readSteps(ctx context.Context, run *loader.Run, place state.Place, n int) error {
+func readSteps(ctx context.Context, run *loader.Run, place state.RankID, n int) error {
 	r, err := run.Join(place, 0)
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func readSteps(ctx context.Context, run *loader.Run, place state.Place, n int) e
 		if err != nil {
 			return err
 		}
-		first, rows := place.Slice(len(s.Rows))
+		first, rows := place.RowRange(len(s.Rows))
 		if _, err := run.Assemble(ctx, s, first, rows); err != nil {
 			return err
 		}

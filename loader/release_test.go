@@ -38,7 +38,7 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 	if _, err := whole.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := read(t, whole, state.Place{World: 1}, 0, 0)
+	want := read(t, whole, state.RankID{World: 1}, 0, 0)
 
 	w, _ := purging(config("bfd"))
 	w.docs.lengths(lengths...)
@@ -47,7 +47,7 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 		t.Fatal(err)
 	}
 	for step := uint64(0); step < uint64(len(want)); step += 7 {
-		have := read(t, run, state.Place{World: 1}, step, min(7, len(want)-int(step)))
+		have := read(t, run, state.RankID{World: 1}, step, min(7, len(want)-int(step)))
 		if !reflect.DeepEqual(have, want[step:step+uint64(len(have))]) {
 			t.Fatalf("steps from %d on differ", step)
 		}
@@ -64,7 +64,7 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 			}
 			run, stop = w.start(t)
 		}
-		if again := read(t, run, state.Place{World: 1}, step, 7); !reflect.DeepEqual(again, have) {
+		if again := read(t, run, state.RankID{World: 1}, step, 7); !reflect.DeepEqual(again, have) {
 			t.Fatalf("steps from %d on differ when they are read again", step)
 		}
 	}
@@ -73,12 +73,12 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return run.Info().Oldest > 30 })
-	_, err := run.Join(state.Place{World: 1}, 0)
+	_, err := run.Join(state.RankID{World: 1}, 0)
 	if reason(err) != fault.StepReleased {
 		t.Fatalf("Join of a released step = %v", err)
 	}
 	oldest := run.Info().Oldest
-	if have := read(t, run, state.Place{World: 1}, oldest, 0); !reflect.DeepEqual(have, want[oldest:]) {
+	if have := read(t, run, state.RankID{World: 1}, oldest, 0); !reflect.DeepEqual(have, want[oldest:]) {
 		t.Fatalf("steps from %d on, the oldest that is left, differ", oldest)
 	}
 	if err := stop(); err != nil {
@@ -114,7 +114,7 @@ func TestTheEndIsTold(t *testing.T) {
 		t.Fatalf("after the seal behind document %d the ends are %v", at, have)
 	}
 	for _, more := range []func(*loader.Run){func(*loader.Run) {}, func(r *loader.Run) {
-		read(t, r, state.Place{World: 1}, 0, 0)
+		read(t, r, state.RankID{World: 1}, 0, 0)
 	}, func(*loader.Run) {}} {
 		more(run)
 		if err := stop(); err != nil {
@@ -135,11 +135,11 @@ func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 	c := config("splice")
 	c.Packing.Pool, c.Packing.MaxAge, c.Shuffle.Window = 40, 80, 0
 	w, _ := purging(c)
-	w.options.Checkpoint = 60
+	w.options.CheckpointSteps = 60
 	w.docs.lengths(someLengths(3, 9000)...)
 	run, stop := w.start(t)
 	for step := range uint64(110) {
-		read(t, run, state.Place{World: 1}, step, 1)
+		read(t, run, state.RankID{World: 1}, step, 1)
 		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, step+1); err != nil {
 			t.Fatal(err)
 		}
@@ -171,12 +171,12 @@ func TestWhatMayBeAskedForIsNotPurged(t *testing.T) {
 			}
 		},
 		"a reader": func(t *testing.T, run *loader.Run, _ *world) {
-			if _, err := run.Join(state.Place{Job: "evaluator", World: 2}, 0); err != nil {
+			if _, err := run.Join(state.RankID{Job: "evaluator", World: 2}, 0); err != nil {
 				t.Fatal(err)
 			}
 		},
 		"a reader amid a step": func(t *testing.T, run *loader.Run, w *world) {
-			r, err := run.Join(state.Place{Job: "evaluator", World: 2}, 0)
+			r, err := run.Join(state.RankID{Job: "evaluator", World: 2}, 0)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -198,7 +198,7 @@ func TestWhatMayBeAskedForIsNotPurged(t *testing.T) {
 				hold(t, run, w)
 			}
 			w.docs.lengths(someLengths(9, 400)...)
-			read(t, run, state.Place{World: 1}, 0, 40)
+			read(t, run, state.RankID{World: 1}, 0, 40)
 			if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 40); err != nil {
 				t.Fatal(err)
 			}

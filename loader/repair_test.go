@@ -40,16 +40,16 @@ func drained(t *testing.T) (*world, []*assembly.Batch) {
 	w.options.Ahead = 2
 	w.docs.lengths(someLengths(4, 60)...)
 	run, stop := w.start(t)
-	batches := read(t, run, state.Place{World: 1}, 0, 4)
+	batches := read(t, run, state.RankID{World: 1}, 0, 4)
 	if _, err := run.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.docs.lengths(someLengths(5, 300)...)
-	batches = append(batches, read(t, run, state.Place{World: 1}, 4, 26)...)
+	batches = append(batches, read(t, run, state.RankID{World: 1}, 4, 26)...)
 	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 20); err != nil {
 		t.Fatal(err)
 	}
-	batches = append(batches, read(t, run, state.Place{World: 1}, 30, 6)...)
+	batches = append(batches, read(t, run, state.RankID{World: 1}, 30, 6)...)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +90,7 @@ func TestAForkForgetsOldCheckpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := maintenance.Begin(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
+	if err := maintenance.CreateFork(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := next.open(t); err != nil {
@@ -132,7 +132,7 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 			refused("Audit", err)
 			_, _, err = w.fork(t, 2, "next", w.config)
 			refused("Fork", err)
-			err = maintenance.Find(t.Context(), w.plan, 3, func(*plan.Step, int, []packonline.Piece) error { return nil })
+			err = maintenance.FindRows(t.Context(), w.plan, 3, func(*plan.Step, int, []packonline.Piece) error { return nil })
 			refused("Find", err)
 		})
 	}
@@ -192,12 +192,12 @@ func TestRepair(t *testing.T) {
 			c.damage(w)
 			before := slices.Clone(w.plan.records)
 			d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0)
-			if err != nil || d.Why == "" || d.Same() != c.same {
+			if err != nil || d.Cause == "" || d.HasSameSteps() != c.same {
 				t.Fatalf("%+v, %v, want same %v", d, err, c.same)
 			}
 			var lost []string
-			for _, l := range d.Lost {
-				lost = append(lost, l.What)
+			for _, l := range d.LostControls {
+				lost = append(lost, l.Description)
 			}
 			if !slices.Equal(lost, c.lost) {
 				t.Errorf("lost are %q, want %q", lost, c.lost)
@@ -213,17 +213,17 @@ func TestRepair(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			served := make(chan error, 1)
 			go func() { served <- run.Serve(ctx) }()
-			if d.OnceSteps > d.Steps { // a trainer resumes at its step
-				at := min(int(d.OnceSteps), len(want)) - 1
-				if have := read(t, run, state.Place{World: 1}, uint64(at), 1); c.same && !reflect.DeepEqual(have, want[at:at+1]) {
+			if d.FormerSteps > d.Steps { // a trainer resumes at its step
+				at := min(int(d.FormerSteps), len(want)) - 1
+				if have := read(t, run, state.RankID{World: 1}, uint64(at), 1); c.same && !reflect.DeepEqual(have, want[at:at+1]) {
 					t.Error("the step that the trainer resumes at differs")
 				}
 			}
-			have := read(t, run, state.Place{World: 1}, 0, len(want))
+			have := read(t, run, state.RankID{World: 1}, 0, len(want))
 			if same := reflect.DeepEqual(have, want); c.same && !same {
 				t.Error("the steps differ from those that were served")
 			}
-			if i := run.Info(); !slices.Equal(i.Was, []string{"test"}) || i.Run != "copy" {
+			if i := run.Info(); !slices.Equal(i.FormerNames, []string{"test"}) || i.Run != "copy" {
 				t.Errorf("info is %+v", i)
 			}
 			cancel()
@@ -273,7 +273,7 @@ func TestABrokenOffRepairIsFinished(t *testing.T) {
 		0); err == nil {
 		t.Error("a plan without a header was inspected")
 	}
-	if d, err := maintenance.Inspect(t.Context(), next.plan, next.checkpoints, 0); err != nil || d.Why != "" ||
+	if d, err := maintenance.Inspect(t.Context(), next.plan, next.checkpoints, 0); err != nil || d.Cause != "" ||
 		d.Records != 20 {
 		t.Errorf("the copy is %+v, %v", d, err)
 	}

@@ -14,7 +14,7 @@ import (
 // A job that reads retains its documents until it commits, whatever other jobs have committed before. Without readers
 // it does so for Options.Silent.
 func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
-	late := state.Place{Job: "late", World: 1}
+	late := state.RankID{Job: "late", World: 1}
 	// begin makes a run of which job late reads 20 steps and another job reads and commits 40.
 	begin := func(t *testing.T) (w *world, run *loader.Run, stop func() error, r *follower.Reader) {
 		w, _ = purging(config("bfd"))
@@ -30,7 +30,7 @@ func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		read(t, run, state.Place{World: 1}, 0, 40)
+		read(t, run, state.RankID{World: 1}, 0, 40)
 		commit(t, run, planrecord.DefaultKeeper, 40)
 		return w, run, stop, r
 	}
@@ -91,7 +91,7 @@ func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 		if first := w.first(); first != 1 {
 			t.Fatalf("document %d is the first one left before readers could connect", first)
 		}
-		r, err := run.JoinAs(late, 20, state.Client{Session: "s", Taken: 20, Read: 20})
+		r, err := run.JoinAs(late, 20, state.Client{Session: "s", Delivered: 20, PriorSteps: 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -113,14 +113,14 @@ func TestRelease_JobRetainsBeyondItsDaemon(t *testing.T) {
 	bubble(t, "stops", func(t *testing.T) {
 		w, _ := purging(config("bfd"))
 		company := newCompany()
-		w.options.Stall = 10 * time.Second
+		w.options.StallTimeout = 10 * time.Second
 		w.docs.lengths(someLengths(9, 400)...)
 		first, _ := w.join(t, company, "first")
-		eventually(t, first.Leads)
+		eventually(t, first.IsLeader)
 		second, stop := w.join(t, company, "second")
 		eventually(t, func() bool { return len(second.Info().Daemons) == 2 })
-		read(t, second, state.Place{Job: "late", World: 1}, 0, 20)
-		read(t, first, state.Place{World: 1}, 0, 40)
+		read(t, second, state.RankID{Job: "late", World: 1}, 0, 20)
+		read(t, first, state.RankID{World: 1}, 0, 40)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +150,7 @@ func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		run, stop := w.start(t)
-		read(t, run, state.Place{Job: "a", World: 1}, 0, 12)
+		read(t, run, state.RankID{Job: "a", World: 1}, 0, 12)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -158,8 +158,8 @@ func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 		eventually(t, func() bool { return !run.Stats().Replaying })
 		check := func(job string, taken, want uint64) {
 			t.Helper()
-			run.Consumed(state.Place{Job: job, World: 1}, state.Consumption{Session: "s", Taken: taken})
-			if sent := run.Sent(t.Context(), want, func(x string) bool { return x == job }); sent != want {
+			run.RecordConsumption(state.RankID{Job: job, World: 1}, state.Consumption{Session: "s", Delivered: taken})
+			if sent := run.SentSteps(t.Context(), want, func(x string) bool { return x == job }); sent != want {
 				t.Errorf("job %s was sent %d steps after a report of %d, want %d", job, sent, taken, want)
 			}
 		}
@@ -167,7 +167,7 @@ func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 		check("a", 11, 11)
 		check("a", 10, 11)
 		check("b", 1<<40, run.Info().Planned)
-		read(t, run, state.Place{Job: "d", World: 1}, 2, 3)
+		read(t, run, state.RankID{Job: "d", World: 1}, 2, 3)
 		check("d", 9, 5)
 		<-time.After(11 * time.Minute)
 		check("c", 5, 0)
@@ -177,12 +177,12 @@ func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 // All daemons report how many steps each job was sent, also after the job's readers have closed.
 func TestRun_SentOfJobs(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
-	w.options.Stall = 10 * time.Second
+	w.options.StallTimeout = 10 * time.Second
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	first, _ := w.join(t, company, "first")
 	second, _ := w.join(t, company, "second")
 	eventually(t, func() bool { return len(first.Info().Daemons) == 2 && len(second.Info().Daemons) == 2 })
-	r, err := first.Join(state.Place{Job: "a", World: 1}, 5)
+	r, err := first.Join(state.RankID{Job: "a", World: 1}, 5)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,10 +192,10 @@ func TestRun_SentOfJobs(t *testing.T) {
 	check := func(when string, want uint64) {
 		t.Helper()
 		for _, run := range []*loader.Run{first, second} {
-			if sent := run.Sent(t.Context(), want, named("a", "b")); sent != want {
+			if sent := run.SentSteps(t.Context(), want, named("a", "b")); sent != want {
 				t.Errorf("%s: sent %d, want %d", when, sent, want)
 			}
-			if sent := run.Sent(t.Context(), 0, named("c", "")); sent != 0 {
+			if sent := run.SentSteps(t.Context(), 0, named("c", "")); sent != 0 {
 				t.Errorf("%s: others were sent %d", when, sent)
 			}
 		}
@@ -208,11 +208,11 @@ func TestRun_SentOfJobs(t *testing.T) {
 	}
 	r.Close()
 	check("when it has read 3 steps", 8)
-	if len(read(t, second, state.Place{Job: "b", World: 1}, 7, 5)) != 5 {
+	if len(read(t, second, state.RankID{Job: "b", World: 1}, 7, 5)) != 5 {
 		t.Fatal("too few steps")
 	}
 	check("when another job has read on", 12)
-	if sent := first.Sent(t.Context(), 13, named("a", "b")); sent != 12 {
+	if sent := first.SentSteps(t.Context(), 13, named("a", "b")); sent != 12 {
 		t.Errorf("sent %d of a step that was not", sent)
 	}
 }

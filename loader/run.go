@@ -33,8 +33,8 @@ import (
 // Info describes a run to readers.
 type Info struct {
 	Run string `json:"run"`
-	// ID distinguishes runs of the same name: a run that was deleted and created again has another ID. It is empty
-	// before the run begins.
+	// ProcessID distinguishes runs of the same name: a run that was deleted and created again has another ProcessID. It is
+	// empty before the run begins.
 	ID          string             `json:"run_id"`
 	Fingerprint string             `json:"fingerprint"`
 	Config      runconfig.Config   `json:"config"`
@@ -45,10 +45,10 @@ type Info struct {
 	Keepers     planrecord.Keepers `json:"keepers"`
 	// Sources are in the order of their numbers, including removed ones.
 	Sources []plan.SourceInfo `json:"sources"`
-	// Was are names that the run had before its plan was repaired. A client with one of them refers to this run.
-	Was []string `json:"was,omitempty"`
-	// Begun reports that the run has a plan, as far as this process has read.
-	Begun bool `json:"-"`
+	// FormerNames are names that the run had before its plan was repaired. A client with one of them refers to this run.
+	FormerNames []string `json:"was,omitempty"`
+	// HasPlan reports that the run has a plan, as far as this process has read.
+	HasPlan bool `json:"-"`
 	// Daemons are the addresses of all running daemons of the run, as grpc://host:port or grpc+tls://host:port. It is
 	// empty if the answering daemon is the only one.
 	Daemons []string `json:"daemons,omitempty"`
@@ -88,12 +88,12 @@ func Open(ctx context.Context, name string, c runconfig.Config, o backend.Option
 	if err := (planrecord.Term{Daemon: e.Daemon}).Validate(); err != nil {
 		return nil, fmt.Errorf("open run %s: %w", name, err)
 	}
-	c = c.Settled()
+	c = c.Canonical()
 	log := e.Log.With("run", name)
 	view := planview.New(e.Plan, c, o)
 	streams := planview.NewStreams(e, view)
 	f := follower.New(view, c, o, streams, log)
-	f.Supply = e.Supply
+	f.PullStatus = e.PullStatus
 	setup := leader.Setup{Name: name, Config: c, Options: o, Backends: e, Streams: streams, Log: log, View: view,
 		Observer: f.Assembler}
 	coordinator := cluster.New(setup, f.Ranks)
@@ -114,7 +114,7 @@ func (r *Run) Serve(ctx context.Context) error {
 	tell, stop := context.WithCancel(ctx)
 	telling.Go(func() { r.follower.LogStalls(tell) })
 	telling.Go(func() { r.follower.Prefetch.Run(tell) })
-	telling.Go(func() { r.follower.DropSilent(tell) })
+	telling.Go(func() { r.follower.DropIdleReaders(tell) })
 	err := r.coordinator.Serve(ctx)
 	stop()
 	telling.Wait()
@@ -124,56 +124,57 @@ func (r *Run) Serve(ctx context.Context) error {
 	failed := err
 	if failed == nil {
 		failed = &fault.Error{Reason: fault.NotLeading, Message: "the daemon is shutting down",
-			Do: "reconnect when it is back"}
+			Advice: "reconnect when it is back"}
 	}
 	r.plan.Fail(diagnosis.Failure(failed))
 	return err
 }
 
-// ServesAt sets the address at which readers reach this daemon, which other daemons announce. It must be called
+// SetAddress sets the address at which readers reach this daemon, which other daemons announce. It must be called
 // before Serve.
-func (r *Run) ServesAt(uri string) { r.coordinator.ServesAt(uri) }
+func (r *Run) SetAddress(uri string) { r.coordinator.SetAddress(uri) }
 
 // Info returns the current description of the run.
 func (r *Run) Info() Info {
-	now := r.plan.Now() // first: a plan with steps has begun
-	h, begun := r.plan.Head()
+	now := r.plan.Snapshot() // first: a plan with steps has begun
+	h, begun := r.plan.Header()
 	daemons, leader := r.coordinator.Addresses()
 	info := Info{Run: r.name, Fingerprint: h.Fingerprint, Config: r.config, Planned: now.Steps, Ended: now.Ended,
-		Committed: now.Keepers.Committed(), Oldest: now.Oldest, Keepers: now.Keepers, Begun: begun, Daemons: daemons,
+		Committed: now.Keepers.Committed(), Oldest: now.Oldest, Keepers: now.Keepers, HasPlan: begun, Daemons: daemons,
 		Leader: leader, Length: r.Length(), Ahead: r.options.Ahead}
 	if begun {
 		info.ID = h.ID
 	}
-	if info.Sources = r.streams.Infos(); len(info.Sources) == 0 { // the run has not begun
+	if info.Sources = r.streams.SourceInfos(); len(info.Sources) == 0 { // the run has not begun
 		info.Sources = h.Infos()
 	}
 	if h.Repair != nil {
-		info.Was = h.Repair.Was
+		info.FormerNames = h.Repair.PreviousNames
 	}
 	return info
 }
 
 // Join registers a reader that will request steps from step on. It validates rank, world and step. Readers decide how
 // far ahead the leader plans, never what it plans.
-func (r *Run) Join(place state.Place, step uint64) (*follower.Reader, error) {
+func (r *Run) Join(place state.RankID, step uint64) (*follower.Reader, error) {
 	return r.JoinAs(place, step, state.Client{})
 }
 
 // JoinAs is Join with a description of the client.
-func (r *Run) JoinAs(place state.Place, step uint64, client state.Client) (*follower.Reader, error) {
+func (r *Run) JoinAs(place state.RankID, step uint64, client state.Client) (*follower.Reader, error) {
 	reader, err := r.follower.Join(r.name, place, step, client)
 	var refused *fault.Error
 	if !errors.As(err, &refused) || refused.Reason != fault.StepNotPlanned {
 		return reader, err
 	}
-	elsewhere, heard := r.coordinator.Listen() // a reader that was connected to another daemon may have seen later steps
+	// a reader that was connected to another daemon may have seen later steps
+	elsewhere, heard := r.coordinator.AwaitReports()
 	if !elsewhere {
 		return reader, err
 	}
 	reader, err = r.follower.Join(r.name, place, step, client)
 	if errors.As(err, &refused) && refused.Reason == fault.StepNotPlanned && !heard {
-		return nil, follower.Unheard(step, r.plan.Planned())
+		return nil, follower.LeaderUnknownError(step, r.plan.PlannedSteps())
 	}
 	return reader, err
 }
@@ -189,42 +190,43 @@ func (r *Run) Assemble(ctx context.Context, s *plan.Step, first, n int) (*assemb
 	return r.follower.Assemble(ctx, s, first, n)
 }
 
-// Consumed records a report of the client that reads at a place, from this daemon or another one.
-func (r *Run) Consumed(place state.Place, c state.Consumption) state.Receipt {
-	return r.follower.Consumed(place, c)
+// RecordConsumption records a report of the client that reads at a place, from this daemon or another one.
+func (r *Run) RecordConsumption(place state.RankID, c state.Consumption) state.ConsumptionResponse {
+	return r.follower.RecordConsumption(place, c)
 }
 
 // Ranks returns the ranks of all daemons, as last evaluated.
-func (r *Run) Ranks() census.View { return r.follower.Ranks.Last() }
+func (r *Run) Ranks() census.View { return r.follower.Ranks.LastView() }
 
 // Cause returns why a step is not planned yet, as its reader would receive it; nil if it is planned or the run has
 // ended.
-func (r *Run) Cause(step uint64) *fault.Error { return r.follower.Explain(step) }
+func (r *Run) Cause(step uint64) *fault.Error { return r.follower.StallCause(step) }
 
 // Verdict describes the state of the run in one sentence, at most a second old.
 func (r *Run) Verdict() diagnosis.Verdict { return r.follower.ShownVerdict() }
 
-// Waits reports whether a rank waits for a step that is not planned, at most a second old.
-func (r *Run) Waits() bool { return r.follower.RateSampler.Waits() }
+// HasWaitingRank reports whether a rank waits for a step that is not planned, at most a second old.
+func (r *Run) HasWaitingRank() bool { return r.follower.RateSampler.HasWaitingRank() }
 
-// Leads reports whether this process leads the run, according to its own state.
-func (r *Run) Leads() bool { return r.coordinator.Leader() != nil }
+// IsLeader reports whether this process leads the run, according to its own state.
+func (r *Run) IsLeader() bool { return r.coordinator.Leader() != nil }
 
-// Led reports whether this process leads the run or has received a report of another leader.
-func (r *Run) Led() bool { return r.coordinator.Led() }
+// HasLeader reports whether this process leads the run or has received a report of another leader.
+func (r *Run) HasLeader() bool { return r.coordinator.HasLeader() }
 
 // Rates returns the current rates of the run.
 func (r *Run) Rates() state.Rates { return r.follower.RateSampler.Rates() }
 
-// Lookup returns the sequences of the messages that have a producer's id or hold a document with that id, in order.
-func (r *Run) Lookup(ctx context.Context, id string) ([]uint64, error) {
+// LookupDocument returns the sequences of the messages that have a producer's id or hold a document with that id, in
+// order.
+func (r *Run) LookupDocument(ctx context.Context, id string) ([]uint64, error) {
 	return r.streams.Lookup(ctx, id)
 }
 
-// Find calls f with every row of the plan that contains a part of a document, in order.
-func (r *Run) Find(ctx context.Context, document uint64,
+// FindRows calls f with every row of the plan that contains a part of a document, in order.
+func (r *Run) FindRows(ctx context.Context, document uint64,
 	f func(s *plan.Step, row int, pieces []packonline.Piece) error) error {
-	return maintenance.Find(ctx, r.plan.Log, document, f)
+	return maintenance.FindRows(ctx, r.plan.Log, document, f)
 }
 
 // Describe returns the origin of one document.
@@ -238,12 +240,12 @@ func (r *Run) Seal(ctx context.Context) (uint64, error) { return r.SealBy(ctx, "
 
 // SealBy is Seal with the identity of the requester, which the plan records.
 func (r *Run) SealBy(ctx context.Context, who string) (uint64, error) {
-	if err := validWho(who); err != nil {
+	if err := validateIdentity(who); err != nil {
 		return 0, err
 	}
-	at, err := r.ask(ctx, planrecord.Seal{By: who})
+	at, err := r.recordEntry(ctx, planrecord.Seal{Requester: who})
 	if l := r.coordinator.Leader(); err == nil && l != nil {
-		l.Announced(ctx)
+		l.AwaitSealNotice(ctx)
 	}
 	return at, err
 }
@@ -251,38 +253,38 @@ func (r *Run) SealBy(ctx context.Context, who string) (uint64, error) {
 // SealSource ends one source after its current last document, and returns that document's sequence. It is idempotent.
 // who is the identity of the requester and may be empty.
 func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) {
-	if err := validWho(who); err != nil {
+	if err := validateIdentity(who); err != nil {
 		return 0, err
 	}
-	infos, err := r.sources(ctx)
+	infos, err := r.waitForSources(ctx)
 	if err != nil {
 		return 0, err
 	}
 	named := func() int { return slices.IndexFunc(infos, func(s plan.SourceInfo) bool { return s.Name == name }) }
 	i := named()
 	if i < 0 { // the leading daemon may have just added it
-		elsewhere, heard := r.coordinator.Listen()
-		infos = r.streams.Infos()
+		elsewhere, heard := r.coordinator.AwaitReports()
+		infos = r.streams.SourceInfos()
 		if i = named(); i < 0 && elsewhere && !heard {
-			return 0, r.follower.Unanswered()
+			return 0, r.follower.UnansweredCause()
 		}
 	}
 	if i < 0 {
 		return 0, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", name),
-			Do: "name one of " + strings.Join(sourceNames(infos), ", ")}
+			Advice: "name one of " + strings.Join(sourceNames(infos), ", ")}
 	}
-	return r.ask(ctx, planrecord.SealSource{Source: i, By: who})
+	return r.recordEntry(ctx, planrecord.SealSource{Source: i, Requester: who})
 }
 
-// sources returns the sources of the run. It waits for the run to begin, for the stall timeout at most.
-func (r *Run) sources(ctx context.Context) ([]plan.SourceInfo, error) {
-	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
+// waitForSources returns the sources of the run. It waits for the run to begin, for the stall timeout at most.
+func (r *Run) waitForSources(ctx context.Context) ([]plan.SourceInfo, error) {
+	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
 	defer cancel()
 	for {
-		now := r.plan.Now()
-		infos := r.streams.Infos()
-		if now.Failed != nil || len(infos) > 0 {
-			return infos, now.Failed
+		now := r.plan.Snapshot()
+		infos := r.streams.SourceInfos()
+		if now.Failure != nil || len(infos) > 0 {
+			return infos, now.Failure
 		}
 		select {
 		case <-now.Changed:
@@ -290,7 +292,7 @@ func (r *Run) sources(ctx context.Context) ([]plan.SourceInfo, error) {
 			if ctx.Err() != nil {
 				return nil, ctx.Err()
 			}
-			return nil, r.follower.Unanswered()
+			return nil, r.follower.UnansweredCause()
 		}
 	}
 }
@@ -302,10 +304,11 @@ func sourceNames(infos []plan.SourceInfo) (names []string) {
 	return names
 }
 
-// validWho returns an error for a name that no identity can have.
-func validWho(who string) error {
-	if err := planrecord.ValidIdentity(who); err != nil {
-		return &fault.Error{Reason: fault.BadTicket, Message: err.Error(), Do: "give the identity a name of printable ASCII"}
+// validateIdentity returns an error for a name that no identity can have.
+func validateIdentity(who string) error {
+	if err := planrecord.ValidateIdentity(who); err != nil {
+		return &fault.Error{Reason: fault.BadTicket, Message: err.Error(),
+			Advice: "give the identity a name of printable ASCII"}
 	}
 	return nil
 }
@@ -316,10 +319,10 @@ func (r *Run) Drain(ctx context.Context) (uint64, error) { return r.DrainBy(ctx,
 
 // DrainBy is Drain with the identity of the requester, which the plan records.
 func (r *Run) DrainBy(ctx context.Context, who string) (uint64, error) {
-	if err := validWho(who); err != nil {
+	if err := validateIdentity(who); err != nil {
 		return 0, err
 	}
-	return r.ask(ctx, planrecord.Drain{By: who})
+	return r.recordEntry(ctx, planrecord.Drain{Requester: who})
 }
 
 // Commit records that a keeper's own durable checkpoint covers all steps before step. The first commit of a name
@@ -329,18 +332,18 @@ func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed
 	if err := planrecord.ValidKeeper(keeper); err != nil {
 		return 0, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
 	}
-	return r.ask(ctx, planrecord.Commit{Keeper: keeper, Step: step})
+	return r.recordEntry(ctx, planrecord.Commit{Keeper: keeper, Step: step})
 }
 
-// Sent returns the highest number of steps that any daemon has sent to a reader of the selected jobs: the index of
-// that reader's next step. If that is less than step, it waits up to cluster.ReportTime for the reports of other
+// SentSteps returns the highest number of steps that any daemon has sent to a reader of the selected jobs: the index of
+// that reader's next step. If that is less than step, it waits up to cluster.DemandReportTime for the reports of other
 // daemons.
-func (r *Run) Sent(ctx context.Context, step uint64, of func(job string) bool) (sent uint64) {
+func (r *Run) SentSteps(ctx context.Context, step uint64, of func(job string) bool) (sent uint64) {
 	const look = 10 * time.Millisecond
 	for began := time.Now(); ; {
-		sent = max(r.follower.Sent(of), r.coordinator.Demanded().Sent(of))
-		if sent >= step || !r.coordinator.Accompanied() || time.Since(began) >= cluster.ReportTime ||
-			waiting.Pause(ctx, look) != nil {
+		sent = max(r.follower.SentSteps(of), r.coordinator.TotalDemand().SentSteps(of))
+		if sent >= step || !r.coordinator.HasPeers() || time.Since(began) >= cluster.DemandReportTime ||
+			waiting.Sleep(ctx, look) != nil {
 			return sent
 		}
 	}
@@ -351,56 +354,56 @@ func (r *Run) Leave(ctx context.Context, keeper string) (committed uint64, err e
 	if err := planrecord.ValidKeeper(keeper); err != nil {
 		return 0, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
 	}
-	return r.ask(ctx, planrecord.Leave{Keeper: keeper})
+	return r.recordEntry(ctx, planrecord.Leave{Keeper: keeper})
 }
 
 // Checkpoint stores the planner's current state and returns the step with which it continues.
-func (r *Run) Checkpoint(ctx context.Context) (uint64, error) { return r.ask(ctx, nil) }
+func (r *Run) Checkpoint(ctx context.Context) (uint64, error) { return r.recordEntry(ctx, nil) }
 
-// askPause is the time between two attempts to reach a leader.
-const askPause = 20 * time.Millisecond
+// requestPause is the time between two attempts to reach a leader.
+const requestPause = 20 * time.Millisecond
 
-// ask requests from the leader that it records an entry, or takes a checkpoint for nil, and waits for Options.Stall
-// at most. An entry that is recorded later does no harm. If the leader changes meanwhile, the request is sent to the
-// next one.
-func (r *Run) ask(ctx context.Context, e planrecord.Entry) (uint64, error) {
-	q := cluster.Request{After: r.plan.Position()}
+// recordEntry requests from the leader that it records an entry, or takes a checkpoint for nil, and waits for
+// Options.Stall at most. An entry that is recorded later does no harm. If the leader changes meanwhile, the request is
+// sent to the next one.
+func (r *Run) recordEntry(ctx context.Context, e planrecord.Entry) (uint64, error) {
+	q := cluster.Request{AfterRecord: r.plan.Position()}
 	if e != nil {
 		q.Record = planrecord.Encode(e)
 	}
-	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
+	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
 	defer cancel()
 	if _, drain := e.(planrecord.Drain); drain && r.clustered {
-		h, _ := r.plan.Head()
+		h, _ := r.plan.Header()
 		var err error
-		if q.Least, err = r.streams.Present(limit, h); err != nil {
+		if q.MinArrival, err = r.streams.LastArrival(limit, h); err != nil {
 			return 0, err
 		}
 	}
-	a, err := r.asks(ctx, limit, q)
+	a, err := r.requestLeader(ctx, limit, q)
 	return a.At, err
 }
 
-// asks sends a request to the leader, on any daemon, and retries it until limit is done.
-func (r *Run) asks(ctx, limit context.Context, q cluster.Request) (leader.Result, error) {
+// requestLeader sends a request to the leader, on any daemon, and retries it until limit is done.
+func (r *Run) requestLeader(ctx, limit context.Context, q cluster.Request) (leader.Result, error) {
 	for {
-		now := r.plan.Now()
-		if now.Failed != nil {
-			return leader.Result{}, now.Failed
+		now := r.plan.Snapshot()
+		if now.Failure != nil {
+			return leader.Result{}, now.Failure
 		}
-		a, err := r.coordinator.Ask(limit, q)
+		a, err := r.coordinator.SendRequest(limit, q)
 		switch {
 		case limit.Err() == nil && errors.Is(err, fault.ErrNoLeader):
 		case ctx.Err() != nil:
 			return leader.Result{}, ctx.Err()
 		case limit.Err() != nil:
-			return leader.Result{}, r.follower.Unanswered()
+			return leader.Result{}, r.follower.UnansweredCause()
 		default:
 			return a, err
 		}
-		q.Again = true
+		q.Retry = true
 		select {
-		case <-time.After(askPause):
+		case <-time.After(requestPause):
 		case <-now.Changed: // the run may have failed
 		case <-limit.Done():
 		}
@@ -411,20 +414,20 @@ func (r *Run) asks(ctx, limit context.Context, q cluster.Request) (leader.Result
 // document again and plans it concurrently with the run. Info reports the progress. Measure returns an error while a
 // source is not sealed, and for a run without an end.
 func (r *Run) Measure(ctx context.Context) error {
-	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
+	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
 	defer cancel()
-	_, err := r.asks(ctx, limit, cluster.Request{Measure: true})
+	_, err := r.requestLeader(ctx, limit, cluster.Request{Measure: true})
 	return err
 }
 
 // Length returns how many steps the run has or will have; nil until a leader has reported it.
 func (r *Run) Length() *state.Length {
-	if now := r.plan.Now(); now.Ended {
+	if now := r.plan.Snapshot(); now.Ended {
 		return &state.Length{Steps: now.Steps, Exact: true}
 	}
 	l := r.coordinator.Length()
 	if l != nil && !l.Exact && !l.Endless && !l.Idle { // an estimate may be older than the newest steps
-		l.Steps = max(l.Steps, r.plan.Now().Steps)
+		l.Steps = max(l.Steps, r.plan.Snapshot().Steps)
 	}
 	return l
 }
@@ -432,33 +435,33 @@ func (r *Run) Length() *state.Length {
 // Mix changes the mixture: weights, added and removed sources. The change takes effect with the next planned
 // document.
 func (r *Run) Mix(ctx context.Context, q state.MixRequest) (state.MixResult, error) {
-	if err := validWho(q.By); err != nil {
+	if err := validateIdentity(q.By); err != nil {
 		return state.MixResult{}, err
 	}
-	if err := errors.Join(q.Validate(), planrecord.ValidRequest(q.Request)); err != nil {
+	if err := errors.Join(q.Validate(), planrecord.ValidateRequestID(q.Request)); err != nil {
 		return state.MixResult{}, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
 	}
 	if q.Request == "" {
 		q.Request = rand.Text()
 	}
-	m := planrecord.Mix{Change: q.Change, By: q.By, Decided: q.Decided, Request: q.Request}
-	limit, cancel := context.WithTimeout(ctx, r.options.Stall)
+	m := planrecord.Mix{Change: q.Change, Requester: q.By, DecidedStep: q.Decided, RequestID: q.Request}
+	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
 	defer cancel()
-	a, err := r.asks(ctx, limit, cluster.Request{Record: planrecord.Encode(m), DryRun: q.DryRun})
+	a, err := r.requestLeader(ctx, limit, cluster.Request{Record: planrecord.Encode(m), DryRun: q.DryRun})
 	if err != nil {
 		return state.MixResult{}, err
 	}
 	if a.Mix == nil {
 		return state.MixResult{}, &fault.Error{Reason: fault.RunFailed,
-			Message: "the leader's answer to a change of the mixture has no mixture", Do: "run one version on all daemons"}
+			Message: "the leader's answer to a change of the mixture has no mixture", Advice: "run one version on all daemons"}
 	}
 	result := *a.Mix
 	result.Weights = maps.Clone(result.Weights) // the planner retains its own map
 	return result, nil
 }
 
-// AskLength requests the number of steps of a run from its leader, over the bus of its daemons; nil while it is
+// RequestLength requests the number of steps of a run from its leader, over the bus of its daemons; nil while it is
 // unknown.
-func AskLength(ctx context.Context, b backend.Bus) (*state.Length, error) {
-	return cluster.AskLength(ctx, b)
+func RequestLength(ctx context.Context, b backend.Bus) (*state.Length, error) {
+	return cluster.RequestLength(ctx, b)
 }

@@ -51,7 +51,7 @@ func TestEveryTokenArrivesOnce(t *testing.T) {
 				done := make(chan int)
 				for rank := range world {
 					go func() {
-						ranks[rank] = read(t, run, state.Place{Rank: rank, World: world}, 0, 0)
+						ranks[rank] = read(t, run, state.RankID{Rank: rank, World: world}, 0, 0)
 						done <- rank
 					}()
 				}
@@ -106,7 +106,7 @@ func checkRows(t *testing.T, b *assembly.Batch, tokens func(packonline.Piece) []
 				t.Fatalf("step %d row %d: piece %v holds %v", b.Step, b.First+i, p, row[at:at+len(want)])
 			}
 			at += len(want)
-			values := b.Contents[p.Doc].Values(0, 2, p.Start, p.Length)
+			values := b.Contents[p.Doc].ColumnValues(0, 2, p.Start, p.Length)
 			if column := columnOf(want); bringsColumn(plan.RefSequence(p.Doc)) && !bytes.Equal(values, column) ||
 				values != nil && !bytes.Equal(values, column) {
 				t.Fatalf("step %d row %d: beside the tokens of piece %v stands %v, want %v", b.Step, b.First+i, p, values, column)
@@ -179,10 +179,10 @@ func TestRestartAnywhere(t *testing.T) {
 		if _, err := run.Seal(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		want := read(t, run, state.Place{World: 1}, 0, 0)
+		want := read(t, run, state.RankID{World: 1}, 0, 0)
 		for _, every := range []int{0, 1, 5} {
 			w := newWorld(c)
-			w.options.Checkpoint = every
+			w.options.CheckpointSteps = every
 			w.options.Ahead = 1
 			var got []*assembly.Batch
 			for i, n := range lengths {
@@ -195,9 +195,9 @@ func TestRestartAnywhere(t *testing.T) {
 					if _, err := run.Seal(t.Context()); err != nil {
 						t.Fatal(err)
 					}
-					got = append(got, read(t, run, state.Place{World: 1}, uint64(len(got)), 0)...)
+					got = append(got, read(t, run, state.RankID{World: 1}, uint64(len(got)), 0)...)
 				} else if run.Info().Planned > uint64(len(got)) {
-					got = append(got, read(t, run, state.Place{World: 1}, uint64(len(got)), 1)...)
+					got = append(got, read(t, run, state.RankID{World: 1}, uint64(len(got)), 1)...)
 				}
 				if err := stop(); err != nil {
 					t.Fatalf("after document %d: %v", i+1, err)
@@ -221,15 +221,15 @@ func TestRefusals(t *testing.T) {
 	run, stop := w.start(t)
 	for _, c := range []struct {
 		name  string
-		place state.Place
+		place state.RankID
 		step  uint64
 		want  fault.Reason
 	}{
-		{"rank not below world", state.Place{Rank: 2, World: 2}, 0, fault.BadTicket},
-		{"negative rank", state.Place{Rank: -1, World: 2}, 0, fault.BadTicket},
-		{"no world", state.Place{}, 0, fault.BadTicket},
-		{"world does not divide", state.Place{World: 3}, 0, fault.WorldMismatch},
-		{"far future", state.Place{World: 1}, 1 << 40, fault.StepNotPlanned},
+		{"rank not below world", state.RankID{Rank: 2, World: 2}, 0, fault.BadTicket},
+		{"negative rank", state.RankID{Rank: -1, World: 2}, 0, fault.BadTicket},
+		{"no world", state.RankID{}, 0, fault.BadTicket},
+		{"world does not divide", state.RankID{World: 3}, 0, fault.WorldMismatch},
+		{"far future", state.RankID{World: 1}, 1 << 40, fault.StepNotPlanned},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := run.Join(c.place, c.step); reason(err) != c.want {
@@ -240,7 +240,7 @@ func TestRefusals(t *testing.T) {
 	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 1000); reason(err) != fault.BadTicket {
 		t.Fatalf("Commit = %v", err)
 	}
-	read(t, run, state.Place{World: 1}, 0, 3)
+	read(t, run, state.RankID{World: 1}, 0, 3)
 	for _, c := range []struct{ step, want uint64 }{{2, 2}, {1, 2}, {3, 3}, {3, 3}} {
 		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, c.step); err != nil || run.Info().Committed != c.want {
 			t.Fatalf("Commit(%d): %v, committed is %d", c.step, err, run.Info().Committed)
@@ -271,7 +271,7 @@ func TestReplayFindsAChangedDocument(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{10}, 60)...)
 	run, stop := w.start(t)
-	read(t, run, state.Place{World: 1}, 0, 4)
+	read(t, run, state.RankID{World: 1}, 0, 4)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -313,7 +313,7 @@ func TestDeposedPlannerStops(t *testing.T) {
 			defer cancel()
 			_, sealErr := run.Seal(ctx)
 			o := outcome{read: sealErr}
-			if r, err := run.Join(state.Place{World: 1}, 0); err == nil && sealErr == nil {
+			if r, err := run.Join(state.RankID{World: 1}, 0); err == nil && sealErr == nil {
 				for o.read == nil {
 					if _, o.read = r.Next(ctx); o.read == nil {
 						o.steps++
@@ -345,7 +345,7 @@ func TestSmallCacheFetchesAgain(t *testing.T) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for _, b := range read(t, run, state.Place{World: 1}, 0, 0) {
+	for _, b := range read(t, run, state.RankID{World: 1}, 0, 0) {
 		checkPieces(t, b)
 	}
 	if w.docs.fetched == 0 {
@@ -362,11 +362,11 @@ func TestJoinBehindTheEnd(t *testing.T) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	n := uint64(len(read(t, run, state.Place{World: 1}, 0, 0)))
-	if rest := read(t, run, state.Place{World: 1}, n, 0); len(rest) != 0 {
+	n := uint64(len(read(t, run, state.RankID{World: 1}, 0, 0)))
+	if rest := read(t, run, state.RankID{World: 1}, n, 0); len(rest) != 0 {
 		t.Errorf("%d steps behind the end", len(rest))
 	}
-	if _, err := run.Join(state.Place{World: 1}, n+1); reason(err) != fault.StepNotPlanned {
+	if _, err := run.Join(state.RankID{World: 1}, n+1); reason(err) != fault.StepNotPlanned {
 		t.Errorf("Join at step %d of %d: %v", n+1, n, err)
 	}
 }
@@ -388,11 +388,11 @@ func TestSkippedAndDuplicateDocuments(t *testing.T) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	read(t, run, state.Place{World: 1}, 0, 0)
+	read(t, run, state.RankID{World: 1}, 0, 0)
 	eventually(t, func() bool { return run.Stats().Cursor == 12 })
 	s := run.Stats()
-	if s.Documents != 8 || s.Skipped.Of(plan.SkipDuplicate) != 2 || s.Skipped.Of(plan.SkipEmpty) != 1 ||
-		s.Skipped.Of(plan.SkipUndecodable) != 1 {
+	if s.Documents != 8 || s.Skipped.Count(plan.SkipDuplicate) != 2 || s.Skipped.Count(plan.SkipEmpty) != 1 ||
+		s.Skipped.Count(plan.SkipUndecodable) != 1 {
 		t.Fatalf("documents %d, skipped %v", s.Documents, s.Skipped)
 	}
 }

@@ -19,12 +19,12 @@ func lived(t *testing.T, w *world) (batches []*assembly.Batch, id string) {
 	if _, err := run.Seal(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	batches = read(t, run, state.Place{World: 1}, 0, 0)
+	batches = read(t, run, state.RankID{World: 1}, 0, 0)
 	info := run.Info()
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	if !info.Begun || !planrecord.ValidID(info.ID) || info.ID == "" {
+	if !info.HasPlan || !planrecord.IsRunID(info.ID) || info.ID == "" {
 		t.Fatalf("%+v", info)
 	}
 	return batches, info.ID
@@ -78,7 +78,7 @@ func TestARunThatHasNotBegunHasNoID(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if info := run.Info(); info.Begun || info.ID != "" {
+	if info := run.Info(); info.HasPlan || info.ID != "" {
 		t.Errorf("%+v", info)
 	}
 }

@@ -12,30 +12,30 @@ import (
 	"loaderd/loader/state"
 )
 
-// Show returns one document by its plan reference. For an unused document, Skip has the reason, as far as the
+// ViewDocument returns one document by its plan reference. For an unused document, Skip has the reason, as far as the
 // document itself shows it.
-func (r *Run) Show(ctx context.Context, document uint64) (document.View, error) {
-	return r.streams.Show(ctx, document)
+func (r *Run) ViewDocument(ctx context.Context, document uint64) (document.View, error) {
+	return r.streams.ViewDocument(ctx, document)
 }
 
-// Upcoming returns the plan references of the next documents that the planner will read: up to n of a source. Without
-// a name it returns those of the only source, or the next one of each of several sources.
-func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, error) {
+// NextDocuments returns the plan references of the next documents that the planner will read: up to n of a source.
+// Without a name it returns those of the only source, or the next one of each of several sources.
+func (r *Run) NextDocuments(ctx context.Context, source string, n int) ([]uint64, error) {
 	stats := r.Stats()
-	h, _ := r.plan.Head()
-	all, err := r.streams.All(ctx, h)
+	h, _ := r.plan.Header()
+	all, err := r.streams.RunStreams(ctx, h)
 	if err != nil {
 		return nil, &fault.Error{Reason: fault.SourceDown, Message: "cannot open the document streams", Err: err,
-			Do: "try again"}
+			Advice: "try again"}
 	}
 	if len(stats.Sources) == 0 {
 		return nil, &fault.Error{Reason: fault.NotLeading,
-			Message: "no daemon that plans the run has told how far its sources are read", Do: "ask again"}
+			Message: "no daemon that plans the run has told how far its sources are read", Advice: "ask again"}
 	}
-	infos := r.streams.Infos()
+	infos := r.streams.SourceInfos()
 	if source != "" && !slices.ContainsFunc(infos, func(x plan.SourceInfo) bool { return x.Name == source }) {
 		return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", source),
-			Do: "info names its sources"}
+			Advice: "info names its sources"}
 	}
 	var refs []uint64
 	for i, x := range infos {
@@ -50,33 +50,33 @@ func (r *Run) Upcoming(ctx context.Context, source string, n int) ([]uint64, err
 		if err != nil {
 			return nil, err
 		}
-		for _, sequence := range follows(h.Config.Seed, x, stats.Sources[i], state.Last, most) {
+		for _, sequence := range nextSequences(h.Config.Seed, x, stats.Sources[i], state.Last, most) {
 			refs = append(refs, plan.Ref(i, sequence))
 		}
 	}
 	return refs, nil
 }
 
-// follows returns the sequences of the next documents of a source, n at most, in the order in which the run reads
+// nextSequences returns the sequences of the next documents of a source, n at most, in the order in which the run reads
 // them. stored is the last one in its stream.
-func follows(seed uint64, info plan.SourceInfo, s state.SourceStats, stored uint64, n int) (sequences []uint64) {
-	begin := mixture.Begin{First: info.Start, Last: info.Last, Sealed: info.Sealed}
+func nextSequences(seed uint64, info plan.SourceInfo, s state.SourceStats, stored uint64, n int) (sequences []uint64) {
+	begin := mixture.SourceRange{First: info.Start, Last: info.Last, Sealed: info.Sealed}
 	last := stored
 	if s.Sealed {
 		last = s.Last
 	}
 	epoch, taken := s.Epoch, s.Taken
-	walk := mixture.WalkOf(seed, s.Name, info.Config, begin, last, epoch)
+	walk := mixture.NewEpochOrder(seed, s.Name, info.Config, begin, last, epoch)
 	for len(sequences) < n && !s.UsedUp && last+1 > begin.First {
 		if taken < last+1-begin.First {
 			sequences = append(sequences, walk.At(taken))
 			taken++
 			continue
 		}
-		if epoch++; !s.Sealed || !info.Config.Epochs.Another(epoch) {
+		if epoch++; !s.Sealed || !info.Config.Epochs.HasEpochAfter(epoch) {
 			break
 		}
-		taken, walk = 0, mixture.WalkOf(seed, s.Name, info.Config, begin, last, epoch)
+		taken, walk = 0, mixture.NewEpochOrder(seed, s.Name, info.Config, begin, last, epoch)
 	}
 	return sequences
 }

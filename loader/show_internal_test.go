@@ -17,14 +17,14 @@ func TestWhatFollowsIsWhatIsTaken(t *testing.T) {
 		for _, block := range []int{0, 1, 4} {
 			for _, sealed := range []bool{true, false} {
 				t.Run(fmt.Sprintf("%d epochs, block %d, sealed %t", epochs, block, sealed), func(t *testing.T) {
-					begin := mixture.Begin{First: 3, Last: 13, Sealed: sealed}
+					begin := mixture.SourceRange{First: 3, Last: 13, Sealed: sealed}
 					config := mixture.Source{Weight: 1, Epochs: epochs, Block: block}
 					c := mixture.Config{Seed: seed, Sources: map[string]mixture.Source{"a": config}}
 					c.Mix.Dry, c.Mix.End = mixture.DryWait, mixture.EndAll
 					if !sealed {
 						begin.Last = 0
 					}
-					m, err := mixture.New(c, map[string]mixture.Begin{"a": begin})
+					m, err := mixture.New(c, map[string]mixture.SourceRange{"a": begin})
 					if err != nil {
 						t.Fatal(err)
 					}
@@ -38,14 +38,14 @@ func TestWhatFollowsIsWhatIsTaken(t *testing.T) {
 								t.Fatal(err)
 							}
 						}
-						said = append(said, follows(seed, info, state.SourceStats{Status: m.Status()[0]}, 13, 5))
+						said = append(said, nextSequences(seed, info, state.SourceStats{Status: m.Status()[0]}, 13, 5))
 						_, sequence, ok := m.Next()
 						if !ok {
 							break
 						}
 						taken = append(taken, sequence)
-						m.Take(10)
-						m.Settle()
+						m.RecordNext(10)
+						m.ApplySourceEnds()
 					}
 					if len(taken) != 11*int(epochs) {
 						t.Fatalf("%d documents are taken, not %d", len(taken), 11*int(epochs))

@@ -18,27 +18,27 @@ func TestUpcomingOfOneStream(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 200)...)
 	run, stop := w.start(t)
-	read(t, run, state.Place{World: 1}, 0, 2)
+	read(t, run, state.RankID{World: 1}, 0, 2)
 	next := run.Stats().Cursor + 1
-	if got, err := run.Upcoming(t.Context(), "", 3); err != nil || len(got) != 3 || got[0] < next {
+	if got, err := run.NextDocuments(t.Context(), "", 3); err != nil || len(got) != 3 || got[0] < next {
 		t.Errorf("%v follow document %d, %v", got, next-1, err)
 	} else if got[1] != got[0]+1 || got[2] != got[0]+2 {
 		t.Errorf("%v follow", got)
 	}
-	shown, err := run.Show(t.Context(), 7)
+	shown, err := run.ViewDocument(t.Context(), 7)
 	must(t, err)
 	if shown.Info.Path != "doc/7" || !slices.Equal(shown.Tokens, w.docs.docs[6].Tokens) || len(shown.Tokens) == 0 {
 		t.Errorf("document 7 is shown as %+v", shown)
 	}
 	var refused *fault.Error
-	if _, err := run.Upcoming(t.Context(), "web", 1); !errors.As(err, &refused) || refused.Reason != fault.BadTicket {
+	if _, err := run.NextDocuments(t.Context(), "web", 1); !errors.As(err, &refused) || refused.Reason != fault.BadTicket {
 		t.Errorf("a source of a run without sources: %v", err)
 	}
 	_, err = run.Seal(t.Context())
 	must(t, err)
 	w.docs.lengths(3, 3, 3) // not part of the run
-	read(t, run, state.Place{World: 1}, 0, 0)
-	if got, err := run.Upcoming(t.Context(), "", 3); err != nil || len(got) != 0 {
+	read(t, run, state.RankID{World: 1}, 0, 0)
+	if got, err := run.NextDocuments(t.Context(), "", 3); err != nil || len(got) != 0 {
 		t.Errorf("%v follow the end, %v", got, err)
 	}
 	must(t, stop())
@@ -55,13 +55,13 @@ func TestUpcomingOfSources(t *testing.T) {
 	fill(s)
 	s["math"].sealed = true
 	run, stop := w.start(t)
-	read(t, run, state.Place{World: 1}, 0, 1)
+	read(t, run, state.RankID{World: 1}, 0, 1)
 	var all, of []uint64
 	eventually(t, func() bool { // the planner is idle
 		before := run.Stats().Sources
 		var err, failed error
-		all, err = run.Upcoming(t.Context(), "", 5)
-		of, failed = run.Upcoming(t.Context(), "math", 4)
+		all, err = run.NextDocuments(t.Context(), "", 5)
+		of, failed = run.NextDocuments(t.Context(), "math", 4)
 		must(t, errors.Join(err, failed))
 		if !reflect.DeepEqual(before, run.Stats().Sources) {
 			return false
@@ -77,21 +77,22 @@ func TestUpcomingOfSources(t *testing.T) {
 		}
 		return true
 	})
-	shown, err := run.Show(t.Context(), of[0])
+	shown, err := run.ViewDocument(t.Context(), of[0])
 	must(t, err)
 	if shown.Info.Source != "math" || shown.Info.Sequence != plan.RefSequence(of[0]) || shown.Skip != "" {
 		t.Errorf("it is shown as %+v", shown)
 	}
 	for sequence := uint64(1); sequence < 20; sequence++ {
-		shown, err := run.Show(t.Context(), plan.Ref(2, sequence))
+		shown, err := run.ViewDocument(t.Context(), plan.Ref(2, sequence))
 		must(t, err)
-		if taken := web.Split.Takes(shown.ID, sequence); taken != (shown.Skip == "") || !taken &&
+		if taken := web.Split.Includes(shown.ID, sequence); taken != (shown.Skip == "") || !taken &&
 			shown.Skip != plan.SkipSplit {
 			t.Errorf("document %d of web, taken %t: it is skipped as %q", sequence, taken, shown.Skip)
 		}
 	}
 	var refused *fault.Error
-	if _, err := run.Upcoming(t.Context(), "books", 1); !errors.As(err, &refused) || refused.Reason != fault.BadTicket {
+	if _, err := run.NextDocuments(t.Context(), "books", 1); !errors.As(err, &refused) ||
+		refused.Reason != fault.BadTicket {
 		t.Errorf("a source that the run has not: %v", err)
 	}
 	must(t, stop())

@@ -55,8 +55,8 @@ func TestWarnsOfSilentDocuments(t *testing.T) {
 			var counted map[string]int64
 			for start := range 2 {
 				run, stop := w.start(t)
-				read(t, run, state.Place{World: 1}, 0, 12) // more documents than the pool holds
-				packing := func() map[string]int64 { return run.Stats().Packing }
+				read(t, run, state.RankID{World: 1}, 0, 12) // more documents than the pool holds
+				packing := func() map[string]int64 { return run.Stats().PackingCounters }
 				eventually(t, func() bool {
 					planned := run.Stats().Planned == 16 && len(packing()) > 0 && (counted == nil || maps.Equal(packing(), counted))
 					return planned && (says || log.count(silence) > start)

@@ -15,16 +15,16 @@ import (
 func TestARankThatNeverReads(t *testing.T) {
 	bubble(t, "never", func(t *testing.T) {
 		w, _ := purging(config("concat"))
-		w.options.Stall, w.options.Silent = 7*time.Second, time.Minute // their ends never coincide
+		w.options.StallTimeout, w.options.Silent = 7*time.Second, time.Minute // their ends never coincide
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		run, _ := w.start(t)
 		began := time.Now()
-		reads, err := run.Join(state.Place{Rank: 0, World: 2}, 0)
+		reads, err := run.Join(state.RankID{Rank: 0, World: 2}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer reads.Close()
-		never, err := run.Join(state.Place{Rank: 1, World: 2}, 0)
+		never, err := run.Join(state.RankID{Rank: 1, World: 2}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -61,9 +61,9 @@ func TestARankThatNeverReads(t *testing.T) {
 	})
 	bubble(t, "waits", func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.Stall, w.options.Silent = time.Hour, time.Minute
+		w.options.StallTimeout, w.options.Silent = time.Hour, time.Minute
 		run, _ := w.start(t)
-		r, err := run.Join(state.Place{World: 1}, 0)
+		r, err := run.Join(state.RankID{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +78,7 @@ func TestARankThatNeverReads(t *testing.T) {
 		w.options.Silent = time.Minute
 		w.docs.lengths(slices.Repeat([]int{16}, 200)...)
 		run, _ := w.start(t)
-		r, err := run.Join(state.Place{World: 1}, 0)
+		r, err := run.Join(state.RankID{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,10 +92,10 @@ func TestARankThatNeverReads(t *testing.T) {
 	})
 	bubble(t, "for ever", func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.Stall = 10 * time.Second
+		w.options.StallTimeout = 10 * time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 		run, _ := w.start(t)
-		r, err := run.Join(state.Place{World: 1}, 0)
+		r, err := run.Join(state.RankID{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

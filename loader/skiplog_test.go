@@ -47,7 +47,7 @@ func TestSkipLog_Duplicates(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		told("in the second pass", "event=documents.skipped reason=duplicate, skipped=100 since_last_logged=100 "+
 			"last_document=200, with other ids")
-		if n := run.Stats().Skipped.Of(plan.SkipDuplicate); n != 100 {
+		if n := run.Stats().Skipped.Count(plan.SkipDuplicate); n != 100 {
 			t.Errorf("%d duplicates are counted", n)
 		}
 		for range 60 {

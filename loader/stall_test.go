@@ -68,14 +68,14 @@ func (s oddSource) Status() document.SourceStatus {
 func planned(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(config("concat"))
-	w.options.Checkpoint = 0
+	w.options.CheckpointSteps = 0
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	run, stop := w.start(t)
 	eventually(t, func() bool { return run.Info().Planned == 4 })
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	w.options.Stall = 300 * time.Millisecond
+	w.options.StallTimeout = 300 * time.Millisecond
 	return w
 }
 
@@ -111,7 +111,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 			w := planned(t)
 			w.odd(c.docs)
 			run, _ := w.start(t)
-			r, err := run.Join(state.Place{World: 1}, 4)
+			r, err := run.Join(state.RankID{World: 1}, 4)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -126,13 +126,13 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 	}
 	bubble(t, "everything is fetched and waits to be tokenized", func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.Stall = 600 * time.Millisecond
+		w.options.StallTimeout = 600 * time.Millisecond
 		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 		w.odd(oddDocs{stuck: true, status: func(document.SourceStatus) document.SourceStatus {
 			return document.SourceStatus{Last: 40, Fetched: 40, Buffered: 1000, DrySince: time.Now(), Tokenizing: true}
 		}})
 		run, _ := w.start(t)
-		r, err := run.Join(state.Place{World: 1}, 0)
+		r, err := run.Join(state.RankID{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 		eventually(t, func() bool { return !run.Stats().Replaying })
 		release := w.plan.hold()
 		defer func() { release(); _ = stop() }()
-		r, err := run.Join(state.Place{World: 1}, 0)
+		r, err := run.Join(state.RankID{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -191,13 +191,13 @@ func TestStall_SecondSourceCannotBeOpened(t *testing.T) {
 		c := config("concat")
 		c.Sources = sources(map[string]float64{"code": 1, "web": 1})
 		w, s := mixed(c, "code", "web")
-		w.options.Stall = time.Second
+		w.options.StallTimeout = time.Second
 		w.edges = func(e *backend.Backends) { e.Sources = oneReader{s, new(atomic.Bool)} }
 		for _, docs := range s {
 			docs.lengths(slices.Repeat([]int{16}, 400)...)
 		}
 		run, _ := w.start(t)
-		r, err := run.Join(state.Place{World: 1}, 0)
+		r, err := run.Join(state.RankID{World: 1}, 0)
 		must(t, err)
 		defer r.Close()
 		for range 2 {
@@ -244,10 +244,10 @@ func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 func TestStallNamesTheCause(t *testing.T) {
 	bubble(t, "source dry", func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.Stall = 2 * time.Second
+		w.options.StallTimeout = 2 * time.Second
 		w.docs.lengths(5, 6)
 		run, _ := w.start(t)
-		r, err := run.Join(state.Place{World: 1}, 0)
+		r, err := run.Join(state.RankID{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -260,12 +260,12 @@ func TestStallNamesTheCause(t *testing.T) {
 	})
 	bubble(t, "source dry, but for documents that the leader holds", func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.Stall = 600 * time.Millisecond
+		w.options.StallTimeout = 600 * time.Millisecond
 		run, stop := w.start(t)
 		eventually(t, func() bool { return !run.Stats().Replaying })
 		release := w.plan.hold() // for less than the plan log's timeout
 		defer func() { release(); _ = stop() }()
-		r, err := run.Join(state.Place{World: 1}, 0)
+		r, err := run.Join(state.RankID{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -281,11 +281,11 @@ func TestStallNamesTheCause(t *testing.T) {
 	})
 	bubble(t, "rank behind", func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.Stall = 2 * time.Second
+		w.options.StallTimeout = 2 * time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		run, _ := w.start(t)
-		a, _ := run.Join(state.Place{Rank: 0, World: 2}, 0)
-		b, _ := run.Join(state.Place{Rank: 1, World: 2}, 0)
+		a, _ := run.Join(state.RankID{Rank: 0, World: 2}, 0)
+		b, _ := run.Join(state.RankID{Rank: 1, World: 2}, 0)
 		defer b.Close()
 		var err error
 		for range 6 {
@@ -300,10 +300,10 @@ func TestStallNamesTheCause(t *testing.T) {
 	})
 	bubble(t, "plan log behind", func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.Ahead, w.options.Stall = 1, 2*time.Second
+		w.options.Ahead, w.options.StallTimeout = 1, 2*time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 4000)...)
 		run, stop := w.start(t)
-		r, _ := run.Join(state.Place{World: 1}, 0)
+		r, _ := run.Join(state.RankID{World: 1}, 0)
 		var last *plan.Step
 		for range 100 { // more than are kept in memory
 			last, _ = r.Next(t.Context())
@@ -311,7 +311,7 @@ func TestStallNamesTheCause(t *testing.T) {
 		w.plan.lag(len(w.plan.records) - 10)
 		began := time.Now()
 		if _, err := run.Step(t.Context(), last.Index-90); reason(err) != fault.PlanLogDown ||
-			time.Since(began) != w.options.Stall {
+			time.Since(began) != w.options.StallTimeout {
 			t.Errorf("Step = %v after %v, from a log that stays behind", err, time.Since(began))
 		}
 		time.AfterFunc(time.Second, func() { w.plan.lag(0) })
@@ -325,7 +325,7 @@ func TestStallNamesTheCause(t *testing.T) {
 	})
 	bubble(t, "plan log down", func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.Stall = 2 * time.Second
+		w.options.StallTimeout = 2 * time.Second
 		w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 		run, err := w.open(t)
 		if err != nil {
@@ -335,7 +335,7 @@ func TestStallNamesTheCause(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error, 1)
 		go func() { done <- run.Serve(ctx) }()
-		r, _ := run.Join(state.Place{World: 1}, 0)
+		r, _ := run.Join(state.RankID{World: 1}, 0)
 		if _, err := r.Next(t.Context()); reason(err) != fault.PlanLogDown {
 			t.Errorf("Next = %v", err)
 		}

@@ -13,18 +13,18 @@ import (
 // Stats is a snapshot of a run, for metrics, the live view and the stats action. The planner's statistics are at most
 // a fraction of a second old, and not older than any readable step.
 type Stats struct {
-	Run             string             `json:"run"`
-	Planned         uint64             `json:"planned_steps"`
-	Wanted          uint64             `json:"wanted_steps"` // no reader has requested this step or a later one
-	Ended           bool               `json:"ended"`
-	Replaying       bool               `json:"replaying"`
-	Committed       uint64             `json:"committed_step"`
-	Oldest          uint64             `json:"oldest_step"` // oldest readable step
-	Checkpoint      uint64             `json:"checkpoint_step"`
-	CheckpointBytes int64              `json:"checkpoint_bytes"`
-	Readers         []state.ReaderStat `json:"readers"`
-	Documents       int64              `json:"documents"`         // read by the packer, including buffered ones
-	Skipped         plan.Skips         `json:"skipped_documents"` // by reason
+	Run              string             `json:"run"`
+	Planned          uint64             `json:"planned_steps"`
+	FirstUnrequested uint64             `json:"wanted_steps"` // no reader has requested this step or a later one
+	Ended            bool               `json:"ended"`
+	Replaying        bool               `json:"replaying"`
+	Committed        uint64             `json:"committed_step"`
+	Oldest           uint64             `json:"oldest_step"` // oldest readable step
+	Checkpoint       uint64             `json:"checkpoint_step"`
+	CheckpointBytes  int64              `json:"checkpoint_bytes"`
+	Readers          []state.ReaderStat `json:"readers"`
+	Documents        int64              `json:"documents"`         // read by the packer, including buffered ones
+	Skipped          plan.Skips         `json:"skipped_documents"` // by reason
 	// used without their last tokens, because they exceed the limit
 	Cut          int64               `json:"cut_documents"`
 	Tokens       int64               `json:"tokens"`         // of those documents
@@ -35,7 +35,7 @@ type Stats struct {
 	Truncated    int64               `json:"truncated_documents"`
 	Dropped      int64               `json:"dropped_tokens"`
 	Repeated     int64               `json:"repeated_tokens"`
-	AgeMax       int64               `json:"age_max"`
+	MaxAge       int64               `json:"age_max"`
 	PoolPieces   int                 `json:"pool_pieces"`
 	HeldRows     int                 `json:"held_rows"`   // finished rows that the packer holds back
 	HeldPieces   int                 `json:"held_pieces"` // in those rows
@@ -46,8 +46,8 @@ type Stats struct {
 	Queues       []planner.QueueStat `json:"queues"`   // by bucket
 	// minimum number before the next step is planned; see planner.Shortage
 	RowsNeeded  int    `json:"rows_needed"`
-	RowsThere   int    `json:"rows_there"` // of the rows needed
-	WaitMax     int64  `json:"wait_max"`   // maximum number of documents that arrived while a row waited for its step
+	RowsReady   int    `json:"rows_there"` // of the rows needed
+	MaxWait     int64  `json:"wait_max"`   // maximum number of documents that arrived while a row waited for its step
 	Cursor      uint64 `json:"cursor"`
 	Floor       uint64 `json:"floor"`
 	CacheBytes  int64  `json:"cache_bytes"`
@@ -60,31 +60,35 @@ type Stats struct {
 	Sources []state.SourceStats `json:"sources,omitempty"`
 	// Streams has the fills of the document streams, in the order of their sources.
 	Streams []state.StreamFill `json:"streams,omitempty"`
-	// Trouble is the problem of a reachable document stream; empty if none.
-	Trouble string `json:"stream_trouble,omitempty"`
-	// Packing has the counters of the packing method: for splice, how rows ended, see docs/splice.md. It must not be
-	// changed.
-	Packing map[string]int64 `json:"packing,omitempty"`
+	// StreamProblem is the problem of a reachable document stream; empty if none.
+	StreamProblem string `json:"stream_trouble,omitempty"`
+	// PackingCounters has the counters of the packing method: for splice, how rows ended, see docs/splice.md. It must not
+	// be changed.
+	PackingCounters map[string]int64 `json:"packing,omitempty"`
 }
 
 // Stats returns the current statistics.
 func (r *Run) Stats() Stats {
-	now := r.plan.Now() // first, because the statistics must not be older than any step in it
+	now := r.plan.Snapshot() // first, because the statistics must not be older than any step in it
 	from := r.coordinator.Report()
 	p := from.PlanStats
-	s := Stats{Run: r.name, Planned: now.Steps, Wanted: from.Wanted, Ended: now.Ended, Replaying: from.Replays,
+	s := Stats{Run: r.name, Planned: now.Steps, FirstUnrequested: from.FirstUnrequested, Ended: now.Ended,
+		Replaying: from.Replaying,
 		Committed: now.Keepers.Committed(), Oldest: now.Oldest,
-		Checkpoint: from.Checkpointed, CheckpointBytes: from.CheckpointBytes, Readers: r.follower.ReaderStats(),
-		Documents: p.Packed.Documents, Skipped: p.Counts.Skipped, MaskedTokens: p.Counts.MaskedTokens, Cut: p.Counts.Cut,
-		Tokens: p.Packed.Tokens, Rows: p.Counts.Rows, Slots: p.Counts.Slots, Padding: p.Counts.Slots - p.Counts.Tokens,
-		Truncated: p.Packed.Truncated, Dropped: p.Packed.Dropped + p.Counts.LeftTokens, Repeated: p.Packed.Repeated,
-		AgeMax:     p.Counts.AgeMax,
+		Checkpoint: from.CheckpointStep, CheckpointBytes: from.CheckpointBytes, Readers: r.follower.ReaderStats(),
+		Documents: p.PackCounts.Documents, Skipped: p.Counts.Skipped, MaskedTokens: p.Counts.MaskedTokens, Cut: p.Counts.Cut,
+		Tokens: p.PackCounts.Tokens, Rows: p.Counts.Rows, Slots: p.Counts.Slots, Padding: p.Counts.Slots - p.Counts.Tokens,
+		Truncated: p.PackCounts.Truncated, Dropped: p.PackCounts.Dropped + p.Counts.LeftTokens,
+		Repeated:   p.PackCounts.Repeated,
+		MaxAge:     p.Counts.AgeMax,
 		PoolPieces: p.Pool.Pieces, HeldRows: int(p.Pool.Held.Rows), HeldPieces: int(p.Pool.Held.Pieces),
 		PoolTokens: p.Pool.Tokens,
-		WindowRows: p.Window, QueueRows: p.Queued, Capacity: p.Capacity, Queues: p.Queues, RowsNeeded: p.Lacks.Needed,
-		RowsThere: p.Lacks.There, WaitMax: p.Counts.WaitMax,
-		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), Trouble: from.Trouble, Published: from.Published(), Packing: p.Detail,
-		Streams: from.Streams, Sources: slices.Clone(p.Sources)}
+		WindowRows: p.WindowRows, QueueRows: p.QueuedRows, Capacity: p.Capacity, Queues: p.Queues,
+		RowsNeeded: p.Shortage.Needed,
+		RowsReady:  p.Shortage.Packed, MaxWait: p.Counts.WaitMax,
+		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), StreamProblem: from.StreamProblem,
+		Published: from.PublishedDocuments(), PackingCounters: p.PackingCounters,
+		Streams: from.StreamFills, Sources: slices.Clone(p.Sources)}
 	for i := range s.Sources {
 		s.Sources[i].Stream = from.Sources[s.Sources[i].Name]
 	}

@@ -8,19 +8,19 @@ import (
 	"loaderd/loader/fault"
 )
 
-// Stock returns the current state of the streams of a run's sources, by source number.
-func (r *Run) Stock(ctx context.Context) ([]document.StreamState, error) {
-	h, _ := r.plan.Head()
-	streams, err := r.streams.All(ctx, h)
+// StreamStates returns the current state of the streams of a run's sources, by source number.
+func (r *Run) StreamStates(ctx context.Context) ([]document.StreamState, error) {
+	h, _ := r.plan.Header()
+	streams, err := r.streams.RunStreams(ctx, h)
 	if err != nil {
 		return nil, &fault.Error{Reason: fault.SourceDown, Message: "cannot open the streams of the sources", Err: err,
-			Do: "try again"}
+			Advice: "try again"}
 	}
 	out := make([]document.StreamState, len(streams))
 	for i, x := range streams {
 		if out[i], err = x.Documents.State(ctx); err != nil {
 			return nil, &fault.Error{Reason: fault.SourceDown,
-				Message: fmt.Sprintf("cannot read the end of the stream of source %s", x.Name), Err: err, Do: "try again"}
+				Message: fmt.Sprintf("cannot read the end of the stream of source %s", x.Name), Err: err, Advice: "try again"}
 		}
 	}
 	return out, nil

@@ -12,8 +12,8 @@ func TestStock(t *testing.T) {
 	fill(s)
 	s["math"].sealed = true
 	run, stop := w.start(t)
-	read(t, run, state.Place{World: 1}, 0, 1)
-	stock, err := run.Stock(t.Context())
+	read(t, run, state.RankID{World: 1}, 0, 1)
+	stock, err := run.StreamStates(t.Context())
 	must(t, err)
 	if len(stock) != 3 || stock[0].Last != 90 || stock[1].Last != 25 || !stock[1].Sealed || stock[2].Last != 130 ||
 		stock[2].Name != "DOCS_web" {
@@ -24,7 +24,7 @@ func TestStock(t *testing.T) {
 	plain := newWorld(config("bfd"))
 	plain.docs.lengths(3, 4)
 	run, stop = plain.start(t)
-	if stock, err := run.Stock(t.Context()); err != nil || len(stock) != 1 || stock[0].Last != 2 {
+	if stock, err := run.StreamStates(t.Context()); err != nil || len(stock) != 1 || stock[0].Last != 2 {
 		t.Errorf("the stream holds %+v, %v", stock, err)
 	}
 	must(t, stop())

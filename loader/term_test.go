@@ -50,7 +50,7 @@ func TestEveryLeadIsATermOfThePlan(t *testing.T) {
 			t.Fatal(err)
 		}
 		if want = append(want, name); len(want) > 1 {
-			read(t, run, state.Place{World: 1}, 0, 0)
+			read(t, run, state.RankID{World: 1}, 0, 0)
 		}
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -63,7 +63,7 @@ func TestEveryLeadIsATermOfThePlan(t *testing.T) {
 			w.config.Tokenizer, nil); err != nil {
 			t.Error(err)
 		}
-		if d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0); err != nil || d.Why != "" {
+		if d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0); err != nil || d.Cause != "" {
 			t.Errorf("%+v, %v", d, err)
 		}
 	}
@@ -78,7 +78,7 @@ func TestATermDeposesTheLeaderBefore(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(3, 200)...)
 	first, stopFirst := w.start(t)
-	have := read(t, first, state.Place{World: 1}, 0, 8)
+	have := read(t, first, state.RankID{World: 1}, 0, 8)
 	second, stopSecond := w.start(t)
 	eventually(t, func() bool { return !second.Stats().Replaying })
 	if _, err := first.Commit(t.Context(), planrecord.DefaultKeeper, 2); reason(err) != fault.NotLeading {
@@ -87,7 +87,7 @@ func TestATermDeposesTheLeaderBefore(t *testing.T) {
 	if err := stopFirst(); !errors.Is(err, fault.ErrLeadershipLost) {
 		t.Errorf("the leader before ended with %v", err)
 	}
-	again := read(t, second, state.Place{World: 1}, 0, 20)
+	again := read(t, second, state.RankID{World: 1}, 0, 20)
 	if len(again) != 20 || !slices.Equal(tokensOf(t, again[7]), tokensOf(t, have[7])) {
 		t.Error("the steps differ")
 	}
@@ -102,9 +102,9 @@ func TestALeaderThatIsStoppedLate(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(3, 2000)...)
 	first, stopFirst := w.start(t)
-	read(t, first, state.Place{World: 1}, 0, 2)
+	read(t, first, state.RankID{World: 1}, 0, 2)
 	second, stopSecond := w.start(t)
-	read(t, second, state.Place{World: 1}, 0, 90)
+	read(t, second, state.RankID{World: 1}, 0, 90)
 	if err := stopSecond(); err != nil {
 		t.Fatal(err)
 	}
@@ -114,7 +114,7 @@ func TestALeaderThatIsStoppedLate(t *testing.T) {
 		t.Errorf("stored are %v, want %v", have, want)
 	}
 	third, _ := w.start(t)
-	read(t, third, state.Place{World: 1}, 88, 5)
+	read(t, third, state.RankID{World: 1}, 88, 5)
 }
 
 // Every sign of another leader ends the term with that reason.
@@ -129,7 +129,7 @@ func TestADeposedLeaderEnds(t *testing.T) {
 			}
 		},
 		"a release": func(t *testing.T, run *loader.Run, w *world, floors *memFloors) {
-			read(t, run, state.Place{World: 1}, 0, 40)
+			read(t, run, state.RankID{World: 1}, 0, 40)
 			if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 40); err != nil {
 				t.Fatal(err)
 			}
@@ -180,7 +180,7 @@ func TestARunThatIsTakenForANewOne(t *testing.T) {
 	edges := w.edges
 	w.docs.lengths(someLengths(3, 400)...)
 	run, stop := w.start(t)
-	read(t, run, state.Place{World: 1}, 0, 40)
+	read(t, run, state.RankID{World: 1}, 0, 40)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -212,17 +212,17 @@ func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 		w, _ := purging(config("bfd"))
 		w.docs.lengths(someLengths(3, 600)...)
 		first, stopFirst := w.start(t)
-		read(t, first, state.Place{World: 1}, 0, 2)
+		read(t, first, state.RankID{World: 1}, 0, 2)
 		second, err := w.open(t)
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := read(t, first, state.Place{World: 1}, 0, 60)
+		want := read(t, first, state.RankID{World: 1}, 0, 60)
 		if sealed {
 			if _, err := first.Seal(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-			want = read(t, first, state.Place{World: 1}, 0, 0)
+			want = read(t, first, state.RankID{World: 1}, 0, 0)
 		}
 		if _, err := first.Commit(t.Context(), planrecord.DefaultKeeper, 50); err != nil {
 			t.Fatal(err)
@@ -240,7 +240,7 @@ func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 		served := make(chan error, 1)
 		go func() { served <- second.Serve(ctx) }()
 		eventually(t, func() bool { return !second.Stats().Replaying })
-		if have := read(t, second, state.Place{World: 1}, 50, len(want)-50); !reflect.DeepEqual(have, want[50:]) {
+		if have := read(t, second, state.RankID{World: 1}, 50, len(want)-50); !reflect.DeepEqual(have, want[50:]) {
 			t.Error("the steps differ")
 		}
 		if sealed != second.Info().Ended {
@@ -250,7 +250,7 @@ func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		if _, err := second.Join(state.Place{World: 1}, 0); reason(err) != fault.StepReleased &&
+		if _, err := second.Join(state.RankID{World: 1}, 0); reason(err) != fault.StepReleased &&
 			reason(err) != fault.NotLeading {
 			t.Errorf("Join of a released step = %v", err)
 		}
@@ -278,7 +278,7 @@ func TestABeginningThatDies(t *testing.T) {
 			}
 			w.edges = nil
 			run, stop := w.start(t)
-			read(t, run, state.Place{World: 1}, 0, 6)
+			read(t, run, state.RankID{World: 1}, 0, 6)
 			if err := stop(); err != nil {
 				t.Errorf("after a death at store %d, stored %v: %v", left, stored, err)
 			}

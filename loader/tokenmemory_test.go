@@ -30,7 +30,7 @@ func (s narrowSource) Next(ctx context.Context) ([]document.Document, error) {
 	docs, err := s.blockingSource.Next(ctx)
 	docs = slices.Clone(docs)
 	for i := range docs {
-		docs[i].Content = docs[i].Narrowed()
+		docs[i].Content = docs[i].CloneNarrow()
 	}
 	return docs, err
 }
@@ -56,7 +56,7 @@ func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
 	const world, steps = 2, 300
 	check := func(b *assembly.Batch) {
 		ids := make([]int32, b.Rows*b.Bucket)
-		b.IDs(ids)
+		b.WriteIDs(ids)
 		for i, pieces := range b.Pieces {
 			row := ids[i*b.Bucket:]
 			for _, p := range pieces {
@@ -68,7 +68,7 @@ func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
 		}
 	}
 	read := func(rank int) error {
-		place := state.Place{Rank: rank, World: world}
+		place := state.RankID{Rank: rank, World: world}
 		r, err := run.Join(place, 0)
 		if err != nil {
 			return err
@@ -80,7 +80,7 @@ func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			first, rows := place.Slice(len(s.Rows))
+			first, rows := place.RowRange(len(s.Rows))
 			b, err := run.Assemble(t.Context(), s, first, rows)
 			if err != nil {
 				return err

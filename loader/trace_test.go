@@ -19,7 +19,7 @@ type tracer struct {
 	planned map[uint64][]string
 }
 
-func (x *tracer) Planned(t *document.Trace, document, step uint64, row int, taken, stored time.Time) {
+func (x *tracer) OnPlanned(t *document.Trace, document, step uint64, row int, taken, stored time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.planned[document] = append(x.planned[document], fmt.Sprintf("%d: step %d row %d", t.ID[0], step, row))
@@ -32,7 +32,7 @@ func (x *tracer) Planned(t *document.Trace, document, step uint64, row int, take
 // A replay does not call it again. A batch names the sampled documents that begin in it.
 func TestSampledDocumentsAreTraced(t *testing.T) {
 	w, told := newWorld(config("concat")), &tracer{planned: map[uint64][]string{}}
-	w.options.Checkpoint = 0 // a restart replays everything
+	w.options.CheckpointSteps = 0 // a restart replays everything
 	w.edges = func(e *backend.Backends) { e.Tracer = told }
 	for i, n := range someLengths(4, 100) {
 		d := document.Document{Content: document.Content{Tokens: documentTokens(uint64(i+1), n)}}
@@ -46,8 +46,8 @@ func TestSampledDocumentsAreTraced(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := map[uint64][]string{}
-	for _, b := range read(t, run, state.Place{World: 1}, 0, 0) {
-		for _, d := range b.Traced {
+	for _, b := range read(t, run, state.RankID{World: 1}, 0, 0) {
+		for _, d := range b.TracedDocuments {
 			want[d.Document] = append(want[d.Document], fmt.Sprintf("%d: step %d row %d", d.ID[0], b.Step, d.Row))
 			if b.Pieces[d.Row-b.First] == nil {
 				t.Errorf("row %d of step %d is empty", d.Row, b.Step)
@@ -59,7 +59,7 @@ func TestSampledDocumentsAreTraced(t *testing.T) {
 	}
 	stop()
 	run, _ = w.start(t)
-	read(t, run, state.Place{World: 1}, 0, 0)
+	read(t, run, state.RankID{World: 1}, 0, 0)
 	told.mu.Lock()
 	defer told.mu.Unlock()
 	if !maps.EqualFunc(told.planned, want, slices.Equal) {

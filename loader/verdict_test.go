@@ -36,7 +36,7 @@ func (j judged) says(health diagnosis.Health, sentence, limits string) diagnosis
 		}
 		return rate
 	})
-	if v.Health != health || !strings.HasPrefix(about, sentence) || v.Limits != limits {
+	if v.Health != health || !strings.HasPrefix(about, sentence) || v.Bottleneck != limits {
 		j.Errorf("%+v, want %s: %s..., limited by %q", v, health, sentence, limits)
 	}
 	return v
@@ -44,7 +44,7 @@ func (j judged) says(health diagnosis.Health, sentence, limits string) diagnosis
 
 func (j judged) join(rank, world int, step uint64) *follower.Reader {
 	j.Helper()
-	r, err := j.run.Join(state.Place{Rank: rank, World: world}, step)
+	r, err := j.run.Join(state.RankID{Rank: rank, World: world}, step)
 	if err != nil {
 		j.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func (j judged) undecodable(n int) {
 func judge(t *testing.T, name string, prepare func(*world), test func(judged)) {
 	bubble(t, name, func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.Stall = 30 * time.Second
+		w.options.StallTimeout = 30 * time.Second
 		prepare(w)
 		run, stop := w.start(t)
 		test(judged{t, w, run})
@@ -99,14 +99,15 @@ func TestVerdicts(t *testing.T) {
 	})
 	judge(t, "ranks read what they were sent before a restart", documents(400), func(j judged) {
 		time.Sleep(5 * time.Second)
-		place := state.Place{Job: "pretrain", Rank: 1, World: 4}
-		j.run.Consumed(place, state.Consumption{Session: "s", Taken: 7})
+		place := state.RankID{Job: "pretrain", Rank: 1, World: 4}
+		j.run.RecordConsumption(place, state.Consumption{Session: "s", Delivered: 7})
 		time.Sleep(2 * time.Second)
 		v := j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks)
-		if v.Detail != `the ranks of job "pretrain" read what they were sent before` || !strings.HasPrefix(v.Do, "wait: ") {
+		if v.Detail != `the ranks of job "pretrain" read what they were sent before` ||
+			!strings.HasPrefix(v.Advice, "wait: ") {
 			j.Errorf("%+v", v)
 		}
-		j.run.Consumed(place, state.Consumption{Session: "s", Taken: 7, Left: true})
+		j.run.RecordConsumption(place, state.Consumption{Session: "s", Delivered: 7, Left: true})
 		time.Sleep(3 * time.Second)
 		if v := j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead",
 			diagnosis.LimitRanks); v.Detail != "no reader is connected" {
@@ -144,7 +145,8 @@ func TestVerdicts(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		v = j.says(diagnosis.Waiting, "Waiting for documents, 3", diagnosis.LimitDocuments)
 		var e *fault.Error
-		if err := told(); !errors.As(err, &e) || !strings.HasPrefix(e.Message, "Waiting for documents, 2") || e.Do != v.Do {
+		if err := told(); !errors.As(err, &e) || !strings.HasPrefix(e.Message, "Waiting for documents, 2") ||
+			e.Advice != v.Advice {
 			j.Errorf("the reader is told %v", err)
 		}
 	})
@@ -158,7 +160,7 @@ func TestVerdicts(t *testing.T) {
 		j.says(diagnosis.Running, "Running: 64 tokens/s, the ranks set the pace", diagnosis.LimitRanks)
 		time.Sleep(2 * time.Minute)
 		v := j.says(diagnosis.Waiting, "Waiting for the ranks, 2 min", diagnosis.LimitRanks)
-		if v.Do == "" {
+		if v.Advice == "" {
 			j.Error("nobody is told what to do")
 		}
 	})
@@ -275,7 +277,7 @@ func TestVerdicts(t *testing.T) {
 		j.w.docs.mu.Unlock()
 		time.Sleep(5 * time.Second)
 		v := j.says(diagnosis.Failing, "Stopped: ", "")
-		if v.Reason != fault.StreamMismatch || v.Do == "" {
+		if v.Reason != fault.StreamMismatch || v.Advice == "" {
 			j.Errorf("%+v", v)
 		}
 	})
@@ -315,7 +317,7 @@ func TestVerdicts(t *testing.T) {
 		v := j.says(diagnosis.Running,
 			"Running: 64 tokens/s, the documents set the pace; 20 % of the documents cannot be decoded",
 			diagnosis.LimitDocuments)
-		if !strings.Contains(v.Do, "loaderd dead") {
+		if !strings.Contains(v.Advice, "loaderd dead") {
 			j.Errorf("%+v", v)
 		}
 		<-read
@@ -353,7 +355,7 @@ func TestVerdictOfSources(t *testing.T) {
 		s["web"].lengths(5, 5)
 		s["code"].lengths(5, 5)
 		run, stop := w.start(t)
-		r, err := run.Join(state.Place{World: 1}, 0)
+		r, err := run.Join(state.RankID{World: 1}, 0)
 		must(t, err)
 		defer r.Close()
 		time.Sleep(time.Minute)

@@ -51,14 +51,14 @@ func (l *lines) take() []string {
 func waiting(t *testing.T, test func(w *world, run *loader.Run, log *lines)) {
 	synctest.Test(t, func(t *testing.T) {
 		w, log := newWorld(config("concat")), &lines{words: "readers wait"}
-		w.options.Stall = time.Minute
+		w.options.StallTimeout = time.Minute
 		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
 		run, stop := w.start(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		var reading sync.WaitGroup
 		reading.Go(func() {
 			for step := uint64(0); ctx.Err() == nil; {
-				r, err := run.Join(state.Place{World: 1}, step)
+				r, err := run.Join(state.RankID{World: 1}, step)
 				if err != nil {
 					t.Error(err)
 					return
@@ -136,7 +136,7 @@ func TestWaitsOfNobody(t *testing.T) {
 		w, log := newWorld(config("concat")), &lines{words: "readers wait"}
 		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
 		run, stop := w.start(t)
-		r, err := run.Join(state.Place{World: 1}, 0)
+		r, err := run.Join(state.RankID{World: 1}, 0)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -25,7 +25,7 @@ import (
 func BenchmarkEpoch(b *testing.B) {
 	const documents, size = 40000, 4000
 	srv := natstest.Start(b)
-	tokens, _, err := daemon.Tokens(settings.Default().Tokenizer)
+	tokens, _, err := daemon.LoadTokenizer(settings.Default().Tokenizer)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func BenchmarkEpoch(b *testing.B) {
 					b.Fatal(err)
 				}
 				n += len(docs)
-				source.Deliver()
+				source.ReleaseChunk()
 			}
 			source.Close()
 		}
@@ -63,11 +63,11 @@ func BenchmarkEpoch(b *testing.B) {
 		b.Run(fmt.Sprint("blocks of ", block), func(b *testing.B) {
 			c := mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: block}},
 				Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
-			m, err := mixture.New(c, map[string]mixture.Begin{"a": {First: 1, Last: documents, Sealed: true}})
+			m, err := mixture.New(c, map[string]mixture.SourceRange{"a": {First: 1, Last: documents, Sealed: true}})
 			if err != nil {
 				b.Fatal(err)
 			}
-			read(b, func() (document.Source, error) { return feed.NewEpochReader(docs, m.Walk(0, 0), 0, 1<<25), nil })
+			read(b, func() (document.Source, error) { return feed.NewEpochReader(docs, m.EpochOrder(0, 0), 0, 1<<25), nil })
 		})
 	}
 }

@@ -20,11 +20,11 @@ type countedDocs struct {
 	away  atomic.Bool
 }
 
-func (d *countedDocs) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
+func (d *countedDocs) Refetch(ctx context.Context, sequences []uint64, f func(document.Document)) error {
 	if d.asked.Add(1); d.away.CompareAndSwap(true, false) {
 		return context.DeadlineExceeded
 	}
-	return d.memDocs.Again(ctx, sequences, f)
+	return d.memDocs.Refetch(ctx, sequences, f)
 }
 
 // A shuffled epoch delivers each document once, in its order, with few requests. This holds if a group exceeds the
@@ -38,16 +38,16 @@ func TestWalker(t *testing.T) {
 	}
 	m, err := mixture.New(mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: 16}},
 		Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}},
-		map[string]mixture.Begin{"a": {First: 1, Last: documents, Sealed: true}})
+		map[string]mixture.SourceRange{"a": {First: 1, Last: documents, Sealed: true}})
 	must(t, err)
-	walk, want := m.Walk(0, 0), []uint64(nil)
+	walk, want := m.EpochOrder(0, 0), []uint64(nil)
 	for k := range uint64(documents) {
 		want = append(want, walk.At(k))
 	}
 	for from, room := range map[uint64]int64{0: 1 << 30, 7777: 1 << 20, 2: 0} {
 		d.asked.Store(0)
 		d.away.Store(true)
-		w := feed.NewEpochReader(d, m.Walk(0, 0), from, room)
+		w := feed.NewEpochReader(d, m.EpochOrder(0, 0), from, room)
 		var have []uint64
 		for from+uint64(len(have)) < documents {
 			docs, err := document.Receive(t.Context(), w)
@@ -55,7 +55,7 @@ func TestWalker(t *testing.T) {
 			for _, x := range docs {
 				have = append(have, x.Sequence)
 			}
-			w.Deliver()
+			w.ReleaseChunk()
 		}
 		must(t, w.Close())
 		if !slices.Equal(have, want[from:]) {
@@ -70,8 +70,8 @@ func TestWalker(t *testing.T) {
 // pacedDocs delivers a document every 3 seconds.
 type pacedDocs struct{ *memDocs }
 
-func (d pacedDocs) Again(ctx context.Context, sequences []uint64, f func(document.Document)) error {
-	return d.memDocs.Again(ctx, sequences, func(x document.Document) {
+func (d pacedDocs) Refetch(ctx context.Context, sequences []uint64, f func(document.Document)) error {
+	return d.memDocs.Refetch(ctx, sequences, func(x document.Document) {
 		time.Sleep(3 * time.Second)
 		f(x)
 	})
@@ -85,9 +85,9 @@ func TestWalker_StatusHasTheTimeOfTheLastDocument(t *testing.T) {
 		d.lengths(slices.Repeat([]int{3}, documents)...)
 		m, err := mixture.New(mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: 40}},
 			Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}},
-			map[string]mixture.Begin{"a": {First: 1, Last: documents, Sealed: true}})
+			map[string]mixture.SourceRange{"a": {First: 1, Last: documents, Sealed: true}})
 		must(t, err)
-		w := feed.NewEpochReader(d, m.Walk(0, 0), from, 1<<20)
+		w := feed.NewEpochReader(d, m.EpochOrder(0, 0), from, 1<<20)
 		received := make(chan int, 1)
 		go func() {
 			docs, err := document.Receive(t.Context(), w)
@@ -104,7 +104,7 @@ func TestWalker_StatusHasTheTimeOfTheLastDocument(t *testing.T) {
 			t.Errorf("%d documents are left, want %d", left, documents-from)
 		}
 		n := <-received
-		w.Deliver()
+		w.ReleaseChunk()
 		if s := w.Status(); s.EpochLeft != uint64(documents-from-n) {
 			t.Errorf("%d documents are left behind %d, want %d", s.EpochLeft, n, documents-from-n)
 		}

@@ -37,7 +37,7 @@ func TestLeader_DeposedBehindACutReportsNoLostDocuments(t *testing.T) {
 		w, _ := purging(config("concat"))
 		company := newCompany()
 		company.notices = time.Minute
-		w.options.Ahead, w.options.Checkpoint = 2, 4
+		w.options.Ahead, w.options.CheckpointSteps = 2, 4
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		docs := cutDocs{w.docs, new(atomic.Bool), new(atomic.Int64)}
 		first, _ := w.join(t, company, "first", func(e *backend.Backends) { e.Sources = onlySource{Documents: docs} })
@@ -48,7 +48,7 @@ func TestLeader_DeposedBehindACutReportsNoLostDocuments(t *testing.T) {
 		company.setDeaf(true)
 		time.Sleep(2 * time.Second) // its lease expires
 		company.oust(doubts)
-		read(t, second, state.Place{World: 1}, 0, 40)
+		read(t, second, state.RankID{World: 1}, 0, 40)
 		_, err := second.Commit(t.Context(), planrecord.DefaultKeeper, 40)
 		must(t, err)
 		eventually(t, func() bool { return w.first() > 1 })
@@ -59,7 +59,7 @@ func TestLeader_DeposedBehindACutReportsNoLostDocuments(t *testing.T) {
 		if n := docs.seen.Load(); n < 2 {
 			t.Fatalf("the deposed daemon has looked %d times at the stream", n)
 		}
-		if trouble := first.Stats().Trouble; trouble != "" {
+		if trouble := first.Stats().StreamProblem; trouble != "" {
 			t.Errorf("the deposed daemon reports: %s", trouble)
 		}
 	})

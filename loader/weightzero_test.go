@@ -39,14 +39,14 @@ func TestRun_EndsWithoutDocumentsOfWeightZero(t *testing.T) {
 				}
 			}
 			run, _ := w.start(t)
-			got := read(t, run, state.Place{World: 1}, 0, 1)
+			got := read(t, run, state.RankID{World: 1}, 0, 1)
 			if tc.change != nil {
 				_, err := changeMix(t, run, mixture.Change{Weights: tc.change}, "")
 				must(t, err)
 			}
 			_, err := run.Seal(t.Context())
 			must(t, err)
-			got = append(got, read(t, run, state.Place{World: 1}, 1, 0)...)
+			got = append(got, read(t, run, state.RankID{World: 1}, 1, 0)...)
 			ended := "all of its sources are used up"
 			if !tc.reads[0] {
 				ended = "those with documents left have no weight: a"

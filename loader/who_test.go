@@ -30,7 +30,7 @@ func sealedBy(t *testing.T, who string) (*world, []*assembly.Batch) {
 	if _, err := run.SealBy(t.Context(), who); err != nil {
 		t.Fatal(err)
 	}
-	batches := read(t, run, state.Place{World: 1}, 0, 0)
+	batches := read(t, run, state.RankID{World: 1}, 0, 0)
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -54,10 +54,10 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 		var controls []string
 		for _, c := range audited.Controls {
 			if e, err := planrecord.Decode(w.plan.records[c.Record-1]); err != nil ||
-				e.(planrecord.Control).String() != c.What {
-				t.Errorf("record %d is %v, %v; audited %s", c.Record, e, err, c.What)
+				e.(planrecord.Control).String() != c.Description {
+				t.Errorf("record %d is %v, %v; audited %s", c.Record, e, err, c.Description)
 			}
-			controls = append(controls, c.What)
+			controls = append(controls, c.Description)
 		}
 		if said := []string{"drain behind arrival 60" + what, "seal of source 0 behind its document 120, behind arrival 120" +
 			what}; !slices.Equal(controls, said) {
@@ -71,7 +71,7 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 	}
 	steps := func(w *world) (steps [][]byte) {
 		for _, b := range w.plan.records {
-			if planrecord.StepKind(b[3]) {
+			if planrecord.IsStepKind(b[3]) {
 				steps = append(steps, b)
 			}
 		}

@@ -161,7 +161,7 @@ func (c *memCheckpoints) passes(term uint64) error {
 	return nil
 }
 
-func (c *memCheckpoints) Claim(_ context.Context, term uint64, begun bool) ([]backend.Stored, error) {
+func (c *memCheckpoints) Claim(_ context.Context, term uint64, begun bool) ([]backend.CheckpointInfo, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if begun && c.owner != c.plan() {
@@ -173,7 +173,7 @@ func (c *memCheckpoints) Claim(_ context.Context, term uint64, begun bool) ([]ba
 	return c.stored(), nil
 }
 
-func (c *memCheckpoints) Put(_ context.Context, term, step uint64, data []byte) ([]backend.Stored, error) {
+func (c *memCheckpoints) Put(_ context.Context, term, step uint64, data []byte) ([]backend.CheckpointInfo, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.refuse {
@@ -182,7 +182,7 @@ func (c *memCheckpoints) Put(_ context.Context, term, step uint64, data []byte) 
 	if err := c.passes(term); err != nil {
 		return nil, err
 	}
-	put := backend.Stored{Name: fmt.Sprintf("step-%020d", step), Step: step, Bytes: int64(len(data))}
+	put := backend.CheckpointInfo{Name: fmt.Sprintf("step-%020d", step), Step: step, Bytes: int64(len(data))}
 	kept, dropped := backend.KeepCheckpoints(c.stored(), put)
 	for _, s := range dropped {
 		delete(c.data, s.Name)
@@ -197,23 +197,23 @@ func (c *memCheckpoints) Get(_ context.Context, name string) ([]byte, error) {
 	return c.data[name], nil
 }
 
-func (c *memCheckpoints) List(context.Context) ([]backend.Stored, error) {
+func (c *memCheckpoints) List(context.Context) ([]backend.CheckpointInfo, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	out := c.stored()
 	for i := range out {
-		out[i].Earlier = c.owner != c.plan()
+		out[i].FromEarlierPlan = c.owner != c.plan()
 	}
 	return out, nil
 }
 
-func (c *memCheckpoints) stored() (out []backend.Stored) {
+func (c *memCheckpoints) stored() (out []backend.CheckpointInfo) {
 	for _, name := range slices.Sorted(maps.Keys(c.data)) {
 		var step uint64
 		if _, err := fmt.Sscanf(name, "step-%d", &step); err != nil {
 			panic(err)
 		}
-		out = append(out, backend.Stored{Name: name, Step: step, Bytes: int64(len(c.data[name]))})
+		out = append(out, backend.CheckpointInfo{Name: name, Step: step, Bytes: int64(len(c.data[name]))})
 	}
 	return out
 }
@@ -237,7 +237,7 @@ type world struct {
 
 func newWorld(c runconfig.Config) *world {
 	w := &world{docs: newDocs(), plan: &memLog{}, config: c,
-		options: backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: 10 * time.Second, Checkpoint: 3}}
+		options: backend.Options{Ahead: 4, CacheBytes: 1 << 20, StallTimeout: 10 * time.Second, CheckpointSteps: 3}}
 	w.checkpoints = &memCheckpoints{data: map[string][]byte{}, plan: func() *memLog { return w.plan }}
 	return w
 }
@@ -302,7 +302,7 @@ func (w *world) serve(t *testing.T, run *loader.Run) (stop func() error) {
 }
 
 // read returns the batches of a rank from a step to the end, or n steps when n is not 0.
-func read(t *testing.T, run *loader.Run, place state.Place, from uint64, n int) []*assembly.Batch {
+func read(t *testing.T, run *loader.Run, place state.RankID, from uint64, n int) []*assembly.Batch {
 	t.Helper()
 	r, err := run.Join(place, from)
 	if err != nil {
@@ -318,7 +318,7 @@ func read(t *testing.T, run *loader.Run, place state.Place, from uint64, n int) 
 			}
 			t.Fatalf("step %d: %v", from+uint64(len(out)), err)
 		}
-		first, rows := place.Slice(len(s.Rows))
+		first, rows := place.RowRange(len(s.Rows))
 		b, err := run.Assemble(t.Context(), s, first, rows)
 		if err != nil {
 			t.Fatal(err)
@@ -328,7 +328,7 @@ func read(t *testing.T, run *loader.Run, place state.Place, from uint64, n int) 
 	return out
 }
 
-// tokensOf returns the token ids of a batch's rows. It checks that the 16-bit encoding is the same, if all ids fit,
+// sourceTokens returns the token ids of a batch's rows. It checks that the 16-bit encoding is the same, if all ids fit,
 // with another padding id.
 func tokensOf(t *testing.T, b *assembly.Batch) []int32 {
 	t.Helper()
@@ -336,9 +336,9 @@ func tokensOf(t *testing.T, b *assembly.Batch) []int32 {
 	padded := *b
 	padded.Pad = pad
 	wide, same, slots := make([]int32, b.Rows*b.Bucket), make([]int32, b.Rows*b.Bucket), make([]uint16, b.Rows*b.Bucket)
-	b.IDs(wide)
-	padded.IDs(same)
-	fit := padded.NarrowIDs(slots)
+	b.WriteIDs(wide)
+	padded.WriteIDs(same)
+	fit := padded.WriteNarrowIDs(slots)
 	for i, id := range same {
 		if fit && int32(slots[i]) != id {
 			t.Fatalf("step %d: id %d is %d as 16 bits", b.Step, id, slots[i])
@@ -362,5 +362,5 @@ func reason(err error) fault.Reason {
 func unlent(b *assembly.Batch) *assembly.Batch {
 	return &assembly.Batch{Step: b.Step, Bucket: b.Bucket, First: b.First, Rows: b.Rows, Pieces: b.Pieces, Pad: b.Pad,
 		Loss: b.Loss, Weights: b.Weights,
-		Within: b.Within, Contents: b.Contents, Begins: b.Begins, Traced: b.Traced}
+		PieceDocuments: b.PieceDocuments, Contents: b.Contents, StoreTimes: b.StoreTimes, TracedDocuments: b.TracedDocuments}
 }

@@ -4,6 +4,6 @@ package packonline
 // pool. Each piece is put into the bin with the least room that still holds it. With a pool that holds all pieces, it
 // is the paper's offline algorithm.
 func newBFD(c Config) Packer {
-	p := newWindowed(c, false)
+	p := newBinPacker(c, false)
 	return &p
 }

@@ -8,6 +8,6 @@ package packonline
 // The full rows of a document longer than L are emitted unchanged, as in the second stage of the paper. So no further
 // piece is put into them just to be dropped.
 func newBFDM(c Config) Packer {
-	p := newWindowed(c, false)
+	p := newBinPacker(c, false)
 	return &p
 }

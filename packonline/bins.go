@@ -17,17 +17,17 @@ import "loaderd/packonline/internal/bitset"
 // Ties: of equally long pieces the first one is packed first. Of bins with equal room, the one that has had that room
 // longest is chosen.
 type bins struct {
-	capacity int32
-	first    bool  // first fit instead of best fit
-	all      []bin // in the order in which they were opened
-	open     bitset.Set
-	byRoom   []queue    // room -> bins that have it; only valid for members of open
-	ready    bitset.Set // first fit: bins with room for the current length
+	capacity    int32
+	useFirstFit bool  // first fit instead of best fit
+	all         []bin // in the order in which they were opened
+	open        bitset.Set
+	byRoom      []queue    // room -> bins that have it; only valid for members of open
+	candidates  bitset.Set // first fit: bins with room for the current length
 
-	lengths bitset.Set // capacity - length of the pieces to pack: longest first
-	ends    []int32    // member of lengths -> end of its pieces in order; 0 for all other lengths
-	order   []int32    // rank -> piece: urgent pieces, then by descending length
-	link    []int32    // rank -> next piece in the same bin
+	lengths  bitset.Set // capacity - length of the pieces to pack: longest first
+	rankEnds []int32    // member of lengths -> end of its pieces in order; 0 for all other lengths
+	order    []int32    // rank -> piece: urgent pieces, then by descending length
+	nextRank []int32    // rank -> next piece in the same bin
 }
 
 // bin is a row under construction. Its pieces are ranks in order. Pieces of neighbouring ranks are adjacent in
@@ -36,7 +36,7 @@ type bin struct {
 	first, last int32 // first and last piece, in the order of insertion
 	oldest      int32 // smallest of its pieces' numbers in the pool
 	used        int32 // tokens
-	behind      int32 // next bin with equal room
+	nextBin     int32 // next bin with equal room
 }
 
 type queue struct{ first, last int32 }
@@ -46,74 +46,74 @@ const none = bitset.None
 func newBins(capacity int32, first bool) *bins {
 	n := int(capacity) + 1
 	return &bins{
-		capacity: capacity,
-		first:    first,
-		open:     bitset.New(n),
-		byRoom:   make([]queue, n),
-		ready:    bitset.New(1),
-		lengths:  bitset.New(n),
-		ends:     make([]int32, n),
+		capacity:    capacity,
+		useFirstFit: first,
+		open:        bitset.New(n),
+		byRoom:      make([]queue, n),
+		candidates:  bitset.New(1),
+		lengths:     bitset.New(n),
+		rankEnds:    make([]int32, n),
 	}
 }
 
 // pack fills s.all with the given pieces, each of which must fit into a bin. The first urgent pieces are put into
 // bins before all others, in their order and by best fit. If sorted is not nil, it receives the pieces by rank and
 // the bins refer to it. Then a large pool is read sequentially instead of at random.
-func (s *bins) pack(pieces []waiting, urgent int, sorted []waiting) {
+func (s *bins) pack(pieces []bufferedPiece, urgent int, sorted []bufferedPiece) {
 	for room := s.open.From(0); room != none; room = s.open.From(room) {
 		s.open.Remove(room)
 	}
 	s.all = s.all[:0]
-	s.sort(pieces, urgent, sorted)
-	if s.first && len(pieces) > s.ready.Size() {
-		s.ready = bitset.New(2 * len(pieces))
+	s.sortByLength(pieces, urgent, sorted)
+	if s.useFirstFit && len(pieces) > s.candidates.Size() {
+		s.candidates = bitset.New(2 * len(pieces))
 	}
 	rank := int32(urgent)
 	for r := range rank {
-		s.bestFit(r, r+1, pieces[r].length)
+		s.packBestFit(r, r+1, pieces[r].length)
 	}
 	for x := s.lengths.From(0); x != none; x = s.lengths.From(x) {
-		end := s.ends[x]
+		end := s.rankEnds[x]
 		s.lengths.Remove(x)
-		s.ends[x] = 0
-		if s.first {
-			s.firstFit(rank, end, s.capacity-x)
+		s.rankEnds[x] = 0
+		if s.useFirstFit {
+			s.packFirstFit(rank, end, s.capacity-x)
 		} else {
-			s.bestFit(rank, end, s.capacity-x)
+			s.packBestFit(rank, end, s.capacity-x)
 		}
 		rank = end
 	}
-	for n := s.ready.From(0); n != none; n = s.ready.From(n) {
-		s.ready.Remove(n)
-		s.queue(n)
+	for n := s.candidates.From(0); n != none; n = s.candidates.From(n) {
+		s.candidates.Remove(n)
+		s.enqueue(n)
 	}
 }
 
-// sort assigns the first ranks to the urgent pieces, in their order. The other pieces follow by descending length,
-// equally long ones in their order. It is a counting sort that only visits lengths in use.
-func (s *bins) sort(pieces []waiting, urgent int, sorted []waiting) {
-	s.order, s.link = resize(s.order, len(pieces)), resize(s.link, len(pieces))
+// sortByLength assigns the first ranks to the urgent pieces, in their order. The other pieces follow by descending
+// length, equally long ones in their order. It is a counting sort that only visits lengths in use.
+func (s *bins) sortByLength(pieces []bufferedPiece, urgent int, sorted []bufferedPiece) {
+	s.order, s.nextRank = resize(s.order, len(pieces)), resize(s.nextRank, len(pieces))
 	for i := range urgent {
 		s.order[i] = int32(i)
 	}
 	for i := urgent; i < len(pieces); i++ {
 		x := s.capacity - pieces[i].length
-		if s.ends[x] == 0 {
+		if s.rankEnds[x] == 0 {
 			s.lengths.Add(x)
 		}
-		s.ends[x]++
+		s.rankEnds[x]++
 	}
 	end := int32(urgent)
 	var tokens int64
 	for x := s.lengths.From(0); x != none; x = s.lengths.From(x + 1) {
-		tokens += int64(s.ends[x]) * int64(s.capacity-x)
-		s.ends[x], end = end, end+s.ends[x]
+		tokens += int64(s.rankEnds[x]) * int64(s.capacity-x)
+		s.rankEnds[x], end = end, end+s.rankEnds[x]
 	}
 	if bins := int(tokens/int64(s.capacity)) + 1; bins > cap(s.all) { // lower bound; few inputs need many more
 		s.all = make([]bin, 0, bins+bins/8)
 	}
 	for i := urgent; i < len(pieces); i++ {
-		rank := &s.ends[s.capacity-pieces[i].length]
+		rank := &s.rankEnds[s.capacity-pieces[i].length]
 		if sorted == nil {
 			s.order[*rank] = int32(i)
 		} else {
@@ -131,73 +131,74 @@ func resize(s []int32, n int) []int32 {
 	return s[:n]
 }
 
-// bestFit puts the pieces of ranks [from, to), all of the given length, into the bins with the least sufficient room.
-func (s *bins) bestFit(from, to, length int32) {
+// packBestFit puts the pieces of ranks [from, to), all of the given length, into the bins with the least sufficient
+// room.
+func (s *bins) packBestFit(from, to, length int32) {
 	for r := from; r < to; r++ {
 		room := s.open.From(length)
 		if room == none {
-			s.queue(s.newBin(r, length))
+			s.enqueue(s.newBin(r, length))
 			continue
 		}
 		n := s.byRoom[room].first
-		b := s.put(n, r, length)
-		if b.behind == none {
+		b := s.putPiece(n, r, length)
+		if b.nextBin == none {
 			s.open.Remove(room)
 		} else {
-			s.byRoom[room].first = b.behind
+			s.byRoom[room].first = b.nextBin
 		}
-		s.queue(n)
+		s.enqueue(n)
 	}
 }
 
-// firstFit puts the pieces of ranks [from, to), all of the given length, into the first bins with room.
-func (s *bins) firstFit(from, to, length int32) {
+// packFirstFit puts the pieces of ranks [from, to), all of the given length, into the first bins with room.
+func (s *bins) packFirstFit(from, to, length int32) {
 	for room := s.open.From(length); room != none; room = s.open.From(room) {
 		s.open.Remove(room)
-		for n := s.byRoom[room].first; n != none; n = s.all[n].behind {
-			s.ready.Add(n)
+		for n := s.byRoom[room].first; n != none; n = s.all[n].nextBin {
+			s.candidates.Add(n)
 		}
 	}
 	n := int32(0) // a piece as long as the one before cannot fit into a bin before that one's
 	for r := from; r < to; r++ {
-		if n = s.ready.From(n); n == none {
+		if n = s.candidates.From(n); n == none {
 			n = s.newBin(r, length)
-			s.ready.Add(n)
+			s.candidates.Add(n)
 		} else {
-			s.put(n, r, length)
+			s.putPiece(n, r, length)
 		}
 		if s.capacity-s.all[n].used < length {
-			s.ready.Remove(n)
-			s.queue(n)
+			s.candidates.Remove(n)
+			s.enqueue(n)
 		}
 	}
 }
 
 // newBin opens a bin with the piece of rank r.
 func (s *bins) newBin(r, length int32) int32 {
-	s.link[r] = none
+	s.nextRank[r] = none
 	s.all = append(s.all, bin{r, r, s.order[r], length, none})
 	return int32(len(s.all) - 1)
 }
 
-// put puts the piece of rank r into bin n.
-func (s *bins) put(n, r, length int32) *bin {
+// putPiece puts the piece of rank r into bin n.
+func (s *bins) putPiece(n, r, length int32) *bin {
 	b := &s.all[n]
-	s.link[r] = none
-	s.link[b.last] = r
+	s.nextRank[r] = none
+	s.nextRank[b.last] = r
 	b.last, b.oldest, b.used = r, min(b.oldest, s.order[r]), b.used+length
 	return b
 }
 
-// queue appends bin n to the queue of its room, unless it is full.
-func (s *bins) queue(n int32) {
+// enqueue appends bin n to the queue of its room, unless it is full.
+func (s *bins) enqueue(n int32) {
 	b := &s.all[n]
-	b.behind = none
+	b.nextBin = none
 	room := s.capacity - b.used
 	switch {
 	case room == 0:
 	case s.open.Has(room):
-		s.all[s.byRoom[room].last].behind = n
+		s.all[s.byRoom[room].last].nextBin = n
 		s.byRoom[room].last = n
 	default:
 		s.open.Add(room)
@@ -205,18 +206,18 @@ func (s *bins) queue(n int32) {
 	}
 }
 
-// fullest returns the bin with the least room that is at least the given amount, or nil.
-func (s *bins) fullest(least int32) *bin {
+// fullestBin returns the bin with the least room that is at least the given amount, or nil.
+func (s *bins) fullestBin(least int32) *bin {
 	if room := s.open.From(least); room != none {
 		return &s.all[s.byRoom[room].first]
 	}
 	return nil
 }
 
-// next returns the bin after b in ascending order of room, or nil after the last one.
-func (s *bins) next(b *bin) *bin {
-	if b.behind != none {
-		return &s.all[b.behind]
+// nextFullest returns the bin after b in ascending order of room, or nil after the last one.
+func (s *bins) nextFullest(b *bin) *bin {
+	if b.nextBin != none {
+		return &s.all[b.nextBin]
 	}
-	return s.fullest(s.capacity - b.used + 1)
+	return s.fullestBin(s.capacity - b.used + 1)
 }

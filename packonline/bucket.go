@@ -32,11 +32,11 @@ import (
 //
 // Its state is only the buffered pieces in order of arrival and the credit for searches.
 type bucket struct {
-	tally
-	stock    *stock
+	packerBase
+	pool     *indexedPool
 	row      []int32 // pieces of the row under construction, taken from the stock
-	patience int64   // maximum number of documents for which a piece waits
-	left     func(piece int32)
+	maxWait  int64   // maximum number of documents for which a piece waits
+	onRemove func(piece int32)
 }
 
 // Bounds on ages in pools, if MaxAge is 0. Without a bound, immediate pairs could pass over a piece forever. With a
@@ -44,178 +44,179 @@ type bucket struct {
 // because the shortest rows are the first to be tight. Short documents would then precede long ones by more than a
 // holdback can correct.
 const (
-	patiencePools = 16
-	heldPools     = 2
+	maxWaitPools = 16
+	heldPools    = 2
 )
 
 func newBucket(c Config) Packer {
 	t := newTally(c)
-	p := &bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: patience(c, patiencePools)}
+	p := &bucket{packerBase: t, pool: newIndexedPool(t.longest, len(t.lengths)),
+		maxWait: maxWaitDocuments(c, maxWaitPools)}
 	if c.Held() > 0 && len(t.lengths) > 1 {
-		p.patience = max(1, min(p.patience/2, heldPools*int64(c.Pool)))
+		p.maxWait = max(1, min(p.maxWait/2, heldPools*int64(c.Pool)))
 	}
-	p.stock.credit = p.mostCredit()
+	p.pool.credit = p.maxCredit()
 	return p
 }
 
-// patience returns the bound on ages in documents, or the given number of pools if no bound is configured.
-func patience(c Config, pools int) int64 {
-	if most := c.packAge(); most > 0 {
+// maxWaitDocuments returns the bound on ages in documents, or the given number of pools if no bound is configured.
+func maxWaitDocuments(c Config, pools int) int64 {
+	if most := c.packerMaxAge(); most > 0 {
 		return int64(most)
 	}
 	return int64(pools) * int64(c.Pool)
 }
 
 func (p *bucket) Add(d Doc, out *Rows) {
-	p.arrive(d)
+	p.countDocument(d)
 	if d.Length > p.longest {
 		p.counts.Truncated++
 	}
-	if start := p.cut(d, out); start < d.Length {
-		p.meet(waiting{d.Seq, p.now(), start, d.Length - start}, out)
+	if start := p.emitFullRows(d, out); start < d.Length {
+		p.emitPairOrBuffer(bufferedPiece{d.Seq, p.now(), start, d.Length - start}, out)
 	}
-	for w := p.stock.oldest(); w != nil && p.now()-w.arrived >= p.patience; w = p.stock.oldest() {
+	for w := p.pool.oldest(); w != nil && p.now()-w.arrived >= p.maxWait; w = p.pool.oldest() {
 		n := w.length
-		if !p.tight(n, out) && !p.exact(n, out) {
-			p.pad(n, out)
+		if !p.emitTight(n, out) && !p.emitExact(n, out) {
+			p.emitPadded(n, out)
 		}
 	}
-	if p.stock.pieces > p.config.Pool {
+	if p.pool.pieces > p.config.Pool {
 		p.makeRoom(out)
 	}
-	p.earn(d.Length, 1)
+	p.addCredit(d.Length, 1)
 }
 
-// meet emits a new piece in a row that it fills alone or with a buffered piece, the oldest suitable one. Otherwise
-// the piece is buffered.
-func (p *bucket) meet(w waiting, out *Rows) {
+// emitPairOrBuffer emits a new piece in a row that it fills alone or with a buffered piece, the oldest suitable one.
+// Otherwise the piece is buffered.
+func (p *bucket) emitPairOrBuffer(w bufferedPiece, out *Rows) {
 	class := bucketFor(p.lengths, w.length)
 	var length int32
-	var partner *waiting
+	var partner *bufferedPiece
 	for _, l := range p.lengths[class:] {
 		if l == w.length {
 			length, partner = l, nil
 			break
 		}
-		if x := p.stock.first(l - w.length); x != nil && (partner == nil || x.arrived < partner.arrived) {
+		if x := p.pool.oldestOfLength(l - w.length); x != nil && (partner == nil || x.arrived < partner.arrived) {
 			length, partner = l, x
 		}
 	}
 	if length == 0 {
-		p.stock.add(w, class)
+		p.pool.add(w, class)
 		return
 	}
 	if partner != nil {
-		p.take(partner.length)
+		p.addOldest(partner.length)
 	}
-	used := p.leave(out)
+	used := p.emitPieces(out)
 	out.add(Piece{w.doc, w.start, w.length}, 0)
-	p.close(length, used+w.length, out)
+	p.closeRow(length, used+w.length, out)
 }
 
 // Number of rows that are tried around the oldest pieces when the pool is full, without and with padding. Trying more
 // leaves older pieces in the pool.
 const (
-	triedRows  = 16
-	paddedRows = 32
+	fullRowTries   = 16
+	paddedRowTries = 32
 )
 
 // makeRoom emits a row around one of the oldest pieces: the oldest one with a tight row, else one with an exactly
 // full row, else the one with the fullest row.
 func (p *bucket) makeRoom(out *Rows) {
-	seeds := max(1, triedRows/len(p.lengths))
-	if p.stock.eldest(seeds, 0, func(n int32) bool { return p.tight(n, out) }) ||
-		p.stock.eldest(seeds, 0, func(n int32) bool { return p.exact(n, out) }) {
+	seeds := max(1, fullRowTries/len(p.lengths))
+	if p.pool.tryOldest(seeds, 0, func(n int32) bool { return p.emitTight(n, out) }) ||
+		p.pool.tryOldest(seeds, 0, func(n int32) bool { return p.emitExact(n, out) }) {
 		return
 	}
 	var seed int32
-	var best share
-	p.stock.eldest(max(1, paddedRows/len(p.lengths)), min(p.stock.credit, 0)-creditGuess, func(n int32) bool {
+	var best fraction
+	p.pool.tryOldest(max(1, paddedRowTries/len(p.lengths)), min(p.pool.credit, 0)-creditGuess, func(n int32) bool {
 		if s := p.leastPadding(n); best.of == 0 || s.less(best) {
 			seed, best = n, s
 		}
 		return false
 	})
-	p.pad(seed, out)
+	p.emitPadded(seed, out)
 }
 
 // Flush packs the buffered pieces, the longest ones first, because they have the fewest possible partners. Then it
 // pads the rest.
 func (p *bucket) Flush(out *Rows) {
-	p.stock.credit += creditFlush * p.stock.pieces
-	for n := p.stock.atMost(p.longest); n != none; n = p.stock.atMost(n - 1) {
-		for p.stock.has(n) && (p.tight(n, out) || p.exact(n, out)) {
+	p.pool.credit += creditFlush * p.pool.pieces
+	for n := p.pool.longestAtMost(p.longest); n != none; n = p.pool.longestAtMost(n - 1) {
+		for p.pool.hasLength(n) && (p.emitTight(n, out) || p.emitExact(n, out)) {
 		}
 	}
-	for n := p.stock.atMost(p.longest); n != none; n = p.stock.atMost(p.longest) {
-		p.pad(n, out)
+	for n := p.pool.longestAtMost(p.longest); n != none; n = p.pool.longestAtMost(p.longest) {
+		p.emitPadded(n, out)
 	}
-	p.stock.credit = p.mostCredit()
+	p.pool.credit = p.maxCredit()
 }
 
-// take adds the oldest piece of a length to the row under construction.
-func (p *bucket) take(n int32) { p.row = append(p.row, p.stock.take(n)) }
+// addOldest adds the oldest piece of a length to the row under construction.
+func (p *bucket) addOldest(n int32) { p.row = append(p.row, p.pool.takeOldest(n)) }
 
-// putBack puts all but the first keep pieces of the row under construction back into the stock.
+// returnToken puts all but the first keep pieces of the row under construction back into the stock.
 func (p *bucket) putBack(keep int) {
 	for k := len(p.row) - 1; k >= keep; k-- {
-		p.stock.putBack(p.row[k])
+		p.pool.putBack(p.row[k])
 	}
 	p.row = p.row[:keep]
 }
 
 // emit completes the row under construction.
 func (p *bucket) emit(length int32, out *Rows) {
-	used := p.leave(out)
-	p.close(length, used, out)
+	used := p.emitPieces(out)
+	p.closeRow(length, used, out)
 }
 
-// leave emits the pieces of the row under construction, and returns the number of their tokens.
-func (p *bucket) leave(out *Rows) (used int32) {
-	p.stock.credit += moveCost * len(p.row) // refund the cost of taking pieces that are emitted
+// emitPieces emits the pieces of the row under construction, and returns the number of their tokens.
+func (p *bucket) emitPieces(out *Rows) (used int32) {
+	p.pool.credit += moveCost * len(p.row) // refund the cost of taking pieces that are emitted
 	for _, i := range p.row {
-		w := &p.stock.items[i].waiting
+		w := &p.pool.items[i].bufferedPiece
 		out.add(Piece{w.doc, w.start, w.length}, p.age(*w))
 		used += w.length
-		p.free(i)
+		p.removeItem(i)
 	}
 	p.row = p.row[:0]
 	return used
 }
 
-// free releases the number of a taken piece.
-func (p *bucket) free(i int32) {
-	if p.left != nil {
-		p.left(i)
+// removeItem releases the number of a taken piece.
+func (p *bucket) removeItem(i int32) {
+	if p.onRemove != nil {
+		p.onRemove(i)
 	}
-	p.stock.free(i)
+	p.pool.freeItem(i)
 }
 
-func (p *bucket) Pending() Pending { return p.pending(p.stock.pieces, p.stock.oldest()) }
+func (p *bucket) Pending() Pending { return p.pending(p.pool.pieces, p.pool.oldest()) }
 
-func (p *bucket) Each(f func(Piece)) { each(f, p.stock.list()) }
+func (p *bucket) Each(f func(Piece)) { eachPiece(f, p.pool.listPieces()) }
 
 func (p *bucket) AppendState(b []byte) []byte {
-	return binary.AppendUvarint(p.appendState(b, p.stock.list()), uint64(p.mostCredit()-p.stock.credit))
+	return binary.AppendUvarint(p.appendState(b, p.pool.listPieces()), uint64(p.maxCredit()-p.pool.credit))
 }
 
 func (p *bucket) RestoreState(b []byte) ([]byte, error) {
-	t, stock, rest, err := p.readStock(b)
+	t, stock, rest, err := p.readPool(b)
 	if err != nil {
 		return nil, err
 	}
 	for _, l := range p.lengths {
-		if w := stock.first(l); w != nil {
+		if w := stock.oldestOfLength(l); w != nil {
 			return nil, fmt.Errorf("restore packer: tokens [%d, +%d) of document %d fill a row and wait", w.start,
 				w.length, w.doc)
 		}
 	}
-	p.tally, p.stock = t, stock
+	p.packerBase, p.pool = t, stock
 	return rest, nil
 }
 
-// readStock reads the totals, the buffered pieces and the credit of a state.
-func (p *bucket) readStock(b []byte) (t tally, s *stock, rest []byte, err error) {
+// readPool reads the totals, the buffered pieces and the credit of a state.
+func (p *bucket) readPool(b []byte) (t packerBase, s *indexedPool, rest []byte, err error) {
 	t, lists, rest, err := p.readState(b, 1)
 	if err != nil {
 		return t, nil, nil, err
@@ -224,24 +225,24 @@ func (p *bucket) readStock(b []byte) (t tally, s *stock, rest []byte, err error)
 	if len(pool) > p.config.Pool {
 		return t, nil, nil, fmt.Errorf("restore packer: %d pieces wait in a pool of %d", len(pool), p.config.Pool)
 	}
-	if err := inOrder(pool); err != nil {
+	if err := checkOrder(pool); err != nil {
 		return t, nil, nil, err
 	}
-	s = newStock(p.longest, len(p.lengths))
+	s = newIndexedPool(p.longest, len(p.lengths))
 	for _, w := range pool {
 		class := bucketFor(p.lengths, w.length)
 		switch {
 		case w.start%p.longest != 0 || w.length == p.longest:
 			return t, nil, nil, fmt.Errorf("restore packer: tokens [%d, +%d) of document %d are no remainder of rows of %d",
 				w.start, w.length, w.doc, p.longest)
-		case t.now()-w.arrived >= p.patience:
+		case t.now()-w.arrived >= p.maxWait:
 			return t, nil, nil, fmt.Errorf("restore packer: a piece of document %d is %d documents old, the bound is %d", w.doc,
-				t.now()-w.arrived, p.patience)
+				t.now()-w.arrived, p.maxWait)
 		}
 		s.add(w, class)
 	}
 	r := reader{b: rest}
-	s.credit = p.mostCredit() - int(r.number("of the credit spent", 2*int64(p.mostCredit())))
+	s.credit = p.maxCredit() - int(r.number("of the credit spent", 2*int64(p.maxCredit())))
 	if r.err != nil {
 		return t, nil, nil, fmt.Errorf("restore packer: %w", r.err)
 	}

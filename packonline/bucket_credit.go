@@ -18,35 +18,35 @@ const (
 	creditGuess      = 96      // overdraft for guessing which row to pad
 )
 
-// mostCredit returns the maximum that is saved, and also the maximum debt.
-func (p *bucket) mostCredit() int { return creditSaved + creditSavedPiece*p.config.Pool }
+// maxCredit returns the maximum that is saved, and also the maximum debt.
+func (p *bucket) maxCredit() int { return creditSaved + creditSavedPiece*p.config.Pool }
 
-// earn adds the credit of a document, multiplied by times.
-func (p *bucket) earn(length int32, times int) {
-	most := p.mostCredit()
-	p.stock.credit = min(max(p.stock.credit+times*(creditDocument+int(min(length, p.longest))/creditTokens), -most), most)
+// addCredit adds the credit of a document, multiplied by times.
+func (p *bucket) addCredit(length int32, times int) {
+	most := p.maxCredit()
+	p.pool.credit = min(max(p.pool.credit+times*(creditDocument+int(min(length, p.longest))/creditTokens), -most), most)
 }
 
-// spend subtracts the cost of a search from the credit.
-func (s *stock) spend(cost int) {
+// spendCredit subtracts the cost of a search from the credit.
+func (s *indexedPool) spendCredit(cost int) {
 	s.work += cost
 	s.credit -= cost
 }
 
-// broke reports whether searches have to stop for lack of credit.
-func (s *stock) broke() bool { return s.credit <= s.owed }
+// isOutOfCredit reports whether searches have to stop for lack of credit.
+func (s *indexedPool) isOutOfCredit() bool { return s.credit <= s.minCredit }
 
-// guesses is the number of lengths that are visited to guess the padding of a row.
-const guesses = 32
+// maxGuesses is the number of lengths that are visited to guess the padding of a row.
+const maxGuesses = 32
 
-// guess returns an upper estimate of the room that remains if the longest fitting pieces are taken one after the
+// guessRoom returns an upper estimate of the room that remains if the longest fitting pieces are taken one after the
 // other.
-func (s *stock) guess(room int32) int32 {
-	n := s.atMost(room)
-	for k := 0; k < guesses && n != none; k++ {
-		s.spend(1)
+func (s *indexedPool) guessRoom(room int32) int32 {
+	n := s.longestAtMost(room)
+	for k := 0; k < maxGuesses && n != none; k++ {
+		s.spendCredit(1)
 		room -= n * min(s.counts[n], room/n)
-		n = s.atMost(min(room, n-1))
+		n = s.longestAtMost(min(room, n-1))
 	}
 	return room
 }

@@ -12,28 +12,28 @@ package packonline
 // With one length every full row is tight. With lengths that are not multiples of U the search is the same, but the
 // bound is not reached.
 
-// bases is the maximum number of pairs of unit counts that twoTight tries.
-const bases = 16
+// maxUnitPairs is the maximum number of pairs of unit counts that findTightPair tries.
+const maxUnitPairs = 16
 
-// tight emits a tight row around the oldest piece of length n, with one other piece if possible, else with two. It
+// emitTight emits a tight row around the oldest piece of length n, with one other piece if possible, else with two. It
 // reports whether such a row exists.
-func (p *bucket) tight(n int32, out *Rows) bool {
-	if p.alone(n) {
+func (p *bucket) emitTight(n int32, out *Rows) bool {
+	if p.hasNoPartner(n) {
 		return false
 	}
-	p.stock.hide(n)
-	p.stock.spend(moveCost)
+	p.pool.hideLength(n)
+	p.pool.spendCredit(moveCost)
 	length, other := p.findTight(n)
-	p.stock.show(n)
+	p.pool.showLength(n)
 	if length == 0 {
-		p.stock.spend(moveCost)
+		p.pool.spendCredit(moveCost)
 		return false
 	}
-	p.stock.spend(-moveCost) // refund: take charges it again
-	p.take(n)
-	p.take(length - n - other)
+	p.pool.spendCredit(-moveCost) // refund: take charges it again
+	p.addOldest(n)
+	p.addOldest(length - n - other)
 	if other > 0 {
-		p.take(other)
+		p.addOldest(other)
 	}
 	p.emit(length, out)
 	return true
@@ -44,13 +44,13 @@ func (p *bucket) tight(n int32, out *Rows) bool {
 func (p *bucket) findTight(n int32) (length, other int32) {
 	longer := p.lengths[bucketFor(p.lengths, n):]
 	for _, l := range longer {
-		if p.stock.has(l - n) {
+		if p.pool.hasLength(l - n) {
 			return l, 0
 		}
 	}
 	for _, l := range longer {
-		if p.near(l-n) && !p.stock.broke() {
-			if other := p.twoTight(l - n); other != none {
+		if p.hasLittleRoom(l-n) && !p.pool.isOutOfCredit() {
+			if other := p.findTightPair(l - n); other != none {
 				return l, other
 			}
 		}
@@ -58,82 +58,83 @@ func (p *bucket) findTight(n int32) (length, other int32) {
 	return 0, 0
 }
 
-// near reports whether few pieces are likely to fill the given room. For rows of several lengths that depends on the
-// pieces that need long rows, not on the mean length.
-func (p *bucket) near(room int32) bool {
-	return room <= closely*p.stock.mean() || len(p.lengths) > 1 && room >= p.lengths[0]
+// hasLittleRoom reports whether few pieces are likely to fill the given room. For rows of several lengths that depends
+// on the pieces that need long rows, not on the mean length.
+func (p *bucket) hasLittleRoom(room int32) bool {
+	return room <= muchRoom*p.pool.meanLength() || len(p.lengths) > 1 && room >= p.lengths[0]
 }
 
 func (p *bucket) addOne(room int32) bool {
-	if !p.stock.has(room) {
+	if !p.pool.hasLength(room) {
 		return false
 	}
-	p.take(room)
+	p.addOldest(room)
 	return true
 }
 
 func (p *bucket) addTwo(room, least, most int32) bool {
-	n := p.stock.two(room, least, most)
+	n := p.pool.findPair(room, least, most)
 	if n == none {
 		return false
 	}
-	p.take(room - n)
-	p.take(n)
+	p.addOldest(room - n)
+	p.addOldest(n)
 	return true
 }
 
-// twoTight finds two pieces that fill room and need all extra units of it. It returns the length of the shorter one,
-// whose rest is below that of the room. It prefers similar rests, from half of the room's rest down to an eighth,
+// findTightPair finds two pieces that fill room and need all extra units of it. It returns the length of the shorter
+// one, whose rest is below that of the room. It prefers similar rests, from half of the room's rest down to an eighth,
 // because pieces with a small rest complete others alone.
-func (p *bucket) twoTight(room int32) int32 {
+func (p *bucket) findTightPair(room int32) int32 {
 	unit := p.lengths[0]
 	units, rest := room/unit, room%unit
 	edge := rest / 8
 	if units == 0 {
-		return p.stock.two(room, edge+1, room/2)
+		return p.pool.findPair(room, edge+1, room/2)
 	}
-	for k := range min(units/2+1, bases) {
-		if p.stock.broke() {
+	for k := range min(units/2+1, maxUnitPairs) {
+		if p.pool.isOutOfCredit() {
 			return none
 		}
 		base := k * unit
-		if n := p.stock.two(room, base+rest/2+1, base+rest-edge-1); n != none {
+		if n := p.pool.findPair(room, base+rest/2+1, base+rest-edge-1); n != none {
 			return n
 		}
-		if n := p.stock.two(room, base+edge+1, base+rest/2); n != none {
+		if n := p.pool.findPair(room, base+edge+1, base+rest/2); n != none {
 			return n
 		}
 	}
 	return none
 }
 
-// alike is the maximum number of oldest pieces that are searched for one that is also slightly below whole units.
-const alike = 256
+// maxSimilarTries is the maximum number of oldest pieces that are searched for one that is also slightly below whole
+// units.
+const maxSimilarTries = 256
 
-// addAlike completes a piece of length n that is slightly below whole units and has no tight row, with another such
-// piece and a third one. It returns the length of the row, or 0 if none is found. The row wastes a unit, but it uses
-// two of the pieces that are hardest to place, and the third one has the more common rest.
-func (p *bucket) addAlike(n int32) int32 {
+// addSimilarPair completes a piece of length n that is slightly below whole units and has no tight row, with another
+// such piece and a third one. It returns the length of the row, or 0 if none is found. The row wastes a unit, but it
+// uses two of the pieces that are hardest to place, and the third one has the more common rest.
+func (p *bucket) addSimilarPair(n int32) int32 {
 	unit := p.lengths[0]
 	lacksLittle := func(n int32) bool { return unit-1-(n-1)%unit < unit/16 }
 	if len(p.lengths) == 1 || !lacksLittle(n) {
 		return 0
 	}
 	longer := p.lengths[bucketFor(p.lengths, n):]
-	i := p.stock.ages.first
-	for k := 0; k < alike && i != none && !p.stock.broke(); k++ {
-		p.stock.spend(1)
-		m := p.stock.items[i].length
+	i := p.pool.byAge.first
+	for k := 0; k < maxSimilarTries && i != none && !p.pool.isOutOfCredit(); k++ {
+		p.pool.spendCredit(1)
+		m := p.pool.items[i].length
 		if lacksLittle(m) {
 			for _, l := range longer {
-				if third := l - n - m; third != m && p.stock.has(third) {
-					p.take(m)
-					p.take(third)
+				if third := l - n - m; third != m && p.pool.hasLength(third) {
+					p.addOldest(m)
+					p.addOldest(third)
 					return l
 				}
 			}
 		}
-		i = p.stock.newer(&p.stock.ages, i)
+		i = p.pool.newerItem(&p.pool.byAge, i)
 	}
 	return 0
 }

@@ -3,31 +3,31 @@ package packonline
 // Filling a row with more than three pieces: while much room is left, the oldest pieces are taken. Once a few more
 // pieces suffice, those that fill the row exactly are searched for.
 
-// closely is the limit of much room, in mean lengths of buffered pieces.
-const closely = 4
+// muchRoom is the limit of much room, in mean lengths of buffered pieces.
+const muchRoom = 4
 
-// misfits is the maximum number of pieces that are passed over because they do not fit, per class and row.
-const misfits = 64
+// maxMisfits is the maximum number of pieces that are passed over because they do not fit, per class and row.
+const maxMisfits = 64
 
-// alone reports whether no other piece fits into any row with a piece of length n.
-func (p *bucket) alone(n int32) bool { return p.stock.lengths.From(1) > p.longest-n }
+// hasNoPartner reports whether no other piece fits into any row with a piece of length n.
+func (p *bucket) hasNoPartner(n int32) bool { return p.pool.lengths.From(1) > p.longest-n }
 
-// exact emits a full row around the oldest piece of length n, tight or not, and reports whether such a row exists.
-func (p *bucket) exact(n int32, out *Rows) bool {
-	if p.alone(n) || p.stock.broke() {
+// emitExact emits a full row around the oldest piece of length n, tight or not, and reports whether such a row exists.
+func (p *bucket) emitExact(n int32, out *Rows) bool {
+	if p.hasNoPartner(n) || p.pool.isOutOfCredit() {
 		return false
 	}
-	p.take(n)
+	p.addOldest(n)
 	class := bucketFor(p.lengths, n)
-	if l := p.addAlike(n); l > 0 {
+	if l := p.addSimilarPair(n); l > 0 {
 		p.emit(l, out)
 		return true
 	}
 	for k, l := range p.lengths[class:] {
-		if p.stock.broke() {
+		if p.pool.isOutOfCredit() {
 			break
 		}
-		if p.fill(l-n, class+k) {
+		if p.fillExactly(l-n, class+k) {
 			p.emit(l, out)
 			return true
 		}
@@ -37,14 +37,14 @@ func (p *bucket) exact(n int32, out *Rows) bool {
 	return false
 }
 
-func (p *bucket) fill(room int32, class int) bool {
-	if p.near(room) && p.addFew(room) {
+func (p *bucket) fillExactly(room int32, class int) bool {
+	if p.hasLittleRoom(room) && p.addFew(room) {
 		return true
 	}
-	mean := p.stock.mean()
-	for much := closely * mean; much >= mean && !p.stock.broke(); much /= 2 {
+	mean := p.pool.meanLength()
+	for much := muchRoom * mean; much >= mean && !p.pool.isOutOfCredit(); much /= 2 {
 		if room > much {
-			if room = p.approach(room, much, class); p.addFew(room) {
+			if room = p.addOldestUntil(room, much, class); p.addFew(room) {
 				return true
 			}
 		}
@@ -52,9 +52,9 @@ func (p *bucket) fill(room int32, class int) bool {
 	return false
 }
 
-// triples is the number of pieces that are tried as the first of three. It is small, because short pieces complete
-// others alone.
-const triples = 4
+// maxTripleTries is the number of pieces that are tried as the first of three. It is small, because short pieces
+// complete others alone.
+const maxTripleTries = 4
 
 // addFew fills room exactly with one, two or three pieces.
 func (p *bucket) addFew(room int32) bool {
@@ -63,14 +63,14 @@ func (p *bucket) addFew(room int32) bool {
 	}
 	at := len(p.row)
 	n := room - 2
-	for range triples {
-		if p.stock.broke() {
+	for range maxTripleTries {
+		if p.pool.isOutOfCredit() {
 			return false
 		}
-		if n = p.stock.atMost(n); n == none {
+		if n = p.pool.longestAtMost(n); n == none {
 			return false
 		}
-		p.take(n)
+		p.addOldest(n)
 		if p.addTwo(room-n, 1, (room-n)/2) {
 			return true
 		}
@@ -80,23 +80,23 @@ func (p *bucket) addFew(room int32) bool {
 	return false
 }
 
-// approach takes the oldest pieces that fit until room is at most much, and returns the remaining room. Pieces that
-// need a row of this class are taken before those that a shorter row would hold.
-func (p *bucket) approach(room, much int32, class int) int32 {
+// addOldestUntil takes the oldest pieces that fit until room is at most much, and returns the remaining room. Pieces
+// that need a row of this class are taken before those that a shorter row would hold.
+func (p *bucket) addOldestUntil(room, much int32, class int) int32 {
 	for ; class >= 0; class-- {
-		l := p.stock.need(class)
+		l := p.pool.classList(class)
 		passed := 0
-		for i := l.first; i != none && passed < misfits; {
-			if room <= much || p.stock.broke() {
+		for i := l.first; i != none && passed < maxMisfits; {
+			if room <= much || p.pool.isOutOfCredit() {
 				return room
 			}
-			next := p.stock.newer(l, i)
-			if n := p.stock.items[i].length; n < room {
-				p.take(n)
+			next := p.pool.newerItem(l, i)
+			if n := p.pool.items[i].length; n < room {
+				p.addOldest(n)
 				room -= n
 			} else {
 				passed++
-				p.stock.spend(1)
+				p.pool.spendCredit(1)
 			}
 			i = next
 		}
@@ -104,41 +104,41 @@ func (p *bucket) approach(room, much int32, class int) int32 {
 	return room
 }
 
-// share is a number of tokens as a fraction of another number.
-type share struct{ part, of int32 }
+// fraction is a number of tokens as a fraction of another number.
+type fraction struct{ part, of int32 }
 
-func (s share) less(t share) bool { return int64(s.part)*int64(t.of) < int64(t.part)*int64(s.of) }
+func (s fraction) less(t fraction) bool { return int64(s.part)*int64(t.of) < int64(t.part)*int64(s.of) }
 
-// little is the reciprocal of the share of padding that does not justify a longer row.
-const little = 128
+// littlePadding is the reciprocal of the share of padding that does not justify a longer row.
+const littlePadding = 128
 
 // leastPadding returns the padding and the length of a row around the oldest piece of length n. It is the shortest
 // row with little padding, else the row with the smallest share of padding. Without credit the padding is guessed.
-func (p *bucket) leastPadding(n int32) (best share) {
+func (p *bucket) leastPadding(n int32) (best fraction) {
 	class := bucketFor(p.lengths, n)
-	if p.alone(n) {
-		return share{p.lengths[class] - n, p.lengths[class]}
+	if p.hasNoPartner(n) {
+		return fraction{p.lengths[class] - n, p.lengths[class]}
 	}
-	guess := p.stock.broke()
+	guess := p.pool.isOutOfCredit()
 	if guess {
-		p.stock.counts[n]--
-		defer func() { p.stock.counts[n]++ }()
+		p.pool.counts[n]--
+		defer func() { p.pool.counts[n]++ }()
 	} else {
-		p.take(n)
+		p.addOldest(n)
 		defer p.putBack(0)
 	}
 	for k, l := range p.lengths[class:] {
-		s := share{of: l}
+		s := fraction{of: l}
 		if guess {
-			s.part = p.stock.guess(l - n)
+			s.part = p.pool.guessRoom(l - n)
 		} else {
-			s.part = p.addLongest(p.approach(l-n, closely*p.stock.mean(), class+k))
+			s.part = p.addLongest(p.addOldestUntil(l-n, muchRoom*p.pool.meanLength(), class+k))
 			p.putBack(1)
 		}
 		if best.of == 0 || s.less(best) {
 			best = s
 		}
-		if s.part <= l/little {
+		if s.part <= l/littlePadding {
 			break
 		}
 	}
@@ -147,28 +147,28 @@ func (p *bucket) leastPadding(n int32) (best share) {
 
 // addLongest takes the longest fitting pieces one after the other, and returns the remaining room.
 func (p *bucket) addLongest(room int32) int32 {
-	for n := p.stock.atMost(room); n != none; n = p.stock.atMost(room) {
-		p.take(n)
+	for n := p.pool.longestAtMost(room); n != none; n = p.pool.longestAtMost(room) {
+		p.addOldest(n)
 		room -= n
 	}
 	return room
 }
 
-// fewer is the maximum number of tokens of padding, from 0 on, that are tried before the longest fitting pieces are
-// used.
-const fewer = 16
+// maxExactPadding is the maximum number of tokens of padding, from 0 on, that are tried before the longest fitting
+// pieces are used.
+const maxExactPadding = 16
 
-// pad emits a padded row around the oldest piece of length n.
-func (p *bucket) pad(n int32, out *Rows) {
+// emitPadded emits a padded row around the oldest piece of length n.
+func (p *bucket) emitPadded(n int32, out *Rows) {
 	best := p.leastPadding(n)
-	p.take(n)
-	p.stock.owed = -creditPadding
-	room := p.approach(best.of-n, closely*p.stock.mean(), bucketFor(p.lengths, best.of))
+	p.addOldest(n)
+	p.pool.minCredit = -creditPadding
+	room := p.addOldestUntil(best.of-n, muchRoom*p.pool.meanLength(), bucketFor(p.lengths, best.of))
 	few := false
-	for padding := int32(0); padding < min(best.part, fewer) && !few && !p.stock.broke(); padding++ {
+	for padding := int32(0); padding < min(best.part, maxExactPadding) && !few && !p.pool.isOutOfCredit(); padding++ {
 		few = p.addFew(room - padding)
 	}
-	p.stock.owed = 0
+	p.pool.minCredit = 0
 	if !few {
 		p.addLongest(room)
 	}

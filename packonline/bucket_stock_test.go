@@ -17,11 +17,11 @@ func TestStock(t *testing.T) {
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		longest := 1 + r.Int32N(300)
-		s := newStock(longest, 3)
-		var want []waiting
+		s := newIndexedPool(longest, 3)
+		var want []bufferedPiece
 		for step := range int64(300) {
 			if r.IntN(3) > 0 {
-				w := waiting{uint64(step), step, 0, 1 + r.Int32N(longest)}
+				w := bufferedPiece{uint64(step), step, 0, 1 + r.Int32N(longest)}
 				s.add(w, int(w.length)%3)
 				want = append(want, w)
 			}
@@ -30,14 +30,14 @@ func TestStock(t *testing.T) {
 			left := slices.Clone(want)
 			keep, kept := r.IntN(2), left
 			for range r.IntN(4) {
-				n := s.atMost(1 + r.Int32N(longest))
+				n := s.longestAtMost(1 + r.Int32N(longest))
 				if n == none {
 					continue
 				}
-				k := slices.IndexFunc(left, func(w waiting) bool { return w.length == n })
-				i := s.take(n)
-				if s.items[i].waiting != left[k] {
-					t.Fatalf("seed %d: took %+v, want %+v", seed, s.items[i].waiting, left[k])
+				k := slices.IndexFunc(left, func(w bufferedPiece) bool { return w.length == n })
+				i := s.takeOldest(n)
+				if s.items[i].bufferedPiece != left[k] {
+					t.Fatalf("seed %d: took %+v, want %+v", seed, s.items[i].bufferedPiece, left[k])
 				}
 				left = slices.Delete(left, k, k+1)
 				taken = append(taken, i)
@@ -51,7 +51,7 @@ func TestStock(t *testing.T) {
 				taken = taken[:len(taken)-1]
 			}
 			for _, i := range taken {
-				s.free(i)
+				s.freeItem(i)
 			}
 			if keep == 0 {
 				kept = want
@@ -63,22 +63,22 @@ func TestStock(t *testing.T) {
 }
 
 // checkStock compares every query of a stock with the pieces that it has.
-func checkStock(t *testing.T, s *stock, want []waiting) {
+func checkStock(t *testing.T, s *indexedPool, want []bufferedPiece) {
 	t.Helper()
-	if have := s.list(); !slices.Equal(have, want) || s.pieces != len(want) {
+	if have := s.listPieces(); !slices.Equal(have, want) || s.pieces != len(want) {
 		t.Fatalf("stock has %d pieces %v, want %v", s.pieces, have, want)
 	}
 	var tokens int64
-	var byClass [3][]waiting
+	var byClass [3][]bufferedPiece
 	for _, w := range want {
 		tokens += int64(w.length)
 		byClass[w.length%3] = append(byClass[w.length%3], w)
 	}
-	for class := range s.needs {
-		var have []waiting
-		l := &s.needs[class]
-		for i := l.first; i != none; i = s.newer(l, i) {
-			have = append(have, s.items[i].waiting)
+	for class := range s.byClass {
+		var have []bufferedPiece
+		l := &s.byClass[class]
+		for i := l.first; i != none; i = s.newerItem(l, i) {
+			have = append(have, s.items[i].bufferedPiece)
 		}
 		if !slices.Equal(have, byClass[class]) {
 			t.Fatalf("class %d has %v, want %v", class, have, byClass[class])
@@ -95,8 +95,8 @@ func checkStock(t *testing.T, s *stock, want []waiting) {
 			}
 			has = has || w.length == n
 		}
-		if s.atMost(n) != most || s.has(n) != has {
-			t.Fatalf("of %v: atMost(%d) = %d, want %d; has is %v", want, n, s.atMost(n), most, s.has(n))
+		if s.longestAtMost(n) != most || s.hasLength(n) != has {
+			t.Fatalf("of %v: atMost(%d) = %d, want %d; has is %v", want, n, s.longestAtMost(n), most, s.hasLength(n))
 		}
 	}
 }
@@ -106,12 +106,12 @@ func TestTwo(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		longest := 1 + r.Int32N(700)
-		s := newStock(longest, 1)
+		s := newIndexedPool(longest, 1)
 		s.credit = math.MaxInt
 		counts := make([]int, longest+1)
 		for i := range 1 + r.Int64N(60) {
 			n := 1 + r.Int32N(longest)
-			s.add(waiting{uint64(i), i, 0, n}, 0)
+			s.add(bufferedPiece{uint64(i), i, 0, n}, 0)
 			counts[n]++
 		}
 		for range 200 {
@@ -123,7 +123,7 @@ func TestTwo(t *testing.T) {
 					want = n
 				}
 			}
-			if have := s.two(sum, least, most); have != want {
+			if have := s.findPair(sum, least, most); have != want {
 				t.Fatalf("seed %d: two(%d, %d, %d) = %d, want %d", seed, sum, least, most, have, want)
 			}
 		}
@@ -164,9 +164,9 @@ func TestBucketWorkIsBounded(t *testing.T) {
 					b, s := newBucket(c).(*bucket), newSplice(c).(*splice)
 					for method, p := range map[string]struct {
 						Packer
-						stock *stock
+						stock *indexedPool
 						most  int
-					}{"bucket": {b, b.stock, 600}, "splice": {s, s.stock, 4500}} {
+					}{"bucket": {b, b.pool, 600}, "splice": {s, s.pool, 4500}} {
 						var out Rows
 						for i, n := range in {
 							p.Add(Doc{Seq: uint64(i), Length: n, Hint: &kinds[i%len(kinds)]}, &out)
@@ -189,24 +189,24 @@ func TestHostileLengthsCostLittle(t *testing.T) {
 	for _, buckets := range [][]int{{2048}, {8192}, {2048, 3072}, {1024, 2048, 4096, 8192, 16384}} {
 		for _, x := range []struct{ pool, maxAge int }{{64, 0}, {256, 300}} {
 			documents := 300 + 2*x.pool
-			for _, in := range lengths.Hostile(documents, buckets) {
+			for _, in := range lengths.HardCases(documents, buckets) {
 				p := newBucket(Config{Method: "bucket", Buckets: buckets, Atom: 1, Pool: x.pool, MaxAge: x.maxAge}).(*bucket)
-				p.stock.credit = 0 // the savings are spent
+				p.pool.credit = 0 // the savings are spent
 				var out Rows
 				worth, owed := 0, 0
 				for i, n := range in.Lengths {
 					p.Add(Doc{Seq: uint64(i), Length: n}, &out)
 					out.Reset()
 					worth += creditDocument + int(min(n, p.longest))/creditTokens + moveCost
-					owed = max(owed, -p.stock.credit)
+					owed = max(owed, -p.pool.credit)
 				}
 				name := fmt.Sprintf("rows %v, pool %d, max age %d, lengths %s", buckets, x.pool, x.maxAge, in.Name)
 				row := 2*creditPadding + 2*moveCost*x.pool*len(buckets)
 				if owed > row {
 					t.Errorf("%s: %d are owed, at most %d should be", name, owed, row)
 				}
-				if p.stock.work > worth+row {
-					t.Errorf("%s: a document costs %d and brings %d", name, p.stock.work/documents, worth/documents)
+				if p.pool.work > worth+row {
+					t.Errorf("%s: a document costs %d and brings %d", name, p.pool.work/documents, worth/documents)
 				}
 			}
 		}

@@ -5,13 +5,13 @@ import "math/bits"
 // searchWords bounds a search for two lengths (unit: words of 64 lengths). 128 words are half of a row of 16,384.
 const searchWords = 256
 
-// has reports whether a piece of the given length is buffered.
-func (s *stock) has(length int32) bool {
+// hasLength reports whether a piece of the given length is buffered.
+func (s *indexedPool) hasLength(length int32) bool {
 	return length > 0 && int(length) < len(s.queues) && s.lengths.Has(length)
 }
 
-// atMost returns the greatest length in use that is at most n, or none.
-func (s *stock) atMost(n int32) int32 {
+// longestAtMost returns the greatest length in use that is at most n, or none.
+func (s *indexedPool) longestAtMost(n int32) int32 {
 	if n <= 0 {
 		return none
 	}
@@ -31,25 +31,25 @@ func (s *stock) atMost(n int32) int32 {
 	return none
 }
 
-// two finds two buffered pieces that have sum tokens together. It returns the length of the shorter one, the longest
-// possible one between least and most, or none.
+// findPair finds two buffered pieces that have sum tokens together. It returns the length of the shorter one, the
+// longest possible one between least and most, or none.
 //
 // A word of the set of lengths is compared with the 64 complementary lengths in one operation: the same set, shifted
 // and reversed.
-func (s *stock) two(sum, least, most int32) int32 {
-	least, most = max(least, 1, sum-s.atMost(sum)), min(most, sum/2)
+func (s *indexedPool) findPair(sum, least, most int32) int32 {
+	least, most = max(least, 1, sum-s.longestAtMost(sum)), min(most, sum/2)
 	words := s.lengths.Levels[0]
-	s.spend(1)
+	s.spendCredit(1)
 	for range searchWords {
-		s.spend(1)
-		if s.broke() {
+		s.spendCredit(1)
+		if s.isOutOfCredit() {
 			return none
 		}
-		if most = s.atMost(most); most < least {
+		if most = s.longestAtMost(most); most < least {
 			return none
 		}
 		i := most >> 6
-		hits := words[i] & bits.Reverse64(s.from(sum-i<<6-63))
+		hits := words[i] & bits.Reverse64(s.lengthBits(sum-i<<6-63))
 		hits = hits << (63 - most&63) >> (63 - most&63)
 		for hits != 0 {
 			n := i<<6 + int32(63-bits.LeadingZeros64(hits))
@@ -66,8 +66,8 @@ func (s *stock) two(sum, least, most int32) int32 {
 	return none
 }
 
-// from returns the set of lengths in use among the 64 lengths from n on. n may be negative, above -64.
-func (s *stock) from(n int32) uint64 {
+// lengthBits returns the set of lengths in use among the 64 lengths from n on. n may be negative, above -64.
+func (s *indexedPool) lengthBits(n int32) uint64 {
 	words := s.lengths.Levels[0]
 	if n < 0 {
 		return words[0] << -n

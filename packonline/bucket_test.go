@@ -224,7 +224,7 @@ func BenchmarkBucketHostile(b *testing.B) {
 	for _, buckets := range [][]int{{2048}, {8192}, {2048, 3072}, fiveBuckets} {
 		c := bucketConfig(buckets, pool, 4*pool)
 		natural, _, _ := pack(c, lengths.LogNormal(3*pool+documents, 1))
-		for _, in := range lengths.Hostile(3*pool+documents, buckets) {
+		for _, in := range lengths.HardCases(3*pool+documents, buckets) {
 			b.Run(fmt.Sprintf("%v/%s", buckets, in.Name), func(b *testing.B) {
 				var total time.Duration
 				var all int64

@@ -36,12 +36,12 @@ import (
 //   - invariant 3: after Add fewer than Pool pieces are buffered, and at most MaxAge if that is set: at most one per
 //     document.
 //   - invariant 4: with a MaxAge, no piece is older when it is emitted.
-//   - invariant 5: a piece costs O(log64 L). A row costs one search for a pair of at most pairSteps such steps,
+//   - invariant 5: a piece costs O(log64 L). A row costs one search for a pair of at most maxPairSteps such steps,
 //     because nothing fits after the document or the pair that it places.
 type bucketLLM struct {
-	tally
+	packerBase
 	pool  *sortedPool
-	row   []waiting // under construction, empty between calls
+	row   []bufferedPiece // under construction, empty between calls
 	pairs bool
 }
 
@@ -50,50 +50,50 @@ func newBucketLLMv0(c Config) Packer { return makeBucketLLM(c, false) }
 
 func makeBucketLLM(c Config, pairs bool) *bucketLLM {
 	t := newTally(c)
-	return &bucketLLM{tally: t, pool: newSortedPool(t.longest), pairs: pairs}
+	return &bucketLLM{packerBase: t, pool: newSortedPool(t.longest), pairs: pairs}
 }
 
 func (p *bucketLLM) Add(d Doc, out *Rows) {
-	p.arrive(d)
+	p.countDocument(d)
 	if d.Length > p.longest {
 		p.counts.Truncated++
 	}
-	if start := p.cut(d, out); start < d.Length {
-		p.pool.add(waiting{d.Seq, p.now(), start, d.Length - start})
+	if start := p.emitFullRows(d, out); start < d.Length {
+		p.pool.add(bufferedPiece{d.Seq, p.now(), start, d.Length - start})
 	}
 	for p.pool.pieces >= p.config.Pool {
-		p.emit(p.pool.fitting(p.longest), false, out)
+		p.emit(p.pool.longestAtMost(p.longest), false, out)
 	}
-	if p.pool.pieces > 0 && p.due(*p.pool.at(p.pool.oldest), 0) {
+	if p.pool.pieces > 0 && p.isDue(*p.pool.pieceAt(p.pool.oldest), 0) {
 		p.emit(p.pool.oldest, true, out)
 	}
 }
 
 func (p *bucketLLM) Flush(out *Rows) {
 	for p.pool.pieces > 0 {
-		p.emit(p.pool.fitting(p.longest), false, out)
+		p.emit(p.pool.longestAtMost(p.longest), false, out)
 	}
 }
 
 // emit makes a row from the piece at place tau, which is kept in it if it is due, and pieces that fit into the rest.
 func (p *bucketLLM) emit(tau int32, due bool, out *Rows) {
-	length := p.lengths[bucketFor(p.lengths, p.pool.at(tau).length)]
+	length := p.lengths[bucketFor(p.lengths, p.pool.pieceAt(tau).length)]
 	room, threshold := length, int32(p.config.PaddingThreshold*float64(length))
-	for ; tau != none; tau = p.pool.fitting(room) {
-		n := p.pool.at(tau).length
+	for ; tau != none; tau = p.pool.longestAtMost(room) {
+		n := p.pool.pieceAt(tau).length
 		left := room - n
-		if p.pairs && !due && left > threshold && left < p.pool.at(p.pool.shortest()).length {
-			if a, b := p.pool.pair(n, room); a != none {
-				room -= p.place(a) + p.place(b)
+		if p.pairs && !due && left > threshold && left < p.pool.pieceAt(p.pool.shortest()).length {
+			if a, b := p.pool.bestPair(n, room); a != none {
+				room -= p.addPiece(a) + p.addPiece(b)
 				continue
 			}
 		}
-		room -= p.place(tau)
+		room -= p.addPiece(tau)
 		due = false
 	}
-	p.mix()
+	p.shuffleRow()
 	if i := p.pool.shortest(); i != none && room > threshold {
-		w := p.pool.cut(i, room)
+		w := p.pool.cutHead(i, room)
 		if w.start == 0 {
 			p.counts.Truncated++
 		}
@@ -104,27 +104,27 @@ func (p *bucketLLM) emit(tau int32, due bool, out *Rows) {
 		out.add(Piece{w.doc, w.start, w.length}, p.age(w))
 	}
 	p.row = p.row[:0]
-	p.close(length, length-room, out)
+	p.closeRow(length, length-room, out)
 }
 
-// place moves a piece from the pool into the row and returns its length.
-func (p *bucketLLM) place(i int32) int32 {
-	w := p.pool.take(i)
+// addPiece moves a piece from the pool into the row and returns its length.
+func (p *bucketLLM) addPiece(i int32) int32 {
+	w := p.pool.remove(i)
 	p.row = append(p.row, w)
 	return w.length
 }
 
-// mix permutes the pieces of the row, keyed by (Seed, number of the row).
-func (p *bucketLLM) mix() {
-	key := scramble(p.config.Seed ^ scramble(uint64(p.counts.Rows)))
+// shuffleRow permutes the pieces of the row, keyed by (Seed, number of the row).
+func (p *bucketLLM) shuffleRow() {
+	key := splitMix64(p.config.Seed ^ splitMix64(uint64(p.counts.Rows)))
 	for i := len(p.row) - 1; i > 0; i-- {
-		j, _ := bits.Mul64(scramble(key+uint64(i)), uint64(i+1))
+		j, _ := bits.Mul64(splitMix64(key+uint64(i)), uint64(i+1))
 		p.row[i], p.row[j] = p.row[j], p.row[i]
 	}
 }
 
-// scramble is the output function of SplitMix64 (Steele, Lea, Flood 2014) after one step.
-func scramble(x uint64) uint64 {
+// splitMix64 is the output function of SplitMix64 (Steele, Lea, Flood 2014) after one step.
+func splitMix64(x uint64) uint64 {
 	x += 0x9e3779b97f4a7c15
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
@@ -135,12 +135,12 @@ func (p *bucketLLM) Pending() Pending {
 	if p.pool.oldest == none {
 		return p.pending(0, nil)
 	}
-	return p.pending(p.pool.pieces, p.pool.at(p.pool.oldest))
+	return p.pending(p.pool.pieces, p.pool.pieceAt(p.pool.oldest))
 }
 
-func (p *bucketLLM) Each(f func(Piece)) { each(f, p.pool.list()) }
+func (p *bucketLLM) Each(f func(Piece)) { eachPiece(f, p.pool.listPieces()) }
 
-func (p *bucketLLM) AppendState(b []byte) []byte { return p.appendState(b, p.pool.list()) }
+func (p *bucketLLM) AppendState(b []byte) []byte { return p.appendState(b, p.pool.listPieces()) }
 
 func (p *bucketLLM) RestoreState(b []byte) ([]byte, error) {
 	t, lists, rest, err := p.readState(b, 1)
@@ -152,7 +152,7 @@ func (p *bucketLLM) RestoreState(b []byte) ([]byte, error) {
 		return nil, fmt.Errorf("restore packer: %d pieces wait, a pool of %d makes rows of so many", len(pieces),
 			p.config.Pool)
 	}
-	if err := inOrder(byArrival(pieces)); err != nil {
+	if err := checkOrder(byArrival(pieces)); err != nil {
 		return nil, err
 	}
 	for i, w := range pieces {
@@ -163,6 +163,6 @@ func (p *bucketLLM) RestoreState(b []byte) ([]byte, error) {
 	}
 	pool := newSortedPool(t.longest)
 	pool.restore(pieces)
-	p.tally, p.pool = t, pool
+	p.packerBase, p.pool = t, pool
 	return rest, nil
 }

@@ -7,29 +7,29 @@ package packonline
 // Only the row under construction is buffered: fewer than L tokens, and one piece per document. A document costs O(1
 // + rows it ends).
 type concat struct {
-	tally
-	row  []waiting // in order of arrival
-	used int32     // tokens in row
+	packerBase
+	row  []bufferedPiece // in order of arrival
+	used int32           // tokens in row
 }
 
-func newConcat(c Config) Packer { return &concat{tally: newTally(c)} }
+func newConcat(c Config) Packer { return &concat{packerBase: newTally(c)} }
 
 func (p *concat) Add(d Doc, out *Rows) {
-	p.arrive(d)
+	p.countDocument(d)
 	start, left := int32(0), d.Length
 	if left > p.longest-p.used {
 		p.counts.Truncated++
 	}
 	for left > 0 {
 		n := min(left, p.longest-p.used)
-		p.row = append(p.row, waiting{d.Seq, p.now(), start, n})
+		p.row = append(p.row, bufferedPiece{d.Seq, p.now(), start, n})
 		p.used += n
 		start, left = start+n, left-n
 		if p.used == p.longest {
 			p.emit(out)
 		}
 	}
-	if len(p.row) > 0 && p.due(p.row[0], 0) {
+	if len(p.row) > 0 && p.isDue(p.row[0], 0) {
 		p.emit(out)
 	}
 }
@@ -44,13 +44,13 @@ func (p *concat) emit(out *Rows) {
 	for _, w := range p.row {
 		out.add(Piece{w.doc, w.start, w.length}, p.age(w))
 	}
-	p.close(p.longest, p.used, out)
+	p.closeRow(p.longest, p.used, out)
 	p.row, p.used = p.row[:0], 0
 }
 
-func (p *concat) Pending() Pending { return p.pending(len(p.row), first(p.row)) }
+func (p *concat) Pending() Pending { return p.pending(len(p.row), firstPiece(p.row)) }
 
-func (p *concat) Each(f func(Piece)) { each(f, p.row) }
+func (p *concat) Each(f func(Piece)) { eachPiece(f, p.row) }
 
 func (p *concat) AppendState(b []byte) []byte { return p.appendState(b, p.row) }
 
@@ -60,10 +60,10 @@ func (p *concat) RestoreState(b []byte) ([]byte, error) {
 		return nil, err
 	}
 	row := lists[0]
-	used, err := underConstruction(row, p.longest)
+	used, err := countRowTokens(row, p.longest)
 	if err != nil {
 		return nil, err
 	}
-	p.tally, p.row, p.used = t, row, used
+	p.packerBase, p.row, p.used = t, row, used
 	return rest, nil
 }

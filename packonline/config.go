@@ -63,8 +63,8 @@ const (
 	maxAge     = 1 << 30
 )
 
-// atoms are the valid values of Config.Atom.
-var atoms = []float64{0.25, 0.5, 1, 2, 4}
+// validAtoms are the valid values of Config.Atom.
+var validAtoms = []float64{0.25, 0.5, 1, 2, 4}
 
 // FieldError is an invalid field of a configuration. Field is its path below the configuration that contains it.
 type FieldError struct {
@@ -80,17 +80,17 @@ func (e FieldError) Error() string { return fmt.Sprintf("%s: %v: want %s", e.Fie
 func (c Config) Validate() []FieldError {
 	var bad []FieldError
 	add := func(field string, value any, want string) { bad = append(bad, FieldError{field, value, want}) }
-	m := find(c.Method)
+	m := findMethod(c.Method)
 	if m == nil {
 		add("method", c.Method, fmt.Sprintf("one of %v", Methods()))
-		m = &method{several: true, longest: maxRow}
+		m = &method{multiBucket: true, maxRowLength: maxRow}
 	}
-	bad = append(bad, c.badBuckets(m)...)
+	bad = append(bad, c.validateBuckets(m)...)
 	if len(c.Buckets) > maxBuckets {
 		return bad
 	}
-	if !slices.Contains(atoms, c.Atom) {
-		add("atom", c.Atom, fmt.Sprintf("one of %v rows", atoms))
+	if !slices.Contains(validAtoms, c.Atom) {
+		add("atom", c.Atom, fmt.Sprintf("one of %v rows", validAtoms))
 	}
 	if c.Pool < 1 || c.Pool > maxPool {
 		add("pool", c.Pool, "1 to 2^30 pieces")
@@ -107,33 +107,33 @@ func (c Config) Validate() []FieldError {
 	if c.RepeatLoss != "" && c.RepeatLoss != LossOnce && c.RepeatLoss != LossTwice {
 		add("repeat_loss", c.RepeatLoss, LossOnce+" or "+LossTwice)
 	}
-	if !c.validExtra(m) {
+	if !c.isValidExtra(m) {
 		add("extra", c.Extra, "0 tokens to those of a row, or of the part of one that an atom is")
 	}
 	if !(c.PaddingThreshold >= 0 && c.PaddingThreshold <= 1) {
 		add("padding_threshold", c.PaddingThreshold, "a share of the row, 0 to 1")
 	}
-	if len(bad) == 0 && m.refuse != nil {
-		bad = m.refuse(c)
+	if len(bad) == 0 && m.validate != nil {
+		bad = m.validate(c)
 	}
 	return bad
 }
 
-// validExtra reports whether Extra is at most the smallest bucket or atom, if the method reads Extra.
-func (c Config) validExtra(m *method) bool {
+// isValidExtra reports whether Extra is at most the smallest bucket or atom, if the method reads Extra.
+func (c Config) isValidExtra(m *method) bool {
 	if c.Extra < 0 || c.Extra > maxTable {
 		return false
 	}
-	return len(c.Buckets) == 0 || !m.reads("extra") || float64(c.Extra) <= float64(c.Buckets[0])*min(c.Atom, 1)
+	return len(c.Buckets) == 0 || !m.hasParameter("extra") || float64(c.Extra) <= float64(c.Buckets[0])*min(c.Atom, 1)
 }
 
-// badBuckets is the part of Validate for row lengths. With too many row lengths it does not list them.
-func (c Config) badBuckets(m *method) (bad []FieldError) {
+// validateBuckets is the part of Validate for row lengths. With too many row lengths it does not list them.
+func (c Config) validateBuckets(m *method) (bad []FieldError) {
 	add := func(field string, value any, want string) { bad = append(bad, FieldError{field, value, want}) }
 	switch {
 	case len(c.Buckets) == 0:
 		add("buckets", c.Buckets, "at least one row length")
-	case len(c.Buckets) > 1 && !m.several:
+	case len(c.Buckets) > 1 && !m.multiBucket:
 		add("buckets", c.Buckets, "exactly one row length for this method")
 	}
 	if len(c.Buckets) > maxBuckets {
@@ -142,8 +142,8 @@ func (c Config) badBuckets(m *method) (bad []FieldError) {
 	}
 	for i, l := range c.Buckets {
 		field := fmt.Sprintf("buckets[%d]", i)
-		if l < 2 || l > m.longest {
-			add(field, l, fmt.Sprintf("a row length of 2 to %d tokens for this method", m.longest))
+		if l < 2 || l > m.maxRowLength {
+			add(field, l, fmt.Sprintf("a row length of 2 to %d tokens for this method", m.maxRowLength))
 		}
 		if i > 0 && l <= c.Buckets[i-1] {
 			add(field, l, "row lengths in ascending order, each once")
@@ -155,39 +155,39 @@ func (c Config) badBuckets(m *method) (bad []FieldError) {
 	return bad
 }
 
-// Relevant returns c with the parameters that its method does not read set to 0. Two configurations that pack
+// Canonical returns c with the parameters that its method does not read set to 0. Two configurations that pack
 // identically are then equal.
-func (c Config) Relevant() Config {
-	m := find(c.Method)
+func (c Config) Canonical() Config {
+	m := findMethod(c.Method)
 	if m == nil {
 		return c
 	}
-	if !m.reads("hold") {
+	if !m.hasParameter("hold") {
 		c.Hold = 0
 	}
-	if !m.reads("overlap") {
+	if !m.hasParameter("overlap") {
 		c.Overlap = 0
 	}
-	if !m.reads("overlap") || c.RepeatLoss == LossTwice {
+	if !m.hasParameter("overlap") || c.RepeatLoss == LossTwice {
 		c.RepeatLoss = ""
 	}
-	if !m.reads("extra") {
+	if !m.hasParameter("extra") {
 		c.Extra = 0
 	}
-	if !m.reads("padding_threshold") {
+	if !m.hasParameter("padding_threshold") {
 		c.PaddingThreshold = 0
 	}
-	if !m.reads("splice") {
+	if !m.hasParameter("splice") {
 		c.Splice = Splice{}
 	}
 	return c
 }
 
-// Shares of MaxAge for gathering atoms: 1/partShare if a row lacks parts, 1/rowsShare if an atom lacks rows. When it
-// must leave, the row is padded, while the atom leaves with fewer rows.
+// Shares of MaxAge for gathering atoms: 1/partAgeShare if a row lacks parts, 1/rowsAgeShare if an atom lacks rows. When
+// it must leave, the row is padded, while the atom leaves with fewer rows.
 const (
-	partShare = 2
-	rowsShare = 8
+	partAgeShare = 2
+	rowsAgeShare = 8
 )
 
 // AtomWait returns how many documents may arrive while an atom of several rows lacks rows, or a row lacks atoms that
@@ -198,14 +198,14 @@ func (c Config) AtomWait() (documents int, bounded bool) {
 	case c.Atom == 1 || c.MaxAge == 0:
 		return 0, false
 	case c.Atom < 1:
-		return c.MaxAge / partShare, true
+		return c.MaxAge / partAgeShare, true
 	default:
-		return c.MaxAge / rowsShare, true
+		return c.MaxAge / rowsAgeShare, true
 	}
 }
 
-// packAge returns the part of MaxAge that is left for the Packer, or 0 for no bound.
-func (c Config) packAge() int {
+// packerMaxAge returns the part of MaxAge that is left for the Packer, or 0 for no bound.
+func (c Config) packerMaxAge() int {
 	wait, _ := c.AtomWait()
 	return c.MaxAge - wait
 }

@@ -16,17 +16,17 @@ import (
 // exceed MaxAge. Only these rows hold several documents, and only they are buffered: one row under construction with
 // one piece per document. A document costs O(buckets + rows).
 type decompose struct {
-	tally
-	tails run
+	packerBase
+	tails tokenRun
 }
 
 func newDecompose(c Config) Packer {
 	t := newTally(c)
-	return &decompose{tally: t, tails: run{length: t.lengths[0]}}
+	return &decompose{packerBase: t, tails: tokenRun{length: t.lengths[0]}}
 }
 
-// refuseDecompose requires the row lengths of a binary split, and whole rows.
-func refuseDecompose(c Config) (bad []FieldError) {
+// validateDecompose requires the row lengths of a binary split, and whole rows.
+func validateDecompose(c Config) (bad []FieldError) {
 	for i, l := range c.Buckets {
 		field := fmt.Sprintf("buckets[%d]", i)
 		switch {
@@ -45,7 +45,7 @@ func refuseDecompose(c Config) (bad []FieldError) {
 }
 
 func (p *decompose) Add(d Doc, out *Rows) {
-	p.arrive(d)
+	p.countDocument(d)
 	start, left := int32(0), d.Length
 	for k := len(p.lengths) - 1; k >= 0; k-- {
 		for n := p.lengths[k]; left >= n; start, left = start+n, left-n {
@@ -53,20 +53,20 @@ func (p *decompose) Add(d Doc, out *Rows) {
 				p.counts.Truncated++
 			}
 			out.add(Piece{d.Seq, start, n}, 0)
-			p.close(n, n, out)
+			p.closeRow(n, n, out)
 		}
 	}
 	if left > 0 {
-		p.tails.feed(&p.tally, waiting{d.Seq, p.now(), start, left}, out)
+		p.tails.addPiece(&p.packerBase, bufferedPiece{d.Seq, p.now(), start, left}, out)
 	}
-	p.tails.expire(&p.tally, out)
+	p.tails.emitIfDue(&p.packerBase, out)
 }
 
-func (p *decompose) Flush(out *Rows) { p.tails.end(&p.tally, out) }
+func (p *decompose) Flush(out *Rows) { p.tails.emitRow(&p.packerBase, out) }
 
-func (p *decompose) Pending() Pending { return p.pending(len(p.tails.row), first(p.tails.row)) }
+func (p *decompose) Pending() Pending { return p.pending(len(p.tails.row), firstPiece(p.tails.row)) }
 
-func (p *decompose) Each(f func(Piece)) { each(f, p.tails.row) }
+func (p *decompose) Each(f func(Piece)) { eachPiece(f, p.tails.row) }
 
 func (p *decompose) AppendState(b []byte) []byte { return p.appendState(b, p.tails.row) }
 
@@ -75,8 +75,8 @@ func (p *decompose) RestoreState(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	tails := run{length: t.lengths[0], row: lists[0]}
-	if err := inOrder(tails.row); err != nil {
+	tails := tokenRun{length: t.lengths[0], row: lists[0]}
+	if err := checkOrder(tails.row); err != nil {
 		return nil, err
 	}
 	for i, w := range tails.row {
@@ -89,6 +89,6 @@ func (p *decompose) RestoreState(b []byte) ([]byte, error) {
 		}
 		tails.used += w.length
 	}
-	p.tally, p.tails = t, tails
+	p.packerBase, p.tails = t, tails
 	return rest, nil
 }

@@ -5,6 +5,6 @@ package packonline
 // the paper's offline algorithm. The paper searches a segment tree with a leaf for every bin; bins has a set of the
 // numbers of bins with room.
 func newFFD(c Config) Packer {
-	p := newWindowed(c, true)
+	p := newBinPacker(c, true)
 	return &p
 }

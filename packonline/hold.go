@@ -24,42 +24,42 @@ import (
 //     copy per row, and no memory is allocated in between.
 type hold struct {
 	Packer
-	config  Config
-	most    int       // maximum number of held pieces
-	span    int64     // maximum age of a row's oldest piece in the holdback, in documents
-	now     int64     // documents that have arrived
-	packed  Rows      // output of the Packer since the last clear, with the ages at that time
-	rows    []heldRow // by number in packed
-	byMean  calendar  // by the mean arrival of their tokens
-	byFirst calendar  // by the arrival of their oldest pieces
-	oldest  uint64    // smallest Doc.Seq of the held rows, unless stale
-	stale   bool
-	counts  Counts // Rows, Slots and Padding of the held rows
-	pieces  int    // in the held rows
+	config      Config
+	maxPieces   int           // maximum number of held pieces
+	maxWait     int64         // maximum age of a row's oldest piece in the holdback, in documents
+	clock       int64         // documents that have arrived
+	packed      Rows          // output of the Packer since the last clear, with the ages at that time
+	rows        []heldRow     // by number in packed
+	byMean      calendarQueue // by the mean arrival of their tokens
+	byOldest    calendarQueue // by the arrival of their oldest pieces
+	oldest      uint64        // smallest Doc.Seq of the held rows, unless stale
+	oldestStale bool
+	counts      Counts // Rows, Slots and Padding of the held rows
+	pieces      int    // in the held rows
 }
 
 // heldRow is a row that is, or was, held.
 type heldRow struct {
-	doc    uint64 // of its oldest piece
-	packed uint32 // low bits of the clock when it was packed
-	used   int32  // tokens, 0 once it has left
-	links  [2]link
+	doc      uint64 // of its oldest piece
+	packedAt uint32 // low bits of the clock when it was packed
+	used     int32  // tokens, 0 once it has left
+	links    [2]rowLink
 }
 
 // Bounds of the holdback.
 const (
 	maxHold = 1000 // Config.Hold (unit: percent of the pool)
 	// part of MaxAge: rows held for longer would become too old before their turn, and leave out of order
-	holdShare = 4
-	holdPools = 16      // age in pools above which no piece is held: its row leaves next
-	maxSpan   = 1 << 20 // the same bound, in documents
-	minClear  = 256     // minimum number of pieces in left and held rows at which left rows are cleared
+	holdShare  = 4
+	holdPools  = 16      // age in pools above which no piece is held: its row leaves next
+	maxRowWait = 1 << 20 // the same bound, in documents
+	minCompact = 256     // minimum number of pieces in left and held rows at which left rows are cleared
 )
 
 // Held returns the maximum number of pieces in held rows. The configuration must be Relevant.
 func (c Config) Held() int {
 	n := int(int64(c.Pool) * int64(c.Hold) / 100)
-	if most := c.packAge(); most > 0 {
+	if most := c.packerMaxAge(); most > 0 {
 		n = min(n, most/holdShare)
 	}
 	return n
@@ -71,85 +71,87 @@ func newHold(p Packer, c Config) Packer {
 		return p
 	}
 	h := makeHold(p, c)
-	if _, ok := p.(Hinted); ok {
+	if _, ok := p.(HintedPacker); ok {
 		return hintedHold{h}
 	}
 	return h
 }
 
 func makeHold(p Packer, c Config) *hold {
-	span := min(holdPools*c.Pool, maxSpan)
-	if most := c.packAge(); most > 0 {
+	span := min(holdPools*c.Pool, maxRowWait)
+	if most := c.packerMaxAge(); most > 0 {
 		span = min(span, most)
 	}
-	return &hold{Packer: p, config: c, most: c.Held(), span: int64(span), byMean: newCalendar(span, 0),
-		byFirst: newCalendar(span, 1)}
+	return &hold{Packer: p, config: c, maxPieces: c.Held(), maxWait: int64(span), byMean: newCalendarQueue(span, 0),
+		byOldest: newCalendarQueue(span, 1)}
 }
 
 func (h *hold) Add(d Doc, out *Rows) {
 	h.Packer.Add(d, &h.packed)
-	h.now++
-	if old := h.now - h.span; h.byFirst.begins(old) {
-		for i := h.byFirst.at(old); i != none; i = h.byFirst.at(old) {
-			h.let(i, out)
+	h.clock++
+	if old := h.clock - h.maxWait; h.byOldest.isBinStart(old) {
+		for i := h.byOldest.firstAt(old); i != none; i = h.byOldest.firstAt(old) {
+			h.emitRow(i, out)
 		}
 	}
 	if h.packed.Len() == len(h.rows) {
 		return
 	}
-	h.take(out)
-	for h.pieces > h.most {
-		h.let(h.next(), out)
+	h.addPacked(out)
+	for h.pieces > h.maxPieces {
+		h.emitRow(h.nextRow(), out)
 	}
-	if len(h.packed.pieces) > max(3*h.most, minClear) {
-		h.clear()
+	if len(h.packed.pieces) > max(3*h.maxPieces, minCompact) {
+		h.compact()
 	}
 }
 
 func (h *hold) Flush(out *Rows) {
 	h.Packer.Flush(&h.packed)
-	h.take(out)
+	h.addPacked(out)
 	out.grow(h.pieces, int(h.counts.Rows))
-	for i := h.next(); i != none; i = h.next() {
-		h.let(i, out)
+	for i := h.nextRow(); i != none; i = h.nextRow() {
+		h.emitRow(i, out)
 	}
-	h.clear()
+	h.compact()
 }
 
-// next returns the row that is to leave next, or none.
-func (h *hold) next() int32 { return h.byMean.first(h.now - h.span) }
+// nextRow returns the row that is to leave next, or none.
+func (h *hold) nextRow() int32 { return h.byMean.firstRow(h.clock - h.maxWait) }
 
-// late reports whether a piece with the given arrival is too old to be held.
-func (h *hold) late(arrived int64) bool { return h.byFirst.bin(arrived) <= h.byFirst.bin(h.now-h.span) }
+// isTooOld reports whether a piece with the given arrival is too old to be held.
+func (h *hold) isTooOld(arrived int64) bool {
+	return h.byOldest.bin(arrived) <= h.byOldest.bin(h.clock-h.maxWait)
+}
 
-// take holds the rows that were packed since the last call. Rows that are too old leave immediately.
-func (h *hold) take(out *Rows) {
+// addPacked holds the rows that were packed since the last call. Rows that are too old leave immediately.
+func (h *hold) addPacked(out *Rows) {
 	for i := len(h.rows); i < h.packed.Len(); i++ {
-		if !h.hold(i) {
+		if !h.addRow(i) {
 			length, pieces, ages := h.packed.Row(i)
-			out.copy(length, pieces, ages, 0)
+			out.appendRow(length, pieces, ages, 0)
 		}
 	}
 }
 
-// hold holds row i, which was packed last, and reports whether it did. A row that is too old is not held.
-func (h *hold) hold(i int) bool {
+// addRow holds row i, which was packed last, and reports whether it did. A row that is too old is not held.
+func (h *hold) addRow(i int) bool {
 	length, pieces, ages := h.packed.Row(i)
-	r := heldRow{doc: pieces[0].Doc, packed: uint32(h.now), used: pieces[0].Length}
+	r := heldRow{doc: pieces[0].Doc, packedAt: uint32(h.clock), used: pieces[0].Length}
 	eldest, mean := ages[0], int64(ages[0])
 	if len(pieces) > 1 {
-		eldest, mean = r.sum(pieces, ages)
+		eldest, mean = r.computeTotals(pieces, ages)
 	}
-	first := h.now - int64(eldest)
-	if h.late(first) {
+	first := h.clock - int64(eldest)
+	if h.isTooOld(first) {
 		h.rows = append(h.rows, heldRow{})
 		return false
 	}
 	h.rows = append(h.rows, r)
-	h.byMean.schedule(h.rows, h.now-mean, int32(i))
-	h.byFirst.schedule(h.rows, first, int32(i))
+	h.byMean.schedule(h.rows, h.clock-mean, int32(i))
+	h.byOldest.schedule(h.rows, first, int32(i))
 	if h.counts.Rows == 0 {
-		h.oldest, h.stale = r.doc, false
+		h.oldest, h.oldestStale = r.doc, false
 	}
 	h.oldest = min(h.oldest, r.doc)
 	h.counts.Rows++
@@ -159,11 +161,11 @@ func (h *hold) hold(i int) bool {
 	return true
 }
 
-// sum computes the totals of a row's pieces. It returns the age of the oldest piece, and the age by which the row's
-// turn is determined. That is the mean age of its tokens, or that of a document whose rest is in the row, because the
-// document's full rows must leave first.
-func (r *heldRow) sum(pieces []Piece, ages []uint32) (eldest uint32, mean int64) {
-	var waited int64 // sum over all tokens; at most maxTable of them times maxSpan documents
+// computeTotals computes the totals of a row's pieces. It returns the age of the oldest piece, and the age by which the
+// row's turn is determined. That is the mean age of its tokens, or that of a document whose rest is in the row, because
+// the document's full rows must leave first.
+func (r *heldRow) computeTotals(pieces []Piece, ages []uint32) (eldest uint32, mean int64) {
+	var waited int64 // sum over all tokens; at most maxTable of them times maxRowWait documents
 	least := int64(math.MaxInt64)
 	r.used = 0
 	for k, x := range pieces {
@@ -180,14 +182,14 @@ func (r *heldRow) sum(pieces []Piece, ages []uint32) (eldest uint32, mean int64)
 	return eldest, min((waited+int64(r.used)-1)/int64(r.used), least)
 }
 
-// let emits row i.
-func (h *hold) let(i int32, out *Rows) {
+// emitRow emits row i.
+func (h *hold) emitRow(i int32, out *Rows) {
 	r := &h.rows[i]
 	length, pieces, ages := h.packed.Row(int(i))
-	out.copy(length, pieces, ages, uint32(h.now)-r.packed)
+	out.appendRow(length, pieces, ages, uint32(h.clock)-r.packedAt)
 	h.byMean.remove(h.rows, i)
-	h.byFirst.remove(h.rows, i)
-	h.stale = h.stale || r.doc == h.oldest
+	h.byOldest.remove(h.rows, i)
+	h.oldestStale = h.oldestStale || r.doc == h.oldest
 	h.counts.Rows--
 	h.counts.Slots -= int64(length)
 	h.counts.Padding -= int64(length - r.used)
@@ -195,9 +197,9 @@ func (h *hold) let(i int32, out *Rows) {
 	r.used = 0
 }
 
-// clear removes the rows that have left. The remaining rows are compacted in their order and renumbered. Each moves
+// compact removes the rows that have left. The remaining rows are compacted in their order and renumbered. Each moves
 // to a place whose row has already been read.
-func (h *hold) clear() {
+func (h *hold) compact() {
 	rows := h.rows
 	from := h.packed
 	h.rows = h.rows[:0]
@@ -207,10 +209,10 @@ func (h *hold) clear() {
 			continue
 		}
 		length, pieces, ages := from.Row(i)
-		h.packed.copy(length, pieces, ages, 0)
+		h.packed.appendRow(length, pieces, ages, 0)
 		h.rows = append(h.rows, r)
 		h.byMean.renumber(h.rows)
-		h.byFirst.renumber(h.rows)
+		h.byOldest.renumber(h.rows)
 	}
 }
 
@@ -227,8 +229,8 @@ func (h *hold) Pending() Pending {
 	if h.counts.Rows == 0 {
 		return p
 	}
-	if h.stale {
-		h.oldest, h.stale = h.first(), false
+	if h.oldestStale {
+		h.oldest, h.oldestStale = h.oldestDoc(), false
 	}
 	oldest := h.oldest
 	if p.Pieces > 0 {
@@ -252,11 +254,11 @@ func (h *hold) Each(f func(Piece)) {
 	}
 }
 
-// first returns the smallest Doc.Seq of the held rows.
-func (h *hold) first() uint64 {
-	i := h.byFirst.first(h.now - h.span)
+// oldestDoc returns the smallest Doc.Seq of the held rows.
+func (h *hold) oldestDoc() uint64 {
+	i := h.byOldest.firstRow(h.clock - h.maxWait)
 	oldest := h.rows[i].doc // other rows of its bin may be older
-	for i = h.rows[i].links[h.byFirst.link].after; i != none; i = h.rows[i].links[h.byFirst.link].after {
+	for i = h.rows[i].links[h.byOldest.link].next; i != none; i = h.rows[i].links[h.byOldest.link].next {
 		oldest = min(oldest, h.rows[i].doc)
 	}
 	return oldest
@@ -265,8 +267,10 @@ func (h *hold) first() uint64 {
 // hintedHold is a hold for splice, whose packer implements Hinted and Detailed.
 type hintedHold struct{ *hold }
 
-func (h hintedHold) Detail() map[string]int64 { return h.Packer.(Detailed).Detail() }
+func (h hintedHold) Detail() map[string]int64 { return h.Packer.(DetailedPacker).Detail() }
 
-func (h hintedHold) Unhinted() []uint64 { return h.Packer.(Hinted).Unhinted() }
+func (h hintedHold) MissingHints() []uint64 { return h.Packer.(HintedPacker).MissingHints() }
 
-func (h hintedHold) Hint(document uint64, x *similarity.Hint) { h.Packer.(Hinted).Hint(document, x) }
+func (h hintedHold) SetHint(document uint64, x *similarity.Hint) {
+	h.Packer.(HintedPacker).SetHint(document, x)
+}

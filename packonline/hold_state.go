@@ -12,7 +12,7 @@ func (h *hold) AppendState(b []byte) []byte {
 	b = h.Packer.AppendState(b)
 	b = binary.AppendUvarint(b, uint64(h.counts.Rows))
 	lengths := h.config.rowLengths()
-	var before waiting
+	var before bufferedPiece
 	for i := range h.rows {
 		if h.rows[i].used == 0 {
 			continue
@@ -21,21 +21,21 @@ func (h *hold) AppendState(b []byte) []byte {
 		b = binary.AppendUvarint(b, uint64(slices.Index(lengths, length)))
 		b = binary.AppendUvarint(b, uint64(len(pieces)))
 		for k, x := range pieces {
-			age := ages[k] + uint32(h.now) - h.rows[i].packed
-			b = appendPiece(b, waiting{x.Doc, h.now - int64(age), x.Start, x.Length}, &before)
+			age := ages[k] + uint32(h.clock) - h.rows[i].packedAt
+			b = appendPiece(b, bufferedPiece{x.Doc, h.clock - int64(age), x.Start, x.Length}, &before)
 		}
 	}
 	return b
 }
 
 func (h *hold) RestoreState(b []byte) ([]byte, error) {
-	fresh := makeHold(find(h.config.Method).make(h.config), h.config)
+	fresh := makeHold(findMethod(h.config.Method).make(h.config), h.config)
 	b, err := fresh.Packer.RestoreState(b)
 	if err != nil {
 		return nil, err
 	}
 	r := reader{b: b}
-	fresh.read(&r)
+	fresh.readRows(&r)
 	if r.err != nil {
 		return nil, fmt.Errorf("restore packer: %w", r.err)
 	}
@@ -43,36 +43,36 @@ func (h *hold) RestoreState(b []byte) ([]byte, error) {
 	return r.b, nil
 }
 
-// read reads the held rows.
-func (h *hold) read(r *reader) {
+// readRows reads the held rows.
+func (h *hold) readRows(r *reader) {
 	t := newTally(h.config)
-	t.counts, t.next = h.Packer.Counts(), h.Packer.Next()
-	h.now = t.now()
-	var before waiting
-	for range r.number("rows that are held", min(int64(h.most), t.counts.Rows)) {
+	t.counts, t.nextSeq = h.Packer.Counts(), h.Packer.NextSeq()
+	h.clock = t.now()
+	var before bufferedPiece
+	for range r.number("rows that are held", min(int64(h.maxPieces), t.counts.Rows)) {
 		length := t.lengths[r.number("for a row's length", int64(len(t.lengths)-1))]
 		var used int64
-		pieces := r.pieces(&t, &before, &used)
+		pieces := r.readPieces(&t, &before, &used)
 		if r.err == nil && (used < 1 || used > int64(length)) {
 			r.fail(fmt.Errorf("a row of %d tokens that is held has %d", length, used))
 		}
 		for _, w := range pieces {
-			if h.late(w.arrived) {
+			if h.isTooOld(w.arrived) {
 				r.fail(fmt.Errorf("a piece of document %d is held and %d documents old, the bound is %d", w.doc,
-					h.now-w.arrived, h.span))
+					h.clock-w.arrived, h.maxWait))
 			}
-			h.packed.add(Piece{w.doc, w.start, w.length}, age(h.now, w))
+			h.packed.add(Piece{w.doc, w.start, w.length}, ageAt(h.clock, w))
 		}
 		if r.err != nil {
 			return
 		}
 		h.packed.close(length, false)
-		h.hold(len(h.rows))
+		h.addRow(len(h.rows))
 	}
 	switch c := &h.counts; {
 	case r.err != nil:
-	case h.pieces > h.most:
-		r.fail(fmt.Errorf("%d pieces are held, the bound is %d", h.pieces, h.most))
+	case h.pieces > h.maxPieces:
+		r.fail(fmt.Errorf("%d pieces are held, the bound is %d", h.pieces, h.maxPieces))
 	case c.Slots > t.counts.Slots || c.Padding > t.counts.Padding || c.Slots-c.Padding > t.counts.Slots-t.counts.Padding:
 		r.fail(fmt.Errorf("%d tokens and %d padding are held, %d and %d were packed", c.Slots-c.Padding, c.Padding,
 			t.counts.Slots-t.counts.Padding, t.counts.Padding))

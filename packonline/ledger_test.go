@@ -134,7 +134,7 @@ func (l *ledger) flush() error {
 	if err := l.settle(); err != nil {
 		return fmt.Errorf("after the flush: %w", err)
 	}
-	if have := l.p.Pending(); have.Any() || have.Tokens != 0 {
+	if have := l.p.Pending(); have.HasPieces() || have.Tokens != 0 {
 		return fmt.Errorf("flush left %+v", have)
 	}
 	var split, dropped int64
@@ -173,7 +173,7 @@ func (l *ledger) settle() error {
 	if have.Dropped > 0 && !l.traits.drops {
 		return fmt.Errorf("%d tokens are dropped", have.Dropped)
 	}
-	if d, ok := l.p.(packonline.Detailed); ok && l.c.Method == "splice" {
+	if d, ok := l.p.(packonline.DetailedPacker); ok && l.c.Method == "splice" {
 		rows := int64(0)
 		for name, n := range d.Detail() {
 			if strings.HasPrefix(name, "rows_") {
@@ -195,19 +195,19 @@ func (l *ledger) settlePending(pending packonline.Pending) error {
 	for l.oldest < len(l.docs) && l.docs[l.oldest].done == l.docs[l.oldest].doc.Length {
 		l.oldest++
 	}
-	if pending.Any() != (pending.Tokens > 0) || (pending.Held.Rows > 0) != (pending.Held.Pieces > 0) ||
+	if pending.HasPieces() != (pending.Tokens > 0) || (pending.Held.Rows > 0) != (pending.Held.Pieces > 0) ||
 		pending.Held.Rows > pending.Held.Pieces {
 		return fmt.Errorf("pending is %+v", pending)
 	}
-	if !l.traits.drops && pending.Any() != (l.oldest < len(l.docs)) {
+	if !l.traits.drops && pending.HasPieces() != (l.oldest < len(l.docs)) {
 		return fmt.Errorf("pending is %+v, and document %d of %d is the oldest with tokens to come", pending, l.oldest,
 			len(l.docs))
 	}
-	if !l.traits.drops && pending.Any() && pending.Oldest != l.docs[l.oldest].doc.Seq {
+	if !l.traits.drops && pending.HasPieces() && pending.Oldest != l.docs[l.oldest].doc.Seq {
 		return fmt.Errorf("pending is %+v, document %d is the oldest", pending, l.oldest)
 	}
-	l.floor = l.p.Next()
-	if pending.Any() {
+	l.floor = l.p.NextSeq()
+	if pending.HasPieces() {
 		l.floor = pending.Oldest
 	}
 	if err := l.settleWaits(pending); err != nil {
@@ -233,7 +233,7 @@ func (l *ledger) settleWaits(pending packonline.Pending) error {
 	if len(l.docs)%16 > 0 {
 		return nil
 	}
-	pieces, tokens, oldest := 0, int64(0), l.p.Next()
+	pieces, tokens, oldest := 0, int64(0), l.p.NextSeq()
 	l.waits = map[uint64]bool{}
 	l.p.Each(func(x packonline.Piece) {
 		pieces++
@@ -244,7 +244,7 @@ func (l *ledger) settleWaits(pending packonline.Pending) error {
 	if tokens != pending.Tokens {
 		return fmt.Errorf("pieces of %d tokens are pending, but pending is %+v", tokens, pending)
 	}
-	if pieces != pending.Pieces+int(pending.Held.Pieces) || pending.Any() && oldest != pending.Oldest {
+	if pieces != pending.Pieces+int(pending.Held.Pieces) || pending.HasPieces() && oldest != pending.Oldest {
 		return fmt.Errorf("%d pieces are pending and %d is the oldest document, but pending is %+v", pieces, oldest, pending)
 	}
 	return nil
@@ -255,7 +255,7 @@ func (l *ledger) row(i int) error {
 	if !slices.Contains(l.lengths, length) || len(pieces) == 0 || len(ages) != len(pieces) {
 		return fmt.Errorf("a row of %d tokens has %d pieces and %d ages", length, len(pieces), len(ages))
 	}
-	if l.out.Joined(i) && (!packonline.Joins(l.c.Method) || i == 0) {
+	if l.out.IsJoined(i) && (!packonline.HasJoinedRows(l.c.Method) || i == 0) {
 		return fmt.Errorf("row %d is joined to the one before", i)
 	}
 	var used int64
@@ -272,7 +272,7 @@ func (l *ledger) row(i int) error {
 	l.want.Slots += int64(length)
 	l.want.Padding += int64(length) - used
 	if l.describe {
-		l.emitted = append(l.emitted, fmt.Sprint(length, pieces, ages, l.out.Joined(i)))
+		l.emitted = append(l.emitted, fmt.Sprint(length, pieces, ages, l.out.IsJoined(i)))
 	}
 	return nil
 }
@@ -375,8 +375,8 @@ func (l *ledger) restart() error {
 	if again := fresh.AppendState(nil); !bytes.Equal(again, state) {
 		return fmt.Errorf("state %x becomes %x when it is restored", state, again)
 	}
-	if d, ok := fresh.(packonline.Detailed); ok {
-		if have, want := d.Detail(), l.p.(packonline.Detailed).Detail(); !maps.Equal(have, want) {
+	if d, ok := fresh.(packonline.DetailedPacker); ok {
+		if have, want := d.Detail(), l.p.(packonline.DetailedPacker).Detail(); !maps.Equal(have, want) {
 			return fmt.Errorf("counts %v become %v when they are restored", want, have)
 		}
 	}
@@ -446,7 +446,7 @@ func randomConfig(r *rand.Rand, method string) packonline.Config {
 
 func randomBuckets(r *rand.Rand, method string, most int) []int {
 	out := []int{2 + r.IntN(most)}
-	if !packonline.Buckets(method) {
+	if !packonline.IsMultiBucket(method) {
 		return out
 	}
 	if r.IntN(2) == 0 { // powers of two

@@ -15,17 +15,17 @@ import (
 // It buffers one row under construction per bucket, with one piece per document. A row with a piece that would become
 // older than MaxAge is emitted with padding. A document costs O(buckets + rows it ends).
 type naive struct {
-	tally
-	runs []run // one per row length
+	packerBase
+	runs []tokenRun // one per row length
 }
 
 func newNaive(c Config) Packer {
 	t := newTally(c)
-	return &naive{tally: t, runs: newRuns(t.lengths)}
+	return &naive{packerBase: t, runs: newTokenRuns(t.lengths)}
 }
 
-func newRuns(lengths []int32) []run {
-	runs := make([]run, len(lengths))
+func newTokenRuns(lengths []int32) []tokenRun {
+	runs := make([]tokenRun, len(lengths))
 	for i, l := range lengths {
 		runs[i].length = l
 	}
@@ -33,11 +33,11 @@ func newRuns(lengths []int32) []run {
 }
 
 func (p *naive) Add(d Doc, out *Rows) {
-	p.arrive(d)
+	p.countDocument(d)
 	r := &p.runs[bucketFor(p.lengths, d.Length)]
-	r.feed(&p.tally, waiting{d.Seq, p.now(), 0, d.Length}, out)
+	r.addPiece(&p.packerBase, bufferedPiece{d.Seq, p.now(), 0, d.Length}, out)
 	for i := range p.runs {
-		p.runs[i].expire(&p.tally, out)
+		p.runs[i].emitIfDue(&p.packerBase, out)
 	}
 }
 
@@ -54,29 +54,29 @@ func bucketFor(lengths []int32, n int32) int {
 
 func (p *naive) Flush(out *Rows) {
 	for i := range p.runs {
-		p.runs[i].end(&p.tally, out)
+		p.runs[i].emitRow(&p.packerBase, out)
 	}
 }
 
 func (p *naive) Pending() Pending {
-	pieces, oldest := 0, (*waiting)(nil)
+	pieces, oldest := 0, (*bufferedPiece)(nil)
 	for i := range p.runs {
 		row := p.runs[i].row
 		pieces += len(row)
-		if w := first(row); w != nil && (oldest == nil || w.arrived < oldest.arrived) {
+		if w := firstPiece(row); w != nil && (oldest == nil || w.arrived < oldest.arrived) {
 			oldest = w
 		}
 	}
 	return p.pending(pieces, oldest)
 }
 
-func (p *naive) Each(f func(Piece)) { each(f, p.lists()...) }
+func (p *naive) Each(f func(Piece)) { eachPiece(f, p.rowLists()...) }
 
-func (p *naive) AppendState(b []byte) []byte { return p.appendState(b, p.lists()...) }
+func (p *naive) AppendState(b []byte) []byte { return p.appendState(b, p.rowLists()...) }
 
-// lists returns the buffered pieces of each run.
-func (p *naive) lists() [][]waiting {
-	lists := make([][]waiting, len(p.runs))
+// rowLists returns the buffered pieces of each run.
+func (p *naive) rowLists() [][]bufferedPiece {
+	lists := make([][]bufferedPiece, len(p.runs))
 	for i := range p.runs {
 		lists[i] = p.runs[i].row
 	}
@@ -88,10 +88,10 @@ func (p *naive) RestoreState(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := inOrder(byArrival(lists...)); err != nil {
+	if err := checkOrder(byArrival(lists...)); err != nil {
 		return nil, err
 	}
-	runs := newRuns(t.lengths)
+	runs := newTokenRuns(t.lengths)
 	for i, row := range lists {
 		if err := runs[i].restore(row); err != nil {
 			return nil, err
@@ -102,12 +102,12 @@ func (p *naive) RestoreState(b []byte) ([]byte, error) {
 			}
 		}
 	}
-	p.tally, p.runs = t, runs
+	p.packerBase, p.runs = t, runs
 	return rest, nil
 }
 
 // byArrival returns the pieces of several lists in order of arrival.
-func byArrival(lists ...[]waiting) []waiting {
+func byArrival(lists ...[]bufferedPiece) []bufferedPiece {
 	all := slices.Concat(lists...)
 	sort.Slice(all, func(i, j int) bool { return all[i].arrived < all[j].arrived })
 	return all

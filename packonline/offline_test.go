@@ -142,7 +142,7 @@ func TestWholePoolIsTheAlgorithmAsWritten(t *testing.T) {
 // input at once, with and without a bound on ages.
 func TestPoolIsNearlyOffline(t *testing.T) {
 	for _, name := range []string{"web", "code"} {
-		d, _ := lengths.Named(name)
+		d, _ := lengths.ByName(name)
 		in := d.Draw(100_000, 1)
 		for _, method := range []string{"ffd", "bfd"} {
 			offline := packWhole(t, config(method, 2048, 0, 0), in).counts.Rows

@@ -53,8 +53,8 @@ type Pending struct {
 // and its result should fit into the processor's registers.
 type Held struct{ Rows, Pieces int32 }
 
-// Any reports whether anything is buffered.
-func (p Pending) Any() bool { return p.Pieces > 0 || p.Held.Rows > 0 }
+// HasPieces reports whether anything is buffered.
+func (p Pending) HasPieces() bool { return p.Pieces > 0 || p.Held.Rows > 0 }
 
 // Packer is one packing method over a bounded pool.
 type Packer interface {
@@ -67,8 +67,8 @@ type Packer interface {
 	Pending() Pending
 	// Each calls f with every pending piece, in no particular order. Its cost is linear in their number.
 	Each(f func(Piece))
-	// Next returns the smallest Doc.Seq that Add accepts.
-	Next() uint64
+	// NextSeq returns the smallest Doc.Seq that Add accepts.
+	NextSeq() uint64
 	// AppendState appends the complete state to b. A Packer of the same configuration that restores it with RestoreState
 	// continues exactly like this one. The state holds references, never tokens.
 	AppendState(b []byte) []byte
@@ -77,8 +77,8 @@ type Packer interface {
 	RestoreState(b []byte) (rest []byte, err error)
 }
 
-// Detailed is a Packer with additional counts. They are a part of its state.
-type Detailed interface {
+// DetailedPacker is a Packer with additional counts. They are a part of its state.
+type DetailedPacker interface {
 	Packer
 	// Detail returns totals since the start, by name. The names are stable.
 	Detail() map[string]int64

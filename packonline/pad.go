@@ -12,18 +12,18 @@ package packonline
 // For atoms of several rows, Rows.Joined reports which rows belong together. Nothing is buffered, so there are no
 // pool and no ages. A document costs O(rows).
 type pad struct {
-	tally
+	packerBase
 	atom int64 // tokens
 }
 
 func newPad(c Config) Packer {
-	p := &pad{tally: newTally(c)}
+	p := &pad{packerBase: newTally(c)}
 	p.atom = int64(max(c.Atom, 1)) * int64(p.longest)
 	return p
 }
 
 func (p *pad) Add(d Doc, out *Rows) {
-	p.arrive(d)
+	p.countDocument(d)
 	if d.Length > p.longest {
 		p.counts.Truncated++
 	}
@@ -43,9 +43,9 @@ func (p *pad) emit(doc uint64, start, n int32, out *Rows) {
 		used := min(n, p.longest)
 		out.add(Piece{doc, start, used}, 0)
 		if first {
-			p.close(p.longest, used, out)
+			p.closeRow(p.longest, used, out)
 		} else {
-			p.join(p.longest, used, out)
+			p.closeJoinedRow(p.longest, used, out)
 		}
 		start, n = start+used, n-used
 	}
@@ -64,6 +64,6 @@ func (p *pad) RestoreState(b []byte) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.tally = t
+	p.packerBase = t
 	return rest, nil
 }

@@ -80,7 +80,7 @@ func writeRows(out *packonline.Rows, n int32, w *strings.Builder) {
 		for len(tokens) < int(length) {
 			tokens = append(tokens, "E")
 		}
-		if out.Joined(i) {
+		if out.IsJoined(i) {
 			w.WriteString("+ ")
 		}
 		fmt.Fprintln(w, tokens)
@@ -108,8 +108,8 @@ func TestPadExample(t *testing.T) {
 	p = newPacker(t, c)
 	out.Reset()
 	p.Add(packonline.Doc{Seq: 0, Length: 1<<31 - 1}, &out)
-	if x := p.Counts(); x.Rows != 3 || x.Padding != 3*(1<<30-1)-(1<<31-1) || out.Joined(0) || !out.Joined(1) ||
-		!out.Joined(2) {
+	if x := p.Counts(); x.Rows != 3 || x.Padding != 3*(1<<30-1)-(1<<31-1) || out.IsJoined(0) || !out.IsJoined(1) ||
+		!out.IsJoined(2) {
 		t.Fatalf("%+v", x)
 	}
 }

@@ -30,9 +30,9 @@ func (r *Rows) Row(i int) (length int32, pieces []Piece, ages []uint32) {
 	return e.length, r.pieces[start:e.end:e.end], r.ages[start:e.end:e.end]
 }
 
-// Joined reports whether row i is in the same atom as the row before it. Only pad sets it, because its atoms have as
+// IsJoined reports whether row i is in the same atom as the row before it. Only pad sets it, because its atoms have as
 // many rows as a document needs. All other methods fill atoms of several rows with consecutive rows.
-func (r *Rows) Joined(i int) bool { return r.ends[i].joined }
+func (r *Rows) IsJoined(i int) bool { return r.ends[i].joined }
 
 // Reset removes all rows and keeps the memory.
 func (r *Rows) Reset() { r.pieces, r.ages, r.ends = r.pieces[:0], r.ages[:0], r.ends[:0] }
@@ -53,8 +53,8 @@ func (r *Rows) close(length int32, joined bool) {
 	r.ends = append(r.ends, rowEnd{length, joined, len(r.pieces)})
 }
 
-// copy appends a row and adds older to the ages of its pieces.
-func (r *Rows) copy(length int32, pieces []Piece, ages []uint32, older uint32) {
+// appendRow appends a row and adds older to the ages of its pieces.
+func (r *Rows) appendRow(length int32, pieces []Piece, ages []uint32, older uint32) {
 	r.pieces = append(r.pieces, pieces...)
 	for _, age := range ages {
 		r.ages = append(r.ages, age+older)

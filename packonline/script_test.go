@@ -103,7 +103,7 @@ func (s *script) run(line string, w *strings.Builder) error {
 	for i := range s.out.Len() {
 		length, pieces, ages := s.out.Row(i)
 		fmt.Fprint(w, ">")
-		if s.out.Joined(i) {
+		if s.out.IsJoined(i) {
 			fmt.Fprint(w, " +")
 		}
 		if len(s.c.Buckets) > 1 {
@@ -119,7 +119,7 @@ func (s *script) run(line string, w *strings.Builder) error {
 		fmt.Fprintln(w, strings.TrimRight(" "+strings.Repeat(".", int(length)), " "))
 	}
 	s.out.Reset()
-	if x := s.p.Pending(); x.Any() {
+	if x := s.p.Pending(); x.HasPieces() {
 		rows := ""
 		if x.Held.Rows > 0 {
 			rows = fmt.Sprintf(" %d rows with %d,", x.Held.Rows, x.Held.Pieces)

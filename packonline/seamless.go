@@ -26,19 +26,19 @@ import (
 //
 // Invariants 3, 4 and 5 of windowed hold if the pieces of the run count as buffered.
 type seamless struct {
-	windowed
-	overlap int64     // Overlap in units of 1/overlapUnit
-	run     []waiting // the uncut end of the run: fewer than L tokens
-	used    int32     // tokens in run
-	oldest  waiting   // oldest piece of run
+	binPacker
+	overlap int64           // Overlap in units of 1/overlapUnit
+	run     []bufferedPiece // the uncut end of the run: fewer than L tokens
+	used    int32           // tokens in run
+	oldest  bufferedPiece   // oldest piece of run
 	detail  seamlessDetail
 }
 
 // seamlessDetail has the counts that the paper reports for its two stages.
 type seamlessDetail struct {
-	slid  int64 // documents covered by windows
-	short int64 // tokens passed to stage 2
-	runs  int64 // rows cut from the run
+	windowDocuments int64 // documents covered by windows
+	shortTokens     int64 // tokens passed to stage 2
+	runRows         int64 // rows cut from the run
 }
 
 // overlapUnit makes Eq. 1 exact: r_max is a decimal number of the configuration, for example 0.3, which float64 and
@@ -47,37 +47,37 @@ type seamlessDetail struct {
 const overlapUnit = 1_000_000_000
 
 func newSeamless(c Config) Packer {
-	return &seamless{windowed: newWindowed(c, true), overlap: int64(math.Round(c.Overlap * overlapUnit))}
+	return &seamless{binPacker: newBinPacker(c, true), overlap: int64(math.Round(c.Overlap * overlapUnit))}
 }
 
 func (p *seamless) Add(d Doc, out *Rows) {
-	p.arrive(d)
+	p.countDocument(d)
 	if d.Length > p.longest {
 		p.counts.Truncated++
 	}
-	if n := p.stretch(d.Length); n > 0 {
-		p.slide(d, n, out)
+	if n := p.stretchableRows(d.Length); n > 0 {
+		p.emitWindows(d, n, out)
 	} else {
-		start := p.cut(d, out)
-		p.detail.short += int64(d.Length - start)
-		p.wait(d, start)
+		start := p.emitFullRows(d, out)
+		p.detail.shortTokens += int64(d.Length - start)
+		p.bufferRemainder(d, start)
 	}
 	switch {
 	case len(p.pool)+len(p.run) > p.config.Pool:
-		p.pass(p.room(), out)
-	case len(p.pool) > 0 && p.due(p.pool[0], 0), len(p.run) > 0 && p.due(p.oldest, 0):
-		p.pass(p.config.Pool, out)
+		p.packPool(p.targetPieces(), out)
+	case len(p.pool) > 0 && p.isDue(p.pool[0], 0), len(p.run) > 0 && p.isDue(p.oldest, 0):
+		p.packPool(p.config.Pool, out)
 	}
 }
 
 func (p *seamless) Flush(out *Rows) {
-	p.pass(0, out)
+	p.packPool(0, out)
 }
 
-// stretch returns n if a document of n full rows and a rest is to be covered by n+1 windows, else 0. A document that
-// fills its rows exactly needs no windows: section 3.4 treats it as n-1 rows and a rest of L, for which Eq. 3 gives
-// no overlap.
-func (p *seamless) stretch(length int32) int64 {
+// stretchableRows returns n if a document of n full rows and a rest is to be covered by n+1 windows, else 0. A document
+// that fills its rows exactly needs no windows: section 3.4 treats it as n-1 rows and a rest of L, for which Eq. 3
+// gives no overlap.
+func (p *seamless) stretchableRows(length int32) int64 {
 	l := int64(p.longest)
 	n := int64(length) / l
 	most := (n*l*p.overlap + overlapUnit - 1) / overlapUnit // Eq. 1; n*l < 2^31 and overlap < 2^30
@@ -87,44 +87,44 @@ func (p *seamless) stretch(length int32) int64 {
 	return n
 }
 
-// slide emits the n+1 windows of a document. Each window begins Eq. 3's overlap before the end of the previous one.
-// It begins no earlier than the later windows permit, because the last one must end at the document's end. Rounded
+// emitWindows emits the n+1 windows of a document. Each window begins Eq. 3's overlap before the end of the previous
+// one. It begins no earlier than the later windows permit, because the last one must end at the document's end. Rounded
 // up, n overlaps may have up to n-1 tokens more than are to be repeated.
-func (p *seamless) slide(d Doc, n int64, out *Rows) {
+func (p *seamless) emitWindows(d Doc, n int64, out *Rows) {
 	l, length := int64(p.longest), int64(d.Length)
 	overlap := ((n+1)*l - length + n - 1) / n // Eq. 3
 	for k := range n + 1 {
 		start := max(k*(l-overlap), length-(n+1-k)*l)
 		out.add(Piece{d.Seq, int32(start), p.longest}, 0)
-		p.close(p.longest, p.longest, out)
+		p.closeRow(p.longest, p.longest, out)
 	}
 	p.counts.Repeated += (n+1)*l - length
-	p.detail.slid++
+	p.detail.windowDocuments++
 }
 
 // Detail returns the counts that the paper reports for its two stages.
 func (p *seamless) Detail() map[string]int64 {
 	return map[string]int64{
-		"window_documents":       p.detail.slid,
-		"short_tokens":           p.detail.short,
-		"concatenated_sequences": p.detail.runs,
+		"window_documents":       p.detail.windowDocuments,
+		"short_tokens":           p.detail.shortTokens,
+		"concatenated_sequences": p.detail.runRows,
 	}
 }
 
 func (p *seamless) Pending() Pending {
-	oldest := first(p.pool)
+	oldest := firstPiece(p.pool)
 	if len(p.run) > 0 && (oldest == nil || p.oldest.arrived < oldest.arrived) {
 		oldest = &p.oldest
 	}
 	return p.pending(len(p.pool)+len(p.run), oldest)
 }
 
-func (p *seamless) Each(f func(Piece)) { each(f, p.pool, p.run) }
+func (p *seamless) Each(f func(Piece)) { eachPiece(f, p.pool, p.run) }
 
 // AppendState appends the state that is common to all methods, followed by the detail.
 func (p *seamless) AppendState(b []byte) []byte {
 	b = p.appendState(b, p.pool, p.run)
-	for _, n := range []int64{p.detail.slid, p.detail.short, p.detail.runs} {
+	for _, n := range []int64{p.detail.windowDocuments, p.detail.shortTokens, p.detail.runRows} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
 	return b
@@ -139,10 +139,10 @@ func (p *seamless) RestoreState(b []byte) ([]byte, error) {
 	if err := p.checkPool(pool, len(pool)+len(run)); err != nil {
 		return nil, err
 	}
-	if err := inOrder(byArrival(pool, run)); err != nil {
+	if err := checkOrder(byArrival(pool, run)); err != nil {
 		return nil, err
 	}
-	restored := seamless{windowed: windowed{tally: t, pool: pool, bins: p.bins}, overlap: p.overlap}
+	restored := seamless{binPacker: binPacker{packerBase: t, pool: pool, bins: p.bins}, overlap: p.overlap}
 	for i, w := range run {
 		if w.length >= p.longest-restored.used {
 			return nil, fmt.Errorf("restore packer: %d tokens or more wait for a row of %d",
@@ -151,13 +151,13 @@ func (p *seamless) RestoreState(b []byte) ([]byte, error) {
 		if i > 0 && w.start%p.longest != 0 {
 			return nil, fmt.Errorf("restore packer: document %d starts at %d in the middle of a row", w.doc, w.start)
 		}
-		restored.extend(w)
+		restored.extendRun(w)
 	}
 	r := reader{b: rest}
 	restored.detail = seamlessDetail{
-		slid:  r.number("documents under windows", t.counts.Documents),
-		short: r.number("short tokens", t.counts.Tokens),
-		runs:  r.number("rows of the run", t.counts.Rows),
+		windowDocuments: r.number("documents under windows", t.counts.Documents),
+		shortTokens:     r.number("short tokens", t.counts.Tokens),
+		runRows:         r.number("rows of the run", t.counts.Rows),
 	}
 	if r.err != nil {
 		return nil, fmt.Errorf("restore packer: %w", r.err)

@@ -1,64 +1,64 @@
 package packonline
 
-// pass packs the pool. Bins with a piece that is nearly due are appended to the run unless they are rows themselves.
-// Further bins follow until the run is not nearly due: the fullest first, and bins that are rows only if no others
-// are left. The remaining rows are emitted. If keep is 0, all under-full bins are appended to the run in the order of
-// opening. Otherwise the fullest are appended until at most keep pieces are buffered.
-func (p *seamless) pass(keep int, out *Rows) {
+// packPool packs the pool. Bins with a piece that is nearly due are appended to the run unless they are rows
+// themselves. Further bins follow until the run is not nearly due: the fullest first, and bins that are rows only if no
+// others are left. The remaining rows are emitted. If keep is 0, all under-full bins are appended to the run in the
+// order of opening. Otherwise the fullest are appended until at most keep pieces are buffered.
+func (p *seamless) packPool(keep int, out *Rows) {
 	early := p.maxAge / ageShare
-	p.pack(keep, early)
+	p.fillBins(keep, early)
 	if keep == 0 {
 		out.grow(len(p.pool)+len(p.run), len(p.bins.all)+1)
 	}
-	nearlyDue := func() bool { return len(p.run) > 0 && p.due(p.oldest, early) }
-	fullest := p.bins.fullest(p.bins.capacity - p.longest + 1)
+	nearlyDue := func() bool { return len(p.run) > 0 && p.isDue(p.oldest, early) }
+	fullest := p.bins.fullestBin(p.bins.capacity - p.longest + 1)
 	all := p.bins.all
 	left := len(p.pool)
 	for i := range all {
-		if b := &all[i]; b.used < p.longest && keep > 0 && p.due(p.pool[b.oldest], early) {
-			left -= p.join(b, out)
+		if b := &all[i]; b.used < p.longest && keep > 0 && p.isDue(p.pool[b.oldest], early) {
+			left -= p.addBinToRun(b, out)
 		}
 	}
-	for b := fullest; b != nil && nearlyDue(); b = p.bins.next(b) {
-		left -= p.join(b, out)
+	for b := fullest; b != nil && nearlyDue(); b = p.bins.nextFullest(b) {
+		left -= p.addBinToRun(b, out)
 	}
 	for i := len(all) - 1; i >= 0 && nearlyDue(); i-- {
-		left -= p.join(&all[i], out)
+		left -= p.addBinToRun(&all[i], out)
 	}
 	for i := range all {
-		if b := &all[i]; b.used >= p.longest && p.waits(b) {
+		if b := &all[i]; b.used >= p.longest && p.isPending(b) {
 			left -= p.emit(b, out)
 		}
 	}
 	for i := 0; i < len(all) && keep == 0; i++ {
-		left -= p.join(&all[i], out)
+		left -= p.addBinToRun(&all[i], out)
 	}
-	for b := fullest; b != nil && left+len(p.run) > keep; b = p.bins.next(b) {
-		left -= p.join(b, out)
+	for b := fullest; b != nil && left+len(p.run) > keep; b = p.bins.nextFullest(b) {
+		left -= p.addBinToRun(b, out)
 	}
 	if left+len(p.run) > keep || nearlyDue() {
-		p.endRun(out)
+		p.emitRun(out)
 	}
 	p.compact()
 }
 
-// join moves the pieces of a bin that is still in the pool to the end of the run, and emits the row that this may
-// fill. It sets the pieces' lengths in the pool to 0 and returns their number.
-func (p *seamless) join(b *bin, out *Rows) (pieces int) {
-	if !p.waits(b) {
+// addBinToRun moves the pieces of a bin that is still in the pool to the end of the run, and emits the row that this
+// may fill. It sets the pieces' lengths in the pool to 0 and returns their number.
+func (p *seamless) addBinToRun(b *bin, out *Rows) (pieces int) {
+	if !p.isPending(b) {
 		return 0
 	}
-	for r := b.first; r != none; r = p.bins.link[r] {
+	for r := b.first; r != none; r = p.bins.nextRank[r] {
 		w := &p.pool[p.bins.order[r]]
-		p.append(*w, out)
+		p.addToRun(*w, out)
 		w.length = 0
 		pieces++
 	}
 	return pieces
 }
 
-// append adds a piece to the end of the run, which may fill a row and begin the next one.
-func (p *seamless) append(w waiting, out *Rows) {
+// addToRun adds a piece to the end of the run, which may fill a row and begin the next one.
+func (p *seamless) addToRun(w bufferedPiece, out *Rows) {
 	space := p.longest - p.used
 	if w.length > space {
 		if w.start == 0 {
@@ -67,18 +67,18 @@ func (p *seamless) append(w waiting, out *Rows) {
 		rest := w
 		rest.start, rest.length = w.start+space, w.length-space
 		w.length = space
-		p.extend(w)
-		p.endRun(out)
-		p.extend(rest)
+		p.extendRun(w)
+		p.emitRun(out)
+		p.extendRun(rest)
 		return
 	}
-	p.extend(w)
+	p.extendRun(w)
 	if p.used == p.longest {
-		p.endRun(out)
+		p.emitRun(out)
 	}
 }
 
-func (p *seamless) extend(w waiting) {
+func (p *seamless) extendRun(w bufferedPiece) {
 	if len(p.run) == 0 || w.arrived < p.oldest.arrived {
 		p.oldest = w
 	}
@@ -86,12 +86,12 @@ func (p *seamless) extend(w waiting) {
 	p.used += w.length
 }
 
-// endRun emits the run as a row.
-func (p *seamless) endRun(out *Rows) {
+// emitRun emits the run as a row.
+func (p *seamless) emitRun(out *Rows) {
 	for _, w := range p.run {
 		out.add(Piece{w.doc, w.start, w.length}, p.age(w))
 	}
-	p.close(p.longest, p.used, out)
+	p.closeRow(p.longest, p.used, out)
 	p.run, p.used = p.run[:0], 0
-	p.detail.runs++
+	p.detail.runRows++
 }

@@ -199,7 +199,7 @@ func TestSeamlessOffline(t *testing.T) {
 // TestSeamlessFigures compares the paper's settings with the figures of an independent program on lengths of Table
 // 13, and the online method with the offline one.
 func TestSeamlessFigures(t *testing.T) {
-	d, _ := lengths.Named("pubmed")
+	d, _ := lengths.ByName("pubmed")
 	for _, x := range []struct {
 		name         string
 		pool, maxAge int

@@ -35,189 +35,190 @@ import (
 // not part of it: after RestoreState the Packer needs them again (Hint).
 type splice struct {
 	bucket
-	relates  *similarity.Config
-	index    *similarity.Index
-	unhinted map[uint64]int32 // restored documents without a hint -> piece
-	later    []int64          // by piece: number of documents from which on it may be a root again
-	spare    int64            // queries that may be made without success (unit: 1/earned)
-	asked    int64            // queries with a result, since the creation of the Packer
-	answers  []similarity.Candidate
-	fill     filling
-	padded   padded
-	ends     ends
-	balance  balance
+	similarityConfig *similarity.Config
+	index            *similarity.Index
+	missingHints     map[uint64]int32 // restored documents without a hint -> piece
+	retryAt          []int64          // by piece: number of documents from which on it may be a root again
+	queryBudget      int64            // queries that may be made without success (unit: 1/earned)
+	queries          int64            // queries with a result, since the creation of the Packer
+	candidates       []similarity.Candidate
+	fill             exactFiller
+	bestEnd          paddedEnd
+	endCounts        rowEndCounts
+	balance          classBalance
 
 	// Only used in a flush, empty between calls.
-	other     *bucket // packs by length, nil before the first flush
-	otherRows aside   // its latest output
+	lengthPacker *bucket       // packs by length, nil before the first flush
+	lengthRows   lengthPacking // its latest output
 }
 
-// spliceAges is the bound on ages, in pools, if none is configured.
-const spliceAges = 3
+// spliceMaxWaitPools is the bound on ages, in pools, if none is configured.
+const spliceMaxWaitPools = 3
 
 func newSplice(c Config) Packer {
 	t := newTally(c)
-	p := &splice{bucket: bucket{tally: t, stock: newStock(t.longest, len(t.lengths)), patience: patience(c, spliceAges)},
-		relates: c.Related(), spare: spareMost}
-	p.stock.credit = p.mostCredit()
-	p.left = p.forget
-	p.balance = newBalance(t.lengths)
-	p.index = similarity.New(*p.relates)
-	p.fill = newFilling(t.longest)
+	p := &splice{bucket: bucket{packerBase: t, pool: newIndexedPool(t.longest, len(t.lengths)),
+		maxWait: maxWaitDocuments(c, spliceMaxWaitPools)},
+		similarityConfig: c.SimilarityConfig(), queryBudget: maxQueryBudget}
+	p.pool.credit = p.maxCredit()
+	p.onRemove = p.unindexPiece
+	p.balance = newClassBalance(t.lengths)
+	p.index = similarity.New(*p.similarityConfig)
+	p.fill = newExactFiller(t.longest)
 	return p
 }
 
-// Hinted is a Packer that uses similarity hints. After RestoreState the hint of every buffered document must be
+// HintedPacker is a Packer that uses similarity hints. After RestoreState the hint of every buffered document must be
 // passed to Hint before the next Add or Flush.
-type Hinted interface {
+type HintedPacker interface {
 	Packer
-	// Unhinted returns the documents whose hints are missing, in order.
-	Unhinted() []uint64
-	// Hint sets the missing hint of a document, which must equal the one passed to Add.
-	Hint(document uint64, h *similarity.Hint)
+	// MissingHints returns the documents whose hints are missing, in order.
+	MissingHints() []uint64
+	// SetHint sets the missing hint of a document, which must equal the one passed to Add.
+	SetHint(document uint64, h *similarity.Hint)
 }
 
-func (p *splice) Unhinted() []uint64 {
-	out := make([]uint64, 0, len(p.unhinted))
-	for d := range p.unhinted {
+func (p *splice) MissingHints() []uint64 {
+	out := make([]uint64, 0, len(p.missingHints))
+	for d := range p.missingHints {
 		out = append(out, d)
 	}
 	slices.Sort(out)
 	return out
 }
 
-func (p *splice) Hint(document uint64, h *similarity.Hint) {
-	i, ok := p.unhinted[document]
+func (p *splice) SetHint(document uint64, h *similarity.Hint) {
+	i, ok := p.missingHints[document]
 	if !ok {
 		panic(fmt.Sprintf("packonline: no hint of document %d is missing", document))
 	}
-	delete(p.unhinted, document)
-	p.know(i, h)
+	delete(p.missingHints, document)
+	p.indexPiece(i, h)
 }
 
-func (p *splice) know(i int32, h *similarity.Hint) {
-	w := &p.stock.items[i]
+func (p *splice) indexPiece(i int32, h *similarity.Hint) {
+	w := &p.pool.items[i]
 	p.index.Add(i, similarity.Entry{Seq: w.doc, Length: w.length, Hint: h})
 }
 
-func (p *splice) forget(i int32) {
+func (p *splice) unindexPiece(i int32) {
 	p.index.Remove(i)
-	p.balance.leave(p.stock.items[i].length)
+	p.balance.removePiece(p.pool.items[i].length)
 }
 
 func (p *splice) Add(d Doc, out *Rows) {
-	p.ready()
-	p.arrive(d)
-	p.spare = min(p.spare+1, spareMost)
-	if !p.relates.Says(d.Hint) {
-		p.ends.silent++
+	p.requireHints()
+	p.countDocument(d)
+	p.queryBudget = min(p.queryBudget+1, maxQueryBudget)
+	if !p.similarityConfig.HasData(d.Hint) {
+		p.endCounts.withoutHint++
 	}
 	if d.Length > p.longest {
 		p.counts.Truncated++
 	}
-	if start := p.cut(d, out); start < d.Length {
+	if start := p.emitFullRows(d, out); start < d.Length {
 		class := bucketFor(p.lengths, d.Length-start)
-		i := p.stock.add(waiting{d.Seq, p.now(), start, d.Length - start}, class)
-		p.balance.arrive(d.Length - start)
-		for int(i) >= len(p.later) {
-			p.later = append(p.later, 0)
+		i := p.pool.add(bufferedPiece{d.Seq, p.now(), start, d.Length - start}, class)
+		p.balance.addPiece(d.Length - start)
+		for int(i) >= len(p.retryAt) {
+			p.retryAt = append(p.retryAt, 0)
 		}
-		p.later[i] = 0
-		p.know(i, d.Hint)
+		p.retryAt[i] = 0
+		p.indexPiece(i, d.Hint)
 	}
-	for w := p.stock.oldest(); w != nil && p.now()-w.arrived >= p.patience; w = p.stock.oldest() {
-		p.force(out)
+	for w := p.pool.oldest(); w != nil && p.now()-w.arrived >= p.maxWait; w = p.pool.oldest() {
+		p.emitOldest(out)
 	}
-	for p.stock.pieces > p.config.Pool {
-		p.next(out)
+	for p.pool.pieces > p.config.Pool {
+		p.emitNext(out)
 	}
-	p.earn(d.Length, spliceCredit)
-	if p.now()%int64(latelyPools*p.config.Pool) == 0 {
-		p.balance.halve()
+	p.addCredit(d.Length, spliceCreditFactor)
+	if p.now()%int64(halvingPools*p.config.Pool) == 0 {
+		p.balance.halveArrived()
 	}
 }
 
-// spliceCredit is the factor by which a document's credit exceeds that in bucket, because a search for related pieces
-// takes longer than any search by length.
-const spliceCredit = 16
+// spliceCreditFactor is the factor by which a document's credit exceeds that in bucket, because a search for related
+// pieces takes longer than any search by length.
+const spliceCreditFactor = 16
 
-// ready panics while hints are missing, because rows would differ from those without a restart.
-func (p *splice) ready() {
-	if len(p.unhinted) > 0 {
-		panic(fmt.Sprintf("packonline: %d restored documents have no hint", len(p.unhinted)))
+// requireHints panics while hints are missing, because rows would differ from those without a restart.
+func (p *splice) requireHints() {
+	if len(p.missingHints) > 0 {
+		panic(fmt.Sprintf("packonline: %d restored documents have no hint", len(p.missingHints)))
 	}
 }
 
 // Number of oldest pieces that are tried as the root of a row, and number of documents until a failed root may be
 // tried again.
 const (
-	roots  = 64
-	retire = 256
+	maxRootTries   = 64
+	rootRetryAfter = 256
 )
 
-// Queries for roots that fail are unsuccessful. They are limited by a budget of at most spareMost/earned queries, to
-// which each document adds 1/earned. After a debt of the same size, roots are not queried for padded rows either.
+// Queries for roots that fail are unsuccessful. They are limited by a budget of at most maxQueryBudget/earned queries,
+// to which each document adds 1/earned. After a debt of the same size, roots are not queried for padded rows either.
 const (
-	earned    = 8
-	spareMost = 2048 * earned
+	budgetUnit     = 8
+	maxQueryBudget = 2048 * budgetUnit
 )
 
-// next emits a row around one of the oldest pieces.
-func (p *splice) next(out *Rows) {
+// emitNext emits a row around one of the oldest pieces.
+func (p *splice) emitNext(out *Rows) {
 	if p.config.Splice.Fill == "trim" {
-		p.trim(p.draw(), out)
+		p.emitTrimmed(p.randomPiece(), out)
 		return
 	}
-	if len(p.lengths) > 1 && p.root(p.stock.need(p.balance.most()), classRoots, out) {
+	if len(p.lengths) > 1 && p.tryRoots(p.pool.classList(p.balance.mostBuffered()), maxClassRootTries, out) {
 		return
 	}
-	if p.root(&p.stock.ages, roots, out) {
+	if p.tryRoots(&p.pool.byAge, maxRootTries, out) {
 		return
 	}
-	if !p.insist(out) {
-		p.byLength(func() { p.makeRoom(out) })
+	if !p.emitRelatedPadded(out) {
+		p.countByLength(func() { p.makeRoom(out) })
 	}
 }
 
-// root emits a row around one of the oldest most pieces of a list, and reports whether it did.
-func (p *splice) root(l *list, most int, out *Rows) bool {
+// tryRoots emits a row around one of the oldest most pieces of a list, and reports whether it did.
+func (p *splice) tryRoots(l *ageList, most int, out *Rows) bool {
 	i := l.first
-	for n := 0; i != none && n < most && p.spare > 0; n++ {
-		newer := p.stock.newer(l, i)
-		if p.later[i] <= p.now() {
-			if p.related(i, out) {
+	for n := 0; i != none && n < most && p.queryBudget > 0; n++ {
+		newer := p.pool.newerItem(l, i)
+		if p.retryAt[i] <= p.now() {
+			if p.emitRelated(i, out) {
 				return true
 			}
-			p.later[i] = p.now() + retire
+			p.retryAt[i] = p.now() + rootRetryAfter
 		}
 		i = newer
 	}
 	return false
 }
 
-// force emits a row around the oldest piece.
-func (p *splice) force(out *Rows) {
-	i := p.stock.ages.first
+// emitOldest emits a row around the oldest piece.
+func (p *splice) emitOldest(out *Rows) {
+	i := p.pool.byAge.first
 	if p.config.Splice.Fill == "trim" {
-		p.trim(i, out)
+		p.emitTrimmed(i, out)
 		return
 	}
-	n := p.stock.items[i].length
-	if p.spare > 0 {
-		if p.related(i, out) {
+	n := p.pool.items[i].length
+	if p.queryBudget > 0 {
+		if p.emitRelated(i, out) {
 			return
 		}
 		full := false
-		if p.byLength(func() { full = p.tight(n, out) || p.exact(n, out) }); full {
+		if p.countByLength(func() { full = p.emitTight(n, out) || p.emitExact(n, out) }); full {
 			return
 		}
 	}
-	if p.insist(out) {
+	if p.emitRelatedPadded(out) {
 		return
 	}
-	p.byLength(func() {
-		if !p.tight(n, out) && !p.exact(n, out) {
-			p.pad(n, out)
+	p.countByLength(func() {
+		if !p.emitTight(n, out) && !p.emitExact(n, out) {
+			p.emitPadded(n, out)
 		}
 	})
 }
@@ -225,62 +226,63 @@ func (p *splice) force(out *Rows) {
 func (p *splice) AppendState(b []byte) []byte {
 	b = p.bucket.AppendState(b)
 	// for each piece, the number of documents until it may be a root again
-	for i := p.stock.ages.first; i != none; i = p.stock.newer(&p.stock.ages, i) {
-		b = binary.AppendUvarint(b, uint64(max(0, p.later[i]-p.now())))
+	for i := p.pool.byAge.first; i != none; i = p.pool.newerItem(&p.pool.byAge, i) {
+		b = binary.AppendUvarint(b, uint64(max(0, p.retryAt[i]-p.now())))
 	}
-	return p.balance.append(p.ends.append(binary.AppendVarint(b, p.spare)))
+	return p.balance.appendState(p.endCounts.appendState(binary.AppendVarint(b, p.queryBudget)))
 }
 
 func (p *splice) RestoreState(b []byte) ([]byte, error) {
-	t, stock, rest, err := p.readStock(b)
+	t, stock, rest, err := p.readPool(b)
 	if err != nil {
 		return nil, err
 	}
 	r := reader{b: rest}
 	later := make([]int64, stock.pieces)
 	unhinted := make(map[uint64]int32, stock.pieces)
-	for i := stock.ages.first; i != none; i = stock.newer(&stock.ages, i) {
-		if n := r.number("documents to wait", retire); n > 0 {
+	for i := stock.byAge.first; i != none; i = stock.newerItem(&stock.byAge, i) {
+		if n := r.number("documents to wait", rootRetryAfter); n > 0 {
 			later[i] = t.now() + n
 		}
 		unhinted[stock.items[i].doc] = i
 	}
 	spare := r.varint()
-	if spare > spareMost || spare < -spareMost-earned*int64(t.longest) {
-		r.fail(fmt.Errorf("state has %d/%d questions to spare", spare, earned))
+	if spare > maxQueryBudget || spare < -maxQueryBudget-budgetUnit*int64(t.longest) {
+		r.fail(fmt.Errorf("state has %d/%d questions to spare", spare, budgetUnit))
 	}
-	e := r.ends(t.counts)
-	balance := r.balance(t.counts, stock, p.lengths)
+	e := r.readEndCounts(t.counts)
+	balance := r.readBalance(t.counts, stock, p.lengths)
 	if r.err != nil {
 		return nil, fmt.Errorf("restore packer: %w", r.err)
 	}
-	p.tally, p.stock, p.later, p.unhinted, p.index = t, stock, later, unhinted, similarity.New(*p.relates)
-	p.spare, p.ends, p.balance = spare, e, balance
+	p.packerBase, p.pool, p.retryAt, p.missingHints, p.index = t, stock, later, unhinted,
+		similarity.New(*p.similarityConfig)
+	p.queryBudget, p.endCounts, p.balance = spare, e, balance
 	return r.b, nil
 }
 
-// draw returns a random piece, the root in the paper.
-func (p *splice) draw() int32 {
-	i := p.stock.ages.first
-	for range keyed(p.config.Seed, uint64(p.counts.Rows), uint64(p.counts.Slots)) % uint64(p.stock.pieces) {
-		i = p.stock.newer(&p.stock.ages, i)
+// randomPiece returns a random piece, the root in the paper.
+func (p *splice) randomPiece() int32 {
+	i := p.pool.byAge.first
+	for range keyedHash(p.config.Seed, uint64(p.counts.Rows), uint64(p.counts.Slots)) % uint64(p.pool.pieces) {
+		i = p.pool.newerItem(&p.pool.byAge, i)
 	}
 	return i
 }
 
-// arrange permutes the pieces of the row under construction if their order is configured to be random.
-func (p *splice) arrange() {
+// orderRow permutes the pieces of the row under construction if their order is configured to be random.
+func (p *splice) orderRow() {
 	if p.config.Splice.Order != "shuffle" {
 		return
 	}
 	for i := len(p.row) - 1; i > 0; i-- {
-		k := keyed(p.config.Seed, uint64(p.counts.Rows), math.MaxUint64-uint64(i)) % uint64(i+1)
+		k := keyedHash(p.config.Seed, uint64(p.counts.Rows), math.MaxUint64-uint64(i)) % uint64(i+1)
 		p.row[i], p.row[k] = p.row[k], p.row[i]
 	}
 }
 
-// keyed returns a hash of a seed and two numbers (the finalizer of MurmurHash3, once per number).
-func keyed(seed, a, b uint64) uint64 {
+// keyedHash returns a hash of a seed and two numbers (the finalizer of MurmurHash3, once per number).
+func keyedHash(seed, a, b uint64) uint64 {
 	x := seed
 	for _, y := range []uint64{a, b} {
 		x += y + 0x9e3779b97f4a7c15

@@ -57,7 +57,7 @@ func BenchmarkSplice_Dense(b *testing.B) {
 		}
 		docs := make([]packonline.Doc, 10_000)
 		for i, n := range lengths.LogNormal(len(docs), 1) {
-			v, err := similarity.Vector(draw(subjects[r.IntN(len(subjects))]), dimension)
+			v, err := similarity.NormalizeVector(draw(subjects[r.IntN(len(subjects))]), dimension)
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -105,7 +105,7 @@ func BenchmarkSplice_OneFolder(b *testing.B) {
 		for k := range ids {
 			ids[k] = 200*subject + r.Int32N(300)*r.Int32N(300)/300
 		}
-		hint := &similarity.Hint{Terms: m.Terms(ids), Path: similarity.Path(fmt.Sprintf("src/folder/%d.go", i))}
+		hint := &similarity.Hint{Terms: m.Terms(ids), Path: similarity.PathHashes(fmt.Sprintf("src/folder/%d.go", i))}
 		docs[i] = packonline.Doc{Seq: uint64(i), Length: n, Hint: hint}
 	}
 	for _, row := range []int{2048, 8192} {

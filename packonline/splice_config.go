@@ -42,7 +42,7 @@ const (
 	maxSplicePool = 1 << 16
 )
 
-func refuseSplice(c Config) (bad []FieldError) {
+func validateSplice(c Config) (bad []FieldError) {
 	add := func(field string, value any, want string) { bad = append(bad, FieldError{field, value, want}) }
 	oneOf := func(field, value string, list []string) {
 		if !slices.Contains(list, value) {
@@ -70,8 +70,9 @@ func refuseSplice(c Config) (bad []FieldError) {
 	return bad
 }
 
-// Related returns the configuration of the comparison of documents, or nil for a method that only uses lengths.
-func (c Config) Related() *similarity.Config {
+// SimilarityConfig returns the configuration of the comparison of documents, or nil for a method that only uses
+// lengths.
+func (c Config) SimilarityConfig() *similarity.Config {
 	if c.Method != "splice" {
 		return nil
 	}
@@ -80,8 +81,8 @@ func (c Config) Related() *similarity.Config {
 		Postings: s.Postings, Dimension: s.Dimension}
 }
 
-// numbers returns the parameters that the state of splice has in addition to others.
-func (s Splice) numbers() []configNumber {
+// stateNumbers returns the parameters that the state of splice has in addition to others.
+func (s Splice) stateNumbers() []configNumber {
 	return []configNumber{
 		{"splice.retriever (its place in the list)", uint64(slices.Index(similarity.Retrievers, s.Retriever))},
 		{"splice.k", uint64(s.K)},

@@ -15,13 +15,14 @@ import (
 //     length padding is in whole rows, so if bucket makes fewer than yields rows, the flush makes as few as
 //     bucket.
 const (
-	drained  = 16  // the last 1/drained of the pieces are not drafted: they are too few to choose from
-	repacked = 16  // 1/repacked of the drafted rows is the minimum that is packed again, and the minimum that is not
-	yields   = 256 // 1/yields of the slots is the additional padding that is accepted for relatedness
+	undraftedPart = 16 // the last 1/drained of the pieces are not drafted: they are too few to choose from
+	// 1/repacked of the drafted rows is the minimum that is packed again, and the minimum that is not
+	minRepackPart    = 16
+	extraPaddingPart = 256 // 1/yields of the slots is the additional padding that is accepted for relatedness
 )
 
-// draft has the related rows of a flush before any of them is emitted.
-type draft struct {
+// rowDraft has the related rows of a flush before any of them is emitted.
+type rowDraft struct {
 	rows   Rows
 	counts []draftCounts
 }
@@ -34,38 +35,38 @@ type draftCounts struct {
 
 // Flush packs the buffered pieces. If Fill is trim, it makes rows as before to the end.
 func (p *splice) Flush(out *Rows) {
-	p.ready()
+	p.requireHints()
 	if p.config.Splice.Fill == "trim" {
-		for p.stock.pieces > 0 {
-			p.trim(p.draw(), out)
+		for p.pool.pieces > 0 {
+			p.emitTrimmed(p.randomPiece(), out)
 		}
 		return
 	}
-	if p.stock.pieces == 0 {
+	if p.pool.pieces == 0 {
 		return
 	}
-	a := p.aside(p.stock.list())
-	most := a.counts.Padding + a.counts.Slots/yields
-	d, rest := p.draft()
-	order := d.order()
-	for n := 0; ; n = more(n, len(order)) {
+	a := p.packByLength(p.pool.listPieces())
+	most := a.counts.Padding + a.counts.Slots/extraPaddingPart
+	d, rest := p.draftRows()
+	order := d.repackOrder()
+	for n := 0; ; n = nextRepackCount(n, len(order)) {
 		var kept int64
 		for _, i := range order[n:] {
 			kept += d.counts[i].padding
 		}
-		byLength := p.aside(d.join(rest, order[:n], p.now()))
+		byLength := p.packByLength(d.mergePieces(rest, order[:n], p.now()))
 		if n == len(order) || kept+byLength.counts.Padding <= most {
 			slices.Sort(order[n:])
-			p.settle(&d, order[n:], byLength, out)
+			p.emitDraft(&d, order[n:], byLength, out)
 			return
 		}
 	}
 }
 
-// more returns how many of all rows are packed again if n were too few: twice as many, and later those and half of
-// the others.
-func more(n, all int) int {
-	least := max(all/repacked, 1)
+// nextRepackCount returns how many of all rows are packed again if n were too few: twice as many, and later those and
+// half of the others.
+func nextRepackCount(n, all int) int {
+	least := max(all/minRepackPart, 1)
 	switch {
 	case all-n <= least:
 		return all
@@ -76,24 +77,24 @@ func more(n, all int) int {
 	}
 }
 
-// aside has rows that were packed by length, and their contribution to the counts.
-type aside struct {
+// lengthPacking has rows that were packed by length, and their contribution to the counts.
+type lengthPacking struct {
 	rows   Rows
 	counts Counts
 }
 
-// aside packs pieces, in order of arrival, as a flush of bucket does. It does not change the Packer's own state. The
-// result is valid until the next call.
-func (p *splice) aside(pieces []waiting) *aside {
-	if p.other == nil {
-		p.other = &bucket{stock: newStock(p.longest, len(p.lengths)), patience: p.patience}
+// packByLength packs pieces, in order of arrival, as a flush of bucket does. It does not change the Packer's own state.
+// The result is valid until the next call.
+func (p *splice) packByLength(pieces []bufferedPiece) *lengthPacking {
+	if p.lengthPacker == nil {
+		p.lengthPacker = &bucket{pool: newIndexedPool(p.longest, len(p.lengths)), maxWait: p.maxWait}
 	}
-	b, a := p.other, &p.otherRows
-	b.tally = p.tally
+	b, a := p.lengthPacker, &p.lengthRows
+	b.packerBase = p.packerBase
 	for _, w := range pieces {
-		b.stock.add(w, bucketFor(b.lengths, w.length))
+		b.pool.add(w, bucketFor(b.lengths, w.length))
 	}
-	b.stock.credit = b.mostCredit()
+	b.pool.credit = b.maxCredit()
 	a.rows.Reset()
 	b.Flush(&a.rows)
 	a.counts = Counts{Rows: b.counts.Rows - p.counts.Rows, Slots: b.counts.Slots - p.counts.Slots,
@@ -101,47 +102,47 @@ func (p *splice) aside(pieces []waiting) *aside {
 	return a
 }
 
-// draft packs related rows until few pieces are left, removes these from the stock and returns them in order of
+// draftRows packs related rows until few pieces are left, removes these from the stock and returns them in order of
 // arrival. The counts of rows do not change.
-func (p *splice) draft() (d draft, rest []waiting) {
-	counts, ends := p.counts, p.ends
-	few := p.stock.pieces / drained
-	for n := p.stock.atMost(p.longest); n != none && p.stock.pieces > few; {
-		before, ended := p.counts, p.ends
-		if p.full(n, &d.rows) {
-			d.count(before, p.counts, ended, p.ends)
+func (p *splice) draftRows() (d rowDraft, rest []bufferedPiece) {
+	counts, ends := p.counts, p.endCounts
+	few := p.pool.pieces / undraftedPart
+	for n := p.pool.longestAtMost(p.longest); n != none && p.pool.pieces > few; {
+		before, ended := p.counts, p.endCounts
+		if p.emitFull(n, &d.rows) {
+			d.recordRow(before, p.counts, ended, p.endCounts)
 		} else {
 			n--
 		}
-		n = p.stock.atMost(n)
+		n = p.pool.longestAtMost(n)
 	}
-	for p.stock.pieces > few {
-		before, ended := p.counts, p.ends
-		p.next(&d.rows)
-		d.count(before, p.counts, ended, p.ends)
+	for p.pool.pieces > few {
+		before, ended := p.counts, p.endCounts
+		p.emitNext(&d.rows)
+		d.recordRow(before, p.counts, ended, p.endCounts)
 	}
-	p.counts, p.ends = counts, ends
-	rest = p.stock.list()
-	for n := p.stock.atMost(p.longest); n != none; n = p.stock.atMost(p.longest) {
-		p.free(p.stock.take(n))
+	p.counts, p.endCounts = counts, ends
+	rest = p.pool.listPieces()
+	for n := p.pool.longestAtMost(p.longest); n != none; n = p.pool.longestAtMost(p.longest) {
+		p.removeItem(p.pool.takeOldest(n))
 	}
-	p.stock.credit = p.mostCredit()
+	p.pool.credit = p.maxCredit()
 	return d, rest
 }
 
-// full emits a full row around the oldest piece of length n, of related pieces if possible, and reports whether it
+// emitFull emits a full row around the oldest piece of length n, of related pieces if possible, and reports whether it
 // did.
-func (p *splice) full(n int32, out *Rows) (done bool) {
-	if p.spare > 0 && p.related(p.stock.queues[n].first, out) {
+func (p *splice) emitFull(n int32, out *Rows) (done bool) {
+	if p.queryBudget > 0 && p.emitRelated(p.pool.queues[n].first, out) {
 		return true
 	}
-	p.byLength(func() { done = p.tight(n, out) || p.exact(n, out) })
+	p.countByLength(func() { done = p.emitTight(n, out) || p.emitExact(n, out) })
 	return done
 }
 
-// order returns the rows in the order in which they are packed again: those with the most padding first, then the
+// repackOrder returns the rows in the order in which they are packed again: those with the most padding first, then the
 // latest ones.
-func (d *draft) order() []int32 {
+func (d *rowDraft) repackOrder() []int32 {
 	out := make([]int32, len(d.counts))
 	for i := range out {
 		out[i] = int32(i)
@@ -152,47 +153,47 @@ func (d *draft) order() []int32 {
 	return out
 }
 
-// join returns rest and the pieces of the given rows in order of arrival.
-func (d *draft) join(rest []waiting, rows []int32, now int64) []waiting {
+// mergePieces returns rest and the pieces of the given rows in order of arrival.
+func (d *rowDraft) mergePieces(rest []bufferedPiece, rows []int32, now int64) []bufferedPiece {
 	out := slices.Clone(rest)
 	for _, i := range rows {
 		_, pieces, ages := d.rows.Row(int(i))
 		for k, x := range pieces {
-			out = append(out, waiting{x.Doc, now - int64(ages[k]), x.Start, x.Length})
+			out = append(out, bufferedPiece{x.Doc, now - int64(ages[k]), x.Start, x.Length})
 		}
 	}
-	slices.SortFunc(out, func(a, b waiting) int { return cmp.Compare(a.arrived, b.arrived) })
+	slices.SortFunc(out, func(a, b bufferedPiece) int { return cmp.Compare(a.arrived, b.arrived) })
 	return out
 }
 
-// settle emits drafted rows and those packed by length, and counts them.
-func (p *splice) settle(d *draft, rows []int32, byLength *aside, out *Rows) {
+// emitDraft emits drafted rows and those packed by length, and counts them.
+func (p *splice) emitDraft(d *rowDraft, rows []int32, byLength *lengthPacking, out *Rows) {
 	for _, i := range rows {
 		length, pieces, ages := d.rows.Row(int(i))
-		out.copy(length, pieces, ages, 0)
+		out.appendRow(length, pieces, ages, 0)
 		c := d.counts[i]
 		p.counts.Rows++
 		p.counts.Slots += int64(length)
 		p.counts.Padding += c.padding
 		if c.end != none {
-			*p.ends.list()[c.end]++
+			*p.endCounts.counters()[c.end]++
 		}
 	}
 	for i := range byLength.rows.Len() {
 		length, pieces, ages := byLength.rows.Row(i)
-		out.copy(length, pieces, ages, 0)
+		out.appendRow(length, pieces, ages, 0)
 	}
 	p.counts.Rows += byLength.counts.Rows
 	p.counts.Slots += byLength.counts.Slots
 	p.counts.Padding += byLength.counts.Padding
-	p.ends.unrelated += byLength.counts.Rows
+	p.endCounts.unrelated += byLength.counts.Rows
 }
 
-// count records the contribution of the last row.
-func (d *draft) count(before, now Counts, ended, ends ends) {
+// recordRow records the contribution of the last row.
+func (d *rowDraft) recordRow(before, now Counts, ended, ends rowEndCounts) {
 	c := draftCounts{now.Padding - before.Padding, none}
-	for k, n := range ends.list() {
-		if *n > *ended.list()[k] {
+	for k, n := range ends.counters() {
+		if *n > *ended.counters()[k] {
 			c.end = k
 		}
 	}

@@ -40,9 +40,9 @@ func checkFlush(t *testing.T, p *splice) {
 	t.Helper()
 	b := newBucket(Config{Method: "bucket", Buckets: p.config.Buckets, Atom: 1, Pool: p.config.Pool}).(*bucket)
 	var tokens int64
-	for _, w := range p.stock.list() {
-		b.arrive(Doc{Seq: w.doc, Length: w.length})
-		b.stock.add(w, bucketFor(b.lengths, w.length))
+	for _, w := range p.pool.listPieces() {
+		b.countDocument(Doc{Seq: w.doc, Length: w.length})
+		b.pool.add(w, bucketFor(b.lengths, w.length))
 		tokens += int64(w.length)
 	}
 	var out Rows
@@ -51,8 +51,8 @@ func checkFlush(t *testing.T, p *splice) {
 	out.Reset()
 	p.Flush(&out)
 	slots, padding := p.counts.Slots-before.Slots, p.counts.Padding-before.Padding
-	if most := b.counts.Padding + b.counts.Slots/256; padding > most || slots-padding != tokens || p.stock.pieces > 0 {
+	if most := b.counts.Padding + b.counts.Slots/256; padding > most || slots-padding != tokens || p.pool.pieces > 0 {
 		t.Fatalf("%+v: the flush of %d tokens has %d slots and %d padding, %d can be; %d pieces are left", p.config, tokens,
-			slots, padding, most, p.stock.pieces)
+			slots, padding, most, p.pool.pieces)
 	}
 }

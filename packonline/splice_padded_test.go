@@ -90,7 +90,7 @@ func TestSpliceTellsHowRowsEnded(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		d := l.p.(packonline.Detailed).Detail()
+		d := l.p.(packonline.DetailedPacker).Detail()
 		if d["documents_silent"] != 1000 || d["rows_ended_padded"] < 100 || d["rows_unrelated"] < 100 {
 			t.Errorf("%s: %v", retriever, d)
 		}

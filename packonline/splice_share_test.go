@@ -21,19 +21,19 @@ func TestBalanceComparesShares(t *testing.T) {
 		{"what came is long ago", []int64{100, 0}, []int64{50, 1}, 1},
 		{"more than 64 bits", []int64{math.MaxInt64, math.MaxInt64 - 1}, []int64{math.MaxInt64 / 2, math.MaxInt64 / 2}, 1},
 	} {
-		b := balance{nil, x.arrived, x.waits}
-		if have := b.most(); have != x.want {
+		b := classBalance{nil, x.arrived, x.waits}
+		if have := b.mostBuffered(); have != x.want {
 			t.Errorf("%s: class %d, want %d", x.name, have, x.want)
 		}
 	}
-	b := newBalance([]int32{100, 200})
-	b.arrive(100)
-	b.leave(60)
-	b.halve()
-	b.arrive(190)
-	b.leave(140)
-	if b.most() != 0 { // 40 of 50, and 50 of 190
-		t.Errorf("of %+v class %d waits the most", b, b.most())
+	b := newClassBalance([]int32{100, 200})
+	b.addPiece(100)
+	b.removePiece(60)
+	b.halveArrived()
+	b.addPiece(190)
+	b.removePiece(140)
+	if b.mostBuffered() != 0 { // 40 of 50, and 50 of 190
+		t.Errorf("of %+v class %d waits the most", b, b.mostBuffered())
 	}
 }
 
@@ -52,14 +52,14 @@ func TestBalance_Scarce(t *testing.T) {
 		{"less", []int64{10, 90}, []int64{1, 20}, true},
 		{"none wait", []int64{10, 90}, []int64{0, 1}, true},
 	} {
-		if have := (&balance{nil, x.arrived, x.waits}).scarce(); have != x.want {
+		if have := (&classBalance{nil, x.arrived, x.waits}).isShortScarce(); have != x.want {
 			t.Errorf("%s: scarce is %v", x.name, have)
 		}
 	}
-	b := newBalance([]int32{400})
-	b.arrive(100)
-	b.arrive(101)
-	if b.arrived[0] != 100 || b.arrived[1] != 101 || b.waits[0] != 100 {
+	b := newClassBalance([]int32{400})
+	b.addPiece(100)
+	b.addPiece(101)
+	if b.arrived[0] != 100 || b.arrived[1] != 101 || b.buffered[0] != 100 {
 		t.Errorf("pieces of 100 and 101 tokens in rows of 400 are %+v", b)
 	}
 }

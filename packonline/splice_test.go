@@ -26,9 +26,9 @@ func randomSplice(r *rand.Rand) packonline.Splice {
 
 // giveHints passes the missing hints to a restored Packer.
 func giveHints(p packonline.Packer, hint func(uint64) *similarity.Hint) {
-	if hinted, ok := p.(packonline.Hinted); ok {
-		for _, d := range hinted.Unhinted() {
-			hinted.Hint(d, hint(d))
+	if hinted, ok := p.(packonline.HintedPacker); ok {
+		for _, d := range hinted.MissingHints() {
+			hinted.SetHint(d, hint(d))
 		}
 	}
 }
@@ -59,12 +59,12 @@ func makeHint(seq uint64) *similarity.Hint {
 		ids[i] = int32(20*subject + r.IntN(30))
 	}
 	h.Terms = m.Terms(ids)
-	h.Path = similarity.Path([]string{"a/b/one", "a/b/two", "a/three", "c/d/e/four", ""}[subject%5])
+	h.Path = similarity.PathHashes([]string{"a/b/one", "a/b/two", "a/three", "c/d/e/four", ""}[subject%5])
 	v := make([]float32, 16)
 	for i := range v {
 		v[i] = float32((subject*(i+3))%7-3) + r.Float32()
 	}
-	h.Vector, _ = similarity.Vector(v, 16)
+	h.Vector, _ = similarity.NormalizeVector(v, 16)
 	return h
 }
 
@@ -112,11 +112,12 @@ func about(noise float64) func(seq uint64) *similarity.Hint {
 		for i := range v {
 			v[i] = float32(rand.New(rand.NewPCG(uint64(subject), uint64(i))).NormFloat64()) + r.Float32()/2
 		}
-		vector, err := similarity.Vector(v, 16)
+		vector, err := similarity.NormalizeVector(v, 16)
 		if err != nil {
 			panic(err)
 		}
-		return &similarity.Hint{Terms: m.Terms(ids), Path: similarity.Path(fmt.Sprintf("root/%d/%d", subject, r.IntN(5))),
+		return &similarity.Hint{Terms: m.Terms(ids),
+			Path:   similarity.PathHashes(fmt.Sprintf("root/%d/%d", subject, r.IntN(5))),
 			Vector: vector}
 	}
 }
@@ -176,7 +177,7 @@ func TestSpliceTrimFollowsTheAlgorithm(t *testing.T) {
 			p.Add(d, &out)
 			for i := range out.Len() {
 				length, row, _ := out.Row(i)
-				x := similarity.New(*c.Related())
+				x := similarity.New(*c.SimilarityConfig())
 				for _, e := range pool {
 					x.Add(int32(e.Seq), e)
 				}
@@ -190,7 +191,7 @@ func TestSpliceTrimFollowsTheAlgorithm(t *testing.T) {
 						}
 						checked += len(best)
 					}
-					x.Hide(int32(piece.Doc), true)
+					x.SetHidden(int32(piece.Doc), true)
 					if e := pool[piece.Doc]; k < len(row)-1 && piece.Length != e.Length {
 						t.Fatalf("%s: document %d is cut in the middle of a row", retriever, piece.Doc)
 					}
@@ -223,12 +224,12 @@ func TestSpliceTakesAnyHints(t *testing.T) {
 		"none":  hintless,
 		"empty": func(uint64) *similarity.Hint { return &similarity.Hint{} },
 		"all the same": func(uint64) *similarity.Hint {
-			return &similarity.Hint{Terms: same, Path: similarity.Path("a/b"),
+			return &similarity.Hint{Terms: same, Path: similarity.PathHashes("a/b"),
 				Vector: []int8{100, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
 					0, 0, 0, 0}}
 		},
 		"sources of their own": func(seq uint64) *similarity.Hint {
-			return &similarity.Hint{Source: uint32(seq), Terms: same, Path: similarity.Path("a/b")}
+			return &similarity.Hint{Source: uint32(seq), Terms: same, Path: similarity.PathHashes("a/b")}
 		},
 	} {
 		for _, retriever := range similarity.Retrievers {

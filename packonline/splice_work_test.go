@@ -35,9 +35,10 @@ func TestSpliceQuestionsAreBounded(t *testing.T) {
 						rows += out.Len()
 						out.Reset()
 					}
-					if most := int64(2*pieces + documents/earned + 2*spareMost/earned + buckets[len(buckets)-1]); p.asked > most {
+					if most := int64(2*pieces + documents/budgetUnit + 2*maxQueryBudget/budgetUnit +
+						buckets[len(buckets)-1]); p.queries > most {
 						t.Errorf("lengths %s, %d subjects, rows of %v, max age %d: %d questions for %d pieces in %d rows, at most %d "+
-							"may be", name, subjects, buckets, maxAge, p.asked, pieces, rows, most)
+							"may be", name, subjects, buckets, maxAge, p.queries, pieces, rows, most)
 					}
 				}
 			}

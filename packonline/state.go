@@ -22,22 +22,22 @@ import (
 // Distances are varints, all other numbers uvarints. The number of arrived tokens follows from conservation.
 const stateVersion = 1
 
-var errShort = errors.New("state is cut short")
+var errTruncated = errors.New("state is cut short")
 
 // appendState appends the state that is common to all methods.
-func (t *tally) appendState(b []byte, lists ...[]waiting) []byte {
+func (t *packerBase) appendState(b []byte, lists ...[]bufferedPiece) []byte {
 	b = append(b, stateVersion)
 	b = binary.AppendUvarint(b, uint64(len(t.config.Method)))
 	b = append(b, t.config.Method...)
-	for _, f := range t.config.numbers() {
+	for _, f := range t.config.stateNumbers() {
 		b = binary.AppendUvarint(b, f.value)
 	}
 	c := &t.counts
 	for _, n := range []int64{c.Documents, c.Rows, c.Slots, c.Padding, c.Repeated, c.Dropped, c.Truncated} {
 		b = binary.AppendUvarint(b, uint64(n))
 	}
-	b = binary.AppendUvarint(b, t.next)
-	var before waiting
+	b = binary.AppendUvarint(b, t.nextSeq)
+	var before bufferedPiece
 	for _, pieces := range lists {
 		b = binary.AppendUvarint(b, uint64(len(pieces)))
 		for _, w := range pieces {
@@ -48,7 +48,7 @@ func (t *tally) appendState(b []byte, lists ...[]waiting) []byte {
 }
 
 // appendPiece appends a piece of a list and stores it in before.
-func appendPiece(b []byte, w waiting, before *waiting) []byte {
+func appendPiece(b []byte, w bufferedPiece, before *bufferedPiece) []byte {
 	b = binary.AppendVarint(b, int64(w.doc-before.doc))
 	b = binary.AppendVarint(b, w.arrived-before.arrived)
 	*before = w
@@ -59,8 +59,8 @@ func appendPiece(b []byte, w waiting, before *waiting) []byte {
 	return binary.AppendUvarint(b, uint64(w.start))
 }
 
-// numbers returns the configuration without its method, in the order of the state.
-func (c Config) numbers() []configNumber {
+// stateNumbers returns the configuration without its method, in the order of the state.
+func (c Config) stateNumbers() []configNumber {
 	out := []configNumber{{"number of buckets", uint64(len(c.Buckets))}}
 	for _, l := range c.Buckets {
 		out = append(out, configNumber{"row length", uint64(l)})
@@ -76,7 +76,7 @@ func (c Config) numbers() []configNumber {
 		configNumber{"seed", c.Seed},
 	)
 	if c.Method == "splice" {
-		out = append(out, c.Splice.numbers()...)
+		out = append(out, c.Splice.stateNumbers()...)
 	}
 	return out
 }
@@ -88,10 +88,11 @@ type configNumber struct {
 
 // readState returns the tally and the lists of buffered pieces of a state, and the bytes after them. Each piece is
 // valid on its own; the method checks them together. t is not changed.
-func (t *tally) readState(b []byte, lists int) (restored tally, pieces [][]waiting, rest []byte, err error) {
+func (t *packerBase) readState(b []byte,
+	lists int) (restored packerBase, pieces [][]bufferedPiece, rest []byte, err error) {
 	restored = newTally(t.config)
 	r := reader{b: b}
-	r.config(t.config)
+	r.checkConfig(t.config)
 	c := &restored.counts
 	c.Documents = r.number("documents", math.MaxInt64)
 	c.Rows = r.number("rows", math.MaxInt64/int64(t.longest)/4)
@@ -103,18 +104,19 @@ func (t *tally) readState(b []byte, lists int) (restored tally, pieces [][]waiti
 	c.Repeated = r.number("repeated tokens", c.Slots-c.Padding)
 	c.Dropped = r.number("dropped tokens", math.MaxInt64/4)
 	c.Truncated = r.number("truncated documents", c.Documents)
-	restored.next = r.uvarint()
-	var before waiting
+	restored.nextSeq = r.uvarint()
+	var before bufferedPiece
 	var tokens int64
 	for range lists {
-		pieces = append(pieces, r.pieces(&restored, &before, &tokens))
+		pieces = append(pieces, r.readPieces(&restored, &before, &tokens))
 	}
 	c.Tokens = c.Slots - c.Padding - c.Repeated + c.Dropped + tokens
-	if r.err == nil && (c.Tokens < c.Documents || restored.next < uint64(c.Documents)) {
-		r.err = fmt.Errorf("%d documents can not have %d tokens and sequences below %d", c.Documents, c.Tokens, restored.next)
+	if r.err == nil && (c.Tokens < c.Documents || restored.nextSeq < uint64(c.Documents)) {
+		r.err = fmt.Errorf("%d documents can not have %d tokens and sequences below %d", c.Documents, c.Tokens,
+			restored.nextSeq)
 	}
 	if r.err != nil {
-		return tally{}, nil, nil, fmt.Errorf("restore packer: %w", r.err)
+		return packerBase{}, nil, nil, fmt.Errorf("restore packer: %w", r.err)
 	}
 	return restored, pieces, r.b, nil
 }
@@ -128,7 +130,7 @@ type reader struct {
 func (r *reader) uvarint() uint64 {
 	v, n := binary.Uvarint(r.b)
 	if n <= 0 {
-		r.fail(errShort)
+		r.fail(errTruncated)
 		return 0
 	}
 	r.b = r.b[n:]
@@ -138,7 +140,7 @@ func (r *reader) uvarint() uint64 {
 func (r *reader) varint() int64 {
 	v, n := binary.Varint(r.b)
 	if n <= 0 {
-		r.fail(errShort)
+		r.fail(errTruncated)
 		return 0
 	}
 	r.b = r.b[n:]
@@ -161,10 +163,10 @@ func (r *reader) fail(err error) {
 	r.b = nil
 }
 
-// config checks the format version and the configuration of the state.
-func (r *reader) config(c Config) {
+// checkConfig checks the format version and the configuration of the state.
+func (r *reader) checkConfig(c Config) {
 	if len(r.b) == 0 {
-		r.fail(errShort)
+		r.fail(errTruncated)
 		return
 	}
 	if r.b[0] != stateVersion {
@@ -174,7 +176,7 @@ func (r *reader) config(c Config) {
 	r.b = r.b[1:]
 	n := r.number("bytes of method", int64(len(r.b)))
 	if n > int64(len(r.b)) {
-		r.fail(errShort)
+		r.fail(errTruncated)
 		return
 	}
 	if method := string(r.b[:n]); r.err == nil && method != c.Method {
@@ -182,31 +184,31 @@ func (r *reader) config(c Config) {
 		return
 	}
 	r.b = r.b[n:]
-	for _, f := range c.numbers() {
+	for _, f := range c.stateNumbers() {
 		if have := r.uvarint(); r.err == nil && have != f.value {
 			r.fail(fmt.Errorf("state has %s %d, the configuration %d", f.name, have, f.value))
 		}
 	}
 }
 
-// pieces reads a list of buffered pieces and adds up their tokens.
-func (r *reader) pieces(t *tally, before *waiting, tokens *int64) []waiting {
+// readPieces reads a list of buffered pieces and adds up their tokens.
+func (r *reader) readPieces(t *packerBase, before *bufferedPiece, tokens *int64) []bufferedPiece {
 	const least = 3 // bytes per piece
 	n := r.uvarint()
 	if n > uint64(len(r.b)/least) {
-		r.fail(errShort)
+		r.fail(errTruncated)
 		return nil
 	}
-	pieces := make([]waiting, 0, n)
+	pieces := make([]bufferedPiece, 0, n)
 	for range n {
 		sequences, documents := r.varint(), r.varint()
 		length := r.number("tokens in a piece", int64(t.longest)*2+1)
-		w := waiting{before.doc + uint64(sequences), before.arrived + documents, 0, int32(length >> 1)}
+		w := bufferedPiece{before.doc + uint64(sequences), before.arrived + documents, 0, int32(length >> 1)}
 		if length&1 == 1 {
 			w.start = int32(r.number("tokens before a piece", math.MaxInt32-length>>1))
 		}
 		if r.err == nil {
-			r.err = t.check(w)
+			r.err = t.checkPiece(w)
 		}
 		if r.err != nil {
 			return nil
@@ -218,27 +220,27 @@ func (r *reader) pieces(t *tally, before *waiting, tokens *int64) []waiting {
 	return pieces
 }
 
-// check returns an error if w cannot be buffered.
-func (t *tally) check(w waiting) error {
+// checkPiece returns an error if w cannot be buffered.
+func (t *packerBase) checkPiece(w bufferedPiece) error {
 	now := t.counts.Documents
 	switch {
 	case w.length < 1:
 		return fmt.Errorf("a piece of document %d is empty", w.doc)
 	case w.arrived < 1 || w.arrived > now:
 		return fmt.Errorf("a piece came with document number %d of %d", w.arrived, now)
-	case w.doc >= t.next || t.next-w.doc <= uint64(now-w.arrived):
+	case w.doc >= t.nextSeq || t.nextSeq-w.doc <= uint64(now-w.arrived):
 		return fmt.Errorf("a piece is of document %d, too late for one with %d after it and sequences below %d", w.doc,
-			now-w.arrived, t.next)
+			now-w.arrived, t.nextSeq)
 	case w.doc < uint64(w.arrived-1):
 		return fmt.Errorf("a piece is of document %d, too early for number %d", w.doc, w.arrived)
-	case t.due(w, 0):
+	case t.isDue(w, 0):
 		return fmt.Errorf("a piece of document %d is %d documents old, the bound is %d", w.doc, now-w.arrived, t.maxAge)
 	}
 	return nil
 }
 
-// inOrder returns an error if the pieces cannot be those of different documents in order of arrival.
-func inOrder(pieces []waiting) error {
+// checkOrder returns an error if the pieces cannot be those of different documents in order of arrival.
+func checkOrder(pieces []bufferedPiece) error {
 	for i := 1; i < len(pieces); i++ {
 		a, b := pieces[i-1], pieces[i]
 		if b.arrived <= a.arrived || b.doc < a.doc || b.doc-a.doc < uint64(b.arrived-a.arrived) {
@@ -249,10 +251,10 @@ func inOrder(pieces []waiting) error {
 	return nil
 }
 
-// underConstruction returns the number of tokens of an incomplete row of consecutive documents. Only its first piece
+// countRowTokens returns the number of tokens of an incomplete row of consecutive documents. Only its first piece
 // may have a start above 0.
-func underConstruction(row []waiting, length int32) (used int32, err error) {
-	if err := inOrder(row); err != nil {
+func countRowTokens(row []bufferedPiece, length int32) (used int32, err error) {
+	if err := checkOrder(row); err != nil {
 		return 0, err
 	}
 	for i, w := range row {

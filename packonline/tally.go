@@ -5,75 +5,75 @@ import (
 	"math"
 )
 
-// tally is the state common to all methods: the configuration and the counts. The number of documents is the only
+// packerBase is the state common to all methods: the configuration and the counts. The number of documents is the only
 // clock.
-type tally struct {
+type packerBase struct {
 	config  Config
 	lengths []int32 // of rows as packed, ascending
 	longest int32   // the longest of these
 	maxAge  int     // maximum age of a piece when it is emitted, 0 for no bound
-	next    uint64  // smallest Doc.Seq that is accepted
+	nextSeq uint64  // smallest Doc.Seq that is accepted
 	counts  Counts
 }
 
-// waiting is a piece that is buffered to be packed.
-type waiting struct {
+// bufferedPiece is a piece that is buffered to be packed.
+type bufferedPiece struct {
 	doc     uint64
 	arrived int64 // value of the clock when its document arrived
 	start   int32
 	length  int32
 }
 
-func newTally(c Config) tally {
+func newTally(c Config) packerBase {
 	lengths := c.rowLengths()
-	return tally{config: c, lengths: lengths, longest: lengths[len(lengths)-1], maxAge: c.packAge()}
+	return packerBase{config: c, lengths: lengths, longest: lengths[len(lengths)-1], maxAge: c.packerMaxAge()}
 }
 
-func (t *tally) Counts() Counts { return t.counts }
+func (t *packerBase) Counts() Counts { return t.counts }
 
-func (t *tally) Next() uint64 { return t.next }
+func (t *packerBase) NextSeq() uint64 { return t.nextSeq }
 
-// arrive counts a document.
-func (t *tally) arrive(d Doc) {
+// countDocument counts a document.
+func (t *packerBase) countDocument(d Doc) {
 	if d.Length < 1 {
 		panic(fmt.Sprintf("packonline: document %d has length %d", d.Seq, d.Length))
 	}
-	if d.Seq < t.next {
-		panic(fmt.Sprintf("packonline: document %d comes after document %d", d.Seq, t.next-1))
+	if d.Seq < t.nextSeq {
+		panic(fmt.Sprintf("packonline: document %d comes after document %d", d.Seq, t.nextSeq-1))
 	}
-	t.next = d.Seq + 1
+	t.nextSeq = d.Seq + 1
 	t.counts.Documents++
 	t.counts.Tokens += int64(d.Length)
 }
 
-func (t *tally) now() int64 { return t.counts.Documents }
+func (t *packerBase) now() int64 { return t.counts.Documents }
 
-func (t *tally) age(w waiting) uint32 { return age(t.now(), w) }
+func (t *packerBase) age(w bufferedPiece) uint32 { return ageAt(t.now(), w) }
 
-func age(now int64, w waiting) uint32 { return uint32(min(now-w.arrived, math.MaxUint32)) }
+func ageAt(now int64, w bufferedPiece) uint32 { return uint32(min(now-w.arrived, math.MaxUint32)) }
 
-// due reports whether a piece would exceed the bound on ages if it waited for early+1 more documents.
-func (t *tally) due(w waiting, early int) bool {
+// isDue reports whether a piece would exceed the bound on ages if it waited for early+1 more documents.
+func (t *packerBase) isDue(w bufferedPiece, early int) bool {
 	return t.maxAge > 0 && t.now()-w.arrived >= int64(t.maxAge-early)
 }
 
-// cut emits the full rows of a document that is at least as long as the longest row, and returns the start of its
-// remainder.
-func (t *tally) cut(d Doc, out *Rows) (start int32) {
+// emitFullRows emits the full rows of a document that is at least as long as the longest row, and returns the start of
+// its remainder.
+func (t *packerBase) emitFullRows(d Doc, out *Rows) (start int32) {
 	for ; d.Length-start >= t.longest; start += t.longest {
 		out.add(Piece{d.Seq, start, t.longest}, 0)
-		t.close(t.longest, t.longest, out)
+		t.closeRow(t.longest, t.longest, out)
 	}
 	return start
 }
 
-// close completes the row under construction, of which used of length tokens are filled.
-func (t *tally) close(length, used int32, out *Rows) { t.end(length, used, false, out) }
+// closeRow completes the row under construction, of which used of length tokens are filled.
+func (t *packerBase) closeRow(length, used int32, out *Rows) { t.endRow(length, used, false, out) }
 
-// join completes the row under construction, which is in the same atom as the row before it.
-func (t *tally) join(length, used int32, out *Rows) { t.end(length, used, true, out) }
+// closeJoinedRow completes the row under construction, which is in the same atom as the row before it.
+func (t *packerBase) closeJoinedRow(length, used int32, out *Rows) { t.endRow(length, used, true, out) }
 
-func (t *tally) end(length, used int32, joined bool, out *Rows) {
+func (t *packerBase) endRow(length, used int32, joined bool, out *Rows) {
 	out.close(length, joined)
 	t.counts.Rows++
 	t.counts.Slots += int64(length)
@@ -82,7 +82,7 @@ func (t *tally) end(length, used int32, joined bool, out *Rows) {
 
 // pending returns the Pending of the given number of buffered pieces. oldest is the oldest of them, or nil. It is
 // called after every document.
-func (t *tally) pending(pieces int, oldest *waiting) Pending {
+func (t *packerBase) pending(pieces int, oldest *bufferedPiece) Pending {
 	c := &t.counts
 	p := Pending{Pieces: pieces, Tokens: c.Tokens - c.Slots + c.Padding + c.Repeated - c.Dropped}
 	if oldest != nil {
@@ -91,8 +91,8 @@ func (t *tally) pending(pieces int, oldest *waiting) Pending {
 	return p
 }
 
-// each calls f with every piece of the lists.
-func each(f func(Piece), lists ...[]waiting) {
+// eachPiece calls f with every piece of the lists.
+func eachPiece(f func(Piece), lists ...[]bufferedPiece) {
 	for _, pieces := range lists {
 		for i := range pieces {
 			w := &pieces[i]
@@ -101,8 +101,8 @@ func each(f func(Piece), lists ...[]waiting) {
 	}
 }
 
-// first returns the first of the pieces, or nil.
-func first(pieces []waiting) *waiting {
+// firstPiece returns the first of the pieces, or nil.
+func firstPiece(pieces []bufferedPiece) *bufferedPiece {
 	if len(pieces) == 0 {
 		return nil
 	}

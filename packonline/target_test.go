@@ -60,7 +60,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	in := lengths.LogNormal(20_000, 1)
 	for _, method := range packonline.Methods() {
 		c := config(method, 2048, 1024, 4096)
-		if packonline.Buckets(method) {
+		if packonline.IsMultiBucket(method) {
 			c.Buckets = fiveBuckets
 		}
 		c.Hold, c.Overlap, c.Extra, c.PaddingThreshold = 100, 0.3, 50, 0.02

@@ -34,7 +34,7 @@ func TestWorkIsBounded(t *testing.T) {
 		for _, pool := range []int{1, 2, 7, 64, 1000} {
 			for _, maxAge := range []int{0, 1, 31, 32, 500, 4096} {
 				c := Config{Buckets: []int{2048}, Atom: 1, Pool: pool, MaxAge: maxAge, Overlap: 0.3, Extra: 50}
-				bfd, slid := newBFD(c).(*windowed), newSeamless(c).(*seamless)
+				bfd, slid := newBFD(c).(*binPacker), newSeamless(c).(*seamless)
 				for _, p := range []struct {
 					method string
 					Packer

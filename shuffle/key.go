@@ -18,11 +18,11 @@ func NewKey(seed uint64, purpose string) Key {
 }
 
 // Uint64 returns the draw at index, uniform over all 64-bit numbers and the same on every platform.
-func (k Key) Uint64(index uint64) uint64 { return mix(mix(index^k.a) + k.b) }
+func (k Key) Uint64(index uint64) uint64 { return splitMix64(splitMix64(index^k.a) + k.b) }
 
-// Below returns the draw at index as one of the numbers 0 ... n-1. It is the same on every platform. No value is more
+// IntN returns the draw at index as one of the numbers 0 ... n-1. It is the same on every platform. No value is more
 // probable than another by more than a fraction of n/2^64. It panics if n is below 1.
-func (k Key) Below(index uint64, n int) int {
+func (k Key) IntN(index uint64, n int) int {
 	if n < 1 {
 		panic("shuffle: draw below a number that is not positive")
 	}
@@ -30,9 +30,9 @@ func (k Key) Below(index uint64, n int) int {
 	return int(hi)
 }
 
-// mix is a bijection of 64-bit numbers in which every bit of the input changes every bit of the output with
+// splitMix64 is a bijection of 64-bit numbers in which every bit of the input changes every bit of the output with
 // probability near 1/2. It is the finalizer of SplitMix64 (variant 13 of David Stafford's mixers).
-func mix(x uint64) uint64 {
+func splitMix64(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31

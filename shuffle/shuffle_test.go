@@ -33,7 +33,7 @@ func newRun(window int, seed uint64) *run {
 func newEvenRun(window int, seed uint64) *run {
 	r := newRun(window, seed)
 	r.even = true
-	r.w.Prefer(r.cost)
+	r.w.SetCost(r.cost)
 	return r
 }
 
@@ -69,7 +69,7 @@ func (r *run) restart(t *testing.T) {
 	state := r.w.AppendState([]byte("before"), appendAtom)[len("before"):]
 	r.w = shuffle.New[uint64](r.c)
 	if r.even {
-		r.w.Prefer(r.cost)
+		r.w.SetCost(r.cost)
 	}
 	rest, err := r.w.RestoreState(append(state, "behind"...), readAtom)
 	if err != nil || string(rest) != "behind" {
@@ -111,7 +111,7 @@ func TestInvariants(t *testing.T) {
 			t.Fatalf("seed %d: a restart changes the order", seed)
 		}
 		for i, atom := range a.out {
-			if wait := a.at[i] - 1 - atom; wait > uint64(shuffle.Patience*window) {
+			if wait := a.at[i] - 1 - atom; wait > uint64(shuffle.MaxWaitWindows*window) {
 				t.Fatalf("seed %d: atom %d of window %d waited for %d later ones", seed, atom, window, wait)
 			}
 		}
@@ -189,10 +189,10 @@ func TestMixing(t *testing.T) {
 	for i, atom := range r.out {
 		wait := float64(r.at[i] - 1 - atom)
 		waits[atom] = wait
-		if int(atom) < atoms-shuffle.Patience*window { // atoms that have all left
+		if int(atom) < atoms-shuffle.MaxWaitWindows*window { // atoms that have all left
 			n++
 			sum += wait
-			if wait == shuffle.Patience*window {
+			if wait == shuffle.MaxWaitWindows*window {
 				forced++
 			}
 		}
@@ -233,11 +233,11 @@ func TestMixing(t *testing.T) {
 func TestDrawsAreUniform(t *testing.T) {
 	const cells, draws = 100, 100_000
 	for name, draw := range map[string]func(i uint64) int{
-		"indexes in a row": func(i uint64) int { return shuffle.NewKey(1, "a").Below(i, cells) },
-		"sparse indexes":   func(i uint64) int { return shuffle.NewKey(1, "a").Below(i<<40, cells) },
-		"seeds in a row":   func(i uint64) int { return shuffle.NewKey(i, "a").Below(0, cells) },
+		"indexes in a row": func(i uint64) int { return shuffle.NewKey(1, "a").IntN(i, cells) },
+		"sparse indexes":   func(i uint64) int { return shuffle.NewKey(1, "a").IntN(i<<40, cells) },
+		"seeds in a row":   func(i uint64) int { return shuffle.NewKey(i, "a").IntN(0, cells) },
 		"differences": func(i uint64) int {
-			return (shuffle.NewKey(1, "a").Below(i, cells) - shuffle.NewKey(1, "b").Below(i, cells) + cells) % cells
+			return (shuffle.NewKey(1, "a").IntN(i, cells) - shuffle.NewKey(1, "b").IntN(i, cells) + cells) % cells
 		},
 	} {
 		count := make([]float64, cells)
@@ -258,7 +258,7 @@ func TestDrawsAreUniform(t *testing.T) {
 			t.Error("a draw below 0 is answered")
 		}
 	}()
-	shuffle.NewKey(1, "a").Below(0, 0)
+	shuffle.NewKey(1, "a").IntN(0, 0)
 }
 
 func TestSteadyStateAllocatesNothing(t *testing.T) {
@@ -308,7 +308,7 @@ func TestWindow_FlushChoosesAmongGatheredAtoms(t *testing.T) {
 	r := newEvenRun(10, 1)
 	for i := range uint64(atoms) { // all even atoms before the odd ones
 		r.in++
-		r.w.Gather(2*(i%(atoms/2)) + i/(atoms/2))
+		r.w.Buffer(2*(i%(atoms/2)) + i/(atoms/2))
 	}
 	if len(r.out) > 0 || r.w.Len() != atoms {
 		t.Fatalf("%d atoms have left and %d wait, want none and %d", len(r.out), r.w.Len(), atoms)

@@ -42,11 +42,11 @@ func (w *Window[T]) RestoreState(b []byte, readAtom func([]byte) (T, []byte, err
 	return rest, nil
 }
 
-var errShort = errors.New("state is cut short")
+var errTruncated = errors.New("state is cut short")
 
 func readState[T any](c Config, b []byte, readAtom func([]byte) (T, []byte, error)) (*Window[T], []byte, error) {
 	if len(b) == 0 {
-		return nil, nil, errShort
+		return nil, nil, errTruncated
 	}
 	if b[0] != stateVersion {
 		return nil, nil, fmt.Errorf("state has format version %d, this program reads %d", b[0], stateVersion)
@@ -56,7 +56,7 @@ func readState[T any](c Config, b []byte, readAtom func([]byte) (T, []byte, erro
 	for i := range head {
 		v, n := binary.Uvarint(b)
 		if n <= 0 {
-			return nil, nil, errShort
+			return nil, nil, errTruncated
 		}
 		head[i], b = v, b[n:]
 	}
@@ -78,9 +78,9 @@ func readState[T any](c Config, b []byte, readAtom func([]byte) (T, []byte, erro
 	for range waiting {
 		later, n := binary.Uvarint(b)
 		if n <= 0 {
-			return nil, nil, errShort
+			return nil, nil, errTruncated
 		}
-		if later >= added || later >= Patience*window {
+		if later >= added || later >= MaxWaitWindows*window {
 			return nil, nil, fmt.Errorf("atom has waited for %d later ones, more than can be", later)
 		}
 		atom, behind, err := readAtom(b[n:])
@@ -90,11 +90,11 @@ func readState[T any](c Config, b []byte, readAtom func([]byte) (T, []byte, erro
 		b = behind
 		w.slots = append(w.slots, slot[T]{atom: atom, arrived: added - later})
 	}
-	return w, b, w.link()
+	return w, b, w.linkByArrival()
 }
 
-// link rebuilds the order of arrival.
-func (w *Window[T]) link() error {
+// linkByArrival rebuilds the order of arrival.
+func (w *Window[T]) linkByArrival() error {
 	order := make([]int32, len(w.slots))
 	for i := range order {
 		order[i] = int32(i)

@@ -4,10 +4,10 @@
 // purpose, index), and the index is part of the state.
 package shuffle
 
-// Patience bounds the wait of an atom: it leaves at the latest when this many windows of later atoms have been added.
-// Uniform draws alone make the wait geometric and unbounded, and a buffered atom holds back the low watermark of the
-// stream. At 4 windows one atom in e^4 = 55 leaves by the bound, the others by the draw.
-const Patience = 4
+// MaxWaitWindows bounds the wait of an atom: it leaves at the latest when this many windows of later atoms have been
+// added. Uniform draws alone make the wait geometric and unbounded, and a buffered atom holds back the low watermark of
+// the stream. At 4 windows one atom in e^4 = 55 leaves by the bound, the others by the draw.
+const MaxWaitWindows = 4
 
 // Window is a windowed shuffle. Once Config.Window atoms are buffered, each added atom replaces one that is drawn
 // uniformly, or the best of several drawn atoms ([Window.Prefer]).
@@ -43,23 +43,23 @@ func New[T any](c Config) *Window[T] {
 	return &Window[T]{config: c, key: NewKey(c.Seed, "shuffle"), oldest: none, newest: none}
 }
 
-// choices is the number of atoms drawn if a cost is set.
-const choices = 8
+// drawChoices is the number of atoms drawn if a cost is set.
+const drawChoices = 8
 
-// Prefer makes the window draw several atoms instead of one. The atom with the lowest cost leaves; of equal ones, the
+// SetCost makes the window draw several atoms instead of one. The atom with the lowest cost leaves; of equal ones, the
 // first. cost may read state outside the window if that state also depends only on the calls (invariant 4). cost is
 // not part of the window's state.
-func (w *Window[T]) Prefer(cost func(*T) float64) { w.cost = cost }
+func (w *Window[T]) SetCost(cost func(*T) float64) { w.cost = cost }
 
-// choose draws one of the first n slots.
-func (w *Window[T]) choose(n int) int {
-	i := w.draw(n)
+// chooseSlot draws one of the first n slots.
+func (w *Window[T]) chooseSlot(n int) int {
+	i := w.drawIndex(n)
 	if w.cost == nil {
 		return i
 	}
 	least := w.cost(&w.slots[i].atom)
-	for range choices - 1 {
-		j := w.draw(n)
+	for range drawChoices - 1 {
+		j := w.drawIndex(n)
 		if x := w.cost(&w.slots[j].atom); x < least {
 			i, least = j, x
 		}
@@ -76,32 +76,32 @@ func (w *Window[T]) Add(atom T, emit func(T)) {
 	}
 	if len(w.slots) < w.config.Window {
 		w.slots = append(w.slots, slot[T]{})
-		w.enter(int32(len(w.slots)-1), atom)
+		w.fillSlot(int32(len(w.slots)-1), atom)
 		return
 	}
 	// Atoms are added one at a time, so at most one reaches the bound at a time: invariant 3.
 	i := w.oldest
-	if w.added-w.slots[i].arrived < Patience*uint64(w.config.Window) {
-		i = int32(w.choose(len(w.slots)))
+	if w.added-w.slots[i].arrived < MaxWaitWindows*uint64(w.config.Window) {
+		i = int32(w.chooseSlot(len(w.slots)))
 	}
 	leaving := w.slots[i].atom
-	w.leave(i)
-	w.enter(i, atom)
+	w.unlinkSlot(i)
+	w.fillSlot(i, atom)
 	emit(leaving)
 }
 
-// Gather adds the next atom without emitting one, for any number of buffered atoms. It may only be used before a
+// Buffer adds the next atom without emitting one, for any number of buffered atoms. It may only be used before a
 // Flush, which then chooses among all of them. Until then invariants 2 and 3 do not hold.
-func (w *Window[T]) Gather(atom T) {
+func (w *Window[T]) Buffer(atom T) {
 	w.added++
 	w.slots = append(w.slots, slot[T]{})
-	w.enter(int32(len(w.slots)-1), atom)
+	w.fillSlot(int32(len(w.slots)-1), atom)
 }
 
 // Flush emits all buffered atoms, in drawn order.
 func (w *Window[T]) Flush(emit func(T)) {
 	for n := len(w.slots); n > 0; n-- {
-		i := w.choose(n)
+		i := w.chooseSlot(n)
 		atom := w.slots[i].atom
 		w.slots[i] = w.slots[n-1]
 		w.slots[n-1] = slot[T]{}
@@ -121,14 +121,14 @@ func (w *Window[T]) Each(f func(T)) {
 	}
 }
 
-func (w *Window[T]) draw(n int) int {
-	i := w.key.Below(w.draws, n)
+func (w *Window[T]) drawIndex(n int) int {
+	i := w.key.IntN(w.draws, n)
 	w.draws++
 	return i
 }
 
-// enter puts the latest atom into slot i.
-func (w *Window[T]) enter(i int32, atom T) {
+// fillSlot puts the latest atom into slot i.
+func (w *Window[T]) fillSlot(i int32, atom T) {
 	w.slots[i] = slot[T]{atom, w.added, w.newest, none}
 	if w.newest == none {
 		w.oldest = i
@@ -138,8 +138,8 @@ func (w *Window[T]) enter(i int32, atom T) {
 	w.newest = i
 }
 
-// leave removes slot i from the order of arrival.
-func (w *Window[T]) leave(i int32) {
+// unlinkSlot removes slot i from the order of arrival.
+func (w *Window[T]) unlinkSlot(i int32) {
 	older, newer := w.slots[i].older, w.slots[i].newer
 	if older == none {
 		w.oldest = newer

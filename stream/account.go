@@ -10,15 +10,15 @@ import (
 // accountStorage caches the storage of a JetStream account, as the server last reported it.
 type accountStorage struct {
 	mu          sync.Mutex
-	asked       time.Time
+	requestedAt time.Time
 	used, limit int64
 }
 
 const (
-	// accountEvery is the interval of requests to the server for the storage of an account.
-	accountEvery = 5 * time.Second
-	// accountPatience bounds the wait for the response.
-	accountPatience = 2 * time.Second
+	// accountInterval is the interval of requests to the server for the storage of an account.
+	accountInterval = 5 * time.Second
+	// accountTimeout bounds the wait for the response.
+	accountTimeout = 2 * time.Second
 )
 
 // AccountStorage returns how many bytes the streams of the documents' account hold, and how many they may hold
@@ -30,11 +30,11 @@ func (s *Store) AccountStorage(ctx context.Context) (used, limit int64) {
 	a := s.account
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if time.Since(a.asked) < accountEvery {
+	if time.Since(a.requestedAt) < accountInterval {
 		return a.used, a.limit
 	}
-	a.asked, a.used, a.limit = time.Now(), 0, 0
-	ctx, cancel := context.WithTimeout(ctx, accountPatience)
+	a.requestedAt, a.used, a.limit = time.Now(), 0, 0
+	ctx, cancel := context.WithTimeout(ctx, accountTimeout)
 	defer cancel()
 	info, err := s.JetStream().AccountInfo(ctx)
 	if err != nil {

@@ -162,7 +162,7 @@ func TestAProducersAcknowledgementsDoNothing(t *testing.T) {
 // Producer connections use a bounded number of file descriptors, and the operator can still connect.
 func TestProducerToken_ConnectionsAreBounded(t *testing.T) {
 	s := natstest.StartEmbedded(t)
-	url := natstest.URLAs(s.Store().ClientURL(), s.Config().Dir, server.ProducerFile)
+	url := natstest.URLWithToken(s.Store().ClientURL(), s.Config().Dir, server.ProducerFile)
 	connect := func() error {
 		nc, err := nats.Connect(url, nats.NoReconnect(), nats.Timeout(time.Minute))
 		if err == nil {
@@ -236,7 +236,7 @@ func TestOpen_IncompatibleFolderIsLeftUnchanged(t *testing.T) {
 		}
 		before := natstest.ReadFolder(t, dir)
 		for _, open := range []func(context.Context, stream.Config, *slog.Logger) (*stream.Store, error){stream.Open,
-			stream.OpenAlone} {
+			stream.OpenExclusive} {
 			store, err := open(natstest.Context(t), s.Config(), quiet())
 			if err == nil {
 				store.Close()
@@ -278,7 +278,7 @@ func TestTokensOfTheServer(t *testing.T) {
 		t.Error("the tokens are others after a restart, or one is the other")
 	}
 	// While the server runs: if the file is removed, a new token is created and the old one is no longer valid.
-	old := natstest.URLAs(s.Store().ClientURL(), s.Config().Dir, server.ProducerFile)
+	old := natstest.URLWithToken(s.Store().ClientURL(), s.Config().Dir, server.ProducerFile)
 	inside, err := nats.Connect(old)
 	if err != nil {
 		t.Fatal(err)

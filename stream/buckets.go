@@ -20,13 +20,13 @@ func (s *Store) EnsureKeyValue(ctx context.Context, name, description string) (k
 	err = s.ensure(ctx, "open key-value bucket "+name, func(ctx context.Context) (err error) {
 		kv, err = s.JetStream().KeyValue(ctx, name)
 		if errors.Is(err, jetstream.ErrBucketNotFound) {
-			err = s.copied(func(copies int) (err error) {
+			err = s.createReplicated(func(copies int) (err error) {
 				kv, err = s.JetStream().CreateKeyValue(ctx, jetstream.KeyValueConfig{Bucket: name, Description: description,
 					History: 1, MaxBytes: -1, Storage: jetstream.FileStorage, Replicas: copies})
 				return err
 			})
 			if err == nil {
-				s.made.add(keyValuePrefix + name)
+				s.createdStreams.add(keyValuePrefix + name)
 			}
 		}
 		if errors.Is(err, jetstream.ErrBucketExists) { // another daemon was faster, with other settings
@@ -35,16 +35,16 @@ func (s *Store) EnsureKeyValue(ctx context.Context, name, description string) (k
 		if err == nil {
 			err = s.replicateBacking(ctx, keyValuePrefix+name)
 		}
-		return conn.AsFull(soon(err))
+		return conn.AsFull(transientNotFound(err))
 	})
 	return kv, err
 }
 
-// soon marks a "stream not found" error as transient for a stream that was just found or created: some servers of a
-// cluster may not have it yet.
-func soon(err error) error {
+// transientNotFound marks a "stream not found" error as transient for a stream that was just found or created: some
+// servers of a cluster may not have it yet.
+func transientNotFound(err error) error {
 	if errors.Is(err, jetstream.ErrStreamNotFound) || errors.Is(err, jetstream.ErrBucketNotFound) {
-		return conn.Passing(err)
+		return conn.AsTransient(err)
 	}
 	return err
 }
@@ -56,29 +56,29 @@ func (s *Store) EnsureObjectStore(ctx context.Context, name, description string,
 	err = s.ensure(ctx, "open object store "+name, func(ctx context.Context) (err error) {
 		objects, err = s.JetStream().ObjectStore(ctx, name)
 		if err == nil {
-			return soon(s.replicateBacking(ctx, objectStorePrefix+name))
+			return transientNotFound(s.replicateBacking(ctx, objectStorePrefix+name))
 		}
 		if !errors.Is(err, jetstream.ErrBucketNotFound) {
 			return err
 		}
-		room, err := s.room(maxBytes)
+		room, err := s.streamBound(maxBytes)
 		if err != nil {
 			return err
 		}
-		err = s.copied(func(copies int) (err error) {
+		err = s.createReplicated(func(copies int) (err error) {
 			objects, err = s.JetStream().CreateObjectStore(ctx,
 				jetstream.ObjectStoreConfig{Bucket: name, Description: description,
 					MaxBytes: room, Storage: jetstream.FileStorage, Replicas: copies})
 			return err
 		})
 		if err == nil {
-			s.made.add(objectStorePrefix + name)
+			s.createdStreams.add(objectStorePrefix + name)
 			err = s.replicateBacking(ctx, objectStorePrefix+name)
 		}
 		if errors.Is(err, jetstream.ErrBucketExists) { // another daemon was faster, with other settings
-			err = conn.Passing(err)
+			err = conn.AsTransient(err)
 		}
-		return soon(err)
+		return transientNotFound(err)
 	})
 	return objects, err
 }

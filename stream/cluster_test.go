@@ -38,7 +38,7 @@ func openMembers(t *testing.T, configs []stream.Config) []*stream.Store {
 	stores, opening := make([]*stream.Store, len(configs)), sync.WaitGroup{}
 	for i, c := range configs {
 		opening.Go(func() {
-			s, err := stream.Open(natstest.Within(t, time.Minute), c, quiet())
+			s, err := stream.Open(natstest.TimeoutContext(t, time.Minute), c, quiet())
 			if err != nil {
 				t.Errorf("open member %d: %v", i, err)
 				return
@@ -64,14 +64,14 @@ func TestEmbeddedCluster_MembersShareCopiedSecret(t *testing.T) {
 	open := func(i int) {
 		opening.Go(func() {
 			var err error
-			if stores[i], err = stream.Open(natstest.Within(t, time.Minute), configs[i], quiet()); err != nil {
+			if stores[i], err = stream.Open(natstest.TimeoutContext(t, time.Minute), configs[i], quiet()); err != nil {
 				t.Errorf("open member %d: %v", i, err)
 			}
 		})
 	}
 	open(0)
 	var secret []byte
-	natstest.Soon(t, "the first member makes the secret", func() (made bool) {
+	natstest.Eventually(t, "the first member makes the secret", func() (made bool) {
 		var err error
 		secret, err = os.ReadFile(filepath.Join(configs[0].Dir, server.SecretFile))
 		return err == nil
@@ -104,7 +104,7 @@ func TestEmbeddedCluster(t *testing.T) {
 		}
 	}
 	copies := 0
-	natstest.Soon(t, "the document stream is made", func() bool {
+	natstest.Eventually(t, "the document stream is made", func() bool {
 		docs, err := stores[0].EnsureDocuments(ctx)
 		if err != nil {
 			return false
@@ -125,13 +125,13 @@ func TestEmbeddedCluster(t *testing.T) {
 			return err == nil && docs.CachedInfo().State.LastSeq == 10
 		}
 	}
-	natstest.Soon(t, "the others hold the documents", holds10(stores[1]))
+	natstest.Eventually(t, "the others hold the documents", holds10(stores[1]))
 	stop(stores[1], stores[2])
 
 	stores = openMembers(t, configs)
 	defer func() { stop(stores...) }()
 	for _, s := range stores {
-		natstest.Soon(t, "all hold the documents after a restart", holds10(s))
+		natstest.Eventually(t, "all hold the documents after a restart", holds10(s))
 	}
 }
 

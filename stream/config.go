@@ -154,7 +154,7 @@ func (c Config) Validate() []runconfig.FieldError {
 		check(len(c.Cluster.Peers) == 0, "cluster.peers", c.Cluster.Peers,
 			"nothing beside servers elsewhere (url): a cluster is made of embedded servers")
 		for u := range strings.SplitSeq(c.URL, ",") {
-			check(validURL(u), "url", conn.Redacted(u), "nats://host:port or tls://host:port, comma separated")
+			check(validURL(u), "url", conn.RedactURL(u), "nats://host:port or tls://host:port, comma separated")
 		}
 		given := slices.DeleteFunc([]string{c.Credentials, c.NKey, c.TokenFile}, func(s string) bool { return s == "" })
 		check(len(given) <= 1, "nkey", c.NKey, "one of credentials, nkey and token_file")
@@ -186,10 +186,10 @@ func (c Config) checkCluster(check func(ok bool, field string, value any, want s
 	check(streamName.MatchString(m.Name), "cluster.name", m.Name, "1 to 64 letters, digits, - and _")
 	check(validPeer(m.Listen), "cluster.listen", m.Listen,
 		"host:port with a port of 1 to 65535, which the other members name in their peers")
-	check(safe || !validPeer(m.Listen) || auth.OnLoopback(m.Listen), "cluster.listen", m.Listen, notSafe)
+	check(safe || !validPeer(m.Listen) || auth.IsLoopback(m.Listen), "cluster.listen", m.Listen, notSafe)
 	check(m.Advertise == "" || validPeer(m.Advertise), "cluster.advertise", m.Advertise,
 		"host:port where the other members reach this one, or nothing")
-	check(safe || !validPeer(m.Advertise) || auth.OnLoopback(m.Advertise), "cluster.advertise", m.Advertise, notSafe)
+	check(safe || !validPeer(m.Advertise) || auth.IsLoopback(m.Advertise), "cluster.advertise", m.Advertise, notSafe)
 	check(c.TLS.Cert == "" || c.TLS.CA != "", "tls.ca", c.TLS.CA,
 		"the authorities of the members' certificates, which they show to each other")
 	check(len(m.Peers) >= 3 && len(m.Peers) <= 64, "cluster.peers", m.Peers,
@@ -197,7 +197,7 @@ func (c Config) checkCluster(check func(ok bool, field string, value any, want s
 	for i, peer := range m.Peers {
 		field := fmt.Sprintf("cluster.peers[%d]", i)
 		check(validPeer(peer), field, peer, "host:port of a member's cluster.listen")
-		check(safe || !validPeer(peer) || auth.OnLoopback(peer), field, peer, notSafe)
+		check(safe || !validPeer(peer) || auth.IsLoopback(peer), field, peer, notSafe)
 		check(!slices.Contains(m.Peers[:i], peer), field, peer, "every member once")
 	}
 	check(len(m.Peers) < 3 || c.Replicas <= len(m.Peers), "replicas", c.Replicas,
@@ -230,13 +230,13 @@ func validPeer(address string) bool {
 // reservedSubject reports whether a subject is reserved for the daemon's own streams and services.
 func reservedSubject(subject string) bool {
 	first, _, _ := strings.Cut(subject, ".")
-	return first == deadSubject || first == planSubject || first == ServiceSubject
+	return first == deadLetterSubject || first == planSubject || first == ServiceSubject
 }
 
 // The first tokens of subjects of the daemon's own streams.
 const (
-	deadSubject = "dead"
-	planSubject = "plan"
+	deadLetterSubject = "dead"
+	planSubject       = "plan"
 )
 
 // ServiceSubject is the first token of subjects on which daemons serve requests.

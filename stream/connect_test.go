@@ -23,22 +23,22 @@ import (
 
 func TestServerGoneAndBack(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	if _, err := s.Store().EnsureDocuments(ctx); err != nil {
 		t.Fatal(err)
 	}
-	remote := s.Remote()
+	remote := s.OpenRemote()
 	up := remote.Status()
 	if !up.Connected || up.Err != nil || up.Since.IsZero() {
 		t.Fatalf("status %+v, want connected", up)
 	}
 	s.Stop()
-	natstest.Soon(t, "the loss shows", func() bool { return !remote.Status().Connected })
+	natstest.Eventually(t, "the loss shows", func() bool { return !remote.Status().Connected })
 	if down := remote.Status(); down.Err == nil || !down.Since.After(up.Since) {
 		t.Errorf("status %+v, want the error and since when", down)
 	}
 	s.Restart()
-	natstest.Soon(t, "the connection is back", func() bool { return remote.Status().Connected })
+	natstest.Eventually(t, "the connection is back", func() bool { return remote.Status().Connected })
 	if back := remote.Status(); back.Err != nil {
 		t.Errorf("status %+v, want no error", back)
 	}
@@ -52,7 +52,7 @@ func TestOpenWaitsForTheServer(t *testing.T) {
 	s.Stop()
 	opened := make(chan error, 1)
 	go func() {
-		store, err := stream.Open(natstest.Within(t, time.Minute), c, quiet())
+		store, err := stream.Open(natstest.TimeoutContext(t, time.Minute), c, quiet())
 		if err == nil {
 			err = store.Close()
 		}
@@ -77,7 +77,8 @@ func TestUnreachableServer(t *testing.T) {
 	}
 	address := l.Addr().String()
 	l.Close()
-	_, err = stream.Open(natstest.Within(t, 300*time.Millisecond), remoteConfig("nats://user:secret@"+address), quiet())
+	_, err = stream.Open(natstest.TimeoutContext(t, 300*time.Millisecond), remoteConfig("nats://user:secret@"+address),
+		quiet())
 	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), address) ||
 		!strings.Contains(err.Error(), "stream.url") {
 		t.Errorf("error %v, want one that names %s and stream.url", err, address)
@@ -90,7 +91,7 @@ func TestUnreachableServer(t *testing.T) {
 // refusedAtOnce checks that opening fails with a final error although much time is left for retries.
 func refusedAtOnce(t *testing.T, c stream.Config, part string) {
 	t.Helper()
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	_, err := stream.Open(ctx, c, quiet())
 	if err == nil || ctx.Err() != nil || !strings.Contains(err.Error(), part) {
 		t.Errorf("error %v, want one at once that names %q", err, part)
@@ -99,7 +100,7 @@ func refusedAtOnce(t *testing.T, c stream.Config, part string) {
 
 func opens(t *testing.T, c stream.Config) {
 	t.Helper()
-	store, err := stream.Open(natstest.Within(t, time.Minute), c, quiet())
+	store, err := stream.Open(natstest.TimeoutContext(t, time.Minute), c, quiet())
 	if err != nil {
 		t.Error(err)
 		return
@@ -110,7 +111,7 @@ func opens(t *testing.T, c stream.Config) {
 }
 
 func TestPasswords(t *testing.T) {
-	address := natstest.Plain(t, &server.Options{JetStream: true, Username: "user", Password: "secret"})
+	address := natstest.StartPlain(t, &server.Options{JetStream: true, Username: "user", Password: "secret"})
 	opens(t, remoteConfig("nats://user:secret@"+address))
 	refusedAtOnce(t, remoteConfig("nats://user:wrong@"+address), "stream.credentials")
 	refusedAtOnce(t, remoteConfig("nats://"+address), "stream.credentials")
@@ -138,7 +139,7 @@ func TestNKeys(t *testing.T) {
 	}
 	known, public := write("known")
 	stranger, _ := write("stranger")
-	c := remoteConfig("nats://" + natstest.Plain(t,
+	c := remoteConfig("nats://" + natstest.StartPlain(t,
 		&server.Options{JetStream: true, Nkeys: []*server.NkeyUser{{Nkey: public}}}))
 	c.NKey = known
 	opens(t, c)
@@ -154,7 +155,7 @@ func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	serverCert := certificate(t, dir, "server")
 	certificate(t, dir, "other")
-	address := natstest.Plain(t, &server.Options{JetStream: true,
+	address := natstest.StartPlain(t, &server.Options{JetStream: true,
 		TLSConfig: &tls.Config{Certificates: []tls.Certificate{serverCert}}, TLSTimeout: 10})
 	c := remoteConfig("tls://" + address)
 	c.TLS.CA = filepath.Join(dir, "server.pem")
@@ -166,7 +167,7 @@ func TestTLS(t *testing.T) {
 	c.TLS.CA = filepath.Join(dir, "absent.pem")
 	refusedAtOnce(t, c, "absent.pem")
 	c.TLS.CA = filepath.Join(dir, "server.pem")
-	c.URL = "tls://" + natstest.Plain(t, &server.Options{JetStream: true})
+	c.URL = "tls://" + natstest.StartPlain(t, &server.Options{JetStream: true})
 	refusedAtOnce(t, c, "tls://")
 }
 
@@ -181,8 +182,8 @@ func certificate(t *testing.T, dir, name string) tls.Certificate {
 }
 
 func TestServerWithoutJetStream(t *testing.T) {
-	address := natstest.Plain(t, &server.Options{})
-	_, err := stream.Open(natstest.Within(t, 300*time.Millisecond), remoteConfig("nats://"+address), quiet())
+	address := natstest.StartPlain(t, &server.Options{})
+	_, err := stream.Open(natstest.TimeoutContext(t, 300*time.Millisecond), remoteConfig("nats://"+address), quiet())
 	if err == nil || !strings.Contains(err.Error(), "JetStream enabled") || !strings.Contains(err.Error(), address) {
 		t.Errorf("error %v, want one that asks for JetStream at %s", err, address)
 	}
@@ -191,7 +192,7 @@ func TestServerWithoutJetStream(t *testing.T) {
 // A store that can no longer be written reports this in Status and in the error of an append, with the cause.
 func TestWriteErrorsSurface(t *testing.T) {
 	s := natstest.StartEmbedded(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	l, err := planlog.Open(ctx, s.Store(), "run")
 	if err != nil {
 		t.Fatal(err)
@@ -217,7 +218,7 @@ func TestWriteErrorsSurface(t *testing.T) {
 			}
 		}
 	}()
-	natstest.Soon(t, "the write error shows", func() bool { return !s.Store().Status().Connected })
+	natstest.Eventually(t, "the write error shows", func() bool { return !s.Store().Status().Connected })
 	var write *embedded.StorageError
 	st := s.Store().Status()
 	if !errors.As(st.Err, &write) || write.Path != s.Config().Dir || write.Full || write.Free <= 0 {

@@ -5,17 +5,17 @@ import (
 	"time"
 )
 
-// Make calls f as the functions do that create streams and buckets.
-func (s *Store) Make(ctx context.Context, f func(ctx context.Context) error) error {
+// RetryEnsure calls f as the functions do that create streams and buckets.
+func (s *Store) RetryEnsure(ctx context.Context, f func(ctx context.Context) error) error {
 	return s.ensure(ctx, "make it", f)
 }
 
-// Copied creates a stream with three replicas by create, on a cluster that has reported too few servers for the
-// given time.
-func Copied(answered time.Duration, create func(copies int) error) error {
+// CreateReplicated creates a stream with three replicas by create, on a cluster that has reported too few servers for
+// the given time.
+func CreateReplicated(answered time.Duration, create func(copies int) error) error {
 	s := &Store{config: Config{Replicas: 3}}
-	s.few.since = time.Now().Add(-answered)
-	return s.copied(create)
+	s.fewServers.since = time.Now().Add(-answered)
+	return s.createReplicated(create)
 }
 
 // SetDiskFree replaces the probe of the disk's free space.

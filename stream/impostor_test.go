@@ -65,7 +65,7 @@ func TestClients_SendNoTokenToImpostor(t *testing.T) {
 	}
 	named, inURL := c, c
 	named.TokenFile = filepath.Join(c.Dir, server.ProducerFile)
-	inURL.URL = natstest.URLAs(c.URL, c.Dir, server.ProducerFile)
+	inURL.URL = natstest.URLWithToken(c.URL, c.Dir, server.ProducerFile)
 	type opener func(context.Context, stream.Config, *slog.Logger) (*stream.Store, error)
 	for _, x := range []struct {
 		name   string

@@ -42,7 +42,7 @@ const (
 type Message struct {
 	Subject     string // docs.<source>
 	ID          string // producer's id: the same id is stored once within the server's dedupe window
-	Name        string // the document's own id, if it differs from ID
+	Name        string // the document's own id, if it differs from ProcessID
 	Label       string // the document's name in the ledger; need not be unique
 	Path        string
 	Domain      string
@@ -78,7 +78,7 @@ func (m Message) NATS() *nats.Msg {
 	set(HeaderMeta, m.Meta)
 	set(HeaderInput, m.Input)
 	if m.Loss != nil {
-		set(HeaderLoss, runs(m.Loss))
+		set(HeaderLoss, encodeRuns(m.Loss))
 	}
 	if m.Weight != nil {
 		set(HeaderWeight, strconv.FormatFloat(float64(*m.Weight), 'g', -1, 32))
@@ -91,7 +91,7 @@ func (m Message) NATS() *nats.Msg {
 	return msg
 }
 
-func runs(lengths []int32) string {
+func encodeRuns(lengths []int32) string {
 	var b []byte
 	for i, n := range lengths {
 		if i > 0 {

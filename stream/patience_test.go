@@ -30,7 +30,7 @@ func TestThatThereIsNoStreamIsDoubted(t *testing.T) {
 		found <- err
 	}
 	go find()
-	natstest.Soon(t, "it is looked for again", func() bool {
+	natstest.Eventually(t, "it is looked for again", func() bool {
 		return len(found) > 0 || strings.Contains(said.String(), "trying again")
 	})
 	if _, err := c.Store().EnsureDocuments(natstest.Context(t)); err != nil {
@@ -59,7 +59,7 @@ func refusals(t *testing.T, s *stream.Store, again bool) {
 		again bool
 	}{{"no suitable peers for placement, peer offline", again}, {"no suitable peers for placement", false}} {
 		asked := 0
-		err := s.Make(natstest.Context(t), func(context.Context) error {
+		err := s.RetryEnsure(natstest.Context(t), func(context.Context) error {
 			if asked++; asked > 2 {
 				return nil
 			}

@@ -331,7 +331,7 @@ func TestProducerToken_MemoryOfMessageIDsIsBounded(t *testing.T) {
 func TestProducerToken_UncommittedBatchesAreBounded(t *testing.T) {
 	const attackers, count, slack = 60, 8, 32 << 20
 	s := natstest.StartEmbedded(t)
-	ctx := natstest.Within(t, 5*time.Minute)
+	ctx := natstest.TimeoutContext(t, 5*time.Minute)
 	openDocuments(t, s.Store())
 	c := s.Config()
 	c.URL = s.Store().ClientURL()
@@ -368,7 +368,7 @@ func TestProducerToken_UncommittedBatchesAreBounded(t *testing.T) {
 	for _, l := range lines {
 		l.Close()
 	}
-	natstest.Soon(t, "the batches of closed connections are gone", func() bool { return staged(t, c.Dir) < 1<<20 })
+	natstest.Eventually(t, "the batches of closed connections are gone", func() bool { return staged(t, c.Dir) < 1<<20 })
 	if err := batch(); err != nil {
 		t.Error(err)
 	}
@@ -418,21 +418,23 @@ func TestProducerToken_PublishesOverEachMember(t *testing.T) {
 			_ = store.Close()
 		}
 	})
-	natstest.Soon(t, "the document stream is made", func() bool {
+	natstest.Eventually(t, "the document stream is made", func() bool {
 		_, err := stores[0].EnsureDocuments(natstest.Context(t))
 		return err == nil
 	})
 	for i, producer := range newSite(t, stores...).producers {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		// A member that has just started may not have the stream yet, so the request has no responder.
-		natstest.Soon(t, fmt.Sprintf("member %d stores a document", i), func() bool {
+		natstest.Eventually(t, fmt.Sprintf("member %d stores a document", i), func() bool {
 			_, err := stored(ctx, producer, "docs.web", "text")
 			return err == nil
 		})
-		natstest.Soon(t, fmt.Sprintf("member %d answers a get", i), func() bool {
+		natstest.Eventually(t, fmt.Sprintf("member %d answers a get", i), func() bool {
 			return answered(ctx, producer, "$JS.API.DIRECT.GET.DOCS.docs.web", "")
 		})
-		natstest.Soon(t, "the member names the other two", func() bool { return len(producer.DiscoveredServers()) == 2 })
+		natstest.Eventually(t, "the member names the other two", func() bool {
+			return len(producer.DiscoveredServers()) == 2
+		})
 		cancel()
 	}
 }

@@ -123,7 +123,7 @@ type site struct {
 func newSite(t *testing.T, stores ...*stream.Store) *site {
 	s := &site{stores: stores}
 	for _, store := range stores {
-		url := natstest.URLAs(store.ClientURL(), store.Config().Dir, server.ProducerFile)
+		url := natstest.URLWithToken(store.ClientURL(), store.Config().Dir, server.ProducerFile)
 		nc, err := nats.Connect(url, nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		if err != nil {
 			t.Fatal(err)
@@ -317,7 +317,7 @@ func TestProducerToken_ReachesNoOtherRequest(t *testing.T) {
 				_ = store.Close()
 			}
 		})
-		natstest.Soon(t, "the document stream is made", func() bool {
+		natstest.Eventually(t, "the document stream is made", func() bool {
 			_, err := stores[0].EnsureDocuments(natstest.Context(t))
 			return err == nil
 		})
@@ -326,7 +326,7 @@ func TestProducerToken_ReachesNoOtherRequest(t *testing.T) {
 }
 
 func reachNothing(t *testing.T, s *site) {
-	ctx, store := natstest.Within(t, 5*time.Minute), s.stores[0]
+	ctx, store := natstest.TimeoutContext(t, 5*time.Minute), s.stores[0]
 	openDocuments(t, store)
 	if _, err := store.EnsureDeadLetters(ctx); err != nil {
 		t.Fatal(err)

@@ -23,11 +23,11 @@ func (s *Store) EnsureRecords(ctx context.Context) (jetstream.KeyValue, error) {
 	return s.EnsureKeyValue(ctx, RecordsBucket, "what loaderd publish has committed, by source and input")
 }
 
-// producers returns the requests that a producer may make to a server inside a daemon: publish documents, find
+// producerRequests returns the requests that a producer may make to a server inside a daemon: publish documents, find
 // out which of its documents are stored, write its record, and list the runs that read its documents. A producer
 // cannot create, change, purge or delete a stream or a consumer. It reads stored messages by gets, and of
 // documents only the headers.
-func (c Config) producers() server.Producers {
+func (c Config) producerRequests() server.Producers {
 	const info = "$JS.API.STREAM.INFO."
 	may := server.Producers{
 		Requests: []string{

@@ -11,16 +11,16 @@ import (
 	"loaderd/stream/conn"
 )
 
-// clusterCopies is the default number of replicas of a new stream on a cluster. With three, one server may fail
+// clusterReplicas is the default number of replicas of a new stream on a cluster. With three, one server may fail
 // without loss of an acknowledged write.
-const clusterCopies = 3
+const clusterReplicas = 3
 
-// While a cluster starts, its servers have not discovered all members yet and report too few servers. The report
-// counts after it has been consistent for fewFor. If stream.replicas requires that many replicas, so that one replica
-// is not an alternative, the limit is fewForSet.
+// While a cluster starts, its servers have not discovered all members yet and report too few servers. The report counts
+// after it has been consistent for fewServersTime. If stream.replicas requires that many replicas, so that one replica
+// is not an alternative, the limit is fewServersTimeConfigured.
 const (
-	fewFor    = 5 * time.Second
-	fewForSet = 30 * time.Second
+	fewServersTime           = 5 * time.Second
+	fewServersTimeConfigured = 30 * time.Second
 )
 
 // fewServers tracks reports that a cluster has fewer servers than required replicas.
@@ -29,8 +29,8 @@ type fewServers struct {
 	since time.Time // first of the consecutive reports
 }
 
-// last records another report of too few servers, and returns whether all reports since limit ago were the same.
-func (f *fewServers) last(limit time.Duration) bool {
+// record records another report of too few servers, and returns whether all reports since limit ago were the same.
+func (f *fewServers) record(limit time.Duration) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.since.IsZero() {
@@ -46,40 +46,40 @@ func (f *fewServers) clear() {
 	f.since = time.Time{}
 }
 
-// alone reports whether the only server is the one in this process, so that streams have one replica.
-func (s *Store) alone() bool { return s.server != nil && !s.config.Clustered() }
+// isStandalone reports whether the only server is the one in this process, so that streams have one replica.
+func (s *Store) isStandalone() bool { return s.server != nil && !s.config.Clustered() }
 
-// copies returns the number of replicas that a stream should have.
-func (s *Store) copies() int {
+// replicaCount returns the number of replicas that a stream should have.
+func (s *Store) replicaCount() int {
 	switch {
 	case s.config.Replicas > 0:
 		return s.config.Replicas
 	case s.config.Clustered(), s.server == nil && s.Client.Clustered():
-		return clusterCopies
+		return clusterReplicas
 	}
 	return 1
 }
 
-// copied creates a stream by create, which receives the number of replicas.
+// createReplicated creates a stream by create, which receives the number of replicas.
 //
 // JetStream determines the number of servers by a request for that many replicas. Addresses do not show it: one may
 // represent all servers, and some servers store no streams. The peers of an embedded cluster are at least three, and
 // all of them will start.
-func (s *Store) copied(create func(copies int) error) error {
-	copies := s.copies()
+func (s *Store) createReplicated(create func(copies int) error) error {
+	copies := s.replicaCount()
 	err := create(copies)
 	switch {
-	case !conn.TooFewServers(err):
+	case !conn.IsTooFewServers(err):
 		if err == nil && copies > 1 {
-			s.few.clear()
+			s.fewServers.clear()
 		}
 		return err
 	case s.config.Clustered():
-		return conn.Passing(err)
-	case s.config.Replicas > 0 && s.few.last(fewForSet):
+		return conn.AsTransient(err)
+	case s.config.Replicas > 0 && s.fewServers.record(fewServersTimeConfigured):
 		return fmt.Errorf("%w: the cluster has fewer than %d servers (stream.replicas)", err, copies)
-	case s.config.Replicas > 0 || !s.few.last(fewFor):
-		return conn.Passing(err)
+	case s.config.Replicas > 0 || !s.fewServers.record(fewServersTime):
+		return conn.AsTransient(err)
 	}
 	return create(1)
 }
@@ -90,10 +90,10 @@ func (s *Store) copied(create func(copies int) error) error {
 func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.Stream {
 	present, want := st.CachedInfo().Config, s.config.Replicas
 	switch {
-	case s.alone():
+	case s.isStandalone():
 		return st
 	case want == 0:
-		s.tellFew(present)
+		s.warnTooFewReplicas(present)
 		return st
 	case present.Replicas >= want:
 		if present.Replicas > want {
@@ -116,9 +116,9 @@ func (s *Store) replicate(ctx context.Context, st jetstream.Stream) jetstream.St
 	return updated
 }
 
-// tellFew logs a warning about a stream that has fewer replicas than it should have on a cluster.
-func (s *Store) tellFew(present jetstream.StreamConfig) {
-	if want := s.copies(); present.Replicas < want {
+// warnTooFewReplicas logs a warning about a stream that has fewer replicas than it should have on a cluster.
+func (s *Store) warnTooFewReplicas(present jetstream.StreamConfig) {
+	if want := s.replicaCount(); present.Replicas < want {
 		s.log.Warn("stream of a cluster has too few replicas: it is unavailable while the server of a replica is down, "+
 			"and a lost "+
 			"disk can lose its messages. Run three servers, and set stream.replicas to 3, which raises the replicas",
@@ -129,7 +129,7 @@ func (s *Store) tellFew(present jetstream.StreamConfig) {
 
 // replicateBacking is replicate for the stream behind a bucket or an object store.
 func (s *Store) replicateBacking(ctx context.Context, name string) error {
-	if s.alone() {
+	if s.isStandalone() {
 		return nil
 	}
 	st, err := s.JetStream().Stream(ctx, name)

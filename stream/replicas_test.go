@@ -91,7 +91,7 @@ func TestCopiesAreRaisedAndNeverLowered(t *testing.T) {
 			}
 		}
 	}
-	cluster.Settle("DOCS")
+	cluster.AwaitSync("DOCS")
 	for member := range 3 {
 		if got := cluster.LastSeq(member, "DOCS"); got != 10 {
 			t.Errorf("member %d has the documents up to %d, want 10", member, got)
@@ -157,9 +157,9 @@ func TestCopies_TooFewServersIsFinalAfterAWhile(t *testing.T) {
 	few := &jetstream.APIError{Code: 400, ErrorCode: 10074,
 		Description: "replicas > 1 not supported in non-clustered mode"}
 	for answered, final := range map[time.Duration]bool{0: false, 10 * time.Second: false, time.Minute: true} {
-		err := stream.Copied(answered, func(int) error { return few })
-		if !conn.TooFewServers(err) || conn.Transient(err) == final {
-			t.Errorf("after %v: error %v, transient %v, want final %v", answered, err, conn.Transient(err), final)
+		err := stream.CreateReplicated(answered, func(int) error { return few })
+		if !conn.IsTooFewServers(err) || conn.IsTransient(err) == final {
+			t.Errorf("after %v: error %v, transient %v, want final %v", answered, err, conn.IsTransient(err), final)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func TestEmbeddedServerTakesStockClients(t *testing.T) {
 			t.Errorf("%s: connection %v, error %v, want ErrAuthorization", name, nc, err)
 		}
 	}
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	docs, err := s.Store().EnsureDocuments(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -73,7 +73,7 @@ func TestSecondServerOnAFolderIsRefused(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	c := s.Config()
 	c.Listen = "127.0.0.1:0"
-	_, err := stream.Open(natstest.Within(t, time.Minute), c, quiet())
+	_, err := stream.Open(natstest.TimeoutContext(t, time.Minute), c, quiet())
 	if !errors.Is(err, server.ErrFolderInUse) {
 		t.Fatalf("error %v, want ErrFolderInUse", err)
 	}
@@ -95,12 +95,12 @@ func TestPortInUseNamesAddressAndKey(t *testing.T) {
 	defer l.Close()
 	c := natstest.Config(t)
 	c.Listen = l.Addr().String()
-	_, err = stream.Open(natstest.Within(t, time.Minute), c, quiet())
+	_, err = stream.Open(natstest.TimeoutContext(t, time.Minute), c, quiet())
 	if err == nil || !strings.Contains(err.Error(), c.Listen) || !strings.Contains(err.Error(), "stream.listen") {
 		t.Fatalf("error %v, want one that names %s and stream.listen", err, c.Listen)
 	}
 	l.Close()
-	store, err := stream.Open(natstest.Within(t, time.Minute), c, quiet()) // the failed start released the folder
+	store, err := stream.Open(natstest.TimeoutContext(t, time.Minute), c, quiet()) // the failed start released the folder
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -111,7 +111,7 @@ func TestPortInUseNamesAddressAndKey(t *testing.T) {
 
 func TestDocumentsSurviveARestart(t *testing.T) {
 	s := natstest.StartEmbedded(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	if _, err := s.Store().EnsureDocuments(ctx); err != nil {
 		t.Fatal(err)
 	}
@@ -137,12 +137,12 @@ func TestDocumentsSurviveARestart(t *testing.T) {
 // The largest document of the configuration is accepted: a producer never reaches the server's own limits first.
 func TestLargestDocument(t *testing.T) {
 	s := natstest.StartEmbedded(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	docs, err := s.Store().EnsureDocuments(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
-	js := s.Remote().JetStream()
+	js := s.OpenRemote().JetStream()
 	if _, err := js.Publish(ctx, "docs.a", make([]byte, stream.MaxDocumentLimit)); err != nil {
 		t.Fatal(err)
 	}

@@ -47,21 +47,21 @@ func (s *Store) Source(name string, sources int) *Store {
 	}
 	x := &Store{Client: s.Client, config: s.config.OfSource(name, sources), log: s.log.With("source", name),
 		server: s.server, diskFree: s.diskFree, account: s.account,
-		lowered: s.lowered, own: s.own, keys: s.keys}
+		loweredBounds: s.loweredBounds, own: s.own, keys: s.keys}
 	if x.own == nil {
 		x.own = s
 	}
 	return x
 }
 
-// LetPublish permits producers to publish to the streams of these sources of the embedded server too.
-func (s *Store) LetPublish(sources ...string) error {
+// PermitProducers permits producers to publish to the streams of these sources of the embedded server too.
+func (s *Store) PermitProducers(sources ...string) error {
 	if s.server == nil {
 		return nil
 	}
 	c := s.config
 	c.Sources = sources
-	return s.server.Share(c.producers())
+	return s.server.PermitRequests(c.producerRequests())
 }
 
 // SourceOf returns the store of the source whose stream accepts documents of <subject>.<source>, or the store itself
@@ -97,14 +97,14 @@ func (s *Store) SourceOf(ctx context.Context, source string) (*Store, error) {
 
 // NoSourceError reports that sources have separate streams, and that Source has none.
 type NoSourceError struct {
-	Source string
-	There  []string // sources that have streams
+	Source   string
+	Existing []string // sources that have streams
 }
 
 func (e *NoSourceError) Error() string {
 	return fmt.Sprintf("no stream takes documents of source %s: there are sources %s; name one of them (--source), or "+
 		"add it to a run first",
-		e.Source, strings.Join(e.There, ", "))
+		e.Source, strings.Join(e.Existing, ", "))
 }
 
 // sources returns the names of the sources that have streams.
@@ -140,8 +140,8 @@ func (s *Store) SealDocuments(ctx context.Context) (last uint64, err error) {
 		if err != nil {
 			return err
 		}
-		if !messages.Led(info) {
-			return conn.Passing(errors.New("the stream has no leader"))
+		if !messages.HasLeader(info) {
+			return conn.AsTransient(errors.New("the stream has no leader"))
 		}
 		var sealed bool
 		if last, sealed = Sealed(info.Config); sealed {
@@ -155,7 +155,7 @@ func (s *Store) SealDocuments(ctx context.Context) (last uint64, err error) {
 		}
 		c.Metadata[sealedKey] = strconv.FormatUint(last, 10)
 		_, err = s.JetStream().UpdateStream(ctx, c)
-		return soon(err)
+		return transientNotFound(err)
 	})
 	return last, err
 }

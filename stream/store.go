@@ -27,11 +27,12 @@ type Store struct {
 	// diskFree returns the free space of the embedded server's disk, in bytes; nil for a remote server.
 	diskFree func() (int64, error)
 	account  *accountStorage
-	lowered  *sync.Map // names of the streams whose lowered bounds were logged; shared by all stores of the connection
-	own      *Store    // nil if both accounts are the same
-	made     made
-	few      fewServers
-	keys     [][]byte // of plans
+	// names of the streams whose lowered bounds were logged; shared by all stores of the connection
+	loweredBounds  *sync.Map
+	own            *Store // nil if both accounts are the same
+	createdStreams createdStreams
+	fewServers     fewServers
+	keys           [][]byte // of plans
 }
 
 // Open starts the embedded server or connects to the remote ones. It retries errors that can pass (no server
@@ -46,9 +47,9 @@ func OpenProducer(ctx context.Context, cfg Config, log *slog.Logger) (*Store, er
 	return open(ctx, cfg, true, true, log)
 }
 
-// OpenAlone opens the data folder of an embedded server exclusively for this process. The server does not
+// OpenExclusive opens the data folder of an embedded server exclusively for this process. The server does not
 // listen on a port.
-func OpenAlone(ctx context.Context, cfg Config, log *slog.Logger) (*Store, error) {
+func OpenExclusive(ctx context.Context, cfg Config, log *slog.Logger) (*Store, error) {
 	if !cfg.Embedded() {
 		return nil, fmt.Errorf("open data folder %s: stream.url names servers elsewhere", cfg.Dir)
 	}
@@ -63,7 +64,7 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 	if len(bad) > 0 {
 		return nil, errors.Join(bad...)
 	}
-	s := &Store{config: cfg, log: log, account: &accountStorage{}, lowered: &sync.Map{}}
+	s := &Store{config: cfg, log: log, account: &accountStorage{}, loweredBounds: &sync.Map{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.Close())
@@ -74,7 +75,7 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 			return nil, err
 		}
 	}
-	who, err := s.identify(ctx, listens, producer)
+	who, err := s.determineAccounts(ctx, listens, producer)
 	if err != nil {
 		return nil, err
 	}
@@ -85,62 +86,62 @@ func open(ctx context.Context, cfg Config, listens, producer bool, log *slog.Log
 		return s, nil
 	}
 	s.own = &Store{config: cfg, log: log, server: s.server, diskFree: s.diskFree, account: &accountStorage{},
-		lowered: s.lowered, keys: s.keys}
+		loweredBounds: s.loweredBounds, keys: s.keys}
 	if s.own.Client, err = conn.Dial(ctx, *who.own, log); err != nil {
 		return nil, err
 	}
 	return s, nil
 }
 
-// identity holds the options for the account of the documents and, if the daemon's own streams are in another
+// accountOptions holds the options for the account of the documents and, if the daemon's own streams are in another
 // account, for that account.
-type identity struct {
+type accountOptions struct {
 	documents conn.Options
 	own       *conn.Options
 }
 
-// identify starts the embedded server, or determines the credentials for remote servers.
-func (s *Store) identify(ctx context.Context, listens, producer bool) (who identity, err error) {
+// determineAccounts starts the embedded server, or determines the credentials for remote servers.
+func (s *Store) determineAccounts(ctx context.Context, listens, producer bool) (who accountOptions, err error) {
 	c := s.config
 	o := conn.Options{URL: c.URL, Credentials: c.Credentials, NKey: c.NKey, TLS: c.TLS, ReconnectWait: c.ReconnectWait}
 	if c.Embedded() {
 		s.server, err = server.Start(ctx, server.Options{Dir: c.Dir, Listen: c.Listen, MaxPayload: c.MaxDocument + HeaderRoom,
 			Private: !listens,
-			Cluster: c.Cluster, Producers: c.producers(), Cert: c.TLS.Cert, Key: c.TLS.Key, CA: c.TLS.CA}, s.log)
+			Cluster: c.Cluster, Producers: c.producerRequests(), Cert: c.TLS.Cert, Key: c.TLS.Key, CA: c.TLS.CA}, s.log)
 		if err != nil {
 			return who, err
 		}
 		o.Server, s.diskFree = s.server, s.server.DiskFree
-		return both(o, s.server.Inside), nil
+		return bothAccounts(o, s.server.ProcessLogin), nil
 	}
 	if c.Own != (Login{}) && !producer {
 		own := o
 		own.Credentials, own.NKey = c.Own.Credentials, c.Own.NKey
 		o.Inbox = "_LOADERD." + nuid.Next() // producers in the documents' account may subscribe to the default inboxes
-		return identity{o, &own}, nil
+		return accountOptions{o, &own}, nil
 	}
 	token, err := c.token(!producer)
 	switch {
 	case err != nil:
 		return who, err
-	case server.OperatorToken(token) && !producer:
+	case server.IsOperatorToken(token) && !producer:
 		o.URL = withoutUsers(o.URL)
-		return both(o, func(u server.User) (string, string) { return string(u), token }), nil
-	case server.OperatorToken(token):
+		return bothAccounts(o, func(u server.User) (string, string) { return string(u), token }), nil
+	case server.IsOperatorToken(token):
 		o.URL = withoutUsers(o.URL)
-		o.Login = as(string(server.Documents), token)
-	case server.ProducerToken(token) && !producer:
+		o.Login = staticLogin(string(server.Documents), token)
+	case server.IsProducerToken(token) && !producer:
 		return who, errors.New("connect to NATS: the token is one of producers, who see no runs: the server inside a " +
 			"daemon wants operator.token of its data folder (stream.token_file)")
-	case server.ProducerToken(token):
+	case server.IsProducerToken(token):
 		o.URL = withoutUsers(o.URL)
-		o.Login = as(string(server.Producer), token)
+		o.Login = staticLogin(string(server.Producer), token)
 	case token != "":
 		o.Token = token
-	case producer && c.anonymous():
+	case producer && c.hasNoCredentials():
 		o.Login = c.findLogin
 	}
-	return identity{documents: o}, nil
+	return accountOptions{documents: o}, nil
 }
 
 // withoutUsers returns URLs without user information.
@@ -155,20 +156,20 @@ func withoutUsers(urls string) string {
 	return strings.Join(all, ",")
 }
 
-func as(user, password string) func() (string, string) {
+func staticLogin(user, password string) func() (string, string) {
 	return func() (string, string) { return user, password }
 }
 
-// both returns the options for both accounts of a server inside a daemon, in this process or another one.
-func both(o conn.Options, login func(server.User) (name, password string)) identity {
+// bothAccounts returns the options for both accounts of a server inside a daemon, in this process or another one.
+func bothAccounts(o conn.Options, login func(server.User) (name, password string)) accountOptions {
 	own := o
-	own.Login = as(login(server.Own))
-	o.Login = as(login(server.Documents))
-	return identity{o, &own}
+	own.Login = staticLogin(login(server.Own))
+	o.Login = staticLogin(login(server.Documents))
+	return accountOptions{o, &own}
 }
 
-// anonymous reports whether no credentials are configured.
-func (c Config) anonymous() bool {
+// hasNoCredentials reports whether no credentials are configured.
+func (c Config) hasNoCredentials() bool {
 	return c.Credentials == "" && c.NKey == "" && c.TokenFile == "" && c.Dir != "" && !strings.Contains(c.URL, "@")
 }
 
@@ -192,16 +193,16 @@ func (c Config) token(operator bool) (string, error) {
 	}
 	for raw := range strings.SplitSeq(c.URL, ",") {
 		if u, err := url.Parse(strings.TrimSpace(raw)); err == nil {
-			if token, _ := u.User.Password(); server.OperatorToken(token) || server.ProducerToken(token) {
+			if token, _ := u.User.Password(); server.IsOperatorToken(token) || server.IsProducerToken(token) {
 				return token, nil
 			}
 		}
 	}
-	if !c.anonymous() {
+	if !c.hasNoCredentials() {
 		return "", nil
 	}
 	for u := range strings.SplitSeq(c.URL, ",") {
-		if token := server.TokenFor(c.Dir, strings.TrimSpace(u), operator); token != "" {
+		if token := server.FindToken(c.Dir, strings.TrimSpace(u), operator); token != "" {
 			return token, nil
 		}
 	}
@@ -219,7 +220,7 @@ func (s *Store) Reloaders() map[string]auth.Reloader {
 
 // FlightToken is the token of the data folder for calls to the daemon's Flight and HTTP servers from this machine.
 // With remote servers the folder holds only that token.
-func (s *Store) FlightToken() auth.KeptToken {
+func (s *Store) FlightToken() auth.StoredToken {
 	if s.server == nil {
 		return auth.FlightToken(s.config.Dir, "")
 	}
@@ -235,8 +236,8 @@ func (s *Store) Own() *Store {
 	return s
 }
 
-// Of returns the store of a stream, by the stream's name.
-func (s *Store) Of(stream string) *Store {
+// ForStream returns the store of a stream, by the stream's name.
+func (s *Store) ForStream(stream string) *Store {
 	if stream == s.config.Name || stream == s.config.DeadLetterName() {
 		return s
 	}
@@ -263,13 +264,13 @@ func (s *Store) Config() Config { return s.config }
 // plan_key_file.
 func (s *Store) PlanKeys() [][]byte { return s.keys }
 
-// Reading records that readers wait for documents, until done is called. The embedded server's proxy then
+// BeginRead records that readers wait for documents, until done is called. The embedded server's proxy then
 // delays producers.
-func (s *Store) Reading() (done func()) {
+func (s *Store) BeginRead() (done func()) {
 	if s.server == nil {
 		return func() {}
 	}
-	return s.server.Reading()
+	return s.server.BeginRead()
 }
 
 // Close closes the connection and stops the embedded server, within bounded time. Acknowledged data is already

@@ -66,7 +66,7 @@ func (e *SettingsError) advice() string {
 func (c Config) DeadLetterName() string { return c.Name + "_DEAD" }
 
 // DeadLetterSubject returns the subject of the dead letter of a message.
-func (c Config) DeadLetterSubject(subject string) string { return deadSubject + "." + subject }
+func (c Config) DeadLetterSubject(subject string) string { return deadLetterSubject + "." + subject }
 
 // documentStream keeps every document until it is purged explicitly. A full stream refuses new documents, so
 // that producers wait.
@@ -144,10 +144,10 @@ func (s *Store) Ensure(ctx context.Context, want jetstream.StreamConfig) (jetstr
 		return nil, err
 	}
 	present := st.CachedInfo().Config
-	if err := check(present, want); err != nil {
+	if err := checkSettings(present, want); err != nil {
 		return nil, err
 	}
-	return s.follow(ctx, st, want)
+	return s.updateBounds(ctx, st, want)
 }
 
 // Find returns the stream of a name, or the error missing if none exists. In a cluster, "not found" counts only after
@@ -156,7 +156,7 @@ func (s *Store) Find(ctx context.Context, what, name string, missing error) (st 
 	began := time.Now()
 	err = s.Retry(ctx, "open "+what, func(ctx context.Context) (err error) {
 		st, err = s.JetStream().Stream(ctx, name)
-		if err = s.Doubt(began, err); errors.Is(err, jetstream.ErrStreamNotFound) && !conn.Transient(err) {
+		if err = s.AsTransientAbsence(began, err); errors.Is(err, jetstream.ErrStreamNotFound) && !conn.IsTransient(err) {
 			return fmt.Errorf("stream %s: %w", name, missing)
 		}
 		return err
@@ -164,11 +164,11 @@ func (s *Store) Find(ctx context.Context, what, name string, missing error) (st 
 	return st, err
 }
 
-// Doubt marks a "stream not found" error as transient for a while after began, the time of the first request, because
-// a member of a cluster may be cut off or lag.
-func (s *Store) Doubt(began time.Time, err error) error {
-	if errors.Is(err, jetstream.ErrStreamNotFound) && s.Clustered() && time.Since(began) < absencePatience {
-		return conn.Passing(err)
+// AsTransientAbsence marks a "stream not found" error as transient for a while after began, the time of the first
+// request, because a member of a cluster may be cut off or lag.
+func (s *Store) AsTransientAbsence(began time.Time, err error) error {
+	if errors.Is(err, jetstream.ErrStreamNotFound) && s.Clustered() && time.Since(began) < absenceTimeout {
+		return conn.AsTransient(err)
 	}
 	return err
 }
@@ -176,30 +176,30 @@ func (s *Store) Doubt(began time.Time, err error) error {
 // create creates a stream. On an embedded server the disk limits its bound, so that the stream is full before
 // the disk.
 func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstream.Stream, error) {
-	room, err := s.room(want.MaxBytes)
+	room, err := s.streamBound(want.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
 	s.logLowered(want, room)
 	want.MaxBytes = min(want.MaxBytes, room)
 	var st jetstream.Stream
-	err = s.copied(func(copies int) (err error) {
+	err = s.createReplicated(func(copies int) (err error) {
 		want.Replicas = copies
 		st, err = s.JetStream().CreateStream(ctx, want)
 		return err
 	})
 	if err == nil {
-		s.made.add(want.Name)
+		s.createdStreams.add(want.Name)
 	}
 	if errors.Is(err, jetstream.ErrStreamNameAlreadyInUse) { // another process was faster
 		st, err := s.JetStream().Stream(ctx, want.Name)
-		return st, soon(err)
+		return st, transientNotFound(err)
 	}
 	var api *jetstream.APIError
 	if errors.As(err, &api) && api.ErrorCode == conn.CodeSubjectsOverlap {
-		return nil, s.overlap(ctx, err, want.Subjects[0])
+		return nil, s.overlapError(ctx, err, want.Subjects[0])
 	}
-	if conn.NoRoom(err) {
+	if conn.IsNoSpace(err) {
 		return nil, fmt.Errorf("%w: the NATS servers promise each stream its whole bound, and have no room left for %d "+
 			"bytes: lower stream.max_bytes, "+
 			"stream.dead_letter_bytes or stream.plan_bytes, or let JetStream take more there (max_file_store, the account's "+
@@ -208,8 +208,8 @@ func (s *Store) create(ctx context.Context, want jetstream.StreamConfig) (jetstr
 	return st, err
 }
 
-// overlap returns the error for a stream whose subjects belong to another stream.
-func (s *Store) overlap(ctx context.Context, err error, subject string) error {
+// overlapError returns the error for a stream whose subjects belong to another stream.
+func (s *Store) overlapError(ctx context.Context, err error, subject string) error {
 	name, unknown := s.JetStream().StreamNameBySubject(ctx, subject)
 	if unknown != nil {
 		name = "another stream"
@@ -228,9 +228,9 @@ func (s *Store) overlap(ctx context.Context, err error, subject string) error {
 	return fmt.Errorf("%w: %s takes %s already: change stream.name or stream.subject", err, name, subject)
 }
 
-// room returns the maximum size of a stream with a bound of wanted bytes: on an embedded server at most half of the
-// free disk space, divided among sources.
-func (s *Store) room(wanted int64) (int64, error) {
+// streamBound returns the maximum size of a stream with a bound of wanted bytes: on an embedded server at most half of
+// the free disk space, divided among sources.
+func (s *Store) streamBound(wanted int64) (int64, error) {
 	if s.diskFree == nil {
 		return wanted, nil
 	}
@@ -246,7 +246,7 @@ func (s *Store) logLowered(want jetstream.StreamConfig, bytes int64) {
 	if bytes >= want.MaxBytes {
 		return
 	}
-	if _, logged := s.lowered.LoadOrStore(want.Name, true); logged {
+	if _, logged := s.loweredBounds.LoadOrStore(want.Name, true); logged {
 		return
 	}
 	setting := "stream.plan_bytes"
@@ -286,15 +286,15 @@ func (s *Store) DiskFree() *int64 {
 	return &free
 }
 
-// follow updates the bounds of an embedded server's stream to the configuration, which loses no data. Streams of a
-// remote server keep the bounds that their owner set. Streams of a cluster get the configured number of replicas.
-func (s *Store) follow(ctx context.Context, st jetstream.Stream,
+// updateBounds updates the bounds of an embedded server's stream to the configuration, which loses no data. Streams of
+// a remote server keep the bounds that their owner set. Streams of a cluster get the configured number of replicas.
+func (s *Store) updateBounds(ctx context.Context, st jetstream.Stream,
 	want jetstream.StreamConfig) (jetstream.Stream, error) {
 	info := st.CachedInfo()
 	if s.server == nil {
 		return s.replicate(ctx, st), nil
 	}
-	room, err := s.room(want.MaxBytes)
+	room, err := s.streamBound(want.MaxBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -311,7 +311,7 @@ func (s *Store) follow(ctx context.Context, st jetstream.Stream,
 	var updated jetstream.Stream
 	err = s.Retry(ctx, "set bounds of stream "+want.Name, func(ctx context.Context) (err error) {
 		updated, err = s.JetStream().UpdateStream(ctx, present)
-		return soon(err)
+		return transientNotFound(err)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("set bounds of stream %s to %d bytes: %w", want.Name, bytes, err)
@@ -322,11 +322,12 @@ func (s *Store) follow(ctx context.Context, st jetstream.Stream,
 // CheckDocuments returns a *SettingsError if the document stream's settings would lose data or do not meet the
 // daemon's needs.
 func (s *Store) CheckDocuments(is jetstream.StreamConfig) error {
-	return check(is, s.config.documentStream())
+	return checkSettings(is, s.config.documentStream())
 }
 
-// check returns a *SettingsError that lists the settings that would lose data or do not meet the daemon's needs.
-func check(is, want jetstream.StreamConfig) error {
+// checkSettings returns a *SettingsError that lists the settings that would lose data or do not meet the daemon's
+// needs.
+func checkSettings(is, want jetstream.StreamConfig) error {
 	var bad []Setting
 	expect := func(ok bool, name string, present, want any) {
 		if !ok {

@@ -44,7 +44,7 @@ func holds(t *testing.T, s *stream.Store, n int) {
 
 func TestStreamsAreMadeOnceAndVerified(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	for range 2 {
 		docs, err := s.Store().EnsureDocuments(ctx)
 		if err != nil {
@@ -74,7 +74,7 @@ func TestBoundsFollowTheConfiguration(t *testing.T) {
 	for _, bytes := range []int64{8 << 20, 32 << 20, 4 << 20} {
 		c.MaxBytes = bytes
 		store := natstest.Open(t, c)
-		docs, err := store.EnsureDocuments(natstest.Within(t, time.Minute))
+		docs, err := store.EnsureDocuments(natstest.TimeoutContext(t, time.Minute))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -118,7 +118,7 @@ func TestSettingsThatLoseDataAreNamed(t *testing.T) {
 	}
 	for name, spoil := range cases {
 		t.Run(name, func(t *testing.T) {
-			s, ctx, c := natstest.Start(t), natstest.Within(t, time.Minute), good
+			s, ctx, c := natstest.Start(t), natstest.TimeoutContext(t, time.Minute), good
 			spoil(&c)
 			if _, err := s.Store().JetStream().CreateStream(ctx, c); err != nil {
 				t.Fatal(err)
@@ -136,17 +136,17 @@ func TestSettingsThatLoseDataAreNamed(t *testing.T) {
 		})
 	}
 	s := natstest.Start(t)
-	if _, err := s.Store().JetStream().CreateStream(natstest.Within(t, time.Minute), good); err != nil {
+	if _, err := s.Store().JetStream().CreateStream(natstest.TimeoutContext(t, time.Minute), good); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.Store().EnsureDocuments(natstest.Within(t, time.Minute)); err != nil {
+	if _, err := s.Store().EnsureDocuments(natstest.TimeoutContext(t, time.Minute)); err != nil {
 		t.Errorf("a good stream: %v", err)
 	}
 }
 
 func TestAllBadSettingsAreListed(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	_, err := s.Store().Own().JetStream().CreateStream(ctx, jetstream.StreamConfig{
 		Name: "PLAN_run", Subjects: []string{"plan.run"}, MaxAge: time.Hour, Storage: jetstream.MemoryStorage, FirstSeq: 7,
 	})
@@ -171,7 +171,7 @@ func TestAllBadSettingsAreListed(t *testing.T) {
 
 func TestSubjectsOfAnotherStream(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	if _, err := s.Store().JetStream().CreateStream(ctx,
 		jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"docs.web"}}); err != nil {
 		t.Fatal(err)
@@ -212,7 +212,8 @@ func TestConfigReportsEveryBadField(t *testing.T) {
 
 // A bound that the servers cannot reserve is refused with advice on what to change.
 func TestNoRoomForABound(t *testing.T) {
-	url := natstest.Plain(t, &server.Options{JetStream: true, JetStreamMaxStore: 1 << 20, JetStreamMaxMemory: 1 << 20})
+	url := natstest.StartPlain(t, &server.Options{JetStream: true, JetStreamMaxStore: 1 << 20,
+		JetStreamMaxMemory: 1 << 20})
 	c := natstest.Config(t)
 	c.URL, c.Dir, c.Listen = "nats://"+url, "", ""
 	store := natstest.Open(t, c)
@@ -230,13 +231,13 @@ func TestStreams_LoweredBoundIsLoggedAtEveryStart(t *testing.T) {
 	for i, tc := range []struct{ free, want int64 }{{16 << 20, 8 << 20}, {8 << 20, 8 << 20}, {40 << 20, 20 << 20},
 		{1 << 40, 64 << 20}} {
 		var log bytes.Buffer
-		store, err := stream.Open(natstest.Within(t, time.Minute), c, slog.New(slog.NewTextHandler(&log, nil)))
+		store, err := stream.Open(natstest.TimeoutContext(t, time.Minute), c, slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		store.SetDiskFree(func() (int64, error) { return tc.free, nil })
 		for range 2 {
-			docs, err := store.EnsureDocuments(natstest.Within(t, time.Minute))
+			docs, err := store.EnsureDocuments(natstest.TimeoutContext(t, time.Minute))
 			if err != nil {
 				t.Fatal(err)
 			}

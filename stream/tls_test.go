@@ -99,7 +99,7 @@ func TestClusterWithTLSAndASecret(t *testing.T) {
 	for i, peer := range peers {
 		c := config(peer)
 		opening.Go(func() {
-			s, err := stream.Open(natstest.Within(t, time.Minute), c, quiet())
+			s, err := stream.Open(natstest.TimeoutContext(t, time.Minute), c, quiet())
 			if err != nil {
 				t.Errorf("open member %d: %v", i, err)
 				return
@@ -117,7 +117,7 @@ func TestClusterWithTLSAndASecret(t *testing.T) {
 	holds(t, stores[2], 5)
 
 	for _, at := range stores {
-		nc, err := nats.Connect(natstest.URLAs(at.ClientURL(), stores[0].Config().Dir, server.ProducerFile),
+		nc, err := nats.Connect(natstest.URLWithToken(at.ClientURL(), stores[0].Config().Dir, server.ProducerFile),
 			nats.RootCAs(cert))
 		if err != nil {
 			t.Errorf("a member does not know the token of another one : %v", err)

@@ -10,19 +10,19 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// made records the streams that a Store has created.
-type made struct {
+// createdStreams records the streams that a Store has created.
+type createdStreams struct {
 	mu    sync.Mutex
 	names []string
 }
 
-func (m *made) add(name string) {
+func (m *createdStreams) add(name string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.names = append(m.names, name)
 }
 
-func (m *made) take() []string {
+func (m *createdStreams) removeAll() []string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	names := m.names
@@ -30,19 +30,19 @@ func (m *made) take() []string {
 	return names
 }
 
-// Withdraw removes the streams that this Store has created and that have never held a message, which a failed
+// RemoveEmptyStreams removes the streams that this Store has created and that have never held a message, which a failed
 // start would leave behind. Streams that existed before, or that hold messages, are kept. On a cluster all
 // streams are kept: other daemons that start at the same time may have opened them, and a lagging server may
 // report a stream as empty that is not.
-func (s *Store) Withdraw(ctx context.Context) error {
+func (s *Store) RemoveEmptyStreams(ctx context.Context) error {
 	if s.Clustered() {
 		return nil
 	}
 	var failed error
 	if s.own != nil && s.own.Client != nil {
-		failed = s.own.Withdraw(ctx)
+		failed = s.own.RemoveEmptyStreams(ctx)
 	}
-	for _, name := range slices.Backward(s.made.take()) {
+	for _, name := range slices.Backward(s.createdStreams.removeAll()) {
 		err := s.Retry(ctx, "remove empty stream "+name, func(ctx context.Context) error {
 			st, err := s.JetStream().Stream(ctx, name)
 			if err == nil && st.CachedInfo().State.LastSeq == 0 {

@@ -20,13 +20,13 @@ func TestWithdraw(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store := srv.Remote()
+	store := srv.OpenRemote()
 	openDocuments(t, store)
 	for _, run := range []string{"before", "new"} {
 		openRun(t, store, run)
 	}
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 1)...)
-	if err := store.Withdraw(ctx); err != nil {
+	if err := store.RemoveEmptyStreams(ctx); err != nil {
 		t.Fatal(err)
 	}
 	var left []string
@@ -50,7 +50,7 @@ func TestWithdrawOnACluster(t *testing.T) {
 	c := natstest.StartCluster(t, 3)
 	store := c.Store(0)
 	created := stream.Created(openDocuments(t, store).CachedInfo())
-	if err := store.Withdraw(natstest.Context(t)); err != nil {
+	if err := store.RemoveEmptyStreams(natstest.Context(t)); err != nil {
 		t.Fatal(err)
 	}
 	if now := stream.Created(openDocuments(t, c.Store(1)).CachedInfo()); !now.Equal(created) {
@@ -58,7 +58,7 @@ func TestWithdrawOnACluster(t *testing.T) {
 	}
 }
 
-// A data folder can be opened while another daemon uses the configured port, because OpenAlone does not listen.
+// A data folder can be opened while another daemon uses the configured port, because OpenExclusive does not listen.
 func TestOpenAlone(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -67,7 +67,7 @@ func TestOpenAlone(t *testing.T) {
 	defer taken.Close()
 	c := natstest.Config(t)
 	c.Listen = taken.Addr().String()
-	store, err := stream.OpenAlone(natstest.Context(t), c, quiet())
+	store, err := stream.OpenExclusive(natstest.Context(t), c, quiet())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,7 +76,7 @@ func TestOpenAlone(t *testing.T) {
 	if url := store.ClientURL(); url != "" {
 		t.Errorf("clients are told to connect to %s", url)
 	}
-	if _, err := stream.OpenAlone(natstest.Context(t), c, quiet()); !errors.Is(err, server.ErrFolderInUse) ||
+	if _, err := stream.OpenExclusive(natstest.Context(t), c, quiet()); !errors.Is(err, server.ErrFolderInUse) ||
 		server.HolderURL(c.Dir) != "" {
 		t.Errorf("a second one: %v, at %q", err, server.HolderURL(c.Dir))
 	}

@@ -15,19 +15,19 @@ import (
 	"loaderd/stream/conn"
 )
 
-// Yield moves the leaders of these streams from this process's own server to other members of its cluster, and
-// returns the names of the moved streams. If this process and its server fail together, these streams need no
+// TransferLeadership moves the leaders of these streams from this process's own server to other members of its cluster,
+// and returns the names of the moved streams. If this process and its server fail together, these streams need no
 // election, which takes seconds. The preferred new leader is the server that leads the first of the streams, if it is
 // up to date, so that a failure of the third server affects no leader. Without an embedded server in a cluster Yield
 // does nothing. The error names the streams that could not be moved.
-func (s *Store) Yield(ctx context.Context, streams ...string) (moved []string, err error) {
+func (s *Store) TransferLeadership(ctx context.Context, streams ...string) (moved []string, err error) {
 	if s.server == nil || !s.config.Clustered() {
 		return nil, nil
 	}
 	own, together := s.Conn().ConnectedServerName(), ""
 	var failed []error
 	for _, name := range streams {
-		in := s.Of(name)
+		in := s.ForStream(name)
 		st, err := in.JetStream().Stream(ctx, name)
 		if err != nil {
 			failed = append(failed, fmt.Errorf("find the leader of stream %s: %w", name, err))
@@ -39,7 +39,7 @@ func (s *Store) Yield(ctx context.Context, streams ...string) (moved []string, e
 		}
 		to := c.Leader
 		if to == own {
-			if to = heir(c, together); to == "" {
+			if to = chooseLeader(c, together); to == "" {
 				continue
 			}
 			if err := MoveLeader(ctx, in.Client, name, to); err != nil {
@@ -73,17 +73,17 @@ func (s *Store) awaitLeader(ctx context.Context, name, before string) {
 	}
 }
 
-// deadAfter is how long a leader may have received nothing from a replica before that replica counts as down. Servers
-// send every second. A server that is down may be listed as current for much longer, and a stream that is handed over
-// to it has no leader for seconds.
-const deadAfter = 2500 * time.Millisecond
+// replicaTimeout is how long a leader may have received nothing from a replica before that replica counts as down.
+// Servers send every second. A server that is down may be listed as current for much longer, and a stream that is
+// handed over to it has no leader for seconds.
+const replicaTimeout = 2500 * time.Millisecond
 
-// heir returns a replica that can become the stream's leader: one that is up to date, preferably wanted. It is
+// chooseLeader returns a replica that can become the stream's leader: one that is up to date, preferably wanted. It is
 // empty if none exists.
-func heir(c *jetstream.ClusterInfo, wanted string) string {
+func chooseLeader(c *jetstream.ClusterInfo, wanted string) string {
 	var ready []string
 	for _, r := range c.Replicas {
-		if r.Current && !r.Offline && r.Active < deadAfter {
+		if r.Current && !r.Offline && r.Active < replicaTimeout {
 			ready = append(ready, r.Name)
 		}
 	}
@@ -117,7 +117,7 @@ func MoveLeader(ctx context.Context, c *conn.Client, name, to string) error {
 		Error *jetstream.APIError `json:"error"`
 	}
 	if err := json.Unmarshal(reply.Data, &answer); err != nil {
-		return conn.Passing(fmt.Errorf("read the answer of stream %s: %w", name, err))
+		return conn.AsTransient(fmt.Errorf("read the answer of stream %s: %w", name, err))
 	}
 	if answer.Error != nil {
 		return answer.Error

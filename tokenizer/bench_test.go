@@ -46,7 +46,7 @@ func BenchmarkHostile(b *testing.B) {
 				for b.Loop() {
 					b.StopTimer()
 					fresh := *m
-					fresh.words = m.words.Afresh()
+					fresh.words = m.words.CloneUnshared()
 					e := fresh.NewEncoder()
 					b.StartTimer()
 					e.Encode(ids[:0], texts[kind])

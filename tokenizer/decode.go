@@ -8,23 +8,23 @@ import (
 	"loaderd/tokenizer/internal/norm"
 )
 
-// decoding decodes ids to text.
-type decoding struct {
-	decoded []string // id -> bytes
-	is      []bool   // id -> whether a token has this id
-	decoder definition.Decoder
+// tokenDecoder decodes ids to text.
+type tokenDecoder struct {
+	decoded  []string // id -> bytes
+	hasToken []bool   // id -> whether a token has this id
+	decoder  definition.Decoder
 }
 
-func newDecoding(d *definition.Definition) (m decoding) {
+func newTokenDecoder(d *definition.Definition) (m tokenDecoder) {
 	set := func(id int32, s string) {
 		if grow := int(id) + 1 - len(m.decoded); grow > 0 {
 			m.decoded = append(m.decoded, make([]string, grow)...)
-			m.is = append(m.is, make([]bool, grow)...)
+			m.hasToken = append(m.hasToken, make([]bool, grow)...)
 		}
-		m.decoded[id], m.is[id] = s, true
+		m.decoded[id], m.hasToken[id] = s, true
 	}
 	m.decoded = make([]string, 0, len(d.TokensByID())+len(d.Added))
-	m.is = make([]bool, 0, cap(m.decoded))
+	m.hasToken = make([]bool, 0, cap(m.decoded))
 	if d.Characters == nil {
 		texts := d.TokensByID()
 		for _, v := range d.Entries {
@@ -54,8 +54,10 @@ func newDecoding(d *definition.Definition) (m decoding) {
 	return m
 }
 
-// known reports whether a token has an id.
-func (m *decoding) known(id int32) bool { return id >= 0 && int(id) < len(m.is) && m.is[id] }
+// hasID reports whether a token has an id.
+func (m *tokenDecoder) hasID(id int32) bool {
+	return id >= 0 && int(id) < len(m.hasToken) && m.hasToken[id]
+}
 
 // Decode appends the bytes of the ids of a text. An id without a token is an error that names its position.
 func (m *Model) Decode(dst []byte, ids []int32) ([]byte, error) {
@@ -64,8 +66,8 @@ func (m *Model) Decode(dst []byte, ids []int32) ([]byte, error) {
 	if err != nil || len(ids) == 0 {
 		return dst, err
 	}
-	drop := m.decoder.Start
-	if m.decoder.FirstToken {
+	drop := m.decoder.StartSpaces
+	if m.decoder.TrimsFirstToken {
 		drop = len(m.decoded[ids[0]])
 	}
 	text := dst[n:]
@@ -76,7 +78,7 @@ func (m *Model) Decode(dst []byte, ids []int32) ([]byte, error) {
 // DecodePart is Decode for ids from within a text: it drops nothing at the start.
 func (m *Model) DecodePart(dst []byte, ids []int32) ([]byte, error) {
 	for i, id := range ids {
-		if !m.known(id) {
+		if !m.hasID(id) {
 			return dst, fmt.Errorf("decode ids: id %d at position %d is not in the vocabulary of %s (%d ids)", id, i, m.name,
 				m.VocabSize())
 		}

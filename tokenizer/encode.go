@@ -10,17 +10,17 @@ import (
 // Encoder has the scratch space and the caches of one goroutine: up to 13 MB, plus up to some MB for the longest
 // recent word or text.
 type Encoder struct {
-	m      *Model
-	words  *wordcache.Encoder
-	valid  []byte // a text whose invalid UTF-8 is replaced
-	steps  norm.Stepper
-	marked []byte // a text in which spaces represent their mark
-	plain  []byte // a text with a space put before it
+	model        *Model
+	words        *wordcache.Encoder
+	validText    []byte // a text whose invalid UTF-8 is replaced
+	steps        norm.Stepper
+	marked       []byte // a text in which spaces represent their mark
+	prefixedText []byte // a text with a space put before it
 }
 
 // NewEncoder returns an encoder for one goroutine.
 func (m *Model) NewEncoder() *Encoder {
-	return &Encoder{m: m, words: m.words.NewEncoder(), steps: norm.NewStepper(m.def.InsideSteps())}
+	return &Encoder{model: m, words: m.words.NewEncoder(), steps: norm.NewStepper(m.def.EncoderSteps())}
 }
 
 // Encode appends the ids of a text to dst. It accepts any bytes: each maximal subpart of invalid UTF-8 counts as one
@@ -33,27 +33,27 @@ func (e *Encoder) Encode(dst []int32, text []byte) []int32 {
 // at the beginning and at the end of the text, and so gets what the tokenizer adds there.
 func (e *Encoder) EncodePart(dst []int32, text []byte, first, last bool) []int32 {
 	if !norm.Valid(text) {
-		e.valid = norm.AppendValid(norm.Keep(e.valid), text)
-		text = e.valid
+		e.validText = norm.AppendValid(norm.ReuseBuffer(e.validText), text)
+		text = e.validText
 	}
-	t := &e.m.def.Template
-	if e.m.addSpecial && first {
+	t := &e.model.def.Template
+	if e.model.addSpecial && first {
 		dst = append(dst, t.Before...)
 	}
-	cut := added.NewCutter(&e.m.raw, text, e.m.specialAsText)
+	cut := added.NewCutter(&e.model.raw, text, e.model.specialAsText)
 	for {
 		first := first && cut.AtStart()
 		section, id := cut.Next()
 		if len(section) > 0 {
-			dst = e.between(dst, section, first)
+			dst = e.encodeBetweenAdded(dst, section, first)
 		}
 		if id < 0 {
 			break
 		}
 		dst = append(dst, id)
 	}
-	if e.m.addSpecial && last {
-		dst = append(dst, t.Behind...)
+	if e.model.addSpecial && last {
+		dst = append(dst, t.After...)
 	}
 	e.trim()
 	return dst
@@ -61,20 +61,21 @@ func (e *Encoder) EncodePart(dst []int32, text []byte, first, last bool) []int32
 
 // trim releases memory that a large text needed.
 func (e *Encoder) trim() {
-	e.valid, e.marked, e.plain = norm.Keep(e.valid), norm.Keep(e.marked), norm.Keep(e.plain)
+	e.validText, e.marked, e.prefixedText = norm.ReuseBuffer(e.validText), norm.ReuseBuffer(e.marked),
+		norm.ReuseBuffer(e.prefixedText)
 	e.words.Trim()
 	e.steps.Trim()
 }
 
-// between encodes the text between the added tokens of the raw text.
-func (e *Encoder) between(dst []int32, s []byte, first bool) []int32 {
+// encodeBetweenAdded encodes the text between the added tokens of the raw text.
+func (e *Encoder) encodeBetweenAdded(dst []int32, s []byte, first bool) []int32 {
 	s = e.steps.Normalize(s)
-	cut := added.NewCutter(&e.m.normalized, s, e.m.specialAsText)
+	cut := added.NewCutter(&e.model.normalized, s, e.model.specialAsText)
 	for {
 		first := first && cut.AtStart()
 		section, id := cut.Next()
 		if len(section) > 0 {
-			dst = e.section(dst, section, first)
+			dst = e.encodeSection(dst, section, first)
 		}
 		if id < 0 {
 			return dst
@@ -83,49 +84,49 @@ func (e *Encoder) between(dst []int32, s []byte, first bool) []int32 {
 	}
 }
 
-// section encodes text without added tokens. first reports that it starts where the text does.
-func (e *Encoder) section(dst []int32, s []byte, first bool) []int32 {
-	c := e.m.def.Characters
-	if c != nil && c.Late && c.Mark != " " {
-		s = norm.ReplaceAll(&e.marked, s, e.m.mark, []byte{' '})
+// encodeSection encodes text without added tokens. first reports that it starts where the text does.
+func (e *Encoder) encodeSection(dst []int32, s []byte, first bool) []int32 {
+	c := e.model.def.Characters
+	if c != nil && c.MarksLate && c.Mark != " " {
+		s = norm.ReplaceAll(&e.marked, s, e.model.mark, []byte{' '})
 	}
-	if c == nil && e.m.def.Family.Pieces != nil {
-		return e.spacedPieces(dst, s)
+	if c == nil && e.model.def.Family.SpacedPieces != nil {
+		return e.encodeSpacedPieces(dst, s)
 	}
-	if e.m.def.PrefixSpace && s[0] != ' ' && (first || c == nil || !c.FirstOnly) {
-		s = e.spaced(s)
+	if e.model.def.PrefixSpace && s[0] != ' ' && (first || c == nil || !c.PrefixesFirstOnly) {
+		s = e.withSpace(s)
 	}
 	if c != nil {
-		return e.cutWords(dst, s)
+		return e.encodeCharacterWords(dst, s)
 	}
-	return e.words.Encode(&e.m.split, dst, s)
+	return e.words.Encode(&e.model.split, dst, s)
 }
 
-// spaced returns s with a space before it, valid until the next call.
-func (e *Encoder) spaced(s []byte) []byte {
-	e.plain = append(append(norm.Keep(e.plain), ' '), s...)
-	return e.plain
+// withSpace returns s with a space before it, valid until the next call.
+func (e *Encoder) withSpace(s []byte) []byte {
+	e.prefixedText = append(append(norm.ReuseBuffer(e.prefixedText), ' '), s...)
+	return e.prefixedText
 }
 
-// spacedPieces encodes text. Each of its pieces gets a space before it, if it starts with none.
-func (e *Encoder) spacedPieces(dst []int32, s []byte) []int32 {
+// encodeSpacedPieces encodes text. Each of its pieces gets a space before it, if it starts with none.
+func (e *Encoder) encodeSpacedPieces(dst []int32, s []byte) []int32 {
 	var open pretokenize.OpenPieces
 	for i := 0; i < len(s); {
-		end := e.m.def.Family.Pieces.End(s, i, &open)
+		end := e.model.def.Family.SpacedPieces.PieceEnd(s, i, &open)
 		piece := s[i:end]
 		if piece[0] != ' ' {
-			piece = e.spaced(piece)
+			piece = e.withSpace(piece)
 		}
-		dst = e.words.Encode(&e.m.split, dst, piece)
+		dst = e.words.Encode(&e.model.split, dst, piece)
 		i = end
 	}
 	return dst
 }
 
-// cutWords encodes text of a model whose merging starts with characters.
-func (e *Encoder) cutWords(dst []int32, s []byte) []int32 {
-	if id, ok := e.m.texts[string(s)]; ok {
+// encodeCharacterWords encodes text of a model whose merging starts with characters.
+func (e *Encoder) encodeCharacterWords(dst []int32, s []byte) []int32 {
+	if id, ok := e.model.wholeTexts[string(s)]; ok {
 		return append(dst, id)
 	}
-	return e.words.Encode(e.m.cuts, dst, s)
+	return e.words.Encode(e.model.cuts, dst, s)
 }

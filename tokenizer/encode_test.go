@@ -58,7 +58,7 @@ func TestModelFacts(t *testing.T) {
 		if m.Name() != name || m.VocabSize() != want.vocab || !ok || end.ID != want.end {
 			t.Errorf("%s: name %q, %d ids, end %d %t", name, m.Name(), m.VocabSize(), end.ID, ok)
 		}
-		if m.words.HaveWhole() {
+		if m.words.HasWholeWords() {
 			t.Errorf("%s: some tokens are not what merging makes of them", name)
 		}
 	}
@@ -98,7 +98,7 @@ func compareWithNaive(t *testing.T, n *naiveModel, e *Encoder, text []byte) {
 	want := n.ids(bytes.ToValidUTF8(text, []byte("\ufffd")))
 	for range 2 {
 		if got := e.Encode(nil, text); !slices.Equal(got, want) {
-			t.Fatalf("%s: %q gives %v, want %v", e.m.Name(), text, got, want)
+			t.Fatalf("%s: %q gives %v, want %v", e.model.Name(), text, got, want)
 		}
 	}
 }

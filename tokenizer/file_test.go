@@ -183,7 +183,7 @@ func FuzzEncode(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		m, err := compile(d, Options{})
+		m, err := newModel(d, Options{})
 		if err != nil {
 			f.Fatal(err)
 		}
@@ -226,7 +226,7 @@ func FuzzLoad(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m, err := compile(d, Options{})
+		m, err := newModel(d, Options{})
 		if err != nil {
 			return
 		}

@@ -32,11 +32,11 @@ func FuzzTokenizerFile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m, err := compile(d, Options{AddSpecialTokens: true})
+		m, err := newModel(d, Options{AddSpecialTokens: true})
 		if err != nil {
 			return
 		}
-		if !FingerprintForm.MatchString(m.Fingerprint()) {
+		if !FingerprintPattern.MatchString(m.Fingerprint()) {
 			t.Errorf("fingerprint %s", m.Fingerprint())
 		}
 		if _, err := m.Decode(nil, m.NewEncoder().Encode(nil, text)); err != nil {
@@ -58,7 +58,7 @@ func FuzzRankFile(f *testing.F) {
 		if err != nil {
 			return
 		}
-		m, err := compile(d, Options{})
+		m, err := newModel(d, Options{})
 		if err != nil {
 			return
 		}

@@ -14,7 +14,7 @@ import (
 func TestFingerprintsOfBuiltin(t *testing.T) {
 	for _, name := range Builtin() {
 		d := tokentest.Builtin(t, name)
-		if want := d.Identity.Fingerprint(fingerprint.Shapes{Added: d.Added}); d.Fingerprint != want {
+		if want := d.Identity.Fingerprint(fingerprint.Settings{Added: d.Added}); d.Fingerprint != want {
 			t.Errorf("%s: %s is written down, want %s", name, d.Fingerprint, want)
 		}
 	}

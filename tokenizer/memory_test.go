@@ -13,7 +13,7 @@ import (
 const workerMemory = 16 << 20
 
 // shared are the types that encoders refer to and do not own: the model, and tables.
-var shared = []string{"*tokenizer.Model", "*lookup.Words", "*lookup.sharedWords", "*norm.nfcTables"}
+var shared = []string{"*tokenizer.Model", "*wordcache.Words", "*wordcache.sharedWords", "*norm.nfcTables"}
 
 // held returns the memory in bytes that is reachable from a value.
 func held(t *testing.T, v reflect.Value) (n int) {

@@ -19,20 +19,20 @@ type Model struct {
 	def         *definition.Definition
 	words       *wordcache.Words
 	split       pretokenize.Splitter
-	cuts        *pretokenize.Cuts // replaces split if merging starts with characters
-	mark        []byte            // replaces spaces if that is done late
+	cuts        *pretokenize.SplitPoints // replaces split if merging starts with characters
+	mark        []byte                   // replaces spaces if that is done late
 	// Texts between added tokens that are one token although merging gives other ids. It is used if texts are not split
 	// into words.
-	texts      map[string]int32
+	wholeTexts map[string]int32
 	raw        added.Set // added tokens that are found in the raw text
 	normalized added.Set // added tokens that are found in normalized text
-	decoding
+	tokenDecoder
 
 	specialAsText bool
 	addSpecial    bool // add the ids of the template
 }
 
-func compile(d *definition.Definition, o Options) (*Model, error) {
+func newModel(d *definition.Definition, o Options) (*Model, error) {
 	m, err := assemble(d, o)
 	if err != nil {
 		return nil, err
@@ -51,17 +51,18 @@ func assemble(d *definition.Definition, o Options) (*Model, error) {
 	if m.raw, m.normalized, err = d.AddedSets(); err != nil {
 		return nil, err
 	}
-	m.decoding = newDecoding(d)
+	m.tokenDecoder = newTokenDecoder(d)
 	if err := m.checkTemplate(); err != nil {
 		return nil, err
 	}
-	m.words, m.texts = wordcache.New(d.Merges, d.TokensByID(), wordcache.Rules{Whole: d.WholeWords, Cut: d.CutsWords()})
+	m.words, m.wholeTexts = wordcache.New(d.Merges, d.TokensByID(),
+		wordcache.Rules{WholeWords: d.WholeWords, SplitsWords: d.IsSplitIntoWords()})
 	if d.Characters != nil {
-		m.fillCuts()
+		m.findCuts()
 	}
-	shape := fingerprint.Shapes{Added: d.Added, SpecialAsText: m.specialAsText}
+	shape := fingerprint.Settings{Added: d.Added, SpecialAsText: m.specialAsText}
 	if m.addSpecial {
-		shape.Before, shape.Behind = d.Template.Before, d.Template.Behind
+		shape.Before, shape.Behind = d.Template.Before, d.Template.After
 	}
 	if d.Fingerprint != "" && !m.specialAsText {
 		m.fingerprint = func() string { return d.Fingerprint }
@@ -71,31 +72,31 @@ func assemble(d *definition.Definition, o Options) (*Model, error) {
 	return m, nil
 }
 
-// fillCuts finds the places where texts may be split.
-func (m *Model) fillCuts() {
+// findCuts finds the places where texts may be split.
+func (m *Model) findCuts() {
 	c, merges := m.def.Characters, m.def.Merges
 	m.mark = []byte(c.Mark)
 	var may func(before, after int) bool
-	free := !merges.FallsBack() && !m.words.HaveWhole() // a word that is a token is not split
+	free := !merges.HasFallbackMerges() && !m.words.HasWholeWords() // a word that is a token is not split
 	if free {
-		may = merges.BeginsWith().Parts()
+		may = merges.Characters().CanSplit()
 	}
-	m.cuts = pretokenize.NewCuts(c.Words, merges.Texts(), may)
-	if !free || !merges.BeginsWith().Whole() {
-		m.words.KeepTogether()
+	m.cuts = pretokenize.NewSplitPoints(c.SplitsAtMarks, merges.Texts(), may)
+	if !free || !merges.Characters().IsComplete() {
+		m.words.DisableSplitting()
 	}
 }
 
 // checkTemplate returns an error if the ids to add are unknown.
 func (m *Model) checkTemplate() error {
 	t := m.def.Template
-	if !m.addSpecial && !t.Always {
+	if !m.addSpecial && !t.AppliesAlways {
 		return nil
 	}
-	for _, id := range slices.Concat(t.Before, t.Behind) {
-		if !m.known(id) {
+	for _, id := range slices.Concat(t.Before, t.After) {
+		if !m.hasID(id) {
 			return fmt.Errorf("post_processor adds id %d, which no token has", id)
 		}
 	}
-	return t.Refused
+	return t.UnsupportedErr
 }

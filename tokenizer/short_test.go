@@ -6,11 +6,11 @@ import "loaderd/tokenizer/internal/tokentest"
 type object = tokentest.Object
 
 var (
-	splitOn    = tokentest.SplitOn
-	inSequence = tokentest.InSequence
+	splitOn    = tokentest.SplitPart
+	inSequence = tokentest.SequencePreTokenizer
 	byteLevel  = tokentest.ByteLevel
 	addedToken = tokentest.Added
 	smallFile  = tokentest.SmallFile
-	replacing  = tokentest.Replacing
-	patternFor = tokentest.PatternFor
+	replacing  = tokentest.ReplaceNormalizer
+	patternFor = tokentest.SplitPreTokenizer
 )

@@ -6,8 +6,8 @@ import (
 	"loaderd/tokenizer/internal/added"
 )
 
-// Special returns the id of an added token by its text.
-func (m *Model) Special(content string) (id int32, ok bool) {
+// AddedTokenID returns the id of an added token by its text.
+func (m *Model) AddedTokenID(content string) (id int32, ok bool) {
 	t, ok := m.addedToken(func(t added.Token) bool { return t.Content == content })
 	return t.ID, ok
 }
@@ -24,7 +24,7 @@ type EndToken struct {
 // the first of the usual names (<|endoftext|>, <|end_of_text|>, ...) among the special tokens. If a configuration
 // names a token that the tokenizer lacks, ok is false.
 func (m *Model) EndOfText() (end EndToken, ok bool) {
-	if behind := m.def.Template.Behind; len(behind) == 1 {
+	if behind := m.def.Template.After; len(behind) == 1 {
 		if t, ok := m.addedToken(func(t added.Token) bool { return t.ID == behind[0] && t.Special }); ok {
 			return EndToken{t.ID, t.Content, "post_processor"}, true
 		}
@@ -42,29 +42,29 @@ func (m *Model) EndOfText() (end EndToken, ok bool) {
 		}
 		return EndToken{Source: c.Source}, false
 	}
-	t, ok := m.usual(endTokens)
+	t, ok := m.firstSpecial(endTokens)
 	return EndToken{t.ID, t.Content, "known name"}, ok
 }
 
 // BeginOfText returns the id of the token that begins a document: the one that the file's post_processor adds before
 // a text, or else the first of the usual ones (<|begin_of_text|>, <s>, ...) among the special tokens.
 func (m *Model) BeginOfText() (id int32, ok bool) {
-	if before := m.def.Template.Before; len(before) == 1 && m.known(before[0]) {
+	if before := m.def.Template.Before; len(before) == 1 && m.hasID(before[0]) {
 		return before[0], true
 	}
-	t, ok := m.usual(beginTokens)
+	t, ok := m.firstSpecial(beginTokens)
 	return t.ID, ok
 }
 
-// FillIn returns the ids of the tokens before prefix, middle and suffix of a document for fill-in-the-middle. They
+// FIMTokens returns the ids of the tokens before prefix, middle and suffix of a document for fill-in-the-middle. They
 // are the first of the usual ones whose three tokens are all among the added tokens.
-func (m *Model) FillIn() (prefix, middle, suffix int32, ok bool) {
-	for _, names := range fillInTokens {
+func (m *Model) FIMTokens() (prefix, middle, suffix int32, ok bool) {
+	for _, names := range fimTokens {
 		var ids [3]int32
 		all := true
 		for i, content := range names {
 			var there bool
-			ids[i], there = m.Special(content)
+			ids[i], there = m.AddedTokenID(content)
 			all = all && there
 		}
 		if all {
@@ -74,22 +74,22 @@ func (m *Model) FillIn() (prefix, middle, suffix int32, ok bool) {
 	return 0, 0, 0, false
 }
 
-// RankFile reports whether the model is from a rank file, which does not contain special tokens. It returns how many
-// the model has, and from which list. The list is that of a known vocabulary, "options", or "none".
-func (m *Model) RankFile() (specials int, list string, ok bool) {
+// RankFileInfo reports whether the model is from a rank file, which does not contain special tokens. It returns how
+// many the model has, and from which list. The list is that of a known vocabulary, "options", or "none".
+func (m *Model) RankFileInfo() (specials int, list string, ok bool) {
 	return len(m.def.Added), m.def.SpecialList, m.def.SpecialList != ""
 }
 
-// Around returns the ids that are added before and after every text: none without Options.AddSpecialTokens.
-func (m *Model) Around() (before, behind []int32) {
+// TemplateIDs returns the ids that are added before and after every text: none without Options.AddSpecialTokens.
+func (m *Model) TemplateIDs() (before, behind []int32) {
 	if !m.addSpecial {
 		return nil, nil
 	}
-	return m.def.Template.Before, m.def.Template.Behind
+	return m.def.Template.Before, m.def.Template.After
 }
 
-// usual returns the special token with the first of some contents that a special token has.
-func (m *Model) usual(contents []string) (t added.Token, ok bool) {
+// firstSpecial returns the special token with the first of some contents that a special token has.
+func (m *Model) firstSpecial(contents []string) (t added.Token, ok bool) {
 	for _, content := range contents {
 		if t, ok = m.addedToken(func(t added.Token) bool { return t.Content == content && t.Special }); ok {
 			return t, true
@@ -113,8 +113,8 @@ var endTokens = []string{"<|endoftext|>", "<|end_of_text|>", "<｜end▁of▁sen
 var beginTokens = []string{"<|begin_of_text|>", "<|startoftext|>", "<｜begin▁of▁sentence｜>", "<s>", "<bos>", "<|bos|>",
 	"<BOS>", "<BOS_TOKEN>", "[BOS]"}
 
-// fillInTokens are the usual tokens before prefix, middle and suffix.
-var fillInTokens = [][3]string{
+// fimTokens are the usual tokens before prefix, middle and suffix.
+var fimTokens = [][3]string{
 	{"<fim_prefix>", "<fim_middle>", "<fim_suffix>"},       // StarCoder, StarCoder2
 	{"<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>"}, // CodeGemma, Qwen2.5, cl100k_base
 	{"<fim-prefix>", "<fim-middle>", "<fim-suffix>"},       // SantaCoder

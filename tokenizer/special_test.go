@@ -57,20 +57,20 @@ func TestSpecialTokens(t *testing.T) {
 			if end, ok := m.EndOfText(); end.ID != tt.end || ok != (tt.end != 0) {
 				t.Errorf("a document ends with %d, %v", end.ID, ok)
 			}
-			prefix, middle, suffix, ok := m.FillIn()
+			prefix, middle, suffix, ok := m.FIMTokens()
 			if got := (fillIn{prefix, middle, suffix}); got != tt.fill || ok != (tt.fill != fillIn{}) {
 				t.Errorf("filled in with %v, %v", got, ok)
 			}
-			before, behind := m.Around()
+			before, behind := m.TemplateIDs()
 			if !slices.Equal(before, tt.before) || (len(behind) > 0) != (len(tt.before) > 0) {
 				t.Errorf("%v and %v around a text", before, behind)
 			}
 			for _, content := range tt.added {
-				if id, ok := m.Special(content); !ok || m.decoded[id] != content {
+				if id, ok := m.AddedTokenID(content); !ok || m.decoded[id] != content {
 					t.Errorf("%s is %d, %v", content, id, ok)
 				}
 			}
-			if _, ok := m.Special("ab"); ok {
+			if _, ok := m.AddedTokenID("ab"); ok {
 				t.Error("a token of the vocabulary is a special one")
 			}
 		})
@@ -79,7 +79,7 @@ func TestSpecialTokens(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if prefix, middle, suffix, ok := m.FillIn(); prefix != 100258 || middle != 100259 || suffix != 100260 || !ok {
+	if prefix, middle, suffix, ok := m.FIMTokens(); prefix != 100258 || middle != 100259 || suffix != 100260 || !ok {
 		t.Errorf("cl100k_base has %d, %d, %d, %v", prefix, middle, suffix, ok)
 	}
 }

@@ -26,8 +26,8 @@ type Options struct {
 	// Pattern splits text into words for a rank file: gpt2, cl100k, llama3, o200k, qwen, kimi, ... or a regular
 	// expression. If empty, it is that of a known file.
 	Pattern string
-	// SpecialTokens are those of a rank file, TOKEN or TOKEN=ID. Without an id a token has the one after the last. If
-	// empty, they are those of a known file.
+	// SpecialTokens are those of a rank file, TOKEN or TOKEN=ProcessID. Without an id a token has the one after the last.
+	// If empty, they are those of a known file.
 	SpecialTokens []string
 }
 
@@ -38,7 +38,7 @@ func Load(nameOrFile string, o Options) (*Model, error) {
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer %s: %w", strconv.Quote(nameOrFile), err)
 	}
-	m, err := compile(d, o)
+	m, err := newModel(d, o)
 	if err != nil {
 		return nil, fmt.Errorf("load tokenizer %s: %w", strconv.Quote(nameOrFile), err)
 	}
@@ -49,8 +49,8 @@ func Load(nameOrFile string, o Options) (*Model, error) {
 // Builtin returns the names that Load accepts without a file.
 func Builtin() []string { return definition.Builtin() }
 
-// FingerprintForm matches every fingerprint, including those of other programs' tokenizers.
-var FingerprintForm = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+// FingerprintPattern matches every fingerprint, including those of other programs' tokenizers.
+var FingerprintPattern = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
 
 // Name returns the built-in name or the file from which the model was loaded.
 func (m *Model) Name() string { return m.name }

@@ -41,7 +41,7 @@ func openServing(ctx context.Context, steps uint64) (m measured, err error) {
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: fingerprint, VocabSize: vocabulary,
 		End: config.None, Pad: "0"}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	if err := fill(ctx, c, int64(steps)*c.Plan.StepTokens(), log); err != nil {
+	if err := fill(ctx, c, int64(steps)*c.Plan.MaxStepTokens(), log); err != nil {
 		return m, err
 	}
 	d, err := daemon.Start(ctx, c, log)

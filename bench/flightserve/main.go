@@ -138,7 +138,7 @@ func newPrebuilt(rows, bucket int, steps uint64, end string) *prebuilt {
 
 func (p *prebuilt) Info() loader.Info { return p.info }
 
-func (p *prebuilt) JoinAs(_ state.Place, step uint64, _ state.Client) (arrowout.Reader, error) {
+func (p *prebuilt) JoinAs(_ state.RankID, step uint64, _ state.Client) (arrowout.Reader, error) {
 	return &place{p, step}, nil
 }
 
@@ -154,37 +154,37 @@ func (p *prebuilt) Step(_ context.Context, step uint64) (*plan.Step, error) {
 	return &plan.Step{Index: step, Bucket: int32(p.bucket), Rows: p.pieces}, nil
 }
 
-func (p *prebuilt) Commit(context.Context, string, uint64) (uint64, error) { return 0, nil }
-func (p *prebuilt) Leave(context.Context, string) (uint64, error)          { return 0, nil }
-func (p *prebuilt) Lookup(context.Context, string) ([]uint64, error)       { return nil, nil }
-func (p *prebuilt) Find(context.Context, uint64, func(*plan.Step, int, []packonline.Piece) error) error {
+func (p *prebuilt) Commit(context.Context, string, uint64) (uint64, error)   { return 0, nil }
+func (p *prebuilt) Leave(context.Context, string) (uint64, error)            { return 0, nil }
+func (p *prebuilt) LookupDocument(context.Context, string) ([]uint64, error) { return nil, nil }
+func (p *prebuilt) FindRows(context.Context, uint64, func(*plan.Step, int, []packonline.Piece) error) error {
 	return nil
 }
 func (p *prebuilt) Describe(context.Context, uint64) (document.Info, error) {
 	return document.Info{}, nil
 }
-func (p *prebuilt) Show(context.Context, uint64) (document.View, error) {
+func (p *prebuilt) ViewDocument(context.Context, uint64) (document.View, error) {
 	return document.View{}, nil
 }
-func (p *prebuilt) Upcoming(context.Context, string, int) ([]uint64, error) { return nil, nil }
-func (p *prebuilt) SealBy(context.Context, string) (uint64, error)          { return 0, nil }
-func (p *prebuilt) DrainBy(context.Context, string) (uint64, error)         { return 0, nil }
+func (p *prebuilt) NextDocuments(context.Context, string, int) ([]uint64, error) { return nil, nil }
+func (p *prebuilt) SealBy(context.Context, string) (uint64, error)               { return 0, nil }
+func (p *prebuilt) DrainBy(context.Context, string) (uint64, error)              { return 0, nil }
 func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
 	return 0, nil
 }
 func (p *prebuilt) Mix(context.Context, state.MixRequest) (state.MixResult, error) {
 	return state.MixResult{}, nil
 }
-func (p *prebuilt) Stock(context.Context) ([]document.StreamState, error) { return nil, nil }
-func (p *prebuilt) Checkpoint(context.Context) (uint64, error)            { return 0, nil }
+func (p *prebuilt) StreamStates(context.Context) ([]document.StreamState, error) { return nil, nil }
+func (p *prebuilt) Checkpoint(context.Context) (uint64, error)                   { return 0, nil }
 func (p *prebuilt) Stats() loader.Stats {
 	return loader.Stats{Run: p.info.Run}
 }
-func (p *prebuilt) Cause(uint64) *fault.Error                                       { return nil }
-func (p *prebuilt) Sent(_ context.Context, step uint64, _ func(string) bool) uint64 { return step }
+func (p *prebuilt) Cause(uint64) *fault.Error                                            { return nil }
+func (p *prebuilt) SentSteps(_ context.Context, step uint64, _ func(string) bool) uint64 { return step }
 
-func (p *prebuilt) Consumed(state.Place, state.Consumption) state.Receipt {
-	return state.Receipt{}
+func (p *prebuilt) RecordConsumption(state.RankID, state.Consumption) state.ConsumptionResponse {
+	return state.ConsumptionResponse{}
 }
 func (p *prebuilt) Measure(context.Context) error { return nil }
 
@@ -203,6 +203,6 @@ func (p *place) Next(ctx context.Context) (*plan.Step, error) {
 	return s, err
 }
 
-func (p *place) Dropped() <-chan error      { return nil }
-func (p *place) Room(context.Context) error { return nil }
-func (p *place) Close()                     {}
+func (p *place) Dropped() <-chan error           { return nil }
+func (p *place) AwaitRoom(context.Context) error { return nil }
+func (p *place) Close()                          {}

@@ -145,7 +145,7 @@ const (
 	idleWindow  = 200 * time.Millisecond
 	idleShare   = 0.1
 	idleWindows = 4
-	// idleWithin limits the wait until the daemon is idle.
+	// idleTimeout limits the wait until the daemon is idle.
 	idleWithin = time.Minute
 )
 

@@ -85,7 +85,7 @@ func (b *bench) available(c runconfig.Config) (steps uint64) {
 	for _, n := range lengths.LogNormal(b.documents, 1)[min(waiting, b.documents):] {
 		tokens += int64(n)
 	}
-	return uint64(tokens / c.StepTokens())
+	return uint64(tokens / c.MaxStepTokens())
 }
 
 // serving starts a daemon, calls use, and stops the daemon.
@@ -104,7 +104,7 @@ func serving(ctx context.Context, c config.Config, use func(*daemon.Daemon) erro
 
 // read takes steps [from, to) of a run, as a rank that discards them.
 func read(ctx context.Context, r *loader.Run, from, to uint64) error {
-	reader, err := r.Join(state.Place{World: 1}, from)
+	reader, err := r.Join(state.RankID{World: 1}, from)
 	if err != nil {
 		return err
 	}

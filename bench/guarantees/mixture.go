@@ -45,7 +45,7 @@ func (m *mixed) begin() (*planner.Applier, error) {
 
 // next returns the document that the run takes next.
 func (m *mixed) next(p *planner.Planner) (a plan.Arrival, ok bool) {
-	source, sequence, ok := p.Wants()
+	source, sequence, ok := p.NextDocument()
 	if ok {
 		a = plan.Arrival{Source: source, Sequence: sequence, Length: m.length(source, sequence)}
 	}
@@ -54,7 +54,7 @@ func (m *mixed) next(p *planner.Planner) (a plan.Arrival, ok bool) {
 
 // take plans documents until the given tokens are taken or no document is left.
 func (m *mixed) take(ctx context.Context, a *planner.Applier, tokens int64, each func(plan.Step)) error {
-	for i := 0; a.Fed < tokens; i++ {
+	for i := 0; a.UsedTokens < tokens; i++ {
 		if i%4096 == 0 && ctx.Err() != nil {
 			return ctx.Err()
 		}
@@ -62,7 +62,7 @@ func (m *mixed) take(ctx context.Context, a *planner.Applier, tokens int64, each
 		if !ok {
 			return nil
 		}
-		ready, err := a.Document(d)
+		ready, err := a.AddDocument(d)
 		if err != nil {
 			return err
 		}
@@ -77,10 +77,10 @@ func (m *mixed) take(ctx context.Context, a *planner.Applier, tokens int64, each
 func (m *mixed) end(a *planner.Applier, each func(plan.Step)) error {
 	for i, s := range a.Planner.Mixture().Status() {
 		if !s.Sealed {
-			a.Record(planrecord.SealSource{At: a.Planner.Clock(), Source: i, Last: m.begins[i].Start + s.Taken - 1})
+			a.Record(planrecord.SealSource{Arrival: a.Planner.Clock(), Source: i, Last: m.begins[i].Start + s.Taken - 1})
 		}
 	}
-	return a.Settle(func(r planner.Ready) error {
+	return a.ApplyPending(func(r planner.Ready) error {
 		for _, s := range r.Steps {
 			each(s)
 		}

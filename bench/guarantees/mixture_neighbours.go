@@ -71,12 +71,12 @@ func printMixtureNeighbours(ctx context.Context, b *bench, out io.Writer) error 
 func walked(n, block int) ([]uint64, error) {
 	c := mixedConfig(map[string]mixture.Source{"corpus": {Weight: 1, Epochs: 1, Block: block}})
 	m, err := mixture.New(mixture.Config{Sources: c.Sources, Mix: c.Mix, Seed: c.Seed},
-		map[string]mixture.Begin{"corpus": {First: 1, Last: uint64(n), Sealed: true}})
+		map[string]mixture.SourceRange{"corpus": {First: 1, Last: uint64(n), Sealed: true}})
 	if err != nil {
 		return nil, err
 	}
 	out := make([]uint64, n)
-	walk := m.Walk(0, 0)
+	walk := m.EpochOrder(0, 0)
 	for k := range out {
 		out[k] = walk.At(uint64(k))
 	}

@@ -117,7 +117,7 @@ func picture(ctx context.Context) ([]point, error) {
 	}
 	var points []point
 	each := func(s plan.Step) {
-		p := point{taken: a.Fed, tokens: bySource(s, len(pictureSources))}
+		p := point{taken: a.UsedTokens, tokens: bySource(s, len(pictureSources))}
 		for _, x := range a.Planner.Mixture().Status() {
 			p.target = append(p.target, x.Share)
 		}
@@ -138,8 +138,9 @@ func picture(ctx context.Context) ([]point, error) {
 		if x.control == nil {
 			break
 		}
-		a.Record(x.control.PlaceBehind(a.Planner.Clock()))
-		if err := a.Settle(func(planner.Ready) error { return nil }); err != nil { // none of these controls completes a step
+		a.Record(x.control.PlaceAfter(a.Planner.Clock()))
+		// none of these controls completes a step
+		if err := a.ApplyPending(func(planner.Ready) error { return nil }); err != nil {
 			return nil, err
 		}
 	}

@@ -225,7 +225,7 @@ func (m *mixed) plan(ctx context.Context, tokens int64) (*planned, error) {
 	}
 	var from []float64
 	var shares [][]float64
-	for a.Fed < tokens {
+	for a.UsedTokens < tokens {
 		mix, now := a.Planner.Mixture(), make([]float64, len(m.begins))
 		for i := range now {
 			now[i] = mix.Share(i)
@@ -233,7 +233,7 @@ func (m *mixed) plan(ctx context.Context, tokens int64) (*planned, error) {
 		if len(shares) == 0 || !slices.Equal(now, shares[len(shares)-1]) {
 			from, shares = append(from, float64(mix.Tokens())), append(shares, now)
 		}
-		if err := m.take(ctx, a, a.Fed+1, each); err != nil {
+		if err := m.take(ctx, a, a.UsedTokens+1, each); err != nil {
 			return nil, err
 		}
 	}

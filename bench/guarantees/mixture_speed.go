@@ -142,7 +142,7 @@ func (b *bench) mixedPace(ctx context.Context, n, block int) (*pace, error) {
 	for range b.planned {
 		d, _ := m.next(a.Planner)
 		d.ID = identity(d.Source, d.Sequence)
-		ready, err := a.Document(d)
+		ready, err := a.AddDocument(d)
 		if err == nil {
 			err = p.count(ready.Steps)
 		}

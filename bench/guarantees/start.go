@@ -65,14 +65,14 @@ func printRecovery(ctx context.Context, b *bench, out io.Writer) error {
 		return err
 	}
 	c := b.settings("recovery")
-	c.Serve.Checkpoint = math.MaxInt32 // only at the stop
-	const checkpoint = 100             // the step at which it resumes
+	c.Serve.CheckpointSteps = math.MaxInt32 // only at the stop
+	const checkpoint = 100                  // the step at which it resumes
 	if err := serving(ctx, c, func(d *daemon.Daemon) error {
 		return planTo(ctx, d.Run(), c.Serve.Ahead, checkpoint)
 	}); err != nil {
 		return err
 	}
-	c.Serve.Checkpoint = 0
+	c.Serve.CheckpointSteps = 0
 	available := b.available(c.Plan)
 	var m page.Markdown
 	m.Values("steps since the checkpoint", "documents planned again", "the store opens", "ready after that",

@@ -132,21 +132,21 @@ func (m *mixer) mix() (documents int, err error) {
 	if err := m.begin(); err != nil {
 		return 0, err
 	}
-	for changed := 0; m.Tokens == 0 || m.applier.Fed < m.Tokens; documents++ {
-		if changed < len(m.Changes) && m.applier.Fed >= m.Changes[changed] {
+	for changed := 0; m.Tokens == 0 || m.applier.UsedTokens < m.Tokens; documents++ {
+		if changed < len(m.Changes) && m.applier.UsedTokens >= m.Changes[changed] {
 			changed++
 			if err := m.change(m.Weights[changed]); err != nil {
 				return documents, err
 			}
 		}
-		source, sequence, ok := m.applier.Planner.Wants()
+		source, sequence, ok := m.applier.Planner.NextDocument()
 		if !ok || sequence > uint64(len(m.Lengths[source])) {
 			break
 		}
 		if m.taken != nil {
 			m.write(m.taken, uint32(source), uint32(sequence-1))
 		}
-		ready, err := m.applier.Document(plan.Arrival{Source: source, Sequence: sequence,
+		ready, err := m.applier.AddDocument(plan.Arrival{Source: source, Sequence: sequence,
 			Length: int(m.Lengths[source][sequence-1])})
 		if err != nil {
 			return documents, err
@@ -162,19 +162,19 @@ func (m *mixer) change(weights []float64) error {
 	for i, w := range weights {
 		c.Weights[name(i)] = w
 	}
-	m.applier.Record(planrecord.Mix{At: m.applier.Planner.Clock(), Change: c})
+	m.applier.Record(planrecord.Mix{Arrival: m.applier.Planner.Clock(), Change: c})
 	if m.Restart {
 		state, err := planrecord.DecodeCheckpoint(m.applier.Checkpoint("", planrecord.Tail{}).Encode())
 		if err != nil {
 			return err
 		}
-		fed := m.applier.Fed
+		fed := m.applier.UsedTokens
 		if m.applier, err = planner.Restore(m.header, state); err != nil {
 			return err
 		}
-		m.applier.Fed = fed
+		m.applier.UsedTokens = fed
 	}
-	return m.applier.Settle(func(r planner.Ready) error {
+	return m.applier.ApplyPending(func(r planner.Ready) error {
 		m.emit(r.Steps)
 		return nil
 	})

@@ -152,7 +152,7 @@ var (
 )
 
 func fineweb(n int) []int32 {
-	d, _ := lengths.Named("fineweb-edu")
+	d, _ := lengths.ByName("fineweb-edu")
 	return d.Draw(n, 1)
 }
 

@@ -43,7 +43,7 @@ func printSingle(_ *report, out io.Writer) error {
 	m.Row("row length", "bucket, tokens of padding", "could not be less than", "bucket",
 		fmt.Sprintf("bucket, most of %d draws", draws), "bfd", "bfd offline", "oldest document")
 	drawn := make([][]int32, draws)
-	d, _ := lengths.Named("fineweb-edu")
+	d, _ := lengths.ByName("fineweb-edu")
 	for i := range drawn {
 		drawn[i] = d.Draw(million, uint64(i+1))
 	}

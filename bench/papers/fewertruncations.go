@@ -45,7 +45,7 @@ func printSeconds(_ *report, out io.Writer) error {
 	}
 	var m page.Markdown
 	m.Row("documents", "ffd, published", "ffd, ours", "times faster", "bfd, published", "bfd, ours", "times faster")
-	d, _ := lengths.Named("web")
+	d, _ := lengths.ByName("web")
 	for _, p := range measured {
 		repeats := max(1, min(5, 20*million/p.documents))
 		s, err := packSeconds(d.Draw(p.documents, 1), repeats, offline("ffd", 2048, p.documents),
@@ -95,7 +95,7 @@ func printCompactness(_ *report, out io.Writer) error {
 		row             int
 	}{{"web", "0.0024", 2048}, {"web", "0.00063", 8192}, {"code", "0.0028", 2048}} {
 		for documents := million; documents <= 10*million; documents *= 10 {
-			d, _ := lengths.Named(x.name)
+			d, _ := lengths.ByName(x.name)
 			in := d.Draw(documents, 1)
 			cells := []string{fmt.Sprintf("%s, %d, %dM", x.name, x.row, documents/million), x.published}
 			for _, c := range compactness(x.row) {

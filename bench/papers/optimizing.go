@@ -36,7 +36,7 @@ var published3 = []struct{ row, batch, concat, pad int }{{32, 256, 28120, 31816}
 	{128, 128, 14056, 20496}}
 
 func paragraphs() []int32 {
-	d, _ := lengths.Named("wikitext")
+	d, _ := lengths.ByName("wikitext")
 	return d.Draw(d.Documents, 1)
 }
 

@@ -33,7 +33,7 @@ func printRobust(_ *report, out io.Writer) error {
 	m.Row("lengths, rows", "method", "padding", "split", "split though they fit a row", "documents a row",
 		"oldest document")
 	for _, name := range robustLengths {
-		d, _ := lengths.Named(name)
+		d, _ := lengths.ByName(name)
 		in := d.Draw(million, 1)
 		for _, rows := range []struct {
 			name    string

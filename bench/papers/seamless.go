@@ -31,7 +31,7 @@ type corpus struct {
 var corpora = []corpus{{"pubmed", 2048, 50, 1.26, 1.78}, {"bbc", 512, 10, 2.24, 2.63}, {"finance", 512, 10, 2.83, 3.61}}
 
 func (c corpus) draw(seed uint64) []int32 {
-	d, _ := lengths.Named(c.name)
+	d, _ := lengths.ByName(c.name)
 	return d.Draw(d.Documents, seed)
 }
 

@@ -56,7 +56,7 @@ func printBucketSpeed(_ *report, out io.Writer) error {
 		}
 	}
 	for _, name := range robustLengths {
-		d, _ := lengths.Named(name)
+		d, _ := lengths.ByName(name)
 		in := d.Draw(million, 1)
 		for _, rows := range [][]int{{2048}, beyondBuckets} {
 			if err := add(name, in, rows, defaultPool, defaultAge, robustThreshold); err != nil {
@@ -124,7 +124,7 @@ func packOnce(c packonline.Config, in []int32) (float64, error) {
 	return (record.ProcessorTime() - start).Seconds(), nil
 }
 
-// perSecond formats a number in thousands or millions, with a letter.
+// linesPerSecond formats a number in thousands or millions, with a letter.
 func perSecond(x float64) string {
 	switch {
 	case x >= 1e6:

@@ -118,7 +118,7 @@ func (b *bench) settings(dir string) config.Config {
 	c.Plan.Steps.Rows = min(c.Plan.Steps.Rows, 16)
 	step := int64(c.Plan.Steps.Rows * c.Plan.Packing.Buckets[0] * tokenBytes)
 	c.Serve.Ahead = int(min(int64(c.Serve.Ahead), max(2, b.window/8/step)))
-	c.Serve.Checkpoint = int(min(int64(c.Serve.Checkpoint), max(2, b.window/32/step)))
+	c.Serve.CheckpointSteps = int(min(int64(c.Serve.CheckpointSteps), max(2, b.window/32/step)))
 	return c
 }
 
@@ -256,7 +256,7 @@ func highest(ctx context.Context, store *stream.Store) (most int64, err error) {
 			return most, nil
 		case err == nil:
 			most = max(most, int64(info.State.Bytes))
-		case !conn.Transient(err): // a busy machine may not respond for seconds
+		case !conn.IsTransient(err): // a busy machine may not respond for seconds
 			return most, err
 		}
 		select {

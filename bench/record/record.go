@@ -93,7 +93,7 @@ type Pool struct {
 // Packing is the result of one variant. Shares are of 1. Its relatedness is of the rows before the flush.
 type Packing struct {
 	Variant            string              `json:"variant"`
-	Related            relatedness.Figures `json:"related"`
+	Related            relatedness.Metrics `json:"related"`
 	PaddingBeforeFlush float64             `json:"padding_before_flush"` // share of the slots
 	Padding            float64             `json:"padding"`
 	Truncated          float64             `json:"truncated"` // share of the documents

@@ -30,13 +30,13 @@ var drawn = []struct {
 // drawFigure draws, on white, the distribution of the exponents of single rows, and the repetition of tokens in a
 // row.
 func drawFigure(packings []record.Packing, file string) error {
-	figures := map[string]relatedness.Figures{}
+	figures := map[string]relatedness.Metrics{}
 	for _, x := range packings {
 		figures[x.Variant] = x.Related
 	}
 	const width, height = 400, 260
 	whole := vgsvg.New(2*width, height)
-	for i, panel := range []func(map[string]relatedness.Figures) (*plot.Plot, error){exponents, counts} {
+	for i, panel := range []func(map[string]relatedness.Metrics) (*plot.Plot, error){exponents, counts} {
 		p, err := panel(figures)
 		if err != nil {
 			return err
@@ -71,8 +71,8 @@ func newPanel(title, x string) *plot.Plot {
 }
 
 // addLines adds a line for each variant.
-func addLines(p *plot.Plot, figures map[string]relatedness.Figures,
-	points func(relatedness.Figures) plotter.XYs) error {
+func addLines(p *plot.Plot, figures map[string]relatedness.Metrics,
+	points func(relatedness.Metrics) plotter.XYs) error {
 	for _, d := range drawn {
 		line, err := plotter.NewLine(points(figures[d.variant]))
 		if err != nil {
@@ -85,11 +85,11 @@ func addLines(p *plot.Plot, figures map[string]relatedness.Figures,
 	return nil
 }
 
-func exponents(figures map[string]relatedness.Figures) (*plot.Plot, error) {
+func exponents(figures map[string]relatedness.Metrics) (*plot.Plot, error) {
 	const from, bin, bins = 1.2, 0.02, 35
 	p := newPanel("rows by the exponent of their token counts", "exponent; lower is burstier")
 	p.X.Min, p.X.Max, p.Y.Min = from, from+bin*bins, 0
-	return p, addLines(p, figures, func(f relatedness.Figures) plotter.XYs {
+	return p, addLines(p, figures, func(f relatedness.Metrics) plotter.XYs {
 		xys := make(plotter.XYs, bins)
 		for i := range xys {
 			xys[i].X = from + bin*(float64(i)+0.5)
@@ -101,14 +101,14 @@ func exponents(figures map[string]relatedness.Figures) (*plot.Plot, error) {
 	})
 }
 
-func counts(figures map[string]relatedness.Figures) (*plot.Plot, error) {
+func counts(figures map[string]relatedness.Metrics) (*plot.Plot, error) {
 	p := newPanel("tokens of a row that come so often in it or more", "times in the row")
 	p.X.Scale, p.Y.Scale = plot.LogScale{}, plot.LogScale{}
 	p.X.Min, p.X.Max, p.Y.Min, p.Y.Max = 1, 1000, 1e-4, 1
 	p.X.Tick.Marker, p.Y.Tick.Marker = plot.LogTicks{Prec: -1}, plot.ConstantTicks{{Value: 1e-4, Label: "0.01 %"},
 		{Value: 1e-3, Label: "0.1 %"},
 		{Value: 1e-2, Label: "1 %"}, {Value: 1e-1, Label: "10 %"}, {Value: 1, Label: "100 %"}}
-	return p, addLines(p, figures, func(f relatedness.Figures) (xys plotter.XYs) {
+	return p, addLines(p, figures, func(f relatedness.Metrics) (xys plotter.XYs) {
 		tail := 0.0
 		for i := len(f.Counts) - 1; i >= 0; i-- {
 			if tail += f.Counts[i]; tail >= p.Y.Min && float64(i+1) <= p.X.Max {

@@ -17,11 +17,11 @@ import (
 
 // queries searches, for every document of a pool, the most related one.
 func (c *corpus) queries(retriever string, pool int) record.Answer {
-	x := similarity.New(*base(8192, pool).Related())
+	x := similarity.New(*base(8192, pool).SimilarityConfig())
 	if retriever == "dense" {
 		config := base(8192, pool)
 		config.Splice.Retriever = retriever
-		x = similarity.New(*config.Related())
+		x = similarity.New(*config.SimilarityConfig())
 	}
 	for i, d := range c.documents[:pool] {
 		x.Add(int32(i), similarity.Entry{Seq: uint64(i), Length: int32(len(d.IDs)), Hint: c.hints[retriever][i]})
@@ -128,14 +128,14 @@ func (c *corpus) hint(retrievers ...string) error {
 	for _, retriever := range retrievers {
 		config := base(8192, 1)
 		config.Splice.Retriever, config.Splice.PathBonus = retriever, 1 // the bonus needs paths
-		m := similarity.NewMaker(*config.Related())
+		m := similarity.NewHintMaker(*config.SimilarityConfig())
 		list := make([]*similarity.Hint, len(c.documents))
 		start := record.ProcessorTime()
 		for i, d := range c.documents {
 			var vector []int8
 			if retriever == "dense" {
 				var err error
-				if vector, err = similarity.Vector(embed(d), dimension); err != nil {
+				if vector, err = similarity.NormalizeVector(embed(d), dimension); err != nil {
 					return err
 				}
 			}

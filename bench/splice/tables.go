@@ -52,7 +52,7 @@ func (c *corpus) pack(config packonline.Config) (*run, error) {
 		return nil, err
 	}
 	var hints []*similarity.Hint
-	if r := config.Related(); r != nil {
+	if r := config.SimilarityConfig(); r != nil {
 		hints = c.hints[r.Retriever]
 	}
 	out := &run{}

@@ -11,49 +11,49 @@ import (
 	"loaderd/loader/state"
 )
 
-// Committed is the response to commit and leave: the resulting committed step of the run.
-type Committed struct {
+// CommitResponse is the response to commit and leave: the resulting committed step of the run.
+type CommitResponse struct {
 	Run  string `json:"run"`
 	Step uint64 `json:"committed"` // all keepers' checkpoints cover all steps before this one
 }
 
-// Checkpoint is the response to checkpoint: the step at which the planner's state is stored.
-type Checkpoint struct {
+// CheckpointResponse is the response to checkpoint: the step at which the planner's state is stored.
+type CheckpointResponse struct {
 	Run  string `json:"run"`
 	Step uint64 `json:"step"`
 }
 
-// Measured is the response to measure: the length as known before the measurement, nil if unknown.
-type Measured struct {
+// MeasureResponse is the response to measure: the length as known before the measurement, nil if unknown.
+type MeasureResponse struct {
 	Run    string        `json:"run"`
 	Length *state.Length `json:"length,omitempty"`
 }
 
-// Recorded is the response to seal and drain, which append a record to the plan.
-type Recorded struct {
+// RecordResponse is the response to seal and drain, which append a record to the plan.
+type RecordResponse struct {
 	Run      string `json:"run"`
 	Sequence uint64 `json:"sequence"`         // of the last document before the record
 	Source   string `json:"source,omitempty"` // the document's source, if one source was sealed
 }
 
-// Mixture is the response to mix. For a change it contains the first step that the change can affect and the
+// MixResponse is the response to mix. For a change it contains the first step that the change can affect and the
 // resulting target shares; otherwise the present state.
-type Mixture struct {
+type MixResponse struct {
 	Run    string             `json:"run"`
 	Step   uint64             `json:"step"`              // the first step that a change made now can affect
 	DryRun bool               `json:"dry_run,omitempty"` // nothing was changed
 	Target map[string]float64 `json:"target"`            // target share of the tokens per source
 	// the plan already had a change decided at that number of steps, which was kept
-	Again bool `json:"again,omitempty"`
+	AlreadyApplied bool `json:"again,omitempty"`
 
 	// Present state, without a change.
-	Tokens      int64         `json:"tokens,omitempty"`       // taken so far
-	RecentSteps int           `json:"recent_steps,omitempty"` // number of steps of MixedSource.Recent
-	Sources     []MixedSource `json:"sources,omitempty"`      // by number
+	Tokens      int64           `json:"tokens,omitempty"`       // taken so far
+	RecentSteps int             `json:"recent_steps,omitempty"` // number of steps of MixtureSource.Recent
+	Sources     []MixtureSource `json:"sources,omitempty"`      // by number
 }
 
-// MixedSource is the state of one source of a mixture. Shares are of tokens.
-type MixedSource struct {
+// MixtureSource is the state of one source of a mixture. Shares are of tokens.
+type MixtureSource struct {
 	Name   string         `json:"name"`
 	Target float64        `json:"target"`       // target share
 	Share  float64        `json:"share"`        // share of the tokens taken so far
@@ -62,19 +62,19 @@ type MixedSource struct {
 	Epoch  uint64         `json:"epoch"`        // present epoch, from 0
 	Epochs mixture.Epochs `json:"epochs"`
 	// stored documents that are not taken yet, in all epochs of a sealed source
-	Left    int64 `json:"left"`
-	Endless bool  `json:"endless,omitempty"` // read forever: Left is of the present epoch
+	RemainingDocuments int64 `json:"left"`
+	Endless            bool  `json:"endless,omitempty"` // read forever: Left is of the present epoch
 	// number of steps for which Left suffices, by mean document length and present share
-	Lasts   *int64 `json:"lasts_steps,omitempty"`
-	Resting bool   `json:"resting,omitempty"`
-	Removed bool   `json:"removed,omitempty"`
-	Sealed  bool   `json:"sealed,omitempty"`
-	UsedUp  bool   `json:"used_up,omitempty"`
+	RemainingSteps *int64 `json:"lasts_steps,omitempty"`
+	Resting        bool   `json:"resting,omitempty"`
+	Removed        bool   `json:"removed,omitempty"`
+	Sealed         bool   `json:"sealed,omitempty"`
+	UsedUp         bool   `json:"used_up,omitempty"`
 }
 
-// Cause is the response to cause: the error that a reader waiting for the step would receive at the stall timeout.
-// Without a reason the step is available.
-type Cause struct {
+// CauseResponse is the response to cause: the error that a reader waiting for the step would receive at the stall
+// timeout. Without a reason the step is available.
+type CauseResponse struct {
 	Run     string            `json:"run"`
 	Step    uint64            `json:"step"`
 	Reason  fault.Reason      `json:"reason,omitempty"`
@@ -83,8 +83,8 @@ type Cause struct {
 	Facts   map[string]string `json:"facts,omitempty"`
 }
 
-// Consumed is the response to consumed.
-type Consumed struct {
+// ConsumedResponse is the response to consumed.
+type ConsumedResponse struct {
 	Run    string `json:"run"`
 	Known  bool   `json:"known"`  // the rank has or had a stream
 	Window int    `json:"window"` // number of steps that the rank is sent beyond those taken
@@ -101,8 +101,8 @@ type Step struct {
 	Masked int64  `json:"masked_tokens,omitempty"` // without loss
 }
 
-// Page is the response to ledger: a part of a step's rows. A large step is sent as several pages.
-type Page struct {
+// LedgerPage is the response to ledger: a part of a step's rows. A large step is sent as several pages.
+type LedgerPage struct {
 	Step
 	Total int       `json:"total"` // rows of the step
 	First int       `json:"first"` // first row of this page
@@ -124,11 +124,11 @@ type Piece struct {
 	LossTokens *int32 `json:"loss_tokens,omitempty"`
 	// Inner identifies the document in a message with several documents. It is nil if LossTokens is nil, or if the
 	// message is one document.
-	*Inner
+	*InnerDocument
 }
 
-// Inner is a document of a message with several documents.
-type Inner struct {
+// InnerDocument is a document of a message with several documents.
+type InnerDocument struct {
 	Index  int32          `json:"index"`            // of the document in its message, from 0
 	Within int32          `json:"start_within"`     // first token of the piece, relative to the document
 	ID     string         `json:"id,omitempty"`     // producer's id
@@ -136,8 +136,8 @@ type Inner struct {
 	Meta   map[string]any `json:"meta,omitempty"`   // as document.Info.Meta
 }
 
-// Found is a response to find: a row that contains a part of the document.
-type Found struct {
+// FoundRow is a response to find: a row that contains a part of the document.
+type FoundRow struct {
 	Run    string  `json:"run"`
 	Step   uint64  `json:"step"`
 	Bucket int     `json:"bucket"` // tokens of a row

@@ -84,13 +84,13 @@ type PeekRequest struct {
 // ConsumedRequest is the body of consumed: a rank's report of the steps that its trainer has taken.
 type ConsumedRequest struct {
 	Run
-	Job     string  `json:"job,omitempty"`
-	Rank    int     `json:"rank"`
-	World   int     `json:"world,omitempty"`
-	Peer    int     `json:"peer"`
-	Session string  `json:"session"`
-	Taken   uint64  `json:"taken"`   // steps that the trainer has taken
-	Waiting bool    `json:"waiting"` // the trainer waits for the next step
-	Still   float64 `json:"still"`   // seconds since the last change of Taken or Waiting
-	Left    bool    `json:"left"`    // the stream is closed
+	Job              string  `json:"job,omitempty"`
+	Rank             int     `json:"rank"`
+	World            int     `json:"world,omitempty"`
+	Peer             int     `json:"peer"`
+	Session          string  `json:"session"`
+	Taken            uint64  `json:"taken"`   // steps that the trainer has taken
+	Waiting          bool    `json:"waiting"` // the trainer waits for the next step
+	UnchangedSeconds float64 `json:"still"`   // seconds since the last change of Taken or Waiting
+	Left             bool    `json:"left"`    // the stream is closed
 }

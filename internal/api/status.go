@@ -39,15 +39,15 @@ type Status struct {
 	Packing PackingStatus      `json:"packing"`
 	Jobs    []JobStatus        `json:"jobs"`
 	// of all daemons, at most MaxRanks, those furthest behind
-	Ranks   []RankStatus   `json:"ranks"`
-	Readers int            `json:"ranks_total"` // number of ranks
-	Keepers []KeeperStatus `json:"keepers"`
-	Daemons []DaemonStatus `json:"daemons"`
+	Ranks     []RankStatus   `json:"ranks"`
+	RankCount int            `json:"ranks_total"` // number of ranks
+	Keepers   []KeeperStatus `json:"keepers"`
+	Daemons   []DaemonStatus `json:"daemons"`
 	// unused documents by reason; reasons without documents are omitted
-	Skipped []SkippedStatus `json:"skipped"`
-	Dead    DeadStatus      `json:"dead_letters"`
-	Events  []Event         `json:"events"` // the last MaxEvents, newest first
-	May     []string        `json:"may"`    // the actions that the caller may request
+	Skipped        []SkippedStatus `json:"skipped"`
+	Dead           DeadStatus      `json:"dead_letters"`
+	Events         []Event         `json:"events"` // the last MaxEvents, newest first
+	AllowedActions []string        `json:"may"`    // the actions that the caller may request
 }
 
 // FullestStream returns the document stream that is closest to its limit, nil if no stream has a limit.
@@ -116,13 +116,13 @@ const (
 
 // Stage is a stage of a run at which documents are buffered, as a progress bar.
 type Stage struct {
-	Name   string  `json:"name"`
-	Value  float64 `json:"value"`
-	Of     float64 `json:"of"`               // value of the full bar; 0 without a limit
-	Unit   string  `json:"unit"`             // documents, bytes, pieces, atoms, rows, steps
-	Rate   float64 `json:"rate"`             // of the stage's output, per second
-	Leaves string  `json:"rate_unit"`        // documents, tokens, rows, steps
-	Limits bool    `json:"limits,omitempty"` // the bottleneck of the run
+	Name       string  `json:"name"`
+	Value      float64 `json:"value"`
+	Limit      float64 `json:"of"`               // value of the full bar; 0 without a limit
+	Unit       string  `json:"unit"`             // documents, bytes, pieces, atoms, rows, steps
+	Rate       float64 `json:"rate"`             // of the stage's output, per second
+	RateUnit   string  `json:"rate_unit"`        // documents, tokens, rows, steps
+	Bottleneck bool    `json:"limits,omitempty"` // the bottleneck of the run
 }
 
 // SourceStatus is a source of a run.
@@ -151,10 +151,10 @@ type SourceStatus struct {
 
 // BucketStatus is the state of a row length.
 type BucketStatus struct {
-	Bucket int   `json:"bucket"` // tokens of a row
-	Steps  int64 `json:"steps"`
-	Rows   int   `json:"rows"` // rows waiting for a step
-	Of     int   `json:"of"`   // rows of a step
+	Bucket      int   `json:"bucket"` // tokens of a row
+	Steps       int64 `json:"steps"`
+	Rows        int   `json:"rows"` // rows waiting for a step
+	RowsPerStep int   `json:"of"`   // rows of a step
 }
 
 // PackingStatus contains the packing metrics of the run so far. Shares are from 0 to 1.
@@ -172,16 +172,17 @@ type PackingStatus struct {
 
 // JobStatus describes the ranks of a job with one world size.
 type JobStatus struct {
-	Job     string `json:"job"`
-	World   int    `json:"world"`
-	Present int    `json:"present"`           // ranks
-	Missing []int  `json:"missing,omitempty"` // ranks that are not present, the first ones
-	Least   uint64 `json:"least"`             // steps consumed by the rank furthest behind
-	Most    uint64 `json:"most"`              // steps consumed by the furthest rank
-	Sent    uint64 `json:"sent_steps"`        // to the rank that was sent least
+	Job         string `json:"job"`
+	World       int    `json:"world"`
+	Present     int    `json:"present"`           // ranks
+	Missing     []int  `json:"missing,omitempty"` // ranks that are not present, the first ones
+	MinConsumed uint64 `json:"least"`             // steps consumed by the rank furthest behind
+	MaxConsumed uint64 `json:"most"`              // steps consumed by the furthest rank
+	Sent        uint64 `json:"sent_steps"`        // to the rank that was sent least
 	// its clients report their consumption; else Least and Most are steps sent
-	Reports  bool   `json:"reports"`
-	State    string `json:"state"`              // reading, or the RankStatus.State of the ranks that delay the job
+	ReportsConsumption bool `json:"reports"`
+	// reading, or the RankStatus.State of the ranks that delay the job
+	State    string `json:"state"`
 	Failing  bool   `json:"failing,omitempty"`  // the job cannot continue without help
 	Sentence string `json:"sentence,omitempty"` // which ranks delay the job
 }
@@ -197,25 +198,25 @@ const (
 
 // RankStatus is a process that reads as a rank, or a rank that is missing from its job.
 type RankStatus struct {
-	Job      string    `json:"job"`
-	Rank     int       `json:"rank"`
-	World    int       `json:"world"`
-	Peer     int       `json:"peer,omitempty"`     // number of the process, if several read as one rank
-	State    string    `json:"state"`              // reading, absent, silent, stuck or left
-	StateFor float64   `json:"state_seconds"`      // time in its state, if not reading
-	Unit     string    `json:"unit"`               // of Consumed: read or sent
-	Consumed uint64    `json:"consumed"`           // steps
-	Buffered uint64    `json:"buffered,omitempty"` // steps sent that the trainer has not taken
-	Streams  int       `json:"streams"`            // open streams
-	Sent     uint64    `json:"sent_steps"`
-	Lag      uint64    `json:"lag"`      // by how many steps it is behind its job's furthest rank
-	WaitP50  float64   `json:"wait_p50"` // wait for a step in seconds, over the last minute
-	WaitP99  float64   `json:"wait_p99"`
-	Bytes    float64   `json:"bytes"` // per second, over the last ten seconds
-	Since    time.Time `json:"since"` // time of its first stream
-	Who      string    `json:"identity,omitempty"`
-	Address  string    `json:"address"`
-	Daemon   string    `json:"daemon"` // the daemon that serves it
+	Job          string    `json:"job"`
+	Rank         int       `json:"rank"`
+	World        int       `json:"world"`
+	Peer         int       `json:"peer,omitempty"`     // number of the process, if several read as one rank
+	State        string    `json:"state"`              // reading, absent, silent, stuck or left
+	StateSeconds float64   `json:"state_seconds"`      // time in its state, if not reading
+	Unit         string    `json:"unit"`               // of Consumed: read or sent
+	Consumed     uint64    `json:"consumed"`           // steps
+	Buffered     uint64    `json:"buffered,omitempty"` // steps sent that the trainer has not taken
+	Streams      int       `json:"streams"`            // open streams
+	Sent         uint64    `json:"sent_steps"`
+	Lag          uint64    `json:"lag"`      // by how many steps it is behind its job's furthest rank
+	WaitP50      float64   `json:"wait_p50"` // wait for a step in seconds, over the last minute
+	WaitP99      float64   `json:"wait_p99"`
+	Bytes        float64   `json:"bytes"` // per second, over the last ten seconds
+	Since        time.Time `json:"since"` // time of its first stream
+	Identity     string    `json:"identity,omitempty"`
+	Address      string    `json:"address"`
+	Daemon       string    `json:"daemon"` // the daemon that serves it
 }
 
 // KeeperStatus is a training job that stores checkpoints.
@@ -226,15 +227,15 @@ type KeeperStatus struct {
 
 // DaemonStatus is a daemon of the run.
 type DaemonStatus struct {
-	Name    string  `json:"name"`
-	Flight  string  `json:"flight,omitempty"` // Flight address for ranks
-	HTTP    string  `json:"http,omitempty"`   // address of its page
-	Version string  `json:"version,omitempty"`
-	Leads   bool    `json:"leads"`
-	Term    uint64  `json:"term,omitempty"` // of the leader
-	Ranks   int     `json:"ranks"`
-	Bytes   float64 `json:"bytes"`          // sent per second
-	Silent  float64 `json:"silent_seconds"` // since its last heartbeat
+	Name          string  `json:"name"`
+	Flight        string  `json:"flight,omitempty"` // Flight address for ranks
+	HTTP          string  `json:"http,omitempty"`   // address of its page
+	Version       string  `json:"version,omitempty"`
+	IsLeader      bool    `json:"leads"`
+	Term          uint64  `json:"term,omitempty"` // of the leader
+	Ranks         int     `json:"ranks"`
+	Bytes         float64 `json:"bytes"`          // sent per second
+	SilentSeconds float64 `json:"silent_seconds"` // since its last heartbeat
 }
 
 // DeadStatus counts documents that could not be decoded.
@@ -278,13 +279,13 @@ type History struct {
 	Sources []string `json:"sources,omitempty"` // by number
 	Buckets []int    `json:"buckets"`           // row lengths
 	// number of counted steps; fewer than planned while a new daemon reads the plan
-	Known   uint64     `json:"known_steps"`
-	Steps   StepSeries `json:"steps"`        // the whole run
-	Lately  StepSeries `json:"recent_steps"` // the newest steps, one per point
-	Times   TimeSeries `json:"times"`        // since the start of the daemon
-	Minutes TimeSeries `json:"recent_times"` // the last ten minutes, one second per point
-	Marks   []Mark     `json:"marks"`        // changes of the run, oldest first
-	Lengths []int64    `json:"lengths"`      // pieces of the whole run: [0] of 1 token, [i] of 2^(i-1)+1 to 2^i
+	KnownSteps  uint64     `json:"known_steps"`
+	Steps       StepSeries `json:"steps"`        // the whole run
+	RecentSteps StepSeries `json:"recent_steps"` // the newest steps, one per point
+	Times       TimeSeries `json:"times"`        // since the start of the daemon
+	RecentTimes TimeSeries `json:"recent_times"` // the last ten minutes, one second per point
+	Marks       []Mark     `json:"marks"`        // changes of the run, oldest first
+	Lengths     []int64    `json:"lengths"`      // pieces of the whole run: [0] of 1 token, [i] of 2^(i-1)+1 to 2^i
 }
 
 // StepSeries are points of Width steps each; point i begins at step First[i].
@@ -335,9 +336,9 @@ type Mark struct {
 	Text string `json:"text"`
 }
 
-// Text is the response to text, and to peek with one per document: a document as stored in its stream, split at token
-// boundaries.
-type Text struct {
+// DocumentText is the response to text, and to peek with one per document: a document as stored in its stream, split at
+// token boundaries.
+type DocumentText struct {
 	document.Info
 	Skip   string  `json:"skip,omitempty"` // why it is not used, as far as the document shows: empty, undecodable, split
 	Total  int     `json:"total_tokens"`   // of the document, including the end-of-document token

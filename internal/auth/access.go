@@ -49,8 +49,8 @@ type Identity struct {
 	Shared bool `json:"-"`
 }
 
-// Sees reports whether it may access a run.
-func (i Identity) Sees(run string) bool { return len(i.Runs) == 0 || matches(i.Runs, run) }
+// CanAccessRun reports whether it may access a run.
+func (i Identity) CanAccessRun(run string) bool { return len(i.Runs) == 0 || matches(i.Runs, run) }
 
 // Keeps reports whether it may commit for a keeper.
 func (i Identity) Keeps(keeper string) bool {
@@ -127,7 +127,7 @@ func (i Identity) validate() error {
 	return errors.Join(bad...)
 }
 
-// ValidName returns an error if a name is not valid for an identity.
+// IsValidName returns an error if a name is not valid for an identity.
 func ValidName(name string) error {
 	if len(name) < 1 || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.", r)
@@ -137,8 +137,8 @@ func ValidName(name string) error {
 	return nil
 }
 
-// namesOf returns the names in a client certificate that can identify its owner.
-func namesOf(c *x509.Certificate) []string {
+// certificateNames returns the names in a client certificate that can identify its owner.
+func certificateNames(c *x509.Certificate) []string {
 	names := slices.Clone(c.DNSNames)
 	for _, u := range c.URIs {
 		names = append(names, u.String())

@@ -34,7 +34,7 @@ func write(t *testing.T, name, text string, mode fs.FileMode) string {
 	return name
 }
 
-func open(t *testing.T, c auth.Config) *auth.Gate {
+func open(t *testing.T, c auth.Config) *auth.Authenticator {
 	t.Helper()
 	g, err := auth.Open(c)
 	if err != nil {
@@ -80,8 +80,8 @@ func TestRunsAndKeepers(t *testing.T) {
 				}
 			}
 		}
-		check(c.sees, c.who.Sees, true)
-		check(c.not, c.who.Sees, false)
+		check(c.sees, c.who.CanAccessRun, true)
+		check(c.not, c.who.CanAccessRun, false)
 		check(c.keeps, c.who.Keeps, true)
 		check(c.others, c.who.Keeps, false)
 		if have := c.who.Keeper("trainer"); have != c.byItself {
@@ -113,7 +113,7 @@ func TestAFileOfIdentities(t *testing.T) {
 	}
 	for _, header := range [][]string{nil, {""}, {"Bearer"}, {"Bearer "}, bearer(other), bearer(hash), {"Basic " + token},
 		{token}} {
-		var unknown *auth.UnknownError
+		var unknown *auth.UnauthenticatedError
 		if who, err := g.Identify(header, nil); !errors.As(err, &unknown) {
 			t.Errorf("%q: %+v, %v", header, who, err)
 		}
@@ -270,7 +270,7 @@ func TestWatch(t *testing.T) {
 	var watching sync.WaitGroup
 	again := make(chan struct{}, 1)
 	watching.Go(func() {
-		auth.Watch(ctx, slog.New(slog.NewTextHandler(&log, nil)), again,
+		auth.WatchFiles(ctx, slog.New(slog.NewTextHandler(&log, nil)), again,
 			map[string]auth.Reloader{"token": g, "expires": soon{}})
 	})
 	defer watching.Wait()

@@ -14,14 +14,14 @@ type Caller struct {
 	MayRead       bool              // without a token, if only the token of the data folder is required
 }
 
-// Local reports whether the caller is on this machine, as far as a request shows.
-func (c Caller) Local() bool { return OnLoopback(c.Address) && !c.Forwarded }
+// IsLocal reports whether the caller is on this machine, as far as a request shows.
+func (c Caller) IsLocal() bool { return IsLoopback(c.Address) && !c.Forwarded }
 
 // proxyHeaders are the headers of requests that a proxy forwards.
 var proxyHeaders = []string{"Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Real-Ip"}
 
-// Forwarded reports whether a request has a header that proxies add: its caller may be on any machine, whatever the
+// IsForwarded reports whether a request has a header that proxies add: its caller may be on any machine, whatever the
 // address of the request. values returns the headers of a name.
-func Forwarded(values func(name string) []string) bool {
+func IsForwarded(values func(name string) []string) bool {
 	return slices.ContainsFunc(proxyHeaders, func(name string) bool { return len(values(name)) > 0 })
 }

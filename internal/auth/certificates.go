@@ -12,7 +12,7 @@ import (
 // Certificates are the certificate of a server, and the authorities that it accepts for client certificates.
 type Certificates struct {
 	cert, key, clientCA string
-	now                 atomic.Pointer[tls.Config]
+	tlsConfig           atomic.Pointer[tls.Config]
 }
 
 // OpenCertificates reads PEM files. Without cert the server does not use TLS. Without clientCA it requests no
@@ -27,7 +27,7 @@ func (c *Certificates) Reload() error {
 	if c.cert == "" {
 		return nil
 	}
-	if err := Private(c.key); err != nil {
+	if err := CheckPrivate(c.key); err != nil {
 		return fmt.Errorf("load key: %w", err)
 	}
 	pair, err := tls.LoadX509KeyPair(c.cert, c.key)
@@ -45,45 +45,45 @@ func (c *Certificates) Reload() error {
 			return fmt.Errorf("read client CA %s: no PEM certificate in it", c.clientCA)
 		}
 	}
-	c.now.Store(t)
+	c.tlsConfig.Store(t)
 	return nil
 }
 
 // Config returns the configuration of a listener, nil without TLS. It always uses the certificates that were read
 // last.
 func (c *Certificates) Config(protocols ...string) *tls.Config {
-	if c.now.Load() == nil {
+	if c.tlsConfig.Load() == nil {
 		return nil
 	}
 	return &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: protocols,
 		GetConfigForClient: func(*tls.ClientHelloInfo) (*tls.Config, error) {
-			t := c.now.Load().Clone()
+			t := c.tlsConfig.Load().Clone()
 			t.NextProtos = protocols
 			return t, nil
 		}}
 }
 
-// Mutual returns the configuration of servers that are clients of each other: each uses its latest certificate, and
-// requires one of the same authorities. The authorities of servers are those that were read first. It is nil without
-// TLS.
-func (c *Certificates) Mutual() *tls.Config {
+// MutualConfig returns the configuration of servers that are clients of each other: each uses its latest certificate,
+// and requires one of the same authorities. The authorities of servers are those that were read first. It is nil
+// without TLS.
+func (c *Certificates) MutualConfig() *tls.Config {
 	t := c.Config()
 	if t == nil {
 		return nil
 	}
-	t.RootCAs = c.now.Load().ClientCAs
+	t.RootCAs = c.tlsConfig.Load().ClientCAs
 	t.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-		return &c.now.Load().Certificates[0], nil
+		return &c.tlsConfig.Load().Certificates[0], nil
 	}
 	return t
 }
 
 // Files returns the files that Reload reads.
-func (c *Certificates) Files() []string { return given(c.cert, c.key, c.clientCA) }
+func (c *Certificates) Files() []string { return nonEmpty(c.cert, c.key, c.clientCA) }
 
 // Expires returns when the server's certificate expires; zero without one.
 func (c *Certificates) Expires() time.Time {
-	t := c.now.Load()
+	t := c.tlsConfig.Load()
 	if t == nil {
 		return time.Time{}
 	}

@@ -16,15 +16,15 @@ import (
 	"slices"
 )
 
-// form is the content of a file of identities.
-type form struct {
+// identityFile is the content of a file of identities.
+type identityFile struct {
 	Format     int        `json:"format"`
 	Identities []Identity `json:"identities"`
 }
 
 const (
-	fileFormat = 1
-	maxFile    = 4 << 20
+	fileFormat   = 1
+	maxFileBytes = 4 << 20
 )
 
 // ErrNoIdentity reports that a file has no identity of a name.
@@ -32,7 +32,7 @@ var ErrNoIdentity = errors.New("no such identity")
 
 // Parse parses a file of identities. Names, tokens and certificates are unique in it.
 func Parse(b []byte) ([]Identity, error) {
-	var f form
+	var f identityFile
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&f); err != nil {
@@ -83,22 +83,22 @@ func NewToken() (token, hash string) {
 	var b [32]byte
 	rand.Read(b[:]) //nolint:errcheck // it never returns one
 	token = "loaderd_" + base64.RawURLEncoding.EncodeToString(b[:])
-	return token, hashOf(token)
+	return token, hashToken(token)
 }
 
-func hashOf(token string) string {
+func hashToken(token string) string {
 	sum := sha256.Sum256([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
 
 // Add adds an identity to a file, and creates the file if it does not exist.
 func Add(name string, i Identity) error {
-	return change(name, func(all []Identity) ([]Identity, error) { return append(all, i), nil })
+	return updateFile(name, func(all []Identity) ([]Identity, error) { return append(all, i), nil })
 }
 
 // Remove removes an identity from a file.
 func Remove(name, who string) error {
-	return change(name, func(all []Identity) ([]Identity, error) {
+	return updateFile(name, func(all []Identity) ([]Identity, error) {
 		rest := slices.DeleteFunc(slices.Clone(all), func(i Identity) bool { return i.Name == who })
 		if len(rest) == len(all) {
 			return nil, fmt.Errorf("%w: %s has none that is called %s", ErrNoIdentity, name, who)
@@ -107,9 +107,9 @@ func Remove(name, who string) error {
 	})
 }
 
-// change replaces a file atomically, so that a daemon reads either the old or the new one. Concurrent changes
+// updateFile replaces a file atomically, so that a daemon reads either the old or the new one. Concurrent changes
 // exclude each other.
-func change(name string, edit func([]Identity) ([]Identity, error)) (err error) {
+func updateFile(name string, edit func([]Identity) ([]Identity, error)) (err error) {
 	// The new file is the lock: a command that finds it fails immediately.
 	next, err := os.OpenFile(name+".new", os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -131,7 +131,7 @@ func change(name string, edit func([]Identity) ([]Identity, error)) (err error) 
 	if identities, err = edit(identities); err != nil {
 		return err
 	}
-	b, err := json.MarshalIndent(form{fileFormat, identities}, "", "  ")
+	b, err := json.MarshalIndent(identityFile{fileFormat, identities}, "", "  ")
 	if err != nil {
 		return err
 	}

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 )
 
-// KeptToken is a token that a daemon keeps in a file of its data folder, which only its owner may read.
-type KeptToken struct {
+// StoredToken is a token that a daemon keeps in a file of its data folder, which only its owner may read.
+type StoredToken struct {
 	File   string
 	Prefix string // of a created token
 	// Secret is the secret of a cluster's members, which all derive the same token from it. If empty, tokens are random.
@@ -24,16 +24,16 @@ type KeptToken struct {
 const FlightTokenFile = "flight.token"
 
 // FlightToken returns the token of a data folder. secret is the secret of a cluster's members, or empty.
-func FlightToken(dir, secret string) KeptToken {
-	return KeptToken{File: filepath.Join(dir, FlightTokenFile), Prefix: "flight_", Secret: secret}
+func FlightToken(dir, secret string) StoredToken {
+	return StoredToken{File: filepath.Join(dir, FlightTokenFile), Prefix: "flight_", Secret: secret}
 }
 
 // Read returns the token in the file. It writes the file if it does not exist, or if it must contain the token of a
 // cluster.
-func (k KeptToken) Read() (string, error) {
+func (k StoredToken) Read() (string, error) {
 	token, err := k.read()
 	if k.Secret != "" {
-		want := k.Prefix + Derived(k.Secret, filepath.Base(k.File))
+		want := k.Prefix + DeriveSecret(k.Secret, filepath.Base(k.File))
 		if err == nil && token == want {
 			return token, nil
 		}
@@ -42,8 +42,8 @@ func (k KeptToken) Read() (string, error) {
 		}
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		token = k.Prefix + Random()
-		err = writePrivate(k.File, []byte(token+"\n"), placeNew)
+		token = k.Prefix + RandomSecret()
+		err = writePrivate(k.File, []byte(token+"\n"), linkNew)
 		if errors.Is(err, fs.ErrExist) { // another daemon has created one
 			token, err = k.read()
 		}
@@ -56,34 +56,34 @@ func (k KeptToken) Read() (string, error) {
 
 // read refuses a file that other users can read or change, also if another user owns it: they would have chosen the
 // token.
-func (k KeptToken) read() (string, error) {
+func (k StoredToken) read() (string, error) {
 	info, err := os.Stat(k.File)
 	if err != nil {
 		return "", fmt.Errorf("read token: %w", err)
 	}
 	if mode := info.Mode().Perm(); hasOwners && mode&0o077 != 0 {
-		return "", fmt.Errorf("read token: %w", openToOthers(k.File, mode))
+		return "", fmt.Errorf("read token: %w", notPrivateError(k.File, mode))
 	}
 	return ReadToken(k.File)
 }
 
-// Random returns a new random secret.
-func Random() string {
+// RandomSecret returns a new random secret.
+func RandomSecret() string {
 	var b [32]byte
 	rand.Read(b[:]) //nolint:errcheck // it never returns one
 	return hex.EncodeToString(b[:])
 }
 
-// Derived derives a secret for one purpose from another one.
-func Derived(secret, purpose string) string {
+// DeriveSecret derives a secret for one purpose from another one.
+func DeriveSecret(secret, purpose string) string {
 	m := hmac.New(sha256.New, []byte(secret))
 	m.Write([]byte(purpose))
 	return hex.EncodeToString(m.Sum(nil))
 }
 
-// placeNew links a file to a name that must not exist. If the file system does not support links, it replaces an
+// linkNew links a file to a name that must not exist. If the file system does not support links, it replaces an
 // existing file.
-func placeNew(file, name string) error {
+func linkNew(file, name string) error {
 	if err := os.Link(file, name); err == nil || errors.Is(err, fs.ErrExist) {
 		return err
 	}

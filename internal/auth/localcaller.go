@@ -8,16 +8,16 @@ import (
 	"time"
 )
 
-// LocalCaller proves to a daemon on this machine that a client can read the token of its data folder.
-type LocalCaller struct{ file, address string }
+// LocalSigner proves to a daemon on this machine that a client can read the token of its data folder.
+type LocalSigner struct{ file, address string }
 
-// NewLocalCaller returns the LocalCaller for a data folder and an address, host:port. It is nil for an address that
+// NewLocalSigner returns the LocalSigner for a data folder and an address, host:port. It is nil for an address that
 // other machines may have.
-func NewLocalCaller(dir, address string) *LocalCaller {
-	if dir == "" || !OnLoopback(address) {
+func NewLocalSigner(dir, address string) *LocalSigner {
+	if dir == "" || !IsLoopback(address) {
 		return nil
 	}
-	return &LocalCaller{filepath.Join(dir, FlightTokenFile), LoopbackIP(address)}
+	return &LocalSigner{filepath.Join(dir, FlightTokenFile), LoopbackIP(address)}
 }
 
 // LoopbackIP replaces the host localhost by 127.0.0.1, because another process may listen on its other address.
@@ -33,7 +33,7 @@ var errNotLocal = errors.New("the daemon is not on this machine")
 
 // Authorization returns the header of a call that is sent now. It reads the token for each call, because a daemon
 // that starts later may create another one.
-func (c *LocalCaller) Authorization() (string, error) {
+func (c *LocalSigner) Authorization() (string, error) {
 	if c == nil {
 		return "", errNotLocal
 	}

@@ -2,14 +2,14 @@ package auth
 
 import "net"
 
-// Exposed reports whether other machines can reach an address, host:port. It is false for an invalid address.
-func Exposed(address string) bool {
+// IsExposed reports whether other machines can reach an address, host:port. It is false for an invalid address.
+func IsExposed(address string) bool {
 	_, _, err := net.SplitHostPort(address)
-	return err == nil && !OnLoopback(address)
+	return err == nil && !IsLoopback(address)
 }
 
-// OnLoopback reports whether only this machine can reach an address, host:port.
-func OnLoopback(address string) bool {
+// IsLoopback reports whether only this machine can reach an address, host:port.
+func IsLoopback(address string) bool {
 	host, _, _ := net.SplitHostPort(address)
 	ip := net.ParseIP(host)
 	return host == "localhost" || ip != nil && ip.IsLoopback()

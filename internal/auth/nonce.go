@@ -18,9 +18,9 @@ func SignNonce(token string, nonce []byte) []byte {
 	return signNonce(sha256.Sum256([]byte(token)), nonce)
 }
 
-// SignedNonce reports whether a signature in unpadded base64 (URL alphabet) is equal to that of SignNonce, by the
+// VerifyNonce reports whether a signature in unpadded base64 (URL alphabet) is equal to that of SignNonce, by the
 // SHA-256 of the token.
-func SignedNonce(signature string, hash [32]byte, nonce []byte) bool {
+func VerifyNonce(signature string, hash [32]byte, nonce []byte) bool {
 	mac, err := base64.RawURLEncoding.DecodeString(signature)
 	return err == nil && len(nonce) >= nonceBytes && hmac.Equal(mac, signNonce(hash, nonce))
 }

@@ -12,15 +12,15 @@ func TestSignNonce_ProvesTokenAndNonce(t *testing.T) {
 	hash, nonce := sha256.Sum256([]byte("producer_token")), []byte("uhTm8MPwoNhhV9g")
 	text := func(mac []byte) string { return base64.RawURLEncoding.EncodeToString(mac) }
 	signed := text(auth.SignNonce("producer_token", nonce))
-	if !auth.SignedNonce(signed, hash, nonce) {
+	if !auth.VerifyNonce(signed, hash, nonce) {
 		t.Error("the signature is refused")
 	}
 	for name, refused := range map[string]bool{
-		"another nonce":     !auth.SignedNonce(signed, hash, []byte("uhTm8MPwoNhhV9h")),
-		"another token":     !auth.SignedNonce(text(auth.SignNonce("other", nonce)), hash, nonce),
-		"the hash as token": !auth.SignedNonce(text(hash[:]), hash, nonce),
-		"no signature":      !auth.SignedNonce("", hash, nonce),
-		"no base64":         !auth.SignedNonce("?", hash, nonce),
+		"another nonce":     !auth.VerifyNonce(signed, hash, []byte("uhTm8MPwoNhhV9h")),
+		"another token":     !auth.VerifyNonce(text(auth.SignNonce("other", nonce)), hash, nonce),
+		"the hash as token": !auth.VerifyNonce(text(hash[:]), hash, nonce),
+		"no signature":      !auth.VerifyNonce("", hash, nonce),
+		"no base64":         !auth.VerifyNonce("?", hash, nonce),
 		"a short nonce":     auth.SignNonce("producer_token", nonce[:7]) == nil,
 	} {
 		if !refused {

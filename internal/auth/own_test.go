@@ -19,12 +19,12 @@ const (
 )
 
 // opened returns the gate of a daemon that requires the token of a data folder, and that token.
-func opened(t *testing.T, dir string) (*auth.Gate, string) {
+func opened(t *testing.T, dir string) (*auth.Authenticator, string) {
 	t.Helper()
 	own := auth.FlightToken(dir, "")
 	g := open(t, auth.Config{Own: &own})
-	g.ServesFlight(flightAddress)
-	g.ServesPage(pageAddress)
+	g.SetFlightAddress(flightAddress)
+	g.SetPageAddress(pageAddress)
 	token, err := auth.ReadToken(own.File)
 	if err != nil {
 		t.Fatal(err)
@@ -32,11 +32,11 @@ func opened(t *testing.T, dir string) (*auth.Gate, string) {
 	return g, token
 }
 
-func accepts(t *testing.T, g *auth.Gate, authorization ...string) bool {
+func accepts(t *testing.T, g *auth.Authenticator, authorization ...string) bool {
 	t.Helper()
 	who, err := g.Identify(authorization, nil)
-	var unknown *auth.UnknownError
-	if err != nil && (!errors.As(err, &unknown) || !unknown.Again &&
+	var unknown *auth.UnauthenticatedError
+	if err != nil && (!errors.As(err, &unknown) || !unknown.Retryable &&
 		!strings.Contains(err.Error(), "LOADERD_STREAM__DIR")) {
 		t.Errorf("%q: %v", authorization, err)
 	}
@@ -122,11 +122,11 @@ func TestGate_OpenCallsOutliveTheirSignature(t *testing.T) {
 	dir := t.TempDir()
 	g, token := opened(t, dir)
 	signed := []string{auth.SignCall(token, flightAddress, time.Now().Add(-time.Hour))}
-	var unknown *auth.UnknownError
-	if _, err := g.Identify(signed, nil); !errors.As(err, &unknown) || !unknown.Again {
+	var unknown *auth.UnauthenticatedError
+	if _, err := g.Identify(signed, nil); !errors.As(err, &unknown) || !unknown.Retryable {
 		t.Errorf("an old signature: %v", err)
 	}
-	if _, err := g.IdentifyOpen(signed, nil); err != nil {
+	if _, err := g.IdentifyOpenCall(signed, nil); err != nil {
 		t.Error(err)
 	}
 	if err := os.Remove(filepath.Join(dir, auth.FlightTokenFile)); err != nil {
@@ -135,7 +135,7 @@ func TestGate_OpenCallsOutliveTheirSignature(t *testing.T) {
 	if err := g.Reload(); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := g.IdentifyOpen(signed, nil); err == nil || accepts(t, g, bearer(token)...) {
+	if _, err := g.IdentifyOpenCall(signed, nil); err == nil || accepts(t, g, bearer(token)...) {
 		t.Error("a token that was replaced is good")
 	}
 }
@@ -182,7 +182,7 @@ func TestGate_IgnoresSignaturesWithoutOwnToken(t *testing.T) {
 	file := write(t, "token", "0123456789abcdef\n", 0o600)
 	g := open(t, auth.Config{TokenFile: file})
 	signed := auth.SignCall("0123456789abcdef", flightAddress, time.Now())
-	var unknown *auth.UnknownError
+	var unknown *auth.UnauthenticatedError
 	_, err := g.Identify([]string{signed}, nil)
 	if !errors.As(err, &unknown) || unknown.Message != "the call has no bearer token" {
 		t.Errorf("%v", err)
@@ -196,29 +196,29 @@ func TestLocalCaller_SignsForLoopbackOnly(t *testing.T) {
 	dir := t.TempDir()
 	g, token := opened(t, dir)
 	for _, address := range []string{"192.0.2.7:8815", "trainer-0:8815", "0.0.0.0:8815", "8815", ""} {
-		if header, err := auth.NewLocalCaller(dir, address).Authorization(); err == nil {
+		if header, err := auth.NewLocalSigner(dir, address).Authorization(); err == nil {
 			t.Errorf("%q gets %q", address, header)
 		}
 	}
 	for _, address := range []string{"127.0.0.1:8815", "localhost:8815"} {
-		header, err := auth.NewLocalCaller(dir, address).Authorization()
+		header, err := auth.NewLocalSigner(dir, address).Authorization()
 		if err != nil || !accepts(t, g, header) || strings.Contains(header, token) {
 			t.Errorf("%q: %q, %v", address, header, err)
 		}
 	}
-	if _, err := auth.NewLocalCaller(t.TempDir(), flightAddress).Authorization(); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := auth.NewLocalSigner(t.TempDir(), flightAddress).Authorization(); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("without a token: %v", err)
 	}
 }
 
 func FuzzSignature(f *testing.F) {
-	own := auth.KeptToken{File: filepath.Join(f.TempDir(), auth.FlightTokenFile)}
+	own := auth.StoredToken{File: filepath.Join(f.TempDir(), auth.FlightTokenFile)}
 	g, err := auth.Open(auth.Config{Own: &own})
 	if err != nil {
 		f.Fatal(err)
 	}
-	g.ServesFlight(flightAddress)
-	g.ServesPage(pageAddress)
+	g.SetFlightAddress(flightAddress)
+	g.SetPageAddress(pageAddress)
 	for _, seed := range []string{"", ".", "page_", "page_17.AAAA", "644f1b0c5a3d2.AAAAAAAAAAAAAAAAAAAAAA", "-1.A",
 		"7fffffffffffffff.AAAA", "page_9223372036854775807.AAAA"} {
 		f.Add(seed)

@@ -8,26 +8,26 @@ import (
 	"strings"
 )
 
-// Private refuses a file of this user that other users can read or change, as ssh does for its keys. The owner of a
-// file of another user is responsible for it, such as one that is mounted into a container.
-func Private(name string) error {
+// CheckPrivate refuses a file of this user that other users can read or change, as ssh does for its keys. The owner of
+// a file of another user is responsible for it, such as one that is mounted into a container.
+func CheckPrivate(name string) error {
 	info, err := os.Stat(name)
 	if err != nil {
 		return err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 && ownedByUs(info) {
-		return openToOthers(name, mode)
+		return notPrivateError(name, mode)
 	}
 	return nil
 }
 
-func openToOthers(name string, mode fs.FileMode) error {
+func notPrivateError(name string, mode fs.FileMode) error {
 	return fmt.Errorf("%s is a secret that others can read or change (mode %04o): chmod 600 %s", name, mode, name)
 }
 
 // readSecret reads a file that only its owner may read.
 func readSecret(name string) ([]byte, error) {
-	if err := Private(name); err != nil {
+	if err := CheckPrivate(name); err != nil {
 		return nil, err
 	}
 	f, err := os.Open(name)
@@ -35,9 +35,9 @@ func readSecret(name string) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err == nil && len(b) > maxFile {
-		err = fmt.Errorf("%s has more than %d bytes", name, maxFile)
+	b, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err == nil && len(b) > maxFileBytes {
+		err = fmt.Errorf("%s has more than %d bytes", name, maxFileBytes)
 	}
 	return b, err
 }

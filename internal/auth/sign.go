@@ -17,24 +17,26 @@ const SignedScheme = "Loaderd"
 // listens on the daemon's address must not receive it. A signature is for one purpose and one address of the daemon,
 // and is valid for a short time.
 const (
-	forCall = "call" // to Flight
-	forPage = "page" // to log in a page, once
+	purposeCall = "call" // to Flight
+	purposePage = "page" // to log in a page, once
 
-	callLasts = time.Minute
-	pageLasts = 10 * time.Minute
-	ahead     = 5 * time.Second // maximum lead of a signer's clock
+	callLifetime     = time.Minute
+	pageCodeLifetime = 10 * time.Minute
+	maxClockSkew     = 5 * time.Second // maximum lead of a signer's clock
 
 	macBytes = 16
 )
 
 // SignCall returns the Authorization header of a call to a Flight server on this machine, at host:port.
 func SignCall(token, address string, now time.Time) string {
-	return SignedScheme + " " + sign(token, forCall, address, now)
+	return SignedScheme + " " + sign(token, purposeCall, address, now)
 }
 
 // SignPage returns a code that logs in the page of a daemon on this machine, once. address is host:port of its HTTP
 // server.
-func SignPage(token, address string, now time.Time) string { return sign(token, forPage, address, now) }
+func SignPage(token, address string, now time.Time) string {
+	return sign(token, purposePage, address, now)
+}
 
 // sign returns MICROSECONDS.MAC: hexadecimal digits, and unpadded base64 (URL alphabet).
 func sign(token, purpose, address string, now time.Time) string {
@@ -54,9 +56,9 @@ type endpoint struct {
 	since   time.Time
 }
 
-// verified reports whether a signature was made with the daemon's token for its address, and returns when it was
+// verifySignature reports whether a signature was made with the daemon's token for its address, and returns when it was
 // made.
-func (e *endpoint) verified(key [32]byte, purpose, signature string) (made time.Time, ok bool) {
+func (e *endpoint) verifySignature(key [32]byte, purpose, signature string) (made time.Time, ok bool) {
 	stamp, text, _ := strings.Cut(signature, ".")
 	micro, err := strconv.ParseInt(stamp, 16, 64)
 	if e == nil || err != nil {
@@ -72,11 +74,11 @@ func (e *endpoint) verified(key [32]byte, purpose, signature string) (made time.
 	return time.UnixMicro(micro), ok
 }
 
-// fresh reports whether a signature was made recently and while the server listened. Another process may have
+// isFresh reports whether a signature was made recently and while the server listened. Another process may have
 // received an earlier one.
-func (e *endpoint) fresh(made time.Time, lasts time.Duration) bool {
+func (e *endpoint) isFresh(made time.Time, lasts time.Duration) bool {
 	age := time.Since(made)
-	return age > -ahead && age <= min(lasts, time.Since(e.since))
+	return age > -maxClockSkew && age <= min(lasts, time.Since(e.since))
 }
 
 // addresses returns the addresses of the endpoint for this machine.

@@ -21,24 +21,24 @@ type Reloader interface {
 }
 
 const (
-	lookEvery = 2 * time.Second
-	// warnBefore is how long before expiry a warning is logged, once per day.
-	warnBefore = 14 * 24 * time.Hour
-	warnEvery  = 24 * time.Hour
+	pollInterval = 2 * time.Second
+	// expiryWarningTime is how long before expiry a warning is logged, once per day.
+	expiryWarningTime = 14 * 24 * time.Hour
+	warnInterval      = 24 * time.Hour
 )
 
-// Watch reloads files whenever they change and whenever again has a value, until ctx is done. It logs warnings about
-// data that expires soon.
-func Watch(ctx context.Context, log *slog.Logger, again <-chan struct{}, all map[string]Reloader) {
+// WatchFiles reloads files whenever they change and whenever again has a value, until ctx is done. It logs warnings
+// about data that expires soon.
+func WatchFiles(ctx context.Context, log *slog.Logger, again <-chan struct{}, all map[string]Reloader) {
 	seen, warned := map[string]string{}, map[string]time.Time{}
 	for what, r := range all {
-		seen[what] = stampsOf(r.Files())
+		seen[what] = fileStamps(r.Files())
 	}
-	tick := time.NewTicker(lookEvery)
+	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
 	for {
 		for what, r := range all {
-			if at := r.Expires(); !at.IsZero() && time.Until(at) < warnBefore && time.Since(warned[what]) > warnEvery {
+			if at := r.Expires(); !at.IsZero() && time.Until(at) < expiryWarningTime && time.Since(warned[what]) > warnInterval {
 				warned[what] = time.Now()
 				log.Warn("credentials expire soon; replace the file, and it is reloaded", event.CredentialsExpiring, "what",
 					what, "expires",
@@ -54,7 +54,7 @@ func Watch(ctx context.Context, log *slog.Logger, again <-chan struct{}, all map
 			asked = true
 		}
 		for what, r := range all {
-			now := stampsOf(r.Files())
+			now := fileStamps(r.Files())
 			if len(r.Files()) == 0 || !asked && now == seen[what] {
 				continue
 			}
@@ -69,8 +69,8 @@ func Watch(ctx context.Context, log *slog.Logger, again <-chan struct{}, all map
 	}
 }
 
-// stampsOf returns a string that changes when one of the files is written or replaced.
-func stampsOf(files []string) string {
+// fileStamps returns a string that changes when one of the files is written or replaced.
+func fileStamps(files []string) string {
 	var b strings.Builder
 	for _, name := range files {
 		info, err := os.Stat(name)

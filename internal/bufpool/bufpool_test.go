@@ -10,18 +10,18 @@ func TestPool_Sizes(t *testing.T) {
 	for n := 1; n <= most+1; n += 1 + n/97 {
 		b, from := p.Get(n)
 		kept := n >= least && n <= most
-		if len(b) != n || (from != nil) != kept || kept && cap(*from) > n+n/steps+1 {
+		if len(b) != n || (from != nil) != kept || kept && cap(*from) > n+n/classesPerDoubling+1 {
 			t.Fatalf("for %d elements there are %d, capacity %d, kept: %t", n, len(b), cap(b), from != nil)
 		}
 		if !kept {
 			continue
 		}
-		size, i := class(n)
+		size, i := sizeClass(n)
 		if before, ok := sizes[i]; ok && before != size || size != cap(*from) {
 			t.Fatalf("%d elements are of class %d with %d, the buffer has %d, others have %d", n, i, size, cap(*from), before)
 		}
 		sizes[i] = size
-		if same, there := class(size); same != size || there != i {
+		if same, there := sizeClass(size); same != size || there != i {
 			t.Fatalf("a buffer of %d from class %d goes to class %d", size, i, there)
 		}
 		p.Put(from)
@@ -41,9 +41,9 @@ func TestPool_BuffersAreUsedAgain(t *testing.T) {
 		p.Put(from)
 	}
 	switch {
-	case !used && !Overwrites:
+	case !used && !OverwritesReturned:
 		t.Error("the buffer is not used again")
-	case Overwrites && *first != 0xad:
+	case OverwritesReturned && *first != 0xad:
 		t.Error("the buffer is not overwritten")
 	}
 }

@@ -2,5 +2,5 @@
 
 package bufpool
 
-// Overwrites reports whether returned buffers are overwritten.
-const Overwrites = false
+// OverwritesReturned reports whether returned buffers are overwritten.
+const OverwritesReturned = false

@@ -2,5 +2,5 @@
 
 package bufpool
 
-// Overwrites reports whether returned buffers are overwritten.
-const Overwrites = true
+// OverwritesReturned reports whether returned buffers are overwritten.
+const OverwritesReturned = true

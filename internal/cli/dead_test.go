@@ -35,7 +35,7 @@ type exportedJSON struct {
 func (s *site) bad(messages ...stream.Message) {
 	s.t.Helper()
 	c := natstest.Config(s.t)
-	c.URL = natstest.URLAs("nats://"+s.nats, s.dir, server.OperatorFile)
+	c.URL = natstest.URLWithToken("nats://"+s.nats, s.dir, server.OperatorFile)
 	store := natstest.Open(s.t, c)
 	defer store.Close()
 	natstest.Publish(s.t, store, messages...)
@@ -58,7 +58,7 @@ func TestDead(t *testing.T) {
 	}
 	broken := stream.Message{Subject: "docs.a", ContentType: stream.TypeJSON, Path: "a.json", Data: []byte(`{"text":"ä`)}
 	s.bad(broken, broken, broken, stream.Message{Subject: "docs.b", ContentType: "image/png", Data: []byte("\x89PNG")})
-	natstest.Soon(t, "the letters are there", func() bool { return s.deadList().Total == 4 })
+	natstest.Eventually(t, "the letters are there", func() bool { return s.deadList().Total == 4 })
 
 	if l := s.deadList("--reason", "BAD_JSON", "-n", "2"); l.Total != 3 || len(l.Letters) != 2 ||
 		l.Letters[1].Subject != "docs.a" || l.Letters[1].Letter <= l.Letters[0].Letter {

@@ -28,9 +28,9 @@ func TestPeek(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.does("publish", folder)
-	var texts []api.Text
+	var texts []api.DocumentText
 	for line := range strings.Lines(s.does("peek", "-n", "2", "--tokens", "3", "--json")) {
-		var text api.Text
+		var text api.DocumentText
 		if err := json.Unmarshal([]byte(line), &text); err != nil {
 			t.Fatal(err)
 		}

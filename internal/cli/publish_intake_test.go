@@ -21,7 +21,7 @@ func (s *site) reported(run string) {
 	c.URL, c.Dir = "nats://"+s.nats, s.dir
 	store := natstest.Open(s.t, c)
 	defer store.Close()
-	natstest.Soon(s.t, "the run has reported to producers", func() bool {
+	natstest.Eventually(s.t, "the run has reported to producers", func() bool {
 		known, err := retention.Intakes(s.t.Context(), store, []string{run})
 		_, ok := known[run]
 		return err == nil && ok

@@ -50,9 +50,9 @@ func TestPublishBehindASeal(t *testing.T) {
 	c.URL, c.Dir = "nats://"+s.nats, s.dir
 	store := natstest.Open(t, c)
 	defer store.Close()
-	natstest.Soon(t, "the second run is known to producers", func() bool {
+	natstest.Eventually(t, "the second run is known to producers", func() bool {
 		known, err := retention.Readers(t.Context(), store)
-		return err == nil && slices.Contains(known, retention.Reading{Run: "second"})
+		return err == nil && slices.Contains(known, retention.ReadingRun{Run: "second"})
 	})
 	code, stdout, stderr := s.loaderd("publish", file("c.jsonl"))
 	if code != command.ExitOK || !strings.Contains(stdout, "not read by run first, which ends behind document 50\n") ||

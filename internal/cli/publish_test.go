@@ -125,7 +125,7 @@ func TestPublishFolderTwice(t *testing.T) {
 		t.Errorf("first: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	code, sum, stderr = publishes(t, s, "", "--source", "web", "--id-column", "key", dir)
-	if code != command.ExitOK || sum.Documents != 0 || sum.InputsComplete != 2 || sum.Already != 4 {
+	if code != command.ExitOK || sum.Documents != 0 || sum.InputsComplete != 2 || sum.AlreadyStored != 4 {
 		t.Errorf("again: exit %d, %+v\n%s", code, sum, stderr)
 	}
 	var out, errs bytes.Buffer

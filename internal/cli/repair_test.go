@@ -19,7 +19,7 @@ func (s *site) alone() *stream.Store {
 	s.t.Helper()
 	c := stream.Default()
 	c.Dir = s.dir
-	store, err := stream.OpenAlone(s.t.Context(), c, slog.New(slog.DiscardHandler))
+	store, err := stream.OpenExclusive(s.t.Context(), c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func TestRunsAreListedAndDeleted(t *testing.T) {
 	refused(command.ExitUsage, "--yes", "run", "delete", "first")
 	refused(command.ExitUsage, "run name", "run", "delete", "fir st")
 	refused(command.ExitFailed, "there is no run second", "run", "delete", "second", "--yes")
-	var all []runadmin.Listed
+	var all []runadmin.RunInfo
 	if err := json.Unmarshal([]byte(s.does("runs", "--json")), &all); err != nil || len(all) != 1 ||
 		all[0].Run != "first" || all[0].Steps != uint64(steps) ||
 		all[0].Leader != nil {

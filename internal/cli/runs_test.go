@@ -127,7 +127,7 @@ func (s *site) read(more ...string) (out []flightclient.Batch) {
 	return out
 }
 
-// tokensOf returns the tokens in batches, each with its document, in no particular order.
+// sourceTokens returns the tokens in batches, each with its document, in no particular order.
 func tokensOf(batches []flightclient.Batch) (out []string) {
 	for _, b := range batches {
 		for i, row := range b.Documents {
@@ -289,7 +289,7 @@ func (s *site) ledger(t *testing.T, whole []flightclient.Batch) {
 	id := page.Documents[slices.IndexFunc(page.Documents, func(d document.Info) bool { return d.Sequence == sought })].ID
 	for _, how := range [][]string{{"--find", id}, {"--sequence", fmt.Sprint(sought)}} {
 		args := append([]string{"ledger"}, how...)
-		var found []api.Found
+		var found []api.FoundRow
 		if err := json.Unmarshal([]byte(s.does(append(args, "--format", "json")...)), &found); err != nil {
 			t.Fatal(err)
 		}
@@ -333,7 +333,7 @@ func stepLines(s ledger.Step) (out []string) {
 	return out
 }
 
-func foundLines(found []api.Found) (out []string) {
+func foundLines(found []api.FoundRow) (out []string) {
 	for _, f := range found {
 		for _, p := range f.Pieces {
 			out = append(out, pieceLine(f.Step, f.Bucket, f.Row, p, "", ""))

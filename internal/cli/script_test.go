@@ -15,7 +15,7 @@ import (
 )
 
 // gpt2 caches the model that the commands of these tests share. Without it each command would build its own.
-var gpt2 = sync.OnceValues(func() (*tokenizer.Model, error) { return daemon.Model("gpt2", tokenizer.Options{}) })
+var gpt2 = sync.OnceValues(func() (*tokenizer.Model, error) { return daemon.LoadModel("gpt2", tokenizer.Options{}) })
 
 func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){

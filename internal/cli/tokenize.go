@@ -35,7 +35,7 @@ A line that can not be read is an error that names its number; the lines before 
   loaderd tokenize --tokenizer gpt2 documents.jsonl | loaderd tokenize --tokenizer gpt2 --decode`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			model, err := daemon.Model(name, options)
+			model, err := daemon.LoadModel(name, options)
 			if err != nil {
 				return err
 			}
@@ -43,7 +43,7 @@ A line that can not be read is an error that names its number; the lines before 
 				_, err := fmt.Fprintln(cmd.OutOrStdout(), model.Fingerprint())
 				return err
 			}
-			if specials, _, ok := model.RankFile(); ok && specials == 0 {
+			if specials, _, ok := model.RankFileInfo(); ok && specials == 0 {
 				const advice = "rank file without special tokens: name them with --special-token"
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, advice)
 			}

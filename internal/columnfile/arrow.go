@@ -28,13 +28,13 @@ func IsArrow(head []byte) bool {
 		return false
 	}
 	n := binary.LittleEndian.Uint32(head[4:])
-	return n > 0 && n <= most
+	return n > 0 && n <= maxPart
 }
 
-// Arrow reads the batches of an Arrow IPC stream, or file, one after the other. It reads a file as the stream that
-// the file contains, so pipes and compressed files can be read too. It reads concatenated streams as one if their
+// ArrowReader reads the batches of an Arrow IPC stream, or file, one after the other. It reads a file as the stream
+// that the file contains, so pipes and compressed files can be read too. It reads concatenated streams as one if their
 // columns are equal.
-type Arrow struct {
+type ArrowReader struct {
 	ipc   *ipc.Reader
 	file  bool
 	r     *bufio.Reader
@@ -42,43 +42,44 @@ type Arrow struct {
 	ended bool
 }
 
-// NewArrow reads the schema. r should be buffered.
-func NewArrow(r io.Reader) (*Arrow, error) { return NewArrowWithin(r, most) }
+// NewArrowReader reads the schema. r should be buffered.
+func NewArrowReader(r io.Reader) (*ArrowReader, error) { return NewArrowReaderLimit(r, maxPart) }
 
-// NewArrowWithin is NewArrow with a limit on the memory of each batch, in bytes, in addition to the size of its data.
-func NewArrowWithin(r io.Reader, limit int64) (*Arrow, error) {
+// NewArrowReaderLimit is NewArrowReader with a limit on the memory of each batch, in bytes, in addition to the size of
+// its data.
+func NewArrowReaderLimit(r io.Reader, limit int64) (*ArrowReader, error) {
 	const smallest = 16 // for peeking; larger reads bypass the buffer
-	a := &Arrow{r: bufio.NewReaderSize(r, smallest), limit: limit}
+	a := &ArrowReader{r: bufio.NewReaderSize(r, smallest), limit: limit}
 	head, err := a.r.Peek(8)
 	if err != nil {
-		return nil, notArrow(unexpected(err))
+		return nil, arrowError(unexpectedEOF(err))
 	}
 	if a.file = bytes.HasPrefix(head, []byte(ArrowFileMagic)); a.file {
 		_, _ = a.r.Discard(len(head)) // already peeked
 	}
 	if err := a.open(); err != nil {
-		return nil, notArrow(err)
+		return nil, arrowError(err)
 	}
 	return a, nil
 }
 
 // open reads the schema of a stream.
-func (a *Arrow) open() error {
+func (a *ArrowReader) open() error {
 	return Guard(func() (err error) {
-		mem := newBounded(min(plenty, a.limit))
-		a.ipc, err = ipc.NewReaderFromMessageReader(&messages{r: a.r, mem: mem, limit: a.limit, file: a.file},
+		mem := newBoundedAllocator(min(minMemory, a.limit))
+		a.ipc, err = ipc.NewReaderFromMessageReader(&messageReader{r: a.r, mem: mem, limit: a.limit, file: a.file},
 			ipc.WithAllocator(mem))
 		return err
 	})
 }
 
-func notArrow(err error) error { return fmt.Errorf("not readable Arrow IPC data: %w", err) }
+func arrowError(err error) error { return fmt.Errorf("not readable Arrow IPC data: %w", err) }
 
 // Schema returns the schema of the columns.
-func (a *Arrow) Schema() *arrow.Schema { return a.ipc.Schema() }
+func (a *ArrowReader) Schema() *arrow.Schema { return a.ipc.Schema() }
 
 // Next returns the next batch, valid until the next call, or io.EOF.
-func (a *Arrow) Next() (batch arrow.Record, err error) {
+func (a *ArrowReader) Next() (batch arrow.Record, err error) {
 	for batch == nil && err == nil {
 		if a.ended {
 			return nil, io.EOF
@@ -94,20 +95,20 @@ func (a *Arrow) Next() (batch arrow.Record, err error) {
 			return io.EOF
 		})
 		if err == io.EOF {
-			err = a.behind()
+			err = a.nextStream()
 		}
 	}
 	if err != nil && err != io.EOF {
-		err = notArrow(err)
+		err = arrowError(err)
 	}
 	return batch, err
 }
 
-// behind continues after the end of a stream, with the stream that follows. It returns io.EOF if none follows.
-func (a *Arrow) behind() error {
+// nextStream continues after the end of a stream, with the stream that follows. It returns io.EOF if none follows.
+func (a *ArrowReader) nextStream() error {
 	if a.file {
 		a.ended = true
-		return a.footer()
+		return a.checkFileEnd()
 	}
 	if _, err := a.r.Peek(1); err != nil {
 		a.ended = err == io.EOF
@@ -123,8 +124,8 @@ func (a *Arrow) behind() error {
 	return nil
 }
 
-// footer returns io.EOF if the file ends correctly: with the footer, its length and the magic number.
-func (a *Arrow) footer() error {
+// checkFileEnd returns io.EOF if the file ends correctly: with the footer, its length and the magic number.
+func (a *ArrowReader) checkFileEnd() error {
 	const length = 4
 	tail, size := make([]byte, 0, 4096), int64(0)
 	for {
@@ -142,7 +143,7 @@ func (a *Arrow) footer() error {
 	}
 	tail, found := bytes.CutSuffix(tail, []byte(ArrowFileMagic))
 	if !found || len(tail) < length {
-		return damaged("the file is cut off: %w", io.ErrUnexpectedEOF)
+		return damagedError("the file is cut off: %w", io.ErrUnexpectedEOF)
 	}
 	// In a file without an end-of-stream mark, four bytes of its footer have been read as the length of a message.
 	footer := int64(binary.LittleEndian.Uint32(tail[len(tail)-length:]))
@@ -153,23 +154,23 @@ func (a *Arrow) footer() error {
 	return io.EOF
 }
 
-// messages is an ipc.MessageReader that validates messages before they are decoded.
-type messages struct {
+// messageReader is an ipc.MessageReader that validates messages before they are decoded.
+type messageReader struct {
 	r       io.Reader
-	mem     *bounded // its limit may grow with the largest message
-	limit   int64    // maximum of mem.limit
+	mem     *boundedAllocator // its limit may grow with the largest message
+	limit   int64             // maximum of mem.limit
 	file    bool
-	marked  bool // messages start with the continuation mark
+	hasMark bool // messages start with the continuation mark
 	current *ipc.Message
 }
 
-func (m *messages) Retain()  {}
-func (m *messages) Release() {}
+func (m *messageReader) Retain()  {}
+func (m *messageReader) Release() {}
 
 // Message returns the next message. It returns io.EOF at the end-of-stream mark, or if the data ends between two
 // messages.
-func (m *messages) Message() (*ipc.Message, error) {
-	n, err := m.prefix()
+func (m *messageReader) Message() (*ipc.Message, error) {
+	n, err := m.readLength()
 	if err != nil {
 		return nil, err
 	}
@@ -179,16 +180,16 @@ func (m *messages) Message() (*ipc.Message, error) {
 	}
 	length, err := checkMessage(meta)
 	if err != nil {
-		return nil, damaged("a message: %w", err)
+		return nil, damagedError("a message: %w", err)
 	}
-	if length > most {
-		return nil, damaged("a message of %d bytes, at most %d", length, most)
+	if length > maxPart {
+		return nil, damagedError("a message of %d bytes, at most %d", length, maxPart)
 	}
 	body, err := readUpTo(m.r, length)
 	if err != nil {
 		return nil, fmt.Errorf("a message is cut off: %w", err)
 	}
-	m.mem.limit = max(m.mem.limit, min(allowance(length), m.limit))
+	m.mem.limit = max(m.mem.limit, min(memoryLimit(length), m.limit))
 	if m.current != nil {
 		m.current.Release()
 	}
@@ -196,8 +197,8 @@ func (m *messages) Message() (*ipc.Message, error) {
 	return m.current, nil
 }
 
-// prefix reads the length of a message's metadata.
-func (m *messages) prefix() (int64, error) {
+// readLength reads the length of a message's metadata.
+func (m *messageReader) readLength() (int64, error) {
 	var b [4]byte
 	if _, err := io.ReadFull(m.r, b[:]); err != nil {
 		if err == io.EOF {
@@ -206,23 +207,23 @@ func (m *messages) prefix() (int64, error) {
 		return 0, fmt.Errorf("a message is cut off: %w", err)
 	}
 	n := binary.LittleEndian.Uint32(b[:])
-	if n != continuation && n != 0 && m.marked {
+	if n != continuation && n != 0 && m.hasMark {
 		if m.file {
 			return 0, io.EOF // the footer, without an end-of-stream mark before it
 		}
 		return 0, errors.New("a message without its mark")
 	}
 	if n == continuation {
-		m.marked = true
+		m.hasMark = true
 		if _, err := io.ReadFull(m.r, b[:]); err != nil {
-			return 0, fmt.Errorf("a message is cut off: %w", unexpected(err))
+			return 0, fmt.Errorf("a message is cut off: %w", unexpectedEOF(err))
 		}
 		n = binary.LittleEndian.Uint32(b[:])
 	}
 	switch {
 	case n == 0:
 		return 0, io.EOF
-	case n > most:
+	case n > maxPart:
 		return 0, errors.New("a message's length is out of range")
 	}
 	return int64(n), nil

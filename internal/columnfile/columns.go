@@ -7,11 +7,11 @@
 // this package checks before it decodes:
 //
 //   - the tree of a schema: the library allocates the declared number of children and recurses per level (checkFooter,
-//     schemaCheck);
+//     schemaChecker);
 //   - vectors of flatbuffers, and fields that share children (checkMessage);
 //   - sizes of pages, decompressed and compressed, and the number of values in a dictionary (pageReader);
 //   - levels and delta encodings of a page: the decoder loops if levels or blocks are missing, and allocates the
-//     declared number of values (checkV1, checkV2);
+//     declared number of values (checkDataPageV1, checkDataPageV2);
 //   - declared but missing bytes (readUpTo), and the total memory that decoders request (bounded).
 //
 // Each check has a file in hostile_test.go. Without the check the file ends the process, uses gibibytes, does not
@@ -27,57 +27,57 @@ import (
 )
 
 const (
-	// plenty is the memory that any data may use, however small it is, in bytes.
-	plenty = 64 << 20
-	// growth is the factor by which the memory may exceed the size of the data. Text and numbers are never compressed by
-	// more.
-	growth = 1024
-	// most is the maximum size of any part of the data: a page, or a batch.
-	most = 1 << 30
+	// minMemory is the memory that any data may use, however small it is, in bytes.
+	minMemory = 64 << 20
+	// memoryFactor is the factor by which the memory may exceed the size of the data. Text and numbers are never
+	// compressed by more.
+	memoryFactor = 1024
+	// maxPart is the maximum size of any part of the data: a page, or a batch.
+	maxPart = 1 << 30
 )
 
-// allowance returns how many bytes one part (a page, a batch) of data of this size may use.
-func allowance(size int64) int64 {
-	return min(max(size, 0)*growth+plenty, most)
+// memoryLimit returns how many bytes one part (a page, a batch) of data of this size may use.
+func memoryLimit(size int64) int64 {
+	return min(max(size, 0)*memoryFactor+minMemory, maxPart)
 }
 
-// damaged returns an error of the data, as opposed to an error of reading it.
-func damaged(format string, args ...any) error {
+// damagedError returns an error of the data, as opposed to an error of reading it.
+func damagedError(format string, args ...any) error {
 	return fmt.Errorf("the data is damaged: "+format, args...)
 }
 
-// bounded allocates memory for a decoder. If the memory in use exceeds limit, it panics with an error, which Guard
-// recovers.
-type bounded struct {
+// boundedAllocator allocates memory for a decoder. If the memory in use exceeds limit, it panics with an error, which
+// Guard recovers.
+type boundedAllocator struct {
 	memory.Allocator
 	limit int64
 	used  atomic.Int64
 }
 
-func newBounded(limit int64) *bounded {
-	return &bounded{Allocator: memory.DefaultAllocator, limit: limit}
+func newBoundedAllocator(limit int64) *boundedAllocator {
+	return &boundedAllocator{Allocator: memory.DefaultAllocator, limit: limit}
 }
 
-func (b *bounded) take(n int) {
+func (b *boundedAllocator) reserve(n int) {
 	if n < 0 || b.used.Add(int64(n)) > b.limit {
-		panic(damaged("it asks for %d bytes, more than the %d that data of its size may take", n, b.limit))
+		panic(damagedError("it asks for %d bytes, more than the %d that data of its size may take", n, b.limit))
 	}
 }
 
-func (b *bounded) Allocate(size int) []byte {
-	b.take(size)
+func (b *boundedAllocator) Allocate(size int) []byte {
+	b.reserve(size)
 	return b.Allocator.Allocate(size)
 }
 
-func (b *bounded) Reallocate(size int, old []byte) []byte {
-	b.take(max(size-len(old), 0))
+func (b *boundedAllocator) Reallocate(size int, old []byte) []byte {
+	b.reserve(max(size-len(old), 0))
 	if size < len(old) {
 		b.used.Add(int64(size - len(old)))
 	}
 	return b.Allocator.Reallocate(size, old)
 }
 
-func (b *bounded) Free(old []byte) {
+func (b *boundedAllocator) Free(old []byte) {
 	b.used.Add(-int64(len(old)))
 	b.Allocator.Free(old)
 }

@@ -98,19 +98,19 @@ func readParquet(tb testing.TB, dir string, data []byte) (levels int64, err erro
 				default:
 					continue
 				}
-				v, err := p.Values(g, leaf, 256)
+				v, err := p.ReadColumn(g, leaf, 256)
 				if err != nil {
 					return err
 				}
 				for {
-					more, err := v.More()
+					more, err := v.HasNext()
 					if err != nil {
 						return err
 					}
 					if !more {
 						break
 					}
-					v.Pass()
+					v.Advance()
 					levels++
 				}
 			}
@@ -120,7 +120,7 @@ func readParquet(tb testing.TB, dir string, data []byte) (levels int64, err erro
 }
 
 func readArrow(data []byte) (rows int64, err error) {
-	a, err := columnfile.NewArrow(bytes.NewReader(data))
+	a, err := columnfile.NewArrowReader(bytes.NewReader(data))
 	if err != nil {
 		return 0, err
 	}

@@ -7,17 +7,17 @@ import (
 	"github.com/apache/thrift/lib/go/thrift"
 )
 
-// compact reads Thrift's compact protocol field by field: footers and headers of pages. It holds one value at a time,
-// so its memory is bounded by the available bytes.
-type compact struct{ *thrift.TCompactProtocol }
+// compactReader reads Thrift's compact protocol field by field: footers and headers of pages. It holds one value at a
+// time, so its memory is bounded by the available bytes.
+type compactReader struct{ *thrift.TCompactProtocol }
 
-// newCompact returns a reader of r. It reads ahead unless r is a *bufio.Reader.
-func newCompact(r io.Reader) compact {
-	return compact{thrift.NewTCompactProtocolConf(thrift.NewStreamTransportR(r), nil)}
+// newCompactReader returns a reader of r. It reads ahead unless r is a *bufio.Reader.
+func newCompactReader(r io.Reader) compactReader {
+	return compactReader{thrift.NewTCompactProtocolConf(thrift.NewStreamTransportR(r), nil)}
 }
 
-// fields calls f with every field of a struct; f reads the field or calls skip.
-func (c compact) fields(f func(id int16, kind thrift.TType) error) error {
+// readFields calls f with every field of a struct; f reads the field or calls skip.
+func (c compactReader) readFields(f func(id int16, kind thrift.TType) error) error {
 	ctx := context.Background()
 	if _, err := c.ReadStructBegin(ctx); err != nil {
 		return err
@@ -37,10 +37,10 @@ func (c compact) fields(f func(id int16, kind thrift.TType) error) error {
 }
 
 // skip reads past a field.
-func (c compact) skip(kind thrift.TType) error { return c.Skip(context.Background(), kind) }
+func (c compactReader) skip(kind thrift.TType) error { return c.Skip(context.Background(), kind) }
 
-// number reads a 32-bit integer.
-func (c compact) number() (int64, error) {
+// readNumber reads a 32-bit integer.
+func (c compactReader) readNumber() (int64, error) {
 	v, err := c.ReadI32(context.Background())
 	return int64(v), err
 }

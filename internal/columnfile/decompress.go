@@ -11,16 +11,16 @@ import (
 	"github.com/pierrec/lz4/v4"
 )
 
-// zstdPages decodes pages one after the other.
-type zstdPages struct{ decoder *zstd.Decoder }
+// zstdDecoder decodes pages one after the other.
+type zstdDecoder struct{ decoder *zstd.Decoder }
 
-func (z *zstdPages) open(r io.Reader, limit int64) (io.Reader, error) {
+func (z *zstdDecoder) open(r io.Reader, limit int64) (io.Reader, error) {
 	if z.decoder != nil {
 		return z.decoder, z.decoder.Reset(r)
 	}
 	var err error
 	z.decoder, err = zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-		zstd.WithDecoderMaxWindow(uint64(max(limit, plenty))), zstd.WithDecoderMaxMemory(uint64(limit)))
+		zstd.WithDecoderMaxWindow(uint64(max(limit, minMemory))), zstd.WithDecoderMaxMemory(uint64(limit)))
 	return z.decoder, err
 }
 
@@ -32,10 +32,10 @@ func lz4Block(raw []byte, n int64) ([]byte, error) {
 	data := make([]byte, n)
 	have, err := lz4.UncompressBlock(raw, data)
 	if err != nil {
-		return nil, damaged("a page: %w", err)
+		return nil, damagedError("a page: %w", err)
 	}
 	if int64(have) != n {
-		return nil, damaged("a page of LZ4 holds %d bytes, and is said to hold %d", have, n)
+		return nil, damagedError("a page of LZ4 holds %d bytes, and is said to hold %d", have, n)
 	}
 	return data, nil
 }
@@ -46,11 +46,11 @@ func hadoopLZ4(raw []byte, n int64) (data []byte, err error) {
 	const frame = 8
 	for len(raw) > 0 {
 		if len(raw) < frame {
-			return nil, damaged("a page of LZ4 is cut off")
+			return nil, damagedError("a page of LZ4 is cut off")
 		}
 		decoded, encoded := int64(binary.BigEndian.Uint32(raw)), int64(binary.BigEndian.Uint32(raw[4:]))
 		if raw = raw[frame:]; encoded > int64(len(raw)) || decoded > n-int64(len(data)) {
-			return nil, damaged("a block of LZ4 of %d bytes, decoded %d", encoded, decoded)
+			return nil, damagedError("a block of LZ4 of %d bytes, decoded %d", encoded, decoded)
 		}
 		block, err := lz4Block(raw[:encoded], decoded)
 		if err != nil {
@@ -59,7 +59,7 @@ func hadoopLZ4(raw []byte, n int64) (data []byte, err error) {
 		data, raw = append(data, block...), raw[encoded:]
 	}
 	if int64(len(data)) != n {
-		return nil, damaged("a page of LZ4 holds %d bytes, and is said to hold %d", len(data), n)
+		return nil, damagedError("a page of LZ4 holds %d bytes, and is said to hold %d", len(data), n)
 	}
 	return data, nil
 }
@@ -73,17 +73,17 @@ func (p *pageReader) decompress(raw []byte, n int64) ([]byte, error) {
 	switch p.codec {
 	case compress.Codecs.Uncompressed:
 		if int64(len(raw)) != n {
-			return nil, damaged("a page of %d bytes that is said to have %d", len(raw), n)
+			return nil, damagedError("a page of %d bytes that is said to have %d", len(raw), n)
 		}
 		return raw, nil
 	case compress.Codecs.Snappy:
 		have, err := snappy.DecodedLen(raw)
 		if err != nil || int64(have) != n {
-			return nil, damaged("a page that is not snappy of %d bytes", n)
+			return nil, damagedError("a page that is not snappy of %d bytes", n)
 		}
 		data, err := snappy.Decode(nil, raw)
 		if err != nil {
-			return nil, damaged("a page: %w", err)
+			return nil, damagedError("a page: %w", err)
 		}
 		return data, nil
 	case lz4Raw:
@@ -96,7 +96,7 @@ func (p *pageReader) decompress(raw []byte, n int64) ([]byte, error) {
 	case compress.Codecs.Zstd:
 		var err error
 		if r, err = p.zstd.open(bytes.NewReader(raw), p.limit); err != nil {
-			return nil, damaged("a page: %w", err)
+			return nil, damagedError("a page: %w", err)
 		}
 	default:
 		codec, err := compress.GetCodec(p.codec)
@@ -107,10 +107,10 @@ func (p *pageReader) decompress(raw []byte, n int64) ([]byte, error) {
 	}
 	data, err := readUpTo(r, n)
 	if err != nil {
-		return nil, damaged("a page: %w", err)
+		return nil, damagedError("a page: %w", err)
 	}
 	if _, err := io.ReadFull(r, make([]byte, 1)); err != io.EOF {
-		return nil, damaged("a page holds more than the %d bytes that it is said to", n)
+		return nil, damagedError("a page holds more than the %d bytes that it is said to", n)
 	}
 	return data, nil
 }

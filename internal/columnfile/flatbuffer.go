@@ -10,10 +10,10 @@ import (
 // vector, and follows offsets that may refer to the same field repeatedly. So every vector is checked here first.
 
 const (
-	// fieldDepth bounds the nesting of fields; the decoder's own bound on data is 64.
-	fieldDepth = 64
-	// fieldsMost bounds the fields of a schema, nested ones included.
-	fieldsMost = 1 << 16
+	// maxFieldDepth bounds the nesting of fields; the decoder's own bound on data is 64.
+	maxFieldDepth = 64
+	// maxFields bounds the fields of a schema, nested ones included.
+	maxFields = 1 << 16
 )
 
 // Types of messages.
@@ -23,29 +23,29 @@ const (
 	recordMessage     = 3
 )
 
-// vtable returns the offset of a table's n-th member in its vtable.
-func vtable(n int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*n) }
+// vtableOffset returns the offset of a table's n-th member in its vtable.
+func vtableOffset(n int) flatbuffers.VOffsetT { return flatbuffers.VOffsetT(4 + 2*n) }
 
 // checkMessage validates a message's metadata and returns the size of its body in bytes.
 func checkMessage(meta []byte) (body int64, err error) {
 	err = Guard(func() error {
 		m := flatbuffers.Table{Bytes: meta, Pos: flatbuffers.GetUOffsetT(meta)}
-		body = m.GetInt64Slot(vtable(3), 0)
+		body = m.GetInt64Slot(vtableOffset(3), 0)
 		if body < 0 {
 			return errors.New("a body of less than nothing")
 		}
 		if err := checkVector(m, 4, 4); err != nil {
 			return err
 		}
-		header, ok := table(m, 2)
+		header, ok := memberTable(m, 2)
 		if !ok {
 			return errors.New("a message without a header")
 		}
-		switch m.GetByteSlot(vtable(1), 0) {
+		switch m.GetByteSlot(vtableOffset(1), 0) {
 		case schemaMessage:
-			return (&schemaCheck{}).schema(header)
+			return (&schemaChecker{}).checkSchema(header)
 		case dictionaryMessage:
-			data, ok := table(header, 1)
+			data, ok := memberTable(header, 1)
 			if !ok {
 				return errors.New("a dictionary without values")
 			}
@@ -58,19 +58,19 @@ func checkMessage(meta []byte) (body int64, err error) {
 	return body, err
 }
 
-// table follows a table's member to another table.
-func table(t flatbuffers.Table, member int) (flatbuffers.Table, bool) {
-	o := t.Offset(vtable(member))
+// memberTable follows a table's member to another table.
+func memberTable(t flatbuffers.Table, member int) (flatbuffers.Table, bool) {
+	o := t.Offset(vtableOffset(member))
 	if o == 0 {
 		return flatbuffers.Table{}, false
 	}
 	return flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(t.Pos + flatbuffers.UOffsetT(o))}, true
 }
 
-// vector returns the position and the number of a member's elements, and checks that the data is large enough for
+// memberVector returns the position and the number of a member's elements, and checks that the data is large enough for
 // them.
-func vector(t flatbuffers.Table, member, size int) (at flatbuffers.UOffsetT, n int, err error) {
-	o := flatbuffers.UOffsetT(t.Offset(vtable(member)))
+func memberVector(t flatbuffers.Table, member, size int) (at flatbuffers.UOffsetT, n int, err error) {
+	o := flatbuffers.UOffsetT(t.Offset(vtableOffset(member)))
 	if o == 0 {
 		return 0, 0, nil
 	}
@@ -82,23 +82,23 @@ func vector(t flatbuffers.Table, member, size int) (at flatbuffers.UOffsetT, n i
 }
 
 func checkVector(t flatbuffers.Table, member, size int) error {
-	_, _, err := vector(t, member, size)
+	_, _, err := memberVector(t, member, size)
 	return err
 }
 
 // checkBatch validates a RecordBatch: nodes, buffers, and the numbers of buffers of views.
 func checkBatch(b flatbuffers.Table) error {
-	if n := b.GetInt64Slot(vtable(0), 0); n < 0 || n > most {
+	if n := b.GetInt64Slot(vtableOffset(0), 0); n < 0 || n > maxPart {
 		return errors.New("a batch of too many rows")
 	}
 	if err := checkVector(b, 1, 16); err != nil {
 		return err
 	}
-	_, buffers, err := vector(b, 2, 16)
+	_, buffers, err := memberVector(b, 2, 16)
 	if err != nil {
 		return err
 	}
-	counts, n, err := vector(b, 4, 8)
+	counts, n, err := memberVector(b, 4, 8)
 	if err != nil {
 		return err
 	}
@@ -110,24 +110,24 @@ func checkBatch(b flatbuffers.Table) error {
 	return nil
 }
 
-// schemaCheck counts the fields of a schema, once per reference to them.
-type schemaCheck struct{ fields int }
+// schemaChecker counts the fields of a schema, once per reference to them.
+type schemaChecker struct{ fields int }
 
-func (c *schemaCheck) schema(s flatbuffers.Table) error {
-	return errors.Join(c.children(s, 1, 0), checkVector(s, 2, 4), checkVector(s, 3, 8))
+func (c *schemaChecker) checkSchema(s flatbuffers.Table) error {
+	return errors.Join(c.checkChildren(s, 1, 0), checkVector(s, 2, 4), checkVector(s, 3, 8))
 }
 
-func (c *schemaCheck) children(t flatbuffers.Table, member, depth int) error {
-	at, n, err := vector(t, member, 4)
+func (c *schemaChecker) checkChildren(t flatbuffers.Table, member, depth int) error {
+	at, n, err := memberVector(t, member, 4)
 	if err != nil {
 		return err
 	}
-	if c.fields += n; c.fields > fieldsMost || depth > fieldDepth {
+	if c.fields += n; c.fields > maxFields || depth > maxFieldDepth {
 		return errors.New("a schema of too many fields")
 	}
 	for i := range n {
 		field := flatbuffers.Table{Bytes: t.Bytes, Pos: t.Indirect(at + flatbuffers.UOffsetT(4*i))}
-		if err := errors.Join(c.children(field, 5, depth+1), checkVector(field, 6, 4), checkType(field)); err != nil {
+		if err := errors.Join(c.checkChildren(field, 5, depth+1), checkVector(field, 6, 4), checkType(field)); err != nil {
 			return err
 		}
 	}
@@ -138,8 +138,8 @@ func (c *schemaCheck) children(t flatbuffers.Table, member, depth int) error {
 const unionType = 14
 
 func checkType(field flatbuffers.Table) error {
-	t, ok := table(field, 3)
-	if !ok || field.GetByteSlot(vtable(2), 0) != unionType {
+	t, ok := memberTable(field, 3)
+	if !ok || field.GetByteSlot(vtableOffset(2), 0) != unionType {
 		return nil
 	}
 	return checkVector(t, 1, 4)

@@ -13,8 +13,8 @@ import (
 	"github.com/apache/thrift/lib/go/thrift"
 )
 
-// schemaDepth bounds the nesting of columns.
-const schemaDepth = 100
+// maxSchemaDepth bounds the nesting of columns.
+const maxSchemaDepth = 100
 
 const parquetMagic = "PAR1"
 
@@ -34,19 +34,19 @@ func checkFooter(r io.ReaderAt, size int64) (int64, error) {
 		return 0, errors.New("it does not end as one: it is cut off, or is something else")
 	}
 	n := int64(binary.LittleEndian.Uint32(tail[:]))
-	if n > size-int64(len(tail)) || n > most {
-		return 0, damaged("a footer of %d bytes in a file of %d", n, size)
+	if n > size-int64(len(tail)) || n > maxPart {
+		return 0, damagedError("a footer of %d bytes in a file of %d", n, size)
 	}
 	begin := size - int64(len(tail)) - n
-	c := newCompact(io.NewSectionReader(r, begin, n))
-	err := c.fields(func(id int16, kind thrift.TType) error {
+	c := newCompactReader(io.NewSectionReader(r, begin, n))
+	err := c.readFields(func(id int16, kind thrift.TType) error {
 		if id == 2 && kind == thrift.LIST {
-			return c.schema()
+			return c.checkSchema()
 		}
 		return c.skip(kind)
 	})
 	if err != nil {
-		return 0, damaged("its footer: %w", err)
+		return 0, damagedError("its footer: %w", err)
 	}
 	return begin, nil
 }
@@ -70,10 +70,10 @@ func describedEnd(m *metadata.FileMetaData) (end int64) {
 	return end
 }
 
-// checkAlone returns an error for several concatenated Parquet files. Offsets in the last footer count from the
+// checkSingleFile returns an error for several concatenated Parquet files. Offsets in the last footer count from the
 // beginning of the last file, and would refer to the first. The bytes that the footer does not describe are then
 // those of the files before the last. In a single file they are few: Bloom filters and padding.
-func checkAlone(r io.ReaderAt, undescribed int64) error {
+func checkSingleFile(r io.ReaderAt, undescribed int64) error {
 	const buffer = 64 << 10
 	files := bufio.NewReaderSize(io.NewSectionReader(r, 0, max(undescribed, 0)), buffer)
 	for at := int64(0); ; {
@@ -96,8 +96,9 @@ func checkAlone(r io.ReaderAt, undescribed int64) error {
 	}
 }
 
-// schema reads FileMetaData.schema, a tree in depth-first order: every element declares how many children follow it.
-func (c compact) schema() error {
+// checkSchema reads FileMetaData.schema, a tree in depth-first order: every element declares how many children follow
+// it.
+func (c compactReader) checkSchema() error {
 	kind, n, err := c.ReadListBegin(context.Background())
 	if err != nil {
 		return err
@@ -111,9 +112,9 @@ func (c compact) schema() error {
 			return errors.New("the schema has more elements than its tree")
 		}
 		children := int64(0)
-		err := c.fields(func(id int16, kind thrift.TType) (err error) {
+		err := c.readFields(func(id int16, kind thrift.TType) (err error) {
 			if id == 5 && kind == thrift.I32 {
-				children, err = c.number()
+				children, err = c.readNumber()
 				return err
 			}
 			return c.skip(kind)
@@ -123,7 +124,7 @@ func (c compact) schema() error {
 			return err
 		case children < 0 || children >= int64(n):
 			return errors.New("the schema has fewer elements than its tree")
-		case len(open) > schemaDepth:
+		case len(open) > maxSchemaDepth:
 			return errors.New("the schema is too deep")
 		}
 		open[len(open)-1]--

@@ -11,8 +11,8 @@ import (
 // The decoders loop endlessly if a page has fewer levels, or fewer values, than its header declares. So they are
 // counted first.
 
-// checkV1 validates a data page of version 1: repetition levels, definition levels, values.
-func checkV1(c *schema.Column, h pageHeader, data []byte) error {
+// checkDataPageV1 validates a data page of version 1: repetition levels, definition levels, values.
+func checkDataPageV1(c *schema.Column, h pageHeader, data []byte) error {
 	rest, err := skipLevels(data, h.repetition, c.MaxRepetitionLevel(), h.values)
 	if err == nil {
 		rest, err = skipLevels(rest, h.definition, c.MaxDefinitionLevel(), h.values)
@@ -23,32 +23,32 @@ func checkV1(c *schema.Column, h pageHeader, data []byte) error {
 	return checkValues(c, h, rest)
 }
 
-// checkV2 validates a data page of version 2.
-func checkV2(c *schema.Column, h pageHeader, data []byte) error {
+// checkDataPageV2 validates a data page of version 2.
+func checkDataPageV2(c *schema.Column, h pageHeader, data []byte) error {
 	repetition, definition := data[:h.repetitionBytes], data[h.repetitionBytes:h.repetitionBytes+h.definitionBytes]
-	if most := c.MaxRepetitionLevel(); most > 0 && !holds(repetition, width(most), h.values) {
-		return errLevels(h)
+	if most := c.MaxRepetitionLevel(); most > 0 && !hasLevels(repetition, levelWidth(most), h.values) {
+		return levelsError(h)
 	}
-	if most := c.MaxDefinitionLevel(); most > 0 && !holds(definition, width(most), h.values) {
-		return errLevels(h)
+	if most := c.MaxDefinitionLevel(); most > 0 && !hasLevels(definition, levelWidth(most), h.values) {
+		return levelsError(h)
 	}
 	return checkValues(c, h, data[h.repetitionBytes+h.definitionBytes:])
 }
 
-func errLevels(h pageHeader) error {
-	return damaged("a page has fewer levels than the %d values that it is said to", h.values)
+func levelsError(h pageHeader) error {
+	return damagedError("a page has fewer levels than the %d values that it is said to", h.values)
 }
 
-func width(most int16) int { return bits.Len16(uint16(most)) }
+func levelWidth(most int16) int { return bits.Len16(uint16(most)) }
 
 // skipLevels returns the data after the levels.
 func skipLevels(data []byte, encoding int64, most int16, n int64) ([]byte, error) {
 	if most == 0 {
 		return data, nil
 	}
-	short := errLevels(pageHeader{values: n})
+	short := levelsError(pageHeader{values: n})
 	if parquet.Encoding(encoding) == parquet.Encodings.BitPacked {
-		size := (n*int64(width(most)) + 7) / 8
+		size := (n*int64(levelWidth(most)) + 7) / 8
 		if size > int64(len(data)) {
 			return nil, short
 		}
@@ -58,14 +58,14 @@ func skipLevels(data []byte, encoding int64, most int16, n int64) ([]byte, error
 		return nil, short
 	}
 	size := int64(binary.LittleEndian.Uint32(data))
-	if data = data[4:]; size > int64(len(data)) || !holds(data[:size], width(most), n) {
+	if data = data[4:]; size > int64(len(data)) || !hasLevels(data[:size], levelWidth(most), n) {
 		return nil, short
 	}
 	return data[size:], nil
 }
 
-// holds reports whether runs of equal and of packed numbers contain at least n numbers.
-func holds(data []byte, width int, n int64) bool {
+// hasLevels reports whether runs of equal and of packed numbers contain at least n numbers.
+func hasLevels(data []byte, width int, n int64) bool {
 	for n > 0 {
 		head, size := binary.Uvarint(data)
 		if size <= 0 || head > 1<<32 {
@@ -92,7 +92,7 @@ func holds(data []byte, width int, n int64) bool {
 // end if a block has none.
 func checkValues(c *schema.Column, h pageHeader, data []byte) error {
 	required := c.MaxDefinitionLevel() == 0
-	short := damaged("a page has fewer values than the %d that it is said to", h.values)
+	short := damagedError("a page has fewer values than the %d that it is said to", h.values)
 	switch encoding := parquet.Encoding(h.encoding); encoding {
 	case parquet.Encodings.DeltaBinaryPacked, parquet.Encodings.DeltaByteArray, parquet.Encodings.DeltaLengthByteArray:
 		var head [3]uint64 // values of a block, blocks within it, values
@@ -110,7 +110,7 @@ func checkValues(c *schema.Column, h pageHeader, data []byte) error {
 		}
 		// The decoder would use a prefix of the previous page's last value, so that values could grow from page to page.
 		if first, _ := binary.Varint(data); encoding == parquet.Encodings.DeltaByteArray && head[2] > 0 && first != 0 {
-			return damaged("a page whose first value has a prefix of %d bytes", first)
+			return damagedError("a page whose first value has a prefix of %d bytes", first)
 		}
 	}
 	return nil

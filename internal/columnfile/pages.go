@@ -23,15 +23,15 @@ const (
 
 // pageReader is a file.PageReader that validates a page's header before decoding.
 type pageReader struct {
-	r     *bufio.Reader
-	leaf  *schema.Column
-	left  int64 // values still expected
-	codec compress.Compression
-	limit int64 // bytes per page
-	page  file.Page
-	data  pageHeader // of the last data page
-	err   error
-	zstd  zstdPages
+	r          *bufio.Reader
+	leaf       *schema.Column
+	valuesLeft int64 // values still expected
+	codec      compress.Compression
+	limit      int64 // bytes per page
+	page       file.Page
+	data       pageHeader // of the last data page
+	err        error
+	zstd       zstdDecoder
 }
 
 // pageHeader is the content of a page's header.
@@ -43,7 +43,7 @@ type pageHeader struct {
 	nulls, rows, definitionBytes, repetitionBytes int64
 	plain                                         bool // not compressed
 
-	number int // number of a data page, from 1
+	ordinal int // number of a data page, from 1
 }
 
 func (p *pageReader) SetMaxPageHeaderSize(int) {}
@@ -58,34 +58,34 @@ func (p *pageReader) Reset(parquet.BufferedReader, int64, compress.Compression, 
 // Next reads the next page and reports whether one exists.
 func (p *pageReader) Next() bool {
 	p.page = nil
-	for p.err == nil && p.page == nil && p.left > 0 {
-		p.page, p.err = p.next()
+	for p.err == nil && p.page == nil && p.valuesLeft > 0 {
+		p.page, p.err = p.readPage()
 	}
 	return p.page != nil
 }
 
-// next reads a page; nil for one that holds no data.
-func (p *pageReader) next() (file.Page, error) {
-	h, err := readPageHeader(newCompact(p.r))
+// readPage reads a page; nil for one that holds no data.
+func (p *pageReader) readPage() (file.Page, error) {
+	h, err := readPageHeader(newCompactReader(p.r))
 	if err != nil {
-		return nil, damaged("a page's header: %w", err)
+		return nil, damagedError("a page's header: %w", err)
 	}
 	switch {
 	case h.compressed < 0 || h.compressed > p.limit || h.uncompressed < 0 || h.uncompressed > p.limit:
-		return nil, damaged("a page of %d bytes, uncompressed %d: at most %d in data of its size", h.compressed,
+		return nil, damagedError("a page of %d bytes, uncompressed %d: at most %d in data of its size", h.compressed,
 			h.uncompressed, p.limit)
 	case h.values < 0 || h.values > 1<<31-1:
-		return nil, damaged("a page of %d values", h.values)
+		return nil, damagedError("a page of %d values", h.values)
 	}
 	raw, err := readUpTo(p.r, h.compressed)
 	if err != nil {
-		return nil, damaged("a page is cut off: %w", err)
+		return nil, damagedError("a page is cut off: %w", err)
 	}
 	switch h.kind {
 	case dictionaryPage:
 		// Every value has at least four bytes.
 		if h.values > h.uncompressed/4 {
-			return nil, damaged("a dictionary of %d values in %d bytes", h.values, h.uncompressed)
+			return nil, damagedError("a dictionary of %d values in %d bytes", h.values, h.uncompressed)
 		}
 		data, err := p.decompress(raw, h.uncompressed)
 		if err != nil {
@@ -93,32 +93,32 @@ func (p *pageReader) next() (file.Page, error) {
 		}
 		return file.NewDictionaryPage(memory.NewBufferBytes(data), int32(h.values), parquet.Encoding(h.encoding)), nil
 	case dataPage:
-		if err := p.take(h); err != nil {
+		if err := p.countValues(h); err != nil {
 			return nil, err
 		}
 		data, err := p.decompress(raw, h.uncompressed)
 		if err != nil {
 			return nil, err
 		}
-		if err := checkV1(p.leaf, h, data); err != nil {
+		if err := checkDataPageV1(p.leaf, h, data); err != nil {
 			return nil, err
 		}
 		return file.NewDataPageV1(memory.NewBufferBytes(data), int32(h.values), parquet.Encoding(h.encoding),
 			parquet.Encoding(h.definition), parquet.Encoding(h.repetition), int32(h.uncompressed)), nil
 	case dataPageV2:
-		return p.second(h, raw)
+		return p.readDataPageV2(h, raw)
 	}
 	return nil, nil
 }
 
-// second decodes a data page of version 2, whose levels are not compressed.
-func (p *pageReader) second(h pageHeader, raw []byte) (file.Page, error) {
-	if err := p.take(h); err != nil {
+// readDataPageV2 decodes a data page of version 2, whose levels are not compressed.
+func (p *pageReader) readDataPageV2(h pageHeader, raw []byte) (file.Page, error) {
+	if err := p.countValues(h); err != nil {
 		return nil, err
 	}
 	levels := h.definitionBytes + h.repetitionBytes
 	if h.definitionBytes < 0 || h.repetitionBytes < 0 || levels > int64(len(raw)) || levels > h.uncompressed {
-		return nil, damaged("levels of %d bytes in a page of %d", levels, len(raw))
+		return nil, damagedError("levels of %d bytes in a page of %d", levels, len(raw))
 	}
 	data := raw
 	if !h.plain {
@@ -128,7 +128,7 @@ func (p *pageReader) second(h pageHeader, raw []byte) (file.Page, error) {
 		}
 		data = append(raw[:levels:levels], values...)
 	}
-	if err := checkV2(p.leaf, h, data); err != nil {
+	if err := checkDataPageV2(p.leaf, h, data); err != nil {
 		return nil, err
 	}
 	return file.NewDataPageV2(memory.NewBufferBytes(data), int32(h.values), int32(h.nulls), int32(h.rows),
@@ -136,34 +136,34 @@ func (p *pageReader) second(h pageHeader, raw []byte) (file.Page, error) {
 		int32(h.definitionBytes), int32(h.repetitionBytes), int32(h.uncompressed), !h.plain), nil
 }
 
-// deltaValues bounds the values of a page in a delta encoding, because its decoder allocates all of them together.
-const deltaValues = 16 << 20
+// maxDeltaValues bounds the values of a page in a delta encoding, because its decoder allocates all of them together.
+const maxDeltaValues = 16 << 20
 
-// take counts a data page's values.
-func (p *pageReader) take(h pageHeader) error {
+// countValues counts a data page's values.
+func (p *pageReader) countValues(h pageHeader) error {
 	switch encoding := parquet.Encoding(h.encoding); {
-	case h.values > p.left:
-		return damaged("a page of %d values where %d are left", h.values, p.left)
-	case h.values > deltaValues && (encoding == parquet.Encodings.DeltaBinaryPacked ||
+	case h.values > p.valuesLeft:
+		return damagedError("a page of %d values where %d are left", h.values, p.valuesLeft)
+	case h.values > maxDeltaValues && (encoding == parquet.Encodings.DeltaBinaryPacked ||
 		encoding == parquet.Encodings.DeltaByteArray ||
 		encoding == parquet.Encodings.DeltaLengthByteArray):
-		return damaged("a page of %d values, at most %d in this encoding", h.values, deltaValues)
+		return damagedError("a page of %d values, at most %d in this encoding", h.values, maxDeltaValues)
 	}
-	p.left -= h.values
-	p.data, p.data.number = h, p.data.number+1
+	p.valuesLeft -= h.values
+	p.data, p.data.ordinal = h, p.data.ordinal+1
 	return nil
 }
 
-func readPageHeader(c compact) (h pageHeader, err error) {
+func readPageHeader(c compactReader) (h pageHeader, err error) {
 	read := func(to *int64) error {
 		var err error
-		*to, err = c.number()
+		*to, err = c.readNumber()
 		return err
 	}
 	// inner reads the struct of one of the three page types. Its fields are numbers, except one bool and unused
 	// statistics.
 	inner := func(fields ...*int64) error {
-		return c.fields(func(id int16, kind thrift.TType) error {
+		return c.readFields(func(id int16, kind thrift.TType) error {
 			switch {
 			case kind == thrift.I32 && id >= 1 && int(id) <= len(fields):
 				return read(fields[id-1])
@@ -175,7 +175,7 @@ func readPageHeader(c compact) (h pageHeader, err error) {
 			return c.skip(kind)
 		})
 	}
-	err = c.fields(func(id int16, kind thrift.TType) error {
+	err = c.readFields(func(id int16, kind thrift.TType) error {
 		switch {
 		case id == 1 && kind == thrift.I32:
 			return read(&h.kind)
@@ -205,15 +205,15 @@ func readUpTo(r io.Reader, n int64) ([]byte, error) {
 		}
 		part := b[len(b):cap(b)]
 		if _, err := io.ReadFull(r, part); err != nil {
-			return nil, unexpected(err)
+			return nil, unexpectedEOF(err)
 		}
 		b = b[:cap(b)]
 	}
 	return b, nil
 }
 
-// unexpected returns io.ErrUnexpectedEOF for io.EOF, and other errors unchanged.
-func unexpected(err error) error {
+// unexpectedEOF returns io.ErrUnexpectedEOF for io.EOF, and other errors unchanged.
+func unexpectedEOF(err error) error {
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
 	}

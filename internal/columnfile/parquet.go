@@ -14,19 +14,19 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/metadata"
 )
 
-// Parquet is an open Parquet file. Its leaf columns are read one by one. The library's layer above decodes in
+// ParquetFile is an open Parquet file. Its leaf columns are read one by one. The library's layer above decodes in
 // goroutines, in which a panic on damaged data ends the process, and trusts the embedded Arrow schema of a file.
-type Parquet struct {
-	f    io.ReaderAt
-	done func() error
-	size int64
-	pf   *file.Reader
-	mem  *bounded
-	pool sync.Pool
+type ParquetFile struct {
+	f         io.ReaderAt
+	closeFile func() error
+	size      int64
+	pf        *file.Reader
+	mem       *boundedAllocator
+	pool      sync.Pool
 }
 
 // OpenParquet opens a Parquet file.
-func OpenParquet(name string) (_ *Parquet, err error) {
+func OpenParquet(name string) (_ *ParquetFile, err error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -35,47 +35,47 @@ func OpenParquet(name string) (_ *Parquet, err error) {
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
-	return ReadParquet(f, info.Size(), f.Close)
+	return NewParquetFile(f, info.Size(), f.Close)
 }
 
-// ReadParquet reads a Parquet file of a size from r. done is called by Close, and on error.
-func ReadParquet(r io.ReaderAt, size int64, done func() error) (*Parquet, error) {
-	p := &Parquet{f: r, size: size, done: done}
+// NewParquetFile reads a Parquet file of a size from r. done is called by Close, and on error.
+func NewParquetFile(r io.ReaderAt, size int64, done func() error) (*ParquetFile, error) {
+	p := &ParquetFile{f: r, size: size, closeFile: done}
 	if err := Guard(p.open); err != nil {
 		return nil, errors.Join(fmt.Errorf("not a readable Parquet file: %w", err), done())
 	}
 	return p, nil
 }
 
-func (p *Parquet) open() error {
+func (p *ParquetFile) open() error {
 	footer, err := checkFooter(p.f, p.size)
 	if err != nil {
 		return err
 	}
-	p.mem = newBounded(allowance(p.size))
+	p.mem = newBoundedAllocator(memoryLimit(p.size))
 	p.pool.New = func() any { return memory.NewResizableBuffer(p.mem) }
 	p.pf, err = file.NewParquetReader(io.NewSectionReader(p.f, 0, p.size),
 		file.WithReadProps(parquet.NewReaderProperties(p.mem)))
 	if err != nil {
 		return err
 	}
-	return checkAlone(p.f, footer-describedEnd(p.pf.MetaData()))
+	return checkSingleFile(p.f, footer-describedEnd(p.pf.MetaData()))
 }
 
 // Close closes the file.
-func (p *Parquet) Close() error { return p.done() }
+func (p *ParquetFile) Close() error { return p.closeFile() }
 
 // MetaData returns the content of the file's footer.
-func (p *Parquet) MetaData() *metadata.FileMetaData { return p.pf.MetaData() }
+func (p *ParquetFile) MetaData() *metadata.FileMetaData { return p.pf.MetaData() }
 
 // NumRows returns the number of rows according to the footer.
-func (p *Parquet) NumRows() int64 { return p.pf.NumRows() }
+func (p *ParquetFile) NumRows() int64 { return p.pf.NumRows() }
 
 // NumRowGroups returns the number of row groups of the file.
-func (p *Parquet) NumRowGroups() int { return p.pf.NumRowGroups() }
+func (p *ParquetFile) NumRowGroups() int { return p.pf.NumRowGroups() }
 
-// column reads a leaf column of a row group, page by page.
-func (p *Parquet) column(group, leaf int) (file.ColumnChunkReader, *pageReader, error) {
+// openColumn reads a leaf column of a row group, page by page.
+func (p *ParquetFile) openColumn(group, leaf int) (file.ColumnChunkReader, *pageReader, error) {
 	chunk, err := p.pf.RowGroup(group).MetaData().ColumnChunk(leaf)
 	if err != nil {
 		return nil, nil, err
@@ -88,13 +88,13 @@ func (p *Parquet) column(group, leaf int) (file.ColumnChunkReader, *pageReader, 
 		start = d
 	}
 	if start < 0 || length < 0 || start > p.size || length > p.size-start {
-		return nil, nil, damaged("a column of %d bytes at %d in a file of %d", length, start, p.size)
+		return nil, nil, damagedError("a column of %d bytes at %d in a file of %d", length, start, p.size)
 	}
 	const oldDictionaryHeader = 100 // some old writers omit it from the length
 	length = min(length+oldDictionaryHeader, p.size-start)
 	column := p.MetaData().Schema.Column(leaf)
 	pages := &pageReader{
-		r: bufio.NewReaderSize(io.NewSectionReader(p.f, start, length), 64<<10), leaf: column, left: chunk.NumValues(),
+		r: bufio.NewReaderSize(io.NewSectionReader(p.f, start, length), 64<<10), leaf: column, valuesLeft: chunk.NumValues(),
 		codec: chunk.Compression(), limit: p.mem.limit,
 	}
 	return file.NewColumnReader(column, pages, p.mem, &p.pool), pages, nil
@@ -104,15 +104,15 @@ func (p *Parquet) column(group, leaf int) (file.ColumnChunkReader, *pageReader, 
 func Guard(f func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = recovered(p)
+			err = panicError(p)
 		}
 	}()
 	return f()
 }
 
-func recovered(p any) error {
+func panicError(p any) error {
 	if err, ok := p.(error); ok {
 		return err
 	}
-	return damaged("%v", p)
+	return damagedError("%v", p)
 }

@@ -52,7 +52,7 @@ type Tokenizer struct {
 	AddSpecialTokens bool `koanf:"add_special_tokens"`
 	// Pattern is the regular expression that splits text into words for a rank file; empty: that of a known file.
 	Pattern string `koanf:"pattern"`
-	// SpecialTokens are the special tokens of a rank file, as TOKEN=ID or TOKEN; empty: those of a known file.
+	// SpecialTokens are the special tokens of a rank file, as TOKEN=ProcessID or TOKEN; empty: those of a known file.
 	SpecialTokens []string `koanf:"special_tokens"`
 }
 
@@ -78,10 +78,10 @@ const (
 	None = runconfig.TokenNone // no such token
 )
 
-// settleAttention replaces AttentionAuto by the attention of the packing method.
-func (c *Config) settleAttention() {
+// resolveAttention replaces AttentionAuto by the attention of the packing method.
+func (c *Config) resolveAttention() {
 	if c.Plan.Attention == runconfig.AttentionAuto {
-		c.Plan.Attention = runconfig.AttentionOf(c.Plan.Packing.Method)
+		c.Plan.Attention = runconfig.MethodAttention(c.Plan.Packing.Method)
 	}
 }
 

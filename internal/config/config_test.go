@@ -62,10 +62,10 @@ func TestDefault(t *testing.T) {
 		Stream:    stream.Default(),
 		Pull:      config.Pull{From: []string{}, Format: "auto", CSVQuoting: "auto", CSVEscape: "auto"},
 		Flight:    arrowout.Default(),
-		Serve: backend.Options{Ahead: 64, CacheBytes: 256 << 20, Stall: time.Minute, Silent: 10 * time.Minute,
-			Checkpoint: 200, Release: backend.ReleaseKeep,
+		Serve: backend.Options{Ahead: 64, CacheBytes: 256 << 20, StallTimeout: time.Minute, Silent: 10 * time.Minute,
+			CheckpointSteps: 200, Release: backend.ReleaseKeep,
 			FirstStepQuiet: 30 * time.Second, FirstStepDocuments: 2000,
-			Forecast: time.Minute, Measure: 100e6},
+			ForecastInterval: time.Minute, MeasureTokens: 100e6},
 		HTTP:     config.HTTP{Listen: "127.0.0.1:9815", Names: []string{}, MaxConnections: 1024, MaxConnectionsPerHost: 512},
 		Trace:    tracing.Config{Share: 0.0001},
 		Log:      config.Log{Level: "info", Format: "text", Progress: time.Minute},
@@ -116,7 +116,7 @@ func TestLayersOverrideInOrder(t *testing.T) {
 	want.Stream.URL = "nats://a:1,nats://b:2"
 	want.Tokenizer.End = "7"
 	want.Tokenizer.SpecialAsText = true
-	want.Serve.Stall = 5 * time.Minute
+	want.Serve.StallTimeout = 5 * time.Minute
 	want.Flight.BatchBytes = 1 << 20
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
@@ -439,7 +439,8 @@ func TestPull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d := cmp.Diff(c.Pull, again.Pull); d != "" || len(c.Pulled()["web"]) != 1 || len(c.Pulled()["code"]) != 0 {
+	if d := cmp.Diff(c.Pull, again.Pull); d != "" || len(c.PullPatterns()["web"]) != 1 ||
+		len(c.PullPatterns()["code"]) != 0 {
 		t.Errorf("%+v; again %s", c.Pull, d)
 	}
 	for yaml, want := range map[string]string{

@@ -14,7 +14,7 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-var errWrong = errors.New("wrong type")
+var errWrongType = errors.New("wrong type")
 
 var (
 	durationType = reflect.TypeFor[time.Duration]()
@@ -29,9 +29,9 @@ var (
 // or given a unit. text reports whether the value is from a layer that contains only text.
 func (f *field) decode(c *Config, value any, text bool) error {
 	if value == nil {
-		return errWrong
+		return errWrongType
 	}
-	return f.set(f.of(c), value, text)
+	return f.set(f.value(c), value, text)
 }
 
 // set stores a value in to, which has the field's type.
@@ -55,7 +55,7 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 	switch to.Type() {
 	case durationType:
 		if !isText {
-			return nil, errWrong // a bare number has no unit
+			return nil, errWrongType // a bare number has no unit
 		}
 		return time.ParseDuration(s)
 	case tokenIDType:
@@ -63,15 +63,15 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 			return TokenID(s), nil
 		}
 		if !from.CanInt() {
-			return nil, errWrong
+			return nil, errWrongType
 		}
 		return TokenID(strconv.FormatInt(from.Int(), 10)), nil
 	case tokensType:
-		return mixture.ReadTokens(from.Interface())
+		return mixture.ParseTokens(from.Interface())
 	case epochsType:
-		return mixture.ReadEpochs(from.Interface())
+		return mixture.ParseEpochs(from.Interface())
 	case fillType:
-		if fill, ok := switchedFill(from); ok {
+		if fill, ok := boolFill(from); ok {
 			return fill, nil
 		}
 	}
@@ -81,15 +81,15 @@ func (f *field) convert(from, to reflect.Value, text bool) (any, error) {
 	case to.CanInt():
 		return f.integer(from, to, text)
 	case text && isText:
-		return parse(s, to)
+		return parseText(s, to)
 	case to.CanUint() && !from.CanInt() && !from.CanUint():
-		return nil, errWrong
+		return nil, errWrongType
 	}
 	return from.Interface(), nil
 }
 
-// switchedFill returns the fill that true or false represents.
-func switchedFill(from reflect.Value) (fill float64, ok bool) {
+// boolFill returns the fill that true or false represents.
+func boolFill(from reflect.Value) (fill float64, ok bool) {
 	switch from.Interface() {
 	case true, "true":
 		return 1, true
@@ -110,8 +110,8 @@ func startText(from reflect.Value) any {
 	return from.Interface()
 }
 
-// parse converts a value from a layer that contains only text.
-func parse(s string, to reflect.Value) (any, error) {
+// parseText converts a value from a layer that contains only text.
+func parseText(s string, to reflect.Value) (any, error) {
 	switch {
 	case to.CanUint():
 		return strconv.ParseUint(s, 10, to.Type().Bits())
@@ -146,16 +146,16 @@ func (f *field) integer(from, to reflect.Value, text bool) (any, error) {
 	case from.CanUint() && from.Uint() <= math.MaxInt64:
 		n = int64(from.Uint())
 	default:
-		err = errWrong
+		err = errWrongType
 	}
 	if err == nil && to.OverflowInt(n) {
-		err = errWrong
+		err = errWrongType
 	}
 	return n, err
 }
 
-// want describes the values that a field accepts.
-func (f *field) want() string {
+// describeValues describes the values that a field accepts.
+func (f *field) describeValues() string {
 	t := f.kind
 	switch {
 	case t == epochsType:

@@ -44,12 +44,12 @@ func fileSettings(name string, data []byte) ([]setting, Problems) {
 	settings := make([]setting, 0, len(all))
 	for path, value := range all {
 		origin := name
-		if line := lines.of(path); line > 0 {
+		if line := lines.line(path); line > 0 {
 			origin = fmt.Sprintf("%s:%d", name, line)
 		}
 		settings = append(settings, setting{path: path, value: value, origin: origin})
 	}
-	return sorted(settings), nil
+	return sortByPath(settings), nil
 }
 
 // envSettings reads the environment. An empty variable counts as unset. A variable without __ is read only if its
@@ -65,7 +65,7 @@ func (s *schema) envSettings(environ []string) []setting {
 				return "", nil
 			}
 			path := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(name, EnvPrefix)), "__", ".")
-			if !strings.Contains(path, ".") && s.byPath[path] == nil && !s.misspelt(path) {
+			if !strings.Contains(path, ".") && s.byPath[path] == nil && !s.isMisspelled(path) {
 				return "", nil
 			}
 			origins[path] = name
@@ -76,11 +76,11 @@ func (s *schema) envSettings(environ []string) []setting {
 	for path, value := range values {
 		settings = append(settings, setting{path: path, value: value, origin: origins[path], text: true})
 	}
-	return sorted(settings)
+	return sortByPath(settings)
 }
 
-// misspelt reports whether path differs by one letter from a top-level field.
-func (s *schema) misspelt(path string) bool {
+// isMisspelled reports whether path differs by one letter from a top-level field.
+func (s *schema) isMisspelled(path string) bool {
 	return slices.ContainsFunc(s.fields, func(f *field) bool {
 		return !strings.Contains(f.path, ".") && distance(path, f.path) == 1
 	})
@@ -94,7 +94,7 @@ func overrideSettings(overrides []Override) []setting {
 	return settings
 }
 
-func sorted(settings []setting) []setting {
+func sortByPath(settings []setting) []setting {
 	slices.SortFunc(settings, func(a, b setting) int { return strings.Compare(a.path, b.path) })
 	return settings
 }

@@ -11,11 +11,11 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// lines maps the path of a setting to its line in the file.
-type lines map[string]int
+// lineIndex maps the path of a setting to its line in the file.
+type lineIndex map[string]int
 
-// of returns the line of path or of the nearest section above it; 0 if neither has a line.
-func (l lines) of(path string) int {
+// line returns the line of path or of the nearest section above it; 0 if neither has a line.
+func (l lineIndex) line(path string) int {
 	for {
 		if n := l[path]; n > 0 {
 			return n
@@ -30,7 +30,7 @@ func (l lines) of(path string) int {
 
 // lineNumbers parses a YAML file and returns the lines of its keys. Aliases are not followed: their settings have the
 // line of the alias.
-func lineNumbers(name string, data []byte) (lines, *Problem) {
+func lineNumbers(name string, data []byte) (lineIndex, *Problem) {
 	decoder := yaml.NewDecoder(bytes.NewReader(data))
 	var root yaml.Node
 	if err := decoder.Decode(&root); err != nil && !errors.Is(err, io.EOF) {
@@ -43,7 +43,7 @@ func lineNumbers(name string, data []byte) (lines, *Problem) {
 		p := syntaxProblem(name, data, err)
 		return nil, &p
 	}
-	l := lines{}
+	l := lineIndex{}
 	if len(root.Content) == 1 {
 		top := root.Content[0]
 		if top.Kind != yaml.MappingNode && top.Tag != "!!null" {
@@ -55,7 +55,7 @@ func lineNumbers(name string, data []byte) (lines, *Problem) {
 	return l, nil
 }
 
-func (l lines) walk(n *yaml.Node, prefix string) {
+func (l lineIndex) walk(n *yaml.Node, prefix string) {
 	if n.Kind != yaml.MappingNode {
 		return
 	}

@@ -19,11 +19,11 @@ type Layers struct {
 
 // Load returns the configuration of the layers. The error is of type Problems and contains all errors.
 func Load(l Layers) (Config, error) {
-	s, c := theSchema(), Default()
+	s, c := configSchema(), Default()
 	settings, problems := fileSettings(l.Name, l.YAML)
 	settings = append(settings, s.envSettings(l.Environ)...)
 	settings = append(settings, overrideSettings(l.Overrides)...)
-	settings, ofSources := cutSources(settings)
+	settings, ofSources := splitSources(settings)
 	problems = append(problems, s.apply(&c, settings)...)
 	problems = append(problems, c.applySources(ofSources)...)
 	settings = append(settings, ofSources...)
@@ -35,7 +35,7 @@ func Load(l Layers) (Config, error) {
 	if _, given := last["attention"]; !given {
 		c.Plan.Attention = runconfig.AttentionAuto
 	}
-	c.settleAttention()
+	c.resolveAttention()
 	wrong := map[string]bool{}
 	for _, p := range problems {
 		wrong[p.Path] = true
@@ -45,7 +45,7 @@ func Load(l Layers) (Config, error) {
 			continue
 		}
 		p.Origin = "default"
-		if x, ok := nearest(last, p.Path); ok {
+		if x, ok := nearestSetting(last, p.Path); ok {
 			p.Origin = x.origin
 			if strings.HasPrefix(x.path, p.Path) { // the field, or a setting of an invalid section
 				p.Path, p.Value = x.path, x.value
@@ -67,7 +67,7 @@ func (s *schema) apply(c *Config, settings []setting) Problems {
 		switch {
 		case f != nil:
 			if err := f.decode(c, x.value, x.text); err != nil {
-				problems = append(problems, Problem{x.path, x.value, f.want(), x.origin})
+				problems = append(problems, Problem{x.path, x.value, f.describeValues(), x.origin})
 			}
 		case s.sections[x.path]:
 			if m, ok := x.value.(map[string]any); x.value == nil || ok && len(m) == 0 {
@@ -78,13 +78,13 @@ func (s *schema) apply(c *Config, settings []setting) Problems {
 			}
 			problems = append(problems, Problem{x.path, x.value, "a section with settings below it", x.origin})
 		default:
-			if f, name, rest := s.named(x.path); f != nil {
-				if p := f.setNamed(c, name, rest, x); p != nil {
+			if f, name, rest := s.mapField(x.path); f != nil {
+				if p := f.setMapEntry(c, name, rest, x); p != nil {
 					problems = append(problems, *p)
 				}
 				continue
 			}
-			problems = append(problems, Problem{x.path, x.value, s.unknown(x.path), x.origin})
+			problems = append(problems, Problem{x.path, x.value, s.describeUnknown(x.path), x.origin})
 		}
 	}
 	return problems
@@ -102,9 +102,9 @@ func (s *schema) setTokens(c *Config, x setting) bool {
 	return true
 }
 
-// unknown describes the valid settings for a path that is no field, with a suggestion if one is similar.
-func (s *schema) unknown(path string) string {
-	section, _ := cutLast(path)
+// describeUnknown describes the valid settings for a path that is no field, with a suggestion if one is similar.
+func (s *schema) describeUnknown(path string) string {
+	section, _ := splitLast(path)
 	if s.byPath[section] != nil {
 		return fmt.Sprintf("a value for %s, which is no section", section)
 	}
@@ -112,10 +112,10 @@ func (s *schema) unknown(path string) string {
 	if near, ok := suggest(path, known); ok {
 		return fmt.Sprintf("a known setting: did you mean %s?", near)
 	}
-	_, name := cutLast(path)
+	_, name := splitLast(path)
 	var there []string // fields with this name in other sections
 	for _, k := range known {
-		if _, n := cutLast(k); n == name {
+		if _, n := splitLast(k); n == name {
 			there = append(there, k)
 		}
 	}
@@ -125,7 +125,7 @@ func (s *schema) unknown(path string) string {
 	if s.sections[section] {
 		var names []string
 		for _, k := range known {
-			if in, n := cutLast(k); in == section {
+			if in, n := splitLast(k); in == section {
 				names = append(names, n)
 			}
 		}
@@ -134,14 +134,14 @@ func (s *schema) unknown(path string) string {
 	return fmt.Sprintf("a known setting; sections are %s", strings.Join(slices.Sorted(maps.Keys(s.sections)), ", "))
 }
 
-func cutLast(path string) (section, name string) {
+func splitLast(path string) (section, name string) {
 	k := strings.LastIndexByte(path, '.')
 	return path[:max(k, 0)], path[k+1:]
 }
 
-// nearest returns the setting of path, of the list that contains it (packing.buckets for packing.buckets[1]), or of a
-// path below it (stream.tls.ca for stream.tls).
-func nearest(settings map[string]setting, path string) (setting, bool) {
+// nearestSetting returns the setting of path, of the list that contains it (packing.buckets for packing.buckets[1]), or
+// of a path below it (stream.tls.ca for stream.tls).
+func nearestSetting(settings map[string]setting, path string) (setting, bool) {
 	if x, ok := settings[path]; ok {
 		return x, true
 	}

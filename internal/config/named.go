@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// named returns the map field, with user-defined keys, that contains path. It also returns the key and the path below
-// it. f is nil if no field does.
-func (s *schema) named(path string) (f *field, name, rest string) {
+// mapField returns the map field, with user-defined keys, that contains path. It also returns the key and the path
+// below it. f is nil if no field does.
+func (s *schema) mapField(path string) (f *field, name, rest string) {
 	for _, f := range s.fields {
 		if below, ok := strings.CutPrefix(path, f.path+"."); ok && f.kind.Kind() == reflect.Map {
 			name, rest, _ = strings.Cut(below, ".")
@@ -19,15 +19,15 @@ func (s *schema) named(path string) (f *field, name, rest string) {
 	return nil, "", ""
 }
 
-// setNamed stores a setting of one key. It replaces the map by a copy, because the map may be shared.
-func (f *field) setNamed(c *Config, name, rest string, x setting) *Problem {
+// setMapEntry stores a setting of one key. It replaces the map by a copy, because the map may be shared.
+func (f *field) setMapEntry(c *Config, name, rest string, x setting) *Problem {
 	key, kind := reflect.ValueOf(name), f.kind.Elem()
 	fresh := reflect.New(kind).Elem()
-	old := f.of(c)
+	old := f.value(c)
 	if v := old.MapIndex(key); v.IsValid() {
 		fresh.Set(v)
 	}
-	wrong := &Problem{x.path, x.value, f.want(), x.origin}
+	wrong := &Problem{x.path, x.value, f.describeValues(), x.origin}
 	switch isStruct := kind.Kind() == reflect.Struct; {
 	case isStruct && rest != "":
 		if p := setMember(fresh, rest, x); p != nil {
@@ -51,13 +51,13 @@ func (f *field) setNamed(c *Config, name, rest string, x setting) *Problem {
 
 // setMember stores a setting below a key.
 func setMember(to reflect.Value, path string, x setting) *Problem {
-	members := schemaOf(to.Type())
+	members := newSchema(to.Type())
 	m := members.byPath[path]
 	if m == nil {
 		return &Problem{x.path, x.value, "one of " + strings.Join(slices.Sorted(maps.Keys(members.byPath)), ", "), x.origin}
 	}
 	if x.value == nil || m.set(to.FieldByIndex(m.index), x.value, x.text) != nil {
-		return &Problem{x.path, x.value, m.want(), x.origin}
+		return &Problem{x.path, x.value, m.describeValues(), x.origin}
 	}
 	return nil
 }

@@ -19,7 +19,7 @@ var keyLine = regexp.MustCompile(`^( *)([a-z0-9_]+):( .*)?$`)
 
 // Print writes default.yaml with the values of the configuration. Load reads the same Config from it.
 func (c Config) Print(w io.Writer) error {
-	s := theSchema()
+	s := configSchema()
 	b := bufio.NewWriter(w)
 	var sections []string // of the previous line, by depth
 	for line := range strings.Lines(defaultYAML) {
@@ -31,7 +31,7 @@ func (c Config) Print(w io.Writer) error {
 		depth := len(m[1]) / 2
 		sections = append(sections[:depth], m[2])
 		f := s.byPath[strings.Join(sections, ".")]
-		if f == nil || reflect.DeepEqual(f.of(&c).Interface(), f.of(&s.defaults).Interface()) {
+		if f == nil || reflect.DeepEqual(f.value(&c).Interface(), f.value(&s.defaults).Interface()) {
 			b.WriteString(line)
 			continue
 		}
@@ -42,7 +42,7 @@ func (c Config) Print(w io.Writer) error {
 
 // format returns a field's value as YAML that decodes to the same value.
 func (f *field) format(c *Config) string {
-	switch v := f.of(c); x := v.Interface().(type) {
+	switch v := f.value(c); x := v.Interface().(type) {
 	case time.Duration:
 		return formatDuration(x)
 	case TokenID:
@@ -89,7 +89,7 @@ func (f *field) format(c *Config) string {
 	}
 }
 
-var plain = regexp.MustCompile(`^[A-Za-z./][A-Za-z0-9_./-]*$`)
+var plainYAML = regexp.MustCompile(`^[A-Za-z./][A-Za-z0-9_./-]*$`)
 
 // quote returns text as YAML, unquoted if that is unambiguous.
 func quote(s string) string {
@@ -99,7 +99,7 @@ func quote(s string) string {
 			return strconv.Quote(s)
 		}
 	}
-	if plain.MatchString(s) {
+	if plainYAML.MatchString(s) {
 		return s
 	}
 	return strconv.Quote(s)

@@ -14,7 +14,7 @@ type Problem struct {
 }
 
 func (p Problem) String() string {
-	s := show(p.Value)
+	s := formatValue(p.Value)
 	if p.Path != "" {
 		s = p.Path + ": " + s
 	}
@@ -40,9 +40,9 @@ func (p Problems) Error() string {
 	return b.String()
 }
 
-const shown = 80 // maximum bytes of a value in a message
+const maxShownBytes = 80 // maximum bytes of a value in a message
 
-func show(value any) string {
+func formatValue(value any) string {
 	s := fmt.Sprint(value)
 	switch value.(type) {
 	case nil:
@@ -50,8 +50,8 @@ func show(value any) string {
 	case string, TokenID:
 		s = fmt.Sprintf("%q", s)
 	}
-	if len(s) > shown {
-		s = strings.ToValidUTF8(s[:shown], "") + "..."
+	if len(s) > maxShownBytes {
+		s = strings.ToValidUTF8(s[:maxShownBytes], "") + "..."
 	}
 	return s
 }

@@ -36,8 +36,8 @@ type Pull struct {
 // fromField is the setting of a source that contains its patterns.
 const fromField = "from"
 
-// Pulled returns the patterns by source.
-func (c Config) Pulled() map[string][]string {
+// PullPatterns returns the patterns by source.
+func (c Config) PullPatterns() map[string][]string {
 	if len(c.Pull.From) > 0 {
 		return map[string][]string{c.Stream.OnlySource(): c.Pull.From}
 	}
@@ -52,30 +52,30 @@ func (v *validation) pull(c Config) {
 	format := corpus.Format(p.Format)
 	v.check(format.Check() == nil && format != corpus.Megatron && format != corpus.MDS, "pull.format", p.Format,
 		"a format of loaderd publish --format that is of single files")
-	_, err := corpus.Encodings(p.Encoding)
+	_, err := corpus.FindEncoding(p.Encoding)
 	v.check(err == nil, "pull.encoding", p.Encoding,
 		"the name of an encoding, such as latin1, shift_jis or utf-16, or nothing for UTF-8")
 	v.check(csvtable.CheckQuoting(p.CSVQuoting) == nil, "pull.csv_quoting", p.CSVQuoting, "auto, on or off")
 	v.check(csvtable.CheckEscape(p.CSVEscape) == nil, "pull.csv_escape", p.CSVEscape, "auto, none or backslash")
 	v.check(p.Follow >= 0 && (p.Follow == 0 || p.Follow >= time.Second), "pull.follow", p.Follow, "0, or 1s at least")
-	for name, patterns := range c.Pulled() {
+	for name, patterns := range c.PullPatterns() {
 		path := "pull.from"
 		if len(p.From) == 0 {
-			path = mixedField + "." + name + "." + fromField
-			v.check(c.Plan.Sources[name].Epochs == 1 || c.Serve.Release != "purge", path, objectsNamed(patterns),
+			path = sourcesSection + "." + name + "." + fromField
+			v.check(c.Plan.Sources[name].Epochs == 1 || c.Serve.Release != "purge", path, patternNames(patterns),
 				"a source that is read once, or serve.release keep and room for all of it")
 		}
 		for _, pattern := range patterns {
-			err := objects.Check(pattern)
-			v.check(err == nil, path, objects.Name(pattern), fmt.Sprintf("addresses of objects (%v)", err))
+			err := objects.ValidatePattern(pattern)
+			v.check(err == nil, path, objects.RedactAddress(pattern), fmt.Sprintf("addresses of objects (%v)", err))
 		}
 	}
 }
 
-// objectsNamed returns patterns without secrets, for messages.
-func objectsNamed(patterns []string) (names []string) {
+// patternNames returns patterns without secrets, for messages.
+func patternNames(patterns []string) (names []string) {
 	for _, pattern := range patterns {
-		names = append(names, objects.Name(pattern))
+		names = append(names, objects.RedactAddress(pattern))
 	}
 	return names
 }

@@ -22,10 +22,12 @@ type field struct {
 	size  bool // a number of bytes, which may have a unit
 }
 
-// mixedField is the section whose subsections have user-defined names.
-const mixedField = "sources"
+// sourcesSection is the section whose subsections have user-defined names.
+const sourcesSection = "sources"
 
-func (f *field) of(c *Config) reflect.Value { return reflect.ValueOf(c).Elem().FieldByIndex(f.index) }
+func (f *field) value(c *Config) reflect.Value {
+	return reflect.ValueOf(c).Elem().FieldByIndex(f.index)
+}
 
 // schema describes all settings of a struct.
 type schema struct {
@@ -35,9 +37,9 @@ type schema struct {
 	defaults Config
 }
 
-// theSchema is built from Config and default.yaml. Both are compiled in and must agree, which a test checks.
-var theSchema = sync.OnceValue(func() *schema {
-	s := schemaOf(reflect.TypeFor[Config]())
+// configSchema is built from Config and default.yaml. Both are compiled in and must agree, which a test checks.
+var configSchema = sync.OnceValue(func() *schema {
+	s := newSchema(reflect.TypeFor[Config]())
 	settings, problems := fileSettings("default.yaml", []byte(defaultYAML))
 	for _, x := range settings {
 		f := s.byPath[x.path]
@@ -55,17 +57,17 @@ var theSchema = sync.OnceValue(func() *schema {
 
 // Default returns the configuration of default.yaml.
 func Default() Config {
-	c := theSchema().defaults
+	c := configSchema().defaults
 	c.Plan.Packing.Buckets = slices.Clone(c.Plan.Packing.Buckets)
 	c.Tokenizer.SpecialTokens = slices.Clone(c.Tokenizer.SpecialTokens)
 	c.Stream.Cluster.Peers = slices.Clone(c.Stream.Cluster.Peers)
 	c.Plan.Sources = map[string]mixture.Source{c.Stream.OnlySource(): onlySource()}
-	c.settleAttention()
+	c.resolveAttention()
 	return c
 }
 
-// schemaOf returns the schema of a struct.
-func schemaOf(t reflect.Type) *schema {
+// newSchema returns the schema of a struct.
+func newSchema(t reflect.Type) *schema {
 	s := &schema{byPath: map[string]*field{}, sections: map[string]bool{}}
 	s.walk(t, "", nil)
 	return s

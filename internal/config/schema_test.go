@@ -24,7 +24,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 		}
 		previous = line
 	}
-	s := theSchema()
+	s := configSchema()
 	for _, f := range s.fields {
 		if !documented[f.path] {
 			t.Errorf("default.yaml has no line, or no comment above it, for %s", f.path)
@@ -57,7 +57,7 @@ func TestEveryFieldHasAName(t *testing.T) {
 
 // No number may be negative, infinite or NaN, and no duration negative.
 func TestEveryNumberHasARange(t *testing.T) {
-	for _, f := range theSchema().fields {
+	for _, f := range configSchema().fields {
 		var bad []string
 		switch k := f.kind.Kind(); {
 		case f.kind == reflect.TypeFor[time.Duration]():

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// units are the units of sizes: binary ones first, largest first.
-var units = []struct {
+// sizeUnits are the units of sizes: binary ones first, largest first.
+var sizeUnits = []struct {
 	name   string
 	factor int64
 }{
@@ -20,7 +20,7 @@ var units = []struct {
 // parseSize parses a number of bytes: 4096, 64MiB, 1GB.
 func parseSize(s string) (int64, error) {
 	number, factor := strings.TrimSpace(s), int64(1)
-	for _, u := range units {
+	for _, u := range sizeUnits {
 		if n, ok := cutSuffixFold(number, u.name); ok {
 			number, factor = strings.TrimSpace(n), u.factor
 			break
@@ -46,7 +46,7 @@ func cutSuffixFold(s, suffix string) (string, bool) {
 // formatSize formats a number of bytes in the largest binary unit that divides it, so that parseSize returns the same
 // number.
 func formatSize(n int64) string {
-	for _, u := range units[:4] {
+	for _, u := range sizeUnits[:4] {
 		if n != 0 && n%u.factor == 0 {
 			return fmt.Sprintf("%d%s", n/u.factor, u.name)
 		}

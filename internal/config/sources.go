@@ -14,7 +14,7 @@ import (
 
 // sourceSchema is the schema of one source, without its packing, which has the fields of the run's packing.
 var sourceSchema = sync.OnceValue(func() *schema {
-	s := schemaOf(reflect.TypeFor[mixture.Source]())
+	s := newSchema(reflect.TypeFor[mixture.Source]())
 	delete(s.byPath, packingSection) // a section in the configuration, but a pointer in the struct
 	s.sections[packingSection] = true
 	return s
@@ -22,10 +22,10 @@ var sourceSchema = sync.OnceValue(func() *schema {
 
 const packingSection = "packing"
 
-// cutSources separates the settings of sources from other settings.
-func cutSources(settings []setting) (others, ofSources []setting) {
+// splitSources separates the settings of sources from other settings.
+func splitSources(settings []setting) (others, ofSources []setting) {
 	for _, x := range settings {
-		if x.path == mixedField || strings.HasPrefix(x.path, mixedField+".") {
+		if x.path == sourcesSection || strings.HasPrefix(x.path, sourcesSection+".") {
 			ofSources = append(ofSources, x)
 		} else {
 			others = append(others, x)
@@ -46,7 +46,7 @@ func (c *Config) applySources(settings []setting) (problems Problems) {
 		_, below, _ := strings.Cut(x.path, ".")
 		name, rest, _ := strings.Cut(below, ".")
 		switch m, isMap := x.value.(map[string]any); {
-		case x.path == mixedField && (x.value == nil || isMap && len(m) == 0), rest == "" && below != "" &&
+		case x.path == sourcesSection && (x.value == nil || isMap && len(m) == 0), rest == "" && below != "" &&
 			(x.value == nil || isMap && len(m) == 0):
 			if below != "" { // a source without settings
 				bySource[name] = append(bySource[name], setting{})
@@ -94,14 +94,14 @@ func (c *Config) source(name string, settings []setting) (mixture.Source, Proble
 	for _, x := range settings {
 		s, to := sourceSchema(), reflect.ValueOf(&source).Elem()
 		if strings.HasPrefix(x.path, packingSection+".") {
-			s, to, packs = theSchema(), reflect.ValueOf(&own).Elem(), true
+			s, to, packs = configSchema(), reflect.ValueOf(&own).Elem(), true
 		}
 		f := s.byPath[x.path]
-		path := strings.Join([]string{mixedField, name, x.path}, ".")
+		path := strings.Join([]string{sourcesSection, name, x.path}, ".")
 		switch {
 		case x.path == "":
 		case x.path == fromField:
-			if patterns, err := patternsOf(x); err != nil {
+			if patterns, err := decodePatterns(x); err != nil {
 				problems = append(problems, Problem{path, x.value, "a list of addresses of objects", x.origin})
 			} else {
 				if c.Pull.Sources == nil {
@@ -112,10 +112,10 @@ func (c *Config) source(name string, settings []setting) (mixture.Source, Proble
 		case f == nil && s.sections[x.path]:
 			problems = append(problems, Problem{path, x.value, "a section with settings below it", x.origin})
 		case f == nil:
-			problems = append(problems, Problem{path, x.value, unknownOfSource(s, x.path), x.origin})
+			problems = append(problems, Problem{path, x.value, describeUnknownSource(s, x.path), x.origin})
 		default:
 			if err := f.set(to.FieldByIndex(f.index), x.value, x.text); err != nil {
-				problems = append(problems, Problem{path, x.value, f.want(), x.origin})
+				problems = append(problems, Problem{path, x.value, f.describeValues(), x.origin})
 			}
 		}
 	}
@@ -124,21 +124,21 @@ func (c *Config) source(name string, settings []setting) (mixture.Source, Proble
 	}
 	source.Packing = &own.Plan.Packing
 	if source.Attention == "" || source.Attention == runconfig.AttentionAuto {
-		source.Attention = runconfig.AttentionOf(source.Packing.Method)
+		source.Attention = runconfig.MethodAttention(source.Packing.Method)
 	}
 	return source, problems
 }
 
-// patternsOf decodes a list of texts.
-func patternsOf(x setting) (patterns []string, err error) {
-	f := theSchema().byPath["pull.from"]
+// decodePatterns decodes a list of texts.
+func decodePatterns(x setting) (patterns []string, err error) {
+	f := configSchema().byPath["pull.from"]
 	err = f.set(reflect.ValueOf(&patterns).Elem(), x.value, x.text)
 	return patterns, err
 }
 
-// unknownOfSource describes the valid settings for a path that is no setting of a source, with a suggestion if one is
-// similar.
-func unknownOfSource(s *schema, path string) string {
+// describeUnknownSource describes the valid settings for a path that is no setting of a source, with a suggestion if
+// one is similar.
+func describeUnknownSource(s *schema, path string) string {
 	known := slices.Sorted(maps.Keys(s.byPath))
 	if near, ok := suggest(path, known); ok {
 		return fmt.Sprintf("a known setting of a source: did you mean %s?", near)

@@ -28,7 +28,7 @@ func (c Config) Validate() Problems {
 		v.add(e.Field, e.Value, e.Want)
 	}
 	only := c.Stream.OnlySource()
-	v.check(!c.HasOnlySource() || len(c.Plan.Sources) == 1, mixedField+"."+only, len(c.Plan.Sources),
+	v.check(!c.HasOnlySource() || len(c.Plan.Sources) == 1, sourcesSection+"."+only, len(c.Plan.Sources),
 		fmt.Sprintf("another name: %s is the document stream (stream.subject), which takes the documents of all sources",
 			only))
 	v.check(c.Plan.Mix.DryAfter >= 0, "mix.dry_after", c.Plan.Mix.DryAfter, "0 (at once) or longer")
@@ -84,12 +84,12 @@ func (v *validation) tokenizer(t Tokenizer) {
 	}
 	v.check(t.VocabSize >= 1 && t.VocabSize <= 1<<30, "tokenizer.vocab_size", t.VocabSize,
 		"1 to 2^30 ids, because tokenizer.name is none")
-	v.check(tokenizer.FingerprintForm.MatchString(t.Fingerprint), "tokenizer.fingerprint", t.Fingerprint,
+	v.check(tokenizer.FingerprintPattern.MatchString(t.Fingerprint), "tokenizer.fingerprint", t.Fingerprint,
 		"the fingerprint that documents carry (sha256: and 64 hexadecimal digits), because tokenizer.name is none")
 	v.check(t.End != Auto, "tokenizer.end", t.End, "none or a token id, because tokenizer.name is none")
 	v.check(t.Pad != Auto, "tokenizer.pad", t.Pad, "a token id, because tokenizer.name is none")
-	v.below("tokenizer.end", t.End, t.VocabSize)
-	v.below("tokenizer.pad", t.Pad, t.VocabSize)
+	v.tokenBelow("tokenizer.end", t.End, t.VocabSize)
+	v.tokenBelow("tokenizer.pad", t.Pad, t.VocabSize)
 }
 
 // documents checks the tokens put before and into documents, if no tokenizer can resolve them.
@@ -106,12 +106,12 @@ func (v *validation) documents(c Config) {
 	for _, path := range slices.Sorted(maps.Keys(tokens)) {
 		t := tokens[path]
 		_, isID := t.ID()
-		v.check(isID || !t.Set(), path, t, "a token id, because tokenizer.name is none")
-		v.below(path, t, c.Tokenizer.VocabSize)
+		v.check(isID || !t.IsSet(), path, t, "a token id, because tokenizer.name is none")
+		v.tokenBelow(path, t, c.Tokenizer.VocabSize)
 	}
 }
 
-func (v *validation) below(path string, t TokenID, vocabSize int) {
+func (v *validation) tokenBelow(path string, t TokenID, vocabSize int) {
 	id, ok := t.ID()
 	v.check(!ok || vocabSize < 1 || int(id) < vocabSize, path, t, fmt.Sprintf("an id below tokenizer.vocab_size %d",
 		vocabSize))
@@ -125,8 +125,10 @@ func (v *validation) tokenID(path string, t TokenID, want string, names ...Token
 func (v *validation) serve(c Config) {
 	s := c.Serve
 	v.check(s.Ahead >= 1 && s.Ahead <= 1<<20, "serve.ahead", s.Ahead, "1 to 2^20 steps")
-	v.check(s.Stall > 0 && s.Stall <= 24*time.Hour, "serve.stall_timeout", s.Stall, "more than 0 and at most 24h")
-	v.check(s.Checkpoint >= 0 && s.Checkpoint <= 1<<30, "serve.checkpoint_steps", s.Checkpoint, "0 (none) to 2^30 steps")
+	v.check(s.StallTimeout > 0 && s.StallTimeout <= 24*time.Hour, "serve.stall_timeout", s.StallTimeout,
+		"more than 0 and at most 24h")
+	v.check(s.CheckpointSteps >= 0 && s.CheckpointSteps <= 1<<30, "serve.checkpoint_steps", s.CheckpointSteps,
+		"0 (none) to 2^30 steps")
 	v.check(s.Release == backend.ReleaseKeep || s.Release == backend.ReleasePurge, "serve.release", s.Release,
 		backend.ReleaseKeep+" or "+backend.ReleasePurge)
 	v.check(s.Silent >= 0, "serve.silent_reader", s.Silent, "0 (never) or more")
@@ -135,11 +137,12 @@ func (v *validation) serve(c Config) {
 	v.check(s.FirstStepDocuments >= 0 && s.FirstStepDocuments <= 1<<30, "serve.first_step_documents", s.FirstStepDocuments,
 		"0 (never) to 2^30 documents")
 	v.check(s.ReleaseAfter >= 0, "serve.release_after", s.ReleaseAfter, "0 or more")
-	v.check(s.Forecast == 0 || s.Forecast >= time.Second, "serve.forecast", s.Forecast, "0 (never), or 1s or more")
+	v.check(s.ForecastInterval == 0 || s.ForecastInterval >= time.Second, "serve.forecast", s.ForecastInterval,
+		"0 (never), or 1s or more")
 	v.check(s.CacheBytes >= 0, "serve.cache_bytes", s.CacheBytes, "0 bytes or more")
 	if s.CacheBytes >= 0 {
 		const idBytes = 4
-		step := c.Plan.StepTokens()
+		step := c.Plan.MaxStepTokens()
 		v.check(s.CacheBytes >= step*idBytes, "serve.cache_bytes", formatSize(s.CacheBytes),
 			fmt.Sprintf("at least the tokens of the largest step, %d * %d bytes = %s", step, idBytes, formatSize(step*idBytes)))
 	}
@@ -157,7 +160,7 @@ func (v *validation) addresses(c Config) {
 		"1 to 2^20")
 	v.check(c.HTTP.MaxConnectionsPerHost >= 1 && c.HTTP.MaxConnectionsPerHost <= 1<<20, "http.max_connections_per_host",
 		c.HTTP.MaxConnectionsPerHost, "1 to 2^20")
-	if !c.HTTP.Insecure && auth.Exposed(c.HTTP.Listen) {
+	if !c.HTTP.Insecure && auth.IsExposed(c.HTTP.Listen) {
 		v.check(c.Flight.TokenFile != "" || c.Flight.Identities != "", "http.listen", c.HTTP.Listen,
 			"a loopback address, because whoever reaches it sees all figures: say who is let in (flight.identities, "+
 				"http.cert, http.key), or set http.insecure: true")
@@ -166,7 +169,7 @@ func (v *validation) addresses(c Config) {
 				"http.insecure: true")
 	}
 	if c.Stream.Embedded() && !c.Stream.Insecure && c.Stream.TLS.Cert == "" {
-		v.check(!auth.Exposed(c.Stream.Listen), "stream.listen", c.Stream.Listen,
+		v.check(!auth.IsExposed(c.Stream.Listen), "stream.listen", c.Stream.Listen,
 			"a loopback address, because tokens and documents would travel in the clear: "+
 				"serve with TLS (stream.tls.cert, stream.tls.key), or set stream.insecure: true")
 	}

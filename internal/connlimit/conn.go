@@ -12,49 +12,49 @@ import (
 // Conn is a connection of a Listener.
 type Conn struct {
 	net.Conn
-	listener   *Listener
-	host       *host
-	identified atomic.Bool
-	closed     chan struct{}
+	listener      *Listener
+	host          *host
+	wasIdentified atomic.Bool
+	closed        chan struct{}
 
 	// Under the mutex of listener:
-	state    state
-	requests int // identified, open
-	removed  bool
-	misused  bool
-	served   bool // a request without an identity was served
-	expiry   *time.Timer
-	in, of   *list.Element // of the queues of listener and host
+	state                    state
+	requests                 int // identified, open
+	removed                  bool
+	misused                  bool
+	served                   bool // a request without an identity was served
+	expiry                   *time.Timer
+	listElement, hostElement *list.Element // of the queues of listener and host
 }
 
-// Identified records an identified request, until done is called. Meanwhile the connection is not closed for other
+// BeginIdentified records an identified request, until done is called. Meanwhile the connection is not closed for other
 // ones.
-func (c *Conn) Identified() (done func()) {
+func (c *Conn) BeginIdentified() (done func()) {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	if c.requests++; c.requests == 1 && c.state != spare {
 		c.expiry.Stop()
-		c.identified.Store(true)
-		c.move(busy)
+		c.wasIdentified.Store(true)
+		c.setState(busy)
 	}
 	return func() {
 		c.listener.mu.Lock()
 		defer c.listener.mu.Unlock()
 		if c.requests--; c.requests == 0 && c.state == busy {
-			c.move(idle)
+			c.setState(idle)
 		}
 	}
 }
 
-// Served records a request that needs no identity, such as a health check.
-func (c *Conn) Served() {
+// MarkServed records a request that needs no identity, such as a health check.
+func (c *Conn) MarkServed() {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	c.served = true
 }
 
-// Spare reports whether the connection is beyond the bounds: it serves only requests that need no identity.
-func (c *Conn) Spare() bool {
+// IsSpare reports whether the connection is beyond the bounds: it serves only requests that need no identity.
+func (c *Conn) IsSpare() bool {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
 	return c.state == spare
@@ -71,18 +71,18 @@ func (c *Conn) SetWriteBuffer(bytes int) error {
 	return nil
 }
 
-// HostMisuses reports whether a connection of the host was recently closed for misuse.
-func (c *Conn) HostMisuses() bool {
+// HasHostMisuse reports whether a connection of the host was recently closed for misuse.
+func (c *Conn) HasHostMisuse() bool {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
-	return time.Since(c.host.misused) < misuseFor
+	return time.Since(c.host.misused) < misusePeriod
 }
 
-// Misuse closes the connection, and records the misuse of its host for a while.
-func (c *Conn) Misuse(cause string) {
+// CloseForMisuse closes the connection, and records the misuse of its host for a while.
+func (c *Conn) CloseForMisuse(cause string) {
 	c.listener.mu.Lock()
 	c.host.misused, c.misused = time.Now(), true
-	c.listener.refused(c, cause)
+	c.listener.logClosed(c, cause)
 	c.listener.mu.Unlock()
 	c.Cut()
 }
@@ -90,7 +90,7 @@ func (c *Conn) Misuse(cause string) {
 // Cut closes the connection immediately. Unsent data is discarded, also in the kernel.
 func (c *Conn) Cut() {
 	c.discard()
-	cut(c.Conn)
+	resetConnection(c.Conn)
 }
 
 // Close closes the connection.
@@ -102,7 +102,7 @@ func (c *Conn) Close() error {
 // Read reads data from the host. Without an identified request it waits if the host has sent too much.
 func (c *Conn) Read(b []byte) (int, error) {
 	n, err := c.Conn.Read(b)
-	if c.identified.Load() || n == 0 {
+	if c.wasIdentified.Load() || n == 0 {
 		return n, err
 	}
 	if wait := c.host.bytes.ReserveN(time.Now(), min(n, unidentifiedBurst)).Delay(); wait > 0 {
@@ -120,11 +120,11 @@ func (c *Conn) Read(b []byte) (int, error) {
 func (c *Conn) expire() {
 	l := c.listener
 	l.mu.Lock()
-	late := !c.identified.Load() && !c.removed
+	late := !c.wasIdentified.Load() && !c.removed
 	l.mu.Unlock()
 	if late {
 		l.samples.Log(l.config.Log, slog.LevelInfo, "closed a connection without an identified request",
-			"address", text{c.RemoteAddr()})
+			"address", logAddress{c.RemoteAddr()})
 		c.Cut()
 	}
 }
@@ -132,49 +132,50 @@ func (c *Conn) expire() {
 func (c *Conn) discard() {
 	c.listener.mu.Lock()
 	defer c.listener.mu.Unlock()
-	c.remove()
+	c.removeFromCounts()
 }
 
-// remove removes the connection from the counts. The caller holds the mutex of listener, as for all methods below.
-func (c *Conn) remove() {
+// removeFromCounts removes the connection from the counts. The caller holds the mutex of listener, as for all methods
+// below.
+func (c *Conn) removeFromCounts() {
 	if c.removed {
 		return
 	}
 	c.removed = true
 	close(c.closed)
 	c.expiry.Stop()
-	c.leave()
+	c.dequeue()
 	c.host.connections--
 	switch {
 	case c.misused:
-		count(c.host.unused)
-	case c.identified.Load():
+		countEnded(c.host.unused)
+	case c.wasIdentified.Load():
 	case c.served:
-		count(c.host.open)
+		countEnded(c.host.open)
 	default:
-		count(c.host.unused)
+		countEnded(c.host.unused)
 	}
 }
 
-func (c *Conn) move(to state) {
+func (c *Conn) setState(to state) {
 	if !c.removed {
-		c.leave()
-		c.enter(to)
+		c.dequeue()
+		c.enqueue(to)
 	}
 }
 
-func (c *Conn) enter(to state) {
+func (c *Conn) enqueue(to state) {
 	c.state = to
-	c.in, c.of = c.listener.queue[to].PushBack(c), c.host.queue[to].PushBack(c)
+	c.listElement, c.hostElement = c.listener.queue[to].PushBack(c), c.host.queue[to].PushBack(c)
 }
 
-func (c *Conn) leave() {
-	c.listener.queue[c.state].Remove(c.in)
-	c.host.queue[c.state].Remove(c.of)
+func (c *Conn) dequeue() {
+	c.listener.queue[c.state].Remove(c.listElement)
+	c.host.queue[c.state].Remove(c.hostElement)
 }
 
-// cut closes a connection with a reset.
-func cut(c net.Conn) {
+// resetConnection closes a connection with a reset.
+func resetConnection(c net.Conn) {
 	if t, ok := c.(*net.TCPConn); ok {
 		_ = t.SetLinger(0) // an error means that the connection is already closed
 	}

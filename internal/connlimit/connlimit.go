@@ -23,16 +23,17 @@ type Config struct {
 	// Spare is how many connections are accepted beyond these bounds if no other connection can be closed for them.
 	// Their requests are refused, except those that need no identity.
 	Spare int
-	// IdentifyWithin is the maximum time of a connection without an identified request.
-	IdentifyWithin time.Duration
-	Log            *slog.Logger
+	// IdentifyTimeout is the maximum time of a connection without an identified request.
+	IdentifyTimeout time.Duration
+	Log             *slog.Logger
 }
 
 const (
-	// unidentifiedBytes is how many bytes per second a host may send over connections without an identified request,
-	// beyond a burst. It covers all frames and handshakes that cost processor time before the caller is identified.
-	unidentifiedBytes = 256 << 10
-	unidentifiedBurst = 4 << 20
+	// unidentifiedBytesPerSecond is how many bytes per second a host may send over connections without an identified
+	// request, beyond a burst. It covers all frames and handshakes that cost processor time before the caller is
+	// identified.
+	unidentifiedBytesPerSecond = 256 << 10
+	unidentifiedBurst          = 4 << 20
 	// unusedPerSecond is how many connections per second of a host may end without an identified request, or by misuse,
 	// beyond a burst. Each costs processor time for its goroutines, for TLS and for its end. Further connections of the
 	// host are closed immediately. Clients of a cluster, with any number of processes behind one address, send
@@ -42,14 +43,14 @@ const (
 	// openPerSecond is the same for connections that have served a request without an identity, as health checks do.
 	openPerSecond = 64
 	openBurst     = 1024
-	// refusedPerSecond is how many connections per second are closed immediately, beyond a burst. All others wait in the
+	// rejectsPerSecond is how many connections per second are closed immediately, beyond a burst. All others wait in the
 	// kernel's queue, so that they cannot use up processor time.
 	refusedPerSecond = 1000
 	refusedBurst     = 64
-	// misuseFor is how long a misuse of a host is remembered.
-	misuseFor = 10 * time.Second
-	// spareLife is the lifetime of a spare connection.
-	spareLife = 5 * time.Second
+	// misusePeriod is how long a misuse of a host is remembered.
+	misusePeriod = 10 * time.Second
+	// spareLifetime is the lifetime of a spare connection.
+	spareLifetime = 5 * time.Second
 	// maxHosts is how many hosts without connections are remembered.
 	maxHosts = 4096
 )
@@ -59,9 +60,9 @@ const (
 // the new connection.
 type Listener struct {
 	net.Listener
-	config  Config
-	samples *logsample.Sampler
-	refuse  *rate.Limiter // connections that are closed immediately
+	config        Config
+	samples       *logsample.Sampler
+	refuseLimiter *rate.Limiter // connections that are closed immediately
 
 	mu    sync.Mutex
 	queue queue
@@ -76,13 +77,13 @@ const (
 	idle                      // may be closed next: it has had identified requests, but serves none now
 	spare                     // may be closed for another spare connection
 	busy                      // serves an identified request
-	states
+	stateCount
 )
 
 // queue holds connections by state, with the one to close first at the front.
-type queue [states]list.List
+type queue [stateCount]list.List
 
-func (q *queue) open() int { return q[unidentified].Len() + q[idle].Len() + q[busy].Len() }
+func (q *queue) openCount() int { return q[unidentified].Len() + q[idle].Len() + q[busy].Len() }
 
 // evictable returns the connection to close for a new one, nil if all serve identified requests.
 func (q *queue) evictable() *Conn {
@@ -105,9 +106,9 @@ type host struct {
 	connections int // of any state
 }
 
-// count counts a connection that ended. Concurrent connections count beyond the burst, up to twice the burst, and
+// countEnded counts a connection that ended. Concurrent connections count beyond the burst, up to twice the burst, and
 // until that is refilled the host opens no connections.
-func count(l *rate.Limiter) {
+func countEnded(l *rate.Limiter) {
 	if l.Tokens() > -float64(l.Burst()) {
 		l.Reserve()
 	}
@@ -117,7 +118,7 @@ func count(l *rate.Limiter) {
 func New(l net.Listener, c Config) *Listener {
 	return &Listener{
 		Listener: l, config: c, samples: logsample.New(), hosts: map[netip.Prefix]*host{},
-		refuse: rate.NewLimiter(refusedPerSecond, refusedBurst),
+		refuseLimiter: rate.NewLimiter(refusedPerSecond, refusedBurst),
 	}
 }
 
@@ -131,8 +132,8 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if c := l.admit(inner); c != nil {
 			return c, nil
 		}
-		cut(inner)
-		if wait := l.refuse.Reserve().Delay(); wait > minPause {
+		resetConnection(inner)
+		if wait := l.refuseLimiter.Reserve().Delay(); wait > minPause {
 			time.Sleep(wait)
 		}
 	}
@@ -145,42 +146,42 @@ const minPause = 2 * time.Millisecond
 func (l *Listener) admit(inner net.Conn) *Conn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.host(hostOf(inner.RemoteAddr()))
+	h := l.findHost(hostOf(inner.RemoteAddr()))
 	if h.unused.Tokens() < 1 || h.open.Tokens() < 1 {
-		l.refused(inner, "too many connections of the host without an identified request")
+		l.logClosed(inner, "too many connections of the host without an identified request")
 		return nil
 	}
 	c := &Conn{Conn: inner, listener: l, host: h, closed: make(chan struct{})}
-	life, evicted, full := l.config.IdentifyWithin, (*Conn)(nil), ""
+	life, evicted, full := l.config.IdentifyTimeout, (*Conn)(nil), ""
 	switch {
-	case h.queue.open() >= l.config.MaxPerHost:
+	case h.queue.openCount() >= l.config.MaxPerHost:
 		full, evicted = "limit per host", h.queue.evictable()
-	case l.queue.open() >= l.config.Max:
+	case l.queue.openCount() >= l.config.Max:
 		full, evicted = "limit", l.queue.evictable()
 	}
 	if full != "" && evicted == nil {
 		if l.config.Spare == 0 {
-			l.refused(inner, full)
+			l.logClosed(inner, full)
 			return nil
 		}
 		if l.queue[spare].Len() >= l.config.Spare {
 			evicted = l.queue[spare].Front().Value.(*Conn)
 		}
-		c.state, life = spare, spareLife
+		c.state, life = spare, spareLifetime
 	}
 	if evicted != nil {
-		l.refused(evicted, full)
-		evicted.remove()
-		cut(evicted.Conn)
+		l.logClosed(evicted, full)
+		evicted.removeFromCounts()
+		resetConnection(evicted.Conn)
 	}
 	h.connections++
-	c.enter(c.state)
+	c.enqueue(c.state)
 	c.expiry = time.AfterFunc(life, c.expire)
 	return c
 }
 
-// host returns a host by name. The caller holds mu, as for all methods below.
-func (l *Listener) host(name netip.Prefix) *host {
+// findHost returns a host by name. The caller holds mu, as for all methods below.
+func (l *Listener) findHost(name netip.Prefix) *host {
 	h := l.hosts[name]
 	if h != nil {
 		return h
@@ -193,21 +194,22 @@ func (l *Listener) host(name netip.Prefix) *host {
 		}
 	}
 	h = &host{
-		name: name, bytes: rate.NewLimiter(unidentifiedBytes, unidentifiedBurst),
+		name: name, bytes: rate.NewLimiter(unidentifiedBytesPerSecond, unidentifiedBurst),
 		unused: rate.NewLimiter(unusedPerSecond, unusedBurst), open: rate.NewLimiter(openPerSecond, openBurst),
 	}
 	l.hosts[name] = h
 	return h
 }
 
-func (l *Listener) refused(c net.Conn, cause string) {
-	l.samples.Log(l.config.Log, slog.LevelWarn, "closed a connection", "address", text{c.RemoteAddr()}, "cause", cause)
+func (l *Listener) logClosed(c net.Conn, cause string) {
+	l.samples.Log(l.config.Log, slog.LevelWarn, "closed a connection", "address", logAddress{c.RemoteAddr()},
+		"cause", cause)
 }
 
-// text is an address in a log, which is formatted only if the line is logged.
-type text struct{ net.Addr }
+// logAddress is an address in a log, which is formatted only if the line is logged.
+type logAddress struct{ net.Addr }
 
-func (t text) LogValue() slog.Value { return slog.StringValue(t.String()) }
+func (t logAddress) LogValue() slog.Value { return slog.StringValue(t.String()) }
 
 // hostOf returns the host of an address: an IPv4 address, or the 64-bit prefix of IPv6 that one party has.
 func hostOf(address net.Addr) netip.Prefix {

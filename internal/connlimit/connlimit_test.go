@@ -29,8 +29,8 @@ func listen(t *testing.T, c connlimit.Config) site {
 	if c.Log == nil {
 		c.Log = slog.New(slog.DiscardHandler)
 	}
-	if c.IdentifyWithin == 0 {
-		c.IdentifyWithin = time.Hour
+	if c.IdentifyTimeout == 0 {
+		c.IdentifyTimeout = time.Hour
 	}
 	s := site{connlimit.New(inner, c), make(chan *connlimit.Conn, 1000)}
 	var ended sync.WaitGroup
@@ -102,7 +102,7 @@ func TestListener_ClosesTheOldestUnidentifiedConnection(t *testing.T) {
 			first, one := s.connect(t, "127.0.0.1")
 			second, _ := s.connect(t, "127.0.0.1")
 			third, three := s.connect(t, "127.0.0.1")
-			done := one.Identified()
+			done := one.BeginIdentified()
 			_, _ = s.connect(t, "127.0.0.1")
 			isClosed(t, second)
 			isOpen(t, first, one)
@@ -122,8 +122,8 @@ func TestListener_RefusesWhereAllServeRequests(t *testing.T) {
 	s := listen(t, connlimit.Config{Max: 2, MaxPerHost: 2})
 	first, one := s.connect(t, "127.0.0.1")
 	_, two := s.connect(t, "127.0.0.1")
-	done := one.Identified()
-	two.Identified()
+	done := one.BeginIdentified()
+	two.BeginIdentified()
 	if c, err := net.Dial("tcp", s.Addr().String()); err == nil { // otherwise it was refused before the call returned
 		isClosed(t, c)
 	}
@@ -148,10 +148,10 @@ func TestListener_LimitOfOneHostLeavesOthersAlone(t *testing.T) {
 func TestListener_SpareConnectionsServeHealth(t *testing.T) {
 	s := listen(t, connlimit.Config{Max: 1, MaxPerHost: 1, Spare: 1})
 	_, one := s.connect(t, "127.0.0.1")
-	one.Identified()
+	one.BeginIdentified()
 	first, two := s.connect(t, "127.0.0.1")
-	if one.Spare() || !two.Spare() {
-		t.Errorf("spare: %v and %v", one.Spare(), two.Spare())
+	if one.IsSpare() || !two.IsSpare() {
+		t.Errorf("spare: %v and %v", one.IsSpare(), two.IsSpare())
 	}
 	second, three := s.connect(t, "127.0.0.1")
 	isClosed(t, first)
@@ -159,7 +159,7 @@ func TestListener_SpareConnectionsServeHealth(t *testing.T) {
 }
 
 func TestListener_ClosesWhatIsNotIdentifiedInTime(t *testing.T) {
-	s := listen(t, connlimit.Config{Max: 10, MaxPerHost: 10, IdentifyWithin: time.Millisecond})
+	s := listen(t, connlimit.Config{Max: 10, MaxPerHost: 10, IdentifyTimeout: time.Millisecond})
 	c := s.dial(t, "127.0.0.1")
 	isClosed(t, c)
 	<-s.accepted
@@ -171,12 +171,12 @@ func TestListener_ClosesWhatIsNotIdentifiedInTime(t *testing.T) {
 func TestListener_RemembersTheMisuseOfAHost(t *testing.T) {
 	s := listen(t, connlimit.Config{Max: 1000, MaxPerHost: 1000})
 	first, one := s.connect(t, "127.0.0.1")
-	one.Misuse("resets")
+	one.CloseForMisuse("resets")
 	isClosed(t, first)
 	_, two := s.connect(t, "127.0.0.1")
 	_, three := s.connect(t, "127.0.0.2")
-	if !two.HostMisuses() || three.HostMisuses() {
-		t.Errorf("misuse of the host: %v, of another one: %v", two.HostMisuses(), three.HostMisuses())
+	if !two.HasHostMisuse() || three.HasHostMisuse() {
+		t.Errorf("misuse of the host: %v, of another one: %v", two.HasHostMisuse(), three.HasHostMisuse())
 	}
 }
 
@@ -216,8 +216,8 @@ func TestListener_BoundsConnectionsThatHaveNoRequest(t *testing.T) {
 	for host, bounded := range map[string]func(*connlimit.Conn){
 		"127.0.0.2": func(c *connlimit.Conn) { _ = c.Close() },
 		"127.0.0.3": func(c *connlimit.Conn) {
-			c.Identified()
-			c.Misuse("test")
+			c.BeginIdentified()
+			c.CloseForMisuse("test")
 		},
 	} {
 		if n := s.accepts(t, host, many, bounded); n < burst || n == many {
@@ -225,14 +225,14 @@ func TestListener_BoundsConnectionsThatHaveNoRequest(t *testing.T) {
 		}
 	}
 	served := func(c *connlimit.Conn) {
-		c.Served()
+		c.MarkServed()
 		_ = c.Close()
 	}
 	if n := s.accepts(t, "127.0.0.5", many, served); n < 4*burst || n == many {
 		t.Errorf("%d of %d connections with a request are accepted, want %d and some", n, many, 4*burst)
 	}
 	used := func(c *connlimit.Conn) {
-		c.Identified()()
+		c.BeginIdentified()()
 		_ = c.Close()
 	}
 	if n := s.accepts(t, "127.0.0.4", many, used); n != many {

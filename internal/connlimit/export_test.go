@@ -4,7 +4,7 @@ package connlimit
 func (l *Listener) Open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.queue.open() + l.queue[spare].Len()
+	return l.queue.openCount() + l.queue[spare].Len()
 }
 
 // HostOf exports hostOf.

@@ -70,7 +70,7 @@ func TestCompanions_DocumentsAndLoss(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			o := olmo(t)
 			if tt.cut {
-				o.Cut.End = &end
+				o.Boundaries.End = &end
 			}
 			want(t, tt.name, annotatedLines(t, folder(t, tt.files), o), tt.want)
 		})
@@ -99,7 +99,7 @@ func TestCompanions_Errors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			o := olmo(t)
-			o.Cut.End = &end
+			o.Boundaries.End = &end
 			all := annotatedLines(t, folder(t, tt.files), o)
 			if last := all[len(all)-1]; !strings.Contains(last, tt.want) {
 				t.Errorf("%q, want an error with %q at the end", all, tt.want)

@@ -192,7 +192,7 @@ func TestTokenFiles_DataBehindTheEnd(t *testing.T) {
 			"a byte": "x"} {
 			dir := folder(t, map[string]string{name: content + behind})
 			docs, _, err := read(t, []string{filepath.Join(dir, name)}, nil,
-				corpus.Options{Tokens: true, Cut: tokenfiles.Cut{End: &end}})
+				corpus.Options{Tokens: true, Boundaries: tokenfiles.Boundaries{End: &end}})
 			if (err != nil) != (behind != "") || len(docs) != 1 {
 				t.Errorf("%s with %q behind: %q, %v", name, what, docs, err)
 			}

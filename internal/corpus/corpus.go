@@ -83,8 +83,8 @@ type Options struct {
 	// Vocabulary is one more than the largest valid token id. A document with a larger id is a *record.SkipError. 0
 	// disables the check.
 	Vocabulary int
-	// Cut determines where documents end in files of token ids without boundaries.
-	Cut tokenfiles.Cut
+	// Boundaries determines where documents end in files of token ids without boundaries.
+	Boundaries tokenfiles.Boundaries
 	// Encoding of text files, by a name that Encodings accepts. If empty, it is UTF-8, or UTF-16 if the file starts with
 	// its byte order mark.
 	Encoding string
@@ -98,11 +98,11 @@ type Options struct {
 	Split string
 	// Meta are values that are passed on with documents.
 	Meta []record.Meta
-	// Survey permits formats of token ids where Tokens is not set, to report their contents.
-	Survey bool
-	// Late delays the check that files of a folder are text until they are read, if Format is Text. Each file is then
-	// opened only once, and the folder's fingerprint does not depend on which files can be read.
-	Late bool
+	// Inspect permits formats of token ids where Tokens is not set, to report their contents.
+	Inspect bool
+	// DeferChecks delays the check that files of a folder are text until they are read, if Format is Text. Each file is
+	// then opened only once, and the folder's fingerprint does not depend on which files can be read.
+	DeferChecks bool
 }
 
 const defaultMaxDocument = 64 << 20
@@ -117,21 +117,21 @@ type Input struct {
 	Fingerprint string
 	// Bytes is the size of the files on disk; 0 for standard input and pipes.
 	Bytes int64
-	// Part is the part of a dataset to which the input belongs, empty for none.
-	Part string
+	// Split is the part of a dataset to which the input belongs, empty for none.
+	Split string
 
-	format  Format // Auto: detected when the input is read
-	reading Format // format of the current file
-	files   []source
-	skipped []*record.SkipError
-	folder  bool
-	read    atomic.Int64
-	stdin   io.Reader
-	options Options
+	format        Format // Auto: detected when the input is read
+	currentFormat Format // format of the current file
+	files         []source
+	skipped       []*record.SkipError
+	folder        bool
+	bytesRead     atomic.Int64
+	stdin         io.Reader
+	options       Options
 
-	problem error // why its format is unknown; Documents yields it
+	openErr error // why its format is unknown; Documents yields it
 
-	from, began, at Place // requested, used, and of the current entry
+	start, actualStart, position Position // requested, used, and of the current entry
 }
 
 // source is a file of an input.
@@ -143,19 +143,19 @@ type source struct {
 	companions tokenids.Companions // companions of a token file
 	shard      *mds.Shard          // MDS
 	object     *objects.Object     // location in a store
-	within     string              // the folder that must contain a file named by a manifest; otherwise empty
+	root       string              // the folder that must contain a file named by a manifest; otherwise empty
 }
 
 // open opens a file.
 func (s source) open() (*os.File, error) {
-	if s.within == "" {
+	if s.root == "" {
 		return os.Open(s.Origin)
 	}
-	name, err := filepath.Rel(s.within, s.Origin)
+	name, err := filepath.Rel(s.root, s.Origin)
 	if err != nil {
 		return nil, err
 	}
-	return os.OpenInRoot(s.within, name)
+	return os.OpenInRoot(s.root, name)
 }
 
 // Format returns the format of the input's files, Auto if it is detected when they are read.
@@ -169,27 +169,27 @@ func (in *Input) Tokens() bool {
 // Files returns how many files the input has.
 func (in *Input) Files() int { return len(in.files) }
 
-// Read returns how many of Bytes have been read, for progress bars.
-func (in *Input) Read() int64 { return in.read.Load() }
+// BytesRead returns how many of Bytes have been read, for progress bars.
+func (in *Input) BytesRead() int64 { return in.bytesRead.Load() }
 
-// late reports that its files were not opened when they were found.
-func (in *Input) late() bool { return in.folder && in.options.late() }
+// isDeferred reports that its files were not opened when they were found.
+func (in *Input) isDeferred() bool { return in.folder && in.options.isDeferred() }
 
-// Pass counts the whole input as read.
-func (in *Input) Pass() { in.read.Store(in.Bytes) }
+// MarkRead counts the whole input as read.
+func (in *Input) MarkRead() { in.bytesRead.Store(in.Bytes) }
 
 // Documents yields the input's documents in order. A *record.SkipError means that one document cannot be read, and
 // the iteration continues. Any other error ends it. Documents can be called again, except for standard input and
 // pipes. The end of ctx ends the wait for a pipe or standard input with ctx's error.
 func (in *Input) Documents(ctx context.Context) iter.Seq2[record.Document, error] {
 	return func(yield func(record.Document, error) bool) {
-		yield = in.utf8(in.options.known(yield))
+		yield = in.toUTF8(in.options.limitVocabulary(yield))
 		ctx, cancel := context.WithCancel(ctx)
 		defer cancel()
-		in.read.Store(0)
-		in.begin(Place{})
-		if in.problem != nil {
-			yield(record.Document{}, in.problem)
+		in.bytesRead.Store(0)
+		in.setStart(Position{})
+		if in.openErr != nil {
+			yield(record.Document{}, in.openErr)
 			return
 		}
 		for _, s := range in.skipped {
@@ -198,24 +198,24 @@ func (in *Input) Documents(ctx context.Context) iter.Seq2[record.Document, error
 			}
 		}
 		for _, s := range in.files {
-			if !in.file(ctx, s, yield) {
+			if !in.readFile(ctx, s, yield) {
 				return
 			}
 		}
 	}
 }
 
-// file yields the documents of a file.
-func (in *Input) file(ctx context.Context, s source, yield record.Yield) (more bool) {
+// readFile yields the documents of a file.
+func (in *Input) readFile(ctx context.Context, s source, yield record.Yield) (more bool) {
 	switch in.format {
 	case Parquet:
-		return in.parquet(ctx, s, yield)
+		return in.parquetDocuments(ctx, s, yield)
 	case Megatron:
-		return in.megatron(s, yield)
+		return in.megatronDocuments(s, yield)
 	}
 	r, err := in.opener().open(ctx, s)
 	if err != nil {
-		if in.late() && isUnreadable(err) {
+		if in.isDeferred() && isUnreadable(err) {
 			return yield(record.Document{}, &record.SkipError{Reason: record.Unreadable, Path: s.Path, Err: err})
 		}
 		return s.Fail(yield, err)
@@ -225,12 +225,12 @@ func (in *Input) file(ctx context.Context, s source, yield record.Yield) (more b
 			more = s.Fail(yield, err)
 		}
 	}()
-	return in.body(ctx, s, r, yield) && trailing(s, r, yield)
+	return in.readBody(ctx, s, r, yield) && yieldTrailing(s, r, yield)
 }
 
-// trailing yields a *record.SkipError for bytes after the end of compressed data.
-func trailing(s source, r *compression.Reader, yield record.Yield) bool {
-	n := r.Trailing()
+// yieldTrailing yields a *record.SkipError for bytes after the end of compressed data.
+func yieldTrailing(s source, r *compression.Reader, yield record.Yield) bool {
+	n := r.TrailingBytes()
 	if n == 0 {
 		return true
 	}
@@ -238,12 +238,12 @@ func trailing(s source, r *compression.Reader, yield record.Yield) bool {
 	return yield(record.Document{}, &record.SkipError{Reason: record.Trailing, Path: s.Path, Err: err})
 }
 
-// body yields the documents of an open file.
-func (in *Input) body(ctx context.Context, s source, r *compression.Reader, yield record.Yield) bool {
+// readBody yields the documents of an open file.
+func (in *Input) readBody(ctx context.Context, s source, r *compression.Reader, yield record.Yield) bool {
 	format, err := in.format, error(nil)
 	body := io.Reader(r)
 	if format == Auto {
-		if format, body, err = in.lookThrough(s, r); err != nil {
+		if format, body, err = in.detectStream(s, r); err != nil {
 			var refused *record.SkipError
 			if errors.As(err, &refused) && in.folder { // one of many objects, like a file of a folder
 				return yield(record.Document{}, &record.SkipError{
@@ -253,20 +253,20 @@ func (in *Input) body(ctx context.Context, s source, r *compression.Reader, yiel
 			return s.Fail(yield, err)
 		}
 	}
-	in.reading = format
+	in.currentFormat = format
 	switch format {
 	case Parquet: // opened again, because r is at its beginning only
-		return in.parquet(ctx, s, yield)
+		return in.parquetDocuments(ctx, s, yield)
 	case JSONL:
-		return in.jsonl(ctx, s, r, body, yield)
+		return in.lineDocuments(ctx, s, r, body, yield)
 	case JSON:
 		return jsonrecord.ValueDocuments(s.File, body, in.options.columns(), yield)
 	case CSV:
-		return in.csv(ctx, s).Documents(body, yield)
+		return in.tableSource(ctx, s).Documents(body, yield)
 	case Arrow:
 		return columnar.ArrowDocuments(s.File, body, in.options.columns(), yield)
 	case Tokens:
-		return in.tokens(s).Documents(body, yield)
+		return in.tokenSource(s).Documents(body, yield)
 	case MDS:
 		m := columnar.MDS{
 			File: s.File, Columns: in.options.columns(), Shard: s.shard, TokenType: in.options.TokenType,
@@ -277,5 +277,5 @@ func (in *Input) body(ctx context.Context, s source, r *compression.Reader, yiel
 	case Tar:
 		return archive.TarDocuments(s.File, body, in.options.columns(), yield)
 	}
-	return in.text(s, body, yield)
+	return in.textDocument(s, body, yield)
 }

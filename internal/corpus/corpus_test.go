@@ -132,7 +132,7 @@ func TestFolderThatIsLookedAtLate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	o.Late = true
+	o.DeferChecks = true
 	late, leftLate, err := read(t, []string{dir}, nil, o)
 	if err != nil {
 		t.Fatal(err)
@@ -148,7 +148,7 @@ func TestFolderThatIsLookedAtLate(t *testing.T) {
 // A file that is removed before it is read is skipped.
 func TestFileThatIsGoneLate(t *testing.T) {
 	dir := folder(t, map[string]string{"a.txt": "a", "b.txt": "b"})
-	inputs, err := corpus.Open(t.Context(), []string{dir}, nil, corpus.Options{Format: corpus.Text, Late: true})
+	inputs, err := corpus.Open(t.Context(), []string{dir}, nil, corpus.Options{Format: corpus.Text, DeferChecks: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -360,8 +360,8 @@ func TestReadCountsBytesOfTheFile(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if in.Read() != in.Bytes || in.Bytes == 0 {
-			t.Errorf("%s: read %d of %d bytes", in.Name, in.Read(), in.Bytes)
+		if in.BytesRead() != in.Bytes || in.Bytes == 0 {
+			t.Errorf("%s: read %d of %d bytes", in.Name, in.BytesRead(), in.Bytes)
 		}
 	}
 }

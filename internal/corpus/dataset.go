@@ -22,17 +22,17 @@ import (
 
 // File names in dataset folders.
 const (
-	stateName    = "state.json"        // dataset of one part, saved by Hugging Face's library
-	partsName    = "dataset_dict.json" // dataset of several parts, saved by Hugging Face's library
-	infoName     = "dataset_info.json"
-	allSplits    = "all"
-	manifestMost = 64 << 20 // maximum bytes of such a file
+	stateName   = "state.json"        // dataset of one part, saved by Hugging Face's library
+	splitsName  = "dataset_dict.json" // dataset of several parts, saved by Hugging Face's library
+	infoName    = "dataset_info.json"
+	allSplits   = "all"
+	maxManifest = 64 << 20 // maximum bytes of such a file
 )
 
-// dataset returns the inputs of a folder that is one dataset: saved by Hugging Face's library, or shards of MDS. ok
+// openDataset returns the inputs of a folder that is one dataset: saved by Hugging Face's library, or shards of MDS. ok
 // is false for any other folder. given is the folder as the user wrote it, dir its absolute path, and base its path
 // in documents.
-func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err error) {
+func openDataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err error) {
 	if o.Format != Auto && o.Format != Arrow && o.Format != MDS {
 		return nil, false, nil
 	}
@@ -43,44 +43,44 @@ func dataset(given, dir, base string, o Options) (inputs []*Input, ok bool, err 
 		Indices []any  `json:"_indices_data_files"`
 		Split   string `json:"_split"`
 	}
-	folder := folderOf{given, dir, base}
-	if found, err := folder.manifest(partsName, nil); found || err != nil {
-		inputs, err := folder.parts(o)
+	folder := datasetFolder{given, dir, base}
+	if found, err := folder.readManifest(splitsName, nil); found || err != nil {
+		inputs, err := folder.openSplits(o)
 		return inputs, true, err
 	}
-	if found, err := folder.manifest(stateName, &state); err != nil {
+	if found, err := folder.readManifest(stateName, &state); err != nil {
 		return nil, true, err
 	} else if found && len(state.Files) > 0 {
 		if len(state.Indices) > 0 {
 			return nil, true, fmt.Errorf(
 				"read %s: the dataset is a selection of its files' rows: save it once more with a newer datasets", dir)
 		}
-		if o.oneSplit() && state.Split != "" && state.Split != o.Split {
-			return nil, true, folder.noSplit(o, []string{state.Split})
+		if o.hasSplit() && state.Split != "" && state.Split != o.Split {
+			return nil, true, folder.missingSplitError(o, []string{state.Split})
 		}
 		for _, f := range state.Files {
-			in, err := folder.member(f.Name, Arrow, nil, o)
+			in, err := folder.openMember(f.Name, Arrow, nil, o)
 			if err != nil {
 				return nil, true, err
 			}
-			in.Part = state.Split
+			in.Split = state.Split
 			inputs = append(inputs, in)
 		}
 		return inputs, true, nil
 	}
-	head, err := folder.head(mds.IndexName)
+	head, err := folder.readHead(mds.IndexName)
 	if err != nil || !mds.LooksLikeIndex(head) {
 		return nil, false, err
 	}
-	inputs, err = folder.shards(o)
+	inputs, err = folder.openShards(o)
 	return inputs, true, err
 }
 
-// folderOf names a folder: as the user wrote it, absolute, and for paths of documents.
-type folderOf struct{ given, dir, base string }
+// datasetFolder names a folder: as the user wrote it, absolute, and for paths of documents.
+type datasetFolder struct{ given, dir, base string }
 
-// manifest decodes a file of the folder into v. found is false if the file does not exist, or if it is not JSON.
-func (f folderOf) manifest(name string, v any) (found bool, err error) {
+// readManifest decodes a file of the folder into v. found is false if the file does not exist, or if it is not JSON.
+func (f datasetFolder) readManifest(name string, v any) (found bool, err error) {
 	file, err := os.Open(filepath.Join(f.dir, name))
 	if err != nil {
 		return false, nil // unreadable: not a manifest
@@ -89,15 +89,15 @@ func (f folderOf) manifest(name string, v any) (found bool, err error) {
 	if v == nil {
 		return true, nil
 	}
-	data, err := io.ReadAll(io.LimitReader(file, manifestMost))
+	data, err := io.ReadAll(io.LimitReader(file, maxManifest))
 	if err != nil {
 		return false, fmt.Errorf("read %s: %w", file.Name(), err)
 	}
 	return json.Unmarshal(data, v) == nil, nil
 }
 
-// head returns the beginning of a file of the folder, empty for none.
-func (f folderOf) head(name string) ([]byte, error) {
+// readHead returns the beginning of a file of the folder, empty for none.
+func (f datasetFolder) readHead(name string) ([]byte, error) {
 	file, err := os.Open(filepath.Join(f.dir, name))
 	if err != nil {
 		return nil, nil // unreadable: not a manifest
@@ -110,17 +110,17 @@ func (f folderOf) head(name string) ([]byte, error) {
 	return h.data, nil
 }
 
-// oneSplit reports whether one part of a dataset is selected.
-func (o Options) oneSplit() bool { return o.Split != "" && o.Split != allSplits }
+// hasSplit reports whether one part of a dataset is selected.
+func (o Options) hasSplit() bool { return o.Split != "" && o.Split != allSplits }
 
-// noSplit returns the error of a dataset without the selected part.
-func (f folderOf) noSplit(o Options, splits []string) error {
+// missingSplitError returns the error of a dataset without the selected part.
+func (f datasetFolder) missingSplitError(o Options, splits []string) error {
 	return fmt.Errorf("find documents: dataset %s has no part %q; it has %s", f.dir, o.Split, record.ListNames(splits))
 }
 
 // checkSplit returns an error if a part is selected and the input belongs to no part of a dataset.
 func (in *Input) checkSplit() error {
-	if !in.options.oneSplit() || in.Part != "" || len(in.files) == 0 {
+	if !in.options.hasSplit() || in.Split != "" || len(in.files) == 0 {
 		return nil
 	}
 	return fmt.Errorf("find documents: --split %s: %s has no splits, which only saved datasets of Hugging Face have: "+
@@ -128,20 +128,20 @@ func (in *Input) checkSplit() error {
 		in.options.Split, in.files[0].Origin)
 }
 
-// parts returns the inputs of the selected parts of a dataset with several parts.
-func (f folderOf) parts(o Options) (all []*Input, err error) {
+// openSplits returns the inputs of the selected parts of a dataset with several parts.
+func (f datasetFolder) openSplits(o Options) (all []*Input, err error) {
 	var parts struct {
 		Splits []string `json:"splits"`
 	}
-	if ok, err := f.manifest(partsName, &parts); err != nil || !ok || len(parts.Splits) == 0 {
+	if ok, err := f.readManifest(splitsName, &parts); err != nil || !ok || len(parts.Splits) == 0 {
 		return nil, errors.Join(err, fmt.Errorf("read %s: it does not say which parts the dataset has",
-			filepath.Join(f.dir, partsName)))
+			filepath.Join(f.dir, splitsName)))
 	}
 	splits := parts.Splits
 	switch {
 	case o.Split == allSplits:
 	case o.Split != "" && !slices.Contains(splits, o.Split):
-		return nil, f.noSplit(o, splits)
+		return nil, f.missingSplitError(o, splits)
 	case o.Split != "":
 		splits = []string{o.Split}
 	case len(splits) > 1:
@@ -150,10 +150,10 @@ func (f folderOf) parts(o Options) (all []*Input, err error) {
 	}
 	o.Split = allSplits // the dataset's names are used, not those in its parts
 	for _, name := range splits {
-		if _, err := f.within(name); err != nil {
-			return nil, fmt.Errorf("read %s: the part %q: %w", filepath.Join(f.dir, partsName), name, err)
+		if _, err := f.checkMember(name); err != nil {
+			return nil, fmt.Errorf("read %s: the part %q: %w", filepath.Join(f.dir, splitsName), name, err)
 		}
-		inputs, ok, err := dataset(path.Join(f.given, name), filepath.Join(f.dir, name), path.Join(f.base, name), o)
+		inputs, ok, err := openDataset(path.Join(f.given, name), filepath.Join(f.dir, name), path.Join(f.base, name), o)
 		if err == nil && !ok {
 			err = fmt.Errorf("find documents: dataset %s has no files of the part %q", f.dir, name)
 		}
@@ -161,16 +161,16 @@ func (f folderOf) parts(o Options) (all []*Input, err error) {
 			return nil, err
 		}
 		for _, in := range inputs {
-			in.Part = name
+			in.Split = name
 		}
 		all = append(all, inputs...)
 	}
 	return all, nil
 }
 
-// member returns the input of a file that the folder's manifest names.
-func (f folderOf) member(name string, format Format, shard *mds.Shard, o Options) (*Input, error) {
-	within, err := f.within(filepath.FromSlash(name))
+// openMember returns the input of a file that the folder's manifest names.
+func (f datasetFolder) openMember(name string, format Format, shard *mds.Shard, o Options) (*Input, error) {
+	within, err := f.checkMember(filepath.FromSlash(name))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: the file %q: %w", f.dir, name, err)
 	}
@@ -181,17 +181,17 @@ func (f folderOf) member(name string, format Format, shard *mds.Shard, o Options
 	}
 	in := newInput(origin, format, o)
 	in.add(source{
-		File: record.File{Path: path.Join(f.base, name), Given: path.Join(f.given, name), Origin: origin},
-		size: info.Size(), shard: shard, within: within,
+		File: record.File{Path: path.Join(f.base, name), UserPath: path.Join(f.given, name), Origin: origin},
+		size: info.Size(), shard: shard, root: within,
 	}, info)
 	in.finish()
 	return in.Input, nil
 }
 
-// within returns an error for a name in a manifest that leads out of the folder, directly or through symbolic links.
-// It returns the folder in which the file must be opened. That is none for a file of a snapshot of the hub's cache,
-// which is a link to a blob.
-func (f folderOf) within(name string) (dir string, err error) {
+// checkMember returns an error for a name in a manifest that leads out of the folder, directly or through symbolic
+// links. It returns the folder in which the file must be opened. That is none for a file of a snapshot of the hub's
+// cache, which is a link to a blob.
+func (f datasetFolder) checkMember(name string) (dir string, err error) {
 	if !filepath.IsLocal(name) {
 		return "", errors.New("it is not in the folder")
 	}
@@ -209,8 +209,8 @@ func (f folderOf) within(name string) (dir string, err error) {
 	return f.dir, nil
 }
 
-// shards returns the inputs of an MDS index, one per file.
-func (f folderOf) shards(o Options) (inputs []*Input, err error) {
+// openShards returns the inputs of an MDS index, one per file.
+func (f datasetFolder) openShards(o Options) (inputs []*Input, err error) {
 	file, err := os.Open(filepath.Join(f.dir, mds.IndexName))
 	if err != nil {
 		return nil, fmt.Errorf("find documents: %w", err)
@@ -228,7 +228,7 @@ func (f folderOf) shards(o Options) (inputs []*Input, err error) {
 		} else {
 			s.Zip = nil // the uncompressed shard is read
 		}
-		in, err := f.member(name, MDS, s, o)
+		in, err := f.openMember(name, MDS, s, o)
 		if err != nil {
 			return nil, err
 		}
@@ -237,9 +237,9 @@ func (f folderOf) shards(o Options) (inputs []*Input, err error) {
 	return inputs, nil
 }
 
-// pairOf returns the Megatron index of a path: the path itself, the index next to the ids, or the path with the
-// extension of an index. It returns the path itself if no index exists.
-func pairOf(name string) string {
+// megatronIndexOf returns the Megatron index of a path: the path itself, the index next to the ids, or the path with
+// the extension of an index. It returns the path itself if no index exists.
+func megatronIndexOf(name string) string {
 	for _, idx := range []string{strings.TrimSuffix(name, ".bin") + ".idx", name + ".idx"} {
 		if idx != name && isMegatron(idx) {
 			if _, err := os.Stat(name); err == nil && !strings.HasSuffix(name, ".bin") {
@@ -293,10 +293,10 @@ func (u inputBuilder) addTokens(s source, info os.FileInfo) error {
 	return nil
 }
 
-// rawShard reports whether the folder of a compressed shard without an index has the uncompressed shard too, which is
-// read instead.
-func rawShard(name string) bool {
-	raw, compressed := compression.TrimEnding(name)
+// hasRawShard reports whether the folder of a compressed shard without an index has the uncompressed shard too, which
+// is read instead.
+func hasRawShard(name string) bool {
+	raw, compressed := compression.TrimExtension(name)
 	if !compressed {
 		return false
 	}

@@ -12,9 +12,9 @@ import (
 	"loaderd/internal/invalidutf8"
 )
 
-// Encodings returns an encoding by its name, as browsers do: latin1, windows-1252, shift_jis, gb18030, utf-16, ...
+// FindEncoding returns an encoding by its name, as browsers do: latin1, windows-1252, shift_jis, gb18030, utf-16, ...
 // The empty name is UTF-8.
-func Encodings(name string) (encoding.Encoding, error) {
+func FindEncoding(name string) (encoding.Encoding, error) {
 	if name == "" {
 		return unicode.UTF8, nil
 	}
@@ -31,21 +31,21 @@ func (o Options) encodingOf(data []byte) encoding.Encoding {
 	if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
 		return unicode.UTF16(unicode.LittleEndian, unicode.ExpectBOM)
 	}
-	if o.Encoding == "" || (head{data: data}).columns() != "" {
+	if o.Encoding == "" || (head{data: data}).magicFormat() != "" {
 		return nil
 	}
-	e, err := Encodings(o.Encoding)
+	e, err := FindEncoding(o.Encoding)
 	if err != nil || e == unicode.UTF8 {
 		return nil
 	}
 	return e
 }
 
-// utf8 converts texts to UTF-8: each invalid byte becomes U+FFFD and is counted. A text with too large a share of
+// toUTF8 converts texts to UTF-8: each invalid byte becomes U+FFFD and is counted. A text with too large a share of
 // them is not a document.
-func (in *Input) utf8(yield record.Yield) record.Yield {
+func (in *Input) toUTF8(yield record.Yield) record.Yield {
 	return func(d record.Document, err error) bool {
-		if err != nil || d.Parts || in.Tokens() || in.reading == Tokens {
+		if err != nil || d.Parts || in.Tokens() || in.currentFormat == Tokens {
 			return yield(d, err)
 		}
 		bad := invalidutf8.Count(d.Data)
@@ -63,7 +63,7 @@ func (in *Input) utf8(yield record.Yield) record.Yield {
 				Reason: reason, Path: d.Path, Origin: d.Origin, Err: err,
 			})
 		}
-		d.Replaced = bad
+		d.ReplacedBytes = bad
 		d.Data = replaceInvalid(d.Data)
 		return yield(d, nil)
 	}
@@ -79,22 +79,22 @@ func replaceInvalid(text []byte) []byte {
 	return out
 }
 
-// Replaced counts the bytes of documents that were not UTF-8 and were replaced by U+FFFD. Its JSON is read by other
+// Replacements counts the bytes of documents that were not UTF-8 and were replaced by U+FFFD. Its JSON is read by other
 // programs.
-type Replaced struct {
+type Replacements struct {
 	Documents int64  `json:"documents"`
 	Bytes     int64  `json:"bytes"`
 	First     string `json:"first,omitempty"` // path of the first such document
 }
 
 // Add adds the count of a document.
-func (r *Replaced) Add(d record.Document) {
-	if d.Replaced == 0 {
+func (r *Replacements) Add(d record.Document) {
+	if d.ReplacedBytes == 0 {
 		return
 	}
 	if r.Documents == 0 {
 		r.First = d.Path
 	}
 	r.Documents++
-	r.Bytes += int64(d.Replaced)
+	r.Bytes += int64(d.ReplacedBytes)
 }

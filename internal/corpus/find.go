@@ -24,7 +24,7 @@ import (
 // file with a damaged beginning or of no format is an input whose Documents yield that error, so that the other
 // inputs can be read.
 func Open(ctx context.Context, paths []string, stdin io.Reader, o Options) ([]*Input, error) {
-	o, err := o.filled()
+	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
@@ -48,15 +48,15 @@ func Open(ctx context.Context, paths []string, stdin io.Reader, o Options) ([]*I
 	return all, nil
 }
 
-// filled returns the options with defaults for unset fields.
-func (o Options) filled() (Options, error) {
+// withDefaults returns the options with defaults for unset fields.
+func (o Options) withDefaults() (Options, error) {
 	if o.Format == "" {
 		o.Format = Auto
 	}
 	if err := o.Format.Check(); err != nil {
 		return o, err
 	}
-	if _, err := Encodings(o.Encoding); err != nil {
+	if _, err := FindEncoding(o.Encoding); err != nil {
 		return o, err
 	}
 	if o.MaxDocument <= 0 {
@@ -81,13 +81,13 @@ func (o Options) textField() string {
 }
 
 func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Input, error) {
-	if o.Stores != nil && objects.Remote(path) {
+	if o.Stores != nil && objects.IsRemote(path) {
 		return openObjects(ctx, path, o)
 	}
 	if path == "-" {
-		return openPipe(source{File: record.File{Path: "-", Given: "-", Origin: "-"}, pipe: true}, stdin, o)
+		return openPipe(source{File: record.File{Path: "-", UserPath: "-", Origin: "-"}, pipe: true}, stdin, o)
 	}
-	path = pairOf(path)
+	path = megatronIndexOf(path)
 	info, err := os.Stat(path)
 	if err != nil {
 		if hint, ok := addressHint(path); ok {
@@ -100,7 +100,7 @@ func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Inpu
 		return nil, fmt.Errorf("find documents: %s: %w", path, err)
 	}
 	if info.Mode()&fs.ModeNamedPipe != 0 { // before links are resolved: those of /dev/fd have no target path
-		return openPipe(source{File: record.File{Path: path, Given: path, Origin: path}, pipe: true}, nil, o)
+		return openPipe(source{File: record.File{Path: path, UserPath: path, Origin: path}, pipe: true}, nil, o)
 	}
 	abs, err := filepath.Abs(path)
 	if err == nil {
@@ -114,40 +114,40 @@ func open(ctx context.Context, path string, stdin io.Reader, o Options) ([]*Inpu
 		return openFolder(given, abs, o)
 	}
 	if filepath.Base(abs) == mds.IndexName {
-		if inputs, ok, err := dataset(filepath.ToSlash(filepath.Dir(given)), filepath.Dir(abs), "", o); ok || err != nil {
+		if inputs, ok, err := openDataset(filepath.ToSlash(filepath.Dir(given)), filepath.Dir(abs), "", o); ok || err != nil {
 			return inputs, err
 		}
 	}
 	if !info.Mode().IsRegular() {
 		return nil, fmt.Errorf("find documents: %s is neither a file, a folder nor a pipe", path)
 	}
-	s := source{File: record.File{Path: filepath.Base(abs), Given: given, Origin: abs}, size: info.Size()}
-	f, err := lookAt(s, o)
+	s := source{File: record.File{Path: filepath.Base(abs), UserPath: given, Origin: abs}, size: info.Size()}
+	f, err := detectFile(s, o)
 	var refused *record.SkipError
 	if errors.As(err, &refused) {
 		err = refused.Err
 	}
 	if err != nil {
-		return []*Input{unreadInput(s, info, o, err)}, nil
+		return []*Input{newFailedInput(s, info, o, err)}, nil
 	}
-	in, err := inputOf(s, f, info, o)
+	in, err := newFileInput(s, f, info, o)
 	if err != nil {
 		return nil, err
 	}
 	return []*Input{in}, nil
 }
 
-// unreadInput returns the input of a file that cannot be read.
-func unreadInput(s source, info fs.FileInfo, o Options, err error) *Input {
+// newFailedInput returns the input of a file that cannot be read.
+func newFailedInput(s source, info fs.FileInfo, o Options, err error) *Input {
 	in := newInput(s.Origin, o.Format, o)
 	in.add(s, info)
 	in.finish()
-	in.problem = fmt.Errorf("read %s: %w", s.Origin, err)
+	in.openErr = fmt.Errorf("read %s: %w", s.Origin, err)
 	return in.Input
 }
 
-// inputOf returns the input of a file, or of a Megatron index with its ids.
-func inputOf(s source, f Format, info fs.FileInfo, o Options) (*Input, error) {
+// newFileInput returns the input of a file, or of a Megatron index with its ids.
+func newFileInput(s source, f Format, info fs.FileInfo, o Options) (*Input, error) {
 	in := newInput(s.Origin, f, o)
 	switch f {
 	case Megatron:
@@ -168,14 +168,14 @@ func inputOf(s source, f Format, info fs.FileInfo, o Options) (*Input, error) {
 // openPipe returns the input of standard input, of a named pipe, or of a shell's <(command). Its format is detected
 // when it is read.
 func openPipe(s source, stdin io.Reader, o Options) ([]*Input, error) {
-	if err := ofPipe(o.Format); err != nil {
+	if err := checkPipeFormat(o.Format); err != nil {
 		return nil, fmt.Errorf("find documents: %s: %w", s.Path, err)
 	}
 	return []*Input{{Name: s.Path, format: o.Format, stdin: stdin, options: o, files: []source{s}}}, nil
 }
 
-// late reports that files of folders are opened only when they are read.
-func (o Options) late() bool { return o.Late && o.Format == Text }
+// isDeferred reports that files of folders are opened only when they are read.
+func (o Options) isDeferred() bool { return o.DeferChecks && o.Format == Text }
 
 // inputBuilder builds an input and computes its fingerprint from its files.
 type inputBuilder struct {
@@ -193,7 +193,7 @@ func newInput(name string, f Format, o Options) inputBuilder {
 		_, _ = fmt.Fprintf(sum, "%v\x00", o.Meta)
 	}
 	if f == Tokens || f == MDS && o.TokenType.Size > 0 {
-		_, _ = fmt.Fprintf(sum, "%s\x00%v\x00", o.TokenType.Name, o.Cut)
+		_, _ = fmt.Fprintf(sum, "%s\x00%v\x00", o.TokenType.Name, o.Boundaries)
 	}
 	return inputBuilder{&Input{Name: name, format: f, options: o}, sum}
 }

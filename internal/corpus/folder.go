@@ -23,7 +23,7 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 	if err := filepath.WalkDir(root, w.visit); err != nil {
 		return nil, fmt.Errorf("find documents: %w", err)
 	}
-	slices.SortFunc(w.others, func(a, b placed) int {
+	slices.SortFunc(w.inputs, func(a, b walkedInput) int {
 		return cmp.Or(cmp.Compare(a.name, b.name), cmp.Compare(a.place, b.place))
 	})
 	var all []*Input
@@ -31,7 +31,7 @@ func openFolder(given, root string, o Options) ([]*Input, error) {
 		w.text.finish()
 		all = append(all, w.text.Input)
 	}
-	for _, p := range w.others {
+	for _, p := range w.inputs {
 		all = append(all, p.Input)
 	}
 	return all, nil
@@ -43,12 +43,12 @@ type folderWalk struct {
 	root    string // absolute
 	options Options
 	text    inputBuilder // of all text files
-	others  []placed
+	inputs  []walkedInput
 }
 
-// placed is an input of a folder with its sort keys: the name of its file or dataset, and its position in the
+// walkedInput is an input of a folder with its sort keys: the name of its file or dataset, and its position in the
 // dataset.
-type placed struct {
+type walkedInput struct {
 	*Input
 	name  string
 	place int
@@ -78,25 +78,25 @@ func (w *folderWalk) visit(name string, d fs.DirEntry, err error) error {
 		}
 		return nil
 	case d.IsDir():
-		return w.enter(name, rel)
+		return w.visitFolder(name, rel)
 	}
 	return w.visitFile(name, rel, d)
 }
 
-// enter decides whether to walk a folder. A dataset is read as a whole.
-func (w *folderWalk) enter(name, rel string) error {
+// visitFolder decides whether to walk a folder. A dataset is read as a whole.
+func (w *folderWalk) visitFolder(name, rel string) error {
 	if filepath.Base(name) != hubcache.Snapshots && name != w.root && hubcache.IsRepository(filepath.Dir(name)) {
 		return fs.SkipDir // blobs are read through the links of a snapshot
 	}
 	if err := hubcache.CheckSnapshots(name); err != nil {
 		return err
 	}
-	inputs, ok, err := dataset(path.Join(w.given, rel), name, strings.TrimPrefix(rel, "."), w.options)
+	inputs, ok, err := openDataset(path.Join(w.given, rel), name, strings.TrimPrefix(rel, "."), w.options)
 	if err != nil || !ok {
 		return err
 	}
 	for i, in := range inputs {
-		w.others = append(w.others, placed{in, name, i})
+		w.inputs = append(w.inputs, walkedInput{in, name, i})
 	}
 	return fs.SkipDir
 }
@@ -115,16 +115,16 @@ func (w *folderWalk) visitFile(name, rel string, d fs.DirEntry) error {
 		w.skip(rel, record.Unreadable, err)
 		return nil
 	}
-	if w.options.readWithAnother(name) {
+	if w.options.isCompanionFile(name) {
 		return nil
 	}
-	s := source{File: record.File{Path: rel, Given: path.Join(w.given, rel), Origin: name}, size: info.Size()}
-	if w.options.late() {
+	s := source{File: record.File{Path: rel, UserPath: path.Join(w.given, rel), Origin: name}, size: info.Size()}
+	if w.options.isDeferred() {
 		w.text.add(s, info)
 		return nil
 	}
 	// It is opened here, because a file that becomes readable must change the input's fingerprint.
-	f, err := lookAt(s, w.options)
+	f, err := detectFile(s, w.options)
 	var refused *record.SkipError
 	switch {
 	case errors.As(err, &refused):
@@ -134,17 +134,17 @@ func (w *folderWalk) visitFile(name, rel string, d fs.DirEntry) error {
 		w.skip(rel, record.Unreadable, err)
 		return nil
 	case err != nil:
-		w.others = append(w.others, placed{unreadInput(s, info, w.options, err), name, 0})
+		w.inputs = append(w.inputs, walkedInput{newFailedInput(s, info, w.options, err), name, 0})
 		return nil
 	case f == Text:
 		w.text.add(s, info)
 		return nil
 	}
-	in, err := inputOf(s, f, info, w.options)
+	in, err := newFileInput(s, f, info, w.options)
 	if err != nil {
 		return err
 	}
-	w.others = append(w.others, placed{in, name, 0})
+	w.inputs = append(w.inputs, walkedInput{in, name, 0})
 	return nil
 }
 
@@ -153,11 +153,11 @@ func isUnreadable(err error) bool {
 	return errors.Is(err, fs.ErrPermission) || errors.Is(err, fs.ErrNotExist)
 }
 
-// readWithAnother reports whether another file of the folder is read in place of this one, or together with it: ids
+// isCompanionFile reports whether another file of the folder is read in place of this one, or together with it: ids
 // with their Megatron index, companions with their token file, an MDS shard in place of its compressed copy.
-func (o Options) readWithAnother(name string) bool {
+func (o Options) isCompanionFile(name string) bool {
 	is := func(f Format) bool { return o.Format == Auto || o.Format == f }
-	return strings.HasSuffix(name, ".bin") && is(Megatron) && pairOf(name) != name ||
+	return strings.HasSuffix(name, ".bin") && is(Megatron) && megatronIndexOf(name) != name ||
 		is(Tokens) && tokenids.IsCompanion(name) ||
-		is(MDS) && extension(name) == ".mds" && rawShard(name)
+		is(MDS) && extension(name) == ".mds" && hasRawShard(name)
 }

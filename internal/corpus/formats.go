@@ -18,42 +18,42 @@ func (o Options) columns() record.Columns {
 	}
 }
 
-// parquet yields a document per row of a Parquet file.
-func (in *Input) parquet(ctx context.Context, s source, yield record.Yield) bool {
+// parquetDocuments yields a document per row of a Parquet file.
+func (in *Input) parquetDocuments(ctx context.Context, s source, yield record.Yield) bool {
 	p := columnar.Parquet{
 		File: s.File, Columns: in.options.columns(),
-		Open:   func() (*columnfile.Parquet, error) { return in.opener().parquet(ctx, s) },
-		OnRows: func(done, all int64) { in.read.Store(s.size * done / max(1, all)) },
+		Open:   func() (*columnfile.ParquetFile, error) { return in.opener().openParquet(ctx, s) },
+		OnRows: func(done, all int64) { in.bytesRead.Store(s.size * done / max(1, all)) },
 	}
 	if len(in.files) == 1 {
-		p.From = in.from.Entries
+		p.SkippableRows = in.start.Entries
 		p.OnGroup = func(rows int64, skipped bool) {
-			if in.at = (Place{Entries: rows}); skipped {
-				in.begin(in.at)
+			if in.position = (Position{Entries: rows}); skipped {
+				in.setStart(in.position)
 			}
 		}
 	}
 	return p.Documents(yield)
 }
 
-// megatron yields the documents of a pair of files.
-func (in *Input) megatron(s source, yield record.Yield) bool {
-	p := tokenids.Pair{File: s.File, Columns: in.options.columns(), IDs: s.bin, OnRead: in.read.Store}
+// megatronDocuments yields the documents of a pair of files.
+func (in *Input) megatronDocuments(s source, yield record.Yield) bool {
+	p := tokenids.MegatronPair{File: s.File, Columns: in.options.columns(), IDs: s.bin, OnRead: in.bytesRead.Store}
 	return p.Documents(yield)
 }
 
-// tokens returns the reader of a file of token ids.
-func (in *Input) tokens(s source) tokenids.Source {
+// tokenSource returns the reader of a file of token ids.
+func (in *Input) tokenSource(s source) tokenids.Source {
 	return tokenids.Source{
 		File: s.File, Columns: in.options.columns(), Name: s.name(), Companions: s.companions,
-		Type: in.options.TokenType, Cut: in.options.Cut,
+		Type: in.options.TokenType, Boundaries: in.options.Boundaries,
 	}
 }
 
-// csv returns the reader of a table. A pipe can be read only once, and an object only at a high cost.
-func (in *Input) csv(ctx context.Context, s source) csvtable.Source {
+// tableSource returns the reader of a table. A pipe can be read only once, and an object only at a high cost.
+func (in *Input) tableSource(ctx context.Context, s source) csvtable.Source {
 	table := csvtable.Source{
-		File: s.File, Columns: in.options.columns(), Options: in.options.CSV, Tabs: extension(s.name()) == ".tsv",
+		File: s.File, Columns: in.options.columns(), Options: in.options.CSV, IsTSV: extension(s.name()) == ".tsv",
 	}
 	if !s.pipe && s.object == nil {
 		table.Reopen = func() (io.ReadCloser, error) { return newOpener(in.options).open(ctx, s) }

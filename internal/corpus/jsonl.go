@@ -10,26 +10,27 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// jsonl yields a document per line of body, which has the data of r, including the part that was already read.
-func (in *Input) jsonl(ctx context.Context, s source, r *compression.Reader, body io.Reader, yield record.Yield) bool {
-	places := in.places(r)
-	if places && s.object != nil && in.from.Offset > 0 {
+// lineDocuments yields a document per line of body, which has the data of r, including the part that was already read.
+func (in *Input) lineDocuments(ctx context.Context, s source, r *compression.Reader, body io.Reader,
+	yield record.Yield) bool {
+	places := in.canSeek(r)
+	if places && s.object != nil && in.start.Offset > 0 {
 		later, err := in.openAt(ctx, s)
 		if err != nil {
 			return s.Fail(yield, err)
 		}
 		defer later.Close() // read only
-		body = counted{later, &in.read}
+		body = countingReader{later, &in.bytesRead}
 	}
 	cols := in.options.columns()
-	lines := jsonvalue.NewLineReader(body, cols.Limit())
+	lines := jsonvalue.NewLineReader(body, cols.MaxRecord())
 	if places {
-		entries := in.began.Entries
-		lines.StartAt(in.began.Offset, in.began.Line)
+		entries := in.actualStart.Entries
+		lines.StartAt(in.actualStart.Offset, in.actualStart.Line)
 		next := yield
 		yield = func(d record.Document, err error) bool {
 			entries++
-			in.at = Place{entries, lines.Offset(), lines.Number()}
+			in.position = Position{entries, lines.Offset(), lines.LineNumber()}
 			return next(d, err)
 		}
 	}

@@ -21,52 +21,52 @@ import (
 	"loaderd/internal/warc"
 )
 
-// headBytes is how much of a file is read to detect its format.
+// maxHead is how much of a file is read to detect its format.
 const headBytes = 64 << 10
 
-// sniffed is how much of that is searched for a NUL byte, which text does not have.
-const sniffed = 8000
+// nulSearchBytes is how much of that is searched for a NUL byte, which text does not have.
+const nulSearchBytes = 8000
 
 // errParquetPipe is returned because the index of a Parquet file is at its end, and a pipe must be read completely
 // first.
 var errParquetPipe = errors.New("a Parquet file has to be given as a file that is not compressed as a whole, " +
 	"because its index is at the end: write it to one")
 
-// ofPipe returns an error for formats that need random access or several files.
-func ofPipe(f Format) error {
+// checkPipeFormat returns an error for formats that need random access or several files.
+func checkPipeFormat(f Format) error {
 	switch f {
 	case Parquet:
 		return errParquetPipe
 	case Megatron:
-		return fmt.Errorf("%s is of several files: give their folder", kinds[f])
+		return fmt.Errorf("%s is of several files: give their folder", formatNames[f])
 	}
 	return nil
 }
 
-// promises are the formats that extensions of names imply. Other extensions imply none, and such a file is usually
-// plain text.
-var promises = map[string]Format{
+// formatByExtension are the formats that extensions of names imply. Other extensions imply none, and such a file is
+// usually plain text.
+var formatByExtension = map[string]Format{
 	".jsonl": JSONL, ".ndjson": JSONL, ".json": JSON, ".csv": CSV, ".tsv": CSV, ".parquet": Parquet, ".arrow": Arrow,
 	".feather": Arrow,
 	".npy":     Tokens, ".mds": MDS, ".warc": WARC, ".wet": WARC, ".tar": Tar,
 }
 
-// promised returns the format that the extension of a file's name implies, without that of a compression, empty for
+// formatOfName returns the format that the extension of a file's name implies, without that of a compression, empty for
 // none. loose reports that the name has no extension.
-func promised(name string) (f Format, loose bool) {
+func formatOfName(name string) (f Format, loose bool) {
 	ending := extension(name)
-	return promises[ending], ending == ""
+	return formatByExtension[ending], ending == ""
 }
 
 // extension returns the extension of a file's name in lower case, without that of a compression.
 func extension(name string) string {
 	name = strings.ToLower(filepath.Base(name))
-	name, _ = compression.TrimEnding(name)
+	name, _ = compression.TrimExtension(name)
 	return filepath.Ext(name)
 }
 
-// lookAt detects the format of a file. In a folder, a *record.SkipError is a file to skip.
-func lookAt(s source, o Options) (Format, error) {
+// detectFile detects the format of a file. In a folder, a *record.SkipError is a file to skip.
+func detectFile(s source, o Options) (Format, error) {
 	r, err := newOpener(o).open(context.Background(), s)
 	if err != nil {
 		return "", err
@@ -74,42 +74,42 @@ func lookAt(s source, o Options) (Format, error) {
 	defer r.Close() // read only
 	most := headBytes
 	if o.Format == Text {
-		most = sniffed
+		most = nulSearchBytes
 	}
 	h, err := readHead(r, most, false)
 	if err != nil {
 		return "", err
 	}
 	if o.Format == Text && isBinary(h.data) {
-		return "", &record.SkipError{Reason: record.Binary, Err: errBinary(h.data)}
+		return "", &record.SkipError{Reason: record.Binary, Err: binaryError(h.data)}
 	}
 	if o.Format != Auto {
-		return o.check(o.Format)
+		return o.checkFormat(o.Format)
 	}
-	f, err := h.format(s, o)
-	if err == nil && f == Parquet && !r.Direct() {
+	f, err := h.detectFormat(s, o)
+	if err == nil && f == Parquet && !r.IsRaw() {
 		return "", errParquetPipe
 	}
 	return f, err
 }
 
-// lookThrough detects the format of data that can be read only once. It returns a reader of all of it.
-func (in *Input) lookThrough(s source, r *compression.Reader) (Format, io.Reader, error) {
+// detectStream detects the format of data that can be read only once. It returns a reader of all of it.
+func (in *Input) detectStream(s source, r *compression.Reader) (Format, io.Reader, error) {
 	h, err := readHead(r, headBytes, true)
 	if err != nil {
 		return "", nil, err
 	}
-	f, err := h.format(s, in.options)
-	if ranges := s.object != nil && r.Direct(); err == nil && !(f == Parquet && ranges) {
-		err = ofPipe(f)
+	f, err := h.detectFormat(s, in.options)
+	if ranges := s.object != nil && r.IsRaw(); err == nil && !(f == Parquet && ranges) {
+		err = checkPipeFormat(f)
 	}
 	return f, io.MultiReader(bytes.NewReader(h.data), r), err
 }
 
 // head is the beginning of a file.
 type head struct {
-	data  []byte
-	whole bool // it is the whole file
+	data    []byte
+	isWhole bool // it is the whole file
 }
 
 // readHead reads the beginning, at most most bytes. For a pipe, whose writer may be slow, it reads until the first
@@ -120,7 +120,7 @@ func readHead(r io.Reader, most int, pipe bool) (head, error) {
 		n, err := r.Read(h.data[len(h.data):most])
 		h.data = h.data[:len(h.data)+n]
 		if err == io.EOF {
-			h.whole = true
+			h.isWhole = true
 			break
 		}
 		if compression.IsDamage(err) && len(h.data) > 0 {
@@ -136,14 +136,14 @@ func readHead(r io.Reader, most int, pipe bool) (head, error) {
 	return h, nil
 }
 
-// check returns an error for formats that cannot hold the requested kind of documents, text or token ids.
-func (o Options) check(f Format) (Format, error) {
+// checkFormat returns an error for formats that cannot hold the requested kind of documents, text or token ids.
+func (o Options) checkFormat(f Format) (Format, error) {
 	switch {
 	case o.Tokens && (f == Text || f == CSV || f == WARC):
 		err := fmt.Errorf(
-			"token ids come from JSON, Parquet or Arrow, or from files of ids, not from %s", kinds[f])
+			"token ids come from JSON, Parquet or Arrow, or from files of ids, not from %s", formatNames[f])
 		return "", &record.SkipError{Reason: record.Binary, Err: err}
-	case !o.Tokens && !o.Survey && (f == Megatron || f == Tokens):
+	case !o.Tokens && !o.Inspect && (f == Megatron || f == Tokens):
 		return "", errNoTokenizer
 	}
 	return f, nil
@@ -153,15 +153,16 @@ func (o Options) check(f Format) (Format, error) {
 var errNoTokenizer = errors.New("it holds token ids: say which tokenizer made them, with --tokenizer (its name or " +
 	"file) or --tokenizer-fingerprint")
 
-var kinds = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JSON", CSV: "CSV", Parquet: "Parquet",
-	Arrow: "Arrow IPC data",
-	MDS:   "a shard of MDS", Megatron: "an index of Megatron's", Tokens: "token ids", WARC: "a web archive",
+var formatNames = map[Format]string{Text: "plain text", JSONL: "JSON lines", JSON: "JSON", CSV: "CSV",
+	Parquet: "Parquet",
+	Arrow:   "Arrow IPC data",
+	MDS:     "a shard of MDS", Megatron: "an index of Megatron's", Tokens: "token ids", WARC: "a web archive",
 	Tar: "a tar archive"}
 
-// format returns the format of a file. Content that does not match the extension of the file's name is an error, and
-// so is content of no format.
-func (h head) format(s source, o Options) (Format, error) {
-	promise, loose := promised(s.name())
+// detectFormat returns the format of a file. Content that does not match the extension of the file's name is an error,
+// and so is content of no format.
+func (h head) detectFormat(s source, o Options) (Format, error) {
+	promise, loose := formatOfName(s.name())
 	if err := tokenids.CheckMask(s.name()); err != nil && promise == Tokens {
 		return "", err
 	}
@@ -171,21 +172,21 @@ func (h head) format(s source, o Options) (Format, error) {
 	data := bytes.TrimLeft(h.data, "\ufeff")
 	is := h.detect(data, promise, loose || s.pipe, o)
 	switch {
-	case promise != "" && anyJSON(promise) != anyJSON(is):
-		return h.brokenPromise(data, promise, is, o)
+	case promise != "" && normalizeJSON(promise) != normalizeJSON(is):
+		return h.resolveMismatch(data, promise, is, o)
 	case is == "":
-		return "", &record.SkipError{Reason: record.Binary, Err: errNoFormat(s.name(), h.data)}
+		return "", &record.SkipError{Reason: record.Binary, Err: unknownFormatError(s.name(), h.data)}
 	}
 	if promise == JSON || promise == CSV {
-		if err := h.hasText(s, data, is, o); err != nil {
+		if err := h.checkTextColumn(s, data, is, o); err != nil {
 			return "", &record.SkipError{Reason: record.NoText, Err: err}
 		}
 	}
-	return o.check(is)
+	return o.checkFormat(is)
 }
 
-// anyJSON returns JSONL for JSON too, because the extension of either permits both.
-func anyJSON(f Format) Format {
+// normalizeJSON returns JSONL for JSON too, because the extension of either permits both.
+func normalizeJSON(f Format) Format {
 	if f == JSON {
 		return JSONL
 	}
@@ -197,48 +198,49 @@ func (h head) detect(data []byte, promise Format, loose bool, o Options) Format 
 	if promise == MDS {
 		return MDS
 	}
-	if f := h.columns(); f != "" {
+	if f := h.magicFormat(); f != "" {
 		return f
 	}
 	if o.TokenType.Size > 0 && (promise == "" || promise == Tokens) {
 		return Tokens
 	}
-	if isBinary(data) && !(promise == JSONL && beginsObject(bytes.TrimLeft(data, " \t\r\n"))) {
+	if isBinary(data) && !(promise == JSONL && looksLikeObject(bytes.TrimLeft(data, " \t\r\n"))) {
 		return ""
 	}
-	return h.lines(data, promise, loose, o)
+	return h.textFormat(data, promise, loose, o)
 }
 
-// brokenPromise returns the error for content that does not match the extension of its name. An empty file of JSON or
+// resolveMismatch returns the error for content that does not match the extension of its name. An empty file of JSON or
 // CSV has that format.
-func (h head) brokenPromise(data []byte, promise, is Format, o Options) (Format, error) {
+func (h head) resolveMismatch(data []byte, promise, is Format, o Options) (Format, error) {
 	empty := len(bytes.TrimSpace(data)) == 0
 	if is == "" && promise == Tokens && len(data) > 0 {
 		return "", tokenids.ErrNoHeader
 	}
 	if empty && (promise == JSON || promise == JSONL || promise == CSV) {
-		return o.check(promise)
+		return o.checkFormat(promise)
 	}
 	var what string
 	switch {
 	case empty:
 		what = "it is empty"
 	case is != "":
-		what = "it looks like " + kinds[is]
+		what = "it looks like " + formatNames[is]
 	case isBinary(data):
 		what = binaryKind(h.data)
 	default:
-		what = fmt.Sprintf("it begins with %q", record.Clip(string(firstLine(data))))
+		what = fmt.Sprintf("it begins with %q", record.Truncate(string(firstLine(data))))
 	}
-	err := fmt.Errorf("its name promises %s, but %s: rename it, or say with --format what it is", kinds[promise], what)
+	err := fmt.Errorf("its name promises %s, but %s: rename it, or say with --format what it is", formatNames[promise],
+		what)
 	if promise == JSON || promise == CSV {
 		return "", &record.SkipError{Reason: record.NoText, Err: err} // such files are common in folders
 	}
 	return "", err
 }
 
-// columns detects the formats that start with a magic number.
-func (h head) columns() Format {
+// magicFormat detects the formats that start with a magic number.
+func (h head) magicFormat() Format {
 	switch {
 	case bytes.HasPrefix(h.data, []byte("PAR1")):
 		return Parquet
@@ -260,22 +262,24 @@ func (h head) columns() Format {
 func isTar(data []byte) bool { return len(data) > 262 && string(data[257:262]) == "ustar" }
 
 // isBinary reports whether data is not text.
-func isBinary(data []byte) bool { return bytes.IndexByte(data[:min(len(data), sniffed)], 0) >= 0 }
+func isBinary(data []byte) bool {
+	return bytes.IndexByte(data[:min(len(data), nulSearchBytes)], 0) >= 0
+}
 
-func errBinary(data []byte) error {
+func binaryError(data []byte) error {
 	return fmt.Errorf("%s, and of no format that is read: leave it out (token ids without a header want --token-type)",
 		binaryKind(data))
 }
 
-// errNoFormat returns the error of a file whose content has no known format.
-func errNoFormat(name string, data []byte) error {
+// unknownFormatError returns the error of a file whose content has no known format.
+func unknownFormatError(name string, data []byte) error {
 	for _, codec := range []string{"br", "snappy"} { // these compressions have no signature
 		if strings.HasSuffix(strings.ToLower(name), ".mds."+codec) {
 			return fmt.Errorf("a shard of MDS compressed with %s is read by the index.json of its folder: "+
 				"give that folder, with its index.json", codec)
 		}
 	}
-	return errBinary(data)
+	return binaryError(data)
 }
 
 func binaryKind(data []byte) string {
@@ -286,32 +290,32 @@ func binaryKind(data []byte) string {
 	return "it looks like a binary file (" + kind + ")"
 }
 
-// lines detects the formats that are text.
-func (h head) lines(data []byte, promise Format, loose bool, o Options) Format {
+// textFormat detects the formats that are text.
+func (h head) textFormat(data []byte, promise Format, loose bool, o Options) Format {
 	trimmed := bytes.TrimLeft(data, " \t\r\n")
 	switch promise {
 	case CSV:
-		if h.json(trimmed) != "" && jsonvalue.Valid(firstLine(trimmed)) {
+		if h.jsonFormat(trimmed) != "" && jsonvalue.Valid(firstLine(trimmed)) {
 			return JSONL
 		}
 		return CSV
 	case "":
-		return h.unnamed(trimmed, loose, o)
+		return h.guessTextFormat(trimmed, loose, o)
 	}
-	return h.json(trimmed)
+	return h.jsonFormat(trimmed)
 }
 
-// unnamed returns the format of a file whose name implies none. It is plain text unless the content is clearly of
-// another format.
-func (h head) unnamed(data []byte, loose bool, o Options) Format {
+// guessTextFormat returns the format of a file whose name implies none. It is plain text unless the content is clearly
+// of another format.
+func (h head) guessTextFormat(data []byte, loose bool, o Options) Format {
 	first, rest := firstLine(data), afterLine(data)
 	_, err := o.columns().Parse(bytes.Clone(first))
 	switch {
-	case loose && beginsObject(data):
-		return h.json(data)
+	case loose && looksLikeObject(data):
+		return h.jsonFormat(data)
 	case err == nil && o.isDocument(firstLine(rest)):
 		return JSONL
-	case loose && h.someObject(data):
+	case loose && h.hasObjectLine(data):
 		return JSONL
 	case csvtable.IsTable(data, o.columns(), o.CSV):
 		return CSV
@@ -319,8 +323,8 @@ func (h head) unnamed(data []byte, loose bool, o Options) Format {
 	return Text
 }
 
-// beginsObject reports whether data starts like an object, or like a list of objects.
-func beginsObject(data []byte) bool {
+// looksLikeObject reports whether data starts like an object, or like a list of objects.
+func looksLikeObject(data []byte) bool {
 	rest, list := bytes.CutPrefix(data, []byte("["))
 	if list {
 		rest = bytes.TrimLeft(rest, " \t\r\n")
@@ -330,28 +334,28 @@ func beginsObject(data []byte) bool {
 	return ok && (len(rest) == 0 || rest[0] == '"' || rest[0] == '}')
 }
 
-// json distinguishes JSON lines, JSON on any lines, and other data.
-func (h head) json(data []byte) Format {
+// jsonFormat distinguishes JSON lines, JSON on any lines, and other data.
+func (h head) jsonFormat(data []byte) Format {
 	if len(data) == 0 {
 		return ""
 	}
 	first, rest := firstLine(data), bytes.TrimSpace(afterLine(data))
-	whole := h.whole || len(first) < len(data)
+	whole := h.isWhole || len(first) < len(data)
 	switch {
-	case data[0] == '{' && (!whole || jsonvalue.Valid(first) || h.someObject(afterLine(data))):
+	case data[0] == '{' && (!whole || jsonvalue.Valid(first) || h.hasObjectLine(afterLine(data))):
 		return JSONL
 	case data[0] == '[' && whole && jsonvalue.Valid(first) && len(rest) > 0:
 		return JSONL // lists, which are not valid as lines; reading reports them
 	case data[0] == '{' || data[0] == '[':
 		return JSON
-	case h.someObject(data):
+	case h.hasObjectLine(data):
 		return JSONL
 	}
 	return ""
 }
 
-// someObject reports whether any line is a JSON object.
-func (h head) someObject(data []byte) bool {
+// hasObjectLine reports whether any line is a JSON object.
+func (h head) hasObjectLine(data []byte) bool {
 	for len(data) > 0 {
 		line := firstLine(data)
 		if len(line) > 0 && line[0] == '{' && jsonvalue.Valid(line) {
@@ -362,8 +366,8 @@ func (h head) someObject(data []byte) bool {
 	return false
 }
 
-// hasText returns an error if a file lacks the field or column of the text.
-func (h head) hasText(s source, data []byte, f Format, o Options) error {
+// checkTextColumn returns an error if a file lacks the field or column of the text.
+func (h head) checkTextColumn(s source, data []byte, f Format, o Options) error {
 	if f == CSV {
 		_, err := csvtable.ColumnNames(data, o.columns(), o.CSV)
 		return err
@@ -378,25 +382,25 @@ func (h head) hasText(s source, data []byte, f Format, o Options) error {
 		}
 		switch {
 		case err == nil:
-			if o.columns().Has(fields) {
+			if o.columns().HasDocument(fields) {
 				return nil
 			}
 			if first == nil {
 				first = fields.Names()
 			}
-		case first == nil && !h.whole && s.object == nil && !s.pipe:
-			return o.hasTextAtAnySize(s, f)
+		case first == nil && !h.isWhole && s.object == nil && !s.pipe:
+			return o.checkLongFirstValue(s, f)
 		case first == nil:
 			return nil // reading the file reports the error, with its line
 		default:
-			return o.columns().Missing(first)
+			return o.columns().MissingTextError(first)
 		}
 	}
 }
 
-// hasTextAtAnySize is hasText for a first value that is longer than the head. It reads the names of that value's
-// fields from the file, in bounded memory.
-func (o Options) hasTextAtAnySize(s source, f Format) error {
+// checkLongFirstValue is checkTextColumn for a first value that is longer than the head. It reads the names of that
+// value's fields from the file, in bounded memory.
+func (o Options) checkLongFirstValue(s source, f Format) error {
 	file, err := newOpener(Options{}).open(context.Background(), s)
 	if err != nil {
 		return err
@@ -405,23 +409,23 @@ func (o Options) hasTextAtAnySize(s source, f Format) error {
 	v := jsonvalue.NewReader(file, headBytes, f == JSON)
 	var names []string
 	found := false
-	err = v.Names(func(name string) bool {
+	err = v.EachName(func(name string) bool {
 		if len(names) <= record.MaxListed {
 			names = append(names, name)
 		}
-		found = o.columns().Has(jsonvalue.Object{{Name: name, Value: []byte(`null`)}})
+		found = o.columns().HasDocument(jsonvalue.Object{{Name: name, Value: []byte(`null`)}})
 		return !found
 	})
 	var large *jsonvalue.SizeError
 	if found || len(names) == 0 || err != nil && !errors.As(err, &large) {
 		return nil // reading the file reports the error, with its line
 	}
-	return o.columns().Missing(names)
+	return o.columns().MissingTextError(names)
 }
 
 func (o Options) isDocument(line []byte) bool {
 	fields, err := jsonvalue.ReadObject(bytes.Clone(line))
-	return err == nil && o.columns().Has(fields)
+	return err == nil && o.columns().HasDocument(fields)
 }
 
 func firstLine(data []byte) []byte {

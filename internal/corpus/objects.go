@@ -29,15 +29,15 @@ func openObjects(ctx context.Context, pattern string, o Options) ([]*Input, erro
 	if err != nil {
 		return nil, fmt.Errorf("find documents: %w", err)
 	}
-	others := newInput(objects.Name(pattern), o.Format, o)
+	others := newInput(objects.RedactAddress(pattern), o.Format, o)
 	others.folder = len(found) > 1
 	var all []*Input
 	for _, x := range found {
-		in, err := ofObject(x, o)
+		in, err := newObjectInput(x, o)
 		if err != nil {
 			return nil, err
 		}
-		if promise, _ := promised(in.files[0].name()); promise == "" && others.folder {
+		if promise, _ := formatOfName(in.files[0].name()); promise == "" && others.folder {
 			if len(others.files) == 0 {
 				all = append(all, others.Input)
 			}
@@ -51,32 +51,33 @@ func openObjects(ctx context.Context, pattern string, o Options) ([]*Input, erro
 	return all, nil
 }
 
-// Object returns the input of a single object. Its format is detected when it is read, unless the options specify it.
-func Object(x objects.Object, o Options) (*Input, error) {
-	o, err := o.filled()
+// OpenObject returns the input of a single object. Its format is detected when it is read, unless the options specify
+// it.
+func OpenObject(x objects.Object, o Options) (*Input, error) {
+	o, err := o.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	return ofObject(x, o)
+	return newObjectInput(x, o)
 }
 
-func ofObject(x objects.Object, o Options) (*Input, error) {
-	_, err := o.check(o.Format)
+func newObjectInput(x objects.Object, o Options) (*Input, error) {
+	_, err := o.checkFormat(o.Format)
 	if err == nil && o.Format != Parquet {
-		err = ofPipe(o.Format)
+		err = checkPipeFormat(o.Format)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", x.URL, err)
 	}
 	in := newInput(x.URL, o.Format, o)
-	file := record.File{Path: x.URL, Given: x.URL, Origin: x.URL}
+	file := record.File{Path: x.URL, UserPath: x.URL, Origin: x.URL}
 	in.addVersion(source{File: file, size: x.Size, object: &x}, x.Version)
 	in.finish()
 	return in.Input, nil
 }
 
-// Passes reports whether a read error means that a store cannot be reached, and not a problem of the content.
-func Passes(err error) bool { return objects.Passes(err) }
+// IsTemporary reports whether a read error means that a store cannot be reached, and not a problem of the content.
+func IsTemporary(err error) bool { return objects.IsTemporary(err) }
 
 // name returns the name whose extension implies a format. For a web address it omits the hash of its query.
 func (s source) name() string {

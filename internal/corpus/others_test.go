@@ -135,8 +135,8 @@ func TestMegatronPairs(t *testing.T) {
 			t.Errorf("%q, %v", d.Label, err)
 		}
 	}
-	if inputs[0].Read() != inputs[0].Bytes {
-		t.Errorf("read %d of %d bytes", inputs[0].Read(), inputs[0].Bytes)
+	if inputs[0].BytesRead() != inputs[0].Bytes {
+		t.Errorf("read %d of %d bytes", inputs[0].BytesRead(), inputs[0].Bytes)
 	}
 
 	alone := folder(t, map[string]string{"y.idx": megatronIndex(1)})
@@ -166,7 +166,7 @@ func TestTokenFiles(t *testing.T) {
 	dir := folder(t, map[string]string{"a.npy": npyFile("<u2", "6,", raw), "b.npy": raw, "c.bin": raw, "d.bin": llmc,
 		"e.npy.gz": gzipped(t, npyFile("<u2", "6,", raw)), "f.npy": ""})
 	at := func(name string) string { return filepath.Join(dir, name) }
-	o := corpus.Options{Tokens: true, Cut: tokenfiles.Cut{End: &end}}
+	o := corpus.Options{Tokens: true, Boundaries: tokenfiles.Boundaries{End: &end}}
 	headless := o
 	headless.TokenType = uint16s
 	for name, o := range map[string]corpus.Options{"a.npy": o, "b.npy": headless, "c.bin": headless, "d.bin": o,
@@ -210,8 +210,8 @@ func TestFingerprintOfTokenFiles(t *testing.T) {
 	dir := folder(t, map[string]string{"a.npy": npyFile("<u2", "1,", shorts(9))})
 	other := uint32(8)
 	var prints []string
-	for _, cut := range []tokenfiles.Cut{{End: &end}, {Begin: &end}, {End: &other}} {
-		inputs, err := corpus.Open(t.Context(), []string{dir}, nil, corpus.Options{Tokens: true, Cut: cut})
+	for _, cut := range []tokenfiles.Boundaries{{End: &end}, {Begin: &end}, {End: &other}} {
+		inputs, err := corpus.Open(t.Context(), []string{dir}, nil, corpus.Options{Tokens: true, Boundaries: cut})
 		if err != nil || len(inputs) != 1 {
 			t.Fatalf("%v, %v", inputs, err)
 		}
@@ -407,7 +407,7 @@ func TestSavedDataset(t *testing.T) {
 		}
 	}
 	inputs, err := corpus.Open(t.Context(), []string{whole}, nil, corpus.Options{Split: "all"})
-	if err != nil || len(inputs) != 3 || inputs[0].Part != "train" || inputs[2].Part != "test" {
+	if err != nil || len(inputs) != 3 || inputs[0].Split != "train" || inputs[2].Split != "test" {
 		t.Errorf("%+v, %v", inputs, err)
 	}
 	for what, c := range map[string]struct {

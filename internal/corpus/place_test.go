@@ -53,21 +53,22 @@ func TestPlaces(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			read := func(from corpus.Place) (entries []string, places []corpus.Place, passed int64) {
-				in, err := corpus.Object(found[0], o)
+			read := func(from corpus.Position) (entries []string, places []corpus.Position, passed int64) {
+				in, err := corpus.OpenObject(found[0], o)
 				if err != nil {
 					t.Fatal(err)
 				}
-				in.From(from)
+				in.StartAt(from)
 				for d, err := range in.Documents(context.Background()) {
 					if skipped := (*record.SkipError)(nil); err != nil && !errors.As(err, &skipped) {
 						t.Fatal(err)
 					}
-					entries, places, passed = append(entries, fmt.Sprint(string(d.Data), err)), append(places, in.At()), in.Passed()
+					entries, places, passed = append(entries, fmt.Sprint(string(d.Data), err)), append(places, in.Position()),
+						in.SkippedEntries()
 				}
 				return entries, places, passed
 			}
-			all, places, _ := read(corpus.Place{})
+			all, places, _ := read(corpus.Position{})
 			if len(all) < 300 {
 				t.Fatalf("%d entries", len(all))
 			}

@@ -8,24 +8,24 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// text yields a file as one document.
-func (in *Input) text(s source, r io.Reader, yield record.Yield) bool {
+// textDocument yields a file as one document.
+func (in *Input) textDocument(s source, r io.Reader, yield record.Yield) bool {
 	data, err := readText(r, s.size, in.options.MaxDocument)
 	if err != nil {
 		return s.Fail(yield, err)
 	}
 	if isBinary(data) {
-		if in.late() {
-			skipped := &record.SkipError{Reason: record.Binary, Path: s.Path, Err: errBinary(data)}
+		if in.isDeferred() {
+			skipped := &record.SkipError{Reason: record.Binary, Path: s.Path, Err: binaryError(data)}
 			return yield(record.Document{}, skipped)
 		}
-		return s.Fail(yield, errBinary(data))
+		return s.Fail(yield, binaryError(data))
 	}
 	if int64(len(data)) > in.options.MaxDocument {
 		err := fmt.Errorf("document is larger than %d bytes", in.options.MaxDocument)
 		return s.Skip(yield, 0, record.WithReason(record.TooLarge, err))
 	}
-	return s.Give(yield, record.Document{Label: record.CleanLabel(s.Given), Data: bytes.TrimLeft(data, "\ufeff")})
+	return s.Emit(yield, record.Document{Label: record.CleanLabel(s.UserPath), Data: bytes.TrimLeft(data, "\ufeff")})
 }
 
 // readText reads a file of size bytes, 0 if unknown. It stops after the part that shows that the file is larger than
@@ -35,9 +35,9 @@ func readText(r io.Reader, size, limit int64) ([]byte, error) {
 	if size > 0 && size <= limit {
 		b.Grow(int(size) + bytes.MinRead)
 	}
-	if _, err := b.ReadFrom(io.LimitReader(r, sniffed)); err != nil || isBinary(b.Bytes()) {
+	if _, err := b.ReadFrom(io.LimitReader(r, nulSearchBytes)); err != nil || isBinary(b.Bytes()) {
 		return b.Bytes(), err
 	}
-	_, err := b.ReadFrom(io.LimitReader(r, limit+1-sniffed))
+	_, err := b.ReadFrom(io.LimitReader(r, limit+1-nulSearchBytes))
 	return b.Bytes(), err
 }

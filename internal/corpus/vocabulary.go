@@ -7,8 +7,8 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-// known skips documents with ids beyond the vocabulary.
-func (o Options) known(yield record.Yield) record.Yield {
+// limitVocabulary skips documents with ids beyond the vocabulary.
+func (o Options) limitVocabulary(yield record.Yield) record.Yield {
 	if o.Vocabulary == 0 {
 		return yield
 	}

@@ -18,7 +18,7 @@ import (
 func limitedAccount(t *testing.T, store int64) string {
 	t.Helper()
 	account := server.NewAccount("TEAM")
-	s := natstest.PlainServer(t, &server.Options{JetStream: true, Accounts: []*server.Account{account},
+	s := natstest.StartPlainServer(t, &server.Options{JetStream: true, Accounts: []*server.Account{account},
 		Users: []*server.User{{Username: "team", Password: "p", Account: account}}})
 	registered, err := s.LookupAccount("TEAM")
 	if err == nil {
@@ -37,10 +37,12 @@ func TestFullStream_AccountLimit(t *testing.T) {
 	t.Parallel()
 	d := publishesBeyond(t, limitedAccount(t, 16<<20),
 		"the JetStream account of DOCS has no storage left: its streams hold 16")
-	natstest.Soon(t, "the status names the account", func() bool { return d.run.Verdict().Reason == fault.StreamFull })
+	natstest.Eventually(t, "the status names the account", func() bool {
+		return d.run.Verdict().Reason == fault.StreamFull
+	})
 	v := d.run.Verdict()
 	if !strings.Contains(v.Sentence, `The JetStream account of document stream "DOCS" is full (16.0 MiB of 16.0 MiB)`) ||
-		!strings.Contains(v.Do, "raise the storage limit of the JetStream account") ||
+		!strings.Contains(v.Advice, "raise the storage limit of the JetStream account") ||
 		v.Facts["limit"] != "account" || v.Health != diagnosis.Failing {
 		t.Errorf("%+v", v)
 	}
@@ -49,7 +51,7 @@ func TestFullStream_AccountLimit(t *testing.T) {
 // A full NATS server is reported by the publisher, which is the only client that is notified of it.
 func TestFullStream_ServerLimit(t *testing.T) {
 	t.Parallel()
-	publishesBeyond(t, "nats://"+natstest.Plain(t, &server.Options{JetStream: true, JetStreamMaxStore: 16 << 20}),
+	publishesBeyond(t, "nats://"+natstest.StartPlain(t, &server.Options{JetStream: true, JetStreamMaxStore: 16 << 20}),
 		"the NATS server of DOCS has no storage left")
 }
 

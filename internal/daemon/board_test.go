@@ -69,7 +69,7 @@ func TestBoardAgainstALiveDaemon(t *testing.T) {
 	c := settings(t)
 	c.Plan.Mix = config.Default().Plan.Mix
 	c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 3, Epochs: 1}, "math": {Weight: 1, Epochs: 1}}
-	c.Serve.Checkpoint = 4
+	c.Serve.CheckpointSteps = 4
 	d := start(t, c)
 	defer func() {
 		if err := stop(d, 30*time.Second); err != nil {

@@ -8,8 +8,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// connection converts the store's connection status to that of package backend.
-func connection(s conn.Status) backend.Connection {
+// backendConnection converts the store's connection status to that of package backend.
+func backendConnection(s conn.Status) backend.Connection {
 	c := backend.Connection{Up: s.Connected, Since: s.Since}
 	if s.Err != nil {
 		c.Error = s.Err.Error()

@@ -46,53 +46,53 @@ import (
 
 // Daemon is a running daemon.
 type Daemon struct {
-	config  config.Config
-	log     *slog.Logger
-	store   *stream.Store
-	elector *lease.Elector
-	docs    letters
-	dead    *deadletter.Tallies
-	run     *loader.Run
-	flight  *arrowout.Server
-	watch   *status.Watch
-	http    *httpServer
-	metrics *prometheus.Registry
-	pulls   *pulls
-	pulled  chan struct{}   // closed when pulling has ended; nil before it has started
-	tracer  *tracing.Tracer // nil: documents are not traced
+	config    config.Config
+	log       *slog.Logger
+	store     *stream.Store
+	elector   *lease.Elector
+	docs      letters
+	dead      *deadletter.Tallies
+	run       *loader.Run
+	flight    *arrowout.Server
+	monitor   *status.Monitor
+	http      *httpServer
+	metrics   *prometheus.Registry
+	pulls     *pullerSet
+	pullsDone chan struct{}   // closed when pulling has ended; nil before it has started
+	tracer    *tracing.Tracer // nil: documents are not traced
 
-	stopping atomic.Bool
-	again    chan struct{} // requests a reload of certificates, tokens and identities
+	stopping       atomic.Bool
+	reloadRequests chan struct{} // requests a reload of certificates, tokens and identities
 
-	stopRun context.CancelFunc
-	unbound func()        // removes the memory limit
-	served  chan struct{} // closed when the run has ended; nil before it has started
-	result  error         // of the run; valid after served is closed
-	ended   chan struct{} // closed when the run or a server has ended
-	err     error         // the cause; valid after ended is closed
+	stopRun           context.CancelFunc
+	removeMemoryLimit func()        // removes the memory limit
+	runDone           chan struct{} // closed when the run has ended; nil before it has started
+	runErr            error         // of the run; valid after served is closed
+	done              chan struct{} // closed when the run or a server has ended
+	err               error         // the cause; valid after ended is closed
 }
 
 // Start starts all parts of the daemon and returns when readers can connect. ctx limits only the start.
 func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, err error) {
 	began := time.Now()
-	self := Self()
+	self := ProcessInfo()
 	events := status.NewEvents(self.Name())
 	log = slog.New(events.Handler(log.Handler()))
-	fitDescriptors(&c, connlimit.Descriptors(), log)
+	limitConnections(&c, connlimit.Descriptors(), log)
 	d := &Daemon{config: c, log: log, dead: deadletter.NewTallies(), metrics: prometheus.NewRegistry(),
-		again: make(chan struct{}, 1), ended: make(chan struct{}), stopRun: func() {},
-		unbound: boundMemory(c)}
+		reloadRequests: make(chan struct{}, 1), done: make(chan struct{}), stopRun: func() {},
+		removeMemoryLimit: limitMemory(c)}
 	defer func() {
 		if err != nil {
 			stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), c.Shutdown.Timeout)
 			defer cancel()
 			if d.store != nil {
-				err = errors.Join(err, d.store.Withdraw(stop))
+				err = errors.Join(err, d.store.RemoveEmptyStreams(stop))
 			}
 			err = errors.Join(err, d.close(stop))
 		}
 	}()
-	tokens, err := d.openTokens(ctx, self.Name())
+	tokens, err := d.openTokenizer(ctx, self.Name())
 	if err != nil {
 		return nil, err
 	}
@@ -115,13 +115,14 @@ func Start(ctx context.Context, c config.Config, log *slog.Logger) (_ *Daemon, e
 	return d, nil
 }
 
-// openTokens opens the tokenizer and the tracer of documents, and adds the tokenizer's settings to the configuration.
-func (d *Daemon) openTokens(ctx context.Context, name string) (docstream.Tokenizing, error) {
-	tokens, err := Documents(&d.config, d.log)
+// openTokenizer opens the tokenizer and the tracer of documents, and adds the tokenizer's settings to the
+// configuration.
+func (d *Daemon) openTokenizer(ctx context.Context, name string) (docstream.Tokenization, error) {
+	tokens, err := LoadRunTokenizer(&d.config, d.log)
 	if err != nil {
 		return tokens, err
 	}
-	tokens.Hints = d.config.Plan.Packing.Related()
+	tokens.Hints = d.config.Plan.Packing.SimilarityConfig()
 	if d.config.Trace.Endpoint == "" {
 		return tokens, nil
 	}
@@ -144,7 +145,7 @@ func (d *Daemon) openStore(ctx context.Context, self lease.LeaderInfo) (err erro
 		return err
 	}
 	if !c.Stream.Embedded() {
-		if err := permissions.Check(ctx, d.store, c.Run, d.doing(*c)); err != nil {
+		if err := permissions.Check(ctx, d.store, c.Run, d.permissionTasks(*c)); err != nil {
 			return err
 		}
 	}
@@ -162,21 +163,22 @@ func (d *Daemon) openStore(ctx context.Context, self lease.LeaderInfo) (err erro
 
 // openRun opens this daemon's part of the run and the pulled sources, and returns the plan log.
 func (d *Daemon) openRun(ctx context.Context, self lease.LeaderInfo,
-	tokens docstream.Tokenizing) (*planlog.Log, error) {
+	tokens docstream.Tokenization) (*planlog.Log, error) {
 	c := d.config
 	steps, err := planlog.Open(ctx, d.store, c.Run)
 	if err != nil {
 		return nil, err
 	}
-	of := &sources{store: d.store, plan: steps, tokens: tokens.Shared(c.Stream.Workers), config: c.Plan, dead: d.dead}
+	of := &sourceOpener{store: d.store, plan: steps, tokens: tokens.WithSharedEncoders(c.Stream.Workers), config: c.Plan,
+		dead: d.dead}
 	d.docs = of
 	edges := backend.Backends{Log: d.log, Elector: d.elector, Bus: daemonbus.New(d.store, c.Run), Daemon: self.Name(),
 		Plan: steps, Keyed: steps.Keyed(), Sources: of}
 	if d.tracer != nil {
 		edges.Tracer = d.tracer
 	}
-	edges.Connection = func() backend.Connection { return connection(d.store.Status()) }
-	edges.Supply = func(source string) (why, do string, ok bool) { return d.pulls.supply(source) }
+	edges.Connection = func() backend.Connection { return backendConnection(d.store.Status()) }
+	edges.PullStatus = func(source string) (why, do string, ok bool) { return d.pulls.pullBlockage(source) }
 	if d.pulls, err = d.newPulls(ctx, c, self, d.log); err != nil {
 		return nil, err
 	}
@@ -193,57 +195,57 @@ func (d *Daemon) openServers(name string, events *status.Events, steps *planlog.
 	c := d.config
 	d.metrics.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	ours := prometheus.WrapRegistererWith(prometheus.Labels{"run": c.Run}, d.metrics)
-	if d.flight, err = arrowout.NewServer(c.Flight, arrowout.Serving(d.run), d.log, ours); err != nil {
+	if d.flight, err = arrowout.NewServer(c.Flight, arrowout.AdaptRun(d.run), d.log, ours); err != nil {
 		return err
 	}
-	d.flight.ShowTexts(texts)
+	d.flight.SetTokenText(texts)
 	if d.http, err = listenHTTP(c.HTTP, d); err != nil {
 		return err
 	}
 	for what, r := range d.reloaders() {
-		ours.MustRegister(expiry(what, r))
+		ours.MustRegister(expiryCollector(what, r))
 	}
 	if d.tracer != nil {
-		d.flight.Trace(d.tracer)
+		d.flight.SetTracer(d.tracer)
 	}
-	d.watch = d.newWatch(name, events, steps)
-	d.flight.Watch(d.watch)
+	d.monitor = d.newMonitor(name, events, steps)
+	d.flight.SetStatusProvider(d.monitor)
 	if err := d.flight.Start(); err != nil {
 		return err
 	}
 	ours.MustRegister(runMetrics{d.run, d.docs}, pullMetrics{d.pulls}, deadLetterMetrics{d.dead},
-		rankMetrics{d.flight.Traffic, d.run.Ranks, func() planrecord.Keepers { return d.run.Info().Keepers }},
-		daemonMetrics{d.run.Leads, d.watch.Term, d.run.Verdict}, buildInfo(build.This()))
+		rankMetrics{d.flight.StreamStats, d.run.Ranks, func() planrecord.Keepers { return d.run.Info().Keepers }},
+		daemonMetrics{d.run.IsLeader, d.monitor.Term, d.run.Verdict}, buildInfo(build.This()))
 	return nil
 }
 
 // serve starts the run and its background tasks.
 func (d *Daemon) serve(ctx context.Context) {
-	d.run.ServesAt(d.advertised())
-	d.elector.ServesAt(d.advertised())
+	d.run.SetAddress(d.advertisedURI())
+	d.elector.SetFlightAddress(d.advertisedURI())
 	ctx, d.stopRun = context.WithCancel(ctx)
-	d.served = make(chan struct{})
+	d.runDone = make(chan struct{})
 	go func() {
-		defer close(d.served)
-		d.result = d.run.Serve(ctx)
+		defer close(d.runDone)
+		d.runErr = d.run.Serve(ctx)
 	}()
-	d.pulled = make(chan struct{})
+	d.pullsDone = make(chan struct{})
 	go func() {
-		defer close(d.pulled)
+		defer close(d.pullsDone)
 		d.pulls.serve(ctx)
 	}()
 	d.http.start()
-	go auth.Watch(ctx, d.log, d.again, d.reloaders())
-	go d.watch.Serve(ctx)
+	go auth.WatchFiles(ctx, d.log, d.reloadRequests, d.reloaders())
+	go d.monitor.Serve(ctx)
 	go d.dead.Follow(ctx)
-	go progress(ctx, d.log.With("run", d.config.Run), d.config.Log.Progress, d.run.Stats)
+	go logProgress(ctx, d.log.With("run", d.config.Run), d.config.Log.Progress, d.run.Stats)
 	go d.waitForEnd()
 }
 
 // checkPlan rejects a plan that this daemon would continue differently, before the run creates or changes anything. A
 // lagging server of a cluster may not have the plan yet, so loader.Open repeats the check.
 func checkPlan(ctx context.Context, store *stream.Store, run string, c runconfig.Config) error {
-	steps, err := planlog.OpenPresent(ctx, store, run)
+	steps, err := planlog.OpenExisting(ctx, store, run)
 	if errors.Is(err, planlog.ErrNoPlan) {
 		return nil
 	}
@@ -280,8 +282,8 @@ func checkStreams(ctx context.Context, own *stream.Store, c runconfig.Config) er
 
 // ownToken returns the token of the data folder if callers must present it, else nil. It is required because on
 // loopback every user of the machine can reach the daemon.
-func ownToken(store *stream.Store, c *config.Config) (*auth.KeptToken, error) {
-	if !c.Flight.AsksOwnToken() {
+func ownToken(store *stream.Store, c *config.Config) (*auth.StoredToken, error) {
+	if !c.Flight.RequiresOwnToken() {
 		return nil, nil
 	}
 	const instead = "say who is let in (flight.identities, flight.token_file), or set flight.insecure: true"
@@ -297,8 +299,8 @@ func ownToken(store *stream.Store, c *config.Config) (*auth.KeptToken, error) {
 	return &own, err
 }
 
-// Self describes this process as a leader.
-func Self() lease.LeaderInfo {
+// ProcessInfo describes this process as a leader.
+func ProcessInfo() lease.LeaderInfo {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
@@ -309,14 +311,14 @@ func Self() lease.LeaderInfo {
 // Reload reads certificates, tokens and identities again. The daemon also does so when their files change.
 func (d *Daemon) Reload() {
 	select {
-	case d.again <- struct{}{}:
+	case d.reloadRequests <- struct{}{}:
 	default:
 	}
 }
 
-// Limit applies only the limits of a configuration: those of the Flight server, except max_connections.
-func (d *Daemon) Limit(c config.Config) {
-	d.flight.Limit(c.Flight)
+// ApplyLimits applies only the limits of a configuration: those of the Flight server, except max_connections.
+func (d *Daemon) ApplyLimits(c config.Config) {
+	d.flight.ApplyLimits(c.Flight)
 	d.log.Info("set limits", "max_streams", c.Flight.MaxStreams, "max_streams_of_one", c.Flight.MaxStreamsOfOne,
 		"max_keepers_of_one", c.Flight.MaxKeepersOfOne,
 		"send_bytes", c.Flight.SendBytes, "slow_reader", c.Flight.SlowReader)
@@ -332,25 +334,25 @@ func (d *Daemon) reloaders() map[string]auth.Reloader {
 
 // waitForEnd waits until the first part of the daemon ends.
 func (d *Daemon) waitForEnd() {
-	defer close(d.ended)
+	defer close(d.done)
 	select {
-	case <-d.served:
-		d.err = d.result
-	case err := <-d.flight.Ended():
+	case <-d.runDone:
+		d.err = d.runErr
+	case err := <-d.flight.ServeErr():
 		if err != nil {
 			d.err = fmt.Errorf("serve flight: %w", err)
 			return
 		}
-		<-d.served // after a shutdown the run ends next
-		d.err = d.result
-	case err := <-d.http.ended:
+		<-d.runDone // after a shutdown the run ends next
+		d.err = d.runErr
+	case err := <-d.http.serveErr:
 		d.err = fmt.Errorf("serve http: %w", err)
 	}
 }
 
 // Wait blocks until the run or a server has failed, or the daemon is stopped.
 func (d *Daemon) Wait() error {
-	<-d.ended
+	<-d.done
 	return d.err
 }
 
@@ -363,24 +365,24 @@ func (d *Daemon) Stop(ctx context.Context) error {
 // close stops the parts that have started: first the readers, which receive the reason, then the run, and last the
 // store.
 func (d *Daemon) close(ctx context.Context) (err error) {
-	defer d.unbound()
-	d.tell(ctx)
+	defer d.removeMemoryLimit()
+	d.awaitReaders(ctx)
 	if d.flight != nil {
-		readers, cancel := half(ctx) // a blocked reader must not use up the run's time
+		readers, cancel := withHalfDeadline(ctx) // a blocked reader must not use up the run's time
 		d.flight.Shutdown(readers)
 		cancel()
 	}
 	d.stopRun()
-	if d.served != nil {
+	if d.runDone != nil {
 		select {
-		case <-d.served:
+		case <-d.runDone:
 		case <-ctx.Done():
 			err = errors.Join(err, fmt.Errorf("stop run: %w", ctx.Err()))
 		}
 	}
-	if d.pulled != nil {
+	if d.pullsDone != nil {
 		select {
-		case <-d.pulled:
+		case <-d.pullsDone:
 		case <-ctx.Done():
 			err = errors.Join(err, fmt.Errorf("stop reading object stores: %w", ctx.Err()))
 		}
@@ -400,21 +402,21 @@ func (d *Daemon) close(ctx context.Context) (err error) {
 	return err
 }
 
-// farewell limits the time for which the daemon of a failed run waits until readers have received the cause.
-const farewell = time.Second
+// failureGrace limits the time for which the daemon of a failed run waits until readers have received the cause.
+const failureGrace = time.Second
 
-// tell waits until the readers of a failed run have received the cause. Once the Flight server stops, they receive
-// only the information that it stops.
-func (d *Daemon) tell(ctx context.Context) {
+// awaitReaders waits until the readers of a failed run have received the cause. Once the Flight server stops, they
+// receive only the information that it stops.
+func (d *Daemon) awaitReaders(ctx context.Context) {
 	select {
-	case <-d.served:
+	case <-d.runDone:
 	default:
 		return
 	}
-	if d.result == nil {
+	if d.runErr == nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, farewell)
+	ctx, cancel := context.WithTimeout(ctx, failureGrace)
 	defer cancel()
 	again := time.NewTicker(5 * time.Millisecond)
 	defer again.Stop()
@@ -430,8 +432,8 @@ func (d *Daemon) tell(ctx context.Context) {
 	}
 }
 
-// half returns a context that ends after half of ctx's remaining time.
-func half(ctx context.Context) (context.Context, context.CancelFunc) {
+// withHalfDeadline returns a context that ends after half of ctx's remaining time.
+func withHalfDeadline(ctx context.Context) (context.Context, context.CancelFunc) {
 	if end, ok := ctx.Deadline(); ok {
 		return context.WithTimeout(ctx, time.Until(end)/2)
 	}
@@ -451,7 +453,7 @@ func (d *Daemon) PageURL() string { return d.http.url() }
 // data folder, it returns the page's address.
 func (d *Daemon) PageLink() string {
 	link, err := PageLink(d.config.Stream.Dir, d.PageURL())
-	if err != nil || !d.flight.Gate().OwnOnly() {
+	if err != nil || !d.flight.Gate().HasOnlyOwnToken() {
 		return d.PageURL()
 	}
 	return link
@@ -478,11 +480,11 @@ func (d *Daemon) FlightURI() string {
 	if d.config.Flight.Cert != "" {
 		scheme = "grpc+tls://"
 	}
-	return scheme + reachable(d.flight.Addr().String())
+	return scheme + dialAddress(d.flight.Addr().String())
 }
 
-// advertised returns the address at which readers on other machines reach the daemon.
-func (d *Daemon) advertised() string {
+// advertisedURI returns the address at which readers on other machines reach the daemon.
+func (d *Daemon) advertisedURI() string {
 	scheme, address := "grpc://", d.config.Flight.Advertise
 	if d.config.Flight.Cert != "" {
 		scheme = "grpc+tls://"
@@ -497,8 +499,8 @@ func (d *Daemon) advertised() string {
 	return scheme + address
 }
 
-// reachable replaces a wildcard host by loopback.
-func reachable(address string) string {
+// dialAddress replaces a wildcard host by loopback.
+func dialAddress(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err == nil && net.ParseIP(host).IsUnspecified() {
 		return net.JoinHostPort("127.0.0.1", port)

@@ -140,7 +140,7 @@ func TestStartsAndStops(t *testing.T) {
 		if s := get(t, d.http.url()+"/readyz"); s != "ready" {
 			t.Errorf("readyz says %q", s)
 		}
-		c.Flight.Listen, c.HTTP.Listen = d.flight.Addr().String(), d.http.listen.Addr().String()
+		c.Flight.Listen, c.HTTP.Listen = d.flight.Addr().String(), d.http.listener.Addr().String()
 		if err := stop(d, 20*time.Second); err != nil {
 			t.Fatal(err)
 		}
@@ -234,7 +234,7 @@ func TestFailedStartFreesItsPorts(t *testing.T) {
 		!strings.Contains(err.Error(), "flight.listen") {
 		t.Fatalf("Start = %v", err)
 	}
-	store, err := stream.OpenAlone(t.Context(), c.Stream, slog.New(slog.DiscardHandler))
+	store, err := stream.OpenExclusive(t.Context(), c.Stream, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -278,7 +278,7 @@ func TestStart_RefusedPlanChangesNoStream(t *testing.T) {
 // streams returns the settings and the last sequence of every stream in a data folder.
 func streams(t *testing.T, c stream.Config) map[string]string {
 	t.Helper()
-	store, err := stream.OpenAlone(t.Context(), c, slog.New(slog.DiscardHandler))
+	store, err := stream.OpenExclusive(t.Context(), c, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

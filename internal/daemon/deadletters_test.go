@@ -23,7 +23,7 @@ func dead(t *testing.T, d *Daemon, letters int64, metrics ...string) api.DeadSta
 	}
 	defer client.Close()
 	var s api.Status
-	natstest.Soon(t, fmt.Sprint(letters, " letters are counted"), func() bool {
+	natstest.Eventually(t, fmt.Sprint(letters, " letters are counted"), func() bool {
 		if err := client.Do(t.Context(), "status", map[string]any{}, &s); err != nil {
 			t.Fatal(err)
 		}

@@ -9,18 +9,19 @@ import (
 // The Flight server may use half of the descriptors and the HTTP server an eighth. The rest is for the streams and
 // the embedded NATS server.
 const (
-	flightPart = 2
-	httpPart   = 8
+	flightDescriptorShare = 2
+	httpDescriptorShare   = 8
 )
 
-// fitDescriptors lowers the connection limits to those of a process with the given number of descriptors.
-func fitDescriptors(c *config.Config, descriptors int, log *slog.Logger) {
+// limitConnections lowers the connection limits to those of a process with the given number of descriptors.
+func limitConnections(c *config.Config, descriptors int, log *slog.Logger) {
 	for _, x := range []struct {
 		setting string
 		limit   *int
 		part    int
-	}{{"flight.max_connections", &c.Flight.MaxConnections, flightPart}, {"http.max_connections", &c.HTTP.MaxConnections,
-		httpPart}} {
+	}{{"flight.max_connections", &c.Flight.MaxConnections, flightDescriptorShare},
+		{"http.max_connections", &c.HTTP.MaxConnections,
+			httpDescriptorShare}} {
 		if most := max(descriptors/x.part, 1); *x.limit > most {
 			log.Warn("lowered a limit of connections: the process may open few file descriptors (ulimit -n)", "setting",
 				x.setting, "configured", *x.limit, "limit", most,

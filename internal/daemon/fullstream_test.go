@@ -30,8 +30,8 @@ func TestFullStream_CauseAndReadiness(t *testing.T) {
 		c.Plan.Shuffle.Window = 32
 		d, published := overfilled(t, c, 1200)
 		v := fullVerdict(t, d)
-		if !strings.Contains(v.Do, "raise stream.max_bytes") {
-			t.Errorf("advice %q, want that the bound is raised", v.Do)
+		if !strings.Contains(v.Advice, "raise stream.max_bytes") {
+			t.Errorf("advice %q, want that the bound is raised", v.Advice)
 		}
 		js := d.Store().JetStream()
 		st, err := js.Stream(t.Context(), "DOCS")
@@ -52,7 +52,7 @@ func TestFullStream_CauseAndReadiness(t *testing.T) {
 	})
 	t.Run("purge", func(t *testing.T) {
 		c := settings(t)
-		c.Serve.Release, c.Serve.Checkpoint = backend.ReleasePurge, 4
+		c.Serve.Release, c.Serve.CheckpointSteps = backend.ReleasePurge, 4
 		d, published := overfilled(t, c, 400)
 		batches, _ := following(t, d)
 		var read atomic.Uint64
@@ -66,15 +66,15 @@ func TestFullStream_CauseAndReadiness(t *testing.T) {
 				}
 			}
 		}()
-		natstest.Soon(t, "10 steps are read", func() bool { return read.Load() >= 10 })
+		natstest.Eventually(t, "10 steps are read", func() bool { return read.Load() >= 10 })
 		commit(t, d, 1)
 		v := fullVerdict(t, d)
-		if !strings.Contains(v.Do, `let job "trainer" commit`) || v.Facts["committed_step"] != "1" {
-			t.Errorf("advice %q, facts %v: want the job that holds the documents", v.Do, v.Facts)
+		if !strings.Contains(v.Advice, `let job "trainer" commit`) || v.Facts["committed_step"] != "1" {
+			t.Errorf("advice %q, facts %v: want the job that holds the documents", v.Advice, v.Facts)
 		}
 		before := read.Load()
 		commit(t, d, before)
-		natstest.Soon(t, "steps come again", func() bool { return read.Load() > before })
+		natstest.Eventually(t, "steps come again", func() bool { return read.Load() > before })
 		if err := <-published; err != nil {
 			t.Error(err)
 		}
@@ -136,7 +136,7 @@ func publishDocuments(t *testing.T, c stream.Config, n int) (waits chan string, 
 // fullVerdict waits until the daemon's status names its full stream, and checks that the daemon is not ready.
 func fullVerdict(t *testing.T, d *Daemon) diagnosis.Verdict {
 	t.Helper()
-	natstest.Soon(t, "the status names the full stream", func() bool {
+	natstest.Eventually(t, "the status names the full stream", func() bool {
 		return d.run.Verdict().Reason == fault.StreamFull
 	})
 	v := d.run.Verdict()
@@ -162,7 +162,7 @@ func fullVerdict(t *testing.T, d *Daemon) diagnosis.Verdict {
 
 func readyAgain(t *testing.T, d *Daemon) {
 	t.Helper()
-	natstest.Soon(t, "the daemon is ready again", func() bool {
+	natstest.Eventually(t, "the daemon is ready again", func() bool {
 		r, err := http.Get(d.http.url() + "/readyz")
 		if err != nil {
 			t.Fatal(err)

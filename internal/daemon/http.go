@@ -25,9 +25,9 @@ type httpServer struct {
 	server       *http.Server
 	page         *webui.Page
 	certificates *auth.Certificates
-	listen       net.Listener
+	listener     net.Listener
 	address      string
-	ended        chan error
+	serveErr     chan error
 }
 
 // maxScrapes limits the number of concurrent requests for metrics.
@@ -42,32 +42,33 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	if err != nil {
 		return nil, fmt.Errorf("http.listen: %w: choose a free address", err)
 	}
-	limits := httplimit.Config{Open: health, Identified: d.identified, MaxConnections: c.MaxConnections,
+	limits := httplimit.Config{IsOpen: isHealthCheck, IsIdentified: d.isIdentified, MaxConnections: c.MaxConnections,
 		MaxConnectionsPerHost: c.MaxConnectionsPerHost, Log: d.log}
-	h := &httpServer{certificates: certificates, listen: limits.Listen(l), address: l.Addr().String(),
-		ended: make(chan error, 1)}
+	h := &httpServer{certificates: certificates, listener: limits.Listen(l), address: l.Addr().String(),
+		serveErr: make(chan error, 1)}
 	if t := certificates.Config("h2", "http/1.1"); t != nil {
-		h.listen = tls.NewListener(h.listen, t)
+		h.listener = tls.NewListener(h.listener, t)
 	}
 	names := c.Names
 	if host, _, err := net.SplitHostPort(c.Listen); err == nil && host != "" {
 		names = append(slices.Clone(names), host)
 	}
-	d.flight.Gate().ServesPage(h.address)
-	asks := func() bool { return d.flight.Gate().Asks() && !d.readsWithoutToken() }
-	h.page = webui.New(webui.Config{Asker: d.flight, Asks: asks, MayRead: c.Insecure, Names: names, Log: d.log})
-	h.page.Handle("GET /metrics", d.only(auth.Read,
+	d.flight.Gate().SetPageAddress(h.address)
+	asks := func() bool { return d.flight.Gate().RequiresAuth() && !d.canReadWithoutToken() }
+	h.page = webui.New(webui.Config{Actions: d.flight, RequiresAuth: asks, MayRead: c.Insecure, HostNames: names,
+		Log: d.log})
+	h.page.Handle("GET /metrics", d.requireRole(auth.Read,
 		promhttp.HandlerFor(d.metrics, promhttp.HandlerOpts{EnableOpenMetrics: true, MaxRequestsInFlight: maxScrapes})))
 	h.page.Handle("GET /healthz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		select {
-		case <-d.ended:
-			http.Error(w, d.over().Error(), http.StatusServiceUnavailable)
+		case <-d.done:
+			http.Error(w, d.stopReason().Error(), http.StatusServiceUnavailable)
 		default:
 			fmt.Fprintln(w, "ok")
 		}
 	}))
 	h.page.Handle("GET /readyz", http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if err := d.ready(); err != nil {
+		if err := d.checkReady(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
@@ -79,12 +80,13 @@ func listenHTTP(c config.HTTP, d *Daemon) (*httpServer, error) {
 	return h, nil
 }
 
-// only serves next to callers that have the role, authenticated as on the Flight server, within their request rate.
-func (d *Daemon) only(role auth.Role, next http.Handler) http.Handler {
+// requireRole serves next to callers that have the role, authenticated as on the Flight server, within their request
+// rate.
+func (d *Daemon) requireRole(role auth.Role, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		from := webui.CallerOf(q)
 		from.MayRead = d.config.HTTP.Insecure
-		who, err := d.flight.Scrape(q.Context(), from, q.URL.Path)
+		who, err := d.flight.AuthorizeScrape(q.Context(), from, q.URL.Path)
 		var refused *fault.Error
 		switch {
 		case errors.As(err, &refused) && refused.Reason == fault.BadToken:
@@ -103,26 +105,26 @@ func (d *Daemon) only(role auth.Role, next http.Handler) http.Handler {
 	})
 }
 
-// health reports whether a request is a health check, which needs no identity because load balancers have none.
-func health(q *http.Request) bool { return q.URL.Path == "/healthz" || q.URL.Path == "/readyz" }
+// isHealthCheck reports whether a request is a health check, which needs no identity because load balancers have none.
+func isHealthCheck(q *http.Request) bool { return q.URL.Path == "/healthz" || q.URL.Path == "/readyz" }
 
-// identified reports whether the caller of a request is authenticated, or may read without a token.
-func (d *Daemon) identified(q *http.Request) bool {
+// isIdentified reports whether the caller of a request is authenticated, or may read without a token.
+func (d *Daemon) isIdentified(q *http.Request) bool {
 	_, err := d.flight.Gate().Identify(q.Header.Values("Authorization"), nil)
-	return err == nil || d.readsWithoutToken()
+	return err == nil || d.canReadWithoutToken()
 }
 
-// readsWithoutToken reports whether HTTP callers may read without a token although Flight requires the token of the
+// canReadWithoutToken reports whether HTTP callers may read without a token although Flight requires the token of the
 // data folder.
-func (d *Daemon) readsWithoutToken() bool {
-	return d.config.HTTP.Insecure && d.flight.Gate().OwnOnly()
+func (d *Daemon) canReadWithoutToken() bool {
+	return d.config.HTTP.Insecure && d.flight.Gate().HasOnlyOwnToken()
 }
 
-// ready returns nil if a reader that connects now can expect steps, else the reason.
-func (d *Daemon) ready() error {
+// checkReady returns nil if a reader that connects now can expect steps, else the reason.
+func (d *Daemon) checkReady() error {
 	select {
-	case <-d.ended:
-		return d.over()
+	case <-d.done:
+		return d.stopReason()
 	default:
 	}
 	if d.stopping.Load() {
@@ -136,10 +138,10 @@ func (d *Daemon) ready() error {
 		return fmt.Errorf("the NATS server has been out of reach since %s: %w", since, s.Err)
 	}
 	switch s := d.run.Stats(); {
-	case !d.run.Led():
+	case !d.run.HasLeader():
 		return errors.New("no daemon has begun to lead the run yet")
-	case s.Trouble != "":
-		return errors.New(s.Trouble)
+	case s.StreamProblem != "":
+		return errors.New(s.StreamProblem)
 	case s.Replaying:
 		return fmt.Errorf("re-planning after a restart: at document %d", s.Cursor)
 	}
@@ -149,8 +151,8 @@ func (d *Daemon) ready() error {
 	return nil
 }
 
-// over returns the reason why the daemon has stopped serving. It is valid after ended is closed.
-func (d *Daemon) over() error {
+// stopReason returns the reason why the daemon has stopped serving. It is valid after ended is closed.
+func (d *Daemon) stopReason() error {
 	if d.err != nil {
 		return fmt.Errorf("the run has stopped: %w", d.err)
 	}
@@ -162,13 +164,13 @@ func (h *httpServer) url() string {
 	if h.certificates.Config() != nil {
 		scheme = "https://"
 	}
-	return scheme + reachable(h.address)
+	return scheme + dialAddress(h.address)
 }
 
 func (h *httpServer) start() {
 	go func() {
-		if err := h.server.Serve(h.listen); !errors.Is(err, http.ErrServerClosed) {
-			h.ended <- err
+		if err := h.server.Serve(h.listener); !errors.Is(err, http.ErrServerClosed) {
+			h.serveErr <- err
 		}
 	}()
 }
@@ -179,7 +181,7 @@ func (h *httpServer) shutdown(ctx context.Context) error {
 		err = h.server.Close()
 	}
 	// A server that never served does not close its listener.
-	if e := h.listen.Close(); e != nil && !errors.Is(e, net.ErrClosed) {
+	if e := h.listener.Close(); e != nil && !errors.Is(e, net.ErrClosed) {
 		err = errors.Join(err, e)
 	}
 	return err

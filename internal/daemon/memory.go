@@ -12,25 +12,25 @@ import (
 )
 
 const (
-	// heapShare is the daemon's GOGC, in percent. Most of its heap are caches that stay allocated. With the default of
+	// gcPercent is the daemon's GOGC, in percent. Most of its heap are caches that stay allocated. With the default of
 	// 100 the process would grow to twice their limits.
-	heapShare = 50
+	gcPercent = 50
 	// baseMemory is what a lightly used daemon needs in addition to the memory that is configured in bytes: the message
 	// blocks of the NATS server, network buffer pools, and the planner. Unused cache capacity serves as the garbage
 	// collector's headroom.
 	baseMemory = 64 << 20
-	// memoryLooks is the interval at which the limit is adapted to the memory in use.
-	memoryLooks = time.Second
-	// givesBack is the minimum interval at which an idle daemon returns memory to the system.
-	givesBack = time.Minute
+	// memoryLimitInterval is the interval at which the limit is adapted to the memory in use.
+	memoryLimitInterval = time.Second
+	// memoryReturnInterval is the minimum interval at which an idle daemon returns memory to the system.
+	memoryReturnInterval = time.Minute
 )
 
-// boundMemory sets the garbage collector's soft limit to the configured memory, and returns a function that removes
+// limitMemory sets the garbage collector's soft limit to the configured memory, and returns a function that removes
 // it. The limit grows with the live heap: many readers, a large planner or large documents use more memory, but never
 // cause continuous collection. GOGC and GOMEMLIMIT in the environment take precedence.
-func boundMemory(c config.Config) (end func()) {
+func limitMemory(c config.Config) (end func()) {
 	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(heapShare)
+		debug.SetGCPercent(gcPercent)
 	}
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return func() {}
@@ -41,16 +41,16 @@ func boundMemory(c config.Config) (end func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		var idle idleness
-		tick := time.NewTicker(memoryLooks)
+		var idle idleDetector
+		tick := time.NewTicker(memoryLimitInterval)
 		defer tick.Stop()
 		for {
 			select {
 			case <-ctx.Done():
 				return
 			case <-tick.C:
-				debug.SetMemoryLimit(memoryLimit(least, int64(measured("/gc/heap/live:bytes"))))
-				if idle.look(measured("/gc/cycles/total:gc-cycles"), time.Now()) {
+				debug.SetMemoryLimit(memoryLimit(least, int64(runtimeMetric("/gc/heap/live:bytes"))))
+				if idle.canReturnMemory(runtimeMetric("/gc/cycles/total:gc-cycles"), time.Now()) {
 					debug.FreeOSMemory()
 				}
 			}
@@ -66,26 +66,26 @@ func boundMemory(c config.Config) (end func()) {
 // memoryLimit returns the soft limit: at least least, and at least a third more than the live heap.
 func memoryLimit(least, live int64) int64 { return max(least, live+live/3) }
 
-// idleness detects that a daemon is almost idle: the garbage collector has not run since the last check. It will then
-// not run for long, and memory used by the start or by a burst stays allocated until it is returned to the system.
-type idleness struct {
-	cycles uint64
-	given  time.Time
+// idleDetector detects that a daemon is almost idle: the garbage collector has not run since the last check. It will
+// then not run for long, and memory used by the start or by a burst stays allocated until it is returned to the system.
+type idleDetector struct {
+	cycles     uint64
+	lastReturn time.Time
 }
 
-// look reports whether memory should be returned to the system. cycles is the number of collections so far.
-func (i *idleness) look(cycles uint64, now time.Time) bool {
+// canReturnMemory reports whether memory should be returned to the system. cycles is the number of collections so far.
+func (i *idleDetector) canReturnMemory(cycles uint64, now time.Time) bool {
 	idle := cycles == i.cycles
 	i.cycles = cycles
-	if !idle || now.Sub(i.given) < givesBack {
+	if !idle || now.Sub(i.lastReturn) < memoryReturnInterval {
 		return false
 	}
-	i.given = now
+	i.lastReturn = now
 	return true
 }
 
-// measured returns a metric of the Go runtime.
-func measured(name string) uint64 {
+// runtimeMetric returns a metric of the Go runtime.
+func runtimeMetric(name string) uint64 {
 	sample := []runtimemetrics.Sample{{Name: name}}
 	runtimemetrics.Read(sample)
 	return sample[0].Value.Uint64()

@@ -22,12 +22,12 @@ func TestMemoryIsBound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config.Default()
 		c.Serve.CacheBytes, c.Stream.BufferBytes = 100<<20, 1<<20
-		end := boundMemory(c)
+		end := limitMemory(c)
 		if got := debug.SetMemoryLimit(-1); got != baseMemory+101<<20 {
 			t.Errorf("the limit is %d", got)
 		}
 		debug.SetMemoryLimit(1 << 20)
-		time.Sleep(2 * memoryLooks)
+		time.Sleep(2 * memoryLimitInterval)
 		synctest.Wait()
 		if got := debug.SetMemoryLimit(-1); got < baseMemory+101<<20 {
 			t.Errorf("a moment later the limit is %d", got)
@@ -38,7 +38,7 @@ func TestMemoryIsBound(t *testing.T) {
 		t.Errorf("behind the end the limit is %d", got)
 	}
 	t.Setenv("GOMEMLIMIT", "1GiB")
-	boundMemory(config.Default())()
+	limitMemory(config.Default())()
 	if got := debug.SetMemoryLimit(-1); got != math.MaxInt64 {
 		t.Errorf("the limit is %d where the environment has one", got)
 	}
@@ -47,15 +47,16 @@ func TestMemoryIsBound(t *testing.T) {
 // Memory is returned if no collection has run between two checks, and not again within a minute.
 func TestIdle(t *testing.T) {
 	now := time.Now()
-	var i idleness
+	var i idleDetector
 	for n, x := range []struct {
 		after  time.Duration
 		cycles uint64
 		want   bool
-	}{{1, 5, false}, {1, 7, false}, {1, 7, true}, {1, 8, false}, {1, 8, false}, {givesBack / time.Second, 8, true},
+	}{{1, 5, false}, {1, 7, false}, {1, 7, true}, {1, 8, false}, {1, 8, false},
+		{memoryReturnInterval / time.Second, 8, true},
 		{1, 9, false}} {
 		now = now.Add(x.after * time.Second)
-		if got := i.look(x.cycles, now); got != x.want {
+		if got := i.canReturnMemory(x.cycles, now); got != x.want {
 			t.Errorf("look %d, behind %d collections: %v, want %v", n, x.cycles, got, x.want)
 		}
 	}

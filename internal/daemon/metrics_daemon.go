@@ -36,11 +36,11 @@ func (m daemonMetrics) Collect(out chan<- prometheus.Metric) {
 	show := func(d *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
 	}
-	show(leadsDesc, truth(m.leads()))
+	show(leadsDesc, boolValue(m.leads()))
 	show(termDesc, float64(m.term()))
 	v := m.verdict()
 	for _, h := range []diagnosis.Health{diagnosis.Running, diagnosis.Waiting, diagnosis.Failing} {
-		show(healthDesc, truth(v.Health == h), string(h))
+		show(healthDesc, boolValue(v.Health == h), string(h))
 	}
 	if v.Reason != "" {
 		show(reasonDesc, 1, string(v.Reason))

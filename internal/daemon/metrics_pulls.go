@@ -3,7 +3,7 @@ package daemon
 import "github.com/prometheus/client_golang/prometheus"
 
 // pullMetrics collects the progress of pulled sources.
-type pullMetrics struct{ pulls *pulls }
+type pullMetrics struct{ pulls *pullerSet }
 
 var (
 	pullObjects = prometheus.NewDesc("loaderd_pull_objects",
@@ -44,7 +44,7 @@ func (m pullMetrics) Collect(out chan<- prometheus.Metric) {
 		show(pullBytesRead, prometheus.CounterValue, float64(s.BytesRead))
 		show(pullDocuments, prometheus.CounterValue, float64(s.Documents))
 		show(pullLeftOut, prometheus.CounterValue, float64(s.LeftOut))
-		show(pullTrouble, prometheus.GaugeValue, truth(s.Trouble != ""))
-		show(pullWaits, prometheus.GaugeValue, truth(s.Waits != "" && !s.Complete))
+		show(pullTrouble, prometheus.GaugeValue, boolValue(s.Trouble != ""))
+		show(pullWaits, prometheus.GaugeValue, boolValue(s.Waits != "" && !s.Complete))
 	}
 }

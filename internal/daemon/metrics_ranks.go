@@ -15,14 +15,14 @@ import (
 
 // Limits of the labels, because clients choose ranks and the names of jobs.
 const (
-	ranksShown = 64 // per daemon, the ranks furthest behind their jobs
-	jobsShown  = 64 // by name
+	maxShownRanks = 64 // per daemon, the ranks furthest behind their jobs
+	maxShownJobs  = 64 // by name
 )
 
 // rankMetrics collects what ranks receive from this daemon. The label is train_job, because Prometheus adds a label
 // job to every series.
 type rankMetrics struct {
-	traffic func() []arrowout.Traffic
+	streams func() []arrowout.StreamStats
 	ranks   func() census.View
 	keepers func() planrecord.Keepers
 }
@@ -30,65 +30,70 @@ type rankMetrics struct {
 // rankMetric is a metric with one value per rank.
 type rankMetric struct {
 	desc  *prometheus.Desc
-	value func(rank) float64
+	value func(laggingRank) float64
 }
 
-// rank is a reading rank, and the number of steps by which its consumption lags behind its job's furthest rank.
-type rank struct {
-	arrowout.Traffic
+// laggingRank is a reading rank, and the number of steps by which its consumption lags behind its job's furthest rank.
+type laggingRank struct {
+	arrowout.StreamStats
 	lag uint64
 }
 
-func ofRank(name, help string, value func(rank) float64) rankMetric {
+func newRankMetric(name, help string, value func(laggingRank) float64) rankMetric {
 	return rankMetric{prometheus.NewDesc("loaderd_rank_"+name, help, []string{"train_job", "rank"}, nil), value}
 }
 
-var rankFigures = []rankMetric{
-	ofRank("step", "Step that the rank has not been sent whole; of the 64 ranks that are furthest behind, of those "+
-		"that read from this daemon.", func(r rank) float64 { return float64(r.Step) }),
-	ofRank("lag_steps", "Steps that the rank has consumed less than the furthest one of its job, of all daemons; 0 "+
-		"where reports are too far apart in time to tell.", func(r rank) float64 { return float64(r.lag) }),
-	ofRank("wait_p50_seconds",
+var perRankMetrics = []rankMetric{
+	newRankMetric("step",
+		"Step that the rank has not been sent whole; of the 64 ranks that are furthest behind, of those "+
+			"that read from this daemon.", func(r laggingRank) float64 { return float64(r.Step) }),
+	newRankMetric("lag_steps",
+		"Steps that the rank has consumed less than the furthest one of its job, of all daemons; 0 "+
+			"where reports are too far apart in time to tell.", func(r laggingRank) float64 { return float64(r.lag) }),
+	newRankMetric("wait_p50_seconds",
 		"Half of the rank's waits for its next step were shorter, in the last minute, the present one included.",
-		func(r rank) float64 { return r.WaitP50.Seconds() }),
-	ofRank("wait_p99_seconds", "99 of 100 of the rank's waits for its next step were shorter, in the last minute.",
-		func(r rank) float64 { return r.WaitP99.Seconds() }),
-	ofRank("bytes_per_second", "Bytes that the rank was sent a second, in the last ten.", func(r rank) float64 {
-		return r.Bytes
-	}),
+		func(r laggingRank) float64 { return r.WaitP50.Seconds() }),
+	newRankMetric("wait_p99_seconds", "99 of 100 of the rank's waits for its next step were shorter, in the last minute.",
+		func(r laggingRank) float64 { return r.WaitP99.Seconds() }),
+	newRankMetric("bytes_per_second", "Bytes that the rank was sent a second, in the last ten.",
+		func(r laggingRank) float64 {
+			return r.BytesPerSecond
+		}),
 }
 
-func jobDesc(name, help string) *prometheus.Desc {
+func newJobDesc(name, help string) *prometheus.Desc {
 	return prometheus.NewDesc("loaderd_job_"+name, help, []string{"train_job"}, nil)
 }
 
-// jobRanks counts the ranks of each job that read from this daemon.
-var jobRanks = jobDesc("ranks", "Ranks of the job that read from this daemon; of 64 jobs at most.")
+// jobRanksDesc counts the ranks of each job that read from this daemon.
+var jobRanksDesc = newJobDesc("ranks", "Ranks of the job that read from this daemon; of 64 jobs at most.")
 
 // Values of the census of all daemons, which are the same on every daemon of the run.
 var (
-	missing = prometheus.NewDesc("loaderd_rank_missing_seconds",
+	missingRankDesc = prometheus.NewDesc("loaderd_rank_missing_seconds",
 		"For how long a rank that is missing has consumed no step: it is absent, silent or stuck, and its job cannot "+
 			"continue (RANK_MISSING); of 64 at most, none while all is well.", []string{"train_job", "rank"}, nil)
-	consumed = prometheus.NewDesc("loaderd_rank_consumed_step",
+	consumedStepDesc = prometheus.NewDesc("loaderd_rank_consumed_step",
 		"Steps that the rank's trainer has consumed; of the 64 ranks that have consumed least.",
 		[]string{"train_job", "rank"}, nil)
-	slowest = jobDesc("slowest_step",
+	slowestStepDesc = newJobDesc("slowest_step",
 		"Steps consumed by the job's rank that is furthest behind; steps sent, where no client of the job reports.")
-	fastest = jobDesc("fastest_step", "Steps consumed by the job's rank that is furthest on; the same as the slowest "+
-		"where reports are too far apart in time to tell.")
-	world = jobDesc("world", "Ranks that the job has by its world size, present or not.")
+	fastestStepDesc = newJobDesc("fastest_step",
+		"Steps consumed by the job's rank that is furthest on; the same as the slowest "+
+			"where reports are too far apart in time to tell.")
+	worldSizeDesc = newJobDesc("world", "Ranks that the job has by its world size, present or not.")
 )
 
-// committed is the step up to which each keeper's checkpoints reach.
-var committed = jobDesc("committed_step", "By keeper: its own checkpoints cover all steps before this one.")
+// committedStepDesc is the step up to which each keeper's checkpoints reach.
+var committedStepDesc = newJobDesc("committed_step", "By keeper: its own checkpoints cover all steps before this one.")
 
 // Describe implements prometheus.Collector.
 func (m rankMetrics) Describe(out chan<- *prometheus.Desc) {
-	for _, x := range rankFigures {
+	for _, x := range perRankMetrics {
 		out <- x.desc
 	}
-	for _, x := range []*prometheus.Desc{jobRanks, committed, missing, consumed, slowest, fastest, world} {
+	for _, x := range []*prometheus.Desc{jobRanksDesc, committedStepDesc, missingRankDesc, consumedStepDesc,
+		slowestStepDesc, fastestStepDesc, worldSizeDesc} {
 		out <- x
 	}
 }
@@ -96,19 +101,19 @@ func (m rankMetrics) Describe(out chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m rankMetrics) Collect(out chan<- prometheus.Metric) {
 	view := m.ranks()
-	ranks, jobs := readingRanks(m.traffic(), lags(view))
+	ranks, jobs := laggingRanks(m.streams(), lagByProcess(view))
 	for _, r := range ranks {
-		for _, x := range rankFigures {
+		for _, x := range perRankMetrics {
 			out <- prometheus.MustNewConstMetric(x.desc, prometheus.GaugeValue, x.value(r), r.Job, strconv.Itoa(r.Rank))
 		}
 	}
-	for _, name := range first(slices.Sorted(maps.Keys(jobs)), jobsShown) {
-		out <- prometheus.MustNewConstMetric(jobRanks, prometheus.GaugeValue, float64(jobs[name]), name)
+	for _, name := range firstN(slices.Sorted(maps.Keys(jobs)), maxShownJobs) {
+		out <- prometheus.MustNewConstMetric(jobRanksDesc, prometheus.GaugeValue, float64(jobs[name]), name)
 	}
 	collectCensus(view, out)
 	keepers := m.keepers()
-	for _, name := range first(slices.Sorted(maps.Keys(keepers)), jobsShown) {
-		out <- prometheus.MustNewConstMetric(committed, prometheus.GaugeValue, float64(keepers[name]), name)
+	for _, name := range firstN(slices.Sorted(maps.Keys(keepers)), maxShownJobs) {
+		out <- prometheus.MustNewConstMetric(committedStepDesc, prometheus.GaugeValue, float64(keepers[name]), name)
 	}
 }
 
@@ -123,85 +128,86 @@ func collectCensus(view census.View, out chan<- prometheus.Metric) {
 		if j.World > worlds[j.Job].World {
 			worlds[j.Job] = j
 		}
-		if f := j.Finding; f != nil && f.Level == census.Red {
+		if f := j.Finding; f != nil && f.Level == census.Critical {
 			for _, n := range f.Ranks {
-				lost[key{j.Job, n}] = max(lost[key{j.Job, n}], f.For.Seconds())
+				lost[key{j.Job, n}] = max(lost[key{j.Job, n}], f.Age.Seconds())
 			}
 		}
 		for _, r := range j.Ranks {
 			k := key{j.Job, r.Rank}
-			if step, known := steps[k]; r.Reports && (!known || r.Consumed() < step) {
-				steps[k] = r.Consumed()
+			if step, known := steps[k]; r.Reports && (!known || r.ConsumedSteps() < step) {
+				steps[k] = r.ConsumedSteps()
 			}
 		}
 	}
 	gauge := func(desc *prometheus.Desc, value float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, value, labels...)
 	}
-	for _, job := range first(slices.Sorted(maps.Keys(worlds)), jobsShown) {
+	for _, job := range firstN(slices.Sorted(maps.Keys(worlds)), maxShownJobs) {
 		j := worlds[job]
-		gauge(world, float64(j.World), job)
-		gauge(slowest, float64(j.Least), job)
-		gauge(fastest, float64(j.Least+lag(&j, j.Least)), job)
+		gauge(worldSizeDesc, float64(j.World), job)
+		gauge(slowestStepDesc, float64(j.MinConsumed), job)
+		gauge(fastestStepDesc, float64(j.MinConsumed+stepLag(&j, j.MinConsumed)), job)
 	}
 	byKey := func(a, b key) int { return cmp.Or(cmp.Compare(a.job, b.job), cmp.Compare(a.rank, b.rank)) }
-	for _, k := range first(slices.SortedFunc(maps.Keys(lost), byKey), ranksShown) {
-		gauge(missing, lost[k], k.job, strconv.Itoa(k.rank))
+	for _, k := range firstN(slices.SortedFunc(maps.Keys(lost), byKey), maxShownRanks) {
+		gauge(missingRankDesc, lost[k], k.job, strconv.Itoa(k.rank))
 	}
 	least := func(a, b key) int { return cmp.Or(cmp.Compare(steps[a], steps[b]), byKey(a, b)) }
-	for _, k := range first(slices.SortedFunc(maps.Keys(steps), least), ranksShown) {
-		gauge(consumed, float64(steps[k]), k.job, strconv.Itoa(k.rank))
+	for _, k := range firstN(slices.SortedFunc(maps.Keys(steps), least), maxShownRanks) {
+		gauge(consumedStepDesc, float64(steps[k]), k.job, strconv.Itoa(k.rank))
 	}
 }
 
-// lag returns by how many steps a rank's consumption lags behind its job's furthest rank. It returns 0 if the lag is
-// within the uncertainty of reports from different times.
-func lag(j *census.Job, consumed uint64) uint64 {
-	if behind := j.Most - min(j.Most, consumed); behind > j.Slack {
+// stepLag returns by how many steps a rank's consumption lags behind its job's furthest rank. It returns 0 if the lag
+// is within the uncertainty of reports from different times.
+func stepLag(j *census.Job, consumed uint64) uint64 {
+	if behind := j.MaxConsumed - min(j.MaxConsumed, consumed); behind > j.Slack {
 		return behind
 	}
 	return 0
 }
 
-// lags returns the lag of every process.
-func lags(v census.View) map[census.ID]uint64 {
-	out := map[census.ID]uint64{}
+// lagByProcess returns the lag of every process.
+func lagByProcess(v census.View) map[census.ProcessID]uint64 {
+	out := map[census.ProcessID]uint64{}
 	for _, j := range v.Jobs {
 		for _, r := range j.Ranks {
-			out[r.ID] = lag(&j, r.Consumed())
+			out[r.ProcessID] = stepLag(&j, r.ConsumedSteps())
 		}
 	}
 	return out
 }
 
-// readingRanks returns the ranks to show, those furthest behind first, and the number of ranks of each job on this
+// laggingRanks returns the ranks to show, those furthest behind first, and the number of ranks of each job on this
 // daemon. If several streams read as one rank, the stream with the fewest sent steps counts.
-func readingRanks(traffic []arrowout.Traffic, lags map[census.ID]uint64) (ranks []rank, jobs map[string]int) {
+func laggingRanks(traffic []arrowout.StreamStats,
+	lags map[census.ProcessID]uint64) (ranks []laggingRank, jobs map[string]int) {
 	type key struct {
 		job  string
 		rank int
 	}
-	slowest := map[key]rank{}
+	slowest := map[key]laggingRank{}
 	jobs = map[string]int{}
 	for _, t := range traffic {
 		k := key{t.Job, t.Rank}
-		x := rank{t, lags[census.ID{Key: census.Key{Job: t.Job, World: t.World}, Rank: t.Rank, Peer: t.Peer}]}
+		x := laggingRank{t, lags[census.ProcessID{Key: census.Key{Job: t.Job, World: t.World}, Rank: t.Rank, Peer: t.Peer}]}
 		if before, known := slowest[k]; !known {
 			jobs[t.Job]++
 		} else {
 			x.lag = max(x.lag, before.lag)
 			if before.Step < t.Step {
-				x.Traffic = before.Traffic
+				x.StreamStats = before.StreamStats
 			}
 		}
 		slowest[k] = x
 	}
 	ranks = slices.Collect(maps.Values(slowest))
-	slices.SortFunc(ranks, func(a, b rank) int {
+	slices.SortFunc(ranks, func(a, b laggingRank) int {
 		return cmp.Or(cmp.Compare(b.lag, a.lag), cmp.Compare(a.Job, b.Job), cmp.Compare(a.Rank, b.Rank))
 	})
-	return first(ranks, ranksShown), jobs
+	return firstN(ranks, maxShownRanks), jobs
 }
 
-// first returns the first elements of a list, at most n.
-func first[T any](list []T, n int) []T { return list[:min(len(list), n)] }
+// firstN returns the first elements of a list, at most n.
+func firstN[T any](list []T, n int) []T { return list[:min(len(list), n)] }

@@ -13,19 +13,19 @@ import (
 )
 
 // reads returns a stream that was sent all steps before step.
-func reads(job string, rank int, step uint64) arrowout.Traffic {
-	return arrowout.Traffic{Place: state.Place{Job: job, Rank: rank, World: 1000}, Step: step,
-		WaitP50: 20 * time.Millisecond, WaitP99: 3 * time.Second, Bytes: 1e6}
+func reads(job string, rank int, step uint64) arrowout.StreamStats {
+	return arrowout.StreamStats{RankID: state.RankID{Job: job, Rank: rank, World: 1000}, Step: step,
+		WaitP50: 20 * time.Millisecond, WaitP99: 3 * time.Second, BytesPerSecond: 1e6}
 }
 
 // ranked returns the metrics of a daemon that serves streams. None of their clients reports its consumption.
-func ranked(streams ...arrowout.Traffic) rankMetrics {
+func ranked(streams ...arrowout.StreamStats) rankMetrics {
 	at, c := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), census.New()
 	for _, t := range streams {
-		c.Open(census.ID{Key: census.Key{Job: t.Job, World: t.World}, Rank: t.Rank, Peer: t.Peer}, census.Client{},
+		c.Open(census.ProcessID{Key: census.Key{Job: t.Job, World: t.World}, Rank: t.Rank, Peer: t.Peer}, census.Client{},
 			t.Step, at)
 	}
-	return rankMetrics{func() []arrowout.Traffic {
+	return rankMetrics{func() []arrowout.StreamStats {
 		return streams
 	}, func() census.View {
 		return c.View(at)
@@ -56,15 +56,15 @@ func TestRankMetrics(t *testing.T) {
 
 // The number of values is bounded for any number of ranks and jobs. The ranks shown are those furthest behind.
 func TestRankMetricsAreBounded(t *testing.T) {
-	var streams []arrowout.Traffic
+	var streams []arrowout.StreamStats
 	for i := range 1000 {
 		streams = append(streams, reads("big", i, uint64(1000+i)), reads(fmt.Sprintf("job-%d", i), 0, 5))
 	}
 	have := gathered(t, ranked(streams...))
-	if want := ranksShown*len(rankFigures) + jobsShown*4 + 2; len(have) != want {
+	if want := maxShownRanks*len(perRankMetrics) + maxShownJobs*4 + 2; len(have) != want {
 		t.Errorf("%d figures, want %d", len(have), want)
 	}
-	for i, shown := range map[int]bool{0: true, ranksShown - 1: true, ranksShown: false, 999: false} {
+	for i, shown := range map[int]bool{0: true, maxShownRanks - 1: true, maxShownRanks: false, 999: false} {
 		if _, there := have[fmt.Sprintf("loaderd_rank_step %d big", i)]; there != shown {
 			t.Errorf("rank %d is shown: %v, want %v", i, there, shown)
 		}
@@ -77,11 +77,11 @@ func TestRankMetrics_MissingRank(t *testing.T) {
 	at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	c := census.New()
 	for n := range 3 {
-		id := census.ID{Key: census.Key{Job: "a", World: 4}, Rank: n / 2, Peer: n % 2}
+		id := census.ProcessID{Key: census.Key{Job: "a", World: 4}, Rank: n / 2, Peer: n % 2}
 		c.Open(id, census.Client{Session: "s"}, 0, at)
-		c.Report(id, census.Report{Session: "s", Taken: 40 + uint64(n), Waiting: true}, at)
+		c.RecordReport(id, census.Report{Session: "s", Delivered: 40 + uint64(n), Waiting: true}, at)
 	}
-	c.Open(census.ID{Key: census.Key{Job: "a", World: 1}}, census.Client{}, 0, at)
+	c.Open(census.ProcessID{Key: census.Key{Job: "a", World: 1}}, census.Client{}, 0, at)
 	m := ranked()
 	m.ranks = func() census.View { return c.View(at.Add(4 * time.Second)) }
 	want := map[string]float64{"loaderd_rank_consumed_step 0 a": 40, "loaderd_rank_consumed_step 1 a": 42,
@@ -92,10 +92,11 @@ func TestRankMetrics_MissingRank(t *testing.T) {
 		t.Errorf("%v, want %v", have, want)
 	}
 	m.ranks = func() census.View {
-		return census.View{Jobs: []census.Job{{Key: census.Key{Job: "a", World: 4}, Least: 30, Most: 34, Slack: 5,
-			Finding: &census.Finding{State: census.Absent, Level: census.Red, Ranks: []int{2, 3}, For: 20 * time.Second}},
-			{Key: census.Key{Job: "b", World: 2}, Finding: &census.Finding{State: census.Stuck, Level: census.Named,
-				Ranks: []int{0}, For: 20 * time.Second}}}}
+		return census.View{Jobs: []census.Job{{Key: census.Key{Job: "a", World: 4}, MinConsumed: 30,
+			MaxConsumed: 34, Slack: 5,
+			Finding: &census.Finding{State: census.Absent, Level: census.Critical, Ranks: []int{2, 3}, Age: 20 * time.Second}},
+			{Key: census.Key{Job: "b", World: 2}, Finding: &census.Finding{State: census.Stuck, Level: census.Warning,
+				Ranks: []int{0}, Age: 20 * time.Second}}}}
 	}
 	want = map[string]float64{"loaderd_rank_missing_seconds 2 a": 20, "loaderd_rank_missing_seconds 3 a": 20,
 		"loaderd_job_world a": 4, "loaderd_job_world b": 2,

@@ -13,51 +13,53 @@ import (
 type sourceMetric struct {
 	desc  *prometheus.Desc
 	kind  prometheus.ValueType
-	value func(mixed, state.SourceStats) float64
+	value func(mixtureTotals, state.SourceStats) float64
 }
 
-// mixed holds the values of all sources together that the metrics of one source need.
-type mixed struct {
+// mixtureTotals holds the values of all sources together that the metrics of one source need.
+type mixtureTotals struct {
 	tokens int64 // of the documents taken
 	next   string
 	dry    time.Duration // time for which the next source has had no document
 }
 
-func ofSource(kind prometheus.ValueType, name, help string, value func(mixed, state.SourceStats) float64) sourceMetric {
+func newSourceMetric(kind prometheus.ValueType, name, help string,
+	value func(mixtureTotals, state.SourceStats) float64) sourceMetric {
 	return sourceMetric{prometheus.NewDesc("loaderd_source_"+name, help, []string{"source"}, nil), kind, value}
 }
 
 var sourceMetrics = []sourceMetric{
-	ofSource(prometheus.CounterValue, "tokens_total", "Tokens taken of the source.",
-		func(_ mixed, s state.SourceStats) float64 { return float64(s.Status.Tokens) }),
-	ofSource(prometheus.GaugeValue, "target_share", "Share of the tokens that the source is to have.",
-		func(_ mixed, s state.SourceStats) float64 { return s.Target }),
-	ofSource(prometheus.GaugeValue, "share", "Share of the source in the tokens taken so far.",
-		func(m mixed, s state.SourceStats) float64 {
+	newSourceMetric(prometheus.CounterValue, "tokens_total", "Tokens taken of the source.",
+		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Status.Tokens) }),
+	newSourceMetric(prometheus.GaugeValue, "target_share", "Share of the tokens that the source is to have.",
+		func(_ mixtureTotals, s state.SourceStats) float64 { return s.Target }),
+	newSourceMetric(prometheus.GaugeValue, "share", "Share of the source in the tokens taken so far.",
+		func(m mixtureTotals, s state.SourceStats) float64 {
 			return float64(s.Status.Tokens) / float64(max(m.tokens, 1))
 		}),
-	ofSource(prometheus.GaugeValue, "epoch", "Epoch of the source that is read, from 0.",
-		func(_ mixed, s state.SourceStats) float64 { return float64(s.Epoch) }),
-	ofSource(prometheus.CounterValue, "documents_total", "Documents of the source that were taken, used or not.",
-		func(_ mixed, s state.SourceStats) float64 { return float64(s.Arrived) }),
-	ofSource(prometheus.CounterValue, "cut_documents_total",
+	newSourceMetric(prometheus.GaugeValue, "epoch", "Epoch of the source that is read, from 0.",
+		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Epoch) }),
+	newSourceMetric(prometheus.CounterValue, "documents_total", "Documents of the source that were taken, used or not.",
+		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Arrived) }),
+	newSourceMetric(prometheus.CounterValue, "cut_documents_total",
 		"Documents of the source used without their last tokens because they have more than they may.",
-		func(_ mixed, s state.SourceStats) float64 { return float64(s.Cut) }),
-	ofSource(prometheus.CounterValue, "emitted_tokens_total", "Tokens of the source in steps.",
-		func(_ mixed, s state.SourceStats) float64 { return float64(s.Emitted) }),
-	ofSource(prometheus.GaugeValue, "last_sequence", "Last document in the source's stream.",
-		func(_ mixed, s state.SourceStats) float64 { return float64(s.Stream.Last) }),
-	ofSource(prometheus.GaugeValue, "next_sequence", "Document of the source that is taken next; 0 behind the last one.",
-		func(_ mixed, s state.SourceStats) float64 { return float64(s.Next) }),
-	ofSource(prometheus.GaugeValue, "down", "1 while the source's stream is out of reach.",
-		func(_ mixed, s state.SourceStats) float64 { return truth(!s.Stream.DownSince.IsZero()) }),
-	ofSource(prometheus.GaugeValue, "used_up", "1 when no document of the source is left.",
-		func(_ mixed, s state.SourceStats) float64 { return truth(s.UsedUp) }),
-	ofSource(prometheus.GaugeValue, "resting",
+		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Cut) }),
+	newSourceMetric(prometheus.CounterValue, "emitted_tokens_total", "Tokens of the source in steps.",
+		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Emitted) }),
+	newSourceMetric(prometheus.GaugeValue, "last_sequence", "Last document in the source's stream.",
+		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Stream.Last) }),
+	newSourceMetric(prometheus.GaugeValue, "next_sequence",
+		"Document of the source that is taken next; 0 behind the last one.",
+		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Next) }),
+	newSourceMetric(prometheus.GaugeValue, "down", "1 while the source's stream is out of reach.",
+		func(_ mixtureTotals, s state.SourceStats) float64 { return boolValue(!s.Stream.DownSince.IsZero()) }),
+	newSourceMetric(prometheus.GaugeValue, "used_up", "1 when no document of the source is left.",
+		func(_ mixtureTotals, s state.SourceStats) float64 { return boolValue(s.UsedUp) }),
+	newSourceMetric(prometheus.GaugeValue, "resting",
 		"1 while the others share the source's weight, as it has no documents (mix.dry: share).",
-		func(_ mixed, s state.SourceStats) float64 { return truth(s.Resting) }),
-	ofSource(prometheus.GaugeValue, "dry_seconds", "For how long the run has waited for a document of the source.",
-		func(m mixed, s state.SourceStats) float64 {
+		func(_ mixtureTotals, s state.SourceStats) float64 { return boolValue(s.Resting) }),
+	newSourceMetric(prometheus.GaugeValue, "dry_seconds", "For how long the run has waited for a document of the source.",
+		func(m mixtureTotals, s state.SourceStats) float64 {
 			if s.Name != m.next {
 				return 0
 			}
@@ -65,8 +67,8 @@ var sourceMetrics = []sourceMetric{
 		}),
 }
 
-// leftOut counts documents of a source that are not used.
-var leftOut = prometheus.NewDesc("loaderd_source_left_out_documents_total",
+// skippedDocumentsDesc counts documents of a source that are not used.
+var skippedDocumentsDesc = prometheus.NewDesc("loaderd_source_left_out_documents_total",
 	"Documents of the source that are not used, by why: undecodable, empty, masked, duplicate, split, short, long.",
 	[]string{"source", "why"}, nil)
 
@@ -76,7 +78,7 @@ func collectSources(out chan<- prometheus.Metric, s loader.Stats, now time.Time)
 	if len(s.Sources) < 2 {
 		return
 	}
-	var m mixed
+	var m mixtureTotals
 	next := -1
 	for i, x := range s.Sources {
 		m.tokens += x.Status.Tokens
@@ -93,7 +95,7 @@ func collectSources(out chan<- prometheus.Metric, s loader.Stats, now time.Time)
 			out <- prometheus.MustNewConstMetric(metric.desc, metric.kind, metric.value(m, x), x.Name)
 		}
 		for why, n := range x.Skipped.All() {
-			out <- prometheus.MustNewConstMetric(leftOut, prometheus.CounterValue, float64(n), x.Name, string(why))
+			out <- prometheus.MustNewConstMetric(skippedDocumentsDesc, prometheus.CounterValue, float64(n), x.Name, string(why))
 		}
 	}
 }

@@ -12,15 +12,15 @@ type streamMetric struct {
 	value func(state.StreamFill) float64
 }
 
-func ofStream(name, help string, value func(state.StreamFill) float64) streamMetric {
+func newStreamMetric(name, help string, value func(state.StreamFill) float64) streamMetric {
 	return streamMetric{prometheus.NewDesc("loaderd_stream_"+name, help, []string{"stream", "source"}, nil), value}
 }
 
 var streamMetrics = []streamMetric{
-	ofStream("bytes", "Bytes that the document stream holds.",
+	newStreamMetric("bytes", "Bytes that the document stream holds.",
 		func(f state.StreamFill) float64 { return float64(f.Bytes) }),
-	ofStream("max_bytes", "Bytes that the document stream may hold; 0 where nothing bounds it.",
+	newStreamMetric("max_bytes", "Bytes that the document stream may hold; 0 where nothing bounds it.",
 		func(f state.StreamFill) float64 { return float64(f.MaxBytes) }),
-	ofStream("full", "1 while the document stream may have no room for the next document, so that producers wait.",
-		func(f state.StreamFill) float64 { return truth(f.Full) }),
+	newStreamMetric("full", "1 while the document stream may have no room for the next document, so that producers wait.",
+		func(f state.StreamFill) float64 { return boolValue(f.Full) }),
 }

@@ -12,9 +12,9 @@ import (
 	"loaderd/loader/state"
 )
 
-// progress logs a run's progress at an interval until ctx is done: the planned steps since the previous line, and the
-// positions of readers. If nothing has changed, it logs that once. An interval of 0 disables it.
-func progress(ctx context.Context, log *slog.Logger, every time.Duration, snapshot func() loader.Stats) {
+// logProgress logs a run's progress at an interval until ctx is done: the planned steps since the previous line, and
+// the positions of readers. If nothing has changed, it logs that once. An interval of 0 disables it.
+func logProgress(ctx context.Context, log *slog.Logger, every time.Duration, snapshot func() loader.Stats) {
 	if every <= 0 {
 		return
 	}
@@ -28,37 +28,37 @@ func progress(ctx context.Context, log *slog.Logger, every time.Duration, snapsh
 			return
 		}
 		s, now := snapshot(), time.Now()
-		if !moved(last, s) {
+		if !hasProgress(last, s) {
 			if !idle && !s.Ended {
 				log.Info("no progress: no document, step or reader has changed since the last record", event.DaemonIdle,
-					"steps", s.Planned, "documents", s.Documents, "readers", readersAt(s.Readers))
+					"steps", s.Planned, "documents", s.Documents, "readers", formatReaders(s.Readers))
 			}
 			idle = true
 			last, at = s, now
 			continue
 		}
 		idle = false
-		rates := stats.Between(stats.Planned(last), stats.Planned(s), now.Sub(at))
+		rates := stats.RatesBetween(stats.PlannerCounts(last), stats.PlannerCounts(s), now.Sub(at))
 		log.Info("progress", event.DaemonProgress, "steps", s.Planned, "documents", s.Documents, "tokens", s.Tokens,
 			"tokens_per_second",
 			int64(rates.Tokens), "cursor", s.Cursor,
 			"behind", s.Source.Last-min(s.Source.Last, s.Cursor), "floor", s.Floor, "pool", s.PoolPieces, "rows_waiting",
-			s.RowsThere,
-			"readers", readersAt(s.Readers))
+			s.RowsReady,
+			"readers", formatReaders(s.Readers))
 		last, at = s, now
 	}
 }
 
-// moved reports whether any value of a progress line has changed.
-func moved(a, b loader.Stats) bool {
+// hasProgress reports whether any value of a progress line has changed.
+func hasProgress(a, b loader.Stats) bool {
 	return a.Planned != b.Planned || a.Cursor != b.Cursor || a.Floor != b.Floor || a.Source.Last != b.Source.Last ||
 		a.Committed != b.Committed ||
-		a.Ended != b.Ended || readersAt(a.Readers) != readersAt(b.Readers)
+		a.Ended != b.Ended || formatReaders(a.Readers) != formatReaders(b.Readers)
 }
 
-// readersAt formats the positions of the readers of each world size, such as "8 of world 8 at step 120 (rank 3) to
+// formatReaders formats the positions of the readers of each world size, such as "8 of world 8 at step 120 (rank 3) to
 // 122". The readers must be sorted by world size.
-func readersAt(readers []state.ReaderStat) string {
+func formatReaders(readers []state.ReaderStat) string {
 	text := ""
 	for len(readers) > 0 {
 		world, n := readers[0].World, 0

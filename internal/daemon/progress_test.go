@@ -33,7 +33,7 @@ func TestProgressIsLogged(t *testing.T) {
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		var running sync.WaitGroup
-		running.Go(func() { progress(ctx, log, time.Minute, stats) })
+		running.Go(func() { logProgress(ctx, log, time.Minute, stats) })
 		pass := func(change func()) string {
 			synctest.Wait()
 			mu.Lock()
@@ -52,7 +52,7 @@ func TestProgressIsLogged(t *testing.T) {
 				`msg="no progress: no document, step or reader has changed since the last record" steps=0 documents=0 readers=none`},
 			{func() {}, ""},
 			{func() {
-				s.Planned, s.Documents, s.Tokens, s.Cursor, s.Floor, s.PoolPieces, s.RowsThere, s.Source.Last = 12, 1000, 600_000,
+				s.Planned, s.Documents, s.Tokens, s.Cursor, s.Floor, s.PoolPieces, s.RowsReady, s.Source.Last = 12, 1000, 600_000,
 					1010, 7, 80, 1100, 1030
 				s.Readers = []state.ReaderStat{{Rank: 0, World: 1, Step: 3}, {Rank: 0, World: 2, Step: 9},
 					{Rank: 1, World: 2, Step: 7}}
@@ -74,6 +74,6 @@ func TestProgressIsLogged(t *testing.T) {
 		}
 		stop()
 		running.Wait()
-		progress(t.Context(), log, 0, nil) // disabled
+		logProgress(t.Context(), log, 0, nil) // disabled
 	})
 }

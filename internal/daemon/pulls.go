@@ -18,16 +18,16 @@ import (
 // pulledSubject is the last part of the subject of documents that are pulled into the document stream.
 const pulledSubject = "pulled"
 
-// pulls are the sources that daemons fill from object stores. All daemons of all runs are candidates for each source;
-// one of them fills it.
-type pulls struct {
-	all []*pulling.Puller
-	of  map[string]*pulling.Puller // by source
+// pullerSet are the sources that daemons fill from object stores. All daemons of all runs are candidates for each
+// source; one of them fills it.
+type pullerSet struct {
+	pullers  []*pulling.Puller
+	bySource map[string]*pulling.Puller // by source
 }
 
-// pulled returns the names of pulled sources, sorted.
-func pulled(c config.Config) (names []string) {
-	for name, from := range c.Pulled() {
+// pulledSources returns the names of pulled sources, sorted.
+func pulledSources(c config.Config) (names []string) {
+	for name, from := range c.PullPatterns() {
 		if len(from) > 0 {
 			names = append(names, name)
 		}
@@ -36,8 +36,8 @@ func pulled(c config.Config) (names []string) {
 	return names
 }
 
-// pulledInto returns the stream of a source, and the last part of the subject of its documents.
-func (d *Daemon) pulledInto(c config.Config, name string) (docs *stream.Store, subject string) {
+// pullDestination returns the stream of a source, and the last part of the subject of its documents.
+func (d *Daemon) pullDestination(c config.Config, name string) (docs *stream.Store, subject string) {
 	docs = d.store.Source(name, len(c.Plan.Sources))
 	if docs == d.store {
 		return docs, pulledSubject
@@ -45,11 +45,11 @@ func (d *Daemon) pulledInto(c config.Config, name string) (docs *stream.Store, s
 	return docs, name
 }
 
-// doing returns the tasks of this daemon that need additional permissions.
-func (d *Daemon) doing(c config.Config) permissions.Tasks {
+// permissionTasks returns the tasks of this daemon that need additional permissions.
+func (d *Daemon) permissionTasks(c config.Config) permissions.Tasks {
 	does := permissions.Tasks{Purges: c.Serve.Release == "purge"}
-	for _, name := range pulled(c) {
-		docs, source := d.pulledInto(c, name)
+	for _, name := range pulledSources(c) {
+		docs, source := d.pullDestination(c, name)
 		does.Pulls = append(does.Pulls, permissions.Pull{Documents: docs, Subject: pulling.Subject(docs, source),
 			Seals: c.Pull.Follow == 0})
 	}
@@ -58,13 +58,14 @@ func (d *Daemon) doing(c config.Config) permissions.Tasks {
 
 // newPulls returns the pulled sources. It starts no pull.
 func (d *Daemon) newPulls(ctx context.Context, c config.Config, self lease.LeaderInfo,
-	log *slog.Logger) (*pulls, error) {
-	p := &pulls{of: map[string]*pulling.Puller{}}
-	streams := c.Pulled()
-	for _, name := range pulled(c) {
-		docs, source := d.pulledInto(c, name)
-		o := pulling.Options{Source: source, Shown: name, From: streams[name], Follow: c.Pull.Follow, Log: log,
-			How: pulling.How{Format: corpus.Format(c.Pull.Format), TextField: c.Pull.TextColumn, IDField: c.Pull.IDColumn,
+	log *slog.Logger) (*pullerSet, error) {
+	p := &pullerSet{bySource: map[string]*pulling.Puller{}}
+	streams := c.PullPatterns()
+	for _, name := range pulledSources(c) {
+		docs, source := d.pullDestination(c, name)
+		o := pulling.Options{Source: source, DisplayName: name, From: streams[name], Follow: c.Pull.Follow, Log: log,
+			ReadSettings: pulling.ReadSettings{Format: corpus.Format(c.Pull.Format), TextField: c.Pull.TextColumn,
+				IDField:  c.Pull.IDColumn,
 				Tokens:   c.Tokenizer.Name == config.TokenizerNone,
 				Encoding: c.Pull.Encoding, CSVQuoting: c.Pull.CSVQuoting, CSVEscape: c.Pull.CSVEscape, SkipBad: c.Pull.SkipBad,
 				SkipTooLarge: c.Pull.SkipTooLarge},
@@ -72,52 +73,52 @@ func (d *Daemon) newPulls(ctx context.Context, c config.Config, self lease.Leade
 				_, err = d.run.SealSource(ctx, name, "")
 				return err
 			}}
-		if o.How.Tokens {
+		if o.ReadSettings.Tokens {
 			o.Fingerprint = c.Tokenizer.Fingerprint
 		}
 		puller, err := pulling.New(ctx, docs, self, o)
 		if err != nil {
 			return nil, err
 		}
-		p.all, p.of[name] = append(p.all, puller), puller
+		p.pullers, p.bySource[name] = append(p.pullers, puller), puller
 	}
 	return p, nil
 }
 
 // serve pulls documents until ctx ends.
-func (p *pulls) serve(ctx context.Context) {
+func (p *pullerSet) serve(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, x := range p.all {
+	for _, x := range p.pullers {
 		all.Go(func() { x.Serve(ctx) })
 	}
 	all.Wait()
 }
 
 // status returns the progress of all pulled sources.
-func (p *pulls) status() (out []pulling.Status) {
+func (p *pullerSet) status() (out []pulling.Status) {
 	if p == nil {
 		return nil
 	}
-	for _, x := range p.all {
+	for _, x := range p.pullers {
 		out = append(out, x.Status())
 	}
 	return out
 }
 
-// answers returns the same progress in the form of the API.
-func (p *pulls) answers() (out []api.PullStatus) {
+// apiStatus returns the same progress in the form of the API.
+func (p *pullerSet) apiStatus() (out []api.PullStatus) {
 	for _, s := range p.status() {
 		out = append(out, api.PullStatus(s))
 	}
 	return out
 }
 
-// supply returns why a pulled source delivers no documents and what the operator can do, for a run that waits for
+// pullBlockage returns why a pulled source delivers no documents and what the operator can do, for a run that waits for
 // them. ok is false for a source that is not pulled.
-func (p *pulls) supply(source string) (why, do string, ok bool) {
-	if p == nil || p.of[source] == nil {
+func (p *pullerSet) pullBlockage(source string) (why, do string, ok bool) {
+	if p == nil || p.bySource[source] == nil {
 		return "", "", false
 	}
-	why, do = p.of[source].Status().Sentence()
+	why, do = p.bySource[source].Status().Sentence()
 	return why, do, true
 }

@@ -15,22 +15,22 @@ import (
 	"loaderd/stream/retention"
 )
 
-// sources opens the streams of a run. It implements backend.Sources.
-type sources struct {
+// sourceOpener opens the streams of a run. It implements backend.Sources.
+type sourceOpener struct {
 	store  *stream.Store
 	plan   *planlog.Log
-	tokens docstream.Tokenizing
+	tokens docstream.Tokenization
 	config runconfig.Config // its sources share the buffer
 	dead   *deadletter.Tallies
 
-	mu   sync.Mutex
-	open []*docstream.Log
+	mu       sync.Mutex
+	openLogs []*docstream.Log
 }
 
 // Open implements backend.Sources.
-func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
+func (s *sourceOpener) Open(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	store, tokens := s.store.Source(name, len(s.config.Sources)), s.tokens
-	tokens.Hints = s.config.PackingOf(c).Related()
+	tokens.Hints = s.config.SourcePacking(c).SimilarityConfig()
 	docs, err := docstream.Open(ctx, store, tokens)
 	if err != nil {
 		return backend.Stream{}, err
@@ -42,20 +42,20 @@ func (s *sources) Open(ctx context.Context, name string, c mixture.Source) (back
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if store != s.store { // it may have been added to a running run
-		if err := s.store.LetPublish(name); err != nil {
+		if err := s.store.PermitProducers(name); err != nil {
 			return backend.Stream{}, fmt.Errorf("let producers publish to source %s: %w", name, err)
 		}
 	}
-	s.open = append(s.open, docs)
+	s.openLogs = append(s.openLogs, docs)
 	s.dead.Add(store, name)
 	return backend.Stream{Documents: docs, LowWatermarks: floors}, nil
 }
 
 // DeadLetters returns the dead letters of all sources.
-func (s *sources) DeadLetters() (all deadletter.Counts) {
+func (s *sourceOpener) DeadLetters() (all deadletter.Counts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for _, docs := range s.open {
+	for _, docs := range s.openLogs {
 		one := docs.DeadLetters()
 		all.Stored += one.Stored
 		all.Failed += one.Failed

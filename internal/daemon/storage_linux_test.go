@@ -23,7 +23,9 @@ func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
 		t.Fatal("a publisher's record is stored without space")
 	}
 	_, result := following(t, d)
-	natstest.Soon(t, "the status names the full disk", func() bool { return d.run.Verdict().Reason == fault.StorageFull })
+	natstest.Eventually(t, "the status names the full disk", func() bool {
+		return d.run.Verdict().Reason == fault.StorageFull
+	})
 	v := d.run.Verdict()
 	if v.Health != diagnosis.Failing || v.Facts["path"] != dir || !strings.Contains(v.Detail, dir) {
 		t.Errorf("verdict %+v, want failing with the path %s", v, dir)
@@ -47,7 +49,9 @@ func TestVerdict_FullDiskIsNotALostDocument(t *testing.T) {
 	if _, err := d.Store().JetStream().Publish(t.Context(), "docs.a", []byte("a document")); err == nil {
 		t.Fatal("a document is stored without space")
 	}
-	natstest.Soon(t, "the status names the full disk", func() bool { return d.run.Verdict().Reason == fault.StorageFull })
+	natstest.Eventually(t, "the status names the full disk", func() bool {
+		return d.run.Verdict().Reason == fault.StorageFull
+	})
 	if err := <-result; flightclient.Reason(err) != string(fault.StorageFull) {
 		t.Errorf("the reader gets %v, want %s", err, fault.StorageFull)
 	}
@@ -58,7 +62,7 @@ func TestVerdict_FullDiskIsNotALostDocument(t *testing.T) {
 func withoutSpaceFor(t *testing.T, name string) (d *Daemon, dir string) {
 	t.Helper()
 	c := settings(t)
-	c.Serve.Stall = time.Second
+	c.Serve.StallTimeout = time.Second
 	d = start(t, c)
 	if err := stop(d, time.Minute); err != nil {
 		t.Fatal(err)
@@ -71,7 +75,7 @@ func withoutSpaceFor(t *testing.T, name string) (d *Daemon, dir string) {
 		t.Fatal(err)
 	}
 	d = start(t, c)
-	natstest.Soon(t, "the run reads documents", func() bool { return !d.run.Stats().Source.DrySince.IsZero() })
+	natstest.Eventually(t, "the run reads documents", func() bool { return !d.run.Stats().Source.DrySince.IsZero() })
 	t.Cleanup(func() {
 		if err := stop(d, time.Minute); err != nil {
 			t.Error(err)

@@ -13,17 +13,17 @@ import (
 	"loaderd/tokenizer"
 )
 
-// Tokens loads the configured tokenizer and determines the ids that are not text. It returns the settings with which
-// the document stream makes tokens, and those that the plan records.
-func Tokens(c config.Tokenizer) (docstream.Tokenizing, runconfig.Tokenizer, error) {
-	t, ids, _, err := load(c)
+// LoadTokenizer loads the configured tokenizer and determines the ids that are not text. It returns the settings with
+// which the document stream makes tokens, and those that the plan records.
+func LoadTokenizer(c config.Tokenizer) (docstream.Tokenization, runconfig.Tokenizer, error) {
+	t, ids, _, err := loadTokenizing(c)
 	return t, ids, err
 }
 
-// Documents is Tokens for a run, with the configured transformations of documents. It sets the fields of c that the
-// plan records.
-func Documents(c *config.Config, log *slog.Logger) (docstream.Tokenizing, error) {
-	t, ids, m, err := load(c.Tokenizer)
+// LoadRunTokenizer is Tokens for a run, with the configured transformations of documents. It sets the fields of c that
+// the plan records.
+func LoadRunTokenizer(c *config.Config, log *slog.Logger) (docstream.Tokenization, error) {
+	t, ids, m, err := loadTokenizing(c.Tokenizer)
 	if err != nil {
 		return t, err
 	}
@@ -33,7 +33,7 @@ func Documents(c *config.Config, log *slog.Logger) (docstream.Tokenizing, error)
 			log.Info("end-of-document token", "id", end.ID, "token", end.Content, "source", end.Source)
 		}
 	}
-	documents, err := settleDocuments(c.Plan.Documents, m)
+	documents, err := resolveDocumentTokens(c.Plan.Documents, m)
 	if err != nil {
 		return t, err
 	}
@@ -44,7 +44,7 @@ func Documents(c *config.Config, log *slog.Logger) (docstream.Tokenizing, error)
 
 // logRankFile logs the number of special tokens of a rank file, because missing special tokens are encoded as text.
 func logRankFile(m *tokenizer.Model, log *slog.Logger) {
-	specials, list, ok := m.RankFile()
+	specials, list, ok := m.RankFileInfo()
 	switch {
 	case !ok:
 	case specials == 0:
@@ -54,22 +54,23 @@ func logRankFile(m *tokenizer.Model, log *slog.Logger) {
 	}
 }
 
-// load is Tokens that also returns the model, nil without a tokenizer.
-func load(c config.Tokenizer) (docstream.Tokenizing, runconfig.Tokenizer, *tokenizer.Model, error) {
+// loadTokenizing is Tokens that also returns the model, nil without a tokenizer.
+func loadTokenizing(c config.Tokenizer) (docstream.Tokenization, runconfig.Tokenizer, *tokenizer.Model, error) {
 	if c.Name == config.TokenizerNone {
-		t, ids, err := settle(c, docstream.Tokenizing{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}, 0, false)
+		t, ids, err := resolveTokenIDs(c, docstream.Tokenization{Fingerprint: c.Fingerprint, VocabSize: c.VocabSize}, 0,
+			false)
 		return t, ids, nil, err
 	}
-	m, err := Model(c.Name, c.Options())
+	m, err := LoadModel(c.Name, c.Options())
 	if err != nil {
-		return docstream.Tokenizing{}, runconfig.Tokenizer{}, nil, err
+		return docstream.Tokenization{}, runconfig.Tokenizer{}, nil, err
 	}
 	if c.Fingerprint != "" && c.Fingerprint != m.Fingerprint() {
-		return docstream.Tokenizing{}, runconfig.Tokenizer{}, nil,
+		return docstream.Tokenization{}, runconfig.Tokenizer{}, nil,
 			fmt.Errorf("tokenizer.fingerprint: tokenizer %s has %s, the configuration asks for %s", c.Name, m.Fingerprint(),
 				c.Fingerprint)
 	}
-	t := docstream.Tokenizing{NewEncoder: func() docstream.Encoder {
+	t := docstream.Tokenization{NewEncoder: func() docstream.Encoder {
 		return m.NewEncoder()
 	}, Fingerprint: m.Fingerprint(), VocabSize: m.VocabSize()}
 	t.Text = func(dst []byte, id int32) []byte {
@@ -81,42 +82,42 @@ func load(c config.Tokenizer) (docstream.Tokenizing, runconfig.Tokenizer, *token
 		return text
 	}
 	end, ok := m.EndOfText()
-	t, ids, err := settle(c, t, end.ID, ok)
+	t, ids, err := resolveTokenIDs(c, t, end.ID, ok)
 	return t, ids, m, err
 }
 
-// builtins are the built-in models in use (builtinModel -> weak.Pointer[tokenizer.Model]).
-var builtins sync.Map
+// builtinCache are the built-in models in use (builtinKey -> weak.Pointer[tokenizer.Model]).
+var builtinCache sync.Map
 
-type builtinModel struct {
+type builtinKey struct {
 	name                      string
 	specialAsText, addSpecial bool
 }
 
-// Model loads a tokenizer like tokenizer.Load. All users in a process share one instance of a built-in model while it
-// is in use. Building it takes a large part of a start, and its tables are most of an idle daemon's memory.
-func Model(nameOrFile string, o tokenizer.Options) (*tokenizer.Model, error) {
+// LoadModel loads a tokenizer like tokenizer.Load. All users in a process share one instance of a built-in model while
+// it is in use. Building it takes a large part of a start, and its tables are most of an idle daemon's memory.
+func LoadModel(nameOrFile string, o tokenizer.Options) (*tokenizer.Model, error) {
 	if !slices.Contains(tokenizer.Builtin(), nameOrFile) || o.Pattern != "" || len(o.SpecialTokens) > 0 {
 		return tokenizer.Load(nameOrFile, o)
 	}
-	key := builtinModel{nameOrFile, o.SpecialAsText, o.AddSpecialTokens}
-	if used, ok := builtins.Load(key); ok {
+	key := builtinKey{nameOrFile, o.SpecialAsText, o.AddSpecialTokens}
+	if used, ok := builtinCache.Load(key); ok {
 		if m := used.(weak.Pointer[tokenizer.Model]).Value(); m != nil {
 			return m, nil
 		}
 	}
 	m, err := tokenizer.Load(nameOrFile, o)
 	if err == nil {
-		builtins.Store(key, weak.Make(m))
+		builtinCache.Store(key, weak.Make(m))
 	}
 	return m, err
 }
 
-// settle determines the end-of-document and padding ids.
-func settle(c config.Tokenizer, t docstream.Tokenizing, end int32,
-	known bool) (docstream.Tokenizing, runconfig.Tokenizer, error) {
-	fail := func(format string, args ...any) (docstream.Tokenizing, runconfig.Tokenizer, error) {
-		return docstream.Tokenizing{}, runconfig.Tokenizer{}, fmt.Errorf(format, args...)
+// resolveTokenIDs determines the end-of-document and padding ids.
+func resolveTokenIDs(c config.Tokenizer, t docstream.Tokenization, end int32,
+	known bool) (docstream.Tokenization, runconfig.Tokenizer, error) {
+	fail := func(format string, args ...any) (docstream.Tokenization, runconfig.Tokenizer, error) {
+		return docstream.Tokenization{}, runconfig.Tokenizer{}, fmt.Errorf(format, args...)
 	}
 	t.End = -1
 	switch id, ok := c.End.ID(); {

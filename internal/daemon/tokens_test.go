@@ -42,7 +42,7 @@ func TestDocuments_LogsTokenizer(t *testing.T) {
 				c.Tokenizer.Pattern, c.Tokenizer.End = "gpt2", "none"
 			}
 			var out strings.Builder
-			if _, err := Documents(&c, slog.New(slog.NewTextHandler(&out, nil))); err != nil {
+			if _, err := LoadRunTokenizer(&c, slog.New(slog.NewTextHandler(&out, nil))); err != nil {
 				t.Fatal(err)
 			}
 			if !strings.Contains(out.String(), tt.says) || strings.Count(out.String(), "\n") != 1 {

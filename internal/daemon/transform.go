@@ -9,14 +9,14 @@ import (
 	"loaderd/tokenizer"
 )
 
-// settleDocuments determines the ids of the tokens that are put before and into documents. m is nil without a
+// resolveDocumentTokens determines the ids of the tokens that are put before and into documents. m is nil without a
 // tokenizer.
-func settleDocuments(c runconfig.Documents, m *tokenizer.Model) (runconfig.Documents, error) {
+func resolveDocumentTokens(c runconfig.Documents, m *tokenizer.Model) (runconfig.Documents, error) {
 	var before, behind []int32
 	if m != nil {
-		before, behind = m.Around()
+		before, behind = m.TemplateIDs()
 	}
-	if c.BOS.Set() {
+	if c.BOS.IsSet() {
 		if len(before) > 0 {
 			return c, fmt.Errorf(
 				"documents.bos: tokenizer.add_special_tokens puts token %d before every text: set one of them only", before[0])
@@ -28,11 +28,11 @@ func settleDocuments(c runconfig.Documents, m *tokenizer.Model) (runconfig.Docum
 			}
 			if !ok {
 				return c, fmt.Errorf("documents.bos: %s names no token that begins a text: give its id or its text, or none",
-					named(m))
+					describeTokenizer(m))
 			}
-			c.BOS = token(id)
+			c.BOS = tokenFromID(id)
 		}
-		if err := find("documents.bos", &c.BOS, m); err != nil {
+		if err := resolveToken("documents.bos", &c.BOS, m); err != nil {
 			return c, err
 		}
 	}
@@ -48,20 +48,20 @@ func settleDocuments(c runconfig.Documents, m *tokenizer.Model) (runconfig.Docum
 	if t.Prefix == runconfig.TokenAuto {
 		prefix, middle, suffix, ok := int32(0), int32(0), int32(0), false
 		if m != nil {
-			prefix, middle, suffix, ok = m.FillIn()
+			prefix, middle, suffix, ok = m.FIMTokens()
 		}
 		if !ok {
 			return c, fmt.Errorf("documents.fim.tokens: %s has none of the usual tokens for filling in the middle: give "+
 				"prefix, middle and suffix, each an id or the text of "+
-				"a special token, or set documents.fim.rate to 0", named(m))
+				"a special token, or set documents.fim.rate to 0", describeTokenizer(m))
 		}
-		*t = runconfig.FIMTokens{Prefix: token(prefix), Middle: token(middle), Suffix: token(suffix)}
+		*t = runconfig.FIMTokens{Prefix: tokenFromID(prefix), Middle: tokenFromID(middle), Suffix: tokenFromID(suffix)}
 	}
 	for _, x := range []struct {
 		field string
 		token *runconfig.Token
 	}{{"prefix", &t.Prefix}, {"middle", &t.Middle}, {"suffix", &t.Suffix}} {
-		if err := find("documents.fim.tokens."+x.field, x.token, m); err != nil {
+		if err := resolveToken("documents.fim.tokens."+x.field, x.token, m); err != nil {
 			return c, err
 		}
 	}
@@ -72,25 +72,25 @@ func settleDocuments(c runconfig.Documents, m *tokenizer.Model) (runconfig.Docum
 	return c, nil
 }
 
-// find replaces a special token's text by its id. The document stream checks that the id is in the vocabulary.
-func find(field string, t *runconfig.Token, m *tokenizer.Model) error {
+// resolveToken replaces a special token's text by its id. The document stream checks that the id is in the vocabulary.
+func resolveToken(field string, t *runconfig.Token, m *tokenizer.Model) error {
 	if id, ok := t.ID(); ok {
-		*t = token(id) // 007 becomes 7
+		*t = tokenFromID(id) // 007 becomes 7
 		return nil
 	}
 	if m != nil {
-		if id, ok := m.Special(string(*t)); ok {
-			*t = token(id)
+		if id, ok := m.AddedTokenID(string(*t)); ok {
+			*t = tokenFromID(id)
 			return nil
 		}
 	}
 	return fmt.Errorf("%s: %q: %s has no such special token: give its id, or its text as the tokenizer spells it", field,
-		string(*t), named(m))
+		string(*t), describeTokenizer(m))
 }
 
-func token(id int32) runconfig.Token { return runconfig.Token(strconv.Itoa(int(id))) }
+func tokenFromID(id int32) runconfig.Token { return runconfig.Token(strconv.Itoa(int(id))) }
 
-func named(m *tokenizer.Model) string {
+func describeTokenizer(m *tokenizer.Model) string {
 	if m == nil {
 		return "tokenizer none"
 	}

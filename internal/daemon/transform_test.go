@@ -73,7 +73,7 @@ func TestDocumentsSettles(t *testing.T) {
 				c = settings(t)
 			}
 			c.Plan.Documents = tt.c
-			tokens, err := Documents(&c, slog.New(slog.DiscardHandler))
+			tokens, err := LoadRunTokenizer(&c, slog.New(slog.DiscardHandler))
 			if tt.refused != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.refused) {
 					t.Errorf("%v, want %s", err, tt.refused)
@@ -141,7 +141,7 @@ func TestTransformationsInARun(t *testing.T) {
 			Suffix: "auto"}}}
 	d := start(t, c)
 	var all []stream.Message
-	m, err := Model("cl100k_base", c.Tokenizer.Options())
+	m, err := LoadModel("cl100k_base", c.Tokenizer.Options())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -198,14 +198,14 @@ func TestTransformationsInARun(t *testing.T) {
 		fmt.Sprintf(`loaderd_cut_documents_total{run="default"} %d`, cut)) {
 		t.Error("the metrics tell of no document that was cut")
 	}
-	shown, err := d.Run().Show(t.Context(), 1)
+	shown, err := d.Run().ViewDocument(t.Context(), 1)
 	if err != nil || !slices.Equal(shown.TokenIDs(0, shown.Len()), documents[1]) {
 		t.Errorf("document 1 is shown as %+v, %v", shown, err)
 	}
 	if err := stop(d, 20*time.Second); err != nil {
 		t.Fatal(err)
 	}
-	c.Serve.Checkpoint, c.Serve.CacheBytes = 0, 4096 // most documents are read again, singly or in ranges
+	c.Serve.CheckpointSteps, c.Serve.CacheBytes = 0, 4096 // most documents are read again, singly or in ranges
 	d = start(t, c)
 	again, labelsAgain, _ := contents(t, d)
 	if !slices.Equal(steps, again) || !slices.Equal(labels, labelsAgain) {
@@ -232,13 +232,13 @@ func TestLongDocumentsAreLeftOut(t *testing.T) {
 	publishRows(t, d, 3, 1001)
 	publishRows(t, d, 5, 1000)
 	_, _, documents := contents(t, d)
-	if s := d.Run().Stats(); s.Skipped.Of(plan.SkipLong) != 3 || s.Documents != 5 || len(documents) != 5 {
-		t.Errorf("%d left out, %d used, %d read", s.Skipped.Of(plan.SkipLong), s.Documents, len(documents))
+	if s := d.Run().Stats(); s.Skipped.Count(plan.SkipLong) != 3 || s.Documents != 5 || len(documents) != 5 {
+		t.Errorf("%d left out, %d used, %d read", s.Skipped.Count(plan.SkipLong), s.Documents, len(documents))
 	}
 	if got := get(t, d.http.url()+"/metrics"); !strings.Contains(got, `loaderd_long_documents_total{run="default"} 3`) {
 		t.Error("the metrics tell of no document that was left out")
 	}
-	if shown, err := d.Run().Show(t.Context(), 1); err != nil || shown.Skip != plan.SkipLong {
+	if shown, err := d.Run().ViewDocument(t.Context(), 1); err != nil || shown.Skip != plan.SkipLong {
 		t.Errorf("document 1 is shown as %+v, %v", shown, err)
 	}
 	if err := stop(d, 20*time.Second); err != nil {
@@ -267,7 +267,7 @@ func TestTransformationsOfSources(t *testing.T) {
 	contents(t, d)
 	cut, long := map[string]int64{}, map[string]int64{}
 	for _, s := range d.Run().Stats().Sources {
-		cut[s.Name], long[s.Name] = s.Cut, s.Skipped.Of(plan.SkipLong)
+		cut[s.Name], long[s.Name] = s.Cut, s.Skipped.Count(plan.SkipLong)
 	}
 	// Documents of source code with 50 tokens or more have 51 with the added first token.
 	if cut["web"] != 9 || long["web"] != 0 || cut["code"] != 0 || long["code"] != 10 {
@@ -319,7 +319,8 @@ func TestDocumentsBesideAddedTokens(t *testing.T) {
 	fim := runconfig.FIM{Rate: 1, Tokens: runconfig.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}}
 	c.Plan.Documents = runconfig.Documents{BOS: "auto", FIM: fim}
 	settled := c
-	if _, err := Documents(&settled, slog.New(slog.DiscardHandler)); err != nil || settled.Plan.Documents.BOS != "256" ||
+	if _, err := LoadRunTokenizer(&settled, slog.New(slog.DiscardHandler)); err != nil ||
+		settled.Plan.Documents.BOS != "256" ||
 		settled.Plan.Documents.FIM.Tokens.Suffix != "260" {
 		t.Errorf("%+v, %v", settled.Plan.Documents, err)
 	}
@@ -329,7 +330,7 @@ func TestDocumentsBesideAddedTokens(t *testing.T) {
 		"documents.fim: tokenizer.add_special_tokens puts tokens around every text":    {FIM: fim},
 	} {
 		c.Plan.Documents = d
-		if _, err := Documents(&c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := LoadRunTokenizer(&c, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

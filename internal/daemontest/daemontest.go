@@ -59,8 +59,8 @@ func GoSource(t testing.TB, n int) []stream.Message {
 }
 
 // gpt2 returns the model that the daemons of these tests share, so that it is loaded once.
-var gpt2 = sync.OnceValue(func() docstream.Tokenizing {
-	t, _, err := daemon.Tokens(config.Default().Tokenizer)
+var gpt2 = sync.OnceValue(func() docstream.Tokenization {
+	t, _, err := daemon.LoadTokenizer(config.Default().Tokenizer)
 	if err != nil {
 		panic(err)
 	}
@@ -78,7 +78,7 @@ func Settings(t testing.TB, url string) config.Config {
 	c.Flight.Insecure = true // these tests do not authenticate clients
 	c.Plan.Packing.Buckets, c.Plan.Packing.Pool, c.Plan.Packing.MaxAge = []int{512}, 128, 512
 	c.Plan.Shuffle.Window, c.Plan.Steps.Rows = 32, 8
-	c.Serve.Checkpoint = 16
+	c.Serve.CheckpointSteps = 16
 	c.Serve.FirstStepQuiet, c.Serve.FirstStepDocuments = 0, 0 // a plan holds only flushes that a test requests
 	return c
 }
@@ -256,7 +256,7 @@ func PullSettings(t *testing.T, several bool) (config.Config, *objecttest.Hub) {
 	}
 	c := Settings(t, "")
 	c.Stream.MaxBytes = 2 << 20
-	c.Serve.Release, c.Serve.Ahead, c.Serve.Checkpoint = backend.ReleasePurge, 4, 4
+	c.Serve.Release, c.Serve.Ahead, c.Serve.CheckpointSteps = backend.ReleasePurge, 4, 4
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
 	c.Pull.From = []string{"hf://datasets/o/n/web/*.jsonl"}
 	if several {

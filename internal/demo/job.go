@@ -21,20 +21,20 @@ import (
 
 // Options of a demo.
 type Options struct {
-	Began  time.Time     // start of the command
-	Config config.Config // of the daemon
-	Find   func(context.Context) (Documents, error)
-	World  int   // readers
-	Limit  int64 // maximum number of documents to publish; 0 is all
-	Log    *slog.Logger
-	Notes  *Notes // what Log writes to
+	StartTime     time.Time     // start of the command
+	Config        config.Config // of the daemon
+	FindDocuments func(context.Context) (Documents, error)
+	World         int   // readers
+	Limit         int64 // maximum number of documents to publish; 0 is all
+	Log           *slog.Logger
+	LogBuffer     *LogBuffer // what Log writes to
 }
 
 // Documents are the documents to publish.
 type Documents struct {
-	Inputs []*corpus.Input
-	From   string        // description for the user
-	Format corpus.Format // format in which they were read; empty is Auto
+	Inputs      []*corpus.Input
+	Description string        // description for the user
+	Format      corpus.Format // format in which they were read; empty is Auto
 }
 
 // Job is the whole pipeline: documents, daemon, readers.
@@ -44,15 +44,15 @@ type Job struct {
 	mu         sync.Mutex // guards fields that are set while the job is watched
 	documents  Documents  // zero before they are found
 	daemon     *daemon.Daemon
-	publishing *publishing.Publishing // nil before the connection exists
+	publishing *publishing.Session // nil before the connection exists
 	ranks      *ranks
-	page       string    // link to the live page
-	linked     time.Time // time at which page was made
+	pageLink   string    // link to the live page
+	linkTime   time.Time // time at which page was made
 	complete   bool
 	elapsed    time.Duration // of the whole job, set at its end
 
-	published  atomic.Bool  // all documents are in the stream
-	firstBatch atomic.Int64 // nanoseconds since Began, 0 before
+	allPublished atomic.Bool  // all documents are in the stream
+	firstBatch   atomic.Int64 // nanoseconds since Began, 0 before
 }
 
 // New returns a job that has not started.
@@ -64,7 +64,7 @@ func (j *Job) Run(ctx context.Context) (err error) {
 	defer func() {
 		j.mu.Lock()
 		defer j.mu.Unlock()
-		j.complete, j.elapsed = err == nil, time.Since(j.Began)
+		j.complete, j.elapsed = err == nil, time.Since(j.StartTime)
 	}()
 	if err := j.start(ctx); err != nil {
 		return err
@@ -82,7 +82,7 @@ func (j *Job) Run(ctx context.Context) (err error) {
 		_, err := d.Run().Seal(working) // no more documents: the pool is flushed, and every rank has the same last step
 		return err
 	})
-	parts.Go(func() error { return readers.read(working, d.FlightURI()) })
+	parts.Go(func() error { return readers.readRun(working, d.FlightURI()) })
 	err = parts.Wait()
 	if cause := context.Cause(ctx); cause != nil {
 		return cause
@@ -90,14 +90,14 @@ func (j *Job) Run(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	return conserved(d.Run().Stats(), j.progress().Offered, readers)
+	return checkConservation(d.Run().Stats(), j.progress().Offered, readers)
 }
 
 // start finds the documents and starts the daemon concurrently.
 func (j *Job) start(ctx context.Context) error {
 	both, ctx := errgroup.WithContext(ctx)
 	both.Go(func() error {
-		found, err := j.Find(ctx)
+		found, err := j.FindDocuments(ctx)
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.documents = found
@@ -111,28 +111,28 @@ func (j *Job) start(ctx context.Context) error {
 		j.mu.Lock()
 		defer j.mu.Unlock()
 		j.daemon, j.ranks = d, newRanks(j.World, j.Config.Stream.Dir, j.Config.Plan, func() {
-			j.firstBatch.Store(int64(time.Since(j.Began)))
+			j.firstBatch.Store(int64(time.Since(j.StartTime)))
 		})
 		return nil
 	})
 	return both.Wait()
 }
 
-// linkFor is the time for which a link to the page is shown before it is replaced, because a link is valid for some
-// minutes only.
-const linkFor = 5 * time.Minute
+// linkLifetime is the time for which a link to the page is shown before it is replaced, because a link is valid for
+// some minutes only.
+const linkLifetime = 5 * time.Minute
 
-// link returns a link to the live page. The job must have a daemon and be locked.
-func (j *Job) link() string {
-	if time.Since(j.linked) > linkFor {
-		j.page, j.linked = j.daemon.PageLink(), time.Now()
+// freshLink returns a link to the live page. The job must have a daemon and be locked.
+func (j *Job) freshLink() string {
+	if time.Since(j.linkTime) > linkLifetime {
+		j.pageLink, j.linkTime = j.daemon.PageLink(), time.Now()
 	}
-	return j.page
+	return j.pageLink
 }
 
-// conserved checks that the plan contains every published document, and that the readers received all steps and every
-// token of every document once.
-func conserved(s loader.Stats, published int64, r *ranks) error {
+// checkConservation checks that the plan contains every published document, and that the readers received all steps and
+// every token of every document once.
+func checkConservation(s loader.Stats, published int64, r *ranks) error {
 	if seen := s.Documents + s.Skipped.Total(); seen != published {
 		return fmt.Errorf("check what arrived: %d documents were published, the plan saw %d", published, seen)
 	}
@@ -143,8 +143,8 @@ func conserved(s loader.Stats, published int64, r *ranks) error {
 	return nil
 }
 
-// Stay keeps the daemon running until ctx ends or the daemon fails.
-func (j *Job) Stay(ctx context.Context) error {
+// KeepServing keeps the daemon running until ctx ends or the daemon fails.
+func (j *Job) KeepServing(ctx context.Context) error {
 	ended := make(chan error, 1)
 	go func() { ended <- j.daemon.Wait() }()
 	select {

@@ -19,5 +19,5 @@ func peakMemory() int64 {
 			}
 		}
 	}
-	return accounted()
+	return accountedPeak()
 }

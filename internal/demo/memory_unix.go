@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// accounted returns the peak of the system's process accounting, in bytes.
-func accounted() int64 {
+// accountedPeak returns the peak of the system's process accounting, in bytes.
+func accountedPeak() int64 {
 	var usage syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &usage) != nil {
 		return 0

@@ -5,39 +5,39 @@ import (
 	"sync"
 )
 
-// Notes buffers the daemon's log while a full-screen view is active, oldest line first.
-type Notes struct {
-	mu   sync.Mutex
-	held bytes.Buffer
-	line string
+// LogBuffer buffers the daemon's log while a full-screen view is active, oldest line first.
+type LogBuffer struct {
+	mu         sync.Mutex
+	buffer     bytes.Buffer
+	newestLine string
 }
 
-// notesLimit is the maximum size of the buffer, in bytes.
-const notesLimit = 64 << 10
+// maxLogBytes is the maximum size of the buffer, in bytes.
+const maxLogBytes = 64 << 10
 
 // Write adds a log line.
-func (l *Notes) Write(p []byte) (int, error) {
+func (l *LogBuffer) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.line = string(bytes.TrimSpace(p))
-	if l.held.Len()+len(p) <= notesLimit {
-		l.held.Write(p)
+	l.newestLine = string(bytes.TrimSpace(p))
+	if l.buffer.Len()+len(p) <= maxLogBytes {
+		l.buffer.Write(p)
 	}
 	return len(p), nil
 }
 
-// Take returns the lines logged since the previous call.
-func (l *Notes) Take() []byte {
+// TakeLines returns the lines logged since the previous call.
+func (l *LogBuffer) TakeLines() []byte {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	out := bytes.Clone(l.held.Bytes())
-	l.held.Reset()
+	out := bytes.Clone(l.buffer.Bytes())
+	l.buffer.Reset()
 	return out
 }
 
-// last returns the newest line.
-func (l *Notes) last() string {
+// lastLine returns the newest line.
+func (l *LogBuffer) lastLine() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.line
+	return l.newestLine
 }

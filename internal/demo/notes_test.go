@@ -6,17 +6,17 @@ import (
 )
 
 func TestNotesAreBounded(t *testing.T) {
-	var l Notes
+	var l LogBuffer
 	line := append(bytes.Repeat([]byte("x"), 999), '\n')
-	for range 2 * notesLimit / len(line) {
+	for range 2 * maxLogBytes / len(line) {
 		if n, err := l.Write(line); n != len(line) || err != nil {
 			t.Fatal(n, err)
 		}
 	}
-	if n := len(l.Take()); n == 0 || n > notesLimit || len(l.last()) != 999 {
-		t.Errorf("kept %d bytes, last line of %d", n, len(l.last()))
+	if n := len(l.TakeLines()); n == 0 || n > maxLogBytes || len(l.lastLine()) != 999 {
+		t.Errorf("kept %d bytes, last line of %d", n, len(l.lastLine()))
 	}
-	if n := len(l.Take()); n != 0 {
+	if n := len(l.TakeLines()); n != 0 {
 		t.Errorf("%d bytes were taken twice", n)
 	}
 }

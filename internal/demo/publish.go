@@ -10,16 +10,16 @@ import (
 	"loaderd/stream"
 )
 
-// source is the source to which the demo publishes.
-const source = "demo"
+// sourceName is the source to which the demo publishes.
+const sourceName = "demo"
 
 // batchBytes is the size of a commit. It is small so that the planner receives the first documents early, and few
 // documents are buffered in this process.
 const batchBytes = 2 << 20
 
-// fullPatience is the time for which the publisher waits for space. No job commits steps in a demo, so a full stream
-// stays full.
-const fullPatience = 10 * time.Second
+// fullStreamTimeout is the time for which the publisher waits for space. No job commits steps in a demo, so a full
+// stream stays full.
+const fullStreamTimeout = 10 * time.Second
 
 // publish publishes the inputs' documents like loaderd publish, over a separate connection, until all are committed.
 func (j *Job) publish(ctx context.Context, url string) error {
@@ -34,16 +34,16 @@ func (j *Job) publish(ctx context.Context, url string) error {
 	defer cancel(nil)
 	var full *time.Timer // used only by the publisher's goroutine
 	p, err := publishing.Open(ctx, store, j.documents.Inputs, publishing.Options{
-		Source: source, BatchBytes: batchBytes, Unrecorded: true, Limit: j.Limit, SkipTooLarge: true, SkipBad: true,
+		Source: sourceName, BatchBytes: batchBytes, Unrecorded: true, Limit: j.Limit, SkipTooLarge: true, SkipBad: true,
 		OnWait: func(reason string) {
 			if full != nil {
 				full.Stop()
 			}
 			if reason != "" {
-				full = time.AfterFunc(fullPatience, func() {
+				full = time.AfterFunc(fullStreamTimeout, func() {
 					cancel(fmt.Errorf("publish documents: nothing was stored for %v: %s: free disk space, or choose another disk "+
 						"with TMPDIR or --keep",
-						fullPatience, reason))
+						fullStreamTimeout, reason))
 				})
 			}
 		},
@@ -65,9 +65,9 @@ func (j *Job) publish(ctx context.Context, url string) error {
 	if now := p.Progress(); now.Offered == 0 {
 		return fmt.Errorf("find documents: %s holds no text (%d files left out: empty, binary, hidden or unreadable): "+
 			"name files or folders with text",
-			j.documents.From, now.LeftOut)
+			j.documents.Description, now.LeftOut)
 	}
-	j.published.Store(true)
+	j.allPublished.Store(true)
 	return nil
 }
 
@@ -84,7 +84,7 @@ func (j *Job) progress() publishing.Progress {
 
 // publishedShare returns the share of the documents that were passed to the publisher, 0 to 1.
 func (j *Job) publishedShare(now publishing.Progress) float64 {
-	if j.published.Load() {
+	if j.allPublished.Load() {
 		return 1
 	}
 	return min(1, max(stats.Share(now.Read, now.Total), stats.Share(now.Offered, j.Limit)))

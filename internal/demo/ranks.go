@@ -16,25 +16,25 @@ import (
 // ranks are the readers of a data-parallel job. Every rank has its own stream. No rank starts a step before all ranks
 // have finished the previous step, as with the collectives of a training step.
 type ranks struct {
-	world  int
-	dir    string      // data folder of the daemon
-	rows   map[int]int // per step over all ranks, by row length
-	steps  atomic.Uint64
-	tokens atomic.Int64
-	first  sync.Once
-	began  func() // called with the first batch
+	world        int
+	dir          string      // data folder of the daemon
+	rows         map[int]int // per step over all ranks, by row length
+	steps        atomic.Uint64
+	tokens       atomic.Int64
+	firstOnce    sync.Once
+	onFirstBatch func() // called with the first batch
 }
 
 func newRanks(world int, dir string, c runconfig.Config, began func()) *ranks {
-	r := &ranks{world: world, dir: dir, rows: map[int]int{}, began: began}
-	for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
+	r := &ranks{world: world, dir: dir, rows: map[int]int{}, onFirstBatch: began}
+	for i, rows := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
 		r.rows[c.Packing.Buckets[i]] = rows
 	}
 	return r
 }
 
-// share is one rank's part of a step, or the end of its stream.
-type share struct {
+// stepShare is one rank's part of a step, or the end of its stream.
+type stepShare struct {
 	rank   int
 	end    bool
 	step   uint64
@@ -43,27 +43,28 @@ type share struct {
 	tokens int64 // counted, without padding
 }
 
-// read reads the whole run on every rank and compares their shares of every step.
-func (r *ranks) read(ctx context.Context, uri string) error {
+// readRun reads the whole run on every rank and compares their shares of every step.
+func (r *ranks) readRun(ctx context.Context, uri string) error {
 	group, ctx := errgroup.WithContext(ctx)
-	shares := make(chan share)
+	shares := make(chan stepShare)
 	release := make([]chan struct{}, r.world)
 	for rank := range r.world {
 		release[rank] = make(chan struct{})
-		group.Go(func() error { return r.rank(ctx, uri, rank, shares, release[rank]) })
+		group.Go(func() error { return r.readRank(ctx, uri, rank, shares, release[rank]) })
 	}
-	group.Go(func() error { return r.compare(ctx, shares, release) })
+	group.Go(func() error { return r.compareShares(ctx, shares, release) })
 	return group.Wait()
 }
 
-// rank reads one rank's batches. It reports each step after its last part, and continues when it is released.
-func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- share, release <-chan struct{}) error {
+// readRank reads one rank's batches. It reports each step after its last part, and continues when it is released.
+func (r *ranks) readRank(ctx context.Context, uri string, rank int, shares chan<- stepShare,
+	release <-chan struct{}) error {
 	client, err := flightclient.Open(uri, flightclient.Options{Reuse: true, Report: true, DataDir: r.dir})
 	if err != nil {
 		return err
 	}
 	defer client.Close()
-	report := func(s share) error {
+	report := func(s stepShare) error {
 		select {
 		case shares <- s:
 		case <-ctx.Done():
@@ -76,9 +77,9 @@ func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- sh
 			return ctx.Err()
 		}
 	}
-	s, parts := share{rank: rank}, 0
+	s, parts := stepShare{rank: rank}, 0
 	err = client.Read(ctx, api.Ticket{Rank: rank, World: r.world}, func(b flightclient.Batch) error {
-		r.first.Do(r.began)
+		r.firstOnce.Do(r.onFirstBatch)
 		tokens := int64(0)
 		for _, segment := range b.SegmentIDs {
 			if segment > 0 {
@@ -98,7 +99,7 @@ func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- sh
 			return nil
 		}
 		done := s
-		s, parts = share{rank: rank}, 0
+		s, parts = stepShare{rank: rank}, 0
 		return report(done)
 	})
 	switch {
@@ -107,13 +108,13 @@ func (r *ranks) rank(ctx context.Context, uri string, rank int, shares chan<- sh
 	case parts > 0:
 		return fmt.Errorf("rank %d: the run ended within step %d", rank, s.step)
 	}
-	return report(share{rank: rank, end: true})
+	return report(stepShare{rank: rank, end: true})
 }
 
-// compare receives a share from every rank per step, until all have ended.
-func (r *ranks) compare(ctx context.Context, shares <-chan share, release []chan struct{}) error {
+// compareShares receives a share from every rank per step, until all have ended.
+func (r *ranks) compareShares(ctx context.Context, shares <-chan stepShare, release []chan struct{}) error {
 	for step := uint64(0); ; step++ {
-		got := make([]share, 0, r.world)
+		got := make([]stepShare, 0, r.world)
 		for range r.world {
 			select {
 			case s := <-shares:
@@ -122,7 +123,7 @@ func (r *ranks) compare(ctx context.Context, shares <-chan share, release []chan
 				return ctx.Err()
 			}
 		}
-		if err := agree(got, step, r.rows[got[0].bucket]); err != nil {
+		if err := checkAgreement(got, step, r.rows[got[0].bucket]); err != nil {
 			return err
 		}
 		for _, s := range got {
@@ -144,9 +145,9 @@ func (r *ranks) compare(ctx context.Context, shares <-chan share, release []chan
 	}
 }
 
-// agree checks that all shares belong to the expected step, have equal shapes, and together contain all its rows, or
-// that all ranks have ended.
-func agree(got []share, step uint64, rows int) error {
+// checkAgreement checks that all shares belong to the expected step, have equal shapes, and together contain all its
+// rows, or that all ranks have ended.
+func checkAgreement(got []stepShare, step uint64, rows int) error {
 	first := got[0]
 	for _, s := range got {
 		switch {

@@ -6,29 +6,31 @@ import (
 )
 
 func TestAgree(t *testing.T) {
-	one := share{rank: 0, step: 7, bucket: 2048, rows: 32, tokens: 9}
-	other := func(edit func(*share)) []share {
+	one := stepShare{rank: 0, step: 7, bucket: 2048, rows: 32, tokens: 9}
+	other := func(edit func(*stepShare)) []stepShare {
 		s := one
 		s.rank = 1
 		edit(&s)
-		return []share{one, s}
+		return []stepShare{one, s}
 	}
-	end := share{end: true}
+	end := stepShare{end: true}
 	for _, test := range []struct {
 		name string
-		got  []share
+		got  []stepShare
 		want string // part of the error, empty for none
 	}{
-		{"alike", other(func(s *share) { s.tokens = 1 }), ""},
-		{"all at the end", []share{end, end}, ""},
-		{"one at the end", other(func(s *share) { *s = share{rank: 1, end: true} }), "rank 0 has ended: false, rank 1: true"},
-		{"a step skipped", other(func(s *share) { s.step = 8 }), "rank 1 got step 8, want step 7"},
-		{"another bucket", other(func(s *share) { s.bucket = 1024 }), "rows of 2048 tokens, rank 1 of 1024"},
-		{"a row lost", other(func(s *share) { s.rows = 31 }), "rank 1 of 2 got 31 of the 64 rows"},
-		{"a rank missing", []share{one}, "rank 0 of 1 got 32 of the 64 rows"},
+		{"alike", other(func(s *stepShare) { s.tokens = 1 }), ""},
+		{"all at the end", []stepShare{end, end}, ""},
+		{"one at the end", other(func(s *stepShare) {
+			*s = stepShare{rank: 1, end: true}
+		}), "rank 0 has ended: false, rank 1: true"},
+		{"a step skipped", other(func(s *stepShare) { s.step = 8 }), "rank 1 got step 8, want step 7"},
+		{"another bucket", other(func(s *stepShare) { s.bucket = 1024 }), "rows of 2048 tokens, rank 1 of 1024"},
+		{"a row lost", other(func(s *stepShare) { s.rows = 31 }), "rank 1 of 2 got 31 of the 64 rows"},
+		{"a rank missing", []stepShare{one}, "rank 0 of 1 got 32 of the 64 rows"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			err := agree(test.got, 7, 64)
+			err := checkAgreement(test.got, 7, 64)
 			if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}

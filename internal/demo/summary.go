@@ -61,26 +61,27 @@ type Summary struct {
 
 // Summary returns the summary of a job that has ended.
 func (j *Job) Summary() Summary {
-	f, progress := j.Figures(), j.progress()
+	f, progress := j.Snapshot(), j.progress()
 	s := f.Stats
 	c := j.Config.Plan
 	sum := Summary{
 		Tokenizer: j.Config.Tokenizer.Name, Method: c.Packing.Method, RowLengths: c.Packing.Buckets,
-		StepRows: c.Steps.PerBucket(c.Packing.Buckets), Readers: j.World, Documents: f.Offered,
-		Packed: s.Documents, Duplicates: s.Skipped.Of(plan.SkipDuplicate), Undecoded: s.Skipped.Of(plan.SkipUndecodable),
-		Tokens: s.Tokens, TokensRead: f.Tokens,
-		Dropped: s.Dropped, Repeated: s.Repeated, Steps: f.Read, Rows: s.Rows, AgeMax: s.AgeMax,
-		PaddingRatio: stats.Padding(s), TruncationRatio: stats.Truncated(s),
+		StepRows: c.Steps.RowsPerBucket(c.Packing.Buckets), Readers: j.World, Documents: f.Offered,
+		Packed: s.Documents, Duplicates: s.Skipped.Count(plan.SkipDuplicate),
+		Undecoded: s.Skipped.Count(plan.SkipUndecodable),
+		Tokens:    s.Tokens, TokensRead: f.Tokens,
+		Dropped: s.Dropped, Repeated: s.Repeated, Steps: f.StepsRead, Rows: s.Rows, AgeMax: s.MaxAge,
+		PaddingRatio: stats.PaddingShare(s), TruncationRatio: stats.TruncatedShare(s),
 		Seconds: f.Elapsed.Seconds(), FirstBatchSeconds: time.Duration(j.firstBatch.Load()).Seconds(),
-		TokensPerSecond: f.Mean.Tokens,
+		TokensPerSecond: f.MeanRates.Tokens,
 		PeakMemory:      peakMemory(), Folder: j.Config.Stream.Dir, whole: keepsWhole(c.Packing),
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	sum.From, sum.Format = j.documents.From, string(j.documents.Format)
+	sum.From, sum.Format = j.documents.Description, string(j.documents.Format)
 	sum.Complete, sum.ReadersAgreed = j.complete, j.complete
 	if j.daemon != nil {
-		sum.link = j.link()
+		sum.link = j.freshLink()
 		sum.Page, sum.Flight, sum.NATS = j.daemon.PageURL(), j.daemon.FlightURI(), j.daemon.Store().ClientURL()
 		sum.TextBytes, sum.LeftOut = progress.OfferedBytes, progress.LeftOut
 		if sum.Seconds > 0 {

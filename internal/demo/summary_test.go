@@ -19,7 +19,7 @@ func TestDemoSaysWhatIsSplit(t *testing.T) {
 		t.Run(method, func(t *testing.T) {
 			c := config.Default().Plan.Packing
 			c.Method, c.Buckets, c.Pool, c.MaxAge = method, []int{64}, 32, 100
-			if packonline.Buckets(method) {
+			if packonline.IsMultiBucket(method) {
 				c.Buckets = []int{16, 32, 64}
 			}
 			p, err := packonline.New(c)

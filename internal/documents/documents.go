@@ -35,13 +35,13 @@ func (s *Set) Hints(c *similarity.Config) ([]*similarity.Hint, error) {
 	if c == nil {
 		return nil, nil
 	}
-	maker := similarity.NewMaker(*c)
+	maker := similarity.NewHintMaker(*c)
 	out := make([]*similarity.Hint, len(s.documents))
 	for i, d := range s.documents {
 		var vector []int8
 		if c.Retriever == "dense" && s.vectors[i] != nil {
 			var err error
-			if vector, err = similarity.Vector(s.vectors[i], c.Dimension); err != nil {
+			if vector, err = similarity.NormalizeVector(s.vectors[i], c.Dimension); err != nil {
 				return nil, fmt.Errorf("document %d: %w", i, err)
 			}
 		}
@@ -53,7 +53,7 @@ func (s *Set) Hints(c *similarity.Config) ([]*similarity.Hint, error) {
 // Lacks returns the name of the field that a retriever compares if no document has it, else an empty string. The
 // retriever then packs by length only.
 func Lacks(c *similarity.Config, hints []*similarity.Hint) string {
-	if len(hints) == 0 || slices.ContainsFunc(hints, c.Says) {
+	if len(hints) == 0 || slices.ContainsFunc(hints, c.HasData) {
 		return ""
 	}
 	return map[string]string{"repo": "path", "dense": "embedding"}[c.Retriever]
@@ -62,7 +62,7 @@ func Lacks(c *similarity.Config, hints []*similarity.Hint) string {
 // Pack packs the documents and measures how related the documents in a row are. hints are those of Hints for this
 // configuration.
 func (s *Set) Pack(ctx context.Context, c packonline.Config, hints []*similarity.Hint,
-	below int) (*simulation.Result, *relatedness.Figures, error) {
+	below int) (*simulation.Result, *relatedness.Metrics, error) {
 	var rows [][]relatedness.Piece
 	result, err := simulation.RunDocuments(ctx, c, s.Lengths(), hints, below,
 		func(_ int, pieces []packonline.Piece) error {

@@ -59,11 +59,11 @@ func FuzzReadDocuments(f *testing.F) {
 			c := config.Default().Plan.Packing
 			c.Method, c.Splice.Retriever = "splice", retriever
 			c.Splice.Dimension = max(set.dimension, 1)
-			hints, err := set.Hints(c.Related())
+			hints, err := set.Hints(c.SimilarityConfig())
 			if err != nil {
 				t.Fatalf("%q: %v", in, err)
 			}
-			x := similarity.New(*c.Related())
+			x := similarity.New(*c.SimilarityConfig())
 			for i, h := range hints {
 				x.Add(int32(i), similarity.Entry{Seq: uint64(i), Length: 1, Hint: h})
 			}

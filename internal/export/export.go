@@ -46,10 +46,10 @@ type Options struct {
 	OnPart func(Part)
 }
 
-// unfinished is the suffix of files that are being written.
-const unfinished = ".unfinished"
+// unfinishedSuffix is the suffix of files that are being written.
+const unfinishedSuffix = ".unfinished"
 
-func isUnfinished(name string) bool { return strings.HasSuffix(name, unfinished) }
+func isUnfinished(name string) bool { return strings.HasSuffix(name, unfinishedSuffix) }
 
 // job is the job name of the export's reader, which no training job uses.
 const job = "export"
@@ -60,9 +60,9 @@ type writer interface {
 	Close() error
 }
 
-// Check returns an error for options that are invalid for any run, with their names on the command line. It sends no
+// Validate returns an error for options that are invalid for any run, with their names on the command line. It sends no
 // requests.
-func (o Options) Check() error {
+func (o Options) Validate() error {
 	switch {
 	case !slices.Contains(Formats, o.Format):
 		return fmt.Errorf("format %q: want one of %v", o.Format, Formats)
@@ -76,14 +76,14 @@ func (o Options) Check() error {
 
 // Run exports steps. It returns the content of the folder, also with an error.
 func Run(ctx context.Context, c *flightclient.Client, o Options) (*Manifest, error) {
-	if err := o.Check(); err != nil {
+	if err := o.Validate(); err != nil {
 		return nil, err
 	}
 	info, err := c.Info(ctx, o.Run)
 	if err != nil {
 		return nil, err
 	}
-	asked, err := o.manifest(info)
+	asked, err := o.newManifest(info)
 	if err != nil {
 		return nil, err
 	}
@@ -103,35 +103,35 @@ func Run(ctx context.Context, c *flightclient.Client, o Options) (*Manifest, err
 		if o.FromOldest {
 			asked.First = m.First
 		}
-		if err := m.follows(asked); err != nil {
+		if err := m.checkSettings(asked); err != nil {
 			return m, err
 		}
-		if err := m.check(o.Dir); err != nil {
+		if err := m.verifyFiles(o.Dir); err != nil {
 			return m, err
 		}
 		if m.Complete && m.End >= asked.End {
 			return m, nil
 		}
-		m.reopen(asked.End)
+		m.extendTo(asked.End)
 	}
 	e := &exporter{Options: o, manifest: m, info: info}
 	err = e.run(ctx, c)
-	if left := e.abandon(); err == nil {
+	if left := e.removeUnfinished(); err == nil {
 		err = left
 	}
 	return m, err
 }
 
-// reopen extends a complete export to a later step. A last part with fewer steps than the others is written again.
-func (m *Manifest) reopen(end uint64) {
+// extendTo extends a complete export to a later step. A last part with fewer steps than the others is written again.
+func (m *Manifest) extendTo(end uint64) {
 	m.End, m.Complete = max(m.End, end), false
 	if n := len(m.Parts); n > 0 && m.Parts[n-1].Steps < m.FileSteps {
 		m.Parts = m.Parts[:n-1]
 	}
 }
 
-// manifest returns the manifest of a new export.
-func (o Options) manifest(info loader.Info) (*Manifest, error) {
+// newManifest returns the manifest of a new export.
+func (o Options) newManifest(info loader.Info) (*Manifest, error) {
 	if o.FromOldest {
 		o.First = info.Oldest
 	}
@@ -144,7 +144,7 @@ func (o Options) manifest(info loader.Info) (*Manifest, error) {
 	}
 	columns := o.Columns
 	if len(columns) == 0 {
-		columns = everything(info.Columns)
+		columns = defaultColumns(info.Columns)
 	}
 	config, err := json.Marshal(info.Config)
 	if err != nil {
@@ -159,8 +159,8 @@ func (o Options) manifest(info loader.Info) (*Manifest, error) {
 	return m, nil
 }
 
-// everything returns all columns of a run, with the narrowest available type of ids.
-func everything(columns []string) (all []string) {
+// defaultColumns returns all columns of a run, with the narrowest available type of ids.
+func defaultColumns(columns []string) (all []string) {
 	const wide, narrow = "input_ids", "input_ids:uint16"
 	for _, c := range columns {
 		if c != wide || !slices.Contains(columns, narrow) {
@@ -195,27 +195,27 @@ type stepCounts struct {
 }
 
 func (e *exporter) run(ctx context.Context, c *flightclient.Client) error {
-	first := e.manifest.next()
+	first := e.manifest.nextStep()
 	if first >= e.manifest.End {
-		return e.complete()
+		return e.markComplete()
 	}
 	ticket := api.Ticket{Run: e.manifest.Run, Fingerprint: e.manifest.Fingerprint, World: 1, Job: job, Step: first,
 		Steps:   e.manifest.End - first,
 		Columns: e.manifest.Columns}
-	if err := c.ReadRecords(ctx, ticket, e.take); err != nil {
+	if err := c.ReadRecords(ctx, ticket, e.writeBatch); err != nil {
 		return err
 	}
 	if e.out != nil { // the run has ended within a part
-		if err := e.finish(); err != nil {
+		if err := e.finishPart(); err != nil {
 			return err
 		}
 	}
-	return e.complete()
+	return e.markComplete()
 }
 
-// complete marks the export as complete.
-func (e *exporter) complete() error {
-	e.manifest.End, e.manifest.Complete = e.manifest.next(), true
+// markComplete marks the export as complete.
+func (e *exporter) markComplete() error {
+	e.manifest.End, e.manifest.Complete = e.manifest.nextStep(), true
 	if e.Format == MDS {
 		if err := writeIndex(e.Dir, e.manifest); err != nil {
 			return err
@@ -224,8 +224,8 @@ func (e *exporter) complete() error {
 	return e.manifest.write(e.Dir)
 }
 
-// take writes a batch.
-func (e *exporter) take(r arrow.Record, metadata []byte) error {
+// writeBatch writes a batch.
+func (e *exporter) writeBatch(r arrow.Record, metadata []byte) error {
 	meta := struct {
 		*stepCounts
 		Part  int `json:"part"`
@@ -239,13 +239,13 @@ func (e *exporter) take(r arrow.Record, metadata []byte) error {
 		e.steps = append(e.steps, *meta.stepCounts)
 		e.steps[len(e.steps)-1].Rows = 0
 	}
-	rows, err := withPlaces(r, meta.Step, meta.Bucket, e.row)
+	rows, err := addPositionColumns(r, meta.Step, meta.Bucket, e.row)
 	if err != nil {
 		return err
 	}
 	defer rows.Release()
 	if e.out == nil {
-		if err := e.begin(meta.Step, rows.Schema()); err != nil {
+		if err := e.startPart(meta.Step, rows.Schema()); err != nil {
 			return err
 		}
 	}
@@ -259,32 +259,32 @@ func (e *exporter) take(r arrow.Record, metadata []byte) error {
 		return nil
 	}
 	if e.part.Steps++; e.part.Steps == e.manifest.FileSteps {
-		return e.finish()
+		return e.finishPart()
 	}
 	return nil
 }
 
-// name returns the name of a part's file or folder.
-func (e *exporter) name() string { return fmt.Sprintf("part-%08d", e.part.First) }
+// partName returns the name of a part's file or folder.
+func (e *exporter) partName() string { return fmt.Sprintf("part-%08d", e.part.First) }
 
-// begin creates the files of a part.
-func (e *exporter) begin(step uint64, schema *arrow.Schema) (err error) {
+// startPart creates the files of a part.
+func (e *exporter) startPart(step uint64, schema *arrow.Schema) (err error) {
 	if len(e.manifest.Schema) == 0 {
 		for _, f := range schema.Fields() {
 			e.manifest.Schema = append(e.manifest.Schema, Column{f.Name, f.Type.String()})
 		}
 	}
 	e.part, e.steps = Part{First: step}, e.steps[len(e.steps)-1:]
-	path := filepath.Join(e.Dir, e.name())
+	path := filepath.Join(e.Dir, e.partName())
 	switch e.Format {
 	case Arrow:
-		e.out, err = newArrow(path+".arrow"+unfinished, schema)
+		e.out, err = newArrow(path+".arrow"+unfinishedSuffix, schema)
 	case Parquet:
-		e.out, err = newParquet(path+".parquet"+unfinished, schema)
+		e.out, err = newParquet(path+".parquet"+unfinishedSuffix, schema)
 	case MDS:
-		e.out, err = newShard(path+".mds"+unfinished, schema)
+		e.out, err = newMDSFile(path+".mds"+unfinishedSuffix, schema)
 	default:
-		e.out, err = newArrays(path+unfinished, schema, len(e.info.Config.Packing.Buckets) == 1)
+		e.out, err = newNPYFolder(path+unfinishedSuffix, schema, len(e.info.Config.Packing.Buckets) == 1)
 	}
 	if err != nil {
 		return fmt.Errorf("begin part %s: %w", path, err)
@@ -292,27 +292,27 @@ func (e *exporter) begin(step uint64, schema *arrow.Schema) (err error) {
 	return nil
 }
 
-// finish closes the files of a part, renames them to their final names, and adds them to the manifest.
-func (e *exporter) finish() error {
+// finishPart closes the files of a part, renames them to their final names, and adds them to the manifest.
+func (e *exporter) finishPart() error {
 	out := e.out
 	e.out = nil
 	if err := out.Close(); err != nil {
-		return fmt.Errorf("finish part %s: %w", e.name(), err)
+		return fmt.Errorf("finish part %s: %w", e.partName(), err)
 	}
 	counts, err := json.Marshal(e.steps)
 	if err != nil {
 		return err
 	}
-	steps := e.name() + ".steps.json"
-	if err := writeWhole(filepath.Join(e.Dir, steps), counts); err != nil {
+	steps := e.partName() + ".steps.json"
+	if err := writeAtomic(filepath.Join(e.Dir, steps), counts); err != nil {
 		return err
 	}
-	name := e.name() + map[Format]string{Arrow: ".arrow", Parquet: ".parquet", MDS: ".mds"}[e.Format]
+	name := e.partName() + map[Format]string{Arrow: ".arrow", Parquet: ".parquet", MDS: ".mds"}[e.Format]
 	final := filepath.Join(e.Dir, name)
 	if err := os.RemoveAll(final); err != nil { // left by an export that was killed before it wrote the manifest
 		return err
 	}
-	if err := os.Rename(final+unfinished, final); err != nil {
+	if err := os.Rename(final+unfinishedSuffix, final); err != nil {
 		return err
 	}
 	names := []string{name}
@@ -327,7 +327,7 @@ func (e *exporter) finish() error {
 		}
 	}
 	for _, n := range append(names, steps) {
-		f, err := fileOf(e.Dir, n)
+		f, err := hashFile(e.Dir, n)
 		if err != nil {
 			return err
 		}
@@ -343,12 +343,12 @@ func (e *exporter) finish() error {
 	return nil
 }
 
-// abandon removes unfinished files.
-func (e *exporter) abandon() error {
+// removeUnfinished removes unfinished files.
+func (e *exporter) removeUnfinished() error {
 	if e.out != nil {
 		_ = e.out.Close() // the file is removed
 	}
-	left, err := filepath.Glob(filepath.Join(e.Dir, "*"+unfinished))
+	left, err := filepath.Glob(filepath.Join(e.Dir, "*"+unfinishedSuffix))
 	for _, name := range left {
 		err = errors.Join(err, os.RemoveAll(name))
 	}

@@ -59,8 +59,8 @@ type File struct {
 	SHA256 string `json:"sha256"`
 }
 
-// next returns the first step of the next part.
-func (m *Manifest) next() uint64 {
+// nextStep returns the first step of the next part.
+func (m *Manifest) nextStep() uint64 {
 	if n := len(m.Parts); n > 0 {
 		return m.Parts[n-1].First + m.Parts[n-1].Steps
 	}
@@ -97,19 +97,19 @@ func (m *Manifest) write(dir string) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(filepath.Join(dir, ManifestName), data)
+	return writeAtomic(filepath.Join(dir, ManifestName), data)
 }
 
-// writeWhole writes a file under a temporary name and renames it.
-func writeWhole(name string, data []byte) error {
-	if err := os.WriteFile(name+unfinished, data, 0o644); err != nil {
+// writeAtomic writes a file under a temporary name and renames it.
+func writeAtomic(name string, data []byte) error {
+	if err := os.WriteFile(name+unfinishedSuffix, data, 0o644); err != nil {
 		return err
 	}
-	return os.Rename(name+unfinished, name)
+	return os.Rename(name+unfinishedSuffix, name)
 }
 
-// follows returns an error if the folder contains an export with other settings than the requested ones.
-func (m *Manifest) follows(asked *Manifest) error {
+// checkSettings returns an error if the folder contains an export with other settings than the requested ones.
+func (m *Manifest) checkSettings(asked *Manifest) error {
 	for _, c := range []struct{ what, has, wants string }{
 		{"run", m.Run, asked.Run}, {"run with the id", m.RunID, asked.RunID}, {"plan", m.Fingerprint, asked.Fingerprint},
 		{"format", string(m.Format), string(asked.Format)}, {"columns", fmt.Sprint(m.Columns), fmt.Sprint(asked.Columns)},
@@ -123,11 +123,11 @@ func (m *Manifest) follows(asked *Manifest) error {
 	return nil
 }
 
-// check compares the files with the manifest.
-func (m *Manifest) check(dir string) error {
+// verifyFiles compares the files with the manifest.
+func (m *Manifest) verifyFiles(dir string) error {
 	for _, p := range m.Parts {
 		for _, f := range p.Files {
-			has, err := fileOf(dir, f.Name)
+			has, err := hashFile(dir, f.Name)
 			if err != nil {
 				return fmt.Errorf("check the export: %w", err)
 			}
@@ -140,8 +140,8 @@ func (m *Manifest) check(dir string) error {
 	return nil
 }
 
-// fileOf returns the size and hash of a file of the folder.
-func fileOf(dir, name string) (File, error) {
+// hashFile returns the size and hash of a file of the folder.
+func hashFile(dir, name string) (File, error) {
 	r, err := os.Open(filepath.Join(dir, filepath.FromSlash(name)))
 	if err != nil {
 		return File{}, err

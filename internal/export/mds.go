@@ -16,8 +16,8 @@ import (
 	"loaderd/internal/mds"
 )
 
-// shard is an MDS file. It is held in memory because the sample offsets precede the samples, as in MosaicML's writer.
-type shard struct {
+// mdsFile is an MDS file. It is held in memory because the sample offsets precede the samples, as in MosaicML's writer.
+type mdsFile struct {
 	name    string
 	columns []mdsColumn
 	samples [][]byte
@@ -28,20 +28,20 @@ type shard struct {
 type mdsColumn struct {
 	name, encoding string
 	column, field  int // index in the record; index in a struct, else -1
-	fixed          int // bytes per value; 0: variable
+	width          int // bytes per value; 0: variable
 }
 
-func newShard(name string, s *arrow.Schema) (writer, error) {
-	return &shard{name: name, columns: mdsColumns(s)}, nil
+func newMDSFile(name string, s *arrow.Schema) (writer, error) {
+	return &mdsFile{name: name, columns: mdsColumns(s)}, nil
 }
 
-// mdsColumns returns the columns of a shard sorted by name, as MosaicML's writer does.
+// resolveColumns returns the columns of a shard sorted by name, as MosaicML's writer does.
 func mdsColumns(s *arrow.Schema) (out []mdsColumn) {
 	for i, f := range s.Fields() {
 		list, ok := f.Type.(*arrow.ListType)
 		if !ok {
 			out = append(out, mdsColumn{name: f.Name, encoding: f.Type.Name(), column: i, field: -1,
-				fixed: f.Type.(arrow.FixedWidthDataType).BitWidth() / 8})
+				width: f.Type.(arrow.FixedWidthDataType).BitWidth() / 8})
 			continue
 		}
 		if of, ok := list.Elem().(*arrow.StructType); ok {
@@ -60,7 +60,7 @@ func mdsColumns(s *arrow.Schema) (out []mdsColumn) {
 		case arrow.BOOL:
 			encoding = "ndarray:uint8" // ndarray has no booleans
 		}
-		if ofDocuments(list.Elem()) {
+		if isDocumentValue(list.Elem()) {
 			encoding = "json"
 		}
 		out = append(out, mdsColumn{name: f.Name, encoding: encoding, column: i, field: -1})
@@ -69,7 +69,7 @@ func mdsColumns(s *arrow.Schema) (out []mdsColumn) {
 	return out
 }
 
-func (s *shard) Write(r arrow.Record) error {
+func (s *mdsFile) Write(r arrow.Record) error {
 	values := make([][][]byte, len(s.columns))
 	for i, c := range s.columns {
 		var err error
@@ -80,7 +80,7 @@ func (s *shard) Write(r arrow.Record) error {
 	for row := range int(r.NumRows()) {
 		var sizes, data []byte
 		for i, c := range s.columns {
-			if c.fixed == 0 {
+			if c.width == 0 {
 				sizes = binary.LittleEndian.AppendUint32(sizes, uint32(len(values[i][row])))
 			}
 			data = append(data, values[i][row]...)
@@ -98,21 +98,21 @@ func (s *shard) Write(r arrow.Record) error {
 // values returns the encoded values of the rows.
 func (c mdsColumn) values(a arrow.Array) ([][]byte, error) {
 	out := make([][]byte, a.Len())
-	if c.fixed > 0 {
-		data := raw(a)
+	if c.width > 0 {
+		data := valueBytes(a)
 		for i := range out {
-			out[i] = data[i*c.fixed : (i+1)*c.fixed]
+			out[i] = data[i*c.width : (i+1)*c.width]
 		}
 		return out, nil
 	}
-	offsets, values := lists(a)
+	offsets, values := listRows(a)
 	if of, ok := values.(*array.Struct); ok {
 		values = of.Field(c.field)
 	}
 	if c.encoding == "json" {
 		return out, jsonRows(out, offsets, values)
 	}
-	data := raw(values)
+	data := valueBytes(values)
 	width := 1
 	if n := values.Len(); n > 0 {
 		width = len(data) / n
@@ -140,8 +140,8 @@ func jsonRows(out [][]byte, offsets []int32, values arrow.Array) error {
 	return nil
 }
 
-func (s *shard) Close() error {
-	config, err := json.Marshal(s.entry("", 0, 0))
+func (s *mdsFile) Close() error {
+	config, err := json.Marshal(s.indexEntry("", 0, 0))
 	if err != nil {
 		return err
 	}
@@ -167,15 +167,15 @@ func (s *shard) Close() error {
 	return err
 }
 
-// entry returns a shard's entry in the index.
-func (s *shard) entry(name string, bytes, samples int64) mds.Shard {
+// indexEntry returns a shard's entry in the index.
+func (s *mdsFile) indexEntry(name string, bytes, samples int64) mds.Shard {
 	e := mds.Shard{Version: 2, Format: "mds", Hashes: []string{}, Samples: samples,
 		Raw: mds.File{Name: name, Bytes: bytes, Hashes: map[string]string{}}}
 	for _, c := range s.columns {
 		e.Names, e.Encodings = append(e.Names, c.name), append(e.Encodings, c.encoding)
 		var size *int64
-		if c.fixed > 0 {
-			n := int64(c.fixed)
+		if c.width > 0 {
+			n := int64(c.width)
 			size = &n
 		}
 		e.Sizes = append(e.Sizes, size)
@@ -199,7 +199,7 @@ func writeIndex(dir string, m *Manifest) error {
 	if err != nil {
 		return err
 	}
-	return writeWhole(filepath.Join(dir, mds.IndexName), data)
+	return writeAtomic(filepath.Join(dir, mds.IndexName), data)
 }
 
 // shardColumns reads the columns from the header of a shard that this package wrote.

@@ -18,40 +18,40 @@ import (
 // npyHeaderBytes is the space reserved for a header, whose content depends on all values.
 const npyHeaderBytes = 128
 
-// arrays is a folder of NumPy files, with one or more files per column:
+// npyFolder is a folder of NumPy files, with one or more files per column:
 //
 //	NAME.npy          one number per row, or the concatenated values of all rows: [rows, L] for one bucket, else flat
 //	NAME.offsets.npy  for flat columns: int64 [rows+1], the start of each row
 //	NAME.valid.npy    for documents' values: bool, false for missing values
 //	NAME.texts.json   for texts: the list that the int32 values of NAME.npy refer to, -1 for a missing text
 //	NAME.FIELD.npy    for the documents' column: one file per field
-type arrays struct {
-	dir     string
-	columns []*npyColumn
-	square  bool // all rows have the same length
+type npyFolder struct {
+	dir         string
+	columns     []*npyColumn
+	rectangular bool // all rows have the same length
 }
 
 // npyColumn contains the files of a column.
 type npyColumn struct {
-	name    string
-	values  []*npyFile // one, or one per field
-	fields  []string
-	valid   *npyFile
-	texts   map[string]int32
-	words   []string
-	offsets []int64 // nil for one number per row
-	length  int     // of every row; -1 if lengths differ
-	list    bool
+	name      string
+	values    []*npyFile // one, or one per field
+	fields    []string
+	valid     *npyFile
+	textIndex map[string]int32
+	texts     []string
+	offsets   []int64 // nil for one number per row
+	length    int     // of every row; -1 if lengths differ
+	list      bool
 }
 
-func newArrays(dir string, s *arrow.Schema, square bool) (writer, error) {
+func newNPYFolder(dir string, s *arrow.Schema, square bool) (writer, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	a := &arrays{dir: dir, square: square}
+	a := &npyFolder{dir: dir, rectangular: square}
 	for _, f := range s.Fields() {
 		c, err := newNPYColumn(dir, f.Name, f.Type)
 		if c != nil {
@@ -83,15 +83,15 @@ func newNPYColumn(dir, name string, t arrow.DataType) (c *npyColumn, err error) 
 		return c, err
 	}
 	if t.ID() == arrow.STRING {
-		c.texts, t = map[string]int32{}, arrow.PrimitiveTypes.Int32
-	} else if c.list && ofDocuments(t) {
+		c.textIndex, t = map[string]int32{}, arrow.PrimitiveTypes.Int32
+	} else if c.list && isDocumentValue(t) {
 		c.valid = open(name+".valid", arrow.FixedWidthTypes.Boolean)
 	}
 	c.values = []*npyFile{open(name, t)}
 	return c, err
 }
 
-func (a *arrays) Write(r arrow.Record) error {
+func (a *npyFolder) Write(r arrow.Record) error {
 	for i, c := range a.columns {
 		if err := c.write(r.Column(i)); err != nil {
 			return err
@@ -104,7 +104,7 @@ func (c *npyColumn) write(column arrow.Array) error {
 	values := column
 	if c.list {
 		var offsets []int32
-		offsets, values = lists(column)
+		offsets, values = listRows(column)
 		at := c.offsets[len(c.offsets)-1]
 		for i, o := range offsets[1:] {
 			c.offsets = append(c.offsets, at+int64(o))
@@ -118,13 +118,13 @@ func (c *npyColumn) write(column arrow.Array) error {
 	switch v := values.(type) {
 	case *array.Struct:
 		for k, f := range c.values {
-			if err := f.add(raw(v.Field(k))); err != nil {
+			if err := f.add(valueBytes(v.Field(k))); err != nil {
 				return err
 			}
 		}
 		return nil
 	case *array.String:
-		return c.values[0].add(arrow.Int32Traits.CastToBytes(c.places(v)))
+		return c.values[0].add(arrow.Int32Traits.CastToBytes(c.textIndices(v)))
 	}
 	if c.valid != nil {
 		valid := make([]byte, values.Len())
@@ -137,37 +137,37 @@ func (c *npyColumn) write(column arrow.Array) error {
 			return err
 		}
 	}
-	return c.values[0].add(raw(values))
+	return c.values[0].add(valueBytes(values))
 }
 
-// places returns the indices of texts in the column's list.
-func (c *npyColumn) places(texts *array.String) []int32 {
+// textIndices returns the indices of texts in the column's list.
+func (c *npyColumn) textIndices(texts *array.String) []int32 {
 	out := make([]int32, texts.Len())
 	for i := range out {
 		if texts.IsNull(i) {
 			out[i] = -1
 			continue
 		}
-		place, known := c.texts[texts.Value(i)]
+		place, known := c.textIndex[texts.Value(i)]
 		if !known {
-			place = int32(len(c.words))
-			c.words = append(c.words, strings.Clone(texts.Value(i)))
-			c.texts[c.words[place]] = place
+			place = int32(len(c.texts))
+			c.texts = append(c.texts, strings.Clone(texts.Value(i)))
+			c.textIndex[c.texts[place]] = place
 		}
 		out[i] = place
 	}
 	return out
 }
 
-func (a *arrays) Close() (err error) {
+func (a *npyFolder) Close() (err error) {
 	for _, c := range a.columns {
-		err = errors.Join(err, c.close(a.dir, a.square))
+		err = errors.Join(err, c.close(a.dir, a.rectangular))
 	}
 	return err
 }
 
 func (c *npyColumn) close(dir string, square bool) (err error) {
-	square = square && c.list && c.length > 0 && c.fields == nil && c.texts == nil && c.valid == nil
+	square = square && c.list && c.length > 0 && c.fields == nil && c.textIndex == nil && c.valid == nil
 	for _, f := range append(c.values, c.valid) {
 		if f == nil {
 			continue
@@ -185,10 +185,10 @@ func (c *npyColumn) close(dir string, square bool) (err error) {
 		}
 		err = errors.Join(offsets.add(arrow.Int64Traits.CastToBytes(c.offsets)), offsets.close(int64(len(c.offsets))))
 	}
-	if c.texts == nil || err != nil {
+	if c.textIndex == nil || err != nil {
 		return err
 	}
-	words, err := json.Marshal(append([]string{}, c.words...))
+	words, err := json.Marshal(append([]string{}, c.texts...))
 	if err != nil {
 		return err
 	}

@@ -13,16 +13,16 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/schema"
 )
 
-// groupBytes is the size of a row group's values, in bytes. A row group is buffered in memory.
-const groupBytes = 32 << 20
+// rowGroupBytes is the size of a row group's values, in bytes. A row group is buffered in memory.
+const rowGroupBytes = 32 << 20
 
 // parquetFile writes columns one by one. The library's function for records requires its compute kernels, which would
 // be a sixth of the program's size.
 type parquetFile struct {
-	file *os.File
-	out  *file.Writer
-	held []arrow.Record
-	size int
+	file     *os.File
+	out      *file.Writer
+	buffered []arrow.Record
+	size     int
 }
 
 func newParquet(name string, s *arrow.Schema) (writer, error) {
@@ -50,7 +50,7 @@ func newParquet(name string, s *arrow.Schema) (writer, error) {
 func parquetNode(name string, t arrow.DataType, nullable bool) (schema.Node, error) {
 	switch t := t.(type) {
 	case *arrow.ListType:
-		element, err := parquetNode("element", t.Elem(), ofDocuments(t.Elem()))
+		element, err := parquetNode("element", t.Elem(), isDocumentValue(t.Elem()))
 		if err != nil {
 			return nil, err
 		}
@@ -106,58 +106,58 @@ func parquetNode(name string, t arrow.DataType, nullable bool) (schema.Node, err
 	return schema.NewPrimitiveNodeLogical(name, repetition, logical, physical, length, -1)
 }
 
-// ofDocuments reports whether a type is that of documents' values, which may be null.
-func ofDocuments(t arrow.DataType) bool {
+// isDocumentValue reports whether a type is that of documents' values, which may be null.
+func isDocumentValue(t arrow.DataType) bool {
 	return t.ID() == arrow.STRING || t.ID() == arrow.INT64 || t.ID() == arrow.FLOAT64
 }
 
 func (p *parquetFile) Write(r arrow.Record) error {
 	r.Retain()
-	p.held = append(p.held, r)
+	p.buffered = append(p.buffered, r)
 	for _, c := range r.Columns() {
-		p.size += bytesOf(c.Data())
+		p.size += arrayBytes(c.Data())
 	}
-	if p.size < groupBytes {
+	if p.size < rowGroupBytes {
 		return nil
 	}
 	return p.flush()
 }
 
-// bytesOf returns the memory size of an array's values, in bytes.
-func bytesOf(d arrow.ArrayData) (n int) {
+// arrayBytes returns the memory size of an array's values, in bytes.
+func arrayBytes(d arrow.ArrayData) (n int) {
 	for _, b := range d.Buffers() {
 		if b != nil {
 			n += b.Len()
 		}
 	}
 	for _, c := range d.Children() {
-		n += bytesOf(c)
+		n += arrayBytes(c)
 	}
 	return n
 }
 
 // flush writes the buffered records as a row group.
 func (p *parquetFile) flush() error {
-	if len(p.held) == 0 {
+	if len(p.buffered) == 0 {
 		return nil
 	}
 	group := p.out.AppendRowGroup()
-	for i := range p.held[0].Columns() {
-		if err := p.column(group, i); err != nil {
+	for i := range p.buffered[0].Columns() {
+		if err := p.writeColumn(group, i); err != nil {
 			return err
 		}
 	}
-	for _, r := range p.held {
+	for _, r := range p.buffered {
 		r.Release()
 	}
-	p.held, p.size = nil, 0
+	p.buffered, p.size = nil, 0
 	return group.Close()
 }
 
-// column writes all leaf columns of a column.
-func (p *parquetFile) column(group file.SerialRowGroupWriter, i int) error {
+// writeColumn writes all leaf columns of a column.
+func (p *parquetFile) writeColumn(group file.SerialRowGroupWriter, i int) error {
 	leaves := 1
-	if list, ok := p.held[0].Column(i).DataType().(*arrow.ListType); ok {
+	if list, ok := p.buffered[0].Column(i).DataType().(*arrow.ListType); ok {
 		if s, ok := list.Elem().(*arrow.StructType); ok {
 			leaves = s.NumFields()
 		}
@@ -167,7 +167,7 @@ func (p *parquetFile) column(group file.SerialRowGroupWriter, i int) error {
 		if err != nil {
 			return err
 		}
-		for _, r := range p.held {
+		for _, r := range p.buffered {
 			if err = writeLeaf(column, r.Column(i), leaf); err != nil {
 				break
 			}
@@ -184,7 +184,7 @@ func writeLeaf(column file.ColumnChunkWriter, a arrow.Array, leaf int) error {
 	if _, ok := a.(*array.List); !ok {
 		return writeValues(column, a, nil, nil)
 	}
-	offsets, values := lists(a)
+	offsets, values := listRows(a)
 	if s, ok := values.(*array.Struct); ok {
 		values = s.Field(leaf)
 	}
@@ -214,13 +214,13 @@ func writeLeaf(column file.ColumnChunkWriter, a arrow.Array, leaf int) error {
 func writeValues(column file.ColumnChunkWriter, a arrow.Array, def, rep []int16) (err error) {
 	switch w := column.(type) {
 	case *file.Int32ColumnChunkWriter:
-		_, err = w.WriteBatch(wide(a), def, rep)
+		_, err = w.WriteBatch(toInt32(a), def, rep)
 	case *file.Int64ColumnChunkWriter:
-		_, err = w.WriteBatch(present(a, arrow.Int64Traits.CastFromBytes(raw(a))), def, rep)
+		_, err = w.WriteBatch(nonNull(a, arrow.Int64Traits.CastFromBytes(valueBytes(a))), def, rep)
 	case *file.Float32ColumnChunkWriter:
-		_, err = w.WriteBatch(arrow.Float32Traits.CastFromBytes(raw(a)), def, rep)
+		_, err = w.WriteBatch(arrow.Float32Traits.CastFromBytes(valueBytes(a)), def, rep)
 	case *file.Float64ColumnChunkWriter:
-		_, err = w.WriteBatch(present(a, arrow.Float64Traits.CastFromBytes(raw(a))), def, rep)
+		_, err = w.WriteBatch(nonNull(a, arrow.Float64Traits.CastFromBytes(valueBytes(a))), def, rep)
 	case *file.BooleanColumnChunkWriter:
 		bits := make([]bool, a.Len())
 		for i := range bits {
@@ -228,7 +228,7 @@ func writeValues(column file.ColumnChunkWriter, a arrow.Array, def, rep []int16)
 		}
 		_, err = w.WriteBatch(bits, def, rep)
 	case *file.FixedLenByteArrayColumnChunkWriter:
-		data := raw(a)
+		data := valueBytes(a)
 		values := make([]parquet.FixedLenByteArray, a.Len())
 		for i := range values {
 			values[i] = data[2*i : 2*i+2]
@@ -249,8 +249,8 @@ func writeValues(column file.ColumnChunkWriter, a arrow.Array, def, rep []int16)
 	return err
 }
 
-// present returns the values that are not null.
-func present[T any](a arrow.Array, values []T) []T {
+// nonNull returns the values that are not null.
+func nonNull[T any](a arrow.Array, values []T) []T {
 	if a.NullN() == 0 {
 		return values
 	}
@@ -263,22 +263,22 @@ func present[T any](a arrow.Array, values []T) []T {
 	return there
 }
 
-// wide returns integers of up to 32 bits as int32.
-func wide(a arrow.Array) []int32 {
+// toInt32 returns integers of up to 32 bits as int32.
+func toInt32(a arrow.Array) []int32 {
 	switch a := a.(type) {
 	case *array.Int32:
 		return a.Int32Values()
 	case *array.Uint16:
-		return widened(a.Uint16Values())
+		return widenInts(a.Uint16Values())
 	case *array.Int16:
-		return widened(a.Int16Values())
+		return widenInts(a.Int16Values())
 	case *array.Int8:
-		return widened(a.Int8Values())
+		return widenInts(a.Int8Values())
 	}
 	return nil
 }
 
-func widened[T uint16 | int16 | int8](values []T) []int32 {
+func widenInts[T uint16 | int16 | int8](values []T) []int32 {
 	out := make([]int32, len(values))
 	for i, v := range values {
 		out[i] = int32(v)

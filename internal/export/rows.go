@@ -15,9 +15,9 @@ const (
 	bucketColumn = "bucket"
 )
 
-// withPlaces returns a batch with the position of each row in additional first columns. It replaces
+// addPositionColumns returns a batch with the position of each row in additional first columns. It replaces
 // dictionary-encoded texts by plain texts, because not every format supports dictionaries.
-func withPlaces(r arrow.Record, step uint64, bucket, first int32) (arrow.Record, error) {
+func addPositionColumns(r arrow.Record, step uint64, bucket, first int32) (arrow.Record, error) {
 	n := int(r.NumRows())
 	steps, rows, buckets := make([]int64, n), make([]int32, n), make([]int32, n)
 	for i := range n {
@@ -80,8 +80,8 @@ func plainTexts(list *array.List, texts *array.Dictionary) *array.List {
 	return b.NewListArray()
 }
 
-// lists returns the rows of a list column: values of these rows only, and the offsets of the rows in them.
-func lists(column arrow.Array) (offsets []int32, values arrow.Array) {
+// listRows returns the rows of a list column: values of these rows only, and the offsets of the rows in them.
+func listRows(column arrow.Array) (offsets []int32, values arrow.Array) {
 	list := column.(*array.List)
 	offsets = make([]int32, list.Len()+1)
 	for i := range list.Len() {
@@ -99,8 +99,9 @@ func lists(column arrow.Array) (offsets []int32, values arrow.Array) {
 	return offsets, values
 }
 
-// raw returns the memory of an array of fixed-width values without copying. Booleans are converted to a byte each.
-func raw(a arrow.Array) []byte {
+// valueBytes returns the memory of an array of fixed-width values without copying. Booleans are converted to a byte
+// each.
+func valueBytes(a arrow.Array) []byte {
 	if bits, ok := a.(*array.Boolean); ok {
 		out := make([]byte, bits.Len())
 		for i := range out {

@@ -25,8 +25,8 @@ type Batch struct {
 	Sources     [][]uint16    // of each row's pieces, as indices into the sources of info
 }
 
-// decode reads a record and checks that the shapes of its columns match its metadata.
-func decode(r arrow.Record, metadata []byte) (Batch, error) {
+// decodeBatch reads a record and checks that the shapes of its columns match its metadata.
+func decodeBatch(r arrow.Record, metadata []byte) (Batch, error) {
 	var b Batch
 	if err := json.Unmarshal(bytes.TrimSpace(metadata), &b.Meta); err != nil {
 		return b, fmt.Errorf("app_metadata: %w", err)
@@ -40,27 +40,27 @@ func decode(r arrow.Record, metadata []byte) (Batch, error) {
 		if !ok {
 			return b, fmt.Errorf("step %d: column %s is %s, want a list", b.Meta.Step, field.Name, field.Type)
 		}
-		if err := b.take(field.Name, column); err != nil {
+		if err := b.setColumn(field.Name, column); err != nil {
 			return b, fmt.Errorf("step %d: column %s: %w", b.Meta.Step, field.Name, err)
 		}
 	}
 	return b, nil
 }
 
-func (b *Batch) take(name string, column *array.List) (err error) {
+func (b *Batch) setColumn(name string, column *array.List) (err error) {
 	switch name {
 	case "input_ids":
-		b.InputIDs, err = b.slots(column)
+		b.InputIDs, err = b.tokenValues(column)
 	case "position_ids":
-		b.PositionIDs, err = b.slots(column)
+		b.PositionIDs, err = b.tokenValues(column)
 	case "labels":
-		b.Labels, err = b.slots(column)
+		b.Labels, err = b.tokenValues(column)
 	case "segment_ids":
 		values, ok := column.ListValues().(*array.Uint16)
 		if !ok {
 			return fmt.Errorf("has values of %s, want uint16", column.ListValues().DataType())
 		}
-		if err = b.square(column); err == nil {
+		if err = b.checkRowLengths(column); err == nil {
 			b.SegmentIDs = values.Uint16Values()
 		}
 	case "cu_seqlens":
@@ -68,22 +68,22 @@ func (b *Batch) take(name string, column *array.List) (err error) {
 		if !ok {
 			return fmt.Errorf("has values of %s, want int32", column.ListValues().DataType())
 		}
-		b.CuSeqlens, err = lists(column, values.Int32Values())
+		b.CuSeqlens, err = listRows(column, values.Int32Values())
 	case "sources":
 		values, ok := column.ListValues().(*array.Uint16)
 		if !ok {
 			return fmt.Errorf("has values of %s, want uint16", column.ListValues().DataType())
 		}
-		b.Sources, err = lists(column, values.Uint16Values())
+		b.Sources, err = listRows(column, values.Uint16Values())
 	case "documents":
 		b.Documents, err = pieces(column)
 	}
 	return err
 }
 
-// slots returns a column with one value per token, converted to int32.
-func (b *Batch) slots(column *array.List) ([]int32, error) {
-	if err := b.square(column); err != nil {
+// tokenValues returns a column with one value per token, converted to int32.
+func (b *Batch) tokenValues(column *array.List) ([]int32, error) {
+	if err := b.checkRowLengths(column); err != nil {
 		return nil, err
 	}
 	switch values := column.ListValues().(type) {
@@ -100,8 +100,8 @@ func (b *Batch) slots(column *array.List) ([]int32, error) {
 	}
 }
 
-// square checks that every row has L contiguous values.
-func (b *Batch) square(column *array.List) error {
+// checkRowLengths checks that every row has L contiguous values.
+func (b *Batch) checkRowLengths(column *array.List) error {
 	for i := range b.Rows {
 		if from, to := column.ValueOffsets(i); from != int64(i*b.L) || to != int64((i+1)*b.L) {
 			return fmt.Errorf("row %d has values %d to %d, want rows of %d", i, from, to, b.L)
@@ -113,11 +113,11 @@ func (b *Batch) square(column *array.List) error {
 	return nil
 }
 
-// lists returns the values of each row.
-func lists[T any](column *array.List, values []T) ([][]T, error) {
+// listRows returns the values of each row.
+func listRows[T any](column *array.List, values []T) ([][]T, error) {
 	var rows [][]T
 	for i := range column.Len() {
-		from, to, err := span(column, i)
+		from, to, err := rowRange(column, i)
 		if err != nil {
 			return nil, err
 		}
@@ -139,7 +139,7 @@ func pieces(column *array.List) ([][]api.Piece, error) {
 	}
 	rows := make([][]api.Piece, column.Len())
 	for i := range rows {
-		from, to, err := span(column, i)
+		from, to, err := rowRange(column, i)
 		if err != nil {
 			return nil, err
 		}
@@ -151,8 +151,8 @@ func pieces(column *array.List) ([][]api.Piece, error) {
 	return rows, nil
 }
 
-// span returns the values of row i: [from, to). It checks the offsets, which may be invalid.
-func span(column *array.List, i int) (from, to int, err error) {
+// rowRange returns the values of row i: [from, to). It checks the offsets, which may be invalid.
+func rowRange(column *array.List, i int) (from, to int, err error) {
 	a, b := column.ValueOffsets(i)
 	if n := column.ListValues().Len(); a < 0 || b < a || b > int64(n) {
 		return 0, 0, fmt.Errorf("row %d has values %d to %d of %d", i, a, b, n)

@@ -48,7 +48,8 @@ func TestDecodeRefuses(t *testing.T) {
 		{"no structs", `{"rows":1,"bucket":1}`, record("documents", []int32{0, 1}, int32s(1)), "want {sequence"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if _, err := decode(test.record, []byte(test.metadata)); err == nil || !strings.Contains(err.Error(), test.want) {
+			if _, err := decodeBatch(test.record, []byte(test.metadata)); err == nil ||
+				!strings.Contains(err.Error(), test.want) {
 				t.Errorf("got %v, want %q", err, test.want)
 			}
 		})
@@ -66,7 +67,7 @@ func FuzzDecode(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got, err := decode(record(column, []int32{a, b, c}, int32s(int(values))), metadata)
+		got, err := decodeBatch(record(column, []int32{a, b, c}, int32s(int(values))), metadata)
 		if err != nil {
 			return
 		}

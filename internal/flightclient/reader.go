@@ -57,16 +57,16 @@ type Options struct {
 
 // Client is a connection to a daemon's Flight server. It is safe for concurrent use.
 type Client struct {
-	uri     string
-	token   string
-	local   *auth.LocalCaller // nil if calls are not signed
-	reuse   bool
-	reports bool
-	flight  flight.Client
+	uri                string
+	token              string
+	local              *auth.LocalSigner // nil if calls are not signed
+	reuse              bool
+	reportsConsumption bool
+	flight             flight.Client
 
-	reporting sync.RWMutex // read-locked by running reports
-	open      context.Context
-	shut      context.CancelFunc // cancels open
+	reportMu    sync.RWMutex // read-locked by running reports
+	lifetime    context.Context
+	endLifetime context.CancelFunc // cancels open
 }
 
 // Open returns a client for grpc://HOST:PORT or grpc+tls://HOST:PORT. It does not wait for the server.
@@ -84,9 +84,9 @@ func Open(uri string, o Options) (*Client, error) {
 	if _, _, err := net.SplitHostPort(address); err != nil {
 		return nil, fmt.Errorf("connect to %q: %w", uri, err)
 	}
-	var local *auth.LocalCaller
+	var local *auth.LocalSigner
 	if o.Token == "" {
-		local = auth.NewLocalCaller(o.DataDir, address)
+		local = auth.NewLocalSigner(o.DataDir, address)
 	}
 	if local != nil && scheme != "grpc+tls" { // without TLS no certificate identifies the server
 		address = auth.LoopbackIP(address)
@@ -98,37 +98,38 @@ func Open(uri string, o Options) (*Client, error) {
 		return nil, fmt.Errorf("connect to %s: %w", uri, err)
 	}
 	open, shut := context.WithCancel(context.Background())
-	return &Client{open: open, shut: shut, uri: uri, token: o.Token, local: local, reuse: o.Reuse, reports: o.Report,
-		flight: c}, nil
+	return &Client{lifetime: open, endLifetime: shut, uri: uri, token: o.Token, local: local, reuse: o.Reuse,
+		reportsConsumption: o.Report,
+		flight:             c}, nil
 }
 
 // Close closes the connection and ends all reads on it.
 func (c *Client) Close() error {
-	c.shut()
-	c.reporting.Lock() // wait for running reports
-	defer c.reporting.Unlock()
+	c.endLifetime()
+	c.reportMu.Lock() // wait for running reports
+	defer c.reportMu.Unlock()
 	return c.flight.Close()
 }
 
 // Read calls f with every record batch of a ticket, in order. It returns nil after the last one, and f's error
 // immediately. For other errors Reason returns the daemon's reason.
 func (c *Client) Read(ctx context.Context, t api.Ticket, f func(Batch) error) error {
-	if c.reports {
+	if c.reportsConsumption {
 		t.Session, t.Taken = newSession(), t.Step
-		x, stop := c.report(ctx, t)
+		x, stop := c.startReporting(ctx, t)
 		defer stop()
 		inner := f
 		f = func(b Batch) error {
-			x.takes(b.Meta.Step)
+			x.markTaken(b.Meta.Step)
 			err := inner(b)
 			if b.Meta.Part == b.Meta.Parts-1 && err == nil {
-				x.consumed()
+				x.markConsumed()
 			}
 			return err
 		}
 	}
 	return c.ReadRecords(ctx, t, func(r arrow.Record, metadata []byte) error {
-		b, err := decode(r, metadata)
+		b, err := decodeBatch(r, metadata)
 		if err != nil {
 			return fmt.Errorf("decode batch of rank %d: %w", t.Rank, err)
 		}
@@ -142,19 +143,19 @@ func (c *Client) ReadRecords(ctx context.Context, t api.Ticket, f func(r arrow.R
 	if err != nil {
 		return fmt.Errorf("encode ticket: %w", err)
 	}
-	ctx, cancel := context.WithCancel(c.outgoing(ctx))
+	ctx, cancel := context.WithCancel(c.withAuthorization(ctx))
 	defer cancel() // ends the stream if f returned an error
 	stream, err := c.flight.DoGet(ctx, &flight.Ticket{Ticket: ticket}, grpc.ForceCodecV2(newCodec()))
 	if err != nil {
-		return c.failed("read", err)
+		return c.wrapError("read", err)
 	}
 	var options []ipc.Option
 	if c.reuse {
-		options = append(options, ipc.WithAllocator(&kept{Allocator: memory.NewGoAllocator()}))
+		options = append(options, ipc.WithAllocator(&reusingAllocator{Allocator: memory.NewGoAllocator()}))
 	}
-	records, err := flight.NewRecordReader(&received{stream: stream}, options...)
+	records, err := flight.NewRecordReader(&messageReader{stream: stream}, options...)
 	if err != nil {
-		return c.failed("read", err)
+		return c.wrapError("read", err)
 	}
 	defer records.Release()
 	for records.Next() {
@@ -163,14 +164,14 @@ func (c *Client) ReadRecords(ctx context.Context, t api.Ticket, f func(r arrow.R
 		}
 	}
 	if err := records.Err(); err != nil && !errors.Is(err, io.EOF) {
-		return c.failed("read", err)
+		return c.wrapError("read", err)
 	}
 	return nil
 }
 
 // Do requests an action with one result, such as seal or stats. body and result are JSON; nil for none.
 func (c *Client) Do(ctx context.Context, action string, body, result any) error {
-	return c.Results(ctx, action, body, func(b []byte) error {
+	return c.DoEach(ctx, action, body, func(b []byte) error {
 		if result == nil {
 			return nil
 		}
@@ -181,8 +182,8 @@ func (c *Client) Do(ctx context.Context, action string, body, result any) error 
 	})
 }
 
-// Results requests an action and calls f with every result, in order, until f returns an error.
-func (c *Client) Results(ctx context.Context, action string, body any, f func([]byte) error) error {
+// DoEach requests an action and calls f with every result, in order, until f returns an error.
+func (c *Client) DoEach(ctx context.Context, action string, body any, f func([]byte) error) error {
 	var b []byte
 	if body != nil {
 		var err error
@@ -190,11 +191,11 @@ func (c *Client) Results(ctx context.Context, action string, body any, f func([]
 			return fmt.Errorf("encode %s: %w", action, err)
 		}
 	}
-	ctx, cancel := context.WithCancel(c.outgoing(ctx))
+	ctx, cancel := context.WithCancel(c.withAuthorization(ctx))
 	defer cancel()
 	results, err := c.flight.DoAction(ctx, &flight.Action{Type: action, Body: b})
 	if err != nil {
-		return c.failed(action, err)
+		return c.wrapError(action, err)
 	}
 	for {
 		r, err := results.Recv()
@@ -202,7 +203,7 @@ func (c *Client) Results(ctx context.Context, action string, body any, f func([]
 			return nil
 		}
 		if err != nil {
-			return c.failed(action, err)
+			return c.wrapError(action, err)
 		}
 		if err := f(r.GetBody()); err != nil {
 			return err
@@ -210,7 +211,7 @@ func (c *Client) Results(ctx context.Context, action string, body any, f func([]
 	}
 }
 
-func (c *Client) outgoing(ctx context.Context) context.Context {
+func (c *Client) withAuthorization(ctx context.Context) context.Context {
 	header := "Bearer " + c.token
 	if c.token == "" {
 		var err error
@@ -221,7 +222,7 @@ func (c *Client) outgoing(ctx context.Context) context.Context {
 	return metadata.AppendToOutgoingContext(ctx, "authorization", header)
 }
 
-func (c *Client) failed(what string, err error) error {
+func (c *Client) wrapError(what string, err error) error {
 	return fmt.Errorf("%s from %s: %w", what, c.uri, err)
 }
 

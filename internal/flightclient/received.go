@@ -15,15 +15,15 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 )
 
-// received reads the messages of one stream. All messages share one buffer, because Arrow copies the content of a
+// messageReader reads the messages of one stream. All messages share one buffer, because Arrow copies the content of a
 // message before it requests the next one.
-type received struct {
+type messageReader struct {
 	stream  grpc.ClientStream
 	message flight.FlightData
 }
 
 // Recv returns the next message. It is valid until the next call of Recv.
-func (r *received) Recv() (*flight.FlightData, error) {
+func (r *messageReader) Recv() (*flight.FlightData, error) {
 	if err := r.stream.RecvMsg(&r.message); err != nil {
 		return nil, err
 	}
@@ -82,17 +82,17 @@ func unmarshal(data mem.BufferSlice, m *flight.FlightData) bool {
 	return true
 }
 
-// kept is an allocator that reuses the memory of released records for later records of the stream. It is not safe for
-// concurrent use.
-type kept struct {
+// reusingAllocator is an allocator that reuses the memory of released records for later records of the stream. It is
+// not safe for concurrent use.
+type reusingAllocator struct {
 	memory.Allocator
 	free [][]byte
 }
 
-// mostKept is the maximum number of kept buffers. A record uses two per column.
-const mostKept = 32
+// maxFreeBuffers is the maximum number of kept buffers. A record uses two per column.
+const maxFreeBuffers = 32
 
-func (k *kept) Allocate(size int) []byte {
+func (k *reusingAllocator) Allocate(size int) []byte {
 	i := slices.IndexFunc(k.free, func(b []byte) bool { return cap(b) >= size && cap(b)/2 <= size })
 	if i < 0 {
 		return k.Allocator.Allocate(size)
@@ -102,8 +102,8 @@ func (k *kept) Allocate(size int) []byte {
 	return b[:size]
 }
 
-func (k *kept) Free(b []byte) {
-	if len(k.free) == mostKept {
+func (k *reusingAllocator) Free(b []byte) {
+	if len(k.free) == maxFreeBuffers {
 		k.free = slices.Delete(k.free, 0, 1)
 	}
 	k.free = append(k.free, b)

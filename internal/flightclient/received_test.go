@@ -57,7 +57,7 @@ func TestMessagesAreThoseOfProtobuf(t *testing.T) {
 }
 
 func TestMemoryIsUsedAgain(t *testing.T) {
-	k := kept{Allocator: memory.NewGoAllocator()}
+	k := reusingAllocator{Allocator: memory.NewGoAllocator()}
 	large, small := k.Allocate(4096), k.Allocate(64)
 	k.Free(small)
 	k.Free(large)
@@ -67,10 +67,10 @@ func TestMemoryIsUsedAgain(t *testing.T) {
 	if b := k.Allocate(65); &b[0] == &small[0] {
 		t.Error("memory is too small")
 	}
-	for range 2 * mostKept {
+	for range 2 * maxFreeBuffers {
 		k.Free(make([]byte, 64))
 	}
-	if len(k.free) > mostKept {
-		t.Errorf("%d pieces are kept, at most %d should be", len(k.free), mostKept)
+	if len(k.free) > maxFreeBuffers {
+		t.Errorf("%d pieces are kept, at most %d should be", len(k.free), maxFreeBuffers)
 	}
 }

@@ -7,30 +7,30 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// aims are the target shares of sources, for charts. They follow the configured weights, the changes in the plan, and
-// the schedule, whose tokens are counted as steps contain them. They ignore paused and used-up sources.
-type aims struct {
-	names    []string
-	schedule []mixture.Point // points that are not reached yet
-	tokens   int64
-	now      []float64
-	from, to []float64 // of a ramp
-	begins   int64
-	over     int64 // tokens of the ramp; 0 outside a ramp
+// targetShares are the target shares of sources, for charts. They follow the configured weights, the changes in the
+// plan, and the schedule, whose tokens are counted as steps contain them. They ignore paused and used-up sources.
+type targetShares struct {
+	names      []string
+	schedule   []mixture.Point // points that are not reached yet
+	tokens     int64
+	current    []float64
+	from, to   []float64 // of a ramp
+	rampStart  int64
+	rampTokens int64 // tokens of the ramp; 0 outside a ramp
 }
 
-func newAims(names []string, c runconfig.Config) aims {
+func newTargetShares(names []string, c runconfig.Config) targetShares {
 	weights := map[string]float64{}
 	for name, s := range c.Sources {
 		weights[name] = s.Weight
 	}
-	a := aims{names: slices.Clone(names), schedule: c.Mix.Schedule}
-	a.now = a.shares(weights)
+	a := targetShares{names: slices.Clone(names), schedule: c.Mix.Schedule}
+	a.current = a.shares(weights)
 	return a
 }
 
 // shares returns the weights as fractions of 1, by the number of the source.
-func (a *aims) shares(weights map[string]float64) []float64 {
+func (a *targetShares) shares(weights map[string]float64) []float64 {
 	out, sum := make([]float64, len(a.names)), 0.0
 	for _, w := range weights {
 		sum += w
@@ -43,34 +43,34 @@ func (a *aims) shares(weights map[string]float64) []float64 {
 	return out
 }
 
-// change applies a change of the mixture. names are all sources that the run has had so far.
-func (a *aims) change(names []string, weights map[string]float64) {
-	a.names, a.over = slices.Clone(names), 0
-	a.now = a.shares(weights)
+// setWeights applies a change of the mixture. names are all sources that the run has had so far.
+func (a *targetShares) setWeights(names []string, weights map[string]float64) {
+	a.names, a.rampTokens = slices.Clone(names), 0
+	a.current = a.shares(weights)
 }
 
-// at adds the tokens of a step and returns the shares after it. The caller must not change them.
-func (a *aims) at(tokens int64) []float64 {
+// advance adds the tokens of a step and returns the shares after it. The caller must not change them.
+func (a *targetShares) advance(tokens int64) []float64 {
 	a.tokens += tokens
 	for len(a.schedule) > 0 && a.tokens >= int64(a.schedule[0].Tokens) {
 		p := a.schedule[0]
 		a.schedule = a.schedule[1:]
-		a.from, a.to, a.begins, a.over = a.now, a.shares(p.Weights), int64(p.Tokens), int64(p.Ramp)
-		if a.over == 0 {
-			a.now = a.to
+		a.from, a.to, a.rampStart, a.rampTokens = a.current, a.shares(p.Weights), int64(p.Tokens), int64(p.Ramp)
+		if a.rampTokens == 0 {
+			a.current = a.to
 		}
 	}
-	if a.over > 0 {
-		part := min(1, float64(a.tokens-a.begins)/float64(a.over))
+	if a.rampTokens > 0 {
+		part := min(1, float64(a.tokens-a.rampStart)/float64(a.rampTokens))
 		now := make([]float64, len(a.names))
 		for i := range now {
 			if i < len(a.from) && i < len(a.to) {
 				now[i] = a.from[i] + part*(a.to[i]-a.from[i])
 			}
 		}
-		if a.now = now; part == 1 {
-			a.over = 0
+		if a.current = now; part == 1 {
+			a.rampTokens = 0
 		}
 	}
-	return a.now
+	return a.current
 }

@@ -3,20 +3,20 @@
 // points, in which pairs of neighbours are merged when it is exceeded.
 package history
 
-// points is the maximum number of points of a pyramid, and recent the number of newest entries that it keeps
+// maxPoints is the maximum number of points of a pyramid, and recent the number of newest entries that it keeps
 // unmerged.
 const (
-	points = 1024
-	recent = 600
+	maxPoints = 1024
+	maxNewest = 600
 )
 
 // pyramid is a series of points that summarize all entries, and its newest entries unmerged.
 type pyramid[T any] struct {
-	merge  func(into *T, next T)
-	width  int // entries per point
-	whole  []T
-	in     int // entries in the last point
-	newest []T
+	merge       func(into *T, next T)
+	width       int // entries per point
+	summary     []T
+	lastEntries int // entries in the last point
+	newest      []T
 }
 
 func newPyramid[T any](merge func(into *T, next T)) pyramid[T] {
@@ -25,28 +25,28 @@ func newPyramid[T any](merge func(into *T, next T)) pyramid[T] {
 
 // add appends an entry. same must be a copy of it.
 func (p *pyramid[T]) add(entry, same T) {
-	if p.in == p.width || len(p.whole) == 0 {
-		if len(p.whole) == points {
-			p.halve()
+	if p.lastEntries == p.width || len(p.summary) == 0 {
+		if len(p.summary) == maxPoints {
+			p.mergePairs()
 		}
-		p.whole, p.in = append(p.whole, entry), 0
+		p.summary, p.lastEntries = append(p.summary, entry), 0
 	} else {
-		p.merge(&p.whole[len(p.whole)-1], entry)
+		p.merge(&p.summary[len(p.summary)-1], entry)
 	}
-	p.in++
-	if len(p.newest) == recent {
+	p.lastEntries++
+	if len(p.newest) == maxNewest {
 		copy(p.newest, p.newest[1:])
-		p.newest = p.newest[:recent-1]
+		p.newest = p.newest[:maxNewest-1]
 	}
 	p.newest = append(p.newest, same)
 }
 
-// halve merges pairs of neighbouring points. All points must be full.
-func (p *pyramid[T]) halve() {
-	for i := range points / 2 {
-		p.whole[i] = p.whole[2*i]
-		p.merge(&p.whole[i], p.whole[2*i+1])
+// mergePairs merges pairs of neighbouring points. All points must be full.
+func (p *pyramid[T]) mergePairs() {
+	for i := range maxPoints / 2 {
+		p.summary[i] = p.summary[2*i]
+		p.merge(&p.summary[i], p.summary[2*i+1])
 	}
-	clear(p.whole[points/2:])
-	p.whole, p.width = p.whole[:points/2], 2*p.width
+	clear(p.summary[maxPoints/2:])
+	p.summary, p.width = p.summary[:maxPoints/2], 2*p.width
 }

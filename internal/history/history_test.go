@@ -42,7 +42,7 @@ func part(step uint64, bucket int32, code, web int32) planrecord.StepPart {
 func take(t *testing.T, s *history.Steps, entries ...planrecord.Entry) {
 	t.Helper()
 	for _, e := range entries {
-		if err := s.Take(e); err != nil {
+		if err := s.Add(e); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,7 +63,8 @@ func TestStepsKeepTheWholeRun(t *testing.T) {
 		var h api.History
 		s.Fill(&h)
 		x := h.Steps
-		if h.Known != uint64(steps) || s.Known() != h.Known || sum(x.Steps) != uint64(steps) || sum(x.Tokens) != tokens ||
+		if h.KnownSteps != uint64(steps) || s.CompleteSteps() != h.KnownSteps || sum(x.Steps) != uint64(steps) ||
+			sum(x.Tokens) != tokens ||
 			sum(x.Sources[1]) != web || sum(x.Slots) != slots ||
 			sum(x.Continued) != continued || sum(x.Buckets[0]) != uint64(steps+1)/2 || sum(x.Pieces) != 2*int64(steps) ||
 			sum(h.Lengths) != 2*int64(steps) {
@@ -79,14 +80,14 @@ func TestStepsKeepTheWholeRun(t *testing.T) {
 			}
 			next = first + x.Steps[i]
 		}
-		if n := len(h.Lately.First); n != min(steps, 600) || h.Lately.Width != 1 || n > 0 &&
-			h.Lately.First[n-1] != uint64(steps-1) {
+		if n := len(h.RecentSteps.First); n != min(steps, 600) || h.RecentSteps.Width != 1 || n > 0 &&
+			h.RecentSteps.First[n-1] != uint64(steps-1) {
 			t.Errorf("%d steps: %d of the newest", steps, n)
 		}
-		for i := range h.Lately.First {
-			if h.Lately.Buckets[0][i]+h.Lately.Buckets[1][i] != 1 || h.Lately.Sources[0][i] > 30 {
-				t.Fatalf("%d steps: the newest but %d: %v of each bucket, %d tokens of code", steps, i, h.Lately.Buckets,
-					h.Lately.Sources[0][i])
+		for i := range h.RecentSteps.First {
+			if h.RecentSteps.Buckets[0][i]+h.RecentSteps.Buckets[1][i] != 1 || h.RecentSteps.Sources[0][i] > 30 {
+				t.Fatalf("%d steps: the newest but %d: %v of each bucket, %d tokens of code", steps, i, h.RecentSteps.Buckets,
+					h.RecentSteps.Sources[0][i])
 			}
 		}
 		for _, list := range []int{len(x.Steps), len(x.Slots), len(x.Tokens), len(x.Pieces), len(x.Sources[0]),
@@ -107,12 +108,13 @@ func TestAges(t *testing.T) {
 	for i := range uint64(3) {
 		row := []packonline.Piece{{Doc: 10 + i, Length: 5}, {Doc: 20, Length: 5}}
 		take(t, s, planrecord.StepPart{Step: plan.Step{Index: i, Bucket: 64, Rows: [][]packonline.Piece{row},
-			Cursor: plan.Behind(100 * (i + 1)), Floor: plan.Before(8)}, Parts: 1})
+			Cursor: plan.PositionAfter(100 * (i + 1)), Floor: plan.PositionBefore(8)}, Parts: 1})
 	}
 	var out api.History
 	s.Fill(&out)
-	if !slices.Equal(out.Lately.Age, []uint64{90, 189, 288}) || !slices.Equal(out.Lately.Waits, []uint64{93, 193, 293}) {
-		t.Errorf("ages %v, waits %v", out.Lately.Age, out.Lately.Waits)
+	if !slices.Equal(out.RecentSteps.Age, []uint64{90, 189, 288}) ||
+		!slices.Equal(out.RecentSteps.Waits, []uint64{93, 193, 293}) {
+		t.Errorf("ages %v, waits %v", out.RecentSteps.Age, out.RecentSteps.Waits)
 	}
 }
 
@@ -129,7 +131,7 @@ func TestStepsInParts(t *testing.T) {
 		a.Parts, b.Parts, b.Part = 2, 2, 1
 		a.Rows, b.Rows = p.Rows[:1], p.Rows[1:]
 		take(t, parts, a)
-		if parts.Known() != step {
+		if parts.CompleteSteps() != step {
 			t.Error("half a step counts")
 		}
 		take(t, parts, b)
@@ -140,12 +142,12 @@ func TestStepsInParts(t *testing.T) {
 	if !reflect.DeepEqual(a, b) {
 		t.Errorf("%+v\n%+v", a.Steps, b.Steps)
 	}
-	if err := parts.Take(part(9, 128, 1, 1)); err == nil {
+	if err := parts.Add(part(9, 128, 1, 1)); err == nil {
 		t.Error("a step is missing, and nobody says so")
 	}
 	wrong := part(5, 128, 1, 1)
 	wrong.Rows[0][0].Doc = plan.Ref(7, 1)
-	if err := parts.Take(wrong); err == nil {
+	if err := parts.Add(wrong); err == nil {
 		t.Error("a step names a source that the run does not have, and nobody says so")
 	}
 }
@@ -156,15 +158,15 @@ func TestTargets(t *testing.T) {
 	h.Config.Mix.Schedule = []mixture.Point{{Tokens: 100, Ramp: 100, Weights: map[string]float64{"code": 3, "web": 1}}}
 	s := history.NewSteps()
 	take(t, s, h)
-	if r := s.Recent(); len(r) > 0 {
+	if r := s.RecentShares(); len(r) > 0 {
 		t.Errorf("recent shares before the first step: %v", r)
 	}
 	for i := range uint64(30) { // 10 tokens per step
 		take(t, s, part(i, 64, 5, 5))
 	}
-	take(t, s, planrecord.Mix{By: "alice", Change: mixture.Change{Weights: map[string]float64{"code": 0, "web": 1,
+	take(t, s, planrecord.Mix{Requester: "alice", Change: mixture.Change{Weights: map[string]float64{"code": 0, "web": 1,
 		"math": 1}},
-		Begins: []plan.SourceBegin{{Name: "math"}}})
+		SourceBegins: []plan.SourceBegin{{Name: "math"}}})
 	take(t, s, part(30, 64, 5, 5))
 	var out api.History
 	s.Fill(&out)
@@ -182,7 +184,7 @@ func TestTargets(t *testing.T) {
 		out.Marks, want) {
 		t.Errorf("marks %+v", out.Marks)
 	}
-	if r := s.Recent(); math.Abs(r["code"]-.5) > 1e-9 || r["math"] != 0 {
+	if r := s.RecentShares(); math.Abs(r["code"]-.5) > 1e-9 || r["math"] != 0 {
 		t.Errorf("recent %v", r)
 	}
 }
@@ -210,7 +212,7 @@ func TestLengthQuantiles(t *testing.T) {
 	take(t, s, part(1, 128, 1, 100))
 	var out api.History
 	s.Fill(&out)
-	if p := out.Lately; p.P10[0] != 1 || p.P90[0] < 65 || p.P90[0] > 128 {
+	if p := out.RecentSteps; p.P10[0] != 1 || p.P90[0] < 65 || p.P90[0] > 128 {
 		t.Errorf("%+v", p)
 	}
 }
@@ -227,7 +229,7 @@ func TestTimesOfADayAndAMonth(t *testing.T) {
 		for i := range seconds + 1 {
 			s := history.Sample{At: at.Add(time.Duration(i) * time.Second), Planned: uint64(i), Tokens: 1000 * int64(i),
 				Documents: 10 * int64(i), Published: uint64(11 * i), Bytes: 4000, Split: int64(i),
-				Health: diagnosis.Running, Waits: i%4 == 0}
+				Health: diagnosis.Running, IsWaiting: i%4 == 0}
 			if i%50_000 == 40_000 {
 				s.Health = diagnosis.Failing
 			}
@@ -264,7 +266,7 @@ func TestTimesOfADayAndAMonth(t *testing.T) {
 		if want := (seconds-40_000)/50_000 + 1; failing != want {
 			t.Errorf("%d points failing, want %d: the worst moment of each counts", failing, want)
 		}
-		if m := h.Minutes; len(m.At) != 600 || m.Seconds != 1 {
+		if m := h.RecentTimes; len(m.At) != 600 || m.Seconds != 1 {
 			t.Errorf("the last minutes have %d points of %v s", len(m.At), m.Seconds)
 		}
 	}

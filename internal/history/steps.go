@@ -20,15 +20,15 @@ const maxMarks = 500
 
 // Steps is the course of a run by step. Its only input is the plan's records, from the first one on.
 type Steps struct {
-	header  planrecord.Header
-	buckets []int
-	names   []string // of sources, by number
-	aims    aims
-	known   uint64 // number of complete steps
-	part    point  // the step whose parts are being read
-	pyramid pyramid[point]
-	lengths [bins]int64
-	marks   []api.Mark
+	header      planrecord.Header
+	buckets     []int
+	sourceNames []string // of sources, by number
+	targets     targetShares
+	complete    uint64 // number of complete steps
+	pending     point  // the step whose parts are being read
+	pyramid     pyramid[point]
+	lengths     [bins]int64
+	marks       []api.Mark
 }
 
 // point is the summary of one step or of several.
@@ -43,9 +43,9 @@ type point struct {
 }
 
 // NewSteps returns an empty Steps.
-func NewSteps() *Steps { return &Steps{pyramid: newPyramid(joinPoints)} }
+func NewSteps() *Steps { return &Steps{pyramid: newPyramid(mergePoints)} }
 
-func joinPoints(p *point, q point) {
+func mergePoints(p *point, q point) {
 	if p.steps == 0 {
 		p.first = q.first
 	}
@@ -72,65 +72,65 @@ func (p point) clone() point {
 	return p
 }
 
-// Take adds the next record of the plan.
-func (s *Steps) Take(e planrecord.Entry) error {
+// Add adds the next record of the plan.
+func (s *Steps) Add(e planrecord.Entry) error {
 	switch e := e.(type) {
 	case planrecord.Header:
-		s.begin(e)
+		s.applyHeader(e)
 	case planrecord.StepPart:
-		return s.step(&e)
+		return s.addStepPart(&e)
 	case planrecord.Mix:
-		for _, b := range e.Begins {
-			s.names = append(s.names, b.Name)
+		for _, b := range e.SourceBegins {
+			s.sourceNames = append(s.sourceNames, b.Name)
 		}
-		s.aims.change(s.names, e.Change.Weights)
-		s.mark("weights", "weights "+weightsOf(e.Weights), e.By)
+		s.targets.setWeights(s.sourceNames, e.Change.Weights)
+		s.addMark("weights", "weights "+formatWeights(e.Weights), e.Requester)
 	case planrecord.SealSource:
-		s.mark("seal", "source "+s.name(e.Source)+" sealed", e.By)
+		s.addMark("seal", "source "+s.sourceName(e.Source)+" sealed", e.Requester)
 	case planrecord.Drain:
-		s.mark("drain", "drained", e.By)
+		s.addMark("drain", "drained", e.Requester)
 	case planrecord.Rest:
 		what := "rests"
 		if !e.Rests {
 			what = "has documents again"
 		}
-		s.mark("rest", "source "+s.name(e.Source)+" "+what, "")
+		s.addMark("rest", "source "+s.sourceName(e.Source)+" "+what, "")
 	case planrecord.Term:
-		s.mark("leader", e.Daemon+" leads", "")
+		s.addMark("leader", e.Daemon+" leads", "")
 	case planrecord.End:
-		s.mark("end", "the run ends", "")
+		s.addMark("end", "the run ends", "")
 	}
 	return nil
 }
 
-func (s *Steps) begin(h planrecord.Header) {
+func (s *Steps) applyHeader(h planrecord.Header) {
 	s.header, s.buckets = h, slices.Clone(h.Config.Packing.Buckets)
 	for _, x := range h.Infos() {
-		s.names = append(s.names, x.Name)
+		s.sourceNames = append(s.sourceNames, x.Name)
 	}
-	s.aims = newAims(s.names, h.Config)
+	s.targets = newTargetShares(s.sourceNames, h.Config)
 }
 
-func (s *Steps) name(source int) string {
-	if source < len(s.names) {
-		return s.names[source]
+func (s *Steps) sourceName(source int) string {
+	if source < len(s.sourceNames) {
+		return s.sourceNames[source]
 	}
 	return fmt.Sprint(source)
 }
 
-// step adds a part of a step. The last part completes the step.
-func (s *Steps) step(e *planrecord.StepPart) error {
-	if e.Index != s.known {
-		return fmt.Errorf("step %d follows step %d", e.Index, s.known)
+// addStepPart adds a part of a step. The last part completes the step.
+func (s *Steps) addStepPart(e *planrecord.StepPart) error {
+	if e.Index != s.complete {
+		return fmt.Errorf("step %d follows step %d", e.Index, s.complete)
 	}
 	if e.Part == 0 {
-		s.part = point{first: e.Index, steps: 1, waits: e.Cursor.Last() - min(e.Cursor.Last(), e.Floor.Last()),
+		s.pending = point{first: e.Index, steps: 1, waits: e.Cursor.Last() - min(e.Cursor.Last(), e.Floor.Last()),
 			buckets: make([]uint64, len(s.buckets))}
 		if i := slices.Index(s.buckets, int(e.Bucket)); i >= 0 {
-			s.part.buckets[i] = 1
+			s.pending.buckets[i] = 1
 		}
 	}
-	p := &s.part
+	p := &s.pending
 	p.slots += int64(e.Bucket) * int64(len(e.Rows))
 	for _, row := range e.Rows {
 		for _, x := range row {
@@ -140,13 +140,13 @@ func (s *Steps) step(e *planrecord.StepPart) error {
 			if x.Start > 0 {
 				p.continued++
 			}
-			if len(s.names) == 1 {
+			if len(s.sourceNames) == 1 {
 				arrival := plan.RefSequence(x.Doc) + 1 - min(s.header.Sources[0].Start, plan.RefSequence(x.Doc))
 				p.age = max(p.age, e.Cursor.Last()-min(e.Cursor.Last(), arrival))
 			}
 			source := plan.RefSource(x.Doc)
-			if source >= len(s.names) {
-				return fmt.Errorf("step %d names source %d of %d", e.Index, source, len(s.names))
+			if source >= len(s.sourceNames) {
+				return fmt.Errorf("step %d names source %d of %d", e.Index, source, len(s.sourceNames))
 			}
 			if source >= len(p.sources) {
 				p.sources = append(p.sources, make([]int64, source+1-len(p.sources))...)
@@ -157,28 +157,28 @@ func (s *Steps) step(e *planrecord.StepPart) error {
 	if e.Part < e.Parts-1 {
 		return nil
 	}
-	p.targets = s.aims.at(p.tokens)
+	p.targets = s.targets.advance(p.tokens)
 	for i, n := range p.lengths {
 		s.lengths[i] += n
 	}
-	s.known++
+	s.complete++
 	s.pyramid.add(p.clone(), p.clone())
 	return nil
 }
 
 func bin(length int32) int { return min(bins-1, bits.Len32(uint32(max(length, 1)-1))) }
 
-func (s *Steps) mark(kind, text, by string) {
+func (s *Steps) addMark(kind, text, by string) {
 	if by != "" {
 		text += " by " + by
 	}
 	if len(s.marks) == maxMarks {
 		s.marks = slices.Delete(s.marks, 0, 1)
 	}
-	s.marks = append(s.marks, api.Mark{Step: s.known, Kind: kind, Text: text})
+	s.marks = append(s.marks, api.Mark{Step: s.complete, Kind: kind, Text: text})
 }
 
-func weightsOf(weights map[string]float64) string {
+func formatWeights(weights map[string]float64) string {
 	var parts []string
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		parts = append(parts, fmt.Sprintf("%s %.3g", name, weights[name]))
@@ -186,15 +186,15 @@ func weightsOf(weights map[string]float64) string {
 	return strings.Join(parts, ", ")
 }
 
-// Known returns the number of complete steps.
-func (s *Steps) Known() uint64 { return s.known }
+// CompleteSteps returns the number of complete steps.
+func (s *Steps) CompleteSteps() uint64 { return s.complete }
 
-// Recent returns each source's share of the tokens of the newest recentShare steps. It is empty before the first
+// RecentShares returns each source's share of the tokens of the newest recentSteps steps. It is empty before the first
 // step.
-func (s *Steps) Recent() map[string]float64 {
-	sums, all := make([]int64, len(s.names)), int64(0)
+func (s *Steps) RecentShares() map[string]float64 {
+	sums, all := make([]int64, len(s.sourceNames)), int64(0)
 	newest := s.pyramid.newest
-	for _, p := range newest[max(0, len(newest)-recentShare):] {
+	for _, p := range newest[max(0, len(newest)-recentSteps):] {
 		for i, n := range p.sources {
 			sums[i] += n
 			all += n
@@ -205,26 +205,27 @@ func (s *Steps) Recent() map[string]float64 {
 		return out
 	}
 	for i, n := range sums {
-		out[s.names[i]] = float64(n) / float64(all)
+		out[s.sourceNames[i]] = float64(n) / float64(all)
 	}
 	return out
 }
 
-// recentShare is the number of steps that Recent averages.
-const recentShare = 100
+// recentSteps is the number of steps that Recent averages.
+const recentSteps = 100
 
 // Fill sets the fields of h that are by step.
 func (s *Steps) Fill(h *api.History) {
-	h.Run, h.Sources, h.Buckets, h.Known = s.header.Run, slices.Clone(s.names), slices.Clone(s.buckets), s.known
-	h.Steps, h.Lately = s.series(s.pyramid.whole, uint64(s.pyramid.width)), s.series(s.pyramid.newest, 1)
+	h.Run, h.Sources, h.Buckets, h.KnownSteps = s.header.Run, slices.Clone(s.sourceNames), slices.Clone(s.buckets),
+		s.complete
+	h.Steps, h.RecentSteps = s.series(s.pyramid.summary, uint64(s.pyramid.width)), s.series(s.pyramid.newest, 1)
 	h.Marks, h.Lengths = slices.Clone(s.marks), slices.Clone(s.lengths[:])
 }
 
 func (s *Steps) series(all []point, width uint64) api.StepSeries {
 	out := api.StepSeries{Width: width, Buckets: make([][]uint64, len(s.buckets))}
-	mixed := len(s.names) > 1
+	mixed := len(s.sourceNames) > 1
 	if mixed {
-		out.Sources, out.Targets = make([][]int64, len(s.names)), make([][]float64, len(s.names))
+		out.Sources, out.Targets = make([][]int64, len(s.sourceNames)), make([][]float64, len(s.sourceNames))
 	}
 	for _, p := range all {
 		out.First, out.Steps = append(out.First, p.first), append(out.Steps, p.steps)

@@ -15,8 +15,8 @@ type Sample struct {
 	Tokens, Documents        int64 // tokens in steps, documents packed
 	Published                uint64
 	Bytes                    float64 // sent per second
-	Reads                    bool    // at least one rank is present
-	Waits                    bool    // a rank waits for a step that is not planned
+	HasReaders               bool    // at least one rank is present
+	IsWaiting                bool    // a rank waits for a step that is not planned
 	Health                   diagnosis.Health
 	Split                    int64 // documents in more than one piece
 	RowsRelated, RowsSpliced int64 // splice rows that did not run out of related documents, and all
@@ -25,35 +25,35 @@ type Sample struct {
 // Times is the course of a run by time, with about one sample per second.
 type Times struct {
 	last    Sample
-	pyramid pyramid[moment]
+	pyramid pyramid[timePoint]
 }
 
-// moment is the summary of one sample or of several.
-type moment struct {
-	at                           time.Time
-	seconds                      float64
-	planned, read, committed     uint64
-	tokens, documents, published float64
-	bytes, reads, waits          float64 // multiplied by seconds
-	health                       diagnosis.Health
-	split, related, spliced      float64
+// timePoint is the summary of one sample or of several.
+type timePoint struct {
+	at                                time.Time
+	seconds                           float64
+	planned, read, committed          uint64
+	tokens, documents, published      float64
+	bytes, readerSeconds, waitSeconds float64 // multiplied by seconds
+	health                            diagnosis.Health
+	split, related, spliced           float64
 }
 
 // NewTimes returns an empty Times.
-func NewTimes() *Times { return &Times{pyramid: newPyramid(joinMoments)} }
+func NewTimes() *Times { return &Times{pyramid: newPyramid(mergeMoments)} }
 
-func joinMoments(m *moment, n moment) {
+func mergeMoments(m *timePoint, n timePoint) {
 	n.seconds += m.seconds
 	n.tokens, n.documents, n.published = n.tokens+m.tokens, n.documents+m.documents, n.published+m.published
-	n.bytes, n.reads, n.waits = n.bytes+m.bytes, n.reads+m.reads, n.waits+m.waits
+	n.bytes, n.readerSeconds, n.waitSeconds = n.bytes+m.bytes, n.readerSeconds+m.readerSeconds, n.waitSeconds+m.waitSeconds
 	n.split, n.related, n.spliced = n.split+m.split, n.related+m.related, n.spliced+m.spliced
-	if rank(m.health) > rank(n.health) {
+	if severity(m.health) > severity(n.health) {
 		n.health = m.health
 	}
 	*m = n
 }
 
-func rank(h diagnosis.Health) int {
+func severity(h diagnosis.Health) int {
 	switch h {
 	case diagnosis.Failing:
 		return 2
@@ -74,27 +74,28 @@ func (t *Times) Add(s Sample) {
 		return
 	}
 	since := func(now, then int64) float64 { return float64(max(0, now-then)) }
-	m := moment{at: s.At, seconds: s.At.Sub(before.At).Seconds(), planned: s.Planned, read: s.Read, committed: s.Committed,
-		tokens: since(s.Tokens, before.Tokens), documents: since(s.Documents, before.Documents),
+	m := timePoint{at: s.At, seconds: s.At.Sub(before.At).Seconds(), planned: s.Planned, read: s.Read,
+		committed: s.Committed,
+		tokens:    since(s.Tokens, before.Tokens), documents: since(s.Documents, before.Documents),
 		published: since(int64(s.Published), int64(before.Published)), health: s.Health,
 		split:   since(s.Split, before.Split),
 		related: since(s.RowsRelated, before.RowsRelated), spliced: since(s.RowsSpliced, before.RowsSpliced)}
 	m.bytes = s.Bytes * m.seconds
-	if s.Reads {
-		m.reads = m.seconds
+	if s.HasReaders {
+		m.readerSeconds = m.seconds
 	}
-	if s.Reads && s.Waits {
-		m.waits = m.seconds
+	if s.HasReaders && s.IsWaiting {
+		m.waitSeconds = m.seconds
 	}
 	t.pyramid.add(m, m)
 }
 
 // Fill sets the fields of h that are by time.
 func (t *Times) Fill(h *api.History) {
-	h.Times, h.Minutes = series(t.pyramid.whole), series(t.pyramid.newest)
+	h.Times, h.RecentTimes = series(t.pyramid.summary), series(t.pyramid.newest)
 }
 
-func series(all []moment) (out api.TimeSeries) {
+func series(all []timePoint) (out api.TimeSeries) {
 	splices := false
 	for _, m := range all {
 		splices = splices || m.spliced > 0
@@ -114,8 +115,8 @@ func series(all []moment) (out api.TimeSeries) {
 		out.Tokens, out.Documents, out.Published = append(out.Tokens, a(m.tokens)), append(out.Documents, a(m.documents)),
 			append(out.Published, a(m.published))
 		var waiting *float64
-		if m.reads > 0 {
-			waiting = new(m.waits / m.reads)
+		if m.readerSeconds > 0 {
+			waiting = new(m.waitSeconds / m.readerSeconds)
 		}
 		out.Bytes, out.Waiting = append(out.Bytes, a(m.bytes)), append(out.Waiting, waiting)
 		out.Health = append(out.Health, string(m.health))

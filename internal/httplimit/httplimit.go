@@ -18,27 +18,27 @@ import (
 )
 
 const (
-	headerWithin = 5 * time.Second
-	bodyWithin   = 15 * time.Second
-	writeWithin  = 30 * time.Second // for a caller to read the data of one write
-	idleWithin   = time.Minute
-	maxHeader    = 16 << 10
+	headerTimeout  = 5 * time.Second
+	bodyTimeout    = 15 * time.Second
+	writeTimeout   = 30 * time.Second // for a caller to read the data of one write
+	idleTimeout    = time.Minute
+	maxHeaderBytes = 16 << 10
 	// maxRequests bounds the open requests of an HTTP/2 connection, window the unread bytes of their bodies.
-	maxRequests = 64
-	window      = 64 << 10
-	// identifyWithin is the maximum time of a connection without an identified request, over any number of requests.
-	identifyWithin = 30 * time.Second
-	// spares are connections for health checks if all others serve identified requests.
-	spares = 16
+	maxRequests   = 64
+	receiveWindow = 64 << 10
+	// identifyTimeout is the maximum time of a connection without an identified request, over any number of requests.
+	identifyTimeout = 30 * time.Second
+	// spareConnections are connections for health checks if all others serve identified requests.
+	spareConnections = 16
 )
 
 // Config describes a Server.
 type Config struct {
 	Handler http.Handler
-	// Open reports whether a request needs no identity, such as a health check.
-	Open func(*http.Request) bool
-	// Identified reports whether the caller of a request is identified, by the headers only.
-	Identified func(*http.Request) bool
+	// IsOpen reports whether a request needs no identity, such as a health check.
+	IsOpen func(*http.Request) bool
+	// IsIdentified reports whether the caller of a request is identified, by the headers only.
+	IsIdentified func(*http.Request) bool
 	// MaxConnections bounds connections, MaxConnectionsPerHost those of one host.
 	MaxConnections, MaxConnectionsPerHost int
 	Log                                   *slog.Logger
@@ -46,20 +46,21 @@ type Config struct {
 
 // Listen returns a listener that bounds the connections of l.
 func (c Config) Listen(l net.Listener) *connlimit.Listener {
-	return connlimit.New(l, connlimit.Config{Max: c.MaxConnections, MaxPerHost: c.MaxConnectionsPerHost, Spare: spares,
-		IdentifyWithin: identifyWithin, Log: c.Log})
+	return connlimit.New(l, connlimit.Config{Max: c.MaxConnections, MaxPerHost: c.MaxConnectionsPerHost,
+		Spare:           spareConnections,
+		IdentifyTimeout: identifyTimeout, Log: c.Log})
 }
 
 // Server returns a server for connections of Listen.
 func (c Config) Server() *http.Server {
 	return &http.Server{
 		Handler:           http.HandlerFunc(c.serve),
-		ReadHeaderTimeout: headerWithin,
-		ReadTimeout:       bodyWithin,
-		IdleTimeout:       idleWithin,
-		MaxHeaderBytes:    maxHeader,
-		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxRequests, MaxReceiveBufferPerConnection: window,
-			MaxReceiveBufferPerStream: window},
+		ReadHeaderTimeout: headerTimeout,
+		ReadTimeout:       bodyTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		HTTP2: &http.HTTP2Config{MaxConcurrentStreams: maxRequests, MaxReceiveBufferPerConnection: receiveWindow,
+			MaxReceiveBufferPerStream: receiveWindow},
 		ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 			if t, ok := conn.(*tls.Conn); ok {
 				conn = t.NetConn()
@@ -73,72 +74,73 @@ func (c Config) Server() *http.Server {
 type connKey struct{}
 
 func (c Config) serve(w http.ResponseWriter, q *http.Request) {
-	out := newTimely(w)
+	out := newDeadlineWriter(w)
 	if q.ContentLength == 0 {
-		BodyRead(out)
+		ClearReadDeadline(out)
 	}
 	conn, ok := q.Context().Value(connKey{}).(*connlimit.Conn)
 	switch {
 	case !ok:
-	case c.Open(q):
-		conn.Served()
+	case c.IsOpen(q):
+		conn.MarkServed()
 	default:
-		if conn.Spare() {
+		if conn.IsSpare() {
 			out.Header().Set("Connection", "close")
 			http.Error(out, "too many connections", http.StatusServiceUnavailable)
 			return
 		}
-		if c.Identified(q) {
-			defer conn.Identified()()
+		if c.IsIdentified(q) {
+			defer conn.BeginIdentified()()
 		}
 	}
 	c.Handler.ServeHTTP(out, q)
 }
 
-// BodyRead records that the body of a request has been read. The response may take longer than the body's deadline.
-func BodyRead(w http.ResponseWriter) {
+// ClearReadDeadline records that the body of a request has been read. The response may take longer than the body's
+// deadline.
+func ClearReadDeadline(w http.ResponseWriter) {
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // an error means that no deadline exists
 }
 
-// timely is a writer whose caller must read the data of each write within writeWithin, unless a handler sets
+// deadlineWriter is a writer whose caller must read the data of each write within writeTimeout, unless a handler sets
 // deadlines itself.
-type timely struct {
+type deadlineWriter struct {
 	http.ResponseWriter
-	control *http.ResponseController
-	own     bool
+	control        *http.ResponseController
+	customDeadline bool
 }
 
-func newTimely(w http.ResponseWriter) *timely {
-	t := &timely{ResponseWriter: w, control: http.NewResponseController(w)}
-	t.extend()
+func newDeadlineWriter(w http.ResponseWriter) *deadlineWriter {
+	t := &deadlineWriter{ResponseWriter: w, control: http.NewResponseController(w)}
+	t.extendDeadline()
 	return t
 }
 
-// extend sets a new deadline. An error means that no deadline exists.
-func (t *timely) extend() {
-	if !t.own {
-		_ = t.control.SetWriteDeadline(time.Now().Add(writeWithin))
+// extendDeadline sets a new deadline. An error means that no deadline exists.
+func (t *deadlineWriter) extendDeadline() {
+	if !t.customDeadline {
+		_ = t.control.SetWriteDeadline(time.Now().Add(writeTimeout))
 	}
 }
 
-func (t *timely) Write(b []byte) (int, error) {
-	t.extend()
+func (t *deadlineWriter) Write(b []byte) (int, error) {
+	t.extendDeadline()
 	return t.ResponseWriter.Write(b)
 }
 
-func (t *timely) WriteHeader(code int) {
-	t.extend()
+func (t *deadlineWriter) WriteHeader(code int) {
+	t.extendDeadline()
 	t.ResponseWriter.WriteHeader(code)
 }
 
 // SetWriteDeadline makes the handler responsible for all deadlines of this response.
-func (t *timely) SetWriteDeadline(at time.Time) error {
-	t.own = true
+func (t *deadlineWriter) SetWriteDeadline(at time.Time) error {
+	t.customDeadline = true
 	return t.control.SetWriteDeadline(at)
 }
 
 // Unwrap returns the writer below, for http.ResponseController.
-func (t *timely) Unwrap() http.ResponseWriter { return t.ResponseWriter }
+func (t *deadlineWriter) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 
 // errorLog writes a server's log lines as structured lines, and only some of many equal ones.
 type errorLog struct {

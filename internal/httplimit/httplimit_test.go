@@ -45,8 +45,8 @@ func serve(t *testing.T, log io.Writer, secure *tls.Config) (address string) {
 		_ = http.NewResponseController(w).Flush()
 		<-q.Context().Done()
 	})
-	c := httplimit.Config{Handler: mux, Open: func(q *http.Request) bool { return q.URL.Path == "/healthz" },
-		Identified:     func(q *http.Request) bool { return q.Header.Get("Authorization") != "" },
+	c := httplimit.Config{Handler: mux, IsOpen: func(q *http.Request) bool { return q.URL.Path == "/healthz" },
+		IsIdentified:   func(q *http.Request) bool { return q.Header.Get("Authorization") != "" },
 		MaxConnections: 10, MaxConnectionsPerHost: 10, Log: slog.New(slog.NewTextHandler(log, nil))}
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

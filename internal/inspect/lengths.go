@@ -12,34 +12,34 @@ type Lengths struct {
 	Longest  int `json:"longest"`
 }
 
-// kept bounds the number of lengths that are held.
-const kept = 1 << 20
+// maxSamples bounds the number of lengths that are held.
+const maxSamples = 1 << 20
 
-// sample keeps each length and, beyond kept, every second, fourth, ... of them.
-type sample struct {
+// lengthSample keeps each length and, beyond kept, every second, fourth, ... of them.
+type lengthSample struct {
 	lengths           []int
-	every, seen       int
+	stride, seen      int
 	shortest, longest int
 }
 
-func (s *sample) add(n int) {
-	if s.every == 0 {
-		s.every, s.shortest = 1, n
+func (s *lengthSample) add(n int) {
+	if s.stride == 0 {
+		s.stride, s.shortest = 1, n
 	}
 	s.shortest, s.longest = min(s.shortest, n), max(s.longest, n)
-	if s.seen%s.every == 0 {
+	if s.seen%s.stride == 0 {
 		s.lengths = append(s.lengths, n)
 	}
-	if s.seen++; len(s.lengths) < kept {
+	if s.seen++; len(s.lengths) < maxSamples {
 		return
 	}
-	for i := range kept / 2 {
+	for i := range maxSamples / 2 {
 		s.lengths[i] = s.lengths[2*i]
 	}
-	s.lengths, s.every = s.lengths[:kept/2], 2*s.every
+	s.lengths, s.stride = s.lengths[:maxSamples/2], 2*s.stride
 }
 
-func (s *sample) quantiles() Lengths {
+func (s *lengthSample) quantiles() Lengths {
 	if len(s.lengths) == 0 {
 		return Lengths{}
 	}

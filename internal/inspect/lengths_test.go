@@ -4,16 +4,16 @@ import "testing"
 
 // For more lengths than are held, the quantiles are those of a sample, and the extremes are still those of all.
 func TestQuantilesOfMany(t *testing.T) {
-	s := &sample{}
+	s := &lengthSample{}
 	if s.quantiles() != (Lengths{}) {
 		t.Error("of nothing")
 	}
-	const n = 5 * kept / 2
+	const n = 5 * maxSamples / 2
 	for i := range n {
 		s.add(i + 1)
 	}
-	if len(s.lengths) >= kept || s.every != 4 {
-		t.Errorf("holds %d, each %d-th", len(s.lengths), s.every)
+	if len(s.lengths) >= maxSamples || s.stride != 4 {
+		t.Errorf("holds %d, each %d-th", len(s.lengths), s.stride)
 	}
 	l := s.quantiles()
 	near := func(got int, share float64) bool {

@@ -24,15 +24,15 @@ type Report struct {
 	Tokenizer string   `json:"tokenizer"`  // fingerprint of the tokenizer that produced the ids, as specified by the user
 	LargestID int64    `json:"largest_id"` // -1 without token ids
 	// The id with which more than half of the documents end, if one exists.
-	LastID    *uint32          `json:"last_id,omitempty"`
-	LastShare float64          `json:"last_share,omitempty"`
-	Lengths   Lengths          `json:"lengths"` // of documents: tokens, or bytes of text
-	First     *First           `json:"first,omitempty"`
-	LeftOut   map[string]Left  `json:"left_out"` // by reason
-	Replaced  corpus.Replaced  `json:"replaced"` // bytes of texts that are not UTF-8
-	Problems  []string         `json:"problems"` // errors that would end publishing
-	Parts     map[string]int64 `json:"parts,omitempty"`
-	Complete  bool             `json:"complete"` // all inputs were read to their end
+	LastID    *uint32              `json:"last_id,omitempty"`
+	LastShare float64              `json:"last_share,omitempty"`
+	Lengths   Lengths              `json:"lengths"` // of documents: tokens, or bytes of text
+	First     *FirstDocument       `json:"first,omitempty"`
+	LeftOut   map[string]SkipCount `json:"left_out"` // by reason
+	Replaced  corpus.Replacements  `json:"replaced"` // bytes of texts that are not UTF-8
+	Problems  []string             `json:"problems"` // errors that would end publishing
+	Parts     map[string]int64     `json:"parts,omitempty"`
+	Complete  bool                 `json:"complete"` // all inputs were read to their end
 }
 
 // Format describes the inputs of one format.
@@ -44,14 +44,14 @@ type Format struct {
 	Fields []record.Field `json:"fields,omitempty"`
 }
 
-// Left counts what was skipped for a reason, with the first example.
-type Left struct {
+// SkipCount counts what was skipped for a reason, with the first example.
+type SkipCount struct {
 	Count int64  `json:"count"`
 	First string `json:"first"`
 }
 
-// First is the first document.
-type First struct {
+// FirstDocument is the first document.
+type FirstDocument struct {
 	Path  string   `json:"path"`
 	Label string   `json:"label"`
 	ID    string   `json:"id,omitempty"`
@@ -61,39 +61,40 @@ type First struct {
 
 // Limits on how much of the first document is reported, in bytes and ids.
 const (
-	shownText = 400
-	shownIDs  = 32
+	maxShownText = 400
+	maxShownIDs  = 32
 )
 
 // Empty is the reason of documents without content.
 const Empty = "empty"
 
-// Of reads inputs to their end, or until ctx ends. fits returns why a document would be refused as too large, or nil.
-func Of(ctx context.Context, inputs []*corpus.Input, fits func(record.Document) error) Report {
-	r := Report{LargestID: -1, LeftOut: map[string]Left{}, Problems: []string{}, Parts: map[string]int64{}}
-	lengths := &sample{}
+// Summarize reads inputs to their end, or until ctx ends. fits returns why a document would be refused as too large, or
+// nil.
+func Summarize(ctx context.Context, inputs []*corpus.Input, fits func(record.Document) error) Report {
+	r := Report{LargestID: -1, LeftOut: map[string]SkipCount{}, Problems: []string{}, Parts: map[string]int64{}}
+	lengths := &lengthSample{}
 	last := map[uint32]int64{}
 	for _, in := range inputs {
 		if ctx.Err() != nil {
 			break
 		}
-		r.found(ctx, in)
+		r.addInput(ctx, in)
 		for d, err := range in.Documents(ctx) {
 			var skip *record.SkipError
 			switch {
 			case ctx.Err() != nil:
 			case errors.As(err, &skip):
-				r.leave(string(skip.Reason), skip.Error())
+				r.addSkipped(string(skip.Reason), skip.Error())
 			case err != nil:
 				r.Problems = append(r.Problems, err.Error())
 			case len(d.Data) == 0:
-				r.leave(Empty, d.Path)
+				r.addSkipped(Empty, d.Path)
 			default:
 				if err := fits(d); err != nil {
-					r.leave(string(record.TooLarge), err.Error())
+					r.addSkipped(string(record.TooLarge), err.Error())
 					break
 				}
-				lengths.add(r.take(in, d, last))
+				lengths.add(r.addDocument(in, d, last))
 			}
 			if ctx.Err() != nil {
 				break
@@ -110,8 +111,8 @@ func Of(ctx context.Context, inputs []*corpus.Input, fits func(record.Document) 
 	return r
 }
 
-// found records an input.
-func (r *Report) found(ctx context.Context, in *corpus.Input) {
+// addInput records an input.
+func (r *Report) addInput(ctx context.Context, in *corpus.Input) {
 	name := string(in.Format())
 	i := slices.IndexFunc(r.Formats, func(f Format) bool { return f.Name == name })
 	if i < 0 {
@@ -126,7 +127,7 @@ func (r *Report) found(ctx context.Context, in *corpus.Input) {
 	f.Inputs, f.Files, f.Bytes = f.Inputs+1, f.Files+in.Files(), f.Bytes+in.Bytes
 }
 
-func (r *Report) leave(reason, what string) {
+func (r *Report) addSkipped(reason, what string) {
 	l := r.LeftOut[reason]
 	if l.Count++; l.Count == 1 {
 		l.First = what
@@ -134,21 +135,21 @@ func (r *Report) leave(reason, what string) {
 	r.LeftOut[reason] = l
 }
 
-// lastMost bounds the number of distinct last ids that are counted.
-const lastMost = 1 << 16
+// maxLastIDs bounds the number of distinct last ids that are counted.
+const maxLastIDs = 1 << 16
 
-// take counts a document and returns its length.
-func (r *Report) take(in *corpus.Input, d record.Document, last map[uint32]int64) int {
+// addDocument counts a document and returns its length.
+func (r *Report) addDocument(in *corpus.Input, d record.Document, last map[uint32]int64) int {
 	r.Documents++
 	r.Replaced.Add(d)
-	if in.Part != "" {
-		r.Parts[in.Part]++
+	if in.Split != "" {
+		r.Parts[in.Split]++
 	}
 	if !in.Tokens() {
 		r.Bytes += int64(len(d.Data))
 		if r.First == nil {
-			r.First = &First{Path: d.Path, Label: d.Label, ID: d.ID,
-				Text: strings.ToValidUTF8(string(d.Data[:min(len(d.Data), shownText)]), "")}
+			r.First = &FirstDocument{Path: d.Path, Label: d.Label, ID: d.ID,
+				Text: strings.ToValidUTF8(string(d.Data[:min(len(d.Data), maxShownText)]), "")}
 		}
 		return len(d.Data)
 	}
@@ -160,12 +161,12 @@ func (r *Report) take(in *corpus.Input, d record.Document, last map[uint32]int64
 		id = binary.LittleEndian.Uint32(d.Data[i:])
 		r.LargestID = max(r.LargestID, int64(id))
 	}
-	if _, known := last[id]; known || len(last) < lastMost {
+	if _, known := last[id]; known || len(last) < maxLastIDs {
 		last[id]++
 	}
 	if r.First == nil {
-		r.First = &First{Path: d.Path, Label: d.Label, ID: d.ID}
-		for i := 0; i < min(n, shownIDs); i++ {
+		r.First = &FirstDocument{Path: d.Path, Label: d.Label, ID: d.ID}
+		for i := 0; i < min(n, maxShownIDs); i++ {
 			r.First.IDs = append(r.First.IDs, binary.LittleEndian.Uint32(d.Data[4*i:]))
 		}
 	}

@@ -32,7 +32,7 @@ func stepPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, Step) 
 		for i, row := range s.Rows {
 			for _, p := range row {
 				used = append(used, usedPiece{s.Index, s.Bucket, i, p.Piece,
-					about(p.Piece, from[messageKey{p.Source, p.Sequence}])})
+					documentInfo(p.Piece, from[messageKey{p.Source, p.Sequence}])})
 			}
 		}
 		return write(w, used)
@@ -40,20 +40,20 @@ func stepPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, Step) 
 }
 
 // foundPieces converts a writer of pieces to a writer of the found rows of a document.
-func foundPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, []api.Found) error {
-	return func(w io.Writer, found []api.Found) error {
+func foundPieces(write func(io.Writer, []usedPiece) error) func(io.Writer, []api.FoundRow) error {
+	return func(w io.Writer, found []api.FoundRow) error {
 		var used []usedPiece
 		for _, f := range found {
 			for _, p := range f.Pieces {
-				used = append(used, usedPiece{f.Step, f.Bucket, f.Row, p, about(p, document.Info{})})
+				used = append(used, usedPiece{f.Step, f.Bucket, f.Row, p, documentInfo(p, document.Info{})})
 			}
 		}
 		return write(w, used)
 	}
 }
 
-// fields are the columns of every ledger, with one row per piece. Unknown values of a document are empty.
-var fields = []arrow.Field{
+// baseFields are the columns of every ledger, with one row per piece. Unknown values of a document are empty.
+var baseFields = []arrow.Field{
 	{Name: "step", Type: arrow.PrimitiveTypes.Uint64},
 	{Name: "bucket", Type: arrow.PrimitiveTypes.Int32},
 	{Name: "row", Type: arrow.PrimitiveTypes.Int32},
@@ -66,11 +66,11 @@ var fields = []arrow.Field{
 	{Name: "domain", Type: arrow.BinaryTypes.String},
 }
 
-// more are columns that a ledger has after fields if a piece has a value for them. In order: the source in a run with
-// several sources; the weight, null for 1; the document's values as JSON; for a message with several documents, the
-// document's index and its first token in the piece, null if the message is one document or that is unknown; the
-// number of tokens with a loss.
-var more = []column{
+// optionalColumns are columns that a ledger has after fields if a piece has a value for them. In order: the source in a
+// run with several sources; the weight, null for 1; the document's values as JSON; for a message with several
+// documents, the document's index and its first token in the piece, null if the message is one document or that is
+// unknown; the number of tokens with a loss.
+var optionalColumns = []column{
 	textColumn("source", func(p usedPiece) string { return p.piece.Source }),
 	{arrow.Field{Name: "weight", Type: arrow.PrimitiveTypes.Float32, Nullable: true}, func(p usedPiece) bool {
 		return p.from.Weight != nil
@@ -82,27 +82,29 @@ var more = []column{
 			}
 			b.(*array.Float32Builder).Append(*p.from.Weight)
 		}},
-	textColumn("meta", func(p usedPiece) string { return metaOf(p.from) }),
-	numberColumn("index", func(p usedPiece) *int32 { return inner(p, func(in *api.Inner) *int32 { return &in.Index }) }),
+	textColumn("meta", func(p usedPiece) string { return metaJSON(p.from) }),
+	numberColumn("index", func(p usedPiece) *int32 {
+		return innerNumber(p, func(in *api.InnerDocument) *int32 { return &in.Index })
+	}),
 	numberColumn("start_within", func(p usedPiece) *int32 {
-		return inner(p, func(in *api.Inner) *int32 { return &in.Within })
+		return innerNumber(p, func(in *api.InnerDocument) *int32 { return &in.Within })
 	}),
 	numberColumn("loss_tokens", func(p usedPiece) *int32 { return p.piece.LossTokens }),
 }
 
-// inner returns a number of a document in a message with several documents, nil if the message is one document.
-func inner(p usedPiece, of func(*api.Inner) *int32) *int32 {
-	if p.piece.Inner == nil {
+// innerNumber returns a number of a document in a message with several documents, nil if the message is one document.
+func innerNumber(p usedPiece, of func(*api.InnerDocument) *int32) *int32 {
+	if p.piece.InnerDocument == nil {
 		return nil
 	}
-	return of(p.piece.Inner)
+	return of(p.piece.InnerDocument)
 }
 
 // column is a column that a ledger has if any piece has a value for it.
 type column struct {
-	field arrow.Field
-	has   func(usedPiece) bool
-	add   func(array.Builder, usedPiece)
+	field       arrow.Field
+	hasValue    func(usedPiece) bool
+	appendValue func(array.Builder, usedPiece)
 }
 
 func textColumn(name string, of func(usedPiece) string) column {
@@ -124,10 +126,10 @@ func numberColumn(name string, of func(usedPiece) *int32) column {
 		}}
 }
 
-func record(pieces []usedPiece) arrow.Record {
-	all, behind := slices.Clone(fields), more[:0:0]
-	for _, m := range more {
-		if slices.ContainsFunc(pieces, m.has) {
+func newRecord(pieces []usedPiece) arrow.Record {
+	all, behind := slices.Clone(baseFields), optionalColumns[:0:0]
+	for _, m := range optionalColumns {
+		if slices.ContainsFunc(pieces, m.hasValue) {
 			all, behind = append(all, m.field), append(behind, m)
 		}
 	}
@@ -147,14 +149,14 @@ func record(pieces []usedPiece) arrow.Record {
 		text(8, p.from.Path)
 		text(9, p.from.Domain)
 		for i, m := range behind {
-			m.add(b.Field(len(fields)+i), p)
+			m.appendValue(b.Field(len(baseFields)+i), p)
 		}
 	}
 	return b.NewRecord()
 }
 
-// metaOf returns the values of a document as JSON, empty for none.
-func metaOf(d document.Info) string {
+// metaJSON returns the values of a document as JSON, empty for none.
+func metaJSON(d document.Info) string {
 	if len(d.Meta) == 0 {
 		return ""
 	}
@@ -166,7 +168,7 @@ func metaOf(d document.Info) string {
 }
 
 func writeArrow(w io.Writer, pieces []usedPiece) error {
-	rec := record(pieces)
+	rec := newRecord(pieces)
 	defer rec.Release()
 	out := ipc.NewWriter(w, ipc.WithSchema(rec.Schema()))
 	if err := out.Write(rec); err != nil {

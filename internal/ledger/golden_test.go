@@ -38,27 +38,27 @@ func someStep() Step {
 }
 
 // pieceWithin returns a piece of a document in a message with several documents.
-func pieceWithin(sequence uint64, start, length, loss int32, in api.Inner) api.Piece {
-	return api.Piece{Sequence: sequence, Start: start, Length: length, LossTokens: &loss, Inner: &in}
+func pieceWithin(sequence uint64, start, length, loss int32, in api.InnerDocument) api.Piece {
+	return api.Piece{Sequence: sequence, Start: start, Length: length, LossTokens: &loss, InnerDocument: &in}
 }
 
 // severalStep returns a step with documents of a message with several documents, one of them in two rows, and a
 // message that is one document.
 func severalStep() Step {
 	loss, weight := int32(7), float32(0.5)
-	seventh := api.Inner{Index: 7, Within: 0, ID: "x7", Weight: &weight, Meta: map[string]any{"lang": "de"}}
+	seventh := api.InnerDocument{Index: 7, Within: 0, ID: "x7", Weight: &weight, Meta: map[string]any{"lang": "de"}}
 	rest := seventh
 	rest.Within = 23
 	return Step{Step: api.Step{Run: "whole", Index: 7, Bucket: 64, Cursor: 3, Masked: 3}, Rows: [][]Piece{
-		{{Piece: pieceWithin(2, 128, 23, 20, seventh)}, {Piece: pieceWithin(2, 0, 9, 9, api.Inner{})}},
+		{{Piece: pieceWithin(2, 128, 23, 20, seventh)}, {Piece: pieceWithin(2, 0, 9, 9, api.InnerDocument{})}},
 		{{Piece: pieceWithin(2, 151, 4, 4, rest)}, {Piece: api.Piece{Sequence: 1, Length: 7, LossTokens: &loss}},
 			{Piece: api.Piece{Sequence: 3, Length: 1}}},
 	}, Documents: []document.Info{{Sequence: 1, Subject: "docs.web", ID: "alone", Weight: &weight},
 		{Sequence: 2, Subject: "docs.web", ID: "message"}, {Sequence: 3}}}
 }
 
-var foundWithin = []api.Found{{Run: "whole", Step: 7, Bucket: 64, Row: 1, Pieces: []api.Piece{
-	pieceWithin(2, 151, 4, 3, api.Inner{Index: 7, Within: 23, ID: "x7", Meta: map[string]any{"lang": "de"}}),
+var foundWithin = []api.FoundRow{{Run: "whole", Step: 7, Bucket: 64, Row: 1, Pieces: []api.Piece{
+	pieceWithin(2, 151, 4, 3, api.InnerDocument{Index: 7, Within: 23, ID: "x7", Meta: map[string]any{"lang": "de"}}),
 	{Sequence: 3, Length: 1}}}}
 
 // withoutText returns a step as it is without --text.
@@ -73,7 +73,7 @@ func withoutText(s Step) Step {
 
 // TestLedgerGolden compares the ledger's output in every format with golden files.
 func TestLedgerGolden(t *testing.T) {
-	found := []api.Found{
+	found := []api.FoundRow{
 		{Run: "whole", Step: 7, Bucket: 16, Row: 0, Pieces: []api.Piece{{Sequence: 1, Length: 9}}},
 		{Run: "whole", Step: 12, Bucket: 4096, Row: 31, Pieces: []api.Piece{{Sequence: 1, Start: 9, Length: 4},
 			{Sequence: 1, Start: 13, Length: 4000}}},
@@ -90,7 +90,7 @@ func TestLedgerGolden(t *testing.T) {
 	}
 	mixed.Documents = nil
 	for _, source := range []string{"web", "code"} {
-		mixed.Add(api.Page{Step: mixed.Step, Documents: []document.Info{{Source: source, Sequence: 3,
+		mixed.AddPage(api.LedgerPage{Step: mixed.Step, Documents: []document.Info{{Source: source, Sequence: 3,
 			Subject: "docs." + source, Path: "three"}, {Source: source, Sequence: 1, ID: source}}})
 	}
 	steps["sources"] = mixed
@@ -105,7 +105,7 @@ func TestLedgerGolden(t *testing.T) {
 	steps["several"] = severalStep()
 	for format, write := range Formats {
 		for name, s := range steps {
-			if name == "text" && !write.Texts {
+			if name == "text" && !write.HasTexts {
 				continue
 			}
 			t.Run(name+" "+format, func(t *testing.T) {
@@ -122,7 +122,7 @@ func TestLedgerGolden(t *testing.T) {
 		})
 		t.Run("none "+format, func(t *testing.T) {
 			goldentest.Compare(t, "none."+format, listed(format, func(w io.Writer) error {
-				return write.Found(w, []api.Found{})
+				return write.Found(w, []api.FoundRow{})
 			}))
 		})
 	}

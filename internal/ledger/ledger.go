@@ -27,34 +27,34 @@ type Piece struct {
 	Text *Text `json:"text,omitempty"`
 }
 
-func (p Piece) String() string { return name(p.Piece) }
+func (p Piece) String() string { return formatName(p.Piece) }
 
-// name returns a piece's name, SEQUENCE:START+LENGTH. In a run with several sources it is
+// formatName returns a piece's name, SEQUENCE:START+LENGTH. In a run with several sources it is
 // SOURCE/SEQUENCE:START+LENGTH. For a document in a message with several documents it is SEQUENCE#INDEX:START+LENGTH,
 // with START relative to the document. If not all tokens have a loss, their number follows in parentheses.
-func name(p api.Piece) string {
+func formatName(p api.Piece) string {
 	start, loss := p.Start, ""
-	if p.Inner != nil {
+	if p.InnerDocument != nil {
 		start = p.Within
 	}
 	if p.LossTokens != nil && *p.LossTokens != p.Length {
 		loss = fmt.Sprintf("(%d)", *p.LossTokens)
 	}
-	return fmt.Sprintf("%s:%d+%d%s", within(p), start, p.Length, loss)
+	return fmt.Sprintf("%s:%d+%d%s", documentName(p), start, p.Length, loss)
 }
 
-// within returns the name of a piece's document, with its index in a message with several documents.
-func within(p api.Piece) string {
+// documentName returns the name of a piece's document, with its index in a message with several documents.
+func documentName(p api.Piece) string {
 	d := messageKey{p.Source, p.Sequence}.String()
-	if p.Inner == nil {
+	if p.InnerDocument == nil {
 		return d
 	}
 	return fmt.Sprintf("%s#%d", d, p.Index)
 }
 
-// about returns the information about a piece's document. message is that of its message, as far as known.
-func about(p api.Piece, message document.Info) document.Info {
-	if p.Inner != nil {
+// documentInfo returns the information about a piece's document. message is that of its message, as far as known.
+func documentInfo(p api.Piece, message document.Info) document.Info {
+	if p.InnerDocument != nil {
 		message.ID, message.Weight, message.Meta = p.ID, p.Weight, p.Meta
 	}
 	return message
@@ -73,10 +73,10 @@ func (d messageKey) String() string {
 	return fmt.Sprintf("%s/%d", d.source, d.sequence)
 }
 
-func of(d document.Info) messageKey { return messageKey{d.Source, d.Sequence} }
+func messageKeyOf(d document.Info) messageKey { return messageKey{d.Source, d.Sequence} }
 
-// Add adds the next page of the step.
-func (s *Step) Add(page api.Page) {
+// AddPage adds the next page of the step.
+func (s *Step) AddPage(page api.LedgerPage) {
 	s.Step = page.Step
 	for _, row := range page.Rows {
 		pieces := make([]Piece, len(row))
@@ -89,7 +89,7 @@ func (s *Step) Add(page api.Page) {
 		inOrder := func(d document.Info, o messageKey) int {
 			return cmp.Or(cmp.Compare(d.Source, o.source), cmp.Compare(d.Sequence, o.sequence))
 		}
-		if at, there := slices.BinarySearchFunc(s.Documents, of(d), inOrder); !there {
+		if at, there := slices.BinarySearchFunc(s.Documents, messageKeyOf(d), inOrder); !there {
 			s.Documents = slices.Insert(s.Documents, at, d)
 		}
 	}
@@ -99,22 +99,22 @@ func (s *Step) Add(page api.Page) {
 func (s Step) origins() map[messageKey]document.Info {
 	from := map[messageKey]document.Info{}
 	for _, d := range s.Documents {
-		from[of(d)] = d
+		from[messageKeyOf(d)] = d
 	}
 	return from
 }
 
 // Format writes steps, and the rows in which a document was found.
 type Format struct {
-	Step  func(io.Writer, Step) error
-	Found func(io.Writer, []api.Found) error
-	Texts bool // whether it can show the text of pieces
+	Step     func(io.Writer, Step) error
+	Found    func(io.Writer, []api.FoundRow) error
+	HasTexts bool // whether it can show the text of pieces
 }
 
 // Formats are the formats by name.
 var Formats = map[string]Format{
 	"table":   {writeTable, writeFoundTable, true},
-	"json":    {writeJSON[Step], writeJSON[[]api.Found], true},
+	"json":    {writeJSON[Step], writeJSON[[]api.FoundRow], true},
 	"arrow":   {stepPieces(writeArrow), foundPieces(writeArrow), false},
 	"parquet": {stepPieces(writeParquet), foundPieces(writeParquet), false},
 }

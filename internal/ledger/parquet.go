@@ -16,7 +16,7 @@ import (
 // writeParquet writes columns one by one. The library's function for records requires its compute kernels, which
 // would be a sixth of the program's size.
 func writeParquet(w io.Writer, pieces []usedPiece) error {
-	rec := record(pieces)
+	rec := newRecord(pieces)
 	defer rec.Release()
 	var out bytes.Buffer // the library panics if its writer fails
 	if err := writeColumns(&out, rec); err != nil {
@@ -31,7 +31,7 @@ func writeParquet(w io.Writer, pieces []usedPiece) error {
 func writeColumns(w io.Writer, rec arrow.Record) error {
 	var nodes schema.FieldList
 	for _, f := range rec.Schema().Fields() {
-		n, err := nodeOf(f)
+		n, err := parquetNode(f)
 		if err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func writeColumns(w io.Writer, rec arrow.Record) error {
 	return errors.Join(group.Close(), out.Close())
 }
 
-func nodeOf(f arrow.Field) (schema.Node, error) {
+func parquetNode(f arrow.Field) (schema.Node, error) {
 	repetition := parquet.Repetitions.Required
 	if f.Nullable {
 		repetition = parquet.Repetitions.Optional
@@ -86,7 +86,7 @@ func writeColumn(column file.ColumnChunkWriter, values arrow.Array) (err error) 
 		}
 		_, err = column.(*file.Int64ColumnChunkWriter).WriteBatch(signed, nil, nil)
 	case *array.Int32:
-		there, levels := present(a, a.Value)
+		there, levels := nonNull(a, a.Value)
 		_, err = column.(*file.Int32ColumnChunkWriter).WriteBatch(there, levels, nil)
 	case *array.String:
 		texts := make([]parquet.ByteArray, a.Len())
@@ -95,15 +95,15 @@ func writeColumn(column file.ColumnChunkWriter, values arrow.Array) (err error) 
 		}
 		_, err = column.(*file.ByteArrayColumnChunkWriter).WriteBatch(texts, nil, nil)
 	case *array.Float32:
-		there, levels := present(a, a.Value)
+		there, levels := nonNull(a, a.Value)
 		_, err = column.(*file.Float32ColumnChunkWriter).WriteBatch(there, levels, nil)
 	}
 	return err
 }
 
-// present returns the values of a column that are not null, and a definition level for each row: 1 for a value, 0 for
+// nonNull returns the values of a column that are not null, and a definition level for each row: 1 for a value, 0 for
 // null. Callers ignore levels for columns that cannot be null.
-func present[T any](a arrow.Array, value func(int) T) (there []T, levels []int16) {
+func nonNull[T any](a arrow.Array, value func(int) T) (there []T, levels []int16) {
 	levels = make([]int16, a.Len())
 	for i := range levels {
 		if a.IsValid(i) {

@@ -8,10 +8,10 @@ import (
 	"loaderd/internal/flightclient"
 )
 
-// Read requests a step from a daemon. If documents is set, the step contains the origins of its documents.
-func Read(ctx context.Context, c *flightclient.Client, run string, step uint64, documents bool) (Step, error) {
+// ReadStep requests a step from a daemon. If documents is set, the step contains the origins of its documents.
+func ReadStep(ctx context.Context, c *flightclient.Client, run string, step uint64, documents bool) (Step, error) {
 	var s Step
-	err := c.Ledger(ctx, run, step, documents, func(page api.Page) { s.Add(page) })
+	err := c.Ledger(ctx, run, step, documents, func(page api.LedgerPage) { s.AddPage(page) })
 	return s, err
 }
 

@@ -15,7 +15,7 @@ import (
 
 // writeTable writes one line per row, followed by the pieces' texts or one line per document, as far as known.
 func writeTable(w io.Writer, s Step) error {
-	s.writeHead(w)
+	s.writeSummary(w)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "row\ttokens\tpieces")
 	for i, row := range s.Rows {
@@ -33,22 +33,22 @@ func writeTable(w io.Writer, s Step) error {
 		return errors.Join(t.Flush(), s.writeTexts(w))
 	}
 	if len(s.Documents) > 0 {
-		documents := s.each()
+		documents := s.namedDocuments()
 		head := "document\tsubject\tid\tpath"
-		weighs := slices.ContainsFunc(documents, func(d single) bool { return d.Weight != nil })
+		weighs := slices.ContainsFunc(documents, func(d namedDocument) bool { return d.Weight != nil })
 		if weighs {
 			head += "\tweight"
 		}
-		if slices.ContainsFunc(documents, func(d single) bool { return d.Meta != nil }) {
+		if slices.ContainsFunc(documents, func(d namedDocument) bool { return d.Meta != nil }) {
 			head += "\tmeta"
 		}
 		fmt.Fprintf(t, "\n%s\n", head)
 		for _, x := range documents {
 			d := x.Info
 			fmt.Fprintf(t, "%s\t%s\t%s\t%s", x.name, d.Subject, d.ID, d.Path)
-			meta := metaOf(d)
+			meta := metaJSON(d)
 			if weighs && (d.Weight != nil || meta != "") {
-				fmt.Fprintf(t, "\t%s", weightOf(d))
+				fmt.Fprintf(t, "\t%s", formatWeight(d))
 			}
 			if meta != "" {
 				fmt.Fprintf(t, "\t%s", meta)
@@ -59,23 +59,23 @@ func writeTable(w io.Writer, s Step) error {
 	return t.Flush()
 }
 
-// weightOf returns a document's weight, empty if unknown.
-func weightOf(d document.Info) string {
+// formatWeight returns a document's weight, empty if unknown.
+func formatWeight(d document.Info) string {
 	if d.Weight == nil {
 		return ""
 	}
 	return strconv.FormatFloat(float64(*d.Weight), 'g', -1, 32)
 }
 
-// writeHead writes the counts of the whole step.
-func (s Step) writeHead(w io.Writer) {
+// writeSummary writes the counts of the whole step.
+func (s Step) writeSummary(w io.Writer) {
 	pieces, tokens := 0, 0
 	documents := map[string]bool{}
 	for _, row := range s.Rows {
 		for _, p := range row {
 			pieces++
 			tokens += int(p.Length)
-			documents[within(p.Piece)] = true
+			documents[documentName(p.Piece)] = true
 		}
 	}
 	slots, masked := len(s.Rows)*s.Bucket, ""
@@ -100,7 +100,7 @@ func (s Step) writeTexts(w io.Writer) error {
 	for i, row := range s.Rows {
 		fmt.Fprintf(w, "\nrow %d\n", i)
 		for _, p := range row {
-			d := about(p.Piece, from[messageKey{p.Source, p.Sequence}])
+			d := documentInfo(p.Piece, from[messageKey{p.Source, p.Sequence}])
 			where := slices.DeleteFunc([]string{p.String(), d.Subject, d.ID, d.Path}, func(s string) bool { return s == "" })
 			if n := len(where); n > 2 && where[n-1] == where[n-2] { // the path is also the id
 				where = where[:n-1]
@@ -109,7 +109,7 @@ func (s Step) writeTexts(w io.Writer) error {
 				fmt.Fprint(w, "  ", x)
 			}
 			if p.Text != nil {
-				fmt.Fprint(w, "\n    ", p.Text.shown())
+				fmt.Fprint(w, "\n    ", p.Text.abbreviate())
 			}
 			if _, err := fmt.Fprintln(w); err != nil {
 				return err
@@ -119,7 +119,7 @@ func (s Step) writeTexts(w io.Writer) error {
 	return nil
 }
 
-func writeFoundTable(w io.Writer, found []api.Found) error {
+func writeFoundTable(w io.Writer, found []api.FoundRow) error {
 	if len(found) == 0 {
 		_, err := fmt.Fprintln(w, "no step of the plan holds a document of that name")
 		return err
@@ -129,7 +129,7 @@ func writeFoundTable(w io.Writer, found []api.Found) error {
 	for _, f := range found {
 		var pieces []string
 		for _, p := range f.Pieces {
-			pieces = append(pieces, name(p))
+			pieces = append(pieces, formatName(p))
 		}
 		fmt.Fprintf(t, "%d\t%d\t%d\t%s\n", f.Step, f.Bucket, f.Row, strings.Join(pieces, " "))
 	}

@@ -10,9 +10,9 @@ import (
 	"unicode/utf8"
 )
 
-// textShown is the maximum number of characters of a piece's text in the table. Longer texts are shortened in the
+// maxTextRunes is the maximum number of characters of a piece's text in the table. Longer texts are shortened in the
 // middle.
-const textShown = 120
+const maxTextRunes = 120
 
 // Text is the text of a piece. In JSON it is a string, or {"base64"} if it begins or ends within a character.
 type Text struct{ bytes []byte }
@@ -28,12 +28,12 @@ func (t *Text) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON returns an error, because texts are decoded from tokens only.
 func (t *Text) UnmarshalJSON([]byte) error { return errors.New("a piece's text is not read") }
 
-// shown returns the text on one line, shortened in the middle if it is long.
-func (t *Text) shown() string {
+// abbreviate returns the text on one line, shortened in the middle if it is long.
+func (t *Text) abbreviate() string {
 	runes := bytes.Runes(bytes.ToValidUTF8(t.bytes, []byte("\ufffd"))) // a split character becomes U+FFFD
-	if len(runes) <= textShown {
+	if len(runes) <= maxTextRunes {
 		return strconv.Quote(string(runes))
 	}
-	head, tail := runes[:textShown*3/4], runes[len(runes)-textShown/4:]
-	return fmt.Sprintf("%q ... %d more ... %q", string(head), len(runes)-textShown, string(tail))
+	head, tail := runes[:maxTextRunes*3/4], runes[len(runes)-maxTextRunes/4:]
+	return fmt.Sprintf("%q ... %d more ... %q", string(head), len(runes)-maxTextRunes, string(tail))
 }

@@ -12,11 +12,11 @@ func TestPieceTextIsShownOnOneLine(t *testing.T) {
 		"cut \xe4\xb8": `"cut ` + "\ufffd" + `"`,
 		"\x1b[31m":     `"\x1b[31m"`,
 	} {
-		if got := (&Text{[]byte(text)}).shown(); got != want {
+		if got := (&Text{[]byte(text)}).abbreviate(); got != want {
 			t.Errorf("%q is shown as %s, want %s", text, got, want)
 		}
 	}
-	long := (&Text{[]byte(strings.Repeat("x", 1000))}).shown()
+	long := (&Text{[]byte(strings.Repeat("x", 1000))}).abbreviate()
 	if want := fmt.Sprintf("%q ... 880 more ... %q", strings.Repeat("x", 90), strings.Repeat("x", 30)); long != want {
 		t.Errorf("a long text is shown as %s", long)
 	}

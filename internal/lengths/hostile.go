@@ -5,19 +5,19 @@ import (
 	"math/rand/v2"
 )
 
-// Case is a named list of document lengths.
-type Case struct {
+// HardCase is a named list of document lengths.
+type HardCase struct {
 	Name    string
 	Lengths []int32
 }
 
-// Hostile returns lists of lengths that are hard to pack into rows of the given lengths. Some have few distinct
+// HardCases returns lists of lengths that are hard to pack into rows of the given lengths. Some have few distinct
 // lengths, which fill a row exactly only with very many documents, or never. Others are drawn from narrow bands, with
 // a step width that prevents sums equal to a row.
-func Hostile(documents int, rows []int) []Case {
+func HardCases(documents int, rows []int) []HardCase {
 	shortest, longest := int32(rows[0]), int32(rows[len(rows)-1])
 	half := longest / 2
-	var out []Case
+	var out []HardCase
 	for _, turns := range [][]int32{
 		{1}, {7}, {60}, {1500}, {shortest - 1}, {shortest + 1}, {shortest/2 + 1}, {half - 1}, {half + 1}, {longest/3 + 1},
 		{longest - 1},
@@ -31,7 +31,7 @@ func Hostile(documents int, rows []int) []Case {
 		for i := range in {
 			in[i] = max(1, turns[i%len(turns)])
 		}
-		out = append(out, Case{fmt.Sprint("in turns ", turns), in})
+		out = append(out, HardCase{fmt.Sprint("in turns ", turns), in})
 	}
 	bands := [][2]int32{
 		{1, 16}, {1, longest}, {shortest/2 - shortest/10, shortest/2 + shortest/10},
@@ -50,7 +50,7 @@ func Hostile(documents int, rows []int) []Case {
 				n := max(1, band[0]) + r.Int32N(band[1]-band[0])
 				in[i] = n - n%step + 1
 			}
-			out = append(out, Case{fmt.Sprintf("%d to %d in steps of %d", band[0], band[1], step), in})
+			out = append(out, HardCase{fmt.Sprintf("%d to %d in steps of %d", band[0], band[1], step), in})
 		}
 	}
 	return out

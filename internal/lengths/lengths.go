@@ -10,17 +10,17 @@ import (
 
 // Parameters of the log-normal distribution that reproduces the truncation figures published for FineWeb-Edu.
 const (
-	Mu    = 6.363
-	Sigma = 1.0235
+	FineWebMu    = 6.363
+	FineWebSigma = 1.0235
 )
 
 // LogNormal returns n document lengths in tokens, at least 1, drawn from the log-normal distribution of Mu and Sigma.
 // They depend only on n and seed.
-func LogNormal(n int, seed uint64) []int32 { return LogNormalOf(Mu, Sigma, n, seed) }
+func LogNormal(n int, seed uint64) []int32 { return LogNormalOf(FineWebMu, FineWebSigma, n, seed) }
 
 // LogNormalOf is LogNormal with other parameters.
 func LogNormalOf(mu, sigma float64, n int, seed uint64) []int32 {
-	return draw(n, seed, func(r *rand.Rand, _ float64) float64 { return math.Exp(mu + sigma*r.NormFloat64()) })
+	return drawEach(n, seed, func(r *rand.Rand, _ float64) float64 { return math.Exp(mu + sigma*r.NormFloat64()) })
 }
 
 // Distribution is a named distribution of document lengths.
@@ -43,8 +43,8 @@ func (d Distribution) Draw(n int, seed uint64) []int32 {
 	return d.lengths(n, seed)
 }
 
-// Named returns the distribution with a name.
-func Named(name string) (d Distribution, ok bool) {
+// ByName returns the distribution with a name.
+func ByName(name string) (d Distribution, ok bool) {
 	i := slices.IndexFunc(distributions, func(d Distribution) bool { return d.Name == name })
 	if i < 0 {
 		return Distribution{}, false
@@ -55,9 +55,9 @@ func Named(name string) (d Distribution, ok bool) {
 // Distributions returns all distributions.
 func Distributions() []Distribution { return slices.Clone(distributions) }
 
-// draw returns n lengths of at least 1. one receives the position in the list: from 0 for the first to 1 for the
+// drawEach returns n lengths of at least 1. one receives the position in the list: from 0 for the first to 1 for the
 // last.
-func draw(n int, seed uint64, one func(r *rand.Rand, at float64) float64) []int32 {
+func drawEach(n int, seed uint64, one func(r *rand.Rand, at float64) float64) []int32 {
 	r := rand.New(rand.NewPCG(seed, 0))
 	out := make([]int32, n)
 	for i := range out {

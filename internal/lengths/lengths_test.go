@@ -26,7 +26,7 @@ func TestDistributions(t *testing.T) {
 		"constant":    {1500, 1500, 1500, 1500, 0},
 		"drift":       {1, math.MaxInt32, 920, math.Exp(6.25), 0.02},
 	} {
-		d, ok := lengths.Named(name)
+		d, ok := lengths.ByName(name)
 		if !ok || d.Name != name || d.Shape == "" || d.Source == "" || d.Documents < 1 {
 			t.Errorf("%s: %+v", name, d)
 			continue
@@ -66,7 +66,7 @@ func TestClasses(t *testing.T) {
 		}
 		return n
 	}
-	d, _ := lengths.Named("pubmed")
+	d, _ := lengths.ByName("pubmed")
 	in := d.Draw(d.Documents, 7)
 	if len(in) != 11_268 || count(in, 2048, 4096) != 3906 || count(in, 4096, 6144) != 4095 ||
 		count(in, 18<<10, 30<<10) != 90 {
@@ -85,7 +85,7 @@ func TestClasses(t *testing.T) {
 
 // TestDriftDrifts checks that later documents are longer.
 func TestDriftDrifts(t *testing.T) {
-	d, _ := lengths.Named("drift")
+	d, _ := lengths.ByName("drift")
 	in := d.Draw(100_000, 1)
 	var early, late float64
 	for i := range 10_000 {
@@ -99,7 +99,7 @@ func TestDriftDrifts(t *testing.T) {
 
 // TestWikiTextSteps compares numbers of training steps with Optimizing Packing and Shuffling, Table 3: two epochs.
 func TestWikiTextSteps(t *testing.T) {
-	d, _ := lengths.Named("wikitext")
+	d, _ := lengths.ByName("wikitext")
 	in := d.Draw(d.Documents, 1)
 	for _, c := range []struct {
 		row, batch  int

@@ -11,37 +11,37 @@ import (
 )
 
 const (
-	// perSecond is how many lines of one kind are logged per second, beyond a burst.
-	perSecond = 1
-	burst     = 20
+	// linesPerSecond is how many lines of one kind are logged per second, beyond a burst.
+	linesPerSecond = 1
+	burst          = 20
 )
 
 // Sampler admits some of many equal lines. Its methods may be called from several goroutines.
 type Sampler struct {
-	mu   sync.Mutex
-	of   map[string]*rate.Limiter
-	left map[string]int
+	mu       sync.Mutex
+	limiters map[string]*rate.Limiter
+	omitted  map[string]int
 }
 
 // New returns a Sampler that has admitted nothing yet.
-func New() *Sampler { return &Sampler{of: map[string]*rate.Limiter{}, left: map[string]int{}} }
+func New() *Sampler { return &Sampler{limiters: map[string]*rate.Limiter{}, omitted: map[string]int{}} }
 
 // Allow reports whether a line is logged, and how many of its kind were omitted since the last one. Kinds must be
 // constants of the program, never text of a caller, because each is kept in memory.
 func (s *Sampler) Allow(kind string) (ok bool, omitted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	l := s.of[kind]
+	l := s.limiters[kind]
 	if l == nil {
-		l = rate.NewLimiter(perSecond, burst)
-		s.of[kind] = l
+		l = rate.NewLimiter(linesPerSecond, burst)
+		s.limiters[kind] = l
 	}
 	if !l.AllowN(time.Now(), 1) {
-		s.left[kind]++
+		s.omitted[kind]++
 		return false, 0
 	}
-	omitted = s.left[kind]
-	s.left[kind] = 0
+	omitted = s.omitted[kind]
+	s.omitted[kind] = 0
 	return true, omitted
 }
 

@@ -78,9 +78,9 @@ func StartCluster(t testing.TB, n int, edit ...func(*ClusterConfig)) *Cluster {
 	}
 	// Two members that connect to each other at the same time both back off for a second, so only one of each pair
 	// connects first.
-	c.accept(func(from, to int) bool { return from > to })
+	c.openLinks(func(from, to int) bool { return from > to })
 	c.awaitRoutes()
-	c.accept(func(from, to int) bool { return from <= to })
+	c.openLinks(func(from, to int) bool { return from <= to })
 	c.awaitStreams()
 	return c
 }
@@ -105,10 +105,10 @@ func (c *Cluster) start(i int) {
 	}
 	s.Start()
 	m.server = s
-	if !s.ReadyForConnections(startLimit) {
+	if !s.ReadyForConnections(startTimeout) {
 		c.t.Fatalf("natstest: server %s does not listen", m.name)
 	}
-	c.wire()
+	c.setLinkTargets()
 }
 
 func (c *Cluster) options(i int) *server.Options {
@@ -152,24 +152,24 @@ func (c *Cluster) options(i int) *server.Options {
 	return o
 }
 
-// wire sets the target of every link to its server, or to no target if the member is stopped.
-func (c *Cluster) wire() {
+// setLinkTargets sets the target of every link to its server, or to no target if the member is stopped.
+func (c *Cluster) setLinkTargets() {
 	for j, m := range c.members {
 		clients, routes := "", ""
 		if m.server != nil {
 			clients, routes = m.server.Addr().String(), m.server.ClusterAddr().String()
 		}
-		m.clients.aim(clients)
+		m.clients.setTarget(clients)
 		for i := range c.members {
 			if l := c.routes[i][j]; l != nil {
-				l.aim(routes)
+				l.setTarget(routes)
 			}
 		}
 	}
 }
 
-// accept opens the chosen links. A link from a member to itself is that of its clients.
-func (c *Cluster) accept(chosen func(from, to int) bool) {
+// openLinks opens the chosen links. A link from a member to itself is that of its clients.
+func (c *Cluster) openLinks(chosen func(from, to int) bool) {
 	for i, m := range c.members {
 		for j, l := range c.routes[i] {
 			if i == j {
@@ -185,8 +185,8 @@ func (c *Cluster) accept(chosen func(from, to int) bool) {
 // awaitRoutes waits until every running member has a route to every other one.
 func (c *Cluster) awaitRoutes() {
 	c.t.Helper()
-	running := c.running()
-	Soon(c.t, "all members have routes to each other", func() bool {
+	running := c.runningMembers()
+	Eventually(c.t, "all members have routes to each other", func() bool {
 		return !slices.ContainsFunc(running, func(i int) bool { return c.server(i).NumRoutes() < len(running)-1 })
 	})
 }
@@ -200,7 +200,7 @@ func (c *Cluster) awaitStreams() {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	ctx := Within(c.t, startLimit)
+	ctx := TimeoutContext(c.t, startTimeout)
 	probe := jetstream.StreamConfig{Name: "READY", Subjects: []string{"ready"}, Storage: jetstream.MemoryStorage,
 		Replicas: c.config.Stream.Replicas}
 	c.retry(ctx, "make a stream", func(ctx context.Context) error {
@@ -254,9 +254,9 @@ func (c *Cluster) server(i int) *server.Server {
 }
 
 // Config returns the configuration of a store that can connect to all members.
-func (c *Cluster) Config() stream.Config { return c.configOf(c.all()) }
+func (c *Cluster) Config() stream.Config { return c.configFor(c.memberIndexes()) }
 
-func (c *Cluster) configOf(members []int) stream.Config {
+func (c *Cluster) configFor(members []int) stream.Config {
 	config := c.config.Stream
 	var urls []string
 	for _, i := range members {
@@ -266,7 +266,7 @@ func (c *Cluster) configOf(members []int) stream.Config {
 	return config
 }
 
-func (c *Cluster) all() []int {
+func (c *Cluster) memberIndexes() []int {
 	members := make([]int, len(c.members))
 	for i := range members {
 		members[i] = i
@@ -282,9 +282,9 @@ func (c *Cluster) URL(member int) string { return c.members[member].clients.URL(
 func (c *Cluster) Store(members ...int) *stream.Store {
 	c.t.Helper()
 	if len(members) == 0 {
-		members = c.all()
+		members = c.memberIndexes()
 	}
-	return openFor(c.t, c.configOf(members))
+	return openStore(c.t, c.configFor(members))
 }
 
 // Stop stops a member gracefully: it hands over its leaderships first.
@@ -292,7 +292,7 @@ func (c *Cluster) Stop(member int) {
 	c.t.Helper()
 	shutDown(c.server(member))
 	c.members[member].server = nil
-	c.wire()
+	c.setLinkTargets()
 }
 
 // Kill disconnects a member immediately, so that nothing it sends while it stops is received. Its disk is kept.
@@ -300,17 +300,17 @@ func (c *Cluster) Kill(member int) {
 	c.t.Helper()
 	s, m := c.server(member), c.members[member]
 	m.server = nil
-	c.wire()
-	m.clients.drop()
+	c.setLinkTargets()
+	m.clients.closeConnections()
 	for j := range c.members {
 		if j != member {
-			c.routes[member][j].aim("")
-			c.routes[member][j].drop()
-			c.routes[j][member].drop()
+			c.routes[member][j].setTarget("")
+			c.routes[member][j].closeConnections()
+			c.routes[j][member].closeConnections()
 		}
 	}
 	shutDown(s)
-	c.wire()
+	c.setLinkTargets()
 }
 
 // Wipe empties the disk of a stopped member.
@@ -346,7 +346,7 @@ func (c *Cluster) stopAll() {
 		}
 	}
 	done.Wait()
-	c.wire()
+	c.setLinkTargets()
 }
 
 func shutDown(s *server.Server) {
@@ -354,7 +354,7 @@ func shutDown(s *server.Server) {
 	s.WaitForShutdown()
 }
 
-// running returns the members that are not stopped.
-func (c *Cluster) running() []int {
-	return slices.DeleteFunc(c.all(), func(i int) bool { return c.members[i].server == nil })
+// runningMembers returns the members that are not stopped.
+func (c *Cluster) runningMembers() []int {
+	return slices.DeleteFunc(c.memberIndexes(), func(i int) bool { return c.members[i].server == nil })
 }

@@ -16,13 +16,13 @@ func documents(t *testing.T, c *natstest.Cluster, n int) {
 		t.Fatal(err)
 	}
 	natstest.Publish(t, s, natstest.Documents(1, n)...)
-	c.Settle("DOCS")
+	c.AwaitSync("DOCS")
 }
 
 // publish tries once to store a document.
 func publish(t *testing.T, s *stream.Store, limit time.Duration) error {
 	t.Helper()
-	_, err := s.JetStream().Publish(natstest.Within(t, limit), "docs.test", []byte("x"))
+	_, err := s.JetStream().Publish(natstest.TimeoutContext(t, limit), "docs.test", []byte("x"))
 	return err
 }
 
@@ -75,13 +75,13 @@ func TestIsolatedLeader(t *testing.T) {
 	if info := st.CachedInfo(); info.Cluster == nil || info.Cluster.Leader != cutOff.Conn().ConnectedServerName() {
 		t.Errorf("the leader that is cut off names %+v as the leader, want itself", info.Cluster)
 	}
-	natstest.Soon(t, "the others store a document", func() bool { return publish(t, rest, time.Second) == nil })
+	natstest.Eventually(t, "the others store a document", func() bool { return publish(t, rest, time.Second) == nil })
 	if got := c.LastSeq(elected, "DOCS"); got < 11 {
 		t.Errorf("the others end at %d, want 11 or more", got)
 	}
 
 	c.Heal()
-	c.Settle("DOCS")
+	c.AwaitSync("DOCS")
 	if err := publish(t, cutOff, 10*time.Second); err != nil {
 		t.Errorf("publish by the healed member: %v", err)
 	}
@@ -98,7 +98,7 @@ func TestWipedMemberCatchesUp(t *testing.T) {
 	if got := c.LastSeq(wiped, "DOCS"); got == 1000 {
 		t.Fatal("the disk was not wiped")
 	}
-	c.Settle("DOCS")
+	c.AwaitSync("DOCS")
 	if got := c.LastSeq(wiped, "DOCS"); got != 1000 {
 		t.Errorf("the wiped member ends at %d, want 1000", got)
 	}
@@ -122,8 +122,8 @@ func TestKilledLeader(t *testing.T) {
 		t.Errorf("another one leads after %v: the leader handed over", took)
 	}
 	c.Restart(killed)
-	c.Settle("DOCS")
-	natstest.Soon(t, "the store is connected again", func() bool { return s.Status().Connected })
+	c.AwaitSync("DOCS")
+	natstest.Eventually(t, "the store is connected again", func() bool { return s.Status().Connected })
 	if err := publish(t, s, 10*time.Second); err != nil {
 		t.Error(err)
 	}
@@ -162,7 +162,7 @@ func TestMemberThatLags(t *testing.T) {
 		{"blocked", func() { c.Withhold(member) }, time.Second},
 		{"healed, delayed again", func() {
 			c.Heal()
-			c.Settle("DOCS")
+			c.AwaitSync("DOCS")
 			c.Lag(member, 800*time.Millisecond)
 		}, 700 * time.Millisecond},
 	} {
@@ -172,7 +172,7 @@ func TestMemberThatLags(t *testing.T) {
 		}
 	}
 	c.Heal()
-	c.Settle("DOCS")
+	c.AwaitSync("DOCS")
 	if took := shortest(t, c, member, time.Second); took > 600*time.Millisecond {
 		t.Errorf("the healed member had no document before %v", took)
 	}
@@ -196,7 +196,7 @@ func TestFrozenMember(t *testing.T) {
 		t.Errorf("member %d leads, want the frozen one, %d", got, frozen)
 	}
 	c.Thaw(frozen)
-	natstest.Soon(t, "the frozen member answers", func() bool { return publish(t, s, time.Second) == nil })
+	natstest.Eventually(t, "the frozen member answers", func() bool { return publish(t, s, time.Second) == nil })
 }
 
 // Each member's disk is persistent: a cluster whose members were all stopped has all documents again.
@@ -210,7 +210,7 @@ func TestRestartOfAll(t *testing.T) {
 	for i := range 3 {
 		c.Restart(i)
 	}
-	c.Settle("DOCS")
+	c.AwaitSync("DOCS")
 	st, err := c.Store().JetStream().Stream(natstest.Context(t), "DOCS")
 	if err != nil {
 		t.Fatal(err)

@@ -20,17 +20,19 @@ func (c *Cluster) Isolate(members ...int) {
 
 // Lag delays data from other members to this one, until Heal. Its own data is not delayed. A delay longer than the
 // members' Ping breaks the routes instead.
-func (c *Cluster) Lag(member int, delay time.Duration) { c.impede(member, way{delay: delay}) }
+func (c *Cluster) Lag(member int, delay time.Duration) {
+	c.setImpairment(member, impairment{delay: delay})
+}
 
 // Withhold holds back data from other members to this one, until Heal. When they miss its pings they disconnect and
 // reconnect, without effect.
-func (c *Cluster) Withhold(member int) { c.impede(member, way{held: true}) }
+func (c *Cluster) Withhold(member int) { c.setImpairment(member, impairment{hold: true}) }
 
-func (c *Cluster) impede(member int, w way) {
+func (c *Cluster) setImpairment(member int, w impairment) {
 	for j := range c.members {
 		if j != member {
-			c.routes[j][member].impede(toServer, w)
-			c.routes[member][j].impede(fromServer, w)
+			c.routes[j][member].setImpairment(toServer, w)
+			c.routes[member][j].setImpairment(fromServer, w)
 		}
 	}
 }
@@ -40,14 +42,14 @@ func (c *Cluster) impede(member int, w way) {
 func (c *Cluster) Freeze(member int) { c.members[member].clients.Hold() }
 
 // Thaw ends Freeze and delivers the data that was held back.
-func (c *Cluster) Thaw(member int) { c.members[member].clients.Mend() }
+func (c *Cluster) Thaw(member int) { c.members[member].clients.Restore() }
 
 // Heal ends Isolate, Lag and Withhold. Members reconnect within about a second.
 func (c *Cluster) Heal() {
 	for i := range c.members {
 		for j := range c.members {
 			if i != j {
-				c.routes[i][j].Mend()
+				c.routes[i][j].Restore()
 			}
 		}
 	}

@@ -14,9 +14,9 @@ import (
 
 const account = server.DEFAULT_GLOBAL_ACCOUNT
 
-// Leads reports whether a member considers itself the leader of a stream. A member that was cut off does so for a
+// IsLeader reports whether a member considers itself the leader of a stream. A member that was cut off does so for a
 // while.
-func (c *Cluster) Leads(member int, stream string) bool {
+func (c *Cluster) IsLeader(member int, stream string) bool {
 	s := c.members[member].server
 	return s != nil && s.JetStreamIsStreamLeader(account, stream)
 }
@@ -25,13 +25,13 @@ func (c *Cluster) Leads(member int, stream string) bool {
 func (c *Cluster) Leader(stream string, among ...int) int {
 	c.t.Helper()
 	if len(among) == 0 {
-		among = c.all()
+		among = c.memberIndexes()
 	}
 	var leader int
-	Soon(c.t, fmt.Sprintf("one of the members %v leads %s", among, stream), func() bool {
+	Eventually(c.t, fmt.Sprintf("one of the members %v leads %s", among, stream), func() bool {
 		leaders := 0
 		for _, i := range among {
-			if c.Leads(i, stream) {
+			if c.IsLeader(i, stream) {
 				leader = i
 				leaders++
 			}
@@ -46,7 +46,7 @@ func (c *Cluster) Followers(stream string) []int {
 	c.t.Helper()
 	leader := c.Leader(stream)
 	var followers []int
-	for _, i := range c.running() {
+	for _, i := range c.runningMembers() {
 		if i != leader {
 			followers = append(followers, i)
 		}
@@ -72,13 +72,13 @@ func (c *Cluster) LastSeq(member int, stream string) uint64 {
 	return 0
 }
 
-// Settle waits until one member leads each of these streams and all running members are up to date.
-func (c *Cluster) Settle(streams ...string) {
+// AwaitSync waits until one member leads each of these streams and all running members are up to date.
+func (c *Cluster) AwaitSync(streams ...string) {
 	c.t.Helper()
 	for _, name := range streams {
 		leader := c.Leader(name)
-		Soon(c.t, "all members have what the leader of "+name+" has", func() bool {
-			for _, i := range c.running() {
+		Eventually(c.t, "all members have what the leader of "+name+" has", func() bool {
+			for _, i := range c.runningMembers() {
 				if c.LastSeq(i, name) != c.LastSeq(leader, name) || !c.server(i).JetStreamIsStreamCurrent(account, name) {
 					return false
 				}
@@ -105,7 +105,7 @@ func (c *Cluster) MoveLeader(stream string, to int) int {
 		c.t.Fatal(err)
 	}
 	c.retry(Context(c.t), "move the leader of "+stream, func(ctx context.Context) error {
-		if c.Leads(to, stream) {
+		if c.IsLeader(to, stream) {
 			return nil
 		}
 		reply, err := nc.RequestWithContext(ctx, "$JS.API.STREAM.LEADER.STEPDOWN."+stream, want)
@@ -117,7 +117,7 @@ func (c *Cluster) MoveLeader(stream string, to int) int {
 			answer = string(reply.Data)
 		}
 		for deadline := time.Now().Add(time.Second); time.Now().Before(deadline); time.Sleep(5 * time.Millisecond) {
-			if c.Leads(to, stream) {
+			if c.IsLeader(to, stream) {
 				return nil
 			}
 		}

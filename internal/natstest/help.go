@@ -15,8 +15,8 @@ import (
 	"loaderd/stream"
 )
 
-// Within returns a context that ends after d, or with the test.
-func Within(t testing.TB, d time.Duration) context.Context {
+// TimeoutContext returns a context that ends after d, or with the test.
+func TimeoutContext(t testing.TB, d time.Duration) context.Context {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), d)
 	t.Cleanup(cancel)
@@ -26,11 +26,11 @@ func Within(t testing.TB, d time.Duration) context.Context {
 // Context returns a context that ends well before the test binary's own limit.
 func Context(t testing.TB) context.Context {
 	t.Helper()
-	return Within(t, 2*time.Minute)
+	return TimeoutContext(t, 2*time.Minute)
 }
 
-// Soon waits for a condition that another goroutine or a server brings about.
-func Soon(t testing.TB, what string, ok func() bool) {
+// Eventually waits for a condition that another goroutine or a server brings about.
+func Eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	ctx := Context(t)
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -60,7 +60,7 @@ func Publish(t testing.TB, s *stream.Store, messages ...stream.Message) {
 	if len(messages) > 0 {
 		// The members of a cluster receive a new stream one after the other, and a stream whose leader was cut off elects
 		// another one. ctx bounds the wait.
-		_, err := s.JetStream().PublishMsg(ctx, toSend(messages[0]), jetstream.WithRetryWait(20*time.Millisecond),
+		_, err := s.JetStream().PublishMsg(ctx, natsMessage(messages[0]), jetstream.WithRetryWait(20*time.Millisecond),
 			jetstream.WithRetryAttempts(5000))
 		if err != nil {
 			t.Fatal(err)
@@ -71,7 +71,7 @@ func Publish(t testing.TB, s *stream.Store, messages ...stream.Message) {
 		acks := make([]jetstream.PubAckFuture, len(part))
 		for i, m := range part {
 			var err error
-			if acks[i], err = s.JetStream().PublishMsgAsync(toSend(m)); err != nil {
+			if acks[i], err = s.JetStream().PublishMsgAsync(natsMessage(m)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -87,7 +87,7 @@ func Publish(t testing.TB, s *stream.Store, messages ...stream.Message) {
 	}
 }
 
-func toSend(m stream.Message) *nats.Msg {
+func natsMessage(m stream.Message) *nats.Msg {
 	if m.Subject == "" {
 		m.Subject = "docs.test"
 	}

@@ -13,12 +13,12 @@ type Link struct {
 	listener net.Listener
 	serve    sync.WaitGroup
 
-	mu      sync.Mutex
-	target  string // host:port; empty refuses connections
-	cut     bool
-	ways    [2]way
-	changed chan struct{} // closed and replaced when the state above changes
-	pairs   map[*pair]struct{}
+	mu          sync.Mutex
+	target      string // host:port; empty refuses connections
+	cut         bool
+	impairments [2]impairment
+	changed     chan struct{} // closed and replaced when the state above changes
+	pairs       map[*connPair]struct{}
 }
 
 // The two directions of a link.
@@ -27,11 +27,11 @@ const (
 	fromServer
 )
 
-// way is how a link treats data in one direction.
-type way struct {
-	deaf  bool          // data is lost
-	held  bool          // data waits until Mend
-	delay time.Duration // data is delayed by this duration
+// impairment is how a link treats data in one direction.
+type impairment struct {
+	discard bool          // data is lost
+	hold    bool          // data waits until Mend
+	delay   time.Duration // data is delayed by this duration
 }
 
 // NewLink starts a link to the server at a nats:// URL.
@@ -53,7 +53,7 @@ func listenLink(t testing.TB) *Link {
 	if err != nil {
 		t.Fatalf("natstest: listen for a link: %v", err)
 	}
-	l := &Link{listener: listener, changed: make(chan struct{}), pairs: map[*pair]struct{}{}}
+	l := &Link{listener: listener, changed: make(chan struct{}), pairs: map[*connPair]struct{}{}}
 	t.Cleanup(func() {
 		listener.Close()
 		l.Cut()
@@ -64,12 +64,12 @@ func listenLink(t testing.TB) *Link {
 
 // open starts to accept connections for the server at host:port.
 func (l *Link) open(target string) {
-	l.aim(target)
+	l.setTarget(target)
 	l.serve.Go(l.accept)
 }
 
-// aim sets the target of later connections to the server at host:port; empty refuses them.
-func (l *Link) aim(target string) { l.change(func() { l.target = target }) }
+// setTarget sets the target of later connections to the server at host:port; empty refuses them.
+func (l *Link) setTarget(target string) { l.update(func() { l.target = target }) }
 
 // URL returns the address of the server through this link.
 func (l *Link) URL() string { return "nats://" + l.Address() }
@@ -79,12 +79,12 @@ func (l *Link) Address() string { return l.listener.Addr().String() }
 
 // Cut closes all connections and refuses new ones.
 func (l *Link) Cut() {
-	l.change(func() { l.cut = true })
-	l.drop()
+	l.update(func() { l.cut = true })
+	l.closeConnections()
 }
 
-// drop closes all connections.
-func (l *Link) drop() {
+// closeConnections closes all connections.
+func (l *Link) closeConnections() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for p := range l.pairs {
@@ -92,27 +92,29 @@ func (l *Link) drop() {
 	}
 }
 
-// Deafen drops all data from the server, until Cut and Mend. Clients' messages arrive, responses do not.
-func (l *Link) Deafen() { l.change(func() { l.ways[fromServer].deaf = true }) }
+// DropResponses drops all data from the server, until Cut and Mend. Clients' messages arrive, responses do not.
+func (l *Link) DropResponses() { l.update(func() { l.impairments[fromServer].discard = true }) }
 
 // Hold holds back the data of both sides, until Mend. Connections stay open and new ones are accepted, but no data
 // arrives, as from a frozen server.
 func (l *Link) Hold() {
-	l.change(func() { l.ways[toServer].held, l.ways[fromServer].held = true, true })
+	l.update(func() { l.impairments[toServer].hold, l.impairments[fromServer].hold = true, true })
 }
 
-// Mend restores the link and delivers the data that was held back.
-func (l *Link) Mend() { l.change(func() { l.cut, l.ways = false, [2]way{} }) }
+// Restore restores the link and delivers the data that was held back.
+func (l *Link) Restore() { l.update(func() { l.cut, l.impairments = false, [2]impairment{} }) }
 
 // Delay delays the data of each side, until Mend: that of the clients and that of the server.
 func (l *Link) Delay(clients, server time.Duration) {
-	l.change(func() { l.ways[toServer].delay, l.ways[fromServer].delay = clients, server })
+	l.update(func() { l.impairments[toServer].delay, l.impairments[fromServer].delay = clients, server })
 }
 
-// impede sets how the link treats data in one direction.
-func (l *Link) impede(direction int, w way) { l.change(func() { l.ways[direction] = w }) }
+// setImpairment sets how the link treats data in one direction.
+func (l *Link) setImpairment(direction int, w impairment) {
+	l.update(func() { l.impairments[direction] = w })
+}
 
-func (l *Link) change(f func()) {
+func (l *Link) update(f func()) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	f()
@@ -139,7 +141,7 @@ func (l *Link) connect(client net.Conn) {
 		client.Close()
 		return
 	}
-	p := &pair{client: client, server: server, gone: make(chan struct{})}
+	p := &connPair{client: client, server: server, closed: make(chan struct{})}
 	l.mu.Lock()
 	keep := !l.cut && l.target == target
 	if keep {
@@ -152,21 +154,21 @@ func (l *Link) connect(client net.Conn) {
 	}
 	for direction, ends := range [2][2]net.Conn{{client, server}, {server, client}} {
 		flow := make(chan chunk, 1024)
-		l.serve.Go(func() { read(ends[0], flow, p.gone) })
-		l.serve.Go(func() { l.pass(direction, flow, ends[1], p) })
+		l.serve.Go(func() { readChunks(ends[0], flow, p.closed) })
+		l.serve.Go(func() { l.forwardChunks(direction, flow, ends[1], p) })
 	}
 }
 
-// pair is the two connections of one client.
-type pair struct {
+// connPair is the two connections of one client.
+type connPair struct {
 	client, server net.Conn
 	once           sync.Once
-	gone           chan struct{}
+	closed         chan struct{}
 }
 
-func (p *pair) close() {
+func (p *connPair) close() {
 	p.once.Do(func() {
-		close(p.gone)
+		close(p.closed)
 		p.client.Close()
 		p.server.Close()
 	})
@@ -174,11 +176,11 @@ func (p *pair) close() {
 
 // chunk is the data of one read, and its time.
 type chunk struct {
-	data []byte
-	at   time.Time
+	data   []byte
+	readAt time.Time
 }
 
-func read(from net.Conn, flow chan<- chunk, gone <-chan struct{}) {
+func readChunks(from net.Conn, flow chan<- chunk, gone <-chan struct{}) {
 	defer close(flow)
 	buffer := make([]byte, 64<<10)
 	for {
@@ -196,8 +198,8 @@ func read(from net.Conn, flow chan<- chunk, gone <-chan struct{}) {
 	}
 }
 
-// pass writes the chunks of a connection, each at its due time. The last chunk is the end of the connection.
-func (l *Link) pass(direction int, flow <-chan chunk, to net.Conn, p *pair) {
+// forwardChunks writes the chunks of a connection, each at its due time. The last chunk is the end of the connection.
+func (l *Link) forwardChunks(direction int, flow <-chan chunk, to net.Conn, p *connPair) {
 	defer func() {
 		p.close()
 		l.mu.Lock()
@@ -205,7 +207,7 @@ func (l *Link) pass(direction int, flow <-chan chunk, to net.Conn, p *pair) {
 		l.mu.Unlock()
 	}()
 	for c := range flow {
-		deaf, ok := l.await(direction, c.at, p.gone)
+		deaf, ok := l.awaitDelivery(direction, c.readAt, p.closed)
 		if !ok {
 			return
 		}
@@ -216,21 +218,21 @@ func (l *Link) pass(direction int, flow <-chan chunk, to net.Conn, p *pair) {
 			return
 		}
 	}
-	l.await(direction, time.Now(), p.gone)
+	l.awaitDelivery(direction, time.Now(), p.closed)
 }
 
-// await waits until data that was read at the given time may pass. ok is false if the connection ends first.
-func (l *Link) await(direction int, at time.Time, gone <-chan struct{}) (deaf, ok bool) {
+// awaitDelivery waits until data that was read at the given time may pass. ok is false if the connection ends first.
+func (l *Link) awaitDelivery(direction int, at time.Time, gone <-chan struct{}) (deaf, ok bool) {
 	for {
 		l.mu.Lock()
-		w, changed := l.ways[direction], l.changed
+		w, changed := l.impairments[direction], l.changed
 		l.mu.Unlock()
 		wait := time.Until(at.Add(w.delay))
-		if !w.held && wait <= 0 {
-			return w.deaf, true
+		if !w.hold && wait <= 0 {
+			return w.discard, true
 		}
 		var due <-chan time.Time
-		if !w.held {
+		if !w.hold {
 			due = time.After(wait)
 		}
 		select {

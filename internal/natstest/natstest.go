@@ -20,8 +20,8 @@ import (
 	"loaderd/stream/server"
 )
 
-// startLimit bounds the start of a server on a busy machine.
-const startLimit = time.Minute
+// startTimeout bounds the start of a server on a busy machine.
+const startTimeout = time.Minute
 
 // Server is an embedded server that can be stopped and restarted on the same folder and port, or a cluster of servers
 // that can be stopped and restarted together. It ends with the test.
@@ -164,28 +164,30 @@ func (s *Server) Restart() {
 	}
 }
 
-// Remote opens a Store over TCP, as a daemon with stream.url does. It closes with the test.
-func (s *Server) Remote() *stream.Store {
+// OpenRemote opens a Store over TCP, as a daemon with stream.url does. It closes with the test.
+func (s *Server) OpenRemote() *stream.Store {
 	s.t.Helper()
-	return s.RemoteAt(s.Store().ClientURL())
+	return s.OpenRemoteAt(s.Store().ClientURL())
 }
 
-// RemoteAt is Remote through another address, such as a Link's.
-func (s *Server) RemoteAt(url string) *stream.Store {
+// OpenRemoteAt is Remote through another address, such as a Link's.
+func (s *Server) OpenRemoteAt(url string) *stream.Store {
 	s.t.Helper()
 	c := s.config
 	if s.cluster == nil {
 		c.TokenFile = filepath.Join(c.Dir, server.OperatorFile)
 	}
 	c.URL, c.Dir, c.Listen = url, "", ""
-	return openFor(s.t, c)
+	return openStore(s.t, c)
 }
 
 // URL returns the address of a Store's server for any client, with all permissions in the account of the documents.
-func URL(s *stream.Store) string { return URLAs(s.ClientURL(), s.Config().Dir, server.OperatorFile) }
+func URL(s *stream.Store) string {
+	return URLWithToken(s.ClientURL(), s.Config().Dir, server.OperatorFile)
+}
 
-// URLAs returns a server's URL with a token of a data folder, if the folder has that token.
-func URLAs(url, dir, file string) string {
+// URLWithToken returns a server's URL with a token of a data folder, if the folder has that token.
+func URLWithToken(url, dir, file string) string {
 	token, err := os.ReadFile(filepath.Join(dir, file))
 	if err != nil || dir == "" { // a server without accounts
 		return url
@@ -193,8 +195,8 @@ func URLAs(url, dir, file string) string {
 	return strings.Replace(url, "://", "://user:"+strings.TrimSpace(string(token))+"@", 1)
 }
 
-// openFor opens a Store that closes with the test.
-func openFor(t testing.TB, c stream.Config) *stream.Store {
+// openStore opens a Store that closes with the test.
+func openStore(t testing.TB, c stream.Config) *stream.Store {
 	t.Helper()
 	store := Open(t, c)
 	t.Cleanup(func() {
@@ -208,7 +210,7 @@ func openFor(t testing.TB, c stream.Config) *stream.Store {
 // Open opens a Store that the test must close, and fails the test on an error.
 func Open(t testing.TB, c stream.Config) *stream.Store {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), startLimit)
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
 	defer cancel()
 	store, err := stream.Open(ctx, c, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -7,15 +7,15 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 )
 
-// Plain runs a NATS server without the daemon's settings on a free loopback port, and returns its address. It
+// StartPlain runs a NATS server without the daemon's settings on a free loopback port, and returns its address. It
 // ends with the test.
-func Plain(t testing.TB, opts *server.Options) string {
+func StartPlain(t testing.TB, opts *server.Options) string {
 	t.Helper()
-	return PlainServer(t, opts).Addr().String()
+	return StartPlainServer(t, opts).Addr().String()
 }
 
-// PlainServer is Plain, but returns the server itself.
-func PlainServer(t testing.TB, opts *server.Options) *server.Server {
+// StartPlainServer is Plain, but returns the server itself.
+func StartPlainServer(t testing.TB, opts *server.Options) *server.Server {
 	t.Helper()
 	opts.Host, opts.Port, opts.NoSigs, opts.StoreDir = "127.0.0.1", server.RANDOM_PORT, true, t.TempDir()
 	s, err := server.NewServer(opts)

@@ -23,35 +23,35 @@ const deniedS3 = "credentials come from AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_
 	"identity, or the role of the container " +
 	"or machine; they need s3:ListBucket on the bucket and s3:GetObject below it"
 
-// anonymousFor is how long a process without credentials sends unsigned requests before it searches for credentials
-// again.
-const anonymousFor = 5 * time.Minute
+// anonymousDuration is how long a process without credentials sends unsigned requests before it searches for
+// credentials again.
+const anonymousDuration = 5 * time.Minute
 
 // awsAccess loads AWS's configuration and credentials from the locations of AWS's own programs. All buckets share it.
 type awsAccess struct {
-	mu     sync.Mutex
-	config *aws.Config
-	until  time.Time // when to search for credentials again if none were found; otherwise zero
+	mu      sync.Mutex
+	config  *aws.Config
+	retryAt time.Time // when to search for credentials again if none were found; otherwise zero
 }
 
-// get returns a configuration with valid credentials, or with anonymous ones if none are configured.
-func (a *awsAccess) get(ctx context.Context) (aws.Config, error) {
+// getConfig returns a configuration with valid credentials, or with anonymous ones if none are configured.
+func (a *awsAccess) getConfig(ctx context.Context) (aws.Config, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {
-	case a.config == nil, !a.until.IsZero() && time.Now().After(a.until):
+	case a.config == nil, !a.retryAt.IsZero() && time.Now().After(a.retryAt):
 		if err := a.load(ctx); err != nil {
 			return aws.Config{}, credentialsError(ctx, err)
 		}
-	case !a.until.IsZero():
+	case !a.retryAt.IsZero():
 		return *a.config, nil
 	}
 	_, err := a.config.Credentials.Retrieve(ctx)
 	switch {
 	case err == nil:
-	case aws.IsCredentialsProvider(a.config.Credentials, (*ec2rolecreds.Provider)(nil)) && !profileNamed():
+	case aws.IsCredentialsProvider(a.config.Credentials, (*ec2rolecreds.Provider)(nil)) && !hasProfile():
 		// The provider is the last one of the chain and no other is configured.
-		a.config.Credentials, a.until = aws.AnonymousCredentials{}, time.Now().Add(anonymousFor)
+		a.config.Credentials, a.retryAt = aws.AnonymousCredentials{}, time.Now().Add(anonymousDuration)
 	default:
 		a.config = nil // files may be corrected
 		return aws.Config{}, credentialsError(ctx, err)
@@ -67,7 +67,7 @@ func (a *awsAccess) load(ctx context.Context) error {
 		config.WithLogger(logging.Nop{}),
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} })) // Stores retry
 	if err == nil {
-		a.config, a.until = &c, time.Time{}
+		a.config, a.retryAt = &c, time.Time{}
 	}
 	return err
 }
@@ -75,13 +75,13 @@ func (a *awsAccess) load(ctx context.Context) error {
 // awsClient returns a client of the type whose timeouts AWS's library shortens for the metadata service of a machine.
 func awsClient() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(func(t *http.Transport) {
-		t.MaxIdleConnsPerHost = idleConnections
-		t.ResponseHeaderTimeout = headerPatience
+		t.MaxIdleConnsPerHost = maxIdleConnections
+		t.ResponseHeaderTimeout = headerTimeout
 		t.DisableCompression = true // return an object's bytes as stored
 	})
 }
 
-func profileNamed() bool {
+func hasProfile() bool {
 	return os.Getenv("AWS_PROFILE") != "" || os.Getenv("AWS_DEFAULT_PROFILE") != ""
 }
 
@@ -100,16 +100,16 @@ func credentialsError(ctx context.Context, err error) error {
 		e.Err = errors.New("AWS credentials: credential_process of the profile fails")
 	case errors.As(err, &response):
 		if status := response.HTTPStatusCode(); status >= 500 || status == http.StatusTooManyRequests {
-			e.Kind = Down
+			e.Kind = Unavailable
 		}
 	case errors.As(err, &send):
-		e.Kind = Down
+		e.Kind = Unavailable
 	}
 	return e
 }
 
-// awsCode returns the error code in the response of an AWS service; empty for other errors.
-func awsCode(err error) string {
+// awsErrorCode returns the error code in the response of an AWS service; empty for other errors.
+func awsErrorCode(err error) string {
 	var answer smithy.APIError
 	if errors.As(err, &answer) {
 		return answer.ErrorCode()

@@ -186,7 +186,7 @@ func TestAWSAccess_Credentials(t *testing.T) {
 			for name, value := range x.env {
 				t.Setenv(name, strings.NewReplacer("HOME", os.Getenv("HOME"), "GIVER", g.URL).Replace(value))
 			}
-			s := objects.New(objects.Options{Patience: patience})
+			s := objects.New(objects.Options{RetryTimeout: patience})
 			all, err := s.List(t.Context(), "s3://"+bucket+"/*.jsonl")
 			if x.denied != "" {
 				if !objects.IsKind(err, objects.Denied) || !strings.Contains(err.Error(), x.denied) ||
@@ -236,7 +236,7 @@ func TestAWSAccess_AsksTheMachineOnce(t *testing.T) {
 		want  int
 	}{{false, 0, 1}, {true, time.Hour, 1}} {
 		g.gives(x.role, x.lasts)
-		s = objects.New(objects.Options{Patience: patience})
+		s = objects.New(objects.Options{RetryTimeout: patience})
 		use(s)
 		if n := g.times(); n != x.want {
 			t.Errorf("a machine with a role: %v, for %v, was asked %d times for 4 requests; want %d", x.role, x.lasts, n, x.want)

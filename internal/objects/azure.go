@@ -87,7 +87,7 @@ type azureIdentity struct{ azcore.TokenCredential }
 
 // GetToken implements azcore.TokenCredential.
 func (i azureIdentity) GetToken(ctx context.Context, o policy.TokenRequestOptions) (azcore.AccessToken, error) {
-	limited, cancel := context.WithTimeout(ctx, headerPatience)
+	limited, cancel := context.WithTimeout(ctx, headerTimeout)
 	defer cancel()
 	token, err := i.TokenCredential.GetToken(limited, o)
 	if err != nil {
@@ -102,14 +102,15 @@ func (c *azureContainer) list(ctx context.Context, prefix string, yield func(str
 	for pages := c.client.NewListBlobsFlatPager(&container.ListBlobsFlatOptions{Prefix: &prefix}); pages.More(); {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return c.wrong(ctx, "", err)
+			return c.convertError(ctx, "", err)
 		}
 		if page.Segment == nil {
-			return &Error{Kind: Unusable, URL: c.where(""), Err: errors.New("the answer is no listing of blobs")}
+			return &Error{Kind: Invalid, URL: c.objectURL(""), Err: errors.New("the answer is no listing of blobs")}
 		}
 		for _, b := range page.Segment.BlobItems {
 			if b.Name == nil || b.Properties == nil || b.Properties.ContentLength == nil || *b.Properties.ContentLength < 0 {
-				return &Error{Kind: Unusable, URL: c.where(""), Err: errors.New("the listing has a blob without a name or a size")}
+				return &Error{Kind: Invalid, URL: c.objectURL(""),
+					Err: errors.New("the listing has a blob without a name or a size")}
 			}
 			o := Object{Size: *b.Properties.ContentLength}
 			if b.Properties.ETag != nil {
@@ -132,10 +133,10 @@ func (c *azureContainer) get(ctx context.Context, name string, o Object, from, t
 	}
 	answer, err := c.client.NewBlobClient(name).DownloadStream(ctx, options)
 	if err != nil {
-		return nil, c.wrong(ctx, name, err)
+		return nil, c.convertError(ctx, name, err)
 	}
 	if answer.Body == nil { // a response 304, which the library treats as a success
-		return nil, fmt.Errorf("read %s: the store answers that the object has not changed, and no data", c.where(name))
+		return nil, fmt.Errorf("read %s: the store answers that the object has not changed, and no data", c.objectURL(name))
 	}
 	var contentRange, tag string
 	if answer.ContentRange != nil {
@@ -144,34 +145,34 @@ func (c *azureContainer) get(ctx context.Context, name string, o Object, from, t
 	if answer.ETag != nil {
 		tag = strings.Trim(string(*answer.ETag), `"`)
 	}
-	if err := sameObject(o, contentRange, tag); err != nil {
+	if err := checkSameObject(o, contentRange, tag); err != nil {
 		return nil, errors.Join(err, answer.Body.Close())
 	}
 	return answer.Body, nil
 }
 
-func (c *azureContainer) where(name string) string {
+func (c *azureContainer) objectURL(name string) string {
 	if name == "" {
 		return "az://" + c.name
 	}
 	return "az://" + c.name + "/" + name
 }
 
-// wrong converts an error of the library.
-func (c *azureContainer) wrong(ctx context.Context, name string, err error) error {
+// convertError converts an error of the library.
+func (c *azureContainer) convertError(ctx context.Context, name string, err error) error {
 	var answer *azcore.ResponseError
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
 	case errors.Is(err, errNoIdentity):
-		return &Error{Kind: Denied, URL: c.where(name), Err: errNoIdentity, hint: deniedAzure}
+		return &Error{Kind: Denied, URL: c.objectURL(name), Err: errNoIdentity, hint: deniedAzure}
 	case errors.As(err, &answer):
-		e := &Error{URL: c.where(name), Err: fmt.Errorf("the store answers %d %s", answer.StatusCode, answer.ErrorCode)}
-		kindOf(e, answer.StatusCode, deniedAzure)
+		e := &Error{URL: c.objectURL(name), Err: fmt.Errorf("the store answers %d %s", answer.StatusCode, answer.ErrorCode)}
+		setKind(e, answer.StatusCode, deniedAzure)
 		if answer.RawResponse != nil {
-			e.wait = retryAfter(answer.RawResponse.Header)
+			e.retryAfter = retryAfter(answer.RawResponse.Header)
 		}
 		return e
 	}
-	return unreachable(ctx, c.where(name), err)
+	return connectionError(ctx, c.objectURL(name), err)
 }

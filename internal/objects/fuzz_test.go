@@ -48,13 +48,14 @@ func FuzzAnswers(f *testing.F) {
 		answer := func() *http.Client {
 			return &http.Client{Transport: &answers{status, body, link, ranges, 5}}
 		}
-		s := New(Options{Patience: time.Nanosecond})
+		s := New(Options{RetryTimeout: time.Nanosecond})
 		stores := []store{
-			&hub{client: answer(), endpoint: "https://hub", name: "o/n", revision: "main", whole: "hf://datasets/o/n"},
-			&hub{client: answer(), endpoint: "https://hub", name: "o/n", revision: "0123456789abcdef0123456789abcdef01234567",
-				whole: "hf://datasets/o/n"},
-			&gs{client: answer(), base: "https://gs", bucket: "b"}, azureAnswering(t, answer()),
-			&s3Bucket{access: awsAnswering(answer()), bucket: "bucket"}, &web{answer(), s},
+			&hubDataset{client: answer(), endpoint: "https://hub", name: "o/n", revision: "main", rootURL: "hf://datasets/o/n"},
+			&hubDataset{client: answer(), endpoint: "https://hub", name: "o/n",
+				revision: "0123456789abcdef0123456789abcdef01234567",
+				rootURL:  "hf://datasets/o/n"},
+			&gsBucket{client: answer(), base: "https://gs", bucket: "b"}, azureAnswering(t, answer()),
+			&s3Bucket{access: awsAnswering(answer()), bucket: "bucket"}, &webServer{answer(), s},
 		}
 		for _, st := range stores {
 			_ = st.list(context.Background(), "", func(_ string, o Object) error {
@@ -68,8 +69,8 @@ func FuzzAnswers(f *testing.F) {
 				_ = r.Close()
 			}
 		}
-		w := &web{answer(), s}
-		if o, err := w.look(context.Background(), Object{URL: "https://web/x"}); err == nil && o.Size < 0 {
+		w := &webServer{answer(), s}
+		if o, err := w.stat(context.Background(), Object{URL: "https://web/x"}); err == nil && o.Size < 0 {
 			t.Errorf("an object of %d bytes", o.Size)
 		}
 	})
@@ -86,6 +87,6 @@ func azureAnswering(t *testing.T, client *http.Client) store {
 
 // awsAnswering returns an access with fixed credentials, because the lookup would send requests over the network.
 func awsAnswering(client *http.Client) *awsAccess {
-	return &awsAccess{until: time.Now().Add(time.Hour), config: &aws.Config{Region: defaultRegion,
+	return &awsAccess{retryAt: time.Now().Add(time.Hour), config: &aws.Config{Region: defaultRegion,
 		Credentials: aws.AnonymousCredentials{}, HTTPClient: client, Retryer: func() aws.Retryer { return aws.NopRetryer{} }}}
 }

@@ -19,8 +19,8 @@ const deniedGS = "credentials come from GOOGLE_APPLICATION_CREDENTIALS, `gcloud 
 	"the machine's service account; " +
 	"they need the role Storage Object Viewer on the bucket"
 
-// gs is a bucket of Google Cloud Storage, accessed by its JSON API.
-type gs struct {
+// gsBucket is a bucket of Google Cloud Storage, accessed by its JSON API.
+type gsBucket struct {
 	client       *http.Client
 	base, bucket string
 	tokens       oauth2.TokenSource // nil: requests are anonymous
@@ -31,9 +31,9 @@ func openGS(ctx context.Context, client *http.Client, bucket string) (store, err
 		if !strings.Contains(host, "://") {
 			host = "http://" + host
 		}
-		return &gs{client: client, base: strings.TrimSuffix(host, "/"), bucket: bucket}, nil
+		return &gsBucket{client: client, base: strings.TrimSuffix(host, "/"), bucket: bucket}, nil
 	}
-	s := &gs{client: client, base: "https://storage.googleapis.com", bucket: bucket}
+	s := &gsBucket{client: client, base: "https://storage.googleapis.com", bucket: bucket}
 	ctx = context.WithValue(context.WithoutCancel(ctx), oauth2.HTTPClient, client)
 	found, err := google.FindDefaultCredentials(ctx, "https://www.googleapis.com/auth/devstorage.read_only")
 	switch {
@@ -46,7 +46,7 @@ func openGS(ctx context.Context, client *http.Client, bucket string) (store, err
 	return s, nil
 }
 
-func (s *gs) url(name string) string {
+func (s *gsBucket) objectURL(name string) string {
 	if name == "" {
 		return "gs://" + s.bucket
 	}
@@ -54,11 +54,11 @@ func (s *gs) url(name string) string {
 }
 
 // request returns a request for a path below the bucket.
-func (s *gs) request(ctx context.Context, path string, query url.Values) (*http.Request, error) {
+func (s *gsBucket) request(ctx context.Context, path string, query url.Values) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, s.base+"/storage/v1/b/"+url.PathEscape(s.bucket)+path+"?"+
 		query.Encode(), nil)
 	if err != nil {
-		return nil, &Error{Kind: Unusable, URL: s.url(""), Err: errors.New("STORAGE_EMULATOR_HOST is no address")}
+		return nil, &Error{Kind: Invalid, URL: s.objectURL(""), Err: errors.New("STORAGE_EMULATOR_HOST is no address")}
 	}
 	r.Header.Set("Accept-Encoding", "gzip") // otherwise compressed objects are decompressed by the server, without ranges
 	if s.tokens == nil {
@@ -68,23 +68,23 @@ func (s *gs) request(ctx context.Context, path string, query url.Values) (*http.
 	var refused *oauth2.RetrieveError
 	switch {
 	case errors.As(err, &refused):
-		return nil, &Error{Kind: Denied, URL: s.url(""), Err: fmt.Errorf("no token is given (%s)", refused.ErrorCode),
+		return nil, &Error{Kind: Denied, URL: s.objectURL(""), Err: fmt.Errorf("no token is given (%s)", refused.ErrorCode),
 			hint: deniedGS}
 	case err != nil:
-		return nil, &Error{Kind: Down, URL: s.url(""), Err: errors.New("a token can not be had")}
+		return nil, &Error{Kind: Unavailable, URL: s.objectURL(""), Err: errors.New("a token can not be had")}
 	}
 	token.SetAuthHeader(r)
 	return r, nil
 }
 
-func (s *gs) list(ctx context.Context, prefix string, yield func(string, Object) error) error {
+func (s *gsBucket) list(ctx context.Context, prefix string, yield func(string, Object) error) error {
 	query := url.Values{"prefix": {prefix}, "fields": {"items(name,size,generation),nextPageToken"}}
 	for {
 		r, err := s.request(ctx, "/o", query)
 		if err != nil {
 			return err
 		}
-		answer, err := ask(s.client, r, s.url(""), deniedGS)
+		answer, err := doRequest(s.client, r, s.objectURL(""), deniedGS)
 		if err != nil {
 			return err
 		}
@@ -95,14 +95,14 @@ func (s *gs) list(ctx context.Context, prefix string, yield func(string, Object)
 			}
 			NextPageToken string
 		}
-		err = readJSON(answer, s.url(""), &page)
+		err = readJSON(answer, s.objectURL(""), &page)
 		answer.Body.Close() // read only
 		if err != nil {
 			return err
 		}
 		for _, x := range page.Items {
 			if _, err := strconv.ParseUint(x.Generation, 10, 64); err != nil || x.Size < 0 {
-				return &Error{Kind: Unusable, URL: s.url(""), Err: fmt.Errorf("the listing has no size and generation of %q",
+				return &Error{Kind: Invalid, URL: s.objectURL(""), Err: fmt.Errorf("the listing has no size and generation of %q",
 					x.Name)}
 			}
 			if err := yield(x.Name, Object{Size: x.Size, Version: x.Generation}); err != nil {
@@ -116,7 +116,7 @@ func (s *gs) list(ctx context.Context, prefix string, yield func(string, Object)
 	}
 }
 
-func (s *gs) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+func (s *gsBucket) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
 	r, err := s.request(ctx, "/o/"+url.PathEscape(name), url.Values{"alt": {"media"}, "ifGenerationMatch": {o.Version}})
 	if err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (s *gs) get(ctx context.Context, name string, o Object, from, to int64) (io
 		return nil, err
 	}
 	if now := header.Get("X-Goog-Generation"); now != "" && now != o.Version {
-		return nil, errors.Join(changed(o, "its generation is another one"), body.Close())
+		return nil, errors.Join(changedError(o, "its generation is another one"), body.Close())
 	}
 	return body, nil
 }

@@ -17,12 +17,12 @@ import (
 const deniedHub = "a private or gated data set needs a token that may read it: set HF_TOKEN, or log in with `hf " +
 	"auth login`, and accept the data set's terms on its page"
 
-// hub is a data set of the Hugging Face hub at one commit: for a branch, its commit at the first access.
-type hub struct {
+// hubDataset is a data set of the Hugging Face hub at one commit: for a branch, its commit at the first access.
+type hubDataset struct {
 	client          *http.Client
 	endpoint, token string
 	name, revision  string // OWNER/NAME, and the requested branch, tag or commit
-	whole           string // hf://datasets/OWNER/NAME[@REVISION]
+	rootURL         string // hf://datasets/OWNER/NAME[@REVISION]
 }
 
 func openHub(client *http.Client, bucket string) (store, error) {
@@ -41,8 +41,8 @@ func openHub(client *http.Client, bucket string) (store, error) {
 	if u, err := url.Parse(endpoint); err != nil || u.Host == "" {
 		return nil, errors.New("HF_ENDPOINT is no address: want such as https://huggingface.co")
 	}
-	return &hub{client: client, endpoint: endpoint, token: hubToken(), name: name, revision: revision,
-		whole: "hf://" + bucket}, nil
+	return &hubDataset{client: client, endpoint: endpoint, token: hubToken(), name: name, revision: revision,
+		rootURL: "hf://" + bucket}, nil
 }
 
 // hubToken returns the token of the environment, or of the logged-in user; empty for public data sets.
@@ -68,7 +68,7 @@ func hubToken() string {
 	return strings.TrimSpace(string(token))
 }
 
-func (h *hub) request(ctx context.Context, address string) (*http.Request, error) {
+func (h *hubDataset) request(ctx context.Context, address string) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err == nil && h.token != "" {
 		r.Header.Set("Authorization", "Bearer "+h.token)
@@ -76,40 +76,40 @@ func (h *hub) request(ctx context.Context, address string) (*http.Request, error
 	return r, err
 }
 
-// commitForm is the syntax of a commit.
-var commitForm = regexp.MustCompile(`^[0-9a-f]{40}$`)
+// commitPattern is the syntax of a commit.
+var commitPattern = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// at returns the commit that is read.
-func (h *hub) at(ctx context.Context) (string, error) {
-	if commitForm.MatchString(h.revision) {
+// resolveCommit returns the commit that is read.
+func (h *hubDataset) resolveCommit(ctx context.Context) (string, error) {
+	if commitPattern.MatchString(h.revision) {
 		return h.revision, nil
 	}
 	var info struct{ SHA string }
-	if _, err := h.json(ctx, h.endpoint+"/api/datasets/"+h.name+"/revision/"+url.PathEscape(h.revision),
+	if _, err := h.getJSON(ctx, h.endpoint+"/api/datasets/"+h.name+"/revision/"+url.PathEscape(h.revision),
 		&info); err != nil {
 		return "", err
 	}
-	if !commitForm.MatchString(info.SHA) {
-		return "", &Error{Kind: Unusable, URL: h.whole, Err: errors.New("the hub names no commit of this revision")}
+	if !commitPattern.MatchString(info.SHA) {
+		return "", &Error{Kind: Invalid, URL: h.rootURL, Err: errors.New("the hub names no commit of this revision")}
 	}
 	return info.SHA, nil
 }
 
-// answerMost bounds a page of a listing, in bytes.
-const answerMost = 64 << 20
+// maxListingPage bounds a page of a listing, in bytes.
+const maxListingPage = 64 << 20
 
-// json requests JSON and returns the address of the next page, if one follows.
-func (h *hub) json(ctx context.Context, address string, to any) (next string, err error) {
+// getJSON requests JSON and returns the address of the next page, if one follows.
+func (h *hubDataset) getJSON(ctx context.Context, address string, to any) (next string, err error) {
 	r, err := h.request(ctx, address)
 	if err != nil {
-		return "", &Error{Kind: Unusable, URL: h.whole, Err: errors.New("the hub names no address of the next page")}
+		return "", &Error{Kind: Invalid, URL: h.rootURL, Err: errors.New("the hub names no address of the next page")}
 	}
-	answer, err := ask(h.client, r, h.whole, deniedHub)
+	answer, err := doRequest(h.client, r, h.rootURL, deniedHub)
 	if err != nil {
 		return "", err
 	}
 	defer answer.Body.Close() // read only
-	if err := readJSON(answer, h.whole, to); err != nil {
+	if err := readJSON(answer, h.rootURL, to); err != nil {
 		return "", err
 	}
 	return h.nextPage(answer.Header.Get("Link"))
@@ -117,18 +117,18 @@ func (h *hub) json(ctx context.Context, address string, to any) (next string, er
 
 // readJSON decodes a response. A truncated one is a temporary error.
 func readJSON(answer *http.Response, where string, to any) error {
-	body, err := io.ReadAll(io.LimitReader(answer.Body, answerMost))
+	body, err := io.ReadAll(io.LimitReader(answer.Body, maxListingPage))
 	if err != nil {
-		return unreachable(answer.Request.Context(), where, err)
+		return connectionError(answer.Request.Context(), where, err)
 	}
 	if err := json.Unmarshal(body, to); err != nil {
-		return &Error{Kind: Unusable, URL: where, Err: fmt.Errorf("the answer is no listing: %w", err)}
+		return &Error{Kind: Invalid, URL: where, Err: fmt.Errorf("the answer is no listing: %w", err)}
 	}
 	return nil
 }
 
 // nextPage parses a Link header. The next page must be on the same server, because the request contains the token.
-func (h *hub) nextPage(link string) (string, error) {
+func (h *hubDataset) nextPage(link string) (string, error) {
 	for part := range strings.SplitSeq(link, ",") {
 		address, rel, _ := strings.Cut(part, ">")
 		address = strings.TrimPrefix(strings.TrimSpace(address), "<")
@@ -141,15 +141,15 @@ func (h *hub) nextPage(link string) (string, error) {
 			u, err = base.Parse(address)
 		}
 		if err != nil || u.Host != base.Host || u.Scheme != base.Scheme {
-			return "", &Error{Kind: Unusable, URL: h.whole, Err: errors.New("the hub's listing goes on at another server")}
+			return "", &Error{Kind: Invalid, URL: h.rootURL, Err: errors.New("the hub's listing goes on at another server")}
 		}
 		return u.String(), nil
 	}
 	return "", nil
 }
 
-func (h *hub) list(ctx context.Context, prefix string, yield func(string, Object) error) error {
-	commit, err := h.at(ctx)
+func (h *hubDataset) list(ctx context.Context, prefix string, yield func(string, Object) error) error {
+	commit, err := h.resolveCommit(ctx)
 	if err != nil {
 		return err
 	}
@@ -163,8 +163,8 @@ func (h *hub) list(ctx context.Context, prefix string, yield func(string, Object
 			Type, Path, OID string
 			Size            int64
 		}
-		if page, err = h.json(ctx, page, &entries); err != nil {
-			if IsKind(err, Missing) && within != "" {
+		if page, err = h.getJSON(ctx, page, &entries); err != nil {
+			if IsKind(err, NotFound) && within != "" {
 				return nil // the folder does not exist, so nothing matches
 			}
 			return err
@@ -190,11 +190,11 @@ func escapePath(path string) string {
 	return strings.Join(parts, "/")
 }
 
-func (h *hub) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+func (h *hubDataset) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
 	commit, _, _ := strings.Cut(o.Version, ":")
 	r, err := h.request(ctx, h.endpoint+"/datasets/"+h.name+"/resolve/"+commit+"/"+escapePath(name))
 	if err != nil {
-		return nil, &Error{Kind: Unusable, URL: o.URL, Err: errors.New("it is no name of a file")}
+		return nil, &Error{Kind: Invalid, URL: o.URL, Err: errors.New("it is no name of a file")}
 	}
 	body, _, err := getRange(h.client, r, o, from, to, deniedHub)
 	return body, err

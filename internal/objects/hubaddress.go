@@ -16,12 +16,12 @@ var hubRef = regexp.MustCompile(`^(refs/(?:convert/\w+|pr/\d+))(?:/(.*))?$`)
 func parseHub(rest string) (bucket, path string, err error) {
 	parts := strings.SplitN(rest, "/", 3)
 	if len(parts) < 3 || parts[0] != "datasets" || parts[1] == "" {
-		return "", "", errHub
+		return "", "", errHubAddress
 	}
 	name, path, _ := strings.Cut(parts[2], "/")
 	name, revision, at := strings.Cut(name, "@")
 	if name == "" || strings.ContainsAny(parts[1]+name+revision, "*?[{") {
-		return "", "", errHub
+		return "", "", errHubAddress
 	}
 	bucket = "datasets/" + parts[1] + "/" + name
 	if !at {
@@ -37,4 +37,4 @@ func parseHub(rest string) (bucket, path string, err error) {
 	return bucket + "@" + revision, path, nil
 }
 
-var errHub = errors.New("want hf://datasets/OWNER/NAME/PATH or hf://datasets/OWNER/NAME@REVISION/PATH")
+var errHubAddress = errors.New("want hf://datasets/OWNER/NAME/PATH or hf://datasets/OWNER/NAME@REVISION/PATH")

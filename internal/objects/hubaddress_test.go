@@ -31,11 +31,11 @@ func TestHubRevisions(t *testing.T) {
 		"@my/branch/default/**":   "",
 		"@refs/convert/none/**":   "",
 	} {
-		s := objects.New(objects.Options{Patience: patience})
+		s := objects.New(objects.Options{RetryTimeout: patience})
 		all, err := s.List(t.Context(), "hf://datasets/owner/set"+pattern)
 		switch {
 		case want == "":
-			if !objects.IsKind(err, objects.Missing) {
+			if !objects.IsKind(err, objects.NotFound) {
 				t.Errorf("%s: %v, %v; want that it is missing", pattern, all, err)
 			}
 		case err != nil || len(all) != 1 || all[0].URL != "hf://datasets/owner/set"+want ||
@@ -52,7 +52,8 @@ func TestHubRevisions(t *testing.T) {
 			t.Errorf("%s has %v", whole, all)
 		}
 	}
-	if err := objects.Check("hf://datasets/owner/set@50%off/x"); err == nil || !strings.Contains(err.Error(), "%25") {
+	if err := objects.ValidatePattern("hf://datasets/owner/set@50%off/x"); err == nil ||
+		!strings.Contains(err.Error(), "%25") {
 		t.Errorf("of half an escape: %v", err)
 	}
 }

@@ -19,7 +19,7 @@ func (s *Stores) List(ctx context.Context, pattern string) (all []Object, err er
 		return nil, err
 	}
 	if a.bucket == "" {
-		o, err := s.address(ctx, pattern)
+		o, err := s.statAddress(ctx, pattern)
 		return []Object{o}, err
 	}
 	if !doublestar.ValidatePattern(a.name) {
@@ -29,10 +29,10 @@ func (s *Stores) List(ctx context.Context, pattern string) (all []Object, err er
 	if err != nil {
 		return nil, err
 	}
-	err = s.again(ctx, "list "+pattern, func() error {
+	err = s.retry(ctx, "list "+pattern, func() error {
 		all = all[:0]
-		return st.list(ctx, literal(a.name), func(name string, o Object) error {
-			if a.matches(name) && name != "" && !strings.HasSuffix(name, "/") && !hidden(name, a.name) {
+		return st.list(ctx, literalPrefix(a.name), func(name string, o Object) error {
+			if a.isMatch(name) && name != "" && !strings.HasSuffix(name, "/") && !isHidden(name, a.name) {
 				o.URL = a.url(name)
 				all = append(all, o)
 			}
@@ -43,17 +43,17 @@ func (s *Stores) List(ctx context.Context, pattern string) (all []Object, err er
 		return nil, err
 	}
 	if len(all) == 0 {
-		return nil, &Error{Kind: Missing, URL: pattern, Err: fmt.Errorf("no object matches"),
+		return nil, &Error{Kind: NotFound, URL: pattern, Err: fmt.Errorf("no object matches"),
 			hint: "list the bucket with its own tool to see the names that are there"}
 	}
 	slices.SortFunc(all, func(x, y Object) int { return cmp.Compare(x.URL, y.URL) })
 	return slices.CompactFunc(all, func(x, y Object) bool { return x.URL == y.URL }), nil
 }
 
-// matches reports whether a name matches the address.
-func (a address) matches(name string) bool {
-	if !globs(a.name) {
-		return name == a.name || strings.HasPrefix(name, folder(a.name))
+// isMatch reports whether a name matches the address.
+func (a address) isMatch(name string) bool {
+	if !isGlob(a.name) {
+		return name == a.name || strings.HasPrefix(name, folderPrefix(a.name))
 	}
 	pattern := a.name
 	if strings.HasSuffix(pattern, "/") {
@@ -63,28 +63,28 @@ func (a address) matches(name string) bool {
 	return err == nil && hit
 }
 
-// folder returns a name as the prefix of the names below it.
-func folder(name string) string {
+// folderPrefix returns a name as the prefix of the names below it.
+func folderPrefix(name string) string {
 	if name == "" || strings.HasSuffix(name, "/") {
 		return name
 	}
 	return name + "/"
 }
 
-// globs reports whether a name contains pattern characters.
-func globs(name string) bool { return strings.ContainsAny(name, `*?[{\`) }
+// isGlob reports whether a name contains pattern characters.
+func isGlob(name string) bool { return strings.ContainsAny(name, `*?[{\`) }
 
-// literal returns the part of a pattern before its first pattern character.
-func literal(pattern string) string {
+// literalPrefix returns the part of a pattern before its first pattern character.
+func literalPrefix(pattern string) string {
 	if i := strings.IndexAny(pattern, `*?[{\`); i >= 0 {
 		return pattern[:i]
 	}
 	return pattern
 }
 
-// hidden reports whether an element of the name starts with a dot or an underscore, and the pattern does not match
+// isHidden reports whether an element of the name starts with a dot or an underscore, and the pattern does not match
 // such names explicitly. Programs write such files next to data (.gitattributes, _SUCCESS).
-func hidden(name, pattern string) bool {
+func isHidden(name, pattern string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if (strings.HasPrefix(part, ".") || strings.HasPrefix(part, "_")) && !strings.Contains(pattern, part[:1]) {
 			return true
@@ -93,10 +93,10 @@ func hidden(name, pattern string) bool {
 	return false
 }
 
-// Check returns an error for an invalid address or pattern of objects. It sends no request.
-func Check(pattern string) error {
-	if !Remote(pattern) {
-		return fmt.Errorf("%s is no address: want one that begins with %s", Name(pattern),
+// ValidatePattern returns an error for an invalid address or pattern of objects. It sends no request.
+func ValidatePattern(pattern string) error {
+	if !IsRemote(pattern) {
+		return fmt.Errorf("%s is no address: want one that begins with %s", RedactAddress(pattern),
 			strings.Join(Schemes, "://, ")+"://")
 	}
 	a, err := parse(pattern)

@@ -28,11 +28,11 @@ type Object struct {
 
 // Options configure Stores. The zero value is suitable for a command.
 type Options struct {
-	// Patience is how long requests to an unresponsive store are retried while no byte arrives; 0 means two minutes.
-	Patience time.Duration
-	// OnTrouble is called with the reason of each retry, and with "" when the store responds again. It must not block.
-	OnTrouble func(problem string)
-	Log       *slog.Logger
+	// RetryTimeout is how long requests to an unresponsive store are retried while no byte arrives; 0 means two minutes.
+	RetryTimeout time.Duration
+	// OnRetry is called with the reason of each retry, and with "" when the store responds again. It must not block.
+	OnRetry func(problem string)
+	Log     *slog.Logger
 }
 
 // Stores are all stores that this process may read. Connections and credentials are created on first use.
@@ -42,9 +42,9 @@ type Stores struct {
 	web     *http.Client // for untrusted servers
 	aws     awsAccess
 
-	mu      sync.Mutex
-	opened  map[string]store
-	secrets map[string]string // complete addresses of web objects, by their URLs
+	mu           sync.Mutex
+	openStores   map[string]store
+	webAddresses map[string]string // complete addresses of web objects, by their URLs
 }
 
 // store is one store, or one bucket of it. Errors are *Error if their cause is known.
@@ -58,33 +58,33 @@ type store interface {
 
 // New returns stores with the given options.
 func New(o Options) *Stores {
-	if o.Patience <= 0 {
-		o.Patience = 2 * time.Minute
+	if o.RetryTimeout <= 0 {
+		o.RetryTimeout = 2 * time.Minute
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = idleConnections
-	transport.ResponseHeaderTimeout = headerPatience
+	transport.MaxIdleConnsPerHost = maxIdleConnections
+	transport.ResponseHeaderTimeout = headerTimeout
 	transport.DisableCompression = true // return an object's bytes as stored
 	client := &http.Client{Transport: transport}
-	return &Stores{options: o, client: client, web: webClient(transport, isPrivate), opened: map[string]store{},
-		secrets: map[string]string{}}
+	return &Stores{options: o, client: client, web: webClient(transport, isPrivate), openStores: map[string]store{},
+		webAddresses: map[string]string{}}
 }
 
 const (
-	// headerPatience is the time limit for the response headers.
-	headerPatience = time.Minute
-	// idleConnections is the number of idle connections that are kept per host.
-	idleConnections = 16
+	// headerTimeout is the time limit for the response headers.
+	headerTimeout = time.Minute
+	// maxIdleConnections is the number of idle connections that are kept per host.
+	maxIdleConnections = 16
 )
 
 // Schemes are the supported schemes of addresses.
 var Schemes = []string{"s3", "gs", "az", "https", "http", "hf"}
 
-// Remote reports whether a path is an address in a store.
-func Remote(path string) bool {
+// IsRemote reports whether a path is an address in a store.
+func IsRemote(path string) bool {
 	scheme, _, found := strings.Cut(path, "://")
 	if !found {
 		return false
@@ -132,7 +132,7 @@ func (s *Stores) store(ctx context.Context, a address) (store, error) {
 	key := a.scheme + "://" + a.bucket
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if st := s.opened[key]; st != nil {
+	if st := s.openStores[key]; st != nil {
 		return st, nil
 	}
 	var st store
@@ -147,17 +147,17 @@ func (s *Stores) store(ctx context.Context, a address) (store, error) {
 	case "hf":
 		st, err = openHub(s.client, a.bucket)
 	default:
-		st = &web{s.web, s}
+		st = &webServer{s.web, s}
 	}
 	if err != nil {
-		return nil, &Error{Kind: Unusable, URL: key, Err: err}
+		return nil, &Error{Kind: Invalid, URL: key, Err: err}
 	}
-	s.opened[key] = st
+	s.openStores[key] = st
 	return st, nil
 }
 
-// of returns the store of an object, and the object's name in it.
-func (s *Stores) of(ctx context.Context, o Object) (store, string, error) {
+// storeOf returns the store of an object, and the object's name in it.
+func (s *Stores) storeOf(ctx context.Context, o Object) (store, string, error) {
 	a, err := parse(o.URL)
 	if err != nil {
 		return nil, "", err

@@ -131,11 +131,12 @@ func TestErrors(t *testing.T) {
 		says string
 	}{
 		401: {objects.Denied, "user and password"}, 403: {objects.Denied, "signed"},
-		404: {objects.Missing, "look at the name"},
-		500: {objects.Down, "given up after"}, 503: {objects.Down, "given up after"}, 418: {objects.Unusable, "418"},
+		404: {objects.NotFound, "look at the name"},
+		500: {objects.Unavailable, "given up after"}, 503: {objects.Unavailable, "given up after"},
+		418: {objects.Invalid, "418"},
 	} {
 		status.Store(int64(code))
-		_, err := objects.New(objects.Options{Patience: patience}).List(t.Context(), address)
+		_, err := objects.New(objects.Options{RetryTimeout: patience}).List(t.Context(), address)
 		if !objects.IsKind(err, want.kind) || !strings.Contains(err.Error(), want.says) ||
 			!strings.Contains(err.Error(), "/a#") {
 			t.Errorf("%d: %v; want %v that says %q and names the object", code, err, want.kind, want.says)
@@ -151,9 +152,12 @@ func TestErrors(t *testing.T) {
 	}
 	web.Close()
 	var told []string
-	s := objects.New(objects.Options{Patience: patience, OnTrouble: func(problem string) { told = append(told, problem) }})
+	s := objects.New(objects.Options{RetryTimeout: patience, OnRetry: func(problem string) {
+		told = append(told, problem)
+	}})
 	_, err := s.List(t.Context(), address)
-	if !objects.IsKind(err, objects.Down) || len(told) == 0 || strings.Contains(fmt.Sprint(err, told), "topsecret") {
+	if !objects.IsKind(err, objects.Unavailable) || len(told) == 0 ||
+		strings.Contains(fmt.Sprint(err, told), "topsecret") {
 		t.Errorf("of a server that is gone: %v; told %q", err, told)
 	}
 }
@@ -163,7 +167,7 @@ func TestReadHereAndThere(t *testing.T) {
 	web := objecttest.NewWeb(t)
 	web.Put("/a", data)
 	s := objects.New(objects.Options{})
-	at := s.At(t.Context(), list(t, s, web.URL+"/a")[0])
+	at := s.ReaderAt(t.Context(), list(t, s, web.URL+"/a")[0])
 	web.Faults(func(*http.Request) objecttest.Fault { return objecttest.Fault{Status: []int{0, 503}[rand.IntN(2)]} })
 	for range 50 {
 		off, n := rand.IntN(len(data)), rand.IntN(5<<20)
@@ -183,7 +187,7 @@ func TestReaderAt_ContinuesWithinABlock(t *testing.T) {
 	web.Put("/a", data)
 	s := objects.New(objects.Options{})
 	o := list(t, s, web.URL+"/a")[0]
-	at := s.At(t.Context(), o)
+	at := s.ReaderAt(t.Context(), o)
 	before := len(web.Requests())
 	web.Faults(func(*http.Request) objecttest.Fault { return objecttest.Fault{Cut: true, After: 1 << 20} })
 	got := make([]byte, len(data))
@@ -260,11 +264,11 @@ func TestHub(t *testing.T) {
 	}
 	t.Setenv("HF_HOME", dir)
 	_, err = objects.New(objects.Options{}).List(t.Context(), "hf://datasets/owner/none/data/**")
-	if !objects.IsKind(err, objects.Missing) {
+	if !objects.IsKind(err, objects.NotFound) {
 		t.Errorf("of a set that is not there: %v", err)
 	}
 	_, err = objects.New(objects.Options{}).List(t.Context(), "hf://datasets/owner/set/nothing/**")
-	if !objects.IsKind(err, objects.Missing) || !strings.Contains(err.Error(), "no object matches") {
+	if !objects.IsKind(err, objects.NotFound) || !strings.Contains(err.Error(), "no object matches") {
 		t.Errorf("of a pattern that matches nothing: %v", err)
 	}
 }

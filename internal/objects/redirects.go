@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// mostRedirects is the maximum number of redirects that are followed, the limit of net/http.
-const mostRedirects = 10
+// maxRedirects is the maximum number of redirects that are followed, the limit of net/http.
+const maxRedirects = 10
 
 // redirectError is a redirect that is not followed.
 type redirectError struct{ reason string }
@@ -38,8 +38,8 @@ func webClient(transport *http.Transport, private func(netip.Addr) bool) *http.C
 }
 
 func checkRedirect(r *http.Request, via []*http.Request) error {
-	if len(via) >= mostRedirects {
-		return &redirectError{fmt.Sprintf("other addresses more than %d times", mostRedirects)}
+	if len(via) >= maxRedirects {
+		return &redirectError{fmt.Sprintf("other addresses more than %d times", maxRedirects)}
 	}
 	if r.URL.Scheme != "https" && r.URL.Scheme != "http" {
 		return &redirectError{fmt.Sprintf("an address with the scheme %q, which is not https or http", r.URL.Scheme)}
@@ -51,8 +51,8 @@ func checkRedirect(r *http.Request, via []*http.Request) error {
 // webTransport sends redirected requests over separate connections. Their addresses are checked when they are opened,
 // because the resolution of a name can change before that.
 type webTransport struct {
-	own, outside *http.Transport
-	private      func(netip.Addr) bool
+	direct, public *http.Transport
+	private        func(netip.Addr) bool
 }
 
 // sourceKey is the context key of the source of a request, which redirects inherit.
@@ -67,7 +67,7 @@ func (t *webTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !ok {
 		return nil, errors.New("a request of no source")
 	}
-	proxied, err := t.own.Proxy(r)
+	proxied, err := t.direct.Proxy(r)
 	if err != nil {
 		return nil, err
 	}
@@ -77,17 +77,17 @@ func (t *webTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 			at, err := netip.ParseAddrPort(c.Conn.RemoteAddr().String())
 			source.private = proxied == nil && err == nil && t.private(at.Addr().Unmap())
 		}}
-		return t.own.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
+		return t.direct.RoundTrip(r.WithContext(httptrace.WithClientTrace(r.Context(), trace)))
 	case source.private:
-		return t.own.RoundTrip(r)
+		return t.direct.RoundTrip(r)
 	case proxied != nil: // the proxy resolves the name
 		at, err := netip.ParseAddr(r.URL.Hostname())
 		if err == nil && t.private(at.Unmap()) || strings.EqualFold(r.URL.Hostname(), "localhost") {
 			return nil, &redirectError{"the address " + r.URL.Hostname() + " of the proxy's machine or its network"}
 		}
-		return t.own.RoundTrip(r)
+		return t.direct.RoundTrip(r)
 	}
-	return t.outside.RoundTrip(r)
+	return t.public.RoundTrip(r)
 }
 
 var (

@@ -59,7 +59,7 @@ func TestWeb_RedirectsToPrivateAddresses(t *testing.T) {
 			if c.want == "" && (err != nil || len(found) != 1) {
 				t.Fatalf("%v, %v", found, err)
 			}
-			if c.want != "" && (!objects.IsKind(err, objects.Unusable) || !strings.Contains(err.Error(), c.want) ||
+			if c.want != "" && (!objects.IsKind(err, objects.Invalid) || !strings.Contains(err.Error(), c.want) ||
 				strings.Contains(err.Error(), "token")) {
 				t.Errorf("%v, want %q", err, c.want)
 			}

@@ -35,9 +35,9 @@ const defaultRegion = "us-east-1"
 
 // client returns a client of the bucket.
 func (b *s3Bucket) client(ctx context.Context) (*s3.Client, error) {
-	c, err := b.access.get(ctx)
+	c, err := b.access.getConfig(ctx)
 	if err != nil {
-		return nil, b.at("", err)
+		return nil, b.withURL("", err)
 	}
 	client := s3.NewFromConfig(c, s3Options)
 	if client.Options().BaseEndpoint != nil { // another server, without regions
@@ -81,7 +81,7 @@ func checkS3(a address) error {
 	case !s3BucketName.MatchString(a.bucket):
 		return errors.New("the name of a bucket has 3 to 63 letters, digits, dots and hyphens, and begins and ends with a " +
 			"letter or digit")
-	case len(literal(a.name)) > maxS3Key:
+	case len(literalPrefix(a.name)) > maxS3Key:
 		return fmt.Errorf("the name of an object in S3 is not longer than %d bytes", maxS3Key)
 	case !utf8.ValidString(a.name):
 		return errors.New("the name of an object in S3 is valid UTF-8")
@@ -99,10 +99,10 @@ func (b *s3Bucket) list(ctx context.Context, prefix string, yield func(string, O
 	for pages.HasMorePages() {
 		page, err := pages.NextPage(ctx)
 		if err != nil {
-			return b.wrong(ctx, client, "", err)
+			return b.convertError(ctx, client, "", err)
 		}
 		if page.Name == nil {
-			return b.at("", &Error{Kind: Unusable, Err: errors.New("the answer is no listing of S3")})
+			return b.withURL("", &Error{Kind: Invalid, Err: errors.New("the answer is no listing of S3")})
 		}
 		for _, o := range page.Contents {
 			name := aws.ToString(o.Key)
@@ -110,7 +110,7 @@ func (b *s3Bucket) list(ctx context.Context, prefix string, yield func(string, O
 				name, err = url.QueryUnescape(name)
 			}
 			if err != nil || o.Size == nil || *o.Size < 0 {
-				return b.at("", &Error{Kind: Unusable, Err: fmt.Errorf("the listing has no name and size of %q", name)})
+				return b.withURL("", &Error{Kind: Invalid, Err: fmt.Errorf("the listing has no name and size of %q", name)})
 			}
 			if err := yield(name, Object{Size: *o.Size, Version: strings.Trim(aws.ToString(o.ETag), `"`)}); err != nil {
 				return err
@@ -131,16 +131,17 @@ func (b *s3Bucket) get(ctx context.Context, name string, o Object, from, to int6
 	}
 	answer, err := client.GetObject(ctx, in)
 	if err != nil {
-		return nil, b.wrong(ctx, client, name, err)
+		return nil, b.convertError(ctx, client, name, err)
 	}
-	if err := sameObject(o, aws.ToString(answer.ContentRange), strings.Trim(aws.ToString(answer.ETag), `"`)); err != nil {
+	if err := checkSameObject(o, aws.ToString(answer.ContentRange),
+		strings.Trim(aws.ToString(answer.ETag), `"`)); err != nil {
 		return nil, errors.Join(err, answer.Body.Close())
 	}
 	return answer.Body, nil
 }
 
-// at adds the address of the bucket or of an object in it to an error.
-func (b *s3Bucket) at(name string, err error) error {
+// withURL adds the address of the bucket or of an object in it to an error.
+func (b *s3Bucket) withURL(name string, err error) error {
 	var e *Error
 	if !errors.As(err, &e) {
 		return err
@@ -152,8 +153,8 @@ func (b *s3Bucket) at(name string, err error) error {
 	return &located
 }
 
-// wrong converts an error of the library.
-func (b *s3Bucket) wrong(ctx context.Context, client *s3.Client, name string, err error) error {
+// convertError converts an error of the library.
+func (b *s3Bucket) convertError(ctx context.Context, client *s3.Client, name string, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -165,32 +166,32 @@ func (b *s3Bucket) wrong(ctx context.Context, client *s3.Client, name string, er
 	}
 	var response *awshttp.ResponseError
 	if !errors.As(err, &response) {
-		return b.at(name, unanswered(host, err))
+		return b.withURL(name, noResponseError(host, err))
 	}
-	status, code := response.HTTPStatusCode(), awsCode(err)
+	status, code := response.HTTPStatusCode(), awsErrorCode(err)
 	if status == 0 || status == http.StatusOK || status == http.StatusPartialContent {
-		return b.at(name, unanswered(host, err))
+		return b.withURL(name, noResponseError(host, err))
 	}
 	e := &Error{Err: fmt.Errorf("%s answers %d %s", host, status, code)}
-	kindOf(e, status, deniedS3)
+	setKind(e, status, deniedS3)
 	switch code {
 	case "NoSuchBucket":
-		e.Kind, e.Err = Missing, errors.New("there is no such bucket")
+		e.Kind, e.Err = NotFound, errors.New("there is no such bucket")
 	case "NoSuchKey":
-		e.Kind, e.Err = Missing, errors.New("there is no such object any more")
+		e.Kind, e.Err = NotFound, errors.New("there is no such object any more")
 	case "SlowDown", "RequestTimeout", "InternalError", "ServiceUnavailable":
-		e.Kind = Down
+		e.Kind = Unavailable
 	case "PreconditionFailed", "InvalidRange":
 		e.Err = errors.New("the object has changed since it was listed")
 	case "ExpiredToken", "RequestTimeTooSkewed", "AuthorizationHeaderMalformed":
 		e.Kind, e.hint = Denied, deniedS3
 	}
-	return b.at(name, e)
+	return b.withURL(name, e)
 }
 
-// unanswered returns the error for a request without a complete response. A missing or truncated response is
+// noResponseError returns the error for a request without a complete response. A missing or truncated response is
 // temporary; a response that violates the protocol is permanent.
-func unanswered(host string, err error) *Error {
+func noResponseError(host string, err error) *Error {
 	var network net.Error
 	var text *xml.SyntaxError
 	switch {
@@ -200,9 +201,9 @@ func unanswered(host string, err error) *Error {
 		if errors.As(err, &at) { // it contains the whole address
 			err = at.Err
 		}
-		return &Error{Kind: Down, Err: fmt.Errorf("%s does not answer: %w", host, err)}
+		return &Error{Kind: Unavailable, Err: fmt.Errorf("%s does not answer: %w", host, err)}
 	}
-	return &Error{Kind: Unusable, Err: err}
+	return &Error{Kind: Invalid, Err: err}
 }
 
 // byteRange returns the Range header for the bytes [from, to).

@@ -47,7 +47,7 @@ func TestS3ThroughFaults(t *testing.T) {
 // Permanent errors are returned immediately: for an invalid name, and for a response that violates the protocol.
 func TestS3Unusable(t *testing.T) {
 	corpusOf(t, []byte("data"))
-	once := objects.Options{Patience: patience, OnTrouble: func(problem string) { t.Errorf("asked again: %s", problem) }}
+	once := objects.Options{RetryTimeout: patience, OnRetry: func(problem string) { t.Errorf("asked again: %s", problem) }}
 	s := objects.New(once)
 	o := list(t, s, "s3://"+bucket+"/a.jsonl")[0]
 	o.URL += strings.Repeat("x", 1025)
@@ -60,7 +60,7 @@ func TestS3Unusable(t *testing.T) {
 	t.Cleanup(page.Close)
 	t.Setenv("AWS_ENDPOINT_URL", page.URL)
 	_, err := objects.New(once).List(t.Context(), "s3://"+bucket+"/**")
-	if !objects.IsKind(err, objects.Unusable) || strings.Contains(err.Error(), "does not answer") {
+	if !objects.IsKind(err, objects.Invalid) || strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("of a server that is none of S3's: %v", err)
 	}
 }

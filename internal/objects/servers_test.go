@@ -139,14 +139,14 @@ func TestProfileAtServer(t *testing.T) {
 		"%s\naws_secret_access_key = %s\n"
 	atHome(t, fmt.Sprintf(profile, x.address, objecttest.S3Access, objecttest.S3Secret), "")
 	t.Setenv("AWS_PROFILE", "train")
-	s := objects.New(objects.Options{Patience: patience})
+	s := objects.New(objects.Options{RetryTimeout: patience})
 	if data, err := readAll(t.Context(), s, list(t, s, "s3://"+bucket+"/**")[0], 0); err != nil || string(data) != "data" {
 		t.Errorf("%q, %v", data, err)
 	}
 }
 
 func listAndRead(t *testing.T, x server, data []byte) {
-	s := objects.New(objects.Options{Patience: patience})
+	s := objects.New(objects.Options{RetryTimeout: patience})
 	for pattern, want := range map[string]string{
 		"en/*.jsonl": "en/00.jsonl en/01.jsonl", "**/0[02].jsonl": "en/00.jsonl en/sub/02.jsonl fr/00.jsonl",
 		"a*/*": "a b+c/ü=1.jsonl", "en": "en/00.jsonl en/01.jsonl en/sub/02.jsonl",
@@ -198,7 +198,7 @@ func readThroughProxy(t *testing.T, x server, data []byte) {
 
 func readChanged(t *testing.T, x server) {
 	x.reach(t, x.address)
-	s := objects.New(objects.Options{Patience: patience})
+	s := objects.New(objects.Options{RetryTimeout: patience})
 	o := list(t, s, x.scheme+"://"+bucket+"/fr/00.jsonl")[0]
 	x.put(t, "fr/00.jsonl", bytes.Repeat([]byte("b"), int(o.Size)))
 	data, err := readAll(t.Context(), s, o, 1000)
@@ -209,16 +209,16 @@ func readChanged(t *testing.T, x server) {
 
 func refused(t *testing.T, x server) {
 	x.reach(t, x.address)
-	s := objects.New(objects.Options{Patience: patience})
+	s := objects.New(objects.Options{RetryTimeout: patience})
 	_, err := s.List(t.Context(), x.scheme+"://no-such-bucket-here/**")
-	if !objects.IsKind(err, objects.Missing) || !strings.Contains(err.Error(), "no-such-bucket-here") {
+	if !objects.IsKind(err, objects.NotFound) || !strings.Contains(err.Error(), "no-such-bucket-here") {
 		t.Errorf("of a bucket that is not there: %v", err)
 	}
 	if x.deny == nil {
 		return
 	}
 	x.deny(t)
-	_, err = objects.New(objects.Options{Patience: patience}).List(t.Context(), x.scheme+"://"+bucket+"/**")
+	_, err = objects.New(objects.Options{RetryTimeout: patience}).List(t.Context(), x.scheme+"://"+bucket+"/**")
 	if !objects.IsKind(err, objects.Denied) || !strings.Contains(err.Error(), "credentials come from") ||
 		strings.Contains(err.Error(), "wrong-secret") {
 		t.Errorf("with a wrong secret: %v", err)

@@ -15,15 +15,15 @@ import (
 
 const deniedWeb = "give an address that is signed, or one with a user and password (https://user:password@...)"
 
-// web reads objects of web servers. Their names are their URLs.
-type web struct {
+// webServer reads objects of web servers. Their names are their URLs.
+type webServer struct {
 	client *http.Client
 	stores *Stores
 }
 
-// Name returns the name of an address. It omits user and password and replaces the query by its hash, because they
-// may be secret.
-func Name(address string) string {
+// RedactAddress returns the name of an address. It omits user and password and replaces the query by its hash, because
+// they may be secret.
+func RedactAddress(address string) string {
 	u, err := url.Parse(address)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" {
 		return address
@@ -36,9 +36,9 @@ func Name(address string) string {
 	return named.String()
 }
 
-// address returns the object of an address.
-func (s *Stores) address(ctx context.Context, address string) (o Object, err error) {
-	o.URL = Name(address)
+// statAddress returns the object of an address.
+func (s *Stores) statAddress(ctx context.Context, address string) (o Object, err error) {
+	o.URL = RedactAddress(address)
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" {
 		return o, fmt.Errorf("%s is no web address", o.URL)
@@ -47,20 +47,20 @@ func (s *Stores) address(ctx context.Context, address string) (o Object, err err
 		return o, fmt.Errorf("%s: a web server lists nothing: give each address by itself, without * and the like", o.URL)
 	}
 	s.mu.Lock()
-	s.secrets[o.URL] = address
+	s.webAddresses[o.URL] = address
 	s.mu.Unlock()
-	st := &web{s.web, s}
-	err = s.again(ctx, "look up "+o.URL, func() (err error) {
-		o, err = st.look(ctx, o)
+	st := &webServer{s.web, s}
+	err = s.retry(ctx, "look up "+o.URL, func() (err error) {
+		o, err = st.stat(ctx, o)
 		return err
 	})
 	return o, err
 }
 
 // request returns a request for a URL, with the secrets of its address.
-func (w *web) request(ctx context.Context, name string) (*http.Request, error) {
+func (w *webServer) request(ctx context.Context, name string) (*http.Request, error) {
 	w.stores.mu.Lock()
-	address, ok := w.stores.secrets[name]
+	address, ok := w.stores.webAddresses[name]
 	w.stores.mu.Unlock()
 	if !ok {
 		address = name
@@ -68,15 +68,15 @@ func (w *web) request(ctx context.Context, name string) (*http.Request, error) {
 	r, err := http.NewRequestWithContext(context.WithValue(ctx, sourceKey{}, &sourceAddress{}), http.MethodGet,
 		address, nil)
 	if err != nil {
-		return nil, &Error{Kind: Unusable, URL: name, Err: errors.New("it is no web address")}
+		return nil, &Error{Kind: Invalid, URL: name, Err: errors.New("it is no web address")}
 	}
 	r.Header.Set("Accept-Encoding", "identity")
 	return r, nil
 }
 
-// look requests the first byte to determine size and version, because some servers, and addresses signed for GET, do
+// stat requests the first byte to determine size and version, because some servers, and addresses signed for GET, do
 // not support HEAD.
-func (w *web) look(ctx context.Context, o Object) (Object, error) {
+func (w *webServer) stat(ctx context.Context, o Object) (Object, error) {
 	r, err := w.request(ctx, o.URL)
 	if err != nil {
 		return o, err
@@ -84,7 +84,7 @@ func (w *web) look(ctx context.Context, o Object) (Object, error) {
 	r.Header.Set("Range", "bytes=0-0")
 	answer, err := w.client.Do(r)
 	if err != nil {
-		return o, unreachable(ctx, o.URL, err)
+		return o, connectionError(ctx, o.URL, err)
 	}
 	defer answer.Body.Close() // read only
 	o.Version = versionOf(answer.Header)
@@ -104,9 +104,9 @@ func (w *web) look(ctx context.Context, o Object) (Object, error) {
 			return o, nil
 		}
 	default:
-		return o, refused(answer, o.URL, deniedWeb)
+		return o, responseError(answer, o.URL, deniedWeb)
 	}
-	return o, &Error{Kind: Unusable, URL: o.URL, Err: errors.New("the server does not say how large it is"),
+	return o, &Error{Kind: Invalid, URL: o.URL, Err: errors.New("the server does not say how large it is"),
 		hint: "pipe it: curl -sSfL ADDRESS | loaderd publish -"}
 }
 
@@ -118,11 +118,11 @@ func versionOf(h http.Header) string {
 	return h.Get("Last-Modified")
 }
 
-func (w *web) list(context.Context, string, func(string, Object) error) error {
+func (w *webServer) list(context.Context, string, func(string, Object) error) error {
 	return errors.New("a web server lists nothing")
 }
 
-func (w *web) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
+func (w *webServer) get(ctx context.Context, name string, o Object, from, to int64) (io.ReadCloser, error) {
 	r, err := w.request(ctx, name)
 	if err != nil {
 		return nil, err
@@ -135,7 +135,7 @@ func (w *web) get(ctx context.Context, name string, o Object, from, to int64) (i
 		return nil, err
 	}
 	if now := versionOf(header); o.Version != "" && now != "" && now != o.Version {
-		return nil, errors.Join(changed(o, "its version is another one"), body.Close())
+		return nil, errors.Join(changedError(o, "its version is another one"), body.Close())
 	}
 	return body, nil
 }
@@ -145,42 +145,42 @@ func (w *web) get(ctx context.Context, name string, o Object, from, to int64) (i
 func getRange(client *http.Client, r *http.Request, o Object, from, to int64,
 	denied string) (io.ReadCloser, http.Header, error) {
 	r.Header.Set("Range", "bytes="+strconv.FormatInt(from, 10)+"-"+strconv.FormatInt(to-1, 10))
-	answer, err := ask(client, r, o.URL, denied)
+	answer, err := doRequest(client, r, o.URL, denied)
 	if err != nil {
 		return nil, nil, err
 	}
 	if answer.StatusCode == http.StatusPartialContent {
-		if err := sameObject(o, answer.Header.Get("Content-Range"), ""); err != nil {
+		if err := checkSameObject(o, answer.Header.Get("Content-Range"), ""); err != nil {
 			return nil, nil, errors.Join(err, answer.Body.Close())
 		}
 		if got := answer.Header.Get("Content-Range"); !strings.HasPrefix(got, "bytes "+strconv.FormatInt(from, 10)+"-") {
-			err := &Error{Kind: Unusable, URL: o.URL, Err: fmt.Errorf("asked for the bytes from %d on the server gives %q",
+			err := &Error{Kind: Invalid, URL: o.URL, Err: fmt.Errorf("asked for the bytes from %d on the server gives %q",
 				from, got)}
 			return nil, nil, errors.Join(err, answer.Body.Close())
 		}
 		return answer.Body, answer.Header, nil
 	}
 	if answer.ContentLength >= 0 && answer.ContentLength != o.Size {
-		return nil, nil, errors.Join(changed(o, fmt.Sprintf("it has %d bytes, it had %d", answer.ContentLength, o.Size)),
+		return nil, nil, errors.Join(changedError(o, fmt.Sprintf("it has %d bytes, it had %d", answer.ContentLength, o.Size)),
 			answer.Body.Close())
 	}
 	if _, err := io.CopyN(io.Discard, answer.Body, from); err != nil {
-		return nil, nil, errors.Join(unreachable(r.Context(), o.URL, err), answer.Body.Close())
+		return nil, nil, errors.Join(connectionError(r.Context(), o.URL, err), answer.Body.Close())
 	}
 	return answer.Body, answer.Header, nil
 }
 
-// sameObject returns an error if a response is for another size or tag of the object.
-func sameObject(o Object, contentRange, tag string) error {
+// checkSameObject returns an error if a response is for another size or tag of the object.
+func checkSameObject(o Object, contentRange, tag string) error {
 	if _, size, ok := strings.Cut(contentRange, "/"); ok && size != "*" && size != strconv.FormatInt(o.Size, 10) {
-		return changed(o, fmt.Sprintf("it has %s bytes, it had %d", size, o.Size))
+		return changedError(o, fmt.Sprintf("it has %s bytes, it had %d", size, o.Size))
 	}
 	if tag != "" && o.Version != "" && tag != o.Version {
-		return changed(o, "its ETag is another one")
+		return changedError(o, "its ETag is another one")
 	}
 	return nil
 }
 
-func changed(o Object, how string) error {
+func changedError(o Object, how string) error {
 	return &Error{Kind: Changed, URL: o.URL, Err: fmt.Errorf("the object has changed since it was listed: %s", how)}
 }

@@ -40,10 +40,11 @@ func (e *NotAcceptedError) Error() string {
 	return text + ": every document would become a dead letter"
 }
 
-// Rejects returns a *NotAcceptedError with the runs that would reject documents with a tokenizer's fingerprint, or
-// texts if it is empty; nil without any. all reports whether every run that reads the stream would reject them.
-func (a Audience) Rejects(fingerprint string) (rejects *NotAcceptedError, all bool) {
-	for _, run := range a.Reads {
+// CheckFingerprint returns a *NotAcceptedError with the runs that would reject documents with a tokenizer's
+// fingerprint, or texts if it is empty; nil without any. all reports whether every run that reads the stream would
+// reject them.
+func (a StreamRuns) CheckFingerprint(fingerprint string) (rejects *NotAcceptedError, all bool) {
+	for _, run := range a.Active {
 		x, known := a.intakes[run]
 		if !known || fingerprint == "" && x.Text || fingerprint != "" && fingerprint == x.Fingerprint {
 			continue
@@ -53,40 +54,40 @@ func (a Audience) Rejects(fingerprint string) (rejects *NotAcceptedError, all bo
 		}
 		rejects.Runs = append(rejects.Runs, RunTokenizer{run, x.Tokenizer, x.Fingerprint})
 	}
-	return rejects, rejects != nil && len(rejects.Runs) == len(a.Reads)
+	return rejects, rejects != nil && len(rejects.Runs) == len(a.Active)
 }
 
 const (
-	intakePoll  = 200 * time.Millisecond
-	intakeQuiet = 2 * time.Second // time without progress after which a run is no longer waited for
+	intakePollInterval = 200 * time.Millisecond
+	intakeIdleTimeout  = 2 * time.Second // time without progress after which a run is no longer waited for
 )
 
-// IntakeOf waits until every run has read the documents up to sequence last, reads no further for now, or makes no
+// AwaitIntake waits until every run has read the documents up to sequence last, reads no further for now, or makes no
 // progress. It returns what each run has read since before. After ctx has ended it does not wait.
-func IntakeOf(ctx context.Context, store *stream.Store, before Audience, last uint64) (all []RunIntake) {
+func AwaitIntake(ctx context.Context, store *stream.Store, before StreamRuns, last uint64) (all []RunIntake) {
 	var progress uint64
 	moved := time.Now()
 	for {
-		now := AudienceOf(context.WithoutCancel(ctx), store, last)
-		waits, read := now.waitsFor(last)
+		now := ListStreamRuns(context.WithoutCancel(ctx), store, last)
+		waits, read := now.intakeProgress(last)
 		if read > progress {
 			progress, moved = read, time.Now()
 		}
-		if !waits || time.Since(moved) >= intakeQuiet {
-			return now.since(before, last)
+		if !waits || time.Since(moved) >= intakeIdleTimeout {
+			return now.intakeSince(before, last)
 		}
 		select {
 		case <-ctx.Done():
-			return now.since(before, last)
-		case <-time.After(intakePoll):
+			return now.intakeSince(before, last)
+		case <-time.After(intakePollInterval):
 		}
 	}
 }
 
-// waitsFor reports whether a run has yet to read up to a document, and how many documents all runs have read
+// intakeProgress reports whether a run has yet to read up to a document, and how many documents all runs have read
 // together.
-func (a Audience) waitsFor(last uint64) (waits bool, read uint64) {
-	for _, run := range a.Reads {
+func (a StreamRuns) intakeProgress(last uint64) (waits bool, read uint64) {
+	for _, run := range a.Active {
 		x, known := a.intakes[run]
 		waits = waits || !known || x.Read < last && !x.Full
 		read += x.Read
@@ -94,9 +95,9 @@ func (a Audience) waitsFor(last uint64) (waits bool, read uint64) {
 	return waits, read
 }
 
-// since returns what the runs have read since before.
-func (a Audience) since(before Audience, last uint64) (all []RunIntake) {
-	for _, run := range a.Reads {
+// intakeSince returns what the runs have read since before.
+func (a StreamRuns) intakeSince(before StreamRuns, last uint64) (all []RunIntake) {
+	for _, run := range a.Active {
 		x, known := a.intakes[run]
 		if !known {
 			continue
@@ -105,7 +106,7 @@ func (a Audience) since(before Audience, last uint64) (all []RunIntake) {
 		if was.Documents > x.Documents { // another run with this name
 			was = backend.Intake{}
 		}
-		out := RunIntake{Run: run, Read: x.Documents - was.Documents, Skipped: x.Skipped.Minus(was.Skipped),
+		out := RunIntake{Run: run, Read: x.Documents - was.Documents, Skipped: x.Skipped.Sub(was.Skipped),
 			Filling: x.Filling}
 		if x.Read < last {
 			out.Unread = last - x.Read

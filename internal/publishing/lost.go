@@ -8,8 +8,8 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// LostConnection reports whether an error is of the connection to the server, not of the published data.
-func LostConnection(err error) bool {
+// IsConnectionError reports whether an error is of the connection to the server, not of the published data.
+func IsConnectionError(err error) bool {
 	for _, e := range []error{
 		nats.ErrConnectionClosed, nats.ErrDisconnected, nats.ErrConnectionReconnecting, nats.ErrStaleConnection,
 		nats.ErrTimeout,

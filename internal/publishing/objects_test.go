@@ -62,7 +62,7 @@ func TestPublishObjects(t *testing.T) {
 	}
 	before := len(hub.Files.Requests())
 	again, err := run()
-	if err != nil || again.Documents != 0 || again.Already != 502 || len(hub.Files.Requests()) != before {
+	if err != nil || again.Documents != 0 || again.AlreadyStored != 502 || len(hub.Files.Requests()) != before {
 		t.Errorf("again: %+v, %d requests, %v", again, len(hub.Files.Requests())-before, err)
 	}
 	local := natstest.Start(t)

@@ -5,16 +5,16 @@ import (
 	"time"
 )
 
-// pauseLimit is how long the documents of an unfinished batch wait for further ones when the input pauses.
-const pauseLimit = 250 * time.Millisecond
+// idleFlushDelay is how long the documents of an unfinished batch wait for further ones when the input pauses.
+const idleFlushDelay = 250 * time.Millisecond
 
-// flushAtPauses flushes unfinished batches while the input pauses, until stop is called.
-func (p *Publishing) flushAtPauses(ctx context.Context) (stop func()) {
+// flushWhenIdle flushes unfinished batches while the input pauses, until stop is called.
+func (p *Session) flushWhenIdle(ctx context.Context) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		tick := time.NewTicker(pauseLimit)
+		tick := time.NewTicker(idleFlushDelay)
 		defer tick.Stop()
 		var seen, flushed int64
 		for {

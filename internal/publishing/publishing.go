@@ -38,7 +38,7 @@ type Options struct {
 
 // RefusedError is a document that ends the publishing because the options do not permit leaving it out.
 type RefusedError struct {
-	Reason record.Reason // TooLarge or Invalid
+	Reason record.Reason // TooLargeError or Invalid
 	Err    error
 }
 
@@ -51,28 +51,28 @@ type inputError struct{ error }
 
 func (e *inputError) Unwrap() error { return e.error }
 
-// Publishing publishes inputs, once.
-type Publishing struct {
-	inputs    []*corpus.Input
-	options   Options
-	publisher *publish.Publisher
-	began     time.Time
-	summary   Summary
-	failed    error // of the first failed input
+// Session publishes inputs, once.
+type Session struct {
+	inputs          []*corpus.Input
+	options         Options
+	publisher       *publish.Publisher
+	startedAt       time.Time
+	summary         Summary
+	firstInputError error // of the first failed input
 
 	offered, offeredBytes, leftOut atomic.Int64
 
-	reading    atomic.Pointer[corpus.Input] // for followed files, which are not in inputs
-	readBefore atomic.Int64                 // bytes of the earlier files
+	currentInput  atomic.Pointer[corpus.Input] // for followed files, which are not in inputs
+	finishedBytes atomic.Int64                 // bytes of the earlier files
 }
 
 // Open prepares to publish inputs. Close must be called at the end. The end of ctx stops neither the publisher nor a
 // pending batch; the context of Run does.
-func Open(ctx context.Context, store *stream.Store, inputs []*corpus.Input, o Options) (*Publishing, error) {
+func Open(ctx context.Context, store *stream.Store, inputs []*corpus.Input, o Options) (*Session, error) {
 	if o.Limit > 0 && !o.Unrecorded {
 		return nil, fmt.Errorf("publish at most %d documents: want no records", o.Limit)
 	}
-	p := &Publishing{inputs: inputs, options: o, began: time.Now()}
+	p := &Session{inputs: inputs, options: o, startedAt: time.Now()}
 	var err error
 	p.publisher, err = publish.New(context.WithoutCancel(ctx), store, o.Source,
 		publish.Options{BatchBytes: o.BatchBytes, OnWait: o.OnWait, Tracer: o.Tracer})
@@ -84,19 +84,19 @@ func Open(ctx context.Context, store *stream.Store, inputs []*corpus.Input, o Op
 }
 
 // Documents returns the store of the stream that is published to.
-func (p *Publishing) Documents() *stream.Store { return p.publisher.Documents() }
+func (p *Session) Documents() *stream.Store { return p.publisher.Documents() }
 
 // Close closes the publisher. Documents that are not committed by then are not published.
-func (p *Publishing) Close() { p.publisher.Close() }
+func (p *Session) Close() { p.publisher.Close() }
 
 // Run publishes until everything is committed, and returns a summary, also after an error. An input that cannot be
 // read to its end, or has a document that may not be left out, does not prevent the publishing of other inputs. It
 // counts as incomplete and causes an error at the end. The end of ctx stops the reading of files immediately; the
 // pending batch may still be committed.
-func (p *Publishing) Run(ctx context.Context) (Summary, error) { return p.run(ctx, p.publish) }
+func (p *Session) Run(ctx context.Context) (Summary, error) { return p.run(ctx, p.publishInputs) }
 
-func (p *Publishing) run(ctx context.Context, publish func(context.Context) error) (Summary, error) {
-	resume := p.flushAtPauses(ctx)
+func (p *Session) run(ctx context.Context, publish func(context.Context) error) (Summary, error) {
+	resume := p.flushWhenIdle(ctx)
 	err := publish(ctx)
 	resume()
 	if flushErr := p.finish(ctx); err == nil {
@@ -106,8 +106,8 @@ func (p *Publishing) run(ctx context.Context, publish func(context.Context) erro
 	done := p.publisher.Progress()
 	sum.Documents, sum.Bytes, sum.Duplicates, sum.LastSequence = done.Documents, done.Bytes, done.Duplicates,
 		done.LastSequence
-	sum.Seconds, sum.WaitedSeconds = time.Since(p.began).Seconds(), done.Waited.Seconds()
-	sum.Repeated = repeatsOf(context.WithoutCancel(ctx), p.publisher, done)
+	sum.Seconds, sum.WaitedSeconds = time.Since(p.startedAt).Seconds(), done.Waited.Seconds()
+	sum.Repeated = findRepeats(context.WithoutCancel(ctx), p.publisher, done)
 	if err != nil {
 		sum.InputsComplete = 0 // which ones are complete is known only when everything is committed
 		sum.Interrupted = ctx.Err() != nil
@@ -115,51 +115,51 @@ func (p *Publishing) run(ctx context.Context, publish func(context.Context) erro
 	}
 	switch {
 	case sum.InputsFailed == 1:
-		err = p.failed
+		err = p.firstInputError
 	case sum.InputsFailed > 1:
-		err = fmt.Errorf("%d inputs are not read to their end, the first: %w", sum.InputsFailed, p.failed)
+		err = fmt.Errorf("%d inputs are not read to their end, the first: %w", sum.InputsFailed, p.firstInputError)
 	}
 	return sum, err
 }
 
-// errLimit reports that the limit on documents is reached.
-var errLimit = errors.New("the limit is reached")
+// errLimitReached reports that the limit on documents is reached.
+var errLimitReached = errors.New("the limit is reached")
 
-func (p *Publishing) publish(ctx context.Context) error {
+func (p *Session) publishInputs(ctx context.Context) error {
 	for _, in := range p.inputs {
-		err := p.input(ctx, in)
+		err := p.publishInput(ctx, in)
 		switch {
-		case errors.Is(err, errLimit):
+		case errors.Is(err, errLimitReached):
 			return nil
 		case err == nil:
 			p.summary.InputsComplete++
-		case !p.fails(err):
+		case !p.recordInputError(err):
 			return err
 		}
 	}
 	return nil
 }
 
-// fails records the error of one input; it returns false for any other error.
-func (p *Publishing) fails(err error) bool {
+// recordInputError records the error of one input; it returns false for any other error.
+func (p *Session) recordInputError(err error) bool {
 	var failed *inputError
 	if !errors.As(err, &failed) {
 		return false
 	}
-	if p.failed == nil {
-		p.failed = failed.error
+	if p.firstInputError == nil {
+		p.firstInputError = failed.error
 	}
 	p.summary.InputsFailed++
-	p.summary.Problems = noted(p.summary.Problems, failed.error)
+	p.summary.Problems = appendError(p.summary.Problems, failed.error)
 	return true
 }
 
-// stopPatience bounds how long an interrupted publishing waits for the pending batch.
-const stopPatience = 10 * time.Second
+// stopTimeout bounds how long an interrupted publishing waits for the pending batch.
+const stopTimeout = 10 * time.Second
 
 // finish waits until everything is committed. After an interrupt it does not wait for a full stream, because the
 // record contains the commits for the next publishing.
-func (p *Publishing) finish(ctx context.Context) error {
+func (p *Session) finish(ctx context.Context) error {
 	if ctx.Err() == nil {
 		_, err := p.publisher.Flush(ctx)
 		if ctx.Err() == nil {
@@ -169,24 +169,24 @@ func (p *Publishing) finish(ctx context.Context) error {
 	if p.publisher.Progress().Waiting != "" {
 		return ctx.Err()
 	}
-	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopPatience)
+	patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	_, err := p.publisher.Flush(patience)
 	return err
 }
 
-// input publishes one input, unless it is complete according to its record.
-func (p *Publishing) input(ctx context.Context, in *corpus.Input) error {
-	var to order = &unrecorded{p: p.publisher, source: p.options.Source}
+// publishInput publishes one input, unless it is complete according to its record.
+func (p *Session) publishInput(ctx context.Context, in *corpus.Input) error {
+	var to destination = &unrecordedInput{p: p.publisher, source: p.options.Source}
 	if in.Fingerprint != "" && !p.options.Unrecorded {
 		record, err := p.publisher.Resume(ctx, in.Name, in.Fingerprint)
 		if err != nil {
 			return err
 		}
 		if record.Complete() {
-			in.Pass()
-			p.summary.Already += record.Stored()
-			p.summary.passed++
+			in.MarkRead()
+			p.summary.AlreadyStored += record.Stored()
+			p.summary.skippedInputs++
 			return nil
 		}
 		to = record
@@ -197,9 +197,9 @@ func (p *Publishing) input(ctx context.Context, in *corpus.Input) error {
 			return ctx.Err()
 		}
 		if limit := p.options.Limit; limit > 0 && p.offered.Load() >= limit {
-			return errLimit
+			return errLimitReached
 		}
-		document, err := p.document(ctx, to, d, err)
+		document, err := p.publishDocument(ctx, to, d, err)
 		if err != nil {
 			return err
 		}
@@ -208,23 +208,24 @@ func (p *Publishing) input(ctx context.Context, in *corpus.Input) error {
 	if !found {
 		return nil // not complete, so that publishing it again finds nothing again and reports it
 	}
-	p.summary.found = true
+	p.summary.hasDocuments = true
 	return to.Finish(ctx)
 }
 
-// document publishes or leaves out an element of an input, and reports whether it is, or was intended to be, a
+// publishDocument publishes or leaves out an element of an input, and reports whether it is, or was intended to be, a
 // document.
-func (p *Publishing) document(ctx context.Context, to order, d record.Document, err error) (document bool, _ error) {
+func (p *Session) publishDocument(ctx context.Context, to destination, d record.Document,
+	err error) (document bool, _ error) {
 	var skip *record.SkipError
 	switch {
 	case errors.As(err, &skip):
 		return p.leaveOut(ctx, to, skip.Reason, skip.Origin, err)
-	case err != nil && corpus.Passes(err): // the elements after it are unreachable too
+	case err != nil && corpus.IsTemporary(err): // the elements after it are unreachable too
 		return false, err
 	case err != nil:
 		return false, &inputError{err}
 	case len(d.Data) == 0:
-		return p.leaveOut(ctx, to, emptyDocument, d.Origin, nil)
+		return p.leaveOut(ctx, to, reasonEmpty, d.Origin, nil)
 	}
 	m := Message(d, p.options.Fingerprint)
 	m.Domain = p.options.Domain
@@ -241,12 +242,12 @@ func (p *Publishing) document(ctx context.Context, to order, d record.Document, 
 	return true, nil
 }
 
-// Check returns a *publish.TooLargeError for a document that does not fit into a message of at most limit bytes.
-func Check(d record.Document, o Options, limit int64) error {
+// CheckSize returns a *publish.TooLargeError for a document that does not fit into a message of at most limit bytes.
+func CheckSize(d record.Document, o Options, limit int64) error {
 	m := Message(d, o.Fingerprint)
 	m.Domain = o.Domain
 	m.ID = publish.DocumentID(o.Source, d.Origin, 0, nil, "") // all ids have the same length
-	size, err := publish.Fits(m)
+	size, err := publish.CheckMessageSize(m)
 	if err == nil && int64(size) > limit {
 		err = &publish.TooLargeError{Document: d.Path, Size: int64(size), Limit: limit}
 	}
@@ -272,15 +273,15 @@ func Message(d record.Document, fingerprint string) stream.Message {
 
 // leaveOut counts an element that is not published, unless it may not be left out. An origin means that it has a
 // position in the order of documents.
-func (p *Publishing) leaveOut(
-	ctx context.Context, to order, reason record.Reason, origin string, err error,
+func (p *Session) leaveOut(
+	ctx context.Context, to destination, reason record.Reason, origin string, err error,
 ) (document bool, _ error) {
 	document = reason == record.TooLarge || reason == record.Invalid
 	if reason == record.TooLarge && !p.options.SkipTooLarge || reason == record.Invalid && !p.options.SkipBad {
 		return document, &inputError{&RefusedError{reason, err}}
 	}
 	if reason == record.Trailing || reason == record.Damaged {
-		p.summary.Warnings = noted(p.summary.Warnings, err)
+		p.summary.Warnings = appendError(p.summary.Warnings, err)
 	}
 	p.leftOut.Add(1)
 	p.summary.Skipped[string(reason)]++
@@ -304,15 +305,15 @@ type Progress struct {
 }
 
 // Progress is safe to call at any time.
-func (p *Publishing) Progress() Progress {
+func (p *Session) Progress() Progress {
 	now := Progress{Committed: p.publisher.Progress(), Offered: p.offered.Load(), OfferedBytes: p.offeredBytes.Load(),
 		LeftOut: p.leftOut.Load()}
 	for _, in := range p.inputs {
-		now.Read, now.Total = now.Read+in.Read(), now.Total+in.Bytes
+		now.Read, now.Total = now.Read+in.BytesRead(), now.Total+in.Bytes
 	}
-	now.Read += p.readBefore.Load()
-	if in := p.reading.Load(); in != nil {
-		now.Read += in.Read()
+	now.Read += p.finishedBytes.Load()
+	if in := p.currentInput.Load(); in != nil {
+		now.Read += in.BytesRead()
 	}
 	return now
 }

@@ -67,7 +67,7 @@ func TestLimitWithoutRecords(t *testing.T) {
 		t.Errorf("%+v, %+v, %v", sum, now, err)
 	}
 	sum, _, err = publish(t, s, files, publishing.Options{Source: "t", Unrecorded: true})
-	if err != nil || sum.Documents != 4 || sum.InputsComplete != sum.Inputs || sum.Nothing() {
+	if err != nil || sum.Documents != 4 || sum.InputsComplete != sum.Inputs || sum.IsEmpty() {
 		t.Errorf("without a limit: %+v, %v", sum, err)
 	}
 	if _, _, err := publish(t, s, files, publishing.Options{Source: "s", Limit: 3}); err == nil {

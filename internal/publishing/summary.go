@@ -22,15 +22,15 @@ type Summary struct {
 	Documents      int64  `json:"documents"`       // committed by this publishing
 	Bytes          int64  `json:"bytes"`
 	// already in the stream; inputs that were complete are not read and not counted
-	Duplicates    int64            `json:"duplicates"`
-	Already       int64            `json:"already"`  // already in the stream, of inputs that were complete
-	Skipped       map[string]int64 `json:"skipped"`  // documents and files left out, by reason
-	Replaced      corpus.Replaced  `json:"replaced"` // bytes of texts that are not UTF-8
-	LastSequence  uint64           `json:"last_sequence"`
-	Seconds       float64          `json:"seconds"`
-	WaitedSeconds float64          `json:"waited_seconds"` // for a full stream or a lost connection
-	Interrupted   bool             `json:"interrupted"`
-	Repeated      *Repeats         `json:"repeated,omitempty"` // the duplicates that other inputs had published
+	Duplicates    int64               `json:"duplicates"`
+	AlreadyStored int64               `json:"already"`  // already in the stream, of inputs that were complete
+	Skipped       map[string]int64    `json:"skipped"`  // documents and files left out, by reason
+	Replaced      corpus.Replacements `json:"replaced"` // bytes of texts that are not UTF-8
+	LastSequence  uint64              `json:"last_sequence"`
+	Seconds       float64             `json:"seconds"`
+	WaitedSeconds float64             `json:"waited_seconds"` // for a full stream or a lost connection
+	Interrupted   bool                `json:"interrupted"`
+	Repeated      *Repeats            `json:"repeated,omitempty"` // the duplicates that other inputs had published
 	// sealed runs that do not read the last of these documents
 	UnreadBy     []SealedRun `json:"unread_by,omitempty"`
 	InputsFailed int         `json:"inputs_failed,omitempty"`
@@ -42,23 +42,23 @@ type Summary struct {
 
 	NoText error `json:"-"` // of the first file or record that is left out because it has no text
 
-	passed int  // inputs that were complete before
-	found  bool // some input had an element that is, or was intended to be, a document
+	skippedInputs int  // inputs that were complete before
+	hasDocuments  bool // some input had an element that is, or was intended to be, a document
 }
 
-// notedMost bounds the problems, and the warnings, of a summary.
-const notedMost = 100
+// maxErrors bounds the problems, and the warnings, of a summary.
+const maxErrors = 100
 
-// noted appends an error to those of a summary.
-func noted(all []string, err error) []string {
-	if len(all) == notedMost {
+// appendError appends an error to those of a summary.
+func appendError(all []string, err error) []string {
+	if len(all) == maxErrors {
 		return all
 	}
 	return append(all, err.Error())
 }
 
-// emptyDocument is the reason for documents without content, in addition to those of package corpus.
-const emptyDocument record.Reason = "empty"
+// reasonEmpty is the reason for documents without content, in addition to those of package corpus.
+const reasonEmpty record.Reason = "empty"
 
 func newSummary(p *publish.Publisher, inputs []*corpus.Input) Summary {
 	return Summary{
@@ -67,8 +67,8 @@ func newSummary(p *publish.Publisher, inputs []*corpus.Input) Summary {
 	}
 }
 
-// Nothing reports that no input contained a document.
-func (s Summary) Nothing() bool { return !s.found && s.passed == 0 }
+// IsEmpty reports that no input contained a document.
+func (s Summary) IsEmpty() bool { return !s.hasDocuments && s.skippedInputs == 0 }
 
 // Repeats are documents that were published before by a different input: the same files by another path, or the
 // same standard input.
@@ -81,8 +81,8 @@ type Repeats struct {
 	All bool `json:"-"` // nothing else was published
 }
 
-// repeatsOf returns the documents that were published before, nil for none.
-func repeatsOf(ctx context.Context, p *publish.Publisher, done publish.Committed) *Repeats {
+// findRepeats returns the documents that were published before, nil for none.
+func findRepeats(ctx context.Context, p *publish.Publisher, done publish.Committed) *Repeats {
 	if done.Repeated == 0 {
 		return nil
 	}
@@ -100,29 +100,29 @@ type SealedRun struct {
 	End uint64 `json:"ends_behind"` // the last document that it reads
 }
 
-// Audience is the runs over a document stream, divided by whether they read documents after a sequence.
-type Audience struct {
+// StreamRuns is the runs over a document stream, divided by whether they read documents after a sequence.
+type StreamRuns struct {
 	Sealed []SealedRun
-	Reads  []string
+	Active []string
 
 	intakes map[string]backend.Intake // of Reads, for runs that have reported
 }
 
-// AudienceOf returns the runs that read documents stored now, up to sequence last. A producer need not have
+// ListStreamRuns returns the runs that read documents stored now, up to sequence last. A producer need not have
 // permission for this. Nothing depends on the result, and without permission it is empty.
-func AudienceOf(ctx context.Context, store *stream.Store, last uint64) (a Audience) {
+func ListStreamRuns(ctx context.Context, store *stream.Store, last uint64) (a StreamRuns) {
 	runs, err := retention.Readers(ctx, store)
 	if err != nil {
-		return Audience{}
+		return StreamRuns{}
 	}
 	for _, r := range runs {
 		if r.Sealed && r.End < last {
 			a.Sealed = append(a.Sealed, SealedRun{r.Run, r.End})
 		} else {
-			a.Reads = append(a.Reads, r.Run)
+			a.Active = append(a.Active, r.Run)
 		}
 	}
-	if a.intakes, err = retention.Intakes(ctx, store, a.Reads); err != nil {
+	if a.intakes, err = retention.Intakes(ctx, store, a.Active); err != nil {
 		a.intakes = nil
 	}
 	return a

@@ -21,7 +21,7 @@ import (
 	"loaderd/stream/pullrecord"
 )
 
-// filling is one term of a puller.
+// pullSession is one term of a puller.
 //
 // What a crash, or a concurrent puller, leaves:
 //
@@ -30,53 +30,53 @@ import (
 //	a pending batch of a deposed puller       is refused, or contains the expected documents; the next term sees the
 //	                                          new end of the stream, and counts again
 //	all messages purged                       the stream's end is kept
-type filling struct {
+type pullSession struct {
 	*Puller
-	lease   backend.Lease
-	stream  jetstream.Stream
-	created time.Time
-	record  pullrecord.Record
-	how     How
-	listing []objects.Object
-	saved   time.Time
+	lease    backend.Lease
+	stream   jetstream.Stream
+	created  time.Time
+	record   pullrecord.Record
+	settings ReadSettings
+	listing  []objects.Object
+	savedAt  time.Time
 }
 
 // run lists the objects, determines the position in the stream, and continues from there.
-func (f *filling) run(ctx context.Context) error {
+func (f *pullSession) run(ctx context.Context) error {
 	var err error
-	f.how = f.options.How
-	f.how.MaxDocument = f.limit
-	if f.record.How != nil { // documents after the record were created with its settings
-		if f.how, err = decodeHow(f.record.How); err != nil {
+	f.settings = f.options.ReadSettings
+	f.settings.MaxDocument = f.maxDocument
+	if f.record.Settings != nil { // documents after the record were created with its settings
+		if f.settings, err = decodeSettings(f.record.Settings); err != nil {
 			return err
 		}
 	}
-	if f.listing, err = f.recorded(ctx); err != nil {
+	if f.listing, err = f.readListing(ctx); err != nil {
 		return err
 	}
 	if len(f.listing) > 0 || f.record.Complete {
-		if _, err := f.look(ctx); err != nil { // web addresses contain secrets, which are not recorded
+		if _, err := f.listObjects(ctx); err != nil { // web addresses contain secrets, which are not recorded
 			return err
 		}
 	}
-	if err := f.settle(ctx); err != nil {
+	if err := f.resumePosition(ctx); err != nil {
 		return err
 	}
-	f.how = f.options.How
-	f.how.MaxDocument = f.limit
-	if f.record.How, err = encodeHow(f.how); err != nil {
+	f.settings = f.options.ReadSettings
+	f.settings.MaxDocument = f.maxDocument
+	if f.record.Settings, err = encodeSettings(f.settings); err != nil {
 		return err
 	}
 	if !slices.Equal(f.record.From, f.Status().From) {
-		if err := f.extend(ctx); err != nil {
+		if err := f.extendListing(ctx); err != nil {
 			return err
 		}
 	}
 	for {
-		err := f.documents(ctx)
-		if errors.Is(err, errMoved) {
+		err := f.appendRemaining(ctx)
+		if errors.Is(err, errStreamGrew) {
 			f.log.Info("stream grew while documents were appended; counting them")
-			err = f.settle(ctx)
+			err = f.resumePosition(ctx)
 			if err == nil {
 				continue
 			}
@@ -85,22 +85,22 @@ func (f *filling) run(ctx context.Context) error {
 			return err
 		}
 		if f.options.Follow <= 0 {
-			return f.finish(ctx)
+			return f.sealStream(ctx)
 		}
-		f.waits("all objects are read: new ones are looked for every " + f.options.Follow.String())
+		f.setWaitReason("all objects are read: new ones are looked for every " + f.options.Follow.String())
 		select {
 		case <-time.After(f.options.Follow):
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		if err := f.extend(ctx); err != nil {
+		if err := f.extendListing(ctx); err != nil {
 			return err
 		}
 	}
 }
 
-// recorded reads the listing that the record names.
-func (f *filling) recorded(ctx context.Context) (all []objects.Object, err error) {
+// readListing reads the listing that the record names.
+func (f *pullSession) readListing(ctx context.Context) (all []objects.Object, err error) {
 	for _, key := range f.record.Parts {
 		raw, err := f.pulls.Part(ctx, key)
 		if err != nil {
@@ -120,9 +120,9 @@ func (f *filling) recorded(ctx context.Context) (all []objects.Object, err error
 	return all, nil
 }
 
-// look lists the objects of the patterns in order: each pattern sorted, and an object of several patterns once. If a
-// listing exists, only web addresses are listed.
-func (f *filling) look(ctx context.Context) (all []objects.Object, err error) {
+// listObjects lists the objects of the patterns in order: each pattern sorted, and an object of several patterns once.
+// If a listing exists, only web addresses are listed.
+func (f *pullSession) listObjects(ctx context.Context) (all []objects.Object, err error) {
 	seen := map[string]bool{}
 	for _, pattern := range f.options.From {
 		if len(f.listing) > 0 && !strings.HasPrefix(pattern, "http") {
@@ -142,15 +142,15 @@ func (f *filling) look(ctx context.Context) (all []objects.Object, err error) {
 	return all, nil
 }
 
-// extend appends new objects to the listing.
-func (f *filling) extend(ctx context.Context) error {
+// extendListing appends new objects to the listing.
+func (f *pullSession) extendListing(ctx context.Context) error {
 	known := map[string]bool{}
 	for _, o := range f.listing {
 		known[o.URL] = true
 	}
 	listed := f.listing
 	f.listing = nil
-	found, err := f.look(ctx)
+	found, err := f.listObjects(ctx)
 	f.listing = listed
 	if err != nil {
 		return err
@@ -159,7 +159,7 @@ func (f *filling) extend(ctx context.Context) error {
 	next := f.record
 	next.Parts = slices.Clone(next.Parts)
 	for rest := fresh; len(rest) > 0; {
-		n := min(len(rest), partObjects)
+		n := min(len(rest), maxPartObjects)
 		raw, err := json.Marshal(rest[:n])
 		if err != nil {
 			return err
@@ -181,33 +181,33 @@ func (f *filling) extend(ctx context.Context) error {
 		next.Bytes += o.Size
 	}
 	next.Objects += len(fresh)
-	next.From = named(f.options.From)
+	next.From = redactPatterns(f.options.From)
 	if len(fresh) > 0 {
 		next.Complete = false
 		f.log.Info("listed objects", "new", len(fresh), "objects", next.Objects, "bytes", next.Bytes)
 	}
 	f.listing = append(slices.Clone(f.listing), fresh...)
 	f.record = next
-	return f.save(ctx)
+	return f.saveRecord(ctx)
 }
 
-// partObjects is the maximum number of objects in a part of a listing.
-const partObjects = 10_000
+// maxPartObjects is the maximum number of objects in a part of a listing.
+const maxPartObjects = 10_000
 
-// save writes the record.
-func (f *filling) save(ctx context.Context) error {
-	f.saved = time.Now()
+// saveRecord writes the record.
+func (f *pullSession) saveRecord(ctx context.Context) error {
+	f.savedAt = time.Now()
 	if err := f.pulls.Write(ctx, f.record); err != nil {
 		return err
 	}
-	f.show(f.record, "", "")
+	f.setStatus(f.record, "", "")
 	return nil
 }
 
-// settle determines the position in the stream: it is after the record by the number of documents that the
+// resumePosition determines the position in the stream: it is after the record by the number of documents that the
 // stream's end shows.
-func (f *filling) settle(ctx context.Context) error {
-	_, info, err := f.state(ctx)
+func (f *pullSession) resumePosition(ctx context.Context) error {
+	_, info, err := f.streamState(ctx)
 	if err != nil {
 		return err
 	}
@@ -225,29 +225,29 @@ func (f *filling) settle(ctx context.Context) error {
 	}
 	from := f.record
 	f.log.Info("counted documents that follow the record", "record", from.Sequence, "last", last)
-	r := newReading(f, from, last-from.Sequence)
+	r := newObjectReader(f, from, last-from.Sequence)
 	defer r.close()
 	for b := range r.batches(ctx) {
 		if b.err != nil {
 			return b.err
 		}
-		if f.record = b.behind; b.behind.Sequence == last {
-			if err := f.own(ctx, b.last, last); err != nil {
+		if f.record = b.record; b.record.Sequence == last {
+			if err := f.checkLastDocument(ctx, b.lastInput, last); err != nil {
 				f.record = from
 				return err
 			}
-			return f.save(ctx)
+			return f.saveRecord(ctx)
 		}
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	f.record = from
-	return f.foreign(last)
+	return f.foreignDocumentError(last)
 }
 
-// own refuses a stream whose last document is not the expected one, if that document is still stored.
-func (f *filling) own(ctx context.Context, input string, last uint64) error {
+// checkLastDocument refuses a stream whose last document is not the expected one, if that document is still stored.
+func (f *pullSession) checkLastDocument(ctx context.Context, input string, last uint64) error {
 	m, err := messages.Get(ctx, f.docs.Client, f.stream, last)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil
@@ -256,55 +256,55 @@ func (f *filling) own(ctx context.Context, input string, last uint64) error {
 		return err
 	}
 	if m.Header.Get(stream.HeaderInput) != input {
-		return f.foreign(last)
+		return f.foreignDocumentError(last)
 	}
 	return nil
 }
 
-func (f *filling) foreign(last uint64) error {
+func (f *pullSession) foreignDocumentError(last uint64) error {
 	return fmt.Errorf("document %d of stream %s does not come from %s: somebody else publishes there. Stop them, and "+
 		"begin under another source; a source is pulled, or published to",
 		last, f.docs.Config().Name, strings.Join(f.Status().From, ", "))
 }
 
-// documents appends the documents of all remaining objects.
-func (f *filling) documents(ctx context.Context) error {
+// appendRemaining appends the documents of all remaining objects.
+func (f *pullSession) appendRemaining(ctx context.Context) error {
 	if f.record.Object == len(f.listing) {
 		return nil
 	}
-	r := newReading(f, f.record, 0)
+	r := newObjectReader(f, f.record, 0)
 	defer r.close()
 	for b := range r.batches(ctx) {
 		if len(b.messages) > 0 {
-			if err := f.append(ctx, b); err != nil {
+			if err := f.appendBatch(ctx, b); err != nil {
 				return err
 			}
 		}
-		f.record = b.behind
-		f.read(f.record, b.partly)
+		f.record = b.record
+		f.setReadProgress(f.record, b.objectBytes)
 		if b.err != nil {
 			return b.err
 		}
-		f.trouble("")
-		if time.Since(f.saved) >= recordEvery {
-			if err := f.save(ctx); err != nil {
+		f.setTrouble("")
+		if time.Since(f.savedAt) >= recordInterval {
+			if err := f.saveRecord(ctx); err != nil {
 				return err
 			}
-			f.read(f.record, b.partly)
+			f.setReadProgress(f.record, b.objectBytes)
 		}
 	}
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	return f.save(ctx)
+	return f.saveRecord(ctx)
 }
 
-// append stores the documents of a batch after the record's sequence: all of them, possibly in several groups, or it
-// returns an error. The record then covers only documents that are stored for certain.
-func (f *filling) append(ctx context.Context, b batch) error {
+// appendBatch stores the documents of a batch after the record's sequence: all of them, possibly in several groups, or
+// it returns an error. The record then covers only documents that are stored for certain.
+func (f *pullSession) appendBatch(ctx context.Context, b batch) error {
 	after, rest, n := f.record.Sequence, b.messages, len(b.messages)
 	pauses := f.docs.Backoff()
-	pause := func() error { return f.docs.Pause(ctx, min(pauses.NextBackOff(), longestWait), nil) }
+	pause := func() error { return f.docs.Pause(ctx, min(pauses.NextBackOff(), maxFullPause), nil) }
 	for len(rest) > 0 {
 		if err := f.lease.Verify(ctx); err != nil {
 			return err
@@ -315,22 +315,23 @@ func (f *filling) append(ctx context.Context, b batch) error {
 		case err == nil:
 			after, rest, n = after+uint64(n), rest[n:], 2*n
 			pauses.Reset()
-			f.waits("")
+			f.setWaitReason("")
 			continue
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case errors.Is(conn.AsFull(err), conn.ErrFull):
-			f.waits("the stream is full: it goes on when documents are released (serve.release: purge), or with a larger " +
-				"stream.max_bytes")
+			f.setWaitReason(
+				"the stream is full: it goes on when documents are released (serve.release: purge), or with a larger " +
+					"stream.max_bytes")
 			n = max(1, (n+1)/2)
-		case conn.WrongLast(err):
-			return errMoved
-		case conn.Transient(err):
+		case conn.IsWrongLastSequence(err):
+			return errStreamGrew
+		case conn.IsTransient(err):
 			f.log.Debug("documents may not be stored", "error", err)
 			if err := pause(); err != nil {
 				return err
 			}
-			return errMoved
+			return errStreamGrew
 		default:
 			return fmt.Errorf("store documents: %w", err)
 		}
@@ -341,46 +342,46 @@ func (f *filling) append(ctx context.Context, b batch) error {
 	return nil
 }
 
-// longestWait is the maximum pause before another attempt to store documents in a full stream.
-const longestWait = time.Second
+// maxFullPause is the maximum pause before another attempt to store documents in a full stream.
+const maxFullPause = time.Second
 
 // send makes one attempt to store documents after a sequence, all or none.
-func (f *filling) send(ctx context.Context, after uint64, documents []stream.Message) error {
+func (f *pullSession) send(ctx context.Context, after uint64, documents []stream.Message) error {
 	batch := make([]*nats.Msg, len(documents))
 	for i, d := range documents {
 		batch[i] = d.NATS()
 	}
 	batch[0].Header.Set(jetstream.ExpectedLastSeqHeader, strconv.FormatUint(after, 10))
-	return f.docs.Attempt(ctx, sendLimit, func(ctx context.Context) error {
+	return f.docs.Attempt(ctx, sendTimeout, func(ctx context.Context) error {
 		a, err := messages.Commit(ctx, f.docs.Client, false, batch...)
 		if err == nil && a.Duplicate {
-			err = errMoved
+			err = errStreamGrew
 		}
 		return err
 	})
 }
 
-// sendLimit bounds the wait for a response before the stream's end is checked.
-const sendLimit = 20 * time.Second
+// sendTimeout bounds the wait for a response before the stream's end is checked.
+const sendTimeout = 20 * time.Second
 
-// finish seals the stream after the last document of the last object.
-func (f *filling) finish(ctx context.Context) error {
+// sealStream seals the stream after the last document of the last object.
+func (f *pullSession) sealStream(ctx context.Context) error {
 	last, err := f.docs.SealDocuments(ctx)
 	if err != nil {
 		return err
 	}
 	if last != f.record.Sequence {
-		return f.foreign(last)
+		return f.foreignDocumentError(last)
 	}
 	if !f.record.Complete {
 		f.record.Complete = true
-		if err := f.save(ctx); err != nil {
+		if err := f.saveRecord(ctx); err != nil {
 			return err
 		}
 		f.log.Info("read all objects, sealed the stream", "objects", f.record.Objects, "documents",
 			f.record.Documents, "last", last)
 	}
-	f.show(f.record, "", "all objects are read")
+	f.setStatus(f.record, "", "all objects are read")
 	<-ctx.Done() // keep the lease, so that no other process starts
 	return ctx.Err()
 }

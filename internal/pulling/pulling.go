@@ -28,10 +28,10 @@ import (
 
 // Options configure what a stream is filled with.
 type Options struct {
-	Source string   // of the documents' subject
-	Shown  string   // name of the source in Status
-	From   []string // patterns of objects, in this order
-	How    How
+	Source       string   // of the documents' subject
+	DisplayName  string   // name of the source in Status
+	From         []string // patterns of objects, in this order
+	ReadSettings ReadSettings
 	// Fingerprint is the fingerprint of the tokenizer if documents are token ids, else empty.
 	Fingerprint string
 	// Follow is the interval of listings for new objects after all objects are read; 0 seals the stream instead.
@@ -44,9 +44,9 @@ type Options struct {
 	BatchBytes int
 }
 
-// How contains the settings that determine how objects become documents. They are recorded, because they determine
-// the position of each document.
-type How struct {
+// ReadSettings contains the settings that determine how objects become documents. They are recorded, because they
+// determine the position of each document.
+type ReadSettings struct {
 	Format       corpus.Format `json:"format"`
 	TextField    string        `json:"text_column"`
 	IDField      string        `json:"id_column"`
@@ -64,33 +64,33 @@ type Status api.PullStatus
 
 // Puller fills one stream while it holds the stream's lease.
 type Puller struct {
-	options Options
-	docs    *stream.Store
-	pulls   *pullrecord.Store
-	stores  *objects.Stores
-	log     *slog.Logger
-	limit   int64
+	options     Options
+	docs        *stream.Store
+	pulls       *pullrecord.Store
+	stores      *objects.Stores
+	log         *slog.Logger
+	maxDocument int64
 
-	mu     sync.Mutex
-	status Status
-	mine   bool // this process fills the stream
-	speed  speed
+	mu         sync.Mutex
+	status     Status
+	isFilling  bool // this process fills the stream
+	throughput throughput
 }
 
 const (
-	batchBytes = 8 << 20
-	// looks is the interval at which a process that does not fill the stream reads its progress.
-	looks = 2 * time.Second
-	// recordEvery is the interval of writes of the record while documents are stored.
-	recordEvery = time.Second
-	// least and most bound the pauses between attempts.
-	least, most = time.Second, time.Minute
+	defaultBatchBytes = 8 << 20
+	// pollInterval is the interval at which a process that does not fill the stream reads its progress.
+	pollInterval = 2 * time.Second
+	// recordInterval is the interval of writes of the record while documents are stored.
+	recordInterval = time.Second
+	// minRetryPause and most bound the pauses between attempts.
+	minRetryPause, maxRetryPause = time.Second, time.Minute
 )
 
 // New returns a Puller for the document stream of a store. It creates the stream if it does not exist.
 func New(ctx context.Context, docs *stream.Store, self lease.LeaderInfo, o Options) (*Puller, error) {
 	if o.BatchBytes <= 0 {
-		o.BatchBytes = batchBytes
+		o.BatchBytes = defaultBatchBytes
 	}
 	pulls, err := pullrecord.Open(ctx, docs, self)
 	if err != nil {
@@ -101,16 +101,16 @@ func New(ctx context.Context, docs *stream.Store, self lease.LeaderInfo, o Optio
 		return nil, err
 	}
 	p := &Puller{options: o, docs: docs, pulls: pulls, log: o.Log.With("stream", docs.Config().Name),
-		limit: publish.Limit(docs.Conn().MaxPayload(), st.CachedInfo().Config) - headerBytes}
-	p.stores = objects.New(objects.Options{Log: p.log, Patience: 30 * time.Second, OnTrouble: p.trouble})
-	p.status = Status{Source: o.Shown, From: named(o.From)}
+		maxDocument: publish.MaxMessageSize(docs.Conn().MaxPayload(), st.CachedInfo().Config) - headerBytes}
+	p.stores = objects.New(objects.Options{Log: p.log, RetryTimeout: 30 * time.Second, OnRetry: p.setTrouble})
+	p.status = Status{Source: o.DisplayName, From: redactPatterns(o.From)}
 	return p, nil
 }
 
-// named returns the patterns without secrets.
-func named(from []string) (out []string) {
+// redactPatterns returns the patterns without secrets.
+func redactPatterns(from []string) (out []string) {
 	for _, pattern := range from {
-		out = append(out, objects.Name(pattern))
+		out = append(out, objects.RedactAddress(pattern))
 	}
 	return out
 }
@@ -120,7 +120,7 @@ func (p *Puller) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	s := p.status
-	s.Rate, s.At = p.speed.rate(time.Now()), time.Now().UTC()
+	s.Rate, s.At = p.throughput.rate(time.Now()), time.Now().UTC()
 	s.Says, _ = s.Sentence()
 	return s
 }
@@ -129,20 +129,20 @@ func (p *Puller) Status() Status {
 // retried.
 func (p *Puller) Serve(ctx context.Context) {
 	var watching sync.WaitGroup
-	watching.Go(func() { p.watch(ctx) })
+	watching.Go(func() { p.watchRecord(ctx) })
 	defer watching.Wait()
-	for pause := least; ctx.Err() == nil; pause = min(2*pause, most) {
+	for pause := minRetryPause; ctx.Err() == nil; pause = min(2*pause, maxRetryPause) {
 		before := p.Status().Documents
-		err := p.turn(ctx)
+		err := p.fillWhileLeading(ctx)
 		if ctx.Err() != nil {
 			return
 		}
 		if err != nil && !errors.Is(err, fault.ErrLeadershipLost) {
-			p.trouble(err.Error())
+			p.setTrouble(err.Error())
 			p.log.Warn("cannot read a source, trying again", "error", err, "again_in", pause)
 		}
 		if p.Status().Documents > before || errors.Is(err, fault.ErrLeadershipLost) {
-			pause = least
+			pause = minRetryPause
 		}
 		select {
 		case <-time.After(pause):
@@ -151,8 +151,8 @@ func (p *Puller) Serve(ctx context.Context) {
 	}
 }
 
-// turn acquires the stream's lease and fills the stream until it loses the lease or an error occurs.
-func (p *Puller) turn(ctx context.Context) error {
+// fillWhileLeading acquires the stream's lease and fills the stream until it loses the lease or an error occurs.
+func (p *Puller) fillWhileLeading(ctx context.Context) error {
 	elector, err := p.pulls.Elector(ctx)
 	if err != nil {
 		return err
@@ -171,7 +171,7 @@ func (p *Puller) turn(ctx context.Context) error {
 		case <-ctx.Done():
 		}
 	}()
-	defer p.yours()
+	defer p.clearFilling()
 	err = p.fill(ctx, held)
 	select {
 	case <-held.Lost():
@@ -181,34 +181,34 @@ func (p *Puller) turn(ctx context.Context) error {
 	return errors.Join(err, held.Close())
 }
 
-// yours records that this process no longer fills the stream.
-func (p *Puller) yours() {
+// clearFilling records that this process no longer fills the stream.
+func (p *Puller) clearFilling() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.mine = false
+	p.isFilling = false
 }
 
-// errMoved reports that the stream has grown without this process, so that its position must be determined again.
-var errMoved = errors.New("the stream has grown without this process")
+// errStreamGrew reports that the stream has grown without this process, so that its position must be determined again.
+var errStreamGrew = errors.New("the stream has grown without this process")
 
 // fill fills the stream.
 func (p *Puller) fill(ctx context.Context, held backend.Lease) error {
-	st, info, err := p.state(ctx)
+	st, info, err := p.streamState(ctx)
 	if err != nil {
 		return err
 	}
-	record, err := p.pulls.Take(ctx, stream.Created(info), info.State.LastSeq)
+	record, err := p.pulls.BeginTerm(ctx, stream.Created(info), info.State.LastSeq)
 	if err != nil {
 		return err
 	}
-	f := &filling{Puller: p, lease: held, stream: st, created: stream.Created(info), record: record}
+	f := &pullSession{Puller: p, lease: held, stream: st, created: stream.Created(info), record: record}
 	if f.record.Trouble != "" {
 		f.record.Trouble = ""
 	}
 	p.mu.Lock()
-	p.mine = true
+	p.isFilling = true
 	p.mu.Unlock()
-	p.show(f.record, "", "")
+	p.setStatus(f.record, "", "")
 	err = f.run(ctx)
 	if err != nil && ctx.Err() == nil && !errors.Is(err, fault.ErrLeadershipLost) {
 		f.record.Trouble = err.Error()
@@ -217,31 +217,31 @@ func (p *Puller) fill(ctx context.Context, held backend.Lease) error {
 	return err
 }
 
-// state returns the state of the stream as its leader reports it.
-func (p *Puller) state(ctx context.Context) (st jetstream.Stream, info *jetstream.StreamInfo, err error) {
+// streamState returns the state of the stream as its leader reports it.
+func (p *Puller) streamState(ctx context.Context) (st jetstream.Stream, info *jetstream.StreamInfo, err error) {
 	err = p.docs.Retry(ctx, "read state of stream "+p.docs.Config().Name, func(ctx context.Context) error {
 		if st, err = p.docs.JetStream().Stream(ctx, p.docs.Config().Name); err != nil {
 			return err
 		}
-		if info, err = st.Info(ctx); err == nil && !messages.Led(info) {
-			err = conn.Passing(errors.New("the stream has no leader"))
+		if info, err = st.Info(ctx); err == nil && !messages.HasLeader(info) {
+			err = conn.AsTransient(errors.New("the stream has no leader"))
 		}
 		return err
 	})
 	return st, info, err
 }
 
-// watch updates the status of a stream that another process fills, and calls OnComplete at its end.
-func (p *Puller) watch(ctx context.Context) {
+// watchRecord updates the status of a stream that another process fills, and calls OnComplete at its end.
+func (p *Puller) watchRecord(ctx context.Context) {
 	told := false
-	for tick := time.NewTicker(looks); ; {
+	for tick := time.NewTicker(pollInterval); ; {
 		record, err := p.pulls.Read(ctx)
 		if err == nil {
 			p.mu.Lock()
-			mine := p.mine
+			mine := p.isFilling
 			p.mu.Unlock()
 			if !mine && record.Term > 0 {
-				p.show(record, record.Trouble, "")
+				p.setStatus(record, record.Trouble, "")
 			}
 			if record.Complete && !told && p.options.OnComplete != nil {
 				if err := p.options.OnComplete(ctx, record.Sequence); err == nil {
@@ -260,41 +260,42 @@ func (p *Puller) watch(ctx context.Context) {
 	}
 }
 
-// show sets the status from a record.
-func (p *Puller) show(r pullrecord.Record, trouble, waits string) {
+// setStatus sets the status from a record.
+func (p *Puller) setStatus(r pullrecord.Record, trouble, waits string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	from := p.status.From
 	p.status = Status{Source: p.status.Source, From: from, Objects: r.Objects, Read: r.Object, Bytes: r.Bytes,
-		BytesRead: r.Done, Documents: r.Documents, LeftOut: r.LeftOut,
+		BytesRead: r.BytesRead, Documents: r.Documents, LeftOut: r.LeftOut,
 		Complete: r.Complete, Puller: r.Puller, Trouble: trouble, Waits: waits}
-	p.speed.at(time.Now(), r.Done)
+	p.throughput.addPoint(time.Now(), r.BytesRead)
 }
 
-// trouble sets the problem in the status, and clears it for "".
-func (p *Puller) trouble(problem string) {
+// setTrouble sets the problem in the status, and clears it for "".
+func (p *Puller) setTrouble(problem string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status.Trouble = problem
 }
 
-// waits sets the reason why no documents are stored although no problem exists.
-func (p *Puller) waits(why string) {
+// setWaitReason sets the reason why no documents are stored although no problem exists.
+func (p *Puller) setWaitReason(why string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.status.Waits = why
 }
 
-// read updates the status with the bytes read of the current object.
-func (p *Puller) read(r pullrecord.Record, more int64) {
+// setReadProgress updates the status with the bytes read of the current object.
+func (p *Puller) setReadProgress(r pullrecord.Record, more int64) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.status.BytesRead, p.status.Documents, p.status.Read, p.status.LeftOut = r.Done+more, r.Documents, r.Object, r.LeftOut
-	p.speed.at(time.Now(), r.Done+more)
+	p.status.BytesRead, p.status.Documents, p.status.Read, p.status.LeftOut = r.BytesRead+more, r.Documents,
+		r.Object, r.LeftOut
+	p.throughput.addPoint(time.Now(), r.BytesRead+more)
 }
 
-// speed measures the bytes per second over the last half minute.
-type speed struct {
+// throughput measures the bytes per second over the last half minute.
+type throughput struct {
 	points []point
 }
 
@@ -303,9 +304,9 @@ type point struct {
 	bytes int64
 }
 
-const speedOver = 30 * time.Second
+const throughputWindow = 30 * time.Second
 
-func (s *speed) at(now time.Time, bytes int64) {
+func (s *throughput) addPoint(now time.Time, bytes int64) {
 	if n := len(s.points); n > 0 && (bytes < s.points[n-1].bytes || now.Sub(s.points[n-1].at) < time.Second/4) {
 		if bytes < s.points[n-1].bytes {
 			s.points = nil
@@ -313,24 +314,24 @@ func (s *speed) at(now time.Time, bytes int64) {
 		return
 	}
 	s.points = append(s.points, point{now, bytes})
-	for len(s.points) > 2 && now.Sub(s.points[1].at) > speedOver {
+	for len(s.points) > 2 && now.Sub(s.points[1].at) > throughputWindow {
 		s.points = s.points[1:]
 	}
 }
 
-func (s *speed) rate(now time.Time) float64 {
-	if len(s.points) < 2 || now.Sub(s.points[len(s.points)-1].at) > speedOver {
+func (s *throughput) rate(now time.Time) float64 {
+	if len(s.points) < 2 || now.Sub(s.points[len(s.points)-1].at) > throughputWindow {
 		return 0
 	}
 	first, last := s.points[0], s.points[len(s.points)-1]
 	return float64(last.bytes-first.bytes) / now.Sub(first.at).Seconds()
 }
 
-// encodeHow encodes settings for the record.
-func encodeHow(h How) (json.RawMessage, error) { return json.Marshal(h) }
+// encodeSettings encodes settings for the record.
+func encodeSettings(h ReadSettings) (json.RawMessage, error) { return json.Marshal(h) }
 
-// decodeHow decodes recorded settings.
-func decodeHow(raw json.RawMessage) (h How, err error) {
+// decodeSettings decodes recorded settings.
+func decodeSettings(raw json.RawMessage) (h ReadSettings, err error) {
 	if err = json.Unmarshal(raw, &h); err != nil {
 		return h, fmt.Errorf("the recorded settings cannot be read: %w", err)
 	}

@@ -260,7 +260,7 @@ func TestPurgedBehindTheRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	// as if the puller had been killed at that time
-	record.Sequence, record.Object, record.Entry, record.Documents, record.Done, record.Complete = 100, 0, 100,
+	record.Sequence, record.Object, record.Entry, record.Documents, record.BytesRead, record.Complete = 100, 0, 100,
 		100, 0, false
 	if err := pulls.Write(t.Context(), record); err != nil {
 		t.Fatal(err)
@@ -340,7 +340,7 @@ func TestBadLines(t *testing.T) {
 		t.Errorf("%d documents before the bad line, want 1", n)
 	}
 	p.stop()
-	p = start(t, docs, pulling.Options{How: pulling.How{SkipBad: true}})
+	p = start(t, docs, pulling.Options{ReadSettings: pulling.ReadSettings{SkipBad: true}})
 	until(t, "the end", func() bool { return p.Status().Complete })
 	if s := p.Status(); s.Documents != 2 || s.LeftOut != 2 || s.Read != 1 {
 		t.Errorf("%+v", s)
@@ -358,13 +358,14 @@ func TestHeadersThatAreTooLarge(t *testing.T) {
 	}
 	h.Put("o/n", "data/00.jsonl", []byte("{\"ids\": [1]}\n"+string(line)+"\n{\"ids\": [2]}\n"))
 	docs := natstest.Start(t).Store().Source("web", 1)
-	p := start(t, docs, pulling.Options{Fingerprint: "sha256:x", How: pulling.How{Tokens: true}})
+	p := start(t, docs, pulling.Options{Fingerprint: "sha256:x", ReadSettings: pulling.ReadSettings{Tokens: true}})
 	until(t, "the trouble", func() bool { return strings.Contains(p.Status().Trouble, "bytes of headers") })
 	if s := p.Status(); s.Documents != 1 || !strings.Contains(s.Trouble, "data/00.jsonl") {
 		t.Errorf("%+v", s)
 	}
 	p.stop()
-	p = start(t, docs, pulling.Options{Fingerprint: "sha256:x", How: pulling.How{Tokens: true, SkipTooLarge: true}})
+	p = start(t, docs, pulling.Options{Fingerprint: "sha256:x", ReadSettings: pulling.ReadSettings{Tokens: true,
+		SkipTooLarge: true}})
 	until(t, "the end", func() bool { return p.Status().Complete })
 	if s := p.Status(); s.Documents != 2 || s.LeftOut != 1 {
 		t.Errorf("%+v", s)
@@ -389,7 +390,7 @@ func TestDeposedPullerRecordsNothing(t *testing.T) {
 		return p
 	}
 	first, second := open("first"), open("second")
-	old, err := first.Take(t.Context(), made, 0)
+	old, err := first.BeginTerm(t.Context(), made, 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -399,7 +400,7 @@ func TestDeposedPullerRecordsNothing(t *testing.T) {
 	}
 	late := old
 	late.Sequence, late.Documents = 20, 20 // appended, not recorded yet
-	newer, err := second.Take(t.Context(), made, 20)
+	newer, err := second.BeginTerm(t.Context(), made, 20)
 	if err != nil || newer.Term != old.Term+1 || newer.Sequence != 10 {
 		t.Fatalf("the second takes %+v, %v", newer, err)
 	}

@@ -24,47 +24,47 @@ const headerBytes = 24 << 10
 // batch contains consecutive documents, and the record after them. If err is set, it ends the reading after these
 // documents.
 type batch struct {
-	messages []stream.Message
-	behind   pullrecord.Record
-	partly   int64  // bytes read of the current object
-	last     string // position of the last document in its object
-	err      error
+	messages    []stream.Message
+	record      pullrecord.Record
+	objectBytes int64  // bytes read of the current object
+	lastInput   string // position of the last document in its object
+	err         error
 }
 
-// reading reads the documents after a record's position in a separate goroutine, one batch ahead of the consumer.
-type reading struct {
-	f      *filling
-	at     pullrecord.Record
-	skip   uint64 // number of documents to count without returning them
-	count  uint64
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-	next   batch
-	size   int
-	out    chan batch
+// objectReader reads the documents after a record's position in a separate goroutine, one batch ahead of the consumer.
+type objectReader struct {
+	session  *pullSession
+	position pullrecord.Record
+	skip     uint64 // number of documents to count without returning them
+	count    uint64
+	cancel   context.CancelFunc
+	done     sync.WaitGroup
+	next     batch
+	size     int
+	out      chan batch
 }
 
-// newReading reads from a position. If skip is not zero, it only counts that many documents, and then ends.
-func newReading(f *filling, at pullrecord.Record, skip uint64) *reading {
-	return &reading{f: f, at: at, skip: skip, out: make(chan batch, 1), cancel: func() {}}
+// newObjectReader reads from a position. If skip is not zero, it only counts that many documents, and then ends.
+func newObjectReader(f *pullSession, at pullrecord.Record, skip uint64) *objectReader {
+	return &objectReader{session: f, position: at, skip: skip, out: make(chan batch, 1), cancel: func() {}}
 }
 
-func (r *reading) close() {
+func (r *objectReader) close() {
 	r.cancel()
 	r.done.Wait()
 }
 
 // batches yields all batches. It ends early when ctx does.
-func (r *reading) batches(ctx context.Context) iter.Seq[batch] {
+func (r *objectReader) batches(ctx context.Context) iter.Seq[batch] {
 	ctx, r.cancel = context.WithCancel(ctx)
 	r.done.Go(func() {
 		defer close(r.out)
-		if err := r.objects(ctx); err != nil && ctx.Err() == nil {
+		if err := r.readObjects(ctx); err != nil && ctx.Err() == nil {
 			r.next.err = err
-			r.give(ctx)
+			r.sendBatch(ctx)
 			return
 		}
-		r.give(ctx)
+		r.sendBatch(ctx)
 	})
 	return func(yield func(batch) bool) {
 		for b := range r.out {
@@ -75,9 +75,9 @@ func (r *reading) batches(ctx context.Context) iter.Seq[batch] {
 	}
 }
 
-// give sends the current batch.
-func (r *reading) give(ctx context.Context) {
-	r.next.behind = r.at
+// sendBatch sends the current batch.
+func (r *objectReader) sendBatch(ctx context.Context) {
+	r.next.record = r.position
 	select {
 	case r.out <- r.next:
 	case <-ctx.Done():
@@ -85,43 +85,43 @@ func (r *reading) give(ctx context.Context) {
 	r.next, r.size = batch{}, 0
 }
 
-// errEnough reports that all documents to count have been counted.
-var errEnough = errors.New("enough")
+// errAllCounted reports that all documents to count have been counted.
+var errAllCounted = errors.New("enough")
 
-// objects reads the remaining objects.
-func (r *reading) objects(ctx context.Context) error {
-	for r.at.Object < len(r.f.listing) {
-		err := r.object(ctx)
-		if errors.Is(err, errEnough) {
+// readObjects reads the remaining objects.
+func (r *objectReader) readObjects(ctx context.Context) error {
+	for r.position.Object < len(r.session.listing) {
+		err := r.readObject(ctx)
+		if errors.Is(err, errAllCounted) {
 			return nil
 		}
 		if err != nil {
 			return err
 		}
-		r.at.Done += r.f.listing[r.at.Object].Size
-		r.at.Object, r.at.Entry, r.at.Place = r.at.Object+1, 0, pullrecord.Place{}
+		r.position.BytesRead += r.session.listing[r.position.Object].Size
+		r.position.Object, r.position.Entry, r.position.Position = r.position.Object+1, 0, pullrecord.ObjectPosition{}
 	}
 	return nil
 }
 
-// object reads the rest of the current object.
-func (r *reading) object(ctx context.Context) error {
-	o := r.f.listing[r.at.Object]
-	how := r.f.how
-	in, err := corpus.Object(o, corpus.Options{
+// readObject reads the rest of the current object.
+func (r *objectReader) readObject(ctx context.Context) error {
+	o := r.session.listing[r.position.Object]
+	how := r.session.settings
+	in, err := corpus.OpenObject(o, corpus.Options{
 		Format: how.Format, TextField: how.TextField, IDField: how.IDField, Encoding: how.Encoding,
 		CSV:    csvtable.Options{Quoting: how.CSVQuoting, Escape: how.CSVEscape},
-		Tokens: how.Tokens, MaxDocument: how.MaxDocument, Stores: r.f.stores,
+		Tokens: how.Tokens, MaxDocument: how.MaxDocument, Stores: r.session.stores,
 	})
 	if err != nil {
 		return err
 	}
-	in.From(corpus.Place(r.at.Place))
+	in.StartAt(corpus.Position(r.position.Position))
 	passed := int64(0)
-	var replaced corpus.Replaced
+	var replaced corpus.Replacements
 	defer func() {
 		if replaced.Documents > 0 && r.skip == 0 {
-			r.f.log.Warn("text is not UTF-8: replaced invalid bytes by U+FFFD (pull.encoding sets another encoding)",
+			r.session.log.Warn("text is not UTF-8: replaced invalid bytes by U+FFFD (pull.encoding sets another encoding)",
 				"object", o.URL,
 				"documents", replaced.Documents, "bytes", replaced.Bytes)
 		}
@@ -131,17 +131,17 @@ func (r *reading) object(ctx context.Context) error {
 			return ctx.Err()
 		}
 		var skipped *record.SkipError
-		if err != nil && (!errors.As(err, &skipped) || !how.leavesOut(skipped.Reason)) {
+		if err != nil && (!errors.As(err, &skipped) || !how.canSkip(skipped.Reason)) {
 			return err
 		}
-		if passed++; in.Passed()+passed <= r.at.Entry {
+		if passed++; in.SkippedEntries()+passed <= r.position.Entry {
 			continue // covered by the record
 		}
 		replaced.Add(d)
-		if err := r.entry(ctx, in, d, err != nil || len(d.Data) == 0); err != nil {
+		if err := r.readEntry(ctx, in, d, err != nil || len(d.Data) == 0); err != nil {
 			return err
 		}
-		r.at.Place = pullrecord.Place(in.At())
+		r.position.Position = pullrecord.ObjectPosition(in.Position())
 	}
 	return nil
 }
@@ -155,8 +155,8 @@ func Subject(docs *stream.Store, source string) string {
 	return c.Subject + "." + source
 }
 
-// leavesOut reports whether an entry without a document for this reason is left out and counted, as in publish.
-func (h How) leavesOut(reason record.Reason) bool {
+// canSkip reports whether an entry without a document for this reason is left out and counted, as in publish.
+func (h ReadSettings) canSkip(reason record.Reason) bool {
 	switch reason {
 	case record.Invalid:
 		return h.SkipBad
@@ -166,44 +166,45 @@ func (h How) leavesOut(reason record.Reason) bool {
 	return true
 }
 
-// entry processes one entry of the current object.
-func (r *reading) entry(ctx context.Context, in *corpus.Input, d record.Document, leftOut bool) error {
-	index := r.at.Entry
-	r.at.Entry++
-	r.next.partly = in.Read()
+// readEntry processes one entry of the current object.
+func (r *objectReader) readEntry(ctx context.Context, in *corpus.Input, d record.Document, leftOut bool) error {
+	index := r.position.Entry
+	r.position.Entry++
+	r.next.objectBytes = in.BytesRead()
 	if leftOut {
-		r.at.LeftOut++
+		r.position.LeftOut++
 		return nil
 	}
-	m := publishing.Message(d, r.f.options.Fingerprint)
-	if _, err := publish.Fits(m); err != nil {
-		if !r.f.how.leavesOut(record.TooLarge) {
-			r.at.Entry-- // the source continues with it
+	m := publishing.Message(d, r.session.options.Fingerprint)
+	if _, err := publish.CheckMessageSize(m); err != nil {
+		if !r.session.settings.canSkip(record.TooLarge) {
+			r.position.Entry-- // the source continues with it
 			return fmt.Errorf("%s: %w", d.Origin, err)
 		}
-		r.at.LeftOut++
+		r.position.LeftOut++
 		return nil
 	}
-	m.Subject = Subject(r.f.docs, r.f.options.Source)
-	m.ID = publish.DocumentID(r.f.options.Source, d.Origin, int(index), m.Data, m.Meta)
+	m.Subject = Subject(r.session.docs, r.session.options.Source)
+	m.ID = publish.DocumentID(r.session.options.Source, d.Origin, int(index), m.Data, m.Meta)
 	m.Input = strconv.FormatInt(index, 10) + " " + d.Origin
 	size := len(m.Data) + 512
-	if len(r.next.messages) > 0 && (r.size+size > r.f.options.BatchBytes || len(r.next.messages) == messages.MaxCommit) {
-		at := r.at
-		r.at.Entry--
-		r.give(ctx)
-		r.at = at
+	if len(r.next.messages) > 0 && (r.size+size > r.session.options.BatchBytes ||
+		len(r.next.messages) == messages.MaxBatch) {
+		at := r.position
+		r.position.Entry--
+		r.sendBatch(ctx)
+		r.position = at
 	}
-	r.at.Sequence++
-	r.at.Documents++
-	r.next.last = m.Input
+	r.position.Sequence++
+	r.position.Documents++
+	r.next.lastInput = m.Input
 	if r.skip == 0 {
 		r.next.messages = append(r.next.messages, m)
 		r.size += size
 		return nil
 	}
 	if r.count++; r.count == r.skip {
-		return errEnough
+		return errAllCounted
 	}
 	return nil
 }

@@ -26,8 +26,8 @@ type Estimate struct {
 	Std  float64 `json:"std"`
 }
 
-// Figures describe a packing. Rows with one document have no neighbours and are not evaluated.
-type Figures struct {
+// Metrics describe a packing. Rows with one document have no neighbours and are not evaluated.
+type Metrics struct {
 	Rows       int `json:"rows"`       // number of evaluated rows
 	Neighbours int `json:"neighbours"` // number of pairs of adjacent documents in them
 	// NeighbourCosine is the mean cosine of the tf-idf vectors of neighbours. The weight of a token that occurs in d of
@@ -54,32 +54,32 @@ type Figures struct {
 
 // Sample sizes: rows, evenly distributed over the packing, and tokens of a document.
 const (
-	sampledRows      = 1200
-	sampledDocuments = 20000
-	readTokens       = 20000
-	duplicate        = .9
-	lookedBack       = 128 // documents of a row
+	sampledRows       = 1200
+	sampledDocuments  = 20000
+	maxDocumentTokens = 20000
+	duplicateCosine   = .9
+	duplicateWindow   = 128 // documents of a row
 )
 
 // Measure evaluates an even sample of the rows with several documents.
-func Measure(documents []Document, rows [][]Piece) Figures {
+func Measure(documents []Document, rows [][]Piece) Metrics {
 	var several [][]Piece
 	for _, r := range rows {
 		if len(r) > 1 {
 			several = append(several, r)
 		}
 	}
-	m := newMeter(documents)
-	var f Figures
+	m := newEvaluator(documents)
+	var f Metrics
 	var zeta []float64
 	for k := 0; k < len(several); k += max(1, len(several)/sampledRows) {
 		row := several[k]
 		f.Rows++
-		m.neighbours(row, &f)
+		m.addNeighbours(row, &f)
 		counts := m.rowCounts(row)
 		f.Zipfs = append(f.Zipfs, zipfMLE(counts))
 		zeta = append(zeta, zipfZeta(counts))
-		f.share(counts)
+		f.addCounts(counts)
 	}
 	n := float64(max(f.Neighbours, 1))
 	f.NeighbourCosine /= n
@@ -93,21 +93,21 @@ func Measure(documents []Document, rows [][]Piece) Figures {
 	return f
 }
 
-// meter is the state that all rows share.
-type meter struct {
-	documents []Document
-	rarity    map[int32]float64
-	unknown   float64 // rarity of tokens outside the sample
-	count     map[int32]int
+// evaluator is the state that all rows share.
+type evaluator struct {
+	documents    []Document
+	rarity       map[int32]float64
+	unseenRarity float64 // rarity of tokens outside the sample
+	count        map[int32]int
 }
 
-func newMeter(documents []Document) *meter {
-	m := &meter{documents: documents, rarity: map[int32]float64{}, count: map[int32]int{}}
+func newEvaluator(documents []Document) *evaluator {
+	m := &evaluator{documents: documents, rarity: map[int32]float64{}, count: map[int32]int{}}
 	n := 0
 	for i := 0; i < len(documents); i += max(1, len(documents)/sampledDocuments) {
 		n++
 		clear(m.count)
-		for _, id := range first(documents[i].IDs) {
+		for _, id := range firstTokens(documents[i].IDs) {
 			m.count[id]++
 		}
 		for id := range m.count {
@@ -117,11 +117,11 @@ func newMeter(documents []Document) *meter {
 	for id, df := range m.rarity {
 		m.rarity[id] = math.Log(float64(n+1) / (df + .5))
 	}
-	m.unknown = math.Log(float64(n+1) / .5)
+	m.unseenRarity = math.Log(float64(n+1) / .5)
 	return m
 }
 
-func first(ids []int32) []int32 { return ids[:min(len(ids), readTokens)] }
+func firstTokens(ids []int32) []int32 { return ids[:min(len(ids), maxDocumentTokens)] }
 
 // vector is a document as a vector of unit length, sorted by token.
 type vector []component
@@ -131,16 +131,16 @@ type component struct {
 	weight float64
 }
 
-func (m *meter) vector(p Piece) vector {
+func (m *evaluator) vector(p Piece) vector {
 	clear(m.count)
-	for _, id := range first(m.documents[p.Document].IDs[p.Start : p.Start+p.Length]) {
+	for _, id := range firstTokens(m.documents[p.Document].IDs[p.Start : p.Start+p.Length]) {
 		m.count[id]++
 	}
 	v := make(vector, 0, len(m.count))
 	for id, n := range m.count {
 		rarity, ok := m.rarity[id]
 		if !ok {
-			rarity = m.unknown
+			rarity = m.unseenRarity
 		}
 		v = append(v, component{id, (1 + math.Log(float64(n))) * rarity})
 	}
@@ -171,7 +171,7 @@ func (v vector) cosine(w vector) (sum float64) {
 	return sum
 }
 
-func (m *meter) neighbours(row []Piece, f *Figures) {
+func (m *evaluator) addNeighbours(row []Piece, f *Metrics) {
 	vectors := make([]vector, len(row))
 	for i, p := range row {
 		vectors[i] = m.vector(p)
@@ -189,8 +189,8 @@ func (m *meter) neighbours(row []Piece, f *Figures) {
 				f.SameFile++
 			}
 		}
-		for _, before := range vectors[max(0, i-lookedBack):i] {
-			if before.cosine(vectors[i]) > duplicate {
+		for _, before := range vectors[max(0, i-duplicateWindow):i] {
+			if before.cosine(vectors[i]) > duplicateCosine {
 				f.NearDuplicates++
 				break
 			}
@@ -199,7 +199,7 @@ func (m *meter) neighbours(row []Piece, f *Figures) {
 }
 
 // rowCounts returns the number of occurrences of each token in a row, in ascending order.
-func (m *meter) rowCounts(row []Piece) []float64 {
+func (m *evaluator) rowCounts(row []Piece) []float64 {
 	clear(m.count)
 	for _, p := range row {
 		for _, id := range m.documents[p.Document].IDs[p.Start : p.Start+p.Length] {
@@ -214,12 +214,12 @@ func (m *meter) rowCounts(row []Piece) []float64 {
 	return counts
 }
 
-// mostCount is the largest count in the distribution; it includes larger counts.
-const mostCount = 10_000
+// maxCount is the largest count in the distribution; it includes larger counts.
+const maxCount = 10_000
 
-func (f *Figures) share(counts []float64) {
+func (f *Metrics) addCounts(counts []float64) {
 	for _, n := range counts {
-		i := min(int(n), mostCount) - 1
+		i := min(int(n), maxCount) - 1
 		for i >= len(f.Counts) {
 			f.Counts = append(f.Counts, 0)
 		}

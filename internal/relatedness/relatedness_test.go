@@ -80,13 +80,13 @@ func TestCosine(t *testing.T) {
 // TestNothing checks that rows with one document, and no rows, have no neighbours.
 func TestNothing(t *testing.T) {
 	documents := []relatedness.Document{{IDs: []int32{1, 2, 3}}}
-	for name, f := range map[string]relatedness.Figures{
+	for name, f := range map[string]relatedness.Metrics{
 		"no documents":       relatedness.Measure(nil, nil),
 		"no rows":            relatedness.Measure(documents, nil),
 		"a row of one":       relatedness.Measure(documents, [][]relatedness.Piece{whole(documents, 0)}),
 		"rows without piece": relatedness.Measure(documents, [][]relatedness.Piece{nil, {}}),
 	} {
-		if fmt.Sprintf("%+v", f) != fmt.Sprintf("%+v", relatedness.Figures{}) {
+		if fmt.Sprintf("%+v", f) != fmt.Sprintf("%+v", relatedness.Metrics{}) {
 			t.Errorf("%s: %+v", name, f)
 		}
 	}

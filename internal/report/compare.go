@@ -29,12 +29,12 @@ func Comparisons(c packonline.Config, methods []string, documents bool) []Compar
 	for _, m := range methods {
 		one := Comparison{Config: c}
 		one.Config.Method = m
-		if !packonline.Buckets(m) {
+		if !packonline.IsMultiBucket(m) {
 			one.Config.Buckets = c.Buckets[len(c.Buckets)-1:]
 		}
-		if one.Config.Related() != nil && !documents {
+		if one.Config.SimilarityConfig() != nil && !documents {
 			one.Problem = ErrNoDocuments
-		} else if problems := simulation.Check(one.Config); len(problems) > 0 {
+		} else if problems := simulation.Validate(one.Config); len(problems) > 0 {
 			one.Problem = problems[0]
 		}
 		all = append(all, one)
@@ -48,19 +48,19 @@ func CommonProblems(c packonline.Config) []packonline.FieldError {
 	var least []packonline.FieldError
 	first := true
 	for _, c.Method = range packonline.Methods() {
-		if !packonline.Buckets(c.Method) {
+		if !packonline.IsMultiBucket(c.Method) {
 			continue
 		}
-		if bad := simulation.Check(c); first || len(bad) < len(least) {
+		if bad := simulation.Validate(c); first || len(bad) < len(least) {
 			least, first = bad, false
 		}
 	}
 	return least
 }
 
-// LeaveOutSmallPools sets a problem for comparisons whose pool is the whole input (0) and whose method cannot hold
+// SkipUnboundedPools sets a problem for comparisons whose pool is the whole input (0) and whose method cannot hold
 // that many documents.
-func LeaveOutSmallPools(all []Comparison, documents int) {
+func SkipUnboundedPools(all []Comparison, documents int) {
 	for i, one := range all {
 		if one.Problem != nil || one.Config.Pool != 0 {
 			continue
@@ -75,13 +75,13 @@ func LeaveOutSmallPools(all []Comparison, documents int) {
 // Compare packs with all methods that have no problem, adds the results in order, and chooses the best method. pack
 // may return nil for the relatedness of documents. progress is called before each method.
 func (r *Report) Compare(all []Comparison,
-	pack func(packonline.Config) (*simulation.Result, *relatedness.Figures, error),
+	pack func(packonline.Config) (*simulation.Result, *relatedness.Metrics, error),
 	progress func(i int, method string)) error {
 	for i, one := range all {
 		method := one.Config.Method
 		progress(i, method)
 		if one.Problem != nil {
-			r.Skipped = append(r.Skipped, Skipped{Method: method, Reason: one.Problem.Error()})
+			r.Skipped = append(r.Skipped, SkippedMethod{Method: method, Reason: one.Problem.Error()})
 			continue
 		}
 		result, figures, err := pack(one.Config)
@@ -90,7 +90,7 @@ func (r *Report) Compare(all []Comparison,
 		}
 		r.Add(result, figures)
 	}
-	r.Judge()
+	r.ChooseBest()
 	return nil
 }
 

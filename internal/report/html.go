@@ -16,13 +16,13 @@ import (
 )
 
 //go:embed page
-var files embed.FS
+var pageFiles embed.FS
 
-var page = template.Must(template.ParseFS(files, "page/index.html"))
+var page = template.Must(template.ParseFS(pageFiles, "page/index.html"))
 
-// filled is the data of the page's template: texts and tables, the data of the figures, the style sheet and the
+// pageData is the data of the page's template: texts and tables, the data of the figures, the style sheet and the
 // script, both of which the policy names by hash.
-type filled struct {
+type pageData struct {
 	*Report
 	Setting string
 	Facts   [][2]string
@@ -36,7 +36,7 @@ type filled struct {
 // WriteHTML writes the report as one self-contained page: texts and tables as HTML, and figures as the report's JSON
 // with the modules that draw them.
 func (r *Report) WriteHTML(w io.Writer) error {
-	style, script, err := parts()
+	style, script, err := pageAssets()
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
 	}
@@ -45,8 +45,8 @@ func (r *Report) WriteHTML(w io.Writer) error {
 		return fmt.Errorf("write report: %w", err)
 	}
 	policy := fmt.Sprintf("default-src 'none'; style-src '%s'; script-src '%s'; base-uri 'none'; form-action 'none'; "+
-		"require-trusted-types-for 'script'; trusted-types 'none'", hash(style), hash(script))
-	err = page.Execute(w, filled{Report: r, Setting: r.setting(), Facts: r.facts(), Tables: r.tables(),
+		"require-trusted-types-for 'script'; trusted-types 'none'", cspHash(style), cspHash(script))
+	err = page.Execute(w, pageData{Report: r, Setting: r.describeSetting(), Facts: r.facts(), Tables: r.tables(),
 		Data: template.JS(data), Style: template.CSS(style), Script: template.JS(script), Policy: policy})
 	if err != nil {
 		return fmt.Errorf("write report: %w", err)
@@ -54,9 +54,9 @@ func (r *Report) WriteHTML(w io.Writer) error {
 	return nil
 }
 
-// parts returns the style sheet and the script of the page.
-func parts() (style, script string, err error) {
-	own, err := fs.Sub(files, "page")
+// pageAssets returns the style sheet and the script of the page.
+func pageAssets() (style, script string, err error) {
+	own, err := fs.Sub(pageFiles, "page")
 	if err != nil {
 		return "", "", err
 	}
@@ -75,8 +75,8 @@ func parts() (style, script string, err error) {
 	return sheets.String(), script, err
 }
 
-// hash returns the hash of a text for a Content-Security-Policy.
-func hash(text string) string {
+// cspHash returns the hash of a text for a Content-Security-Policy.
+func cspHash(text string) string {
 	sum := sha256.Sum256([]byte(text))
 	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
 }
@@ -85,7 +85,7 @@ func hash(text string) string {
 func (r *Report) facts() [][2]string {
 	d := r.Lengths
 	return [][2]string{
-		{humanize.Count(d.Documents), "documents"}, {short(float64(d.Tokens)), "tokens"},
+		{humanize.Count(d.Documents), "documents"}, {formatShort(float64(d.Tokens)), "tokens"},
 		{humanize.Count(d.Median), "median length"}, {humanize.Count(int64(d.Mean + 0.5)), "mean length"},
 		{humanize.Count(d.P99), "99 % are no longer"}, {humanize.Count(d.Max), "longest"},
 	}
@@ -118,9 +118,9 @@ func (r *Report) tables() (all []pageTable) {
 		best         string
 	}{
 		{"All figures", "method", columns, r.Results, r.Best},
-		{"Documents that share a row", "method", relatedColumns, r.related(), r.Best},
-		{"Sources", "source", sourceColumns, r.sources(), ""},
-		{"By source", "source, method", mixedColumns, r.bySource(), ""},
+		{"Documents that share a row", "method", relatedColumns, r.relatedResults(), r.Best},
+		{"Sources", "source", sourceColumns, r.sourceRows(), ""},
+		{"By source", "source, method", mixedColumns, r.sourceMethodRows(), ""},
 	} {
 		if len(t.results) == 0 {
 			continue
@@ -130,7 +130,7 @@ func (r *Report) tables() (all []pageTable) {
 			rows[i] = pageRow{Name: x.Method, Best: t.best != "" && x.Method == t.best}
 		}
 		for _, c := range t.columns {
-			for i, marked := range c.marks(t.results) {
+			for i, marked := range c.bestResults(t.results) {
 				rows[i].Cells = append(rows[i].Cells, pageCell{c.text(c.value(t.results[i])), marked})
 			}
 		}

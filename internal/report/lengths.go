@@ -30,8 +30,8 @@ type Bin struct {
 	Tokens    int64   `json:"tokens"`
 }
 
-// fineness returns the number of bins per doubling of the length: 4, or fewer for a wide range of lengths.
-func fineness(least, most int32) float64 {
+// binsPerDoubling returns the number of bins per doubling of the length: 4, or fewer for a wide range of lengths.
+func binsPerDoubling(least, most int32) float64 {
 	f := 4.0
 	for f > 1 && f*math.Log2(float64(most)/float64(least)) > 64 {
 		f /= 2
@@ -39,8 +39,8 @@ func fineness(least, most int32) float64 {
 	return f
 }
 
-// Describe summarizes document lengths for rows of at most row tokens.
-func Describe(lengths []int32, row int) Lengths {
+// DescribeLengths summarizes document lengths for rows of at most row tokens.
+func DescribeLengths(lengths []int32, row int) Lengths {
 	d := Lengths{Documents: len(lengths)}
 	if len(lengths) == 0 {
 		return d
@@ -49,10 +49,10 @@ func Describe(lengths []int32, row int) Lengths {
 	slices.Sort(sorted)
 	at := func(q float64) int32 { return sorted[int(math.Ceil(q*float64(len(sorted))))-1] }
 	d.Min, d.Median, d.P90, d.P99, d.Max = sorted[0], at(0.5), at(0.9), at(0.99), sorted[len(sorted)-1]
-	f := fineness(d.Min, d.Max)
-	firstBin, end := bin(d.Min, f), bin(d.Max, f)+1
+	f := binsPerDoubling(d.Min, d.Max)
+	firstBin, end := binIndex(d.Min, f), binIndex(d.Max, f)+1
 	for b := firstBin; b < end; b++ {
-		d.Histogram = append(d.Histogram, Bin{From: edge(b, f), To: edge(b+1, f)})
+		d.Histogram = append(d.Histogram, Bin{From: binEdge(b, f), To: binEdge(b+1, f)})
 	}
 	for i, n := range sorted {
 		if int(n) > row && d.Longer == 0 {
@@ -60,7 +60,7 @@ func Describe(lengths []int32, row int) Lengths {
 		}
 		d.Tokens += int64(n)
 		d.Pieces += (int64(n) + int64(row) - 1) / int64(row)
-		b := &d.Histogram[bin(n, f)-firstBin]
+		b := &d.Histogram[binIndex(n, f)-firstBin]
 		b.Documents++
 		b.Tokens += int64(n)
 	}
@@ -68,17 +68,17 @@ func Describe(lengths []int32, row int) Lengths {
 	return d
 }
 
-// bin returns the number of the bin that holds a length.
-func bin(length int32, fineness float64) int {
+// binIndex returns the number of the bin that holds a length.
+func binIndex(length int32, fineness float64) int {
 	b := int(math.Floor(math.Log2(float64(length)) * fineness))
-	for float64(length) >= edge(b+1, fineness) {
+	for float64(length) >= binEdge(b+1, fineness) {
 		b++
 	}
-	for float64(length) < edge(b, fineness) {
+	for float64(length) < binEdge(b, fineness) {
 		b--
 	}
 	return b
 }
 
-// edge returns the lower end of a bin.
-func edge(b int, fineness float64) float64 { return math.Exp2(float64(b) / fineness) }
+// binEdge returns the lower end of a bin.
+func binEdge(b int, fineness float64) float64 { return math.Exp2(float64(b) / fineness) }

@@ -9,8 +9,8 @@ import (
 	"loaderd/internal/humanize"
 )
 
-// percent formats a share in percent: with two significant digits below 10 %, else with one decimal place.
-func percent(share float64) string {
+// formatPercent formats a share in percent: with two significant digits below 10 %, else with one decimal place.
+func formatPercent(share float64) string {
 	p := 100 * share
 	switch {
 	case p == 0:
@@ -18,19 +18,19 @@ func percent(share float64) string {
 	case p < 0.00001:
 		return "< 0.00001 %"
 	case p < 10:
-		return significant(p, 2) + " %"
+		return formatSignificant(p, 2) + " %"
 	}
 	return strconv.FormatFloat(p, 'f', 1, 64) + " %"
 }
 
-// significant writes a number without an exponent.
-func significant(v float64, digits int) string {
+// formatSignificant writes a number without an exponent.
+func formatSignificant(v float64, digits int) string {
 	decimals := digits - 1 - int(math.Floor(math.Log10(v)))
 	return strconv.FormatFloat(v, 'f', max(decimals, 0), 64)
 }
 
-// short formats a large number in at most four characters and a unit.
-func short(v float64) string {
+// formatShort formats a large number in at most four characters and a unit.
+func formatShort(v float64) string {
 	for _, u := range []struct {
 		size float64
 		name string
@@ -43,11 +43,11 @@ func short(v float64) string {
 	if v >= 10 || v == math.Trunc(v) {
 		return strconv.FormatFloat(v, 'f', 0, 64)
 	}
-	return significant(v, 2)
+	return formatSignificant(v, 2)
 }
 
-// rows lists row lengths.
-func rows(lengths []int) string {
+// formatRows lists row lengths.
+func formatRows(lengths []int) string {
 	if len(lengths) > 4 {
 		return fmt.Sprintf("%d lengths from %s to %s", len(lengths), humanize.Count(lengths[0]),
 			humanize.Count(lengths[len(lengths)-1]))

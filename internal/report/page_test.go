@@ -190,7 +190,7 @@ func TestPage_DrawsEveryFigure(t *testing.T) {
 
 func TestPage_WithoutResults(t *testing.T) {
 	r := compared(t, nil, []int{8})
-	r.Skipped = append(r.Skipped, report.Skipped{Method: "bfd", Reason: hostile})
+	r.Skipped = append(r.Skipped, report.SkippedMethod{Method: "bfd", Reason: hostile})
 	p := openPage(t, browsertest.Chromium(t), r, browsertest.Usual)
 	p.Says("main", "No method packs into these rows", "Left out: bfd: </script>")
 	if n := browsertest.Eval[int](p, `document.querySelectorAll(".chart, table").length`); n != 0 {

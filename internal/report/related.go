@@ -10,33 +10,33 @@ import (
 var relatedColumns = []column{
 	{Name: "neighbours", Unit: "cosine",
 		About: "how alike documents next to each other are: the mean cosine of their tf-idf vectors",
-		value: func(x Result) float64 { return x.Related.NeighbourCosine }, text: thousandths, most: true},
+		value: func(x Result) float64 { return x.Related.NeighbourCosine }, text: formatThousandths, higherIsBetter: true},
 	{Name: "same", Unit: "folder", About: "neighbours from the same folder",
-		value: func(x Result) float64 { return x.Related.SameFolder }, text: percent, most: true},
+		value: func(x Result) float64 { return x.Related.SameFolder }, text: formatPercent, higherIsBetter: true},
 	{Name: "same", Unit: "file", About: "neighbours from the same file",
-		value: func(x Result) float64 { return x.Related.SameFile }, text: percent, most: true},
+		value: func(x Result) float64 { return x.Related.SameFile }, text: formatPercent, higherIsBetter: true},
 	{Name: "near", Unit: "duplicates",
 		About: "documents that have a cosine above .9 with one of the 128 before them in the row",
-		value: func(x Result) float64 { return x.Related.NearDuplicates }, text: percent},
+		value: func(x Result) float64 { return x.Related.NearDuplicates }, text: formatPercent},
 	{Name: "exponent", Unit: "MLE",
 		About: "Zipf's exponent of the token counts of a row, 1 + n / sum ln(f / .5): lower is burstier",
-		value: func(x Result) float64 { return x.Related.ZipfMLE.Mean }, text: thousandths},
+		value: func(x Result) float64 { return x.Related.ZipfMLE.Mean }, text: formatThousandths},
 	{Name: "", Unit: "std", About: "its standard deviation over rows", value: func(x Result) float64 {
 		return x.Related.ZipfMLE.Std
-	}, text: thousandths,
-		neutral: true},
+	}, text: formatThousandths,
+		unranked: true},
 	{Name: "exponent", Unit: "zeta", About: "the same exponent by maximum likelihood with the zeta function",
-		value: func(x Result) float64 { return x.Related.ZipfZeta.Mean }, text: thousandths},
+		value: func(x Result) float64 { return x.Related.ZipfZeta.Mean }, text: formatThousandths},
 	{Name: "", Unit: "std", About: "its standard deviation over rows", value: func(x Result) float64 {
 		return x.Related.ZipfZeta.Std
-	}, text: thousandths,
-		neutral: true},
+	}, text: formatThousandths,
+		unranked: true},
 }
 
-func thousandths(v float64) string { return fmt.Sprintf("%.3f", v) }
+func formatThousandths(v float64) string { return fmt.Sprintf("%.3f", v) }
 
-// related returns the results of methods that packed documents, not lengths.
-func (r *Report) related() (some []Result) {
+// relatedResults returns the results of methods that packed documents, not lengths.
+func (r *Report) relatedResults() (some []Result) {
 	for _, x := range r.Results {
 		if x.Related != nil && x.Related.Rows > 0 {
 			some = append(some, x)
@@ -70,8 +70,8 @@ type TokenCount struct {
 	Share float64 `json:"share"`
 }
 
-// leastShare is the smallest share for which a TokenCount is listed.
-const leastShare = 1e-4
+// minTokenShare is the smallest share for which a TokenCount is listed.
+const minTokenShare = 1e-4
 
 // tokenCounts returns the cumulative form of a distribution of counts, in which [k] is the share of count k+1. Of
 // counts within 2 % of each other it keeps the first.
@@ -81,7 +81,7 @@ func tokenCounts(distribution []float64) (all []TokenCount) {
 		atLeast[k] += atLeast[k+1]
 	}
 	for k, share := range atLeast {
-		if n := len(all); share >= leastShare && (n == 0 || 50*(k+1) >= 51*all[n-1].Count) {
+		if n := len(all); share >= minTokenShare && (n == 0 || 50*(k+1) >= 51*all[n-1].Count) {
 			all = append(all, TokenCount{k + 1, share})
 		}
 	}

@@ -26,16 +26,16 @@ import (
 func compared(t *testing.T, in []int32, rows []int, methods ...string) *report.Report {
 	t.Helper()
 	r := &report.Report{Input: "<lengths>", Command: "loaderd compare", Rows: rows, Pool: 500, MaxAge: 2000,
-		Lengths: report.Describe(in, rows[len(rows)-1])}
+		Lengths: report.DescribeLengths(in, rows[len(rows)-1])}
 	for _, m := range methods {
 		c := packonline.Config{Method: m, Buckets: rows, Atom: 1, Pool: r.Pool, MaxAge: r.MaxAge, Overlap: 0.3, Extra: 50,
 			PaddingThreshold: 0.02,
 			Splice:           config.Default().Plan.Packing.Splice}
-		if !packonline.Buckets(m) {
+		if !packonline.IsMultiBucket(m) {
 			c.Buckets = rows[len(rows)-1:]
 		}
-		if bad := simulation.Check(c); len(bad) > 0 {
-			r.Skipped = append(r.Skipped, report.Skipped{Method: m, Reason: bad[0].Error()})
+		if bad := simulation.Validate(c); len(bad) > 0 {
+			r.Skipped = append(r.Skipped, report.SkippedMethod{Method: m, Reason: bad[0].Error()})
 			continue
 		}
 		result, err := simulation.Run(t.Context(), c, in, nil)
@@ -44,12 +44,12 @@ func compared(t *testing.T, in []int32, rows []int, methods ...string) *report.R
 		}
 		r.Add(result, nil)
 	}
-	r.Judge()
+	r.ChooseBest()
 	return r
 }
 
 func TestDescribe(t *testing.T) {
-	d := report.Describe([]int32{8, 1, 2, 3, 2}, 2)
+	d := report.DescribeLengths([]int32{8, 1, 2, 3, 2}, 2)
 	histogram := d.Histogram
 	d.Histogram = nil
 	if diff := cmp.Diff(report.Lengths{Documents: 5, Tokens: 16, Min: 1, Median: 2, Mean: 3.2, P90: 8, P99: 8, Max: 8,
@@ -67,7 +67,7 @@ func TestDescribe(t *testing.T) {
 		t.Errorf("the histogram is %+v", histogram)
 	}
 	for _, in := range [][]int32{nil, {1}, {math.MaxInt32}, {1, math.MaxInt32}, {1500, 1500}} {
-		d := report.Describe(in, 2048)
+		d := report.DescribeLengths(in, 2048)
 		var documents int64
 		for _, b := range d.Histogram {
 			documents += b.Documents
@@ -133,7 +133,8 @@ func TestTable(t *testing.T) {
 		0.00001234, 1234.5, 999_499, 999_499
 	wide.NotWhole, wide.Sample = wide.Documents, &simulation.Sample{Below: 2048, Share: 0.05, Deviation: 18.9999}
 	r.Add(&wide, nil)
-	r.Skipped = append(r.Skipped, report.Skipped{Method: "splice", Reason: strings.Repeat("not with these rows ", 9)})
+	r.Skipped = append(r.Skipped, report.SkippedMethod{Method: "splice",
+		Reason: strings.Repeat("not with these rows ", 9)})
 	var out bytes.Buffer
 	if err := r.WriteTable(&out); err != nil {
 		t.Fatal(err)
@@ -347,7 +348,7 @@ func TestRelated(t *testing.T) {
 	r := documents(t, 20, packonline.Methods()...)
 	// The widest possible values.
 	r.Results[7].Method = "bucketllm-v0"
-	*r.Results[7].Related = relatedness.Figures{Rows: 1, Neighbours: 1, NeighbourCosine: 0.999, SameFolder: 0.9994,
+	*r.Results[7].Related = relatedness.Metrics{Rows: 1, Neighbours: 1, NeighbourCosine: 0.999, SameFolder: 0.9994,
 		SameFile: 0.9994, NearDuplicates: 0.00012345,
 		ZipfMLE: relatedness.Estimate{Mean: 2.4427, Std: 0.9999}, ZipfZeta: relatedness.Estimate{Mean: 4, Std: 1.4999},
 		Zipfs: []float64{2.4427}, Counts: []float64{1}}
@@ -370,7 +371,7 @@ func TestRelated(t *testing.T) {
 	var have struct {
 		Results []struct {
 			Method  string
-			Related relatedness.Figures
+			Related relatedness.Metrics
 		}
 	}
 	if err := json.Unmarshal(data.Bytes(), &have); err != nil {

@@ -15,8 +15,8 @@ func (x Result) deviation() float64 {
 	return x.Sample.Deviation
 }
 
-// sampled returns the results with a measure of how representative each part of the run is.
-func (r *Report) sampled() (some []Result) {
+// sampledResults returns the results with a measure of how representative each part of the run is.
+func (r *Report) sampledResults() (some []Result) {
 	for _, x := range r.Results {
 		if x.Sample != nil {
 			some = append(some, x)
@@ -25,8 +25,8 @@ func (r *Report) sampled() (some []Result) {
 	return some
 }
 
-// aboutSamples describes the compared share.
-func (r *Report) aboutSamples() string {
+// describeSamples describes the compared share.
+func (r *Report) describeSamples() string {
 	return fmt.Sprintf("the share of tokens that are of documents shorter than %s",
-		humanize.Count(r.sampled()[0].Sample.Below))
+		humanize.Count(r.sampledResults()[0].Sample.Below))
 }

@@ -26,12 +26,12 @@ func mixed(t *testing.T, sources, documents int, methods ...string) *report.Repo
 		m.Config.Sources[name] = mixture.Source{Weight: float64(i + 1), Epochs: 1, MinTokens: 100}
 		m.Lengths[name] = lengths.LogNormal(documents, uint64(i))
 	}
-	a, err := m.Take(t.Context())
+	a, err := m.Arrivals(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	r := &report.Report{Input: "<lengths>", Command: "loaderd compare", Rows: []int{2048}, Pool: 500, MaxAge: 2000,
-		Lengths: report.Describe(a.Lengths, 2048)}
+		Lengths: report.DescribeLengths(a.Lengths, 2048)}
 	for _, method := range methods {
 		result, err := simulation.RunMixture(t.Context(), packonline.Config{Method: method, Buckets: r.Rows, Atom: 1,
 			Pool: 500, MaxAge: 2000}, a, 2048, nil)
@@ -40,7 +40,7 @@ func mixed(t *testing.T, sources, documents int, methods ...string) *report.Repo
 		}
 		r.Add(result, nil)
 	}
-	r.Judge()
+	r.ChooseBest()
 	return r
 }
 

@@ -20,22 +20,22 @@ func (r *Report) WriteTable(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n", wrap(fmt.Sprintf("%s documents, %s tokens: median %s, mean %s, 99 %% up to %s, longest %s",
 		humanize.Count(d.Documents),
-		short(float64(d.Tokens)),
+		formatShort(float64(d.Tokens)),
 		humanize.Count(d.Median), humanize.Count(int64(d.Mean+0.5)), humanize.Count(d.P99), humanize.Count(d.Max)),
 		tableWidth))
-	fmt.Fprintf(&b, "%s\n\n", wrap(r.setting()+".", tableWidth))
+	fmt.Fprintf(&b, "%s\n\n", wrap(r.describeSetting()+".", tableWidth))
 	if len(r.Results) > 0 {
 		b.WriteString(table("method", columns, r.Results))
-		if related := r.related(); len(related) > 0 {
+		if related := r.relatedResults(); len(related) > 0 {
 			b.WriteString("\nDocuments that share a row:\n\n" + table("method", relatedColumns, related))
 		}
-		if sources := r.sources(); len(sources) > 0 {
+		if sources := r.sourceRows(); len(sources) > 0 {
 			b.WriteString("\nSources:\n\n" + table("source", sourceColumns, sources) + "\nBy source:\n\n" +
-				table("source, method", mixedColumns, r.bySource()))
+				table("source, method", mixedColumns, r.sourceMethodRows()))
 		}
 		b.WriteString("\n* best of its column\n")
-		if len(r.sampled()) > 0 {
-			fmt.Fprintf(&b, "%s\n", wrap("sample: how far "+r.aboutSamples()+" is off in the worst twentieth of the run",
+		if len(r.sampledResults()) > 0 {
+			fmt.Fprintf(&b, "%s\n", wrap("sample: how far "+r.describeSamples()+" is off in the worst twentieth of the run",
 				tableWidth))
 		}
 	}
@@ -51,11 +51,11 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return nil
 }
 
-// setting describes the bounds under which the methods ran.
-func (r *Report) setting() string {
-	s := fmt.Sprintf("Rows of %s tokens", rows(r.Rows))
+// describeSetting describes the bounds under which the methods ran.
+func (r *Report) describeSetting() string {
+	s := fmt.Sprintf("Rows of %s tokens", formatRows(r.Rows))
 	if len(r.Rows) > 1 {
-		s += fmt.Sprintf(" (methods with one row length: %s)", humanize.Count(r.largest()))
+		s += fmt.Sprintf(" (methods with one row length: %s)", humanize.Count(r.longestRow()))
 	}
 	if r.Pool == 0 {
 		s += "; the whole input waits at once"
@@ -78,7 +78,7 @@ func table(first string, columns []column, results []Result) string {
 	for _, c := range columns {
 		cells[0] = append(cells[0], cmp.Or(c.short, c.Name)+" ")
 		cells[1] = append(cells[1], c.Unit+" ")
-		for i, marked := range c.marks(results) {
+		for i, marked := range c.bestResults(results) {
 			mark := " "
 			if marked {
 				mark = "*"
@@ -94,7 +94,7 @@ func table(first string, columns []column, results []Result) string {
 	}
 	var b strings.Builder
 	from := 1
-	for _, to := range folded(widths) {
+	for _, to := range splitColumns(widths) {
 		if from > 1 {
 			b.WriteByte('\n')
 		}
@@ -110,9 +110,9 @@ func table(first string, columns []column, results []Result) string {
 	return b.String()
 }
 
-// folded splits columns into tables and returns the end index of each. Every table repeats the first column. The
+// splitColumns splits columns into tables and returns the end index of each. Every table repeats the first column. The
 // number of tables is the smallest for tableWidth, and their widths are about equal.
-func folded(widths []int) (ends []int) {
+func splitColumns(widths []int) (ends []int) {
 	for most := tableWidth; ; most-- {
 		var tried []int
 		width := widths[0]

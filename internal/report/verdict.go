@@ -11,14 +11,14 @@ import (
 
 // Smaller differences do not count when methods are compared.
 const (
-	sameCuts    = 0.0005 // per document
-	samePadding = 0.0001 // of the slots
-	sameCost    = 0.02   // of the attention without a mask
+	cutsTolerance    = 0.0005 // per document
+	paddingTolerance = 0.0001 // of the slots
+	costTolerance    = 0.02   // of the attention without a mask
 )
 
-// judge chooses the recommended method and gives reasons. Its criteria in order: nothing dropped or repeated, the
+// chooseBest chooses the recommended method and gives reasons. Its criteria in order: nothing dropped or repeated, the
 // fewest needless cuts, the least padding, the least attention without a mask, the lowest age of documents.
-func judge(r *Report) (best string, why []string) {
+func chooseBest(r *Report) (best string, why []string) {
 	if len(r.Results) == 0 {
 		return "", nil
 	}
@@ -31,10 +31,10 @@ func judge(r *Report) (best string, why []string) {
 		limit := near(least)
 		left = slices.DeleteFunc(left, func(x Result) bool { return value(x) > limit })
 	}
-	keep(func(x Result) float64 { return x.dropped() + x.repeated() }, func(v float64) float64 { return v })
-	keep(r.needless, func(v float64) float64 { return v + sameCuts })
-	keep(func(x Result) float64 { return x.PaddingRatio }, func(v float64) float64 { return v + samePadding })
-	keep(Result.unmasked, func(v float64) float64 { return v * (1 + sameCost) })
+	keep(func(x Result) float64 { return x.droppedShare() + x.repeatedShare() }, func(v float64) float64 { return v })
+	keep(r.extraCuts, func(v float64) float64 { return v + cutsTolerance })
+	keep(func(x Result) float64 { return x.PaddingRatio }, func(v float64) float64 { return v + paddingTolerance })
+	keep(Result.unmaskedAttention, func(v float64) float64 { return v * (1 + costTolerance) })
 	w := slices.MinFunc(left, func(a, b Result) int {
 		return cmp.Or(cmp.Compare(a.PaddingRatio, b.PaddingRatio), cmp.Compare(a.AgeMax, b.AgeMax),
 			cmp.Compare(a.AgeMedian, b.AgeMedian))
@@ -42,9 +42,9 @@ func judge(r *Report) (best string, why []string) {
 	return w.Method, r.reasons(w)
 }
 
-// needless returns the average number of cuts per document beyond those that the longest row requires.
-func (r *Report) needless(x Result) float64 {
-	return share(x.Pieces-r.Lengths.Pieces, x.Documents)
+// extraCuts returns the average number of cuts per document beyond those that the longest row requires.
+func (r *Report) extraCuts(x Result) float64 {
+	return ratio(x.Pieces-r.Lengths.Pieces, x.Documents)
 }
 
 // reasons describes the advantages of a method, and what other methods do better.
@@ -52,33 +52,34 @@ func (r *Report) reasons(w Result) []string {
 	var why []string
 	say := func(format string, args ...any) { why = append(why, fmt.Sprintf(format, args...)) }
 	cuts := ""
-	switch n := r.needless(w); {
+	switch n := r.extraCuts(w); {
 	case w.TruncatedDocuments == 0:
 		cuts = "keeps every document whole"
 	case n <= 0 && r.Lengths.Longer > 0.5:
-		cuts = fmt.Sprintf("cuts no document more often than rows of %s tokens demand", humanize.Count(r.largest()))
+		cuts = fmt.Sprintf("cuts no document more often than rows of %s tokens demand", humanize.Count(r.longestRow()))
 	case n <= 0:
 		cuts = fmt.Sprintf(
 			"cuts only the %s of the documents that are longer than the longest row, no more often than it demands",
-			percent(r.Lengths.Longer))
+			formatPercent(r.Lengths.Longer))
 	default:
 		cuts = fmt.Sprintf(
 			"cuts the %s of the documents that are longer than the longest row, and makes %s in a hundred documents",
-			percent(r.Lengths.Longer),
+			formatPercent(r.Lengths.Longer),
 			needlessCuts(n))
 	}
-	if w.dropped() == 0 && w.repeated() == 0 {
+	if w.droppedShare() == 0 && w.repeatedShare() == 0 {
 		cuts += ", and drops and repeats nothing"
 	}
 	say("%s %s.", w.Method, cuts)
-	padding := fmt.Sprintf("Padding takes %s of its slots", percent(w.PaddingRatio))
-	if w.PaddingRatio > 0.01 && r.needless(w) <= 0 {
+	padding := fmt.Sprintf("Padding takes %s of its slots", formatPercent(w.PaddingRatio))
+	if w.PaddingRatio > 0.01 && r.extraCuts(w) <= 0 {
 		padding += ": whole documents of these lengths do not fill these rows"
 	}
 	say("%s.", padding)
-	if one := float64(r.largest()); w.unmasked() < 0.9*one {
-		say("Rows of several lengths cost a dense attention %s of what rows of %s alone do.", percent(w.unmasked()/one),
-			humanize.Count(r.largest()))
+	if one := float64(r.longestRow()); w.unmaskedAttention() < 0.9*one {
+		say("Rows of several lengths cost a dense attention %s of what rows of %s alone do.",
+			formatPercent(w.unmaskedAttention()/one),
+			humanize.Count(r.longestRow()))
 	}
 	switch {
 	case w.AgeMedian > 0:
@@ -87,34 +88,34 @@ func (r *Report) reasons(w Result) []string {
 	case w.AgeMax > 0:
 		say("Half of the documents wait for none, and none waits for more than %s later ones.", humanize.Count(w.AgeMax))
 	}
-	if x := r.rival(w); x != nil {
-		say("%s pads less, %s, but %s.", x.Method, percent(x.PaddingRatio), r.price(w, *x))
+	if x := r.leastPadding(w); x != nil {
+		say("%s pads less, %s, but %s.", x.Method, formatPercent(x.PaddingRatio), r.disadvantage(w, *x))
 	}
 	return why
 }
 
-// rival returns the result with the least padding, if that is less than w's.
-func (r *Report) rival(w Result) *Result {
+// leastPadding returns the result with the least padding, if that is less than w's.
+func (r *Report) leastPadding(w Result) *Result {
 	var best *Result
 	for i, x := range r.Results {
-		if x.PaddingRatio < w.PaddingRatio-samePadding && (best == nil || x.PaddingRatio < best.PaddingRatio) {
+		if x.PaddingRatio < w.PaddingRatio-paddingTolerance && (best == nil || x.PaddingRatio < best.PaddingRatio) {
 			best = &r.Results[i]
 		}
 	}
 	return best
 }
 
-// price describes how x, which pads less, is worse than w, by the first of judge's criteria that applies.
-func (r *Report) price(w, x Result) string {
+// disadvantage describes how x, which pads less, is worse than w, by the first of judge's criteria that applies.
+func (r *Report) disadvantage(w, x Result) string {
 	switch {
-	case x.dropped() > 0:
-		return "drops " + percent(x.dropped()) + " of the tokens"
-	case x.repeated() > 0:
-		return "repeats " + percent(x.repeated()) + " of the tokens"
+	case x.droppedShare() > 0:
+		return "drops " + formatPercent(x.droppedShare()) + " of the tokens"
+	case x.repeatedShare() > 0:
+		return "repeats " + formatPercent(x.repeatedShare()) + " of the tokens"
 	}
-	return fmt.Sprintf("makes %s in a hundred documents", needlessCuts(r.needless(x)))
+	return fmt.Sprintf("makes %s in a hundred documents", needlessCuts(r.extraCuts(x)))
 }
 
 func needlessCuts(each float64) string {
-	return significant(100*each, 2) + " needless cuts"
+	return formatSignificant(100*each, 2) + " needless cuts"
 }

@@ -42,7 +42,7 @@ func keyed(t *testing.T, keys ...string) (store *stream.Store, with func(keys ..
 	t.Helper()
 	srv := natstest.Start(t)
 	with = func(keys ...string) *stream.Store {
-		c := srv.Remote().Config()
+		c := srv.OpenRemote().Config()
 		if c.PlanKeyFile = ""; len(keys) > 0 {
 			c.PlanKeyFile = keyFile(t, keys...)
 		}
@@ -61,7 +61,7 @@ func keyed(t *testing.T, keys ...string) (store *stream.Store, with func(keys ..
 func opened(t *testing.T, store *stream.Store, run string) error {
 	t.Helper()
 	_, err := loader.Open(natstest.Context(t), run, config("bfd"), backend.Options{Ahead: 4, CacheBytes: 1 << 20,
-		Stall: time.Minute, Checkpoint: 4}, edges(t, store, run))
+		StallTimeout: time.Minute, CheckpointSteps: 4}, edges(t, store, run))
 	return err
 }
 
@@ -152,10 +152,11 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 	}
 	record := func(e planrecord.Entry) *nats.Msg { return &nats.Msg{Data: planrecord.Encode(e)} }
 	for name, forged := range map[string]*nats.Msg{"rubbish": {Data: []byte("hello")},
-		"seal":   record(planrecord.SealSource{At: 60, Last: 60}),
+		"seal":   record(planrecord.SealSource{Arrival: 60, Last: 60}),
 		"commit": record(planrecord.Commit{Keeper: "trainer", Step: 1}),
-		"term":   record(planrecord.Term{Daemon: "evil"}), "note": record(planrecord.Foreign{At: 2}), "other-run": taken(4),
-		"wrong-code": {Data: planrecord.Encode(planrecord.SealSource{At: 60, Last: 60}),
+		"term":   record(planrecord.Term{Daemon: "evil"}), "note": record(planrecord.Foreign{Position: 2}),
+		"other-run": taken(4),
+		"wrong-code": {Data: planrecord.Encode(planrecord.SealSource{Arrival: 60, Last: 60}),
 			Header: nats.Header{"Loaderd-Mac": {strings.Repeat("00", 16)}}}} {
 		for _, led := range []bool{true, false} {
 			t.Run(name+map[bool]string{true: ", led", false: ", not led"}[led], func(t *testing.T) {
@@ -190,7 +191,7 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if !d.Same() {
+				if !d.HasSameSteps() {
 					t.Errorf("%+v", d.Damage)
 				}
 				err = errors.Join(d.Copy(ctx, run+"-copy", func(uint64) {}), d.Close())

@@ -31,8 +31,8 @@ const (
 	Unreadable State = "unreadable" // Problem contains the reason
 )
 
-// Listed describes a run.
-type Listed struct {
+// RunInfo describes a run.
+type RunInfo struct {
 	Run   string `json:"run"`
 	ID    string `json:"run_id,omitempty"` // of the run; a run that is deleted and started again has another one
 	State State  `json:"state"`
@@ -44,7 +44,7 @@ type Listed struct {
 	// has not ended.
 	Length *state.Length `json:"length,omitempty"`
 	// Sources are in the order of their numbers.
-	Sources []ListedSource `json:"sources"`
+	Sources []SourceInfo `json:"sources"`
 	// SealedBy is the identity that requested the seal, if the plan names it after the newest checkpoint; loaderd audit
 	// lists all controls.
 	SealedBy string `json:"sealed_by,omitempty"`
@@ -56,8 +56,8 @@ type Listed struct {
 	CheckpointBytes uint64  `json:"checkpoint_bytes"`
 }
 
-// ListedSource is a source of a run.
-type ListedSource struct {
+// SourceInfo is a source of a run.
+type SourceInfo struct {
 	Name     string  `json:"name"`
 	Stream   string  `json:"stream"`
 	Sealed   bool    `json:"sealed,omitempty"`
@@ -69,57 +69,59 @@ type ListedSource struct {
 // Leader is the leader of a run according to its record.
 type Leader struct {
 	lease.LeaderInfo
-	// Answers reports whether it has just responded. A leader that was killed or is cut off does not respond.
-	Answers bool `json:"answers"`
+	// Responds reports whether it has just responded. A leader that was killed or is cut off does not respond.
+	Responds bool `json:"answers"`
 }
 
 // List returns all runs that have state on the server, over any document stream, ordered by name. It changes nothing.
-func List(ctx context.Context, store *stream.Store) ([]Listed, error) {
+func List(ctx context.Context, store *stream.Store) ([]RunInfo, error) {
 	kept, err := runstate.List(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	needs, err := retention.Needs(ctx, store)
+	needs, err := retention.ListWatermarks(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]Listed, len(kept))
+	out := make([]RunInfo, len(kept))
 	for i, k := range kept {
-		if out[i], err = look(ctx, store, k, needs); err != nil {
+		if out[i], err = describeRun(ctx, store, k, needs); err != nil {
 			return nil, fmt.Errorf("look at run %s: %w", k.Name, err)
 		}
 	}
 	return out, nil
 }
 
-// Look returns a run as List does. It returns planlog.ErrNoPlan if the run has no state.
-func Look(ctx context.Context, store *stream.Store, run string) (Listed, error) {
+// Describe returns a run as List does. It returns planlog.ErrNoPlan if the run has no state.
+func Describe(ctx context.Context, store *stream.Store, run string) (RunInfo, error) {
 	kept, err := runstate.List(ctx, store)
 	if err != nil {
-		return Listed{}, err
+		return RunInfo{}, err
 	}
 	i := slices.IndexFunc(kept, func(k runstate.Run) bool { return k.Name == run })
 	if i < 0 {
-		return Listed{}, fmt.Errorf("run %s: %w", run, planlog.ErrNoPlan)
+		return RunInfo{}, fmt.Errorf("run %s: %w", run, planlog.ErrNoPlan)
 	}
-	needs, err := retention.Needs(ctx, store)
+	needs, err := retention.ListWatermarks(ctx, store)
 	if err != nil {
-		return Listed{}, err
+		return RunInfo{}, err
 	}
-	return look(ctx, store, kept[i], needs)
+	return describeRun(ctx, store, kept[i], needs)
 }
 
-// look describes one run. A plan that cannot be read is reported in the result and is not an error.
-func look(ctx context.Context, store *stream.Store, k runstate.Run, needs []retention.Need) (Listed, error) {
-	l := Listed{Run: k.Name, State: Remainder, Begun: k.Begun, PlanBytes: k.PlanBytes, CheckpointBytes: k.CheckpointBytes}
-	h, answers, found, err := lease.Leader(ctx, store, k.Name)
+// describeRun describes one run. A plan that cannot be read is reported in the result and is not an error.
+func describeRun(ctx context.Context, store *stream.Store, k runstate.Run,
+	needs []retention.RunWatermark) (RunInfo, error) {
+	l := RunInfo{Run: k.Name, State: Remainder, Begun: k.Created, PlanBytes: k.PlanBytes,
+		CheckpointBytes: k.CheckpointBytes}
+	h, answers, found, err := lease.ReadLeader(ctx, store, k.Name)
 	if err != nil {
 		return l, err
 	}
 	if found {
 		l.Leader = &Leader{h, answers}
 	}
-	if k.Begun.IsZero() {
+	if k.Created.IsZero() {
 		return l, nil
 	}
 	s, begun, err := summarize(ctx, store, k.Name)
@@ -147,16 +149,16 @@ func look(ctx context.Context, store *stream.Store, k runstate.Run, needs []rete
 		l.Committed = &committed
 	}
 	for _, x := range s.Sources {
-		l.Sources = append(l.Sources, ListedSource{Name: x.Name, Stream: x.Stream.Name, Sealed: x.Sealed, SealedAt: x.Last,
+		l.Sources = append(l.Sources, SourceInfo{Name: x.Name, Stream: x.Stream.Name, Sealed: x.Sealed, SealedAt: x.Last,
 			Removed: x.Removed})
 	}
 	l.floors(needs)
-	l.Length = howLong(ctx, store, l)
+	l.Length = requestLength(ctx, store, l)
 	return l, nil
 }
 
 // floors sets the low watermarks that the run has reported.
-func (l *Listed) floors(needs []retention.Need) {
+func (l *RunInfo) floors(needs []retention.RunWatermark) {
 	for _, n := range needs {
 		if n.Run != l.Run {
 			continue
@@ -169,20 +171,20 @@ func (l *Listed) floors(needs []retention.Need) {
 	}
 }
 
-// askLimit bounds the wait for a leader's response about the length of its run.
-const askLimit = 2 * time.Second
+// requestTimeout bounds the wait for a leader's response about the length of its run.
+const requestTimeout = 2 * time.Second
 
-// howLong requests the total number of steps from the leader of a run; nil if the leader does not respond.
-func howLong(ctx context.Context, store *stream.Store, l Listed) *state.Length {
+// requestLength requests the total number of steps from the leader of a run; nil if the leader does not respond.
+func requestLength(ctx context.Context, store *stream.Store, l RunInfo) *state.Length {
 	if l.State == Ended {
 		return &state.Length{Steps: l.Steps, Exact: true}
 	}
-	if l.Leader == nil || !l.Leader.Answers {
+	if l.Leader == nil || !l.Leader.Responds {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, askLimit)
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	length, err := loader.AskLength(ctx, daemonbus.New(store, l.Run))
+	length, err := loader.RequestLength(ctx, daemonbus.New(store, l.Run))
 	if err != nil {
 		store.Log().Debug("no estimate of the length of a run from its leader", "run", l.Run, "error", err)
 	}

@@ -30,7 +30,7 @@ func list(t *testing.T, store *stream.Store) (words []string) {
 		t.Fatal(err)
 	}
 	for _, r := range all {
-		var of runadmin.ListedSource
+		var of runadmin.SourceInfo
 		if len(r.Sources) > 0 {
 			of = r.Sources[0]
 		}
@@ -45,7 +45,7 @@ func list(t *testing.T, store *stream.Store) (words []string) {
 			line += fmt.Sprintf(", floor %d", *of.Floor)
 		}
 		if r.Leader != nil {
-			line += fmt.Sprintf(", led by %s (%v)", r.Leader.Host, r.Leader.Answers)
+			line += fmt.Sprintf(", led by %s (%v)", r.Leader.Host, r.Leader.Responds)
 		}
 		words = append(words, line)
 		if r.State != runadmin.Remainder && (r.PlanBytes == 0 && r.State != runadmin.NotBegun ||
@@ -102,7 +102,7 @@ func TestList(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	going, err := runadmin.Look(ctx, store, "going")
+	going, err := runadmin.Describe(ctx, store, "going")
 	if err != nil || going.Steps < 8 {
 		t.Errorf("%+v, %v", going, err)
 	}
@@ -124,7 +124,7 @@ func TestList(t *testing.T) {
 	if have := list(t, store); strings.Contains(have[4], "led") {
 		t.Errorf("a released lease: %s", have[4])
 	}
-	if _, err := runadmin.Look(ctx, store, "nobody"); !errors.Is(err, planlog.ErrNoPlan) {
+	if _, err := runadmin.Describe(ctx, store, "nobody"); !errors.Is(err, planlog.ErrNoPlan) {
 		t.Errorf("of a run that is not there: %v", err)
 	}
 }

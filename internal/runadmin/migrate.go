@@ -34,52 +34,52 @@ type Migration struct {
 	// Progress is called with a description of the work, the amount done and the total, in bytes or messages.
 	Progress func(what string, done, of int64)
 
-	streams []Moved
+	streams []StreamCopy
 	runs    []string
 }
 
-// Migrated describes what a migration has copied or would copy.
-type Migrated struct {
-	Runs    []string `json:"runs"`
-	Streams []Moved  `json:"streams"`
-	Records int      `json:"records"` // commits of publishers
+// MigrationReport describes what a migration has copied or would copy.
+type MigrationReport struct {
+	Runs    []string     `json:"runs"`
+	Streams []StreamCopy `json:"streams"`
+	Records int          `json:"records"` // commits of publishers
 }
 
-// Moved is a stream to copy.
-type Moved struct {
+// StreamCopy is a stream to copy.
+type StreamCopy struct {
 	Stream   string `json:"stream"`
 	Messages uint64 `json:"messages"`
 	Bytes    uint64 `json:"bytes"`
 	First    uint64 `json:"first"`
 	Last     uint64 `json:"last"`
-	// There reports whether the servers have a complete copy from an interrupted migration.
-	There bool `json:"there"`
+	// Copied reports whether the servers have a complete copy from an interrupted migration.
+	Copied bool `json:"there"`
 
 	created time.Time
 }
 
-// ErrThere reports that the servers have a stream that a migration would create, and that it is not an unfinished
-// copy.
-var ErrThere = errors.New("there is such a stream already")
+// ErrStreamExists reports that the servers have a stream that a migration would create, and that it is not an
+// unfinished copy.
+var ErrStreamExists = errors.New("there is such a stream already")
 
-// Look determines what has to be copied, and whether it can be. It changes nothing.
-func (m *Migration) Look(ctx context.Context) (Migrated, error) {
-	var out Migrated
+// Inspect determines what has to be copied, and whether it can be. It changes nothing.
+func (m *Migration) Inspect(ctx context.Context) (MigrationReport, error) {
+	var out MigrationReport
 	kept, err := runstate.List(ctx, m.From)
 	if err != nil {
 		return out, err
 	}
-	if err := m.lookAt(ctx, m.From.Config().Name, true); err != nil {
+	if err := m.addStream(ctx, m.From.Config().Name, true); err != nil {
 		return out, err
 	}
-	if err := m.lookAt(ctx, m.From.Config().DeadLetterName(), false); err != nil {
+	if err := m.addStream(ctx, m.From.Config().DeadLetterName(), false); err != nil {
 		return out, err
 	}
 	for _, k := range kept {
 		if m.Run != "" && k.Name != m.Run {
 			continue
 		}
-		if err := m.lookAtRun(ctx, k); err != nil {
+		if err := m.addRun(ctx, k); err != nil {
 			return out, err
 		}
 	}
@@ -87,15 +87,15 @@ func (m *Migration) Look(ctx context.Context) (Migrated, error) {
 		return out, fmt.Errorf("run %s over document stream %s: %w: loaderd runs lists those that there are", m.Run,
 			m.From.Config().Name, planlog.ErrNoPlan)
 	}
-	if err := m.lookAtTarget(ctx); err != nil {
+	if err := m.checkTarget(ctx); err != nil {
 		return out, err
 	}
-	return Migrated{Runs: m.runs, Streams: slices.Clone(m.streams)}, nil
+	return MigrationReport{Runs: m.runs, Streams: slices.Clone(m.streams)}, nil
 }
 
-// lookAtRun adds a run to the migration if it is over the document stream and has begun.
-func (m *Migration) lookAtRun(ctx context.Context, k runstate.Run) error {
-	listed, err := look(ctx, m.From, k, nil)
+// addRun adds a run to the migration if it is over the document stream and has begun.
+func (m *Migration) addRun(ctx context.Context, k runstate.Run) error {
+	listed, err := describeRun(ctx, m.From, k, nil)
 	if err != nil {
 		return err
 	}
@@ -107,72 +107,72 @@ func (m *Migration) lookAtRun(ctx context.Context, k runstate.Run) error {
 			k.Name, listed.Problem)
 	case len(listed.Sources) != 1 || listed.Sources[0].Stream != m.From.Config().Name:
 		return nil
-	case listed.Leader != nil && listed.Leader.Answers:
+	case listed.Leader != nil && listed.Leader.Responds:
 		return &lease.HeldError{Run: k.Name, Leader: listed.Leader.LeaderInfo}
 	}
 	m.runs = append(m.runs, k.Name)
-	if err := m.lookAt(ctx, checkpoints.Stream(k.Name), false); err != nil {
+	if err := m.addStream(ctx, checkpoints.StreamName(k.Name), false); err != nil {
 		return err
 	}
-	return m.lookAt(ctx, m.From.Config().PlanStream(k.Name).Name, true)
+	return m.addStream(ctx, m.From.Config().PlanStream(k.Name).Name, true)
 }
 
-// lookAt adds a stream to the migration.
-func (m *Migration) lookAt(ctx context.Context, name string, needed bool) error {
-	info, err := infoOf(ctx, m.From.Of(name), name)
-	if errors.Is(err, errAbsent) && !needed {
+// addStream adds a stream to the migration.
+func (m *Migration) addStream(ctx context.Context, name string, needed bool) error {
+	info, err := streamInfo(ctx, m.From.ForStream(name), name)
+	if errors.Is(err, errNoStream) && !needed {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("read what is to be copied: %w", err)
 	}
-	m.streams = append(m.streams, Moved{Stream: name, Messages: info.State.Msgs, Bytes: info.State.Bytes,
-		First: firstOf(info),
+	m.streams = append(m.streams, StreamCopy{Stream: name, Messages: info.State.Msgs, Bytes: info.State.Bytes,
+		First: firstSequence(info),
 		Last:  info.State.LastSeq, created: stream.Created(info)})
 	return nil
 }
 
-var errAbsent = errors.New("there is no such stream")
+var errNoStream = errors.New("there is no such stream")
 
-func infoOf(ctx context.Context, s *stream.Store, name string) (*jetstream.StreamInfo, error) {
-	st, err := s.Find(ctx, "stream "+name, name, errAbsent)
+func streamInfo(ctx context.Context, s *stream.Store, name string) (*jetstream.StreamInfo, error) {
+	st, err := s.Find(ctx, "stream "+name, name, errNoStream)
 	if err != nil {
 		return nil, err
 	}
 	return st.CachedInfo(), nil
 }
 
-// lookAtTarget determines which of the streams the other servers have. The mark of the document stream, which is
+// checkTarget determines which of the streams the other servers have. The mark of the document stream, which is
 // removed last, shows whether they are from an interrupted migration.
-func (m *Migration) lookAtTarget(ctx context.Context) error {
+func (m *Migration) checkTarget(ctx context.Context) error {
 	unfinished := false
 	for i := range m.streams {
 		s := &m.streams[i]
-		info, err := infoOf(ctx, m.To.Of(s.Stream), s.Stream)
-		if errors.Is(err, errAbsent) {
+		info, err := streamInfo(ctx, m.To.ForStream(s.Stream), s.Stream)
+		if errors.Is(err, errNoStream) {
 			continue
 		}
 		if err != nil {
 			return fmt.Errorf("look for copies: %w", err)
 		}
-		marked := stream.CopyOf(info, s.created)
+		marked := stream.IsCopyOf(info, s.created)
 		if i == 0 {
 			unfinished = marked
 		}
-		s.There = info.State.Msgs == s.Messages && firstOf(info) == s.First && info.State.LastSeq == s.Last &&
+		s.Copied = info.State.Msgs == s.Messages && firstSequence(info) == s.First && info.State.LastSeq == s.Last &&
 			stream.Created(info).Equal(s.created)
-		if !unfinished || !marked && !s.There {
+		if !unfinished || !marked && !s.Copied {
 			return fmt.Errorf("stream %s at %s: %w, and it is no unfinished copy: copy to servers without it, or remove the "+
 				"run (loaderd run delete) and the stream there",
-				s.Stream, m.To.ClientURL(), ErrThere)
+				s.Stream, m.To.ClientURL(), ErrStreamExists)
 		}
 	}
 	return nil
 }
 
-// Do copies everything that Look found, compares every message, and finishes the copies.
-func (m *Migration) Do(ctx context.Context) (done Migrated, err error) {
-	if done, err = m.Look(ctx); err != nil {
+// Execute copies everything that Look found, compares every message, and finishes the copies.
+func (m *Migration) Execute(ctx context.Context) (done MigrationReport, err error) {
+	if done, err = m.Inspect(ctx); err != nil {
 		return done, err
 	}
 	for _, run := range m.runs { // so that no daemon leads it meanwhile
@@ -188,10 +188,10 @@ func (m *Migration) Do(ctx context.Context) (done Migrated, err error) {
 		defer held.Close() //nolint:errcheck // the lease times out
 	}
 	for _, s := range m.streams {
-		if err := m.copy(ctx, s); err != nil {
+		if err := m.copyStream(ctx, s); err != nil {
 			return done, err
 		}
-		if err := m.To.Of(s.Stream).SpreadCopy(ctx, s.Stream); err != nil {
+		if err := m.To.ForStream(s.Stream).ReplicateCopy(ctx, s.Stream); err != nil {
 			return done, err
 		}
 	}
@@ -204,38 +204,38 @@ func (m *Migration) Do(ctx context.Context) (done Migrated, err error) {
 		return done, fmt.Errorf("copy the records of publishers: %w", err)
 	}
 	for _, s := range m.streams {
-		if err := m.compare(ctx, s); err != nil {
+		if err := m.compareStream(ctx, s); err != nil {
 			return done, err
 		}
 	}
 	for _, s := range slices.Backward(m.streams) {
-		if err := m.To.Of(s.Stream).FinishCopy(ctx, s.Stream); err != nil {
+		if err := m.To.ForStream(s.Stream).FinishCopy(ctx, s.Stream); err != nil {
 			return done, err
 		}
 	}
 	return done, nil
 }
 
-func (m *Migration) copy(ctx context.Context, s Moved) error {
-	if s.There {
+func (m *Migration) copyStream(ctx context.Context, s StreamCopy) error {
+	if s.Copied {
 		return nil
 	}
 	bytes := int64(0)
-	return m.To.Of(s.Stream).CopyStream(ctx, m.From.Of(s.Stream), s.Stream, s.created, func(n int) {
+	return m.To.ForStream(s.Stream).CopyStream(ctx, m.From.ForStream(s.Stream), s.Stream, s.created, func(n int) {
 		bytes += int64(n)
 		m.Progress("copy "+s.Stream, bytes, int64(s.Bytes))
 	})
 }
 
-// compare compares a stream with its copy. It returns an error if the stream has changed since the copy began.
-func (m *Migration) compare(ctx context.Context, s Moved) error {
+// compareStream compares a stream with its copy. It returns an error if the stream has changed since the copy began.
+func (m *Migration) compareStream(ctx context.Context, s StreamCopy) error {
 	for _, side := range []*stream.Store{m.From, m.To} {
-		info, err := infoOf(ctx, side.Of(s.Stream), s.Stream)
+		info, err := streamInfo(ctx, side.ForStream(s.Stream), s.Stream)
 		if err != nil {
 			return err
 		}
-		is := Moved{Stream: s.Stream, Messages: info.State.Msgs, Bytes: s.Bytes, First: firstOf(info),
-			Last: info.State.LastSeq, There: s.There,
+		is := StreamCopy{Stream: s.Stream, Messages: info.State.Msgs, Bytes: s.Bytes, First: firstSequence(info),
+			Last: info.State.LastSeq, Copied: s.Copied,
 			created: stream.Created(info)}
 		if is.created = is.created.UTC(); !is.created.Equal(s.created) || is.Messages != s.Messages || is.First != s.First ||
 			is.Last != s.Last {
@@ -244,7 +244,8 @@ func (m *Migration) compare(ctx context.Context, s Moved) error {
 				s.Stream, side.ClientURL(), is.Messages, is.First, is.Last, s.Messages, s.First, s.Last)
 		}
 	}
-	n, err := streamcopy.Compare(ctx, m.From.Of(s.Stream).Client, m.To.Of(s.Stream).Client, s.Stream, s.First, s.Last,
+	n, err := streamcopy.Compare(ctx, m.From.ForStream(s.Stream).Client, m.To.ForStream(s.Stream).Client, s.Stream,
+		s.First, s.Last,
 		func(sequence uint64) {
 			m.Progress("compare "+s.Stream, int64(sequence-s.First+1), int64(s.Last-s.First+1))
 		})
@@ -254,5 +255,5 @@ func (m *Migration) compare(ctx context.Context, s Moved) error {
 	return err
 }
 
-// firstOf returns a stream's first sequence. Servers report 0 or 1 for an empty stream.
-func firstOf(info *jetstream.StreamInfo) uint64 { return max(info.State.FirstSeq, 1) }
+// firstSequence returns a stream's first sequence. Servers report 0 or 1 for an empty stream.
+func firstSequence(info *jetstream.StreamInfo) uint64 { return max(info.State.FirstSeq, 1) }

@@ -12,8 +12,8 @@ import (
 	"loaderd/stream/runstate"
 )
 
-// Removed lists what was removed of a run, and what the remaining runs need.
-type Removed struct {
+// Removal lists what was removed of a run, and what the remaining runs need.
+type Removal struct {
 	runstate.Removed
 	// Floors are the remaining low watermarks of the document streams in which the run had one.
 	Floors []StreamFloor
@@ -30,7 +30,7 @@ type StreamFloor struct {
 // Remove removes all state of a run on the server. It holds the lease meanwhile, so that no daemon leads the run. It
 // returns *lease.HeldError while a daemon leads the run, and planlog.ErrNoPlan if nothing of the run exists. After an
 // interruption it can be called again.
-func Remove(ctx context.Context, store *stream.Store, run string, self lease.LeaderInfo) (removed Removed, err error) {
+func Remove(ctx context.Context, store *stream.Store, run string, self lease.LeaderInfo) (removed Removal, err error) {
 	elector, err := runstate.NewElector(ctx, store, run, self)
 	if err != nil {
 		return removed, err
@@ -41,7 +41,7 @@ func Remove(ctx context.Context, store *stream.Store, run string, self lease.Lea
 		return removed, err
 	}
 	defer func() { err = errors.Join(err, held.Close()) }()
-	before, err := retention.Needs(ctx, store)
+	before, err := retention.ListWatermarks(ctx, store)
 	if err != nil {
 		return removed, err
 	}
@@ -50,7 +50,7 @@ func Remove(ctx context.Context, store *stream.Store, run string, self lease.Lea
 	}
 	for _, n := range before {
 		if n.Run == run {
-			floor, err := least(ctx, store, n.Stream)
+			floor, err := lowestWatermark(ctx, store, n.Stream)
 			if err != nil {
 				return removed, err
 			}
@@ -60,19 +60,19 @@ func Remove(ctx context.Context, store *stream.Store, run string, self lease.Lea
 	return removed, nil
 }
 
-// least returns the lowest low watermark of the runs over a document stream that have a plan.
-func least(ctx context.Context, store *stream.Store, name string) (f StreamFloor, err error) {
+// lowestWatermark returns the lowest low watermark of the runs over a document stream that have a plan.
+func lowestWatermark(ctx context.Context, store *stream.Store, name string) (f StreamFloor, err error) {
 	f.Stream = name
 	kept, err := runstate.List(ctx, store)
 	if err != nil {
 		return f, err
 	}
-	needs, err := retention.Needs(ctx, store)
+	needs, err := retention.ListWatermarks(ctx, store)
 	if err != nil {
 		return f, err
 	}
 	for _, n := range needs {
-		there := slices.ContainsFunc(kept, func(k runstate.Run) bool { return k.Name == n.Run && !k.Begun.IsZero() })
+		there := slices.ContainsFunc(kept, func(k runstate.Run) bool { return k.Name == n.Run && !k.Created.IsZero() })
 		if n.Stream != name || !there {
 			continue
 		}

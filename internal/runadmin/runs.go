@@ -27,7 +27,7 @@ import (
 // Fork starts run name at the start of a step of another run, with a separate configuration. It returns the headers
 // of both. It replays the other run up to that step, which tokenizes the documents again.
 func Fork(ctx context.Context, store *stream.Store, run string, step uint64, name string, c runconfig.Config,
-	tokens docstream.Tokenizing) (forked, from planrecord.Header, err error) {
+	tokens docstream.Tokenization) (forked, from planrecord.Header, err error) {
 	parent, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
 		return forked, from, fmt.Errorf("fork run %s: %w", run, err)
@@ -42,7 +42,7 @@ func Fork(ctx context.Context, store *stream.Store, run string, step uint64, nam
 }
 
 func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from planrecord.Header, step uint64,
-	name string, c runconfig.Config, tokens docstream.Tokenizing) (forked, _ planrecord.Header, err error) {
+	name string, c runconfig.Config, tokens docstream.Tokenization) (forked, _ planrecord.Header, err error) {
 	to, fresh, err := openFork(ctx, store, name, c)
 	if err != nil {
 		return forked, from, err
@@ -51,14 +51,15 @@ func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from pl
 		for _, s := range from.Infos() {
 			x, err := to.Sources.Open(ctx, s.Name, s.Config)
 			if err == nil {
-				_, err = x.LowWatermarks.Begin(ctx, 1)
+				_, err = x.LowWatermarks.Register(ctx, 1)
 			}
 			if err != nil {
 				return forked, from, fmt.Errorf("source %s: %w", s.Name, err)
 			}
 		}
 	}
-	old := backend.Backends{Plan: parent, Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers),
+	old := backend.Backends{Plan: parent, Sources: sources{store: store,
+		tokens: tokens.WithSharedEncoders(store.Config().Workers),
 		config: from.Config}}
 	if old.Checkpoints, err = checkpoints.Open(ctx, parent); err != nil {
 		return forked, from, err
@@ -66,21 +67,21 @@ func fork(ctx context.Context, store *stream.Store, parent *planlog.Log, from pl
 	if forked, from, err = maintenance.Fork(ctx, old, step, name, c); err != nil {
 		return forked, from, err
 	}
-	return forked, from, maintenance.Begin(ctx, to, forked)
+	return forked, from, maintenance.CreateFork(ctx, to, forked)
 }
 
 // openFork opens the state of a new fork. fresh reports whether no run of that name exists.
 func openFork(ctx context.Context, store *stream.Store, name string,
 	c runconfig.Config) (e backend.Backends, fresh bool, err error) {
-	if e, err = openNew(ctx, store, name, c); err != nil {
+	if e, err = openNewRun(ctx, store, name, c); err != nil {
 		return e, false, err
 	}
 	last, err := e.Plan.Last(ctx)
 	return e, last == 0, err
 }
 
-// openNew opens the state of a new run.
-func openNew(ctx context.Context, store *stream.Store, name string,
+// openNewRun opens the state of a new run.
+func openNewRun(ctx context.Context, store *stream.Store, name string,
 	c runconfig.Config) (e backend.Backends, err error) {
 	plan, err := planlog.Open(ctx, store, name)
 	if err != nil {
@@ -94,25 +95,25 @@ func openNew(ctx context.Context, store *stream.Store, name string,
 
 // Audit replays a run and compares; see loader.Audit. Packing hints are determined by the run's own configuration.
 // progress receives the state of the audit at intervals.
-func Audit(ctx context.Context, store *stream.Store, run string, tokens docstream.Tokenizing, t runconfig.Tokenizer,
-	progress func(maintenance.Audited)) (maintenance.Audited, error) {
+func Audit(ctx context.Context, store *stream.Store, run string, tokens docstream.Tokenization, t runconfig.Tokenizer,
+	progress func(maintenance.AuditResult)) (maintenance.AuditResult, error) {
 	log, err := planlog.OpenReadOnly(ctx, store, run)
 	if err != nil {
-		return maintenance.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
+		return maintenance.AuditResult{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
 	h, err := planview.ReadHeader(ctx, log)
 	if err != nil {
-		return maintenance.Audited{}, fmt.Errorf("audit run %s: %w", run, err)
+		return maintenance.AuditResult{}, fmt.Errorf("audit run %s: %w", run, err)
 	}
 	e := backend.Backends{Plan: log, Log: store.Log(),
-		Sources: sources{store: store, tokens: tokens.Shared(store.Config().Workers), config: h.Config}}
+		Sources: sources{store: store, tokens: tokens.WithSharedEncoders(store.Config().Workers), config: h.Config}}
 	return maintenance.Audit(ctx, e, t, progress)
 }
 
 // sources opens the streams of a run for reading. It implements backend.Sources.
 type sources struct {
 	store  *stream.Store
-	tokens docstream.Tokenizing
+	tokens docstream.Tokenization
 	config runconfig.Config
 	plan   *planlog.Log // of a new run, whose low watermarks are written; otherwise nil
 }
@@ -121,7 +122,8 @@ type sources struct {
 func (s sources) Open(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	tokens := s.tokens
 	if s.plan == nil { // for a new run only the state of its streams is read
-		tokens.Hints, tokens.Documents, tokens.Seed = s.config.PackingOf(c).Related(), s.config.Documents, s.config.Seed
+		tokens.Hints, tokens.Documents, tokens.Seed = s.config.SourcePacking(c).SimilarityConfig(), s.config.Documents,
+			s.config.Seed
 	}
 	store := s.store.Source(name, len(s.config.Sources))
 	docs, err := docstream.OpenReadOnly(ctx, store, tokens)
@@ -132,8 +134,8 @@ func (s sources) Open(ctx context.Context, name string, c mixture.Source) (backe
 	return backend.Stream{Documents: docs, LowWatermarks: floors}, err
 }
 
-// ErrPackDifferently reports that the runs over a stream have different packing settings.
-var ErrPackDifferently = errors.New("pack differently")
+// ErrPackingDiffers reports that the runs over a stream have different packing settings.
+var ErrPackingDiffers = errors.New("pack differently")
 
 // Packing returns how the runs over the stream pack, and their names. If any of several runs is not sealed, only the
 // unsealed ones count. It returns nil without a run, and if this user may not list runs.
@@ -142,7 +144,9 @@ func Packing(ctx context.Context, store *stream.Store) (own *packonline.Config, 
 	if err != nil {
 		return nil, nil, nil // the stream does not exist, which a read of it reports better, or this user may not list runs
 	}
-	if open := slices.DeleteFunc(slices.Clone(runs), func(r retention.Reading) bool { return r.Sealed }); len(open) > 0 {
+	if open := slices.DeleteFunc(slices.Clone(runs), func(r retention.ReadingRun) bool {
+		return r.Sealed
+	}); len(open) > 0 {
 		runs = open
 	}
 	for _, r := range runs {
@@ -156,7 +160,7 @@ func Packing(ctx context.Context, store *stream.Store) (own *packonline.Config, 
 		}
 		names = append(names, r.Run)
 		if own != nil && !reflect.DeepEqual(*own, h.Config.Packing) {
-			return nil, nil, fmt.Errorf("runs %s %w", strings.Join(names, " and "), ErrPackDifferently)
+			return nil, nil, fmt.Errorf("runs %s %w", strings.Join(names, " and "), ErrPackingDiffers)
 		}
 		own = &h.Config.Packing
 	}

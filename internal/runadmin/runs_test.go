@@ -42,7 +42,7 @@ func (byBytes) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {
 	return dst
 }
 
-var tokenizing = docstream.Tokenizing{NewEncoder: func() docstream.Encoder {
+var tokenizing = docstream.Tokenization{NewEncoder: func() docstream.Encoder {
 	return byBytes{}
 }, Fingerprint: "f", VocabSize: 256, End: -1}
 
@@ -107,7 +107,8 @@ func start(t *testing.T, store *stream.Store, run string, c runconfig.Config) (r
 func startOver(t *testing.T, run string, c runconfig.Config, e backend.Backends) (r *loader.Run, stop func()) {
 	t.Helper()
 	ctx := natstest.Context(t)
-	r, err := loader.Open(ctx, run, c, backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 4},
+	r, err := loader.Open(ctx, run, c, backend.Options{Ahead: 4, CacheBytes: 1 << 20, StallTimeout: time.Minute,
+		CheckpointSteps: 4},
 		e)
 	if err != nil {
 		t.Fatal(err)
@@ -127,7 +128,7 @@ func startOver(t *testing.T, run string, c runconfig.Config, e backend.Backends)
 func read(t *testing.T, r *loader.Run, from uint64, n int) (steps []*plan.Step) {
 	t.Helper()
 	ctx := natstest.Context(t)
-	reader, err := r.Join(state.Place{World: 1}, from)
+	reader, err := r.Join(state.RankID{World: 1}, from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -232,7 +233,7 @@ func TestPacking(t *testing.T) {
 	fork("two", "concat")
 	want([]string{"one", "two"}, config("concat").Packing, nil)
 	fork("three", "bfd")
-	want(nil, packonline.Config{}, runadmin.ErrPackDifferently)
+	want(nil, packonline.Config{}, runadmin.ErrPackingDiffers)
 }
 
 // A plan that lost its end is reported as damaged, to one inspection at a time. Its copy continues with the same
@@ -240,7 +241,7 @@ func TestPacking(t *testing.T) {
 func TestRepair(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	steps := serve(t, store, "run", config("bfd"))
-	inspect := func() *runadmin.Damaged {
+	inspect := func() *runadmin.DamagedRun {
 		t.Helper()
 		d, err := runadmin.Inspect(ctx, store, "run", lease.NewLeaderInfo("here", 1), 0)
 		if err != nil {
@@ -249,8 +250,8 @@ func TestRepair(t *testing.T) {
 		return d
 	}
 	d := inspect()
-	if d.Why != "" || d.Steps != uint64(len(steps)) {
-		t.Errorf("a whole plan of %d steps: %d, damaged: %s", len(steps), d.Steps, d.Why)
+	if d.Cause != "" || d.Steps != uint64(len(steps)) {
+		t.Errorf("a whole plan of %d steps: %d, damaged: %s", len(steps), d.Steps, d.Cause)
 	}
 	led := new(lease.HeldError)
 	if _, err := runadmin.Inspect(ctx, store, "run", lease.NewLeaderInfo("there", 2), 0); !errors.As(err, &led) ||
@@ -277,8 +278,8 @@ func TestRepair(t *testing.T) {
 	}
 	d = inspect()
 	defer d.Close()
-	if d.Records != 6 || d.OnceSteps <= d.Steps {
-		t.Errorf("of 6 records left %d are used; %d steps, once %d", d.Records, d.Steps, d.OnceSteps)
+	if d.Records != 6 || d.FormerSteps <= d.Steps {
+		t.Errorf("of 6 records left %d are used; %d steps, once %d", d.Records, d.Steps, d.FormerSteps)
 	}
 	if err := d.Copy(ctx, "copy", func(uint64) {}); err != nil {
 		t.Fatal(err)

@@ -32,8 +32,9 @@ func daemon(t *testing.T, store *stream.Store, name string) (r *loader.Run, stop
 		t.Fatal(err)
 	}
 	e.Elector, e.Bus, e.Daemon = leads, daemonbus.New(store, "run"), name
-	r, err = loader.Open(ctx, "run", config("bfd"), backend.Options{Ahead: 4, CacheBytes: 1 << 20, Stall: time.Minute,
-		Checkpoint: 4}, e)
+	r, err = loader.Open(ctx, "run", config("bfd"), backend.Options{Ahead: 4, CacheBytes: 1 << 20,
+		StallTimeout:    time.Minute,
+		CheckpointSteps: 4}, e)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -138,7 +139,7 @@ func TestAnAnswerIsNoLead(t *testing.T) {
 func TestRepairBehindAStranger(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := serve(t, store, "undisturbed", config("bfd"))
-	for i, forged := range [][]byte{[]byte("hello"), planrecord.Encode(planrecord.SealSource{At: 60, Last: 60}),
+	for i, forged := range [][]byte{[]byte("hello"), planrecord.Encode(planrecord.SealSource{Arrival: 60, Last: 60}),
 		planrecord.Encode(planrecord.Commit{Keeper: "trainer", Step: 1 << 40})} {
 		name := []string{"a", "b", "c"}[i]
 		served, goOn := begun(t, store, name)
@@ -149,7 +150,7 @@ func TestRepairBehindAStranger(t *testing.T) {
 		if err := <-served; err == nil || !strings.Contains(err.Error(), "PLAN_FOREIGN: record ") {
 			t.Errorf("%q: Serve = %v", forged, err)
 		}
-		if _, err := loader.Open(ctx, name, config("bfd"), backend.Options{Ahead: 4, Stall: time.Minute},
+		if _, err := loader.Open(ctx, name, config("bfd"), backend.Options{Ahead: 4, StallTimeout: time.Minute},
 			edges(t, store, name)); err == nil ||
 			!strings.Contains(err.Error(), "loaderd repair") {
 			t.Errorf("%q: Open = %v", forged, err)
@@ -175,7 +176,8 @@ func TestRepairBehindAStranger(t *testing.T) {
 func begun(t *testing.T, store *stream.Store, run string) (served chan error, goOn func()) {
 	t.Helper()
 	ctx := natstest.Context(t)
-	r, err := loader.Open(ctx, run, config("bfd"), backend.Options{Ahead: 1, CacheBytes: 1 << 20, Stall: time.Minute},
+	r, err := loader.Open(ctx, run, config("bfd"), backend.Options{Ahead: 1, CacheBytes: 1 << 20,
+		StallTimeout: time.Minute},
 		edges(t, store, run))
 	if err != nil {
 		t.Fatal(err)
@@ -183,7 +185,7 @@ func begun(t *testing.T, store *stream.Store, run string) (served chan error, go
 	served = make(chan error, 1)
 	go func() { served <- r.Serve(ctx) }()
 	read(t, r, 0, 2)
-	reader, err := r.Join(state.Place{World: 1}, 0)
+	reader, err := r.Join(state.RankID{World: 1}, 0)
 	if err != nil {
 		t.Fatal(err)
 	}

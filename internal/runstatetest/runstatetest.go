@@ -18,7 +18,7 @@ import (
 // Open opens the plan of a run, as another process would.
 func Open(t testing.TB, s *stream.Store, run string) *planlog.Log {
 	t.Helper()
-	l, err := planlog.Open(natstest.Within(t, time.Minute), s, run)
+	l, err := planlog.Open(natstest.TimeoutContext(t, time.Minute), s, run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +28,7 @@ func Open(t testing.TB, s *stream.Store, run string) *planlog.Log {
 // Checkpoints opens the checkpoints of a run, as another process would.
 func Checkpoints(t testing.TB, s *stream.Store, run string) *checkpoints.Store {
 	t.Helper()
-	c, err := checkpoints.Open(natstest.Within(t, time.Minute), Open(t, s, run))
+	c, err := checkpoints.Open(natstest.TimeoutContext(t, time.Minute), Open(t, s, run))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +38,7 @@ func Checkpoints(t testing.TB, s *stream.Store, run string) *checkpoints.Store {
 // LowWatermarks opens the low watermark of a run, as another process would.
 func LowWatermarks(t testing.TB, s *stream.Store, run string) *retention.LowWatermarks {
 	t.Helper()
-	f, err := retention.Open(natstest.Within(t, time.Minute), Open(t, s, run), s)
+	f, err := retention.Open(natstest.TimeoutContext(t, time.Minute), Open(t, s, run), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,8 +48,8 @@ func LowWatermarks(t testing.TB, s *stream.Store, run string) *retention.LowWate
 // Objects returns the names of all checkpoints in the object store of a run, valid or not.
 func Objects(t testing.TB, s *stream.Store, run string) (names []string) {
 	t.Helper()
-	ctx := natstest.Within(t, time.Minute)
-	objects, err := s.Own().JetStream().ObjectStore(ctx, checkpoints.ObjectStore(run))
+	ctx := natstest.TimeoutContext(t, time.Minute)
+	objects, err := s.Own().JetStream().ObjectStore(ctx, checkpoints.ObjectStoreName(run))
 	if err != nil {
 		t.Fatal(err)
 	}

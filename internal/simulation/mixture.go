@@ -25,21 +25,21 @@ type Mixture struct {
 type Arrivals struct {
 	Lengths []int32 // in tokens
 
-	mixture  *Mixture
-	names    []string // of the sources, by number
-	source   []uint16 // of each document
-	document []int32  // and its number in its source, from 0
-	targets  []target
-	tokens   int64
-	sources  []arrived // by number
+	mixture        *Mixture
+	sourceNames    []string // of the sources, by number
+	sourceOf       []uint16 // of each document
+	numberInSource []int32  // and its number in its source, from 0
+	targets        []target
+	tokens         int64
+	sources        []sourceCounts // by number
 }
 
-// arrived counts the documents of one source.
-type arrived struct {
-	all    int64 // used or not, in all epochs
-	used   int64
-	tokens int64
-	left   LeftOut
+// sourceCounts counts the documents of one source.
+type sourceCounts struct {
+	total   int64 // used or not, in all epochs
+	used    int64
+	tokens  int64
+	leftOut LeftOut
 }
 
 // target contains the target shares of all sources from a number of tokens on.
@@ -71,20 +71,20 @@ func (m *Mixture) Endless() bool {
 	return forever > 0
 }
 
-// Take returns the documents that the run takes.
-func (m *Mixture) Take(ctx context.Context) (*Arrivals, error) {
-	begins := map[string]mixture.Begin{}
+// Arrivals returns the documents that the run takes.
+func (m *Mixture) Arrivals(ctx context.Context) (*Arrivals, error) {
+	begins := map[string]mixture.SourceRange{}
 	for name, list := range m.Lengths {
-		begins[name] = mixture.Begin{First: 1, Last: uint64(len(list)), Sealed: true}
+		begins[name] = mixture.SourceRange{First: 1, Last: uint64(len(list)), Sealed: true}
 	}
 	mix, err := mixture.New(m.Config, begins)
 	if err != nil {
 		return nil, err
 	}
-	a := &Arrivals{mixture: m, names: slices.Sorted(maps.Keys(m.Config.Sources)),
-		sources: make([]arrived, len(m.Config.Sources))}
-	lists := make([][]int32, len(a.names))
-	for i, name := range a.names {
+	a := &Arrivals{mixture: m, sourceNames: slices.Sorted(maps.Keys(m.Config.Sources)),
+		sources: make([]sourceCounts, len(m.Config.Sources))}
+	lists := make([][]int32, len(a.sourceNames))
+	for i, name := range a.sourceNames {
 		lists[i] = m.Lengths[name]
 	}
 	for {
@@ -99,37 +99,37 @@ func (m *Mixture) Take(ctx context.Context) (*Arrivals, error) {
 			return nil, fmt.Errorf("the mixture has more than 2^31-1 documents: end it earlier, by tokens")
 		}
 		length := lists[source][sequence-1]
-		used := a.sources[source].take(mix.Config(source), sequence, length)
+		used := a.sources[source].addDocument(mix.SourceConfig(source), sequence, length)
 		if used {
-			a.aim(mix)
+			a.recordTargets(mix)
 			a.Lengths = append(a.Lengths, length)
-			a.source, a.document = append(a.source, uint16(source)), append(a.document, int32(sequence-1))
+			a.sourceOf, a.numberInSource = append(a.sourceOf, uint16(source)), append(a.numberInSource, int32(sequence-1))
 			a.tokens += int64(length)
-			mix.Take(int(length))
-			mix.Settle()
+			mix.RecordNext(int(length))
+			mix.ApplySourceEnds()
 			continue
 		}
-		mix.Take(0)
-		mix.Settle()
+		mix.RecordNext(0)
+		mix.ApplySourceEnds()
 	}
 	for i := range a.sources {
-		if all := int64(len(lists[i])); a.sources[i].all < all {
-			a.sources[i].left.NotReached = all - a.sources[i].all
+		if all := int64(len(lists[i])); a.sources[i].total < all {
+			a.sources[i].leftOut.NotReached = all - a.sources[i].total
 		}
 	}
 	return a, nil
 }
 
-// take counts a document and reports whether it is used.
-func (s *arrived) take(c mixture.Source, sequence uint64, length int32) bool {
-	s.all++
+// addDocument counts a document and reports whether it is used.
+func (s *sourceCounts) addDocument(c mixture.Source, sequence uint64, length int32) bool {
+	s.total++
 	switch {
-	case !c.Split.Takes(0, sequence):
-		s.left.Split++
+	case !c.Split.Includes(0, sequence):
+		s.leftOut.Split++
 	case int(length) < c.MinTokens:
-		s.left.Short++
+		s.leftOut.Short++
 	case c.MaxTokens > 0 && int(length) > c.MaxTokens:
-		s.left.Long++
+		s.leftOut.Long++
 	default:
 		s.used++
 		s.tokens += int64(length)
@@ -138,20 +138,20 @@ func (s *arrived) take(c mixture.Source, sequence uint64, length int32) bool {
 	return false
 }
 
-// aim records the target shares if they have changed.
-func (a *Arrivals) aim(mix *mixture.Mixture) {
+// recordTargets records the target shares if they have changed.
+func (a *Arrivals) recordTargets(mix *mixture.Mixture) {
 	last := len(a.targets) - 1
-	if last >= 0 && a.unchanged(mix, a.targets[last].shares) {
+	if last >= 0 && a.hasShares(mix, a.targets[last].shares) {
 		return
 	}
-	t := target{from: a.tokens, shares: make([]float64, len(a.names))}
+	t := target{from: a.tokens, shares: make([]float64, len(a.sourceNames))}
 	for i := range t.shares {
 		t.shares[i] = mix.Share(i)
 	}
 	a.targets = append(a.targets, t)
 }
 
-func (a *Arrivals) unchanged(mix *mixture.Mixture, shares []float64) bool {
+func (a *Arrivals) hasShares(mix *mixture.Mixture, shares []float64) bool {
 	for i, x := range shares {
 		if mix.Share(i) != x {
 			return false
@@ -160,8 +160,8 @@ func (a *Arrivals) unchanged(mix *mixture.Mixture, shares []float64) bool {
 	return true
 }
 
-// target returns the mean target of a source over the tokens [from, to).
-func (a *Arrivals) target(source int, from, to float64) float64 {
+// meanTarget returns the mean target of a source over the tokens [from, to).
+func (a *Arrivals) meanTarget(source int, from, to float64) float64 {
 	sum := 0.0
 	for k, t := range a.targets {
 		end := float64(a.tokens)
@@ -176,15 +176,15 @@ func (a *Arrivals) target(source int, from, to float64) float64 {
 }
 
 // RunMixture is RunDocuments for a mixture. Its result has Sources.
-func RunMixture(ctx context.Context, c packonline.Config, a *Arrivals, below int, each Sequence) (*Result, error) {
-	return run(ctx, c, a.Lengths, nil, below, newBySource(a), each)
+func RunMixture(ctx context.Context, c packonline.Config, a *Arrivals, below int, each RowFunc) (*Result, error) {
+	return run(ctx, c, a.Lengths, nil, below, newSourceCounter(a), each)
 }
 
 // Placements writes sequences in the format of Run, but with documents named by source and number in it:
 // source/document:start:length.
-func (a *Arrivals) Placements(out io.Writer) Sequence {
-	return lines(out, func(b []byte, arrival uint64) []byte {
-		b = append(append(b, a.names[a.source[arrival]]...), '/')
-		return strconv.AppendInt(b, int64(a.document[arrival]), 10)
+func (a *Arrivals) Placements(out io.Writer) RowFunc {
+	return newLineWriter(out, func(b []byte, arrival uint64) []byte {
+		b = append(append(b, a.sourceNames[a.sourceOf[arrival]]...), '/')
+		return strconv.AppendInt(b, int64(a.numberInSource[arrival]), 10)
 	})
 }

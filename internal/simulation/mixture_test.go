@@ -35,7 +35,7 @@ func TestSourcesOfAMixture(t *testing.T) {
 		}
 		t.Run(method, func(t *testing.T) {
 			m := threeSources()
-			a, err := m.Take(t.Context())
+			a, err := m.Arrivals(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -114,7 +114,7 @@ func mean(values []float64) (m float64) {
 // Unused documents are counted by reason. Epochs is the number of times that a source was read.
 func TestLeftOut(t *testing.T) {
 	m := threeSources()
-	a, err := m.Take(t.Context())
+	a, err := m.Arrivals(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,7 +158,7 @@ func TestTargetsFollowTheSchedule(t *testing.T) {
 	if !m.Endless() {
 		t.Error("two sources for ever have an end")
 	}
-	a, err := m.Take(t.Context())
+	a, err := m.Arrivals(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -74,7 +74,7 @@ func TestSampleCountsTokens(t *testing.T) {
 			t.Errorf("%v is a sample: %+v", in, *r.Sample)
 		}
 	}
-	if have := simulation.Below([]int{1024, 2048, 4096}); have != 2048 {
+	if have := simulation.DefaultShortLength([]int{1024, 2048, 4096}); have != 2048 {
 		t.Errorf("documents below %d are short", have)
 	}
 }

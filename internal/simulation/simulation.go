@@ -65,28 +65,28 @@ const maxRows = 1 << 24
 // one per line in order of emission: LENGTH<TAB>document:start:length document:start:length ... A Pool of 0 holds the
 // whole input. Seconds measures packing including the final flush, but not the evaluation of results.
 func Run(ctx context.Context, c packonline.Config, lengths []int32, placements io.Writer) (*Result, error) {
-	var each Sequence
+	var each RowFunc
 	if placements != nil {
-		each = Lines(placements)
+		each = LineWriter(placements)
 	}
-	return RunDocuments(ctx, c, lengths, nil, Below(c.Buckets), each)
+	return RunDocuments(ctx, c, lengths, nil, DefaultShortLength(c.Buckets), each)
 }
 
-// Sequence is called with every sequence in order of emission: its length in tokens and its pieces, which are valid
+// RowFunc is called with every sequence in order of emission: its length in tokens and its pieces, which are valid
 // only during the call.
-type Sequence func(length int, pieces []packonline.Piece) error
+type RowFunc func(length int, pieces []packonline.Piece) error
 
 // RunDocuments is Run with additional arguments: the documents' hints for methods that use them (nil: no hints), the
 // length below which documents are short for Result.Sample, and a function that receives the sequences, which may be
 // nil.
 func RunDocuments(ctx context.Context, c packonline.Config, lengths []int32, hints []*similarity.Hint, below int,
-	each Sequence) (*Result, error) {
+	each RowFunc) (*Result, error) {
 	return run(ctx, c, lengths, hints, below, nil, each)
 }
 
 // run is RunDocuments, for a mixture if sources is not nil.
 func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*similarity.Hint, below int,
-	sources *bySource, each Sequence) (*Result, error) {
+	sources *sourceCounter, each RowFunc) (*Result, error) {
 	if c.Pool == 0 {
 		c.Pool = max(len(lengths), 1)
 	}
@@ -101,7 +101,7 @@ func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*sim
 				maxRows, longest)
 		}
 	}
-	w := newWatch(c, lengths, below, each)
+	w := newRowEvaluator(c, lengths, below, each)
 	w.sources = sources
 	var out packonline.Rows
 	var packing time.Duration
@@ -121,7 +121,7 @@ func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*sim
 			waiting = max(waiting, p.Pending().Pieces)
 		}
 		packing += time.Since(start)
-		if err := w.take(&out); err != nil {
+		if err := w.addRows(&out); err != nil {
 			return nil, err
 		}
 	}
@@ -133,16 +133,16 @@ func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*sim
 	start := time.Now()
 	p.Flush(&out)
 	packing += time.Since(start)
-	if err := w.take(&out); err != nil {
+	if err := w.addRows(&out); err != nil {
 		return nil, err
 	}
-	if err := w.end(); err != nil {
+	if err := w.finish(); err != nil {
 		return nil, err
 	}
-	r.sum(p.Counts(), w, packing)
+	r.setTotals(p.Counts(), w, packing)
 	r.Detail["flush_sequences"] = r.Sequences - sequences
 	r.Detail["flush_padding_tokens"] = r.PaddingTokens - padding
-	if own, ok := p.(packonline.Detailed); ok {
+	if own, ok := p.(packonline.DetailedPacker); ok {
 		for name, n := range own.Detail() {
 			r.Detail[name] = n
 		}
@@ -150,10 +150,11 @@ func run(ctx context.Context, c packonline.Config, lengths []int32, hints []*sim
 	return r, nil
 }
 
-// sum sets the totals and the ratios of the papers.
-func (r *Result) sum(c packonline.Counts, w *watch, packing time.Duration) {
-	r.Documents, r.Tokens, r.Sequences, r.Slots = c.Documents, c.Tokens, w.sequences(), c.Slots+w.missing
-	r.PaddingTokens, r.DroppedTokens, r.RepeatedTokens, r.TruncatedDocuments = c.Padding+w.missing, c.Dropped, c.Repeated,
+// setTotals sets the totals and the ratios of the papers.
+func (r *Result) setTotals(c packonline.Counts, w *rowEvaluator, packing time.Duration) {
+	r.Documents, r.Tokens, r.Sequences, r.Slots = c.Documents, c.Tokens, w.sequences(), c.Slots+w.missingSlots
+	r.PaddingTokens, r.DroppedTokens, r.RepeatedTokens, r.TruncatedDocuments = c.Padding+w.missingSlots, c.Dropped,
+		c.Repeated,
 		c.Truncated
 	r.PaddingRatio = ratio(float64(r.PaddingTokens), float64(r.Slots))
 	r.TruncationRatio = ratio(float64(r.TruncatedDocuments), float64(r.Documents))
@@ -190,8 +191,8 @@ func parameters(c packonline.Config) map[string]any {
 	return d
 }
 
-// Check returns all invalid settings of a simulation, in which the pool may be 0.
-func Check(c packonline.Config) []packonline.FieldError {
+// Validate returns all invalid settings of a simulation, in which the pool may be 0.
+func Validate(c packonline.Config) []packonline.FieldError {
 	whole := c.Pool == 0
 	if whole {
 		c.Pool = 1

@@ -75,7 +75,7 @@ func TestPlacements(t *testing.T) {
 	}
 	for _, method := range packonline.Methods() {
 		buckets := []int{512}
-		if packonline.Buckets(method) {
+		if packonline.IsMultiBucket(method) {
 			buckets = []int{128, 256, 512}
 		}
 		for _, atom := range []float64{0.25, 0.5, 1, 2, 4} {
@@ -85,7 +85,7 @@ func TestPlacements(t *testing.T) {
 				if pool > 0 {
 					c.MaxAge = 900
 				}
-				if len(simulation.Check(c)) > 0 {
+				if len(simulation.Validate(c)) > 0 {
 					continue // tests of the method cover invalid configurations
 				}
 				name := fmt.Sprintf("%s, atom %v, pool %d", method, atom, pool)
@@ -223,7 +223,7 @@ func TestRun_BoundsAgesWithAtoms(t *testing.T) {
 				c := config.Default().Plan.Packing
 				c.Method, c.Atom, c.Pool, c.MaxAge, c.Hold = method, atom, 1+r.IntN(100), 1+r.IntN(200), r.IntN(300)
 				c.Buckets = []int{8 << r.IntN(6)}
-				for packonline.Buckets(method) && len(c.Buckets) < 4 && r.IntN(3) > 0 {
+				for packonline.IsMultiBucket(method) && len(c.Buckets) < 4 && r.IntN(3) > 0 {
 					c.Buckets = append(c.Buckets, 2*c.Buckets[len(c.Buckets)-1])
 				}
 				c.Extra = 1
@@ -286,11 +286,12 @@ func TestDetailNamesParameters(t *testing.T) {
 
 func TestCheck(t *testing.T) {
 	good := packonline.Config{Method: "bfd", Buckets: []int{8}, Atom: 1}
-	if bad := simulation.Check(good); len(bad) > 0 {
+	if bad := simulation.Validate(good); len(bad) > 0 {
 		t.Errorf("a pool of the whole input is refused: %v", bad)
 	}
 	good.Pool, good.MaxAge = -1, -1
-	if have := fmt.Sprint(simulation.Check(good)); !strings.Contains(have, "pool: -1: want 0 (the whole input) or 1 to") ||
+	if have := fmt.Sprint(simulation.Validate(good)); !strings.Contains(have,
+		"pool: -1: want 0 (the whole input) or 1 to") ||
 		!strings.Contains(have, "max_age: -1") {
 		t.Errorf("bad bounds are refused as %s", have)
 	}

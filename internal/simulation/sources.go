@@ -31,66 +31,69 @@ type Source struct {
 	LeftOut   LeftOut `json:"left_out"`
 }
 
-// bySource counts the rows of a mixture by source.
-type bySource struct {
+// sourceCounter counts the rows of a mixture by source.
+type sourceCounter struct {
 	arrivals *Arrivals
-	shares   []shares // per source: its own tokens are the short ones
+	shares   []shareBins // per source: its own tokens are the short ones
 	padding  []int64
 	row      []int64 // tokens of each source in the present row
 }
 
-func newBySource(a *Arrivals) *bySource {
-	s := &bySource{arrivals: a, shares: make([]shares, len(a.names)), padding: make([]int64, len(a.names)),
-		row: make([]int64, len(a.names))}
+func newSourceCounter(a *Arrivals) *sourceCounter {
+	s := &sourceCounter{arrivals: a, shares: make([]shareBins, len(a.sourceNames)),
+		padding: make([]int64, len(a.sourceNames)),
+		row:     make([]int64, len(a.sourceNames))}
 	for i := range s.shares {
-		s.shares[i] = newShares(0)
+		s.shares[i] = newShareBins(0)
 	}
 	return s
 }
 
-// count adds a row with the given number of slots.
-func (s *bySource) count(slots int, pieces []packonline.Piece) {
+// addRow adds a row with the given number of slots.
+func (s *sourceCounter) addRow(slots int, pieces []packonline.Piece) {
 	clear(s.row)
 	var tokens int64
 	for _, x := range pieces {
-		s.row[s.arrivals.source[x.Doc]] += int64(x.Length)
+		s.row[s.arrivals.sourceOf[x.Doc]] += int64(x.Length)
 		tokens += int64(x.Length)
 	}
 	padding, before := int64(slots)-tokens, int64(0)
 	for i, n := range s.row {
-		s.shares[i].count(tokens, n)
+		s.shares[i].add(tokens, n)
 		s.padding[i] += padding*(before+n)/tokens - padding*before/tokens // the parts add up to the row's padding
 		before += n
 	}
 }
 
 // results returns the result of each source. ages are those of the documents.
-func (s *bySource) results(ages []uint32) map[string]*Source {
+func (s *sourceCounter) results(ages []uint32) map[string]*Source {
 	a := s.arrivals
 	out := map[string]*Source{}
-	of := make([][]uint32, len(a.names))
+	of := make([][]uint32, len(a.sourceNames))
 	for i, age := range ages {
-		of[a.source[i]] = append(of[a.source[i]], age)
+		of[a.sourceOf[i]] = append(of[a.sourceOf[i]], age)
 	}
-	for i, name := range a.names {
-		x, all := &a.sources[i], &s.shares[i].all
-		r := &Source{Weight: a.mixture.Config.Sources[name].Weight, Target: a.target(i, 0, float64(a.tokens)),
+	for i, name := range a.sourceNames {
+		x, all := &a.sources[i], &s.shares[i].total
+		r := &Source{Weight: a.mixture.Config.Sources[name].Weight, Target: a.meanTarget(i, 0, float64(a.tokens)),
 			Share:     ratio(float64(all.short), float64(all.tokens)),
-			Documents: x.used, Tokens: x.tokens, PaddingTokens: s.padding[i], LeftOut: x.left,
-			Epochs: ratio(float64(x.all), float64(len(a.mixture.Lengths[name])))}
+			Documents: x.used, Tokens: x.tokens, PaddingTokens: s.padding[i], LeftOut: x.leftOut,
+			Epochs: ratio(float64(x.total), float64(len(a.mixture.Lengths[name])))}
 		if slices.Sort(of[i]); len(of[i]) > 0 {
 			r.AgeMax, r.AgeMedian = of[i][len(of[i])-1], of[i][(len(of[i])-1)/2]
 		}
-		if parts, ok := s.shares[i].parts(); ok {
-			r.follow(parts, func(from, to float64) float64 { return a.target(i, from*float64(a.tokens), to*float64(a.tokens)) })
+		if parts, ok := s.shares[i].splitTwentieths(); ok {
+			r.compareTargets(parts, func(from, to float64) float64 {
+				return a.meanTarget(i, from*float64(a.tokens), to*float64(a.tokens))
+			})
 		}
 		out[name] = r
 	}
 	return out
 }
 
-// follow compares the share in each twentieth with the target.
-func (r *Source) follow(parts [twentieths]shareBin, target func(from, to float64) float64) {
+// compareTargets compares the share in each twentieth with the target.
+func (r *Source) compareTargets(parts [twentieths]shareBin, target func(from, to float64) float64) {
 	for k, p := range parts {
 		share, aim := float64(p.short)/float64(p.tokens), target(float64(k)/twentieths, float64(k+1)/twentieths)
 		r.Shares, r.Targets = append(r.Shares, share), append(r.Targets, aim)

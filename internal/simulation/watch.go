@@ -9,44 +9,44 @@ import (
 	"loaderd/packonline"
 )
 
-// watch evaluates the rows that a packer emits.
-type watch struct {
-	result    *Result
-	documents []int32  // their lengths
-	ages      []uint32 // of each document, until its last piece is emitted
-	whole     []bool   // of each document, whether it is emitted in one piece
-	shares    shares
-	sources   *bySource // nil without a mixture
-	each      Sequence
+// rowEvaluator evaluates the rows that a packer emits.
+type rowEvaluator struct {
+	result       *Result
+	documents    []int32  // their lengths
+	ages         []uint32 // of each document, until its last piece is emitted
+	emittedWhole []bool   // of each document, whether it is emitted in one piece
+	shares       shareBins
+	sources      *sourceCounter // nil without a mixture
+	onRow        RowFunc
 
 	// Atoms that are parts of a row are joined to rows in order of emission, per bucket.
-	parts   int                  // per row; 1 if the packer emits whole rows
-	wait    int                  // maximum wait of a row for parts, in documents
-	bounded bool                 // whether wait applies
-	started [][]packonline.Piece // per bucket, the incomplete row
-	have    []int                // its number of parts
-	since   []int                // number of the last document at the emission of its first part
-	missing int64                // slots of the last rows without a part
+	partsPerRow  int                  // per row; 1 if the packer emits whole rows
+	maxWait      int                  // maximum wait of a row for parts, in documents
+	bounded      bool                 // whether wait applies
+	incomplete   [][]packonline.Piece // per bucket, the incomplete row
+	partCounts   []int                // its number of parts
+	firstPart    []int                // number of the last document at the emission of its first part
+	missingSlots int64                // slots of the last rows without a part
 }
 
-func newWatch(c packonline.Config, documents []int32, below int, each Sequence) *watch {
-	w := &watch{result: &Result{Method: c.Method}, documents: documents, ages: make([]uint32, len(documents)),
-		whole:  make([]bool, len(documents)),
-		shares: newShares(below), each: each, parts: 1}
+func newRowEvaluator(c packonline.Config, documents []int32, below int, each RowFunc) *rowEvaluator {
+	w := &rowEvaluator{result: &Result{Method: c.Method}, documents: documents, ages: make([]uint32, len(documents)),
+		emittedWhole: make([]bool, len(documents)),
+		shares:       newShareBins(below), onRow: each, partsPerRow: 1}
 	if c.Atom > 0 && c.Atom < 1 {
-		w.parts = int(1 / c.Atom)
+		w.partsPerRow = int(1 / c.Atom)
 	}
 	for _, l := range c.Buckets {
 		w.result.Buckets = append(w.result.Buckets, Bucket{Length: l})
 	}
-	w.wait, w.bounded = c.AtomWait()
-	w.started, w.have, w.since = make([][]packonline.Piece, len(c.Buckets)), make([]int, len(c.Buckets)),
+	w.maxWait, w.bounded = c.AtomWait()
+	w.incomplete, w.partCounts, w.firstPart = make([][]packonline.Piece, len(c.Buckets)), make([]int, len(c.Buckets)),
 		make([]int, len(c.Buckets))
 	return w
 }
 
-// take evaluates the emitted rows and clears out.
-func (w *watch) take(out *packonline.Rows) error {
+// addRows evaluates the emitted rows and clears out.
+func (w *rowEvaluator) addRows(out *packonline.Rows) error {
 	defer out.Reset()
 	for i := range out.Len() {
 		length, pieces, ages := out.Row(i)
@@ -54,35 +54,35 @@ func (w *watch) take(out *packonline.Rows) error {
 		now := int(pieces[0].Doc) + int(ages[0]) // documents are numbered in order of arrival
 		for k, x := range pieces {
 			w.ages[x.Doc] = max(w.ages[x.Doc], ages[k])
-			w.whole[x.Doc] = w.whole[x.Doc] || x.Length == w.documents[x.Doc]
+			w.emittedWhole[x.Doc] = w.emittedWhole[x.Doc] || x.Length == w.documents[x.Doc]
 			w.result.AttentionCost += float64(x.Length) * float64(x.Length)
 		}
-		b := slices.IndexFunc(w.result.Buckets, func(b Bucket) bool { return b.Length == int(length)*w.parts })
-		if w.parts > 1 {
-			if err := w.overdue(now - 1); err != nil {
+		b := slices.IndexFunc(w.result.Buckets, func(b Bucket) bool { return b.Length == int(length)*w.partsPerRow })
+		if w.partsPerRow > 1 {
+			if err := w.padOverdue(now - 1); err != nil {
 				return err
 			}
-			if w.have[b] == 0 {
-				w.since[b] = now
+			if w.partCounts[b] == 0 {
+				w.firstPart[b] = now
 			}
-			w.started[b] = append(w.started[b], pieces...)
-			if w.have[b]++; w.have[b] < w.parts {
+			w.incomplete[b] = append(w.incomplete[b], pieces...)
+			if w.partCounts[b]++; w.partCounts[b] < w.partsPerRow {
 				continue
 			}
-			pieces = w.started[b]
+			pieces = w.incomplete[b]
 		}
-		if err := w.row(b, pieces, now); err != nil {
+		if err := w.finishRow(b, pieces, now); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// overdue pads rows that had waited for parts for the maximum number of documents when document now was added.
-func (w *watch) overdue(now int) error {
-	for b, have := range w.have {
-		if have > 0 && w.bounded && now-w.since[b] >= w.wait {
-			if err := w.pad(b, w.since[b]+w.wait); err != nil {
+// padOverdue pads rows that had waited for parts for the maximum number of documents when document now was added.
+func (w *rowEvaluator) padOverdue(now int) error {
+	for b, have := range w.partCounts {
+		if have > 0 && w.bounded && now-w.firstPart[b] >= w.maxWait {
+			if err := w.padRow(b, w.firstPart[b]+w.maxWait); err != nil {
 				return err
 			}
 		}
@@ -90,46 +90,46 @@ func (w *watch) overdue(now int) error {
 	return nil
 }
 
-// pad completes the row of bucket b with padding. now is the number of the last document at that time.
-func (w *watch) pad(b, now int) error {
-	w.missing += int64((w.parts - w.have[b]) * w.result.Buckets[b].Length / w.parts)
-	return w.row(b, w.started[b], now)
+// padRow completes the row of bucket b with padding. now is the number of the last document at that time.
+func (w *rowEvaluator) padRow(b, now int) error {
+	w.missingSlots += int64((w.partsPerRow - w.partCounts[b]) * w.result.Buckets[b].Length / w.partsPerRow)
+	return w.finishRow(b, w.incomplete[b], now)
 }
 
-// row counts a row of bucket b and passes it to each. now is the number of the last document when the row was
+// finishRow counts a row of bucket b and passes it to each. now is the number of the last document when the row was
 // complete.
-func (w *watch) row(b int, pieces []packonline.Piece, now int) error {
+func (w *rowEvaluator) finishRow(b int, pieces []packonline.Piece, now int) error {
 	var tokens, short int64
 	for _, x := range pieces {
 		tokens += int64(x.Length)
 		if int(w.documents[x.Doc]) < w.shares.below {
 			short += int64(x.Length)
 		}
-		if w.parts > 1 { // packed parts have waited for the row's other parts
+		if w.partsPerRow > 1 { // packed parts have waited for the row's other parts
 			w.ages[x.Doc] = max(w.ages[x.Doc], uint32(now)-uint32(x.Doc))
 		}
 	}
-	w.shares.count(tokens, short)
+	w.shares.add(tokens, short)
 	if w.sources != nil {
-		w.sources.count(w.result.Buckets[b].Length, pieces)
+		w.sources.addRow(w.result.Buckets[b].Length, pieces)
 	}
-	w.started[b], w.have[b] = w.started[b][:0], 0
+	w.incomplete[b], w.partCounts[b] = w.incomplete[b][:0], 0
 	bucket := &w.result.Buckets[b]
 	bucket.Sequences++
 	w.result.AttentionCostUnmasked += float64(bucket.Length) * float64(bucket.Length)
-	if w.each == nil {
+	if w.onRow == nil {
 		return nil
 	}
-	return w.each(bucket.Length, pieces)
+	return w.onRow(bucket.Length, pieces)
 }
 
-// Lines returns a Sequence that writes sequences in the format of Run.
-func Lines(placements io.Writer) Sequence {
-	return lines(placements, func(b []byte, document uint64) []byte { return strconv.AppendUint(b, document, 10) })
+// LineWriter returns a Sequence that writes sequences in the format of Run.
+func LineWriter(placements io.Writer) RowFunc {
+	return newLineWriter(placements, func(b []byte, document uint64) []byte { return strconv.AppendUint(b, document, 10) })
 }
 
-// lines is Lines with document names that appendName appends.
-func lines(placements io.Writer, appendName func(b []byte, document uint64) []byte) Sequence {
+// newLineWriter is Lines with document names that appendName appends.
+func newLineWriter(placements io.Writer, appendName func(b []byte, document uint64) []byte) RowFunc {
 	var line []byte
 	return func(length int, pieces []packonline.Piece) error {
 		line = strconv.AppendInt(line[:0], int64(length), 10)
@@ -148,16 +148,16 @@ func lines(placements io.Writer, appendName func(b []byte, document uint64) []by
 	}
 }
 
-// end pads rows with missing parts and summarizes the ages.
-func (w *watch) end() error {
+// finish pads rows with missing parts and summarizes the ages.
+func (w *rowEvaluator) finish() error {
 	r := w.result
 	last := len(w.documents) - 1
-	if err := w.overdue(last); err != nil {
+	if err := w.padOverdue(last); err != nil {
 		return err
 	}
-	for b, have := range w.have {
+	for b, have := range w.partCounts {
 		if have > 0 {
-			if err := w.pad(b, last); err != nil {
+			if err := w.padRow(b, last); err != nil {
 				return err
 			}
 		}
@@ -168,7 +168,7 @@ func (w *watch) end() error {
 	}
 	for i, a := range w.ages {
 		r.AgeMax = max(r.AgeMax, a)
-		if !w.whole[i] {
+		if !w.emittedWhole[i] {
 			r.NotWhole++
 		}
 	}
@@ -180,7 +180,7 @@ func (w *watch) end() error {
 	return nil
 }
 
-func (w *watch) sequences() (n int64) {
+func (w *rowEvaluator) sequences() (n int64) {
 	for _, b := range w.result.Buckets {
 		n += b.Sequences
 	}

@@ -8,7 +8,7 @@ import (
 )
 
 func TestRatesOfTheLastMoments(t *testing.T) {
-	var w Window
+	var w RateWindow
 	var last Rates
 	for i := range 11 {
 		last = w.Add(time.Duration(i)*500*time.Millisecond, Counts{Documents: int64(i), Tokens: int64(max(0, i-5)) * 1000})
@@ -19,26 +19,26 @@ func TestRatesOfTheLastMoments(t *testing.T) {
 	if last != (Rates{Documents: 2, Tokens: 2000}) {
 		t.Errorf("%+v, want the last 2 s: 2 documents and 2000 tokens a second", last)
 	}
-	if len(w.past) > 6 {
-		t.Errorf("%d moments are kept", len(w.past))
+	if len(w.samples) > 6 {
+		t.Errorf("%d moments are kept", len(w.samples))
 	}
 	if again := w.Add(5*time.Second, Counts{Documents: 12, Tokens: 6000}); again != (Rates{Documents: 3, Tokens: 2500}) {
 		t.Errorf("%+v of the same moment again", again)
 	}
-	if r := Between(Counts{1, 10}, Counts{3, 14}, 4*time.Second); r != (Rates{0.5, 1}) {
+	if r := RatesBetween(Counts{1, 10}, Counts{3, 14}, 4*time.Second); r != (Rates{0.5, 1}) {
 		t.Errorf("%+v, want half a document and a token a second", r)
 	}
-	if r := Between(Counts{}, Counts{1, 1}, 0); r != (Rates{}) {
+	if r := RatesBetween(Counts{}, Counts{1, 1}, 0); r != (Rates{}) {
 		t.Errorf("%+v without time", r)
 	}
 }
 
 func TestShares(t *testing.T) {
 	s := loader.Stats{Padding: 1, Slots: 8, Truncated: 3, Documents: 4, CacheHits: 9, CacheMisses: 1}
-	if Padding(s) != 0.125 || Truncated(s) != 0.75 || CacheHits(s) != 0.9 {
-		t.Errorf("padding %v, truncated %v, cache hits %v", Padding(s), Truncated(s), CacheHits(s))
+	if PaddingShare(s) != 0.125 || TruncatedShare(s) != 0.75 || CacheHitShare(s) != 0.9 {
+		t.Errorf("padding %v, truncated %v, cache hits %v", PaddingShare(s), TruncatedShare(s), CacheHitShare(s))
 	}
-	if none := (loader.Stats{}); Padding(none) != 0 || Truncated(none) != 0 || CacheHits(none) != 0 {
+	if none := (loader.Stats{}); PaddingShare(none) != 0 || TruncatedShare(none) != 0 || CacheHitShare(none) != 0 {
 		t.Error("shares of nothing are not 0")
 	}
 }

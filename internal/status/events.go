@@ -20,16 +20,16 @@ import (
 type Events struct {
 	daemon string
 
-	mu   sync.Mutex
-	all  []entry // oldest first
-	next uint64  // number of this daemon's next event
+	mu         sync.Mutex
+	entries    []entry // oldest first
+	lastNumber uint64  // number of this daemon's next event
 }
 
 type entry struct {
 	api.Event
-	message string // of the log line; equal messages are merged
-	more    int    // number of merged later events
-	own     uint64 // number among this daemon's events, from 1; 0 if another daemon's
+	message     string // of the log line; equal messages are merged
+	merged      int    // number of merged later events
+	localNumber uint64 // number among this daemon's events, from 1; 0 if another daemon's
 }
 
 // NewEvents returns empty Events of a daemon.
@@ -50,7 +50,7 @@ func (h handler) Enabled(ctx context.Context, l slog.Level) bool {
 }
 
 func (h handler) Handle(ctx context.Context, r slog.Record) error {
-	h.events.hear(r, h.attrs)
+	h.events.record(r, h.attrs)
 	if !h.Handler.Enabled(ctx, r.Level) {
 		return nil
 	}
@@ -67,14 +67,14 @@ func (h handler) WithGroup(name string) slog.Handler {
 	return h
 }
 
-// nameless is the identity of callers without a name, in the log.
-var nameless = auth.Identity{}.String()
+// anonymousName is the identity of callers without a name, in the log.
+var anonymousName = auth.Identity{}.String()
 
-// together is the time within which equal events are merged.
-const together = 5 * time.Second
+// mergeWindow is the time within which equal events are merged.
+const mergeWindow = 5 * time.Second
 
-// hear adds the event of a log record, if it is one.
-func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
+// record adds the event of a log record, if it is one.
+func (e *Events) record(r slog.Record, attrs []slog.Attr) {
 	if r.Level < slog.LevelInfo {
 		return
 	}
@@ -92,13 +92,13 @@ func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
 		add(a)
 	}
 	r.Attrs(add)
-	l, message := lines[values[event.Key]], r.Message
+	l, message := eventTemplates[values[event.Key]], r.Message
 	if values[event.Key] == event.Audit.Value.String() {
 		if values["dry_run"] == "true" {
 			return
 		}
-		l, message, values["by"] = audited[values["action"]], text, ""
-		if who := values["identity"]; who != nameless {
+		l, message, values["by"] = auditTemplates[values["action"]], text, ""
+		if who := values["identity"]; who != anonymousName {
 			values["by"] = " by " + who
 		}
 		if source := values["source"]; source != "" && l.kind == "seal" {
@@ -118,7 +118,7 @@ func (e *Events) hear(r slog.Record, attrs []slog.Attr) {
 	case x.Kind == "":
 		return
 	}
-	if told, ok := l.tell(values); ok {
+	if told, ok := l.render(values); ok {
 		text = told
 	}
 	x.Text = excerpt(text)
@@ -138,66 +138,66 @@ func excerpt(s string) string {
 func (e *Events) add(x entry, own bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if n := len(e.all); own && n > 0 { // many ranks arrive at the same moment
-		if last := &e.all[n-1]; last.own > 0 && last.message == x.message && x.Time.Sub(last.Time) < together {
-			e.next++
-			last.more++
-			last.own, last.Time = e.next, x.Time
-			text, _, _ := strings.Cut(last.Text, more)
-			last.Text = fmt.Sprintf("%s%s%d like it)", text, more, last.more)
+	if n := len(e.entries); own && n > 0 { // many ranks arrive at the same moment
+		if last := &e.entries[n-1]; last.localNumber > 0 && last.message == x.message && x.Time.Sub(last.Time) < mergeWindow {
+			e.lastNumber++
+			last.merged++
+			last.localNumber, last.Time = e.lastNumber, x.Time
+			text, _, _ := strings.Cut(last.Text, mergedMark)
+			last.Text = fmt.Sprintf("%s%s%d like it)", text, mergedMark, last.merged)
 			return
 		}
 	}
 	if own {
-		e.next++
-		x.own = e.next
+		e.lastNumber++
+		x.localNumber = e.lastNumber
 	}
-	e.all = append(e.all, x)
-	slices.SortStableFunc(e.all, func(a, b entry) int {
+	e.entries = append(e.entries, x)
+	slices.SortStableFunc(e.entries, func(a, b entry) int {
 		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Daemon, b.Daemon))
 	})
-	if len(e.all) > api.MaxEvents {
-		e.all = slices.Delete(e.all, 0, len(e.all)-api.MaxEvents)
+	if len(e.entries) > api.MaxEvents {
+		e.entries = slices.Delete(e.entries, 0, len(e.entries)-api.MaxEvents)
 	}
 }
 
-const more = " (and "
+const mergedMark = " (and "
 
 // newest returns all events, newest first.
 func (e *Events) newest() []api.Event {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	out := make([]api.Event, 0, len(e.all))
-	for _, x := range slices.Backward(e.all) {
+	out := make([]api.Event, 0, len(e.entries))
+	for _, x := range slices.Backward(e.entries) {
 		out = append(out, x.Event)
 	}
 	return out
 }
 
-// since returns this daemon's events after number own, oldest first, and the number of the last event.
-func (e *Events) since(own uint64) (events []api.Event, last uint64) {
+// localSince returns this daemon's events after number own, oldest first, and the number of the last event.
+func (e *Events) localSince(own uint64) (events []api.Event, last uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, x := range e.all {
-		if x.own > own {
+	for _, x := range e.entries {
+		if x.localNumber > own {
 			events = append(events, x.Event)
 		}
 	}
-	return events, e.next
+	return events, e.lastNumber
 }
 
-// others adds events of another daemon. It replaces an event that it already has, because later events may have been
+// addRemote adds events of another daemon. It replaces an event that it already has, because later events may have been
 // merged into it.
-func (e *Events) others(daemon string, events []api.Event) {
+func (e *Events) addRemote(daemon string, events []api.Event) {
 	for _, x := range events {
 		x.Daemon = daemon
-		message, _, _ := strings.Cut(x.Text, more)
+		message, _, _ := strings.Cut(x.Text, mergedMark)
 		e.mu.Lock()
-		i := slices.IndexFunc(e.all, func(y entry) bool {
-			return y.own == 0 && y.Daemon == daemon && y.message == message && x.Time.Sub(y.Time).Abs() < together
+		i := slices.IndexFunc(e.entries, func(y entry) bool {
+			return y.localNumber == 0 && y.Daemon == daemon && y.message == message && x.Time.Sub(y.Time).Abs() < mergeWindow
 		})
 		if i >= 0 {
-			e.all[i].Event = x
+			e.entries[i].Event = x
 		}
 		e.mu.Unlock()
 		if i < 0 {

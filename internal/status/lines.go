@@ -8,16 +8,16 @@ import (
 	"loaderd/internal/event"
 )
 
-// line describes how a log line is displayed as an event.
-type line struct {
+// eventTemplate describes how a log line is displayed as an event.
+type eventTemplate struct {
 	event slog.Attr
 	kind  string // of a line below a warning; empty: not an event
 	text  string // with {values} of the line; empty: message and all values
 	do    string // advice, if the line has no value do
 }
 
-// lines are the log lines that are events or have another text as events, by the names of their events.
-var lines = byEvent([]line{
+// eventTemplates are the log lines that are events or have another text as events, by the names of their events.
+var eventTemplates = indexByEvent([]eventTemplate{
 	{event.ReaderJoined, "reader", "Rank {rank} of {world} joined at step {from_step}", ""},
 	{event.ReaderLeft, "reader", "Rank {rank} of {world} left at step {at_step}: {why}",
 		"no action if its trainer was stopped on purpose; otherwise check that rank's log"},
@@ -74,16 +74,16 @@ var lines = byEvent([]line{
 		"replace the file; it is reloaded"},
 })
 
-func byEvent(list []line) map[string]line {
-	out := make(map[string]line, len(list))
+func indexByEvent(list []eventTemplate) map[string]eventTemplate {
+	out := make(map[string]eventTemplate, len(list))
 	for _, l := range list {
 		out[l.event.Value.String()] = l
 	}
 	return out
 }
 
-// audited are the audit lines that are events, by action. {by} is the caller's identity, empty without a name.
-var audited = map[string]line{
+// auditTemplates are the audit lines that are events, by action. {by} is the caller's identity, empty without a name.
+var auditTemplates = map[string]eventTemplate{
 	"seal":       {event.Audit, "seal", "The run was sealed{by}", ""},
 	"drain":      {event.Audit, "drain", "The run was drained{by}", ""},
 	"mix":        {event.Audit, "weights", "The weights were set{by}: {weights}", ""},
@@ -91,12 +91,12 @@ var audited = map[string]line{
 	"leave":      {event.Audit, "keeper", `Keeper "{keeper}" was removed{by}`, ""},
 }
 
-var places = regexp.MustCompile(`\{[a-z_]+\}`)
+var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)
 
-// tell fills values into the text. ok is false if a value is missing.
-func (l line) tell(values map[string]string) (text string, ok bool) {
+// render fills values into the text. ok is false if a value is missing.
+func (l eventTemplate) render(values map[string]string) (text string, ok bool) {
 	ok = l.text != ""
-	text = places.ReplaceAllStringFunc(l.text, func(place string) string {
+	text = placeholder.ReplaceAllStringFunc(l.text, func(place string) string {
 		v, there := values[strings.Trim(place, "{}")]
 		ok = ok && there
 		return v

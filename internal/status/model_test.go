@@ -39,7 +39,7 @@ func randomStatus(rt *rapid.T) {
 		defer run.mu.Unlock()
 		return streams
 	}
-	w := status.New(status.Options{Run: run, Ranks: served, Bus: words, Events: status.NewEvents("a"),
+	w := status.New(status.Options{Run: run, LocalStreams: served, Bus: words, Events: status.NewEvents("a"),
 		Log: slog.New(slog.DiscardHandler), Name: "a",
 		Plan: &fakePlan{}, Flight: func() string { return "" }, Bounds: status.Bounds{Window: 4, Ahead: 6, BufferBytes: 100}})
 	ctx, cancel := context.WithCancel(context.Background())
@@ -47,12 +47,12 @@ func randomStatus(rt *rapid.T) {
 	go func() { defer close(ended); w.Serve(ctx) }()
 	defer func() { cancel(); <-ended }()
 	synctest.Wait()
-	id := func() census.ID {
+	id := func() census.ProcessID {
 		world := rapid.SampledFrom([]int{1, 2, 4}).Draw(rt, "world")
-		return census.ID{Key: census.Key{Job: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "job"), World: world},
+		return census.ProcessID{Key: census.Key{Job: rapid.SampledFrom([]string{"a", "b"}).Draw(rt, "job"), World: world},
 			Rank: rapid.IntRange(0, world-1).Draw(rt, "rank"), Peer: rapid.IntRange(0, 1).Draw(rt, "peer")}
 	}
-	rankOf := func(x census.ID) api.RankStatus {
+	rankOf := func(x census.ProcessID) api.RankStatus {
 		return api.RankStatus{Job: x.Job, Rank: x.Rank, World: x.World, Peer: x.Peer, Sent: steps.Draw(rt, "sent"), Bytes: 10,
 			WaitP50: 1, WaitP99: 2}
 	}
@@ -72,16 +72,16 @@ func randomStatus(rt *rapid.T) {
 		"open": either(func(rt *rapid.T, c *census.Census) {
 			from := steps.Draw(rt, "from")
 			c.Open(id(), census.Client{Session: session.Draw(rt, "session"),
-				Taken: rapid.Uint64Range(0, from).Draw(rt, "taken")}, from, time.Now())
+				Delivered: rapid.Uint64Range(0, from).Draw(rt, "taken")}, from, time.Now())
 		}),
-		"send":  ranks(func(rt *rapid.T, c *census.Census) { c.Send(id(), steps.Draw(rt, "steps"), time.Now()) }),
+		"send":  ranks(func(rt *rapid.T, c *census.Census) { c.RecordSent(id(), steps.Draw(rt, "steps"), time.Now()) }),
 		"close": either(func(rt *rapid.T, c *census.Census) { c.Close(id(), rapid.Bool().Draw(rt, "ended"), time.Now()) }),
 		"leave": ranks(func(_ *rapid.T, c *census.Census) { c.Leave("a", time.Now()) }),
 		"report": either(func(rt *rapid.T, c *census.Census) {
-			c.Report(id(), census.Report{Session: session.Draw(rt, "session"), Taken: steps.Draw(rt, "taken"),
+			c.RecordReport(id(), census.Report{Session: session.Draw(rt, "session"), Delivered: steps.Draw(rt, "taken"),
 				Waiting: rapid.Bool().Draw(rt, "waiting"), Left: rapid.Bool().Draw(rt, "left")}, time.Now())
 		}),
-		"roll": ranks(func(_ *rapid.T, c *census.Census) { c.Merge("b", other.Roll(time.Now()), time.Now()) }),
+		"roll": ranks(func(_ *rapid.T, c *census.Census) { c.Merge("b", other.Snapshot(time.Now()), time.Now()) }),
 		"streams": ranks(func(rt *rapid.T, _ *census.Census) {
 			streams = nil
 			for range rapid.IntRange(0, 3).Draw(rt, "streams") {
@@ -97,8 +97,9 @@ func randomStatus(rt *rapid.T) {
 		},
 		"plan": ranks(func(rt *rapid.T, _ *census.Census) {
 			run.stats.Planned = steps.Draw(rt, "planned")
-			run.stats.Wanted, run.stats.Committed = steps.Draw(rt, "wanted"), rapid.Uint64Range(0, run.stats.Planned).Draw(rt,
-				"committed")
+			run.stats.FirstUnrequested, run.stats.Committed = steps.Draw(rt, "wanted"),
+				rapid.Uint64Range(0, run.stats.Planned).Draw(rt,
+					"committed")
 		}),
 		"wait": func(rt *rapid.T) { time.Sleep(time.Duration(rapid.IntRange(1, 20).Draw(rt, "seconds")) * time.Second) },
 		"": func(rt *rapid.T) {

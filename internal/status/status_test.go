@@ -45,7 +45,7 @@ func (f *fakeRun) Stats() loader.Stats {
 
 func (f *fakeRun) Verdict() diagnosis.Verdict { return f.verdict }
 func (f *fakeRun) Rates() state.Rates         { return f.rates }
-func (f *fakeRun) Waits() bool                { return f.waits }
+func (f *fakeRun) HasWaitingRank() bool       { return f.waits }
 
 func (f *fakeRun) Info() loader.Info {
 	f.mu.Lock()
@@ -72,11 +72,11 @@ func (f *fakeRun) change(do func(*census.Census)) {
 
 // present sets the consumed steps of a rank of job j. Its client reports its consumption.
 func (f *fakeRun) present(rank, world int, step uint64) {
-	id := census.ID{Key: census.Key{Job: "j", World: world}, Rank: rank}
+	id := census.ProcessID{Key: census.Key{Job: "j", World: world}, Rank: rank}
 	f.change(func(c *census.Census) {
 		c.Open(id, census.Client{Session: "s"}, 0, time.Now())
-		c.Send(id, step+5, time.Now())
-		c.Report(id, census.Report{Session: "s", Taken: step, Waiting: true}, time.Now())
+		c.RecordSent(id, step+5, time.Now())
+		c.RecordReport(id, census.Report{Session: "s", Delivered: step, Waiting: true}, time.Now())
 	})
 }
 
@@ -144,7 +144,7 @@ func (b *bus) Subscribe(f func([]byte)) (func(), error) {
 
 // daemon is a watch of a test.
 type daemon struct {
-	*status.Watch
+	*status.Monitor
 	log  *slog.Logger
 	stop func()
 
@@ -169,7 +169,8 @@ func start(name string, run *fakeRun, log *fakePlan, words status.Bus) *daemon {
 	d := &daemon{}
 	events := status.NewEvents(name)
 	d.log = slog.New(events.Handler(slog.DiscardHandler))
-	d.Watch = status.New(status.Options{Run: run, Plan: log, Ranks: d.served, Bus: words, Events: events, Log: d.log,
+	d.Monitor = status.New(status.Options{Run: run, Plan: log, LocalStreams: d.served, Bus: words, Events: events,
+		Log:  d.log,
 		Name: name,
 		Flight: func() string {
 			return "grpc://" + name + ":1"
@@ -204,10 +205,10 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 		words, log := &bus{}, &fakePlan{}
 		log.add(planrecord.Header{Run: "r", ID: strings.Repeat("0", 32)}, planrecord.Term{Daemon: "a"},
 			planrecord.Term{Daemon: "b"})
-		run := &fakeRun{stats: loader.Stats{Planned: 50, Wanted: 45, Committed: 30},
+		run := &fakeRun{stats: loader.Stats{Planned: 50, FirstUnrequested: 45, Committed: 30},
 			info: loader.Info{Run: "r", Keepers: planrecord.Keepers{"k": 30}},
 			verdict: diagnosis.Verdict{Health: diagnosis.Running,
-				Sentence: "Running", Limits: diagnosis.LimitRanks}, ranks: census.New()}
+				Sentence: "Running", Bottleneck: diagnosis.LimitRanks}, ranks: census.New()}
 		a, b := start("a", run, log, words), start("b", run, log, words)
 		a.serves(rank("j", 0, 3, 45, "a"), rank("j", 2, 3, 40, "a"))
 		b.serves(rank("j", 1, 3, 44, "b"))
@@ -222,13 +223,13 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 		time.Sleep(time.Second)
 		for _, d := range []*daemon{a, b, c} {
 			s := d.checked(t)
-			if len(s.Ranks) != 3 || s.Readers != 3 || s.Ranks[0].Lag != 0 || s.Ranks[1].Lag != 1 || s.Ranks[2].Lag != 5 ||
+			if len(s.Ranks) != 3 || s.RankCount != 3 || s.Ranks[0].Lag != 0 || s.Ranks[1].Lag != 1 || s.Ranks[2].Lag != 5 ||
 				s.Ranks[1].Daemon != "b" || s.Rates.Bytes != 3000 ||
 				s.Ranks[2].State != "reading" || s.Ranks[2].Unit != api.UnitRead || s.Ranks[2].Consumed != 40 ||
 				s.Ranks[2].Sent != 45 || s.Ranks[2].Buffered != 5 || *s.Sent != 45 || *s.Consumed != 40 {
 				t.Errorf("%s: ranks %+v", s.Daemon, s.Ranks)
 			}
-			if len(s.Daemons) != 3 || s.Daemons[0].Leads || !s.Daemons[1].Leads || s.Daemons[1].Term != 3 ||
+			if len(s.Daemons) != 3 || s.Daemons[0].IsLeader || !s.Daemons[1].IsLeader || s.Daemons[1].Term != 3 ||
 				s.Daemons[0].Ranks != 2 || s.Daemons[1].HTTP != "http://b:2" {
 				t.Errorf("%s: daemons %+v", s.Daemon, s.Daemons)
 			}
@@ -243,24 +244,24 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 			for _, x := range s.Flow {
 				flow[x.Name] = x
 			}
-			if x := flow[api.StageRead]; x.Value != 40 || x.Of != 50 || !x.Limits {
+			if x := flow[api.StageRead]; x.Value != 40 || x.Limit != 50 || !x.Bottleneck {
 				t.Errorf("read %+v", x)
 			}
-			if x := flow[api.StageAhead]; x.Value != 5 || x.Of != 6 || x.Limits {
+			if x := flow[api.StageAhead]; x.Value != 5 || x.Limit != 6 || x.Bottleneck {
 				t.Errorf("ahead %+v", x)
 			}
-			if x := flow[api.StageCommitted]; x.Value != 30 || x.Of != 50 {
+			if x := flow[api.StageCommitted]; x.Value != 30 || x.Limit != 50 {
 				t.Errorf("committed %+v", x)
 			}
 		}
 		b.stop() // it announces its stop
-		id := census.ID{Key: census.Key{Job: "j", World: 3}, Rank: 1}
+		id := census.ProcessID{Key: census.Key{Job: "j", World: 3}, Rank: 1}
 		run.change(func(c *census.Census) { c.Close(id, false, time.Now()) })
 		for range 12 {
 			time.Sleep(time.Second)
 			for _, n := range []int{0, 2} {
 				id.Rank = n
-				run.change(func(c *census.Census) { c.Report(id, census.Report{Session: "s", Taken: 46}, time.Now()) })
+				run.change(func(c *census.Census) { c.RecordReport(id, census.Report{Session: "s", Delivered: 46}, time.Now()) })
 			}
 		}
 		if s := a.checked(t); len(s.Daemons) != 2 || len(s.Ranks) != 3 || s.Ranks[1].State != "absent" ||
@@ -275,7 +276,7 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 	})
 }
 
-// A daemon without heartbeats is shown as silent, and is removed after goneAfter.
+// A daemon without heartbeats is shown as silent, and is removed after heartbeatTimeout.
 func TestASilentDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words, log, run := &bus{}, &fakePlan{}, &fakeRun{info: loader.Info{Run: "r"}}
@@ -287,7 +288,7 @@ func TestASilentDaemon(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(10*time.Second + time.Millisecond)
-		if s := a.Status(); len(s.Daemons) != 2 || s.Daemons[1].Silent < 9 || s.Daemons[1].Ranks != 1 {
+		if s := a.Status(); len(s.Daemons) != 2 || s.Daemons[1].SilentSeconds < 9 || s.Daemons[1].Ranks != 1 {
 			t.Errorf("%+v", s.Daemons)
 		}
 		time.Sleep(30 * time.Second)
@@ -312,9 +313,9 @@ func TestManyRanks(t *testing.T) {
 		a.serves(ranks...)
 		time.Sleep(2 * time.Second)
 		s := a.checked(t)
-		if len(s.Ranks) != api.MaxRanks || s.Readers != 1000 || s.Ranks[0].Rank != 1000-api.MaxRanks ||
+		if len(s.Ranks) != api.MaxRanks || s.RankCount != 1000 || s.Ranks[0].Rank != 1000-api.MaxRanks ||
 			s.Ranks[len(s.Ranks)-1].Lag != 999 {
-			t.Errorf("%d of %d ranks, from %+v", len(s.Ranks), s.Readers, s.Ranks[0])
+			t.Errorf("%d of %d ranks, from %+v", len(s.Ranks), s.RankCount, s.Ranks[0])
 		}
 	})
 }
@@ -328,9 +329,9 @@ func TestHistoryFollowsThePlan(t *testing.T) {
 		log.add(h, planrecord.Term{Daemon: "a"})
 		for i := range uint64(1000) {
 			s := plan.Step{Index: i, Bucket: 16, Rows: [][]packonline.Piece{{{Doc: 1 + i, Length: 12}}},
-				Cursor: plan.Behind(1 + i)}
-			if i%plan.MarkSteps == 0 {
-				s.Places = []mixture.Place{{Taken: 1 + i}}
+				Cursor: plan.PositionAfter(1 + i)}
+			if i%plan.SourcePositionInterval == 0 {
+				s.SourcePositions = []mixture.SourcePosition{{Taken: 1 + i}}
 			}
 			r, err := planrecord.EncodeStep(&s, 1<<20)
 			if err != nil {
@@ -338,7 +339,7 @@ func TestHistoryFollowsThePlan(t *testing.T) {
 			}
 			log.records = append(log.records, r...)
 		}
-		log.add(planrecord.Drain{At: 1, By: "alice"}, planrecord.Term{Daemon: "b"}, planrecord.End{})
+		log.add(planrecord.Drain{Arrival: 1, Requester: "alice"}, planrecord.Term{Daemon: "b"}, planrecord.End{})
 		a := start("a", &fakeRun{info: loader.Info{Run: "r"}}, log, nil)
 		defer a.stop()
 		time.Sleep(10 * time.Second)
@@ -348,8 +349,8 @@ func TestHistoryFollowsThePlan(t *testing.T) {
 			kinds = append(kinds, m.Kind)
 		}
 		if want := []string{"leader", "drain", "leader", "end"}; !slices.Equal(kinds, want) || got.Run != "r" ||
-			got.Known != 1000 || got.Marks[1].Step != 1000 || got.Steps.Tokens[0] == 0 {
-			t.Errorf("marks %+v, %d steps of %s", got.Marks, got.Known, got.Run)
+			got.KnownSteps != 1000 || got.Marks[1].Step != 1000 || got.Steps.Tokens[0] == 0 {
+			t.Errorf("marks %+v, %d steps of %s", got.Marks, got.KnownSteps, got.Run)
 		}
 		if n := len(got.Times.At); n < 4 {
 			t.Errorf("%d points of time", n)

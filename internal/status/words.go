@@ -19,8 +19,9 @@ type Bus interface {
 	Subscribe(f func(message []byte)) (stop func(), err error)
 }
 
-// word is a heartbeat, which a daemon sends once per second. From the heartbeats every daemon can show all daemons.
-type word struct {
+// heartbeat is a heartbeat, which a daemon sends once per second. From the heartbeats every daemon can show all
+// daemons.
+type heartbeat struct {
 	api.DaemonStatus
 	Readers int              `json:"readers"` // all of its ranks
 	Reading []api.RankStatus `json:"reading"` // throughput of its ranks furthest behind
@@ -32,12 +33,12 @@ type word struct {
 // Limits of received heartbeats. Without a plan key, any client of the NATS servers can send anything in the name of
 // any daemon.
 const (
-	maxDaemons = 256
-	maxName    = 255
+	maxDaemons   = 256
+	maxTextBytes = 255
 )
 
-// decodeWord decodes a heartbeat. It rejects one that no daemon sends.
-func decodeWord(b []byte) (w word, err error) {
+// decodeHeartbeat decodes a heartbeat. It rejects one that no daemon sends.
+func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 	if err := json.Unmarshal(b, &w); err != nil {
 		return w, err
 	}
@@ -52,7 +53,7 @@ func decodeWord(b []byte) (w word, err error) {
 		if r.World < 1 || r.Rank < 0 || r.Rank >= r.World || planrecord.ValidKeeper(r.Job) != nil {
 			return w, fmt.Errorf("rank %d of %d", r.Rank, r.World)
 		}
-		texts = append(texts, r.Who, r.Address)
+		texts = append(texts, r.Identity, r.Address)
 		w.Reading[i].Daemon = w.Name
 	}
 	for _, e := range w.Events {
@@ -62,51 +63,51 @@ func decodeWord(b []byte) (w word, err error) {
 		}
 	}
 	for _, t := range texts {
-		if len(t) > maxName || strings.ContainsFunc(t, unicode.IsControl) {
+		if len(t) > maxTextBytes || strings.ContainsFunc(t, unicode.IsControl) {
 			return w, fmt.Errorf("%.40q is no name", t)
 		}
 	}
 	return w, nil
 }
 
-// goneAfter is the time without heartbeats after which a daemon is removed.
-const goneAfter = 30 * time.Second
+// heartbeatTimeout is the time without heartbeats after which a daemon is removed.
+const heartbeatTimeout = 30 * time.Second
 
-// others are the other daemons of the run, by their last heartbeats.
-type others struct {
-	mu sync.Mutex
-	of map[string]heard // by name
+// peers are the other daemons of the run, by their last heartbeats.
+type peers struct {
+	mu     sync.Mutex
+	byName map[string]peer // by name
 }
 
-type heard struct {
-	word
-	at time.Time
+type peer struct {
+	heartbeat
+	receivedAt time.Time
 }
 
-// take stores a heartbeat, and reports whether it is the first of its daemon.
-func (o *others) take(w word, now time.Time) (first bool) {
+// store stores a heartbeat, and reports whether it is the first of its daemon.
+func (o *peers) store(w heartbeat, now time.Time) (first bool) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if w.Left {
-		delete(o.of, w.Name)
+		delete(o.byName, w.Name)
 		return false
 	}
-	_, known := o.of[w.Name]
-	if !known && len(o.of) >= maxDaemons {
+	_, known := o.byName[w.Name]
+	if !known && len(o.byName) >= maxDaemons {
 		return false
 	}
 	w.Events = nil // Events stores them
-	o.of[w.Name] = heard{w, now}
+	o.byName[w.Name] = peer{w, now}
 	return !known
 }
 
-// all returns the last heartbeats, and removes daemons that have sent none for goneAfter.
-func (o *others) all(now time.Time) (out []heard) {
+// current returns the last heartbeats, and removes daemons that have sent none for heartbeatTimeout.
+func (o *peers) current(now time.Time) (out []peer) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for name, h := range o.of {
-		if now.Sub(h.at) > goneAfter {
-			delete(o.of, name)
+	for name, h := range o.byName {
+		if now.Sub(h.receivedAt) > heartbeatTimeout {
+			delete(o.byName, name)
 			continue
 		}
 		out = append(out, h)

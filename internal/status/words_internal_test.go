@@ -22,7 +22,7 @@ type noRun struct{}
 func (noRun) Stats() loader.Stats        { return loader.Stats{} }
 func (noRun) Info() loader.Info          { return loader.Info{} }
 func (noRun) Verdict() diagnosis.Verdict { return diagnosis.Verdict{} }
-func (noRun) Waits() bool                { return false }
+func (noRun) HasWaitingRank() bool       { return false }
 func (noRun) Ranks() census.View         { return census.View{} }
 func (noRun) Rates() state.Rates         { return state.Rates{} }
 
@@ -34,11 +34,11 @@ func TestWrongWords(t *testing.T) {
 		`{"name":"a","reading":[{"job":"j\u0000","rank":0,"world":3}]}`,
 		`{"name":"a","reading":[` + strings.Repeat(`{"job":"j","world":1},`, 300) + `{"job":"j","world":1}]}`,
 		`{"name":"a","events":[{"text":"` + strings.Repeat("x", 900) + `"}]}`} {
-		if w, err := decodeWord([]byte(bad)); err == nil {
+		if w, err := decodeHeartbeat([]byte(bad)); err == nil {
 			t.Errorf("%.60s: %+v", bad, w)
 		}
 	}
-	w, err := decodeWord([]byte(`{"name":"a","reading":[{"job":"j","rank":0,"world":1,"daemon":"somebody else"}]}`))
+	w, err := decodeHeartbeat([]byte(`{"name":"a","reading":[{"job":"j","rank":0,"world":1,"daemon":"somebody else"}]}`))
 	if err != nil || w.Reading[0].Daemon != "a" {
 		t.Errorf("%+v, %v", w, err)
 	}
@@ -60,8 +60,8 @@ func TestLines_NameKeysOfTheLog(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, l := range lines {
-		for _, place := range places.FindAllString(l.text, -1) {
+	for _, l := range eventTemplates {
+		for _, place := range placeholder.FindAllString(l.text, -1) {
 			if key := strconv.Quote(strings.Trim(place, "{}")); !strings.Contains(code.String(), key) {
 				t.Errorf("no line has %s, as %q wants", key, l.text)
 			}
@@ -71,19 +71,19 @@ func TestLines_NameKeysOfTheLog(t *testing.T) {
 
 // FuzzWords checks that a daemon processes any heartbeat, and that its status stays bounded.
 func FuzzWords(f *testing.F) {
-	good, _ := json.Marshal(word{DaemonStatus: api.DaemonStatus{Name: "b", Flight: "grpc://b:1"}, Readers: 1,
+	good, _ := json.Marshal(heartbeat{DaemonStatus: api.DaemonStatus{Name: "b", Flight: "grpc://b:1"}, Readers: 1,
 		Reading: []api.RankStatus{{Job: "j", World: 1}}, Events: []api.Event{{Kind: "reader", Text: "t"}}})
 	f.Add(good)
 	f.Add([]byte(`{"name":"a","left":true}`))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		w := New(Options{Run: noRun{}, Ranks: func() []api.RankStatus {
+		w := New(Options{Run: noRun{}, LocalStreams: func() []api.RankStatus {
 			return nil
 		}, Events: NewEvents("a"), Log: slog.New(slog.DiscardHandler), Name: "a", Bus: silent{}, Flight: func() string {
 			return ""
 		}})
-		w.hear(b)
-		w.hear(b)
-		w.look(w.status.Time)
+		w.receiveHeartbeat(b)
+		w.receiveHeartbeat(b)
+		w.update(w.status.Time)
 		if s := w.Status(); len(s.Ranks) > api.MaxRanks || len(s.Events) > api.MaxEvents || len(s.Daemons) > 2 {
 			t.Errorf("%d ranks, %d events, %d daemons", len(s.Ranks), len(s.Events), len(s.Daemons))
 		}

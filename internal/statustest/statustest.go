@@ -95,7 +95,7 @@ func (c *contradictions) end(s *api.Status) {
 // flow checks that no stage exceeds its bound.
 func (c *contradictions) flow(s *api.Status) {
 	for _, x := range s.Flow {
-		whole := x.Of
+		whole := x.Limit
 		if whole == 0 && x.Unit != "steps" && x.Unit != "documents" {
 			whole = math.MaxFloat64 // unbounded
 		}
@@ -104,12 +104,12 @@ func (c *contradictions) flow(s *api.Status) {
 	}
 	for name, rate := range map[string]float64{"published": s.Rates.Published, "documents": s.Rates.Documents,
 		"tokens": s.Rates.Tokens, "rows": s.Rates.Rows,
-		"steps": s.Rates.Steps, "read": s.Rates.Read, "undecodable": s.Rates.Undecodable, "bytes": s.Rates.Bytes} {
+		"steps": s.Rates.Steps, "read": s.Rates.StepsRead, "undecodable": s.Rates.Undecodable, "bytes": s.Rates.Bytes} {
 		within(c, "rate "+name, rate, math.MaxFloat64)
 	}
 	for _, x := range s.Streams {
-		if x.Full && x.FullIn != nil {
-			c.add("stream %q is full, and full in %v s", x.Name, *x.FullIn)
+		if x.Full && x.FullInSeconds != nil {
+			c.add("stream %q is full, and full in %v s", x.Name, *x.FullInSeconds)
 		}
 	}
 }
@@ -119,10 +119,10 @@ func (c *contradictions) jobs(s *api.Status) {
 	for _, j := range s.Jobs {
 		name := fmt.Sprintf("job %q of %d", j.Job, j.World)
 		within(c, "present and missing ranks of "+name, j.Present+len(j.Missing), j.World)
-		within(c, "least of most steps of "+name, j.Least, j.Most)
-		within(c, "steps consumed of those sent of "+name, j.Least, j.Sent)
+		within(c, "least of most steps of "+name, j.MinConsumed, j.MaxConsumed)
+		within(c, "steps consumed of those sent of "+name, j.MinConsumed, j.Sent)
 		within(c, "steps sent of those planned of "+name, j.Sent, s.Planned)
-		within(c, "most steps of those planned of "+name, j.Most, s.Planned)
+		within(c, "most steps of those planned of "+name, j.MaxConsumed, s.Planned)
 		if !slices.IsSorted(j.Missing) || len(slices.Compact(slices.Clone(j.Missing))) != len(j.Missing) {
 			c.add("missing ranks of %s: %v", name, j.Missing)
 		}
@@ -137,7 +137,7 @@ func (c *contradictions) jobs(s *api.Status) {
 
 // ranks checks for each process that planned >= sent >= consumed, and that it has one row.
 func (c *contradictions) ranks(s *api.Status) {
-	within(c, "ranks shown", len(s.Ranks), min(s.Readers, api.MaxRanks))
+	within(c, "ranks shown", len(s.Ranks), min(s.RankCount, api.MaxRanks))
 	type process struct {
 		job               string
 		rank, world, peer int
@@ -150,7 +150,7 @@ func (c *contradictions) ranks(s *api.Status) {
 		within(c, "steps consumed by "+name, r.Consumed, r.Sent)
 		within(c, "steps buffered by "+name, r.Buffered, r.Sent-min(r.Sent, r.Consumed))
 		within(c, "median wait of "+name, r.WaitP50, r.WaitP99)
-		within(c, "seconds of "+name, r.StateFor, math.MaxFloat64)
+		within(c, "seconds of "+name, r.StateSeconds, math.MaxFloat64)
 		within(c, "bytes of "+name, r.Bytes, math.MaxFloat64)
 		switch {
 		case r.Unit == api.UnitSent && (r.Consumed != r.Sent || r.Buffered != 0), r.Unit != api.UnitSent &&
@@ -168,9 +168,9 @@ func (c *contradictions) ranks(s *api.Status) {
 		}
 		j := s.Jobs[i]
 		if r.State == api.StateReading {
-			within(c, "least steps of the job of "+name, j.Least, r.Consumed)
-			within(c, "steps consumed by "+name+" of most of its job", r.Consumed, j.Most)
-			within(c, "lag of "+name, r.Lag, j.Most-r.Consumed)
+			within(c, "least steps of the job of "+name, j.MinConsumed, r.Consumed)
+			within(c, "steps consumed by "+name+" of most of its job", r.Consumed, j.MaxConsumed)
+			within(c, "lag of "+name, r.Lag, j.MaxConsumed-r.Consumed)
 		}
 		p := process{r.Job, r.Rank, r.World, r.Peer}
 		if seen[p] {
@@ -194,10 +194,10 @@ func (c *contradictions) sources(s *api.Status) {
 	within(c, "dead letters by reason", letters, s.Dead.Total)
 	leads := 0
 	for _, d := range s.Daemons {
-		if d.Leads {
+		if d.IsLeader {
 			leads++
 		}
-		within(c, "seconds of silence of daemon "+d.Name, d.Silent, math.MaxFloat64)
+		within(c, "seconds of silence of daemon "+d.Name, d.SilentSeconds, math.MaxFloat64)
 	}
 	if leads > 1 || !slices.ContainsFunc(s.Daemons, func(d api.DaemonStatus) bool { return d.Name == s.Daemon }) {
 		c.add("%d daemons lead; %q answers, of %+v", leads, s.Daemon, s.Daemons)
@@ -243,7 +243,7 @@ func (c *contradictions) sentences(s *api.Status) {
 		diagnosis.Failing}, s.Verdict.Health) {
 		c.add("the verdict is %q, %q", s.Verdict.Health, s.Verdict.Sentence)
 	}
-	sentences := []string{s.Verdict.Sentence, s.Verdict.Detail, s.Verdict.Do}
+	sentences := []string{s.Verdict.Sentence, s.Verdict.Detail, s.Verdict.Advice}
 	for _, j := range s.Jobs {
 		sentences = append(sentences, j.Sentence)
 	}

@@ -27,11 +27,11 @@ func IsLLMC(head []byte) bool {
 	return false
 }
 
-// LLMC reads the ids of a file of llm.c.
-func LLMC(r io.Reader, c Cut) (*Stream, error) {
+// NewLLMCStream reads the ids of a file of llm.c.
+func NewLLMCStream(r io.Reader, c Boundaries) (*Stream, error) {
 	header := make([]byte, llmcHeader)
 	if _, err := io.ReadFull(r, header); err != nil {
-		return nil, cutOff("its header", err)
+		return nil, truncatedError("its header", err)
 	}
 	if !IsLLMC(header) {
 		return nil, errors.New("it does not begin as a file of llm.c does")
@@ -45,7 +45,7 @@ func LLMC(r io.Reader, c Cut) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, err := Raw(r, t, c)
+	s, err := NewRawStream(r, t, c)
 	if err != nil {
 		return nil, err
 	}

@@ -37,19 +37,19 @@ type Megatron struct {
 	Type                 Type
 	Sequences, Documents int64
 
-	legacy                bool          // the format of legacyMagic
-	shapes                *bufio.Reader // legacy: offset of each sequence's shape
-	lengths, places, ends *bufio.Reader
-	bin                   io.ReaderAt
-	size                  int64 // size of bin
-	sequence              int64
-	ids                   *bufio.Reader
-	at                    int64 // offset of ids in bin
+	legacy                 bool          // the format of legacyMagic
+	shapes                 *bufio.Reader // legacy: offset of each sequence's shape
+	lengths, offsets, ends *bufio.Reader
+	bin                    io.ReaderAt
+	binSize                int64 // size of bin
+	sequence               int64
+	ids                    *bufio.Reader
+	offset                 int64 // offset of ids in bin
 }
 
 // OpenMegatron reads the header of an index.
 func OpenMegatron(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64) (*Megatron, error) {
-	m := &Megatron{bin: bin, size: binSize}
+	m := &Megatron{bin: bin, binSize: binSize}
 	header := make([]byte, megatronHeader)
 	n, err := idx.ReadAt(header, 0)
 	switch {
@@ -58,7 +58,7 @@ func OpenMegatron(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64
 	case n >= len(MegatronMagic) && !IsMegatron(header):
 		return nil, errors.New("the index does not begin as one of Megatron's does")
 	case n < len(header):
-		return nil, cutOff("the index", err)
+		return nil, truncatedError("the index", err)
 	}
 	rest := header[len(MegatronMagic):]
 	switch version := binary.LittleEndian.Uint64(rest); version {
@@ -99,34 +99,34 @@ func OpenMegatron(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64
 	section := func(from, to int64) *bufio.Reader {
 		return bufio.NewReaderSize(io.NewSectionReader(idx, from, to-from), 1<<16)
 	}
-	m.lengths, m.places, m.ends = section(lengths, places), section(places, ends), section(ends, whole)
-	return m, m.begin(idx, whole)
+	m.lengths, m.offsets, m.ends = section(lengths, places), section(places, ends), section(ends, whole)
+	return m, m.openIDs(idx, whole)
 }
 
-// begin checks that the documents cover all sequences, and starts with the first.
-func (m *Megatron) begin(idx io.ReaderAt, whole int64) error {
-	first, err := number(m.ends)
+// openIDs checks that the documents cover all sequences, and starts with the first.
+func (m *Megatron) openIDs(idx io.ReaderAt, whole int64) error {
+	first, err := readInt64(m.ends)
 	if err != nil {
 		return err
 	}
 	var last [8]byte
 	if _, err := idx.ReadAt(last[:], whole-8); err != nil {
-		return cutOff("the index", err)
+		return truncatedError("the index", err)
 	}
 	if end := int64(binary.LittleEndian.Uint64(last[:])); first != 0 || end != m.Sequences {
 		return fmt.Errorf("the index is damaged: its documents are sequences %d to %d of %d", first, end, m.Sequences)
 	}
-	m.ids = bufio.NewReaderSize(io.NewSectionReader(m.bin, 0, m.size), 1<<16)
+	m.ids = bufio.NewReaderSize(io.NewSectionReader(m.bin, 0, m.binSize), 1<<16)
 	return nil
 }
 
-// At returns how many bytes of .bin have been read, if its sequences are stored in order.
-func (m *Megatron) At() int64 { return m.at }
+// Offset returns how many bytes of .bin have been read, if its sequences are stored in order.
+func (m *Megatron) Offset() int64 { return m.offset }
 
 // Next appends the next document's ids to dst, little-endian int32, or returns io.EOF. A *DocumentError is a document
 // of more than limit bytes or with an unrepresentable id. The next call continues after it.
 func (m *Megatron) Next(dst []byte, limit int64) ([]byte, error) {
-	end, err := number(m.ends)
+	end, err := readInt64(m.ends)
 	if err == io.EOF {
 		return dst, io.EOF
 	}
@@ -139,14 +139,14 @@ func (m *Megatron) Next(dst []byte, limit int64) ([]byte, error) {
 	var tokens int64
 	var wrong error
 	for ; m.sequence < end; m.sequence++ {
-		length, place, err := m.next()
+		length, place, err := m.nextSequence()
 		if err != nil {
 			return dst, err
 		}
 		if tokens += length; 4*tokens > limit || wrong != nil {
 			continue
 		}
-		if dst, err = m.read(dst, place, length); err != nil {
+		if dst, err = m.readIDs(dst, place, length); err != nil {
 			var bad *DocumentError
 			if !errors.As(err, &bad) {
 				return dst, err
@@ -158,59 +158,59 @@ func (m *Megatron) Next(dst []byte, limit int64) ([]byte, error) {
 	case wrong != nil:
 		return dst, &DocumentError{Tokens: tokens, Err: wrong}
 	case 4*tokens > limit:
-		return dst, tooLarge(tokens, limit)
+		return dst, tooLargeError(tokens, limit)
 	}
 	return dst, nil
 }
 
-// next returns a sequence's length in ids and its offset in bin.
-func (m *Megatron) next() (length, place int64, err error) {
+// nextSequence returns a sequence's length in ids and its offset in bin.
+func (m *Megatron) nextSequence() (length, place int64, err error) {
 	size := int64(m.Type.Size)
 	if m.legacy {
-		if length, place, err = m.legacyNext(); err != nil {
+		if length, place, err = m.nextLegacySequence(); err != nil {
 			return 0, 0, err
 		}
 	} else {
 		var raw [4]byte
 		if _, err := io.ReadFull(m.lengths, raw[:]); err != nil {
-			return 0, 0, cutOff("the index", err)
+			return 0, 0, truncatedError("the index", err)
 		}
 		length = int64(int32(binary.LittleEndian.Uint32(raw[:])))
-		if place, err = number(m.places); err != nil {
-			return 0, 0, cutOff("the index", err)
+		if place, err = readInt64(m.offsets); err != nil {
+			return 0, 0, truncatedError("the index", err)
 		}
 	}
-	if length < 0 || place < 0 || place > m.size || length > (m.size-place)/size {
+	if length < 0 || place < 0 || place > m.binSize || length > (m.binSize-place)/size {
 		return 0, 0, fmt.Errorf("sequence %d is %d ids from byte %d on, and the file of ids has %d bytes: it is cut off, "+
 			"or the index is damaged",
-			m.sequence, length, place, m.size)
+			m.sequence, length, place, m.binSize)
 	}
 	return length, place, nil
 }
 
-// read appends ids of bin.
-func (m *Megatron) read(dst []byte, place, length int64) ([]byte, error) {
-	if place != m.at {
-		m.ids.Reset(io.NewSectionReader(m.bin, place, m.size-place))
-		m.at = place
+// readIDs appends ids of bin.
+func (m *Megatron) readIDs(dst []byte, place, length int64) ([]byte, error) {
+	if place != m.offset {
+		m.ids.Reset(io.NewSectionReader(m.bin, place, m.binSize-place))
+		m.offset = place
 	}
 	for left := length * int64(m.Type.Size); left > 0; {
 		raw, err := m.ids.Peek(int(min(left, 1<<15))) // a multiple of every size
 		if err != nil {
-			return dst, cutOff("the file of ids", err)
+			return dst, truncatedError("the file of ids", err)
 		}
 		if dst, err = m.Type.Append(dst, raw); err != nil {
 			return dst, &DocumentError{Err: err}
 		}
 		_, _ = m.ids.Discard(len(raw)) // already peeked
-		m.at += int64(len(raw))
+		m.offset += int64(len(raw))
 		left -= int64(len(raw))
 	}
 	return dst, nil
 }
 
-// number reads an int64, or returns io.EOF at the end.
-func number(r io.Reader) (int64, error) {
+// readInt64 reads an int64, or returns io.EOF at the end.
+func readInt64(r io.Reader) (int64, error) {
 	var raw [8]byte
 	_, err := io.ReadFull(r, raw[:])
 	return int64(binary.LittleEndian.Uint64(raw[:])), err

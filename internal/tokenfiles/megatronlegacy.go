@@ -26,10 +26,10 @@ const (
 //
 // A text has one dimension per sequence, its length. fairseq's own files have neither d nor the last section.
 func openLegacy(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64) (*Megatron, error) {
-	m := &Megatron{legacy: true, bin: bin, size: binSize}
+	m := &Megatron{legacy: true, bin: bin, binSize: binSize}
 	header := make([]byte, legacyHeader)
 	if n, err := idx.ReadAt(header, 0); n < len(header) {
-		return nil, cutOff("the index", err)
+		return nil, truncatedError("the index", err)
 	}
 	field := func(i int) uint64 { return binary.LittleEndian.Uint64(header[len(legacyMagic)+8*i:]) }
 	version, code, size, sequences, dimensions, documents := field(0), field(1), field(2), field(3), field(4), field(5)
@@ -79,26 +79,26 @@ func openLegacy(idx io.ReaderAt, idxSize int64, bin io.ReaderAt, binSize int64) 
 		at += 8 * numbers
 		return r
 	}
-	m.shapes, m.places = section(m.Sequences+1), section(m.Sequences+1)
+	m.shapes, m.offsets = section(m.Sequences+1), section(m.Sequences+1)
 	m.lengths, m.ends = section(m.Sequences), section(int64(documents))
-	return m, m.begin(idx, at)
+	return m, m.openIDs(idx, at)
 }
 
-// legacyNext is Megatron.next for the legacy format.
-func (m *Megatron) legacyNext() (length, place int64, err error) {
+// nextLegacySequence is Megatron.next for the legacy format.
+func (m *Megatron) nextLegacySequence() (length, place int64, err error) {
 	var shape int64
 	for _, x := range []struct {
 		to   *int64
 		from io.Reader
-	}{{&shape, m.shapes}, {&place, m.places}, {&length, m.lengths}} {
-		if *x.to, err = number(x.from); err != nil {
-			return 0, 0, cutOff("the index", err)
+	}{{&shape, m.shapes}, {&place, m.offsets}, {&length, m.lengths}} {
+		if *x.to, err = readInt64(x.from); err != nil {
+			return 0, 0, truncatedError("the index", err)
 		}
 	}
 	if shape != m.sequence {
 		return 0, 0, fmt.Errorf("sequence %d has not one dimension: only text is read", m.sequence)
 	}
-	if place < 0 || place > m.size {
+	if place < 0 || place > m.binSize {
 		return length, -1, nil // the offset in bytes may exceed 64 bits
 	}
 	return length, place * int64(m.Type.Size), nil

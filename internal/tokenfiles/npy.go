@@ -15,8 +15,8 @@ import (
 // NPYMagic starts a NumPy file.
 const NPYMagic = "\x93NUMPY"
 
-// npyHeaderMost bounds the header, which has a type name and a shape.
-const npyHeaderMost = 64 << 10
+// maxNPYHeader bounds the header, which has a type name and a shape.
+const maxNPYHeader = 64 << 10
 
 var (
 	npyType  = regexp.MustCompile(`'descr':\s*'([<>|=])([a-zA-Z])(\d+)'`)
@@ -24,15 +24,15 @@ var (
 	npyShape = regexp.MustCompile(`'shape':\s*\(([0-9, ]*)\)`)
 )
 
-// NPY reads an array of ids in either byte order. A one-dimensional array is split as c specifies. In a
+// NewNPYStream reads an array of ids in either byte order. A one-dimensional array is split as c specifies. In a
 // two-dimensional array each row is a document, which c may split further.
-func NPY(r io.Reader, c Cut) (*Stream, error) {
+func NewNPYStream(r io.Reader, c Boundaries) (*Stream, error) {
 	buffered := bufio.NewReaderSize(r, 1<<16)
 	header, err := npyHeader(buffered)
 	if err != nil {
 		return nil, err
 	}
-	s := &Stream{r: buffered, cut: c}
+	s := &Stream{r: buffered, boundaries: c}
 	if s.typ, err = npyTypeOf(header); err != nil {
 		return nil, err
 	}
@@ -47,8 +47,8 @@ func NPY(r io.Reader, c Cut) (*Stream, error) {
 		return nil, fmt.Errorf("its array has %d dimensions: want 1, or 2 with a document in each row", len(shape))
 	case len(shape) == 2 && order[1] == "True":
 		return nil, errors.New("its array lies column by column: save it with np.ascontiguousarray")
-	case len(shape) == 1 && !c.some():
-		return nil, ErrNoCut
+	case len(shape) == 1 && !c.isSet():
+		return nil, ErrNoBoundaries
 	}
 	s.total = 1
 	for _, n := range shape {
@@ -58,7 +58,7 @@ func NPY(r io.Reader, c Cut) (*Stream, error) {
 		s.total *= n
 	}
 	if len(shape) == 2 {
-		s.row = shape[1]
+		s.rowLength = shape[1]
 	}
 	return s, nil
 }
@@ -66,7 +66,7 @@ func NPY(r io.Reader, c Cut) (*Stream, error) {
 func npyHeader(r io.Reader) (string, error) {
 	var fixed [10]byte
 	if _, err := io.ReadFull(r, fixed[:]); err != nil {
-		return "", cutOff("its NumPy header", err)
+		return "", truncatedError("its NumPy header", err)
 	}
 	if string(fixed[:6]) != NPYMagic {
 		return "", errors.New("it does not begin as a NumPy file does")
@@ -77,18 +77,18 @@ func npyHeader(r io.Reader) (string, error) {
 	case 2, 3:
 		var high [2]byte
 		if _, err := io.ReadFull(r, high[:]); err != nil {
-			return "", cutOff("its NumPy header", err)
+			return "", truncatedError("its NumPy header", err)
 		}
 		length |= int64(binary.LittleEndian.Uint16(high[:])) << 16
 	default:
 		return "", fmt.Errorf("version %d of NumPy's format is not known", fixed[6])
 	}
-	if length > npyHeaderMost {
-		return "", fmt.Errorf("its NumPy header is said to have %d bytes, at most %d can be", length, npyHeaderMost)
+	if length > maxNPYHeader {
+		return "", fmt.Errorf("its NumPy header is said to have %d bytes, at most %d can be", length, maxNPYHeader)
 	}
 	header := make([]byte, length)
 	if _, err := io.ReadFull(r, header); err != nil {
-		return "", cutOff("its NumPy header", err)
+		return "", truncatedError("its NumPy header", err)
 	}
 	return string(header), nil
 }
@@ -104,7 +104,7 @@ func npyTypeOf(header string) (Type, error) {
 	if name == "" || err != nil {
 		return Type{}, fmt.Errorf("its values are %s%s%s, want integers of token ids", found[1], found[2], found[3])
 	}
-	t.big = found[1] == ">"
+	t.bigEndian = found[1] == ">"
 	return t, nil
 }
 

@@ -7,22 +7,22 @@ import (
 	"io"
 )
 
-// Spans reads documents of known lengths from ids without a header.
-type Spans struct {
+// SizedStream reads documents of known lengths from ids without a header.
+type SizedStream struct {
 	ids    Stream
 	length func() (int64, error)
 }
 
-// RawSpans reads ids whose document lengths length returns one by one, io.EOF after the last.
-func RawSpans(r io.Reader, t Type, length func() (int64, error)) *Spans {
-	return &Spans{Stream{r: bufio.NewReaderSize(r, 1<<16), typ: t, total: -1}, length}
+// NewSizedStream reads ids whose document lengths length returns one by one, io.EOF after the last.
+func NewSizedStream(r io.Reader, t Type, length func() (int64, error)) *SizedStream {
+	return &SizedStream{Stream{r: bufio.NewReaderSize(r, 1<<16), typ: t, total: -1}, length}
 }
 
 // Next is Stream.Next. Ids after the last document are an error.
-func (s *Spans) Next(dst []byte, limit int64) ([]byte, error) {
+func (s *SizedStream) Next(dst []byte, limit int64) ([]byte, error) {
 	tokens, err := s.length()
 	if err == io.EOF {
-		if _, _, err := s.ids.id(); err != io.EOF {
+		if _, _, err := s.ids.readID(); err != io.EOF {
 			return dst, errors.Join(err, fmt.Errorf("it holds more ids than the %d of its documents: is %s the right type?",
 				s.ids.read-1, s.ids.typ.Name))
 		}
@@ -33,7 +33,7 @@ func (s *Spans) Next(dst []byte, limit int64) ([]byte, error) {
 	}
 	var wrong error
 	for i := range tokens {
-		id, ok, err := s.ids.id()
+		id, ok, err := s.ids.readID()
 		if err == io.EOF {
 			return dst, fmt.Errorf("it ends behind %d ids, within a document: is %s the right type?", s.ids.read, s.ids.typ.Name)
 		}
@@ -50,7 +50,7 @@ func (s *Spans) Next(dst []byte, limit int64) ([]byte, error) {
 	case wrong != nil:
 		return dst, &DocumentError{Tokens: tokens, Err: wrong}
 	case 4*tokens > limit:
-		return dst, tooLarge(tokens, limit)
+		return dst, tooLargeError(tokens, limit)
 	}
 	return dst, nil
 }

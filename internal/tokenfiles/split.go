@@ -8,13 +8,13 @@ import (
 	"io"
 )
 
-// Cut specifies where documents end in a file of ids without boundaries.
-type Cut struct {
+// Boundaries specifies where documents end in a file of ids without boundaries.
+type Boundaries struct {
 	End   *uint32 // after each of these ids, which belongs to the document that it ends
 	Begin *uint32 // before each of these ids
 }
 
-func (c Cut) String() string {
+func (c Boundaries) String() string {
 	text := ""
 	if c.End != nil {
 		text = fmt.Sprintf("ends with %d ", *c.End)
@@ -25,30 +25,31 @@ func (c Cut) String() string {
 	return text
 }
 
-func (c Cut) some() bool { return c.End != nil || c.Begin != nil }
+func (c Boundaries) isSet() bool { return c.End != nil || c.Begin != nil }
 
-// ErrNoCut is the error for ids without document boundaries.
-var ErrNoCut = errors.New("it holds token ids one behind the other, and nothing says where a document ends: name " +
-	"the id that ends each, or the one that begins each")
+// ErrNoBoundaries is the error for ids without document boundaries.
+var ErrNoBoundaries = errors.New(
+	"it holds token ids one behind the other, and nothing says where a document ends: name " +
+		"the id that ends each, or the one that begins each")
 
 // Stream reads documents from consecutive ids.
 type Stream struct {
-	r     *bufio.Reader
-	typ   Type
-	cut   Cut
-	total int64 // declared number of ids; -1: up to the end of the file
-	row   int64 // maximum length of a document in ids; 0: no maximum
-	read  int64
-	held  uint32 // an id that was read and starts the next document
-	holds bool
+	r           *bufio.Reader
+	typ         Type
+	boundaries  Boundaries
+	total       int64 // declared number of ids; -1: up to the end of the file
+	rowLength   int64 // maximum length of a document in ids; 0: no maximum
+	read        int64
+	peekedID    uint32 // an id that was read and starts the next document
+	hasPeekedID bool
 }
 
-// Raw reads ids without any header.
-func Raw(r io.Reader, t Type, c Cut) (*Stream, error) {
-	if !c.some() {
-		return nil, ErrNoCut
+// NewRawStream reads ids without any header.
+func NewRawStream(r io.Reader, t Type, c Boundaries) (*Stream, error) {
+	if !c.isSet() {
+		return nil, ErrNoBoundaries
 	}
-	return &Stream{r: bufio.NewReaderSize(r, 1<<16), typ: t, cut: c, total: -1}, nil
+	return &Stream{r: bufio.NewReaderSize(r, 1<<16), typ: t, boundaries: c, total: -1}, nil
 }
 
 // Next appends the next document's ids to dst, little-endian int32, or returns io.EOF. A *DocumentError is a document
@@ -57,20 +58,20 @@ func (s *Stream) Next(dst []byte, limit int64) ([]byte, error) {
 	var tokens int64
 	var wrong error
 	for {
-		shorts := s.shorts()
+		shorts := s.bufferedUint16s()
 		if tokens += int64(len(shorts) / 2); 4*tokens <= limit {
-			dst = appendShorts(dst, shorts)
+			dst = appendUint16s(dst, shorts)
 		}
 		_, _ = s.r.Discard(len(shorts)) // already peeked
-		id, ok, err := s.id()
+		id, ok, err := s.readID()
 		if err == io.EOF && tokens > 0 {
 			break
 		}
 		if err != nil {
 			return dst, err
 		}
-		if s.cut.Begin != nil && ok && id == *s.cut.Begin && tokens > 0 {
-			s.held, s.holds = id, true
+		if s.boundaries.Begin != nil && ok && id == *s.boundaries.Begin && tokens > 0 {
+			s.peekedID, s.hasPeekedID = id, true
 			break
 		}
 		tokens++
@@ -80,7 +81,7 @@ func (s *Stream) Next(dst []byte, limit int64) ([]byte, error) {
 		case 4*tokens <= limit:
 			dst = append(dst, byte(id), byte(id>>8), byte(id>>16), byte(id>>24))
 		}
-		if s.cut.End != nil && ok && id == *s.cut.End || s.row > 0 && s.read%s.row == 0 {
+		if s.boundaries.End != nil && ok && id == *s.boundaries.End || s.rowLength > 0 && s.read%s.rowLength == 0 {
 			break
 		}
 	}
@@ -88,15 +89,15 @@ func (s *Stream) Next(dst []byte, limit int64) ([]byte, error) {
 	case wrong != nil:
 		return dst, &DocumentError{Tokens: tokens, Err: wrong}
 	case 4*tokens > limit:
-		return dst, tooLarge(tokens, limit)
+		return dst, tooLargeError(tokens, limit)
 	}
 	return dst, nil
 }
 
-// shorts returns buffered uint16 ids before the next one that ends a document. It returns none if documents also end
-// in other ways.
-func (s *Stream) shorts() []byte {
-	if !s.typ.plain() || s.cut.End == nil || s.cut.Begin != nil || s.row > 0 || s.holds {
+// bufferedUint16s returns buffered uint16 ids before the next one that ends a document. It returns none if documents
+// also end in other ways.
+func (s *Stream) bufferedUint16s() []byte {
+	if !s.typ.isUint16LE() || s.boundaries.End == nil || s.boundaries.Begin != nil || s.rowLength > 0 || s.hasPeekedID {
 		return nil
 	}
 	n := s.r.Buffered() / 2
@@ -105,7 +106,7 @@ func (s *Stream) shorts() []byte {
 	}
 	raw, _ := s.r.Peek(2 * n) // already buffered
 	for i := 0; i+1 < len(raw); i += 2 {
-		if uint32(binary.LittleEndian.Uint16(raw[i:])) == *s.cut.End {
+		if uint32(binary.LittleEndian.Uint16(raw[i:])) == *s.boundaries.End {
 			raw = raw[:i]
 		}
 	}
@@ -113,11 +114,11 @@ func (s *Stream) shorts() []byte {
 	return raw
 }
 
-// id reads the next id; ok is false for one that fits no vocabulary.
-func (s *Stream) id() (id uint32, ok bool, err error) {
-	if s.holds {
-		s.holds = false
-		return s.held, true, nil
+// readID reads the next id; ok is false for one that fits no vocabulary.
+func (s *Stream) readID() (id uint32, ok bool, err error) {
+	if s.hasPeekedID {
+		s.hasPeekedID = false
+		return s.peekedID, true, nil
 	}
 	if s.read == s.total {
 		if _, err := s.r.Peek(1); err == nil {
@@ -132,9 +133,9 @@ func (s *Stream) id() (id uint32, ok bool, err error) {
 		if err == io.EOF && len(raw) == 0 && s.total < 0 {
 			return 0, false, io.EOF
 		}
-		return 0, false, cutOff(fmt.Sprintf("the file, behind %d ids,", s.read), err)
+		return 0, false, truncatedError(fmt.Sprintf("the file, behind %d ids,", s.read), err)
 	}
-	id, ok = s.typ.at(raw)
+	id, ok = s.typ.decode(raw)
 	_, _ = s.r.Discard(s.typ.Size) // already peeked
 	s.read++
 	return id, ok, nil

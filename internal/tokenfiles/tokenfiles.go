@@ -14,10 +14,10 @@ import (
 
 // Type is the encoding of an id in a file.
 type Type struct {
-	Name   string // NumPy's name
-	Size   int    // in bytes
-	signed bool
-	big    bool // big-endian
+	Name      string // NumPy's name
+	Size      int    // in bytes
+	signed    bool
+	bigEndian bool // big-endian
 }
 
 // Types are the types of ids, little-endian.
@@ -42,23 +42,23 @@ func TypeOf(name string) (Type, error) {
 
 // Append appends ids as little-endian int32. raw holds complete ids. On error some of them may have been appended.
 func (t Type) Append(dst, raw []byte) ([]byte, error) {
-	if t.plain() {
-		return appendShorts(dst, raw), nil
+	if t.isUint16LE() {
+		return appendUint16s(dst, raw), nil
 	}
 	for i := 0; i < len(raw); i += t.Size {
-		id, ok := t.at(raw[i:])
+		id, ok := t.decode(raw[i:])
 		if !ok {
-			return dst, fmt.Errorf("token %d: id %s does not fit 31 bits", i/t.Size, t.text(raw[i:]))
+			return dst, fmt.Errorf("token %d: id %s does not fit 31 bits", i/t.Size, t.format(raw[i:]))
 		}
 		dst = binary.LittleEndian.AppendUint32(dst, id)
 	}
 	return dst, nil
 }
 
-// plain reports whether ids are little-endian uint16, the most common type, which is decoded in bulk.
-func (t Type) plain() bool { return t.Size == 2 && !t.signed && !t.big }
+// isUint16LE reports whether ids are little-endian uint16, the most common type, which is decoded in bulk.
+func (t Type) isUint16LE() bool { return t.Size == 2 && !t.signed && !t.bigEndian }
 
-func appendShorts(dst, raw []byte) []byte {
+func appendUint16s(dst, raw []byte) []byte {
 	at, n := len(dst), len(raw)/2
 	dst = slices.Grow(dst, 4*n)[:at+4*n]
 	for i, out := 0, dst[at:]; i < n; i++ {
@@ -67,18 +67,18 @@ func appendShorts(dst, raw []byte) []byte {
 	return dst
 }
 
-// at returns the id at the beginning of raw; ok is false for one that no vocabulary has.
-func (t Type) at(raw []byte) (id uint32, ok bool) {
-	bits := t.bits(raw)
+// decode returns the id at the beginning of raw; ok is false for one that no vocabulary has.
+func (t Type) decode(raw []byte) (id uint32, ok bool) {
+	bits := t.rawBits(raw)
 	if t.signed && bits>>(8*t.Size-1) != 0 {
 		return 0, false
 	}
 	return uint32(bits), bits <= math.MaxInt32
 }
 
-func (t Type) bits(raw []byte) uint64 {
+func (t Type) rawBits(raw []byte) uint64 {
 	var order binary.ByteOrder = binary.LittleEndian
-	if t.big {
+	if t.bigEndian {
 		order = binary.BigEndian
 	}
 	switch t.Size {
@@ -92,8 +92,8 @@ func (t Type) bits(raw []byte) uint64 {
 	return order.Uint64(raw)
 }
 
-func (t Type) text(raw []byte) string {
-	bits := t.bits(raw)
+func (t Type) format(raw []byte) string {
+	bits := t.rawBits(raw)
 	if shift := 64 - 8*t.Size; t.signed {
 		return fmt.Sprint(int64(bits<<shift) >> shift)
 	}
@@ -110,13 +110,13 @@ type DocumentError struct {
 func (e *DocumentError) Error() string { return e.Err.Error() }
 func (e *DocumentError) Unwrap() error { return e.Err }
 
-// tooLarge returns the error of a document that has more bytes, as int32 ids, than the limit.
-func tooLarge(tokens, limit int64) error {
+// tooLargeError returns the error of a document that has more bytes, as int32 ids, than the limit.
+func tooLargeError(tokens, limit int64) error {
 	return &DocumentError{Tokens: tokens, TooLarge: true, Err: fmt.Errorf("document has %d tokens, %d bytes, more than %d",
 		tokens, 4*tokens, limit)}
 }
 
-func cutOff(what string, err error) error {
+func truncatedError(what string, err error) error {
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return fmt.Errorf("%s is cut off: %w", what, io.ErrUnexpectedEOF)
 	}

@@ -72,7 +72,7 @@ func llmc(magic, version, n uint32, data []byte) []byte {
 }
 
 func TestStreams(t *testing.T) {
-	end, begin := tokenfiles.Cut{End: id(9)}, tokenfiles.Cut{Begin: id(9)}
+	end, begin := tokenfiles.Boundaries{End: id(9)}, tokenfiles.Boundaries{Begin: id(9)}
 	of := func(name string) tokenfiles.Type {
 		typ, err := tokenfiles.TypeOf(name)
 		if err != nil {
@@ -89,72 +89,75 @@ func TestStreams(t *testing.T) {
 		err   string
 	}{
 		{name: "an id that ends", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.Raw(bytes.NewReader(short), of("uint16"), end)
+			return tokenfiles.NewRawStream(bytes.NewReader(short), of("uint16"), end)
 		},
 			want: []string{"[1 2 9]", "[3 9]", "[9]", "[4]"}},
 		{name: "an id that begins", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.Raw(bytes.NewReader(short), of("uint16"), begin)
+			return tokenfiles.NewRawStream(bytes.NewReader(short), of("uint16"), begin)
 		},
 			want: []string{"[1 2]", "[9 3]", "[9]", "[9 4]"}},
 		{name: "neither", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.Raw(bytes.NewReader(short), of("uint16"), tokenfiles.Cut{})
+			return tokenfiles.NewRawStream(bytes.NewReader(short), of("uint16"), tokenfiles.Boundaries{})
 		}, err: "where a document ends"},
 		{name: "half an id", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.Raw(bytes.NewReader(short[:7]), of("uint16"), end)
+			return tokenfiles.NewRawStream(bytes.NewReader(short[:7]), of("uint16"), end)
 		}, want: []string{"[1 2 9]"}, err: "behind 3 ids, is cut off"},
 		{name: "too large", limit: 8, open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.Raw(bytes.NewReader(short), of("uint16"), end)
+			return tokenfiles.NewRawStream(bytes.NewReader(short), of("uint16"), end)
 		}, want: []string{"document has 3 tokens, 12 bytes, more than 8", "[3 9]", "[9]", "[4]"}},
 		{name: "negative", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.Raw(bytes.NewReader(raw(little, int32(1), int32(-7), int32(9), int32(2))), of("int32"), end)
+			return tokenfiles.NewRawStream(bytes.NewReader(raw(little, int32(1), int32(-7), int32(9), int32(2))),
+				of("int32"), end)
 		}, want: []string{"token 1: its id does not fit 31 bits: is int32 the right type?", "[2]"}},
 		{name: "all that fits", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.Raw(bytes.NewReader(raw(little, int64(math.MaxInt32), int64(9), int64(math.MaxInt32+1))),
+			return tokenfiles.NewRawStream(bytes.NewReader(raw(little, int64(math.MaxInt32), int64(9), int64(math.MaxInt32+1))),
 				of("int64"), end)
 		}, want: []string{"[2147483647 9]", "token 0: its id does not fit 31 bits: is int64 the right type?"}},
 		{name: "NumPy, big-endian", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.NPY(bytes.NewReader(npy(">u4", "3,", raw(binary.BigEndian, uint32(7), uint32(9), uint32(1<<20)))),
+			return tokenfiles.NewNPYStream(bytes.NewReader(npy(">u4", "3,", raw(binary.BigEndian, uint32(7), uint32(9),
+				uint32(1<<20)))),
 				end)
 		}, want: []string{"[7 9]", "[1048576]"}},
 		{name: "NumPy, rows", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.NPY(bytes.NewReader(npy("|u1", "2, 3", []byte{1, 9, 2, 3, 4, 5})), tokenfiles.Cut{})
+			return tokenfiles.NewNPYStream(bytes.NewReader(npy("|u1", "2, 3", []byte{1, 9, 2, 3, 4, 5})),
+				tokenfiles.Boundaries{})
 		}, want: []string{"[1 9 2]", "[3 4 5]"}},
 		{name: "NumPy, rows that are cut", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.NPY(bytes.NewReader(npy("|u1", "2, 3", []byte{1, 9, 2, 3, 4, 5})), end)
+			return tokenfiles.NewNPYStream(bytes.NewReader(npy("|u1", "2, 3", []byte{1, 9, 2, 3, 4, 5})), end)
 		}, want: []string{"[1 9]", "[2]", "[3 4 5]"}},
 		{name: "NumPy without values", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.NPY(bytes.NewReader(npy("<i8", "0, 3", nil)), end)
+			return tokenfiles.NewNPYStream(bytes.NewReader(npy("<i8", "0, 3", nil)), end)
 		}},
 		{name: "NumPy, cut off", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.NPY(bytes.NewReader(npy("<u2", "3,", []byte{1, 0, 9, 0})), end)
+			return tokenfiles.NewNPYStream(bytes.NewReader(npy("<u2", "3,", []byte{1, 0, 9, 0})), end)
 		}, want: []string{"[1 9]"}, err: "cut off"},
 		{name: "NumPy, two arrays", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.NPY(bytes.NewReader(npy("|u1", "1,", []byte{9, 0})), end)
+			return tokenfiles.NewNPYStream(bytes.NewReader(npy("|u1", "1,", []byte{9, 0})), end)
 		}, want: []string{"[9]"}, err: "more than the 1 ids"},
 		{name: "NumPy, floats", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.NPY(bytes.NewReader(npy("<f4", "3,", nil)), end)
+			return tokenfiles.NewNPYStream(bytes.NewReader(npy("<f4", "3,", nil)), end)
 		},
 			err: "its values are <f4, want integers"},
 		{name: "NumPy, objects", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.NPY(bytes.NewReader(npy("|O", "3,", nil)), end)
+			return tokenfiles.NewNPYStream(bytes.NewReader(npy("|O", "3,", nil)), end)
 		}, err: "no plain type"},
 		{name: "NumPy, three dimensions", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.NPY(bytes.NewReader(npy("<u2", "1,2,3", nil)), end)
+			return tokenfiles.NewNPYStream(bytes.NewReader(npy("<u2", "1,2,3", nil)), end)
 		}, err: "3 dimensions"},
 		{name: "NumPy, a huge shape", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.NPY(bytes.NewReader(npy("<u2", "4611686018427387904, 4611686018427387904", nil)), end)
+			return tokenfiles.NewNPYStream(bytes.NewReader(npy("<u2", "4611686018427387904, 4611686018427387904", nil)), end)
 		}, err: "out of range"},
 		{name: "NumPy, a huge header", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.NPY(strings.NewReader(tokenfiles.NPYMagic+"\x02\x00\xff\xff\xff\xff"), end)
+			return tokenfiles.NewNPYStream(strings.NewReader(tokenfiles.NPYMagic+"\x02\x00\xff\xff\xff\xff"), end)
 		}, err: "its NumPy header is said to have"},
 		{name: "llm.c", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.LLMC(bytes.NewReader(llmc(20240520, 1, 7, short)), begin)
+			return tokenfiles.NewLLMCStream(bytes.NewReader(llmc(20240520, 1, 7, short)), begin)
 		}, want: []string{"[1 2]", "[9 3]", "[9]", "[9 4]"}},
 		{name: "llm.c, cut off", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.LLMC(bytes.NewReader(llmc(20240801, 7, 3, raw(little, uint32(100_000), uint32(9)))), end)
+			return tokenfiles.NewLLMCStream(bytes.NewReader(llmc(20240801, 7, 3, raw(little, uint32(100_000), uint32(9)))), end)
 		}, want: []string{"[100000 9]"}, err: "cut off"},
 		{name: "llm.c of another version", open: func() (*tokenfiles.Stream, error) {
-			return tokenfiles.LLMC(bytes.NewReader(llmc(20240520, 2, 7, short)), begin)
+			return tokenfiles.NewLLMCStream(bytes.NewReader(llmc(20240520, 2, 7, short)), begin)
 		}, err: "version 2"},
 	}
 	for _, c := range cases {
@@ -331,8 +334,8 @@ func TestLongDocuments(t *testing.T) {
 			}
 		}
 	}
-	if m.At() != int64(len(ids)) {
-		t.Errorf("read %d of %d bytes", m.At(), len(ids))
+	if m.Offset() != int64(len(ids)) {
+		t.Errorf("read %d of %d bytes", m.Offset(), len(ids))
 	}
 }
 
@@ -352,7 +355,7 @@ func TestLongDocumentsOfAStream(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, limit := range []int64{plenty, 4 * 50_000} {
-		s, err := tokenfiles.Raw(bytes.NewReader(data), typ, tokenfiles.Cut{End: id(9)})
+		s, err := tokenfiles.NewRawStream(bytes.NewReader(data), typ, tokenfiles.Boundaries{End: id(9)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -395,18 +398,18 @@ func FuzzStreams(f *testing.F) {
 	f.Add(npy(">i8", "1,", make([]byte, 8)), "int64", uint32(0), false)
 	f.Add(llmc(20240520, 1, 3, make([]byte, 6)), "uint8", uint32(9), true)
 	f.Fuzz(func(t *testing.T, data []byte, name string, at uint32, ends bool) {
-		cut := tokenfiles.Cut{Begin: &at}
+		cut := tokenfiles.Boundaries{Begin: &at}
 		if ends {
-			cut = tokenfiles.Cut{End: &at}
+			cut = tokenfiles.Boundaries{End: &at}
 		}
-		if s, err := tokenfiles.NPY(bytes.NewReader(data), cut); err == nil {
+		if s, err := tokenfiles.NewNPYStream(bytes.NewReader(data), cut); err == nil {
 			_, _ = read(t, s, 1<<10)
 		}
-		if s, err := tokenfiles.LLMC(bytes.NewReader(data), cut); err == nil {
+		if s, err := tokenfiles.NewLLMCStream(bytes.NewReader(data), cut); err == nil {
 			_, _ = read(t, s, 1<<10)
 		}
 		if typ, err := tokenfiles.TypeOf(name); err == nil {
-			s, err := tokenfiles.Raw(bytes.NewReader(data), typ, cut)
+			s, err := tokenfiles.NewRawStream(bytes.NewReader(data), typ, cut)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,32 +18,32 @@ import (
 // maxLines is the maximum number of lines of ranks, sources and events.
 const maxLines = 12
 
-// Picture returns the terminal view of a status.
-func Picture(s api.Status) tui.Picture {
-	p := tui.Picture{Title: "loaderd top  " + s.Run, State: s.Daemon, Verdict: s.Verdict.Sentence, Keys: "q leaves"}
+// NewContent returns the terminal view of a status.
+func NewContent(s api.Status) tui.Content {
+	p := tui.Content{Title: "loaderd top  " + s.Run, State: s.Daemon, Verdict: s.Verdict.Sentence, Keys: "q leaves"}
 	switch s.Verdict.Health {
 	case diagnosis.Waiting:
-		p.Tone = tui.Noted
+		p.Tone = tui.Warning
 	case diagnosis.Failing:
-		p.Tone = tui.Alarming
+		p.Tone = tui.Critical
 	}
-	if s.Verdict.Do != "" {
-		p.Lines = append(p.Lines, "-> "+s.Verdict.Do)
+	if s.Verdict.Advice != "" {
+		p.Lines = append(p.Lines, "-> "+s.Verdict.Advice)
 	}
 	p.Cells = cells(s)
 	if x := s.FullestStream(); x != nil {
-		stored := api.Stage{Name: "stored", Value: float64(x.Bytes), Of: float64(x.MaxBytes), Unit: "bytes"}
-		p.Levels = append(p.Levels, level(stored))
+		stored := api.Stage{Name: "stored", Value: float64(x.Bytes), Limit: float64(x.MaxBytes), Unit: "bytes"}
+		p.Bars = append(p.Bars, newBar(stored))
 	}
 	for _, x := range s.Flow {
-		p.Levels = append(p.Levels, level(x))
+		p.Bars = append(p.Bars, newBar(x))
 	}
 	if len(s.Sources) > 1 {
 		p.Tables = append(p.Tables, table(len(s.Sources), "SOURCE\tTARGET\tRECENT\tTOKENS\tEPOCH\tSTATE",
 			func(w io.Writer, i int) {
 				x := s.Sources[i]
-				fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, Share(x.Recent),
-					humanize.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, StateOf(x, s.Time))
+				fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, FormatShare(x.Recent),
+					humanize.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, SourceState(x, s.Time))
 			}))
 	}
 	if len(s.Ranks) > 0 {
@@ -52,7 +52,7 @@ func Picture(s api.Status) tui.Picture {
 			func(w io.Writer, i int) {
 				r := ranks[i]
 				fmt.Fprintf(w, "%s %d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, RankState(r),
-					humanize.Count(r.Sent), Consumed(r), humanize.Count(r.Lag), Wait(r.WaitP50), Wait(r.WaitP99),
+					humanize.Count(r.Sent), FormatConsumed(r), humanize.Count(r.Lag), FormatWait(r.WaitP50), FormatWait(r.WaitP99),
 					humanize.Bytes(int64(r.Bytes)))
 			}))
 	}
@@ -77,34 +77,34 @@ func cells(s api.Status) []tui.Cell {
 		{Label: "tokens/s", Value: humanize.Short(s.Rates.Tokens)},
 		{Label: "documents/s", Value: humanize.Short(s.Rates.Documents)},
 		{Label: "padding", Value: fmt.Sprintf("%.2f %%", 100*s.Packing.Padding)},
-		{Label: "planned", Value: humanize.Count(s.Planned)}, {Label: "sent", Value: steps(s.Sent)},
-		{Label: "consumed", Value: steps(s.Consumed)},
+		{Label: "planned", Value: humanize.Count(s.Planned)}, {Label: "sent", Value: formatSteps(s.Sent)},
+		{Label: "consumed", Value: formatSteps(s.Consumed)},
 		{Label: "committed", Value: humanize.Count(s.Committed)}, {Label: "ends in", Value: ends},
 		{Label: "dead letters", Value: humanize.Count(s.Dead.Total)},
 	}
 }
 
-// steps formats a number of steps, "-" if unknown.
-func steps(n *uint64) string {
+// formatSteps formats a number of steps, "-" if unknown.
+func formatSteps(n *uint64) string {
 	if n == nil {
 		return "-"
 	}
 	return humanize.Count(*n)
 }
 
-func level(x api.Stage) tui.Level {
-	l := tui.Level{Label: x.Name, Brief: humanize.Short(x.Value), Long: humanize.Count(int64(x.Value)),
-		Marked: x.Limits}
+func newBar(x api.Stage) tui.Bar {
+	l := tui.Bar{Label: x.Name, ShortText: humanize.Short(x.Value), LongText: humanize.Count(int64(x.Value)),
+		Highlighted: x.Bottleneck}
 	if x.Unit == "bytes" {
-		l.Long, l.Brief = humanize.Bytes(int64(x.Value)), humanize.Bytes(int64(x.Value))
+		l.LongText, l.ShortText = humanize.Bytes(int64(x.Value)), humanize.Bytes(int64(x.Value))
 	}
-	if x.Of > 0 {
-		l.Part = min(1, x.Value/x.Of)
+	if x.Limit > 0 {
+		l.Fraction = min(1, x.Value/x.Limit)
 		if x.Unit == "bytes" {
-			l.Long += " of " + humanize.Bytes(int64(x.Of))
+			l.LongText += " of " + humanize.Bytes(int64(x.Limit))
 		} else {
-			l.Long += " of " + humanize.Count(int64(x.Of)) + " " + x.Unit
-			l.Brief += "/" + humanize.Short(x.Of)
+			l.LongText += " of " + humanize.Count(int64(x.Limit)) + " " + x.Unit
+			l.ShortText += "/" + humanize.Short(x.Limit)
 		}
 	}
 	return l
@@ -141,32 +141,32 @@ func RankState(r api.RankStatus) string {
 	if r.State == api.StateReading {
 		return r.State
 	}
-	return r.State + " " + humanize.Time(time.Duration(r.StateFor*float64(time.Second)))
+	return r.State + " " + humanize.Time(time.Duration(r.StateSeconds*float64(time.Second)))
 }
 
-// Consumed formats the number of steps that a rank has consumed, "-" if its client does not report it.
-func Consumed(r api.RankStatus) string {
+// FormatConsumed formats the number of steps that a rank has consumed, "-" if its client does not report it.
+func FormatConsumed(r api.RankStatus) string {
 	if r.Unit == api.UnitSent {
 		return "-"
 	}
 	return humanize.Count(r.Consumed)
 }
 
-// Wait formats the time in seconds that a rank waited.
-func Wait(seconds float64) string {
+// FormatWait formats the time in seconds that a rank waited.
+func FormatWait(seconds float64) string {
 	return time.Duration(seconds * float64(time.Second)).Round(100 * time.Microsecond).String()
 }
 
-// Share formats a share of the tokens, "-" before the first.
-func Share(v *float64) string {
+// FormatShare formats a share of the tokens, "-" before the first.
+func FormatShare(v *float64) string {
 	if v == nil {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f %%", 100**v)
 }
 
-// StateOf returns the state of a source in one or two words.
-func StateOf(x api.SourceStatus, now time.Time) string {
+// SourceState returns the state of a source in one or two words.
+func SourceState(x api.SourceStatus, now time.Time) string {
 	switch {
 	case x.Removed:
 		return "removed"

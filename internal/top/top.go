@@ -14,18 +14,18 @@ import (
 	"loaderd/internal/tui"
 )
 
-// Ask requests the status from a daemon.
-type Ask func(ctx context.Context) (api.Status, error)
+// StatusFunc requests the status from a daemon.
+type StatusFunc func(ctx context.Context) (api.Status, error)
 
-// every is the interval of requests.
-const every = 500 * time.Millisecond
+// refreshInterval is the interval of requests.
+const refreshInterval = 500 * time.Millisecond
 
-// Show displays the status until the user quits or ctx ends. It repeats failed requests, and meanwhile displays the
+// Run displays the status until the user quits or ctx ends. It repeats failed requests, and meanwhile displays the
 // last status with its age. where is the name of the daemon.
-func Show(ctx context.Context, where string, ask Ask, terminal *os.File) error {
+func Run(ctx context.Context, where string, ask StatusFunc, terminal *os.File) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	m := &model{ctx: ctx, where: where, ask: ask, view: tui.New(lipgloss.NewRenderer(terminal)), now: time.Now}
+	m := &model{ctx: ctx, daemonName: where, fetch: ask, view: tui.New(lipgloss.NewRenderer(terminal)), now: time.Now}
 	_, err := tea.NewProgram(m, tea.WithOutput(terminal), tea.WithAltScreen(), tea.WithContext(ctx)).Run()
 	if ctx.Err() != nil {
 		return nil
@@ -36,8 +36,8 @@ func Show(ctx context.Context, where string, ask Ask, terminal *os.File) error {
 // model is the live view as a bubbletea model.
 type model struct {
 	ctx           context.Context
-	where         string
-	ask           Ask
+	daemonName    string
+	fetch         StatusFunc
 	view          tui.View
 	now           func() time.Time
 	status        *api.Status // nil before the first response
@@ -46,22 +46,22 @@ type model struct {
 }
 
 type (
-	answered struct {
+	statusMsg struct {
 		status api.Status
 		err    error
 	}
-	again struct{}
+	refreshMsg struct{}
 )
 
-func (m *model) look() tea.Msg {
-	ctx, cancel := context.WithTimeout(m.ctx, 10*every)
+func (m *model) requestStatus() tea.Msg {
+	ctx, cancel := context.WithTimeout(m.ctx, 10*refreshInterval)
 	defer cancel()
-	s, err := m.ask(ctx)
-	return answered{s, err}
+	s, err := m.fetch(ctx)
+	return statusMsg{s, err}
 }
 
 // Init implements tea.Model.
-func (m *model) Init() tea.Cmd { return m.look }
+func (m *model) Init() tea.Cmd { return m.requestStatus }
 
 // Update implements tea.Model.
 func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
@@ -73,13 +73,13 @@ func (m *model) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 		case "q", "esc", "ctrl+c":
 			return m, tea.Quit
 		}
-	case answered:
+	case statusMsg:
 		if m.err = msg.err; m.err == nil {
 			m.status = &msg.status
 		}
-		return m, tea.Tick(every, func(time.Time) tea.Msg { return again{} })
-	case again:
-		return m, m.look
+		return m, tea.Tick(refreshInterval, func(time.Time) tea.Msg { return refreshMsg{} })
+	case refreshMsg:
+		return m, m.requestStatus
 	}
 	return m, nil
 }
@@ -89,21 +89,21 @@ func (m *model) View() string {
 	if m.width == 0 {
 		return "" // the window size is not known yet
 	}
-	return m.view.Render(m.picture(), m.width, m.height)
+	return m.view.Render(m.content(), m.width, m.height)
 }
 
-func (m *model) picture() tui.Picture {
+func (m *model) content() tui.Content {
 	if m.status == nil {
-		p := tui.Picture{Title: "loaderd top", State: m.where, Verdict: "Asking " + m.where, Keys: "q leaves"}
+		p := tui.Content{Title: "loaderd top", State: m.daemonName, Verdict: "Asking " + m.daemonName, Keys: "q leaves"}
 		if m.err != nil {
-			p.Verdict, p.Tone = m.err.Error(), tui.Alarming
+			p.Verdict, p.Tone = m.err.Error(), tui.Critical
 		}
 		return p
 	}
-	p := Picture(*m.status)
-	p.State = m.where
+	p := NewContent(*m.status)
+	p.State = m.daemonName
 	if m.err != nil {
-		p.Tone, p.Verdict = tui.Alarming, fmt.Sprintf("No answer for %s: %v",
+		p.Tone, p.Verdict = tui.Critical, fmt.Sprintf("No answer for %s: %v",
 			m.now().Sub(m.status.Time).Round(time.Second), m.err)
 	}
 	return p

@@ -26,12 +26,12 @@ func someStatus() api.Status {
 	s := api.Status{Run: "pretrain", Time: at, Daemon: "node-0/71/x", Planned: 7231, Sent: new(uint64(7231)),
 		Consumed: new(uint64(7191)), Committed: 7000, EndsIn: &ends,
 		Verdict: diagnosis.Verdict{Health: diagnosis.Waiting, Sentence: "Waiting for documents of source math, 3 min",
-			Do: "publish more documents, or seal the run to get the rest", Limits: "published"},
+			Advice: "publish more documents, or seal the run to get the rest", Bottleneck: "published"},
 		Rates:   api.Rates{Rates: state.Rates{Tokens: 12.4e6, Documents: 5120}, Bytes: 52e6},
 		Streams: []state.StreamFill{{Source: "math", Name: "DOCS_math", Bytes: 3 << 30, MaxBytes: 4 << 30}},
-		Flow: []api.Stage{{Name: "published", Value: 120_000, Of: 120_500, Unit: "documents", Limits: true},
-			{Name: "tokenized", Value: 5 << 20, Of: 64 << 20, Unit: "bytes"},
-			{Name: "pool", Value: 4000, Of: 8192, Unit: "pieces"}, {Name: "ahead", Value: 60, Of: 64, Unit: "steps"},
+		Flow: []api.Stage{{Name: "published", Value: 120_000, Limit: 120_500, Unit: "documents", Bottleneck: true},
+			{Name: "tokenized", Value: 5 << 20, Limit: 64 << 20, Unit: "bytes"},
+			{Name: "pool", Value: 4000, Limit: 8192, Unit: "pieces"}, {Name: "ahead", Value: 60, Limit: 64, Unit: "steps"},
 			{Name: "committed", Value: 7000}},
 		Sources: []api.SourceStatus{{Name: "code", Target: .25, Recent: new(.2512), Tokens: 31e6, Epochs: "1", Sealed: true},
 			{Name: "math", Target: .75, Recent: new(.7488), Tokens: 93e6, Epochs: "forever", DrySince: &dry, Next: 9,
@@ -42,7 +42,7 @@ func someStatus() api.Status {
 		s.Ranks = append(s.Ranks, api.RankStatus{Job: "trainer", Rank: i, World: 16, Sent: 7231, Consumed: 7231,
 			State: api.StateReading, Unit: api.UnitRead, WaitP50: .0123, WaitP99: 1.5, Bytes: 3e6})
 	}
-	s.Ranks[5].Lag, s.Ranks[5].Consumed, s.Ranks[5].State, s.Ranks[5].StateFor = 40, 7191, "silent", 20
+	s.Ranks[5].Lag, s.Ranks[5].Consumed, s.Ranks[5].State, s.Ranks[5].StateSeconds = 40, 7191, "silent", 20
 	return s
 }
 
@@ -61,7 +61,7 @@ func TestPictures(t *testing.T) {
 	} {
 		t.Run(test.file, func(t *testing.T) {
 			goldentest.Compare(t, test.file+".txt", func(w io.Writer) error {
-				_, err := io.WriteString(w, view.Render(Picture(test.status), test.width, test.height)+"\n")
+				_, err := io.WriteString(w, view.Render(NewContent(test.status), test.width, test.height)+"\n")
 				return err
 			})
 		})
@@ -76,7 +76,7 @@ func TestPicturesFit(t *testing.T) {
 	for _, s := range []api.Status{someStatus(), {}, long} {
 		for width := 40; width <= 200; width += 3 {
 			for _, height := range []int{1, 5, 24, 80} {
-				lines := strings.Split(view.Render(Picture(s), width, height), "\n")
+				lines := strings.Split(view.Render(NewContent(s), width, height), "\n")
 				if len(lines) > height {
 					t.Fatalf("%d lines at a height of %d", len(lines), height)
 				}
@@ -93,9 +93,9 @@ func TestPicturesFit(t *testing.T) {
 // Failed requests are repeated, and the last status is displayed with its age.
 func TestADaemonThatDoesNotAnswer(t *testing.T) {
 	answer, fails := someStatus(), errors.New("connection refused")
-	m := &model{ctx: t.Context(), where: "grpc://a:1", view: tui.New(lipgloss.NewRenderer(io.Discard)),
-		now: func() time.Time { return at.Add(7 * time.Second) },
-		ask: func(context.Context) (api.Status, error) { return answer, fails }}
+	m := &model{ctx: t.Context(), daemonName: "grpc://a:1", view: tui.New(lipgloss.NewRenderer(io.Discard)),
+		now:   func() time.Time { return at.Add(7 * time.Second) },
+		fetch: func(context.Context) (api.Status, error) { return answer, fails }}
 	says := func(want string) {
 		t.Helper()
 		if got := m.View(); !strings.Contains(got, want) {
@@ -110,10 +110,10 @@ func TestADaemonThatDoesNotAnswer(t *testing.T) {
 		t.Fatal("it is not asked again")
 	}
 	fails = nil
-	m.Update(m.look())
+	m.Update(m.requestStatus())
 	says("Waiting for documents of source math")
 	fails = errors.New("gone")
-	m.Update(m.look())
+	m.Update(m.requestStatus())
 	says("No answer for 7s: gone")
 	says("published")
 	if _, cmd := m.Update(tea.KeyMsg{Type: tea.KeyRunes, Runes: []rune{'q'}}); cmd == nil {

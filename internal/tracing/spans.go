@@ -23,11 +23,11 @@ const (
 	SpanRead      = "read"      // the rows that contain its first tokens are assembled and sent to a rank
 )
 
-// record records a span that has ended. The first span of a document that was sampled here is SpanStored.
-func (t *Tracer) record(of *document.Trace, name string, kind api.SpanKind, from, until time.Time,
+// recordSpan records a span that has ended. The first span of a document that was sampled here is SpanStored.
+func (t *Tracer) recordSpan(of *document.Trace, name string, kind api.SpanKind, from, until time.Time,
 	attributes ...attribute.KeyValue) {
 	ctx := context.Background()
-	if of.Ours && name == SpanStored {
+	if of.StartedByDaemon && name == SpanStored {
 		ctx = context.WithValue(ctx, rootKey{}, of)
 	} else {
 		parent := api.SpanContextConfig{TraceID: of.ID, SpanID: of.Parent, TraceFlags: api.FlagsSampled}
@@ -67,25 +67,25 @@ func (t *Tracer) Fetched(of *document.Trace, stream string, sequence uint64, tok
 	if fetched.Before(stored) { // the server's clock is ahead
 		stored = fetched
 	}
-	t.record(of, SpanStored, api.SpanKindConsumer, stored, fetched, position...)
-	t.record(of, SpanTokenized, api.SpanKindInternal, fetched, done,
+	t.recordSpan(of, SpanStored, api.SpanKindConsumer, stored, fetched, position...)
+	t.recordSpan(of, SpanTokenized, api.SpanKindInternal, fetched, done,
 		append(position, attribute.Int("loaderd.tokens", tokens))...)
 }
 
-// Planned implements backend.Tracer.
-func (t *Tracer) Planned(of *document.Trace, document, step uint64, row int, taken, stored time.Time) {
-	t.record(of, SpanPlanned, api.SpanKindInternal, taken, stored, rowOf(document, step, row)...)
+// OnPlanned implements backend.Tracer.
+func (t *Tracer) OnPlanned(of *document.Trace, document, step uint64, row int, taken, stored time.Time) {
+	t.recordSpan(of, SpanPlanned, api.SpanKindInternal, taken, stored, rowAttributes(document, step, row)...)
 }
 
-// Read implements arrowout.Tracer.
-func (t *Tracer) Read(d document.Traced, by state.Place, step uint64, from, until time.Time) {
-	attributes := append(rowOf(d.Document, step, d.Row),
+// RecordRead implements arrowout.Tracer.
+func (t *Tracer) RecordRead(d document.TracedDocument, by state.RankID, step uint64, from, until time.Time) {
+	attributes := append(rowAttributes(d.Document, step, d.Row),
 		attribute.String("loaderd.job", by.Job), attribute.Int("loaderd.rank", by.Rank),
 		attribute.Int("loaderd.world", by.World))
-	t.record(d.Trace, SpanRead, api.SpanKindServer, from, until, attributes...)
+	t.recordSpan(d.Trace, SpanRead, api.SpanKindServer, from, until, attributes...)
 }
 
-func rowOf(document, step uint64, row int) []attribute.KeyValue {
+func rowAttributes(document, step uint64, row int) []attribute.KeyValue {
 	return []attribute.KeyValue{attribute.Int("loaderd.source", plan.RefSource(document)),
 		attribute.Int64("loaderd.sequence", int64(plan.RefSequence(document))),
 		attribute.Int64("loaderd.step", int64(step)), attribute.Int("loaderd.row", row)}
@@ -100,5 +100,5 @@ func (t *Tracer) Publish(subject, id string) (traceparent string, stored func())
 	}
 	carrier := propagation.MapCarrier{}
 	traceContext.Inject(ctx, carrier)
-	return carrier[header], func() { span.End() }
+	return carrier[traceparentHeader], func() { span.End() }
 }

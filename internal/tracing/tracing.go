@@ -63,8 +63,8 @@ const shutdownTimeout = 2 * time.Second
 // tracesPath is the path of the protocol, used for endpoints without a path.
 const tracesPath = "/v1/traces"
 
-// retries is the retry configuration for a busy collector.
-var retries = otlptracehttp.RetryConfig{Enabled: true, InitialInterval: 500 * time.Millisecond,
+// retryConfig is the retry configuration for a busy collector.
+var retryConfig = otlptracehttp.RetryConfig{Enabled: true, InitialInterval: 500 * time.Millisecond,
 	MaxInterval: 5 * time.Second, MaxElapsedTime: 30 * time.Second}
 
 // New returns a Tracer that exports to the collector of c. It uses these OpenTelemetry variables of the environment:
@@ -77,7 +77,7 @@ func New(ctx context.Context, c Config, service string, log *slog.Logger,
 		failures.Do(func() { log.Warn("cannot export traces", "error", err) })
 	}))
 	otel.SetLogger(logr.FromSlogHandler(log.Handler()))
-	collector := []otlptracehttp.Option{otlptracehttp.WithEndpointURL(c.Endpoint), otlptracehttp.WithRetry(retries)}
+	collector := []otlptracehttp.Option{otlptracehttp.WithEndpointURL(c.Endpoint), otlptracehttp.WithRetry(retryConfig)}
 	if u, err := url.Parse(c.Endpoint); err == nil && strings.Trim(u.Path, "/") == "" {
 		collector = append(collector, otlptracehttp.WithURLPath(tracesPath))
 	}
@@ -109,7 +109,7 @@ func (t *Tracer) Close(ctx context.Context) {
 // traceContext reads and writes the header traceparent of the W3C trace context.
 var traceContext = propagation.TraceContext{}
 
-const header = "traceparent"
+const traceparentHeader = "traceparent"
 
 // Sample returns the trace of a document, or nil if it is not sampled. A document with a trace context is sampled if
 // its publisher sampled it. Of the other documents a share is sampled, chosen by the stream's creation time and the
@@ -117,7 +117,7 @@ const header = "traceparent"
 func (t *Tracer) Sample(traceparent string, created time.Time, sequence uint64) *document.Trace {
 	if traceparent != "" {
 		publisher := api.SpanContextFromContext(traceContext.Extract(context.Background(),
-			propagation.MapCarrier{header: traceparent}))
+			propagation.MapCarrier{traceparentHeader: traceparent}))
 		if !publisher.IsSampled() {
 			return nil
 		}
@@ -128,24 +128,25 @@ func (t *Tracer) Sample(traceparent string, created time.Time, sequence uint64) 
 		TraceID: id}).Decision != trace.RecordAndSample {
 		return nil
 	}
-	return &document.Trace{Ours: true, ID: id, Parent: rootID(id)}
+	return &document.Trace{StartedByDaemon: true, ID: id, Parent: rootID(id)}
 }
 
 // traceID derives the id of a trace from a document's position. The sampler decides by its last eight bytes.
 func traceID(stream, sequence uint64) (id api.TraceID) {
-	binary.BigEndian.PutUint64(id[:8], mix(stream+sequence*0xd6e8feb86659fd93))
-	binary.BigEndian.PutUint64(id[8:], mix(stream^sequence*0x9e3779b97f4a7c15))
+	binary.BigEndian.PutUint64(id[:8], splitmix64(stream+sequence*0xd6e8feb86659fd93))
+	binary.BigEndian.PutUint64(id[8:], splitmix64(stream^sequence*0x9e3779b97f4a7c15))
 	return id
 }
 
 // rootID returns the id of the first span of such a trace.
 func rootID(of api.TraceID) (id api.SpanID) {
-	binary.BigEndian.PutUint64(id[:], mix(binary.BigEndian.Uint64(of[:8])^mix(binary.BigEndian.Uint64(of[8:]))))
+	binary.BigEndian.PutUint64(id[:], splitmix64(binary.BigEndian.Uint64(of[:8])^splitmix64(
+		binary.BigEndian.Uint64(of[8:]))))
 	return id
 }
 
-// mix is the finalizer of splitmix64.
-func mix(x uint64) uint64 {
+// splitmix64 is the finalizer of splitmix64.
+func splitmix64(x uint64) uint64 {
 	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
 	x = (x ^ x>>27) * 0x94d049bb133111eb
 	return x ^ x>>31

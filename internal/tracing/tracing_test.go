@@ -40,7 +40,8 @@ func TestProducersDecide(t *testing.T) {
 		tracer := open(t, c.URL, share)
 		defer tracer.Close(t.Context())
 		x := tracer.Sample("00-"+traceID+"-"+spanID+"-01", created, 1)
-		if x == nil || hex.EncodeToString(x.ID[:]) != traceID || hex.EncodeToString(x.Parent[:]) != spanID || x.Ours {
+		if x == nil || hex.EncodeToString(x.ID[:]) != traceID || hex.EncodeToString(x.Parent[:]) != spanID ||
+			x.StartedByDaemon {
 			t.Errorf("a sampled document has the trace %+v", x)
 		}
 		for _, header := range []string{"00-" + traceID + "-" + spanID + "-00", "00-" + traceID, "x",
@@ -98,9 +99,10 @@ func TestSpansOfADocument(t *testing.T) {
 	for i, x := range []*document.Trace{published, ours} {
 		sequence := uint64(i + 1)
 		// in order of arrival, another daemon's first
-		tracer.Read(document.Traced{Trace: x, Document: sequence, Row: 3}, state.Place{Job: "j", Rank: 1, World: 2}, 7,
+		tracer.RecordRead(document.TracedDocument{Trace: x, Document: sequence, Row: 3},
+			state.RankID{Job: "j", Rank: 1, World: 2}, 7,
 			at.Add(3), at.Add(4))
-		tracer.Planned(x, sequence, 7, 3, at.Add(2), at.Add(3))
+		tracer.OnPlanned(x, sequence, 7, 3, at.Add(2), at.Add(3))
 		tracer.Fetched(x, "DOCS", sequence, 99, at, at.Add(1), at.Add(2))
 	}
 	tracer.Close(t.Context())
@@ -143,7 +145,7 @@ func TestSpansOfADocument(t *testing.T) {
 func TestWithoutACollector(t *testing.T) {
 	tracer := open(t, "http://127.0.0.1:1", 1)
 	for n := range uint64(10_000) { // more than the queue holds
-		tracer.Planned(tracer.Sample("", created, n), n, 0, 0, created, created)
+		tracer.OnPlanned(tracer.Sample("", created, n), n, 0, 0, created, created)
 	}
 	tracer.Close(t.Context())
 }

@@ -10,36 +10,36 @@ import (
 
 // View draws pictures. The output depends only on the picture and the size.
 type View struct {
-	title, label, value, bar, rest, note, alarm lipgloss.Style
+	title, label, value, bar, emptyBar, note, alarm lipgloss.Style
 }
 
 // New returns a View with the colours of the renderer's terminal, without colours if NO_COLOR is set.
 func New(r *lipgloss.Renderer) View {
 	return View{
-		title: r.NewStyle().Bold(true),
-		label: r.NewStyle().Faint(true),
-		value: r.NewStyle().Bold(true),
-		bar:   r.NewStyle().Foreground(lipgloss.Color("6")),
-		rest:  r.NewStyle().Foreground(lipgloss.Color("8")),
-		note:  r.NewStyle().Foreground(lipgloss.Color("3")),
-		alarm: r.NewStyle().Bold(true).Foreground(lipgloss.Color("1")),
+		title:    r.NewStyle().Bold(true),
+		label:    r.NewStyle().Faint(true),
+		value:    r.NewStyle().Bold(true),
+		bar:      r.NewStyle().Foreground(lipgloss.Color("6")),
+		emptyBar: r.NewStyle().Foreground(lipgloss.Color("8")),
+		note:     r.NewStyle().Foreground(lipgloss.Color("3")),
+		alarm:    r.NewStyle().Bold(true).Foreground(lipgloss.Color("1")),
 	}
 }
 
 const (
-	viewMargin = 1
-	viewWidest = 110
-	cellWidth  = 24 // minimum, of a value with its label
+	viewMargin   = 1
+	maxViewWidth = 110
+	minCellWidth = 24 // minimum, of a value with its label
 )
 
-// Picture is the content of a view, from top to bottom.
-type Picture struct {
+// Content is the content of a view, from top to bottom.
+type Content struct {
 	Title, State string
 	Verdict      string // a sentence, never truncated
 	Tone         Tone   // of the verdict
 	Lines        []string
-	Cells        []Cell  // grouped in lines of three if the width permits
-	Levels       []Level // bars
+	Cells        []Cell // grouped in lines of three if the width permits
+	Bars         []Bar  // bars
 	Tables       [][]string
 	Note         string // message that needs attention
 	Keys         string
@@ -51,48 +51,49 @@ type Tone int
 // Tones.
 const (
 	Plain Tone = iota
-	Noted
-	Alarming
+	Warning
+	Critical
 )
 
 // Cell is a value with its label.
 type Cell struct{ Label, Value string }
 
-// Level is a bounded value, drawn as a bar.
-type Level struct {
-	Label       string
-	Part        float64 // filled part, 0 to 1
-	Long, Brief string  // for a wide and for a narrow terminal
-	Marked      bool    // the bottleneck of the run
+// Bar is a bounded value, drawn as a bar.
+type Bar struct {
+	Label               string
+	Fraction            float64 // filled part, 0 to 1
+	LongText, ShortText string  // for a wide and for a narrow terminal
+	Highlighted         bool    // the bottleneck of the run
 }
 
 // Render returns at most height lines (0: no limit) of at most width columns.
-func (v View) Render(p Picture, width, height int) string {
-	w := max(20, min(width-2*viewMargin, viewWidest))
-	lines := []string{v.between(v.title.Render(cut(p.Title, w-1-lipgloss.Width(p.State))), v.label.Render(p.State), w)}
+func (v View) Render(p Content, width, height int) string {
+	w := max(20, min(width-2*viewMargin, maxViewWidth))
+	lines := []string{v.justify(v.title.Render(truncate(p.Title, w-1-lipgloss.Width(p.State))), v.label.Render(p.State),
+		w)}
 	if p.Verdict != "" {
-		style := map[Tone]lipgloss.Style{Plain: v.title, Noted: v.note.Bold(true), Alarming: v.alarm}[p.Tone]
+		style := map[Tone]lipgloss.Style{Plain: v.title, Warning: v.note.Bold(true), Critical: v.alarm}[p.Tone]
 		for _, line := range wrap(p.Verdict, w) {
 			lines = append(lines, style.Render(line))
 		}
 	}
 	for _, line := range p.Lines {
-		lines = append(lines, v.label.Render(cut(line, w)))
+		lines = append(lines, v.label.Render(truncate(line, w)))
 	}
 	if len(p.Cells) > 0 {
 		lines = append(lines, "")
 		lines = append(lines, v.grid(p.Cells, w)...)
 	}
-	if len(p.Levels) > 0 {
+	if len(p.Bars) > 0 {
 		lines = append(lines, "")
 	}
-	for _, l := range p.Levels {
-		lines = append(lines, v.level(l, w))
+	for _, l := range p.Bars {
+		lines = append(lines, v.drawBar(l, w))
 	}
 	lines = append(lines, "")
 	for _, t := range p.Tables {
 		for i, line := range t {
-			if line = cut(line, w); i == 0 {
+			if line = truncate(line, w); i == 0 {
 				line = v.label.Render(line)
 			}
 			lines = append(lines, line)
@@ -100,9 +101,9 @@ func (v View) Render(p Picture, width, height int) string {
 		lines = append(lines, "")
 	}
 	if p.Note != "" {
-		lines = append(lines, v.note.Render(cut(p.Note, w)), "")
+		lines = append(lines, v.note.Render(truncate(p.Note, w)), "")
 	}
-	lines = append(lines, v.label.Render(cut(p.Keys, w)))
+	lines = append(lines, v.label.Render(truncate(p.Keys, w)))
 	lines = fitHeight(lines, height)
 	for i, l := range lines {
 		if l != "" {
@@ -123,7 +124,7 @@ func wrap(text string, w int) []string {
 
 // grid arranges cells in as many columns as fit, three at most.
 func (v View) grid(cells []Cell, w int) []string {
-	columns := max(1, min(3, w/cellWidth))
+	columns := max(1, min(3, w/minCellWidth))
 	each := w / columns
 	var lines []string
 	for len(cells) > 0 {
@@ -137,7 +138,7 @@ func (v View) grid(cells []Cell, w int) []string {
 			if i == columns-1 {
 				gap = 0
 			}
-			line += v.between(v.label.Render(c.Label), v.value.Render(c.Value), width-gap) + strings.Repeat(" ", gap)
+			line += v.justify(v.label.Render(c.Label), v.value.Render(c.Value), width-gap) + strings.Repeat(" ", gap)
 		}
 		lines = append(lines, line)
 		cells = cells[min(columns, len(cells)):]
@@ -145,31 +146,31 @@ func (v View) grid(cells []Cell, w int) []string {
 	return lines
 }
 
-// level draws a labelled bar.
-func (v View) level(l Level, w int) string {
+// drawBar draws a labelled bar.
+func (v View) drawBar(l Bar, w int) string {
 	const label, roomy = 11, 60
-	text, room := l.Long, 27
+	text, room := l.LongText, 27
 	if w < roomy {
-		text, room = l.Brief, 12
+		text, room = l.ShortText, 12
 	}
 	size := max(1, w-label-1-room)
-	full := min(size, max(0, int(l.Part*float64(size)+0.5)))
+	full := min(size, max(0, int(l.Fraction*float64(size)+0.5)))
 	style, name := v.bar, l.Label
-	if l.Marked {
+	if l.Highlighted {
 		style, name = v.note, name+" ◀"
 	}
-	bar := style.Render(strings.Repeat("█", full)) + v.rest.Render(strings.Repeat("░", size-full))
+	bar := style.Render(strings.Repeat("█", full)) + v.emptyBar.Render(strings.Repeat("░", size-full))
 	return v.label.Render(fmt.Sprintf("%-*s", label, name)) + bar + " " +
-		v.value.Render(fmt.Sprintf("%*s", room, cut(text, room)))
+		v.value.Render(fmt.Sprintf("%*s", room, truncate(text, room)))
 }
 
-// between aligns a left and b right in w columns.
-func (v View) between(a, b string, w int) string {
+// justify aligns a left and b right in w columns.
+func (v View) justify(a, b string, w int) string {
 	return a + strings.Repeat(" ", max(1, w-lipgloss.Width(a)-lipgloss.Width(b))) + b
 }
 
-// cut truncates text to w columns.
-func cut(s string, w int) string {
+// truncate truncates text to w columns.
+func truncate(s string, w int) string {
 	if lipgloss.Width(s) <= w {
 		return s
 	}

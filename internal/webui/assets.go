@@ -21,26 +21,26 @@ import (
 )
 
 //go:embed page
-var files embed.FS
+var pageFiles embed.FS
 
 // asset is a file of the page.
 type asset struct {
-	kind, tag string // Content-Type; ETag
+	contentType, etag string // Content-Type; ETag
 	body
 }
 
-// assets serves the files of the page by name, including those of webui; / is index.html. Browsers revalidate each
-// file, so that after an update of the daemon no page mixes two versions.
-func assets() http.Handler {
+// assetHandler serves the files of the page by name, including those of webui; / is index.html. Browsers revalidate
+// each file, so that after an update of the daemon no page mixes two versions.
+func assetHandler() http.Handler {
 	all := map[string]*asset{}
-	own, err := fs.Sub(files, "page")
+	own, err := fs.Sub(pageFiles, "page")
 	for _, folder := range []fs.FS{own, webmodules.Files} {
 		err = errors.Join(err, fs.WalkDir(folder, ".", func(name string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
 				return err
 			}
 			b, err := fs.ReadFile(folder, name)
-			all["/"+name] = assetOf(name, b)
+			all["/"+name] = newAsset(name, b)
 			return err
 		}))
 	}
@@ -51,50 +51,50 @@ func assets() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
 		a, there := all[q.URL.Path]
 		if !there || q.Method != http.MethodGet && q.Method != http.MethodHead {
-			refuse(w, &fault.Error{Reason: unsupported, Message: "this daemon has nothing there",
-				Do: "open / for its page; docs/livepage.md names the rest"})
+			writeError(w, &fault.Error{Reason: unsupported, Message: "this daemon has nothing there",
+				Advice: "open / for its page; docs/livepage.md names the rest"})
 			return
 		}
 		h := w.Header()
-		h.Set("Content-Type", a.kind)
+		h.Set("Content-Type", a.contentType)
 		h.Set("Cache-Control", "no-cache")
 		h.Set("Vary", "Accept-Encoding")
-		h.Set("ETag", a.tag)
+		h.Set("ETag", a.etag)
 		b := a.plain
-		if takesGzip(q) {
+		if acceptsGzip(q) {
 			h.Set("Content-Encoding", "gzip")
-			h.Set("ETag", strings.TrimSuffix(a.tag, `"`)+`-gzip"`)
+			h.Set("ETag", strings.TrimSuffix(a.etag, `"`)+`-gzip"`)
 			b = a.gzip()
 		}
 		http.ServeContent(w, q, "", time.Time{}, bytes.NewReader(b))
 	})
 }
 
-func assetOf(name string, b []byte) *asset {
+func newAsset(name string, b []byte) *asset {
 	sum := sha256.Sum256(b)
 	kind := mime.TypeByExtension(path.Ext(name))
 	// The system's MIME table must not override this type: browsers run modules only with a JavaScript type.
 	if strings.HasSuffix(name, ".js") {
 		kind = "text/javascript; charset=utf-8"
 	}
-	return &asset{kind: kind, tag: `"` + hex.EncodeToString(sum[:8]) + `"`, body: body{plain: b}}
+	return &asset{contentType: kind, etag: `"` + hex.EncodeToString(sum[:8]) + `"`, body: body{plain: b}}
 }
 
 // body is the content of a response, plain and in gzip. It is compressed on the first request only, so that a daemon
 // without page viewers does not spend time on it.
 type body struct {
-	plain   []byte
-	squeeze sync.Once
-	small   []byte // plain in gzip
+	plain    []byte
+	gzipOnce sync.Once
+	gzipped  []byte // plain in gzip
 }
 
 func (b *body) gzip() []byte {
-	b.squeeze.Do(func() { b.small = compressed(b.plain) })
-	return b.small
+	b.gzipOnce.Do(func() { b.gzipped = gzipBytes(b.plain) })
+	return b.gzipped
 }
 
-// compressed returns b compressed with gzip.
-func compressed(b []byte) []byte {
+// gzipBytes returns b compressed with gzip.
+func gzipBytes(b []byte) []byte {
 	var out bytes.Buffer
 	z := gzip.NewWriter(&out)
 	_, err := z.Write(b)
@@ -107,8 +107,8 @@ func compressed(b []byte) []byte {
 	return out.Bytes()
 }
 
-// takesGzip reports whether the client accepts gzip.
-func takesGzip(q *http.Request) bool {
+// acceptsGzip reports whether the client accepts gzip.
+func acceptsGzip(q *http.Request) bool {
 	for _, line := range q.Header.Values("Accept-Encoding") {
 		for part := range strings.SplitSeq(line, ",") {
 			name, weight, weighed := strings.Cut(part, ";")

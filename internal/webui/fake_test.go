@@ -73,7 +73,7 @@ func (f *fake) Identify(_ context.Context, from auth.Caller, _ string) (auth.Ide
 	defer f.mu.Unlock()
 	if f.role(from) == "" {
 		return auth.Identity{}, &fault.Error{Reason: fault.BadToken, Message: "the call has no bearer token",
-			Do: "send one"}
+			Advice: "send one"}
 	}
 	return auth.Identity{Name: "somebody"}, nil
 }
@@ -83,13 +83,14 @@ func (f *fake) LogIn(_ context.Context, _ auth.Caller, code string) (string, err
 	defer f.mu.Unlock()
 	at := slices.Index(f.codes, code)
 	if at < 0 {
-		return "", &fault.Error{Reason: fault.BadToken, Message: "the link of the page has been used", Do: "make another one"}
+		return "", &fault.Error{Reason: fault.BadToken, Message: "the link of the page has been used",
+			Advice: "make another one"}
 	}
 	f.codes = slices.Delete(f.codes, at, at+1)
 	return "operate", nil
 }
 
-func (f *fake) Ask(_ context.Context, from auth.Caller, action string, body []byte) ([]json.RawMessage, error) {
+func (f *fake) DoAction(_ context.Context, from auth.Caller, action string, body []byte) ([]json.RawMessage, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked[action]++
@@ -99,15 +100,15 @@ func (f *fake) Ask(_ context.Context, from auth.Caller, action string, body []by
 	case f.fail != nil:
 		return nil, f.fail
 	case role == "":
-		return nil, &fault.Error{Reason: fault.BadToken, Message: "the call has no bearer token", Do: "send one"}
+		return nil, &fault.Error{Reason: fault.BadToken, Message: "the call has no bearer token", Advice: "send one"}
 	case !slices.Contains(allowed[role], action):
 		return nil, &fault.Error{Reason: fault.Forbidden, Message: fmt.Sprintf("action %s takes the role operate", action),
-			Do: "ask with a token that may"}
+			Advice: "ask with a token that may"}
 	}
 	switch action {
 	case "status":
 		s := madeUp(uint64(f.asked["status"]))
-		s.May = allowed[role]
+		s.AllowedActions = allowed[role]
 		if f.change != nil {
 			f.change(&s)
 		}
@@ -121,13 +122,13 @@ func (f *fake) Ask(_ context.Context, from auth.Caller, action string, body []by
 	case "text":
 		return results(textOf(body)), nil
 	case "checkpoint":
-		return results(api.Checkpoint{Run: "demo", Step: 7230}), nil
+		return results(api.CheckpointResponse{Run: "demo", Step: 7230}), nil
 	case "mix":
-		return results(api.Mixture{Run: "demo", Step: 7300}), nil
+		return results(api.MixResponse{Run: "demo", Step: 7300}), nil
 	case "measure":
-		return results(api.Measured{Run: "demo"}), nil
+		return results(api.MeasureResponse{Run: "demo"}), nil
 	}
-	return results(api.Recorded{Run: "demo", Sequence: 99_120}), nil
+	return results(api.RecordResponse{Run: "demo", Sequence: 99_120}), nil
 }
 
 func results(documents ...any) (out []json.RawMessage) {
@@ -154,24 +155,26 @@ func madeUp(n uint64) api.Status {
 		Verdict: diagnosis.Verdict{Health: diagnosis.Waiting, Sentence: "Rank 3 of 4 holds the others up: 40 steps behind",
 			Reason: fault.RankBehind,
 			Detail: "7,271 steps are planned, 64 of them beyond what rank 3 has asked for.",
-			Do:     "look at rank 3 of job train at 10.0.0.13; the plan goes on when it does",
+			Advice: "look at rank 3 of job train at 10.0.0.13; the plan goes on when it does",
 			Facts:  map[string]string{"rank": "3", "world": "4"}},
 		Planned: steps + 40, Sent: &steps, Consumed: &steps, Committed: 7100, Oldest: 6800,
-		Length: &state.Length{Steps: 21_400, Error: 120, Open: []string{"web"}}, EndsIn: &remaining,
+		Length: &state.Length{Steps: 21_400, Error: 120, OpenSources: []string{"web"}}, EndsIn: &remaining,
 		Rates: api.Rates{Rates: state.Rates{Published: 1520, Documents: 1490 * wave, TokensIn: 1.31e6, Tokens: 1.24e6 * wave,
-			Rows: 610, Steps: 9.6, Read: 9.2, Undecodable: 0.2}, Bytes: 21e6},
+			Rows: 610, Steps: 9.6, StepsRead: 9.2, Undecodable: 0.2}, Bytes: 21e6},
 		Flow: []api.Stage{
-			{Name: api.StagePublished, Value: 812_400, Of: 990_000, Unit: "documents", Rate: 1490 * wave, Leaves: "documents"},
-			{Name: api.StageTokenized, Value: 61 << 20, Of: 64 << 20, Unit: "bytes", Rate: 1.31e6, Leaves: "tokens"},
-			{Name: api.StagePool, Value: 4000, Of: 4096, Unit: "pieces", Rate: 640, Leaves: "rows"},
-			{Name: api.StageWindow, Value: 1020, Of: 1024, Unit: "atoms", Rate: 640, Leaves: "rows"},
-			{Name: api.StageQueues, Value: 88, Of: 320, Unit: "rows", Rate: 9.6, Leaves: "steps"},
-			{Name: api.StageAhead, Value: 64, Of: 64, Unit: "steps", Rate: 9.6, Leaves: "steps"},
-			{Name: api.StageRead, Value: float64(steps), Of: float64(steps + 40), Unit: "steps", Rate: 9.2, Leaves: "steps",
-				Limits: true},
-			{Name: api.StageCommitted, Value: 7100, Of: float64(steps + 40), Unit: "steps", Rate: 9.1, Leaves: "steps"},
+			{Name: api.StagePublished, Value: 812_400, Limit: 990_000, Unit: "documents", Rate: 1490 * wave,
+				RateUnit: "documents"},
+			{Name: api.StageTokenized, Value: 61 << 20, Limit: 64 << 20, Unit: "bytes", Rate: 1.31e6, RateUnit: "tokens"},
+			{Name: api.StagePool, Value: 4000, Limit: 4096, Unit: "pieces", Rate: 640, RateUnit: "rows"},
+			{Name: api.StageWindow, Value: 1020, Limit: 1024, Unit: "atoms", Rate: 640, RateUnit: "rows"},
+			{Name: api.StageQueues, Value: 88, Limit: 320, Unit: "rows", Rate: 9.6, RateUnit: "steps"},
+			{Name: api.StageAhead, Value: 64, Limit: 64, Unit: "steps", Rate: 9.6, RateUnit: "steps"},
+			{Name: api.StageRead, Value: float64(steps), Limit: float64(steps + 40), Unit: "steps", Rate: 9.2, RateUnit: "steps",
+				Bottleneck: true},
+			{Name: api.StageCommitted, Value: 7100, Limit: float64(steps + 40), Unit: "steps", Rate: 9.1, RateUnit: "steps"},
 		},
-		Streams: []state.StreamFill{{Source: "web", Name: "DOCS_web", Bytes: 900 << 20, MaxBytes: 1 << 30, FullIn: &fills},
+		Streams: []state.StreamFill{{Source: "web", Name: "DOCS_web", Bytes: 900 << 20, MaxBytes: 1 << 30,
+			FullInSeconds: &fills},
 			{Source: "math", Name: "DOCS_math"}},
 		Sources: []api.SourceStatus{
 			{Name: "web", Target: 0.7, Share: new(0.702), Recent: new(0.712), Tokens: 5.2e9, Emitted: 5.1e9, Epochs: "1",
@@ -179,33 +182,33 @@ func madeUp(n uint64) api.Status {
 			{Name: "math", Target: 0.3, Share: new(0.298), Recent: new(0.288), Tokens: 2.2e9, Emitted: 2.1e9, Epoch: 1,
 				Epochs: "4", Documents: 212_400, Stored: 230_000, Next: 212_401, DrySince: &dry, Sealed: true},
 		},
-		Buckets: []api.BucketStatus{{Bucket: 1024, Steps: 3100, Rows: 12, Of: 64},
-			{Bucket: 2048, Steps: 2900, Rows: 60, Of: 64}, {Bucket: 4096, Steps: 1231, Rows: 16, Of: 64}},
+		Buckets: []api.BucketStatus{{Bucket: 1024, Steps: 3100, Rows: 12, RowsPerStep: 64},
+			{Bucket: 2048, Steps: 2900, Rows: 60, RowsPerStep: 64}, {Bucket: 4096, Steps: 1231, Rows: 16, RowsPerStep: 64}},
 		Packing: api.PackingStatus{Method: "bfd", Padding: 0.0031, Split: 0.127, AgeMax: 8100, WaitMax: 4000},
 		Ranks: []api.RankStatus{
 			{Job: "train", Rank: 0, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 40,
-				Sent: steps + 40, WaitP50: 0.0004, WaitP99: 0.9, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer",
+				Sent: steps + 40, WaitP50: 0.0004, WaitP99: 0.9, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Identity: "trainer",
 				Address: "10.0.0.10:5012", Daemon: "gpu-01.4711"},
 			{Job: "train", Rank: 1, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 40,
-				Sent: steps + 40, WaitP50: 0.0004, WaitP99: 1.1, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Who: "trainer",
+				Sent: steps + 40, WaitP50: 0.0004, WaitP99: 1.1, Bytes: 5.6e6, Since: now.Add(-4 * time.Hour), Identity: "trainer",
 				Address: "10.0.0.11:5013", Daemon: "gpu-01.4711"},
 			{Job: "train", Rank: 2, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps + 39,
 				Sent: steps + 39, Lag: 1, WaitP50: 0.0005, WaitP99: 1.0, Bytes: 5.5e6, Since: now.Add(-4 * time.Hour),
-				Who: "trainer", Address: "10.0.0.12:5014", Daemon: "gpu-02.812"},
+				Identity: "trainer", Address: "10.0.0.12:5014", Daemon: "gpu-02.812"},
 			{Job: "train", Rank: 3, World: 4, State: api.StateReading, Unit: api.UnitRead, Consumed: steps, Sent: steps, Lag: 40,
-				WaitP50: 0.0001, WaitP99: 0.0002, Bytes: 4.1e6, Since: now.Add(-31 * time.Minute), Who: "trainer",
+				WaitP50: 0.0001, WaitP99: 0.0002, Bytes: 4.1e6, Since: now.Add(-31 * time.Minute), Identity: "trainer",
 				Address: "10.0.0.13:5015", Daemon: "gpu-02.812"},
 		},
-		Readers: 4,
-		Jobs: []api.JobStatus{{Job: "train", World: 4, Present: 4, Least: steps, Most: steps + 40, Sent: steps,
-			Reports: true, State: api.StateReading}},
+		RankCount: 4,
+		Jobs: []api.JobStatus{{Job: "train", World: 4, Present: 4, MinConsumed: steps, MaxConsumed: steps + 40, Sent: steps,
+			ReportsConsumption: true, State: api.StateReading}},
 		Keepers: []api.KeeperStatus{{Keeper: "trainer", Step: 7100}, {Keeper: "trainer/eval", Step: 7180}},
 		Daemons: []api.DaemonStatus{
-			{Name: "gpu-01.4711", Flight: "grpc://gpu-01:8815", HTTP: "http://gpu-01:9815/", Version: "0.20.0", Leads: true,
-				Term: 3, Ranks: 2, Bytes: 11.2e6, Silent: 0},
+			{Name: "gpu-01.4711", Flight: "grpc://gpu-01:8815", HTTP: "http://gpu-01:9815/", Version: "0.20.0", IsLeader: true,
+				Term: 3, Ranks: 2, Bytes: 11.2e6, SilentSeconds: 0},
 			{Name: "gpu-02.812", Flight: "grpc://gpu-02:8815", HTTP: "http://gpu-02:9815/", Version: "0.20.0", Ranks: 2,
-				Bytes: 9.6e6, Silent: 0.4},
-			{Name: "gpu-03.90", Flight: "grpc://gpu-03:8815", HTTP: "javascript:alert(1)", Version: "0.19.2", Silent: 12},
+				Bytes: 9.6e6, SilentSeconds: 0.4},
+			{Name: "gpu-03.90", Flight: "grpc://gpu-03:8815", HTTP: "javascript:alert(1)", Version: "0.19.2", SilentSeconds: 12},
 		},
 		Skipped: []api.SkippedStatus{{Reason: "undecodable", Documents: 15, Text: "undecodable", Do: "see the dead letters"},
 			{Reason: "masked", Documents: 1200, Text: "without a token that has a loss",
@@ -221,8 +224,8 @@ func madeUp(n uint64) api.Status {
 					Problem: "token 60,000 at 17: the vocabulary has 50,257 <script>alert(1)</script>",
 					Time:    now.Add(-3 * time.Minute)}}},
 		}},
-		Events: madeUpEvents(now.Truncate(time.Hour)),
-		May:    []string{},
+		Events:         madeUpEvents(now.Truncate(time.Hour)),
+		AllowedActions: []string{},
 	}
 }
 
@@ -247,9 +250,9 @@ func madeUpEvents(now time.Time) []api.Event {
 // madeUpHistory returns the history of a run of 7,200 steps whose weights changed halfway.
 func madeUpHistory() api.History {
 	now := time.Now().UTC()
-	return api.History{Run: "demo", Sources: []string{"web", "math"}, Buckets: []int{1024, 2048, 4096}, Known: 7200,
-		Steps: madeUpSteps(0, 240, 30), Lately: madeUpSteps(7080, 120, 1),
-		Times: madeUpTimes(now, 240, 60), Minutes: madeUpTimes(now, 300, 2),
+	return api.History{Run: "demo", Sources: []string{"web", "math"}, Buckets: []int{1024, 2048, 4096}, KnownSteps: 7200,
+		Steps: madeUpSteps(0, 240, 30), RecentSteps: madeUpSteps(7080, 120, 1),
+		Times: madeUpTimes(now, 240, 60), RecentTimes: madeUpTimes(now, 300, 2),
 		Marks: []api.Mark{{Step: 0, Kind: "leader", Text: "gpu-02.812 leads, term 1"},
 			{Step: 3600, Kind: "weights", Text: "web 0.7, math 0.3"},
 			{Step: 6900, Kind: "leader", Text: "gpu-01.4711 leads, term 3"}},
@@ -318,9 +321,9 @@ func ledgerPages(body []byte) ([]json.RawMessage, error) {
 	}
 	if q.Step > 7271 {
 		return nil, &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("step %d is not planned", q.Step),
-			Do: "ask for an earlier step"}
+			Advice: "ask for an earlier step"}
 	}
-	page := api.Page{Step: api.Step{Run: "demo", Index: q.Step, Bucket: 1024, Cursor: 812_400}, Total: 16}
+	page := api.LedgerPage{Step: api.Step{Run: "demo", Index: q.Step, Bucket: 1024, Cursor: 812_400}, Total: 16}
 	names := map[uint64]bool{}
 	sequence := 600_000 - q.Step
 	for r := range 16 {
@@ -332,7 +335,7 @@ func ledgerPages(body []byte) ([]json.RawMessage, error) {
 			names[sequence] = p.Source == "web"
 			if r == 15 && q.Documents { // of messages with several documents
 				loss, weight := length-2, float32(0.5)
-				p.LossTokens, p.Inner = &loss, &api.Inner{Index: 7, Within: 3, ID: "inner", Weight: &weight,
+				p.LossTokens, p.InnerDocument = &loss, &api.InnerDocument{Index: 7, Within: 3, ID: "inner", Weight: &weight,
 					Meta: map[string]any{"lang": "de"}}
 			}
 			row, filled, sequence = append(row, p), filled+length, sequence+1
@@ -361,14 +364,14 @@ func found(body []byte) []json.RawMessage {
 	if !strings.Contains(string(body), "crawl-7") {
 		return nil
 	}
-	inner := &api.Inner{Index: 3, Within: 12, ID: "crawl-7"}
-	piece := api.Piece{Source: "web", Sequence: 7, Start: 300, Length: 512, Inner: inner}
-	return results(api.Found{Run: "demo", Step: 12, Bucket: 1024, Row: 3, Pieces: []api.Piece{piece}},
-		api.Found{Run: "demo", Step: 19, Bucket: 1024, Row: 9,
+	inner := &api.InnerDocument{Index: 3, Within: 12, ID: "crawl-7"}
+	piece := api.Piece{Source: "web", Sequence: 7, Start: 300, Length: 512, InnerDocument: inner}
+	return results(api.FoundRow{Run: "demo", Step: 12, Bucket: 1024, Row: 3, Pieces: []api.Piece{piece}},
+		api.FoundRow{Run: "demo", Step: 19, Bucket: 1024, Row: 9,
 			Pieces: []api.Piece{{Source: "web", Sequence: 7, Start: 512, Length: 80}}})
 }
 
-func textOf(body []byte) api.Text {
+func textOf(body []byte) api.DocumentText {
 	var q struct {
 		Source        string
 		Sequence      uint64
@@ -377,7 +380,7 @@ func textOf(body []byte) api.Text {
 	if err := json.Unmarshal(body, &q); err != nil {
 		panic(err)
 	}
-	t := api.Text{Info: document.Info{Source: q.Source, Sequence: q.Sequence}, Total: 4000, Start: q.Start}
+	t := api.DocumentText{Info: document.Info{Source: q.Source, Sequence: q.Sequence}, Total: 4000, Start: q.Start}
 	words := []string{"The", " loader", " packs", " docu", "ments", " into", " rows", ";", "\n", "\\xE4", " <b>not",
 		" bold</b>", "."}
 	for i := range min(q.Tokens, 100) {

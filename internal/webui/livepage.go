@@ -13,10 +13,10 @@ import (
 	"loaderd/internal/auth"
 )
 
-// Asker performs actions as Flight clients do, including the checks of roles and limits and the audit log. Errors
-// with a reason are *fault.Error.
-type Asker interface {
-	Ask(ctx context.Context, from auth.Caller, action string, body []byte) (results []json.RawMessage, err error)
+// ActionRunner performs actions as Flight clients do, including the checks of roles and limits and the audit log.
+// Errors with a reason are *fault.Error.
+type ActionRunner interface {
+	DoAction(ctx context.Context, from auth.Caller, action string, body []byte) (results []json.RawMessage, err error)
 	// Identify returns the caller's identity, or the error with which Ask would reject every call of the caller.
 	Identify(ctx context.Context, from auth.Caller, what string) (auth.Identity, error)
 	// LogIn returns a bearer token for a page in exchange for the code of its link.
@@ -25,46 +25,47 @@ type Asker interface {
 
 // Config describes the daemon of a Page.
 type Config struct {
-	Asker Asker
-	// Asks reports whether callers must authenticate. If not, only requests that name this machine in Host are served.
-	Asks func() bool
+	Actions ActionRunner
+	// RequiresAuth reports whether callers must authenticate. If not, only requests that name this machine in Host are
+	// served.
+	RequiresAuth func() bool
 	// MayRead permits callers without a token to read, if the daemon requires only the token of the data folder.
 	MayRead bool
-	// Names are host names of this machine in requests, in addition to localhost, its own name and IP addresses.
-	Names []string
-	Log   *slog.Logger
+	// HostNames are host names of this machine in requests, in addition to localhost, its own name and IP addresses.
+	HostNames []string
+	Log       *slog.Logger
 }
 
 // Page is the handler of the page, its JSON and further routes of a daemon. Its methods except Handle are safe for
 // concurrent use.
 type Page struct {
-	config  Config
-	mux     *http.ServeMux
-	routes  []string // patterns of mux
-	handler http.Handler
-	viewers viewers
-	streams atomic.Int64 // number of open event streams
-	closing context.Context
-	close   context.CancelFunc
+	config      Config
+	mux         *http.ServeMux
+	routes      []string // patterns of mux
+	handler     http.Handler
+	viewers     viewers
+	streams     atomic.Int64 // number of open event streams
+	lifetime    context.Context
+	endLifetime context.CancelFunc
 }
 
 // New returns the handler for all paths of a daemon, including those that Handle adds.
 func New(c Config) *Page {
-	p := &Page{config: c, mux: http.NewServeMux(), viewers: viewers{all: map[string]*viewer{}}}
-	p.closing, p.close = context.WithCancel(context.Background())
-	p.viewers.asker = c.Asker
+	p := &Page{config: c, mux: http.NewServeMux(), viewers: viewers{byIdentity: map[string]*viewer{}}}
+	p.lifetime, p.endLifetime = context.WithCancel(context.Background())
+	p.viewers.actions = c.Actions
 
-	p.Handle("/", assets())
-	p.Handle("GET /api/status", p.shared(status))
-	p.Handle("GET /api/history", p.shared(history))
-	p.Handle("GET /api/events", http.HandlerFunc(p.events))
-	p.Handle("GET /api/step/{step}", http.HandlerFunc(p.step))
-	p.Handle("GET /api/find", http.HandlerFunc(p.find))
-	p.Handle("GET /api/text", http.HandlerFunc(p.text))
-	p.Handle("POST /api/action/{action}", http.HandlerFunc(p.action))
-	p.Handle("POST /api/login", http.HandlerFunc(p.logIn))
-	p.Handle("/api/", http.HandlerFunc(p.unknown))
-	p.handler = guarded(c, p.mux)
+	p.Handle("/", assetHandler())
+	p.Handle("GET /api/status", p.serveCached(statusAction))
+	p.Handle("GET /api/history", p.serveCached(historyAction))
+	p.Handle("GET /api/events", http.HandlerFunc(p.serveEvents))
+	p.Handle("GET /api/step/{step}", http.HandlerFunc(p.serveStep))
+	p.Handle("GET /api/find", http.HandlerFunc(p.serveRows))
+	p.Handle("GET /api/text", http.HandlerFunc(p.serveText))
+	p.Handle("POST /api/action/{action}", http.HandlerFunc(p.serveAction))
+	p.Handle("POST /api/login", http.HandlerFunc(p.serveLogin))
+	p.Handle("/api/", http.HandlerFunc(p.serveNotFound))
+	p.handler = protect(c, p.mux)
 	return p
 }
 
@@ -81,7 +82,7 @@ func (p *Page) Routes() []string { return slices.Clone(p.routes) }
 func (p *Page) ServeHTTP(w http.ResponseWriter, q *http.Request) { p.handler.ServeHTTP(w, q) }
 
 // Close ends all event streams. Otherwise the shutdown of an http.Server would wait for them.
-func (p *Page) Close() { p.close() }
+func (p *Page) Close() { p.endLifetime() }
 
 // caller returns the sender of a request to the page.
 func (p *Page) caller(q *http.Request) auth.Caller {
@@ -93,7 +94,7 @@ func (p *Page) caller(q *http.Request) auth.Caller {
 // CallerOf returns the sender of a request.
 func CallerOf(q *http.Request) auth.Caller {
 	c := auth.Caller{Authorization: q.Header.Values("Authorization"), Address: q.RemoteAddr,
-		Forwarded: auth.Forwarded(q.Header.Values)}
+		Forwarded: auth.IsForwarded(q.Header.Values)}
 	if q.TLS != nil && len(q.TLS.VerifiedChains) > 0 && len(q.TLS.VerifiedChains[0]) > 0 {
 		c.Certificate = q.TLS.VerifiedChains[0][0]
 	}

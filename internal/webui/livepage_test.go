@@ -28,7 +28,7 @@ func TestMain(m *testing.M) { natstest.VerifyTestMain(m) }
 // serve serves the page of a fake daemon.
 func serve(t testing.TB, f *fake) *httptest.Server {
 	t.Helper()
-	page := webui.New(webui.Config{Asker: f, Asks: func() bool {
+	page := webui.New(webui.Config{Actions: f, RequiresAuth: func() bool {
 		return !f.open
 	}, Log: slog.New(slog.DiscardHandler)})
 	s := httptest.NewServer(page)
@@ -85,12 +85,12 @@ func TestDocuments(t *testing.T) {
 		{"a step without documents", "/api/step/12", &ledger.Step{}, func(v any) bool {
 			return len(v.(*ledger.Step).Documents) == 0
 		}},
-		{"find", "/api/find?id=crawl-7", &[]api.Found{}, func(v any) bool { return len(*v.(*[]api.Found)) == 2 }},
-		{"find nothing", "/api/find?source=web&sequence=9", &[]api.Found{}, func(v any) bool {
-			return *v.(*[]api.Found) != nil && len(*v.(*[]api.Found)) == 0
+		{"find", "/api/find?id=crawl-7", &[]api.FoundRow{}, func(v any) bool { return len(*v.(*[]api.FoundRow)) == 2 }},
+		{"find nothing", "/api/find?source=web&sequence=9", &[]api.FoundRow{}, func(v any) bool {
+			return *v.(*[]api.FoundRow) != nil && len(*v.(*[]api.FoundRow)) == 0
 		}},
-		{"text", "/api/text?source=web&sequence=9&start=4&tokens=3", &api.Text{}, func(v any) bool {
-			return len(v.(*api.Text).Tokens) == 3 && v.(*api.Text).Start == 4
+		{"text", "/api/text?source=web&sequence=9&start=4&tokens=3", &api.DocumentText{}, func(v any) bool {
+			return len(v.(*api.DocumentText).Tokens) == 3 && v.(*api.DocumentText).Start == 4
 		}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -134,7 +134,7 @@ func TestWrongRequests(t *testing.T) {
 			r, body := call(t, test.method, s.URL+test.path, test.body)
 			var e fault.Error
 			if err := json.Unmarshal([]byte(body), &e); err != nil || r.StatusCode != test.status ||
-				!strings.Contains(body, test.says) || e.Do == "" {
+				!strings.Contains(body, test.says) || e.Advice == "" {
 				t.Errorf("%s %s, want %d and %q", r.Status, body, test.status, test.says)
 			}
 		})
@@ -260,8 +260,8 @@ func TestRoles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if len(may[0].May) != 2 || len(may[1].May) != 11 {
-		t.Errorf("may: %v and %v", may[0].May, may[1].May)
+	if len(may[0].AllowedActions) != 2 || len(may[1].AllowedActions) != 11 {
+		t.Errorf("may: %v and %v", may[0].AllowedActions, may[1].AllowedActions)
 	}
 }
 
@@ -340,13 +340,16 @@ func TestEvents(t *testing.T) {
 	for range 3 {
 		name, data := next()
 		var got api.Status
-		if err := json.Unmarshal(data, &got); err != nil || name != "status" || got.Planned <= before || len(got.May) != 2 {
+		if err := json.Unmarshal(data, &got); err != nil || name != "status" || got.Planned <= before ||
+			len(got.AllowedActions) != 2 {
 			t.Fatalf("%v: %s %.200s", err, name, data)
 		}
 		before = got.Planned
 	}
 	t.Run("a failure passes", func(t *testing.T) {
-		f.set(func(f *fake) { f.fail = &fault.Error{Reason: fault.NotLeading, Message: "nobody plans", Do: "wait"} })
+		f.set(func(f *fake) {
+			f.fail = &fault.Error{Reason: fault.NotLeading, Message: "nobody plans", Advice: "wait"}
+		})
 		name, data := next()
 		for name == "status" {
 			name, data = next()
@@ -363,7 +366,9 @@ func TestEvents(t *testing.T) {
 		}
 	})
 	t.Run("who is not let in any more hears it and is left", func(t *testing.T) {
-		f.set(func(f *fake) { f.fail = &fault.Error{Reason: fault.BadToken, Message: "expired", Do: "make another"} })
+		f.set(func(f *fake) {
+			f.fail = &fault.Error{Reason: fault.BadToken, Message: "expired", Advice: "make another"}
+		})
 		name, data := next()
 		for name == "status" {
 			name, data = next()
@@ -438,7 +443,7 @@ func TestActions(t *testing.T) {
 
 // Close ends event streams, so that the server can shut down.
 func TestClose(t *testing.T) {
-	page := webui.New(webui.Config{Asker: newFake(), Asks: func() bool {
+	page := webui.New(webui.Config{Actions: newFake(), RequiresAuth: func() bool {
 		return false
 	}, Log: slog.New(slog.DiscardHandler)})
 	s := httptest.NewServer(page)
@@ -485,7 +490,7 @@ func FuzzQueries(f *testing.F) {
 		f.Add("text", seed)
 	}
 	f.Add("step/18446744073709551615", "")
-	page := webui.New(webui.Config{Asker: newFake(), Asks: func() bool {
+	page := webui.New(webui.Config{Actions: newFake(), RequiresAuth: func() bool {
 		return true
 	}, Log: slog.New(slog.DiscardHandler)})
 	f.Fuzz(func(t *testing.T, path, query string) {
@@ -535,7 +540,7 @@ func TestCallerOf_NotesProxies(t *testing.T) {
 		if header != "" {
 			q.Header.Set(header, "192.0.2.7")
 		}
-		if got, want := webui.CallerOf(q).Local(), header == "" || header == "Accept"; got != want {
+		if got, want := webui.CallerOf(q).IsLocal(), header == "" || header == "Accept"; got != want {
 			t.Errorf("%q: local is %v", header, got)
 		}
 	}

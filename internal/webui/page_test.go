@@ -108,7 +108,7 @@ func TestPageShowsEverySection(t *testing.T) {
 		before := browsertest.Eval[string](p, `document.querySelector("#chart-buckets .empty")?.textContent ?? ""`)
 		f.set(func(f *fake) {
 			f.past = api.History{Run: "demo", Buckets: []int{1024}, Steps: api.StepSeries{Buckets: [][]uint64{nil},
-				Sources: [][]int64{nil}}, Lately: api.StepSeries{Buckets: [][]uint64{nil}}}
+				Sources: [][]int64{nil}}, RecentSteps: api.StepSeries{Buckets: [][]uint64{nil}}}
 		})
 		p.Until(`document.querySelector("#chart-buckets .empty")?.textContent === "Nothing yet"`)
 		if note := browsertest.Eval[bool](p, `document.querySelector("#history-note").hidden`); before != "" || !note {
@@ -120,7 +120,7 @@ func TestPageShowsEverySection(t *testing.T) {
 		f.set(func(f *fake) {
 			f.change = func(s *api.Status) {
 				s.Verdict = diagnosis.Verdict{Health: diagnosis.Failing, Sentence: "The NATS server is out of reach for 12 s",
-					Do: "check it"}
+					Advice: "check it"}
 				s.Sources, s.Ranks, s.Keepers, s.Flow = nil, nil, nil, nil
 				s.Dead = api.DeadStatus{}
 			}
@@ -255,8 +255,8 @@ func manyRanks(s *api.Status) {
 		}
 		s.Ranks = append(s.Ranks, r)
 	}
-	s.Readers = 256
-	s.Jobs = []api.JobStatus{{Job: "train", World: 256, Present: 256, Least: 7910, Most: 8000, Sent: 7910,
+	s.RankCount = 256
+	s.Jobs = []api.JobStatus{{Job: "train", World: 256, Present: 256, MinConsumed: 7910, MaxConsumed: 8000, Sent: 7910,
 		State: api.StateReading}}
 }
 
@@ -265,7 +265,7 @@ func TestPage_MissingRank(t *testing.T) {
 	f := newFake()
 	f.set(func(f *fake) {
 		f.change = func(s *api.Status) {
-			s.Ranks[1].State, s.Ranks[1].StateFor, s.Ranks[1].Consumed = "absent", 20, 34
+			s.Ranks[1].State, s.Ranks[1].StateSeconds, s.Ranks[1].Consumed = "absent", 20, 34
 			s.Jobs = []api.JobStatus{{Job: "train", World: 4, Present: 3, Missing: []int{1}, State: "absent", Failing: true,
 				Sentence: `Rank 1 of 4 of job "train" has not consumed step 34 for 20 s: it is not connected`}}
 		}
@@ -371,7 +371,7 @@ func TestPageByRole(t *testing.T) {
 			t.Errorf("mixed with %v", mixed)
 		}
 		f.set(func(f *fake) {
-			f.fail = &fault.Error{Reason: fault.NotLeading, Message: "no daemon plans the run", Do: "wait"}
+			f.fail = &fault.Error{Reason: fault.NotLeading, Message: "no daemon plans the run", Advice: "wait"}
 		})
 		p.Expect("503")
 		p.Click("#action-checkpoint")
@@ -442,7 +442,7 @@ func TestPageGoesOn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		handler := webui.New(webui.Config{Asker: f, Asks: func() bool {
+		handler := webui.New(webui.Config{Actions: f, RequiresAuth: func() bool {
 			return false
 		}, Log: slog.New(slog.DiscardHandler)})
 		server := &http.Server{Handler: handler}

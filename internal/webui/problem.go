@@ -46,14 +46,14 @@ func statusCode(err error) int {
 	return http.StatusServiceUnavailable // all other errors are temporary
 }
 
-// problem encodes an error for the caller. The text of an untyped error may contain paths or addresses, so it is
+// encodeError encodes an error for the caller. The text of an untyped error may contain paths or addresses, so it is
 // replaced by a general message.
-func problem(err error) []byte {
+func encodeError(err error) []byte {
 	var typed *fault.Error
 	if !errors.As(err, &typed) {
-		typed = &fault.Error{Reason: internal, Message: "the daemon failed to answer", Do: "look at its log"}
+		typed = &fault.Error{Reason: internal, Message: "the daemon failed to answer", Advice: "look at its log"}
 		if errors.Is(err, context.DeadlineExceeded) {
-			typed = &fault.Error{Reason: fault.NotLeading, Message: "the daemon took too long to answer", Do: "ask again"}
+			typed = &fault.Error{Reason: fault.NotLeading, Message: "the daemon took too long to answer", Advice: "ask again"}
 		}
 	}
 	b, err := json.Marshal(typed)
@@ -63,8 +63,8 @@ func problem(err error) []byte {
 	return b
 }
 
-// refuse sends an error response.
-func refuse(w http.ResponseWriter, err error) {
+// writeError sends an error response.
+func writeError(w http.ResponseWriter, err error) {
 	code := statusCode(err)
 	switch code {
 	case http.StatusUnauthorized:
@@ -75,9 +75,9 @@ func refuse(w http.ResponseWriter, err error) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_, _ = w.Write(append(problem(err), '\n')) // no error handling: the client is gone
+	_, _ = w.Write(append(encodeError(err), '\n')) // no error handling: the client is gone
 }
 
-func bad(what, do string) error {
-	return &fault.Error{Reason: fault.BadTicket, Message: what, Do: do}
+func badRequest(what, do string) error {
+	return &fault.Error{Reason: fault.BadTicket, Message: what, Advice: do}
 }

@@ -29,19 +29,19 @@ func New(docs *planview.Streams, cacheBytes int64, recent uint64, limit time.Dur
 
 // OnDocument caches a document that the planner is about to read as that arrival.
 func (a *Assembler) OnDocument(ref, arrival uint64, c document.Content) {
-	a.refetcher.cache.show(ref, arrival, c)
+	a.refetcher.cache.onDocument(ref, arrival, c)
 }
 
 // OnStep records which tokens a planned step uses of the documents before it.
-func (a *Assembler) OnStep(s *plan.Step) { a.refetcher.cache.took(s) }
+func (a *Assembler) OnStep(s *plan.Step) { a.refetcher.cache.onStep(s) }
 
-// Pass sets the first step whose rows readers may still request; state.EveryStep without readers.
-func (a *Assembler) Pass(step uint64) { a.refetcher.cache.pass(step) }
+// SetNeeded sets the first step whose rows readers may still request; state.NoStep without readers.
+func (a *Assembler) SetNeeded(step uint64) { a.refetcher.cache.setNeeded(step) }
 
 // ReadAhead reads documents, in ascending order, into the cache, except those that it has or that are being read.
 // needs maps documents to the steps that need them. Documents that cannot be read now are left out.
 func (a *Assembler) ReadAhead(ctx context.Context, refs []uint64, needs map[uint64]uint64) error {
-	return a.refetcher.many(ctx, refs, needs)
+	return a.refetcher.fetchMany(ctx, refs, needs)
 }
 
 // Touch records that a step needs a document, and makes it the most recently used one. It returns its size in bytes;
@@ -50,18 +50,20 @@ func (a *Assembler) Touch(ref, step uint64) (bytes int64, ok bool) {
 	return a.refetcher.cache.touch(ref, step)
 }
 
-// Whole returns the approximate size in bytes of the rows of a step. ok reports whether all its documents are known
-// to be in the cache.
-func (a *Assembler) Whole(step uint64) (bytes int64, ok bool) { return a.refetcher.cache.whole(step) }
+// CachedStepBytes returns the approximate size in bytes of the rows of a step. ok reports whether all its documents are
+// known to be in the cache.
+func (a *Assembler) CachedStepBytes(step uint64) (bytes int64, ok bool) {
+	return a.refetcher.cache.cachedStepBytes(step)
+}
 
 // Stats returns the size of the cache in bytes, and its numbers of hits and misses.
 func (a *Assembler) Stats() (bytes, hits, misses int64) { return a.refetcher.cache.stats() }
 
-// MemoryOf returns the approximate size in bytes of that many tokens of a document in the cache.
-func MemoryOf(tokens int32) int64 { return entryBytes + document.NumberBytes*int64(tokens) }
+// EstimateBytes returns the approximate size in bytes of that many tokens of a document in the cache.
+func EstimateBytes(tokens int32) int64 { return entryBytes + document.NumberBytes*int64(tokens) }
 
-// fetches bounds the number of documents that one batch fetches concurrently.
-const fetches = 8
+// maxFetches bounds the number of documents that one batch fetches concurrently.
+const maxFetches = 8
 
 // Assemble returns rows [first, first+n) of a step.
 func (a *Assembler) Assemble(ctx context.Context, s *plan.Step, first, n int) (*Batch, error) {
@@ -69,12 +71,12 @@ func (a *Assembler) Assemble(ctx context.Context, s *plan.Step, first, n int) (*
 		return nil, fmt.Errorf("assemble step %d: rows [%d, +%d) of %d", s.Index, first, n, len(s.Rows))
 	}
 	b := &Batch{Step: s.Index, Bucket: int(s.Bucket), First: first, Rows: n, Pieces: s.Rows[first : first+n], Pad: a.pad}
-	texts, err := a.documents(ctx, b)
+	texts, err := a.fetchContents(ctx, b)
 	if err != nil {
 		return nil, fmt.Errorf("assemble step %d: %w", s.Index, err)
 	}
 	b.Contents = texts
-	b.Begins = make([]int64, 0, len(texts))
+	b.StoreTimes = make([]int64, 0, len(texts))
 	for i, pieces := range b.Pieces {
 		left := b.Bucket
 		for _, p := range pieces {
@@ -82,17 +84,18 @@ func (a *Assembler) Assemble(ctx context.Context, s *plan.Step, first, n int) (*
 			if behind := int(p.Start) + int(p.Length); behind > text.Len() || int(p.Length) > left {
 				return nil, &fault.Error{Reason: fault.PlanMismatch,
 					Message: fmt.Sprintf("step %d row %d names tokens [%d, %d) of %s, which has %d", s.Index, first+i, p.Start, behind,
-						a.refetcher.docs.Document(p.Doc), text.Len()),
-					Do: "the document or the tokenizer is not the one that was planned; check the tokenizer and the stream",
+						a.refetcher.docs.DocumentName(p.Doc), text.Len()),
+					Advice: "the document or the tokenizer is not the one that was planned; check the tokenizer and the stream",
 					Facts: map[string]string{"step": strconv.FormatUint(s.Index, 10),
 						"sequence": strconv.FormatUint(plan.RefSequence(p.Doc), 10)}}
 			}
 			left -= int(p.Length)
 			if p.Start == 0 && text.Stored > 0 {
-				b.Begins = append(b.Begins, text.Stored)
+				b.StoreTimes = append(b.StoreTimes, text.Stored)
 			}
 			if p.Start == 0 && text.Trace != nil {
-				b.Traced = append(b.Traced, document.Traced{Trace: text.Trace, Document: p.Doc, Row: first + i,
+				b.TracedDocuments = append(b.TracedDocuments, document.TracedDocument{Trace: text.Trace, Document: p.Doc,
+					Row:    first + i,
 					Stored: text.Stored})
 			}
 		}
@@ -103,19 +106,19 @@ func (a *Assembler) Assemble(ctx context.Context, s *plan.Step, first, n int) (*
 		several = several || text.Docs != nil
 	}
 	if masks {
-		b.lose(s, texts)
+		b.setLoss(s, texts)
 	}
 	if weighs {
-		b.weigh(texts)
+		b.setWeights(texts)
 	}
 	if several {
-		b.within(texts)
+		b.setPieceDocuments(texts)
 	}
 	return b, nil
 }
 
-// lose sets which tokens have a loss.
-func (b *Batch) lose(s *plan.Step, texts map[uint64]document.Content) {
+// setLoss sets which tokens have a loss.
+func (b *Batch) setLoss(s *plan.Step, texts map[uint64]document.Content) {
 	repeats := s.Repeats
 	for len(repeats) > 0 && repeats[0].Row < b.First {
 		repeats = repeats[1:]
@@ -129,7 +132,7 @@ func (b *Batch) lose(s *plan.Step, texts map[uint64]document.Content) {
 				p.Start, p.Length = p.Start+n, p.Length-n
 				repeats = repeats[1:]
 			}
-			lengths = texts[p.Doc].Loss.Append(lengths, p.Start, p.Start+p.Length)
+			lengths = texts[p.Doc].Loss.AppendRuns(lengths, p.Start, p.Start+p.Length)
 		}
 		if runs := plan.NewLossRuns(lengths); runs != nil {
 			if b.Loss == nil {
@@ -140,21 +143,21 @@ func (b *Batch) lose(s *plan.Step, texts map[uint64]document.Content) {
 	}
 }
 
-// within sets which document of its message each piece belongs to.
-func (b *Batch) within(texts map[uint64]document.Content) {
-	b.Within = make([][]Within, b.Rows)
+// setPieceDocuments sets which document of its message each piece belongs to.
+func (b *Batch) setPieceDocuments(texts map[uint64]document.Content) {
+	b.PieceDocuments = make([][]PieceDocument, b.Rows)
 	for i, pieces := range b.Pieces {
-		b.Within[i] = make([]Within, len(pieces))
+		b.PieceDocuments[i] = make([]PieceDocument, len(pieces))
 		for k, p := range pieces {
 			index, start := texts[p.Doc].DocAt(p.Start)
-			b.Within[i][k] = Within{int32(index), start}
+			b.PieceDocuments[i][k] = PieceDocument{int32(index), start}
 		}
 	}
 }
 
-// weigh sets the loss weights of the pieces. A message with weights alone does not suffice: the weight may be 1, or
-// belong to another document of the message.
-func (b *Batch) weigh(texts map[uint64]document.Content) {
+// setWeights sets the loss weights of the pieces. A message with weights alone does not suffice: the weight may be 1,
+// or belong to another document of the message.
+func (b *Batch) setWeights(texts map[uint64]document.Content) {
 	weights, others := make([][]float32, b.Rows), false
 	for i, pieces := range b.Pieces {
 		weights[i] = make([]float32, len(pieces))
@@ -168,37 +171,37 @@ func (b *Batch) weigh(texts map[uint64]document.Content) {
 	}
 }
 
-// documents returns the content of every document of the batch. Cached content is borrowed from the cache.
-func (a *Assembler) documents(ctx context.Context, b *Batch) (map[uint64]document.Content, error) {
+// fetchContents returns the content of every document of the batch. Cached content is borrowed from the cache.
+func (a *Assembler) fetchContents(ctx context.Context, b *Batch) (map[uint64]document.Content, error) {
 	named := 0
 	for _, pieces := range b.Pieces {
 		named += len(pieces)
 	}
 	texts := make(map[uint64]document.Content, named)
-	b.cache, b.lent = a.refetcher.cache, make([]*cached, 0, named)
+	b.cache, b.borrowed = a.refetcher.cache, make([]*cacheEntry, 0, named)
 	var missing []uint64
 	for _, pieces := range b.Pieces {
 		for _, p := range pieces {
 			if _, ok := texts[p.Doc]; ok {
 				continue
 			}
-			x := b.cache.lend(p.Doc)
+			x := b.cache.acquire(p.Doc)
 			if x == nil {
 				missing = append(missing, p.Doc)
 				texts[p.Doc] = document.Content{}
 				continue
 			}
 			texts[p.Doc] = x.content
-			b.lent = append(b.lent, x)
+			b.borrowed = append(b.borrowed, x)
 		}
 	}
 	fetched := make([]document.Content, len(missing))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(fetches)
+	g.SetLimit(maxFetches)
 	for i, sequence := range missing {
 		g.Go(func() (err error) {
-			if fetched[i], err = a.refetcher.one(ctx, sequence, b.Step); err != nil && ctx.Err() == nil {
-				err = fmt.Errorf("fetch %s: %w", a.refetcher.docs.Document(sequence), err)
+			if fetched[i], err = a.refetcher.fetch(ctx, sequence, b.Step); err != nil && ctx.Err() == nil {
+				err = fmt.Errorf("fetch %s: %w", a.refetcher.docs.DocumentName(sequence), err)
 			}
 			return err
 		})

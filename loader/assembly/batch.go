@@ -19,19 +19,19 @@ type Batch struct {
 	Loss []plan.LossRuns
 	// Weights has, for each row, the loss weights of its pieces; nil if all are 1.
 	Weights [][]float32
-	// Within has, for each row, which document of its message each piece belongs to; nil if no message of these rows
-	// holds several.
-	Within [][]Within
+	// PieceDocuments has, for each row, which document of its message each piece belongs to; nil if no message of these
+	// rows holds several.
+	PieceDocuments [][]PieceDocument
 	// Contents are the documents of the pieces, with all their tokens and attributes. They are shared and must not be
 	// changed.
 	Contents map[uint64]document.Content
-	// Begins has the store times (Content.Stored) of the documents whose first token is in these rows, if known.
-	Begins []int64
-	// Traced are the sampled ones of the documents whose first token is in these rows.
-	Traced []document.Traced
+	// StoreTimes has the store times (Content.Stored) of the documents whose first token is in these rows, if known.
+	StoreTimes []int64
+	// TracedDocuments are the sampled ones of the documents whose first token is in these rows.
+	TracedDocuments []document.TracedDocument
 
-	cache *contentCache // lender of Contents; nil if not borrowed
-	lent  []*cached
+	cache    *contentCache // lender of Contents; nil if not borrowed
+	borrowed []*cacheEntry
 }
 
 // Done releases the contents, which must not be used afterwards. Their memory may then be reused. Without Done, the
@@ -40,27 +40,27 @@ func (b *Batch) Done() {
 	if b.cache == nil {
 		return
 	}
-	b.cache.giveBack(b.lent)
-	b.Contents, b.cache, b.lent = nil, nil, nil
+	b.cache.release(b.borrowed)
+	b.Contents, b.cache, b.borrowed = nil, nil, nil
 }
 
-// IDs writes the ids of the rows, Rows*Bucket in total, row by row.
-func (b *Batch) IDs(into []int32) {
+// WriteIDs writes the ids of the rows, Rows*Bucket in total, row by row.
+func (b *Batch) WriteIDs(into []int32) {
 	eachPiece(b, into, b.Pad, func(slots []int32, c document.Content, p packonline.Piece) {
-		if c.Narrow != nil {
-			document.Widen(slots, c.Narrow[p.Start:p.Start+p.Length])
+		if c.NarrowTokens != nil {
+			document.Widen(slots, c.NarrowTokens[p.Start:p.Start+p.Length])
 			return
 		}
 		copy(slots, c.Tokens[p.Start:p.Start+p.Length])
 	})
 }
 
-// NarrowIDs writes the ids of the rows as 16 bits each. It reports whether all ids fit.
-func (b *Batch) NarrowIDs(into []uint16) (ok bool) {
+// WriteNarrowIDs writes the ids of the rows as 16 bits each. It reports whether all ids fit.
+func (b *Batch) WriteNarrowIDs(into []uint16) (ok bool) {
 	over := uint32(b.Pad)
 	eachPiece(b, into, uint16(b.Pad), func(slots []uint16, c document.Content, p packonline.Piece) {
-		if c.Narrow != nil {
-			copy(slots, c.Narrow[p.Start:p.Start+p.Length])
+		if c.NarrowTokens != nil {
+			copy(slots, c.NarrowTokens[p.Start:p.Start+p.Length])
 			return
 		}
 		over |= document.Narrow(slots, c.Tokens[p.Start:p.Start+p.Length])
@@ -83,8 +83,8 @@ func eachPiece[T int32 | uint16](b *Batch, slots []T, pad T,
 	}
 }
 
-// Within identifies the document of a message that a piece belongs to.
-type Within struct {
+// PieceDocument identifies the document of a message that a piece belongs to.
+type PieceDocument struct {
 	Index int32 // from 0
 	Start int32 // index of the document's first token in the message
 }

@@ -15,24 +15,24 @@ import (
 type contentCache struct {
 	limit int64
 
-	mu     sync.Mutex
-	held   map[uint64]*cached
-	needed class
-	spent  class
-	need   need
-	hits   int64
-	misses int64
+	mu       sync.Mutex
+	entries  map[uint64]*cacheEntry
+	needed   class
+	unneeded class
+	usage    usageTracker
+	hits     int64
+	misses   int64
 }
 
-// cached is a document in the cache.
-type cached struct {
-	document uint64 // plan reference
-	content  document.Content
-	again    bool // the content's memory may be reused once the document is evicted,
-	lent     int  // unless borrowers still use it: their number
-	in       *class
-	links    [chains]links
-	requirement
+// cacheEntry is a document in the cache.
+type cacheEntry struct {
+	document  uint64 // plan reference
+	content   document.Content
+	reusable  bool // the content's memory may be reused once the document is evicted,
+	borrowers int  // unless borrowers still use it: their number
+	class     *class
+	links     [lruOrders]links
+	documentUsage
 }
 
 // class is a set of documents of one kind, the most recently used first.
@@ -44,77 +44,78 @@ type class struct {
 const (
 	// entryBytes is the approximate overhead of a document in maps and lists, in bytes.
 	entryBytes = 256
-	// spentShare is the inverse of the part of the bound that unneeded documents may use. They serve ranks that restart
+	// unneededShare is the inverse of the part of the bound that unneeded documents may use. They serve ranks that restart
 	// a few steps back.
-	spentShare = 32
+	unneededShare = 32
 )
 
 // cost returns a document's size in bytes.
-func (x *cached) cost() int64 { return x.content.Bytes() + entryBytes }
+func (x *cacheEntry) cost() int64 { return x.content.Bytes() + entryBytes }
 
 // newContentCache returns a cache of limit bytes. While there are no readers, the last recent steps count as needed.
 func newContentCache(limit int64, recent uint64) *contentCache {
-	c := &contentCache{limit: limit, held: map[uint64]*cached{}}
-	c.need = need{held: c.held, sort: c.sort, recent: recent, reads: state.EveryStep, due: map[uint64][]uint64{},
-		whole: map[uint64]int64{}, shown: lru{order: byArrival}}
+	c := &contentCache{limit: limit, entries: map[uint64]*cacheEntry{}}
+	c.usage = usageTracker{entries: c.entries, classify: c.classify, recent: recent, readFrom: state.NoStep,
+		dueDocuments: map[uint64][]uint64{},
+		cachedSteps:  map[uint64]int64{}, pending: lru{order: byArrival}}
 	return c
 }
 
-// show caches a document that the planner is about to read as that arrival. Future steps will need all of it.
-func (c *contentCache) show(document, arrival uint64, content document.Content) {
+// onDocument caches a document that the planner is about to read as that arrival. Future steps will need all of it.
+func (c *contentCache) onDocument(document, arrival uint64, content document.Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x := c.entry(document, content, content.Again)
-	c.need.expect(x, arrival)
-	c.trim(x)
+	x := c.getOrAdd(document, content, content.Reusable)
+	c.usage.addPending(x, arrival)
+	c.evict(x)
 }
 
 // put caches a document that was read again for a step. Other users may share its content.
 func (c *contentCache) put(document, step uint64, content document.Content) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x := c.entry(document, content, false)
-	c.need.require(x, step, 0)
-	c.trim(x)
+	x := c.getOrAdd(document, content, false)
+	c.usage.recordUse(x, step, 0)
+	c.evict(x)
 }
 
-// took records which tokens a planned step uses of the documents shown before it.
-func (c *contentCache) took(s *plan.Step) {
+// onStep records which tokens a planned step uses of the documents shown before it.
+func (c *contentCache) onStep(s *plan.Step) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.need.take(s)
-	c.trim(nil)
+	c.usage.applyStep(s)
+	c.evict(nil)
 }
 
-// pass sets the first step whose rows readers may still request; state.EveryStep without readers.
-func (c *contentCache) pass(step uint64) {
+// setNeeded sets the first step whose rows readers may still request; state.NoStep without readers.
+func (c *contentCache) setNeeded(step uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.need.read(step)
-	c.trim(nil)
+	c.usage.setReadFrom(step)
+	c.evict(nil)
 }
 
-// lend returns a document whose content stays unchanged until giveBack; nil if it is not cached.
-func (c *contentCache) lend(document uint64) *cached {
+// acquire returns a document whose content stays unchanged until giveBack; nil if it is not cached.
+func (c *contentCache) acquire(document uint64) *cacheEntry {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x := c.held[document]
+	x := c.entries[document]
 	if x == nil {
 		c.misses++
 		return nil
 	}
 	c.hits++
-	x.in.use(x)
-	x.lent++
+	x.class.moveToFront(x)
+	x.borrowers++
 	return x
 }
 
-// giveBack returns documents from lend, including those that were evicted meanwhile.
-func (c *contentCache) giveBack(all []*cached) {
+// release returns documents from lend, including those that were evicted meanwhile.
+func (c *contentCache) release(all []*cacheEntry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, x := range all {
-		x.lent--
+		x.borrowers--
 	}
 }
 
@@ -122,8 +123,8 @@ func (c *contentCache) giveBack(all []*cached) {
 func (c *contentCache) peek(ref uint64) (document.Content, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if x, ok := c.held[ref]; ok {
-		x.again = false
+	if x, ok := c.entries[ref]; ok {
+		x.reusable = false
 		return x.content, true
 	}
 	return document.Content{}, false
@@ -134,100 +135,100 @@ func (c *contentCache) peek(ref uint64) (document.Content, bool) {
 func (c *contentCache) touch(document, step uint64) (bytes int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	x, ok := c.held[document]
+	x, ok := c.entries[document]
 	if !ok {
 		return 0, false
 	}
-	c.need.require(x, step, 0)
-	x.in.use(x)
+	c.usage.recordUse(x, step, 0)
+	x.class.moveToFront(x)
 	return x.cost(), true
 }
 
-// whole reports whether all documents of a step are known to be cached, and the approximate size of its rows in
-// bytes.
-func (c *contentCache) whole(step uint64) (bytes int64, ok bool) {
+// cachedStepBytes reports whether all documents of a step are known to be cached, and the approximate size of its rows
+// in bytes.
+func (c *contentCache) cachedStepBytes(step uint64) (bytes int64, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	bytes, ok = c.need.whole[step]
+	bytes, ok = c.usage.cachedSteps[step]
 	return bytes, ok
 }
 
 func (c *contentCache) stats() (bytes, hits, misses int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.needed.bytes + c.spent.bytes, c.hits, c.misses
+	return c.needed.bytes + c.unneeded.bytes, c.hits, c.misses
 }
 
 // The caller of each function below holds mu.
 
-// entry returns the entry of a document, and creates it if it is missing.
-func (c *contentCache) entry(document uint64, content document.Content, again bool) *cached {
-	x, ok := c.held[document]
+// getOrAdd returns the entry of a document, and creates it if it is missing.
+func (c *contentCache) getOrAdd(document uint64, content document.Content, again bool) *cacheEntry {
+	x, ok := c.entries[document]
 	if !ok {
-		x = &cached{document: document, content: content, again: again}
-		c.held[document] = x
+		x = &cacheEntry{document: document, content: content, reusable: again}
+		c.entries[document] = x
 	}
 	return x
 }
 
-// sort moves a document to its current class.
-func (c *contentCache) sort(x *cached) {
+// classify moves a document to its current class.
+func (c *contentCache) classify(x *cacheEntry) {
 	in := &c.needed
-	if c.need.spent(x) {
-		in = &c.spent
+	if c.usage.isUnneeded(x) {
+		in = &c.unneeded
 	}
-	if x.in == in {
+	if x.class == in {
 		return
 	}
-	if x.in != nil {
-		x.in.remove(x)
+	if x.class != nil {
+		x.class.remove(x)
 	}
 	in.add(x)
 }
 
-// trim evicts documents until the bounds hold, but never newest.
-func (c *contentCache) trim(newest *cached) {
-	for c.spent.bytes > c.limit/spentShare && c.dropOf(&c.spent, newest) {
+// evict evicts documents until the bounds hold, but never newest.
+func (c *contentCache) evict(newest *cacheEntry) {
+	for c.unneeded.bytes > c.limit/unneededShare && c.evictFrom(&c.unneeded, newest) {
 	}
-	for c.needed.bytes+c.spent.bytes > c.limit && (c.dropOf(&c.spent, newest) || c.dropOf(&c.needed, newest)) {
+	for c.needed.bytes+c.unneeded.bytes > c.limit && (c.evictFrom(&c.unneeded, newest) || c.evictFrom(&c.needed, newest)) {
 	}
 }
 
-// dropOf evicts the least recently used document of a class; false if the class has none except newest.
-func (c *contentCache) dropOf(in *class, newest *cached) bool {
+// evictFrom evicts the least recently used document of a class; false if the class has none except newest.
+func (c *contentCache) evictFrom(in *class, newest *cacheEntry) bool {
 	x := in.last
 	if x != nil && x == newest {
-		x = x.links[byUse].before
+		x = x.links[byUse].prev
 	}
-	if x == nil || newest == nil && len(c.held) == 1 {
+	if x == nil || newest == nil && len(c.entries) == 1 {
 		return false
 	}
 	if in == &c.needed {
-		c.need.whole = nil
+		c.usage.cachedSteps = nil
 	}
 	in.remove(x)
-	c.need.forget(x)
-	delete(c.held, x.document)
-	if x.again && x.lent == 0 {
-		ids := x.content.Narrow
-		document.NarrowIDs.Put(&ids)
+	c.usage.removePending(x)
+	delete(c.entries, x.document)
+	if x.reusable && x.borrowers == 0 {
+		ids := x.content.NarrowTokens
+		document.NarrowPool.Put(&ids)
 	}
 	return true
 }
 
-func (k *class) add(x *cached) {
-	x.in = k
+func (k *class) add(x *cacheEntry) {
+	x.class = k
 	k.pushFront(x)
 	k.bytes += x.cost()
 }
 
-func (k *class) remove(x *cached) {
+func (k *class) remove(x *cacheEntry) {
 	k.lru.remove(x)
 	k.bytes -= x.cost()
 }
 
-// use makes a document the most recently used one of the class.
-func (k *class) use(x *cached) {
+// moveToFront makes a document the most recently used one of the class.
+func (k *class) moveToFront(x *cacheEntry) {
 	if k.first != x {
 		k.lru.remove(x)
 		k.pushFront(x)

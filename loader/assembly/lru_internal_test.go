@@ -10,12 +10,12 @@ import (
 // list.
 func TestChainIsAnOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
-	all := make([]*cached, 12)
+	all := make([]*cacheEntry, 12)
 	for i := range all {
-		all[i] = &cached{document: uint64(i)}
+		all[i] = &cacheEntry{document: uint64(i)}
 	}
-	chains := [chains]lru{byUse: {order: byUse}, byArrival: {order: byArrival}}
-	var want [len(chains)][]*cached
+	chains := [lruOrders]lru{byUse: {order: byUse}, byArrival: {order: byArrival}}
+	var want [len(chains)][]*cacheEntry
 	for range 2000 {
 		k, x := r.IntN(len(chains)), all[r.IntN(len(all))]
 		c := &chains[k]
@@ -30,11 +30,11 @@ func TestChainIsAnOrder(t *testing.T) {
 			want[k] = append(want[k], x)
 		}
 		for k, c := range chains {
-			var forward, backward []*cached
-			for x := c.first; x != nil; x = x.links[k].behind {
+			var forward, backward []*cacheEntry
+			for x := c.first; x != nil; x = x.links[k].next {
 				forward = append(forward, x)
 			}
-			for x := c.last; x != nil; x = x.links[k].before {
+			for x := c.last; x != nil; x = x.links[k].prev {
 				backward = append(backward, x)
 			}
 			slices.Reverse(backward)
@@ -48,23 +48,23 @@ func TestChainIsAnOrder(t *testing.T) {
 
 // Using a document makes it the most recent of its class, and the least recently used one is evicted first.
 func TestTheLeastRecentlyUsedGoesFirst(t *testing.T) {
-	cost := (&cached{content: contentOf(100)}).cost()
+	cost := (&cacheEntry{content: contentOf(100)}).cost()
 	c := newContentCache(3*cost, 4)
 	for d := uint64(1); d <= 3; d++ {
-		c.show(d, d, contentOf(100))
+		c.onDocument(d, d, contentOf(100))
 	}
-	c.lend(1)
-	c.lend(3)
-	c.lend(3)
-	c.show(4, 4, contentOf(100))
-	c.show(5, 5, contentOf(100))
+	c.acquire(1)
+	c.acquire(3)
+	c.acquire(3)
+	c.onDocument(4, 4, contentOf(100))
+	c.onDocument(5, 5, contentOf(100))
 	for d, kept := range map[uint64]bool{1: false, 2: false, 3: true, 4: true, 5: true} {
 		if _, ok := c.peek(d); ok != kept {
 			t.Errorf("document %d is kept: %v", d, ok)
 		}
 	}
-	c.lend(3)
-	c.show(6, 6, contentOf(100))
+	c.acquire(3)
+	c.onDocument(6, 6, contentOf(100))
 	if _, ok := c.peek(3); !ok {
 		t.Error("the document that was used last is gone")
 	}

@@ -17,70 +17,70 @@ type refetcher struct {
 	cache *contentCache
 	limit time.Duration // time limit for reading one document
 
-	mu      sync.Mutex
-	reading map[uint64]*claim
+	mu           sync.Mutex
+	pendingReads map[uint64]*pendingRead
 }
 
-// claim is the pending read of a document.
-type claim struct {
-	step    uint64        // the step that needs it
-	done    chan struct{} // closed when the fields below are set
-	content document.Content
-	err     error
-	read    bool // false: the claimant did not read the document; the reason is unknown
+// pendingRead is the pending read of a document.
+type pendingRead struct {
+	step      uint64        // the step that needs it
+	done      chan struct{} // closed when the fields below are set
+	content   document.Content
+	err       error
+	performed bool // false: the claimant did not read the document; the reason is unknown
 }
 
 func newRefetcher(docs *planview.Streams, cache *contentCache, limit time.Duration) *refetcher {
-	return &refetcher{docs: docs, cache: cache, limit: limit, reading: map[uint64]*claim{}}
+	return &refetcher{docs: docs, cache: cache, limit: limit, pendingReads: map[uint64]*pendingRead{}}
 }
 
-// claim returns the pending read of a document. mine reports whether the caller must perform it.
-func (a *refetcher) claim(sequence, step uint64) (c *claim, mine bool) {
+// claimRead returns the pending read of a document. mine reports whether the caller must perform it.
+func (a *refetcher) claimRead(sequence, step uint64) (c *pendingRead, mine bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if c, ok := a.reading[sequence]; ok {
+	if c, ok := a.pendingReads[sequence]; ok {
 		return c, false
 	}
-	c = &claim{step: step, done: make(chan struct{})}
-	a.reading[sequence] = c
+	c = &pendingRead{step: step, done: make(chan struct{})}
+	a.pendingReads[sequence] = c
 	return c, true
 }
 
-// settle ends a claim. The content is in the cache before the document can be claimed again.
-func (a *refetcher) settle(sequence uint64, c *claim) {
-	if c.read && c.err == nil {
+// finishRead ends a claim. The content is in the cache before the document can be claimed again.
+func (a *refetcher) finishRead(sequence uint64, c *pendingRead) {
+	if c.performed && c.err == nil {
 		a.cache.put(sequence, c.step, c.content)
 	}
 	a.mu.Lock()
-	delete(a.reading, sequence)
+	delete(a.pendingReads, sequence)
 	a.mu.Unlock()
 	close(c.done)
 }
 
-// one returns the content of a document that a step needs.
-func (a *refetcher) one(ctx context.Context, sequence, step uint64) (document.Content, error) {
+// fetch returns the content of a document that a step needs.
+func (a *refetcher) fetch(ctx context.Context, sequence, step uint64) (document.Content, error) {
 	for {
-		c, mine := a.claim(sequence, step)
+		c, mine := a.claimRead(sequence, step)
 		if mine {
 			// The read serves all callers that wait, so it must not be cancelled together with the caller that started it.
-			go a.read(context.WithoutCancel(ctx), sequence, c)
+			go a.readContent(context.WithoutCancel(ctx), sequence, c)
 		}
 		select {
 		case <-ctx.Done():
 			return document.Content{}, ctx.Err()
 		case <-c.done:
 		}
-		if c.read {
+		if c.performed {
 			return c.content, c.err
 		}
 	}
 }
 
-func (a *refetcher) read(ctx context.Context, sequence uint64, c *claim) {
-	defer a.settle(sequence, c)
+func (a *refetcher) readContent(ctx context.Context, sequence uint64, c *pendingRead) {
+	defer a.finishRead(sequence, c)
 	ctx, cancel := context.WithTimeout(ctx, a.limit)
 	defer cancel()
-	c.read = true
+	c.performed = true
 	if text, ok := a.cache.peek(sequence); ok { // cached since the caller's lookup
 		c.content = text
 		return
@@ -88,19 +88,19 @@ func (a *refetcher) read(ctx context.Context, sequence uint64, c *claim) {
 	c.content, c.err = a.docs.Content(ctx, sequence)
 }
 
-// many reads documents, in ascending order, into the cache, except those that are cached or being read. needs maps
+// fetchMany reads documents, in ascending order, into the cache, except those that are cached or being read. needs maps
 // documents to the steps that need them. It leaves out documents that it cannot read; a later read returns the
 // reason.
-func (a *refetcher) many(ctx context.Context, sequences []uint64, needs map[uint64]uint64) error {
-	claims := map[uint64]*claim{}
+func (a *refetcher) fetchMany(ctx context.Context, sequences []uint64, needs map[uint64]uint64) error {
+	claims := map[uint64]*pendingRead{}
 	var wanted []uint64
 	for _, sequence := range sequences {
-		c, mine := a.claim(sequence, needs[sequence])
+		c, mine := a.claimRead(sequence, needs[sequence])
 		if !mine {
 			continue
 		}
 		if _, ok := a.cache.peek(sequence); ok {
-			a.settle(sequence, c)
+			a.finishRead(sequence, c)
 			continue
 		}
 		claims[sequence] = c
@@ -108,17 +108,17 @@ func (a *refetcher) many(ctx context.Context, sequences []uint64, needs map[uint
 	}
 	defer func() {
 		for sequence, c := range claims {
-			if !c.read {
-				a.settle(sequence, c)
+			if !c.performed {
+				a.finishRead(sequence, c)
 			}
 		}
 	}()
-	return a.docs.Again(ctx, wanted, func(d document.Document) {
+	return a.docs.Refetch(ctx, wanted, func(d document.Document) {
 		if d.Skip != "" { // not used by any plan
 			return
 		}
 		c := claims[d.Sequence]
-		c.content, c.read = d.Content, true
-		a.settle(d.Sequence, c)
+		c.content, c.performed = d.Content, true
+		a.finishRead(d.Sequence, c)
 	})
 }

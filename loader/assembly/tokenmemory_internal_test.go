@@ -17,37 +17,37 @@ func TestMemoryIsUsedAgainWhenNobodyHasIt(t *testing.T) {
 		again bool
 	}{
 		"nobody had it":           {func(*contentCache) {}, true},
-		"it was given back":       {func(c *contentCache) { c.giveBack([]*cached{c.lend(1)}) }, true},
-		"it is lent":              {func(c *contentCache) { c.lend(1) }, false},
-		"it is lent to another":   {func(c *contentCache) { c.giveBack([]*cached{c.lend(1)}); c.lend(1) }, false},
+		"it was given back":       {func(c *contentCache) { c.release([]*cacheEntry{c.acquire(1)}) }, true},
+		"it is lent":              {func(c *contentCache) { c.acquire(1) }, false},
+		"it is lent to another":   {func(c *contentCache) { c.release([]*cacheEntry{c.acquire(1)}); c.acquire(1) }, false},
 		"somebody looked at it":   {func(c *contentCache) { c.peek(1) }, false},
-		"it came in another time": {func(c *contentCache) { c.show(1, 2, wide(tokens).Narrowed()) }, true},
+		"it came in another time": {func(c *contentCache) { c.onDocument(1, 2, wide(tokens).CloneNarrow()) }, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newContentCache(1, 4) // has room for one document
-			c.show(1, 1, wide(tokens).Narrowed())
-			content := c.held[1].content
+			c.onDocument(1, 1, wide(tokens).CloneNarrow())
+			content := c.entries[1].content
 			x.do(c)
-			lost := c.held[1]
-			c.show(2, 3, wide(tokens).Narrowed())
-			if c.held[1] != nil {
+			lost := c.entries[1]
+			c.onDocument(2, 3, wide(tokens).CloneNarrow())
+			if c.entries[1] != nil {
 				t.Fatal("the document is there")
 			}
 			used := false
 			for range 100 { // with the race detector, a part of the released memory is not reused
-				ids, _ := document.NarrowIDs.Get(tokens)
-				used = used || &ids[0] == &content.Narrow[0]
+				ids, _ := document.NarrowPool.Get(tokens)
+				used = used || &ids[0] == &content.NarrowTokens[0]
 			}
 			if used && !x.again {
 				t.Error("its memory is used again")
 			}
-			if !bufpool.Overwrites && !used && x.again {
+			if !bufpool.OverwritesReturned && !used && x.again {
 				t.Error("its memory is not used again")
 			}
-			if whole := slices.Equal(content.Narrow, narrowed(tokens)); whole == (x.again && bufpool.Overwrites) {
+			if whole := slices.Equal(content.NarrowTokens, narrowed(tokens)); whole == (x.again && bufpool.OverwritesReturned) {
 				t.Errorf("its ids are as they were: %v", whole)
 			}
-			c.giveBack([]*cached{lost}) // after the eviction
+			c.release([]*cacheEntry{lost}) // after the eviction
 		})
 	}
 }
@@ -55,11 +55,11 @@ func TestMemoryIsUsedAgainWhenNobodyHasIt(t *testing.T) {
 // The memory of put content is not reused, because others may share the content.
 func TestMemoryOfWhatIsReadAgainIsLeftToTheCollector(t *testing.T) {
 	c := newContentCache(1, 4)
-	c.put(1, 0, wide(1000).Narrowed())
-	content := c.held[1].content
-	c.show(2, 1, wide(1000).Narrowed())
+	c.put(1, 0, wide(1000).CloneNarrow())
+	content := c.entries[1].content
+	c.onDocument(2, 1, wide(1000).CloneNarrow())
 	for range 100 {
-		if ids, _ := document.NarrowIDs.Get(1000); &ids[0] == &content.Narrow[0] {
+		if ids, _ := document.NarrowPool.Get(1000); &ids[0] == &content.NarrowTokens[0] {
 			t.Fatal("its memory is used again")
 		}
 	}

@@ -17,7 +17,7 @@ func contentOf(n int) document.Content { return document.Content{Tokens: make([]
 
 // stepOf returns a step with one row per piece. Later steps need no document up to floor.
 func stepOf(index, floor uint64, pieces ...packonline.Piece) *plan.Step {
-	s := &plan.Step{Index: index, Floor: plan.Behind(floor)}
+	s := &plan.Step{Index: index, Floor: plan.PositionAfter(floor)}
 	for _, p := range pieces {
 		s.Rows = append(s.Rows, []packonline.Piece{p})
 	}
@@ -31,42 +31,42 @@ func piece(document uint64, start, length int32) packonline.Piece {
 // Unneeded documents use little of the cache, are evicted first, and count as needed when a reader needs them again.
 func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 	const size = 100
-	const most = spentShare + 1 // documents in the cache
-	cost := (&cached{content: contentOf(size)}).cost()
+	const most = unneededShare + 1 // documents in the cache
+	cost := (&cacheEntry{content: contentOf(size)}).cost()
 	for _, x := range []struct {
 		name string
 		do   func(c *contentCache) // document 1 has arrived, and the first step uses it
 		kept bool                  // whether document 1, the oldest, is kept when another one must be evicted
 	}{
-		{"a reader may ask for it", func(c *contentCache) { c.pass(0) }, true},
-		{"all readers have passed it", func(c *contentCache) { c.pass(0); c.pass(1) }, false},
-		{"a reader begins before it again", func(c *contentCache) { c.pass(1); c.pass(0); c.touch(1, 0) }, true},
+		{"a reader may ask for it", func(c *contentCache) { c.setNeeded(0) }, true},
+		{"all readers have passed it", func(c *contentCache) { c.setNeeded(0); c.setNeeded(1) }, false},
+		{"a reader begins before it again", func(c *contentCache) { c.setNeeded(1); c.setNeeded(0); c.touch(1, 0) }, true},
 		{"a reader begins before it again and passes it again", func(c *contentCache) {
-			c.pass(1)
-			c.pass(0)
+			c.setNeeded(1)
+			c.setNeeded(0)
 			c.touch(1, 0)
-			c.pass(1)
+			c.setNeeded(1)
 		}, false},
-		{"a later step needs it too", func(c *contentCache) { c.touch(1, 5); c.pass(5) }, true},
-		{"it comes in another epoch", func(c *contentCache) { c.pass(1); c.show(1, 99, contentOf(size)) }, true},
+		{"a later step needs it too", func(c *contentCache) { c.touch(1, 5); c.setNeeded(5) }, true},
+		{"it comes in another epoch", func(c *contentCache) { c.setNeeded(1); c.onDocument(1, 99, contentOf(size)) }, true},
 		{"no reader has come, and it is new", func(*contentCache) {}, true},
 		{"no reader is there, and steps go on", func(c *contentCache) {
-			c.pass(1)
-			c.pass(state.EveryStep)
-			c.took(stepOf(9, 0))
+			c.setNeeded(1)
+			c.setNeeded(state.NoStep)
+			c.onStep(stepOf(9, 0))
 		}, false},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c := newContentCache(most*cost, 4)
-			c.show(1, 1, contentOf(size))
-			c.took(stepOf(0, 0, piece(1, 0, size)))
+			c.onDocument(1, 1, contentOf(size))
+			c.onStep(stepOf(0, 0, piece(1, 0, size)))
 			for d := uint64(2); d <= most; d++ { // documents that no step has used are needed
-				c.show(d, d, contentOf(size))
-				c.lend(1) // document 1 stays the most recently used
+				c.onDocument(d, d, contentOf(size))
+				c.acquire(1) // document 1 stays the most recently used
 			}
 			x.do(c)
-			c.lend(1)
-			c.show(most+1, most+1, contentOf(size))
+			c.acquire(1)
+			c.onDocument(most+1, most+1, contentOf(size))
 			if _, kept := c.peek(1); kept != x.kept {
 				t.Errorf("document 1 is kept: %v", kept)
 			}
@@ -95,12 +95,12 @@ func TestADocumentWaitsForAllItsTokens(t *testing.T) {
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			c := newContentCache(1<<20, 4)
-			c.show(1, 1, contentOf(100))
+			c.onDocument(1, 1, contentOf(100))
 			for _, s := range x.steps {
-				c.took(s)
+				c.onStep(s)
 			}
-			c.pass(7)
-			if spent := c.held[1].in == &c.spent; spent != x.spent {
+			c.setNeeded(7)
+			if spent := c.entries[1].class == &c.unneeded; spent != x.spent {
 				t.Errorf("it is spent: %v", spent)
 			}
 		})
@@ -109,7 +109,7 @@ func TestADocumentWaitsForAllItsTokens(t *testing.T) {
 
 // held reports whether a cache has the documents of all pieces.
 func held(c *contentCache, pieces []packonline.Piece) bool {
-	return !slices.ContainsFunc(pieces, func(p packonline.Piece) bool { return c.held[p.Doc] == nil })
+	return !slices.ContainsFunc(pieces, func(p packonline.Piece) bool { return c.entries[p.Doc] == nil })
 }
 
 // For random arrivals, steps and reader positions, no needed document is evicted while an unneeded one is cached, and
@@ -125,64 +125,64 @@ func TestNothingNeededGoesBeforeWhatIsNot(t *testing.T) {
 		// of has the pieces of each step; short reports whether a needed document was evicted
 		of, short := map[uint64][]packonline.Piece{}, false
 		needed := func(d uint64) bool { return waiting[d] > 0 || last[d] >= reads }
-		check := func(newest uint64, before map[uint64]*cached) {
+		check := func(newest uint64, before map[uint64]*cacheEntry) {
 			t.Helper()
 			for d := range before {
-				if c.held[d] != nil || !needed(d) {
+				if c.entries[d] != nil || !needed(d) {
 					continue
 				}
 				short = true
-				for other := range c.held {
+				for other := range c.entries {
 					if other != newest && !needed(other) {
 						t.Fatalf("seed %d: document %d went, though document %d is not needed", seed, d, other)
 					}
 				}
 			}
 			var bytes int64
-			for d, x := range c.held {
+			for d, x := range c.entries {
 				bytes += x.cost()
-				if spent := x.in == &c.spent; spent == needed(d) {
+				if spent := x.class == &c.unneeded; spent == needed(d) {
 					t.Fatalf("seed %d: document %d is spent: %v", seed, d, spent)
 				}
 			}
 			for step := range steps {
-				if _, whole := c.whole(step); whole && (step < reads || !held(c, of[step])) {
+				if _, whole := c.cachedStepBytes(step); whole && (step < reads || !held(c, of[step])) {
 					t.Fatalf("seed %d: step %d of which readers ask from %d on passes for whole, of documents %v", seed, step,
 						reads, of[step])
 				} else if !whole && step >= reads && !short {
 					t.Fatalf("seed %d: step %d does not pass for whole, and nothing that is needed has gone", seed, step)
 				}
 			}
-			if sum, _, _ := c.stats(); sum != bytes || bytes > limit && len(c.held) > 1 {
+			if sum, _, _ := c.stats(); sum != bytes || bytes > limit && len(c.entries) > 1 {
 				t.Fatalf("seed %d: %d bytes are counted of %d", seed, sum, bytes)
 			}
 		}
-		c.pass(0)
+		c.setNeeded(0)
 		for range 300 {
-			before := map[uint64]*cached{}
-			maps.Copy(before, c.held)
+			before := map[uint64]*cacheEntry{}
+			maps.Copy(before, c.entries)
 			newest := uint64(0)
 			switch r.IntN(4) {
 			case 0, 1:
 				documents++
 				n := 1 + r.Int32N(500)
 				newest, waiting[documents] = documents, n
-				c.show(documents, documents, contentOf(int(n)))
+				c.onDocument(documents, documents, contentOf(int(n)))
 			case 2:
 				var pieces []packonline.Piece
 				for d, n := range waiting {
-					if take := min(n, 1+r.Int32N(400)); c.held[d] != nil && n > 0 && r.IntN(2) == 0 {
+					if take := min(n, 1+r.Int32N(400)); c.entries[d] != nil && n > 0 && r.IntN(2) == 0 {
 						pieces = append(pieces, piece(d, 0, take))
 						waiting[d] -= take
 						last[d] = steps
 					}
 				}
 				of[steps] = pieces
-				c.took(stepOf(steps, 0, pieces...))
+				c.onStep(stepOf(steps, 0, pieces...))
 				steps++
 			case 3:
 				reads = min(reads+r.Uint64N(3), steps)
-				c.pass(reads)
+				c.setNeeded(reads)
 			}
 			check(newest, before)
 		}

@@ -20,7 +20,7 @@ type Backends struct {
 	Tracer Tracer
 	// Connection returns the state of the connection to the NATS servers. It may be nil.
 	Connection func() Connection
-	// Supply returns why no documents of a source arrive, and advice, if this process fetches them; ok is false if
+	// PullStatus returns why no documents of a source arrive, and advice, if this process fetches them; ok is false if
 	// producers publish them. It may be nil.
-	Supply func(source string) (why, do string, ok bool)
+	PullStatus func(source string) (why, do string, ok bool)
 }

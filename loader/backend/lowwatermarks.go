@@ -5,22 +5,22 @@ import "context"
 // LowWatermarks is the store in which the runs of one document stream record what they still need. Records of a term
 // are rejected with ErrLeadershipLost once a later term has claimed the run.
 type LowWatermarks interface {
-	// Begin records, before the first record of the run's plan, that it will need the documents from sequence from on.
+	// Register records, before the first record of the run's plan, that it will need the documents from sequence from on.
 	// It returns the first document that is not released. For a run that has begun it returns ErrLeadershipLost.
-	Begin(ctx context.Context, from uint64) (first uint64, err error)
+	Register(ctx context.Context, from uint64) (first uint64, err error)
 	// Claim gives a term the exclusive right to record for the run, which needs the unreleased documents from sequence
 	// from on. It returns the first of them.
 	Claim(ctx context.Context, term, from uint64) (first uint64, err error)
 	// Release marks the documents below sequence from as unneeded, purges those that no run needs, and returns the first
 	// sequence that the stream still holds.
 	Release(ctx context.Context, term, from uint64) (first uint64, err error)
-	// Ends records that this run reads no document after sequence at.
-	Ends(ctx context.Context, term, at uint64) error
-	// Tell notifies the stream's producers which runs read it, and of the recorded ends of these runs.
-	Tell(ctx context.Context) error
-	// Report reports to producers what the run accepts from the stream, how far it has read and what it skipped. It is
-	// advisory.
-	Report(ctx context.Context, now Intake) error
+	// RecordEnd records that this run reads no document after sequence at.
+	RecordEnd(ctx context.Context, term, at uint64) error
+	// NotifyProducers notifies the stream's producers which runs read it, and of the recorded ends of these runs.
+	NotifyProducers(ctx context.Context) error
+	// ReportIntake reports to producers what the run accepts from the stream, how far it has read and what it skipped. It
+	// is advisory.
+	ReportIntake(ctx context.Context, now Intake) error
 }
 
 // Values of Options.Release.

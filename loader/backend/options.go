@@ -13,12 +13,12 @@ type Options struct {
 	Ahead int `koanf:"ahead"`
 	// CacheBytes bounds the tokens kept for assembling rows.
 	CacheBytes int64 `koanf:"cache_bytes"`
-	// Stall is how long a reader waits for a step, and a request for its record, before the cause is returned as an
+	// StallTimeout is how long a reader waits for a step, and a request for its record, before the cause is returned as an
 	// error.
-	Stall time.Duration `koanf:"stall_timeout"`
-	// Checkpoint is the number of steps between two stored planner states. 0 stores none; a restart then replays from
+	StallTimeout time.Duration `koanf:"stall_timeout"`
+	// CheckpointSteps is the number of steps between two stored planner states. 0 stores none; a restart then replays from
 	// the start.
-	Checkpoint int `koanf:"checkpoint_steps"`
+	CheckpointSteps int `koanf:"checkpoint_steps"`
 	// Silent is how long a reader may leave a planned step unrequested before it is dropped. A dropped reader no longer
 	// holds back its job's ranks or retention. 0 never drops one.
 	Silent time.Duration `koanf:"silent_reader"`
@@ -34,11 +34,11 @@ type Options struct {
 	Release string `koanf:"release"`
 	// ReleaseAfter is how long such documents are kept before they are purged.
 	ReleaseAfter time.Duration `koanf:"release_after"`
-	// Forecast is the interval between two estimates of the run's number of steps. 0 never estimates it.
-	Forecast time.Duration `koanf:"forecast"`
-	// Measure bounds the estimated remaining tokens up to which a run is measured without a request, once all its
+	// ForecastInterval is the interval between two estimates of the run's number of steps. 0 never estimates it.
+	ForecastInterval time.Duration `koanf:"forecast"`
+	// MeasureTokens bounds the estimated remaining tokens up to which a run is measured without a request, once all its
 	// sources are sealed. Its number of steps is then exact.
-	Measure mixture.Tokens `koanf:"measure_tokens"`
+	MeasureTokens mixture.Tokens `koanf:"measure_tokens"`
 }
 
 // DrainsEarly reports whether one of the bounds of an early drain is set.

@@ -8,7 +8,7 @@ import (
 
 // Tracer receives the progress of the documents that have a Trace. It must not block.
 type Tracer interface {
-	// Planned reports that the planner read a document at taken, and that the plan log held the step with its first
+	// OnPlanned reports that the planner read a document at taken, and that the plan log held the step with its first
 	// token at stored.
-	Planned(t *document.Trace, document, step uint64, row int, taken, stored time.Time)
+	OnPlanned(t *document.Trace, document, step uint64, row int, taken, stored time.Time)
 }

@@ -17,15 +17,15 @@ type Key struct {
 	World int
 }
 
-// ID identifies a reading process. Several processes may read as one rank; Peer distinguishes them.
-type ID struct {
+// ProcessID identifies a reading process. Several processes may read as one rank; Peer distinguishes them.
+type ProcessID struct {
 	Key
 	Rank, Peer int
 }
 
-// Entry is the state of a process. It is created with the process's first stream and remains after its streams have
+// Process is the state of a process. It is created with the process's first stream and remains after its streams have
 // ended.
-type Entry struct {
+type Process struct {
 	Streams int       // open streams
 	Since   time.Time // when the process opened its first stream or, if none is open, when the last one ended
 	From    uint64    // first step of the process
@@ -33,63 +33,63 @@ type Entry struct {
 	Ended   bool      // its last stream has sent all requested steps
 
 	// Only for a client that reports:
-	Reports bool
-	Session string    // of the client; like Address, not in a Roll
-	Taken   uint64    // steps passed to the trainer
-	Waiting bool      // the trainer waits for the next one
-	Starves bool      // the next step was not planned when the report arrived
-	Left    bool      // the client was closed intentionally
-	Heard   time.Time // when the last report arrived
+	Reports    bool
+	Session    string    // of the client; like Address, not in a Roll
+	Delivered  uint64    // steps passed to the trainer
+	Waiting    bool      // the trainer waits for the next one
+	Starving   bool      // the next step was not planned when the report arrived
+	Left       bool      // the client was closed intentionally
+	LastReport time.Time // when the last report arrived
 
-	Moved   time.Time // when the process last consumed or requested a step
-	Address string    // of the client
+	LastProgress time.Time // when the process last consumed or requested a step
+	Address      string    // of the client
 
-	opened time.Time // when the client opened its first stream here
+	openedAt time.Time // when the client opened its first stream here
 }
 
-// Consumed returns how many steps the trainer has consumed: the steps taken, except the one that it is computing
+// ConsumedSteps returns how many steps the trainer has consumed: the steps taken, except the one that it is computing
 // with. For a client that does not report, it is the number of steps sent.
-func (e Entry) Consumed() uint64 {
+func (e Process) ConsumedSteps() uint64 {
 	switch {
 	case !e.Reports:
 		return e.Sent
-	case e.Holds():
-		return e.Taken - 1
+	case e.IsComputing():
+		return e.Delivered - 1
 	}
-	return e.Taken
+	return e.Delivered
 }
 
-// Holds reports whether the trainer is computing with a step.
-func (e Entry) Holds() bool { return e.Reports && !e.Waiting && e.Taken > e.From }
+// IsComputing reports whether the trainer is computing with a step.
+func (e Process) IsComputing() bool { return e.Reports && !e.Waiting && e.Delivered > e.From }
 
-// asked returns the first step that the trainer has not requested. For a client that does not report, it is the first
-// step that was not sent.
-func (e Entry) asked() uint64 {
+// firstUnrequested returns the first step that the trainer has not requested. For a client that does not report, it is
+// the first step that was not sent.
+func (e Process) firstUnrequested() uint64 {
 	switch {
 	case !e.Reports:
 		return e.Sent
 	case e.Waiting:
-		return e.Taken + 1
+		return e.Delivered + 1
 	}
-	return e.Taken
+	return e.Delivered
 }
 
-// gone returns the time of the last activity of a process that is not present.
-func (e Entry) gone() time.Time {
+// lastActivity returns the time of the last activity of a process that is not present.
+func (e Process) lastActivity() time.Time {
 	if e.Reports {
-		return e.Heard
+		return e.LastReport
 	}
 	return e.Since
 }
 
 // Report is a client's report on its trainer.
 type Report struct {
-	Session string
-	Taken   uint64
-	Waiting bool
-	Starves bool          // waiting for a step that is not planned
-	Still   time.Duration // since Taken or Waiting changed
-	Left    bool
+	Session     string
+	Delivered   uint64
+	Waiting     bool
+	Starving    bool          // waiting for a step that is not planned
+	SinceChange time.Duration // since Taken or Waiting changed
+	Left        bool
 }
 
 const (
@@ -97,87 +97,87 @@ const (
 	maxRanks = 65_536
 	// forgetAfter is the time after which a process without streams and reports is removed.
 	forgetAfter = 10 * time.Minute
-	// silentAfter is the time without a roll after which a daemon and its streams count as gone.
-	silentAfter = 3 * time.Second
+	// snapshotTimeout is the time without a roll after which a daemon and its streams count as gone.
+	snapshotTimeout = 3 * time.Second
 )
 
 // Census records the processes that one daemon serves or receives reports from, and the rolls of other daemons. It is
 // not safe for concurrent use.
 type Census struct {
-	own    map[ID]*Entry
-	others map[string]*station
-	paces  map[Key]*pace
-	left   map[string]time.Time // jobs that have left, and the time
-	cut    bool                 // a process was not recorded because of maxRanks
+	own       map[ProcessID]*Process
+	remotes   map[string]*remoteDaemon
+	paces     map[Key]*pace
+	leftJobs  map[string]time.Time // jobs that have left, and the time
+	truncated bool                 // a process was not recorded because of maxRanks
 }
 
-// station is another daemon.
-type station struct {
-	heard   time.Time // when its last roll arrived
-	entries map[ID]Entry
-	cut     bool
-	page    int         // next page of the roll that is being merged
-	rolled  map[ID]bool // processes on the pages before it; nil if a page is missing
+// remoteDaemon is another daemon.
+type remoteDaemon struct {
+	lastSnapshot time.Time // when its last roll arrived
+	entries      map[ProcessID]Process
+	truncated    bool
+	nextPage     int                // next page of the roll that is being merged
+	merged       map[ProcessID]bool // processes on the pages before it; nil if a page is missing
 }
 
 // New returns an empty census.
 func New() *Census {
-	return &Census{own: map[ID]*Entry{}, others: map[string]*station{}, paces: map[Key]*pace{},
-		left: map[string]time.Time{}}
+	return &Census{own: map[ProcessID]*Process{}, remotes: map[string]*remoteDaemon{}, paces: map[Key]*pace{},
+		leftJobs: map[string]time.Time{}}
 }
 
 // Client is a client that opens a stream.
 type Client struct {
-	Session string // empty if the client does not report
-	Taken   uint64 // steps taken by its trainer, if the client reports
-	Address string
+	Session   string // empty if the client does not report
+	Delivered uint64 // steps taken by its trainer, if the client reports
+	Address   string
 }
 
 // Open records a stream that starts at step from.
-func (c *Census) Open(id ID, client Client, from uint64, now time.Time) {
-	session, taken := client.Session, client.Taken
+func (c *Census) Open(id ProcessID, client Client, from uint64, now time.Time) {
+	session, taken := client.Session, client.Delivered
 	if session == "" {
 		taken = from
 	}
 	e := c.own[id]
 	if e == nil {
 		if len(c.own) >= maxRanks {
-			c.cut = true
+			c.truncated = true
 			return
 		}
-		e = &Entry{From: from}
+		e = &Process{From: from}
 		c.own[id] = e
 	}
-	another := e.Session != session || session == "" || taken < e.Taken // another process, or one that resumes
+	another := e.Session != session || session == "" || taken < e.Delivered // another process, or one that resumes
 	if another {
-		e.From, e.Waiting, e.Starves, e.Moved = taken, false, false, now
+		e.From, e.Waiting, e.Starving, e.LastProgress = taken, false, false, now
 	}
 	if e.Streams == 0 {
-		if another || e.opened.IsZero() {
-			e.opened = now
+		if another || e.openedAt.IsZero() {
+			e.openedAt = now
 		}
-		e.Since = e.opened
+		e.Since = e.openedAt
 	}
 	e.Streams++
 	e.Sent, e.Ended, e.Left, e.Address = from, false, false, client.Address
 	e.Session, e.Reports = session, session != ""
 	if e.Reports {
-		e.Taken, e.Heard = taken, now
+		e.Delivered, e.LastReport = taken, now
 	}
 }
 
-// Send records the number of steps passed to the streams of a process.
-func (c *Census) Send(id ID, sent uint64, now time.Time) {
+// RecordSent records the number of steps passed to the streams of a process.
+func (c *Census) RecordSent(id ProcessID, sent uint64, now time.Time) {
 	if e := c.own[id]; e != nil && e.Sent != sent {
 		e.Sent = sent
 		if !e.Reports {
-			e.Moved = now
+			e.LastProgress = now
 		}
 	}
 }
 
 // Close records the end of a stream. ended reports whether all requested steps were sent.
-func (c *Census) Close(id ID, ended bool, now time.Time) {
+func (c *Census) Close(id ProcessID, ended bool, now time.Time) {
 	if e := c.own[id]; e != nil && e.Streams > 0 {
 		if e.Streams--; e.Streams == 0 {
 			e.Since, e.Ended = now, ended
@@ -185,115 +185,115 @@ func (c *Census) Close(id ID, ended bool, now time.Time) {
 	}
 }
 
-// Report records the report of a client that has, or had, an open stream at this or another daemon. It returns false
-// for any other client: a report alone does not create an entry.
-func (c *Census) Report(id ID, r Report, now time.Time) (known bool) {
+// RecordReport records the report of a client that has, or had, an open stream at this or another daemon. It returns
+// false for any other client: a report alone does not create an entry.
+func (c *Census) RecordReport(id ProcessID, r Report, now time.Time) (known bool) {
 	e := c.own[id]
 	if e == nil || e.Streams == 0 && e.Session != r.Session {
-		there, ok := c.elsewhere(id)
+		there, ok := c.remoteEntry(id)
 		if !ok || e == nil && len(c.own) >= maxRanks {
 			return false
 		}
-		e = &Entry{From: there.From, Sent: there.Sent, Session: r.Session}
+		e = &Process{From: there.From, Sent: there.Sent, Session: r.Session}
 		c.own[id] = e
 	}
 	if e.Session != r.Session {
 		return false
 	}
-	e.Reports, e.Taken, e.Waiting, e.Starves, e.Left = true, r.Taken, r.Waiting, r.Starves, r.Left
-	e.Heard, e.Moved = now, now.Add(-r.Still)
+	e.Reports, e.Delivered, e.Waiting, e.Starving, e.Left = true, r.Delivered, r.Waiting, r.Starving, r.Left
+	e.LastReport, e.LastProgress = now, now.Add(-r.SinceChange)
 	return true
 }
 
-// elsewhere returns the entry of a process that another daemon serves or served.
-func (c *Census) elsewhere(id ID) (Entry, bool) {
-	for _, s := range c.others {
+// remoteEntry returns the entry of a process that another daemon serves or served.
+func (c *Census) remoteEntry(id ProcessID) (Process, bool) {
+	for _, s := range c.remotes {
 		if e, ok := s.entries[id]; ok && e.Reports && !e.Since.IsZero() {
 			return e, true
 		}
 	}
-	return Entry{}, false
+	return Process{}, false
 }
 
 // Leave records that a job has left. Its missing ranks are not reported until one of its ranks opens another stream.
-func (c *Census) Leave(job string, now time.Time) { c.left[job] = now }
+func (c *Census) Leave(job string, now time.Time) { c.leftJobs[job] = now }
 
 // Merge merges the roll of another daemon, or the next page of it. A daemon that stops sends an empty roll. Processes
 // that are no longer in the roll keep their last state without streams. This is applied after the last page, unless a
 // page is missing.
-func (c *Census) Merge(daemon string, r Roll, now time.Time) {
-	s := c.others[daemon]
+func (c *Census) Merge(daemon string, r Snapshot, now time.Time) {
+	s := c.remotes[daemon]
 	if s == nil {
-		s = &station{entries: map[ID]Entry{}}
-		c.others[daemon] = s
+		s = &remoteDaemon{entries: map[ProcessID]Process{}}
+		c.remotes[daemon] = s
 	}
-	s.heard, s.cut = now, r.Partial
+	s.lastSnapshot, s.truncated = now, r.Partial
 	switch {
 	case r.Page == 0:
-		s.rolled = map[ID]bool{}
-	case r.Page != s.page:
-		s.rolled = nil
+		s.merged = map[ProcessID]bool{}
+	case r.Page != s.nextPage:
+		s.merged = nil
 	}
-	s.page = r.Page + 1
+	s.nextPage = r.Page + 1
 	for id, e := range r.entries(now) {
-		if _, known := s.entries[id]; !known && c.merged() >= maxRanks {
-			s.cut = true
+		if _, known := s.entries[id]; !known && c.countRemote() >= maxRanks {
+			s.truncated = true
 			continue
 		}
 		s.entries[id] = e
-		if s.rolled != nil {
-			s.rolled[id] = true
+		if s.merged != nil {
+			s.merged[id] = true
 		}
 	}
-	if s.rolled == nil || s.page < r.Pages {
+	if s.merged == nil || s.nextPage < r.Pages {
 		return
 	}
 	for id, e := range s.entries {
-		if !s.rolled[id] && e.Streams > 0 {
+		if !s.merged[id] && e.Streams > 0 {
 			e.Streams, e.Since = 0, now
 			s.entries[id] = e
 		}
 	}
 }
 
-func (c *Census) merged() (n int) {
-	for _, s := range c.others {
+func (c *Census) countRemote() (n int) {
+	for _, s := range c.remotes {
 		n += len(s.entries)
 	}
 	return n
 }
 
-// forget removes entries that no longer affect any judgement.
-func (c *Census) forget(now time.Time) {
-	old := func(e Entry) bool {
-		return e.Streams == 0 && now.Sub(e.Since) > forgetAfter && now.Sub(e.Heard) > forgetAfter
+// removeStale removes entries that no longer affect any judgement.
+func (c *Census) removeStale(now time.Time) {
+	old := func(e Process) bool {
+		return e.Streams == 0 && now.Sub(e.Since) > forgetAfter && now.Sub(e.LastReport) > forgetAfter
 	}
 	for id, e := range c.own {
 		if old(*e) {
 			delete(c.own, id)
 		}
 	}
-	for name, s := range c.others {
+	for name, s := range c.remotes {
 		for id, e := range s.entries {
-			if e = s.seen(e, now); old(e) {
+			if e = s.currentEntry(e, now); old(e) {
 				delete(s.entries, id)
 			}
 		}
-		if len(s.entries) == 0 && now.Sub(s.heard) > forgetAfter {
-			delete(c.others, name)
+		if len(s.entries) == 0 && now.Sub(s.lastSnapshot) > forgetAfter {
+			delete(c.remotes, name)
 		}
 	}
-	for job, at := range c.left {
+	for job, at := range c.leftJobs {
 		if now.Sub(at) > forgetAfter {
-			delete(c.left, job)
+			delete(c.leftJobs, job)
 		}
 	}
 }
 
-// seen returns the entry as of now: without streams if the daemon has sent no roll for silentAfter.
-func (s *station) seen(e Entry, now time.Time) Entry {
-	if e.Streams > 0 && now.Sub(s.heard) > silentAfter {
-		e.Streams, e.Since = 0, s.heard
+// currentEntry returns the entry as of now: without streams if the daemon has sent no roll for silentAfter.
+func (s *remoteDaemon) currentEntry(e Process, now time.Time) Process {
+	if e.Streams > 0 && now.Sub(s.lastSnapshot) > snapshotTimeout {
+		e.Streams, e.Since = 0, s.lastSnapshot
 	}
 	return e
 }

@@ -25,7 +25,7 @@ type job struct {
 }
 
 type rank struct {
-	id      census.ID
+	id      census.ProcessID
 	taken   uint64
 	waiting bool
 	moved   time.Time
@@ -45,10 +45,10 @@ func newJob(t *testing.T, name string, world, present int) *job {
 }
 
 func (j *job) open(n int) *rank {
-	r := &rank{id: census.ID{Key: j.key, Rank: n}, moved: j.now, alive: true, open: true,
+	r := &rank{id: census.ProcessID{Key: j.key, Rank: n}, moved: j.now, alive: true, open: true,
 		session: fmt.Sprint(len(j.ranks))}
 	j.ranks = append(j.ranks, r)
-	j.c.Open(r.id, census.Client{Session: r.session, Taken: 0}, 0, j.now)
+	j.c.Open(r.id, census.Client{Session: r.session, Delivered: 0}, 0, j.now)
 	return r
 }
 
@@ -65,15 +65,16 @@ func (j *job) step() {
 func (j *job) second() {
 	j.now = j.now.Add(time.Second)
 	for _, r := range j.ranks {
-		j.c.Send(r.id, r.taken+8, j.now)
+		j.c.RecordSent(r.id, r.taken+8, j.now)
 		if r.alive {
-			j.c.Report(r.id, census.Report{Session: r.session, Taken: r.taken, Waiting: r.waiting, Still: j.now.Sub(r.moved)},
+			j.c.RecordReport(r.id, census.Report{Session: r.session, Delivered: r.taken, Waiting: r.waiting,
+				SinceChange: j.now.Sub(r.moved)},
 				j.now)
 		}
 	}
 	for _, x := range append([]*census.Census{j.c}, j.also...) {
 		if x != j.c {
-			x.Merge("a", j.c.Roll(j.now), j.now)
+			x.Merge("a", j.c.Snapshot(j.now), j.now)
 		}
 		for _, job := range x.View(j.now).Jobs {
 			if f := job.Finding; f != nil {
@@ -101,7 +102,7 @@ func (j *job) train(steps int) {
 }
 
 func say(f *census.Finding) string {
-	level := map[census.Level]string{census.Named: "named", census.Red: "red"}[f.Level]
+	level := map[census.Level]string{census.Warning: "named", census.Critical: "red"}[f.Level]
 	return fmt.Sprintf("%s %s %v of %d of %s at %d", level, f.State, f.Ranks, f.World, f.Job, f.Step)
 }
 
@@ -154,7 +155,7 @@ func TestCensus_KilledRank(t *testing.T) {
 	j.seconds(180)
 	j.found(map[string]int{"named absent [1] of 2 of ddp at 9": 6, "red absent [1] of 2 of ddp at 9": 11})
 	j.now = j.now.Add(time.Second)
-	j.c.Open(j.ranks[1].id, census.Client{Session: "another", Taken: 9}, 9, j.now)
+	j.c.Open(j.ranks[1].id, census.Client{Session: "another", Delivered: 9}, 9, j.now)
 	j.ranks[1].session, j.ranks[1].alive, j.ranks[1].open, j.ranks[1].moved = "another", true, true, j.now
 	j.first = map[string]int{}
 	j.second()
@@ -172,12 +173,12 @@ func TestCensus_OthersOpenTheirStreamsAgain(t *testing.T) {
 		j.seconds(10)
 		for _, r := range j.ranks[:2] {
 			j.close(r)
-			j.c.Open(r.id, census.Client{Session: r.session, Taken: r.taken}, r.taken, j.now)
+			j.c.Open(r.id, census.Client{Session: r.session, Delivered: r.taken}, r.taken, j.now)
 			r.open = true
 		}
 	}
 	j.found(map[string]int{"named absent [2] of 3 of pretrain at 9": 6, "red absent [2] of 3 of pretrain at 9": 11})
-	if f := j.c.View(j.now).Jobs[0].Finding; f == nil || f.Level != census.Red {
+	if f := j.c.View(j.now).Jobs[0].Finding; f == nil || f.Level != census.Critical {
 		t.Errorf("%+v", f)
 	}
 }
@@ -192,13 +193,13 @@ func TestCensus_RankNeverCame(t *testing.T) {
 }
 
 func TestCensus_DuplicateRank(t *testing.T) {
-	c, id := census.New(), census.ID{Key: census.Key{Job: "trainer", World: 2}}
+	c, id := census.New(), census.ProcessID{Key: census.Key{Job: "trainer", World: 2}}
 	c.Open(id, census.Client{}, 0, began) // stock clients
 	c.Open(id, census.Client{}, 0, began)
-	c.Send(id, 5, began.Add(time.Second))
+	c.RecordSent(id, 5, began.Add(time.Second))
 	v := c.View(began.Add(12 * time.Second))
-	if f := v.Jobs[0].Finding; f == nil || say(f) != "red absent [1] of 2 of trainer at 5" || f.Twice == nil ||
-		*f.Twice != 0 || !f.Never {
+	if f := v.Jobs[0].Finding; f == nil || say(f) != "red absent [1] of 2 of trainer at 5" || f.DuplicateRank == nil ||
+		*f.DuplicateRank != 0 || !f.NeverConnected {
 		t.Errorf("%+v", f)
 	}
 }
@@ -208,20 +209,20 @@ func TestCensus_RankLeaves(t *testing.T) {
 	j.train(10)
 	for range 60 { // rank 0 writes the last checkpoint
 		j.now = j.now.Add(time.Second)
-		j.c.Report(j.ranks[0].id, census.Report{Session: "0", Taken: 10, Still: time.Second}, j.now)
-		j.c.Report(j.ranks[1].id, census.Report{Session: "1", Taken: 10, Left: true}, j.now)
+		j.c.RecordReport(j.ranks[0].id, census.Report{Session: "0", Delivered: 10, SinceChange: time.Second}, j.now)
+		j.c.RecordReport(j.ranks[1].id, census.Report{Session: "1", Delivered: 10, Left: true}, j.now)
 		if f := j.c.View(j.now).Jobs[0].Finding; f != nil {
 			t.Fatal(say(f))
 		}
 	}
 	for range 60 { // it begins another step
 		j.now = j.now.Add(time.Second)
-		j.c.Report(j.ranks[0].id, census.Report{Session: "0", Taken: 11, Still: 30 * time.Second}, j.now)
+		j.c.RecordReport(j.ranks[0].id, census.Report{Session: "0", Delivered: 11, SinceChange: 30 * time.Second}, j.now)
 	}
 	j.c.Close(j.ranks[1].id, false, j.now)
 	for range 20 {
 		j.now = j.now.Add(time.Second)
-		j.c.Report(j.ranks[0].id, census.Report{Session: "0", Taken: 11, Still: 30 * time.Second}, j.now)
+		j.c.RecordReport(j.ranks[0].id, census.Report{Session: "0", Delivered: 11, SinceChange: 30 * time.Second}, j.now)
 	}
 	if f := j.c.View(j.now).Jobs[0].Finding; f == nil || f.State != census.Left {
 		t.Errorf("%+v", f)
@@ -281,7 +282,7 @@ func TestCensus_PausesAreNoFaults(t *testing.T) {
 		j.train(20)
 		j.c.Close(j.ranks[1].id, false, j.now)
 		j.seconds(60) // the client reports
-		j.c.Open(j.ranks[1].id, census.Client{Session: "1", Taken: 20}, 28, j.now)
+		j.c.Open(j.ranks[1].id, census.Client{Session: "1", Delivered: 20}, 28, j.now)
 		j.seconds(2)
 		j.found(nil)
 	})
@@ -294,7 +295,8 @@ func TestCensus_PausesAreNoFaults(t *testing.T) {
 		}
 		j.seconds(60)
 		j.found(nil)
-		if v := j.c.View(j.now); len(v.Jobs) != 0 || len(v.Gone) != 1 || v.Gone[0].Most != 0 && v.Gone[0].Key != j.key {
+		if v := j.c.View(j.now); len(v.Jobs) != 0 || len(v.GoneJobs) != 1 || v.GoneJobs[0].MaxConsumed != 0 &&
+			v.GoneJobs[0].Key != j.key {
 			t.Errorf("%+v", v)
 		}
 	})
@@ -326,8 +328,8 @@ func TestCensus_JobsAndWorldsAreJudgedSeparately(t *testing.T) {
 	other := newJob(t, "eval", 1, 1)
 	notebook := newJob(t, "pretrain", 1, 1)
 	other.c, notebook.c = j.c, j.c
-	other.c.Open(other.ranks[0].id, census.Client{Session: "0", Taken: 0}, 0, began)
-	notebook.c.Open(notebook.ranks[0].id, census.Client{Session: "0", Taken: 0}, 0, began)
+	other.c.Open(other.ranks[0].id, census.Client{Session: "0", Delivered: 0}, 0, began)
+	notebook.c.Open(notebook.ranks[0].id, census.Client{Session: "0", Delivered: 0}, 0, began)
 	for range 20 {
 		other.step()
 		other.second()
@@ -369,7 +371,7 @@ func TestCensus_WorldChanges(t *testing.T) {
 	k.open(1)
 	k.train(20)
 	k.found(nil)
-	if v := k.c.View(k.now); len(v.Jobs) != 1 || len(v.Gone) != 0 {
+	if v := k.c.View(k.now); len(v.Jobs) != 1 || len(v.GoneJobs) != 0 {
 		t.Errorf("%+v", v)
 	}
 }
@@ -388,22 +390,24 @@ func TestCensus_JobLeaves(t *testing.T) {
 // serves.
 func TestCensus_TwoDaemons(t *testing.T) {
 	a, b := census.New(), census.New()
-	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n} }
-	a.Open(id(0), census.Client{Session: "0", Taken: 0}, 0, began)
-	b.Open(id(1), census.Client{Session: "1", Taken: 0}, 0, began)
+	id := func(n int) census.ProcessID {
+		return census.ProcessID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n}
+	}
+	a.Open(id(0), census.Client{Session: "0", Delivered: 0}, 0, began)
+	b.Open(id(1), census.Client{Session: "1", Delivered: 0}, 0, began)
 	now, taken := began, uint64(0)
 	second := func(alive bool, at *census.Census) *census.Finding {
 		t.Helper()
 		now = now.Add(time.Second)
-		if !a.Report(id(0), census.Report{Session: "0", Taken: taken}, now) {
+		if !a.RecordReport(id(0), census.Report{Session: "0", Delivered: taken}, now) {
 			t.Fatal("unknown")
 		}
 		if alive {
-			at.Report(id(1), census.Report{Session: "1", Taken: taken}, now)
+			at.RecordReport(id(1), census.Report{Session: "1", Delivered: taken}, now)
 		}
-		b.Merge("a", a.Roll(now), now)
+		b.Merge("a", a.Snapshot(now), now)
 		if alive || at == b {
-			a.Merge("b", b.Roll(now), now)
+			a.Merge("b", b.Snapshot(now), now)
 		}
 		v := a.View(now)
 		if len(v.Jobs) != 1 {
@@ -430,7 +434,7 @@ func TestCensus_TwoDaemons(t *testing.T) {
 		"red absent [1] of 2 of pretrain at 19": 10}; fmt.Sprint(first) != fmt.Sprint(want) {
 		t.Errorf("%v, want %v", first, want)
 	}
-	a.Open(id(1), census.Client{Session: "2", Taken: 19}, 19, now)
+	a.Open(id(1), census.Client{Session: "2", Delivered: 19}, 19, now)
 	if f := second(false, a); f != nil {
 		t.Error(say(f))
 	}
@@ -440,7 +444,9 @@ func TestCensus_TwoDaemons(t *testing.T) {
 // ranks. The step reported for a hung rank is the one that the other ranks hold.
 func TestCensus_FastSteps(t *testing.T) {
 	c, now, taken, moved := census.New(), began, uint64(0), began
-	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 4}, Rank: n} }
+	id := func(n int) census.ProcessID {
+		return census.ProcessID{Key: census.Key{Job: "pretrain", World: 4}, Rank: n}
+	}
 	for n := range 4 {
 		c.Open(id(n), census.Client{Session: "s"}, 0, now)
 	}
@@ -451,7 +457,7 @@ func TestCensus_FastSteps(t *testing.T) {
 		tenth := int(now.Sub(began)/(100*time.Millisecond)) % 10
 		for n := range alive { // each reports once per second, at a different time
 			if tenth == 3*n {
-				c.Report(id(n), census.Report{Session: "s", Taken: taken, Still: now.Sub(moved)}, now)
+				c.RecordReport(id(n), census.Report{Session: "s", Delivered: taken, SinceChange: now.Sub(moved)}, now)
 			}
 		}
 		if tenth != 5 {
@@ -461,8 +467,8 @@ func TestCensus_FastSteps(t *testing.T) {
 	}
 	for range 300 {
 		if j := tick(1, 4); j.World > 0 && now.Sub(began) > 5*time.Second &&
-			(j.Most-j.Least < 5 || j.Most-j.Least > j.Slack || j.Finding != nil) {
-			t.Fatalf("%d to %d, %d of it may be reports: %+v", j.Least, j.Most, j.Slack, j.Finding)
+			(j.MaxConsumed-j.MinConsumed < 5 || j.MaxConsumed-j.MinConsumed > j.Slack || j.Finding != nil) {
+			t.Fatalf("%d to %d, %d of it may be reports: %+v", j.MinConsumed, j.MaxConsumed, j.Slack, j.Finding)
 		}
 	}
 	var last census.Job
@@ -480,23 +486,25 @@ func TestCensus_FastSteps(t *testing.T) {
 // the interval of rolls.
 func TestCensus_FastStepsOfTwoDaemons(t *testing.T) {
 	a, b, now, taken := census.New(), census.New(), began, uint64(0)
-	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n} }
+	id := func(n int) census.ProcessID {
+		return census.ProcessID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n}
+	}
 	a.Open(id(0), census.Client{Session: "s"}, 0, now)
 	b.Open(id(1), census.Client{Session: "s"}, 0, now)
 	for tenth := range 300 {
 		moved := now
 		now, taken = now.Add(100*time.Millisecond), taken+2
-		report := census.Report{Session: "s", Taken: taken, Still: now.Sub(moved)}
+		report := census.Report{Session: "s", Delivered: taken, SinceChange: now.Sub(moved)}
 		switch tenth % 10 {
 		case 0:
-			a.Merge("b", b.Roll(now), now) // just before the next report
+			a.Merge("b", b.Snapshot(now), now) // just before the next report
 		case 1:
-			b.Report(id(1), report, now)
+			b.RecordReport(id(1), report, now)
 		case 9:
-			a.Report(id(0), report, now)
+			a.RecordReport(id(0), report, now)
 			j := a.View(now).Jobs[0]
-			if tenth > 50 && (j.Most-j.Least < 30 || j.Most-j.Least > j.Slack || j.Finding != nil) {
-				t.Fatalf("%d to %d, %d of it may be reports: %+v", j.Least, j.Most, j.Slack, j.Finding)
+			if tenth > 50 && (j.MaxConsumed-j.MinConsumed < 30 || j.MaxConsumed-j.MinConsumed > j.Slack || j.Finding != nil) {
+				t.Fatalf("%d to %d, %d of it may be reports: %+v", j.MinConsumed, j.MaxConsumed, j.Slack, j.Finding)
 			}
 		}
 	}
@@ -508,7 +516,8 @@ func TestRoll_PagesMergeAsTheWhole(t *testing.T) {
 	here, now := census.New(), began
 	open := func(name string, world, from, to int) {
 		for n := from; n < to; n++ {
-			here.Open(census.ID{Key: census.Key{Job: name, World: world}, Rank: n}, census.Client{Session: "s", Taken: 1 << 50},
+			here.Open(census.ProcessID{Key: census.Key{Job: name, World: world}, Rank: n},
+				census.Client{Session: "s", Delivered: 1 << 50},
 				1<<50, now)
 		}
 	}
@@ -521,9 +530,9 @@ func TestRoll_PagesMergeAsTheWhole(t *testing.T) {
 	there, paged := census.New(), census.New()
 	merge := func(skip int) {
 		t.Helper()
-		whole := here.Roll(now)
+		whole := here.Snapshot(now)
 		there.Merge("d", whole, now)
-		pages := whole.Split(bytes)
+		pages := whole.SplitPages(bytes)
 		if len(pages) < 5 {
 			t.Fatalf("%d pages", len(pages))
 		}
@@ -532,7 +541,7 @@ func TestRoll_PagesMergeAsTheWhole(t *testing.T) {
 			if err != nil || len(b) > bytes {
 				t.Fatalf("page %d has %d bytes: %v", i, len(b), err)
 			}
-			if err := p.Check(func(string) error { return nil }); err != nil {
+			if err := p.Validate(func(string) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 			if i != skip {
@@ -570,10 +579,11 @@ func TestView_RanksAreStuckSinceOthersAskedForMore(t *testing.T) {
 	c, now := census.New(), time.Unix(1e9, 0)
 	key := census.Key{Job: "pretrain", World: 3}
 	report := func(rank int, taken uint64, moved time.Time) {
-		c.Report(census.ID{Key: key, Rank: rank}, census.Report{Session: "s", Taken: taken, Still: now.Sub(moved)}, now)
+		c.RecordReport(census.ProcessID{Key: key, Rank: rank}, census.Report{Session: "s", Delivered: taken,
+			SinceChange: now.Sub(moved)}, now)
 	}
 	for rank := range 3 {
-		c.Open(census.ID{Key: key, Rank: rank}, census.Client{Session: "s"}, 0, now)
+		c.Open(census.ProcessID{Key: key, Rank: rank}, census.Client{Session: "s"}, 0, now)
 	}
 	began := now
 	for second := range 200 {

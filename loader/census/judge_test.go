@@ -17,7 +17,7 @@ func TestCensus_SilentRankOfAJobThatMoves(t *testing.T) {
 	for range 60 {
 		j.step()
 		j.second()
-		if last = j.c.View(j.now).Jobs[0].Finding; last != nil && last.Level == census.Red {
+		if last = j.c.View(j.now).Jobs[0].Finding; last != nil && last.Level == census.Critical {
 			t.Fatal(say(last))
 		}
 	}
@@ -53,7 +53,7 @@ func TestCensus_JobBeginsAgain(t *testing.T) {
 	j.c.Open(j.ranks[0].id, census.Client{Session: "again"}, 0, j.now)
 	j.second()
 	j.found(nil)
-	if v := j.c.View(j.now); len(v.Jobs) != 1 || len(v.Jobs[0].Ranks) != 1 || v.Jobs[0].Least != 0 {
+	if v := j.c.View(j.now); len(v.Jobs) != 1 || len(v.Jobs[0].Ranks) != 1 || v.Jobs[0].MinConsumed != 0 {
 		t.Errorf("%+v", v.Jobs)
 	}
 }
@@ -61,10 +61,12 @@ func TestCensus_JobBeginsAgain(t *testing.T) {
 // A restarted daemon sends a roll without the processes that it served before: they have no stream.
 func TestCensus_RollWithoutAProcess(t *testing.T) {
 	a, b := census.New(), census.New()
-	id := func(n int) census.ID { return census.ID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n} }
+	id := func(n int) census.ProcessID {
+		return census.ProcessID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n}
+	}
 	a.Open(id(0), census.Client{Session: "0"}, 0, began)
 	b.Open(id(1), census.Client{}, 0, began)
-	streams := func(r census.Roll) int {
+	streams := func(r census.Snapshot) int {
 		a.Merge("b", r, began)
 		for _, x := range a.View(began).Jobs[0].Ranks {
 			if x.Rank == 1 {
@@ -73,23 +75,23 @@ func TestCensus_RollWithoutAProcess(t *testing.T) {
 		}
 		return -1
 	}
-	if n := streams(b.Roll(began)); n != 1 {
+	if n := streams(b.Snapshot(began)); n != 1 {
 		t.Fatalf("%d streams", n)
 	}
-	if n := streams(census.Roll{}); n != 0 {
+	if n := streams(census.Snapshot{}); n != 0 {
 		t.Errorf("%d streams of a process that no daemon serves", n)
 	}
 }
 
 // The report of another client has no effect.
 func TestCensus_ReportOfAnotherSession(t *testing.T) {
-	c, id := census.New(), census.ID{Key: census.Key{Job: "pretrain", World: 1}}
+	c, id := census.New(), census.ProcessID{Key: census.Key{Job: "pretrain", World: 1}}
 	c.Open(id, census.Client{Session: "s"}, 0, began)
-	c.Report(id, census.Report{Session: "s", Taken: 3}, began)
-	if c.Report(id, census.Report{Session: "t", Taken: 9}, began) {
+	c.RecordReport(id, census.Report{Session: "s", Delivered: 3}, began)
+	if c.RecordReport(id, census.Report{Session: "t", Delivered: 9}, began) {
 		t.Error("the report of another session is taken in")
 	}
-	if r := c.View(began).Jobs[0].Ranks[0]; r.Taken != 3 {
+	if r := c.View(began).Jobs[0].Ranks[0]; r.Delivered != 3 {
 		t.Errorf("%+v", r)
 	}
 }
@@ -99,7 +101,7 @@ func TestCensus_PartialRoll(t *testing.T) {
 	j := newJob(t, "pretrain", 4, 3)
 	for range 60 {
 		j.step()
-		j.c.Merge("b", census.Roll{Partial: true}, j.now.Add(time.Second))
+		j.c.Merge("b", census.Snapshot{Partial: true}, j.now.Add(time.Second))
 		j.second()
 	}
 	j.found(nil)

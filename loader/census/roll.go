@@ -9,10 +9,10 @@ import (
 	"time"
 )
 
-// Roll is what a daemon sends to the other daemons of its run about the processes in its own census. Times are sent
+// Snapshot is what a daemon sends to the other daemons of its run about the processes in its own census. Times are sent
 // as ages, so that the clocks of two machines are not compared.
-type Roll struct {
-	Jobs []JobRoll `json:"jobs,omitempty"`
+type Snapshot struct {
+	Jobs []JobSnapshot `json:"jobs,omitempty"`
 	// Partial reports whether the roll omits processes because there are too many.
 	Partial bool `json:"partial,omitempty"`
 	// Page is the index of a page of a roll that is sent in parts, and Pages the number of pages; 0 for an undivided
@@ -21,10 +21,10 @@ type Roll struct {
 	Pages int `json:"pages,omitempty"`
 }
 
-// JobRoll is the part of a Roll for one job and world size. A rank is [rank, peer, flags, streams, from, taken, sent,
-// heard, still, since]. The last three are in milliseconds before the roll. maxCount stands for a time that is not
-// set, such as heard without a report.
-type JobRoll struct {
+// JobSnapshot is the part of a Roll for one job and world size. A rank is [rank, peer, flags, streams, from, taken,
+// sent, heard, still, since]. The last three are in milliseconds before the roll. maxCount stands for a time that is
+// not set, such as heard without a report.
+type JobSnapshot struct {
 	Job   string     `json:"job"`
 	World int        `json:"world"`
 	Ranks [][]uint64 `json:"ranks"`
@@ -41,30 +41,30 @@ const (
 
 // Bounds of a roll.
 const (
-	maxRollRanks = 8192
-	maxRollJobs  = 1024
-	maxWorld     = 1 << 20
-	maxCount     = 1<<53 - 1
-	rankFields   = 10
-	maxPages     = 1024
+	maxSnapshotRanks = 8192
+	maxSnapshotJobs  = 1024
+	maxWorld         = 1 << 20
+	maxCount         = 1<<53 - 1
+	rankFields       = 10
+	maxPages         = 1024
 )
 
-// Roll returns the roll of the daemon's own census.
-func (c *Census) Roll(now time.Time) Roll {
-	ids := make([]ID, 0, len(c.own))
+// Snapshot returns the roll of the daemon's own census.
+func (c *Census) Snapshot(now time.Time) Snapshot {
+	ids := make([]ProcessID, 0, len(c.own))
 	for id := range c.own {
 		ids = append(ids, id)
 	}
 	slices.SortFunc(ids, compareIDs)
-	out := Roll{Partial: c.cut}
+	out := Snapshot{Partial: c.truncated}
 	for i, id := range ids {
 		n := len(out.Jobs)
-		if i == maxRollRanks || n == maxRollJobs && ids[i-1].Key != id.Key {
+		if i == maxSnapshotRanks || n == maxSnapshotJobs && ids[i-1].Key != id.Key {
 			out.Partial = true
 			break
 		}
 		if n == 0 || ids[i-1].Key != id.Key {
-			out.Jobs = append(out.Jobs, JobRoll{Job: id.Job, World: id.World})
+			out.Jobs = append(out.Jobs, JobSnapshot{Job: id.Job, World: id.World})
 			n++
 		}
 		out.Jobs[n-1].Ranks = append(out.Jobs[n-1].Ranks, c.own[id].encode(id, now))
@@ -72,11 +72,11 @@ func (c *Census) Roll(now time.Time) Roll {
 	return out
 }
 
-// Split returns the pages of the roll, each of at most the given number of encoded bytes. Another daemon merges them
-// in order.
-func (r Roll) Split(bytes int) []Roll {
-	pages := []Roll{{Partial: r.Partial}}
-	size := rollBytes
+// SplitPages returns the pages of the roll, each of at most the given number of encoded bytes. Another daemon merges
+// them in order.
+func (r Snapshot) SplitPages(bytes int) []Snapshot {
+	pages := []Snapshot{{Partial: r.Partial}}
+	size := snapshotBytes
 	for _, j := range r.Jobs {
 		head := jobBytes + nameBytes*len(j.Job)
 		begun := false // on this page
@@ -88,15 +88,15 @@ func (r Roll) Split(bytes int) []Roll {
 			if !begun {
 				n += head
 			}
-			if size > rollBytes && size+n > bytes {
+			if size > snapshotBytes && size+n > bytes {
 				if begun {
 					n += head
 				}
-				pages, size, begun = append(pages, Roll{Partial: r.Partial}), rollBytes, false
+				pages, size, begun = append(pages, Snapshot{Partial: r.Partial}), snapshotBytes, false
 			}
 			p := &pages[len(pages)-1]
 			if !begun {
-				p.Jobs, begun = append(p.Jobs, JobRoll{Job: j.Job, World: j.World}), true
+				p.Jobs, begun = append(p.Jobs, JobSnapshot{Job: j.Job, World: j.World}), true
 			}
 			last := &p.Jobs[len(p.Jobs)-1]
 			last.Ranks = append(last.Ranks, rank)
@@ -113,17 +113,17 @@ func (r Roll) Split(bytes int) []Roll {
 
 // Maximum encoded bytes around the ranks of a page and of a job, and per byte of a job's name.
 const (
-	rollBytes = 80
-	jobBytes  = 40
-	nameBytes = 6
+	snapshotBytes = 80
+	jobBytes      = 40
+	nameBytes     = 6
 )
 
-func compareIDs(a, b ID) int {
+func compareIDs(a, b ProcessID) int {
 	return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World), cmp.Compare(a.Rank, b.Rank),
 		cmp.Compare(a.Peer, b.Peer))
 }
 
-func (e *Entry) encode(id ID, now time.Time) []uint64 {
+func (e *Process) encode(id ProcessID, now time.Time) []uint64 {
 	age := func(t time.Time) uint64 {
 		if t.IsZero() {
 			return maxCount
@@ -131,18 +131,19 @@ func (e *Entry) encode(id ID, now time.Time) []uint64 {
 		return uint64(max(0, now.Sub(t).Milliseconds()))
 	}
 	var flags uint64
-	for i, set := range []bool{e.Reports, e.Waiting, e.Left, e.Ended, e.Starves} {
+	for i, set := range []bool{e.Reports, e.Waiting, e.Left, e.Ended, e.Starving} {
 		if set {
 			flags |= 1 << i
 		}
 	}
-	return []uint64{uint64(id.Rank), uint64(id.Peer), flags, uint64(e.Streams), e.From, e.Taken, e.Sent, age(e.Heard),
-		age(e.Moved), age(e.Since)}
+	return []uint64{uint64(id.Rank), uint64(id.Peer), flags, uint64(e.Streams), e.From, e.Delivered, e.Sent,
+		age(e.LastReport),
+		age(e.LastProgress), age(e.Since)}
 }
 
-// Check returns an error for a roll that no daemon can have sent. validJob checks the name of a job.
-func (r Roll) Check(validJob func(string) error) error {
-	if len(r.Jobs) > maxRollJobs {
+// Validate returns an error for a roll that no daemon can have sent. validJob checks the name of a job.
+func (r Snapshot) Validate(validJob func(string) error) error {
+	if len(r.Jobs) > maxSnapshotJobs {
 		return fmt.Errorf("roll of %d jobs", len(r.Jobs))
 	}
 	if r.Page < 0 || r.Pages < 0 || r.Pages > maxPages || r.Page > 0 && r.Page >= r.Pages {
@@ -156,8 +157,8 @@ func (r Roll) Check(validJob func(string) error) error {
 		if j.World < 1 || j.World > maxWorld {
 			return fmt.Errorf("roll of world %d", j.World)
 		}
-		if ranks += len(j.Ranks); ranks > maxRollRanks {
-			return fmt.Errorf("roll of more than %d ranks", maxRollRanks)
+		if ranks += len(j.Ranks); ranks > maxSnapshotRanks {
+			return fmt.Errorf("roll of more than %d ranks", maxSnapshotRanks)
 		}
 		for _, x := range j.Ranks {
 			if len(x) != rankFields || x[0] >= uint64(j.World) || slices.Max(x) > maxCount || x[1] >= maxWorld ||
@@ -170,21 +171,22 @@ func (r Roll) Check(validJob func(string) error) error {
 }
 
 // entries returns the processes of a checked roll that arrives at now.
-func (r Roll) entries(now time.Time) iter.Seq2[ID, Entry] {
+func (r Snapshot) entries(now time.Time) iter.Seq2[ProcessID, Process] {
 	at := func(age uint64) time.Time {
 		if age == maxCount {
 			return time.Time{}
 		}
 		return now.Add(-time.Duration(min(age, uint64(2*forgetAfter/time.Millisecond))) * time.Millisecond)
 	}
-	return func(yield func(ID, Entry) bool) {
+	return func(yield func(ProcessID, Process) bool) {
 		for _, j := range r.Jobs {
 			for _, x := range j.Ranks {
-				e := Entry{Streams: int(x[3]), From: x[4], Taken: x[5], Sent: x[6], Heard: at(x[7]), Moved: at(x[8]),
-					Since:   at(x[9]),
-					Reports: x[2]&flagReports != 0, Waiting: x[2]&flagWaiting != 0, Left: x[2]&flagLeft != 0,
-					Ended: x[2]&flagEnded != 0, Starves: x[2]&flagStarves != 0}
-				if !yield(ID{Key{j.Job, j.World}, int(x[0]), int(x[1])}, e) {
+				e := Process{Streams: int(x[3]), From: x[4], Delivered: x[5], Sent: x[6], LastReport: at(x[7]),
+					LastProgress: at(x[8]),
+					Since:        at(x[9]),
+					Reports:      x[2]&flagReports != 0, Waiting: x[2]&flagWaiting != 0, Left: x[2]&flagLeft != 0,
+					Ended: x[2]&flagEnded != 0, Starving: x[2]&flagStarves != 0}
+				if !yield(ProcessID{Key{j.Job, j.World}, int(x[0]), int(x[1])}, e) {
 					return
 				}
 			}

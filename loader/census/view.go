@@ -9,31 +9,32 @@ import (
 
 // View is the judgement of all daemons' ranks at one time. It is immutable.
 type View struct {
-	Jobs []Job // with a present process, by name and world size
-	Gone []Job // without a present process, of the last minutes
+	Jobs     []Job // with a present process, by name and world size
+	GoneJobs []Job // without a present process, of the last minutes
 }
 
 // Job is a job with one world size.
 type Job struct {
 	Key
-	Ranks   []Rank   // its processes, by rank and peer
-	Present int      // number of ranks of which every process is present
-	Missing []int    // the first maxNamed of the other ranks
-	Least   uint64   // steps consumed by the slowest present process
-	Most    uint64   // steps consumed by the fastest present process
-	Sent    uint64   // least number of steps sent to a present process
-	Reports bool     // at least one process reports what its trainer has taken; otherwise Least and Most count steps sent
+	Ranks       []Rank // its processes, by rank and peer
+	Present     int    // number of ranks of which every process is present
+	Missing     []int  // the first maxListedRanks of the other ranks
+	MinConsumed uint64 // steps consumed by the slowest present process
+	MaxConsumed uint64 // steps consumed by the fastest present process
+	MinSent     uint64 // least number of steps sent to a present process
+	// at least one process reports what its trainer has taken; otherwise Least and Most count steps sent
+	Reports bool
 	Slack   uint64   // number of steps by which Least and Most may differ because reports were made at different times
 	Finding *Finding // the worst finding; nil if none
 }
 
 // Rank is a process of a job.
 type Rank struct {
-	ID
-	Entry
-	State  State
-	Daemon string        // that serves it, or served it last; empty for this daemon
-	For    time.Duration // time in its state, unless it is Reading
+	ProcessID
+	Process
+	State    State
+	Daemon   string        // that serves it, or served it last; empty for this daemon
+	StateAge time.Duration // time in its state, unless it is Reading
 }
 
 // State is the state of a process.
@@ -52,40 +53,40 @@ const (
 // View merges and judges the current state of all daemons. Call it about once per second, because the step interval
 // of a job is measured between calls.
 func (c *Census) View(now time.Time) View {
-	c.forget(now)
-	groups := map[Key]map[ID]Rank{}
+	c.removeStale(now)
+	groups := map[Key]map[ProcessID]Rank{}
 	include := func(r Rank) {
 		g := groups[r.Key]
 		if g == nil {
-			g = map[ID]Rank{}
+			g = map[ProcessID]Rank{}
 			groups[r.Key] = g
 		}
-		if before, ok := g[r.ID]; ok {
-			r = join(before, r)
+		if before, ok := g[r.ProcessID]; ok {
+			r = mergeRanks(before, r)
 		}
-		g[r.ID] = r
+		g[r.ProcessID] = r
 	}
 	for id, e := range c.own {
-		include(Rank{ID: id, Entry: *e})
+		include(Rank{ProcessID: id, Process: *e})
 	}
-	cut := c.cut
-	for _, name := range slices.Sorted(maps.Keys(c.others)) {
-		s := c.others[name]
+	cut := c.truncated
+	for _, name := range slices.Sorted(maps.Keys(c.remotes)) {
+		s := c.remotes[name]
 		for id, e := range s.entries {
-			include(Rank{ID: id, Entry: s.seen(e, now), Daemon: name})
+			include(Rank{ProcessID: id, Process: s.currentEntry(e, now), Daemon: name})
 		}
-		cut = cut || s.cut
+		cut = cut || s.truncated
 	}
 	maps.DeleteFunc(c.paces, func(k Key, _ *pace) bool { return groups[k] == nil })
 	var v View
 	latest := map[string]time.Time{} // per job, of its streams' openings and ends
 	for _, g := range groups {
 		j, present := newJob(g, now)
-		if last := j.latest(); last.After(latest[j.Job]) {
+		if last := j.lastStreamChange(); last.After(latest[j.Job]) {
 			latest[j.Job] = last
 		}
 		if !present {
-			v.Gone = append(v.Gone, j)
+			v.GoneJobs = append(v.GoneJobs, j)
 			continue
 		}
 		p := c.paces[j.Key]
@@ -93,33 +94,34 @@ func (c *Census) View(now time.Time) View {
 			p = &pace{}
 			c.paces[j.Key] = p
 		}
-		p.advance(j.Most, now)
-		if i := p.interval(); j.Reports && i > 0 {
-			j.Slack = uint64(j.jitter() / i)
+		p.advance(j.MaxConsumed, now)
+		if i := p.medianInterval(); j.Reports && i > 0 {
+			j.Slack = uint64(j.reportSkew() / i)
 		}
-		j.judge(judgement{now: now, interval: p.interval(), partial: cut, left: c.left[j.Job], behind: p.holding(&j, now)})
+		j.judge(judgeInput{now: now, interval: p.medianInterval(), partial: cut, leftAt: c.leftJobs[j.Job],
+			holdingSince: p.updateHolding(&j, now)})
 		v.Jobs = append(v.Jobs, j)
 	}
 	// a job that continues with another world size is not gone
-	v.Gone = slices.DeleteFunc(v.Gone, func(j Job) bool { return j.latest().Before(latest[j.Job]) })
+	v.GoneJobs = slices.DeleteFunc(v.GoneJobs, func(j Job) bool { return j.lastStreamChange().Before(latest[j.Job]) })
 	byKey := func(a, b Job) int { return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.World, b.World)) }
 	slices.SortFunc(v.Jobs, byKey)
-	slices.SortFunc(v.Gone, byKey)
+	slices.SortFunc(v.GoneJobs, byKey)
 	return v
 }
 
-// jitter returns the maximum difference between the times of the last reports of two processes. Reports that another
-// daemon has received arrive with its rolls.
-func (j *Job) jitter() time.Duration {
+// reportSkew returns the maximum difference between the times of the last reports of two processes. Reports that
+// another daemon has received arrive with its rolls.
+func (j *Job) reportSkew() time.Duration {
 	if slices.ContainsFunc(j.Ranks, func(r Rank) bool { return r.Daemon != "" }) {
-		return reportJitter + rollJitter
+		return reportJitter + snapshotJitter
 	}
 	return reportJitter
 }
 
-// join merges the entries of two daemons for one process. The order has no effect.
-func join(a, b Rank) Rank {
-	if cmp.Or(a.Heard.Compare(b.Heard), cmp.Compare(a.Taken, b.Taken), cmp.Compare(b.From, a.From),
+// mergeRanks merges the entries of two daemons for one process. The order has no effect.
+func mergeRanks(a, b Rank) Rank {
+	if cmp.Or(a.LastReport.Compare(b.LastReport), cmp.Compare(a.Delivered, b.Delivered), cmp.Compare(b.From, a.From),
 		cmp.Compare(b.Daemon, a.Daemon)) < 0 {
 		a, b = b, a
 	}
@@ -134,20 +136,20 @@ func join(a, b Rank) Rank {
 		out.Sent = max(a.Sent, b.Sent)
 	}
 	out.Streams = a.Streams + b.Streams
-	if !out.Reports && b.Moved.After(a.Moved) {
-		out.Moved = b.Moved
+	if !out.Reports && b.LastProgress.After(a.LastProgress) {
+		out.LastProgress = b.LastProgress
 	}
 	return out
 }
 
-// present reports whether the process is present. Between two streams, a client continues to report.
-func (e Entry) present(now time.Time) bool {
-	return e.Streams > 0 || e.Reports && !e.Left && now.Sub(e.Heard) <= namedAfter
+// isPresent reports whether the process is present. Between two streams, a client continues to report.
+func (e Process) isPresent(now time.Time) bool {
+	return e.Streams > 0 || e.Reports && !e.Left && now.Sub(e.LastReport) <= warnAfter
 }
 
 // newJob collects the processes of a job, without those that were gone before the present ones connected. So a
 // restarted job does not report its former processes as missing.
-func newJob(g map[ID]Rank, now time.Time) (j Job, present bool) {
+func newJob(g map[ProcessID]Rank, now time.Time) (j Job, present bool) {
 	first := time.Time{} // when the first open stream was opened
 	for id, r := range g {
 		j.Key = id.Key
@@ -156,32 +158,33 @@ func newJob(g map[ID]Rank, now time.Time) (j Job, present bool) {
 		}
 	}
 	for _, r := range g {
-		there := r.present(now)
-		if !there && !first.IsZero() && r.Since.Add(namedAfter).Before(first) {
+		there := r.isPresent(now)
+		if !there && !first.IsZero() && r.Since.Add(warnAfter).Before(first) {
 			continue
 		}
 		r.State = Reading
 		if r.Reports {
-			r.Sent = max(r.Sent, r.Taken) // the roll of a daemon may lack these
+			r.Sent = max(r.Sent, r.Delivered) // the roll of a daemon may lack these
 		}
 		j.Ranks = append(j.Ranks, r)
 		if !there {
 			continue
 		}
-		if consumed := r.Consumed(); !present {
-			j.Least, j.Most, j.Sent = consumed, consumed, r.Sent
+		if consumed := r.ConsumedSteps(); !present {
+			j.MinConsumed, j.MaxConsumed, j.MinSent = consumed, consumed, r.Sent
 		} else {
-			j.Least, j.Most, j.Sent = min(j.Least, consumed), max(j.Most, consumed), min(j.Sent, r.Sent)
+			j.MinConsumed, j.MaxConsumed, j.MinSent = min(j.MinConsumed, consumed), max(j.MaxConsumed, consumed),
+				min(j.MinSent, r.Sent)
 		}
 		present = true
 		j.Reports = j.Reports || r.Reports
 	}
-	slices.SortFunc(j.Ranks, func(a, b Rank) int { return compareIDs(a.ID, b.ID) })
+	slices.SortFunc(j.Ranks, func(a, b Rank) int { return compareIDs(a.ProcessID, b.ProcessID) })
 	return j, present
 }
 
-// latest returns when a stream of the job was last opened or ended.
-func (j *Job) latest() (t time.Time) {
+// lastStreamChange returns when a stream of the job was last opened or ended.
+func (j *Job) lastStreamChange() (t time.Time) {
 	for _, r := range j.Ranks {
 		if r.Since.After(t) {
 			t = r.Since
@@ -192,65 +195,65 @@ func (j *Job) latest() (t time.Time) {
 
 // pace measures the interval between the steps of a job.
 type pace struct {
-	most      uint64
-	at        time.Time
-	intervals []time.Duration // the latest ones
-	// behind has, by process, since when it holds a step while another process has requested a later step; nil before
-	// the first view.
-	behind map[ID]time.Time
+	maxConsumed uint64
+	since       time.Time
+	intervals   []time.Duration // the latest ones
+	// holdingSince has, by process, since when it holds a step while another process has requested a later step; nil
+	// before the first view.
+	holdingSince map[ProcessID]time.Time
 }
 
 const paceIntervals = 8
 
 func (p *pace) advance(most uint64, now time.Time) {
-	if most > p.most && !p.at.IsZero() {
+	if most > p.maxConsumed && !p.since.IsZero() {
 		if len(p.intervals) == paceIntervals {
 			p.intervals = slices.Delete(p.intervals, 0, 1)
 		}
-		p.intervals = append(p.intervals, now.Sub(p.at)/time.Duration(most-p.most))
+		p.intervals = append(p.intervals, now.Sub(p.since)/time.Duration(most-p.maxConsumed))
 	}
-	if most != p.most || p.at.IsZero() {
-		p.most, p.at = most, now
+	if most != p.maxConsumed || p.since.IsZero() {
+		p.maxConsumed, p.since = most, now
 	}
 }
 
-// holding returns, for each process of a job that holds a step while another process has requested a later one, since
-// when it has done so. While all processes hold the same step, none blocks the others. The time is at the earliest
-// when the process got the step. At the first view it is that time.
-func (p *pace) holding(j *Job, now time.Time) map[ID]time.Time {
-	asked, behind := j.asked(), map[ID]time.Time{}
+// updateHolding returns, for each process of a job that holds a step while another process has requested a later one,
+// since when it has done so. While all processes hold the same step, none blocks the others. The time is at the
+// earliest when the process got the step. At the first view it is that time.
+func (p *pace) updateHolding(j *Job, now time.Time) map[ProcessID]time.Time {
+	asked, behind := j.firstUnrequested(), map[ProcessID]time.Time{}
 	for _, r := range j.Ranks {
-		if !r.Holds() || asked <= r.asked() {
+		if !r.IsComputing() || asked <= r.firstUnrequested() {
 			continue
 		}
-		since, known := p.behind[r.ID]
+		since, known := p.holdingSince[r.ProcessID]
 		switch {
-		case p.behind == nil:
-			since = r.Moved
+		case p.holdingSince == nil:
+			since = r.LastProgress
 		case !known:
 			since = now
 		}
-		if since.Before(r.Moved) {
-			since = r.Moved
+		if since.Before(r.LastProgress) {
+			since = r.LastProgress
 		}
-		behind[r.ID] = since
+		behind[r.ProcessID] = since
 	}
-	p.behind = behind
+	p.holdingSince = behind
 	return behind
 }
 
-// asked returns the first step that no trainer of the job has requested.
-func (j *Job) asked() (asked uint64) {
+// firstUnrequested returns the first step that no trainer of the job has requested.
+func (j *Job) firstUnrequested() (asked uint64) {
 	for _, r := range j.Ranks {
 		if r.Reports || !j.Reports {
-			asked = max(asked, r.asked())
+			asked = max(asked, r.firstUnrequested())
 		}
 	}
 	return asked
 }
 
-// interval returns the median interval, or 0 before two steps.
-func (p *pace) interval() time.Duration {
+// medianInterval returns the median interval, or 0 before two steps.
+func (p *pace) medianInterval() time.Duration {
 	if len(p.intervals) == 0 {
 		return 0
 	}

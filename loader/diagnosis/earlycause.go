@@ -12,31 +12,31 @@ import (
 
 // drainsQuiet reports whether an early drain will be recorded once the stream has been quiet.
 func (w *wait) drainsQuiet() bool {
-	return w.Report.PlanStats.Lacks.Early && w.Options.FirstStepQuiet > 0
+	return w.Report.PlanStats.Shortage.Early && w.Options.FirstStepQuiet > 0
 }
 
-// firstStep returns the cause while the shuffle window has not filled and an early drain is possible.
-func (w *wait) firstStep() *fault.Error {
-	p, waits := &w.Report.PlanStats, w.Demand.Waits(w.Planned)
-	sentence := w.nextStep()
+// firstStepCause returns the cause while the shuffle window has not filled and an early drain is possible.
+func (w *wait) firstStepCause() *fault.Error {
+	p, waits := &w.Report.PlanStats, w.Demand.HasWaiting(w.Planned)
+	sentence := w.stepSubject()
 	if left, ok := w.untilDrain(); ok && waits {
 		sentence += " in about " + humanize.Time(left)
 	}
 	switch {
-	case w.Planned > 0 && p.Lacks.Drains:
+	case w.Planned > 0 && p.Shortage.Drains:
 		sentence += ": enough documents are there"
 	case w.Planned > 0:
 		sentence += ": more documents are needed"
 	default:
-		sentence += ": " + humanize.Are(int(p.Packed.Documents), "document") + " there"
+		sentence += ": " + humanize.Are(int(p.PackCounts.Documents), "document") + " there"
 	}
-	detail := w.lacks()
-	if p.Lacks.Drains {
+	detail := w.describeShortage()
+	if p.Shortage.Drains {
 		var when []string
 		if quiet := w.Options.FirstStepQuiet; quiet > 0 {
 			when = append(when, fmt.Sprintf("after %s without a new one", humanize.Time(quiet)))
 		}
-		if p.DrainAt > p.Packed.Documents {
+		if p.DrainAt > p.PackCounts.Documents {
 			when = append(when, fmt.Sprintf("at %s documents", humanize.Count(p.DrainAt)))
 		}
 		detail = "they are packed " + strings.Join(when, ", or ")
@@ -47,29 +47,29 @@ func (w *wait) firstStep() *fault.Error {
 			detail += ", for a reader that waits"
 		}
 	}
-	if skipped := w.skipped(); skipped != "" {
+	if skipped := w.describeSkipped(); skipped != "" {
 		detail += "; " + skipped
 	}
-	return stalled(fault.PoolFilling, sentence, detail,
+	return stallError(fault.PoolFilling, sentence, detail,
 		"wait, or end the run with loaderd seal when no more documents come", nil)
 }
 
 // untilDrain estimates the time until an early drain is due; ok is false without evidence.
 func (w *wait) untilDrain() (left time.Duration, ok bool) {
 	p, quiet := &w.Report.PlanStats, w.source.DrySince
-	if p.Lacks.Drains && w.Options.FirstStepQuiet > 0 && !quiet.IsZero() && time.Since(quiet) >= dryFor {
+	if p.Shortage.Drains && w.Options.FirstStepQuiet > 0 && !quiet.IsZero() && time.Since(quiet) >= dryAfter {
 		return max(w.Options.FirstStepQuiet-time.Since(quiet), 0), true
 	}
-	missing := max(p.DrainAt-p.Packed.Documents, p.Lacks.Documents)
+	missing := max(p.DrainAt-p.PackCounts.Documents, p.Shortage.Documents)
 	if p.DrainAt == 0 || missing <= 0 || w.Rates.Documents <= 0 {
 		return 0, false
 	}
 	return time.Duration(float64(missing) / w.Rates.Documents * float64(time.Second)), true
 }
 
-// lacks describes what the next step lacks.
-func (w *wait) lacks() string {
-	s, more := w.Report.PlanStats.Lacks, ""
+// describeShortage describes what the next step lacks.
+func (w *wait) describeShortage() string {
+	s, more := w.Report.PlanStats.Shortage, ""
 	if s.Documents > 0 {
 		more = fmt.Sprintf(" (at least %s as long as those so far)", humanize.Things(int(s.Documents), "more document"))
 	}
@@ -78,9 +78,9 @@ func (w *wait) lacks() string {
 		if w.Planned == 0 {
 			place = "there"
 		}
-		return fmt.Sprintf("%s %s, a step has %s", humanize.Are(s.There, "row"), place, humanize.Count(s.Needed)) + more
+		return fmt.Sprintf("%s %s, a step has %s", humanize.Are(s.Packed, "row"), place, humanize.Count(s.Needed)) + more
 	}
-	text := fmt.Sprintf("%s needed, %s there", humanize.Things(s.Needed, "row"), humanize.Count(s.There))
+	text := fmt.Sprintf("%s needed, %s there", humanize.Things(s.Needed, "row"), humanize.Count(s.Packed))
 	if s.Held > 0 {
 		text += fmt.Sprintf(" and %s held back", humanize.Count(s.Held))
 	}

@@ -19,7 +19,7 @@ func filled(release string) *wait {
 	w := unexplained()
 	w.Options.Release = release
 	w.source = document.SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
-	w.Report.Streams = []state.StreamFill{{Name: "DOCS", Bytes: 1000 << 10, MaxBytes: 1 << 20, Configured: 1 << 20,
+	w.Report.StreamFills = []state.StreamFill{{Name: "DOCS", Bytes: 1000 << 10, MaxBytes: 1 << 20, Configured: 1 << 20,
 		Full: true}}
 	return w
 }
@@ -27,11 +27,11 @@ func filled(release string) *wait {
 func TestWait_FullStream(t *testing.T) {
 	free := int64(3 << 30)
 	several := func(w *wait) {
-		w.Report.Streams = []state.StreamFill{{Source: "code", Name: "DOCS_code", Bytes: 5, MaxBytes: 1 << 20},
+		w.Report.StreamFills = []state.StreamFill{{Source: "code", Name: "DOCS_code", Bytes: 5, MaxBytes: 1 << 20},
 			{Source: "web", Name: "DOCS_web", Bytes: 1 << 20, MaxBytes: 1 << 20, Full: true}}
 		w.Report.PlanStats.Sources = []state.SourceStats{{Status: mixture.Status{Name: "code"}},
 			{Status: mixture.Status{Name: "web"}}}
-		w.Report.PlanStats.Wants = 1
+		w.Report.PlanStats.NextSource = 1
 	}
 	for _, tc := range []struct {
 		name, release string
@@ -56,16 +56,16 @@ func TestWait_FullStream(t *testing.T) {
 			w.Keepers = planrecord.Keepers{"train": 7}
 		}, fault.StreamFull, "",
 			"it must hold the documents of pool and shuffle window"},
-		{"remote server", backend.ReleaseKeep, func(w *wait) { w.Report.Streams[0].Configured = 0 }, fault.StreamFull, "",
+		{"remote server", backend.ReleaseKeep, func(w *wait) { w.Report.StreamFills[0].Configured = 0 }, fault.StreamFull, "",
 			"nats stream edit"},
 		{"lowered bound", backend.ReleaseKeep, func(w *wait) {
-			w.Report.Streams[0].Configured, w.Report.Streams[0].Free = 64<<30, &free
+			w.Report.StreamFills[0].Configured, w.Report.StreamFills[0].Free = 64<<30, &free
 		}, fault.StreamFull, "", "free space on the disk of the NATS server"},
 		{"several sources", backend.ReleaseKeep, several, fault.StreamFull,
 			`The document stream "DOCS_web" of source "web" is full`, ""},
 		{"several sources, another is full", backend.ReleaseKeep, func(w *wait) {
 			several(w)
-			w.Report.PlanStats.Wants = 0
+			w.Report.PlanStats.NextSource = 0
 		}, fault.SourceDry, "Waiting for documents of source", ""},
 		{"several sources rest", backend.ReleaseKeep, func(w *wait) {
 			several(w)
@@ -75,12 +75,12 @@ func TestWait_FullStream(t *testing.T) {
 			}
 		}, fault.StreamFull, `"DOCS_web" of source "web" is full (1.0 MiB of 1.0 MiB)`, ""},
 		{"account", backend.ReleaseKeep, func(w *wait) {
-			w.Report.Streams[0] = state.StreamFill{Name: "DOCS", Bytes: 5, Full: true,
+			w.Report.StreamFills[0] = state.StreamFill{Name: "DOCS", Bytes: 5, Full: true,
 				Account: &state.Quota{Bytes: 1 << 20, MaxBytes: 1 << 20, Full: true}}
 		}, fault.StreamFull, `The JetStream account of document stream "DOCS" is full (1.0 MiB of 1.0 MiB)`,
 			"raise the storage limit of the JetStream account"},
 		{"room", backend.ReleaseKeep, func(w *wait) {
-			w.Report.Streams[0].Full = false
+			w.Report.StreamFills[0].Full = false
 		}, fault.SourceDry, "Waiting for documents", ""},
 		{"documents are left", backend.ReleaseKeep, func(w *wait) {
 			w.source.Delivered, w.source.Tokenizing = 50, true
@@ -93,14 +93,14 @@ func TestWait_FullStream(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := filled(tc.release)
 				tc.change(w)
-				w.source = w.Report.Reader()
-				for _, e := range []*fault.Error{w.cause(), w.missing()} {
-					if e.Reason != tc.want || !strings.Contains(e.Brief, tc.sentence) || !strings.Contains(e.Do, tc.do) {
+				w.source = w.Report.ReaderStatus()
+				for _, e := range []*fault.Error{w.cause(), w.stepCause()} {
+					if e.Reason != tc.want || !strings.Contains(e.Brief, tc.sentence) || !strings.Contains(e.Advice, tc.do) {
 						t.Errorf("cause is %v, want %s with %q and %q", e, tc.want, tc.sentence, tc.do)
 					}
 				}
-				v := (&judgement{w: w}).judge(w.missing())
-				if v.Reason == fault.StreamFull && (v.Health != Failing || v.Limits != LimitDocuments ||
+				v := (&judgement{w: w}).stallVerdict(w.stepCause())
+				if v.Reason == fault.StreamFull && (v.Health != Failing || v.Bottleneck != LimitDocuments ||
 					len(v.Facts) > 16 || v.Facts["max_bytes"] != "1048576") {
 					t.Errorf("verdict %+v, want failing with the facts of the stream", v)
 				}

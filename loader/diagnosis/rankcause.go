@@ -13,37 +13,37 @@ import (
 
 // RankCause converts a finding of the census into the cause of a wait.
 func RankCause(f *census.Finding) *fault.Error {
-	waited := humanize.Time(f.For)
-	sentence := fmt.Sprintf("%s %s not consumed step %d for %s", ranksOf(f), has(f), f.Step, waited)
+	waited := humanize.Time(f.Age)
+	sentence := fmt.Sprintf("%s %s not consumed step %d for %s", rankNames(f), haveVerb(f), f.Step, waited)
 	switch {
-	case f.Never:
-		sentence = fmt.Sprintf("%s %s not connected, %s", ranksOf(f), has(f), waited)
-	case f.All:
+	case f.NeverConnected:
+		sentence = fmt.Sprintf("%s %s not connected, %s", rankNames(f), haveVerb(f), waited)
+	case f.AllSilent:
 		sentence = fmt.Sprintf("No rank of job %q reports, %s: all %d hold step %d", f.Job, waited, f.Count, f.Step)
 	}
 	detail, do := "", fmt.Sprintf("look at the process of %s; the others continue when it does, or when the job "+
-		"restarts with another world size", rankAt(f))
+		"restarts with another world size", rankLocation(f))
 	switch {
-	case f.Never:
+	case f.NeverConnected:
 		do = fmt.Sprintf("start that rank, or start the job with a world size of %d", f.World-f.Count)
-	case f.All:
+	case f.AllSilent:
 		detail, do = "their streams are open, and their clients have stopped to report",
 			"look whether the job was stopped, or its machines are out of reach"
 	default:
-		detail = detailOf(f)
+		detail = describeRankState(f)
 	}
-	if f.Twice != nil {
-		detail = strings.TrimPrefix(fmt.Sprintf("%s; rank %d is read by several clients", detail, *f.Twice), "; ")
+	if f.DuplicateRank != nil {
+		detail = strings.TrimPrefix(fmt.Sprintf("%s; rank %d is read by several clients", detail, *f.DuplicateRank), "; ")
 		do = "give every process its own rank"
 	}
-	facts := map[string]string{"job": f.Job, "rank": Joined(f.Ranks), "world": strconv.Itoa(f.World),
+	facts := map[string]string{"job": f.Job, "rank": JoinRanks(f.Ranks), "world": strconv.Itoa(f.World),
 		"step":          strconv.FormatUint(f.Step, 10),
-		"since_seconds": strconv.FormatInt(int64(f.For.Seconds()), 10), "state": string(f.State)}
-	return stalled(fault.RankMissing, strings.ToUpper(sentence[:1])+sentence[1:], detail, do, facts)
+		"since_seconds": strconv.FormatInt(int64(f.Age.Seconds()), 10), "state": string(f.State)}
+	return stallError(fault.RankMissing, strings.ToUpper(sentence[:1])+sentence[1:], detail, do, facts)
 }
 
-// detailOf describes the state of a finding's ranks that do not consume a step.
-func detailOf(f *census.Finding) string {
+// describeRankState describes the state of a finding's ranks that do not consume a step.
+func describeRankState(f *census.Finding) string {
 	several := f.Count > 1
 	switch f.State {
 	case census.Absent:
@@ -60,30 +60,30 @@ func detailOf(f *census.Finding) string {
 	return ""
 }
 
-// rankNote describes the ranks of a finding within the sentence of a run that continues.
-func rankNote(f *census.Finding) string {
-	is, waited := "is", humanize.Time(f.For)
+// describeFinding describes the ranks of a finding within the sentence of a run that continues.
+func describeFinding(f *census.Finding) string {
+	is, waited := "is", humanize.Time(f.Age)
 	if f.Count > 1 {
 		is = "are"
 	}
 	switch {
-	case f.All:
+	case f.AllSilent:
 		return fmt.Sprintf("no rank of job %q reports, %s", f.Job, waited)
 	case f.State == census.Absent:
-		return fmt.Sprintf("%s %s not connected, %s", ranksOf(f), is, waited)
+		return fmt.Sprintf("%s %s not connected, %s", rankNames(f), is, waited)
 	case f.State == census.Silent:
-		return fmt.Sprintf("%s %s silent, %s", ranksOf(f), is, waited)
+		return fmt.Sprintf("%s %s silent, %s", rankNames(f), is, waited)
 	case f.State == census.Left:
-		return fmt.Sprintf("%s %s left", ranksOf(f), has(f))
+		return fmt.Sprintf("%s %s left", rankNames(f), haveVerb(f))
 	}
-	return fmt.Sprintf("%s %s held step %d for %s", ranksOf(f), has(f), f.Step, waited)
+	return fmt.Sprintf("%s %s held step %d for %s", rankNames(f), haveVerb(f), f.Step, waited)
 }
 
-// ranksOf names the ranks of a finding: rank 3 of 4 of job "pretrain".
-func ranksOf(f *census.Finding) string {
-	ranks := "rank " + Joined(f.Ranks)
+// rankNames names the ranks of a finding: rank 3 of 4 of job "pretrain".
+func rankNames(f *census.Finding) string {
+	ranks := "rank " + JoinRanks(f.Ranks)
 	if f.Count > 1 {
-		ranks = "ranks " + Joined(f.Ranks)
+		ranks = "ranks " + JoinRanks(f.Ranks)
 	}
 	if more := f.Count - len(f.Ranks); more > 0 {
 		ranks += fmt.Sprintf(" and %d more", more)
@@ -91,7 +91,7 @@ func ranksOf(f *census.Finding) string {
 	return fmt.Sprintf("%s of %d of job %q", ranks, f.World, f.Job)
 }
 
-func Joined(ranks []int) string {
+func JoinRanks(ranks []int) string {
 	words := make([]string, len(ranks))
 	for i, n := range ranks {
 		words[i] = strconv.Itoa(n)
@@ -99,15 +99,15 @@ func Joined(ranks []int) string {
 	return strings.Join(words, ", ")
 }
 
-func has(f *census.Finding) string {
+func haveVerb(f *census.Finding) string {
 	if f.Count > 1 {
 		return "have"
 	}
 	return "has"
 }
 
-// rankAt returns the location of a finding's first rank: its address, or the daemon that served it.
-func rankAt(f *census.Finding) string {
+// rankLocation returns the location of a finding's first rank: its address, or the daemon that served it.
+func rankLocation(f *census.Finding) string {
 	where := fmt.Sprintf("rank %d", f.Ranks[0])
 	if r := f.Rank; r != nil && r.Address != "" {
 		where += " at " + r.Address
@@ -117,41 +117,41 @@ func rankAt(f *census.Finding) string {
 	return where
 }
 
-// finding returns the worst finding of all jobs, and whether that job waits for a step that is not planned; nil if
+// worstFinding returns the worst finding of all jobs, and whether that job waits for a step that is not planned; nil if
 // none exists.
-func (w *wait) finding() (worst *census.Finding, waits bool) {
+func (w *wait) worstFinding() (worst *census.Finding, waits bool) {
 	for _, j := range w.Ranks.Jobs {
 		if f := j.Finding; f != nil && (worst == nil || f.Level > worst.Level) {
-			worst, waits = f, w.jobWaits(j)
+			worst, waits = f, w.isJobWaiting(j)
 		}
 	}
 	return worst, waits
 }
 
-// missingRank checks whether the reader that holds back the plan belongs to a job with missing ranks.
-func (w *wait) missingRank() *fault.Error {
-	if w.brake == nil || w.Report.Replays {
+// checkMissingRank checks whether the reader that holds back the plan belongs to a job with missing ranks.
+func (w *wait) checkMissingRank() *fault.Error {
+	if w.blockingReader == nil || w.Report.Replaying {
 		return nil
 	}
 	for _, j := range w.Ranks.Jobs {
-		if f := j.Finding; f != nil && f.Level == census.Red &&
-			j.Key == (census.Key{Job: w.brake.Job, World: w.brake.World}) {
+		if f := j.Finding; f != nil && f.Level == census.Critical &&
+			j.Key == (census.Key{Job: w.blockingReader.Job, World: w.blockingReader.World}) {
 			return RankCause(f)
 		}
 	}
 	return nil
 }
 
-// waits reports whether a trainer waits for a step that is not planned. For a client that does not report, the state
-// of its stream decides.
-func (w *wait) waits() bool {
-	return len(w.Ranks.Jobs) == 0 && w.Demand.Waits(w.Planned) || slices.ContainsFunc(w.Ranks.Jobs, w.jobWaits)
+// hasWaitingTrainer reports whether a trainer waits for a step that is not planned. For a client that does not report,
+// the state of its stream decides.
+func (w *wait) hasWaitingTrainer() bool {
+	return len(w.Ranks.Jobs) == 0 && w.Demand.HasWaiting(w.Planned) || slices.ContainsFunc(w.Ranks.Jobs, w.isJobWaiting)
 }
 
-// jobWaits implements waits for one job.
-func (w *wait) jobWaits(j census.Job) bool {
+// isJobWaiting implements waits for one job.
+func (w *wait) isJobWaiting(j census.Job) bool {
 	for _, r := range j.Ranks {
-		if r.Starves && r.State == census.Reading || !r.Reports && r.Streams > 0 && w.Demand.Waits(w.Planned) {
+		if r.Starving && r.State == census.Reading || !r.Reports && r.Streams > 0 && w.Demand.HasWaiting(w.Planned) {
 			return true
 		}
 	}

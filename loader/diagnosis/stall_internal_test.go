@@ -16,11 +16,11 @@ import (
 
 // unexplained returns a wait without any problem: 40 documents are stored and not received.
 func unexplained() *wait {
-	w := &wait{Evidence: Evidence{Step: 7, Planned: 7, Options: backend.Options{Stall: time.Minute, Ahead: 4}}}
+	w := &wait{Evidence: Evidence{Step: 7, Planned: 7, Options: backend.Options{StallTimeout: time.Minute, Ahead: 4}}}
 	w.source = document.SourceStatus{Last: 100, Fetched: 60, Delivered: 60}
-	w.Report = state.Report{Source: &w.source, Reading: time.Hour, Idle: time.Minute,
+	w.Report = state.Report{Source: &w.source, SourceAge: time.Hour, IdleTime: time.Minute,
 		Connection: &backend.Connection{Up: true}}
-	w.Report.PlanStats.Lacks = planner.Shortage{Needed: 10, There: 4}
+	w.Report.PlanStats.Shortage = planner.Shortage{Needed: 10, Packed: 4}
 	return w
 }
 
@@ -61,28 +61,30 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 		}, fault.CauseUnknown, "connection to NATS: unknown"},
 
 		{"leader silent", func(w *wait) {
-			w.Report.Elsewhere, w.Report.Silent = true, 4*time.Second
+			w.Report.Remote, w.Report.Age = true, 4*time.Second
 		}, fault.NotLeading, "for 4s"},
 		{"leader silent, disconnected", func(w *wait) {
-			w.Report.Elsewhere, w.Report.Silent = true, 4*time.Second
+			w.Report.Remote, w.Report.Age = true, 4*time.Second
 			disconnect(w)
 		}, fault.NotLeading, "the connection to NATS is down, 60 s: EOF"},
 		{"no leader has reported", func(w *wait) {
 			notOpen(w)
-			w.Report.Elsewhere, w.Report.Unheard = true, true
+			w.Report.Remote, w.Report.LeaderUnknown = true, true
 		}, fault.NotLeading, "no daemon that leads has reported yet"},
 		{"leader elsewhere reports", func(w *wait) {
-			w.Report.Elsewhere, w.Report.Silent = true, time.Second
+			w.Report.Remote, w.Report.Age = true, time.Second
 		}, fault.CauseUnknown, ""},
 
 		{"append without an answer", func(w *wait) {
-			w.Report.Storing = 2 * time.Second
+			w.Report.AppendTime = 2 * time.Second
 		}, fault.PlanLogDown, "not acknowledged"},
-		{"append under way", func(w *wait) { w.Report.Storing = time.Second / 2 }, fault.CauseUnknown, "an append has taken"},
+		{"append under way", func(w *wait) {
+			w.Report.AppendTime = time.Second / 2
+		}, fault.CauseUnknown, "an append has taken"},
 		{"lease not renewed", func(w *wait) {
-			w.Report.Renewing = 2 * time.Second
+			w.Report.LeaseWait = 2 * time.Second
 		}, fault.NotLeading, "the lease is not renewed"},
-		{"lease being renewed", func(w *wait) { w.Report.Renewing = time.Second / 2 }, fault.CauseUnknown, ""},
+		{"lease being renewed", func(w *wait) { w.Report.LeaseWait = time.Second / 2 }, fault.CauseUnknown, ""},
 
 		{"stream cannot be opened", func(w *wait) {
 			notOpen(w)
@@ -99,12 +101,12 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 		}, fault.CauseUnknown, "without an error"},
 		{"stream of another source cannot be opened", func(w *wait) {
 			w.Report.Opening = &state.Opening{Source: "b", Error: "no responders"}
-			w.source.Tokenizing, w.Report.Idle = true, time.Second
+			w.source.Tokenizing, w.Report.IdleTime = true, time.Second
 		}, fault.SourceDown, "the stream of source \"b\" to open"},
 		{"stream of another source being opened", func(w *wait) {
 			w.Report.Opening = &state.Opening{Source: "b", Since: ago(time.Minute)}
 			dry(w)
-			w.Report.Replays = true
+			w.Report.Replaying = true
 		}, fault.CauseUnknown, "the stream of source \"b\" has been opening for 60 s, without an error"},
 		{"stream not open", notOpen, fault.CauseUnknown, "the document stream is not open"},
 		{"stream lost", func(w *wait) {
@@ -112,11 +114,11 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 		}, fault.SourceDown, "no heartbeat"},
 
 		{"planning again", func(w *wait) {
-			w.Report.Replays = true
+			w.Report.Replaying = true
 		}, fault.Replaying, "no document has been received or planned for 60 s"},
-		{"planning again, not open", func(w *wait) { notOpen(w); w.Report.Replays = true }, fault.CauseUnknown, ""},
+		{"planning again, not open", func(w *wait) { notOpen(w); w.Report.Replaying = true }, fault.CauseUnknown, ""},
 		{"rank behind", func(w *wait) {
-			w.brake = &state.ReaderStat{Rank: 1, World: 2, Step: 3}
+			w.blockingReader = &state.ReaderStat{Rank: 1, World: 2, Step: 3}
 		}, fault.RankBehind, "no step beyond 3"},
 		{"no weight", func(w *wait) {
 			w.Report.PlanStats.Idle = true
@@ -125,11 +127,11 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 		{"stream dry", dry, fault.SourceDry, "document 60 was the last"},
 		{"stream dry for a second", func(w *wait) {
 			dry(w)
-			w.source.DrySince, w.Report.Idle = ago(time.Second), time.Second
+			w.source.DrySince, w.Report.IdleTime = ago(time.Second), time.Second
 		}, fault.PoolFilling, "documents flow"},
 		{"stream dry since it was opened", func(w *wait) {
 			dry(w)
-			w.source.DrySince, w.Report.Reading, w.Report.Idle = ago(time.Second), time.Second, time.Second
+			w.source.DrySince, w.Report.SourceAge, w.Report.IdleTime = ago(time.Second), time.Second, time.Second
 		}, fault.SourceDry, ""},
 		{"source dry and sealed", func(w *wait) {
 			dry(w)
@@ -145,25 +147,25 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 			w.source.Delivered, w.source.Tokenizing = 50, true
 		}, fault.TokenizerBehind, "10 documents behind"},
 		{"tokenizer not waited for", func(w *wait) { w.source.Delivered = 50 }, fault.CauseUnknown, ""},
-		{"documents flow", func(w *wait) { w.Report.Idle = time.Second }, fault.PoolFilling, "10 rows needed, 4 there"},
+		{"documents flow", func(w *wait) { w.Report.IdleTime = time.Second }, fault.PoolFilling, "10 rows needed, 4 there"},
 		{"reading begins", func(w *wait) {
-			w.Report.Reading, w.Report.Idle = time.Second, time.Second
+			w.Report.SourceAge, w.Report.IdleTime = time.Second, time.Second
 		}, fault.PoolFilling, "reading begins, 40 documents stored"},
 		{"reading of an epoch begins", func(w *wait) {
-			w.Report.Reading, w.Report.Idle = time.Second, time.Second
+			w.Report.SourceAge, w.Report.IdleTime = time.Second, time.Second
 			w.source.EpochLeft = 7
 		}, fault.PoolFilling, "reading begins, 7 documents stored"},
 		{"reading does not begin", func(w *wait) {
-			w.Report.Reading, w.Report.Idle = time.Minute, time.Minute
+			w.Report.SourceAge, w.Report.IdleTime = time.Minute, time.Minute
 		}, fault.CauseUnknown, ""},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := unexplained()
 				tc.change(w)
-				w.source = w.Report.Reader()
+				w.source = w.Report.ReaderStatus()
 				e := w.cause()
-				e.Facts = w.factsOf(e)
+				e.Facts = w.causeFacts(e)
 				if e.Reason != tc.want || !strings.Contains(e.Message, tc.part) {
 					t.Errorf("cause is %v, want %s with %q", e, tc.want, tc.part)
 				}
@@ -185,11 +187,11 @@ func TestWait_AppendCountsBeforeReadersAreTold(t *testing.T) {
 	const short = 300 * time.Millisecond
 	for stall, want := range map[time.Duration]time.Duration{time.Minute: time.Second, short: short / 2} {
 		for _, of := range []func(w *wait) *time.Duration{
-			func(w *wait) *time.Duration { return &w.Report.Storing },
-			func(w *wait) *time.Duration { return &w.Report.Renewing },
+			func(w *wait) *time.Duration { return &w.Report.AppendTime },
+			func(w *wait) *time.Duration { return &w.Report.LeaseWait },
 		} {
 			w := unexplained()
-			w.Options.Stall = stall
+			w.Options.StallTimeout = stall
 			*of(w) = want
 			if e := w.cause(); e.Reason != fault.CauseUnknown {
 				t.Errorf("stall %v, %v: %v", stall, want, e)

@@ -14,7 +14,7 @@ import (
 // verdicts.
 type pace struct {
 	p      RateSampler
-	s      Steady
+	s      VerdictDebouncer
 	kinds  []string
 	start  time.Time
 	second int
@@ -26,13 +26,13 @@ func (x *pace) beat(steps int, waits bool) {
 	now := x.start.Add(time.Duration(x.second) * time.Second)
 	x.second++
 	x.steps += uint64(steps)
-	x.p.Add(Beat{at: now, steps: x.steps, waits: waits})
+	x.p.Add(Sample{at: now, steps: x.steps, hasWaitingTrainer: waits})
 	shown, _ := x.s.Verdict()
-	v := (&judgement{Moment{RateSampler: &x.p, Shown: shown}, &wait{}}).running()
-	if waits && x.p.stalls(now, shown.stalled()) {
-		v = Verdict{Health: Waiting, Reason: fault.SourceDry, Limits: LimitDocuments}
+	v := (&judgement{VerdictInput{RateSampler: &x.p, Shown: shown}, &wait{}}).runningVerdict()
+	if waits && x.p.isStalled(now, shown.isStalled()) {
+		v = Verdict{Health: Waiting, Reason: fault.SourceDry, Bottleneck: LimitDocuments}
 	}
-	x.s.Take(now, v)
+	x.s.Update(now, v)
 	shown, _ = x.s.Verdict()
 	if k := fmt.Sprint(shown.kind()); len(x.kinds) == 0 || x.kinds[len(x.kinds)-1] != k {
 		x.kinds = append(x.kinds, k)
@@ -60,30 +60,30 @@ func TestSteady_NoPaceFlips(t *testing.T) {
 }
 
 func TestSteady_FailureIsShownAtOnce(t *testing.T) {
-	var s Steady
+	var s VerdictDebouncer
 	now := time.Unix(1e9, 0)
-	s.Take(now, Verdict{Health: Running, Limits: LimitRanks})
-	s.Take(now, Verdict{Health: Failing, Reason: fault.SourceDown})
+	s.Update(now, Verdict{Health: Running, Bottleneck: LimitRanks})
+	s.Update(now, Verdict{Health: Failing, Reason: fault.SourceDown})
 	if v, _ := s.Verdict(); v.Health != Failing {
 		t.Errorf("%+v is shown", v)
 	}
 }
 
-// For any sequence of verdicts, the kind that is shown changes when another kind has lasted for changeAfter, and not
+// For any sequence of verdicts, the kind that is shown changes when another kind has lasted for debounceTime, and not
 // before.
 func TestSteady_ChangesWhatLasts(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var s Steady
+		var s VerdictDebouncer
 		now := time.Unix(1e9, 0)
-		kinds := []Verdict{{Health: Running, Limits: LimitRanks}, {Health: Running, Limits: LimitDocuments},
+		kinds := []Verdict{{Health: Running, Bottleneck: LimitRanks}, {Health: Running, Bottleneck: LimitDocuments},
 			{Health: Waiting, Reason: fault.SourceDry}, {Health: Waiting, Reason: fault.PoolFilling}}
 		same := now // last time at which a verdict had the kind that is shown
 		for i := range rapid.IntRange(1, 200).Draw(t, "seconds") {
 			before, _ := s.Verdict()
 			v := rapid.SampledFrom(kinds).Draw(t, "verdict")
-			s.Take(now, v)
+			s.Update(now, v)
 			shown, _ := s.Verdict()
-			lasted := now.Sub(same) > changeAfter
+			lasted := now.Sub(same) > debounceTime
 			switch changes := shown.kind() != before.kind(); {
 			case i > 0 && changes && !lasted:
 				t.Fatalf("it changes %s after a moment that had its kind", now.Sub(same))

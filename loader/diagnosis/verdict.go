@@ -33,246 +33,251 @@ const (
 // Verdict describes the state of a run in one sentence. The web page, loaderd status and the errors of waiting
 // readers use the same sentence.
 type Verdict struct {
-	Health   Health            `json:"health"`
-	Sentence string            `json:"sentence"`
-	Detail   string            `json:"detail,omitempty"` // additional information
-	Do       string            `json:"do,omitempty"`
-	Reason   fault.Reason      `json:"reason,omitempty"` // reason in the error of a waiting reader
-	Limits   string            `json:"limits,omitempty"` // bottleneck
-	Facts    map[string]string `json:"facts,omitempty"`
+	Health     Health            `json:"health"`
+	Sentence   string            `json:"sentence"`
+	Detail     string            `json:"detail,omitempty"` // additional information
+	Advice     string            `json:"do,omitempty"`
+	Reason     fault.Reason      `json:"reason,omitempty"` // reason in the error of a waiting reader
+	Bottleneck string            `json:"limits,omitempty"` // bottleneck
+	Facts      map[string]string `json:"facts,omitempty"`
 }
 
 // Line returns the sentence with the advice.
 func (v Verdict) Line() string {
-	if v.Do == "" {
+	if v.Advice == "" {
 		return v.Sentence
 	}
-	return v.Sentence + ": " + v.Do
+	return v.Sentence + ": " + v.Advice
 }
 
 const (
 	// idleAfter is the minimum time without a request for a step after which the run waits for ranks. A training step
 	// may take long.
 	idleAfter = time.Minute
-	// takeover is the maximum time until another daemon leads.
-	takeover = 15 * time.Second
-	// lagging is how many steps a rank must lag behind the furthest one before it is named.
-	lagging = 4
+	// takeoverTimeout is the maximum time until another daemon leads.
+	takeoverTimeout = 15 * time.Second
+	// minLag is how many steps a rank must lag behind the furthest one before it is named.
+	minLag = 4
 )
 
-// Moment is the input of a verdict in addition to the evidence for the next step.
-type Moment struct {
+// VerdictInput is the input of a verdict in addition to the evidence for the next step.
+type VerdictInput struct {
 	At          time.Time
 	Ended       bool  // all steps are planned
 	Failed      error // why this process stores no further step, although the run has not ended
 	RateSampler *RateSampler
-	Buffered    string  // a job whose ranks report but have no streams; empty without one
+	BufferedJob string  // a job whose ranks report but have no streams; empty without one
 	Shown       Verdict // currently shown verdict
 }
 
 // Verdict evaluates the run at a moment. The step of the evidence must be the next one to be planned.
-func (e Evidence) Verdict(m Moment) Verdict { return (&judgement{m, newWait(e)}).verdict() }
+func (e Evidence) Verdict(m VerdictInput) Verdict { return (&judgement{m, newWait(e)}).evaluate() }
 
 // judgement is the evaluation of a run at a moment.
 type judgement struct {
-	Moment
+	VerdictInput
 	w *wait
 }
 
-func (m *judgement) verdict() Verdict {
+func (m *judgement) evaluate() Verdict {
 	if m.Failed != nil {
-		return failed(m.Failed)
+		return failedVerdict(m.Failed)
 	}
 	var e *fault.Error
 	if !m.Ended {
-		e = m.w.broken()
+		e = m.w.runCause()
 	}
-	found, starves := m.w.finding()
+	found, starves := m.w.worstFinding()
 	switch {
-	case e == nil && found != nil && found.Level == census.Red && !starves:
-		return m.judge(RankCause(found))
+	case e == nil && found != nil && found.Level == census.Critical && !starves:
+		return m.stallVerdict(RankCause(found))
 	case m.Ended:
-		return m.ended()
+		return m.endedVerdict()
 	}
-	waits, readers := m.w.waits(), m.w.Demand.Read()
-	full := m.w.Step >= m.w.Report.Wanted+uint64(m.w.Options.Ahead)
-	if e == nil && (waits || !readers && !full) && (m.w.Step == 0 || m.RateSampler.stalls(m.At, m.Shown.stalled())) {
-		e = m.w.missing()
+	waits, readers := m.w.hasWaitingTrainer(), m.w.Demand.HasReaders()
+	full := m.w.Step >= m.w.Report.FirstUnrequested+uint64(m.w.Options.Ahead)
+	if e == nil && (waits || !readers && !full) && (m.w.Step == 0 || m.RateSampler.isStalled(m.At, m.Shown.isStalled())) {
+		e = m.w.stepCause()
 	}
 	switch {
 	case e != nil:
-		v := m.judge(e)
+		v := m.stallVerdict(e)
 		if found != nil && e.Reason != fault.RankMissing {
-			v.Detail = strings.TrimPrefix(v.Detail+"; "+rankNote(found), "; ")
+			v.Detail = strings.TrimPrefix(v.Detail+"; "+describeFinding(found), "; ")
 		}
 		return v
 	case !readers:
-		return m.withoutReaders(full)
-	case !waits && m.RateSampler.idles(m.At):
+		return m.readerlessVerdict(full)
+	case !waits && m.RateSampler.isIdle(m.At):
 		return Verdict{Health: Waiting, Sentence: fmt.Sprintf("Waiting for the ranks, %s: they have steps and ask for none",
-			humanize.Time(m.RateSampler.still(m.At))), Limits: LimitRanks,
-			Detail: m.idlers(), Do: "look whether the trainer evaluates, writes a checkpoint or hangs"}
+			humanize.Time(m.RateSampler.sinceLastStep(m.At))), Bottleneck: LimitRanks,
+			Detail: m.describeIdleRanks(), Advice: "look whether the trainer evaluates, writes a checkpoint or hangs"}
 	}
-	return m.running()
+	return m.runningVerdict()
 }
 
-// withoutReaders returns the verdict of a run without connected readers. full reports that the plan has its maximum
+// readerlessVerdict returns the verdict of a run without connected readers. full reports that the plan has its maximum
 // lead.
-func (m *judgement) withoutReaders(full bool) Verdict {
-	v := Verdict{Health: Waiting, Limits: LimitRanks}
+func (m *judgement) readerlessVerdict(full bool) Verdict {
+	v := Verdict{Health: Waiting, Bottleneck: LimitRanks}
 	switch {
 	case !full:
 		v.Sentence = fmt.Sprintf("Planning ahead: %s of %d, no reader is connected",
-			humanize.Things(int(m.w.Step-min(m.w.Step, m.w.Report.Wanted)), "step"), m.w.Options.Ahead)
-		v.Do = "start the trainer when you like"
+			humanize.Things(int(m.w.Step-min(m.w.Step, m.w.Report.FirstUnrequested)), "step"), m.w.Options.Ahead)
+		v.Advice = "start the trainer when you like"
 		return v
-	case m.Buffered != "":
-		v.Detail = fmt.Sprintf("the ranks of job %q read what they were sent before", m.Buffered)
-		v.Do = "wait: they connect when they need the next step"
+	case m.BufferedJob != "":
+		v.Detail = fmt.Sprintf("the ranks of job %q read what they were sent before", m.BufferedJob)
+		v.Advice = "wait: they connect when they need the next step"
 	default:
-		v.Detail, v.Do = "no reader is connected", "start the trainer; it reads at once"
+		v.Detail, v.Advice = "no reader is connected", "start the trainer; it reads at once"
 	}
 	v.Sentence = fmt.Sprintf("Waiting for ranks: %s planned ahead", humanize.Are(m.w.Options.Ahead, "step"))
 	return v
 }
 
-// storeFails is the duration of an append to the plan log after which the run is Failing. A busy disk can take
+// appendFailsAfter is the duration of an append to the plan log after which the run is Failing. A busy disk can take
 // seconds.
-const storeFails = 10 * time.Second
+const appendFailsAfter = 10 * time.Second
 
-// judge converts the error of a waiting reader into a verdict.
-func (m *judgement) judge(e *fault.Error) Verdict {
-	v := Verdict{Health: Waiting, Sentence: e.Brief, Detail: e.Detail, Do: e.Do, Reason: e.Reason, Facts: m.w.factsOf(e)}
+// stallVerdict converts the error of a waiting reader into a verdict.
+func (m *judgement) stallVerdict(e *fault.Error) Verdict {
+	v := Verdict{Health: Waiting, Sentence: e.Brief, Detail: e.Detail, Advice: e.Advice, Reason: e.Reason,
+		Facts: m.w.causeFacts(e)}
 	switch e.Reason {
 	case fault.SourceDown, fault.StreamFull, fault.StorageFull, fault.StorageDown, fault.RankMissing:
 		v.Health = Failing
 	case fault.PlanLogDown:
-		if m.w.Report.Storing >= storeFails {
+		if m.w.Report.AppendTime >= appendFailsAfter {
 			v.Health = Failing
 		}
 	case fault.NotLeading:
-		if m.w.Report.Silent >= takeover {
+		if m.w.Report.Age >= takeoverTimeout {
 			v.Health = Failing
 		}
 	}
 	switch e.Reason {
 	case fault.SourceDown, fault.SourceDry, fault.StreamFull, fault.PoolFilling:
-		v.Limits = LimitDocuments
+		v.Bottleneck = LimitDocuments
 	case fault.TokenizerBehind, fault.Replaying:
-		v.Limits = LimitTokenizer
+		v.Bottleneck = LimitTokenizer
 	case fault.PlanLogDown, fault.NotLeading, fault.StorageFull, fault.StorageDown:
-		v.Limits = LimitPlan
+		v.Bottleneck = LimitPlan
 	case fault.RankBehind, fault.RankMissing:
-		v.Limits = LimitRanks
+		v.Bottleneck = LimitRanks
 	}
 	return v
 }
 
-// failed returns the verdict of a run that no longer serves.
-func failed(err error) Verdict {
+// failedVerdict returns the verdict of a run that no longer serves.
+func failedVerdict(err error) Verdict {
 	e := Failure(err)
-	v := Verdict{Health: Failing, Sentence: "Stopped: " + e.Message, Do: e.Do, Reason: e.Reason, Facts: e.Facts}
+	v := Verdict{Health: Failing, Sentence: "Stopped: " + e.Message, Advice: e.Advice, Reason: e.Reason, Facts: e.Facts}
 	if e.Err != nil {
 		v.Detail = e.Err.Error()
 	}
 	return v
 }
 
-// ended returns the verdict once the last step is planned. The run has ended when all ranks have consumed it.
-func (m *judgement) ended() Verdict {
+// endedVerdict returns the verdict once the last step is planned. The run has ended when all ranks have consumed it.
+func (m *judgement) endedVerdict() Verdict {
 	steps := m.w.Step
-	v := Verdict{Health: Running, Sentence: "Ended at step " + humanize.Count(steps), Detail: m.w.skipped()}
+	v := Verdict{Health: Running, Sentence: "Ended at step " + humanize.Count(steps), Detail: m.w.describeSkipped()}
 	var last *census.Rank
 	for _, j := range m.w.Ranks.Jobs {
 		for i, r := range j.Ranks {
-			if r.Consumed() < steps && r.State != census.Left && (r.Streams > 0 || r.Reports) &&
-				(last == nil || r.Consumed() < last.Consumed()) {
+			if r.ConsumedSteps() < steps && r.State != census.Left && (r.Streams > 0 || r.Reports) &&
+				(last == nil || r.ConsumedSteps() < last.ConsumedSteps()) {
 				last = &j.Ranks[i]
 			}
 		}
 	}
 	if last != nil {
-		v.Sentence = fmt.Sprintf("%s planned: %s", allOf(steps), progress(last))
-		v.Limits = LimitRanks
+		v.Sentence = fmt.Sprintf("%s planned: %s", allStepsSubject(steps), describeProgress(last))
+		v.Bottleneck = LimitRanks
 		return v
 	}
-	for _, j := range m.w.Ranks.Gone {
+	for _, j := range m.w.Ranks.GoneJobs {
 		for i, r := range j.Ranks {
-			if r.Reports && !r.Left && r.Consumed() < min(steps, r.Sent) && (last == nil || r.Consumed() < last.Consumed()) {
+			if r.Reports && !r.Left && r.ConsumedSteps() < min(steps, r.Sent) &&
+				(last == nil || r.ConsumedSteps() < last.ConsumedSteps()) {
 				last = &j.Ranks[i]
 			}
 		}
 	}
 	if last != nil {
-		v.Health, v.Limits = Waiting, LimitRanks
-		v.Sentence = fmt.Sprintf("%s planned, and job %q has gone: %s", allOf(steps), last.Job, progress(last))
-		v.Do = "start the trainer again; it resumes from its checkpoint"
+		v.Health, v.Bottleneck = Waiting, LimitRanks
+		v.Sentence = fmt.Sprintf("%s planned, and job %q has gone: %s", allStepsSubject(steps), last.Job,
+			describeProgress(last))
+		v.Advice = "start the trainer again; it resumes from its checkpoint"
 	}
 	return v
 }
 
-// allOf returns the beginning of a sentence about all steps of an ended run, for example: All 10 steps are.
-func allOf(steps uint64) string {
+// allStepsSubject returns the beginning of a sentence about all steps of an ended run, for example: All 10 steps are.
+func allStepsSubject(steps uint64) string {
 	if steps == 1 {
 		return "The only step is"
 	}
 	return "All " + humanize.Are(int(steps), "step")
 }
 
-// progress describes the progress of a rank, for example: rank 0 of 1 of job "trainer" has consumed 1 (120 sent).
-func progress(r *census.Rank) string {
+// describeProgress describes the progress of a rank, for example: rank 0 of 1 of job "trainer" has consumed 1 (120
+// sent).
+func describeProgress(r *census.Rank) string {
 	name := fmt.Sprintf("rank %d of %d of job %q", r.Rank, r.World, r.Job)
 	if r.Reports {
-		return fmt.Sprintf("%s has consumed %s (%s sent)", name, humanize.Count(r.Consumed()), humanize.Count(r.Sent))
+		return fmt.Sprintf("%s has consumed %s (%s sent)", name, humanize.Count(r.ConsumedSteps()), humanize.Count(r.Sent))
 	}
 	return fmt.Sprintf("%s has been sent %s", name, humanize.Count(r.Sent))
 }
 
-// stalled reports whether readers wait for a step that cannot be planned for a known reason.
-func (v Verdict) stalled() bool { return v.Health == Waiting && v.Reason != "" }
+// isStalled reports whether readers wait for a step that cannot be planned for a known reason.
+func (v Verdict) isStalled() bool { return v.Health == Waiting && v.Reason != "" }
 
-// outpaced reports whether ranks wait for documents most of the time. waits is the part of the last minute during
+// isOutpaced reports whether ranks wait for documents most of the time. waits is the part of the last minute during
 // which one waited. Hysteresis keeps the shown verdict until the other is clear.
-func (v Verdict) outpaced(waits float64) bool {
+func (v Verdict) isOutpaced(waits float64) bool {
 	switch {
-	case v.Health == Running && v.Limits == LimitRanks:
+	case v.Health == Running && v.Bottleneck == LimitRanks:
 		return waits >= .6
-	case v.Health == Running && v.Limits != "":
+	case v.Health == Running && v.Bottleneck != "":
 		return waits >= .4
 	}
 	return waits >= .5
 }
 
-// running returns the verdict of a run whose steps are planned without a stall.
-func (m *judgement) running() Verdict {
-	r, waits := m.w.Rates, m.RateSampler.waiting()
+// runningVerdict returns the verdict of a run whose steps are planned without a stall.
+func (m *judgement) runningVerdict() Verdict {
+	r, waits := m.w.Rates, m.RateSampler.waitingFraction()
 	v := Verdict{Health: Running, Sentence: fmt.Sprintf("Running: %s tokens/s", humanize.Short(r.Tokens)),
-		Limits: LimitRanks}
-	found, _ := m.w.finding()
-	switch holds := m.holds(waits); {
+		Bottleneck: LimitRanks}
+	found, _ := m.w.worstFinding()
+	switch holds := m.describeSlowest(waits); {
 	case found != nil:
-		v.Sentence += ", " + rankNote(found)
-		v.Do = RankCause(found).Do
+		v.Sentence += ", " + describeFinding(found)
+		v.Advice = RankCause(found).Advice
 	case holds != "":
 		v.Sentence += ", " + holds
-		v.Do = "look at that rank: its trainer is slower than the others"
-	case !m.Shown.outpaced(waits):
+		v.Advice = "look at that rank: its trainer is slower than the others"
+	case !m.Shown.isOutpaced(waits):
 		v.Sentence += ", the ranks set the pace"
 	case m.w.source.DrySince.IsZero() && m.w.source.Last > m.w.source.Fetched: // documents wait for the daemon
 		v.Sentence += ", the tokenizer sets the pace"
-		v.Limits, v.Do = LimitTokenizer, "for more give the daemon more processors (stream.workers), or publish token ids"
+		v.Bottleneck, v.Advice = LimitTokenizer,
+			"for more give the daemon more processors (stream.workers), or publish token ids"
 	default:
 		v.Sentence += ", the documents set the pace"
-		v.Limits, v.Do = LimitDocuments, "for more let producers publish faster"
+		v.Bottleneck, v.Advice = LimitDocuments, "for more let producers publish faster"
 	}
-	if m.w.Report.Trouble != "" {
-		v.Health, v.Detail = Failing, m.w.Report.Trouble
+	if m.w.Report.StreamProblem != "" {
+		v.Health, v.Detail = Failing, m.w.Report.StreamProblem
 		v.Sentence += "; something is wrong with the document stream"
-		v.Do = "see what it is, and docs/operations.md under Health"
+		v.Advice = "see what it is, and docs/operations.md under Health"
 	}
 	if n := r.Undecodable / max(r.Documents, 1e-9); n >= .05 {
 		v.Sentence += fmt.Sprintf("; %.0f %% of the documents cannot be decoded", 100*n)
-		v.Do = "look at the dead letters (loaderd dead list), and at the producer"
+		v.Advice = "look at the dead letters (loaderd dead list), and at the producer"
 		if n >= .5 {
 			v.Health = Failing
 		}
@@ -280,11 +285,11 @@ func (m *judgement) running() Verdict {
 	return v
 }
 
-// holds describes the rank that the other ranks wait for, or that lags behind them; empty if none does. waits is the
-// part of the last minute during which a rank waited.
-func (m *judgement) holds(waits float64) string {
-	slowest, behind := m.slowest()
-	if behind < lagging {
+// describeSlowest describes the rank that the other ranks wait for, or that lags behind them; empty if none does. waits
+// is the part of the last minute during which a rank waited.
+func (m *judgement) describeSlowest(waits float64) string {
+	slowest, behind := m.slowestRank()
+	if behind < minLag {
 		return ""
 	}
 	steps := humanize.Things(int(behind), "step")
@@ -294,15 +299,15 @@ func (m *judgement) holds(waits float64) string {
 	return fmt.Sprintf("%s is %s behind", slowest, steps)
 }
 
-// slowest returns the rank that lags most behind its job's furthest rank, and by how many consumed steps.
-func (m *judgement) slowest() (name string, behind uint64) {
+// slowestRank returns the rank that lags most behind its job's furthest rank, and by how many consumed steps.
+func (m *judgement) slowestRank() (name string, behind uint64) {
 	for _, j := range m.w.Ranks.Jobs {
-		if j.Most-j.Least <= max(behind, j.Slack) {
+		if j.MaxConsumed-j.MinConsumed <= max(behind, j.Slack) {
 			continue
 		}
 		for _, r := range j.Ranks {
-			if r.State == census.Reading && r.Consumed() == j.Least {
-				name, behind = fmt.Sprintf("rank %d of %d of job %q", r.Rank, r.World, r.Job), j.Most-j.Least
+			if r.State == census.Reading && r.ConsumedSteps() == j.MinConsumed {
+				name, behind = fmt.Sprintf("rank %d of %d of job %q", r.Rank, r.World, r.Job), j.MaxConsumed-j.MinConsumed
 				break
 			}
 		}
@@ -310,15 +315,15 @@ func (m *judgement) slowest() (name string, behind uint64) {
 	return name, behind
 }
 
-// idlers describes the ranks that request no step.
-func (m *judgement) idlers() string {
-	if holds := m.holds(0); holds != "" {
+// describeIdleRanks describes the ranks that request no step.
+func (m *judgement) describeIdleRanks() string {
+	if holds := m.describeSlowest(0); holds != "" {
 		return holds
 	}
 	for _, j := range m.w.Ranks.Jobs {
-		if j.Reports && j.Least == j.Most {
+		if j.Reports && j.MinConsumed == j.MaxConsumed {
 			return fmt.Sprintf("%s of job %q %s step %d", humanize.Things(j.Present, "rank"), j.Job,
-				map[bool]string{true: "holds", false: "hold"}[j.Present == 1], j.Least)
+				map[bool]string{true: "holds", false: "hold"}[j.Present == 1], j.MinConsumed)
 		}
 	}
 	return ""
@@ -331,5 +336,5 @@ func Failure(err error) *fault.Error {
 		return e
 	}
 	return &fault.Error{Reason: fault.RunFailed, Message: "the run stopped", Err: err,
-		Do: "read the daemon's log, mend the cause and restart it"}
+		Advice: "read the daemon's log, mend the cause and restart it"}
 }

@@ -9,9 +9,9 @@ import (
 
 // Content is the content of a document in the rows that contain it: one value per token.
 type Content struct {
-	Tokens []int32       // end-of-document token included; nil if Narrow has them
-	Narrow []uint16      // the tokens in half the memory, if all fit 16 bits; otherwise nil
-	Loss   plan.LossRuns // which tokens have a loss
+	Tokens       []int32       // end-of-document token included; nil if Narrow has them
+	NarrowTokens []uint16      // the tokens in half the memory, if all fit 16 bits; otherwise nil
+	Loss         plan.LossRuns // which tokens have a loss
 	// Weight is the loss weight of the tokens, if not 1; otherwise nil.
 	Weight *float32
 	// Extra is further data of the document, if the run keeps it; usually nil.
@@ -24,8 +24,8 @@ type Content struct {
 	// Trace is the trace of a sampled document; usually nil.
 	Trace *Trace
 
-	// Again reports that the memory of Narrow may be reused after the document, because it is not shared.
-	Again bool
+	// Reusable reports that the memory of Narrow may be reused after the document, because it is not shared.
+	Reusable bool
 }
 
 // Doc is one of several documents of a message.
@@ -68,26 +68,26 @@ func (c Content) HasWeights() bool {
 }
 
 // Len returns the length in tokens.
-func (c Content) Len() int { return len(c.Tokens) + len(c.Narrow) }
+func (c Content) Len() int { return len(c.Tokens) + len(c.NarrowTokens) }
 
 // TokenIDs returns tokens [from, to). The result may share the content's memory.
 func (c Content) TokenIDs(from, to int) []int32 {
-	if c.Narrow == nil {
+	if c.NarrowTokens == nil {
 		return c.Tokens[from:to]
 	}
 	ids := make([]int32, to-from)
-	Widen(ids, c.Narrow[from:to])
+	Widen(ids, c.NarrowTokens[from:to])
 	return ids
 }
 
-// Narrowed returns the content with a copy of its tokens, as 16 bits each if all fit.
-func (c Content) Narrowed() Content {
+// CloneNarrow returns the content with a copy of its tokens, as 16 bits each if all fit.
+func (c Content) CloneNarrow() Content {
 	if c.Tokens == nil {
 		return c
 	}
-	ids, from := NarrowIDs.Get(len(c.Tokens))
+	ids, from := NarrowPool.Get(len(c.Tokens))
 	if Fits16(Narrow(ids, c.Tokens)) {
-		c.Tokens, c.Narrow, c.Again = nil, ids, from != nil
+		c.Tokens, c.NarrowTokens, c.Reusable = nil, ids, from != nil
 	} else {
 		c.Tokens = slices.Clone(c.Tokens)
 	}
@@ -106,5 +106,5 @@ func (c Content) Bytes() int64 {
 	if c.Weight != nil {
 		n++
 	}
-	return NumberBytes*int64(n) + narrowBytes*int64(cap(c.Narrow)) + c.Extra.bytes()
+	return NumberBytes*int64(n) + narrowBytes*int64(cap(c.NarrowTokens)) + c.Extra.bytes()
 }

@@ -17,7 +17,7 @@ type Document struct {
 	Cut      bool      // the run's configuration truncates its tokens
 	Content            // owned by the receiver, never changed
 	plan.PackingHints
-	// Parts are the documents of a message with several, whose tokens are concatenated in Content. ID, Loss and
+	// Parts are the documents of a message with several, whose tokens are concatenated in Content. ProcessID, Loss and
 	// PackingHints are then per part.
 	Parts []plan.Part
 }
@@ -43,9 +43,9 @@ type Source interface {
 	// Chunks returns the queue of the chunks in order. A chunk may leave it before it is ready, so that its receiver can
 	// wait for other events as well. The queue is never closed. After Close the caller must not receive from it.
 	Chunks() <-chan *Chunk
-	// Deliver releases the oldest received chunk, when the receiver no longer needs its documents. Until then they count
-	// against the memory bound of the source.
-	Deliver()
+	// ReleaseChunk releases the oldest received chunk, when the receiver no longer needs its documents. Until then they
+	// count against the memory bound of the source.
+	ReleaseChunk()
 	// Status returns the progress of the source, for stall causes and metrics.
 	Status() SourceStatus
 	Close() error
@@ -82,17 +82,17 @@ type Documents interface {
 	Read(ctx context.Context, from uint64) (Source, error)
 	// Content reads one document again and returns its content, equal to what the Source delivered.
 	Content(ctx context.Context, sequence uint64) (Content, error)
-	// Again calls f with each of the given documents, equal to what the Source delivered, including unused ones. It may
+	// Refetch calls f with each of the given documents, equal to what the Source delivered, including unused ones. It may
 	// call f concurrently. The sequences must ascend. Documents that cannot be read now are omitted, and Content returns
 	// the reason. An error means that no further documents can be read now.
-	Again(ctx context.Context, sequences []uint64, f func(Document)) error
+	Refetch(ctx context.Context, sequences []uint64, f func(Document)) error
 	// PackingHints reads the documents of a message again and returns their packing hints, equal to what the Source
 	// delivered. A message that is one document has one Part.
 	PackingHints(ctx context.Context, sequence uint64) ([]plan.Part, error)
 	// Describe returns the origin of one document.
 	Describe(ctx context.Context, sequence uint64) (Info, error)
-	// Show returns one document for display, even if it is unusable.
-	Show(ctx context.Context, sequence uint64) (View, error)
+	// ViewDocument returns one document for display, even if it is unusable.
+	ViewDocument(ctx context.Context, sequence uint64) (View, error)
 	// Lookup returns the sequences of the messages that have a producer's id or hold a document with that id, in order.
 	Lookup(ctx context.Context, id string) ([]uint64, error)
 }

@@ -21,17 +21,17 @@ type Extra struct {
 	Meta []any
 }
 
-// Values returns the values of a column for tokens [start, start+length) of the message; nil if the message lacks the
-// column. width is the size of one value in bytes.
-func (c Content) Values(place, width int, start, length int32) []byte {
+// ColumnValues returns the values of a column for tokens [start, start+length) of the message; nil if the message lacks
+// the column. width is the size of one value in bytes.
+func (c Content) ColumnValues(place, width int, start, length int32) []byte {
 	if c.Extra == nil || c.Extra.Columns == nil || c.Extra.Columns[place] == nil {
 		return nil
 	}
 	return c.Extra.Columns[place][int(start)*width : int(start+length)*width]
 }
 
-// Meta returns a value of the document that contains a token; nil for none.
-func (c Content) Meta(place int, token int32) any {
+// MetaValue returns a value of the document that contains a token; nil for none.
+func (c Content) MetaValue(place int, token int32) any {
 	if c.Extra == nil || c.Extra.Meta == nil {
 		return nil
 	}
@@ -40,8 +40,8 @@ func (c Content) Meta(place int, token int32) any {
 	return c.Extra.Meta[i*kinds+place]
 }
 
-// FillOf returns the fill value of a column for tokens without one, encoded as in Extra.Columns.
-func FillOf(c runconfig.TokenColumn) []byte {
+// FillValue returns the fill value of a column for tokens without one, encoded as in Extra.Columns.
+func FillValue(c runconfig.TokenColumn) []byte {
 	switch c.Type {
 	case runconfig.ColumnFloat32:
 		return binary.LittleEndian.AppendUint32(nil, math.Float32bits(float32(c.Fill)))

@@ -10,8 +10,8 @@ import (
 	"loaderd/loader/fault"
 )
 
-// openPause is the maximum pause between two attempts to open a document stream.
-const openPause = 2 * time.Second
+// maxOpenPause is the maximum pause between two attempts to open a document stream.
+const maxOpenPause = 2 * time.Second
 
 // OpenSource opens a source as docs.Read does. If the error has the reason SOURCE_DOWN, it calls failed with it and
 // retries with exponential backoff. It stops when ctx is done or after within; 0 sets no bound.
@@ -20,7 +20,7 @@ func OpenSource(ctx context.Context, docs interface {
 }, from uint64, within time.Duration, failed func(error)) (Source, error) {
 	wait := backoff.NewExponentialBackOff()
 	wait.InitialInterval, wait.Multiplier, wait.RandomizationFactor = 50*time.Millisecond, 2, 0.5
-	wait.MaxInterval = openPause * 2 / 3 // a pause is at most one and a half times as long
+	wait.MaxInterval = maxOpenPause * 2 / 3 // a pause is at most one and a half times as long
 	attempt := func() (Source, error) {
 		source, err := docs.Read(ctx, from)
 		var down *fault.Error

@@ -21,7 +21,7 @@ type StreamState struct {
 	// AccountBytes is the size of all streams of the JetStream account, and AccountMax their limit; 0 if no limit is
 	// known.
 	AccountBytes, AccountMax int64
-	// Trouble is why a reachable stream may lose documents or receive no more, because its settings were changed;
+	// Problem is why a reachable stream may lose documents or receive no more, because its settings were changed;
 	// otherwise nil.
-	Trouble error
+	Problem error
 }

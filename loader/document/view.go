@@ -7,25 +7,25 @@ type View struct {
 	Info Info
 	Document
 	Problem string // for an undecodable document: the reason's name and a sentence
-	// IDs are the producers' ids of the documents of a message with several, by index; empty for none.
+	// WriteIDs are the producers' ids of the documents of a message with several, by index; empty for none.
 	IDs []string
 }
 
-// Inner is one of the documents of a message with several.
-type Inner struct {
+// InnerDocument is one of the documents of a message with several.
+type InnerDocument struct {
 	Index  int32    // from 0
 	Start  int32    // index of its first token in the message
 	ID     string   // producer's id, empty for none
 	Weight *float32 // as Content.Weight
 }
 
-// Inner returns the document that contains a token; false if the message is one document or lacks the token.
-func (s View) Inner(token int32) (Inner, bool) {
+// InnerDocumentAt returns the document that contains a token; false if the message is one document or lacks the token.
+func (s View) InnerDocumentAt(token int32) (InnerDocument, bool) {
 	if s.Docs == nil || int(token) >= s.Len() {
-		return Inner{}, false
+		return InnerDocument{}, false
 	}
 	i, start := s.DocAt(token)
-	in := Inner{Index: int32(i), Start: start, Weight: s.Docs[i].Weight}
+	in := InnerDocument{Index: int32(i), Start: start, Weight: s.Docs[i].Weight}
 	if i < len(s.IDs) {
 		in.ID = s.IDs[i]
 	}
@@ -38,6 +38,6 @@ func (s View) LossTokens(start, end int32) (int32, bool) {
 		return 0, false
 	}
 	n := end - start
-	s.Loss.Masked(packonline.Piece{Start: start, Length: n}, func(from, to int32) { n -= to - from })
+	s.Loss.VisitMasked(packonline.Piece{Start: start, Length: n}, func(from, to int32) { n -= to - from })
 	return n, true
 }

@@ -63,7 +63,7 @@ const (
 type Error struct {
 	Reason  Reason            `json:"reason"`
 	Message string            `json:"message"`         // what and where
-	Do      string            `json:"do,omitempty"`    // advice
+	Advice  string            `json:"do,omitempty"`    // advice
 	Facts   map[string]string `json:"facts,omitempty"` // the same as key-value pairs
 	Err     error             `json:"-"`               // underlying cause, may be nil
 
@@ -93,8 +93,8 @@ func (e *Error) Error() string {
 	if len(keys) > 0 {
 		b.WriteByte(')')
 	}
-	if e.Do != "" {
-		fmt.Fprintf(&b, "; %s", e.Do)
+	if e.Advice != "" {
+		fmt.Fprintf(&b, "; %s", e.Advice)
 	}
 	return b.String()
 }

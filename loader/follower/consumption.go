@@ -38,15 +38,15 @@ func sendWindow(o backend.Options, rate consumptionRate) int {
 	return max(o.Ahead, minWindow, rate.steps)
 }
 
-// Room waits until the client has consumed enough of the steps sent to it, so that at most a window of unconsumed
+// AwaitRoom waits until the client has consumed enough of the steps sent to it, so that at most a window of unconsumed
 // steps is sent. It returns immediately for a client that does not report.
-func (r *Reader) Room(ctx context.Context) error {
+func (r *Reader) AwaitRoom(ctx context.Context) error {
 	for {
 		if r.hasRoom() {
 			return nil
 		}
 		select {
-		case <-r.room:
+		case <-r.roomSignal:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -57,58 +57,59 @@ func (r *Reader) hasRoom() bool {
 	f := r.follower
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return r.client.Session == "" || r.next < r.client.Taken+uint64(sendWindow(f.options, r.rate))
+	return r.client.Session == "" || r.next < r.client.Delivered+uint64(sendWindow(f.options, r.rate))
 }
 
-// consume records how many steps the client has consumed, limited to the steps sent to it. The caller holds the
+// recordConsumed records how many steps the client has consumed, limited to the steps sent to it. The caller holds the
 // follower's mu.
-func (r *Reader) consume(taken uint64) {
-	if taken = min(taken, r.next); taken > r.client.Taken {
-		r.client.Taken = taken
-		waiting.Signal(r.room)
+func (r *Reader) recordConsumed(taken uint64) {
+	if taken = min(taken, r.next); taken > r.client.Delivered {
+		r.client.Delivered = taken
+		waiting.Signal(r.roomSignal)
 	}
-	r.rate.measure(time.Now(), r.client.Taken)
+	r.rate.measure(time.Now(), r.client.Delivered)
 }
 
-// Consumed records a report of the client that reads at a place, from this daemon or another one.
-func (f *Follower) Consumed(place state.Place, c state.Consumption) state.Receipt {
+// RecordConsumption records a report of the client that reads at a place, from this daemon or another one.
+func (f *Follower) RecordConsumption(place state.RankID, c state.Consumption) state.ConsumptionResponse {
 	place.Job = place.JobName()
 	f.mu.Lock()
 	sent, rate := uint64(0), consumptionRate{}
 	for _, x := range f.readers.byPlace[place] {
 		if x.client.Session == c.Session {
-			x.consume(c.Taken)
+			x.recordConsumed(c.Delivered)
 			sent, rate = max(sent, x.next), x.rate
 		}
 	}
 	if sent == 0 {
-		f.resumes(place.Job, c.Taken)
+		f.recordResumed(place.Job, c.Delivered)
 	}
 	f.mu.Unlock()
 	if sent > 0 {
-		c.Taken = min(c.Taken, sent)
+		c.Delivered = min(c.Delivered, sent)
 	}
-	return state.Receipt{Known: f.Ranks.Report(place, c, f.plan.Planned()), Window: sendWindow(f.options, rate),
-		Alert: f.alert(ranks.IdOf(place).Key)}
+	return state.ConsumptionResponse{Known: f.Ranks.Report(place, c, f.plan.PlannedSteps()),
+		Window: sendWindow(f.options, rate),
+		Alert:  f.rankAlert(ranks.CensusID(place).Key)}
 }
 
-// muster evaluates the ranks again, and passes reports that other daemons received to the readers here.
-func (f *Follower) muster() {
-	sent := map[state.Place]uint64{}
+// updateRanks evaluates the ranks again, and passes reports that other daemons received to the readers here.
+func (f *Follower) updateRanks() {
+	sent := map[state.RankID]uint64{}
 	f.mu.Lock()
 	for _, x := range f.readers.all() {
 		sent[x.place] = max(sent[x.place], x.next)
 	}
 	f.mu.Unlock()
-	view := f.Ranks.Look(sent, f.plan.Now().Keepers)
-	f.retain()
+	view := f.Ranks.Evaluate(sent, f.plan.Snapshot().Keepers)
+	f.sendRetained()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, j := range view.Jobs {
 		for _, r := range j.Ranks {
-			for _, x := range f.readers.byPlace[ranks.PlaceOf(r.ID)] {
+			for _, x := range f.readers.byPlace[ranks.RankIDOf(r.ProcessID)] {
 				if x.client.Session != "" {
-					x.consume(r.Taken)
+					x.recordConsumed(r.Delivered)
 				}
 			}
 		}

@@ -29,9 +29,9 @@ type prefetcher struct {
 const (
 	// windowSteps bounds the steps in the window of one reader.
 	windowSteps = 512
-	// together is the number of documents read at a time: enough to read them in ranges, and few enough not to delay the
+	// readBatch is the number of documents read at a time: enough to read them in ranges, and few enough not to delay the
 	// readers' next steps.
-	together = 1024
+	readBatch = 1024
 	// retryPause is the pause after a failed read of documents. Readers receive the reason.
 	retryPause = time.Second
 )
@@ -42,8 +42,8 @@ func newPrefetcher(f *Follower, cacheBytes int64) *prefetcher {
 	return &prefetcher{follower: f, bytes: cacheBytes / 2, wake: make(chan struct{}, 1)}
 }
 
-// turn requests another window.
-func (p *prefetcher) turn() { waiting.Signal(p.wake) }
+// requestWindow requests another window.
+func (p *prefetcher) requestWindow() { waiting.Signal(p.wake) }
 
 // Run reads ahead until ctx is done.
 func (p *prefetcher) Run(ctx context.Context) {
@@ -53,23 +53,23 @@ func (p *prefetcher) Run(ctx context.Context) {
 			return
 		case <-p.wake:
 		}
-		if err := p.fill(ctx); err != nil {
+		if err := p.fillWindow(ctx); err != nil {
 			p.follower.log.Debug("cannot prefetch documents", "error", err)
-			if waiting.Pause(ctx, retryPause) != nil {
+			if waiting.Sleep(ctx, retryPause) != nil {
 				return
 			}
-			p.turn()
+			p.requestWindow()
 		}
 	}
 }
 
-// fill reads the documents that the window lacks, until the readers need another one.
-func (p *prefetcher) fill(ctx context.Context) error {
-	missing, needs, err := p.look(ctx)
+// fillWindow reads the documents that the window lacks, until the readers need another one.
+func (p *prefetcher) fillWindow(ctx context.Context) error {
+	missing, needs, err := p.moveWindow(ctx)
 	if err != nil {
 		return err
 	}
-	for part := range slices.Chunk(missing, together) {
+	for part := range slices.Chunk(missing, readBatch) {
 		if err := p.follower.Assembler.ReadAhead(ctx, part, needs); err != nil {
 			return err
 		}
@@ -80,17 +80,18 @@ func (p *prefetcher) fill(ctx context.Context) error {
 	return nil
 }
 
-// look moves the window to the readers' positions. It returns the documents that the window lacks, in stream order,
-// and the last step of the window that needs each. Cached documents of the window become the most recently used ones,
-// so that served documents are evicted before needed ones.
-func (p *prefetcher) look(ctx context.Context) (missing []uint64, needs map[uint64]uint64, err error) {
-	w := window{assembler: p.follower.Assembler, room: p.bytes, steps: map[uint64]*plan.Step{}, needs: map[uint64]uint64{}}
-	readers, planned := p.follower.ahead(), p.follower.plan.Planned()
+// moveWindow moves the window to the readers' positions. It returns the documents that the window lacks, in stream
+// order, and the last step of the window that needs each. Cached documents of the window become the most recently used
+// ones, so that served documents are evicted before needed ones.
+func (p *prefetcher) moveWindow(ctx context.Context) (missing []uint64, needs map[uint64]uint64, err error) {
+	w := window{assembler: p.follower.Assembler, bytesLeft: p.bytes, steps: map[uint64]*plan.Step{},
+		needs: map[uint64]uint64{}}
+	readers, planned := p.follower.readerWindows(), p.follower.plan.PlannedSteps()
 	for range windowSteps { // in rounds, one step per reader
 		grown := false
 		for i := range readers {
 			r := &readers[i]
-			if r.end >= planned || w.room <= 0 {
+			if r.end >= planned || w.bytesLeft <= 0 {
 				continue
 			}
 			s, err := p.step(ctx, r.end)
@@ -105,7 +106,7 @@ func (p *prefetcher) look(ctx context.Context) (missing []uint64, needs map[uint
 			break
 		}
 	}
-	p.follower.turnAt(readers)
+	p.follower.scheduleWindows(readers)
 	p.mu.Lock()
 	p.steps = w.steps
 	p.mu.Unlock()
@@ -127,18 +128,18 @@ func (p *prefetcher) step(ctx context.Context, step uint64) (*plan.Step, error) 
 // window is the state of a look.
 type window struct {
 	assembler *assembly.Assembler
-	room      int64 // bytes that further documents may take
+	bytesLeft int64 // bytes that further documents may take
 	steps     map[uint64]*plan.Step
 	needs     map[uint64]uint64 // the last step of the window that needs a document
 	missing   []uint64
 }
 
 // add adds a rank's rows of a step.
-func (w *window) add(s *plan.Step, place state.Place) {
+func (w *window) add(s *plan.Step, place state.RankID) {
 	w.steps[s.Index] = s
-	first, n := place.Slice(len(s.Rows))
-	if bytes, ok := w.assembler.Whole(s.Index); ok {
-		w.room -= bytes * int64(n) / int64(len(s.Rows))
+	first, n := place.RowRange(len(s.Rows))
+	if bytes, ok := w.assembler.CachedStepBytes(s.Index); ok {
+		w.bytesLeft -= bytes * int64(n) / int64(len(s.Rows))
 		return
 	}
 	for _, pieces := range s.Rows[first : first+n] {
@@ -153,39 +154,39 @@ func (w *window) add(s *plan.Step, place state.Place) {
 				continue
 			}
 			if !held { // its length is unknown
-				bytes = assembly.MemoryOf(piece.Start + piece.Length)
+				bytes = assembly.EstimateBytes(piece.Start + piece.Length)
 				w.missing = append(w.missing, piece.Doc)
 			}
-			w.room -= bytes
+			w.bytesLeft -= bytes
 		}
 	}
 }
 
-// ahead is the part of a window for one reader.
-type ahead struct {
+// readerWindow is the part of a window for one reader.
+type readerWindow struct {
 	reader *Reader
-	place  state.Place
+	place  state.RankID
 	from   uint64 // first step whose rows the reader may request
 	end    uint64 // the step after its last one in the window
 }
 
-// ahead returns the readers, each with an empty window.
-func (f *Follower) ahead() []ahead {
+// readerWindows returns the readers, each with an empty window.
+func (f *Follower) readerWindows() []readerWindow {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	all := f.readers.all()
-	out := make([]ahead, 0, len(all))
+	out := make([]readerWindow, 0, len(all))
 	for _, x := range all {
-		out = append(out, ahead{x, x.place, x.reads, x.reads})
+		out = append(out, readerWindow{x, x.place, x.neededStep, x.neededStep})
 	}
 	return out
 }
 
-// turnAt sets the step at which each reader requests another window: in the middle of its current one.
-func (f *Follower) turnAt(readers []ahead) {
+// scheduleWindows sets the step at which each reader requests another window: in the middle of its current one.
+func (f *Follower) scheduleWindows(readers []readerWindow) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, r := range readers {
-		r.reader.turn = max(r.from+1, r.from+(r.end-r.from)/2)
+		r.reader.windowStep = max(r.from+1, r.from+(r.end-r.from)/2)
 	}
 }

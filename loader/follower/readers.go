@@ -11,37 +11,37 @@ import (
 // readers orders a follower's readers as a demand needs them, so that the cost of a rank's step does not grow with
 // the number of ranks.
 type readers struct {
-	byJob    map[string]*queue // per job, the slowest reader first
-	byPlace  map[state.Place][]*Reader
-	needs    *queue // the reader first that may request rows of the earliest step
-	furthest *queue // the furthest reader first
+	byJob      map[string]*queue // per job, the slowest reader first
+	byPlace    map[state.RankID][]*Reader
+	byNeeded   *queue // the reader first that may request rows of the earliest step
+	byFurthest *queue // the furthest reader first
 }
 
 // The queues of a reader.
 const (
-	inJob = iota
-	inNeeds
-	inFurthest
-	orders
+	jobQueue = iota
+	neededQueue
+	furthestQueue
+	queueCount
 )
 
 func newReaders() readers {
-	return readers{map[string]*queue{}, map[state.Place][]*Reader{},
-		&queue{order: inNeeds, compare: func(a, b *Reader) int { return cmp.Compare(a.reads, b.reads) }},
-		&queue{order: inFurthest, compare: func(a, b *Reader) int { return cmp.Compare(b.next, a.next) }}}
+	return readers{map[string]*queue{}, map[state.RankID][]*Reader{},
+		&queue{order: neededQueue, compare: func(a, b *Reader) int { return cmp.Compare(a.neededStep, b.neededStep) }},
+		&queue{order: furthestQueue, compare: func(a, b *Reader) int { return cmp.Compare(b.next, a.next) }}}
 }
 
-// slowest orders readers by next step, then by rank.
-func slowest(a, b *Reader) int {
+// compareProgress orders readers by next step, then by rank.
+func compareProgress(a, b *Reader) int {
 	return cmp.Or(cmp.Compare(a.next, b.next), cmp.Compare(a.place.Rank, b.place.Rank))
 }
 
 func (s readers) add(r *Reader) {
 	job := r.place.JobName()
 	if s.byJob[job] == nil {
-		s.byJob[job] = &queue{order: inJob, compare: slowest}
+		s.byJob[job] = &queue{order: jobQueue, compare: compareProgress}
 	}
-	for _, q := range []*queue{s.byJob[job], s.needs, s.furthest} {
+	for _, q := range []*queue{s.byJob[job], s.byNeeded, s.byFurthest} {
 		heap.Push(q, r)
 	}
 	s.byPlace[r.place] = append(s.byPlace[r.place], r)
@@ -49,13 +49,13 @@ func (s readers) add(r *Reader) {
 
 // remove removes a reader; no effect if it has left before.
 func (s readers) remove(r *Reader) {
-	if r.left {
+	if r.closed {
 		return
 	}
-	r.left = true
+	r.closed = true
 	job := r.place.JobName()
-	for _, q := range []*queue{s.byJob[job], s.needs, s.furthest} {
-		heap.Remove(q, r.at[q.order])
+	for _, q := range []*queue{s.byJob[job], s.byNeeded, s.byFurthest} {
+		heap.Remove(q, r.heapIndex[q.order])
 	}
 	if s.byJob[job].Len() == 0 {
 		delete(s.byJob, job)
@@ -69,32 +69,32 @@ func (s readers) remove(r *Reader) {
 
 // move updates a reader's position: its next step, and the first step whose rows it may request.
 func (s readers) move(r *Reader, next, reads uint64) {
-	r.next, r.reads = next, reads
-	if r.left {
+	r.next, r.neededStep = next, reads
+	if r.closed {
 		return
 	}
-	heap.Fix(s.byJob[r.place.JobName()], r.at[inJob])
-	heap.Fix(s.needs, r.at[inNeeds])
-	heap.Fix(s.furthest, r.at[inFurthest])
+	heap.Fix(s.byJob[r.place.JobName()], r.heapIndex[jobQueue])
+	heap.Fix(s.byNeeded, r.heapIndex[neededQueue])
+	heap.Fix(s.byFurthest, r.heapIndex[furthestQueue])
 }
 
 // all returns the readers in any order. The slice is valid until a reader moves.
-func (s readers) all() []*Reader { return s.needs.readers }
+func (s readers) all() []*Reader { return s.byNeeded.readers }
 
-// tells reports whether a demand is still correct after a reader of a job has moved, so that it need not be sent
-// again.
-func (s readers) tells(d state.Demand, job string) bool {
+// matchesDemand reports whether a demand is still correct after a reader of a job has moved, so that it need not be
+// sent again.
+func (s readers) matchesDemand(d state.Demand, job string) bool {
 	slowest, told := s.byJob[job].readers[0], d.Jobs[job]
 	return told.Rank == slowest.place.Rank && told.World == slowest.place.World && told.Step == slowest.next &&
-		d.Needed == s.needs.readers[0].reads && d.Furthest == s.furthest.readers[0].next
+		d.Needed == s.byNeeded.readers[0].neededStep && d.Furthest == s.byFurthest.readers[0].next
 }
 
-// needed returns the first step whose rows a reader may request; state.EveryStep without readers.
-func (s readers) needed() uint64 {
-	if s.needs.Len() == 0 {
-		return state.EveryStep
+// firstNeeded returns the first step whose rows a reader may request; state.NoStep without readers.
+func (s readers) firstNeeded() uint64 {
+	if s.byNeeded.Len() == 0 {
+		return state.NoStep
 	}
-	return s.needs.readers[0].reads
+	return s.byNeeded.readers[0].neededStep
 }
 
 // demand returns the demand of the readers.
@@ -104,8 +104,8 @@ func (s readers) demand() state.Demand {
 		slowest := q.readers[0]
 		d.Jobs[job] = state.JobDemand{Rank: slowest.place.Rank, World: slowest.place.World, Step: slowest.next}
 	}
-	if s.needs.Len() > 0 {
-		d.Needed, d.Furthest = s.needed(), s.furthest.readers[0].next
+	if s.byNeeded.Len() > 0 {
+		d.Needed, d.Furthest = s.firstNeeded(), s.byFurthest.readers[0].next
 	}
 	return d
 }
@@ -124,12 +124,12 @@ func (q *queue) Less(i, j int) bool { return q.compare(q.readers[i], q.readers[j
 
 func (q *queue) Swap(i, j int) {
 	q.readers[i], q.readers[j] = q.readers[j], q.readers[i]
-	q.readers[i].at[q.order], q.readers[j].at[q.order] = i, j
+	q.readers[i].heapIndex[q.order], q.readers[j].heapIndex[q.order] = i, j
 }
 
 func (q *queue) Push(x any) {
 	r := x.(*Reader)
-	r.at[q.order] = len(q.readers)
+	r.heapIndex[q.order] = len(q.readers)
 	q.readers = append(q.readers, r)
 }
 

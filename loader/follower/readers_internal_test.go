@@ -33,16 +33,16 @@ func TestReadersDemand(t *testing.T) {
 				told = s.demand()
 			case act < 4 || len(mine) == 0:
 				step := rapid.Uint64Range(0, 20).Draw(t, "step")
-				r := &Reader{place: state.Place{Job: job, Rank: rapid.IntRange(0, 99).Draw(t, "rank"), World: 100}, next: step,
-					reads: step}
+				r := &Reader{place: state.RankID{Job: job, Rank: rapid.IntRange(0, 99).Draw(t, "rank"), World: 100}, next: step,
+					neededStep: step}
 				s.add(r)
 				all[r] = true
 				told = s.demand()
 			default:
 				r := rapid.SampledFrom(mine).Draw(t, "reader")
 				next := r.next + uint64(rapid.IntRange(0, 1).Draw(t, "step"))
-				s.move(r, next, rapid.SampledFrom([]uint64{r.reads, r.next}).Draw(t, "reads"))
-				if s.tells(told, job) && !reflect.DeepEqual(told, s.demand()) {
+				s.move(r, next, rapid.SampledFrom([]uint64{r.neededStep, r.next}).Draw(t, "reads"))
+				if s.matchesDemand(told, job) && !reflect.DeepEqual(told, s.demand()) {
 					t.Fatalf("the leader is not told of %+v and holds %+v", s.demand(), told)
 				}
 				told = s.demand()
@@ -52,7 +52,7 @@ func TestReadersDemand(t *testing.T) {
 				if x, ok := want.Jobs[r.place.Job]; !ok || r.next < x.Step || r.next == x.Step && r.place.Rank < x.Rank {
 					want.Jobs[r.place.Job] = state.JobDemand{Rank: r.place.Rank, World: r.place.World, Step: r.next}
 				}
-				want.Needed, want.Furthest = min(want.Needed, r.reads), max(want.Furthest, r.next)
+				want.Needed, want.Furthest = min(want.Needed, r.neededStep), max(want.Furthest, r.next)
 			}
 			if have := s.demand(); !reflect.DeepEqual(have, want) || len(s.all()) != len(all) {
 				t.Fatalf("demand %+v of %d readers, want %+v of %d", have, len(s.all()), want, len(all))

@@ -10,10 +10,10 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// CheckWorld returns an error for a world size that does not divide the rows of every bucket's steps. The
+// CheckWorldSize returns an error for a world size that does not divide the rows of every bucket's steps. The
 // *fault.Error lists valid sizes.
-func CheckWorld(c runconfig.Config, world int) error {
-	rows := c.Steps.PerBucket(c.Packing.Buckets)
+func CheckWorldSize(c runconfig.Config, world int) error {
+	rows := c.Steps.RowsPerBucket(c.Packing.Buckets)
 	shared := 0 // the greatest common divisor
 	for _, n := range rows {
 		for shared, n = n, shared; n != 0; {
@@ -27,15 +27,15 @@ func CheckWorld(c runconfig.Config, world int) error {
 	if slices.Min(rows) < slices.Max(rows) {
 		has = fmt.Sprintf("the rows of a step, %v by its bucket,", rows)
 	}
-	fits := divisors(shared)
+	fits := formatDivisors(shared)
 	return &fault.Error{Reason: fault.WorldMismatch,
 		Message: fmt.Sprintf("%d ranks cannot share %s equally", world, has),
-		Do:      "use one of these world sizes: " + fits + "; or other steps.rows, steps.tokens or steps.table in a new run",
+		Advice:  "use one of these world sizes: " + fits + "; or other steps.rows, steps.tokens or steps.table in a new run",
 		Facts:   map[string]string{"world": strconv.Itoa(world), "rows": strconv.Itoa(shared), "divisors": fits}}
 }
 
-// divisors lists the divisors of n in ascending order; if more than 32, without those in the middle.
-func divisors(n int) string {
+// formatDivisors lists the divisors of n in ascending order; if more than 32, without those in the middle.
+func formatDivisors(n int) string {
 	var low, high []string
 	for d := 1; d*d <= n; d++ {
 		if n%d != 0 {

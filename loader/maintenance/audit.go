@@ -17,8 +17,8 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Audited is the progress and result of an audit.
-type Audited struct {
+// AuditResult is the progress and result of an audit.
+type AuditResult struct {
 	Documents int64  `json:"documents"` // read from the streams, used or not
 	Steps     uint64 `json:"steps"`     // planned again and equal to the log's
 	Planned   uint64 `json:"planned"`   // in the log
@@ -30,13 +30,13 @@ type Audited struct {
 	Padding   int64  `json:"padding"` // tokens in steps
 	Ended     bool   `json:"ended"`
 	// Controls are the seals and drains of the plan, with their requesters.
-	Controls []Recorded `json:"controls,omitempty"`
+	Controls []ControlRecord `json:"controls,omitempty"`
 }
 
-// Recorded is a control of a plan.
-type Recorded struct {
-	Record uint64 `json:"record"` // its position
-	What   string `json:"what"`   // for example: drain behind document 120, asked for by alice
+// ControlRecord is a control of a plan.
+type ControlRecord struct {
+	Record      uint64 `json:"record"` // its position
+	Description string `json:"what"`   // for example: drain behind document 120, asked for by alice
 }
 
 // Audit reads a run's documents and its plan again from the beginning, without a checkpoint, plans every step again
@@ -45,49 +45,49 @@ type Recorded struct {
 // tokenizer is the tokenizer that the document streams use, and must be the plan's. Audit uses the plan, the sources
 // and the log of e. progress and e.Log may be nil.
 func Audit(ctx context.Context, e backend.Backends, tokenizer runconfig.Tokenizer,
-	progress func(Audited)) (Audited, error) {
+	progress func(AuditResult)) (AuditResult, error) {
 	a := auditor{log: e.Log, plan: &planview.Reader{Log: e.Plan}, progress: progress}
 	h, err := a.plan.Header(ctx)
 	if err != nil {
-		return a.seen, fmt.Errorf("audit: read the plan's header: %w", err)
+		return a.result, fmt.Errorf("audit: read the plan's header: %w", err)
 	}
 	a.run = h.Run
 	if h.Algorithm != planner.AlgorithmVersion {
-		return a.seen, fmt.Errorf("audit: %s: audit it with the binary that planned it", planview.OtherAlgorithm(h))
+		return a.result, fmt.Errorf("audit: %s: audit it with the binary that planned it", planview.AlgorithmMismatch(h))
 	}
-	if h.State, err = a.plan.Heritage(ctx, h); err != nil {
-		return a.seen, fmt.Errorf("audit: %w", err)
+	if h.State, err = a.plan.ForkState(ctx, h); err != nil {
+		return a.result, fmt.Errorf("audit: %w", err)
 	}
 	streams := planview.NewStreams(e, nil)
-	if _, err := streams.Same(ctx, h); err != nil {
-		return a.seen, fmt.Errorf("audit: %w", err)
+	if _, err := streams.CheckStreams(ctx, h); err != nil {
+		return a.result, fmt.Errorf("audit: %w", err)
 	}
-	if err := planview.SameTokenizer(h.Config.Tokenizer, tokenizer); err != nil {
-		return a.seen, fmt.Errorf("audit: %w", err)
+	if err := planview.CheckTokenizer(h.Config.Tokenizer, tokenizer); err != nil {
+		return a.result, fmt.Errorf("audit: %w", err)
 	}
 	if bad := h.Config.Validate(); len(bad) > 0 {
-		return a.seen, fmt.Errorf("audit: the plan's header has a configuration that no run can have: %w", bad[0])
+		return a.result, fmt.Errorf("audit: the plan's header has a configuration that no run can have: %w", bad[0])
 	}
 	if a.applier, err = planner.NewApplier(h); err != nil {
-		return a.seen, fmt.Errorf("audit: %w", err)
+		return a.result, fmt.Errorf("audit: %w", err)
 	}
-	end, err := a.plan.End(ctx)
+	end, err := a.plan.ReadEnd(ctx)
 	if err != nil {
-		return a.seen, fmt.Errorf("audit: read the end of the plan: %w", err)
+		return a.result, fmt.Errorf("audit: read the end of the plan: %w", err)
 	}
-	a.seen.Planned = end.Steps
-	if err := a.again(ctx, streams, func(ctx context.Context) *replay.Replay {
-		return replay.From(ctx, e.Plan, 2, a.applier, h.Validator())
+	a.result.Planned = end.Steps
+	if err := a.replan(ctx, streams, func(ctx context.Context) *replay.Replay {
+		return replay.Start(ctx, e.Plan, 2, a.applier, h.Validator())
 	}); err != nil {
-		return a.seen, fmt.Errorf("audit: %w", err)
+		return a.result, fmt.Errorf("audit: %w", err)
 	}
-	return a.seen, nil
+	return a.result, nil
 }
 
-// again plans the steps of the log again, from the applier's current state.
-func (a *auditor) again(ctx context.Context, streams *planview.Streams,
+// replan plans the steps of the log again, from the applier's current state.
+func (a *auditor) replan(ctx context.Context, streams *planview.Streams,
 	from func(context.Context) *replay.Replay) error {
-	streams.Learn(a.applier.Planner.Infos())
+	streams.AddSources(a.applier.Planner.Infos())
 	if err := planview.RestoreHints(ctx, a.applier.Planner, streams); err != nil {
 		return err
 	}
@@ -96,12 +96,12 @@ func (a *auditor) again(ctx context.Context, streams *planview.Streams,
 	a.feeds = feed.New(ctx, a.run, streams, a.onOpenAttempt, func(int, document.Source) {})
 	defer a.feeds.Close()
 	a.replay = from(ctx)
-	a.replay.Read = func(at uint64, e planrecord.Entry) {
+	a.replay.OnEntry = func(at uint64, e planrecord.Entry) {
 		if c, ok := e.(planrecord.Control); ok {
-			a.seen.Controls = append(a.seen.Controls, Recorded{at, c.String()})
+			a.result.Controls = append(a.result.Controls, ControlRecord{at, c.String()})
 		}
 	}
-	return a.plans(ctx)
+	return a.planSteps(ctx)
 }
 
 // onOpenAttempt logs why a stream cannot be opened.
@@ -116,19 +116,19 @@ type auditor struct {
 	plan     *planview.Reader
 	applier  *planner.Applier
 	replay   *replay.Replay
-	seen     Audited
-	progress func(Audited)
+	result   AuditResult
+	progress func(AuditResult)
 	run      string
 	feeds    *feed.Set
 }
 
-// plans plans the steps of the log again.
-func (a *auditor) plans(ctx context.Context) error {
+// planSteps plans the steps of the log again.
+func (a *auditor) planSteps(ctx context.Context) error {
 	for {
-		if err := a.replay.Prepare(); err != nil {
+		if err := a.replay.AdvanceToStep(); err != nil {
 			return err
 		}
-		if err := a.applier.Settle(a.compare); err != nil {
+		if err := a.applier.ApplyPending(a.compareSteps); err != nil {
 			return err
 		}
 		switch {
@@ -137,29 +137,29 @@ func (a *auditor) plans(ctx context.Context) error {
 		case a.replay.Done && len(a.applier.Pending) == 0:
 			return nil
 		}
-		from, err := a.next(ctx)
+		from, err := a.nextFeed(ctx)
 		if err != nil {
 			return err
 		}
 		if from == nil {
 			return nil
 		}
-		d := from.Take()
-		ready, err := a.applier.Document(d.Arrival())
+		d := from.NextDocument()
+		ready, err := a.applier.AddDocument(d.Arrival())
 		if err != nil {
 			return err
 		}
-		from.Planned()
-		if err := a.compare(ready); err != nil {
+		from.MarkPlanned()
+		if err := a.compareSteps(ready); err != nil {
 			return err
 		}
 	}
 }
 
-// next waits until a feed holds the document that the planner needs, and returns the feed. It returns nil if the log
-// has no further step and a drain waits for an arrival that the log does not reach. Then either another source was
+// nextFeed waits until a feed holds the document that the planner needs, and returns the feed. It returns nil if the
+// log has no further step and a drain waits for an arrival that the log does not reach. Then either another source was
 // added and is read instead of the documents before the drain, or no weighted source has documents.
-func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
+func (a *auditor) nextFeed(ctx context.Context) (from *feed.Feed, err error) {
 	if from, err = a.feeds.Next(a.applier.Planner); err != nil {
 		return nil, err
 	}
@@ -169,23 +169,23 @@ func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
 	if from == nil {
 		return nil, errors.New("the log holds another step, and no source has a document left for it")
 	}
-	look := time.NewTicker(lookInterval)
+	look := time.NewTicker(pollInterval)
 	defer look.Stop()
-	for len(from.Held) == 0 {
+	for len(from.Documents) == 0 {
 		select {
 		case from.Pending = <-from.Queue():
-		case <-from.Ready():
+		case <-from.PendingReady():
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		case <-look.C:
-			source, sequence, _ := a.applier.Planner.Wants()
+			source, sequence, _ := a.applier.Planner.NextDocument()
 			s := from.Reader.Status()
 			if m := a.applier.Planner.Mixture(); !s.DrySince.IsZero() && sequence > s.Last &&
-				time.Since(s.DrySince) > feed.LostAfter {
+				time.Since(s.DrySince) > feed.LostTimeout {
 				if a.replay.Done && m.Len() > 1 {
 					return nil, nil
 				}
-				return nil, feed.Lost(a.run, m.Name(source), sequence, s.Last)
+				return nil, feed.NewLostError(a.run, m.Name(source), sequence, s.Last)
 			}
 		}
 		if err := from.Poll(); err != nil {
@@ -195,44 +195,44 @@ func (a *auditor) next(ctx context.Context) (from *feed.Feed, err error) {
 	return from, nil
 }
 
-// lookInterval is the interval of the check whether a document can still arrive.
-const lookInterval = 200 * time.Millisecond
+// pollInterval is the interval of the check whether a document can still arrive.
+const pollInterval = 200 * time.Millisecond
 
-// compare compares steps with those of the log. Steps after the log's end are not compared, because the daemon had
+// compareSteps compares steps with those of the log. Steps after the log's end are not compared, because the daemon had
 // not stored them yet.
-func (a *auditor) compare(ready planner.Ready) error {
+func (a *auditor) compareSteps(ready planner.Ready) error {
 	for i := range ready.Steps {
 		if a.replay.Done {
-			return errors.Join(a.replay.Early(&ready.Steps[i]), a.conserved())
+			return errors.Join(a.replay.CheckNotEnded(&ready.Steps[i]), a.checkTokenCounts())
 		}
-		if err := a.replay.Match(&ready.Steps[i]); err != nil {
+		if err := a.replay.MatchStep(&ready.Steps[i]); err != nil {
 			return err
 		}
-		a.seen.Steps++
+		a.result.Steps++
 		// read up to the next step or the end of the log, where the audit finishes without another document
-		if err := a.replay.Prepare(); err != nil {
+		if err := a.replay.AdvanceToStep(); err != nil {
 			return err
 		}
 	}
-	return a.conserved()
+	return a.checkTokenCounts()
 }
 
-// conserved checks that every token is accounted for.
-func (a *auditor) conserved() error {
-	planner, fed := a.applier.Planner, a.applier.Fed
+// checkTokenCounts checks that every token is accounted for.
+func (a *auditor) checkTokenCounts() error {
+	planner, fed := a.applier.Planner, a.applier.UsedTokens
 	counts, packed := planner.Counts()
-	a.seen.Documents, a.seen.Tokens, a.seen.Emitted = counts.Arrived, fed, counts.Tokens
-	a.seen.Dropped, a.seen.Repeated = packed.Dropped+counts.LeftTokens, packed.Repeated
-	a.seen.Padding = counts.Slots - counts.Tokens
-	a.seen.Waiting = planner.WaitingTokens()
-	a.seen.Ended = a.applier.End != nil
-	if out := counts.Tokens - a.seen.Repeated + a.seen.Dropped + a.seen.Waiting; out != fed {
+	a.result.Documents, a.result.Tokens, a.result.Emitted = counts.Arrived, fed, counts.Tokens
+	a.result.Dropped, a.result.Repeated = packed.Dropped+counts.LeftTokens, packed.Repeated
+	a.result.Padding = counts.Slots - counts.Tokens
+	a.result.Waiting = planner.BufferedTokens()
+	a.result.Ended = a.applier.End != nil
+	if out := counts.Tokens - a.result.Repeated + a.result.Dropped + a.result.Waiting; out != fed {
 		return fmt.Errorf(
 			"behind document %s: %d tokens came in, and %d in steps - %d repeated + %d dropped + %d waiting are %d",
-			planner.Cursor(), fed, counts.Tokens, a.seen.Repeated, a.seen.Dropped, a.seen.Waiting, out)
+			planner.Cursor(), fed, counts.Tokens, a.result.Repeated, a.result.Dropped, a.result.Waiting, out)
 	}
 	if a.progress != nil {
-		a.progress(a.seen)
+		a.progress(a.result)
 	}
 	return nil
 }

@@ -10,16 +10,16 @@ import (
 	"loaderd/loader/planview"
 )
 
-// Begin writes the header of a forked run and its inherited state into its empty plan log, after it has recorded the
-// run's needs in LowWatermarks. A daemon that serves the run with the header's configuration continues from there.
-func Begin(ctx context.Context, e backend.Backends, h planrecord.Header) error {
-	if err := begin(ctx, e, h); err != nil {
+// CreateFork writes the header of a forked run and its inherited state into its empty plan log, after it has recorded
+// the run's needs in LowWatermarks. A daemon that serves the run with the header's configuration continues from there.
+func CreateFork(ctx context.Context, e backend.Backends, h planrecord.Header) error {
+	if err := createFork(ctx, e, h); err != nil {
 		return fmt.Errorf("begin run %s: %w", h.Run, err)
 	}
 	return nil
 }
 
-func begin(ctx context.Context, e backend.Backends, h planrecord.Header) error {
+func createFork(ctx context.Context, e backend.Backends, h planrecord.Header) error {
 	last, err := e.Plan.Last(ctx)
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func begin(ctx context.Context, e backend.Backends, h planrecord.Header) error {
 	h.Keyed = e.Keyed
 	var state [][]byte
 	if h.Parent != nil {
-		h, state = h.WithState(e.Plan.MaxRecord())
+		h, state = h.SplitState(e.Plan.MaxRecord())
 	}
 	record := planrecord.Encode(h)
 	if most := e.Plan.MaxRecord(); len(record) > most {
@@ -39,14 +39,14 @@ func begin(ctx context.Context, e backend.Backends, h planrecord.Header) error {
 			len(record), most)
 	}
 	all := planview.NewStreams(e, nil)
-	if err := all.Clear(ctx, h); err != nil {
+	if err := all.PrepareRun(ctx, h); err != nil {
 		return err
 	}
 	if err := e.Plan.Append(ctx, 0, append([][]byte{record}, state...)...); err != nil {
 		return err
 	}
 	if _, err = planview.ClaimCheckpoints(ctx, e, planview.HeaderTerm, true); err == nil {
-		_, err = all.Claim(ctx, planview.HeaderTerm, h)
+		_, err = all.ClaimLowWatermarks(ctx, planview.HeaderTerm, h)
 	}
 	return err
 }

@@ -27,7 +27,7 @@ import (
 func Fork(ctx context.Context, from backend.Backends, step uint64, name string,
 	c runconfig.Config) (forked, parent planrecord.Header, err error) {
 	f := forking{from: from, step: step, plan: &planview.Reader{Log: from.Plan}, streams: planview.NewStreams(from, nil)}
-	if forked, err = f.fork(ctx, name, c.Settled()); err != nil {
+	if forked, err = f.fork(ctx, name, c.Canonical()); err != nil {
 		err = fmt.Errorf("fork: %w", err)
 	}
 	return forked, f.parent, err
@@ -40,106 +40,108 @@ type forking struct {
 	plan    *planview.Reader
 	streams *planview.Streams
 
-	parent   planrecord.Header
-	before   uint64    // first record that the fork does not share
-	restored           // initial planner of the fork
-	beyond   *restored // from a checkpoint that covers documents after the step's start; nil without one
+	parent          planrecord.Header
+	firstUnshared   uint64           // first record that the fork does not share
+	restoredPlanner                  // initial planner of the fork
+	laterPlanner    *restoredPlanner // from a checkpoint that covers documents after the step's start; nil without one
 }
 
-// restored is a restored planner.
-type restored struct {
-	applier *planner.Applier
-	at      uint64 // last record that it covers initially; 1 at the beginning
+// restoredPlanner is a restored planner.
+type restoredPlanner struct {
+	applier  *planner.Applier
+	position uint64 // last record that it covers initially; 1 at the beginning
 }
 
 func (f *forking) fork(ctx context.Context, name string, c runconfig.Config) (h planrecord.Header, err error) {
-	if err := f.open(ctx, c); err != nil {
+	if err := f.openParent(ctx, c); err != nil {
 		return h, err
 	}
-	if err := f.restore(ctx); err != nil {
+	if err := f.restorePlanner(ctx); err != nil {
 		return h, err
 	}
-	lost := f.there(ctx)
-	if lost != nil && f.beyond != nil {
-		f.restored = *f.beyond
-		lost = f.there(ctx)
+	lost := f.checkStreams(ctx)
+	if lost != nil && f.laterPlanner != nil {
+		f.restoredPlanner = *f.laterPlanner
+		lost = f.checkStreams(ctx)
 	}
 	if lost != nil {
 		return h, lost
 	}
-	if err := f.again(ctx); err != nil {
+	if err := f.replan(ctx); err != nil {
 		return h, err
 	}
 	p := f.applier.Planner
-	more, err := f.more(ctx, p.Infos(), c)
+	more, err := f.addedSources(ctx, p.Infos(), c)
 	if err != nil {
 		return h, err
 	}
 	if p, err = p.Fork(c, more); err != nil {
 		return h, &fault.Error{Reason: fault.PlanMismatch,
 			Message: fmt.Sprintf("the configuration cannot go on where step %d of run %s begins: %v", f.step, f.parent.Run, err),
-			Do:      "correct the configuration of the new run"}
+			Advice:  "correct the configuration of the new run"}
 	}
 	h = planrecord.Header{Format: planrecord.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: name,
-		ID:          planview.NewID(),
+		ID:          planview.NewRunID(),
 		Fingerprint: c.Fingerprint(), Config: c}
 	h.Sources, h.Parent, h.State = p.ForkState(f.parent, f.step)
 	_, err = planner.NewApplier(h) // an invalid header is rejected before anything is written
 	return h, err
 }
 
-// open reads the parent's header and finds the step.
-func (f *forking) open(ctx context.Context, c runconfig.Config) (err error) {
+// openParent reads the parent's header and finds the step.
+func (f *forking) openParent(ctx context.Context, c runconfig.Config) (err error) {
 	if f.parent, err = f.plan.Header(ctx); err != nil {
 		return fmt.Errorf("read the parent's header: %w", err)
 	}
 	old := f.parent
 	if old.Algorithm != planner.AlgorithmVersion {
-		return fmt.Errorf("%s: a fork plans it again: fork it with the binary that planned it", planview.OtherAlgorithm(old))
+		return fmt.Errorf("%s: a fork plans it again: fork it with the binary that planned it",
+			planview.AlgorithmMismatch(old))
 	}
-	if err := documentsAs(old, c); err != nil {
+	if err := checkDocuments(old, c); err != nil {
 		return err
 	}
-	end, err := f.plan.End(ctx)
+	end, err := f.plan.ReadEnd(ctx)
 	if err != nil {
 		return fmt.Errorf("read the end of the parent's plan: %w", err)
 	}
-	f.before = end.Records + 1
+	f.firstUnshared = end.Records + 1
 	switch {
 	case f.step > end.Steps:
-		return planview.NotPlanned(f.step, end.Steps)
+		return planview.StepNotPlannedError(f.step, end.Steps)
 	case f.step < end.Steps:
-		if f.before, err = f.plan.Locate(ctx, f.step); err != nil {
+		if f.firstUnshared, err = f.plan.LocateStep(ctx, f.step); err != nil {
 			return fmt.Errorf("find step %d: %w", f.step, err)
 		}
 	}
-	f.parent.State, err = f.plan.Heritage(ctx, old)
+	f.parent.State, err = f.plan.ForkState(ctx, old)
 	return err
 }
 
-// documentsAs returns an error for a configuration that gives the parent's documents other tokens, or cannot decode
+// checkDocuments returns an error for a configuration that gives the parent's documents other tokens, or cannot decode
 // them. Buffered documents are counted in tokens.
-func documentsAs(old planrecord.Header, c runconfig.Config) error {
-	if err := tokensAs(old, c); err != nil {
+func checkDocuments(old planrecord.Header, c runconfig.Config) error {
+	if err := checkTokens(old, c); err != nil {
 		return err
 	}
-	if lost := c.Documents.Unread(old.Config.Documents); len(lost) > 0 {
+	if lost := c.Documents.IncompatibleSettings(old.Config.Documents); len(lost) > 0 {
 		return &fault.Error{Reason: fault.PlanMismatch,
 			Message: fmt.Sprintf("run %s reads documents that the new run could not decode, by %s", old.Run,
 				strings.Join(lost, ", ")),
-			Do: "keep these; a column or value that is not wanted any more is left out by documents.columns.NAME.type: none"}
+			Advice: "keep these; a column or value that is not wanted any more is left out by documents.columns.NAME.type: none"}
 	}
 	return nil
 }
 
-// tokensAs returns an error for another tokenizer or other transformations of documents.
-func tokensAs(old planrecord.Header, c runconfig.Config) error {
-	if !old.Config.SameTokens(c) {
+// checkTokens returns an error for another tokenizer or other transformations of documents.
+func checkTokens(old planrecord.Header, c runconfig.Config) error {
+	if !old.Config.HasSameTokens(c) {
 		return &fault.Error{Reason: fault.PlanMismatch,
 			Message: fmt.Sprintf("run %s makes other tokens of its documents than the new run (%s): what is left of "+
 				"documents that were used in part is counted in tokens",
 				old.Run, strings.Join(old.Config.Differences(c), "; ")),
-			Do: "keep documents.bos, documents.fim and documents.max_tokens, and with documents.fim the seed, or begin a run " +
+			Advice: "keep documents.bos, documents.fim and documents.max_tokens, and with documents.fim the seed, or begin a " +
+				"run " +
 				"that is no fork"}
 	}
 	a, b := old.Config.Tokenizer, c.Tokenizer
@@ -150,17 +152,17 @@ func tokensAs(old planrecord.Header, c runconfig.Config) error {
 		Message: fmt.Sprintf("run %s has tokenizer %s (end %d), the new run %s (end %d): what is left of documents that "+
 			"were used in part is counted in tokens",
 			old.Run, a.Name, a.End, b.Name, b.End),
-		Do: "keep the tokenizer, or begin a run that is no fork"}
+		Advice: "keep the tokenizer, or begin a run that is no fork"}
 }
 
-// restore creates the planner from the newest checkpoint that covers no document after those of the previous steps,
-// or else for the start of the run. So the fork does not depend on which checkpoints exist.
-func (f *forking) restore(ctx context.Context) error {
-	begin, err := f.begin(ctx)
+// restorePlanner creates the planner from the newest checkpoint that covers no document after those of the previous
+// steps, or else for the start of the run. So the fork does not depend on which checkpoints exist.
+func (f *forking) restorePlanner(ctx context.Context) error {
+	begin, err := f.startPosition(ctx)
 	if err != nil {
 		return err
 	}
-	stored, err := planview.ListCheckpoints(ctx, f.from, f.before <= 1)
+	stored, err := planview.ListCheckpoints(ctx, f.from, f.firstUnshared <= 1)
 	if err != nil {
 		return err
 	}
@@ -169,7 +171,7 @@ func (f *forking) restore(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read checkpoint %s: %w", s.Name, err)
 		}
-		c, fits := f.plan.Covers(ctx, f.parent, b, f.before-1)
+		c, fits := f.plan.MatchCheckpoint(ctx, f.parent, b, f.firstUnshared-1)
 		if !fits {
 			continue
 		}
@@ -178,20 +180,20 @@ func (f *forking) restore(ctx context.Context) error {
 		if err != nil || a.Planner.Next() > f.step || a.Planner.Ended() {
 			continue
 		}
-		found := restored{a, c.Tail.Position}
+		found := restoredPlanner{a, c.Tail.Position}
 		if begin.Reaches(a.Planner.Cursor()) {
-			f.restored = found
+			f.restoredPlanner = found
 			return nil
 		}
-		f.beyond = &found
+		f.laterPlanner = &found
 	}
-	f.at = 1
+	f.position = 1
 	f.applier, err = planner.NewApplier(f.parent)
 	return err
 }
 
-// begin returns the position after the documents that the previous steps were made from.
-func (f *forking) begin(ctx context.Context) (plan.Position, error) {
+// startPosition returns the position after the documents that the previous steps were made from.
+func (f *forking) startPosition(ctx context.Context) (plan.Position, error) {
 	if f.step == 0 {
 		return plan.Position{}, nil
 	}
@@ -202,17 +204,18 @@ func (f *forking) begin(ctx context.Context) (plan.Position, error) {
 	return s.Cursor, nil
 }
 
-// there returns an error if the streams are not the parent's, or lack documents that are needed to plan it again.
-func (f *forking) there(ctx context.Context) error {
+// checkStreams returns an error if the streams are not the parent's, or lack documents that are needed to plan it
+// again.
+func (f *forking) checkStreams(ctx context.Context) error {
 	planner := f.applier.Planner
-	f.streams.Learn(planner.Infos())
-	first, err := f.streams.Same(ctx, f.parent)
+	f.streams.AddSources(planner.Infos())
+	first, err := f.streams.CheckStreams(ctx, f.parent)
 	if err != nil {
 		return err
 	}
 	infos := planner.Infos()
 	for i, s := range planner.Mixture().Status() {
-		need := infos[i].Floor(planner.Mixture().Place(i))
+		need := infos[i].Floor(planner.Mixture().Position(i))
 		if s.Removed || s.UsedUp || first[i] <= need {
 			continue
 		}
@@ -220,33 +223,33 @@ func (f *forking) there(ctx context.Context) error {
 			Message: fmt.Sprintf(
 				"to plan step %d of run %s again takes documents of source %s from %d on, and its stream begins at %d", f.step,
 				f.parent.Run, s.Name, need, first[i]),
-			Do:    "fork at a later step, behind a checkpoint of the run: it keeps the newest three",
-			Facts: map[string]string{"source": s.Name}}
+			Advice: "fork at a later step, behind a checkpoint of the run: it keeps the newest three",
+			Facts:  map[string]string{"source": s.Name}}
 	}
 	return nil
 }
 
-// again plans the parent again, up to the last record before the step.
-func (f *forking) again(ctx context.Context) error {
+// replan plans the parent again, up to the last record before the step.
+func (f *forking) replan(ctx context.Context) error {
 	order := f.parent.Validator()
-	if f.at > 1 {
+	if f.position > 1 {
 		order = f.applier.Validator(&f.parent.Config)
 	}
-	f.applier.Planner.Keep(f.step)
+	f.applier.Planner.PrepareFork(f.step)
 	a := auditor{log: f.from.Log, plan: f.plan, applier: f.applier, run: f.parent.Run}
-	return a.again(ctx, f.streams, func(ctx context.Context) *replay.Replay {
-		return replay.From(ctx, logBefore{f.from.Plan, f.before}, f.at+1, f.applier, order)
+	return a.replan(ctx, f.streams, func(ctx context.Context) *replay.Replay {
+		return replay.Start(ctx, logPrefix{f.from.Plan, f.firstUnshared}, f.position+1, f.applier, order)
 	})
 }
 
-// more returns the beginnings of the sources that the new configuration adds.
-func (f *forking) more(ctx context.Context, known []plan.SourceInfo,
+// addedSources returns the beginnings of the sources that the new configuration adds.
+func (f *forking) addedSources(ctx context.Context, known []plan.SourceInfo,
 	c runconfig.Config) (more []plan.SourceBegin, err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		if slices.ContainsFunc(known, func(s plan.SourceInfo) bool { return s.Name == name }) {
 			continue
 		}
-		b, err := f.streams.Begin(ctx, name, c.Sources[name])
+		b, err := f.streams.SourceBegin(ctx, name, c.Sources[name])
 		if err != nil {
 			return nil, err
 		}
@@ -255,24 +258,24 @@ func (f *forking) more(ctx context.Context, known []plan.SourceInfo,
 	return more, nil
 }
 
-// logBefore is the part of a plan log before a record.
-type logBefore struct {
+// logPrefix is the part of a plan log before a record.
+type logPrefix struct {
 	backend.PlanLog
-	before uint64
+	end uint64
 }
 
 // Scan implements PlanLog.
-func (l logBefore) Scan(ctx context.Context, from uint64, f func(at uint64, record []byte) error) error {
-	if from >= l.before {
+func (l logPrefix) Scan(ctx context.Context, from uint64, f func(at uint64, record []byte) error) error {
+	if from >= l.end {
 		return nil
 	}
 	err := l.PlanLog.Scan(ctx, from, func(at uint64, record []byte) error {
-		if at >= l.before {
-			return planview.ErrFound
+		if at >= l.end {
+			return planview.ErrStopScan
 		}
 		return f(at, record)
 	})
-	if errors.Is(err, planview.ErrFound) {
+	if errors.Is(err, planview.ErrStopScan) {
 		return nil
 	}
 	return err

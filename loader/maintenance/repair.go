@@ -17,11 +17,11 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// Lost is a control of a damaged plan that its copy will not contain.
-type Lost struct {
-	Record uint64 `json:"record"` // its position; 0 if only a checkpoint contains it
-	What   string `json:"what"`   // for example: drain behind document 120
-	shapes bool   // whether steps depend on it
+// LostControl is a control of a damaged plan that its copy will not contain.
+type LostControl struct {
+	Record       uint64 `json:"record"` // its position; 0 if only a checkpoint contains it
+	Description  string `json:"what"`   // for example: drain behind document 120
+	affectsSteps bool   // whether steps depend on it
 }
 
 // Damage is the result of Inspect.
@@ -29,26 +29,28 @@ type Damage struct {
 	Run     string `json:"run"`
 	Records uint64 `json:"records"` // up to the last usable one
 	Steps   uint64 `json:"steps"`   // number in those records
-	Why     string `json:"why"`     // how the plan is damaged after them; empty if undamaged
-	// Lost are the controls after Records. Each of the Unknown records may have been another one.
-	Lost    []Lost `json:"lost,omitempty"`
-	Unknown uint64 `json:"unknown"` // unreadable records after Records, without those known to be steps
-	// OnceRecords and OnceSteps are the former length of the plan, as far as its records and checkpoints show.
-	OnceRecords uint64 `json:"once_records"`
-	OnceSteps   uint64 `json:"once_steps"`
+	Cause   string `json:"why"`     // how the plan is damaged after them; empty if undamaged
+	// LostControls are the controls after Records. Each of the Unknown records may have been another one.
+	LostControls      []LostControl `json:"lost,omitempty"`
+	UnreadableRecords uint64        `json:"unknown"` // unreadable records after Records, without those known to be steps
+	// FormerRecords and FormerSteps are the former length of the plan, as far as its records and checkpoints show.
+	FormerRecords uint64 `json:"once_records"`
+	FormerSteps   uint64 `json:"once_steps"`
 
-	header planrecord.Header
-	usable []backend.Stored // checkpoints that match
+	header            planrecord.Header
+	usableCheckpoints []backend.CheckpointInfo // checkpoints that match
 }
 
-// Same reports whether a run that continues with the copy plans the same steps as before. It does if no control that
-// affects steps is lost.
-func (d Damage) Same() bool {
-	return d.Unknown == 0 && !slices.ContainsFunc(d.Lost, func(l Lost) bool { return l.shapes })
+// HasSameSteps reports whether a run that continues with the copy plans the same steps as before. It does if no control
+// that affects steps is lost.
+func (d Damage) HasSameSteps() bool {
+	return d.UnreadableRecords == 0 && !slices.ContainsFunc(d.LostControls, func(l LostControl) bool {
+		return l.affectsSteps
+	})
 }
 
-// recordPatience bounds the wait for a record, because a damaged log may lack it.
-const recordPatience = 10 * time.Second
+// recordTimeout bounds the wait for a record, because a damaged log may lack it.
+const recordTimeout = 10 * time.Second
 
 // Inspect reads a plan that may be damaged: all records up to the last usable one, and what is left after it. Records
 // from before on count as unusable; with 0, the records decide. It changes nothing.
@@ -66,24 +68,24 @@ func Inspect(ctx context.Context, plan backend.PlanLog, checkpoints backend.Chec
 		return d, err
 	}
 	if d.Records == 0 {
-		return d, fmt.Errorf("the plan has no header that can be read (%s): nothing of it can be used", d.Why)
+		return d, fmt.Errorf("the plan has no header that can be read (%s): nothing of it can be used", d.Cause)
 	}
 	if d.header.Parent != nil && d.Records <= d.header.Parent.Records {
 		return d, fmt.Errorf(
 			"what the run inherited of run %s cannot be read (%s): nothing of the plan can be used; fork that run again",
-			d.header.Parent.Run, d.Why)
+			d.header.Parent.Run, d.Cause)
 	}
-	d.OnceRecords, d.OnceSteps = last, d.Steps
-	if d.Why != "" {
-		in.behind(ctx, d.Records+1, last)
+	d.FormerRecords, d.FormerSteps = last, d.Steps
+	if d.Cause != "" {
+		in.scanUnusable(ctx, d.Records+1, last)
 	}
-	if err := in.checkpoints(ctx, checkpoints); err != nil {
+	if err := in.findCheckpoints(ctx, checkpoints); err != nil {
 		return d, err
 	}
-	unread := in.unread + d.OnceRecords - last
-	missing := d.OnceSteps - d.Steps
-	missing -= min(missing, in.later)
-	d.Unknown = unread - min(unread, missing) // every step has at least one record
+	unread := in.unreadable + d.FormerRecords - last
+	missing := d.FormerSteps - d.Steps
+	missing -= min(missing, in.laterSteps)
+	d.UnreadableRecords = unread - min(unread, missing) // every step has at least one record
 	return d, nil
 }
 
@@ -93,27 +95,27 @@ func inspect(ctx context.Context, log backend.PlanLog, last, before uint64) (*in
 	if before == 0 {
 		before = last + 1
 	}
-	for at := uint64(1); at <= min(last, before-1) && in.Why == ""; at++ {
-		err := in.next(ctx, at)
+	for at := uint64(1); at <= min(last, before-1) && in.Cause == ""; at++ {
+		err := in.readNext(ctx, at)
 		var noted *planrecord.ForeignError
 		switch {
 		case err == nil:
 		case ctx.Err() != nil:
 			return in, err
-		case errors.As(err, &noted) && noted.At > 1 && noted.At < at: // the records from there on are foreign
-			in, err = inspect(ctx, log, last, noted.At)
-			in.Why, in.foreign = fmt.Sprintf("record %d: %v, in record %d", noted.At, noted, at), at
+		case errors.As(err, &noted) && noted.Position > 1 && noted.Position < at: // the records from there on are foreign
+			in, err = inspect(ctx, log, last, noted.Position)
+			in.Cause, in.lastForeign = fmt.Sprintf("record %d: %v, in record %d", noted.Position, noted, at), at
 			return in, err
 		default:
-			in.Why = fmt.Sprintf("record %d: %v", at, err)
+			in.Cause = fmt.Sprintf("record %d: %v", at, err)
 		}
 	}
-	switch cut := in.records.Incomplete(); {
-	case in.Why != "":
+	switch cut := in.records.CheckComplete(); {
+	case in.Cause != "":
 	case before <= last:
-		in.Why = fmt.Sprintf("record %d: it and what follows are not to be used", before)
+		in.Cause = fmt.Sprintf("record %d: it and what follows are not to be used", before)
 	case cut != nil:
-		in.Why = fmt.Sprintf("record %d: %v", last, cut)
+		in.Cause = fmt.Sprintf("record %d: %v", last, cut)
 	}
 	return in, nil
 }
@@ -121,18 +123,18 @@ func inspect(ctx context.Context, log backend.PlanLog, last, before uint64) (*in
 // inspection is the state of an Inspect.
 type inspection struct {
 	*Damage
-	plan    backend.PlanLog
-	records planrecord.Reader // after the header
-	foreign uint64            // last of the records after the usable part that are marked as foreign
+	plan        backend.PlanLog
+	records     planrecord.Reader // after the header
+	lastForeign uint64            // last of the records after the usable part that are marked as foreign
 	// controls are the seals and drains of the usable part.
 	controls []planrecord.Control
 	// Numbers of records after the usable part:
-	unread uint64 // unreadable
-	later  uint64 // first record of a step
+	unreadable uint64 // unreadable
+	laterSteps uint64 // first record of a step
 }
 
-func (in *inspection) read(ctx context.Context, at uint64) (planrecord.Entry, error) {
-	limit, cancel := context.WithTimeout(ctx, recordPatience)
+func (in *inspection) readEntry(ctx context.Context, at uint64) (planrecord.Entry, error) {
+	limit, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	b, err := in.plan.Get(limit, at)
 	if err != nil {
@@ -141,9 +143,9 @@ func (in *inspection) read(ctx context.Context, at uint64) (planrecord.Entry, er
 	return planrecord.Decode(b)
 }
 
-// next reads the next record of the usable part.
-func (in *inspection) next(ctx context.Context, at uint64) error {
-	e, err := in.read(ctx, at)
+// readNext reads the next record of the usable part.
+func (in *inspection) readNext(ctx context.Context, at uint64) error {
+	e, err := in.readEntry(ctx, at)
 	if err != nil {
 		return err
 	}
@@ -158,7 +160,7 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 	if _, err := in.records.Read(e); err != nil {
 		return err
 	}
-	if !in.records.Complete() {
+	if !in.records.IsComplete() {
 		return nil
 	}
 	if c, ok := e.(planrecord.Control); ok {
@@ -168,16 +170,16 @@ func (in *inspection) next(ctx context.Context, at uint64) error {
 	return nil
 }
 
-// behind examines the records after the usable part.
-func (in *inspection) behind(ctx context.Context, from, last uint64) {
-	for at := max(from, in.foreign+1); at <= last; at++ {
-		e, err := in.read(ctx, at)
+// scanUnusable examines the records after the usable part.
+func (in *inspection) scanUnusable(ctx context.Context, from, last uint64) {
+	for at := max(from, in.lastForeign+1); at <= last; at++ {
+		e, err := in.readEntry(ctx, at)
 		var foreign *fault.Error
 		if errors.As(err, &foreign) && foreign.Reason == fault.PlanForeign {
 			continue // it was never in effect
 		}
 		if err != nil {
-			in.unread++
+			in.unreadable++
 			continue
 		}
 		switch e.(type) {
@@ -187,18 +189,18 @@ func (in *inspection) behind(ctx context.Context, from, last uint64) {
 		part, ok := e.(planrecord.StepPart)
 		if !ok {
 			_, shapes := e.(planrecord.Control)
-			in.Lost = append(in.Lost, Lost{at, planview.Describe(e), shapes})
+			in.LostControls = append(in.LostControls, LostControl{at, planview.DescribeEntry(e), shapes})
 			continue
 		}
-		in.OnceSteps = max(in.OnceSteps, part.Index+1)
+		in.FormerSteps = max(in.FormerSteps, part.Index+1)
 		if part.Part == 0 && part.Index >= in.Steps {
-			in.later++
+			in.laterSteps++
 		}
 	}
 }
 
-// checkpoints finds the checkpoints that a copy can use. The other ones show how long the plan was.
-func (in *inspection) checkpoints(ctx context.Context, stored backend.Checkpoints) error {
+// findCheckpoints finds the checkpoints that a copy can use. The other ones show how long the plan was.
+func (in *inspection) findCheckpoints(ctx context.Context, stored backend.Checkpoints) error {
 	count, err := planview.ListCheckpoints(ctx, backend.Backends{Checkpoints: stored}, in.Steps == 0)
 	if err != nil {
 		return err
@@ -214,32 +216,33 @@ func (in *inspection) checkpoints(ctx context.Context, stored backend.Checkpoint
 		}
 		if c.Tail.Position <= in.Records {
 			if rec, err := in.plan.Get(ctx, c.Tail.Position); err == nil && c.Tail.Position > 1 &&
-				planrecord.TailOf(c.Tail.Position, rec) == c.Tail {
-				in.usable = append(in.usable, s)
+				planrecord.NewTail(c.Tail.Position, rec) == c.Tail {
+				in.usableCheckpoints = append(in.usableCheckpoints, s)
 			}
 			continue
 		}
 		if s.Step >= in.Steps {
-			in.beyond(s, c)
+			in.applyLaterCheckpoint(s, c)
 		}
 	}
 	return nil
 }
 
-// beyond uses a checkpoint that was taken after the usable part of the log. It shows how long the plan was, and which
-// controls are lost.
-func (in *inspection) beyond(s backend.Stored, c planrecord.Checkpoint) {
-	if in.Why == "" {
-		in.Why = fmt.Sprintf("it ends with record %d and %d steps, and checkpoint %s was taken behind record %d, at step %d",
+// applyLaterCheckpoint uses a checkpoint that was taken after the usable part of the log. It shows how long the plan
+// was, and which controls are lost.
+func (in *inspection) applyLaterCheckpoint(s backend.CheckpointInfo, c planrecord.Checkpoint) {
+	if in.Cause == "" {
+		in.Cause = fmt.Sprintf(
+			"it ends with record %d and %d steps, and checkpoint %s was taken behind record %d, at step %d",
 			in.Records, in.Steps, s.Name, c.Tail.Position, s.Step)
 	}
-	in.OnceRecords, in.OnceSteps = max(in.OnceRecords, c.Tail.Position), max(in.OnceSteps, s.Step)
+	in.FormerRecords, in.FormerSteps = max(in.FormerRecords, c.Tail.Position), max(in.FormerSteps, s.Step)
 	for _, p := range c.Pending { // not in effect yet at that point
-		what := planview.Describe(p)
-		if !slices.ContainsFunc(in.Lost, func(l Lost) bool {
-			return l.What == what
+		what := planview.DescribeEntry(p)
+		if !slices.ContainsFunc(in.LostControls, func(l LostControl) bool {
+			return l.Description == what
 		}) && !slices.ContainsFunc(in.controls, func(c planrecord.Control) bool { return reflect.DeepEqual(c, p) }) {
-			in.Lost = append(in.Lost, Lost{0, what, true})
+			in.LostControls = append(in.LostControls, LostControl{0, what, true})
 		}
 	}
 }
@@ -247,10 +250,10 @@ func (in *inspection) beyond(s backend.Stored, c planrecord.Checkpoint) {
 // Config is the configuration of the run.
 func (d Damage) Config() runconfig.Config { return d.header.Config }
 
-// copyRecords and copyBytes bound one append of a copy.
+// maxCopyRecords and maxCopyBytes bound one append of a copy.
 const (
-	copyRecords = 256
-	copyBytes   = 8 << 20
+	maxCopyRecords = 256
+	maxCopyBytes   = 8 << 20
 )
 
 // Copy copies the usable part of a damaged plan, and the matching checkpoints, into the empty log of a run with
@@ -260,21 +263,21 @@ func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to
 	progress func(records uint64)) error {
 	h := d.header
 	if h.Algorithm != planner.AlgorithmVersion {
-		return fmt.Errorf("copy plan: %s: repair it with the binary that planned it", planview.OtherAlgorithm(h))
+		return fmt.Errorf("copy plan: %s: repair it with the binary that planned it", planview.AlgorithmMismatch(h))
 	}
 	var was []string
 	if h.Repair != nil {
-		was = h.Repair.Was
+		was = h.Repair.PreviousNames
 	}
 	h.Keyed = to.Keyed
-	h.Run, h.Repair = name, &planrecord.Repair{Was: append(slices.Clone(was), d.Run), Records: d.Records,
-		Steps: d.OnceSteps}
-	next, err := d.compare(ctx, from.Plan, planrecord.Encode(h), to)
+	h.Run, h.Repair = name, &planrecord.Repair{PreviousNames: append(slices.Clone(was), d.Run), Records: d.Records,
+		Steps: d.FormerSteps}
+	next, err := d.resumePosition(ctx, from.Plan, planrecord.Encode(h), to)
 	if err != nil {
 		return fmt.Errorf("copy plan of run %s to run %s: %w", d.Run, name, err)
 	}
 	begun := next > 1
-	if err := d.begin(ctx, to, h, begun); err != nil {
+	if err := d.beginCopy(ctx, to, h, begun); err != nil {
 		return fmt.Errorf("begin run %s: %w", name, err)
 	}
 	if !begun {
@@ -282,7 +285,7 @@ func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to
 	}
 	for next <= d.Records {
 		var records [][]byte
-		for size := 0; next+uint64(len(records)) <= d.Records && len(records) < copyRecords && size < copyBytes; {
+		for size := 0; next+uint64(len(records)) <= d.Records && len(records) < maxCopyRecords && size < maxCopyBytes; {
 			b, err := from.Plan.Get(ctx, next+uint64(len(records)))
 			if err != nil {
 				return fmt.Errorf("copy plan of run %s: %w", d.Run, err)
@@ -295,7 +298,7 @@ func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to
 		next += uint64(len(records))
 		progress(next - 1)
 	}
-	for _, checkpoint := range d.usable {
+	for _, checkpoint := range d.usableCheckpoints {
 		b, err := from.Checkpoints.Get(ctx, checkpoint.Name)
 		if err == nil {
 			_, err = to.Checkpoints.Put(ctx, planview.HeaderTerm, checkpoint.Step, b)
@@ -307,10 +310,10 @@ func (d Damage) Copy(ctx context.Context, from backend.Backends, name string, to
 	return nil
 }
 
-// begin writes the header of a copy, unless it has begun. The new run needs only the documents that the stream still
-// holds, because the damaged one had no more.
-func (d Damage) begin(ctx context.Context, to backend.Backends, h planrecord.Header, begun bool) error {
-	all, err := planview.NewStreams(to, nil).All(ctx, h)
+// beginCopy writes the header of a copy, unless it has begun. The new run needs only the documents that the stream
+// still holds, because the damaged one had no more.
+func (d Damage) beginCopy(ctx context.Context, to backend.Backends, h planrecord.Header, begun bool) error {
+	all, err := planview.NewStreams(to, nil).RunStreams(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -323,7 +326,7 @@ func (d Damage) begin(ctx context.Context, to backend.Backends, h planrecord.Hea
 	}
 	if !begun {
 		for _, x := range all {
-			if _, err := x.LowWatermarks.Begin(ctx, x.Start); err != nil {
+			if _, err := x.LowWatermarks.Register(ctx, x.Start); err != nil {
 				return err
 			}
 		}
@@ -342,9 +345,9 @@ func (d Damage) begin(ctx context.Context, to backend.Backends, h planrecord.Hea
 	return nil
 }
 
-// compare returns the position at which a copy continues, 1 if it has not begun. It returns an error for a log of
-// another plan.
-func (d Damage) compare(ctx context.Context, from backend.PlanLog, header []byte,
+// resumePosition returns the position at which a copy continues, 1 if it has not begun. It returns an error for a log
+// of another plan.
+func (d Damage) resumePosition(ctx context.Context, from backend.PlanLog, header []byte,
 	to backend.Backends) (next uint64, err error) {
 	last, err := to.Plan.Last(ctx)
 	if err != nil {

@@ -41,32 +41,32 @@ func Summarize(ctx context.Context, log backend.PlanLog, checkpoint []byte) (s S
 	if s.Header, err = p.Header(ctx); err != nil {
 		return s, err
 	}
-	end, err := p.End(ctx)
+	end, err := p.ReadEnd(ctx)
 	if err != nil {
 		return s, err
 	}
-	s.Steps, s.Ended, s.Keepers = end.Steps, end.Ended != 0, planrecord.Keepers{}
+	s.Steps, s.Ended, s.Keepers = end.Steps, end.EndRecord != 0, planrecord.Keepers{}
 	from := uint64(2)
-	s.adds(s.Header.Infos())
-	s.inherits()
-	if c, fits := p.Covers(ctx, s.Header, checkpoint, end.Records); fits {
+	s.addSources(s.Header.Infos())
+	s.applyForkState()
+	if c, fits := p.MatchCheckpoint(ctx, s.Header, checkpoint, end.Records); fits {
 		from, s.Keepers = c.Tail.Position+1, c.Keepers
-		if s.Header.State, err = p.Heritage(ctx, s.Header); err != nil {
+		if s.Header.State, err = p.ForkState(ctx, s.Header); err != nil {
 			return s, err
 		}
-		if err := s.restored(c); err != nil {
+		if err := s.applyCheckpoint(c); err != nil {
 			return s, fmt.Errorf("read the newest checkpoint: %w", err)
 		}
 		for _, e := range c.Pending {
-			s.note(e)
+			s.applyEntry(e)
 		}
 	}
 	err = log.Scan(ctx, from, func(at uint64, record []byte) error {
 		e, err := planrecord.Decode(record)
 		if err != nil {
-			return planview.Damaged(at, err)
+			return planview.DamagedRecordError(at, err)
 		}
-		s.note(e)
+		s.applyEntry(e)
 		return nil
 	})
 	if err != nil {
@@ -76,15 +76,15 @@ func Summarize(ctx context.Context, log backend.PlanLog, checkpoint []byte) (s S
 	return s, nil
 }
 
-// adds adds sources.
-func (s *Summary) adds(infos []plan.SourceInfo) {
+// addSources adds sources.
+func (s *Summary) addSources(infos []plan.SourceInfo) {
 	for _, x := range infos {
 		s.Sources = append(s.Sources, SourceSummary{SourceBegin: x.SourceBegin, Sealed: x.Sealed, Last: x.Last})
 	}
 }
 
-// inherits applies the state of the sources at the start of a fork.
-func (s *Summary) inherits() {
+// applyForkState applies the state of the sources at the start of a fork.
+func (s *Summary) applyForkState() {
 	if s.Header.Parent == nil {
 		return
 	}
@@ -95,32 +95,32 @@ func (s *Summary) inherits() {
 	}
 }
 
-// restored replaces the sources with their state at a checkpoint.
-func (s *Summary) restored(c planrecord.Checkpoint) error {
+// applyCheckpoint replaces the sources with their state at a checkpoint.
+func (s *Summary) applyCheckpoint(c planrecord.Checkpoint) error {
 	a, err := planner.Restore(s.Header, c)
 	if err != nil {
 		return err
 	}
 	s.Sources = nil
-	s.adds(a.Planner.Infos())
+	s.addSources(a.Planner.Infos())
 	for i, x := range a.Planner.Mixture().Status() {
 		s.Sources[i].Sealed, s.Sources[i].Last, s.Sources[i].Removed = x.Sealed, x.Last, x.Removed
 	}
 	return nil
 }
 
-func (s *Summary) note(e planrecord.Entry) {
+func (s *Summary) applyEntry(e planrecord.Entry) {
 	switch e := e.(type) {
 	case planrecord.SealSource:
 		if e.Source < len(s.Sources) {
-			s.Sources[e.Source].Sealed, s.Sources[e.Source].Last, s.SealedBy = true, e.Last, e.By
+			s.Sources[e.Source].Sealed, s.Sources[e.Source].Last, s.SealedBy = true, e.Last, e.Requester
 		}
 	case planrecord.Mix:
 		for i := range s.Sources {
 			s.Sources[i].Removed = s.Sources[i].Removed || slices.Contains(e.Remove, s.Sources[i].Name)
 		}
-		s.adds(e.Infos())
+		s.addSources(e.Infos())
 	case planrecord.Commit, planrecord.Leave:
-		s.Keepers = s.Keepers.Changed(e)
+		s.Keepers = s.Keepers.WithEntry(e)
 	}
 }

@@ -14,9 +14,9 @@ type Change struct {
 	Remove  []string           `json:"remove,omitempty"`
 }
 
-// Complete returns the change with a weight for every source after it. An added source gets the weight of its
+// CompleteWeights returns the change with a weight for every source after it. An added source gets the weight of its
 // configuration. Any other source that is not named keeps its current share.
-func (m *Mixture) Complete(c Change) Change {
+func (m *Mixture) CompleteWeights(c Change) Change {
 	weights := map[string]float64{}
 	for _, s := range m.sources {
 		if !s.removed && !slices.Contains(c.Remove, s.name) {
@@ -35,12 +35,12 @@ func (m *Mixture) Complete(c Change) Change {
 // mixture.
 func (c Change) Validate() error {
 	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
-		if err := CheckWeight(name, c.Weights[name]); err != nil {
+		if err := ValidateWeight(name, c.Weights[name]); err != nil {
 			return err
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
-		if !ValidName(name) {
+		if !IsValidName(name) {
 			return fmt.Errorf("%q is no name of a source: it has letters, digits, - and _, at most 64", name)
 		}
 		if bad := c.Add[name].Validate(); len(bad) > 0 {
@@ -50,10 +50,10 @@ func (c Change) Validate() error {
 	return nil
 }
 
-// Change changes the mixture. A ramp in progress ends at its current shares; later points of the schedule still
+// ApplyChange changes the mixture. A ramp in progress ends at its current shares; later points of the schedule still
 // apply. begins states where added sources begin.
-func (m *Mixture) Change(c Change, begins map[string]Begin) error {
-	if err := m.Check(c); err != nil {
+func (m *Mixture) ApplyChange(c Change, begins map[string]SourceRange) error {
+	if err := m.CheckChange(c); err != nil {
 		return err
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
@@ -65,7 +65,7 @@ func (m *Mixture) Change(c Change, begins map[string]Begin) error {
 		if err != nil {
 			return err
 		}
-		m.add(s)
+		m.addSource(s)
 	}
 	weights := make([]float64, len(m.sources))
 	for i, s := range m.sources {
@@ -77,14 +77,14 @@ func (m *Mixture) Change(c Change, begins map[string]Begin) error {
 		}
 	}
 	m.ramp = ramp{}
-	m.aim(apportion(rationals(weights)))
-	m.advance()
-	m.settle()
+	m.setTargets(apportion(toRationals(weights)))
+	m.followSchedule()
+	m.applySourceEnds()
 	return nil
 }
 
-// Check rejects a change that is not possible now.
-func (m *Mixture) Check(c Change) error {
+// CheckChange rejects a change that is not possible now.
+func (m *Mixture) CheckChange(c Change) error {
 	if err := c.Validate(); err != nil {
 		return err
 	}
@@ -103,7 +103,7 @@ func (m *Mixture) Check(c Change) error {
 	}
 	for _, name := range c.Remove {
 		if !there[name] {
-			return fmt.Errorf("%s is no source of the run; they are %v", name, present(there))
+			return fmt.Errorf("%s is no source of the run; they are %v", name, presentNames(there))
 		}
 		there[name] = false
 	}
@@ -111,11 +111,11 @@ func (m *Mixture) Check(c Change) error {
 	for _, name := range slices.Sorted(maps.Keys(c.Weights)) {
 		w := c.Weights[name]
 		if !there[name] {
-			return fmt.Errorf("%s is no source of the run; they are %v", name, present(there))
+			return fmt.Errorf("%s is no source of the run; they are %v", name, presentNames(there))
 		}
 		sum += w
 	}
-	for _, name := range present(there) {
+	for _, name := range presentNames(there) {
 		if _, ok := c.Weights[name]; !ok {
 			return fmt.Errorf("source %s has no weight: 0 leaves it out", name)
 		}
@@ -126,7 +126,7 @@ func (m *Mixture) Check(c Change) error {
 	return nil
 }
 
-func present(there map[string]bool) (out []string) {
+func presentNames(there map[string]bool) (out []string) {
 	for name, is := range there {
 		if is {
 			out = append(out, name)

@@ -90,8 +90,8 @@ const (
 // Tokens is a number of tokens. In a configuration it may be written as 80e9.
 type Tokens int64
 
-// ReadTokens reads a number of tokens from a configuration: 80000000000, 80e9, or either as text.
-func ReadTokens(value any) (Tokens, error) {
+// ParseTokens reads a number of tokens from a configuration: 80000000000, 80e9, or either as text.
+func ParseTokens(value any) (Tokens, error) {
 	text := fmt.Sprint(value)
 	if n, err := strconv.ParseInt(text, 10, 62); err == nil && n >= 0 {
 		return Tokens(n), nil
@@ -109,8 +109,8 @@ type Epochs int
 // Forever reads a source repeatedly without end.
 const Forever Epochs = -1
 
-// ReadEpochs reads a number of epochs, or forever, from a configuration.
-func ReadEpochs(value any) (Epochs, error) {
+// ParseEpochs reads a number of epochs, or forever, from a configuration.
+func ParseEpochs(value any) (Epochs, error) {
 	text := fmt.Sprint(value)
 	if text == Forever.String() {
 		return Forever, nil
@@ -139,12 +139,12 @@ func (e Epochs) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON reads what MarshalJSON wrote.
 func (e *Epochs) UnmarshalJSON(b []byte) (err error) {
-	*e, err = ReadEpochs(strings.Trim(string(b), `"`))
+	*e, err = ParseEpochs(strings.Trim(string(b), `"`))
 	return err
 }
 
-// Another reports whether another epoch follows after done epochs.
-func (e Epochs) Another(done uint64) bool { return e == Forever || done < uint64(e) }
+// HasEpochAfter reports whether another epoch follows after done epochs.
+func (e Epochs) HasEpochAfter(done uint64) bool { return e == Forever || done < uint64(e) }
 
 // Split selects the documents whose hash falls into a range of Of equal parts. The key of the hash never changes. So
 // two runs with ranges that do not overlap share no document, even if it is published again elsewhere in the stream.
@@ -153,19 +153,19 @@ type Split struct {
 	Take []int `koanf:"take" json:"take"` // first and last part
 }
 
-// splits keys the hash; all runs use it.
-var splits = shuffle.NewKey(0, "split")
+// splitKey keys the hash; all runs use it.
+var splitKey = shuffle.NewKey(0, "split")
 
-// Takes reports whether a document belongs to the split. It hashes the document's id or, if the document has none (id
-// 0), its sequence.
-func (s Split) Takes(id, sequence uint64) bool {
+// Includes reports whether a document belongs to the split. It hashes the document's id or, if the document has none
+// (id 0), its sequence.
+func (s Split) Includes(id, sequence uint64) bool {
 	if s.Of == 0 {
 		return true
 	}
 	if id == 0 {
 		id = sequence
 	}
-	part := splits.Below(id, s.Of)
+	part := splitKey.IntN(id, s.Of)
 	return part >= s.Take[0] && part <= s.Take[1]
 }
 
@@ -175,8 +175,8 @@ const (
 	StartNew   = "new"
 )
 
-// ReadStart parses a Start that is a sequence or a time. For StartFirst, StartNew and the empty string both are zero.
-func ReadStart(text string) (sequence uint64, from time.Time, err error) {
+// ParseStart parses a Start that is a sequence or a time. For StartFirst, StartNew and the empty string both are zero.
+func ParseStart(text string) (sequence uint64, from time.Time, err error) {
 	if text == "" || text == StartFirst || text == StartNew {
 		return 0, from, nil
 	}
@@ -204,7 +204,7 @@ func (c Config) Validate() (bad []FieldError) {
 	sum := 0.0
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		s := c.Sources[name]
-		if !ValidName(name) {
+		if !IsValidName(name) {
 			add("sources", name,
 				"a name of letters, digits, - and _, at most 64: it is a part of a stream's name and of subjects")
 		}
@@ -222,7 +222,7 @@ func (c Config) Validate() (bad []FieldError) {
 	if c.Mix.End != EndAll && c.Mix.End != EndFirst {
 		add("mix.end", c.Mix.End, fmt.Sprintf("%s or %s", EndAll, EndFirst))
 	}
-	return append(bad, c.badSchedule()...)
+	return append(bad, c.validateSchedule()...)
 }
 
 // Validate returns every invalid field of a source.
@@ -230,8 +230,8 @@ func (s Source) Validate() (bad []FieldError) {
 	add := func(field string, value any, want string) {
 		bad = append(bad, FieldError{Field: field, Value: value, Want: want})
 	}
-	if !validWeight(s.Weight) {
-		add("weight", s.Weight, wantWeight)
+	if !isValidWeight(s.Weight) {
+		add("weight", s.Weight, weightRange)
 	}
 	if s.Epochs != Forever && s.Epochs < 1 {
 		add("epochs", int(s.Epochs), "1 or more, or forever")
@@ -239,10 +239,10 @@ func (s Source) Validate() (bad []FieldError) {
 	if s.Block < 0 || s.Block > maxBlock {
 		add("block", s.Block, "0 (the order of the stream) to 2^20 documents")
 	}
-	if _, _, err := ReadStart(s.Start); err != nil {
+	if _, _, err := ParseStart(s.Start); err != nil {
 		add("start", s.Start, "first, new, a sequence from 1 on, or a time such as 2026-11-01T00:00:00Z")
 	}
-	s.Split.check(add)
+	s.Split.validate(add)
 	if s.MinTokens < 0 {
 		add("min_tokens", s.MinTokens, "0 (no bound) or more tokens")
 	}
@@ -257,8 +257,8 @@ func (s Source) Validate() (bad []FieldError) {
 	return bad
 }
 
-// check reports the invalid fields of a split.
-func (s Split) check(add func(field string, value any, want string)) {
+// validate reports the invalid fields of a split.
+func (s Split) validate(add func(field string, value any, want string)) {
 	switch t := s.Take; {
 	case s.Of == 0 && len(t) == 0:
 	case s.Of < 1 || s.Of > 1<<30:
@@ -268,7 +268,7 @@ func (s Split) check(add func(field string, value any, want string)) {
 	}
 }
 
-func (c Config) badSchedule() (bad []FieldError) {
+func (c Config) validateSchedule() (bad []FieldError) {
 	add := func(i int, field string, value any, want string) {
 		bad = append(bad, FieldError{Field: fmt.Sprintf("mix.schedule[%d].%s", i, field), Value: value, Want: want})
 	}
@@ -289,12 +289,12 @@ func (c Config) badSchedule() (bad []FieldError) {
 			if _, known := c.Sources[name]; !known {
 				add(i, "weights."+name, p.Weights[name], "a source of the configuration")
 			}
-			if !validWeight(p.Weights[name]) {
-				add(i, "weights."+name, p.Weights[name], wantWeight)
+			if !isValidWeight(p.Weights[name]) {
+				add(i, "weights."+name, p.Weights[name], weightRange)
 			}
 			sum += p.Weights[name]
 		}
-		if missing := c.unnamed(p.Weights); len(missing) > 0 {
+		if missing := c.sourcesWithoutWeight(p.Weights); len(missing) > 0 {
 			add(i, "weights", p.Weights, fmt.Sprintf("a weight for every source, 0 to leave it out: %v has none", missing))
 		} else if sum == 0 {
 			add(i, "weights", p.Weights, "a weight above 0 for one source at least")
@@ -303,8 +303,8 @@ func (c Config) badSchedule() (bad []FieldError) {
 	return bad
 }
 
-// unnamed returns the sources without a weight.
-func (c Config) unnamed(weights map[string]float64) (out []string) {
+// sourcesWithoutWeight returns the sources without a weight.
+func (c Config) sourcesWithoutWeight(weights map[string]float64) (out []string) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		if _, ok := weights[name]; !ok {
 			out = append(out, name)
@@ -313,20 +313,20 @@ func (c Config) unnamed(weights map[string]float64) (out []string) {
 	return out
 }
 
-const wantWeight = "a number from 0 to 1e9"
+const weightRange = "a number from 0 to 1e9"
 
-// CheckWeight returns an error if w is not a valid weight.
-func CheckWeight(source string, w float64) error {
-	if validWeight(w) {
+// ValidateWeight returns an error if w is not a valid weight.
+func ValidateWeight(source string, w float64) error {
+	if isValidWeight(w) {
 		return nil
 	}
-	return fmt.Errorf("weight %v of source %s: want %s", w, source, wantWeight)
+	return fmt.Errorf("weight %v of source %s: want %s", w, source, weightRange)
 }
 
-func validWeight(w float64) bool { return w >= 0 && w <= 1e9 } // false for NaN
+func isValidWeight(w float64) bool { return w >= 0 && w <= 1e9 } // false for NaN
 
-// ValidName reports whether name is valid for a source. It is a token of subjects and a part of a stream's name.
-func ValidName(name string) bool {
+// IsValidName reports whether name is valid for a source. It is a token of subjects and a part of a stream's name.
+func IsValidName(name string) bool {
 	if name == "" || len(name) > 64 {
 		return false
 	}

@@ -6,54 +6,54 @@ import (
 	"slices"
 )
 
-// Known is a source of an existing run.
-type Known struct {
+// ExistingSource is a source of an existing run.
+type ExistingSource struct {
 	Name   string
 	Config Source
-	Begin  Begin
+	Range  SourceRange
 }
 
-// Of returns the mixture of a continued run with the given sources, in the order of their numbers. RestoreState sets
-// their positions.
-func Of(c Config, sources []Known) (*Mixture, error) {
-	m := &Mixture{config: c, first: len(sources)}
+// NewForFork returns the mixture of a continued run with the given sources, in the order of their numbers. RestoreState
+// sets their positions.
+func NewForFork(c Config, sources []ExistingSource) (*Mixture, error) {
+	m := &Mixture{config: c, initialSources: len(sources)}
 	for _, x := range sources {
-		s, err := newSource(x.Name, x.Config, x.Begin)
+		s, err := newSource(x.Name, x.Config, x.Range)
 		if err != nil {
 			return nil, err
 		}
-		m.add(s)
+		m.addSource(s)
 	}
-	m.divide()
+	m.updateShares()
 	return m, nil
 }
 
-// Continue applies another configuration and keeps the position of each source. begins states where the sources that
+// Reconfigure applies another configuration and keeps the position of each source. begins states where the sources that
 // it adds begin.
 //
 // If the new configuration has the same sources and the same mix as the old one, the mixture continues unchanged,
 // including changes made during the run. Otherwise it follows the new configuration. Sources that it does not name
 // are removed. Removed sources that it names are added again. The shares are those of its weights and its schedule at
 // the number of tokens taken so far.
-func (m *Mixture) Continue(c Config, begins map[string]Begin) error {
+func (m *Mixture) Reconfigure(c Config, begins map[string]SourceRange) error {
 	for _, s := range m.sources {
 		if next, named := c.Sources[s.name]; named {
-			if err := s.mayTake(next, c.Seed != m.config.Seed); err != nil {
+			if err := s.checkReconfigure(next, c.Seed != m.config.Seed); err != nil {
 				return err
 			}
 		}
 	}
-	goesOn := m.config.mixesAs(c)
+	goesOn := m.config.hasSameMix(c)
 	for _, s := range m.sources {
 		if next, named := c.Sources[s.name]; named {
-			s.config, s.walk = next, nil
-			s.drawn = s.begin.Sealed && next.Block > 0
+			s.config, s.epochOrder = next, nil
+			s.shuffled = s.initialRange.Sealed && next.Block > 0
 		}
 	}
 	m.config = c
 	if goesOn {
-		m.divide()
-		m.settle()
+		m.updateShares()
+		m.applySourceEnds()
 		return nil
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
@@ -68,7 +68,7 @@ func (m *Mixture) Continue(c Config, begins map[string]Begin) error {
 		if err != nil {
 			return err
 		}
-		m.add(s)
+		m.addSource(s)
 	}
 	if len(m.sources) > MaxSources {
 		return fmt.Errorf("a run has at most %d sources, removed ones among them", MaxSources)
@@ -82,21 +82,21 @@ func (m *Mixture) Continue(c Config, begins map[string]Begin) error {
 		}
 		s.exhausted = false // it may have another number of epochs
 	}
-	m.point, m.ramp = 0, ramp{}
-	m.aim(apportion(rationals(weights)))
-	m.advance()
-	m.settle()
+	m.nextPoint, m.ramp = 0, ramp{}
+	m.setTargets(apportion(toRationals(weights)))
+	m.followSchedule()
+	m.applySourceEnds()
 	return nil
 }
 
-// mixesAs reports whether two configurations have equal sources and an equal mix. It ignores what does not affect the
-// mixture: where a run starts to read a source, and how its documents are packed.
-func (c Config) mixesAs(d Config) bool {
+// hasSameMix reports whether two configurations have equal sources and an equal mix. It ignores what does not affect
+// the mixture: where a run starts to read a source, and how its documents are packed.
+func (c Config) hasSameMix(d Config) bool {
 	same := func(a, b Source) bool {
 		for _, s := range []*Source{&a, &b} {
 			s.Start, s.Packing, s.Attention = "", nil, ""
 		}
-		return equal(a, b)
+		return equalConfigs(a, b)
 	}
 	return maps.EqualFunc(c.Sources, d.Sources, same) && c.Mix.Dry == d.Mix.Dry && c.Mix.End == d.Mix.End &&
 		slices.EqualFunc(c.Mix.Schedule, d.Mix.Schedule, func(p, q Point) bool {
@@ -104,11 +104,11 @@ func (c Config) mixesAs(d Config) bool {
 		})
 }
 
-// mayTake rejects a configuration or seed that changes the order of the current epoch. Otherwise documents would be
-// lost or duplicated.
-func (s *source) mayTake(c Source, reseeded bool) error {
-	draws := s.epoch > 0 || s.begin.Sealed
-	if !draws || s.taken == 0 || s.usedUp() {
+// checkReconfigure rejects a configuration or seed that changes the order of the current epoch. Otherwise documents
+// would be lost or duplicated.
+func (s *source) checkReconfigure(c Source, reseeded bool) error {
+	draws := s.epoch > 0 || s.initialRange.Sealed
+	if !draws || s.taken == 0 || s.isUsedUp() {
 		return nil
 	}
 	if c.Block != s.config.Block {
@@ -124,8 +124,9 @@ func (s *source) mayTake(c Source, reseeded bool) error {
 	return nil
 }
 
-// Unpack removes the packing of a removed source. Its remaining documents are packed with those of the other sources.
-func (m *Mixture) Unpack(source int) {
+// DropPacking removes the packing of a removed source. Its remaining documents are packed with those of the other
+// sources.
+func (m *Mixture) DropPacking(source int) {
 	if s := m.sources[source]; s.removed {
 		s.config.Packing, s.config.Attention = nil, ""
 	}

@@ -5,27 +5,27 @@ import (
 	"slices"
 )
 
-// Ending is how a run ends without intervention.
-type Ending int
+// RunEnd is how a run ends without intervention.
+type RunEnd int
 
 // Values of Ending.
 const (
-	Ends    Ending = iota
+	Finite  RunEnd = iota
 	Endless        // a source is read forever
 	Idle           // sources that are not sealed have documents left, but none of these sources has a weight
 )
 
-// Lasts returns how many more tokens a run takes if each source has the given number of tokens left, by source
-// number. math.Inf(1) is a source that is read forever. Each document counts as if it had one token, so the result is
-// exact up to a few documents per source. A paused source that has tokens left is resumed. For Endless and Idle,
-// tokens is 0.
-func (m *Mixture) Lasts(left []float64) (tokens float64, how Ending) {
-	x := m.sketch(left)
+// RemainingTokens returns how many more tokens a run takes if each source has the given number of tokens left, by
+// source number. math.Inf(1) is a source that is read forever. Each document counts as if it had one token, so the
+// result is exact up to a few documents per source. A paused source that has tokens left is resumed. For Endless and
+// Idle, tokens is 0.
+func (m *Mixture) RemainingTokens(left []float64) (tokens float64, how RunEnd) {
+	x := m.singleDocumentCopy(left)
 	rest := slices.Clone(left)
-	x.advance()
-	x.settle()
+	x.followSchedule()
+	x.applySourceEnds()
 	for !x.ended {
-		n := x.untilDue()
+		n := x.tokensUntilChange()
 		for i, a := range x.accounts {
 			if a.share > 0 {
 				n = min(n, math.Ceil(rest[i]*Unit/float64(a.share)))
@@ -38,29 +38,30 @@ func (m *Mixture) Lasts(left []float64) (tokens float64, how Ending) {
 		x.tokens += int64(n)
 		for i, a := range x.accounts {
 			if rest[i] -= n * float64(a.share) / Unit; rest[i] < 0.5 {
-				x.sources[i].taken, x.sources[i].exhausted = x.sources[i].documents(), true
+				x.sources[i].taken, x.sources[i].exhausted = x.sources[i].documentCount(), true
 			}
 		}
-		x.advance()
-		x.settle()
+		x.followSchedule()
+		x.applySourceEnds()
 	}
 	for i, s := range m.sources {
-		if !x.endsFirst() && !s.removed && !s.sealed && rest[i] >= 0.5 {
+		if !x.isEndedByFirst() && !s.removed && !s.sealed && rest[i] >= 0.5 {
 			return 0, Idle
 		}
 	}
-	return float64(x.tokens - m.tokens), Ends
+	return float64(x.tokens - m.tokens), Finite
 }
 
-// sketch returns a copy of the mixture in which each source has a single document. It counts as taken once the source
-// has no tokens left.
-func (m *Mixture) sketch(left []float64) *Mixture {
+// singleDocumentCopy returns a copy of the mixture in which each source has a single document. It counts as taken once
+// the source has no tokens left.
+func (m *Mixture) singleDocumentCopy(left []float64) *Mixture {
 	x := *m
-	x.accounts, x.begun = slices.Clone(m.accounts), nil
+	x.accounts, x.newEpochs = slices.Clone(m.accounts), nil
 	x.ramp.from, x.ramp.to = slices.Clone(m.ramp.from), slices.Clone(m.ramp.to)
 	x.sources = make([]*source, len(m.sources))
 	for i, s := range m.sources {
-		x.sources[i] = &source{name: s.name, config: Source{Epochs: 1}, begin: Begin{First: 1}, sealed: true, last: 1,
+		x.sources[i] = &source{name: s.name, config: Source{Epochs: 1}, initialRange: SourceRange{First: 1},
+			sealed: true, last: 1,
 			target: s.target, removed: s.removed}
 		if left[i] < 0.5 {
 			x.sources[i].taken, x.sources[i].exhausted = 1, true
@@ -69,15 +70,15 @@ func (m *Mixture) sketch(left []float64) *Mixture {
 	return &x
 }
 
-// untilDue returns the number of tokens until the schedule changes a target.
-func (m *Mixture) untilDue() float64 {
+// tokensUntilChange returns the number of tokens until the schedule changes a target.
+func (m *Mixture) tokensUntilChange() float64 {
 	n := math.Inf(1)
-	if m.point < len(m.config.Mix.Schedule) {
-		n = float64(int64(m.config.Mix.Schedule[m.point].Tokens) - m.tokens)
+	if m.nextPoint < len(m.config.Mix.Schedule) {
+		n = float64(int64(m.config.Mix.Schedule[m.nextPoint].Tokens) - m.tokens)
 	}
 	if r := &m.ramp; len(r.to) > 0 {
-		part := float64(r.part + 1)
-		n = min(n, float64(r.start-m.tokens)+math.Ceil(part*float64(r.length)/parts))
+		part := float64(r.reachedPart + 1)
+		n = min(n, float64(r.start-m.tokens)+math.Ceil(part*float64(r.length)/rampParts))
 	}
 	return n
 }

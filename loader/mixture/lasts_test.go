@@ -35,20 +35,20 @@ func TestLasts(t *testing.T) {
 			c := config(map[string]mixture.Source{"code": plain(1), "math": {Weight: 0.5, Epochs: 3}, "web": plain(2)})
 			change(&c)
 			draw := rand.New(rand.NewPCG(1, 2))
-			lengths, begins := map[string][]int{}, map[string]mixture.Begin{}
+			lengths, begins := map[string][]int{}, map[string]mixture.SourceRange{}
 			for i, source := range []string{"code", "math", "web"} {
 				for range []int{700, 250, 1100}[i] {
 					lengths[source] = append(lengths[source], 1+draw.IntN(30))
 				}
-				begins[source] = mixture.Begin{First: 1, Last: uint64(len(lengths[source])), Sealed: true}
+				begins[source] = mixture.SourceRange{First: 1, Last: uint64(len(lengths[source])), Sealed: true}
 			}
 			m := open(t, c, begins)
 			type forecast struct{ at, lasts float64 }
 			var forecasts []forecast
 			for n := 0; !m.Ended(); n++ {
 				if n%37 == 0 {
-					lasts, how := m.Lasts(left(m, lengths))
-					if how != mixture.Ends {
+					lasts, how := m.RemainingTokens(left(m, lengths))
+					if how != mixture.Finite {
 						t.Fatalf("behind %d documents it is to end so: %d", n, how)
 					}
 					forecasts = append(forecasts, forecast{float64(m.Tokens()), lasts})
@@ -57,8 +57,8 @@ func TestLasts(t *testing.T) {
 				if !ok {
 					t.Fatal("no source comes next")
 				}
-				m.Take(lengths[m.Name(source)][sequence-1])
-				m.Settle()
+				m.RecordNext(lengths[m.Name(source)][sequence-1])
+				m.ApplySourceEnds()
 			}
 			for _, f := range forecasts {
 				if off := math.Abs(f.at + f.lasts - float64(m.Tokens())); off > 3*30*3 {
@@ -93,22 +93,22 @@ func TestLastsNoEnd(t *testing.T) {
 		code mixture.Source
 		left []float64
 		end  string
-		how  mixture.Ending
+		how  mixture.RunEnd
 	}{
 		{"for ever", mixture.Source{Weight: 1, Epochs: mixture.Forever}, []float64{math.Inf(1), 100}, mixture.EndAll,
 			mixture.Endless},
 		{"for ever, and the other ends it", mixture.Source{Weight: 1, Epochs: mixture.Forever}, []float64{math.Inf(1), 100},
-			mixture.EndFirst, mixture.Ends},
+			mixture.EndFirst, mixture.Finite},
 		{"no weight", plain(0), []float64{100, 100}, mixture.EndAll, mixture.Idle},
-		{"no weight and no documents", plain(0), []float64{0, 100}, mixture.EndAll, mixture.Ends},
-		{"no documents", plain(1), []float64{0, 0}, mixture.EndAll, mixture.Ends},
+		{"no weight and no documents", plain(0), []float64{0, 100}, mixture.EndAll, mixture.Finite},
+		{"no documents", plain(1), []float64{0, 0}, mixture.EndAll, mixture.Finite},
 	} {
 		c := config(map[string]mixture.Source{"code": x.code, "web": plain(1)})
 		c.Mix.End = x.end
 		m := open(t, c, live(c.Sources))
 		before := fmt.Sprint(m.Status())
-		tokens, how := m.Lasts(x.left)
-		if how != x.how || how != mixture.Ends && tokens != 0 {
+		tokens, how := m.RemainingTokens(x.left)
+		if how != x.how || how != mixture.Finite && tokens != 0 {
 			t.Errorf("%s: %.0f tokens, ending %d, want %d", x.name, tokens, how, x.how)
 		}
 		if after := fmt.Sprint(m.Status()); after != before {
@@ -122,8 +122,8 @@ func TestLastsRestingAndRemoved(t *testing.T) {
 	c := config(map[string]mixture.Source{"code": plain(1), "math": plain(1), "web": plain(2)})
 	m := open(t, c, live(c.Sources))
 	must(t, m.Rest(0, true))
-	must(t, m.Change(mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}, Remove: []string{"math"}}, nil))
-	if tokens, how := m.Lasts([]float64{1000, 5000, 3000}); how != mixture.Ends || tokens != 4000 {
+	must(t, m.ApplyChange(mixture.Change{Weights: map[string]float64{"code": 1, "web": 1}, Remove: []string{"math"}}, nil))
+	if tokens, how := m.RemainingTokens([]float64{1000, 5000, 3000}); how != mixture.Finite || tokens != 4000 {
 		t.Errorf("%.0f tokens, ending %d, want 4000", tokens, how)
 	}
 }

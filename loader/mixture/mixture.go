@@ -22,21 +22,21 @@ import (
 //
 // It is not safe for concurrent use.
 type Mixture struct {
-	config   Config
-	sources  []*source // in the order in which they were added; the index is the source's number in the run
-	accounts []account // by source; a separate slice, because every document changes all of them
-	first    int       // number of sources at the start
-	tokens   int64     // taken so far
-	point    int       // index of the next point of the schedule
-	ramp     ramp
+	config         Config
+	sources        []*source // in the order in which they were added; the index is the source's number in the run
+	accounts       []account // by source; a separate slice, because every document changes all of them
+	initialSources int       // number of sources at the start
+	tokens         int64     // taken so far
+	nextPoint      int       // index of the next point of the schedule
+	ramp           ramp
 
-	begun []int // sources with an epoch that has begun since the last call of Settle
+	newEpochs []int // sources with an epoch that has begun since the last call of Settle
 
 	// Derived state.
-	shares   []int64 // in parts of Unit, by source; replaced, never modified
-	ended    bool
-	next     int    // source of the next document; -1 for none
-	sequence uint64 // of the next document, 0 until it is requested
+	shares       []int64 // in parts of Unit, by source; replaced, never modified
+	ended        bool
+	nextSource   int    // source of the next document; -1 for none
+	nextSequence uint64 // of the next document, 0 until it is requested
 }
 
 // account is the state by which a source is chosen.
@@ -45,8 +45,8 @@ type account struct {
 	credit int64 // tokens times Unit missing from its share
 }
 
-// Begin is where a run starts to read a source.
-type Begin struct {
+// SourceRange is where a run starts to read a source.
+type SourceRange struct {
 	First uint64 // sequence of the first document
 	Last  uint64 // sequence of the last document if the source was already sealed, else 0; First-1 if it has none
 	// Sealed reports whether Last is set.
@@ -55,12 +55,12 @@ type Begin struct {
 
 // source is the state of one source.
 type source struct {
-	name   string
-	config Source
-	begin  Begin
-	sealed bool
-	last   uint64 // sequence of the last document, if sealed
-	drawn  bool   // the first epoch has a drawn order
+	name         string
+	config       Source
+	initialRange SourceRange
+	sealed       bool
+	last         uint64 // sequence of the last document, if sealed
+	shuffled     bool   // the first epoch has a drawn order
 
 	target  int64 // target share, in parts of Unit
 	resting bool
@@ -68,25 +68,25 @@ type source struct {
 	// exhausted is true once the end of the source has taken effect: see Settle.
 	exhausted bool
 
-	epoch uint64 // current epoch, from 0
-	taken uint64 // documents of the current epoch
-	fresh int64  // tokens of the current epoch
-	total int64  // tokens of all epochs
-	walk  *Walk  // of the current epoch
+	epoch       uint64      // current epoch, from 0
+	taken       uint64      // documents of the current epoch
+	epochTokens int64       // tokens of the current epoch
+	totalTokens int64       // tokens of all epochs
+	epochOrder  *EpochOrder // of the current epoch
 }
 
 // ramp is a change of the targets that is in progress.
 type ramp struct {
 	from, to      []int64 // by source; empty without a ramp
 	start, length int64   // in tokens taken
-	part          int64   // the reached part, out of parts
+	reachedPart   int64   // the reached part, out of parts
 }
 
-// parts is the number of equal steps of a ramp.
-const parts = 256
+// rampParts is the number of equal steps of a ramp.
+const rampParts = 256
 
 // New returns the mixture of a run that starts to read its sources at begins.
-func New(c Config, begins map[string]Begin) (*Mixture, error) {
+func New(c Config, begins map[string]SourceRange) (*Mixture, error) {
 	m := &Mixture{config: c}
 	names := slices.Sorted(maps.Keys(c.Sources))
 	weights := make([]float64, len(names))
@@ -99,182 +99,186 @@ func New(c Config, begins map[string]Begin) (*Mixture, error) {
 		if err != nil {
 			return nil, err
 		}
-		m.add(s)
+		m.addSource(s)
 		weights[i] = s.config.Weight
 	}
-	m.first = len(names)
-	m.aim(apportion(rationals(weights)))
-	m.advance()
-	m.settle()
+	m.initialSources = len(names)
+	m.setTargets(apportion(toRationals(weights)))
+	m.followSchedule()
+	m.applySourceEnds()
 	return m, nil
 }
 
-// add adds a source without a share.
-func (m *Mixture) add(s *source) {
+// addSource adds a source without a share.
+func (m *Mixture) addSource(s *source) {
 	m.sources, m.accounts = append(m.sources, s), append(m.accounts, account{})
 }
 
-func newSource(name string, c Source, begin Begin) (*source, error) {
-	s := &source{name: name, config: c, begin: begin, sealed: begin.Sealed, last: begin.Last}
+func newSource(name string, c Source, begin SourceRange) (*source, error) {
+	s := &source{name: name, config: c, initialRange: begin, sealed: begin.Sealed, last: begin.Last}
 	if begin.First == 0 || begin.Sealed && begin.Last < begin.First-1 {
 		return nil, fmt.Errorf("mix sources: %s cannot begin at document %d and end behind %d", name, begin.First, begin.Last)
 	}
-	s.drawn = begin.Sealed && c.Block > 0
+	s.shuffled = begin.Sealed && c.Block > 0
 	return s, nil
 }
 
-// aim sets the targets.
-func (m *Mixture) aim(targets []int64) {
+// setTargets sets the targets.
+func (m *Mixture) setTargets(targets []int64) {
 	for i, s := range m.sources {
 		s.target = targets[i]
 	}
 }
 
-// documents returns the number of documents per epoch. The source must be sealed.
-func (s *source) documents() uint64 { return s.last + 1 - s.begin.First }
+// documentCount returns the number of documents per epoch. The source must be sealed.
+func (s *source) documentCount() uint64 { return s.last + 1 - s.initialRange.First }
 
-// usedUp reports whether the source has no further document.
-func (s *source) usedUp() bool { return s.behindEpoch() && !s.more() }
+// isUsedUp reports whether the source has no further document.
+func (s *source) isUsedUp() bool { return s.isEpochDone() && !s.hasNextEpoch() }
 
-// behindEpoch reports whether all documents of the current epoch are taken.
-func (s *source) behindEpoch() bool { return s.sealed && s.taken == s.documents() }
+// isEpochDone reports whether all documents of the current epoch are taken.
+func (s *source) isEpochDone() bool { return s.sealed && s.taken == s.documentCount() }
 
-// more reports whether another epoch follows the current one. After an epoch without tokens none follows, because all
-// later ones would be empty too.
-func (s *source) more() bool { return s.fresh > 0 && s.config.Epochs.Another(s.epoch+1) }
+// hasNextEpoch reports whether another epoch follows the current one. After an epoch without tokens none follows,
+// because all later ones would be empty too.
+func (s *source) hasNextEpoch() bool {
+	return s.epochTokens > 0 && s.config.Epochs.HasEpochAfter(s.epoch+1)
+}
 
-func (s *source) active() bool { return !s.removed && !s.resting && !s.exhausted }
+func (s *source) isActive() bool { return !s.removed && !s.resting && !s.exhausted }
 
-// Take records that the next document was taken, and how many of its tokens are used. Settle must be called before
-// any other method.
-func (m *Mixture) Take(tokens int) {
-	s := m.sources[m.next]
-	m.sequence = 0
+// RecordNext records that the next document was taken, and how many of its tokens are used. Settle must be called
+// before any other method.
+func (m *Mixture) RecordNext(tokens int) {
+	s := m.sources[m.nextSource]
+	m.nextSequence = 0
 	s.taken++
 	n := int64(tokens)
 	if n > 0 {
-		s.fresh += n
-		s.total += n
+		s.epochTokens += n
+		s.totalTokens += n
 		m.tokens += n
 		for i := range m.accounts {
 			m.accounts[i].credit += m.accounts[i].share * n
 		}
-		m.accounts[m.next].credit -= Unit * n
+		m.accounts[m.nextSource].credit -= Unit * n
 	}
 	switch {
 	case n == 0: // credits are unchanged
-	case m.due():
-		m.advance()
+	case m.isScheduleDue():
+		m.followSchedule()
 	default:
-		m.choose()
+		m.chooseSource()
 	}
 }
 
-// Settled is the result of a call of Settle.
-type Settled struct {
-	Ended bool  // no source has a further document
-	Begun []int // sources with an epoch that has begun since the previous call
+// SettleResult is the result of a call of Settle.
+type SettleResult struct {
+	Ended     bool  // no source has a further document
+	NewEpochs []int // sources with an epoch that has begun since the previous call
 }
 
-// Settle applies the end of sources: the next epoch begins, or the other sources share the source's weight. The end
-// of a source takes effect where its next document would be taken, not at its last document. At that point the run
-// waits until the source is sealed or has a document. So the time of the seal has no effect on the order.
-func (m *Mixture) Settle() Settled {
-	m.settle()
-	out := Settled{Ended: m.ended, Begun: m.begun}
-	m.begun = nil
+// ApplySourceEnds applies the end of sources: the next epoch begins, or the other sources share the source's weight.
+// The end of a source takes effect where its next document would be taken, not at its last document. At that point the
+// run waits until the source is sealed or has a document. So the time of the seal has no effect on the order.
+func (m *Mixture) ApplySourceEnds() SettleResult {
+	m.applySourceEnds()
+	out := SettleResult{Ended: m.ended, NewEpochs: m.newEpochs}
+	m.newEpochs = nil
 	return out
 }
 
-// settle implements Settle. The next call of Settle returns the epochs that it begins.
-func (m *Mixture) settle() {
+// applySourceEnds implements Settle. The next call of Settle returns the epochs that it begins.
+func (m *Mixture) applySourceEnds() {
 	for i, s := range m.sources {
 		if s.resting { // it is already waiting for its next document
-			m.end(i)
+			m.endEpoch(i)
 		}
 	}
-	for !m.endsFirst() && m.next >= 0 && m.end(m.next) {
-		m.advance()
+	for !m.isEndedByFirst() && m.nextSource >= 0 && m.endEpoch(m.nextSource) {
+		m.followSchedule()
 	}
-	m.ended = m.finished()
+	m.ended = m.isFinished()
 }
 
-// end begins the next epoch of a source if the current one is complete, and reports whether the source is exhausted.
-func (m *Mixture) end(source int) bool {
+// endEpoch begins the next epoch of a source if the current one is complete, and reports whether the source is
+// exhausted.
+func (m *Mixture) endEpoch(source int) bool {
 	s := m.sources[source]
 	switch {
-	case !s.behindEpoch():
-	case s.more():
-		s.epoch, s.taken, s.fresh, s.walk = s.epoch+1, 0, 0, nil
-		m.sequence = 0
-		m.begun = append(m.begun, source)
+	case !s.isEpochDone():
+	case s.hasNextEpoch():
+		s.epoch, s.taken, s.epochTokens, s.epochOrder = s.epoch+1, 0, 0, nil
+		m.nextSequence = 0
+		m.newEpochs = append(m.newEpochs, source)
 	default:
 		s.exhausted = true
 	}
 	return s.exhausted
 }
 
-// due reports whether the schedule changes a target at the tokens taken so far.
-func (m *Mixture) due() bool {
-	return m.point < len(m.config.Mix.Schedule) && m.tokens >= int64(m.config.Mix.Schedule[m.point].Tokens) ||
-		m.ramp.reached(m.tokens) != m.ramp.part
+// isScheduleDue reports whether the schedule changes a target at the tokens taken so far.
+func (m *Mixture) isScheduleDue() bool {
+	return m.nextPoint < len(m.config.Mix.Schedule) && m.tokens >= int64(m.config.Mix.Schedule[m.nextPoint].Tokens) ||
+		m.ramp.partAt(m.tokens) != m.ramp.reachedPart
 }
 
-// reached returns the part of a ramp that is reached after the given number of tokens.
-func (r *ramp) reached(tokens int64) int64 {
+// partAt returns the part of a ramp that is reached after the given number of tokens.
+func (r *ramp) partAt(tokens int64) int64 {
 	if len(r.to) == 0 {
-		return r.part
+		return r.reachedPart
 	}
 	if tokens-r.start >= r.length {
-		return parts
+		return rampParts
 	}
-	hi, lo := bits.Mul64(uint64(tokens-r.start), parts)
+	hi, lo := bits.Mul64(uint64(tokens-r.start), rampParts)
 	q, _ := bits.Div64(hi, lo, uint64(r.length))
 	return int64(q)
 }
 
-// advance follows the schedule up to the tokens taken so far, recomputes the shares, and chooses the next source.
-func (m *Mixture) advance() {
+// followSchedule follows the schedule up to the tokens taken so far, recomputes the shares, and chooses the next
+// source.
+func (m *Mixture) followSchedule() {
 	for {
-		for m.point < len(m.config.Mix.Schedule) && int64(m.config.Mix.Schedule[m.point].Tokens) <= m.tokens {
-			m.finish(parts) // of the previous ramp
-			m.begin(m.config.Mix.Schedule[m.point])
-			m.point++
+		for m.nextPoint < len(m.config.Mix.Schedule) && int64(m.config.Mix.Schedule[m.nextPoint].Tokens) <= m.tokens {
+			m.setRampPart(rampParts) // of the previous ramp
+			m.startPoint(m.config.Mix.Schedule[m.nextPoint])
+			m.nextPoint++
 		}
-		m.finish(m.ramp.reached(m.tokens))
-		m.divide()
-		if m.next >= 0 || m.ended || !slices.ContainsFunc(m.sources, (*source).active) {
+		m.setRampPart(m.ramp.partAt(m.tokens))
+		m.updateShares()
+		if m.nextSource >= 0 || m.ended || !slices.ContainsFunc(m.sources, (*source).isActive) {
 			return
 		}
 		// No token can be taken until a source with documents has a weight. So the next change that gives one takes effect
 		// now.
 		switch {
 		case len(m.ramp.to) > 0:
-			m.finish(parts)
-			m.divide()
-			if m.next >= 0 {
+			m.setRampPart(rampParts)
+			m.updateShares()
+			if m.nextSource >= 0 {
 				return
 			}
-		case m.point < len(m.config.Mix.Schedule):
-			m.tokensSkipped()
+		case m.nextPoint < len(m.config.Mix.Schedule):
+			m.startNextPoint()
 		default:
 			return
 		}
 	}
 }
 
-// tokensSkipped starts the next point of the schedule early.
-func (m *Mixture) tokensSkipped() {
-	m.finish(parts)
-	p := m.config.Mix.Schedule[m.point]
+// startNextPoint starts the next point of the schedule early.
+func (m *Mixture) startNextPoint() {
+	m.setRampPart(rampParts)
+	p := m.config.Mix.Schedule[m.nextPoint]
 	// its first part is reached: it has a share for every source that gets one
-	p.Tokens = Tokens(m.tokens - (int64(p.Ramp)+parts-1)/parts)
-	m.begin(p)
-	m.point++
+	p.Tokens = Tokens(m.tokens - (int64(p.Ramp)+rampParts-1)/rampParts)
+	m.startPoint(p)
+	m.nextPoint++
 }
 
-// begin starts a change of the schedule.
-func (m *Mixture) begin(p Point) {
+// startPoint starts a change of the schedule.
+func (m *Mixture) startPoint(p Point) {
 	weights := make([]float64, len(m.sources))
 	others := int64(0) // shares of sources that the schedule does not name
 	for i, s := range m.sources {
@@ -284,7 +288,7 @@ func (m *Mixture) begin(p Point) {
 			others += s.target
 		}
 	}
-	to := apportion(rationals(weights))
+	to := apportion(toRationals(weights))
 	if others > 0 {
 		for i, s := range m.sources {
 			if _, ok := p.Weights[s.name]; ok && !s.removed {
@@ -293,10 +297,10 @@ func (m *Mixture) begin(p Point) {
 				to[i] = s.target
 			}
 		}
-		to = share(to)
+		to = normalizeShares(to)
 	}
 	if p.Ramp == 0 {
-		m.aim(to)
+		m.setTargets(to)
 		return
 	}
 	from := make([]int64, len(m.sources))
@@ -306,47 +310,48 @@ func (m *Mixture) begin(p Point) {
 	m.ramp = ramp{from: from, to: to, start: int64(p.Tokens), length: int64(p.Ramp)}
 }
 
-// finish sets the targets of a part of the ramp. The last part ends the ramp.
-func (m *Mixture) finish(part int64) {
+// setRampPart sets the targets of a part of the ramp. The last part ends the ramp.
+func (m *Mixture) setRampPart(part int64) {
 	r := &m.ramp
 	if len(r.to) == 0 {
 		return
 	}
 	targets := make([]int64, len(m.sources))
 	for i := range targets {
-		targets[i] = r.from[i]*(parts-part) + r.to[i]*part
+		targets[i] = r.from[i]*(rampParts-part) + r.to[i]*part
 	}
-	r.part = part
-	m.aim(share(targets))
-	if part == parts {
+	r.reachedPart = part
+	m.setTargets(normalizeShares(targets))
+	if part == rampParts {
 		*r = ramp{}
 	}
 }
 
-// divide computes the shares of the sources that can be taken now, and chooses the next source. It must be called
+// updateShares computes the shares of the sources that can be taken now, and chooses the next source. It must be called
 // after every change of the set of these sources.
-func (m *Mixture) divide() {
+func (m *Mixture) updateShares() {
 	weights := make([]int64, len(m.sources))
 	for i, s := range m.sources {
-		if s.active() {
+		if s.isActive() {
 			weights[i] = s.target
 		}
 	}
-	m.shares = share(weights)
+	m.shares = normalizeShares(weights)
 	for i, n := range m.shares {
 		m.accounts[i].share = n
 	}
-	m.choose()
+	m.chooseSource()
 }
 
-// choose determines the source of the next document.
-func (m *Mixture) choose() {
-	m.next, m.sequence = -1, 0
+// chooseSource determines the source of the next document.
+func (m *Mixture) chooseSource() {
+	m.nextSource, m.nextSequence = -1, 0
 	most := int64(0)
 	for i := range m.accounts {
 		a := &m.accounts[i]
-		if a.share > 0 && (m.next < 0 || a.credit > most || a.credit == most && m.sources[i].name < m.sources[m.next].name) {
-			m.next, most = i, a.credit
+		if a.share > 0 && (m.nextSource < 0 || a.credit > most || a.credit == most &&
+			m.sources[i].name < m.sources[m.nextSource].name) {
+			m.nextSource, most = i, a.credit
 		}
 	}
 }
@@ -354,94 +359,94 @@ func (m *Mixture) choose() {
 // Next returns the source of the next document and its sequence there. ok is false without a next document: if the
 // run has ended, all sources with a weight are paused, or no source has a weight.
 func (m *Mixture) Next() (source int, sequence uint64, ok bool) {
-	if m.next < 0 || m.ended {
+	if m.nextSource < 0 || m.ended {
 		return 0, 0, false
 	}
-	if m.sequence == 0 {
-		s := m.sources[m.next]
-		m.sequence = s.walkNow(m.config.Seed).At(s.taken)
+	if m.nextSequence == 0 {
+		s := m.sources[m.nextSource]
+		m.nextSequence = s.currentOrder(m.config.Seed).At(s.taken)
 	}
-	return m.next, m.sequence, true
+	return m.nextSource, m.nextSequence, true
 }
 
-// Sequence returns the sequence of a source's next document, or 0 if it has none.
-func (m *Mixture) Sequence(source int) uint64 {
+// NextSequence returns the sequence of a source's next document, or 0 if it has none.
+func (m *Mixture) NextSequence(source int) uint64 {
 	s := m.sources[source]
 	switch {
-	case s.usedUp():
+	case s.isUsedUp():
 		return 0
-	case s.behindEpoch():
-		return m.Walk(source, s.epoch+1).At(0)
+	case s.isEpochDone():
+		return m.EpochOrder(source, s.epoch+1).At(0)
 	}
-	return s.walkNow(m.config.Seed).At(s.taken)
+	return s.currentOrder(m.config.Seed).At(s.taken)
 }
 
-// walkNow returns the walk of the current epoch.
-func (s *source) walkNow(seed uint64) *Walk {
-	if s.walk == nil {
-		s.walk = s.newWalk(seed)
+// currentOrder returns the walk of the current epoch.
+func (s *source) currentOrder(seed uint64) *EpochOrder {
+	if s.epochOrder == nil {
+		s.epochOrder = s.newEpochOrder(seed)
 	}
-	return s.walk
+	return s.epochOrder
 }
 
-func (s *source) newWalk(seed uint64) *Walk {
-	if s.config.Block > 0 && (s.epoch > 0 || s.drawn) {
-		return drawn(seed, s.name, s.epoch, s.begin.First, s.last, uint64(s.config.Block))
+func (s *source) newEpochOrder(seed uint64) *EpochOrder {
+	if s.config.Block > 0 && (s.epoch > 0 || s.shuffled) {
+		return newShuffledOrder(seed, s.name, s.epoch, s.initialRange.First, s.last, uint64(s.config.Block))
 	}
-	return inOrder(s.begin.First, s.last)
+	return newStreamOrder(s.initialRange.First, s.last)
 }
 
 // Ended reports whether no source has a further document.
 func (m *Mixture) Ended() bool { return m.ended }
 
-// finished computes Ended from the state of all sources. A source that is not sealed may still get a weight and
+// isFinished computes Ended from the state of all sources. A source that is not sealed may still get a weight and
 // documents.
-func (m *Mixture) finished() bool {
-	if m.endsFirst() {
+func (m *Mixture) isFinished() bool {
+	if m.isEndedByFirst() {
 		return true
 	}
 	for i, s := range m.sources {
-		if !s.removed && (!s.sealed || !s.usedUp() && m.weighs(i)) {
+		if !s.removed && (!s.sealed || !s.isUsedUp() && m.hasWeight(i)) {
 			return false
 		}
 	}
 	return true
 }
 
-// endsFirst reports whether the run ends with its first exhausted source and a source is exhausted.
-func (m *Mixture) endsFirst() bool {
+// isEndedByFirst reports whether the run ends with its first exhausted source and a source is exhausted.
+func (m *Mixture) isEndedByFirst() bool {
 	return m.config.Mix.End == EndFirst && slices.ContainsFunc(m.sources, func(s *source) bool {
 		return s.exhausted && !s.removed
 	})
 }
 
-// weighs reports whether a source has a weight, or gets one by the schedule.
-func (m *Mixture) weighs(source int) bool {
+// hasWeight reports whether a source has a weight, or gets one by the schedule.
+func (m *Mixture) hasWeight(source int) bool {
 	s := m.sources[source]
 	return s.target > 0 || len(m.ramp.to) > 0 && m.ramp.to[source] > 0 ||
-		slices.ContainsFunc(m.config.Mix.Schedule[m.point:], func(p Point) bool { return p.Weights[s.name] > 0 })
+		slices.ContainsFunc(m.config.Mix.Schedule[m.nextPoint:], func(p Point) bool { return p.Weights[s.name] > 0 })
 }
 
 // Seal records that a source has no document after last.
 func (m *Mixture) Seal(source int, last uint64) error {
-	s, err := m.at(source)
+	s, err := m.sourceAt(source)
 	switch {
 	case err != nil:
 		return err
 	case s.sealed:
 		return fmt.Errorf("source %s is sealed behind document %d already", s.name, s.last)
-	case last+1 < s.begin.First+s.taken:
+	case last+1 < s.initialRange.First+s.taken:
 		return fmt.Errorf("source %s cannot end behind document %d: %d documents from %d on are taken", s.name, last, s.taken,
-			s.begin.First)
+			s.initialRange.First)
 	}
 	s.sealed, s.last = true, last
-	m.settle()
+	m.applySourceEnds()
 	return nil
 }
 
 // Rest pauses or resumes a source. While it is paused, the other sources share its weight.
 func (m *Mixture) Rest(source int, rests bool) error {
-	s, err := m.at(source)
+	s, err := m.sourceAt(source)
 	if err != nil {
 		return err
 	}
@@ -449,12 +454,12 @@ func (m *Mixture) Rest(source int, rests bool) error {
 		return fmt.Errorf("source %s rests already, or is awake", s.name)
 	}
 	s.resting = rests
-	m.advance()
-	m.settle()
+	m.followSchedule()
+	m.applySourceEnds()
 	return nil
 }
 
-func (m *Mixture) at(source int) (*source, error) {
+func (m *Mixture) sourceAt(source int) (*source, error) {
 	if source < 0 || source >= len(m.sources) || m.sources[source].removed {
 		return nil, fmt.Errorf("the run has no source %d", source)
 	}
@@ -463,20 +468,20 @@ func (m *Mixture) at(source int) (*source, error) {
 
 // Status describes one source.
 type Status struct {
-	Name    string  `json:"name"`
-	Target  float64 `json:"target"` // target share
-	Share   float64 `json:"share"`  // target share, including a part of the shares of paused and used-up sources
-	Credit  float64 `json:"credit"` // tokens missing from its share
-	Tokens  int64   `json:"tokens"` // taken
-	Fresh   int64   `json:"-"`      // of Tokens, those of the current epoch
-	Epoch   uint64  `json:"epoch"`  // current epoch, from 0
-	Epochs  Epochs  `json:"epochs"`
-	Taken   uint64  `json:"taken"`          // documents of the current epoch
-	Last    uint64  `json:"last,omitempty"` // sequence of the last document, if sealed
-	Sealed  bool    `json:"sealed,omitempty"`
-	Resting bool    `json:"resting,omitempty"`
-	Removed bool    `json:"removed,omitempty"`
-	UsedUp  bool    `json:"used_up,omitempty"`
+	Name        string  `json:"name"`
+	Target      float64 `json:"target"` // target share
+	Share       float64 `json:"share"`  // target share, including a part of the shares of paused and used-up sources
+	Credit      float64 `json:"credit"` // tokens missing from its share
+	Tokens      int64   `json:"tokens"` // taken
+	EpochTokens int64   `json:"-"`      // of Tokens, those of the current epoch
+	Epoch       uint64  `json:"epoch"`  // current epoch, from 0
+	Epochs      Epochs  `json:"epochs"`
+	Taken       uint64  `json:"taken"`          // documents of the current epoch
+	Last        uint64  `json:"last,omitempty"` // sequence of the last document, if sealed
+	Sealed      bool    `json:"sealed,omitempty"`
+	Resting     bool    `json:"resting,omitempty"`
+	Removed     bool    `json:"removed,omitempty"`
+	UsedUp      bool    `json:"used_up,omitempty"`
 }
 
 // Status returns the state of the sources in the order of their numbers.
@@ -484,9 +489,9 @@ func (m *Mixture) Status() []Status {
 	out := make([]Status, len(m.sources))
 	for i, s := range m.sources {
 		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: m.Share(i),
-			Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.total, Fresh: s.fresh,
+			Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.totalTokens, EpochTokens: s.epochTokens,
 			Epoch: s.epoch, Epochs: s.config.Epochs, Taken: s.taken, Last: s.last, Sealed: s.sealed, Resting: s.resting,
-			Removed: s.removed, UsedUp: s.usedUp()}
+			Removed: s.removed, UsedUp: s.isUsedUp()}
 	}
 	return out
 }
@@ -497,14 +502,14 @@ func (m *Mixture) Len() int { return len(m.sources) }
 // Name returns the name of a source.
 func (m *Mixture) Name(source int) string { return m.sources[source].name }
 
-// Source returns the number of a source that is not removed.
-func (m *Mixture) Source(name string) (int, bool) {
+// SourceNumber returns the number of a source that is not removed.
+func (m *Mixture) SourceNumber(name string) (int, bool) {
 	i := slices.IndexFunc(m.sources, func(s *source) bool { return s.name == name && !s.removed })
 	return i, i >= 0
 }
 
-// Config returns the configuration of a source.
-func (m *Mixture) Config(source int) Source { return m.sources[source].config }
+// SourceConfig returns the configuration of a source.
+func (m *Mixture) SourceConfig(source int) Source { return m.sources[source].config }
 
 // Share returns the current target share of a source, after the shares of sources that cannot be taken are divided
 // among the others.
@@ -517,44 +522,45 @@ func (m *Mixture) Shares() []int64 { return m.shares }
 // Tokens returns the number of tokens taken.
 func (m *Mixture) Tokens() int64 { return m.tokens }
 
-// Place is a position in a source.
-type Place struct {
+// SourcePosition is a position in a source.
+type SourcePosition struct {
 	Epoch uint64 // current epoch, from 0
 	Taken uint64 // documents taken of the epoch
 }
 
-// Place returns the position in a source.
-func (m *Mixture) Place(source int) Place {
-	return Place{m.sources[source].epoch, m.sources[source].taken}
+// Position returns the position in a source.
+func (m *Mixture) Position(source int) SourcePosition {
+	return SourcePosition{m.sources[source].epoch, m.sources[source].taken}
 }
 
-// Walk returns the order of an epoch of a source.
-func (m *Mixture) Walk(source int, epoch uint64) *Walk {
+// EpochOrder returns the order of an epoch of a source.
+func (m *Mixture) EpochOrder(source int, epoch uint64) *EpochOrder {
 	s := *m.sources[source]
 	s.epoch = epoch
-	return s.newWalk(m.config.Seed)
+	return s.newEpochOrder(m.config.Seed)
 }
 
 // Floor returns the low watermark of a source at a position: the first sequence that may still be taken.
-func (m *Mixture) Floor(source int, p Place) uint64 {
+func (m *Mixture) Floor(source int, p SourcePosition) uint64 {
 	s := m.sources[source]
-	another := !s.removed && s.config.Epochs.Another(p.Epoch+1)
-	whole := s.config.Block > 0 && (p.Epoch > 0 || s.drawn) && p.Taken < s.documents() // any may be last in a drawn order
+	another := !s.removed && s.config.Epochs.HasEpochAfter(p.Epoch+1)
+	// any may be last in a drawn order
+	whole := s.config.Block > 0 && (p.Epoch > 0 || s.shuffled) && p.Taken < s.documentCount()
 	if another || whole {
-		return s.begin.First
+		return s.initialRange.First
 	}
-	return s.begin.First + p.Taken
+	return s.initialRange.First + p.Taken
 }
 
 // Clone returns an independent copy of the mixture.
 func (m *Mixture) Clone() *Mixture {
 	x := *m
-	x.accounts, x.begun = slices.Clone(m.accounts), slices.Clone(m.begun)
+	x.accounts, x.newEpochs = slices.Clone(m.accounts), slices.Clone(m.newEpochs)
 	x.ramp.from, x.ramp.to = slices.Clone(m.ramp.from), slices.Clone(m.ramp.to)
 	x.sources = make([]*source, len(m.sources))
 	for i, s := range m.sources {
 		own := *s
-		own.walk = nil // a walk is not shared
+		own.epochOrder = nil // a walk is not shared
 		x.sources[i] = &own
 	}
 	return &x

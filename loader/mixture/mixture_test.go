@@ -21,10 +21,10 @@ func config(sources map[string]mixture.Source) mixture.Config {
 // plain returns a source that is read once, in stream order.
 func plain(weight float64) mixture.Source { return mixture.Source{Weight: weight, Epochs: 1} }
 
-func live(names map[string]mixture.Source) map[string]mixture.Begin {
-	out := map[string]mixture.Begin{}
+func live(names map[string]mixture.Source) map[string]mixture.SourceRange {
+	out := map[string]mixture.SourceRange{}
 	for name := range names {
-		out[name] = mixture.Begin{First: 1}
+		out[name] = mixture.SourceRange{First: 1}
 	}
 	return out
 }
@@ -32,7 +32,7 @@ func live(names map[string]mixture.Source) map[string]mixture.Begin {
 func open(t interface {
 	Helper()
 	Fatal(...any)
-}, c mixture.Config, begins map[string]mixture.Begin) *mixture.Mixture {
+}, c mixture.Config, begins map[string]mixture.SourceRange) *mixture.Mixture {
 	t.Helper()
 	if bad := c.Validate(); len(bad) > 0 {
 		t.Fatal(bad)
@@ -76,8 +76,8 @@ func (w *world) take(t *rapid.T, tokens int) {
 	}
 	w.taken = append(w.taken, fmt.Sprint(status[s].Name, "/", sequence))
 	w.longest = max(w.longest, tokens)
-	w.m.Take(tokens)
-	w.m.Settle()
+	w.m.RecordNext(tokens)
+	w.m.ApplySourceEnds()
 	for i, x := range w.m.Status() {
 		if off := math.Abs(w.owed[i] - float64(x.Tokens)); i < len(w.owed) && off > float64(w.longest*len(status))+1 {
 			t.Fatalf("%s has %d tokens and should have %.0f", x.Name, x.Tokens, w.owed[i])
@@ -120,9 +120,9 @@ func drawConfig(t *rapid.T) mixture.Config {
 func TestCreditAndRestore(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawConfig(t)
-		begins := map[string]mixture.Begin{}
+		begins := map[string]mixture.SourceRange{}
 		for name := range c.Sources {
-			begin := mixture.Begin{First: 1 + uint64(rapid.IntRange(0, 5).Draw(t, "first"))}
+			begin := mixture.SourceRange{First: 1 + uint64(rapid.IntRange(0, 5).Draw(t, "first"))}
 			if begin.Sealed = rapid.Bool().Draw(t, "sealed at the start"); begin.Sealed {
 				begin.Last = begin.First - 1 + uint64(rapid.IntRange(0, 40).Draw(t, "documents"))
 			}
@@ -152,7 +152,7 @@ func TestCreditAndRestore(t *testing.T) {
 			case some == 2 && w.m.Len() < 8:
 				change := mixture.Change{Weights: map[string]float64{},
 					Add: map[string]mixture.Source{fmt.Sprint("new", w.m.Len()): plain(1)}}
-				begins[fmt.Sprint("new", w.m.Len())] = mixture.Begin{First: 1}
+				begins[fmt.Sprint("new", w.m.Len())] = mixture.SourceRange{First: 1}
 				for _, x := range w.m.Status() {
 					if !x.Removed {
 						change.Weights[x.Name] = rapid.SampledFrom([]float64{0, 1, 5}).Draw(t, "weight")
@@ -163,12 +163,12 @@ func TestCreditAndRestore(t *testing.T) {
 					delete(change.Weights, x.Name)
 				}
 				change.Weights[fmt.Sprint("new", w.m.Len())] = 2
-				both(func(m *mixture.Mixture) error { return m.Change(change, begins) })
+				both(func(m *mixture.Mixture) error { return m.ApplyChange(change, begins) })
 			case oka:
 				n := rapid.SampledFrom([]int{0, 1, 5, 30, 300}).Draw(t, "length")
 				w.take(t, n)
-				restored.Take(n)
-				restored.Settle()
+				restored.RecordNext(n)
+				restored.ApplySourceEnds()
 			}
 			state := restored.AppendState(nil)
 			restored = open(t, c, begins)
@@ -219,8 +219,8 @@ func sharesAfter(m *mixture.Mixture, tokens int64, lengths map[string]int) map[s
 		if !ok {
 			break
 		}
-		m.Take(lengths[m.Name(i)])
-		m.Settle()
+		m.RecordNext(lengths[m.Name(i)])
+		m.ApplySourceEnds()
 	}
 	out := map[string]float64{}
 	for i, x := range m.Status() {
@@ -270,8 +270,8 @@ func TestRampParts(t *testing.T) {
 	seen := map[float64]bool{}
 	for m.Tokens() < 256000 {
 		seen[m.Status()[0].Target] = true
-		m.Take(100)
-		m.Settle()
+		m.RecordNext(100)
+		m.ApplySourceEnds()
 	}
 	if m.Status()[0].Target != 0 || len(seen) != 256 {
 		t.Errorf("the target of a goes through %d values to %v", len(seen), m.Status()[0].Target)
@@ -284,7 +284,7 @@ func TestScheduleBehindTheEnd(t *testing.T) {
 	for _, ramp := range []mixture.Tokens{0, 1, 1000} {
 		c := config(map[string]mixture.Source{"a": plain(1), "b": plain(0)})
 		c.Mix.Schedule = []mixture.Point{{Tokens: 1e9, Ramp: ramp, Weights: map[string]float64{"a": 0, "b": 1}}}
-		m := open(t, c, map[string]mixture.Begin{"a": {First: 1, Last: 3, Sealed: true},
+		m := open(t, c, map[string]mixture.SourceRange{"a": {First: 1, Last: 3, Sealed: true},
 			"b": {First: 1, Last: 2, Sealed: true}})
 		var order []string
 		for !m.Ended() {
@@ -293,8 +293,8 @@ func TestScheduleBehindTheEnd(t *testing.T) {
 				t.Fatalf("nothing comes behind %v", order)
 			}
 			order = append(order, fmt.Sprint(m.Name(i), s))
-			m.Take(10)
-			m.Settle()
+			m.RecordNext(10)
+			m.ApplySourceEnds()
 		}
 		if want := []string{"a1", "a2", "a3", "b1", "b2"}; !slices.Equal(order, want) {
 			t.Errorf("ramp %d: %v comes", ramp, order)
@@ -320,10 +320,10 @@ func TestRest(t *testing.T) {
 func TestEndFirst(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(1)})
 	c.Mix.End = mixture.EndFirst
-	m := open(t, c, map[string]mixture.Begin{"a": {First: 1}, "b": {First: 1, Last: 3, Sealed: true}})
+	m := open(t, c, map[string]mixture.SourceRange{"a": {First: 1}, "b": {First: 1, Last: 3, Sealed: true}})
 	for !m.Ended() {
-		m.Take(10)
-		m.Settle()
+		m.RecordNext(10)
+		m.ApplySourceEnds()
 	}
 	if m.Tokens() != 70 { // the end of b takes effect where its fourth document would be taken
 		t.Errorf("it ends behind %d tokens", m.Tokens())
@@ -335,10 +335,10 @@ func TestForeverOfNothing(t *testing.T) {
 	a := plain(1)
 	a.Epochs = mixture.Forever
 	c := config(map[string]mixture.Source{"a": a})
-	m := open(t, c, map[string]mixture.Begin{"a": {First: 1, Last: 3, Sealed: true}})
+	m := open(t, c, map[string]mixture.SourceRange{"a": {First: 1, Last: 3, Sealed: true}})
 	for range 3 {
-		m.Take(0)
-		m.Settle()
+		m.RecordNext(0)
+		m.ApplySourceEnds()
 	}
 	if !m.Ended() {
 		t.Error("it goes on")
@@ -348,7 +348,7 @@ func TestForeverOfNothing(t *testing.T) {
 func TestChangeRefuses(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(1)})
 	m := open(t, c, live(c.Sources))
-	begins := map[string]mixture.Begin{"c": {First: 1}}
+	begins := map[string]mixture.SourceRange{"c": {First: 1}}
 	weights := func(w ...float64) map[string]float64 {
 		out := map[string]float64{}
 		for i, x := range w {
@@ -372,14 +372,14 @@ func TestChangeRefuses(t *testing.T) {
 		"not said where source": {Weights: map[string]float64{"a": 1, "b": 1, "e": 1},
 			Add: map[string]mixture.Source{"e": plain(1)}},
 	} {
-		if err := m.Change(change, begins); err == nil || !strings.Contains(err.Error(), want) {
+		if err := m.ApplyChange(change, begins); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want %q", change, err, want)
 		}
 	}
 	if !bytes.Equal(m.AppendState(nil), before) {
 		t.Error("a refused change changes something")
 	}
-	must(t, m.Change(mixture.Change{Weights: map[string]float64{"a": 1, "c": 3},
+	must(t, m.ApplyChange(mixture.Change{Weights: map[string]float64{"a": 1, "c": 3},
 		Add: map[string]mixture.Source{"c": plain(1)}, Remove: []string{"b"}}, begins))
 	near(t, sharesAfter(m, 1e5, map[string]int{"a": 7, "b": 7, "c": 7}), map[string]float64{"a": .25, "b": 0, "c": .75},
 		.002)
@@ -440,7 +440,7 @@ func TestSplit(t *testing.T) {
 	train, held := mixture.Split{Of: 1000, Take: []int{0, 989}}, mixture.Split{Of: 1000, Take: []int{990, 999}}
 	n := 0
 	for id := uint64(1); id <= 100000; id++ {
-		a, b := train.Takes(id*0x9e3779b97f4a7c15, id), held.Takes(id*0x9e3779b97f4a7c15, 3*id)
+		a, b := train.Includes(id*0x9e3779b97f4a7c15, id), held.Includes(id*0x9e3779b97f4a7c15, 3*id)
 		if a == b {
 			t.Fatalf("document %d is in both or none", id)
 		}
@@ -451,7 +451,7 @@ func TestSplit(t *testing.T) {
 	if n < 900 || n > 1100 {
 		t.Errorf("%d of 100,000 documents are held out", n)
 	}
-	if train.Takes(0, 5) != train.Takes(5, 77) {
+	if train.Includes(0, 5) != train.Includes(5, 77) {
 		t.Error("a document without an id does not go by its sequence")
 	}
 }
@@ -463,10 +463,10 @@ func TestWalk(t *testing.T) {
 			s := plain(1)
 			s.Block, s.Epochs = block, 3
 			m := open(t, config(map[string]mixture.Source{"a": s}),
-				map[string]mixture.Begin{"a": {First: 11, Last: 10 + n, Sealed: true}})
+				map[string]mixture.SourceRange{"a": {First: 11, Last: 10 + n, Sealed: true}})
 			orders := map[string]bool{}
 			for epoch := range uint64(2) {
-				w, again := m.Walk(0, epoch), m.Walk(0, epoch)
+				w, again := m.EpochOrder(0, epoch), m.EpochOrder(0, epoch)
 				seen := make([]bool, n)
 				var order strings.Builder
 				for k := range n {
@@ -478,7 +478,7 @@ func TestWalk(t *testing.T) {
 					fmt.Fprintln(&order, s)
 				}
 				for _, k := range []uint64{n - 1, n / 2, 0, n / 3} { // without the positions before
-					if a, b := again.At(k), m.Walk(0, epoch).At(k); a != b {
+					if a, b := again.At(k), m.EpochOrder(0, epoch).At(k); a != b {
 						t.Fatalf("document %d is %d or %d", k, a, b)
 					}
 				}
@@ -495,8 +495,8 @@ func TestWalk(t *testing.T) {
 func TestTies(t *testing.T) {
 	c := config(map[string]mixture.Source{"b": plain(1)})
 	m := open(t, c, live(c.Sources))
-	must(t, m.Change(mixture.Change{Weights: map[string]float64{"a": 1, "b": 1},
-		Add: map[string]mixture.Source{"a": plain(1)}}, map[string]mixture.Begin{"a": {First: 1}}))
+	must(t, m.ApplyChange(mixture.Change{Weights: map[string]float64{"a": 1, "b": 1},
+		Add: map[string]mixture.Source{"a": plain(1)}}, map[string]mixture.SourceRange{"a": {First: 1}}))
 	if i, _, _ := m.Next(); m.Name(i) != "a" {
 		t.Errorf("%s is first", m.Name(i))
 	}
@@ -507,11 +507,11 @@ func TestFloor(t *testing.T) {
 	twice, once, ordered := plain(1), plain(1), plain(1)
 	twice.Epochs, twice.Block, once.Block = 2, 2, 2
 	c := config(map[string]mixture.Source{"live": plain(1), "once": once, "ordered": ordered, "twice": twice})
-	sealed := mixture.Begin{First: 5, Last: 9, Sealed: true}
-	m := open(t, c, map[string]mixture.Begin{"live": {First: 5}, "once": sealed, "ordered": sealed, "twice": sealed})
+	sealed := mixture.SourceRange{First: 5, Last: 9, Sealed: true}
+	m := open(t, c, map[string]mixture.SourceRange{"live": {First: 5}, "once": sealed, "ordered": sealed, "twice": sealed})
 	have := map[string][]uint64{}
 	for i, name := range slices.Sorted(maps.Keys(c.Sources)) {
-		for _, p := range []mixture.Place{{0, 0}, {0, 3}, {0, 5}, {1, 2}, {1, 5}} {
+		for _, p := range []mixture.SourcePosition{{0, 0}, {0, 3}, {0, 5}, {1, 2}, {1, 5}} {
 			if name == "twice" || p.Epoch == 0 {
 				have[name] = append(have[name], m.Floor(i, p))
 			}
@@ -528,12 +528,12 @@ func FuzzRestoreState(f *testing.F) {
 	s.Block, s.Epochs = 3, 2
 	c := config(map[string]mixture.Source{"a": s, "b": plain(2)})
 	c.Mix.Schedule = []mixture.Point{{Tokens: 100, Ramp: 1000, Weights: map[string]float64{"a": 1, "b": 5}}}
-	begins := map[string]mixture.Begin{"a": {First: 1, Last: 9, Sealed: true}, "b": {First: 1}}
+	begins := map[string]mixture.SourceRange{"a": {First: 1, Last: 9, Sealed: true}, "b": {First: 1}}
 	m := open(f, c, begins)
 	for range 40 {
 		f.Add(m.AppendState(nil))
-		m.Take(17)
-		m.Settle()
+		m.RecordNext(17)
+		m.ApplySourceEnds()
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		m := open(t, c, begins)
@@ -548,8 +548,8 @@ func FuzzRestoreState(f *testing.F) {
 			if _, _, ok := m.Next(); !ok {
 				return
 			}
-			m.Take(50)
-			m.Settle()
+			m.RecordNext(50)
+			m.ApplySourceEnds()
 		}
 	})
 }
@@ -563,33 +563,33 @@ func BenchmarkTake(b *testing.B) {
 			}
 			m := open(b, c, live(c.Sources))
 			for i := range b.N {
-				m.Take(100 + i%1000)
-				m.Settle()
+				m.RecordNext(100 + i%1000)
+				m.ApplySourceEnds()
 				m.Next()
 			}
 		})
 	}
 }
 
-// Place of every document is the position at which it is taken, and WalkOf has the order of the mixture.
+// Place of every document is the position at which it is taken, and NewEpochOrder has the order of the mixture.
 func TestPlaceOfADocument(t *testing.T) {
 	for _, n := range []uint64{0, 1, 5, 64, 8191, 8192, 20_003} {
 		for _, block := range []int{0, 1, 7, 64, 9000} {
 			c := plain(1)
 			c.Epochs, c.Block = 3, block
-			begin := mixture.Begin{First: 11, Last: 10 + n, Sealed: true}
-			m := open(t, config(map[string]mixture.Source{"a": c}), map[string]mixture.Begin{"a": begin})
+			begin := mixture.SourceRange{First: 11, Last: 10 + n, Sealed: true}
+			m := open(t, config(map[string]mixture.Source{"a": c}), map[string]mixture.SourceRange{"a": begin})
 			for epoch := range uint64(3) {
-				w, of := m.Walk(0, epoch), mixture.WalkOf(7, "a", c, begin, begin.Last, epoch)
+				w, of := m.EpochOrder(0, epoch), mixture.NewEpochOrder(7, "a", c, begin, begin.Last, epoch)
 				for k := uint64(0); k < n; k += 1 + k/50 {
 					sequence := w.At(k)
-					if have, ok := of.Place(sequence); !ok || have != k || of.At(k) != sequence {
+					if have, ok := of.Index(sequence); !ok || have != k || of.At(k) != sequence {
 						t.Fatalf("%d documents by %d, epoch %d: document %d has place %d (%t), want %d", n, block, epoch, sequence,
 							have, ok, k)
 					}
 				}
 				for _, sequence := range []uint64{0, 10, 11 + n, 1 << 40} {
-					if have, ok := of.Place(sequence); ok && (n > 0 || block > 0) {
+					if have, ok := of.Index(sequence); ok && (n > 0 || block > 0) {
 						t.Fatalf("%d documents by %d, epoch %d: document %d has place %d", n, block, epoch, sequence, have)
 					}
 				}

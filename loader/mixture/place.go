@@ -2,26 +2,27 @@ package mixture
 
 import "slices"
 
-// WalkOf returns the order of an epoch of a source with the given begin. last is the sequence of its last document;
-// only a drawn order needs it.
-func WalkOf(seed uint64, name string, c Source, begin Begin, last, epoch uint64) *Walk {
-	s := source{name: name, config: c, begin: begin, last: last, epoch: epoch, drawn: begin.Sealed && c.Block > 0}
-	return s.newWalk(seed)
+// NewEpochOrder returns the order of an epoch of a source with the given begin. last is the sequence of its last
+// document; only a drawn order needs it.
+func NewEpochOrder(seed uint64, name string, c Source, begin SourceRange, last, epoch uint64) *EpochOrder {
+	s := source{name: name, config: c, initialRange: begin, last: last, epoch: epoch, shuffled: begin.Sealed &&
+		c.Block > 0}
+	return s.newEpochOrder(seed)
 }
 
-// Place returns the position of a document in the epoch, which is the argument of At. ok is false if the epoch does
+// Index returns the position of a document in the epoch, which is the argument of At. ok is false if the epoch does
 // not have the document.
-func (w *Walk) Place(sequence uint64) (k uint64, ok bool) {
-	if sequence < w.First || (w.Drawn || w.Last > 0) && sequence > w.Last {
+func (w *EpochOrder) Index(sequence uint64) (k uint64, ok bool) {
+	if sequence < w.First || (w.Shuffled || w.Last > 0) && sequence > w.Last {
 		return 0, false
 	}
-	if !w.Drawn {
+	if !w.Shuffled {
 		return sequence - w.First, true
 	}
-	g := w.outer.place((sequence-w.First)/w.block) / w.each
-	if w.group != g+1 {
-		w.draw(g)
+	g := w.blockOrder.preimage((sequence-w.First)/w.block) / w.groupBlocks
+	if w.loadedGroup != g+1 {
+		w.loadGroup(g)
 	}
 	at := slices.Index(w.docs, sequence)
-	return w.start(g) + uint64(max(at, 0)), at >= 0
+	return w.groupStart(g) + uint64(max(at, 0)), at >= 0
 }

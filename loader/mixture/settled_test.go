@@ -13,10 +13,10 @@ func TestMixture_SettleReturnsEpochsAndTheEnd(t *testing.T) {
 	twice := plain(1)
 	twice.Epochs = 2
 	c := config(map[string]mixture.Source{"a": twice, "b": plain(1)})
-	m := open(t, c, map[string]mixture.Begin{"a": {First: 1}, "b": {First: 1, Last: 1, Sealed: true}})
+	m := open(t, c, map[string]mixture.SourceRange{"a": {First: 1}, "b": {First: 1, Last: 1, Sealed: true}})
 	settled := func(ended bool, begun ...int) {
 		t.Helper()
-		if x := m.Settle(); x.Ended != ended || !slices.Equal(x.Begun, begun) {
+		if x := m.ApplySourceEnds(); x.Ended != ended || !slices.Equal(x.NewEpochs, begun) {
 			t.Fatalf("%+v, want the end %t and epochs of %v", x, ended, begun)
 		}
 	}
@@ -27,7 +27,7 @@ func TestMixture_SettleReturnsEpochsAndTheEnd(t *testing.T) {
 		if !ok || source != want {
 			t.Fatalf("source %d is next (%t), want %d", source, ok, want)
 		}
-		m.Take(10)
+		m.RecordNext(10)
 	}
 	take(0)
 	settled(false)
@@ -50,8 +50,8 @@ func TestMixture_SharesAreReplaced(t *testing.T) {
 	before := fmt.Sprint(first)
 	for range 10 {
 		m.Next()
-		m.Take(10)
-		m.Settle()
+		m.RecordNext(10)
+		m.ApplySourceEnds()
 		if &m.Shares()[0] != &first[0] {
 			t.Fatal("the slice is another one, and the shares have not changed")
 		}

@@ -35,12 +35,12 @@ func apportion(weights []*big.Rat) []int64 {
 		}
 		left -= out[i]
 	}
-	return settle(out, left, func(a, b int) int { return rests[b].Cmp(rests[a]) })
+	return distributeRemainder(out, left, func(a, b int) int { return rests[b].Cmp(rests[a]) })
 }
 
-// settle adds left to the parts above 0, 1 each in the order of compare. A negative left is subtracted from the
-// largest parts.
-func settle(parts []int64, left int64, compare func(a, b int) int) []int64 {
+// distributeRemainder adds left to the parts above 0, 1 each in the order of compare. A negative left is subtracted
+// from the largest parts.
+func distributeRemainder(parts []int64, left int64, compare func(a, b int) int) []int64 {
 	order := make([]int, 0, len(parts))
 	for i := range parts {
 		if parts[i] > 0 {
@@ -58,8 +58,8 @@ func settle(parts []int64, left int64, compare func(a, b int) int) []int64 {
 	return parts
 }
 
-// share divides Unit in proportion to parts, with the same rounding as apportion.
-func share(parts []int64) []int64 {
+// normalizeShares divides Unit in proportion to parts, with the same rounding as apportion.
+func normalizeShares(parts []int64) []int64 {
 	sum := uint64(0)
 	for _, p := range parts {
 		sum += uint64(p)
@@ -80,11 +80,11 @@ func share(parts []int64) []int64 {
 		}
 		left -= out[i]
 	}
-	return settle(out, left, func(a, b int) int { return cmp.Compare(rests[b], rests[a]) })
+	return distributeRemainder(out, left, func(a, b int) int { return cmp.Compare(rests[b], rests[a]) })
 }
 
-// rationals returns the exact values of the numbers.
-func rationals(x []float64) []*big.Rat {
+// toRationals returns the exact values of the numbers.
+func toRationals(x []float64) []*big.Rat {
 	out := make([]*big.Rat, len(x))
 	for i := range x {
 		out[i] = new(big.Rat).SetFloat64(x[i])

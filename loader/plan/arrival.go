@@ -24,10 +24,10 @@ type PackingHints struct {
 	Hint *similarity.Hint // similarity hint, if the packing method uses hints; else nil
 }
 
-// Used returns how many tokens of the arrival are used with the given configuration of its source, ignoring
+// UsedTokens returns how many tokens of the arrival are used with the given configuration of its source, ignoring
 // duplicates.
-func (a Arrival) Used(c mixture.Source) (tokens int) {
-	for i := range a.Count() {
+func (a Arrival) UsedTokens(c mixture.Source) (tokens int) {
+	for i := range a.DocumentCount() {
 		if x := a.Document(i); a.SkipReason(i, x, c) == "" {
 			tokens += x.Length
 		}
@@ -41,7 +41,7 @@ func (a *Arrival) SkipReason(i int, x Part, c mixture.Source) Skip {
 	switch {
 	case x.Skip != "":
 		return x.Skip
-	case !c.Split.Takes(x.ID, a.identity(i, x)):
+	case !c.Split.Includes(x.ID, a.splitIdentity(i, x)):
 		return SkipSplit
 	case x.Length < c.MinTokens:
 		return SkipShort

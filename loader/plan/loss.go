@@ -33,22 +33,22 @@ func NewLossRuns(lengths []int32) LossRuns {
 	return out
 }
 
-// Append appends the runs of the tokens [start, end) to lengths, for NewLossRuns. lengths must have an even number of
-// elements, and so has the result.
-func (r LossRuns) Append(lengths []int32, start, end int32) []int32 {
+// AppendRuns appends the runs of the tokens [start, end) to lengths, for NewLossRuns. lengths must have an even number
+// of elements, and so has the result.
+func (r LossRuns) AppendRuns(lengths []int32, start, end int32) []int32 {
 	at := start
-	r.Masked(packonline.Piece{Start: start, Length: end - start}, func(from, to int32) {
+	r.VisitMasked(packonline.Piece{Start: start, Length: end - start}, func(from, to int32) {
 		lengths = append(lengths, from-at, to-from)
 		at = to
 	})
 	return append(lengths, end-at, 0)
 }
 
-// Any reports whether a token has a loss.
-func (r LossRuns) Any() bool { return r == nil || r[0] > 0 || len(r) > 2 }
+// HasLoss reports whether a token has a loss.
+func (r LossRuns) HasLoss() bool { return r == nil || r[0] > 0 || len(r) > 2 }
 
-// Masked calls f for the tokens [start, end) of a piece that have no loss, in order.
-func (r LossRuns) Masked(x packonline.Piece, f func(start, end int32)) {
+// VisitMasked calls f for the tokens [start, end) of a piece that have no loss, in order.
+func (r LossRuns) VisitMasked(x packonline.Piece, f func(start, end int32)) {
 	at := int32(0)
 	for i, n := range r {
 		if at >= x.Start+x.Length {

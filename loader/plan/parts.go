@@ -7,30 +7,30 @@ import (
 // Part is one of several documents of a message. Their tokens are consecutive, so a plan names a document by tokens
 // of the message.
 //
-// A split document consists of several Parts with its ID. Each is treated as a document, except by the split of its
-// source (mixture.Split), which takes all of them or none. So no model is tested on a part of a document whose other
-// parts it was trained on.
+// A split document consists of several Parts with its ProcessID. Each is treated as a document, except by the split of
+// its source (mixture.Split), which takes all of them or none. So no model is tested on a part of a document whose
+// other parts it was trained on.
 type Part struct {
-	ID     uint64   // hash of the producer's id, 0 for none
-	Length int      // in tokens, including the end-of-document token
-	Skip   Skip     // not empty: the document is not used
-	Loss   LossRuns // which of its tokens have a loss
-	Cut    bool     // tokens beyond documents.max_tokens were removed
-	Nth    int      // number of earlier Parts of the same split document
+	ID         uint64   // hash of the producer's id, 0 for none
+	Length     int      // in tokens, including the end-of-document token
+	Skip       Skip     // not empty: the document is not used
+	Loss       LossRuns // which of its tokens have a loss
+	Cut        bool     // tokens beyond documents.max_tokens were removed
+	SplitIndex int      // number of earlier Parts of the same split document
 	PackingHints
 }
 
-// pieceOdds is the difference between the identities of consecutive Parts of a document: 2^64 divided by the golden
-// ratio.
-const pieceOdds = 0x9e3779b97f4a7c15
+// partIdentityStep is the difference between the identities of consecutive Parts of a document: 2^64 divided by the
+// golden ratio.
+const partIdentityStep = 0x9e3779b97f4a7c15
 
 // Identity returns the deduplication id of the part: equal Parts of documents with the same id have the same one. 0
 // means none.
 func (x Part) Identity() uint64 {
-	if x.ID == 0 || x.Nth == 0 {
+	if x.ID == 0 || x.SplitIndex == 0 {
 		return x.ID
 	}
-	return max(x.ID+uint64(x.Nth)*pieceOdds, 1)
+	return max(x.ID+uint64(x.SplitIndex)*partIdentityStep, 1)
 }
 
 // PartBits is the number of bits for the offset of a document among the tokens of its message, if messages hold
@@ -40,8 +40,8 @@ const PartBits = 24
 // MaxPartTokens is the maximum number of tokens of a message with several documents.
 const MaxPartTokens = 1 << PartBits
 
-// Count returns the number of documents of an arrival.
-func (a *Arrival) Count() int { return max(len(a.Parts), 1) }
+// DocumentCount returns the number of documents of an arrival.
+func (a *Arrival) DocumentCount() int { return max(len(a.Parts), 1) }
 
 // Document returns document i of the arrival.
 func (a *Arrival) Document(i int) Part {
@@ -53,15 +53,15 @@ func (a *Arrival) Document(i int) Part {
 
 // Documents returns all documents of the arrival.
 func (a Arrival) Documents() []Part {
-	out := make([]Part, a.Count())
+	out := make([]Part, a.DocumentCount())
 	for i := range out {
 		out[i] = a.Document(i)
 	}
 	return out
 }
 
-// Lengths returns the arrival without loss runs, which do not affect steps.
-func (a Arrival) Lengths() Arrival {
+// WithoutLoss returns the arrival without loss runs, which do not affect steps.
+func (a Arrival) WithoutLoss() Arrival {
 	a.Loss, a.Parts = nil, slices.Clone(a.Parts)
 	for i := range a.Parts {
 		a.Parts[i].Loss = nil
@@ -69,9 +69,9 @@ func (a Arrival) Lengths() Arrival {
 	return a
 }
 
-// Bare returns the arrival without loss runs and packing hints.
-func (a Arrival) Bare() Arrival {
-	a = a.Lengths()
+// LengthsOnly returns the arrival without loss runs and packing hints.
+func (a Arrival) LengthsOnly() Arrival {
+	a = a.WithoutLoss()
 	a.PackingHints = PackingHints{}
 	for i := range a.Parts {
 		a.Parts[i].PackingHints = PackingHints{}
@@ -79,5 +79,7 @@ func (a Arrival) Bare() Arrival {
 	return a
 }
 
-// identity returns what a split uses instead of the id for a document i without one.
-func (a *Arrival) identity(i int, x Part) uint64 { return a.Sequence + uint64(i-x.Nth)<<sequenceBits }
+// splitIdentity returns what a split uses instead of the id for a document i without one.
+func (a *Arrival) splitIdentity(i int, x Part) uint64 {
+	return a.Sequence + uint64(i-x.SplitIndex)<<sequenceBits
+}

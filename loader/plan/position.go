@@ -7,11 +7,11 @@ import "strconv"
 // that is still needed. The zero Position covers no document.
 type Position struct{ last uint64 }
 
-// Behind returns the position that covers the documents up to and including a sequence.
-func Behind(sequence uint64) Position { return Position{sequence} }
+// PositionAfter returns the position that covers the documents up to and including a sequence.
+func PositionAfter(sequence uint64) Position { return Position{sequence} }
 
-// Before returns the position that covers the documents before a sequence.
-func Before(sequence uint64) Position { return Position{max(sequence, 1) - 1} }
+// PositionBefore returns the position that covers the documents before a sequence.
+func PositionBefore(sequence uint64) Position { return Position{max(sequence, 1) - 1} }
 
 // Covers reports whether the position covers a document.
 func (p Position) Covers(sequence uint64) bool { return sequence <= p.last }
@@ -25,16 +25,16 @@ func (p Position) Last() uint64 { return p.last }
 // Next returns the sequence of the first document that p does not cover.
 func (p Position) Next() uint64 { return p.last + 1 }
 
-// Least returns the position that covers the documents which both positions cover.
-func (p Position) Least(q Position) Position {
+// Min returns the position that covers the documents which both positions cover.
+func (p Position) Min(q Position) Position {
 	if p.Reaches(q) {
 		return q
 	}
 	return p
 }
 
-// Most returns the position that covers the documents which at least one of the positions covers.
-func (p Position) Most(q Position) Position {
+// Max returns the position that covers the documents which at least one of the positions covers.
+func (p Position) Max(q Position) Position {
 	if p.Reaches(q) {
 		return p
 	}

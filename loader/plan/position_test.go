@@ -13,20 +13,20 @@ func TestPosition(t *testing.T) {
 		}
 		return n
 	}
-	if covered(Position{}) != 0 || Before(0) != (Position{}) || Before(1) != (Position{}) {
+	if covered(Position{}) != 0 || PositionBefore(0) != (Position{}) || PositionBefore(1) != (Position{}) {
 		t.Error("a position before all documents covers one")
 	}
 	for i := range uint64(documents) {
-		p := Behind(i)
-		if covered(p) != int(i) || p.Last() != i || p.Next() != i+1 || p != Before(i+1) {
+		p := PositionAfter(i)
+		if covered(p) != int(i) || p.Last() != i || p.Next() != i+1 || p != PositionBefore(i+1) {
 			t.Errorf("behind document %d: %s covers %d documents, last %d, next %d", i, p, covered(p), p.Last(), p.Next())
 		}
 		for k := range uint64(documents) {
-			q := Behind(k)
-			if least := p.Least(q); covered(least) != int(min(i, k)) {
+			q := PositionAfter(k)
+			if least := p.Min(q); covered(least) != int(min(i, k)) {
 				t.Errorf("the least of %s and %s is %s", p, q, least)
 			}
-			if most := p.Most(q); covered(most) != int(max(i, k)) {
+			if most := p.Max(q); covered(most) != int(max(i, k)) {
 				t.Errorf("the most of %s and %s is %s", p, q, most)
 			}
 			if p.Reaches(q) != (i >= k) {

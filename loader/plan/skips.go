@@ -51,8 +51,8 @@ func (s Skip) Text() string { return skipReasons[s.index()].text }
 // Do returns the recommended action of an operator for documents skipped for this reason.
 func (s Skip) Do() string { return skipReasons[s.index()].do }
 
-// Configured reports whether the configuration requests that such documents are skipped.
-func (s Skip) Configured() bool { return skipReasons[s.index()].configured }
+// IsConfigured reports whether the configuration requests that such documents are skipped.
+func (s Skip) IsConfigured() bool { return skipReasons[s.index()].configured }
 
 // index returns the index in skipReasons. A reason that is not in the list counts as undecodable.
 func (s Skip) index() int {
@@ -70,8 +70,8 @@ type Skips [len(skipReasons)]int64
 // Add adds n documents that are skipped for a reason.
 func (s *Skips) Add(why Skip, n int64) { s[why.index()] += n }
 
-// Of returns the number of documents that are skipped for a reason.
-func (s Skips) Of(why Skip) int64 { return s[why.index()] }
+// Count returns the number of documents that are skipped for a reason.
+func (s Skips) Count(why Skip) int64 { return s[why.index()] }
 
 // All yields every reason with its count, in the order in which they are shown.
 func (s Skips) All() iter.Seq2[Skip, int64] {
@@ -92,8 +92,8 @@ func (s Skips) Total() (n int64) {
 	return n
 }
 
-// Minus returns the counts added since an earlier value.
-func (s Skips) Minus(before Skips) Skips {
+// Sub returns the counts added since an earlier value.
+func (s Skips) Sub(before Skips) Skips {
 	for i := range s {
 		s[i] -= before[i]
 	}

@@ -21,20 +21,20 @@ type SourceInfo struct {
 	Config mixture.Source `json:"config"`
 	// From is the first document that the run needs, if a parent has read earlier ones; else 0.
 	From uint64 `json:"from,omitempty"`
-	// Behind is the arrival after which the source was added; 0 for an initial source.
-	Behind uint64 `json:"behind,omitempty"`
+	// AddedAfter is the arrival after which the source was added; 0 for an initial source.
+	AddedAfter uint64 `json:"behind,omitempty"`
 }
 
 // First returns the sequence of the first document that the run needs.
 func (s *SourceInfo) First() uint64 { return max(s.Start, s.From) }
 
-// Drawn reports whether the first epoch of the source is read in a drawn order.
-func (s *SourceInfo) Drawn() bool { return s.Sealed && s.Config.Block > 0 }
+// IsShuffled reports whether the first epoch of the source is read in a drawn order.
+func (s *SourceInfo) IsShuffled() bool { return s.Sealed && s.Config.Block > 0 }
 
 // Floor returns the low watermark of the source at a position: the first sequence that may still be taken. A source
 // with a drawn order or several epochs is needed completely until the run ends.
-func (s *SourceInfo) Floor(p mixture.Place) uint64 {
-	if s.Config.Epochs != 1 || s.Drawn() {
+func (s *SourceInfo) Floor(p mixture.SourcePosition) uint64 {
+	if s.Config.Epochs != 1 || s.IsShuffled() {
 		return s.Start
 	}
 	return max(s.Start+p.Taken, s.From)

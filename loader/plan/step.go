@@ -12,19 +12,20 @@ type Step struct {
 	Rows   [][]packonline.Piece // pieces name documents by Ref; a row without pieces is only padding
 	Cursor Position             // after the last arrival when the step was emitted
 	Floor  Position             // before the oldest arrival that a later step may need
-	// Places are the positions in the sources at Cursor, in steps whose index is a multiple of MarkSteps.
-	Places []mixture.Place
+	// SourcePositions are the positions in the sources at Cursor, in steps whose index is a multiple of
+	// SourcePositionInterval.
+	SourcePositions []mixture.SourcePosition
 	// Masked is the number of tokens without a loss: those masked in their documents, and repeated tokens if the loss of
 	// a repeated token counts once.
 	Masked int64
-	// MaskedFirst is how many attention segments begin with such a token.
-	MaskedFirst int64
+	// MaskedSegmentStarts is how many attention segments begin with such a token.
+	MaskedSegmentStarts int64
 	// Repeats are the pieces that begin with repeated tokens without a loss, by row and piece.
 	Repeats []Repeat
 }
 
-// MarkSteps is the number of steps from one with Places to the next.
-const MarkSteps = 64
+// SourcePositionInterval is the number of steps from one with Places to the next.
+const SourcePositionInterval = 64
 
 // RowTokens returns the number of tokens of pieces.
 func RowTokens(pieces []packonline.Piece) (n int64) {

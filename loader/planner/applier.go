@@ -27,12 +27,12 @@ type Ready struct {
 // differ in the origin of the inputs and the destination of the steps. Like the planner, it is pure and not safe for
 // concurrent use.
 type Applier struct {
-	Planner *Planner
-	Pending []planrecord.Control // recorded but not in effect yet, in the order in which they take effect
-	Keepers planrecord.Keepers   // the map is replaced, never changed
-	End     *planrecord.End      // nil until it is recorded
-	Ended   bool                 // no further document is accepted
-	Fed     int64                // tokens of used documents; in a fork, including those buffered in its parent
+	Planner    *Planner
+	Pending    []planrecord.Control // recorded but not in effect yet, in the order in which they take effect
+	Keepers    planrecord.Keepers   // the map is replaced, never changed
+	End        *planrecord.End      // nil until it is recorded
+	Ended      bool                 // no further document is accepted
+	UsedTokens int64                // tokens of used documents; in a fork, including those buffered in its parent
 }
 
 // NewApplier returns the applier of a run at its start.
@@ -41,7 +41,7 @@ func NewApplier(h planrecord.Header) (*Applier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Applier{Planner: p, Keepers: planrecord.Keepers{}, Fed: p.accounted()}, nil
+	return &Applier{Planner: p, Keepers: planrecord.Keepers{}, UsedTokens: p.usedTokens()}, nil
 }
 
 // Record receives an entry that the log holds or is about to hold. A control takes effect once the planner has
@@ -51,75 +51,77 @@ func (a *Applier) Record(e planrecord.Entry) {
 	case planrecord.Control:
 		if !a.Ended { // if sources are sealed together, the end of one may end the run
 			a.Pending = append(slices.Clip(a.Pending), e)
-			slices.SortStableFunc(a.Pending, func(x, y planrecord.Control) int { return cmp.Compare(x.Behind(), y.Behind()) })
+			slices.SortStableFunc(a.Pending, func(x, y planrecord.Control) int {
+				return cmp.Compare(x.EffectiveAfter(), y.EffectiveAfter())
+			})
 		}
 	case planrecord.Commit, planrecord.Leave:
-		a.Keepers = a.Keepers.Changed(e)
+		a.Keepers = a.Keepers.WithEntry(e)
 	case planrecord.End:
 		a.End = &e
 	}
 }
 
-// Document passes the next document to the planner. It fails if a control is due first.
-func (a *Applier) Document(d plan.Arrival) (Ready, error) {
+// AddDocument passes the next document to the planner. It fails if a control is due first.
+func (a *Applier) AddDocument(d plan.Arrival) (Ready, error) {
 	switch {
 	case a.Ended:
 		return Ready{}, fmt.Errorf("plan document %d: the run has ended behind arrival %d", d.Sequence, a.Planner.Clock())
-	case a.Planner.Inherits():
+	case a.Planner.HasInheritance():
 		return Ready{}, fmt.Errorf("plan document %d: what the run inherited comes first", d.Sequence)
-	case a.due():
+	case a.isControlDue():
 		return Ready{}, fmt.Errorf("plan document %d: %s comes first", d.Sequence, a.Pending[0])
 	}
 	steps, err := a.Planner.Add(d)
 	if err != nil {
 		return Ready{}, err
 	}
-	a.Fed += a.Planner.taken
-	a.over(a.Planner.Ended())
+	a.UsedTokens += a.Planner.lastTokens
+	a.endRunIf(a.Planner.Ended())
 	return Ready{Steps: steps, Ended: a.Ended}, nil
 }
 
-// due reports whether a control takes effect before the next document.
-func (a *Applier) due() bool {
-	return !a.Ended && len(a.Pending) > 0 && a.Pending[0].Behind() <= a.Planner.Clock()
+// isControlDue reports whether a control takes effect before the next document.
+func (a *Applier) isControlDue() bool {
+	return !a.Ended && len(a.Pending) > 0 && a.Pending[0].EffectiveAfter() <= a.Planner.Clock()
 }
 
-// control applies the first control that is due.
-func (a *Applier) control() (Ready, error) {
+// applyNextControl applies the first control that is due.
+func (a *Applier) applyNextControl() (Ready, error) {
 	c := a.Pending[0]
-	if now := a.Planner.Clock(); c.Behind() < now {
+	if now := a.Planner.Clock(); c.EffectiveAfter() < now {
 		return Ready{}, fmt.Errorf("plan log: a control takes effect behind arrival %d, but the plan is at arrival %d",
-			c.Behind(), now)
+			c.EffectiveAfter(), now)
 	}
 	a.Pending = a.Pending[1:]
-	steps, ends, err := a.Planner.apply(c)
+	steps, ends, err := a.Planner.applyControl(c)
 	if err != nil {
 		return Ready{}, fmt.Errorf("plan log: %s: %w", c, err)
 	}
-	a.over(ends)
+	a.endRunIf(ends)
 	return Ready{Steps: steps, Ended: ends}, nil
 }
 
-// over ends the run if ends is true. After that no control takes effect.
-func (a *Applier) over(ends bool) {
+// endRunIf ends the run if ends is true. After that no control takes effect.
+func (a *Applier) endRunIf(ends bool) {
 	if ends {
 		a.Ended, a.Pending = true, nil
 	}
 }
 
-// Settle applies what a fork inherits, then all controls that are due, one by one. It calls do with the result of
+// ApplyPending applies what a fork inherits, then all controls that are due, one by one. It calls do with the result of
 // each. do may record further controls: the log may hold another control for the same document after the steps of the
 // first.
-func (a *Applier) Settle(do func(Ready) error) error {
-	if a.Planner.Inherits() {
-		steps := a.Planner.Inherit()
-		a.over(a.Planner.Ended())
+func (a *Applier) ApplyPending(do func(Ready) error) error {
+	if a.Planner.HasInheritance() {
+		steps := a.Planner.ApplyInheritance()
+		a.endRunIf(a.Planner.Ended())
 		if err := do(Ready{Steps: steps, Ended: a.Ended}); err != nil {
 			return err
 		}
 	}
-	for a.due() {
-		ready, err := a.control()
+	for a.isControlDue() {
+		ready, err := a.applyNextControl()
 		if err != nil {
 			return err
 		}
@@ -128,37 +130,37 @@ func (a *Applier) Settle(do func(Ready) error) error {
 		}
 	}
 	if !a.Ended && a.Planner.Ended() { // all sources were sealed and empty when the run started
-		a.over(true)
+		a.endRunIf(true)
 		return do(Ready{Steps: a.Planner.Seal(), Ended: true})
 	}
 	return nil
 }
 
-// Resume is called after the last record of the log. The run has ended if that record is the End and no source has a
-// document left. Without a recorded End, the buffered documents still have to be packed.
-func (a *Applier) Resume() { a.over(a.End != nil && a.Planner.Ended()) }
+// FinishReplay is called after the last record of the log. The run has ended if that record is the End and no source
+// has a document left. Without a recorded End, the buffered documents still have to be packed.
+func (a *Applier) FinishReplay() { a.endRunIf(a.End != nil && a.Planner.Ended()) }
 
-// apply applies a control and returns the steps that it completes. ends reports that no document follows.
-func (p *Planner) apply(c planrecord.Control) (steps []plan.Step, ends bool, err error) {
+// applyControl applies a control and returns the steps that it completes. ends reports that no document follows.
+func (p *Planner) applyControl(c planrecord.Control) (steps []plan.Step, ends bool, err error) {
 	switch c := c.(type) {
 	case planrecord.Drain:
 		return p.Drain(), false, nil
 	case planrecord.Mix:
-		return p.change(func(m *mixture.Mixture) error {
+		return p.applyMixtureChange(func(m *mixture.Mixture) error {
 			if err := p.config.CheckChange(m, c.Change); err != nil {
 				return err
 			}
-			if !slices.EqualFunc(c.Begins, slices.Sorted(maps.Keys(c.Add)), func(b plan.SourceBegin, name string) bool {
+			if !slices.EqualFunc(c.SourceBegins, slices.Sorted(maps.Keys(c.Add)), func(b plan.SourceBegin, name string) bool {
 				return b.Name == name
 			}) {
 				return errors.New("it does not say where each source that it adds begins, in the order of their names")
 			}
-			return m.Change(c.Change, begins(c.Begins))
+			return m.ApplyChange(c.Change, sourceRanges(c.SourceBegins))
 		}, c.Infos()...)
 	case planrecord.SealSource:
-		return p.change(func(m *mixture.Mixture) error { return m.Seal(c.Source, c.Last) })
+		return p.applyMixtureChange(func(m *mixture.Mixture) error { return m.Seal(c.Source, c.Last) })
 	case planrecord.Rest:
-		return p.change(func(m *mixture.Mixture) error { return m.Rest(c.Source, c.Rests) })
+		return p.applyMixtureChange(func(m *mixture.Mixture) error { return m.Rest(c.Source, c.Rests) })
 	}
 	return nil, false, fmt.Errorf("a record of kind %d is no control", c.Kind())
 }
@@ -167,6 +169,6 @@ func (p *Planner) apply(c planrecord.Control) (steps []plan.Step, ends bool, err
 func (a *Applier) Validator(c *runconfig.Config) planrecord.Validator {
 	return planrecord.NewValidatorAt(planrecord.Progress{
 		Config: c, Steps: a.Planner.Next(), Ended: a.End != nil,
-		Sources: a.Planner.Infos(), States: a.Planner.Mixture().Status(), Pending: a.Pending,
+		Sources: a.Planner.Infos(), SourceStatus: a.Planner.Mixture().Status(), Pending: a.Pending,
 	})
 }

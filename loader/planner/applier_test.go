@@ -41,9 +41,9 @@ func document(sequence uint64) plan.Arrival {
 // Two runs get the same inputs: one planner directly, the other through an applier that is restored from its
 // checkpoint after every input. Both make the same plan.
 func TestApplierRestoredAnywhere(t *testing.T) {
-	controls := map[uint64][]planrecord.Control{20: {planrecord.Drain{At: 20}, planrecord.Drain{At: 20}},
-		45: {planrecord.Drain{At: 45}},
-		50: {planrecord.SealSource{At: 50, Last: 60}}}
+	controls := map[uint64][]planrecord.Control{20: {planrecord.Drain{Arrival: 20}, planrecord.Drain{Arrival: 20}},
+		45: {planrecord.Drain{Arrival: 45}},
+		50: {planrecord.SealSource{Arrival: 50, Last: 60}}}
 	byHand, err := planner.New(header())
 	if err != nil {
 		t.Fatal(err)
@@ -81,14 +81,14 @@ func TestApplierRestoredAnywhere(t *testing.T) {
 		if a, err = planner.Restore(header(), checkpoint); err != nil {
 			t.Fatal(err)
 		}
-		ready, err := a.Document(document(sequence))
+		ready, err := a.AddDocument(document(sequence))
 		if err != nil {
 			t.Fatal(err)
 		}
 		if err := do(ready); err != nil {
 			t.Fatal(err)
 		}
-		if err := a.Settle(do); err != nil {
+		if err := a.ApplyPending(do); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,26 +104,26 @@ func TestApplierRestoredAnywhere(t *testing.T) {
 func TestApplierRefusesAnotherOrder(t *testing.T) {
 	feed := func(a *planner.Applier, upto uint64) error {
 		for a.Planner.Clock() < upto {
-			if _, err := a.Document(document(a.Planner.Clock() + 1)); err != nil {
+			if _, err := a.AddDocument(document(a.Planner.Clock() + 1)); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
-	settle := func(a *planner.Applier) error { return a.Settle(func(planner.Ready) error { return nil }) }
+	settle := func(a *planner.Applier) error { return a.ApplyPending(func(planner.Ready) error { return nil }) }
 	for name, c := range map[string]struct {
 		do   func(a *planner.Applier) error
 		want string
 	}{
 		"a document before a control": {func(a *planner.Applier) error {
-			a.Record(planrecord.Drain{At: 3})
+			a.Record(planrecord.Drain{Arrival: 3})
 			return feed(a, 4)
 		}, "drain behind arrival 3 comes first"},
 		"a control that comes late": {func(a *planner.Applier) error {
 			if err := feed(a, 4); err != nil {
 				return err
 			}
-			a.Record(planrecord.Drain{At: 3})
+			a.Record(planrecord.Drain{Arrival: 3})
 			return settle(a)
 		}, "behind arrival 3, but the plan is at arrival 4"},
 		"a document behind the end": {func(a *planner.Applier) error {
@@ -134,7 +134,7 @@ func TestApplierRefusesAnotherOrder(t *testing.T) {
 			return feed(a, 3)
 		}, "the run has ended behind arrival 2"},
 		"a gap": {func(a *planner.Applier) error {
-			_, err := a.Document(document(2))
+			_, err := a.AddDocument(document(2))
 			return err
 		}, "the next one is 1"},
 	} {
@@ -160,17 +160,17 @@ func TestApplierFollowsTheLog(t *testing.T) {
 	if len(before) > 0 || fmt.Sprint(a.Keepers) != "map[a:5 b:2]" {
 		t.Errorf("keepers %v, and %v before", a.Keepers, before)
 	}
-	a.Resume()
+	a.FinishReplay()
 	if a.Ended {
 		t.Error("it ended without a record")
 	}
 	a.Record(planrecord.SealSource{})
 	a.Record(planrecord.End{Steps: 0})
-	if err := a.Settle(func(planner.Ready) error { return nil }); err != nil {
+	if err := a.ApplyPending(func(planner.Ready) error { return nil }); err != nil {
 		t.Fatal(err)
 	}
-	a.Resume()
-	if _, err := a.Document(document(1)); err == nil || !a.Ended {
+	a.FinishReplay()
+	if _, err := a.AddDocument(document(1)); err == nil || !a.Ended {
 		t.Error("it goes on behind the end")
 	}
 }

@@ -84,7 +84,7 @@ func (m *model) settle(drained bool) {
 		length, pieces, _ := m.out.Row(i)
 		bucket := int(float64(length) / min(atom, 1))
 		atoms := m.atoms[bucket]
-		if n := len(atoms); m.out.Joined(i) || n > 0 && len(atoms[n-1].rows) < most && m.c.Packing.Method != "pad" {
+		if n := len(atoms); m.out.IsJoined(i) || n > 0 && len(atoms[n-1].rows) < most && m.c.Packing.Method != "pad" {
 			atoms[n-1].rows = append(atoms[n-1].rows, slices.Clone(pieces))
 		} else {
 			if n == 0 {
@@ -151,9 +151,9 @@ func (m *model) merge(bucket int) {
 func (m *model) step(bucket int, row []packonline.Piece) {
 	rows := append(m.rows[bucket], row)
 	if len(rows) == m.c.Steps.Rows {
-		s := plan.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows, Cursor: plan.Behind(m.cursor)}
-		if s.Index%plan.MarkSteps == 0 {
-			s.Places = []mixture.Place{{Taken: m.cursor}}
+		s := plan.Step{Index: uint64(len(m.steps)), Bucket: int32(bucket), Rows: rows, Cursor: plan.PositionAfter(m.cursor)}
+		if s.Index%plan.SourcePositionInterval == 0 {
+			s.SourcePositions = []mixture.SourcePosition{{Taken: m.cursor}}
 		}
 		m.steps = append(m.steps, s)
 		rows = nil
@@ -188,7 +188,7 @@ func TestPlannerFollowsTheModel(t *testing.T) {
 		if !reflect.DeepEqual(steps, m.steps) {
 			t.Fatalf("the planner makes\n%v\nthe model\n%v", steps, m.steps)
 		}
-		pool, window, queued := p.Waiting()
+		pool, window, queued := p.BufferSizes()
 		for _, rows := range m.rows {
 			queued -= len(rows)
 		}

@@ -49,9 +49,9 @@ func TestBalance(t *testing.T) {
 	for _, rows := range []int{2, 12, 48, 64, 96, 256} {
 		before := packedRows(t, rows, 2048)
 		after := slices.Clone(before)
-		balance(after)
+		balanceRows(after)
 		again := slices.Clone(before)
-		balance(again)
+		balanceRows(again)
 		count := func(rows [][]packonline.Piece) map[string]int {
 			m := map[string]int{}
 			for _, r := range rows {

@@ -19,11 +19,11 @@ func (r *dedupWindow) observe(id uint64) bool {
 		return false
 	}
 	_, known := r.last[id]
-	r.put(id)
+	r.add(id)
 	return known && id != 0
 }
 
-func (r *dedupWindow) put(id uint64) {
+func (r *dedupWindow) add(id uint64) {
 	n := uint64(len(r.ring))
 	slot := &r.ring[r.next%n]
 	if old := *slot; old != 0 && r.last[old]+n == r.next {
@@ -36,15 +36,15 @@ func (r *dedupWindow) put(id uint64) {
 	r.next++
 }
 
-// resized returns a window of n documents with the latest ids of r.
-func (r *dedupWindow) resized(n int) *dedupWindow {
+// resize returns a window of n documents with the latest ids of r.
+func (r *dedupWindow) resize(n int) *dedupWindow {
 	size := uint64(len(r.ring))
 	if size == uint64(n) {
 		return r
 	}
 	out := newDedupWindow(n)
 	for k := r.next - min(size, r.next); n > 0 && k < r.next; k++ {
-		out.put(r.ring[k%size])
+		out.add(r.ring[k%size])
 	}
 	return out
 }

@@ -14,7 +14,7 @@ func TestRecentResized(t *testing.T) {
 			for id := range uint64(10) {
 				r.observe(id + 1)
 			}
-			r = r.resized(to)
+			r = r.resize(to)
 			for k := range uint64(10) {
 				id := k + 1
 				_, known := r.last[id]
@@ -23,8 +23,8 @@ func TestRecentResized(t *testing.T) {
 				}
 			}
 			again := newDedupWindow(to)
-			in := codec.Cursor{Rest: r.appendState(nil)}
-			if err := again.restoreState(&in); err != nil || len(in.Rest) > 0 {
+			in := codec.Cursor{Buf: r.appendState(nil)}
+			if err := again.restoreState(&in); err != nil || len(in.Buf) > 0 {
 				t.Errorf("a window of %d that was one of %d is not restored: %v", to, from, err)
 			}
 		}

@@ -28,9 +28,9 @@ func TestDuplicatesAreThoseOfTheLastDocuments(t *testing.T) {
 					want = 1
 				}
 			}
-			if after, _ := p.Counts(); after.Skipped.Of(plan.SkipDuplicate)-before.Skipped.Of(plan.SkipDuplicate) != want {
+			if after, _ := p.Counts(); after.Skipped.Count(plan.SkipDuplicate)-before.Skipped.Count(plan.SkipDuplicate) != want {
 				t.Fatalf("id %d behind %v: counted as %d duplicates, want %d", id, ids[:i],
-					after.Skipped.Of(plan.SkipDuplicate)-before.Skipped.Of(plan.SkipDuplicate), want)
+					after.Skipped.Count(plan.SkipDuplicate)-before.Skipped.Count(plan.SkipDuplicate), want)
 			}
 		}
 	})

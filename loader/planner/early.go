@@ -8,14 +8,14 @@ import (
 	"loaderd/packonline"
 )
 
-// Primed reports whether the shuffle window is full, so that steps leave at the rate at which documents arrive.
+// IsWarmedUp reports whether the shuffle window is full, so that steps leave at the rate at which documents arrive.
 // Without a window it reports whether a packing pool is at least 3/4 full, or true if a method has no pool. A new
 // planner is not primed, and neither is one that was drained.
-func (p *Planner) Primed() bool {
+func (p *Planner) IsWarmedUp() bool {
 	if w := p.config.Shuffle.Window; w > 1 {
 		return p.window.Len() >= w
 	}
-	return slices.ContainsFunc(p.packs, func(k pack) bool {
+	return slices.ContainsFunc(p.packers, func(k packerState) bool {
 		if !slices.Contains(packonline.Parameters(k.config.Method), "pool") {
 			return true
 		}
@@ -34,19 +34,19 @@ func (p *Planner) EarlyShortage() Shortage {
 	s := Shortage{Early: true}
 	least := int64(math.MaxInt64)
 	for i := range p.queues.buckets {
-		least = min(least, int64(p.queues.buckets[i].rows)*p.rowTokens(i))
+		least = min(least, int64(p.queues.buckets[i].stepRows)*p.maxRowTokens(i))
 	}
-	s.Drains = p.WaitingTokens() >= least && p.Drains()
+	s.Drains = p.BufferedTokens() >= least && p.Drains()
 	lacks := 0
 	for i := range p.queues.buckets {
 		b := &p.queues.buckets[i]
-		there := p.rowsOf(i)
+		there := p.potentialRows(i)
 		if !s.Drains {
-			there = min(there, b.rows-1)
+			there = min(there, b.stepRows-1)
 		}
-		if there = min(there, b.rows); s.Needed == 0 || there*s.Needed > s.There*b.rows {
-			s.Needed, s.There = b.rows, there
-			lacks = (b.rows - there) * int(b.length)
+		if there = min(there, b.stepRows); s.Needed == 0 || there*s.Needed > s.Packed*b.stepRows {
+			s.Needed, s.Packed = b.stepRows, there
+			lacks = (b.stepRows - there) * int(b.length)
 		}
 	}
 	if mean := p.meanLength(); mean > 0 {
@@ -55,24 +55,24 @@ func (p *Planner) EarlyShortage() Shortage {
 	return s
 }
 
-// rowsOf returns the number of rows of a bucket if all buffered tokens that are not in rows yet fill such rows.
-func (p *Planner) rowsOf(bucket int) int {
-	rows, unpacked := len(p.queues.buckets[bucket].wait), p.packs.pending().Tokens
+// potentialRows returns the number of rows of a bucket if all buffered tokens that are not in rows yet fill such rows.
+func (p *Planner) potentialRows(bucket int) int {
+	rows, unpacked := len(p.queues.buckets[bucket].waitingRows), p.packers.pending().Tokens
 	p.window.Each(func(a atom) { unpacked += plan.RowTokens(a.pieces) })
-	for l := range p.packs.lines() {
-		if l.queue == bucket {
-			rows += l.waiting()
+	for l := range p.packers.rowBuilders() {
+		if l.queueIndex == bucket {
+			rows += l.bufferedRows()
 		}
 	}
-	n := p.rowTokens(bucket)
+	n := p.maxRowTokens(bucket)
 	return rows + int((unpacked+n-1)/n)
 }
 
-// rowTokens returns the maximum number of document tokens that packing uses per row of a bucket, including dropped
+// maxRowTokens returns the maximum number of document tokens that packing uses per row of a bucket, including dropped
 // ones.
-func (p *Planner) rowTokens(bucket int) int64 {
+func (p *Planner) maxRowTokens(bucket int) int64 {
 	dropped := 0
-	for _, k := range p.packs {
+	for _, k := range p.packers {
 		atoms := int(math.Ceil(1 / min(k.config.Atom, 1))) // per row
 		dropped = max(dropped, atoms*packonline.MaxDropped(k.config))
 	}

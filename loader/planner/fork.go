@@ -16,26 +16,26 @@ import (
 
 // fork holds what a fork's planner has inherited, and what a planner that is forked hands over.
 type fork struct {
-	keeps bool
-	from  uint64                      // first step that is kept; later steps are kept too
-	kept  []plan.Step                 // their pieces name arrivals
-	due   []plan.Step                 // made before the fork but in no plan; their pieces name arrivals
-	left  []packonline.Piece          // documents to be packed again; the pieces count only unused tokens
-	hints map[uint64]*similarity.Hint // of the documents in left
-	used  usedSpans
+	keepsSteps         bool
+	firstKept          uint64                      // first step that is kept; later steps are kept too
+	keptSteps          []plan.Step                 // their pieces name arrivals
+	inheritedSteps     []plan.Step                 // made before the fork but in no plan; their pieces name arrivals
+	inheritedDocuments []packonline.Piece          // documents to be packed again; the pieces count only unused tokens
+	hints              map[uint64]*similarity.Hint // of the documents in left
+	usedTokens         usedSpans
 }
 
-// hint adds the packing hint of a document in left.
-func (f *fork) hint(name uint64, h *similarity.Hint) {
+// addHint adds the packing hint of a document in left.
+func (f *fork) addHint(name uint64, h *similarity.Hint) {
 	if f.hints == nil {
 		f.hints = map[uint64]*similarity.Hint{}
 	}
 	f.hints[name] = h
 }
 
-// each visits the rows of the steps that are kept or due.
-func (f *fork) each(visit func([]packonline.Piece)) {
-	for _, steps := range [][]plan.Step{f.due, f.kept} {
+// visitRows visits the rows of the steps that are kept or due.
+func (f *fork) visitRows(visit func([]packonline.Piece)) {
+	for _, steps := range [][]plan.Step{f.inheritedSteps, f.keptSteps} {
 		for i := range steps {
 			for _, row := range steps[i].Rows {
 				visit(row)
@@ -44,14 +44,14 @@ func (f *fork) each(visit func([]packonline.Piece)) {
 	}
 }
 
-// Keep prepares a planner for a fork at a step. That step and later ones are kept when a document completes them, and
-// so are rows that are left at the end.
-func (p *Planner) Keep(step uint64) { p.fork.keeps, p.fork.from = true, step }
+// PrepareFork prepares a planner for a fork at a step. That step and later ones are kept when a document completes
+// them, and so are rows that are left at the end.
+func (p *Planner) PrepareFork(step uint64) { p.fork.keepsSteps, p.fork.firstKept = true, step }
 
-// keep withdraws the steps that a fork still has to make.
-func (p *Planner) keep() {
+// keepForkSteps withdraws the steps that a fork still has to make.
+func (p *Planner) keepForkSteps() {
 	for _, s := range p.steps {
-		if !p.fork.keeps || s.Index < p.fork.from {
+		if !p.fork.keepsSteps || s.Index < p.fork.firstKept {
 			continue
 		}
 		s.Rows = slices.Clone(s.Rows)
@@ -62,7 +62,7 @@ func (p *Planner) keep() {
 		p.counts.MaskedTokens -= s.Masked
 		p.counts.Rows -= int64(len(s.Rows))
 		p.counts.Slots -= int64(len(s.Rows)) * int64(s.Bucket)
-		p.fork.kept = append(p.fork.kept, s)
+		p.fork.keptSteps = append(p.fork.keptSteps, s)
 	}
 }
 
@@ -76,19 +76,19 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 		return nil, fmt.Errorf("documents.batches: %v: want %v, as the run had it: what waits is named by that",
 			c.Documents.Batches, p.config.Documents.Batches)
 	}
-	if err := old.mix.Continue(c.Mixture(), begins(more)); err != nil {
+	if err := old.mix.Reconfigure(c.Mixture(), sourceRanges(more)); err != nil {
 		return nil, err
 	}
-	goesOn := p.rowsAs(c)
+	goesOn := p.makesSameRows(c)
 	infos := slices.Clone(old.infos)
 	for _, s := range more {
 		infos = append(infos, plan.SourceInfo{SourceBegin: s})
 	}
 	for i := range infos {
 		if !goesOn {
-			old.mix.Unpack(i)
+			old.mix.DropPacking(i)
 		}
-		infos[i].Config, infos[i].From = old.mix.Config(i), 0
+		infos[i].Config, infos[i].From = old.mix.SourceConfig(i), 0
 		if bad := c.ValidatePacking(&infos[i].Config); len(bad) > 0 {
 			return nil, fmt.Errorf("source %s: %w", infos[i].Name, bad[0])
 		}
@@ -101,33 +101,34 @@ func (p *Planner) Fork(c runconfig.Config, more []plan.SourceBegin) (*Planner, e
 	n.counts = Counts{Arrived: p.counts.Arrived, Skipped: p.counts.Skipped, Cut: p.counts.Cut}
 	if goesOn {
 		n.window = p.window
-		n.once = n.once || p.once
-		n.packs, n.queues = p.packs, p.queues
-		n.fork.used, n.fork.due = p.fork.used, slices.Concat(p.fork.due, p.fork.kept)
+		n.lossOnce = n.lossOnce || p.lossOnce
+		n.packers, n.queues = p.packers, p.queues
+		n.fork.usedTokens, n.fork.inheritedSteps = p.fork.usedTokens, slices.Concat(p.fork.inheritedSteps, p.fork.keptSteps)
 		b := n.sources
-		b.parts, b.rows.lacks, b.steps.lacks, b.shuffled = old.parts, old.rows.lacks, old.steps.lacks, old.shuffled
+		b.states, b.rowBalancer.deficits, b.stepBalancer.deficits, b.windowTokens = old.states, old.rowBalancer.deficits,
+			old.stepBalancer.deficits, old.windowTokens
 		for i := range n.queues.buckets {
 			n.queues.buckets[i].steps = 0
 		}
 	} else {
-		n.fork.left, n.fork.used = p.rest()
+		n.fork.inheritedDocuments, n.fork.usedTokens = p.unusedDocuments()
 	}
-	if err := n.meet(); err != nil {
+	if err := n.addNewSources(); err != nil {
 		return nil, err
 	}
-	for i := range old.parts {
-		x := &n.sources.parts[i]
-		x.counts, x.seen = old.parts[i].counts, old.parts[i].seen.resized(c.Documents.Dedupe)
+	for i := range old.states {
+		x := &n.sources.states[i]
+		x.counts, x.dedup = old.states[i].counts, old.states[i].dedup.resize(c.Documents.Dedupe)
 		x.counts.Emitted = 0
 	}
-	n.sources.settle() // the configuration may permit a further epoch
+	n.sources.applySourceEnds() // the configuration may permit a further epoch
 	return n, nil
 }
 
-// rowsAs reports whether another configuration makes rows and steps exactly as this planner does.
-func (p *Planner) rowsAs(c runconfig.Config) bool {
+// makesSameRows reports whether another configuration makes rows and steps exactly as this planner does.
+func (p *Planner) makesSameRows(c runconfig.Config) bool {
 	shape := func(c runconfig.Config) []byte {
-		c.Packing = c.Packing.Relevant()
+		c.Packing = c.Packing.Canonical()
 		c.Steps.Last = "" // the end is never planned here
 		b, _ := json.Marshal([]any{c.Seed, c.Packing, c.Shuffle, c.Steps, c.Steps.Balance &&
 			c.Attention == runconfig.AttentionDocument})
@@ -137,30 +138,30 @@ func (p *Planner) rowsAs(c runconfig.Config) bool {
 		if s.Packing == nil {
 			return nil
 		}
-		b, _ := json.Marshal(s.Packing.Relevant())
+		b, _ := json.Marshal(s.Packing.Canonical())
 		return b
 	}
 	for i, s := range p.sources.infos {
-		if !bytes.Equal(own(s.Config), own(p.sources.mix.Config(i))) {
+		if !bytes.Equal(own(s.Config), own(p.sources.mix.SourceConfig(i))) {
 			return false
 		}
 	}
 	return bytes.Equal(shape(p.config), shape(c))
 }
 
-// rest returns the buffered tokens of the whole planner. left has the number of buffered tokens per arrival. used has
-// the used tokens that precede the last buffered one.
-func (p *Planner) rest() (left []packonline.Piece, used usedSpans) {
+// unusedDocuments returns the buffered tokens of the whole planner. left has the number of buffered tokens per arrival.
+// used has the used tokens that precede the last buffered one.
+func (p *Planner) unusedDocuments() (left []packonline.Piece, used usedSpans) {
 	waits := map[uint64][]span{}
 	note := func(pieces []packonline.Piece) {
 		for _, x := range pieces {
-			if x.Doc&repeated == 0 { // another piece holds these tokens, here or in a step of the parent
+			if x.Doc&repeatedFlag == 0 { // another piece holds these tokens, here or in a step of the parent
 				waits[x.Doc] = append(waits[x.Doc], span{x.Start, x.Start + x.Length})
 			}
 		}
 	}
-	p.unplaced(func(x packonline.Piece) { note(p.fork.used.place([]packonline.Piece{x})) })
-	p.beyond(note)
+	p.visitUnpacked(func(x packonline.Piece) { note(p.fork.usedTokens.mapPieces([]packonline.Piece{x})) })
+	p.visitPacked(note)
 	used = usedSpans{}
 	for _, arrival := range slices.Sorted(maps.Keys(waits)) {
 		x, at := packonline.Piece{Doc: arrival}, int32(0)
@@ -176,37 +177,39 @@ func (p *Planner) rest() (left []packonline.Piece, used usedSpans) {
 	return left, used
 }
 
-// unplaced visits the pieces that count only tokens that the parent had left unused: those in the packers, and those
-// not passed to a packer yet.
-func (p *Planner) unplaced(f func(packonline.Piece)) {
-	for i := range p.packs {
-		p.packs[i].packer.Each(f)
+// visitUnpacked visits the pieces that count only tokens that the parent had left unused: those in the packers, and
+// those not passed to a packer yet.
+func (p *Planner) visitUnpacked(f func(packonline.Piece)) {
+	for i := range p.packers {
+		p.packers[i].packer.Each(f)
 	}
-	for _, x := range p.fork.left {
+	for _, x := range p.fork.inheritedDocuments {
 		f(x)
 	}
 }
 
-// Inherits reports whether Inherit must be called before the next document.
-func (p *Planner) Inherits() bool { return len(p.fork.due) > 0 || len(p.fork.left) > 0 }
+// HasInheritance reports whether Inherit must be called before the next document.
+func (p *Planner) HasInheritance() bool {
+	return len(p.fork.inheritedSteps) > 0 || len(p.fork.inheritedDocuments) > 0
+}
 
-// Inherit applies what a fork begins with: steps that the parent had completed, or all its buffered documents, which
-// are packed again. If no source has a document left, the run ends with it.
-func (p *Planner) Inherit() []plan.Step {
+// ApplyInheritance applies what a fork begins with: steps that the parent had completed, or all its buffered documents,
+// which are packed again. If no source has a document left, the run ends with it.
+func (p *Planner) ApplyInheritance() []plan.Step {
 	p.steps = p.steps[:0]
-	due := p.fork.due
-	p.fork.due = nil
+	due := p.fork.inheritedSteps
+	p.fork.inheritedSteps = nil
 	for _, s := range due {
-		s.Index, s.Cursor = p.next, p.cursor
-		p.made(s)
+		s.Index, s.Cursor = p.stepIndex, p.cursor
+		p.addStep(s)
 	}
-	for len(p.fork.left) > 0 {
-		x := p.fork.left[0]
-		p.fork.left = p.fork.left[1:]
-		k := &p.packs[p.sources.parts[plan.RefSource(p.sources.ref(x.Doc))].pack]
-		p.pack(k, x.Doc, x.Length, plan.Part{PackingHints: plan.PackingHints{Hint: p.fork.hints[x.Doc]}})
+	for len(p.fork.inheritedDocuments) > 0 {
+		x := p.fork.inheritedDocuments[0]
+		p.fork.inheritedDocuments = p.fork.inheritedDocuments[1:]
+		k := &p.packers[p.sources.states[plan.RefSource(p.sources.refOf(x.Doc))].packerIndex]
+		p.packDocument(k, x.Doc, x.Length, plan.Part{PackingHints: plan.PackingHints{Hint: p.fork.hints[x.Doc]}})
 	}
 	p.fork.hints = nil
-	p.overdue()
-	return p.settle()
+	p.submitOverdue()
+	return p.finishInput()
 }

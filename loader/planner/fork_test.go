@@ -40,7 +40,7 @@ func (b *sourcesRun) fork(t *rapid.T, inputs []planrecord.Control, step uint64,
 	}
 	before.tell()
 	p := before.applier.Planner
-	p.Keep(step)
+	p.PrepareFork(step)
 	before.settle(t)
 	for p.Next() < step {
 		before.does(t, inputs[at])
@@ -88,7 +88,7 @@ func (b *sourcesRun) tell() {
 // written returns a header as its records encode it.
 func written(t *rapid.T, h planrecord.Header) planrecord.Header {
 	state := h.State
-	h, parts := h.WithState(300)
+	h, parts := h.SplitState(300)
 	e, err := planrecord.Decode(planrecord.Encode(h))
 	if err != nil {
 		t.Fatal(err)
@@ -96,22 +96,22 @@ func written(t *rapid.T, h planrecord.Header) planrecord.Header {
 	h = e.(planrecord.Header)
 	order := h.Validator()
 	for i, b := range parts {
-		if err := order.Entry(planrecord.Term{}); err == nil {
+		if err := order.CheckEntry(planrecord.Term{}); err == nil {
 			t.Fatalf("a term comes before part %d", i)
 		}
 		e, err := planrecord.Decode(b)
 		if err != nil || len(b) > 300 {
 			t.Fatalf("part %d of %d bytes: %v", i, len(b), err)
 		}
-		if err := order.Entry(e); err != nil {
+		if err := order.CheckEntry(e); err != nil {
 			t.Fatal(err)
 		}
-		if err := order.Entry(e); err == nil {
+		if err := order.CheckEntry(e); err == nil {
 			t.Fatalf("part %d comes twice", i)
 		}
 		h.State = append(h.State, e.(planrecord.ForkState).State...)
 	}
-	if err := order.Entry(planrecord.Term{}); err != nil || !bytes.Equal(h.State, state) {
+	if err := order.CheckEntry(planrecord.Term{}); err != nil || !bytes.Equal(h.State, state) {
 		t.Fatalf("%d bytes of state are read as %d: %v", len(state), len(h.State), err)
 	}
 	return h
@@ -126,7 +126,7 @@ func sameSteps(t *rapid.T, have, want []plan.Step) {
 		t.Fatalf("%d steps, want %d", len(have), len(want))
 	}
 	for i, s := range have {
-		s.Index, s.Places = want[i].Index, want[i].Places
+		s.Index, s.SourcePositions = want[i].Index, want[i].SourcePositions
 		if s.Floor.Reaches(want[i].Floor) {
 			s.Floor = want[i].Floor
 		}
@@ -148,9 +148,9 @@ func drawRun(t *rapid.T, c runconfig.Config,
 	}
 	for range rapid.IntRange(0, 150).Draw(t, "documents") {
 		if control := run.drawControl(t, &added); control != nil {
-			input(control.PlaceBehind(run.applier.Planner.Clock()))
+			input(control.PlaceAfter(run.applier.Planner.Clock()))
 		}
-		if _, _, ok := run.applier.Planner.Wants(); ok && !run.applier.Ended {
+		if _, _, ok := run.applier.Planner.NextDocument(); ok && !run.applier.Ended {
 			input(nil)
 		}
 	}
@@ -233,12 +233,12 @@ func TestForkWithAnotherConfiguration(t *testing.T) {
 			}
 			for i := range rapid.IntRange(0, 60).Draw(t, "more documents") {
 				if control := child.drawControl(t, &added); control != nil {
-					input(control.PlaceBehind(child.applier.Planner.Clock()))
+					input(control.PlaceAfter(child.applier.Planner.Clock()))
 				}
 				if i%5 == 0 && !child.applier.Ended {
 					child.restart(t)
 				}
-				if _, _, ok := child.applier.Planner.Wants(); ok && !child.applier.Ended {
+				if _, _, ok := child.applier.Planner.NextDocument(); ok && !child.applier.Ended {
 					input(nil)
 				}
 			}
@@ -254,9 +254,9 @@ func TestForkWithAnotherConfiguration(t *testing.T) {
 			taken[ref] += n
 		}
 		counts, packed := run.applier.Planner.Counts()
-		if have := counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens; have != run.applier.Fed ||
-			run.applier.Planner.WaitingTokens() != 0 {
-			t.Fatalf("%d tokens were taken, %d came out", run.applier.Fed, have)
+		if have := counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens; have != run.applier.UsedTokens ||
+			run.applier.Planner.BufferedTokens() != 0 {
+			t.Fatalf("%d tokens were taken, %d came out", run.applier.UsedTokens, have)
 		}
 		learn(run.steps)
 		if once && onceOnly(run.header.Config, run.applier.Planner) {
@@ -361,10 +361,10 @@ func FuzzForkState(f *testing.F) {
 		if err != nil {
 			f.Fatal(err)
 		}
-		a.Planner.Keep(3)
+		a.Planner.PrepareFork(3)
 		for a.Planner.Next() < 5 {
-			source, sequence, _ := a.Planner.Wants()
-			if _, err := a.Document(mixedDocument(source, sequence)); err != nil {
+			source, sequence, _ := a.Planner.NextDocument()
+			if _, err := a.AddDocument(mixedDocument(source, sequence)); err != nil {
 				f.Fatal(err)
 			}
 		}
@@ -396,11 +396,11 @@ func FuzzForkState(f *testing.F) {
 			t.Fatalf("what it wrote is not read: %v", err)
 		}
 		nothing := func(planner.Ready) error { return nil }
-		if err := a.Settle(nothing); err != nil {
+		if err := a.ApplyPending(nothing); err != nil {
 			t.Fatal(err)
 		}
-		if source, sequence, ok := a.Planner.Wants(); ok && !a.Ended {
-			if _, err := a.Document(mixedDocument(source, sequence)); err != nil {
+		if source, sequence, ok := a.Planner.NextDocument(); ok && !a.Ended {
+			if _, err := a.AddDocument(mixedDocument(source, sequence)); err != nil {
 				t.Fatal(err)
 			}
 		}

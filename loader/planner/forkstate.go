@@ -16,19 +16,20 @@ import (
 	"loaderd/packonline"
 )
 
-// newFork returns the planner of a fork.
-func newFork(h planrecord.Header) (*Planner, error) {
+// newForkPlanner returns the planner of a fork.
+func newForkPlanner(h planrecord.Header) (*Planner, error) {
 	if h.State == nil || uint64(len(h.State)) != h.Parent.State {
 		return nil, fmt.Errorf("run %s begins with a state of %d bytes, and %d are there", h.Run, h.Parent.State,
 			len(h.State))
 	}
 	infos := h.Infos()
-	known := make([]mixture.Known, len(infos))
+	known := make([]mixture.ExistingSource, len(infos))
 	for i, s := range infos {
-		known[i] = mixture.Known{Name: s.Name, Config: s.Config, Begin: mixture.Begin{First: s.Start, Last: s.Last,
-			Sealed: s.Sealed}}
+		known[i] = mixture.ExistingSource{Name: s.Name, Config: s.Config,
+			Range: mixture.SourceRange{First: s.Start, Last: s.Last,
+				Sealed: s.Sealed}}
 	}
-	mix, err := mixture.Of(h.Config.Mixture(), known)
+	mix, err := mixture.NewForFork(h.Config.Mixture(), known)
 	if err != nil {
 		return nil, err
 	}
@@ -36,7 +37,7 @@ func newFork(h planrecord.Header) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := p.meet(); err != nil {
+	if err := p.addNewSources(); err != nil {
 		return nil, err
 	}
 	if err := p.RestoreState(h.State); err != nil {
@@ -54,17 +55,17 @@ func (p *Planner) ForkState(of planrecord.Header,
 	parent = &planrecord.Parent{Run: of.Run, ID: of.ID, Step: step, Fingerprint: of.Fingerprint, State: uint64(len(state))}
 	needs := make([]uint64, len(b.infos))
 	for i := range b.infos {
-		needs[i] = b.infos[i].Floor(b.mix.Place(i))
+		needs[i] = b.infos[i].Floor(b.mix.Position(i))
 	}
-	for _, arrival := range p.arrivals() {
-		ref := b.refs.of(arrival)
+	for _, arrival := range p.bufferedArrivals() {
+		ref := b.refs.refOf(arrival)
 		needs[plan.RefSource(ref)] = min(needs[plan.RefSource(ref)], plan.RefSequence(ref))
 	}
 	for i, s := range b.mix.Status() {
 		sources = append(sources, b.infos[i].SourceBegin)
 		x := planrecord.ParentSource{Epoch: s.Epoch, Taken: s.Taken, Sealed: s.Sealed, Last: s.Last, Removed: s.Removed,
 			From: needs[i]}
-		if config := b.mix.Config(i); !sameSource(config, p.config.Sources[s.Name]) {
+		if config := b.mix.SourceConfig(i); !equalSources(config, p.config.Sources[s.Name]) {
 			x.Config = &config
 		}
 		parent.Sources = append(parent.Sources, x)
@@ -72,7 +73,7 @@ func (p *Planner) ForkState(of planrecord.Header,
 	return sources, parent, state
 }
 
-func sameSource(a, b mixture.Source) bool {
+func equalSources(a, b mixture.Source) bool {
 	x, _ := json.Marshal(a)
 	y, _ := json.Marshal(b)
 	return bytes.Equal(x, y)
@@ -82,29 +83,29 @@ func sameSource(a, b mixture.Source) bool {
 // and the rows; then the pieces that are left. The used tokens of documents in a packer or in left follow, preceded
 // by their length.
 func (p *Planner) appendForkState(b []byte, previous *uint64) []byte {
-	b = binary.AppendUvarint(b, uint64(len(p.fork.due)))
-	for _, s := range p.fork.due {
+	b = binary.AppendUvarint(b, uint64(len(p.fork.inheritedSteps)))
+	for _, s := range p.fork.inheritedSteps {
 		b = binary.AppendUvarint(b, uint64(s.Bucket))
 		b = binary.AppendUvarint(b, uint64(len(s.Rows)))
 		for _, row := range s.Rows {
 			b = codec.AppendPieces(b, row, previous)
 		}
 	}
-	b = codec.AppendPieces(b, p.fork.left, previous)
+	b = codec.AppendPieces(b, p.fork.inheritedDocuments, previous)
 	used := usedSpans{}
-	p.unplaced(func(x packonline.Piece) {
-		if spans := p.fork.used.of(x.Doc); len(spans) > 0 {
+	p.visitUnpacked(func(x packonline.Piece) {
+		if spans := p.fork.usedTokens.spansOf(x.Doc); len(spans) > 0 {
 			used[x.Doc] = spans
 		}
 	})
-	return codec.AppendString(b, string(encodeUsed(used)))
+	return codec.AppendString(b, string(encodeUsedSpans(used)))
 }
 
-// checkLeft rejects documents in left that their packer has already passed.
-func (p *Planner) checkLeft() error {
-	for _, x := range p.fork.left {
-		if k := p.sources.parts[plan.RefSource(p.sources.ref(x.Doc))].pack; x.Doc < p.packs[k].packer.Next() {
-			return fmt.Errorf("arrival %d waits for a packer that is at %d", x.Doc, p.packs[k].packer.Next())
+// checkInherited rejects documents in left that their packer has already passed.
+func (p *Planner) checkInherited() error {
+	for _, x := range p.fork.inheritedDocuments {
+		if k := p.sources.states[plan.RefSource(p.sources.refOf(x.Doc))].packerIndex; x.Doc < p.packers[k].packer.NextSeq() {
+			return fmt.Errorf("arrival %d waits for a packer that is at %d", x.Doc, p.packers[k].packer.NextSeq())
 		}
 	}
 	return nil
@@ -112,10 +113,10 @@ func (p *Planner) checkLeft() error {
 
 // restoreForkState reads what appendForkState wrote.
 func (p *Planner) restoreForkState(r *codec.Cursor, previous *uint64) {
-	p.fork.due, p.fork.left, p.fork.used, p.fork.hints = nil, nil, nil, nil
-	for range r.Bounded(uint64(len(r.Rest)) / 2) {
-		s := plan.Step{Bucket: int32(r.Bounded(math.MaxInt32))}
-		rows := int(r.Bounded(uint64(len(r.Rest))))
+	p.fork.inheritedSteps, p.fork.inheritedDocuments, p.fork.usedTokens, p.fork.hints = nil, nil, nil, nil
+	for range r.BoundedUvarint(uint64(len(r.Buf)) / 2) {
+		s := plan.Step{Bucket: int32(r.BoundedUvarint(math.MaxInt32))}
+		rows := int(r.BoundedUvarint(uint64(len(r.Buf))))
 		if r.Err == nil && !p.config.HasStep(int(s.Bucket), rows) {
 			r.Fail(fmt.Errorf("a step of %d rows of %d is none of the run's", rows, s.Bucket))
 		}
@@ -129,30 +130,32 @@ func (p *Planner) restoreForkState(r *codec.Cursor, previous *uint64) {
 			}
 			s.Rows = append(s.Rows, row)
 		}
-		p.fork.due = append(p.fork.due, s)
+		p.fork.inheritedSteps = append(p.fork.inheritedSteps, s)
 	}
-	p.fork.left = r.Pieces(previous)
+	p.fork.inheritedDocuments = r.Pieces(previous)
 	ascending := func(a, b packonline.Piece) int { return cmp.Compare(a.Doc, b.Doc+1) }
 	inside := func(x packonline.Piece) bool { return x.Start > 0 }
-	if !slices.IsSortedFunc(p.fork.left, ascending) || slices.ContainsFunc(p.fork.left, inside) {
-		r.Fail(fmt.Errorf("%d documents that are left do not come in the order of their arrival", len(p.fork.left)))
+	if !slices.IsSortedFunc(p.fork.inheritedDocuments, ascending) ||
+		slices.ContainsFunc(p.fork.inheritedDocuments, inside) {
+		r.Fail(fmt.Errorf("%d documents that are left do not come in the order of their arrival",
+			len(p.fork.inheritedDocuments)))
 	}
-	encoded := r.Bytes(int(r.Bounded(uint64(len(r.Rest)))))
+	encoded := r.Bytes(int(r.BoundedUvarint(uint64(len(r.Buf)))))
 	if r.Err != nil || len(encoded) == 0 {
 		return
 	}
-	used, err := readUsed(encoded, p.names.name(p.cursor.Next(), 0)-1)
+	used, err := readUsedSpans(encoded, p.names.name(p.cursor.Next(), 0)-1)
 	if err != nil {
 		r.Fail(err)
 		return
 	}
 	waits := map[uint64]bool{}
-	p.unplaced(func(x packonline.Piece) { waits[x.Doc] = true })
+	p.visitUnpacked(func(x packonline.Piece) { waits[x.Doc] = true })
 	for arrival := range used {
 		if !waits[arrival] {
 			r.Fail(fmt.Errorf("tokens of arrival %d are used, and nothing of it waits for a packer", arrival))
 			return
 		}
 	}
-	p.fork.used = used
+	p.fork.usedTokens = used
 }

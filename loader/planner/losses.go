@@ -17,42 +17,42 @@ import (
 // losses holds the loss runs of buffered documents, for documents that have tokens without a loss. Most runs have
 // none.
 type losses struct {
-	of    map[uint64]plan.LossRuns // keyed by the document's name
+	runs  map[uint64]plan.LossRuns // keyed by the document's name
 	limit int                      // number of documents at which documents that are no longer buffered are removed
 }
 
 // minLosses is the minimum number of documents before a sweep.
 const minLosses = 4096
 
-// note stores the loss runs of a document that is buffered from now on.
-func (l *losses) note(name uint64, runs plan.LossRuns) {
+// add stores the loss runs of a document that is buffered from now on.
+func (l *losses) add(name uint64, runs plan.LossRuns) {
 	if runs == nil {
 		return
 	}
-	if l.of == nil {
-		l.of = map[uint64]plan.LossRuns{}
+	if l.runs == nil {
+		l.runs = map[uint64]plan.LossRuns{}
 	}
-	l.of[name] = runs
+	l.runs[name] = runs
 }
 
-// repeated marks the name of a piece whose tokens all occur with their loss in another piece of the document. In this
-// piece they have no loss. The rest of its window follows it, and a plan joins the two into one piece.
-const repeated = 1 << 63
+// repeatedFlag marks the name of a piece whose tokens all occur with their loss in another piece of the document. In
+// this piece they have no loss. The rest of its window follows it, and a plan joins the two into one piece.
+const repeatedFlag = 1 << 63
 
-// goesOn reports whether x continues the repeated tokens before it.
-func goesOn(before, x packonline.Piece) bool {
-	return before.Doc == x.Doc|repeated && before.Doc != x.Doc && before.Start+before.Length == x.Start
+// continuesRepeat reports whether x continues the repeated tokens before it.
+func continuesRepeat(before, x packonline.Piece) bool {
+	return before.Doc == x.Doc|repeatedFlag && before.Doc != x.Doc && before.Start+before.Length == x.Start
 }
 
-// mark marks the first n tokens of a row's pieces as repeated.
-func mark(row []packonline.Piece, n int32) []packonline.Piece {
+// markRepeated marks the first n tokens of a row's pieces as repeated.
+func markRepeated(row []packonline.Piece, n int32) []packonline.Piece {
 	if n <= 0 {
 		return row
 	}
 	out := make([]packonline.Piece, 0, len(row)+1)
 	for _, x := range row {
 		if k := min(n, x.Length); k > 0 {
-			out = append(out, packonline.Piece{Doc: x.Doc | repeated, Start: x.Start, Length: k})
+			out = append(out, packonline.Piece{Doc: x.Doc | repeatedFlag, Start: x.Start, Length: k})
 			x.Start, x.Length, n = x.Start+k, x.Length-k, n-k
 		}
 		if x.Length > 0 {
@@ -62,27 +62,27 @@ func mark(row []packonline.Piece, n int32) []packonline.Piece {
 	return out
 }
 
-// count counts the tokens of a step that have no loss, before its repeats are joined. whole reports whether a row is
-// one attention segment.
-func (l *losses) count(s *plan.Step, once bool, whole func([]packonline.Piece) bool) {
-	s.Masked, s.MaskedFirst = 0, 0
-	if len(l.of) == 0 && !once {
+// countMasked counts the tokens of a step that have no loss, before its repeats are joined. whole reports whether a row
+// is one attention segment.
+func (l *losses) countMasked(s *plan.Step, once bool, whole func([]packonline.Piece) bool) {
+	s.Masked, s.MaskedSegmentStarts = 0, 0
+	if len(l.runs) == 0 && !once {
 		return
 	}
 	for _, row := range s.Rows {
 		one := len(row) > 1 && whole(row)
 		for k, x := range row {
 			masked, first := x.Length, true
-			if x.Doc&repeated == 0 {
+			if x.Doc&repeatedFlag == 0 {
 				masked, first = 0, false
-				l.of[x.Doc].Masked(x, func(start, end int32) {
+				l.runs[x.Doc].VisitMasked(x, func(start, end int32) {
 					masked += end - start
 					first = first || start == x.Start
 				})
 			}
 			s.Masked += int64(masked)
-			if first && (k == 0 || !one && !goesOn(row[k-1], x)) {
-				s.MaskedFirst++
+			if first && (k == 0 || !one && !continuesRepeat(row[k-1], x)) {
+				s.MaskedSegmentStarts++
 			}
 		}
 	}
@@ -95,15 +95,15 @@ func joinRepeats(s *plan.Step) {
 	for i, row := range s.Rows {
 		out, before := row[:0], packonline.Piece{}
 		for _, x := range row {
-			if goesOn(before, x) {
+			if continuesRepeat(before, x) {
 				out[len(out)-1].Length += x.Length
 				before = x
 				continue
 			}
 			before = x
-			if x.Doc&repeated != 0 {
+			if x.Doc&repeatedFlag != 0 {
 				s.Repeats = append(s.Repeats, plan.Repeat{Row: i, Piece: len(out), Tokens: x.Length})
-				x.Doc &^= repeated
+				x.Doc &^= repeatedFlag
 			}
 			out = append(out, x)
 		}
@@ -111,8 +111,8 @@ func joinRepeats(s *plan.Step) {
 	}
 }
 
-// due reports whether a sweep is due.
-func (l *losses) due() bool { return len(l.of) >= max(l.limit, minLosses) }
+// isSweepDue reports whether a sweep is due.
+func (l *losses) isSweepDue() bool { return len(l.runs) >= max(l.limit, minLosses) }
 
 // sweep removes the documents that are no longer buffered.
 func (l *losses) sweep(waiting []uint64) {
@@ -120,17 +120,17 @@ func (l *losses) sweep(waiting []uint64) {
 	for _, d := range waiting {
 		waits[d] = true
 	}
-	maps.DeleteFunc(l.of, func(d uint64, _ plan.LossRuns) bool { return !waits[d] })
-	l.limit = 2 * len(l.of)
+	maps.DeleteFunc(l.runs, func(d uint64, _ plan.LossRuns) bool { return !waits[d] })
+	l.limit = 2 * len(l.runs)
 }
 
 // appendState writes the number of buffered documents that have loss runs. For each it writes the distance from the
 // document before, the number of its runs and the runs.
 func (l *losses) appendState(b []byte, waits func() []uint64) []byte {
-	if len(l.of) == 0 {
+	if len(l.runs) == 0 {
 		return append(b, 0)
 	}
-	waiting := slices.DeleteFunc(waits(), func(d uint64) bool { return l.of[d] == nil })
+	waiting := slices.DeleteFunc(waits(), func(d uint64) bool { return l.runs[d] == nil })
 	slices.Sort(waiting)
 	waiting = slices.Compact(waiting)
 	b = binary.AppendUvarint(b, uint64(len(waiting)))
@@ -138,8 +138,8 @@ func (l *losses) appendState(b []byte, waits func() []uint64) []byte {
 	for _, d := range waiting {
 		b = binary.AppendUvarint(b, d-before)
 		before = d
-		b = binary.AppendUvarint(b, uint64(len(l.of[d])))
-		for _, n := range l.of[d] {
+		b = binary.AppendUvarint(b, uint64(len(l.runs[d])))
+		for _, n := range l.runs[d] {
 			b = binary.AppendUvarint(b, uint64(n))
 		}
 	}
@@ -148,7 +148,7 @@ func (l *losses) appendState(b []byte, waits func() []uint64) []byte {
 
 // readLosses reads what appendState wrote.
 func readLosses(r *codec.Cursor, waiting func() []uint64) (l losses) {
-	n := r.Bounded(uint64(len(r.Rest)) / 4)
+	n := r.BoundedUvarint(uint64(len(r.Buf)) / 4)
 	if n == 0 {
 		return l
 	}
@@ -160,10 +160,10 @@ func readLosses(r *codec.Cursor, waiting func() []uint64) (l losses) {
 	for range n {
 		d := r.Uvarint()
 		document += d
-		if runs := readRuns(r); r.Err == nil && (d == 0 || !waits[document]) {
+		if runs := readLossRuns(r); r.Err == nil && (d == 0 || !waits[document]) {
 			r.Fail(fmt.Errorf("the loss of document %d, of which nothing waits", document))
 		} else if r.Err == nil {
-			l.note(document, runs)
+			l.add(document, runs)
 		}
 		if r.Err != nil {
 			return losses{}
@@ -172,10 +172,10 @@ func readLosses(r *codec.Cursor, waiting func() []uint64) (l losses) {
 	return l
 }
 
-func readRuns(r *codec.Cursor) (runs plan.LossRuns) {
+func readLossRuns(r *codec.Cursor) (runs plan.LossRuns) {
 	sum := uint64(0)
-	for i := range r.Bounded(uint64(len(r.Rest))) {
-		n := r.Bounded(math.MaxInt32)
+	for i := range r.BoundedUvarint(uint64(len(r.Buf))) {
+		n := r.BoundedUvarint(math.MaxInt32)
 		if sum += n; r.Err == nil && (n == 0 && i > 0 || sum > math.MaxInt32) {
 			r.Fail(fmt.Errorf("a run of %d tokens behind %d others", n, i))
 		}
@@ -190,12 +190,12 @@ func readRuns(r *codec.Cursor) (runs plan.LossRuns) {
 	return runs
 }
 
-// whole reports whether a buffered row is one attention segment, rather than one per piece. A source with its own
-// packing decides this for its rows.
-func (p *Planner) whole(row []packonline.Piece) bool {
+// isOneSegment reports whether a buffered row is one attention segment, rather than one per piece. A source with its
+// own packing decides this for its rows.
+func (p *Planner) isOneSegment(row []packonline.Piece) bool {
 	attention := p.config.Attention
 	if p.sources != nil && len(row) > 0 {
-		attention = p.config.AttentionIn(p.sources.infos[plan.RefSource(p.sources.ref(row[0].Doc))].Config)
+		attention = p.config.SourceAttention(p.sources.infos[plan.RefSource(p.sources.refOf(row[0].Doc))].Config)
 	}
 	return attention == runconfig.AttentionRow
 }

@@ -51,9 +51,9 @@ func labelled(t *rapid.T, steps []plan.Step, runs func(ref uint64) plan.LossRuns
 				}
 			}
 		}
-		if s.Masked != without || whole != nil && s.MaskedFirst != first {
+		if s.Masked != without || whole != nil && s.MaskedSegmentStarts != first {
 			t.Fatalf("step %d has %d tokens without a loss, %d at the beginning of a segment; it says %d and %d", s.Index,
-				without, first, s.Masked, s.MaskedFirst)
+				without, first, s.Masked, s.MaskedSegmentStarts)
 		}
 		masked += without
 	}
@@ -69,7 +69,7 @@ func onceOnly(c runconfig.Config, p *planner.Planner) bool {
 		once = once && (s.Packing == nil || s.Packing.RepeatLoss == packonline.LossOnce)
 	}
 	for i := range p.Infos() {
-		if own := p.Mixture().Config(i).Packing; own != nil {
+		if own := p.Mixture().SourceConfig(i).Packing; own != nil {
 			once = once && own.RepeatLoss == packonline.LossOnce
 		}
 	}
@@ -80,7 +80,7 @@ func onceOnly(c runconfig.Config, p *planner.Planner) bool {
 // no other token occurs.
 func comes(t *rapid.T, labels map[token]int, ref uint64, times func(token int) int, length int, runs plan.LossRuns) {
 	lost := map[int32]bool{}
-	runs.Masked(packonline.Piece{Length: int32(length)}, func(start, end int32) {
+	runs.VisitMasked(packonline.Piece{Length: int32(length)}, func(start, end int32) {
 		for at := start; at < end; at++ {
 			lost[at] = true
 		}

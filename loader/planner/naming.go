@@ -13,7 +13,7 @@ import (
 type naming struct{ bits uint }
 
 func newNaming(c runconfig.Documents) (n naming) {
-	if c.Several() {
+	if c.CanHoldMultiple() {
 		n.bits = plan.PartBits
 	}
 	return n
@@ -23,13 +23,13 @@ func newNaming(c runconfig.Documents) (n naming) {
 func (n naming) name(position uint64, first int) uint64 { return position<<n.bits | uint64(first) }
 
 // position returns the position of a document's message.
-func (n naming) position(document uint64) uint64 { return document &^ repeated >> n.bits }
+func (n naming) position(document uint64) uint64 { return document &^ repeatedFlag >> n.bits }
 
-// first returns the offset of a document among the tokens of its message.
-func (n naming) first(document uint64) int32 { return int32(document & (1<<n.bits - 1)) }
+// offset returns the offset of a document among the tokens of its message.
+func (n naming) offset(document uint64) int32 { return int32(document & (1<<n.bits - 1)) }
 
-// check rejects a message that cannot be named at the given arrival.
-func (n naming) check(a *plan.Arrival, arrival uint64) error {
+// checkArrival rejects a message that cannot be named at the given arrival.
+func (n naming) checkArrival(a *plan.Arrival, arrival uint64) error {
 	if n.bits == 0 {
 		if len(a.Parts) > 0 {
 			return fmt.Errorf("plan document %d: it holds %d documents, and the run takes one of each message",
@@ -51,16 +51,16 @@ func (n naming) check(a *plan.Arrival, arrival uint64) error {
 	return nil
 }
 
-// emit renames the document of a piece as a plan names it: by the message and by tokens of the message.
-func (n naming) emit(x *packonline.Piece) {
-	x.Start += n.first(x.Doc)
+// renamePiece renames the document of a piece as a plan names it: by the message and by tokens of the message.
+func (n naming) renamePiece(x *packonline.Piece) {
+	x.Start += n.offset(x.Doc)
 	x.Doc = n.position(x.Doc)
 }
 
-// oldest returns the least of floor and the positions before the documents of the pieces.
-func (n naming) oldest(pieces []packonline.Piece, floor plan.Position) plan.Position {
+// oldestPosition returns the least of floor and the positions before the documents of the pieces.
+func (n naming) oldestPosition(pieces []packonline.Piece, floor plan.Position) plan.Position {
 	for _, x := range pieces {
-		floor = floor.Least(plan.Before(n.position(x.Doc)))
+		floor = floor.Min(plan.PositionBefore(n.position(x.Doc)))
 	}
 	return floor
 }

@@ -6,15 +6,15 @@ import (
 	"loaderd/packonline"
 )
 
-// packs are the packers of a planner: first the packer of the run, then those of sources with their own packing.
-type packs []pack
+// packerSet are the packers of a planner: first the packer of the run, then those of sources with their own packing.
+type packerSet []packerState
 
 // pending returns the sum of what all packers buffer.
-func (k packs) pending() packonline.Pending {
+func (k packerSet) pending() packonline.Pending {
 	all := k[0].packer.Pending()
 	for i := range k[1:] {
 		one := k[1+i].packer.Pending()
-		if one.Any() && (!all.Any() || one.Oldest < all.Oldest) {
+		if one.HasPieces() && (!all.HasPieces() || one.Oldest < all.Oldest) {
 			all.Oldest = one.Oldest
 		}
 		all.Pieces += one.Pieces
@@ -26,7 +26,7 @@ func (k packs) pending() packonline.Pending {
 }
 
 // counts returns the totals of all packers.
-func (k packs) counts() packonline.Counts {
+func (k packerSet) counts() packonline.Counts {
 	all := k[0].packer.Counts()
 	for i := range k[1:] {
 		all = all.Plus(k[1+i].packer.Counts())
@@ -35,10 +35,10 @@ func (k packs) counts() packonline.Counts {
 }
 
 // detail returns the counts that are specific to the packing methods, or nil if they have none.
-func (k packs) detail() map[string]int64 {
+func (k packerSet) detail() map[string]int64 {
 	var out map[string]int64
 	for i := range k {
-		d, ok := k[i].packer.(packonline.Detailed)
+		d, ok := k[i].packer.(packonline.DetailedPacker)
 		if !ok {
 			continue
 		}
@@ -52,12 +52,12 @@ func (k packs) detail() map[string]int64 {
 	return out
 }
 
-// lines visits the lines of all packers.
-func (k packs) lines() iter.Seq[*line] {
-	return func(yield func(*line) bool) {
+// rowBuilders visits the lines of all packers.
+func (k packerSet) rowBuilders() iter.Seq[*rowBuilder] {
+	return func(yield func(*rowBuilder) bool) {
 		for i := range k {
-			for n := range k[i].lines {
-				if !yield(&k[i].lines[n]) {
+			for n := range k[i].rowBuilders {
+				if !yield(&k[i].rowBuilders[n]) {
 					return
 				}
 			}
@@ -65,8 +65,8 @@ func (k packs) lines() iter.Seq[*line] {
 	}
 }
 
-// lineOf returns the line of an atom, and its packer.
-func (k packs) lineOf(a *atom) (*line, *pack) {
-	x := &k[a.pack]
-	return &x.lines[a.bucket], x
+// rowBuilderOf returns the line of an atom, and its packer.
+func (k packerSet) rowBuilderOf(a *atom) (*rowBuilder, *packerState) {
+	x := &k[a.packerIndex]
+	return &x.rowBuilders[a.bucket], x
 }

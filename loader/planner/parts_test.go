@@ -14,7 +14,7 @@ import (
 // pieces returns the n pieces of a split document, of two tokens each.
 func pieces(id uint64, n int) (parts []plan.Part) {
 	for k := range n {
-		parts = append(parts, plan.Part{ID: id, Length: 2, Nth: k})
+		parts = append(parts, plan.Part{ID: id, Length: 2, SplitIndex: k})
 	}
 	return parts
 }
@@ -35,8 +35,8 @@ func TestDuplicatesOfPieces(t *testing.T) {
 		if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Parts: tt.parts}); err != nil {
 			t.Fatal(err)
 		}
-		if counts, _ := p.Counts(); counts.Skipped.Of(plan.SkipDuplicate) != tt.duplicates {
-			t.Errorf("%d duplicates behind message %d, want %d", counts.Skipped.Of(plan.SkipDuplicate), i+1, tt.duplicates)
+		if counts, _ := p.Counts(); counts.Skipped.Count(plan.SkipDuplicate) != tt.duplicates {
+			t.Errorf("%d duplicates behind message %d, want %d", counts.Skipped.Count(plan.SkipDuplicate), i+1, tt.duplicates)
 		}
 	}
 }
@@ -63,9 +63,9 @@ func TestSourcesTakeWholeDocuments(t *testing.T) {
 						one.Parts[k].Skip = plan.SkipEmpty
 					}
 				}
-				taken = append(taken, one.Used(split))
+				taken = append(taken, one.UsedTokens(split))
 			}
-			took[a.Used(split)]++
+			took[a.UsedTokens(split)]++
 			if taken[0] != taken[1] || taken[0] != taken[2] || taken[4] != taken[5] {
 				t.Errorf("of message %d of documents %d ... come %d tokens", sequence, id, taken)
 			}
@@ -110,8 +110,8 @@ func TestCountsOfLongDocuments(t *testing.T) {
 		}
 		p = next
 	}
-	if counts, _ := p.Counts(); counts.Cut != 2 || counts.Skipped.Of(plan.SkipLong) != 2 ||
-		counts.Skipped.Of(plan.SkipDuplicate) != 1 {
+	if counts, _ := p.Counts(); counts.Cut != 2 || counts.Skipped.Count(plan.SkipLong) != 2 ||
+		counts.Skipped.Count(plan.SkipDuplicate) != 1 {
 		t.Errorf("%+v", counts)
 	}
 }

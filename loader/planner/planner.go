@@ -39,22 +39,22 @@ type Counts struct {
 //
 // It is not safe for concurrent use.
 type Planner struct {
-	config  runconfig.Config
-	names   naming
-	packs   packs
-	window  *shuffle.Window[atom]
-	queues  queues // one per bucket, in the order of Config.Packing.Buckets
-	sources *sourceSet
-	losses  losses
-	once    bool                // LossOnce: at least one packer counts the loss of a repeated token once
-	unread  map[uint64][]unread // keyed by the document's message, as a plan names it
+	config       runconfig.Config
+	names        naming
+	packers      packerSet
+	window       *shuffle.Window[atom]
+	queues       queues // one per bucket, in the order of Config.Packing.Buckets
+	sources      *sourceSet
+	losses       losses
+	lossOnce     bool                     // LossOnce: at least one packer counts the loss of a repeated token once
+	missingHints map[uint64][]missingHint // keyed by the document's message, as a plan names it
 
-	taken  int64 // tokens of the last document
-	counts Counts
-	cursor plan.Position // after the last arrival
-	next   uint64        // index of the next step
-	rows   packonline.Rows
-	steps  []plan.Step
+	lastTokens int64 // tokens of the last document
+	counts     Counts
+	cursor     plan.Position // after the last arrival
+	stepIndex  uint64        // index of the next step
+	rows       packonline.Rows
+	steps      []plan.Step
 
 	fork fork
 }
@@ -62,9 +62,9 @@ type Planner struct {
 // New returns the planner of a run at its start.
 func New(h planrecord.Header) (*Planner, error) {
 	if h.Parent != nil {
-		return newFork(h)
+		return newForkPlanner(h)
 	}
-	mix, err := mixture.New(h.Config.Mixture(), begins(h.Sources))
+	mix, err := mixture.New(h.Config.Mixture(), sourceRanges(h.Sources))
 	if err != nil {
 		return nil, err
 	}
@@ -77,26 +77,26 @@ func New(h planrecord.Header) (*Planner, error) {
 	if err != nil {
 		return nil, err
 	}
-	return p, p.meet()
+	return p, p.addNewSources()
 }
 
 // newPlanner returns a planner of a configuration before any of its sources are registered.
-func newPlanner(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *refs) (*Planner, error) {
+func newPlanner(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *arrivalRefs) (*Planner, error) {
 	c.Packing.Seed, c.Shuffle.Seed = c.Seed, c.Seed
 	p := &Planner{config: c, names: newNaming(c.Documents), window: shuffle.New[atom](c.Shuffle), queues: newQueues(c)}
 	p.sources = newSourceSet(c, mix, infos, r)
-	return p, p.addPack(c.Packing)
+	return p, p.addPacker(c.Packing)
 }
 
-// pack passes a document, or the unused part of one, to a packer.
-func (p *Planner) pack(k *pack, name uint64, length int32, x plan.Part) {
+// packDocument passes a document, or the unused part of one, to a packer.
+func (p *Planner) packDocument(k *packerState, name uint64, length int32, x plan.Part) {
 	if x.Cut {
 		p.counts.Cut++
 	}
-	p.losses.note(name, x.Loss)
+	p.losses.add(name, x.Loss)
 	p.rows.Reset()
 	k.packer.Add(packonline.Doc{Seq: name, Length: length, Hint: x.Hint}, &p.rows)
-	p.shuffle(k)
+	p.shuffleRows(k)
 }
 
 // Drain packs all buffered documents, with padding where needed, and returns the full steps. Atoms of several rows
@@ -104,7 +104,7 @@ func (p *Planner) pack(k *pack, name uint64, length int32, x plan.Part) {
 func (p *Planner) Drain() []plan.Step {
 	p.steps = p.steps[:0]
 	p.drain(false)
-	steps := p.finish(p.cursor)
+	steps := p.finishSteps(p.cursor)
 	p.forgetShares() // a fork at one of these steps also forgets them
 	return steps
 }
@@ -113,22 +113,22 @@ func (p *Planner) Drain() []plan.Step {
 func (p *Planner) drain(last bool) {
 	p.sources.drains = true
 	defer func() { p.sources.drains = false }()
-	for i := range p.packs {
-		k := &p.packs[i]
+	for i := range p.packers {
+		k := &p.packers[i]
 		p.rows.Reset()
 		k.packer.Flush(&p.rows)
-		p.shuffle(k)
-		for i := range k.lines {
-			p.submit(&k.lines[i])
+		p.shuffleRows(k)
+		for i := range k.rowBuilders {
+			p.submitAtom(&k.rowBuilders[i])
 		}
 	}
-	p.followShares()
-	p.window.Flush(p.arrange)
-	for l := range p.packs.lines() {
-		p.complete(l)
+	p.updateShareTargets()
+	p.window.Flush(p.makeRows)
+	for l := range p.packers.rowBuilders() {
+		p.completeRow(l)
 	}
-	for b := p.nextStep(0, last); b != nil; b = p.nextStep(0, last) {
-		p.emit(b)
+	for b := p.chooseQueue(0, last); b != nil; b = p.chooseQueue(0, last) {
+		p.emitStep(b)
 	}
 }
 
@@ -136,128 +136,128 @@ func (p *Planner) drain(last bool) {
 // document may be added afterwards.
 func (p *Planner) Seal() []plan.Step {
 	p.steps = p.steps[:0]
-	return p.finish(p.seal())
+	return p.finishSteps(p.seal())
 }
 
 // seal implements Seal. It returns the low watermark of the last step.
 func (p *Planner) seal() plan.Position {
-	p.drain(p.evens() && p.config.Steps.Last == runconfig.LastPad)
+	p.drain(p.usesShareOrder() && p.config.Steps.Last == runconfig.LastPad)
 	floor := p.cursor // kept before documents of dropped rows: a fork may still plan them
 	for i := range p.queues.buckets {
 		b := &p.queues.buckets[i]
 		switch {
-		case len(b.wait) == 0:
+		case len(b.waitingRows) == 0:
 		case p.config.Steps.Last == runconfig.LastPad:
-			p.emit(b)
-		case p.fork.keeps: // a fork may still plan them
+			p.emitStep(b)
+		case p.fork.keepsSteps: // a fork may still plan them
 		default:
-			for _, r := range b.wait {
+			for _, r := range b.waitingRows {
 				p.counts.LeftTokens += plan.RowTokens(r.pieces)
-				floor = p.names.oldest(r.pieces, floor)
+				floor = p.names.oldestPosition(r.pieces, floor)
 			}
-			b.wait, b.tokens = nil, 0
+			b.waitingRows, b.tokens = nil, 0
 		}
 	}
 	return floor
 }
 
-// overdue submits everything that would exceed its maximum wait with the next document: incomplete atoms, incomplete
-// rows and incomplete steps.
-func (p *Planner) overdue() {
-	for i := range p.packs {
-		k := &p.packs[i]
-		for n := range k.lines {
-			if l := &k.lines[n]; p.late(k, l) {
-				p.submit(l)
-				p.complete(l)
+// submitOverdue submits everything that would exceed its maximum wait with the next document: incomplete atoms,
+// incomplete rows and incomplete steps.
+func (p *Planner) submitOverdue() {
+	for i := range p.packers {
+		k := &p.packers[i]
+		for n := range k.rowBuilders {
+			if l := &k.rowBuilders[n]; p.isOverdue(k, l) {
+				p.submitAtom(l)
+				p.completeRow(l)
 			}
 		}
 	}
-	for b := p.queues.overdue(p.counts.Arrived); b != nil; b = p.queues.overdue(p.counts.Arrived) {
-		p.emit(b)
+	for b := p.queues.overdueQueue(p.counts.Arrived); b != nil; b = p.queues.overdueQueue(p.counts.Arrived) {
+		p.emitStep(b)
 	}
 }
 
-// enqueue adds a row to the queue of its bucket, and emits the steps that the queues then release.
-func (p *Planner) enqueue(l *line, row []packonline.Piece) {
-	p.queues.add(l.queue, row, p.counts.Arrived)
-	for b := p.nextStep(p.queues.backlog, false); b != nil; b = p.nextStep(p.queues.backlog, false) {
-		p.emit(b)
+// enqueueRow adds a row to the queue of its bucket, and emits the steps that the queues then release.
+func (p *Planner) enqueueRow(l *rowBuilder, row []packonline.Piece) {
+	p.queues.addRow(l.queueIndex, row, p.counts.Arrived)
+	for b := p.chooseQueue(p.queues.backlog, false); b != nil; b = p.chooseQueue(p.queues.backlog, false) {
+		p.emitStep(b)
 	}
 }
 
-// emit makes a step from the oldest rows of a bucket.
-func (p *Planner) emit(b *queue) {
-	p.counts.WaitMax = max(p.counts.WaitMax, p.counts.Arrived-b.wait[0].arrived)
-	if p.evens() {
-		p.followShares()
-		p.sources.steps.leave(p.sources.head(b))
+// emitStep makes a step from the oldest rows of a bucket.
+func (p *Planner) emitStep(b *queue) {
+	p.counts.WaitMax = max(p.counts.WaitMax, p.counts.Arrived-b.waitingRows[0].arrived)
+	if p.usesShareOrder() {
+		p.updateShareTargets()
+		p.sources.stepBalancer.recordLeaving(p.sources.stepPortions(b))
 	}
-	s := plan.Step{Index: p.next, Bucket: b.length, Cursor: p.cursor, Rows: b.take()}
+	s := plan.Step{Index: p.stepIndex, Bucket: b.length, Cursor: p.cursor, Rows: b.takeStep()}
 	if p.config.Steps.Balance && p.config.Attention == runconfig.AttentionDocument {
-		balance(s.Rows)
+		balanceRows(s.Rows)
 	}
-	p.made(s)
+	p.addStep(s)
 }
 
-// made counts the next step and adds it to the result.
-func (p *Planner) made(s plan.Step) {
+// addStep counts the next step and adds it to the result.
+func (p *Planner) addStep(s plan.Step) {
 	for _, r := range s.Rows {
 		p.counts.Tokens += plan.RowTokens(r)
 	}
-	p.next++
+	p.stepIndex++
 	p.counts.Rows += int64(len(s.Rows))
 	p.counts.Slots += int64(len(s.Rows)) * int64(s.Bucket)
 	p.steps = append(p.steps, s)
 }
 
-// finish sets the low watermark of each step. It covers no document that is in a later step, is buffered, or lies
+// finishSteps sets the low watermark of each step. It covers no document that is in a later step, is buffered, or lies
 // after the given floor.
-func (p *Planner) finish(floor plan.Position) []plan.Step {
+func (p *Planner) finishSteps(floor plan.Position) []plan.Step {
 	if len(p.steps) == 0 {
 		return nil
 	}
-	floor = floor.Least(p.Floor())
+	floor = floor.Min(p.Floor())
 	for i := len(p.steps) - 1; i >= 0; i-- {
 		s := &p.steps[i]
 		s.Floor = floor
 		for _, r := range s.Rows {
-			floor = p.names.oldest(r, floor)
+			floor = p.names.oldestPosition(r, floor)
 		}
-		p.losses.count(s, p.once, p.whole)
+		p.losses.countMasked(s, p.lossOnce, p.isOneSegment)
 		p.counts.MaskedTokens += s.Masked
 	}
-	p.keep()
-	if p.once {
+	p.keepForkSteps()
+	if p.lossOnce {
 		for i := range p.steps {
 			joinRepeats(&p.steps[i])
 		}
 	}
-	p.name()
+	p.nameDocuments()
 	return p.steps
 }
 
-// WaitingTokens returns the number of tokens in all buffered pieces of the planner.
-func (p *Planner) WaitingTokens() int64 {
-	n := p.packs.pending().Tokens + plan.RowTokens(p.fork.left)
-	p.beyond(func(pieces []packonline.Piece) { n += plan.RowTokens(pieces) })
+// BufferedTokens returns the number of tokens in all buffered pieces of the planner.
+func (p *Planner) BufferedTokens() int64 {
+	n := p.packers.pending().Tokens + plan.RowTokens(p.fork.inheritedDocuments)
+	p.visitPacked(func(pieces []packonline.Piece) { n += plan.RowTokens(pieces) })
 	return n
 }
 
-// accounted returns the number of tokens of used documents: in steps, dropped, or buffered.
-func (p *Planner) accounted() int64 {
+// usedTokens returns the number of tokens of used documents: in steps, dropped, or buffered.
+func (p *Planner) usedTokens() int64 {
 	counts, packed := p.Counts()
-	return counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens + p.WaitingTokens()
+	return counts.Tokens - packed.Repeated + packed.Dropped + counts.LeftTokens + p.BufferedTokens()
 }
 
-// beyond visits all buffered pieces that have left the packers.
-func (p *Planner) beyond(f func([]packonline.Piece)) {
+// visitPacked visits all buffered pieces that have left the packers.
+func (p *Planner) visitPacked(f func([]packonline.Piece)) {
 	p.window.Each(func(a atom) { f(a.pieces) })
-	for l := range p.packs.lines() {
-		l.each(f)
+	for l := range p.packers.rowBuilders() {
+		l.visitPieces(f)
 	}
-	p.queues.each(f)
-	p.fork.each(f)
+	p.queues.visitRows(f)
+	p.fork.visitRows(f)
 }
 
 // Drains reports whether Drain could complete a step. It could if a full step is queued. It could also if anything is
@@ -265,18 +265,18 @@ func (p *Planner) beyond(f func([]packonline.Piece)) {
 func (p *Planner) Drains() bool {
 	least := math.MaxInt
 	for i := range p.queues.buckets {
-		if p.queues.buckets[i].full() > 0 {
+		if p.queues.buckets[i].fullSteps() > 0 {
 			return true
 		}
-		least = min(least, p.queues.buckets[i].rows)
+		least = min(least, p.queues.buckets[i].stepRows)
 	}
-	pool := p.packs.pending()
+	pool := p.packers.pending()
 	waiting := pool.Pieces + int(pool.Held.Rows)
 	p.window.Each(func(a atom) { waiting += a.rows() })
-	for l := range p.packs.lines() {
-		waiting += l.waiting()
+	for l := range p.packers.rowBuilders() {
+		waiting += l.bufferedRows()
 	}
-	return waiting > 0 && waiting+p.queues.rowsWaiting() >= least
+	return waiting > 0 && waiting+p.queues.rowCount() >= least
 }
 
 // RestoreHints gives a restored planner the packing hints of the documents of a message. parts is as in
@@ -288,15 +288,15 @@ func (p *Planner) RestoreHints(message uint64, parts []plan.Part) {
 		hints[int32(first)] = x.PackingHints
 		first += x.Length
 	}
-	for _, u := range p.unread[message] { // twice if the document is buffered in two epochs
-		t := hints[p.names.first(u.name)]
-		if u.comes {
-			p.fork.hint(u.name, t.Hint)
+	for _, u := range p.missingHints[message] { // twice if the document is buffered in two epochs
+		t := hints[p.names.offset(u.name)]
+		if u.inherited {
+			p.fork.addHint(u.name, t.Hint)
 			continue
 		}
-		p.packs[u.pack].packer.(packonline.Hinted).Hint(u.name, t.Hint)
+		p.packers[u.packerIndex].packer.(packonline.HintedPacker).SetHint(u.name, t.Hint)
 	}
-	delete(p.unread, message)
+	delete(p.missingHints, message)
 }
 
 // Cursor returns the position after the last arrival.
@@ -306,26 +306,26 @@ func (p *Planner) Cursor() plan.Position { return p.cursor }
 func (p *Planner) Clock() uint64 { return p.cursor.Last() }
 
 // Next returns the index of the next step.
-func (p *Planner) Next() uint64 { return p.next }
+func (p *Planner) Next() uint64 { return p.stepIndex }
 
 // Counts returns the totals of the planner and of its packers.
 func (p *Planner) Counts() (Counts, packonline.Counts) {
-	return p.counts, p.packs.counts()
+	return p.counts, p.packers.counts()
 }
 
 // Detail returns counts that are specific to the packing method, or nil if it has none.
 func (p *Planner) Detail() map[string]int64 {
-	return p.packs.detail()
+	return p.packers.detail()
 }
 
-// Waiting returns what the planner buffers: pieces and finished rows in the packers, the number of atoms in the
+// BufferSizes returns what the planner buffers: pieces and finished rows in the packers, the number of atoms in the
 // shuffle window, and the number of rows before and after it.
-func (p *Planner) Waiting() (pool packonline.Pending, window, queued int) {
-	for l := range p.packs.lines() {
-		queued += l.waiting()
+func (p *Planner) BufferSizes() (pool packonline.Pending, window, queued int) {
+	for l := range p.packers.rowBuilders() {
+		queued += l.bufferedRows()
 	}
-	queued += p.queues.rowsWaiting()
-	return p.packs.pending(), p.window.Len(), queued
+	queued += p.queues.rowCount()
+	return p.packers.pending(), p.window.Len(), queued
 }
 
 // Capacity is the maximum that a planner can buffer.
@@ -339,12 +339,12 @@ type Capacity struct {
 func (p *Planner) Capacity() Capacity {
 	c := Capacity{Rows: p.queues.capacity()}
 	pools := true
-	for i := range p.packs {
-		k := &p.packs[i]
+	for i := range p.packers {
+		k := &p.packers[i]
 		pools = pools && slices.Contains(packonline.Parameters(k.config.Method), "pool")
 		c.Pool += k.config.Pool
-		c.Held += k.config.Relevant().Held()
-		c.Rows += len(k.lines) * k.atomRows
+		c.Held += k.config.Canonical().Held()
+		c.Rows += len(k.rowBuilders) * k.atomRows
 	}
 	if !pools {
 		c.Pool = 0
@@ -358,9 +358,9 @@ func (p *Planner) Queues() []QueueStat { return p.queues.stats(p.counts.Arrived)
 // Floor returns the low watermark: the position before the oldest document that a later step may still need.
 func (p *Planner) Floor() plan.Position {
 	floor := p.cursor
-	if pool := p.packs.pending(); pool.Any() {
-		floor = floor.Least(plan.Before(p.names.position(pool.Oldest)))
+	if pool := p.packers.pending(); pool.HasPieces() {
+		floor = floor.Min(plan.PositionBefore(p.names.position(pool.Oldest)))
 	}
-	p.beyond(func(pieces []packonline.Piece) { floor = p.names.oldest(pieces, floor) })
-	return p.names.oldest(p.fork.left, floor)
+	p.visitPacked(func(pieces []packonline.Piece) { floor = p.names.oldestPosition(pieces, floor) })
+	return p.names.oldestPosition(p.fork.inheritedDocuments, floor)
 }

@@ -36,7 +36,7 @@ func drawArrivals(t *rapid.T, several bool) []plan.Arrival {
 			for k := range rapid.IntRange(1, 6).Draw(t, "in the message") {
 				x := drawPart(t, uint64(i+1)+uint64(k)*1000)
 				if k > 0 && rapid.Bool().Draw(t, "a piece") {
-					x.ID, x.Nth = out[i].Parts[k-1].ID, out[i].Parts[k-1].Nth+1
+					x.ID, x.SplitIndex = out[i].Parts[k-1].ID, out[i].Parts[k-1].SplitIndex+1
 				}
 				out[i].Parts = append(out[i].Parts, x)
 			}
@@ -69,7 +69,7 @@ func usedTokens(arrivals []plan.Arrival, dedupe int) map[uint64][]bool {
 	var ids [][2]uint64
 	for _, a := range arrivals {
 		for _, x := range a.Documents() {
-			id := [2]uint64{x.ID, uint64(x.Nth)}
+			id := [2]uint64{x.ID, uint64(x.SplitIndex)}
 			if x.Skip != "" {
 				id[0] = 0
 			}
@@ -81,11 +81,11 @@ func usedTokens(arrivals []plan.Arrival, dedupe int) map[uint64][]bool {
 	return out
 }
 
-// lossOf returns the loss runs of a message.
+// parseLoss returns the loss runs of a message.
 func lossOf(a plan.Arrival) plan.LossRuns {
 	var lengths []int32
 	for _, x := range a.Documents() {
-		lengths = x.Loss.Append(lengths, 0, int32(x.Length))
+		lengths = x.Loss.AppendRuns(lengths, 0, int32(x.Length))
 	}
 	return plan.NewLossRuns(lengths)
 }
@@ -103,7 +103,7 @@ func newPlanner(t *rapid.T, c runconfig.Config) *planner.Planner {
 // bucket (conservation).
 func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
-		arrivals := drawArrivals(t, c.Documents.Several())
+		arrivals := drawArrivals(t, c.Documents.CanHoldMultiple())
 		again := func(ref uint64) []plan.Part { return arrivals[ref-1].Documents() }
 		drain := rapid.IntRange(-1, len(arrivals)).Draw(t, "drain behind")
 		steady, restored := newPlanner(t, c), newPlanner(t, c)
@@ -120,11 +120,11 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 			}
 			above(t, floor, (*out)[known:])
 			most := 0 // rows outside the window: of atoms and rows under construction, and of incomplete and full steps
-			for _, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
+			for _, rows := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
 				most += 3 + rows - 1
 			}
-			most += c.Steps.Backlog * slices.Max(c.Steps.PerBucket(c.Packing.Buckets))
-			if _, window, queued := p.Waiting(); window > c.Shuffle.Window || queued > most {
+			most += c.Steps.Backlog * slices.Max(c.Steps.RowsPerBucket(c.Packing.Buckets))
+			if _, window, queued := p.BufferSizes(); window > c.Shuffle.Window || queued > most {
 				t.Fatalf("%d atoms are in the window and %d rows outside", window, queued)
 			}
 		}
@@ -207,7 +207,7 @@ func conserved(t *rapid.T, c runconfig.Config, steps []plan.Step, used map[uint6
 	var slots, tokens int64
 	for i, s := range steps {
 		bucket := slices.Index(c.Packing.Buckets, int(s.Bucket))
-		if s.Index != uint64(i) || bucket < 0 || len(s.Rows) != c.Steps.PerBucket(c.Packing.Buckets)[bucket] {
+		if s.Index != uint64(i) || bucket < 0 || len(s.Rows) != c.Steps.RowsPerBucket(c.Packing.Buckets)[bucket] {
 			t.Fatalf("step %d: index %d, %d rows of %d", i, s.Index, len(s.Rows), s.Bucket)
 		}
 		for _, row := range s.Rows {
@@ -257,7 +257,7 @@ func TestDrainsWhereDrainMakesSteps(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		for _, a := range drawArrivals(rt, c.Documents.Several()) {
+		for _, a := range drawArrivals(rt, c.Documents.CanHoldMultiple()) {
 			if _, err := p.Add(a); err != nil {
 				rt.Fatal(err)
 			}
@@ -327,7 +327,7 @@ func fuzzConfigs() (out []runconfig.Config) {
 		for _, atom := range []float64{0.25, 0.5, 1, 2, 4} {
 			c := plantest.Config(method)
 			c.Packing.Atom = atom
-			if packonline.Buckets(method) {
+			if packonline.IsMultiBucket(method) {
 				c.Packing.Buckets = []int{16, 32}
 			}
 			if len(c.Validate()) == 0 {

@@ -33,15 +33,15 @@ type queues struct {
 
 // queue holds the rows of one bucket, oldest first.
 type queue struct {
-	length int32
-	rows   int   // per step
-	steps  int64 // emitted
-	tokens int64
-	wait   []queued
-	head   []portion // of the next step, if it has been computed: see sourceSet.head
+	length       int32
+	stepRows     int   // per step
+	steps        int64 // emitted
+	tokens       int64
+	waitingRows  []queuedRow
+	nextPortions []portion // of the next step, if it has been computed: see sourceSet.head
 }
 
-type queued struct {
+type queuedRow struct {
 	pieces  []packonline.Piece
 	arrived int64 // documents that had arrived when the row was queued
 }
@@ -51,42 +51,42 @@ func newQueues(c runconfig.Config) queues {
 	if len(c.Packing.Buckets) == 1 {
 		q.backlog = 0 // with one bucket nothing is drawn
 	}
-	for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
-		q.buckets = append(q.buckets, queue{length: int32(c.Packing.Buckets[i]), rows: rows})
+	for i, rows := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
+		q.buckets = append(q.buckets, queue{length: int32(c.Packing.Buckets[i]), stepRows: rows})
 	}
 	return q
 }
 
-// add appends a row of a bucket. now is the number of documents that have arrived.
-func (q *queues) add(bucket int, pieces []packonline.Piece, now int64) {
+// addRow appends a row of a bucket. now is the number of documents that have arrived.
+func (q *queues) addRow(bucket int, pieces []packonline.Piece, now int64) {
 	b := &q.buckets[bucket]
-	b.wait = append(b.wait, queued{pieces, now})
+	b.waitingRows = append(b.waitingRows, queuedRow{pieces, now})
 	b.tokens += plan.RowTokens(pieces)
 }
 
-// next returns the bucket that emits the next step if more than keep full steps wait, else nil. With last, an
+// chooseQueue returns the bucket that emits the next step if more than keep full steps wait, else nil. With last, an
 // incomplete step counts as full.
-func (q *queues) next(keep int, last bool) *queue {
+func (q *queues) chooseQueue(keep int, last bool) *queue {
 	full, weight := 0, uint64(0)
 	for i := range q.buckets {
-		if b := &q.buckets[i]; b.ready(last) {
-			full += max(b.full(), 1)
+		if b := &q.buckets[i]; b.hasStep(last) {
+			full += max(b.fullSteps(), 1)
 			weight += b.weight()
 		}
 	}
 	if full <= keep {
 		return nil
 	}
-	return q.draw(weight, last)
+	return q.drawQueue(weight, last)
 }
 
-// draw draws among the buckets with a full step, whose weights add up to weight.
-func (q *queues) draw(weight uint64, last bool) *queue {
-	at := uint64(q.key.Below(q.draws, int(weight)))
+// drawQueue draws among the buckets with a full step, whose weights add up to weight.
+func (q *queues) drawQueue(weight uint64, last bool) *queue {
+	at := uint64(q.key.IntN(q.draws, int(weight)))
 	q.draws++
 	for i := range q.buckets {
 		b := &q.buckets[i]
-		if !b.ready(last) {
+		if !b.hasStep(last) {
 			continue
 		}
 		if w := b.weight(); at >= w {
@@ -98,59 +98,59 @@ func (q *queues) draw(weight uint64, last bool) *queue {
 	panic("loader: weights of buckets do not add up")
 }
 
-// overdue returns the bucket of the oldest row if the next document would make that row exceed its maximum wait, else
-// nil.
-func (q *queues) overdue(now int64) *queue {
+// overdueQueue returns the bucket of the oldest row if the next document would make that row exceed its maximum wait,
+// else nil.
+func (q *queues) overdueQueue(now int64) *queue {
 	if q.maxWait == 0 {
 		return nil
 	}
 	var oldest *queue
 	for i := range q.buckets {
 		b := &q.buckets[i]
-		if len(b.wait) > 0 && now-b.wait[0].arrived >= q.maxWait &&
-			(oldest == nil || b.wait[0].arrived < oldest.wait[0].arrived) {
+		if len(b.waitingRows) > 0 && now-b.waitingRows[0].arrived >= q.maxWait &&
+			(oldest == nil || b.waitingRows[0].arrived < oldest.waitingRows[0].arrived) {
 			oldest = b
 		}
 	}
 	return oldest
 }
 
-// full returns the number of full steps that wait.
-func (b *queue) full() int { return len(b.wait) / b.rows }
+// fullSteps returns the number of full steps that wait.
+func (b *queue) fullSteps() int { return len(b.waitingRows) / b.stepRows }
 
-// ready reports whether a full step waits or, with last, any row.
-func (b *queue) ready(last bool) bool { return b.full() > 0 || last && len(b.wait) > 0 }
+// hasStep reports whether a full step waits or, with last, any row.
+func (b *queue) hasStep(last bool) bool { return b.fullSteps() > 0 || last && len(b.waitingRows) > 0 }
 
 // weight is at least 1, because rows of padding hold no tokens.
 func (b *queue) weight() uint64 { return uint64(b.tokens) + 1 }
 
-// take removes the rows of the next step. Rows without pieces replace missing rows.
-func (b *queue) take() [][]packonline.Piece {
+// takeStep removes the rows of the next step. Rows without pieces replace missing rows.
+func (b *queue) takeStep() [][]packonline.Piece {
 	b.steps++
-	rows := make([][]packonline.Piece, b.rows)
-	n := min(b.rows, len(b.wait))
-	for i, r := range b.wait[:n] {
+	rows := make([][]packonline.Piece, b.stepRows)
+	n := min(b.stepRows, len(b.waitingRows))
+	for i, r := range b.waitingRows[:n] {
 		rows[i] = r.pieces
 		b.tokens -= plan.RowTokens(r.pieces)
 	}
-	left := copy(b.wait, b.wait[n:])
-	clear(b.wait[left:])
-	b.wait, b.head = b.wait[:left], b.head[:0]
+	left := copy(b.waitingRows, b.waitingRows[n:])
+	clear(b.waitingRows[left:])
+	b.waitingRows, b.nextPortions = b.waitingRows[:left], b.nextPortions[:0]
 	return rows
 }
 
-// rowsWaiting returns the number of rows that wait in all buckets.
-func (q *queues) rowsWaiting() (n int) {
+// rowCount returns the number of rows that wait in all buckets.
+func (q *queues) rowCount() (n int) {
 	for i := range q.buckets {
-		n += len(q.buckets[i].wait)
+		n += len(q.buckets[i].waitingRows)
 	}
 	return n
 }
 
-// each visits the rows that wait.
-func (q *queues) each(f func([]packonline.Piece)) {
+// visitRows visits the rows that wait.
+func (q *queues) visitRows(f func([]packonline.Piece)) {
 	for i := range q.buckets {
-		for _, r := range q.buckets[i].wait {
+		for _, r := range q.buckets[i].waitingRows {
 			f(r.pieces)
 		}
 	}
@@ -162,8 +162,8 @@ func (q *queues) appendState(b []byte, previous *uint64) []byte {
 	b = binary.AppendUvarint(b, q.draws)
 	for i := range q.buckets {
 		b = binary.AppendUvarint(b, uint64(q.buckets[i].steps))
-		b = binary.AppendUvarint(b, uint64(len(q.buckets[i].wait)))
-		for _, r := range q.buckets[i].wait {
+		b = binary.AppendUvarint(b, uint64(len(q.buckets[i].waitingRows)))
+		for _, r := range q.buckets[i].waitingRows {
 			b = binary.AppendUvarint(b, uint64(r.arrived))
 			b = codec.AppendPieces(b, r.pieces, previous)
 		}
@@ -177,11 +177,11 @@ func (q *queues) restoreState(r *codec.Cursor, previous *uint64, now int64) {
 	full := 0
 	for i := range q.buckets {
 		b := &q.buckets[i]
-		b.wait, b.tokens, b.head = b.wait[:0], 0, b.head[:0]
-		b.steps = int64(r.Bounded(math.MaxInt64))
+		b.waitingRows, b.tokens, b.nextPortions = b.waitingRows[:0], 0, b.nextPortions[:0]
+		b.steps = int64(r.BoundedUvarint(math.MaxInt64))
 		last := int64(0)
-		for range r.Bounded(uint64(b.rows) * (uint64(q.backlog) + 1)) {
-			arrived := int64(r.Bounded(uint64(now)))
+		for range r.BoundedUvarint(uint64(b.stepRows) * (uint64(q.backlog) + 1)) {
+			arrived := int64(r.BoundedUvarint(uint64(now)))
 			pieces := r.Pieces(previous)
 			checkRow(r, pieces, int64(b.length))
 			switch {
@@ -193,10 +193,10 @@ func (q *queues) restoreState(r *codec.Cursor, previous *uint64, now int64) {
 				r.Fail(fmt.Errorf("a row has waited for %d documents, the bound is %d", now-arrived, q.maxWait))
 			}
 			last = arrived
-			b.wait = append(b.wait, queued{pieces, arrived})
+			b.waitingRows = append(b.waitingRows, queuedRow{pieces, arrived})
 			b.tokens += plan.RowTokens(pieces)
 		}
-		full += b.full()
+		full += b.fullSteps()
 	}
 	if full > q.backlog && r.Err == nil {
 		r.Fail(fmt.Errorf("%d full steps wait, at most %d can", full, q.backlog))
@@ -207,29 +207,30 @@ func (q *queues) restoreState(r *codec.Cursor, previous *uint64, now int64) {
 func (q *queues) capacity() (rows int) {
 	most := 0
 	for i := range q.buckets {
-		rows += q.buckets[i].rows - 1
-		most = max(most, q.buckets[i].rows)
+		rows += q.buckets[i].stepRows - 1
+		most = max(most, q.buckets[i].stepRows)
 	}
 	return rows + q.backlog*most
 }
 
 // QueueStat describes the rows of one bucket that wait for a step.
 type QueueStat struct {
-	Bucket int   `json:"bucket"` // length of a row in tokens
-	Steps  int64 `json:"steps"`  // planned
-	Rows   int   `json:"rows"`   // queued
-	Of     int   `json:"of"`     // rows per step
-	Tokens int64 `json:"tokens"` // in the queued rows
-	Wait   int64 `json:"wait"`   // documents that have arrived since the oldest of the rows was queued
+	Bucket   int   `json:"bucket"` // length of a row in tokens
+	Steps    int64 `json:"steps"`  // planned
+	Rows     int   `json:"rows"`   // queued
+	StepRows int   `json:"of"`     // rows per step
+	Tokens   int64 `json:"tokens"` // in the queued rows
+	Wait     int64 `json:"wait"`   // documents that have arrived since the oldest of the rows was queued
 }
 
 func (q *queues) stats(now int64) []QueueStat {
 	out := make([]QueueStat, len(q.buckets))
 	for i := range q.buckets {
 		b := &q.buckets[i]
-		out[i] = QueueStat{Bucket: int(b.length), Steps: b.steps, Rows: len(b.wait), Of: b.rows, Tokens: b.tokens}
-		if len(b.wait) > 0 {
-			out[i].Wait = now - b.wait[0].arrived
+		out[i] = QueueStat{Bucket: int(b.length), Steps: b.steps, Rows: len(b.waitingRows), StepRows: b.stepRows,
+			Tokens: b.tokens}
+		if len(b.waitingRows) > 0 {
+			out[i].Wait = now - b.waitingRows[0].arrived
 		}
 	}
 	return out

@@ -11,74 +11,75 @@ import (
 	"loaderd/loader/plan"
 )
 
-// refs maps arrivals of buffered documents to the documents. The planner counts in arrivals, steps name documents.
+// arrivalRefs maps arrivals of buffered documents to the documents. The planner counts in arrivals, steps name
+// documents.
 //
 // young holds all recent arrivals. Of earlier arrivals, old holds those that were buffered at the last sweep.
-type refs struct {
-	old   []arrived // ascending
-	first uint64    // arrival of young[0]
-	young []uint64
-	limit int // of young, at which a sweep is due
+type arrivalRefs struct {
+	old         []arrivalRef // ascending
+	firstRecent uint64       // arrival of young[0]
+	recent      []uint64
+	limit       int // of young, at which a sweep is due
 }
 
-type arrived struct{ arrival, ref uint64 }
+type arrivalRef struct{ arrival, ref uint64 }
 
-// minYoung is the minimum number of arrivals between two sweeps.
-const minYoung = 16384
+// minRecent is the minimum number of arrivals between two sweeps.
+const minRecent = 16384
 
-func newRefs(first uint64) *refs { return &refs{first: first, limit: minYoung} }
+func newRefs(first uint64) *arrivalRefs { return &arrivalRefs{firstRecent: first, limit: minRecent} }
 
 // add notes the next arrival.
-func (r *refs) add(ref uint64) { r.young = append(r.young, ref) }
+func (r *arrivalRefs) add(ref uint64) { r.recent = append(r.recent, ref) }
 
-// of returns the document of an arrival that is still buffered.
-func (r *refs) of(arrival uint64) uint64 {
-	if arrival >= r.first {
-		return r.young[arrival-r.first]
+// refOf returns the document of an arrival that is still buffered.
+func (r *arrivalRefs) refOf(arrival uint64) uint64 {
+	if arrival >= r.firstRecent {
+		return r.recent[arrival-r.firstRecent]
 	}
-	i, _ := slices.BinarySearchFunc(r.old, arrival, func(a arrived, b uint64) int { return cmp.Compare(a.arrival, b) })
+	i, _ := slices.BinarySearchFunc(r.old, arrival, func(a arrivalRef, b uint64) int { return cmp.Compare(a.arrival, b) })
 	return r.old[i].ref
 }
 
-// has reports whether the document of an arrival is known.
-func (r *refs) has(arrival uint64) bool {
-	if arrival >= r.first {
-		return arrival-r.first < uint64(len(r.young))
+// hasArrival reports whether the document of an arrival is known.
+func (r *arrivalRefs) hasArrival(arrival uint64) bool {
+	if arrival >= r.firstRecent {
+		return arrival-r.firstRecent < uint64(len(r.recent))
 	}
-	_, ok := slices.BinarySearchFunc(r.old, arrival, func(a arrived, b uint64) int { return cmp.Compare(a.arrival, b) })
+	_, ok := slices.BinarySearchFunc(r.old, arrival, func(a arrivalRef, b uint64) int { return cmp.Compare(a.arrival, b) })
 	return ok
 }
 
-// due reports whether a sweep is due.
-func (r *refs) due() bool { return len(r.young) >= r.limit }
+// isSweepDue reports whether a sweep is due.
+func (r *arrivalRefs) isSweepDue() bool { return len(r.recent) >= r.limit }
 
 // sweep removes the arrivals in the older half of young that are no longer buffered. Most buffered documents arrived
 // recently, and stay in the other half, where lookup takes constant time. A sweep is due when as many documents have
 // arrived as were buffered at the last one, so its amortized cost per arrival is constant.
-func (r *refs) sweep(waiting []uint64) {
-	n := len(r.young) / 2
-	first := r.first + uint64(n)
-	r.old = r.live(slices.DeleteFunc(waiting, func(a uint64) bool { return a >= first }))
-	r.first = first
-	r.young = append(r.young[:0], r.young[n:]...)
-	r.limit = len(r.young) + max(minYoung, len(r.old))
+func (r *arrivalRefs) sweep(waiting []uint64) {
+	n := len(r.recent) / 2
+	first := r.firstRecent + uint64(n)
+	r.old = r.bufferedRefs(slices.DeleteFunc(waiting, func(a uint64) bool { return a >= first }))
+	r.firstRecent = first
+	r.recent = append(r.recent[:0], r.recent[n:]...)
+	r.limit = len(r.recent) + max(minRecent, len(r.old))
 }
 
-// live returns the buffered arrivals, without duplicates.
-func (r *refs) live(waiting []uint64) []arrived {
+// bufferedRefs returns the buffered arrivals, without duplicates.
+func (r *arrivalRefs) bufferedRefs(waiting []uint64) []arrivalRef {
 	slices.Sort(waiting)
 	waiting = slices.Compact(waiting)
-	out := make([]arrived, len(waiting))
+	out := make([]arrivalRef, len(waiting))
 	for i, a := range waiting {
-		out[i] = arrived{a, r.of(a)}
+		out[i] = arrivalRef{a, r.refOf(a)}
 	}
 	return out
 }
 
 // appendState writes the number of buffered arrivals and, of each, the distance from the one before, its source and
 // its sequence. It omits the time of the next sweep, which has no effect on the plan.
-func (r *refs) appendState(b []byte, waiting []uint64) []byte {
-	live := r.live(waiting)
+func (r *arrivalRefs) appendState(b []byte, waiting []uint64) []byte {
+	live := r.bufferedRefs(waiting)
 	b = binary.AppendUvarint(b, uint64(len(live)))
 	before := uint64(0)
 	for _, a := range live {
@@ -91,12 +92,12 @@ func (r *refs) appendState(b []byte, waiting []uint64) []byte {
 }
 
 // readRefs reads what appendState wrote. next is the next arrival, sources the run's number of sources.
-func readRefs(r *codec.Cursor, next uint64, sources int) *refs {
+func readRefs(r *codec.Cursor, next uint64, sources int) *arrivalRefs {
 	out := newRefs(next)
 	before := uint64(0)
-	for range r.Bounded(uint64(len(r.Rest)) / 3) {
+	for range r.BoundedUvarint(uint64(len(r.Buf)) / 3) {
 		d := r.Uvarint()
-		a := arrived{before + d, plan.Ref(int(r.Bounded(uint64(sources)-1)), r.Bounded(plan.MaxSequence))}
+		a := arrivalRef{before + d, plan.Ref(int(r.BoundedUvarint(uint64(sources)-1)), r.BoundedUvarint(plan.MaxSequence))}
 		if r.Err == nil && (d == 0 || d >= next-before || plan.RefSequence(a.ref) == 0) {
 			r.Fail(fmt.Errorf("arrival %d+%d is document %d of source %d, and the next one is arrival %d", before, d,
 				plan.RefSequence(a.ref), plan.RefSource(a.ref), next))
@@ -110,12 +111,12 @@ func readRefs(r *codec.Cursor, next uint64, sources int) *refs {
 	return out
 }
 
-// holds checks that the arrivals in old are exactly the buffered ones. waiting may be unsorted and may contain
+// checkBuffered checks that the arrivals in old are exactly the buffered ones. waiting may be unsorted and may contain
 // duplicates.
-func (r *refs) holds(waiting []uint64) error {
+func (r *arrivalRefs) checkBuffered(waiting []uint64) error {
 	slices.Sort(waiting)
 	waiting = slices.Compact(waiting)
-	if !slices.EqualFunc(r.old, waiting, func(a arrived, b uint64) bool { return a.arrival == b }) {
+	if !slices.EqualFunc(r.old, waiting, func(a arrivalRef, b uint64) bool { return a.arrival == b }) {
 		return errors.New("it does not name the documents that wait")
 	}
 	return nil

@@ -24,6 +24,6 @@ func Restore(h planrecord.Header, c planrecord.Checkpoint) (*Applier, error) {
 	if err := a.Planner.RestoreState(c.Planner); err != nil {
 		return nil, err
 	}
-	a.Fed = a.Planner.accounted()
+	a.UsedTokens = a.Planner.usedTokens()
 	return a, nil
 }

@@ -24,7 +24,7 @@ func sealed(t *rapid.T, c runconfig.Config, sources []plan.SourceBegin, document
 	b := newSourcesRun(t, c, sources)
 	b.settle(t)
 	seal := func(i int) {
-		b.applier.Record(planrecord.SealSource{At: b.applier.Planner.Clock(), Source: i, Last: sources[i].Start - 1 +
+		b.applier.Record(planrecord.SealSource{Arrival: b.applier.Planner.Clock(), Source: i, Last: sources[i].Start - 1 +
 			uint64(documents[i])})
 		b.settle(t)
 	}
@@ -40,7 +40,7 @@ func sealed(t *rapid.T, c runconfig.Config, sources []plan.SourceBegin, document
 		if b.applier.Ended {
 			break
 		}
-		source, sequence, ok := b.applier.Planner.Wants()
+		source, sequence, ok := b.applier.Planner.NextDocument()
 		switch {
 		case !ok: // sources without a weight are not sealed yet
 			for _, i := range order {

@@ -11,8 +11,8 @@ import (
 	"loaderd/packonline"
 )
 
-// evenSteps is the number of steps over which shares are kept even. Earlier deviations are forgotten.
-const evenSteps = 128
+// balanceSteps is the number of steps over which shares are kept even. Earlier deviations are forgotten.
+const balanceSteps = 128
 
 // portion is the number of tokens of an atom or a step that belong to one source.
 type portion struct {
@@ -25,11 +25,11 @@ type portion struct {
 // of several random choices keeps counts far closer than a single choice does (Mitzenmacher, The Power of Two Choices
 // in Randomized Load Balancing).
 type shareBalancer struct {
-	forget int64   // tokens of evenSteps steps
-	shares []int64 // by source: target share of the tokens that leave next, in parts of mixture.Unit
-	lacks  []int64 // by source: tokens times mixture.Unit that are missing from its share
+	decayTokens int64   // tokens of balanceSteps steps
+	shares      []int64 // by source: target share of the tokens that leave next, in parts of mixture.Unit
+	deficits    []int64 // by source: tokens times mixture.Unit that are missing from its share
 	// Sums over the sources that distance needs: of lacks squared, lacks times shares, and shares squared.
-	lacks2, products, shares2 float64
+	deficitSquares, products, shareSquares float64
 }
 
 // distance returns the deviation from the shares, squared and summed over the sources, if the given tokens leave.
@@ -39,49 +39,49 @@ func (e *shareBalancer) distance(of []portion) float64 {
 		n += x.tokens
 	}
 	// Each product is rounded before it is added: the fused multiply-add of some processors would give another sum.
-	sum := e.lacks2 + float64(float64(2*n)*e.products) + float64(float64(n*n)*e.shares2)
+	sum := e.deficitSquares + float64(float64(2*n)*e.products) + float64(float64(n*n)*e.shareSquares)
 	for _, x := range of {
-		tokens, lack := float64(x.tokens*mixture.Unit), float64(e.lacks[x.source]+e.shares[x.source]*n)
+		tokens, lack := float64(x.tokens*mixture.Unit), float64(e.deficits[x.source]+e.shares[x.source]*n)
 		sum += float64(tokens * (tokens - 2*lack))
 	}
 	return sum
 }
 
-// leave records tokens that leave.
-func (e *shareBalancer) leave(of []portion) {
+// recordLeaving records tokens that leave.
+func (e *shareBalancer) recordLeaving(of []portion) {
 	n := int64(0)
 	for _, x := range of {
-		e.lacks[x.source] -= x.tokens * mixture.Unit
+		e.deficits[x.source] -= x.tokens * mixture.Unit
 		n += x.tokens
 	}
-	for s := range e.lacks {
-		e.lacks[s] += e.shares[s] * n
-		e.lacks[s] -= e.lacks[s] / e.forget * n
+	for s := range e.deficits {
+		e.deficits[s] += e.shares[s] * n
+		e.deficits[s] -= e.deficits[s] / e.decayTokens * n
 	}
-	e.sum()
+	e.updateSums()
 }
 
-// follow sets the target shares of the tokens that leave next.
-func (e *shareBalancer) follow(shares []int64) {
+// setTargets sets the target shares of the tokens that leave next.
+func (e *shareBalancer) setTargets(shares []int64) {
 	if len(e.shares) == len(shares) && &e.shares[0] == &shares[0] {
 		return
 	}
 	e.shares = shares
-	e.sum()
+	e.updateSums()
 }
 
-// grow extends the balancer to the given number of sources.
-func (e *shareBalancer) grow(sources int) {
-	e.lacks = append(slices.Clip(e.lacks), make([]int64, sources-len(e.lacks))...)
+// extendTo extends the balancer to the given number of sources.
+func (e *shareBalancer) extendTo(sources int) {
+	e.deficits = append(slices.Clip(e.deficits), make([]int64, sources-len(e.deficits))...)
 }
 
-func (e *shareBalancer) sum() {
-	e.lacks2, e.products, e.shares2 = 0, 0, 0
-	for s, x := range e.lacks {
+func (e *shareBalancer) updateSums() {
+	e.deficitSquares, e.products, e.shareSquares = 0, 0, 0
+	for s, x := range e.deficits {
 		lack, share := float64(x), float64(e.shares[s])
-		e.lacks2 += float64(lack * lack)
+		e.deficitSquares += float64(lack * lack)
 		e.products += float64(lack * share)
-		e.shares2 += float64(share * share)
+		e.shareSquares += float64(share * share)
 	}
 }
 
@@ -98,8 +98,8 @@ func (t *tally) add(source int, tokens int32) {
 	t.tokens[source] += int64(tokens)
 }
 
-// portions appends the counted tokens to out and resets the tally.
-func (t *tally) portions(out []portion) []portion {
+// takePortions appends the counted tokens to out and resets the tally.
+func (t *tally) takePortions(out []portion) []portion {
 	out = slices.Grow(out, len(t.sources))
 	for _, s := range t.sources {
 		out = append(out, portion{s, t.tokens[s]})
@@ -109,40 +109,40 @@ func (t *tally) portions(out []portion) []portion {
 	return out
 }
 
-// count counts the tokens of pieces by source.
-func (b *sourceSet) count(pieces []packonline.Piece) {
+// tallyPieces counts the tokens of pieces by source.
+func (b *sourceSet) tallyPieces(pieces []packonline.Piece) {
 	for _, x := range pieces {
-		b.tally.add(plan.RefSource(b.ref(x.Doc)), x.Length)
+		b.tally.add(plan.RefSource(b.refOf(x.Doc)), x.Length)
 	}
 }
 
-// portionsOf returns the number of tokens of an atom by source.
-func (b *sourceSet) portionsOf(a *atom) []portion {
-	if a.of == nil {
-		b.count(a.pieces)
-		a.of = b.tally.portions(nil)
+// atomPortions returns the number of tokens of an atom by source.
+func (b *sourceSet) atomPortions(a *atom) []portion {
+	if a.portions == nil {
+		b.tallyPieces(a.pieces)
+		a.portions = b.tally.takePortions(nil)
 	}
-	return a.of
+	return a.portions
 }
 
 // appendState writes the missing tokens of each source as zigzag varints.
 func (e *shareBalancer) appendState(b []byte) []byte {
-	for _, x := range e.lacks {
+	for _, x := range e.deficits {
 		b = binary.AppendVarint(b, x)
 	}
 	return b
 }
 
-// maxLack bounds the missing tokens of a restored source, times mixture.Unit. evenSteps steps have far fewer.
-const maxLack = 1 << 60
+// maxDeficit bounds the missing tokens of a restored source, times mixture.Unit. balanceSteps steps have far fewer.
+const maxDeficit = 1 << 60
 
 func (e *shareBalancer) restoreState(r *codec.Cursor) {
-	for s := range e.lacks {
+	for s := range e.deficits {
 		x := r.Varint()
-		if r.Err == nil && (x > maxLack || x < -maxLack) {
+		if r.Err == nil && (x > maxDeficit || x < -maxDeficit) {
 			r.Fail(fmt.Errorf("source %d lacks %d tokens", s, x/mixture.Unit))
 		}
-		e.lacks[s] = x
+		e.deficits[s] = x
 	}
-	e.sum()
+	e.updateSums()
 }

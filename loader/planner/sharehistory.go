@@ -14,9 +14,9 @@ import (
 // leave, in the same order. So steps follow a change of weights once the tokens taken before it have left. The last
 // steps have the shares of the last documents.
 type shareHistory struct {
-	least int64 // in tokens; shares that apply to fewer tokens are replaced by the next ones, to bound the history
-	spans []shareSpan
-	noted []int64 // argument of the last call of add
+	minSpanTokens int64 // in tokens; shares that apply to fewer tokens are replaced by the next ones, to bound the history
+	spans         []shareSpan
+	lastShares    []int64 // argument of the last call of add
 }
 
 // shareSpan is a range of the taken tokens, from a token up to the next span.
@@ -29,23 +29,23 @@ type shareSpan struct {
 // shares later. Shares that change while no document is taken apply to no tokens, for example the shares before a
 // source turns out to have ended.
 func (h *shareHistory) add(tokens int64, shares []int64) {
-	if len(shares) == len(h.noted) && &shares[0] == &h.noted[0] {
+	if len(shares) == len(h.lastShares) && &shares[0] == &h.lastShares[0] {
 		return
 	}
-	h.noted = shares
+	h.lastShares = shares
 	last := &h.spans[len(h.spans)-1]
 	if slices.Equal(last.shares, shares) {
 		return
 	}
-	if tokens-last.from < h.least {
+	if tokens-last.from < h.minSpanTokens {
 		last.shares = shares
 		return
 	}
 	h.spans = append(h.spans, shareSpan{tokens, shares})
 }
 
-// grow extends the spans to the given number of sources.
-func (h *shareHistory) grow(sources int) {
+// extendTo extends the spans to the given number of sources.
+func (h *shareHistory) extendTo(sources int) {
 	if len(h.spans) == 0 {
 		h.spans = []shareSpan{{}}
 	}
@@ -55,8 +55,8 @@ func (h *shareHistory) grow(sources int) {
 	}
 }
 
-// at returns the shares that applied after the given number of taken tokens, or the oldest that are kept.
-func (h *shareHistory) at(tokens int64) []int64 {
+// sharesAt returns the shares that applied after the given number of taken tokens, or the oldest that are kept.
+func (h *shareHistory) sharesAt(tokens int64) []int64 {
 	i := len(h.spans) - 1
 	for i > 0 && h.spans[i].from > tokens {
 		i--
@@ -64,8 +64,8 @@ func (h *shareHistory) at(tokens int64) []int64 {
 	return h.spans[i].shares
 }
 
-// forget removes the shares that only applied before the given number of taken tokens.
-func (h *shareHistory) forget(tokens int64) {
+// forgetBefore removes the shares that only applied before the given number of taken tokens.
+func (h *shareHistory) forgetBefore(tokens int64) {
 	n := 0
 	for n+1 < len(h.spans) && h.spans[n+1].from <= tokens {
 		n++
@@ -88,11 +88,11 @@ func (h *shareHistory) appendState(b []byte) []byte {
 // restoreState reads what appendState wrote. tokens and sources are the numbers of taken tokens and of sources at
 // that time.
 func (h *shareHistory) restoreState(r *codec.Cursor, tokens int64, sources int) {
-	h.spans, h.noted = nil, nil
-	for range r.Bounded(uint64(len(r.Rest))) {
-		x, sum := shareSpan{from: int64(r.Bounded(uint64(tokens)))}, int64(0)
+	h.spans, h.lastShares = nil, nil
+	for range r.BoundedUvarint(uint64(len(r.Buf))) {
+		x, sum := shareSpan{from: int64(r.BoundedUvarint(uint64(tokens)))}, int64(0)
 		for range sources {
-			n := int64(r.Bounded(mixture.Unit))
+			n := int64(r.BoundedUvarint(mixture.Unit))
 			x.shares, sum = append(x.shares, n), sum+n
 		}
 		switch {
@@ -110,5 +110,5 @@ func (h *shareHistory) restoreState(r *codec.Cursor, tokens int64, sources int) 
 	if r.Err == nil && len(h.spans) == 0 {
 		r.Fail(errors.New("no shares are named"))
 	}
-	h.grow(sources)
+	h.extendTo(sources)
 }

@@ -44,7 +44,7 @@ func sharesOf(t *testing.T, c runconfig.Config,
 	}
 	var from []float64
 	var shares [][]float64
-	for a.Fed < tokens {
+	for a.UsedTokens < tokens {
 		m := a.Planner.Mixture()
 		now := make([]float64, len(means))
 		for i := range now {
@@ -53,18 +53,18 @@ func sharesOf(t *testing.T, c runconfig.Config,
 		if len(shares) == 0 || !slices.Equal(now, shares[len(shares)-1]) {
 			from, shares = append(from, float64(m.Tokens())), append(shares, now)
 		}
-		source, sequence, _ := a.Planner.Wants()
+		source, sequence, _ := a.Planner.NextDocument()
 		length := int(means[source] * (.5 + rand.New(rand.NewPCG(uint64(source), sequence)).Float64()))
-		r, err := a.Document(plan.Arrival{Source: source, Sequence: sequence, Length: length})
+		r, err := a.AddDocument(plan.Arrival{Source: source, Sequence: sequence, Length: length})
 		if err != nil {
 			t.Fatal(err)
 		}
 		each(r)
 	}
 	for i, s := range a.Planner.Mixture().Status() {
-		a.Record(planrecord.SealSource{At: a.Planner.Clock(), Source: i, Last: s.Taken})
+		a.Record(planrecord.SealSource{Arrival: a.Planner.Clock(), Source: i, Last: s.Taken})
 	}
-	if err := a.Settle(each); err != nil || !a.Ended {
+	if err := a.ApplyPending(each); err != nil || !a.Ended {
 		t.Fatal(err)
 	}
 	total := 0.0
@@ -207,8 +207,8 @@ func FuzzSourcesState(f *testing.F) {
 		f.Fatal(err)
 	}
 	for range 150 {
-		source, sequence, _ := a.Planner.Wants()
-		if _, err := a.Document(mixedDocument(source, sequence)); err != nil {
+		source, sequence, _ := a.Planner.NextDocument()
+		if _, err := a.AddDocument(mixedDocument(source, sequence)); err != nil {
 			f.Fatal(err)
 		}
 	}
@@ -222,7 +222,7 @@ func FuzzSourcesState(f *testing.F) {
 			return
 		}
 		for range 20 {
-			if source, sequence, more := p.Wants(); more {
+			if source, sequence, more := p.NextDocument(); more {
 				_, _ = p.Add(mixedDocument(source, sequence)) // a wrong position in a source is an error
 			}
 		}

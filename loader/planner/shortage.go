@@ -10,7 +10,7 @@ import (
 // another bucket than the one that is nearly full.
 type Shortage struct {
 	Needed    int   // rows that must be packed before the next step leaves, including those that stay buffered after it
-	There     int   // packed rows among Needed
+	Packed    int   // packed rows among Needed
 	Held      int   // finished rows in the packers' holdback; not counted in There
 	Documents int64 // minimum number of documents that must still arrive, at the mean length so far; 0 if unknown
 	Drains    bool  // a drain would complete a step
@@ -20,19 +20,19 @@ type Shortage struct {
 // Shortage returns what the next step lacks.
 func (p *Planner) Shortage() Shortage {
 	s := Shortage{Drains: p.Drains()}
-	pool, window, rows := p.Waiting()
+	pool, window, rows := p.BufferSizes()
 	s.Held = int(pool.Held.Rows)
-	perAtom := float64(p.packs[0].atomRows) / float64(p.packs[0].rowAtoms)
-	s.There = rows + int(float64(window)*perAtom)
-	missing := p.queues.missing()
+	perAtom := float64(p.packers[0].atomRows) / float64(p.packers[0].rowAtoms)
+	s.Packed = rows + int(float64(window)*perAtom)
+	missing := p.queues.missingRows()
 	if w := p.config.Shuffle.Window; w > 1 {
 		missing += int(float64(w-window) * perAtom)
 	}
-	for l := range p.packs.lines() {
-		missing -= l.waiting()
+	for l := range p.packers.rowBuilders() {
+		missing -= l.bufferedRows()
 	}
 	missing = max(missing, 1)
-	s.Needed = s.There + missing
+	s.Needed = s.Packed + missing
 	_, packed := p.Counts()
 	if packed.Documents > 0 {
 		length := float64(slices.Min(p.config.Packing.Buckets))
@@ -41,7 +41,7 @@ func (p *Planner) Shortage() Shortage {
 		}
 		mean := p.meanLength()
 		tokens := float64(missing) * length
-		if lacks := p.config.Packing.Relevant().Held() - int(pool.Held.Pieces) - pool.Pieces; lacks > 0 {
+		if lacks := p.config.Packing.Canonical().Held() - int(pool.Held.Pieces) - pool.Pieces; lacks > 0 {
 			tokens += float64(lacks) * min(mean, length) // held-back rows are filled first
 		}
 		s.Documents = int64(math.Ceil(tokens / mean))
@@ -49,17 +49,17 @@ func (p *Planner) Shortage() Shortage {
 	return s
 }
 
-// missing returns the minimum number of rows that must be added before a step leaves.
-func (q *queues) missing() int {
+// missingRows returns the minimum number of rows that must be added before a step leaves.
+func (q *queues) missingRows() int {
 	steps, full := q.backlog+1, 0
 	least := math.MaxInt // rows of the smallest step
 	var begun []int      // missing rows of each incomplete step
 	for i := range q.buckets {
 		b := &q.buckets[i]
-		full += b.full()
-		least = min(least, b.rows)
-		if n := len(b.wait) % b.rows; n > 0 {
-			begun = append(begun, b.rows-n)
+		full += b.fullSteps()
+		least = min(least, b.stepRows)
+		if n := len(b.waitingRows) % b.stepRows; n > 0 {
+			begun = append(begun, b.stepRows-n)
 		}
 	}
 	slices.Sort(begun)

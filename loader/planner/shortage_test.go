@@ -26,7 +26,7 @@ func TestShortageIsWhatComes(t *testing.T) {
 				}).Draw(t, "configuration")
 				c.Steps.MaxWait = 0
 				p := newPlanner(t, c)
-				for _, a := range drawArrivals(t, c.Documents.Several()) {
+				for _, a := range drawArrivals(t, c.Documents.CanHoldMultiple()) {
 					s := p.Shortage()
 					_, before := p.Counts()
 					steps, err := p.Add(a)
@@ -35,9 +35,9 @@ func TestShortageIsWhatComes(t *testing.T) {
 					}
 					_, after := p.Counts()
 					rows := int(after.Rows - before.Rows)
-					switch lacks := s.Needed - s.There; {
+					switch lacks := s.Needed - s.Packed; {
 					case lacks < 1:
-						t.Fatalf("before document %d: %d rows needed, %d there", a.Sequence, s.Needed, s.There)
+						t.Fatalf("before document %d: %d rows needed, %d there", a.Sequence, s.Needed, s.Packed)
 					case len(steps) > 0 && rows < lacks:
 						t.Fatalf("document %d: a step came with %d rows, %d were said to lack", a.Sequence, rows, lacks)
 					case len(steps) == 0 && rows >= lacks && len(c.Packing.Buckets) == 1:
@@ -62,7 +62,7 @@ func TestPlanner_Primed(t *testing.T) {
 					t.Fatal(err)
 				}
 				pool := slices.Contains(packonline.Parameters(method), "pool")
-				if got, want := p.Primed(), window == 0 && !pool; got != want {
+				if got, want := p.IsWarmedUp(), window == 0 && !pool; got != want {
 					t.Errorf("a new planner is primed: %t, want %t", got, want)
 				}
 				primed := false
@@ -70,9 +70,9 @@ func TestPlanner_Primed(t *testing.T) {
 					if _, err := p.Add(plan.Arrival{Sequence: uint64(i + 1), Length: 5 + i%9}); err != nil {
 						t.Fatal(err)
 					}
-					primed = primed || p.Primed()
-					if p.Primed() && window > 0 {
-						if _, n, _ := p.Waiting(); n < window {
+					primed = primed || p.IsWarmedUp()
+					if p.IsWarmedUp() && window > 0 {
+						if _, n, _ := p.BufferSizes(); n < window {
 							t.Fatalf("primed with %d of %d atoms in the window", n, window)
 						}
 					}
@@ -81,7 +81,7 @@ func TestPlanner_Primed(t *testing.T) {
 					t.Error("200 documents prime no planner")
 				}
 				p.Drain()
-				if got, want := p.Primed(), window == 0 && !pool; got != want {
+				if got, want := p.IsWarmedUp(), window == 0 && !pool; got != want {
 					t.Errorf("primed after a drain: %t, want %t", got, want)
 				}
 			})
@@ -95,17 +95,18 @@ func TestPlanner_EarlyShortage(t *testing.T) {
 		method := rapid.SampledFrom(packonline.Methods()).Draw(t, "method")
 		c := plantest.Configs(method).Draw(t, "configuration")
 		p := newPlanner(t, c)
-		for _, a := range drawArrivals(t, c.Documents.Several()) {
+		for _, a := range drawArrivals(t, c.Documents.CanHoldMultiple()) {
 			if _, err := p.Add(a); err != nil {
 				t.Fatal(err)
 			}
 		}
 		s, least := p.EarlyShortage(), int64(math.MaxInt64)
-		for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
+		for i, rows := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
 			least = min(least, int64(rows)*int64(c.Packing.Buckets[i]))
 		}
-		if s.There < 0 || s.There > s.Needed || !s.Drains && s.There == s.Needed || s.Drains && p.WaitingTokens() < least {
-			t.Fatalf("%+v with %d tokens, a step has %d", s, p.WaitingTokens(), least)
+		if s.Packed < 0 || s.Packed > s.Needed || !s.Drains && s.Packed == s.Needed || s.Drains &&
+			p.BufferedTokens() < least {
+			t.Fatalf("%+v with %d tokens, a step has %d", s, p.BufferedTokens(), least)
 		}
 		if steps := p.Drain(); s.Drains && len(steps) == 0 && len(c.Packing.Buckets) == 1 {
 			t.Fatalf("%+v, and a drain made no step", s)

@@ -16,10 +16,10 @@ import (
 	"loaderd/packonline"
 )
 
-func begins(sources []plan.SourceBegin) map[string]mixture.Begin {
-	out := map[string]mixture.Begin{}
+func sourceRanges(sources []plan.SourceBegin) map[string]mixture.SourceRange {
+	out := map[string]mixture.SourceRange{}
 	for _, s := range sources {
-		out[s.Name] = mixture.Begin{First: s.Start, Last: s.Last, Sealed: s.Sealed}
+		out[s.Name] = mixture.SourceRange{First: s.Start, Last: s.Last, Sealed: s.Sealed}
 	}
 	return out
 }
@@ -41,77 +41,78 @@ func (c *SourceCounts) fields() []*int64 {
 // their document until a step takes them, and then the document. It never calls the planner. The results of its
 // methods state what the planner has to do.
 type sourceSet struct {
-	mix    *mixture.Mixture
-	infos  []plan.SourceInfo // by source
-	begun  int               // number of sources at the start of the run
-	refs   *refs
-	parts  []sourceState // by source
-	rows   shareBalancer // for atoms that leave the window
-	steps  shareBalancer // for steps, with several buckets
-	names  naming
-	dedupe int // number of documents per source whose ids are remembered
+	mix            *mixture.Mixture
+	infos          []plan.SourceInfo // by source
+	initialSources int               // number of sources at the start of the run
+	refs           *arrivalRefs
+	states         []sourceState // by source
+	rowBalancer    shareBalancer // for atoms that leave the window
+	stepBalancer   shareBalancer // for steps, with several buckets
+	names          naming
+	dedupe         int // number of documents per source whose ids are remembered
 
-	history  shareHistory
-	tally    tally // scratch space
-	shuffled int64 // tokens in the window
-	drains   bool  // the window gathers the atoms that are added, and is emptied next
+	history      shareHistory
+	tally        tally // scratch space
+	windowTokens int64 // tokens in the window
+	drains       bool  // the window gathers the atoms that are added, and is emptied next
 }
 
 // sourceState is a planner's state of one source.
 type sourceState struct {
-	pack   int          // index of the pack that receives its documents
-	seen   *dedupWindow // of the current epoch
-	counts SourceCounts
+	packerIndex int          // index of the pack that receives its documents
+	dedup       *dedupWindow // of the current epoch
+	counts      SourceCounts
 }
 
-// unread is a document whose packing hints are missing after a restore: in its packer or, if comes is set, in
+// missingHint is a document whose packing hints are missing after a restore: in its packer or, if comes is set, in
 // fork.left, before it is passed to a packer.
-type unread struct {
-	pack  int
-	name  uint64
-	comes bool
+type missingHint struct {
+	packerIndex int
+	name        uint64
+	inherited   bool
 }
 
-func newSourceSet(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *refs) *sourceSet {
-	b := &sourceSet{mix: mix, infos: infos, begun: len(infos), refs: r, names: newNaming(c.Documents),
+func newSourceSet(c runconfig.Config, mix *mixture.Mixture, infos []plan.SourceInfo, r *arrivalRefs) *sourceSet {
+	b := &sourceSet{mix: mix, infos: infos, initialSources: len(infos), refs: r, names: newNaming(c.Documents),
 		dedupe: c.Documents.Dedupe}
-	b.rows.forget = max(evenSteps*c.StepTokens(), 1)
-	b.steps.forget = b.rows.forget
-	b.history.least = c.StepTokens()
+	b.rowBalancer.decayTokens = max(balanceSteps*c.MaxStepTokens(), 1)
+	b.stepBalancer.decayTokens = b.rowBalancer.decayTokens
+	b.history.minSpanTokens = c.MaxStepTokens()
 	return b
 }
 
-// several reports whether the run has had more than one source. Only then are the shares of its steps kept even.
-func (b *sourceSet) several() bool { return b.mix.Len() > 1 }
+// hasMultipleSources reports whether the run has had more than one source. Only then are the shares of its steps kept
+// even.
+func (b *sourceSet) hasMultipleSources() bool { return b.mix.Len() > 1 }
 
-// meet adds state for the sources of the mixture that the planner has no state for yet.
-func (p *Planner) meet() error {
+// addNewSources adds state for the sources of the mixture that the planner has no state for yet.
+func (p *Planner) addNewSources() error {
 	b := p.sources
-	for i := len(b.parts); i < b.mix.Len(); i++ {
-		x := sourceState{seen: newDedupWindow(b.dedupe)}
-		if own := b.mix.Config(i).Packing; own != nil {
-			x.pack = len(p.packs)
-			if err := p.addPack(*own); err != nil {
+	for i := len(b.states); i < b.mix.Len(); i++ {
+		x := sourceState{dedup: newDedupWindow(b.dedupe)}
+		if own := b.mix.SourceConfig(i).Packing; own != nil {
+			x.packerIndex = len(p.packers)
+			if err := p.addPacker(*own); err != nil {
 				return fmt.Errorf("source %s: %w", b.mix.Name(i), err)
 			}
 		}
-		b.parts = append(b.parts, x)
+		b.states = append(b.states, x)
 	}
 	b.tally.tokens = make([]int64, b.mix.Len())
-	b.history.grow(b.mix.Len())
-	b.rows.grow(b.mix.Len())
-	b.steps.grow(b.mix.Len())
+	b.history.extendTo(b.mix.Len())
+	b.rowBalancer.extendTo(b.mix.Len())
+	b.stepBalancer.extendTo(b.mix.Len())
 	var cost func(*atom) float64
-	if b.several() {
-		cost = func(a *atom) float64 { return b.rows.distance(b.portionsOf(a)) }
+	if b.hasMultipleSources() {
+		cost = func(a *atom) float64 { return b.rowBalancer.distance(b.atomPortions(a)) }
 	}
-	p.window.Prefer(cost)
+	p.window.SetCost(cost)
 	return nil
 }
 
-// arrive registers the next message under the given arrival. It returns the state and the configuration of the
+// registerArrival registers the next message under the given arrival. It returns the state and the configuration of the
 // message's source, and rejects a message that is not the next one.
-func (b *sourceSet) arrive(a *plan.Arrival, arrival uint64) (of *sourceState, c mixture.Source, err error) {
+func (b *sourceSet) registerArrival(a *plan.Arrival, arrival uint64) (of *sourceState, c mixture.Source, err error) {
 	source, sequence, ok := b.mix.Next()
 	switch {
 	case !ok:
@@ -120,34 +121,34 @@ func (b *sourceSet) arrive(a *plan.Arrival, arrival uint64) (of *sourceState, c 
 		return nil, c, fmt.Errorf("plan document %d of source %d: the next one is %d of source %d (%s)",
 			a.Sequence, a.Source, sequence, source, b.mix.Name(source))
 	}
-	if err := b.names.check(a, arrival); err != nil {
+	if err := b.names.checkArrival(a, arrival); err != nil {
 		return nil, c, err
 	}
 	b.refs.add(plan.Ref(source, sequence))
 	b.history.add(b.mix.Tokens(), b.mix.Shares())
-	return &b.parts[source], b.mix.Config(source), nil
+	return &b.states[source], b.mix.SourceConfig(source), nil
 }
 
-// take records how many tokens of the arrived message are used.
-func (b *sourceSet) take(tokens int64) { b.mix.Take(int(tokens)) }
+// recordUsed records how many tokens of the arrived message are used.
+func (b *sourceSet) recordUsed(tokens int64) { b.mix.RecordNext(int(tokens)) }
 
-// settle applies the end of sources. If a source has started another epoch, it forgets the ids of the epoch before.
-// It reports whether no source has a document left.
-func (b *sourceSet) settle() (ended bool) {
-	x := b.mix.Settle()
-	for _, source := range x.Begun {
-		b.parts[source].seen = newDedupWindow(b.dedupe)
+// applySourceEnds applies the end of sources. If a source has started another epoch, it forgets the ids of the epoch
+// before. It reports whether no source has a document left.
+func (b *sourceSet) applySourceEnds() (ended bool) {
+	x := b.mix.ApplySourceEnds()
+	for _, source := range x.NewEpochs {
+		b.states[source].dedup = newDedupWindow(b.dedupe)
 	}
 	return x.Ended
 }
 
-// count counts a document and returns why it is not used, or the empty string if it is used.
-func (x *sourceState) count(d plan.Part) plan.Skip {
+// countDocument counts a document and returns why it is not used, or the empty string if it is used.
+func (x *sourceState) countDocument(d plan.Part) plan.Skip {
 	x.counts.Arrived++
-	if d.Skip == "" && x.seen.observe(d.Identity()) {
+	if d.Skip == "" && x.dedup.observe(d.Identity()) {
 		d.Skip = plan.SkipDuplicate
 	} else if d.Skip != "" {
-		x.seen.observe(0)
+		x.dedup.observe(0)
 	}
 	if d.Skip != "" {
 		x.counts.Skipped.Add(d.Skip, 1)
@@ -164,78 +165,78 @@ func (x *sourceState) count(d plan.Part) plan.Skip {
 // but the rows of the steps stay valid.
 func (p *Planner) Add(a plan.Arrival) ([]plan.Step, error) {
 	arrival := p.cursor.Next()
-	of, config, err := p.sources.arrive(&a, arrival)
+	of, config, err := p.sources.registerArrival(&a, arrival)
 	if err != nil {
 		return nil, err
 	}
-	p.cursor = plan.Behind(arrival)
+	p.cursor = plan.PositionAfter(arrival)
 	p.steps = p.steps[:0]
-	p.taken = 0
+	p.lastTokens = 0
 	first := 0
-	for i := range a.Count() {
+	for i := range a.DocumentCount() {
 		x := a.Document(i)
 		x.Skip = a.SkipReason(i, x, config)
-		p.takeOne(of, p.names.name(arrival, first), x)
+		p.addDocument(of, p.names.name(arrival, first), x)
 		first += x.Length
-		if i+1 < a.Count() {
-			p.overdue()
+		if i+1 < a.DocumentCount() {
+			p.submitOverdue()
 		}
 	}
-	p.sources.take(p.taken)
-	p.overdue()
-	return p.settle(), nil
+	p.sources.recordUsed(p.lastTokens)
+	p.submitOverdue()
+	return p.finishInput(), nil
 }
 
-// takeOne processes one document of a source.
-func (p *Planner) takeOne(of *sourceState, name uint64, x plan.Part) {
+// addDocument processes one document of a source.
+func (p *Planner) addDocument(of *sourceState, name uint64, x plan.Part) {
 	p.counts.Arrived++
-	if skip := of.count(x); skip != "" {
+	if skip := of.countDocument(x); skip != "" {
 		p.counts.Skipped.Add(skip, 1)
 		return
 	}
-	p.taken += int64(x.Length)
-	p.pack(&p.packs[of.pack], name, int32(x.Length), x)
+	p.lastTokens += int64(x.Length)
+	p.packDocument(&p.packers[of.packerIndex], name, int32(x.Length), x)
 }
 
-// settle completes an arrival or a control, and ends the run when no source has a document left. The end of a source
-// takes effect after the steps of its last document, as it does if the end is recorded later.
-func (p *Planner) settle() []plan.Step {
+// finishInput completes an arrival or a control, and ends the run when no source has a document left. The end of a
+// source takes effect after the steps of its last document, as it does if the end is recorded later.
+func (p *Planner) finishInput() []plan.Step {
 	b := p.sources
-	steps := p.finish(p.cursor)
-	ended := b.settle()
+	steps := p.finishSteps(p.cursor)
+	ended := b.applySourceEnds()
 	p.forgetShares()
 	if ended {
 		steps = slices.Clone(steps)
 		p.steps = p.steps[:0]
-		return append(steps, p.finish(p.seal())...)
+		return append(steps, p.finishSteps(p.seal())...)
 	}
-	if b.refs.due() {
-		b.refs.sweep(p.arrivals())
+	if b.refs.isSweepDue() {
+		b.refs.sweep(p.bufferedArrivals())
 	}
-	if p.losses.due() {
-		p.losses.sweep(p.waiting())
+	if p.losses.isSweepDue() {
+		p.losses.sweep(p.bufferedNames())
 	}
 	return steps
 }
 
-// arrivals returns the positions of the messages of buffered documents, once per buffered piece.
-func (p *Planner) arrivals() []uint64 {
-	out := p.waiting()
+// bufferedArrivals returns the positions of the messages of buffered documents, once per buffered piece.
+func (p *Planner) bufferedArrivals() []uint64 {
+	out := p.bufferedNames()
 	for i := range out {
 		out[i] = p.names.position(out[i])
 	}
 	return out
 }
 
-// ref returns the document of a name as a plan names it.
-func (b *sourceSet) ref(name uint64) uint64 { return b.refs.of(b.names.position(name)) }
+// refOf returns the document of a name as a plan names it.
+func (b *sourceSet) refOf(name uint64) uint64 { return b.refs.refOf(b.names.position(name)) }
 
-// waiting returns the names of buffered documents, once per buffered piece.
-func (p *Planner) waiting() []uint64 {
+// bufferedNames returns the names of buffered documents, once per buffered piece.
+func (p *Planner) bufferedNames() []uint64 {
 	var out []uint64
-	note := func(name uint64) { out = append(out, name&^repeated) }
-	p.unplaced(func(x packonline.Piece) { note(x.Doc) })
-	p.beyond(func(pieces []packonline.Piece) {
+	note := func(name uint64) { out = append(out, name&^repeatedFlag) }
+	p.visitUnpacked(func(x packonline.Piece) { note(x.Doc) })
+	p.visitPacked(func(pieces []packonline.Piece) {
 		for _, x := range pieces {
 			note(x.Doc)
 		}
@@ -243,49 +244,50 @@ func (p *Planner) waiting() []uint64 {
 	return out
 }
 
-// name renames the documents in finished steps as a plan names them, and records the positions of the sources.
-func (p *Planner) name() {
+// nameDocuments renames the documents in finished steps as a plan names them, and records the positions of the sources.
+func (p *Planner) nameDocuments() {
 	b := p.sources
-	var places []mixture.Place
+	var places []mixture.SourcePosition
 	for i := range p.steps {
 		s := &p.steps[i]
 		for _, row := range s.Rows {
 			for k := range row {
-				p.names.emit(&row[k])
-				ref := b.refs.of(row[k].Doc)
+				p.names.renamePiece(&row[k])
+				ref := b.refs.refOf(row[k].Doc)
 				row[k].Doc = ref
-				b.parts[plan.RefSource(ref)].counts.Emitted += int64(row[k].Length)
+				b.states[plan.RefSource(ref)].counts.Emitted += int64(row[k].Length)
 			}
 		}
-		if s.Index%plan.MarkSteps == 0 {
+		if s.Index%plan.SourcePositionInterval == 0 {
 			if places == nil {
-				places = b.places()
+				places = b.positions()
 			}
-			s.Places = places
+			s.SourcePositions = places
 		}
 	}
 }
 
-// places returns the position in each source.
-func (b *sourceSet) places() []mixture.Place {
-	out := make([]mixture.Place, b.mix.Len())
+// positions returns the position in each source.
+func (b *sourceSet) positions() []mixture.SourcePosition {
+	out := make([]mixture.SourcePosition, b.mix.Len())
 	for i := range out {
-		out[i] = b.mix.Place(i)
+		out[i] = b.mix.Position(i)
 	}
 	return out
 }
 
-// change applies a control that changes the mixture.
-func (p *Planner) change(f func(*mixture.Mixture) error, added ...plan.SourceInfo) ([]plan.Step, bool, error) {
+// applyMixtureChange applies a control that changes the mixture.
+func (p *Planner) applyMixtureChange(f func(*mixture.Mixture) error,
+	added ...plan.SourceInfo) ([]plan.Step, bool, error) {
 	p.steps = p.steps[:0]
 	if err := f(p.sources.mix); err != nil {
 		return nil, false, err
 	}
 	p.sources.infos = append(slices.Clip(p.sources.infos), added...)
-	if err := p.meet(); err != nil {
+	if err := p.addNewSources(); err != nil {
 		return nil, false, err
 	}
-	return p.settle(), p.Ended(), nil
+	return p.finishInput(), p.Ended(), nil
 }
 
 // Infos returns the run's sources in the order of their numbers, including removed ones.
@@ -297,15 +299,15 @@ func (p *Planner) Ended() bool { return p.sources.mix.Ended() }
 // Mixture returns the state of the run's sources. The caller must not modify it.
 func (p *Planner) Mixture() *mixture.Mixture { return p.sources.mix }
 
-// Wants returns the source and the sequence of the next document. ok is false if no document is accepted before the
-// next control.
-func (p *Planner) Wants() (source int, sequence uint64, ok bool) { return p.sources.mix.Next() }
+// NextDocument returns the source and the sequence of the next document. ok is false if no document is accepted before
+// the next control.
+func (p *Planner) NextDocument() (source int, sequence uint64, ok bool) { return p.sources.mix.Next() }
 
 // SourceCounts returns the totals of each source.
 func (p *Planner) SourceCounts() []SourceCounts {
-	out := make([]SourceCounts, len(p.sources.parts))
+	out := make([]SourceCounts, len(p.sources.states))
 	for i := range out {
-		out[i] = p.sources.parts[i].counts
+		out[i] = p.sources.states[i].counts
 	}
 	return out
 }
@@ -313,30 +315,30 @@ func (p *Planner) SourceCounts() []SourceCounts {
 // MissingHints returns the messages of buffered documents whose packing hints a restored planner needs again, without
 // duplicates.
 func (p *Planner) MissingHints() []uint64 {
-	p.unread = map[uint64][]unread{}
-	for i := range p.packs {
-		if packer, ok := p.packs[i].packer.(packonline.Hinted); ok {
-			for _, name := range packer.Unhinted() {
-				ref := p.sources.ref(name)
-				p.unread[ref] = append(p.unread[ref], unread{i, name, false})
+	p.missingHints = map[uint64][]missingHint{}
+	for i := range p.packers {
+		if packer, ok := p.packers[i].packer.(packonline.HintedPacker); ok {
+			for _, name := range packer.MissingHints() {
+				ref := p.sources.refOf(name)
+				p.missingHints[ref] = append(p.missingHints[ref], missingHint{i, name, false})
 			}
 		}
 	}
-	for _, x := range p.fork.left { // these have not been passed to a packer yet
-		ref := p.sources.ref(x.Doc)
-		i := p.sources.parts[plan.RefSource(ref)].pack
-		if _, ok := p.packs[i].packer.(packonline.Hinted); ok {
-			p.unread[ref] = append(p.unread[ref], unread{i, x.Doc, true})
+	for _, x := range p.fork.inheritedDocuments { // these have not been passed to a packer yet
+		ref := p.sources.refOf(x.Doc)
+		i := p.sources.states[plan.RefSource(ref)].packerIndex
+		if _, ok := p.packers[i].packer.(packonline.HintedPacker); ok {
+			p.missingHints[ref] = append(p.missingHints[ref], missingHint{i, x.Doc, true})
 		}
 	}
-	return slices.Sorted(maps.Keys(p.unread))
+	return slices.Sorted(maps.Keys(p.missingHints))
 }
 
 // appendState writes the streams of added sources (JSON preceded by its length), the mixture, and the documents of
 // the buffered arrivals. It then writes the shares by which they were taken, and the missing tokens of each source
 // after the window and in steps. For each source it then writes its totals and recent ids.
 func (b *sourceSet) appendState(out []byte, waiting []uint64) []byte {
-	added, err := json.Marshal(b.infos[b.begun:])
+	added, err := json.Marshal(b.infos[b.initialSources:])
 	if err != nil {
 		panic(fmt.Sprintf("plan: marshal sources: %v", err)) // only numbers, strings and lists of them
 	}
@@ -344,56 +346,57 @@ func (b *sourceSet) appendState(out []byte, waiting []uint64) []byte {
 	out = b.mix.AppendState(out)
 	out = b.refs.appendState(out, waiting)
 	out = b.history.appendState(out)
-	out = b.rows.appendState(out)
-	out = b.steps.appendState(out)
-	for i := range b.parts {
-		for _, n := range b.parts[i].counts.fields() {
+	out = b.rowBalancer.appendState(out)
+	out = b.stepBalancer.appendState(out)
+	for i := range b.states {
+		for _, n := range b.states[i].counts.fields() {
 			out = binary.AppendUvarint(out, uint64(*n))
 		}
-		out = b.parts[i].seen.appendState(out)
+		out = b.states[i].dedup.appendState(out)
 	}
 	return out
 }
 
-// maxAddedSources bounds the encoded size in bytes of the sources that were added to a run.
-const maxAddedSources = 1 << 20
+// maxAddedSourcesBytes bounds the encoded size in bytes of the sources that were added to a run.
+const maxAddedSourcesBytes = 1 << 20
 
 // restoreSources reads what appendState wrote.
 func (p *Planner) restoreSources(r *codec.Cursor) error {
 	b := p.sources
 	var added []plan.SourceInfo
-	if err := json.Unmarshal(r.Bytes(int(r.Bounded(maxAddedSources))), &added); err != nil {
+	if err := json.Unmarshal(r.Bytes(int(r.BoundedUvarint(maxAddedSourcesBytes))), &added); err != nil {
 		return fmt.Errorf("sources that were added: %w", err)
 	}
-	rest, err := b.mix.RestoreState(r.Rest)
+	rest, err := b.mix.RestoreState(r.Buf)
 	if err != nil {
 		return err
 	}
-	r.Rest = rest
-	b.infos = append(slices.Clip(b.infos[:b.begun]), added...)
+	r.Buf = rest
+	b.infos = append(slices.Clip(b.infos[:b.initialSources]), added...)
 	if !slices.EqualFunc(b.infos, b.mix.Status(), func(s plan.SourceInfo, x mixture.Status) bool {
 		return s.Name == x.Name
 	}) {
 		return errors.New("the sources that were added are others than those of the mixture")
 	}
-	p.packs, b.parts, b.history.spans = p.packs[:1], nil, nil // meet registers added sources again
-	b.rows, b.steps = shareBalancer{forget: b.rows.forget}, shareBalancer{forget: b.steps.forget}
-	if err := p.meet(); err != nil {
+	p.packers, b.states, b.history.spans = p.packers[:1], nil, nil // meet registers added sources again
+	b.rowBalancer, b.stepBalancer = shareBalancer{decayTokens: b.rowBalancer.decayTokens},
+		shareBalancer{decayTokens: b.stepBalancer.decayTokens}
+	if err := p.addNewSources(); err != nil {
 		return err
 	}
 	b.refs = readRefs(r, p.cursor.Next(), b.mix.Len())
 	b.history.restoreState(r, b.mix.Tokens(), b.mix.Len())
-	b.rows.follow(b.history.spans[0].shares)
-	b.steps.follow(b.history.spans[0].shares)
-	b.rows.restoreState(r)
-	b.steps.restoreState(r)
+	b.rowBalancer.setTargets(b.history.spans[0].shares)
+	b.stepBalancer.setTargets(b.history.spans[0].shares)
+	b.rowBalancer.restoreState(r)
+	b.stepBalancer.restoreState(r)
 	arrived := int64(0)
-	for i := range b.parts {
-		for _, n := range b.parts[i].counts.fields() {
-			*n = int64(r.Bounded(math.MaxInt64))
+	for i := range b.states {
+		for _, n := range b.states[i].counts.fields() {
+			*n = int64(r.BoundedUvarint(math.MaxInt64))
 		}
-		arrived += b.parts[i].counts.Arrived
-		if err := b.parts[i].seen.restoreState(r); err != nil {
+		arrived += b.states[i].counts.Arrived
+		if err := b.states[i].dedup.restoreState(r); err != nil {
 			return err
 		}
 	}

@@ -41,14 +41,14 @@ func newSourcesRun(t *rapid.T, c runconfig.Config, sources []plan.SourceBegin) *
 // do.
 func (b *sourcesRun) document(source int, sequence uint64) plan.Arrival {
 	a := mixedDocument(source, sequence)
-	if !b.header.Config.Documents.Several() || sequence%4 != 1 {
+	if !b.header.Config.Documents.CanHoldMultiple() || sequence%4 != 1 {
 		return a
 	}
 	whole := plan.Arrival{Source: source, Sequence: sequence}
 	for k := range 1 + sequence*7%5 {
 		x := mixedDocument(source, sequence+1000*k).Documents()[0]
 		if k > 0 && sequence%3 > 0 { // a piece of the document before it
-			x.ID, x.Nth = whole.Parts[k-1].ID, whole.Parts[k-1].Nth+1
+			x.ID, x.SplitIndex = whole.Parts[k-1].ID, whole.Parts[k-1].SplitIndex+1
 		}
 		whole.Parts = append(whole.Parts, x)
 	}
@@ -75,16 +75,16 @@ func mixedDocument(source int, sequence uint64) plan.Arrival {
 
 // next plans the next document. It returns false if no document is wanted.
 func (b *sourcesRun) next(t *rapid.T) bool {
-	source, sequence, ok := b.applier.Planner.Wants()
+	source, sequence, ok := b.applier.Planner.NextDocument()
 	if !ok {
 		return false
 	}
-	fed := b.applier.Fed
-	ready, err := b.applier.Document(b.document(source, sequence))
+	fed := b.applier.UsedTokens
+	ready, err := b.applier.AddDocument(b.document(source, sequence))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := int(b.applier.Fed - fed); n > 0 {
+	if n := int(b.applier.UsedTokens - fed); n > 0 {
 		ref := plan.Ref(source, sequence)
 		b.taken = append(b.taken, ref)
 		b.tokens[ref] += n
@@ -94,7 +94,7 @@ func (b *sourcesRun) next(t *rapid.T) bool {
 }
 
 func (b *sourcesRun) settle(t *rapid.T) {
-	if err := b.applier.Settle(func(r planner.Ready) error {
+	if err := b.applier.ApplyPending(func(r planner.Ready) error {
 		b.steps = append(b.steps, r.Steps...)
 		return nil
 	}); err != nil {
@@ -108,7 +108,7 @@ func (b *sourcesRun) restart(t *rapid.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fed := b.applier.Fed
+	fed := b.applier.UsedTokens
 	state := b.applier.Planner.AppendState(nil)
 	if b.applier, err = planner.Restore(b.header, c); err != nil {
 		t.Fatal(err)
@@ -116,7 +116,7 @@ func (b *sourcesRun) restart(t *rapid.T) {
 	for _, ref := range b.applier.Planner.MissingHints() {
 		b.applier.Planner.RestoreHints(ref, b.named(ref).Documents())
 	}
-	b.applier.Fed = fed
+	b.applier.UsedTokens = fed
 	if again := b.applier.Planner.AppendState(nil); !bytes.Equal(state, again) {
 		t.Fatal("a restored planner writes another state")
 	}
@@ -168,7 +168,7 @@ func (b *sourcesRun) drawControl(t *rapid.T, added *int) planrecord.Control {
 	case what == 1 && !x.Sealed && !x.Removed:
 		first := b.applier.Planner.Infos()[i].Start
 		return planrecord.SealSource{Source: i, Last: first + x.Taken - 1 + uint64(rapid.IntRange(0, 20).Draw(t, "more")),
-			By: "alice"}
+			Requester: "alice"}
 	case what == 2 && !x.Removed:
 		return planrecord.Rest{Source: i, Rests: !x.Resting}
 	case what == 3 && *added < 3:
@@ -185,7 +185,7 @@ func (b *sourcesRun) drawControl(t *rapid.T, added *int) planrecord.Control {
 			change.Remove = []string{x.Name}
 			delete(change.Weights, x.Name)
 		}
-		return planrecord.Mix{Change: change, Begins: []plan.SourceBegin{{Name: name, Start: 1}}}
+		return planrecord.Mix{Change: change, SourceBegins: []plan.SourceBegin{{Name: name, Start: 1}}}
 	}
 	return nil
 }
@@ -196,10 +196,10 @@ func (b *sourcesRun) finish(record func(planrecord.Control), next func()) {
 	for i, x := range b.applier.Planner.Mixture().Status() {
 		at := b.applier.Planner.Clock()
 		if !x.Sealed && !x.Removed {
-			record(planrecord.SealSource{At: at, Source: i, Last: b.applier.Planner.Infos()[i].Start + x.Taken - 1})
+			record(planrecord.SealSource{Arrival: at, Source: i, Last: b.applier.Planner.Infos()[i].Start + x.Taken - 1})
 		}
 		if x.Resting && !x.Removed && !b.applier.Ended {
-			record(planrecord.Rest{At: at, Source: i})
+			record(planrecord.Rest{Arrival: at, Source: i})
 		}
 	}
 	for !b.applier.Ended {
@@ -216,7 +216,7 @@ func TestPlanner_SeveralSourcesRestoredAtEveryDocument(t *testing.T) {
 		steady, restored := newSourcesRun(t, c, sources), newSourcesRun(t, c, sources)
 		both := []*sourcesRun{steady, restored}
 		record := func(control planrecord.Control) {
-			control = control.PlaceBehind(steady.applier.Planner.Clock())
+			control = control.PlaceAfter(steady.applier.Planner.Clock())
 			e, err := planrecord.Decode(planrecord.Encode(control))
 			if err != nil || !reflect.DeepEqual(e, control) {
 				t.Fatalf("%+v is read as %+v, %v", control, e, err)
@@ -257,11 +257,11 @@ func (b *sourcesRun) check(t *rapid.T) {
 	planner := b.applier.Planner
 	emitted := map[uint64]int{}
 	order := b.header.Validator()
-	order.Led, order.Known = true, false
+	order.HasTerm, order.FullHistory = true, false
 	for i := range b.steps {
 		s := &b.steps[i]
-		if (len(s.Places) > 0) != (s.Index%plan.MarkSteps == 0) {
-			t.Fatalf("step %d has %d places", s.Index, len(s.Places))
+		if (len(s.SourcePositions) > 0) != (s.Index%plan.SourcePositionInterval == 0) {
+			t.Fatalf("step %d has %d places", s.Index, len(s.SourcePositions))
 		}
 		records, err := planrecord.EncodeStep(s, 1<<20)
 		if err != nil {
@@ -271,7 +271,7 @@ func (b *sourcesRun) check(t *rapid.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var j planrecord.Joiner
+		var j planrecord.StepJoiner
 		if again, err := j.Add(e); err != nil || !reflect.DeepEqual(again, s) {
 			t.Fatalf("step %+v is read as %+v, %v", s, again, err)
 		}
@@ -280,8 +280,8 @@ func (b *sourcesRun) check(t *rapid.T) {
 			for _, x := range row {
 				emitted[x.Doc] += int(x.Length)
 				source := plan.RefSource(x.Doc)
-				own[planner.Mixture().Config(source).Packing != nil] = true
-				if planner.Mixture().Config(source).Packing != nil && slices.ContainsFunc(row, func(y packonline.Piece) bool {
+				own[planner.Mixture().SourceConfig(source).Packing != nil] = true
+				if planner.Mixture().SourceConfig(source).Packing != nil && slices.ContainsFunc(row, func(y packonline.Piece) bool {
 					return plan.RefSource(y.Doc) != source
 				}) {
 					t.Fatalf("row %v of source %d has pieces of others", row, source)
@@ -291,7 +291,7 @@ func (b *sourcesRun) check(t *rapid.T) {
 	}
 	apart(t, b.steps, func(ref uint64) []plan.Part { return b.named(ref).Documents() })
 	labels, masked := labelled(t, b.steps, b.loss, func(row []packonline.Piece) bool {
-		if own := planner.Mixture().Config(plan.RefSource(row[0].Doc)); own.Packing != nil {
+		if own := planner.Mixture().SourceConfig(plan.RefSource(row[0].Doc)); own.Packing != nil {
 			return own.Attention == runconfig.AttentionRow
 		}
 		return b.header.Config.Attention == runconfig.AttentionRow
@@ -310,11 +310,12 @@ func (b *sourcesRun) check(t *rapid.T) {
 		total += n
 	}
 	if packed.Dropped+packed.Repeated+counts.LeftTokens == 0 && !maps.Equal(emitted, b.tokens) {
-		t.Fatalf("%d tokens of %d documents came, %d of %d were taken", total, len(emitted), b.applier.Fed, len(b.tokens))
+		t.Fatalf("%d tokens of %d documents came, %d of %d were taken", total, len(emitted), b.applier.UsedTokens,
+			len(b.tokens))
 	}
-	if have := int64(total) - packed.Repeated + packed.Dropped + counts.LeftTokens; have != b.applier.Fed ||
-		planner.WaitingTokens() != 0 {
-		t.Fatalf("%d tokens were taken, %d came out", b.applier.Fed, have)
+	if have := int64(total) - packed.Repeated + packed.Dropped + counts.LeftTokens; have != b.applier.UsedTokens ||
+		planner.BufferedTokens() != 0 {
+		t.Fatalf("%d tokens were taken, %d came out", b.applier.UsedTokens, have)
 	}
 	var arrived, out int64
 	for _, x := range planner.SourceCounts() {

@@ -29,13 +29,13 @@ const stateVersion = 1
 func (p *Planner) AppendState(b []byte) []byte {
 	b = append(b, stateVersion)
 	b = binary.AppendUvarint(b, p.cursor.Last())
-	b = binary.AppendUvarint(b, p.next)
+	b = binary.AppendUvarint(b, p.stepIndex)
 	for _, n := range p.counts.fields() {
 		b = binary.AppendUvarint(b, uint64(*n))
 	}
-	b = p.sources.appendState(b, p.arrivals())
-	for i := range p.packs {
-		b = p.packs[i].packer.AppendState(b)
+	b = p.sources.appendState(b, p.bufferedArrivals())
+	for i := range p.packers {
+		b = p.packers[i].packer.AppendState(b)
 	}
 	var previous uint64
 	appendAtom := func(b []byte, a *atom) []byte {
@@ -46,25 +46,25 @@ func (p *Planner) AppendState(b []byte) []byte {
 		return b
 	}
 	b = p.window.AppendState(b, func(b []byte, a atom) []byte {
-		if len(p.packs) > 1 {
-			b = binary.AppendUvarint(b, uint64(a.pack))
+		if len(p.packers) > 1 {
+			b = binary.AppendUvarint(b, uint64(a.packerIndex))
 		}
 		return appendAtom(binary.AppendUvarint(b, uint64(a.bucket)), &a)
 	})
-	for l := range p.packs.lines() {
-		b = appendAtom(b, &l.open)
-		b = binary.AppendUvarint(b, uint64(l.parts))
-		if l.parts > 0 {
-			b = codec.AppendPieces(b, l.merged, &previous)
+	for l := range p.packers.rowBuilders() {
+		b = appendAtom(b, &l.openAtom)
+		b = binary.AppendUvarint(b, uint64(l.mergedAtoms))
+		if l.mergedAtoms > 0 {
+			b = codec.AppendPieces(b, l.openRow, &previous)
 		}
-		if l.begun() {
-			b = binary.AppendUvarint(b, uint64(l.since))
-			b = binary.AppendUvarint(b, uint64(l.packs))
+		if l.isOpen() {
+			b = binary.AppendUvarint(b, uint64(l.startArrived))
+			b = binary.AppendUvarint(b, uint64(l.startPacked))
 		}
 	}
 	b = p.queues.appendState(b, &previous)
 	b = p.appendForkState(b, &previous)
-	return p.losses.appendState(b, p.waiting)
+	return p.losses.appendState(b, p.bufferedNames)
 }
 
 // RestoreState replaces the state of a planner of the same configuration. It accepts exactly the output of
@@ -73,9 +73,9 @@ func (p *Planner) RestoreState(b []byte) error {
 	if len(b) == 0 || b[0] != stateVersion {
 		return fmt.Errorf("restore planner: state format is not version %d", stateVersion)
 	}
-	r := codec.Cursor{Rest: b[1:]}
-	p.cursor = plan.Behind(r.Uvarint())
-	p.next = r.Uvarint()
+	r := codec.Cursor{Buf: b[1:]}
+	p.cursor = plan.PositionAfter(r.Uvarint())
+	p.stepIndex = r.Uvarint()
 	for _, n := range p.counts.fields() {
 		*n = int64(r.Uvarint())
 	}
@@ -86,52 +86,52 @@ func (p *Planner) RestoreState(b []byte) error {
 		return fmt.Errorf("restore planner: %w", r.Err)
 	}
 	var err error
-	for i := range p.packs {
-		packer := p.packs[i].packer
-		if r.Rest, err = packer.RestoreState(r.Rest); err != nil {
+	for i := range p.packers {
+		packer := p.packers[i].packer
+		if r.Buf, err = packer.RestoreState(r.Buf); err != nil {
 			return err
 		}
-		if next := packer.Next(); next > p.names.name(p.cursor.Next(), 0) {
+		if next := packer.NextSeq(); next > p.names.name(p.cursor.Next(), 0) {
 			return fmt.Errorf("restore planner: it is at document %s, its packer before document %d", p.cursor, next)
 		}
 	}
-	p.sources.shuffled = 0
+	p.sources.windowTokens = 0
 	var previous uint64
-	r.Rest, err = p.window.RestoreState(r.Rest, func(b []byte) (atom, []byte, error) {
-		r := codec.Cursor{Rest: b}
+	r.Buf, err = p.window.RestoreState(r.Buf, func(b []byte) (atom, []byte, error) {
+		r := codec.Cursor{Buf: b}
 		pack := 0
-		if len(p.packs) > 1 {
-			pack = int(r.Bounded(uint64(len(p.packs)) - 1))
+		if len(p.packers) > 1 {
+			pack = int(r.BoundedUvarint(uint64(len(p.packers)) - 1))
 		}
-		k := &p.packs[pack]
-		bucket := int(r.Bounded(uint64(len(k.lines)) - 1))
-		a := readAtom(&r, &k.lines[bucket], k.atomRows, &previous)
-		a.pack, a.bucket = pack, bucket
-		p.sources.checkWaits(&r, a.pieces)
-		p.sources.shuffled += plan.RowTokens(a.pieces)
+		k := &p.packers[pack]
+		bucket := int(r.BoundedUvarint(uint64(len(k.rowBuilders)) - 1))
+		a := readAtom(&r, &k.rowBuilders[bucket], k.atomRows, &previous)
+		a.packerIndex, a.bucket = pack, bucket
+		p.sources.checkBuffered(&r, a.pieces)
+		p.sources.windowTokens += plan.RowTokens(a.pieces)
 		if r.Err == nil && a.rows() == 0 {
 			r.Fail(errors.New("an atom without rows waits in the window"))
 		}
-		return a, r.Rest, r.Err
+		return a, r.Buf, r.Err
 	})
 	if err != nil {
 		return err
 	}
-	for l := range p.packs.lines() {
-		p.restoreLine(l, &r, &previous)
+	for l := range p.packers.rowBuilders() {
+		p.restoreRowBuilder(l, &r, &previous)
 	}
 	p.queues.restoreState(&r, &previous, p.counts.Arrived)
 	p.restoreForkState(&r, &previous)
-	p.losses = readLosses(&r, p.waiting)
+	p.losses = readLosses(&r, p.bufferedNames)
 	if r.Err == nil {
-		if err := p.sources.refs.holds(p.arrivals()); err != nil {
+		if err := p.sources.refs.checkBuffered(p.bufferedArrivals()); err != nil {
 			r.Fail(err)
-		} else if err := p.checkLeft(); err != nil {
+		} else if err := p.checkInherited(); err != nil {
 			r.Fail(err)
 		}
 	}
-	if r.Err == nil && len(r.Rest) > 0 {
-		r.Err = fmt.Errorf("%d bytes too many", len(r.Rest))
+	if r.Err == nil && len(r.Buf) > 0 {
+		r.Err = fmt.Errorf("%d bytes too many", len(r.Buf))
 	}
 	if r.Err != nil {
 		return fmt.Errorf("restore planner: %w", r.Err)
@@ -139,28 +139,28 @@ func (p *Planner) RestoreState(b []byte) error {
 	return nil
 }
 
-// restoreLine reads the state of a line. It rejects a complete atom or row, which would have left the line.
-func (p *Planner) restoreLine(l *line, r *codec.Cursor, previous *uint64) {
-	_, k := p.packs.lineOf(&l.open)
+// restoreRowBuilder reads the state of a line. It rejects a complete atom or row, which would have left the line.
+func (p *Planner) restoreRowBuilder(l *rowBuilder, r *codec.Cursor, previous *uint64) {
+	_, k := p.packers.rowBuilderOf(&l.openAtom)
 	most := k.atomRows - 1
-	if k.joins { // atoms of such a method end with a document
+	if k.joinsRows { // atoms of such a method end with a document
 		most = 0
 	}
 	a := readAtom(r, l, most, previous)
-	l.open.pieces, l.open.ends = a.pieces, a.ends
-	l.merged = nil
-	if l.parts = int(r.Bounded(uint64(k.rowAtoms) - 1)); l.parts > 0 {
-		l.merged = r.Pieces(previous)
-		checkRow(r, l.merged, int64(l.parts)*int64(l.packed))
+	l.openAtom.pieces, l.openAtom.ends = a.pieces, a.ends
+	l.openRow = nil
+	if l.mergedAtoms = int(r.BoundedUvarint(uint64(k.rowAtoms) - 1)); l.mergedAtoms > 0 {
+		l.openRow = r.Pieces(previous)
+		checkRow(r, l.openRow, int64(l.mergedAtoms)*int64(l.packedLength))
 	}
-	l.since, l.packs = 0, 0
-	if l.begun() {
-		l.since = int64(r.Bounded(uint64(p.counts.Arrived)))
-		l.packs = int64(r.Bounded(uint64(k.packer.Counts().Documents)))
+	l.startArrived, l.startPacked = 0, 0
+	if l.isOpen() {
+		l.startArrived = int64(r.BoundedUvarint(uint64(p.counts.Arrived)))
+		l.startPacked = int64(r.BoundedUvarint(uint64(k.packer.Counts().Documents)))
 	}
-	if r.Err == nil && p.late(k, l) {
+	if r.Err == nil && p.isOverdue(k, l) {
 		r.Fail(fmt.Errorf("a row has waited for other atoms while %d documents arrived: more than steps.max_wait or "+
-			"packing.max_age allow", p.counts.Arrived-l.since))
+			"packing.max_age allow", p.counts.Arrived-l.startArrived))
 	}
 }
 
@@ -195,32 +195,32 @@ func (r *dedupWindow) restoreState(in *codec.Cursor) error {
 		return fmt.Errorf("restore dedupe window: state has a window of %d documents, the configuration %d", n, len(r.ring))
 	}
 	held := min(n, next)
-	if uint64(len(in.Rest))/8 < held {
-		return fmt.Errorf("restore dedupe window: %w", codec.ErrShort)
+	if uint64(len(in.Buf))/8 < held {
+		return fmt.Errorf("restore dedupe window: %w", codec.ErrTruncated)
 	}
 	*r = *newDedupWindow(len(r.ring))
 	r.next = next - held
 	for range held {
-		r.put(binary.LittleEndian.Uint64(in.Rest))
-		in.Rest = in.Rest[8:]
+		r.add(binary.LittleEndian.Uint64(in.Buf))
+		in.Buf = in.Buf[8:]
 	}
 	return nil
 }
 
 // readAtom reads an atom of a line, with at most the given number of rows.
-func readAtom(r *codec.Cursor, l *line, most int, previous *uint64) (a atom) {
-	for range r.Bounded(uint64(most)) {
+func readAtom(r *codec.Cursor, l *rowBuilder, most int, previous *uint64) (a atom) {
+	for range r.BoundedUvarint(uint64(most)) {
 		row := r.Pieces(previous)
-		checkRow(r, row, int64(l.packed))
-		a.add(row)
+		checkRow(r, row, int64(l.packedLength))
+		a.addRow(row)
 	}
 	return a
 }
 
-// checkWaits rejects pieces of documents that are not buffered.
-func (b *sourceSet) checkWaits(r *codec.Cursor, pieces []packonline.Piece) {
+// checkBuffered rejects pieces of documents that are not buffered.
+func (b *sourceSet) checkBuffered(r *codec.Cursor, pieces []packonline.Piece) {
 	for _, x := range pieces {
-		if !b.refs.has(b.names.position(x.Doc)) {
+		if !b.refs.hasArrival(b.names.position(x.Doc)) {
 			r.Fail(fmt.Errorf("an atom with tokens of arrival %d waits, which is not named", b.names.position(x.Doc)))
 			return
 		}

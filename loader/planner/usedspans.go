@@ -12,16 +12,16 @@ import (
 	"loaderd/packonline"
 )
 
-// usedForm is the encoding of used tokens, in uvarints. For each document with used tokens, in the order of arrivals,
-// it has the distance from the document before and the number of its ranges. Each range is the distance of its start
-// from the end of the range before, and its length.
-const usedForm = "distance ranges (distance length)..."
+// usedSpansFormat is the encoding of used tokens, in uvarints. For each document with used tokens, in the order of
+// arrivals, it has the distance from the document before and the number of its ranges. Each range is the distance of
+// its start from the end of the range before, and its length.
+const usedSpansFormat = "distance ranges (distance length)..."
 
 // span is tokens [start, end) of a document.
 type span struct{ start, end int32 }
 
-// encodeUsed writes the used tokens of documents.
-func encodeUsed(used usedSpans) (b []byte) {
+// encodeUsedSpans writes the used tokens of documents.
+func encodeUsedSpans(used usedSpans) (b []byte) {
 	before := uint64(0)
 	for _, doc := range slices.Sorted(maps.Keys(used)) {
 		b = binary.AppendUvarint(b, doc-before)
@@ -52,12 +52,12 @@ func joinSpans(spans []span) []span {
 	return out
 }
 
-// readUsed reads what encodeUsed wrote. No document may be after last.
-func readUsed(b []byte, last uint64) (usedSpans, error) {
-	r := codec.Cursor{Rest: b}
+// readUsedSpans reads what encodeUsedSpans wrote. No document may be after last.
+func readUsedSpans(b []byte, last uint64) (usedSpans, error) {
+	r := codec.Cursor{Buf: b}
 	out := usedSpans{}
 	doc := uint64(0)
-	for len(r.Rest) > 0 && r.Err == nil {
+	for len(r.Buf) > 0 && r.Err == nil {
 		doc += r.Uvarint()
 		if doc > last {
 			r.Fail(fmt.Errorf("document %d is behind the last one used, %d", doc, last))
@@ -66,9 +66,9 @@ func readUsed(b []byte, last uint64) (usedSpans, error) {
 			r.Fail(fmt.Errorf("document %d comes twice", doc))
 		}
 		at := uint64(0)
-		for i := range r.Bounded(uint64(len(r.Rest)) / 2) {
-			start := at + r.Bounded(math.MaxInt32)
-			end := start + r.Bounded(math.MaxInt32)
+		for i := range r.BoundedUvarint(uint64(len(r.Buf)) / 2) {
+			start := at + r.BoundedUvarint(math.MaxInt32)
+			end := start + r.BoundedUvarint(math.MaxInt32)
 			if end > math.MaxInt32 || end == start || i > 0 && start == at {
 				r.Fail(fmt.Errorf("tokens [%d, %d) of document %d", start, end, doc))
 				break
@@ -78,7 +78,7 @@ func readUsed(b []byte, last uint64) (usedSpans, error) {
 		}
 	}
 	if r.Err != nil {
-		return nil, fmt.Errorf("read used tokens (%s): %w", usedForm, r.Err)
+		return nil, fmt.Errorf("read used tokens (%s): %w", usedSpansFormat, r.Err)
 	}
 	return out, nil
 }
@@ -86,18 +86,18 @@ func readUsed(b []byte, last uint64) (usedSpans, error) {
 // usedSpans are the tokens in steps of a parent, for documents that also have buffered tokens.
 type usedSpans map[uint64][]span
 
-// of returns the used tokens of a document.
-func (u usedSpans) of(document uint64) []span { return u[document&^repeated] }
+// spansOf returns the used tokens of a document.
+func (u usedSpans) spansOf(document uint64) []span { return u[document&^repeatedFlag] }
 
-// place converts pieces that count only the unused tokens of a document to pieces of the whole document. A piece with
-// used tokens inside becomes two pieces.
-func (u usedSpans) place(pieces []packonline.Piece) []packonline.Piece {
-	if len(u) == 0 || !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return len(u.of(x.Doc)) > 0 }) {
+// mapPieces converts pieces that count only the unused tokens of a document to pieces of the whole document. A piece
+// with used tokens inside becomes two pieces.
+func (u usedSpans) mapPieces(pieces []packonline.Piece) []packonline.Piece {
+	if len(u) == 0 || !slices.ContainsFunc(pieces, func(x packonline.Piece) bool { return len(u.spansOf(x.Doc)) > 0 }) {
 		return pieces
 	}
 	out := make([]packonline.Piece, 0, len(pieces)+1)
 	for _, x := range pieces {
-		for _, s := range u.of(x.Doc) {
+		for _, s := range u.spansOf(x.Doc) {
 			if n := min(s.start-x.Start, x.Length); n > 0 {
 				out = append(out, packonline.Piece{Doc: x.Doc, Start: x.Start, Length: n})
 				x.Start += n

@@ -27,11 +27,11 @@ type Checkpoint struct {
 // Tail identifies the end of a plan log.
 type Tail struct {
 	Position uint64
-	Check    uint32 // the last record's checksum
+	Checksum uint32 // the last record's checksum
 }
 
-// TailOf returns the tail of a log that ends with a record.
-func TailOf(position uint64, record []byte) Tail {
+// NewTail returns the tail of a log that ends with a record.
+func NewTail(position uint64, record []byte) Tail {
 	return Tail{position, binary.LittleEndian.Uint32(record[len(record)-4:])}
 }
 
@@ -40,7 +40,7 @@ func (c Checkpoint) Encode() []byte {
 	b := append([]byte(checkpointMagic), checkpointVersion)
 	b = codec.AppendString(b, c.Fingerprint)
 	b = binary.AppendUvarint(b, c.Tail.Position)
-	b = binary.AppendUvarint(b, uint64(c.Tail.Check))
+	b = binary.AppendUvarint(b, uint64(c.Tail.Checksum))
 	b = c.Keepers.appendState(b)
 	b = binary.AppendUvarint(b, uint64(len(c.Pending)))
 	for _, p := range c.Pending {
@@ -63,22 +63,22 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	if crc32.Checksum(body, castagnoli) != sum {
 		return c, errors.New("checksum does not match: it is corrupted or cut short")
 	}
-	in := codec.Cursor{Rest: body[3:]}
-	c.Fingerprint = string(in.Bytes(int(in.Bounded(1 << 10))))
-	c.Tail = Tail{in.Uvarint(), uint32(in.Bounded(1<<32 - 1))}
+	in := codec.Cursor{Buf: body[3:]}
+	c.Fingerprint = string(in.Bytes(int(in.BoundedUvarint(1 << 10))))
+	c.Tail = Tail{in.Uvarint(), uint32(in.BoundedUvarint(1<<32 - 1))}
 	c.Keepers = readKeepers(&in)
-	for range in.Bounded(1 << 20) {
+	for range in.BoundedUvarint(1 << 20) {
 		kind := in.Bytes(1)
 		if in.Err != nil {
 			break
 		}
-		control, ok := readControl(&in, kind[0]).(Control)
+		control, ok := readEntry(&in, kind[0]).(Control)
 		if in.Err != nil || !ok {
 			in.Fail(fmt.Errorf("a record of kind %d waits to take effect", kind[0]))
 			break
 		}
 		c.Pending = append(c.Pending, control)
 	}
-	c.Planner = in.Rest
+	c.Planner = in.Buf
 	return c, in.Err
 }

@@ -16,58 +16,58 @@ import (
 // depend on the clock.
 type Control interface {
 	Entry
-	// Behind returns the arrival after which the control takes effect.
-	Behind() uint64
-	// PlaceBehind returns the control with another arrival.
-	PlaceBehind(arrival uint64) Control
+	// EffectiveAfter returns the arrival after which the control takes effect.
+	EffectiveAfter() uint64
+	// PlaceAfter returns the control with another arrival.
+	PlaceAfter(arrival uint64) Control
 	String() string
 }
 
 // Seal is a request to end all sources at their current last documents. It is never in a plan, which has a SealSource
 // for each source instead.
-type Seal struct{ By string } // By as in Drain
+type Seal struct{ Requester string } // By as in Drain
 
 // Drain flushes the pool and the shuffle window after an arrival.
 type Drain struct {
-	At uint64
-	// By is the identity that requested the control. It is empty without authentication, and if the daemon itself
+	Arrival uint64
+	// Requester is the identity that requested the control. It is empty without authentication, and if the daemon itself
 	// decided on the control. It does not affect the plan.
-	By string
+	Requester string
 }
 
 // Mix changes the mixture after an arrival.
 type Mix struct {
-	At uint64
-	By string // as in Drain
+	Arrival   uint64
+	Requester string // as in Drain
 	mixture.Change
 	// number of steps that a trainer had received when it decided on the change, which is made once for each such
 	// number; nil for other changes
-	Decided *uint64
-	Request string             // id of the request: a repeated request is not recorded again
-	Begins  []plan.SourceBegin // of the added sources
+	DecidedStep  *uint64
+	RequestID    string             // id of the request: a repeated request is not recorded again
+	SourceBegins []plan.SourceBegin // of the added sources
 }
 
 // mixBody is the JSON body of a Mix record.
 type mixBody struct {
 	mixture.Change
-	Decided *uint64            `json:"decided,omitempty"`
-	Request string             `json:"request,omitempty"`
-	Begins  []plan.SourceBegin `json:"begins,omitempty"`
+	DecidedStep  *uint64            `json:"decided,omitempty"`
+	RequestID    string             `json:"request,omitempty"`
+	SourceBegins []plan.SourceBegin `json:"begins,omitempty"`
 }
 
 // SealSource ends a source after its document Last. It takes effect after an arrival.
 type SealSource struct {
-	At     uint64
-	By     string // as in Drain
-	Source int
-	Last   uint64
+	Arrival   uint64
+	Requester string // as in Drain
+	Source    int
+	Last      uint64
 }
 
 // Rest pauses or resumes a source after an arrival. A source is paused because it has no document.
 type Rest struct {
-	At     uint64
-	Source int
-	Rests  bool
+	Arrival uint64
+	Source  int
+	Rests   bool
 }
 
 // Commit records that a job's own checkpoint covers all steps before Step.
@@ -88,10 +88,10 @@ type Term struct{ Daemon string }
 
 // Foreign records that the record at position At was not written by a daemon of the run. The leader found it in place
 // of its own next record, and it is not a Term. From that position on, the plan is invalid.
-type Foreign struct{ At uint64 }
+type Foreign struct{ Position uint64 }
 
 // ForeignError is the reason why a plan with a Foreign is not followed. At is the position of the foreign record.
-type ForeignError struct{ At uint64 }
+type ForeignError struct{ Position uint64 }
 
 func (e *ForeignError) Error() string {
 	return "none of the run's daemons wrote it, as the one that led has noted"
@@ -108,42 +108,42 @@ func (End) Kind() byte        { return kindEnd }
 func (Term) Kind() byte       { return kindTerm }
 func (Foreign) Kind() byte    { return kindForeign }
 
-func (c Drain) Behind() uint64      { return c.At }
-func (c Mix) Behind() uint64        { return c.At }
-func (c SealSource) Behind() uint64 { return c.At }
-func (c Rest) Behind() uint64       { return c.At }
+func (c Drain) EffectiveAfter() uint64      { return c.Arrival }
+func (c Mix) EffectiveAfter() uint64        { return c.Arrival }
+func (c SealSource) EffectiveAfter() uint64 { return c.Arrival }
+func (c Rest) EffectiveAfter() uint64       { return c.Arrival }
 
-func (c Drain) PlaceBehind(arrival uint64) Control { return Drain{arrival, c.By} }
+func (c Drain) PlaceAfter(arrival uint64) Control { return Drain{arrival, c.Requester} }
 
-func (c Mix) PlaceBehind(arrival uint64) Control {
-	c.At = arrival
+func (c Mix) PlaceAfter(arrival uint64) Control {
+	c.Arrival = arrival
 	return c
 }
 
-func (c SealSource) PlaceBehind(arrival uint64) Control {
-	c.At = arrival
+func (c SealSource) PlaceAfter(arrival uint64) Control {
+	c.Arrival = arrival
 	return c
 }
 
-func (c Rest) PlaceBehind(arrival uint64) Control {
-	c.At = arrival
+func (c Rest) PlaceAfter(arrival uint64) Control {
+	c.Arrival = arrival
 	return c
 }
 
-func (c Seal) appendBody(b []byte) []byte { return codec.AppendString(b, c.By) }
+func (c Seal) appendBody(b []byte) []byte { return codec.AppendString(b, c.Requester) }
 func (c Drain) appendBody(b []byte) []byte {
-	return codec.AppendString(binary.AppendUvarint(b, c.At), c.By)
+	return codec.AppendString(binary.AppendUvarint(b, c.Arrival), c.Requester)
 }
 func (c Mix) appendBody(b []byte) []byte {
-	body, err := json.Marshal(mixBody{c.Change, c.Decided, c.Request, c.Begins})
+	body, err := json.Marshal(mixBody{c.Change, c.DecidedStep, c.RequestID, c.SourceBegins})
 	if err != nil {
 		panic(fmt.Sprintf("plan: marshal mixture: %v", err)) // Check has rejected values that are not numbers
 	}
-	b = codec.AppendString(binary.AppendUvarint(b, c.At), c.By)
+	b = codec.AppendString(binary.AppendUvarint(b, c.Arrival), c.Requester)
 	return codec.AppendString(b, string(body))
 }
 func (c SealSource) appendBody(b []byte) []byte {
-	b = codec.AppendString(binary.AppendUvarint(b, c.At), c.By)
+	b = codec.AppendString(binary.AppendUvarint(b, c.Arrival), c.Requester)
 	return binary.AppendUvarint(binary.AppendUvarint(b, uint64(c.Source)), c.Last)
 }
 func (c Rest) appendBody(b []byte) []byte {
@@ -151,7 +151,7 @@ func (c Rest) appendBody(b []byte) []byte {
 	if c.Rests {
 		rests = 1
 	}
-	return binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(b, c.At), uint64(c.Source)), rests)
+	return binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(b, c.Arrival), uint64(c.Source)), rests)
 }
 func (c Commit) appendBody(b []byte) []byte {
 	return codec.AppendString(binary.AppendUvarint(b, c.Step), c.Keeper)
@@ -160,43 +160,43 @@ func (c Leave) appendBody(b []byte) []byte {
 	return codec.AppendString(binary.AppendUvarint(b, 0), c.Keeper)
 }
 func (c End) appendBody(b []byte) []byte     { return binary.AppendUvarint(b, c.Steps) }
-func (c Foreign) appendBody(b []byte) []byte { return binary.AppendUvarint(b, c.At) }
+func (c Foreign) appendBody(b []byte) []byte { return binary.AppendUvarint(b, c.Position) }
 func (c Term) appendBody(b []byte) []byte    { return codec.AppendString(b, c.Daemon) }
 
 // Infos returns the added sources, in the order of their numbers.
 func (c Mix) Infos() []plan.SourceInfo {
-	out := make([]plan.SourceInfo, len(c.Begins))
-	for i, s := range c.Begins {
-		out[i] = plan.SourceInfo{SourceBegin: s, Config: c.Add[s.Name], Behind: c.At}
+	out := make([]plan.SourceInfo, len(c.SourceBegins))
+	for i, s := range c.SourceBegins {
+		out[i] = plan.SourceInfo{SourceBegin: s, Config: c.Add[s.Name], AddedAfter: c.Arrival}
 	}
 	return out
 }
 
 func (c Drain) String() string {
-	return fmt.Sprintf("drain behind arrival %d%s", c.At, suffixBy(c.By))
+	return fmt.Sprintf("drain behind arrival %d%s", c.Arrival, requesterSuffix(c.Requester))
 }
 func (c Mix) String() string {
-	body, _ := json.Marshal(mixBody{c.Change, c.Decided, c.Request, nil})
-	return fmt.Sprintf("mix behind arrival %d: %s%s", c.At, body, suffixBy(c.By))
+	body, _ := json.Marshal(mixBody{c.Change, c.DecidedStep, c.RequestID, nil})
+	return fmt.Sprintf("mix behind arrival %d: %s%s", c.Arrival, body, requesterSuffix(c.Requester))
 }
 func (c SealSource) String() string {
-	return fmt.Sprintf("seal of source %d behind its document %d, behind arrival %d%s", c.Source, c.Last, c.At,
-		suffixBy(c.By))
+	return fmt.Sprintf("seal of source %d behind its document %d, behind arrival %d%s", c.Source, c.Last, c.Arrival,
+		requesterSuffix(c.Requester))
 }
 func (c Rest) String() string {
 	verb := "wakes"
 	if c.Rests {
 		verb = "rests"
 	}
-	return fmt.Sprintf("source %d %s behind arrival %d", c.Source, verb, c.At)
+	return fmt.Sprintf("source %d %s behind arrival %d", c.Source, verb, c.Arrival)
 }
 func (c Commit) String() string  { return fmt.Sprintf("commit of %q before step %d", c.Keeper, c.Step) }
 func (c Leave) String() string   { return fmt.Sprintf("leave of %q", c.Keeper) }
 func (c End) String() string     { return fmt.Sprintf("end of the run with %d steps", c.Steps) }
-func (c Foreign) String() string { return fmt.Sprintf("note that record %d is nobody's", c.At) }
+func (c Foreign) String() string { return fmt.Sprintf("note that record %d is nobody's", c.Position) }
 func (c Term) String() string    { return fmt.Sprintf("begin of the lead of %q", c.Daemon) }
 
-func suffixBy(by string) string {
+func requesterSuffix(by string) string {
 	if by == "" {
 		return ""
 	}
@@ -211,47 +211,48 @@ func (c Term) Validate() error {
 	if c.Daemon == "" {
 		return nil
 	}
-	return validName("daemon", c.Daemon, maxDaemonName)
+	return validateName("daemon", c.Daemon, maxDaemonName)
 }
 
 // maxIdentity is the maximum length of an identity's name in bytes.
 const maxIdentity = 255
 
-// ValidIdentity rejects a name that no record can contain as the identity of a caller. It accepts the empty name of
+// ValidateIdentity rejects a name that no record can contain as the identity of a caller. It accepts the empty name of
 // an unknown caller.
-func ValidIdentity(name string) error {
+func ValidateIdentity(name string) error {
 	if name == "" {
 		return nil
 	}
-	return validName("identity", name, maxIdentity)
+	return validateName("identity", name, maxIdentity)
 }
 
-// maxRequest is the maximum length of a request's id in bytes.
-const maxRequest = 64
+// maxRequestID is the maximum length of a request's id in bytes.
+const maxRequestID = 64
 
-// ValidRequest rejects a request id that no record can contain. It accepts the empty id of a request without an id.
-func ValidRequest(id string) error {
+// ValidateRequestID rejects a request id that no record can contain. It accepts the empty id of a request without an
+// id.
+func ValidateRequestID(id string) error {
 	if id == "" {
 		return nil
 	}
-	return validName("request", id, maxRequest)
+	return validateName("request", id, maxRequestID)
 }
 
 // readIdentity reads a name, which is empty for a caller without an identity.
 func readIdentity(r *codec.Cursor) string {
-	name := string(r.Bytes(int(r.Bounded(maxIdentity))))
-	if err := ValidIdentity(name); err != nil {
+	name := string(r.Bytes(int(r.BoundedUvarint(maxIdentity))))
+	if err := ValidateIdentity(name); err != nil {
 		r.Fail(err)
 	}
 	return name
 }
 
-// maxMix is the maximum encoded size of a change of the mixture in bytes.
-const maxMix = 1 << 20
+// maxMixBytes is the maximum encoded size of a change of the mixture in bytes.
+const maxMixBytes = 1 << 20
 
 func readMix(r *codec.Cursor) Control {
-	c := Mix{At: r.Uvarint(), By: readIdentity(r)}
-	body := r.Bytes(int(r.Bounded(maxMix)))
+	c := Mix{Arrival: r.Uvarint(), Requester: readIdentity(r)}
+	body := r.Bytes(int(r.BoundedUvarint(maxMixBytes)))
 	if r.Err != nil {
 		return c
 	}
@@ -259,8 +260,8 @@ func readMix(r *codec.Cursor) Control {
 	if err := json.Unmarshal(body, &m); err != nil {
 		r.Fail(fmt.Errorf("change of the mixture: %w", err))
 	}
-	c.Change, c.Decided, c.Request, c.Begins = m.Change, m.Decided, m.Request, m.Begins
-	if err := ValidRequest(c.Request); err != nil {
+	c.Change, c.DecidedStep, c.RequestID, c.SourceBegins = m.Change, m.DecidedStep, m.RequestID, m.SourceBegins
+	if err := ValidateRequestID(c.RequestID); err != nil {
 		r.Fail(err)
 	}
 	if again, err := json.Marshal(m); err != nil || !bytes.Equal(again, body) {
@@ -269,18 +270,18 @@ func readMix(r *codec.Cursor) Control {
 	return c
 }
 
-func readSource(r *codec.Cursor) int { return int(r.Bounded(mixture.MaxSources - 1)) }
+func readSource(r *codec.Cursor) int { return int(r.BoundedUvarint(mixture.MaxSources - 1)) }
 
 func readDaemon(r *codec.Cursor) string {
-	t := Term{string(r.Bytes(int(r.Bounded(maxDaemonName))))}
+	t := Term{string(r.Bytes(int(r.BoundedUvarint(maxDaemonName))))}
 	if err := t.Validate(); err != nil {
 		r.Fail(err)
 	}
 	return t.Daemon
 }
 
-// readControl reads an entry that appendBody wrote. kind is any kind except header and step parts.
-func readControl(r *codec.Cursor, kind byte) Entry {
+// readEntry reads an entry that appendBody wrote. kind is any kind except header and step parts.
+func readEntry(r *codec.Cursor, kind byte) Entry {
 	switch kind {
 	case kindSeal:
 		return Seal{readIdentity(r)}
@@ -303,7 +304,7 @@ func readControl(r *codec.Cursor, kind byte) Entry {
 	case kindSealSource:
 		return SealSource{r.Uvarint(), readIdentity(r), readSource(r), r.Uvarint()}
 	case kindRest:
-		return Rest{r.Uvarint(), readSource(r), r.Bounded(1) == 1}
+		return Rest{r.Uvarint(), readSource(r), r.BoundedUvarint(1) == 1}
 	case kindForkState:
 		return readForkState(r)
 	}

@@ -32,20 +32,20 @@ func (k Keepers) Committed() uint64 {
 	return slices.Min(slices.Collect(maps.Values(k)))
 }
 
-// After returns a job's committed step after a commit, and whether the commit changes it. The step never decreases: a
-// commit of an earlier step has no effect.
-func (k Keepers) After(c Commit) (step uint64, changes bool) {
+// StepAfter returns a job's committed step after a commit, and whether the commit changes it. The step never decreases:
+// a commit of an earlier step has no effect.
+func (k Keepers) StepAfter(c Commit) (step uint64, changes bool) {
 	before, known := k[c.Keeper]
 	step = max(c.Step, before)
 	return step, !known || step != before
 }
 
-// Changed returns the jobs after the record of a commit or a leave.
-func (k Keepers) Changed(e Entry) Keepers {
+// WithEntry returns the jobs after the record of a commit or a leave.
+func (k Keepers) WithEntry(e Entry) Keepers {
 	out := maps.Clone(k)
 	switch e := e.(type) {
 	case Commit:
-		out[e.Keeper], _ = k.After(e)
+		out[e.Keeper], _ = k.StepAfter(e)
 	case Leave:
 		delete(out, e.Keeper)
 	}
@@ -53,9 +53,9 @@ func (k Keepers) Changed(e Entry) Keepers {
 }
 
 // ValidKeeper rejects names that are invalid for a job.
-func ValidKeeper(name string) error { return validName("keeper", name, maxKeeperName) }
+func ValidKeeper(name string) error { return validateName("keeper", name, maxKeeperName) }
 
-func validName(whose, name string, most int) error {
+func validateName(whose, name string, most int) error {
 	if len(name) < 1 || len(name) > most {
 		return fmt.Errorf("a %s's name has 1 to %d bytes, this one %d", whose, most, len(name))
 	}
@@ -68,7 +68,7 @@ func validName(whose, name string, most int) error {
 }
 
 func readKeeper(r *codec.Cursor) string {
-	name := string(r.Bytes(int(r.Bounded(maxKeeperName))))
+	name := string(r.Bytes(int(r.BoundedUvarint(maxKeeperName))))
 	if err := ValidKeeper(name); err != nil {
 		r.Fail(err)
 	}
@@ -87,7 +87,7 @@ func (k Keepers) appendState(b []byte) []byte {
 
 func readKeepers(r *codec.Cursor) Keepers {
 	k := Keepers{}
-	for range r.Bounded(MaxKeepers) {
+	for range r.BoundedUvarint(MaxKeepers) {
 		name := readKeeper(r)
 		step := r.Uvarint()
 		if r.Err != nil {

@@ -37,8 +37,10 @@ type ParentSource struct {
 	Config *mixture.Source `json:"config,omitempty"`
 }
 
-// Place returns the position in the source.
-func (s ParentSource) Place() mixture.Place { return mixture.Place{Epoch: s.Epoch, Taken: s.Taken} }
+// Position returns the position in the source.
+func (s ParentSource) Position() mixture.SourcePosition {
+	return mixture.SourcePosition{Epoch: s.Epoch, Taken: s.Taken}
+}
 
 // ForkState is a part of the planner's state at the start of a fork. All parts follow the header immediately.
 type ForkState struct {
@@ -57,12 +59,12 @@ func (e ForkState) String() string { return fmt.Sprintf("part %d of what the run
 
 func readForkState(r *codec.Cursor) Entry {
 	e := ForkState{Part: r.Uvarint()}
-	e.State = r.Bytes(len(r.Rest))
+	e.State = r.Bytes(len(r.Buf))
 	return e
 }
 
-// WithState returns the header of a fork and the records of its state. No record exceeds limit bytes.
-func (h Header) WithState(limit int) (Header, [][]byte) {
+// SplitState returns the header of a fork and the records of its state. No record exceeds limit bytes.
+func (h Header) SplitState(limit int) (Header, [][]byte) {
 	room := limit - recordOverhead - binary.MaxVarintLen64
 	parent, parts := *h.Parent, [][]byte{}
 	for part := range slices.Chunk(h.State, room) {
@@ -73,8 +75,8 @@ func (h Header) WithState(limit int) (Header, [][]byte) {
 	return h, parts
 }
 
-// check rejects a header whose parts are inconsistent.
-func (h Header) check() error {
+// validate rejects a header whose parts are inconsistent.
+func (h Header) validate() error {
 	if h.Parent != nil && len(h.Parent.Sources) != len(h.Sources) {
 		return fmt.Errorf("%d sources of run %s were read, and the run has %d", len(h.Parent.Sources), h.Parent.Run,
 			len(h.Sources))

@@ -50,8 +50,8 @@ type Header struct {
 	Format    int    `json:"format"`
 	Algorithm int    `json:"algorithm"`
 	Run       string `json:"run"`
-	// ID distinguishes the run from every other run of the same name. It has 32 random hexadecimal digits that are set
-	// at the start of the run and kept by a repaired copy. The plan does not depend on it.
+	// ProcessID distinguishes the run from every other run of the same name. It has 32 random hexadecimal digits that are
+	// set at the start of the run and kept by a repaired copy. The plan does not depend on it.
 	ID          string `json:"id"`
 	Fingerprint string `json:"fingerprint"`
 	// Keyed reports whether the run was started with a plan key. Then every record needs a MAC of that key.
@@ -69,8 +69,8 @@ type Header struct {
 
 // Repair is in the header of a plan that is a copy of the usable part of a damaged plan.
 type Repair struct {
-	Was     []string `json:"was"`     // previous names of the run, the last one that of the damaged plan
-	Records uint64   `json:"records"` // number of records to copy: a copy with fewer is incomplete
+	PreviousNames []string `json:"was"`     // previous names of the run, the last one that of the damaged plan
+	Records       uint64   `json:"records"` // number of records to copy: a copy with fewer is incomplete
 	// steps of the damaged plan; they are planned again immediately, because a reader may have received them
 	Steps uint64 `json:"steps"`
 }
@@ -87,16 +87,16 @@ type Entry interface {
 // StepPart contains rows [First, First+len(Rows)) of a step of Total rows. It is part Part of Parts.
 type StepPart struct {
 	plan.Step
-	Part, Parts, First, Total int
+	Part, Parts, FirstRow, TotalRows int
 
-	encoded []byte // the rows, if the part is about to be written
+	encodedRows []byte // the rows, if the part is about to be written
 }
 
 // Encode returns the record of an entry.
-func Encode(e Entry) []byte { return frame(e.Kind(), e.appendBody(nil)) }
+func Encode(e Entry) []byte { return encodeRecord(e.Kind(), e.appendBody(nil)) }
 
-// frame returns the record of a body.
-func frame(kind byte, body []byte) []byte {
+// encodeRecord returns the record of a body.
+func encodeRecord(kind byte, body []byte) []byte {
 	b := make([]byte, 0, len(body)+recordOverhead)
 	b = append(b, recordMagic...)
 	b = append(b, FormatVersion, kind)
@@ -137,21 +137,21 @@ func (p StepPart) Kind() byte {
 	return kindStep
 }
 
-// StepKind reports whether records of a kind are parts of steps.
-func StepKind(kind byte) bool {
+// IsStepKind reports whether records of a kind are parts of steps.
+func IsStepKind(kind byte) bool {
 	return kind == kindStep || kind == kindMaskedStep
 }
 
 func (p StepPart) appendBody(b []byte) []byte {
-	for _, v := range []uint64{p.Index, uint64(p.Bucket), uint64(p.Total), p.Cursor.Last(), p.Floor.Next(),
-		uint64(p.Part), uint64(p.Parts), uint64(p.First), uint64(len(p.Rows))} {
+	for _, v := range []uint64{p.Index, uint64(p.Bucket), uint64(p.TotalRows), p.Cursor.Last(), p.Floor.Next(),
+		uint64(p.Part), uint64(p.Parts), uint64(p.FirstRow), uint64(len(p.Rows))} {
 		b = binary.AppendUvarint(b, v)
 	}
-	b = p.appendPlaces(b)
+	b = p.appendPositions(b)
 	if p.Masked > 0 {
 		b = p.appendMasked(b)
 	}
-	return append(b, p.encoded...)
+	return append(b, p.encodedRows...)
 }
 
 // appendMasked writes the number of tokens of the whole step without a loss, and the number of its attention segments
@@ -160,9 +160,9 @@ func (p StepPart) appendBody(b []byte) []byte {
 // and its repeated tokens.
 func (p *StepPart) appendMasked(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(p.Masked))
-	b = binary.AppendUvarint(b, uint64(p.MaskedFirst))
+	b = binary.AppendUvarint(b, uint64(p.MaskedSegmentStarts))
 	b = binary.AppendUvarint(b, uint64(len(p.Repeats)))
-	row := p.First
+	row := p.FirstRow
 	for _, r := range p.Repeats {
 		b = binary.AppendUvarint(b, uint64(r.Row-row))
 		b = binary.AppendUvarint(b, uint64(r.Piece))
@@ -172,10 +172,10 @@ func (p *StepPart) appendMasked(b []byte) []byte {
 	return b
 }
 
-// appendPlaces writes the positions in the sources, in the first part of a step that has them. It writes their number
-// and, of each, its epoch and the documents taken of that epoch.
-func (p *StepPart) appendPlaces(b []byte) []byte {
-	places := p.Places
+// appendPositions writes the positions in the sources, in the first part of a step that has them. It writes their
+// number and, of each, its epoch and the documents taken of that epoch.
+func (p *StepPart) appendPositions(b []byte) []byte {
+	places := p.SourcePositions
 	if p.Part > 0 {
 		places = nil
 	}
@@ -189,7 +189,7 @@ func (p *StepPart) appendPlaces(b []byte) []byte {
 
 // EncodeStep encodes a step as one record, or as several if it exceeds limit bytes.
 func EncodeStep(s *plan.Step, limit int) ([][]byte, error) {
-	prefix := (10 + 2*len(s.Places)) * binary.MaxVarintLen64
+	prefix := (10 + 2*len(s.SourcePositions)) * binary.MaxVarintLen64
 	if s.Masked > 0 {
 		prefix += 3 * binary.MaxVarintLen64
 	}
@@ -202,9 +202,9 @@ func EncodeStep(s *plan.Step, limit int) ([][]byte, error) {
 				"server's max_payload",
 				s.Index, first, len(s.Rows[first]), limit)
 		}
-		p := StepPart{Step: *s, Part: len(parts), First: first, Total: len(s.Rows), encoded: encoded}
+		p := StepPart{Step: *s, Part: len(parts), FirstRow: first, TotalRows: len(s.Rows), encodedRows: encoded}
 		p.Rows = s.Rows[first : first+n]
-		k := repeatsOf(repeats, first+n)
+		k := countRepeats(repeats, first+n)
 		p.Repeats, repeats = repeats[:k], repeats[k:]
 		parts = append(parts, p)
 		first += n
@@ -220,10 +220,10 @@ func EncodeStep(s *plan.Step, limit int) ([][]byte, error) {
 // encodeRows encodes as many rows from first on as fit in limit bytes with their repeats, and returns their number.
 func encodeRows(s *plan.Step, first int, repeats []plan.Repeat, limit int) ([]byte, int) {
 	var body []byte
-	previous := before{bucket: int64(s.Bucket)}
+	previous := previousPieces{bucket: int64(s.Bucket)}
 	for i, pieces := range s.Rows[first:] {
 		next := appendRow(body, pieces, &previous)
-		if len(next)+repeatBytes*repeatsOf(repeats, first+i+1) > limit {
+		if len(next)+maxRepeatBytes*countRepeats(repeats, first+i+1) > limit {
 			return body, i
 		}
 		body = next
@@ -231,11 +231,11 @@ func encodeRows(s *plan.Step, first int, repeats []plan.Repeat, limit int) ([]by
 	return body, len(s.Rows) - first
 }
 
-// repeatBytes is the maximum size of a repeat in a record.
-const repeatBytes = 3 * binary.MaxVarintLen64
+// maxRepeatBytes is the maximum size of a repeat in a record.
+const maxRepeatBytes = 3 * binary.MaxVarintLen64
 
-// repeatsOf returns how many of the repeats belong to rows before row.
-func repeatsOf(repeats []plan.Repeat, row int) int {
+// countRepeats returns how many of the repeats belong to rows before row.
+func countRepeats(repeats []plan.Repeat, row int) int {
 	n, _ := slices.BinarySearchFunc(repeats, row, func(r plan.Repeat, row int) int { return r.Row - row })
 	return n
 }
@@ -252,18 +252,18 @@ func Decode(b []byte) (Entry, error) {
 	if crc32.Checksum(body, castagnoli) != sum {
 		return nil, errors.New("decode plan record: checksum does not match: the record is corrupted")
 	}
-	kind, in := b[3], codec.Cursor{Rest: body[4:]}
+	kind, in := b[3], codec.Cursor{Buf: body[4:]}
 	if kind == kindHeader {
-		return decodeHeader(in.Rest)
+		return decodeHeader(in.Buf)
 	}
 	var e Entry
-	if StepKind(kind) {
+	if IsStepKind(kind) {
 		e = readStepPart(&in, kind == kindMaskedStep)
 	} else {
-		e = readControl(&in, kind)
+		e = readEntry(&in, kind)
 	}
-	if in.Err == nil && len(in.Rest) > 0 {
-		in.Err = fmt.Errorf("%d bytes too many", len(in.Rest))
+	if in.Err == nil && len(in.Buf) > 0 {
+		in.Err = fmt.Errorf("%d bytes too many", len(in.Buf))
 	}
 	if in.Err != nil {
 		return nil, fmt.Errorf("decode plan record: %w", in.Err)
@@ -276,50 +276,51 @@ func decodeHeader(b []byte) (Entry, error) {
 	if err := json.Unmarshal(b, &h); err != nil {
 		return nil, fmt.Errorf("decode plan header: %w", err)
 	}
-	if !ValidID(h.ID) {
-		return nil, fmt.Errorf("decode plan header: %q is no id of a run: it has %d hexadecimal digits", h.ID, idDigits)
+	if !IsRunID(h.ID) {
+		return nil, fmt.Errorf("decode plan header: %q is no id of a run: it has %d hexadecimal digits", h.ID, runIDDigits)
 	}
-	if err := h.check(); err != nil {
+	if err := h.validate(); err != nil {
 		return nil, fmt.Errorf("decode plan header: %w", err)
 	}
 	return h, nil
 }
 
-// idDigits is the number of hexadecimal digits of a run's id.
-const idDigits = 32
+// runIDDigits is the number of hexadecimal digits of a run's id.
+const runIDDigits = 32
 
-// ValidID reports whether id is a valid id of a run.
-func ValidID(id string) bool {
-	return len(id) == idDigits && strings.Trim(id, "0123456789abcdef") == ""
+// IsRunID reports whether id is a valid id of a run.
+func IsRunID(id string) bool {
+	return len(id) == runIDDigits && strings.Trim(id, "0123456789abcdef") == ""
 }
 
 func readStepPart(r *codec.Cursor, masked bool) StepPart {
 	var p StepPart
 	p.Index = r.Uvarint()
-	p.Bucket = int32(r.Bounded(math.MaxInt32))
-	p.Total = int(r.Bounded(1 << 20))
-	p.Cursor = plan.Behind(r.Uvarint())
+	p.Bucket = int32(r.BoundedUvarint(math.MaxInt32))
+	p.TotalRows = int(r.BoundedUvarint(1 << 20))
+	p.Cursor = plan.PositionAfter(r.Uvarint())
 	floor := r.Uvarint()
-	p.Part = int(r.Bounded(1 << 20))
-	p.Parts = int(r.Bounded(1 << 20))
-	p.First = int(r.Bounded(1 << 20))
-	n := int(r.Bounded(1 << 20))
-	if r.Err == nil && (floor == 0 || p.Part >= p.Parts || p.First+n > p.Total || n > len(r.Rest)) {
-		r.Fail(fmt.Errorf("part %d of %d with rows [%d, +%d) of %d and floor %d is impossible", p.Part, p.Parts, p.First, n,
-			p.Total, floor))
+	p.Part = int(r.BoundedUvarint(1 << 20))
+	p.Parts = int(r.BoundedUvarint(1 << 20))
+	p.FirstRow = int(r.BoundedUvarint(1 << 20))
+	n := int(r.BoundedUvarint(1 << 20))
+	if r.Err == nil && (floor == 0 || p.Part >= p.Parts || p.FirstRow+n > p.TotalRows || n > len(r.Buf)) {
+		r.Fail(fmt.Errorf("part %d of %d with rows [%d, +%d) of %d and floor %d is impossible", p.Part, p.Parts,
+			p.FirstRow, n,
+			p.TotalRows, floor))
 	}
 	if r.Err != nil {
 		return p
 	}
-	p.Floor = plan.Before(floor)
-	p.Places = readPlaces(r)
-	if r.Err == nil && (len(p.Places) > 0) != (p.Part == 0 && p.Index%plan.MarkSteps == 0) {
-		r.Fail(fmt.Errorf("part %d of step %d names %d places of sources", p.Part, p.Index, len(p.Places)))
+	p.Floor = plan.PositionBefore(floor)
+	p.SourcePositions = readPositions(r)
+	if r.Err == nil && (len(p.SourcePositions) > 0) != (p.Part == 0 && p.Index%plan.SourcePositionInterval == 0) {
+		r.Fail(fmt.Errorf("part %d of step %d names %d places of sources", p.Part, p.Index, len(p.SourcePositions)))
 	}
 	if masked {
 		readMasked(r, &p)
 	}
-	previous := before{bucket: int64(p.Bucket)}
+	previous := previousPieces{bucket: int64(p.Bucket)}
 	p.Rows = make([][]packonline.Piece, n)
 	for i := range p.Rows {
 		p.Rows[i] = readRow(r, &previous)
@@ -328,7 +329,7 @@ func readStepPart(r *codec.Cursor, masked bool) StepPart {
 		if r.Err != nil {
 			return p
 		}
-		if i := x.Row - p.First; i >= n || x.Piece >= len(p.Rows[i]) || x.Tokens > p.Rows[i][x.Piece].Length {
+		if i := x.Row - p.FirstRow; i >= n || x.Piece >= len(p.Rows[i]) || x.Tokens > p.Rows[i][x.Piece].Length {
 			r.Fail(fmt.Errorf("piece %d of row %d repeats %d tokens: there are not so many", x.Piece, x.Row, x.Tokens))
 		}
 	}
@@ -337,14 +338,15 @@ func readStepPart(r *codec.Cursor, masked bool) StepPart {
 
 // readMasked reads what appendMasked wrote.
 func readMasked(r *codec.Cursor, p *StepPart) {
-	p.Masked, p.MaskedFirst = int64(r.Bounded(math.MaxInt64)), int64(r.Bounded(math.MaxInt64))
-	if r.Err == nil && (p.Masked == 0 || p.MaskedFirst > p.Masked) {
-		r.Fail(fmt.Errorf("%d tokens have no loss, %d of them at the beginning of a segment", p.Masked, p.MaskedFirst))
+	p.Masked, p.MaskedSegmentStarts = int64(r.BoundedUvarint(math.MaxInt64)), int64(r.BoundedUvarint(math.MaxInt64))
+	if r.Err == nil && (p.Masked == 0 || p.MaskedSegmentStarts > p.Masked) {
+		r.Fail(fmt.Errorf("%d tokens have no loss, %d of them at the beginning of a segment", p.Masked,
+			p.MaskedSegmentStarts))
 	}
-	row := p.First
-	for i := range r.Bounded(uint64(len(r.Rest)) / 3) {
-		x := plan.Repeat{Row: row + int(r.Bounded(1<<20)), Piece: int(r.Bounded(1 << 31)),
-			Tokens: int32(r.Bounded(math.MaxInt32))}
+	row := p.FirstRow
+	for i := range r.BoundedUvarint(uint64(len(r.Buf)) / 3) {
+		x := plan.Repeat{Row: row + int(r.BoundedUvarint(1<<20)), Piece: int(r.BoundedUvarint(1 << 31)),
+			Tokens: int32(r.BoundedUvarint(math.MaxInt32))}
 		if r.Err == nil && (x.Tokens == 0 || i > 0 && x.Row == row && x.Piece <= p.Repeats[i-1].Piece) {
 			r.Fail(fmt.Errorf("piece %d of row %d repeats %d tokens", x.Piece, x.Row, x.Tokens))
 		}
@@ -356,15 +358,15 @@ func readMasked(r *codec.Cursor, p *StepPart) {
 	}
 }
 
-// readPlaces reads what appendPlaces wrote.
-func readPlaces(r *codec.Cursor) []mixture.Place {
-	n := r.Bounded(mixture.MaxSources)
+// readPositions reads what appendPositions wrote.
+func readPositions(r *codec.Cursor) []mixture.SourcePosition {
+	n := r.BoundedUvarint(mixture.MaxSources)
 	if n == 0 {
 		return nil
 	}
-	out := make([]mixture.Place, 0, n)
+	out := make([]mixture.SourcePosition, 0, n)
 	for range n {
-		p := mixture.Place{Epoch: r.Uvarint(), Taken: r.Uvarint()}
+		p := mixture.SourcePosition{Epoch: r.Uvarint(), Taken: r.Uvarint()}
 		if r.Err != nil {
 			return nil
 		}

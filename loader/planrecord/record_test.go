@@ -14,7 +14,7 @@ import (
 )
 
 func someStep(rows, pieces int) *plan.Step {
-	s := &plan.Step{Index: 41, Bucket: 2048, Cursor: plan.Behind(99999), Floor: plan.Before(70000)}
+	s := &plan.Step{Index: 41, Bucket: 2048, Cursor: plan.PositionAfter(99999), Floor: plan.PositionBefore(70000)}
 	for i := range rows {
 		var row []packonline.Piece
 		for k := range pieces {
@@ -28,7 +28,7 @@ func someStep(rows, pieces int) *plan.Step {
 // masked returns the step with tokens that have no loss. The middle piece of every third row begins with repeated
 // tokens.
 func masked(s *plan.Step) *plan.Step {
-	s.Masked, s.MaskedFirst = 70, 3
+	s.Masked, s.MaskedSegmentStarts = 70, 3
 	for i := 0; i < len(s.Rows); i += 3 {
 		s.Repeats = append(s.Repeats, plan.Repeat{Row: i, Piece: 1, Tokens: 2}, plan.Repeat{Row: i, Piece: 2, Tokens: 1})
 	}
@@ -59,7 +59,7 @@ func TestStepsSurviveTheirRecords(t *testing.T) {
 			if len(records) != c.records {
 				t.Errorf("%d records, want %d", len(records), c.records)
 			}
-			var j Joiner
+			var j StepJoiner
 			for i, b := range records {
 				if len(b) > c.limit {
 					t.Errorf("record %d has %d bytes", i, len(b))
@@ -109,8 +109,8 @@ func FuzzDecodeRecord(f *testing.F) {
 	if err != nil {
 		f.Fatal(err)
 	}
-	mixed := &plan.Step{Index: plan.MarkSteps, Bucket: 10, Cursor: plan.Behind(9),
-		Places: []mixture.Place{{Epoch: 1, Taken: 4},
+	mixed := &plan.Step{Index: plan.SourcePositionInterval, Bucket: 10, Cursor: plan.PositionAfter(9),
+		SourcePositions: []mixture.SourcePosition{{Epoch: 1, Taken: 4},
 			{Taken: 5}},
 		Rows: [][]packonline.Piece{{{Doc: plan.Ref(0, 7), Length: 4}, {Doc: plan.Ref(1, 3), Length: 6}},
 			{{Doc: plan.Ref(1, 5), Start: 2, Length: 10}}, {{Doc: plan.Ref(0, 2), Length: 3}}, nil}}
@@ -129,13 +129,13 @@ func FuzzDecodeRecord(f *testing.F) {
 	}
 	records = append(records, several...)
 	for _, b := range append(records, Encode(Seal{}),
-		Encode(Seal{By: "alice"}), Encode(Drain{At: 78, By: "bob/7"}),
-		Encode(SealSource{At: 79, By: "c", Source: 2, Last: 9}),
+		Encode(Seal{Requester: "alice"}), Encode(Drain{Arrival: 78, Requester: "bob/7"}),
+		Encode(SealSource{Arrival: 79, Requester: "c", Source: 2, Last: 9}),
 		Encode(Commit{Keeper: "a", Step: 9}),
 		Encode(Term{Daemon: "host/7"}),
 		Encode(Term{}),
-		Encode(Mix{At: 5, By: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}},
-			Decided: new(uint64)}), Encode(Header{Run: "x"}),
+		Encode(Mix{Arrival: 5, Requester: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}},
+			DecidedStep: new(uint64)}), Encode(Header{Run: "x"}),
 		Encode(ForkState{Part: 3, State: []byte("state")})) {
 		f.Add(b[:len(b)-4]) // the fuzz function adds the checksum, without which no other code is reached
 	}
@@ -143,7 +143,7 @@ func FuzzDecodeRecord(f *testing.F) {
 		if len(b) < 4 {
 			return
 		}
-		e, err := Decode(frame(b[3], b[4:]))
+		e, err := Decode(encodeRecord(b[3], b[4:]))
 		if err != nil {
 			return
 		}
@@ -154,7 +154,7 @@ func FuzzDecodeRecord(f *testing.F) {
 			}
 			return
 		}
-		var j Joiner
+		var j StepJoiner
 		if s, err := j.Add(e); err == nil && s != nil {
 			again, err := EncodeStep(s, 1<<26)
 			if err != nil {
@@ -170,10 +170,10 @@ func FuzzDecodeRecord(f *testing.F) {
 }
 
 func FuzzDecodeCheckpoint(f *testing.F) {
-	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Check: 9},
+	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Checksum: 9},
 		Keepers: Keepers{"a": 3, "b": 9},
-		Pending: []Control{Drain{At: 7}, Drain{At: 8, By: "bob"},
-			SealSource{At: 12, By: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
+		Pending: []Control{Drain{Arrival: 7}, Drain{Arrival: 8, Requester: "bob"},
+			SealSource{Arrival: 12, Requester: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
 	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, without which no other code is reached
 	f.Fuzz(func(t *testing.T, body []byte) {
 		b := append([]byte{checkpointMagic[0], checkpointMagic[1], checkpointVersion},
@@ -189,12 +189,12 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 }
 
 func TestDamagedCheckpointsAreFound(t *testing.T) {
-	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Check: 9},
+	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Checksum: 9},
 		Keepers: Keepers{"a": 3, "b": 9},
-		Pending: []Control{Drain{At: 7}, Drain{At: 8, By: "bob"},
-			SealSource{At: 12, By: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
+		Pending: []Control{Drain{Arrival: 7}, Drain{Arrival: 8, Requester: "bob"},
+			SealSource{Arrival: 12, Requester: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
 	if c, err := DecodeCheckpoint(good); err != nil || string(c.Planner) != "state" ||
-		c.Tail != (Tail{Position: 7, Check: 9}) {
+		c.Tail != (Tail{Position: 7, Checksum: 9}) {
 		t.Fatalf("%+v, %v", c, err)
 	}
 	for i := range good {

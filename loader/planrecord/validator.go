@@ -19,19 +19,19 @@ import (
 type Validator struct {
 	Steps uint64 // complete steps so far
 	Ended bool
-	// Known reports whether all earlier records have been processed. Then a record that requires a term, or the end of a
-	// source, is rejected without it.
-	Known bool
-	Led   bool // a term has begun
+	// FullHistory reports whether all earlier records have been processed. Then a record that requires a term, or the end
+	// of a source, is rejected without it.
+	FullHistory bool
+	HasTerm     bool // a term has begun
 	// Config is the run's configuration, which determines the shape of steps; nil if unknown.
 	Config *runconfig.Config
 
-	sources []plan.SourceInfo // including removed ones
-	ends    []sourceEnd       // by source
+	sources    []plan.SourceInfo // including removed ones
+	sourceEnds []sourceEnd       // by source
 	// up to this arrival, arrival n is document n of the first source, counted from its first document
-	alone uint64
-	parts uint64 // number of ForkState records
-	part  uint64 // index of the next ForkState record
+	singleSourceUntil uint64
+	forkStateParts    uint64 // number of ForkState records
+	nextForkState     uint64 // index of the next ForkState record
 
 	cursor plan.Position // of the last step
 	floor  plan.Position // of the last step
@@ -45,59 +45,59 @@ type sourceEnd struct {
 
 // Validator returns the validator of the records after the header.
 func (h Header) Validator() Validator {
-	o := Validator{Known: true, Config: &h.Config, sources: h.Infos()}
+	o := Validator{FullHistory: true, Config: &h.Config, sources: h.Infos()}
 	for i, s := range o.sources {
 		end, epoch := sourceEnd{sealed: s.Sealed, last: s.Last}, uint64(0)
 		if h.Parent != nil {
 			x := h.Parent.Sources[i]
 			end, epoch = sourceEnd{x.Sealed, x.Removed, x.Last}, x.Epoch
 		}
-		o.ends = append(o.ends, end)
+		o.sourceEnds = append(o.sourceEnds, end)
 		if i == 0 {
-			o.alone = aloneUntil(o.sources, epoch)
+			o.singleSourceUntil = findSingleSourceEnd(o.sources, epoch)
 		}
 	}
 	if h.Parent != nil {
-		o.parts = h.Parent.Records
+		o.forkStateParts = h.Parent.Records
 	}
 	return o
 }
 
 // Progress is the state of a plan at a position.
 type Progress struct {
-	Config  *runconfig.Config
-	Steps   uint64 // complete steps
-	Ended   bool   // End is recorded
-	Sources []plan.SourceInfo
-	States  []mixture.Status // of the sources
-	Pending []Control        // recorded but not in effect yet
+	Config       *runconfig.Config
+	Steps        uint64 // complete steps
+	Ended        bool   // End is recorded
+	Sources      []plan.SourceInfo
+	SourceStatus []mixture.Status // of the sources
+	Pending      []Control        // recorded but not in effect yet
 }
 
 // NewValidatorAt returns the validator of the records that follow in a plan with the given progress.
 func NewValidatorAt(p Progress) Validator {
-	o := Validator{Steps: p.Steps, Known: true, Led: true, Ended: p.Ended, Config: p.Config}
+	o := Validator{Steps: p.Steps, FullHistory: true, HasTerm: true, Ended: p.Ended, Config: p.Config}
 	o.sources = slices.Clone(p.Sources)
-	for i, s := range p.States {
-		o.ends = append(o.ends, sourceEnd{s.Sealed, s.Removed, s.Last})
+	for i, s := range p.SourceStatus {
+		o.sourceEnds = append(o.sourceEnds, sourceEnd{s.Sealed, s.Removed, s.Last})
 		if i == 0 {
-			o.alone = aloneUntil(o.sources, s.Epoch)
+			o.singleSourceUntil = findSingleSourceEnd(o.sources, s.Epoch)
 		}
 	}
 	for _, c := range p.Pending {
-		o.sees(c)
+		o.recordControl(c)
 	}
 	return o
 }
 
-// aloneUntil returns the arrival up to which only the first source is read, in stream order. epoch is the current
-// epoch of that source. It returns 0 if other sources are read from the start, if the first source has a drawn order,
-// or if it is read more than once.
-func aloneUntil(sources []plan.SourceInfo, epoch uint64) uint64 {
+// findSingleSourceEnd returns the arrival up to which only the first source is read, in stream order. epoch is the
+// current epoch of that source. It returns 0 if other sources are read from the start, if the first source has a drawn
+// order, or if it is read more than once.
+func findSingleSourceEnd(sources []plan.SourceInfo, epoch uint64) uint64 {
 	switch first := &sources[0]; {
-	case first.Config.Epochs != 1 || epoch > 0 || first.Drawn():
+	case first.Config.Epochs != 1 || epoch > 0 || first.IsShuffled():
 		return 0
 	case len(sources) > 1:
-		return sources[1].Behind
+		return sources[1].AddedAfter
 	}
 	return math.MaxUint64
 }
@@ -105,14 +105,14 @@ func aloneUntil(sources []plan.SourceInfo, epoch uint64) uint64 {
 // Infos returns the sources of the run so far, in the order of their numbers.
 func (o *Validator) Infos() []plan.SourceInfo { return o.sources }
 
-// Step checks the next complete step.
-func (o *Validator) Step(s *plan.Step) error {
+// CheckStep checks the next complete step.
+func (o *Validator) CheckStep(s *plan.Step) error {
 	switch {
 	case o.Ended:
 		return fmt.Errorf("step %d follows behind the end of the run", s.Index)
 	case s.Index != o.Steps:
 		return fmt.Errorf("step %d stands where step %d should", s.Index, o.Steps)
-	case o.Known && !o.Led:
+	case o.FullHistory && !o.HasTerm:
 		return fmt.Errorf("step %d stands before any daemon has begun to lead", s.Index)
 	case !s.Cursor.Reaches(o.cursor) || !s.Floor.Reaches(o.floor):
 		return fmt.Errorf(
@@ -121,7 +121,7 @@ func (o *Validator) Step(s *plan.Step) error {
 	case !s.Cursor.Reaches(s.Floor):
 		return fmt.Errorf("step %d was made behind arrival %s, and its floor is %d", s.Index, s.Cursor, s.Floor.Next())
 	}
-	if err := o.shape(s); err != nil {
+	if err := o.checkShape(s); err != nil {
 		return err
 	}
 	o.cursor, o.floor = s.Cursor, s.Floor
@@ -129,9 +129,9 @@ func (o *Validator) Step(s *plan.Step) error {
 	return nil
 }
 
-// shape rejects a step that the run cannot have, whatever its documents are. A reader that assembles it would read
+// checkShape rejects a step that the run cannot have, whatever its documents are. A reader that assembles it would read
 // other tokens, or run out of memory.
-func (o *Validator) shape(s *plan.Step) error {
+func (o *Validator) checkShape(s *plan.Step) error {
 	if o.Config != nil && !o.Config.HasStep(int(s.Bucket), len(s.Rows)) {
 		return fmt.Errorf("step %d has %d rows of %d, as no step of the run has", s.Index, len(s.Rows), s.Bucket)
 	}
@@ -139,7 +139,7 @@ func (o *Validator) shape(s *plan.Step) error {
 		tokens := int64(0)
 		for _, p := range row {
 			tokens += int64(p.Length)
-			if err := o.document(s, p.Doc); err != nil {
+			if err := o.checkDocument(s, p.Doc); err != nil {
 				return fmt.Errorf("row %d of step %d names document %d of source %d: %w", i, s.Index, plan.RefSequence(p.Doc),
 					plan.RefSource(p.Doc), err)
 			}
@@ -151,9 +151,9 @@ func (o *Validator) shape(s *plan.Step) error {
 	return nil
 }
 
-// document rejects a document that no step at this cursor can contain. The exact positions in several sources are
+// checkDocument rejects a document that no step at this cursor can contain. The exact positions in several sources are
 // only checked when the plan is made again.
-func (o *Validator) document(s *plan.Step, ref uint64) error {
+func (o *Validator) checkDocument(s *plan.Step, ref uint64) error {
 	if o.Config == nil {
 		return nil
 	}
@@ -161,13 +161,13 @@ func (o *Validator) document(s *plan.Step, ref uint64) error {
 	if source >= len(o.sources) {
 		return fmt.Errorf("the run has %d sources", len(o.sources))
 	}
-	info, end := &o.sources[source], o.ends[source]
+	info, end := &o.sources[source], o.sourceEnds[source]
 	first, last := info.First(), uint64(plan.MaxSequence)
-	if !info.Drawn() { // the source has at most as many arrivals as all sources together
+	if !info.IsShuffled() { // the source has at most as many arrivals as all sources together
 		last = info.Start + s.Cursor.Last() - 1
 	}
 	if source == 0 {
-		first = max(first, info.Start+min(o.floor.Last(), o.alone))
+		first = max(first, info.Start+min(o.floor.Last(), o.singleSourceUntil))
 	}
 	if end.sealed {
 		last = min(last, end.last)
@@ -178,34 +178,35 @@ func (o *Validator) document(s *plan.Step, ref uint64) error {
 	return nil
 }
 
-// FirstPlace returns the minimum position in the first source after an arrival. alone reports that the position is
-// exact, and that no other source is read up to it.
-func (o *Validator) FirstPlace(at plan.Position) (place mixture.Place, alone bool) {
-	return mixture.Place{Taken: min(at.Last(), o.alone)}, at.Last() <= o.alone
+// FirstSourcePosition returns the minimum position in the first source after an arrival. alone reports that the
+// position is exact, and that no other source is read up to it.
+func (o *Validator) FirstSourcePosition(at plan.Position) (place mixture.SourcePosition, alone bool) {
+	return mixture.SourcePosition{Taken: min(at.Last(), o.singleSourceUntil)}, at.Last() <= o.singleSourceUntil
 }
 
-// Entry checks a record between steps.
-func (o *Validator) Entry(e Entry) error {
+// CheckEntry checks a record between steps.
+func (o *Validator) CheckEntry(e Entry) error {
 	if f, ok := e.(Foreign); ok {
-		return &ForeignError{f.At}
+		return &ForeignError{f.Position}
 	}
-	if x, part := e.(ForkState); part && o.Known {
-		return o.inherits(x)
+	if x, part := e.(ForkState); part && o.FullHistory {
+		return o.checkForkState(x)
 	}
-	if o.part < o.parts {
-		return fmt.Errorf("a record of kind %d stands where part %d of what the run inherited should", e.Kind(), o.part)
+	if o.nextForkState < o.forkStateParts {
+		return fmt.Errorf("a record of kind %d stands where part %d of what the run inherited should", e.Kind(),
+			o.nextForkState)
 	}
 	if _, request := e.(Seal); request {
 		return errors.New("it is a request, and no record of a plan")
 	}
-	if _, term := e.(Term); !term && o.Known && !o.Led {
+	if _, term := e.(Term); !term && o.FullHistory && !o.HasTerm {
 		return fmt.Errorf("a record of kind %d stands before any daemon has begun to lead", e.Kind())
 	}
 	switch e := e.(type) {
 	case Header:
 		return fmt.Errorf("a header stands behind %d steps", o.Steps)
 	case Term:
-		o.Led = true
+		o.HasTerm = true
 	case Commit:
 		if e.Step > o.Steps {
 			return fmt.Errorf("keeper %q commits all steps before %d, and %d steps stand before that record", e.Keeper,
@@ -215,70 +216,70 @@ func (o *Validator) Entry(e Entry) error {
 		switch {
 		case o.Ended || e.Steps != o.Steps:
 			return fmt.Errorf("it ends the run with %d steps, and %d steps stand before it", e.Steps, o.Steps)
-		case o.Known && !o.ending():
+		case o.FullHistory && !o.canEnd():
 			return fmt.Errorf("it ends the run with %d steps, and the end of a source is not known", e.Steps)
 		}
 		o.Ended = true
 	case Control:
-		return o.control(e)
+		return o.checkControl(e)
 	}
 	return nil
 }
 
-func (o *Validator) inherits(x ForkState) error {
-	if o.part == o.parts || x.Part != o.part {
+func (o *Validator) checkForkState(x ForkState) error {
+	if o.nextForkState == o.forkStateParts || x.Part != o.nextForkState {
 		return fmt.Errorf("%s stands where it cannot", x)
 	}
-	o.part++
+	o.nextForkState++
 	return nil
 }
 
-// ending reports whether enough sources are sealed for the run to have ended.
-func (o *Validator) ending() bool {
-	if o.Config.Mix.End == mixture.EndFirst && slices.ContainsFunc(o.ends, func(e sourceEnd) bool {
+// canEnd reports whether enough sources are sealed for the run to have ended.
+func (o *Validator) canEnd() bool {
+	if o.Config.Mix.End == mixture.EndFirst && slices.ContainsFunc(o.sourceEnds, func(e sourceEnd) bool {
 		return e.sealed && !e.removed
 	}) {
 		return true
 	}
-	return !slices.ContainsFunc(o.ends, func(e sourceEnd) bool { return !e.sealed && !e.removed })
+	return !slices.ContainsFunc(o.sourceEnds, func(e sourceEnd) bool { return !e.sealed && !e.removed })
 }
 
-func (o *Validator) control(c Control) error {
+func (o *Validator) checkControl(c Control) error {
 	switch {
 	case o.Ended:
 		return fmt.Errorf("a record of kind %d follows behind the end of the run", c.Kind())
-	case !plan.Behind(c.Behind()).Reaches(o.cursor):
+	case !plan.PositionAfter(c.EffectiveAfter()).Reaches(o.cursor):
 		return fmt.Errorf("a %s stands behind a step that was made behind arrival %s", c, o.cursor)
 	}
-	if c, ok := c.(SealSource); ok && o.Known {
+	if c, ok := c.(SealSource); ok && o.FullHistory {
 		switch {
-		case c.Source >= len(o.ends):
+		case c.Source >= len(o.sourceEnds):
 			return fmt.Errorf("a %s: the run has no source %d", c, c.Source)
-		case o.ends[c.Source].sealed:
+		case o.sourceEnds[c.Source].sealed:
 			return fmt.Errorf("a %s follows behind the end of that source", c)
 		}
 	}
-	o.sees(c)
+	o.recordControl(c)
 	return nil
 }
 
-func (o *Validator) sees(c Control) {
-	o.ends = slices.Clone(o.ends) // a copy of the validator may share the slice
+func (o *Validator) recordControl(c Control) {
+	o.sourceEnds = slices.Clone(o.sourceEnds) // a copy of the validator may share the slice
 	switch c := c.(type) {
 	case SealSource:
-		if c.Source < len(o.ends) {
-			o.ends[c.Source].sealed, o.ends[c.Source].last = true, c.Last
+		if c.Source < len(o.sourceEnds) {
+			o.sourceEnds[c.Source].sealed, o.sourceEnds[c.Source].last = true, c.Last
 		}
 	case Mix:
 		for i, s := range o.sources {
-			o.ends[i].removed = o.ends[i].removed || slices.Contains(c.Remove, s.Name)
+			o.sourceEnds[i].removed = o.sourceEnds[i].removed || slices.Contains(c.Remove, s.Name)
 		}
 		o.sources = append(slices.Clip(o.sources), c.Infos()...)
-		for _, b := range c.Begins {
-			o.ends = append(o.ends, sourceEnd{sealed: b.Sealed, last: b.Last})
+		for _, b := range c.SourceBegins {
+			o.sourceEnds = append(o.sourceEnds, sourceEnd{sealed: b.Sealed, last: b.Last})
 		}
-		if len(c.Begins) > 0 {
-			o.alone = min(o.alone, c.At)
+		if len(c.SourceBegins) > 0 {
+			o.singleSourceUntil = min(o.singleSourceUntil, c.Arrival)
 		}
 	}
 }
@@ -287,7 +288,7 @@ func (o *Validator) sees(c Control) {
 // impossible at their position.
 type Reader struct {
 	Validator
-	joiner Joiner
+	joiner StepJoiner
 }
 
 // Read processes the next record after the header. It returns a step with the step's last part.
@@ -296,60 +297,62 @@ func (s *Reader) Read(e Entry) (*plan.Step, error) {
 		if s.joiner.Step != nil {
 			return nil, fmt.Errorf("step %d is cut short before it", s.joiner.Step.Index)
 		}
-		return nil, s.Entry(e)
+		return nil, s.CheckEntry(e)
 	}
 	step, err := s.joiner.Add(e)
 	if err == nil && step != nil {
-		err = s.Step(step)
+		err = s.CheckStep(step)
 	}
 	return step, err
 }
 
-// Incomplete returns an error that names the step that is incomplete at the end of the records, or nil if there is
+// CheckComplete returns an error that names the step that is incomplete at the end of the records, or nil if there is
 // none.
-func (s *Reader) Incomplete() error {
+func (s *Reader) CheckComplete() error {
 	if s.joiner.Step == nil {
 		return nil
 	}
 	return fmt.Errorf("step %d is cut short at the end of the log", s.joiner.Step.Index)
 }
 
-// Complete reports whether no step is incomplete after the last record.
-func (s *Reader) Complete() bool { return s.joiner.Step == nil }
+// IsComplete reports whether no step is incomplete after the last record.
+func (s *Reader) IsComplete() bool { return s.joiner.Step == nil }
 
-// Joiner joins the parts of a step.
-type Joiner struct {
-	Step *plan.Step // the incomplete step; nil between steps
-	next int
+// StepJoiner joins the parts of a step.
+type StepJoiner struct {
+	Step     *plan.Step // the incomplete step; nil between steps
+	nextPart int
 }
 
 // Add processes the next record of a step and returns the step once it is complete.
-func (j *Joiner) Add(e Entry) (*plan.Step, error) {
+func (j *StepJoiner) Add(e Entry) (*plan.Step, error) {
 	p, ok := e.(StepPart)
 	if !ok {
-		return nil, fmt.Errorf("kind %d where part %d of a step should be", e.Kind(), j.next)
+		return nil, fmt.Errorf("kind %d where part %d of a step should be", e.Kind(), j.nextPart)
 	}
-	if p.Part != j.next || (j.Step == nil) != (p.Part == 0) ||
-		(j.Step != nil && (j.Step.Index != p.Index || len(j.Step.Rows) != p.First)) {
-		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.next)
+	if p.Part != j.nextPart || (j.Step == nil) != (p.Part == 0) ||
+		(j.Step != nil && (j.Step.Index != p.Index || len(j.Step.Rows) != p.FirstRow)) {
+		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.nextPart)
 	}
 	if j.Step == nil {
-		j.Step = &plan.Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor, Places: p.Places,
-			Masked: p.Masked, MaskedFirst: p.MaskedFirst, Rows: make([][]packonline.Piece, 0, p.Total)}
+		j.Step = &plan.Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor,
+			SourcePositions: p.SourcePositions,
+			Masked:          p.Masked, MaskedSegmentStarts: p.MaskedSegmentStarts,
+			Rows: make([][]packonline.Piece, 0, p.TotalRows)}
 	}
-	if p.Masked != j.Step.Masked || p.MaskedFirst != j.Step.MaskedFirst {
+	if p.Masked != j.Step.Masked || p.MaskedSegmentStarts != j.Step.MaskedSegmentStarts {
 		return nil, fmt.Errorf("part %d of step %d counts %d tokens without a loss, the one before it %d", p.Part, p.Index,
 			p.Masked, j.Step.Masked)
 	}
 	j.Step.Repeats = append(j.Step.Repeats, p.Repeats...)
 	j.Step.Rows = append(j.Step.Rows, p.Rows...)
-	j.next++
-	if j.next < p.Parts {
+	j.nextPart++
+	if j.nextPart < p.Parts {
 		return nil, nil
 	}
 	s := j.Step
-	if len(s.Rows) != p.Total {
-		return nil, fmt.Errorf("step %d has %d rows of %d", s.Index, len(s.Rows), p.Total)
+	if len(s.Rows) != p.TotalRows {
+		return nil, fmt.Errorf("step %d has %d rows of %d", s.Index, len(s.Rows), p.TotalRows)
 	}
 	all := int64(0)
 	for _, row := range s.Rows {
@@ -358,6 +361,6 @@ func (j *Joiner) Add(e Entry) (*plan.Step, error) {
 	if s.Masked > all {
 		return nil, fmt.Errorf("step %d has %d tokens, %d of them without a loss", s.Index, all, s.Masked)
 	}
-	*j = Joiner{}
+	*j = StepJoiner{}
 	return s, nil
 }

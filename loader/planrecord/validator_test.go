@@ -10,9 +10,9 @@ import (
 	"loaderd/packonline"
 )
 
-// rowsOf returns a step of two rows of 8 tokens, made after a document.
+// potentialRows returns a step of two rows of 8 tokens, made after a document.
 func rowsOf(index, cursor, floor uint64, pieces ...packonline.Piece) *plan.Step {
-	return &plan.Step{Index: index, Bucket: 8, Cursor: plan.Behind(cursor), Floor: plan.Before(floor),
+	return &plan.Step{Index: index, Bucket: 8, Cursor: plan.PositionAfter(cursor), Floor: plan.PositionBefore(floor),
 		Rows: [][]packonline.Piece{pieces, nil}}
 }
 
@@ -27,35 +27,36 @@ func TestWhatCanStandWhere(t *testing.T) {
 		records []any // entries and steps; all but the last are valid at their position
 		wrong   string
 	}{
-		{"a run", []any{term, rowsOf(0, 5, 3, piece), planrecord.Drain{At: 7}, rowsOf(1, 7, 8),
+		{"a run", []any{term, rowsOf(0, 5, 3, piece), planrecord.Drain{Arrival: 7}, rowsOf(1, 7, 8),
 			planrecord.Commit{Keeper: "a", Step: 2},
-			term, planrecord.SealSource{At: 7, Last: 9}, rowsOf(2, 9, 10),
+			term, planrecord.SealSource{Arrival: 7, Last: 9}, rowsOf(2, 9, 10),
 			planrecord.End{Steps: 3}, planrecord.Leave{Keeper: "a"}, planrecord.Commit{Keeper: "b", Step: 3}, term}, ""},
 		{"a step before a term", []any{rowsOf(0, 5, 3)}, "before any daemon has begun to lead"},
-		{"a seal before a term", []any{planrecord.SealSource{At: 3, Last: 3}}, "before any daemon has begun to lead"},
+		{"a seal before a term", []any{planrecord.SealSource{Arrival: 3, Last: 3}}, "before any daemon has begun to lead"},
 		{"a second header", []any{term, header}, "a header stands behind"},
 		{"a step left out", []any{term, rowsOf(1, 5, 3)}, "step 1 stands where step 0 should"},
 		{"a step twice", []any{term, rowsOf(0, 5, 3), rowsOf(0, 5, 3)}, "step 0 stands where step 1 should"},
 		{"a commit beyond", []any{term, rowsOf(0, 5, 3), planrecord.Commit{Keeper: "a", Step: 2}},
 			"commits all steps before 2"},
 		{"an end without a seal", []any{term, rowsOf(0, 5, 3), planrecord.End{Steps: 1}}, "the end of a source is not known"},
-		{"an end elsewhere", []any{term, planrecord.SealSource{At: 9, Last: 9}, planrecord.End{Steps: 1}},
+		{"an end elsewhere", []any{term, planrecord.SealSource{Arrival: 9, Last: 9}, planrecord.End{Steps: 1}},
 			"with 1 steps, and 0"},
-		{"an end twice", []any{term, planrecord.SealSource{At: 9, Last: 9}, planrecord.End{}, planrecord.End{}},
+		{"an end twice", []any{term, planrecord.SealSource{Arrival: 9, Last: 9}, planrecord.End{}, planrecord.End{}},
 			"it ends the run"},
-		{"a step behind the end", []any{term, planrecord.SealSource{At: 9, Last: 9}, planrecord.End{}, rowsOf(0, 9, 3)},
+		{"a step behind the end", []any{term, planrecord.SealSource{Arrival: 9, Last: 9}, planrecord.End{}, rowsOf(0, 9, 3)},
 			"behind the end"},
-		{"a drain behind the end", []any{term, planrecord.SealSource{At: 9, Last: 9}, planrecord.End{},
-			planrecord.Drain{At: 9}},
+		{"a drain behind the end", []any{term, planrecord.SealSource{Arrival: 9, Last: 9}, planrecord.End{},
+			planrecord.Drain{Arrival: 9}},
 			"behind the end"},
-		{"a seal behind a seal", []any{term, planrecord.SealSource{At: 9, Last: 9},
-			planrecord.SealSource{At: 9, By: "a", Last: 9}},
+		{"a seal behind a seal", []any{term, planrecord.SealSource{Arrival: 9, Last: 9},
+			planrecord.SealSource{Arrival: 9, Requester: "a", Last: 9}},
 			"follows behind the end of that source"},
-		{"a request", []any{term, planrecord.Seal{By: "a"}}, "it is a request"},
-		{"a source that the run has not", []any{term, planrecord.SealSource{At: 9, Source: 1, Last: 9}}, "no source 1"},
-		{"a seal in the past", []any{term, rowsOf(0, 5, 3), planrecord.SealSource{At: 4, Last: 9}}, "made behind arrival 5"},
-		{"a drain in the past", []any{term, rowsOf(0, 5, 3), planrecord.Drain{At: 4}}, "made behind arrival 5"},
-		{"a document behind the last one", []any{term, planrecord.SealSource{At: 3, Last: 4}, rowsOf(0, 5, 3, piece)},
+		{"a request", []any{term, planrecord.Seal{Requester: "a"}}, "it is a request"},
+		{"a source that the run has not", []any{term, planrecord.SealSource{Arrival: 9, Source: 1, Last: 9}}, "no source 1"},
+		{"a seal in the past", []any{term, rowsOf(0, 5, 3), planrecord.SealSource{Arrival: 4, Last: 9}},
+			"made behind arrival 5"},
+		{"a drain in the past", []any{term, rowsOf(0, 5, 3), planrecord.Drain{Arrival: 4}}, "made behind arrival 5"},
+		{"a document behind the last one", []any{term, planrecord.SealSource{Arrival: 3, Last: 4}, rowsOf(0, 5, 3, piece)},
 			"documents 1 to 4"},
 		{"a cursor that goes back", []any{term, rowsOf(0, 5, 3), rowsOf(1, 4, 3)}, "goes back"},
 		{"a floor that goes back", []any{term, rowsOf(0, 5, 3), rowsOf(1, 6, 2)}, "goes back"},
@@ -64,12 +65,13 @@ func TestWhatCanStandWhere(t *testing.T) {
 		{"a document that is used up", []any{term, rowsOf(0, 7, 6), rowsOf(1, 8, 7, piece)}, "names document 5"},
 		{"no document", []any{term, rowsOf(0, 7, 6, packonline.Piece{Length: 1})}, "names document 0"},
 		{"too many tokens", []any{term, rowsOf(0, 5, 3, piece, packonline.Piece{Doc: 5, Length: 1})}, "9 tokens of 8"},
-		{"another number of rows", []any{term, &plan.Step{Bucket: 8, Cursor: plan.Behind(5), Floor: plan.Before(3)}},
+		{"another number of rows", []any{term, &plan.Step{Bucket: 8, Cursor: plan.PositionAfter(5),
+			Floor: plan.PositionBefore(3)}},
 			"as no step of the run has"},
 		{"rows of another length", []any{term, &plan.Step{Bucket: 16, Rows: make([][]packonline.Piece, 2)}},
 			"as no step of the run has"},
-		{"a note", []any{term, planrecord.Foreign{At: 2}}, "none of the run's daemons wrote it"},
-		{"a note before a term", []any{planrecord.Foreign{At: 2}}, "none of the run's daemons wrote it"},
+		{"a note", []any{term, planrecord.Foreign{Position: 2}}, "none of the run's daemons wrote it"},
+		{"a note before a term", []any{planrecord.Foreign{Position: 2}}, "none of the run's daemons wrote it"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			o := header.Validator()
@@ -77,9 +79,9 @@ func TestWhatCanStandWhere(t *testing.T) {
 				var err error
 				switch r := r.(type) {
 				case *plan.Step:
-					err = o.Step(r)
+					err = o.CheckStep(r)
 				case planrecord.Entry:
-					err = o.Entry(r)
+					err = o.CheckEntry(r)
 				}
 				switch {
 				case i < len(tt.records)-1 || tt.wrong == "":

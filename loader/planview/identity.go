@@ -11,16 +11,16 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// NewID returns a random id for a new run.
-func NewID() string {
+// NewRunID returns a random id for a new run.
+func NewRunID() string {
 	var id [16]byte
 	_, _ = rand.Read(id[:]) // never fails
 	return hex.EncodeToString(id[:])
 }
 
-// MadeOf returns a fault.StreamMismatch error if s is not the document stream that the plan was made from. Equal
+// CheckStream returns a fault.StreamMismatch error if s is not the document stream that the plan was made from. Equal
 // sequences would refer to other documents there.
-func MadeOf(run string, planned, s plan.Stream) error {
+func CheckStream(run string, planned, s plan.Stream) error {
 	if planned.Equal(s) {
 		return nil
 	}
@@ -30,7 +30,7 @@ func MadeOf(run string, planned, s plan.Stream) error {
 	}
 	return &fault.Error{Reason: fault.StreamMismatch,
 		Message: fmt.Sprintf("the plan of run %s was made of document stream %s; %s", run, planned, how),
-		Do: "set stream.name back, or restore the stream from its backup and give the copy its former time " +
+		Advice: "set stream.name back, or restore the stream from its backup and give the copy its former time " +
 			"(docs/cluster.md, Backups); " +
 			"to train on the documents that are there now, begin a new run (another run name)",
 		Facts: map[string]string{"run": run, "plan_stream": planned.Name,
@@ -38,14 +38,14 @@ func MadeOf(run string, planned, s plan.Stream) error {
 			"stream":              s.Name, "stream_created": s.Created.UTC().Format(time.RFC3339Nano)}}
 }
 
-// SameTokenizer returns a fault.PlanMismatch error for a tokenizer that produces other tokens than the plan's.
-func SameTokenizer(t, o runconfig.Tokenizer) error {
+// CheckTokenizer returns a fault.PlanMismatch error for a tokenizer that produces other tokens than the plan's.
+func CheckTokenizer(t, o runconfig.Tokenizer) error {
 	if t.Fingerprint == o.Fingerprint && t.End == o.End && t.VocabSize == o.VocabSize {
 		return nil
 	}
 	return &fault.Error{Reason: fault.PlanMismatch,
 		Message: fmt.Sprintf("the plan was made with tokenizer %s (%s, end %d, %d ids), this is %s (%s, end %d, %d ids)",
 			t.Name, t.Fingerprint, t.End, t.VocabSize, o.Name, o.Fingerprint, o.End, o.VocabSize),
-		Do:    "give the tokenizer and the settings of the run",
-		Facts: map[string]string{"plan_tokenizer": t.Fingerprint, "tokenizer": o.Fingerprint}}
+		Advice: "give the tokenizer and the settings of the run",
+		Facts:  map[string]string{"plan_tokenizer": t.Fingerprint, "tokenizer": o.Fingerprint}}
 }

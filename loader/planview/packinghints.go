@@ -10,8 +10,8 @@ import (
 	"loaderd/loader/planner"
 )
 
-// hintsAtOnce is the number of documents read concurrently.
-const hintsAtOnce = 32
+// maxHintReads is the number of documents read concurrently.
+const maxHintReads = 32
 
 // RestoreHints reads the packing hints of the documents buffered in a restored planner, because checkpoints do not
 // contain them. It reads nothing for packing methods that use only lengths.
@@ -19,11 +19,11 @@ func RestoreHints(ctx context.Context, p *planner.Planner, documents *Streams) e
 	sequences := p.MissingHints()
 	parts := make([][]plan.Part, len(sequences))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(hintsAtOnce)
+	g.SetLimit(maxHintReads)
 	for i, sequence := range sequences {
 		g.Go(func() (err error) {
 			if parts[i], err = documents.PackingHints(ctx, sequence); err != nil {
-				return fmt.Errorf("read what %s is about: %w", documents.Document(sequence), err)
+				return fmt.Errorf("read what %s is about: %w", documents.DocumentName(sequence), err)
 			}
 			return nil
 		})

@@ -43,23 +43,23 @@ func CheckPlan(ctx context.Context, log backend.PlanLog, c runconfig.Config) err
 	if err != nil {
 		return err
 	}
-	return Accepts(c.Settled(), h)
+	return CheckHeader(c.Canonical(), h)
 }
 
-// OtherAlgorithm returns the message that another version of the planner made the plan.
-func OtherAlgorithm(h planrecord.Header) string {
+// AlgorithmMismatch returns the message that another version of the planner made the plan.
+func AlgorithmMismatch(h planrecord.Header) string {
 	return fmt.Sprintf("run %s was planned by algorithm version %d, this binary has version %d", h.Run, h.Algorithm,
 		planner.AlgorithmVersion)
 }
 
-// Accepts returns a PLAN_MISMATCH error for a plan that this configuration or binary would continue differently.
-func Accepts(c runconfig.Config, h planrecord.Header) error {
+// CheckHeader returns a PLAN_MISMATCH error for a plan that this configuration or binary would continue differently.
+func CheckHeader(c runconfig.Config, h planrecord.Header) error {
 	mismatch := func(message, do string) error {
-		return &fault.Error{Reason: fault.PlanMismatch, Message: message, Do: do,
+		return &fault.Error{Reason: fault.PlanMismatch, Message: message, Advice: do,
 			Facts: map[string]string{"plan_fingerprint": h.Fingerprint, "fingerprint": c.Fingerprint()}}
 	}
 	if h.Algorithm != planner.AlgorithmVersion {
-		return mismatch(OtherAlgorithm(h), "continue it with the binary that began it, or begin a new run")
+		return mismatch(AlgorithmMismatch(h), "continue it with the binary that began it, or begin a new run")
 	}
 	if h.Fingerprint != c.Fingerprint() {
 		return mismatch(fmt.Sprintf("run %s was planned with another configuration: %s", h.Run,
@@ -69,17 +69,17 @@ func Accepts(c runconfig.Config, h planrecord.Header) error {
 	return nil
 }
 
-// Unfinished returns the error for an incomplete copy.
-func Unfinished(c *planrecord.Repair, run string, records uint64) error {
-	was := c.Was[len(c.Was)-1]
+// UnfinishedCopyError returns the error for an incomplete copy.
+func UnfinishedCopyError(c *planrecord.Repair, run string, records uint64) error {
+	was := c.PreviousNames[len(c.PreviousNames)-1]
 	return &fault.Error{Reason: fault.PlanTruncated,
 		Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records,
 			c.Records),
-		Do: fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
+		Advice: fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
 }
 
-// Describe returns a short description of an entry.
-func Describe(e planrecord.Entry) string {
+// DescribeEntry returns a short description of an entry.
+func DescribeEntry(e planrecord.Entry) string {
 	if s, ok := e.(fmt.Stringer); ok {
 		return s.String()
 	}

@@ -24,50 +24,50 @@ type Streams struct {
 	sources backend.Sources
 	view    *View // provides the sources as far as it was followed; nil if the header's are all
 
-	mu    sync.Mutex
-	open  map[string]backend.Stream
-	known []plan.SourceInfo // sources of a restored planner
+	mu              sync.Mutex
+	opened          map[string]backend.Stream
+	restoredSources []plan.SourceInfo // sources of a restored planner
 }
 
 func NewStreams(e backend.Backends, view *View) *Streams {
-	return &Streams{sources: e.Sources, view: view, open: map[string]backend.Stream{}}
+	return &Streams{sources: e.Sources, view: view, opened: map[string]backend.Stream{}}
 }
 
-// Infos returns the sources of the run.
-func (s *Streams) Infos() []plan.SourceInfo {
+// SourceInfos returns the sources of the run.
+func (s *Streams) SourceInfos() []plan.SourceInfo {
 	var followed []plan.SourceInfo
 	if s.view != nil {
-		followed = s.view.infos()
+		followed = s.view.sourceInfos()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.known) > len(followed) {
-		return s.known
+	if len(s.restoredSources) > len(followed) {
+		return s.restoredSources
 	}
 	return followed
 }
 
-// Learn adds the sources of a planner.
-func (s *Streams) Learn(infos []plan.SourceInfo) {
+// AddSources adds the sources of a planner.
+func (s *Streams) AddSources(infos []plan.SourceInfo) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(infos) > len(s.known) {
-		s.known = infos
+	if len(infos) > len(s.restoredSources) {
+		s.restoredSources = infos
 	}
 }
 
-// Named returns the stream of a source.
-func (s *Streams) Named(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
+// SourceStream returns the stream of a source.
+func (s *Streams) SourceStream(ctx context.Context, name string, c mixture.Source) (backend.Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if x, ok := s.open[name]; ok {
+	if x, ok := s.opened[name]; ok {
 		return x, nil
 	}
 	x, err := s.sources.Open(ctx, name, c)
 	if err != nil {
 		return x, fmt.Errorf("open source %s: %w", name, err)
 	}
-	s.open[name] = x
+	s.opened[name] = x
 	return x, nil
 }
 
@@ -75,18 +75,18 @@ func (s *Streams) Named(ctx context.Context, name string, c mixture.Source) (bac
 type RunStream struct {
 	backend.Stream
 	plan.SourceBegin
-	begin uint64 // first document of the run, or of the run that it is a fork of
+	firstDocument uint64 // first document of the run, or of the run that it is a fork of
 }
 
-// All returns the streams of the run by source number. h is the header of its plan.
-func (s *Streams) All(ctx context.Context, h planrecord.Header) ([]RunStream, error) {
-	infos := s.Infos()
+// RunStreams returns the streams of the run by source number. h is the header of its plan.
+func (s *Streams) RunStreams(ctx context.Context, h planrecord.Header) ([]RunStream, error) {
+	infos := s.SourceInfos()
 	if len(infos) == 0 {
 		infos = h.Infos()
 	}
 	out := make([]RunStream, len(infos))
 	for i, x := range infos {
-		stream, err := s.Named(ctx, x.Name, x.Config)
+		stream, err := s.SourceStream(ctx, x.Name, x.Config)
 		if err != nil {
 			return nil, err
 		}
@@ -96,10 +96,10 @@ func (s *Streams) All(ctx context.Context, h planrecord.Header) ([]RunStream, er
 	return out, nil
 }
 
-// Same returns an error if the plan with header h was not made from these streams. Otherwise it returns the first
-// document that each of them holds.
-func (s *Streams) Same(ctx context.Context, h planrecord.Header) (Needs, error) {
-	all, err := s.All(ctx, h)
+// CheckStreams returns an error if the plan with header h was not made from these streams. Otherwise it returns the
+// first document that each of them holds.
+func (s *Streams) CheckStreams(ctx context.Context, h planrecord.Header) (Needs, error) {
+	all, err := s.RunStreams(ctx, h)
 	if err != nil {
 		return nil, err
 	}
@@ -109,7 +109,7 @@ func (s *Streams) Same(ctx context.Context, h planrecord.Header) (Needs, error) 
 		if err != nil {
 			return nil, fmt.Errorf("read the documents of source %s: %w", x.Name, err)
 		}
-		if err := MadeOf(h.Run, x.SourceBegin.Stream, state.Stream); err != nil {
+		if err := CheckStream(h.Run, x.SourceBegin.Stream, state.Stream); err != nil {
 			return nil, err
 		}
 		first[i] = state.First
@@ -117,28 +117,28 @@ func (s *Streams) Same(ctx context.Context, h planrecord.Header) (Needs, error) 
 	return first, nil
 }
 
-// of returns the stream of a document, and its sequence there.
-func (s *Streams) of(ctx context.Context, ref uint64) (backend.Stream, uint64, error) {
+// streamOf returns the stream of a document, and its sequence there.
+func (s *Streams) streamOf(ctx context.Context, ref uint64) (backend.Stream, uint64, error) {
 	source := plan.RefSource(ref)
-	infos := s.Infos()
+	infos := s.SourceInfos()
 	if source >= len(infos) { // a reader is ahead of the records that this process has read
 		if err := s.view.Follow(ctx); err != nil {
 			return backend.Stream{}, 0, err
 		}
-		infos = s.Infos()
+		infos = s.SourceInfos()
 	}
 	if source >= len(infos) {
 		return backend.Stream{}, 0, fmt.Errorf("document %d of source %d: the plan names no such source",
 			plan.RefSequence(ref), source)
 	}
-	x, err := s.Named(ctx, infos[source].Name, infos[source].Config)
+	x, err := s.SourceStream(ctx, infos[source].Name, infos[source].Config)
 	return x, plan.RefSequence(ref), err
 }
 
-// Document returns a readable name of a document of the plan.
-func (s *Streams) Document(ref uint64) string {
+// DocumentName returns a readable name of a document of the plan.
+func (s *Streams) DocumentName(ref uint64) string {
 	name := fmt.Sprint(plan.RefSource(ref))
-	if infos := s.Infos(); plan.RefSource(ref) < len(infos) {
+	if infos := s.SourceInfos(); plan.RefSource(ref) < len(infos) {
 		name = infos[plan.RefSource(ref)].Name
 	}
 	return fmt.Sprintf("document %d of source %s", plan.RefSequence(ref), name)
@@ -146,7 +146,7 @@ func (s *Streams) Document(ref uint64) string {
 
 // Content returns the content of a document by its plan reference.
 func (s *Streams) Content(ctx context.Context, ref uint64) (document.Content, error) {
-	x, sequence, err := s.of(ctx, ref)
+	x, sequence, err := s.streamOf(ctx, ref)
 	if err != nil {
 		return document.Content{}, err
 	}
@@ -155,21 +155,21 @@ func (s *Streams) Content(ctx context.Context, ref uint64) (document.Content, er
 
 // PackingHints returns the documents of a message, by its plan reference, with their packing hints.
 func (s *Streams) PackingHints(ctx context.Context, ref uint64) ([]plan.Part, error) {
-	x, sequence, err := s.of(ctx, ref)
+	x, sequence, err := s.streamOf(ctx, ref)
 	if err != nil {
 		return nil, err
 	}
 	return x.Documents.PackingHints(ctx, sequence)
 }
 
-// Again calls Documents.Again for documents by their plan references, in ascending order. Sequence is then a plan
+// Refetch calls Documents.Again for documents by their plan references, in ascending order. Sequence is then a plan
 // reference too.
-func (s *Streams) Again(ctx context.Context, refs []uint64, f func(document.Document)) error {
+func (s *Streams) Refetch(ctx context.Context, refs []uint64, f func(document.Document)) error {
 	g, ctx := errgroup.WithContext(ctx)
 	for len(refs) > 0 {
 		source := plan.RefSource(refs[0])
 		n, _ := slices.BinarySearch(refs, plan.Ref(source+1, 0))
-		x, _, err := s.of(ctx, refs[0])
+		x, _, err := s.streamOf(ctx, refs[0])
 		if err != nil {
 			return errors.Join(err, g.Wait())
 		}
@@ -179,7 +179,7 @@ func (s *Streams) Again(ctx context.Context, refs []uint64, f func(document.Docu
 		}
 		refs = refs[n:]
 		g.Go(func() error {
-			return x.Documents.Again(ctx, sequences, func(d document.Document) {
+			return x.Documents.Refetch(ctx, sequences, func(d document.Document) {
 				d.Sequence = plan.Ref(source, d.Sequence)
 				f(d)
 			})
@@ -190,20 +190,20 @@ func (s *Streams) Again(ctx context.Context, refs []uint64, f func(document.Docu
 
 // Describe returns the origin of a document by its plan reference.
 func (s *Streams) Describe(ctx context.Context, ref uint64) (document.Info, error) {
-	x, sequence, err := s.of(ctx, ref)
+	x, sequence, err := s.streamOf(ctx, ref)
 	if err != nil {
 		return document.Info{}, err
 	}
 	info, err := x.Documents.Describe(ctx, sequence)
-	info.Source = s.Infos()[plan.RefSource(ref)].Name
+	info.Source = s.SourceInfos()[plan.RefSource(ref)].Name
 	return info, err
 }
 
 // Lookup returns plan references of the messages that have a producer's id or hold a document with that id, in order
 // per source.
 func (s *Streams) Lookup(ctx context.Context, id string) (refs []uint64, err error) {
-	for source, info := range s.Infos() {
-		x, err := s.Named(ctx, info.Name, info.Config)
+	for source, info := range s.SourceInfos() {
+		x, err := s.SourceStream(ctx, info.Name, info.Config)
 		if err != nil {
 			return nil, err
 		}
@@ -218,10 +218,10 @@ func (s *Streams) Lookup(ctx context.Context, id string) (refs []uint64, err err
 	return refs, nil
 }
 
-// Begins returns the first document of each source for a new run, according to the current state of the streams.
-func (s *Streams) Begins(ctx context.Context, c runconfig.Config) (out []plan.SourceBegin, err error) {
+// SourceBegins returns the first document of each source for a new run, according to the current state of the streams.
+func (s *Streams) SourceBegins(ctx context.Context, c runconfig.Config) (out []plan.SourceBegin, err error) {
 	for _, name := range slices.Sorted(maps.Keys(c.Sources)) {
-		b, err := s.Begin(ctx, name, c.Sources[name])
+		b, err := s.SourceBegin(ctx, name, c.Sources[name])
 		if err != nil {
 			return nil, err
 		}
@@ -230,20 +230,20 @@ func (s *Streams) Begins(ctx context.Context, c runconfig.Config) (out []plan.So
 	return out, nil
 }
 
-// Present returns the arrival of the current last document of a single-source run. It is 0 for several sources, whose
-// documents arrive in an order that is not known in advance.
-func (s *Streams) Present(ctx context.Context, h planrecord.Header) (uint64, error) {
-	all, err := s.All(ctx, h)
+// LastArrival returns the arrival of the current last document of a single-source run. It is 0 for several sources,
+// whose documents arrive in an order that is not known in advance.
+func (s *Streams) LastArrival(ctx context.Context, h planrecord.Header) (uint64, error) {
+	all, err := s.RunStreams(ctx, h)
 	if err != nil || len(all) > 1 {
 		return 0, err
 	}
 	state, err := all[0].Documents.State(ctx)
-	return max(state.Last+1, all[0].begin) - all[0].begin, err
+	return max(state.Last+1, all[0].firstDocument) - all[0].firstDocument, err
 }
 
-// Begin returns the first document of a source for a run that starts now.
-func (s *Streams) Begin(ctx context.Context, name string, c mixture.Source) (plan.SourceBegin, error) {
-	x, err := s.Named(ctx, name, c)
+// SourceBegin returns the first document of a source for a run that starts now.
+func (s *Streams) SourceBegin(ctx context.Context, name string, c mixture.Source) (plan.SourceBegin, error) {
+	x, err := s.SourceStream(ctx, name, c)
 	if err != nil {
 		return plan.SourceBegin{}, err
 	}
@@ -255,15 +255,16 @@ func (s *Streams) Begin(ctx context.Context, name string, c mixture.Source) (pla
 	if state.Sealed {
 		b.Last = state.Last
 	}
-	if b.Start, err = startOf(ctx, x.Documents, state, c.Start); err != nil {
+	if b.Start, err = startSequence(ctx, x.Documents, state, c.Start); err != nil {
 		return b, fmt.Errorf("source %s: start: %w", name, err)
 	}
 	return b, nil
 }
 
-// startOf returns the sequence of a run's first document.
-func startOf(ctx context.Context, docs document.Documents, state document.StreamState, start string) (uint64, error) {
-	sequence, from, err := mixture.ReadStart(start)
+// startSequence returns the sequence of a run's first document.
+func startSequence(ctx context.Context, docs document.Documents, state document.StreamState,
+	start string) (uint64, error) {
+	sequence, from, err := mixture.ParseStart(start)
 	switch {
 	case err != nil:
 		return 0, err
@@ -288,19 +289,19 @@ func startOf(ctx context.Context, docs document.Documents, state document.Stream
 	return state.First + uint64(n), err
 }
 
-// Show returns a document by its plan reference, whether or not the plan uses it.
-func (s *Streams) Show(ctx context.Context, ref uint64) (document.View, error) {
-	x, sequence, err := s.of(ctx, ref)
+// ViewDocument returns a document by its plan reference, whether or not the plan uses it.
+func (s *Streams) ViewDocument(ctx context.Context, ref uint64) (document.View, error) {
+	x, sequence, err := s.streamOf(ctx, ref)
 	if err != nil {
 		return document.View{}, err
 	}
-	shown, err := x.Documents.Show(ctx, sequence)
+	shown, err := x.Documents.ViewDocument(ctx, sequence)
 	if err != nil {
 		return shown, err
 	}
-	source := s.Infos()[plan.RefSource(ref)]
+	source := s.SourceInfos()[plan.RefSource(ref)]
 	shown.Info.Source = source.Name
-	if shown.Skip == "" && len(shown.Parts) == 0 && !source.Config.Split.Takes(shown.ID, sequence) {
+	if shown.Skip == "" && len(shown.Parts) == 0 && !source.Config.Split.Includes(shown.ID, sequence) {
 		shown.Skip = plan.SkipSplit
 	}
 	return shown, nil

@@ -39,8 +39,8 @@ const (
 	MetaFloat64 = "float64"
 )
 
-// MaxMetaText is the maximum length of a document's text value in bytes.
-const MaxMetaText = 1 << 10
+// MaxMetaBytes is the maximum length of a document's text value in bytes.
+const MaxMetaBytes = 1 << 10
 
 // maxColumns is the maximum number of token columns and metadata values of a run together.
 const maxColumns = 64
@@ -49,16 +49,16 @@ const maxColumnName = 64
 
 var columnName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// taken are the reserved names of batch columns and of fields of messages with several documents.
-var taken = []string{
+// reservedNames are the reserved names of batch columns and of fields of messages with several documents.
+var reservedNames = []string{
 	"ids", "id", "loss", "weight", "meta", "text", "parts", "messages", "path", "domain",
 	"input_ids", "segment_ids", "cu_seqlens", "position_ids", "labels", "loss_runs", "loss_weights",
 	"documents", "sources",
 	"num_sources", "max_seqlen", "num_loss_tokens", "num_loss_tokens_global",
 }
 
-// Bytes returns the size of a value in memory in bytes. A value of a bool column has one byte.
-func (c TokenColumn) Bytes() int {
+// ValueBytes returns the size of a value in memory in bytes. A value of a bool column has one byte.
+func (c TokenColumn) ValueBytes() int {
 	switch c.Type {
 	case ColumnFloat32, ColumnInt32:
 		return 4
@@ -77,11 +77,11 @@ func (c Documents) TokenColumns() []string {
 // MetaColumns returns the names of the metadata values of a document, in the order that determines their indices.
 func (c Documents) MetaColumns() []string { return slices.Sorted(maps.Keys(c.Meta)) }
 
-// Unread returns the settings of an old configuration that permit documents which this configuration cannot decode:
-// several documents per message, and their columns and values. A metadata value is ignored if each message is one
-// document, but must be declared for a message of several. Settings that only the new configuration has are not
-// returned.
-func (c Documents) Unread(old Documents) (changes []string) {
+// IncompatibleSettings returns the settings of an old configuration that permit documents which this configuration
+// cannot decode: several documents per message, and their columns and values. A metadata value is ignored if each
+// message is one document, but must be declared for a message of several. Settings that only the new configuration has
+// are not returned.
+func (c Documents) IncompatibleSettings(old Documents) (changes []string) {
 	if old.Batches && !c.Batches {
 		changes = append(changes, "documents.batches: true")
 	}
@@ -111,14 +111,14 @@ func (c Documents) validateColumns(add func(field string, value any, want string
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Columns)) {
 		field := "columns." + name
-		if want := wantName(name); want != "" {
+		if want := nameRequirement(name); want != "" {
 			add(field, name, want)
 		}
 		c.Columns[name].validate(func(of string, value any, want string) { add(field+"."+of, value, want) })
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Meta)) {
 		field := "meta." + name
-		want := wantName(name)
+		want := nameRequirement(name)
 		if _, both := c.Columns[name]; both {
 			want = "another name: documents.columns has it"
 		}
@@ -131,13 +131,13 @@ func (c Documents) validateColumns(add func(field string, value any, want string
 	}
 }
 
-// wantName returns what is required of a column's name that is invalid, or the empty string.
-func wantName(name string) string {
+// nameRequirement returns what is required of a column's name that is invalid, or the empty string.
+func nameRequirement(name string) string {
 	switch {
 	case !columnName.MatchString(name) || len(name) > maxColumnName:
 		return fmt.Sprintf("a name of letters, digits and _ that begins with no digit, of at most %d", maxColumnName)
-	case slices.Contains(taken, name):
-		return "another name: these are taken: " + strings.Join(taken, ", ")
+	case slices.Contains(reservedNames, name):
+		return "another name: these are taken: " + strings.Join(reservedNames, ", ")
 	}
 	return ""
 }

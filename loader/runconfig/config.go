@@ -27,26 +27,26 @@ type Config struct {
 	Mix     mixture.Mix               `koanf:"mix" json:"mix,omitzero"`
 }
 
-// PackingOf returns the packing configuration for the documents of a source: its own, or the run's.
-func (c Config) PackingOf(s mixture.Source) packonline.Config {
+// SourcePacking returns the packing configuration for the documents of a source: its own, or the run's.
+func (c Config) SourcePacking(s mixture.Source) packonline.Config {
 	if s.Packing != nil {
 		return *s.Packing
 	}
 	return c.Packing
 }
 
-// AttentionIn returns the attention in rows of a source's documents: its own if the source has its own packing, else
-// the run's.
-func (c Config) AttentionIn(s mixture.Source) string {
+// SourceAttention returns the attention in rows of a source's documents: its own if the source has its own packing,
+// else the run's.
+func (c Config) SourceAttention(s mixture.Source) string {
 	if s.Packing != nil {
 		return s.Attention
 	}
 	return c.Attention
 }
 
-// Settled returns the configuration as stored in a plan: without transformations that are off.
-func (c Config) Settled() Config {
-	c.Documents = c.Documents.settled()
+// Canonical returns the configuration as stored in a plan: without transformations that are off.
+func (c Config) Canonical() Config {
+	c.Documents = c.Documents.canonical()
 	return c
 }
 
@@ -86,11 +86,12 @@ type Documents struct {
 	Versions map[string]int `koanf:"-" json:"versions,omitempty"`
 }
 
-// Several reports whether a message may be several documents: it may hold several, or its document may be split.
-func (c Documents) Several() bool { return c.Batches || c.Splits() }
+// CanHoldMultiple reports whether a message may be several documents: it may hold several, or its document may be
+// split.
+func (c Documents) CanHoldMultiple() bool { return c.Batches || c.CanSplit() }
 
-// Splits reports whether documents that are too long are split.
-func (c Documents) Splits() bool { return c.MaxTokens.At > 0 && c.MaxTokens.Do == MaxSplit }
+// CanSplit reports whether documents that are too long are split.
+func (c Documents) CanSplit() bool { return c.MaxTokens.At > 0 && c.MaxTokens.Do == MaxSplit }
 
 // Steps configures the shape of steps.
 type Steps struct {
@@ -116,8 +117,8 @@ type Steps struct {
 	Last string `koanf:"last" json:"last"`
 }
 
-// PerBucket returns the rows per step for each bucket.
-func (c Steps) PerBucket(buckets []int) []int {
+// RowsPerBucket returns the rows per step for each bucket.
+func (c Steps) RowsPerBucket(buckets []int) []int {
 	rows := make([]int, len(buckets))
 	for i, length := range buckets {
 		switch {
@@ -132,9 +133,9 @@ func (c Steps) PerBucket(buckets []int) []int {
 	return rows
 }
 
-// StepTokens returns the number of tokens of the largest step, including padding.
-func (c Config) StepTokens() (most int64) {
-	for i, rows := range c.Steps.PerBucket(c.Packing.Buckets) {
+// MaxStepTokens returns the number of tokens of the largest step, including padding.
+func (c Config) MaxStepTokens() (most int64) {
+	for i, rows := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
 		most = max(most, int64(rows)*int64(c.Packing.Buckets[i]))
 	}
 	return most
@@ -144,15 +145,15 @@ func (c Config) StepTokens() (most int64) {
 const (
 	AttentionDocument = "document"
 	AttentionRow      = "row"
-	// AttentionAuto selects attention by the packing method, see [AttentionOf]; no plan contains it.
+	// AttentionAuto selects attention by the packing method, see [MethodAttention]; no plan contains it.
 	AttentionAuto = "auto"
 	LastPad       = "pad"
 	LastDrop      = "drop"
 )
 
-// AttentionOf returns the attention that a packing method requires. Documents that are packed together because they
+// MethodAttention returns the attention that a packing method requires. Documents that are packed together because they
 // are related attend to one another.
-func AttentionOf(method string) string {
+func MethodAttention(method string) string {
 	if method == "splice" {
 		return AttentionRow
 	}
@@ -179,11 +180,11 @@ func (c Config) Validate() []FieldError {
 	if c.Attention != AttentionDocument && c.Attention != AttentionRow {
 		add("attention", c.Attention, fmt.Sprintf("%s or %s", AttentionDocument, AttentionRow))
 	}
-	return append(bad, c.badSources()...)
+	return append(bad, c.validateSources()...)
 }
 
-// badSources is the part of Validate about sources.
-func (c Config) badSources() (bad []FieldError) {
+// validateSources is the part of Validate about sources.
+func (c Config) validateSources() (bad []FieldError) {
 	for _, e := range c.Mixture().Validate() {
 		bad = append(bad, FieldError(e))
 	}
@@ -226,7 +227,7 @@ func (c Config) CheckChange(m *mixture.Mixture, change mixture.Change) error {
 			return fmt.Errorf("source %s: %w", name, bad[0])
 		}
 	}
-	return m.Check(change)
+	return m.CheckChange(change)
 }
 
 const maxStepRows = 1 << 20
@@ -249,7 +250,7 @@ func (c Steps) validate(buckets []int) []FieldError {
 		add("table", c.Table, fmt.Sprintf("the rows of a step for each of the %d buckets", len(buckets)))
 	}
 	if len(bad) == 0 {
-		for i, rows := range c.PerBucket(buckets) {
+		for i, rows := range c.RowsPerBucket(buckets) {
 			switch {
 			case rows >= 1 && rows <= maxStepRows:
 			case len(c.Table) > 0:
@@ -273,7 +274,7 @@ func (c Steps) validate(buckets []int) []FieldError {
 
 // HasStep reports whether a step of this configuration can have the given number of rows of the given length.
 func (c *Config) HasStep(bucket, rows int) bool {
-	for i, want := range c.Steps.PerBucket(c.Packing.Buckets) {
+	for i, want := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
 		if c.Packing.Buckets[i] == bucket {
 			return rows == want
 		}

@@ -13,19 +13,19 @@ import (
 // Fingerprint identifies everything that determines the plan and the rows made from it. Two configurations with the
 // same fingerprint give byte-identical runs over equal document streams.
 func (c Config) Fingerprint() string {
-	sum := sha256.Sum256(append([]byte("loaderd plan configuration\n"), c.json()...))
+	sum := sha256.Sum256(append([]byte("loaderd plan configuration\n"), c.canonicalJSON()...))
 	return "sha256:" + hex.EncodeToString(sum[:16])
 }
 
-// json omits the fields that the packing method does not read: changing them does not change the fingerprint.
-func (c Config) json() []byte {
-	c = c.Settled()
-	c.Packing = c.Packing.Relevant()
+// canonicalJSON omits the fields that the packing method does not read: changing them does not change the fingerprint.
+func (c Config) canonicalJSON() []byte {
+	c = c.Canonical()
+	c.Packing = c.Packing.Canonical()
 	c.Sources = maps.Clone(c.Sources)
 	for name, s := range c.Sources {
 		s.Start = ""
 		if s.Packing != nil {
-			packing := s.Packing.Relevant()
+			packing := s.Packing.Canonical()
 			s.Packing = &packing
 		}
 		c.Sources[name] = s
@@ -39,7 +39,7 @@ func (c Config) json() []byte {
 
 // Differences lists the fields in which two configurations differ, as "path: a -> b".
 func (c Config) Differences(other Config) []string {
-	a, b := flatten(c), flatten(other)
+	a, b := flattenFields(c), flattenFields(other)
 	paths := maps.Clone(a)
 	maps.Copy(paths, b)
 	var out []string
@@ -51,9 +51,9 @@ func (c Config) Differences(other Config) []string {
 	return out
 }
 
-func flatten(c Config) map[string]string {
+func flattenFields(c Config) map[string]string {
 	var tree map[string]any
-	if err := json.Unmarshal(c.json(), &tree); err != nil {
+	if err := json.Unmarshal(c.canonicalJSON(), &tree); err != nil {
 		panic(fmt.Sprintf("loader: unmarshal configuration: %v", err))
 	}
 	out := map[string]string{}

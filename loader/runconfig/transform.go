@@ -17,14 +17,14 @@ const (
 	TokenNone Token = "none" // no such token
 )
 
-// ID returns the id, or false if t is not an id.
+// ProcessID returns the id, or false if t is not an id.
 func (t Token) ID() (int32, bool) {
 	n, err := strconv.ParseInt(string(t), 10, 32)
 	return int32(n), err == nil && n >= 0
 }
 
-// Set reports whether a token is configured.
-func (t Token) Set() bool { return t != "" && t != TokenNone }
+// IsSet reports whether a token is configured.
+func (t Token) IsSet() bool { return t != "" && t != TokenNone }
 
 // FIM configures fill-in-the-middle: documents are rearranged into prefix, suffix and middle, with a token before
 // each.
@@ -67,10 +67,10 @@ const (
 	maxTokensVersion = 1
 )
 
-// settled returns the configuration as stored in a plan: only transformations that are on, with their versions.
-func (c Documents) settled() Documents {
+// canonical returns the configuration as stored in a plan: only transformations that are on, with their versions.
+func (c Documents) canonical() Documents {
 	versions := map[string]int{}
-	if c.BOS.Set() {
+	if c.BOS.IsSet() {
 		versions["bos"] = bosVersion
 	} else {
 		c.BOS = ""
@@ -91,10 +91,10 @@ func (c Documents) settled() Documents {
 	return c
 }
 
-// SameTokens reports whether the transformations of both configurations give every document the same tokens.
-func (c Config) SameTokens(other Config) bool {
+// HasSameTokens reports whether the transformations of both configurations give every document the same tokens.
+func (c Config) HasSameTokens(other Config) bool {
 	shape := func(c Config) []byte {
-		d := c.Documents.settled()
+		d := c.Documents.canonical()
 		d.Dedupe, d.Batches, d.Columns, d.Meta = 0, false, nil, nil
 		if d.FIM.Rate == 0 {
 			c.Seed = 0 // no draw depends on it
@@ -126,7 +126,7 @@ func (c Documents) validate() (bad []FieldError) {
 			field string
 			token Token
 		}{{"prefix", t.Prefix}, {"middle", t.Middle}, {"suffix", t.Suffix}} {
-			if !x.token.Set() {
+			if !x.token.IsSet() {
 				add("fim.tokens."+x.field, x.token, "auto, a token id or the text of a special token")
 			}
 			if x.token == TokenAuto {

@@ -29,7 +29,7 @@ func TestFingerprintOfTransformations(t *testing.T) {
 	if bare.Fingerprint() != off.Fingerprint() {
 		t.Errorf("what is off shapes the plan: %v", bare.Differences(off))
 	}
-	if b, err := json.Marshal(off.Settled().Documents); err != nil || string(b) != `{"dedupe":8}` {
+	if b, err := json.Marshal(off.Canonical().Documents); err != nil || string(b) != `{"dedupe":8}` {
 		t.Errorf("a plan has %s, %v", b, err)
 	}
 	seen := map[string]string{bare.Fingerprint(): "nothing"}
@@ -54,12 +54,12 @@ func TestFingerprintOfTransformations(t *testing.T) {
 			t.Errorf("%s has the fingerprint of %s", name, other)
 		}
 		seen[c.Fingerprint()] = name
-		if c.Settled().Documents.Versions == nil {
+		if c.Canonical().Documents.Versions == nil {
 			t.Errorf("%s has no version", name)
 		}
 		// A plan that is read again has the fingerprint that it was written with.
 		var again runconfig.Config
-		if b, err := json.Marshal(c.Settled()); err != nil || json.Unmarshal(b, &again) != nil ||
+		if b, err := json.Marshal(c.Canonical()); err != nil || json.Unmarshal(b, &again) != nil ||
 			again.Fingerprint() != c.Fingerprint() {
 			t.Errorf("%s, read again: %v, %v", name, c.Differences(again), err)
 		}
@@ -102,7 +102,7 @@ func TestSameTokens(t *testing.T) {
 			d.MaxTokens = runconfig.MaxTokens{At: 9, Do: runconfig.MaxCut}
 		}), false},
 	} {
-		if got := tt.a.SameTokens(tt.b); got != tt.want {
+		if got := tt.a.HasSameTokens(tt.b); got != tt.want {
 			t.Errorf("%s: %v", tt.name, got)
 		}
 	}
@@ -191,7 +191,7 @@ func TestUnread(t *testing.T) {
 			runconfig.Documents{Batches: true,
 				Columns: map[string]runconfig.TokenColumn{"b": {Type: runconfig.ColumnNone}}}, nil},
 	} {
-		if got := tt.now.Unread(tt.old); !slices.Equal(got, tt.want) {
+		if got := tt.now.IncompatibleSettings(tt.old); !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %v, want %v", tt.name, got, tt.want)
 		}
 	}

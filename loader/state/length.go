@@ -14,8 +14,8 @@ type Length struct {
 	// gets a weight.
 	Endless bool `json:"endless,omitempty"`
 	Idle    bool `json:"idle,omitempty"`
-	// Open names the sources that are not sealed.
-	Open []string `json:"open,omitempty"`
-	// Measured is the part of the steps that a running measurement has covered, from 0 to 1.
-	Measured float64 `json:"measured,omitempty"`
+	// OpenSources names the sources that are not sealed.
+	OpenSources []string `json:"open,omitempty"`
+	// MeasuredFraction is the part of the steps that a running measurement has covered, from 0 to 1.
+	MeasuredFraction float64 `json:"measured,omitempty"`
 }

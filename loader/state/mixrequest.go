@@ -20,7 +20,7 @@ type MixRequest struct {
 
 // MixResult is a recorded change of the mixture, or the change that a dry run would record.
 type MixResult struct {
-	Step    uint64             `json:"step"`            // the first step that the change can affect
-	Weights map[string]float64 `json:"weights"`         // as recorded, for all sources
-	Again   bool               `json:"again,omitempty"` // another request made the change, for the same number of steps
+	Step      uint64             `json:"step"`            // the first step that the change can affect
+	Weights   map[string]float64 `json:"weights"`         // as recorded, for all sources
+	Duplicate bool               `json:"again,omitempty"` // another request made the change, for the same number of steps
 }

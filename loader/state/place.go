@@ -4,8 +4,8 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// Place is a reader's position among the data-parallel ranks of a job.
-type Place struct {
+// RankID is a reader's position among the data-parallel ranks of a job.
+type RankID struct {
 	// the slowest rank of a job counts, and jobs do not wait for each other; empty means planrecord.DefaultKeeper
 	Job   string
 	Rank  int
@@ -13,15 +13,15 @@ type Place struct {
 	Peer  int // index among processes that read as one rank, as in tensor parallelism
 }
 
-// Slice returns the rows [first, first+n) of a step with that many rows that the rank reads (invariant: world-size
+// RowRange returns the rows [first, first+n) of a step with that many rows that the rank reads (invariant: world-size
 // freedom).
-func (p Place) Slice(rows int) (first, n int) {
+func (p RankID) RowRange(rows int) (first, n int) {
 	n = rows / p.World
 	return p.Rank * n, n
 }
 
 // JobName returns the name of a reader's job.
-func (p Place) JobName() string {
+func (p RankID) JobName() string {
 	if p.Job == "" {
 		return planrecord.DefaultKeeper
 	}

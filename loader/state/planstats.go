@@ -12,23 +12,23 @@ import (
 
 // PlanStats are the statistics of the planner, as last sampled by the leader's loop.
 type PlanStats struct {
-	Counts   planner.Counts
-	Packed   packonline.Counts
-	Pool     packonline.Pending
-	Window   int
-	Queued   int
-	Capacity planner.Capacity
-	Queues   []planner.QueueStat
-	Lacks    planner.Shortage // for an early drain, while one is possible
+	Counts     planner.Counts
+	PackCounts packonline.Counts
+	Pool       packonline.Pending
+	WindowRows int
+	QueuedRows int
+	Capacity   planner.Capacity
+	Queues     []planner.QueueStat
+	Shortage   planner.Shortage // for an early drain, while one is possible
 	// documents that must be packed before an early drain; 0: their number triggers none
-	DrainAt      int64 `json:",omitempty"`
-	Cursor       plan.Position
-	CursorBefore plan.Position // of the previous snapshot
-	Floor        plan.Position
-	Detail       map[string]int64
-	Wants        int  // number of the source of the planner's next document
-	Idle         bool // the planner reads no document until a control is recorded
-	Sources      []SourceStats
+	DrainAt         int64 `json:",omitempty"`
+	Cursor          plan.Position
+	PreviousCursor  plan.Position // of the previous snapshot
+	Floor           plan.Position
+	PackingCounters map[string]int64
+	NextSource      int  // number of the source of the planner's next document
+	Idle            bool // the planner reads no document until a control is recorded
+	Sources         []SourceStats
 }
 
 // SourceStats describes one source.

@@ -9,6 +9,6 @@ type Rates struct {
 	Tokens      float64 `json:"tokens"`              // in steps, without padding
 	Rows        float64 `json:"rows"`                // in steps
 	Steps       float64 `json:"steps"`               // planned
-	Read        float64 `json:"steps_read"`          // consumed by the slowest rank
+	StepsRead   float64 `json:"steps_read"`          // consumed by the slowest rank
 	Undecodable float64 `json:"undecodable_documents"`
 }

@@ -12,38 +12,38 @@ import (
 type Report struct {
 	PlanStats PlanStats `json:"plan"`
 	Steps     uint64    `json:"steps"` // number in the plan
-	// Wanted is the first step that no reader has ever requested.
-	Wanted uint64 `json:"wanted"`
-	// Slowest is the slowest reader of the furthest job; nil without readers.
-	Slowest *ReaderStat `json:"slowest,omitempty"`
+	// FirstUnrequested is the first step that no reader has ever requested.
+	FirstUnrequested uint64 `json:"wanted"`
+	// SlowestReader is the slowest reader of the furthest job; nil without readers.
+	SlowestReader *ReaderStat `json:"slowest,omitempty"`
 	// Source is the status of the reader that the planner waits for or reads; nil before the document stream is open.
 	// While Opening is set, it belongs to the previous source.
 	Source  *document.SourceStatus           `json:"source,omitempty"`
 	Sources map[string]document.SourceStatus `json:"sources,omitempty"` // by name
 	// Opening is the stream that is being opened; nil if none is.
-	Opening *Opening      `json:"opening,omitempty"`
-	Reading time.Duration `json:"reading,omitempty"` // how long Source has been open
-	// Idle is the time since a document was fetched or planned, else Reading.
-	Idle       time.Duration       `json:"idle,omitempty"`
+	Opening   *Opening      `json:"opening,omitempty"`
+	SourceAge time.Duration `json:"reading,omitempty"` // how long Source has been open
+	// IdleTime is the time since a document was fetched or planned, else Reading.
+	IdleTime   time.Duration       `json:"idle,omitempty"`
 	Connection *backend.Connection `json:"connection,omitempty"` // of the leader to the servers; nil if unknown
-	// Renewing is how long an append has waited for the lease to be renewed.
-	Renewing        time.Duration `json:"renewing,omitempty"`
-	Storing         time.Duration `json:"storing,omitempty"` // duration of the pending append
-	Replays         bool          `json:"replays,omitempty"`
-	Trouble         string        `json:"trouble,omitempty"`
-	Streams         []StreamFill  `json:"streams,omitempty"` // in the order of source numbers
-	Checkpointed    uint64        `json:"checkpointed"`
+	// LeaseWait is how long an append has waited for the lease to be renewed.
+	LeaseWait       time.Duration `json:"renewing,omitempty"`
+	AppendTime      time.Duration `json:"storing,omitempty"` // duration of the pending append
+	Replaying       bool          `json:"replays,omitempty"`
+	StreamProblem   string        `json:"trouble,omitempty"`
+	StreamFills     []StreamFill  `json:"streams,omitempty"` // in the order of source numbers
+	CheckpointStep  uint64        `json:"checkpointed"`
 	CheckpointBytes int64         `json:"checkpoint_bytes"`
 	Length          *Length       `json:"length,omitempty"`
 	// Pages is the number of pages of this round that hold the per-source parts of a long report; 0 for none.
 	Pages int    `json:"pages,omitempty"`
 	Round uint64 `json:"round,omitempty"`
-	// Elsewhere reports that the report is from another process, whose readers' address is Flight and whose age is
+	// Remote reports that the report is from another process, whose readers' address is Flight and whose age is
 	// Silent. Unheard reports that no leader is currently known, so the plan may be longer than this process has read.
-	Elsewhere bool          `json:"-"`
-	Unheard   bool          `json:"-"`
-	Flight    string        `json:"-"`
-	Silent    time.Duration `json:"-"`
+	Remote        bool          `json:"-"`
+	LeaderUnknown bool          `json:"-"`
+	FlightAddress string        `json:"-"`
+	Age           time.Duration `json:"-"`
 }
 
 // Opening is a document stream that is being opened for reading.
@@ -53,28 +53,28 @@ type Opening struct {
 	Error  string    `json:"error,omitempty"` // of the last attempt
 }
 
-// Stream returns a readable name of the document stream.
-func (o *Opening) Stream() string {
+// StreamName returns a readable name of the document stream.
+func (o *Opening) StreamName() string {
 	return fmt.Sprintf("the stream of source %q", o.Source)
 }
 
-// Reads reports whether the leader reads the stream that the plan waits for. While it opens another source's stream,
-// Source is that of the previous one.
-func (r *Report) Reads() bool { return r.Source != nil && r.Opening == nil }
+// IsReading reports whether the leader reads the stream that the plan waits for. While it opens another source's
+// stream, Source is that of the previous one.
+func (r *Report) IsReading() bool { return r.Source != nil && r.Opening == nil }
 
-// Reader returns the status of the reader that the plan waits for; zero without one.
-func (r *Report) Reader() document.SourceStatus {
-	if !r.Reads() {
+// ReaderStatus returns the status of the reader that the plan waits for; zero without one.
+func (r *Report) ReaderStatus() document.SourceStatus {
+	if !r.IsReading() {
 		return document.SourceStatus{}
 	}
 	return *r.Source
 }
 
-// Several reports whether the run has more than one source. Messages then name the source.
-func (r *Report) Several() bool { return len(r.PlanStats.Sources) > 1 }
+// IsMultiSource reports whether the run has more than one source. Messages then name the source.
+func (r *Report) IsMultiSource() bool { return len(r.PlanStats.Sources) > 1 }
 
-// Published returns the number of documents stored in the run's streams, as far as the leader has observed.
-func (r *Report) Published() (n uint64) {
+// PublishedDocuments returns the number of documents stored in the run's streams, as far as the leader has observed.
+func (r *Report) PublishedDocuments() (n uint64) {
 	for _, s := range r.Sources {
 		n += s.Last
 	}

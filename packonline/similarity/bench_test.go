@@ -18,7 +18,7 @@ func BenchmarkTop(b *testing.B) {
 				c := similarity.Config{Retriever: retriever, Postings: 4096, Dimension: 384}
 				r := rand.New(rand.NewPCG(1, 1))
 				common := rand.NewZipf(r, 1.2, 10, 50_000)
-				m, x := similarity.NewMaker(c), similarity.New(c)
+				m, x := similarity.NewHintMaker(c), similarity.New(c)
 				for i := range pool {
 					subject := r.Int32N(pool / 20)
 					ids := make([]int32, 600)
@@ -33,7 +33,7 @@ func BenchmarkTop(b *testing.B) {
 					for k := range v {
 						v[k] = float32(near.NormFloat64() + r.NormFloat64())
 					}
-					vector, err := similarity.Vector(v, c.Dimension)
+					vector, err := similarity.NormalizeVector(v, c.Dimension)
 					if err != nil {
 						b.Fatal(err)
 					}

@@ -9,16 +9,16 @@ import (
 // that fit the query, 64 numbers at a time. Then it compares the nearest by signs exactly. Both are sums of integers,
 // so kernels may add in any order.
 type dense struct {
-	dimension int
-	stride    int      // length of a vector: a multiple of vectorUnit, padded with zeros
-	words     int      // length of signs: a multiple of signsUnit, padded with zeros
-	vectors   []int8   // by seat
-	signs     []uint64 // by seat
-	seats     []int32  // in use
-	places    []int32  // by seat: index in seats; none for documents without a vector, or with a vector of zeros
-	fitting   []int32  // seats that fit the query
-	distance  []int32  // of these: number of different signs
-	count     []int32  // by distance: number of documents
+	dimension    int
+	stride       int      // length of a vector: a multiple of vectorUnit, padded with zeros
+	words        int      // length of signs: a multiple of signsUnit, padded with zeros
+	vectors      []int8   // by seat
+	signs        []uint64 // by seat
+	seats        []int32  // in use
+	seatIndex    []int32  // by seat: index in seats; none for documents without a vector, or with a vector of zeros
+	fittingSeats []int32  // seats that fit the query
+	distance     []int32  // of these: number of different signs
+	count        []int32  // by distance: number of documents
 }
 
 // Number of elements that kernels process at a time.
@@ -27,8 +27,8 @@ const (
 	signsUnit  = 2
 )
 
-// compared is the minimum number of documents that are compared exactly, if that many fit.
-const compared = 128
+// minCompared is the minimum number of documents that are compared exactly, if that many fit.
+const minCompared = 128
 
 func newDense(dimension int) *dense {
 	up := func(n, unit int) int { return (n + unit - 1) / unit * unit }
@@ -41,8 +41,8 @@ func newDense(dimension int) *dense {
 }
 
 func (d *dense) add(_ *Index, seat int32, h *Hint) {
-	for int(seat) >= len(d.places) {
-		d.places = append(d.places, none)
+	for int(seat) >= len(d.seatIndex) {
+		d.seatIndex = append(d.seatIndex, none)
 		d.vectors = append(d.vectors, make([]int8, d.stride)...)
 		d.signs = append(d.signs, make([]uint64, d.words)...)
 	}
@@ -57,7 +57,7 @@ func (d *dense) add(_ *Index, seat int32, h *Hint) {
 			signs[i>>6] |= 1 << (i & 63)
 		}
 	}
-	d.places[seat] = int32(len(d.seats))
+	d.seatIndex[seat] = int32(len(d.seats))
 	d.seats = append(d.seats, seat)
 }
 
@@ -70,55 +70,55 @@ func (d *dense) signsOf(seat int32) []uint64 {
 
 func (d *dense) remove(x *Index, seat int32, _ *Hint) {
 	x.free = append(x.free, seat)
-	at := d.places[seat]
+	at := d.seatIndex[seat]
 	if at == none {
 		return
 	}
 	last := d.seats[len(d.seats)-1]
-	d.seats[at], d.places[last] = last, at
-	d.seats, d.places[seat] = d.seats[:len(d.seats)-1], none
+	d.seats[at], d.seatIndex[last] = last, at
+	d.seats, d.seatIndex[seat] = d.seats[:len(d.seats)-1], none
 }
 
-func (d *dense) top(x *Index, q question, _ *Hint, dst []Candidate) []Candidate {
+func (d *dense) top(x *Index, q query, _ *Hint, dst []Candidate) []Candidate {
 	return x.rank(q, d.score(x, q), dst)
 }
 
-func (d *dense) score(x *Index, q question) (own int32) {
-	if d.places[q.seat] == none {
+func (d *dense) score(x *Index, q query) (own int32) {
+	if d.seatIndex[q.seat] == none {
 		return 0
 	}
-	d.fit(x, q)
-	differences(d.distance, d.fitting, d.signs, d.signsOf(q.seat))
+	d.listFitting(x, q)
+	differences(d.distance, d.fittingSeats, d.signs, d.signsOf(q.seat))
 	clear(d.count)
 	for _, n := range d.distance {
 		d.count[n]++
 	}
 	far, n := int32(0), d.count[0]
-	for int(far) < d.dimension && n < compared {
+	for int(far) < d.dimension && n < minCompared {
 		far++
 		n += d.count[far]
 	}
 	v := d.vector(q.seat)
-	for i, s := range d.fitting {
+	for i, s := range d.fittingSeats {
 		if d.distance[i] <= far {
 			if score := dot(v, d.vector(s)); score > 0 {
 				x.scores[s] = score
-				x.touched = append(x.touched, s)
+				x.scoredSeats = append(x.scoredSeats, s)
 			}
 		}
 	}
 	return dot(v, v)
 }
 
-// fit lists the seats that fit a query in d.fitting, and sets d.distance to the same length.
-func (d *dense) fit(x *Index, q question) {
-	d.fitting = d.fitting[:0]
+// listFitting lists the seats that fit a query in d.fitting, and sets d.distance to the same length.
+func (d *dense) listFitting(x *Index, q query) {
+	d.fittingSeats = d.fittingSeats[:0]
 	for _, s := range d.seats {
-		if x.fits(q, s) {
-			d.fitting = append(d.fitting, s)
+		if x.canMatch(q, s) {
+			d.fittingSeats = append(d.fittingSeats, s)
 		}
 	}
-	d.distance = slices.Grow(d.distance[:0], len(d.fitting))[:len(d.fitting)]
+	d.distance = slices.Grow(d.distance[:0], len(d.fittingSeats))[:len(d.fittingSeats)]
 }
 
 // none stands for no index.

@@ -33,8 +33,8 @@ func compareMembers(a, b member) int {
 	return cmp.Or(cmp.Compare(a.seq, b.seq), cmp.Compare(a.seat, b.seat))
 }
 
-// find returns the last block that begins at or before m, else the first one.
-func (f *folder) find(m member) int {
+// findBlock returns the last block that begins at or before m, else the first one.
+func (f *folder) findBlock(m member) int {
 	last := len(f.blocks) - 1
 	if compareMembers(f.blocks[last].members[0], m) <= 0 { // documents usually arrive in order
 		return last
@@ -54,7 +54,7 @@ func (f *folder) add(m member) {
 		f.blocks = append(f.blocks, newBlock(m))
 		return
 	}
-	i := f.find(m)
+	i := f.findBlock(m)
 	b := &f.blocks[i]
 	at, _ := slices.BinarySearchFunc(b.members, m, compareMembers)
 	if len(b.members) == blockSize {
@@ -64,7 +64,7 @@ func (f *folder) add(m member) {
 		}
 		half := newBlock(b.members[blockSize/2:]...)
 		b.members = b.members[:blockSize/2]
-		b.measure()
+		b.updateShortest()
 		f.blocks = slices.Insert(f.blocks, i+1, half)
 		if b = &f.blocks[i]; at > blockSize/2 {
 			b, at = &f.blocks[i+1], at-blockSize/2
@@ -76,12 +76,12 @@ func (f *folder) add(m member) {
 
 func newBlock(members ...member) block {
 	b := block{members: slices.Clone(members)}
-	b.measure()
+	b.updateShortest()
 	return b
 }
 
-// measure sets shortest.
-func (b *block) measure() {
+// updateShortest sets shortest.
+func (b *block) updateShortest() {
 	b.shortest = math.MaxInt32
 	for _, m := range b.members {
 		b.shortest = min(b.shortest, m.length)
@@ -92,7 +92,7 @@ func (b *block) measure() {
 func (f *folder) remove(seq uint64, seat int32) {
 	f.size--
 	m := member{seq: seq, seat: seat}
-	i := f.find(m)
+	i := f.findBlock(m)
 	b := &f.blocks[i]
 	at, _ := slices.BinarySearchFunc(b.members, m, compareMembers)
 	length := b.members[at].length
@@ -102,7 +102,7 @@ func (f *folder) remove(seq uint64, seat int32) {
 		f.blocks = slices.Delete(f.blocks, i, i+1)
 		return
 	case length == b.shortest:
-		b.measure()
+		b.updateShortest()
 	}
 	if i+1 < len(f.blocks) {
 		f.merge(i)
@@ -121,8 +121,8 @@ func (f *folder) merge(i int) {
 	}
 }
 
-// fitting returns the seats of the documents of at most longest tokens, in order.
-func (f *folder) fitting(longest int32) iter.Seq[int32] {
+// fittingSeats returns the seats of the documents of at most longest tokens, in order.
+func (f *folder) fittingSeats(longest int32) iter.Seq[int32] {
 	return func(yield func(int32) bool) {
 		for i := range f.blocks {
 			if f.blocks[i].shortest > longest {

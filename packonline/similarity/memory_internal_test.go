@@ -15,14 +15,14 @@ func TestListsGiveMemoryBack(t *testing.T) {
 		x.Add(int32(i%pool), Entry{Seq: uint64(i), Length: 1, Hint: terms(i)})
 	}
 	held := 0
-	for _, p := range x.finder.(*bm25).pages {
+	for _, p := range x.retriever.(*bm25).pages {
 		if p != nil {
 			for _, list := range p.lists {
 				held += cap(list)
 			}
 		}
 	}
-	if held > 20*pool || len(x.entries) > pool+pool/leftPart+leftMost+1 {
+	if held > 20*pool || len(x.entries) > pool+pool/removedPart+maxRemoved+1 {
 		t.Errorf("%d postings and %d seats are held for %d", held, len(x.entries), pool)
 	}
 }

@@ -47,9 +47,9 @@ type Hint struct {
 	Vector []int8   // for dense, see Vector; empty: related to nothing
 }
 
-// Says reports whether a document has the data that the retriever compares: a path, an embedding that is not zero, or
-// a term.
-func (c Config) Says(h *Hint) bool {
+// HasData reports whether a document has the data that the retriever compares: a path, an embedding that is not zero,
+// or a term.
+func (c Config) HasData(h *Hint) bool {
 	switch {
 	case h == nil:
 		return false
@@ -78,14 +78,14 @@ type Candidate struct {
 // Index holds the documents of a pool. Each is in a slot, a small number chosen by the caller. Internally, each also
 // has a seat, which the finder may keep for some time after the document was removed.
 type Index struct {
-	config  Config
-	seats   []int32 // by slot
-	entries []entry // by seat
-	free    []int32 // seats
-	touched []int32 // seats with a score
-	scores  []int32 // by seat
-	chosen  selection
-	finder
+	config      Config
+	seats       []int32 // by slot
+	entries     []entry // by seat
+	free        []int32 // seats
+	scoredSeats []int32 // seats with a score
+	scores      []int32 // by seat
+	topK        selection
+	retriever
 }
 
 type entry struct {
@@ -97,29 +97,29 @@ type entry struct {
 	hint   *Hint
 }
 
-// hidden is the bit of a group that is never set in a query.
-const hidden = 1 << 32
+// hiddenBit is the bit of a group that is never set in a query.
+const hiddenBit = 1 << 32
 
-// question is a query: the documents that may be results.
-type question struct {
-	seat    int32 // the querying document
-	most    int   // maximum number of results
-	longest int32
-	group   uint64
+// query is a query: the documents that may be results.
+type query struct {
+	seat       int32 // the querying document
+	maxResults int   // maximum number of results
+	maxLength  int32
+	group      uint64
 }
 
-func (x *Index) fits(q question, seat int32) bool {
+func (x *Index) canMatch(q query, seat int32) bool {
 	e := &x.entries[seat]
-	return e.group == q.group && e.length <= q.longest && seat != q.seat
+	return e.group == q.group && e.length <= q.maxLength && seat != q.seat
 }
 
-// finder is the part that differs between retrievers.
-type finder interface {
+// retriever is the part that differs between retrievers.
+type retriever interface {
 	add(x *Index, seat int32, h *Hint)
 	// remove frees the seat in x, immediately or later.
 	remove(x *Index, seat int32, h *Hint)
 	// top appends the best results to dst, which is empty, best first.
-	top(x *Index, q question, h *Hint, dst []Candidate) []Candidate
+	top(x *Index, q query, h *Hint, dst []Candidate) []Candidate
 }
 
 // New returns an empty index. The configuration must be valid.
@@ -127,11 +127,11 @@ func New(c Config) *Index {
 	x := &Index{config: c}
 	switch c.Retriever {
 	case "bm25":
-		x.finder = newBM25(c.Postings)
+		x.retriever = newBM25(c.Postings)
 	case "repo":
-		x.finder = newRepo(c.Postings)
+		x.retriever = newRepo(c.Postings)
 	case "dense":
-		x.finder = newDense(c.Dimension)
+		x.retriever = newDense(c.Dimension)
 	default:
 		panic(fmt.Sprintf("related: no retriever %q", c.Retriever))
 	}
@@ -143,7 +143,7 @@ func (x *Index) Add(slot int32, e Entry) {
 	for int(slot) >= len(x.seats) {
 		x.seats = append(x.seats, none)
 	}
-	seat := x.seat()
+	seat := x.allocateSeat()
 	x.seats[slot] = seat
 	x.entries[seat] = entry{slot: slot, length: e.Length, seq: e.Seq, hint: e.Hint}
 	if e.Hint == nil {
@@ -153,11 +153,11 @@ func (x *Index) Add(slot int32, e Entry) {
 	if len(e.Hint.Path) > 1 {
 		x.entries[seat].folder = e.Hint.Path[1]
 	}
-	x.finder.add(x, seat, e.Hint)
+	x.retriever.add(x, seat, e.Hint)
 }
 
-// seat allocates a free seat.
-func (x *Index) seat() int32 {
+// allocateSeat allocates a free seat.
+func (x *Index) allocateSeat() int32 {
 	n := len(x.free) - 1
 	if n < 0 {
 		x.entries, x.scores = append(x.entries, entry{}), append(x.scores, 0)
@@ -172,25 +172,25 @@ func (x *Index) seat() int32 {
 func (x *Index) Remove(slot int32) {
 	seat := x.seats[slot]
 	if h := x.entries[seat].hint; h != nil {
-		x.finder.remove(x, seat, h)
+		x.retriever.remove(x, seat, h)
 	} else {
 		x.free = append(x.free, seat)
 	}
-	x.entries[seat] = entry{group: hidden}
+	x.entries[seat] = entry{group: hiddenBit}
 	x.seats[slot] = none
 }
 
-// Hide excludes a document from results, or includes it again.
-func (x *Index) Hide(slot int32, hide bool) {
+// SetHidden excludes a document from results, or includes it again.
+func (x *Index) SetHidden(slot int32, hide bool) {
 	e := &x.entries[x.seats[slot]]
-	e.group &^= hidden
+	e.group &^= hiddenBit
 	if hide {
-		e.group |= hidden
+		e.group |= hiddenBit
 	}
 }
 
-// Hidden reports whether a document is excluded from results.
-func (x *Index) Hidden(slot int32) bool { return x.entries[x.seats[slot]].group&hidden != 0 }
+// IsHidden reports whether a document is excluded from results.
+func (x *Index) IsHidden(slot int32) bool { return x.entries[x.seats[slot]].group&hiddenBit != 0 }
 
 // Top appends the k documents most related to the one in a slot, of at most longest tokens each, to dst[:0], best
 // first.
@@ -201,34 +201,34 @@ func (x *Index) Top(slot int32, k int, longest int32, dst []Candidate) []Candida
 	if e.hint == nil || k <= 0 {
 		return dst
 	}
-	return x.finder.top(x, question{seat, k, longest, e.group &^ hidden}, e.hint, dst)
+	return x.retriever.top(x, query{seat, k, longest, e.group &^ hiddenBit}, e.hint, dst)
 }
 
 // rank appends the best of the documents in x.touched to dst, best first, and clears x.scores and x.touched. own is
 // the score of the querying document with itself.
-func (x *Index) rank(q question, own int32, dst []Candidate) []Candidate {
+func (x *Index) rank(q query, own int32, dst []Candidate) []Candidate {
 	limit := int64(math.MaxInt64)
 	if x.config.NearDuplicate > 0 {
 		limit = int64(own) * int64(x.config.NearDuplicate) / 100
 	}
 	bonus, folder := int64(x.config.PathBonus), x.entries[q.seat].folder
-	x.chosen.reset(q.most)
+	x.topK.reset(q.maxResults)
 	scores, least := x.scores, int64(1)
-	for _, s := range x.touched {
+	for _, s := range x.scoredSeats {
 		score := int64(scores[s])
 		scores[s] = 0
 		// most scores are too low, which is the cheapest check
-		if score < least || score > limit || !x.fits(q, s) {
+		if score < least || score > limit || !x.canMatch(q, s) {
 			continue
 		}
 		if folder != 0 && x.entries[s].folder == folder {
 			score += score * bonus / 100
 		}
-		x.chosen.offer(int32(score), s)
-		least = int64(x.chosen.least) * 100 / (100 + bonus)
+		x.topK.offer(int32(score), s)
+		least = int64(x.topK.least) * 100 / (100 + bonus)
 	}
-	x.touched = x.touched[:0]
-	for _, r := range x.chosen.best(x) {
+	x.scoredSeats = x.scoredSeats[:0]
+	for _, r := range x.topK.best(x) {
 		dst = append(dst, Candidate{x.entries[r.seat()].slot, r.score()})
 	}
 	return dst

@@ -26,7 +26,7 @@ func config(r *rand.Rand, retriever string) similarity.Config {
 }
 
 // draw returns a document of one of a few subjects.
-func draw(r *rand.Rand, m *similarity.Maker, c similarity.Config, seq uint64) similarity.Entry {
+func draw(r *rand.Rand, m *similarity.HintMaker, c similarity.Config, seq uint64) similarity.Entry {
 	e := similarity.Entry{Seq: seq, Length: 1 + r.Int32N(100)}
 	if r.IntN(20) == 0 {
 		return e
@@ -42,7 +42,7 @@ func draw(r *rand.Rand, m *similarity.Maker, c similarity.Config, seq uint64) si
 		for i := range v {
 			v[i] = float32((subject*i)%5-2) + 2*r.Float32()
 		}
-		vector, _ = similarity.Vector(v, c.Dimension)
+		vector, _ = similarity.NormalizeVector(v, c.Dimension)
 	}
 	path := []string{"", "a/b/c.go", "a/b/d.go", "a/e.go", "f.go", "g/h/i/j/k.go"}[r.IntN(6)]
 	e.Hint = m.Hint([]string{"one", "two"}[r.IntN(5)/4], ids, path, vector)
@@ -153,7 +153,7 @@ func TestTopEqualsBruteForce(t *testing.T) {
 			t.Run(fmt.Sprint(retriever, seed), func(t *testing.T) {
 				r := rand.New(rand.NewPCG(seed, 3))
 				c := config(r, retriever)
-				x, m := similarity.New(c), similarity.NewMaker(c)
+				x, m := similarity.New(c), similarity.NewHintMaker(c)
 				var pool []document
 				free := r.Perm(120)
 				for seq := range uint64(400) {
@@ -174,14 +174,14 @@ func TestTopEqualsBruteForce(t *testing.T) {
 					seen := slices.Clone(pool)
 					hidden := r.IntN(len(pool))
 					if pool[hidden].slot != asking.slot {
-						x.Hide(pool[hidden].slot, true)
+						x.SetHidden(pool[hidden].slot, true)
 						seen[hidden].Length = math.MaxInt32
 					}
 					got := x.Top(asking.slot, k, longest, nil)
 					if want := brute(c, seen, asking, k, longest); !slices.Equal(got, want) {
 						t.Fatalf("%+v:\n got %v\nwant %v", c, got, want)
 					}
-					x.Hide(pool[hidden].slot, false)
+					x.SetHidden(pool[hidden].slot, false)
 				}
 			})
 		}
@@ -196,7 +196,7 @@ func TestBM25OfPoolsThatComeAndGo(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		c := config(r, "bm25")
 		c.Postings = 1 << (4 + r.IntN(9))
-		x, m := similarity.New(c), similarity.NewMaker(c)
+		x, m := similarity.New(c), similarity.NewHintMaker(c)
 		pool := make([]document, 40+r.IntN(160))
 		for seq := range uint64(2500) {
 			slot := r.IntN(len(pool))
@@ -236,7 +236,7 @@ func TestAnswersDependOnThePoolAlone(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 4))
 			c := config(r, retriever)
 			c.Postings = 1 + r.IntN(400)
-			m := similarity.NewMaker(c)
+			m := similarity.NewHintMaker(c)
 			entries := make([]similarity.Entry, 300)
 			for i := range entries {
 				entries[i] = draw(r, m, c, uint64(i))
@@ -292,7 +292,7 @@ func TestDensePrefilter(t *testing.T) {
 	}
 	const n = 3000
 	for i := range n {
-		v, err := similarity.Vector(vector(subjects[i%len(subjects)], 0.7), c.Dimension)
+		v, err := similarity.NormalizeVector(vector(subjects[i%len(subjects)], 0.7), c.Dimension)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -381,17 +381,17 @@ func TestTermsEqualTheDefinition(t *testing.T) {
 }
 
 func TestPath(t *testing.T) {
-	a, b := similarity.Path("x/y/one.go"), similarity.Path("x/y/two.go")
+	a, b := similarity.PathHashes("x/y/one.go"), similarity.PathHashes("x/y/two.go")
 	if len(a) != 3 || a[0] == b[0] || a[1] != b[1] || a[2] != b[2] {
 		t.Errorf("paths %v and %v", a, b)
 	}
-	if similarity.Path("") != nil || similarity.Path("///") != nil {
+	if similarity.PathHashes("") != nil || similarity.PathHashes("///") != nil {
 		t.Error("an empty path has hashes")
 	}
-	if !slices.Equal(similarity.Path("/x//y/one.go/"), a) {
+	if !slices.Equal(similarity.PathHashes("/x//y/one.go/"), a) {
 		t.Error("slashes matter")
 	}
-	if n := len(similarity.Path(strings.Repeat("a/", 100_000))); n != 16 {
+	if n := len(similarity.PathHashes(strings.Repeat("a/", 100_000))); n != 16 {
 		t.Errorf("%d hashes of a path of 100,000 folders", n)
 	}
 }
@@ -400,19 +400,19 @@ func TestVector(t *testing.T) {
 	for name, v := range map[string][]float32{
 		"too short": {1}, "NaN": {1, float32(math.NaN())}, "infinite": {float32(math.Inf(-1)), 0},
 	} {
-		if _, err := similarity.Vector(v, 2); err == nil {
+		if _, err := similarity.NormalizeVector(v, 2); err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 	for _, v := range [][]float32{{3, 4}, {3e30, 4e30}, {3e-20, 4e-20}} {
-		if got, err := similarity.Vector(v, 2); err != nil || got[0] != 76 || got[1] != 102 {
+		if got, err := similarity.NormalizeVector(v, 2); err != nil || got[0] != 76 || got[1] != 102 {
 			t.Errorf("%v becomes %v, %v", v, got, err)
 		}
 	}
-	if got, err := similarity.Vector([]int8{-128, 0}, 2); err != nil || got[0] != -127 {
+	if got, err := similarity.NormalizeVector([]int8{-128, 0}, 2); err != nil || got[0] != -127 {
 		t.Errorf("%v, %v", got, err)
 	}
-	if got, err := similarity.Vector([]float32{0, 0}, 2); err != nil || got[0] != 0 {
+	if got, err := similarity.NormalizeVector([]float32{0, 0}, 2); err != nil || got[0] != 0 {
 		t.Errorf("%v, %v", got, err)
 	}
 	c := similarity.Config{Retriever: "dense", Dimension: 2}
@@ -431,7 +431,7 @@ func TestScoresStayWithinBounds(t *testing.T) {
 	for _, retriever := range []string{"bm25", "dense"} {
 		c := similarity.Config{Retriever: retriever, PathBonus: similarity.MaxPercent, NearDuplicate: similarity.MaxPercent,
 			Postings: similarity.MaxPostings, Dimension: similarity.MaxDimension}
-		h := &similarity.Hint{Path: similarity.Path("a/b"), Vector: make([]int8, c.Dimension)}
+		h := &similarity.Hint{Path: similarity.PathHashes("a/b"), Vector: make([]int8, c.Dimension)}
 		for i := range uint32(96) {
 			h.Terms = append(h.Terms, i<<8|255)
 		}
@@ -490,8 +490,8 @@ func TestSays(t *testing.T) {
 		"dense": {Terms: all.Terms, Path: all.Path, Vector: []int8{0, 0}},
 	} {
 		c := similarity.Config{Retriever: retriever}
-		if !c.Says(all) || c.Says(lacks) || c.Says(nil) {
-			t.Errorf("%s: says %v, %v and %v, want only the first", retriever, c.Says(all), c.Says(lacks), c.Says(nil))
+		if !c.HasData(all) || c.HasData(lacks) || c.HasData(nil) {
+			t.Errorf("%s: says %v, %v and %v, want only the first", retriever, c.HasData(all), c.HasData(lacks), c.HasData(nil))
 		}
 	}
 }

@@ -4,14 +4,14 @@ package similarity
 // paper's REPO, which concatenates the files of a folder). Within each of these, earlier documents are first. So a
 // query reads the documents of each folder in that order, up to the last one that it returns.
 type repo struct {
-	bound   int
-	folders map[uint64]*folder // keyed by the hash of a path or folder
+	maxPostings int
+	folders     map[uint64]*folder // keyed by the hash of a path or folder
 }
 
-// enough is the number of related documents after which parent folders are not queried.
-const enough = 256
+// enoughRelated is the number of related documents after which parent folders are not queried.
+const enoughRelated = 256
 
-func newRepo(bound int) *repo { return &repo{bound: bound, folders: map[uint64]*folder{}} }
+func newRepo(bound int) *repo { return &repo{maxPostings: bound, folders: map[uint64]*folder{}} }
 
 func (r *repo) add(x *Index, seat int32, h *Hint) {
 	for _, f := range h.Path {
@@ -35,8 +35,8 @@ func (r *repo) remove(x *Index, seat int32, h *Hint) {
 }
 
 // top marks the documents found in x.scores, because parent folders contain them too.
-func (r *repo) top(x *Index, q question, h *Hint, dst []Candidate) []Candidate {
-	left := r.bound
+func (r *repo) top(x *Index, q query, h *Hint, dst []Candidate) []Candidate {
+	left := r.maxPostings
 	for i, f := range h.Path {
 		list := r.folders[f]
 		if list.size > left {
@@ -44,23 +44,23 @@ func (r *repo) top(x *Index, q question, h *Hint, dst []Candidate) []Candidate {
 		}
 		left -= list.size
 		score := int32(len(h.Path) + 1 - i)
-		for seat := range list.fitting(q.longest) {
-			if x.scores[seat] != 0 || !x.fits(q, seat) {
+		for seat := range list.fittingSeats(q.maxLength) {
+			if x.scores[seat] != 0 || !x.canMatch(q, seat) {
 				continue
 			}
 			x.scores[seat] = score
-			x.touched = append(x.touched, seat)
-			if dst = append(dst, Candidate{x.entries[seat].slot, score}); len(dst) == q.most {
+			x.scoredSeats = append(x.scoredSeats, seat)
+			if dst = append(dst, Candidate{x.entries[seat].slot, score}); len(dst) == q.maxResults {
 				break
 			}
 		}
-		if len(dst) == q.most || len(dst) >= enough {
+		if len(dst) == q.maxResults || len(dst) >= enoughRelated {
 			break
 		}
 	}
-	for _, seat := range x.touched {
+	for _, seat := range x.scoredSeats {
 		x.scores[seat] = 0
 	}
-	x.touched = x.touched[:0]
+	x.scoredSeats = x.scoredSeats[:0]
 	return dst
 }

@@ -62,7 +62,7 @@ func TestRepo_EqualsAScan(t *testing.T) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			r := rand.New(rand.NewPCG(seed, 11))
 			c := similarity.Config{Retriever: "repo", Postings: []int{similarity.MaxPostings, 700, 90}[seed%3]}
-			x, m := similarity.New(c), similarity.NewMaker(c)
+			x, m := similarity.New(c), similarity.NewHintMaker(c)
 			most, folders := 50+r.IntN(900), 1+r.IntN(6)
 			var pool []document
 			hidden := map[int32]bool{}
@@ -102,7 +102,7 @@ func TestRepo_EqualsAScan(t *testing.T) {
 				asking := pool[r.IntN(len(pool))]
 				if other := pool[r.IntN(len(pool))].slot; other != asking.slot {
 					hidden[other] = !hidden[other]
-					x.Hide(other, hidden[other])
+					x.SetHidden(other, hidden[other])
 				}
 				k, longest := []int{1, 3, 256, 400}[r.IntN(4)], []int32{5, 60, 2050, math.MaxInt32}[r.IntN(4)]
 				got := x.Top(asking.slot, k, longest, nil)

@@ -32,13 +32,13 @@ func (s *selection) offer(score, seat int32) {
 		return
 	}
 	if s.list = append(s.list, newRanked(score, seat)); len(s.list) >= s.limit {
-		s.drop()
+		s.dropWorst()
 	}
 }
 
-// drop removes candidates with lower scores than the k best. More than k remain if scores are equal.
-func (s *selection) drop() {
-	smallest(s.list, s.k)
+// dropWorst removes candidates with lower scores than the k best. More than k remain if scores are equal.
+func (s *selection) dropWorst() {
+	selectSmallest(s.list, s.k)
 	least := slices.Max(s.list[:s.k]).score()
 	n := s.k
 	for _, r := range s.list[s.k:] {
@@ -53,7 +53,7 @@ func (s *selection) drop() {
 // best returns the k best in order; of equal scores, earlier documents are first.
 func (s *selection) best(x *Index) []ranked {
 	if len(s.list) > s.k {
-		s.drop()
+		s.dropWorst()
 	}
 	slices.Sort(s.list)
 	for from, to := 0, 1; from < len(s.list); from, to = to, to+1 {
@@ -69,16 +69,16 @@ func (s *selection) best(x *Index) []ranked {
 	return s.list[:min(len(s.list), s.k)]
 }
 
-// smallest moves the n smallest elements of a list to the front, in any order. If partitioning progresses badly,
+// selectSmallest moves the n smallest elements of a list to the front, in any order. If partitioning progresses badly,
 // which is possible for some orders, it sorts.
-func smallest[T ~uint64](list []T, n int) {
+func selectSmallest[T ~uint64](list []T, n int) {
 	rounds := 2 * bits.Len(uint(len(list)))
 	for low, high := 0, len(list); low < n && n < high; rounds-- {
 		if rounds == 0 {
 			slices.Sort(list[low:high])
 			return
 		}
-		pivot := middle(list[low], list[(low+high)/2], list[high-1])
+		pivot := medianOf3(list[low], list[(low+high)/2], list[high-1])
 		// smaller elements move to the front: always swapped, but only counted if smaller, to avoid mispredicted branches
 		at := low
 		for i := low; i < high; i++ {
@@ -101,5 +101,5 @@ func smallest[T ~uint64](list []T, n int) {
 	}
 }
 
-// middle returns the median of three.
-func middle[T ~uint64](a, b, c T) T { return max(min(a, b), min(max(a, b), c)) }
+// medianOf3 returns the median of three.
+func medianOf3[T ~uint64](a, b, c T) T { return max(min(a, b), min(max(a, b), c)) }

@@ -27,7 +27,7 @@ func TestSmallest(t *testing.T) {
 			}
 			want := slices.Sorted(slices.Values(list))
 			k := r.IntN(len(list) + 1)
-			smallest(list, k)
+			selectSmallest(list, k)
 			slices.Sort(list[:k])
 			slices.Sort(list[k:])
 			if !slices.Equal(list, want) {

@@ -19,50 +19,52 @@ const (
 // Parameters of BM25: saturation of repeated terms, and reduction for documents longer than the usual number of
 // tokens.
 const (
-	saturation = 1.2
-	lengthened = 0.75
-	usual      = 512
+	bm25K1      = 1.2
+	bm25B       = 0.75
+	usualTokens = 512
 )
 
 // TermMaker makes terms. It contains scratch space and must not be used concurrently.
 type TermMaker struct {
-	count [termIDs]uint32
-	seen  []uint32
-	said  []said
+	count         [termIDs]uint32
+	distinctTerms []uint32
+	weightedTerms []weightedTerm
 }
 
-// said is a term of a document with its worth as one number, because numbers are sorted much faster. Ascending order
-// is descending order of worth, then ascending order of terms.
-type said uint64
+// weightedTerm is a term of a document with its worth as one number, because numbers are sorted much faster. Ascending
+// order is descending order of worth, then ascending order of terms.
+type weightedTerm uint64
 
-func newSaid(worth int32, term uint32) said { return said(math.MaxInt32-worth)<<32 | said(term) }
+func newWeightedTerm(worth int32, term uint32) weightedTerm {
+	return weightedTerm(math.MaxInt32-worth)<<32 | weightedTerm(term)
+}
 
-func (s said) term() uint32 { return uint32(s) }
+func (s weightedTerm) term() uint32 { return uint32(s) }
 
 // Terms returns the most characteristic terms of a document: rare tokens that are frequent in it. The rarity of a
 // token is estimated from its id, because vocabularies are in the order in which frequent strings were merged. So the
 // result is independent of other documents.
 func (m *TermMaker) Terms(ids []int32) []uint32 {
-	m.seen, m.said = m.seen[:0], m.said[:0]
+	m.distinctTerms, m.weightedTerms = m.distinctTerms[:0], m.weightedTerms[:0]
 	for _, id := range ids {
 		t := uint32(id) % termIDs
 		if m.count[t] == 0 {
-			m.seen = append(m.seen, t)
+			m.distinctTerms = append(m.distinctTerms, t)
 		}
 		m.count[t]++
 	}
 	// conversions prevent fused operations, which differ between machines
-	long := saturation * float64(1-lengthened+float64(lengthened*float64(len(ids))/usual))
-	for _, t := range m.seen {
+	long := bm25K1 * float64(1-bm25B+float64(bm25B*float64(len(ids))/usualTokens))
+	for _, t := range m.distinctTerms {
 		n := float64(m.count[t])
 		m.count[t] = 0
 		weight := uint32(1 + float64((maxWeight-1)*(n/(n+long))))
-		m.said = append(m.said, newSaid(int32(weight)*log16(t+2), t<<weightBits|weight))
+		m.weightedTerms = append(m.weightedTerms, newWeightedTerm(int32(weight)*log16(t+2), t<<weightBits|weight))
 	}
-	terms := make([]uint32, min(len(m.said), maxTerms))
-	smallest(m.said, len(terms))
+	terms := make([]uint32, min(len(m.weightedTerms), maxTerms))
+	selectSmallest(m.weightedTerms, len(terms))
 	for i := range terms {
-		terms[i] = m.said[i].term()
+		terms[i] = m.weightedTerms[i].term()
 	}
 	slices.Sort(terms)
 	return terms

@@ -6,10 +6,10 @@ import (
 	"math"
 )
 
-// Vector returns a vector in the form that dense compares: scaled to length 127 and rounded. So the product of two
-// vectors is proportional to the cosine of their angle, independent of their lengths. A vector of zeros is returned
+// NormalizeVector returns a vector in the form that dense compares: scaled to length 127 and rounded. So the product of
+// two vectors is proportional to the cosine of their angle, independent of their lengths. A vector of zeros is returned
 // unchanged and is related to nothing.
-func Vector[T int8 | float32](v []T, dimension int) ([]int8, error) {
+func NormalizeVector[T int8 | float32](v []T, dimension int) ([]int8, error) {
 	if len(v) != dimension {
 		return nil, fmt.Errorf("an embedding of %d numbers, the run's have %d", len(v), dimension)
 	}

@@ -23,19 +23,19 @@ import (
 // Value is a value that several processes share: JSON under one key of a key-value bucket. It changes only by
 // compare-and-set: of two processes that read the same value, one is refused and reads again. A read may return an
 // old value. An update that starts from an old value is refused.
-type Value[T Checked] struct {
-	store   *stream.Store
-	stream  string // behind the bucket
-	key     string
-	subject string
-	what    string // description for errors
+type Value[T Checker] struct {
+	store       *stream.Store
+	stream      string // behind the bucket
+	key         string
+	subject     string
+	description string // description for errors
 }
 
-// Checked is a value that can detect content that no daemon writes.
-type Checked interface{ Check() error }
+// Checker is a value that can detect content that no daemon writes.
+type Checker interface{ Check() error }
 
-// Stored is the form of a value in the bucket.
-type Stored[T any] struct {
+// Envelope is the form of a value in the bucket.
+type Envelope[T any] struct {
 	// Change is the id of the change that produced the value. If the response to a change is lost, the id shows
 	// whether it was stored.
 	Change string `json:"change"`
@@ -44,28 +44,28 @@ type Stored[T any] struct {
 
 // Open opens the value under a key. It creates the bucket, with a description, if it does not exist. what describes
 // the value in errors.
-func Open[T Checked](ctx context.Context, s *stream.Store, bucket, description, key, what string) (*Value[T], error) {
+func Open[T Checker](ctx context.Context, s *stream.Store, bucket, description, key, what string) (*Value[T], error) {
 	kv, err := s.EnsureKeyValue(ctx, bucket, description)
 	if err != nil {
 		return nil, err
 	}
-	c := &Value[T]{store: s, key: key, what: what}
-	c.stream, c.subject = At(kv.Bucket(), key)
+	c := &Value[T]{store: s, key: key, description: what}
+	c.stream, c.subject = KeyAddress(kv.Bucket(), key)
 	return c, nil
 }
 
 // Key returns the key of the value in its bucket.
 func (c *Value[T]) Key() string { return c.key }
 
-// At returns the stream behind a bucket and the subject of one of its keys.
-func At(bucket, key string) (stream, subject string) {
+// KeyAddress returns the stream behind a bucket and the subject of one of its keys.
+func KeyAddress(bucket, key string) (stream, subject string) {
 	return "KV_" + bucket, "$KV." + bucket + "." + key
 }
 
 // Read returns the value and its revision from any server; the zero value if none was written.
-func (c *Value[T]) Read(ctx context.Context) (v Stored[T], revision uint64, err error) {
-	err = c.store.Retry(ctx, "read "+c.what, func(ctx context.Context) error {
-		v, revision = Stored[T]{}, 0
+func (c *Value[T]) Read(ctx context.Context) (v Envelope[T], revision uint64, err error) {
+	err = c.store.Retry(ctx, "read "+c.description, func(ctx context.Context) error {
+		v, revision = Envelope[T]{}, 0
 		m, err := messages.GetLast(ctx, c.store.Client, c.stream, c.subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return nil
@@ -88,7 +88,7 @@ func (c *Value[T]) Read(ctx context.Context) (v Stored[T], revision uint64, err 
 
 // Decode reads the stored form of a value. It refuses a value that no daemon writes, because other processes may
 // write to the bucket.
-func Decode[T Checked](b []byte) (v Stored[T], err error) {
+func Decode[T Checker](b []byte) (v Envelope[T], err error) {
 	if err = json.Unmarshal(b, &v); err == nil {
 		err = v.Value.Check()
 	}
@@ -110,30 +110,31 @@ func (c *Value[T]) Update(ctx context.Context, change func(T) (T, error)) (value
 		}
 		next, err := change(old.Value)
 		if err != nil {
-			return value, fmt.Errorf("change %s: %w", c.what, err)
+			return value, fmt.Errorf("change %s: %w", c.description, err)
 		}
-		err = c.store.Attempt(ctx, c.store.Limit(began), func(ctx context.Context) error {
-			return c.write(ctx, revision, Stored[T]{id, next})
+		err = c.store.Attempt(ctx, c.store.NextTimeout(began), func(ctx context.Context) error {
+			return c.write(ctx, revision, Envelope[T]{id, next})
 		})
 		switch {
 		case err == nil:
 			return next, nil
-		case conn.WrongLast(err):
+		case conn.IsWrongLastSequence(err):
 			// another process changed the value, an outdated value was read, or an earlier attempt was stored
-		case !conn.Transient(err) && ctx.Err() == nil:
-			return value, fmt.Errorf("change %s: %w", c.what, err)
+		case !conn.IsTransient(err) && ctx.Err() == nil:
+			return value, fmt.Errorf("change %s: %w", c.description, err)
 		case attempt == 1:
-			c.store.Log().Warn("JetStream does not answer, trying again", event.JetStreamUnavailable, "action", "change "+c.what,
+			c.store.Log().Warn("JetStream does not answer, trying again", event.JetStreamUnavailable, "action",
+				"change "+c.description,
 				"error", err)
 		}
 		if err := c.store.Pause(ctx, wait.NextBackOff(), err); err != nil {
-			return value, fmt.Errorf("change %s: %w", c.what, err)
+			return value, fmt.Errorf("change %s: %w", c.description, err)
 		}
 	}
 }
 
 // write makes one attempt to replace the value of a revision.
-func (c *Value[T]) write(ctx context.Context, revision uint64, v Stored[T]) error {
+func (c *Value[T]) write(ctx context.Context, revision uint64, v Envelope[T]) error {
 	data, err := json.Marshal(v)
 	if err != nil {
 		return err
@@ -146,12 +147,12 @@ func (c *Value[T]) write(ctx context.Context, revision uint64, v Stored[T]) erro
 	return conn.AsFull(err)
 }
 
-// Last returns the value of a key of a bucket, nil if the key was never written or is deleted, or if the bucket
+// ReadKey returns the value of a key of a bucket, nil if the key was never written or is deleted, or if the bucket
 // does not exist.
-func Last(ctx context.Context, s *stream.Store, bucket, key string) (value []byte, err error) {
+func ReadKey(ctx context.Context, s *stream.Store, bucket, key string) (value []byte, err error) {
 	s = s.Own()
 	err = s.Retry(ctx, fmt.Sprintf("read key %s of bucket %s", key, bucket), func(ctx context.Context) error {
-		stream, subject := At(bucket, key)
+		stream, subject := KeyAddress(bucket, key)
 		m, err := messages.GetLast(ctx, s.Client, stream, subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 			return nil
@@ -164,9 +165,9 @@ func Last(ctx context.Context, s *stream.Store, bucket, key string) (value []byt
 	return value, err
 }
 
-// Delete removes a key of a bucket. existed is false where the bucket or the key does not exist.
-func Delete(ctx context.Context, s *stream.Store, bucket, key string) (existed bool, err error) {
-	value, err := Last(ctx, s, bucket, key)
+// DeleteKey removes a key of a bucket. existed is false where the bucket or the key does not exist.
+func DeleteKey(ctx context.Context, s *stream.Store, bucket, key string) (existed bool, err error) {
+	value, err := ReadKey(ctx, s, bucket, key)
 	if err != nil || len(value) == 0 {
 		return false, err
 	}

@@ -19,7 +19,7 @@ func (counts) Check() error { return nil }
 
 func openCount(t *testing.T, s *stream.Store) *Value[counts] {
 	t.Helper()
-	c, err := Open[counts](natstest.Within(t, time.Minute), s, "bucket", "a test's", "key/1", "counts")
+	c, err := Open[counts](natstest.TimeoutContext(t, time.Minute), s, "bucket", "a test's", "key/1", "counts")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,9 +46,9 @@ type counter struct {
 // Concurrent changes of several processes are all applied, each once.
 func TestValue_UpdatesAtTheSameTime(t *testing.T) {
 	srv := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	var all sync.WaitGroup
-	for i, s := range []*stream.Store{srv.Store(), srv.Remote(), srv.Remote()} {
+	for i, s := range []*stream.Store{srv.Store(), srv.OpenRemote(), srv.OpenRemote()} {
 		c, own := openCount(t, s), &counter{name: fmt.Sprint(i)}
 		all.Go(func() {
 			for n := range 30 {
@@ -68,15 +68,15 @@ func TestValue_UpdatesAtTheSameTime(t *testing.T) {
 // applied.
 func TestValue_LostAnswers(t *testing.T) {
 	srv := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
-	near, far := openCount(t, srv.Store()), openCount(t, srv.RemoteAt(link.URL()))
+	near, far := openCount(t, srv.Store()), openCount(t, srv.OpenRemoteAt(link.URL()))
 	own := &counter{name: "a"}
 	for n := 1; n <= 5; n++ {
 		// The value is read before responses are dropped, as when only the response to the write is lost.
 		deafened := func(old counts) (counts, error) {
 			if own.calls < n {
-				link.Deafen()
+				link.DropResponses()
 			}
 			return own.count(old)
 		}
@@ -88,12 +88,12 @@ func TestValue_LostAnswers(t *testing.T) {
 			}
 			done <- err
 		}()
-		natstest.Soon(t, "the change is stored", func() bool {
+		natstest.Eventually(t, "the change is stored", func() bool {
 			v, _, err := near.Read(ctx)
 			return err == nil && v.Value["a"] == n
 		})
 		link.Cut()
-		link.Mend()
+		link.Restore()
 		if err := <-done; err != nil || own.calls != n {
 			t.Fatalf("change %d was made %d times: %v", n, own.calls, err)
 		}
@@ -104,7 +104,7 @@ func TestValue_LostAnswers(t *testing.T) {
 	if _, err := near.Update(ctx, (&counter{name: "b"}).count); err != nil {
 		t.Fatal(err)
 	}
-	link.Mend()
+	link.Restore()
 	if err := <-done; err != nil {
 		t.Fatal(err)
 	}
@@ -116,8 +116,8 @@ func TestValue_LostAnswers(t *testing.T) {
 // A change that is refused, and a change whose context has ended, write nothing.
 func TestValue_RefusedUpdates(t *testing.T) {
 	srv := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
-	c, refused := openCount(t, srv.Remote()), errors.New("no")
+	ctx := natstest.TimeoutContext(t, time.Minute)
+	c, refused := openCount(t, srv.OpenRemote()), errors.New("no")
 	if _, err := c.Update(ctx, func(counts) (counts, error) { return nil, refused }); !errors.Is(err, refused) {
 		t.Errorf("%v", err)
 	}
@@ -125,7 +125,7 @@ func TestValue_RefusedUpdates(t *testing.T) {
 		t.Errorf("it holds %v at %d, %v", v, revision, err)
 	}
 	srv.Stop()
-	if _, err := c.Update(natstest.Within(t, 300*time.Millisecond), (&counter{name: "a"}).count); !errors.Is(err,
+	if _, err := c.Update(natstest.TimeoutContext(t, 300*time.Millisecond), (&counter{name: "a"}).count); !errors.Is(err,
 		context.DeadlineExceeded) {
 		t.Errorf("without a server: %v", err)
 	}
@@ -134,7 +134,7 @@ func TestValue_RefusedUpdates(t *testing.T) {
 // A key that an operator deleted is treated as if it had never been written.
 func TestValue_DeletedKey(t *testing.T) {
 	srv := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, own := openCount(t, srv.Store()), &counter{name: "a"}
 	for range 2 {
 		if v, err := c.Update(ctx, own.count); err != nil || v["a"] != 1 {

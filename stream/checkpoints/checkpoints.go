@@ -24,24 +24,24 @@ import (
 // ErrNotFound reports that no checkpoint of a name exists.
 var ErrNotFound = errors.New("there is no such object")
 
-// transferLimit bounds one attempt to read a checkpoint, for a large one over a slow link. An attempt to store one,
-// whose size is known, may take as long as a link of slowestLink bytes per second needs.
+// transferTimeout bounds one attempt to read a checkpoint, for a large one over a slow link. An attempt to store one,
+// whose size is known, may take as long as a link of minTransferRate bytes per second needs.
 const (
-	transferLimit = 2 * time.Minute
-	slowestLink   = 256 << 10
+	transferTimeout = 2 * time.Minute
+	minTransferRate = 256 << 10
 )
 
 // Bucket is the key-value bucket with the manifest of each run's checkpoints.
 const Bucket = "loaderd_checkpoints"
 
-// manifestAbout is the description of the bucket.
-const manifestAbout = "which checkpoints of each run count"
+// manifestDescription is the description of the bucket.
+const manifestDescription = "which checkpoints of each run count"
 
-// ObjectStore is the name of the object store of a run.
-func ObjectStore(run string) string { return "CHECKPOINTS_" + run }
+// ObjectStoreName is the name of the object store of a run.
+func ObjectStoreName(run string) string { return "CHECKPOINTS_" + run }
 
-// Stream is the name of the stream behind the object store of a run.
-func Stream(run string) string { return "OBJ_" + ObjectStore(run) }
+// StreamName is the name of the stream behind the object store of a run.
+func StreamName(run string) string { return "OBJ_" + ObjectStoreName(run) }
 
 // Store implements backend.Checkpoints. The checkpoints that the manifest names are valid. The manifest holds the fence
 // of the leader that wrote it. An object has a unique name and is never written again: a late delete of an object that
@@ -58,18 +58,18 @@ func Stream(run string) string { return "OBJ_" + ObjectStore(run) }
 //	Put: objects deleted   nothing to repair
 //	Claim                  a term that has stored nothing      the next term is higher
 type Store struct {
-	plan     *planlog.Log
-	store    *stream.Store
-	bucket   jetstream.ObjectStore
-	manifest *casvalue.Value[manifest]
-	name     string
-	claimed  bool // since the last sweep
+	plan         *planlog.Log
+	store        *stream.Store
+	bucket       jetstream.ObjectStore
+	manifest     *casvalue.Value[manifest]
+	name         string
+	sweepPending bool // since the last sweep
 }
 
 // manifest names the valid checkpoints, by ascending step.
 type manifest struct {
 	casvalue.Fence
-	Checkpoints []backend.Stored `json:"checkpoints"`
+	Checkpoints []backend.CheckpointInfo `json:"checkpoints"`
 }
 
 // maxManifest bounds the checkpoints of a manifest, and maxObjectName the bytes of an object's name.
@@ -98,7 +98,7 @@ var _ backend.Checkpoints = (*Store)(nil)
 // Open opens the checkpoints of a plan's run and creates their object store if it does not exist.
 func Open(ctx context.Context, plan *planlog.Log) (*Store, error) {
 	s := plan.Store()
-	c := &Store{plan: plan, store: s, name: ObjectStore(plan.Run())}
+	c := &Store{plan: plan, store: s, name: ObjectStoreName(plan.Run())}
 	var err error
 	c.bucket, err = s.EnsureObjectStore(ctx, c.name, "planner checkpoints of run "+plan.Run(), s.Config().PlanBytes)
 	if err != nil {
@@ -109,14 +109,14 @@ func Open(ctx context.Context, plan *planlog.Log) (*Store, error) {
 }
 
 func openManifest(ctx context.Context, s *stream.Store, run string) (*casvalue.Value[manifest], error) {
-	return casvalue.Open[manifest](ctx, s, Bucket, manifestAbout, run, "the checkpoints of run "+run)
+	return casvalue.Open[manifest](ctx, s, Bucket, manifestDescription, run, "the checkpoints of run "+run)
 }
 
-// The client library stores objects in chunks of objectChunk by default. A chunk and its headers must fit into
+// The client library stores objects in chunks of objectChunkBytes by default. A chunk and its headers must fit into
 // a message.
 const (
-	objectChunk = 128 << 10
-	objectRoom  = 4 << 10
+	objectChunkBytes  = 128 << 10
+	objectHeaderBytes = 4 << 10
 )
 
 // objectName returns a name that no other object ever has. It contains the fence of the daemon that stores the
@@ -125,8 +125,8 @@ func objectName(step uint64, by casvalue.Fence) string {
 	return fmt.Sprintf("step-%020d.plan-%d.term-%d.%s", step, by.Plan, by.Term, nuid.Next())
 }
 
-// storedBy returns the fence of the daemon that stored an object, the lowest for a name that no daemon assigns.
-func storedBy(name string) (by casvalue.Fence) {
+// objectFence returns the fence of the daemon that stored an object, the lowest for a name that no daemon assigns.
+func objectFence(name string) (by casvalue.Fence) {
 	var step uint64
 	if _, err := fmt.Sscanf(name, "step-%d.plan-%d.term-%d.", &step, &by.Plan, &by.Term); err != nil {
 		return casvalue.Fence{}
@@ -137,7 +137,7 @@ func storedBy(name string) (by casvalue.Fence) {
 // Claim gives a term the right to store checkpoints and returns the valid ones. If the plan has just begun,
 // checkpoints of an earlier plan become invalid. Any other plan is treated as a restored copy of the earlier one. The
 // first Put deletes invalid objects, because readers wait during Claim and listing the objects takes long.
-func (c *Store) Claim(ctx context.Context, term uint64, begun bool) ([]backend.Stored, error) {
+func (c *Store) Claim(ctx context.Context, term uint64, begun bool) ([]backend.CheckpointInfo, error) {
 	own := c.plan.Fence(term)
 	m, err := c.manifest.Update(ctx, func(m manifest) (manifest, error) {
 		if err := own.Check(m.Fence); err != nil {
@@ -149,7 +149,7 @@ func (c *Store) Claim(ctx context.Context, term uint64, begun bool) ([]backend.S
 		m.Fence = own
 		return m, nil
 	})
-	c.claimed = c.claimed || err == nil
+	c.sweepPending = c.sweepPending || err == nil
 	return m.Checkpoints, err
 }
 
@@ -160,12 +160,12 @@ func (c *Store) sweep(ctx context.Context, m manifest) error {
 	for _, s := range m.Checkpoints {
 		counts[s.Name] = true
 	}
-	names, err := c.objects(ctx)
+	names, err := c.listObjects(ctx)
 	if err != nil {
 		return err
 	}
 	for _, name := range names {
-		if counts[name] || !storedBy(name).Before(m.Fence) {
+		if counts[name] || !objectFence(name).Before(m.Fence) {
 			continue
 		}
 		if err := c.delete(ctx, name); err != nil {
@@ -176,17 +176,17 @@ func (c *Store) sweep(ctx context.Context, m manifest) error {
 }
 
 // Put stores the planner's state after step steps and returns the checkpoints that are valid now.
-func (c *Store) Put(ctx context.Context, term, step uint64, data []byte) ([]backend.Stored, error) {
+func (c *Store) Put(ctx context.Context, term, step uint64, data []byte) ([]backend.CheckpointInfo, error) {
 	own := c.plan.Fence(term)
-	put := backend.Stored{Name: objectName(step, own), Step: step, Bytes: int64(len(data))}
-	sealed, err := c.plan.Seal(ctx, put.Name, data)
+	put := backend.CheckpointInfo{Name: objectName(step, own), Step: step, Bytes: int64(len(data))}
+	sealed, err := c.plan.AppendMAC(ctx, put.Name, data)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.putObject(ctx, put.Name, sealed); err != nil {
 		return nil, err
 	}
-	var dropped []backend.Stored
+	var dropped []backend.CheckpointInfo
 	m, err := c.manifest.Update(ctx, func(m manifest) (manifest, error) {
 		if err := own.Check(m.Fence); err != nil {
 			return m, err
@@ -197,7 +197,7 @@ func (c *Store) Put(ctx context.Context, term, step uint64, data []byte) ([]back
 	})
 	switch {
 	case errors.Is(err, fault.ErrLeadershipLost):
-		dropped = []backend.Stored{put}
+		dropped = []backend.CheckpointInfo{put}
 	case err != nil: // its validity is unknown
 		return nil, err
 	}
@@ -206,23 +206,23 @@ func (c *Store) Put(ctx context.Context, term, step uint64, data []byte) ([]back
 			c.store.Log().Warn("cannot delete an outdated checkpoint yet", "object", s.Name, "error", err)
 		}
 	}
-	if err != nil || !c.claimed {
+	if err != nil || !c.sweepPending {
 		return m.Checkpoints, err
 	}
 	if err := c.sweep(ctx, m); err != nil {
 		c.store.Log().Warn("cannot delete outdated checkpoints yet", "objects", c.name, "error", err)
 	} else {
-		c.claimed = false
+		c.sweepPending = false
 	}
 	return m.Checkpoints, nil
 }
 
 func (c *Store) putObject(ctx context.Context, name string, data []byte) error {
-	limit := conn.AttemptLimit + time.Duration(len(data))*time.Second/slowestLink
+	limit := conn.AttemptTimeout + time.Duration(len(data))*time.Second/minTransferRate
 	return c.store.RetryWithin(ctx, limit, fmt.Sprintf("store object %s in %s", name, c.name),
 		func(ctx context.Context) error {
 			meta := jetstream.ObjectMeta{Name: name}
-			if most := c.store.Conn().MaxPayload() - objectRoom; most > 0 && most < objectChunk {
+			if most := c.store.Conn().MaxPayload() - objectHeaderBytes; most > 0 && most < objectChunkBytes {
 				meta.Opts = &jetstream.ObjectMetaOptions{ChunkSize: uint32(most)}
 			}
 			_, err := c.bucket.Put(ctx, meta, bytes.NewReader(data))
@@ -235,16 +235,16 @@ func (c *Store) putObject(ctx context.Context, name string, data []byte) error {
 func (c *Store) Get(ctx context.Context, name string) ([]byte, error) {
 	var data []byte
 	began := time.Now()
-	err := c.store.RetryWithin(ctx, transferLimit, fmt.Sprintf("read object %s of %s", name, c.name),
+	err := c.store.RetryWithin(ctx, transferTimeout, fmt.Sprintf("read object %s of %s", name, c.name),
 		func(ctx context.Context) (err error) {
 			data, err = messages.GetObject(ctx, c.store.Client, c.name, name)
-			err = asMissing(err)
-			gone := errors.Is(err, conn.ErrBehind) // a part of it is missing
+			err = mapNotFound(err)
+			gone := errors.Is(err, conn.ErrReplicaLagging) // a part of it is missing
 			switch {
 			case !gone && !errors.Is(err, ErrNotFound):
 				return err
-			case c.store.Clustered() && time.Since(began) < missingFor:
-				return conn.Passing(err) // any server of the bucket responds, also a lagging one
+			case c.store.Clustered() && time.Since(began) < missingTimeout:
+				return conn.AsTransient(err) // any server of the bucket responds, also a lagging one
 			case gone:
 				return fmt.Errorf("%w: %s", jetstream.ErrDigestMismatch, err.Error())
 			}
@@ -253,24 +253,24 @@ func (c *Store) Get(ctx context.Context, name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c.plan.Unseal(ctx, name, data)
+	return c.plan.StripMAC(ctx, name, data)
 }
 
-// missingFor is how long Get retries in a cluster before it reports a checkpoint as missing or incomplete.
-const missingFor = 5 * time.Second
+// missingTimeout is how long Get retries in a cluster before it reports a checkpoint as missing or incomplete.
+const missingTimeout = 5 * time.Second
 
 // List returns the valid checkpoints, by ascending step.
-func (c *Store) List(ctx context.Context) ([]backend.Stored, error) {
+func (c *Store) List(ctx context.Context) ([]backend.CheckpointInfo, error) {
 	m, _, err := c.manifest.Read(ctx)
 	stored := m.Value.Checkpoints
 	for i := range stored {
-		stored[i].Earlier = m.Value.Plan < c.plan.Fence(0).Plan
+		stored[i].FromEarlierPlan = m.Value.Plan < c.plan.Fence(0).Plan
 	}
 	return stored, err
 }
 
-// objects returns the names of all objects, valid or not.
-func (c *Store) objects(ctx context.Context) ([]string, error) {
+// listObjects returns the names of all objects, valid or not.
+func (c *Store) listObjects(ctx context.Context) ([]string, error) {
 	var infos []*jetstream.ObjectInfo
 	err := c.store.Retry(ctx, "list objects of "+c.name, func(ctx context.Context) (err error) {
 		infos, err = c.bucket.List(ctx)
@@ -289,14 +289,14 @@ func (c *Store) objects(ctx context.Context) ([]string, error) {
 // delete removes an object. A missing object is not an error.
 func (c *Store) delete(ctx context.Context, name string) error {
 	return c.store.Retry(ctx, fmt.Sprintf("delete object %s of %s", name, c.name), func(ctx context.Context) error {
-		if err := asMissing(c.bucket.Delete(ctx, name)); !errors.Is(err, ErrNotFound) {
+		if err := mapNotFound(c.bucket.Delete(ctx, name)); !errors.Is(err, ErrNotFound) {
 			return err
 		}
 		return nil
 	})
 }
 
-func asMissing(err error) error {
+func mapNotFound(err error) error {
 	if errors.Is(err, jetstream.ErrObjectNotFound) {
 		return ErrNotFound
 	}
@@ -305,7 +305,7 @@ func asMissing(err error) error {
 
 // Newest returns the newest valid checkpoint of a plan's run, nil without one. It changes nothing.
 func Newest(ctx context.Context, plan *planlog.Log) (checkpoint []byte, err error) {
-	value, err := casvalue.Last(ctx, plan.Store(), Bucket, plan.Run())
+	value, err := casvalue.ReadKey(ctx, plan.Store(), Bucket, plan.Run())
 	if err != nil || len(value) == 0 {
 		return nil, err
 	}
@@ -317,8 +317,8 @@ func Newest(ctx context.Context, plan *planlog.Log) (checkpoint []byte, err erro
 		return nil, nil
 	}
 	newest := m.Value.Checkpoints[len(m.Value.Checkpoints)-1]
-	err = plan.Store().RetryWithin(ctx, transferLimit, "read checkpoint "+newest.Name, func(ctx context.Context) error {
-		objects, err := plan.Store().JetStream().ObjectStore(ctx, ObjectStore(plan.Run()))
+	err = plan.Store().RetryWithin(ctx, transferTimeout, "read checkpoint "+newest.Name, func(ctx context.Context) error {
+		objects, err := plan.Store().JetStream().ObjectStore(ctx, ObjectStoreName(plan.Run()))
 		if err == nil {
 			checkpoint, err = objects.GetBytes(ctx, newest.Name)
 		}
@@ -327,12 +327,12 @@ func Newest(ctx context.Context, plan *planlog.Log) (checkpoint []byte, err erro
 	if err != nil {
 		return nil, err
 	}
-	return plan.Unseal(ctx, newest.Name, checkpoint)
+	return plan.StripMAC(ctx, newest.Name, checkpoint)
 }
 
 // Copy copies the manifest of a run's checkpoints to other servers.
 func Copy(ctx context.Context, from, to *stream.Store, run string) error {
-	value, err := casvalue.Last(ctx, from, Bucket, run)
+	value, err := casvalue.ReadKey(ctx, from, Bucket, run)
 	if err != nil || len(value) == 0 {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 )
 
 // stepsOf returns the steps of checkpoints.
-func stepsOf(stored []backend.Stored) (steps []uint64) {
+func stepsOf(stored []backend.CheckpointInfo) (steps []uint64) {
 	for _, s := range stored {
 		steps = append(steps, s.Step)
 	}
@@ -29,7 +29,7 @@ func stepsOf(stored []backend.Stored) (steps []uint64) {
 
 func TestCheckpoints(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	c := runstatetest.Checkpoints(t, s.Store(), "run")
 	if list, err := c.List(ctx); err != nil || len(list) != 0 {
 		t.Fatalf("without any it lists %v, %v", list, err)
@@ -45,7 +45,7 @@ func TestCheckpoints(t *testing.T) {
 		data[i] = byte(rand.Uint32())
 	}
 	contents := map[uint64][]byte{1: data, 2: {}, 3: []byte("three"), 4: []byte("four")}
-	var stored []backend.Stored
+	var stored []backend.CheckpointInfo
 	for step := uint64(1); step <= 4; step++ {
 		var err error
 		if stored, err = c.Put(ctx, 2, step, contents[step]); err != nil {
@@ -83,8 +83,8 @@ func TestCheckpoints(t *testing.T) {
 // An earlier leader can neither store nor delete checkpoints, and what it left is deleted.
 func TestADeposedLeadersCheckpoints(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
-	before, now := runstatetest.Checkpoints(t, s.Store(), "run"), runstatetest.Checkpoints(t, s.Remote(), "run")
+	ctx := natstest.TimeoutContext(t, time.Minute)
+	before, now := runstatetest.Checkpoints(t, s.Store(), "run"), runstatetest.Checkpoints(t, s.OpenRemote(), "run")
 	for _, step := range []uint64{93, 96, 99} {
 		if _, err := before.Put(ctx, 2, step, []byte("of before")); err != nil {
 			t.Fatal(err)
@@ -133,7 +133,7 @@ func TestADeposedLeadersCheckpoints(t *testing.T) {
 // Checkpoints of an earlier plan of the same run are invalid, and its leader can no longer claim.
 func TestCheckpointsOfAnEarlierPlan(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	before := runstatetest.Checkpoints(t, s.Store(), "run")
 	if _, err := before.Put(ctx, 70, 9, []byte("of before")); err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func TestCheckpointsOfAnEarlierPlan(t *testing.T) {
 		t.Fatal(err)
 	}
 	now := runstatetest.Checkpoints(t, s.Store(), "run")
-	if list, err := now.List(ctx); err != nil || len(list) != 1 || !list[0].Earlier {
+	if list, err := now.List(ctx); err != nil || len(list) != 1 || !list[0].FromEarlierPlan {
 		t.Errorf("it lists %v, %v, want one of the earlier plan", list, err)
 	}
 	if list, err := now.Claim(ctx, 2, true); err != nil || len(list) != 0 {
@@ -158,7 +158,7 @@ func TestCheckpointsOfAnEarlierPlan(t *testing.T) {
 	if list, err := restored.Claim(ctx, 2, false); err != nil || !slices.Equal(stepsOf(list), []uint64{5}) {
 		t.Errorf("of a plan that was restored, claimed are %v, %v", list, err)
 	}
-	if list, err := restored.List(ctx); err != nil || len(list) != 1 || list[0].Earlier {
+	if list, err := restored.List(ctx); err != nil || len(list) != 1 || list[0].FromEarlierPlan {
 		t.Errorf("it lists %v, %v", list, err)
 	}
 	if _, err := before.Put(ctx, 71, 10, []byte("of before")); !errors.Is(err, fault.ErrLeadershipLost) {
@@ -169,7 +169,7 @@ func TestCheckpointsOfAnEarlierPlan(t *testing.T) {
 // An object with a missing or different part is an error, never a shorter or wrong object.
 func TestDamagedObjectIsRefused(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	o := runstatetest.Checkpoints(t, s.Store(), "run")
 	stored, err := o.Put(ctx, 2, 1, make([]byte, 1<<20))
 	if err != nil {

@@ -13,13 +13,13 @@ import (
 func (c *Client) Backoff() *backoff.ExponentialBackOff {
 	limit := c.options.ReconnectWait
 	if c.Clustered() {
-		limit = min(limit, clusterPause)
+		limit = min(limit, maxClusterPause)
 	}
 	return newBackoff(limit)
 }
 
-// clusterPause is the longest pause between two attempts in a cluster.
-const clusterPause = 400 * time.Millisecond
+// maxClusterPause is the longest pause between two attempts in a cluster.
+const maxClusterPause = 400 * time.Millisecond
 
 func newBackoff(limit time.Duration) *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()

@@ -60,16 +60,16 @@ type Server interface {
 
 // Client is a connection to JetStream. It is safe for use by many goroutines.
 type Client struct {
-	nc        *nats.Conn
-	js        jetstream.JetStream
-	log       *slog.Logger
-	options   Options
-	clustered atomic.Bool // at least one server was a member of a cluster
-	denies    sync.Map    // operations that were denied to this client
-	api       string      // prefix of the subjects of JetStream's API
-	status    *status
-	stop      context.CancelFunc // ends the background goroutines ...
-	running   sync.WaitGroup     // ... which this counts
+	nc               *nats.Conn
+	js               jetstream.JetStream
+	log              *slog.Logger
+	options          Options
+	clustered        atomic.Bool // at least one server was a member of a cluster
+	deniedOperations sync.Map    // operations that were denied to this client
+	api              string      // prefix of the subjects of JetStream's API
+	status           *status
+	stop             context.CancelFunc // ends the background goroutines ...
+	goroutines       sync.WaitGroup     // ... which this counts
 }
 
 // Dial connects and waits until JetStream responds. It retries errors that can pass (no server reachable, no leader
@@ -82,14 +82,14 @@ func Dial(ctx context.Context, o Options, log *slog.Logger) (_ *Client, err erro
 			c.Close()
 		}
 	}()
-	l := &lines{}
+	l := &trackingDialer{}
 	if c.nc, err = connect(ctx, o, c.status, l, log); err != nil {
 		return nil, err
 	}
 	if o.Server == nil {
-		c.running.Go(func() { l.leaveSilent(running, c.nc) })
+		c.goroutines.Go(func() { l.closeSilent(running, c.nc) })
 	}
-	c.status.restored()
+	c.status.setRestored()
 	if c.js, err = jetstream.New(c.nc); err != nil {
 		return nil, fmt.Errorf("make JetStream client: %w", err)
 	}
@@ -98,7 +98,7 @@ func Dial(ctx context.Context, o Options, log *slog.Logger) (_ *Client, err erro
 		return nil, err
 	}
 	if o.Server == nil {
-		c.running.Go(func() { c.leaveCutOff(running, l) })
+		c.goroutines.Go(func() { c.closeCutOff(running, l) })
 	}
 	return c, nil
 }
@@ -107,12 +107,12 @@ func Dial(ctx context.Context, o Options, log *slog.Logger) (_ *Client, err erro
 // JetStream never does.
 func (c *Client) awaitJetStream(ctx context.Context) error {
 	where := c.ClientURL()
-	if v := c.nc.ConnectedServerVersion(); !atLeast(v, 2, 12) {
+	if v := c.nc.ConnectedServerVersion(); !versionAtLeast(v, 2, 12) {
 		return fmt.Errorf("connect to NATS at %s: server version %s: want 2.12 or later, which has atomic batches", where, v)
 	}
 	wait := c.Backoff()
-	for attempt, limit := 1, firstAnswer; ; attempt, limit = attempt+1, min(2*limit, lastAnswer) {
-		err := c.askAccount(ctx, limit)
+	for attempt, limit := 1, minAccountTimeout; ; attempt, limit = attempt+1, min(2*limit, maxAccountTimeout) {
+		err := c.requestAccount(ctx, limit)
 		switch {
 		case err == nil:
 			return nil
@@ -132,12 +132,12 @@ func (c *Client) awaitJetStream(ctx context.Context) error {
 
 // A cluster drops requests while it has no leader, so the first attempts are short.
 const (
-	firstAnswer = 250 * time.Millisecond
-	lastAnswer  = 2 * time.Second
+	minAccountTimeout = 250 * time.Millisecond
+	maxAccountTimeout = 2 * time.Second
 )
 
-// askAccount requests the account information from JetStream and waits at most limit for the response.
-func (c *Client) askAccount(ctx context.Context, limit time.Duration) error {
+// requestAccount requests the account information from JetStream and waits at most limit for the response.
+func (c *Client) requestAccount(ctx context.Context, limit time.Duration) error {
 	attempt, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("no answer within %v", limit))
 	defer cancel()
 	_, err := c.js.AccountInfo(attempt)
@@ -147,7 +147,7 @@ func (c *Client) askAccount(ctx context.Context, limit time.Duration) error {
 	return err
 }
 
-func atLeast(version string, major, minor int) bool {
+func versionAtLeast(version string, major, minor int) bool {
 	var a, b int
 	if _, err := fmt.Sscanf(version, "%d.%d", &a, &b); err != nil {
 		return false
@@ -199,14 +199,14 @@ func (c *Client) Status() Status {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if c.options.Server == nil {
-		return st.now
+		return st.current
 	}
 	if failed != nil {
 		st.setLocked(false, failed)
-	} else if !st.now.Connected && c.nc.IsConnected() {
+	} else if !st.current.Connected && c.nc.IsConnected() {
 		st.setLocked(true, nil)
 	}
-	return st.now
+	return st.current
 }
 
 // CheckHealth returns an error if the embedded server cannot write every stream now. It returns nil for other servers.
@@ -224,5 +224,5 @@ func (c *Client) Close() {
 	if c.nc != nil {
 		c.nc.Close()
 	}
-	c.running.Wait()
+	c.goroutines.Wait()
 }

@@ -21,8 +21,8 @@ const reconnectWait = 200 * time.Millisecond
 // dial connects to a new server.
 func dial(t *testing.T) *conn.Client {
 	t.Helper()
-	url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
-	c, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{URL: url, ReconnectWait: reconnectWait},
+	url := "nats://" + natstest.StartPlain(t, &server.Options{JetStream: true})
+	c, err := conn.Dial(natstest.TimeoutContext(t, time.Minute), conn.Options{URL: url, ReconnectWait: reconnectWait},
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -71,8 +71,8 @@ func TestClient_API(t *testing.T) {
 func TestClient_RetryOfAReplicaThatIsBehind(t *testing.T) {
 	for _, tt := range []struct{ behind, told int }{{3, 0}, {6, 1}} {
 		var log bytes.Buffer
-		url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
-		c, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{URL: url, ReconnectWait: reconnectWait},
+		url := "nats://" + natstest.StartPlain(t, &server.Options{JetStream: true})
+		c, err := conn.Dial(natstest.TimeoutContext(t, time.Minute), conn.Options{URL: url, ReconnectWait: reconnectWait},
 			slog.New(slog.NewTextHandler(&log, nil)))
 		if err != nil {
 			t.Fatal(err)
@@ -83,7 +83,7 @@ func TestClient_RetryOfAReplicaThatIsBehind(t *testing.T) {
 				return nil
 			}
 			left--
-			return conn.ErrBehind
+			return conn.ErrReplicaLagging
 		})
 		c.Close()
 		if told := strings.Count(log.String(), "trying again"); err != nil || told != tt.told {

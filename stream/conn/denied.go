@@ -14,36 +14,36 @@ const (
 	OpCreateConsumer = "CONSUMER.CREATE"
 )
 
-// Denied reports whether a request of an operation on a stream failed because this client may not make it, and
+// CheckDenied reports whether a request of an operation on a stream failed because this client may not make it, and
 // remembers the result. If the user's permissions deny it, the request has no response and the connection's last
 // error is a permission violation. If the account imports only some of JetStream's requests from another account, the
 // request has no responders although JetStream itself responds.
-func (c *Client) Denied(ctx context.Context, operation, stream string, err error) bool {
+func (c *Client) CheckDenied(ctx context.Context, operation, stream string, err error) bool {
 	if err == nil {
 		return false
 	}
 	last := c.nc.LastError()
 	violated := errors.Is(last, nats.ErrPermissionViolation) && strings.Contains(strings.ToUpper(last.Error()), operation)
-	if violated || errors.Is(err, nats.ErrNoResponders) && c.nobodyTakes(ctx, c.API(operation, stream)) {
-		c.denies.Store(operation, nil)
+	if violated || errors.Is(err, nats.ErrNoResponders) && c.hasNoResponders(ctx, c.API(operation, stream)) {
+		c.deniedOperations.Store(operation, nil)
 		return true
 	}
 	return false
 }
 
-// nobodyTakes reports whether a subject has no responders while JetStream responds.
-func (c *Client) nobodyTakes(ctx context.Context, subject string) bool {
-	if c.askAccount(ctx, lastAnswer) != nil {
+// hasNoResponders reports whether a subject has no responders while JetStream responds.
+func (c *Client) hasNoResponders(ctx context.Context, subject string) bool {
+	if c.requestAccount(ctx, maxAccountTimeout) != nil {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, lastAnswer)
+	ctx, cancel := context.WithTimeout(ctx, maxAccountTimeout)
 	defer cancel()
-	_, err := c.nc.RequestMsgWithContext(ctx, harmless(subject))
+	_, err := c.nc.RequestMsgWithContext(ctx, probeMessage(subject))
 	return errors.Is(err, nats.ErrNoResponders)
 }
 
-// MayNot reports whether Denied has found an operation to be denied.
-func (c *Client) MayNot(operation string) bool {
-	_, denied := c.denies.Load(operation)
+// WasDenied reports whether Denied has found an operation to be denied.
+func (c *Client) WasDenied(operation string) bool {
+	_, denied := c.deniedOperations.Load(operation)
 	return denied
 }

@@ -19,7 +19,7 @@ import (
 )
 
 // connect opens the connection. Within ctx it retries errors that can pass.
-func connect(ctx context.Context, o Options, st *status, l *lines, log *slog.Logger) (*nats.Conn, error) {
+func connect(ctx context.Context, o Options, st *status, l *trackingDialer, log *slog.Logger) (*nats.Conn, error) {
 	opts, err := clientOptions(o, st, l, log)
 	if err != nil {
 		return nil, err
@@ -31,7 +31,7 @@ func connect(ctx context.Context, o Options, st *status, l *lines, log *slog.Log
 		}
 		return nc, nil
 	}
-	servers := servers(o.URL)
+	servers := redactedURLs(o.URL)
 	wait := newBackoff(o.ReconnectWait)
 	for attempt := 1; ; attempt++ {
 		nc, err := nats.Connect(o.URL, opts...)
@@ -41,7 +41,7 @@ func connect(ctx context.Context, o Options, st *status, l *lines, log *slog.Log
 		if advice, final := diagnose(err); final {
 			return nil, fmt.Errorf("connect to NATS at %s: %w: %s", servers, err, advice)
 		}
-		if advice := notNATS(ctx, o.URL, err); advice != "" {
+		if advice := explainHTTP2(ctx, o.URL, err); advice != "" {
 			return nil, fmt.Errorf("connect to NATS at %s: %w: %s", servers, err, advice)
 		}
 		log.Warn("NATS cannot be reached, trying again", "servers", servers, "attempt", attempt, "error", err)
@@ -57,11 +57,11 @@ func connect(ctx context.Context, o Options, st *status, l *lines, log *slog.Log
 
 // One of several servers gets less time to accept a connection than the only one, because another one may accept it.
 const (
-	ConnectTimeout   = 5 * time.Second
-	connectOneOfMany = 2 * time.Second
+	ConnectTimeout        = 5 * time.Second
+	clusterConnectTimeout = 2 * time.Second
 )
 
-func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Option, error) {
+func clientOptions(o Options, st *status, l *trackingDialer, log *slog.Logger) ([]nats.Option, error) {
 	opts := []nats.Option{
 		nats.Name("loaderd"),
 		nats.MaxReconnects(-1),
@@ -69,22 +69,22 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 		nats.CustomReconnectDelay(reconnectDelay(o.ReconnectWait)),
 		// No buffering while the connection is down: the caller must get an error for a message that was not sent.
 		nats.ReconnectBufSize(-1),
-		nats.PingInterval(pingEvery),
-		nats.MaxPingsOutstanding(pingsOut),
+		nats.PingInterval(pingInterval),
+		nats.MaxPingsOutstanding(maxPingsOut),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) {
 			if err == nil {
 				err = errors.New("connection lost")
 			}
-			st.lost(err)
+			st.setLost(err)
 			log.Warn("lost connection to NATS, reconnecting", event.ConnectionLost, "error", err)
 		}),
 		nats.ReconnectHandler(func(nc *nats.Conn) {
-			st.restored()
+			st.setRestored()
 			log.Info("connection to NATS restored", event.ConnectionRestored, "server", nc.ConnectedUrlRedacted())
 		}),
-		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { st.fail(err) }),
+		nats.ReconnectErrHandler(func(_ *nats.Conn, err error) { st.setError(err) }),
 		nats.ErrorHandler(func(_ *nats.Conn, sub *nats.Subscription, err error) {
-			st.fail(err)
+			st.setError(err)
 			subject := ""
 			if sub != nil {
 				subject = sub.Subject
@@ -97,7 +97,7 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 	case o.Login != nil && o.Server != nil:
 		opts = append(opts, nats.UserInfoHandler(o.Login))
 	case o.Login != nil:
-		opts = append(opts, signed(o.Login)...)
+		opts = append(opts, signedLogin(o.Login)...)
 	}
 	if o.Token != "" {
 		opts = append(opts, nats.Token(o.Token))
@@ -110,12 +110,12 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 	}
 	l.dialer.Timeout = ConnectTimeout
 	if strings.Contains(o.URL, ",") {
-		l.dialer.Timeout = connectOneOfMany
+		l.dialer.Timeout = clusterConnectTimeout
 	}
 	opts = append(opts, nats.Timeout(l.dialer.Timeout), nats.SetCustomDialer(l))
 	for key, file := range map[string]string{"tls.key": o.TLS.Key, "credentials, stream.own.credentials": o.Credentials,
 		"nkey, stream.own.nkey": o.NKey} {
-		if err := auth.Private(file); file != "" && err != nil {
+		if err := auth.CheckPrivate(file); file != "" && err != nil {
 			return nil, fmt.Errorf("read secret (stream.%s): %w", key, err)
 		}
 	}
@@ -141,8 +141,8 @@ func clientOptions(o Options, st *status, l *lines, log *slog.Logger) ([]nats.Op
 // errNoNonce reports a server that cannot be the one inside a daemon.
 var errNoNonce = errors.New("the server sends no nonce to sign: it is not the server inside a daemon")
 
-// signed returns options that send the user name and prove possession of the token by signing the server's nonce.
-func signed(login func() (user, token string)) []nats.Option {
+// signedLogin returns options that send the user name and prove possession of the token by signing the server's nonce.
+func signedLogin(login func() (user, token string)) []nats.Option {
 	user := func() (string, string) {
 		user, _ := login()
 		return user, ""
@@ -198,16 +198,16 @@ func diagnose(err error) (advice string, final bool) {
 	return "", false
 }
 
-func servers(urls string) string {
+func redactedURLs(urls string) string {
 	var out []string
 	for u := range strings.SplitSeq(urls, ",") {
-		out = append(out, Redacted(u))
+		out = append(out, RedactURL(u))
 	}
 	return strings.Join(out, ", ")
 }
 
-// Redacted returns a server's URL without its password.
-func Redacted(raw string) string {
+// RedactURL returns a server's URL without its password.
+func RedactURL(raw string) string {
 	u, err := url.Parse(strings.TrimSpace(raw))
 	if err != nil {
 		return "(a URL that cannot be parsed)"

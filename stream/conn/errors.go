@@ -42,23 +42,23 @@ var ErrFull = errors.New("stream is full")
 // AsFull turns the server's errors for lack of space into ErrFull and returns other errors unchanged.
 func AsFull(err error) error {
 	var api *jetstream.APIError
-	if errors.As(err, &api) && wantsRoom(api) {
+	if errors.As(err, &api) && isSpaceError(api) {
 		return fmt.Errorf("%w: %w", ErrFull, err)
 	}
 	return err
 }
 
-// NoRoom reports whether the server refused to create something because it has no space for the requested size.
-func NoRoom(err error) bool {
+// IsNoSpace reports whether the server refused to create something because it has no space for the requested size.
+func IsNoSpace(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && (wantsRoom(api) || api.ErrorCode == codeNoPeers &&
+	return errors.As(err, &api) && (isSpaceError(api) || api.ErrorCode == codeNoPeers &&
 		strings.Contains(api.Description, noStorage))
 }
 
 // noStorage is part of a cluster's error when no server has enough space.
 const noStorage = "insufficient storage"
 
-func wantsRoom(e *jetstream.APIError) bool {
+func isSpaceError(e *jetstream.APIError) bool {
 	switch e.ErrorCode {
 	case CodeAccountFull, codeInsufficient, codeNoStorage:
 		return true
@@ -69,31 +69,31 @@ func wantsRoom(e *jetstream.APIError) bool {
 	}
 }
 
-// WrongLast reports whether the server refused a message because the last sequence, of the stream or of the subject,
-// differs from the expected one.
-func WrongLast(err error) bool {
+// IsWrongLastSequence reports whether the server refused a message because the last sequence, of the stream or of the
+// subject, differs from the expected one.
+func IsWrongLastSequence(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && (api.ErrorCode == codeWrongLast || api.ErrorCode == codeWrongLastConstant)
 }
 
-// NoPeers reports whether the server refused to create something because it finds no servers for it: too few
+// IsNoPeers reports whether the server refused to create something because it finds no servers for it: too few
 // exist, or some are down.
-func NoPeers(err error) bool {
+func IsNoPeers(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.ErrorCode == codeNoPeers
 }
 
-// NameTaken reports whether the server refused to restore a stream because a stream of that name exists or is
+// IsNameTaken reports whether the server refused to restore a stream because a stream of that name exists or is
 // being removed.
-func NameTaken(err error) bool {
+func IsNameTaken(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && (api.ErrorCode == codeRestoreNameTaken ||
 		api.ErrorCode == jetstream.JSErrCodeStreamNameInUse)
 }
 
-// TooFewServers reports whether the server refused a number of replicas because the cluster has fewer servers. It is
+// IsTooFewServers reports whether the server refused a number of replicas because the cluster has fewer servers. It is
 // false if one of the servers is down or has no space.
-func TooFewServers(err error) bool {
+func IsTooFewServers(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && (api.ErrorCode == codeCopiesNotSupported || api.ErrorCode == codeNoPeers &&
 		api.Description == noPeers)
@@ -102,16 +102,16 @@ func TooFewServers(err error) bool {
 // noPeers is the server's error if it has no reason why a server cannot be chosen: no further servers exist.
 const noPeers = "no suitable peers for placement"
 
-// Passing marks an error as transient. It is for errors that this project detects.
-func Passing(err error) error { return passing{err} }
+// AsTransient marks an error as transient. It is for errors that this project detects.
+func AsTransient(err error) error { return transientError{err} }
 
-type passing struct{ error }
+type transientError struct{ error }
 
-func (p passing) Unwrap() error { return p.error }
+func (p transientError) Unwrap() error { return p.error }
 
-// passes are the transient errors of the client library: the connection is down, no server responded, the response
-// was invalid, or an object that the library created on the server is gone and can be created again.
-var passes = []error{
+// transientErrors are the transient errors of the client library: the connection is down, no server responded, the
+// response was invalid, or an object that the library created on the server is gone and can be created again.
+var transientErrors = []error{
 	nats.ErrTimeout, nats.ErrNoResponders, nats.ErrDisconnected, nats.ErrConnectionReconnecting,
 	nats.ErrReconnectBufExceeded,
 	nats.ErrStaleConnection, context.DeadlineExceeded, jetstream.ErrNoStreamResponse, jetstream.ErrJetStreamNotEnabled,
@@ -120,7 +120,7 @@ var passes = []error{
 	jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, jetstream.ErrConsumerLeadershipChanged,
 }
 
-// Transient reports whether an error can pass without intervention, so that retrying is useful. Errors are
+// IsTransient reports whether an error can pass without intervention, so that retrying is useful. Errors are
 // final by default:
 //
 //	the server responded   transient if busy (5xx, 429) or part of a batch was lost, except for lack of space
@@ -128,8 +128,8 @@ var passes = []error{
 //	this project           transient if marked Passing
 //
 // A final error is returned immediately. Retrying it forever would hide its cause.
-func Transient(err error) bool {
-	var own passing
+func IsTransient(err error) bool {
+	var own transientError
 	if errors.As(err, &own) {
 		return true
 	}
@@ -137,9 +137,9 @@ func Transient(err error) bool {
 	if errors.As(err, &api) {
 		return api.ErrorCode == CodeBatchIncomplete || (api.Code >= 500 || api.Code == 429) &&
 			api.ErrorCode != CodeStoreFailed &&
-			api.ErrorCode != codePurgeDenied && !wantsRoom(api)
+			api.ErrorCode != codePurgeDenied && !isSpaceError(api)
 	}
-	for _, e := range passes {
+	for _, e := range transientErrors {
 		if errors.Is(err, e) {
 			return true
 		}
@@ -147,5 +147,6 @@ func Transient(err error) bool {
 	return false
 }
 
-// ErrBehind is the error of a read from a replica that has not received the message yet. Reads can go to any replica.
-var ErrBehind = Passing(errors.New("the server has not got this record yet"))
+// ErrReplicaLagging is the error of a read from a replica that has not received the message yet. Reads can go to any
+// replica.
+var ErrReplicaLagging = AsTransient(errors.New("the server has not got this record yet"))

@@ -26,14 +26,14 @@ func TestWhichErrorsPass(t *testing.T) {
 		another bool // sequence than the expected one
 	}{
 		{name: "unknown", err: errors.New("something else")},
-		{name: "unknown, marked", err: fmt.Errorf("read: %w", conn.Passing(errors.New("something else"))), passes: true},
+		{name: "unknown, marked", err: fmt.Errorf("read: %w", conn.AsTransient(errors.New("something else"))), passes: true},
 		{name: "no answer", err: fmt.Errorf("read: %w", nats.ErrTimeout), passes: true},
 		{name: "no answer in time", err: context.DeadlineExceeded, passes: true},
 		{name: "nobody listens", err: nats.ErrNoResponders, passes: true},
 		{name: "lost connection", err: nats.ErrDisconnected, passes: true},
 		{name: "not connected now", err: nats.ErrReconnectBufExceeded, passes: true},
 		{name: "an answer that is none", err: jetstream.ErrInvalidJSAck, passes: true},
-		{name: "a replica that lags", err: fmt.Errorf("%w: it answers nothing", conn.ErrBehind), passes: true},
+		{name: "a replica that lags", err: fmt.Errorf("%w: it answers nothing", conn.ErrReplicaLagging), passes: true},
 		{name: "the end of a context", err: context.Canceled},
 		{name: "closed", err: nats.ErrConnectionClosed},
 		{name: "no rights", err: nats.ErrAuthorization},
@@ -55,10 +55,11 @@ func TestWhichErrorsPass(t *testing.T) {
 		{name: "another last of the subject", err: refusal(400, 10164, "wrong last sequence"), another: true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			if conn.Transient(test.err) != test.passes || errors.Is(conn.AsFull(test.err), conn.ErrFull) != test.full ||
-				conn.WrongLast(test.err) != test.another {
-				t.Errorf("%v: passes %v, full %v, another sequence %v; want %v, %v, %v", test.err, conn.Transient(test.err),
-					errors.Is(conn.AsFull(test.err), conn.ErrFull), conn.WrongLast(test.err), test.passes, test.full, test.another)
+			if conn.IsTransient(test.err) != test.passes || errors.Is(conn.AsFull(test.err), conn.ErrFull) != test.full ||
+				conn.IsWrongLastSequence(test.err) != test.another {
+				t.Errorf("%v: passes %v, full %v, another sequence %v; want %v, %v, %v", test.err, conn.IsTransient(test.err),
+					errors.Is(conn.AsFull(test.err), conn.ErrFull), conn.IsWrongLastSequence(test.err), test.passes, test.full,
+					test.another)
 			}
 			if !errors.Is(conn.AsFull(test.err), test.err) {
 				t.Errorf("%v is lost", test.err)

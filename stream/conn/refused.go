@@ -13,13 +13,13 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// Refused returns the subjects that this client's user may not publish to, and those that it may not subscribe to. It
-// tests this over a separate connection, with messages that have no effect.
-func (c *Client) Refused(ctx context.Context, publish,
+// DeniedSubjects returns the subjects that this client's user may not publish to, and those that it may not subscribe
+// to. It tests this over a separate connection, with messages that have no effect.
+func (c *Client) DeniedSubjects(ctx context.Context, publish,
 	subscribe []string) (notPublish, notSubscribe []string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, AttemptLimit)
+	ctx, cancel := context.WithTimeout(ctx, AttemptTimeout)
 	defer cancel()
-	options, err := clientOptions(c.options, newStatus(), &lines{}, slog.New(slog.DiscardHandler))
+	options, err := clientOptions(c.options, newStatus(), &trackingDialer{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -40,7 +40,7 @@ func (c *Client) Refused(ctx context.Context, publish,
 	}
 	defer nc.Close()
 	for _, subject := range publish {
-		if err := nc.PublishMsg(harmless(subject)); err != nil {
+		if err := nc.PublishMsg(probeMessage(subject)); err != nil {
 			return nil, nil, fmt.Errorf("%s: %w", subject, err)
 		}
 	}
@@ -68,11 +68,11 @@ func (c *Client) Refused(ctx context.Context, publish,
 	return among(publish, "publish"), among(subscribe, "subscription"), nil
 }
 
-// Account returns the name of the account that the client's user belongs to. Some servers do not disclose it.
-func (c *Client) Account(ctx context.Context) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, lastAnswer)
+// AccountName returns the name of the account that the client's user belongs to. Some servers do not disclose it.
+func (c *Client) AccountName(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, maxAccountTimeout)
 	defer cancel()
-	m, err := c.nc.RequestWithContext(ctx, UserInfo, nil)
+	m, err := c.nc.RequestWithContext(ctx, UserInfoSubject, nil)
 	if err != nil {
 		return "", err
 	}
@@ -87,14 +87,14 @@ func (c *Client) Account(ctx context.Context) (string, error) {
 	return answer.Data.Account, nil
 }
 
-// UserInfo is the subject on which a server returns a client's own user information.
-const UserInfo = "$SYS.REQ.USER.INFO"
+// UserInfoSubject is the subject on which a server returns a client's own user information.
+const UserInfoSubject = "$SYS.REQ.USER.INFO"
 
-// harmless returns a message that changes nothing, whichever service receives it. A stream refuses it, because it
+// probeMessage returns a message that changes nothing, whichever service receives it. A stream refuses it, because it
 // expects a stream that does not exist. JetStream's API refuses it for two reasons: it requires an API level far in
 // the future, and its data is the start of a JSON object. (Data that is not an object is ignored: a purge would
 // then purge everything.)
-func harmless(subject string) *nats.Msg {
+func probeMessage(subject string) *nats.Msg {
 	m := nats.NewMsg(subject)
 	m.Header.Set(jetstream.ExpectedStreamHeader, "loaderd_asks_what_is_permitted")
 	m.Header.Set("Nats-Required-Api-Level", "1000000")

@@ -11,30 +11,30 @@ import (
 	"loaderd/internal/event"
 )
 
-// AttemptLimit bounds one request to the server. A request without a response is retried.
-const AttemptLimit = 5 * time.Second
+// AttemptTimeout bounds one request to the server. A request without a response is retried.
+const AttemptTimeout = 5 * time.Second
 
 const (
-	// clusterLimit bounds the first attempts in a cluster. A server that is frozen or has no leader loses the request,
+	// clusterTimeout bounds the first attempts in a cluster. A server that is frozen or has no leader loses the request,
 	// while a retry gets a response as soon as a leader exists. After electionTime attempts get more time, because the
 	// machine may be busy.
-	clusterLimit = time.Second
-	electionTime = 10 * time.Second
+	clusterTimeout = time.Second
+	electionTime   = 10 * time.Second
 )
 
-// Limit returns the bound of the next attempt at an operation whose first attempt was at the time began.
-func (c *Client) Limit(began time.Time) time.Duration {
+// NextTimeout returns the bound of the next attempt at an operation whose first attempt was at the time began.
+func (c *Client) NextTimeout(began time.Time) time.Duration {
 	if c.Clustered() && time.Since(began) < electionTime {
-		return clusterLimit
+		return clusterTimeout
 	}
-	return AttemptLimit
+	return AttemptTimeout
 }
 
 // Retry calls f until it succeeds, fails with a final error, or ctx ends. Limit bounds each attempt. What describes f
 // for the log and the error.
 func (c *Client) Retry(ctx context.Context, what string, f func(ctx context.Context) error) error {
 	began := time.Now()
-	return c.retry(ctx, func() time.Duration { return c.Limit(began) }, what, f)
+	return c.retry(ctx, func() time.Duration { return c.NextTimeout(began) }, what, f)
 }
 
 // RetryWithin is Retry with another bound for each attempt.
@@ -51,11 +51,11 @@ func (c *Client) retry(ctx context.Context, limit func() time.Duration, what str
 		if err == nil {
 			return nil
 		}
-		if !Transient(err) && ctx.Err() == nil {
+		if !IsTransient(err) && ctx.Err() == nil {
 			return fmt.Errorf("%s: %w", what, err)
 		}
-		pause := behindPause
-		if !errors.Is(err, ErrBehind) || attempt > behindFor {
+		pause := laggingPause
+		if !errors.Is(err, ErrReplicaLagging) || attempt > laggingRetries {
 			pause = wait.NextBackOff()
 			if !told {
 				c.log.Warn("JetStream does not answer, trying again", event.JetStreamUnavailable, "action", what, "error", err)
@@ -68,11 +68,11 @@ func (c *Client) retry(ctx context.Context, limit func() time.Duration, what str
 	}
 }
 
-// A replica usually receives a missing message within milliseconds. The first behindFor retries are therefore fast
+// A replica usually receives a missing message within milliseconds. The first laggingRetries retries are therefore fast
 // and are not logged.
 const (
-	behindFor   = 4
-	behindPause = 5 * time.Millisecond
+	laggingRetries = 4
+	laggingPause   = 5 * time.Millisecond
 )
 
 // Attempt calls f once, bounded by limit and by the current connection: a response does not arrive over the
@@ -80,7 +80,7 @@ const (
 func (c *Client) Attempt(ctx context.Context, limit time.Duration, f func(ctx context.Context) error) error {
 	try, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	up := c.status.connection()
+	up := c.status.connectionContext()
 	defer context.AfterFunc(up, cancel)()
 	err := f(try)
 	if c.nc.IsClosed() || ctx.Err() != nil {
@@ -115,5 +115,5 @@ func (c *Client) ReadTimeout() time.Duration {
 	if c.Clustered() {
 		return clusterReadTimeout
 	}
-	return AttemptLimit
+	return AttemptTimeout
 }

@@ -11,71 +11,71 @@ import (
 )
 
 const (
-	// pingEvery is the interval of the client's pings. A server that is reachable sends at least the responses to them.
-	pingEvery = 500 * time.Millisecond
-	// pingsOut is the number of pings that may stay without a response if the client has no other server.
-	pingsOut = 60
-	// silentAfter is how long a server may send nothing before the client tries another one. Such a server is frozen or
+	// pingInterval is the interval of the client's pings. A server that is reachable sends at least the responses to them.
+	pingInterval = 500 * time.Millisecond
+	// maxPingsOut is the number of pings that may stay without a response if the client has no other server.
+	maxPingsOut = 60
+	// silenceTimeout is how long a server may send nothing before the client tries another one. Such a server is frozen or
 	// cut off from the client.
-	silentAfter = 3 * time.Second
-	// listenEvery is the interval of the checks whether data was received. Silence is counted in checks, not in time: a
-	// process that was stopped or hardly scheduled has not read in the meantime.
-	listenEvery = 250 * time.Millisecond
+	silenceTimeout = 3 * time.Second
+	// silenceCheckInterval is the interval of the checks whether data was received. Silence is counted in checks, not in
+	// time: a process that was stopped or hardly scheduled has not read in the meantime.
+	silenceCheckInterval = 250 * time.Millisecond
 )
 
 var errSilent = errors.New("the server has fallen silent")
 
-// line is a connection to a server that records whether data was received over it.
-type line struct {
+// trackedConn is a connection to a server that records whether data was received over it.
+type trackedConn struct {
 	net.Conn
-	listening atomic.Bool           // a goroutine waits in Read
-	heard     atomic.Bool           // data was received since the last check
-	left      atomic.Pointer[error] // why it was closed
+	reading    atomic.Bool           // a goroutine waits in Read
+	received   atomic.Bool           // data was received since the last check
+	closeCause atomic.Pointer[error] // why it was closed
 }
 
-// leave closes the line, and the client reconnects to another server.
-func (l *line) leave(why error) {
-	l.left.Store(&why)
+// closeFor closes the line, and the client reconnects to another server.
+func (l *trackedConn) closeFor(why error) {
+	l.closeCause.Store(&why)
 	_ = l.Close()
 }
 
 // Read implements net.Conn.
-func (l *line) Read(b []byte) (int, error) {
-	l.listening.Store(true)
+func (l *trackedConn) Read(b []byte) (int, error) {
+	l.reading.Store(true)
 	n, err := l.Conn.Read(b)
-	l.listening.Store(false)
+	l.reading.Store(false)
 	if n > 0 {
-		l.heard.Store(true)
+		l.received.Store(true)
 	}
-	if why := l.left.Load(); err != nil && why != nil {
+	if why := l.closeCause.Load(); err != nil && why != nil {
 		err = *why
 	}
 	return n, err
 }
 
-// lines creates the client's connections, one after the other.
-type lines struct {
-	dialer net.Dialer
-	last   atomic.Pointer[line]
+// trackingDialer creates the client's connections, one after the other.
+type trackingDialer struct {
+	dialer  net.Dialer
+	current atomic.Pointer[trackedConn]
 }
 
 // Dial implements nats.CustomDialer.
-func (l *lines) Dial(network, address string) (net.Conn, error) {
+func (l *trackingDialer) Dial(network, address string) (net.Conn, error) {
 	c, err := l.dialer.Dial(network, address)
 	if err != nil {
 		return nil, err
 	}
-	made := &line{Conn: c}
-	l.last.Store(made)
+	made := &trackedConn{Conn: c}
+	l.current.Store(made)
 	return made, nil
 }
 
-// leaveSilent closes the connection to a server that has fallen silent, so that the client reconnects to another
-// server. If the client has no other server, it stays. leaveSilent returns when ctx ends.
-func (l *lines) leaveSilent(ctx context.Context, nc *nats.Conn) {
-	tick := time.NewTicker(listenEvery)
+// closeSilent closes the connection to a server that has fallen silent, so that the client reconnects to another
+// server. If the client has no other server, it stays. closeSilent returns when ctx ends.
+func (l *trackingDialer) closeSilent(ctx context.Context, nc *nats.Conn) {
+	tick := time.NewTicker(silenceCheckInterval)
 	defer tick.Stop()
-	var of *line
+	var of *trackedConn
 	looks, others := 0, false // consecutive checks of this line that found no data
 	for {
 		select {
@@ -83,15 +83,15 @@ func (l *lines) leaveSilent(ctx context.Context, nc *nats.Conn) {
 			return
 		case <-tick.C:
 		}
-		now := l.last.Load()
-		if now != of || now.heard.Swap(false) || !now.listening.Load() {
+		now := l.current.Load()
+		if now != of || now.received.Swap(false) || !now.reading.Load() {
 			of, looks = now, 0
 			// Read the servers now: the client may hold its lock while it waits for a silent server to read.
 			others = len(nc.Servers()) > 1
 			continue
 		}
-		if looks++; others && looks >= int(silentAfter/listenEvery) {
-			now.leave(errSilent)
+		if looks++; others && looks >= int(silenceTimeout/silenceCheckInterval) {
+			now.closeFor(errSilent)
 			looks = 0
 		}
 	}

@@ -16,7 +16,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	var log natstest.LogBuffer
-	several, err := conn.Dial(natstest.Within(t, time.Minute),
+	several, err := conn.Dial(natstest.TimeoutContext(t, time.Minute),
 		conn.Options{URL: c.Config().URL, ReconnectWait: reconnectWait}, slog.New(slog.NewTextHandler(&log, nil)))
 	if err != nil {
 		t.Fatal(err)
@@ -31,19 +31,19 @@ func TestASilentServerIsLeft(t *testing.T) {
 	one := c.Store(frozen)
 	began := time.Now()
 	c.Freeze(frozen)
-	natstest.Soon(t, "the client is connected to another server", func() bool {
+	natstest.Eventually(t, "the client is connected to another server", func() bool {
 		return several.Status().Connected && several.Conn().ConnectedUrl() != c.URL(frozen)
 	})
 	t.Logf("it left the silent server after %v", time.Since(began))
 	// The client calls its handlers after it has reconnected. Other causes end the connection later too.
-	natstest.Soon(t, "the log names the silence as the reason", func() bool {
+	natstest.Eventually(t, "the log names the silence as the reason", func() bool {
 		return strings.Contains(log.String(), "the server has fallen silent")
 	})
 	if st := one.Status(); !st.Connected {
 		t.Errorf("who knows no other server has left it: %v", st.Err)
 	}
 	c.Thaw(frozen)
-	if _, err := one.JetStream().AccountInfo(natstest.Within(t, time.Minute)); err != nil {
+	if _, err := one.JetStream().AccountInfo(natstest.TimeoutContext(t, time.Minute)); err != nil {
 		t.Errorf("the connection to the only server: %v", err)
 	}
 }
@@ -64,12 +64,12 @@ func TestAServerThatIsCutOffIsLeft(t *testing.T) {
 	}
 	began := time.Now()
 	c.Isolate(cutOff)
-	natstest.Soon(t, "the client is connected to another server", func() bool {
+	natstest.Eventually(t, "the client is connected to another server", func() bool {
 		return s.Status().Connected && s.ClientURL() != c.URL(cutOff)
 	})
 	t.Logf("it left the server after %v", time.Since(began))
 	// The majority may briefly consider one of its own servers offline.
-	natstest.Soon(t, "the majority has the stream", func() bool {
+	natstest.Eventually(t, "the majority has the stream", func() bool {
 		_, err := s.EnsureDocuments(natstest.Context(t))
 		return err == nil
 	})

@@ -15,44 +15,44 @@ type Status struct {
 
 // status is the connection's state according to the client library's callbacks.
 type status struct {
-	mu     sync.Mutex
-	now    Status
-	up     context.Context
-	lose   context.CancelFunc // ends up
-	closed bool               // no connection follows, even if the client library still reports one
+	mu              sync.Mutex
+	current         Status
+	connected       context.Context
+	cancelConnected context.CancelFunc // ends up
+	closed          bool               // no connection follows, even if the client library still reports one
 }
 
 func newStatus() *status {
 	s := &status{}
-	s.up, s.lose = context.WithCancel(context.Background())
+	s.connected, s.cancelConnected = context.WithCancel(context.Background())
 	return s
 }
 
-// connection returns a context that ends when the current connection is lost. No response to a request over that
+// connectionContext returns a context that ends when the current connection is lost. No response to a request over that
 // connection arrives afterwards.
-func (s *status) connection() context.Context {
+func (s *status) connectionContext() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.up
+	return s.connected
 }
 
 // The client library calls lost and restored.
 
-func (s *status) lost(err error) {
+func (s *status) setLost(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lose()
+	s.cancelConnected()
 	s.setLocked(false, err)
 }
 
-func (s *status) restored() {
+func (s *status) setRestored() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.lose() // the client may reconnect without reporting a loss
+	s.cancelConnected() // the client may reconnect without reporting a loss
 	if s.closed {
 		return
 	}
-	s.up, s.lose = context.WithCancel(context.Background())
+	s.connected, s.cancelConnected = context.WithCancel(context.Background())
 	s.setLocked(true, nil)
 }
 
@@ -61,25 +61,25 @@ func (s *status) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.closed = true
-	s.lose()
+	s.cancelConnected()
 }
 
 func (s *status) setLocked(connected bool, err error) {
-	if s.now.Connected != connected || s.now.Since.IsZero() {
-		s.now.Since = time.Now()
+	if s.current.Connected != connected || s.current.Since.IsZero() {
+		s.current.Since = time.Now()
 	}
-	s.now.Connected = connected
+	s.current.Connected = connected
 	switch {
 	case err != nil:
-		s.now.Err = err
+		s.current.Err = err
 	case connected:
-		s.now.Err = nil
+		s.current.Err = nil
 	}
 }
 
-// fail records an error that does not end the connection.
-func (s *status) fail(err error) {
+// setError records an error that does not end the connection.
+func (s *status) setError(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.now.Err = err
+	s.current.Err = err
 }

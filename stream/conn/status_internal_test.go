@@ -10,13 +10,13 @@ func TestStatusStaysClosed(t *testing.T) {
 	go func() { // for the race detector
 		defer close(told)
 		for range 100 {
-			s.restored()
+			s.setRestored()
 		}
 	}()
 	s.close()
 	<-told
-	s.restored()
-	if s.connection().Err() == nil {
+	s.setRestored()
+	if s.connectionContext().Err() == nil {
 		t.Error("a closed client has a connection")
 	}
 }

@@ -30,9 +30,9 @@ func (s *hanging) Health() error {
 // While the server's health check hangs with its disk, requests time out by their own limits.
 func TestStatus_HangingHealthCheckBlocksNoRequest(t *testing.T) {
 	t.Parallel()
-	in := &hanging{natstest.PlainServer(t, &server.Options{JetStream: true, NoLog: true}), make(chan struct{}),
+	in := &hanging{natstest.StartPlainServer(t, &server.Options{JetStream: true, NoLog: true}), make(chan struct{}),
 		make(chan struct{})}
-	c, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{Server: in, ReconnectWait: reconnectWait},
+	c, err := conn.Dial(natstest.TimeoutContext(t, time.Minute), conn.Options{Server: in, ReconnectWait: reconnectWait},
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -26,14 +26,14 @@ func TestAnotherServersPort(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	at := "nats://" + l.Addr().String()
-	said := conn.NotNATS(ctx, "nats://"+natstest.FreeAddress(t)+", "+at, nats.ErrTimeout)
+	said := conn.ExplainHTTP2(ctx, "nats://"+natstest.FreeAddress(t)+", "+at, nats.ErrTimeout)
 	if !strings.Contains(said, l.Addr().String()) || !strings.Contains(said, "Flight server") {
 		t.Errorf("of a Flight server it says %q", said)
 	}
-	if said := conn.NotNATS(ctx, natstest.Start(t).Store().ClientURL(), nats.ErrTimeout); said != "" {
+	if said := conn.ExplainHTTP2(ctx, natstest.Start(t).Store().ClientURL(), nats.ErrTimeout); said != "" {
 		t.Errorf("of a NATS server it says %q", said)
 	}
-	if said := conn.NotNATS(ctx, at, nats.ErrNoServers); said != "" {
+	if said := conn.ExplainHTTP2(ctx, at, nats.ErrNoServers); said != "" {
 		t.Errorf("without a timeout it says %q", said)
 	}
 }

@@ -53,14 +53,14 @@ func (b *Bus) message(subject, purpose string, data []byte, to ...[]byte) *nats.
 	m := nats.NewMsg(subject)
 	m.Data = data
 	if len(b.keys) > 0 {
-		m.Header.Set(mac.Header, b.keys.Text(purpose, b.run, append(to, data)...))
+		m.Header.Set(mac.Header, b.keys.ComputeHex(purpose, b.run, append(to, data)...))
 	}
 	return m
 }
 
-// valid reports whether a daemon of the run can have sent a message.
-func (b *Bus) valid(m *nats.Msg, purpose string, to ...[]byte) bool {
-	return len(b.keys) == 0 || b.keys.VerifyText(m.Header.Get(mac.Header), purpose, b.run, append(to, m.Data)...)
+// isValid reports whether a daemon of the run can have sent a message.
+func (b *Bus) isValid(m *nats.Msg, purpose string, to ...[]byte) bool {
+	return len(b.keys) == 0 || b.keys.VerifyHex(m.Header.Get(mac.Header), purpose, b.run, append(to, m.Data)...)
 }
 
 // Publish implements backend.Bus.
@@ -71,7 +71,7 @@ func (b *Bus) Publish(heartbeat []byte) error {
 // Subscribe implements backend.Bus.
 func (b *Bus) Subscribe(f func(heartbeat []byte)) (stop func(), err error) {
 	return b.subscribe(b.heartbeats, func(m *nats.Msg) {
-		if b.valid(m, b.purpose) {
+		if b.isValid(m, b.purpose) {
 			f(m.Data)
 		}
 	})
@@ -80,7 +80,7 @@ func (b *Bus) Subscribe(f func(heartbeat []byte)) (stop func(), err error) {
 // Request implements backend.Bus.
 func (b *Bus) Request(ctx context.Context, request []byte) ([]byte, error) {
 	if len(b.keys) > 0 {
-		return b.requestWithCode(ctx, request)
+		return b.requestWithMAC(ctx, request)
 	}
 	m, err := b.nc.RequestWithContext(ctx, b.requests, request)
 	switch {
@@ -92,8 +92,8 @@ func (b *Bus) Request(ctx context.Context, request []byte) ([]byte, error) {
 	return nil, fmt.Errorf("%w: %w", fault.ErrNoLeader, err)
 }
 
-// requestWithCode is Request for responses with MACs. It waits for the first valid one.
-func (b *Bus) requestWithCode(ctx context.Context, request []byte) ([]byte, error) {
+// requestWithMAC is Request for responses with MACs. It waits for the first valid one.
+func (b *Bus) requestWithMAC(ctx context.Context, request []byte) ([]byte, error) {
 	inbox := b.nc.NewInbox()
 	responses, err := b.nc.SubscribeSync(inbox)
 	if err != nil {
@@ -110,7 +110,7 @@ func (b *Bus) requestWithCode(ctx context.Context, request []byte) ([]byte, erro
 		}
 		if len(m.Data) == 0 && m.Header.Get("Status") == "503" {
 			err = nats.ErrNoResponders
-		} else if b.valid(m, mac.Response, request) { // otherwise a process without a key has responded
+		} else if b.isValid(m, mac.Response, request) { // otherwise a process without a key has responded
 			return m.Data, nil
 		}
 	}
@@ -128,7 +128,7 @@ func (b *Bus) Serve(f func(ctx context.Context, request []byte) []byte) (stop fu
 	ctx, cancel := context.WithCancel(context.Background())
 	room := make(chan struct{}, maxRequests)
 	unsubscribe, err := b.subscribe(b.requests, func(m *nats.Msg) {
-		if !b.valid(m, mac.Request) {
+		if !b.isValid(m, mac.Request) {
 			return
 		}
 		select {

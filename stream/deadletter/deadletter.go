@@ -34,11 +34,11 @@ const (
 
 // Original is the message of a document that cannot be decoded.
 type Original struct {
-	Sequence uint64
-	Subject  string
-	Header   nats.Header
-	Garbled  bool // its headers cannot be parsed
-	Data     []byte
+	Sequence         uint64
+	Subject          string
+	Header           nats.Header
+	MalformedHeaders bool // its headers cannot be parsed
+	Data             []byte
 }
 
 // Problem is the reason why a message is not a document.
@@ -65,16 +65,16 @@ type Writer struct {
 	fetch   Fetch
 	wake    chan struct{}
 	mu      sync.Mutex
-	late    []letter // that failed, or followed a failure
-	broken  bool     // the last attempt failed
-	count   Counts
+	backlog []letterRef // that failed, or followed a failure
+	failing bool        // the last attempt failed
+	counts  Counts
 }
 
 // Fetch reads a message of the document stream again.
 type Fetch func(ctx context.Context, sequence uint64) (Original, error)
 
-// letter is a late letter by reference.
-type letter struct {
+// letterRef is a late letter by reference.
+type letterRef struct {
 	sequence uint64
 	problem  *Problem
 }
@@ -87,11 +87,11 @@ type Counts struct {
 	Dropped int64 // given up, because too many were waiting; their documents are still in the document stream
 }
 
-// maxOriginal bounds the original headers in a letter. A server accepts 64 KiB of headers in all.
-const maxOriginal = 48 << 10
+// maxOriginalHeaders bounds the original headers in a letter. A server accepts 64 KiB of headers in all.
+const maxOriginalHeaders = 48 << 10
 
-// maxLate bounds the queue of late letters.
-const maxLate = 1 << 16
+// maxBacklog bounds the queue of late letters.
+const maxBacklog = 1 << 16
 
 // Open opens the dead-letter stream of the document stream that was created at created. It creates the dead-letter
 // stream if it does not exist.
@@ -107,59 +107,59 @@ func Open(ctx context.Context, s *stream.Store, created time.Time, fetch Fetch) 
 func (w *Writer) Counts() Counts {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	c := w.count
-	c.Waiting = len(w.late)
+	c := w.counts
+	c.Waiting = len(w.backlog)
 	return c
 }
 
 // Put stores the dead letter of m, or queues it.
 func (w *Writer) Put(ctx context.Context, m Original, problem *Problem) {
 	w.mu.Lock()
-	broken := w.broken
+	broken := w.failing
 	w.mu.Unlock()
-	if !broken && w.note(w.send(ctx, m, problem), m.Sequence, problem) {
+	if !broken && w.recordAttempt(w.sendLetter(ctx, m, problem), m.Sequence, problem) {
 		return
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if len(w.late) == maxLate {
-		w.count.Dropped++
+	if len(w.backlog) == maxBacklog {
+		w.counts.Dropped++
 		return
 	}
-	w.late = append(w.late, letter{m.Sequence, problem})
+	w.backlog = append(w.backlog, letterRef{m.Sequence, problem})
 	select {
 	case w.wake <- struct{}{}:
 	default:
 	}
 }
 
-// documents is the name of the document stream.
-func (w *Writer) documents() string { return w.store.Config().Name }
+// documentStream is the name of the document stream.
+func (w *Writer) documentStream() string { return w.store.Config().Name }
 
-// note counts an attempt and reports whether it succeeded.
-func (w *Writer) note(err error, sequence uint64, problem *Problem) bool {
+// recordAttempt counts an attempt and reports whether it succeeded.
+func (w *Writer) recordAttempt(err error, sequence uint64, problem *Problem) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if err == nil {
-		w.broken = false
-		w.count.Stored++
+		w.failing = false
+		w.counts.Stored++
 		level := slog.LevelDebug
-		if n := w.count.Stored; n&(n-1) == 0 { // the 1st, 2nd, 4th, 8th, ...: visible early, without a flood
+		if n := w.counts.Stored; n&(n-1) == 0 { // the 1st, 2nd, 4th, 8th, ...: visible early, without a flood
 			level = slog.LevelWarn
 		}
 		w.store.Log().Log(context.Background(), level, "document cannot be decoded and became a dead letter",
 			event.DocumentDeadLettered, "stream",
-			w.documents(), "sequence", sequence,
-			"reason", problem.Reason, "problem", problem.Sentence, "so_far", w.count.Stored)
+			w.documentStream(), "sequence", sequence,
+			"reason", problem.Reason, "problem", problem.Sentence, "so_far", w.counts.Stored)
 		return true
 	}
-	w.count.Failed++
-	if !w.broken {
-		w.store.Log().Warn("cannot store a dead letter, trying again in the background", "stream", w.documents(),
+	w.counts.Failed++
+	if !w.failing {
+		w.store.Log().Warn("cannot store a dead letter, trying again in the background", "stream", w.documentStream(),
 			"sequence", sequence,
 			"reason", problem.Reason, "problem", problem.Sentence, "error", err)
 	}
-	w.broken = true
+	w.failing = true
 	return false
 }
 
@@ -169,14 +169,14 @@ func (w *Writer) Run(ctx context.Context) {
 		select {
 		case <-w.wake:
 		case <-ctx.Done():
-			w.leave()
+			w.logBacklog()
 			return
 		}
 		pauses := w.store.Backoff()
 		for w.retry(ctx) {
 			w.mu.Lock()
 			pause := time.Duration(0)
-			if w.broken {
+			if w.failing {
 				pause = pauses.NextBackOff()
 			} else {
 				pauses.Reset()
@@ -193,67 +193,67 @@ func (w *Writer) Run(ctx context.Context) {
 // retry attempts the first late letter and reports whether more are queued; false if ctx has ended.
 func (w *Writer) retry(ctx context.Context) bool {
 	w.mu.Lock()
-	if len(w.late) == 0 || ctx.Err() != nil {
+	if len(w.backlog) == 0 || ctx.Err() != nil {
 		w.mu.Unlock()
 		return false
 	}
-	next := w.late[0]
-	w.late = w.late[1:]
+	next := w.backlog[0]
+	w.backlog = w.backlog[1:]
 	w.mu.Unlock()
 	err := w.resend(ctx, next)
-	stored := w.note(err, next.sequence, next.problem)
+	stored := w.recordAttempt(err, next.sequence, next.problem)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !stored {
-		w.late = append(w.late, next) // last in the queue, because it may be the only one that fails
+		w.backlog = append(w.backlog, next) // last in the queue, because it may be the only one that fails
 	}
-	return len(w.late) > 0
+	return len(w.backlog) > 0
 }
 
 // resend fetches a late letter's document again and stores the letter.
-func (w *Writer) resend(ctx context.Context, next letter) error {
-	ctx, cancel := context.WithTimeout(ctx, conn.AttemptLimit)
+func (w *Writer) resend(ctx context.Context, next letterRef) error {
+	ctx, cancel := context.WithTimeout(ctx, conn.AttemptTimeout)
 	defer cancel()
 	m, err := w.fetch(ctx, next.sequence)
 	if err != nil {
-		if conn.Transient(err) || ctx.Err() != nil {
+		if conn.IsTransient(err) || ctx.Err() != nil {
 			return err
 		}
-		m = Original{Sequence: next.sequence, Garbled: true} // the letter without the message is better than none
+		m = Original{Sequence: next.sequence, MalformedHeaders: true} // the letter without the message is better than none
 	}
-	return w.send(ctx, m, next.problem)
+	return w.sendLetter(ctx, m, next.problem)
 }
 
-// leave logs the letters that remain unwritten when the reader ends.
-func (w *Writer) leave() {
+// logBacklog logs the letters that remain unwritten when the reader ends.
+func (w *Writer) logBacklog() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if n := len(w.late); n > 0 {
+	if n := len(w.backlog); n > 0 {
 		w.store.Log().Warn("dead letters were not stored; the documents are still in the document stream", "stream",
-			w.documents(), "letters", n,
-			"first", w.late[0].sequence, "dropped", w.count.Dropped)
+			w.documentStream(), "letters", n,
+			"first", w.backlog[0].sequence, "dropped", w.counts.Dropped)
 	}
 }
 
-// lettersLeft is how many of the largest letters fit into the dead-letter stream, which drops its oldest letter for a
+// minLetters is how many of the largest letters fit into the dead-letter stream, which drops its oldest letter for a
 // new one.
-const lettersLeft = 16
+const minLetters = 16
 
-// send stores the letter of m unless it is already stored.
-func (w *Writer) send(ctx context.Context, m Original, problem *Problem) error {
-	ctx, cancel := context.WithTimeout(ctx, conn.AttemptLimit)
+// sendLetter stores the letter of m unless it is already stored.
+func (w *Writer) sendLetter(ctx context.Context, m Original, problem *Problem) error {
+	ctx, cancel := context.WithTimeout(ctx, conn.AttemptTimeout)
 	defer cancel()
 	msg := newLetter(w.store.Config(), m, problem,
-		min(w.store.Conn().MaxPayload(), w.store.Config().DeadLetterBytes/lettersLeft))
+		min(w.store.Conn().MaxPayload(), w.store.Config().DeadLetterBytes/minLetters))
 	created := w.created
-	id := fmt.Sprintf("%s:%d:%s", w.documents(), created.UnixNano(), strconv.FormatUint(m.Sequence, 10))
+	id := fmt.Sprintf("%s:%d:%s", w.documentStream(), created.UnixNano(), strconv.FormatUint(m.Sequence, 10))
 	for before := uint64(0); ; {
 		_, err := w.store.JetStream().PublishMsg(ctx, msg, jetstream.WithMsgID(id),
 			jetstream.WithExpectLastSequencePerSubject(before))
 		if err == nil {
 			return nil
 		}
-		if !conn.WrongLast(err) {
+		if !conn.IsWrongLastSequence(err) {
 			return fmt.Errorf("publish to %s: %w", msg.Subject, err)
 		}
 		there, err := w.letters.GetLastMsgForSubject(ctx, msg.Subject)
@@ -283,13 +283,13 @@ func newLetter(c stream.Config, m Original, problem *Problem, limit int64) *nats
 	msg.Header.Set(HeaderOriginalSequence, strconv.FormatUint(m.Sequence, 10))
 	msg.Header.Set(HeaderOriginalSubject, m.Subject)
 	// Reserve for what the server and the client library add: ids, conditions, framing.
-	room := limit - 512 - size(msg.Header)
-	original := original(m.Header)
-	if m.Garbled || size(original) > min(room, maxOriginal) {
+	room := limit - 512 - headerSize(msg.Header)
+	original := originalHeaders(m.Header)
+	if m.MalformedHeaders || headerSize(original) > min(room, maxOriginalHeaders) {
 		msg.Header.Add(HeaderTruncated, "headers")
 	} else {
 		maps.Copy(msg.Header, original)
-		room -= size(original)
+		room -= headerSize(original)
 	}
 	msg.Data = m.Data
 	if int64(len(m.Data)) > room {
@@ -299,19 +299,19 @@ func newLetter(c stream.Config, m Original, problem *Problem, limit int64) *nats
 	return msg
 }
 
-// original returns a message's headers under names without a meaning to the server.
-func original(header nats.Header) nats.Header {
+// originalHeaders returns a message's headers under names without a meaning to the server.
+func originalHeaders(header nats.Header) nats.Header {
 	out := make(nats.Header, len(header))
 	for k, v := range header {
-		if !messages.OfDirectGet(k) {
+		if !messages.IsDirectGetHeader(k) {
 			out[originalPrefix+k] = v
 		}
 	}
 	return out
 }
 
-// size returns an upper bound of a header's bytes on the wire.
-func size(header nats.Header) (n int64) {
+// headerSize returns an upper bound of a header's bytes on the wire.
+func headerSize(header nats.Header) (n int64) {
 	for k, values := range header {
 		for _, v := range values {
 			n += int64(len(k) + len(v) + len(": \r\n"))

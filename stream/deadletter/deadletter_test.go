@@ -65,7 +65,7 @@ func TestALetterIsStoredOnce(t *testing.T) {
 func TestLateLettersAreWrittenWhenTheyCanBe(t *testing.T) {
 	srv := natstest.Start(t)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
-	s := srv.RemoteAt(link.URL())
+	s := srv.OpenRemoteAt(link.URL())
 	fetched := make(chan uint64, 10)
 	w, err := deadletter.Open(natstest.Context(t), s, time.Now(),
 		func(_ context.Context, sequence uint64) (deadletter.Original, error) {
@@ -79,7 +79,7 @@ func TestLateLettersAreWrittenWhenTheyCanBe(t *testing.T) {
 		t.Fatal(err)
 	}
 	link.Cut()
-	natstest.Soon(t, "the connection is lost", func() bool { return !s.Status().Connected })
+	natstest.Eventually(t, "the connection is lost", func() bool { return !s.Status().Connected })
 	w.Put(natstest.Context(t), document(1), broken)
 	w.Put(natstest.Context(t), document(2), broken)
 	if c := w.Counts(); c.Waiting != 2 || c.Failed != 1 || c.Stored != 0 {
@@ -91,8 +91,8 @@ func TestLateLettersAreWrittenWhenTheyCanBe(t *testing.T) {
 		defer close(done)
 		w.Run(ctx)
 	}()
-	link.Mend()
-	natstest.Soon(t, "the letters are stored", func() bool { return w.Counts().Stored == 2 })
+	link.Restore()
+	natstest.Eventually(t, "the letters are stored", func() bool { return w.Counts().Stored == 2 })
 	stop()
 	<-done
 	if c := w.Counts(); c.Waiting != 0 || c.Dropped != 0 || len(fetched) < 2 {

@@ -33,7 +33,7 @@ func TestLetterFitsTheServer(t *testing.T) {
 			if n := got.Size(); n+256 > limit {
 				t.Errorf("%d bytes leave no room for what the client adds, the server takes %d", n, limit)
 			}
-			if kept := got.Header["Original-X-Long"] != nil; kept == (tt.header > maxOriginal) {
+			if kept := got.Header["Original-X-Long"] != nil; kept == (tt.header > maxOriginalHeaders) {
 				t.Errorf("original headers of %d bytes kept: %v", tt.header, kept)
 			}
 			if strings.Join(got.Header[HeaderTruncated], ";") != strings.Join(tt.truncated, ";") {

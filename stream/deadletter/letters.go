@@ -31,11 +31,11 @@ type Letter struct {
 	Data      []byte      // its payload; nil if only headers are read
 }
 
-// ErrNoLetter means that a dead-letter stream does not have a sequence, or no longer has it.
-var ErrNoLetter = errors.New("there is no such dead letter: the stream has dropped it, or never had it")
+// ErrLetterNotFound means that a dead-letter stream does not have a sequence, or no longer has it.
+var ErrLetterNotFound = errors.New("there is no such dead letter: the stream has dropped it, or never had it")
 
-// Box is the dead-letter stream of a document stream.
-type Box struct {
+// Queue is the dead-letter stream of a document stream.
+type Queue struct {
 	Source string // of the documents
 	store  *stream.Store
 	stream jetstream.Stream
@@ -43,9 +43,9 @@ type Box struct {
 	First, Last uint64
 }
 
-// Boxes returns the dead-letter streams of a configuration: that of its document stream, and those of the sources. It
-// is empty if none exists.
-func Boxes(ctx context.Context, s *stream.Store) (boxes []*Box, err error) {
+// ListQueues returns the dead-letter streams of a configuration: that of its document stream, and those of the sources.
+// It is empty if none exists.
+func ListQueues(ctx context.Context, s *stream.Store) (boxes []*Queue, err error) {
 	c := s.Config()
 	var names []string
 	err = s.Retry(ctx, "list the streams of dead letters", func(ctx context.Context) error {
@@ -68,8 +68,8 @@ func Boxes(ctx context.Context, s *stream.Store) (boxes []*Box, err error) {
 				continue // of another configuration
 			}
 		}
-		b, err := openBox(ctx, of)
-		if errors.Is(err, errNoBox) {
+		b, err := openQueue(ctx, of)
+		if errors.Is(err, errNoQueue) {
 			continue
 		}
 		if err != nil {
@@ -80,35 +80,35 @@ func Boxes(ctx context.Context, s *stream.Store) (boxes []*Box, err error) {
 	return boxes, nil
 }
 
-var errNoBox = errors.New("there is no such stream of dead letters")
+var errNoQueue = errors.New("there is no such stream of dead letters")
 
-func openBox(ctx context.Context, s *stream.Store) (*Box, error) {
+func openQueue(ctx context.Context, s *stream.Store) (*Queue, error) {
 	name := s.Config().DeadLetterName()
-	st, err := s.Find(ctx, "stream "+name, name, errNoBox)
+	st, err := s.Find(ctx, "stream "+name, name, errNoQueue)
 	if err != nil {
 		return nil, err
 	}
 	state := st.CachedInfo().State
-	return &Box{Source: s.Config().Source, store: s, stream: st, First: max(state.FirstSeq, 1), Last: state.LastSeq}, nil
+	return &Queue{Source: s.Config().Source, store: s, stream: st, First: max(state.FirstSeq, 1), Last: state.LastSeq}, nil
 }
 
 // Name returns the name of the stream.
-func (b *Box) Name() string { return b.store.Config().DeadLetterName() }
+func (b *Queue) Name() string { return b.store.Config().DeadLetterName() }
 
 // Store returns the store of the letters' document stream.
-func (b *Box) Store() *stream.Store { return b.store }
+func (b *Queue) Store() *stream.Store { return b.store }
 
 // Documents returns the name of the letters' document stream.
-func (b *Box) Documents() string { return b.store.Config().Name }
+func (b *Queue) Documents() string { return b.store.Config().Name }
 
 // Each calls f with every letter, oldest first, without the headers and payload of its document. It stops when f
 // returns false.
-func (b *Box) Each(ctx context.Context, f func(Letter) (more bool)) error {
+func (b *Queue) Each(ctx context.Context, f func(Letter) (more bool)) error {
 	if b.First > b.Last {
 		return nil
 	}
 	err := messages.EachHead(ctx, b.store.Client, b.stream, "", b.First, b.Last, func(m messages.Head) bool {
-		return m.Sequence <= b.Last && f(b.letter(m))
+		return m.Sequence <= b.Last && f(b.parseLetter(m))
 	})
 	if err != nil {
 		return fmt.Errorf("read stream %s: %w", b.Name(), err)
@@ -116,39 +116,39 @@ func (b *Box) Each(ctx context.Context, f func(Letter) (more bool)) error {
 	return nil
 }
 
-// Get returns one letter with headers and payload. It returns ErrNoLetter if the stream does not have it.
-func (b *Box) Get(ctx context.Context, letter uint64) (l Letter, err error) {
+// Get returns one letter with headers and payload. It returns ErrLetterNotFound if the stream does not have it.
+func (b *Queue) Get(ctx context.Context, letter uint64) (l Letter, err error) {
 	err = b.store.Retry(ctx, "read stream "+b.Name(), func(ctx context.Context) error {
 		m, err := messages.Get(ctx, b.store.Client, b.stream, letter)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return ErrNoLetter
+			return ErrLetterNotFound
 		}
 		if err != nil {
 			return err
 		}
-		l = b.letter(messages.Head{Sequence: m.Sequence, Subject: m.Subject, Header: m.Header, Time: m.Time})
-		l.Header, l.Data = headerOf(m.Header), m.Data
+		l = b.parseLetter(messages.Head{Sequence: m.Sequence, Subject: m.Subject, Header: m.Header, Time: m.Time})
+		l.Header, l.Data = documentHeaders(m.Header), m.Data
 		return nil
 	})
-	if errors.Is(err, ErrNoLetter) {
-		err = fmt.Errorf("letter %d of stream %s: %w", letter, b.Name(), ErrNoLetter)
+	if errors.Is(err, ErrLetterNotFound) {
+		err = fmt.Errorf("letter %d of stream %s: %w", letter, b.Name(), ErrLetterNotFound)
 	}
 	return l, err
 }
 
-// letter parses a letter from a message's headers. Everyone with permission to publish letters may write anything
+// parseLetter parses a letter from a message's headers. Everyone with permission to publish letters may write anything
 // into them.
-func (b *Box) letter(m messages.Head) Letter {
+func (b *Queue) parseLetter(m messages.Head) Letter {
 	h := m.Header
 	sequence, _ := strconv.ParseUint(h.Get(HeaderOriginalSequence), 10, 64) // 0 if a foreign letter has none
 	return Letter{Letter: m.Sequence, Source: b.Source, Stream: h.Get(HeaderOriginalStream), Sequence: sequence,
 		Subject: h.Get(HeaderOriginalSubject),
-		Reason:  reasonOf(h.Get(HeaderReason)), Problem: h.Get(HeaderProblem), Time: m.Time,
+		Reason:  parseReason(h.Get(HeaderReason)), Problem: h.Get(HeaderProblem), Time: m.Time,
 		Truncated: h.Values(HeaderTruncated)}
 }
 
-// headerOf returns the document's headers from those of a letter.
-func headerOf(letter nats.Header) nats.Header {
+// documentHeaders returns the document's headers from those of a letter.
+func documentHeaders(letter nats.Header) nats.Header {
 	out := nats.Header{}
 	for k, v := range letter {
 		if name, own := strings.CutPrefix(k, originalPrefix); own && name != "" {

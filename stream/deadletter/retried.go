@@ -21,39 +21,41 @@ const retriesBucket = "loaderd_retries"
 // blockLetters is the number of letters of one key, one bit each.
 const blockLetters = 1 << 16
 
-// block records which letters of a block were published again.
-type block struct {
+// letterBlock records which letters of a block were published again.
+type letterBlock struct {
 	Change string `json:"change"`         // id of the change that wrote it
 	Done   []byte `json:"done,omitempty"` // bit i%8 of byte i/8: letter i of the block
 }
 
-func (b *block) has(i uint64) bool { return i/8 < uint64(len(b.Done)) && b.Done[i/8]&(1<<(i%8)) != 0 }
+func (b *letterBlock) has(i uint64) bool {
+	return i/8 < uint64(len(b.Done)) && b.Done[i/8]&(1<<(i%8)) != 0
+}
 
-func (b *block) set(i uint64) {
+func (b *letterBlock) set(i uint64) {
 	if n := i/8 + 1; n > uint64(len(b.Done)) {
 		b.Done = append(b.Done, make([]byte, n-uint64(len(b.Done)))...)
 	}
 	b.Done[i/8] |= 1 << (i % 8)
 }
 
-// underway lists letters that are being published. A search after document From shows whether they were published.
-type underway struct {
+// inFlight lists letters that are being published. A search after document From shows whether they were published.
+type inFlight struct {
 	Change  string   `json:"change"`
 	Letters []uint64 `json:"letters,omitempty"`
 	From    uint64   `json:"from"`
 }
 
-// retried is the record of what was published again from one box. It is JSON under keys of a bucket, each updated by
-// compare-and-swap.
-type retried struct {
+// retryRecord is the record of what was published again from one box. It is JSON under keys of a bucket, each updated
+// by compare-and-swap.
+type retryRecord struct {
 	kv     jetstream.KeyValue
 	store  *stream.Store
 	prefix string // of keys: a recreated stream has other letters
 }
 
-// openRetried opens the record. It returns nil if none exists and create is false.
-func openRetried(ctx context.Context, b *Box, create bool) (*retried, error) {
-	r := &retried{store: b.store, prefix: fmt.Sprintf("%s.%d.", b.Name(),
+// openRetryRecord opens the record. It returns nil if none exists and create is false.
+func openRetryRecord(ctx context.Context, b *Queue, create bool) (*retryRecord, error) {
+	r := &retryRecord{store: b.store, prefix: fmt.Sprintf("%s.%d.", b.Name(),
 		stream.Created(b.stream.CachedInfo()).UnixNano())}
 	if create {
 		var err error
@@ -70,30 +72,30 @@ func openRetried(ctx context.Context, b *Box, create bool) (*retried, error) {
 	return r, err
 }
 
-func (r *retried) blockKey(letter uint64) string {
+func (r *retryRecord) blockKey(letter uint64) string {
 	return fmt.Sprintf("%sblock.%d", r.prefix, letter/blockLetters)
 }
 
-func (r *retried) underwayKey() string { return r.prefix + "underway" }
+func (r *retryRecord) inFlightKey() string { return r.prefix + "underway" }
 
-// Retried returns which of the letters were published again. letters must ascend.
-func (b *Box) Retried(ctx context.Context, letters []uint64) (map[uint64]bool, error) {
+// RetriedLetters returns which of the letters were published again. letters must ascend.
+func (b *Queue) RetriedLetters(ctx context.Context, letters []uint64) (map[uint64]bool, error) {
 	out := map[uint64]bool{}
-	r, err := openRetried(ctx, b, false)
+	r, err := openRetryRecord(ctx, b, false)
 	if err != nil || r == nil {
 		return out, err
 	}
-	return out, r.done(ctx, letters, out)
+	return out, r.collectDone(ctx, letters, out)
 }
 
-// done adds to into which of the letters were published again. letters must ascend.
-func (r *retried) done(ctx context.Context, letters []uint64, into map[uint64]bool) error {
-	var at block
+// collectDone adds to into which of the letters were published again. letters must ascend.
+func (r *retryRecord) collectDone(ctx context.Context, letters []uint64, into map[uint64]bool) error {
+	var at letterBlock
 	key := ""
 	for _, letter := range letters {
 		if k := r.blockKey(letter); k != key {
 			var err error
-			if at, _, _, err = get[block](ctx, r, k); err != nil {
+			if at, _, _, err = readKey[letterBlock](ctx, r, k); err != nil {
 				return err
 			}
 			key = k
@@ -105,8 +107,8 @@ func (r *retried) done(ctx context.Context, letters []uint64, into map[uint64]bo
 	return nil
 }
 
-// note records that letters were published again. letters must ascend.
-func (r *retried) note(ctx context.Context, letters []uint64) error {
+// markDone records that letters were published again. letters must ascend.
+func (r *retryRecord) markDone(ctx context.Context, letters []uint64) error {
 	for len(letters) > 0 {
 		key, n := r.blockKey(letters[0]), 1
 		for n < len(letters) && r.blockKey(letters[n]) == key {
@@ -114,7 +116,7 @@ func (r *retried) note(ctx context.Context, letters []uint64) error {
 		}
 		of := letters[:n]
 		letters = letters[n:]
-		_, err := change(ctx, r, key, func(b *block) *string { return &b.Change }, func(b *block) error {
+		_, err := updateKey(ctx, r, key, func(b *letterBlock) *string { return &b.Change }, func(b *letterBlock) error {
 			for _, letter := range of {
 				b.set(letter % blockLetters)
 			}
@@ -127,9 +129,10 @@ func (r *retried) note(ctx context.Context, letters []uint64) error {
 	return nil
 }
 
-// get returns the value under a key, when the server stored it, and its revision. The value is zero if the key does
+// readKey returns the value under a key, when the server stored it, and its revision. The value is zero if the key does
 // not exist.
-func get[T any](ctx context.Context, r *retried, key string) (value T, made time.Time, revision uint64, err error) {
+func readKey[T any](ctx context.Context, r *retryRecord,
+	key string) (value T, made time.Time, revision uint64, err error) {
 	err = r.store.Retry(ctx, "read which dead letters were published again", func(ctx context.Context) error {
 		var zero T
 		value, revision = zero, 0
@@ -152,14 +155,14 @@ func get[T any](ctx context.Context, r *retried, key string) (value T, made time
 	return value, made, revision, err
 }
 
-// change alters the value under a key and returns the id of the change, which the value stores at id. It retries
+// updateKey alters the value under a key and returns the id of the change, which the value stores at id. It retries
 // after a concurrent change or a lost response.
-func change[T any](ctx context.Context, r *retried, key string, id func(*T) *string,
+func updateKey[T any](ctx context.Context, r *retryRecord, key string, id func(*T) *string,
 	alter func(*T) error) (mine string, err error) {
 	mine = nuid.Next()
 	wait := r.store.Backoff()
 	for {
-		value, _, revision, err := get[T](ctx, r, key)
+		value, _, revision, err := readKey[T](ctx, r, key)
 		if err != nil {
 			return "", err
 		}
@@ -174,14 +177,14 @@ func change[T any](ctx context.Context, r *retried, key string, id func(*T) *str
 		if err != nil {
 			return "", err
 		}
-		err = r.store.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
+		err = r.store.Attempt(ctx, conn.AttemptTimeout, func(ctx context.Context) error {
 			_, err := r.kv.Update(ctx, key, b, revision)
 			return err
 		})
 		if err == nil {
 			return mine, nil
 		}
-		if !conn.WrongLast(err) && !conn.Transient(err) {
+		if !conn.IsWrongLastSequence(err) && !conn.IsTransient(err) {
 			return "", fmt.Errorf("record which dead letters were published again: %w", conn.AsFull(err))
 		}
 		if err := r.store.Pause(ctx, wait.NextBackOff(), err); err != nil {

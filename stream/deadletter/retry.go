@@ -29,7 +29,7 @@ const HeaderRetryOf = "Loaderd-Retry-Of"
 //	noted as under way, not published   the next retry finds no document after the noted position, and publishes it
 //	published, not noted as done        the next retry finds the document by its header, and notes it
 //	noted by two at a time              the note is one key, updated by compare-and-swap; the later retry waits until
-//	                                    the earlier one is done, or can no longer send (overAfter)
+//	                                    the earlier one is done, or can no longer send (inFlightTimeout)
 //	sent in spite of that               by a process that was suspended; the server drops it by its message id, for
 //	                                    two minutes
 type Retry struct {
@@ -37,33 +37,33 @@ type Retry struct {
 	Edit func(ctx context.Context, l Letter) ([]byte, error)
 	// DryRun publishes and records nothing.
 	DryRun bool
-	// Told is called with the outcome of each letter.
-	Told func(Outcome)
+	// OnOutcome is called with the outcome of each letter.
+	OnOutcome func(Outcome)
 
 	// Header replaces headers of the documents. An empty value removes one.
 	Header map[string]string
 
-	published func() // in tests: a document is published and not yet noted
-	settled   func() // in tests: no letters are under way, and nothing is noted yet
-	hurry     bool   // in tests: skip the wait for letters under way
+	afterPublish func() // in tests: a document is published and not yet noted
+	afterSettle  func() // in tests: no letters are under way, and nothing is noted yet
+	skipWait     bool   // in tests: skip the wait for letters under way
 }
 
 // Outcome is the result for a letter.
 type Outcome struct {
-	Letter   Letter // without its payload
-	Document uint64 // sequence of the new document; 0 if none was published, or if it is unknown
-	Already  bool   // it was published again before
-	Problem  error  // why it was not published
+	Letter           Letter // without its payload
+	Document         uint64 // sequence of the new document; 0 if none was published, or if it is unknown
+	AlreadyPublished bool   // it was published again before
+	Problem          error  // why it was not published
 }
 
 const (
-	groupLetters = 64
-	groupBytes   = 8 << 20
-	// groupLimit is how long a group may be under way. After overAfter, none of its letters can still be sent. Both are
-	// well below the two minutes for which the server remembers message ids.
-	groupLimit = 45 * time.Second
-	overAfter  = 60 * time.Second
-	noteLimit  = 10 * time.Second
+	maxGroupLetters = 64
+	maxGroupBytes   = 8 << 20
+	// groupTimeout is how long a group may be under way. After inFlightTimeout, none of its letters can still be sent.
+	// Both are well below the two minutes for which the server remembers message ids.
+	groupTimeout    = 45 * time.Second
+	inFlightTimeout = 60 * time.Second
+	recordTimeout   = 10 * time.Second
 )
 
 // SealedError means that a stream is sealed, so no run reads further documents.
@@ -77,59 +77,59 @@ func (e *SealedError) Error() string {
 		"the letters and publish them to another source", e.Stream, e.Last)
 }
 
-// work is a Retry of one box.
-type work struct {
+// retryRun is a Retry of one box.
+type retryRun struct {
 	Retry
-	box       *Box
+	box       *Queue
 	documents jetstream.Stream
-	record    *retried
+	record    *retryRecord
 	created   int64 // when the dead-letter stream was created
 }
 
-// again is a letter that is to be published again.
-type again struct {
+// retryLetter is a letter that is to be published again.
+type retryLetter struct {
 	letter  Letter
 	message *nats.Msg
 }
 
 // Do publishes the letters of a box with these sequences again. It stops at an error; the outcomes of earlier letters
 // have been passed to Told.
-func (r Retry) Do(ctx context.Context, b *Box, letters []uint64) error {
+func (r Retry) Do(ctx context.Context, b *Queue, letters []uint64) error {
 	letters = slices.Compact(slices.SortedFunc(slices.Values(letters), cmp.Compare))
 	if len(letters) == 0 {
 		return nil
 	}
-	w := &work{Retry: r, box: b, created: stream.Created(b.stream.CachedInfo()).UnixNano()}
+	w := &retryRun{Retry: r, box: b, created: stream.Created(b.stream.CachedInfo()).UnixNano()}
 	if err := w.open(ctx); err != nil {
 		return err
 	}
 	done := map[uint64]bool{}
 	if w.record != nil {
-		if err := w.record.done(ctx, letters, done); err != nil {
+		if err := w.record.collectDone(ctx, letters, done); err != nil {
 			return err
 		}
 	}
-	var group []again
+	var group []retryLetter
 	size := 0
 	for _, letter := range letters {
 		if done[letter] {
-			r.Told(Outcome{Letter: Letter{Letter: letter, Source: b.Source}, Already: true})
+			r.OnOutcome(Outcome{Letter: Letter{Letter: letter, Source: b.Source}, AlreadyPublished: true})
 			continue
 		}
-		x, err := w.prepare(ctx, letter)
+		x, err := w.prepareDocument(ctx, letter)
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
 		if err != nil {
-			r.Told(Outcome{Letter: x.letter, Problem: err})
+			r.OnOutcome(Outcome{Letter: x.letter, Problem: err})
 			continue
 		}
 		if r.DryRun {
-			r.Told(Outcome{Letter: x.letter})
+			r.OnOutcome(Outcome{Letter: x.letter})
 			continue
 		}
-		if len(group) > 0 && (len(group) == groupLetters || size+len(x.message.Data) > groupBytes) {
-			if err := w.publish(ctx, group); err != nil {
+		if len(group) > 0 && (len(group) == maxGroupLetters || size+len(x.message.Data) > maxGroupBytes) {
+			if err := w.publishGroup(ctx, group); err != nil {
 				return err
 			}
 			group, size = nil, 0
@@ -139,11 +139,11 @@ func (r Retry) Do(ctx context.Context, b *Box, letters []uint64) error {
 	if len(group) == 0 {
 		return nil
 	}
-	return w.publish(ctx, group)
+	return w.publishGroup(ctx, group)
 }
 
 // open opens the document stream and the record.
-func (w *work) open(ctx context.Context) (err error) {
+func (w *retryRun) open(ctx context.Context) (err error) {
 	s, name := w.box.store, w.box.Documents()
 	if w.documents, err = s.Find(ctx, "stream "+name, name, errors.New("there is no such document stream")); err != nil {
 		return err
@@ -151,19 +151,19 @@ func (w *work) open(ctx context.Context) (err error) {
 	if last, sealed := stream.Sealed(w.documents.CachedInfo().Config); sealed {
 		return &SealedError{name, last}
 	}
-	w.record, err = openRetried(ctx, w.box, !w.DryRun)
+	w.record, err = openRetryRecord(ctx, w.box, !w.DryRun)
 	return err
 }
 
-// prepare builds the document of a letter.
-func (w *work) prepare(ctx context.Context, letter uint64) (again, error) {
-	x := again{letter: Letter{Letter: letter, Source: w.box.Source}}
+// prepareDocument builds the document of a letter.
+func (w *retryRun) prepareDocument(ctx context.Context, letter uint64) (retryLetter, error) {
+	x := retryLetter{letter: Letter{Letter: letter, Source: w.box.Source}}
 	l, err := w.box.Get(ctx, letter)
 	if err != nil {
 		return x, err
 	}
 	if len(l.Truncated) > 0 {
-		if l, err = w.whole(ctx, l); err != nil {
+		if l, err = w.completeLetter(ctx, l); err != nil {
 			return x, err
 		}
 	}
@@ -177,15 +177,16 @@ func (w *work) prepare(ctx context.Context, letter uint64) (again, error) {
 			return x, err
 		}
 	}
-	id := w.id(letter)
-	x.message = &nats.Msg{Subject: l.Subject, Header: headersAgain(replaced(l.Header, w.Header), l.Data), Data: l.Data}
+	id := w.retryID(letter)
+	x.message = &nats.Msg{Subject: l.Subject, Header: retryHeaders(replaceHeaders(l.Header, w.Header), l.Data),
+		Data: l.Data}
 	x.message.Header.Set(HeaderRetryOf, id)
 	x.message.Header.Set(nats.MsgIdHdr, "retry:"+id)
 	return x, nil
 }
 
-// whole completes a letter from the document stream, if that still holds the document.
-func (w *work) whole(ctx context.Context, l Letter) (Letter, error) {
+// completeLetter completes a letter from the document stream, if that still holds the document.
+func (w *retryRun) completeLetter(ctx context.Context, l Letter) (Letter, error) {
 	gone := fmt.Errorf("the letter lacks %s of its document, which stream %s does not hold any more",
 		strings.Join(l.Truncated, " and "), w.box.Documents())
 	if l.Stream != w.box.Documents() || stream.Created(w.documents.CachedInfo()).After(l.Time) {
@@ -197,7 +198,7 @@ func (w *work) whole(ctx context.Context, l Letter) (Letter, error) {
 			return gone
 		}
 		if err == nil {
-			l.Data, l.Header = m.Data, headerOf(original(m.Header))
+			l.Data, l.Header = m.Data, documentHeaders(originalHeaders(m.Header))
 		}
 		return err
 	})
@@ -207,8 +208,8 @@ func (w *work) whole(ctx context.Context, l Letter) (Letter, error) {
 	return l, err
 }
 
-// replaced returns a document's headers with replacements. Names match in any case.
-func replaced(own nats.Header, by map[string]string) nats.Header {
+// replaceHeaders returns a document's headers with replacements. Names match in any case.
+func replaceHeaders(own nats.Header, by map[string]string) nats.Header {
 	h := maps.Clone(own)
 	if h == nil {
 		h = nats.Header{}
@@ -222,10 +223,10 @@ func replaced(own nats.Header, by map[string]string) nats.Header {
 	return h
 }
 
-// headersAgain returns the headers with which a document is published again, without those that the server
+// retryHeaders returns the headers with which a document is published again, without those that the server
 // interprets. The message id is that of the retry. A document's id from Nats-Msg-Id, or from its JSON, therefore
 // moves to Loaderd-Id.
-func headersAgain(own nats.Header, data []byte) nats.Header {
+func retryHeaders(own nats.Header, data []byte) nats.Header {
 	h := maps.Clone(own)
 	id := ""
 	for _, k := range slices.Sorted(maps.Keys(h)) {
@@ -233,14 +234,14 @@ func headersAgain(own nats.Header, data []byte) nats.Header {
 		case strings.EqualFold(k, stream.HeaderID):
 			id = cmp.Or(id, h.Get(k))
 		case strings.EqualFold(k, nats.MsgIdHdr):
-			id = cmp.Or(id, first(h[k]))
+			id = cmp.Or(id, firstValue(h[k]))
 		}
 		if k == "" || strings.HasPrefix(strings.ToLower(k), "nats-") || strings.EqualFold(k, HeaderRetryOf) {
 			delete(h, k)
 		}
 	}
 	if id == "" && strings.HasPrefix(h.Get(stream.HeaderContentType), stream.TypeJSON) {
-		id = idOf(data)
+		id = jsonID(data)
 	}
 	if id != "" && h.Get(stream.HeaderID) == "" {
 		h.Set(stream.HeaderID, id)
@@ -248,15 +249,15 @@ func headersAgain(own nats.Header, data []byte) nats.Header {
 	return h
 }
 
-func first(values []string) string {
+func firstValue(values []string) string {
 	if len(values) == 0 {
 		return ""
 	}
 	return values[0]
 }
 
-// idOf returns the id of a JSON document, empty for none.
-func idOf(data []byte) string {
+// jsonID returns the id of a JSON document, empty for none.
+func jsonID(data []byte) string {
 	var members map[string]json.RawMessage
 	if json.Unmarshal(data, &members) != nil {
 		return ""
@@ -273,28 +274,28 @@ func idOf(data []byte) string {
 	return ""
 }
 
-// id returns the identity of a letter for a document's header.
-func (w *work) id(letter uint64) string {
+// retryID returns the identity of a letter for a document's header.
+func (w *retryRun) retryID(letter uint64) string {
 	return fmt.Sprintf("%s:%d:%d", w.box.Name(), w.created, letter)
 }
 
-// publish publishes a group.
-func (w *work) publish(ctx context.Context, group []again) error {
-	mine, since, err := w.begin(ctx, group)
+// publishGroup publishes a group.
+func (w *retryRun) publishGroup(ctx context.Context, group []retryLetter) error {
+	mine, since, err := w.markInFlight(ctx, group)
 	if err != nil {
 		return err
 	}
-	limit, cancel := context.WithDeadline(ctx, since.Add(groupLimit))
+	limit, cancel := context.WithDeadline(ctx, since.Add(groupTimeout))
 	defer cancel()
-	if group, err = w.notDone(limit, group); err != nil {
+	if group, err = w.dropDone(limit, group); err != nil {
 		return err
 	}
 	var done []uint64
 	var outcomes []Outcome
 	var failed error
 	for _, x := range group {
-		ack, err := w.send(limit, x.message)
-		if err != nil && (conn.Transient(err) || limit.Err() != nil) {
+		ack, err := w.publishDocument(limit, x.message)
+		if err != nil && (conn.IsTransient(err) || limit.Err() != nil) {
 			failed = fmt.Errorf("publish letter %d again: %w", x.letter.Letter, err)
 			break // whether it is stored is unknown; the next retry determines it
 		}
@@ -303,41 +304,41 @@ func (w *work) publish(ctx context.Context, group []again) error {
 			continue
 		}
 		done = append(done, x.letter.Letter)
-		outcomes = append(outcomes, Outcome{Letter: x.letter, Document: ack.Sequence, Already: ack.Duplicate})
-		if w.published != nil {
-			w.published()
+		outcomes = append(outcomes, Outcome{Letter: x.letter, Document: ack.Sequence, AlreadyPublished: ack.Duplicate})
+		if w.afterPublish != nil {
+			w.afterPublish()
 		}
 	}
 	// Note the results even if ctx was canceled, so that the next retry does not have to find them.
-	late, cancelLate := context.WithTimeout(context.WithoutCancel(ctx), noteLimit)
+	late, cancelLate := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancelLate()
-	if err := w.record.note(late, done); err != nil {
+	if err := w.record.markDone(late, done); err != nil {
 		return errors.Join(failed, err)
 	}
 	for _, o := range outcomes {
-		w.Told(o)
+		w.OnOutcome(o)
 	}
 	if failed != nil {
 		return failed
 	}
-	return w.clear(late, mine)
+	return w.clearInFlight(late, mine)
 }
 
-// notDone removes letters that another retry has published since.
-func (w *work) notDone(ctx context.Context, group []again) ([]again, error) {
+// dropDone removes letters that another retry has published since.
+func (w *retryRun) dropDone(ctx context.Context, group []retryLetter) ([]retryLetter, error) {
 	done := map[uint64]bool{}
-	if err := w.record.done(ctx, lettersOf(group), done); err != nil {
+	if err := w.record.collectDone(ctx, lettersOf(group), done); err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(group, func(x again) bool {
+	return slices.DeleteFunc(group, func(x retryLetter) bool {
 		if done[x.letter.Letter] {
-			w.Told(Outcome{Letter: x.letter, Already: true})
+			w.OnOutcome(Outcome{Letter: x.letter, AlreadyPublished: true})
 		}
 		return done[x.letter.Letter]
 	}), nil
 }
 
-func lettersOf(group []again) []uint64 {
+func lettersOf(group []retryLetter) []uint64 {
 	letters := make([]uint64, len(group))
 	for i, x := range group {
 		letters[i] = x.letter.Letter
@@ -345,15 +346,15 @@ func lettersOf(group []again) []uint64 {
 	return letters
 }
 
-// send publishes a document.
-func (w *work) send(ctx context.Context, m *nats.Msg) (ack *jetstream.PubAck, err error) {
+// publishDocument publishes a document.
+func (w *retryRun) publishDocument(ctx context.Context, m *nats.Msg) (ack *jetstream.PubAck, err error) {
 	wait := w.box.store.Backoff()
 	for {
-		err = w.box.store.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) (err error) {
+		err = w.box.store.Attempt(ctx, conn.AttemptTimeout, func(ctx context.Context) (err error) {
 			ack, err = w.box.store.JetStream().PublishMsg(ctx, m, jetstream.WithExpectStream(w.box.Documents()))
 			return err
 		})
-		if err == nil || !conn.Transient(err) {
+		if err == nil || !conn.IsTransient(err) {
 			return ack, conn.AsFull(err)
 		}
 		if failed := w.box.store.Pause(ctx, wait.NextBackOff(), err); failed != nil {
@@ -362,42 +363,42 @@ func (w *work) send(ctx context.Context, m *nats.Msg) (ack *jetstream.PubAck, er
 	}
 }
 
-// errBusy means that another retry has noted letters as under way.
-var errBusy = errors.New("somebody else publishes dead letters of the stream again at this moment")
+// errRetryInFlight means that another retry has noted letters as under way.
+var errRetryInFlight = errors.New("somebody else publishes dead letters of the stream again at this moment")
 
-// begin notes that letters are about to be published, and the end of the document stream, after which they will be.
-// It waits while another retry has letters under way. It returns the id of the note, and a time before it was made.
-func (w *work) begin(ctx context.Context, group []again) (mine string, since time.Time, err error) {
+// markInFlight notes that letters are about to be published, and the end of the document stream, after which they will
+// be. It waits while another retry has letters under way. It returns the id of the note, and a time before it was made.
+func (w *retryRun) markInFlight(ctx context.Context, group []retryLetter) (mine string, since time.Time, err error) {
 	for {
-		if err := w.settle(ctx); err != nil {
+		if err := w.settleInFlight(ctx); err != nil {
 			return "", since, err
 		}
-		last, _, err := w.end(ctx)
+		last, _, err := w.streamEnd(ctx)
 		if err != nil {
 			return "", since, err
 		}
-		if w.settled != nil {
-			w.settled()
+		if w.afterSettle != nil {
+			w.afterSettle()
 		}
 		since = time.Now()
-		mine, err = change(ctx, w.record, w.record.underwayKey(), underwayID, func(u *underway) error {
+		mine, err = updateKey(ctx, w.record, w.record.inFlightKey(), inFlightChange, func(u *inFlight) error {
 			if len(u.Letters) > 0 {
-				return errBusy
+				return errRetryInFlight
 			}
 			u.Letters, u.From = lettersOf(group), last
 			return nil
 		})
-		if !errors.Is(err, errBusy) {
+		if !errors.Is(err, errRetryInFlight) {
 			return mine, since, err
 		}
 	}
 }
 
-func underwayID(u *underway) *string { return &u.Change }
+func inFlightChange(u *inFlight) *string { return &u.Change }
 
-// clear notes that the letters of a note are no longer under way.
-func (w *work) clear(ctx context.Context, mine string) error {
-	_, err := change(ctx, w.record, w.record.underwayKey(), underwayID, func(u *underway) error {
+// clearInFlight notes that the letters of a note are no longer under way.
+func (w *retryRun) clearInFlight(ctx context.Context, mine string) error {
+	_, err := updateKey(ctx, w.record, w.record.inFlightKey(), inFlightChange, func(u *inFlight) error {
 		if u.Change != mine {
 			return errSettled
 		}
@@ -412,11 +413,11 @@ func (w *work) clear(ctx context.Context, mine string) error {
 
 var errSettled = errors.New("somebody else has found out what became of the letters")
 
-// end returns the sequence of the document stream's last document, and the server's time.
-func (w *work) end(ctx context.Context) (last uint64, now time.Time, err error) {
+// streamEnd returns the sequence of the document stream's last document, and the server's time.
+func (w *retryRun) streamEnd(ctx context.Context) (last uint64, now time.Time, err error) {
 	s := w.box.store
 	err = s.Retry(ctx, "read stream "+w.box.Documents(), func(ctx context.Context) error {
-		if err := messages.Confirm(ctx, s.Client, w.documents); err != nil {
+		if err := messages.TryBarrier(ctx, s.Client, w.documents); err != nil {
 			return err
 		}
 		info, err := w.documents.Info(ctx)
@@ -428,35 +429,35 @@ func (w *work) end(ctx context.Context) (last uint64, now time.Time, err error) 
 	return last, now, err
 }
 
-// settle determines the outcome of letters that an earlier retry had under way when it was killed or lost its
+// settleInFlight determines the outcome of letters that an earlier retry had under way when it was killed or lost its
 // connection. It waits for a retry that may still be running.
-func (w *work) settle(ctx context.Context) error {
+func (w *retryRun) settleInFlight(ctx context.Context) error {
 	for told := false; ; told = true {
-		u, made, _, err := get[underway](ctx, w.record, w.record.underwayKey())
+		u, made, _, err := readKey[inFlight](ctx, w.record, w.record.inFlightKey())
 		if err != nil || len(u.Letters) == 0 {
 			return err
 		}
-		last, now, err := w.end(ctx)
+		last, now, err := w.streamEnd(ctx)
 		if err != nil {
 			return err
 		}
-		if left := overAfter - now.Sub(made); left > 0 && !w.hurry {
+		if left := inFlightTimeout - now.Sub(made); left > 0 && !w.skipWait {
 			if !told {
 				w.box.store.Log().Warn(
 					"another retry of dead letters is running or was killed: waiting for its end", "stream",
 					w.box.Name(), "at_most", left.Round(time.Second))
 			}
-			if !wait(ctx, min(left, lookEvery), nil) {
+			if !sleep(ctx, min(left, pollInterval), nil) {
 				return ctx.Err()
 			}
 			continue
 		}
-		done, err := w.find(ctx, u, last)
+		done, err := w.findPublished(ctx, u, last)
 		if err == nil {
-			err = w.record.note(ctx, done)
+			err = w.record.markDone(ctx, done)
 		}
 		if err == nil {
-			err = w.clear(ctx, u.Change)
+			err = w.clearInFlight(ctx, u.Change)
 		}
 		if err != nil {
 			return err
@@ -464,11 +465,11 @@ func (w *work) settle(ctx context.Context) error {
 	}
 }
 
-// find returns which letters that were under way are in the document stream.
-func (w *work) find(ctx context.Context, u underway, last uint64) (done []uint64, err error) {
+// findPublished returns which letters that were under way are in the document stream.
+func (w *retryRun) findPublished(ctx context.Context, u inFlight, last uint64) (done []uint64, err error) {
 	wanted := map[string]uint64{}
 	for _, letter := range u.Letters {
-		wanted[w.id(letter)] = letter
+		wanted[w.retryID(letter)] = letter
 	}
 	if u.From >= last {
 		return nil, nil

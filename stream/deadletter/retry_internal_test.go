@@ -21,19 +21,20 @@ func FuzzLetter(f *testing.F) {
 		letter := nats.Header{originalPrefix + name: {value}, originalPrefix + stream.HeaderContentType: {kind},
 			HeaderReason: {value}, HeaderProblem: {value},
 			HeaderOriginalSequence: {value}, HeaderOriginalSubject: {value}}
-		h := headersAgain(replaced(headerOf(letter), map[string]string{name: value}), data)
+		h := retryHeaders(replaceHeaders(documentHeaders(letter), map[string]string{name: value}), data)
 		for k := range h {
 			if strings.HasPrefix(strings.ToLower(k), "nats-") || k == "" {
 				t.Errorf("header %q is published again", k)
 			}
 		}
-		b := &Box{}
-		if l := b.letter(messages.Head{Sequence: 1, Header: letter}); l.Reason != Other && !reasonForm.MatchString(l.Reason) {
+		b := &Queue{}
+		if l := b.parseLetter(messages.Head{Sequence: 1, Header: letter}); l.Reason != OtherReason &&
+			!reasonPattern.MatchString(l.Reason) {
 			t.Errorf("reason %q", l.Reason)
 		}
 		x := NewTally(nil, "web")
-		x.clear(x.created, 1)
-		x.add(messages.Head{Sequence: 1, Header: letter})
+		x.reset(x.created, 1)
+		x.addLetter(messages.Head{Sequence: 1, Header: letter})
 		if s := x.Summary(); len(s.Reasons) != 1 || len(s.Reasons[0].Samples[0].Problem) > maxProblem+3 {
 			t.Errorf("it is counted as %+v", s)
 		}
@@ -45,7 +46,7 @@ func FuzzRetried(f *testing.F) {
 	f.Add([]byte(`{"change":"a","done":"/w=="}`), uint64(7))
 	f.Add([]byte(`{"done":null}`), uint64(blockLetters-1))
 	f.Fuzz(func(t *testing.T, data []byte, letter uint64) {
-		var at block
+		var at letterBlock
 		if json.Unmarshal(data, &at) != nil {
 			return
 		}
@@ -53,7 +54,7 @@ func FuzzRetried(f *testing.F) {
 		if !at.has(letter % blockLetters) {
 			t.Errorf("letter %d is not noted", letter)
 		}
-		var u underway
+		var u inFlight
 		_ = json.Unmarshal(data, &u)
 	})
 }

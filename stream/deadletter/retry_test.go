@@ -22,9 +22,9 @@ import (
 )
 
 // box opens the only dead-letter stream.
-func box(t *testing.T, s *stream.Store) *deadletter.Box {
+func box(t *testing.T, s *stream.Store) *deadletter.Queue {
 	t.Helper()
-	boxes, err := deadletter.Boxes(natstest.Context(t), s)
+	boxes, err := deadletter.ListQueues(natstest.Context(t), s)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +72,7 @@ func (t *told) tell(o deadletter.Outcome) {
 	switch {
 	case o.Problem != nil:
 		word = o.Problem.Error()
-	case o.Already:
+	case o.AlreadyPublished:
 		word = "already"
 	}
 	t.words = append(t.words, fmt.Sprint(o.Letter.Letter, " ", word))
@@ -81,7 +81,7 @@ func (t *told) tell(o deadletter.Outcome) {
 func retry(t *testing.T, s *stream.Store, r deadletter.Retry, letters ...uint64) []string {
 	t.Helper()
 	var said told
-	r.Told = said.tell
+	r.OnOutcome = said.tell
 	if err := r.Do(natstest.Context(t), box(t, s), letters); err != nil {
 		t.Fatal(err)
 	}
@@ -145,7 +145,7 @@ func TestRetry(t *testing.T) {
 			t.Errorf("subject %s", m.Subject)
 		}
 	}
-	done, err := box(t, s).Retried(natstest.Context(t), []uint64{1, 2, 3, 4})
+	done, err := box(t, s).RetriedLetters(natstest.Context(t), []uint64{1, 2, 3, 4})
 	if err != nil || !reflect.DeepEqual(done, map[uint64]bool{1: true, 2: true, 3: true}) {
 		t.Errorf("recorded are %v, %v", done, err)
 	}
@@ -182,7 +182,7 @@ func forget(t *testing.T, s *stream.Store) {
 		return err != nil || ack.Duplicate
 	}
 	known()
-	natstest.Soon(t, "ids are forgotten", func() bool { return !known() })
+	natstest.Eventually(t, "ids are forgotten", func() bool { return !known() })
 	update(usual)
 }
 
@@ -203,7 +203,7 @@ func TestRetryIsKilled(t *testing.T) {
 			b := box(t, s)
 			var killed sync.WaitGroup
 			killed.Go(func() {
-				r := deadletter.Retry{Told: func(deadletter.Outcome) {}}.Killing(func() {
+				r := deadletter.Retry{OnOutcome: func(deadletter.Outcome) {}}.AfterPublish(func() {
 					natstest.Publish(t, s, natstest.Documents(10+published, 1)...) // producers continue
 					if published++; published == at {
 						runtime.Goexit()
@@ -214,7 +214,7 @@ func TestRetryIsKilled(t *testing.T) {
 			killed.Wait()
 			forget(t, s)
 			var said told
-			r := deadletter.Retry{Told: said.tell}.Killing(nil)
+			r := deadletter.Retry{OnOutcome: said.tell}.AfterPublish(nil)
 			if err := r.Do(natstest.Context(t), box(t, s), all); err != nil {
 				t.Fatal(err)
 			}
@@ -252,18 +252,18 @@ func TestRetryOfOneThoughtDead(t *testing.T) {
 			st := documents(t, s, 2)
 			keep(t, s, 1, 2, "BAD_JSON")
 			ctx, b := natstest.Context(t), box(t, s)
-			quiet := deadletter.Retry{Told: func(deadletter.Outcome) {}}
+			quiet := deadletter.Retry{OnOutcome: func(deadletter.Outcome) {}}
 			var working sync.WaitGroup
 			// second publishes letter 2 and is killed before it notes that, after it has called during.
 			second := func(during func()) {
 				var dying sync.WaitGroup
-				dying.Go(func() { _ = quiet.Killing(func() { during(); runtime.Goexit() }).Do(ctx, b, []uint64{2}) })
+				dying.Go(func() { _ = quiet.AfterPublish(func() { during(); runtime.Goexit() }).Do(ctx, b, []uint64{2}) })
 				dying.Wait()
 			}
 			if name == "it ends later" {
 				published, goOn := make(chan struct{}), make(chan struct{})
 				working.Go(func() {
-					if err := quiet.Killing(func() { close(published); <-goOn }).Do(ctx, b, []uint64{1}); err != nil {
+					if err := quiet.AfterPublish(func() { close(published); <-goOn }).Do(ctx, b, []uint64{1}); err != nil {
 						t.Error(err)
 					}
 				})
@@ -271,12 +271,12 @@ func TestRetryOfOneThoughtDead(t *testing.T) {
 				second(func() { close(goOn); working.Wait() })
 			} else {
 				once := sync.OnceFunc(func() { second(func() {}) })
-				if err := quiet.Before(once).Do(ctx, b, []uint64{1}); err != nil {
+				if err := quiet.AfterSettle(once).Do(ctx, b, []uint64{1}); err != nil {
 					t.Error(err)
 				}
 			}
 			forget(t, s)
-			if err := quiet.Killing(nil).Do(ctx, b, []uint64{1, 2}); err != nil {
+			if err := quiet.AfterPublish(nil).Do(ctx, b, []uint64{1, 2}); err != nil {
 				t.Fatal(err)
 			}
 			if all := retries(t, st); len(all) != 2 {
@@ -292,9 +292,9 @@ func TestRetryWaitsForAnother(t *testing.T) {
 	st := documents(t, s, 2)
 	keep(t, s, 1, 2, "BAD_JSON")
 	b := box(t, s)
-	quiet := deadletter.Retry{Told: func(deadletter.Outcome) {}}
-	err := quiet.Killing(func() {
-		ctx := natstest.Within(t, 2*time.Second)
+	quiet := deadletter.Retry{OnOutcome: func(deadletter.Outcome) {}}
+	err := quiet.AfterPublish(func() {
+		ctx := natstest.TimeoutContext(t, 2*time.Second)
 		if err := quiet.Do(ctx, b, []uint64{1, 2}); !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("the second ends with %v", err)
 		}
@@ -321,11 +321,11 @@ func TestRetriedIsRecorded(t *testing.T) {
 	b := box(t, s)
 	done := []uint64{1, 7, 65535, 65536, 200_000, 1 << 40}
 	for _, part := range [][]uint64{done[:2], done[1:5], done[5:]} {
-		if err := b.Note(natstest.Context(t), part...); err != nil {
+		if err := b.MarkDone(natstest.Context(t), part...); err != nil {
 			t.Fatal(err)
 		}
 	}
-	got, err := b.Retried(natstest.Context(t), []uint64{1, 2, 7, 8, 65535, 65536, 65537, 131_079, 200_000,
+	got, err := b.RetriedLetters(natstest.Context(t), []uint64{1, 2, 7, 8, 65535, 65536, 65537, 131_079, 200_000,
 		200_001, 1 << 40})
 	if err != nil || !slices.Equal(slices.Sorted(maps.Keys(got)), done) {
 		t.Errorf("recorded are %v, %v", got, err)
@@ -362,9 +362,9 @@ func TestRetriesAtOnce(t *testing.T) {
 	var working sync.WaitGroup
 	for range 3 {
 		working.Go(func() {
-			boxes, err := deadletter.Boxes(natstest.Context(t), s)
+			boxes, err := deadletter.ListQueues(natstest.Context(t), s)
 			if err == nil {
-				err = deadletter.Retry{Told: func(deadletter.Outcome) {}}.Do(natstest.Context(t), boxes[0], all)
+				err = deadletter.Retry{OnOutcome: func(deadletter.Outcome) {}}.Do(natstest.Context(t), boxes[0], all)
 			}
 			if err != nil {
 				t.Error(err)
@@ -448,7 +448,7 @@ func TestRetryOfASealedSource(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sealed *deadletter.SealedError
-	err := deadletter.Retry{Told: func(o deadletter.Outcome) {
+	err := deadletter.Retry{OnOutcome: func(o deadletter.Outcome) {
 		t.Errorf("%+v", o)
 	}}.Do(natstest.Context(t), box(t, s), []uint64{1, 2})
 	if !errors.As(err, &sealed) || sealed.Stream != "DOCS_math" {
@@ -459,7 +459,7 @@ func TestRetryOfASealedSource(t *testing.T) {
 // Boxes finds the dead-letter streams of all sources, with each complete letter in them.
 func TestBoxes(t *testing.T) {
 	s := natstest.Start(t).Store()
-	if boxes, err := deadletter.Boxes(natstest.Context(t), s); err != nil || len(boxes) != 0 {
+	if boxes, err := deadletter.ListQueues(natstest.Context(t), s); err != nil || len(boxes) != 0 {
 		t.Errorf("without a stream: %d, %v", len(boxes), err)
 	}
 	for _, source := range []string{"web", "math"} {
@@ -469,7 +469,7 @@ func TestBoxes(t *testing.T) {
 		}
 		keep(t, of, 1, 3, "BAD_JSON", "TOO_LARGE")
 	}
-	boxes, err := deadletter.Boxes(natstest.Context(t), s)
+	boxes, err := deadletter.ListQueues(natstest.Context(t), s)
 	if err != nil || len(boxes) != 2 || boxes[0].Source != "math" || boxes[1].Source != "web" {
 		t.Fatalf("boxes %+v, %v", boxes, err)
 	}
@@ -488,7 +488,7 @@ func TestBoxes(t *testing.T) {
 		l.Problem != "document 2" {
 		t.Errorf("letter 2 is %+v, %v", l, err)
 	}
-	if _, err := boxes[0].Get(natstest.Context(t), 4); !errors.Is(err, deadletter.ErrNoLetter) {
+	if _, err := boxes[0].Get(natstest.Context(t), 4); !errors.Is(err, deadletter.ErrLetterNotFound) {
 		t.Errorf("letter 4: %v", err)
 	}
 }

@@ -14,8 +14,8 @@ const (
 	maxSubject = 200
 )
 
-// Other is the reason of letters whose reason is not one of those that are distinguished, or not a valid name.
-const Other = "OTHER"
+// OtherReason is the reason of letters whose reason is not one of those that are distinguished, or not a valid name.
+const OtherReason = "OTHER"
 
 // Summary is the content of dead-letter streams.
 type Summary struct {
@@ -40,8 +40,8 @@ type Sample struct {
 	Time     time.Time // when the letter was stored
 }
 
-// Merge returns the summary of several streams.
-func Merge(all ...Summary) Summary {
+// MergeSummaries returns the summary of several streams.
+func MergeSummaries(all ...Summary) Summary {
 	var out Summary
 	of := map[string]Reason{}
 	for _, s := range all {
@@ -58,10 +58,10 @@ func Merge(all ...Summary) Summary {
 	}
 	slices.SortFunc(out.Reasons, byLetters)
 	if rest := len(out.Reasons) - maxReasons; rest > 0 {
-		out.Reasons = fold(out.Reasons)
+		out.Reasons = foldReasons(out.Reasons)
 	}
 	for i := range out.Reasons {
-		newest(&out.Reasons[i])
+		keepNewest(&out.Reasons[i])
 	}
 	return out
 }
@@ -70,12 +70,12 @@ func byLetters(a, b Reason) int {
 	return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Reason, b.Reason))
 }
 
-// fold merges the reasons beyond the limit into one.
-func fold(all []Reason) []Reason {
-	other := Reason{Reason: Other}
+// foldReasons merges the reasons beyond the limit into one.
+func foldReasons(all []Reason) []Reason {
+	other := Reason{Reason: OtherReason}
 	kept := make([]Reason, 0, maxReasons)
 	for _, r := range all {
-		if r.Reason != Other && len(kept) < maxReasons-1 {
+		if r.Reason != OtherReason && len(kept) < maxReasons-1 {
 			kept = append(kept, r)
 			continue
 		}
@@ -87,8 +87,8 @@ func fold(all []Reason) []Reason {
 	return kept
 }
 
-// newest keeps the newest samples of a reason.
-func newest(r *Reason) {
+// keepNewest keeps the newest samples of a reason.
+func keepNewest(r *Reason) {
 	slices.SortFunc(r.Samples, func(a, b Sample) int {
 		return cmp.Or(b.Time.Compare(a.Time), cmp.Compare(a.Source, b.Source), cmp.Compare(b.Letter, a.Letter))
 	})

@@ -11,22 +11,22 @@ import (
 
 // Tallies holds the tallies of all sources of a run. Sources may be added while it runs.
 type Tallies struct {
-	every time.Duration
-	added chan struct{}
+	interval time.Duration
+	added    chan struct{}
 
 	mu  sync.Mutex
 	all []*Tally
 }
 
 const (
-	// lookEvery is the interval of requests for each stream's state, if few streams exist.
-	lookEvery = 2 * time.Second
-	// lookPause is the pause between two requests, so each of many streams is requested less often.
-	lookPause = 50 * time.Millisecond
+	// pollInterval is the interval of requests for each stream's state, if few streams exist.
+	pollInterval = 2 * time.Second
+	// pollPause is the pause between two requests, so each of many streams is requested less often.
+	pollPause = 50 * time.Millisecond
 )
 
 // NewTallies returns the tallies of no source yet.
-func NewTallies() *Tallies { return &Tallies{every: lookEvery, added: make(chan struct{}, 1)} }
+func NewTallies() *Tallies { return &Tallies{interval: pollInterval, added: make(chan struct{}, 1)} }
 
 // Add adds the letters of a store's document stream, which belongs to a source.
 func (t *Tallies) Add(s *stream.Store, source string) {
@@ -60,18 +60,18 @@ func (t *Tallies) Follow(ctx context.Context) {
 					"error", err)
 			}
 			failing[x] = err != nil
-			if len(all) > 1 && !wait(ctx, lookPause, nil) {
+			if len(all) > 1 && !sleep(ctx, pollPause, nil) {
 				return
 			}
 		}
-		if !wait(ctx, max(t.every-time.Duration(len(all))*lookPause, lookPause), t.added) {
+		if !sleep(ctx, max(t.interval-time.Duration(len(all))*pollPause, pollPause), t.added) {
 			return
 		}
 	}
 }
 
-// wait waits for d, or until sooner has a value. It returns false if ctx has ended.
-func wait(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
+// sleep waits for d, or until sooner has a value. It returns false if ctx has ended.
+func sleep(ctx context.Context, d time.Duration, sooner <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
 	select {
@@ -89,7 +89,7 @@ func (t *Tallies) Summary() Summary {
 	for _, x := range t.tallies() {
 		all = append(all, x.Summary())
 	}
-	return Merge(all...)
+	return MergeSummaries(all...)
 }
 
 // Each calls f with the summary of each source's stream.

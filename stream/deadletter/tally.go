@@ -24,27 +24,27 @@ type Tally struct {
 	store  *stream.Store
 	source string
 
-	reading sync.Mutex // one Refresh at a time
-	stream  jetstream.Stream
-	again   time.Time // no recount before
+	refreshMu   sync.Mutex // one Refresh at a time
+	stream      jetstream.Stream
+	nextRecount time.Time // no recount before
 
 	mu      sync.Mutex
 	created time.Time // of the stream that is counted
 	total   int64     // letters that the stream held at the last request
 	first   uint64    // sequence of letters[0]
 	letters []uint8   // by sequence: an index of reasons plus 1, 0 for no letter
-	reasons [maxReasons]counted
+	reasons [maxReasons]reasonCount
 }
 
-// counted is what a Tally holds of one reason. The last entry of reasons is for all other reasons.
-type counted struct {
+// reasonCount is what a Tally holds of one reason. The last entry of reasons is for all other reasons.
+type reasonCount struct {
 	reason  string // empty: the entry is free
 	letters int64
 	samples []Sample // oldest first
 }
 
-// most bounds the letters that are counted. Letters before the newest ones are not counted.
-const most = 1 << 24
+// maxCountedLetters bounds the letters that are counted. Letters before the newest ones are not counted.
+const maxCountedLetters = 1 << 24
 
 // recountPause is the minimum time between two recounts.
 const recountPause = time.Minute
@@ -59,25 +59,25 @@ func (t *Tally) Source() string { return t.source }
 // Refresh adds new letters and removes deleted ones since the last call. After an error, such as a lost connection,
 // the next call continues where this one ended.
 func (t *Tally) Refresh(ctx context.Context) error {
-	t.reading.Lock()
-	defer t.reading.Unlock()
-	info, err := t.info(ctx)
+	t.refreshMu.Lock()
+	defer t.refreshMu.Unlock()
+	info, err := t.streamInfo(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) && !t.store.Clustered() { // in a cluster a lagging server may report it
 		t.stream = nil
 		t.mu.Lock()
 		defer t.mu.Unlock()
-		t.clear(time.Time{}, 1)
+		t.reset(time.Time{}, 1)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	next := t.follow(info)
+	next := t.adoptState(info)
 	last := info.State.LastSeq
 	if next <= last && info.State.Msgs > 0 {
 		err = messages.EachHead(ctx, t.store.Client, t.stream, "", next, last, func(m messages.Head) bool {
 			if m.Sequence <= last {
-				t.add(m)
+				t.addLetter(m)
 			}
 			return m.Sequence < last
 		})
@@ -85,17 +85,17 @@ func (t *Tally) Refresh(ctx context.Context) error {
 			return err
 		}
 	}
-	t.reached(last)
-	if t.misses(info) && !time.Now().Before(t.again) {
-		t.again = time.Now().Add(recountPause)
+	t.extendTo(last)
+	if t.hasDeletions(info) && !time.Now().Before(t.nextRecount) {
+		t.nextRecount = time.Now().Add(recountPause)
 		return t.recount(ctx)
 	}
 	return nil
 }
 
-// misses reports whether counted letters were deleted between others. Letters that the stream dropped precede all
+// hasDeletions reports whether counted letters were deleted between others. Letters that the stream dropped precede all
 // others.
-func (t *Tally) misses(info *jetstream.StreamInfo) bool {
+func (t *Tally) hasDeletions(info *jetstream.StreamInfo) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	holes := len(t.letters)
@@ -108,7 +108,7 @@ func (t *Tally) misses(info *jetstream.StreamInfo) bool {
 // recount counts all letters again. The previous counts stay visible until that is done.
 func (t *Tally) recount(ctx context.Context) error {
 	fresh := NewTally(t.store, t.source)
-	fresh.again = t.again // once is enough
+	fresh.nextRecount = t.nextRecount // once is enough
 	if err := fresh.Refresh(ctx); err != nil {
 		return err
 	}
@@ -119,9 +119,9 @@ func (t *Tally) recount(ctx context.Context) error {
 	return nil
 }
 
-// info requests the stream's state.
-func (t *Tally) info(ctx context.Context) (info *jetstream.StreamInfo, err error) {
-	err = t.store.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) (err error) {
+// streamInfo requests the stream's state.
+func (t *Tally) streamInfo(ctx context.Context) (info *jetstream.StreamInfo, err error) {
+	err = t.store.Attempt(ctx, conn.AttemptTimeout, func(ctx context.Context) (err error) {
 		if t.stream == nil {
 			if t.stream, err = t.store.JetStream().Stream(ctx, t.store.Config().DeadLetterName()); err != nil {
 				t.stream = nil
@@ -136,26 +136,26 @@ func (t *Tally) info(ctx context.Context) (info *jetstream.StreamInfo, err error
 	return info, err
 }
 
-// follow adapts the tally to which letters the stream has, and returns the first sequence that is not counted.
-func (t *Tally) follow(info *jetstream.StreamInfo) (next uint64) {
+// adoptState adapts the tally to which letters the stream has, and returns the first sequence that is not counted.
+func (t *Tally) adoptState(info *jetstream.StreamInfo) (next uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if created := stream.Created(info); !created.Equal(t.created) {
-		t.clear(created, info.State.FirstSeq)
+		t.reset(created, info.State.FirstSeq)
 	}
 	t.total = int64(info.State.Msgs)
-	t.drop(info.State.FirstSeq)
-	if last := info.State.LastSeq; last >= most {
-		t.drop(last - most + 1)
+	t.dropBefore(info.State.FirstSeq)
+	if last := info.State.LastSeq; last >= maxCountedLetters {
+		t.dropBefore(last - maxCountedLetters + 1)
 	}
-	return t.next()
+	return t.nextSequence()
 }
 
-// next returns the sequence after those that are counted. The caller must hold mu.
-func (t *Tally) next() uint64 { return t.first + uint64(len(t.letters)) }
+// nextSequence returns the sequence after those that are counted. The caller must hold mu.
+func (t *Tally) nextSequence() uint64 { return t.first + uint64(len(t.letters)) }
 
-// drop removes letters before a sequence. The caller must hold mu.
-func (t *Tally) drop(first uint64) {
+// dropBefore removes letters before a sequence. The caller must hold mu.
+func (t *Tally) dropBefore(first uint64) {
 	if first <= t.first {
 		return
 	}
@@ -174,20 +174,20 @@ func (t *Tally) drop(first uint64) {
 		r := &t.reasons[i]
 		r.samples = slices.DeleteFunc(r.samples, func(s Sample) bool { return s.Letter < first })
 		if r.letters == 0 {
-			*r = counted{}
+			*r = reasonCount{}
 		}
 	}
 }
 
-// add counts a letter.
-func (t *Tally) add(m messages.Head) {
+// addLetter counts a letter.
+func (t *Tally) addLetter(m messages.Head) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.reach(m.Sequence - 1)
-	if m.Sequence != t.next() {
+	t.extendToLocked(m.Sequence - 1)
+	if m.Sequence != t.nextSequence() {
 		return // dropped or counted since
 	}
-	i := t.place(reasonOf(m.Header.Get(HeaderReason)))
+	i := t.reasonIndex(parseReason(m.Header.Get(HeaderReason)))
 	t.letters = append(t.letters, uint8(i+1))
 	r := &t.reasons[i]
 	r.letters++
@@ -196,26 +196,26 @@ func (t *Tally) add(m messages.Head) {
 	}
 	sequence, _ := strconv.ParseUint(m.Header.Get(HeaderOriginalSequence), 10, 64) // 0 if a foreign letter has none
 	r.samples = append(r.samples, Sample{Letter: m.Sequence, Source: t.source, Sequence: sequence,
-		Subject: short(m.Header.Get(HeaderOriginalSubject), maxSubject),
-		Problem: short(m.Header.Get(HeaderProblem), maxProblem), Time: m.Time})
+		Subject: truncate(m.Header.Get(HeaderOriginalSubject), maxSubject),
+		Problem: truncate(m.Header.Get(HeaderProblem), maxProblem), Time: m.Time})
 }
 
-// reached records that no further letters exist up to a sequence.
-func (t *Tally) reached(sequence uint64) {
+// extendTo records that no further letters exist up to a sequence.
+func (t *Tally) extendTo(sequence uint64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.reach(sequence)
+	t.extendToLocked(sequence)
 }
 
-// reach is reached without locking. The caller must hold mu.
-func (t *Tally) reach(sequence uint64) {
-	if n := sequence + 1; n > t.next() {
-		t.letters = append(t.letters, make([]uint8, n-t.next())...)
+// extendToLocked is reached without locking. The caller must hold mu.
+func (t *Tally) extendToLocked(sequence uint64) {
+	if n := sequence + 1; n > t.nextSequence() {
+		t.letters = append(t.letters, make([]uint8, n-t.nextSequence())...)
 	}
 }
 
-// place returns the index at which a reason is counted. The caller must hold mu.
-func (t *Tally) place(reason string) int {
+// reasonIndex returns the index at which a reason is counted. The caller must hold mu.
+func (t *Tally) reasonIndex(reason string) int {
 	free := maxReasons - 1
 	for i := range t.reasons[:maxReasons-1] {
 		switch t.reasons[i].reason {
@@ -225,19 +225,19 @@ func (t *Tally) place(reason string) int {
 			free = min(free, i)
 		}
 	}
-	if reason == Other {
+	if reason == OtherReason {
 		free = maxReasons - 1
 	}
 	t.reasons[free].reason = reason
 	if free == maxReasons-1 {
-		t.reasons[free].reason = Other
+		t.reasons[free].reason = OtherReason
 	}
 	return free
 }
 
-// clear restarts the count. The caller must hold mu.
-func (t *Tally) clear(created time.Time, first uint64) {
-	t.created, t.total, t.first, t.letters, t.reasons = created, 0, max(first, 1), nil, [maxReasons]counted{}
+// reset restarts the count. The caller must hold mu.
+func (t *Tally) reset(created time.Time, first uint64) {
+	t.created, t.total, t.first, t.letters, t.reasons = created, 0, max(first, 1), nil, [maxReasons]reasonCount{}
 }
 
 // Summary returns the current counts.
@@ -248,7 +248,7 @@ func (t *Tally) Summary() Summary {
 	for _, r := range t.reasons {
 		if r.letters > 0 {
 			reason := Reason{Reason: r.reason, Letters: r.letters, Samples: slices.Clone(r.samples)}
-			newest(&reason)
+			keepNewest(&reason)
 			out.Reasons = append(out.Reasons, reason)
 		}
 	}
@@ -256,18 +256,18 @@ func (t *Tally) Summary() Summary {
 	return out
 }
 
-// reasonForm matches the name of a reason. Everyone with permission to publish dead letters may write anything.
-var reasonForm = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,39}$`)
+// reasonPattern matches the name of a reason. Everyone with permission to publish dead letters may write anything.
+var reasonPattern = regexp.MustCompile(`^[A-Z][A-Z0-9_]{0,39}$`)
 
-func reasonOf(header string) string {
-	if !reasonForm.MatchString(header) {
-		return Other
+func parseReason(header string) string {
+	if !reasonPattern.MatchString(header) {
+		return OtherReason
 	}
 	return header
 }
 
-// short returns external text, truncated to n bytes.
-func short(text string, n int) string {
+// truncate returns external text, truncated to n bytes.
+func truncate(text string, n int) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	if len(text) > n {
 		text = strings.ToValidUTF8(text[:n], "") + "..."

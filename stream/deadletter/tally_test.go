@@ -103,9 +103,9 @@ func lettersOf(s deadletter.Summary) map[string]int64 {
 
 func refreshed(t *testing.T, x *deadletter.Tally) deadletter.Summary {
 	t.Helper()
-	natstest.Soon(t, "the letters are counted", func() bool { // a server of a cluster may not have the stream yet
+	natstest.Eventually(t, "the letters are counted", func() bool { // a server of a cluster may not have the stream yet
 		err := x.Refresh(natstest.Context(t))
-		if err != nil && !conn.Transient(err) && !errors.Is(err, jetstream.ErrStreamNotFound) {
+		if err != nil && !conn.IsTransient(err) && !errors.Is(err, jetstream.ErrStreamNotFound) {
 			t.Fatal(err)
 		}
 		return err == nil
@@ -204,7 +204,7 @@ func TestTallyOfForeignLetters(t *testing.T) {
 	x := deadletter.NewTally(s, "")
 	got := refreshed(t, x)
 	counts := counted(t, got)
-	if got.Total != 55 || len(counts) != 32 || counts[deadletter.Other] != 5+50-31 || counts["REASON_0"] != 1 {
+	if got.Total != 55 || len(counts) != 32 || counts[deadletter.OtherReason] != 5+50-31 || counts["REASON_0"] != 1 {
 		t.Errorf("%d letters of %d reasons: %v", got.Total, len(counts), counts)
 	}
 	for _, r := range got.Reasons {
@@ -227,21 +227,21 @@ func manyReasons(n int) (out []string) {
 func TestTallyGoesOnBehindALostConnection(t *testing.T) {
 	srv := natstest.Start(t)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
-	s := srv.RemoteAt(link.URL())
+	s := srv.OpenRemoteAt(link.URL())
 	keep(t, srv.Store(), 1, 10, "BAD_JSON")
 	x := deadletter.NewTally(s, "")
 	same(t, "before", x, srv.Store())
 	link.Cut()
-	natstest.Soon(t, "the connection is lost", func() bool { return !s.Status().Connected })
-	if err := x.Refresh(natstest.Within(t, time.Minute)); err == nil {
+	natstest.Eventually(t, "the connection is lost", func() bool { return !s.Status().Connected })
+	if err := x.Refresh(natstest.TimeoutContext(t, time.Minute)); err == nil {
 		t.Error("without a connection all is well")
 	}
 	if got := x.Summary(); got.Total != 10 {
 		t.Errorf("without a connection: %+v", got)
 	}
 	keep(t, srv.Store(), 11, 15, "TOO_LARGE")
-	link.Mend()
-	natstest.Soon(t, "it counts again", func() bool { return x.Refresh(natstest.Context(t)) == nil })
+	link.Restore()
+	natstest.Eventually(t, "it counts again", func() bool { return x.Refresh(natstest.Context(t)) == nil })
 	same(t, "behind it", x, srv.Store())
 }
 
@@ -257,12 +257,12 @@ func TestTallies(t *testing.T) {
 	web, math := s.Source("web", 2), s.Source("math", 2)
 	keep(t, web, 1, 7, "BAD_JSON")
 	all.Add(web, "web")
-	natstest.Soon(t, "the letters of web are counted", func() bool { return sum(all.Summary()) == 7 })
+	natstest.Eventually(t, "the letters of web are counted", func() bool { return sum(all.Summary()) == 7 })
 	keep(t, math, 1, 4, "BAD_JSON", "TOO_LARGE")
 	all.Add(math, "math")
-	natstest.Soon(t, "the letters of math are counted", func() bool { return sum(all.Summary()) == 11 })
+	natstest.Eventually(t, "the letters of math are counted", func() bool { return sum(all.Summary()) == 11 })
 	keep(t, web, 8, 9, "BAD_JSON")
-	natstest.Soon(t, "those that come are counted", func() bool { return sum(all.Summary()) == 13 })
+	natstest.Eventually(t, "those that come are counted", func() bool { return sum(all.Summary()) == 13 })
 	if got := lettersOf(all.Summary()); !reflect.DeepEqual(got, map[string]int64{"BAD_JSON": 11, "TOO_LARGE": 2}) {
 		t.Errorf("%v are counted", got)
 	}
@@ -294,9 +294,10 @@ func TestMergeFoldsWhatIsTooMuch(t *testing.T) {
 		}
 		all = append(all, s)
 	}
-	all = append(all, deadletter.Summary{Total: 2, Reasons: []deadletter.Reason{{Reason: deadletter.Other, Letters: 2}}})
-	got := deadletter.Merge(all...)
-	if got.Total != 62 || sum(got) != 62 || len(got.Reasons) != 32 || got.Reasons[0].Reason != deadletter.Other ||
+	all = append(all, deadletter.Summary{Total: 2,
+		Reasons: []deadletter.Reason{{Reason: deadletter.OtherReason, Letters: 2}}})
+	got := deadletter.MergeSummaries(all...)
+	if got.Total != 62 || sum(got) != 62 || len(got.Reasons) != 32 || got.Reasons[0].Reason != deadletter.OtherReason ||
 		got.Reasons[0].Letters != 31 {
 		t.Errorf("%d letters of %d reasons, the first %+v", sum(got), len(got.Reasons), got.Reasons[0])
 	}

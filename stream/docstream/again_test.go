@@ -38,7 +38,7 @@ func TestContentsAreThoseOfEachDocument(t *testing.T) {
 	var mu sync.Mutex
 	got := map[uint64][]int32{}
 	var skipped []document.Document
-	err := l.Again(ctx, ask, func(d document.Document) {
+	err := l.Refetch(ctx, ask, func(d document.Document) {
 		sequence, content := d.Sequence, d.Content
 		mu.Lock()
 		defer mu.Unlock()

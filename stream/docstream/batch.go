@@ -30,19 +30,19 @@ const (
 func batchMemory(size int) int64 { return min(16*int64(size)+1<<20, 160<<20) }
 
 // decodeBatch reads the documents of an Arrow IPC stream of record batches.
-func (d decoder) decodeBatch(f fields, data []byte) ([]decoded, *deadletter.Problem) {
+func (d decoder) decodeBatch(f headerFields, data []byte) ([]decodedDocument, *deadletter.Problem) {
 	if !d.batches {
-		return nil, bad(badContentType,
+		return nil, newProblem(badContentType,
 			"a message of %s holds several documents, and the run takes one of each: set documents.batches", stream.TypeArrow)
 	}
-	if failed := d.tokenizedHere(f); failed != nil {
+	if failed := d.checkTokenizer(f); failed != nil {
 		return nil, failed
 	}
-	ipc, err := columnfile.NewArrowWithin(bytes.NewReader(data), batchMemory(len(data)))
+	ipc, err := columnfile.NewArrowReaderLimit(bytes.NewReader(data), batchMemory(len(data)))
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	out, tokens := []decoded{}, 0
+	out, tokens := []decodedDocument{}, 0
 	for {
 		record, err := ipc.Next()
 		if errors.Is(err, io.EOF) {
@@ -68,18 +68,19 @@ func unreadable(err error) *deadletter.Problem {
 	if len(line) > most {
 		line = line[:most] + "..."
 	}
-	return bad(badBatch, "%s", strings.ToValidUTF8(line, "\ufffd"))
+	return newProblem(badBatch, "%s", strings.ToValidUTF8(line, "\ufffd"))
 }
 
 // readBatch appends the documents of a record batch. tokens is the running total of the message, plus one per
 // document.
-func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]decoded, *deadletter.Problem) {
+func (d decoder) readBatch(out []decodedDocument, record arrow.Record,
+	tokens *int) ([]decodedDocument, *deadletter.Problem) {
 	var ids, losses *array.List
 	var names, weights arrow.Array
-	var more beside
+	var more extraColumns
 	for i, f := range record.Schema().Fields() {
 		if n := len(record.Schema().FieldIndices(f.Name)); n > 1 {
-			return nil, bad(badColumn, "%d columns are named %s", n, quoted(f.Name))
+			return nil, newProblem(badColumn, "%d columns are named %s", n, quoteValue(f.Name))
 		}
 		column, ok := record.Column(i), false
 		switch f.Name {
@@ -92,47 +93,47 @@ func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]d
 				_, ok = losses.ListValues().(*array.Boolean)
 			}
 		case columnID:
-			names, ok = column, holds(f.Type, runconfig.MetaString)
+			names, ok = column, hasValueType(f.Type, runconfig.MetaString)
 		case columnWeight:
 			weights = column
 			ok = f.Type.ID() == arrow.FLOAT32 || f.Type.ID() == arrow.FLOAT64
 		default:
-			known, want := d.take(&more, f.Name, column)
+			known, want := d.addColumn(&more, f.Name, column)
 			if !known {
 				return nil,
-					bad(badColumn, "column %s is none of %s: others stand in the run's documents.columns and documents.meta",
-						quoted(f.Name), d.names())
+					newProblem(badColumn, "column %s is none of %s: others stand in the run's documents.columns and documents.meta",
+						quoteValue(f.Name), d.columnNames())
 			}
 			if want != "" {
-				return nil, bad(badColumn, "column %s is %s: want %s", f.Name, f.Type, want)
+				return nil, newProblem(badColumn, "column %s is %s: want %s", f.Name, f.Type, want)
 			}
 			ok = true
 		}
 		if !ok {
-			return nil, bad(badColumn,
+			return nil, newProblem(badColumn,
 				"column %s is %s: want ids list<int32>, id string, loss list<bool>, weight float32 or float64", f.Name, f.Type)
 		}
 	}
 	if ids == nil {
-		return nil, bad(badColumn, "it has no column %s", columnIDs)
+		return nil, newProblem(badColumn, "it has no column %s", columnIDs)
 	}
 	for i := range int(record.NumRows()) {
-		doc := decoded{}
+		doc := decodedDocument{}
 		var failed *deadletter.Problem
-		if doc.tokens, failed = d.idsOf(ids, i); failed == nil && losses != nil && !losses.IsNull(i) {
-			doc.loss, failed = maskOf(losses, i, len(doc.tokens))
+		if doc.tokens, failed = d.rowIDs(ids, i); failed == nil && losses != nil && !losses.IsNull(i) {
+			doc.loss, failed = rowLoss(losses, i, len(doc.tokens))
 		}
 		if failed == nil && weights != nil && !weights.IsNull(i) {
-			doc.weight, failed = factorOf(weights, i)
+			doc.weight, failed = rowWeight(weights, i)
 		}
 		if failed == nil {
-			failed = d.rowOf(&doc, more, i)
+			failed = d.addExtraValues(&doc, more, i)
 		}
 		if *tokens += len(doc.tokens) + 1; failed == nil && *tokens > plan.MaxPartTokens {
-			failed = bad(tooLarge, "the documents up to this one have more than %d tokens", plan.MaxPartTokens)
+			failed = newProblem(tooLarge, "the documents up to this one have more than %d tokens", plan.MaxPartTokens)
 		}
 		if failed != nil {
-			return nil, bad(failed.Reason, "document %d: %s", len(out), failed.Sentence)
+			return nil, newProblem(failed.Reason, "document %d: %s", len(out), failed.Sentence)
 		}
 		if names != nil {
 			name, _ := textAt(names, i)
@@ -143,23 +144,23 @@ func (d decoder) readBatch(out []decoded, record arrow.Record, tokens *int) ([]d
 	return out, nil
 }
 
-// idsOf returns the tokens of row i.
-func (d decoder) idsOf(ids *array.List, i int) ([]int32, *deadletter.Problem) {
+// rowIDs returns the tokens of row i.
+func (d decoder) rowIDs(ids *array.List, i int) ([]int32, *deadletter.Problem) {
 	if ids.IsNull(i) {
-		return nil, bad(badBatch, "%s is null", columnIDs)
+		return nil, newProblem(badBatch, "%s is null", columnIDs)
 	}
 	from, to := ids.ValueOffsets(i)
 	values := ids.ListValues().(*array.Int32)
 	if int(to-from) > d.limit {
-		return nil, bad(tooLarge, "%d tokens, a document may have %d", to-from, d.limit)
+		return nil, newProblem(tooLarge, "%d tokens, a document may have %d", to-from, d.limit)
 	}
 	out := make([]int32, 0, to-from+1)
 	for k := int(from); k < int(to); k++ {
 		if values.IsNull(k) {
-			return nil, bad(badBatch, "%s has a null at position %d", columnIDs, k-int(from))
+			return nil, newProblem(badBatch, "%s has a null at position %d", columnIDs, k-int(from))
 		}
 		if id := values.Value(k); id < 0 || int(id) >= d.vocab {
-			return nil, bad(tokenOutOfRange, "id %d at position %d is outside the vocabulary of %d ids", id,
+			return nil, newProblem(tokenOutOfRange, "id %d at position %d is outside the vocabulary of %d ids", id,
 				k-int(from), d.vocab)
 		}
 		out = append(out, values.Value(k))
@@ -167,17 +168,17 @@ func (d decoder) idsOf(ids *array.List, i int) ([]int32, *deadletter.Problem) {
 	return out, nil
 }
 
-// maskOf returns which tokens of row i have a loss.
-func maskOf(losses *array.List, i, tokens int) (plan.LossRuns, *deadletter.Problem) {
+// rowLoss returns which tokens of row i have a loss.
+func rowLoss(losses *array.List, i, tokens int) (plan.LossRuns, *deadletter.Problem) {
 	from, to := losses.ValueOffsets(i)
 	if int(to-from) != tokens {
-		return nil, bad(badLoss, "%s has %d values, the document %d tokens", columnLoss, to-from, tokens)
+		return nil, newProblem(badLoss, "%s has %d values, the document %d tokens", columnLoss, to-from, tokens)
 	}
 	values := losses.ListValues().(*array.Boolean)
 	loss, lengths := true, []int32{0}
 	for k := int(from); k < int(to); k++ {
 		if values.IsNull(k) {
-			return nil, bad(badLoss, "%s has a null at position %d", columnLoss, k-int(from))
+			return nil, newProblem(badLoss, "%s has a null at position %d", columnLoss, k-int(from))
 		}
 		if has := values.Value(k); has != loss {
 			loss, lengths = has, append(lengths, 0)
@@ -187,7 +188,7 @@ func maskOf(losses *array.List, i, tokens int) (plan.LossRuns, *deadletter.Probl
 	return plan.NewLossRuns(lengths), nil
 }
 
-func factorOf(weights arrow.Array, i int) (*float32, *deadletter.Problem) {
+func rowWeight(weights arrow.Array, i int) (*float32, *deadletter.Problem) {
 	var f float64
 	switch w := weights.(type) {
 	case *array.Float32:
@@ -195,9 +196,9 @@ func factorOf(weights arrow.Array, i int) (*float32, *deadletter.Problem) {
 	case *array.Float64:
 		f = w.Value(i)
 	}
-	w, ok := factor(f)
+	w, ok := newWeight(f)
 	if !ok {
-		return nil, bad(badWeight, "%s is %v: want a finite number, 0 or more", columnWeight, f)
+		return nil, newProblem(badWeight, "%s is %v: want a finite number, 0 or more", columnWeight, f)
 	}
 	return w, nil
 }

@@ -24,7 +24,8 @@ func FuzzBatch(f *testing.F) {
 		Columns: map[string]runconfig.TokenColumn{"half": {Type: runconfig.ColumnFloat16, Fill: 1},
 			"flag":  {Type: runconfig.ColumnBool},
 			"other": {Type: runconfig.ColumnNone}}}
-	d.batches, d.columns, d.meta, d.passed = true, tokenColumns(documents), metaColumns(documents), passedOver(documents)
+	d.batches, d.columns, d.meta, d.ignored = true, tokenColumns(documents), metaColumns(documents),
+		ignoredColumns(documents)
 	schema := arrow.NewSchema([]arrow.Field{
 		{Name: columnIDs, Type: arrow.ListOf(arrow.PrimitiveTypes.Int32), Nullable: true},
 		{Name: columnID, Type: arrow.BinaryTypes.String, Nullable: true},
@@ -58,12 +59,12 @@ func FuzzBatch(f *testing.F) {
 		got, failed := d.decode(header("Content-Type", stream.TypeArrow, "Loaderd-Tokenizer", testPrint), data)
 		if failed != nil {
 			if failed.Reason == "" || failed.Sentence == "" || strings.ContainsAny(failed.Sentence, "\r\n\x00") ||
-				len(failed.Sentence) > 800 || got.several != nil {
+				len(failed.Sentence) > 800 || got.documents != nil {
 				t.Fatalf("reason %q, sentence %q, %+v", failed.Reason, failed.Sentence, got)
 			}
 			return
 		}
-		doc, failed := l.several(document.Document{Sequence: 1}, got.several, topic{})
+		doc, failed := l.multiDocument(document.Document{Sequence: 1}, got.documents, hintInputs{})
 		if failed != nil {
 			t.Fatal(failed)
 		}
@@ -80,7 +81,7 @@ func FuzzBatch(f *testing.F) {
 			start += int32(x.Length)
 			total += x.Length
 		}
-		if total != doc.Len() || len(doc.Parts) != len(got.several) {
+		if total != doc.Len() || len(doc.Parts) != len(got.documents) {
 			t.Fatalf("%d tokens of documents, %d in the message", total, doc.Len())
 		}
 		if b := doc.Extra; b != nil {

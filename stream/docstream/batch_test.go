@@ -95,14 +95,14 @@ func TestBatch(t *testing.T) {
 		stream.Message{Data: []byte("one")})
 	want := document.Document{Sequence: 1}
 	half := float32(0.5)
-	want.Narrow = []uint16{1, 2, 3, testEnd, 4, 5, testEnd, 6, testEnd, 7, testEnd}
+	want.NarrowTokens = []uint16{1, 2, 3, testEnd, 4, 5, testEnd, 6, testEnd, 7, testEnd}
 	want.Loss = plan.LossRuns{1, 7, 3}
 	want.Docs = []document.Doc{{Start: 0, Weight: &half}, {Start: 4}, {Start: 4}, {Start: 7}, {Start: 9}}
 	want.Parts = []plan.Part{{Length: 4, Loss: plan.LossRuns{1, 3}}, {Skip: plan.SkipEmpty},
 		{Length: 3, Skip: plan.SkipMasked, Loss: plan.LossRuns{0, 3}}, {Length: 2, Loss: plan.LossRuns{0, 1, 1}}, {Length: 2}}
 	src := openSource(t, l, 1)
 	got := nextDoc(t, src)
-	shown, err := l.Show(natstest.Context(t), 1)
+	shown, err := l.ViewDocument(natstest.Context(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestIDsOfABatch(t *testing.T) {
 	for i, typ := range []arrow.DataType{arrow.BinaryTypes.String, arrow.BinaryTypes.LargeString, dictionary} {
 		schema := fieldsOf(idsField, arrow.Field{Name: "id", Type: typ, Nullable: true})
 		natstest.Publish(t, s, batchOf(t, schema, `[{"ids":[1],"id":"a"},{"ids":[2],"id":null},{"ids":[3],"id":"b"}]`))
-		shown, err := l.Show(natstest.Context(t), uint64(i+1))
+		shown, err := l.ViewDocument(natstest.Context(t), uint64(i+1))
 		if err != nil || shown.Problem != "" {
 			t.Fatalf("ids as %s: %q, %v", typ, shown.Problem, err)
 		}
@@ -178,7 +178,7 @@ func TestBatchIsTraced(t *testing.T) {
 	traced.Trace = "00-1-2-01"
 	natstest.Publish(t, s, traced, untraced)
 	for sequence, want := range map[uint64]bool{1: true, 2: false} {
-		shown, err := l.Show(natstest.Context(t), sequence)
+		shown, err := l.ViewDocument(natstest.Context(t), sequence)
 		if err != nil || (shown.Document.Trace != nil) != want {
 			t.Errorf("message %d has the trace %v, %v", sequence, shown.Document.Trace, err)
 		}
@@ -220,14 +220,14 @@ func TestBadBatch(t *testing.T) {
 	}
 	for i, tt := range tests {
 		natstest.Publish(t, s, tt.message)
-		shown, err := l.Show(natstest.Context(t), uint64(i+1))
+		shown, err := l.ViewDocument(natstest.Context(t), uint64(i+1))
 		if err != nil || shown.Skip != plan.SkipUndecodable || !strings.HasPrefix(shown.Problem, tt.says) {
 			t.Errorf("document %d is %s %q, %v, want %s", i+1, shown.Skip, shown.Problem, err, tt.says)
 		}
 	}
 	natstest.Publish(t, s, good)
 	plain := openLog(t, s)
-	shown, err := plain.Show(natstest.Context(t), uint64(len(tests)+1))
+	shown, err := plain.ViewDocument(natstest.Context(t), uint64(len(tests)+1))
 	if err != nil || !strings.HasPrefix(shown.Problem, "BAD_CONTENT_TYPE: ") ||
 		!strings.Contains(shown.Problem, "documents.batches") {
 		t.Errorf("a run that takes one document of each message: %q, %v", shown.Problem, err)
@@ -252,7 +252,7 @@ func TestBadColumns(t *testing.T) {
 	of := func(name string, typ arrow.DataType) *arrow.Schema {
 		return fieldsOf(idsField, arrow.Field{Name: name, Type: typ, Nullable: true})
 	}
-	half, long := arrow.FixedWidthTypes.Float16, strings.Repeat("x", runconfig.MaxMetaText+1)
+	half, long := arrow.FixedWidthTypes.Float16, strings.Repeat("x", runconfig.MaxMetaBytes+1)
 	header := batchOf(t, fieldsOf(idsField), `[{"ids":[1]}]`)
 	header.Meta = `{"lang":"de"}`
 	for i, tt := range []struct {
@@ -279,7 +279,7 @@ func TestBadColumns(t *testing.T) {
 		{batchOf(t, of("half", arrow.ListOf(half)), `[{"ids":[1],"half":[null]},{"ids":[1]}]`), ""},
 	} {
 		natstest.Publish(t, s, tt.message)
-		shown, err := l.Show(natstest.Context(t), uint64(i+1))
+		shown, err := l.ViewDocument(natstest.Context(t), uint64(i+1))
 		if err != nil || !strings.HasPrefix(shown.Problem, tt.says) || tt.says == "" && shown.Problem != "" {
 			t.Errorf("document %d: %q, %v, want %s", i+1, shown.Problem, err, tt.says)
 		}
@@ -305,7 +305,7 @@ func TestBatchBomb(t *testing.T) {
 	}
 	natstest.Publish(t, s, stream.Message{ContentType: stream.TypeArrow, Tokenizer: bytesTokenizing.Fingerprint,
 		Data: b.Bytes()})
-	shown, err := l.Show(natstest.Context(t), 1)
+	shown, err := l.ViewDocument(natstest.Context(t), 1)
 	if err != nil || !strings.HasPrefix(shown.Problem, "BAD_BATCH: ") {
 		t.Errorf("%d bytes that hold 48 MiB: %q, %v", b.Len(), shown.Problem, err)
 	}

@@ -10,24 +10,24 @@ import (
 	"loaderd/stream/messages"
 )
 
-// beginEvery is the interval of direct reads while a consumer is being created.
-const beginEvery = 50 * time.Millisecond
+// directReadInterval is the interval of direct reads while a consumer is being created.
+const directReadInterval = 50 * time.Millisecond
 
-// begin creates the consumer that follows the stream from r.next on. A cluster needs a leader to create it. That
+// openConsumer creates the consumer that follows the stream from r.next on. A cluster needs a leader to create it. That
 // leader may have just failed together with the daemon that led the run. Until the consumer exists, begin reads
 // documents by requests that any replica serves.
-func (r *reader) begin(ctx context.Context) (*pull, error) {
-	open := func(from uint64) (*pull, error) {
-		return openPull(ctx, r.log.store.Client, r.log.stream, from, r.log.inactive)
+func (r *reader) openConsumer(ctx context.Context) (*pullConsumer, error) {
+	open := func(from uint64) (*pullConsumer, error) {
+		return openPullConsumer(ctx, r.log.store.Client, r.log.stream, from, r.log.inactive)
 	}
 	if !r.log.store.Clustered() {
 		return open(r.next)
 	}
-	if err := r.direct(ctx); err != nil {
+	if err := r.readDirect(ctx); err != nil {
 		return nil, err
 	}
 	type answer struct {
-		p   *pull
+		p   *pullConsumer
 		err error
 	}
 	made, from := make(chan answer, 1), r.next
@@ -36,7 +36,7 @@ func (r *reader) begin(ctx context.Context) (*pull, error) {
 		made <- answer{p, err}
 	}()
 	var failed error
-	for tick := time.NewTicker(beginEvery); ; {
+	for tick := time.NewTicker(directReadInterval); ; {
 		select {
 		case a := <-made:
 			tick.Stop()
@@ -50,17 +50,17 @@ func (r *reader) begin(ctx context.Context) (*pull, error) {
 			return open(r.next)
 		case <-tick.C:
 			if failed == nil {
-				failed = r.direct(ctx)
+				failed = r.readDirect(ctx)
 			}
 		}
 	}
 }
 
-// direct reads what the stream holds from r.next on, while the budget has room and the replica has documents. It
+// readDirect reads what the stream holds from r.next on, while the budget has room and the replica has documents. It
 // ignores failed reads. The consumer reads the remaining documents and shows the cause.
-func (r *reader) direct(ctx context.Context) error {
+func (r *reader) readDirect(ctx context.Context) error {
 	for {
-		room, ok := r.wants()
+		room, ok := r.requestSize()
 		if !ok || room == 0 { // the consumer reads a document that exceeds the room
 			return r.flush(ctx)
 		}
@@ -74,12 +74,13 @@ func (r *reader) direct(ctx context.Context) error {
 			return r.flush(ctx)
 		}
 		newest := slices.MaxFunc(found, func(a, b message) int { return a.time.Compare(b.time) })
-		if err := r.log.own(ctx, &newest); err != nil { // messages older than one of our stream are also of our stream
+		// messages older than one of our stream are also of our stream
+		if err := r.log.checkIdentity(ctx, &newest); err != nil {
 			return err
 		}
-		r.up()
+		r.setUp()
 		for i := range found {
-			if err := r.accept(ctx, &found[i], found[i].sequence); err != nil {
+			if err := r.addMessage(ctx, &found[i], found[i].sequence); err != nil {
 				return err
 			}
 		}

@@ -66,7 +66,7 @@ func TestDocumentsHaveNothingOfTheirMessages(t *testing.T) {
 		all = append(all, nextDoc(t, src))
 	}
 	for i := range all {
-		shown, err := l.Show(natstest.Context(t), uint64(i+1))
+		shown, err := l.ViewDocument(natstest.Context(t), uint64(i+1))
 		if err != nil {
 			t.Fatal(err)
 		}

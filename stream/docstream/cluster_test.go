@@ -24,7 +24,7 @@ func clusterOf(t *testing.T, n int) *natstest.Cluster {
 		t.Fatal(err)
 	}
 	natstest.Publish(t, s, natstest.Documents(1, n)...)
-	c.Settle("DOCS")
+	c.AwaitSync("DOCS")
 	return c
 }
 
@@ -176,8 +176,8 @@ func TestDocumentsComeWithoutAConsumer(t *testing.T) {
 	if err := st.DeleteConsumer(ctx, "the-only-one"); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Soon(t, "the reader has a consumer", func() bool {
-		info, err := st.Info(natstest.Within(t, time.Second))
+	natstest.Eventually(t, "the reader has a consumer", func() bool {
+		info, err := st.Info(natstest.TimeoutContext(t, time.Second))
 		return err == nil && info.State.Consumers == 1
 	})
 	natstest.Publish(t, s, natstest.Documents(621, 20)...)

@@ -37,7 +37,7 @@ var columnTypes = map[string]arrow.Type{
 func tokenColumns(c runconfig.Documents) (out []tokenColumn) {
 	for _, name := range c.TokenColumns() {
 		x := c.Columns[name]
-		out = append(out, tokenColumn{name, columnTypes[x.Type], x.Bytes(), document.FillOf(x)})
+		out = append(out, tokenColumn{name, columnTypes[x.Type], x.ValueBytes(), document.FillValue(x)})
 	}
 	return out
 }
@@ -50,8 +50,8 @@ func metaColumns(c runconfig.Documents) (out []metaColumn) {
 	return out
 }
 
-// passedOver returns the columns that documents may have and the run ignores.
-func passedOver(c runconfig.Documents) (names []string) {
+// ignoredColumns returns the columns that documents may have and the run ignores.
+func ignoredColumns(c runconfig.Documents) (names []string) {
 	for name, x := range c.Columns {
 		if x.Type == runconfig.ColumnNone {
 			names = append(names, name)
@@ -60,9 +60,9 @@ func passedOver(c runconfig.Documents) (names []string) {
 	return names
 }
 
-// names lists, for an error, the columns that a message may have.
-func (d decoder) names() string {
-	all := slices.Clone(d.passed)
+// columnNames lists, for an error, the columns that a message may have.
+func (d decoder) columnNames() string {
+	all := slices.Clone(d.ignored)
 	for _, c := range d.columns {
 		all = append(all, c.name)
 	}
@@ -77,17 +77,17 @@ func (d decoder) names() string {
 	return strings.Join(append([]string{columnIDs, columnID, columnLoss, columnWeight}, all...), ", ")
 }
 
-// beside holds the columns of a record batch other than ids, id, loss and weight, in the order of the run's columns.
-// An entry is nil if the batch does not have the column.
-type beside struct {
+// extraColumns holds the columns of a record batch other than ids, id, loss and weight, in the order of the run's
+// columns. An entry is nil if the batch does not have the column.
+type extraColumns struct {
 	tokens []*array.List
 	values []arrow.Array
 }
 
-// take records a column of a record batch. known is false for a column that the run does not accept. want is the
+// addColumn records a column of a record batch. known is false for a column that the run does not accept. want is the
 // required type, or empty if the column has it.
-func (d decoder) take(b *beside, name string, column arrow.Array) (known bool, want string) {
-	if slices.Contains(d.passed, name) {
+func (d decoder) addColumn(b *extraColumns, name string, column arrow.Array) (known bool, want string) {
+	if slices.Contains(d.ignored, name) {
 		return true, ""
 	}
 	if i := slices.IndexFunc(d.columns, func(c tokenColumn) bool { return c.name == name }); i >= 0 {
@@ -101,8 +101,8 @@ func (d decoder) take(b *beside, name string, column arrow.Array) (known bool, w
 		b.tokens[i] = list
 		return true, ""
 	}
-	if i := d.metaPlace(name); i >= 0 {
-		if !holds(column.DataType(), d.meta[i].typ) {
+	if i := d.metaIndex(name); i >= 0 {
+		if !hasValueType(column.DataType(), d.meta[i].typ) {
 			return true, d.meta[i].typ
 		}
 		if b.values == nil {
@@ -114,13 +114,13 @@ func (d decoder) take(b *beside, name string, column arrow.Array) (known bool, w
 	return false, ""
 }
 
-// metaPlace returns the index of a value per document, or -1 if the run does not use it.
-func (d decoder) metaPlace(name string) int {
+// metaIndex returns the index of a value per document, or -1 if the run does not use it.
+func (d decoder) metaIndex(name string) int {
 	return slices.IndexFunc(d.meta, func(m metaColumn) bool { return m.name == name })
 }
 
-// holds reports whether a column has values of a type.
-func holds(t arrow.DataType, typ string) bool {
+// hasValueType reports whether a column has values of a type.
+func hasValueType(t arrow.DataType, typ string) bool {
 	if dictionary, ok := t.(*arrow.DictionaryType); ok {
 		t = dictionary.ValueType
 	}
@@ -133,26 +133,26 @@ func holds(t arrow.DataType, typ string) bool {
 	return t.ID() == arrow.FLOAT64 || t.ID() == arrow.FLOAT32
 }
 
-// rowOf adds the values of a row to a document.
-func (d decoder) rowOf(doc *decoded, b beside, row int) *deadletter.Problem {
+// addExtraValues adds the values of a row to a document.
+func (d decoder) addExtraValues(doc *decodedDocument, b extraColumns, row int) *deadletter.Problem {
 	for i, list := range b.tokens {
 		if list == nil || list.IsNull(row) {
 			continue
 		}
 		from, to := list.ValueOffsets(row)
 		if int(to-from) != len(doc.tokens) {
-			return bad(badColumn, "%s has %d values, the document %d tokens", d.columns[i].name, to-from, len(doc.tokens))
+			return newProblem(badColumn, "%s has %d values, the document %d tokens", d.columns[i].name, to-from, len(doc.tokens))
 		}
 		if doc.columns == nil {
 			doc.columns = make([][]byte, len(d.columns))
 		}
-		doc.columns[i] = d.columns[i].values(list.ListValues(), int(from), int(to))
+		doc.columns[i] = d.columns[i].sliceValues(list.ListValues(), int(from), int(to))
 	}
 	for i, column := range b.values {
 		if column == nil || column.IsNull(row) {
 			continue
 		}
-		value, failed := d.meta[i].of(column, row)
+		value, failed := d.meta[i].rowValue(column, row)
 		if failed != nil {
 			return failed
 		}
@@ -164,9 +164,9 @@ func (d decoder) rowOf(doc *decoded, b beside, row int) *deadletter.Problem {
 	return nil
 }
 
-// values returns the values [from, to) of an array, with the fill value for nulls. The result may share the array's
-// memory.
-func (c tokenColumn) values(a arrow.Array, from, to int) []byte {
+// sliceValues returns the values [from, to) of an array, with the fill value for nulls. The result may share the
+// array's memory.
+func (c tokenColumn) sliceValues(a arrow.Array, from, to int) []byte {
 	if from == to { // an array without values has no memory
 		return []byte{}
 	}
@@ -177,7 +177,7 @@ func (c tokenColumn) values(a arrow.Array, from, to int) []byte {
 		if a.NullN() == 0 {
 			return own
 		}
-		return c.filledIn(slices.Clone(own), a, from)
+		return c.fillNulls(slices.Clone(own), a, from)
 	}
 	out := make([]byte, to-from)
 	for k := range out {
@@ -186,13 +186,13 @@ func (c tokenColumn) values(a arrow.Array, from, to int) []byte {
 		}
 	}
 	if a.NullN() > 0 {
-		c.filledIn(out, a, from)
+		c.fillNulls(out, a, from)
 	}
 	return out
 }
 
-// filledIn writes the fill value into out where the array is null. out holds the array's values from index from on.
-func (c tokenColumn) filledIn(out []byte, a arrow.Array, from int) []byte {
+// fillNulls writes the fill value into out where the array is null. out holds the array's values from index from on.
+func (c tokenColumn) fillNulls(out []byte, a arrow.Array, from int) []byte {
 	for k := range len(out) / c.width {
 		if a.IsNull(from + k) {
 			copy(out[k*c.width:], c.fill)
@@ -201,21 +201,21 @@ func (c tokenColumn) filledIn(out []byte, a arrow.Array, from int) []byte {
 	return out
 }
 
-// of returns the value of a row: a string, an int64 or a float64; nil for null.
-func (m metaColumn) of(column arrow.Array, row int) (any, *deadletter.Problem) {
+// rowValue returns the value of a row: a string, an int64 or a float64; nil for null.
+func (m metaColumn) rowValue(column arrow.Array, row int) (any, *deadletter.Problem) {
 	if m.typ == runconfig.MetaString {
 		text, ok := textAt(column, row)
 		if !ok {
 			return nil, nil
 		}
-		return m.text(text)
+		return m.copyText(text)
 	}
 	switch a := column.(type) {
 	case *array.Dictionary:
 		if a.Dictionary().IsNull(a.GetValueIndex(row)) {
 			return nil, nil
 		}
-		return m.of(a.Dictionary(), a.GetValueIndex(row))
+		return m.rowValue(a.Dictionary(), a.GetValueIndex(row))
 	case *array.Int64:
 		return a.Value(row), nil
 	case *array.Int32:
@@ -242,43 +242,43 @@ func textAt(column arrow.Array, row int) (string, bool) {
 	}
 }
 
-// text returns a valid UTF-8 copy of s, which outlives its message.
-func (m metaColumn) text(s string) (any, *deadletter.Problem) {
-	if len(s) > runconfig.MaxMetaText {
-		return nil, bad(badMeta, "%s has %d bytes, at most %d can be", m.name, len(s), runconfig.MaxMetaText)
+// copyText returns a valid UTF-8 copy of s, which outlives its message.
+func (m metaColumn) copyText(s string) (any, *deadletter.Problem) {
+	if len(s) > runconfig.MaxMetaBytes {
+		return nil, newProblem(badMeta, "%s has %d bytes, at most %d can be", m.name, len(s), runconfig.MaxMetaBytes)
 	}
 	return strings.Clone(strings.ToValidUTF8(s, "\ufffd")), nil
 }
 
-// metaOf extracts the values that the run uses from a JSON object. where names the object in problems.
-func (d decoder) metaOf(object []byte, where string) (out []any, failed *deadletter.Problem) {
+// parseMeta extracts the values that the run uses from a JSON object. where names the object in problems.
+func (d decoder) parseMeta(object []byte, where string) (out []any, failed *deadletter.Problem) {
 	if len(d.meta) == 0 {
 		return nil, nil
 	}
-	if !members(object, func(name, value []byte) {
-		i := d.metaPlace(string(name))
+	if !eachMember(object, func(name, value []byte) {
+		i := d.metaIndex(string(name))
 		if i < 0 || failed != nil {
 			return
 		}
 		if out == nil {
 			out = make([]any, len(d.meta))
 		}
-		out[i], failed = d.meta[i].read(value, where)
+		out[i], failed = d.meta[i].parseJSON(value, where)
 	}) {
-		return nil, bad(badMeta, "%s is no JSON object", where)
+		return nil, newProblem(badMeta, "%s is no JSON object", where)
 	}
 	return out, failed
 }
 
-// read parses a JSON value; null yields nil.
-func (m metaColumn) read(value []byte, where string) (any, *deadletter.Problem) {
+// parseJSON parses a JSON value; null yields nil.
+func (m metaColumn) parseJSON(value []byte, where string) (any, *deadletter.Problem) {
 	if string(value) == "null" {
 		return nil, nil
 	}
 	switch m.typ {
 	case runconfig.MetaString:
 		if value[0] == '"' {
-			return m.text(string(unquote(value)))
+			return m.copyText(string(unquote(value)))
 		}
 	case runconfig.MetaInt64:
 		if n, err := strconv.ParseInt(string(value), 10, 64); err == nil {
@@ -289,7 +289,7 @@ func (m metaColumn) read(value []byte, where string) (any, *deadletter.Problem) 
 			return f, nil
 		}
 	}
-	return nil, bad(badMeta, "%s of %s is %s: want %s", m.name, where, quoted(string(value)), article(m.typ))
+	return nil, newProblem(badMeta, "%s of %s is %s: want %s", m.name, where, quoteValue(string(value)), article(m.typ))
 }
 
 func article(typ string) string {
@@ -299,10 +299,10 @@ func article(typ string) string {
 	return "a " + typ
 }
 
-// headerMeta is metaOf for the value of the header Loaderd-Meta.
-func (d decoder) headerMeta(value string) ([]any, *deadletter.Problem) {
+// parseHeaderMeta is metaOf for the value of the header Loaderd-Meta.
+func (d decoder) parseHeaderMeta(value string) ([]any, *deadletter.Problem) {
 	if !json.Valid([]byte(value)) || !utf8.ValidString(value) {
-		return nil, bad(badMeta, "header %s is not JSON: %s", stream.HeaderMeta, quoted(value))
+		return nil, newProblem(badMeta, "header %s is not JSON: %s", stream.HeaderMeta, quoteValue(value))
 	}
-	return d.metaOf([]byte(value), "header "+stream.HeaderMeta)
+	return d.parseMeta([]byte(value), "header "+stream.HeaderMeta)
 }

@@ -63,7 +63,7 @@ func BenchmarkColumns(b *testing.B) {
 				if failed != nil {
 					b.Fatal(failed)
 				}
-				if _, failed := l.several(document.Document{Sequence: 1}, d.several, topic{}); failed != nil {
+				if _, failed := l.multiDocument(document.Document{Sequence: 1}, d.documents, hintInputs{}); failed != nil {
 					b.Fatal(failed)
 				}
 			}

@@ -28,7 +28,7 @@ func metaDecoder() decoder {
 
 // Values of a document are read from its JSON or from its header.
 func TestMeta(t *testing.T) {
-	long := strings.Repeat("x", runconfig.MaxMetaText)
+	long := strings.Repeat("x", runconfig.MaxMetaBytes)
 	for _, tt := range []struct {
 		meta string
 		want []any
@@ -115,7 +115,7 @@ func FuzzMeta(f *testing.F) {
 			}
 			switch v := got.meta[i].(type) {
 			case string:
-				if !utf8.ValidString(v) || v != object[m.name] || len(v) > 3*runconfig.MaxMetaText {
+				if !utf8.ValidString(v) || v != object[m.name] || len(v) > 3*runconfig.MaxMetaBytes {
 					t.Fatalf("%q of %q", v, value)
 				}
 			case int64:
@@ -153,7 +153,7 @@ func TestColumnsFollowTheirTokens(t *testing.T) {
 			tokens.End = -1
 		}
 		x := newTransforming(t, tokens)
-		d := decoded{tokens: make([]int32, 1+rng.IntN(20)), columns: make([][]byte, 3)}
+		d := decodedDocument{tokens: make([]int32, 1+rng.IntN(20)), columns: make([][]byte, 3)}
 		for i := range d.tokens {
 			d.tokens[i] = int32(rng.IntN(100))
 			d.columns[0] = binary.LittleEndian.AppendUint32(d.columns[0], uint32(i))
@@ -173,13 +173,13 @@ func TestColumnsFollowTheirTokens(t *testing.T) {
 		}
 		all := m.pieces
 		if all == nil {
-			all = []made{m}
+			all = []transformResult{m}
 		}
 		seen, cut := map[int32]bool{}, false
 		for _, m := range all {
-			together := besideOf{kinds: x.columns}
+			together := extraBuilder{schema: x.columns}
 			together.add(0, 0, nil, &m)
-			columns := together.of().Columns
+			columns := together.build().Columns
 			if len(columns) != 3 || len(columns[0]) != 4*len(m.tokens) || columns[1] != nil || len(columns[2]) != len(m.tokens) {
 				t.Fatalf("%d tokens with columns %v", len(m.tokens), columns)
 			}

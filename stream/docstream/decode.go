@@ -43,13 +43,13 @@ const (
 	encoderPanic = "ENCODER_PANIC" // the tokenizer failed on the text
 )
 
-// bad returns the problem of an invalid message: one of the reasons above, and a sentence about this message.
-func bad(reason, format string, args ...any) *deadletter.Problem {
+// newProblem returns the problem of an invalid message: one of the reasons above, and a sentence about this message.
+func newProblem(reason, format string, args ...any) *deadletter.Problem {
 	return &deadletter.Problem{Reason: reason, Sentence: fmt.Sprintf(format, args...)}
 }
 
-// decoded is a document before it is tokenized: text, parts of a text, or tokens.
-type decoded struct {
+// decodedDocument is a document before it is tokenized: text, parts of a text, or tokens.
+type decodedDocument struct {
 	id       string // producer's id, empty for none
 	path     string // path at its origin, empty if not given
 	vector   []int8 // embedding, nil for none or if the run compares none
@@ -63,8 +63,8 @@ type decoded struct {
 	// document has no such column.
 	columns [][]byte
 	meta    []any // as document.Content.Meta
-	// several holds the documents of a message of record batches. All other fields but vector are then empty.
-	several []decoded
+	// documents holds the documents of a message of record batches. All other fields but vector are then empty.
+	documents []decodedDocument
 }
 
 // part is a part of a text that is tokenized separately.
@@ -73,49 +73,49 @@ type part struct {
 	loss bool // its tokens have a loss
 }
 
-func (p part) any() bool { return len(p.text) > 0 }
+func (p part) hasText() bool { return len(p.text) > 0 }
 
 // decoder holds what decoding depends on besides the message.
 type decoder struct {
 	fingerprint string  // tokenizer that tokens must come from
 	vocab       int     // ids are 0 ... vocab-1
 	limit       int     // maximum tokens of a document, including its end
-	room        []int32 // scratch space for tokens, which are then valid until its next use; nil: new memory
+	scratch     []int32 // scratch space for tokens, which are then valid until its next use; nil: new memory
 	dimension   int     // of embeddings, 0 if the run compares none
 	batches     bool    // messages may hold several documents
 	columns     []tokenColumn
 	meta        []metaColumn
-	passed      []string // columns that documents may have and the run ignores
+	ignored     []string // columns that documents may have and the run ignores
 }
 
 // maxTokens is the largest number of tokens of a document: lengths are int32.
 const maxTokens = math.MaxInt32
 
-// limit returns the maximum tokens of a document. It is lower if a plan names a document by its first token in a
-// message.
-func (t Tokenizing) limit() int {
-	if t.Documents.Several() {
+// maxDocumentTokens returns the maximum tokens of a document. It is lower if a plan names a document by its first token
+// in a message.
+func (t Tokenization) maxDocumentTokens() int {
+	if t.Documents.CanHoldMultiple() {
 		return plan.MaxPartTokens
 	}
 	return maxTokens
 }
 
 // decode turns a message into a document. It is a pure function of the decoder, header and data.
-func (d decoder) decode(header nats.Header, data []byte) (decoded, *deadletter.Problem) {
-	f := fieldsOf(header)
+func (d decoder) decode(header nats.Header, data []byte) (decodedDocument, *deadletter.Problem) {
+	f := newHeaderFields(header)
 	kind, err := mediaType(f.get(stream.HeaderContentType))
 	if err == nil {
-		data, err = payload(f.get(stream.HeaderEncoding), data)
+		data, err = decodeContent(f.get(stream.HeaderEncoding), data)
 	}
-	if err == nil && f.get(stream.HeaderContentType) == "" && isDocument(data) {
-		err = bad(badContentType,
+	if err == nil && f.get(stream.HeaderContentType) == "" && isJSONDocument(data) {
+		err = newProblem(badContentType,
 			`the payload is a JSON object with "text" or "parts" and has no content type: send %s, or %s for a text`,
 			stream.TypeJSON, stream.TypeText)
 	}
 	if err != nil {
-		return decoded{}, err
+		return decodedDocument{}, err
 	}
-	out := decoded{id: f.id(), path: f.get(stream.HeaderPath)}
+	out := decodedDocument{id: f.id(), path: f.get(stream.HeaderPath)}
 	switch kind {
 	case stream.TypeText:
 		out.text = data
@@ -124,47 +124,47 @@ func (d decoder) decode(header nats.Header, data []byte) (decoded, *deadletter.P
 		j, err = decodeJSON(data)
 		out.text, out.parts, out.id, out.path = j.text, j.parts, cmp.Or(out.id, j.id), cmp.Or(out.path, j.path)
 		if err == nil && j.weight != nil && f.get(stream.HeaderWeight) == "" {
-			out.weight, err = weightOf(string(j.weight), `"weight"`)
+			out.weight, err = parseWeight(string(j.weight), `"weight"`)
 		}
 		if err == nil && j.meta != nil && string(j.meta) != "null" && f.get(stream.HeaderMeta) == "" {
-			out.meta, err = d.metaOf(j.meta, `"meta"`)
+			out.meta, err = d.parseMeta(j.meta, `"meta"`)
 		}
 		if err == nil && d.dimension > 0 && j.embedding != nil {
-			out.vector, err = d.jsonVector(j.embedding)
+			out.vector, err = d.parseJSONVector(j.embedding)
 		}
 	case stream.TypeTokens:
 		if out.tokens, err = d.decodeTokens(f, data); err == nil {
-			out.loss, err = lossOf(f.get(stream.HeaderLoss), len(out.tokens))
+			out.loss, err = parseLoss(f.get(stream.HeaderLoss), len(out.tokens))
 		}
 	case stream.TypeArrow:
-		out = decoded{}
-		out.several, err = d.decodeBatch(f, data)
+		out = decodedDocument{}
+		out.documents, err = d.decodeBatch(f, data)
 	default:
-		err = bad(badContentType, "content type %s is none of %s, %s, %s and %s", quoted(kind), stream.TypeText,
+		err = newProblem(badContentType, "content type %s is none of %s, %s, %s and %s", quoteValue(kind), stream.TypeText,
 			stream.TypeJSON, stream.TypeTokens, stream.TypeArrow)
 	}
 	if err == nil && kind != stream.TypeTokens && f.get(stream.HeaderLoss) != "" {
-		err = bad(badLoss, `header %s is for tokens; a text says it in "parts"`, stream.HeaderLoss)
+		err = newProblem(badLoss, `header %s is for tokens; a text says it in "parts"`, stream.HeaderLoss)
 	}
 	if value := f.get(stream.HeaderWeight); err == nil && value != "" && kind == stream.TypeArrow {
-		err = bad(badWeight, "header %s is of one document; column %s has those of several", stream.HeaderWeight,
+		err = newProblem(badWeight, "header %s is of one document; column %s has those of several", stream.HeaderWeight,
 			columnWeight)
 	} else if err == nil && value != "" {
-		out.weight, err = weightOf(value, "header "+stream.HeaderWeight)
+		out.weight, err = parseWeight(value, "header "+stream.HeaderWeight)
 	}
 	if value := f.get(stream.HeaderMeta); err == nil && value != "" && kind == stream.TypeArrow && len(d.meta) > 0 {
-		err = bad(badMeta, "header %s is of one document; columns have the values of several", stream.HeaderMeta)
+		err = newProblem(badMeta, "header %s is of one document; columns have the values of several", stream.HeaderMeta)
 	} else if err == nil && value != "" && len(d.meta) > 0 {
-		out.meta, err = d.headerMeta(value)
+		out.meta, err = d.parseHeaderMeta(value)
 	}
 	if value := f.get(stream.HeaderEmbedding); err == nil && d.dimension > 0 && value != "" {
-		out.vector, err = d.headerVector(value)
+		out.vector, err = d.parseHeaderVector(value)
 	}
 	if err == nil {
-		out.replaced, err = out.invalid()
+		out.replaced, err = out.countInvalid()
 	}
 	if err != nil {
-		return decoded{}, err
+		return decodedDocument{}, err
 	}
 	return out, nil
 }
@@ -179,38 +179,39 @@ func mediaType(value string) (string, *deadletter.Problem) {
 	}
 	kind, parameters, err := mime.ParseMediaType(value)
 	if err != nil {
-		return "", bad(badContentType, "content type %s is malformed: %v", quoted(value), err)
+		return "", newProblem(badContentType, "content type %s is malformed: %v", quoteValue(value), err)
 	}
 	switch charset := parameters["charset"]; strings.ToLower(charset) {
 	case "", "utf-8", "utf8", "us-ascii":
 		return kind, nil
 	default:
-		return "", bad(badCharset, "charset %s: only UTF-8 is taken", quoted(charset))
+		return "", newProblem(badCharset, "charset %s: only UTF-8 is taken", quoteValue(charset))
 	}
 }
 
-// tokenizedHere returns a problem if the tokens come from another tokenizer than the run's.
-func (d decoder) tokenizedHere(f fields) *deadletter.Problem {
+// checkTokenizer returns a problem if the tokens come from another tokenizer than the run's.
+func (d decoder) checkTokenizer(f headerFields) *deadletter.Problem {
 	if print := f.get(stream.HeaderTokenizer); print != d.fingerprint || print == "" {
-		return bad(wrongTokenizer, "header %s is %s, the run's tokenizer is %s", stream.HeaderTokenizer, quoted(print),
-			quoted(d.fingerprint))
+		return newProblem(wrongTokenizer, "header %s is %s, the run's tokenizer is %s", stream.HeaderTokenizer,
+			quoteValue(print),
+			quoteValue(d.fingerprint))
 	}
 	return nil
 }
 
 // decodeTokens reads little-endian int32 ids and checks each against the vocabulary.
-func (d decoder) decodeTokens(f fields, data []byte) ([]int32, *deadletter.Problem) {
-	if failed := d.tokenizedHere(f); failed != nil {
+func (d decoder) decodeTokens(f headerFields, data []byte) ([]int32, *deadletter.Problem) {
+	if failed := d.checkTokenizer(f); failed != nil {
 		return nil, failed
 	}
 	if len(data)%4 != 0 {
-		return nil, bad(badTokens, "%d bytes are not a whole number of int32 ids", len(data))
+		return nil, newProblem(badTokens, "%d bytes are not a whole number of int32 ids", len(data))
 	}
 	n := len(data) / 4
 	if n > d.limit {
-		return nil, bad(tooLarge, "%d tokens, a document may have %d", n, d.limit)
+		return nil, newProblem(tooLarge, "%d tokens, a document may have %d", n, d.limit)
 	}
-	ids := d.room
+	ids := d.scratch
 	if cap(ids) <= n {
 		ids = make([]int32, 0, n+1)
 	}
@@ -218,7 +219,7 @@ func (d decoder) decodeTokens(f fields, data []byte) ([]int32, *deadletter.Probl
 	if uint64(copyIDs(ids, data)) >= uint64(d.vocab) {
 		for i, id := range ids {
 			if uint64(uint32(id)) >= uint64(d.vocab) {
-				return nil, bad(tokenOutOfRange, "id %d at position %d is outside the vocabulary of %d ids", id, i, d.vocab)
+				return nil, newProblem(tokenOutOfRange, "id %d at position %d is outside the vocabulary of %d ids", id, i, d.vocab)
 			}
 		}
 	}
@@ -244,9 +245,9 @@ func copyIDs(ids []int32, data []byte) uint32 {
 	return max(most, also)
 }
 
-// lossOf parses the lengths of alternating runs of tokens with and without a loss. They must add up to the document's
-// tokens.
-func lossOf(value string, tokens int) (plan.LossRuns, *deadletter.Problem) {
+// parseLoss parses the lengths of alternating runs of tokens with and without a loss. They must add up to the
+// document's tokens.
+func parseLoss(value string, tokens int) (plan.LossRuns, *deadletter.Problem) {
 	if value == "" {
 		return nil, nil
 	}
@@ -255,7 +256,7 @@ func lossOf(value string, tokens int) (plan.LossRuns, *deadletter.Problem) {
 	for run := range strings.SplitSeq(value, ",") {
 		n, err := strconv.ParseUint(strings.TrimSpace(run), 10, 31)
 		if err != nil {
-			return nil, bad(badLoss, "header %s: %s is no length of a run in tokens", stream.HeaderLoss, quoted(run))
+			return nil, newProblem(badLoss, "header %s: %s is no length of a run in tokens", stream.HeaderLoss, quoteValue(run))
 		}
 		if sum += int(n); sum > tokens {
 			break
@@ -263,23 +264,24 @@ func lossOf(value string, tokens int) (plan.LossRuns, *deadletter.Problem) {
 		lengths = append(lengths, int32(n))
 	}
 	if sum != tokens {
-		return nil, bad(badLoss, "header %s: runs of %d tokens or more, the document has %d", stream.HeaderLoss, sum, tokens)
+		return nil, newProblem(badLoss, "header %s: runs of %d tokens or more, the document has %d", stream.HeaderLoss,
+			sum, tokens)
 	}
 	return plan.NewLossRuns(lengths), nil
 }
 
-// weightOf parses a weight; 1 yields nil.
-func weightOf(value, where string) (*float32, *deadletter.Problem) {
+// parseWeight parses a weight; 1 yields nil.
+func parseWeight(value, where string) (*float32, *deadletter.Problem) {
 	f, err := strconv.ParseFloat(value, 32)
-	w, ok := factor(f)
+	w, ok := newWeight(f)
 	if err != nil || !ok {
-		return nil, bad(badWeight, "%s is %s: want a finite number, 0 or more", where, quoted(value))
+		return nil, newProblem(badWeight, "%s is %s: want a finite number, 0 or more", where, quoteValue(value))
 	}
 	return w, nil
 }
 
-// factor returns a weight as documents store it, nil for 1. ok is false unless f is finite and at least 0.
-func factor(f float64) (w *float32, ok bool) {
+// newWeight returns a weight as documents store it, nil for 1. ok is false unless f is finite and at least 0.
+func newWeight(f float64) (w *float32, ok bool) {
 	if !(f >= 0) || f > math.MaxFloat32 {
 		return nil, false
 	}
@@ -293,8 +295,8 @@ func factor(f float64) (w *float32, ok bool) {
 // idDomain separates hashes of document ids from other hashes of the same strings.
 const idDomain = "loaderd document id\x00"
 
-// hashID returns document.Document.ID of a producer's id: XXH64 with seed 0 of idDomain and the id. 0 means no id, so
-// a hash of 0 becomes 1.
+// hashID returns document.Document.ProcessID of a producer's id: XXH64 with seed 0 of idDomain and the id. 0 means no
+// id, so a hash of 0 becomes 1.
 func hashID(id string) uint64 {
 	if id == "" {
 		return 0
@@ -306,8 +308,8 @@ func hashID(id string) uint64 {
 	return max(d.Sum64(), 1)
 }
 
-// quoted formats an external value for a sentence, on one line and truncated to 80 bytes.
-func quoted(s string) string {
+// quoteValue formats an external value for a sentence, on one line and truncated to 80 bytes.
+func quoteValue(s string) string {
 	const most = 80
 	if len(s) > most {
 		return fmt.Sprintf("%q...", s[:most])

@@ -202,7 +202,7 @@ func TestHashID(t *testing.T) {
 }
 
 // checkJSON compares got with what the library decodes from the payload.
-func checkJSON(t *testing.T, data []byte, got decoded) {
+func checkJSON(t *testing.T, data []byte, got decodedDocument) {
 	t.Helper()
 	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(data, &fields); err != nil {
@@ -255,7 +255,7 @@ func TestEnded(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			x := transform{bos: -1, end: tt.end, limit: 10}
-			m, failed, _ := x.document(&decoded{tokens: tt.ids}, nil)
+			m, failed, _ := x.apply(&decodedDocument{tokens: tt.ids}, nil)
 			if diff := cmp.Diff(tt.want, m.tokens); diff != "" || failed != nil ||
 				(m.skip == plan.SkipEmpty) != (tt.want == nil) {
 				t.Errorf("%q, %v (-want +got):\n%s", m.skip, failed, diff)
@@ -265,10 +265,10 @@ func TestEnded(t *testing.T) {
 }
 
 func TestEncodeLimit(t *testing.T) {
-	e := &encoder{shared: NewEncoders(func() Encoder { return upper{} }, 1)}
-	build := func(text string, end int32) (made, *deadletter.Problem) {
+	e := &workspace{shared: NewEncoderPool(func() Encoder { return upper{} }, 1)}
+	build := func(text string, end int32) (transformResult, *deadletter.Problem) {
 		x := transform{bos: -1, end: end, limit: 4}
-		m, failed, _ := x.document(&decoded{text: []byte(text)}, e)
+		m, failed, _ := x.apply(&decodedDocument{text: []byte(text)}, e)
 		return m, failed
 	}
 	if got, failed := build("abc", 0); failed != nil || len(got.tokens) != 4 || cap(got.tokens) != 4 {
@@ -283,7 +283,7 @@ func TestEncodeLimit(t *testing.T) {
 }
 
 func TestEncodeParts(t *testing.T) {
-	e := &encoder{shared: NewEncoders(func() Encoder { return upper{} }, 1)}
+	e := &workspace{shared: NewEncoderPool(func() Encoder { return upper{} }, 1)}
 	text := func(loss bool, text string) part { return part{[]byte(text), loss} }
 	for _, tt := range []struct {
 		name   string
@@ -302,7 +302,7 @@ func TestEncodeParts(t *testing.T) {
 		{"nothing", []part{text(true, ""), text(false, "")}, '$', "", nil},
 	} {
 		x := transform{bos: -1, end: tt.end, limit: 100}
-		m, failed, _ := x.document(&decoded{parts: tt.parts}, e)
+		m, failed, _ := x.apply(&decodedDocument{parts: tt.parts}, e)
 		got, loss := m.tokens, m.loss
 		var ids []int32
 		for _, c := range []byte(tt.tokens) {
@@ -314,7 +314,7 @@ func TestEncodeParts(t *testing.T) {
 	}
 	for n := range 9 { // the document has eight tokens, including the end
 		x := transform{bos: -1, end: '$', limit: n}
-		_, failed, _ := x.document(&decoded{parts: []part{text(true, "abcd"), text(false, "efg")}}, e)
+		_, failed, _ := x.apply(&decodedDocument{parts: []part{text(true, "abcd"), text(false, "efg")}}, e)
 		if (failed != nil) != (n < 8) {
 			t.Errorf("a limit of %d tokens: %v", n, failed)
 		}
@@ -343,7 +343,7 @@ func FuzzDecode(f *testing.F) {
 		before := string(data)
 		got, failed := denseDecoder.decode(h, data)
 		again, failedAgain := denseDecoder.decode(h, []byte(before))
-		if diff := cmp.Diff(got, again, cmp.AllowUnexported(decoded{}, part{})); diff != "" ||
+		if diff := cmp.Diff(got, again, cmp.AllowUnexported(decodedDocument{}, part{})); diff != "" ||
 			(failed == nil) != (failedAgain == nil) {
 			t.Fatalf("decoded twice (-first +second):\n%s", diff)
 		}

@@ -95,11 +95,11 @@ func TestHintsAreMadeOfTheMessage(t *testing.T) {
 	for _, retriever := range similarity.Retrievers {
 		c := similarity.Config{Retriever: retriever, Postings: 1, Dimension: 2}
 		l := &Log{decoder: denseDecoder, transform: transform{bos: -1, end: -1, limit: maxTokens},
-			encoder: newEncoders(Tokenizing{NewEncoder: func() Encoder { return byteEncoder{} }, Hints: &c}, 1)}
-		l.decoder.dimension = Tokenizing{Hints: &c}.dimension()
+			workspaces: newWorkspacePool(Tokenization{NewEncoder: func() Encoder { return byteEncoder{} }, Hints: &c}, 1)}
+		l.decoder.dimension = Tokenization{Hints: &c}.dimension()
 		m := &message{sequence: 7, subject: "docs.a", header: header(stream.HeaderPath, "x/y", stream.HeaderEmbedding,
 			float32s(3, 4)), data: []byte("hello")}
-		doc, failed := l.document(m, l.encoder.get())
+		doc, failed := l.makeDocument(m, l.workspaces.get())
 		if failed != nil {
 			t.Fatal(failed)
 		}
@@ -109,7 +109,7 @@ func TestHintsAreMadeOfTheMessage(t *testing.T) {
 			t.Errorf("%s: hint %+v", retriever, h)
 		}
 		m.subject = "docs.b"
-		if other, _ := l.document(m, l.encoder.get()); other.Hint.Source == h.Source {
+		if other, _ := l.makeDocument(m, l.workspaces.get()); other.Hint.Source == h.Source {
 			t.Errorf("%s: another subject is the same source", retriever)
 		}
 	}

@@ -32,16 +32,16 @@ func (b *brittle) EncodePart(dst []int32, text []byte, first, last bool) []int32
 func TestEncodersAreShared(t *testing.T) {
 	const limit, logs, each = 3, 20, 200
 	var made atomic.Int32
-	tokens := Tokenizing{End: -1, NewEncoder: func() Encoder {
+	tokens := Tokenization{End: -1, NewEncoder: func() Encoder {
 		if n := made.Add(1); n%5 == 0 {
 			panic("no memory")
 		}
 		return &brittle{made: &made}
-	}}.Shared(limit - 1)
+	}}.WithSharedEncoders(limit - 1)
 	var all sync.WaitGroup
 	var panics atomic.Int32
 	for range logs {
-		pool := newEncoders(tokens, 2)
+		pool := newWorkspacePool(tokens, 2)
 		all.Go(func() {
 			for i := range each {
 				e := pool.get()
@@ -65,7 +65,7 @@ func TestEncodersAreShared(t *testing.T) {
 	if n, broken := made.Load(), panics.Load(); broken < logs*each/50 || n > limit+broken+1 {
 		t.Errorf("%d encoders were made, %d panicked", n, broken)
 	}
-	if free, unmade := len(tokens.Encoders.free), len(tokens.Encoders.unmade); free+unmade != limit {
+	if free, unmade := len(tokens.Encoders.free), len(tokens.Encoders.creatable); free+unmade != limit {
 		t.Errorf("%d encoders are free and %d can be made, of %d", free, unmade, limit)
 	}
 }

@@ -19,7 +19,7 @@ func TestFieldsMatchInAnyCase(t *testing.T) {
 		func(s string) string { return s }, strings.ToLower, strings.ToUpper,
 		func(s string) string { return strings.ReplaceAll(strings.ToLower(s), "k", "\u212a") }, // the Kelvin sign folds to k
 	}
-	names := append(slices.Clone(ours), "Nats-Expected-Stream", "X-Other")
+	names := append(slices.Clone(knownHeaders), "Nats-Expected-Stream", "X-Other")
 	r := rand.New(rand.NewPCG(3, 1))
 	for range 5000 {
 		header := nats.Header{}
@@ -27,8 +27,8 @@ func TestFieldsMatchInAnyCase(t *testing.T) {
 			header[forms[r.IntN(len(forms))](names[r.IntN(len(names))])] = [][]string{nil, {}, {"a", "b"}, {"c"}}[r.IntN(4)]
 		}
 		before := maps.Clone(header)
-		f := fieldsOf(header)
-		for _, name := range ours {
+		f := newHeaderFields(header)
+		for _, name := range knownHeaders {
 			if got, want := f.get(name), sought(header, name); got != want {
 				t.Fatalf("%s of %v is %q, want %q", name, header, got, want)
 			}
@@ -54,7 +54,7 @@ func sought(header nats.Header, name string) string {
 func TestFieldsOfOurProducersAreTheHeadersThemselves(t *testing.T) {
 	header := nats.Header{stream.HeaderContentType: {stream.TypeTokens}, stream.HeaderTokenizer: {"sha256:1"},
 		nats.MsgIdHdr: {"a"}, "Nats-Expected-Stream": {"b"}}
-	if n := testing.AllocsPerRun(100, func() { fieldsOf(header) }); n != 0 {
+	if n := testing.AllocsPerRun(100, func() { newHeaderFields(header) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

@@ -13,12 +13,12 @@ import (
 	"loaderd/stream/feed"
 )
 
-// fetch follows the stream until ctx ends or an error is permanent.
-func (r *reader) fetch(ctx context.Context) {
+// fetchLoop follows the stream until ctx ends or an error is permanent.
+func (r *reader) fetchLoop(ctx context.Context) {
 	wait := r.log.store.Backoff()
 	for {
 		before, began := r.next, time.Now()
-		err := r.follow(ctx)
+		err := r.followConsumer(ctx)
 		if ctx.Err() != nil {
 			return
 		}
@@ -26,15 +26,15 @@ func (r *reader) fetch(ctx context.Context) {
 			wait.Reset()
 			continue
 		}
-		if !conn.Transient(err) {
+		if !conn.IsTransient(err) {
 			r.submit(ctx, failedChunk(err))
 			return
 		}
 		// the previous failure is over: the stream was read, or followed without an error for long enough
-		if r.next != before || time.Since(began) > silence {
+		if r.next != before || time.Since(began) > pullHeartbeatTimeout {
 			wait.Reset()
 		}
-		r.down(err)
+		r.setDown(err)
 		select {
 		case <-time.After(wait.NextBackOff()):
 		case <-ctx.Done():
@@ -42,8 +42,8 @@ func (r *reader) fetch(ctx context.Context) {
 	}
 }
 
-// follow reads from r.next on through one consumer until an error.
-func (r *reader) follow(ctx context.Context) error {
+// followConsumer reads from r.next on through one consumer until an error.
+func (r *reader) followConsumer(ctx context.Context) error {
 	nc := r.log.store.Conn()
 	lost := nc.StatusChanged(nats.DISCONNECTED, nats.RECONNECTING, nats.CLOSED)
 	defer nc.RemoveStatusListener(lost)
@@ -51,35 +51,35 @@ func (r *reader) follow(ctx context.Context) error {
 		return nats.ErrConnectionClosed
 	}
 	idle := r.log.inactive / 4 * 3
-	tick := time.NewTicker(min(refreshEvery, idle/4))
+	tick := time.NewTicker(min(refreshInterval, idle/4))
 	defer tick.Stop()
 	if err := r.awaitRoom(ctx, lost, tick.C); err != nil {
 		return err
 	}
-	p, err := r.begin(ctx)
+	p, err := r.openConsumer(ctx)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return r.log.another("it was deleted", time.Time{})
+		return r.log.checkReplaced("it was deleted", time.Time{})
 	}
 	if err != nil {
 		return err
 	}
 	defer p.close()
-	if err := r.refresh(ctx, nil); err != nil { // the consumer may be of a recreated stream
+	if err := r.refreshState(ctx, nil); err != nil { // the consumer may be of a recreated stream
 		return err
 	}
-	r.up()
-	p.heard, p.next = time.Now(), r.next
+	r.setUp()
+	p.lastMessage, p.nextAtCheck = time.Now(), r.next
 	for {
-		if !p.asked && time.Since(p.since) > idle {
+		if !p.requestPending && time.Since(p.requestedAt) > idle {
 			return errors.Join(errPullIdle, r.flush(ctx))
 		}
-		if err := r.request(ctx, p); err != nil {
+		if err := r.requestDocuments(ctx, p); err != nil {
 			return err
 		}
-		in, err := r.await(ctx, p, tick.C, lost)
+		in, err := r.nextDelivery(ctx, p, tick.C, lost)
 		if in != nil {
-			p.heard = time.Now()
-			err = r.take(ctx, p, in)
+			p.lastMessage = time.Now()
+			err = r.handleDelivery(ctx, p, in)
 		}
 		if err != nil {
 			return errors.Join(err, r.flush(ctx))
@@ -87,28 +87,28 @@ func (r *reader) follow(ctx context.Context) error {
 	}
 }
 
-// await returns the consumer's next message, or nil if the caller has something else to do first. Before it blocks,
-// it submits the chunk that is being filled to the workers.
-func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time,
+// nextDelivery returns the consumer's next message, or nil if the caller has something else to do first. Before it
+// blocks, it submits the chunk that is being filled to the workers.
+func (r *reader) nextDelivery(ctx context.Context, p *pullConsumer, tick <-chan time.Time,
 	lost <-chan nats.Status) (*feed.Delivery, error) {
-	if len(p.come) > 0 {
-		return p.first()
+	if len(p.received) > 0 {
+		return p.popDelivery()
 	}
 	select {
-	case p.come = <-p.feed.Messages:
-		return p.first()
+	case p.received = <-p.feed.Messages:
+		return p.popDelivery()
 	default:
 	}
 	if err := r.flush(ctx); err != nil {
 		return nil, err
 	}
 	select {
-	case p.come = <-p.feed.Messages:
-		return p.first()
+	case p.received = <-p.feed.Messages:
+		return p.popDelivery()
 	case <-r.budget.freed:
 		return nil, nil
 	case <-tick:
-		return nil, r.look(ctx, p)
+		return nil, r.checkLiveness(ctx, p)
 	case <-lost:
 		return nil, errDisconnected
 	case <-ctx.Done():
@@ -116,36 +116,37 @@ func (r *reader) await(ctx context.Context, p *pull, tick <-chan time.Time,
 	}
 }
 
-// look detects a silent server. It requests the stream's state if no document has arrived since the previous call.
-func (r *reader) look(ctx context.Context, p *pull) error {
-	if !p.asked {
-		p.heard = time.Now()
-	} else if time.Since(p.heard) > p.silence {
-		return conn.Passing(fmt.Errorf("nothing was heard from the server for %v", p.silence))
+// checkLiveness detects a silent server. It requests the stream's state if no document has arrived since the previous
+// call.
+func (r *reader) checkLiveness(ctx context.Context, p *pullConsumer) error {
+	if !p.requestPending {
+		p.lastMessage = time.Now()
+	} else if time.Since(p.lastMessage) > p.heartbeatTimeout {
+		return conn.AsTransient(fmt.Errorf("nothing was heard from the server for %v", p.heartbeatTimeout))
 	}
-	before := p.next
-	p.next = r.next
+	before := p.nextAtCheck
+	p.nextAtCheck = r.next
 	if r.next != before {
 		return nil
 	}
-	return r.refresh(ctx, p)
+	return r.refreshState(ctx, p)
 }
 
 // awaitRoom waits until the budget has room for a request. The consumer is created only then, because the server
 // drops a consumer without requests.
 func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-chan time.Time) error {
-	if err := r.refresh(ctx, nil); err != nil {
+	if err := r.refreshState(ctx, nil); err != nil {
 		return err
 	}
 	for {
-		if _, ok := r.wants(); ok {
+		if _, ok := r.requestSize(); ok {
 			return nil
 		}
-		r.up()
+		r.setUp()
 		select {
 		case <-r.budget.freed:
 		case <-tick:
-			if err := r.refresh(ctx, nil); err != nil {
+			if err := r.refreshState(ctx, nil); err != nil {
 				return err
 			}
 		case <-lost:
@@ -156,16 +157,16 @@ func (r *reader) awaitRoom(ctx context.Context, lost <-chan nats.Status, tick <-
 	}
 }
 
-// request sends a request for as many bytes as the budget has room for. From the embedded server it requests at most as
-// many as the pace allows. It does nothing while a request is outstanding or the room is too small.
-func (r *reader) request(ctx context.Context, p *pull) error {
-	bytes, ok := r.wants()
-	if p.asked || !ok {
+// requestDocuments sends a request for as many bytes as the budget has room for. From the embedded server it requests
+// at most as many as the pace allows. It does nothing while a request is outstanding or the room is too small.
+func (r *reader) requestDocuments(ctx context.Context, p *pullConsumer) error {
+	bytes, ok := r.requestSize()
+	if p.requestPending || !ok {
 		return nil
 	}
 	if bytes > 0 && r.log.store.Config().Embedded() {
 		now := r.Status()
-		some, wait := r.pace.next(bytes, now.Last-now.Fetched, now.Last, time.Now())
+		some, wait := r.lag.nextRequest(bytes, now.Last-now.Fetched, now.Last, time.Now())
 		if wait > 0 {
 			select {
 			case <-time.After(wait):
@@ -173,21 +174,21 @@ func (r *reader) request(ctx context.Context, p *pull) error {
 				return ctx.Err()
 			}
 		}
-		bytes = max(some, r.ask)
+		bytes = max(some, r.minBytes)
 	}
-	return p.ask(bytes)
+	return p.sendRequest(bytes)
 }
 
-// portion is how much room, in bytes, is worth a request. If documents arrive faster than they are consumed, requests
-// are of about that size. Larger requests would arrive in bursts, and decoding a burst takes the processor from the
-// serving of readers. If documents arrive slower, the room is large, and so are requests.
-const portion = 128 << 10
+// minRequestBytes is how much room, in bytes, is worth a request. If documents arrive faster than they are consumed,
+// requests are of about that size. Larger requests would arrive in bursts, and decoding a burst takes the processor
+// from the serving of readers. If documents arrive slower, the room is large, and so are requests.
+const minRequestBytes = 128 << 10
 
-// wants returns how many bytes to request, 0 for one message of any size. ok is false if the room is too small.
-func (r *reader) wants() (bytes int64, ok bool) {
+// requestSize returns how many bytes to request, 0 for one message of any size. ok is false if the room is too small.
+func (r *reader) requestSize() (bytes int64, ok bool) {
 	room, empty := r.budget.room()
 	switch {
-	case room >= max(r.ask, min(portion, r.budget.most()/4)):
+	case room >= max(r.minBytes, min(minRequestBytes, r.budget.maxRoom()/4)):
 		return room, true
 	case empty: // a document larger than the bound is fetched alone
 		return 0, true
@@ -196,15 +197,15 @@ func (r *reader) wants() (bytes int64, ok bool) {
 	}
 }
 
-// take processes one message of the consumer.
-func (r *reader) take(ctx context.Context, p *pull, in *feed.Delivery) error {
-	bytes := p.bytes
+// handleDelivery processes one message of the consumer.
+func (r *reader) handleDelivery(ctx context.Context, p *pullConsumer, in *feed.Delivery) error {
+	bytes := p.bytesLeft
 	m, pending, tooBig, err := p.receive(in)
 	if err != nil {
 		return err
 	}
 	if tooBig {
-		r.ask = 2 * bytes
+		r.minBytes = 2 * bytes
 	}
 	if m.sequence == 0 {
 		return nil
@@ -215,29 +216,29 @@ func (r *reader) take(ctx context.Context, p *pull, in *feed.Delivery) error {
 		}
 		// The consumer started at or before r.next and sent everything it found, so the stream does not hold the missing
 		// sequences.
-		return r.log.gap(ctx, r.next, m.sequence-1)
+		return r.log.checkGap(ctx, r.next, m.sequence-1)
 	}
-	return r.accept(ctx, &m, m.sequence+pending)
+	return r.addMessage(ctx, &m, m.sequence+pending)
 }
 
-// accept adds the next document to the chunk. last is the stream's last sequence, as far as the caller has seen.
-func (r *reader) accept(ctx context.Context, m *message, last uint64) error {
+// addMessage adds the next document to the chunk. last is the stream's last sequence, as far as the caller has seen.
+func (r *reader) addMessage(ctx context.Context, m *message, last uint64) error {
 	r.next++
-	r.ask, r.stale = 0, 0
-	if r.filling == nil {
-		r.filling = r.newChunk()
+	r.minBytes, r.missingLast = 0, 0
+	if r.openChunk == nil {
+		r.openChunk = r.newChunk()
 	}
-	r.filling.messages = append(r.filling.messages, *m)
-	r.filling.size += m.size
-	r.pace.took(m.size)
-	r.budget.move(charge{}, fetchedCost(m))
+	r.openChunk.messages = append(r.openChunk.messages, *m)
+	r.openChunk.size += m.size
+	r.lag.addFetched(m.size)
+	r.budget.replaceCharge(charge{}, fetchedCost(m))
 	r.mu.Lock()
 	r.status.Fetched, r.status.FetchedAt = m.sequence, time.Now()
 	r.status.DrySince = time.Time{} // the dry period before this document is over, even if it is the stream's last
 	r.status.TextBytes += int64(len(m.data))
 	r.mu.Unlock()
-	r.sees(last)
-	if r.filling.full() {
+	r.observeLast(last)
+	if r.openChunk.isFull() {
 		return r.flush(ctx)
 	}
 	return nil
@@ -245,11 +246,11 @@ func (r *reader) accept(ctx context.Context, m *message, last uint64) error {
 
 // flush submits the chunk that is being filled.
 func (r *reader) flush(ctx context.Context) error {
-	c := r.filling
+	c := r.openChunk
 	if c == nil {
 		return nil
 	}
-	r.filling = nil
+	r.openChunk = nil
 	return r.submit(ctx, c)
 }
 
@@ -259,44 +260,44 @@ func (r *reader) submit(ctx context.Context, c *chunk) error {
 	r.undelivered = append(r.undelivered, c)
 	r.mu.Unlock()
 	select {
-	case r.order <- &c.Chunk:
+	case r.resultQueue <- &c.Chunk:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if c.ready() {
+	if c.isReady() {
 		return nil
 	}
 	select {
-	case r.jobs <- c:
+	case r.workQueue <- c:
 	case <-ctx.Done():
 		return ctx.Err()
 	}
 	return nil
 }
 
-// refresh requests the stream's state and checks that the stream still holds what the reader needs next.
-func (r *reader) refresh(ctx context.Context, p *pull) error {
-	info, err := r.log.ask(ctx)
+// refreshState requests the stream's state and checks that the stream still holds what the reader needs next.
+func (r *reader) refreshState(ctx context.Context, p *pullConsumer) error {
+	info, err := r.log.requestState(ctx)
 	if err != nil {
 		return err
 	}
-	if err := r.log.covers(ctx, info, r.next); err != nil {
+	if err := r.log.checkCovers(ctx, info, r.next); err != nil {
 		return err
 	}
-	r.sees(info.State.LastSeq)
+	r.observeLast(info.State.LastSeq)
 	if p == nil {
 		return nil
 	}
-	return r.missing(ctx, p, info.State.LastSeq)
+	return r.checkMissing(ctx, p, info.State.LastSeq)
 }
 
-// missing detects documents that were deleted at the end of the stream, where no later message shows the gap. It
+// checkMissing detects documents that were deleted at the end of the stream, where no later message shows the gap. It
 // compares two responses. The stream reports last as its last sequence. The consumer, queried afterwards, reports
 // that nothing is left to send, though last was never received. The second response may overtake a message, so the
 // documents count as lost only if two consecutive ticks find the same.
-func (r *reader) missing(ctx context.Context, p *pull, last uint64) error {
-	if last < r.next || len(p.come)+len(p.feed.Messages) > 0 {
-		r.stale = 0
+func (r *reader) checkMissing(ctx context.Context, p *pullConsumer, last uint64) error {
+	if last < r.next || len(p.received)+len(p.feed.Messages) > 0 {
+		r.missingLast = 0
 		return nil
 	}
 	consumer, err := r.log.stream.Consumer(ctx, p.name)
@@ -304,13 +305,13 @@ func (r *reader) missing(ctx context.Context, p *pull, last uint64) error {
 		return fmt.Errorf("ask for the consumer's state: %w", err)
 	}
 	info := consumer.CachedInfo()
-	if info.NumPending > 0 || info.Delivered.Consumer != p.seen {
-		r.stale = 0
+	if info.NumPending > 0 || info.Delivered.Consumer != p.sentCount {
+		r.missingLast = 0
 		return nil
 	}
-	if r.stale == last {
-		return r.log.gap(ctx, r.next, last)
+	if r.missingLast == last {
+		return r.log.checkGap(ctx, r.next, last)
 	}
-	r.stale = last
+	r.missingLast = last
 	return nil
 }

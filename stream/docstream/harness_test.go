@@ -31,7 +31,7 @@ func (bytesEncoder) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {
 	return dst
 }
 
-var bytesTokenizing = docstream.Tokenizing{
+var bytesTokenizing = docstream.Tokenization{
 	NewEncoder:  func() docstream.Encoder { return bytesEncoder{} },
 	Fingerprint: "sha256:bytes", VocabSize: 257, End: testEnd,
 }
@@ -87,7 +87,7 @@ func nextDoc(t testing.TB, src *source) document.Document {
 // settle delivers the documents that nextDoc has returned.
 func (s *source) settle() {
 	if s.received {
-		s.Deliver()
+		s.ReleaseChunk()
 		s.received = false
 	}
 }

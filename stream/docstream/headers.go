@@ -8,11 +8,11 @@ import (
 	"github.com/nats-io/nats.go"
 )
 
-// headers parses raw header blocks as the library does. The headers of one message are valid until the next read.
+// headerParser parses raw header blocks as the library does. The headers of one message are valid until the next read.
 // Nearly all messages of a stream have the same headers except for the value of one or two. read therefore reuses the
 // last headers and allocates only changed values. Allocating a map and its values per message caused a fifth of all
 // objects of a daemon.
-type headers struct {
+type headerParser struct {
 	last  nats.Header
 	lines []headerLine // of which last was parsed, if each name has one value; else empty
 }
@@ -24,27 +24,27 @@ type headerLine struct {
 	value []string
 }
 
-var headersBegin = []byte("NATS/1.0\r\n")
+var headersPrefix = []byte("NATS/1.0\r\n")
 
-// read returns the headers of a block, and an error if the block is malformed.
-func (h *headers) read(raw []byte) (nats.Header, error) {
-	if h.again(raw) {
+// parse returns the headers of a block, and an error if the block is malformed.
+func (h *headerParser) parse(raw []byte) (nats.Header, error) {
+	if h.reparse(raw) {
 		return h.last, nil
 	}
 	header, err := nats.DecodeHeadersMsg(raw)
-	h.learn(raw, header)
+	h.recordLines(raw, header)
 	return header, err
 }
 
-// again updates the last headers from a block with the same names. It returns false for other names.
-func (h *headers) again(raw []byte) bool {
-	rest, ok := bytes.CutPrefix(raw, headersBegin)
+// reparse updates the last headers from a block with the same names. It returns false for other names.
+func (h *headerParser) reparse(raw []byte) bool {
+	rest, ok := bytes.CutPrefix(raw, headersPrefix)
 	if !ok || len(h.lines) == 0 {
 		return false
 	}
 	for i := range h.lines {
 		var line []byte
-		if line, rest, ok = headerLineOf(rest); !ok {
+		if line, rest, ok = cutHeaderLine(rest); !ok {
 			return false
 		}
 		left := h.lines[i:] // the client library writes headers in random order
@@ -57,7 +57,7 @@ func (h *headers) again(raw []byte) bool {
 		left[0], left[k] = left[k], left[0]
 		left[0].set(line)
 	}
-	line, _, ok := headerLineOf(rest)
+	line, _, ok := cutHeaderLine(rest)
 	return ok && len(line) == 0
 }
 
@@ -69,13 +69,13 @@ func (l *headerLine) set(line []byte) {
 	}
 }
 
-// learn records the lines of a block and its parsed headers.
-func (h *headers) learn(raw []byte, header nats.Header) {
+// recordLines records the lines of a block and its parsed headers.
+func (h *headerParser) recordLines(raw []byte, header nats.Header) {
 	h.last, h.lines = header, h.lines[:0]
-	rest, ok := bytes.CutPrefix(raw, headersBegin)
+	rest, ok := bytes.CutPrefix(raw, headersPrefix)
 	for ok {
 		var line []byte
-		if line, rest, ok = headerLineOf(rest); !ok || len(line) == 0 {
+		if line, rest, ok = cutHeaderLine(rest); !ok || len(line) == 0 {
 			return
 		}
 		name := max(bytes.IndexByte(line, ':'), 0)
@@ -88,8 +88,8 @@ func (h *headers) learn(raw []byte, header nats.Header) {
 	}
 }
 
-// headerLineOf returns the first line of a block; ok is false if the line is not terminated.
-func headerLineOf(raw []byte) (line, rest []byte, ok bool) {
+// cutHeaderLine returns the first line of a block; ok is false if the line is not terminated.
+func cutHeaderLine(raw []byte) (line, rest []byte, ok bool) {
 	line, rest, ok = bytes.Cut(raw, []byte("\n"))
 	return bytes.TrimSuffix(line, []byte("\r")), rest, ok
 }

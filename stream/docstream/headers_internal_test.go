@@ -24,7 +24,7 @@ func TestHeadersAreTheLibrarys(t *testing.T) {
 		pick := func(of []string) string { return of[r.IntN(len(of))] }
 		mostly := func(of []string) string { return of[max(r.IntN(len(of)*8)-len(of)*7, 0)] } // mostly the first
 		var shape []string                                                                    // of consecutive messages
-		var h headers
+		var h headerParser
 		for range messages {
 			if shape == nil || r.IntN(10) == 0 {
 				shape = nil
@@ -40,7 +40,7 @@ func TestHeadersAreTheLibrarys(t *testing.T) {
 			raw += mostly(ends) + strings.Repeat("more:\r\n", r.IntN(2))
 			want, wantErr := nats.DecodeHeadersMsg([]byte(raw))
 			before := fmt.Sprintf("%p", h.last)
-			got, err := h.read([]byte(raw))
+			got, err := h.parse([]byte(raw))
 			if (err == nil) != (wantErr == nil) || !maps.EqualFunc(got, want, slices.Equal) {
 				t.Fatalf("%q is read as %q, %v: want %q, %v", raw, got, err, want, wantErr)
 			}
@@ -56,11 +56,11 @@ func TestHeadersAreTheLibrarys(t *testing.T) {
 
 // Headers that differ from the previous ones only in the id reuse them.
 func TestHeadersAreUsedAgain(t *testing.T) {
-	var h headers
+	var h headerParser
 	raw := []byte("NATS/1.0\r\nContent-Type: application/x\r\nLoaderd-Tokenizer: sha256:1\r\nNats-Msg-Id: 10\r\n\r\n")
 	if n := testing.AllocsPerRun(100, func() {
 		raw[len(raw)-5] ^= 1
-		if header, err := h.read(raw); err != nil || len(header) != 3 ||
+		if header, err := h.parse(raw); err != nil || len(header) != 3 ||
 			header.Get(nats.MsgIdHdr) != string(raw[len(raw)-6:len(raw)-4]) {
 			t.Errorf("headers %q, %v", header, err)
 		}

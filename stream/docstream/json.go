@@ -29,11 +29,11 @@ type jsonDocument struct {
 // times as much. Decoding into a struct would accept "TEXT" for "text".
 func decodeJSON(data []byte) (out jsonDocument, _ *deadletter.Problem) {
 	if !json.Valid(data) {
-		return out, bad(badJSON, "payload is not JSON: %s", jsonProblem(data))
+		return out, newProblem(badJSON, "payload is not JSON: %s", describeJSONError(data))
 	}
 	var rawText, rawParts, rawID []byte
 	var metaPath string
-	if !members(data, func(name, value []byte) {
+	if !eachMember(data, func(name, value []byte) {
 		switch string(name) {
 		case "text":
 			rawText = value
@@ -46,32 +46,32 @@ func decodeJSON(data []byte) (out jsonDocument, _ *deadletter.Problem) {
 		case "id":
 			rawID = value
 		case "path":
-			out.path = stringOf(value)
+			out.path = stringValue(value)
 		case "embedding":
 			out.embedding = value
 		case "meta":
 			out.meta = value
-			members(value, func(name, value []byte) {
+			eachMember(value, func(name, value []byte) {
 				if string(name) == "path" {
-					metaPath = stringOf(value)
+					metaPath = stringValue(value)
 				}
 			})
 		}
 	}) {
-		return out, bad(badJSON, "payload is not a JSON object")
+		return out, newProblem(badJSON, "payload is not a JSON object")
 	}
 	switch {
 	case rawText == nil && rawParts == nil:
-		return out, bad(badJSON, `payload has no "text" and no "parts"`)
+		return out, newProblem(badJSON, `payload has no "text" and no "parts"`)
 	case rawText != nil && rawParts != nil:
-		return out, bad(badParts, `payload has both "text" and "parts"`)
+		return out, newProblem(badParts, `payload has both "text" and "parts"`)
 	case rawParts != nil:
 		var err *deadletter.Problem
-		if out.parts, err = partsOf(rawParts); err != nil {
+		if out.parts, err = parseParts(rawParts); err != nil {
 			return jsonDocument{}, err
 		}
 	case rawText[0] != '"':
-		return out, bad(badJSON, `"text" is not a string`)
+		return out, newProblem(badJSON, `"text" is not a string`)
 	default:
 		out.text = unquote(rawText)
 	}
@@ -82,7 +82,7 @@ func decodeJSON(data []byte) (out jsonDocument, _ *deadletter.Problem) {
 	case rawID[0] == '-' || rawID[0] >= '0' && rawID[0] <= '9':
 		out.id = string(rawID) // as it is written
 	default:
-		return out, bad(badJSON, `"id" is neither a string nor a number`)
+		return out, newProblem(badJSON, `"id" is neither a string nor a number`)
 	}
 	if out.path == "" {
 		out.path = metaPath
@@ -90,16 +90,16 @@ func decodeJSON(data []byte) (out jsonDocument, _ *deadletter.Problem) {
 	return out, nil
 }
 
-// partsOf extracts [{"text", "loss"}, ...]. A part without "loss" has a loss.
-func partsOf(data []byte) (out []part, failed *deadletter.Problem) {
+// parseParts extracts [{"text", "loss"}, ...]. A part without "loss" has a loss.
+func parseParts(data []byte) (out []part, failed *deadletter.Problem) {
 	out = []part{}
-	if !elements(data, func(value []byte) {
+	if !eachElement(data, func(value []byte) {
 		if failed != nil {
 			return
 		}
 		p, text := part{loss: true}, []byte(nil)
 		wrong := ""
-		if !members(value, func(name, value []byte) {
+		if !eachMember(value, func(name, value []byte) {
 			switch string(name) {
 			case "text":
 				text = value
@@ -121,13 +121,13 @@ func partsOf(data []byte) (out []part, failed *deadletter.Problem) {
 			wrong = `"text" is not a string`
 		}
 		if wrong != "" {
-			failed = bad(badParts, "part %d: %s", len(out), wrong)
+			failed = newProblem(badParts, "part %d: %s", len(out), wrong)
 			return
 		}
 		p.text = unquote(text)
 		out = append(out, p)
 	}) {
-		return nil, bad(badParts, `"parts" is not a list`)
+		return nil, newProblem(badParts, `"parts" is not a list`)
 	}
 	if failed != nil {
 		return nil, failed
@@ -135,9 +135,9 @@ func partsOf(data []byte) (out []part, failed *deadletter.Problem) {
 	return out, nil
 }
 
-// elements calls f with every value of a JSON list, in order. data must be valid JSON. elements returns false if it
+// eachElement calls f with every value of a JSON list, in order. data must be valid JSON. elements returns false if it
 // is not a list.
-func elements(data []byte, f func(value []byte)) bool {
+func eachElement(data []byte, f func(value []byte)) bool {
 	if data[0] != '[' {
 		return false
 	}
@@ -152,15 +152,15 @@ func elements(data []byte, f func(value []byte)) bool {
 	return true
 }
 
-// stringOf returns the value of a JSON string, "" for any other value.
-func stringOf(value []byte) string {
+// stringValue returns the value of a JSON string, "" for any other value.
+func stringValue(value []byte) string {
 	if value[0] != '"' {
 		return ""
 	}
 	return string(unquote(value))
 }
 
-func jsonProblem(data []byte) string {
+func describeJSONError(data []byte) string {
 	err := json.Unmarshal(data, new(json.RawMessage))
 	var syntax *json.SyntaxError
 	if errors.As(err, &syntax) {
@@ -169,9 +169,9 @@ func jsonProblem(data []byte) string {
 	return fmt.Sprint(err)
 }
 
-// members calls f with every name, unquoted, and value of a JSON object, in order. data must be valid JSON. members
+// eachMember calls f with every name, unquoted, and value of a JSON object, in order. data must be valid JSON. members
 // returns false if it is not an object.
-func members(data []byte, f func(name, value []byte)) bool {
+func eachMember(data []byte, f func(name, value []byte)) bool {
 	i := skipSpace(data, 0)
 	if data[i] != '{' {
 		return false
@@ -254,7 +254,7 @@ func unquote(raw []byte) []byte {
 		escape := raw[i+1]
 		raw = raw[i+2:]
 		if escape != 'u' {
-			out = append(out, escaped[escape])
+			out = append(out, escapedBytes[escape])
 			continue
 		}
 		r := hex4(raw)
@@ -273,8 +273,8 @@ func unquote(raw []byte) []byte {
 	return append(out, raw...)
 }
 
-// escaped maps the byte after a backslash to the byte that the escape represents.
-var escaped = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
+// escapedBytes maps the byte after a backslash to the byte that the escape represents.
+var escapedBytes = [256]byte{'"': '"', '\\': '\\', '/': '/', 'b': '\b', 'f': '\f', 'n': '\n', 'r': '\r', 't': '\t'}
 
 func hex4(digits []byte) rune {
 	n, _ := strconv.ParseUint(string(digits[:4]), 16, 32) // validated

@@ -224,7 +224,7 @@ func forgetIDs(t *testing.T, s *stream.Store) {
 		}
 	}
 	taken := 0
-	natstest.Soon(t, "an id is taken a second time", func() bool {
+	natstest.Eventually(t, "an id is taken a second time", func() bool {
 		ack, err := s.JetStream().Publish(natstest.Context(t), "dead.docs.probe", nil, jetstream.WithMsgID("probe"))
 		if err == nil && !ack.Duplicate {
 			taken++
@@ -336,7 +336,7 @@ func TestRunGoesOnWithoutDeadLetters(t *testing.T) {
 	if _, err := s.JetStream().UpdateStream(natstest.Context(t), cfg); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Soon(t, "all dead letters are stored", func() bool { return l.DeadLetters().Stored == n })
+	natstest.Eventually(t, "all dead letters are stored", func() bool { return l.DeadLetters().Stored == n })
 	letters := deadLetters(t, s)
 	for i := range n {
 		if m := letters[strconv.Itoa(i+1)]; m == nil || string(m.Data) != strconv.Itoa(i) ||
@@ -382,5 +382,5 @@ func TestLargeDeadLetterIsCut(t *testing.T) {
 	for range 3 {
 		nextDoc(t, source)
 	}
-	natstest.Soon(t, "the letters are there", func() bool { return len(deadLetters(t, srv.Store())) == 3 })
+	natstest.Eventually(t, "the letters are there", func() bool { return len(deadLetters(t, srv.Store())) == 3 })
 }

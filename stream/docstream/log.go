@@ -23,22 +23,22 @@ import (
 
 // Log is the document stream of a run, read in order and by sequence. It implements document.Documents.
 type Log struct {
-	store   *stream.Store
-	stream  jetstream.Stream
-	name    string
-	log     *slog.Logger
-	decoder decoder
-	encoder *encoders
+	store      *stream.Store
+	stream     jetstream.Stream
+	name       string
+	log        *slog.Logger
+	decoder    decoder
+	workspaces *workspacePool
 	// transform turns the tokens of a document into those that the run uses.
-	transform transform
-	workers   int
-	buffer    int64
+	transform   transform
+	workers     int
+	bufferBytes int64
 	// inactive is the time without requests after which the server drops a consumer.
 	inactive time.Duration
 	tracer   Tracer
 	letters  *deadletter.Writer // nil if the log was opened read-only
 	created  time.Time          // of the stream, when it was opened; another time means another stream
-	doubts   doubts
+	identity identityCheck
 	// confirmed is the server's time, in nanoseconds since 1970, of the last response that showed the stream to be that
 	// one.
 	confirmed atomic.Int64
@@ -47,7 +47,7 @@ type Log struct {
 var _ document.Documents = (*Log)(nil)
 
 // Open opens the document stream and its dead-letter stream. It creates them if they do not exist.
-func Open(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
+func Open(ctx context.Context, s *stream.Store, t Tokenization) (*Log, error) {
 	st, err := s.EnsureDocuments(ctx)
 	if err != nil {
 		return nil, err
@@ -58,11 +58,11 @@ func Open(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
 	}
 	l.letters, err = deadletter.Open(ctx, s, l.created, func(ctx context.Context, sequence uint64) (deadletter.Original,
 		error) {
-		m, err := l.fetch(ctx, sequence)
+		m, err := l.fetchMessage(ctx, sequence)
 		if err != nil {
 			return deadletter.Original{}, err
 		}
-		return m.original(), nil
+		return m.toOriginal(), nil
 	})
 	if err != nil {
 		return nil, err
@@ -75,7 +75,7 @@ var ErrNoStream = errors.New("there is no such document stream")
 
 // OpenReadOnly opens the document stream for inspection. It creates and changes no stream, and undecodable documents
 // leave no dead letters. It returns ErrNoStream if the document stream does not exist.
-func OpenReadOnly(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, error) {
+func OpenReadOnly(ctx context.Context, s *stream.Store, t Tokenization) (*Log, error) {
 	st, err := s.Find(ctx, "stream "+s.Config().Name, s.Config().Name, ErrNoStream)
 	if err != nil {
 		return nil, err
@@ -83,23 +83,24 @@ func OpenReadOnly(ctx context.Context, s *stream.Store, t Tokenizing) (*Log, err
 	return newLog(s, st, t)
 }
 
-func newLog(s *stream.Store, st jetstream.Stream, t Tokenizing) (*Log, error) {
-	transform, err := newTransform(t, t.limit())
+func newLog(s *stream.Store, st jetstream.Stream, t Tokenization) (*Log, error) {
+	transform, err := newTransform(t, t.maxDocumentTokens())
 	if err != nil {
 		return nil, err
 	}
 	cfg := s.Config()
-	workers := workersOf(cfg.Workers)
+	workers := workerCount(cfg.Workers)
 	l := &Log{
 		created: stream.Created(st.CachedInfo()),
 		store:   s, stream: st, name: cfg.Name, log: s.Log(),
-		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: t.limit(), dimension: t.dimension(),
-			batches: t.Documents.Batches,
-			columns: tokenColumns(t.Documents), meta: metaColumns(t.Documents), passed: passedOver(t.Documents)},
-		encoder: newEncoders(t, workers+1), transform: transform,
-		workers: workers, buffer: cfg.BufferBytes, inactive: pullInactive, tracer: t.Tracer,
+		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: t.maxDocumentTokens(),
+			dimension: t.dimension(),
+			batches:   t.Documents.Batches,
+			columns:   tokenColumns(t.Documents), meta: metaColumns(t.Documents), ignored: ignoredColumns(t.Documents)},
+		workspaces: newWorkspacePool(t, workers+1), transform: transform,
+		workers: workers, bufferBytes: cfg.BufferBytes, inactive: inactiveTimeout, tracer: t.Tracer,
 	}
-	l.confirm(st.CachedInfo())
+	l.recordConfirmation(st.CachedInfo())
 	return l, nil
 }
 
@@ -114,7 +115,7 @@ func (l *Log) DeadLetters() deadletter.Counts {
 // State returns the identity of the stream and what it holds now. If the stream was deleted or recreated since this
 // log was opened, the error has the reason STREAM_MISMATCH.
 func (l *Log) State(ctx context.Context) (document.StreamState, error) {
-	info, err := l.info(ctx)
+	info, err := l.streamInfo(ctx)
 	if err != nil {
 		return document.StreamState{}, err
 	}
@@ -130,19 +131,19 @@ func (l *Log) State(ctx context.Context) (document.StreamState, error) {
 	if last, sealed := stream.Sealed(info.Config); sealed {
 		state.Sealed, state.Last = true, min(state.Last, last)
 	}
-	state.Trouble = l.store.CheckDocuments(info.Config)
+	state.Problem = l.store.CheckDocuments(info.Config)
 	return state, nil
 }
 
-// info requests the stream's state, and returns an error for another stream of the same name. In a cluster it retries
-// transient errors for a while.
-func (l *Log) info(ctx context.Context) (*jetstream.StreamInfo, error) {
-	patient, cancel := context.WithTimeout(ctx, l.patience())
+// streamInfo requests the stream's state, and returns an error for another stream of the same name. In a cluster it
+// retries transient errors for a while.
+func (l *Log) streamInfo(ctx context.Context) (*jetstream.StreamInfo, error) {
+	patient, cancel := context.WithTimeout(ctx, l.stateTimeout())
 	defer cancel()
 	wait := l.store.Backoff()
 	for {
-		info, err := l.ask(ctx)
-		if err == nil || !conn.Transient(err) {
+		info, err := l.requestState(ctx)
+		if err == nil || !conn.IsTransient(err) {
 			return info, err
 		}
 		select {
@@ -153,60 +154,60 @@ func (l *Log) info(ctx context.Context) (*jetstream.StreamInfo, error) {
 	}
 }
 
-// ask is one attempt of info.
-func (l *Log) ask(ctx context.Context) (*jetstream.StreamInfo, error) {
+// requestState is one attempt of info.
+func (l *Log) requestState(ctx context.Context) (*jetstream.StreamInfo, error) {
 	var info *jetstream.StreamInfo
-	err := l.store.Attempt(ctx, l.askLimit(), func(ctx context.Context) (err error) {
+	err := l.store.Attempt(ctx, l.stateRequestTimeout(), func(ctx context.Context) (err error) {
 		info, err = l.stream.Info(ctx)
 		return err
 	})
 	switch {
 	case errors.Is(err, jetstream.ErrStreamNotFound):
-		return nil, l.another("it was deleted", time.Time{})
-	case err == nil && !messages.Led(info):
+		return nil, l.checkReplaced("it was deleted", time.Time{})
+	case err == nil && !messages.HasLeader(info):
 		err = errNoLeader
 	}
 	if err != nil {
 		const what = "ask for the state of stream "
-		if !conn.Transient(err) && ctx.Err() == nil { // callers retry on SOURCE_DOWN
+		if !conn.IsTransient(err) && ctx.Err() == nil { // callers retry on SOURCE_DOWN
 			return nil, fmt.Errorf("%s%s: %w", what, l.name, err)
 		}
-		return nil, l.down(what+l.name, err)
+		return nil, l.downError(what+l.name, err)
 	}
 	if created := stream.Created(info); !created.Equal(l.created) {
-		return nil, l.another(fmt.Sprintf("it was deleted and made anew at %s", created.UTC().Format(time.RFC3339Nano)),
+		return nil, l.checkReplaced(fmt.Sprintf("it was deleted and made anew at %s", created.UTC().Format(time.RFC3339Nano)),
 			created)
 	}
 	if info.State.Msgs == 0 && info.State.FirstSeq > 1 {
 		// Either all documents were purged, or the server reports a first document that it could not write.
 		if err := l.store.CheckHealth(); err != nil {
-			return nil, l.down("ask for the state of stream "+l.name, conn.Passing(err))
+			return nil, l.downError("ask for the state of stream "+l.name, conn.AsTransient(err))
 		}
 	}
-	l.doubts.clear()
-	l.confirm(info)
+	l.identity.reset()
+	l.recordConfirmation(info)
 	return info, nil
 }
 
-// down returns the error for a stream whose servers do not respond, or whose responses are inconclusive.
-func (l *Log) down(what string, err error) error {
+// downError returns the error for a stream whose servers do not respond, or whose responses are inconclusive.
+func (l *Log) downError(what string, err error) error {
 	return &fault.Error{Reason: fault.SourceDown, Message: what,
-		Do: "check that NATS is up and can be reached", Facts: map[string]string{"stream": l.name}, Err: err}
+		Advice: "check that NATS is up and can be reached", Facts: map[string]string{"stream": l.name}, Err: err}
 }
 
-// confirm records the server's time of a response that showed the stream to be the one that was opened.
-func (l *Log) confirm(info *jetstream.StreamInfo) {
+// recordConfirmation records the server's time of a response that showed the stream to be the one that was opened.
+func (l *Log) recordConfirmation(info *jetstream.StreamInfo) {
 	l.confirmed.Store(info.TimeStamp.UnixNano())
 }
 
-// own returns an error for a message of another stream of the same name. A recreated stream holds no message older
-// than itself. A message that was stored before the last confirmation is therefore of our stream. For a newer
+// checkIdentity returns an error for a message of another stream of the same name. A recreated stream holds no message
+// older than itself. A message that was stored before the last confirmation is therefore of our stream. For a newer
 // message, own requests the stream's creation time again.
-func (l *Log) own(ctx context.Context, m *message) error {
+func (l *Log) checkIdentity(ctx context.Context, m *message) error {
 	if m.time.UnixNano() < l.confirmed.Load() {
 		return nil
 	}
-	_, err := l.info(ctx)
+	_, err := l.streamInfo(ctx)
 	return err
 }
 
@@ -215,12 +216,12 @@ func (l *Log) Read(ctx context.Context, from uint64) (document.Source, error) {
 	if from == 0 {
 		return nil, fmt.Errorf("read stream %s: sequences start at 1, not 0", l.name)
 	}
-	info, err := l.info(ctx)
+	info, err := l.streamInfo(ctx)
 	if err == nil {
-		err = l.covers(ctx, info, from)
+		err = l.checkCovers(ctx, info, from)
 	}
-	if down := (*fault.Error)(nil); conn.Transient(err) && !errors.As(err, &down) {
-		err = l.down("open stream "+l.name, err)
+	if down := (*fault.Error)(nil); conn.IsTransient(err) && !errors.As(err, &down) {
+		err = l.downError("open stream "+l.name, err)
 	}
 	if err != nil {
 		return nil, err
@@ -231,26 +232,26 @@ func (l *Log) Read(ctx context.Context, from uint64) (document.Source, error) {
 // Content reads the content of one document again, equal to what the source delivered. It waits while the stream
 // cannot be reached, until ctx ends.
 func (l *Log) Content(ctx context.Context, sequence uint64) (document.Content, error) {
-	doc, err := l.again(ctx, sequence)
+	doc, err := l.refetch(ctx, sequence)
 	return doc.Content, err
 }
 
 // PackingHints reads a message again and returns the lengths and packing hints of its documents, equal to what the
 // source delivered. It waits as Content does.
 func (l *Log) PackingHints(ctx context.Context, sequence uint64) ([]plan.Part, error) {
-	doc, err := l.again(ctx, sequence)
+	doc, err := l.refetch(ctx, sequence)
 	return doc.Documents(), err
 }
 
-// again reads a document that a source has delivered.
-func (l *Log) again(ctx context.Context, sequence uint64) (document.Document, error) {
-	m, err := l.fetch(ctx, sequence)
+// refetch reads a document that a source has delivered.
+func (l *Log) refetch(ctx context.Context, sequence uint64) (document.Document, error) {
+	m, err := l.fetchMessage(ctx, sequence)
 	if err != nil {
 		return document.Document{}, err
 	}
-	e := l.encoder.get()
-	defer l.encoder.put(e)
-	doc, failed := l.document(m, e)
+	e := l.workspaces.get()
+	defer l.workspaces.put(e)
+	doc, failed := l.makeDocument(m, e)
 	if failed != nil {
 		return doc, fmt.Errorf("fetch document %d of stream %s: it is undecodable: %s: %s", sequence, l.name, failed.Reason,
 			failed.Sentence)
@@ -260,17 +261,17 @@ func (l *Log) again(ctx context.Context, sequence uint64) (document.Document, er
 
 // Describe returns where a document came from.
 func (l *Log) Describe(ctx context.Context, sequence uint64) (document.Info, error) {
-	m, err := l.fetch(ctx, sequence)
+	m, err := l.fetchMessage(ctx, sequence)
 	if err != nil {
 		return document.Info{}, err
 	}
-	info, _ := l.describe(m)
+	info, _ := l.describeMessage(m)
 	return info, nil
 }
 
-// describe returns where the document of a message came from, and the document if it can be decoded.
-func (l *Log) describe(m *message) (document.Info, decoded) {
-	f := fieldsOf(m.header)
+// describeMessage returns where the document of a message came from, and the document if it can be decoded.
+func (l *Log) describeMessage(m *message) (document.Info, decodedDocument) {
+	f := newHeaderFields(m.header)
 	info := document.Info{Sequence: m.sequence, Subject: m.subject, Path: f.get(stream.HeaderPath),
 		Domain:      f.get(stream.HeaderDomain),
 		ContentType: f.get(stream.HeaderContentType), Bytes: len(m.data), Time: m.time, ID: f.id()}
@@ -296,51 +297,51 @@ func (l *Log) describe(m *message) (document.Info, decoded) {
 	return info, d
 }
 
-// Show returns a document for display: where it came from and its tokens, or why it has none.
-func (l *Log) Show(ctx context.Context, sequence uint64) (document.View, error) {
-	m, err := l.fetch(ctx, sequence)
+// ViewDocument returns a document for display: where it came from and its tokens, or why it has none.
+func (l *Log) ViewDocument(ctx context.Context, sequence uint64) (document.View, error) {
+	m, err := l.fetchMessage(ctx, sequence)
 	if err != nil {
 		return document.View{}, err
 	}
-	e := l.encoder.get()
-	defer l.encoder.put(e)
+	e := l.workspaces.get()
+	defer l.workspaces.put(e)
 	var shown document.View
-	var d decoded
-	shown.Info, d = l.describe(m)
+	var d decodedDocument
+	shown.Info, d = l.describeMessage(m)
 	var failed *deadletter.Problem
-	if shown.Document, failed = l.document(m, e); failed != nil {
+	if shown.Document, failed = l.makeDocument(m, e); failed != nil {
 		shown.Problem = failed.Reason + ": " + failed.Sentence
 	}
-	shown.IDs = idsWithin(d, shown)
+	shown.IDs = documentIDs(d, shown)
 	return shown, nil
 }
 
-// fetch gets one message by its sequence.
-func (l *Log) fetch(ctx context.Context, sequence uint64) (m *message, err error) {
+// fetchMessage gets one message by its sequence.
+func (l *Log) fetchMessage(ctx context.Context, sequence uint64) (m *message, err error) {
 	if sequence == 0 {
-		return nil, l.lost(0, 0)
+		return nil, l.lostError(0, 0)
 	}
 	err = l.retry(ctx, func() error {
-		m, err = l.get(ctx, sequence)
+		m, err = l.getMessage(ctx, sequence)
 		if errors.Is(err, jetstream.ErrMsgNotFound) {
-			return l.absent(ctx, sequence, sequence)
+			return l.checkAbsent(ctx, sequence, sequence)
 		}
 		return err
 	})
 	return m, err
 }
 
-// get is one attempt to read a message. In a cluster jetstream.ErrMsgNotFound is inconclusive.
-func (l *Log) get(ctx context.Context, sequence uint64) (*message, error) {
+// getMessage is one attempt to read a message. In a cluster jetstream.ErrMsgNotFound is inconclusive.
+func (l *Log) getMessage(ctx context.Context, sequence uint64) (*message, error) {
 	raw, err := messages.Get(ctx, l.store.Client, l.stream, sequence)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
-		return nil, l.another("it was deleted", time.Time{})
+		return nil, l.checkReplaced("it was deleted", time.Time{})
 	}
 	if err != nil {
 		return nil, err
 	}
 	m := &message{sequence: sequence, subject: raw.Subject, header: raw.Header, data: raw.Data, time: raw.Time}
-	return m, l.own(ctx, m)
+	return m, l.checkIdentity(ctx, m)
 }
 
 // retry calls f until it succeeds, fails permanently, or ctx ends. In the last case the error's reason is SourceDown.
@@ -348,13 +349,13 @@ func (l *Log) retry(ctx context.Context, f func() error) error {
 	wait := l.store.Backoff()
 	for {
 		err := f()
-		if err == nil || !conn.Transient(err) && ctx.Err() == nil {
+		if err == nil || !conn.IsTransient(err) && ctx.Err() == nil {
 			return err
 		}
 		select {
 		case <-time.After(wait.NextBackOff()):
 		case <-ctx.Done():
-			return l.down(fmt.Sprintf("reach stream %s: %v", l.name, err), ctx.Err())
+			return l.downError(fmt.Sprintf("reach stream %s: %v", l.name, err), ctx.Err())
 		}
 	}
 }

@@ -17,10 +17,10 @@ import (
 // message of several documents it also matches their ids. It reads the headers of the whole stream. It also reads,
 // one at a time, the payloads of JSON documents without an id or a path there, and of messages of several.
 func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
-	if err := messages.Confirm(ctx, l.store.Client, l.stream); err != nil {
-		return nil, l.down("write to stream "+l.name, err)
+	if err := messages.TryBarrier(ctx, l.store.Client, l.stream); err != nil {
+		return nil, l.downError("write to stream "+l.name, err)
 	}
-	info, err := l.info(ctx)
+	info, err := l.streamInfo(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -31,7 +31,7 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 	var failed error
 	err = messages.EachHeader(ctx, l.store.Client, l.stream, "", 1, info.State.LastSeq,
 		func(sequence uint64, h nats.Header) bool {
-			f := fieldsOf(h)
+			f := newHeaderFields(h)
 			id, path := f.id(), f.get(stream.HeaderPath)
 			if (id == "" || path == "") && strings.HasPrefix(f.get(stream.HeaderContentType), stream.TypeJSON) {
 				var d document.Info
@@ -42,7 +42,7 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 			}
 			is := name == id || name == path || name == f.get(stream.HeaderLabel)
 			if !is {
-				is, failed = l.holds(ctx, sequence, f, name)
+				is, failed = l.hasDocumentID(ctx, sequence, f, name)
 			}
 			if is {
 				found = append(found, sequence)
@@ -58,15 +58,15 @@ func (l *Log) Lookup(ctx context.Context, name string) ([]uint64, error) {
 	return found, nil
 }
 
-// holds reports whether a message holds several documents, one of which has the id.
-func (l *Log) holds(ctx context.Context, sequence uint64, f fields, id string) (bool, error) {
+// hasDocumentID reports whether a message holds several documents, one of which has the id.
+func (l *Log) hasDocumentID(ctx context.Context, sequence uint64, f headerFields, id string) (bool, error) {
 	if kind, _ := mediaType(f.get(stream.HeaderContentType)); kind != stream.TypeArrow || !l.decoder.batches {
 		return false, nil
 	}
-	m, err := l.fetch(ctx, sequence)
+	m, err := l.fetchMessage(ctx, sequence)
 	if err != nil {
 		return false, err
 	}
 	d, _ := l.decoder.decode(m.header, m.data) // an undecodable message has no documents in the plan
-	return slices.ContainsFunc(d.several, func(x decoded) bool { return x.id == id }), nil
+	return slices.ContainsFunc(d.documents, func(x decodedDocument) bool { return x.id == id }), nil
 }

@@ -65,19 +65,19 @@ func TestLookupWithinMessages(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", id, have, err, want)
 		}
 	}
-	shown, err := l.Show(ctx, 2)
+	shown, err := l.ViewDocument(ctx, 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	half := float32(0.5)
-	for token, want := range map[int32]document.Inner{0: {Index: 0, ID: "a"},
+	for token, want := range map[int32]document.InnerDocument{0: {Index: 0, ID: "a"},
 		2: {Index: 1, Start: 2, ID: "long", Weight: &half}, 4: {Index: 2, Start: 3, ID: "long", Weight: &half},
 		6: {Index: 3, Start: 5, ID: "long", Weight: &half}, 9: {Index: 5, Start: 8, ID: "c"}} {
-		if have, there := shown.Inner(token); !there || !cmp.Equal(have, want) {
+		if have, there := shown.InnerDocumentAt(token); !there || !cmp.Equal(have, want) {
 			t.Errorf("token %d is of %+v, %t, want %+v", token, have, there, want)
 		}
 	}
-	if _, there := shown.Inner(int32(shown.Len())); there {
+	if _, there := shown.InnerDocumentAt(int32(shown.Len())); there {
 		t.Error("the token behind the last one is of a document")
 	}
 	if n, there := shown.LossTokens(8, 11); n != 2 || !there {
@@ -86,7 +86,7 @@ func TestLookupWithinMessages(t *testing.T) {
 	if _, there := shown.LossTokens(8, 12); there {
 		t.Error("there is a token behind the last one")
 	}
-	if alone, err := l.Show(ctx, 1); err != nil || !slices.Equal(alone.IDs, []string{"one", "one"}) {
+	if alone, err := l.ViewDocument(ctx, 1); err != nil || !slices.Equal(alone.IDs, []string{"one", "one"}) {
 		t.Errorf("a document that is split has the ids %q, %v", alone.IDs, err)
 	}
 }

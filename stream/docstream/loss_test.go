@@ -61,7 +61,7 @@ func TestLoss(t *testing.T) {
 	for i, tt := range tests {
 		sequence := uint64(i + 1)
 		docs := []document.Document{nextDoc(t, src)}
-		if shown, err := l.Show(natstest.Context(t), sequence); err == nil {
+		if shown, err := l.ViewDocument(natstest.Context(t), sequence); err == nil {
 			docs = append(docs, shown.Document)
 		}
 		if tt.skip == "" {

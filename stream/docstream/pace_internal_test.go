@@ -19,22 +19,23 @@ func TestPace(t *testing.T) {
 		bytes int64
 		wait  time.Duration
 	}{
-		{"the beginning", 1 << 20, 0, 0, paceMost, 0},
-		{"far behind", paceFrom, many(100 << 20), 0, paceMost, 0},
-		{"a little more than a block behind", paceFrom, many(paceBehind + paceMost/2), 0, paceMost / 2, 0},
-		{"within the block", paceFrom, many(paceBehind), 0, portion, pacePause},
-		{"at the end", paceFrom, 0, paceStill, portion, pacePause},
-		{"at the end of one that stands still", paceFrom, 0, paceStill + 1, portion, 0},
-		{"near the end of one that stands still", paceFrom, many(paceMost / 2), paceStill + 1, paceMost / 2, 0},
+		{"the beginning", 1 << 20, 0, 0, maxTailRequest, 0},
+		{"far behind", unpacedBytes, many(100 << 20), 0, maxTailRequest, 0},
+		{"a little more than a block behind", unpacedBytes, many(tailDistance + maxTailRequest/2), 0, maxTailRequest / 2, 0},
+		{"within the block", unpacedBytes, many(tailDistance), 0, minRequestBytes, tailPause},
+		{"at the end", unpacedBytes, 0, tailQuietTime, minRequestBytes, tailPause},
+		{"at the end of one that stands still", unpacedBytes, 0, tailQuietTime + 1, minRequestBytes, 0},
+		{"near the end of one that stands still", unpacedBytes, many(maxTailRequest / 2), tailQuietTime + 1,
+			maxTailRequest / 2, 0},
 	} {
-		p := pace{last: 7, grew: began}
+		p := tailLag{last: 7, grewAt: began}
 		for p.total < x.taken {
-			p.took(size)
+			p.addFetched(size)
 		}
-		if some, _ := p.next(portion, x.left, 7, began); some > portion {
+		if some, _ := p.nextRequest(minRequestBytes, x.left, 7, began); some > minRequestBytes {
 			t.Errorf("%s: %d bytes, more than there is room for", x.name, some)
 		}
-		if bytes, wait := p.next(room, x.left, 7, began.Add(x.since)); bytes != x.bytes || wait != x.wait {
+		if bytes, wait := p.nextRequest(room, x.left, 7, began.Add(x.since)); bytes != x.bytes || wait != x.wait {
 			t.Errorf("%s: %d bytes behind %v, want %d behind %v", x.name, bytes, wait, x.bytes, x.wait)
 		}
 	}
@@ -45,25 +46,26 @@ func TestPace(t *testing.T) {
 func TestPaceOfAStream(t *testing.T) {
 	const room, size = 6 << 20, 4 << 10
 	for _, x := range []struct{ rate, least, most int64 }{ // bytes per second; bytes behind the end after three seconds
-		{60 << 20, paceBehind - portion, paceBehind + 2<<20}, {30 << 20, paceBehind - portion, paceBehind + 2<<20},
-		{5 << 20, 0, portion},
+		{60 << 20, tailDistance - minRequestBytes, tailDistance + 2<<20},
+		{30 << 20, tailDistance - minRequestBytes, tailDistance + 2<<20},
+		{5 << 20, 0, minRequestBytes},
 	} {
-		var p pace
-		for p.total < paceFrom {
-			p.took(64 << 10)
+		var p tailLag
+		for p.total < unpacedBytes {
+			p.addFetched(64 << 10)
 		}
 		began, at, taken := time.Now(), time.Duration(0), int64(0)
 		grown := func() int64 { return int64(at.Seconds()*float64(x.rate)) / size }
 		for at < 3*time.Second {
 			last := grown()
-			bytes, wait := p.next(room, uint64(last-taken), uint64(last), began.Add(at))
+			bytes, wait := p.nextRequest(room, uint64(last-taken), uint64(last), began.Add(at))
 			at += wait + time.Millisecond
 			for ; bytes > 0; bytes -= size { // arrives immediately, or when it exists
 				for taken == grown() {
 					at += time.Millisecond
 				}
 				taken++
-				p.took(size)
+				p.addFetched(size)
 			}
 		}
 		if behind := (grown() - taken) * size; behind < x.least || behind > x.most {

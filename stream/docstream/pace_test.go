@@ -46,7 +46,7 @@ func TestRequestsOfTheServerInside(t *testing.T) {
 		least, most int64
 	}{
 		{"inside", s.Store(), 1 << 20, 2 << 20},
-		{"elsewhere", s.Remote(), 3 << 20, 1 << 30},
+		{"elsewhere", s.OpenRemote(), 3 << 20, 1 << 30},
 	} {
 		t.Run(x.name, func(t *testing.T) {
 			most.Store(0)
@@ -62,7 +62,10 @@ func TestRequestsOfTheServerInside(t *testing.T) {
 			if err := nc.Flush(); err != nil {
 				t.Fatal(err)
 			}
-			natstest.Soon(t, "requests are heard", func() bool { n, _, err := heard.Pending(); return err == nil && n == 0 })
+			natstest.Eventually(t, "requests are heard", func() bool {
+				n, _, err := heard.Pending()
+				return err == nil && n == 0
+			})
 			if n := most.Load(); n < x.least || n > x.most {
 				t.Errorf("asked for %d bytes at once, want %d to %d", n, x.least, x.most)
 			}

@@ -16,9 +16,9 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// payload returns a message's payload without its content coding. Decoding to more than stream.MaxDocumentLimit bytes
-// is a problem.
-func payload(coding string, data []byte) ([]byte, *deadletter.Problem) {
+// decodeContent returns a message's payload without its content coding. Decoding to more than stream.MaxDocumentLimit
+// bytes is a problem.
+func decodeContent(coding string, data []byte) ([]byte, *deadletter.Problem) {
 	decompress := decompressGzip
 	switch strings.ToLower(strings.TrimSpace(coding)) {
 	case "", "identity":
@@ -27,14 +27,15 @@ func payload(coding string, data []byte) ([]byte, *deadletter.Problem) {
 	case "zstd":
 		decompress = decompressZstd
 	default:
-		return nil, bad(badCoding, "content encoding %s: only gzip, zstd and identity are taken", quoted(coding))
+		return nil, newProblem(badCoding, "content encoding %s: only gzip, zstd and identity are taken", quoteValue(coding))
 	}
 	out, err := decompress(data)
 	switch {
 	case errors.Is(err, errExpanded):
-		return nil, bad(tooLarge, "the payload has more than %d bytes without its content encoding", stream.MaxDocumentLimit)
+		return nil, newProblem(tooLarge, "the payload has more than %d bytes without its content encoding",
+			stream.MaxDocumentLimit)
 	case err != nil:
-		return nil, bad(badCoding, "content encoding %s: %v", quoted(coding), err)
+		return nil, newProblem(badCoding, "content encoding %s: %v", quoteValue(coding), err)
 	}
 	return out, nil
 }
@@ -70,9 +71,9 @@ func decompressZstd(data []byte) ([]byte, error) {
 	return out, err
 }
 
-// isDocument reports whether a payload without a content type is a JSON document. As a text, its names and brackets
+// isJSONDocument reports whether a payload without a content type is a JSON document. As a text, its names and brackets
 // would become training data.
-func isDocument(data []byte) bool {
+func isJSONDocument(data []byte) bool {
 	if !bytes.HasPrefix(bytes.TrimLeft(data, " \t\r\n"), []byte("{")) {
 		return false
 	}
@@ -80,15 +81,16 @@ func isDocument(data []byte) bool {
 	return failed == nil && (j.text != nil || j.parts != nil)
 }
 
-// invalid counts the bytes of a text that are not UTF-8. More than their permitted share is an error, because the
+// countInvalid counts the bytes of a text that are not UTF-8. More than their permitted share is an error, because the
 // text is then in another encoding or not a text.
-func (d *decoded) invalid() (n int, _ *deadletter.Problem) {
+func (d *decodedDocument) countInvalid() (n int, _ *deadletter.Problem) {
 	n, size := invalidutf8.Count(d.text), len(d.text)
 	for _, p := range d.parts {
 		n, size = n+invalidutf8.Count(p.text), size+len(p.text)
 	}
 	if invalidutf8.Exceeds(n, size) {
-		return n, bad(badEncoding, "%d of %d bytes of text are not UTF-8, more than 1 in %d", n, size, invalidutf8.Share)
+		return n, newProblem(badEncoding, "%d of %d bytes of text are not UTF-8, more than 1 in %d", n, size,
+			invalidutf8.Share)
 	}
 	return n, nil
 }

@@ -23,9 +23,9 @@ func splitAt(at int) runconfig.Documents {
 }
 
 // masks returns which tokens have a loss: x for those with one, - for those without.
-func masks(m made) string {
+func masks(m transformResult) string {
 	var b strings.Builder
-	lengths := m.loss.Append(nil, 0, int32(len(m.tokens)))
+	lengths := m.loss.AppendRuns(nil, 0, int32(len(m.tokens)))
 	for i, n := range lengths {
 		b.WriteString(strings.Repeat([]string{"x", "-"}[i%2], int(n)))
 	}
@@ -33,16 +33,16 @@ func masks(m made) string {
 }
 
 func TestSplit(t *testing.T) {
-	text := func(s string) decoded { return decoded{text: []byte(s)} }
-	ids := func(s string, loss ...int32) decoded { return decoded{tokens: spelled(s), loss: loss} }
-	parts := func(p ...part) decoded { return decoded{parts: p} }
+	text := func(s string) decodedDocument { return decodedDocument{text: []byte(s)} }
+	ids := func(s string, loss ...int32) decodedDocument { return decodedDocument{tokens: spelled(s), loss: loss} }
+	parts := func(p ...part) decodedDocument { return decodedDocument{parts: p} }
 	asks, says := part{[]byte("ask"), false}, part{[]byte("say"), true}
 	bare := splitAt(2)
 	bare.BOS = ""
 	for _, tt := range []struct {
 		name   string
 		c      runconfig.Documents
-		in     decoded
+		in     decodedDocument
 		pieces string // as spelled reads them, separated by spaces
 		losses string // as masks returns them; empty if all tokens have a loss
 	}{
@@ -73,7 +73,7 @@ func TestSplit(t *testing.T) {
 			m := x.make(t, tt.in)
 			all := m.pieces
 			if all == nil {
-				all = []made{m}
+				all = []transformResult{m}
 			}
 			want := strings.Fields(tt.pieces)
 			if len(all) != len(want) {
@@ -97,7 +97,7 @@ func TestSplit(t *testing.T) {
 
 // splitWell checks the pieces of a document. None is longer than the limit or much shorter than the others. All have
 // a beginning, only the last has an end, and runs add up.
-func splitWell(t testing.TB, m made, at int, marked bool, end int32) {
+func splitWell(t testing.TB, m transformResult, at int, marked bool, end int32) {
 	t.Helper()
 	if len(m.pieces) < 2 || m.tokens != nil || m.skip != "" || at == 0 {
 		t.Fatalf("%+v", m)
@@ -112,7 +112,7 @@ func splitWell(t testing.TB, m made, at int, marked bool, end int32) {
 		for _, run := range p.loss {
 			sum += int(run)
 		}
-		if p.loss != nil && (sum != n || !marked) || p.loss.Any() != (p.skip == "") {
+		if p.loss != nil && (sum != n || !marked) || p.loss.HasLoss() != (p.skip == "") {
 			t.Fatalf("runs %v of %d tokens, %s", p.loss, n, p.skip)
 		}
 	}
@@ -135,8 +135,8 @@ func TestSplitKeepsEveryToken(t *testing.T) {
 			lengths, left = append(lengths, k), left-k
 		}
 		loss := plan.NewLossRuns(lengths)
-		d := decoded{tokens: slices.Clone(own), loss: loss}
-		whole := masks(made{tokens: own, loss: loss})
+		d := decodedDocument{tokens: slices.Clone(own), loss: loss}
+		whole := masks(transformResult{tokens: own, loss: loss})
 		m := x.make(t, d)
 		if n <= at {
 			if m.pieces != nil {
@@ -217,7 +217,7 @@ func TestSplitOfPublishedTokenizers(t *testing.T) {
 	between := 0 // pieces whose tokens are not those of the text, because it is cut within them
 	for _, text := range []string{strings.Repeat("hello world, it's 12 o'clock\n\n", 3), "日本語のテキスト、とても長い文章です。",
 		strings.Repeat("😀", 19), strings.Repeat("ᚠ", 19), "func main() {\n\tfmt.Println(\"x\")\n}\n"} {
-		got, whole := x.make(t, decoded{text: []byte(text)}), e.Encode(nil, []byte(text))
+		got, whole := x.make(t, decodedDocument{text: []byte(text)}), e.Encode(nil, []byte(text))
 		n := len(got.pieces)
 		var joined []byte
 		for i, p := range got.pieces {
@@ -237,7 +237,7 @@ func TestSplitOfPublishedTokenizers(t *testing.T) {
 		if n != (len(whole)+4)/5 || !bytes.Equal(joined, []byte(text)) {
 			t.Errorf("%q in %d pieces spells %q", text, n, joined)
 		}
-		for i, p := range x.make(t, decoded{tokens: whole}).pieces { // given ids do not change
+		for i, p := range x.make(t, decodedDocument{tokens: whole}).pieces { // given ids do not change
 			if parts, ok := split(p.tokens, tokenizing, t); !ok || !slices.Equal(slices.Concat(parts[0], parts[1], parts[2]),
 				whole[len(whole)*i/n:len(whole)*(i+1)/n]) {
 				t.Errorf("%q: piece %d of its ids is %v", text, i, p.tokens)
@@ -246,7 +246,7 @@ func TestSplitOfPublishedTokenizers(t *testing.T) {
 	}
 	for words := range 5 { // as many tokens as allowed, and more after fill-in-the-middle
 		for text := strings.Repeat(" unbelievably", words) + "!"; len(e.Encode(nil, []byte(text))) <= 5; text += " x!" {
-			if got := x.make(t, decoded{text: []byte(text)}); got.pieces != nil || got.tokens[0] != 100258 {
+			if got := x.make(t, decodedDocument{text: []byte(text)}); got.pieces != nil || got.tokens[0] != 100258 {
 				t.Errorf("%q is in %d pieces, or not filled in: %v", text, len(got.pieces), got.tokens)
 			}
 		}
@@ -282,7 +282,7 @@ func TestSplitOfTokenizersThatMarkTheBeginning(t *testing.T) {
 	}
 	x := newTransforming(t, tokens)
 	var joined []int32
-	for _, p := range x.make(t, decoded{text: []byte("abc defgh")}).pieces {
+	for _, p := range x.make(t, decodedDocument{text: []byte("abc defgh")}).pieces {
 		own := p.tokens[1:]
 		if own[len(own)-1] == endToken {
 			own = own[:len(own)-1]
@@ -306,7 +306,7 @@ func TestDocumentsOfASmallVocabulary(t *testing.T) {
 			tokens := byteTokenizing(c, 1)
 			tokens.VocabSize = vocab
 			x := newTransforming(t, tokens)
-			l := Log{transform: x.transform, decoder: decoder{limit: tokens.limit(), vocab: vocab, fingerprint: "x"}}
+			l := Log{transform: x.transform, decoder: decoder{limit: tokens.maxDocumentTokens(), vocab: vocab, fingerprint: "x"}}
 			var docs []document.Document
 			for _, text := range []string{"one", "another one", "a third one, longer than both", "4"} {
 				var ids []byte
@@ -315,7 +315,7 @@ func TestDocumentsOfASmallVocabulary(t *testing.T) {
 				}
 				for _, m := range []message{{data: []byte(text)},
 					{data: ids, header: header("Content-Type", stream.TypeTokens, stream.HeaderTokenizer, "x")}} {
-					doc, failed := l.document(&m, x.encoder)
+					doc, failed := l.makeDocument(&m, x.encoder)
 					if failed != nil {
 						t.Fatal(failed)
 					}
@@ -323,8 +323,8 @@ func TestDocumentsOfASmallVocabulary(t *testing.T) {
 				}
 			}
 			for _, doc := range docs {
-				if small := vocab == 1<<16; (doc.Narrow != nil) != small || (doc.Tokens == nil) != small {
-					t.Errorf("%s, a vocabulary of %d: %d tokens, %d of them narrow", name, vocab, doc.Len(), len(doc.Narrow))
+				if small := vocab == 1<<16; (doc.NarrowTokens != nil) != small || (doc.Tokens == nil) != small {
+					t.Errorf("%s, a vocabulary of %d: %d tokens, %d of them narrow", name, vocab, doc.Len(), len(doc.NarrowTokens))
 				}
 				all[i] = append(all[i], doc.TokenIDs(0, doc.Len()))
 			}
@@ -339,13 +339,13 @@ func TestDocumentsOfASmallVocabulary(t *testing.T) {
 func TestSplitIsBounded(t *testing.T) {
 	c := splitAt(1 << 20)
 	x := newTransforming(t, byteTokenizing(c, 1))
-	l := Log{transform: x.transform, decoder: decoder{limit: byteTokenizing(c, 1).limit()}}
+	l := Log{transform: x.transform, decoder: decoder{limit: byteTokenizing(c, 1).maxDocumentTokens()}}
 	for _, tt := range []struct {
 		bytes int
 		want  string // reason
 	}{{plan.MaxPartTokens - 17, ""}, {plan.MaxPartTokens - 16, tooLarge}} {
 		// 16 BOS tokens, and an end
-		doc, failed := l.document(&message{sequence: 1, data: make([]byte, tt.bytes)}, x.encoder)
+		doc, failed := l.makeDocument(&message{sequence: 1, data: make([]byte, tt.bytes)}, x.encoder)
 		if failed == nil && (tt.want != "" || len(doc.Parts) != 16 || doc.Len() != plan.MaxPartTokens) || failed != nil &&
 			failed.Reason != tt.want {
 			t.Errorf("%d tokens: %d documents of %d, %+v", tt.bytes, len(doc.Parts), doc.Len(), failed)
@@ -354,7 +354,8 @@ func TestSplitIsBounded(t *testing.T) {
 	c.MaxTokens.At = 1 << 30
 	x = newTransforming(t, byteTokenizing(c, 1))
 	l.transform = x.transform
-	if _, failed := l.document(&message{sequence: 1, data: make([]byte, plan.MaxPartTokens)}, x.encoder); failed == nil ||
+	if _, failed := l.makeDocument(&message{sequence: 1, data: make([]byte, plan.MaxPartTokens)},
+		x.encoder); failed == nil ||
 		failed.Reason != tooLarge {
 		t.Errorf("one document of too many tokens: %+v", failed)
 	}

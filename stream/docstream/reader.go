@@ -22,20 +22,20 @@ import (
 // gap or a duplicate. This holds through any failure of the connection, the server or the consumer. A sequence that
 // the stream no longer holds ends the reader.
 type reader struct {
-	log     *Log
-	cancel  context.CancelFunc
-	running sync.WaitGroup
-	budget  *budget
-	jobs    chan *chunk          // for the workers
-	order   chan *document.Chunk // for the receiver
-	spare   chan []message       // empty message buffers of chunks, for reuse
+	log          *Log
+	cancel       context.CancelFunc
+	running      sync.WaitGroup
+	budget       *budget
+	workQueue    chan *chunk          // for the workers
+	resultQueue  chan *document.Chunk // for the receiver
+	spareBuffers chan []message       // empty message buffers of chunks, for reuse
 
 	// Used by the fetching goroutine only.
-	next    uint64 // sequence that is fetched next
-	filling *chunk
-	ask     int64  // minimum bytes of the next request, if the next document did not fit the last one; else 0
-	stale   uint64 // the stream's last sequence at the tick that first found documents missing, else 0
-	pace    pace
+	next        uint64 // sequence that is fetched next
+	openChunk   *chunk
+	minBytes    int64  // minimum bytes of the next request, if the next document did not fit the last one; else 0
+	missingLast uint64 // the stream's last sequence at the tick that first found documents missing, else 0
+	lag         tailLag
 
 	warnReplaced sync.Once // about the first text that is not UTF-8
 
@@ -45,23 +45,24 @@ type reader struct {
 }
 
 const (
-	// queued bounds the chunks between fetching and the receiver; the budget bounds their bytes.
-	queued = 4096
-	// refreshEvery is the interval of requests for the stream's state while no document arrives.
-	refreshEvery = time.Second
+	// maxQueuedChunks bounds the chunks between fetching and the receiver; the budget bounds their bytes.
+	maxQueuedChunks = 4096
+	// refreshInterval is the interval of requests for the stream's state while no document arrives.
+	refreshInterval = time.Second
 )
 
-var errDisconnected = conn.Passing(errors.New("the connection is lost"))
+var errDisconnected = conn.AsTransient(errors.New("the connection is lost"))
 
 func newReader(l *Log, from uint64, info *jetstream.StreamInfo) *reader {
 	ctx, cancel := context.WithCancel(context.Background())
-	r := &reader{log: l, cancel: cancel, budget: newBudget(l.buffer), next: from, jobs: make(chan *chunk, 2*l.workers),
-		order: make(chan *document.Chunk, queued), spare: make(chan []message, 4*l.workers)}
+	r := &reader{log: l, cancel: cancel, budget: newBudget(l.bufferBytes), next: from,
+		workQueue:   make(chan *chunk, 2*l.workers),
+		resultQueue: make(chan *document.Chunk, maxQueuedChunks), spareBuffers: make(chan []message, 4*l.workers)}
 	r.status.Fetched, r.status.Delivered = from-1, from-1
-	r.sees(info.State.LastSeq)
-	r.running.Go(func() { r.fetch(ctx) })
+	r.observeLast(info.State.LastSeq)
+	r.running.Go(func() { r.fetchLoop(ctx) })
 	for range l.workers {
-		r.running.Go(func() { r.work(ctx) })
+		r.running.Go(func() { r.runWorker(ctx) })
 	}
 	if l.letters != nil {
 		r.running.Go(func() { l.letters.Run(ctx) })
@@ -70,10 +71,10 @@ func newReader(l *Log, from uint64, info *jetstream.StreamInfo) *reader {
 }
 
 // Chunks implements document.Source.
-func (r *reader) Chunks() <-chan *document.Chunk { return r.order }
+func (r *reader) Chunks() <-chan *document.Chunk { return r.resultQueue }
 
-// Deliver implements document.Source. It frees the budget of the oldest undelivered chunk.
-func (r *reader) Deliver() {
+// ReleaseChunk implements document.Source. It frees the budget of the oldest undelivered chunk.
+func (r *reader) ReleaseChunk() {
 	r.mu.Lock()
 	c := r.undelivered[0]
 	r.undelivered = slices.Delete(r.undelivered, 0, 1)
@@ -81,7 +82,7 @@ func (r *reader) Deliver() {
 		r.status.Delivered = c.Documents[n-1].Sequence
 	}
 	r.mu.Unlock()
-	r.budget.move(c.cost, charge{})
+	r.budget.replaceCharge(c.cost, charge{})
 }
 
 // Status returns the reader's progress.
@@ -91,7 +92,7 @@ func (r *reader) Status() document.SourceStatus {
 	defer r.mu.Unlock()
 	s := r.status
 	s.Buffered = held
-	s.Tokenizing = len(r.undelivered) > 0 && !r.undelivered[0].ready()
+	s.Tokenizing = len(r.undelivered) > 0 && !r.undelivered[0].isReady()
 	return s
 }
 
@@ -102,8 +103,8 @@ func (r *reader) Close() error {
 	return nil
 }
 
-// sees records the stream's last sequence.
-func (r *reader) sees(last uint64) {
+// observeLast records the stream's last sequence.
+func (r *reader) observeLast(last uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	s := &r.status
@@ -116,8 +117,8 @@ func (r *reader) sees(last uint64) {
 	}
 }
 
-// down records since when and why the stream cannot be read.
-func (r *reader) down(err error) {
+// setDown records since when and why the stream cannot be read.
+func (r *reader) setDown(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.status.DownSince.IsZero() {
@@ -131,8 +132,8 @@ func (r *reader) down(err error) {
 	r.status.DownReason = err.Error()
 }
 
-// up records that the stream can be read again.
-func (r *reader) up() {
+// setUp records that the stream can be read again.
+func (r *reader) setUp() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.status.DownSince.IsZero() {

@@ -29,7 +29,7 @@ func TestReadInOrderWhilePublishing(t *testing.T) {
 	const publishers, each = 4, 500
 	var running sync.WaitGroup
 	for p := range publishers {
-		store := srv.Remote()
+		store := srv.OpenRemote()
 		running.Go(func() {
 			for i := range each {
 				m := stream.Message{Subject: fmt.Sprintf("docs.p%d", p), Data: fmt.Appendf(nil, "%d %d", p, i)}
@@ -57,7 +57,7 @@ func TestReadInOrderWhilePublishing(t *testing.T) {
 	}
 	running.Wait()
 	src.settle()
-	natstest.Soon(t, "the source is dry", func() bool { return !src.Status().DrySince.IsZero() })
+	natstest.Eventually(t, "the source is dry", func() bool { return !src.Status().DrySince.IsZero() })
 	s := src.Status()
 	if s.Last != publishers*each || s.Fetched != s.Last || s.Delivered != s.Last || s.Buffered != 0 ||
 		!s.DownSince.IsZero() {
@@ -77,7 +77,7 @@ func TestQuietSinceTheLastDocument(t *testing.T) {
 		before := time.Now()
 		natstest.Publish(t, srv.Store(), natstest.Documents(i+1, 1)...)
 		checkCounted(t, src, i+1, 1)
-		natstest.Soon(t, "the source is dry", func() bool { return !src.Status().DrySince.IsZero() })
+		natstest.Eventually(t, "the source is dry", func() bool { return !src.Status().DrySince.IsZero() })
 		if since := src.Status().DrySince; since.Before(before) {
 			t.Fatalf("dry since %v before document %d was published", before.Sub(since), i+1)
 		}
@@ -121,8 +121,8 @@ func TestReadRefusesPositions(t *testing.T) {
 func TestFirstAndLastOfAnEmptyStream(t *testing.T) {
 	srv := natstest.Start(t)
 	l, ctx := openLog(t, srv.Store()), natstest.Context(t)
-	if s, err := l.State(ctx); s.First != 1 || s.Last != 0 || s.Trouble != nil || err != nil {
-		t.Errorf("sequences %d to %d, %v, %v, want 1 to 0", s.First, s.Last, s.Trouble, err)
+	if s, err := l.State(ctx); s.First != 1 || s.Last != 0 || s.Problem != nil || err != nil {
+		t.Errorf("sequences %d to %d, %v, %v, want 1 to 0", s.First, s.Last, s.Problem, err)
 	}
 	if src := openSource(t, l, 1); src.Status().DrySince.IsZero() {
 		t.Error("a source of an empty stream is not dry")
@@ -198,18 +198,18 @@ func TestServerRestartsUnderTheReader(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 3000)...)
-	remote := srv.Remote()
+	remote := srv.OpenRemote()
 	src := openSource(t, openLog(t, remote), 1)
 	checkCounted(t, src, 1, 700)
 	srv.Stop()
-	natstest.Soon(t, "the source says that it is down", func() bool { return !src.Status().DownSince.IsZero() })
+	natstest.Eventually(t, "the source says that it is down", func() bool { return !src.Status().DownSince.IsZero() })
 	if s := src.Status(); s.DownReason == "" {
 		t.Errorf("no reason for being down: %+v", s)
 	}
 	srv.Restart()
 	natstest.Publish(t, srv.Store(), natstest.Documents(3001, 1000)...)
 	checkCounted(t, src, 701, 3300)
-	natstest.Soon(t, "the source is up and dry", func() bool {
+	natstest.Eventually(t, "the source is up and dry", func() bool {
 		s := src.Status()
 		return s.DownSince.IsZero() && !s.DrySince.IsZero()
 	})
@@ -222,11 +222,11 @@ func TestConnectionIsCutAgainAndAgain(t *testing.T) {
 	const n = 20000
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, n)...)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
-	src := openSource(t, openLog(t, srv.RemoteAt(link.URL())), 1)
+	src := openSource(t, openLog(t, srv.OpenRemoteAt(link.URL())), 1)
 	for i := range 10 {
 		checkCounted(t, src, 1+i*n/10, n/10)
 		link.Cut()
-		link.Mend()
+		link.Restore()
 	}
 }
 
@@ -282,15 +282,15 @@ func TestStateTellsOfSettings(t *testing.T) {
 		if _, err := srv.Store().JetStream().UpdateStream(ctx, c); err != nil {
 			t.Fatal(err)
 		}
-		if s, err := l.State(ctx); err != nil || s.Trouble == nil || !strings.Contains(s.Trouble.Error(), setting+" is ") {
-			t.Errorf("%s was changed: %v, %v", setting, s.Trouble, err)
+		if s, err := l.State(ctx); err != nil || s.Problem == nil || !strings.Contains(s.Problem.Error(), setting+" is ") {
+			t.Errorf("%s was changed: %v, %v", setting, s.Problem, err)
 		}
 	}
 	if _, err := srv.Store().JetStream().UpdateStream(ctx, good); err != nil {
 		t.Fatal(err)
 	}
-	if s, err := l.State(ctx); err != nil || s.Trouble != nil {
-		t.Errorf("all is as it was: %v, %v", s.Trouble, err)
+	if s, err := l.State(ctx); err != nil || s.Problem != nil {
+		t.Errorf("all is as it was: %v, %v", s.Problem, err)
 	}
 }
 
@@ -329,8 +329,8 @@ func TestTokensAgain(t *testing.T) {
 	for i := range messages {
 		d := nextDoc(t, src)
 		again, err := l.Content(ctx, d.Sequence)
-		if err != nil || !slices.Equal(again.Narrow, d.Narrow) {
-			t.Errorf("tokens of document %d: %v, %v, the source delivered %v", i+1, again, err, d.Narrow)
+		if err != nil || !slices.Equal(again.NarrowTokens, d.NarrowTokens) {
+			t.Errorf("tokens of document %d: %v, %v, the source delivered %v", i+1, again, err, d.NarrowTokens)
 		}
 		info, err := l.Describe(ctx, d.Sequence)
 		if err != nil {
@@ -362,7 +362,7 @@ func TestTokensAgain(t *testing.T) {
 func TestRead_FinalErrorIsNotSourceDown(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
-	s := srv.Remote()
+	s := srv.OpenRemote()
 	l := openLog(t, s)
 	s.Conn().Close() // permanently
 	var down *fault.Error
@@ -375,7 +375,7 @@ func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 1)...)
-	l := openLog(t, srv.Remote())
+	l := openLog(t, srv.OpenRemote())
 	srv.Stop()
 	ctx, cancel := context.WithTimeout(context.Background(), 300*time.Millisecond)
 	defer cancel()
@@ -420,7 +420,7 @@ func TestNobodyTakesDocumentsForLong(t *testing.T) {
 	}
 	for at := uint64(1); at <= n; at++ {
 		if at%150 == 1 {
-			natstest.Soon(t, "there is no room, and no consumer", func() bool {
+			natstest.Eventually(t, "there is no room, and no consumer", func() bool {
 				return src.Status().Buffered > 0 && consumers() == 0
 			})
 		}

@@ -82,11 +82,11 @@ func TestDocumentIsAskedForAgain(t *testing.T) {
 	openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 1)...)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
-	l := openLog(t, srv.RemoteAt(link.URL()))
+	l := openLog(t, srv.OpenRemoteAt(link.URL()))
 	if _, err := l.Content(natstest.Context(t), 1); err != nil {
 		t.Fatal(err)
 	}
-	link.Deafen()
+	link.DropResponses()
 	asked := make(chan error, 1)
 	go func() {
 		_, err := l.Content(natstest.Context(t), 1)
@@ -98,7 +98,7 @@ func TestDocumentIsAskedForAgain(t *testing.T) {
 	case <-time.After(300 * time.Millisecond):
 	}
 	link.Cut()
-	link.Mend()
+	link.Restore()
 	if err := <-asked; err != nil {
 		t.Error(err)
 	}

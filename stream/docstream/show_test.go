@@ -33,7 +33,7 @@ func TestShow(t *testing.T) {
 		5: {text: "ids"},
 		6: {problem: "ENCODER_PANIC: ", skip: plan.SkipUndecodable},
 	} {
-		got, err := l.Show(natstest.Context(t), sequence)
+		got, err := l.ViewDocument(natstest.Context(t), sequence)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -42,7 +42,7 @@ func TestShow(t *testing.T) {
 			t.Errorf("document %d is shown as %+v", sequence, got)
 		}
 		if want.skip == "" && docText(t, got.Document) != want.text || want.skip != "" && got.Len() > 0 {
-			t.Errorf("document %d has tokens %v", sequence, got.Narrow)
+			t.Errorf("document %d has tokens %v", sequence, got.NarrowTokens)
 		}
 	}
 	if n := len(deadLetters(t, s)); n > 0 {
@@ -55,6 +55,6 @@ func TestShow(t *testing.T) {
 	if err := st.DeleteMsg(natstest.Context(t), 2); err != nil {
 		t.Fatal(err)
 	}
-	_, err = l.Show(natstest.Context(t), 2)
+	_, err = l.ViewDocument(natstest.Context(t), 2)
 	lostRange(t, err, 2, 2)
 }

@@ -49,11 +49,11 @@ func TestSplitMessages(t *testing.T) {
 		d := nextDoc(t, src)
 		var got []document
 		for k, x := range d.Parts {
-			got = append(got, document{int(d.Docs[k].Start), x.Length, x.Nth, 0, x.Skip, x.Loss})
+			got = append(got, document{int(d.Docs[k].Start), x.Length, x.SplitIndex, 0, x.Skip, x.Loss})
 			if w := d.Docs[k].Weight; w != nil {
 				got[k].Weight = *w
 			}
-			if k > 0 && x.Nth > 0 && x.Skip == "" && d.Parts[k-1].Skip == "" && (x.ID == 0 || x.ID != d.Parts[k-1].ID) ||
+			if k > 0 && x.SplitIndex > 0 && x.Skip == "" && d.Parts[k-1].Skip == "" && (x.ID == 0 || x.ID != d.Parts[k-1].ID) ||
 				x.Skip == "" && x.Hint == nil {
 				t.Errorf("document %d of message %d: %+v behind %+v", k, i+1, x, d.Parts[k-1])
 			}
@@ -61,7 +61,7 @@ func TestSplitMessages(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("message %d: -want +got:\n%s", i+1, diff)
 		}
-		shown, err := l.Show(natstest.Context(t), uint64(i+1))
+		shown, err := l.ViewDocument(natstest.Context(t), uint64(i+1))
 		if err != nil {
 			t.Fatal(err)
 		}

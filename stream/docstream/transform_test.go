@@ -32,8 +32,8 @@ func fills(rate, spmRate float64) runconfig.FIM {
 		Suffix: "260"}}
 }
 
-func byteTokenizing(c runconfig.Documents, seed uint64) Tokenizing {
-	return Tokenizing{NewEncoder: func() Encoder {
+func byteTokenizing(c runconfig.Documents, seed uint64) Tokenization {
+	return Tokenization{NewEncoder: func() Encoder {
 		return upper{}
 	}, VocabSize: byteVocab, End: endToken, Documents: c, Seed: seed,
 		Decode: func(dst []byte, ids []int32) []byte {
@@ -45,36 +45,36 @@ func byteTokenizing(c runconfig.Documents, seed uint64) Tokenizing {
 }
 
 // letters returns a document of random letters, as a text or as ids, and its text.
-func letters(r *rand.Rand, n int, asIDs bool) (text []byte, d decoded) {
+func letters(r *rand.Rand, n int, asIDs bool) (text []byte, d decodedDocument) {
 	text = make([]byte, n)
 	for i := range text {
 		text[i] = 'a' + byte(r.IntN(26))
 	}
 	if asIDs {
-		return text, decoded{tokens: spelled(string(text))}
+		return text, decodedDocument{tokens: spelled(string(text))}
 	}
-	return text, decoded{text: text}
+	return text, decodedDocument{text: text}
 }
 
 // transforming is a transformation with an encoder for it.
 type transforming struct {
 	transform
-	encoder *encoder
+	encoder *workspace
 }
 
-func newTransforming(t testing.TB, tokens Tokenizing) transforming {
+func newTransforming(t testing.TB, tokens Tokenization) transforming {
 	t.Helper()
-	x, err := newTransform(tokens, tokens.limit())
+	x, err := newTransform(tokens, tokens.maxDocumentTokens())
 	if err != nil {
 		t.Fatal(err)
 	}
-	return transforming{x, &encoder{shared: NewEncoders(tokens.NewEncoder, 1)}}
+	return transforming{x, &workspace{shared: NewEncoderPool(tokens.NewEncoder, 1)}}
 }
 
-func (x *transforming) make(t testing.TB, d decoded) made {
+func (x *transforming) make(t testing.TB, d decodedDocument) transformResult {
 	t.Helper()
 	d.tokens = slices.Clone(d.tokens) // the transformation may overwrite them
-	m, failed, _ := x.document(&d, x.encoder)
+	m, failed, _ := x.apply(&d, x.encoder)
 	if failed != nil {
 		t.Fatalf("%+v: %+v", d, failed)
 	}
@@ -94,9 +94,9 @@ func spelled(s string) (ids []int32) {
 }
 
 func TestTransform(t *testing.T) {
-	text := func(s string) decoded { return decoded{text: []byte(s)} }
-	ids := func(s string, loss ...int32) decoded { return decoded{tokens: spelled(s), loss: loss} }
-	parts := func(p ...part) decoded { return decoded{parts: p} }
+	text := func(s string) decodedDocument { return decodedDocument{text: []byte(s)} }
+	ids := func(s string, loss ...int32) decodedDocument { return decodedDocument{tokens: spelled(s), loss: loss} }
+	parts := func(p ...part) decodedDocument { return decodedDocument{parts: p} }
 	asks := part{[]byte("ask"), false}
 	says := part{[]byte("say"), true}
 	bos := runconfig.Documents{BOS: "257"}
@@ -106,7 +106,7 @@ func TestTransform(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		c    runconfig.Documents
-		in   decoded
+		in   decodedDocument
 		want string // as spelled reads it
 		loss plan.LossRuns
 		cut  bool
@@ -266,13 +266,13 @@ func TestFillIn(t *testing.T) {
 }
 
 // published returns a built-in tokenizer as a daemon configures it.
-func published(t testing.TB, name string, c runconfig.Documents) (Tokenizing, *tokenizer.Model) {
+func published(t testing.TB, name string, c runconfig.Documents) (Tokenization, *tokenizer.Model) {
 	t.Helper()
 	m, err := tokenizer.Load(name, tokenizer.Options{SpecialAsText: true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Tokenizing{NewEncoder: func() Encoder {
+	return Tokenization{NewEncoder: func() Encoder {
 		return m.NewEncoder()
 	}, VocabSize: m.VocabSize(), End: -1, Documents: c, Seed: 5,
 		Decode: func(dst []byte, ids []int32) []byte {
@@ -295,7 +295,7 @@ func TestFillInOfPublishedTokenizers(t *testing.T) {
 				"func main() {\n\tfmt.Println(\"x\")\n}\n", strings.Repeat("word ", 40), strings.Repeat("😀", 9),
 				strings.Repeat("ᚠ", 9),
 				"half a \xe4\xb8 and \xff\x80\x80"} {
-				got := x.make(t, decoded{text: []byte(text)})
+				got := x.make(t, decodedDocument{text: []byte(text)})
 				whole := e.Encode(nil, []byte(text))
 				want := text
 				if !utf8.ValidString(text) {
@@ -313,7 +313,7 @@ func TestFillInOfPublishedTokenizers(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					want = string(wholeCharacters(kept))
+					want = string(trimPartialCharacter(kept))
 				}
 				byHand, ok := split(got.tokens, tokenizing, t)
 				if !ok {
@@ -344,7 +344,7 @@ func TestFillInOfPublishedTokenizers(t *testing.T) {
 }
 
 // split returns prefix, middle and suffix. For SPM, prefix and middle are both in the middle.
-func split(ids []int32, tokens Tokenizing, t testing.TB) (parts [3][]int32, ok bool) {
+func split(ids []int32, tokens Tokenization, t testing.TB) (parts [3][]int32, ok bool) {
 	t.Helper()
 	f, err := newFIM(tokens)
 	if err != nil {
@@ -387,7 +387,7 @@ func FuzzTransform(f *testing.F) {
 		if kind&16 != 0 {
 			tokens.NewEncoder, tokens.Decode, tokens.VocabSize, tokens.End = real.NewEncoder, real.Decode, real.VocabSize, 50256
 		}
-		var d decoded
+		var d decodedDocument
 		switch kind & 3 {
 		case 0:
 			d.text = data
@@ -439,10 +439,10 @@ func FuzzTransform(f *testing.F) {
 		if m.tokens[0] != bosToken || m.cut != (m.tokens[n-1] != tokens.End) && !m.cut {
 			t.Fatalf("%+v", m)
 		}
-		if m.cut && (at == 0 || c.MaxTokens.Do != runconfig.MaxCut || n > int(at)+1+sentinels && kind&16 == 0) {
+		if m.cut && (at == 0 || c.MaxTokens.Do != runconfig.MaxCut || n > int(at)+1+sentinelCount && kind&16 == 0) {
 			t.Fatalf("%+v with a limit of %d", m, at)
 		}
-		if kind&16 == 0 && kind&3 == 0 && !m.cut && n != len(data)+2 && n != len(data)+2+sentinels && data[0] != 1 {
+		if kind&16 == 0 && kind&3 == 0 && !m.cut && n != len(data)+2 && n != len(data)+2+sentinelCount && data[0] != 1 {
 			t.Fatalf("%d bytes give %d tokens", len(data), n)
 		}
 	})
@@ -477,11 +477,11 @@ func BenchmarkTransform(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			tokens, _ := published(b, "gpt2", c)
 			x := newTransforming(b, tokens)
-			d := decoded{text: text}
+			d := decodedDocument{text: text}
 			b.SetBytes(int64(len(text)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, failed, _ := x.document(&d, x.encoder); failed != nil {
+				if _, failed, _ := x.apply(&d, x.encoder); failed != nil {
 					b.Fatal(failed)
 				}
 			}
@@ -505,7 +505,7 @@ func TestFillInOfSpacingTokenizers(t *testing.T) {
 	x := newTransforming(t, tokens)
 	for i := range 40 {
 		text := strings.Repeat("x", i+1)
-		m := x.make(t, decoded{text: []byte(text)})
+		m := x.make(t, decodedDocument{text: []byte(text)})
 		own := m.tokens
 		if !m.cut {
 			own = own[:len(own)-1]

@@ -16,23 +16,23 @@ func TestDoubts(t *testing.T) {
 	}{
 		{"one", []time.Duration{0}, 0, false},
 		{"many at once", []time.Duration{0, 0, 0, 0, 0}, 0, false},
-		{"few over a long time", []time.Duration{0, doubtTime / 2, doubtTime / 2}, 0, false},
+		{"few over a long time", []time.Duration{0, mismatchTime / 2, mismatchTime / 2}, 0, false},
 		{"many over a long time", []time.Duration{0, time.Second, time.Second, time.Second, 2 * time.Second}, 0, true},
 		{"one to the contrary between them", []time.Duration{0, time.Second, time.Second, time.Second, 2 * time.Second}, 2,
 			false},
-		{"far apart", []time.Duration{0, 0, 0, 0, 2 * doubtTime}, 0, false},
+		{"far apart", []time.Duration{0, 0, 0, 0, 2 * mismatchTime}, 0, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var d doubts
+				var d identityCheck
 				got := false
 				for i, wait := range tt.waits {
 					time.Sleep(wait)
 					if i > 0 && i == tt.clear {
-						d.clear()
+						d.reset()
 					}
-					got = d.stand()
+					got = d.addMismatch()
 				}
 				if got != tt.want {
 					t.Errorf("they stand: %v, want %v", got, tt.want)

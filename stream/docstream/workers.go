@@ -29,7 +29,7 @@ func (r *reader) newChunk() *chunk {
 	c := &chunk{done: make(chan struct{})}
 	c.Ready = c.done
 	select {
-	case c.messages = <-r.spare:
+	case c.messages = <-r.spareBuffers:
 	default:
 		c.messages = make([]message, 0, chunkDocuments)
 	}
@@ -44,8 +44,8 @@ func failedChunk(err error) *chunk {
 	return c
 }
 
-// ready reports whether the chunk is tokenized, or has an error.
-func (c *chunk) ready() bool {
+// isReady reports whether the chunk is tokenized, or has an error.
+func (c *chunk) isReady() bool {
 	select {
 	case <-c.done:
 		return true
@@ -54,7 +54,7 @@ func (c *chunk) ready() bool {
 	}
 }
 
-func (c *chunk) full() bool { return len(c.messages) >= chunkDocuments || c.size >= chunkBytes }
+func (c *chunk) isFull() bool { return len(c.messages) >= chunkDocuments || c.size >= chunkBytes }
 
 // charge is the cost of a document in the budget.
 type charge struct {
@@ -63,24 +63,24 @@ type charge struct {
 }
 
 const (
-	// tokenizing is how many times its size a document may take while it is tokenized. A text of n bytes takes n bytes
-	// and at most n tokens of 4 bytes. Invalid UTF-8 may have more tokens; the charge is corrected when they are
+	// tokenizingFactor is how many times its size a document may take while it is tokenized. A text of n bytes takes n
+	// bytes and at most n tokens of 4 bytes. Invalid UTF-8 may have more tokens; the charge is corrected when they are
 	// counted.
-	tokenizing = 5
-	// overhead is the cost of a document besides its payload and tokens, in bytes.
-	overhead = 128
+	tokenizingFactor = 5
+	// documentOverhead is the cost of a document besides its payload and tokens, in bytes.
+	documentOverhead = 128
 )
 
 // fetchedCost returns the charge of a document that is not tokenized yet. It depends on the size on the wire alone. A
 // request bounded in bytes is therefore within the budget, however many messages it returns.
 func fetchedCost(m *message) charge {
-	return charge{reserved: tokenizing * int64(m.size), held: int64(m.size)}
+	return charge{reserved: tokenizingFactor * int64(m.size), held: int64(m.size)}
 }
 
 // tokenizedCost returns the charge of a document from its tokenizing until it is delivered.
 func tokenizedCost(d document.Document) charge {
 	held := d.Bytes()
-	return charge{reserved: held + overhead, held: held}
+	return charge{reserved: held + documentOverhead, held: held}
 }
 
 // budget bounds the bytes of documents that are fetched and not delivered.
@@ -94,8 +94,8 @@ type budget struct {
 
 func newBudget(bound int64) *budget { return &budget{bound: bound, freed: make(chan struct{}, 1)} }
 
-// move replaces one charge by another.
-func (b *budget) move(from, to charge) {
+// replaceCharge replaces one charge by another.
+func (b *budget) replaceCharge(from, to charge) {
 	b.mu.Lock()
 	b.used.reserved += to.reserved - from.reserved
 	b.used.held += to.held - from.held
@@ -112,11 +112,11 @@ func (b *budget) move(from, to charge) {
 func (b *budget) room() (bytes int64, empty bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return max(b.bound-b.used.reserved, 0) / tokenizing, b.used.reserved == 0
+	return max(b.bound-b.used.reserved, 0) / tokenizingFactor, b.used.reserved == 0
 }
 
-// most returns the room of an empty budget.
-func (b *budget) most() int64 { return b.bound / tokenizing }
+// maxRoom returns the room of an empty budget.
+func (b *budget) maxRoom() int64 { return b.bound / tokenizingFactor }
 
 func (b *budget) held() int64 {
 	b.mu.Lock()
@@ -124,43 +124,43 @@ func (b *budget) held() int64 {
 	return b.used.held
 }
 
-// work tokenizes chunks until ctx ends.
-func (r *reader) work(ctx context.Context) {
-	e := r.log.encoder.get()
-	defer r.log.encoder.put(e)
+// runWorker tokenizes chunks until ctx ends.
+func (r *reader) runWorker(ctx context.Context) {
+	e := r.log.workspaces.get()
+	defer r.log.workspaces.put(e)
 	for {
 		select {
-		case c := <-r.jobs:
-			r.tokenize(ctx, c, e)
+		case c := <-r.workQueue:
+			r.tokenizeChunk(ctx, c, e)
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-// clock returns the current time if documents are traced, else the zero time.
-func (l *Log) clock() (now time.Time) {
+// traceTime returns the current time if documents are traced, else the zero time.
+func (l *Log) traceTime() (now time.Time) {
 	if l.tracer != nil {
 		now = time.Now()
 	}
 	return now
 }
 
-func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
+func (r *reader) tokenizeChunk(ctx context.Context, c *chunk, e *workspace) {
 	defer close(c.done)
 	c.Documents = make([]document.Document, len(c.messages))
 	var empty, undecoded, replaced, tokens int64
 	for i := range c.messages {
 		m := &c.messages[i]
-		m.read(&e.headers)
-		began := r.log.clock()
-		doc, failed := r.log.document(m, e)
+		m.parseHeaders(&e.headers)
+		began := r.log.traceTime()
+		doc, failed := r.log.makeDocument(m, e)
 		if doc.Trace != nil {
 			r.log.tracer.Fetched(doc.Trace, r.log.name, m.sequence, doc.Len(), m.time, began, time.Now())
 		}
 		if failed != nil {
 			if r.log.letters != nil {
-				r.log.letters.Put(ctx, m.original(), failed)
+				r.log.letters.Put(ctx, m.toOriginal(), failed)
 			}
 			undecoded++
 		} else if doc.Skip == plan.SkipEmpty {
@@ -182,14 +182,14 @@ func (r *reader) tokenize(ctx context.Context, c *chunk, e *encoder) {
 		tokens += int64(doc.Len())
 		c.Documents[i] = doc
 		cost := tokenizedCost(doc)
-		r.budget.move(fetchedCost(m), cost)
+		r.budget.replaceCharge(fetchedCost(m), cost)
 		c.cost.reserved += cost.reserved
 		c.cost.held += cost.held
-		m.block.Leave() // documents share no memory with their messages
+		m.block.Release() // documents share no memory with their messages
 		*m = message{}
 	}
 	select {
-	case r.spare <- c.messages[:0]:
+	case r.spareBuffers <- c.messages[:0]:
 	default:
 	}
 	c.messages = nil

@@ -59,15 +59,15 @@ func TestBufferIsBounded(t *testing.T) {
 	}
 	// Without calls of Next it fills up and stops.
 	full := int64(0)
-	natstest.Soon(t, "the buffer is full", func() bool { full = max(full, check()); return full > bound*3/4 })
+	natstest.Eventually(t, "the buffer is full", func() bool { full = max(full, check()); return full > bound*3/4 })
 	stopped := src.Status().Fetched
 	if stopped >= n/2 {
 		t.Fatalf("%d documents were fetched into a buffer of %d", stopped, bound)
 	}
 	for i := range n {
 		d := nextDoc(t, src)
-		if d.Len() != size+1 || d.Narrow[0] != uint16(i%128) {
-			t.Fatalf("document %d has %d tokens of %d", i+1, d.Len(), d.Narrow[0])
+		if d.Len() != size+1 || d.NarrowTokens[0] != uint16(i%128) {
+			t.Fatalf("document %d has %d tokens of %d", i+1, d.Len(), d.NarrowTokens[0])
 		}
 		check()
 	}
@@ -86,7 +86,7 @@ func TestFetchingGoesOnInSmallPortions(t *testing.T) {
 	src := openSource(t, l, 1)
 	for range 5 {
 		full := uint64(0)
-		natstest.Soon(t, "the buffer is full", func() bool {
+		natstest.Eventually(t, "the buffer is full", func() bool {
 			before, s := full, src.Status()
 			full = s.Fetched
 			return s.Buffered > bound*3/4 && full == before
@@ -94,7 +94,7 @@ func TestFetchingGoesOnInSmallPortions(t *testing.T) {
 		for range taken { // a tenth of what the buffer holds
 			nextDoc(t, src)
 		}
-		natstest.Soon(t, "more is fetched", func() bool { return src.Status().Fetched > full })
+		natstest.Eventually(t, "more is fetched", func() bool { return src.Status().Fetched > full })
 	}
 }
 
@@ -105,7 +105,7 @@ func TestDocumentsInHandCount(t *testing.T) {
 	l := openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 10)...)
 	src := openSource(t, l, 1)
-	natstest.Soon(t, "all documents are fetched", func() bool { return src.Status().Fetched == 10 })
+	natstest.Eventually(t, "all documents are fetched", func() bool { return src.Status().Fetched == 10 })
 	checkCounted(t, src, 1, 10)
 	last := src.Status()
 	if last.Delivered >= 10 || last.Buffered == 0 {
@@ -152,8 +152,8 @@ func TestWorkersKeepTheOrder(t *testing.T) {
 	}
 	src := openSource(t, l, 1)
 	for i := range n {
-		if d := nextDoc(t, src); d.Sequence != uint64(i+1) || d.Narrow[0] != uint16(i) {
-			t.Fatalf("document %d came as sequence %d with %d", i+1, d.Sequence, d.Narrow[0])
+		if d := nextDoc(t, src); d.Sequence != uint64(i+1) || d.NarrowTokens[0] != uint16(i) {
+			t.Fatalf("document %d came as sequence %d with %d", i+1, d.Sequence, d.NarrowTokens[0])
 		}
 	}
 	if most.Load() != 2 {
@@ -186,8 +186,8 @@ func TestCloseInTheMiddle(t *testing.T) {
 			t.Errorf("closed twice: %v", err)
 		}
 	}
-	natstest.Soon(t, "the readers' goroutines are gone", func() bool { return goroutines() <= before })
-	natstest.Soon(t, "the readers' consumers are gone", func() bool {
+	natstest.Eventually(t, "the readers' goroutines are gone", func() bool { return goroutines() <= before })
+	natstest.Eventually(t, "the readers' consumers are gone", func() bool {
 		st, err := srv.Store().EnsureDocuments(natstest.Context(t))
 		return err == nil && st.CachedInfo().State.Consumers == 0
 	})
@@ -220,7 +220,7 @@ func BenchmarkRead(b *testing.B) {
 		store := published(b, n, kind.message)
 		for _, workers := range []int{1, 2} {
 			b.Run(fmt.Sprintf("%s/workers=%d", kind.name, workers), func(b *testing.B) {
-				l, err := docstream.Open(b.Context(), store, docstream.Tokenizing{
+				l, err := docstream.Open(b.Context(), store, docstream.Tokenization{
 					NewEncoder: func() docstream.Encoder {
 						return trivialEncoder{}
 					}, Fingerprint: "sha256:trivial", VocabSize: 256, End: -1})

@@ -28,11 +28,11 @@ func newBlock(size int) *Block {
 	return b
 }
 
-// use adds a user.
-func (b *Block) use() { b.users.Add(1) }
+// retain adds a user.
+func (b *Block) retain() { b.users.Add(1) }
 
-// Leave ends the use of a message in the block. A block that is not left is freed by the collector.
-func (b *Block) Leave() {
+// Release ends the use of a message in the block. A block that is not left is freed by the collector.
+func (b *Block) Release() {
 	if b != nil && b.users.Add(-1) == 0 && len(b.bytes) == blockBytes {
 		blocks.Put(b)
 	}

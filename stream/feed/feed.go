@@ -19,25 +19,26 @@ type Feed struct {
 	// connection.
 	Messages <-chan []Delivery
 
-	out chan<- []Delivery
-	nc  *nats.Conn         // to a server elsewhere, with ...
-	sub *nats.Subscription // ... this
-	own *ownLine           // to the embedded server; else nil
+	out    chan<- []Delivery
+	nc     *nats.Conn         // to a server elsewhere, with ...
+	sub    *nats.Subscription // ... this
+	inproc *inprocClient      // to the embedded server; else nil
 }
 
 // Delivery is a message of a feed.
 type Delivery struct {
-	Subject string
-	Reply   []byte
-	Header  nats.Header
-	Raw     []byte // unparsed headers instead of Header, because parsing takes longer than receiving
-	Garbled bool   // its headers cannot be parsed
-	Data    []byte
-	Size    int    // bytes that count against a request's bound in bytes
-	Block   *Block // that holds Reply, Raw and Data, which are invalid once it is left; nil if they are not in a block
+	Subject          string
+	Reply            []byte
+	Header           nats.Header
+	RawHeaders       []byte // unparsed headers instead of Header, because parsing takes longer than receiving
+	MalformedHeaders bool   // its headers cannot be parsed
+	Data             []byte
+	Size             int // bytes that count against a request's bound in bytes
+	// that holds Reply, Raw and Data, which are invalid once it is left; nil if they are not in a block
+	Block *Block
 }
 
-var errRoom = errors.New("more messages came than there is room for")
+var errFeedFull = errors.New("more messages came than there is room for")
 
 // Open opens a feed of a subject, with room for this many undelivered messages. The room must hold all requested
 // messages.
@@ -46,36 +47,36 @@ func Open(c *conn.Client, subject string, room int) (*Feed, error) {
 	f := &Feed{Messages: out, out: out, nc: c.Conn()}
 	var err error
 	if c.Options().Server != nil {
-		if f.own, err = openLine(c.Options(), subject); err != nil {
-			return nil, conn.Passing(fmt.Errorf("connect to the embedded NATS server: %w", err))
+		if f.inproc, err = openInprocClient(c.Options(), subject); err != nil {
+			return nil, conn.AsTransient(fmt.Errorf("connect to the embedded NATS server: %w", err))
 		}
-		go f.read()
+		go f.readLoop()
 		return f, nil
 	}
-	if f.sub, err = c.Conn().Subscribe(subject, f.take); err != nil {
+	if f.sub, err = c.Conn().Subscribe(subject, f.deliver); err != nil {
 		return nil, err
 	}
 	return f, f.sub.SetPendingLimits(-1, -1) // the requests are the bound
 }
 
-// take delivers a message of the library.
-func (f *Feed) take(m *nats.Msg) {
+// deliver delivers a message of the library.
+func (f *Feed) deliver(m *nats.Msg) {
 	f.out <- []Delivery{{Subject: m.Subject, Reply: []byte(m.Reply), Header: m.Header, Data: m.Data, Size: m.Size(),
 		// The library drops headers that it cannot parse; only the size shows it.
-		Garbled: m.Header == nil && m.Size() > len(m.Subject)+len(m.Reply)+len(m.Data)}}
+		MalformedHeaders: m.Header == nil && m.Size() > len(m.Subject)+len(m.Reply)+len(m.Data)}}
 }
 
-// read delivers the messages of a separate connection until that ends.
-func (f *Feed) read() {
+// readLoop delivers the messages of a separate connection until that ends.
+func (f *Feed) readLoop() {
 	defer close(f.out)
-	defer f.own.close()
+	defer f.inproc.close()
 	for {
-		some, err := f.own.read()
+		some, err := f.inproc.read()
 		if len(some) > 0 {
 			select {
 			case f.out <- some:
 			default:
-				err = errRoom
+				err = errFeedFull
 			}
 		}
 		if err != nil {
@@ -86,16 +87,16 @@ func (f *Feed) read() {
 
 // Request sends a request for messages, which arrive at reply.
 func (f *Feed) Request(subject, reply string, body []byte) error {
-	if f.own == nil {
+	if f.inproc == nil {
 		return f.nc.PublishRequest(subject, reply, body)
 	}
-	return f.own.write(fmt.Appendf(nil, "PUB %s %s %d\r\n%s\r\n", subject, reply, len(body), body))
+	return f.inproc.write(fmt.Appendf(nil, "PUB %s %s %d\r\n%s\r\n", subject, reply, len(body), body))
 }
 
 // Close ends the feed. Undelivered messages are lost.
 func (f *Feed) Close() {
-	if f.own != nil {
-		f.own.close()
+	if f.inproc != nil {
+		f.inproc.close()
 		return
 	}
 	_ = f.sub.Unsubscribe() // fails on a closed connection

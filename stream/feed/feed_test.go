@@ -38,11 +38,11 @@ func (s *inside) Health() error { return nil }
 // dialInside connects to an embedded server with users and passwords.
 func dialInside(t *testing.T) (*conn.Client, *inside) {
 	t.Helper()
-	s := natstest.PlainServer(t, &server.Options{JetStream: true, NoLog: true, MaxPayload: 8 << 20,
+	s := natstest.StartPlainServer(t, &server.Options{JetStream: true, NoLog: true, MaxPayload: 8 << 20,
 		Users: []*server.User{{Username: "who", Password: "secret"}}})
 	in := &inside{Server: s, password: "secret"}
 	login := func() (string, string) { return "who", in.password }
-	c, err := conn.Dial(natstest.Within(t, time.Minute),
+	c, err := conn.Dial(natstest.TimeoutContext(t, time.Minute),
 		conn.Options{Server: in, Login: login, ReconnectWait: 200 * time.Millisecond}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -72,8 +72,9 @@ func next(t *testing.T, f *feed.Feed, rest *[]feed.Delivery) (d feed.Delivery, o
 // for a separate connection and for the library.
 func TestFeed(t *testing.T) {
 	in, _ := dialInside(t)
-	url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
-	out, err := conn.Dial(natstest.Within(t, time.Minute), conn.Options{URL: url, ReconnectWait: 200 * time.Millisecond},
+	url := "nats://" + natstest.StartPlain(t, &server.Options{JetStream: true})
+	out, err := conn.Dial(natstest.TimeoutContext(t, time.Minute),
+		conn.Options{URL: url, ReconnectWait: 200 * time.Millisecond},
 		slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -113,9 +114,9 @@ func TestFeed(t *testing.T) {
 				if !ok {
 					t.Fatalf("the feed ends before message %d", i)
 				}
-				header, raw := d.Header, len(d.Raw)
-				if d.Raw != nil {
-					if header, err = nats.DecodeHeadersMsg(d.Raw); err != nil {
+				header, raw := d.Header, len(d.RawHeaders)
+				if d.RawHeaders != nil {
+					if header, err = nats.DecodeHeadersMsg(d.RawHeaders); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -123,8 +124,8 @@ func TestFeed(t *testing.T) {
 				if i%2 == 0 {
 					reply = "answer.here"
 				}
-				if d.Subject != fmt.Sprintf("to.%d", i/7) || string(d.Reply) != reply || d.Garbled {
-					t.Fatalf("message %d came to %q with the answer to %q, garbled: %v", i, d.Subject, d.Reply, d.Garbled)
+				if d.Subject != fmt.Sprintf("to.%d", i/7) || string(d.Reply) != reply || d.MalformedHeaders {
+					t.Fatalf("message %d came to %q with the answer to %q, garbled: %v", i, d.Subject, d.Reply, d.MalformedHeaders)
 				}
 				if want := sizes[i%len(sizes)]; len(d.Data) != want || bytes.Count(d.Data, []byte{byte(i)}) != want {
 					t.Fatalf("message %d: %d bytes came, want %d of %d", i, len(d.Data), want, byte(i))
@@ -139,10 +140,10 @@ func TestFeed(t *testing.T) {
 				}
 				if d.Block != nil {
 					clear(d.Reply)
-					clear(d.Raw)
+					clear(d.RawHeaders)
 					clear(d.Data)
 				}
-				d.Block.Leave()
+				d.Block.Release()
 			}
 		})
 	}
@@ -176,8 +177,8 @@ func TestFeedRequests(t *testing.T) {
 	if err := f.Request("nobody", "back.2", nil); err != nil {
 		t.Fatal(err)
 	}
-	if d, _ := next(t, f, &rest); !bytes.HasPrefix(d.Raw, []byte("NATS/1.0 503")) {
-		t.Errorf("a request that nobody hears is answered %q", d.Raw)
+	if d, _ := next(t, f, &rest); !bytes.HasPrefix(d.RawHeaders, []byte("NATS/1.0 503")) {
+		t.Errorf("a request that nobody hears is answered %q", d.RawHeaders)
 	}
 }
 

@@ -15,35 +15,35 @@ import (
 	"loaderd/stream/conn"
 )
 
-// ownLine is a connection to the embedded server, for one subscription. It implements the part of the NATS protocol
-// that this needs.
-type ownLine struct {
+// inprocClient is a connection to the embedded server, for one subscription. It implements the part of the NATS
+// protocol that this needs.
+type inprocClient struct {
 	conn    net.Conn
-	writing sync.Mutex
+	writeMu sync.Mutex
 
 	// Used by the reader only.
-	block    *Block
-	from, to int    // read and not yet delivered: block.bytes[from:to]
-	whole    int    // minimum bytes of the block that the next message needs
-	subject  string // of the last message: most have the same
-	last     int    // how many messages the last call of take returned
-	informed bool   // the server has sent INFO
-	answered bool   // ... and responded to the first PING
+	block     *Block
+	from, to  int    // read and not yet delivered: block.bytes[from:to]
+	needed    int    // minimum bytes of the block that the next message needs
+	subject   string // of the last message: most have the same
+	lastCount int    // how many messages the last call of take returned
+	hasInfo   bool   // the server has sent INFO
+	hasPong   bool   // ... and responded to the first PING
 }
 
 const (
 	// lineBytes bounds a line of the protocol, except for those in which a server of a cluster lists the other servers.
-	lineBytes = 4 << 10
-	lineLimit = 1 << 20
+	lineBytes    = 4 << 10
+	maxLineBytes = 1 << 20
 )
 
 var (
-	errLine = errors.New("the server sent what is no message")
-	pong    = []byte("PONG\r\n")
+	errInvalidLine = errors.New("the server sent what is no message")
+	pong           = []byte("PONG\r\n")
 )
 
-// hello is the CONNECT message of a client.
-type hello struct {
+// connectOptions is the CONNECT message of a client.
+type connectOptions struct {
 	Verbose      bool   `json:"verbose"`
 	Pedantic     bool   `json:"pedantic"`
 	User         string `json:"user,omitempty"`
@@ -56,19 +56,19 @@ type hello struct {
 	NoResponders bool   `json:"no_responders"`
 }
 
-// openLine connects and subscribes.
-func openLine(o conn.Options, subject string) (_ *ownLine, err error) {
+// openInprocClient connects and subscribes.
+func openInprocClient(o conn.Options, subject string) (_ *inprocClient, err error) {
 	raw, err := o.Server.InProcessConn()
 	if err != nil {
 		return nil, err
 	}
-	l := &ownLine{conn: raw, block: newBlock(0), whole: lineBytes}
+	l := &inprocClient{conn: raw, block: newBlock(0), needed: lineBytes}
 	defer func() {
 		if err != nil {
 			l.close()
 		}
 	}()
-	who := hello{Name: "loaderd", Lang: nats.LangString, Version: nats.Version, Protocol: 1, Headers: true,
+	who := connectOptions{Name: "loaderd", Lang: nats.LangString, Version: nats.Version, Protocol: 1, Headers: true,
 		NoResponders: true}
 	if o.Login != nil {
 		who.User, who.Password = o.Login()
@@ -80,22 +80,22 @@ func openLine(o conn.Options, subject string) (_ *ownLine, err error) {
 	if err := raw.SetReadDeadline(time.Now().Add(conn.ConnectTimeout)); err != nil {
 		return nil, err
 	}
-	if err := l.await(&l.informed); err != nil {
+	if err := l.readUntil(&l.hasInfo); err != nil {
 		return nil, err
 	}
 	if err := l.write(fmt.Appendf(nil, "CONNECT %s\r\nSUB %s 1\r\nPING\r\n", said, subject)); err != nil {
 		return nil, err
 	}
-	if err := l.await(&l.answered); err != nil {
+	if err := l.readUntil(&l.hasPong); err != nil {
 		return nil, err
 	}
 	return l, raw.SetReadDeadline(time.Time{})
 }
 
-// await reads until said is set. The server sends no message before one is requested.
-func (l *ownLine) await(said *bool) error {
+// readUntil reads until said is set. The server sends no message before one is requested.
+func (l *inprocClient) readUntil(said *bool) error {
 	for {
-		if _, err := l.take(); err != nil || *said {
+		if _, err := l.parseDeliveries(); err != nil || *said {
 			return err
 		}
 		if err := l.fill(); err != nil {
@@ -105,9 +105,9 @@ func (l *ownLine) await(said *bool) error {
 }
 
 // read returns the next messages, at least one unless there is an error.
-func (l *ownLine) read() ([]Delivery, error) {
+func (l *inprocClient) read() ([]Delivery, error) {
 	for {
-		if some, err := l.take(); len(some) > 0 || err != nil {
+		if some, err := l.parseDeliveries(); len(some) > 0 || err != nil {
 			return some, err
 		}
 		if err := l.fill(); err != nil {
@@ -117,11 +117,11 @@ func (l *ownLine) read() ([]Delivery, error) {
 }
 
 // fill reads more bytes, into another block if the incomplete message does not fit into this one.
-func (l *ownLine) fill() error {
-	if l.from+l.whole > len(l.block.bytes) {
-		next := newBlock(l.whole)
+func (l *inprocClient) fill() error {
+	if l.from+l.needed > len(l.block.bytes) {
+		next := newBlock(l.needed)
 		l.from, l.to = 0, copy(next.bytes, l.block.bytes[l.from:l.to])
-		l.block.Leave()
+		l.block.Release()
 		l.block = next
 	}
 	n, err := l.conn.Read(l.block.bytes[l.to:])
@@ -129,14 +129,14 @@ func (l *ownLine) fill() error {
 	return err
 }
 
-// take returns the messages that were read completely.
-func (l *ownLine) take() (some []Delivery, err error) {
+// parseDeliveries returns the messages that were read completely.
+func (l *inprocClient) parseDeliveries() (some []Delivery, err error) {
 	for {
 		b := l.block.bytes[l.from:l.to]
 		end := bytes.IndexByte(b, '\n')
 		if end < 0 {
-			if l.whole = max(lineBytes, 2*len(b)); l.whole > lineLimit {
-				return some, errLine
+			if l.needed = max(lineBytes, 2*len(b)); l.needed > maxLineBytes {
+				return some, errInvalidLine
 			}
 			return some, nil
 		}
@@ -145,24 +145,24 @@ func (l *ownLine) take() (some []Delivery, err error) {
 		n := end + 1
 		switch string(verb) {
 		case "MSG", "HMSG":
-			d, size, err := l.message(rest, b[n:], len(verb) == len("HMSG"))
+			d, size, err := l.parseMessage(rest, b[n:], len(verb) == len("HMSG"))
 			if n += size + len("\r\n"); err != nil || n > len(b) {
-				l.whole = n
+				l.needed = n
 				return some, err
 			}
 			if some == nil {
-				some = make([]Delivery, 0, max(l.last, 1))
+				some = make([]Delivery, 0, max(l.lastCount, 1))
 			}
 			some = append(some, d)
-			l.last = len(some)
+			l.lastCount = len(some)
 		case "PING":
 			// In another goroutine, because the server may be writing too, and the reader must not wait for that. A server
 			// that gets no response closes the connection.
 			go l.write(pong) //nolint:errcheck
 		case "INFO":
-			l.informed = true
+			l.hasInfo = true
 		case "PONG":
-			l.answered = true
+			l.hasPong = true
 		case "-ERR":
 			return some, fmt.Errorf("the server reports %s", rest)
 		}
@@ -170,9 +170,9 @@ func (l *ownLine) take() (some []Delivery, err error) {
 	}
 }
 
-// message parses a message whose line is "<subject> <subscription> [<reply>] [<bytes of headers>] <bytes>", and whose
-// content is at the start of behind. It returns the size of the content even if not all of it was read.
-func (l *ownLine) message(line, behind []byte, headers bool) (d Delivery, size int, err error) {
+// parseMessage parses a message whose line is "<subject> <subscription> [<reply>] [<bytes of headers>] <bytes>", and
+// whose content is at the start of behind. It returns the size of the content even if not all of it was read.
+func (l *inprocClient) parseMessage(line, behind []byte, headers bool) (d Delivery, size int, err error) {
 	var at [6][]byte // one more than a message may have
 	words := at[:0]
 	for word := range bytes.SplitSeq(line, []byte(" ")) {
@@ -185,7 +185,7 @@ func (l *ownLine) message(line, behind []byte, headers bool) (d Delivery, size i
 		numbers = 2
 	}
 	if n := len(words) - numbers; n < 2 || n > 3 {
-		return d, 0, errLine
+		return d, 0, errInvalidLine
 	}
 	size, err = strconv.Atoi(string(words[len(words)-1]))
 	var head int
@@ -193,7 +193,7 @@ func (l *ownLine) message(line, behind []byte, headers bool) (d Delivery, size i
 		head, err = strconv.Atoi(string(words[len(words)-2]))
 	}
 	if err != nil || head < 0 || head > size {
-		return d, 0, errLine
+		return d, 0, errInvalidLine
 	}
 	if len(behind) < size {
 		return d, size, nil
@@ -206,16 +206,16 @@ func (l *ownLine) message(line, behind []byte, headers bool) (d Delivery, size i
 		d.Reply = words[2]
 	}
 	if headers {
-		d.Raw = behind[:head:head]
+		d.RawHeaders = behind[:head:head]
 	}
 	d.Size = len(d.Subject) + len(d.Reply) + size
-	l.block.use()
+	l.block.retain()
 	return d, size, nil
 }
 
-func (l *ownLine) write(b []byte) error {
-	l.writing.Lock()
-	defer l.writing.Unlock()
+func (l *inprocClient) write(b []byte) error {
+	l.writeMu.Lock()
+	defer l.writeMu.Unlock()
 	if err := l.conn.SetWriteDeadline(time.Now().Add(conn.ConnectTimeout)); err != nil {
 		return err
 	}
@@ -223,4 +223,4 @@ func (l *ownLine) write(b []byte) error {
 	return err
 }
 
-func (l *ownLine) close() { _ = l.conn.Close() }
+func (l *inprocClient) close() { _ = l.conn.Close() }

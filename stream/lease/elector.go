@@ -106,7 +106,7 @@ type Elector struct {
 var _ backend.Elector = (*Elector)(nil)
 
 // NewElector makes this process a candidate for a lease: the name of a run, or of other work that one process at a
-// time does. handOver are streams whose leader is moved away from the server of the process that holds the lease, so
+// time does. submitBatch are streams whose leader is moved away from the server of the process that holds the lease, so
 // that both are not lost together. The holder appends to the first of them, and must call Verify before each append.
 func NewElector(ctx context.Context, s *stream.Store, name string, self LeaderInfo,
 	handOver ...string) (*Elector, error) {
@@ -123,8 +123,8 @@ func NewElector(ctx context.Context, s *stream.Store, name string, self LeaderIn
 	return l, nil
 }
 
-// ServesAt sets the address for readers of this daemon. It must be called before Acquire.
-func (l *Elector) ServesAt(flight string) { l.self.Flight = flight }
+// SetFlightAddress sets the address for readers of this daemon. It must be called before Acquire.
+func (l *Elector) SetFlightAddress(flight string) { l.self.Flight = flight }
 
 // AliveSubject is the subject on which the daemon with an id responds that it is running.
 func AliveSubject(id string) string { return stream.ServiceSubject + ".alive." + id }
@@ -156,18 +156,18 @@ func (l *Elector) Acquire(ctx context.Context) (backend.Lease, error) {
 	var seen candidate
 	var logged time.Time
 	for {
-		lease, err := l.try(ctx, &seen)
+		lease, err := l.tryOnce(ctx, &seen)
 		if err != nil && ctx.Err() == nil && time.Since(logged) > logInterval {
 			logged = time.Now()
 			l.store.Log().Warn("cannot read the leader of the run, trying again", "run", l.name, "error", err)
 		}
-		if lease != nil || ctx.Err() != nil || err != nil && !conn.Transient(err) {
+		if lease != nil || ctx.Err() != nil || err != nil && !conn.IsTransient(err) {
 			if lease == nil && err == nil {
 				err = ctx.Err()
 			}
 			return lease, err
 		}
-		poll, cancel := context.WithTimeout(ctx, seen.next())
+		poll, cancel := context.WithTimeout(ctx, seen.pollDelay())
 		_, err = freed.NextMsgWithContext(poll)
 		cancel()
 		if err != nil && ctx.Err() == nil && poll.Err() == nil { // the connection is closed
@@ -182,7 +182,7 @@ func (l *Elector) TryAcquire(ctx context.Context) (backend.Lease, error) {
 	for {
 		var lease backend.Lease
 		err := l.store.Retry(ctx, "acquire the lease of "+l.name, func(ctx context.Context) (err error) {
-			lease, err = l.try(ctx, &seen)
+			lease, err = l.tryOnce(ctx, &seen)
 			return err
 		})
 		if lease != nil || err != nil {
@@ -208,9 +208,10 @@ type candidate struct {
 	behind    time.Time // since when only older records are read; otherwise zero
 }
 
-// read reads the record from the leader of its stream. free is true if no record exists or the lease was released.
-func (l *Elector) read(ctx context.Context) (record []byte, revision uint64, free bool, err error) {
-	stream, subject := casvalue.At(Bucket, l.name)
+// readRecord reads the record from the leader of its stream. free is true if no record exists or the lease was
+// released.
+func (l *Elector) readRecord(ctx context.Context) (record []byte, revision uint64, free bool, err error) {
+	stream, subject := casvalue.KeyAddress(Bucket, l.name)
 	m, err := messages.GetLast(ctx, l.store.Client, stream, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, 0, true, nil
@@ -235,42 +236,43 @@ func (c *candidate) observe(revision uint64, leader LeaderInfo, now time.Time) {
 	}
 }
 
-// next returns the time until the record should be read again: at most until it has stayed unchanged for the timeout.
-func (c *candidate) next() time.Duration {
+// pollDelay returns the time until the record should be read again: at most until it has stayed unchanged for the
+// timeout.
+func (c *candidate) pollDelay() time.Duration {
 	if left := timeout - time.Since(c.since); left > 0 && left < pollInterval {
 		return left
 	}
 	return pollInterval
 }
 
-// try makes one attempt; it returns nil without an error while another daemon leads.
-func (l *Elector) try(ctx context.Context, seen *candidate) (backend.Lease, error) {
+// tryOnce makes one attempt; it returns nil without an error while another daemon leads.
+func (l *Elector) tryOnce(ctx context.Context, seen *candidate) (backend.Lease, error) {
 	began := time.Now()
 	attempt, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
-	record, revision, free, err := l.read(attempt)
+	record, revision, free, err := l.readRecord(attempt)
 	if err != nil {
 		return nil, err
 	}
 	if free && revision >= seen.revision {
-		revision, err := l.kv.Create(attempt, l.name, l.record())
-		return l.acquired(revision, began, err)
+		revision, err := l.kv.Create(attempt, l.name, l.encodeRecord())
+		return l.newLease(revision, began, err)
 	}
 	leader, err := decodeLeaderInfo(record)
 	if err != nil && revision != seen.revision { // no daemon wrote it, and none will refresh it
 		l.store.Log().Warn("invalid record of the leader of a run", "run", l.name, "bucket", Bucket, "error", err)
 	}
 	seen.observe(revision, leader, began)
-	if time.Since(seen.since) < timeout && l.mayRun(ctx, seen) {
+	if time.Since(seen.since) < timeout && l.mayBeRunning(ctx, seen) {
 		return nil, nil
 	}
-	revision, err = l.kv.Update(attempt, l.name, l.record(), seen.revision)
-	return l.acquired(revision, began, err)
+	revision, err = l.kv.Update(attempt, l.name, l.encodeRecord(), seen.revision)
+	return l.newLease(revision, began, err)
 }
 
-// mayRun reports whether the process that holds a lease may be running. A single server has the subscriptions of all
-// processes. In a cluster the route to a process may be cut, so only the timeout of its record counts.
-func (l *Elector) mayRun(ctx context.Context, seen *candidate) bool {
+// mayBeRunning reports whether the process that holds a lease may be running. A single server has the subscriptions of
+// all processes. In a cluster the route to a process may be cut, so only the timeout of its record counts.
+func (l *Elector) mayBeRunning(ctx context.Context, seen *candidate) bool {
 	if l.store.Clustered() {
 		return true
 	}
@@ -280,7 +282,7 @@ func (l *Elector) mayRun(ctx context.Context, seen *candidate) bool {
 	return !errors.Is(ping(ctx, l.store, seen.leader), nats.ErrNoResponders)
 }
 
-func (l *Elector) record() []byte {
+func (l *Elector) encodeRecord() []byte {
 	b, err := json.Marshal(l.self)
 	if err != nil {
 		panic(fmt.Sprintf("lease: marshal leader: %v", err)) // strings, a number and a time always encode
@@ -288,19 +290,19 @@ func (l *Elector) record() []byte {
 	return b
 }
 
-func (l *Elector) acquired(revision uint64, began time.Time, err error) (backend.Lease, error) {
+func (l *Elector) newLease(revision uint64, began time.Time, err error) (backend.Lease, error) {
 	switch {
 	case err == nil:
 		x := &Lease{elector: l, revision: revision, renewed: began, lost: make(chan struct{}),
 			verified: make(chan struct{}, 1)}
 		held, stop := context.WithCancel(context.Background())
 		x.stop = stop
-		x.running.Go(func() { x.renew(held) })
+		x.goroutines.Go(func() { x.renew(held) })
 		if len(l.handOver) > 0 {
-			x.running.Go(func() { x.handOverStreams(held) })
+			x.goroutines.Go(func() { x.handOverStreams(held) })
 		}
 		return x, nil
-	case conn.WrongLast(err), errors.Is(err, jetstream.ErrKeyExists):
+	case conn.IsWrongLastSequence(err), errors.Is(err, jetstream.ErrKeyExists):
 		// another candidate was faster, or the record was outdated
 		return nil, nil
 	}
@@ -310,10 +312,10 @@ func (l *Elector) acquired(revision uint64, began time.Time, err error) (backend
 // ReleasedSubject is the subject on which the release of a lease is announced.
 func ReleasedSubject(name string) string { return stream.ServiceSubject + ".freed." + name }
 
-// Leader returns the leader of a run according to its record, and whether that process responds. found is false if no
-// process holds the lease.
-func Leader(ctx context.Context, s *stream.Store, run string) (leader LeaderInfo, answers, found bool, err error) {
-	record, err := casvalue.Last(ctx, s, Bucket, run)
+// ReadLeader returns the leader of a run according to its record, and whether that process responds. found is false if
+// no process holds the lease.
+func ReadLeader(ctx context.Context, s *stream.Store, run string) (leader LeaderInfo, answers, found bool, err error) {
+	record, err := casvalue.ReadKey(ctx, s, Bucket, run)
 	if err != nil || len(record) == 0 {
 		return leader, false, false, err
 	}

@@ -15,18 +15,18 @@ import (
 const (
 	// renewInterval is how often the holder of a lease renews its record.
 	renewInterval = 500 * time.Millisecond
-	// validFor is how long after the start of the last successful renewal the holder trusts its lease.
-	validFor = timeout * 8 / 10
+	// leaseDuration is how long after the start of the last successful renewal the holder trusts its lease.
+	leaseDuration = timeout * 8 / 10
 	// renewTimeout bounds one attempt to renew. A request to a server that is frozen is lost, and time remains for
 	// another attempt.
-	renewTimeout = validFor / 2
-	// firstHandOver is when, after the lease is acquired, its holder's own server first hands over the streams that it
-	// leads. By then readers no longer wait for the plan, and the server that failed before is known. handOverInterval
+	renewTimeout = leaseDuration / 2
+	// firstHandOverDelay is when, after the lease is acquired, its holder's own server first hands over the streams that
+	// it leads. By then readers no longer wait for the plan, and the server that failed before is known. handOverInterval
 	// is the time to the next check. It doubles whenever a stream had to be handed over, so that runs that share streams
 	// do not move them back and forth.
-	firstHandOver    = 3 * time.Second
-	handOverInterval = 15 * time.Second
-	handOverTimeout  = 10 * time.Second
+	firstHandOverDelay = 3 * time.Second
+	handOverInterval   = 15 * time.Second
+	handOverTimeout    = 10 * time.Second
 	// pauseTimeout bounds how long appends pause while the first stream is handed over. An append during the handover
 	// may get no response.
 	pauseTimeout = 500 * time.Millisecond
@@ -34,11 +34,11 @@ const (
 
 // Lease is a lease that this process holds.
 type Lease struct {
-	elector  *Elector
-	running  sync.WaitGroup
-	stop     context.CancelFunc
-	lost     chan struct{}
-	verified chan struct{} // has a value when a renewal has succeeded
+	elector    *Elector
+	goroutines sync.WaitGroup
+	stop       context.CancelFunc
+	lost       chan struct{}
+	verified   chan struct{} // has a value when a renewal has succeeded
 
 	mu       sync.Mutex
 	revision uint64
@@ -69,9 +69,9 @@ func (x *Lease) renewOnce() (lost bool) {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(context.Background(), renewTimeout)
 	defer cancel()
-	revision, err := l.kv.Update(ctx, l.name, l.record(), x.revision)
-	if conn.WrongLast(err) { // by another daemon, or by an earlier renewal whose response was lost
-		record, revision, _, err := l.read(ctx)
+	revision, err := l.kv.Update(ctx, l.name, l.encodeRecord(), x.revision)
+	if conn.IsWrongLastSequence(err) { // by another daemon, or by an earlier renewal whose response was lost
+		record, revision, _, err := l.readRecord(ctx)
 		if err != nil || revision <= x.revision {
 			return false
 		}
@@ -104,7 +104,7 @@ func (x *Lease) handOverStreams(held context.Context) {
 		return
 	}
 	interval := handOverInterval
-	for wait := firstHandOver; ; wait = interval {
+	for wait := firstHandOverDelay; ; wait = interval {
 		select {
 		case <-time.After(wait):
 		case <-x.lost:
@@ -129,12 +129,12 @@ func (x *Lease) handOverOnce(held context.Context) ([]string, error) {
 	streams := x.elector.handOver
 	ctx, cancel := context.WithTimeout(held, pauseTimeout)
 	resume := x.pause()
-	first, failed := x.elector.docs.Yield(ctx, streams[0])
+	first, failed := x.elector.docs.TransferLeadership(ctx, streams[0])
 	resume()
 	cancel()
 	ctx, cancel = context.WithTimeout(held, handOverTimeout)
 	defer cancel()
-	rest, err := x.elector.docs.Yield(ctx, streams...)
+	rest, err := x.elector.docs.TransferLeadership(ctx, streams...)
 	return append(first, rest...), errors.Join(failed, err)
 }
 
@@ -156,7 +156,7 @@ func (x *Lease) pause() (resume func()) {
 func (x *Lease) Verify(ctx context.Context) error {
 	for {
 		x.mu.Lock()
-		left, paused := validFor-time.Since(x.renewed), x.paused
+		left, paused := leaseDuration-time.Since(x.renewed), x.paused
 		x.mu.Unlock()
 		select {
 		case <-x.lost:
@@ -182,7 +182,7 @@ func (x *Lease) Lost() <-chan struct{} { return x.lost }
 // Close implements backend.Lease.
 func (x *Lease) Close() error {
 	x.stop()
-	x.running.Wait()
+	x.goroutines.Wait()
 	select {
 	case <-x.lost:
 		return nil
@@ -192,7 +192,7 @@ func (x *Lease) Close() error {
 	if l.store.Conn().IsClosed() {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), validFor)
+	ctx, cancel := context.WithTimeout(context.Background(), leaseDuration)
 	defer cancel()
 	if err := l.kv.Delete(ctx, l.name, jetstream.LastRevision(x.revision)); err != nil {
 		l.store.Log().Warn("cannot release the lease; another daemon has to wait for its timeout", "run", l.name,

@@ -19,18 +19,18 @@ import (
 // newElector returns a candidate for the lease of a run.
 func newElector(t *testing.T, s *stream.Store, run string) *lease.Elector {
 	t.Helper()
-	l, err := lease.NewElector(natstest.Within(t, time.Minute), s, run, lease.NewLeaderInfo("host", 1))
+	l, err := lease.NewElector(natstest.TimeoutContext(t, time.Minute), s, run, lease.NewLeaderInfo("host", 1))
 	if err != nil {
 		t.Fatal(err)
 	}
-	l.ServesAt("grpc://127.0.0.1:8815")
+	l.SetFlightAddress("grpc://127.0.0.1:8815")
 	t.Cleanup(func() { _ = l.Close() })
 	return l
 }
 
 // acquire acquires the lease within a time.
 func acquire(t *testing.T, l *lease.Elector, within time.Duration) (backend.Lease, error) {
-	lead, err := l.Acquire(natstest.Within(t, within))
+	lead, err := l.Acquire(natstest.TimeoutContext(t, within))
 	if lead != nil {
 		t.Cleanup(func() {
 			defer func() { _ = recover() }() // closed by the test
@@ -46,11 +46,11 @@ func TestElector_OneDaemonHoldsTheLease(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	second := newElector(t, s.Remote(), "run")
+	second := newElector(t, s.OpenRemote(), "run")
 	if _, err := acquire(t, second, 3*time.Second); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("Acquire = %v while another daemon leads", err)
 	}
-	_, err = second.TryAcquire(natstest.Within(t, time.Minute))
+	_, err = second.TryAcquire(natstest.TimeoutContext(t, time.Minute))
 	var led *lease.HeldError
 	if !errors.As(err, &led) || led.Run != "run" || !strings.Contains(err.Error(), "127.0.0.1:8815") {
 		t.Fatalf("TryAcquire = %v", err)
@@ -58,7 +58,7 @@ func TestElector_OneDaemonHoldsTheLease(t *testing.T) {
 	if err := first.Verify(t.Context()); err != nil {
 		t.Errorf("Verify = %v", err)
 	}
-	if _, err := acquire(t, newElector(t, s.Remote(), "another-run"), time.Minute); err != nil {
+	if _, err := acquire(t, newElector(t, s.OpenRemote(), "another-run"), time.Minute); err != nil {
 		t.Fatalf("another run: %v", err)
 	}
 	// A clean stop releases the lease immediately.
@@ -81,7 +81,7 @@ func TestElector_OneDaemonHoldsTheLease(t *testing.T) {
 func TestLease_EndsWithTheConnection(t *testing.T) {
 	s := natstest.Start(t)
 	link := natstest.NewLink(t, s.Store().ClientURL())
-	first, err := acquire(t, newElector(t, s.RemoteAt(link.URL()), "run"), time.Minute)
+	first, err := acquire(t, newElector(t, s.OpenRemoteAt(link.URL()), "run"), time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestLease_EndsWithTheConnection(t *testing.T) {
 	if _, err := acquire(t, newElector(t, s.Store(), "run"), time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Soon(t, "the first daemon no longer trusts its lease", func() bool {
+	natstest.Eventually(t, "the first daemon no longer trusts its lease", func() bool {
 		verify, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		return errors.Is(first.Verify(verify), context.DeadlineExceeded)
@@ -102,7 +102,7 @@ func TestElector_ConcurrentCandidates(t *testing.T) {
 		leaders := make(chan backend.Lease, 3)
 		ctx, over := context.WithCancel(natstest.Context(t))
 		var all sync.WaitGroup
-		for _, st := range []*stream.Store{s.Store(), s.Remote(), s.Remote()} {
+		for _, st := range []*stream.Store{s.Store(), s.OpenRemote(), s.OpenRemote()} {
 			candidate := newElector(t, st, fmt.Sprint("run-", round))
 			all.Go(func() {
 				if lead, err := candidate.Acquire(ctx); err == nil {
@@ -149,7 +149,7 @@ func TestLease_LostToAnotherProcess(t *testing.T) {
 		if _, err := kv.PutString(t.Context(), "run", record); err != nil {
 			t.Fatal(err)
 		}
-		lead, err := newElector(t, s.Remote(), "run").TryAcquire(natstest.Within(t, time.Minute))
+		lead, err := newElector(t, s.OpenRemote(), "run").TryAcquire(natstest.TimeoutContext(t, time.Minute))
 		if err != nil {
 			t.Fatalf("record %q: %v", record, err)
 		}
@@ -179,7 +179,7 @@ func TestLease_LostAnswerOfARenewal(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	natstest.Soon(t, "the lease is renewed after its own record", func() bool {
+	natstest.Eventually(t, "the lease is renewed after its own record", func() bool {
 		record, err := kv.Get(t.Context(), "run")
 		return err == nil && record.Revision() > own
 	})
@@ -188,14 +188,14 @@ func TestLease_LostAnswerOfARenewal(t *testing.T) {
 		t.Error("the lease is lost")
 	default:
 	}
-	if err := lead.Verify(natstest.Within(t, time.Minute)); err != nil {
+	if err := lead.Verify(natstest.TimeoutContext(t, time.Minute)); err != nil {
 		t.Errorf("Verify = %v", err)
 	}
 }
 
 func TestElector_NeedsAServer(t *testing.T) {
 	s := natstest.Start(t)
-	candidate := newElector(t, s.Remote(), "run")
+	candidate := newElector(t, s.OpenRemote(), "run")
 	s.Stop()
 	if _, err := acquire(t, candidate, 200*time.Millisecond); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want the context's", err)

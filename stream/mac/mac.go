@@ -30,9 +30,9 @@ const (
 	Response   = "response"
 )
 
-// code returns the MAC of the parts of a message: HMAC-SHA256 over the purpose, the run and each part, each
+// computeMAC returns the MAC of the parts of a message: HMAC-SHA256 over the purpose, the run and each part, each
 // preceded by its length.
-func code(key []byte, purpose, run string, parts ...[]byte) []byte {
+func computeMAC(key []byte, purpose, run string, parts ...[]byte) []byte {
 	h := hmac.New(sha256.New, key)
 	var length [8]byte
 	for _, p := range append([][]byte{[]byte("loaderd " + purpose), []byte(run)}, parts...) {
@@ -43,28 +43,28 @@ func code(key []byte, purpose, run string, parts ...[]byte) []byte {
 	return h.Sum(nil)[:Size]
 }
 
-// Code returns the MAC of the parts of a message, by the first key.
-func (k Keyring) Code(purpose, run string, parts ...[]byte) []byte {
-	return code(k[0], purpose, run, parts...)
+// Compute returns the MAC of the parts of a message, by the first key.
+func (k Keyring) Compute(purpose, run string, parts ...[]byte) []byte {
+	return computeMAC(k[0], purpose, run, parts...)
 }
 
 // Verify reports whether c is a MAC of the parts of a message, by any key.
 func (k Keyring) Verify(c []byte, purpose, run string, parts ...[]byte) bool {
 	for _, key := range k {
-		if hmac.Equal(c, code(key, purpose, run, parts...)) {
+		if hmac.Equal(c, computeMAC(key, purpose, run, parts...)) {
 			return true
 		}
 	}
 	return false
 }
 
-// Text is Code in the hexadecimal form of the header.
-func (k Keyring) Text(purpose, run string, parts ...[]byte) string {
-	return hex.EncodeToString(k.Code(purpose, run, parts...))
+// ComputeHex is Code in the hexadecimal form of the header.
+func (k Keyring) ComputeHex(purpose, run string, parts ...[]byte) string {
+	return hex.EncodeToString(k.Compute(purpose, run, parts...))
 }
 
-// VerifyText is Verify for the hexadecimal form of the header.
-func (k Keyring) VerifyText(text, purpose, run string, parts ...[]byte) bool {
+// VerifyHex is Verify for the hexadecimal form of the header.
+func (k Keyring) VerifyHex(text, purpose, run string, parts ...[]byte) bool {
 	c, err := hex.DecodeString(text)
 	return err == nil && k.Verify(c, purpose, run, parts...)
 }

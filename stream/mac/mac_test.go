@@ -9,13 +9,13 @@ import (
 func TestKeyring_Verify(t *testing.T) {
 	k, other := Keyring{bytes.Repeat([]byte{1}, 32)}, Keyring{bytes.Repeat([]byte{2}, 32)}
 	record := []byte("record")
-	code := k.Code(Record, "run", []byte("id"), []byte("7"), record)
+	code := k.Compute(Record, "run", []byte("id"), []byte("7"), record)
 	if len(code) != Size || !k.Verify(code, Record, "run", []byte("id"), []byte("7"), record) {
 		t.Fatal("a code is not its own")
 	}
 	rotated := append(other, k...)
 	if !rotated.Verify(code, Record, "run", []byte("id"), []byte("7"), record) ||
-		bytes.Equal(rotated.Code(Record, "run"), k.Code(Record, "run")) {
+		bytes.Equal(rotated.Compute(Record, "run"), k.Compute(Record, "run")) {
 		t.Error("of several keys the first writes and all verify")
 	}
 	for what, taken := range map[string]bool{
@@ -28,8 +28,8 @@ func TestKeyring_Verify(t *testing.T) {
 		"parts cut apart":  k.Verify(code, Record, "run", []byte("i"), []byte("d7"), record),
 		"a part of it":     k.Verify(code[:8], Record, "run", []byte("id"), []byte("7"), record),
 		"no code":          k.Verify(nil, Record, "run", []byte("id"), []byte("7"), record),
-		"no text":          k.VerifyText("", Record, "run", []byte("id"), []byte("7"), record),
-		"text of no digit": k.VerifyText("zz", Record, "run", []byte("id"), []byte("7"), record),
+		"no text":          k.VerifyHex("", Record, "run", []byte("id"), []byte("7"), record),
+		"text of no digit": k.VerifyHex("zz", Record, "run", []byte("id"), []byte("7"), record),
 	} {
 		if taken {
 			t.Errorf("%s has the code", what)
@@ -43,7 +43,7 @@ func BenchmarkKeyring_Text(b *testing.B) {
 		record := make([]byte, size)
 		b.Run(map[int]string{20: "commit", 1000: "step of 1 kB", 4000: "step of 4 kB"}[size], func(b *testing.B) {
 			for b.Loop() {
-				k.Text(Record, "run", id, []byte("12345"), record)
+				k.ComputeHex(Record, "run", id, []byte("12345"), record)
 			}
 		})
 	}

@@ -9,9 +9,9 @@ import (
 	"loaderd/stream/conn"
 )
 
-// answers sends a request to a stream. Any replica responds, with at most n messages and a final one. answers calls f
-// with each, in order, until f returns last.
-func answers(ctx context.Context, c *conn.Client, name string, question []byte, n uint64,
+// requestMessages sends a request to a stream. Any replica responds, with at most n messages and a final one. answers
+// calls f with each, in order, until f returns last.
+func requestMessages(ctx context.Context, c *conn.Client, name string, question []byte, n uint64,
 	f func(*nats.Msg) (last bool, err error)) error {
 	inbox, answers := c.Conn().NewRespInbox(), make(chan *nats.Msg, n+1)
 	sub, err := c.Conn().ChanSubscribe(inbox, answers)

@@ -20,7 +20,7 @@ func TestConfirmWherePurgesAreRefused(t *testing.T) {
 		c.Users = []*server.User{{Username: "reader", Password: "r", Permissions: &server.Permissions{
 			Publish: &server.SubjectPermission{Deny: []string{"$JS.API.STREAM.PURGE.*"}}}}}
 	})
-	s, ctx := c.Store(), natstest.Within(t, time.Minute)
+	s, ctx := c.Store(), natstest.TimeoutContext(t, time.Minute)
 	open, err := s.EnsureDocuments(ctx)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestConfirmWherePurgesAreRefused(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Settle("DOCS", "CLOSED")
+	c.AwaitSync("DOCS", "CLOSED")
 	if err := messages.Barrier(ctx, s.Client, closed); err == nil {
 		t.Error("a stream that denies purges takes a barrier")
 	}
@@ -43,9 +43,9 @@ func TestConfirmWherePurgesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, confirm := range map[string]func() error{
-		"a stream":                          func() error { return messages.Confirm(ctx, s.Client, open) },
-		"one that denies purges":            func() error { return messages.Confirm(ctx, s.Client, closed) },
-		"one that the client may not purge": func() error { return messages.Confirm(ctx, reader.Client, ofReader) },
+		"a stream":                          func() error { return messages.TryBarrier(ctx, s.Client, open) },
+		"one that denies purges":            func() error { return messages.TryBarrier(ctx, s.Client, closed) },
+		"one that the client may not purge": func() error { return messages.TryBarrier(ctx, reader.Client, ofReader) },
 	} {
 		if err := confirm(); err != nil {
 			t.Errorf("%s: Confirm = %v", what, err)
@@ -58,7 +58,7 @@ func TestConfirmWherePurgesAreRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.Isolate(old)
-	if err := messages.Confirm(ctx, cutOff.Client, ofCutOff); err == nil {
+	if err := messages.TryBarrier(ctx, cutOff.Client, ofCutOff); err == nil {
 		t.Error("Confirm takes the word of a leader that is cut off")
 	}
 }

@@ -21,8 +21,8 @@ const (
 	batchCommitHeader = "Nats-Batch-Commit"
 )
 
-// MaxCommit is how many messages the server accepts in one atomic batch. It queues at most 128 MiB of one.
-const MaxCommit = 1000
+// MaxBatch is how many messages the server accepts in one atomic batch. It queues at most 128 MiB of one.
+const MaxBatch = 1000
 
 // Ack is the server's acknowledgement that messages are stored.
 type Ack struct {
@@ -30,8 +30,8 @@ type Ack struct {
 	Duplicate bool   // a single message with a duplicate id, which is already stored at Sequence
 }
 
-// answer is the server's response to a message.
-type answer struct {
+// commitResponse is the server's response to a message.
+type commitResponse struct {
 	Error     *jetstream.APIError `json:"error"`
 	Sequence  uint64              `json:"seq"`
 	Duplicate bool                `json:"duplicate"`
@@ -39,7 +39,7 @@ type answer struct {
 	Count     int                 `json:"count"`
 }
 
-// Commit stores messages, all or none: one by a plain publish, up to MaxCommit by an atomic batch. It makes one
+// Commit stores messages, all or none: one by a plain publish, up to MaxBatch by an atomic batch. It makes one
 // attempt and sets headers of the messages. A rejection is a *jetstream.APIError, and nothing is stored. After any
 // other error they may be stored. A careful commit waits for the response to the first message of a batch. That
 // response has the reason for which the server rejects batches; the response to the last message does not.
@@ -76,7 +76,7 @@ func openBatch(ctx context.Context, c *conn.Client, m *nats.Msg) error {
 	if err != nil || len(reply.Data) == 0 {
 		return err
 	}
-	var a answer
+	var a commitResponse
 	if err := json.Unmarshal(reply.Data, &a); err != nil {
 		return fmt.Errorf("%w: read acknowledgement %.100q: %w", jetstream.ErrInvalidJSAck, reply.Data, err)
 	}
@@ -92,7 +92,7 @@ func commitLast(ctx context.Context, c *conn.Client, m *nats.Msg, batch string, 
 	if err != nil {
 		return Ack{}, err
 	}
-	var a answer
+	var a commitResponse
 	if err := json.Unmarshal(reply.Data, &a); err != nil {
 		return Ack{}, fmt.Errorf("%w: read acknowledgement %.100q: %w", jetstream.ErrInvalidJSAck, reply.Data, err)
 	}

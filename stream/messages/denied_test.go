@@ -44,7 +44,7 @@ func TestEachHeaderWithoutConsumers(t *testing.T) {
 	if !s.ReadyForConnections(time.Minute) {
 		t.Fatal("the server does not listen")
 	}
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	as := func(user string) (*stream.Store, jetstream.Stream) {
 		c := natstest.Config(t)
 		c.URL = "nats://" + user + ":p@" + s.Addr().String()
@@ -101,7 +101,7 @@ func TestEachHeaderWithoutConsumers(t *testing.T) {
 // places reads headers and returns their sequences and paths.
 func places(t *testing.T, s *stream.Store, st jetstream.Stream, subject string, first, last uint64) (all []string) {
 	t.Helper()
-	err := messages.EachHeader(natstest.Within(t, time.Minute), s.Client, st, subject, first, last,
+	err := messages.EachHeader(natstest.TimeoutContext(t, time.Minute), s.Client, st, subject, first, last,
 		func(sequence uint64, h nats.Header) bool {
 			all = append(all, fmt.Sprint(sequence, h.Get(stream.HeaderPath)))
 			return true

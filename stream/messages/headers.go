@@ -12,11 +12,11 @@ import (
 	"loaderd/stream/conn"
 )
 
-// headerPatience bounds the wait for one more message's headers. A longer wait means that the server has failed.
-const headerPatience = 10 * time.Second
+// headerTimeout bounds the wait for one more message's headers. A longer wait means that the server has failed.
+const headerTimeout = 10 * time.Second
 
-// errEarly means that a read of headers on a lagging server ended before the last message.
-var errEarly = conn.Passing(errors.New("a server that lags reports the end of the stream"))
+// errEarlyEnd means that a read of headers on a lagging server ended before the last message.
+var errEarlyEnd = conn.AsTransient(errors.New("a server that lags reports the end of the stream"))
 
 // Head is a message without its payload.
 type Head struct {
@@ -58,9 +58,9 @@ func EachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject 
 			wait.Reset()
 		}
 		if err == nil {
-			err = nothingFrom(ctx, c, st, subject, next, last)
+			err = confirmNoMessages(ctx, c, st, subject, next, last)
 		}
-		if err == nil || !conn.Transient(err) || time.Since(moved) >= headerPatience {
+		if err == nil || !conn.IsTransient(err) || time.Since(moved) >= headerTimeout {
 			return err
 		}
 		if err := c.Pause(ctx, wait.NextBackOff(), err); err != nil {
@@ -69,18 +69,19 @@ func EachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject 
 	}
 }
 
-// nothingFrom returns nil if a majority of a stream's servers has no message of a subject at sequences first to last.
-// It returns errEarly if it has one.
-func nothingFrom(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64) error {
-	if err := Confirm(ctx, c, st); err != nil {
+// confirmNoMessages returns nil if a majority of a stream's servers has no message of a subject at sequences first to
+// last. It returns errEarlyEnd if it has one.
+func confirmNoMessages(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first,
+	last uint64) error {
+	if err := TryBarrier(ctx, c, st); err != nil {
 		return err
 	}
 	if subject == "" {
 		subject = ">"
 	}
 	var following uint64
-	err := c.Attempt(ctx, conn.AttemptLimit, func(ctx context.Context) error {
-		m, err := leaderGet(ctx, c, st.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`,
+	err := c.Attempt(ctx, conn.AttemptTimeout, func(ctx context.Context) error {
+		m, err := getFromLeader(ctx, c, st.CachedInfo().Config.Name, fmt.Appendf(nil, `{"seq":%d,"next_by_subj":%q}`,
 			first, subject))
 		if err == nil {
 			following = m.Sequence
@@ -91,7 +92,7 @@ func nothingFrom(ctx context.Context, c *conn.Client, st jetstream.Stream, subje
 	case errors.Is(err, jetstream.ErrMsgNotFound), err == nil && following > last:
 		return nil
 	case err == nil:
-		return errEarly
+		return errEarlyEnd
 	}
 	return err
 }
@@ -100,13 +101,13 @@ func nothingFrom(ctx context.Context, c *conn.Client, st jetstream.Stream, subje
 // example without permission, it uses gets of many messages, which send payloads too.
 func eachHead(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64,
 	f func(m Head) (more bool)) error {
-	if !c.MayNot(conn.OpCreateConsumer) {
+	if !c.WasDenied(conn.OpCreateConsumer) {
 		consumer, err := headersConsumer(ctx, c, st, subject, first)
 		if err == nil {
 			return consumeHeaders(ctx, consumer, f)
 		}
 		var refused *jetstream.APIError
-		if !c.Denied(ctx, conn.OpCreateConsumer, st.CachedInfo().Config.Name, err) &&
+		if !c.CheckDenied(ctx, conn.OpCreateConsumer, st.CachedInfo().Config.Name, err) &&
 			(errors.As(err, &refused) || ctx.Err() != nil) {
 			return err
 		}
@@ -128,15 +129,15 @@ func headersConsumer(ctx context.Context, c *conn.Client, st jetstream.Stream, s
 
 // Bounds of one get of many messages, for their headers.
 const (
-	headersAtOnce = 1000
-	headersBytes  = 8 << 20
+	maxHeaderMessages = 1000
+	maxHeaderBytes    = 8 << 20
 )
 
 func getHeaders(ctx context.Context, c *conn.Client, st jetstream.Stream, subject string, first, last uint64,
 	f func(m Head) (more bool)) error {
 	for next := first; next <= last; {
-		end := min(last, next+headersAtOnce-1)
-		found, behind, err := GetRange(ctx, c, st.CachedInfo().Config.Name, next, end, headersBytes)
+		end := min(last, next+maxHeaderMessages-1)
+		found, behind, err := GetRange(ctx, c, st.CachedInfo().Config.Name, next, end, maxHeaderBytes)
 		if err != nil {
 			return err
 		}
@@ -160,7 +161,7 @@ func consumeHeaders(ctx context.Context, consumer jetstream.Consumer, f func(m H
 	}
 	defer messages.Stop()
 	for {
-		next, cancel := context.WithTimeout(ctx, headerPatience)
+		next, cancel := context.WithTimeout(ctx, headerTimeout)
 		m, err := messages.Next(jetstream.NextContext(next))
 		cancel()
 		if err != nil {

@@ -18,13 +18,13 @@ func TestEachHeaderPastAServerThatIsBehind(t *testing.T) {
 	const n = 2000
 	cluster := natstest.StartCluster(t, 3)
 	s := cluster.Store()
-	ctx := natstest.Within(t, 3*time.Minute)
+	ctx := natstest.TimeoutContext(t, 3*time.Minute)
 	st, err := s.EnsureDocuments(ctx)
 	if err != nil {
 		t.Fatal(err)
 	}
 	natstest.Publish(t, s, natstest.Documents(1, n)...)
-	cluster.Settle("DOCS")
+	cluster.AwaitSync("DOCS")
 	behind := cluster.Followers("DOCS")[0]
 	cluster.Kill(behind)
 	cluster.Wipe(behind)

@@ -24,8 +24,8 @@ const reconnectWait = 200 * time.Millisecond
 // makes.
 func dial(t *testing.T, edit func(*jetstream.StreamConfig)) (*conn.Client, jetstream.Stream) {
 	t.Helper()
-	url := "nats://" + natstest.Plain(t, &server.Options{JetStream: true})
-	ctx := natstest.Within(t, time.Minute)
+	url := "nats://" + natstest.StartPlain(t, &server.Options{JetStream: true})
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, err := conn.Dial(ctx, conn.Options{URL: url, ReconnectWait: reconnectWait}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -50,10 +50,10 @@ func numbered(n int) (out []*nats.Msg) {
 }
 
 func TestCommitStoresAllOrNone(t *testing.T) {
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, st := dial(t, asIs)
 	for _, careful := range []bool{false, true} {
-		for _, n := range []int{1, 2, messages.MaxCommit} {
+		for _, n := range []int{1, 2, messages.MaxBatch} {
 			info, err := st.Info(ctx)
 			if err != nil {
 				t.Fatal(err)
@@ -65,7 +65,7 @@ func TestCommitStoresAllOrNone(t *testing.T) {
 			}
 			late := numbered(n)
 			late[0].Header = nats.Header{jetstream.ExpectedLastSeqHeader: {"7777"}}
-			if _, err := messages.Commit(ctx, c, careful, late...); !conn.WrongLast(err) {
+			if _, err := messages.Commit(ctx, c, careful, late...); !conn.IsWrongLastSequence(err) {
 				t.Errorf("%d messages behind a sequence that is not the last, careful %v: %v", n, careful, err)
 			}
 			if info, err = st.Info(ctx); err != nil || info.State.LastSeq != want {
@@ -88,7 +88,7 @@ func TestCommitStoresAllOrNone(t *testing.T) {
 // The server rejects a batch beyond its limit in the response to the first message. Its response to the last message
 // only states that it has no batch. A careful commit returns the first.
 func TestCarefulCommitIsToldWhy(t *testing.T) {
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, _ := dial(t, asIs)
 	for i := range 60 { // the server keeps 50 batches of a stream open
 		m := numbered(1)[0]
@@ -101,14 +101,14 @@ func TestCarefulCommitIsToldWhy(t *testing.T) {
 		true: conn.CodeTooManyInflight} {
 		_, err := messages.Commit(ctx, c, careful, numbered(3)...)
 		var refused *jetstream.APIError
-		if !errors.As(err, &refused) || refused.ErrorCode != want || !conn.Transient(err) {
+		if !errors.As(err, &refused) || refused.ErrorCode != want || !conn.IsTransient(err) {
 			t.Errorf("careful %v: %v, want code %d", careful, err, want)
 		}
 	}
 }
 
 func TestGet(t *testing.T) {
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, st := dial(t, asIs)
 	sent := numbered(3)
 	sent[1].Header = nats.Header{"X-Mine": {"kept"}}
@@ -136,7 +136,8 @@ func TestGet(t *testing.T) {
 			t.Errorf("message %d, which is not there, is %+v, %v", seq, m, err)
 		}
 	}
-	if _, err := messages.GetBatch(ctx, c, "LOG", 4, 10, 1<<20); !errors.Is(err, conn.ErrBehind) || !conn.Transient(err) {
+	if _, err := messages.GetBatch(ctx, c, "LOG", 4, 10, 1<<20); !errors.Is(err, conn.ErrReplicaLagging) ||
+		!conn.IsTransient(err) {
 		t.Errorf("of messages that are not there: %v", err)
 	}
 	if all, err := messages.GetBatch(ctx, c, "LOG", 2, 10, 1<<20); err != nil || len(all) != 2 ||
@@ -150,7 +151,7 @@ func TestGet(t *testing.T) {
 
 // A lagging replica reports that a message does not exist. Get then requests it from the leader, which has it.
 func TestTheLeadersWordCounts(t *testing.T) {
-	url := "nats://" + natstest.Plain(t, &server.Options{})
+	url := "nats://" + natstest.StartPlain(t, &server.Options{})
 	cluster, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
@@ -177,7 +178,7 @@ func TestTheLeadersWordCounts(t *testing.T) {
 	if err := cluster.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, err := conn.Dial(ctx, conn.Options{URL: url, ReconnectWait: reconnectWait}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
@@ -198,7 +199,7 @@ func TestTheLeadersWordCounts(t *testing.T) {
 }
 
 func TestEachHeader(t *testing.T) {
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, st := dial(t, asIs)
 	seen := func(subject string, first uint64, most int) (out []uint64) {
 		t.Helper()
@@ -240,7 +241,7 @@ func TestEachHeader(t *testing.T) {
 // Following returns the sequence itself, or the next one if that is deleted. A batch returns the same gap as an
 // error.
 func TestFollowing(t *testing.T) {
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, st := dial(t, asIs)
 	sent := numbered(4)
 	sent[2].Header = nats.Header{jetstream.LastSequenceHeader: {"77"}, "Status": {"204"}} // as at the end of a response
@@ -253,20 +254,20 @@ func TestFollowing(t *testing.T) {
 		t.Fatal(err)
 	}
 	for seq, want := range map[uint64]uint64{1: 1, 2: 3, 3: 3, 4: 4, 5: 0} {
-		if got, err := messages.Following(ctx, c, "LOG", seq); err != nil || got != want {
+		if got, err := messages.NextSequence(ctx, c, "LOG", seq); err != nil || got != want {
 			t.Errorf("behind %d follows %d, %v, want %d", seq, got, err, want)
 		}
 	}
-	if _, err := messages.GetBatch(ctx, c, "LOG", 1, 3, 1<<20); err == nil || conn.Transient(err) {
+	if _, err := messages.GetBatch(ctx, c, "LOG", 1, 3, 1<<20); err == nil || conn.IsTransient(err) {
 		t.Errorf("a batch with a hole: %v", err)
 	}
-	if _, err := messages.Following(ctx, c, "OTHER", 1); !errors.Is(err, nats.ErrNoResponders) {
+	if _, err := messages.NextSequence(ctx, c, "OTHER", 1); !errors.Is(err, nats.ErrNoResponders) {
 		t.Errorf("of no stream: %v", err)
 	}
 }
 
 func TestBarrierChangesNothing(t *testing.T) {
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, st := dial(t, asIs)
 	if _, err := messages.Commit(ctx, c, false, numbered(3)...); err != nil {
 		t.Fatal(err)
@@ -285,7 +286,7 @@ func TestBarrierChangesNothing(t *testing.T) {
 // GetRange returns the messages between two sequences, except those with headers like a response's. Get returns
 // these.
 func TestGetRange(t *testing.T) {
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, st := dial(t, asIs)
 	sent := numbered(8)
 	sent[1].Header = nats.Header{"X-Mine": {"kept"}, "Status": {"404"}}

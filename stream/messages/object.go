@@ -16,12 +16,12 @@ import (
 
 // A request for parts of an object returns at most this many, and none after this many bytes.
 const (
-	objectParts = 1024
-	objectBytes = 8 << 20
+	maxObjectParts = 1024
+	maxObjectBytes = 8 << 20
 )
 
-// GetObject reads an object of an object store. It returns jetstream.ErrObjectNotFound if the store's leader has
-// none, conn.ErrBehind if a replica does not have all of it, and jetstream.ErrDigestMismatch if it is not what was
+// GetObject reads an object of an object store. It returns jetstream.ErrObjectNotFound if the store's leader has none,
+// conn.ErrReplicaLagging if a replica does not have all of it, and jetstream.ErrDigestMismatch if it is not what was
 // stored. It makes one attempt.
 //
 // The library reads and lists objects through a consumer. While a cluster elects the leader that creates consumers,
@@ -42,17 +42,18 @@ func GetObject(ctx context.Context, c *conn.Client, bucket, name string) ([]byte
 	if info.Deleted {
 		return nil, jetstream.ErrObjectNotFound
 	}
-	data := make([]byte, 0, min(info.Size, objectBytes))
+	data := make([]byte, 0, min(info.Size, maxObjectBytes))
 	parts, next := uint32(0), uint64(1)
 	for parts < info.Chunks {
 		question := fmt.Appendf(nil, `{"next_by_subj":%q,"seq":%d,"batch":%d,"max_bytes":%d}`, "$O."+bucket+".C."+info.NUID,
-			next, objectParts, objectBytes)
-		found, after, err := getRange(ctx, c, stream, question, objectParts, math.MaxUint64-1)
+			next, maxObjectParts, maxObjectBytes)
+		found, after, err := getRange(ctx, c, stream, question, maxObjectParts, math.MaxUint64-1)
 		if err != nil {
 			return nil, err
 		}
 		if len(found) == 0 {
-			return nil, fmt.Errorf("%w: object %s has %d parts, it has %d of them", conn.ErrBehind, name, info.Chunks, parts)
+			return nil, fmt.Errorf("%w: object %s has %d parts, it has %d of them", conn.ErrReplicaLagging, name,
+				info.Chunks, parts)
 		}
 		for _, part := range found {
 			data = append(data, part.Data...)

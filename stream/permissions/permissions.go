@@ -31,9 +31,9 @@ type MissingError struct {
 type Permission struct {
 	Subject   string
 	Subscribe bool // otherwise to publish
-	For       string
+	Purpose   string
 
-	absent string // needed only if no stream of this name exists
+	absentStream string // needed only if no stream of this name exists
 }
 
 func (e *MissingError) Error() string {
@@ -45,7 +45,7 @@ func (e *MissingError) Error() string {
 		if p.Subscribe {
 			what = "subscribe"
 		}
-		fmt.Fprintf(&b, "\n  %s to %s, %s", what, p.Subject, p.For)
+		fmt.Fprintf(&b, "\n  %s to %s, %s", what, p.Subject, p.Purpose)
 	}
 	return b.String()
 }
@@ -68,16 +68,16 @@ type Pull struct {
 // wait, and report only the first missing permission. Check logs a warning if other users have the same permissions
 // as the daemon, or if permissions cannot be read, which is not an error.
 func Check(ctx context.Context, s *stream.Store, run string, t Tasks) error {
-	needs, own := neededOfDocuments(s, t.Purges), neededOfOwn(s.Own(), run)
+	needs, own := documentPermissions(s, t.Purges), runPermissions(s.Own(), run)
 	for _, p := range t.Pulls {
-		needs, own = append(needs, neededToPull(p)...), append(own, neededOfRecord(p)...)
+		needs, own = append(needs, pullPermissions(p)...), append(own, pullRecordPermissions(p)...)
 	}
 	if s.Own() == s {
 		needs, own = append(needs, own...), nil
 	}
-	missing := lacks(ctx, s, needs)
+	missing := findMissing(ctx, s, needs)
 	if own != nil {
-		missing = append(missing, lacks(ctx, s.Own(), own)...)
+		missing = append(missing, findMissing(ctx, s.Own(), own)...)
 	}
 	if len(missing) == 0 {
 		return nil
@@ -85,9 +85,9 @@ func Check(ctx context.Context, s *stream.Store, run string, t Tasks) error {
 	return &MissingError{missing}
 }
 
-// lacks returns the permissions in needs that a store's user does not have.
-func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []Permission) {
-	publish, subscribe := []string{conn.UserInfo}, []string{}
+// findMissing returns the permissions in needs that a store's user does not have.
+func findMissing(ctx context.Context, s *stream.Store, needs []Permission) (missing []Permission) {
+	publish, subscribe := []string{conn.UserInfoSubject}, []string{}
 	for _, p := range needs {
 		if p.Subscribe {
 			subscribe = append(subscribe, p.Subject)
@@ -95,13 +95,13 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 			publish = append(publish, p.Subject)
 		}
 	}
-	notPublish, notSubscribe, err := s.Refused(ctx, publish, subscribe)
+	notPublish, notSubscribe, err := s.DeniedSubjects(ctx, publish, subscribe)
 	if err != nil {
 		s.Log().Warn("cannot determine the permissions of the daemon's NATS user", "error", err)
 		return nil
 	}
-	if !slices.Contains(notPublish, conn.UserInfo) {
-		if account, err := s.Account(ctx); err == nil && open(account, s.ClientURL()) {
+	if !slices.Contains(notPublish, conn.UserInfoSubject) {
+		if account, err := s.AccountName(ctx); err == nil && isSharedAccount(account, s.ClientURL()) {
 			s.Log().Warn(
 				"the daemon's NATS user is in the default account, which all clients share: a producer can forge the plan. "+
 					"Use a separate account for daemons (docs/cluster.md#permissions has templates)", "account", account)
@@ -117,8 +117,8 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 		}) {
 			continue
 		}
-		if p.absent != "" && !slices.Contains(notPublish, s.API("STREAM.INFO", p.absent)) {
-			if _, err := s.Find(ctx, "stream "+p.absent, p.absent, errNoStream); !errors.Is(err, errNoStream) {
+		if p.absentStream != "" && !slices.Contains(notPublish, s.API("STREAM.INFO", p.absentStream)) {
+			if _, err := s.Find(ctx, "stream "+p.absentStream, p.absentStream, errNoStream); !errors.Is(err, errNoStream) {
 				continue // or its existence is unknown; opening the stream returns the error
 			}
 		}
@@ -127,110 +127,113 @@ func lacks(ctx context.Context, s *stream.Store, needs []Permission) (missing []
 	return missing
 }
 
-// open reports whether an account is the one that all users of servers without accounts share, on a server that other
-// machines can reach.
-func open(account, server string) bool {
+// isSharedAccount reports whether an account is the one that all users of servers without accounts share, on a server
+// that other machines can reach.
+func isSharedAccount(account, server string) bool {
 	u, err := url.Parse(server)
-	return err == nil && account == "$G" && !auth.OnLoopback(u.Host)
+	return err == nil && account == "$G" && !auth.IsLoopback(u.Host)
 }
 
 var errNoStream = errors.New("there is no such stream")
 
-// neededOfDocuments lists the subjects that a daemon publishes and subscribes to on the servers of the
+// documentPermissions lists the subjects that a daemon publishes and subscribes to on the servers of the
 // documents, as it uses them.
-func neededOfDocuments(s *stream.Store, purges bool) []Permission {
+func documentPermissions(s *stream.Store, purges bool) []Permission {
 	c := s.Config()
-	n := needed{store: s}
-	n.hear("to hear answers", s.Conn().NewInbox())
-	n.streams(c.Name, c.DeadLetterName())
-	n.add("to read documents", s.API("STREAM.MSG.GET", c.Name), s.API("DIRECT.GET", c.Name),
+	n := permissionList{store: s}
+	n.addSubscribe("to hear answers", s.Conn().NewInbox())
+	n.addStreams(c.Name, c.DeadLetterName())
+	n.addPublish("to read documents", s.API("STREAM.MSG.GET", c.Name), s.API("DIRECT.GET", c.Name),
 		s.API("CONSUMER.CREATE", c.Name, nuid.Next()),
 		s.API("CONSUMER.MSG.NEXT", c.Name, nuid.Next()), s.API("CONSUMER.INFO", c.Name, nuid.Next()),
 		s.API("CONSUMER.DELETE", c.Name, nuid.Next()))
-	n.add("to keep documents that cannot be decoded", c.DeadLetterSubject(c.Subject+".x"))
-	n.bucket(stream.ReadersBucket, "x")
+	n.addPublish("to keep documents that cannot be decoded", c.DeadLetterSubject(c.Subject+".x"))
+	n.addBucket(stream.ReadersBucket, "x")
 	if purges {
-		n.add("to release documents (serve.release: purge)", s.API("STREAM.PURGE", c.Name))
+		n.addPublish("to release documents (serve.release: purge)", s.API("STREAM.PURGE", c.Name))
 	}
 	return n.all
 }
 
-// neededToPull lists the additional subjects that a daemon publishes to if it imports documents into a stream.
-func neededToPull(p Pull) []Permission {
+// pullPermissions lists the additional subjects that a daemon publishes to if it imports documents into a stream.
+func pullPermissions(p Pull) []Permission {
 	name := p.Documents.Config().Name
-	n := needed{store: p.Documents}
-	n.streams(name)
-	n.add("to put documents into stream "+name+", which this daemon fills (pull)", p.Subject)
-	n.add("to see how far stream "+name+" is filled", n.store.API("STREAM.MSG.GET", name), n.store.API("DIRECT.GET", name))
+	n := permissionList{store: p.Documents}
+	n.addStreams(name)
+	n.addPublish("to put documents into stream "+name+", which this daemon fills (pull)", p.Subject)
+	n.addPublish("to see how far stream "+name+" is filled", n.store.API("STREAM.MSG.GET", name),
+		n.store.API("DIRECT.GET", name))
 	if p.Seals {
-		n.add("to seal stream "+name+" behind its last document", n.store.API("STREAM.UPDATE", name))
+		n.addPublish("to seal stream "+name+" behind its last document", n.store.API("STREAM.UPDATE", name))
 	}
 	return n.all
 }
 
-// neededOfRecord lists the permissions on the servers of the daemon's own streams that importing documents in turn
-// with other daemons requires.
-func neededOfRecord(p Pull) []Permission {
+// pullRecordPermissions lists the permissions on the servers of the daemon's own streams that importing documents in
+// turn with other daemons requires.
+func pullRecordPermissions(p Pull) []Permission {
 	name := p.Documents.Config().Name
-	n := needed{store: p.Documents.Own()}
-	n.bucket(pullrecord.Bucket, name)
-	n.bucket(lease.Bucket, pullrecord.LeaseName(name))
+	n := permissionList{store: p.Documents.Own()}
+	n.addBucket(pullrecord.Bucket, name)
+	n.addBucket(lease.Bucket, pullrecord.LeaseName(name))
 	freed := lease.ReleasedSubject(pullrecord.LeaseName(name))
-	n.add("to tell other daemons that they may fill stream "+name, freed)
-	n.hear("to hear that it may fill stream "+name, freed)
+	n.addPublish("to tell other daemons that they may fill stream "+name, freed)
+	n.addSubscribe("to hear that it may fill stream "+name, freed)
 	return n.all
 }
 
-// neededOfOwn lists the subjects that a daemon of a run publishes and subscribes to on the servers of its own
+// runPermissions lists the subjects that a daemon of a run publishes and subscribes to on the servers of its own
 // streams.
-func neededOfOwn(s *stream.Store, run string) []Permission {
-	plan, objects := s.Config().PlanStream(run), checkpoints.Stream(run)
-	n := needed{store: s}
-	n.streams(plan.Name, objects)
+func runPermissions(s *stream.Store, run string) []Permission {
+	plan, objects := s.Config().PlanStream(run), checkpoints.StreamName(run)
+	n := permissionList{store: s}
+	n.addStreams(plan.Name, objects)
 	for _, bucket := range []string{lease.Bucket, retention.Bucket, checkpoints.Bucket} {
-		n.bucket(bucket, run)
+		n.addBucket(bucket, run)
 	}
-	n.add("to plan", plan.Subjects[0])
-	n.add("to read the plan", s.API("STREAM.MSG.GET", plan.Name), s.API("DIRECT.GET", plan.Name))
-	n.add("to store checkpoints", "$O."+checkpoints.ObjectStore(run)+".C.x", "$O."+checkpoints.ObjectStore(run)+".M.x")
-	n.add("to remove old checkpoints", s.API("STREAM.PURGE", objects))
+	n.addPublish("to plan", plan.Subjects[0])
+	n.addPublish("to read the plan", s.API("STREAM.MSG.GET", plan.Name), s.API("DIRECT.GET", plan.Name))
+	n.addPublish("to store checkpoints", "$O."+checkpoints.ObjectStoreName(run)+".C.x",
+		"$O."+checkpoints.ObjectStoreName(run)+".M.x")
+	n.addPublish("to remove old checkpoints", s.API("STREAM.PURGE", objects))
 	alive := lease.AliveSubject(nuid.Next())
 	heartbeats, status, _ := daemonbus.Subjects(run)
-	n.add("to talk to other daemons", alive, lease.ReleasedSubject(run))
-	n.hear("to hear answers", s.Conn().NewInbox())
-	n.hear("to hear other daemons", heartbeats)
-	n.hear("to show other daemons", status)
-	n.hear("to tell other daemons that it is there", alive)
+	n.addPublish("to talk to other daemons", alive, lease.ReleasedSubject(run))
+	n.addSubscribe("to hear answers", s.Conn().NewInbox())
+	n.addSubscribe("to hear other daemons", heartbeats)
+	n.addSubscribe("to show other daemons", status)
+	n.addSubscribe("to tell other daemons that it is there", alive)
 	return n.all
 }
 
-// needed collects permissions.
-type needed struct {
+// permissionList collects permissions.
+type permissionList struct {
 	store *stream.Store
 	all   []Permission
 }
 
-func (n *needed) add(why string, subjects ...string) {
+func (n *permissionList) addPublish(why string, subjects ...string) {
 	for _, subject := range subjects {
-		n.all = append(n.all, Permission{Subject: subject, For: why})
+		n.all = append(n.all, Permission{Subject: subject, Purpose: why})
 	}
 }
 
-func (n *needed) hear(why, subject string) {
-	n.all = append(n.all, Permission{Subject: subject, Subscribe: true, For: why})
+func (n *permissionList) addSubscribe(why, subject string) {
+	n.all = append(n.all, Permission{Subject: subject, Subscribe: true, Purpose: why})
 }
 
-func (n *needed) streams(names ...string) {
+func (n *permissionList) addStreams(names ...string) {
 	for _, name := range names {
-		n.add("to find stream "+name, n.store.API("STREAM.INFO", name))
-		n.all = append(n.all, Permission{Subject: n.store.API("STREAM.CREATE", name), For: "to make stream " + name +
-			", which is not there", absent: name})
+		n.addPublish("to find stream "+name, n.store.API("STREAM.INFO", name))
+		n.all = append(n.all, Permission{Subject: n.store.API("STREAM.CREATE", name), Purpose: "to make stream " + name +
+			", which is not there", absentStream: name})
 	}
 }
 
-func (n *needed) bucket(name, key string) {
-	behind, subject := casvalue.At(name, key)
-	n.streams(behind)
-	n.add("to read bucket "+name, n.store.API("STREAM.MSG.GET", behind), n.store.API("DIRECT.GET", behind)+"."+subject)
-	n.add("to write to bucket "+name, subject)
+func (n *permissionList) addBucket(name, key string) {
+	behind, subject := casvalue.KeyAddress(name, key)
+	n.addStreams(behind)
+	n.addPublish("to read bucket "+name, n.store.API("STREAM.MSG.GET", behind), n.store.API("DIRECT.GET", behind)+
+		"."+subject)
+	n.addPublish("to write to bucket "+name, subject)
 }

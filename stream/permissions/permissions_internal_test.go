@@ -14,7 +14,7 @@ func TestOpenAccounts(t *testing.T) {
 		{"LOADERD", "nats://nats-1:4222", false},
 		{"", "nats://nats-1:4222", false},
 	} {
-		if got := open(c.account, c.server); got != c.want {
+		if got := isSharedAccount(c.account, c.server); got != c.want {
 			t.Errorf("account %q at %s: open is %v", c.account, c.server, got)
 		}
 	}

@@ -20,8 +20,8 @@ import (
 // appendBytes bounds the records of one atomic batch.
 const appendBytes = 64 << 20
 
-// slowestStore is how many bytes per second a server under load syncs. Larger appends get a longer time limit.
-const slowestStore = 4 << 20
+// minStoreRate is how many bytes per second a server under load syncs. Larger appends get a longer time limit.
+const minStoreRate = 4 << 20
 
 // appendHeader marks the first record of every append with an id that no other writer has. If the acknowledgement of
 // an append is lost, the id identifies the writer of the stored record, because another planner of the same run may
@@ -50,13 +50,13 @@ func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error 
 			return fmt.Errorf("append to %s: record %d has %d bytes: the server takes %d", l.name, i, len(r), limit)
 		}
 	}
-	codes, err := l.codes(ctx, last, records)
+	codes, err := l.recordMACs(ctx, last, records)
 	if err != nil {
 		return fmt.Errorf("append to %s behind %d: %w", l.name, last, err)
 	}
 	for len(records) > 0 {
 		n, size := 0, 0
-		for n < len(records) && n < messages.MaxCommit && (n == 0 || size+len(records[n]) <= appendBytes) {
+		for n < len(records) && n < messages.MaxBatch && (n == 0 || size+len(records[n]) <= appendBytes) {
 			size += len(records[n])
 			n++
 		}
@@ -68,7 +68,7 @@ func (l *Log) Append(ctx context.Context, last uint64, records ...[]byte) error 
 			return fmt.Errorf("append to %s behind %d: %w", l.name, last, err)
 		}
 		last, records = last+uint64(n), records[n:]
-		l.learn(last)
+		l.observeEnd(last)
 	}
 	return nil
 }
@@ -80,20 +80,20 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, co
 	wait := l.store.Backoff()
 	began, storing, unsure := time.Now(), storeTime(records), false
 	for attempt := 1; ; attempt++ {
-		err := l.store.Attempt(ctx, l.store.Limit(began)+storing, func(ctx context.Context) error {
+		err := l.store.Attempt(ctx, l.store.NextTimeout(began)+storing, func(ctx context.Context) error {
 			return l.send(ctx, id, last, records, codes, attempt > 1)
 		})
 		switch {
 		case err == nil:
 			return nil
-		case conn.WrongLast(err) && !unsure && !l.store.Clustered():
+		case conn.IsWrongLastSequence(err) && !unsure && !l.store.Clustered():
 			// otherwise a lagging server may refuse what another server stores
 			return fmt.Errorf("%w (%w)", fault.ErrLeadershipLost, err)
-		case conn.WrongLast(err):
+		case conn.IsWrongLastSequence(err):
 			if stored, err := l.readBack(ctx, id, last, records, began); stored || err != nil {
 				return err
 			}
-		case conn.Transient(err) || ctx.Err() != nil:
+		case conn.IsTransient(err) || ctx.Err() != nil:
 			// no server received it
 			unsure = unsure || !errors.Is(err, nats.ErrReconnectBufExceeded) && !errors.Is(err, nats.ErrNoResponders)
 			if attempt == 1 {
@@ -122,19 +122,19 @@ func (l *Log) appendGroup(ctx context.Context, last uint64, records [][]byte, co
 // storeTime returns how long the slowest store takes to sync records.
 func storeTime(records [][]byte) (d time.Duration) {
 	for _, r := range records {
-		d += time.Duration(len(r)) * time.Second / slowestStore
+		d += time.Duration(len(r)) * time.Second / minStoreRate
 	}
 	return d
 }
 
-// shortFor is how long the servers of a cluster may report an end of the log before records that they have
+// lagTimeout is how long the servers of a cluster may report an end of the log before records that they have
 // acknowledged. A leader that is cut off does so until it learns of the next leader, or until the connection
 // moves to another server.
-const shortFor = time.Minute
+const lagTimeout = time.Minute
 
-// doubted reports whether a lagging server may be the cause of a log that ends too early.
-func (l *Log) doubted(began time.Time) bool {
-	return l.store.Clustered() && time.Since(began) < shortFor
+// mayBeLagging reports whether a lagging server may be the cause of a log that ends too early.
+func (l *Log) mayBeLagging(began time.Time) bool {
+	return l.store.Clustered() && time.Since(began) < lagTimeout
 }
 
 // readBack reports whether an earlier attempt stored the records. Records of another writer in their place mean that
@@ -148,12 +148,12 @@ func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]
 		return false, nil
 	}
 	if end < last {
-		if l.doubted(began) {
+		if l.mayBeLagging(began) {
 			return false, nil
 		}
 		return false, fmt.Errorf("%w: the log ends at %d already", fault.ErrLeadershipLost, end)
 	}
-	first, err := l.header(ctx, last+1, appendHeader)
+	first, err := l.recordHeader(ctx, last+1, appendHeader)
 	if err != nil {
 		return false, err
 	}
@@ -171,7 +171,7 @@ func (l *Log) readBack(ctx context.Context, id string, last uint64, records [][]
 			return false, err
 		}
 	}
-	same, err := l.equal(ctx, last, records)
+	same, err := l.hasRecords(ctx, last, records)
 	if err == nil && !same {
 		err = fmt.Errorf("what was stored behind %d differs from what was sent", last)
 	}

@@ -1,4 +1,4 @@
 package planlog
 
-// Learn exports learn: it sets a lower bound of a log's end.
-func Learn(l *Log, end uint64) { l.learn(end) }
+// ObserveEnd exports learn: it sets a lower bound of a log's end.
+func ObserveEnd(l *Log, end uint64) { l.observeEnd(end) }

@@ -34,18 +34,18 @@ var (
 //	L1  a record is never changed or removed (DenyDelete, DenyPurge, DiscardNew, no limit but bytes);
 //	L2  a record is stored only after the last position that its writer read (compare-and-set): one of two stops.
 type Log struct {
-	store    *stream.Store // the plan's
-	docs     *stream.Store // the documents'
-	stream   jetstream.Stream
-	run      string
-	name     string
-	subject  string
-	created  time.Time // of the stream
-	readOnly bool
-	holes    bool // records may be missing; the remaining ones are readable
-	keys     mac.Keyring
-	binding  atomic.Pointer[bound] // once it has been read
-	known    atomic.Uint64         // an end that a server has reported; a server with an earlier end lags
+	store     *stream.Store // the plan's
+	docs      *stream.Store // the documents'
+	stream    jetstream.Stream
+	run       string
+	name      string
+	subject   string
+	created   time.Time // of the stream
+	readOnly  bool
+	allowGaps bool // records may be missing; the remaining ones are readable
+	keys      mac.Keyring
+	binding   atomic.Pointer[macBinding] // once it has been read
+	knownEnd  atomic.Uint64              // an end that a server has reported; a server with an earlier end lags
 }
 
 var _ backend.PlanLog = (*Log)(nil)
@@ -60,21 +60,21 @@ func Open(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 		return nil, err
 	}
 	l := newLog(s, st, run)
-	return l, l.whole(ctx)
+	return l, l.checkGaps(ctx)
 }
 
 // OpenReadOnly opens the plan of a run for reading. It creates nothing and returns ErrNoPlan if no plan exists.
 func OpenReadOnly(ctx context.Context, s *stream.Store, run string) (*Log, error) {
-	l, err := find(ctx, s, run)
+	l, err := findPlan(ctx, s, run)
 	if err != nil {
 		return nil, err
 	}
-	return l, l.whole(ctx)
+	return l, l.checkGaps(ctx)
 }
 
-// OpenPresent is OpenReadOnly with a single request. It also returns ErrNoPlan if a cluster's server has not received
+// OpenExisting is OpenReadOnly with a single request. It also returns ErrNoPlan if a cluster's server has not received
 // the plan's stream yet.
-func OpenPresent(ctx context.Context, s *stream.Store, run string) (*Log, error) {
+func OpenExisting(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err := stream.ValidRun(run); err != nil {
 		return nil, err
 	}
@@ -89,20 +89,20 @@ func OpenPresent(ctx context.Context, s *stream.Store, run string) (*Log, error)
 	if err != nil {
 		return nil, err
 	}
-	return readOnly(s, st, run), nil
+	return newReadOnlyLog(s, st, run), nil
 }
 
 // OpenDamaged opens the plan of a run for reading, however damaged it is. A missing record within it is ErrNoRecord.
 func OpenDamaged(ctx context.Context, s *stream.Store, run string) (*Log, error) {
-	l, err := find(ctx, s, run)
+	l, err := findPlan(ctx, s, run)
 	if err == nil {
-		l.holes = true
+		l.allowGaps = true
 	}
 	return l, err
 }
 
-// find opens the plan of a run for reading, if it exists.
-func find(ctx context.Context, s *stream.Store, run string) (*Log, error) {
+// findPlan opens the plan of a run for reading, if it exists.
+func findPlan(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err := stream.ValidRun(run); err != nil {
 		return nil, err
 	}
@@ -110,10 +110,10 @@ func find(ctx context.Context, s *stream.Store, run string) (*Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	return readOnly(s, st, run), nil
+	return newReadOnlyLog(s, st, run), nil
 }
 
-func readOnly(s *stream.Store, st jetstream.Stream, run string) *Log {
+func newReadOnlyLog(s *stream.Store, st jetstream.Stream, run string) *Log {
 	l := newLog(s, st, run)
 	l.readOnly = true
 	return l
@@ -140,8 +140,8 @@ func (l *Log) Fence(term uint64) casvalue.Fence {
 	return casvalue.Fence{Plan: l.created.UnixNano(), Term: term}
 }
 
-// whole returns an error if the log cannot be used because it has holes.
-func (l *Log) whole(ctx context.Context) error {
+// checkGaps returns an error if the log cannot be used because it has holes.
+func (l *Log) checkGaps(ctx context.Context) error {
 	_, err := l.Last(ctx)
 	return err
 }
@@ -156,26 +156,26 @@ func (l *Log) Last(ctx context.Context) (uint64, error) {
 		if err == nil {
 			state = info.State
 		}
-		return l.store.Doubt(began, err)
+		return l.store.AsTransientAbsence(began, err)
 	})
 	if err != nil {
 		return 0, err
 	}
-	if state.Msgs != state.LastSeq && !l.holes {
+	if state.Msgs != state.LastSeq && !l.allowGaps {
 		return 0, fmt.Errorf("read end of %s: it holds %d records, from %d to %d: some are gone, so the run cannot be "+
 			"continued or replayed; "+
 			"loaderd repair copies what stands before the first of them into a usable plan",
 			l.name, state.Msgs, state.FirstSeq, state.LastSeq)
 	}
-	l.learn(state.LastSeq)
+	l.observeEnd(state.LastSeq)
 	return state.LastSeq, nil
 }
 
-// learn records a lower bound of the log's end.
-func (l *Log) learn(end uint64) {
+// observeEnd records a lower bound of the log's end.
+func (l *Log) observeEnd(end uint64) {
 	for {
-		known := l.known.Load()
-		if end <= known || l.known.CompareAndSwap(known, end) {
+		known := l.knownEnd.Load()
+		if end <= known || l.knownEnd.CompareAndSwap(known, end) {
 			return
 		}
 	}
@@ -183,31 +183,31 @@ func (l *Log) learn(end uint64) {
 
 // Get returns the record at a position, and ErrNoRecord after the end.
 func (l *Log) Get(ctx context.Context, position uint64) ([]byte, error) {
-	m, err := l.message(ctx, position)
+	m, err := l.readMessage(ctx, position)
 	if err != nil {
 		return nil, err
 	}
-	return m.Data, l.authentic(ctx, position, m.Data, m.Header.Get(mac.Header))
+	return m.Data, l.verifyRecord(ctx, position, m.Data, m.Header.Get(mac.Header))
 }
 
-func (l *Log) message(ctx context.Context, position uint64) (*jetstream.RawStreamMsg, error) {
+func (l *Log) readMessage(ctx context.Context, position uint64) (*jetstream.RawStreamMsg, error) {
 	if position == 0 {
 		return nil, fmt.Errorf("read %s at 0: %w: positions start at 1", l.name, ErrNoRecord)
 	}
 	var m *jetstream.RawStreamMsg
 	began := time.Now()
-	err := l.store.RetryWithin(ctx, messages.GetLimit, fmt.Sprintf("read %s at %d", l.name, position),
+	err := l.store.RetryWithin(ctx, messages.GetTimeout, fmt.Sprintf("read %s at %d", l.name, position),
 		func(ctx context.Context) (err error) {
 			m, err = messages.Get(ctx, l.store.Client, l.stream, position)
 			if !errors.Is(err, jetstream.ErrMsgNotFound) {
 				return err
 			}
-			if l.holes {
+			if l.allowGaps {
 				return ErrNoRecord
 			}
 			info, err := l.stream.Info(ctx)
-			if err == nil && (position <= info.State.LastSeq || position <= l.known.Load() && l.doubted(began)) {
-				err = conn.ErrBehind
+			if err == nil && (position <= info.State.LastSeq || position <= l.knownEnd.Load() && l.mayBeLagging(began)) {
+				err = conn.ErrReplicaLagging
 			} else if err == nil {
 				err = ErrNoRecord
 			}
@@ -224,7 +224,7 @@ func (l *Log) Scan(ctx context.Context, from uint64, f func(position uint64, rec
 		return err
 	}
 	if last > 0 {
-		if _, err := l.bound(ctx); err != nil {
+		if _, err := l.readBinding(ctx); err != nil {
 			return err
 		}
 	}
@@ -232,7 +232,7 @@ func (l *Log) Scan(ctx context.Context, from uint64, f func(position uint64, rec
 		var records [][]byte
 		var codes []string
 		err := l.store.Retry(ctx, fmt.Sprintf("scan %s at %d", l.name, next), func(ctx context.Context) (err error) {
-			records, codes, err = l.fetch(ctx, next, last)
+			records, codes, err = l.readRange(ctx, next, last)
 			return err
 		})
 		if err != nil {
@@ -240,7 +240,7 @@ func (l *Log) Scan(ctx context.Context, from uint64, f func(position uint64, rec
 		}
 		for i, r := range records {
 			if len(l.keys) > 0 {
-				if err := l.authentic(ctx, next, r, codes[i]); err != nil {
+				if err := l.verifyRecord(ctx, next, r, codes[i]); err != nil {
 					return err
 				}
 			}
@@ -253,8 +253,9 @@ func (l *Log) Scan(ctx context.Context, from uint64, f func(position uint64, rec
 	return nil
 }
 
-// fetch returns records from position next to last, as many as one response contains, and with plan keys their MACs.
-func (l *Log) fetch(ctx context.Context, next, last uint64) (records [][]byte, codes []string, err error) {
+// readRange returns records from position next to last, as many as one response contains, and with plan keys their
+// MACs.
+func (l *Log) readRange(ctx context.Context, next, last uint64) (records [][]byte, codes []string, err error) {
 	n := min(last-next+1, fetchRecords)
 	if len(l.keys) == 0 {
 		records, err = messages.GetBatch(ctx, l.store.Client, l.name, next, n, fetchBytes)
@@ -271,7 +272,7 @@ func (l *Log) fetch(ctx context.Context, next, last uint64) (records [][]byte, c
 		records, codes = append(records, m.Data), append(codes, m.Header.Get(mac.Header))
 	}
 	if len(records) == 0 {
-		err = conn.ErrBehind
+		err = conn.ErrReplicaLagging
 	}
 	return records, codes, err
 }
@@ -287,10 +288,10 @@ func (l *Log) MaxRecord() int {
 	return max(min(int(l.store.Conn().MaxPayload()), stream.MaxDocumentLimit+stream.HeaderRoom)-stream.HeaderRoom, 1)
 }
 
-// equal reports whether the log contains exactly records after position last.
-func (l *Log) equal(ctx context.Context, last uint64, records [][]byte) (bool, error) {
+// hasRecords reports whether the log contains exactly records after position last.
+func (l *Log) hasRecords(ctx context.Context, last uint64, records [][]byte) (bool, error) {
 	for i, r := range records {
-		m, err := l.message(ctx, last+1+uint64(i))
+		m, err := l.readMessage(ctx, last+1+uint64(i))
 		if err != nil {
 			return false, err
 		}
@@ -301,9 +302,9 @@ func (l *Log) equal(ctx context.Context, last uint64, records [][]byte) (bool, e
 	return true, nil
 }
 
-// header returns one header of the record at a position.
-func (l *Log) header(ctx context.Context, position uint64, key string) (string, error) {
-	m, err := l.message(ctx, position)
+// recordHeader returns one header of the record at a position.
+func (l *Log) recordHeader(ctx context.Context, position uint64, key string) (string, error) {
+	m, err := l.readMessage(ctx, position)
 	if err != nil {
 		return "", err
 	}

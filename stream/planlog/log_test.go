@@ -21,7 +21,7 @@ import (
 
 func openPlan(t testing.TB, s *stream.Store, run string) *planlog.Log {
 	t.Helper()
-	l, err := planlog.Open(natstest.Within(t, time.Minute), s, run)
+	l, err := planlog.Open(natstest.TimeoutContext(t, time.Minute), s, run)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func scan(t testing.TB, l *planlog.Log, from uint64) []string {
 	t.Helper()
 	var out []string
 	next := from
-	err := l.Scan(natstest.Within(t, 3*time.Minute), from, func(position uint64, record []byte) error {
+	err := l.Scan(natstest.TimeoutContext(t, 3*time.Minute), from, func(position uint64, record []byte) error {
 		if position != next {
 			t.Errorf("scan: position %d, want %d", position, next)
 		}
@@ -62,7 +62,7 @@ func asStrings(records [][]byte) (out []string) {
 
 func TestPlanLogAppendsAndReads(t *testing.T) {
 	l := openPlan(t, natstest.Start(t).Store(), "run")
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	if last, err := l.Last(ctx); err != nil || last != 0 {
 		t.Fatalf("empty log: last %d, %v", last, err)
 	}
@@ -98,11 +98,11 @@ func TestPlanLogAppendsAndReads(t *testing.T) {
 
 func TestScanStopsOnTheCallersError(t *testing.T) {
 	l := openPlan(t, natstest.Start(t).Store(), "run")
-	if err := l.Append(natstest.Within(t, time.Minute), 0, planRecords(1, 10)...); err != nil {
+	if err := l.Append(natstest.TimeoutContext(t, time.Minute), 0, planRecords(1, 10)...); err != nil {
 		t.Fatal(err)
 	}
 	stop, calls := errors.New("enough"), 0
-	err := l.Scan(natstest.Within(t, time.Minute), 1, func(uint64, []byte) error {
+	err := l.Scan(natstest.TimeoutContext(t, time.Minute), 1, func(uint64, []byte) error {
 		calls++
 		return stop
 	})
@@ -113,7 +113,7 @@ func TestScanStopsOnTheCallersError(t *testing.T) {
 
 func TestLargestPlanRecord(t *testing.T) {
 	l := openPlan(t, natstest.Start(t).Store(), "run")
-	ctx := natstest.Within(t, 3*time.Minute)
+	ctx := natstest.TimeoutContext(t, 3*time.Minute)
 	if err := l.Append(ctx, 0, make([]byte, l.MaxRecord())); err != nil {
 		t.Fatal(err)
 	}
@@ -134,8 +134,8 @@ func TestOfTwoWritersOneIsDeposed(t *testing.T) {
 	for _, n := range []int{1, 20} {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
 			s := natstest.Start(t)
-			logs := []*planlog.Log{openPlan(t, s.Store(), "run"), openPlan(t, s.Remote(), "run")}
-			ctx := natstest.Within(t, time.Minute)
+			logs := []*planlog.Log{openPlan(t, s.Store(), "run"), openPlan(t, s.OpenRemote(), "run")}
+			ctx := natstest.TimeoutContext(t, time.Minute)
 			last := uint64(0)
 			for range 20 {
 				errs := make([]error, len(logs))
@@ -170,13 +170,13 @@ func TestOfTwoWritersOneIsDeposed(t *testing.T) {
 func TestAServerThatIsBehindDeposesNobody(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
-	ctx := natstest.Within(t, 2*time.Minute)
+	ctx := natstest.TimeoutContext(t, 2*time.Minute)
 	l := openPlan(t, c.Store(), "run")
 	if err := l.Append(ctx, 0, planRecords(0, 5)...); err != nil {
 		t.Fatal(err)
 	}
 	plan := c.Config().PlanStream("run").Name
-	c.Settle(plan)
+	c.AwaitSync(plan)
 	old := c.Leader(plan)
 	others := c.Followers(plan)
 	behind, ahead := openPlan(t, c.Store(old), "run"), openPlan(t, c.Store(others...), "run")
@@ -208,12 +208,12 @@ func TestAServerThatIsBehindDeposesNobody(t *testing.T) {
 func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
-	ctx := natstest.Within(t, 2*time.Minute)
+	ctx := natstest.TimeoutContext(t, 2*time.Minute)
 	if err := openPlan(t, c.Store(), "run").Append(ctx, 0, planRecords(0, 5)...); err != nil {
 		t.Fatal(err)
 	}
 	plan := c.Config().PlanStream("run").Name
-	c.Settle(plan)
+	c.AwaitSync(plan)
 	old, others := c.Leader(plan), c.Followers(plan)
 	behind, ahead := openPlan(t, c.Store(old), "run"), openPlan(t, c.Store(others...), "run")
 	c.Isolate(old)
@@ -221,7 +221,7 @@ func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
 	if err := ahead.Append(ctx, 5, planRecords(5, 5)...); err != nil {
 		t.Fatal(err)
 	}
-	planlog.Learn(behind, 10) // as from a response of another server
+	planlog.ObserveEnd(behind, 10) // as from a response of another server
 	got := make(chan error, 1)
 	go func() {
 		record, err := behind.Get(ctx, 10)
@@ -244,7 +244,7 @@ func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
 func TestFullPlanLog(t *testing.T) {
 	s := natstest.Start(t, func(c *stream.Config) { c.PlanBytes = 1 << 20 })
 	l := openPlan(t, s.Store(), "run")
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	if err := l.Append(ctx, 0, make([]byte, 800<<10)); err != nil {
 		t.Fatal(err)
 	}
@@ -265,7 +265,7 @@ func TestFullPlanLog(t *testing.T) {
 
 func TestReadLogCreatesNothing(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	if _, err := planlog.OpenReadOnly(ctx, s.Store(), "run"); !errors.Is(err, planlog.ErrNoPlan) {
 		t.Fatalf("error %v, want ErrNoPlan", err)
 	}
@@ -289,7 +289,7 @@ func TestReadLogCreatesNothing(t *testing.T) {
 
 func TestRunNames(t *testing.T) {
 	s := natstest.Start(t)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	for _, run := range []string{"", "a b", "a.b", "*", "run>", "ä", strings.Repeat("a", 65)} {
 		if _, err := planlog.Open(ctx, s.Store(), run); err == nil || !strings.Contains(err.Error(), "run name") {
 			t.Errorf("run %q: error %v", run, err)
@@ -304,9 +304,9 @@ func TestAppendSurvivesServerRestarts(t *testing.T) {
 	for _, n := range []int{1, 50} {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
 			s := natstest.Start(t)
-			l := openPlan(t, s.Remote(), "run")
+			l := openPlan(t, s.OpenRemote(), "run")
 			appended := make(chan int)
-			ctx := natstest.Within(t, 2*time.Minute)
+			ctx := natstest.TimeoutContext(t, 2*time.Minute)
 			var writer sync.WaitGroup
 			var failed error
 			total := 0
@@ -352,18 +352,18 @@ func TestAppendSurvivesLostAcknowledgements(t *testing.T) {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
 			s := natstest.Start(t)
 			link := natstest.NewLink(t, s.Store().ClientURL())
-			l, near := openPlan(t, s.RemoteAt(link.URL()), "run"), openPlan(t, s.Store(), "run")
-			ctx := natstest.Within(t, time.Minute)
+			l, near := openPlan(t, s.OpenRemoteAt(link.URL()), "run"), openPlan(t, s.Store(), "run")
+			ctx := natstest.TimeoutContext(t, time.Minute)
 			for last := uint64(0); last < uint64(10*n); last += uint64(n) {
-				link.Deafen()
+				link.DropResponses()
 				done := make(chan error, 1)
 				go func() { done <- l.Append(ctx, last, planRecords(int(last)+1, n)...) }()
-				natstest.Soon(t, "the records are stored", func() bool {
+				natstest.Eventually(t, "the records are stored", func() bool {
 					end, err := near.Last(ctx)
 					return err == nil && end == last+uint64(n)
 				})
 				link.Cut()
-				link.Mend()
+				link.Restore()
 				if err := <-done; err != nil {
 					t.Fatal(err)
 				}
@@ -380,15 +380,15 @@ func TestAppendBehindALostConnectionIsDeposed(t *testing.T) {
 	for _, n := range []int{1, 5} {
 		s := natstest.Start(t)
 		link := natstest.NewLink(t, s.Store().ClientURL())
-		l, other := openPlan(t, s.RemoteAt(link.URL()), "run"), openPlan(t, s.Store(), "run")
-		ctx := natstest.Within(t, time.Minute)
+		l, other := openPlan(t, s.OpenRemoteAt(link.URL()), "run"), openPlan(t, s.Store(), "run")
+		ctx := natstest.TimeoutContext(t, time.Minute)
 		link.Cut()
 		done := make(chan error, 1)
 		go func() { done <- l.Append(ctx, 0, planRecords(1, n)...) }()
 		if err := other.Append(ctx, 0, planRecords(1, n)...); err != nil {
 			t.Fatal(err)
 		}
-		link.Mend()
+		link.Restore()
 		if err := <-done; !errors.Is(err, fault.ErrLeadershipLost) {
 			t.Errorf("append of %d: error %v, want ErrLeadershipLost", n, err)
 		}
@@ -397,9 +397,9 @@ func TestAppendBehindALostConnectionIsDeposed(t *testing.T) {
 
 func TestAppendWithoutServerEndsWithTheContext(t *testing.T) {
 	s := natstest.Start(t)
-	l := openPlan(t, s.Remote(), "run")
+	l := openPlan(t, s.OpenRemote(), "run")
 	s.Stop()
-	ctx := natstest.Within(t, 300*time.Millisecond)
+	ctx := natstest.TimeoutContext(t, 300*time.Millisecond)
 	if err := l.Append(ctx, 0, []byte("x")); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v, want the context's", err)
 	}

@@ -13,8 +13,8 @@ const (
 	StagedBatches = 2         // per connection
 )
 
-// batchIdle is how long a batch counts after its last message. The server drops it after ten seconds.
-const batchIdle = 15 * time.Second
+// batchIdleTimeout is how long a batch counts after its last message. The server drops it after ten seconds.
+const batchIdleTimeout = 15 * time.Second
 
 // batchID identifies a batch: ids are unique per stream.
 type batchID struct{ stream, id string }
@@ -26,7 +26,7 @@ type batch struct {
 	subject   string    // of its first message
 	bytes     int64
 	documents int
-	began     uint64 // its order among all batches
+	number    uint64 // its order among all batches
 	last      time.Time
 	refused   *refusal // applies to the messages that follow
 }
@@ -35,16 +35,16 @@ type batch struct {
 type batches struct {
 	limit int64
 
-	mu    sync.Mutex
-	open  map[batchID]*batch
-	began uint64
-	bytes int64
+	mu         sync.Mutex
+	open       map[batchID]*batch
+	lastNumber uint64
+	bytes      int64
 }
 
 func newBatches(limit int64) *batches { return &batches{limit: limit, open: map[batchID]*batch{}} }
 
-// part is a message of a batch.
-type part struct {
+// batchMessage is a message of a batch.
+type batchMessage struct {
 	subject string
 	size    int64
 	commit  bool
@@ -54,7 +54,7 @@ type part struct {
 // stage counts a message of a batch. It returns how many documents the batch has, the batches that the server must
 // abandon, and the refusal if the message must not be forwarded. At the limit on all batches the oldest ones are
 // abandoned; those of a publisher that commits are recent.
-func (b *batches) stage(owner *producer, id batchID, m part,
+func (b *batches) stage(owner *producer, id batchID, m batchMessage,
 	now time.Time) (documents int, abandoned []*batch, refused *refusal) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -64,17 +64,17 @@ func (b *batches) stage(owner *producer, id batchID, m part,
 			return 1, nil, m.refused // it is stored immediately, or refused because messages are missing
 		}
 		b.expire(now)
-		for b.count(owner) >= StagedBatches {
+		for b.countOwned(owner) >= StagedBatches {
 			abandoned = append(abandoned, b.removeOldest(owner))
 		}
-		b.began++
-		x = &batch{id: id, owner: owner, subject: m.subject, began: b.began}
+		b.lastNumber++
+		x = &batch{id: id, owner: owner, subject: m.subject, number: b.lastNumber}
 		b.open[id] = x
 	}
 	x.last = now
 	x.documents++
 	if m.refused == nil && x.bytes+m.size > StagedBatch {
-		m.refused = refuse(codeBatchTooLarge, "batch has more than %d bytes, the most that producers may publish in one",
+		m.refused = newRefusal(codeBatchTooLarge, "batch has more than %d bytes, the most that producers may publish in one",
 			StagedBatch)
 	}
 	switch {
@@ -97,9 +97,9 @@ func (b *batches) stage(owner *producer, id batchID, m part,
 	return x.documents, abandoned, x.refused
 }
 
-// release returns the batches of a closed connection, which the server must abandon. They still count for a while,
+// releaseOwner returns the batches of a closed connection, which the server must abandon. They still count for a while,
 // because the server may read the connection's last messages afterwards.
-func (b *batches) release(owner *producer) (left []*batch) {
+func (b *batches) releaseOwner(owner *producer) (left []*batch) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	for _, x := range b.open {
@@ -114,7 +114,7 @@ func (b *batches) release(owner *producer) (left []*batch) {
 // expire removes batches that the server has dropped. The caller holds b.mu.
 func (b *batches) expire(now time.Time) {
 	for _, x := range b.open {
-		if now.Sub(x.last) > batchIdle {
+		if now.Sub(x.last) > batchIdleTimeout {
 			b.remove(x)
 		}
 	}
@@ -124,7 +124,7 @@ func (b *batches) expire(now time.Time) {
 // must exist. The caller holds b.mu.
 func (b *batches) removeOldest(owner *producer) (oldest *batch) {
 	for _, x := range b.open {
-		if (owner == nil || x.owner == owner) && (oldest == nil || x.began < oldest.began) {
+		if (owner == nil || x.owner == owner) && (oldest == nil || x.number < oldest.number) {
 			oldest = x
 		}
 	}
@@ -132,8 +132,8 @@ func (b *batches) removeOldest(owner *producer) (oldest *batch) {
 	return oldest
 }
 
-// count returns the number of batches of a connection. The caller holds b.mu.
-func (b *batches) count(owner *producer) (n int) {
+// countOwned returns the number of batches of a connection. The caller holds b.mu.
+func (b *batches) countOwned(owner *producer) (n int) {
 	for _, x := range b.open {
 		if x.owner == owner {
 			n++

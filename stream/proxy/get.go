@@ -39,9 +39,9 @@ func (s *streams) add(all ...Stream) {
 	}
 }
 
-// of returns the stream that accepts documents of a subject. If several match, the one with the longest pattern is
-// the stream of a source.
-func (s *streams) of(subject string) *Stream {
+// forSubject returns the stream that accepts documents of a subject. If several match, the one with the longest pattern
+// is the stream of a source.
+func (s *streams) forSubject(subject string) *Stream {
 	longest := 0
 	return s.find(func(x *Stream) bool {
 		better := false
@@ -61,8 +61,8 @@ const (
 	leaderGet = "$JS.API.STREAM.MSG.GET."
 )
 
-// requested returns the stream that a request gets messages from; nil for another request.
-func (s *streams) requested(request string) *Stream {
+// forRequest returns the stream that a request gets messages from; nil for another request.
+func (s *streams) forRequest(request string) *Stream {
 	name, found := strings.CutPrefix(request, leaderGet)
 	if !found {
 		if name, found = strings.CutPrefix(request, directGet); !found {
@@ -86,66 +86,67 @@ func (s *streams) find(match func(*Stream) bool) (found *Stream) {
 }
 
 const (
-	// getsAtOnce bounds the concurrent gets of the proxy. Each holds getBytes and one message.
-	getsAtOnce = 2
-	getBytes   = 8 << 20
+	// maxConcurrentGets bounds the concurrent gets of the proxy. Each holds getBytes and one message.
+	maxConcurrentGets = 2
+	getBytes          = 8 << 20
 	// A get counts as getWeight operations, and as getWeight more per weighedMessages messages of its response.
 	getWeight       = 10
 	weighedMessages = 256
 	// GetMessages bounds the messages of one get.
 	GetMessages = 1024
-	// answerBytes bounds the response to one get: headers of documents, or values of a bucket.
-	answerBytes = 128 << 10
-	// getPending bounds the pending bytes of a client before its next get starts.
-	getPending = 128 << 10
+	// maxResponseBytes bounds the response to one get: headers of documents, or values of a bucket.
+	maxResponseBytes = 128 << 10
+	// maxPendingBeforeGet bounds the pending bytes of a client before its next get starts.
+	maxPendingBeforeGet = 128 << 10
 	// getTimeout bounds the wait for each message of a response.
 	getTimeout = 5 * time.Second
 )
 
-// got is one message of a response.
-type got struct{ head, payload []byte }
+// responsePart is one message of a response.
+type responsePart struct{ head, payload []byte }
 
-// get executes a producer's get, one at a time per connection, and sends the response.
-func (c *producer) get(stream *Stream, m message, question []byte) error {
-	if !c.p.inboxes.has(inboxOf(m.reply), c) {
-		return c.deny(m.subject, "the answer to a get goes to an inbox that the connection has subscribed to")
+// serveGet executes a producer's get, one at a time per connection, and sends the response.
+func (c *producer) serveGet(stream *Stream, m message, question []byte) error {
+	if !c.proxy.inboxes.isOwner(inboxName(m.reply), c) {
+		return c.reportDenied(m.subject, "the answer to a get goes to an inbox that the connection has subscribed to")
 	}
-	if err := c.toServ.Flush(); err != nil { // the get may read messages that were published before
+	if err := c.serverWriter.Flush(); err != nil { // the get may read messages that were published before
 		return err
 	}
-	if !c.box.drained(getPending) {
+	if !c.outbox.awaitPending(maxPendingBeforeGet) {
 		return net.ErrClosed
 	}
-	if err := c.wait(c.p.others, getWeight); err != nil {
+	if err := c.waitLimit(c.proxy.otherLimiter, getWeight); err != nil {
 		return err
 	}
-	parts, err := c.p.get(c.ctx, stream, m.subject, question)
+	parts, err := c.proxy.executeGet(c.ctx, stream, m.subject, question)
 	if err != nil {
 		return c.ctx.Err() // the client's own request timeout is shorter than this
 	}
-	c.p.others.ReserveN(time.Now(), getWeight*len(parts)/weighedMessages)
+	c.proxy.otherLimiter.ReserveN(time.Now(), getWeight*len(parts)/weighedMessages)
 	for _, x := range parts {
-		if err := c.answer(message{subject: m.reply}, x.head, x.payload); err != nil {
+		if err := c.sendResponse(message{subject: m.reply}, x.head, x.payload); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// get executes a get and returns its response.
-func (p *Proxy) get(ctx context.Context, stream *Stream, request string, question []byte) ([]got, error) {
-	if err := p.gets.Acquire(ctx, 1); err != nil {
+// executeGet executes a get and returns its response.
+func (p *Proxy) executeGet(ctx context.Context, stream *Stream, request string,
+	question []byte) ([]responsePart, error) {
+	if err := p.getLimiter.Acquire(ctx, 1); err != nil {
 		return nil, err
 	}
-	defer p.gets.Release(1)
+	defer p.getLimiter.Release(1)
 	var asked server.JSApiMsgGetRequest
 	leader := strings.HasPrefix(request, leaderGet)
-	a := answer{stream: stream, leader: leader}
+	a := getResponse{stream: stream, leader: leader}
 	if !leader && json.Unmarshal(question, &asked) == nil {
-		a.latest = len(asked.MultiLastFor) > 0
-		a.several = a.latest || asked.Batch != 0
+		a.lastPerSubject = len(asked.MultiLastFor) > 0
+		a.multiple = a.lastPerSubject || asked.Batch != 0
 	}
-	if a.several {
+	if a.multiple {
 		asked.Batch = min(asked.Batch, GetMessages)
 		if asked.MaxBytes <= 0 || asked.MaxBytes > getBytes {
 			asked.MaxBytes = getBytes
@@ -155,8 +156,8 @@ func (p *Proxy) get(ctx context.Context, stream *Stream, request string, questio
 			return nil, err
 		}
 	}
-	reply := p.o.Documents.NewInbox()
-	sub, err := p.o.Documents.SubscribeSync(reply)
+	reply := p.options.Documents.NewInbox()
+	sub, err := p.options.Documents.SubscribeSync(reply)
 	if err != nil {
 		return nil, err
 	}
@@ -164,11 +165,11 @@ func (p *Proxy) get(ctx context.Context, stream *Stream, request string, questio
 	if err := sub.SetPendingLimits(-1, -1); err != nil {
 		return nil, err
 	}
-	if err := p.o.Documents.PublishRequest(request, reply, question); err != nil {
+	if err := p.options.Documents.PublishRequest(request, reply, question); err != nil {
 		return nil, err
 	}
 	for !a.ended {
-		m, err := next(ctx, sub)
+		m, err := nextMessage(ctx, sub)
 		if err != nil {
 			return nil, err
 		}
@@ -179,55 +180,55 @@ func (p *Proxy) get(ctx context.Context, stream *Stream, request string, questio
 	return a.parts, nil
 }
 
-func next(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
+func nextMessage(ctx context.Context, sub *nats.Subscription) (*nats.Msg, error) {
 	ctx, cancel := context.WithTimeout(ctx, getTimeout)
 	defer cancel()
 	return sub.NextMsgWithContext(ctx)
 }
 
-// answer is the response to a get, in the producer's form.
-type answer struct {
-	stream  *Stream
-	several bool // messages, followed by a status
-	latest  bool // ... only the last one of each subject
-	leader  bool // from the leader, in JSON
+// getResponse is the response to a get, in the producer's form.
+type getResponse struct {
+	stream         *Stream
+	multiple       bool // messages, followed by a status
+	lastPerSubject bool // ... only the last one of each subject
+	leader         bool // from the leader, in JSON
 
-	parts []got
+	parts []responsePart
 	bytes int
 	ended bool
 }
 
 // add adds a message of the server's response.
-func (a *answer) add(m *nats.Msg) error {
+func (a *getResponse) add(m *nats.Msg) error {
 	status := m.Header.Get("Status") != "" && m.Header.Get("Nats-Sequence") == ""
-	a.ended = !a.several || status
-	x := got{head: encode(m.Header, status)}
+	a.ended = !a.multiple || status
+	x := responsePart{head: encodeHeaders(m.Header, status)}
 	switch {
 	case status:
 	case a.leader:
 		var err error
-		if x.payload, err = a.ofLeader(m.Data); err != nil {
+		if x.payload, err = a.stripPayload(m.Data); err != nil {
 			return err
 		}
 	case len(a.stream.Subjects) == 0:
 		x.payload = m.Data
 	}
 	if len(x.payload) > 2*valueLimit { // in base64
-		*a = answer{ended: true, parts: []got{{head: tooLarge}}}
+		*a = getResponse{ended: true, parts: []responsePart{{head: tooLarge}}}
 		return nil
 	}
 	a.parts = append(a.parts, x)
-	if a.bytes += len(x.head) + len(x.payload); a.bytes < answerBytes || a.ended {
+	if a.bytes += len(x.head) + len(x.payload); a.bytes < maxResponseBytes || a.ended {
 		return nil
 	}
 	// The next get returns the remaining messages, as after max_bytes. A bucket has no next get.
 	a.ended = true
-	if a.latest {
-		a.parts = []got{{head: tooLarge}}
+	if a.lastPerSubject {
+		a.parts = []responsePart{{head: tooLarge}}
 		return nil
 	}
 	end := fmt.Appendf(nil, endOfBatch, m.Header.Get("Nats-Num-Pending"), m.Header.Get("Nats-Sequence"))
-	a.parts = append(a.parts, got{head: end})
+	a.parts = append(a.parts, responsePart{head: end})
 	return nil
 }
 
@@ -236,8 +237,8 @@ const endOfBatch = "NATS/1.0 204 EOB\r\nNats-Num-Pending: %s\r\nNats-Last-Sequen
 
 var tooLarge = []byte("NATS/1.0 413 Answer Too Large\r\n\r\n")
 
-// ofLeader returns a leader's response without the payload of a document.
-func (a *answer) ofLeader(text []byte) ([]byte, error) {
+// stripPayload returns a leader's response without the payload of a document.
+func (a *getResponse) stripPayload(text []byte) ([]byte, error) {
 	if len(a.stream.Subjects) == 0 {
 		return text, nil
 	}
@@ -251,8 +252,8 @@ func (a *answer) ofLeader(text []byte) ([]byte, error) {
 	return json.Marshal(response)
 }
 
-// encode writes headers in the server's form, with a status in the first line.
-func encode(h nats.Header, status bool) []byte {
+// encodeHeaders writes headers in the server's form, with a status in the first line.
+func encodeHeaders(h nats.Header, status bool) []byte {
 	if len(h) == 0 {
 		return nil
 	}

@@ -16,7 +16,7 @@ const PendingBytes = 512 << 10
 type outbox struct {
 	mu      sync.Mutex
 	changed *sync.Cond
-	waiting []byte
+	pending []byte
 	writing int // bytes
 	closed  bool
 }
@@ -31,10 +31,10 @@ func newOutbox() *outbox {
 func (o *outbox) add(b []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if len(o.waiting)+o.writing+len(b) > PendingBytes {
+	if len(o.pending)+o.writing+len(b) > PendingBytes {
 		return false
 	}
-	o.waiting = append(o.waiting, b...)
+	o.pending = append(o.pending, b...)
 	o.changed.Broadcast()
 	return true
 }
@@ -47,11 +47,11 @@ func (o *outbox) close() {
 	o.changed.Broadcast()
 }
 
-// drained waits until at most n bytes are pending. It returns false if the outbox is closed.
-func (o *outbox) drained(n int) bool {
+// awaitPending waits until at most n bytes are pending. It returns false if the outbox is closed.
+func (o *outbox) awaitPending(n int) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	for len(o.waiting)+o.writing > n && !o.closed {
+	for len(o.pending)+o.writing > n && !o.closed {
 		o.changed.Wait()
 	}
 	return !o.closed
@@ -63,11 +63,11 @@ func (o *outbox) write(to io.Writer) {
 	var spare []byte
 	for {
 		o.mu.Lock()
-		for len(o.waiting) == 0 && !o.closed {
+		for len(o.pending) == 0 && !o.closed {
 			o.changed.Wait()
 		}
-		out := o.waiting
-		o.waiting, o.writing = spare[:0], len(out)
+		out := o.pending
+		o.pending, o.writing = spare[:0], len(out)
 		o.mu.Unlock()
 		if len(out) == 0 {
 			return

@@ -38,10 +38,10 @@ const (
 	valueLimit = 64 << 10
 	// subscriptionLimit bounds the subscriptions of a connection, each of which gets a copy of a response.
 	subscriptionLimit = 64
-	// othersPerSecond bounds the operations of all producers that publish no document, beyond a burst: pings,
+	// otherOpsPerSecond bounds the operations of all producers that publish no document, beyond a burst: pings,
 	// subscriptions, requests, records, and refused messages.
-	othersPerSecond = 5000
-	othersBurst     = 10_000
+	otherOpsPerSecond = 5000
+	otherOpsBurst     = 10_000
 	// batchIDLimit is the server's own limit.
 	batchIDLimit = 64
 	// lingerTimeout bounds the wait for a client to read pending data when its connection ends.
@@ -67,25 +67,25 @@ type refusal struct {
 	Description string `json:"description"`
 }
 
-// refuse returns the error of a message that a producer may not send.
-func refuse(code int, format string, v ...any) *refusal {
+// newRefusal returns the error of a message that a producer may not send.
+func newRefusal(code int, format string, v ...any) *refusal {
 	return &refusal{http.StatusBadRequest, code, fmt.Sprintf(format, v...)}
 }
 
 // producer is a connection with the token of producers.
 type producer struct {
-	p      *Proxy
+	proxy  *Proxy
 	ctx    context.Context
 	raw    connection
 	client net.Conn // above TLS
 	server net.Conn
 
-	fromUser *bufio.Reader
-	fromServ *bufio.Reader
-	toServ   *bufio.Writer // used by the goroutine that reads the client
-	box      *outbox
-	scratch  []byte
-	window   window
+	clientReader *bufio.Reader
+	serverReader *bufio.Reader
+	serverWriter *bufio.Writer // used by the goroutine that reads the client
+	outbox       *outbox
+	scratch      []byte
+	partCounter  partCounter
 
 	mu   sync.Mutex
 	subs map[string]*subscription // by sid
@@ -93,27 +93,27 @@ type producer struct {
 
 // subscription is a subscription of a producer.
 type subscription struct {
-	inbox string
-	seen  int // deliveries
-	left  int // deliveries until it ends; 0 for unlimited
+	inbox      string
+	deliveries int // deliveries
+	remaining  int // deliveries until it ends; 0 for unlimited
 }
 
 func newProducer(ctx context.Context, p *Proxy, raw connection, s *session) *producer {
 	c := &producer{
-		p: p, ctx: ctx, raw: raw, client: s.client, server: s.server, fromServ: s.fromServ,
-		toServ: bufio.NewWriterSize(s.server, copyBytes), box: newOutbox(), subs: map[string]*subscription{},
+		proxy: p, ctx: ctx, raw: raw, client: s.client, server: s.server, serverReader: s.serverReader,
+		serverWriter: bufio.NewWriterSize(s.server, copyBytes), outbox: newOutbox(), subs: map[string]*subscription{},
 	}
 	_ = raw.SetWriteBuffer(sendBuffer) // an error means that the connection is closed
-	first, _ := s.fromUser.Peek(s.fromUser.Buffered())
-	c.fromUser = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(first), flushing{c}), headerLimit)
+	first, _ := s.clientReader.Peek(s.clientReader.Buffered())
+	c.clientReader = bufio.NewReaderSize(io.MultiReader(bytes.NewReader(first), flushingReader{c}), headerLimit)
 	return c
 }
 
-// flushing reads from the client. It flushes forwarded data before it may block.
-type flushing struct{ c *producer }
+// flushingReader reads from the client. It flushes forwarded data before it may block.
+type flushingReader struct{ c *producer }
 
-func (f flushing) Read(b []byte) (int, error) {
-	if err := f.c.toServ.Flush(); err != nil {
+func (f flushingReader) Read(b []byte) (int, error) {
+	if err := f.c.serverWriter.Flush(); err != nil {
 		return 0, err
 	}
 	return f.c.client.Read(b)
@@ -123,37 +123,37 @@ func (f flushing) Read(b []byte) (int, error) {
 func (c *producer) run() {
 	var others sync.WaitGroup
 	others.Go(func() {
-		c.deliver()
+		c.forwardServer()
 		_ = c.client.SetWriteDeadline(time.Now().Add(lingerTimeout))
-		c.box.close()
+		c.outbox.close()
 	})
 	others.Go(func() {
-		c.box.write(c.client)
+		c.outbox.write(c.client)
 		_ = c.client.Close() // ends forward
 	})
-	if err := c.forward(); errors.Is(err, errProtocol) {
-		c.tell(err.Error())
+	if err := c.forwardClient(); errors.Is(err, errProtocol) {
+		c.sendError(err.Error())
 	}
-	_ = c.toServ.Flush()
+	_ = c.serverWriter.Flush()
 	_ = c.server.Close() // ends deliver
 	others.Wait()
-	for _, x := range c.p.batches.release(c) {
-		c.p.abandon(x)
+	for _, x := range c.proxy.batches.releaseOwner(c) {
+		c.proxy.abandonBatch(x)
 	}
 	c.unsubscribeAll()
 }
 
-// deliver forwards data from the server to the client.
-func (c *producer) deliver() {
+// forwardServer forwards data from the server to the client.
+func (c *producer) forwardServer() {
 	var whole []byte
 	for {
 		var err error
-		if whole, err = c.received(whole[:0]); err != nil {
+		if whole, err = c.readServer(whole[:0]); err != nil {
 			return
 		}
-		if !c.box.add(whole) {
-			c.p.o.Log.Noticef(logged(c.raw)+"Slow Consumer Detected: MaxPending of %d Exceeded", PendingBytes)
-			c.raw.Misuse("answers are not read") // the pending data is dropped
+		if !c.outbox.add(whole) {
+			c.proxy.options.Log.Noticef(logPrefix(c.raw)+"Slow Consumer Detected: MaxPending of %d Exceeded", PendingBytes)
+			c.raw.CloseForMisuse("answers are not read") // the pending data is dropped
 			return
 		}
 		if cap(whole) > copyBytes {
@@ -162,64 +162,64 @@ func (c *producer) deliver() {
 	}
 }
 
-// received reads the server's next line and the message after it.
-func (c *producer) received(into []byte) ([]byte, error) {
-	whole, err := readLine(c.fromServ, into, infoLine)
+// readServer reads the server's next line and the message after it.
+func (c *producer) readServer(into []byte) ([]byte, error) {
+	whole, err := readLine(c.serverReader, into, infoLine)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case bytes.HasPrefix(whole, []byte("INFO ")):
-		return c.p.info(whole), nil
+		return c.proxy.clientInfo(whole), nil
 	case !bytes.HasPrefix(whole, []byte("MSG ")) && !bytes.HasPrefix(whole, []byte("HMSG ")):
 		return whole, nil
 	}
-	w, ok := split(whole)
+	w, ok := splitLine(whole)
 	if !ok {
 		return nil, errProtocol
 	}
-	before, _, size, ok := sizes(w.args(), whole[0] == 'H')
+	before, _, size, ok := parseSizes(w.args(), whole[0] == 'H')
 	if !ok || len(before) < 2 {
 		return nil, errProtocol
 	}
-	c.delivered(string(before[1]))
+	c.countDelivery(string(before[1]))
 	n := len(whole)
 	if size > PendingBytes {
 		return make([]byte, PendingBytes+1), nil // exceeds the pending limit of every client
 	}
 	whole = append(whole, make([]byte, size+len(crlf))...)
-	_, err = io.ReadFull(c.fromServ, whole[n:])
+	_, err = io.ReadFull(c.serverReader, whole[n:])
 	return whole, err
 }
 
-// forward forwards data from the client to the server, within the limits.
-func (c *producer) forward() error {
+// forwardClient forwards data from the client to the server, within the limits.
+func (c *producer) forwardClient() error {
 	for {
-		line, err := c.fromUser.ReadSlice('\n')
+		line, err := c.clientReader.ReadSlice('\n')
 		if errors.Is(err, bufio.ErrBufferFull) || len(line) > controlLine {
 			return errProtocol
 		}
 		if err != nil {
 			return err
 		}
-		w, ok := split(line)
+		w, ok := splitLine(line)
 		if !ok {
 			if len(bytes.TrimSpace(line)) == 0 {
 				continue
 			}
 			return errProtocol
 		}
-		args, verb := w.args(), strings.ToUpper(string(w.at[0]))
+		args, verb := w.args(), strings.ToUpper(string(w.parts[0]))
 		if verb != "PUB" && verb != "HPUB" {
-			if err := c.wait(c.p.others, 1); err != nil {
+			if err := c.waitLimit(c.proxy.otherLimiter, 1); err != nil {
 				return err
 			}
 		}
 		switch verb {
 		case "PING":
-			_, err = c.toServ.WriteString("PING\r\n")
+			_, err = c.serverWriter.WriteString("PING\r\n")
 		case "PONG":
-			_, err = c.toServ.WriteString("PONG\r\n")
+			_, err = c.serverWriter.WriteString("PONG\r\n")
 		case "SUB":
 			err = c.subscribe(args)
 		case "UNSUB":
@@ -239,71 +239,71 @@ func (c *producer) forward() error {
 
 // publish forwards or refuses a message of the client.
 func (c *producer) publish(args [][]byte, hasHeaders bool) error {
-	m, ok := published(args, hasHeaders)
+	m, ok := parsePublish(args, hasHeaders)
 	if !ok {
 		return errProtocol
 	}
 	switch {
 	case strings.HasPrefix(m.subject, apiPrefix):
-		return c.request(m)
+		return c.forwardRequest(m)
 	case strings.HasPrefix(m.subject, inboxPrefix):
-		if err := c.skip(m.size); err != nil {
+		if err := c.skipContent(m.size); err != nil {
 			return err
 		}
-		return c.deny(m.subject, "answers are the server's")
+		return c.reportDenied(m.subject, "answers are the server's")
 	case m.head > headerLimit:
-		return c.refuse(m, refuse(codeMessageTooLarge, "message has %d bytes of headers, at most %d are permitted",
+		return c.refuseMessage(m, newRefusal(codeMessageTooLarge, "message has %d bytes of headers, at most %d are permitted",
 			m.head, headerLimit))
 	case strings.HasPrefix(m.subject, kvPrefix) && m.size > valueLimit:
-		return c.refuse(m, refuse(codeMessageTooLarge, "record has %d bytes, producers may store at most %d",
+		return c.refuseMessage(m, newRefusal(codeMessageTooLarge, "record has %d bytes, producers may store at most %d",
 			m.size, valueLimit))
 	}
 	documents, staged := 1, false // documents of an atomic batch are stored with its last message
 	if m.head > 0 {
-		head, err := c.fromUser.Peek(m.head)
+		head, err := c.clientReader.Peek(m.head)
 		if err != nil {
 			return err
 		}
-		h := scan(head)
+		h := scanHeaders(head)
 		staged = len(h.batch) > 0 && !h.commit
 		var refused *refusal
-		documents, refused = c.check(m, h)
+		documents, refused = c.checkLimits(m, h)
 		switch {
 		case refused == nil:
 		case staged && m.reply == "": // the response to the batch's last message contains the reason
-			return c.skip(m.size)
+			return c.skipContent(m.size)
 		default:
-			return c.refuse(m, refused)
+			return c.refuseMessage(m, refused)
 		}
 		if err := c.waitForID(h); err != nil {
 			return err
 		}
 	}
-	if err := c.copy(m); err != nil || staged {
+	if err := c.forwardMessage(m); err != nil || staged {
 		return err
 	}
-	return c.published(m, documents)
+	return c.awaitCapacity(m, documents)
 }
 
-// check applies the limits on ids and batches. It returns how many documents the message's batch has so far, or 1
+// checkLimits applies the limits on ids and batches. It returns how many documents the message's batch has so far, or 1
 // without a batch.
-func (c *producer) check(m message, h headers) (documents int, refused *refusal) {
+func (c *producer) checkLimits(m message, h headers) (documents int, refused *refusal) {
 	if h.longestID > IDLimit {
-		refused = refuse(codeMessageTooLarge, "message id (Nats-Msg-Id) has %d bytes, producers may use at most %d",
+		refused = newRefusal(codeMessageTooLarge, "message id (Nats-Msg-Id) has %d bytes, producers may use at most %d",
 			h.longestID, IDLimit)
 	}
 	if len(h.batch) == 0 || len(h.batch) > batchIDLimit {
 		return 1, refused
 	}
-	stream := c.p.streams.of(m.subject)
+	stream := c.proxy.streams.forSubject(m.subject)
 	if stream == nil {
-		return 1, refuse(codeAtomicDisabled, "atomic batches are for documents")
+		return 1, newRefusal(codeAtomicDisabled, "atomic batches are for documents")
 	}
 	id := batchID{stream.Name, string(h.batch)}
-	x := part{m.subject, int64(len(m.subject) + m.size), h.commit, refused}
-	documents, abandoned, refused := c.p.batches.stage(c, id, x, time.Now())
+	x := batchMessage{m.subject, int64(len(m.subject) + m.size), h.commit, refused}
+	documents, abandoned, refused := c.proxy.batches.stage(c, id, x, time.Now())
 	for _, x := range abandoned {
-		c.p.abandon(x)
+		c.proxy.abandonBatch(x)
 	}
 	return documents, refused
 }
@@ -313,112 +313,113 @@ func (c *producer) waitForID(h headers) error {
 	if h.longestID == 0 {
 		return nil
 	}
-	return c.wait(c.p.ids, h.longestID+IDOverhead)
+	return c.waitLimit(c.proxy.idLimiter, h.longestID+IDOverhead)
 }
 
-// wait waits for a rate limit that all producers share.
-func (c *producer) wait(l *rate.Limiter, n int) error {
+// waitLimit waits for a rate limit that all producers share.
+func (c *producer) waitLimit(l *rate.Limiter, n int) error {
 	if l.AllowN(time.Now(), n) {
 		return nil
 	}
-	if err := c.toServ.Flush(); err != nil {
+	if err := c.serverWriter.Flush(); err != nil {
 		return err
 	}
 	return l.WaitN(c.ctx, n)
 }
 
-// abandon makes the server drop a batch: a message with a wrong sequence ends the batch, and has no effect if none
+// abandonBatch makes the server drop a batch: a message with a wrong sequence ends the batch, and has no effect if none
 // exists.
-func (p *Proxy) abandon(x *batch) {
-	_ = p.o.Documents.PublishMsg(&nats.Msg{Subject: x.subject, Header: nats.Header{
+func (p *Proxy) abandonBatch(x *batch) {
+	_ = p.options.Documents.PublishMsg(&nats.Msg{Subject: x.subject, Header: nats.Header{
 		"Nats-Batch-Id": {x.id.id}, "Nats-Batch-Sequence": {"1000000000"},
 	}})
 }
 
-// copy forwards a message whose line has been read.
-func (c *producer) copy(m message) error {
+// forwardMessage forwards a message whose line has been read.
+func (c *producer) forwardMessage(m message) error {
 	c.scratch = m.line(c.scratch[:0])
-	if _, err := c.toServ.Write(c.scratch); err != nil {
+	if _, err := c.serverWriter.Write(c.scratch); err != nil {
 		return err
 	}
-	return c.content(m.size, c.toServ)
+	return c.copyContent(m.size, c.serverWriter)
 }
 
-// skip drops the content of a message.
-func (c *producer) skip(size int) error { return c.content(size, io.Discard) }
+// skipContent drops the content of a message.
+func (c *producer) skipContent(size int) error { return c.copyContent(size, io.Discard) }
 
-// content copies the content of a message, and its end of line. It does not use io.CopyN: reading may flush the writer.
-func (c *producer) content(size int, to io.Writer) error {
+// copyContent copies the content of a message, and its end of line. It does not use io.CopyN: reading may flush the
+// writer.
+func (c *producer) copyContent(size int, to io.Writer) error {
 	for size > 0 {
-		if _, err := c.fromUser.Peek(1); err != nil { // fills the buffer
+		if _, err := c.clientReader.Peek(1); err != nil { // fills the buffer
 			return err
 		}
-		b, _ := c.fromUser.Peek(min(size, c.fromUser.Buffered()))
+		b, _ := c.clientReader.Peek(min(size, c.clientReader.Buffered()))
 		if _, err := to.Write(b); err != nil {
 			return err
 		}
 		size -= len(b)
-		_, _ = c.fromUser.Discard(len(b))
+		_, _ = c.clientReader.Discard(len(b))
 	}
-	end, err := c.fromUser.Peek(len(crlf))
+	end, err := c.clientReader.Peek(len(crlf))
 	if err != nil {
 		return err
 	}
 	if !bytes.Equal(end, crlf) {
 		return errProtocol
 	}
-	_, _ = c.fromUser.Discard(len(crlf))
+	_, _ = c.clientReader.Discard(len(crlf))
 	_, err = to.Write(crlf)
 	return err
 }
 
-// request forwards a request to JetStream, or responds to it.
-func (c *producer) request(m message) error {
-	if err := c.wait(c.p.others, 1); err != nil {
+// forwardRequest forwards a request to JetStream, or responds to it.
+func (c *producer) forwardRequest(m message) error {
+	if err := c.waitLimit(c.proxy.otherLimiter, 1); err != nil {
 		return err
 	}
 	if m.size > requestLimit {
-		return c.refuse(m, refuse(codeMessageTooLarge, "request has %d bytes, at most %d are permitted",
+		return c.refuseMessage(m, newRefusal(codeMessageTooLarge, "request has %d bytes, at most %d are permitted",
 			m.size, requestLimit))
 	}
-	body, err := c.fromUser.Peek(m.size)
+	body, err := c.clientReader.Peek(m.size)
 	if err != nil {
 		return err
 	}
-	if stream := c.p.streams.requested(m.subject); stream != nil {
+	if stream := c.proxy.streams.forRequest(m.subject); stream != nil {
 		question := bytes.Clone(body[m.head:])
-		if err := c.skip(m.size); err != nil {
+		if err := c.skipContent(m.size); err != nil {
 			return err
 		}
-		return c.get(stream, m, question)
+		return c.serveGet(stream, m, question)
 	}
 	if strings.HasPrefix(m.subject, infoPrefix) && m.size > 0 {
 		// Its options would extend the response: all subjects, or all deleted messages, of a stream.
-		if err := c.skip(m.size); err != nil {
+		if err := c.skipContent(m.size); err != nil {
 			return err
 		}
-		return c.answer(m, nil, nil)
+		return c.sendResponse(m, nil, nil)
 	}
-	return c.copy(m)
+	return c.forwardMessage(m)
 }
 
-// answer publishes a message of the proxy over the client's connection to the server.
-func (c *producer) answer(m message, head, payload []byte) error {
+// sendResponse publishes a message of the proxy over the client's connection to the server.
+func (c *producer) sendResponse(m message, head, payload []byte) error {
 	m.head, m.size = len(head), len(head)+len(payload)
 	c.scratch = append(append(append(m.line(c.scratch[:0]), head...), payload...), crlf...)
-	_, err := c.toServ.Write(c.scratch)
+	_, err := c.serverWriter.Write(c.scratch)
 	return err
 }
 
-// refuse drops a message and responds with an error.
-func (c *producer) refuse(m message, why *refusal) error {
-	if err := c.skip(m.size); err != nil {
+// refuseMessage drops a message and responds with an error.
+func (c *producer) refuseMessage(m message, why *refusal) error {
+	if err := c.skipContent(m.size); err != nil {
 		return err
 	}
 	if !strings.HasPrefix(m.reply, inboxPrefix) {
-		return c.deny(m.subject, why.Description)
+		return c.reportDenied(m.subject, why.Description)
 	}
-	if err := c.wait(c.p.others, 1); err != nil {
+	if err := c.waitLimit(c.proxy.otherLimiter, 1); err != nil {
 		return err
 	}
 	text, err := json.Marshal(struct {
@@ -427,16 +428,17 @@ func (c *producer) refuse(m message, why *refusal) error {
 	if err != nil {
 		return err
 	}
-	return c.answer(message{subject: m.reply}, nil, text)
+	return c.sendResponse(message{subject: m.reply}, nil, text)
 }
 
-// deny reports to the client that a message was dropped. Client libraries do not disconnect on this form of error.
-func (c *producer) deny(subject, why string) error {
-	c.tell(fmt.Sprintf("Permissions Violation for Publish to %q: %s", subject, why))
-	return c.wait(c.p.others, 1)
+// reportDenied reports to the client that a message was dropped. Client libraries do not disconnect on this form of
+// error.
+func (c *producer) reportDenied(subject, why string) error {
+	c.sendError(fmt.Sprintf("Permissions Violation for Publish to %q: %s", subject, why))
+	return c.waitLimit(c.proxy.otherLimiter, 1)
 }
 
-// tell sends a protocol error. If the outbox is full, the client does not read.
-func (c *producer) tell(text string) {
-	c.box.add(fmt.Appendf(nil, "-ERR '%s'\r\n", text))
+// sendError sends a protocol error. If the outbox is full, the client does not read.
+func (c *producer) sendError(text string) {
+	c.outbox.add(fmt.Appendf(nil, "-ERR '%s'\r\n", text))
 }

@@ -20,33 +20,33 @@ func readLine(r *bufio.Reader, into []byte, limit int) ([]byte, error) {
 	}
 }
 
-// words are the parts of a line, including its verb. No line has more than six.
-type words struct {
-	at [6][]byte
-	n  int
+// lineParts are the parts of a line, including its verb. No line has more than six.
+type lineParts struct {
+	parts [6][]byte
+	n     int
 }
 
-// split splits a line at blanks. It returns false for a line with too many parts or none.
-func split(line []byte) (w words, ok bool) {
+// splitLine splits a line at blanks. It returns false for a line with too many parts or none.
+func splitLine(line []byte) (w lineParts, ok bool) {
 	for {
 		line = bytes.TrimLeft(line, " \t\r\n")
 		if len(line) == 0 {
 			return w, w.n > 0
 		}
-		if w.n == len(w.at) {
+		if w.n == len(w.parts) {
 			return w, false
 		}
 		end := bytes.IndexAny(line, " \t\r\n")
 		if end < 0 {
 			end = len(line)
 		}
-		w.at[w.n], line = line[:end], line[end:]
+		w.parts[w.n], line = line[:end], line[end:]
 		w.n++
 	}
 }
 
 // args returns the parts after the verb.
-func (w *words) args() [][]byte { return w.at[1:w.n] }
+func (w *lineParts) args() [][]byte { return w.parts[1:w.n] }
 
 // message is a message of either direction, without its content.
 type message struct {
@@ -54,8 +54,8 @@ type message struct {
 	head, size     int // bytes of the headers, and of headers and payload together
 }
 
-// number parses digits. The server accepts at most nine for a size.
-func number(word []byte) (int, bool) {
+// parseNumber parses digits. The server accepts at most nine for a size.
+func parseNumber(word []byte) (int, bool) {
 	const most = 9
 	if len(word) == 0 || len(word) > most {
 		return 0, false
@@ -70,8 +70,8 @@ func number(word []byte) (int, bool) {
 	return n, true
 }
 
-// sizes parses the numbers at the end of a line and returns the parts before them.
-func sizes(args [][]byte, headers bool) (before [][]byte, head, size int, ok bool) {
+// parseSizes parses the numbers at the end of a line and returns the parts before them.
+func parseSizes(args [][]byte, headers bool) (before [][]byte, head, size int, ok bool) {
 	n := len(args) - 1
 	if headers {
 		n--
@@ -79,16 +79,16 @@ func sizes(args [][]byte, headers bool) (before [][]byte, head, size int, ok boo
 	if n < 0 {
 		return nil, 0, 0, false
 	}
-	if size, ok = number(args[len(args)-1]); ok && headers {
-		head, ok = number(args[n])
+	if size, ok = parseNumber(args[len(args)-1]); ok && headers {
+		head, ok = parseNumber(args[n])
 		ok = ok && head <= size
 	}
 	return args[:n], head, size, ok
 }
 
-// published parses the arguments of PUB and HPUB.
-func published(args [][]byte, headers bool) (m message, ok bool) {
-	args, m.head, m.size, ok = sizes(args, headers)
+// parsePublish parses the arguments of PUB and HPUB.
+func parsePublish(args [][]byte, headers bool) (m message, ok bool) {
+	args, m.head, m.size, ok = parseSizes(args, headers)
 	if !ok || len(args) < 1 || len(args) > 2 {
 		return m, false
 	}
@@ -129,9 +129,9 @@ var (
 	batchCommit = []byte("Nats-Batch-Commit:")
 )
 
-// scan reads the headers of a message with the server's rules: names are case-sensitive, and the first batch id
+// scanHeaders reads the headers of a message with the server's rules: names are case-sensitive, and the first batch id
 // counts. Of several message ids it returns the length of the longest.
-func scan(head []byte) (h headers) {
+func scanHeaders(head []byte) (h headers) {
 	_, head, _ = bytes.Cut(head, crlf) // the version
 	for len(head) > 0 {
 		var line []byte

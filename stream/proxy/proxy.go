@@ -74,27 +74,27 @@ const (
 // connection is a client's connection, a *connlimit.Conn.
 type connection interface {
 	net.Conn
-	Identified() (done func())
-	Misuse(cause string)
+	BeginIdentified() (done func())
+	CloseForMisuse(cause string)
 	SetWriteBuffer(bytes int) error
 }
 
 // Proxy accepts clients of a server.
 type Proxy struct {
-	o        Options
-	listener *connlimit.Listener
-	streams  streams
-	inboxes  inboxes
-	batches  *batches
-	ids      *rate.Limiter
-	gets     *semaphore.Weighted
-	parts    *semaphore.Weighted // parts of documents that are not stored yet
-	reads    reads
-	others   *rate.Limiter // operations of producers other than publishing documents
+	options      Options
+	listener     *connlimit.Listener
+	streams      streams
+	inboxes      inboxes
+	batches      *batches
+	idLimiter    *rate.Limiter
+	getLimiter   *semaphore.Weighted
+	partLimiter  *semaphore.Weighted // parts of documents that are not stored yet
+	reads        readCounter
+	otherLimiter *rate.Limiter // operations of producers other than publishing documents
 
-	ctx     context.Context
-	cancel  context.CancelFunc
-	serving sync.WaitGroup
+	ctx        context.Context
+	cancel     context.CancelFunc
+	goroutines sync.WaitGroup
 }
 
 // New returns a proxy for a listener, which bounds connections. A client counts as identified after its token is
@@ -102,19 +102,19 @@ type Proxy struct {
 func New(l *connlimit.Listener, o Options) *Proxy {
 	members := int64(max(o.Members, 1))
 	p := &Proxy{
-		o: o, listener: l,
-		batches: newBatches(max(StagedBytes/members, StagedBatch)),
-		ids:     rate.NewLimiter(rate.Limit(float64((IDBytes-idBurst)/members)/IDWindow.Seconds()), idBurst),
-		gets:    semaphore.NewWeighted(getsAtOnce),
-		parts:   semaphore.NewWeighted(partsUnstored),
-		others:  rate.NewLimiter(othersPerSecond, othersBurst),
+		options: o, listener: l,
+		batches:      newBatches(max(StagedBytes/members, StagedBatch)),
+		idLimiter:    rate.NewLimiter(rate.Limit(float64((IDBytes-idBurst)/members)/IDWindow.Seconds()), idBurst),
+		getLimiter:   semaphore.NewWeighted(maxConcurrentGets),
+		partLimiter:  semaphore.NewWeighted(maxUnstoredParts),
+		otherLimiter: rate.NewLimiter(otherOpsPerSecond, otherOpsBurst),
 	}
 	p.ctx, p.cancel = context.WithCancel(context.Background())
 	return p
 }
 
-// Share registers streams. Producers read them by gets, and publish batches to those with subjects.
-func (p *Proxy) Share(all ...Stream) { p.streams.add(all...) }
+// RegisterStreams registers streams. Producers read them by gets, and publish batches to those with subjects.
+func (p *Proxy) RegisterStreams(all ...Stream) { p.streams.add(all...) }
 
 // Addr returns the address that the proxy listens on.
 func (p *Proxy) Addr() net.Addr { return p.listener.Addr() }
@@ -129,7 +129,7 @@ func (p *Proxy) Serve() {
 		case errors.Is(err, net.ErrClosed):
 			return
 		case err != nil: // file descriptors are scarce
-			p.o.Log.Errorf("accept NATS clients: %v", err)
+			p.options.Log.Errorf("accept NATS clients: %v", err)
 			select {
 			case <-p.ctx.Done():
 			case <-time.After(pause):
@@ -138,7 +138,7 @@ func (p *Proxy) Serve() {
 			continue
 		}
 		pause = shortest
-		p.serving.Go(func() { p.serve(conn.(*connlimit.Conn)) })
+		p.goroutines.Go(func() { p.serve(conn.(*connlimit.Conn)) })
 	}
 }
 
@@ -146,7 +146,7 @@ func (p *Proxy) Serve() {
 func (p *Proxy) Close() error {
 	err := p.listener.Close()
 	p.cancel()
-	p.serving.Wait()
+	p.goroutines.Wait()
 	return err
 }
 
@@ -154,7 +154,7 @@ func (p *Proxy) Close() error {
 func (p *Proxy) serve(raw connection) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	defer cancel()
-	inner, err := p.o.Server.InProcessConn()
+	inner, err := p.options.Server.InProcessConn()
 	if err != nil {
 		_ = raw.Close()
 		return
@@ -166,34 +166,34 @@ func (p *Proxy) serve(raw connection) {
 	defer unblock()
 	defer raw.Close()   //nolint:errcheck // it may be closed
 	defer inner.Close() //nolint:errcheck // it may be closed
-	s, err := p.shake(ctx, raw, inner)
+	s, err := p.handshake(ctx, raw, inner)
 	if s != nil {
-		defer p.o.Addresses.all.Delete(s.id)
+		defer p.options.Addresses.all.Delete(s.id)
 	}
 	if err != nil {
 		return
 	}
 	if s.role == Unknown {
-		_, _ = io.CopyN(s.client, s.fromServ, controlLine) // the server's reason for the refusal
+		_, _ = io.CopyN(s.client, s.serverReader, controlLine) // the server's reason for the refusal
 		return
 	}
-	defer raw.Identified()()
+	defer raw.BeginIdentified()()
 	switch s.role {
 	case Producer:
 		newProducer(ctx, p, raw, s).run()
 	case Operator:
-		splice(s)
+		copyBoth(s)
 	}
 }
 
 // session is a client whose CONNECT has been forwarded.
 type session struct {
-	client   net.Conn      // above TLS
-	fromUser *bufio.Reader // of client
-	server   net.Conn
-	fromServ *bufio.Reader // of server
-	role     Role
-	id       string // the server's number of the client
+	client       net.Conn      // above TLS
+	clientReader *bufio.Reader // of client
+	server       net.Conn
+	serverReader *bufio.Reader // of server
+	role         Role
+	id           string // the server's number of the client
 }
 
 const (
@@ -211,18 +211,18 @@ var (
 	errTimeout  = errors.New("authentication timeout")
 )
 
-// shake relays the handshake between client and server, up to CONNECT. It may return a session together with an
+// handshake relays the handshake between client and server, up to CONNECT. It may return a session together with an
 // error.
-func (p *Proxy) shake(ctx context.Context, raw, inner net.Conn) (*session, error) {
-	s := &session{client: raw, server: inner, fromServ: bufio.NewReader(inner)}
+func (p *Proxy) handshake(ctx context.Context, raw, inner net.Conn) (*session, error) {
+	s := &session{client: raw, server: inner, serverReader: bufio.NewReader(inner)}
 	limit := time.Now().Add(connectTimeout)
-	if p.o.TLS != nil {
-		limit = limit.Add(p.o.Timeout)
+	if p.options.TLS != nil {
+		limit = limit.Add(p.options.Timeout)
 	}
 	if err := errors.Join(raw.SetDeadline(limit), inner.SetDeadline(limit)); err != nil {
 		return nil, err
 	}
-	line, err := readLine(s.fromServ, nil, infoLine)
+	line, err := readLine(s.serverReader, nil, infoLine)
 	if err != nil {
 		return nil, err
 	}
@@ -235,20 +235,20 @@ func (p *Proxy) shake(ctx context.Context, raw, inner net.Conn) (*session, error
 		return nil, errProtocol
 	}
 	s.id = strconv.FormatUint(info.ID, 10)
-	p.o.Addresses.all.Store(s.id, raw.RemoteAddr().String())
-	if _, err := raw.Write(p.info(line)); err != nil {
+	p.options.Addresses.all.Store(s.id, raw.RemoteAddr().String())
+	if _, err := raw.Write(p.clientInfo(line)); err != nil {
 		return s, err
 	}
-	if p.o.TLS != nil {
-		secure := tls.Server(raw, p.o.TLS)
+	if p.options.TLS != nil {
+		secure := tls.Server(raw, p.options.TLS)
 		if err := secure.HandshakeContext(ctx); err != nil {
-			p.o.Log.Errorf(logged(raw)+"TLS handshake error: %v", err)
+			p.options.Log.Errorf(logPrefix(raw)+"TLS handshake error: %v", err)
 			return s, err
 		}
 		s.client = secure
 	}
-	s.fromUser = bufio.NewReaderSize(s.client, controlLine)
-	if err := p.connect(s, []byte(info.Nonce)); err != nil {
+	s.clientReader = bufio.NewReaderSize(s.client, controlLine)
+	if err := p.forwardConnect(s, []byte(info.Nonce)); err != nil {
 		_, _ = fmt.Fprintf(s.client, "-ERR '%v'\r\n", err)
 		return s, err
 	}
@@ -258,10 +258,10 @@ func (p *Proxy) shake(ctx context.Context, raw, inner net.Conn) (*session, error
 	return s, errors.Join(raw.SetDeadline(time.Time{}), inner.SetDeadline(time.Time{}))
 }
 
-// connect forwards a client's CONNECT.
-func (p *Proxy) connect(s *session, nonce []byte) error {
+// forwardConnect forwards a client's CONNECT.
+func (p *Proxy) forwardConnect(s *session, nonce []byte) error {
 	for {
-		line, err := readLine(s.fromUser, nil, controlLine)
+		line, err := readLine(s.clientReader, nil, controlLine)
 		if errors.Is(err, os.ErrDeadlineExceeded) {
 			return errTimeout
 		}
@@ -283,10 +283,10 @@ func (p *Proxy) connect(s *session, nonce []byte) error {
 		if json.Unmarshal(rest, &who) != nil {
 			return errConnect
 		}
-		if s.role = p.o.Identify(&who, nonce); s.role == Producer {
+		if s.role = p.options.Identify(&who, nonce); s.role == Producer {
 			who.Echo = true // the proxy publishes responses over the producer's own connection
 		}
-		who.ProxySig = p.o.Secret
+		who.ProxySig = p.options.Secret
 		text, err := json.Marshal(who)
 		if err != nil {
 			return errConnect
@@ -296,37 +296,37 @@ func (p *Proxy) connect(s *session, nonce []byte) error {
 	}
 }
 
-// info returns the server's INFO line for clients. If the proxy has a certificate, the line requires TLS.
-func (p *Proxy) info(line []byte) []byte {
+// clientInfo returns the server's INFO line for clients. If the proxy has a certificate, the line requires TLS.
+func (p *Proxy) clientInfo(line []byte) []byte {
 	text, found := bytes.CutPrefix(line, []byte("INFO {"))
-	if p.o.TLS == nil || !found {
+	if p.options.TLS == nil || !found {
 		return line
 	}
 	return fmt.Appendf(nil, `INFO {"tls_required":true,%s`, text)
 }
 
-// logged returns the prefix of the server's log lines about a client.
-func logged(client net.Conn) string {
+// logPrefix returns the prefix of the server's log lines about a client.
+func logPrefix(client net.Conn) string {
 	return strings.ReplaceAll(client.RemoteAddr().String(), "%", "%%") + " - cid:0 - "
 }
 
-// splice copies between client and server until one of them ends.
-func splice(s *session) {
+// copyBoth copies between client and server until one of them ends.
+func copyBoth(s *session) {
 	var both sync.WaitGroup
 	both.Go(func() {
-		pipe(s.client, s.fromServ, s.server)
+		copyBuffered(s.client, s.serverReader, s.server)
 		_ = s.client.Close()
 	})
-	pipe(s.server, s.fromUser, s.client)
+	copyBuffered(s.server, s.clientReader, s.client)
 	_ = s.server.Close()
 	both.Wait()
 }
 
-// copyBytes is the size of the copy buffer.
+// maxCopyBytes is the size of the copy buffer.
 const copyBytes = 64 << 10
 
-// pipe copies the data that a reader has buffered, then the data of its connection.
-func pipe(to io.Writer, buffered *bufio.Reader, from io.Reader) {
+// copyBuffered copies the data that a reader has buffered, then the data of its connection.
+func copyBuffered(to io.Writer, buffered *bufio.Reader, from io.Reader) {
 	first, _ := buffered.Peek(buffered.Buffered())
 	if _, err := to.Write(first); err != nil {
 		return

@@ -83,9 +83,9 @@ func documents(t testing.TB) *nats.Conn {
 // unlimited is a connection without a listener's limits.
 type unlimited struct{ net.Conn }
 
-func (unlimited) Identified() (done func()) { return func() {} }
-func (u unlimited) Misuse(string)           { _ = u.Close() }
-func (unlimited) SetWriteBuffer(int) error  { return nil }
+func (unlimited) BeginIdentified() (done func()) { return func() {} }
+func (u unlimited) CloseForMisuse(string)        { _ = u.Close() }
+func (unlimited) SetWriteBuffer(int) error       { return nil }
 
 // toEnd makes exchange read until the proxy closes the connection.
 const toEnd = 1 << 30
@@ -98,7 +98,7 @@ func exchange(t testing.TB, nc *nats.Conn, sent, answers []byte, read int) (toSe
 	to := &peer{answers: answers, received: make(chan []byte, 1)}
 	p := New(nil, Options{Server: to, Addresses: &Addresses{}, Documents: nc, Log: silent{},
 		Identify: func(*server.ClientOpts, []byte) Role { return Producer }})
-	p.Share(Stream{Name: "DOCS", Subjects: []string{"docs.>"}}, Stream{Name: "KV_records"})
+	p.RegisterStreams(Stream{Name: "DOCS", Subjects: []string{"docs.>"}}, Stream{Name: "KV_records"})
 	near, far := net.Pipe()
 	var serving sync.WaitGroup
 	serving.Go(func() { p.serve(unlimited{far}) })
@@ -141,7 +141,7 @@ func check(t *testing.T, sent []byte) {
 			ok = len(words) == 1
 			m.size = -1
 		case "SUB":
-			ok = len(words) >= 3 && len(words) <= 4 && inboxOf(words[1]) != ""
+			ok = len(words) >= 3 && len(words) <= 4 && inboxName(words[1]) != ""
 			m.size = -1
 		case "UNSUB":
 			ok = len(words) >= 2 && len(words) <= 3
@@ -151,7 +151,7 @@ func check(t *testing.T, sent []byte) {
 			for i, w := range words[1:] {
 				args[i] = []byte(w)
 			}
-			m, ok = published(args, words[0] == "HPUB")
+			m, ok = parsePublish(args, words[0] == "HPUB")
 		default:
 			ok = false
 		}
@@ -168,7 +168,7 @@ func check(t *testing.T, sent []byte) {
 		if !bytes.HasSuffix(content, crlf) {
 			t.Fatalf("the message behind %q has no end", text)
 		}
-		if h := scan(content[:m.head]); h.longestID > IDLimit || m.head > headerLimit {
+		if h := scanHeaders(content[:m.head]); h.longestID > IDLimit || m.head > headerLimit {
 			t.Fatalf("the server gets a message with an id of %d bytes and %d bytes of headers", h.longestID, m.head)
 		}
 	}
@@ -252,7 +252,7 @@ func TestBatches_CountsDocuments(t *testing.T) {
 	a, all := &producer{}, newBatches(StagedBatch)
 	stage := func(id string, commit bool, want int) {
 		t.Helper()
-		m := part{subject: "docs.a", size: 10, commit: commit}
+		m := batchMessage{subject: "docs.a", size: 10, commit: commit}
 		if n, _, why := all.stage(a, batchID{"DOCS", id}, m, time.Now()); n != want || why != nil {
 			t.Errorf("batch %s has %d documents, %v; want %d", id, n, why, want)
 		}
@@ -270,7 +270,7 @@ func TestBatches_Limits(t *testing.T) {
 	a, b, start := &producer{}, &producer{}, time.Now()
 	all := newBatches(4 * StagedBatch)
 	stage := func(owner *producer, id string, size int64, commit bool, after time.Duration) (gone string, refused bool) {
-		m := part{subject: "docs.a", size: size, commit: commit}
+		m := batchMessage{subject: "docs.a", size: size, commit: commit}
 		_, ended, why := all.stage(owner, batchID{"DOCS", id}, m, start.Add(after))
 		for _, x := range ended {
 			gone += x.id.id
@@ -293,17 +293,17 @@ func TestBatches_Limits(t *testing.T) {
 		{a, "3", 10, false, 0, "", false, 20},
 		{a, "4", 10, false, 0, "2", false, 20}, // the third one of a connection
 		{b, "5", StagedBatch, false, 0, "", false, StagedBatch + 20},
-		{b, "5", 1, false, 0, "5", true, 20},            // too large
-		{b, "5", 1, false, 0, "", true, 20},             // ... and stays refused
-		{b, "5", 1, true, 0, "", true, 20},              // ... to its end
-		{b, "5", 1, false, 0, "", false, 21},            // a new batch with that id
-		{b, "6", 100, true, 0, "", false, 21},           // a batch of one message
-		{b, "7", 5, false, batchIdle + 1, "", false, 5}, // the others are idle
-		{a, "8", StagedBatch, false, batchIdle + 1, "", false, StagedBatch + 5},
-		{a, "9", StagedBatch, false, batchIdle + 1, "", false, 2*StagedBatch + 5},
-		{b, "10", StagedBatch, false, batchIdle + 1, "", false, 3*StagedBatch + 5},
-		{&producer{}, "11", StagedBatch, false, batchIdle + 1, "7", false, 4 * StagedBatch}, // over the limit on all
-		{&producer{}, "12", 1, false, batchIdle + 1, "8", false, 3*StagedBatch + 1},
+		{b, "5", 1, false, 0, "5", true, 20},                   // too large
+		{b, "5", 1, false, 0, "", true, 20},                    // ... and stays refused
+		{b, "5", 1, true, 0, "", true, 20},                     // ... to its end
+		{b, "5", 1, false, 0, "", false, 21},                   // a new batch with that id
+		{b, "6", 100, true, 0, "", false, 21},                  // a batch of one message
+		{b, "7", 5, false, batchIdleTimeout + 1, "", false, 5}, // the others are idle
+		{a, "8", StagedBatch, false, batchIdleTimeout + 1, "", false, StagedBatch + 5},
+		{a, "9", StagedBatch, false, batchIdleTimeout + 1, "", false, 2*StagedBatch + 5},
+		{b, "10", StagedBatch, false, batchIdleTimeout + 1, "", false, 3*StagedBatch + 5},
+		{&producer{}, "11", StagedBatch, false, batchIdleTimeout + 1, "7", false, 4 * StagedBatch}, // over the limit on all
+		{&producer{}, "12", 1, false, batchIdleTimeout + 1, "8", false, 3*StagedBatch + 1},
 	} {
 		abandoned, refused := stage(x.owner, x.id, x.size, x.commit, x.after)
 		if abandoned != x.abandoned || refused != x.refused || all.bytes != x.bytes {
@@ -311,7 +311,7 @@ func TestBatches_Limits(t *testing.T) {
 				i, abandoned, refused, all.bytes, x.abandoned, x.refused, x.bytes)
 		}
 	}
-	if left := all.release(a); len(left) != 1 || all.count(a) != 0 {
+	if left := all.releaseOwner(a); len(left) != 1 || all.countOwned(a) != 0 {
 		t.Errorf("a connection leaves %d batches", len(left))
 	}
 }
@@ -325,7 +325,7 @@ func TestScan_ReadsHeadersAsTheServer(t *testing.T) {
 		"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Commit: x\r\n":    {batch: []byte("b"), commit: true},
 		"NATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Id: c\r\n\r\n":    {batch: []byte("b")},
 	} {
-		h := scan([]byte(head))
+		h := scanHeaders([]byte(head))
 		if h.longestID != want.longestID || h.commit != want.commit || !bytes.Equal(h.batch, want.batch) {
 			t.Errorf("%q: %+v, want %+v", head, h, want)
 		}
@@ -340,14 +340,14 @@ func TestProducer_WaitsForTheLimitOnIDs(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // ends the first wait
 	var out bytes.Buffer
-	c := &producer{p: New(nil, Options{}), ctx: ctx, toServ: bufio.NewWriter(&out)}
-	if _, err := c.toServ.WriteString("PING\r\n"); err != nil {
+	c := &producer{proxy: New(nil, Options{}), ctx: ctx, serverWriter: bufio.NewWriter(&out)}
+	if _, err := c.serverWriter.WriteString("PING\r\n"); err != nil {
 		t.Fatal(err)
 	}
-	if perWindow := float64(c.p.ids.Limit()) * IDWindow.Seconds(); perWindow > IDBytes-idBurst+1 {
+	if perWindow := float64(c.proxy.idLimiter.Limit()) * IDWindow.Seconds(); perWindow > IDBytes-idBurst+1 {
 		t.Errorf("%.0f bytes of ids are forwarded in a window, beyond the burst", perWindow)
 	}
-	c.p.ids.SetLimit(practicallyNever)
+	c.proxy.idLimiter.SetLimit(practicallyNever)
 	allowed := 0
 	for c.waitForID(headers{longestID: IDLimit}) == nil {
 		if allowed += IDLimit + IDOverhead; allowed > idBurst {
@@ -370,18 +370,18 @@ func TestProducer_WaitsForTheLimitOnOtherOperations(t *testing.T) {
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel() // ends the first wait
-		c := &producer{p: New(nil, Options{}), ctx: ctx, toServ: bufio.NewWriter(io.Discard), box: newOutbox()}
-		if limit := c.p.others.Limit(); limit != othersPerSecond {
+		c := &producer{proxy: New(nil, Options{}), ctx: ctx, serverWriter: bufio.NewWriter(io.Discard), outbox: newOutbox()}
+		if limit := c.proxy.otherLimiter.Limit(); limit != otherOpsPerSecond {
 			t.Errorf("%v operations are forwarded a second", limit)
 		}
-		c.p.others.SetLimit(practicallyNever)
-		c.p.Share(Stream{Name: "DOCS", Subjects: []string{"docs.>"}})
-		sent := strings.NewReader(strings.Repeat(operation, 3*othersBurst))
-		c.fromUser = bufio.NewReaderSize(sent, controlLine)
-		if err := c.forward(); !errors.Is(err, context.Canceled) {
+		c.proxy.otherLimiter.SetLimit(practicallyNever)
+		c.proxy.RegisterStreams(Stream{Name: "DOCS", Subjects: []string{"docs.>"}})
+		sent := strings.NewReader(strings.Repeat(operation, 3*otherOpsBurst))
+		c.clientReader = bufio.NewReaderSize(sent, controlLine)
+		if err := c.forwardClient(); !errors.Is(err, context.Canceled) {
 			t.Errorf("%q: got %v, want a wait for the limit", operation, err)
 		}
-		if done := 3*othersBurst - sent.Len()/len(operation); done > 2*othersBurst {
+		if done := 3*otherOpsBurst - sent.Len()/len(operation); done > 2*otherOpsBurst {
 			t.Errorf("%q: %d of them are forwarded at once", operation, done)
 		}
 	}
@@ -398,38 +398,38 @@ func TestProducer_BoundsDocumentsThatAreNotStored(t *testing.T) {
 			defer cancel()
 			nc := documents(t)
 			p := New(nil, Options{Documents: nc})
-			p.Share(Stream{Name: "DOCS", Subjects: []string{"docs.>"}})
+			p.RegisterStreams(Stream{Name: "DOCS", Subjects: []string{"docs.>"}})
 			asked := 0
 			_, err := nc.Subscribe("docs.>", func(m *nats.Msg) { // a server that stores nothing
 				if m.Header.Get(nats.ExpectedStreamHdr) == "" {
 					t.Errorf("the proxy publishes %q %q", m.Header, m.Data)
 				}
-				if asked++; asked == partsUnstored {
+				if asked++; asked == maxUnstoredParts {
 					cancel()
 				}
 			})
 			if err != nil {
 				t.Fatal(err)
 			}
-			const sent = 4 * partsUnstored * partMessages
+			const sent = 4 * maxUnstoredParts * partMessages
 			var out bytes.Buffer
-			c := &producer{p: p, ctx: ctx, toServ: bufio.NewWriter(&out), box: newOutbox()}
-			c.fromUser = bufio.NewReaderSize(strings.NewReader(strings.Repeat(document, sent)), headerLimit)
-			if err := c.forward(); !errors.Is(err, context.Canceled) {
+			c := &producer{proxy: p, ctx: ctx, serverWriter: bufio.NewWriter(&out), outbox: newOutbox()}
+			c.clientReader = bufio.NewReaderSize(strings.NewReader(strings.Repeat(document, sent)), headerLimit)
+			if err := c.forwardClient(); !errors.Is(err, context.Canceled) {
 				t.Errorf("got %v, want a wait for the server", err)
 			}
-			if n := bytes.Count(out.Bytes(), []byte("PUB docs.a")); n > (partsUnstored+1)*partMessages {
+			if n := bytes.Count(out.Bytes(), []byte("PUB docs.a")); n > (maxUnstoredParts+1)*partMessages {
 				t.Errorf("%d of %d are forwarded although none is stored", n, sent)
 			}
 			p.cancel()
-			p.serving.Wait()
+			p.goroutines.Wait()
 		})
 	}
 }
 
 // A large batch is one part, for which producers do not yield. A small one counts as a document.
 func TestWindow_Parts(t *testing.T) {
-	var w window
+	var w partCounter
 	add := func(size, documents int, wantComplete, wantBatch bool) {
 		t.Helper()
 		if complete, batch := w.add(size, documents); complete != wantComplete || batch != wantBatch {
@@ -451,18 +451,18 @@ func TestReads_ProducersYield(t *testing.T) {
 	p := New(nil, Options{})
 	yields := func(done int64, want time.Duration) {
 		t.Helper()
-		if got := p.reads.yield(done, time.Millisecond); got != want {
+		if got := p.reads.producerDelay(done, time.Millisecond); got != want {
 			t.Errorf("got %v, want %v", got, want)
 		}
 	}
 	yields(0, 0)
-	done := p.Reading()
-	yields(0, yieldFactor*time.Millisecond)
+	done := p.BeginRead()
+	yields(0, delayFactor*time.Millisecond)
 	done()
-	yields(0, yieldFactor*time.Millisecond)
+	yields(0, delayFactor*time.Millisecond)
 	yields(1, 0)
-	p.Reading()
-	if got := p.reads.yield(1, time.Hour); got != maxYield {
-		t.Errorf("got %v, want %v at most", got, maxYield)
+	p.BeginRead()
+	if got := p.reads.producerDelay(1, time.Hour); got != maxDelay {
+		t.Errorf("got %v, want %v at most", got, maxDelay)
 	}
 }

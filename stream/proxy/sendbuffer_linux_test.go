@@ -21,7 +21,7 @@ func TestProducer_BoundsTheSendBuffer(t *testing.T) {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.DiscardHandler)
-	l := connlimit.New(inner, connlimit.Config{Max: 1, MaxPerHost: 1, IdentifyWithin: time.Hour, Log: log})
+	l := connlimit.New(inner, connlimit.Config{Max: 1, MaxPerHost: 1, IdentifyTimeout: time.Hour, Log: log})
 	defer l.Close()
 	client, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
@@ -34,7 +34,7 @@ func TestProducer_BoundsTheSendBuffer(t *testing.T) {
 	}
 	defer accepted.Close()
 	raw := accepted.(*connlimit.Conn)
-	s := &session{client: raw, server: raw, fromUser: bufio.NewReader(strings.NewReader(""))}
+	s := &session{client: raw, server: raw, clientReader: bufio.NewReader(strings.NewReader(""))}
 	newProducer(context.Background(), New(nil, Options{}), raw, s)
 	control, err := raw.Conn.(*net.TCPConn).SyscallConn()
 	if err != nil {

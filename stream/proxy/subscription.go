@@ -13,8 +13,8 @@ const inboxLimit = 256
 // inboxes records the owners of subscribed inboxes. Each inbox belongs to one connection, so that a response has one
 // reader.
 type inboxes struct {
-	mu sync.Mutex
-	of map[string]*inbox
+	mu     sync.Mutex
+	owners map[string]*inbox
 }
 
 // inbox is the owner of an inbox, and the number of its subscriptions to it.
@@ -23,16 +23,16 @@ type inbox struct {
 	subs  int
 }
 
-func (i *inboxes) take(name string, owner *producer) bool {
+func (i *inboxes) claim(name string, owner *producer) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	x := i.of[name]
+	x := i.owners[name]
 	if x == nil {
 		x = &inbox{owner: owner}
-		if i.of == nil {
-			i.of = map[string]*inbox{}
+		if i.owners == nil {
+			i.owners = map[string]*inbox{}
 		}
-		i.of[name] = x
+		i.owners[name] = x
 	}
 	if x.owner != owner {
 		return false
@@ -41,26 +41,26 @@ func (i *inboxes) take(name string, owner *producer) bool {
 	return true
 }
 
-// has reports whether a connection has subscribed to an inbox.
-func (i *inboxes) has(name string, owner *producer) bool {
+// isOwner reports whether a connection has subscribed to an inbox.
+func (i *inboxes) isOwner(name string, owner *producer) bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	x := i.of[name]
+	x := i.owners[name]
 	return x != nil && x.owner == owner
 }
 
-func (i *inboxes) leave(name string) {
+func (i *inboxes) release(name string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if x := i.of[name]; x != nil {
+	if x := i.owners[name]; x != nil {
 		if x.subs--; x.subs == 0 {
-			delete(i.of, name)
+			delete(i.owners, name)
 		}
 	}
 }
 
-// inboxOf returns the part of a subject that identifies its inbox; empty for a subject of several inboxes.
-func inboxOf(subject string) string {
+// inboxName returns the part of a subject that identifies its inbox; empty for a subject of several inboxes.
+func inboxName(subject string) string {
 	rest, found := strings.CutPrefix(subject, inboxPrefix)
 	name, _, _ := strings.Cut(rest, ".")
 	if !found || name == "*" || name == ">" || len(subject) > inboxLimit {
@@ -82,20 +82,20 @@ func (c *producer) subscribe(args [][]byte) error {
 	if c.subs[sid] != nil {
 		return nil // the server also keeps the first one
 	}
-	name := inboxOf(subject)
+	name := inboxName(subject)
 	switch {
 	case name == "":
-		c.tell(fmt.Sprintf("Permissions Violation for Subscription to %q", subject))
+		c.sendError(fmt.Sprintf("Permissions Violation for Subscription to %q", subject))
 		return nil
 	case len(c.subs) >= subscriptionLimit:
-		c.tell("maximum subscriptions exceeded")
+		c.sendError("maximum subscriptions exceeded")
 		return nil
-	case !c.p.inboxes.take(name, c):
-		c.tell(fmt.Sprintf("Permissions Violation for Subscription to %q: it is another connection's", subject))
+	case !c.proxy.inboxes.claim(name, c):
+		c.sendError(fmt.Sprintf("Permissions Violation for Subscription to %q: it is another connection's", subject))
 		return nil
 	}
 	c.subs[sid] = &subscription{inbox: name}
-	_, err := fmt.Fprintf(c.toServ, "SUB %s %s\r\n", bytes.Join(args[:len(args)-1], blank), sid)
+	_, err := fmt.Fprintf(c.serverWriter, "SUB %s %s\r\n", bytes.Join(args[:len(args)-1], blank), sid)
 	return err
 }
 
@@ -106,7 +106,7 @@ func (c *producer) unsubscribe(args [][]byte) error {
 	}
 	most, ok := 0, true
 	if len(args) == 2 {
-		most, ok = number(args[1])
+		most, ok = parseNumber(args[1])
 	}
 	if !ok {
 		return errProtocol
@@ -118,33 +118,33 @@ func (c *producer) unsubscribe(args [][]byte) error {
 	if s == nil {
 		return nil
 	}
-	if s.left = most - s.seen; s.left <= 0 {
-		c.drop(sid)
+	if s.remaining = most - s.deliveries; s.remaining <= 0 {
+		c.removeSubscription(sid)
 	}
-	_, err := fmt.Fprintf(c.toServ, "UNSUB %s\r\n", bytes.Join(args, blank))
+	_, err := fmt.Fprintf(c.serverWriter, "UNSUB %s\r\n", bytes.Join(args, blank))
 	return err
 }
 
-// delivered counts a delivery to a subscription.
-func (c *producer) delivered(sid string) {
+// countDelivery counts a delivery to a subscription.
+func (c *producer) countDelivery(sid string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	s := c.subs[sid]
 	if s == nil {
 		return
 	}
-	s.seen++
-	if s.left > 0 {
-		if s.left--; s.left == 0 {
-			c.drop(sid)
+	s.deliveries++
+	if s.remaining > 0 {
+		if s.remaining--; s.remaining == 0 {
+			c.removeSubscription(sid)
 		}
 	}
 }
 
-// drop removes a subscription. The caller holds c.mu.
-func (c *producer) drop(sid string) {
+// removeSubscription removes a subscription. The caller holds c.mu.
+func (c *producer) removeSubscription(sid string) {
 	if s := c.subs[sid]; s != nil {
-		c.p.inboxes.leave(s.inbox)
+		c.proxy.inboxes.release(s.inbox)
 		delete(c.subs, sid)
 	}
 }
@@ -153,6 +153,6 @@ func (c *producer) unsubscribeAll() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for sid := range c.subs {
-		c.drop(sid)
+		c.removeSubscription(sid)
 	}
 }

@@ -17,30 +17,30 @@ const (
 	// counts as a document.
 	partMessages = 32
 	partBytes    = 1 << 20
-	// partsUnstored bounds the parts of all producers that are not stored yet.
-	partsUnstored = 8
-	// yieldFactor delays producers if readers have read while a part of single documents was stored: the part counts as
-	// not stored for another yieldFactor times the duration of storing it.
-	yieldFactor = 6
-	maxYield    = 3 * time.Second
+	// maxUnstoredParts bounds the parts of all producers that are not stored yet.
+	maxUnstoredParts = 8
+	// delayFactor delays producers if readers have read while a part of single documents was stored: the part counts as
+	// not stored for another delayFactor times the duration of storing it.
+	delayFactor = 6
+	maxDelay    = 3 * time.Second
 	// storedTimeout bounds the wait for a part if the server does not respond.
 	storedTimeout = 30 * time.Second
 )
 
-// reads counts the reads that readers wait for.
-type reads struct{ open, done atomic.Int64 }
+// readCounter counts the reads that readers wait for.
+type readCounter struct{ open, done atomic.Int64 }
 
-// yield returns how long producers yield to readers after a part. took is how long storing it took, and done the
-// number of completed reads when that began.
-func (r *reads) yield(done int64, took time.Duration) time.Duration {
+// producerDelay returns how long producers yield to readers after a part. took is how long storing it took, and done
+// the number of completed reads when that began.
+func (r *readCounter) producerDelay(done int64, took time.Duration) time.Duration {
 	if r.open.Load() == 0 && r.done.Load() == done {
 		return 0
 	}
-	return min(yieldFactor*took, maxYield)
+	return min(delayFactor*took, maxDelay)
 }
 
-// Reading records that readers wait for documents of the server, until done is called. Producers yield to them.
-func (p *Proxy) Reading() (done func()) {
+// BeginRead records that readers wait for documents of the server, until done is called. Producers yield to them.
+func (p *Proxy) BeginRead() (done func()) {
 	p.reads.open.Add(1)
 	return func() {
 		p.reads.done.Add(1)
@@ -48,12 +48,12 @@ func (p *Proxy) Reading() (done func()) {
 	}
 }
 
-// window counts single documents of a connection since its last part.
-type window struct{ messages, bytes int }
+// partCounter counts single documents of a connection since its last part.
+type partCounter struct{ messages, bytes int }
 
 // add counts a document, or the last one of a batch with the given number of documents. It reports whether a part is
 // complete, and whether that part is a batch.
-func (w *window) add(size, documents int) (complete, batch bool) {
+func (w *partCounter) add(size, documents int) (complete, batch bool) {
 	if documents >= partMessages {
 		return true, true
 	}
@@ -66,30 +66,30 @@ func (w *window) add(size, documents int) (complete, batch bool) {
 	return true, false
 }
 
-// published counts a forwarded document, or the last one of a batch with the given number of documents. It waits
+// awaitCapacity counts a forwarded document, or the last one of a batch with the given number of documents. It waits
 // while too many documents are not stored.
-func (c *producer) published(m message, documents int) error {
-	if c.p.streams.of(m.subject) == nil { // no document
-		return c.wait(c.p.others, 1)
+func (c *producer) awaitCapacity(m message, documents int) error {
+	if c.proxy.streams.forSubject(m.subject) == nil { // no document
+		return c.waitLimit(c.proxy.otherLimiter, 1)
 	}
-	complete, batch := c.window.add(m.size, documents)
+	complete, batch := c.partCounter.add(m.size, documents)
 	if !complete {
 		return nil
 	}
-	if err := c.toServ.Flush(); err != nil {
+	if err := c.serverWriter.Flush(); err != nil {
 		return err
 	}
-	if err := c.p.parts.Acquire(c.ctx, 1); err != nil {
+	if err := c.proxy.partLimiter.Acquire(c.ctx, 1); err != nil {
 		return err
 	}
-	c.p.serving.Go(func() {
-		defer c.p.parts.Release(1)
-		began, done := time.Now(), c.p.reads.done.Load()
-		c.p.awaitStored(m.subject)
+	c.proxy.goroutines.Go(func() {
+		defer c.proxy.partLimiter.Release(1)
+		began, done := time.Now(), c.proxy.reads.done.Load()
+		c.proxy.awaitStored(m.subject)
 		if batch {
 			return
 		}
-		c.p.pause(c.p.reads.yield(done, time.Since(began)))
+		c.proxy.sleep(c.proxy.reads.producerDelay(done, time.Since(began)))
 	})
 	return nil
 }
@@ -100,11 +100,11 @@ func (c *producer) published(m message, documents int) error {
 func (p *Proxy) awaitStored(subject string) {
 	ctx, cancel := context.WithTimeout(p.ctx, storedTimeout)
 	defer cancel()
-	_, _ = p.o.Documents.RequestMsgWithContext(ctx,
+	_, _ = p.options.Documents.RequestMsgWithContext(ctx,
 		&nats.Msg{Subject: subject, Header: nats.Header{nats.ExpectedStreamHdr: {"-"}}})
 }
 
-func (p *Proxy) pause(long time.Duration) {
+func (p *Proxy) sleep(long time.Duration) {
 	timer := time.NewTimer(long)
 	defer timer.Stop()
 	select {

@@ -21,11 +21,11 @@ func TestRecordOnAServerThatKnowsLess(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			c := natstest.StartCluster(t, 3)
-			s, ctx := c.Store(), natstest.Within(t, 3*time.Minute)
+			s, ctx := c.Store(), natstest.TimeoutContext(t, 3*time.Minute)
 			shortWindow(t, s)
 			docs := unnamed("document", 300)
 			publishPart(t, s, docs[:100])
-			c.Settle("DOCS", "KV_loaderd_publish")
+			c.AwaitSync("DOCS", "KV_loaderd_publish")
 			old := c.Leader("DOCS")
 			if what == "behind" {
 				old = c.Followers("DOCS")[0]

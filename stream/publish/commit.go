@@ -25,45 +25,45 @@ import (
 // in flight is stored in between, the server rejects the attempt, and the committer reads back again. A document is
 // therefore never stored twice, however long the doubt lasts, and independent of the server's deduplication window.
 type committer struct {
-	p      *Publisher
-	atomic bool   // the stream accepts atomic batches
-	size   int    // messages of the next attempt: shrinks while the stream is nearly full
-	single int    // messages to send one by one, so that the server identifies the one that it rejects
-	last   uint64 // messages of the subject up to this sequence are counted, or their ids are in known
-	known  ids    // ids that a read back found and that Publish has not offered again yet
-	unsure bool   // the last attempt may or may not have been stored: read back before the next
-	broken int    // consecutive batches rejected as incomplete
-	saved  time.Time
-	dirty  map[*Record]struct{} // records that changed since they were saved
+	p                 *Publisher
+	atomic            bool   // the stream accepts atomic batches
+	attemptSize       int    // messages of the next attempt: shrinks while the stream is nearly full
+	singleLeft        int    // messages to send one by one, so that the server identifies the one that it rejects
+	last              uint64 // messages of the subject up to this sequence are counted, or their ids are in known
+	known             ids    // ids that a read back found and that Publish has not offered again yet
+	uncertain         bool   // the last attempt may or may not have been stored: read back before the next
+	incompleteBatches int    // consecutive batches rejected as incomplete
+	savedAt           time.Time
+	dirty             map[*Record]struct{} // records that changed since they were saved
 }
 
-// brokenBatches is how many rejections as incomplete are retried before messages are sent one by one. The server
+// maxIncompleteBatches is how many rejections as incomplete are retried before messages are sent one by one. The server
 // reports the cause only for single messages.
-const brokenBatches = 3
+const maxIncompleteBatches = 3
 
-// batch commits b and the records that it touches.
-func (c *committer) batch(ctx context.Context, b batch) error {
+// commitBatch commits b and the records that it touches.
+func (c *committer) commitBatch(ctx context.Context, b batch) error {
 	pending := make([]entry, 0, len(b.entries))
 	for _, e := range b.entries {
 		switch {
 		case e.message == nil:
 		case e.duplicate:
-			c.repeat(0)
+			c.countRepeat(0)
 		default:
 			pending = append(pending, e)
 		}
 	}
-	if err := c.messages(ctx, pending); err != nil {
+	if err := c.commitMessages(ctx, pending); err != nil {
 		return err
 	}
-	return c.record(ctx, b)
+	return c.recordBatch(ctx, b)
 }
 
-func (c *committer) messages(ctx context.Context, pending []entry) (err error) {
-	wait := c.p.newWait()
-	defer func() { wait.end(err) }()
+func (c *committer) commitMessages(ctx context.Context, pending []entry) (err error) {
+	wait := c.p.newProgressBackoff()
+	defer func() { wait.finish(err) }()
 	for len(pending) > 0 {
-		rest, fence, problem, err := c.prepare(ctx, pending)
+		rest, fence, problem, err := c.prepareSend(ctx, pending)
 		if err != nil {
 			return err
 		}
@@ -77,28 +77,28 @@ func (c *committer) messages(ctx context.Context, pending []entry) (err error) {
 		if len(pending) == 0 {
 			return nil
 		}
-		n := min(c.size, len(pending))
-		if !c.atomic || c.single > 0 {
+		n := min(c.attemptSize, len(pending))
+		if !c.atomic || c.singleLeft > 0 {
 			n = 1
 		}
 		a, err := c.send(ctx, pending[:n], fence)
 		if err == nil {
-			c.accept(pending[:n], a)
+			c.recordAck(pending[:n], a)
 			pending = pending[n:]
-			wait.over()
+			wait.resume()
 			continue
 		}
-		if err := c.settle(ctx, err, pending, n, wait); err != nil {
+		if err := c.handleFailure(ctx, err, pending, n, wait); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// prepare returns which of pending are still to be sent, and the sequence that must then be the last of the subject,
-// or noFence. While that cannot be determined, it returns the problem as text. The caller must then wait and call it
-// again. An error is final.
-func (c *committer) prepare(ctx context.Context,
+// prepareSend returns which of pending are still to be sent, and the sequence that must then be the last of the
+// subject, or noFence. While that cannot be determined, it returns the problem as text. The caller must then wait and
+// call it again. An error is final.
+func (c *committer) prepareSend(ctx context.Context,
 	pending []entry) (rest []entry, fence int64, problem string, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, "", err
@@ -108,12 +108,12 @@ func (c *committer) prepare(ctx context.Context,
 	case nats.CLOSED:
 		return nil, 0, "", nats.ErrConnectionClosed
 	default:
-		c.unsure = true
+		c.uncertain = true
 		return nil, 0, "the connection to NATS is lost", nil
 	}
-	if !c.unsure {
+	if !c.uncertain {
 		if len(c.known) > 0 {
-			pending = c.drop(pending, nil, c.last)
+			pending = c.dropStored(pending, nil, c.last)
 		}
 		return pending, noFence, "", nil
 	}
@@ -121,67 +121,67 @@ func (c *committer) prepare(ctx context.Context,
 	if err != nil {
 		return nil, 0, "read back: " + err.Error(), nil
 	}
-	return c.drop(pending, found, last), int64(last), "", nil
+	return c.dropStored(pending, found, last), int64(last), "", nil
 }
 
-// settle decides how to continue after a failed attempt to send the first n of pending. It returns nil if another
-// attempt must be made, after it has waited and adapted that attempt. Otherwise it returns the error with which the
-// publisher ends.
-func (c *committer) settle(ctx context.Context, err error, pending []entry, n int, wait *wait) error {
+// handleFailure decides how to continue after a failed attempt to send the first n of pending. It returns nil if
+// another attempt must be made, after it has waited and adapted that attempt. Otherwise it returns the error with which
+// the publisher ends.
+func (c *committer) handleFailure(ctx context.Context, err error, pending []entry, n int, wait *progressBackoff) error {
 	var refused *jetstream.APIError
 	if !errors.As(err, &refused) {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if !conn.Transient(err) {
+		if !conn.IsTransient(err) {
 			return err
 		}
 		// No response. Only the read back shows whether the batch is stored.
-		c.unsure = true
+		c.uncertain = true
 		size := int64(0)
 		for _, e := range pending[:n] {
 			size += int64(len(e.message.Data))
 		}
 		// a server without storage for a batch does not respond to it
 		if used, limit := c.p.store.AccountStorage(ctx); limit > 0 && limit-used < size {
-			return wait.pause(ctx, accountFull(c.p.store.Config().Name, used, limit))
+			return wait.pause(ctx, accountFullReason(c.p.store.Config().Name, used, limit))
 		}
 		return wait.pause(ctx, "no acknowledgement from the server: "+err.Error())
 	}
 	err = refusal{refused}
 	switch {
-	case conn.WrongLast(err), refused.ErrorCode == conn.CodeDuplicateInFlight:
-		c.unsure = true
+	case conn.IsWrongLastSequence(err), refused.ErrorCode == conn.CodeDuplicateInFlight:
+		c.uncertain = true
 		return wait.pause(ctx, "")
 	case errors.Is(conn.AsFull(err), conn.ErrFull):
 		if n > 1 {
-			c.size = (n + 1) / 2 // fill the remaining space
+			c.attemptSize = (n + 1) / 2 // fill the remaining space
 			return nil
 		}
 		return wait.pause(ctx, c.fullReason(ctx, refused))
 	}
 	switch refused.ErrorCode {
 	case conn.CodeBatchDuplicate:
-		c.single = n // some ids are duplicates; for messages sent one by one the server reports which
+		c.singleLeft = n // some ids are duplicates; for messages sent one by one the server reports which
 	case conn.CodeAtomicDisabled:
 		c.atomic = false
 	case conn.CodeBatchTooLarge:
-		c.size = (n + 1) / 2
+		c.attemptSize = (n + 1) / 2
 	case conn.CodeBatchIncomplete, conn.CodeTooManyInflight:
-		if c.broken++; c.broken >= brokenBatches {
-			c.broken, c.single = 0, n
+		if c.incompleteBatches++; c.incompleteBatches >= maxIncompleteBatches {
+			c.incompleteBatches, c.singleLeft = 0, n
 		}
-		c.unsure = true
+		c.uncertain = true
 		return wait.pause(ctx, "")
 	case conn.CodeMessageTooLarge:
 		if n > 1 { // for messages sent one by one the server reports which
-			c.single = n
+			c.singleLeft = n
 			return nil
 		}
 		return fmt.Errorf("document %s: %w", pending[0].message.Path, err)
 	default:
-		if conn.Transient(err) {
-			c.unsure = true
+		if conn.IsTransient(err) {
+			c.uncertain = true
 			return wait.pause(ctx, "the server answers: "+err.Error())
 		}
 		return fmt.Errorf("store documents: %w", err)
@@ -200,7 +200,7 @@ func (c *committer) fullReason(ctx context.Context, e *jetstream.APIError) strin
 	switch {
 	case e.ErrorCode == conn.CodeAccountFull:
 		used, limit := c.p.store.AccountStorage(ctx)
-		return accountFull(name, used, limit)
+		return accountFullReason(name, used, limit)
 	case e.ErrorCode != conn.CodeStoreFailed:
 		return fmt.Sprintf("%v: the NATS server of %s has no storage left (%v); raise max_file_store in its jetstream "+
 			"settings, or free space on its disk",
@@ -219,8 +219,8 @@ func (c *committer) fullReason(ctx context.Context, e *jetstream.APIError) strin
 	return fmt.Sprintf("%v: %s: %s", conn.ErrFull, name, e.Description)
 }
 
-// accountFull returns why documents wait if the account's streams hold as many bytes as it may store.
-func accountFull(stream string, used, limit int64) string {
+// accountFullReason returns why documents wait if the account's streams hold as many bytes as it may store.
+func accountFullReason(stream string, used, limit int64) string {
 	of := ""
 	if limit > 0 {
 		of = fmt.Sprintf(": its streams hold %d of %d bytes", used, limit)
@@ -230,26 +230,26 @@ func accountFull(stream string, used, limit int64) string {
 		conn.ErrFull, stream, of)
 }
 
-// accept accounts for messages that the server acknowledged.
-func (c *committer) accept(sent []entry, a messages.Ack) {
-	c.unsure, c.broken = false, 0
-	c.single = max(0, c.single-len(sent))
-	c.size = min(2*c.size, c.p.options.BatchMessages)
+// recordAck accounts for messages that the server acknowledged.
+func (c *committer) recordAck(sent []entry, a messages.Ack) {
+	c.uncertain, c.incompleteBatches = false, 0
+	c.singleLeft = max(0, c.singleLeft-len(sent))
+	c.attemptSize = min(2*c.attemptSize, c.p.options.BatchMessages)
 	if a.Duplicate && a.Sequence <= c.last {
-		c.repeat(a.Sequence)
+		c.countRepeat(a.Sequence)
 		return
 	}
 	var bytes int64
 	for _, e := range sent {
 		bytes += int64(len(e.message.Data))
-		e.traced()
+		e.reportStored()
 	}
 	c.last = max(c.last, a.Sequence)
-	c.count(len(sent), bytes, 0, a.Sequence)
+	c.addProgress(len(sent), bytes, 0, a.Sequence)
 }
 
-// drop removes what the read back found and accounts for it.
-func (c *committer) drop(pending []entry, found ids, last uint64) []entry {
+// dropStored removes what the read back found and accounts for it.
+func (c *committer) dropStored(pending []entry, found ids, last uint64) []entry {
 	if c.known == nil {
 		c.known = ids{}
 	}
@@ -260,9 +260,9 @@ func (c *committer) drop(pending []entry, found ids, last uint64) []entry {
 	}
 	rest := make([]entry, 0, len(pending))
 	for _, e := range pending {
-		if c.known.take(e.message.ID) {
-			c.count(1, int64(len(e.message.Data)), 0, last)
-			e.traced()
+		if c.known.remove(e.message.ID) {
+			c.addProgress(1, int64(len(e.message.Data)), 0, last)
+			e.reportStored()
 		} else {
 			rest = append(rest, e)
 		}
@@ -270,30 +270,30 @@ func (c *committer) drop(pending []entry, found ids, last uint64) []entry {
 	return rest
 }
 
-// traced reports to the tracer that the stream has the document.
-func (e entry) traced() {
+// reportStored reports to the tracer that the stream has the document.
+func (e entry) reportStored() {
 	if e.stored != nil {
 		e.stored()
 	}
 }
 
-// repeat counts a document that another publisher has stored at a sequence; 0 for a duplicate within a batch.
-func (c *committer) repeat(sequence uint64) {
-	c.count(0, 0, 1, 0)
-	c.p.progress.Lock()
-	defer c.p.progress.Unlock()
-	if c.p.sofar.Repeated++; c.p.sofar.Repeated == 1 {
-		c.p.sofar.FirstRepeated = sequence
+// countRepeat counts a document that another publisher has stored at a sequence; 0 for a duplicate within a batch.
+func (c *committer) countRepeat(sequence uint64) {
+	c.addProgress(0, 0, 1, 0)
+	c.p.progressMu.Lock()
+	defer c.p.progressMu.Unlock()
+	if c.p.committed.Repeated++; c.p.committed.Repeated == 1 {
+		c.p.committed.FirstRepeated = sequence
 	}
 }
 
-func (c *committer) count(documents int, bytes, duplicates int64, last uint64) {
-	c.p.progress.Lock()
-	defer c.p.progress.Unlock()
-	c.p.sofar.Documents += int64(documents)
-	c.p.sofar.Bytes += bytes
-	c.p.sofar.Duplicates += duplicates
-	c.p.sofar.LastSequence = max(c.p.sofar.LastSequence, last)
+func (c *committer) addProgress(documents int, bytes, duplicates int64, last uint64) {
+	c.p.progressMu.Lock()
+	defer c.p.progressMu.Unlock()
+	c.p.committed.Documents += int64(documents)
+	c.p.committed.Bytes += bytes
+	c.p.committed.Duplicates += duplicates
+	c.p.committed.LastSequence = max(c.p.committed.LastSequence, last)
 }
 
 // noFence sends without an expected sequence.
@@ -318,16 +318,18 @@ func (c *committer) send(ctx context.Context, es []entry, fence int64) (a messag
 	return a, err
 }
 
-// wait is the backoff of one batch, which it reports in the publisher's progress.
-type wait struct {
+// progressBackoff is the backoff of one batch, which it reports in the publisher's progress.
+type progressBackoff struct {
 	p       *Publisher
 	backoff *backoff.ExponentialBackOff
 }
 
-func (p *Publisher) newWait() *wait { return &wait{p, p.store.Backoff()} }
+func (p *Publisher) newProgressBackoff() *progressBackoff {
+	return &progressBackoff{p, p.store.Backoff()}
+}
 
 // pause waits for the next attempt. An empty reason is not reported.
-func (w *wait) pause(ctx context.Context, reason string) error {
+func (w *progressBackoff) pause(ctx context.Context, reason string) error {
 	if reason != "" {
 		w.p.setWaiting(reason)
 	}
@@ -341,16 +343,16 @@ func (w *wait) pause(ctx context.Context, reason string) error {
 	}
 }
 
-// over reports that publishing continues.
-func (w *wait) over() {
+// resume reports that publishing continues.
+func (w *progressBackoff) resume() {
 	w.backoff.Reset()
 	w.p.setWaiting("")
 }
 
-// end is over, except that after an error publishing does not continue, and OnWait is not called.
-func (w *wait) end(err error) {
+// finish is over, except that after an error publishing does not continue, and OnWait is not called.
+func (w *progressBackoff) finish(err error) {
 	if err == nil {
-		w.over()
+		w.resume()
 		return
 	}
 	w.p.noteWaiting("")
@@ -364,15 +366,15 @@ func (p *Publisher) setWaiting(reason string) {
 
 // noteWaiting accounts for the time and reports whether the reason has changed.
 func (p *Publisher) noteWaiting(reason string) (changed bool) {
-	p.progress.Lock()
-	defer p.progress.Unlock()
-	was := p.sofar.Waiting
+	p.progressMu.Lock()
+	defer p.progressMu.Unlock()
+	was := p.committed.Waiting
 	switch {
 	case was == "" && reason != "":
-		p.waiting = time.Now()
+		p.waitingSince = time.Now()
 	case was != "" && reason == "":
-		p.sofar.Waited += time.Since(p.waiting)
+		p.committed.Waited += time.Since(p.waitingSince)
 	}
-	p.sofar.Waiting = reason
+	p.committed.Waiting = reason
 	return was != reason
 }

@@ -39,7 +39,7 @@ func TestPublishAmidABeginning(t *testing.T) {
 	}
 	var none *stream.NoSourceError
 	_, err = publish.New(t.Context(), s, "maths", publish.Options{})
-	if !errors.As(err, &none) || !slices.Equal(none.There, names) {
+	if !errors.As(err, &none) || !slices.Equal(none.Existing, names) {
 		t.Errorf("to a source that there is not: %v", err)
 	}
 }

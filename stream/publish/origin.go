@@ -19,7 +19,7 @@ type Origin struct {
 
 // Origin returns where a document of the publisher's source came from. It reads one message and the source's records.
 func (p *Publisher) Origin(ctx context.Context, sequence uint64) (Origin, error) {
-	ctx, cancel := context.WithTimeout(ctx, conn.AttemptLimit)
+	ctx, cancel := context.WithTimeout(ctx, conn.AttemptTimeout)
 	defer cancel()
 	m, err := messages.Get(ctx, p.store.Client, p.stream, sequence)
 	if err != nil {

@@ -63,8 +63,8 @@ type Committed struct {
 	Waiting string
 }
 
-// headersMost is the server's limit for the headers of one message, in bytes.
-const headersMost = 1<<16 - 1
+// maxHeaderBytes is the server's limit for the headers of one message, in bytes.
+const maxHeaderBytes = 1<<16 - 1
 
 // TooLargeError is a document that the server would reject. The publisher continues without it.
 type TooLargeError struct {
@@ -90,13 +90,13 @@ func (e *TooLargeError) Error() string {
 var ErrClosed = errors.New("publisher is closed")
 
 const (
-	batchBytes = 8 << 20
-	ackTimeout = 10 * time.Second
-	// batchHeaders bounds what commit adds to a message's own headers: batch id, sequence, commit, expected sequence.
-	batchHeaders = 256
+	defaultBatchBytes = 8 << 20
+	defaultAckTimeout = 10 * time.Second
+	// batchHeaderBytes bounds what commit adds to a message's own headers: batch id, sequence, commit, expected sequence.
+	batchHeaderBytes = 256
 )
 
-var sourceToken = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
+var sourcePattern = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 
 // Publisher adds documents to the document stream, in order, each exactly once.
 //
@@ -104,33 +104,33 @@ var sourceToken = regexp.MustCompile(`^[A-Za-z0-9_-]{1,64}$`)
 // order in the stream is the order of Publish. A full stream or a lost connection makes Publish block. Publish and
 // Flush may be called from several goroutines; the order is then that of the calls.
 type Publisher struct {
-	store   *stream.Store
-	js      jetstream.JetStream
-	stream  jetstream.Stream
-	created time.Time // of the stream, which distinguishes it from a later one of the same name
-	source  string
-	subject string
-	options Options
-	limit   int64 // bytes of one message with its headers
+	store      *stream.Store
+	js         jetstream.JetStream
+	stream     jetstream.Stream
+	created    time.Time // of the stream, which distinguishes it from a later one of the same name
+	source     string
+	subject    string
+	options    Options
+	maxMessage int64 // bytes of one message with its headers
 
-	mu      sync.Mutex // guards filling and its companions
-	filling []entry
-	bytes   int
-	ids     map[string]struct{} // of filling
+	mu        sync.Mutex // guards filling and its companions
+	openBatch []entry
+	openBytes int
+	openIDs   map[string]struct{} // of filling
 
 	batches chan batch
 	cancel  context.CancelFunc
 	done    chan struct{} // closed when the committer has ended
 	err     error         // why it ended; read after done
 
-	commit committer
+	committer committer
 
-	bucket sync.Mutex // guards kv
-	kv     jetstream.KeyValue
+	bucketMu sync.Mutex // guards kv
+	kv       jetstream.KeyValue
 
-	progress sync.Mutex
-	sofar    Committed
-	waiting  time.Time
+	progressMu   sync.Mutex
+	committed    Committed
+	waitingSince time.Time
 }
 
 // entry is one position in the publish order: a message, or only an update of a record.
@@ -152,7 +152,7 @@ type batch struct {
 
 // CheckSource returns an error if source is not a valid name of a source.
 func CheckSource(source string) error {
-	if !sourceToken.MatchString(source) {
+	if !sourcePattern.MatchString(source) {
 		return fmt.Errorf("source name %q: want 1 to 64 letters, digits, - and _", source)
 	}
 	return nil
@@ -164,20 +164,20 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	if err := CheckSource(source); err != nil {
 		return nil, err
 	}
-	if o.BatchMessages < 0 || o.BatchMessages > messages.MaxCommit {
-		return nil, fmt.Errorf("batch of %d messages: want 1 to %d", o.BatchMessages, messages.MaxCommit)
+	if o.BatchMessages < 0 || o.BatchMessages > messages.MaxBatch {
+		return nil, fmt.Errorf("batch of %d messages: want 1 to %d", o.BatchMessages, messages.MaxBatch)
 	}
 	if o.BatchMessages == 0 {
-		o.BatchMessages = messages.MaxCommit
+		o.BatchMessages = messages.MaxBatch
 	}
 	if o.BatchBytes <= 0 {
-		o.BatchBytes = batchBytes
+		o.BatchBytes = defaultBatchBytes
 	}
 	if o.Timeout <= 0 {
-		o.Timeout = ackTimeout
+		o.Timeout = defaultAckTimeout
 	}
 	subject := s.Config().Subject + "." + source
-	s, st, err := documents(ctx, s, source)
+	s, st, err := openSource(ctx, s, source)
 	if err != nil {
 		return nil, err
 	}
@@ -185,7 +185,7 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	began := time.Now()
 	if err := s.Retry(ctx, "read settings of stream "+s.Config().Name, func(ctx context.Context) (err error) {
 		info, err = st.Info(ctx)
-		return s.Doubt(began, err)
+		return s.AsTransientAbsence(began, err)
 	}); err != nil {
 		return nil, err
 	}
@@ -197,46 +197,46 @@ func New(ctx context.Context, s *stream.Store, source string, o Options) (*Publi
 	p := &Publisher{
 		store: s, js: s.JetStream(), stream: st, created: stream.Created(info),
 		source: source, subject: subject, options: o,
-		limit:   Limit(s.Conn().MaxPayload(), info.Config),
-		ids:     map[string]struct{}{},
-		batches: make(chan batch),
-		cancel:  cancel,
-		done:    make(chan struct{}),
+		maxMessage: MaxMessageSize(s.Conn().MaxPayload(), info.Config),
+		openIDs:    map[string]struct{}{},
+		batches:    make(chan batch),
+		cancel:     cancel,
+		done:       make(chan struct{}),
 	}
-	p.commit = committer{
-		p: p, atomic: info.Config.AllowAtomicPublish && !o.Single, size: o.BatchMessages,
+	p.committer = committer{
+		p: p, atomic: info.Config.AllowAtomicPublish && !o.Single, attemptSize: o.BatchMessages,
 		// A killed publisher may have left a batch in flight, so the first batch is fenced (see committer).
-		last: info.State.LastSeq, unsure: true,
+		last: info.State.LastSeq, uncertain: true,
 	}
 	go p.run(run)
 	return p, nil
 }
 
-// lookAgain is how long a publisher tries to create the document stream before it checks again whether its source has
-// a stream. Producers of an embedded server may not create streams, and the daemon may have just started.
-const lookAgain = 5 * time.Second
+// ensureTimeout is how long a publisher tries to create the document stream before it checks again whether its source
+// has a stream. Producers of an embedded server may not create streams, and the daemon may have just started.
+const ensureTimeout = 5 * time.Second
 
-// missing is how long a publisher waits for the stream of its source while other sources have streams. A starting
-// daemon creates the streams one by one. Each new stream restarts the wait.
+// missingTimeout is how long a publisher waits for the stream of its source while other sources have streams. A
+// starting daemon creates the streams one by one. Each new stream restarts the wait.
 const (
-	missing     = 2 * time.Second
-	missingLook = 100 * time.Millisecond
+	missingTimeout      = 2 * time.Second
+	missingPollInterval = 100 * time.Millisecond
 )
 
-// documents opens the stream for a source's documents.
-func documents(ctx context.Context, s *stream.Store, source string) (*stream.Store, jetstream.Stream, error) {
+// openSource opens the stream for a source's documents.
+func openSource(ctx context.Context, s *stream.Store, source string) (*stream.Store, jetstream.Stream, error) {
 	var grew time.Time
 	there := 0
 	for {
 		of, err := s.SourceOf(ctx, source)
 		var none *stream.NoSourceError
 		if errors.As(err, &none) {
-			if len(none.There) > there {
-				grew, there = time.Now(), len(none.There)
+			if len(none.Existing) > there {
+				grew, there = time.Now(), len(none.Existing)
 			}
-			if time.Since(grew) < missing {
+			if time.Since(grew) < missingTimeout {
 				select {
-				case <-time.After(missingLook):
+				case <-time.After(missingPollInterval):
 				case <-ctx.Done():
 				}
 				continue
@@ -245,7 +245,7 @@ func documents(ctx context.Context, s *stream.Store, source string) (*stream.Sto
 		if err != nil {
 			return nil, nil, err
 		}
-		limit, cancel := context.WithTimeout(ctx, lookAgain)
+		limit, cancel := context.WithTimeout(ctx, ensureTimeout)
 		st, err := of.EnsureDocuments(limit)
 		over := limit.Err() != nil && ctx.Err() == nil
 		cancel()
@@ -262,8 +262,8 @@ func (p *Publisher) Documents() *stream.Store { return p.store }
 // Subject returns the subject of the documents.
 func (p *Publisher) Subject() string { return p.subject }
 
-// Limit returns the largest message, headers included, that the server stores in a stream of these settings.
-func Limit(payload int64, c jetstream.StreamConfig) int64 {
+// MaxMessageSize returns the largest message, headers included, that the server stores in a stream of these settings.
+func MaxMessageSize(payload int64, c jetstream.StreamConfig) int64 {
 	limit := payload
 	if c.MaxMsgSize > 0 {
 		limit = min(limit, int64(c.MaxMsgSize))
@@ -297,45 +297,45 @@ func (p *Publisher) enqueue(ctx context.Context, e entry) error {
 			m.Trace, e.stored = p.options.Tracer.Publish(m.Subject, m.ID)
 		}
 		var err error
-		if e.size, err = Fits(*m); err != nil {
+		if e.size, err = CheckMessageSize(*m); err != nil {
 			return err
 		}
-		if int64(e.size) > p.limit {
-			return &TooLargeError{Document: cmp.Or(m.Path, m.ID), Size: int64(e.size), Limit: p.limit}
+		if int64(e.size) > p.maxMessage {
+			return &TooLargeError{Document: cmp.Or(m.Path, m.ID), Size: int64(e.size), Limit: p.maxMessage}
 		}
 	}
 	select {
 	case <-p.done:
-		return p.ended()
+		return p.endError()
 	default:
 	}
-	if len(p.filling) > 0 && (len(p.filling) >= p.options.BatchMessages || p.bytes+e.size > p.options.BatchBytes) {
-		if err := p.handOver(ctx, nil); err != nil {
+	if len(p.openBatch) > 0 && (len(p.openBatch) >= p.options.BatchMessages || p.openBytes+e.size > p.options.BatchBytes) {
+		if err := p.submitBatch(ctx, nil); err != nil {
 			return err
 		}
 	}
 	if m := e.message; m != nil && m.ID != "" {
 		// The server would reject the whole batch for a duplicate id.
-		_, e.duplicate = p.ids[m.ID]
-		p.ids[m.ID] = struct{}{}
+		_, e.duplicate = p.openIDs[m.ID]
+		p.openIDs[m.ID] = struct{}{}
 	}
-	p.filling = append(p.filling, e)
-	p.bytes += e.size
+	p.openBatch = append(p.openBatch, e)
+	p.openBytes += e.size
 	return nil
 }
 
-// handOver passes the filled batch to the committer, which accepts it when the previous one is committed. The caller
+// submitBatch passes the filled batch to the committer, which accepts it when the previous one is committed. The caller
 // must hold p.mu.
-func (p *Publisher) handOver(ctx context.Context, flushed chan struct{}) error {
+func (p *Publisher) submitBatch(ctx context.Context, flushed chan struct{}) error {
 	select {
-	case p.batches <- batch{p.filling, flushed}:
+	case p.batches <- batch{p.openBatch, flushed}:
 	case <-p.done:
-		return p.ended()
+		return p.endError()
 	case <-ctx.Done():
 		return fmt.Errorf("publish to %s: %w", p.subject, ctx.Err())
 	}
-	p.filling, p.bytes = nil, 0
-	clear(p.ids)
+	p.openBatch, p.openBytes = nil, 0
+	clear(p.openIDs)
 	return nil
 }
 
@@ -343,7 +343,7 @@ func (p *Publisher) handOver(ctx context.Context, flushed chan struct{}) error {
 func (p *Publisher) Flush(ctx context.Context) (Committed, error) {
 	flushed := make(chan struct{})
 	p.mu.Lock()
-	err := p.handOver(ctx, flushed)
+	err := p.submitBatch(ctx, flushed)
 	p.mu.Unlock()
 	if err != nil {
 		return p.Progress(), err
@@ -352,7 +352,7 @@ func (p *Publisher) Flush(ctx context.Context) (Committed, error) {
 	case <-flushed:
 		return p.Progress(), nil
 	case <-p.done:
-		return p.Progress(), p.ended()
+		return p.Progress(), p.endError()
 	case <-ctx.Done():
 		return p.Progress(), fmt.Errorf("flush to %s: %w", p.subject, ctx.Err())
 	}
@@ -360,11 +360,11 @@ func (p *Publisher) Flush(ctx context.Context) (Committed, error) {
 
 // Progress returns what is committed now.
 func (p *Publisher) Progress() Committed {
-	p.progress.Lock()
-	defer p.progress.Unlock()
-	now := p.sofar
+	p.progressMu.Lock()
+	defer p.progressMu.Unlock()
+	now := p.committed
 	if now.Waiting != "" {
-		now.Waited += time.Since(p.waiting)
+		now.Waited += time.Since(p.waitingSince)
 	}
 	return now
 }
@@ -376,7 +376,7 @@ func (p *Publisher) Close() {
 	<-p.done
 }
 
-func (p *Publisher) ended() error {
+func (p *Publisher) endError() error {
 	if p.err != nil {
 		return p.err
 	}
@@ -392,7 +392,7 @@ func (p *Publisher) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case b := <-p.batches:
-			if err := p.commit.batch(ctx, b); err != nil {
+			if err := p.committer.commitBatch(ctx, b); err != nil {
 				if !errors.Is(err, context.Canceled) {
 					p.err = fmt.Errorf("publish to %s: %w", p.subject, err)
 				}
@@ -405,12 +405,12 @@ func (p *Publisher) run(ctx context.Context) {
 	}
 }
 
-// Fits returns the bytes of a document's message that the server counts against its limits. It returns a
+// CheckMessageSize returns the bytes of a document's message that the server counts against its limits. It returns a
 // *TooLargeError if no server accepts its headers.
-func Fits(m stream.Message) (size int, err error) {
+func CheckMessageSize(m stream.Message) (size int, err error) {
 	size = messageSize(m.NATS())
-	if head := size - len(m.Data); head > headersMost {
-		return size, &TooLargeError{Document: cmp.Or(m.Path, m.ID), Size: int64(head), Limit: headersMost, Headers: true}
+	if head := size - len(m.Data); head > maxHeaderBytes {
+		return size, &TooLargeError{Document: cmp.Or(m.Path, m.ID), Size: int64(head), Limit: maxHeaderBytes, Headers: true}
 	}
 	return size, nil
 }
@@ -418,7 +418,7 @@ func Fits(m stream.Message) (size int, err error) {
 // messageSize returns what the server counts against its limits: payload and encoded headers, with room for the
 // headers of a batch.
 func messageSize(m *nats.Msg) int {
-	n := len("NATS/1.0\r\n\r\n") + batchHeaders + len(m.Data)
+	n := len("NATS/1.0\r\n\r\n") + batchHeaderBytes + len(m.Data)
 	for k, v := range m.Header {
 		n += len(k) + len(v[0]) + len(": \r\n")
 	}

@@ -314,7 +314,7 @@ func TestPublishRefusesTooLarge(t *testing.T) {
 func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
 	t.Parallel()
 	srv := publishServer(t)
-	client := srv.Remote()
+	client := srv.OpenRemote()
 	restart := make(chan struct{})
 	restarted := make(chan struct{})
 	p := newPublisher(t, client, publish.Options{BatchMessages: 20, Timeout: time.Second, OnWait: func(reason string) {

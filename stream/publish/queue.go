@@ -42,12 +42,12 @@ func (p *Publisher) Queue(ctx context.Context, follows []string) (*Queue, error)
 		_, _ = fmt.Fprintf(h, "%s\x00", pattern)
 	}
 	q := &Queue{p: p, key: p.source + ".queue." + hex.EncodeToString(h.Sum(nil)[:16])}
-	kv, err := p.records(ctx)
+	kv, err := p.recordBucket(ctx)
 	if err != nil {
 		return nil, err
 	}
 	var stored jetstream.KeyValueEntry
-	err = p.patiently(ctx, "read the queue of files", func(ctx context.Context) (err error) {
+	err = p.retryRecord(ctx, "read the queue of files", func(ctx context.Context) (err error) {
 		stored, err = kv.Get(ctx, q.key)
 		return err
 	})
@@ -91,13 +91,13 @@ func (q *Queue) Write(ctx context.Context, inputs []string) error {
 	if err != nil {
 		return fmt.Errorf("encode the queue of files: %w", err)
 	}
-	return q.p.patiently(ctx, "write the queue of files", func(ctx context.Context) error {
-		kv, err := q.p.records(ctx)
+	return q.p.retryRecord(ctx, "write the queue of files", func(ctx context.Context) error {
+		kv, err := q.p.recordBucket(ctx)
 		if err != nil {
 			return err
 		}
 		revision, err := kv.Update(ctx, q.key, data, q.revision)
-		if errors.Is(err, jetstream.ErrKeyExists) || conn.WrongLast(err) {
+		if errors.Is(err, jetstream.ErrKeyExists) || conn.IsWrongLastSequence(err) {
 			// Possibly an earlier write of this publisher, whose response was lost.
 			stored, getErr := kv.Get(ctx, q.key)
 			if getErr != nil {
@@ -121,14 +121,14 @@ type State int
 // What is recorded of an input.
 const (
 	Unknown  State = iota // nothing of it was published
-	Begun                 // a part, or another version of a part
+	Partial               // a part, or another version of a part
 	Complete              // all of it
 	Changed               // all of an earlier version
 )
 
 // State returns what is recorded of an input, and changes nothing. Name and fingerprint are as for Resume.
 func (p *Publisher) State(ctx context.Context, name, fingerprint string) (State, error) {
-	kv, err := p.records(ctx)
+	kv, err := p.recordBucket(ctx)
 	if err != nil {
 		return Unknown, err
 	}
@@ -140,7 +140,7 @@ func (p *Publisher) State(ctx context.Context, name, fingerprint string) (State,
 	case r.revision == 0 || !v.Created.Equal(p.created):
 		return Unknown, nil
 	case !v.Complete:
-		return Begun, nil
+		return Partial, nil
 	case v.Fingerprint != "" && v.Fingerprint != fingerprint:
 		return Changed, nil
 	}

@@ -59,8 +59,8 @@ func TestStateOfAnInput(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	is("one", publish.Begun)
-	is("two", publish.Begun)
+	is("one", publish.Partial)
+	is("two", publish.Partial)
 	if err := r.Finish(t.Context()); err != nil {
 		t.Fatal(err)
 	}

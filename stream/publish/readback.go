@@ -21,32 +21,32 @@ func idKey(id string) [16]byte {
 	return [16]byte(sum[:16])
 }
 
-// take removes id and reports whether it was present.
-func (s ids) take(id string) bool {
+// remove removes id and reports whether it was present.
+func (s ids) remove(id string) bool {
 	key := idKey(id)
 	_, ok := s[key]
 	delete(s, key)
 	return ok
 }
 
-// readBackPatience bounds the wait for the source's last message. A longer wait means that the server has failed.
-const readBackPatience = 10 * time.Second
+// readBackTimeout bounds the wait for the source's last message. A longer wait means that the server has failed.
+const readBackTimeout = 10 * time.Second
 
-// newest returns the last message of the publisher's subject. In a cluster it requests the message from the leader,
-// because even a lagging server responds to a direct get.
-func (p *Publisher) newest(ctx context.Context) (*jetstream.RawStreamMsg, error) {
+// lastMessage returns the last message of the publisher's subject. In a cluster it requests the message from the
+// leader, because even a lagging server responds to a direct get.
+func (p *Publisher) lastMessage(ctx context.Context) (*jetstream.RawStreamMsg, error) {
 	if p.store.Clustered() {
 		return messages.GetLast(ctx, p.store.Client, p.store.Config().Name, p.subject)
 	}
 	return p.stream.GetLastMsgForSubject(ctx, p.subject)
 }
 
-// readBackSurely is readBack after a write that a majority of the stream's servers has stored, if that is permitted.
+// readBackConfirmed is readBack after a write that a majority of the stream's servers has stored, if that is permitted.
 // It misses nothing that was stored before. The result of readBack alone may be stale. That is safe for a send that
 // expects the last sequence that readBack returns, because the server rejects a send that is based on stale ids.
-func (p *Publisher) readBackSurely(ctx context.Context, after uint64) (known ids, err error) {
-	err = p.store.RetryWithin(ctx, readBackLimit, "read back "+p.subject, func(ctx context.Context) error {
-		if err := messages.Confirm(ctx, p.store.Client, p.stream); err != nil {
+func (p *Publisher) readBackConfirmed(ctx context.Context, after uint64) (known ids, err error) {
+	err = p.store.RetryWithin(ctx, readBackAttemptTimeout, "read back "+p.subject, func(ctx context.Context) error {
+		if err := messages.TryBarrier(ctx, p.store.Client, p.stream); err != nil {
 			return err
 		}
 		known, _, err = p.readBack(ctx, after)
@@ -55,15 +55,15 @@ func (p *Publisher) readBackSurely(ctx context.Context, after uint64) (known ids
 	return known, err
 }
 
-// readBackLimit bounds one attempt to read all headers of a source.
-const readBackLimit = time.Hour
+// readBackAttemptTimeout bounds one attempt to read all headers of a source.
+const readBackAttemptTimeout = time.Hour
 
 // readBack returns the ids of the messages of the publisher's subject after a sequence, and the sequence of the last
 // of all its messages (0 for none). It reads headers only.
 func (p *Publisher) readBack(ctx context.Context, after uint64) (ids, uint64, error) {
-	call, cancel := context.WithTimeout(ctx, readBackPatience)
+	call, cancel := context.WithTimeout(ctx, readBackTimeout)
 	defer cancel()
-	newest, err := p.newest(call)
+	newest, err := p.lastMessage(call)
 	if errors.Is(err, jetstream.ErrMsgNotFound) {
 		return nil, 0, nil
 	}

@@ -19,9 +19,9 @@ import (
 	"loaderd/stream/messages"
 )
 
-// recordEvery is the write interval of a record while its input is published. A read back finds what was committed
+// recordInterval is the write interval of a record while its input is published. A read back finds what was committed
 // after the last write.
-const recordEvery = 250 * time.Millisecond
+const recordInterval = 250 * time.Millisecond
 
 // Record stores how much of one input (a file, or the plain files of a folder) is in the stream. Publishing the input
 // again therefore adds nothing, and a publisher that was killed continues where it stopped.
@@ -32,19 +32,19 @@ const recordEvery = 250 * time.Millisecond
 //	between a commit and its record    documents after the record's last sequence: found by reading back their ids
 //	after the record's write           nothing to repair
 type Record struct {
-	p        *Publisher
-	key      string
-	revision uint64
-	value    recordValue
-	complete bool // before this publisher
-	skip     int64
-	stored   int64
-	changed  bool // since its documents were published
-	known    ids  // from a read back: ids of this input, and of everything else that was published to the source
-	// seen counts the documents that were offered. origin and index identify the last one.
-	seen   int64
-	origin string
-	index  int
+	p         *Publisher
+	key       string
+	revision  uint64
+	value     recordValue
+	complete  bool // before this publisher
+	committed int64
+	stored    int64
+	changed   bool // since its documents were published
+	known     ids  // from a read back: ids of this input, and of everything else that was published to the source
+	// offered counts the documents that were offered. origin and index identify the last one.
+	offered int64
+	origin  string
+	index   int
 }
 
 // recordValue is the stored form.
@@ -101,12 +101,12 @@ func (p *Publisher) Resume(ctx context.Context, name, fingerprint string) (*Reco
 const resumeAttempts = 5
 
 func (p *Publisher) resume(ctx context.Context, name, fingerprint string) (*Record, error) {
-	kv, err := p.records(ctx)
+	kv, err := p.recordBucket(ctx)
 	if err != nil {
 		return nil, err
 	}
 	r := &Record{p: p, key: p.recordKey(name)}
-	info, err := p.state(ctx)
+	info, err := p.streamState(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -130,17 +130,17 @@ func (p *Publisher) resume(ctx context.Context, name, fingerprint string) (*Reco
 		if info.State.FirstSeq > after+1 && info.State.LastSeq > after {
 			return nil, &ReleasedError{Input: name, Why: why, Documents: recorded, After: after, Oldest: info.State.FirstSeq}
 		}
-		if r.known, err = p.readBackSurely(ctx, after); err != nil {
+		if r.known, err = p.readBackConfirmed(ctx, after); err != nil {
 			return nil, err
 		}
 	}
-	r.skip, r.stored = r.value.Documents, r.value.Documents-r.value.Skipped
+	r.committed, r.stored = r.value.Documents, r.value.Documents-r.value.Skipped
 	r.value.Version, r.value.Stream, r.value.Created = recordVersion, p.store.Config().Name, p.created
 	r.value.Source, r.value.Input, r.value.Fingerprint, r.value.Session = p.source, name, fingerprint, nuid.Next()
 	if r.complete {
 		return r, nil
 	}
-	return r, p.patiently(ctx, "write the record of "+name, func(ctx context.Context) error { return r.save(ctx, kv) })
+	return r, p.retryRecord(ctx, "write the record of "+name, func(ctx context.Context) error { return r.save(ctx, kv) })
 }
 
 func (p *Publisher) recordKey(input string) string {
@@ -148,22 +148,22 @@ func (p *Publisher) recordKey(input string) string {
 	return p.source + "." + hex.EncodeToString(sum[:16])
 }
 
-// recordPatience is how long a cluster may leave requests for records unanswered at the start of an input. Failed
+// recordTimeout is how long a cluster may leave requests for records unanswered at the start of an input. Failed
 // leaders are replaced within seconds.
-const recordPatience = time.Minute
+const recordTimeout = time.Minute
 
-// patiently retries until it gets a response, for at most recordPatience.
-func (p *Publisher) patiently(ctx context.Context, what string, ask func(ctx context.Context) error) error {
-	patience, cancel := context.WithTimeout(ctx, recordPatience)
+// retryRecord retries until it gets a response, for at most recordTimeout.
+func (p *Publisher) retryRecord(ctx context.Context, what string, ask func(ctx context.Context) error) error {
+	patience, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	return p.store.Retry(patience, what, ask)
 }
 
-// state returns the stream's state as its leader reports it.
-func (p *Publisher) state(ctx context.Context) (info *jetstream.StreamInfo, err error) {
-	err = p.patiently(ctx, "read state of stream "+p.store.Config().Name, func(ctx context.Context) error {
-		if info, err = p.stream.Info(ctx); err == nil && !messages.Led(info) {
-			err = conn.Passing(errors.New("the server that answers knows of no leader of the stream"))
+// streamState returns the stream's state as its leader reports it.
+func (p *Publisher) streamState(ctx context.Context) (info *jetstream.StreamInfo, err error) {
+	err = p.retryRecord(ctx, "read state of stream "+p.store.Config().Name, func(ctx context.Context) error {
+		if info, err = p.stream.Info(ctx); err == nil && !messages.HasLeader(info) {
+			err = conn.AsTransient(errors.New("the server that answers knows of no leader of the stream"))
 		}
 		return err
 	})
@@ -173,7 +173,7 @@ func (p *Publisher) state(ctx context.Context) (info *jetstream.StreamInfo, err 
 // read reads the stored record, if one exists.
 func (r *Record) read(ctx context.Context, kv jetstream.KeyValue, name string) error {
 	var stored jetstream.KeyValueEntry
-	err := r.p.patiently(ctx, "read the record of "+name, func(ctx context.Context) (err error) {
+	err := r.p.retryRecord(ctx, "read the record of "+name, func(ctx context.Context) (err error) {
 		stored, err = kv.Get(ctx, r.key)
 		return err
 	})
@@ -198,14 +198,14 @@ func (r *Record) read(ctx context.Context, kv jetstream.KeyValue, name string) e
 	return nil
 }
 
-// records opens the bucket of records, once.
-func (p *Publisher) records(ctx context.Context) (jetstream.KeyValue, error) {
-	p.bucket.Lock()
-	defer p.bucket.Unlock()
+// recordBucket opens the bucket of records, once.
+func (p *Publisher) recordBucket(ctx context.Context) (jetstream.KeyValue, error) {
+	p.bucketMu.Lock()
+	defer p.bucketMu.Unlock()
 	if p.kv != nil {
 		return p.kv, nil
 	}
-	patience, cancel := context.WithTimeout(ctx, recordPatience)
+	patience, cancel := context.WithTimeout(ctx, recordTimeout)
 	defer cancel()
 	kv, err := p.store.EnsureRecords(patience)
 	if err != nil {
@@ -217,8 +217,8 @@ func (p *Publisher) records(ctx context.Context) (jetstream.KeyValue, error) {
 
 // forgetRecords makes the next use of the bucket reopen it.
 func (p *Publisher) forgetRecords() {
-	p.bucket.Lock()
-	defer p.bucket.Unlock()
+	p.bucketMu.Lock()
+	defer p.bucketMu.Unlock()
 	p.kv = nil
 }
 
@@ -226,26 +226,26 @@ func (p *Publisher) forgetRecords() {
 func (r *Record) Complete() bool { return r.complete }
 
 // Committed returns how many first documents of the input were committed before this publisher.
-func (r *Record) Committed() int64 { return r.skip }
+func (r *Record) Committed() int64 { return r.committed }
 
 // Stored returns how many of the Committed documents are in the stream; the remaining ones were skipped.
 func (r *Record) Stored() int64 { return r.stored }
 
 // Publish adds the input's next document, unless it is already committed. Documents must be offered in the input's
-// order. Publish sets the message's ID. It depends on the source, the origin (the absolute path of the document's
-// file), the position among the documents of that origin, and the content.
+// order. Publish sets the message's ProcessID. It depends on the source, the origin (the absolute path of the
+// document's file), the position among the documents of that origin, and the content.
 func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) error {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	if r.next(origin) {
-		r.p.commit.count(0, 0, 1, 0)
+	if r.advance(origin) {
+		r.p.committer.addProgress(0, 0, 1, 0)
 		return nil
 	}
 	m.ID = DocumentID(r.p.source, origin, r.index, m.Data, m.Meta)
 	e := entry{message: &m, record: r}
 	switch {
-	case r.known.take(m.ID):
-		r.p.commit.count(0, 0, 1, 0)
+	case r.known.remove(m.ID):
+		r.p.committer.addProgress(0, 0, 1, 0)
 		e.message = nil
 	case !r.changed:
 		// The documents of an unchanged input in the stream are its first ones, and this is the first that is missing.
@@ -270,22 +270,22 @@ func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) e
 func (r *Record) Skip(ctx context.Context, origin string) error {
 	r.p.mu.Lock()
 	defer r.p.mu.Unlock()
-	if r.next(origin) {
+	if r.advance(origin) {
 		return nil
 	}
 	return r.p.enqueue(ctx, entry{record: r, advance: len(r.known) == 0, skipped: true})
 }
 
-// next advances to the next position of the input and reports whether it is committed already. The caller must hold
+// advance advances to the next position of the input and reports whether it is committed already. The caller must hold
 // the publisher's lock.
-func (r *Record) next(origin string) (committed bool) {
-	if r.seen == 0 || origin != r.origin {
+func (r *Record) advance(origin string) (committed bool) {
+	if r.offered == 0 || origin != r.origin {
 		r.origin, r.index = origin, 0
 	} else {
 		r.index++
 	}
-	r.seen++
-	return r.complete || r.seen <= r.skip
+	r.offered++
+	return r.complete || r.offered <= r.committed
 }
 
 // Finish records that the input has no further documents. The record is complete when all of them are committed.
@@ -307,8 +307,8 @@ func DocumentID(source, origin string, index int, data []byte, meta string) stri
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// account adds committed entries to their records.
-func (c *committer) account(entries []entry) {
+// updateRecords adds committed entries to their records.
+func (c *committer) updateRecords(entries []entry) {
 	for _, e := range entries {
 		if e.record == nil {
 			continue
@@ -332,23 +332,23 @@ func (c *committer) account(entries []entry) {
 	}
 }
 
-// record accounts for a committed batch in its records, and writes them when recordEvery has passed.
-func (c *committer) record(ctx context.Context, b batch) (err error) {
+// recordBatch accounts for a committed batch in its records, and writes them when recordInterval has passed.
+func (c *committer) recordBatch(ctx context.Context, b batch) (err error) {
 	now := c.dirty == nil
-	c.account(b.entries)
-	now = now || b.flushed != nil || time.Since(c.saved) >= recordEvery
+	c.updateRecords(b.entries)
+	now = now || b.flushed != nil || time.Since(c.savedAt) >= recordInterval
 	if len(c.dirty) == 0 || !now {
 		return nil
 	}
-	wait := c.p.newWait()
-	defer func() { wait.end(err) }()
+	wait := c.p.newProgressBackoff()
+	defer func() { wait.finish(err) }()
 	for {
-		err = c.p.store.Attempt(ctx, c.p.options.Timeout, c.save)
+		err = c.p.store.Attempt(ctx, c.p.options.Timeout, c.saveRecords)
 		if err == nil {
-			c.saved = time.Now()
+			c.savedAt = time.Now()
 			return nil
 		}
-		if ctx.Err() != nil || !conn.Transient(err) && !errors.Is(conn.AsFull(err), conn.ErrFull) {
+		if ctx.Err() != nil || !conn.IsTransient(err) && !errors.Is(conn.AsFull(err), conn.ErrFull) {
 			return err
 		}
 		if err := wait.pause(ctx, err.Error()); err != nil {
@@ -357,8 +357,8 @@ func (c *committer) record(ctx context.Context, b batch) (err error) {
 	}
 }
 
-func (c *committer) save(ctx context.Context) error {
-	kv, err := c.p.records(ctx)
+func (c *committer) saveRecords(ctx context.Context) error {
+	kv, err := c.p.recordBucket(ctx)
 	if err != nil {
 		return err
 	}
@@ -379,11 +379,11 @@ func (r *Record) save(ctx context.Context, kv jetstream.KeyValue) error {
 		return fmt.Errorf("encode record of %s: %w", r.value.Input, err)
 	}
 	revision, err := kv.Update(ctx, r.key, data, r.revision)
-	if errors.Is(err, jetstream.ErrKeyExists) || conn.WrongLast(err) {
+	if errors.Is(err, jetstream.ErrKeyExists) || conn.IsWrongLastSequence(err) {
 		stored, getErr := kv.Get(ctx, r.key)
 		behind := errors.Is(getErr, jetstream.ErrKeyNotFound) || getErr == nil && stored.Revision() <= r.revision
 		if behind && r.p.store.Clustered() {
-			return conn.Passing(fmt.Errorf("write record of %s: a server of the cluster is behind: %w", r.value.Input, err))
+			return conn.AsTransient(fmt.Errorf("write record of %s: a server of the cluster is behind: %w", r.value.Input, err))
 		}
 		if getErr != nil {
 			return fmt.Errorf("read record of %s: %w", r.value.Input, getErr)

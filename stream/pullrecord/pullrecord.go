@@ -32,8 +32,8 @@ type Record struct {
 	Created time.Time `json:"stream_created"`
 	// From holds the patterns that were listed last, without secrets. How holds the settings by which objects become
 	// documents.
-	From []string        `json:"from"`
-	How  json.RawMessage `json:"how"`
+	From     []string        `json:"from"`
+	Settings json.RawMessage `json:"how"`
 	// Parts holds the keys of the listing's parts, in order. Objects and Bytes are their totals.
 	Parts   []string `json:"parts"`
 	Objects int      `json:"objects"`
@@ -44,13 +44,13 @@ type Record struct {
 	Sequence uint64 `json:"sequence"`
 	Object   int    `json:"object"`
 	Entry    int64  `json:"entry"`
-	// Place is where reading of that object continues, at or before Entry. It is an optimization: without it the object
+	// Position is where reading of that object continues, at or before Entry. It is an optimization: without it the object
 	// is read from its beginning.
-	Place Place `json:"place,omitzero"`
+	Position ObjectPosition `json:"place,omitzero"`
 	// Documents, LeftOut and Done (bytes of the objects that are read completely) count up to there.
 	Documents int64 `json:"documents"`
 	LeftOut   int64 `json:"left_out"`
-	Done      int64 `json:"done_bytes"`
+	BytesRead int64 `json:"done_bytes"`
 	// Complete is set when all objects are read, and the stream is sealed.
 	Complete bool `json:"complete"`
 	// Term counts the pullers; a write of a lower term is rejected. Puller is the name of the process with this term.
@@ -60,15 +60,15 @@ type Record struct {
 	Trouble string `json:"trouble,omitempty"`
 }
 
-// Place is a position in an object: Entries entries and Line lines are before byte Offset.
-type Place struct {
+// ObjectPosition is a position in an object: Entries entries and Line lines are before byte Offset.
+type ObjectPosition struct {
 	Entries int64 `json:"entries"`
 	Offset  int64 `json:"offset"`
 	Line    int64 `json:"line"`
 }
 
-// before reports whether the place can be that of an entry, or before it.
-func (p Place) before(entry int64) bool {
+// isValidFor reports whether the place can be that of an entry, or before it.
+func (p ObjectPosition) isValidFor(entry int64) bool {
 	return p.Entries >= 0 && p.Entries <= entry && p.Offset >= 0 && p.Line >= 0
 }
 
@@ -82,7 +82,7 @@ const (
 // Check returns an error for a record that no puller writes.
 func (p Record) Check() error {
 	if p.Object < 0 || p.Entry < 0 || p.Objects < 0 || p.Object > p.Objects || p.Documents < 0 ||
-		len(p.Parts) > maxParts || !p.Place.before(p.Entry) {
+		len(p.Parts) > maxParts || !p.Position.isValidFor(p.Entry) {
 		return errors.New("its counts contradict each other")
 	}
 	return nil
@@ -126,8 +126,8 @@ func (p *Store) Read(ctx context.Context) (Record, error) {
 	return v.Value, err
 }
 
-// Take begins a term for this process, of a stream that was created at created and ends at sequence last.
-func (p *Store) Take(ctx context.Context, created time.Time, last uint64) (Record, error) {
+// BeginTerm begins a term for this process, of a stream that was created at created and ends at sequence last.
+func (p *Store) BeginTerm(ctx context.Context, created time.Time, last uint64) (Record, error) {
 	return p.record.Update(ctx, func(stored Record) (Record, error) {
 		if !stored.Created.Equal(created) {
 			stored = Record{Created: created, Sequence: last, Term: stored.Term}

@@ -28,8 +28,8 @@ var beginTimeout = 10 * time.Minute
 // is isolated, does not have all streams.
 var deletedTimeout = 30 * time.Second
 
-// absence looks for the plan of a run that has a low watermark. by is the fence of the daemon that recorded it.
-func (f *LowWatermarks) absence(ctx context.Context, run string, by casvalue.Fence) (a absence, err error) {
+// checkAbsence looks for the plan of a run that has a low watermark. by is the fence of the daemon that recorded it.
+func (f *LowWatermarks) checkAbsence(ctx context.Context, run string, by casvalue.Fence) (a absence, err error) {
 	err = f.store.Retry(ctx, "look for the plan of run "+run, func(ctx context.Context) error {
 		plan, err := f.store.JetStream().Stream(ctx, f.store.Config().PlanStream(run).Name)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -50,17 +50,17 @@ func (f *LowWatermarks) absence(ctx context.Context, run string, by casvalue.Fen
 }
 
 // absences records since when something has been missing of runs, by this process's clock.
-type absences map[string]missing
+type absences map[string]absenceRecord
 
-type missing struct {
+type absenceRecord struct {
 	watermark watermark // at that time
 	what      absence
 	since     time.Time
 }
 
-// timedOut reports whether something has been missing of a run, at every check, for so long that its watermark no
+// hasTimedOut reports whether something has been missing of a run, at every check, for so long that its watermark no
 // longer counts. A watermark that has changed meanwhile starts the time again.
-func (p *absences) timedOut(run string, now watermark, what absence) bool {
+func (p *absences) hasTimedOut(run string, now watermark, what absence) bool {
 	if what == present {
 		delete(*p, run)
 		return false
@@ -70,7 +70,7 @@ func (p *absences) timedOut(run string, now watermark, what absence) bool {
 		if *p == nil {
 			*p = absences{}
 		}
-		before = missing{now, what, time.Now()}
+		before = absenceRecord{now, what, time.Now()}
 		(*p)[run] = before
 	}
 	limit := deletedTimeout

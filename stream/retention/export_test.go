@@ -21,10 +21,10 @@ func SetDeletedTimeout(d time.Duration) (restore func()) {
 
 // Raise is the first half of Release, Purge the second.
 func (f *LowWatermarks) Raise(ctx context.Context, term, from uint64) (uint64, error) {
-	return f.raise(ctx, term, from)
+	return f.raiseWatermark(ctx, term, from)
 }
 
 // Purge is the second half of Release.
 func (f *LowWatermarks) Purge(ctx context.Context, to uint64) (uint64, error) {
-	return f.purge(ctx, to)
+	return f.purgeBelow(ctx, to)
 }

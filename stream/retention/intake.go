@@ -33,10 +33,10 @@ func intakeKey(documents *jetstream.StreamInfo, run string) string {
 	return valueKey(documents) + "/" + run
 }
 
-// Report implements backend.LowWatermarks.
-func (f *LowWatermarks) Report(ctx context.Context, now backend.Intake) error {
+// ReportIntake implements backend.LowWatermarks.
+func (f *LowWatermarks) ReportIntake(ctx context.Context, now backend.Intake) error {
 	if f.intake == nil {
-		c, err := casvalue.Open[intake](ctx, f.docs, stream.ReadersBucket, readersAbout,
+		c, err := casvalue.Open[intake](ctx, f.docs, stream.ReadersBucket, readersDescription,
 			intakeKey(f.stream.CachedInfo(), f.plan.Run()),
 			"what run "+f.plan.Run()+" reports to producers of stream "+f.docs.Config().Name)
 		if err != nil {
@@ -51,7 +51,7 @@ func (f *LowWatermarks) Report(ctx context.Context, now backend.Intake) error {
 // Intakes returns what runs that read the document stream report to producers, by name. A run that has reported nothing
 // is left out.
 func Intakes(ctx context.Context, s *stream.Store, runs []string) (map[string]backend.Intake, error) {
-	ctx, cancel := context.WithTimeout(ctx, runsWithin)
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	documents, err := s.JetStream().Stream(ctx, s.Config().Name)
 	if err != nil {
@@ -59,7 +59,7 @@ func Intakes(ctx context.Context, s *stream.Store, runs []string) (map[string]ba
 	}
 	out := map[string]backend.Intake{}
 	for _, run := range runs {
-		behind, subject := casvalue.At(stream.ReadersBucket, intakeKey(documents.CachedInfo(), run))
+		behind, subject := casvalue.KeyAddress(stream.ReadersBucket, intakeKey(documents.CachedInfo(), run))
 		m, err := messages.GetLast(ctx, s.Client, behind, subject)
 		if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 			continue

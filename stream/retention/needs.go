@@ -12,23 +12,23 @@ import (
 	"loaderd/stream/casvalue"
 )
 
-// Need is the low watermark of a run over a document stream.
-type Need struct {
+// RunWatermark is the low watermark of a run over a document stream.
+type RunWatermark struct {
 	Stream string // that holds its documents
 	Run    string
 	From   uint64 // first document that it needs
 	End    uint64 // of a sealed run, the last document that it reads; 0 if unknown
 }
 
-// Needs returns the low watermarks of all runs over all document streams, in no order. That of a run whose plan is
-// deleted may be among them. It changes nothing.
-func Needs(ctx context.Context, s *stream.Store) (all []Need, err error) {
-	keys, err := allKeys(ctx, s)
+// ListWatermarks returns the low watermarks of all runs over all document streams, in no order. That of a run whose
+// plan is deleted may be among them. It changes nothing.
+func ListWatermarks(ctx context.Context, s *stream.Store) (all []RunWatermark, err error) {
+	keys, err := listKeys(ctx, s)
 	if err != nil {
 		return nil, err
 	}
 	for _, key := range keys {
-		value, err := casvalue.Last(ctx, s, Bucket, key)
+		value, err := casvalue.ReadKey(ctx, s, Bucket, key)
 		if err != nil {
 			return nil, err
 		}
@@ -41,17 +41,17 @@ func Needs(ctx context.Context, s *stream.Store) (all []Need, err error) {
 		}
 		name, _, _ := strings.Cut(key, "/")
 		for run, w := range stored.Value.Runs {
-			all = append(all, Need{name, run, w.From, w.End})
+			all = append(all, RunWatermark{name, run, w.From, w.End})
 		}
 	}
 	return all, nil
 }
 
-// allKeys returns all keys of the bucket, deleted ones too.
-func allKeys(ctx context.Context, s *stream.Store) (keys []string, err error) {
+// listKeys returns all keys of the bucket, deleted ones too.
+func listKeys(ctx context.Context, s *stream.Store) (keys []string, err error) {
 	s = s.Own()
 	err = s.Retry(ctx, "list the low watermarks of all runs", func(ctx context.Context) error {
-		behind, prefix := casvalue.At(Bucket, "")
+		behind, prefix := casvalue.KeyAddress(Bucket, "")
 		keys = nil
 		bucket, err := s.JetStream().Stream(ctx, behind)
 		if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -74,12 +74,12 @@ func allKeys(ctx context.Context, s *stream.Store) (keys []string, err error) {
 
 // Remove removes the low watermarks of a run, over all document streams. removed is false if it has none.
 func Remove(ctx context.Context, s *stream.Store, run string) (removed bool, err error) {
-	keys, err := allKeys(ctx, s)
+	keys, err := listKeys(ctx, s)
 	if err != nil {
 		return false, err
 	}
 	for _, key := range keys {
-		existed, err := removeOne(ctx, s, key, run)
+		existed, err := removeWatermark(ctx, s, key, run)
 		if err != nil {
 			return removed, err
 		}
@@ -88,9 +88,9 @@ func Remove(ctx context.Context, s *stream.Store, run string) (removed bool, err
 	return removed, nil
 }
 
-// removeOne removes a run's low watermark over a document stream. It does not raise the sequence below which documents
-// may be purged: the next Release of another run does.
-func removeOne(ctx context.Context, s *stream.Store, key, run string) (existed bool, err error) {
+// removeWatermark removes a run's low watermark over a document stream. It does not raise the sequence below which
+// documents may be purged: the next Release of another run does.
+func removeWatermark(ctx context.Context, s *stream.Store, key, run string) (existed bool, err error) {
 	c, err := openValue(ctx, s.Own(), key, "the low watermark of run "+run)
 	if err != nil {
 		return false, err
@@ -117,7 +117,7 @@ func Copy(ctx context.Context, from, to *stream.Store, run string) error {
 		return err
 	}
 	key := valueKey(documents.CachedInfo())
-	value, err := casvalue.Last(ctx, from, Bucket, key)
+	value, err := casvalue.ReadKey(ctx, from, Bucket, key)
 	if err != nil || len(value) == 0 {
 		return err
 	}

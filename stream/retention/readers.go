@@ -16,7 +16,7 @@ import (
 // readers lists the runs over a document stream as they are reported to producers, in the account of the documents.
 // It is advisory, and may lag behind the low watermarks.
 type readers struct {
-	Runs map[string]reader `json:"runs"`
+	Runs map[string]readerState `json:"runs"`
 }
 
 // Check implements casvalue.Checked.
@@ -32,41 +32,43 @@ func (r readers) Check() error {
 	return nil
 }
 
-type reader struct {
+type readerState struct {
 	Sealed bool   `json:"sealed"`
 	End    uint64 `json:"end"` // of a sealed run, the last document that it reads
 }
 
-// readersAbout is the description of the bucket.
-const readersAbout = "which runs read a document stream, for those who publish to it"
+// readersDescription is the description of the bucket.
+const readersDescription = "which runs read a document stream, for those who publish to it"
 
 func openReaders(ctx context.Context, documents *stream.Store, key string) (*casvalue.Value[readers], error) {
-	return casvalue.Open[readers](ctx, documents, stream.ReadersBucket, readersAbout, key,
+	return casvalue.Open[readers](ctx, documents, stream.ReadersBucket, readersDescription, key,
 		"which runs read stream "+documents.Config().Name)
 }
 
-// Tell reports to producers which runs read the document stream, and where the sealed ones end.
-func (f *LowWatermarks) Tell(ctx context.Context) error { return tell(ctx, f.docs, f.readers) }
+// NotifyProducers reports to producers which runs read the document stream, and where the sealed ones end.
+func (f *LowWatermarks) NotifyProducers(ctx context.Context) error {
+	return writeReaders(ctx, f.docs, f.readers)
+}
 
-func tell(ctx context.Context, s *stream.Store, c *casvalue.Value[readers]) error {
-	now, err := reading(ctx, s.Own(), c.Key())
+func writeReaders(ctx context.Context, s *stream.Store, c *casvalue.Value[readers]) error {
+	now, err := findReaders(ctx, s.Own(), c.Key())
 	if err != nil {
 		return err
 	}
 	_, err = c.Update(ctx, func(is readers) (readers, error) {
 		if maps.Equal(is.Runs, now.Runs) {
-			return is, errSame
+			return is, errUnchanged
 		}
 		return now, nil
 	})
-	if errors.Is(err, errSame) {
+	if errors.Is(err, errUnchanged) {
 		return nil
 	}
 	return err
 }
 
-// TellAll is Tell for a process that has opened no low watermark.
-func TellAll(ctx context.Context, s *stream.Store) error {
+// ReportReaders is Tell for a process that has opened no low watermark.
+func ReportReaders(ctx context.Context, s *stream.Store) error {
 	documents, err := s.Find(ctx, "the document stream", s.Config().Name, errNoDocuments)
 	if err != nil {
 		return err
@@ -75,14 +77,14 @@ func TellAll(ctx context.Context, s *stream.Store) error {
 	if err != nil {
 		return err
 	}
-	return tell(ctx, s, c)
+	return writeReaders(ctx, s, c)
 }
 
-// reading returns the runs over a document stream by their low watermarks. A run whose plan was deleted, or created
+// findReaders returns the runs over a document stream by their low watermarks. A run whose plan was deleted, or created
 // again, is left out.
-func reading(ctx context.Context, own *stream.Store, key string) (readers, error) {
-	out := readers{map[string]reader{}}
-	value, err := casvalue.Last(ctx, own, Bucket, key)
+func findReaders(ctx context.Context, own *stream.Store, key string) (readers, error) {
+	out := readers{map[string]readerState{}}
+	value, err := casvalue.ReadKey(ctx, own, Bucket, key)
 	if err != nil || len(value) == 0 {
 		return out, err
 	}
@@ -99,26 +101,26 @@ func reading(ctx context.Context, own *stream.Store, key string) (readers, error
 			return out, err
 		}
 		if stream.Created(plan.CachedInfo()).UnixNano() == w.Plan {
-			out.Runs[run] = reader{w.Sealed, w.End}
+			out.Runs[run] = readerState{w.Sealed, w.End}
 		}
 	}
 	return out, nil
 }
 
 var (
-	errSame        = errors.New("it is so already")
+	errUnchanged   = errors.New("it is so already")
 	errNoDocuments = errors.New("there is no document stream")
 )
 
 // Readers returns the runs that read the document stream, in the order of their names, as reported to producers.
-func Readers(ctx context.Context, s *stream.Store) ([]Reading, error) {
-	ctx, cancel := context.WithTimeout(ctx, runsWithin)
+func Readers(ctx context.Context, s *stream.Store) ([]ReadingRun, error) {
+	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	documents, err := s.JetStream().Stream(ctx, s.Config().Name)
 	if err != nil {
 		return nil, fmt.Errorf("ask which runs read stream %s: %w", s.Config().Name, err)
 	}
-	behind, subject := casvalue.At(stream.ReadersBucket, valueKey(documents.CachedInfo()))
+	behind, subject := casvalue.KeyAddress(stream.ReadersBucket, valueKey(documents.CachedInfo()))
 	m, err := messages.GetLast(ctx, s.Client, behind, subject)
 	if errors.Is(err, jetstream.ErrMsgNotFound) || errors.Is(err, jetstream.ErrStreamNotFound) {
 		return nil, nil
@@ -130,5 +132,5 @@ func Readers(ctx context.Context, s *stream.Store) ([]Reading, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read which runs read stream %s: %w", s.Config().Name, err)
 	}
-	return told.Value.list(), nil
+	return told.Value.sortedRuns(), nil
 }

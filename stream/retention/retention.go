@@ -32,14 +32,14 @@ const Bucket = "loaderd_floors"
 //	Release: purge begun    some of these documents are purged   the next one continues at the stream's first sequence
 //	before Ends             a sealed run without an end          only Runs lacks its end; the next start records it
 type LowWatermarks struct {
-	plan    *planlog.Log
-	store   *stream.Store // of the value
-	docs    *stream.Store // of the documents
-	stream  jetstream.Stream
-	value   *casvalue.Value[watermarks]
-	readers *casvalue.Value[readers]
-	intake  *casvalue.Value[intake] // nil before the first Report
-	absent  absences
+	plan     *planlog.Log
+	store    *stream.Store // of the value
+	docs     *stream.Store // of the documents
+	stream   jetstream.Stream
+	value    *casvalue.Value[watermarks]
+	readers  *casvalue.Value[readers]
+	intake   *casvalue.Value[intake] // nil before the first Report
+	absences absences
 }
 
 // watermarks holds the low watermarks of all runs over a document stream.
@@ -103,8 +103,8 @@ func valueKey(documents *jetstream.StreamInfo) string {
 	return fmt.Sprintf("%s/%d", documents.Config.Name, stream.Created(documents).UnixNano())
 }
 
-// change changes the run's watermark for a term.
-func (f *LowWatermarks) change(ctx context.Context, term uint64,
+// updateWatermark changes the run's watermark for a term.
+func (f *LowWatermarks) updateWatermark(ctx context.Context, term uint64,
 	change func(all *watermarks, own watermark) watermark) (watermarks, error) {
 	by := f.plan.Fence(term)
 	return f.value.Update(ctx, func(all watermarks) (watermarks, error) {
@@ -125,10 +125,10 @@ func (f *LowWatermarks) change(ctx context.Context, term uint64,
 	})
 }
 
-// Begin records, before the first record of the plan, that the run will need the documents from sequence from on. It
+// Register records, before the first record of the plan, that the run will need the documents from sequence from on. It
 // returns the first document that may not be purged.
-func (f *LowWatermarks) Begin(ctx context.Context, from uint64) (uint64, error) {
-	all, err := f.change(ctx, 0, func(_ *watermarks, own watermark) watermark {
+func (f *LowWatermarks) Register(ctx context.Context, from uint64) (uint64, error) {
+	all, err := f.updateWatermark(ctx, 0, func(_ *watermarks, own watermark) watermark {
 		own.From = from
 		own.Begun++
 		return own
@@ -137,7 +137,7 @@ func (f *LowWatermarks) Begin(ctx context.Context, from uint64) (uint64, error) 
 		return 0, err
 	}
 	if all.Purged > from { // the purge may not be complete, and the next start must not begin with these documents
-		if _, err := f.purge(ctx, all.Purged); err != nil {
+		if _, err := f.purgeBelow(ctx, all.Purged); err != nil {
 			return 0, err
 		}
 	}
@@ -147,16 +147,16 @@ func (f *LowWatermarks) Begin(ctx context.Context, from uint64) (uint64, error) 
 // Claim makes a term the one that may change the run's watermark. The watermark becomes from, or the first document
 // that may not be purged, if that is later. Claim returns it.
 func (f *LowWatermarks) Claim(ctx context.Context, term, from uint64) (uint64, error) {
-	all, err := f.change(ctx, term, func(all *watermarks, own watermark) watermark {
+	all, err := f.updateWatermark(ctx, term, func(all *watermarks, own watermark) watermark {
 		own.From = max(from, all.Purged)
 		return own
 	})
 	return all.Runs[f.plan.Run()].From, err
 }
 
-// Ends records that the run reads no document after sequence at.
-func (f *LowWatermarks) Ends(ctx context.Context, term, at uint64) error {
-	_, err := f.change(ctx, term, func(_ *watermarks, own watermark) watermark {
+// RecordEnd records that the run reads no document after sequence at.
+func (f *LowWatermarks) RecordEnd(ctx context.Context, term, at uint64) error {
+	_, err := f.updateWatermark(ctx, term, func(_ *watermarks, own watermark) watermark {
 		own.Sealed, own.End = true, at
 		return own
 	})
@@ -166,24 +166,24 @@ func (f *LowWatermarks) Ends(ctx context.Context, term, at uint64) error {
 // Release raises the run's watermark to sequence from, purges the documents that no run needs, and returns the first
 // sequence left. Watermarks of runs whose plan is deleted do not count.
 func (f *LowWatermarks) Release(ctx context.Context, term, from uint64) (first uint64, err error) {
-	purgeable, err := f.raise(ctx, term, from)
+	purgeable, err := f.raiseWatermark(ctx, term, from)
 	if err != nil {
 		return 0, err
 	}
-	return f.purge(ctx, purgeable)
+	return f.purgeBelow(ctx, purgeable)
 }
 
-// raise raises the run's watermark and the sequence below which documents may be purged, which it returns.
-func (f *LowWatermarks) raise(ctx context.Context, term, from uint64) (uint64, error) {
+// raiseWatermark raises the run's watermark and the sequence below which documents may be purged, which it returns.
+func (f *LowWatermarks) raiseWatermark(ctx context.Context, term, from uint64) (uint64, error) {
 	before, _, err := f.value.Read(ctx)
 	if err != nil {
 		return 0, err
 	}
-	deleted, err := f.deleted(ctx, before.Value.Runs)
+	deleted, err := f.expiredWatermarks(ctx, before.Value.Runs)
 	if err != nil {
 		return 0, err
 	}
-	all, err := f.change(ctx, term, func(all *watermarks, own watermark) watermark {
+	all, err := f.updateWatermark(ctx, term, func(all *watermarks, own watermark) watermark {
 		own.From = max(own.From, from)
 		least := own.From
 		for run, other := range all.Runs {
@@ -201,8 +201,8 @@ func (f *LowWatermarks) raise(ctx context.Context, term, from uint64) (uint64, e
 	return all.Purged, err
 }
 
-// purge removes the documents below a sequence, and returns the first one left.
-func (f *LowWatermarks) purge(ctx context.Context, to uint64) (first uint64, err error) {
+// purgeBelow removes the documents below a sequence, and returns the first one left.
+func (f *LowWatermarks) purgeBelow(ctx context.Context, to uint64) (first uint64, err error) {
 	err = f.docs.Retry(ctx, "purge documents", func(ctx context.Context) error {
 		info, err := f.stream.Info(ctx)
 		if err != nil {
@@ -229,19 +229,20 @@ func (f *LowWatermarks) purge(ctx context.Context, to uint64) (first uint64, err
 	return first, err
 }
 
-// deleted returns the watermarks of other runs that no longer count, because their plan is deleted or was never
-// begun.
-func (f *LowWatermarks) deleted(ctx context.Context, runs map[string]watermark) (map[string]watermark, error) {
+// expiredWatermarks returns the watermarks of other runs that no longer count, because their plan is deleted or was
+// never begun.
+func (f *LowWatermarks) expiredWatermarks(ctx context.Context,
+	runs map[string]watermark) (map[string]watermark, error) {
 	out := map[string]watermark{}
 	for run, other := range runs {
 		if run == f.plan.Run() {
 			continue
 		}
-		absent, err := f.absence(ctx, run, other.Fence)
+		absent, err := f.checkAbsence(ctx, run, other.Fence)
 		if err != nil {
 			return nil, err
 		}
-		if f.absent.timedOut(run, other, absent) {
+		if f.absences.hasTimedOut(run, other, absent) {
 			out[run] = other
 		}
 	}

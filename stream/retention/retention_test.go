@@ -19,7 +19,7 @@ import (
 
 func openDocuments(t *testing.T, s *stream.Store) *docstream.Log {
 	t.Helper()
-	l, err := docstream.Open(natstest.Context(t), s, docstream.Tokenizing{})
+	l, err := docstream.Open(natstest.Context(t), s, docstream.Tokenization{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,7 +32,7 @@ func TestRuns(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	openDocuments(t, store)
-	wants := func(want ...retention.Reading) {
+	wants := func(want ...retention.ReadingRun) {
 		t.Helper()
 		if have, err := retention.Runs(ctx, store); err != nil || !slices.Equal(have, want) {
 			t.Errorf("runs are %v: %v, want %v", have, err, want)
@@ -48,10 +48,10 @@ func TestRuns(t *testing.T) {
 	}
 	wants()
 	begin("b")
-	if err := begin("a").Ends(ctx, 2, 17); err != nil {
+	if err := begin("a").RecordEnd(ctx, 2, 17); err != nil {
 		t.Fatal(err)
 	}
-	wants(retention.Reading{Run: "a", Sealed: true, End: 17}, retention.Reading{Run: "b"})
+	wants(retention.ReadingRun{Run: "a", Sealed: true, End: 17}, retention.ReadingRun{Run: "b"})
 	for _, run := range []string{"a", "b"} {
 		if err := store.Own().JetStream().DeleteStream(ctx, "PLAN_"+run); err != nil {
 			t.Fatal(err)
@@ -59,11 +59,11 @@ func TestRuns(t *testing.T) {
 	}
 	wants()
 	f := begin("a")
-	wants(retention.Reading{Run: "a"})
-	if err := f.Ends(ctx, 2, 3); err != nil {
+	wants(retention.ReadingRun{Run: "a"})
+	if err := f.RecordEnd(ctx, 2, 3); err != nil {
 		t.Fatal(err)
 	}
-	wants(retention.Reading{Run: "a", Sealed: true, End: 3})
+	wants(retention.ReadingRun{Run: "a", Sealed: true, End: 3})
 	if err := store.JetStream().DeleteStream(ctx, "DOCS"); err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestRelease_KeepsWhatAnyRunNeeds(t *testing.T) {
 		t.Fatal(err)
 	}
 	released(a, 60, 30) // a missing plan does not count as deleted yet
-	natstest.Soon(t, "the floor of the plan that is gone does not count", func() bool {
+	natstest.Eventually(t, "the floor of the plan that is gone does not count", func() bool {
 		first, err := a.Release(ctx, 2, 60)
 		return err == nil && first == 60
 	})
@@ -111,7 +111,7 @@ func TestRelease_KeepsWhatAnyRunNeeds(t *testing.T) {
 	natstest.Publish(t, store, natstest.Documents(101, 1)...)
 	released(a, 101, 101)
 	b = runstatetest.LowWatermarks(t, store, "b")
-	if first, err := b.Begin(ctx, 50); err != nil || first != 101 {
+	if first, err := b.Register(ctx, 50); err != nil || first != 101 {
 		t.Errorf("a run begins with documents from %d on: %v", first, err)
 	}
 	if first, err := b.Claim(ctx, 2, 50); err != nil || first != 101 {
@@ -147,11 +147,11 @@ func TestRelease_PlanCreatedAgain(t *testing.T) {
 	if first, err := a.Release(ctx, 2, 60); err != nil || first != 1 {
 		t.Errorf("release left documents from %d on, %v, want 1", first, err)
 	}
-	natstest.Soon(t, "the floor expires", func() bool {
+	natstest.Eventually(t, "the floor expires", func() bool {
 		first, err := a.Release(ctx, 2, 60)
 		return err == nil && first == 50
 	})
-	if first, err := now.Begin(ctx, 60); err != nil || first != 50 {
+	if first, err := now.Register(ctx, 60); err != nil || first != 50 {
 		t.Errorf("the run begins at %d, %v", first, err)
 	}
 	for name, err := range deposed(ctx, before, 71) {
@@ -165,7 +165,7 @@ func TestRelease_PlanCreatedAgain(t *testing.T) {
 func deposed(ctx context.Context, f *retention.LowWatermarks, term uint64) map[string]error {
 	_, claim := f.Claim(ctx, term, 1)
 	_, release := f.Release(ctx, term, 100)
-	return map[string]error{"Claim": claim, "Release": release, "Ends": f.Ends(ctx, term, 1)}
+	return map[string]error{"Claim": claim, "Release": release, "Ends": f.RecordEnd(ctx, term, 1)}
 }
 
 // A former leader releases nothing and records no end.
@@ -175,7 +175,7 @@ func TestLowWatermarks_LostLeadership(t *testing.T) {
 	store := srv.Store()
 	l := openDocuments(t, store)
 	natstest.Publish(t, store, natstest.Documents(1, 100)...)
-	before, now := runstatetest.LowWatermarks(t, store, "run"), runstatetest.LowWatermarks(t, srv.Remote(), "run")
+	before, now := runstatetest.LowWatermarks(t, store, "run"), runstatetest.LowWatermarks(t, srv.OpenRemote(), "run")
 	if _, err := before.Release(ctx, 2, 10); err != nil {
 		t.Fatal(err)
 	}
@@ -187,7 +187,7 @@ func TestLowWatermarks_LostLeadership(t *testing.T) {
 			t.Errorf("%s of the leader before: %v", name, err)
 		}
 	}
-	if _, err := before.Begin(ctx, 1); !errors.Is(err, fault.ErrLeadershipLost) {
+	if _, err := before.Register(ctx, 1); !errors.Is(err, fault.ErrLeadershipLost) {
 		t.Errorf("the run is begun again: %v", err)
 	}
 	if have, err := l.State(ctx); err != nil || have.First != 10 {
@@ -218,7 +218,7 @@ func TestBegin_DuringPurge(t *testing.T) {
 			if moment != now {
 				return
 			}
-			if left, err = beginning.Begin(ctx, 1); err != nil {
+			if left, err = beginning.Register(ctx, 1); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -253,7 +253,7 @@ func TestBegin_DuringRelease(t *testing.T) {
 		var given, left uint64
 		var errs [2]error
 		all.Go(func() { given, errs[0] = purging.Raise(ctx, 2, uint64(2+i)) })
-		all.Go(func() { left, errs[1] = beginning.Begin(ctx, uint64(1+i)) })
+		all.Go(func() { left, errs[1] = beginning.Register(ctx, uint64(1+i)) })
 		all.Wait()
 		if err := errors.Join(errs[:]...); err != nil {
 			t.Fatal(err)
@@ -280,7 +280,7 @@ func TestRelease_RunThatDidNotBegin(t *testing.T) {
 	all := map[string]*retention.LowWatermarks{}
 	for run, floor := range map[string]uint64{"killed": 1, "begun": 30} {
 		all[run] = runstatetest.LowWatermarks(t, store, run)
-		if _, err := all[run].Begin(ctx, floor); err != nil {
+		if _, err := all[run].Register(ctx, floor); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -300,14 +300,14 @@ func TestRelease_RunThatDidNotBegin(t *testing.T) {
 		t.Errorf("documents are purged up to %d that a run needs which begins", have)
 	}
 	for began := time.Now(); time.Since(began) < 2*timeout; {
-		if _, err := all["killed"].Begin(ctx, 1); err != nil { // another attempt
+		if _, err := all["killed"].Register(ctx, 1); err != nil { // another attempt
 			t.Fatal(err)
 		}
 		if have := first(); have != 1 {
 			t.Fatalf("documents are purged up to %d that a run needs which begins again", have)
 		}
 	}
-	natstest.Soon(t, "the floor of the run that was killed expires", func() bool { return first() == 30 })
+	natstest.Eventually(t, "the floor of the run that was killed expires", func() bool { return first() == 30 })
 	if s, err := l.State(ctx); err != nil || s.First != 30 {
 		t.Errorf("the stream begins at %d, %v", s.First, err)
 	}

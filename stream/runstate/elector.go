@@ -18,9 +18,9 @@ func NewElector(ctx context.Context, s *stream.Store, run string, self lease.Lea
 		return nil, err
 	}
 	c := s.Config()
-	handOver := []string{c.PlanStream(run).Name, checkpoints.Stream(run), c.Name}
+	handOver := []string{c.PlanStream(run).Name, checkpoints.StreamName(run), c.Name}
 	for _, bucket := range []string{lease.Bucket, retention.Bucket, checkpoints.Bucket} {
-		name, _ := casvalue.At(bucket, run)
+		name, _ := casvalue.KeyAddress(bucket, run)
 		handOver = append(handOver, name)
 	}
 	return lease.NewElector(ctx, s, run, self, handOver...)

@@ -32,7 +32,7 @@ const fenceTokenizer = "sha256:test"
 
 func openDocuments(t *testing.T, s *stream.Store) {
 	t.Helper()
-	if _, err := docstream.Open(natstest.Context(t), s, docstream.Tokenizing{}); err != nil {
+	if _, err := docstream.Open(natstest.Context(t), s, docstream.Tokenization{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -56,7 +56,7 @@ func (s only) Open(context.Context, string, mixture.Source) (backend.Stream, err
 func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 	t.Helper()
 	ctx := natstest.Context(t)
-	docs, err := docstream.Open(ctx, s, docstream.Tokenizing{Fingerprint: fenceTokenizer, VocabSize: 1 << 20, End: -1})
+	docs, err := docstream.Open(ctx, s, docstream.Tokenization{Fingerprint: fenceTokenizer, VocabSize: 1 << 20, End: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +78,8 @@ func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 		Steps:   runconfig.Steps{Rows: 4, Last: runconfig.LastPad}, Attention: runconfig.AttentionDocument,
 		Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
 		Mix:     mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
-	o := backend.Options{Ahead: 2, CacheBytes: 1 << 20, Stall: time.Minute, Checkpoint: 3, Release: backend.ReleasePurge}
+	o := backend.Options{Ahead: 2, CacheBytes: 1 << 20, StallTimeout: time.Minute, CheckpointSteps: 3,
+		Release: backend.ReleasePurge}
 	p := &planner{served: make(chan error, 1)}
 	if p.Run, err = loader.Open(ctx, "run", c, o, edges); err != nil {
 		t.Fatal(err)
@@ -87,7 +88,7 @@ func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 	p.cancel = cancel
 	go func() { p.served <- p.Serve(serve) }()
 	t.Cleanup(func() { _ = p.stop() })
-	natstest.Soon(t, "the plan is planned again", func() bool {
+	natstest.Eventually(t, "the plan is planned again", func() bool {
 		select {
 		case err := <-p.served:
 			t.Fatal(err)
@@ -108,7 +109,7 @@ func (p *planner) stop() error {
 // steps reads n steps.
 func (p *planner) steps(t *testing.T, from uint64, n int) (out []*plan.Step) {
 	t.Helper()
-	r, err := p.Join(state.Place{World: 1}, from)
+	r, err := p.Join(state.RankID{World: 1}, from)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,14 +141,14 @@ func TestFences_StoppedPlannerThatLostLeadership(t *testing.T) {
 	store := srv.Store()
 	openDocuments(t, store)
 	natstest.Publish(t, store, tokens(1500)...)
-	idle := startPlanner(t, srv.Remote(), "idle")
+	idle := startPlanner(t, srv.OpenRemote(), "idle")
 	idle.steps(t, 0, 2)
-	other := startPlanner(t, srv.Remote(), "other")
+	other := startPlanner(t, srv.OpenRemote(), "other")
 	want := other.steps(t, 0, 100)
 	if _, err := other.Commit(natstest.Context(t), planrecord.DefaultKeeper, 95); err != nil {
 		t.Fatal(err)
 	}
-	natstest.Soon(t, "documents are purged", func() bool { return other.Info().Oldest > 20 })
+	natstest.Eventually(t, "documents are purged", func() bool { return other.Info().Oldest > 20 })
 	if err := other.stop(); err != nil {
 		t.Fatal(err)
 	}
@@ -167,11 +168,11 @@ func TestFences_StoppedPlannerThatLostLeadership(t *testing.T) {
 	if have, err := checkpoints.List(natstest.Context(t)); err != nil || !slices.Equal(have, stored) {
 		t.Errorf("stored are %v, %v, want %v", have, err, stored)
 	}
-	next := startPlanner(t, srv.Remote(), "next")
+	next := startPlanner(t, srv.OpenRemote(), "next")
 	if have := next.steps(t, 97, 6); !reflect.DeepEqual(have[:3], want[97:]) {
 		t.Error("the run goes on with other steps")
 	}
-	natstest.Soon(t, "only objects that count are left", func() bool {
+	natstest.Eventually(t, "only objects that count are left", func() bool {
 		return len(runstatetest.Objects(t, store, "run")) == 3
 	})
 }

@@ -29,7 +29,7 @@ func embeddedCluster(t *testing.T) []*stream.Store {
 		c.Replicas, c.Cluster = len(peers), server.Cluster{Name: "corpus", Listen: peer, Peers: peers,
 			SecretFile: secret}
 		opening.Go(func() {
-			s, err := stream.Open(natstest.Within(t, time.Minute), c, slog.New(slog.DiscardHandler))
+			s, err := stream.Open(natstest.TimeoutContext(t, time.Minute), c, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Errorf("open member %d: %v", i, err)
 				return
@@ -55,7 +55,7 @@ func embeddedCluster(t *testing.T) []*stream.Store {
 
 // leaderOf returns the server that leads a stream; empty while the stream has no leader.
 func leaderOf(t *testing.T, s *stream.Store, name string) string {
-	st, err := s.Of(name).JetStream().Stream(natstest.Within(t, 2*time.Second), name)
+	st, err := s.ForStream(name).JetStream().Stream(natstest.TimeoutContext(t, 2*time.Second), name)
 	if err != nil || st.CachedInfo().Cluster == nil {
 		return ""
 	}
@@ -66,7 +66,7 @@ func leaderOf(t *testing.T, s *stream.Store, name string) string {
 func TestElector_HandsStreamsOver(t *testing.T) {
 	stores := embeddedCluster(t)
 	own := stores[0].Conn().ConnectedServerName()
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	plan, err := planlog.Open(ctx, stores[0], "run")
 	if err != nil {
 		t.Fatal(err)
@@ -85,12 +85,12 @@ func TestElector_HandsStreamsOver(t *testing.T) {
 	streams := []string{"PLAN_run", "OBJ_CHECKPOINTS_run", "DOCS", "KV_loaderd_leads", "KV_loaderd_floors",
 		"KV_loaderd_checkpoints"}
 	for _, name := range streams {
-		natstest.Soon(t, "its own server leads "+name, func() bool {
+		natstest.Eventually(t, "its own server leads "+name, func() bool {
 			leader := leaderOf(t, stores[1], name)
 			if leader == "" || leader == own {
 				return leader == own
 			}
-			_ = stream.MoveLeader(natstest.Within(t, time.Second), stores[1].Of(name).Client, name, own)
+			_ = stream.MoveLeader(natstest.TimeoutContext(t, time.Second), stores[1].ForStream(name).Client, name, own)
 			return false
 		})
 	}
@@ -114,7 +114,7 @@ func TestElector_HandsStreamsOver(t *testing.T) {
 		}
 	}()
 	for _, name := range streams {
-		natstest.Soon(t, "another server leads "+name, func() bool {
+		natstest.Eventually(t, "another server leads "+name, func() bool {
 			leader := leaderOf(t, stores[1], name)
 			return leader != "" && leader != own
 		})

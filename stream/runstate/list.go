@@ -16,8 +16,8 @@ import (
 // Run describes the state of a run on the servers.
 type Run struct {
 	Name string
-	// Begun is when the plan's stream was created. It is zero if no plan exists, as after an interrupted removal.
-	Begun time.Time
+	// Created is when the plan's stream was created. It is zero if no plan exists, as after an interrupted removal.
+	Created time.Time
 	// PlanBytes and CheckpointBytes are the sizes of plan and checkpoints.
 	PlanBytes, CheckpointBytes uint64
 }
@@ -28,13 +28,13 @@ func List(ctx context.Context, s *stream.Store) ([]Run, error) {
 	s = s.Own()
 	err := s.Retry(ctx, "list runs", func(ctx context.Context) error {
 		found := map[string]Run{}
-		plans, objects := s.Config().PlanStream("").Name, checkpoints.Stream("")
+		plans, objects := s.Config().PlanStream("").Name, checkpoints.StreamName("")
 		streams := s.JetStream().ListStreams(ctx)
 		for info := range streams.Info() {
 			name := info.Config.Name
 			if run, ok := strings.CutPrefix(name, plans); ok && stream.ValidRun(run) == nil {
 				k := found[run]
-				k.Name, k.Begun, k.PlanBytes = run, stream.Created(info), info.State.Bytes
+				k.Name, k.Created, k.PlanBytes = run, stream.Created(info), info.State.Bytes
 				found[run] = k
 			}
 			if run, ok := strings.CutPrefix(name, objects); ok && stream.ValidRun(run) == nil {

@@ -43,14 +43,14 @@ func Remove(ctx context.Context, s *stream.Store, run string) (r Removed, err er
 	if r.LowWatermark, err = retention.Remove(ctx, s, run); err != nil {
 		return r, err
 	}
-	objects, err := removeStream(ctx, s, checkpoints.Stream(run))
+	objects, err := removeStream(ctx, s, checkpoints.StreamName(run))
 	if err != nil {
 		return r, err
 	}
-	manifest, err := casvalue.Delete(ctx, s, checkpoints.Bucket, run)
+	manifest, err := casvalue.DeleteKey(ctx, s, checkpoints.Bucket, run)
 	r.Checkpoints = objects || manifest
 	if r.LowWatermark {
-		if err := retention.TellAll(ctx, s); err != nil {
+		if err := retention.ReportReaders(ctx, s); err != nil {
 			s.Log().Warn("cannot report to producers yet that the run no longer reads the stream", "run", run, "error", err)
 		}
 	}

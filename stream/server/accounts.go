@@ -49,11 +49,11 @@ const (
 	producerPrefix = "producer_"
 )
 
-// OperatorToken reports whether a token opens both accounts.
-func OperatorToken(token string) bool { return strings.HasPrefix(token, operatorPrefix) }
+// IsOperatorToken reports whether a token opens both accounts.
+func IsOperatorToken(token string) bool { return strings.HasPrefix(token, operatorPrefix) }
 
-// ProducerToken reports whether a token is for producers.
-func ProducerToken(token string) bool { return strings.HasPrefix(token, producerPrefix) }
+// IsProducerToken reports whether a token is for producers.
+func IsProducerToken(token string) bool { return strings.HasPrefix(token, producerPrefix) }
 
 // Producers lists the requests to the documents' account that producers may make.
 type Producers struct {
@@ -63,46 +63,47 @@ type Producers struct {
 
 // FlightToken is the token of the data folder for calls to the daemon's Flight and HTTP servers from this machine.
 // All members of a cluster have the same one.
-func (s *Server) FlightToken() auth.KeptToken {
+func (s *Server) FlightToken() auth.StoredToken {
 	return auth.FlightToken(s.users.dir, s.users.secret)
 }
 
 // MaxProducers bounds the connections with the token of producers.
 const MaxProducers = 256
 
-// answerLimit bounds how long the server keeps the route of the response to a producer's request.
-const answerLimit = 30 * time.Second
+// responseTimeout bounds how long the server keeps the route of the response to a producer's request.
+const responseTimeout = 30 * time.Second
 
 // jetStream is the prefix of the subjects of JetStream's API.
 const jetStream = "$JS.API."
 
 // users authenticates clients for the server.
 type users struct {
-	server *server.Server // set before the server starts
-	dir    string
-	secret string // of the cluster's members; empty without a cluster
-	inside string // of this process, for its own connections
-	proxy  string // of the proxy, for its connections on behalf of clients
-	tokens atomic.Pointer[tokens]
+	server        *server.Server // set before the server starts
+	dir           string
+	secret        string // of the cluster's members; empty without a cluster
+	processSecret string // of this process, for its own connections
+	proxySecret   string // of the proxy, for its connections on behalf of clients
+	tokens        atomic.Pointer[tokens]
 
-	mu     sync.Mutex // guards shared
-	shared map[string]bool
+	mu       sync.Mutex // guards shared
+	exported map[string]bool
 }
 
 // tokens are the hashes of the tokens as last read.
 type tokens struct{ operator, producer [32]byte }
 
 func openUsers(dir, secret string) (*users, error) {
-	u := &users{dir: dir, secret: secret, inside: auth.Random(), proxy: auth.Random(), shared: map[string]bool{}}
+	u := &users{dir: dir, secret: secret, processSecret: auth.RandomSecret(), proxySecret: auth.RandomSecret(),
+		exported: map[string]bool{}}
 	return u, u.Reload()
 }
 
-// Share permits producers further requests, in addition to the existing ones.
-func (s *Server) Share(p Producers) error {
+// PermitRequests permits producers further requests, in addition to the existing ones.
+func (s *Server) PermitRequests(p Producers) error {
 	if s.proxy != nil {
-		s.proxy.Share(p.Reads...)
+		s.proxy.RegisterStreams(p.Reads...)
 	}
-	return s.users.share(p)
+	return s.users.exportRequests(p)
 }
 
 // permissions returns the permissions of producers in their account. Requests to JetStream are not listed one by one.
@@ -112,7 +113,7 @@ func (u *users) permissions() *server.Permissions {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	publish := []string{jetStream + ">", "_INBOX.>"}
-	for subject := range u.shared {
+	for subject := range u.exported {
 		if !strings.HasPrefix(subject, jetStream) {
 			publish = append(publish, subject)
 		}
@@ -123,8 +124,8 @@ func (u *users) permissions() *server.Permissions {
 	}
 }
 
-// share exports requests of the documents' account to the producers' account, which imports them.
-func (u *users) share(p Producers) error {
+// exportRequests exports requests of the documents' account to the producers' account, which imports them.
+func (u *users) exportRequests(p Producers) error {
 	documents, err := u.server.LookupAccount(accountDocuments)
 	if err != nil {
 		return fmt.Errorf("look up account %s: %w", accountDocuments, err)
@@ -136,20 +137,20 @@ func (u *users) share(p Producers) error {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	share := func(subject string) error {
-		if u.shared[subject] {
+		if u.exported[subject] {
 			return nil
 		}
 		if err := documents.AddServiceExportWithResponse(subject, server.Singleton,
 			[]*server.Account{producers}); err != nil {
 			return fmt.Errorf("export %s: %w", subject, err)
 		}
-		if err := documents.SetServiceExportResponseThreshold(subject, answerLimit); err != nil {
+		if err := documents.SetServiceExportResponseThreshold(subject, responseTimeout); err != nil {
 			return fmt.Errorf("limit answers of %s: %w", subject, err)
 		}
 		if err := producers.AddServiceImport(documents, subject, subject); err != nil {
 			return fmt.Errorf("import %s: %w", subject, err)
 		}
-		u.shared[subject] = true
+		u.exported[subject] = true
 		return nil
 	}
 	for _, subject := range p.Requests {
@@ -174,7 +175,7 @@ func (u *users) Reload() error {
 		file, prefix string
 		hash         *[32]byte
 	}{{OperatorFile, operatorPrefix, &now.operator}, {ProducerFile, producerPrefix, &now.producer}} {
-		token, err := auth.KeptToken{File: filepath.Join(u.dir, t.file), Prefix: t.prefix, Secret: u.secret}.Read()
+		token, err := auth.StoredToken{File: filepath.Join(u.dir, t.file), Prefix: t.prefix, Secret: u.secret}.Read()
 		if err != nil {
 			return err
 		}
@@ -188,25 +189,25 @@ func (u *users) Reload() error {
 // nothing about them.
 func (u *users) Check(c server.ClientAuthentication) bool {
 	o := c.GetOpts()
-	has := claim(o, c.GetNonce())
-	proxied := subtle.ConstantTimeCompare([]byte(o.ProxySig), []byte(u.proxy)) == 1
+	has := tokenVerifier(o, c.GetNonce())
+	proxied := subtle.ConstantTimeCompare([]byte(o.ProxySig), []byte(u.proxySecret)) == 1
 	known, user := u.tokens.Load(), User(o.Username)
 	switch {
-	case has(sha256.Sum256([]byte(u.inside))), proxied && has(known.operator):
+	case has(sha256.Sum256([]byte(u.processSecret))), proxied && has(known.operator):
 		account := accountDocuments
 		if user == Own {
 			account = accountOwn
 		}
-		return u.register(c, user, account, nil)
+		return u.registerUser(c, user, account, nil)
 	case proxied && has(known.producer):
-		return u.register(c, user, accountProducers, u.permissions())
+		return u.registerUser(c, user, accountProducers, u.permissions())
 	}
 	return false
 }
 
 // identify returns the role of a client of the proxy.
 func (u *users) identify(o *server.ClientOpts, nonce []byte) proxy.Role {
-	has, known := claim(o, nonce), u.tokens.Load()
+	has, known := tokenVerifier(o, nonce), u.tokens.Load()
 	switch {
 	case has(known.operator):
 		return proxy.Operator
@@ -216,17 +217,17 @@ func (u *users) identify(o *server.ClientOpts, nonce []byte) proxy.Role {
 	return proxy.Unknown
 }
 
-// claim returns a function that reports whether a client has the token of a hash. The client signs the nonce with the
-// token, or sends the token, as any NATS client can.
-func claim(o *server.ClientOpts, nonce []byte) (has func(hash [32]byte) bool) {
+// tokenVerifier returns a function that reports whether a client has the token of a hash. The client signs the nonce
+// with the token, or sends the token, as any NATS client can.
+func tokenVerifier(o *server.ClientOpts, nonce []byte) (has func(hash [32]byte) bool) {
 	if o.Sig != "" {
-		return func(hash [32]byte) bool { return auth.SignedNonce(o.Sig, hash, nonce) }
+		return func(hash [32]byte) bool { return auth.VerifyNonce(o.Sig, hash, nonce) }
 	}
 	sent := sha256.Sum256([]byte(cmp.Or(o.Password, o.Token)))
 	return func(hash [32]byte) bool { return hash == sent }
 }
 
-func (u *users) register(c server.ClientAuthentication, user User, account string, may *server.Permissions) bool {
+func (u *users) registerUser(c server.ClientAuthentication, user User, account string, may *server.Permissions) bool {
 	a, err := u.server.LookupAccount(account)
 	if err != nil {
 		return false
@@ -235,21 +236,23 @@ func (u *users) register(c server.ClientAuthentication, user User, account strin
 	return true
 }
 
-// accounts adds the server's accounts to its options.
-func accounts(o *server.Options) error {
+// addAccounts adds the server's accounts to its options.
+func addAccounts(o *server.Options) error {
 	return o.ProcessConfigString(fmt.Sprintf(
 		"accounts { %s: {jetstream: enabled}, %s: {jetstream: enabled}, %s: {limits: {max_connections: %d}} }",
 		accountOwn, accountDocuments, accountProducers, MaxProducers))
 }
 
-// Inside returns the user name and password for a connection of this process.
-func (s *Server) Inside(user User) (name, password string) { return string(user), s.users.inside }
+// ProcessLogin returns the user name and password for a connection of this process.
+func (s *Server) ProcessLogin(user User) (name, password string) {
+	return string(user), s.users.processSecret
+}
 
-// TokenFor returns the token of a server inside a daemon on this machine, from the daemon's data folder: the
+// FindToken returns the token of a server inside a daemon on this machine, from the daemon's data folder: the
 // operator's token if operator is set, else the producers'. It is empty if the address is not the one that the daemon
 // has announced, or if this process may not read the tokens.
-func TokenFor(dir, address string, operator bool) string {
-	if !sameServer(HolderURL(dir), address) {
+func FindToken(dir, address string, operator bool) string {
+	if !isSameServer(HolderURL(dir), address) {
 		return ""
 	}
 	name := ProducerFile
@@ -263,9 +266,9 @@ func TokenFor(dir, address string, operator bool) string {
 	return token
 }
 
-// sameServer reports whether an address has the host and port that a server has announced. The same port of another
+// isSameServer reports whether an address has the host and port that a server has announced. The same port of another
 // loopback address may belong to another process, which would forward the server's nonce to be signed.
-func sameServer(announced, address string) bool {
+func isSameServer(announced, address string) bool {
 	a, err := url.Parse(announced)
 	b, otherErr := url.Parse(address)
 	return err == nil && otherErr == nil && a.Host != "" && a.Hostname() == b.Hostname() &&

@@ -25,12 +25,12 @@ func openCertificates(o Options) (c certificates, err error) {
 // tlsTimeout bounds a TLS handshake, in seconds. The server's default of two is too short on a busy machine.
 const tlsTimeout = 10
 
-// use sets the TLS configuration of routes. The proxy uses the certificates for clients.
-func (c certificates) use(o *server.Options) {
+// applyTo sets the TLS configuration of routes. The proxy uses the certificates for clients.
+func (c certificates) applyTo(o *server.Options) {
 	if c.members == nil {
 		return
 	}
-	if mutual := c.members.Mutual(); mutual != nil {
+	if mutual := c.members.MutualConfig(); mutual != nil {
 		o.Cluster.TLSConfig = mutual
 	}
 }

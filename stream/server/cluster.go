@@ -53,7 +53,7 @@ func (c Cluster) secret(dir string, log *slog.Logger) (string, error) {
 	secret, err := auth.ReadToken(name)
 	switch {
 	case c.SecretFile == "" && errors.Is(err, fs.ErrNotExist):
-		secret = auth.Random()
+		secret = auth.RandomSecret()
 		if err = auth.WritePrivate(name, []byte(secret+"\n")); err == nil {
 			log.Warn("created the secret of the cluster", event.ClusterSecretCreated, "file", name, "cluster", c.Name,
 				"do", "copy the file to the data folders of the other members before they start (docs/cluster.md)")
@@ -73,30 +73,30 @@ const routeUser = "member"
 // A member drops the route to a peer that misses two pings. Otherwise a peer that is frozen, or whose machine is
 // down, would lose requests for a long time.
 const (
-	routePing     = 500 * time.Millisecond
-	routePingsOut = 2
+	routePingInterval = 500 * time.Millisecond
+	maxRoutePingsOut  = 2
 )
 
-// aloneName is the name of a standalone server.
-const aloneName = "loaderd"
+// standaloneName is the name of a standalone server.
+const standaloneName = "loaderd"
 
-var notInNames = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
+var invalidNameChars = regexp.MustCompile(`[^A-Za-z0-9_-]+`)
 
 // serverName returns a name for a new member: the host where the other members reach it, else the machine's
 // host name, and the port of routes. It is unique in a cluster. A member that lost its disk gets the same name,
 // and so replaces itself.
 func (c Cluster) serverName() (string, error) {
 	if c.Name == "" {
-		return aloneName, nil
+		return standaloneName, nil
 	}
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil {
 		return "", fmt.Errorf("read address of routes (stream.cluster.listen): %w", err)
 	}
-	if at, forwarded, err := net.SplitHostPort(c.Advertise); err == nil && !everywhere(at) {
+	if at, forwarded, err := net.SplitHostPort(c.Advertise); err == nil && !isUnspecificHost(at) {
 		host, port = at, forwarded
 	}
-	if everywhere(host) {
+	if isUnspecificHost(host) {
 		host, err = os.Hostname()
 	}
 	if err != nil || host == "" || host == "localhost" {
@@ -104,11 +104,11 @@ func (c Cluster) serverName() (string, error) {
 		rand.Read(random[:]) //nolint:errcheck // it never returns one
 		host = hex.EncodeToString(random[:])
 	}
-	return notInNames.ReplaceAllString(host, "-") + "-" + port, nil
+	return invalidNameChars.ReplaceAllString(host, "-") + "-" + port, nil
 }
 
-// everywhere reports whether a host exists on every machine.
-func everywhere(host string) bool {
+// isUnspecificHost reports whether a host exists on every machine.
+func isUnspecificHost(host string) bool {
 	ip := net.ParseIP(host)
 	return host == "" || host == "localhost" || ip != nil && (ip.IsUnspecified() || ip.IsLoopback())
 }
@@ -123,8 +123,9 @@ func (c Cluster) options(secret string) (server.ClusterOpts, []*url.URL, error) 
 		return server.ClusterOpts{}, nil, fmt.Errorf("read address of routes (stream.cluster.listen): %w", err)
 	}
 	opts := server.ClusterOpts{
-		Name: c.Name, Host: host, Port: port, Advertise: c.Advertise, PingInterval: routePing, MaxPingsOut: routePingsOut,
-		Username: routeUser, Password: auth.Derived(secret, "routes"), TLSTimeout: tlsTimeout,
+		Name: c.Name, Host: host, Port: port, Advertise: c.Advertise, PingInterval: routePingInterval,
+		MaxPingsOut: maxRoutePingsOut,
+		Username:    routeUser, Password: auth.DeriveSecret(secret, "routes"), TLSTimeout: tlsTimeout,
 	}
 	if opts.TLSConfig, err = routeTLS(secret, append([]string{c.Listen, c.Advertise}, c.Peers...)); err != nil {
 		return opts, nil, err

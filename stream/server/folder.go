@@ -14,8 +14,8 @@ import (
 // ErrFolderInUse reports that another process runs its server on the data folder.
 var ErrFolderInUse = errors.New("data folder is in use")
 
-// folder is the embedded server's data folder, locked by this process.
-type folder struct {
+// dataFolder is the embedded server's data folder, locked by this process.
+type dataFolder struct {
 	path   string
 	lock   *flock.Flock
 	holder folderHolder
@@ -29,9 +29,9 @@ type folderHolder struct {
 	NATS    string    `json:"nats,omitempty"` // client address of its server, once it accepts clients
 }
 
-// holdFolder creates the folder if it does not exist and locks it. The kernel releases the lock when the process
+// lockFolder creates the folder if it does not exist and locks it. The kernel releases the lock when the process
 // ends, whatever the cause.
-func holdFolder(path string) (*folder, error) {
+func lockFolder(path string) (*dataFolder, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
 		return nil, fmt.Errorf("create data folder (stream.dir): %w", err)
 	}
@@ -47,7 +47,8 @@ func holdFolder(path string) (*folder, error) {
 			ErrFolderInUse, describeHolder(name))
 	}
 	host, _ := os.Hostname() // the name is for people only; without it the pid has to suffice
-	f := &folder{path, lock, folderHolder{Host: host, PID: os.Getpid(), Started: time.Now().UTC().Truncate(time.Second)}}
+	f := &dataFolder{path, lock, folderHolder{Host: host, PID: os.Getpid(),
+		Started: time.Now().UTC().Truncate(time.Second)}}
 	if err := f.write(); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
@@ -55,12 +56,12 @@ func holdFolder(path string) (*folder, error) {
 }
 
 // announce records the client address of the holder's server.
-func (f *folder) announce(url string) error {
+func (f *dataFolder) announce(url string) error {
 	f.holder.NATS = url
 	return f.write()
 }
 
-func (f *folder) write() error {
+func (f *dataFolder) write() error {
 	name := filepath.Join(f.path, "lock")
 	text, err := json.Marshal(f.holder)
 	if err == nil {
@@ -91,7 +92,7 @@ func describeHolder(name string) string {
 	return fmt.Sprintf("process %d on %s, started %s", h.PID, h.Host, h.Started.Format(time.RFC3339))
 }
 
-func (f *folder) release() error {
+func (f *dataFolder) release() error {
 	if err := f.lock.Close(); err != nil {
 		return fmt.Errorf("unlock data folder %s: %w", f.path, err)
 	}

@@ -9,12 +9,12 @@ import (
 )
 
 const (
-	// healthFor is how long a result is cached, because a check inspects every stream.
-	healthFor = time.Second
-	// healthWait is how long recent waits for a check before it returns the previous result.
-	healthWait = time.Second
-	// hungAfter is the duration after which a check counts as failed. An fsync of a slow disk takes up to a second.
-	hungAfter = 5 * time.Second
+	// healthCacheTime is how long a result is cached, because a check inspects every stream.
+	healthCacheTime = time.Second
+	// healthTimeout is how long recent waits for a check before it returns the previous result.
+	healthTimeout = time.Second
+	// hungTimeout is the duration after which a check counts as failed. An fsync of a slow disk takes up to a second.
+	hungTimeout = 5 * time.Second
 )
 
 // health runs the health checks of a server, one at a time, in separate goroutines: a check hangs with the disk, and
@@ -23,39 +23,39 @@ type health struct {
 	check func() error
 
 	mu     sync.Mutex
-	latest *checkup // nil before the first check
-	err    error    // of the last completed check
+	latest *healthCheck // nil before the first check
+	err    error        // of the last completed check
 }
 
-// checkup is a health check that is running or complete.
-type checkup struct {
+// healthCheck is a health check that is running or complete.
+type healthCheck struct {
 	began time.Time
 	done  chan struct{} // closed at the end of the check
 	err   error         // readable once done is closed
 }
 
-// recent returns the result of a check that is at most healthFor old. While a check takes longer than healthWait, it
-// returns the previous result; after hungAfter an error.
-func (h *health) recent() error {
-	c := h.since(time.Now().Add(-healthFor))
-	if c.ended(healthWait) {
+// recentResult returns the result of a check that is at most healthCacheTime old. While a check takes longer than
+// healthTimeout, it returns the previous result; after hungTimeout an error.
+func (h *health) recentResult() error {
+	c := h.startCheck(time.Now().Add(-healthCacheTime))
+	if c.awaitEnd(healthTimeout) {
 		return c.err
 	}
-	if time.Since(c.began) >= hungAfter {
-		return c.hung()
+	if time.Since(c.began) >= hungTimeout {
+		return c.hungError()
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.err
 }
 
-// fresh returns the result of a check that starts now, or an error if a check takes hungAfter.
-func (h *health) fresh() error {
+// freshResult returns the result of a check that starts now, or an error if a check takes hungTimeout.
+func (h *health) freshResult() error {
 	now := time.Now()
 	for {
-		c := h.since(now)
-		if !c.ended(hungAfter - time.Since(c.began)) {
-			return c.hung()
+		c := h.startCheck(now)
+		if !c.awaitEnd(hungTimeout - time.Since(c.began)) {
+			return c.hungError()
 		}
 		if !c.began.Before(now) {
 			return c.err
@@ -63,14 +63,14 @@ func (h *health) fresh() error {
 	}
 }
 
-// since returns the check that is running or that started at t or later; otherwise it starts one.
-func (h *health) since(t time.Time) *checkup {
+// startCheck returns the check that is running or that started at t or later; otherwise it starts one.
+func (h *health) startCheck(t time.Time) *healthCheck {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if c := h.latest; c != nil && (!c.began.Before(t) || !c.ended(0)) {
+	if c := h.latest; c != nil && (!c.began.Before(t) || !c.awaitEnd(0)) {
 		return c
 	}
-	c := &checkup{began: time.Now(), done: make(chan struct{})}
+	c := &healthCheck{began: time.Now(), done: make(chan struct{})}
 	h.latest = c
 	go func() {
 		defer close(c.done)
@@ -82,8 +82,8 @@ func (h *health) since(t time.Time) *checkup {
 	return c
 }
 
-// ended reports whether a check is complete, and waits for that at most for the duration wait.
-func (c *checkup) ended(wait time.Duration) bool {
+// awaitEnd reports whether a check is complete, and waits for that at most for the duration wait.
+func (c *healthCheck) awaitEnd(wait time.Duration) bool {
 	select {
 	case <-c.done:
 		return true
@@ -100,7 +100,7 @@ func (c *checkup) ended(wait time.Duration) bool {
 	}
 }
 
-func (c *checkup) hung() error {
+func (c *healthCheck) hungError() error {
 	return fmt.Errorf("embedded NATS server: the health check has not answered for %s: look for a disk that hangs",
 		humanize.Time(time.Since(c.began)))
 }

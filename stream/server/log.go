@@ -21,26 +21,26 @@ type serverLog struct {
 	// clients are the addresses of clients of the proxy.
 	clients *proxy.Addresses
 
-	mu sync.Mutex
-	of map[string]*failures
+	mu       sync.Mutex
+	limiters map[string]*lineLimiter
 }
 
-// failures limits lines of one kind, because clients can cause any number of them: a few are logged, then one
+// lineLimiter limits lines of one kind, because clients can cause any number of them: a few are logged, then one
 // per second.
-type failures struct {
-	told rate.Sometimes
-	left int // not logged since the last one
+type lineLimiter struct {
+	limiter    rate.Sometimes
+	suppressed int // not logged since the last one
 }
 
 const (
-	failuresFirst = 20
-	failuresEvery = time.Second
+	firstLines   = 20
+	lineInterval = time.Second
 )
 
-// failure logs some of the lines of a kind, with the number of suppressed ones. The kind is the message of a known
+// logLimited logs some of the lines of a kind, with the number of suppressed ones. The kind is the message of a known
 // line, else the text after the client's name, which the client can choose freely.
-func (l *serverLog) failure(level slog.Level, format string, v []any) {
-	format = l.addressed(format)
+func (l *serverLog) logLimited(level slog.Level, format string, v []any) {
+	format = l.withAddress(format)
 	message, keys, known := translate(format, v)
 	kind := message
 	if !known {
@@ -48,16 +48,16 @@ func (l *serverLog) failure(level slog.Level, format string, v []any) {
 	}
 	tell := -1
 	l.mu.Lock()
-	f := l.of[kind]
+	f := l.limiters[kind]
 	if f == nil {
-		f = &failures{told: rate.Sometimes{First: failuresFirst, Interval: failuresEvery}}
-		if l.of == nil {
-			l.of = map[string]*failures{}
+		f = &lineLimiter{limiter: rate.Sometimes{First: firstLines, Interval: lineInterval}}
+		if l.limiters == nil {
+			l.limiters = map[string]*lineLimiter{}
 		}
-		l.of[kind] = f
+		l.limiters[kind] = f
 	}
-	f.left++
-	f.told.Do(func() { tell, f.left = f.left-1, 0 })
+	f.suppressed++
+	f.limiter.Do(func() { tell, f.suppressed = f.suppressed-1, 0 })
 	l.mu.Unlock()
 	if tell > 0 {
 		keys = append(keys, "like_it_before", tell)
@@ -70,8 +70,8 @@ func (l *serverLog) failure(level slog.Level, format string, v []any) {
 // inProcess matches the start of a line about a client in this process.
 var inProcess = regexp.MustCompile(`^pipe - cid:(\d+) - `)
 
-// addressed returns a line with the address of its client.
-func (l *serverLog) addressed(format string) string {
+// withAddress returns a line with the address of its client.
+func (l *serverLog) withAddress(format string) string {
 	client := inProcess.FindStringSubmatch(format)
 	if client == nil {
 		return format
@@ -93,13 +93,13 @@ func (l *serverLog) write(level slog.Level, format string, v []any) {
 // a client that reads too slowly.
 func (l *serverLog) Noticef(format string, v ...any) {
 	if strings.Contains(format, "Slow Consumer Detected: ") || strings.Contains(format, "Slow Consumer %s: ") {
-		l.failure(slog.LevelWarn, format, v)
+		l.logLimited(slog.LevelWarn, format, v)
 		return
 	}
 	l.write(slog.LevelDebug, format, v)
 }
 
-func (l *serverLog) Errorf(format string, v ...any) { l.failure(slog.LevelError, format, v) }
+func (l *serverLog) Errorf(format string, v ...any) { l.logLimited(slog.LevelError, format, v) }
 func (l *serverLog) Debugf(format string, v ...any) { l.write(slog.LevelDebug-1, format, v) }
 func (l *serverLog) Tracef(format string, v ...any) { l.write(slog.LevelDebug-2, format, v) }
 
@@ -109,7 +109,7 @@ func (l *serverLog) Warnf(format string, v ...any) {
 		l.write(slog.LevelDebug, format, v)
 		return
 	}
-	l.failure(slog.LevelWarn, format, v)
+	l.logLimited(slog.LevelWarn, format, v)
 }
 
 // Fatalf does not end the process, although the server expects that. The daemon decides.

@@ -18,13 +18,13 @@ func TestFailuresOfClientsAreToldNowAndThen(t *testing.T) {
 	}
 	l.Errorf("%s", "something else")
 	lines := strings.Split(strings.TrimSpace(said.String()), "\n")
-	if len(lines) < failuresFirst+1 || len(lines) > failuresFirst+60 { // the test takes less than a minute
+	if len(lines) < firstLines+1 || len(lines) > firstLines+60 { // the test takes less than a minute
 		t.Errorf("%d lines of 10,001 failures", len(lines))
 	}
 	if !strings.Contains(said.String(), "something else") {
 		t.Error("another failure is not told")
 	}
-	if len(l.of) != 2 {
-		t.Errorf("%d kinds, want 2", len(l.of))
+	if len(l.limiters) != 2 {
+		t.Errorf("%d kinds, want 2", len(l.limiters))
 	}
 }

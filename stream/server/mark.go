@@ -15,34 +15,34 @@ import (
 // another cluster, or to a standalone server.
 var ErrOtherCluster = errors.New("data folder belongs to another server")
 
-// markFormat is the format version of the mark and of the folder, whose streams are in accounts.
-const markFormat = 1
+// identityFormat is the format version of the mark and of the folder, whose streams are in accounts.
+const identityFormat = 1
 
-// mark records what kind of server a data folder belongs to. A cluster member would delete the streams of a
+// folderIdentity records what kind of server a data folder belongs to. A cluster member would delete the streams of a
 // standalone server, and a standalone server would not replicate what the other members store.
-type mark struct {
+type folderIdentity struct {
 	Format  int    `json:"format"`
 	Cluster string `json:"cluster"` // empty: standalone server
 	Server  string `json:"server"`  // the server's name in the cluster
 }
 
 // kind describes the mark in words.
-func (m mark) kind() string {
+func (m folderIdentity) kind() string {
 	if m.Cluster == "" {
 		return "a server that stands alone"
 	}
 	return "a member of cluster " + m.Cluster
 }
 
-// check returns the mark that the folder gets or already has. It changes nothing. The folder must be held.
-func (f *folder) check(want mark) (mark, error) {
-	want.Format = markFormat
-	is, err := readMark(f.markName())
+// checkIdentity returns the mark that the folder gets or already has. It changes nothing. The folder must be held.
+func (f *dataFolder) checkIdentity(want folderIdentity) (folderIdentity, error) {
+	want.Format = identityFormat
+	is, err := readIdentity(f.identityFile())
 	switch {
 	case errors.Is(err, fs.ErrNotExist) && f.hasStreams():
 		return is, fmt.Errorf("open data folder %s (stream.dir): it holds streams but no %s: an incompatible version of "+
 			"loaderd or another program wrote it; "+
-			"run it with that version, or choose another folder", f.path, markName)
+			"run it with that version, or choose another folder", f.path, identityFileName)
 	case errors.Is(err, fs.ErrNotExist):
 		return want, nil
 	case err != nil:
@@ -56,18 +56,18 @@ func (f *folder) check(want mark) (mark, error) {
 	return is, nil
 }
 
-// markName is the name of the mark's file in the data folder.
-const markName = "server.json"
+// identityFileName is the name of the mark's file in the data folder.
+const identityFileName = "server.json"
 
-func (f *folder) markName() string { return filepath.Join(f.path, markName) }
+func (f *dataFolder) identityFile() string { return filepath.Join(f.path, identityFileName) }
 
 // hasStreams reports whether a server has stored streams in the folder, or may have.
-func (f *folder) hasStreams() bool {
+func (f *dataFolder) hasStreams() bool {
 	_, err := os.Stat(filepath.Join(f.path, "jetstream"))
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-func readMark(name string) (m mark, err error) {
+func readIdentity(name string) (m folderIdentity, err error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return m, fmt.Errorf("read mark of data folder (stream.dir): %w", err)
@@ -76,16 +76,16 @@ func readMark(name string) (m mark, err error) {
 		return m, fmt.Errorf(
 			"read mark of data folder %s: %w: it says which servers the folder belongs to; restore it from a backup", name, err)
 	}
-	if m.Format != markFormat || m.Server == "" {
+	if m.Format != identityFormat || m.Server == "" {
 		return m, fmt.Errorf("read mark of data folder %s: format %d, server %q: want format %d and a name; an "+
 			"incompatible version of loaderd wrote it: "+
-			"run it with that version, or choose another folder (stream.dir)", name, m.Format, m.Server, markFormat)
+			"run it with that version, or choose another folder (stream.dir)", name, m.Format, m.Server, identityFormat)
 	}
 	return m, nil
 }
 
-// writeMark writes the mark atomically, and syncs it to disk before the server writes anything.
-func writeMark(name string, m mark) error {
+// writeIdentity writes the mark atomically, and syncs it to disk before the server writes anything.
+func writeIdentity(name string, m folderIdentity) error {
 	text, err := json.Marshal(m)
 	if err != nil {
 		return fmt.Errorf("write mark of data folder %s: %w", name, err)

@@ -8,10 +8,10 @@ import (
 // Distinct members have different names, whatever the names of their machines.
 func TestNamesOfMembers(t *testing.T) {
 	host, err := os.Hostname()
-	if err != nil || everywhere(host) {
+	if err != nil || isUnspecificHost(host) {
 		t.Skipf("this machine is called %q, %v", host, err)
 	}
-	host = notInNames.ReplaceAllString(host, "-")
+	host = invalidNameChars.ReplaceAllString(host, "-")
 	for _, tc := range []struct{ listen, advertise, want string }{
 		{"127.0.0.1:6222", "", host + "-6222"},
 		{"0.0.0.0:6222", "", host + "-6222"},
@@ -25,7 +25,7 @@ func TestNamesOfMembers(t *testing.T) {
 			t.Errorf("listen %s, advertise %q: %s, %v, want %s", tc.listen, tc.advertise, name, err, tc.want)
 		}
 	}
-	if name, err := (Cluster{}).serverName(); err != nil || name != aloneName {
+	if name, err := (Cluster{}).serverName(); err != nil || name != standaloneName {
 		t.Errorf("alone: %s, %v", name, err)
 	}
 }

@@ -18,80 +18,80 @@ type natsLine struct {
 	message, do string
 }
 
-func natsLineOf(pattern string, e slog.Attr, message, do string) natsLine {
+func newNATSLine(pattern string, e slog.Attr, message, do string) natsLine {
 	return natsLine{regexp.MustCompile("^" + pattern), e, message, do}
 }
 
 const (
-	restart = ", then restart the daemon"
-	// ofStream matches the stream of a line. Names in NATS contain neither quotes nor blanks.
-	ofStream = `'(?P<account>\S+) > (?P<stream>\S+)'`
+	restartAdvice = ", then restart the daemon"
+	// streamPattern matches the stream of a line. Names in NATS contain neither quotes nor blanks.
+	streamPattern = `'(?P<account>\S+) > (?P<stream>\S+)'`
 )
 
 // natsLines are the lines of nats-server 2.15 that require action by an operator. Other lines are logged unchanged.
 var natsLines = []natsLine{
-	natsLineOf(`authentication error(?: - (?:\w+ )*(?P<user>".*"))?$`,
+	newNATSLine(`authentication error(?: - (?:\w+ )*(?P<user>".*"))?$`,
 		event.NATSClientRefused, "NATS client refused, wrong user or token",
 		"give the client producer.token of the data folder, or a daemon operator.token (docs/security.md)"),
-	natsLineOf(`Publish Violation - (?:Subject|Reply) (?P<subject>".*")$`,
+	newNATSLine(`Publish Violation - (?:Subject|Reply) (?P<subject>".*")$`,
 		event.NATSPermissionDenied, "NATS client may not publish to this subject",
 		"publish below stream.subject; only daemons may use other subjects (docs/security.md)"),
-	natsLineOf(`Subscription Violation(?: Too Many Tokens)? - Subject (?P<subject>"(?:[^"\\]|\\.)*")`,
+	newNATSLine(`Subscription Violation(?: Too Many Tokens)? - Subject (?P<subject>"(?:[^"\\]|\\.)*")`,
 		event.NATSPermissionDenied, "NATS client may not subscribe to this subject",
 		"read documents over Flight; only daemons may subscribe (docs/security.md)"),
-	natsLineOf(`maximum payload exceeded: (?P<bytes>\d+) vs (?P<max_bytes>\d+)`,
+	newNATSLine(`maximum payload exceeded: (?P<bytes>\d+) vs (?P<max_bytes>\d+)`,
 		event.NATSMessageTooLarge, "NATS client disconnected, its message is too large",
 		"split the document, or raise stream.max_document and restart the daemon"),
-	natsLineOf(`maximum (?:account active )?connections exceeded`,
+	newNATSLine(`maximum (?:account active )?connections exceeded`,
 		event.NATSClientRefused, "NATS client refused, too many connections",
 		"close connections that are not used"),
-	natsLineOf(`TLS handshake error: (?P<error>.*)`,
+	newNATSLine(`TLS handshake error: (?P<error>.*)`,
 		event.HandshakeFailed, "TLS handshake with a NATS client failed",
 		"let the client use tls:// and trust the authority of stream.tls.cert"),
-	natsLineOf(`TLS route handshake error: (?P<error>.*)`,
+	newNATSLine(`TLS route handshake error: (?P<error>.*)`,
 		event.HandshakeFailed, "TLS handshake with a cluster member failed",
 		"check stream.tls of both members"),
-	natsLineOf(`Error trying to connect to route \(attempt (?P<attempt>\d+)\): (?P<error>.*)`,
+	newNATSLine(`Error trying to connect to route \(attempt (?P<attempt>\d+)\): (?P<error>.*)`,
 		event.ClusterMemberUnreachable, "cluster member is out of reach",
 		"start its daemon, or check the network and stream.cluster.peers"),
-	natsLineOf(`Remote server has a duplicate name: (?P<name>".*")`,
+	newNATSLine(`Remote server has a duplicate name: (?P<name>".*")`,
 		event.ClusterMemberRefused, "cluster member refused, its name is taken",
 		"give every daemon a data folder of its own (stream.dir)"),
-	natsLineOf(`Waiting for routing to be established`,
+	newNATSLine(`Waiting for routing to be established`,
 		event.ClusterForming, "NATS server waits for the other cluster members",
 		"start their daemons, or check the network and stream.cluster.peers"),
-	natsLineOf(`JetStream cluster stream `+ofStream+` has NO quorum`,
+	newNATSLine(`JetStream cluster stream `+streamPattern+` has NO quorum`,
 		event.StreamNoQuorum, "stream has no quorum and cannot be written",
 		"start the cluster members that are missing, or check the network between them"),
-	natsLineOf(`RAFT \[\S+ - (?P<group>\S+)\] (?P<state>(?:Falling behind|Quorum paused|Leader falling behind).*)`,
+	newNATSLine(`RAFT \[\S+ - (?P<group>\S+)\] (?P<state>(?:Falling behind|Quorum paused|Leader falling behind).*)`,
 		event.ClusterMemberLagging, "cluster member lags behind",
 		"check the disk and the network of this machine"),
-	natsLineOf(`Slow Consumer (?:Detected|State): (?P<limit>MaxPending of \d+|WriteDeadline of \S+)`,
+	newNATSLine(`Slow Consumer (?:Detected|State): (?P<limit>MaxPending of \d+|WriteDeadline of \S+)`,
 		event.NATSSlowConsumer, "NATS client disconnected, it reads too slowly",
 		"check the client's machine and the network; the client reconnects"),
-	natsLineOf(`Readloop processing time: (?P<took>\S+)`,
+	newNATSLine(`Readloop processing time: (?P<took>\S+)`,
 		event.NATSSlowProcessing, "NATS server took long to process messages of a client",
 		"check the disk of stream.dir and the load of this machine"),
-	natsLineOf(`Dropping messages due to excessive stream ingest rate on `+
+	newNATSLine(`Dropping messages due to excessive stream ingest rate on `+
 		`'(?P<account>\S+)' > '(?P<stream>\S+)': (?P<error>.*)`,
 		event.NATSMessagesRefused, "NATS server refused messages, the disk is too slow for the producers",
 		"let producers wait for acknowledgements, and check the disk of stream.dir"),
-	natsLineOf(`JetStream (?:\w+ resource|account) limits exceeded for (?:account: )?`+
+	newNATSLine(`JetStream (?:\w+ resource|account) limits exceeded for (?:account: )?`+
 		`["'](?P<account>[^"']+)["'](?:: (?P<error>.*))?`,
 		event.NATSMessagesRefused, "NATS server refused messages, the limit of the account is reached",
 		"delete streams that are not used, or raise the account's limit"),
-	natsLineOf(`JetStream failed to store a msg on stream `+ofStream+`: (?P<error>.*)`,
+	newNATSLine(`JetStream failed to store a msg on stream `+streamPattern+`: (?P<error>.*)`,
 		event.NATSWriteFailed, "NATS server cannot write a stream",
-		"check the disk of stream.dir"+restart),
-	natsLineOf(`JetStream stream `+ofStream+` critical write error: (?P<error>.*)`,
+		"check the disk of stream.dir"+restartAdvice),
+	newNATSLine(`JetStream stream `+streamPattern+` critical write error: (?P<error>.*)`,
 		event.NATSWriteFailed, "NATS server cannot write a stream",
-		"check the disk of stream.dir"+restart),
-	natsLineOf(`JetStream out of (?:\w+ )?(?:resources|space), will be DISABLED`,
+		"check the disk of stream.dir"+restartAdvice),
+	newNATSLine(`JetStream out of (?:\w+ )?(?:resources|space), will be DISABLED`,
 		event.NATSWriteFailed, "NATS server stopped writing, the disk is full",
-		"make room on the disk of stream.dir"+restart),
-	natsLineOf(`Filesystem permission denied while writing msg, disabling JetStream: (?P<error>.*)`,
+		"make room on the disk of stream.dir"+restartAdvice),
+	newNATSLine(`Filesystem permission denied while writing msg, disabling JetStream: (?P<error>.*)`,
 		event.NATSWriteFailed, "NATS server stopped writing, it may not write its files",
-		"give stream.dir to the daemon's user"+restart),
+		"give stream.dir to the daemon's user"+restartAdvice),
 }
 
 // natsClient matches the client at the start of a line: its address and number, then, for a client, its library and
@@ -123,7 +123,7 @@ func translate(format string, v []any) (message string, keys []any, known bool) 
 		}
 		keys := clientKeys(client, account, user)
 		for i, name := range x.pattern.SubexpNames() {
-			keys.add(name, unquoted(groups[i]))
+			keys.add(name, unquote(groups[i]))
 		}
 		return x.message, append([]any{x.event}, append(keys, "do", x.do)...), true
 	}
@@ -139,12 +139,12 @@ func clientKeys(client []string, account, user string) (keys lineKeys) {
 		}
 		keys.add(key, strings.ReplaceAll(client[1], "%%", "%"))
 		if client[5] != "" {
-			at := unquoted(client[5])
+			at := unquote(client[5])
 			if i := strings.LastIndexByte(at, '/'); i >= 0 {
 				account, user = at[:i], at[i+1:]
 			}
 		}
-		keys.add("name", unquoted(client[4]))
+		keys.add("name", unquote(client[4]))
 	}
 	if _, name, ok := strings.Cut(user, ":"); ok {
 		user = name
@@ -169,8 +169,8 @@ func (k *lineKeys) add(key, value string) {
 	}
 }
 
-// unquoted returns the text of a quoted part, or the part unchanged if it is not quoted.
-func unquoted(s string) string {
+// unquote returns the text of a quoted part, or the part unchanged if it is not quoted.
+func unquote(s string) string {
 	if text, err := strconv.Unquote(s); err == nil {
 		return text
 	}

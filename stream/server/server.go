@@ -23,8 +23,8 @@ import (
 	"loaderd/stream/proxy"
 )
 
-// stopLimit bounds the embedded server's shutdown, which only has to flush data that is already synced.
-const stopLimit = 20 * time.Second
+// stopTimeout bounds the embedded server's shutdown, which only has to flush data that is already synced.
+const stopTimeout = 20 * time.Second
 
 // Options configure a server's data folder, listeners and cluster.
 type Options struct {
@@ -44,21 +44,21 @@ type Options struct {
 // Every write is synced before it is acknowledged (SyncAlways). With any other setting a power failure loses
 // acknowledged messages.
 type Server struct {
-	server  *server.Server
-	folder  *folder
-	users   *users
-	certs   certificates
-	proxy   *proxy.Proxy // nil for a private server
-	inside  *nats.Conn   // the proxy's connection
-	url     string
-	started chan struct{} // closed when the server's start is complete, successful or not
-	health  health
+	server    *server.Server
+	folder    *dataFolder
+	users     *users
+	certs     certificates
+	proxy     *proxy.Proxy // nil for a private server
+	proxyConn *nats.Conn   // the proxy's connection
+	url       string
+	started   chan struct{} // closed when the server's start is complete, successful or not
+	health    health
 }
 
 // Start starts a server and waits until it accepts clients. If another process holds the data folder, it
 // returns ErrFolderInUse.
 func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err error) {
-	folder, err := holdFolder(o.Dir)
+	folder, err := lockFolder(o.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err != nil {
 		return nil, err
 	}
-	member, err := folder.check(mark{Cluster: o.Cluster.Name, Server: name})
+	member, err := folder.checkIdentity(folderIdentity{Cluster: o.Cluster.Name, Server: name})
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	if err != nil {
 		return nil, err
 	}
-	if o.Listen, err = probeListens(ctx, o); err != nil {
+	if o.Listen, err = probeListeners(ctx, o); err != nil {
 		return nil, err
 	}
 	// Every check is above, so that a refused start leaves the folder unchanged, except for its lock file.
@@ -101,10 +101,10 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 		return nil, err
 	}
 	opts.CustomClientAuthentication = users
-	if err := writeMark(folder.markName(), member); err != nil {
+	if err := writeIdentity(folder.identityFile(), member); err != nil {
 		return nil, err
 	}
-	if err := completeSettings(o.Dir, log); err != nil {
+	if err := completeChecksums(o.Dir, log); err != nil {
 		return nil, err
 	}
 	srv, err := server.NewServer(opts)
@@ -114,7 +114,7 @@ func Start(ctx context.Context, o Options, log *slog.Logger) (_ *Server, err err
 	sink := &serverLog{log: log.With("part", "nats-server"), fatal: make(chan error, 1), clients: &proxy.Addresses{}}
 	srv.SetLoggerV2(sink, log.Enabled(ctx, slog.LevelDebug-1), false, false)
 	users.server = srv
-	if err := users.share(o.Producers); err != nil {
+	if err := users.exportRequests(o.Producers); err != nil {
 		return nil, err
 	}
 	s := &Server{server: srv, folder: folder, users: users, certs: certs, started: make(chan struct{})}
@@ -151,8 +151,8 @@ func (s *Server) serveClients(ctx context.Context, o Options, sink *serverLog, l
 
 // listen creates the proxy that clients connect to. The proxy accepts connections only after Serve is called.
 func (s *Server) listen(ctx context.Context, o Options, log *serverLog) (err error) {
-	user, password := s.Inside(Documents)
-	s.inside, err = nats.Connect("", nats.InProcessServer(s), nats.UserInfo(user, password), nats.Name("loaderd proxy"),
+	user, password := s.ProcessLogin(Documents)
+	s.proxyConn, err = nats.Connect("", nats.InProcessServer(s), nats.UserInfo(user, password), nats.Name("loaderd proxy"),
 		nats.MaxReconnects(-1), nats.SyncQueueLen(proxy.GetMessages+1)) // plus one for the status after the messages
 	if err != nil {
 		return fmt.Errorf("connect the proxy to the embedded NATS server: %w", err)
@@ -164,13 +164,13 @@ func (s *Server) listen(ctx context.Context, o Options, log *serverLog) (err err
 	}
 	bounded := connlimit.New(l, connlimit.Config{
 		Max: min(MaxConnections, connlimit.Descriptors()/descriptorPart), MaxPerHost: MaxConnectionsPerHost,
-		IdentifyWithin: (tlsTimeout + authTimeout) * time.Second, Log: log.log,
+		IdentifyTimeout: (tlsTimeout + authTimeout) * time.Second, Log: log.log,
 	})
 	s.proxy = proxy.New(bounded, proxy.Options{
-		Server: s, Addresses: log.clients, Documents: s.inside, Secret: s.users.proxy, Identify: s.users.identify,
+		Server: s, Addresses: log.clients, Documents: s.proxyConn, Secret: s.users.proxySecret, Identify: s.users.identify,
 		TLS: s.certs.clients.Config(), Timeout: tlsTimeout * time.Second, Members: len(o.Cluster.Peers), Log: log,
 	})
-	s.proxy.Share(o.Producers.Reads...)
+	s.proxy.RegisterStreams(o.Producers.Reads...)
 	return nil
 }
 
@@ -213,10 +213,10 @@ func serverOptions(o Options, name, secret string, certs certificates) (*server.
 		// The server sends its client address to the other members and their clients, but only if it listens. On this
 		// loopback listener it accepts no client, because clients lack the proxy's secret.
 		opts.DontListen, opts.Host, opts.Port, opts.ClientAdvertise = false, "127.0.0.1", server.RANDOM_PORT,
-			advertised(o.Listen)
+			advertiseAddress(o.Listen)
 	}
-	certs.use(opts)
-	return opts, accounts(opts)
+	certs.applyTo(opts)
+	return opts, addAccounts(opts)
 }
 
 const (
@@ -234,8 +234,8 @@ const (
 	operatorBatches = 128
 )
 
-// advertised returns the client address for other machines.
-func advertised(address string) string {
+// advertiseAddress returns the client address for other machines.
+func advertiseAddress(address string) string {
 	host, port, err := net.SplitHostPort(address)
 	if err != nil {
 		return address
@@ -274,21 +274,21 @@ func hostPort(address string) (string, int, error) {
 // URL is the address for NATS clients; empty for a private server.
 func (s *Server) URL() string { return s.url }
 
-// Reading records that readers wait for documents, until done is called. The proxy then delays producers.
-func (s *Server) Reading() (done func()) {
+// BeginRead records that readers wait for documents, until done is called. The proxy then delays producers.
+func (s *Server) BeginRead() (done func()) {
 	if s.proxy == nil {
 		return func() {}
 	}
-	return s.proxy.Reading()
+	return s.proxy.BeginRead()
 }
 
 // InProcessConn connects a client inside this process, without the network.
 func (s *Server) InProcessConn() (net.Conn, error) { return s.server.InProcessConn() }
 
-// probeListens reports an address that is not available before anything is started, while the cause is still
+// probeListeners reports an address that is not available before anything is started, while the cause is still
 // known. It returns the address for clients: the other members of a cluster receive its port, which must be
 // known before the start.
-func probeListens(ctx context.Context, o Options) (string, error) {
+func probeListeners(ctx context.Context, o Options) (string, error) {
 	if o.Private {
 		return o.Listen, nil
 	}
@@ -305,7 +305,7 @@ func probeListen(ctx context.Context, address, whose, key string) (string, error
 	l, err := config.Listen(ctx, "tcp", address)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return "", fmt.Errorf("listen for %s on %s: %w: another program has this port; choose another with %s%s", whose,
-			address, err, key, freePort(key))
+			address, err, key, freePortHint(key))
 	}
 	if err != nil {
 		return "", fmt.Errorf("listen for %s on %s (%s): %w", whose, address, key, err)
@@ -313,9 +313,9 @@ func probeListen(ctx context.Context, address, whose, key string) (string, error
 	return l.Addr().String(), l.Close()
 }
 
-// freePort is the hint that port 0 selects a free port. The port of routes must be fixed, because other members
+// freePortHint is the hint that port 0 selects a free port. The port of routes must be fixed, because other members
 // need it.
-func freePort(key string) string {
+func freePortHint(key string) string {
 	if key == "stream.listen" {
 		return " (port 0 takes a free one)"
 	}
@@ -349,13 +349,13 @@ func (s *Server) start(ctx context.Context, fatal <-chan error) error {
 	return nil
 }
 
-// Health returns nil while every stream can be written. It returns within healthWait, and all callers within
-// healthFor get the same result. A client that gets an error therefore also finds it as the cause of a failure
+// Health returns nil while every stream can be written. It returns within healthTimeout, and all callers within
+// healthCacheTime get the same result. A client that gets an error therefore also finds it as the cause of a failure
 // in another account.
-func (s *Server) Health() error { return s.health.recent() }
+func (s *Server) Health() error { return s.health.recentResult() }
 
-// CheckHealth returns whether every stream can be written now. It returns within twice hungAfter.
-func (s *Server) CheckHealth() error { return s.health.fresh() }
+// CheckHealth returns whether every stream can be written now. It returns within twice hungTimeout.
+func (s *Server) CheckHealth() error { return s.health.freshResult() }
 
 // checkHealth blocks while a write of the server blocks, because the server's health check waits for the
 // streams' locks.
@@ -369,7 +369,7 @@ func (s *Server) checkHealth() error {
 		if err != nil {
 			free = -1
 		}
-		full := outOfSpace(h.Error) || free >= 0 && free < leastSpace
+		full := isOutOfSpace(h.Error) || free >= 0 && free < minFreeSpace
 		return &StorageError{Path: s.folder.path, Free: free, Full: full, Message: h.Error}
 	case s.server.JetStreamIsClustered():
 		return fmt.Errorf("embedded NATS server in %s: %s: it may be catching up with the other members, or too few of "+
@@ -384,8 +384,8 @@ func (s *Server) shutdown() error {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if s.inside != nil {
-			s.inside.Close()
+		if s.proxyConn != nil {
+			s.proxyConn.Close()
 		}
 		if s.proxy != nil {
 			_ = s.proxy.Close() // releases the address
@@ -397,8 +397,8 @@ func (s *Server) shutdown() error {
 	select {
 	case <-done:
 		return nil
-	case <-time.After(stopLimit):
-		return fmt.Errorf("stop embedded NATS server in %s: not done after %v", s.folder.path, stopLimit)
+	case <-time.After(stopTimeout):
+		return fmt.Errorf("stop embedded NATS server in %s: not done after %v", s.folder.path, stopTimeout)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestOneServerAFolder(t *testing.T) {
 		if free, err := s.DiskFree(); err != nil || free <= 0 {
 			t.Errorf("%d bytes are free, %v", free, err)
 		}
-		inside, err := nats.Connect("", nats.InProcessServer(s), nats.UserInfo(s.Inside(server.Documents)))
+		inside, err := nats.Connect("", nats.InProcessServer(s), nats.UserInfo(s.ProcessLogin(server.Documents)))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -123,7 +123,7 @@ func TestTokenFor_AnnouncedAddressAlone(t *testing.T) {
 		"nats://": false, "": false,
 	} {
 		for _, operator := range []bool{false, true} {
-			if token := server.TokenFor(dir, address, operator); (token != "") != found {
+			if token := server.FindToken(dir, address, operator); (token != "") != found {
 				t.Errorf("%s: token found %t, want %t", address, token != "", found)
 			}
 		}

@@ -31,12 +31,12 @@ func (e *StorageError) Error() string {
 // writeError is part of the server's health check error for a stream that it cannot write.
 const writeError = "write error"
 
-// leastSpace is the free space in bytes below which a failed write counts as lack of space.
-const leastSpace = 64 << 10
+// minFreeSpace is the free space in bytes below which a failed write counts as lack of space.
+const minFreeSpace = 64 << 10
 
-// outOfSpace reports whether a message of the server names lack of space as the cause of a failed write. The health
+// isOutOfSpace reports whether a message of the server names lack of space as the cause of a failed write. The health
 // check returns errors of the operating system only as text.
-func outOfSpace(message string) bool {
+func isOutOfSpace(message string) bool {
 	for _, err := range noSpace {
 		if strings.Contains(message, err.Error()) {
 			return true

@@ -18,11 +18,11 @@ import (
 	"loaderd/internal/auth"
 )
 
-// completeSettings writes missing checksums of stream settings. The server writes the settings atomically, then their
+// completeChecksums writes missing checksums of stream settings. The server writes the settings atomically, then their
 // checksum. If it is killed in between, every later start ignores the stream and all its messages. A stream that is
 // created in its place gets no checksum either, and is lost at the next start. Settings that are newer than their
 // checksum are from such a kill. Any other mismatch is damage, which the server reports.
-func completeSettings(dir string, log *slog.Logger) error {
+func completeChecksums(dir string, log *slog.Logger) error {
 	found, err := fs.Glob(os.DirFS(dir), path.Join(server.JetStreamStoreDir, "*", "streams", "*",
 		server.JetStreamMetaFile))
 	if err != nil {
@@ -30,7 +30,7 @@ func completeSettings(dir string, log *slog.Logger) error {
 	}
 	for _, settings := range found {
 		settings = filepath.Join(dir, filepath.FromSlash(settings))
-		completed, err := completeSum(settings)
+		completed, err := completeChecksum(settings)
 		if err != nil {
 			return fmt.Errorf("complete the settings of a stream: %w", err)
 		}
@@ -42,8 +42,8 @@ func completeSettings(dir string, log *slog.Logger) error {
 	return nil
 }
 
-// completeSum writes the checksum of settings that have none, or an older one.
-func completeSum(settings string) (completed bool, err error) {
+// completeChecksum writes the checksum of settings that have none, or an older one.
+func completeChecksum(settings string) (completed bool, err error) {
 	folder := filepath.Dir(settings)
 	stream, sum := filepath.Base(folder), filepath.Join(folder, server.JetStreamMetaFileSum)
 	written, err := os.Stat(settings)
@@ -67,7 +67,7 @@ func completeSum(settings string) (completed bool, err error) {
 	if json.Unmarshal(content, &says) != nil || says.Name != stream {
 		return false, nil
 	}
-	want, err := settingsSum(stream, content)
+	want, err := settingsChecksum(stream, content)
 	if err != nil {
 		return false, err
 	}
@@ -77,8 +77,8 @@ func completeSum(settings string) (completed bool, err error) {
 	return true, auth.WritePrivate(sum, []byte(want))
 }
 
-// settingsSum returns the checksum that the server computes.
-func settingsSum(stream string, settings []byte) (string, error) {
+// settingsChecksum returns the checksum that the server computes.
+func settingsChecksum(stream string, settings []byte) (string, error) {
 	key := sha256.Sum256([]byte(stream))
 	sum, err := highwayhash.New64(key[:])
 	if err != nil {

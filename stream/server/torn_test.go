@@ -87,7 +87,7 @@ func inside(t *testing.T, dir string, f func(jetstream.JetStream)) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := nats.Connect("", nats.InProcessServer(s), nats.UserInfo(s.Inside(server.Documents)))
+	c, err := nats.Connect("", nats.InProcessServer(s), nats.UserInfo(s.ProcessLogin(server.Documents)))
 	if err != nil {
 		t.Fatal(err)
 	}

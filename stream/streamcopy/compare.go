@@ -37,7 +37,7 @@ func Compare(ctx context.Context, from, to *conn.Client, name string, first, las
 			return n, err
 		}
 		until := min(max(next, first+1)-1, last, first+compareSequences-1) // a gap is skipped in one step
-		if err := sameRange(ctx, to, name, original, first, until); err != nil {
+		if err := compareRange(ctx, to, name, original, first, until); err != nil {
 			return n, err
 		}
 		n += uint64(len(original))
@@ -47,16 +47,16 @@ func Compare(ctx context.Context, from, to *conn.Client, name string, first, las
 	return n, nil
 }
 
-// sameRange compares what a copy has at sequences first to last.
-func sameRange(ctx context.Context, c *conn.Client, name string, original []*jetstream.RawStreamMsg, first,
+// compareRange compares what a copy has at sequences first to last.
+func compareRange(ctx context.Context, c *conn.Client, name string, original []*jetstream.RawStreamMsg, first,
 	last uint64) error {
 	wait, began := c.Backoff(), time.Now()
 	for {
-		copied, err := wholeRange(ctx, c, name, first, last)
+		copied, err := readRange(ctx, c, name, first, last)
 		if err == nil {
-			err = differ(name, original, copied)
+			err = compareMessages(name, original, copied)
 		}
-		if err == nil || time.Since(began) > compareFor {
+		if err == nil || time.Since(began) > compareTimeout {
 			return err
 		}
 		if err := c.Pause(ctx, wait.NextBackOff(), err); err != nil {
@@ -65,11 +65,11 @@ func sameRange(ctx context.Context, c *conn.Client, name string, original []*jet
 	}
 }
 
-// compareFor is how long a copy may take to show what is in the original. Any server of a cluster responds, and a
+// compareTimeout is how long a copy may take to show what is in the original. Any server of a cluster responds, and a
 // lagging one must first catch up.
-const compareFor = 30 * time.Second
+const compareTimeout = 30 * time.Second
 
-func wholeRange(ctx context.Context, c *conn.Client, name string, first,
+func readRange(ctx context.Context, c *conn.Client, name string, first,
 	last uint64) (all []*jetstream.RawStreamMsg, err error) {
 	for first <= last {
 		found, next, err := messages.GetRange(ctx, c, name, first, last, compareBytes)
@@ -82,7 +82,7 @@ func wholeRange(ctx context.Context, c *conn.Client, name string, first,
 	return all, nil
 }
 
-func differ(name string, original, copied []*jetstream.RawStreamMsg) error {
+func compareMessages(name string, original, copied []*jetstream.RawStreamMsg) error {
 	if len(original) != len(copied) {
 		return fmt.Errorf("the copy of stream %s has %d messages where the original has %d", name, len(copied), len(original))
 	}
@@ -99,13 +99,13 @@ func differ(name string, original, copied []*jetstream.RawStreamMsg) error {
 
 // sameHeaders compares the headers of two messages without those that a response adds.
 func sameHeaders(a, b nats.Header) bool {
-	return maps.EqualFunc(ownHeaders(a), ownHeaders(b), slices.Equal[[]string])
+	return maps.EqualFunc(producerHeaders(a), producerHeaders(b), slices.Equal[[]string])
 }
 
-func ownHeaders(h nats.Header) nats.Header {
+func producerHeaders(h nats.Header) nats.Header {
 	own := maps.Clone(h)
 	maps.DeleteFunc(own, func(name string, _ []string) bool {
-		return messages.OfDirectGet(name) || name == "Nats-Num-Pending" || name == "Nats-UpTo-Sequence"
+		return messages.IsDirectGetHeader(name) || name == "Nats-Num-Pending" || name == "Nats-UpTo-Sequence"
 	})
 	return own
 }

@@ -15,11 +15,11 @@ import (
 	"loaderd/stream/conn"
 )
 
-// snapshotChunk is the largest part of a snapshot in one message, in bytes. snapshotSilence bounds the wait for the
+// maxSnapshotChunk is the largest part of a snapshot in one message, in bytes. snapshotTimeout bounds the wait for the
 // next part.
 const (
-	snapshotChunk   = 256 << 10
-	snapshotSilence = 30 * time.Second
+	maxSnapshotChunk = 256 << 10
+	snapshotTimeout  = 30 * time.Second
 )
 
 // Copy copies a stream to other servers by a JetStream snapshot. The copy has the same sequences and gaps, times,
@@ -37,12 +37,12 @@ func Copy(ctx context.Context, from, to *conn.Client, name string, edit func(*je
 	if err := parts.SetPendingLimits(-1, -1); err != nil {
 		return err
 	}
-	chunk := min(snapshotChunk, from.Conn().MaxPayload(), to.Conn().MaxPayload())
+	chunk := min(maxSnapshotChunk, from.Conn().MaxPayload(), to.Conn().MaxPayload())
 	var taken struct {
 		Config jetstream.StreamConfig `json:"config"`
 		State  json.RawMessage        `json:"state"`
 	}
-	if err := askFor(ctx, from, from.API("STREAM.SNAPSHOT", name),
+	if err := requestJSON(ctx, from, from.API("STREAM.SNAPSHOT", name),
 		map[string]any{"deliver_subject": inbox, "no_consumers": true, "chunk_size": chunk}, &taken); err != nil {
 		return fmt.Errorf("take a snapshot of stream %s: %w", name, err)
 	}
@@ -50,7 +50,8 @@ func Copy(ctx context.Context, from, to *conn.Client, name string, edit func(*je
 	var put struct {
 		Subject string `json:"deliver_subject"`
 	}
-	if err := askFor(ctx, to, to.API("STREAM.RESTORE", name), map[string]any{"config": taken.Config, "state": taken.State},
+	if err := requestJSON(ctx, to, to.API("STREAM.RESTORE", name),
+		map[string]any{"config": taken.Config, "state": taken.State},
 		&put); err != nil {
 		return fmt.Errorf("make a copy of stream %s: %w", name, err)
 	}
@@ -60,7 +61,7 @@ func Copy(ctx context.Context, from, to *conn.Client, name string, edit func(*je
 			return fmt.Errorf("read the snapshot of stream %s: %w", name, err)
 		}
 		var answer struct{}
-		if err := askFor(ctx, to, put.Subject, part.Data, &answer); err != nil {
+		if err := requestJSON(ctx, to, put.Subject, part.Data, &answer); err != nil {
 			return fmt.Errorf("write the copy of stream %s: %w", name, err)
 		}
 		if len(part.Data) == 0 { // the end
@@ -78,20 +79,20 @@ func Copy(ctx context.Context, from, to *conn.Client, name string, edit func(*je
 
 // nextPart returns the next part of a snapshot, and an empty one after the last.
 func nextPart(ctx context.Context, parts *nats.Subscription) (*nats.Msg, error) {
-	ctx, cancel := context.WithTimeout(ctx, snapshotSilence)
+	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	part, err := parts.NextMsgWithContext(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if status := part.Header.Get("Status"); len(part.Data) == 0 && status != "" && status != "204" {
-		return nil, conn.Passing(fmt.Errorf("the server answers %s %s", status, part.Header.Get("Description")))
+		return nil, conn.AsTransient(fmt.Errorf("the server answers %s %s", status, part.Header.Get("Description")))
 	}
 	return part, nil
 }
 
-// askFor sends a request, as JSON unless it is bytes already, and reads the response, which may be empty.
-func askFor(ctx context.Context, c *conn.Client, subject string, question, answer any) error {
+// requestJSON sends a request, as JSON unless it is bytes already, and reads the response, which may be empty.
+func requestJSON(ctx context.Context, c *conn.Client, subject string, question, answer any) error {
 	data, raw := question.([]byte)
 	if !raw {
 		var err error
@@ -99,7 +100,7 @@ func askFor(ctx context.Context, c *conn.Client, subject string, question, answe
 			return err
 		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, snapshotSilence)
+	ctx, cancel := context.WithTimeout(ctx, snapshotTimeout)
 	defer cancel()
 	reply, err := c.Conn().RequestWithContext(ctx, subject, data)
 	if err != nil || len(reply.Data) == 0 {

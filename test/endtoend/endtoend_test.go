@@ -72,7 +72,7 @@ func TestTwoRunsAreByteIdentical(t *testing.T) {
 		c := daemontest.Settings(t, "")
 		if i == 1 {
 			c.Stream.Workers, c.Stream.BufferBytes = 1, 1<<20
-			c.Serve.Ahead, c.Serve.CacheBytes, c.Serve.Checkpoint = 1, 1<<20, 0
+			c.Serve.Ahead, c.Serve.CacheBytes, c.Serve.CheckpointSteps = 1, 1<<20, 0
 		}
 		d := daemontest.Start(t, c)
 		if i == 1 { // documents arrive one by one while a rank reads
@@ -246,7 +246,7 @@ func TestAFullStreamMakesTheProducerWait(t *testing.T) {
 func TestNATSGoesAwayAndComesBack(t *testing.T) {
 	server := natstest.Start(t)
 	c := daemontest.Settings(t, natstest.URL(server.Store()))
-	c.Serve.Stall = 5 * time.Second
+	c.Serve.StallTimeout = 5 * time.Second
 	d := daemontest.Start(t, c)
 	messages := daemontest.GoSource(t, 200)
 	daemontest.Publish(t, natstest.URL(server.Store()), messages[:100])

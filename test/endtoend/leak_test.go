@@ -87,7 +87,7 @@ func TestReadersThatComeAndGoLeaveNothing(t *testing.T) {
 			}
 			return errGone
 		})
-		link.Mend()
+		link.Restore()
 		if i%4 == 0 && !errors.Is(err, errGone) || err == nil {
 			t.Fatalf("visit %d to a run of %d steps: %v", i, steps, err)
 		}

@@ -58,7 +58,7 @@ func begun(t *testing.T, messages []stream.Message, steps uint64) (config.Config
 // migration returns the migration from a folder to a cluster.
 func migration(t *testing.T, c config.Config, cluster *natstest.Cluster) *runadmin.Migration {
 	t.Helper()
-	from, err := stream.OpenAlone(t.Context(), c.Stream, slog.New(slog.DiscardHandler))
+	from, err := stream.OpenExclusive(t.Context(), c.Stream, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,21 +95,21 @@ func TestARunMovesToACluster(t *testing.T) {
 				kill()
 			}
 		}
-		if _, err := again.Do(killed); !errors.Is(err, context.Canceled) {
+		if _, err := again.Execute(killed); !errors.Is(err, context.Canceled) {
 			t.Fatalf("broken off at %s: %v", at, err)
 		}
 	}
-	done, err := anew(m).Do(natstest.Context(t))
+	done, err := anew(m).Execute(natstest.Context(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if !slices.Equal(done.Runs, []string{"default"}) {
 		t.Errorf("it copied %+v", done)
 	}
-	if _, err := anew(m).Do(natstest.Context(t)); !errors.Is(err, runadmin.ErrThere) {
-		t.Errorf("a migration that is finished, once more: %v, want %v", err, runadmin.ErrThere)
+	if _, err := anew(m).Execute(natstest.Context(t)); !errors.Is(err, runadmin.ErrStreamExists) {
+		t.Errorf("a migration that is finished, once more: %v, want %v", err, runadmin.ErrStreamExists)
 	}
-	cluster.Settle("DOCS", "PLAN_default")
+	cluster.AwaitSync("DOCS", "PLAN_default")
 	cluster.StepDown("DOCS") // the server's creation time of a copy differs
 	cluster.StepDown("PLAN_default")
 
@@ -134,7 +134,7 @@ func checkMoved(t *testing.T, d *daemon.Daemon) {
 	t.Helper()
 	for _, name := range []string{"DOCS", "DOCS_DEAD", "PLAN_default", "OBJ_CHECKPOINTS_default", "KV_loaderd_floors",
 		"KV_loaderd_checkpoints"} {
-		st, err := d.Store().Of(name).JetStream().Stream(t.Context(), name)
+		st, err := d.Store().ForStream(name).JetStream().Stream(t.Context(), name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue

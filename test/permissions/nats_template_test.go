@@ -305,8 +305,8 @@ func TestNATSTemplates(t *testing.T) {
 				all.users["LOADERD"].Credentials
 			c.Serve.Release, c.Serve.ReleaseAfter = "purge", time.Millisecond
 			d := daemontest.Start(t, c)
-			ctx := natstest.Within(t, time.Minute)
-			if account, err := d.Store().Account(ctx); err != nil || account == "$G" {
+			ctx := natstest.TimeoutContext(t, time.Minute)
+			if account, err := d.Store().AccountName(ctx); err != nil || account == "$G" {
 				t.Errorf("the daemon is in account %q, %v", account, err)
 			}
 			if err := produce(ctx, all.open(t, "PRODUCERS"), messages); err != nil {
@@ -340,7 +340,7 @@ func TestNATSTemplates(t *testing.T) {
 				t.Error(err)
 			}
 			listed, err := runadmin.List(ctx, all.open(t, "OBSERVERS"))
-			if err != nil || len(listed) != 1 || listed[0].Leader == nil || !listed[0].Leader.Answers {
+			if err != nil || len(listed) != 1 || listed[0].Leader == nil || !listed[0].Leader.Responds {
 				t.Errorf("the observer sees %+v, %v", listed, err)
 			}
 			for account := range userOf {
@@ -374,7 +374,7 @@ func TestNATSTemplateOnACluster(t *testing.T) {
 		all.users[account] = c
 	}
 	all.makeStreams(t)
-	own, ctx := all.open(t, "LOADERD"), natstest.Within(t, time.Minute)
+	own, ctx := all.open(t, "LOADERD"), natstest.TimeoutContext(t, time.Minute)
 	if err := produce(ctx, all.open(t, "PRODUCERS"), messages); err != nil {
 		t.Fatal(err)
 	}
@@ -437,7 +437,7 @@ func TestNATSTemplatesShareWhatIsNeeded(t *testing.T) {
 // asked runs does as a user and waits until a request is made for a share that the template lacks.
 func asked(t *testing.T, all template, s share, does func(ctx context.Context, store *stream.Store) error) {
 	t.Helper()
-	ctx, cancel := context.WithCancel(natstest.Within(t, time.Minute))
+	ctx, cancel := context.WithCancel(natstest.TimeoutContext(t, time.Minute))
 	nc := all.open(t, s.account).Conn()
 	request := make(chan string, 1000)
 	sub, err := nc.Subscribe(s.subject, func(m *nats.Msg) { request <- m.Subject })

@@ -222,7 +222,7 @@ func TestPullNotPermitted(t *testing.T) {
 	}
 	c, _ := daemontest.PullSettings(t, true)
 	c.Stream.URL = "nats://daemon:d@" + s.Addr().String()
-	_, err = daemon.Start(natstest.Within(t, time.Minute), c, slog.New(slog.DiscardHandler))
+	_, err = daemon.Start(natstest.TimeoutContext(t, time.Minute), c, slog.New(slog.DiscardHandler))
 	if !errors.As(err, new(*permissions.MissingError)) || !strings.Contains(err.Error(), "publish to docs.code,") ||
 		!strings.Contains(err.Error(), "STREAM.UPDATE.DOCS_web") {
 		t.Errorf("%v", err)
@@ -239,7 +239,7 @@ var unasked = []string{
 	"$JS.API.INFO",         // the connection fails without it
 	"$JS.API.STREAM.NAMES", // for tools
 	"_INBOX.>", "$JS.FC.>", // reply subjects, which cannot be requested
-	conn.UserInfo, // optional: only the daemon's user information
+	conn.UserInfoSubject, // optional: only the daemon's user information
 }
 
 // A daemon that lacks permissions does not start, and names all of them together. With the whole list it lacks
@@ -285,7 +285,7 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 		t.Cleanup(func() { store.Close() })
 		return store
 	}
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	all := open("all")
 	check := func(when string) {
 		if err := permissions.Check(ctx, open("listed"), "pretrain", permissions.Tasks{Purges: true}); err != nil {
@@ -312,7 +312,7 @@ func TestMissingPermissionsAreNamed(t *testing.T) {
 		}
 	}
 	check("before there are streams")
-	if account, err := all.Account(ctx); err != nil || account != "$G" {
+	if account, err := all.AccountName(ctx); err != nil || account != "$G" {
 		t.Errorf("the account is %q, %v", account, err)
 	}
 	if n, err := all.JetStream().AccountInfo(ctx); err != nil || n.Streams > 0 {

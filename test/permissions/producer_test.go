@@ -19,9 +19,9 @@ import (
 func TestProducerToken_StoredDocumentIsNoRequest(t *testing.T) {
 	c := daemontest.Settings(t, "")
 	d := daemontest.Start(t, c)
-	ctx := natstest.Within(t, time.Minute)
+	ctx := natstest.TimeoutContext(t, time.Minute)
 	messages := daemontest.GoSource(t, 400)
-	producer := natstest.URLAs(d.Store().ClientURL(), c.Stream.Dir, natsserver.ProducerFile)
+	producer := natstest.URLWithToken(d.Store().ClientURL(), c.Stream.Dir, natsserver.ProducerFile)
 	daemontest.Publish(t, natstest.URL(d.Store()), messages[:300])
 	nc, err := nats.Connect(producer)
 	if err != nil {

@@ -33,7 +33,7 @@ func TestADiskWithoutRoom(t *testing.T) {
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
 		End: "none", Pad: "0"}
-	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead, c.Serve.Stall = 12, 5, 4, 2*time.Second
+	c.Plan.Steps.Rows, c.Serve.CheckpointSteps, c.Serve.Ahead, c.Serve.StallTimeout = 12, 5, 4, 2*time.Second
 	v := newVictim(t, c)
 	v.start()
 	if err := publishTokens(v, v.nats(), "torture", 600, 7); err != nil {

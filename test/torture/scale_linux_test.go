@@ -147,7 +147,7 @@ func scaleSettings(t *testing.T, url string) config.Config {
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
 		End: "none", Pad: "0"}
 	c.Plan.Packing.Pool, c.Plan.Packing.MaxAge, c.Plan.Shuffle.Window = 1024, 4096, 256
-	c.Serve.Checkpoint, c.Serve.Stall = 0, time.Minute
+	c.Serve.CheckpointSteps, c.Serve.StallTimeout = 0, time.Minute
 	return c
 }
 
@@ -302,7 +302,7 @@ func publishRate(t *testing.T, store *stream.Store) float64 {
 
 func readRate(t *testing.T, store *stream.Store) float64 {
 	t.Helper()
-	l, err := docstream.Open(t.Context(), store, docstream.Tokenizing{Fingerprint: tokens, VocabSize: 1 << 16, End: -1})
+	l, err := docstream.Open(t.Context(), store, docstream.Tokenization{Fingerprint: tokens, VocabSize: 1 << 16, End: -1})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -318,7 +318,7 @@ func readRate(t *testing.T, store *stream.Store) float64 {
 			t.Fatal(err)
 		}
 		n += len(chunk)
-		source.Deliver()
+		source.ReleaseChunk()
 	}
 	return float64(copiedDocuments) / time.Since(began).Seconds()
 }

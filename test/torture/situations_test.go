@@ -51,7 +51,7 @@ func settingsOfScenes(t *testing.T, url string) config.Config {
 		End: "none", Pad: "0"}
 	c.Plan.Packing.Method, c.Plan.Packing.Buckets, c.Plan.Shuffle.Window = "concat", []int{2048}, 0
 	// 256 KiB per step, so that buffers hold one or two steps
-	c.Plan.Steps.Rows, c.Serve.Ahead, c.Serve.Stall = 32, 6, 4*time.Second
+	c.Plan.Steps.Rows, c.Serve.Ahead, c.Serve.StallTimeout = 32, 6, 4*time.Second
 	return c
 }
 
@@ -300,7 +300,7 @@ func TestSituations(t *testing.T) {
 			defer s.flow(func() { s.publish(32, "") })()
 			s.says(diagnosis.Running, `Running: [0-9.]+k tokens/s, the documents set the pace$`)
 		}},
-		{"a slow rank", func(c *config.Config) { c.Serve.Stall = 20 * time.Second }, func(s *scene) {
+		{"a slow rank", func(c *config.Config) { c.Serve.StallTimeout = 20 * time.Second }, func(s *scene) {
 			s.open()
 			s.publish(3000, "")
 			s.rank(0, 2, func(uint64) {})
@@ -311,7 +311,7 @@ func TestSituations(t *testing.T) {
 				s.Errorf("ranks %+v", status.Ranks)
 			}
 		}},
-		{"a rank that stands still", func(c *config.Config) { c.Serve.Stall = 20 * time.Second }, func(s *scene) {
+		{"a rank that stands still", func(c *config.Config) { c.Serve.StallTimeout = 20 * time.Second }, func(s *scene) {
 			s.open()
 			s.publish(1000, "")
 			ended := s.rank(0, 2, func(uint64) {})
@@ -366,7 +366,7 @@ func TestSituations(t *testing.T) {
 			s.link.Cut()
 			s.says(diagnosis.Failing, `Waiting for NATS: the document stream is out of reach, \d+ s$`)
 			_ = ended
-			s.link.Mend()
+			s.link.Restore()
 			s.says(diagnosis.Waiting, `Waiting for documents, \d+ s$`)
 		}},
 		{"poison documents", nil, func(s *scene) {
@@ -377,7 +377,7 @@ func TestSituations(t *testing.T) {
 				natstest.Publish(s.T, s.d.Store(), poison(8)...)
 			})()
 			status := s.says(diagnosis.Running, `Running: .*; \d+ % of the documents cannot be decoded$`)
-			if !strings.Contains(status.Verdict.Do, "loaderd dead") {
+			if !strings.Contains(status.Verdict.Advice, "loaderd dead") {
 				s.Errorf("%+v", status.Verdict)
 			}
 		}},
@@ -526,7 +526,7 @@ func TestSituationsOfProcesses(t *testing.T) {
 	}
 	t.Run("a restart", func(t *testing.T) {
 		c := settled(t)
-		c.Serve.Checkpoint, c.Tokenizer = 0, config.Default().Tokenizer // everything is replayed and tokenized
+		c.Serve.CheckpointSteps, c.Tokenizer = 0, config.Default().Tokenizer // everything is replayed and tokenized
 		c.Serve.Ahead = 1 << 20
 		v := newVictim(t, c)
 		v.start()
@@ -587,7 +587,7 @@ func TestSituationsOfProcesses(t *testing.T) {
 		leads := func(name string) bool {
 			status, _ := s.shown()
 			for _, d := range status.Daemons {
-				if d.Leads && strings.Contains(name, strings.TrimPrefix(d.Flight, "grpc://")) {
+				if d.IsLeader && strings.Contains(name, strings.TrimPrefix(d.Flight, "grpc://")) {
 					return true
 				}
 			}
@@ -603,7 +603,7 @@ func TestSituationsOfProcesses(t *testing.T) {
 		daemontest.Eventually(t, func() bool {
 			status, _ := s.shown()
 			for _, d := range status.Daemons {
-				if d.Silent > 5 {
+				if d.SilentSeconds > 5 {
 					return true
 				}
 			}

@@ -120,8 +120,8 @@ func TestTakeovers(t *testing.T) {
 	c := daemontest.Settings(t, "")
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
 		End: "none", Pad: "0"}
-	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 4, 50, 1
-	c.Serve.Stall = 20 * time.Second
+	c.Plan.Steps.Rows, c.Serve.CheckpointSteps, c.Serve.Ahead = 4, 50, 1
+	c.Serve.StallTimeout = 20 * time.Second
 	f := newFleet(t, c)
 	f.startAll()
 	if err := publishTokens(f.victim, f.nats(), "torture", 20000+n*4000, 1); err != nil {
@@ -196,7 +196,7 @@ func (f *fleet) leadsPlan(s *stream.Store, v *victim) bool {
 	name := s.Config().PlanStream(v.c.Run).Name
 	for range 600 {
 		ctx, cancel := context.WithTimeout(f.ctx, time.Second)
-		st, err := s.Of(name).JetStream().Stream(ctx, name)
+		st, err := s.ForStream(name).JetStream().Stream(ctx, name)
 		cancel()
 		if err == nil && st.CachedInfo().Cluster != nil && st.CachedInfo().Cluster.Leader != "" {
 			_, port, _ := net.SplitHostPort(v.c.Stream.Cluster.Listen)

@@ -51,8 +51,8 @@ func torturedCluster(t *testing.T, c config.Config, n int, seed uint64, m *mixer
 	r := rand.New(rand.NewPCG(seed, 0))
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
 		End: "none", Pad: "0"}
-	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 12, 5, 8
-	c.Serve.Stall = 5 * time.Second
+	c.Plan.Steps.Rows, c.Serve.CheckpointSteps, c.Serve.Ahead = 12, 5, 8
+	c.Serve.StallTimeout = 5 * time.Second
 	f := newFleet(t, c)
 	f.startAll()
 

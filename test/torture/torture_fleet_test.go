@@ -73,7 +73,7 @@ func (f *fleet) startAll() {
 		v.start()
 	}
 	f.caughtUp()
-	f.mutual((*natstest.Link).Mend)
+	f.mutual((*natstest.Link).Restore)
 }
 
 // mutual applies do to one of the two links between any two members.
@@ -98,7 +98,7 @@ func (f *fleet) uris() []string {
 func (f *fleet) nats() string {
 	var out []string
 	for _, v := range f.members {
-		out = append(out, natstest.URLAs("nats://"+v.c.Stream.Listen, v.c.Stream.Dir, server.ProducerFile))
+		out = append(out, natstest.URLWithToken("nats://"+v.c.Stream.Listen, v.c.Stream.Dir, server.ProducerFile))
 	}
 	return strings.Join(out, ",")
 }
@@ -202,7 +202,7 @@ var faults = []injection{
 		late := time.Duration(100+r.IntN(600)) * time.Millisecond
 		f.between(i, func(l *natstest.Link) { l.Delay(late, 0) }, func(l *natstest.Link) { l.Delay(0, late) })
 		f.wait(r, 2000, 6000)
-		f.between(i, (*natstest.Link).Mend, (*natstest.Link).Mend)
+		f.between(i, (*natstest.Link).Restore, (*natstest.Link).Restore)
 	}},
 	{"an empty disk", func(f *fleet, _ *rand.Rand, i int) {
 		f.caughtUp()
@@ -231,7 +231,7 @@ func (f *fleet) wait(r *rand.Rand, least, most int) {
 func (f *fleet) isolate(r *rand.Rand, member int) {
 	f.between(member, (*natstest.Link).Cut, (*natstest.Link).Cut)
 	f.wait(r, 1000, 9000)
-	f.between(member, (*natstest.Link).Mend, (*natstest.Link).Mend)
+	f.between(member, (*natstest.Link).Restore, (*natstest.Link).Restore)
 }
 
 // caughtUp waits until all members have all streams, as an administrator does before one is taken away. Otherwise a

@@ -112,7 +112,7 @@ func (m *mixer) stop(t *testing.T) {
 // audit audits the run from its documents and its log.
 func (m *mixer) audit(t *testing.T, store *stream.Store, c config.Config) {
 	t.Helper()
-	tokens, tokenizer, err := daemon.Tokens(c.Tokenizer)
+	tokens, tokenizer, err := daemon.LoadTokenizer(c.Tokenizer)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -215,7 +215,7 @@ func (v *victim) rank(place api.Ticket, seed uint64) ([]flightclient.Batch, erro
 	return readOn(v.ctx, []string{v.uri()}, place, seed)
 }
 
-// readOn reads a rank's part of a run to its end, through all failures of the daemons. It requests the step after the
+// readPlan reads a rank's part of a run to its end, through all failures of the daemons. It requests the step after the
 // last received one from the daemons in turn.
 func readOn(ctx context.Context, uris []string, place api.Ticket, seed uint64) ([]flightclient.Batch, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(place.Rank)))
@@ -337,14 +337,14 @@ func ofSources(t *testing.T, kills int, seed uint64) (config.Config, func(*victi
 	}
 }
 
-// ofTokens returns the settings of a daemon that is killed often.
+// drawTokens returns the settings of a daemon that is killed often.
 func ofTokens(t *testing.T) config.Config {
 	c := daemontest.Settings(t, "")
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
 		End: "none", Pad: "0"}
-	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead = 12, 5, 8
-	c.Serve.Stall = 2 * time.Second
+	c.Plan.Steps.Rows, c.Serve.CheckpointSteps, c.Serve.Ahead = 12, 5, 8
+	c.Serve.StallTimeout = 2 * time.Second
 	return c
 }
 
@@ -381,7 +381,7 @@ func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish fun
 			v.spoil(i)
 		case i%15 == 7: // stopped for longer than any timeout of loaderd
 			_ = v.cmd.Process.Signal(syscall.SIGSTOP)
-			pause(v.ctx, c.Serve.Stall+500*time.Millisecond)
+			pause(v.ctx, c.Serve.StallTimeout+500*time.Millisecond)
 			_ = v.cmd.Process.Signal(syscall.SIGCONT)
 		}
 		v.kill()
@@ -401,7 +401,7 @@ func tortured(t *testing.T, c config.Config, kills int, seed uint64, publish fun
 	v.kill()
 
 	if m != nil {
-		store, err := stream.OpenAlone(t.Context(), v.c.Stream, slog.New(slog.DiscardHandler))
+		store, err := stream.OpenExclusive(t.Context(), v.c.Stream, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -41,7 +41,7 @@ func TestRollingUpgrade(t *testing.T) {
 	c := daemontest.Settings(t, "")
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,
 		End: "none", Pad: "0"}
-	c.Plan.Steps.Rows, c.Serve.Checkpoint, c.Serve.Ahead, c.Serve.Stall = 12, 20, 8, 20*time.Second
+	c.Plan.Steps.Rows, c.Serve.CheckpointSteps, c.Serve.Ahead, c.Serve.StallTimeout = 12, 20, 8, 20*time.Second
 	f := newFleet(t, c)
 	for _, v := range f.members {
 		v.binary = before

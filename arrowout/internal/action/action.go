@@ -27,15 +27,15 @@ import (
 // Handler carries out the actions of clients of one run.
 type Handler struct {
 	run         Run
-	all         []Action // All, to which it may not refer directly (initialization cycle)
+	allActions  []Action // All, to which it may not refer directly (initialization cycle)
 	limits      *limits
 	audit       audit
-	report      func(at state.Place, client string) // records a report of a client that reads at a place
-	trainMayMix bool                                // the role train may change the mixture
+	report      func(at state.RankID, client string) // records a report of a client that reads at a place
+	trainMayMix bool                                 // the role train may change the mixture
 
 	// Set before the first action:
-	Watcher   Watcher                           // nil: status and history are unavailable
-	TokenText func(dst []byte, id int32) []byte // appends the text of a token; nil if unavailable
+	StatusProvider StatusProvider                    // nil: status and history are unavailable
+	TokenText      func(dst []byte, id int32) []byte // appends the text of a token; nil if unavailable
 }
 
 // Config configures a Handler.
@@ -45,19 +45,19 @@ type Config struct {
 }
 
 // NewHandler returns a handler of actions. It calls report for each client that reports what its trainer has taken.
-func NewHandler(run Run, c Config, report func(at state.Place, client string), log *slog.Logger) *Handler {
+func NewHandler(run Run, c Config, report func(at state.RankID, client string), log *slog.Logger) *Handler {
 	return &Handler{
-		run: run, all: All, limits: newLimits(c.KeepersOfOne), audit: audit{log.With("part", "audit")}, report: report,
+		run: run, allActions: All, limits: newLimits(c.KeepersOfOne), audit: audit{log.With("part", "audit")}, report: report,
 		trainMayMix: c.TrainMayMix,
 	}
 }
 
-// Limit changes the limit on the keepers of one identity.
-func (h *Handler) Limit(keepersOfOne int) { h.limits.set(keepersOfOne) }
+// SetLimits changes the limit on the keepers of one identity.
+func (h *Handler) SetLimits(keepersOfOne int) { h.limits.set(keepersOfOne) }
 
-// Scrape counts a request for metrics of an identity. It returns an error if the identity exceeds the limit.
-func (h *Handler) Scrape(who auth.Identity) error {
-	_, err := h.limits.action(who, "requests for metrics", costScrape)
+// CountScrape counts a request for metrics of an identity. It returns an error if the identity exceeds the limit.
+func (h *Handler) CountScrape(who auth.Identity) error {
+	_, err := h.limits.countAction(who, "requests for metrics", costScrape)
 	return err
 }
 
@@ -69,7 +69,7 @@ type Action struct {
 	// Keys lists the keys of the body, without run. "?" follows an optional key. After ":" is the type of a key whose
 	// name does not imply it.
 	Keys string
-	do   func(h *Handler, ctx context.Context, q asked, send func(any) error) error
+	run  func(h *Handler, ctx context.Context, q requestBody, send func(any) error) error
 	cost cost
 }
 
@@ -77,14 +77,14 @@ type Action struct {
 type cost int
 
 const (
-	costLittle cost = iota
+	costLow    cost = iota
 	costRecord      // a permanent record of the plan, or a state in the object store
 	costSearch      // reads a large part of the plan
 	costScrape      // collects all metrics
 )
 
-// asked is the parsed body of an action.
-type asked struct {
+// requestBody is the parsed body of an action.
+type requestBody struct {
 	step      uint64
 	keeper    string
 	documents bool
@@ -97,8 +97,8 @@ type asked struct {
 	change    mixture.Change
 	dryRun    bool
 	decided   *uint64 // the step after which a change of the mixture was decided; it is then applied only once
-	request   string  // identifies the request for a change of the mixture
-	rank      rankReport
+	requestID string  // identifies the request for a change of the mixture
+	report    rankReport
 }
 
 // All lists the actions in the order of the documentation.
@@ -108,26 +108,26 @@ var All = []Action{
 	{"leave", auth.Train, `{"run","keeper"}: the keeper holds no checkpoints any more`, "keeper?", (*Handler).leave,
 		costRecord},
 	{"checkpoint", auth.Operate, `{"run"}: store the planner's state now`, "", (*Handler).checkpoint, costRecord},
-	{"info", auth.Read, `{"run"}: the run, its fingerprint and configuration`, "", (*Handler).info, costLittle},
-	{"stats", auth.Read, `{"run"}: counts of the run since its start`, "", (*Handler).stats, costLittle},
+	{"info", auth.Read, `{"run"}: the run, its fingerprint and configuration`, "", (*Handler).info, costLow},
+	{"stats", auth.Read, `{"run"}: counts of the run since its start`, "", (*Handler).stats, costLow},
 	{"measure", auth.Train,
 		`{"run"}: count how many steps the run will have, in the background; info tells how far that is`, "",
 		(*Handler).measure, costSearch},
 	{"status", auth.Read, `{"run"}: how the run does: a sentence, rates, stages, sources, ranks, daemons, events`, "",
-		(*Handler).status, costLittle},
-	{"history", auth.Read, `{"run"}: how the run went, by step and by time`, "", (*Handler).history, costLittle},
+		(*Handler).status, costLow},
+	{"history", auth.Read, `{"run"}: how the run went, by step and by time`, "", (*Handler).history, costLow},
 	{"cause", auth.Read, `{"run","step"}: why the step is not there yet, while a reader waits for it`, "step",
-		(*Handler).cause, costLittle},
+		(*Handler).cause, costLow},
 	{"consumed", auth.Read,
 		`{"run","job","rank","world","peer","session","taken","waiting","still","left"}: the steps that the trainer of a rank has taken`,
-		"job? rank? world? peer? session taken waiting? still? left?", (*Handler).consumed, costLittle},
+		"job? rank? world? peer? session taken waiting? still? left?", (*Handler).consumed, costLow},
 	{"ledger", auth.Operate,
 		`{"run","step","documents"}: the rows of a step; with documents: true, where its documents came from`,
-		"step documents?", (*Handler).ledger, costLittle},
+		"step documents?", (*Handler).ledger, costLow},
 	{"find", auth.Operate,
 		`{"run","sequence"} or {"run","id"}: the rows that hold a document; of a run with several sources {"run","source","sequence"}`, "sequence? id? source?", (*Handler).find, costSearch},
 	{"text", auth.Operate,
-		`{"run","sequence","start","tokens"}: a document's tokens from start on, each with the text that it stands for; of a run with several sources {"run","source","sequence"}`, "source? sequence start? tokens?", (*Handler).text, costLittle},
+		`{"run","sequence","start","tokens"}: a document's tokens from start on, each with the text that it stands for; of a run with several sources {"run","source","sequence"}`, "source? sequence start? tokens?", (*Handler).text, costLow},
 	{"peek", auth.Operate,
 		`{"run","source","documents","tokens"}: the next documents that are planned, as text has them; without source those of the only source, or the next of each`, "source? documents:count? tokens?", (*Handler).peek, costSearch},
 	{"mix", auth.Operate,
@@ -138,26 +138,26 @@ var All = []Action{
 	{"drain", auth.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*Handler).drain, costRecord},
 }
 
-// Act carries out one action for the caller of ctx, and passes its results to send as JSON. It returns a *fault.Error
+// Do carries out one action for the caller of ctx, and passes its results to send as JSON. It returns a *fault.Error
 // if the action is refused.
-func (h *Handler) Act(ctx context.Context, name string, body []byte, send func(result []byte) error) error {
+func (h *Handler) Do(ctx context.Context, name string, body []byte, send func(result []byte) error) error {
 	for _, a := range All {
 		if a.Name != name {
 			continue
 		}
-		who := caller.Of(ctx)
+		who := caller.Identity(ctx)
 		q, err := parseAction(body, a, h.run.Info())
 		if err == nil {
 			q.keeper = cmp.Or(q.keeper, who.Keeper(planrecord.DefaultKeeper))
-			err = permits(who, a, q, h.needs(a, q))
+			err = checkPermission(who, a, q, h.requiredRole(a, q))
 		}
 		done := func() {}
 		if err == nil {
-			done, err = h.limits.action(who, a.Name, a.costs(q))
+			done, err = h.limits.countAction(who, a.Name, a.costOf(q))
 		}
 		if err == nil {
 			defer done()
-			err = a.do(h, ctx, q, func(result any) error {
+			err = a.run(h, ctx, q, func(result any) error {
 				b, err := json.Marshal(result)
 				if err != nil {
 					return fmt.Errorf("encode the result of %s: %w", a.Name, err)
@@ -165,8 +165,8 @@ func (h *Handler) Act(ctx context.Context, name string, body []byte, send func(r
 				return send(b)
 			})
 		}
-		if h.needs(a, q) != auth.Read && !isLimited(err) {
-			h.audit.tell(ctx, who, a, q, err)
+		if h.requiredRole(a, q) != auth.Read && !isLimited(err) {
+			h.audit.logAction(ctx, who, a, q, err)
 		}
 		return err
 	}
@@ -179,8 +179,8 @@ func isLimited(err error) bool {
 	return errors.As(err, &e) && e.Reason == fault.Limited
 }
 
-// permits returns an error if an identity may not use an action.
-func permits(who auth.Identity, a Action, q asked, needs auth.Role) error {
+// checkPermission returns an error if an identity may not use an action.
+func checkPermission(who auth.Identity, a Action, q requestBody, needs auth.Role) error {
 	switch {
 	case !who.Role.Includes(needs):
 		return refusal.Forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.Name,
@@ -192,13 +192,13 @@ func permits(who auth.Identity, a Action, q asked, needs auth.Role) error {
 }
 
 // parseAction parses an action's body. An empty body means {}.
-func parseAction(b []byte, a Action, info loader.Info) (asked, error) {
+func parseAction(b []byte, a Action, info loader.Info) (requestBody, error) {
 	if len(b) == 0 {
 		b = []byte("{}")
 	}
-	q := asked{}
+	q := requestBody{}
 	run, id := info.Run, ""
-	reported := q.rank.keys()
+	reported := q.report.keys()
 	keys := map[string]func(json.RawMessage) error{"run": request.RunName(&run), "run_id": request.RunID(&id)}
 	var missing []string
 	for key := range strings.FieldsSeq(a.Keys) {
@@ -210,9 +210,9 @@ func parseAction(b []byte, a Action, info loader.Info) (asked, error) {
 		read := map[string]func(json.RawMessage) error{"step": request.Number(&q.step, 0, request.MaxNumber),
 			"keeper": request.Text(&q.keeper), "documents": request.Boolean(&q.documents),
 			"sequence": request.Number(&q.sequence, 1, request.MaxNumber), "id": request.Text(&q.id),
-			"request_id": request.Text(&q.request), "source": request.Text(&q.source), "dry_run": request.Boolean(&q.dryRun),
+			"request_id": request.Text(&q.requestID), "source": request.Text(&q.source), "dry_run": request.Boolean(&q.dryRun),
 			"start": request.Number(&q.start, 0, request.MaxNumber), "tokens": request.Number(&q.tokens, 1, maxTextTokens),
-			"count":   request.Number(&q.count, 1, maxPeek),
+			"count":   request.Number(&q.count, 1, maxPeekDocuments),
 			"weights": request.Object(&q.change.Weights, request.Weight),
 			"add":     request.Object(&q.change.Add, request.Source(info.Config)), "remove": request.Strings(&q.change.Remove),
 			"decided": func(raw json.RawMessage) error {
@@ -233,13 +233,13 @@ func parseAction(b []byte, a Action, info loader.Info) (asked, error) {
 	}
 	if err != nil {
 		return q, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("body of action %s: %v", a.Name, err),
-			Do: "send " + a.About}
+			Advice: "send " + a.About}
 	}
 	return q, request.CheckRun(run, id, info)
 }
 
-func (h *Handler) commit(ctx context.Context, q asked, send func(any) error) error {
-	who, keepers := caller.Of(ctx), h.run.Info().Keepers
+func (h *Handler) commit(ctx context.Context, q requestBody, send func(any) error) error {
+	who, keepers := caller.Identity(ctx), h.run.Info().Keepers
 	done, err := h.limits.keeper(who, q.keeper, keepers)
 	if err != nil {
 		return err
@@ -254,22 +254,22 @@ func (h *Handler) commit(ctx context.Context, q asked, send func(any) error) err
 
 // checkSent refuses a commit of steps that were sent to no job of the caller. A keeper may repeat an earlier commit,
 // which changes nothing.
-func (h *Handler) checkSent(ctx context.Context, who auth.Identity, q asked, keepers planrecord.Keepers) error {
+func (h *Handler) checkSent(ctx context.Context, who auth.Identity, q requestBody, keepers planrecord.Keepers) error {
 	if who.Role.Includes(auth.Operate) || q.step <= keepers[q.keeper] {
 		return nil
 	}
-	sent := h.run.Sent(ctx, q.step, who.Keeps)
+	sent := h.run.SentSteps(ctx, q.step, who.Keeps)
 	if q.step <= sent {
 		return nil
 	}
 	e := refusal.Forbidden(who, fmt.Sprintf("commit of step %d for keeper %s: its jobs were sent the steps before %d",
 		q.step, refusal.Excerpt([]byte(q.keeper)), sent))
-	e.Do = "commit what its jobs have read; where a daemon has restarted since, open the job's stream first"
+	e.Advice = "commit what its jobs have read; where a daemon has restarted since, open the job's stream first"
 	e.Facts["step"], e.Facts["sent"] = strconv.FormatUint(q.step, 10), strconv.FormatUint(sent, 10)
 	return e
 }
 
-func (h *Handler) leave(ctx context.Context, q asked, send func(any) error) error {
+func (h *Handler) leave(ctx context.Context, q requestBody, send func(any) error) error {
 	committed, err := h.run.Leave(ctx, q.keeper)
 	return sendCommitted(h.run.Info().Run, committed, err, send)
 }
@@ -279,57 +279,57 @@ func sendCommitted(run string, step uint64, err error, send func(any) error) err
 	if err != nil {
 		return err
 	}
-	return send(api.Committed{Run: run, Step: step})
+	return send(api.CommitResponse{Run: run, Step: step})
 }
 
-func (h *Handler) checkpoint(ctx context.Context, _ asked, send func(any) error) error {
+func (h *Handler) checkpoint(ctx context.Context, _ requestBody, send func(any) error) error {
 	step, err := h.run.Checkpoint(ctx)
 	if err != nil {
 		return err
 	}
-	return send(api.Checkpoint{Run: h.run.Info().Run, Step: step})
+	return send(api.CheckpointResponse{Run: h.run.Info().Run, Step: step})
 }
 
-func (h *Handler) info(_ context.Context, _ asked, send func(any) error) error {
+func (h *Handler) info(_ context.Context, _ requestBody, send func(any) error) error {
 	info := h.run.Info()
-	info.Columns = batch.Names(info.Config)
+	info.Columns = batch.ColumnNames(info.Config)
 	return send(info)
 }
 
-func (h *Handler) measure(ctx context.Context, _ asked, send func(any) error) error {
+func (h *Handler) measure(ctx context.Context, _ requestBody, send func(any) error) error {
 	if err := h.run.Measure(ctx); err != nil {
 		return err
 	}
 	info := h.run.Info()
-	return send(api.Measured{Run: info.Run, Length: info.Length})
+	return send(api.MeasureResponse{Run: info.Run, Length: info.Length})
 }
 
-func (h *Handler) stats(_ context.Context, _ asked, send func(any) error) error {
+func (h *Handler) stats(_ context.Context, _ requestBody, send func(any) error) error {
 	return send(h.run.Stats())
 }
 
-func (h *Handler) cause(_ context.Context, q asked, send func(any) error) error {
-	answer := api.Cause{Run: h.run.Info().Run, Step: q.step}
+func (h *Handler) cause(_ context.Context, q requestBody, send func(any) error) error {
+	answer := api.CauseResponse{Run: h.run.Info().Run, Step: q.step}
 	if e := h.run.Cause(q.step); e != nil {
-		answer.Reason, answer.Message, answer.Do, answer.Facts = e.Reason, e.Message, e.Do, e.Facts
+		answer.Reason, answer.Message, answer.Do, answer.Facts = e.Reason, e.Message, e.Advice, e.Facts
 	}
 	return send(answer)
 }
 
-func (h *Handler) seal(ctx context.Context, q asked, send func(any) error) error {
+func (h *Handler) seal(ctx context.Context, q requestBody, send func(any) error) error {
 	if q.source != "" {
-		sequence, err := h.run.SealSource(ctx, q.source, caller.Of(ctx).Name)
+		sequence, err := h.run.SealSource(ctx, q.source, caller.Identity(ctx).Name)
 		if err != nil {
 			return err
 		}
-		return send(api.Recorded{Run: h.run.Info().Run, Sequence: sequence, Source: q.source})
+		return send(api.RecordResponse{Run: h.run.Info().Run, Sequence: sequence, Source: q.source})
 	}
-	sequence, err := h.run.SealBy(ctx, caller.Of(ctx).Name)
+	sequence, err := h.run.SealBy(ctx, caller.Identity(ctx).Name)
 	return sendRecorded(h.run.Info().Run, sequence, err, send)
 }
 
-func (h *Handler) drain(ctx context.Context, _ asked, send func(any) error) error {
-	sequence, err := h.run.DrainBy(ctx, caller.Of(ctx).Name)
+func (h *Handler) drain(ctx context.Context, _ requestBody, send func(any) error) error {
+	sequence, err := h.run.DrainBy(ctx, caller.Identity(ctx).Name)
 	return sendRecorded(h.run.Info().Run, sequence, err, send)
 }
 
@@ -338,5 +338,5 @@ func sendRecorded(run string, sequence uint64, err error, send func(any) error) 
 	if err != nil {
 		return err
 	}
-	return send(api.Recorded{Run: run, Sequence: sequence})
+	return send(api.RecordResponse{Run: run, Sequence: sequence})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // about is a run that has started.
-var about = loader.Info{Run: "r1", ID: strings.Repeat("1a", 16), Begun: true, Config: runconfig.Config{
+var about = loader.Info{Run: "r1", ID: strings.Repeat("1a", 16), HasPlan: true, Config: runconfig.Config{
 	Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
 }, Sources: []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
 

@@ -14,7 +14,7 @@ import (
 // audit logs identities that change a run or query the origin of documents, and those that are refused.
 type audit struct{ log *slog.Logger }
 
-func (a audit) tell(ctx context.Context, who auth.Identity, did Action, q asked, err error) {
+func (a audit) logAction(ctx context.Context, who auth.Identity, did Action, q requestBody, err error) {
 	args := []any{event.Audit, "identity", who.String(), "role", string(who.Role), "action", did.Name, "address",
 		caller.Address(ctx)}
 	switch did.Name {

@@ -26,23 +26,24 @@ func (r *rankReport) keys() map[string]func(json.RawMessage) error {
 	return map[string]func(json.RawMessage) error{"rank": request.Number(&r.rank, 0, request.MaxWorld-1),
 		"world": request.Number(&r.world, 1, request.MaxWorld), "peer": request.Number(&r.peer, 0, request.MaxWorld-1),
 		"job": request.KeeperName(&r.job), "session": request.SessionID(&r.Session),
-		"taken": request.Number(&r.Taken, 0, request.MaxNumber), "waiting": request.Boolean(&r.Waiting),
-		"still": request.Seconds(&r.Still), "left": request.Boolean(&r.Left)}
+		"taken": request.Number(&r.Delivered, 0, request.MaxNumber), "waiting": request.Boolean(&r.Waiting),
+		"still": request.Seconds(&r.SinceChange), "left": request.Boolean(&r.Left)}
 }
 
-func (r *rankReport) place() state.Place {
-	return state.Place{Job: r.job, Rank: int(r.rank), World: int(r.world), Peer: int(r.peer)}
+func (r *rankReport) rankID() state.RankID {
+	return state.RankID{Job: r.job, Rank: int(r.rank), World: int(r.world), Peer: int(r.peer)}
 }
 
 // consumed records what the trainer of a rank has taken.
-func (h *Handler) consumed(ctx context.Context, q asked, send func(any) error) error {
-	who, r := caller.Of(ctx), q.rank
+func (h *Handler) consumed(ctx context.Context, q requestBody, send func(any) error) error {
+	who, r := caller.Identity(ctx), q.report
 	if r.job == "" {
 		r.job = who.Keeper(planrecord.DefaultKeeper)
 	} else if !who.Keeps(r.job) {
 		return refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", refusal.Excerpt([]byte(r.job))))
 	}
-	h.report(r.place(), r.Session)
-	receipt := h.run.Consumed(r.place(), r.Consumption)
-	return send(api.Consumed{Run: h.run.Info().Run, Known: receipt.Known, Window: receipt.Window, Alert: receipt.Alert})
+	h.report(r.rankID(), r.Session)
+	receipt := h.run.RecordConsumption(r.rankID(), r.Consumption)
+	return send(api.ConsumedResponse{Run: h.run.Info().Run, Known: receipt.Known, Window: receipt.Window,
+		Alert: receipt.Alert})
 }

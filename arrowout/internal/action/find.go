@@ -15,29 +15,29 @@ import (
 )
 
 // find sends the rows that hold a document, in order. It sends nothing for a document that is in no step yet.
-func (h *Handler) find(ctx context.Context, q asked, send func(any) error) error {
+func (h *Handler) find(ctx context.Context, q requestBody, send func(any) error) error {
 	if (q.sequence == 0) == (q.id == "") {
 		return &fault.Error{Reason: fault.BadTicket,
 			Message: "body of action find: name a document by its sequence or by its id",
-			Do:      `send {"sequence":N} or {"id":"..."}`}
+			Advice:  `send {"sequence":N} or {"id":"..."}`}
 	}
 	info := h.run.Info()
-	documents, err := h.documents(ctx, q, info)
+	documents, err := h.documentRefs(ctx, q, info)
 	if err != nil {
 		return err
 	}
 	named := SourcesOf(h.run, info)
 	for _, document := range documents {
-		f := finding{handler: h, named: named, document: document, id: q.id}
-		err := h.run.Find(ctx, document, func(step *plan.Step, row int, _ []packonline.Piece) error {
-			if err := named.Meet(ctx, step); err != nil {
+		f := documentSearch{handler: h, sources: named, document: document, id: q.id}
+		err := h.run.FindRows(ctx, document, func(step *plan.Step, row int, _ []packonline.Piece) error {
+			if err := named.EnsureKnown(ctx, step); err != nil {
 				return err
 			}
 			pieces, err := f.pieces(ctx, step, row)
 			if err != nil || len(pieces) == 0 {
 				return err
 			}
-			return send(api.Found{Run: info.Run, Step: step.Index, Bucket: int(step.Bucket), Row: row, Pieces: pieces})
+			return send(api.FoundRow{Run: info.Run, Step: step.Index, Bucket: int(step.Bucket), Row: row, Pieces: pieces})
 		})
 		if err != nil {
 			return err
@@ -46,49 +46,49 @@ func (h *Handler) find(ctx context.Context, q asked, send func(any) error) error
 	return nil
 }
 
-// finding is the search for a document, or for a document within a message of several.
-type finding struct {
+// documentSearch is the search for a document, or for a document within a message of several.
+type documentSearch struct {
 	handler  *Handler
-	named    *batch.Sources
+	sources  *batch.Sources
 	document uint64
 	id       string         // id of the document; empty if the search is by sequence
-	shown    *document.View // set once a step holds the document and it must be read; empty if it was purged
+	view     *document.View // set once a step holds the document and it must be read; empty if it was purged
 }
 
 // pieces returns the pieces of a row that belong to the document. If the message holds documents with the id that is
 // searched for, it returns only their pieces.
-func (f *finding) pieces(ctx context.Context, step *plan.Step, row int) ([]api.Piece, error) {
-	told := told(f.named, step)
-	if told && f.shown == nil {
-		shown, err := f.handler.run.Show(ctx, f.document)
+func (f *documentSearch) pieces(ctx context.Context, step *plan.Step, row int) ([]api.Piece, error) {
+	told := needsTokens(f.sources, step)
+	if told && f.view == nil {
+		shown, err := f.handler.run.ViewDocument(ctx, f.document)
 		if err != nil && !isLost(err) {
 			return nil, err
 		}
-		f.shown = &shown
+		f.view = &shown
 	}
-	within := told && f.id != "" && slices.Contains(f.shown.IDs, f.id)
+	within := told && f.id != "" && slices.Contains(f.view.IDs, f.id)
 	var found []api.Piece
-	for k, p := range shownRow(f.named, step, row) {
+	for k, p := range apiRow(f.sources, step, row) {
 		if step.Rows[row][k].Doc != f.document {
 			continue
 		}
 		if one := []*api.Piece{&p}; told {
-			tell(f.named, one, *f.shown)
+			addDocumentDetails(f.sources, one, *f.view)
 		} else {
-			whole(one)
+			setFullLoss(one)
 		}
-		if !within || p.Inner != nil && p.ID == f.id {
+		if !within || p.InnerDocument != nil && p.ID == f.id {
 			found = append(found, p)
 		}
 	}
 	return found, nil
 }
 
-// documents returns the references of the documents to find. An id may match documents of all sources, or of the one
+// documentRefs returns the references of the documents to find. An id may match documents of all sources, or of the one
 // that is named.
-func (h *Handler) documents(ctx context.Context, q asked, info loader.Info) ([]uint64, error) {
+func (h *Handler) documentRefs(ctx context.Context, q requestBody, info loader.Info) ([]uint64, error) {
 	if q.id == "" {
-		document, there, err := reference("find", q, info)
+		document, there, err := documentRef("find", q, info)
 		if err != nil || !there {
 			return nil, err
 		}
@@ -98,22 +98,23 @@ func (h *Handler) documents(ctx context.Context, q asked, info loader.Info) ([]u
 	if err != nil {
 		return nil, err
 	}
-	documents, err := h.run.Lookup(ctx, q.id)
+	documents, err := h.run.LookupDocument(ctx, q.id)
 	if q.source != "" {
 		documents = slices.DeleteFunc(documents, func(d uint64) bool { return plan.RefSource(d) != number })
 	}
 	return documents, err
 }
 
-// reference returns the reference of the document with a sequence. there is false for a sequence that no source can
+// documentRef returns the reference of the document with a sequence. there is false for a sequence that no source can
 // have.
-func reference(action string, q asked, info loader.Info) (document uint64, there bool, err error) {
+func documentRef(action string, q requestBody, info loader.Info) (document uint64, there bool, err error) {
 	number, err := sourceNumber(action, q, info)
 	switch {
 	case err != nil:
 		return 0, false, err
 	case q.source == "" && len(info.Sources) > 1:
-		return 0, false, badBody(action, "each source has sequences of its own", `send {"source":"...","sequence":N}`)
+		return 0, false, invalidBodyError(action, "each source has sequences of its own",
+			`send {"source":"...","sequence":N}`)
 	case q.sequence != plan.RefSequence(q.sequence):
 		return 0, false, nil
 	}
@@ -121,10 +122,11 @@ func reference(action string, q asked, info loader.Info) (document uint64, there
 }
 
 // sourceNumber returns the number of the source that a body names, 0 if it names none.
-func sourceNumber(action string, q asked, info loader.Info) (int, error) {
+func sourceNumber(action string, q requestBody, info loader.Info) (int, error) {
 	number := slices.IndexFunc(info.Sources, func(x plan.SourceInfo) bool { return x.Name == q.source })
 	if q.source != "" && number < 0 {
-		return 0, badBody(action, "the run has no source "+refusal.Excerpt([]byte(q.source)), "info names its sources")
+		return 0, invalidBodyError(action, "the run has no source "+refusal.Excerpt([]byte(q.source)),
+			"info names its sources")
 	}
 	return max(number, 0), nil
 }

@@ -22,31 +22,32 @@ import (
 // ledgerPieces bounds the pieces of a result, so that it is below 4 MiB. A single row may have more.
 const ledgerPieces = 16 << 10
 
-// describedPieces bounds the pieces of a result that includes the paths of documents. ledgerFetches is how many
-// documents are fetched in parallel. ledgerReads applies if they are tokenized too, because a message may have 64
+// describedPieces bounds the pieces of a result that includes the paths of documents. maxLedgerFetches is how many
+// documents are fetched in parallel. maxLedgerReads applies if they are tokenized too, because a message may have 64
 // MiB.
 const (
-	describedPieces = 1 << 10
-	ledgerFetches   = 8
-	ledgerReads     = 2
+	describedPieces  = 1 << 10
+	maxLedgerFetches = 8
+	maxLedgerReads   = 2
 )
 
-func (h *Handler) ledger(ctx context.Context, q asked, send func(any) error) error {
+func (h *Handler) ledger(ctx context.Context, q requestBody, send func(any) error) error {
 	index := q.step
 	step, err := h.run.Step(ctx, index)
 	run := h.run.Info().Run
 	if errors.Is(err, io.EOF) {
 		return &fault.Error{Reason: fault.StepNotPlanned, Message: fmt.Sprintf("run %q ended before step %d", run, index),
-			Do: "ask for an earlier step", Facts: map[string]string{"step": strconv.FormatUint(index, 10)}}
+			Advice: "ask for an earlier step", Facts: map[string]string{"step": strconv.FormatUint(index, 10)}}
 	}
 	if err != nil {
 		return err
 	}
 	named := SourcesOf(h.run, h.run.Info())
-	if err := named.Meet(ctx, step); err != nil {
+	if err := named.EnsureKnown(ctx, step); err != nil {
 		return err
 	}
-	page := api.Page{Step: api.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket), Cursor: step.Cursor.Last(),
+	page := api.LedgerPage{Step: api.Step{Run: run, Index: step.Index, Bucket: int(step.Bucket),
+		Cursor: step.Cursor.Last(),
 		Masked: step.Masked}, Total: len(step.Rows)}
 	pieces, most := 0, ledgerPieces
 	if q.documents {
@@ -54,20 +55,20 @@ func (h *Handler) ledger(ctx context.Context, q asked, send func(any) error) err
 	}
 	for i, row := range step.Rows {
 		if pieces > 0 && pieces+len(row) > most {
-			if err := h.page(ctx, page, named, step, q.documents, send); err != nil {
+			if err := h.sendPage(ctx, page, named, step, q.documents, send); err != nil {
 				return err
 			}
 			page.First, page.Rows, pieces = i, nil, 0
 		}
-		page.Rows = append(page.Rows, shownRow(named, step, i))
+		page.Rows = append(page.Rows, apiRow(named, step, i))
 		pieces += len(row) + 1
 	}
-	return h.page(ctx, page, named, step, q.documents, send)
+	return h.sendPage(ctx, page, named, step, q.documents, send)
 }
 
-// page sends a part of a step. If described is true, it includes the origin of the documents of its rows.
-func (h *Handler) page(ctx context.Context, page api.Page, named *batch.Sources, step *plan.Step, described bool,
-	send func(any) error) error {
+// sendPage sends a part of a step. If described is true, it includes the origin of the documents of its rows.
+func (h *Handler) sendPage(ctx context.Context, page api.LedgerPage, named *batch.Sources, step *plan.Step,
+	described bool, send func(any) error) error {
 	if !described {
 		return send(page)
 	}
@@ -80,13 +81,13 @@ func (h *Handler) page(ctx context.Context, page api.Page, named *batch.Sources,
 	documents := slices.Sorted(maps.Keys(pieces))
 	page.Documents = make([]document.Info, len(documents))
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(ledgerFetches)
-	if told(named, step) {
-		g.SetLimit(ledgerReads)
+	g.SetLimit(maxLedgerFetches)
+	if needsTokens(named, step) {
+		g.SetLimit(maxLedgerReads)
 	}
 	for i, document := range documents {
 		g.Go(func() (err error) {
-			page.Documents[i], err = h.describe(ctx, named, step, document, pieces[document])
+			page.Documents[i], err = h.describeDocument(ctx, named, step, document, pieces[document])
 			return err
 		})
 	}
@@ -96,18 +97,18 @@ func (h *Handler) page(ctx context.Context, page api.Page, named *batch.Sources,
 	return send(page)
 }
 
-// describe returns the origin of a document, and adds to its pieces what only the document specifies. For a purged
-// document only its reference is known.
-func (h *Handler) describe(ctx context.Context, named *batch.Sources, step *plan.Step, ref uint64,
+// describeDocument returns the origin of a document, and adds to its pieces what only the document specifies. For a
+// purged document only its reference is known.
+func (h *Handler) describeDocument(ctx context.Context, named *batch.Sources, step *plan.Step, ref uint64,
 	pieces []*api.Piece) (info document.Info, err error) {
-	if told(named, step) {
+	if needsTokens(named, step) {
 		var shown document.View
-		shown, err = h.run.Show(ctx, ref)
+		shown, err = h.run.ViewDocument(ctx, ref)
 		info = shown.Info
-		tell(named, pieces, shown)
+		addDocumentDetails(named, pieces, shown)
 	} else {
 		info, err = h.run.Describe(ctx, ref)
-		whole(pieces)
+		setFullLoss(pieces)
 	}
 	if isLost(err) {
 		return document.Info{Source: named.Name(ref), Sequence: plan.RefSequence(ref)}, nil
@@ -121,8 +122,8 @@ func isLost(err error) bool {
 	return errors.As(err, &e) && e.Reason == fault.DocumentLost
 }
 
-// shownRow converts a row of a step to its JSON form.
-func shownRow(s *batch.Sources, step *plan.Step, i int) []api.Piece {
+// apiRow converts a row of a step to its JSON form.
+func apiRow(s *batch.Sources, step *plan.Step, i int) []api.Piece {
 	out := make([]api.Piece, len(step.Rows[i]))
 	for k, p := range step.Rows[i] {
 		out[k] = api.Piece{Source: s.Name(p.Doc), Sequence: plan.RefSequence(p.Doc), Start: p.Start, Length: p.Length}

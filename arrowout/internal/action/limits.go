@@ -18,10 +18,10 @@ const (
 	// may request, beyond a burst. Each rank of a large job may commit at the same moment.
 	recordsPerSecond = 100
 	recordsBurst     = 2048
-	// searches is how many searches for documents may run at the same time, searchesOfOne how many of one identity. Each
-	// search reads a large part of the plan.
-	searches      = 4
-	searchesOfOne = 1
+	// maxSearches is how many searches for documents may run at the same time, maxSearchesPerIdentity how many of one
+	// identity. Each search reads a large part of the plan.
+	maxSearches            = 4
+	maxSearchesPerIdentity = 1
 	// searchesPerSecond is how many searches an identity may request, beyond a burst.
 	searchesPerSecond = 2
 	searchesBurst     = 20
@@ -35,22 +35,22 @@ type limits struct {
 	mu           sync.Mutex
 	keepersOfOne int
 
-	of      map[string]*usage // by name of the identity
-	search  int
-	forgets time.Time
+	byIdentity   map[string]*usage // by name of the identity
+	openSearches int
+	lastCleanup  time.Time
 }
 
 // usage is what the actions of one identity use.
 type usage struct {
-	searches       int
-	keepers        map[string]int // keepers of open commits, with the number of calls of each
-	records, finds *rate.Limiter
-	scrapes        *rate.Limiter
-	last           time.Time
+	searches                     int
+	keepers                      map[string]int // keepers of open commits, with the number of calls of each
+	recordLimiter, searchLimiter *rate.Limiter
+	scrapeLimiter                *rate.Limiter
+	lastUsed                     time.Time
 }
 
 func newLimits(keepersOfOne int) *limits {
-	l := &limits{of: map[string]*usage{}}
+	l := &limits{byIdentity: map[string]*usage{}}
 	l.set(keepersOfOne)
 	return l
 }
@@ -62,24 +62,25 @@ func (l *limits) set(keepersOfOne int) {
 	l.keepersOfOne = keepersOfOne
 }
 
-// user returns the usage of an identity. Identities without recent usage are removed. The caller holds mu.
-func (l *limits) user(who auth.Identity) *usage {
+// usageOf returns the usage of an identity. Identities without recent usage are removed. The caller holds mu.
+func (l *limits) usageOf(who auth.Identity) *usage {
 	now := time.Now()
-	if now.Sub(l.forgets) > time.Minute {
-		l.forgets = now
-		for name, u := range l.of {
-			if u.searches == 0 && len(u.keepers) == 0 && now.Sub(u.last) > time.Minute {
-				delete(l.of, name)
+	if now.Sub(l.lastCleanup) > time.Minute {
+		l.lastCleanup = now
+		for name, u := range l.byIdentity {
+			if u.searches == 0 && len(u.keepers) == 0 && now.Sub(u.lastUsed) > time.Minute {
+				delete(l.byIdentity, name)
 			}
 		}
 	}
-	u := l.of[who.Name]
+	u := l.byIdentity[who.Name]
 	if u == nil {
-		u = &usage{keepers: map[string]int{}, records: rate.NewLimiter(recordsPerSecond, recordsBurst),
-			finds: rate.NewLimiter(searchesPerSecond, searchesBurst), scrapes: rate.NewLimiter(scrapesPerSecond, scrapesBurst)}
-		l.of[who.Name] = u
+		u = &usage{keepers: map[string]int{}, recordLimiter: rate.NewLimiter(recordsPerSecond, recordsBurst),
+			searchLimiter: rate.NewLimiter(searchesPerSecond, searchesBurst), scrapeLimiter: rate.NewLimiter(scrapesPerSecond,
+				scrapesBurst)}
+		l.byIdentity[who.Name] = u
 	}
-	u.last = now
+	u.lastUsed = now
 	return u
 }
 
@@ -91,7 +92,7 @@ func (l *limits) keeper(who auth.Identity, keeper string, there planrecord.Keepe
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.user(who)
+	u := l.usageOf(who)
 	own := map[string]struct{}{}
 	for name := range there {
 		if who.Keeps(name) {
@@ -103,7 +104,7 @@ func (l *limits) keeper(who auth.Identity, keeper string, there planrecord.Keepe
 	}
 	if _, known := own[keeper]; !known && len(own) >= l.keepersOfOne {
 		e := refusal.Limited(fmt.Sprintf("keepers of identity %s (flight.max_keepers_of_one)", who), l.keepersOfOne)
-		e.Do = "commit for one that is there, or let one leave first"
+		e.Advice = "commit for one that is there, or let one leave first"
 		return nil, e
 	}
 	u.keepers[keeper]++
@@ -114,34 +115,34 @@ func (l *limits) keeper(who auth.Identity, keeper string, there planrecord.Keepe
 	}, nil
 }
 
-// action counts an action of an identity until done is called.
-func (l *limits) action(who auth.Identity, name string, c cost) (done func(), err error) {
+// countAction counts an action of an identity until done is called.
+func (l *limits) countAction(who auth.Identity, name string, c cost) (done func(), err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	u := l.user(who)
+	u := l.usageOf(who)
 	switch c {
 	case costRecord:
-		if !u.records.Allow() {
+		if !u.recordLimiter.Allow() {
 			return nil, refusal.Limited(fmt.Sprintf("%s and the like of identity %s a second", name, who), recordsPerSecond)
 		}
 	case costScrape:
-		if !u.scrapes.Allow() {
+		if !u.scrapeLimiter.Allow() {
 			return nil, refusal.Limited(fmt.Sprintf("%s of identity %s per second", name, who), scrapesPerSecond)
 		}
 	case costSearch:
 		switch {
-		case l.search >= searches:
-			return nil, refusal.Limited("searches for documents at the same time", searches)
-		case u.searches >= searchesOfOne:
-			return nil, refusal.Limited(fmt.Sprintf("searches of identity %s at the same time", who), searchesOfOne)
-		case !u.finds.Allow():
+		case l.openSearches >= maxSearches:
+			return nil, refusal.Limited("searches for documents at the same time", maxSearches)
+		case u.searches >= maxSearchesPerIdentity:
+			return nil, refusal.Limited(fmt.Sprintf("searches of identity %s at the same time", who), maxSearchesPerIdentity)
+		case !u.searchLimiter.Allow():
 			return nil, refusal.Limited(fmt.Sprintf("searches of identity %s a second", who), searchesPerSecond)
 		}
-		l.search, u.searches = l.search+1, u.searches+1
+		l.openSearches, u.searches = l.openSearches+1, u.searches+1
 		return func() {
 			l.mu.Lock()
 			defer l.mu.Unlock()
-			l.search, u.searches = l.search-1, u.searches-1
+			l.openSearches, u.searches = l.openSearches-1, u.searches-1
 		}, nil
 	}
 	return func() {}, nil

@@ -15,27 +15,27 @@ import (
 	"loaderd/loader/state"
 )
 
-// mixes reports whether the action mix requests a change, and not only the present state.
-func (q asked) mixes() bool {
+// hasMixtureChange reports whether the action mix requests a change, and not only the present state.
+func (q requestBody) hasMixtureChange() bool {
 	return len(q.change.Weights) > 0 || len(q.change.Add) > 0 || len(q.change.Remove) > 0
 }
 
 // mix changes the mixture, or reports what a change would do, or the present state.
-func (h *Handler) mix(ctx context.Context, q asked, send func(any) error) error {
+func (h *Handler) mix(ctx context.Context, q requestBody, send func(any) error) error {
 	info := h.run.Info()
-	if (q.decided != nil || q.request != "") && (q.dryRun || !q.mixes()) {
-		return badBody("mix", "decided and request_id are for a change that is made",
+	if (q.decided != nil || q.requestID != "") && (q.dryRun || !q.hasMixtureChange()) {
+		return invalidBodyError("mix", "decided and request_id are for a change that is made",
 			`send "weights", "add" or "remove" as well, and no "dry_run"`)
 	}
-	answer := api.Mixture{Run: info.Run, Step: info.Planned, DryRun: q.dryRun}
-	if !q.mixes() {
+	answer := api.MixResponse{Run: info.Run, Step: info.Planned, DryRun: q.dryRun}
+	if !q.hasMixtureChange() {
 		if q.dryRun {
-			return badBody("mix", "dry_run without a change", `send "weights", "add" or "remove" as well`)
+			return invalidBodyError("mix", "dry_run without a change", `send "weights", "add" or "remove" as well`)
 		}
 		now := h.run.Stats().Sources
 		if len(now) == 0 {
 			return &fault.Error{Reason: fault.NotLeading, Message: "no daemon that plans the run has told its mixture yet",
-				Do: "ask again"}
+				Advice: "ask again"}
 		}
 		if err := h.describeMixture(ctx, info, now, &answer); err != nil {
 			return err
@@ -44,24 +44,25 @@ func (h *Handler) mix(ctx context.Context, q asked, send func(any) error) error 
 	}
 	for name, s := range q.change.Add {
 		if _, said := q.change.Weights[name]; !said && s.Weight == 0 {
-			return badBody("mix", "source "+name+" is added without a weight", `give it a "weight"; "weights" may give it 0`)
+			return invalidBodyError("mix", "source "+name+" is added without a weight",
+				`give it a "weight"; "weights" may give it 0`)
 		}
 	}
-	x, err := h.run.Mix(ctx, state.MixRequest{Change: q.change, By: caller.Of(ctx).Name, Request: q.request,
+	x, err := h.run.Mix(ctx, state.MixRequest{Change: q.change, By: caller.Identity(ctx).Name, Request: q.requestID,
 		Decided: q.decided, DryRun: q.dryRun})
 	if err != nil {
 		return err
 	}
-	answer.Step, answer.Again, answer.Target = x.Step, x.Again, targets(x.Weights)
+	answer.Step, answer.AlreadyApplied, answer.Target = x.Step, x.Duplicate, targetShares(x.Weights)
 	return send(answer)
 }
 
-func badBody(action, what, do string) error {
-	return &fault.Error{Reason: fault.BadTicket, Message: "body of action " + action + ": " + what, Do: do}
+func invalidBodyError(action, what, do string) error {
+	return &fault.Error{Reason: fault.BadTicket, Message: "body of action " + action + ": " + what, Advice: do}
 }
 
-// targets returns the shares that weights amount to.
-func targets(weights map[string]float64) map[string]float64 {
+// targetShares returns the shares that weights amount to.
+func targetShares(weights map[string]float64) map[string]float64 {
 	sum, out := 0.0, map[string]float64{}
 	for _, name := range slices.Sorted(maps.Keys(weights)) {
 		sum += weights[name]
@@ -77,12 +78,12 @@ const recentSteps = 100
 
 // describeMixture reports the state of the mixture: shares, and the remaining documents of each source.
 func (h *Handler) describeMixture(ctx context.Context, info loader.Info, now []state.SourceStats,
-	answer *api.Mixture) error {
-	stock, err := h.run.Stock(ctx)
+	answer *api.MixResponse) error {
+	stock, err := h.run.StreamStates(ctx)
 	if err != nil {
 		return err
 	}
-	recent, steps, err := h.recent(ctx, info)
+	recent, steps, err := h.recentTokens(ctx, info)
 	if err != nil {
 		return err
 	}
@@ -95,19 +96,19 @@ func (h *Handler) describeMixture(ctx context.Context, info loader.Info, now []s
 	}
 	answer.Tokens, answer.RecentSteps, answer.Target = taken, steps, map[string]float64{}
 	for i, x := range now {
-		m := api.MixedSource{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Share: portion(x.Status.Tokens, taken),
-			Recent: portion(recent[i], emitted),
+		m := api.MixtureSource{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Share: ratio(x.Status.Tokens, taken),
+			Recent: ratio(recent[i], emitted),
 			Epoch:  x.Epoch, Epochs: x.Epochs, Resting: x.Resting, Removed: x.Removed, Sealed: x.Sealed, UsedUp: x.UsedUp}
 		if !x.Removed {
 			answer.Target[x.Name] = x.Target
 		}
 		if i < len(stock) && i < len(info.Sources) {
-			documents, endless := left(x, info.Sources[i].Start, stock[i].Last)
-			m.Left, m.Endless = documents, endless
+			documents, endless := remainingDocuments(x, info.Sources[i].Start, stock[i].Last)
+			m.RemainingDocuments, m.Endless = documents, endless
 			if x.Arrived > 0 && x.Share > 0 && emitted > 0 && !endless {
 				tokens := float64(documents) * float64(x.Status.Tokens) / float64(x.Arrived)
 				n := int64(tokens / (x.Share * float64(emitted) / float64(steps)))
-				m.Lasts = &n
+				m.RemainingSteps = &n
 			}
 		}
 		answer.Sources = append(answer.Sources, m)
@@ -115,15 +116,15 @@ func (h *Handler) describeMixture(ctx context.Context, info loader.Info, now []s
 	return nil
 }
 
-func portion(n, of int64) float64 {
+func ratio(n, of int64) float64 {
 	if of == 0 {
 		return 0
 	}
 	return float64(n) / float64(of)
 }
 
-// recent counts the tokens of each source in the last readable steps. It also returns the number of these steps.
-func (h *Handler) recent(ctx context.Context, info loader.Info) (tokens map[int]int64, steps int, err error) {
+// recentTokens counts the tokens of each source in the last readable steps. It also returns the number of these steps.
+func (h *Handler) recentTokens(ctx context.Context, info loader.Info) (tokens map[int]int64, steps int, err error) {
 	tokens = map[int]int64{}
 	for i := info.Planned - min(info.Planned, recentSteps); i < info.Planned; i++ {
 		step, err := h.run.Step(ctx, i)
@@ -140,9 +141,9 @@ func (h *Handler) recent(ctx context.Context, info loader.Info) (tokens map[int]
 	return tokens, steps, nil
 }
 
-// left counts the documents of a source that are stored and not yet taken. Once the source is sealed it includes
-// those of later epochs. endless reports that the source repeats without end.
-func left(x state.SourceStats, first, last uint64) (documents int64, endless bool) {
+// remainingDocuments counts the documents of a source that are stored and not yet taken. Once the source is sealed it
+// includes those of later epochs. endless reports that the source repeats without end.
+func remainingDocuments(x state.SourceStats, first, last uint64) (documents int64, endless bool) {
 	if x.Removed || x.UsedUp {
 		return 0, false
 	}
@@ -161,12 +162,12 @@ func left(x state.SourceStats, first, last uint64) (documents int64, endless boo
 	return documents, false
 }
 
-// needs returns the role that an action requires. Every role may view a mixture. A change requires the role operate,
-// or train if that is configured.
-func (h *Handler) needs(a Action, q asked) auth.Role {
+// requiredRole returns the role that an action requires. Every role may view a mixture. A change requires the role
+// operate, or train if that is configured.
+func (h *Handler) requiredRole(a Action, q requestBody) auth.Role {
 	switch {
 	case a.Name != "mix":
-	case !q.mixes():
+	case !q.hasMixtureChange():
 		return auth.Read
 	case h.trainMayMix:
 		return auth.Train
@@ -174,9 +175,9 @@ func (h *Handler) needs(a Action, q asked) auth.Role {
 	return a.Role
 }
 
-// costs returns the cost of an action with this body.
-func (a Action) costs(q asked) cost {
-	if a.Name == "mix" && !q.mixes() {
+// costOf returns the cost of an action with this body.
+func (a Action) costOf(q requestBody) cost {
+	if a.Name == "mix" && !q.hasMixtureChange() {
 		return costSearch
 	}
 	return a.cost

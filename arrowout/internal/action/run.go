@@ -27,11 +27,11 @@ type Steps interface {
 	Step(ctx context.Context, step uint64) (*plan.Step, error)
 	// Cause returns why a step is not planned yet. It returns nil if the step is planned, or if the run has ended.
 	Cause(step uint64) *fault.Error
-	// Sent returns how many steps were handed to readers of the selected jobs. If that is less than step, it waits for
-	// the reports of other daemons.
-	Sent(ctx context.Context, step uint64, of func(job string) bool) uint64
-	// Consumed records what the trainer of a rank has taken.
-	Consumed(place state.Place, c state.Consumption) state.Receipt
+	// SentSteps returns how many steps were handed to readers of the selected jobs. If that is less than step, it waits
+	// for the reports of other daemons.
+	SentSteps(ctx context.Context, step uint64, of func(job string) bool) uint64
+	// RecordConsumption records what the trainer of a rank has taken.
+	RecordConsumption(place state.RankID, c state.Consumption) state.ConsumptionResponse
 	// Measure makes the leader count how many steps the run will have; Info reports the progress.
 	Measure(ctx context.Context) error
 	Stats() loader.Stats
@@ -41,16 +41,17 @@ type Steps interface {
 type Documents interface {
 	// Describe returns the origin of one document.
 	Describe(ctx context.Context, sequence uint64) (document.Info, error)
-	// Show returns the document with a plan reference in readable form, used or not. Upcoming returns references of the
-	// documents that the planner takes next: n of a source, or without a name n of the only source, or the next of each.
-	Show(ctx context.Context, document uint64) (document.View, error)
-	Upcoming(ctx context.Context, source string, n int) ([]uint64, error)
-	// Lookup returns the sequences of the messages that have a producer's id, or hold a document with that id. Find
-	// calls f with every row that holds a part of a document.
-	Lookup(ctx context.Context, id string) ([]uint64, error)
-	Find(ctx context.Context, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error
-	// Stock returns the present content of the sources' streams, by source number.
-	Stock(ctx context.Context) ([]document.StreamState, error)
+	// ViewDocument returns the document with a plan reference in readable form, used or not. Upcoming returns references
+	// of the documents that the planner takes next: n of a source, or without a name n of the only source, or the next of
+	// each.
+	ViewDocument(ctx context.Context, document uint64) (document.View, error)
+	NextDocuments(ctx context.Context, source string, n int) ([]uint64, error)
+	// LookupDocument returns the sequences of the messages that have a producer's id, or hold a document with that id.
+	// Find calls f with every row that holds a part of a document.
+	LookupDocument(ctx context.Context, id string) ([]uint64, error)
+	FindRows(ctx context.Context, document uint64, f func(s *plan.Step, row int, pieces []packonline.Piece) error) error
+	// StreamStates returns the present content of the sources' streams, by source number.
+	StreamStates(ctx context.Context) ([]document.StreamState, error)
 }
 
 // Records append to the plan, or store the state of the planner.

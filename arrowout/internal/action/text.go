@@ -15,49 +15,50 @@ import (
 
 // Bounds of one result of text and peek, which is for people to read and fits a gRPC message.
 const (
-	maxTextTokens = 4096
-	maxTextBytes  = 1 << 20 // of the tokens' texts in JSON encoding
-	maxPeek       = 16      // documents
+	maxTextTokens    = 4096
+	maxTextBytes     = 1 << 20 // of the tokens' texts in JSON encoding
+	maxPeekDocuments = 16      // documents
 )
 
-// peeked is how many documents peek returns by default.
-const peeked = 3
+// defaultPeek is how many documents peek returns by default.
+const defaultPeek = 3
 
-// showLimit is the time limit for reading one document. An unreachable stream is reported after it.
-const showLimit = 10 * time.Second
+// showTimeout is the time limit for reading one document. An unreachable stream is reported after it.
+const showTimeout = 10 * time.Second
 
 // text sends a part of a document.
-func (h *Handler) text(ctx context.Context, q asked, send func(any) error) error {
-	document, there, err := reference("text", q, h.run.Info())
+func (h *Handler) text(ctx context.Context, q requestBody, send func(any) error) error {
+	document, there, err := documentRef("text", q, h.run.Info())
 	if err != nil {
 		return err
 	}
 	if !there {
-		return badBody("text", "no stream has a document of that sequence", "send a sequence that ledger or peek names")
+		return invalidBodyError("text", "no stream has a document of that sequence",
+			"send a sequence that ledger or peek names")
 	}
-	return h.show(ctx, document, q, send)
+	return h.sendText(ctx, document, q, send)
 }
 
 // peek sends the first tokens of the documents that are planned next.
-func (h *Handler) peek(ctx context.Context, q asked, send func(any) error) error {
-	limit, cancel := context.WithTimeout(ctx, showLimit)
-	documents, err := h.run.Upcoming(limit, q.source, int(cmp.Or(q.count, peeked)))
+func (h *Handler) peek(ctx context.Context, q requestBody, send func(any) error) error {
+	limit, cancel := context.WithTimeout(ctx, showTimeout)
+	documents, err := h.run.NextDocuments(limit, q.source, int(cmp.Or(q.count, defaultPeek)))
 	cancel()
 	if err != nil {
 		return err
 	}
-	for _, document := range documents[:min(len(documents), maxPeek)] {
-		if err := h.show(ctx, document, q, send); err != nil {
+	for _, document := range documents[:min(len(documents), maxPeekDocuments)] {
+		if err := h.sendText(ctx, document, q, send); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (h *Handler) show(ctx context.Context, document uint64, q asked, send func(any) error) error {
-	limit, cancel := context.WithTimeout(ctx, showLimit)
+func (h *Handler) sendText(ctx context.Context, document uint64, q requestBody, send func(any) error) error {
+	limit, cancel := context.WithTimeout(ctx, showTimeout)
 	defer cancel()
-	shown, err := h.run.Show(limit, document)
+	shown, err := h.run.ViewDocument(limit, document)
 	if err != nil {
 		return err
 	}
@@ -65,10 +66,10 @@ func (h *Handler) show(ctx context.Context, document uint64, q asked, send func(
 }
 
 // textOf returns that many tokens of a document from start on, fewer if their texts are long.
-func (h *Handler) textOf(d document.View, start, tokens uint64) api.Text {
+func (h *Handler) textOf(d document.View, start, tokens uint64) api.DocumentText {
 	total := uint64(d.Len())
 	start = min(start, total)
-	out := api.Text{Info: d.Info, Skip: string(d.Skip), Problem: d.Problem, Total: d.Len(), Start: int(start)}
+	out := api.DocumentText{Info: d.Info, Skip: string(d.Skip), Problem: d.Problem, Total: d.Len(), Start: int(start)}
 	out.Tokens = d.TokenIDs(int(start), int(min(total, start+tokens)))
 	if out.Tokens == nil {
 		out.Tokens = []int32{}
@@ -80,7 +81,7 @@ func (h *Handler) textOf(d document.View, start, tokens uint64) api.Text {
 	bytes, raw := 0, []byte(nil)
 	for i, id := range out.Tokens {
 		raw = h.TokenText(raw[:0], id)
-		text := printed(raw)
+		text := printableText(raw)
 		if bytes += jsonSize(text); bytes > maxTextBytes && i > 0 {
 			out.Tokens = out.Tokens[:i]
 			break
@@ -90,9 +91,9 @@ func (h *Handler) textOf(d document.View, start, tokens uint64) api.Text {
 	return out
 }
 
-// printed returns the text of a token as a string. A token may hold a part of a character, whose bytes are shown as
-// \xE4.
-func printed(b []byte) string {
+// printableText returns the text of a token as a string. A token may hold a part of a character, whose bytes are shown
+// as \xE4.
+func printableText(b []byte) string {
 	if utf8.Valid(b) {
 		return string(b)
 	}

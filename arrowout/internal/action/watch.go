@@ -10,39 +10,39 @@ import (
 	"loaderd/loader/mixture"
 )
 
-// Watcher provides the status and history of the run, which a Run does not have.
-type Watcher interface {
+// StatusProvider provides the status and history of the run, which a Run does not have.
+type StatusProvider interface {
 	// Status and History return the present values. The content of the results is immutable. The server sets Status.May.
 	Status() api.Status
 	History() api.History
 }
 
-// unwatched is the error of a server without a Watcher.
-var unwatched = &fault.Error{Reason: fault.NotLeading, Message: "the daemon does not watch the run yet",
-	Do: "ask again"}
+// errNoStatus is the error of a server without a Watcher.
+var errNoStatus = &fault.Error{Reason: fault.NotLeading, Message: "the daemon does not watch the run yet",
+	Advice: "ask again"}
 
-func (h *Handler) status(ctx context.Context, _ asked, send func(any) error) error {
-	if h.Watcher == nil {
-		return unwatched
+func (h *Handler) status(ctx context.Context, _ requestBody, send func(any) error) error {
+	if h.StatusProvider == nil {
+		return errNoStatus
 	}
-	status := h.Watcher.Status()
-	status.May = h.may(caller.Of(ctx))
+	status := h.StatusProvider.Status()
+	status.AllowedActions = h.permittedActions(caller.Identity(ctx))
 	return send(status)
 }
 
-func (h *Handler) history(_ context.Context, _ asked, send func(any) error) error {
-	if h.Watcher == nil {
-		return unwatched
+func (h *Handler) history(_ context.Context, _ requestBody, send func(any) error) error {
+	if h.StatusProvider == nil {
+		return errNoStatus
 	}
-	return send(h.Watcher.History())
+	return send(h.StatusProvider.History())
 }
 
-// may returns the names of the actions that an identity may use. It contains mix only if the identity may change the
-// mixture.
-func (h *Handler) may(who auth.Identity) (names []string) {
-	change := asked{change: mixture.Change{Remove: []string{"any"}}}
-	for _, a := range h.all {
-		if who.Role.Includes(h.needs(a, change)) {
+// permittedActions returns the names of the actions that an identity may use. It contains mix only if the identity may
+// change the mixture.
+func (h *Handler) permittedActions(who auth.Identity) (names []string) {
+	change := requestBody{change: mixture.Change{Remove: []string{"any"}}}
+	for _, a := range h.allActions {
+		if who.Role.Includes(h.requiredRole(a, change)) {
 			names = append(names, a.Name)
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-// messageOf bounds what a column adds to the headers of a batch's messages and to the padding between its buffers.
-const messageOf = 1 << 10
+// columnOverhead bounds what a column adds to the headers of a batch's messages and to the padding between its buffers.
+const columnOverhead = 1 << 10
 
 var tokenTypes = map[string]arrow.DataType{
 	runconfig.ColumnFloat16: arrow.FixedWidthTypes.Float16, runconfig.ColumnFloat32: arrow.PrimitiveTypes.Float32,
@@ -26,13 +26,13 @@ var tokenTypes = map[string]arrow.DataType{
 // textType is the type of texts of documents. It is a dictionary because many pieces have the same text.
 var textType = &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
 
-// columnsBeside returns the columns of what documents have in addition to their tokens.
-func columnsBeside(c runconfig.Documents) (out []Column) {
+// extraColumns returns the columns of what documents have in addition to their tokens.
+func extraColumns(c runconfig.Documents) (out []Column) {
 	for place, name := range c.TokenColumns() {
-		x := tokenColumn{place: place, width: c.Columns[name].Bytes(), fill: document.FillOf(c.Columns[name]),
+		x := tokenColumn{index: place, width: c.Columns[name].ValueBytes(), fill: document.FillValue(c.Columns[name]),
 			typ: tokenTypes[c.Columns[name].Type]}
-		out = append(out, Column{Ask: name, name: name, Typ: arrow.ListOf(x.typ),
-			bits: x.typ.(arrow.FixedWidthDataType).BitWidth(), perBatch: messageOf, build: x.build})
+		out = append(out, Column{TicketName: name, name: name, Type: arrow.ListOf(x.typ),
+			bits: x.typ.(arrow.FixedWidthDataType).BitWidth(), perBatch: columnOverhead, build: x.build})
 	}
 	for place, name := range c.MetaColumns() {
 		out = append(out, metaColumn(place, name, c.Meta[name]))
@@ -42,7 +42,7 @@ func columnsBeside(c runconfig.Documents) (out []Column) {
 
 // tokenColumn is a column with one value per token.
 type tokenColumn struct {
-	place, width int
+	index, width int
 	fill         []byte
 	typ          arrow.DataType
 }
@@ -52,18 +52,18 @@ func (c tokenColumn) build(l layout) (arrow.ArrayData, error) {
 	for i, pieces := range l.Pieces {
 		at := i * l.Bucket * c.width
 		for _, p := range pieces {
-			copy(out[at:], l.Contents[p.Doc].Values(c.place, c.width, p.Start, p.Length))
+			copy(out[at:], l.Contents[p.Doc].ColumnValues(c.index, c.width, p.Start, p.Length))
 			at += int(p.Length) * c.width
 		}
 	}
 	if c.typ == arrow.FixedWidthTypes.Boolean {
-		out = packed(out)
+		out = packBits(out)
 	}
 	return slotList(l, c.typ, out), nil
 }
 
-// packed returns bools as bits, eight per byte.
-func packed(values []byte) []byte {
+// packBits returns bools as bits, eight per byte.
+func packBits(values []byte) []byte {
 	out := make([]byte, bitutil.BytesForBits(int64(len(values))))
 	for i, v := range values {
 		if v != 0 {
@@ -76,27 +76,27 @@ func packed(values []byte) []byte {
 // metaColumn returns a column of document values, one per piece.
 func metaColumn(place int, name, typ string) Column {
 	const index, offset, valid = 4, 4, 1
-	c := Column{Ask: name, name: name, perBatch: messageOf}
+	c := Column{TicketName: name, name: name, perBatch: columnOverhead}
 	switch typ {
 	case runconfig.MetaString:
-		c.Typ, c.perPiece = arrow.ListOf(textType), index+offset+valid+runconfig.MaxMetaText
-		c.build = func(l layout) (arrow.ArrayData, error) { return texts(l, place), nil }
+		c.Type, c.perPiece = arrow.ListOf(textType), index+offset+valid+runconfig.MaxMetaBytes
+		c.build = func(l layout) (arrow.ArrayData, error) { return textValues(l, place), nil }
 	case runconfig.MetaInt64:
-		c.Typ, c.perPiece = arrow.ListOf(arrow.PrimitiveTypes.Int64), 8+valid
+		c.Type, c.perPiece = arrow.ListOf(arrow.PrimitiveTypes.Int64), 8+valid
 		c.build = func(l layout) (arrow.ArrayData, error) {
-			return numbers(l, place, arrow.PrimitiveTypes.Int64, arrow.Int64Traits.CastToBytes), nil
+			return numberValues(l, place, arrow.PrimitiveTypes.Int64, arrow.Int64Traits.CastToBytes), nil
 		}
 	default:
-		c.Typ, c.perPiece = arrow.ListOf(arrow.PrimitiveTypes.Float64), 8+valid
+		c.Type, c.perPiece = arrow.ListOf(arrow.PrimitiveTypes.Float64), 8+valid
 		c.build = func(l layout) (arrow.ArrayData, error) {
-			return numbers(l, place, arrow.PrimitiveTypes.Float64, arrow.Float64Traits.CastToBytes), nil
+			return numberValues(l, place, arrow.PrimitiveTypes.Float64, arrow.Float64Traits.CastToBytes), nil
 		}
 	}
 	return c
 }
 
-// texts returns the texts of the pieces as a dictionary without duplicates, in the order of first occurrence.
-func texts(l layout, place int) arrow.ArrayData {
+// textValues returns the texts of the pieces as a dictionary without duplicates, in the order of first occurrence.
+func textValues(l layout, place int) arrow.ArrayData {
 	places := map[string]int32{}
 	var offsets = []int32{0}
 	var all []byte
@@ -118,8 +118,8 @@ func texts(l layout, place int) arrow.ArrayData {
 	return data
 }
 
-// numbers returns the numbers of the pieces.
-func numbers[T any](l layout, place int, typ arrow.DataType, asBytes func([]T) []byte) arrow.ArrayData {
+// numberValues returns the numbers of the pieces.
+func numberValues[T any](l layout, place int, typ arrow.DataType, asBytes func([]T) []byte) arrow.ArrayData {
 	return pieceValues(l, place, typ, asBytes, func(value any) T { return value.(T) })
 }
 
@@ -130,7 +130,7 @@ func pieceValues[T any](l layout, place int, typ arrow.DataType, asBytes func([]
 	n := 0
 	data := pieceList(l, typ, func(row, piece int) (out T) {
 		p := l.Pieces[row][piece]
-		if value := l.Contents[p.Doc].Meta(place, p.Start); value != nil {
+		if value := l.Contents[p.Doc].MetaValue(place, p.Start); value != nil {
 			out = of(value)
 		} else {
 			missing = append(missing, n)

@@ -13,18 +13,18 @@ import (
 
 // Encoder encodes the messages of one stream.
 type Encoder struct {
-	columns []Column
-	Sources *Sources
-	buffers *Buffers
-	schema  *arrow.Schema
-	writer  *ipc.Writer
-	began   bool       // the writer has written a batch
-	written []*Message // messages that the writer has written since the last batch
+	columns    []Column
+	Sources    *Sources
+	pool       *BufferPool
+	schema     *arrow.Schema
+	writer     *ipc.Writer
+	wroteBatch bool       // the writer has written a batch
+	messages   []*Message // messages that the writer has written since the last batch
 }
 
 // NewEncoder returns the encoder of a stream with these columns.
-func NewEncoder(columns []Column, s *Sources, from *Buffers) *Encoder {
-	e := &Encoder{columns: columns, Sources: s, buffers: from, schema: SchemaOf(columns)}
+func NewEncoder(columns []Column, s *Sources, from *BufferPool) *Encoder {
+	e := &Encoder{columns: columns, Sources: s, pool: from, schema: SchemaOf(columns)}
 	e.writer = ipc.NewWriterWithPayloadWriter((*payloads)(e), ipc.WithSchema(e.schema))
 	return e
 }
@@ -36,14 +36,14 @@ func (e *Encoder) Schema() (*Message, error) {
 	if err := w.Close(); err != nil {
 		return nil, fmt.Errorf("encode the schema: %w", err)
 	}
-	schema := e.written[0]
-	e.written = nil
+	schema := e.messages[0]
+	e.messages = nil
 	return schema, nil
 }
 
 // Encode encodes one record batch with its metadata, with an aligned body.
 func (e *Encoder) Encode(b *assembly.Batch, m api.Metadata) (*Message, api.Metadata, error) {
-	memory := &loan{from: e.buffers}
+	memory := &messageBuffers{pool: e.pool}
 	l, err := newLayout(b, e.Sources, memory)
 	if err != nil {
 		return nil, m, err
@@ -60,15 +60,15 @@ func (e *Encoder) Encode(b *assembly.Batch, m api.Metadata) (*Message, api.Metad
 	if err := e.writer.Write(array.NewRecord(e.schema, built, int64(b.Rows))); err != nil {
 		return nil, m, fmt.Errorf("encode step %d: %w", b.Step, err)
 	}
-	last := len(e.written) - 1
-	out := e.written[last]
-	out.Dictionaries = e.written[:last]
-	if !e.began { // the writer's first record repeats the schema message
-		out.Dictionaries, e.began = out.Dictionaries[1:], true
+	last := len(e.messages) - 1
+	out := e.messages[last]
+	out.Dictionaries = e.messages[:last]
+	if !e.wroteBatch { // the writer's first record repeats the schema message
+		out.Dictionaries, e.wroteBatch = out.Dictionaries[1:], true
 	}
-	e.written = nil // release them before the wait for the next batch
-	out.loan, out.metadata = memory, encodeMetadata(m)
-	out.align()
+	e.messages = nil // release them before the wait for the next batch
+	out.buffers, out.metadata = memory, encodeMetadata(m)
+	out.alignBody()
 	return out, m, nil
 }
 
@@ -80,6 +80,6 @@ func (p *payloads) Close() error { return nil }
 
 func (p *payloads) WritePayload(payload ipc.Payload) error {
 	m := &Message{header: payload.Meta().Bytes()}
-	p.written = append(p.written, m)
+	p.messages = append(p.messages, m)
 	return payload.SerializeBody(m)
 }

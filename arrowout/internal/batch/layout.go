@@ -18,22 +18,22 @@ import (
 type layout struct {
 	*assembly.Batch
 	sources  *Sources
-	segments [][]int32 // lengths in tokens, for every row
-	memory   *loan     // memory for the columns
+	segments [][]int32       // lengths in tokens, for every row
+	buffers  *messageBuffers // memory for the columns
 }
 
-func newLayout(b *assembly.Batch, s *Sources, memory *loan) (layout, error) {
+func newLayout(b *assembly.Batch, s *Sources, memory *messageBuffers) (layout, error) {
 	if len(b.Pieces) != b.Rows {
 		return layout{}, fmt.Errorf("assemble step %d: %d piece lists for %d rows", b.Step, len(b.Pieces), b.Rows)
 	}
-	l := layout{Batch: b, sources: s, segments: make([][]int32, b.Rows), memory: memory}
+	l := layout{Batch: b, sources: s, segments: make([][]int32, b.Rows), buffers: memory}
 	n := 0
 	for _, row := range b.Pieces {
 		n += len(row)
 	}
 	flat := make([]int32, 0, n)
 	for i, row := range b.Pieces {
-		used, from, whole := int32(0), len(flat), s.whole(row)
+		used, from, whole := int32(0), len(flat), s.isOneSegment(row)
 		for _, p := range row {
 			used += p.Length
 			if p.Length < 1 || used < 0 || int(used) > b.Bucket {
@@ -52,9 +52,9 @@ func newLayout(b *assembly.Batch, s *Sources, memory *loan) (layout, error) {
 	return l, nil
 }
 
-// row calls f for every segment of row i, in order, with the segment's slots of buf, which has one value per slot.
-// Then it calls pad with the slots of padding, possibly none.
-func row[T any](l layout, i int, buf []T, f func(segment int, slots []T), pad func(slots []T)) {
+// eachSegment calls f for every segment of row i, in order, with the segment's slots of buf, which has one value per
+// slot. Then it calls pad with the slots of padding, possibly none.
+func eachSegment[T any](l layout, i int, buf []T, f func(segment int, slots []T), pad func(slots []T)) {
 	buf = buf[i*l.Bucket : (i+1)*l.Bucket]
 	for s, n := range l.segments[i] {
 		f(s, buf[:n])
@@ -64,48 +64,50 @@ func row[T any](l layout, i int, buf []T, f func(segment int, slots []T), pad fu
 }
 
 func inputIDs(l layout) (arrow.ArrayData, error) {
-	ids := l.memory.int32s(l.Rows * l.Bucket)
-	l.IDs(ids)
+	ids := l.buffers.int32s(l.Rows * l.Bucket)
+	l.WriteIDs(ids)
 	return slotList(l, arrow.PrimitiveTypes.Int32, arrow.Int32Traits.CastToBytes(ids)), nil
 }
 
 func narrowIDs(l layout) (arrow.ArrayData, error) {
-	ids := l.memory.uint16s(l.Rows * l.Bucket)
-	if !l.NarrowIDs(ids) {
+	ids := l.buffers.uint16s(l.Rows * l.Bucket)
+	if !l.WriteNarrowIDs(ids) {
 		return nil, fmt.Errorf("encode step %d: a token id does not fit uint16", l.Step)
 	}
 	return slotList(l, arrow.PrimitiveTypes.Uint16, arrow.Uint16Traits.CastToBytes(ids)), nil
 }
 
 func segmentIDs(l layout) (arrow.ArrayData, error) {
-	ids := l.memory.uint16s(l.Rows * l.Bucket)
+	ids := l.buffers.uint16s(l.Rows * l.Bucket)
 	for i := range l.Rows {
-		if n := len(l.segments[i]); n >= wideLimit {
-			return nil, tooManySegments(n)
+		if n := len(l.segments[i]); n >= uint16Limit {
+			return nil, tooManySegmentsError(n)
 		}
-		row(l, i, ids, func(s int, slots []uint16) { fill(slots, uint16(s+1)) }, func(slots []uint16) { clear(slots) })
+		eachSegment(l, i, ids, func(s int, slots []uint16) {
+			fill(slots, uint16(s+1))
+		}, func(slots []uint16) { clear(slots) })
 	}
 	return slotList(l, arrow.PrimitiveTypes.Uint16, arrow.Uint16Traits.CastToBytes(ids)), nil
 }
 
 func positionIDs(l layout) (arrow.ArrayData, error) {
-	ids := l.memory.int32s(l.Rows * l.Bucket)
+	ids := l.buffers.int32s(l.Rows * l.Bucket)
 	for i := range l.Rows {
-		row(l, i, ids, func(_ int, slots []int32) { count(slots) }, count)
+		eachSegment(l, i, ids, func(_ int, slots []int32) { fillPositions(slots) }, fillPositions)
 	}
 	return slotList(l, arrow.PrimitiveTypes.Int32, arrow.Int32Traits.CastToBytes(ids)), nil
 }
 
-// ignored is the label of padding and of tokens without a loss. It is the default ignore_index of PyTorch's cross
+// ignoredLabel is the label of padding and of tokens without a loss. It is the default ignore_index of PyTorch's cross
 // entropy.
-const ignored = -100
+const ignoredLabel = -100
 
 func labels(l layout) (arrow.ArrayData, error) {
-	ids := l.memory.int32s(l.Rows * l.Bucket)
-	l.IDs(ids)
+	ids := l.buffers.int32s(l.Rows * l.Bucket)
+	l.WriteIDs(ids)
 	for i := range l.Rows {
-		row(l, i, ids, func(int, []int32) {}, func(slots []int32) { fill(slots, ignored) })
-		l.eachMasked(i, 0, int32(l.Bucket), func(start, end int32) { fill(ids[i*l.Bucket:][start:end], ignored) })
+		eachSegment(l, i, ids, func(int, []int32) {}, func(slots []int32) { fill(slots, ignoredLabel) })
+		l.eachMasked(i, 0, int32(l.Bucket), func(start, end int32) { fill(ids[i*l.Bucket:][start:end], ignoredLabel) })
 	}
 	return slotList(l, arrow.PrimitiveTypes.Int32, arrow.Int32Traits.CastToBytes(ids)), nil
 }
@@ -113,12 +115,12 @@ func labels(l layout) (arrow.ArrayData, error) {
 // eachMasked calls f for the runs without a loss among n tokens of row i from start on.
 func (l layout) eachMasked(i int, start, n int32, f func(start, end int32)) {
 	if l.Loss != nil {
-		l.Loss[i].Masked(packonline.Piece{Start: start, Length: n}, f)
+		l.Loss[i].VisitMasked(packonline.Piece{Start: start, Length: n}, f)
 	}
 }
 
-// masked returns how many of n tokens of row i from start on have no loss.
-func (l layout) masked(i int, start, n int32) (masked int64) {
+// countMasked returns how many of n tokens of row i from start on have no loss.
+func (l layout) countMasked(i int, start, n int32) (masked int64) {
 	l.eachMasked(i, start, n, func(start, end int32) { masked += int64(end - start) })
 	return masked
 }
@@ -140,7 +142,7 @@ func lossRuns(l layout) (arrow.ArrayData, error) {
 		}
 		offsets = append(offsets, int32(len(runs)))
 	}
-	return list(arrow.ListOf(arrow.PrimitiveTypes.Int32), offsets, values(arrow.PrimitiveTypes.Int32, len(runs),
+	return listData(arrow.ListOf(arrow.PrimitiveTypes.Int32), offsets, arrayData(arrow.PrimitiveTypes.Int32, len(runs),
 		arrow.Int32Traits.CastToBytes(runs))), nil
 }
 
@@ -167,15 +169,15 @@ func cuSeqlens(l layout) (arrow.ArrayData, error) {
 		}
 		offsets = append(offsets, int32(len(ends)))
 	}
-	return list(arrow.ListOf(arrow.PrimitiveTypes.Int32), offsets, values(arrow.PrimitiveTypes.Int32, len(ends),
+	return listData(arrow.ListOf(arrow.PrimitiveTypes.Int32), offsets, arrayData(arrow.PrimitiveTypes.Int32, len(ends),
 		arrow.Int32Traits.CastToBytes(ends))), nil
 }
 
 func documents(l layout) (arrow.ArrayData, error) { return l.documents(pieceType), nil }
 
-// documentsWithin returns the documents of the pieces if messages may hold several; start counts the document's
+// innerDocuments returns the documents of the pieces if messages may hold several; start counts the document's
 // tokens.
-func documentsWithin(l layout) (arrow.ArrayData, error) { return l.documents(pieceOfType), nil }
+func innerDocuments(l layout) (arrow.ArrayData, error) { return l.documents(pieceOfType), nil }
 
 func (l layout) documents(typ *arrow.StructType) arrow.ArrayData {
 	var sequences []uint64
@@ -183,9 +185,9 @@ func (l layout) documents(typ *arrow.StructType) arrow.ArrayData {
 	offsets := make([]int32, 1, l.Rows+1)
 	for i, pieces := range l.Pieces {
 		for k, p := range pieces {
-			in := assembly.Within{}
-			if l.Within != nil {
-				in = l.Within[i][k]
+			in := assembly.PieceDocument{}
+			if l.PieceDocuments != nil {
+				in = l.PieceDocuments[i][k]
 			}
 			sequences, starts, lengths = append(sequences, plan.RefSequence(p.Doc)), append(starts, p.Start-in.Start),
 				append(lengths, p.Length)
@@ -197,15 +199,15 @@ func (l layout) documents(typ *arrow.StructType) arrow.ArrayData {
 	}
 	n := len(sequences)
 	fields := []arrow.ArrayData{
-		values(arrow.PrimitiveTypes.Uint64, n, arrow.Uint64Traits.CastToBytes(sequences)),
-		values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(starts)),
-		values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(lengths)),
+		arrayData(arrow.PrimitiveTypes.Uint64, n, arrow.Uint64Traits.CastToBytes(sequences)),
+		arrayData(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(starts)),
+		arrayData(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(lengths)),
 	}
 	if typ == pieceOfType {
-		fields = append([]arrow.ArrayData{values(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(indices))},
+		fields = append([]arrow.ArrayData{arrayData(arrow.PrimitiveTypes.Int32, n, arrow.Int32Traits.CastToBytes(indices))},
 			fields...)
 	}
-	return list(arrow.ListOf(typ), offsets, array.NewData(typ, n, []*memory.Buffer{nil}, fields, 0, 0))
+	return listData(arrow.ListOf(typ), offsets, array.NewData(typ, n, []*memory.Buffer{nil}, fields, 0, 0))
 }
 
 // sourceNumbers returns the source numbers of the pieces.
@@ -225,7 +227,7 @@ func pieceList[T any](l layout, typ arrow.DataType, value func(row, piece int) T
 		}
 		offsets = append(offsets, int32(len(all)))
 	}
-	return list(arrow.ListOf(typ), offsets, values(typ, len(all), bytes(all)))
+	return listData(arrow.ListOf(typ), offsets, arrayData(typ, len(all), bytes(all)))
 }
 
 // slotList returns a list column with one value for every slot of every row.
@@ -234,15 +236,15 @@ func slotList(l layout, typ arrow.DataType, b []byte) arrow.ArrayData {
 	for i := range offsets {
 		offsets[i] = int32(i * l.Bucket)
 	}
-	return list(arrow.ListOf(typ), offsets, values(typ, l.Rows*l.Bucket, b))
+	return listData(arrow.ListOf(typ), offsets, arrayData(typ, l.Rows*l.Bucket, b))
 }
 
-func list(typ arrow.DataType, offsets []int32, items arrow.ArrayData) arrow.ArrayData {
+func listData(typ arrow.DataType, offsets []int32, items arrow.ArrayData) arrow.ArrayData {
 	buffers := []*memory.Buffer{nil, memory.NewBufferBytes(arrow.Int32Traits.CastToBytes(offsets))}
 	return array.NewData(typ, len(offsets)-1, buffers, []arrow.ArrayData{items}, 0, 0)
 }
 
-func values(typ arrow.DataType, n int, b []byte) arrow.ArrayData {
+func arrayData(typ arrow.DataType, n int, b []byte) arrow.ArrayData {
 	return array.NewData(typ, n, []*memory.Buffer{nil, memory.NewBufferBytes(b)}, nil, 0, 0)
 }
 
@@ -257,7 +259,7 @@ func fill[T any](slots []T, v T) {
 	}
 }
 
-func count(slots []int32) {
+func fillPositions(slots []int32) {
 	for i := range slots {
 		slots[i] = int32(i)
 	}

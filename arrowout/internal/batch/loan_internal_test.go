@@ -12,20 +12,20 @@ import (
 // A message's memory returns to the pool when gRPC has released all references to all of its buffers, and not before.
 func TestLoan_EndsWithTheLastReference(t *testing.T) {
 	returned := 0
-	from := NewBuffers()
-	from.Returned = func([]byte) { returned++ }
-	sessions := session.New(session.Limits{Streams: 1, StreamsOfOne: 1, Bytes: 1 << 30}, nil,
+	from := NewBufferPool()
+	from.OnReturn = func([]byte) { returned++ }
+	sessions := session.New(session.Limits{Streams: 1, StreamsPerIdentity: 1, Bytes: 1 << 30}, nil,
 		slog.New(slog.DiscardHandler))
-	s, err := sessions.Open(t.Context(), session.Reader{}, nil)
+	s, err := sessions.Open(t.Context(), session.ReaderInfo{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := s.Take(t.Context(), 1<<20)
+	c, err := s.Acquire(t.Context(), 1<<20)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := &loan{from: from}
-	m := &Message{header: []byte("header"), Charge: c, loan: l}
+	l := &messageBuffers{pool: from}
+	m := &Message{header: []byte("header"), Charge: c, buffers: l}
 	for range 2 {
 		if _, err := m.Write(l.bytes(8 << 10)); err != nil {
 			t.Fatal(err)
@@ -43,7 +43,7 @@ func TestLoan_EndsWithTheLastReference(t *testing.T) {
 		}
 		buffer.Free()
 	}
-	if returned != 2 || sessions.Held() != 0 {
-		t.Errorf("%d of 2 pieces of memory came back, the budget has %d bytes out", returned, sessions.Held())
+	if returned != 2 || sessions.HeldBytes() != 0 {
+		t.Errorf("%d of 2 pieces of memory came back, the budget has %d bytes out", returned, sessions.HeldBytes())
 	}
 }

@@ -20,7 +20,7 @@ type Message struct {
 	body     [][]byte
 	bodyLen  int
 	Charge   *session.Charge // its memory; nil for a schema
-	loan     *loan           // memory of the body that is reused after release; nil for a schema
+	buffers  *messageBuffers // memory of the body that is reused after release; nil for a schema
 	// Dictionaries are sent before the message, for columns that have them. They have no loan.
 	Dictionaries []*Message
 }
@@ -38,15 +38,15 @@ const alignment = 64
 
 // Size returns the bytes of the message and its dictionaries on the wire, without gRPC's framing.
 func (m *Message) Size() int {
-	n := m.preamble(len(m.metadata)) + m.bodyLen
+	n := m.preambleSize(len(m.metadata)) + m.bodyLen
 	for _, d := range m.Dictionaries {
 		n += d.Size()
 	}
 	return n
 }
 
-// preamble returns the number of bytes before the body if the metadata has the given length.
-func (m *Message) preamble(metadata int) int {
+// preambleSize returns the number of bytes before the body if the metadata has the given length.
+func (m *Message) preambleSize(metadata int) int {
 	n := protowire.SizeTag(fieldHeader) + protowire.SizeBytes(len(m.header))
 	if metadata > 0 {
 		n += protowire.SizeTag(fieldMetadata) + protowire.SizeBytes(metadata)
@@ -57,22 +57,22 @@ func (m *Message) preamble(metadata int) int {
 	return n
 }
 
-// align appends spaces, which JSON allows, to the metadata until the start of the body is a multiple of alignment.
+// alignBody appends spaces, which JSON allows, to the metadata until the start of the body is a multiple of alignment.
 // The metadata's length prefix may grow by a byte and skip one residue; the next turn of 64 reaches it.
-func (m *Message) align() {
+func (m *Message) alignBody() {
 	k := 0
-	for m.preamble(len(m.metadata)+k)%alignment != 0 {
+	for m.preambleSize(len(m.metadata)+k)%alignment != 0 {
 		k++
 	}
 	m.metadata = append(m.metadata, bytes.Repeat([]byte{' '}, k)...)
 }
 
-// tracked is the minimum capacity of a buffer whose release gRPC reports.
-const tracked = 1<<10 + 1
+// minTrackedCapacity is the minimum capacity of a buffer whose release gRPC reports.
+const minTrackedCapacity = 1<<10 + 1
 
 // marshal returns the message as gRPC sends it.
 func (m *Message) marshal() mem.BufferSlice {
-	b := make([]byte, 0, max(m.preamble(len(m.metadata)), tracked))
+	b := make([]byte, 0, max(m.preambleSize(len(m.metadata)), minTrackedCapacity))
 	b = protowire.AppendTag(b, fieldHeader, protowire.BytesType)
 	b = protowire.AppendBytes(b, m.header)
 	if len(m.metadata) > 0 {
@@ -83,7 +83,7 @@ func (m *Message) marshal() mem.BufferSlice {
 		b = protowire.AppendTag(b, fieldBody, protowire.BytesType)
 		b = protowire.AppendVarint(b, uint64(m.bodyLen))
 	}
-	slices := append([][]byte{b}, gathered(m.body)...)
+	slices := append([][]byte{b}, mergeSmall(m.body)...)
 	out := make(mem.BufferSlice, 0, len(slices))
 	if m.Charge == nil {
 		for _, s := range slices {
@@ -91,25 +91,25 @@ func (m *Message) marshal() mem.BufferSlice {
 		}
 		return out
 	}
-	m.Charge.Hand(len(slices), m.loan.end)
+	m.Charge.HandOver(len(slices), m.buffers.release)
 	for _, s := range slices {
 		out = append(out, mem.NewBuffer(&s, m.Charge))
 	}
 	return out
 }
 
-// gathered merges adjacent slices whose release gRPC would not report into larger ones, and keeps all other slices.
-func gathered(body [][]byte) [][]byte {
+// mergeSmall merges adjacent slices whose release gRPC would not report into larger ones, and keeps all other slices.
+func mergeSmall(body [][]byte) [][]byte {
 	var out [][]byte
 	open := false // the last slice consists of small ones
 	for _, s := range body {
 		switch {
-		case cap(s) >= tracked:
+		case cap(s) >= minTrackedCapacity:
 			out, open = append(out, s), false
 		case open && len(out[len(out)-1])+len(s) <= cap(out[len(out)-1]):
 			out[len(out)-1] = append(out[len(out)-1], s...)
 		case len(s) > 0:
-			out, open = append(out, append(make([]byte, 0, tracked), s...)), true
+			out, open = append(out, append(make([]byte, 0, minTrackedCapacity), s...)), true
 		}
 	}
 	return out

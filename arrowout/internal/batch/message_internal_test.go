@@ -18,9 +18,9 @@ func TestEveryBodyStartsAligned(t *testing.T) {
 				m := &Message{header: bytes.Repeat([]byte{1}, header), metadata: []byte(strings.Repeat("m", metadata))}
 				_, _ = m.Write(data[:body/2])
 				_, _ = m.Write(data[body/2:])
-				m.align()
+				m.alignBody()
 				out := m.marshal()
-				if n := len(out[0].ReadOnlyData()); n%alignment != 0 || n != m.preamble(len(m.metadata)) {
+				if n := len(out[0].ReadOnlyData()); n%alignment != 0 || n != m.preambleSize(len(m.metadata)) {
 					t.Fatalf("header %d, metadata %d, body %d: the body starts at %d", header, metadata, body, n)
 				}
 				if extra := len(m.metadata) - metadata; extra >= 2*alignment {
@@ -64,18 +64,18 @@ func TestSmallPiecesOfABody(t *testing.T) {
 	for range 1000 {
 		var body [][]byte
 		for range rng.IntN(12) {
-			piece := make([]byte, rng.IntN(2*tracked)/(1+rng.IntN(50)))
+			piece := make([]byte, rng.IntN(2*minTrackedCapacity)/(1+rng.IntN(50)))
 			for i := range piece {
 				piece[i] = byte(rng.IntN(256))
 			}
 			body = append(body, piece)
 		}
-		out := gathered(body)
+		out := mergeSmall(body)
 		if !bytes.Equal(bytes.Join(out, nil), bytes.Join(body, nil)) {
 			t.Fatal("the body has changed")
 		}
 		for _, s := range out {
-			if cap(s) < tracked {
+			if cap(s) < minTrackedCapacity {
 				t.Fatalf("gRPC does not tell of a buffer of %d bytes", cap(s))
 			}
 		}

@@ -26,12 +26,12 @@ func Split(s *plan.Step, columns []Column, first, n, limit int) []Part {
 	return parts
 }
 
-// envelope bounds the size of a message without its columns' values.
-const envelope = 4 << 10
+// messageOverhead bounds the size of a message without its columns' values.
+const messageOverhead = 4 << 10
 
-// Memory bounds the bytes that a part needs while it is assembled and sent.
-func (p Part) Memory(s *plan.Step, columns []Column) int64 {
-	n := envelope + bytesOfSource*p.named(s)
+// MemoryBound bounds the bytes that a part needs while it is assembled and sent.
+func (p Part) MemoryBound(s *plan.Step, columns []Column) int64 {
+	n := messageOverhead + sourceCountBytes*p.maxSources(s)
 	for i := p.First; i < p.First+p.Rows; i++ {
 		n += rowBytes(columns, s, i)
 	}
@@ -49,13 +49,13 @@ func CountStep(m *api.Metadata, s *plan.Step, sources *Sources) {
 			m.StepTokens += int64(p.Length)
 			m.StepSources = max(m.StepSources, plan.RefSource(p.Doc)+1)
 		}
-		if sources.whole(row) {
+		if sources.isOneSegment(row) {
 			m.StepSegments += int64(min(len(row), 1))
 		} else {
 			m.StepSegments += int64(len(row))
 		}
 	}
-	m.StepLossTokens, m.StepLossSegments = m.StepTokens-s.Masked, m.StepSegments-s.MaskedFirst
+	m.StepLossTokens, m.StepLossSegments = m.StepTokens-s.Masked, m.StepSegments-s.MaskedSegmentStarts
 }
 
 // countBatch sets the counts of one batch.
@@ -70,7 +70,7 @@ func countBatch(m *api.Metadata, l layout) {
 	}
 	m.LossTokens, m.Weighted = m.Tokens, l.Weights != nil
 	for i := range l.Loss {
-		m.LossTokens -= l.masked(i, 0, int32(l.Bucket))
+		m.LossTokens -= l.countMasked(i, 0, int32(l.Bucket))
 	}
 	countSources(m, l)
 }
@@ -83,7 +83,7 @@ func countSources(m *api.Metadata, l layout) {
 			name := l.sources.Name(p.Doc)
 			c := m.Sources[name]
 			c.Tokens += int64(p.Length)
-			c.LossTokens += int64(p.Length) - l.masked(i, at, p.Length)
+			c.LossTokens += int64(p.Length) - l.countMasked(i, at, p.Length)
 			m.Sources[name] = c
 			at += p.Length
 		}

@@ -54,24 +54,24 @@ func TestMemoryOfAPart(t *testing.T) {
 		contents := map[uint64]document.Content{} // each with a text of maximum length
 		for _, row := range s.Rows {
 			for _, p := range row {
-				text := fmt.Sprintf("%*d", runconfig.MaxMetaText, len(contents))
+				text := fmt.Sprintf("%*d", runconfig.MaxMetaBytes, len(contents))
 				contents[p.Doc] = document.Content{Tokens: make([]int32, bucket),
 					Extra: &document.Extra{Meta: []any{text, nil, 0.5}}}
 			}
 		}
 		var columns []Column
-		for _, c := range columnsIn(info.Config) {
+		for _, c := range runColumns(info.Config) {
 			if rng.IntN(2) == 0 {
 				columns = append(columns, c)
 			}
 		}
 		b := &assembly.Batch{Bucket: bucket, Rows: rows, Pieces: s.Rows, Contents: contents}
-		m, _, err := NewEncoder(columns, NewSources(info.Config, info.Sources, nil), NewBuffers()).Encode(b,
+		m, _, err := NewEncoder(columns, NewSources(info.Config, info.Sources, nil), NewBufferPool()).Encode(b,
 			api.Metadata{Run: info.Run})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := (Part{0, rows}).Memory(s, columns); int64(m.Size()) > want {
+		if want := (Part{0, rows}).MemoryBound(s, columns); int64(m.Size()) > want {
 			t.Fatalf("%d rows of %d: expected %d bytes for a message of %d", rows, bucket, want, m.Size())
 		}
 	}

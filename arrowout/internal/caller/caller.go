@@ -9,16 +9,16 @@ import (
 	"loaderd/internal/auth"
 )
 
-type key struct{}
+type identityKey struct{}
 
-// With returns a context of a call whose caller has the identity who.
-func With(ctx context.Context, who auth.Identity) context.Context {
-	return context.WithValue(ctx, key{}, who)
+// WithIdentity returns a context of a call whose caller has the identity who.
+func WithIdentity(ctx context.Context, who auth.Identity) context.Context {
+	return context.WithValue(ctx, identityKey{}, who)
 }
 
-// Of returns the identity of the caller. Without With it returns the zero Identity, which has no permissions.
-func Of(ctx context.Context) auth.Identity {
-	who, _ := ctx.Value(key{}).(auth.Identity)
+// Identity returns the identity of the caller. Without With it returns the zero Identity, which has no permissions.
+func Identity(ctx context.Context) auth.Identity {
+	who, _ := ctx.Value(identityKey{}).(auth.Identity)
 	return who
 }
 

@@ -13,7 +13,7 @@ import (
 func Limited(what string, limit int) *fault.Error {
 	return &fault.Error{
 		Reason: fault.Limited, Message: fmt.Sprintf("%s: at most %d", what, limit),
-		Do: "wait a little and ask again; close what is not used",
+		Advice: "wait a little and ask again; close what is not used",
 	}
 }
 
@@ -22,7 +22,7 @@ func Forbidden(who auth.Identity, why string) *fault.Error {
 	return &fault.Error{
 		Reason:  fault.Forbidden,
 		Message: fmt.Sprintf("identity %s may not do this: %s", who, why),
-		Do:      "ask with a token that may, or have whoever operates the daemon change what this one may (loaderd token)",
+		Advice:  "ask with a token that may, or have whoever operates the daemon change what this one may (loaderd token)",
 		Facts:   map[string]string{"identity": who.String()},
 	}
 }
@@ -30,7 +30,7 @@ func Forbidden(who auth.Identity, why string) *fault.Error {
 // BadTicket returns the error for a malformed ticket.
 func BadTicket(format string, args ...any) error {
 	return &fault.Error{Reason: fault.BadTicket, Message: fmt.Errorf(format, args...).Error(),
-		Do: `send a JSON object such as {"rank":0,"world":1,"step":0,"columns":["input_ids"]}`}
+		Advice: `send a JSON object such as {"rank":0,"world":1,"step":0,"columns":["input_ids"]}`}
 }
 
 // Excerpt quotes the beginning of client data for use in an error message.
@@ -53,5 +53,5 @@ func Shorten(s string, n int) string {
 
 // Unsupported returns the error for a feature that the server lacks.
 func Unsupported(what, instead string) error {
-	return &fault.Error{Reason: fault.Unsupported, Message: what, Do: instead}
+	return &fault.Error{Reason: fault.Unsupported, Message: what, Advice: instead}
 }

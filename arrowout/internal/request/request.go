@@ -120,7 +120,7 @@ func RunName(into *string) func(json.RawMessage) error {
 // RunID decodes the id of a run.
 func RunID(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
-		if json.Unmarshal(raw, into) != nil || !planrecord.ValidID(*into) {
+		if json.Unmarshal(raw, into) != nil || !planrecord.IsRunID(*into) {
 			return errors.New("want the run_id that info gives, or leave the key out")
 		}
 		return nil
@@ -140,7 +140,7 @@ func KeeperName(into *string) func(json.RawMessage) error {
 // SessionID decodes the id of a client's session.
 func SessionID(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
-		if json.Unmarshal(raw, into) != nil || !planrecord.ValidID(*into) {
+		if json.Unmarshal(raw, into) != nil || !planrecord.IsRunID(*into) {
 			return errors.New("want 32 hexadecimal digits")
 		}
 		return nil
@@ -233,7 +233,7 @@ func Source(c runconfig.Config) func(json.RawMessage) (mixture.Source, error) {
 			return s, fmt.Errorf("the configuration of a source: %w", err)
 		}
 		if s.Packing != nil && (s.Attention == "" || s.Attention == runconfig.AttentionAuto) {
-			s.Attention = runconfig.AttentionOf(s.Packing.Method)
+			s.Attention = runconfig.MethodAttention(s.Packing.Method)
 		}
 		return s, nil
 	}
@@ -241,12 +241,12 @@ func Source(c runconfig.Config) func(json.RawMessage) (mixture.Source, error) {
 
 // CheckRun returns an error if a request names another run than the served one, by name or, if present, by id.
 func CheckRun(name, id string, info loader.Info) error {
-	if name == info.Run || slices.Contains(info.Was, name) {
+	if name == info.Run || slices.Contains(info.FormerNames, name) {
 		return checkRunID(id, info)
 	}
 	return &fault.Error{Reason: fault.RunMismatch,
 		Message: fmt.Sprintf("this daemon serves run %q, not %s", info.Run, refusal.Excerpt([]byte(name))),
-		Do:      "ask for that run, leave run out, or connect to the daemon of the other run",
+		Advice:  "ask for that run, leave run out, or connect to the daemon of the other run",
 		Facts:   map[string]string{"want": refusal.Shorten(name, 80), "have": info.Run}}
 }
 
@@ -254,14 +254,14 @@ func checkRunID(id string, info loader.Info) error {
 	switch {
 	case id == "" || id == info.ID:
 		return nil
-	case !info.Begun: // or this daemon has not read the plan yet
+	case !info.HasPlan: // or this daemon has not read the plan yet
 		return &fault.Error{Reason: fault.NotLeading, Message: fmt.Sprintf("this daemon has not seen the plan of run %q yet",
-			info.Run), Do: "ask again"}
+			info.Run), Advice: "ask again"}
 	}
 	return &fault.Error{Reason: fault.RunReplaced,
 		Message: fmt.Sprintf("run %q was deleted and begun again: it has the id %s, the request is for %s", info.Run,
 			info.ID, id),
-		Do: "its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without " +
+		Advice: "its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without " +
 			"one, or restore the former run's plan from its backup",
 		Facts: map[string]string{"run": info.Run, "want": id, "have": info.ID}}
 }

@@ -8,15 +8,15 @@ import (
 	"loaderd/arrowout/internal/refusal"
 )
 
-// provenAfter is how many batches a stream's reader must take before it counts as reading. Sockets and windows take
+// provenBatches is how many batches a stream's reader must take before it counts as reading. Sockets and windows take
 // fewer batches of a reader that never reads, unless its batches are small.
-const provenAfter = 4
+const provenBatches = 4
 
-// establishedAfter is how many batches a stream's reader must take before it may use the whole reserve.
-const establishedAfter = 64
+// establishedBatches is how many batches a stream's reader must take before it may use the whole reserve.
+const establishedBatches = 64
 
-// othersShare is the maximum ratio between what an identity holds and what it leaves free.
-const othersShare = 3
+// maxHeldRatio is the maximum ratio between what an identity holds and what it leaves free.
+const maxHeldRatio = 3
 
 // streamBytes is the cost of an open stream in addition to its batches: goroutines, the state of gRPC and the run,
 // and unread data that its client may send.
@@ -25,7 +25,7 @@ const streamBytes = 96 << 10
 // budget bounds the bytes of record batches that are being assembled, or that gRPC has not written yet, over all
 // streams.
 //
-//  0. Open streams cost perStream each, at most three quarters of size. The rest is available for batches.
+//  0. Open streams cost costPerStream each, at most three quarters of size. The rest is available for batches.
 //  1. All batches together hold at most that rest. A larger batch is granted when no other batch is held. An eighth of
 //     the rest is a reserve (6).
 //  2. A share is what one identity holds through one connection. An identity gets its next batch only if it then holds
@@ -48,143 +48,143 @@ const streamBytes = 96 << 10
 //
 // A stalled stream keeps what it holds; slowness (slow.go) handles it.
 type budget struct {
-	perStream int64
-	mu        *sync.Mutex // the registry's mutex; it guards all fields below, shares, holds and charges
+	costPerStream int64
+	mu            *sync.Mutex // the registry's mutex; it guards all fields below, shares, holds and charges
 
-	size, held    int64
-	spare         int64 // part of held that belongs to the reserve
-	fresh, proven class // streams that have not proved that they read, and streams that have
-	shares        map[shareKey]*share
-	holds         map[*hold]struct{}
+	size, held       int64
+	reserved         int64 // part of held that belongs to the reserve
+	unproven, proven class // streams that have not proved that they read, and streams that have
+	shares           map[shareKey]*share
+	accounts         map[*account]struct{}
 	// Waiting streams that may use the reserve: established ones first, then in the order of their requests.
-	readers []*wait
+	reserveQueue []*memoryRequest
 }
 
 // class is what the streams of one class hold.
 type class struct {
-	held  int64
-	of    map[string]int64 // by identity
-	turns []*share         // waiting shares, the next one first
+	held          int64
+	byIdentity    map[string]int64 // by identity
+	waitingShares []*share         // waiting shares, the next one first
 }
 
 // shareKey identifies a share by identity, connection and whether its streams have proved that they read.
 type shareKey struct {
-	who, from string
-	proven    bool
+	identity, address string
+	proven            bool
 }
 
 type share struct {
 	shareKey
-	held    int64
-	spare   int64 // part of held that belongs to the reserve
-	streams int
-	waits   [lines][]*wait
+	held     int64
+	reserved int64 // part of held that belongs to the reserve
+	streams  int
+	queues   [queueCount][]*memoryRequest
 }
 
-// hold is what one stream holds of a budget.
-type hold struct {
-	budget *budget
-	from   Connection // nil if its end is not reported
+// account is what one stream holds of a budget.
+type account struct {
+	budget     *budget
+	connection Connection // nil if its end is not reported
 
 	// Guarded by the budget's mu:
-	end   func(error) // ends the stream; nil when the budget has forgotten it
-	share *share
-	bytes int64
-	out   int64     // part of bytes that gRPC has
-	spare int64     // part of bytes that belongs to the reserve
-	moved time.Time // when gRPC last wrote a part of out, or out became positive
-	taken int       // number of batches that were written completely
-	wait  *wait     // nil while it does not wait
-	ended bool      // no further batch is assembled for it
-	gone  bool      // its connection has ended, and what gRPC had of it is released
-	told  bool      // its reader was reported as slow
+	endStream      func(error) // ends the stream; nil when the budget has forgotten it
+	share          *share
+	bytes          int64
+	inFlight       int64          // part of bytes that gRPC has
+	reserved       int64          // part of bytes that belongs to the reserve
+	lastProgress   time.Time      // when gRPC last wrote a part of out, or out became positive
+	writtenBatches int            // number of batches that were written completely
+	pending        *memoryRequest // nil while it does not wait
+	closed         bool           // no further batch is assembled for it
+	connectionLost bool           // its connection has ended, and what gRPC had of it is released
+	reportedSlow   bool           // its reader was reported as slow
 	// stalled reports that nothing of out was written for stallAfter.
 	stalled bool
 }
 
-type wait struct {
-	hold  *hold
-	bytes int64
-	since time.Time
-	ready chan struct{} // closed when the bytes are granted
-	spare bool          // granted from the reserve
-	in    *share        // the share in whose line it waits; nil while its stream is stalled
-	line  int
+type memoryRequest struct {
+	account  *account
+	bytes    int64
+	since    time.Time
+	ready    chan struct{} // closed when the bytes are granted
+	reserved bool          // granted from the reserve
+	share    *share        // the share in whose line it waits; nil while its stream is stalled
+	queue    int
 }
 
 func newBudget(mu *sync.Mutex, size, perStream int64) *budget {
 	return &budget{
-		mu: mu, size: size, perStream: perStream, shares: map[shareKey]*share{}, holds: map[*hold]struct{}{},
-		fresh: class{of: map[string]int64{}}, proven: class{of: map[string]int64{}},
+		mu: mu, size: size, costPerStream: perStream, shares: map[shareKey]*share{}, accounts: map[*account]struct{}{},
+		unproven: class{byIdentity: map[string]int64{}}, proven: class{byIdentity: map[string]int64{}},
 	}
 }
 
-// open adds a stream of an identity from an address. end ends the stream. It returns an error if the open streams
-// already cost too much. The caller holds mu.
-func (b *budget) open(who, address string, from Connection, end func(error)) (*hold, error) {
-	h := &hold{budget: b, from: from, end: end}
-	if b.streamsCost() > b.size/4*3-b.perStream {
-		return nil, refusal.Limited("open streams, by the memory that they take (flight.send_bytes)", len(b.holds))
+// openAccount adds a stream of an identity from an address. end ends the stream. It returns an error if the open
+// streams already cost too much. The caller holds mu.
+func (b *budget) openAccount(who, address string, from Connection, end func(error)) (*account, error) {
+	h := &account{budget: b, connection: from, endStream: end}
+	if b.streamsCost() > b.size/4*3-b.costPerStream {
+		return nil, refusal.Limited("open streams, by the memory that they take (flight.send_bytes)", len(b.accounts))
 	}
-	h.gone = from != nil && from.Closed()
-	b.enter(h, shareKey{who: who, from: address})
-	b.holds[h] = struct{}{}
+	h.connectionLost = from != nil && from.Closed()
+	b.joinShare(h, shareKey{identity: who, address: address})
+	b.accounts[h] = struct{}{}
 	return h, nil
 }
 
 // close records that no further batch is assembled for a stream. What gRPC has of it remains charged until it is
 // written. The caller holds the budget's mu.
-func (h *hold) close() {
-	h.ended = true
-	h.budget.forget(h)
+func (h *account) close() {
+	h.closed = true
+	h.budget.removeClosed(h)
 }
 
-// lost releases what the streams of an ended connection hold, because gRPC does not report the release of its
-// buffers.
-func (b *budget) lost(c Connection) {
+// releaseConnection releases what the streams of an ended connection hold, because gRPC does not report the release of
+// its buffers.
+func (b *budget) releaseConnection(c Connection) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for h := range b.holds {
-		if h.from == c {
-			if h.wait != nil { // its call ends
-				b.leave(h.wait)
+	for h := range b.accounts {
+		if h.connection == c {
+			if h.pending != nil { // its call ends
+				b.dequeue(h.pending)
 			}
-			b.charge(h, -h.spare, true)
+			b.charge(h, -h.reserved, true)
 			b.charge(h, -h.bytes, false)
-			h.out, h.stalled, h.gone = 0, false, true
-			b.forget(h)
+			h.inFlight, h.stalled, h.connectionLost = 0, false, true
+			b.removeClosed(h)
 		}
 	}
-	b.grant()
+	b.grantRequests()
 }
 
-// take waits until a stream may hold that many additional bytes, and returns their charge. If ctx ends first, it
+// acquire waits until a stream may hold that many additional bytes, and returns their charge. If ctx ends first, it
 // returns the cause.
-func (h *hold) take(ctx context.Context, bytes int64) (*Charge, error) {
+func (h *account) acquire(ctx context.Context, bytes int64) (*Charge, error) {
 	b := h.budget
 	b.mu.Lock()
-	if h.gone {
+	if h.connectionLost {
 		b.mu.Unlock()
 		return nil, context.Canceled
 	}
-	w := &wait{hold: h, bytes: bytes, since: time.Now(), ready: make(chan struct{})}
-	b.join(w)
-	b.grant()
+	w := &memoryRequest{account: h, bytes: bytes, since: time.Now(), ready: make(chan struct{})}
+	b.enqueue(w)
+	b.grantRequests()
 	b.mu.Unlock()
 	select {
 	case <-w.ready:
-		return &Charge{hold: h, bytes: bytes, spare: w.spare}, nil
+		return &Charge{account: h, bytes: bytes, reserved: w.reserved}, nil
 	case <-ctx.Done():
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	select {
 	case <-w.ready: // granted at the same moment
-		b.charge(h, -bytes, w.spare)
+		b.charge(h, -bytes, w.reserved)
 	default:
-		b.leave(w)
+		b.dequeue(w)
 	}
-	b.grant()
+	b.grantRequests()
 	return nil, context.Cause(ctx)
 }
 
@@ -193,11 +193,11 @@ func (b *budget) resize(size int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.size = size
-	b.grant()
+	b.grantRequests()
 }
 
-// inUse returns how many bytes are held.
-func (b *budget) inUse() int64 {
+// heldBytes returns how many bytes are held.
+func (b *budget) heldBytes() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.held
@@ -206,85 +206,85 @@ func (b *budget) inUse() int64 {
 // All functions below are called with mu held.
 
 // streamsCost returns the cost of open streams in addition to their batches.
-func (b *budget) streamsCost() int64 { return int64(len(b.holds)) * b.perStream }
+func (b *budget) streamsCost() int64 { return int64(len(b.accounts)) * b.costPerStream }
 
 // available returns the bytes available for batches.
 func (b *budget) available() int64 { return max(b.size-b.streamsCost(), b.size/4) }
 
 // charge adds bytes to what a stream holds; spare marks bytes of the reserve.
-func (b *budget) charge(h *hold, bytes int64, spare bool) {
-	if h.gone {
+func (b *budget) charge(h *account, bytes int64, spare bool) {
+	if h.connectionLost {
 		return
 	}
 	h.bytes += bytes
 	b.held += bytes
 	if spare {
-		h.spare += bytes
-		h.share.spare += bytes
-		b.spare += bytes
+		h.reserved += bytes
+		h.share.reserved += bytes
+		b.reserved += bytes
 	}
-	b.count(h.share, bytes)
-	if w := h.wait; w != nil && w.in != nil && w.line != lineOf(h) { // the line depends on h.bytes
-		b.leave(w)
-		b.join(w)
+	b.addToShare(h.share, bytes)
+	if w := h.pending; w != nil && w.share != nil && w.queue != queueOf(h) { // the line depends on h.bytes
+		b.dequeue(w)
+		b.enqueue(w)
 	}
 }
 
-// move records that gRPC has received a batch of a stream, or written a part of it.
-func (b *budget) move(h *hold) {
-	h.moved = time.Now()
+// recordProgress records that gRPC has received a batch of a stream, or written a part of it.
+func (b *budget) recordProgress(h *account) {
+	h.lastProgress = time.Now()
 	h.stalled = false
-	if w := h.wait; w != nil && w.in == nil {
-		b.join(w)
+	if w := h.pending; w != nil && w.share == nil {
+		b.enqueue(w)
 	}
 }
 
-// stall records that the reader of a stream takes nothing.
-func (b *budget) stall(h *hold) {
+// markStalled records that the reader of a stream takes nothing.
+func (b *budget) markStalled(h *account) {
 	h.stalled = true
-	if w := h.wait; w != nil {
-		b.leave(w)
-		b.join(w)
+	if w := h.pending; w != nil {
+		b.dequeue(w)
+		b.enqueue(w)
 	}
 }
 
-// count adds bytes to a share, its identity and its class.
-func (b *budget) count(s *share, bytes int64) {
-	c := b.class(s)
+// addToShare adds bytes to a share, its identity and its class.
+func (b *budget) addToShare(s *share, bytes int64) {
+	c := b.classOf(s)
 	s.held += bytes
 	c.held += bytes
-	if c.of[s.who] += bytes; c.of[s.who] == 0 {
-		delete(c.of, s.who)
+	if c.byIdentity[s.identity] += bytes; c.byIdentity[s.identity] == 0 {
+		delete(c.byIdentity, s.identity)
 	}
 }
 
-func (b *budget) class(s *share) *class {
+func (b *budget) classOf(s *share) *class {
 	if s.proven {
 		return &b.proven
 	}
-	return &b.fresh
+	return &b.unproven
 }
 
-// prove moves a stream to the share of streams that have proved that they read.
-func (b *budget) prove(h *hold) {
-	w := h.wait
+// markProven moves a stream to the share of streams that have proved that they read.
+func (b *budget) markProven(h *account) {
+	w := h.pending
 	if w != nil {
-		b.leave(w)
+		b.dequeue(w)
 	}
 	key := h.share.shareKey
 	key.proven = true
-	b.count(h.share, -h.bytes)
-	h.share.spare -= h.spare
-	b.exit(h)
-	b.enter(h, key)
-	b.count(h.share, h.bytes)
-	h.share.spare += h.spare
+	b.addToShare(h.share, -h.bytes)
+	h.share.reserved -= h.reserved
+	b.leaveShare(h)
+	b.joinShare(h, key)
+	b.addToShare(h.share, h.bytes)
+	h.share.reserved += h.reserved
 	if w != nil {
-		b.join(w)
+		b.enqueue(w)
 	}
 }
 
-func (b *budget) enter(h *hold, key shareKey) {
+func (b *budget) joinShare(h *account, key shareKey) {
 	s := b.shares[key]
 	if s == nil {
 		s = &share{shareKey: key}
@@ -294,19 +294,19 @@ func (b *budget) enter(h *hold, key shareKey) {
 	h.share = s
 }
 
-func (b *budget) exit(h *hold) {
+func (b *budget) leaveShare(h *account) {
 	if h.share.streams--; h.share.streams == 0 {
 		delete(b.shares, h.share.shareKey)
 	}
 }
 
-// forget removes a stream that has ended and holds nothing. gRPC reuses its buffer structs for other connections, and
-// an idle connection may retain one with its charge. Such a charge must not retain the stream, and so the memory of
+// removeClosed removes a stream that has ended and holds nothing. gRPC reuses its buffer structs for other connections,
+// and an idle connection may retain one with its charge. Such a charge must not retain the stream, and so the memory of
 // the lost connection.
-func (b *budget) forget(h *hold) {
-	if _, known := b.holds[h]; known && h.ended && (h.bytes == 0 || h.gone) {
-		delete(b.holds, h)
-		b.exit(h)
-		h.end = nil
+func (b *budget) removeClosed(h *account) {
+	if _, known := b.accounts[h]; known && h.closed && (h.bytes == 0 || h.connectionLost) {
+		delete(b.accounts, h)
+		b.leaveShare(h)
+		h.endStream = nil
 	}
 }

@@ -26,7 +26,7 @@ const kib = 1 << 10
 
 // stream is a stream of a test, with the batch that it waits for or holds.
 type stream struct {
-	*hold
+	*account
 	taken   chan *Charge
 	cancel  context.CancelFunc
 	refused chan error
@@ -44,21 +44,21 @@ func (c *connection) RemoteAddr() net.Addr { return &net.TCPAddr{} }
 // alone returns a budget without a registry.
 func alone(size, perStream int64) *budget { return newBudget(&sync.Mutex{}, size, perStream) }
 
-func (b *budget) opened(who, address string, from Connection, end func(error)) (*hold, error) {
+func (b *budget) opened(who, address string, from Connection, end func(error)) (*account, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.open(who, address, from, end)
+	return b.openAccount(who, address, from, end)
 }
 
 func (b *budget) stream(who string, from Connection) *stream {
 	s := &stream{taken: make(chan *Charge, 1), refused: make(chan error, 1)}
-	s.hold, _ = b.opened(who, who, from, func(err error) { s.ended = err })
+	s.account, _ = b.opened(who, who, from, func(err error) { s.ended = err })
 	return s
 }
 
 func (b *budget) streamOf(who, address string) *stream {
 	s := &stream{taken: make(chan *Charge, 1), refused: make(chan error, 1)}
-	s.hold, _ = b.opened(who, address, nil, func(err error) { s.ended = err })
+	s.account, _ = b.opened(who, address, nil, func(err error) { s.ended = err })
 	return s
 }
 
@@ -76,7 +76,7 @@ func (s *stream) asks(t *testing.T, bytes int64) bool {
 	ctx, s.cancel = context.WithCancel(context.Background())
 	t.Cleanup(s.cancel)
 	go func() {
-		c, err := s.take(ctx, bytes)
+		c, err := s.acquire(ctx, bytes)
 		if err != nil {
 			s.refused <- err
 			return
@@ -89,22 +89,22 @@ func (s *stream) asks(t *testing.T, bytes int64) bool {
 	return s.waits() == nil
 }
 
-func (s *stream) waits() *wait {
+func (s *stream) waits() *memoryRequest {
 	s.budget.mu.Lock()
 	defer s.budget.mu.Unlock()
-	return s.wait
+	return s.pending
 }
 
 // sends passes what a stream holds to gRPC, as two buffers.
 func (c *Charge) sends(bytes int64) mem.BufferSlice {
 	header, body := make([]byte, bytes/4), make([]byte, bytes/2)
-	c.Hand(2, nil)
+	c.HandOver(2, nil)
 	return mem.BufferSlice{mem.NewBuffer(&header, c), mem.NewBuffer(&body, c)}
 }
 
 func holds(t *testing.T, b *budget, want int64) {
 	t.Helper()
-	if got := b.inUse(); got != want {
+	if got := b.heldBytes(); got != want {
 		t.Errorf("%d bytes are held, want %d", got, want)
 	}
 }
@@ -155,7 +155,7 @@ func TestFirstBatchesComeFirst(t *testing.T) {
 func TestStreamsThatReadAreAClassOfTheirOwn(t *testing.T) {
 	b := alone(1200*kib, 0)
 	reads := b.stream("trainer", nil)
-	for range provenAfter {
+	for range provenBatches {
 		reads.asks(t, 50*kib)
 		sent := (<-reads.taken).sends(50 * kib)
 		sent.Free()
@@ -166,7 +166,7 @@ func TestStreamsThatReadAreAClassOfTheirOwn(t *testing.T) {
 	for n := range 100 {
 		b.stream(fmt.Sprint(n), nil).asks(t, 50*kib)
 	}
-	if got := b.inUse(); got > 975*kib {
+	if got := b.heldBytes(); got > 975*kib {
 		t.Errorf("%d bytes are held by those who have taken nothing", got)
 	}
 	reads.reads(t, 20, 50*kib)
@@ -185,16 +185,16 @@ func (s *stream) reads(t *testing.T, batches int, bytes int64) {
 }
 
 // stalls makes all streams of a budget except those in but look blocked for a time.
-func (s *slowness) stalls(after time.Duration, but ...*stream) {
+func (s *slowReaderReaper) stalls(after time.Duration, but ...*stream) {
 	b := s.budget
 	b.mu.Lock()
-	for h := range b.holds {
-		if !slices.ContainsFunc(but, func(x *stream) bool { return x.hold == h }) {
-			h.moved = h.moved.Add(-after)
+	for h := range b.accounts {
+		if !slices.ContainsFunc(but, func(x *stream) bool { return x.account == h }) {
+			h.lastProgress = h.lastProgress.Add(-after)
 		}
 	}
 	b.mu.Unlock()
-	s.look(time.Now(), time.Hour)
+	s.reap(time.Now(), time.Hour)
 }
 
 // Blocked streams that have read fill the limit of an identity. Another stream of the identity continues to read, and
@@ -202,7 +202,7 @@ func (s *slowness) stalls(after time.Duration, but ...*stream) {
 func TestBudget_ReaderGoesOnBesideStalledStreams(t *testing.T) {
 	for _, stalled := range []bool{true, false} {
 		b := alone(1200*kib, 0)
-		s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
+		s := &slowReaderReaper{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 		good := b.streamOf("trainer", "good")
 		good.reads(t, 1, 50*kib)
 		var all []*stream
@@ -237,7 +237,7 @@ func TestBudget_ReaderGoesOnBesideStalledStreams(t *testing.T) {
 // A stream whose reader takes nothing gets no further batch until the reader takes something.
 func TestBudget_StalledStreamTakesNoFurtherBatch(t *testing.T) {
 	b := alone(1200*kib, 0)
-	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
+	s := &slowReaderReaper{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 	x := b.stream("a", nil)
 	if !x.asks(t, 50*kib) {
 		t.Fatal("there was room")
@@ -247,7 +247,7 @@ func TestBudget_StalledStreamTakesNoFurtherBatch(t *testing.T) {
 	if x.asks(t, 50*kib) {
 		t.Fatal("a stalled stream has another batch")
 	}
-	if len(b.fresh.turns)+len(b.proven.turns) > 0 {
+	if len(b.unproven.waitingShares)+len(b.proven.waitingShares) > 0 {
 		t.Error("a stalled stream waits in turn")
 	}
 	sent.Free()
@@ -271,7 +271,7 @@ func TestBudget_NewcomerHasItsFirstBatch(t *testing.T) {
 // anything.
 func TestBudget_StalledStreamsLeaveTheReserve(t *testing.T) {
 	b := alone(1200*kib, 0)
-	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
+	s := &slowReaderReaper{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 	var all []*stream
 	for i := range 30 {
 		x := b.streamOf("a", fmt.Sprint(i))
@@ -285,8 +285,8 @@ func TestBudget_StalledStreamsLeaveTheReserve(t *testing.T) {
 			(<-x.taken).sends(50 * kib)
 		}
 	}
-	if b.spare != 50*kib || good.asks(t, 50*kib) {
-		t.Fatalf("%d bytes of the reserve are held", b.spare)
+	if b.reserved != 50*kib || good.asks(t, 50*kib) {
+		t.Fatalf("%d bytes of the reserve are held", b.reserved)
 	}
 	s.stalls(stallAfter)
 	for _, x := range all {
@@ -295,12 +295,12 @@ func TestBudget_StalledStreamsLeaveTheReserve(t *testing.T) {
 		}
 	}
 	b.mu.Lock()
-	good.wait.since = good.wait.since.Add(-readerPressing)
+	good.pending.since = good.pending.since.Add(-reserveEvictAfter)
 	b.mu.Unlock()
-	s.stalls(readerPressing)
+	s.stalls(reserveEvictAfter)
 	for i, x := range all {
-		if ended := x.ended != nil; ended != (x.spare > 0) {
-			t.Errorf("stream %d with %d bytes of the reserve: %v", i, x.spare, x.ended)
+		if ended := x.ended != nil; ended != (x.reserved > 0) {
+			t.Errorf("stream %d with %d bytes of the reserve: %v", i, x.reserved, x.ended)
 		}
 	}
 }
@@ -313,9 +313,9 @@ func TestABatchLargerThanTheBudget(t *testing.T) {
 	if large.asks(t, 300*kib) || later.asks(t, 10*kib) {
 		t.Fatal("it was not waited for")
 	}
-	(<-small.taken).Drop()
-	(<-large.taken).Drop()
-	(<-later.taken).Drop()
+	(<-small.taken).Discard()
+	(<-large.taken).Discard()
+	(<-later.taken).Discard()
 	holds(t, b, 0)
 }
 
@@ -326,7 +326,7 @@ func TestALargeBatchAmongStreamsThatRead(t *testing.T) {
 	for range 2 {
 		s := b.stream("trainer", nil)
 		b.mu.Lock()
-		b.prove(s.hold)
+		b.markProven(s.account)
 		b.mu.Unlock()
 		reading = append(reading, s)
 	}
@@ -334,7 +334,7 @@ func TestALargeBatchAmongStreamsThatRead(t *testing.T) {
 	if !reading[0].asks(t, 600*kib) || large.asks(t, 500*kib) || reading[1].asks(t, 100*kib) {
 		t.Error("there was room for the first alone")
 	}
-	(<-reading[0].taken).Drop()
+	(<-reading[0].taken).Discard()
 	<-large.taken
 	<-reading[1].taken
 }
@@ -367,7 +367,7 @@ func TestAConnectionIsLost(t *testing.T) {
 		t.Fatal("there was no room")
 	}
 	c.closed.Store(true)
-	b.lost(c)
+	b.releaseConnection(c)
 	holds(t, b, 0)
 	waits.cancel()
 	<-waits.refused
@@ -378,8 +378,8 @@ func TestAConnectionIsLost(t *testing.T) {
 	if late := b.stream("a", c); late.asks(t, 1) && len(late.taken) > 0 {
 		t.Error("a stream of the connection that came late holds memory for ever")
 	}
-	if len(b.shares) > 1 || len(b.fresh.turns) != 0 {
-		t.Errorf("%d shares and %d turns are left", len(b.shares), len(b.fresh.turns))
+	if len(b.shares) > 1 || len(b.unproven.waitingShares) != 0 {
+		t.Errorf("%d shares and %d turns are left", len(b.shares), len(b.unproven.waitingShares))
 	}
 }
 
@@ -387,7 +387,7 @@ func TestAConnectionIsLost(t *testing.T) {
 // stream.
 func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
 	b := alone(1200*kib, 0)
-	s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
+	s := &slowReaderReaper{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 	other := b.stream("other", nil)
 	other.asks(t, 100*kib)
 	(<-other.taken).sends(100 * kib)
@@ -405,15 +405,15 @@ func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
 		t.Fatal("there was no room")
 	}
 	for i, x := range still {
-		x.moved = x.moved.Add(-2*pressing + time.Duration(i)) // they have been blocked for long
+		x.lastProgress = x.lastProgress.Add(-2*defaultEvictAfter + time.Duration(i)) // they have been blocked for long
 	}
-	s.look(time.Now(), time.Hour)
+	s.reap(time.Now(), time.Hour)
 	for _, x := range still {
 		if x.ended != nil {
 			t.Fatal("a stream has ended before anybody waited for long")
 		}
 	}
-	s.look(time.Now().Add(2*pressing), time.Hour)
+	s.reap(time.Now().Add(2*defaultEvictAfter), time.Hour)
 	for i, x := range append(still, other) {
 		var e *fault.Error
 		if ended := errors.As(x.ended, &e) && e.Reason == fault.SlowReader; ended != (i < 3) {
@@ -458,7 +458,7 @@ func (x *abandoned) cut() {
 	if x.asked {
 		select {
 		case c := <-x.taken:
-			c.Drop()
+			c.Discard()
 		case <-x.refused:
 		}
 	}
@@ -475,7 +475,7 @@ func TestBudget_ServesStreamsThatRead(t *testing.T) {
 	const bytes = 50 * kib
 	rapid.Check(t, func(rt *rapid.T) {
 		b := alone(1200*kib, 0)
-		s := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
+		s := &slowReaderReaper{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 		var all []*abandoned
 		goOn := func() {
 			for _, x := range all {
@@ -491,10 +491,10 @@ func TestBudget_ServesStreamsThatRead(t *testing.T) {
 			goOn()
 		}
 		good := b.streamOf(identity.Draw(rt, "identity of the reader"), "good")
-		for batch := range establishedAfter + 30 {
+		for batch := range establishedBatches + 30 {
 			limit := time.Duration(-1)
-			if batch < establishedAfter {
-				limit = pressing + time.Duration(1+len(all))*(readerPressing+time.Second)
+			if batch < establishedBatches {
+				limit = defaultEvictAfter + time.Duration(1+len(all))*(reserveEvictAfter+time.Second)
 			}
 			has := good.asks(t, bytes)
 			for waited := time.Duration(0); !has; waited += time.Second {
@@ -502,14 +502,14 @@ func TestBudget_ServesStreamsThatRead(t *testing.T) {
 					rt.Fatalf("a stream that reads has waited for %s for batch %d", waited, batch)
 				}
 				b.mu.Lock()
-				for h := range b.holds {
-					h.moved = h.moved.Add(-time.Second)
-					if h.wait != nil {
-						h.wait.since = h.wait.since.Add(-time.Second)
+				for h := range b.accounts {
+					h.lastProgress = h.lastProgress.Add(-time.Second)
+					if h.pending != nil {
+						h.pending.since = h.pending.since.Add(-time.Second)
 					}
 				}
 				b.mu.Unlock()
-				s.look(time.Now(), time.Hour)
+				s.reap(time.Now(), time.Hour)
 				for _, x := range all {
 					if x.ended != nil && !x.gone {
 						x.cut()
@@ -531,7 +531,7 @@ func TestAnyOrderOfStreams(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		b := alone(1000*kib, 0)
-		look := &slowness{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
+		look := &slowReaderReaper{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 		var streams []*stream
 		var out []mem.BufferSlice
 		conns := []*connection{{}, {}, {}}
@@ -563,9 +563,9 @@ func TestAnyOrderOfStreams(t *testing.T) {
 				if rng.IntN(10) == 0 {
 					n := rng.IntN(len(conns))
 					conns[n].closed.Store(true)
-					b.lost(conns[n])
+					b.releaseConnection(conns[n])
 					for _, s := range streams {
-						if s.from == conns[n] {
+						if s.connection == conns[n] {
 							s.cancel()
 						}
 					}
@@ -581,7 +581,7 @@ func TestAnyOrderOfStreams(t *testing.T) {
 			if !s.sent {
 				select {
 				case c := <-s.taken:
-					c.Drop()
+					c.Discard()
 				case <-s.refused:
 				}
 			}
@@ -590,8 +590,8 @@ func TestAnyOrderOfStreams(t *testing.T) {
 		for _, x := range out {
 			x.Free()
 		}
-		if b.check(t); b.inUse() != 0 || len(b.holds) != 0 || len(b.shares) != 0 {
-			t.Fatalf("seed %d: %d bytes, %d streams and %d shares are left", seed, b.inUse(), len(b.holds), len(b.shares))
+		if b.check(t); b.heldBytes() != 0 || len(b.accounts) != 0 || len(b.shares) != 0 {
+			t.Fatalf("seed %d: %d bytes, %d streams and %d shares are left", seed, b.heldBytes(), len(b.accounts), len(b.shares))
 		}
 	}
 }
@@ -602,48 +602,50 @@ func (b *budget) check(t *testing.T) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	held, fresh, spare, waits, largest := int64(0), int64(0), int64(0), 0, int64(0)
-	for h := range b.holds {
-		held, spare, largest = held+h.bytes, spare+h.spare, max(largest, h.bytes)
-		if h.spare > h.bytes || h.spare < 0 || h.stalled && h.out == 0 {
-			t.Fatalf("a stream holds %d, %d of the reserve, %d are out, stalled %v", h.bytes, h.spare, h.out, h.stalled)
+	for h := range b.accounts {
+		held, spare, largest = held+h.bytes, spare+h.reserved, max(largest, h.bytes)
+		if h.reserved > h.bytes || h.reserved < 0 || h.stalled && h.inFlight == 0 {
+			t.Fatalf("a stream holds %d, %d of the reserve, %d are out, stalled %v", h.bytes, h.reserved, h.inFlight, h.stalled)
 		}
 		if !h.share.proven {
 			fresh += h.bytes
 		}
-		if h.wait != nil && !h.stalled {
+		if h.pending != nil && !h.stalled {
 			waits++
 		}
 	}
 	shares := int64(0)
 	for _, s := range b.shares {
 		shares += s.held
-		spare -= s.spare
-		waits -= s.waiting()
+		spare -= s.reserved
+		waits -= s.waitCount()
 	}
-	if held != b.held || fresh != b.fresh.held || fresh+b.proven.held != held || shares != held || waits != 0 ||
+	if held != b.held || fresh != b.unproven.held || fresh+b.proven.held != held || shares != held || waits != 0 ||
 		held > b.size {
-		t.Fatalf("noted: %d held, %d fresh; streams hold %d and %d fresh, shares %d; %d waits differ", b.held, b.fresh.held,
+		t.Fatalf("noted: %d held, %d fresh; streams hold %d and %d fresh, shares %d; %d waits differ", b.held,
+			b.unproven.held,
 			held, fresh, shares, waits)
 	}
 	if spare != 0 {
 		t.Fatalf("shares hold %d bytes of the reserve less than streams", spare)
 	}
-	if spare = b.spare; spare > b.reserve() || held > max(b.available(), largest) {
-		t.Fatalf("%d bytes are held, %d of the reserve, which are %d; of %d and %d", held, spare, b.spare, b.available(),
-			b.reserve())
+	if spare = b.reserved; spare > b.reserveBytes() || held > max(b.available(), largest) {
+		t.Fatalf("%d bytes are held, %d of the reserve, which are %d; of %d and %d", held, spare, b.reserved, b.available(),
+			b.reserveBytes())
 	}
-	for _, w := range b.readers {
-		if w.hold.wait != w || w.hold.taken == 0 || w.hold.bytes > 0 || w.hold.stalled {
+	for _, w := range b.reserveQueue {
+		if w.account.pending != w || w.account.writtenBatches == 0 || w.account.bytes > 0 || w.account.stalled {
 			t.Fatal("a stream that may not have the reserve waits for it")
 		}
 	}
-	if len(b.readers) > 0 {
-		if w := b.readers[0]; w.in.spare == 0 && spare+w.bytes <= b.reserveOf(w) && held+w.bytes <= b.available() &&
-			largest <= b.common() {
+	if len(b.reserveQueue) > 0 {
+		if w := b.reserveQueue[0]; w.share.reserved == 0 && spare+w.bytes <= b.reserveLimit(w) &&
+			held+w.bytes <= b.available() &&
+			largest <= b.commonBytes() {
 			t.Fatal("a stream that reads waits although the reserve has room")
 		}
 	}
-	if held == 0 && len(b.fresh.turns)+len(b.proven.turns) > 0 {
+	if held == 0 && len(b.unproven.waitingShares)+len(b.proven.waitingShares) > 0 {
 		t.Fatal("somebody waits although nothing is held")
 	}
 }
@@ -651,14 +653,14 @@ func (b *budget) check(t *testing.T) {
 func TestBudget_StreamsCostMemoryBesideTheirBatches(t *testing.T) {
 	b := alone(1000*kib, 100*kib)
 	for i := range 7 {
-		if _, err := b.open("who", "address", nil, nil); err != nil {
+		if _, err := b.openAccount("who", "address", nil, nil); err != nil {
 			t.Fatalf("stream %d: %v", i, err)
 		}
 	}
 	if got := b.available(); got != 300*kib {
 		t.Errorf("%d bytes are for batches", got)
 	}
-	if _, err := b.open("who", "address", nil, nil); err == nil {
+	if _, err := b.openAccount("who", "address", nil, nil); err == nil {
 		t.Error("an eighth stream is open, which costs more than three quarters")
 	}
 }
@@ -672,12 +674,12 @@ func TestBudget_AChargeKeepsNothingOfAStreamThatHasEnded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c, err := h.take(t.Context(), kib)
+	c, err := h.acquire(t.Context(), kib)
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.Hand(1, nil)
-	b.lost(from)
+	c.HandOver(1, nil)
+	b.releaseConnection(from)
 	b.mu.Lock()
 	h.close()
 	b.mu.Unlock()

@@ -19,22 +19,22 @@ import (
 // previous one. Another identity is refused. Clients without names are distinguished by their ids. A newcomer is
 // refused while the client that has the place reports.
 
-// duplicateWait is how long a newcomer waits for a report of the client that has its place.
-const duplicateWait = 3 * time.Second
+// duplicateTimeout is how long a newcomer waits for a report of the client that has its place.
+const duplicateTimeout = 3 * time.Second
 
-// named reports whether an identity has its own name.
-func named(who auth.Identity) bool { return who.Name != "" && !who.Shared }
+// hasOwnName reports whether an identity has its own name.
+func hasOwnName(who auth.Identity) bool { return who.Name != "" && !who.Shared }
 
-// takesPlace reports whether a stream has its place exclusively.
-func (s *Session) takesPlace() bool { return named(s.Identity) || s.Client != "" }
+// isExclusive reports whether a stream has its place exclusively.
+func (s *Session) isExclusive() bool { return hasOwnName(s.Identity) || s.Client != "" }
 
-// awaitPlace returns an error if a client with another id has the newcomer's place and reports.
-func (r *Registry) awaitPlace(ctx context.Context, s *Session) error {
-	if named(s.Identity) || s.Client == "" {
+// awaitRank returns an error if a client with another id has the newcomer's place and reports.
+func (r *Registry) awaitRank(ctx context.Context, s *Session) error {
+	if hasOwnName(s.Identity) || s.Client == "" {
 		return nil
 	}
 	r.mu.Lock()
-	h := r.holders[s.Place]
+	h := r.rankHolders[s.RankID]
 	var reported chan struct{}
 	if h != nil {
 		reported = h.reported
@@ -44,9 +44,9 @@ func (r *Registry) awaitPlace(ctx context.Context, s *Session) error {
 		return nil
 	}
 	select {
-	case <-h.left:
+	case <-h.done:
 		return nil
-	case <-r.silence():
+	case <-r.duplicateTimer():
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -55,39 +55,40 @@ func (r *Registry) awaitPlace(ctx context.Context, s *Session) error {
 	return &fault.Error{
 		Reason: fault.DuplicateRank,
 		Message: fmt.Sprintf("another client reads as rank %d of %d of job %q, from %s",
-			s.Place.Rank, s.Place.World, s.Place.Job, h.Address),
-		Do: "give every process its own rank; processes that share a rank on purpose need different peer numbers",
+			s.RankID.Rank, s.RankID.World, s.RankID.Job, h.Address),
+		Advice: "give every process its own rank; processes that share a rank on purpose need different peer numbers",
 		Facts: map[string]string{
-			"job": s.Place.Job, "rank": strconv.Itoa(s.Place.Rank), "world": strconv.Itoa(s.Place.World), "address": h.Address,
-			"since": h.began.UTC().Format(time.RFC3339),
+			"job": s.RankID.Job, "rank": strconv.Itoa(s.RankID.Rank), "world": strconv.Itoa(s.RankID.World),
+			"address": h.Address,
+			"since":   h.startedAt.UTC().Format(time.RFC3339),
 		},
 	}
 }
 
-// takePlace assigns the place to a stream. It returns the stream that had it before, nil for none. The caller holds
+// takeRank assigns the place to a stream. It returns the stream that had it before, nil for none. The caller holds
 // mu.
-func (r *Registry) takePlace(s *Session) (before *Session, err error) {
-	if !s.takesPlace() {
+func (r *Registry) takeRank(s *Session) (before *Session, err error) {
+	if !s.isExclusive() {
 		return nil, nil
 	}
-	before = r.holders[s.Place]
+	before = r.rankHolders[s.RankID]
 	if before != nil && before.Identity.Name != s.Identity.Name {
 		return nil, refusal.Forbidden(s.Identity, fmt.Sprintf("identity %s reads as rank %d of %d of job %s at this moment",
-			before.Identity.Name, s.Place.Rank, s.Place.World, s.Place.Job))
+			before.Identity.Name, s.RankID.Rank, s.RankID.World, s.RankID.Job))
 	}
-	r.holders[s.Place] = s
+	r.rankHolders[s.RankID] = s
 	return before, nil
 }
 
-// replaced returns the error of the stream whose place s takes.
-func (s *Session) replaced() *fault.Error {
-	at, who := s.Place, s.Identity
-	if named(who) {
+// replacedError returns the error of the stream whose place s takes.
+func (s *Session) replacedError() *fault.Error {
+	at, who := s.RankID, s.Identity
+	if hasOwnName(who) {
 		return &fault.Error{
 			Reason: fault.Replaced,
 			Message: fmt.Sprintf("another stream of identity %s reads as rank %d of %d of job %s now",
 				who, at.Rank, at.World, at.Job),
-			Do: "let one stream read as each rank of a job; readers that have nothing to do with each other need jobs of " +
+			Advice: "let one stream read as each rank of a job; readers that have nothing to do with each other need jobs of " +
 				"their own, such as " + who.Name + "/2",
 		}
 	}
@@ -95,15 +96,15 @@ func (s *Session) replaced() *fault.Error {
 		Reason: fault.Replaced,
 		Message: fmt.Sprintf("another stream reads as rank %d of %d of job %q now, from %s",
 			at.Rank, at.World, at.Job, s.Address),
-		Do: "let one process read as each rank of a job",
+		Advice: "let one process read as each rank of a job",
 	}
 }
 
-// Report records a report of the client with the given id that reads at a place.
-func (r *Registry) Report(at state.Place, client string) {
+// RecordReport records a report of the client with the given id that reads at a place.
+func (r *Registry) RecordReport(at state.RankID, client string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if h := r.holders[at]; h != nil && h.Client == client {
+	if h := r.rankHolders[at]; h != nil && h.Client == client {
 		close(h.reported)
 		h.reported = make(chan struct{})
 	}

@@ -20,26 +20,26 @@ func reasonIn(err error) fault.Reason {
 
 // registry returns a registry without limits.
 func registry() *Registry {
-	return New(Limits{Streams: 1 << 20, StreamsOfOne: 1 << 20, Bytes: 1 << 40}, func(fault.Reason) bool {
+	return New(Limits{Streams: 1 << 20, StreamsPerIdentity: 1 << 20, Bytes: 1 << 40}, func(fault.Reason) bool {
 		return false
 	}, slog.New(slog.DiscardHandler))
 }
 
 // opened opens a stream of a client; ended receives the error that ends the stream.
-func opened(t *testing.T, r *Registry, at state.Place, client string) (s *Session, ended chan error, err error) {
+func opened(t *testing.T, r *Registry, at state.RankID, client string) (s *Session, ended chan error, err error) {
 	t.Helper()
 	ended = make(chan error, 1)
-	x := Reader{Place: at, Client: client, Address: "10.0.0.1:1"}
+	x := ReaderInfo{RankID: at, Client: client, Address: "10.0.0.1:1"}
 	s, err = r.Open(t.Context(), x, func(err error) { ended <- err })
 	return s, ended, err
 }
 
 // holding opens a stream that takes a place; ended receives the error that ends the stream.
-func holding(t *testing.T, r *Registry, at state.Place, client string) (s *Session, ended chan error) {
+func holding(t *testing.T, r *Registry, at state.RankID, client string) (s *Session, ended chan error) {
 	t.Helper()
 	s, ended, err := opened(t, r, at, client)
 	if err == nil {
-		err = s.Begin(t.Context())
+		err = s.Start(t.Context())
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -48,14 +48,14 @@ func holding(t *testing.T, r *Registry, at state.Place, client string) (s *Sessi
 }
 
 func TestPlaces_SecondSessionIsRefused(t *testing.T) {
-	r, at := registry(), state.Place{Job: "trainer", Rank: 0, World: 2}
+	r, at := registry(), state.RankID{Job: "trainer", Rank: 0, World: 2}
 	waits := make(chan struct{})
-	r.silence = func() <-chan time.Time { close(waits); return nil }
+	r.duplicateTimer = func() <-chan time.Time { close(waits); return nil }
 	_, ended := holding(t, r, at, "a")
 	go func() {
 		<-waits
-		r.Report(at, "b") // no such client reads
-		r.Report(at, "a")
+		r.RecordReport(at, "b") // no such client reads
+		r.RecordReport(at, "a")
 	}()
 	_, _, err := opened(t, r, at, "b")
 	if reasonIn(err) != fault.DuplicateRank {
@@ -71,47 +71,47 @@ func TestPlaces_SecondSessionIsRefused(t *testing.T) {
 
 // A report of another client does not count as a report of the client that has the place.
 func TestPlaces_ReportOfAnotherSession(t *testing.T) {
-	r, at := registry(), state.Place{Job: "trainer", Rank: 0, World: 2}
+	r, at := registry(), state.RankID{Job: "trainer", Rank: 0, World: 2}
 	holding(t, r, at, "a")
-	reported := r.holders[at].reported
-	r.Report(at, "b")
+	reported := r.rankHolders[at].reported
+	r.RecordReport(at, "b")
 	select {
 	case <-reported:
 		t.Error("the holder counts as one that reports")
 	default:
 	}
-	r.Report(at, "a")
+	r.RecordReport(at, "a")
 	<-reported
 }
 
 func TestPlaces_SilentHolderIsReplaced(t *testing.T) {
-	r, at := registry(), state.Place{Job: "trainer", Rank: 0, World: 2}
+	r, at := registry(), state.RankID{Job: "trainer", Rank: 0, World: 2}
 	over := make(chan time.Time)
 	close(over)
-	r.silence = func() <-chan time.Time { return over }
+	r.duplicateTimer = func() <-chan time.Time { return over }
 	first, ended := holding(t, r, at, "a")
 	holding(t, r, at, "b")
 	if err := <-ended; reasonIn(err) != fault.Replaced {
 		t.Errorf("it ends with %v", err)
 	}
 	first.Close(t.Context(), nil)
-	if r.holders[at].Client != "b" {
+	if r.rankHolders[at].Client != "b" {
 		t.Error("the newcomer has lost the place")
 	}
 }
 
 func TestPlaces_HolderLeavesMeanwhile(t *testing.T) {
-	r, at := registry(), state.Place{Job: "trainer", Rank: 0, World: 2}
+	r, at := registry(), state.RankID{Job: "trainer", Rank: 0, World: 2}
 	first, _ := holding(t, r, at, "a")
-	r.silence = func() <-chan time.Time { first.Close(t.Context(), nil); return nil }
-	if _, _, err := opened(t, r, at, "b"); err != nil || r.holders[at] != nil {
-		t.Errorf("%v, %+v", err, r.holders[at])
+	r.duplicateTimer = func() <-chan time.Time { first.Close(t.Context(), nil); return nil }
+	if _, _, err := opened(t, r, at, "b"); err != nil || r.rankHolders[at] != nil {
+		t.Errorf("%v, %+v", err, r.rankHolders[at])
 	}
 }
 
 func TestPlaces_ReconnectingSessionReplacesItself(t *testing.T) {
-	r, at := registry(), state.Place{Job: "trainer", Rank: 0, World: 2}
-	r.silence = func() <-chan time.Time {
+	r, at := registry(), state.RankID{Job: "trainer", Rank: 0, World: 2}
+	r.duplicateTimer = func() <-chan time.Time {
 		t.Error("a client waits for its own report")
 		over := make(chan time.Time)
 		close(over)
@@ -127,11 +127,11 @@ func TestPlaces_ReconnectingSessionReplacesItself(t *testing.T) {
 func TestPlaces_PeersShareARank(t *testing.T) {
 	r := registry()
 	for peer := range 3 {
-		at := state.Place{Job: "trainer", Rank: 0, World: 2, Peer: peer}
+		at := state.RankID{Job: "trainer", Rank: 0, World: 2, Peer: peer}
 		holding(t, r, at, string(rune('a'+peer)))
 	}
 	for range 2 { // clients without sessions take no place
-		s, ended := holding(t, r, state.Place{Job: "trainer", Rank: 0, World: 2}, "")
+		s, ended := holding(t, r, state.RankID{Job: "trainer", Rank: 0, World: 2}, "")
 		defer s.Close(t.Context(), nil)
 		if len(ended) > 0 {
 			t.Error(<-ended)

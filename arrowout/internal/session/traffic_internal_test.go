@@ -13,21 +13,21 @@ import (
 
 // at returns the time that many seconds after the start of the process.
 func at(seconds float64) time.Time {
-	return slotsBegan.Add(time.Duration(seconds * float64(time.Second)))
+	return slotOrigin.Add(time.Duration(seconds * float64(time.Second)))
 }
 
 // Each wait is in a bin whose middle differs from it by at most an eighth, and bins ascend.
 func TestBinsOfWaits(t *testing.T) {
 	rng, before := rand.New(rand.NewPCG(1, 2)), time.Duration(-1)
 	for b := range waitBins {
-		if mid := midOf(b); binOf(mid) != b || mid <= before {
+		if mid := binMiddle(b); binOf(mid) != b || mid <= before {
 			t.Fatalf("bin %d has the middle %s, which lies in bin %d; the one before %s", b, mid, binOf(mid), before)
 		}
-		before = midOf(b)
+		before = binMiddle(b)
 	}
 	for range 10_000 {
 		wait := time.Duration(math.Exp(rng.Float64() * math.Log(float64(time.Hour)))).Truncate(time.Microsecond)
-		if mid := midOf(binOf(wait)); math.Abs(float64(mid-wait)) > float64(wait)/8+float64(time.Microsecond)/2 {
+		if mid := binMiddle(binOf(wait)); math.Abs(float64(mid-wait)) > float64(wait)/8+float64(time.Microsecond)/2 {
 			t.Errorf("%s is counted as %s", wait, mid)
 		}
 	}
@@ -46,7 +46,7 @@ func near(got, want time.Duration) bool {
 
 // Quantiles include only the last minute and the present wait.
 func TestQuantilesOfRecentWaits(t *testing.T) {
-	var w recentWaits
+	var w waitHistogram
 	if q := w.quantiles(at(1000), 0, 0.5); q[0] != 0 {
 		t.Errorf("of no waits: %s", q[0])
 	}
@@ -77,7 +77,7 @@ func TestQuantilesOfRecentWaits(t *testing.T) {
 
 // The rate is in bytes per second over the last ten seconds, or over the lifetime of a younger stream.
 func TestRateOfRecentBytes(t *testing.T) {
-	var r recentBytes
+	var r byteRate
 	for second := 100.0; second < 200; second += 0.25 {
 		r.add(at(second), 250)
 	}
@@ -96,12 +96,12 @@ func TestRateOfRecentBytes(t *testing.T) {
 }
 
 // begins opens and begins a stream at a time.
-func begins(t *testing.T, r *Registry, now time.Time, at state.Place, who, address string, step uint64) *Session {
+func begins(t *testing.T, r *Registry, now time.Time, at state.RankID, who, address string, step uint64) *Session {
 	t.Helper()
-	x := Reader{Identity: auth.Identity{Name: who, Shared: true}, Place: at, Address: address, Step: step}
+	x := ReaderInfo{Identity: auth.Identity{Name: who, Shared: true}, RankID: at, Address: address, Step: step}
 	s, err := r.Open(t.Context(), x, nil)
 	if err == nil {
-		err = s.begin(t.Context(), now)
+		err = s.start(t.Context(), now)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -111,69 +111,69 @@ func begins(t *testing.T, r *Registry, now time.Time, at state.Place, who, addre
 
 // Only the same reader, if it returns within a minute, continues its statistics.
 func TestTrafficIsRememberedForAMinute(t *testing.T) {
-	r, place := registry(), state.Place{Job: "train", Rank: 1, World: 2}
+	r, place := registry(), state.RankID{Job: "train", Rank: 1, World: 2}
 	waits := func(now time.Time) time.Duration {
-		all := r.Traffic(now)
+		all := r.StreamStats(now)
 		if len(all) != 1 {
 			t.Fatalf("%d streams are open, want 1", len(all))
 		}
 		return all[0].WaitP50
 	}
 	s := begins(t, r, at(1000), place, "ann", "here", 5)
-	s.Asks(at(1000))
+	s.RecordWaitStart(at(1000))
 	if got := waits(at(1010)); !near(got, 10*time.Second) {
 		t.Errorf("while it waits: %s", got)
 	}
-	s.Got(at(1030), 30*time.Second)
-	if got := r.Traffic(at(1030))[0].Waits; got != 0 {
+	s.RecordStep(at(1030), 30*time.Second)
+	if got := r.StreamStats(at(1030))[0].Waiting; got != 0 {
 		t.Errorf("it has its step, and waits %s", got)
 	}
-	s.leave(at(1030))
-	if got := r.Traffic(at(1031)); len(got) != 0 {
+	s.deregister(at(1030))
+	if got := r.StreamStats(at(1031)); len(got) != 0 {
 		t.Fatalf("open streams: %v", got)
 	}
 	s = begins(t, r, at(1031), place, "ann", "there", 7)
 	if got := waits(at(1032)); !near(got, 30*time.Second) {
 		t.Errorf("after it has returned: %s", got)
 	}
-	if got := r.Traffic(at(1032))[0]; got.Step != 7 || got.Address != "there" || !got.Since.Equal(at(1031)) {
+	if got := r.StreamStats(at(1032))[0]; got.Step != 7 || got.Address != "there" || !got.Since.Equal(at(1031)) {
 		t.Errorf("its stream is %+v", got)
 	}
-	s.leave(at(1032))
-	for who, place := range map[string]state.Place{"bob": place, "ann": {Job: "eval", Rank: 1, World: 2}} {
+	s.deregister(at(1032))
+	for who, place := range map[string]state.RankID{"bob": place, "ann": {Job: "eval", Rank: 1, World: 2}} {
 		s := begins(t, r, at(1033), place, who, "", 0)
 		if got := waits(at(1033)); got != 0 {
 			t.Errorf("%s as %v waited %s", who, place, got)
 		}
-		s.leave(at(1033))
+		s.deregister(at(1033))
 	}
-	r.Traffic(at(1100))
-	if len(r.recent) > 0 {
-		t.Errorf("%d readers are remembered after a minute", len(r.recent))
+	r.StreamStats(at(1100))
+	if len(r.recentReaders) > 0 {
+		t.Errorf("%d readers are remembered after a minute", len(r.recentReaders))
 	}
-	for rank := range 2 * maxRecent {
-		begins(t, r, at(1200), state.Place{Rank: rank}, "", "", 0).leave(at(1200))
+	for rank := range 2 * maxRecentReaders {
+		begins(t, r, at(1200), state.RankID{Rank: rank}, "", "", 0).deregister(at(1200))
 	}
-	if len(r.recent) > maxRecent {
-		t.Errorf("%d readers are remembered, want %d at most", len(r.recent), maxRecent)
+	if len(r.recentReaders) > maxRecentReaders {
+		t.Errorf("%d readers are remembered, want %d at most", len(r.recentReaders), maxRecentReaders)
 	}
 }
 
 // The step is the one after the last that was sent completely.
 func TestTrafficCountsWholeSteps(t *testing.T) {
 	r := registry()
-	s := begins(t, r, at(10), state.Place{World: 1}, "", "", 4)
+	s := begins(t, r, at(10), state.RankID{World: 1}, "", "", 4)
 	for _, c := range []struct {
 		step uint64
 		last bool
 		want uint64
 	}{{4, false, 4}, {4, true, 5}, {5, true, 6}} {
-		s.Sent(at(12), c.step, c.last, 1000)
-		if got := r.Traffic(at(12))[0]; got.Step != c.want {
+		s.RecordBatch(at(12), c.step, c.last, 1000)
+		if got := r.StreamStats(at(12))[0]; got.Step != c.want {
 			t.Errorf("step %d, want %d", got.Step, c.want)
 		}
 	}
-	if got := r.Traffic(at(12))[0].Bytes; got < 1400 || got > 1600 {
+	if got := r.StreamStats(at(12))[0].BytesPerSecond; got < 1400 || got > 1600 {
 		t.Errorf("%v bytes a second, want 3000 in two", got)
 	}
 }

@@ -6,112 +6,114 @@ import "slices"
 
 // The lines of a share: for the first batch of a stream, and for further ones.
 const (
-	firstLine = iota
-	aheadLine
-	lines
+	firstBatchQueue = iota
+	readAheadQueue
+	queueCount
 )
 
-func lineOf(h *hold) int {
+func queueOf(h *account) int {
 	if h.bytes > 0 {
-		return aheadLine
+		return readAheadQueue
 	}
-	return firstLine
+	return firstBatchQueue
 }
 
-// join adds a stream to a line of its share, unless it is stalled. leave removes it.
-func (b *budget) join(w *wait) {
-	w.hold.wait = w
-	if w.in = nil; w.hold.stalled {
+// enqueue adds a stream to a line of its share, unless it is stalled. leave removes it.
+func (b *budget) enqueue(w *memoryRequest) {
+	w.account.pending = w
+	if w.share = nil; w.account.stalled {
 		return
 	}
-	w.in, w.line = w.hold.share, lineOf(w.hold)
-	if w.in.waiting() == 0 {
-		c := b.class(w.in)
-		c.turns = append(c.turns, w.in)
+	w.share, w.queue = w.account.share, queueOf(w.account)
+	if w.share.waitCount() == 0 {
+		c := b.classOf(w.share)
+		c.waitingShares = append(c.waitingShares, w.share)
 	}
-	w.in.waits[w.line] = append(w.in.waits[w.line], w)
-	if w.line == firstLine && w.hold.taken > 0 {
-		i := len(b.readers)
-		for i > 0 && w.hold.established() && !b.readers[i-1].hold.established() {
+	w.share.queues[w.queue] = append(w.share.queues[w.queue], w)
+	if w.queue == firstBatchQueue && w.account.writtenBatches > 0 {
+		i := len(b.reserveQueue)
+		for i > 0 && w.account.isEstablished() && !b.reserveQueue[i-1].account.isEstablished() {
 			i--
 		}
-		b.readers = slices.Insert(b.readers, i, w)
+		b.reserveQueue = slices.Insert(b.reserveQueue, i, w)
 	}
 }
 
-func (b *budget) leave(w *wait) {
-	if w.hold.wait != w {
+func (b *budget) dequeue(w *memoryRequest) {
+	if w.account.pending != w {
 		return
 	}
-	w.hold.wait = nil
-	if w.in == nil {
+	w.account.pending = nil
+	if w.share == nil {
 		return
 	}
-	if i := slices.Index(b.readers, w); i >= 0 {
-		b.readers = slices.Delete(b.readers, i, i+1)
+	if i := slices.Index(b.reserveQueue, w); i >= 0 {
+		b.reserveQueue = slices.Delete(b.reserveQueue, i, i+1)
 	}
-	line := &w.in.waits[w.line]
+	line := &w.share.queues[w.queue]
 	i := slices.Index(*line, w)
 	*line = slices.Delete(*line, i, i+1)
-	if w.in.waiting() == 0 {
-		c := b.class(w.in)
-		i := slices.Index(c.turns, w.in)
-		c.turns = slices.Delete(c.turns, i, i+1)
+	if w.share.waitCount() == 0 {
+		c := b.classOf(w.share)
+		i := slices.Index(c.waitingShares, w.share)
+		c.waitingShares = slices.Delete(c.waitingShares, i, i+1)
 	}
 }
 
-func (s *share) waiting() int { return len(s.waits[firstLine]) + len(s.waits[aheadLine]) }
+func (s *share) waitCount() int {
+	return len(s.queues[firstBatchQueue]) + len(s.queues[readAheadQueue])
+}
 
-// grant grants waiting streams their bytes, as far as bytes are available.
-func (b *budget) grant() {
-	if w := b.grantTurns(); w != nil && w.bytes > b.common() {
+// grantRequests grants waiting streams their bytes, as far as bytes are available.
+func (b *budget) grantRequests() {
+	if w := b.grantInTurn(); w != nil && w.bytes > b.commonBytes() {
 		return // it also needs the bytes of the reserve
 	}
-	for i := 0; i < len(b.readers); {
-		w := b.readers[i]
-		if w.in.spare > 0 || b.spare+w.bytes > b.reserveOf(w) || b.held+w.bytes > b.available() {
+	for i := 0; i < len(b.reserveQueue); {
+		w := b.reserveQueue[i]
+		if w.share.reserved > 0 || b.reserved+w.bytes > b.reserveLimit(w) || b.held+w.bytes > b.available() {
 			i++
 			continue
 		}
-		w.spare = true
-		b.assign(w)
+		w.reserved = true
+		b.grantRequest(w)
 	}
 }
 
-// grantTurns grants waiting streams their bytes in turn, without the reserve. It returns the next stream if the
+// grantInTurn grants waiting streams their bytes in turn, without the reserve. It returns the next stream if the
 // budget has too few bytes for it, otherwise nil.
-func (b *budget) grantTurns() *wait {
+func (b *budget) grantInTurn() *memoryRequest {
 	for again := true; again; {
 		again = false
-		for _, turns := range []*[]*share{&b.fresh.turns, &b.proven.turns} {
-			i, w := b.next(*turns)
-			if w == nil || b.freshFull(w) && !b.passes(w) {
+		for _, turns := range []*[]*share{&b.unproven.waitingShares, &b.proven.waitingShares} {
+			i, w := b.nextInTurn(*turns)
+			if w == nil || b.isUnprovenFull(w) && !b.isExempt(w) {
 				continue
 			}
-			if b.full(w) {
+			if b.isFull(w) {
 				return w
 			}
-			s := w.in
+			s := w.share
 			*turns = append(slices.Delete(*turns, i, i+1), s) // move it to the end
-			b.assign(w)
+			b.grantRequest(w)
 			again = true
 		}
 	}
 	return nil
 }
 
-// assign grants a stream the bytes that it waits for.
-func (b *budget) assign(w *wait) {
-	b.leave(w)
-	b.charge(w.hold, w.bytes, w.spare)
+// grantRequest grants a stream the bytes that it waits for.
+func (b *budget) grantRequest(w *memoryRequest) {
+	b.dequeue(w)
+	b.charge(w.account, w.bytes, w.reserved)
 	close(w.ready)
 }
 
-// next returns the first stream in turn whose share may have its bytes.
-func (b *budget) next(turns []*share) (int, *wait) {
+// nextInTurn returns the first stream in turn whose share may have its bytes.
+func (b *budget) nextInTurn(turns []*share) (int, *memoryRequest) {
 	for i, s := range turns {
-		for _, line := range s.waits {
-			if len(line) > 0 && (b.passes(line[0]) || !b.shareFull(line[0])) {
+		for _, line := range s.queues {
+			if len(line) > 0 && (b.isExempt(line[0]) || !b.isShareFull(line[0])) {
 				return i, line[0]
 			}
 		}
@@ -119,55 +121,59 @@ func (b *budget) next(turns []*share) (int, *wait) {
 	return 0, nil
 }
 
-// common returns the bytes available for batches, without the reserve.
-func (b *budget) common() int64 { return b.available() / 8 * 7 }
+// commonBytes returns the bytes available for batches, without the reserve.
+func (b *budget) commonBytes() int64 { return b.available() / 8 * 7 }
 
-// reserve returns the bytes that only streams whose readers read may use.
-func (b *budget) reserve() int64 { return b.available() - b.common() }
+// reserveBytes returns the bytes that only streams whose readers read may use.
+func (b *budget) reserveBytes() int64 { return b.available() - b.commonBytes() }
 
-// reserveOf returns how many bytes of the reserve may be in use after a grant to a stream.
-func (b *budget) reserveOf(w *wait) int64 {
-	if w.hold.established() {
-		return b.reserve()
+// reserveLimit returns how many bytes of the reserve may be in use after a grant to a stream.
+func (b *budget) reserveLimit(w *memoryRequest) int64 {
+	if w.account.isEstablished() {
+		return b.reserveBytes()
 	}
-	return b.reserve() / 2
+	return b.reserveBytes() / 2
 }
 
-// established reports whether the reader of a stream has taken many batches.
-func (h *hold) established() bool { return h.taken >= establishedAfter }
+// isEstablished reports whether the reader of a stream has taken many batches.
+func (h *account) isEstablished() bool { return h.writtenBatches >= establishedBatches }
 
-// full reports whether the budget has too few bytes for a stream.
-func (b *budget) full(w *wait) bool { return b.held > 0 && b.held-b.spare+w.bytes > b.common() }
-
-// passes reports whether a batch is the first one of its share and so exempt from the limits of identity and class.
-func (b *budget) passes(w *wait) bool {
-	return w.line == firstLine && w.in.held == 0 && b.held-b.spare+w.bytes <= b.available()/16*13
+// isFull reports whether the budget has too few bytes for a stream.
+func (b *budget) isFull(w *memoryRequest) bool {
+	return b.held > 0 && b.held-b.reserved+w.bytes > b.commonBytes()
 }
 
-// freshFull reports whether the class of unproven streams has reached its limit.
-func (b *budget) freshFull(w *wait) bool {
-	return !w.in.proven && b.fresh.held > 0 && b.fresh.held+w.bytes > b.freshSize()
+// isExempt reports whether a batch is the first one of its share and so exempt from the limits of identity and class.
+func (b *budget) isExempt(w *memoryRequest) bool {
+	return w.queue == firstBatchQueue && w.share.held == 0 && b.held-b.reserved+w.bytes <= b.available()/16*13
 }
 
-func (b *budget) freshSize() int64 { return b.available() / 8 * 5 }
+// isUnprovenFull reports whether the class of unproven streams has reached its limit.
+func (b *budget) isUnprovenFull(w *memoryRequest) bool {
+	return !w.share.proven && b.unproven.held > 0 && b.unproven.held+w.bytes > b.unprovenLimit()
+}
 
-// shareFull reports whether a share, or its identity, has reached its limit.
-func (b *budget) shareFull(w *wait) bool {
-	s, room := w.in, b.room(w)
-	if w.line == aheadLine {
+func (b *budget) unprovenLimit() int64 { return b.available() / 8 * 5 }
+
+// isShareFull reports whether a share, or its identity, has reached its limit.
+func (b *budget) isShareFull(w *memoryRequest) bool {
+	s, room := w.share, b.identityRoom(w)
+	if w.queue == readAheadQueue {
 		room /= 2
 	}
-	return s.held > 0 && s.held+w.bytes > room || b.identityFull(w)
+	return s.held > 0 && s.held+w.bytes > room || b.isIdentityFull(w)
 }
 
-// identityFull reports whether an identity has reached its limit.
-func (b *budget) identityFull(w *wait) bool { return b.class(w.in).of[w.in.who] > 0 && b.room(w) < 0 }
+// isIdentityFull reports whether an identity has reached its limit.
+func (b *budget) isIdentityFull(w *memoryRequest) bool {
+	return b.classOf(w.share).byIdentity[w.share.identity] > 0 && b.identityRoom(w) < 0
+}
 
-// room returns what an identity could still take after a grant to its stream.
-func (b *budget) room(w *wait) int64 {
-	leaves := b.common() - (b.held - b.spare)
-	if !w.in.proven {
-		leaves = min(leaves, b.freshSize()-b.fresh.held)
+// identityRoom returns what an identity could still take after a grant to its stream.
+func (b *budget) identityRoom(w *memoryRequest) int64 {
+	leaves := b.commonBytes() - (b.held - b.reserved)
+	if !w.share.proven {
+		leaves = min(leaves, b.unprovenLimit()-b.unproven.held)
 	}
-	return othersShare*(leaves-w.bytes) - b.class(w.in).of[w.in.who] - w.bytes
+	return maxHeldRatio*(leaves-w.bytes) - b.classOf(w.share).byIdentity[w.share.identity] - w.bytes
 }

@@ -77,7 +77,7 @@ func (f *FlightClient) noToken(err error) string {
 	if f.tokenFile != "" || flightclient.Reason(errors.Unwrap(err)) != string(fault.BadToken) {
 		return ""
 	}
-	_, err = auth.NewLocalCaller(f.dataDir, address).Authorization()
+	_, err = auth.NewLocalSigner(f.dataDir, address).Authorization()
 	if err == nil {
 		return ""
 	}

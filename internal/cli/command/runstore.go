@@ -26,7 +26,7 @@ func OpenRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stre
 				"data folder %s does not exist: name the one of the daemon with --data-dir, or its NATS servers with --nats",
 				c.Stream.Dir)
 		}
-		store, err := stream.OpenAlone(ctx, c.Stream, log)
+		store, err := stream.OpenExclusive(ctx, c.Stream, log)
 		if !errors.Is(err, server.ErrFolderInUse) {
 			return store, err
 		}
@@ -42,7 +42,7 @@ func OpenRunStore(ctx context.Context, c config.Config, log *slog.Logger) (*stre
 // removes the streams that the work created and left empty.
 func CloseAfter(ctx context.Context, store *stream.Store, failed error) error {
 	if failed != nil {
-		failed = errors.Join(failed, store.Withdraw(context.WithoutCancel(ctx)))
+		failed = errors.Join(failed, store.RemoveEmptyStreams(context.WithoutCancel(ctx)))
 	}
 	return errors.Join(failed, store.Close())
 }

@@ -90,10 +90,10 @@ func (f *migrateFlags) migrate(ctx context.Context, c config.Config, log *slog.L
 		return err
 	}
 	defer func() { err = errors.Join(err, to.Close()) }()
-	m := runadmin.Migration{From: from, To: to, Run: f.run, Self: daemon.Self(), Progress: tellNowAndThen(progress)}
-	do := m.Do
+	m := runadmin.Migration{From: from, To: to, Run: f.run, Self: daemon.ProcessInfo(), Progress: tellNowAndThen(progress)}
+	do := m.Execute
 	if f.dry {
-		do = m.Look
+		do = m.Inspect
 	}
 	done, err := do(ctx)
 	if err != nil {
@@ -118,14 +118,14 @@ func tellNowAndThen(w io.Writer) func(what string, done, of int64) {
 	}
 }
 
-func (f *migrateFlags) write(w io.Writer, done runadmin.Migrated) {
+func (f *migrateFlags) write(w io.Writer, done runadmin.MigrationReport) {
 	verb := "copied and compared"
 	if f.dry {
 		verb = "to be copied"
 	}
 	for _, s := range done.Streams {
 		there := ""
-		if s.There {
+		if s.Copied {
 			there = ", there already"
 		}
 		fmt.Fprintf(w, "stream %s: %s, %s, sequences %s to %s%s\n", s.Stream, humanize.Things(int(s.Messages), "message"),

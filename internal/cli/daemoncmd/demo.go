@@ -101,13 +101,13 @@ func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
 		}
 		find = func(context.Context) (demo.Documents, error) { return found, nil }
 	}
-	notes := &demo.Notes{}
-	job := demo.New(demo.Options{Began: began, Config: c, Find: find, World: f.world, Limit: f.limit,
-		Log: command.NewLogger(c.Log, notes), Notes: notes})
+	notes := &demo.LogBuffer{}
+	job := demo.New(demo.Options{StartTime: began, Config: c, FindDocuments: find, World: f.world, Limit: f.limit,
+		Log: command.NewLogger(c.Log, notes), LogBuffer: notes})
 	defer func() { err = errors.Join(err, job.Stop()) }()
 
 	stopped, err := f.show(ctx, job, stdout, stderr)
-	if _, writeErr := stderr.Write(notes.Take()); err == nil {
+	if _, writeErr := stderr.Write(notes.TakeLines()); err == nil {
 		err = writeErr
 	}
 	if err != nil && ctx.Err() == nil {
@@ -120,18 +120,18 @@ func (f *demoFlags) run(cmd *cobra.Command, paths []string) (err error) {
 	if ctx.Err() != nil || stopped || !f.stay {
 		return ctx.Err()
 	}
-	return job.Stay(ctx)
+	return job.KeepServing(ctx)
 }
 
 // show runs the job and displays it. It reports whether the user stopped it in the live view.
 func (f *demoFlags) show(ctx context.Context, job *demo.Job, stdout, stderr io.Writer) (stopped bool, err error) {
 	if f.json {
-		return false, screen.Lines(ctx, job, stderr)
+		return false, screen.RunLines(ctx, job, stderr)
 	}
 	if out := command.Terminal(stdout); out != nil && os.Getenv("TERM") != "dumb" {
-		return screen.Live(ctx, job, out)
+		return screen.RunLive(ctx, job, out)
 	}
-	return false, screen.Lines(ctx, job, stdout)
+	return false, screen.RunLines(ctx, job, stdout)
 }
 
 func (f *demoFlags) report(w io.Writer, s demo.Summary) error {
@@ -162,11 +162,11 @@ func demoDocuments(ctx context.Context, paths []string, most int) (found demo.Do
 		// Go's test data contains deliberately broken archives, so read all files as text.
 		paths, found.Format = []string{tree}, corpus.Text
 	}
-	found.From = strings.Join(paths, " ")
+	found.Description = strings.Join(paths, " ")
 	found.Inputs, err = corpus.Open(ctx, paths, nil, corpus.Options{Format: found.Format, MaxDocument: int64(most),
-		Late: true})
+		DeferChecks: true})
 	if err == nil && len(found.Inputs) == 0 {
-		err = fmt.Errorf("find documents: no file in %s: name files or folders with text", found.From)
+		err = fmt.Errorf("find documents: no file in %s: name files or folders with text", found.Description)
 	}
 	return found, err
 }
@@ -208,10 +208,10 @@ func (f *demoFlags) config(folder string) (config.Config, error) {
 		return c, command.Usage(errors.New("--tokenizer none: the demo's documents are text and need a tokenizer"))
 	case f.world < 1:
 		return c, command.Usage(fmt.Errorf("--world %d: want 1 reader or more", f.world))
-	case follower.CheckWorld(c.Plan, f.world) != nil:
+	case follower.CheckWorldSize(c.Plan, f.world) != nil:
 		return c, command.Usage(fmt.Errorf("--world %d: want a number of readers that divides the %s rows of a step (--rows)",
 			f.world,
-			humanize.Range(c.Plan.Steps.PerBucket(c.Plan.Packing.Buckets))))
+			humanize.Range(c.Plan.Steps.RowsPerBucket(c.Plan.Packing.Buckets))))
 	}
 	return c, nil
 }

@@ -26,7 +26,7 @@ func TestDemoFindsWhatItCanRead(t *testing.T) {
 		}
 	}
 	if n < 5000 {
-		t.Fatalf("%d documents in %s", n, found.From)
+		t.Fatalf("%d documents in %s", n, found.Description)
 	}
 }
 

@@ -35,7 +35,7 @@ token.`,
 			if err != nil {
 				return err
 			}
-			if !c.Flight.AsksOwnToken() {
+			if !c.Flight.RequiresOwnToken() {
 				return command.Usage(errors.New("this configuration asks for no token of the data folder: open the page at " +
 					"http.listen, with a token where it asks for one"))
 			}

@@ -31,7 +31,7 @@ func serve(
 			log.Error("cannot reload the configuration; limits are unchanged", "error", err)
 			return
 		}
-		d.Limit(c)
+		d.ApplyLimits(c)
 	})()
 	d, err := daemon.Start(ctx, c, log)
 	if err != nil {

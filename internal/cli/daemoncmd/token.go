@@ -40,7 +40,7 @@ themselves. Other clients send it as the header authorization: Bearer TOKEN.`,
 		Example: `  loaderd token flight --data-dir /data > flight.token
   printf 'Authorization: Bearer %s' "$(loaderd token flight)" | curl -H @- http://127.0.0.1:9815/metrics`,
 	}, auth.FlightTokenFile, func(c config.Config) error {
-		if !c.Flight.AsksOwnToken() {
+		if !c.Flight.RequiresOwnToken() {
 			return errors.New("this configuration asks for no token of the data folder: flight.identities, flight.token_file, " +
 				"flight.client_ca or flight.insecure is set")
 		}

@@ -46,7 +46,8 @@ func (d *deadLetters) registerChoice(cmd *cobra.Command) {
 }
 
 // with calls f with the selected dead-letter streams.
-func (d *deadLetters) with(cmd *cobra.Command, f func(ctx context.Context, boxes []*deadletter.Box) error) (err error) {
+func (d *deadLetters) with(cmd *cobra.Command,
+	f func(ctx context.Context, boxes []*deadletter.Queue) error) (err error) {
 	c, err := d.Load(cmd)
 	if err != nil {
 		return err
@@ -64,19 +65,19 @@ func (d *deadLetters) with(cmd *cobra.Command, f func(ctx context.Context, boxes
 	return f(ctx, boxes)
 }
 
-func (d *deadLetters) boxes(ctx context.Context, store *stream.Store) ([]*deadletter.Box, error) {
-	boxes, err := deadletter.Boxes(ctx, store)
+func (d *deadLetters) boxes(ctx context.Context, store *stream.Store) ([]*deadletter.Queue, error) {
+	boxes, err := deadletter.ListQueues(ctx, store)
 	if err != nil || d.source == "" {
 		return boxes, err
 	}
-	i := slices.IndexFunc(boxes, func(b *deadletter.Box) bool { return b.Source == d.source })
+	i := slices.IndexFunc(boxes, func(b *deadletter.Queue) bool { return b.Source == d.source })
 	if i < 0 {
 		return nil, fmt.Errorf("there are no dead letters of source %s; %s", d.source, sourcesOf(boxes))
 	}
 	return boxes[i : i+1], nil
 }
 
-func sourcesOf(boxes []*deadletter.Box) string {
+func sourcesOf(boxes []*deadletter.Queue) string {
 	var names []string
 	for _, b := range boxes {
 		if b.Source != "" {
@@ -90,7 +91,7 @@ func sourcesOf(boxes []*deadletter.Box) string {
 }
 
 // one returns the only dead-letter stream. Letter numbers are ambiguous if several exist.
-func one(boxes []*deadletter.Box) (*deadletter.Box, error) {
+func one(boxes []*deadletter.Queue) (*deadletter.Queue, error) {
 	switch len(boxes) {
 	case 0:
 		return nil, errors.New("there are no dead letters")
@@ -123,7 +124,7 @@ func letterNumbers(args []string) (letters []uint64, err error) {
 }
 
 // chosen calls f with the selected letters, oldest first.
-func (d *deadLetters) chosen(ctx context.Context, b *deadletter.Box, f func(deadletter.Letter)) error {
+func (d *deadLetters) chosen(ctx context.Context, b *deadletter.Queue, f func(deadletter.Letter)) error {
 	oldest := time.Time{}
 	if d.since > 0 {
 		oldest = time.Now().Add(-d.since)

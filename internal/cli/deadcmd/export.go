@@ -30,7 +30,7 @@ first, or those whose numbers are given (7, or 7-12).`,
 			if err != nil {
 				return err
 			}
-			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Box) (err error) {
+			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Queue) (err error) {
 				out := bufio.NewWriter(cmd.OutOrStdout())
 				defer func() { err = errors.Join(err, out.Flush()) }()
 				encoder := json.NewEncoder(out)
@@ -45,14 +45,14 @@ first, or those whose numbers are given (7, or 7-12).`,
 }
 
 // whole calls f with the selected letters and their payloads: those with the given numbers, or all.
-func (d *deadLetters) whole(ctx context.Context, boxes []*deadletter.Box, numbers []uint64,
+func (d *deadLetters) whole(ctx context.Context, boxes []*deadletter.Queue, numbers []uint64,
 	f func(deadletter.Letter) error) error {
 	if len(numbers) > 0 {
 		b, err := one(boxes)
 		if err != nil {
 			return err
 		}
-		boxes = []*deadletter.Box{b}
+		boxes = []*deadletter.Queue{b}
 	}
 	for _, b := range boxes {
 		asked := len(numbers) > 0
@@ -64,7 +64,7 @@ func (d *deadLetters) whole(ctx context.Context, boxes []*deadletter.Box, number
 		}
 		for _, n := range of {
 			l, err := b.Get(ctx, n)
-			if errors.Is(err, deadletter.ErrNoLetter) && !asked {
+			if errors.Is(err, deadletter.ErrLetterNotFound) && !asked {
 				continue // discarded since for a newer letter
 			}
 			if err == nil {

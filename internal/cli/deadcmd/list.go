@@ -37,7 +37,7 @@ The newest are listed, and all that are meant are counted. Daemons may write let
 			if most < 0 {
 				return command.Usage(fmt.Errorf("-n %d: want 0 (all) or more", most))
 			}
-			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Box) error {
+			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Queue) error {
 				l, err := letters.list(ctx, boxes, most)
 				if err != nil {
 					return err
@@ -76,7 +76,7 @@ type listedLetter struct {
 }
 
 // list reads the list of letters. With several sources it keeps the newest letters across all of them.
-func (d *deadLetters) list(ctx context.Context, boxes []*deadletter.Box, most int) (deadList, error) {
+func (d *deadLetters) list(ctx context.Context, boxes []*deadletter.Queue, most int) (deadList, error) {
 	out := deadList{Reasons: map[string]int64{}, Letters: []listedLetter{}}
 	for _, b := range boxes {
 		var of []listedLetter
@@ -100,7 +100,7 @@ func (d *deadLetters) list(ctx context.Context, boxes []*deadletter.Box, most in
 		for i, l := range of {
 			numbers[i] = l.Letter
 		}
-		retried, err := b.Retried(ctx, numbers)
+		retried, err := b.RetriedLetters(ctx, numbers)
 		if err != nil {
 			return out, err
 		}

@@ -59,7 +59,7 @@ seal) reads nothing behind its end, whatever is published.`,
 			if err != nil {
 				return err
 			}
-			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Box) error {
+			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Queue) error {
 				r := retrying{out: cmd.OutOrStdout(), errs: cmd.ErrOrStderr(), dryRun: dryRun, edit: edit, headers: replace}
 				return r.do(ctx, &letters, boxes, numbers)
 			})
@@ -88,13 +88,13 @@ type retrying struct {
 	first, last              uint64 // new documents of the box
 }
 
-func (r *retrying) do(ctx context.Context, d *deadLetters, boxes []*deadletter.Box, numbers []uint64) error {
+func (r *retrying) do(ctx context.Context, d *deadLetters, boxes []*deadletter.Queue, numbers []uint64) error {
 	if len(numbers) > 0 {
 		b, err := one(boxes)
 		if err != nil {
 			return err
 		}
-		boxes = []*deadletter.Box{b}
+		boxes = []*deadletter.Queue{b}
 	}
 	found := false
 	var failed []error
@@ -123,9 +123,9 @@ func (r *retrying) do(ctx context.Context, d *deadLetters, boxes []*deadletter.B
 }
 
 // box republishes letters of one stream.
-func (r *retrying) box(ctx context.Context, b *deadletter.Box, letters []uint64) error {
+func (r *retrying) box(ctx context.Context, b *deadletter.Queue, letters []uint64) error {
 	r.published, r.already, r.left, r.first, r.last = 0, 0, 0, 0, 0
-	retry := deadletter.Retry{DryRun: r.dryRun, Header: r.headers, Told: r.told}
+	retry := deadletter.Retry{DryRun: r.dryRun, Header: r.headers, OnOutcome: r.told}
 	if r.edit != "" {
 		retry.Edit = r.mend
 	}
@@ -147,7 +147,7 @@ func (r *retrying) told(o deadletter.Outcome) {
 	case o.Problem != nil:
 		r.left++
 		fmt.Fprintf(r.errs, "%s: %v\n", letterName(o.Letter), o.Problem)
-	case o.Already:
+	case o.AlreadyPublished:
 		r.already++
 	default:
 		r.published++
@@ -161,7 +161,7 @@ func (r *retrying) told(o deadletter.Outcome) {
 }
 
 // summary reports the results for the letters of one stream.
-func (r *retrying) summary(b *deadletter.Box) string {
+func (r *retrying) summary(b *deadletter.Queue) string {
 	verb := "published again"
 	if r.dryRun {
 		verb = "would be published again"
@@ -183,7 +183,7 @@ func (r *retrying) summary(b *deadletter.Box) string {
 }
 
 // warn names the runs that read none of the republished documents.
-func (r *retrying) warn(ctx context.Context, b *deadletter.Box) {
+func (r *retrying) warn(ctx context.Context, b *deadletter.Queue) {
 	readers, _ := retention.Readers(ctx, b.Store()) // advice only
 	for _, x := range readers {
 		if x.Sealed {

@@ -35,7 +35,7 @@ as it was.`,
 			if err != nil {
 				return err
 			}
-			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Box) error {
+			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Queue) error {
 				b, err := one(boxes)
 				if err != nil {
 					return err
@@ -44,7 +44,7 @@ as it was.`,
 				if err != nil {
 					return err
 				}
-				retried, err := b.Retried(ctx, numbers[:1])
+				retried, err := b.RetriedLetters(ctx, numbers[:1])
 				if err != nil {
 					return err
 				}

@@ -34,7 +34,7 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	if f.following.on && f.corpus.Split != "" {
 		return errors.New("--split selects a part of a saved dataset, which --follow does not read")
 	}
-	if tokens && !tokenizer.FingerprintForm.MatchString(f.options.Fingerprint) {
+	if tokens && !tokenizer.FingerprintPattern.MatchString(f.options.Fingerprint) {
 		return fmt.Errorf("--tokenizer-fingerprint %q: want sha256: and 64 hexadecimal digits, as loaderd tokenize "+
 			"--fingerprint prints it", f.options.Fingerprint)
 	}
@@ -57,7 +57,7 @@ func (f *publishFlags) checkReading() error {
 	if err := f.corpus.Format.Check(); err != nil {
 		return fmt.Errorf("--format: %w", err)
 	}
-	if _, err := corpus.Encodings(f.corpus.Encoding); err != nil {
+	if _, err := corpus.FindEncoding(f.corpus.Encoding); err != nil {
 		return fmt.Errorf("--encoding: %w", err)
 	}
 	if err := csvtable.CheckQuoting(f.corpus.CSV.Quoting); err != nil {

@@ -49,7 +49,7 @@ func (f *followFlags) check(changed func(string) bool, paths []string, dryRun bo
 		return fmt.Errorf("--follow-every %v: want more than 0", f.every)
 	}
 	for _, path := range paths {
-		if path == "-" || objects.Remote(path) {
+		if path == "-" || objects.IsRemote(path) {
 			return fmt.Errorf("--follow wants files of this machine, not %s", path)
 		}
 	}
@@ -58,8 +58,8 @@ func (f *followFlags) check(changed func(string) bool, paths []string, dryRun bo
 
 // follow publishes files as they appear at paths.
 func (f *publishFlags) follow(
-	ctx context.Context, p *publishing.Publishing, files *follow.Follower, warn func(string),
+	ctx context.Context, p *publishing.Session, files *follow.Follower, warn func(string),
 ) (publishing.Summary, error) {
-	return p.Follow(ctx, publishing.Following{Files: files, Every: f.following.every, Until: f.following.until,
+	return p.Follow(ctx, publishing.FollowOptions{Files: files, Interval: f.following.every, StopFile: f.following.until,
 		Corpus: f.corpus, Warn: warn})
 }

@@ -202,7 +202,7 @@ func (f *publishFlags) run(cmd *cobra.Command, paths []string) error {
 	ctx := cmd.Context()
 	log := slog.New(command.NewRepeatFilter(slog.NewTextHandler(cmd.ErrOrStderr(),
 		&slog.HandlerOptions{Level: slog.LevelWarn})))
-	f.corpus.Stores = objects.New(objects.Options{Log: log, OnTrouble: func(problem string) {
+	f.corpus.Stores = objects.New(objects.Options{Log: log, OnRetry: func(problem string) {
 		if problem != "" {
 			log.Warn("repeating a request to an object store", "problem", problem)
 		}
@@ -250,9 +250,9 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 		return err
 	}
 	defer p.Close()
-	before := publishing.AudienceOf(ctx, p.Documents(), math.MaxUint64)
+	before := publishing.ListStreamRuns(ctx, p.Documents(), math.MaxUint64)
 	report.warn(audienceWarning(before))
-	if rejects, all := before.Rejects(f.options.Fingerprint); all {
+	if rejects, all := before.CheckFingerprint(f.options.Fingerprint); all {
 		return fmt.Errorf("%w. Publish texts or ids as the run takes them (--tokenizer), or start a run with the other "+
 			"tokenizer (loaderd serve --run NAME)", rejects)
 	} else if rejects != nil {
@@ -270,14 +270,14 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 	report.warn(repeatsWarning(sum.Repeated))
 	report.warn(replacedLine(sum.Replaced))
 	if sum.Documents > 0 && ctx.Err() == nil {
-		after := publishing.AudienceOf(ctx, p.Documents(), sum.LastSequence)
+		after := publishing.ListStreamRuns(ctx, p.Documents(), sum.LastSequence)
 		if len(after.Sealed) != len(before.Sealed) { // sealed in the meantime
 			report.warn(audienceWarning(after))
 		}
 		sum.UnreadBy = after.Sealed
-		sum.Runs = publishing.IntakeOf(ctx, p.Documents(), before, sum.LastSequence)
+		sum.Runs = publishing.AwaitIntake(ctx, p.Documents(), before, sum.LastSequence)
 	}
-	nothing := err == nil && files == nil && sum.Nothing()
+	nothing := err == nil && files == nil && sum.IsEmpty()
 	switch {
 	case nothing:
 		err = noDocuments(paths, sum.NoText)
@@ -304,7 +304,7 @@ func (f *publishFlags) publish(ctx context.Context, store *stream.Store, paths [
 // withCommitted adds the number of documents that were committed nevertheless to an error.
 func withCommitted(err error, sum publishing.Summary, inputs []*corpus.Input) error {
 	committed := documentCount(sum.Documents)
-	if publishing.Recorded(inputs) && (sum.Interrupted || publishing.LostConnection(err)) {
+	if publishing.HasRecords(inputs) && (sum.Interrupted || publishing.IsConnectionError(err)) {
 		return fmt.Errorf("%w: committed %s; the same command again goes on from there", err, committed)
 	}
 	return fmt.Errorf("%w: committed %s", err, committed)

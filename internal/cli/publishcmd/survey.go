@@ -26,7 +26,7 @@ const (
 
 // survey implements --dry-run. It fails if a publish of the same inputs would fail.
 func (f *publishFlags) survey(ctx context.Context, paths []string, stdin io.Reader, stdout, stderr io.Writer) error {
-	f.corpus.Survey = true
+	f.corpus.Inspect = true
 	f.corpus.MaxDocument = int64(f.config.MaxDocument)
 	inputs, err := corpus.Open(ctx, paths, stdin, f.corpus)
 	if err != nil {
@@ -36,12 +36,12 @@ func (f *publishFlags) survey(ctx context.Context, paths []string, stdin io.Read
 	began := shown.start(func() publishing.Progress {
 		var now publishing.Progress
 		for _, in := range inputs {
-			now.Read, now.Total = now.Read+in.Read(), now.Total+in.Bytes
+			now.Read, now.Total = now.Read+in.BytesRead(), now.Total+in.Bytes
 		}
 		return now
 	})
-	report := inspect.Of(ctx, inputs, func(d record.Document) error {
-		return publishing.Check(d, f.options, f.corpus.MaxDocument)
+	report := inspect.Summarize(ctx, inputs, func(d record.Document) error {
+		return publishing.CheckSize(d, f.options, f.corpus.MaxDocument)
 	})
 	began()
 	report.Tokenizer = f.options.Fingerprint
@@ -158,7 +158,7 @@ func (f *publishFlags) tokenText(id uint32) string {
 }
 
 // firstText returns the beginning of the first document on one line.
-func (f *publishFlags) firstText(d *inspect.First) string {
+func (f *publishFlags) firstText(d *inspect.FirstDocument) string {
 	if d.IDs == nil {
 		return strconv.Quote(d.Text)
 	}

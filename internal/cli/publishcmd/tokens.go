@@ -43,7 +43,7 @@ func (f *tokensFlags) apply(fl *pflag.FlagSet, o *corpus.Options, fingerprint *s
 	for name, flag := range map[string]struct {
 		text string
 		id   **uint32
-	}{"end-token": {f.end, &o.Cut.End}, "begin-token": {f.begin, &o.Cut.Begin}} {
+	}{"end-token": {f.end, &o.Boundaries.End}, "begin-token": {f.begin, &o.Boundaries.Begin}} {
 		if flag.text == "" {
 			continue
 		}
@@ -60,13 +60,13 @@ func (f *tokensFlags) apply(fl *pflag.FlagSet, o *corpus.Options, fingerprint *s
 	case f.tokenizer != "" && *fingerprint != "":
 		return command.Usage(errors.New("want --tokenizer or --tokenizer-fingerprint, not both"))
 	case f.tokenizer != "":
-		if f.model, err = daemon.Model(f.tokenizer, tokenizer.Options{}); err != nil {
+		if f.model, err = daemon.LoadModel(f.tokenizer, tokenizer.Options{}); err != nil {
 			return err
 		}
 		*fingerprint, o.Vocabulary = f.model.Fingerprint(), f.model.VocabSize()
-		if end, ok := f.model.EndOfText(); ok && o.Cut == (tokenfiles.Cut{}) {
+		if end, ok := f.model.EndOfText(); ok && o.Boundaries == (tokenfiles.Boundaries{}) {
 			id := uint32(end.ID)
-			o.Cut.End = &id
+			o.Boundaries.End = &id
 		}
 	}
 	o.Tokens = *fingerprint != ""

@@ -24,7 +24,7 @@ func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
 		return enc.Encode(s)
 	}
 	var b strings.Builder
-	before := s.Already + s.Duplicates
+	before := s.AlreadyStored + s.Duplicates
 	if s.Documents == 0 && before > 0 {
 		fmt.Fprintf(&b, "already published: %s; nothing is new for %s", documentCount(before), s.Subject)
 	} else {
@@ -116,7 +116,7 @@ type RejectedError struct{ error }
 // rejectedBy returns a RejectedError if a run could not decode documents.
 func rejectedBy(runs []publishing.RunIntake) error {
 	for _, r := range runs {
-		if n := r.Skipped.Of(plan.SkipUndecodable); n > 0 {
+		if n := r.Skipped.Count(plan.SkipUndecodable); n > 0 {
 			return RejectedError{fmt.Errorf(
 				"run %s failed to decode %d of the %s (of all producers) that it read during this publish: see loaderd dead list",
 				r.Run, n, documentCount(r.Read))}
@@ -190,7 +190,7 @@ func repeatsWarning(r *publishing.Repeats) string {
 }
 
 // audienceWarning returns a warning about runs that do not read newly published documents, empty if all runs do.
-func audienceWarning(a publishing.Audience) string {
+func audienceWarning(a publishing.StreamRuns) string {
 	if len(a.Sealed) == 0 {
 		return ""
 	}
@@ -202,8 +202,8 @@ func audienceWarning(a publishing.Audience) string {
 		fmt.Fprintf(&b, "run %s is sealed behind document %d", r.Run, r.End)
 	}
 	b.WriteString(": documents published later are not part of it")
-	if len(a.Reads) > 0 {
-		fmt.Fprintf(&b, "; read by %s", strings.Join(a.Reads, ", "))
+	if len(a.Active) > 0 {
+		fmt.Fprintf(&b, "; read by %s", strings.Join(a.Active, ", "))
 		return b.String()
 	}
 	b.WriteString(", and no other run reads this stream. A new run (loaderd serve --run NAME) reads it from its first " +
@@ -225,7 +225,7 @@ func unreadLine(runs []publishing.SealedRun) string {
 }
 
 // replacedLine returns the number of bytes that were not UTF-8, empty for none.
-func replacedLine(r corpus.Replaced) string {
+func replacedLine(r corpus.Replacements) string {
 	if r.Documents == 0 {
 		return ""
 	}

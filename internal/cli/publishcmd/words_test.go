@@ -15,7 +15,8 @@ func TestPublishSummaryGolden(t *testing.T) {
 	all := publishing.Summary{Server: "nats://127.0.0.1:4222", Stream: "DOCS", Subject: "docs.web", Inputs: 9,
 		InputsComplete: 8, Documents: 1234,
 		Bytes: 5_678_901, Duplicates: 21,
-		Already: 300, Skipped: map[string]int64{"empty": 1, "bad record": 2, "hidden": 3}, LastSequence: 99_999, Seconds: 2.5,
+		AlreadyStored: 300, Skipped: map[string]int64{"empty": 1, "bad record": 2, "hidden": 3}, LastSequence: 99_999,
+		Seconds:       2.5,
 		WaitedSeconds: 0.75,
 		Repeated:      &publishing.Repeats{Documents: 20, Sequence: 17, Input: "/data/a.jsonl", Path: "a.jsonl"},
 		UnreadBy:      []publishing.SealedRun{{Run: "one", End: 5}, {Run: "two", End: 7}},
@@ -26,7 +27,7 @@ func TestPublishSummaryGolden(t *testing.T) {
 			LastSequence: 1,
 			Skipped:      map[string]int64{"bad record": 1},
 			Runs:         []publishing.RunIntake{{Run: "default", Read: 1, Filling: true}}},
-		"again": {Subject: "docs.files", Inputs: 1, InputsComplete: 1, Already: 1, Skipped: map[string]int64{}},
+		"again": {Subject: "docs.files", Inputs: 1, InputsComplete: 1, AlreadyStored: 1, Skipped: map[string]int64{}},
 		"interrupted": {Subject: "docs.files", Inputs: 2, Interrupted: true, Error: "interrupted", Seconds: 3,
 			Repeated: &publishing.Repeats{Documents: 1, Sequence: 2, Path: "-"}},
 	} {

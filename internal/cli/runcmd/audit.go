@@ -54,23 +54,23 @@ Nothing is changed; a daemon may serve the run meanwhile. The stream must still 
 }
 
 func audit(ctx context.Context, c config.Config, log *slog.Logger,
-	stderr io.Writer) (_ maintenance.Audited, err error) {
-	tokens, tokenizer, err := daemon.Tokens(c.Tokenizer)
+	stderr io.Writer) (_ maintenance.AuditResult, err error) {
+	tokens, tokenizer, err := daemon.LoadTokenizer(c.Tokenizer)
 	if err != nil {
-		return maintenance.Audited{}, err
+		return maintenance.AuditResult{}, err
 	}
 	store, err := command.OpenRunStore(ctx, c, log)
 	if err != nil {
-		return maintenance.Audited{}, err
+		return maintenance.AuditResult{}, err
 	}
 	defer func() { err = errors.Join(err, store.Close()) }()
 	progress := command.NewProgress(stderr)
-	return runadmin.Audit(ctx, store, c.Run, tokens, tokenizer, func(a maintenance.Audited) {
+	return runadmin.Audit(ctx, store, c.Run, tokens, tokenizer, func(a maintenance.AuditResult) {
 		progress.Report("%d of %d steps", a.Steps, a.Planned)
 	})
 }
 
-func writeAudited(w io.Writer, run string, a maintenance.Audited) error {
+func writeAudited(w io.Writer, run string, a maintenance.AuditResult) error {
 	state := "the run goes on"
 	if a.Ended {
 		state = "the run has ended"
@@ -88,7 +88,7 @@ Every token is accounted for behind every step.
 		humanize.Count(a.Waiting))
 	for _, c := range a.Controls {
 		if err == nil {
-			_, err = fmt.Fprintf(w, "Record %d: %s.\n", c.Record, c.What)
+			_, err = fmt.Fprintf(w, "Record %d: %s.\n", c.Record, c.Description)
 		}
 	}
 	return err

@@ -71,21 +71,21 @@ func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Wr
 		return err
 	}
 	defer func() { err = command.CloseAfter(ctx, store, err) }()
-	run, err := runadmin.Look(ctx, store, c.Run)
+	run, err := runadmin.Describe(ctx, store, c.Run)
 	if errors.Is(err, planlog.ErrNoPlan) {
 		return fmt.Errorf("there is no run %s: loaderd runs lists those that there are", c.Run)
 	}
 	if err != nil {
 		return err
 	}
-	if l := run.Leader; l != nil && l.Answers {
+	if l := run.Leader; l != nil && l.Responds {
 		return &lease.HeldError{Run: c.Run, Leader: l.LeaderInfo}
 	}
 	if err := sure(fmt.Sprintf("Delete run %s, %s, with its plan (%s) and its checkpoints (%s)?", c.Run, describeRun(run),
 		humanize.Bytes(int64(run.PlanBytes)), humanize.Bytes(int64(run.CheckpointBytes)))); err != nil {
 		return err
 	}
-	removed, err := runadmin.Remove(ctx, store, c.Run, daemon.Self())
+	removed, err := runadmin.Remove(ctx, store, c.Run, daemon.ProcessInfo())
 	if err != nil {
 		return err
 	}
@@ -115,7 +115,7 @@ func ask(in io.Reader, out io.Writer, question string) error {
 	return errors.New("nothing is deleted")
 }
 
-func describeRun(r runadmin.Listed) string {
+func describeRun(r runadmin.RunInfo) string {
 	switch r.State {
 	case runadmin.Remainder:
 		return "whose plan is gone already"
@@ -131,7 +131,7 @@ func describeRun(r runadmin.Listed) string {
 	return humanize.Things(int(r.Steps), "step") + " over " + strings.Join(streams, ", ")
 }
 
-func writeRemoved(w io.Writer, r runadmin.Listed, removed runadmin.Removed) {
+func writeRemoved(w io.Writer, r runadmin.RunInfo, removed runadmin.Removal) {
 	var parts []string
 	for _, p := range []struct {
 		gone bool

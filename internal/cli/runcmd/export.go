@@ -39,7 +39,7 @@ In Python loaderd.frozen.Frozen reads such a folder and gives the steps that loa
 			if err := stepRange(steps, &options); err != nil {
 				return command.Usage(fmt.Errorf("--steps: %w", err))
 			}
-			if err := options.Check(); err != nil {
+			if err := options.Validate(); err != nil {
 				return command.Usage(fmt.Errorf("--%w", err))
 			}
 			options.OnPart = func(p export.Part) {

@@ -68,7 +68,7 @@ func tellFork(out io.Writer, h planrecord.Header) {
 }
 
 func fork(ctx context.Context, c config.Config, step uint64, name string, log *slog.Logger, out io.Writer) (err error) {
-	tokenizing, err := daemon.Documents(&c, log)
+	tokenizing, err := daemon.LoadRunTokenizer(&c, log)
 	if err != nil {
 		return err
 	}

@@ -64,7 +64,7 @@ It takes a run of which everything is sealed. Runs with few tokens left (serve.m
 	return cmd
 }
 
-// lookAgain is the interval at which info queries a run that is being measured.
+// ensureTimeout is the interval at which info queries a run that is being measured.
 const lookAgain = 200 * time.Millisecond
 
 // lookAt requests the run's description. If wait is set, it repeats the request until the length is exact.
@@ -76,7 +76,7 @@ func lookAt(ctx context.Context, c *flightclient.Client, run string, wait bool) 
 		switch l := info.Length; {
 		case err != nil || !wait || l != nil && l.Exact:
 			return info, err
-		case l != nil && (l.Endless || l.Idle || len(l.Open) > 0):
+		case l != nil && (l.Endless || l.Idle || len(l.OpenSources) > 0):
 			return info, errors.New("the run was changed while it was measured: " + lengthOf(l))
 		}
 		select {
@@ -124,11 +124,11 @@ func lengthOf(l *state.Length) string {
 		return humanize.Count(l.Steps) + " steps, exactly"
 	}
 	text := fmt.Sprintf("%s steps, give or take %s", humanize.Count(l.Steps), humanize.Count(l.Error))
-	if len(l.Open) > 0 {
-		text += ", with what is stored now; not sealed: " + strings.Join(l.Open, ", ")
+	if len(l.OpenSources) > 0 {
+		text += ", with what is stored now; not sealed: " + strings.Join(l.OpenSources, ", ")
 	}
-	if l.Measured > 0 {
-		text += fmt.Sprintf("; being measured: %.0f %%", 100*l.Measured)
+	if l.MeasuredFraction > 0 {
+		text += fmt.Sprintf("; being measured: %.0f %%", 100*l.MeasuredFraction)
 	}
 	return text
 }

@@ -19,11 +19,13 @@ func TestInfoGolden(t *testing.T) {
 		return x
 	}
 	for name, i := range map[string]loader.Info{
-		"unknown":  info,
-		"ended":    with(func(i *loader.Info) { i.Ended, i.Length = true, &state.Length{Steps: 12_345, Exact: true} }),
-		"estimate": with(func(i *loader.Info) { i.Length = &state.Length{Steps: 1_234_567, Error: 23_456, Measured: 0.421} }),
+		"unknown": info,
+		"ended":   with(func(i *loader.Info) { i.Ended, i.Length = true, &state.Length{Steps: 12_345, Exact: true} }),
+		"estimate": with(func(i *loader.Info) {
+			i.Length = &state.Length{Steps: 1_234_567, Error: 23_456, MeasuredFraction: 0.421}
+		}),
 		"open": with(func(i *loader.Info) {
-			i.Length = &state.Length{Steps: 20_000, Error: 150, Open: []string{"code", "web"}}
+			i.Length = &state.Length{Steps: 20_000, Error: 150, OpenSources: []string{"code", "web"}}
 			i.Leader = "grpc://one:8815"
 			for _, name := range []string{"code", "math", "web"} {
 				i.Sources = append(i.Sources, plan.SourceInfo{SourceBegin: plan.SourceBegin{Name: name}})

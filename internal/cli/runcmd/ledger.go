@@ -42,7 +42,7 @@ the id of one of them, whose pieces alone are shown.`,
 			if !ok {
 				return command.Usage(fmt.Errorf("--format %s: want one of table, json, arrow, parquet", asked.format))
 			}
-			if asked.text && !write.Texts {
+			if asked.text && !write.HasTexts {
 				return command.Usage(fmt.Errorf("--text --format %s: want table or json", asked.format))
 			}
 			ctx, out := cmd.Context(), cmd.OutOrStdout()
@@ -98,7 +98,7 @@ type ledgerAsked struct {
 // step requests a step, with the texts of its pieces if the query includes them.
 func (a ledgerAsked) step(ctx context.Context, client *command.FlightClient, step uint64) (s ledger.Step, err error) {
 	err = client.Ask(ctx, "ledger", func(c *flightclient.Client) (err error) {
-		s, err = ledger.Read(ctx, c, client.Run, step, a.documents || a.text)
+		s, err = ledger.ReadStep(ctx, c, client.Run, step, a.documents || a.text)
 		return err
 	})
 	if err == nil && a.text {
@@ -107,7 +107,7 @@ func (a ledgerAsked) step(ctx context.Context, client *command.FlightClient, ste
 	return s, err
 }
 
-func (a ledgerAsked) find(ctx context.Context, client *command.FlightClient) (found []api.Found, err error) {
+func (a ledgerAsked) find(ctx context.Context, client *command.FlightClient) (found []api.FoundRow, err error) {
 	err = client.Ask(ctx, "find", func(c *flightclient.Client) (err error) {
 		if a.id != "" {
 			found, err = c.FindID(ctx, client.Run, a.id)

@@ -43,7 +43,7 @@ func tokenizerOf(t runconfig.Tokenizer, name string, o tokenizer.Options) (*toke
 	for _, add := range []bool{false, true} {
 		for _, asText := range []bool{t.SpecialAsText, !t.SpecialAsText} {
 			o.SpecialAsText, o.AddSpecialTokens = asText, add
-			m, err := daemon.Model(name, o)
+			m, err := daemon.LoadModel(name, o)
 			if err != nil {
 				if found != "" {
 					continue // unknown post_processor

@@ -50,7 +50,7 @@ source in a configuration. Its stream (DOCS_NAME) is made where it is absent.
 			if err != nil {
 				return command.Usage(err)
 			}
-			var m api.Mixture
+			var m api.MixResponse
 			err = client.Ask(cmd.Context(), "mix", func(c *flightclient.Client) (err error) {
 				m, err = c.Mix(cmd.Context(), client.Run, change)
 				return err
@@ -83,7 +83,7 @@ func readWeights(set []string) (map[string]float64, error) {
 		if !ok || err != nil || name == "" {
 			return nil, fmt.Errorf("--set %s: want NAME=WEIGHT, such as math=0.4", text)
 		}
-		if err := mixture.CheckWeight(name, weight); err != nil {
+		if err := mixture.ValidateWeight(name, weight); err != nil {
 			return nil, fmt.Errorf("--set %s: %w", text, err)
 		}
 		if _, twice := out[name]; twice {
@@ -111,7 +111,7 @@ func readAdded(add []string) (map[string]json.RawMessage, error) {
 				fmt.Errorf("--add %s: want a weight, or settings of a source in braces, such as {weight: 0.2, epochs: 2}", text)
 		}
 		if weight, given := settings["weight"].(float64); given {
-			if err := mixture.CheckWeight(name, weight); err != nil {
+			if err := mixture.ValidateWeight(name, weight); err != nil {
 				return nil, fmt.Errorf("--add %s: %w", text, err)
 			}
 		}
@@ -125,7 +125,7 @@ func readAdded(add []string) (map[string]json.RawMessage, error) {
 }
 
 // writeMixture writes the present state of a mixture, or the effect of a change.
-func writeMixture(w io.Writer, m api.Mixture) error {
+func writeMixture(w io.Writer, m api.MixResponse) error {
 	if m.Sources == nil {
 		verb := "changes from"
 		if m.DryRun {
@@ -140,11 +140,11 @@ func writeMixture(w io.Writer, m api.Mixture) error {
 	fmt.Fprintf(t, "source\ttarget\tso far\tlast %d steps\tdocuments left\tfor steps\tepoch\t\n", m.RecentSteps)
 	for _, s := range m.Sources {
 		lasts := "-"
-		if s.Lasts != nil {
-			lasts = humanize.Count(*s.Lasts)
+		if s.RemainingSteps != nil {
+			lasts = humanize.Count(*s.RemainingSteps)
 		}
 		fmt.Fprintf(t, "%s\t%s\t%s\t%s\t%s\t%s\t%d of %s\t%s\n", s.Name, percent(s.Target), percent(s.Share),
-			percent(s.Recent), humanize.Count(s.Left), lasts,
+			percent(s.Recent), humanize.Count(s.RemainingDocuments), lasts,
 			s.Epoch+1, s.Epochs, sourceState(s))
 	}
 	return t.Flush()
@@ -161,7 +161,7 @@ func shares(target map[string]float64) string {
 }
 
 // sourceState returns the special state of a source, empty for the normal state.
-func sourceState(s api.MixedSource) string {
+func sourceState(s api.MixtureSource) string {
 	switch {
 	case s.Removed:
 		return "removed"

@@ -48,12 +48,14 @@ func TestReadAdded(t *testing.T) {
 // TestMixtureGolden compares the output of mix with golden files.
 func TestMixtureGolden(t *testing.T) {
 	lasts := int64(4711)
-	for name, m := range map[string]api.Mixture{
+	for name, m := range map[string]api.MixResponse{
 		"changed": {Run: "pretrain", Step: 1234, Target: map[string]float64{"web": .6, "code": .4}},
 		"dry":     {Run: "pretrain", Step: 1234, DryRun: true, Target: map[string]float64{"web": 1}},
-		"state": {Run: "pretrain", Step: 1234, Tokens: 123_456_789, RecentSteps: 100, Sources: []api.MixedSource{
-			{Name: "code", Target: .25, Share: .2511, Recent: .249, Epochs: 1, Left: 120_000, Lasts: &lasts},
-			{Name: "forum", Target: .05, Share: .04, Recent: .06, Epoch: 1, Epochs: mixture.Forever, Left: 12, Sealed: true,
+		"state": {Run: "pretrain", Step: 1234, Tokens: 123_456_789, RecentSteps: 100, Sources: []api.MixtureSource{
+			{Name: "code", Target: .25, Share: .2511, Recent: .249, Epochs: 1, RemainingDocuments: 120_000,
+				RemainingSteps: &lasts},
+			{Name: "forum", Target: .05, Share: .04, Recent: .06, Epoch: 1, Epochs: mixture.Forever, RemainingDocuments: 12,
+				Sealed:  true,
 				Endless: true},
 			{Name: "math", Target: .1, Epochs: 2, Resting: true}, {Name: "old", Epochs: 1, Removed: true},
 			{Name: "web", Target: .6, Epochs: 1, UsedUp: true}}},

@@ -41,7 +41,7 @@ Without --source: of a run with one source the next ones, of one with several th
 			if tokens < 1 || tokens > 4096 {
 				return command.Usage(fmt.Errorf("--tokens %d: want 1 to 4096", tokens))
 			}
-			var texts []api.Text
+			var texts []api.DocumentText
 			err := client.Ask(cmd.Context(), "peek", func(c *flightclient.Client) (err error) {
 				texts, err = c.Peek(cmd.Context(), client.Run, source, documents, tokens)
 				return err
@@ -76,7 +76,7 @@ Without --source: of a run with one source the next ones, of one with several th
 }
 
 // writeTexts writes documents one below the other.
-func writeTexts(w io.Writer, texts []api.Text, borders func(tokens []string) string) error {
+func writeTexts(w io.Writer, texts []api.DocumentText, borders func(tokens []string) string) error {
 	if len(texts) == 0 {
 		_, err := fmt.Fprintln(w, "no document follows: all that are stored are planned")
 		return err
@@ -111,7 +111,7 @@ func writeTexts(w io.Writer, texts []api.Text, borders func(tokens []string) str
 }
 
 // textHead returns the heading lines of a document: its position and its origin.
-func textHead(t api.Text) []string {
+func textHead(t api.DocumentText) []string {
 	name := "document " + strconv.FormatUint(t.Sequence, 10)
 	if t.Source != "" {
 		name += " of " + t.Source

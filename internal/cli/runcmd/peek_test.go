@@ -11,7 +11,7 @@ import (
 
 // TestPeekGolden compares the output of peek with golden files.
 func TestPeekGolden(t *testing.T) {
-	texts := []api.Text{
+	texts := []api.DocumentText{
 		{Info: document.Info{Source: "math", Sequence: 7, Subject: "docs.math", Path: "a/b.txt", ID: "a/b.txt", Bytes: 1234},
 			Total:  9,
 			Tokens: []int32{1, 2, 3, 4, 5, 6}, Texts: []string{"Hello", " wor", "ld\nand", `\xE4`, "\t\x1b[2J",

@@ -83,7 +83,7 @@ func repair(ctx context.Context, c config.Config, name string, before uint64, lo
 		return d, err
 	}
 	defer func() { err = command.CloseAfter(ctx, store, err) }()
-	run, err := runadmin.Inspect(ctx, store, c.Run, daemon.Self(), before)
+	run, err := runadmin.Inspect(ctx, store, c.Run, daemon.ProcessInfo(), before)
 	if run != nil {
 		d = run.Damage
 	}
@@ -93,7 +93,7 @@ func repair(ctx context.Context, c config.Config, name string, before uint64, lo
 	defer func() { err = errors.Join(err, run.Close()) }()
 	writeDamage(out, d)
 	switch {
-	case d.Why == "":
+	case d.Cause == "":
 		return d, nil
 	case name == "":
 		return d, fmt.Errorf("the plan of run %s is damaged: copy what can be used with --new NAME", c.Run)
@@ -110,27 +110,27 @@ func repair(ctx context.Context, c config.Config, name string, before uint64, lo
 }
 
 func writeDamage(w io.Writer, d maintenance.Damage) {
-	if d.Why == "" {
+	if d.Cause == "" {
 		fmt.Fprintf(w, "the plan of run %s is whole: %s records, %s steps\n", d.Run, humanize.Count(d.Records),
 			humanize.Count(d.Steps))
 		return
 	}
 	fmt.Fprintf(w, "the plan of run %s is damaged: %s\n  usable   %s records, with %s steps\n  it had   %s records, "+
 		"with %s steps, at least\n",
-		d.Run, d.Why, humanize.Count(d.Records), humanize.Count(d.Steps), humanize.Count(d.OnceRecords),
-		humanize.Count(d.OnceSteps))
-	for _, l := range d.Lost {
+		d.Run, d.Cause, humanize.Count(d.Records), humanize.Count(d.Steps), humanize.Count(d.FormerRecords),
+		humanize.Count(d.FormerSteps))
+	for _, l := range d.LostControls {
 		where := "no record is left, a checkpoint tells of it"
 		if l.Record > 0 {
 			where = fmt.Sprintf("record %d", l.Record)
 		}
-		fmt.Fprintf(w, "  lost     %s (%s)\n", l.What, where)
+		fmt.Fprintf(w, "  lost     %s (%s)\n", l.Description, where)
 	}
-	if d.Unknown > 0 {
+	if d.UnreadableRecords > 0 {
 		fmt.Fprintf(w, "  unknown  what %s more of the lost records were: steps, drains, commits\n",
-			humanize.Count(d.Unknown))
+			humanize.Count(d.UnreadableRecords))
 	}
-	if d.Same() {
+	if d.HasSameSteps() {
 		fmt.Fprintf(w, "Steps from %d on are planned again and will be the same as before: only steps and keepers' words "+
 			"are lost.\n", d.Steps)
 		return

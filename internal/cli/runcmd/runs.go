@@ -60,7 +60,7 @@ Nothing is changed; daemons may serve the runs meanwhile. A leader with a ? does
 	return cmd
 }
 
-func listRuns(ctx context.Context, c config.Config, log *slog.Logger) (_ []runadmin.Listed, err error) {
+func listRuns(ctx context.Context, c config.Config, log *slog.Logger) (_ []runadmin.RunInfo, err error) {
 	store, err := command.OpenRunStore(ctx, c, log)
 	if err != nil {
 		return nil, err
@@ -69,7 +69,7 @@ func listRuns(ctx context.Context, c config.Config, log *slog.Logger) (_ []runad
 	return runadmin.List(ctx, store)
 }
 
-func writeRuns(w io.Writer, all []runadmin.Listed) error {
+func writeRuns(w io.Writer, all []runadmin.RunInfo) error {
 	if len(all) == 0 {
 		_, err := fmt.Fprintln(w, "there are no runs")
 		return err
@@ -77,7 +77,7 @@ func writeRuns(w io.Writer, all []runadmin.Listed) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "RUN\tID\tDOCUMENTS\tSTATE\tSTEPS\tLENGTH\tCOMMITTED\tLEADER\tFLOOR\tPLAN\tCHECKPOINTS")
 	for _, r := range all {
-		var only runadmin.ListedSource // of a run with one source
+		var only runadmin.SourceInfo // of a run with one source
 		several := r.Sources
 		if len(r.Sources) == 1 {
 			only, several = r.Sources[0], nil
@@ -106,7 +106,7 @@ func writeRuns(w io.Writer, all []runadmin.Listed) error {
 // shortID returns the first 8 characters of a run's id, which distinguish it from other runs.
 func shortID(id string) string { return cmp.Or(id[:min(len(id), 8)], "-") }
 
-func stateOf(r runadmin.Listed) string {
+func stateOf(r runadmin.RunInfo) string {
 	if r.State == runadmin.Sealed && len(r.Sources) != 1 {
 		return "sealed"
 	}
@@ -120,7 +120,7 @@ func stateOf(r runadmin.Listed) string {
 	return string(r.State)
 }
 
-func stateOfSource(s runadmin.ListedSource) string {
+func stateOfSource(s runadmin.SourceInfo) string {
 	switch {
 	case s.Removed:
 		return "removed"
@@ -141,7 +141,7 @@ func shortLength(l *state.Length) string {
 		return humanize.Count(l.Steps)
 	}
 	text := fmt.Sprintf("%s ± %s", humanize.Count(l.Steps), humanize.Count(l.Error))
-	if len(l.Open) > 0 {
+	if len(l.OpenSources) > 0 {
 		text += " so far"
 	}
 	return text
@@ -163,7 +163,7 @@ func leaderOf(l *runadmin.Leader) string {
 	if u, err := url.Parse(l.Flight); err == nil && u.Port() != "" {
 		name = net.JoinHostPort(l.Host, u.Port())
 	}
-	if !l.Answers {
+	if !l.Responds {
 		name += "?"
 	}
 	return name

@@ -33,7 +33,7 @@ to the others when it is used up, and with epochs set it is read again.`,
 				return record(&client, cmd, "seal", (*flightclient.Client).Seal, "run %s ends behind document %d\n",
 					"run %s ends when its sources are used up, each behind its present last document: %s\n")
 			}
-			seal := func(c *flightclient.Client, ctx context.Context, run string) (api.Recorded, error) {
+			seal := func(c *flightclient.Client, ctx context.Context, run string) (api.RecordResponse, error) {
 				return c.SealSource(ctx, run, args[0])
 			}
 			return record(&client, cmd, "seal", seal, "source "+args[0]+" of run %s ends behind document %d\n", "")
@@ -66,8 +66,8 @@ plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
 // record requests a control record at the present end of the stream, and prints the number of the last document. With
 // several sources, one number does not identify that document, so it prints the names of the sources.
 func record(client *command.FlightClient, cmd *cobra.Command, action string,
-	ask func(*flightclient.Client, context.Context, string) (api.Recorded, error), done, ofSources string) error {
-	var recorded api.Recorded
+	ask func(*flightclient.Client, context.Context, string) (api.RecordResponse, error), done, ofSources string) error {
+	var recorded api.RecordResponse
 	var sources []string
 	err := client.Ask(cmd.Context(), action, func(c *flightclient.Client) (err error) {
 		if recorded, err = ask(c, cmd.Context(), client.Run); err != nil || recorded.Source != "" {

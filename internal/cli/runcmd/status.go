@@ -86,8 +86,8 @@ func writeStatus(w io.Writer, s api.Status) error {
 	if s.Verdict.Detail != "" {
 		line("what is known", "%s", s.Verdict.Detail)
 	}
-	if s.Verdict.Do != "" {
-		line("what to do", "%s", s.Verdict.Do)
+	if s.Verdict.Advice != "" {
+		line("what to do", "%s", s.Verdict.Advice)
 	}
 	line("run", "%s, id %s", s.Run, shortID(s.ID))
 	steps := humanize.Count(s.Planned) + " planned"
@@ -105,7 +105,7 @@ func writeStatus(w io.Writer, s api.Status) error {
 		line("stored", "%s", storedIn(x))
 	}
 	for _, x := range s.Flow {
-		line(x.Name, "%s%s", stageOf(x), map[bool]string{true: "  <- limits"}[x.Limits])
+		line(x.Name, "%s%s", stageOf(x), map[bool]string{true: "  <- limits"}[x.Bottleneck])
 	}
 	if err := t.Flush(); err != nil {
 		return err
@@ -155,8 +155,8 @@ func storedIn(f *state.StreamFill) string {
 		text += fmt.Sprintf("; its JetStream account is full (%s)", f.Account)
 	case f.Full:
 		text += ", full"
-	case f.FullIn != nil:
-		text += ", full in about " + humanize.Time(time.Duration(*f.FullIn*float64(time.Second)))
+	case f.FullInSeconds != nil:
+		text += ", full in about " + humanize.Time(time.Duration(*f.FullInSeconds*float64(time.Second)))
 	}
 	return text
 }
@@ -170,19 +170,19 @@ func stageOf(x api.Stage) string {
 		return humanize.Count(int64(v)) + " " + x.Unit
 	}
 	text := number(x.Value)
-	if x.Of > 0 {
-		text += " of " + strings.TrimSuffix(number(x.Of), " "+x.Unit)
+	if x.Limit > 0 {
+		text += " of " + strings.TrimSuffix(number(x.Limit), " "+x.Unit)
 	}
 	if x.Rate > 0 {
-		text += fmt.Sprintf(", %s %s/s", humanize.Short(x.Rate), x.Leaves)
+		text += fmt.Sprintf(", %s %s/s", humanize.Short(x.Rate), x.RateUnit)
 	}
 	return text
 }
 
 func sourceLines(w io.Writer, s api.Status) {
 	for _, x := range s.Sources {
-		fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, top.Share(x.Share),
-			top.Share(x.Recent), humanize.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.StateOf(x, s.Time))
+		fmt.Fprintf(w, "%s\t%.2f %%\t%s\t%s\t%s\t%d of %s\t%s\n", x.Name, 100*x.Target, top.FormatShare(x.Share),
+			top.FormatShare(x.Recent), humanize.Short(float64(x.Tokens)), x.Epoch+1, x.Epochs, top.SourceState(x, s.Time))
 	}
 }
 
@@ -196,10 +196,11 @@ func pullLines(w io.Writer, s api.Status) {
 func rankLines(w io.Writer, s api.Status) {
 	for _, r := range s.Ranks {
 		fmt.Fprintf(w, "%s\t%d of %d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Job, r.Rank, r.World, top.RankState(r),
-			humanize.Count(r.Sent), top.Consumed(r), humanize.Count(r.Lag), top.Wait(r.WaitP50), top.Wait(r.WaitP99),
+			humanize.Count(r.Sent), top.FormatConsumed(r), humanize.Count(r.Lag), top.FormatWait(r.WaitP50),
+			top.FormatWait(r.WaitP99),
 			humanize.Bytes(int64(r.Bytes)), r.Daemon)
 	}
-	if n := s.Readers - len(s.Ranks); n > 0 {
+	if n := s.RankCount - len(s.Ranks); n > 0 {
 		fmt.Fprintf(w, "and %s that are not as far behind\n", humanize.Things(n, "rank"))
 	}
 }
@@ -208,10 +209,10 @@ func daemonLines(w io.Writer, s api.Status) {
 	for _, d := range s.Daemons {
 		state := ""
 		switch {
-		case d.Leads:
+		case d.IsLeader:
 			state = fmt.Sprintf("leads, term %d", d.Term)
-		case d.Silent > 5:
-			state = "silent for " + humanize.Time(time.Duration(d.Silent*float64(time.Second)))
+		case d.SilentSeconds > 5:
+			state = "silent for " + humanize.Time(time.Duration(d.SilentSeconds*float64(time.Second)))
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", d.Name, d.Ranks, cmp.Or(d.Flight, "-"), cmp.Or(d.HTTP, "-"), state)
 	}

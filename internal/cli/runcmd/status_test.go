@@ -21,7 +21,7 @@ func TestStatus_FillOfTheStreams(t *testing.T) {
 		{"room", []state.StreamFill{{Name: "DOCS", Bytes: 1 << 20, MaxBytes: 1 << 30}},
 			"1.0 MiB of 1.0 GiB in stream DOCS\n"},
 		{"fullest", []state.StreamFill{{Name: "DOCS_a", Bytes: 5, MaxBytes: 10},
-			{Name: "DOCS_b", Bytes: 9, MaxBytes: 10, FullIn: &soon},
+			{Name: "DOCS_b", Bytes: 9, MaxBytes: 10, FullInSeconds: &soon},
 			{Name: "DOCS_c", Bytes: 100}}, "9 B of 10 B in stream DOCS_b, full in about 40 min\n"},
 		{"full", []state.StreamFill{{Name: "DOCS", Bytes: 10, MaxBytes: 10, Full: true}},
 			"10 B of 10 B in stream DOCS, full\n"},

@@ -32,7 +32,7 @@ The same as a page in a browser is at the daemon's http.listen; for scripts ther
 				return command.Usage(errors.New("top draws on a terminal; here use loaderd status"))
 			}
 			return client.Ask(cmd.Context(), "status", func(c *flightclient.Client) error {
-				return top.Show(cmd.Context(), client.URI, func(ctx context.Context) (api.Status, error) {
+				return top.Run(cmd.Context(), client.URI, func(ctx context.Context) (api.Status, error) {
 					return c.Status(ctx, client.Run)
 				}, out)
 			})

@@ -111,12 +111,12 @@ func (f *compareFlags) run(cmd *cobra.Command, args []string) (failed error) {
 	r := &report.Report{Input: in.name, Command: commandLine(cmd, args), Rows: f.packing.config.Buckets,
 		Pool:   f.packing.config.Pool,
 		MaxAge: f.packing.config.MaxAge, Short: f.packing.short()}
-	r.Lengths = report.Describe(in.lengths, r.Rows[len(r.Rows)-1])
+	r.Lengths = report.DescribeLengths(in.lengths, r.Rows[len(r.Rows)-1])
 	if !cmd.Flags().Changed("methods") {
-		report.LeaveOutSmallPools(runs, len(in.lengths))
+		report.SkipUnboundedPools(runs, len(in.lengths))
 	}
 	progress := command.NewProgress(cmd.ErrOrStderr())
-	err = r.Compare(runs, func(c packonline.Config) (*simulation.Result, *relatedness.Figures, error) {
+	err = r.Compare(runs, func(c packonline.Config) (*simulation.Result, *relatedness.Metrics, error) {
 		return in.pack(cmd, c, r.Short)
 	},
 		func(i int, method string) { progress.Report("%d of %d: %s", i+1, len(runs), method) })
@@ -168,7 +168,7 @@ type compared struct {
 
 // pack packs the input with one configuration.
 func (in *compared) pack(cmd *cobra.Command, c packonline.Config,
-	below int) (result *simulation.Result, related *relatedness.Figures, err error) {
+	below int) (result *simulation.Result, related *relatedness.Metrics, err error) {
 	switch {
 	case in.set != nil:
 		return packDocuments(cmd, in.set, c, below)
@@ -239,7 +239,7 @@ func (f *compareFlags) comparisons(cmd *cobra.Command) ([]report.Comparison, err
 
 // packDocuments packs documents and measures the relatedness of those that share a row.
 func packDocuments(cmd *cobra.Command, set *documents.Set, c packonline.Config,
-	below int) (*simulation.Result, *relatedness.Figures, error) {
+	below int) (*simulation.Result, *relatedness.Metrics, error) {
 	hints, err := documentHints(cmd, set, &c)
 	if err != nil {
 		return nil, nil, err

@@ -41,9 +41,9 @@ func documentHints(cmd *cobra.Command, s *documents.Set, c *packonline.Config) (
 	if d := s.Dimension(); d > 0 && !cmd.Flags().Changed("dimension") {
 		c.Splice.Dimension = d
 	}
-	hints, err := s.Hints(c.Related())
-	if err == nil && c.Related() != nil {
-		warn(cmd.ErrOrStderr(), c.Related(), hints)
+	hints, err := s.Hints(c.SimilarityConfig())
+	if err == nil && c.SimilarityConfig() != nil {
+		warn(cmd.ErrOrStderr(), c.SimilarityConfig(), hints)
 	}
 	return hints, err
 }
@@ -59,7 +59,7 @@ func (in *documentsInput) read(stdin io.Reader, args []string) (*documents.Set, 
 		defer f.Close()
 		name, r = args[0], f
 	}
-	model, err := daemon.Model(in.tokenizer, tokenizer.Options{})
+	model, err := daemon.LoadModel(in.tokenizer, tokenizer.Options{})
 	if err != nil {
 		return nil, "", err
 	}

@@ -61,7 +61,7 @@ func chooseDistribution(name string, given func(string) bool, n int, mu, sigma f
 	refuse := func(flag string, value any, want string) {
 		bad = append(bad, fmt.Errorf("%s: %v: want %s", flag, value, want))
 	}
-	d, ok := lengths.Named(name)
+	d, ok := lengths.ByName(name)
 	if !ok {
 		refuse("--dist", name, "list, or one of "+strings.Join(distributionNames(), ", "))
 	}

@@ -27,7 +27,7 @@ func (p *packingFlags) short() int {
 	if p.below > 0 {
 		return p.below
 	}
-	return simulation.Below(p.config.Buckets)
+	return simulation.DefaultShortLength(p.config.Buckets)
 }
 
 // methodFlags are the parameters that only some methods use.
@@ -132,7 +132,7 @@ func (p *packingFlags) check(cmd *cobra.Command) error {
 	if p.below < 0 {
 		bad = append(bad, fmt.Errorf("--short: %d: want tokens, 1 or more, or 0 for the default", p.below))
 	}
-	return errors.Join(append(bad, joined(simulation.Check(p.config)))...)
+	return errors.Join(append(bad, joined(simulation.Validate(p.config)))...)
 }
 
 // joined returns one error for invalid fields, nil for none.

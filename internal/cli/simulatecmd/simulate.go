@@ -62,7 +62,7 @@ Method splice packs documents that have to do with one another and reads them wh
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			packing.settle(cmd)
-			whole.on = whole.on || packing.config.Related() != nil
+			whole.on = whole.on || packing.config.SimilarityConfig() != nil
 			err := errors.Join(packing.check(cmd), sources.check(cmd, args))
 			if sources.on() {
 				if err == nil {
@@ -97,9 +97,10 @@ Method splice packs documents that have to do with one another and reads them wh
 			if err != nil {
 				return fmt.Errorf("simulate: %w", err)
 			}
-			result, err := simulateTo(placements, simulation.Lines, func(each simulation.Sequence) (*simulation.Result, error) {
-				return simulation.RunDocuments(cmd.Context(), packing.config, lengths, hints, packing.short(), each)
-			})
+			result, err := simulateTo(placements, simulation.LineWriter,
+				func(each simulation.RowFunc) (*simulation.Result, error) {
+					return simulation.RunDocuments(cmd.Context(), packing.config, lengths, hints, packing.short(), each)
+				})
 			if err != nil {
 				return fmt.Errorf("simulate: %w", err)
 			}
@@ -143,7 +144,7 @@ func (in *sourcesInput) simulate(cmd *cobra.Command, packing *packingFlags, conf
 	if err != nil {
 		return err
 	}
-	result, err := simulateTo(placements, a.Placements, func(each simulation.Sequence) (*simulation.Result, error) {
+	result, err := simulateTo(placements, a.Placements, func(each simulation.RowFunc) (*simulation.Result, error) {
 		return simulation.RunMixture(cmd.Context(), packing.config, a, packing.short(), each)
 	})
 	if err != nil {
@@ -154,8 +155,8 @@ func (in *sourcesInput) simulate(cmd *cobra.Command, packing *packingFlags, conf
 
 // simulateTo simulates and writes the packed sequences with lines to the file named placements, if the name is not
 // empty.
-func simulateTo(placements string, lines func(io.Writer) simulation.Sequence,
-	simulate func(simulation.Sequence) (*simulation.Result, error)) (*simulation.Result, error) {
+func simulateTo(placements string, lines func(io.Writer) simulation.RowFunc,
+	simulate func(simulation.RowFunc) (*simulation.Result, error)) (*simulation.Result, error) {
 	if placements == "" {
 		return simulate(nil)
 	}

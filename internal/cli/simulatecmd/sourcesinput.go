@@ -114,7 +114,7 @@ func (in *sourcesInput) configure(configured runconfig.Config, seed uint64) (*si
 		}
 	}
 	bad = append(bad, each("--epochs", in.epochs, c.Sources, func(s *mixture.Source, value string) (err error) {
-		s.Epochs, err = mixture.ReadEpochs(value)
+		s.Epochs, err = mixture.ParseEpochs(value)
 		return err
 	})...)
 	bad = append(bad, each("--block", in.block, c.Sources, func(s *mixture.Source, value string) (err error) {
@@ -232,6 +232,6 @@ func (in *sourcesInput) read(ctx context.Context, stdin io.Reader, column string
 		m.Lengths[source] = list
 		names = append(names, source+" of "+what)
 	}
-	a, err = m.Take(ctx)
+	a, err = m.Arrivals(ctx)
 	return a, strings.Join(names, ", "), err
 }

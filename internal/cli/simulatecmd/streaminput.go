@@ -90,7 +90,7 @@ func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Wr
 	}
 	own, names, err := runadmin.Packing(ctx, store)
 	switch {
-	case errors.Is(err, runadmin.ErrPackDifferently):
+	case errors.Is(err, runadmin.ErrPackingDiffers):
 		return nil, command.Usage(fmt.Errorf("%w: say which with the configuration of one, -c FILE", err))
 	case own != nil:
 		fmt.Fprintf(stderr, "row lengths, pool and max_age that are not given are those of run %s\n",
@@ -133,7 +133,7 @@ const streamWait = 30 * time.Second
 // read reads the documents' lengths, including end-of-document tokens. It changes nothing on the server.
 func (in *streamInput) read(ctx context.Context, c config.Config,
 	stderr io.Writer) (list []int32, name string, err error) {
-	tokens, _, err := daemon.Tokens(c.Tokenizer)
+	tokens, _, err := daemon.LoadTokenizer(c.Tokenizer)
 	if err != nil {
 		return nil, "", err
 	}

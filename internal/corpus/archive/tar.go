@@ -18,20 +18,20 @@ import (
 	"loaderd/internal/tokenfiles"
 )
 
-// Extensions of the files of a sample that are read in addition to textEndings: its fields, and its token ids.
+// Extensions of the files of a sample that are read in addition to textExtensions: its fields, and its token ids.
 const (
-	jsonEnding = "json"
-	npyEnding  = "npy"
+	jsonExtension = "json"
+	npyExtension  = "npy"
 )
 
-// textEndings are the extensions of a sample's text. The first one that a sample has is used.
-var textEndings = []string{"txt", "text", "transcript"}
+// textExtensions are the extensions of a sample's text. The first one that a sample has is used.
+var textExtensions = []string{"txt", "text", "transcript"}
 
 // sample is a run of consecutive files with the same key.
 type sample struct {
-	key    string
-	fields map[string][]byte // content by extension; nil for files that are not read
-	large  int64             // size of a file that exceeds the limit, 0 for none
+	key            string
+	fields         map[string][]byte // content by extension; nil for files that are not read
+	oversizedBytes int64             // size of a file that exceeds the limit, 0 for none
 }
 
 // TarDocuments yields a document per sample of a tar archive. Its content is the text file (txt), or else the text of
@@ -46,12 +46,12 @@ func TarDocuments(f record.File, r io.Reader, cols record.Columns, yield record.
 			return true
 		}
 		number++
-		d, err := tarDocument(cols, f, at)
+		d, err := sampleDocument(cols, f, at)
 		at.fields = nil
 		if err != nil {
 			return f.Skip(yield, number, err)
 		}
-		return f.Give(yield, d)
+		return f.Emit(yield, d)
 	}
 	for archive := 0; ; {
 		h, err := archives.next()
@@ -61,7 +61,7 @@ func TarDocuments(f record.File, r io.Reader, cols record.Columns, yield record.
 		if err != nil {
 			return f.Fail(yield, fmt.Errorf("behind sample %q: not a readable tar: %w", at.key, err))
 		}
-		key, ending := keyOf(h.Name)
+		key, ending := splitKey(h.Name)
 		if h.Typeflag != tar.TypeReg || key == "" || strings.HasPrefix(path.Base(h.Name), ".") {
 			continue
 		}
@@ -71,7 +71,7 @@ func TarDocuments(f record.File, r io.Reader, cols record.Columns, yield record.
 			}
 			at, archive = sample{key: key, fields: map[string][]byte{}}, archives.number
 		}
-		if err := tarField(cols, &at, ending, h.Size, archives); err != nil {
+		if err := readSampleFile(cols, &at, ending, h.Size, archives); err != nil {
 			return f.Fail(yield, fmt.Errorf("%s: %w", h.Name, err))
 		}
 	}
@@ -82,29 +82,29 @@ const tarBlock = 512
 
 // tarArchives reads the files of concatenated tar archives, as tar -i does.
 type tarArchives struct {
-	r       io.Reader
-	archive *tar.Reader
-	ended   *zeros // of the current archive
-	number  int    // number of the current archive
+	r        io.Reader
+	archive  *tar.Reader
+	zeroTail *zeroCounter // of the current archive
+	number   int          // number of the current archive
 }
 
 // next returns the header of the next file, or io.EOF after the last archive. Read returns the file's content.
 func (a *tarArchives) next() (*tar.Header, error) {
 	if a.archive == nil {
-		a.begin(nil)
+		a.startArchive(nil)
 	}
 	h, err := a.archive.Next()
 	switch {
-	case err == io.EOF && !a.ended.whole(): // the library does not report a missing end marker
+	case err == io.EOF && !a.zeroTail.hasEndMarker(): // the library does not report a missing end marker
 		return nil, io.ErrUnexpectedEOF
 	case err != io.EOF:
 		return h, err
 	}
-	first, err := a.behindEnd()
+	first, err := a.skipPadding()
 	if err != nil {
 		return nil, err
 	}
-	a.begin(first)
+	a.startArchive(first)
 	if h, err = a.archive.Next(); err != nil {
 		return nil, fmt.Errorf("the data behind its end marker is not a tar archive: %w", err)
 	}
@@ -113,15 +113,15 @@ func (a *tarArchives) next() (*tar.Header, error) {
 
 func (a *tarArchives) Read(p []byte) (int, error) { return a.archive.Read(p) }
 
-// begin starts an archive whose first bytes are already read.
-func (a *tarArchives) begin(first []byte) {
-	a.ended = &zeros{r: io.MultiReader(bytes.NewReader(first), a.r)}
-	a.archive = tar.NewReader(a.ended)
+// startArchive starts an archive whose first bytes are already read.
+func (a *tarArchives) startArchive(first []byte) {
+	a.zeroTail = &zeroCounter{r: io.MultiReader(bytes.NewReader(first), a.r)}
+	a.archive = tar.NewReader(a.zeroTail)
 	a.number++
 }
 
-// behindEnd skips padding and returns the first block of the next archive, or io.EOF.
-func (a *tarArchives) behindEnd() ([]byte, error) {
+// skipPadding skips padding and returns the first block of the next archive, or io.EOF.
+func (a *tarArchives) skipPadding() ([]byte, error) {
 	block := make([]byte, tarBlock)
 	for {
 		n, err := io.ReadFull(a.r, block)
@@ -137,13 +137,13 @@ func (a *tarArchives) behindEnd() ([]byte, error) {
 	}
 }
 
-// zeros is a reader that counts the zero bytes at the end of what was read.
-type zeros struct {
+// zeroCounter is a reader that counts the zero bytes at the end of what was read.
+type zeroCounter struct {
 	r io.Reader
 	n int
 }
 
-func (z *zeros) Read(p []byte) (int, error) {
+func (z *zeroCounter) Read(p []byte) (int, error) {
 	n, err := z.r.Read(p)
 	if rest := len(bytes.TrimRight(p[:n], "\x00")); rest > 0 {
 		z.n = n - rest
@@ -153,11 +153,11 @@ func (z *zeros) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// whole reports whether the archive has its end marker: a block of zeros.
-func (z *zeros) whole() bool { return z.n >= tarBlock }
+// hasEndMarker reports whether the archive has its end marker: a block of zeros.
+func (z *zeroCounter) hasEndMarker() bool { return z.n >= tarBlock }
 
-// keyOf splits a name at the first dot of its last element, as WebDataset does.
-func keyOf(name string) (key, ending string) {
+// splitKey splits a name at the first dot of its last element, as WebDataset does.
+func splitKey(name string) (key, ending string) {
 	dir, base := path.Split(name)
 	base, ending, ok := strings.Cut(base, ".")
 	if !ok {
@@ -166,15 +166,15 @@ func keyOf(name string) (key, ending string) {
 	return dir + base, strings.ToLower(ending)
 }
 
-// tarField stores a file of a sample, if it is needed.
-func tarField(cols record.Columns, s *sample, ending string, size int64, r io.Reader) error {
-	read := ending == jsonEnding || cols.Tokens && ending == npyEnding ||
-		!cols.Tokens && slices.Contains(textEndings, ending)
+// readSampleFile stores a file of a sample, if it is needed.
+func readSampleFile(cols record.Columns, s *sample, ending string, size int64, r io.Reader) error {
+	read := ending == jsonExtension || cols.Tokens && ending == npyExtension ||
+		!cols.Tokens && slices.Contains(textExtensions, ending)
 	switch {
 	case !read:
 		ending = "" // only records that the sample has further files
-	case size > cols.Limit() || ending != jsonEnding && ending != npyEnding && size > cols.MaxDocument:
-		s.large = size
+	case size > cols.MaxRecord() || ending != jsonExtension && ending != npyExtension && size > cols.MaxDocument:
+		s.oversizedBytes = size
 		return nil
 	}
 	if _, twice := s.fields[ending]; twice && read {
@@ -189,19 +189,19 @@ func tarField(cols record.Columns, s *sample, ending string, size int64, r io.Re
 	return err
 }
 
-// tarDocument returns the document of a sample.
-func tarDocument(cols record.Columns, f record.File, at sample) (d record.Document, err error) {
-	if at.large > 0 {
-		return d, cols.TooLarge(int(at.large))
+// sampleDocument returns the document of a sample.
+func sampleDocument(cols record.Columns, f record.File, at sample) (d record.Document, err error) {
+	if at.oversizedBytes > 0 {
+		return d, cols.TooLargeError(int(at.oversizedBytes))
 	}
-	raw, has := at.fields[jsonEnding]
+	raw, has := at.fields[jsonExtension]
 	if has {
-		if d, err = tarFields(cols, raw); err != nil {
+		if d, err = parseSampleFields(cols, raw); err != nil {
 			return record.Document{}, fmt.Errorf("sample %q: %w", at.key, err)
 		}
 	}
 	own := false
-	for _, ending := range textEndings {
+	for _, ending := range textExtensions {
 		if data, ok := at.fields[ending]; ok {
 			if !utf8.Valid(data) {
 				return record.Document{}, record.Errorf("sample %q: its text is not valid UTF-8", at.key)
@@ -210,8 +210,8 @@ func tarDocument(cols record.Columns, f record.File, at sample) (d record.Docume
 			break
 		}
 	}
-	if data, ok := at.fields[npyEnding]; ok {
-		if d.Data, err = arrayTokens(data, cols.MaxDocument); err != nil {
+	if data, ok := at.fields[npyExtension]; ok {
+		if d.Data, err = readNPYTokens(data, cols.MaxDocument); err != nil {
 			return record.Document{}, record.Errorf("sample %q: %w", at.key, err)
 		}
 		own = true
@@ -232,9 +232,9 @@ func tarDocument(cols record.Columns, f record.File, at sample) (d record.Docume
 	return d, nil
 }
 
-// tarFields returns the document of a sample's fields, without content if they have none.
-func tarFields(cols record.Columns, raw []byte) (record.Document, error) {
-	if fields, err := jsonvalue.ReadObject(raw); err == nil && !cols.Has(fields) && utf8.Valid(raw) {
+// parseSampleFields returns the document of a sample's fields, without content if they have none.
+func parseSampleFields(cols record.Columns, raw []byte) (record.Document, error) {
+	if fields, err := jsonvalue.ReadObject(raw); err == nil && !cols.HasDocument(fields) && utf8.Valid(raw) {
 		cols.Text, cols.Tokens = "\x00", false
 		d, err := cols.Document(append(fields, jsonvalue.Field{Name: cols.Text, Value: []byte(`""`)}))
 		d.Data = nil
@@ -244,20 +244,20 @@ func tarFields(cols record.Columns, raw []byte) (record.Document, error) {
 }
 
 func noSampleText(cols record.Columns, at sample, raw []byte) error {
-	what := "no " + strings.Join(textEndings, ", ") + " file"
+	what := "no " + strings.Join(textExtensions, ", ") + " file"
 	if cols.Tokens {
 		what = "no npy file"
 	}
 	if fields, err := jsonvalue.ReadObject(raw); err == nil && raw != nil {
-		return fmt.Errorf("sample %q has %s, and its json %w", at.key, what, cols.Missing(fields.Names()))
+		return fmt.Errorf("sample %q has %s, and its json %w", at.key, what, cols.MissingTextError(fields.Names()))
 	}
 	return fmt.Errorf("sample %q has %s", at.key, what)
 }
 
-// arrayTokens returns the ids of a NumPy array that is one document.
-func arrayTokens(data []byte, limit int64) ([]byte, error) {
+// readNPYTokens returns the ids of a NumPy array that is one document.
+func readNPYTokens(data []byte, limit int64) ([]byte, error) {
 	never := uint32(1 << 31) // larger than any id
-	d, err := tokenfiles.NPY(bytes.NewReader(data), tokenfiles.Cut{End: &never})
+	d, err := tokenfiles.NewNPYStream(bytes.NewReader(data), tokenfiles.Boundaries{End: &never})
 	if err != nil {
 		return nil, err
 	}

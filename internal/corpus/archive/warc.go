@@ -33,7 +33,7 @@ func WARCDocuments(
 		damaged(err)
 	})
 	for ; more; number++ {
-		d, problem, err := nextWARC(cols, archive)
+		d, problem, err := readWARC(cols, archive)
 		var passed *warc.DamageError
 		switch {
 		case err == io.EOF:
@@ -49,7 +49,7 @@ func WARCDocuments(
 		case problem != nil:
 			more = more && f.Skip(yield, number, problem)
 		case d.Data != nil:
-			more = more && f.Give(yield, d.Document)
+			more = more && f.Emit(yield, d.Document)
 		}
 		if d.damage != nil {
 			damaged(d.damage)
@@ -65,8 +65,8 @@ type warcRecord struct {
 	damage error // damage that was repaired
 }
 
-// nextWARC reads a record. problem is why a record that should have a document has none.
-func nextWARC(cols record.Columns, archive *warc.Reader) (d warcRecord, problem, err error) {
+// readWARC reads a record. problem is why a record that should have a document has none.
+func readWARC(cols record.Columns, archive *warc.Reader) (d warcRecord, problem, err error) {
 	found, err := archive.Next()
 	if err != nil {
 		return d, nil, err

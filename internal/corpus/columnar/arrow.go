@@ -19,11 +19,11 @@ import (
 func ArrowDocuments(f record.File, r io.Reader, cols record.Columns, yield record.Yield) bool {
 	row := int64(0)
 	fail := func(err error) bool { return f.Fail(yield, err) }
-	a, err := columnfile.NewArrow(r)
+	a, err := columnfile.NewArrowReader(r)
 	if err != nil {
 		return fail(err)
 	}
-	if err := arrowSchema(cols, a.Schema()); err != nil {
+	if err := checkArrowSchema(cols, a.Schema()); err != nil {
 		return fail(err)
 	}
 	for {
@@ -31,9 +31,9 @@ func ArrowDocuments(f record.File, r io.Reader, cols record.Columns, yield recor
 		if err == io.EOF {
 			return true
 		}
-		var rows arrowRows
+		var rows arrowColumns
 		if err == nil {
-			err = columnfile.Guard(func() (err error) { rows, err = selectRows(cols, batch); return err })
+			err = columnfile.Guard(func() (err error) { rows, err = selectArrowColumns(cols, batch); return err })
 		}
 		if err != nil {
 			return fail(err)
@@ -49,7 +49,7 @@ func ArrowDocuments(f record.File, r io.Reader, cols record.Columns, yield recor
 			if problem != nil {
 				more = f.Skip(yield, row, problem)
 			} else {
-				more = f.Give(yield, d)
+				more = f.Emit(yield, d)
 			}
 			if !more {
 				return false
@@ -58,8 +58,8 @@ func ArrowDocuments(f record.File, r io.Reader, cols record.Columns, yield recor
 	}
 }
 
-// arrowSchema returns an error if a required column is missing.
-func arrowSchema(cols record.Columns, schema *arrow.Schema) error {
+// checkArrowSchema returns an error if a required column is missing.
+func checkArrowSchema(cols record.Columns, schema *arrow.Schema) error {
 	var names []string
 	for _, f := range schema.Fields() {
 		names = append(names, f.Name)
@@ -69,13 +69,13 @@ func arrowSchema(cols record.Columns, schema *arrow.Schema) error {
 	}
 	for _, name := range []string{cols.Text, cols.ID} {
 		if name != "" && columnType(schema.Fields(), name) == nil {
-			return cols.MissingColumn(name, names)
+			return cols.MissingColumnError(name, names)
 		}
 	}
 	for _, m := range cols.Meta {
 		first, _, _ := strings.Cut(m.Column, ".")
 		if len(schema.FieldIndices(m.Column)) != 1 && len(schema.FieldIndices(first)) != 1 {
-			return cols.MissingColumn(m.Column, names)
+			return cols.MissingColumnError(m.Column, names)
 		}
 	}
 	kind := columnType(schema.Fields(), cols.Text)
@@ -107,20 +107,20 @@ func isNested(kind arrow.DataType) bool {
 	return ok && isNested(dictionary.ValueType)
 }
 
-// arrowRows are the columns of a batch; missing columns are nil.
-type arrowRows struct {
+// arrowColumns are the columns of a batch; missing columns are nil.
+type arrowColumns struct {
 	text, id, label, path, metaPath, url arrow.Array
 	meta                                 map[string]arrow.Array
 }
 
-func selectRows(cols record.Columns, batch arrow.Record) (rows arrowRows, err error) {
+func selectArrowColumns(cols record.Columns, batch arrow.Record) (rows arrowColumns, err error) {
 	column := func(name string) arrow.Array {
 		if at := batch.Schema().FieldIndices(name); len(at) == 1 {
 			return batch.Column(at[0])
 		}
 		return nil
 	}
-	rows = arrowRows{
+	rows = arrowColumns{
 		text: columnAt(batch, cols.Text), id: columnAt(batch, cols.ID),
 		label: column("id"), path: column("path"), url: column("url"),
 	}
@@ -137,11 +137,11 @@ func selectRows(cols record.Columns, batch arrow.Record) (rows arrowRows, err er
 		first, rest, _ := strings.Cut(m.Column, ".")
 		of, ok := column(first).(*array.Struct)
 		if !ok {
-			return rows, cols.MissingColumn(m.Column, nil)
+			return rows, cols.MissingColumnError(m.Column, nil)
 		}
 		at, ok := of.DataType().(*arrow.StructType).FieldIdx(rest)
 		if !ok {
-			return rows, cols.MissingColumn(m.Column, nil)
+			return rows, cols.MissingColumnError(m.Column, nil)
 		}
 		rows.meta[m.Column] = of.Field(at)
 	}
@@ -194,7 +194,7 @@ func jsonAt(a arrow.Array, i int) (json.RawMessage, error) {
 	return json.Marshal(a.GetOneForMarshal(i))
 }
 
-func arrowRow(cols record.Columns, rows arrowRows, i int) (record.Document, error) {
+func arrowRow(cols record.Columns, rows arrowColumns, i int) (record.Document, error) {
 	var d record.Document
 	if rows.text.IsNull(i) {
 		return d, record.Errorf("column %q is null", cols.Text)
@@ -209,9 +209,9 @@ func arrowRow(cols record.Columns, rows arrowRows, i int) (record.Document, erro
 		d.Data = []byte(textAt(rows.text, i))
 	}
 	if int64(len(d.Data)) > cols.MaxDocument {
-		return record.Document{}, cols.TooLarge(len(d.Data))
+		return record.Document{}, cols.TooLargeError(len(d.Data))
 	}
-	d.SetName(func(name string) string {
+	d.SetLabels(func(name string) string {
 		return nameAt(map[string]arrow.Array{"id": rows.label, "path": rows.path, "url": rows.url}[name], i)
 	}, nameAt(rows.metaPath, i))
 	var err error
@@ -300,7 +300,7 @@ func listTokens(cols record.Columns, l array.ListLike, i int) ([]byte, error) {
 		return nil, wrong("a list from %d to %d of %d values", from, to, values.Len())
 	}
 	if 4*(to-from) > cols.MaxDocument {
-		return nil, cols.TooLarge(int(4 * (to - from)))
+		return nil, cols.TooLargeError(int(4 * (to - from)))
 	}
 	b := make([]byte, 0, 4*(to-from))
 	for j := int(from); j < int(to); j++ {
@@ -336,7 +336,7 @@ func integerAt(a arrow.Array, i int) (int64, error) {
 
 // ArrowFields returns the columns of an Arrow IPC file or stream.
 func ArrowFields(r io.Reader) (fields []record.Field, err error) {
-	a, err := columnfile.NewArrow(r)
+	a, err := columnfile.NewArrowReader(r)
 	if err != nil {
 		return nil, err
 	}

@@ -49,12 +49,12 @@ func (m MDS) Documents(r io.Reader, yield record.Yield) bool {
 		if err != nil {
 			return m.File.Fail(yield, err)
 		}
-		d, err := decoder.mdsDocument(c, values)
+		d, err := decoder.decodeDocument(c, values)
 		more := false
 		if err != nil {
 			more = m.File.Skip(yield, row, err)
 		} else {
-			more = m.File.Give(yield, d)
+			more = m.File.Emit(yield, d)
 		}
 		if !more {
 			return false
@@ -68,23 +68,23 @@ func (o mdsDecoder) openShard(indexed *mds.Shard, r io.Reader) (samples *mds.Rea
 		if samples, err = mds.OpenShard(r); err != nil {
 			return nil, c, err
 		}
-		c, err = o.mdsColumns(samples.Shard())
-		samples.Want(c.want, o.MaxDocument)
+		c, err = o.resolveColumns(samples.Shard())
+		samples.Want(c.wanted, o.MaxDocument)
 		return samples, c, err
 	}
-	if c, err = o.mdsColumns(*indexed); err != nil {
+	if c, err = o.resolveColumns(*indexed); err != nil {
 		return nil, c, err
 	}
-	if r, err = unshard(*indexed, r); err != nil {
+	if r, err = decompressShard(*indexed, r); err != nil {
 		return nil, c, err
 	}
-	samples, err = mds.NewReader(r, *indexed, c.want, o.MaxDocument)
+	samples, err = mds.NewReader(r, *indexed, c.wanted, o.MaxDocument)
 	return samples, c, err
 }
 
-// unshard decompresses shards whose compression has no signature. A shard is written as one stream, so no data can
-// follow what its index describes.
-func unshard(s mds.Shard, r io.Reader) (io.Reader, error) {
+// decompressShard decompresses shards whose compression has no signature. A shard is written as one stream, so no data
+// can follow what its index describes.
+func decompressShard(s mds.Shard, r io.Reader) (io.Reader, error) {
 	switch s.Codec() {
 	case "br":
 		return brotli.NewReader(r), nil
@@ -95,38 +95,38 @@ func unshard(s mds.Shard, r io.Reader) (io.Reader, error) {
 		}
 		if n, err := snappy.DecodedLen(packed); err != nil || int64(n) != s.Raw.Bytes {
 			err = errors.Join(err, fmt.Errorf("%d bytes, its index says %d", n, s.Raw.Bytes))
-			return nil, compression.Explain("snappy", err)
+			return nil, compression.DescribeError("snappy", err)
 		}
 		data, err := snappy.Decode(nil, packed)
 		if err != nil {
-			return nil, compression.Explain("snappy", err)
+			return nil, compression.DescribeError("snappy", err)
 		}
 		return bytes.NewReader(data), nil
 	}
 	return r, nil
 }
 
-// mdsColumns are the indexes of the columns that are read; -1 for missing ones.
+// resolveColumns are the indexes of the columns that are read; -1 for missing ones.
 type mdsColumns struct {
-	shard mds.Shard
-	want  []bool
-	at    map[string]int
+	shard  mds.Shard
+	wanted []bool
+	index  map[string]int
 }
 
-func (o mdsDecoder) mdsColumns(s mds.Shard) (mdsColumns, error) {
-	c := mdsColumns{shard: s, want: make([]bool, len(s.Names)), at: map[string]int{}}
+func (o mdsDecoder) resolveColumns(s mds.Shard) (mdsColumns, error) {
+	c := mdsColumns{shard: s, wanted: make([]bool, len(s.Names)), index: map[string]int{}}
 	if err := o.CheckUnique(s.Names); err != nil {
 		return c, err
 	}
 	for _, name := range []string{o.Text, o.ID, "id", "path", "meta", "url"} {
 		at := s.Column(name)
 		if at >= 0 {
-			c.at[name], c.want[at] = at, true
+			c.index[name], c.wanted[at] = at, true
 		} else if name != "" && (name == o.Text || name == o.ID) {
-			return c, o.MissingColumn(name, s.Names)
+			return c, o.MissingColumnError(name, s.Names)
 		}
 	}
-	encoding := s.Encodings[c.at[o.Text]]
+	encoding := s.Encodings[c.index[o.Text]]
 	switch {
 	case !o.Tokens && encoding != "str" && encoding != "bytes" && encoding != "json":
 		return c, fmt.Errorf("column %q is %s: want text (token ids want --tokenizer)", o.Text, encoding)
@@ -138,26 +138,26 @@ func (o mdsDecoder) mdsColumns(s mds.Shard) (mdsColumns, error) {
 	for _, m := range o.Meta {
 		at := s.Column(m.Column)
 		if at < 0 {
-			return c, o.MissingColumn(m.Column, s.Names)
+			return c, o.MissingColumnError(m.Column, s.Names)
 		}
-		c.at[m.Column], c.want[at] = at, true
+		c.index[m.Column], c.wanted[at] = at, true
 	}
 	return c, nil
 }
 
-func (o mdsDecoder) mdsDocument(c mdsColumns, values []mds.Value) (d record.Document, err error) {
-	at := c.at[o.Text]
+func (o mdsDecoder) decodeDocument(c mdsColumns, values []mds.Value) (d record.Document, err error) {
+	at := c.index[o.Text]
 	if values[at].Size > o.MaxDocument {
-		return d, o.TooLarge(int(values[at].Size))
+		return d, o.TooLargeError(int(values[at].Size))
 	}
-	if d.Data, err = o.mdsContent(c.shard.Encodings[at], values[at].Data); err != nil {
+	if d.Data, err = o.decodeContent(c.shard.Encodings[at], values[at].Data); err != nil {
 		return record.Document{}, record.Errorf("column %q: %w", o.Text, err)
 	}
 	if int64(len(d.Data)) > o.MaxDocument {
-		return record.Document{}, o.TooLarge(len(d.Data))
+		return record.Document{}, o.TooLargeError(len(d.Data))
 	}
 	value := func(name string) json.RawMessage {
-		at, ok := c.at[name]
+		at, ok := c.index[name]
 		if !ok || values[at].Data == nil || values[at].Size > record.MaxID {
 			return nil
 		}
@@ -165,9 +165,9 @@ func (o mdsDecoder) mdsDocument(c mdsColumns, values []mds.Value) (d record.Docu
 		return raw
 	}
 	metaPath := record.DecodeLabel(jsonvalue.InnerObject(value("meta")).Value("path"))
-	d.SetName(func(name string) string { return record.DecodeLabel(value(name)) }, metaPath)
+	d.SetLabels(func(name string) string { return record.DecodeLabel(value(name)) }, metaPath)
 	if d.Meta, err = o.MetaJSON(func(name string) (json.RawMessage, error) {
-		at := c.at[name]
+		at := c.index[name]
 		if values[at].Data == nil {
 			return nil, fmt.Errorf("a value of %d bytes", values[at].Size)
 		}
@@ -184,8 +184,8 @@ func (o mdsDecoder) mdsDocument(c mdsColumns, values []mds.Value) (d record.Docu
 	return d, o.CheckID(len(d.ID))
 }
 
-// mdsContent returns the document of a value, without sharing its memory.
-func (o mdsDecoder) mdsContent(encoding string, data []byte) ([]byte, error) {
+// decodeContent returns the document of a value, without sharing its memory.
+func (o mdsDecoder) decodeContent(encoding string, data []byte) ([]byte, error) {
 	if encoding == "json" {
 		if _, err := mds.JSON(encoding, data); err != nil {
 			return nil, err

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// parquetRows is how many rows of a column are read at a time.
-	parquetRows = 256
-	// batchBytes bounds the documents of these rows, because rows of a small file can have the same large value.
-	batchBytes = 4 << 20
+	// parquetBatchRows is how many rows of a column are read at a time.
+	parquetBatchRows = 256
+	// maxBatchBytes bounds the documents of these rows, because rows of a small file can have the same large value.
+	maxBatchBytes = 4 << 20
 )
 
 // Parquet reads documents of a Parquet file.
 type Parquet struct {
 	File    record.File
 	Columns record.Columns
-	Open    func() (*columnfile.Parquet, error)
-	// From is how many rows may be skipped. Row groups within them are not read if OnGroup is set.
-	From int64
+	Open    func() (*columnfile.ParquetFile, error)
+	// SkippableRows is how many rows may be skipped. Row groups within them are not read if OnGroup is set.
+	SkippableRows int64
 	// OnGroup is called with the number of rows before each row group, and, with skipped, after a group that is not
 	// read. nil: all groups are read.
 	OnGroup func(rows int64, skipped bool)
@@ -38,11 +38,11 @@ type Parquet struct {
 // Documents yields a document per row, row group after row group. It returns whether the iteration continues.
 func (p Parquet) Documents(yield record.Yield) bool {
 	more := true
-	if err := p.rows(func(d record.Document, line int64, err error) bool {
+	if err := p.readRows(func(d record.Document, line int64, err error) bool {
 		if err != nil {
 			more = p.File.Skip(yield, line, err)
 		} else {
-			more = p.File.Give(yield, d)
+			more = p.File.Emit(yield, d)
 		}
 		return more
 	}); err != nil {
@@ -51,7 +51,7 @@ func (p Parquet) Documents(yield record.Yield) bool {
 	return more
 }
 
-func (p Parquet) rows(give func(record.Document, int64, error) bool) (err error) {
+func (p Parquet) readRows(give func(record.Document, int64, error) bool) (err error) {
 	file, err := p.Open()
 	if err != nil {
 		return err
@@ -61,13 +61,13 @@ func (p Parquet) rows(give func(record.Document, int64, error) bool) (err error)
 			err = closed
 		}
 	}()
-	leaves, err := leavesOf(p.Columns, file.MetaData().Schema)
+	leaves, err := findLeaves(p.Columns, file.MetaData().Schema)
 	if err != nil {
 		return err
 	}
 	row := int64(0)
 	for g := range file.NumRowGroups() {
-		if skipped := p.skip(row, file.MetaData().RowGroups[g].NumRows); skipped > 0 {
+		if skipped := p.skipGroup(row, file.MetaData().RowGroups[g].NumRows); skipped > 0 {
 			row += skipped
 			continue
 		}
@@ -77,7 +77,7 @@ func (p Parquet) rows(give func(record.Document, int64, error) bool) (err error)
 		}
 		for {
 			var n int
-			err := columnfile.Guard(func() (err error) { n, err = group.next(p.Columns.MaxDocument); return err })
+			err := columnfile.Guard(func() (err error) { n, err = group.readRows(p.Columns.MaxDocument); return err })
 			if err != nil {
 				return fmt.Errorf("row group %d: not a readable Parquet file: %w", g, err)
 			}
@@ -100,13 +100,13 @@ func (p Parquet) rows(give func(record.Document, int64, error) bool) (err error)
 	return nil
 }
 
-// skip returns the number of rows of a row group that starts at row, if the group can be skipped, else 0.
-func (p Parquet) skip(row, rows int64) int64 {
+// skipGroup returns the number of rows of a row group that starts at row, if the group can be skipped, else 0.
+func (p Parquet) skipGroup(row, rows int64) int64 {
 	if p.OnGroup == nil {
 		return 0
 	}
 	p.OnGroup(row, false)
-	if rows <= 0 || row+rows > p.From {
+	if rows <= 0 || row+rows > p.SkippableRows {
 		return 0
 	}
 	p.OnGroup(row+rows, true)
@@ -124,8 +124,8 @@ const (
 	columnCount
 )
 
-// leavesOf returns the leaf columns; -1 for one that is missing or has an unsupported type.
-func leavesOf(cols record.Columns, s *schema.Schema) (at []int, err error) {
+// findLeaves returns the leaf columns; -1 for one that is missing or has an unsupported type.
+func findLeaves(cols record.Columns, s *schema.Schema) (at []int, err error) {
 	at = make([]int, columnCount, columnCount+len(cols.Meta))
 	top := make([]string, s.Root().NumFields())
 	for i := range top {
@@ -140,16 +140,16 @@ func leavesOf(cols record.Columns, s *schema.Schema) (at []int, err error) {
 		if name == "" {
 			continue
 		}
-		leaf, found := leafOf(s, name)
+		leaf, found := findLeaf(s, name)
 		if i > idColumn {
-			if found == 1 && isName(s.Column(leaf)) {
+			if found == 1 && canBeName(s.Column(leaf)) {
 				at[i] = leaf
 			}
 			continue
 		}
 		switch {
 		case found == 0:
-			return at, cols.MissingColumn(name, columnfile.TopNames(s))
+			return at, cols.MissingColumnError(name, columnfile.TopLevelNames(s))
 		case found > 1:
 			return at, fmt.Errorf("column %q is nested: want a plain column", name)
 		}
@@ -159,10 +159,10 @@ func leavesOf(cols record.Columns, s *schema.Schema) (at []int, err error) {
 		at[i] = leaf
 	}
 	for _, m := range cols.Meta {
-		leaf, found := leafOf(s, m.Column)
+		leaf, found := findLeaf(s, m.Column)
 		switch {
 		case found == 0:
-			return at, cols.MissingColumn(m.Column, columnfile.TopNames(s))
+			return at, cols.MissingColumnError(m.Column, columnfile.TopLevelNames(s))
 		case found > 1 || s.Column(leaf).MaxRepetitionLevel() > 0:
 			return at, fmt.Errorf("column %q is nested or a list: want a plain column", m.Column)
 		}
@@ -171,9 +171,9 @@ func leavesOf(cols record.Columns, s *schema.Schema) (at []int, err error) {
 	return at, nil
 }
 
-// leafOf returns the leaf of a column, named by its whole path or by its first element, and the number of such
+// findLeaf returns the leaf of a column, named by its whole path or by its first element, and the number of such
 // leaves.
-func leafOf(s *schema.Schema, name string) (leaf, found int) {
+func findLeaf(s *schema.Schema, name string) (leaf, found int) {
 	for i := range s.NumColumns() {
 		path := s.Column(i).Path()
 		if top, _, _ := strings.Cut(path, "."); path == name || top == name {
@@ -191,7 +191,7 @@ func checkLeaf(cols record.Columns, name string, c *schema.Column, tokens bool) 
 		want = "a list of token ids"
 	case !tokens && name == cols.Text && (c.MaxRepetitionLevel() > 0 || !isBytes(c)):
 		want = "text"
-	case !tokens && !isName(c):
+	case !tokens && !canBeName(c):
 		want = "text or integers"
 	}
 	if want == "" {
@@ -213,7 +213,7 @@ type parquetGroup struct {
 	cells   [][]parquetCell
 }
 
-func openGroup(p *columnfile.Parquet, g int, leaves []int) (*parquetGroup, error) {
+func openGroup(p *columnfile.ParquetFile, g int, leaves []int) (*parquetGroup, error) {
 	group := &parquetGroup{make([]*parquetColumn, len(leaves)), make([][]parquetCell, len(leaves))}
 	return group, columnfile.Guard(func() error {
 		for i, leaf := range leaves {
@@ -224,7 +224,7 @@ func openGroup(p *columnfile.Parquet, g int, leaves []int) (*parquetGroup, error
 				group.columns[i] = group.columns[same]
 				continue
 			}
-			values, err := p.Values(g, leaf, parquetRows)
+			values, err := p.ReadColumn(g, leaf, parquetBatchRows)
 			if err != nil {
 				return err
 			}
@@ -234,9 +234,9 @@ func openGroup(p *columnfile.Parquet, g int, leaves []int) (*parquetGroup, error
 	})
 }
 
-// next reads rows of all columns and returns how many. A name is kept up to the maximum size of an id.
-func (g *parquetGroup) next(most int64) (n int, err error) {
-	if g.cells[textColumn], err = g.columns[textColumn].next(parquetRows, batchBytes, most); err != nil {
+// readRows reads rows of all columns and returns how many. A name is kept up to the maximum size of an id.
+func (g *parquetGroup) readRows(most int64) (n int, err error) {
+	if g.cells[textColumn], err = g.columns[textColumn].readCells(parquetBatchRows, maxBatchBytes, most); err != nil {
 		return 0, err
 	}
 	n = len(g.cells[textColumn])
@@ -246,7 +246,7 @@ func (g *parquetGroup) next(most int64) (n int, err error) {
 		}
 		if same := slices.Index(g.columns[:i], c); same >= 0 {
 			g.cells[i] = g.cells[same]
-		} else if g.cells[i], err = c.next(max(n, 1), math.MaxInt, record.MaxID); err != nil {
+		} else if g.cells[i], err = c.readCells(max(n, 1), math.MaxInt, record.MaxID); err != nil {
 			return 0, err
 		}
 		if len(g.cells[i]) != n {
@@ -270,10 +270,10 @@ func parquetRow(cols record.Columns, g *parquetGroup, i int) (record.Document, e
 	case text.err != nil:
 		return record.Document{}, record.Errorf("column %q: %w", cols.Text, text.err)
 	case text.size > cols.MaxDocument:
-		return record.Document{}, cols.TooLarge(int(text.size))
+		return record.Document{}, cols.TooLargeError(int(text.size))
 	}
 	d := record.Document{Data: text.data}
-	d.SetName(func(name string) string {
+	d.SetLabels(func(name string) string {
 		return cell(map[string]int{"id": labelColumn, "path": pathColumn, "url": urlColumn}[name]).name()
 	}, cell(metaPathColumn).name())
 	place := columnCount
@@ -301,8 +301,8 @@ func ParquetFields(name string) (fields []record.Field, err error) {
 	}
 	defer p.Close() // read only
 	s := p.MetaData().Schema
-	for _, top := range columnfile.TopNames(s) {
-		leaf, found := leafOf(s, top)
+	for _, top := range columnfile.TopLevelNames(s) {
+		leaf, found := findLeaf(s, top)
 		typ := "nested"
 		if found == 1 {
 			typ = leafType(s.Column(leaf))

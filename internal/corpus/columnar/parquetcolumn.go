@@ -39,26 +39,26 @@ func (c parquetCell) name() string { return string(c.data[:min(len(c.data), reco
 
 func isBytes(c *schema.Column) bool { return c.PhysicalType() == parquet.Types.ByteArray }
 
-// isName reports whether a column can name its row.
-func isName(c *schema.Column) bool {
+// canBeName reports whether a column can name its row.
+func canBeName(c *schema.Column) bool {
 	return c.MaxRepetitionLevel() == 0 && (isBytes(c) || columnfile.IsInteger(c))
 }
 
 // parquetColumn reads a leaf column row by row.
-type parquetColumn struct{ *columnfile.Values }
+type parquetColumn struct{ *columnfile.ColumnReader }
 
-// next reads up to n rows, and fewer once their total size reaches bytes. It keeps at most most bytes of a row.
-func (p *parquetColumn) next(n, bytes int, most int64) ([]parquetCell, error) {
+// readCells reads up to n rows, and fewer once their total size reaches bytes. It keeps at most most bytes of a row.
+func (p *parquetColumn) readCells(n, bytes int, most int64) ([]parquetCell, error) {
 	cells, size := make([]parquetCell, 0, n), 0
 	for len(cells) <= n {
-		more, err := p.More()
+		more, err := p.HasNext()
 		if err != nil {
 			return nil, err
 		}
 		if !more {
 			break
 		}
-		begins := p.Begins()
+		begins := p.IsRowStart()
 		if begins && len(cells) > 0 {
 			size += len(cells[len(cells)-1].data)
 		}
@@ -71,15 +71,15 @@ func (p *parquetColumn) next(n, bytes int, most int64) ([]parquetCell, error) {
 		if begins {
 			cells = append(cells, parquetCell{})
 		}
-		p.take(&cells[len(cells)-1], most)
-		p.Pass()
+		p.addValue(&cells[len(cells)-1], most)
+		p.Advance()
 	}
 	return cells, nil
 }
 
-// take adds a value to a cell.
-func (p *parquetColumn) take(c *parquetCell, most int64) {
-	switch p.Is() {
+// addValue adds a value to a cell.
+func (p *parquetColumn) addValue(c *parquetCell, most int64) {
+	switch p.Presence() {
 	case columnfile.NullRow:
 		c.null = true
 		return
@@ -104,9 +104,9 @@ func (p *parquetColumn) take(c *parquetCell, most int64) {
 		if c.size = int64(len(p.Text())); c.size <= most {
 			c.data = slices.Clone(p.Text())
 		}
-	case p.IsReal():
-		c.data = strconv.AppendFloat(nil, p.Real(), 'g', -1, 64)
-	case p.Unsigned():
+	case p.IsFloat():
+		c.data = strconv.AppendFloat(nil, p.Float(), 'g', -1, 64)
+	case p.IsUnsigned():
 		c.data = strconv.AppendUint(nil, uint64(p.Integer()), 10)
 	default:
 		c.data = strconv.AppendInt(nil, p.Integer(), 10)

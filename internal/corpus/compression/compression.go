@@ -20,15 +20,15 @@ import (
 	"golang.org/x/text/encoding"
 )
 
-// windowMost bounds the window of a compressed file, and so the memory of its decoder. zstd -d and xz -9 have the
+// maxWindow bounds the window of a compressed file, and so the memory of its decoder. zstd -d and xz -9 have the
 // same bound.
-const windowMost = 128 << 20
+const maxWindow = 128 << 20
 
-// bufferBytes is the size of a read buffer.
-const bufferBytes = 256 << 10
+// bufferSize is the size of a read buffer.
+const bufferSize = 256 << 10
 
 // buffers are reused, because a folder may have many thousand small files, each of which is opened twice.
-var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, bufferBytes) }}
+var buffers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, bufferSize) }}
 
 // compressions are detected by their first bytes, whatever the file's name is.
 var compressions = []struct {
@@ -42,7 +42,7 @@ var compressions = []struct {
 	}},
 	{"zstd", zstdMagics(), func(r *bufio.Reader) (io.Reader, func(), error) {
 		z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
-			zstd.WithDecoderMaxWindow(windowMost))
+			zstd.WithDecoderMaxWindow(maxWindow))
 		if err != nil {
 			return nil, nil, err
 		}
@@ -69,9 +69,9 @@ func zstdMagics() []string {
 func openXZ(r *bufio.Reader) (io.Reader, func(), error) {
 	const streamHeader, blockMost = 12, 64
 	head, _ := r.Peek(streamHeader + blockMost) // the decoder reports truncated data
-	if len(head) > streamHeader && xzDictionary(head[streamHeader:]) > windowMost {
+	if len(head) > streamHeader && xzDictionary(head[streamHeader:]) > maxWindow {
 		return nil, nil, fmt.Errorf("it asks for a dictionary of more than %d MiB: compress it again with a smaller one",
-			windowMost>>20)
+			maxWindow>>20)
 	}
 	z, err := xz.NewReader(r)
 	return z, func() {}, err
@@ -103,8 +103,8 @@ func xzDictionary(block []byte) int64 {
 	return (2 | int64(bits&1)) << (bits/2 + 11)
 }
 
-// endings are the file name extensions of compressed data.
-var endings = []string{".gz", ".zst", ".zstd", ".bz2", ".xz"}
+// extensions are the file name extensions of compressed data.
+var extensions = []string{".gz", ".zst", ".zstd", ".bz2", ".xz"}
 
 // NewReader returns a reader of the data of r, decompressed if it starts with the magic number of a compression. It
 // returns an error if name has the extension of a compression and the data is not compressed. Closing the reader
@@ -116,18 +116,18 @@ func NewReader(name string, r io.Reader, close func() error) (*Reader, error) {
 		raw.Reset(nil)
 		buffers.Put(raw)
 	})
-	return detect(name, raw, func() error {
+	return openDetected(name, raw, func() error {
 		free()
 		return close()
 	})
 }
 
-// Uncompressed returns a reader of the unchanged data of r.
-func Uncompressed(r io.Reader, close func() error) *Reader { return &Reader{r: r, close: close} }
+// NewRawReader returns a reader of the unchanged data of r.
+func NewRawReader(r io.Reader, close func() error) *Reader { return &Reader{r: r, close: close} }
 
-func detect(name string, raw *bufio.Reader, close func() error) (*Reader, error) {
+func openDetected(name string, raw *bufio.Reader, close func() error) (*Reader, error) {
 	for _, c := range compressions {
-		is, err := begins(raw, c.magics)
+		is, err := hasMagic(raw, c.magics)
 		if err != nil {
 			return nil, errors.Join(err, close())
 		}
@@ -136,11 +136,11 @@ func detect(name string, raw *bufio.Reader, close func() error) (*Reader, error)
 		}
 		z, done, err := c.open(raw)
 		if err != nil {
-			return nil, errors.Join(Explain(c.name, err), close())
+			return nil, errors.Join(DescribeError(c.name, err), close())
 		}
 		return &Reader{r: z, format: c.name, close: func() error { done(); return close() }}, nil
 	}
-	if ending := strings.ToLower(filepath.Ext(name)); slices.Contains(endings, ending) {
+	if ending := strings.ToLower(filepath.Ext(name)); slices.Contains(extensions, ending) {
 		what := "it holds no compressed data, though its name ends in " + ending
 		if _, err := raw.Peek(1); err == io.EOF {
 			what = "it is empty: the compressed data is truncated"
@@ -150,18 +150,18 @@ func detect(name string, raw *bufio.Reader, close func() error) (*Reader, error)
 	return &Reader{r: raw, close: close}, nil
 }
 
-// TrimEnding removes the extension of a compression from a name, in lower case. It reports whether the name has one.
-func TrimEnding(name string) (trunk string, ok bool) {
+// TrimExtension removes the extension of a compression from a name, in lower case. It reports whether the name has one.
+func TrimExtension(name string) (trunk string, ok bool) {
 	ending := filepath.Ext(name)
-	if !slices.Contains(endings, ending) {
+	if !slices.Contains(extensions, ending) {
 		return name, false
 	}
 	return strings.TrimSuffix(name, ending), true
 }
 
-// begins reports whether the data starts with one of some magic numbers. It reads no more bytes of a pipe than
+// hasMagic reports whether the data starts with one of some magic numbers. It reads no more bytes of a pipe than
 // necessary.
-func begins(r *bufio.Reader, magics []string) (bool, error) {
+func hasMagic(r *bufio.Reader, magics []string) (bool, error) {
 	for n := 1; ; n++ {
 		head, err := r.Peek(n)
 		if err != nil && err != io.EOF {
@@ -188,24 +188,25 @@ func isBzip2(r *bufio.Reader) bool {
 type Reader struct {
 	r        io.Reader
 	head     []byte // already read
-	failed   error  // error of r after head
+	headErr  error  // error of r after head
 	format   string // compression format, empty for none
 	close    func() error
 	onDamage func(err error, from, to int64)
 }
 
-// Direct reports whether Read returns the bytes of the file itself, neither decompressed nor decoded.
-func (d *Reader) Direct() bool { return d.format == "" }
+// IsRaw reports whether Read returns the bytes of the file itself, neither decompressed nor decoded.
+func (d *Reader) IsRaw() bool { return d.format == "" }
 
 // OnDamage makes Read continue after damage of gzip data, at the next member. It calls f with the damage and with the
 // range of offsets, from and to, of untrusted data that was already read. Without OnDamage, damage is an error.
 func (d *Reader) OnDamage(f func(err error, from, to int64)) { d.onDamage = f }
 
-// Trailing returns how many bytes after the end of gzip data are not gzip data. It is valid at the end of the data.
-func (d *Reader) Trailing() int64 {
+// TrailingBytes returns how many bytes after the end of gzip data are not gzip data. It is valid at the end of the
+// data.
+func (d *Reader) TrailingBytes() int64 {
 	switch r := d.r.(type) {
 	case decodedReader:
-		return r.of.Trailing()
+		return r.source.TrailingBytes()
 	case *gzipMembers:
 		return r.trailing
 	}
@@ -216,7 +217,7 @@ func (d *Reader) Read(p []byte) (n int, err error) {
 	defer func() {
 		// Decoders of libraries panic on some damaged data.
 		if v := recover(); v != nil {
-			n, err = 0, Explain(d.format, fmt.Errorf("%v", v))
+			n, err = 0, DescribeError(d.format, fmt.Errorf("%v", v))
 		}
 	}()
 	if len(d.head) > 0 {
@@ -224,25 +225,25 @@ func (d *Reader) Read(p []byte) (n int, err error) {
 		d.head = d.head[n:]
 		return n, nil
 	}
-	if err, d.failed = d.failed, nil; err == nil {
+	if err, d.headErr = d.headErr, nil; err == nil {
 		n, err = d.r.Read(p)
 	}
 	for damage := (*damageError)(nil); d.onDamage != nil && errors.As(err, &damage); {
 		members := d.r.(*gzipMembers) // the only reader that returns such errors
-		d.onDamage(Explain(d.format, err), damage.from, members.offset)
-		members.resume()
+		d.onDamage(DescribeError(d.format, err), damage.from, members.offset)
+		members.resumeAfterDamage()
 		n, err = members.Read(p)
 	}
 	if err != nil && err != io.EOF && d.format != "" && !errors.Is(err, context.Canceled) {
-		err = Explain(d.format, err)
+		err = DescribeError(d.format, err)
 	}
 	return n, err
 }
 
 func (d *Reader) Close() error { return d.close() }
 
-// headBytes is how much Peek can return of compressed data.
-const headBytes = 64 << 10
+// maxHead is how much Peek can return of compressed data.
+const maxHead = 64 << 10
 
 // Decode returns a reader that converts the text of d from encoding e to UTF-8.
 func (d *Reader) Decode(e encoding.Encoding) *Reader {
@@ -252,7 +253,7 @@ func (d *Reader) Decode(e encoding.Encoding) *Reader {
 // decodedReader reads the text of a file in another encoding than UTF-8.
 type decodedReader struct {
 	io.Reader
-	of *Reader
+	source *Reader
 }
 
 // Peek returns the first bytes: at least n, or fewer if the data is shorter or an error follows. The next Read
@@ -262,30 +263,30 @@ func (d *Reader) Peek(n int) []byte {
 		head, _ := body.Peek(n)
 		return head
 	}
-	d.head = make([]byte, 0, headBytes)
-	for len(d.head) < n && d.failed == nil {
-		d.more()
+	d.head = make([]byte, 0, maxHead)
+	for len(d.head) < n && d.headErr == nil {
+		d.fillHead()
 	}
 	return d.head
 }
 
-// more appends data to head.
-func (d *Reader) more() {
+// fillHead appends data to head.
+func (d *Reader) fillHead() {
 	defer func() {
 		if v := recover(); v != nil { // as in Read
-			d.failed = fmt.Errorf("%v", v)
+			d.headErr = fmt.Errorf("%v", v)
 		}
 	}()
 	var n int
-	n, d.failed = d.r.Read(d.head[len(d.head):cap(d.head)])
+	n, d.headErr = d.r.Read(d.head[len(d.head):cap(d.head)])
 	d.head = d.head[:len(d.head)+n]
 }
 
 // decodedFormat marks decoded bytes, whose offsets differ from those of the file.
 const decodedFormat = "decoded"
 
-// Explain adds to a decoder's error the format and whether its data is truncated or damaged.
-func Explain(format string, err error) error {
+// DescribeError adds to a decoder's error the format and whether its data is truncated or damaged.
+func DescribeError(format string, err error) error {
 	if errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) {
 		return fmt.Errorf("%s data is truncated: %w", format, io.ErrUnexpectedEOF)
 	}

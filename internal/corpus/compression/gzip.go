@@ -54,7 +54,7 @@ func (g *gzipMembers) Read(p []byte) (int, error) {
 		var corrupt flate.CorruptInputError
 		switch {
 		case err == io.EOF:
-			g.err = g.next()
+			g.err = g.nextMember()
 		case errors.Is(err, gzip.ErrChecksum), errors.As(err, &corrupt):
 			g.err = &damageError{err, g.member}
 		default:
@@ -67,17 +67,17 @@ func (g *gzipMembers) Read(p []byte) (int, error) {
 	return 0, g.err
 }
 
-// next starts the next member. It returns io.EOF if none follows.
-func (g *gzipMembers) next() error {
+// nextMember starts the next member. It returns io.EOF if none follows.
+func (g *gzipMembers) nextMember() error {
 	if err := g.skipZeros(); err != nil {
 		return err
 	}
 	if head, err := g.r.Peek(2); string(head) == gzipMagic[:2] {
-		return g.begin()
+		return g.startMember()
 	} else if err != nil && err != io.EOF {
 		return err
 	}
-	n, err := g.seek()
+	n, err := g.findMember()
 	if err == io.EOF {
 		g.trailing = n
 	}
@@ -87,7 +87,7 @@ func (g *gzipMembers) next() error {
 	return &damageError{fmt.Errorf("%d bytes between two members are not gzip data", n), g.offset}
 }
 
-func (g *gzipMembers) begin() error {
+func (g *gzipMembers) startMember() error {
 	g.member = g.offset
 	err := g.z.Reset(g.r)
 	g.z.Multistream(false)
@@ -112,8 +112,8 @@ func (g *gzipMembers) skipZeros() error {
 	}
 }
 
-// seek skips bytes up to the header of a member and returns their number, or io.EOF where no header follows.
-func (g *gzipMembers) seek() (n int64, err error) {
+// findMember skips bytes up to the header of a member and returns their number, or io.EOF where no header follows.
+func (g *gzipMembers) findMember() (n int64, err error) {
 	for {
 		head, err := g.r.Peek(gzipHeader)
 		if isGzipHeader(head) {
@@ -131,10 +131,10 @@ func (g *gzipMembers) seek() (n int64, err error) {
 	}
 }
 
-// resume makes Read continue at the next member after damage, and return io.EOF if no member follows.
-func (g *gzipMembers) resume() {
-	if _, g.err = g.seek(); g.err == nil {
-		g.err = g.begin()
+// resumeAfterDamage makes Read continue at the next member after damage, and return io.EOF if no member follows.
+func (g *gzipMembers) resumeAfterDamage() {
+	if _, g.err = g.findMember(); g.err == nil {
+		g.err = g.startMember()
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 // separators of fields, in the order in which they are tried.
 const separators = ",\t;|"
 
-// headBytes is how much of a table is read to find its header.
+// maxHead is how much of a table is read to find its header.
 const headBytes = 64 << 10
 
 // Source reads documents of a table.
@@ -27,8 +27,8 @@ type Source struct {
 	File    record.File
 	Columns record.Columns
 	Options Options
-	// Tabs reports that the file name's extension implies tab-separated fields.
-	Tabs bool
+	// IsTSV reports that the file name's extension implies tab-separated fields.
+	IsTSV bool
 	// Reopen returns the table again from its beginning. nil: it can be read only once, or only at a high cost.
 	Reopen func() (io.ReadCloser, error)
 }
@@ -47,11 +47,11 @@ func (s Source) Documents(r io.Reader, yield record.Yield) bool {
 	if len(bytes.TrimSpace(head)) == 0 {
 		return true
 	}
-	t, err := header(head, s.Columns, s.Options)
+	t, err := parseHeader(head, s.Columns, s.Options)
 	if err != nil {
 		return fail(1, err)
 	}
-	if len(t.names) == 1 && s.Tabs { // no line shows the separator
+	if len(t.names) == 1 && s.IsTSV { // no line shows the separator
 		t.separator = '\t'
 	}
 	if err := s.Columns.CheckUnique(t.names); err != nil {
@@ -62,23 +62,23 @@ func (s Source) Documents(r io.Reader, yield record.Yield) bool {
 		return s.File.Fail(yield, err)
 	}
 	limit := 2*s.Columns.MaxDocument + 2*headBytes // a quote may be written as two
-	records, err := t.below(body, d, limit)
+	records, err := t.recordsAfterHeader(body, d, limit)
 	if err != nil {
 		return fail(1, fmt.Errorf("the header: %w", err))
 	}
-	columns := columnsOf(t.names)
+	columns := columnIndexes(t.names)
 	for e := (evidence{}); ; {
 		row, err := records.next()
 		if err == io.EOF {
 			return true
 		}
-		var merged *mergedError
+		var merged *oversizedFieldError
 		switch {
 		case errors.As(err, &merged):
 			return fail(merged.line, err)
 		case err != nil:
-			return fail(records.number, err)
-		case row.empty():
+			return fail(records.lineNumber, err)
+		case row.isEmpty():
 			continue
 		case row.unclosed:
 			return fail(row.line,
@@ -86,13 +86,13 @@ func (s Source) Documents(r io.Reader, yield record.Yield) bool {
 					quotingHint))
 		}
 		if s.Reopen == nil {
-			if err := s.Options.contradicts(d, sure, &e, row, len(t.names)); err != nil {
+			if err := s.Options.checkEvidence(d, sure, &e, row, len(t.names)); err != nil {
 				return fail(row.line, err)
 			}
 		}
 		var document record.Document
 		switch {
-		case row.long:
+		case row.isTooLong:
 			err = record.WithReason(record.TooLarge, fmt.Errorf("record is larger than %d bytes", limit))
 		case row.fields() != len(t.names):
 			err = record.Errorf("%d fields, the header has %d", row.fields(), len(t.names))
@@ -105,7 +105,7 @@ func (s Source) Documents(r io.Reader, yield record.Yield) bool {
 			}
 			continue
 		}
-		if !s.File.Give(yield, document) {
+		if !s.File.Emit(yield, document) {
 			return false
 		}
 	}
@@ -131,10 +131,10 @@ type table struct {
 	quoted    bool // a name starts with a quote
 }
 
-// below returns the records after the header.
-func (t table) below(r io.Reader, d dialect, limit int64) (*tableReader, error) {
+// recordsAfterHeader returns the records after the header.
+func (t table) recordsAfterHeader(r io.Reader, d dialect, limit int64) (*tableReader, error) {
 	body := bufio.NewReader(r)
-	if err := skipMarks(body); err != nil {
+	if err := skipBOMs(body); err != nil {
 		return nil, err
 	}
 	records := newTableReader(body, d, len(t.names), limit)
@@ -147,12 +147,12 @@ func (t table) below(r io.Reader, d dialect, limit int64) (*tableReader, error) 
 	return records, err
 }
 
-// header returns the separator and the names of the columns. The column of the text must exist.
-func header(head []byte, cols record.Columns, o Options) (table, error) {
+// parseHeader returns the separator and the names of the columns. The column of the text must exist.
+func parseHeader(head []byte, cols record.Columns, o Options) (table, error) {
 	data := bytes.TrimLeft(head, "\ufeff")
 	var most []string
 	for _, separator := range []byte(separators) {
-		r, err := newTableReader(bytes.NewReader(data), o.given(separator), 0, int64(len(data))).next()
+		r, err := newTableReader(bytes.NewReader(data), o.defaultDialect(separator), 0, int64(len(data))).next()
 		if err != nil || r.malformed || r.unclosed || r.bare && o.Quoting != QuotingOff {
 			continue
 		}
@@ -168,28 +168,28 @@ func header(head []byte, cols record.Columns, o Options) (table, error) {
 		}
 	}
 	for i, name := range most {
-		most[i] = record.Clip(name)
+		most[i] = record.Truncate(name)
 	}
 	if len(most) == 0 {
 		return table{}, errors.New("the first line is to name the columns, and is no line of CSV")
 	}
-	return table{}, fmt.Errorf("the first line is to name the columns: %w", cols.Missing(most))
+	return table{}, fmt.Errorf("the first line is to name the columns: %w", cols.MissingTextError(most))
 }
 
 // ColumnNames returns the names of the columns of a table that starts with head. The column of the text must exist.
 func ColumnNames(head []byte, cols record.Columns, o Options) ([]string, error) {
-	t, err := header(head, cols, o)
+	t, err := parseHeader(head, cols, o)
 	return t.names, err
 }
 
 // IsTable reports whether text starts like a table whose header names the column of the text. It requires at least
 // two columns, and as many in the next record.
 func IsTable(data []byte, cols record.Columns, o Options) bool {
-	t, err := header(data, cols, o)
+	t, err := parseHeader(data, cols, o)
 	if err != nil || len(t.names) < 2 {
 		return false
 	}
-	records, err := t.below(bytes.NewReader(data), o.given(t.separator), int64(len(data)))
+	records, err := t.recordsAfterHeader(bytes.NewReader(data), o.defaultDialect(t.separator), int64(len(data)))
 	if err != nil {
 		return false
 	}
@@ -197,7 +197,7 @@ func IsTable(data []byte, cols record.Columns, o Options) bool {
 	return err == nil && r.fields() == len(t.names) && !r.malformed && !r.unclosed && !r.bare
 }
 
-func columnsOf(names []string) map[string]int {
+func columnIndexes(names []string) map[string]int {
 	at := make(map[string]int, len(names))
 	for i, name := range names {
 		if _, twice := at[name]; !twice {
@@ -221,9 +221,9 @@ func csvDocument(cols record.Columns, row *tableRecord, columns map[string]int) 
 		return record.Document{}, record.Errorf(
 			"column %s: not valid UTF-8 (--encoding names another encoding)", strconv.Quote(cols.Text))
 	case int64(len(text)) > cols.MaxDocument:
-		return record.Document{}, cols.TooLarge(len(text))
+		return record.Document{}, cols.TooLargeError(len(text))
 	}
-	d.SetName(value, value("meta.path"))
+	d.SetLabels(value, value("meta.path"))
 	var err error
 	if d.Meta, err = cols.MetaJSON(func(column string) (json.RawMessage, error) {
 		at, ok := columns[column]
@@ -247,8 +247,8 @@ func csvDocument(cols record.Columns, row *tableRecord, columns map[string]int) 
 	return d, cols.CheckID(len(d.ID))
 }
 
-// skipMarks skips byte order marks at the beginning.
-func skipMarks(r *bufio.Reader) error {
+// skipBOMs skips byte order marks at the beginning.
+func skipBOMs(r *bufio.Reader) error {
 	for {
 		mark, err := r.Peek(len("\ufeff"))
 		if string(mark) != "\ufeff" {

@@ -46,27 +46,27 @@ func oneOf(value string, values ...string) error {
 	return fmt.Errorf("%q: want one of %s", value, strings.Join(values, ", "))
 }
 
-// given returns the dialect of the options. If they do not specify quoting, it is on.
-func (c Options) given(separator byte) dialect {
+// defaultDialect returns the dialect of the options. If they do not specify quoting, it is on.
+func (c Options) defaultDialect(separator byte) dialect {
 	return dialect{separator: separator, quoting: c.Quoting != QuotingOff, escaping: c.Escape == EscapeBackslash}
 }
 
-// detects reports whether an option must be detected.
-func (c Options) detects() bool { return c.detectsQuoting() || c.detectsEscape() }
+// hasAuto reports whether an option must be detected.
+func (c Options) hasAuto() bool { return c.isQuotingAuto() || c.isEscapeAuto() }
 
-func (c Options) detectsQuoting() bool { return c.Quoting == "" || c.Quoting == QuotingAuto }
+func (c Options) isQuotingAuto() bool { return c.Quoting == "" || c.Quoting == QuotingAuto }
 
-func (c Options) detectsEscape() bool {
+func (c Options) isEscapeAuto() bool {
 	return (c.Escape == "" || c.Escape == EscapeAuto) && c.Quoting != QuotingOff
 }
 
-// tally counts records of a kind.
-type tally struct {
+// recordCount counts records of a kind.
+type recordCount struct {
 	n     int64
 	first int64 // line of the first one
 }
 
-func (t *tally) add(line int64) {
+func (t *recordCount) add(line int64) {
 	if t.n++; t.n == 1 {
 		t.first = line
 	}
@@ -82,10 +82,10 @@ func (t *tally) add(line int64) {
 //	bare     a quote is inside a field without quotes: writers that quote enclose such fields
 //	escapes  a quote that does not close its field follows a backslash
 //	wrong    the record is malformed or has a wrong number of fields
-type evidence struct{ enclose, text, merged, doubled, bare, escapes, wrong tally }
+type evidence struct{ enclose, text, merged, doubled, bare, escapes, wrong recordCount }
 
 func (e *evidence) add(r *tableRecord, columns int) {
-	if r.empty() {
+	if r.isEmpty() {
 		return
 	}
 	right := r.fields() == columns && !r.malformed && !r.unclosed
@@ -100,46 +100,47 @@ func (e *evidence) add(r *tableRecord, columns int) {
 	}
 	switch {
 	case !r.quoted:
-	case right && !r.even:
+	case right && !r.hasEvenLines:
 		e.enclose.add(r.line)
 	case right && r.lines > 1:
 		e.merged.add(r.line)
 	case right && r.doubled:
 		e.doubled.add(r.line)
-	case !right && r.even:
+	case !right && r.hasEvenLines:
 		e.text.add(r.line)
 	}
 }
 
-// clearly is the ratio of evidence for one reading to evidence for the other from which the table is read that way.
-const clearly = 20
+// minEvidenceRatio is the ratio of evidence for one reading to evidence for the other from which the table is read that
+// way.
+const minEvidenceRatio = 20
 
-// quoting returns whether quotes enclose fields. Comma-separated fields often contain commas, so quotes are rarely
-// text in such a table. sure reports that evidence exists.
-func (e *evidence) quoting(separator byte, columns int) (on, sure bool, err error) {
+// decideQuoting returns whether quotes enclose fields. Comma-separated fields often contain commas, so quotes are
+// rarely text in such a table. sure reports that evidence exists.
+func (e *evidence) decideQuoting(separator byte, columns int) (on, sure bool, err error) {
 	if separator == ',' {
 		return true, true, nil
 	}
 	against := e.text
 	if columns > 1 && e.merged.n > 0 {
-		against = tally{e.text.n + e.merged.n, e.merged.first}
+		against = recordCount{e.text.n + e.merged.n, e.merged.first}
 	}
 	switch {
-	case e.enclose.n > clearly*against.n:
+	case e.enclose.n > minEvidenceRatio*against.n:
 		return true, true, nil
-	case against.n > clearly*e.enclose.n:
+	case against.n > minEvidenceRatio*e.enclose.n:
 		return false, true, nil
 	case e.enclose.n > 0:
-		return false, false, e.unclear(e.enclose, against)
+		return false, false, e.ambiguousError(e.enclose, against)
 	case e.merged.n > 0:
-		return false, false, e.unclear(e.merged, e.merged)
+		return false, false, e.ambiguousError(e.merged, e.merged)
 	case e.doubled.n > 0 && e.bare.n > 0:
-		return false, false, e.unclear(e.doubled, e.bare)
+		return false, false, e.ambiguousError(e.doubled, e.bare)
 	}
 	return e.bare.n == 0, e.bare.n+e.doubled.n > 0, nil
 }
 
-func (e *evidence) unclear(encloses, text tally) error {
+func (e *evidence) ambiguousError(encloses, text recordCount) error {
 	if encloses == text {
 		return fmt.Errorf(`line %d begins a field with a quote ("): it encloses several lines, or is text: say which %s`,
 			text.first, quotingHint)
@@ -148,44 +149,44 @@ func (e *evidence) unclear(encloses, text tally) error {
 		encloses.first, text.first, quotingHint)
 }
 
-// contradicts returns an error if a record of a stream shows that the dialect may be another one. The dialect was
+// checkEvidence returns an error if a record of a stream shows that the dialect may be another one. The dialect was
 // detected only by the beginning of the stream, and e is the evidence of the previous records.
-func (c Options) contradicts(d dialect, sure bool, e *evidence, r *tableRecord, columns int) error {
+func (c Options) checkEvidence(d dialect, sure bool, e *evidence, r *tableRecord, columns int) error {
 	before := *e
 	e.add(r, columns)
 	switch {
-	case c.detectsEscape() && !d.escaping && d.quoting && e.escapes.n > before.escapes.n:
+	case c.isEscapeAuto() && !d.escaping && d.quoting && e.escapes.n > before.escapes.n:
 		return fmt.Errorf(`%w: a quote (") follows a backslash: it is escaped, or closes the field: say which %s`,
-			errStream, escapeHint)
-	case !c.detectsQuoting() || !d.quoting || !r.quoted || d.separator == ',':
+			errSinglePass, escapeHint)
+	case !c.isQuotingAuto() || !d.quoting || !r.quoted || d.separator == ',':
 		return nil
 	case !sure:
 		return fmt.Errorf(`%w: a field begins with a quote ("): it encloses the field, or is text: say which %s`,
-			errStream, quotingHint)
+			errSinglePass, quotingHint)
 	case e.merged.n > before.merged.n || e.text.n > before.text.n:
 		return fmt.Errorf(`%w: a quote (") seems to be text, and others before enclose fields: say which %s`,
-			errStream, quotingHint)
+			errSinglePass, quotingHint)
 	}
 	return nil
 }
 
-var errStream = errors.New("the quotes of a table that is read only once cannot be compared")
+var errSinglePass = errors.New("the quotes of a table that is read only once cannot be compared")
 
 // detect returns the dialect of a table that open returns: the whole table, or with partial its beginning. sure
 // reports that evidence exists.
 func (c Options) detect(open func() (io.ReadCloser, error), t table, partial bool) (d dialect, sure bool, err error) {
-	d = c.given(t.separator)
-	if !c.detects() {
+	d = c.defaultDialect(t.separator)
+	if !c.hasAuto() {
 		return d, true, nil
 	}
-	e, err := t.evidence(open, d, partial)
+	e, err := t.collectEvidence(open, d, partial)
 	if err != nil {
 		return d, false, err
 	}
-	if c.detectsEscape() && e.escapes.n > 0 {
+	if c.isEscapeAuto() && e.escapes.n > 0 {
 		escaping := d
 		escaping.escaping = true
-		with, err := t.evidence(open, escaping, partial)
+		with, err := t.collectEvidence(open, escaping, partial)
 		switch {
 		case err != nil:
 			return d, false, err
@@ -197,22 +198,22 @@ func (c Options) detect(open func() (io.ReadCloser, error), t table, partial boo
 					e.escapes.first, escapeHint)
 		}
 	}
-	if !c.detectsQuoting() {
+	if !c.isQuotingAuto() {
 		return d, true, nil
 	}
-	d.quoting, sure, err = e.quoting(t.separator, len(t.names))
+	d.quoting, sure, err = e.decideQuoting(t.separator, len(t.names))
 	d.escaping = d.escaping && d.quoting
 	return d, sure, err
 }
 
-// evidence reads the records of a table that open returns.
-func (t table) evidence(open func() (io.ReadCloser, error), d dialect, partial bool) (e evidence, err error) {
+// collectEvidence reads the records of a table that open returns.
+func (t table) collectEvidence(open func() (io.ReadCloser, error), d dialect, partial bool) (e evidence, err error) {
 	body, err := open()
 	if err != nil {
 		return e, err
 	}
 	defer body.Close() // read only
-	records, err := t.below(body, d, 0)
+	records, err := t.recordsAfterHeader(body, d, 0)
 	if t.quoted { // the column of the text has its name without the quotes
 		e.enclose.add(1)
 	}

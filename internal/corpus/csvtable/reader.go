@@ -23,7 +23,7 @@ type tableReader struct {
 	err     error  // error of r after unread
 	special [256]bool
 
-	number     int64 // number of the current line, from 1
+	lineNumber int64 // number of the current line, from 1
 	separators int   // in the current line
 	last       byte  // last byte that was read
 	backslash  bool  // precedes the closing quote
@@ -32,24 +32,24 @@ type tableReader struct {
 
 // tableRecord is a record. It is valid until the next one is read.
 type tableRecord struct {
-	line  int64 // line of its first byte
-	lines int   // number of lines
-	size  int64 // in bytes
-	long  bool  // longer than the limit, and not kept
-	data  []byte
-	ends  []int // end of each field in data
+	line      int64 // line of its first byte
+	lines     int   // number of lines
+	size      int64 // in bytes
+	isTooLong bool  // longer than the limit, and not kept
+	data      []byte
+	ends      []int // end of each field in data
 	quotes
 }
 
 // quotes describe what the quotes of a record show about the dialect of its table.
 type quotes struct {
-	quoted    bool // a field begins with a quote
-	malformed bool // text follows a closing quote
-	backslash bool // such a quote follows a backslash
-	doubled   bool // a quoted field holds a quote
-	bare      bool // a quote is inside a field that does not begin with one
-	unclosed  bool // the table ends within quotes
-	even      bool // each of its lines has as many fields as the table has columns, if quotes are text
+	quoted       bool // a field begins with a quote
+	malformed    bool // text follows a closing quote
+	backslash    bool // such a quote follows a backslash
+	doubled      bool // a quoted field holds a quote
+	bare         bool // a quote is inside a field that does not begin with one
+	unclosed     bool // the table ends within quotes
+	hasEvenLines bool // each of its lines has as many fields as the table has columns, if quotes are text
 }
 
 // fields returns how many fields the record has.
@@ -64,11 +64,11 @@ func (r *tableRecord) field(i int) []byte {
 	return r.data[begin:r.ends[i]]
 }
 
-// empty reports whether the record is an empty line.
-func (r *tableRecord) empty() bool { return r.size == 0 }
+// isEmpty reports whether the record is an empty line.
+func (r *tableRecord) isEmpty() bool { return r.size == 0 }
 
 func newTableReader(r io.Reader, d dialect, columns int, limit int64) *tableReader {
-	c := &tableReader{dialect: d, columns: columns, limit: limit, r: r, buffer: make([]byte, headBytes), number: 1}
+	c := &tableReader{dialect: d, columns: columns, limit: limit, r: r, buffer: make([]byte, headBytes), lineNumber: 1}
 	for _, b := range []byte{d.separator, '\n', '\r', '"'} {
 		c.special[b] = true
 	}
@@ -76,10 +76,10 @@ func newTableReader(r io.Reader, d dialect, columns int, limit int64) *tableRead
 	return c
 }
 
-// mergedError is a field whose quotes enclose line breaks and more bytes than a record may have.
-type mergedError struct{ line int64 }
+// oversizedFieldError is a field whose quotes enclose line breaks and more bytes than a record may have.
+type oversizedFieldError struct{ line int64 }
 
-func (e *mergedError) Error() string {
+func (e *oversizedFieldError) Error() string {
 	return `a field that begins with a quote (") extends over more bytes than a record may have: is the quote closed? ` +
 		quotingHint
 }
@@ -88,21 +88,21 @@ func (e *mergedError) Error() string {
 type readerState int
 
 const (
-	fieldBegin readerState = iota
+	fieldStart readerState = iota
 	inField
-	behindQuote // after a quote, which closes the field unless another one follows
-	inQuotes    // from here on, a line break does not end the record
+	afterQuote // after a quote, which closes the field unless another one follows
+	inQuotes   // from here on, a line break does not end the record
 	escaped
 	escapedInQuotes
 )
 
-// next returns the next record, or io.EOF. A *mergedError ends the table.
+// next returns the next record, or io.EOF. A *oversizedFieldError ends the table.
 func (c *tableReader) next() (*tableRecord, error) {
-	if err := c.begin(); err != nil {
+	if err := c.startRecord(); err != nil {
 		return nil, err
 	}
 	r := &c.record
-	for state := fieldBegin; ; {
+	for state := fieldStart; ; {
 		b, err := c.readByte()
 		if err == io.EOF {
 			r.unclosed = state == inQuotes || state == escapedInQuotes
@@ -134,21 +134,21 @@ func (c *tableReader) next() (*tableRecord, error) {
 		state = c.step(state, b)
 		c.last = b
 		if state == inField || state == inQuotes {
-			c.skim()
+			c.keepRun()
 		}
 		if c.limit > 0 && r.size > c.limit {
 			if r.lines > 1 {
-				return nil, &mergedError{r.line}
+				return nil, &oversizedFieldError{r.line}
 			}
-			r.long, r.data = true, r.data[:0]
+			r.isTooLong, r.data = true, r.data[:0]
 		}
 	}
 }
 
-// begin prepares the reader for a record. It returns io.EOF if none follows.
-func (c *tableReader) begin() error {
+// startRecord prepares the reader for a record. It returns io.EOF if none follows.
+func (c *tableReader) startRecord() error {
 	r := &c.record
-	*r = tableRecord{line: c.number, lines: 1, data: r.data[:0], ends: r.ends[:0], quotes: quotes{even: true}}
+	*r = tableRecord{line: c.lineNumber, lines: 1, data: r.data[:0], ends: r.ends[:0], quotes: quotes{hasEvenLines: true}}
 	err := c.fill()
 	if err == nil && c.unread[0] == '\n' && c.last == '\r' { // of the previous record
 		c.last, c.unread = '\n', c.unread[1:]
@@ -165,32 +165,32 @@ func (c *tableReader) step(state readerState, b byte) readerState {
 		switch {
 		case b == '"':
 			c.backslash = c.last == '\\'
-			return behindQuote
+			return afterQuote
 		case b == '\\' && c.escaping:
 			return escapedInQuotes
 		}
-		c.keep(b)
+		c.keepBytes(b)
 		return inQuotes
 	case escapedInQuotes:
 		r.doubled = r.doubled || b == '"'
-		c.keep(b)
+		c.keepBytes(b)
 		return inQuotes
 	case escaped:
-		c.keep(b)
+		c.keepBytes(b)
 		return inField
 	}
 	switch {
 	case b == c.separator:
 		c.endField()
-		return fieldBegin
-	case b == '"' && state == fieldBegin && c.quoting:
+		return fieldStart
+	case b == '"' && state == fieldStart && c.quoting:
 		r.quoted = true
 		return inQuotes
-	case b == '"' && state == behindQuote:
+	case b == '"' && state == afterQuote:
 		r.doubled = true
-		c.keep(b)
+		c.keepBytes(b)
 		return inQuotes
-	case state == behindQuote:
+	case state == afterQuote:
 		r.malformed = true
 		r.backslash = r.backslash || c.backslash
 	case b == '"':
@@ -199,12 +199,12 @@ func (c *tableReader) step(state readerState, b byte) readerState {
 	if b == '\\' && c.escaping {
 		return escaped
 	}
-	c.keep(b)
+	c.keepBytes(b)
 	return inField
 }
 
-// skim keeps the bytes up to the next one that may be special.
-func (c *tableReader) skim() {
+// keepRun keeps the bytes up to the next one that may be special.
+func (c *tableReader) keepRun() {
 	n := 0
 	for n < len(c.unread) && !c.special[c.unread[n]] {
 		n++
@@ -212,14 +212,14 @@ func (c *tableReader) skim() {
 	if n == 0 {
 		return
 	}
-	c.keep(c.unread[:n]...)
+	c.keepBytes(c.unread[:n]...)
 	c.last = c.unread[n-1]
 	c.record.size += int64(n)
 	c.unread = c.unread[n:]
 }
 
-func (c *tableReader) keep(b ...byte) {
-	if c.limit > 0 && !c.record.long {
+func (c *tableReader) keepBytes(b ...byte) {
+	if c.limit > 0 && !c.record.isTooLong {
 		c.record.data = append(c.record.data, b...)
 	}
 }
@@ -228,9 +228,9 @@ func (c *tableReader) endField() { c.record.ends = append(c.record.ends, len(c.r
 
 // endLine counts the fields of a line, if quotes are text.
 func (c *tableReader) endLine() {
-	c.record.even = c.record.even && c.separators+1 == c.columns
+	c.record.hasEvenLines = c.record.hasEvenLines && c.separators+1 == c.columns
 	c.separators = 0
-	c.number++
+	c.lineNumber++
 }
 
 func (c *tableReader) readByte() (byte, error) {

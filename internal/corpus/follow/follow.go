@@ -20,29 +20,29 @@ import (
 type Follower struct {
 	patterns []string
 	settle   time.Duration
-	seen     map[string]sight
+	versions map[string]fileVersion
 }
 
-// sight is a version of a file.
-type sight struct {
-	size   int64
-	time   time.Time
-	since  time.Time // when this version was first seen
-	handed bool      // returned as complete
+// fileVersion is a version of a file.
+type fileVersion struct {
+	size       int64
+	time       time.Time
+	since      time.Time // when this version was first seen
+	isReturned bool      // returned as complete
 }
 
 // New follows patterns: paths with * and ** in them, folders (all files below them) and names of files. A file is
 // complete when it has not changed for settle. 0 accepts each file immediately, for writers that rename complete
 // files into place.
 func New(patterns []string, settle time.Duration) (*Follower, error) {
-	f := &Follower{settle: settle, seen: map[string]sight{}}
+	f := &Follower{settle: settle, versions: map[string]fileVersion{}}
 	for _, p := range patterns {
 		abs, err := filepath.Abs(p)
 		if err != nil {
 			return nil, fmt.Errorf("follow %s: %w", p, err)
 		}
 		if info, err := os.Stat(abs); err == nil && info.IsDir() {
-			abs = filepath.Join(literal(abs), "**")
+			abs = filepath.Join(escapePattern(abs), "**")
 		}
 		if !doublestar.ValidatePathPattern(abs) {
 			return nil, fmt.Errorf(
@@ -57,19 +57,19 @@ func New(patterns []string, settle time.Duration) (*Follower, error) {
 	return f, nil
 }
 
-// literal returns a pattern that matches only the path itself.
-func literal(path string) string {
+// escapePattern returns a pattern that matches only the path itself.
+func escapePattern(path string) string {
 	return strings.NewReplacer(`\`, `\\`, "*", `\*`, "?", `\?`, "[", `\[`, "]", `\]`, "{", `\{`, "}", `\}`).Replace(path)
 }
 
 // Patterns returns the followed patterns, absolute.
 func (f *Follower) Patterns() []string { return f.patterns }
 
-// Look returns the absolute paths of the files that have become complete, in order, and the number of files that may
+// Poll returns the absolute paths of the files that have become complete, in order, and the number of files that may
 // still be written. A file that changes after it was returned is returned again when it is complete again. Files that
 // disappear are removed from the record. An error changes nothing: call Look again.
-func (f *Follower) Look(now time.Time) (whole []string, unsettled int, err error) {
-	there := map[string]sight{}
+func (f *Follower) Poll(now time.Time) (whole []string, unsettled int, err error) {
+	there := map[string]fileVersion{}
 	for _, p := range f.patterns {
 		base, _ := doublestar.SplitPattern(filepath.ToSlash(p))
 		names, err := doublestar.FilepathGlob(p, doublestar.WithFilesOnly(), doublestar.WithFailOnIOErrors())
@@ -77,7 +77,7 @@ func (f *Follower) Look(now time.Time) (whole []string, unsettled int, err error
 			return nil, 0, fmt.Errorf("look for files %s: %w", p, err)
 		}
 		for _, name := range names {
-			if _, known := there[name]; known || passedOver(base, name) {
+			if _, known := there[name]; known || isIgnored(base, name) {
 				continue
 			}
 			info, err := os.Stat(name)
@@ -89,8 +89,8 @@ func (f *Follower) Look(now time.Time) (whole []string, unsettled int, err error
 			case !info.Mode().IsRegular():
 				continue
 			}
-			s := sight{size: info.Size(), time: info.ModTime(), since: now}
-			if before, ok := f.seen[name]; ok && before.size == s.size && before.time.Equal(s.time) {
+			s := fileVersion{size: info.Size(), time: info.ModTime(), since: now}
+			if before, ok := f.versions[name]; ok && before.size == s.size && before.time.Equal(s.time) {
 				s = before
 			}
 			there[name] = s
@@ -98,24 +98,24 @@ func (f *Follower) Look(now time.Time) (whole []string, unsettled int, err error
 	}
 	for name, s := range there {
 		switch {
-		case s.handed:
+		case s.isReturned:
 			continue
 		case now.Sub(s.since) < f.settle:
 			unsettled++
 			continue
 		}
-		s.handed = true
+		s.isReturned = true
 		there[name] = s
 		whole = append(whole, name)
 	}
-	f.seen = there
+	f.versions = there
 	slices.Sort(whole)
 	return whole, unsettled, nil
 }
 
-// passedOver reports whether a name is by convention not a file to read: hidden, in a hidden folder, or still being
+// isIgnored reports whether a name is by convention not a file to read: hidden, in a hidden folder, or still being
 // written.
-func passedOver(base, name string) bool {
+func isIgnored(base, name string) bool {
 	for _, ending := range []string{".tmp", ".part", ".partial", ".crdownload"} {
 		if strings.HasSuffix(name, ending) {
 			return true

@@ -65,7 +65,7 @@ func TestFollowerFindsWhatIsWhole(t *testing.T) {
 		{func() {}, nil, 0},
 	} {
 		c.do()
-		whole, unsettled, err := f.Look(began.Add(time.Duration(second) * time.Second))
+		whole, unsettled, err := f.Poll(began.Add(time.Duration(second) * time.Second))
 		var names []string
 		for _, name := range whole {
 			rel, err := filepath.Rel(dir, name)
@@ -96,7 +96,7 @@ func TestFollowerTakesWhatIsRenamedAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	for look, want := range []int{1, 0} {
-		if whole, unsettled, err := f.Look(time.Now()); err != nil || len(whole) != want || unsettled != 0 {
+		if whole, unsettled, err := f.Poll(time.Now()); err != nil || len(whole) != want || unsettled != 0 {
 			t.Errorf("look %d: %v, %d, %v", look, whole, unsettled, err)
 		}
 	}

@@ -19,7 +19,7 @@ func LineDocuments(f record.File, lines *jsonvalue.LineReader, cols record.Colum
 		if err == io.EOF {
 			return true
 		}
-		number := lines.Number()
+		number := lines.LineNumber()
 		var long *jsonvalue.SizeError
 		if err != nil && !errors.As(err, &long) {
 			return yield(record.Document{}, fmt.Errorf("read %s:%d: %w", f.Origin, number, err)) && false
@@ -40,7 +40,7 @@ func LineDocuments(f record.File, lines *jsonvalue.LineReader, cols record.Colum
 			}
 			continue
 		}
-		if !f.Give(yield, d) {
+		if !f.Emit(yield, d) {
 			return false
 		}
 	}

@@ -16,7 +16,7 @@ import (
 // lines. A value that is not a document is a *record.SkipError with its line. It returns whether the iteration
 // continues.
 func ValueDocuments(f record.File, r io.Reader, cols record.Columns, yield record.Yield) bool {
-	v := jsonvalue.NewReader(r, cols.Limit(), true)
+	v := jsonvalue.NewReader(r, cols.MaxRecord(), true)
 	for {
 		raw, line, err := v.Next()
 		if err == io.EOF {
@@ -39,7 +39,7 @@ func ValueDocuments(f record.File, r io.Reader, cols record.Columns, yield recor
 			}
 			continue
 		}
-		if !f.Give(yield, d) {
+		if !f.Emit(yield, d) {
 			return false
 		}
 	}

@@ -6,7 +6,7 @@ import (
 	"io"
 )
 
-func buffered(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 64<<10) }
+func newBufferedReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, 64<<10) }
 
 // LineReader reads lines of bounded length. A longer one is a *SizeError, and the next call returns the line after
 // it.
@@ -21,7 +21,7 @@ type LineReader struct {
 
 // NewLineReader returns a reader of lines of at most limit bytes.
 func NewLineReader(r io.Reader, limit int64) *LineReader {
-	return &LineReader{r: buffered(r), limit: limit}
+	return &LineReader{r: newBufferedReader(r), limit: limit}
 }
 
 // StartAt sets the position of the first byte: its offset in bytes, and the number of lines before it.
@@ -30,8 +30,8 @@ func (l *LineReader) StartAt(offset, lines int64) { l.offset, l.number = offset,
 // Offset returns the offset after the last line that was read.
 func (l *LineReader) Offset() int64 { return l.offset }
 
-// Number returns the number of the last line that was read, from 1.
-func (l *LineReader) Number() int64 { return l.number }
+// LineNumber returns the number of the last line that was read, from 1.
+func (l *LineReader) LineNumber() int64 { return l.number }
 
 // Next returns a line including its terminator, valid until the next call, or io.EOF.
 func (l *LineReader) Next() ([]byte, error) {
@@ -49,7 +49,7 @@ func (l *LineReader) Next() ([]byte, error) {
 		if long = long || size > l.limit; long {
 			l.parts = nil
 		} else {
-			l.add(part)
+			l.appendPart(part)
 		}
 		switch {
 		case err == bufio.ErrBufferFull:
@@ -62,15 +62,15 @@ func (l *LineReader) Next() ([]byte, error) {
 			l.line = nil
 			return nil, &SizeError{fmt.Sprintf("line is too long: more than %d bytes", l.limit)}
 		}
-		return l.whole(size), nil
+		return l.joinParts(size), nil
 	}
 }
 
 // partBytes is the size of the parts in which a long line is collected. Growing it in place would copy it repeatedly.
 const partBytes = 1 << 20
 
-// add appends to the line.
-func (l *LineReader) add(part []byte) {
+// appendPart appends to the line.
+func (l *LineReader) appendPart(part []byte) {
 	if len(l.line)+len(part) > max(partBytes, cap(l.line)) {
 		l.parts = append(l.parts, l.line)
 		l.line = make([]byte, 0, partBytes)
@@ -78,8 +78,8 @@ func (l *LineReader) add(part []byte) {
 	l.line = append(l.line, part...)
 }
 
-// whole returns a complete line of a size, valid until the next one. A next line of this size needs no parts.
-func (l *LineReader) whole(size int64) []byte {
+// joinParts returns a complete line of a size, valid until the next one. A next line of this size needs no parts.
+func (l *LineReader) joinParts(size int64) []byte {
 	if l.parts == nil {
 		return l.line
 	}

@@ -70,13 +70,13 @@ const maxFields = 1 << 16
 var errManyFields = fmt.Errorf("an object with more than %d fields", maxFields)
 
 func scanObject(raw []byte) (o Object, err error) {
-	d := borrowDecoder(raw)
-	defer d.giveBack()
+	d := getDecoder(raw)
+	defer d.putBack()
 	switch first, err := d.ReadToken(); {
 	case err != nil:
 		return nil, err
 	case first.Kind() == 'n':
-		return nil, d.end() // null has no fields
+		return nil, d.checkEnd() // null has no fields
 	case first.Kind() != '{':
 		return nil, errors.New("not an object")
 	}
@@ -98,13 +98,13 @@ func scanObject(raw []byte) (o Object, err error) {
 	if _, err := d.ReadToken(); err != nil {
 		return nil, err
 	}
-	return o, d.end()
+	return o, d.checkEnd()
 }
 
 // EachElement calls f with every element of a JSON list, until it returns an error. Data after the list is an error.
 func EachElement(list []byte, f func(element []byte) error) error {
-	d := borrowDecoder(list)
-	defer d.giveBack()
+	d := getDecoder(list)
+	defer d.putBack()
 	if first, err := d.ReadToken(); err != nil || first.Kind() != '[' {
 		return errors.Join(errors.New("not a list"), err)
 	}
@@ -120,7 +120,7 @@ func EachElement(list []byte, f func(element []byte) error) error {
 	if _, err := d.ReadToken(); err != nil {
 		return err
 	}
-	return d.end()
+	return d.checkEnd()
 }
 
 // decoder reads JSON without copying it. It accepts what encoding/json accepts.
@@ -131,14 +131,14 @@ type decoder struct {
 
 var decoders = sync.Pool{New: func() any { return &decoder{Decoder: new(jsontext.Decoder)} }}
 
-func borrowDecoder(raw []byte) *decoder {
+func getDecoder(raw []byte) *decoder {
 	d := decoders.Get().(*decoder)
 	d.reset(raw)
 	return d
 }
 
-// giveBack returns the decoder to the pool without references to the input.
-func (d *decoder) giveBack() {
+// putBack returns the decoder to the pool without references to the input.
+func (d *decoder) putBack() {
 	d.reset(nil)
 	decoders.Put(d)
 }
@@ -148,8 +148,8 @@ func (d *decoder) reset(raw []byte) {
 	d.Reset(&d.buffer, jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
 }
 
-// end checks that only space follows.
-func (d *decoder) end() error {
+// checkEnd checks that only space follows.
+func (d *decoder) checkEnd() error {
 	switch _, err := d.ReadToken(); err {
 	case io.EOF:
 		return nil

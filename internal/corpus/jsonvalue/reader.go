@@ -16,21 +16,21 @@ type Reader struct {
 	limit int64 // maximum bytes of a value
 	array bool
 
-	began, in bool // the first byte was read; inside the array
-	some      bool // the array has an element
-	line      int64
-	opened    int64 // line on which the array starts
-	value     []byte
-	over      bool // the value exceeds limit
+	hasStarted, inArray bool // the first byte was read; inside the array
+	hasElement          bool // the array has an element
+	line                int64
+	arrayLine           int64 // line on which the array starts
+	value               []byte
+	isOversized         bool // the value exceeds limit
 
-	// name is called with the names of an object's fields, apart from those longer than limit, and returns whether to
+	// onName is called with the names of an object's fields, apart from those longer than limit, and returns whether to
 	// continue. Values are then not kept. If nil, they are kept.
-	name func(string) bool
+	onName func(string) bool
 }
 
 // NewReader returns a reader of values of at most limit bytes. array permits an array of values.
 func NewReader(r io.Reader, limit int64, array bool) *Reader {
-	return &Reader{r: buffered(r), limit: limit, array: array}
+	return &Reader{r: newBufferedReader(r), limit: limit, array: array}
 }
 
 // SizeError is a line or a value that exceeds the limit of its reader, which continues after it.
@@ -38,106 +38,106 @@ type SizeError struct{ message string }
 
 func (e *SizeError) Error() string { return e.message }
 
-// Names calls f with the names of the fields of the next value, an object, until f returns false. It skips names
+// EachName calls f with the names of the fields of the next value, an object, until f returns false. It skips names
 // longer than the limit. It reads a value of any size in bounded memory. Its error is one of Next.
-func (v *Reader) Names(f func(name string) bool) error {
-	v.name = f
-	defer func() { v.name = nil }()
+func (v *Reader) EachName(f func(name string) bool) error {
+	v.onName = f
+	defer func() { v.onName = nil }()
 	_, _, err := v.Next()
-	if err == errEnough {
+	if err == errStop {
 		return nil
 	}
 	return err
 }
 
-// errEnough is returned after Reader.name has returned false.
-var errEnough = errors.New("no more names are wanted")
+// errStop is returned after Reader.name has returned false.
+var errStop = errors.New("no more names are wanted")
 
 // Next returns a value, valid until the next call, and the line of its first byte, from 1, or io.EOF. After a
 // *SizeError it continues with the next value. After any other error nothing more can be read.
 func (v *Reader) Next() (raw []byte, line int64, err error) {
-	c, err := v.start()
+	c, err := v.startValue()
 	if err != nil {
 		return nil, v.line, err
 	}
-	v.value, v.over = v.value[:0], false
+	v.value, v.isOversized = v.value[:0], false
 	line = v.line
-	if err := v.read(c); err != nil {
+	if err := v.readValue(c); err != nil {
 		return nil, line, err
 	}
-	if v.over {
+	if v.isOversized {
 		return nil, line, &SizeError{fmt.Sprintf("a value of more than %d bytes", v.limit)}
 	}
 	return v.value, line, nil
 }
 
-// start reads up to the first byte of the next value and returns it.
-func (v *Reader) start() (byte, error) {
-	c, err := v.space()
-	if !v.began {
-		v.began = true
+// startValue reads up to the first byte of the next value and returns it.
+func (v *Reader) startValue() (byte, error) {
+	c, err := v.skipSpace()
+	if !v.hasStarted {
+		v.hasStarted = true
 		if err == nil && c == '[' && v.array {
-			v.in, v.opened = true, v.line
-			c, err = v.space()
+			v.inArray, v.arrayLine = true, v.line
+			c, err = v.skipSpace()
 		}
 	}
-	if !v.in {
+	if !v.inArray {
 		if err == nil && (c == ']' || c == '}' || c == ',' || c == ':') {
 			err = fmt.Errorf("unexpected %q behind the last value", c)
 		}
 		return c, err
 	}
-	if err == nil && v.some && c == ',' {
-		if c, err = v.space(); err == nil && c == ']' {
+	if err == nil && v.hasElement && c == ',' {
+		if c, err = v.skipSpace(); err == nil && c == ']' {
 			return 0, errors.New("unexpected ']' behind a comma")
 		}
-	} else if err == nil && v.some && c != ']' {
+	} else if err == nil && v.hasElement && c != ']' {
 		return 0, fmt.Errorf("unexpected %q behind an element: want a comma or ]", c)
 	}
 	switch {
 	case err == io.EOF:
-		return 0, fmt.Errorf("the list that begins in line %d is not closed: the file is cut off", v.opened)
+		return 0, fmt.Errorf("the list that begins in line %d is not closed: the file is cut off", v.arrayLine)
 	case err != nil:
 		return 0, err
 	case c == ']':
-		return 0, v.close()
+		return 0, v.checkArrayEnd()
 	case c == '}' || c == ',' || c == ':':
 		return 0, fmt.Errorf("unexpected %q", c)
 	}
-	v.some = true
+	v.hasElement = true
 	return c, nil
 }
 
-// close checks that nothing follows the array.
-func (v *Reader) close() error {
-	c, err := v.space()
+// checkArrayEnd checks that nothing follows the array.
+func (v *Reader) checkArrayEnd() error {
+	c, err := v.skipSpace()
 	if err == nil {
 		err = fmt.Errorf("unexpected %q behind the list", c)
 	}
 	return err
 }
 
-// read reads a value that starts with c into v.value.
-func (v *Reader) read(c byte) error {
+// readValue reads a value that starts with c into v.value.
+func (v *Reader) readValue(c byte) error {
 	began, depth := v.line, 0
-	object := v.name != nil && c == '{'
+	object := v.onName != nil && c == '{'
 	named := object // the next string of depth 1 is a name
 	for {
-		v.keep(c)
+		v.appendByte(c)
 		switch c {
 		case ',':
 			named = named || object && depth == 1
 		case '"':
 			if named && depth == 1 {
-				v.value, v.over = append(v.value[:0], c), false
+				v.value, v.isOversized = append(v.value[:0], c), false
 			}
-			if err := v.text(); err != nil {
+			if err := v.readString(); err != nil {
 				return err
 			}
 			if named && depth == 1 {
 				var name string
-				if named = false; !v.over && json.Unmarshal(v.value, &name) == nil && !v.name(name) {
-					return errEnough
+				if named = false; !v.isOversized && json.Unmarshal(v.value, &name) == nil && !v.onName(name) {
+					return errStop
 				}
 			}
 		case '{', '[':
@@ -167,8 +167,8 @@ func (v *Reader) read(c byte) error {
 	}
 }
 
-// text reads the rest of a string.
-func (v *Reader) text() error {
+// readString reads the rest of a string.
+func (v *Reader) readString() error {
 	for began, escaped := v.line, false; ; {
 		c, err := v.r.ReadByte()
 		if err == io.EOF {
@@ -177,7 +177,7 @@ func (v *Reader) text() error {
 		if err != nil {
 			return err
 		}
-		v.keep(c)
+		v.appendByte(c)
 		switch {
 		case escaped:
 			escaped = false
@@ -192,14 +192,14 @@ func (v *Reader) text() error {
 	}
 }
 
-func (v *Reader) keep(c byte) {
-	if v.over = v.over || int64(len(v.value)) >= v.limit; !v.over {
+func (v *Reader) appendByte(c byte) {
+	if v.isOversized = v.isOversized || int64(len(v.value)) >= v.limit; !v.isOversized {
 		v.value = append(v.value, c)
 	}
 }
 
-// space returns the first byte that is not space, and counts lines.
-func (v *Reader) space() (byte, error) {
+// skipSpace returns the first byte that is not space, and counts lines.
+func (v *Reader) skipSpace() (byte, error) {
 	if v.line == 0 {
 		v.line = 1
 	}

@@ -12,14 +12,14 @@ import (
 
 // reader reads a pipe or standard input. Another goroutine reads one part ahead, so that Read can end with ctx.
 type reader struct {
-	ctx   context.Context
-	parts chan part
-	rest  []byte
-	err   error
-	close func() error
+	ctx    context.Context
+	chunks chan chunk
+	rest   []byte
+	err    error
+	close  func() error
 }
 
-type part struct {
+type chunk struct {
 	data []byte
 	err  error
 }
@@ -37,17 +37,17 @@ func Open(ctx context.Context, stdin io.Reader, name string) (io.ReadCloser, err
 		r, close = f, once
 		context.AfterFunc(ctx, func() { _ = once() }) // ends the pending read; Close returns the error
 	}
-	w := &reader{ctx: ctx, parts: make(chan part, 1), close: close}
-	go w.run(r)
+	w := &reader{ctx: ctx, chunks: make(chan chunk, 1), close: close}
+	go w.readAhead(r)
 	return w, nil
 }
 
-func (w *reader) run(r io.Reader) {
+func (w *reader) readAhead(r io.Reader) {
 	for {
 		buf := make([]byte, 64<<10)
 		n, err := r.Read(buf)
 		select {
-		case w.parts <- part{buf[:n], err}:
+		case w.chunks <- chunk{buf[:n], err}:
 		case <-w.ctx.Done():
 			return
 		}
@@ -60,7 +60,7 @@ func (w *reader) run(r io.Reader) {
 func (w *reader) Read(p []byte) (int, error) {
 	for len(w.rest) == 0 && w.err == nil {
 		select {
-		case next := <-w.parts:
+		case next := <-w.chunks:
 			w.rest, w.err = next.data, next.err
 		case <-w.ctx.Done():
 			w.err = w.ctx.Err()

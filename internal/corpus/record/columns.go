@@ -13,7 +13,7 @@ import (
 type Columns struct {
 	// Text is the field or column of the document. It is not empty.
 	Text string
-	// ID is the field or column of the document's own id; empty reads none.
+	// ProcessID is the field or column of the document's own id; empty reads none.
 	ID string
 	// Tokens reports that Text is a list of token ids, not text.
 	Tokens bool
@@ -68,30 +68,31 @@ func (c Columns) CheckID(size int) error {
 	return nil
 }
 
-// TooLarge returns the error of a document of n bytes, more than MaxDocument.
-func (c Columns) TooLarge(n int) error {
+// TooLargeError returns the error of a document of n bytes, more than MaxDocument.
+func (c Columns) TooLargeError(n int) error {
 	return &recordError{TooLarge, fmt.Errorf("document has %d bytes, more than %d", n, c.MaxDocument)}
 }
 
 // lineFactor bounds a line by the largest document: JSON may write a byte as six (\u0000).
 const lineFactor = 6
 
-// Limit returns the largest size of a record in bytes. Larger ones are not read completely.
-func (c Columns) Limit() int64 { return lineFactor*c.MaxDocument + 64<<10 }
+// MaxRecord returns the largest size of a record in bytes. Larger ones are not read completely.
+func (c Columns) MaxRecord() int64 { return lineFactor*c.MaxDocument + 64<<10 }
 
-// Has reports whether a record has a text, in parts or not, or tokens if Tokens is set.
-func (c Columns) Has(fields jsonvalue.Object) bool {
+// HasDocument reports whether a record has a text, in parts or not, or tokens if Tokens is set.
+func (c Columns) HasDocument(fields jsonvalue.Object) bool {
 	return fields.Lookup(c.Text) != nil || !c.Tokens && fields.Value("parts") != nil
 }
 
-// MissingColumn returns the error of a table without a column, but with columns of the given names.
-func (c Columns) MissingColumn(name string, names []string) error {
+// MissingColumnError returns the error of a table without a column, but with columns of the given names.
+func (c Columns) MissingColumnError(name string, names []string) error {
 	has := ListNames(slices.Clone(names))
 	return fmt.Errorf("no column %q; it has %s%s", name, has, c.missingHint(name, has))
 }
 
-// Missing returns the error of a record or table without the text, but with columns of the given names, which it sorts.
-func (c Columns) Missing(names []string) error {
+// MissingTextError returns the error of a record or table without the text, but with columns of the given names, which
+// it sorts.
+func (c Columns) MissingTextError(names []string) error {
 	has := ListNames(names)
 	return fmt.Errorf("no %s; it has %s%s", strconv.Quote(c.Text), has, c.missingHint(c.Text, has))
 }

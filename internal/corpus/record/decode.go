@@ -30,26 +30,26 @@ func (c Columns) Parse(raw []byte) (Document, error) {
 	}
 	fields, err := jsonvalue.ReadObject(raw)
 	if err != nil {
-		return Document{}, notObject(err)
+		return Document{}, notObjectError(err)
 	}
 	return c.Document(fields)
 }
 
 // Document returns the document of a record's fields. Its error has a reason.
 func (c Columns) Document(fields jsonvalue.Object) (Document, error) {
-	d, err := c.content(fields)
+	d, err := c.decodeContent(fields)
 	if err != nil {
 		return Document{}, err
 	}
-	if d.Weight, err = weight(fields.Value("weight")); err != nil {
+	if d.Weight, err = decodeWeight(fields.Value("weight")); err != nil {
 		return Document{}, Errorf(`field "weight": %w`, err)
 	}
 	if int64(len(d.Data)) > c.MaxDocument {
-		return Document{}, c.TooLarge(len(d.Data))
+		return Document{}, c.TooLargeError(len(d.Data))
 	}
 	path := DecodeLabel(jsonvalue.InnerObject(fields.Value("meta")).Value("path"))
-	d.SetName(func(column string) string { return DecodeLabel(fields.Value(column)) }, path)
-	d.Meta, err = c.MetaJSON(func(column string) (json.RawMessage, error) { return nested(fields, column) })
+	d.SetLabels(func(column string) string { return DecodeLabel(fields.Value(column)) }, path)
+	d.Meta, err = c.MetaJSON(func(column string) (json.RawMessage, error) { return lookupMeta(fields, column) })
 	if err != nil {
 		return Document{}, err
 	}
@@ -66,21 +66,21 @@ func (c Columns) Document(fields jsonvalue.Object) (Document, error) {
 	return d, c.CheckID(len(d.ID))
 }
 
-// content returns the document of a record's text, parts or tokens.
-func (c Columns) content(fields jsonvalue.Object) (d Document, err error) {
+// decodeContent returns the document of a record's text, parts or tokens.
+func (c Columns) decodeContent(fields jsonvalue.Object) (d Document, err error) {
 	value, parts := fields.Lookup(c.Text), fields.Value("parts")
 	switch {
 	case value == nil && parts != nil && !c.Tokens:
 		d.Parts = true
-		if d.Data, err = textInParts(parts); err != nil {
+		if d.Data, err = encodeParts(parts); err != nil {
 			return d, Errorf(`field "parts": %w`, err)
 		}
 		return d, nil
 	case value == nil:
-		return d, &recordError{Invalid, c.Missing(fields.Names())}
+		return d, &recordError{Invalid, c.MissingTextError(fields.Names())}
 	case !c.Tokens && bytes.IndexByte(value, '\\') < 0 &&
 		int64(len(value)-len(`""`)) > c.MaxDocument: // without copying
-		return d, c.TooLarge(len(value) - len(`""`))
+		return d, c.TooLargeError(len(value) - len(`""`))
 	case !c.Tokens:
 		d.Data, err = DecodeText(value)
 	default:
@@ -90,20 +90,20 @@ func (c Columns) content(fields jsonvalue.Object) (d Document, err error) {
 		return d, Errorf("field %q: %w", c.Text, err)
 	}
 	if c.Tokens {
-		if d.Loss, err = mask(fields.Value("loss"), len(d.Data)/4); err != nil {
+		if d.Loss, err = decodeMask(fields.Value("loss"), len(d.Data)/4); err != nil {
 			return d, Errorf(`field "loss": %w`, err)
 		}
 	}
 	return d, nil
 }
 
-// textInParts checks [{"text", "loss"}, ...] and returns it in the format of a document's message.
-func textInParts(raw []byte) ([]byte, error) {
+// encodeParts checks [{"text", "loss"}, ...] and returns it in the format of a document's message.
+func encodeParts(raw []byte) ([]byte, error) {
 	any, count := false, 0
 	err := jsonvalue.EachElement(raw, func(element []byte) error {
 		var part struct {
-			Text *uncopied `json:"text"`
-			Loss *bool     `json:"loss"`
+			Text *rawString `json:"text"`
+			Loss *bool      `json:"loss"`
 		}
 		if err := json.Unmarshal(element, &part); err != nil {
 			return err
@@ -131,10 +131,10 @@ type noTextError struct{ part int }
 
 func (e *noTextError) Error() string { return fmt.Sprintf(`part %d has no "text"`, e.part) }
 
-// uncopied is a JSON string that is not decoded.
-type uncopied struct{ empty bool }
+// rawString is a JSON string that is not decoded.
+type rawString struct{ empty bool }
 
-func (u *uncopied) UnmarshalJSON(raw []byte) error {
+func (u *rawString) UnmarshalJSON(raw []byte) error {
 	if raw[0] != '"' {
 		return errors.New("not a string")
 	}
@@ -142,8 +142,8 @@ func (u *uncopied) UnmarshalJSON(raw []byte) error {
 	return nil
 }
 
-// weight returns a loss weight: nil for 1, and for a record without one.
-func weight(raw []byte) (*float32, error) {
+// decodeWeight returns a loss weight: nil for 1, and for a record without one.
+func decodeWeight(raw []byte) (*float32, error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
@@ -158,9 +158,9 @@ func weight(raw []byte) (*float32, error) {
 	return &w, nil
 }
 
-// mask returns which tokens have a loss, as lengths of runs. raw has true or 1 for each such token. It returns nil
-// for a record without a mask.
-func mask(raw []byte, tokens int) (lengths []int32, _ error) {
+// decodeMask returns which tokens have a loss, as lengths of runs. raw has true or 1 for each such token. It returns
+// nil for a record without a mask.
+func decodeMask(raw []byte, tokens int) (lengths []int32, _ error) {
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil, nil
 	}
@@ -187,8 +187,8 @@ func mask(raw []byte, tokens int) (lengths []int32, _ error) {
 	return lengths, nil
 }
 
-// SetName sets the document's label and path from the record's columns id, path and url, and from its meta.path.
-func (d *Document) SetName(column func(string) string, metaPath string) {
+// SetLabels sets the document's label and path from the record's columns id, path and url, and from its meta.path.
+func (d *Document) SetLabels(column func(string) string, metaPath string) {
 	d.Label = CleanLabel(column("id"))
 	for _, path := range []string{column("path"), metaPath, column("url")} {
 		if d.Path == "" {
@@ -218,8 +218,8 @@ func DecodeLabel(raw []byte) string {
 	return s
 }
 
-// notObject returns the error for a record that is not an object, with the name of its JSON type.
-func notObject(err error) error {
+// notObjectError returns the error for a record that is not an object, with the name of its JSON type.
+func notObjectError(err error) error {
 	var is *json.UnmarshalTypeError
 	if !errors.As(err, &is) {
 		return Errorf("not a JSON object: %w", err)

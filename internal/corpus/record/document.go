@@ -12,7 +12,7 @@ type Document struct {
 	// Path is the document's own path, meta.path or url, if it has one. Otherwise it is its file's path, relative to the
 	// path that was opened, with slashes. Origin is its file's absolute path, whatever was opened.
 	Path, Origin string
-	// ID is the document's own id, if Columns.ID is set.
+	// ProcessID is the document's own id, if Columns.ProcessID is set.
 	ID string
 	// Label is a name of the document, not necessarily a unique one: its field or column "id", or the path of a plain
 	// file as the user wrote it.
@@ -25,8 +25,8 @@ type Document struct {
 	// loss weight, nil for 1.
 	Loss   []int32
 	Weight *float32
-	// Replaced is the number of bytes that were not UTF-8, which were replaced by U+FFFD in Data.
-	Replaced int
+	// ReplacedBytes is the number of bytes that were not UTF-8, which were replaced by U+FFFD in Data.
+	ReplacedBytes int
 	// Meta is a JSON object of those values of Columns.Meta that the document has, empty for none.
 	Meta string
 }
@@ -92,9 +92,9 @@ type Yield func(Document, error) bool
 
 // File names the file of documents.
 type File struct {
-	Path   string // relative to the path that was opened, with slashes
-	Given  string // as the user wrote it
-	Origin string // absolute
+	Path     string // relative to the path that was opened, with slashes
+	UserPath string // as the user wrote it
+	Origin   string // absolute
 }
 
 // Skip yields a *SkipError of a record, with the reason of err: that of WithReason, else Invalid. line is its line or
@@ -108,9 +108,9 @@ func (f File) Skip(yield Yield, line int64, err error) bool {
 	return yield(Document{}, &SkipError{Reason: reason, Path: f.Path, Origin: f.Origin, Line: line, Err: err})
 }
 
-// Give yields a document of the file, with its origin and, if it has none, its path. It returns whether the iteration
+// Emit yields a document of the file, with its origin and, if it has none, its path. It returns whether the iteration
 // continues.
-func (f File) Give(yield Yield, d Document) bool {
+func (f File) Emit(yield Yield, d Document) bool {
 	d.Origin = f.Origin
 	if d.Path == "" {
 		d.Path = f.Path

@@ -24,8 +24,8 @@ type Meta struct {
 var MetaTypes = []string{"string", "int64", "float64"}
 
 const (
-	metaTextMost = 1 << 10  // maximum bytes of a text in a run
-	metaMost     = 32 << 10 // maximum bytes of all values together, which are sent in a header
+	maxMetaText = 1 << 10  // maximum bytes of a text in a run
+	maxMeta     = 32 << 10 // maximum bytes of all values together, which are sent in a header
 )
 
 // ParseMeta parses NAME or NAME=COLUMN, each with an optional :TYPE.
@@ -51,7 +51,7 @@ func (c Columns) MetaJSON(get func(column string) (json.RawMessage, error)) (str
 	for _, m := range c.Meta {
 		raw, err := get(m.Column)
 		if err == nil && len(raw) > 0 && string(raw) != "null" {
-			raw, err = m.value(raw)
+			raw, err = m.convert(raw)
 		}
 		if err != nil {
 			return "", Errorf("%q: %w", m.Column, err)
@@ -71,14 +71,14 @@ func (c Columns) MetaJSON(get func(column string) (json.RawMessage, error)) (str
 	if len(b) == 0 {
 		return "", nil
 	}
-	if len(b) > metaMost {
-		return "", Errorf("its values have %d bytes together, at most %d can be", len(b), metaMost)
+	if len(b) > maxMeta {
+		return "", Errorf("its values have %d bytes together, at most %d can be", len(b), maxMeta)
 	}
 	return string(append(b, '}')), nil
 }
 
-// value returns a value in the type of the run.
-func (m Meta) value(raw json.RawMessage) (json.RawMessage, error) {
+// convert returns a value in the type of the run.
+func (m Meta) convert(raw json.RawMessage) (json.RawMessage, error) {
 	var text string
 	quoted := raw[0] == '"'
 	if quoted {
@@ -114,8 +114,8 @@ func (m Meta) value(raw json.RawMessage) (json.RawMessage, error) {
 		}
 		return strconv.AppendFloat(nil, f, 'g', -1, 64), nil
 	}
-	if quoted && len(text) > metaTextMost {
-		return nil, fmt.Errorf("a text of %d bytes, at most %d can be", len(text), metaTextMost)
+	if quoted && len(text) > maxMetaText {
+		return nil, fmt.Errorf("a text of %d bytes, at most %d can be", len(text), maxMetaText)
 	}
 	return raw, nil
 }
@@ -131,8 +131,8 @@ func MarshalText(text string) json.RawMessage {
 
 func isNumber(raw []byte) bool { return raw[0] == '-' || raw[0] >= '0' && raw[0] <= '9' }
 
-// nested returns a value of a JSON object, by its name or by a dotted path.
-func nested(fields jsonvalue.Object, name string) (json.RawMessage, error) {
+// lookupMeta returns a value of a JSON object, by its name or by a dotted path.
+func lookupMeta(fields jsonvalue.Object, name string) (json.RawMessage, error) {
 	raw := fields.Lookup(name)
 	switch {
 	case len(raw) > 0 && raw[0] == '"': // removes line breaks and invalid UTF-8

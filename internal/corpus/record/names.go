@@ -28,8 +28,8 @@ func ListNames(names []string) string {
 	return strings.Join(quoted, ", ") + more
 }
 
-// Clip shortens text for an error message. A column name may be a whole line if the file is not a table.
-func Clip(name string) string {
+// Truncate shortens text for an error message. A column name may be a whole line if the file is not a table.
+func Truncate(name string) string {
 	const most = 40
 	if len(name) <= most {
 		return name

@@ -27,15 +27,15 @@ type Companions struct {
 var maskNames = map[string][]string{"labels_mask": {"token_ids", "input_ids"}, "label_mask": {"token_ids", "input_ids"}}
 
 const (
-	idsEnding    = ".npy"
-	boundsEnding = ".csv.gz"
+	idsExtension    = ".npy"
+	boundsExtension = ".csv.gz"
 )
 
 // isMask reports whether a file name is that of a label mask. ids are the possible names of its token file.
 func isMask(name string) (ids []string, ok bool) {
 	folder, base := filepath.Split(name)
 	for mask, names := range maskNames {
-		if rest, found := strings.CutPrefix(base, mask); found && strings.HasSuffix(base, idsEnding) {
+		if rest, found := strings.CutPrefix(base, mask); found && strings.HasSuffix(base, idsExtension) {
 			for _, n := range names {
 				ids = append(ids, folder+n+rest)
 			}
@@ -47,11 +47,11 @@ func isMask(name string) (ids []string, ok bool) {
 
 // FindCompanions finds the companions of a file of token ids.
 func FindCompanions(name string) (c Companions) {
-	trunk, ok := strings.CutSuffix(name, idsEnding)
+	trunk, ok := strings.CutSuffix(name, idsExtension)
 	if !ok {
 		return c
 	}
-	if bounds := trunk + boundsEnding; isBounds(bounds) {
+	if bounds := trunk + boundsExtension; isBounds(bounds) {
 		c.Bounds = bounds
 	}
 	folder, base := filepath.Split(name)
@@ -72,8 +72,8 @@ func FindCompanions(name string) (c Companions) {
 // IsCompanion reports whether a file is a companion of a token file that exists: it is read with that file.
 func IsCompanion(name string) bool {
 	ids, _ := isMask(name)
-	if trunk, ok := strings.CutSuffix(name, boundsEnding); ok && isBounds(name) {
-		ids = append(ids, trunk+idsEnding)
+	if trunk, ok := strings.CutSuffix(name, boundsExtension); ok && isBounds(name) {
+		ids = append(ids, trunk+idsExtension)
 	}
 	for _, name := range ids {
 		if _, err := os.Stat(name); err == nil {
@@ -105,15 +105,15 @@ func isBounds(name string) bool {
 	return err == nil && n >= 0
 }
 
-// bounds reads document boundaries.
-type bounds struct {
-	name  string
-	lines *csv.Reader
-	close func() error
-	at    int64 // start of the next document
+// boundaryReader reads document boundaries.
+type boundaryReader struct {
+	name      string
+	lines     *csv.Reader
+	close     func() error
+	nextStart int64 // start of the next document
 }
 
-func openBounds(name string) (*bounds, error) {
+func openBounds(name string) (*boundaryReader, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err
@@ -124,11 +124,11 @@ func openBounds(name string) (*bounds, error) {
 	}
 	lines := csv.NewReader(d)
 	lines.ReuseRecord, lines.FieldsPerRecord = true, -1
-	return &bounds{name: name, lines: lines, close: d.Close}, nil
+	return &boundaryReader{name: name, lines: lines, close: d.Close}, nil
 }
 
 // next returns the length of the next document in tokens, io.EOF after the last one.
-func (b *bounds) next() (int64, error) {
+func (b *boundaryReader) next() (int64, error) {
 	fields, err := b.lines.Read()
 	if err == io.EOF {
 		return 0, io.EOF
@@ -145,24 +145,24 @@ func (b *bounds) next() (int64, error) {
 	if err := errors.Join(startErr, endErr); err != nil {
 		return 0, fmt.Errorf("read %s: line %d: %w", b.name, line, err)
 	}
-	if start != b.at || end < start {
+	if start != b.nextStart || end < start {
 		return 0, fmt.Errorf("read %s: line %d: a document from token %d to %d follows one that ends at %d", b.name, line,
-			start, end, b.at)
+			start, end, b.nextStart)
 	}
-	b.at = end
+	b.nextStart = end
 	return end - start, nil
 }
 
-// masked reads documents of ids with their label mask.
-type masked struct {
-	idDocuments
+// maskedReader reads documents of ids with their label mask.
+type maskedReader struct {
+	documentReader
 	mask *bufio.Reader
 	loss []int32 // of the last document, as in Document.Loss
 }
 
 // Next reads the ids of the next document and stores its loss runs.
-func (m *masked) Next(dst []byte, limit int64) ([]byte, error) {
-	data, err := m.idDocuments.Next(dst, limit)
+func (m *maskedReader) Next(dst []byte, limit int64) ([]byte, error) {
+	data, err := m.documentReader.Next(dst, limit)
 	if err == io.EOF {
 		if _, err := m.mask.ReadByte(); err != io.EOF {
 			return data, errors.Join(err, errors.New("its label mask has more values than it has tokens"))
@@ -177,7 +177,7 @@ func (m *masked) Next(dst []byte, limit int64) ([]byte, error) {
 	case err != nil:
 		return data, err
 	}
-	loss, maskErr := m.runs(tokens)
+	loss, maskErr := m.readRuns(tokens)
 	if maskErr != nil {
 		return data, maskErr
 	}
@@ -185,8 +185,8 @@ func (m *masked) Next(dst []byte, limit int64) ([]byte, error) {
 	return data, err
 }
 
-// runs reads the mask of a document as lengths of runs, starting with a run that has a loss.
-func (m *masked) runs(tokens int64) ([]int32, error) {
+// readRuns reads the mask of a document as lengths of runs, starting with a run that has a loss.
+func (m *maskedReader) readRuns(tokens int64) ([]int32, error) {
 	lengths, loss := []int32{0}, byte(1)
 	for i := range tokens {
 		flag, err := m.mask.ReadByte()
@@ -207,32 +207,32 @@ func (m *masked) runs(tokens int64) ([]int32, error) {
 	return lengths, nil
 }
 
-// annotated yields the documents of a file of ids without a header that has companions.
-func (s Source) annotated(r io.Reader, yield record.Yield) bool {
+// companionDocuments yields the documents of a file of ids without a header that has companions.
+func (s Source) companionDocuments(r io.Reader, yield record.Yield) bool {
 	fail := func(err error) bool { return s.File.Fail(yield, err) }
-	var d idDocuments
+	var d documentReader
 	if s.Bounds != "" {
 		b, err := openBounds(s.Bounds)
 		if err != nil {
 			return fail(err)
 		}
 		defer b.close() //nolint:errcheck // it is only read
-		d = tokenfiles.RawSpans(r, s.Type, b.next)
+		d = tokenfiles.NewSizedStream(r, s.Type, b.next)
 	} else {
-		raw, err := tokenfiles.Raw(r, s.Type, s.Cut)
+		raw, err := tokenfiles.NewRawStream(r, s.Type, s.Boundaries)
 		if err != nil {
-			return fail(withCutFlags(err))
+			return fail(withBoundaryFlags(err))
 		}
 		d = raw
 	}
 	if s.Mask == "" {
-		return documents(s.File, s.Columns, d, yield, func() {}, nil)
+		return yieldDocuments(s.File, s.Columns, d, yield, func() {}, nil)
 	}
 	f, err := os.Open(s.Mask)
 	if err != nil {
 		return fail(err)
 	}
 	defer f.Close() //nolint:errcheck // it is only read
-	m := &masked{idDocuments: d, mask: bufio.NewReaderSize(f, 1<<16)}
-	return documents(s.File, s.Columns, m, yield, func() {}, func() []int32 { return m.loss })
+	m := &maskedReader{documentReader: d, mask: bufio.NewReaderSize(f, 1<<16)}
+	return yieldDocuments(s.File, s.Columns, m, yield, func() {}, func() []int32 { return m.loss })
 }

@@ -15,8 +15,8 @@ import (
 	"loaderd/internal/tokenfiles"
 )
 
-// idDocuments reads documents of token ids.
-type idDocuments interface {
+// documentReader reads documents of token ids.
+type documentReader interface {
 	Next(dst []byte, limit int64) ([]byte, error)
 }
 
@@ -29,8 +29,8 @@ type Source struct {
 	// Companions of the file.
 	Companions
 	// Type is the type of ids without a header. Cut determines where documents end.
-	Type tokenfiles.Type
-	Cut  tokenfiles.Cut
+	Type       tokenfiles.Type
+	Boundaries tokenfiles.Boundaries
 }
 
 // Documents yields the documents of the file, which r reads. It returns whether the iteration continues.
@@ -49,28 +49,28 @@ func (s Source) Documents(r io.Reader, yield record.Yield) bool {
 	case len(head) == 0:
 		return true
 	case s.Companions != (Companions{}) && s.Type.Size > 0 && !bytes.HasPrefix(head, []byte(tokenfiles.NPYMagic)):
-		return s.annotated(buffered, yield)
+		return s.companionDocuments(buffered, yield)
 	case s.Mask != "":
 		err = fmt.Errorf(
 			"it has a label mask (%s), which is read with ids without a header alone, by --token-type", s.Mask)
 	case string(head[:min(len(head), len(tokenfiles.NPYMagic))]) == tokenfiles.NPYMagic:
-		d, err = tokenfiles.NPY(buffered, s.Cut)
+		d, err = tokenfiles.NewNPYStream(buffered, s.Boundaries)
 	case tokenfiles.IsLLMC(head):
-		d, err = tokenfiles.LLMC(buffered, s.Cut)
+		d, err = tokenfiles.NewLLMCStream(buffered, s.Boundaries)
 	case s.Type.Size == 0:
 		err = ErrNoHeader
 	default:
-		d, err = tokenfiles.Raw(buffered, s.Type, s.Cut)
+		d, err = tokenfiles.NewRawStream(buffered, s.Type, s.Boundaries)
 	}
 	if err != nil {
-		return s.File.Fail(yield, withCutFlags(err))
+		return s.File.Fail(yield, withBoundaryFlags(err))
 	}
-	return documents(s.File, s.Columns, d, yield, func() {}, nil)
+	return yieldDocuments(s.File, s.Columns, d, yield, func() {}, nil)
 }
 
-// withCutFlags adds the missing flags to the error for undetermined document ends.
-func withCutFlags(err error) error {
-	if errors.Is(err, tokenfiles.ErrNoCut) {
+// withBoundaryFlags adds the missing flags to the error for undetermined document ends.
+func withBoundaryFlags(err error) error {
+	if errors.Is(err, tokenfiles.ErrNoBoundaries) {
 		return fmt.Errorf("%w (--end-token, --begin-token)", err)
 	}
 	return err
@@ -79,9 +79,9 @@ func withCutFlags(err error) error {
 // errNoFields is the error for a requested id column: a file of ids has no other columns.
 var errNoFields = errors.New("its documents are token ids alone, and have no ids of their own: leave --id-column out")
 
-// documents yields documents with their positions. It calls passed after each. loss returns Document.Loss of the last
-// one. If it is nil, all tokens have a loss.
-func documents(f record.File, cols record.Columns, d idDocuments, yield record.Yield, passed func(),
+// yieldDocuments yields documents with their positions. It calls passed after each. loss returns Document.Loss of the
+// last one. If it is nil, all tokens have a loss.
+func yieldDocuments(f record.File, cols record.Columns, d documentReader, yield record.Yield, passed func(),
 	loss func() []int32) bool {
 	for place := 0; ; place++ {
 		data, err := d.Next(nil, cols.MaxDocument)
@@ -100,11 +100,11 @@ func documents(f record.File, cols record.Columns, d idDocuments, yield record.Y
 		case err != nil:
 			return f.Fail(yield, err)
 		default:
-			doc := record.Document{Label: record.CleanLabel(f.Given + ":" + strconv.Itoa(place)), Data: data}
+			doc := record.Document{Label: record.CleanLabel(f.UserPath + ":" + strconv.Itoa(place)), Data: data}
 			if loss != nil {
 				doc.Loss = loss()
 			}
-			more = f.Give(yield, doc)
+			more = f.Emit(yield, doc)
 		}
 		if !more {
 			return false
@@ -112,28 +112,28 @@ func documents(f record.File, cols record.Columns, d idDocuments, yield record.Y
 	}
 }
 
-// Pair reads documents from a Megatron index and the file of its ids.
-type Pair struct {
+// MegatronPair reads documents from a Megatron index and the file of its ids.
+type MegatronPair struct {
 	File    record.File // of the index
 	Columns record.Columns
-	// IDs is the absolute path of the ids.
+	// WriteIDs is the absolute path of the ids.
 	IDs string
 	// OnRead is called with the number of bytes of both files that have been read.
 	OnRead func(bytes int64)
 }
 
 // Documents yields the documents of the pair. It returns whether the iteration continues.
-func (p Pair) Documents(yield record.Yield) (more bool) {
+func (p MegatronPair) Documents(yield record.Yield) (more bool) {
 	fail := func(err error) bool { return p.File.Fail(yield, err) }
 	if p.Columns.ID != "" {
 		return fail(errNoFields)
 	}
-	idx, idxSize, err := openWhole(p.File.Origin)
+	idx, idxSize, err := openFile(p.File.Origin)
 	if err != nil {
 		return fail(err)
 	}
 	defer idx.Close() // read only
-	bin, binSize, err := openWhole(p.IDs)
+	bin, binSize, err := openFile(p.IDs)
 	if err != nil {
 		return fail(err)
 	}
@@ -143,15 +143,15 @@ func (p Pair) Documents(yield record.Yield) (more bool) {
 		return fail(err)
 	}
 	p.OnRead(idxSize)
-	return documents(p.File, p.Columns, m, yield, func() { p.OnRead(idxSize + m.At()) }, nil)
+	return yieldDocuments(p.File, p.Columns, m, yield, func() { p.OnRead(idxSize + m.Offset()) }, nil)
 }
 
 // ErrNoHeader is the error for ids without a header and of unknown type. The extension .npy is used for them, too.
 var ErrNoHeader = errors.New("it has no header of NumPy's: if it holds token ids alone, as those of OLMo-core do, " +
 	"say how: --token-type uint16 or uint32, and --end-token")
 
-// openWhole opens a file for random access.
-func openWhole(name string) (*os.File, int64, error) {
+// openFile opens a file for random access.
+func openFile(name string) (*os.File, int64, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, 0, err

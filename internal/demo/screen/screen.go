@@ -23,23 +23,23 @@ const (
 	lineInterval  = 2 * time.Second
 )
 
-// Lines runs the job and writes a line at intervals.
-func Lines(ctx context.Context, job *demo.Job, w io.Writer) error {
+// RunLines runs the job and writes a line at intervals.
+func RunLines(ctx context.Context, job *demo.Job, w io.Writer) error {
 	ended := make(chan error, 1)
 	go func() { ended <- job.Run(ctx) }()
 	tick := time.NewTicker(lineInterval)
 	defer tick.Stop()
 	look := time.NewTicker(frameInterval) // until there is a page
 	defer look.Stop()
-	var rates demo.Rates
-	start := job.Figures()
-	rates.Fill(&start)
+	var rates demo.RateWindow
+	start := job.Snapshot()
+	rates.SetRecentRates(&start)
 	for {
 		select {
 		case err := <-ended:
 			return err
 		case <-look.C:
-			f := job.Figures()
+			f := job.Snapshot()
 			if f.Page == "" {
 				continue
 			}
@@ -48,36 +48,37 @@ func Lines(ctx context.Context, job *demo.Job, w io.Writer) error {
 				return fmt.Errorf("write progress: %w", err)
 			}
 		case <-tick.C:
-			f := job.Figures()
-			rates.Fill(&f)
-			if _, err := fmt.Fprintf(w, "%s\n%s", line(f), job.Notes.Take()); err != nil {
+			f := job.Snapshot()
+			rates.SetRecentRates(&f)
+			if _, err := fmt.Fprintf(w, "%s\n%s", formatLine(f), job.LogBuffer.TakeLines()); err != nil {
 				return fmt.Errorf("write progress: %w", err)
 			}
 		}
 	}
 }
 
-// line formats the values as one line.
-func line(f demo.Figures) string {
+// formatLine formats the values as one line.
+func formatLine(f demo.Snapshot) string {
 	return fmt.Sprintf("%6.1f s  %s: %s documents, %s steps read, %s tokens/s, padding %.2f %%, truncated %.1f %%, "+
 		"pool %s, window %s, lag %s",
-		f.Elapsed.Seconds(), f.Phase, humanize.Count(f.Stats.Documents), humanize.Count(f.Read), humanize.Short(f.Now.Tokens),
-		100*stats.Padding(f.Stats), 100*stats.Truncated(f.Stats),
+		f.Elapsed.Seconds(), f.Phase, humanize.Count(f.Stats.Documents), humanize.Count(f.StepsRead),
+		humanize.Short(f.RecentRates.Tokens),
+		100*stats.PaddingShare(f.Stats), 100*stats.TruncatedShare(f.Stats),
 		humanize.Count(f.Stats.PoolPieces), humanize.Count(f.Stats.WindowRows), humanize.Things(int(f.Lag()), "step"))
 }
 
 // errStopped reports that the user stopped the demo in the live view.
 var errStopped = errors.New("stopped")
 
-// Live runs the job in a live view. It restores the terminal before it returns. stopped reports whether the user
+// RunLive runs the job in a live view. It restores the terminal before it returns. stopped reports whether the user
 // stopped the job.
-func Live(ctx context.Context, job *demo.Job, terminal *os.File) (stopped bool, err error) {
+func RunLive(ctx context.Context, job *demo.Job, terminal *os.File) (stopped bool, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	s := &live{job: job, view: tui.New(lipgloss.NewRenderer(terminal)), stop: func() {
+	s := &liveModel{job: job, view: tui.New(lipgloss.NewRenderer(terminal)), stop: func() {
 		cancel(errStopped)
-	}, figures: job.Figures()}
-	s.rates.Fill(&s.figures)
+	}, snapshot: job.Snapshot()}
+	s.rates.SetRecentRates(&s.snapshot)
 	// The program does not end with ctx, because it displays the end of the job, which does.
 	program := tea.NewProgram(s, tea.WithOutput(terminal), tea.WithAltScreen(), tea.WithoutSignalHandler())
 	ended := make(chan error, 1)
@@ -101,14 +102,14 @@ func Live(ctx context.Context, job *demo.Job, terminal *os.File) (stopped bool, 
 	return false, err
 }
 
-// live is the live view as a bubbletea model.
-type live struct {
+// liveModel is the live view as a bubbletea model.
+type liveModel struct {
 	job           *demo.Job
 	view          tui.View
 	stop          func()
 	stopping      bool
-	figures       demo.Figures
-	rates         demo.Rates
+	snapshot      demo.Snapshot
+	rates         demo.RateWindow
 	width, height int
 }
 
@@ -117,15 +118,15 @@ type (
 	jobEnded  struct{}
 )
 
-func frame() tea.Cmd {
+func scheduleFrame() tea.Cmd {
 	return tea.Tick(frameInterval, func(time.Time) tea.Msg { return nextFrame{} })
 }
 
 // Init implements tea.Model.
-func (s *live) Init() tea.Cmd { return frame() }
+func (s *liveModel) Init() tea.Cmd { return scheduleFrame() }
 
 // Update implements tea.Model.
-func (s *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
+func (s *liveModel) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	switch m := msg.(type) {
 	case tea.WindowSizeMsg:
 		s.width, s.height = m.Width, m.Height
@@ -141,21 +142,21 @@ func (s *live) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 	case jobEnded:
 		return s, tea.Quit
 	case nextFrame:
-		s.figures = s.job.Figures()
-		s.rates.Fill(&s.figures)
-		return s, frame()
+		s.snapshot = s.job.Snapshot()
+		s.rates.SetRecentRates(&s.snapshot)
+		return s, scheduleFrame()
 	}
 	return s, nil
 }
 
 // View implements tea.Model.
-func (s *live) View() string {
+func (s *liveModel) View() string {
 	if s.width == 0 {
 		return "" // the window size is not known yet
 	}
-	f := s.figures
+	f := s.snapshot
 	if s.stopping {
 		f.Phase = "stopping"
 	}
-	return s.view.Render(picture(f), s.width, s.height)
+	return s.view.Render(newContent(f), s.width, s.height)
 }

@@ -9,10 +9,10 @@ import (
 	"loaderd/internal/tui"
 )
 
-// picture returns the content of the live view.
-func picture(f demo.Figures) tui.Picture {
-	p := tui.Picture{Title: "loaderd demo", State: fmt.Sprintf("%s  %.1f s", f.Phase, f.Elapsed.Seconds()),
-		Lines: []string{f.From, f.Settings}, Cells: cells(f), Levels: levels(f),
+// newContent returns the content of the live view.
+func newContent(f demo.Snapshot) tui.Content {
+	p := tui.Content{Title: "loaderd demo", State: fmt.Sprintf("%s  %.1f s", f.Phase, f.Elapsed.Seconds()),
+		Lines: []string{f.Input, f.Settings}, Cells: cells(f), Bars: bars(f),
 		Note: f.Note, Keys: "q stops"}
 	if f.Page != "" {
 		p.Lines = append([]string{"live page: " + f.Page}, p.Lines...)
@@ -21,35 +21,35 @@ func picture(f demo.Figures) tui.Picture {
 }
 
 // cells returns the values, grouped in lines of three if the width permits.
-func cells(f demo.Figures) []tui.Cell {
+func cells(f demo.Snapshot) []tui.Cell {
 	return []tui.Cell{
-		{Label: "tokens/s", Value: humanize.Short(f.Now.Tokens)},
-		{Label: "tokens/s, mean", Value: humanize.Short(f.Mean.Tokens)},
+		{Label: "tokens/s", Value: humanize.Short(f.RecentRates.Tokens)},
+		{Label: "tokens/s, mean", Value: humanize.Short(f.MeanRates.Tokens)},
 		{Label: "tokens", Value: humanize.Short(float64(f.Tokens))},
-		{Label: "documents/s", Value: humanize.Short(f.Now.Documents)},
-		{Label: "documents/s, mean", Value: humanize.Short(f.Mean.Documents)},
+		{Label: "documents/s", Value: humanize.Short(f.RecentRates.Documents)},
+		{Label: "documents/s, mean", Value: humanize.Short(f.MeanRates.Documents)},
 		{Label: "documents", Value: humanize.Count(f.Stats.Documents)},
-		{Label: "steps read", Value: humanize.Count(f.Read)},
-		{Label: "padding", Value: fmt.Sprintf("%.2f %%", 100*stats.Padding(f.Stats))},
-		{Label: "truncated", Value: fmt.Sprintf("%.1f %%", 100*stats.Truncated(f.Stats))},
+		{Label: "steps read", Value: humanize.Count(f.StepsRead)},
+		{Label: "padding", Value: fmt.Sprintf("%.2f %%", 100*stats.PaddingShare(f.Stats))},
+		{Label: "truncated", Value: fmt.Sprintf("%.1f %%", 100*stats.TruncatedShare(f.Stats))},
 	}
 }
 
-func levels(f demo.Figures) []tui.Level {
+func bars(f demo.Snapshot) []tui.Bar {
 	s := f.Stats
-	of := func(label string, a, b int64, thing string) tui.Level {
-		return tui.Level{Label: label, Part: stats.Share(a, b), Long: fmt.Sprintf("%s of %s %s", humanize.Count(a),
-			humanize.Count(b), thing), Brief: humanize.Short(float64(a)) + "/" +
+	of := func(label string, a, b int64, thing string) tui.Bar {
+		return tui.Bar{Label: label, Fraction: stats.Share(a, b), LongText: fmt.Sprintf("%s of %s %s", humanize.Count(a),
+			humanize.Count(b), thing), ShortText: humanize.Short(float64(a)) + "/" +
 			humanize.Short(float64(b))}
 	}
-	cache := tui.Level{Label: "cache", Part: stats.Share(s.CacheBytes, f.CacheBytes),
-		Long: humanize.Bytes(s.CacheBytes), Brief: humanize.Bytes(s.CacheBytes)}
+	cache := tui.Bar{Label: "cache", Fraction: stats.Share(s.CacheBytes, f.CacheBytes),
+		LongText: humanize.Bytes(s.CacheBytes), ShortText: humanize.Bytes(s.CacheBytes)}
 	if s.CacheHits+s.CacheMisses > 0 {
-		cache.Long += fmt.Sprintf(", %.1f %% hits", 100*stats.CacheHits(s))
+		cache.LongText += fmt.Sprintf(", %.1f %% hits", 100*stats.CacheHitShare(s))
 	}
-	return []tui.Level{
-		{Label: "published", Part: f.Published, Long: humanize.Count(f.Offered) + " documents",
-			Brief: humanize.Short(float64(f.Offered))},
+	return []tui.Bar{
+		{Label: "published", Fraction: f.Published, LongText: humanize.Count(f.Offered) + " documents",
+			ShortText: humanize.Short(float64(f.Offered))},
 		of("stream", int64(s.Cursor), int64(s.Source.Last), "documents"),
 		of("pool", int64(s.PoolPieces), int64(s.Capacity.Pool), "pieces"),
 		of("shuffle", int64(s.WindowRows), int64(f.Window), "rows"),

@@ -21,13 +21,14 @@ import (
 // plainView draws without colours, because the writer is not a terminal.
 func plainView() tui.View { return tui.New(lipgloss.NewRenderer(io.Discard)) }
 
-func someFigures() demo.Figures {
-	return demo.Figures{
-		From: "/usr/local/go/src", Page: "http://127.0.0.1:4713",
+func someFigures() demo.Snapshot {
+	return demo.Snapshot{
+		Input: "/usr/local/go/src", Page: "http://127.0.0.1:4713",
 		Settings: "gpt2, bfd, rows of 2048 tokens, 64 rows a step, 2 readers", Phase: "streaming",
 		Elapsed: 4800 * time.Millisecond, World: 2,
-		Published: 0.38, Offered: 4235, Read: 79, Tokens: 10_354_688, Now: stats.Rates{Documents: 1350, Tokens: 4.66e6},
-		Mean: stats.Rates{Documents: 648,
+		Published: 0.38, Offered: 4235, StepsRead: 79, Tokens: 10_354_688,
+		RecentRates: stats.Rates{Documents: 1350, Tokens: 4.66e6},
+		MeanRates: stats.Rates{Documents: 648,
 			Tokens: 2.17e6},
 		Window: 1024, Ahead: 64, CacheBytes: 1 << 30,
 		Stats: loader.Stats{Planned: 82, Documents: 3099, Slots: 10_747_904, Padding: 1234, Truncated: 648, PoolPieces: 3099,
@@ -42,7 +43,7 @@ func TestViewGolden(t *testing.T) {
 	noted.Note = "level=WARN msg=\"the disk is smaller than a stream may grow: the stream's bound is lowered\" stream=DOCS"
 	for _, test := range []struct {
 		file          string
-		figures       demo.Figures
+		figures       demo.Snapshot
 		width, height int
 	}{
 		{"wide", someFigures(), 120, 40},
@@ -50,11 +51,11 @@ func TestViewGolden(t *testing.T) {
 		{"noted", noted, 80, 24},
 		{"narrow", someFigures(), 40, 24},
 		{"low", someFigures(), 80, 9},
-		{"start", demo.Figures{From: "docs", Phase: "starting"}, 80, 24},
+		{"start", demo.Snapshot{Input: "docs", Phase: "starting"}, 80, 24},
 	} {
 		t.Run(test.file, func(t *testing.T) {
 			goldentest.Compare(t, test.file+".txt", func(w io.Writer) error {
-				_, err := io.WriteString(w, plainView().Render(picture(test.figures), test.width, test.height)+"\n")
+				_, err := io.WriteString(w, plainView().Render(newContent(test.figures), test.width, test.height)+"\n")
 				return err
 			})
 		})
@@ -62,11 +63,11 @@ func TestViewGolden(t *testing.T) {
 }
 
 func TestViewFits(t *testing.T) {
-	for _, f := range []demo.Figures{someFigures(), {}, {From: strings.Repeat("長", 99), Note: strings.Repeat("x", 300),
+	for _, f := range []demo.Snapshot{someFigures(), {}, {Input: strings.Repeat("長", 99), Note: strings.Repeat("x", 300),
 		Stats: loader.Stats{Planned: 1 << 40, PoolPieces: 1 << 40}}} {
 		for width := 40; width <= 200; width++ {
 			for _, height := range []int{1, 5, 24, 60} {
-				lines := strings.Split(plainView().Render(picture(f), width, height), "\n")
+				lines := strings.Split(plainView().Render(newContent(f), width, height), "\n")
 				if len(lines) > height {
 					t.Fatalf("%d lines at a height of %d", len(lines), height)
 				}
@@ -82,7 +83,7 @@ func TestViewFits(t *testing.T) {
 
 func TestScreenKeys(t *testing.T) {
 	stops := 0
-	s := &live{view: plainView(), stop: func() { stops++ }, figures: someFigures()}
+	s := &liveModel{view: plainView(), stop: func() { stops++ }, snapshot: someFigures()}
 	s.Update(tea.WindowSizeMsg{Width: 80, Height: 24})
 	if view := s.View(); !strings.Contains(view, "streaming") {
 		t.Errorf("before a key:\n%s", view)

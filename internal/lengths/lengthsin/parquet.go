@@ -22,14 +22,14 @@ func readParquet(name, column string) (lengths []int32, err error) {
 			err = closed
 		}
 	}()
-	leaf, err := lengthLeaf(p.MetaData().Schema, column)
+	leaf, err := findLeaf(p.MetaData().Schema, column)
 	if err != nil {
 		return nil, err
 	}
 	c := lengthColumn{name: column}
 	for g := range p.NumRowGroups() {
 		err := columnfile.Guard(func() error {
-			values, err := p.Values(g, leaf, lengthBatch)
+			values, err := p.ReadColumn(g, leaf, lengthBatch)
 			if err != nil {
 				return err
 			}
@@ -45,8 +45,8 @@ func readParquet(name, column string) (lengths []int32, err error) {
 	return c.lengths, nil
 }
 
-// lengthLeaf returns the single leaf column of a column of integers or of lists of integers.
-func lengthLeaf(s *schema.Schema, column string) (int, error) {
+// findLeaf returns the single leaf column of a column of integers or of lists of integers.
+func findLeaf(s *schema.Schema, column string) (int, error) {
 	nested := fmt.Errorf("column %q is nested: want integers, or lists of integers", column)
 	leaf := -1
 	for i := range s.NumColumns() {
@@ -59,7 +59,7 @@ func lengthLeaf(s *schema.Schema, column string) (int, error) {
 		leaf = i
 	}
 	if leaf < 0 {
-		names := columnfile.TopNames(s)
+		names := columnfile.TopLevelNames(s)
 		for i, n := range names {
 			names[i] = strconv.Quote(n)
 		}
@@ -84,79 +84,79 @@ type lengthColumn struct {
 	name     string
 	unsigned bool
 	lengths  []int32
-	open     int64 // elements of the incomplete list
-	started  bool
+	elements int64 // elements of the incomplete list
+	inList   bool
 }
 
 // read reads the column's chunk of a row group.
-func (c *lengthColumn) read(values *columnfile.Values) error {
-	c.unsigned = values.Unsigned()
-	take := c.takeNumber
+func (c *lengthColumn) read(values *columnfile.ColumnReader) error {
+	c.unsigned = values.IsUnsigned()
+	take := c.addNumber
 	if values.IsList() {
-		take = c.takeElement
+		take = c.addElement
 	}
 	for {
-		more, err := values.More()
+		more, err := values.HasNext()
 		if err != nil {
 			return err
 		}
 		if !more {
-			return c.end()
+			return c.endList()
 		}
 		if err := take(values); err != nil {
 			return err
 		}
-		values.Pass()
+		values.Advance()
 	}
 }
 
-// takeNumber adds a value as a length.
-func (c *lengthColumn) takeNumber(values *columnfile.Values) error {
-	if values.Is() != columnfile.Present {
-		return c.refuse("null")
+// addNumber adds a value as a length.
+func (c *lengthColumn) addNumber(values *columnfile.ColumnReader) error {
+	if values.Presence() != columnfile.Present {
+		return c.invalidLength("null")
 	}
-	return c.take(values.Integer())
+	return c.addLength(values.Integer())
 }
 
-// takeElement counts a value as an element of a list. Null counts too.
-func (c *lengthColumn) takeElement(values *columnfile.Values) error {
-	if values.Begins() {
-		if err := c.end(); err != nil {
+// addElement counts a value as an element of a list. Null counts too.
+func (c *lengthColumn) addElement(values *columnfile.ColumnReader) error {
+	if values.IsRowStart() {
+		if err := c.endList(); err != nil {
 			return err
 		}
-		c.started = true
+		c.inList = true
 	}
-	if is := values.Is(); is == columnfile.Present || is == columnfile.NullElement {
-		c.open++
+	if is := values.Presence(); is == columnfile.Present || is == columnfile.NullElement {
+		c.elements++
 	}
 	return nil
 }
 
-// end completes the present list, if any.
-func (c *lengthColumn) end() error {
-	if !c.started {
+// endList completes the present list, if any.
+func (c *lengthColumn) endList() error {
+	if !c.inList {
 		return nil
 	}
-	n := c.open
-	c.open, c.started = 0, false
+	n := c.elements
+	c.elements, c.inList = 0, false
 	if n == 0 {
-		return c.refuse("an empty list")
+		return c.invalidLength("an empty list")
 	}
-	return c.take(n)
+	return c.addLength(n)
 }
 
-// take adds a length if it is valid.
-func (c *lengthColumn) take(n int64) error {
+// addLength adds a length if it is valid.
+func (c *lengthColumn) addLength(n int64) error {
 	switch {
 	case n >= 1 && n <= math.MaxInt32:
 		c.lengths = append(c.lengths, int32(n))
 		return nil
 	case c.unsigned:
-		return c.refuse(strconv.FormatUint(uint64(n), 10))
+		return c.invalidLength(strconv.FormatUint(uint64(n), 10))
 	}
-	return c.refuse(strconv.FormatInt(n, 10))
+	return c.invalidLength(strconv.FormatInt(n, 10))
 }
 
-func (c *lengthColumn) refuse(what string) error {
+func (c *lengthColumn) invalidLength(what string) error {
 	return fmt.Errorf("column %q, row %d: %s: %s", c.name, len(c.lengths)+1, what, wantLength)
 }

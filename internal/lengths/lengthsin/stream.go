@@ -8,20 +8,20 @@ import (
 	"loaderd/loader/document"
 )
 
-// Log is a document stream to read.
-type Log interface {
+// DocumentStream is a document stream to read.
+type DocumentStream interface {
 	State(ctx context.Context) (document.StreamState, error)
 	Read(ctx context.Context, from uint64) (document.Source, error)
 }
 
-// patience is the time for which ReadStream waits for a stream whose servers do not respond, such as during an
+// streamTimeout is the time for which ReadStream waits for a stream whose servers do not respond, such as during an
 // election.
-const patience = 30 * time.Second
+const streamTimeout = 30 * time.Second
 
 // ReadStream reads the lengths of a stream's documents, from the first to the present last one, or limit documents
 // (0: all). read describes the input. After each document it calls progress with the number of documents read and the
 // maximum. Unusable documents do not count.
-func ReadStream(ctx context.Context, documents Log, name string, limit int,
+func ReadStream(ctx context.Context, documents DocumentStream, name string, limit int,
 	progress func(read, of int)) (lengths []int32, read string, err error) {
 	state, err := documents.State(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func ReadStream(ctx context.Context, documents Log, name string, limit int,
 	if last < first {
 		return nil, "", fmt.Errorf("read stream %s: it holds no documents yet", name)
 	}
-	source, err := document.OpenSource(ctx, documents, first, patience, func(error) {})
+	source, err := document.OpenSource(ctx, documents, first, streamTimeout, func(error) {})
 	if err != nil {
 		return nil, "", err
 	}
@@ -58,6 +58,6 @@ func ReadStream(ctx context.Context, documents Log, name string, limit int,
 				return lengths, fmt.Sprintf("stream %s, sequences %d to %d", name, first, d.Sequence), nil
 			}
 		}
-		source.Deliver()
+		source.ReleaseChunk()
 	}
 }

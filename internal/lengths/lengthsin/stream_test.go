@@ -34,7 +34,7 @@ func (s leaderless) Chunks() <-chan *document.Chunk {
 	return queue
 }
 
-func (leaderless) Deliver()                      {}
+func (leaderless) ReleaseChunk()                 {}
 func (leaderless) Status() document.SourceStatus { return document.SourceStatus{} }
 func (leaderless) Close() error                  { return nil }
 

@@ -8,28 +8,28 @@ import (
 	"loaderd/loader/backend"
 )
 
-// connectionEvery is the interval at which the state of the connection is sampled.
-const connectionEvery = time.Second
+// connectionInterval is the interval at which the state of the connection is sampled.
+const connectionInterval = time.Second
 
 // connection caches the state of this daemon's connection to the NATS servers. Reports read the cache. Sampling can
 // block: the embedded server checks each of its streams, which takes long while its disk hangs.
 type connection struct {
-	take  func() backend.Connection // nil if the backend does not report it
-	state atomic.Pointer[backend.Connection]
+	readState func() backend.Connection // nil if the backend does not report it
+	state     atomic.Pointer[backend.Connection]
 }
 
-// last returns the state as sampled within the last second; nil while it is unknown.
-func (c *connection) last() *backend.Connection { return c.state.Load() }
+// lastState returns the state as sampled within the last second; nil while it is unknown.
+func (c *connection) lastState() *backend.Connection { return c.state.Load() }
 
-// watch samples the state every connectionEvery until ctx is done.
-func (c *connection) watch(ctx context.Context) {
-	if c.take == nil {
+// sampleStates samples the state every connectionInterval until ctx is done.
+func (c *connection) sampleStates(ctx context.Context) {
+	if c.readState == nil {
 		return
 	}
-	tick := time.NewTicker(connectionEvery)
+	tick := time.NewTicker(connectionInterval)
 	defer tick.Stop()
 	for {
-		x := c.take()
+		x := c.readState()
 		c.state.Store(&x)
 		select {
 		case <-tick.C:

@@ -34,15 +34,15 @@ type Coordinator struct {
 func New(s leader.Setup, r *ranks.Registry) *Coordinator {
 	remote := newRemoteLeader(s.View)
 	leadership := &leadership{setup: s, remote: remote}
-	demands := newDemands(s.Options, s.View, leadership.want)
-	conn, grew := &connection{take: s.Backends.Connection}, make(chan struct{}, 1)
+	demands := newDemands(s.Options, s.View, leadership.setDemand)
+	conn, grew := &connection{readState: s.Backends.Connection}, make(chan struct{}, 1)
 	c := &Coordinator{
 		setup: s, leadership: leadership, remote: remote, demands: demands, connection: conn,
 		heartbeats: &heartbeats{
 			setup: s, demands: demands, leadership: leadership, remote: remote, ranks: r, connection: conn,
 			changed: make(chan struct{}, 1), planGrew: grew,
 		},
-		follower: &planFollower{setup: s, leadership: leadership, remote: remote, grew: grew},
+		follower: &planFollower{setup: s, leadership: leadership, remote: remote, planGrew: grew},
 	}
 	c.requester = &requester{setup: s, leadership: leadership, length: c.Length}
 	return c
@@ -57,18 +57,18 @@ func (c *Coordinator) Open(ctx context.Context) error {
 	return nil
 }
 
-// ServesAt sets the address at which readers reach this daemon. It must be called before Serve.
-func (c *Coordinator) ServesAt(uri string) { c.heartbeats.flight = uri }
+// SetAddress sets the address at which readers reach this daemon. It must be called before Serve.
+func (c *Coordinator) SetAddress(uri string) { c.heartbeats.address = uri }
 
 // Serve leads the run while this process holds the lease, and otherwise follows the plan of another leader. It
 // returns when ctx is done or on a permanent error.
 func (c *Coordinator) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	go c.connection.watch(ctx) // not awaited: the check of a connection may hang
+	go c.connection.sampleStates(ctx) // not awaited: the check of a connection may hang
 	if c.setup.Backends.Elector == nil {
-		defer c.leadership.end()
-		return c.leadership.present().Serve(ctx)
+		defer c.leadership.dropLeader()
+		return c.leadership.current().Serve(ctx)
 	}
 	unsubscribe, err := c.setup.Backends.Bus.Subscribe(c.heartbeats.receive)
 	if err != nil {
@@ -84,14 +84,14 @@ func (c *Coordinator) Serve(ctx context.Context) error {
 
 // elect leads the run whenever this process acquires the lease.
 func (c *Coordinator) elect(ctx context.Context) error {
-	defer c.leadership.end()
+	defer c.leadership.dropLeader()
 	for {
 		lease, err := c.setup.Backends.Elector.Acquire(ctx)
 		if err != nil {
 			return err
 		}
-		err = c.leadership.lead(ctx, lease, c.Open, c.requester.answer)
-		c.leadership.end()
+		err = c.leadership.leadRun(ctx, lease, c.Open, c.requester.handleRequest)
+		c.leadership.dropLeader()
 		err = errors.Join(err, lease.Close())
 		if ctx.Err() != nil && errors.Is(err, fault.ErrLeadershipLost) { // a daemon that stops need not lead
 			return ctx.Err()
@@ -102,61 +102,63 @@ func (c *Coordinator) elect(ctx context.Context) error {
 			return err
 		}
 		c.setup.Log.Warn("lost leadership", event.LeadershipLost, "cause", err)
-		if err := waiting.Pause(ctx, leader.LeadPause); err != nil {
+		if err := waiting.Sleep(ctx, leader.RetryPause); err != nil {
 			return err
 		}
 	}
 }
 
 // Leader returns the leader in this process; nil while another process leads.
-func (c *Coordinator) Leader() *leader.Leader { return c.leadership.present() }
+func (c *Coordinator) Leader() *leader.Leader { return c.leadership.current() }
 
-// Led reports whether this process leads or has received a report of another leader.
-func (c *Coordinator) Led() bool { return c.leadership.present() != nil || c.remote.count() > 0 }
-
-// Ask sends a request to the leader, in any process. fault.ErrNoLeader means that the caller should repeat the
-// request.
-func (c *Coordinator) Ask(ctx context.Context, q Request) (leader.Result, error) {
-	return c.requester.ask(ctx, q)
+// HasLeader reports whether this process leads or has received a report of another leader.
+func (c *Coordinator) HasLeader() bool {
+	return c.leadership.current() != nil || c.remote.reportCount() > 0
 }
 
-// Want implements follower.Leader.
-func (c *Coordinator) Want(d state.Demand) {
-	c.demands.setOwn(d)
+// SendRequest sends a request to the leader, in any process. fault.ErrNoLeader means that the caller should repeat the
+// request.
+func (c *Coordinator) SendRequest(ctx context.Context, q Request) (leader.Result, error) {
+	return c.requester.sendRequest(ctx, q)
+}
+
+// SetDemand implements follower.Leader.
+func (c *Coordinator) SetDemand(d state.Demand) {
+	c.demands.setLocal(d)
 	if c.setup.Backends.Elector != nil {
 		waiting.Signal(c.heartbeats.changed)
 	}
 }
 
-// Demanded implements follower.Leader.
-func (c *Coordinator) Demanded() state.Demand { return c.demands.all() }
+// TotalDemand implements follower.Leader.
+func (c *Coordinator) TotalDemand() state.Demand { return c.demands.totalDemand() }
 
-// Accompanied reports whether other daemons of the run have sent a heartbeat recently.
-func (c *Coordinator) Accompanied() bool { return c.demands.others() > 0 }
+// HasPeers reports whether other daemons of the run have sent a heartbeat recently.
+func (c *Coordinator) HasPeers() bool { return c.demands.peerCount() > 0 }
 
 // Report implements follower.Leader.
 func (c *Coordinator) Report() state.Report {
-	l := c.leadership.present()
+	l := c.leadership.current()
 	if l == nil {
-		return c.remote.report(c.connection.last())
+		return c.remote.report(c.connection.lastState())
 	}
 	r := l.Report()
-	r.Connection, r.Unheard = c.connection.last(), l.Doubted()
+	r.Connection, r.LeaderUnknown = c.connection.lastState(), l.IsLeaseUncertain()
 	return r
 }
 
-// Listen waits until the leader in another process has sent two reports, because the first may have been in flight
-// already. elsewhere reports whether the leader is in another process. heard reports whether two reports arrived in
-// time: a leader that sent a heartbeat a moment ago may have lost the lease.
-func (c *Coordinator) Listen() (elsewhere, heard bool) {
+// AwaitReports waits until the leader in another process has sent two reports, because the first may have been in
+// flight already. elsewhere reports whether the leader is in another process. heard reports whether two reports arrived
+// in time: a leader that sent a heartbeat a moment ago may have lost the lease.
+func (c *Coordinator) AwaitReports() (elsewhere, heard bool) {
 	const limit, look = 4 * heartbeatInterval, 10 * time.Millisecond
-	if c.leadership.present() != nil {
+	if c.leadership.current() != nil {
 		return false, false
 	}
-	before := c.remote.count()
+	before := c.remote.reportCount()
 	for began := time.Now(); time.Since(began) < limit; {
 		time.Sleep(look)
-		if c.remote.count() >= before+2 {
+		if c.remote.reportCount() >= before+2 {
 			return true, true
 		}
 	}
@@ -165,16 +167,16 @@ func (c *Coordinator) Listen() (elsewhere, heard bool) {
 
 // Addresses returns the addresses at which readers reach the run's daemons, and the leader's address.
 func (c *Coordinator) Addresses() (daemons []string, leader string) {
-	own := c.heartbeats.flight
+	own := c.heartbeats.address
 	if c.setup.Backends.Elector == nil || own == "" {
 		return nil, ""
 	}
-	leader = c.remote.flight()
-	if c.leadership.present() != nil {
+	leader = c.remote.address()
+	if c.leadership.current() != nil {
 		leader = own
 	}
 	all := map[string]bool{own: true}
-	for _, flight := range c.demands.flights() {
+	for _, flight := range c.demands.addresses() {
 		all[flight] = true
 	}
 	return slices.Sorted(maps.Keys(all)), leader
@@ -182,7 +184,7 @@ func (c *Coordinator) Addresses() (daemons []string, leader string) {
 
 // Length returns the run's length as estimated by the leader, in any process; nil while it is unknown.
 func (c *Coordinator) Length() *state.Length {
-	if l := c.leadership.present(); l != nil {
+	if l := c.leadership.current(); l != nil {
 		return l.RunLength()
 	}
 	return c.remote.length()

@@ -13,41 +13,42 @@ import (
 // demands holds the demand of the readers of all daemons: of this daemon's follower, and of the other daemons from
 // their heartbeats.
 type demands struct {
-	plan *planview.View
-	out  func(state.Demand) // receives the demand of all daemons when it may have changed; called with mu held
+	view     *planview.View
+	onChange func(state.Demand) // receives the demand of all daemons when it may have changed; called with mu held
 
 	mu      sync.Mutex
-	own     state.Demand // of this process's follower
-	daemons map[string]*daemon
+	local   state.Demand // of this process's follower
+	daemons map[string]*peer
 	// departed holds the jobs of daemons that stopped or timed out. Such a job retains its documents until it reads from
 	// another daemon.
-	departed *jobspans.Spans
+	departed *jobspans.Tracker
 }
 
-// daemon is another daemon of the run.
-type daemon struct {
-	flight string
-	demand state.Demand
-	heard  time.Time
+// peer is another daemon of the run.
+type peer struct {
+	address       string
+	demand        state.Demand
+	lastHeartbeat time.Time
 }
 
 func newDemands(o backend.Options, v *planview.View, out func(state.Demand)) *demands {
-	return &demands{plan: v, out: out, own: state.NewDemand(), daemons: map[string]*daemon{}, departed: jobspans.New(o)}
+	return &demands{view: v, onChange: out, local: state.NewDemand(), daemons: map[string]*peer{},
+		departed: jobspans.New(o)}
 }
 
-// setOwn replaces the demand of this daemon's readers.
-func (d *demands) setOwn(x state.Demand) {
+// setLocal replaces the demand of this daemon's readers.
+func (d *demands) setLocal(x state.Demand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.own = x
-	d.out(d.sum())
+	d.local = x
+	d.onChange(d.totalDemandLocked())
 }
 
-// readers returns the demand of this daemon's readers.
-func (d *demands) readers() state.Demand {
+// localDemand returns the demand of this daemon's readers.
+func (d *demands) localDemand() state.Demand {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.own
+	return d.local
 }
 
 // receive replaces the demand of another daemon, on receipt of its heartbeat. It ignores a new daemon once maxDaemons
@@ -56,79 +57,80 @@ func (d *demands) receive(id, flight string, x state.Demand) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.daemons[id] != nil || len(d.daemons) < maxDaemons {
-		d.daemons[id] = &daemon{flight, x, time.Now()}
+		d.daemons[id] = &peer{flight, x, time.Now()}
 	}
-	d.out(d.sum())
+	d.onChange(d.totalDemandLocked())
 }
 
-// stopped removes another daemon, except for the documents that its jobs retain.
-func (d *demands) stopped(id string) {
+// removeDaemon removes another daemon, except for the documents that its jobs retain.
+func (d *demands) removeDaemon(id string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.depart(id)
-	d.out(d.sum())
+	d.departLocked(id)
+	d.onChange(d.totalDemandLocked())
 }
 
 // refresh publishes the demand again, because the heartbeats of daemons may have timed out since.
 func (d *demands) refresh() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.out(d.sum())
+	d.onChange(d.totalDemandLocked())
 }
 
-// all returns the combined demand of this daemon and of all daemons with a heartbeat within state.HeartbeatTimeout.
-func (d *demands) all() state.Demand {
+// totalDemand returns the combined demand of this daemon and of all daemons with a heartbeat within
+// state.HeartbeatTimeout.
+func (d *demands) totalDemand() state.Demand {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.sum()
+	return d.totalDemandLocked()
 }
 
-// others returns the number of other daemons that have sent a heartbeat recently.
-func (d *demands) others() int {
+// peerCount returns the number of other daemons that have sent a heartbeat recently.
+func (d *demands) peerCount() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return len(d.daemons)
 }
 
-// flights returns the addresses at which readers reach the other daemons.
-func (d *demands) flights() (out []string) {
+// addresses returns the addresses at which readers reach the other daemons.
+func (d *demands) addresses() (out []string) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, x := range d.daemons {
-		if time.Since(x.heard) <= state.HeartbeatTimeout && x.flight != "" {
-			out = append(out, x.flight)
+		if time.Since(x.lastHeartbeat) <= state.HeartbeatTimeout && x.address != "" {
+			out = append(out, x.address)
 		}
 	}
 	return out
 }
 
-// sum returns what all returns. The caller holds mu.
-func (d *demands) sum() state.Demand {
+// totalDemandLocked returns what all returns. The caller holds mu.
+func (d *demands) totalDemandLocked() state.Demand {
 	out := state.NewDemand()
-	out.Join(d.own)
+	out.Merge(d.local)
 	for id, x := range d.daemons {
-		if time.Since(x.heard) > state.HeartbeatTimeout {
-			d.depart(id)
+		if time.Since(x.lastHeartbeat) > state.HeartbeatTimeout {
+			d.departLocked(id)
 			continue
 		}
-		out.Join(x.demand)
+		out.Merge(x.demand)
 	}
-	if now := time.Now(); len(d.departed.Of) > 0 {
-		out.Join(state.Demand{Jobs: d.departed.AddTo(nil, now), Needed: state.EveryStep})
+	if now := time.Now(); len(d.departed.ByJob) > 0 {
+		out.Merge(state.Demand{Jobs: d.departed.AddTo(nil, now), Needed: state.NoStep})
 	}
 	return out
 }
 
-// depart removes another daemon, except for the documents that its jobs retain. The caller holds mu.
-func (d *demands) depart(id string) {
+// departLocked removes another daemon, except for the documents that its jobs retain. The caller holds mu.
+func (d *demands) departLocked(id string) {
 	x := d.daemons[id]
 	if x == nil {
 		return
 	}
 	delete(d.daemons, id)
-	now, keepers := time.Now(), d.plan.Now().Keepers
+	now, keepers := time.Now(), d.view.Snapshot().Keepers
 	for job, j := range x.demand.Jobs {
-		d.departed.Open(job, j.From, j.Sent, now)
+		d.departed.Open(job, j.RetainFrom, j.Sent, now)
 		d.departed.Close(job, keepers, now)
 	}
 }

@@ -16,7 +16,7 @@ type planFollower struct {
 	setup      leader.Setup
 	leadership *leadership
 	remote     *remoteLeader
-	grew       chan struct{} // signals that the plan may have grown
+	planGrew   chan struct{} // signals that the plan may have grown
 }
 
 // run follows the plan until ctx is done.
@@ -28,36 +28,36 @@ func (f *planFollower) run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-tick.C:
-		case <-f.grew:
+		case <-f.planGrew:
 		}
-		if f.leadership.present() != nil {
+		if f.leadership.current() != nil {
 			continue
 		}
 		if err := f.setup.View.Follow(ctx); err != nil {
 			return err
 		}
-		if err := f.release(ctx, f.remote.takeOldest()); err != nil {
+		if err := f.applyOldest(ctx, f.remote.takeOldest()); err != nil {
 			return err
 		}
 		f.leadership.dropOutdated()
 	}
 }
 
-// release applies the oldest readable step that the leader's heartbeats announce, as far as evidence supports it.
+// applyOldest applies the oldest readable step that the leader's heartbeats announce, as far as evidence supports it.
 // Evidence is that every keeper has committed the steps before, or that the stream no longer holds their documents.
-func (f *planFollower) release(ctx context.Context, oldest uint64) error {
+func (f *planFollower) applyOldest(ctx context.Context, oldest uint64) error {
 	v := f.setup.View
-	now := v.Now()
+	now := v.Snapshot()
 	if oldest <= now.Oldest {
 		return nil
 	}
 	committed := now.Keepers.Committed()
-	v.Released(min(oldest, committed))
+	v.SetOldest(min(oldest, committed))
 	if oldest <= committed {
 		return nil
 	}
-	h, _ := v.Head()
-	all, err := f.setup.Streams.All(ctx, h)
+	h, _ := v.Header()
+	all, err := f.setup.Streams.RunStreams(ctx, h)
 	if err != nil {
 		return nil // the next heartbeat repeats it
 	}
@@ -69,5 +69,5 @@ func (f *planFollower) release(ctx context.Context, oldest uint64) error {
 		}
 		there[i] = state.First
 	}
-	return v.Release(ctx, there)
+	return v.UpdateOldest(ctx, there)
 }

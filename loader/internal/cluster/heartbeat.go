@@ -13,17 +13,17 @@ import (
 
 // heartbeat is the message that a daemon periodically sends to the other daemons of its run.
 type heartbeat struct {
-	Daemon string        `json:"daemon"`
-	Flight string        `json:"flight,omitempty"` // address at which readers reach the daemon
-	Demand *state.Demand `json:"demand,omitempty"`
-	Left   bool          `json:"left,omitempty"` // the daemon stops
+	Daemon   string        `json:"daemon"`
+	Address  string        `json:"flight,omitempty"` // address at which readers reach the daemon
+	Demand   *state.Demand `json:"demand,omitempty"`
+	Stopping bool          `json:"left,omitempty"` // the daemon stops
 	// Roll is a page of the ranks that the daemon serves. It has its own heartbeat.
-	Roll *census.Roll `json:"roll,omitempty"`
+	Roll *census.Snapshot `json:"roll,omitempty"`
 	// Sources is a page of a leader's report. It has its own heartbeat, sent before the report's.
-	Sources *sourcePage   `json:"sources,omitempty"`
-	Lead    *state.Report `json:"lead,omitempty"`   // set by a leader
-	At      uint64        `json:"at,omitempty"`     // set by a leader: position of the plan's last record
-	Oldest  uint64        `json:"oldest,omitempty"` // set by a leader: the oldest step that can be read
+	Sources      *sourcePage   `json:"sources,omitempty"`
+	Report       *state.Report `json:"lead,omitempty"`   // set by a leader
+	PlanPosition uint64        `json:"at,omitempty"`     // set by a leader: position of the plan's last record
+	OldestStep   uint64        `json:"oldest,omitempty"` // set by a leader: the oldest step that can be read
 }
 
 // Limits on what other daemons send. A client of the NATS servers may send anything, in the name of any daemon.
@@ -55,7 +55,7 @@ func (w heartbeat) encode(keepers planrecord.Keepers) ([]byte, error) {
 	if b, err = json.Marshal(x); err != nil {
 		return nil, err
 	}
-	short := w.Demand.Shortened(maxHeartbeatBytes-len(b)-len(`"jobs":{},`), keepers)
+	short := w.Demand.Truncate(maxHeartbeatBytes-len(b)-len(`"jobs":{},`), keepers)
 	x.Demand = &short
 	return json.Marshal(x)
 }
@@ -71,23 +71,23 @@ func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 	if err := (planrecord.Term{Daemon: w.Daemon}).Validate(); err != nil {
 		return w, err
 	}
-	if len(w.Flight) > maxAddressBytes || strings.ContainsFunc(w.Flight, func(r rune) bool {
+	if len(w.Address) > maxAddressBytes || strings.ContainsFunc(w.Address, func(r rune) bool {
 		return r <= ' ' || r > '~'
 	}) {
-		return w, fmt.Errorf("%q is no address", w.Flight)
+		return w, fmt.Errorf("%q is no address", w.Address)
 	}
 	if w.Roll != nil {
-		if err := w.Roll.Check(planrecord.ValidKeeper); err != nil {
+		if err := w.Roll.Validate(planrecord.ValidKeeper); err != nil {
 			return w, err
 		}
 	}
 	if w.Sources != nil {
-		if err := w.Sources.check(len(b)); err != nil {
+		if err := w.Sources.validate(len(b)); err != nil {
 			return w, err
 		}
 	}
-	if w.Lead != nil && (w.Lead.Pages < 0 || w.Lead.Pages > maxReportPages) {
-		return w, fmt.Errorf("a report of %d pages", w.Lead.Pages)
+	if w.Report != nil && (w.Report.Pages < 0 || w.Report.Pages > maxReportPages) {
+		return w, fmt.Errorf("a report of %d pages", w.Report.Pages)
 	}
 	if w.Demand == nil {
 		return w, nil

@@ -31,7 +31,7 @@ func listener() *Coordinator {
 	o := backend.Options{Ahead: 4}
 	header := planrecord.Header{Config: runconfig.Config{}}
 	v := planview.New(termLog{}, header.Config, o)
-	v.Opened(planview.Opened{Header: header, Steps: 10, Tail: 1, Behind: header.Validator(),
+	v.ApplyOpened(planview.OpenedPlan{Header: header, Steps: 10, Tail: 1, Validator: header.Validator(),
 		Keepers: planrecord.Keepers{"trainer": 6}})
 	if err := v.Follow(context.Background()); err != nil {
 		panic(err)
@@ -65,64 +65,66 @@ func TestWordsOfStrangers(t *testing.T) {
 	far := state.Demand{Jobs: map[string]state.JobDemand{"a": {World: 1, Step: 1<<64 - 1, Sent: 1<<64 - 1}},
 		Furthest: 1<<64 - 1}
 	o.heartbeats.receive(said(t, heartbeat{Daemon: "stranger", Demand: &far}))
-	if d := o.Demanded(); d.Wanted() > 10+2*4+3 || d.Furthest > 10+2*4+2 || d.Wanted() == 0 ||
+	if d := o.TotalDemand(); d.FirstUnrequested() > 10+2*4+3 || d.Furthest > 10+2*4+2 || d.FirstUnrequested() == 0 ||
 		d.Jobs["a"].Sent > 10+2*4+2 {
 		t.Errorf("a stranger wants %+v of a plan of 10 steps", d)
 	}
-	o.heartbeats.receive(said(t, heartbeat{Daemon: "stranger", Lead: &state.Report{Steps: 1 << 40, Wanted: 1 << 40},
-		At: 1 << 40, Oldest: 1 << 40}))
-	if r := o.Report(); !r.Unheard || r.Steps != 0 {
+	o.heartbeats.receive(said(t, heartbeat{Daemon: "stranger",
+		Report:       &state.Report{Steps: 1 << 40, FirstUnrequested: 1 << 40},
+		PlanPosition: 1 << 40, OldestStep: 1 << 40}))
+	if r := o.Report(); !r.LeaderUnknown || r.Steps != 0 {
 		t.Errorf("a stranger's report is taken for the leader's: %+v", r)
 	}
-	o.heartbeats.receive(said(t, heartbeat{Daemon: "host/7/a", Lead: &state.Report{Steps: 11}, Oldest: 1 << 40}))
+	o.heartbeats.receive(said(t, heartbeat{Daemon: "host/7/a", Report: &state.Report{Steps: 11}, OldestStep: 1 << 40}))
 	// an unknown daemon may be the next leader, so its heartbeat can only make readers wait
-	if r := o.Report(); !r.Unheard || r.Steps != 11 {
+	if r := o.Report(); !r.LeaderUnknown || r.Steps != 11 {
 		t.Errorf("the report of the daemon whose term it is, beside a stranger's: %+v", r)
 	}
 	o.remote.unconfirmed.received = time.Now().Add(-state.HeartbeatTimeout)
-	if r := o.Report(); r.Unheard || r.Steps != 11 {
+	if r := o.Report(); r.LeaderUnknown || r.Steps != 11 {
 		t.Errorf("the report of the daemon whose term it is: %+v", r)
 	}
-	if now := o.setup.View.Now(); now.Oldest != 0 {
+	if now := o.setup.View.Snapshot(); now.Oldest != 0 {
 		t.Errorf("steps before %d cannot be read, by a word alone", now.Oldest)
 	}
 	for i := range 2 * maxDaemons {
 		o.heartbeats.receive(said(t, heartbeat{Daemon: strings.Repeat("x", 1+i%200) + string(rune('a'+i/200%26)) +
 			string(rune('a'+i/5200))}))
 	}
-	if o.demands.others() > maxDaemons {
-		t.Errorf("%d daemons are remembered", o.demands.others())
+	if o.demands.peerCount() > maxDaemons {
+		t.Errorf("%d daemons are remembered", o.demands.peerCount())
 	}
 }
 
 // Requests for records that only leaders write are refused.
 func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
 	for _, e := range []planrecord.Entry{planrecord.Header{Run: "x"}, planrecord.End{Steps: 3},
-		planrecord.Term{Daemon: "x"}, planrecord.Foreign{At: 3},
+		planrecord.Term{Daemon: "x"}, planrecord.Foreign{Position: 3},
 		planrecord.StepPart{}} {
-		_, err := Request{Record: planrecord.Encode(e)}.entry()
+		_, err := Request{Record: planrecord.Encode(e)}.decodeEntry()
 		var refused *fault.Error
 		if !errors.As(err, &refused) || refused.Reason != fault.BadTicket {
 			t.Errorf("%T: %v", e, err)
 		}
 	}
-	if _, err := (Request{Record: []byte("rubbish")}).entry(); err == nil {
+	if _, err := (Request{Record: []byte("rubbish")}).decodeEntry(); err == nil {
 		t.Error("rubbish is taken for a record")
 	}
-	for _, e := range []planrecord.Entry{planrecord.Seal{By: "a"}, planrecord.Drain{}, planrecord.Commit{Keeper: "a"},
+	for _, e := range []planrecord.Entry{planrecord.Seal{Requester: "a"}, planrecord.Drain{},
+		planrecord.Commit{Keeper: "a"},
 		planrecord.Leave{Keeper: "a"}} {
-		if have, err := (Request{Record: planrecord.Encode(e)}).entry(); err != nil || have != e {
+		if have, err := (Request{Record: planrecord.Encode(e)}).decodeEntry(); err != nil || have != e {
 			t.Errorf("%v: %v, %v", e, have, err)
 		}
 	}
 }
 
 func FuzzHeartbeats(f *testing.F) {
-	none, some := state.NewDemand(), state.Demand{Jobs: map[string]state.JobDemand{"j": {World: 2, Step: 7, From: 3,
-		Sent: 9}, "gone": {From: 1, Sent: 2}, state.UnnamedJob: {From: 1}}}
-	f.Add(said(f, heartbeat{Daemon: "a", Flight: "grpc://a:1", Demand: &none,
-		Lead: &state.Report{Source: &document.SourceStatus{}}, At: 3, Oldest: 1}))
-	f.Add(said(f, heartbeat{Daemon: "host/7/a", Lead: &state.Report{}, Demand: &some}))
+	none, some := state.NewDemand(), state.Demand{Jobs: map[string]state.JobDemand{"j": {World: 2, Step: 7, RetainFrom: 3,
+		Sent: 9}, "gone": {RetainFrom: 1, Sent: 2}, state.UnnamedJob: {RetainFrom: 1}}}
+	f.Add(said(f, heartbeat{Daemon: "a", Address: "grpc://a:1", Demand: &none,
+		Report: &state.Report{Source: &document.SourceStatus{}}, PlanPosition: 3, OldestStep: 1}))
+	f.Add(said(f, heartbeat{Daemon: "host/7/a", Report: &state.Report{}, Demand: &some}))
 	f.Add(
 		[]byte(
 			`{"daemon":"a","roll":{"jobs":[{"job":"j","world":2,"ranks":[[1,0,1,1,0,35,64,100,20000,300000]]}],"page":1,"pages":3}}`))
@@ -139,8 +141,10 @@ func FuzzHeartbeats(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		o := listener()
 		o.heartbeats.receive(b)
-		d := o.Demanded()
-		if d.Wanted() > 21 || d.Sent(func(string) bool { return true }) > 20 || o.setup.View.Now().Oldest > 0 {
+		d := o.TotalDemand()
+		if d.FirstUnrequested() > 21 || d.SentSteps(func(string) bool {
+			return true
+		}) > 20 || o.setup.View.Snapshot().Oldest > 0 {
 			t.Fatalf("it wants %+v", d)
 		}
 		b, err := heartbeat{Daemon: "me", Demand: &d}.encode(nil)
@@ -149,8 +153,8 @@ func FuzzHeartbeats(f *testing.F) {
 		}
 		_, _ = o.Addresses()
 		_ = o.Report()
-		for _, job := range o.heartbeats.ranks.Look(nil, nil).Jobs {
-			if len(job.Missing) > job.World || job.Present > job.World || job.Least > job.Most {
+		for _, job := range o.heartbeats.ranks.Evaluate(nil, nil).Jobs {
+			if len(job.Missing) > job.World || job.Present > job.World || job.MinConsumed > job.MaxConsumed {
 				t.Fatalf("%+v", job)
 			}
 		}
@@ -162,7 +166,7 @@ func FuzzHeartbeats(f *testing.F) {
 func TestWord_IsBoundedInBytes(t *testing.T) {
 	d := state.NewDemand()
 	for i := range uint64(512) {
-		x := state.JobDemand{From: 1000 + i, Sent: 1<<52 + i}
+		x := state.JobDemand{RetainFrom: 1000 + i, Sent: 1<<52 + i}
 		if i%2 == 0 {
 			x.Rank, x.World, x.Step = 1<<20-2, 1<<20, 1<<52+i
 		}
@@ -171,12 +175,12 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 	d.Needed, d.Furthest = 900, 1<<52+600
 	committed := planrecord.Keepers{}
 	for job, x := range d.Jobs {
-		if x.From < 1003 {
-			committed[job] = x.From
+		if x.RetainFrom < 1003 {
+			committed[job] = x.RetainFrom
 		}
 	}
 	for name, w := range map[string]heartbeat{"follower": {Daemon: "a", Demand: &d},
-		"leader": {Daemon: "a", Demand: &d, Lead: &state.Report{Trouble: strings.Repeat("x", 9000)}}} {
+		"leader": {Daemon: "a", Demand: &d, Report: &state.Report{StreamProblem: strings.Repeat("x", 9000)}}} {
 		b, err := w.encode(committed)
 		if err != nil || len(b) > 64<<10 || len(b) < 50<<10 {
 			t.Fatalf("%s: a word of %d bytes: %v", name, len(b), err)
@@ -186,10 +190,11 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 			t.Fatal(err)
 		}
 		have := *got.Demand
-		if have.Needed != d.Needed || have.Furthest != d.Furthest || *have.Leading() != *d.Leading() ||
-			have.Wanted() != d.Wanted() {
-			t.Errorf("%s: the readers want %d, %d and %+v, of %d, %d and %+v", name, have.Needed, have.Furthest, have.Leading(),
-				d.Needed, d.Furthest, d.Leading())
+		if have.Needed != d.Needed || have.Furthest != d.Furthest || *have.LeadingReader() != *d.LeadingReader() ||
+			have.FirstUnrequested() != d.FirstUnrequested() {
+			t.Errorf("%s: the readers want %d, %d and %+v, of %d, %d and %+v", name, have.Needed, have.Furthest,
+				have.LeadingReader(),
+				d.Needed, d.Furthest, d.LeadingReader())
 		}
 		slowest := slices.MinFunc(slices.Collect(maps.Values(d.Jobs)), func(x, y state.JobDemand) int {
 			return cmp.Or(-cmp.Compare(min(1, x.World), min(1, y.World)), cmp.Compare(x.Step, y.Step))
@@ -197,12 +202,12 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 		if !slices.Contains(slices.Collect(maps.Values(have.Jobs)), slowest) {
 			t.Errorf("%s: the slowest reader, %+v, is not named", name, slowest)
 		}
-		if _, step := have.Retained(committed); step != 1003 {
+		if _, step := have.RetainingJob(committed); step != 1003 {
 			t.Errorf("%s: documents are retained from step %d on, want 1003", name, step)
 		}
 	}
 	small := state.NewDemand()
-	small.Jobs["a"] = state.JobDemand{World: 1, Step: 3, From: 1, Sent: 3}
+	small.Jobs["a"] = state.JobDemand{World: 1, Step: 3, RetainFrom: 1, Sent: 3}
 	if b, err := (heartbeat{Daemon: "a", Demand: &small}).encode(nil); err != nil ||
 		string(b) != string(said(t, heartbeat{Daemon: "a", Demand: &small})) {
 		t.Errorf("%s: %v", b, err)
@@ -210,10 +215,10 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 }
 
 func FuzzRequests(f *testing.F) {
-	for _, e := range []planrecord.Entry{planrecord.Seal{By: "a"}, planrecord.Commit{Keeper: "a", Step: 7},
+	for _, e := range []planrecord.Entry{planrecord.Seal{Requester: "a"}, planrecord.Commit{Keeper: "a", Step: 7},
 		planrecord.End{Steps: 1}, planrecord.Mix{},
-		planrecord.Mix{Request: "a"}, planrecord.SealSource{Source: 1}} {
-		b, _ := json.Marshal(Request{Record: planrecord.Encode(e), Again: true, After: 1<<64 - 1})
+		planrecord.Mix{RequestID: "a"}, planrecord.SealSource{Source: 1}} {
+		b, _ := json.Marshal(Request{Record: planrecord.Encode(e), Retry: true, AfterRecord: 1<<64 - 1})
 		f.Add(b)
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {
@@ -221,7 +226,7 @@ func FuzzRequests(f *testing.F) {
 		if json.Unmarshal(b, &q) != nil {
 			return
 		}
-		switch e, err := q.entry(); e.(type) {
+		switch e, err := q.decodeEntry(); e.(type) {
 		case planrecord.Control, planrecord.Seal, planrecord.Commit, planrecord.Leave:
 		default:
 			if err == nil && q.Record != nil {
@@ -234,9 +239,9 @@ func FuzzRequests(f *testing.F) {
 // A leader's heartbeats are bounded for any number of sources and jobs, and other daemons receive the whole report.
 func TestReport_OfManySourcesIsPaged(t *testing.T) {
 	for _, n := range []int{0, 3, mixture.MaxSources} {
-		r := state.Report{Steps: 9, Length: &state.Length{Steps: 20}, Trouble: "none"}
+		r := state.Report{Steps: 9, Length: &state.Length{Steps: 20}, StreamProblem: "none"}
 		if n == mixture.MaxSources {
-			r.Trouble, r.Opening = strings.Repeat("x", 1<<20), &state.Opening{Error: strings.Repeat("ü", 1<<20)}
+			r.StreamProblem, r.Opening = strings.Repeat("x", 1<<20), &state.Opening{Error: strings.Repeat("ü", 1<<20)}
 		}
 		r.Sources = map[string]document.SourceStatus{}
 		for i := range n {
@@ -245,20 +250,20 @@ func TestReport_OfManySourcesIsPaged(t *testing.T) {
 				state.SourceStats{Status: mixture.Status{Name: name, Tokens: 1 << 50, Epochs: 1}, Next: 1 << 50})
 			r.Sources[name] = document.SourceStatus{Last: 1 << 50, FetchedAt: time.Unix(1<<33, 7).UTC(),
 				DownReason: strings.Repeat("connection refused ", 20)}
-			r.Streams = append(r.Streams, state.StreamFill{Source: name, Name: "DOCS_" + name, Bytes: 1 << 40})
-			r.Length.Open = append(r.Length.Open, name)
+			r.StreamFills = append(r.StreamFills, state.StreamFill{Source: name, Name: "DOCS_" + name, Bytes: 1 << 40})
+			r.Length.OpenSources = append(r.Length.OpenSources, name)
 		}
 		d := state.NewDemand()
 		for i := range uint64(4000) {
-			d.Jobs[fmt.Sprintf("job%04d", i)] = state.JobDemand{Rank: 1 << 19, World: 1 << 20, Step: 1<<52 + i, From: 7,
+			d.Jobs[fmt.Sprintf("job%04d", i)] = state.JobDemand{Rank: 1 << 19, World: 1 << 20, Step: 1<<52 + i, RetainFrom: 7,
 				Sent: 1<<52 + i}
 		}
 		leads, follower, bus := listener(), listener(), &words{}
 		leads.heartbeats.setup.Backends.Daemon, leads.heartbeats.setup.Backends.Bus = "host/7/a", bus
-		leads.ServesAt("grpc://a:1")
+		leads.SetAddress("grpc://a:1")
 		for round := range uint64(2) {
 			bus.all = nil
-			sent := leads.heartbeats.publishReport(heartbeat{Demand: &d, Lead: &r}, round+1)
+			sent := leads.heartbeats.publishReport(heartbeat{Demand: &d, Report: &r}, round+1)
 			total := 0
 			for i, b := range bus.all {
 				if total += len(b); len(b) > maxHeartbeatBytes {
@@ -275,10 +280,11 @@ func TestReport_OfManySourcesIsPaged(t *testing.T) {
 			if b, err := json.Marshal(r); err != nil || json.Unmarshal(b, &want) != nil {
 				t.Fatal(err)
 			}
-			want.Trouble = shortText(want.Trouble)
+			want.StreamProblem = truncateText(want.StreamProblem)
 			have := follower.Report()
-			if have.Steps != want.Steps || have.Trouble != want.Trouble || !reflect.DeepEqual(have.Length, want.Length) ||
-				!slices.Equal(have.Streams, want.Streams) ||
+			if have.Steps != want.Steps || have.StreamProblem != want.StreamProblem ||
+				!reflect.DeepEqual(have.Length, want.Length) ||
+				!slices.Equal(have.StreamFills, want.StreamFills) ||
 				!slices.Equal(have.PlanStats.Sources, want.PlanStats.Sources) || !maps.Equal(have.Sources, want.Sources) {
 				t.Errorf("%d sources: the report differs in round %d", n, round)
 			}

@@ -13,8 +13,8 @@ import (
 const (
 	// heartbeatInterval is the time between two heartbeats of a daemon when nothing has changed.
 	heartbeatInterval = 250 * time.Millisecond
-	// ReportTime is the time within which every running daemon has sent the current demand of its readers.
-	ReportTime = 2 * heartbeatInterval
+	// DemandReportTime is the time within which every running daemon has sent the current demand of its readers.
+	DemandReportTime = 2 * heartbeatInterval
 	// minHeartbeatInterval is the minimum time between two heartbeats.
 	minHeartbeatInterval = 5 * time.Millisecond
 )
@@ -29,27 +29,27 @@ type heartbeats struct {
 	connection *connection
 	changed    chan struct{} // signals that a heartbeat is due
 	planGrew   chan struct{} // signals that the plan may have grown
-	flight     string        // address at which readers reach this daemon; empty if readers do not need it
+	address    string        // address at which readers reach this daemon; empty if readers do not need it
 }
 
 // run sends heartbeats to the other daemons: the demand of this daemon's readers and, if it leads, the end of the
 // plan. It sends one on every change and every heartbeatInterval. A daemon that misses the heartbeat of an append
 // polls the plan.
 func (b *heartbeats) run(ctx context.Context) error {
-	defer b.publish(heartbeat{Left: true})
+	defer b.publish(heartbeat{Stopping: true})
 	tick := time.NewTicker(heartbeatInterval)
 	defer tick.Stop()
 	for round := uint64(1); ; round++ {
-		planned := b.setup.View.Now().Changed
-		if b.leadership.present() == nil {
+		planned := b.setup.View.Snapshot().Changed
+		if b.leadership.current() == nil {
 			planned = nil // a follower has no records that the others lack
 		}
-		bytes := b.publishReport(b.next(), round)
-		for _, page := range b.ranks.Roll(maxHeartbeatBytes - heartbeatMargin) {
+		bytes := b.publishReport(b.nextHeartbeat(), round)
+		for _, page := range b.ranks.RollPages(maxHeartbeatBytes - heartbeatMargin) {
 			bytes += b.publish(heartbeat{Roll: &page})
 		}
 		pause := max(minHeartbeatInterval, time.Duration(bytes)*time.Second/heartbeatBytesPerSecond)
-		if err := waiting.Pause(ctx, pause); err != nil {
+		if err := waiting.Sleep(ctx, pause); err != nil {
 			return err
 		}
 		select {
@@ -63,14 +63,14 @@ func (b *heartbeats) run(ctx context.Context) error {
 	}
 }
 
-// next returns the heartbeat that is due.
-func (b *heartbeats) next() heartbeat {
-	own := b.demands.readers()
+// nextHeartbeat returns the heartbeat that is due.
+func (b *heartbeats) nextHeartbeat() heartbeat {
+	own := b.demands.localDemand()
 	h := heartbeat{Demand: &own}
-	if l := b.leadership.present(); l != nil {
+	if l := b.leadership.current(); l != nil {
 		r := l.Report()
-		r.Connection = b.connection.last()
-		h.Lead, h.At, h.Oldest = &r, b.setup.View.Position(), b.setup.View.Now().Oldest
+		r.Connection = b.connection.lastState()
+		h.Report, h.PlanPosition, h.OldestStep = &r, b.setup.View.Position(), b.setup.View.Snapshot().Oldest
 	}
 	return h
 }
@@ -78,20 +78,20 @@ func (b *heartbeats) next() heartbeat {
 // publishReport sends the pages of the heartbeat's report, if any, then the heartbeat. It returns the total number of
 // bytes.
 func (b *heartbeats) publishReport(h heartbeat, round uint64) (bytes int) {
-	if h.Lead != nil {
-		lead, pages := splitReport(*h.Lead, round)
+	if h.Report != nil {
+		lead, pages := splitReport(*h.Report, round)
 		for _, page := range pages {
 			bytes += b.publish(heartbeat{Sources: &page})
 		}
-		h.Lead = &lead
+		h.Report = &lead
 	}
 	return bytes + b.publish(h)
 }
 
 // publish sends a heartbeat and returns its size in bytes.
 func (b *heartbeats) publish(h heartbeat) int {
-	h.Daemon, h.Flight = b.setup.Backends.Daemon, b.flight
-	encoded, err := h.encode(b.setup.View.Now().Keepers)
+	h.Daemon, h.Address = b.setup.Backends.Daemon, b.address
+	encoded, err := h.encode(b.setup.View.Snapshot().Keepers)
 	if err == nil {
 		err = b.setup.Backends.Bus.Publish(encoded)
 	}
@@ -107,8 +107,8 @@ func (b *heartbeats) receive(encoded []byte) {
 	if err != nil || h.Daemon == b.setup.Backends.Daemon {
 		return
 	}
-	if h.Roll != nil || h.Left {
-		b.ranks.Merge(h.Daemon, h.Roll)
+	if h.Roll != nil || h.Stopping {
+		b.ranks.MergeRoll(h.Daemon, h.Roll)
 	}
 	if h.Sources != nil {
 		b.remote.receivePage(h.Daemon, h.Sources)
@@ -118,26 +118,26 @@ func (b *heartbeats) receive(encoded []byte) {
 	}
 	wants := state.NewDemand()
 	if h.Demand != nil {
-		wants = h.Demand.Within(b.furthest())
+		wants = h.Demand.Clamp(b.maxRequestedStep())
 	}
-	if h.Left {
-		b.demands.stopped(h.Daemon)
+	if h.Stopping {
+		b.demands.removeDaemon(h.Daemon)
 	} else {
-		b.demands.receive(h.Daemon, h.Flight, wants)
+		b.demands.receive(h.Daemon, h.Address, wants)
 	}
-	if h.Lead != nil && b.leadership.present() == nil {
+	if h.Report != nil && b.leadership.current() == nil {
 		b.remote.receive(h)
-		if h.At > b.setup.View.Position() {
+		if h.PlanPosition > b.setup.View.Position() {
 			waiting.Signal(b.planGrew)
 		}
 	}
 }
 
-// furthest returns the furthest step that a reader of any daemon can have requested by now. A daemon rejects readers
-// that request steps far beyond the end of the plan.
-func (b *heartbeats) furthest() uint64 {
-	h, _ := b.setup.View.Head()
-	planned := b.setup.View.Planned()
+// maxRequestedStep returns the furthest step that a reader of any daemon can have requested by now. A daemon rejects
+// readers that request steps far beyond the end of the plan.
+func (b *heartbeats) maxRequestedStep() uint64 {
+	h, _ := b.setup.View.Header()
+	planned := b.setup.View.PlannedSteps()
 	if h.Repair != nil {
 		planned = max(planned, h.Repair.Steps)
 	}

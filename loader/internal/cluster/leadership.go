@@ -19,9 +19,9 @@ type leadership struct {
 	setup  leader.Setup
 	remote *remoteLeader
 
-	mu     sync.Mutex
-	leader *leader.Leader // nil if none is prepared
-	leads  bool           // its term has begun
+	mu      sync.Mutex
+	leader  *leader.Leader // nil if none is prepared
+	leading bool           // its term has begun
 }
 
 // prepare opens the plan with a leader. It returns an error for a plan that this process could not continue.
@@ -36,29 +36,29 @@ func (s *leadership) prepare(ctx context.Context) error {
 	return nil
 }
 
-// want passes the demand of the readers of all daemons to the leader, if one is prepared.
-func (s *leadership) want(d state.Demand) {
+// setDemand passes the demand of the readers of all daemons to the leader, if one is prepared.
+func (s *leadership) setDemand(d state.Demand) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.leader != nil {
-		s.leader.Want(d)
+		s.leader.SetDemand(d)
 	}
 }
 
-// present returns the leader while this process leads, or if the run has only one daemon; otherwise nil.
-func (s *leadership) present() *leader.Leader {
+// current returns the leader while this process leads, or if the run has only one daemon; otherwise nil.
+func (s *leadership) current() *leader.Leader {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.leads || s.setup.Backends.Elector == nil {
+	if s.leading || s.setup.Backends.Elector == nil {
 		return s.leader
 	}
 	return nil
 }
 
-// lead plans until ctx is done, another daemon leads, or an error occurs. prepare prepares the leader again if the
+// leadRun plans until ctx is done, another daemon leads, or an error occurs. prepare prepares the leader again if the
 // plan has grown, and answer answers the requests of other daemons. lead returns fault.ErrLeadershipLost if another
 // daemon leads, even if that caused another error first.
-func (s *leadership) lead(ctx context.Context, lease backend.Lease, prepare func(context.Context) error,
+func (s *leadership) leadRun(ctx context.Context, lease backend.Lease, prepare func(context.Context) error,
 	answer func(context.Context, []byte) []byte) (err error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
@@ -79,8 +79,8 @@ func (s *leadership) lead(ctx context.Context, lease backend.Lease, prepare func
 		}
 	}()
 	// The plan grows while the previous leader still appends.
-	for wait := time.Duration(0); !s.begin(lease); wait = leader.LeadPause {
-		if err := waiting.Pause(ctx, wait); err != nil {
+	for wait := time.Duration(0); !s.startTerm(lease); wait = leader.RetryPause {
+		if err := waiting.Sleep(ctx, wait); err != nil {
 			return err
 		}
 		if err := prepare(ctx); err != nil {
@@ -92,9 +92,9 @@ func (s *leadership) lead(ctx context.Context, lease backend.Lease, prepare func
 		return err
 	}
 	defer unsubscribe()
-	err = s.present().Serve(ctx)
+	err = s.current().Serve(ctx)
 	if err != nil && ctx.Err() == nil { // documents purged by a later leader look lost to this one
-		limit, cancel := context.WithTimeout(ctx, s.setup.Options.Stall)
+		limit, cancel := context.WithTimeout(ctx, s.setup.Options.StallTimeout)
 		defer cancel()
 		if sure := lease.Verify(limit); errors.Is(sure, fault.ErrLeadershipLost) {
 			return errors.Join(sure, err)
@@ -103,41 +103,41 @@ func (s *leadership) lead(ctx context.Context, lease backend.Lease, prepare func
 	return err
 }
 
-// begin starts the term of the prepared leader. It returns false if the plan has grown since the leader was prepared,
-// because the replay would take too long.
-func (s *leadership) begin(lease backend.Lease) bool {
+// startTerm starts the term of the prepared leader. It returns false if the plan has grown since the leader was
+// prepared, because the replay would take too long.
+func (s *leadership) startTerm(lease backend.Lease) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.leads = s.leader != nil && !s.outdated()
-	if s.leads {
-		s.leader.VerifyBy(lease.Verify)
+	s.leading = s.leader != nil && !s.isOutdated()
+	if s.leading {
+		s.leader.SetLeaseVerifier(lease.Verify)
 	}
-	return s.leads
+	return s.leading
 }
 
-// outdated reports whether the plan has grown since the leader was prepared. The caller holds mu.
-func (s *leadership) outdated() bool { return s.setup.View.Position() > s.leader.Records() }
+// isOutdated reports whether the plan has grown since the leader was prepared. The caller holds mu.
+func (s *leadership) isOutdated() bool { return s.setup.View.Position() > s.leader.Records() }
 
 // dropOutdated drops the prepared leader if the plan has grown without it. A prepared leader uses as much memory as
 // one that leads.
 func (s *leadership) dropOutdated() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.leads && s.leader != nil && s.outdated() {
+	if !s.leading && s.leader != nil && s.isOutdated() {
 		s.leader = nil
 	}
 }
 
-// end drops the leader. Callers that wait for its results send their requests to the next leader.
-func (s *leadership) end() {
+// dropLeader drops the leader. Callers that wait for its results send their requests to the next leader.
+func (s *leadership) dropLeader() {
 	s.mu.Lock()
 	l := s.leader
 	if l != nil {
-		s.remote.succeed(l.Report())
+		s.remote.startFrom(l.Report())
 	}
-	s.leader, s.leads = nil, false
+	s.leader, s.leading = nil, false
 	s.mu.Unlock()
 	if l != nil {
-		l.End()
+		l.EndTerm()
 	}
 }

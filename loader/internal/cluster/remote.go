@@ -11,15 +11,15 @@ import (
 
 // remoteLeader is the state of the leader in another process, as reported by its heartbeats.
 type remoteLeader struct {
-	plan *planview.View
+	view *planview.View
 
 	mu          sync.Mutex
 	pages       reportPages  // of its next report
-	last        state.Report // its last report
+	lastReport  state.Report // its last report
 	received    time.Time    // when last was received
-	any         bool         // a report was received since this process led
+	hasReport   bool         // a report was received since this process led
 	reports     uint64       // number of reports received
-	oldest      uint64       // oldest readable step according to its heartbeats; 0 once processed
+	oldestStep  uint64       // oldest readable step according to its heartbeats; 0 once processed
 	unconfirmed unconfirmedLeader
 }
 
@@ -31,12 +31,12 @@ type unconfirmedLeader struct {
 }
 
 func newRemoteLeader(v *planview.View) *remoteLeader {
-	return &remoteLeader{plan: v, received: time.Now()}
+	return &remoteLeader{view: v, received: time.Now()}
 }
 
 // receivePage stores a page of the leader's next report. It ignores pages of other daemons.
 func (r *remoteLeader) receivePage(daemon string, p *sourcePage) {
-	if !r.plan.LedBy(daemon) {
+	if !r.view.IsLeader(daemon) {
 		return
 	}
 	r.mu.Lock()
@@ -48,24 +48,25 @@ func (r *remoteLeader) receivePage(daemon string, p *sourcePage) {
 func (r *remoteLeader) receive(h heartbeat) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if !r.plan.LedBy(h.Daemon) {
+	if !r.view.IsLeader(h.Daemon) {
 		r.unconfirmed = unconfirmedLeader{h.Daemon, time.Now()}
 		return
 	}
-	r.last, r.received, r.any, r.reports = r.pages.join(*h.Lead, r.last), time.Now(), true, r.reports+1
-	r.last.Flight = h.Flight
-	r.oldest = max(r.oldest, h.Oldest)
-	if !h.Lead.Replays {
-		r.plan.Confirm(h.At)
+	r.lastReport, r.received, r.hasReport, r.reports = r.pages.joinReport(*h.Report, r.lastReport), time.Now(), true,
+		r.reports+1
+	r.lastReport.FlightAddress = h.Address
+	r.oldestStep = max(r.oldestStep, h.OldestStep)
+	if !h.Report.Replaying {
+		r.view.ConfirmPosition(h.PlanPosition)
 	}
 }
 
-// succeed starts with the last report of this process's leader, which no longer leads. The next leader's plan may be
+// startFrom starts with the last report of this process's leader, which no longer leads. The next leader's plan may be
 // longer.
-func (r *remoteLeader) succeed(last state.Report) {
+func (r *remoteLeader) startFrom(last state.Report) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.last, r.received, r.any = last, time.Now(), false
+	r.lastReport, r.received, r.hasReport = last, time.Now(), false
 }
 
 // report returns the last report. If the leader's heartbeats have timed out, it includes own, because that explains
@@ -73,41 +74,41 @@ func (r *remoteLeader) succeed(last state.Report) {
 func (r *remoteLeader) report(own *backend.Connection) state.Report {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := r.last
-	out.Elsewhere, out.Silent = true, time.Since(r.received)
-	if out.Silent >= state.HeartbeatTimeout {
+	out := r.lastReport
+	out.Remote, out.Age = true, time.Since(r.received)
+	if out.Age >= state.HeartbeatTimeout {
 		out.Connection = own
 	}
-	contested := time.Since(r.unconfirmed.received) < state.HeartbeatTimeout && !r.plan.LedBy(r.unconfirmed.daemon)
-	out.Unheard = !r.any || out.Silent >= state.HeartbeatTimeout || contested
+	contested := time.Since(r.unconfirmed.received) < state.HeartbeatTimeout && !r.view.IsLeader(r.unconfirmed.daemon)
+	out.LeaderUnknown = !r.hasReport || out.Age >= state.HeartbeatTimeout || contested
 	return out
 }
 
-// count returns the number of reports received.
-func (r *remoteLeader) count() uint64 {
+// reportCount returns the number of reports received.
+func (r *remoteLeader) reportCount() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.reports
 }
 
-// flight returns the address at which readers reach the leader; empty if its heartbeats have timed out.
-func (r *remoteLeader) flight() string {
+// address returns the address at which readers reach the leader; empty if its heartbeats have timed out.
+func (r *remoteLeader) address() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if time.Since(r.received) > state.HeartbeatTimeout {
 		return ""
 	}
-	return r.last.Flight
+	return r.lastReport.FlightAddress
 }
 
 // length returns the run's length according to the last report.
 func (r *remoteLeader) length() *state.Length {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.last.Length == nil {
+	if r.lastReport.Length == nil {
 		return nil
 	}
-	out := *r.last.Length
+	out := *r.lastReport.Length
 	return &out
 }
 
@@ -115,7 +116,7 @@ func (r *remoteLeader) length() *state.Length {
 func (r *remoteLeader) takeOldest() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := r.oldest
-	r.oldest = 0
+	out := r.oldestStep
+	r.oldestStep = 0
 	return out
 }

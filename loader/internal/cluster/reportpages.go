@@ -23,16 +23,16 @@ const (
 
 // sourcePage is a part of a leader's report about its sources. It has its own heartbeat.
 type sourcePage struct {
-	Round   uint64                           `json:"round"` // of the report
-	Page    int                              `json:"page"`
-	Figures []state.SourceStats              `json:"figures,omitempty"` // report.PlanStats.Sources
-	Status  map[string]document.SourceStatus `json:"status,omitempty"`  // report.Sources
-	Streams []state.StreamFill               `json:"streams,omitempty"` // report.Streams
-	Open    []string                         `json:"open,omitempty"`    // report.Length.Open
+	Round       uint64                           `json:"round"` // of the report
+	Page        int                              `json:"page"`
+	SourceStats []state.SourceStats              `json:"figures,omitempty"` // report.PlanStats.Sources
+	Status      map[string]document.SourceStatus `json:"status,omitempty"`  // report.Sources
+	Streams     []state.StreamFill               `json:"streams,omitempty"` // report.Streams
+	Open        []string                         `json:"open,omitempty"`    // report.Length.Open
 }
 
-// check returns an error for a page that no leader sends. bytes is the size of its heartbeat.
-func (p *sourcePage) check(bytes int) error {
+// validate returns an error for a page that no leader sends. bytes is the size of its heartbeat.
+func (p *sourcePage) validate(bytes int) error {
 	if p.Page < 0 || p.Page >= maxReportPages || bytes > maxHeartbeatBytes {
 		return fmt.Errorf("page %d of a report, in %d bytes", p.Page, bytes)
 	}
@@ -42,13 +42,13 @@ func (p *sourcePage) check(bytes int) error {
 // splitReport returns the report for a heartbeat. If the report exceeds maxReportBytes, its per-source parts are in
 // pages.
 func splitReport(r state.Report, round uint64) (state.Report, []sourcePage) {
-	if encodedBytes(r) <= maxReportBytes {
+	if jsonSize(r) <= maxReportBytes {
 		return r, nil
 	}
 	var pages []sourcePage
 	left := 0
 	page := func(x any) *sourcePage {
-		n := encodedBytes(x) + len(",")
+		n := jsonSize(x) + len(",")
 		if left -= n; left < 0 {
 			left = maxReportBytes - n
 			pages = append(pages, sourcePage{Round: round, Page: len(pages)})
@@ -57,53 +57,53 @@ func splitReport(r state.Report, round uint64) (state.Report, []sourcePage) {
 	}
 	for _, x := range r.PlanStats.Sources {
 		p := page(x)
-		p.Figures = append(p.Figures, x)
+		p.SourceStats = append(p.SourceStats, x)
 	}
 	for _, name := range slices.Sorted(maps.Keys(r.Sources)) {
-		x := shortened(r.Sources[name])
+		x := shortenStatus(r.Sources[name])
 		p := page(map[string]document.SourceStatus{name: x})
 		if p.Status == nil {
 			p.Status = map[string]document.SourceStatus{}
 		}
 		p.Status[name] = x
 	}
-	for _, x := range r.Streams {
+	for _, x := range r.StreamFills {
 		p := page(x)
 		p.Streams = append(p.Streams, x)
 	}
-	r.PlanStats.Sources, r.Sources, r.Streams = nil, nil, nil
+	r.PlanStats.Sources, r.Sources, r.StreamFills = nil, nil, nil
 	if r.Length != nil {
-		for _, name := range r.Length.Open {
+		for _, name := range r.Length.OpenSources {
 			p := page(name)
 			p.Open = append(p.Open, name)
 		}
 		length := *r.Length
-		length.Open, r.Length = nil, &length
+		length.OpenSources, r.Length = nil, &length
 	}
-	r.Trouble = shortText(r.Trouble)
+	r.StreamProblem = truncateText(r.StreamProblem)
 	if r.Opening != nil {
 		o := *r.Opening
-		o.Error, r.Opening = shortText(o.Error), &o
+		o.Error, r.Opening = truncateText(o.Error), &o
 	}
 	if r.Source != nil {
-		s := shortened(*r.Source)
+		s := shortenStatus(*r.Source)
 		r.Source = &s
 	}
 	r.Round, r.Pages = round, len(pages)
 	return r, pages
 }
 
-func shortened(s document.SourceStatus) document.SourceStatus {
-	s.DownReason = shortText(s.DownReason)
+func shortenStatus(s document.SourceStatus) document.SourceStatus {
+	s.DownReason = truncateText(s.DownReason)
 	return s
 }
 
-func shortText(text string) string {
+func truncateText(text string) string {
 	return strings.ToValidUTF8(text[:min(len(text), maxReportText)], "")
 }
 
-// encodedBytes returns the length of a value as JSON.
-func encodedBytes(x any) int {
+// jsonSize returns the length of a value as JSON.
+func jsonSize(x any) int {
 	b, _ := json.Marshal(x) // an error would also fail the encoding of the heartbeat
 	return len(b)
 }
@@ -121,9 +121,9 @@ func (r *reportPages) add(p *sourcePage) {
 	r.pages[p.Page] = p
 }
 
-// join returns a report with its pages. While a page is missing, the per-source parts are those of the previous
+// joinReport returns a report with its pages. While a page is missing, the per-source parts are those of the previous
 // report.
-func (r *reportPages) join(x, before state.Report) state.Report {
+func (r *reportPages) joinReport(x, before state.Report) state.Report {
 	if x.Pages == 0 {
 		return x
 	}
@@ -131,23 +131,24 @@ func (r *reportPages) join(x, before state.Report) state.Report {
 	for i := range x.Pages {
 		p := r.pages[i]
 		if p == nil || r.round != x.Round {
-			whole = sourcePage{Figures: before.PlanStats.Sources, Status: before.Sources, Streams: before.Streams}
+			whole = sourcePage{SourceStats: before.PlanStats.Sources, Status: before.Sources, Streams: before.StreamFills}
 			if before.Length != nil {
-				whole.Open = before.Length.Open
+				whole.Open = before.Length.OpenSources
 			}
 			break
 		}
-		whole.Figures, whole.Streams, whole.Open = append(whole.Figures, p.Figures...), append(whole.Streams, p.Streams...),
+		whole.SourceStats, whole.Streams, whole.Open = append(whole.SourceStats, p.SourceStats...),
+			append(whole.Streams, p.Streams...),
 			append(whole.Open, p.Open...)
 		maps.Copy(whole.Status, p.Status)
 	}
-	if len(whole.Figures) > mixture.MaxSources {
+	if len(whole.SourceStats) > mixture.MaxSources {
 		return x
 	}
-	x.PlanStats.Sources, x.Sources, x.Streams = whole.Figures, whole.Status, whole.Streams
+	x.PlanStats.Sources, x.Sources, x.StreamFills = whole.SourceStats, whole.Status, whole.Streams
 	if x.Length != nil {
 		length := *x.Length
-		length.Open, x.Length = whole.Open, &length
+		length.OpenSources, x.Length = whole.Open, &length
 	}
 	return x
 }

@@ -20,11 +20,11 @@ const requestTimeout = 5 * time.Second
 // Request asks the leader to record an entry or to take a checkpoint.
 type Request struct {
 	Record []byte `json:"record,omitempty"` // encoded entry; a control without its place
-	// Again means that the request was sent before and its response was lost. A drain of at least the arrivals up to
+	// Retry means that the request was sent before and its response was lost. A drain of at least the arrivals up to
 	// Least that is recorded after record After of the plan is then the response.
-	Again bool   `json:"again,omitempty"`
-	After uint64 `json:"after,omitempty"`
-	Least uint64 `json:"least,omitempty"`
+	Retry       bool   `json:"again,omitempty"`
+	AfterRecord uint64 `json:"after,omitempty"`
+	MinArrival  uint64 `json:"least,omitempty"`
 	// DryRun requests the effect of the mixture change in Record without recording it.
 	DryRun bool `json:"dry_run,omitempty"`
 	// Measure requests a measurement of the run; nothing is recorded.
@@ -35,11 +35,11 @@ type Request struct {
 
 // response is the answer to a Request.
 type response struct {
-	At     uint64           `json:"at"`
-	Mix    *state.MixResult `json:"mix,omitempty"`
-	Nobody bool             `json:"nobody,omitempty"` // no leader in this process
-	Error  *fault.Error     `json:"error,omitempty"`
-	Length *state.Length    `json:"length,omitempty"`
+	At       uint64           `json:"at"`
+	Mix      *state.MixResult `json:"mix,omitempty"`
+	NoLeader bool             `json:"nobody,omitempty"` // no leader in this process
+	Error    *fault.Error     `json:"error,omitempty"`
+	Length   *state.Length    `json:"length,omitempty"`
 }
 
 // requester sends requests to the leader of the run, in any process.
@@ -49,9 +49,9 @@ type requester struct {
 	length     func() *state.Length // of the run
 }
 
-// answer answers the request of another daemon.
-func (r *requester) answer(ctx context.Context, b []byte) []byte {
-	ctx, cancel := context.WithTimeout(ctx, r.setup.Options.Stall)
+// handleRequest answers the request of another daemon.
+func (r *requester) handleRequest(ctx context.Context, b []byte) []byte {
+	ctx, cancel := context.WithTimeout(ctx, r.setup.Options.StallTimeout)
 	defer cancel()
 	var out response
 	var q Request
@@ -60,12 +60,12 @@ func (r *requester) answer(ctx context.Context, b []byte) []byte {
 		out.Length = r.length()
 	} else if err == nil {
 		var a leader.Result
-		a, err = r.record(ctx, q)
+		a, err = r.executeRequest(ctx, q)
 		out.At, out.Mix = a.At, a.Mix
 	}
 	switch {
 	case errors.Is(err, fault.ErrNoLeader) || ctx.Err() != nil:
-		out.Nobody = true
+		out.NoLeader = true
 	case err != nil && !errors.As(err, &out.Error):
 		out.Error = &fault.Error{Reason: fault.RunFailed, Message: err.Error()}
 	}
@@ -76,10 +76,10 @@ func (r *requester) answer(ctx context.Context, b []byte) []byte {
 	return b
 }
 
-// ask sends a request to the leader. fault.ErrNoLeader means that the caller should repeat the request.
-func (r *requester) ask(ctx context.Context, q Request) (leader.Result, error) {
-	if r.leadership.present() != nil || r.setup.Backends.Elector == nil {
-		return r.record(ctx, q)
+// sendRequest sends a request to the leader. fault.ErrNoLeader means that the caller should repeat the request.
+func (r *requester) sendRequest(ctx context.Context, q Request) (leader.Result, error) {
+	if r.leadership.current() != nil || r.setup.Backends.Elector == nil {
+		return r.executeRequest(ctx, q)
 	}
 	b, err := json.Marshal(q)
 	if err != nil {
@@ -98,7 +98,7 @@ func (r *requester) ask(ctx context.Context, q Request) (leader.Result, error) {
 	}
 	var a response
 	switch err := json.Unmarshal(b, &a); {
-	case err != nil, a.Nobody: // every answer of a leader decodes
+	case err != nil, a.NoLeader: // every answer of a leader decodes
 		return leader.Result{}, fault.ErrNoLeader
 	case a.Error != nil:
 		return leader.Result{}, a.Error
@@ -106,41 +106,41 @@ func (r *requester) ask(ctx context.Context, q Request) (leader.Result, error) {
 	return leader.Result{At: a.At, Mix: a.Mix}, nil
 }
 
-// record passes a request to the leader of this process.
-func (r *requester) record(ctx context.Context, q Request) (leader.Result, error) {
-	l := r.leadership.present()
+// executeRequest passes a request to the leader of this process.
+func (r *requester) executeRequest(ctx context.Context, q Request) (leader.Result, error) {
+	l := r.leadership.current()
 	if l == nil {
 		return leader.Result{}, fault.ErrNoLeader
 	}
 	if q.Measure {
 		return leader.Result{}, l.Measure(ctx)
 	}
-	e, err := q.entry()
+	e, err := q.decodeEntry()
 	if err != nil {
 		return leader.Result{}, err
 	}
 	switch e := e.(type) {
 	case planrecord.Mix:
-		if e.Decided == nil {
+		if e.DecidedStep == nil {
 			break
 		}
-		if x, found, err := leader.ChangeDecided(ctx, r.setup.Backends.Plan, e); found || err != nil {
+		if x, found, err := leader.FindDecidedChange(ctx, r.setup.Backends.Plan, e); found || err != nil {
 			return leader.Result{Mix: &x}, err
 		}
 	case planrecord.Drain:
-		if !q.Again {
+		if !q.Retry {
 			break
 		}
-		if at, found, err := l.Drained(ctx, q.After, q.Least); found || err != nil {
+		if at, found, err := l.Drained(ctx, q.AfterRecord, q.MinArrival); found || err != nil {
 			return leader.Result{At: at}, err
 		}
 	}
-	return l.Ask(ctx, leader.Command{Entry: e, DryRun: q.DryRun})
+	return l.Execute(ctx, leader.Command{Entry: e, DryRun: q.DryRun})
 }
 
-// entry returns the requested entry: a control without its place, the end of all sources, a change of keepers, or nil
-// for a checkpoint.
-func (q Request) entry() (planrecord.Entry, error) {
+// decodeEntry returns the requested entry: a control without its place, the end of all sources, a change of keepers, or
+// nil for a checkpoint.
+func (q Request) decodeEntry() (planrecord.Entry, error) {
 	if q.Record == nil {
 		return nil, nil
 	}
@@ -156,9 +156,9 @@ func (q Request) entry() (planrecord.Entry, error) {
 		e.Kind())}
 }
 
-// AskLength requests the number of steps of a run from its leader, over the bus of its daemons; nil while it is
+// RequestLength requests the number of steps of a run from its leader, over the bus of its daemons; nil while it is
 // unknown.
-func AskLength(ctx context.Context, b backend.Bus) (*state.Length, error) {
+func RequestLength(ctx context.Context, b backend.Bus) (*state.Length, error) {
 	q, err := json.Marshal(Request{Length: true})
 	if err != nil {
 		return nil, err

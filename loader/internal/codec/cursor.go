@@ -7,13 +7,13 @@ import (
 	"fmt"
 )
 
-// ErrShort is the error of a read beyond the last byte.
-var ErrShort = errors.New("cut short")
+// ErrTruncated is the error of a read beyond the last byte.
+var ErrTruncated = errors.New("cut short")
 
 // Cursor decodes numbers. After the first error it returns zeros.
 type Cursor struct {
-	Rest []byte // unread bytes
-	Err  error  // the first error
+	Buf []byte // unread bytes
+	Err error  // the first error
 }
 
 // Fail records err if it is the first error, and drops the remaining bytes.
@@ -21,17 +21,17 @@ func (r *Cursor) Fail(err error) {
 	if r.Err == nil {
 		r.Err = err
 	}
-	r.Rest = nil
+	r.Buf = nil
 }
 
 // Uvarint reads an unsigned number, encoded as a varint.
 func (r *Cursor) Uvarint() uint64 {
-	v, n := binary.Uvarint(r.Rest)
+	v, n := binary.Uvarint(r.Buf)
 	if n <= 0 {
-		r.Fail(ErrShort)
+		r.Fail(ErrTruncated)
 		return 0
 	}
-	r.Rest = r.Rest[n:]
+	r.Buf = r.Buf[n:]
 	return v
 }
 
@@ -48,17 +48,17 @@ func AppendString(b []byte, s string) []byte {
 
 // Bytes returns the next n bytes without copying them.
 func (r *Cursor) Bytes(n int) []byte {
-	if n > len(r.Rest) {
-		r.Fail(ErrShort)
+	if n > len(r.Buf) {
+		r.Fail(ErrTruncated)
 		return nil
 	}
-	out := r.Rest[:n]
-	r.Rest = r.Rest[n:]
+	out := r.Buf[:n]
+	r.Buf = r.Buf[n:]
 	return out
 }
 
-// Bounded reads a number of at most limit.
-func (r *Cursor) Bounded(limit uint64) uint64 {
+// BoundedUvarint reads a number of at most limit.
+func (r *Cursor) BoundedUvarint(limit uint64) uint64 {
 	v := r.Uvarint()
 	if v > limit {
 		r.Fail(fmt.Errorf("%d where at most %d can be", v, limit))

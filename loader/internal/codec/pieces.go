@@ -38,7 +38,7 @@ func AppendPiece(b []byte, x packonline.Piece, previous *uint64) []byte {
 
 // Pieces reads the output of AppendPieces.
 func (r *Cursor) Pieces(previous *uint64) []packonline.Piece {
-	n := r.Bounded(uint64(len(r.Rest)) / 2) // a piece takes two bytes or more
+	n := r.BoundedUvarint(uint64(len(r.Buf)) / 2) // a piece takes two bytes or more
 	if n == 0 {
 		return nil
 	}
@@ -66,10 +66,10 @@ func (r *Cursor) Document(previous *uint64) uint64 {
 // Piece reads the output of AppendPiece.
 func (r *Cursor) Piece(previous *uint64) (x packonline.Piece) {
 	x.Doc = r.Document(previous)
-	l := r.Bounded(math.MaxInt32<<1 | 1)
+	l := r.BoundedUvarint(math.MaxInt32<<1 | 1)
 	x.Length = int32(l >> 1)
 	if l&1 == 1 {
-		x.Start = int32(r.Bounded(math.MaxInt32))
+		x.Start = int32(r.BoundedUvarint(math.MaxInt32))
 	}
 	if r.Err == nil && (x.Length < 1 || int64(x.Start)+int64(x.Length) > math.MaxInt32) {
 		r.Fail(fmt.Errorf("piece [%d, +%d) of document %d is impossible", x.Start, x.Length, x.Doc))

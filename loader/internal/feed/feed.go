@@ -25,33 +25,33 @@ type Set struct {
 	// onOpenAttempt is called before each attempt to open a reader, with the error of the previous attempt.
 	onOpenAttempt func(source string, err error)
 	// onOpened is called with each reader before it reads anything.
-	onOpened func(source int, r document.Source)
-	closing  sync.WaitGroup // readers of previous epochs
-	Of       map[int]*Feed  // by source
+	onOpened       func(source int, r document.Source)
+	closingReaders sync.WaitGroup // readers of previous epochs
+	Feeds          map[int]*Feed  // by source
 }
 
 // Feed is the queue of one source, as far as the loop has received from it.
 type Feed struct {
-	source  int
-	epoch   uint64
-	split   func(d document.Document) bool // whether the document is in the source's split
-	Reader  document.Source
-	Pending *document.Chunk     // received from the queue, not ready at the last Poll
-	Held    []document.Document // documents of the last chunk that are not planned yet
+	source    int
+	epoch     uint64
+	isInSplit func(d document.Document) bool // whether the document is in the source's split
+	Reader    document.Source
+	Pending   *document.Chunk     // received from the queue, not ready at the last Poll
+	Documents []document.Document // documents of the last chunk that are not planned yet
 }
 
-// None is the feed used when no document is wanted.
-var None = &Feed{}
+// Empty is the feed used when no document is wanted.
+var Empty = &Feed{}
 
 // New returns the feeds of a run. None of them is open.
 func New(ctx context.Context, run string, s *planview.Streams, onOpenAttempt func(string, error),
 	onOpened func(int, document.Source)) *Set {
-	return &Set{ctx: ctx, run: run, streams: s, onOpenAttempt: onOpenAttempt, onOpened: onOpened, Of: map[int]*Feed{}}
+	return &Set{ctx: ctx, run: run, streams: s, onOpenAttempt: onOpenAttempt, onOpened: onOpened, Feeds: map[int]*Feed{}}
 }
 
 // Next returns the feed of the document that the planner needs, after a Poll; nil if it needs none.
 func (f *Set) Next(p *planner.Planner) (*Feed, error) {
-	source, _, ok := p.Wants()
+	source, _, ok := p.NextDocument()
 	if !ok {
 		return nil, nil
 	}
@@ -64,7 +64,7 @@ func (f *Set) Next(p *planner.Planner) (*Feed, error) {
 
 // Poll polls all feeds. It returns the error of a source that has failed.
 func (f *Set) Poll() error {
-	for _, x := range f.Of {
+	for _, x := range f.Feeds {
 		if err := x.Poll(); err != nil {
 			return err
 		}
@@ -75,55 +75,55 @@ func (f *Set) Poll() error {
 // Close closes all readers.
 func (f *Set) Close() error {
 	var errs []error
-	for _, x := range f.Of {
+	for _, x := range f.Feeds {
 		errs = append(errs, x.Reader.Close())
 	}
-	f.closing.Wait()
+	f.closingReaders.Wait()
 	return errors.Join(errs...)
 }
 
 // Open returns the feed of a source, starting with the next document that the planner needs.
 func (f *Set) Open(p *planner.Planner, source int) (*Feed, error) {
-	epoch := p.Mixture().Place(source).Epoch
-	x := f.Of[source]
+	epoch := p.Mixture().Position(source).Epoch
+	x := f.Feeds[source]
 	if x != nil && x.epoch == epoch {
 		return x, nil
 	}
 	if x != nil {
-		delete(f.Of, source)
+		delete(f.Feeds, source)
 		before := x.Reader
-		f.closing.Go(func() { before.Close() }) // Close waits for pending reads
+		f.closingReaders.Go(func() { before.Close() }) // Close waits for pending reads
 	}
-	x, err := f.read(p, source, epoch)
+	x, err := f.openFeed(p, source, epoch)
 	if err != nil {
 		return nil, err
 	}
-	f.Of[source] = x
+	f.Feeds[source] = x
 	return x, nil
 }
 
-// read starts to read a source.
-func (f *Set) read(p *planner.Planner, source int, epoch uint64) (*Feed, error) {
+// openFeed starts to read a source.
+func (f *Set) openFeed(p *planner.Planner, source int, epoch uint64) (*Feed, error) {
 	x := &Feed{source: source, epoch: epoch}
-	f.streams.Learn(p.Infos()) // a source may just have been added
+	f.streams.AddSources(p.Infos()) // a source may just have been added
 	info := p.Infos()[source]
 	f.onOpenAttempt(info.Name, nil)
-	stream, err := f.streams.Named(f.ctx, info.Name, info.Config)
+	stream, err := f.streams.SourceStream(f.ctx, info.Name, info.Config)
 	if err != nil {
 		return nil, err
 	}
 	docs, m := stream.Documents, p.Mixture()
-	c, walk, taken := m.Config(source), m.Walk(source, epoch), m.Place(source).Taken
-	x.split = func(d document.Document) bool { return c.Split.Takes(d.ID, d.Sequence) }
-	if walk.Drawn || epoch > 0 {
-		x.Reader = NewEpochReader(docs, walk, taken, readersTokens/int64(m.Len()))
+	c, walk, taken := m.SourceConfig(source), m.EpochOrder(source, epoch), m.Position(source).Taken
+	x.isInSplit = func(d document.Document) bool { return c.Split.Includes(d.ID, d.Sequence) }
+	if walk.Shuffled || epoch > 0 {
+		x.Reader = NewEpochReader(docs, walk, taken, maxHeldTokens/int64(m.Len()))
 	} else {
 		failed := func(err error) { f.onOpenAttempt(info.Name, err) }
 		if x.Reader, err = document.OpenSource(f.ctx, docs, walk.First+taken, 0, failed); err != nil {
 			return nil, fmt.Errorf("read the documents of source %s: %w", info.Name, err)
 		}
 		if last := x.Reader.Status().Last; last+1 < walk.First+taken { // later documents would get the places of lost ones
-			return nil, errors.Join(Lost(f.run, info.Name, walk.First+taken-1, last), x.Reader.Close())
+			return nil, errors.Join(NewLostError(f.run, info.Name, walk.First+taken-1, last), x.Reader.Close())
 		}
 	}
 	f.onOpened(source, x.Reader)
@@ -132,7 +132,7 @@ func (f *Set) read(p *planner.Planner, source int, epoch uint64) (*Feed, error) 
 
 // Poll receives the next chunk if no document is held and a chunk is ready. It does not block.
 func (f *Feed) Poll() error {
-	if len(f.Held) > 0 {
+	if len(f.Documents) > 0 {
 		return nil
 	}
 	if f.Pending == nil {
@@ -150,59 +150,59 @@ func (f *Feed) Poll() error {
 	if err := f.Pending.Err; err != nil {
 		return fmt.Errorf("read documents: %w", err)
 	}
-	f.Held, f.Pending = f.Pending.Documents, nil
+	f.Documents, f.Pending = f.Pending.Documents, nil
 	return nil
 }
 
 // Queue returns the channel from which to receive Pending, for use in a select; nil if a chunk is pending or held.
 func (f *Feed) Queue() <-chan *document.Chunk {
-	if f.Reader == nil || f.Pending != nil || len(f.Held) > 0 {
+	if f.Reader == nil || f.Pending != nil || len(f.Documents) > 0 {
 		return nil
 	}
 	return f.Reader.Chunks()
 }
 
-// Ready returns a channel that is closed when the pending chunk is ready; nil if none is pending.
-func (f *Feed) Ready() <-chan struct{} {
+// PendingReady returns a channel that is closed when the pending chunk is ready; nil if none is pending.
+func (f *Feed) PendingReady() <-chan struct{} {
 	if f.Pending == nil {
 		return nil
 	}
 	return f.Pending.Ready
 }
 
-// Take returns the next held document.
-func (f *Feed) Take() document.Document {
-	d := f.Held[0]
+// NextDocument returns the next held document.
+func (f *Feed) NextDocument() document.Document {
+	d := f.Documents[0]
 	d.Source = f.source
-	if d.Skip == "" && len(d.Parts) == 0 && !f.split(d) {
+	if d.Skip == "" && len(d.Parts) == 0 && !f.isInSplit(d) {
 		d.Skip = plan.SkipSplit
 	}
 	return d
 }
 
-// Planned marks the document that was taken last as planned. After the last document of a chunk it delivers the
+// MarkPlanned marks the document that was taken last as planned. After the last document of a chunk it delivers the
 // chunk.
-func (f *Feed) Planned() {
-	if f.Held = f.Held[1:]; len(f.Held) == 0 {
-		f.Held = nil // releases the memory of the chunk
-		f.Reader.Deliver()
+func (f *Feed) MarkPlanned() {
+	if f.Documents = f.Documents[1:]; len(f.Documents) == 0 {
+		f.Documents = nil // releases the memory of the chunk
+		f.Reader.ReleaseChunk()
 	}
 }
 
-// Always is a closed channel, from which a receive never blocks.
-var Always = func() <-chan struct{} {
+// ClosedChannel is a closed channel, from which a receive never blocks.
+var ClosedChannel = func() <-chan struct{} {
 	c := make(chan struct{})
 	close(c)
 	return c
 }()
 
-// LostAfter is how long a source may have no further document although the plan was made from more.
-const LostAfter = 5 * time.Second
+// LostTimeout is how long a source may have no further document although the plan was made from more.
+const LostTimeout = 5 * time.Second
 
-// Lost returns the error for a document that the plan was made from, and that its stream does not hold.
-func Lost(run, source string, wanted, last uint64) error {
+// NewLostError returns the error for a document that the plan was made from, and that its stream does not hold.
+func NewLostError(run, source string, wanted, last uint64) error {
 	return &fault.Error{Reason: fault.DocumentLost,
 		Message: fmt.Sprintf("the plan of run %s was made of document %d of source %s, and its stream ends at %d", run,
 			wanted, source, last),
-		Do: "restore the stream that the run began with, or start a new run", Facts: map[string]string{"source": source}}
+		Advice: "restore the stream that the run began with, or start a new run", Facts: map[string]string{"source": source}}
 }

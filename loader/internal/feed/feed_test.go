@@ -15,7 +15,7 @@ type queue struct {
 }
 
 func (q *queue) Chunks() <-chan *document.Chunk { return q.chunks }
-func (q *queue) Deliver()                       { q.delivered++ }
+func (q *queue) ReleaseChunk()                  { q.delivered++ }
 func (q *queue) Status() document.SourceStatus  { return document.SourceStatus{} }
 func (q *queue) Close() error                   { return nil }
 
@@ -33,42 +33,42 @@ func TestFeed_Poll(t *testing.T) {
 	f := &feed.Feed{Reader: q}
 	poll := func(held int) {
 		t.Helper()
-		if err := f.Poll(); err != nil || len(f.Held) != held {
-			t.Fatalf("%d documents are held, %v, want %d", len(f.Held), err, held)
+		if err := f.Poll(); err != nil || len(f.Documents) != held {
+			t.Fatalf("%d documents are held, %v, want %d", len(f.Documents), err, held)
 		}
 	}
 	poll(0)
-	if f.Queue() == nil || f.Ready() != nil {
+	if f.Queue() == nil || f.PendingReady() != nil {
 		t.Error("a feed without a chunk does not wait for the queue")
 	}
 	first := q.put(2, nil)
 	second := q.put(1, nil)
 	close(second)
 	poll(0)
-	if f.Queue() != nil || f.Ready() == nil {
+	if f.Queue() != nil || f.PendingReady() == nil {
 		t.Error("a feed with a chunk that is not ready does not wait for it")
 	}
 	close(first)
 	poll(2)
-	if f.Queue() != nil || f.Ready() != nil {
+	if f.Queue() != nil || f.PendingReady() != nil {
 		t.Error("a feed that holds documents waits")
 	}
-	f.Planned()
+	f.MarkPlanned()
 	poll(1)
 	if q.delivered != 0 {
 		t.Error("a chunk is delivered before its last document is planned")
 	}
-	f.Planned()
+	f.MarkPlanned()
 	if q.delivered != 1 {
 		t.Errorf("%d chunks are delivered behind the first one", q.delivered)
 	}
 	poll(1)
-	f.Planned()
+	f.MarkPlanned()
 	lost := errors.New("lost")
 	close(q.put(0, lost))
 	for range 2 {
-		if err := f.Poll(); !errors.Is(err, lost) || len(f.Held) > 0 {
-			t.Errorf("a source that has failed: %v, %d documents held", err, len(f.Held))
+		if err := f.Poll(); !errors.Is(err, lost) || len(f.Documents) > 0 {
+			t.Errorf("a source that has failed: %v, %d documents held", err, len(f.Documents))
 		}
 	}
 }

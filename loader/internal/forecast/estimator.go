@@ -25,12 +25,12 @@ import (
 type Run interface {
 	// Header returns the header of the plan.
 	Header() planrecord.Header
-	// Copy returns a copy of the planner, once the replay of the log is complete.
-	Copy(ctx context.Context) (Copied, error)
-	// Read reports whether a rank reads the run, on any daemon.
-	Read() bool
-	// WaitedFor reports whether a reader waits for a step that is not planned.
-	WaitedFor() bool
+	// CopyPlanner returns a copy of the planner, once the replay of the log is complete.
+	CopyPlanner(ctx context.Context) (PlannerCopy, error)
+	// HasReaders reports whether a rank reads the run, on any daemon.
+	HasReaders() bool
+	// HasWaitingReader reports whether a reader waits for a step that is not planned.
+	HasWaitingReader() bool
 }
 
 // Estimator estimates how many steps a run will have.
@@ -43,11 +43,11 @@ type Estimator struct {
 	controls atomic.Uint64 // recorded since the estimator was created
 	wake     chan struct{} // signals that the estimate is due now
 
-	mu     sync.Mutex
-	known  *state.Length
-	at     uint64         // value of controls that known covers
-	asked  bool           // an exact measurement was requested, whatever it costs
-	stored map[int]uint64 // by source: last stored document at the last estimate
+	mu               sync.Mutex
+	length           *state.Length
+	lengthControls   uint64         // value of controls that known covers
+	measureRequested bool           // an exact measurement was requested, whatever it costs
+	lastStored       map[int]uint64 // by source: last stored document at the last estimate
 }
 
 // NewEstimator returns the estimator of a run. Run keeps its estimate up to date.
@@ -56,22 +56,22 @@ func NewEstimator(run Run, c runconfig.Config, o backend.Options, streams *planv
 	return &Estimator{run: run, config: c, options: o, streams: streams, log: log, wake: make(chan struct{}, 1)}
 }
 
-// muchMore is the part (one in muchMore) by which a stream must grow for an early new estimate.
-const muchMore = 10
+// growthDivisor is the part (one in growthDivisor) by which a stream must grow for an early new estimate.
+const growthDivisor = 10
 
-// Grows records the last document of a source's stream. Considerable growth since the last estimate triggers a new
-// one.
-func (e *Estimator) Grows(source int, last uint64) {
+// RecordGrowth records the last document of a source's stream. Considerable growth since the last estimate triggers a
+// new one.
+func (e *Estimator) RecordGrowth(source int, last uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if was, known := e.stored[source]; known && last > was+was/muchMore {
-		e.stored[source] = last
+	if was, known := e.lastStored[source]; known && last > was+was/growthDivisor {
+		e.lastStored[source] = last
 		waiting.Signal(e.wake)
 	}
 }
 
-// Recorded records that a control changes the run's length.
-func (e *Estimator) Recorded() {
+// RecordControl records that a control changes the run's length.
+func (e *Estimator) RecordControl() {
 	e.controls.Add(1)
 	waiting.Signal(e.wake)
 }
@@ -84,15 +84,15 @@ func (e *Estimator) Controls() uint64 { return e.controls.Load() }
 func (e *Estimator) Length() *state.Length {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.known == nil || e.at != e.controls.Load() {
+	if e.length == nil || e.lengthControls != e.controls.Load() {
 		return nil
 	}
-	known := *e.known
+	known := *e.length
 	return &known
 }
 
-// Copied is a copy of a run's planner at one moment, from which planning can continue.
-type Copied struct {
+// PlannerCopy is a copy of a run's planner at one moment, from which planning can continue.
+type PlannerCopy struct {
 	State    planrecord.Checkpoint
 	Controls uint64 // value of Estimator.Controls at that moment
 	Clock    uint64 // last document that the planner had read
@@ -102,8 +102,8 @@ type Copied struct {
 	Mix      *mixture.Mixture
 }
 
-// play returns an applier that continues from the copy and is not shared.
-func (e *Estimator) play(ctx context.Context, c Copied) (*planner.Applier, error) {
+// newApplier returns an applier that continues from the copy and is not shared.
+func (e *Estimator) newApplier(ctx context.Context, c PlannerCopy) (*planner.Applier, error) {
 	a, err := planner.Restore(e.run.Header(), c.State)
 	if err == nil {
 		err = planview.RestoreHints(ctx, a.Planner, e.streams)
@@ -111,8 +111,8 @@ func (e *Estimator) play(ctx context.Context, c Copied) (*planner.Applier, error
 	return a, err
 }
 
-// open returns the names of the sources that have no last document yet.
-func (c Copied) open() (names []string) {
+// openSources returns the names of the sources that have no last document yet.
+func (c PlannerCopy) openSources() (names []string) {
 	for _, s := range c.Sources {
 		if !s.Sealed && !s.Removed {
 			names = append(names, s.Name)
@@ -121,14 +121,14 @@ func (c Copied) open() (names []string) {
 	return names
 }
 
-// firstForecast is the interval after the first estimate, and after one that a control triggers. The interval doubles
-// up to Options.Forecast, because documents arrive fast at the beginning.
-const firstForecast = time.Second
+// minForecastInterval is the interval after the first estimate, and after one that a control triggers. The interval
+// doubles up to Options.Forecast, because documents arrive fast at the beginning.
+const minForecastInterval = time.Second
 
 // Run keeps the estimate of the run's length up to date until ctx is done. Failures are retried; the run does not
 // depend on the estimate.
 func (e *Estimator) Run(ctx context.Context) error {
-	every, wait := e.options.Forecast, time.Duration(0)
+	every, wait := e.options.ForecastInterval, time.Duration(0)
 	next := time.NewTimer(0)
 	defer next.Stop()
 	f := forecast{e: e, throttle: throttle{e: e}, samples: map[int]*sample{}}
@@ -137,66 +137,66 @@ func (e *Estimator) Run(ctx context.Context) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-next.C:
-			wait = min(max(2*wait, firstForecast), every)
+			wait = min(max(2*wait, minForecastInterval), every)
 		case <-e.wake:
-			wait = min(firstForecast, every)
+			wait = min(minForecastInterval, every)
 		}
 		if every > 0 {
 			next.Reset(wait)
-		} else if !e.isAsked() {
+		} else if !e.isMeasureRequested() {
 			continue
 		}
-		ended, err := f.renew(ctx)
+		ended, err := f.updateLength(ctx)
 		switch {
 		case ended:
 			<-ctx.Done()
 			return ctx.Err()
-		case err != nil && !errors.Is(err, errChanged) && ctx.Err() == nil:
+		case err != nil && !errors.Is(err, errRunChanged) && ctx.Err() == nil:
 			e.log.Warn("cannot estimate the length of the run", "error", err)
 		}
 	}
 }
 
-// isAsked reports whether a measurement was requested.
-func (e *Estimator) isAsked() bool {
+// isMeasureRequested reports whether a measurement was requested.
+func (e *Estimator) isMeasureRequested() bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.asked
+	return e.measureRequested
 }
 
-// tells sets the estimate that covers that many controls.
-func (e *Estimator) tells(known state.Length, controls uint64) {
+// setLength sets the estimate that covers that many controls.
+func (e *Estimator) setLength(known state.Length, controls uint64) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.known, e.at = &known, controls
+	e.length, e.lengthControls = &known, controls
 }
 
 // Measure requests a measurement of the run, which starts as soon as possible. It returns a *fault.Error if sources
 // are open or the run has no end.
 func (e *Estimator) Measure(ctx context.Context) error {
-	c, err := e.run.Copy(ctx)
+	c, err := e.run.CopyPlanner(ctx)
 	if err != nil || c.Ended {
 		return err
 	}
-	if open := c.open(); len(open) > 0 {
+	if open := c.openSources(); len(open) > 0 {
 		return &fault.Error{Reason: fault.BadTicket,
 			Message: fmt.Sprintf("%v may get more documents: how many steps the run will have is not decided", open),
-			Do:      "seal it (loaderd seal, loaderd source seal), or take the estimate"}
+			Advice:  "seal it (loaderd seal, loaderd source seal), or take the estimate"}
 	}
-	if c.endless() {
+	if c.isEndless() {
 		return &fault.Error{Reason: fault.BadTicket,
 			Message: "the run has no end: a source is read for ever, or no source that has documents left has a weight",
-			Do:      "end it by mix.end: first, or give the source a number of epochs"}
+			Advice:  "end it by mix.end: first, or give the source a number of epochs"}
 	}
 	e.mu.Lock()
-	e.asked = true
+	e.measureRequested = true
 	e.mu.Unlock()
 	waiting.Signal(e.wake)
 	return nil
 }
 
-// endless reports whether a run whose sources are all sealed has no end.
-func (c Copied) endless() bool {
+// isEndless reports whether a run whose sources are all sealed has no end.
+func (c PlannerCopy) isEndless() bool {
 	left := make([]float64, len(c.Sources))
 	for i, s := range c.Sources {
 		switch {
@@ -207,6 +207,6 @@ func (c Copied) endless() bool {
 			left[i] = 1e6 // some
 		}
 	}
-	_, how := c.Mix.Lasts(left)
-	return how != mixture.Ends
+	_, how := c.Mix.RemainingTokens(left)
+	return how != mixture.Finite
 }

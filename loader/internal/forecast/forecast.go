@@ -24,8 +24,8 @@ type forecast struct {
 	round    uint64
 }
 
-// Effort bounds the cost of an estimate, in documents of all sources. Tests change it.
-var Effort = struct {
+// Limits bounds the cost of an estimate, in documents of all sources. Tests change it.
+var Limits = struct {
 	Read   int   // added to the samples per estimate
 	tokens int64 // bound on the tokens of these documents
 	Sample int   // maximum size of all samples
@@ -34,60 +34,61 @@ var Effort = struct {
 }{1024, 4 << 20, 1 << 16, 1 << 16, 1 << 20}
 
 const (
-	// leastSample is the minimum number of documents of a source in a sample, if the source has that many.
-	leastSample = 64
-	// playedSteps is the number of steps that suffices to determine the tokens per step.
-	playedSteps = 16
-	// playedTogether is the number of documents planned without yielding: less than a millisecond of work.
-	playedTogether = 128
+	// minSampleDocuments is the minimum number of documents of a source in a sample, if the source has that many.
+	minSampleDocuments = 64
+	// simulatedSteps is the number of steps that suffices to determine the tokens per step.
+	simulatedSteps = 16
+	// simulatedBatch is the number of documents planned without yielding: less than a millisecond of work.
+	simulatedBatch = 128
 )
 
-// renew updates the estimate. ended reports that the plan already has the run's end.
-func (f *forecast) renew(ctx context.Context) (ended bool, err error) {
-	c, err := f.e.run.Copy(ctx)
+// updateLength updates the estimate. ended reports that the plan already has the run's end.
+func (f *forecast) updateLength(ctx context.Context) (ended bool, err error) {
+	c, err := f.e.run.CopyPlanner(ctx)
 	if err != nil || c.Ended {
 		return c.Ended, err
 	}
 	f.e.mu.Lock()
-	sure := f.e.known != nil && f.e.known.Exact && f.e.at == c.Controls
-	asked := f.e.asked
+	sure := f.e.length != nil && f.e.length.Exact && f.e.lengthControls == c.Controls
+	asked := f.e.measureRequested
 	f.e.mu.Unlock()
 	if sure {
 		return false, nil
 	}
-	f.throttle.begin()
-	left, err := f.left(ctx, c)
+	f.throttle.startWork()
+	left, err := f.sampleRemaining(ctx, c)
 	if err != nil {
 		return false, err
 	}
 	stored := make(map[int]uint64, len(left))
 	for i, r := range left {
 		if r.sample != nil {
-			stored[i] = r.last
+			stored[i] = r.lastStored
 		}
 	}
 	f.e.mu.Lock()
-	f.e.stored = stored
+	f.e.lastStored = stored
 	f.e.mu.Unlock()
-	known, tokens, err := f.estimate(ctx, c, left)
+	known, tokens, err := f.estimateLength(ctx, c, left)
 	if err != nil {
 		return false, err
 	}
-	f.e.tells(known, c.Controls)
-	if known.Endless || known.Idle || len(known.Open) > 0 || c.rests() || !asked && tokens > float64(f.e.options.Measure) {
+	f.e.setLength(known, c.Controls)
+	if known.Endless || known.Idle || len(known.OpenSources) > 0 || c.rests() || !asked &&
+		tokens > float64(f.e.options.MeasureTokens) {
 		return false, nil
 	}
-	steps, err := f.count(ctx, c, known)
+	steps, err := f.measureSteps(ctx, c, known)
 	if err != nil {
 		return false, err
 	}
-	f.e.tells(state.Length{Steps: steps, Exact: true}, c.Controls)
+	f.e.setLength(state.Length{Steps: steps, Exact: true}, c.Controls)
 	f.e.log.Info("estimated the length of the run", event.RunEstimated, "steps", steps)
 	return false, nil
 }
 
 // rests reports whether a source with remaining documents is paused. When it resumes is undecided.
-func (c Copied) rests() bool {
+func (c PlannerCopy) rests() bool {
 	for _, s := range c.Sources {
 		if s.Resting && !s.UsedUp && !s.Removed {
 			return true
@@ -96,29 +97,29 @@ func (c Copied) rests() bool {
 	return false
 }
 
-// rest describes the remaining documents of a source.
-type rest struct {
+// remainingDocuments describes the remaining documents of a source.
+type remainingDocuments struct {
 	*sample
-	config mixture.Source
-	last   uint64  // last stored document
-	epoch  uint64  // current epoch
-	first  []drawn // remaining documents of the sample in the current epoch
-	now    float64 // remaining documents of the current epoch
-	lost   float64 // part of the used documents that are duplicates, as observed so far
-	tokens float64 // in all epochs; math.Inf(1) for a source that repeats forever
-	doubt  float64 // standard error of tokens
+	config         mixture.Source
+	lastStored     uint64            // last stored document
+	epoch          uint64            // current epoch
+	epochSample    []sampledDocument // remaining documents of the sample in the current epoch
+	epochDocuments float64           // remaining documents of the current epoch
+	duplicateShare float64           // part of the used documents that are duplicates, as observed so far
+	tokens         float64           // in all epochs; math.Inf(1) for a source that repeats forever
+	tokensError    float64           // standard error of tokens
 }
 
-// left returns the remaining documents of the sources: all that are stored, and a sample of them.
-func (f *forecast) left(ctx context.Context, c Copied) ([]rest, error) {
-	streams, err := f.e.streams.All(ctx, f.e.run.Header())
+// sampleRemaining returns the remaining documents of the sources: all that are stored, and a sample of them.
+func (f *forecast) sampleRemaining(ctx context.Context, c PlannerCopy) ([]remainingDocuments, error) {
+	streams, err := f.e.streams.RunStreams(ctx, f.e.run.Header())
 	if err != nil {
 		return nil, err
 	}
 	n := len(c.Sources)
-	out := make([]rest, n)
+	out := make([]remainingDocuments, n)
 	f.round++
-	size := min(int(f.round)*max(Effort.Read/n, leastSample), max(Effort.Sample/n, leastSample))
+	size := min(int(f.round)*max(Limits.Read/n, minSampleDocuments), max(Limits.Sample/n, minSampleDocuments))
 	for i := range out {
 		r := &out[i]
 		if c.Sources[i].Removed || c.Sources[i].UsedUp {
@@ -128,161 +129,162 @@ func (f *forecast) left(ctx context.Context, c Copied) ([]rest, error) {
 		if err != nil {
 			return nil, err
 		}
-		walk, place := f.walk(c, i, state.Last)
-		r.last, r.config = walk.Last, c.Mix.Config(i)
-		r.now = float64(walk.Len() - min(place.Taken, walk.Len()))
+		walk, place := f.currentOrder(c, i, state.Last)
+		r.lastStored, r.config = walk.Last, c.Mix.SourceConfig(i)
+		r.epochDocuments = float64(walk.Len() - min(place.Taken, walk.Len()))
 		from := place.Taken
-		if r.config.Epochs.Another(place.Epoch + 1) {
+		if r.config.Epochs.HasEpochAfter(place.Epoch + 1) {
 			from = 0 // the documents already read repeat
 		}
-		if !f.samples[i].serves(place.Epoch, from, walk.Len()) {
+		if !f.samples[i].covers(place.Epoch, from, walk.Len()) {
 			f.samples[i] = newSample(f.e.config.Seed, i, place.Epoch, from, max(walk.Len(), from))
 		}
 		r.sample = f.samples[i]
-		r.taken(from)
-		if err := r.grow(ctx, streams[i].Documents, walk, size, Effort.tokens/int64(n), f.throttle.rest); err != nil {
+		r.removeBefore(from)
+		if err := r.grow(ctx, streams[i].Documents, walk, size, Limits.tokens/int64(n), f.throttle.sleep); err != nil {
 			return nil, err
 		}
-		r.epoch, r.first = place.Epoch, r.behind(place.Taken)
-		r.count(c, i)
+		r.epoch, r.epochSample = place.Epoch, r.documentsFrom(place.Taken)
+		r.estimateTokens(c, i)
 	}
 	return out, nil
 }
 
-// walk returns the order in which a source's documents are read up to the last stored one, and the current place in
-// it.
-func (f *forecast) walk(c Copied, source int, last uint64) (*mixture.Walk, mixture.Place) {
-	place := c.Mix.Place(source)
-	walk := c.Mix.Walk(source, place.Epoch)
+// currentOrder returns the order in which a source's documents are read up to the last stored one, and the current
+// place in it.
+func (f *forecast) currentOrder(c PlannerCopy, source int, last uint64) (*mixture.EpochOrder, mixture.SourcePosition) {
+	place := c.Mix.Position(source)
+	walk := c.Mix.EpochOrder(source, place.Epoch)
 	if !c.Sources[source].Sealed { // then it is in the order of the stream
 		walk.Last = max(last+1, walk.First+place.Taken) - 1
 	}
 	return walk, place
 }
 
-// count estimates the remaining tokens of a source from its sample.
-func (r *rest) count(c Copied, source int) {
-	mean, off := meanOf(r.first, r.now, r.config)
+// estimateTokens estimates the remaining tokens of a source from its sample.
+func (r *remainingDocuments) estimateTokens(c PlannerCopy, source int) {
+	mean, off := estimateMean(r.epochSample, r.epochDocuments, r.config)
 	s, counts := c.Sources[source], c.Counts[source]
-	duplicates := counts.Skipped.Of(plan.SkipDuplicate)
+	duplicates := counts.Skipped.Count(plan.SkipDuplicate)
 	if used := counts.Arrived - counts.Skipped.Total() + duplicates; used > 0 {
-		r.lost = float64(duplicates) / float64(used)
+		r.duplicateShare = float64(duplicates) / float64(used)
 	}
-	epochs, fresh := float64(s.Epochs)-float64(s.Epoch), float64(s.Fresh)
+	epochs, fresh := float64(s.Epochs)-float64(s.Epoch), float64(s.EpochTokens)
 	if s.Epochs == mixture.Forever {
 		epochs = math.Inf(1)
 	}
-	now := r.now * mean * (1 - r.lost)
-	r.tokens, r.doubt = now, r.now*off*(1-r.lost)
+	now := r.epochDocuments * mean * (1 - r.duplicateShare)
+	r.tokens, r.tokensError = now, r.epochDocuments*off*(1-r.duplicateShare)
 	if epochs > 1 {
-		r.tokens, r.doubt = now+(epochs-1)*(fresh+now), epochs*r.doubt
+		r.tokens, r.tokensError = now+(epochs-1)*(fresh+now), epochs*r.tokensError
 	}
-	if r.now+fresh == 0 { // no epoch follows one without tokens
-		r.tokens, r.doubt = 0, 0
+	if r.epochDocuments+fresh == 0 { // no epoch follows one without tokens
+		r.tokens, r.tokensError = 0, 0
 	}
 }
 
-// estimate returns the estimated length of the run, and the number of tokens that it still reads.
-func (f *forecast) estimate(ctx context.Context, c Copied,
-	left []rest) (known state.Length, tokens float64, err error) {
-	known.Open = c.open()
-	tokens, doubt, how := c.lasts(left)
-	if how != mixture.Ends {
+// estimateLength returns the estimated length of the run, and the number of tokens that it still reads.
+func (f *forecast) estimateLength(ctx context.Context, c PlannerCopy,
+	left []remainingDocuments) (known state.Length, tokens float64, err error) {
+	known.OpenSources = c.openSources()
+	tokens, doubt, how := c.remainingTokens(left)
+	if how != mixture.Finite {
 		known.Endless, known.Idle = how == mixture.Endless, how == mixture.Idle
 		return known, tokens, nil
 	}
-	a, err := f.e.play(ctx, c)
+	a, err := f.e.newApplier(ctx, c)
 	if err != nil {
 		return known, tokens, err
 	}
-	p := played{Applier: a, left: left, key: shuffle.NewKey(f.e.config.Seed, "documents to come")}
+	p := simulation{Applier: a, remaining: left, key: shuffle.NewKey(f.e.config.Seed, "documents to come")}
 	if err := p.run(ctx, c); err != nil {
 		return known, tokens, err
 	}
-	steps, off := p.steps(tokens, doubt)
+	steps, off := p.estimateSteps(tokens, doubt)
 	known.Steps, known.Error = uint64(math.Round(steps)), uint64(math.Ceil(2*off))+1
 	return known, tokens, nil
 }
 
-// lasts returns the number of tokens that the run still reads, with the standard error.
-func (c Copied) lasts(left []rest) (tokens, doubt float64, how mixture.Ending) {
-	tokens, how = c.Mix.Lasts(tokensOf(left, -1))
-	if how != mixture.Ends {
+// remainingTokens returns the number of tokens that the run still reads, with the standard error.
+func (c PlannerCopy) remainingTokens(left []remainingDocuments) (tokens, doubt float64, how mixture.RunEnd) {
+	tokens, how = c.Mix.RemainingTokens(sourceTokens(left, -1))
+	if how != mixture.Finite {
 		return 0, 0, how
 	}
 	squares := 0.0
 	for i := range left {
-		if left[i].doubt > 0 {
-			more, _ := c.Mix.Lasts(tokensOf(left, i))
+		if left[i].tokensError > 0 {
+			more, _ := c.Mix.RemainingTokens(sourceTokens(left, i))
 			squares += (more - tokens) * (more - tokens)
 		}
 	}
 	return tokens, math.Sqrt(squares), how
 }
 
-// tokensOf returns the remaining tokens of each source, with the standard error added to one of them.
-func tokensOf(left []rest, more int) []float64 {
+// sourceTokens returns the remaining tokens of each source, with the standard error added to one of them.
+func sourceTokens(left []remainingDocuments, more int) []float64 {
 	out := make([]float64, len(left))
 	for i := range left {
 		out[i] = left[i].tokens
 	}
 	if more >= 0 {
-		out[more] += left[more].doubt
+		out[more] += left[more].tokensError
 	}
 	return out
 }
 
-// played is a copy of the run's planner that plans documents such as those of the samples, from the run's current
+// simulation is a copy of the run's planner that plans documents such as those of the samples, from the run's current
 // position. It writes nothing.
-type played struct {
+type simulation struct {
 	*planner.Applier
-	left  []rest
-	key   shuffle.Key
-	dealt []mixture.Place // number of documents dealt from each source, and their epoch
+	remaining      []remainingDocuments
+	key            shuffle.Key
+	dealtPositions []mixture.SourcePosition // number of documents dealt from each source, and their epoch
 
-	fed     int64 // tokens at its start
-	first   uint64
-	count   float64 // steps made before the end
-	sum     float64 // tokens of these steps
-	squares float64 // sum of the squared tokens of these steps
-	whole   bool    // it reached the run's end
+	initialTokens int64 // tokens at its start
+	firstStep     uint64
+	stepCount     float64 // steps made before the end
+	tokenSum      float64 // tokens of these steps
+	squareSum     float64 // sum of the squared tokens of these steps
+	reachedEnd    bool    // it reached the run's end
 }
 
 // run plans documents until it has enough steps, or the run ends, and then seals the planner. It yields to all ready
 // goroutines between portions. Otherwise ranks that wait for a step would wait until the runtime preempts it. It does
 // not sleep, because its copy of the planner uses memory.
-func (p *played) run(ctx context.Context, c Copied) error {
-	p.fed, p.first, p.dealt = p.Fed, p.Planner.Next(), make([]mixture.Place, len(p.left))
-	p.ends(c)
+func (p *simulation) run(ctx context.Context, c PlannerCopy) error {
+	p.initialTokens, p.firstStep, p.dealtPositions = p.UsedTokens, p.Planner.Next(),
+		make([]mixture.SourcePosition, len(p.remaining))
+	p.sealSources(c)
 	for n := 0; ; n++ {
-		if err := p.Settle(p.takes); err != nil {
+		if err := p.ApplyPending(p.countSteps); err != nil {
 			return err
 		}
-		if p.whole = p.Ended; p.whole {
+		if p.reachedEnd = p.Ended; p.reachedEnd {
 			return nil
 		}
-		if n >= Effort.most || n >= Effort.Played && p.count >= playedSteps {
+		if n >= Limits.most || n >= Limits.Played && p.stepCount >= simulatedSteps {
 			break
 		}
-		if n%playedTogether == 0 {
+		if n%simulatedBatch == 0 {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			runtime.Gosched()
 		}
-		source, sequence, ok := p.Planner.Wants()
+		source, sequence, ok := p.Planner.NextDocument()
 		a, there := plan.Arrival{}, false
 		if ok {
-			a, there = p.deal(source, sequence)
+			a, there = p.dealArrival(source, sequence)
 		}
 		if !there {
 			break
 		}
-		ready, err := p.Document(a)
+		ready, err := p.AddDocument(a)
 		if err != nil {
 			return err
 		}
-		if err := p.takes(ready); err != nil {
+		if err := p.countSteps(ready); err != nil {
 			return err
 		}
 	}
@@ -290,20 +292,20 @@ func (p *played) run(ctx context.Context, c Copied) error {
 	return nil
 }
 
-// ends seals all open sources after their last stored documents, and resumes paused sources.
-func (p *played) ends(c Copied) {
+// sealSources seals all open sources after their last stored documents, and resumes paused sources.
+func (p *simulation) sealSources(c PlannerCopy) {
 	for i, s := range c.Sources {
-		if !s.Sealed && !s.Removed && !p.sealing(i) {
-			p.Record(planrecord.SealSource{At: c.Clock, Source: i, Last: p.left[i].last})
+		if !s.Sealed && !s.Removed && !p.isSealPending(i) {
+			p.Record(planrecord.SealSource{Arrival: c.Clock, Source: i, Last: p.remaining[i].lastStored})
 		}
 		if s.Resting && !s.Removed {
-			p.Record(planrecord.Rest{At: c.Clock, Source: i})
+			p.Record(planrecord.Rest{Arrival: c.Clock, Source: i})
 		}
 	}
 }
 
-// sealing reports whether a seal of a source is recorded and not in effect yet.
-func (p *played) sealing(source int) bool {
+// isSealPending reports whether a seal of a source is recorded and not in effect yet.
+func (p *simulation) isSealPending(source int) bool {
 	for _, c := range p.Pending {
 		if s, ok := c.(planrecord.SealSource); ok && s.Source == source {
 			return true
@@ -312,16 +314,17 @@ func (p *played) sealing(source int) bool {
 	return false
 }
 
-// deal returns a document of the sample in place of a future one. Within an epoch it uses all of them equally often.
-func (p *played) deal(source int, sequence uint64) (a plan.Arrival, ok bool) {
-	r, at := &p.left[source], &p.dealt[source]
-	epoch := p.Planner.Mixture().Place(source).Epoch
+// dealArrival returns a document of the sample in place of a future one. Within an epoch it uses all of them equally
+// often.
+func (p *simulation) dealArrival(source int, sequence uint64) (a plan.Arrival, ok bool) {
+	r, at := &p.remaining[source], &p.dealtPositions[source]
+	epoch := p.Planner.Mixture().Position(source).Epoch
 	if at.Epoch != epoch {
-		*at = mixture.Place{Epoch: epoch}
+		*at = mixture.SourcePosition{Epoch: epoch}
 	}
-	some := r.first
+	some := r.epochSample
 	if epoch != r.epoch || len(some) == 0 && r.sample != nil {
-		some = r.drawn
+		some = r.documents
 	}
 	if len(some) == 0 {
 		return a, false
@@ -333,14 +336,15 @@ func (p *played) deal(source int, sequence uint64) (a plan.Arrival, ok bool) {
 	if a.Skip == plan.SkipSplit {
 		a.Skip = ""
 	}
-	if a.Skip == "" && r.lost > 0 && float64(p.key.Uint64(uint64(source)<<48|n)) < r.lost*math.MaxUint64 {
+	if a.Skip == "" && r.duplicateShare > 0 &&
+		float64(p.key.Uint64(uint64(source)<<48|n)) < r.duplicateShare*math.MaxUint64 {
 		a.Skip = plan.SkipDuplicate
 	}
 	return a, true
 }
 
-// takes updates the statistics with new steps.
-func (p *played) takes(ready planner.Ready) error {
+// countSteps updates the statistics with new steps.
+func (p *simulation) countSteps(ready planner.Ready) error {
 	if ready.Ended {
 		return nil // the last steps are not counted, because some are not full
 	}
@@ -351,33 +355,33 @@ func (p *played) takes(ready planner.Ready) error {
 				tokens += float64(piece.Length)
 			}
 		}
-		p.count++
-		p.sum += tokens
-		p.squares += tokens * tokens
+		p.stepCount++
+		p.tokenSum += tokens
+		p.squareSum += tokens * tokens
 	}
 	return nil
 }
 
-// steps returns the number of steps of a run that reads that many more tokens, with the standard error. doubt is the
-// standard error of tokens.
-func (p *played) steps(tokens, doubt float64) (steps, off float64) {
+// estimateSteps returns the number of steps of a run that reads that many more tokens, with the standard error. doubt
+// is the standard error of tokens.
+func (p *simulation) estimateSteps(tokens, doubt float64) (steps, off float64) {
 	steps = float64(p.Planner.Next())
-	fed := float64(p.Fed - p.fed)
-	each, spread := p.sum/p.count, 0.0 // tokens of a step, and their standard deviation
-	if p.count == 0 {
-		if each = fed / (steps - float64(p.first)); !(each > 0) || math.IsInf(each, 0) {
+	fed := float64(p.UsedTokens - p.initialTokens)
+	each, spread := p.tokenSum/p.stepCount, 0.0 // tokens of a step, and their standard deviation
+	if p.stepCount == 0 {
+		if each = fed / (steps - float64(p.firstStep)); !(each > 0) || math.IsInf(each, 0) {
 			return steps, 0
 		}
-	} else if p.count > 1 {
-		spread = math.Sqrt(max(p.squares-p.count*each*each, 0) / (p.count - 1))
+	} else if p.stepCount > 1 {
+		spread = math.Sqrt(max(p.squareSum-p.stepCount*each*each, 0) / (p.stepCount - 1))
 	}
 	beyond := tokens - fed
-	if p.whole {
+	if p.reachedEnd {
 		beyond = 0
 	}
-	steps = max(steps+beyond/each, float64(p.first))
+	steps = max(steps+beyond/each, float64(p.firstStep))
 	// Future steps have other numbers of tokens than the played ones, and the mean of the played ones has an error as
 	// well.
-	further := math.Sqrt(steps-float64(p.first)+beyond/each*beyond/each/max(p.count, 1)) * spread / each
+	further := math.Sqrt(steps-float64(p.firstStep)+beyond/each*beyond/each/max(p.stepCount, 1)) * spread / each
 	return steps, math.Hypot(doubt/each, further)
 }

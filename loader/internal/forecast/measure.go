@@ -16,173 +16,175 @@ import (
 	"loaderd/loader/state"
 )
 
-// errChanged means that a control was recorded during a measurement, which is therefore obsolete.
-var errChanged = errors.New("the run was changed while it was measured")
+// errRunChanged means that a control was recorded during a measurement, which is therefore obsolete.
+var errRunChanged = errors.New("the run was changed while it was measured")
 
 const (
-	// measuredTogether is the number of documents read at a time for measuring. It is small so that measuring stops soon
+	// measureBatch is the number of documents read at a time for measuring. It is small so that measuring stops soon
 	// when readers wait.
-	measuredTogether = 256
-	// measuredKept bounds the kept lengths of sources that repeat, in documents of all sources.
-	measuredKept = 1 << 19
+	measureBatch = 256
+	// maxKeptLengths bounds the kept lengths of sources that repeat, in documents of all sources.
+	maxKeptLengths = 1 << 19
 	// measureRetry is the pause after a failed read of documents.
 	measureRetry = time.Second
 	// measurePause is how long measuring pauses each time a reader waits.
 	measurePause = 100 * time.Millisecond
 )
 
-// measuring plans a copy of the run to its end, from the lengths of the documents only. The leader does this
-// concurrently with the run. At any time it has at most one request, for measuredTogether documents. It is throttled
+// measurement plans a copy of the run to its end, from the lengths of the documents only. The leader does this
+// concurrently with the run. At any time it has at most one request, for measureBatch documents. It is throttled
 // while ranks read, and pauses while a rank waits for a step.
-type measuring struct {
+type measurement struct {
 	e        *Estimator
 	throttle throttle
-	Copied
-	applier *planner.Applier
-	reading map[int]*lengths
-	kept    map[int][]plan.Arrival // by source, of documents that repeat
-	room    int
-	known   state.Length
+	PlannerCopy
+	applier      *planner.Applier
+	readers      map[int]*lengthReader
+	keptArrivals map[int][]plan.Arrival // by source, of documents that repeat
+	keptRoom     int
+	length       state.Length
 }
 
-// count counts the steps of a run that has no open source. known is the current estimate.
-func (f *forecast) count(ctx context.Context, c Copied, known state.Length) (steps uint64, err error) {
-	m := measuring{e: f.e, throttle: f.throttle, Copied: c, reading: map[int]*lengths{}, kept: map[int][]plan.Arrival{},
-		room: measuredKept, known: known}
-	if m.applier, err = f.e.play(ctx, c); err != nil {
+// measureSteps counts the steps of a run that has no open source. known is the current estimate.
+func (f *forecast) measureSteps(ctx context.Context, c PlannerCopy, known state.Length) (steps uint64, err error) {
+	m := measurement{e: f.e, throttle: f.throttle, PlannerCopy: c, readers: map[int]*lengthReader{},
+		keptArrivals: map[int][]plan.Arrival{},
+		keptRoom:     maxKeptLengths, length: known}
+	if m.applier, err = f.e.newApplier(ctx, c); err != nil {
 		return 0, err
 	}
 	for n := 1; ; n++ {
-		if n%measuredTogether == 0 { // kept documents are not read
-			if err := m.pause(ctx); err != nil {
+		if n%measureBatch == 0 { // kept documents are not read
+			if err := m.pauseForReaders(ctx); err != nil {
 				return 0, err
 			}
 		}
-		if err := m.applier.Settle(func(planner.Ready) error { return nil }); err != nil {
+		if err := m.applier.ApplyPending(func(planner.Ready) error { return nil }); err != nil {
 			return 0, err
 		}
 		if m.applier.Ended {
 			break
 		}
-		source, sequence, ok := m.applier.Planner.Wants()
+		source, sequence, ok := m.applier.Planner.NextDocument()
 		if !ok {
 			return 0, errors.New("sources have documents left, and none of them a weight: the run does not end")
 		}
-		a, err := m.arrival(ctx, source, sequence)
+		a, err := m.nextArrival(ctx, source, sequence)
 		if err != nil {
 			return 0, err
 		}
-		if _, err := m.applier.Document(a); err != nil {
+		if _, err := m.applier.AddDocument(a); err != nil {
 			return 0, err
 		}
 	}
 	return m.applier.Planner.Next(), nil
 }
 
-// arrival returns the planner's input for the next document.
-func (m *measuring) arrival(ctx context.Context, source int, sequence uint64) (plan.Arrival, error) {
-	place := m.applier.Planner.Mixture().Place(source)
-	x := m.reading[source]
+// nextArrival returns the planner's input for the next document.
+func (m *measurement) nextArrival(ctx context.Context, source int, sequence uint64) (plan.Arrival, error) {
+	place := m.applier.Planner.Mixture().Position(source)
+	x := m.readers[source]
 	if x == nil || x.epoch != place.Epoch {
 		var err error
-		if x, err = m.open(ctx, source, place.Epoch, place.Taken); err != nil {
+		if x, err = m.openReader(ctx, source, place.Epoch, place.Taken); err != nil {
 			return plan.Arrival{}, err
 		}
-		m.reading[source] = x
+		m.readers[source] = x
 	}
-	a, err := x.next(ctx, sequence)
+	a, err := x.nextArrival(ctx, sequence)
 	a.Source = source
 	return a, err
 }
 
-// open starts to read an epoch of a source.
-func (m *measuring) open(ctx context.Context, source int, epoch, taken uint64) (*lengths, error) {
-	streams, err := m.e.streams.All(ctx, m.e.run.Header())
+// openReader starts to read an epoch of a source.
+func (m *measurement) openReader(ctx context.Context, source int, epoch, taken uint64) (*lengthReader, error) {
+	streams, err := m.e.streams.RunStreams(ctx, m.e.run.Header())
 	if err != nil {
 		return nil, err
 	}
-	x := &lengths{docs: streams[source].Documents, epoch: epoch, at: taken, pause: m.pause}
+	x := &lengthReader{docs: streams[source].Documents, epoch: epoch, nextIndex: taken, pauseForReaders: m.pauseForReaders}
 	mix := m.applier.Planner.Mixture()
-	x.walk = mix.Walk(source, epoch)
-	if m.kept[source] == nil && !m.relates(source) && mix.Config(source).Epochs.Another(epoch+1) &&
-		x.walk.Len() <= uint64(m.room) {
-		m.room -= int(x.walk.Len())
-		m.kept[source] = make([]plan.Arrival, x.walk.Len())
+	x.epochOrder = mix.EpochOrder(source, epoch)
+	if m.keptArrivals[source] == nil && !m.usesHints(source) && mix.SourceConfig(source).Epochs.HasEpochAfter(epoch+1) &&
+		x.epochOrder.Len() <= uint64(m.keptRoom) {
+		m.keptRoom -= int(x.epochOrder.Len())
+		m.keptArrivals[source] = make([]plan.Arrival, x.epochOrder.Len())
 	}
-	x.kept = m.kept[source]
+	x.keptArrivals = m.keptArrivals[source]
 	return x, nil
 }
 
-// relates reports whether the planner uses packing hints of a source's documents, which are too large to keep.
-func (m *measuring) relates(source int) bool {
-	return m.e.run.Header().Config.PackingOf(m.applier.Planner.Mixture().Config(source)).Related() != nil
+// usesHints reports whether the planner uses packing hints of a source's documents, which are too large to keep.
+func (m *measurement) usesHints(source int) bool {
+	return m.e.run.Header().Config.SourcePacking(
+		m.applier.Planner.Mixture().SourceConfig(source)).SimilarityConfig() != nil
 }
 
-// pause returns errChanged if the measurement is obsolete, and throttles it while ranks read.
-func (m *measuring) pause(ctx context.Context) error {
+// pauseForReaders returns errRunChanged if the measurement is obsolete, and throttles it while ranks read.
+func (m *measurement) pauseForReaders(ctx context.Context) error {
 	if m.e.Controls() != m.Controls {
-		return errChanged
+		return errRunChanged
 	}
-	if m.known.Steps > 0 {
-		m.known.Measured = min(float64(m.applier.Planner.Next())/float64(m.known.Steps), 0.999)
-		m.e.tells(m.known, m.Controls)
+	if m.length.Steps > 0 {
+		m.length.MeasuredFraction = min(float64(m.applier.Planner.Next())/float64(m.length.Steps), 0.999)
+		m.e.setLength(m.length, m.Controls)
 	}
-	if m.e.run.WaitedFor() {
-		if err := waiting.Pause(ctx, measurePause); err != nil {
+	if m.e.run.HasWaitingReader() {
+		if err := waiting.Sleep(ctx, measurePause); err != nil {
 			return err
 		}
-		m.throttle.begin()
+		m.throttle.startWork()
 	}
-	return m.throttle.rest(ctx)
+	return m.throttle.sleep(ctx)
 }
 
-// lengths reads the planner's input for the documents of a source, in the order of an epoch. It keeps no tokens.
-type lengths struct {
-	docs  document.Documents
-	walk  *mixture.Walk
-	epoch uint64
-	at    uint64 // place of the next document to read
-	order []uint64
-	held  map[uint64]plan.Arrival
-	kept  []plan.Arrival // documents already read, by distance from the first; nil if none are kept
-	pause func(context.Context) error
+// lengthReader reads the planner's input for the documents of a source, in the order of an epoch. It keeps no tokens.
+type lengthReader struct {
+	docs            document.Documents
+	epochOrder      *mixture.EpochOrder
+	epoch           uint64
+	nextIndex       uint64 // place of the next document to read
+	groupOrder      []uint64
+	arrivals        map[uint64]plan.Arrival
+	keptArrivals    []plan.Arrival // documents already read, by distance from the first; nil if none are kept
+	pauseForReaders func(context.Context) error
 }
 
-// next returns the next document, which must have that sequence.
-func (x *lengths) next(ctx context.Context, sequence uint64) (plan.Arrival, error) {
-	if len(x.order) == 0 {
-		order, first := x.walk.Group(x.at)
-		x.order = slices.Clone(order[first:])
-		x.at += uint64(len(x.order))
-		if err := x.read(ctx); err != nil {
+// nextArrival returns the next document, which must have that sequence.
+func (x *lengthReader) nextArrival(ctx context.Context, sequence uint64) (plan.Arrival, error) {
+	if len(x.groupOrder) == 0 {
+		order, first := x.epochOrder.Group(x.nextIndex)
+		x.groupOrder = slices.Clone(order[first:])
+		x.nextIndex += uint64(len(x.groupOrder))
+		if err := x.readGroup(ctx); err != nil {
 			return plan.Arrival{}, err
 		}
 	}
-	if x.order[0] != sequence {
-		return plan.Arrival{}, fmt.Errorf("document %d comes where %d should", x.order[0], sequence)
+	if x.groupOrder[0] != sequence {
+		return plan.Arrival{}, fmt.Errorf("document %d comes where %d should", x.groupOrder[0], sequence)
 	}
-	x.order = x.order[1:]
-	return x.held[sequence], nil
+	x.groupOrder = x.groupOrder[1:]
+	return x.arrivals[sequence], nil
 }
 
-// read reads the documents of a group.
-func (x *lengths) read(ctx context.Context) error {
-	x.held = make(map[uint64]plan.Arrival, len(x.order))
+// readGroup reads the documents of a group.
+func (x *lengthReader) readGroup(ctx context.Context) error {
+	x.arrivals = make(map[uint64]plan.Arrival, len(x.groupOrder))
 	var wanted []uint64
-	for _, sequence := range x.order {
-		if x.kept != nil && x.kept[sequence-x.walk.First].Sequence > 0 {
-			x.held[sequence] = x.kept[sequence-x.walk.First]
+	for _, sequence := range x.groupOrder {
+		if x.keptArrivals != nil && x.keptArrivals[sequence-x.epochOrder.First].Sequence > 0 {
+			x.arrivals[sequence] = x.keptArrivals[sequence-x.epochOrder.First]
 			continue
 		}
 		wanted = append(wanted, sequence)
 	}
 	slices.Sort(wanted)
 	for len(wanted) > 0 {
-		n := min(measuredTogether, len(wanted))
-		if err := x.several(ctx, wanted[:n]); err != nil {
+		n := min(measureBatch, len(wanted))
+		if err := x.readDocuments(ctx, wanted[:n]); err != nil {
 			return err
 		}
-		if err := x.pause(ctx); err != nil {
+		if err := x.pauseForReaders(ctx); err != nil {
 			return err
 		}
 		wanted = wanted[n:]
@@ -190,20 +192,20 @@ func (x *lengths) read(ctx context.Context) error {
 	return nil
 }
 
-// several reads documents, and retries those that could not be read.
-func (x *lengths) several(ctx context.Context, sequences []uint64) error {
+// readDocuments reads documents, and retries those that could not be read.
+func (x *lengthReader) readDocuments(ctx context.Context, sequences []uint64) error {
 	var mu sync.Mutex
 	for {
-		err := x.docs.Again(ctx, sequences, func(d document.Document) {
+		err := x.docs.Refetch(ctx, sequences, func(d document.Document) {
 			mu.Lock()
 			defer mu.Unlock()
-			a := d.Arrival().Lengths()
-			x.held[d.Sequence] = a
-			if x.kept != nil {
-				x.kept[d.Sequence-x.walk.First] = a.Bare()
+			a := d.Arrival().WithoutLoss()
+			x.arrivals[d.Sequence] = a
+			if x.keptArrivals != nil {
+				x.keptArrivals[d.Sequence-x.epochOrder.First] = a.LengthsOnly()
 			}
 		})
-		sequences = slices.DeleteFunc(slices.Clone(sequences), func(s uint64) bool { return x.held[s].Sequence > 0 })
+		sequences = slices.DeleteFunc(slices.Clone(sequences), func(s uint64) bool { return x.arrivals[s].Sequence > 0 })
 		if len(sequences) == 0 {
 			return nil
 		}
@@ -212,10 +214,10 @@ func (x *lengths) several(ctx context.Context, sequences []uint64) error {
 				return fmt.Errorf("read document %d: %w", sequences[0], err)
 			}
 		}
-		if err := waiting.Pause(ctx, measureRetry); err != nil {
+		if err := waiting.Sleep(ctx, measureRetry); err != nil {
 			return err
 		}
-		if err := x.pause(ctx); err != nil {
+		if err := x.pauseForReaders(ctx); err != nil {
 			return err
 		}
 	}

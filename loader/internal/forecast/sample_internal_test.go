@@ -20,7 +20,7 @@ type shelved struct {
 	rests   int
 }
 
-func (s *shelved) Again(_ context.Context, sequences []uint64, f func(document.Document)) error {
+func (s *shelved) Refetch(_ context.Context, sequences []uint64, f func(document.Document)) error {
 	s.asked = append(s.asked, sequences)
 	for _, x := range sequences {
 		f(document.Document{Sequence: x, Content: document.Content{Tokens: make([]int32, s.lengths[x-1])}})
@@ -42,7 +42,7 @@ func alike(draw *rand.Rand, n, together int) (lengths []int, mean float64) {
 }
 
 // drawOf draws a sample of up to size documents.
-func drawOf(t *testing.T, docs *shelved, walk *mixture.Walk, seed uint64, size int, tokens int64) *sample {
+func drawOf(t *testing.T, docs *shelved, walk *mixture.EpochOrder, seed uint64, size int, tokens int64) *sample {
 	t.Helper()
 	s := newSample(seed, 0, 0, 0, walk.Len())
 	if err := s.grow(t.Context(), docs, walk, size, tokens, func(context.Context) error {
@@ -55,11 +55,11 @@ func drawOf(t *testing.T, docs *shelved, walk *mixture.Walk, seed uint64, size i
 }
 
 // walks returns orders in which a source may be read.
-func walks(n int) map[string]*mixture.Walk {
-	return map[string]*mixture.Walk{
-		"in order": mixture.WalkOf(0, "", mixture.Source{}, mixture.Begin{First: 1}, uint64(n), 0),
-		"drawn": mixture.WalkOf(7, "web", mixture.Source{Block: mixture.DefaultBlock},
-			mixture.Begin{First: 1, Sealed: true}, uint64(n), 0),
+func walks(n int) map[string]*mixture.EpochOrder {
+	return map[string]*mixture.EpochOrder{
+		"in order": mixture.NewEpochOrder(0, "", mixture.Source{}, mixture.SourceRange{First: 1}, uint64(n), 0),
+		"drawn": mixture.NewEpochOrder(7, "web", mixture.Source{Block: mixture.DefaultBlock},
+			mixture.SourceRange{First: 1, Sealed: true}, uint64(n), 0),
 	}
 }
 
@@ -74,7 +74,7 @@ func TestSampleOfAlike(t *testing.T) {
 			for seed := range uint64(seeds) {
 				lengths, truth := alike(rand.New(rand.NewPCG(seed, 1)), n, together)
 				s := drawOf(t, &shelved{lengths: lengths}, walk, seed, 1024, 4<<20)
-				mean, off := meanOf(s.drawn, n, mixture.Source{})
+				mean, off := estimateMean(s.documents, n, mixture.Source{})
 				if math.Abs(mean-truth) > 2*off {
 					missed++
 				}
@@ -94,20 +94,21 @@ func TestSampleByRuns(t *testing.T) {
 		docs := &shelved{lengths: lengths}
 		s := drawOf(t, docs, walk, 1, 1024, 4<<20)
 		for _, run := range docs.asked {
-			if reach := run[len(run)-1] - run[0]; reach >= runDocuments {
+			if reach := run[len(run)-1] - run[0]; reach >= maxRunDocuments {
 				t.Errorf("%s: a run reaches over %d documents", name, reach+1)
 			}
 		}
-		if len(docs.asked) > 2*growsRuns || docs.rests != len(docs.asked) {
-			t.Errorf("%s: %d runs of %d documents, %d rests", name, len(docs.asked), len(s.drawn), docs.rests)
+		if len(docs.asked) > 2*minGrowthRuns || docs.rests != len(docs.asked) {
+			t.Errorf("%s: %d runs of %d documents, %d rests", name, len(docs.asked), len(s.documents), docs.rests)
 		}
 		all := slices.Concat(docs.asked...)
 		slices.Sort(all)
-		if once := slices.Compact(slices.Clone(all)); len(once) != len(all) || len(all) != len(s.drawn) || len(all) < 1024 {
+		if once := slices.Compact(slices.Clone(all)); len(once) != len(all) || len(all) != len(s.documents) ||
+			len(all) < 1024 {
 			t.Errorf("%s: of %d documents that were read %d are in the sample, %d different ones", name, len(all),
-				len(s.drawn), len(once))
+				len(s.documents), len(once))
 		}
-		for _, d := range s.drawn {
+		for _, d := range s.documents {
 			if d.Length != lengths[walk.At(d.place)-1] {
 				t.Fatalf("%s: at place %d is a document of %d tokens, and not the one drawn", name, d.place, d.Length)
 			}
@@ -121,13 +122,14 @@ func TestSampleBounds(t *testing.T) {
 	lengths, truth := alike(rand.New(rand.NewPCG(1, 1)), 700, 10)
 	walk := walks(len(lengths))["in order"]
 	s := drawOf(t, &shelved{lengths: lengths}, walk, 1, 1024, 4<<20)
-	if mean, off := meanOf(s.drawn, 700, mixture.Source{}); len(s.drawn) != 700 || math.Abs(mean-truth) > 1e-6 ||
+	if mean, off := estimateMean(s.documents, 700, mixture.Source{}); len(s.documents) != 700 ||
+		math.Abs(mean-truth) > 1e-6 ||
 		off != 0 {
-		t.Errorf("of 700 documents %d are drawn; their mean is %v±%v, and it is %v", len(s.drawn), mean, off, truth)
+		t.Errorf("of 700 documents %d are drawn; their mean is %v±%v, and it is %v", len(s.documents), mean, off, truth)
 	}
 	large := &shelved{lengths: slices.Repeat([]int{10_000}, 20_000)}
 	s = drawOf(t, large, walks(20_000)["in order"], 1, 1024, 1<<20)
-	if len(large.asked) < growsRuns || len(s.drawn) > 120 {
-		t.Errorf("%d documents of 10,000 tokens are drawn in %d runs", len(s.drawn), len(large.asked))
+	if len(large.asked) < minGrowthRuns || len(s.documents) > 120 {
+		t.Errorf("%d documents of 10,000 tokens are drawn in %d runs", len(s.documents), len(large.asked))
 	}
 }

@@ -22,7 +22,7 @@ func TestThrottle_Rests(t *testing.T) {
 	}{
 		"nobody reads":       {demand: state.NewDemand(), work: time.Second},
 		"a rank reads":       {demand: reads, work: 20 * time.Millisecond, rest: 380 * time.Millisecond},
-		"it took long":       {demand: reads, work: time.Minute, rest: throttleRest},
+		"it took long":       {demand: reads, work: time.Minute, rest: maxThrottleSleep},
 		"somebody has asked": {demand: reads, asked: true, work: time.Second},
 		"the rank leaves": {demand: reads, leaves: 450 * time.Millisecond, work: time.Second,
 			rest: 500 * time.Millisecond},
@@ -30,15 +30,15 @@ func TestThrottle_Rests(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				run := &readRun{demand: c.demand}
-				a := throttle{e: &Estimator{run: run, asked: c.asked}}
-				a.begin()
+				a := throttle{e: &Estimator{run: run, measureRequested: c.asked}}
+				a.startWork()
 				time.Sleep(c.work)
 				if c.leaves > 0 {
 					time.AfterFunc(c.leaves, run.leave)
 				}
 				for _, want := range []time.Duration{c.rest, 0} { // a second rest without work in between does not sleep
 					began := time.Now()
-					if err := a.rest(t.Context()); err != nil {
+					if err := a.sleep(t.Context()); err != nil {
 						t.Fatal(err)
 					}
 					if got := time.Since(began); got != want {
@@ -57,11 +57,11 @@ type readRun struct {
 	demand state.Demand
 }
 
-// Read implements Run.
-func (r *readRun) Read() bool {
+// HasReaders implements Run.
+func (r *readRun) HasReaders() bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.demand.Needed != state.EveryStep
+	return r.demand.Needed != state.NoStep
 }
 
 func (r *readRun) leave() {

@@ -25,7 +25,7 @@ func TestSpans_BoundedAndRetained(t *testing.T) {
 			gone time.Time
 		}
 		lives := map[string]life{}
-		n := maxGoneSpans + rapid.IntRange(1, 80).Draw(t, "jobs")
+		n := maxClosedJobs + rapid.IntRange(1, 80).Draw(t, "jobs")
 		for i := range n {
 			job, from := fmt.Sprint("job ", i), rapid.Uint64Range(0, 9).Draw(t, "from")
 			s.Open(job, from, from+5, now)
@@ -33,20 +33,20 @@ func TestSpans_BoundedAndRetained(t *testing.T) {
 			s.Close(job, keepers, now)
 			lives[job] = life{from, now}
 		}
-		if len(s.Of) > maxGoneSpans+1 {
-			t.Fatalf("%d jobs are remembered", len(s.Of))
+		if len(s.ByJob) > maxClosedJobs+1 {
+			t.Fatalf("%d jobs are remembered", len(s.ByJob))
 		}
 		at := now.Add(time.Duration(rapid.IntRange(0, 3600).Draw(t, "later")) * time.Second)
-		want := uint64(state.EveryStep)
+		want := uint64(state.NoStep)
 		for job, x := range lives {
 			if _, committed := keepers[job]; !committed && at.Sub(x.gone) < after {
 				want = min(want, x.from)
 			}
 		}
-		if _, have := (state.Demand{Jobs: s.AddTo(nil, at)}).Retained(keepers); have > want {
+		if _, have := (state.Demand{Jobs: s.AddTo(nil, at)}).RetainingJob(keepers); have > want {
 			t.Fatalf("documents are retained from step %d on, want %d", have, want)
 		}
-		if _, have := (state.Demand{Jobs: s.AddTo(nil, now.Add(after))}).Retained(keepers); have != state.EveryStep {
+		if _, have := (state.Demand{Jobs: s.AddTo(nil, now.Add(after))}).RetainingJob(keepers); have != state.NoStep {
 			t.Fatalf("documents are retained from step %d on after %s", have, after)
 		}
 	})
@@ -55,7 +55,7 @@ func TestSpans_BoundedAndRetained(t *testing.T) {
 func TestSpans_JobThatReadsOnRetainsFromItsFirstStep(t *testing.T) {
 	s, now := New(backend.Options{}), time.Unix(0, 0)
 	retains := func() uint64 {
-		_, step := state.Demand{Jobs: s.AddTo(nil, now)}.Retained(nil)
+		_, step := state.Demand{Jobs: s.AddTo(nil, now)}.RetainingJob(nil)
 		return step
 	}
 	s.Open("a", 7, 7, now)
@@ -64,21 +64,21 @@ func TestSpans_JobThatReadsOnRetainsFromItsFirstStep(t *testing.T) {
 		t.Errorf("retained from %d on", got)
 	}
 	s.Open("a", 4, 20, now) // a client that has read from step 4 on before a restart
-	if got := retains(); got != 4 || s.sent("a") != 20 {
-		t.Errorf("retained from %d on, sent %d", got, s.sent("a"))
+	if got := retains(); got != 4 || s.sentSteps("a") != 20 {
+		t.Errorf("retained from %d on, sent %d", got, s.sentSteps("a"))
 	}
 	s.Close("a", nil, now)
-	now = now.Add(SpanRetention - 1)
+	now = now.Add(DefaultRetention - 1)
 	if got := retains(); got != 4 {
 		t.Errorf("retained from %d on, shortly before its time", got)
 	}
 	now = now.Add(1)
-	if got := retains(); got != state.EveryStep || s.sent("a") != 20 {
-		t.Errorf("retained from %d on, sent %d", got, s.sent("a"))
+	if got := retains(); got != state.NoStep || s.sentSteps("a") != 20 {
+		t.Errorf("retained from %d on, sent %d", got, s.sentSteps("a"))
 	}
 	s.Open("a", 15, 15, now)
-	if got := retains(); got != 15 || s.sent("a") != 20 {
-		t.Errorf("retained from %d on, sent %d", got, s.sent("a"))
+	if got := retains(); got != 15 || s.sentSteps("a") != 20 {
+		t.Errorf("retained from %d on, sent %d", got, s.sentSteps("a"))
 	}
 	s.Leave("a")
 	if got := retains(); got != 20 {

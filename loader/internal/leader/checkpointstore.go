@@ -14,9 +14,9 @@ type checkpointStore struct {
 
 	// mu guards the fields below. No other mutex is locked while it is held.
 	mu     sync.Mutex
-	stored []backend.Stored // by ascending step
-	step   uint64           // of the checkpoint that this leader stored last
-	bytes  int64            // size of that checkpoint
+	stored []backend.CheckpointInfo // by ascending step
+	step   uint64                   // of the checkpoint that this leader stored last
+	bytes  int64                    // size of that checkpoint
 }
 
 // put stores a checkpoint.
@@ -32,14 +32,14 @@ func (c *checkpointStore) put(ctx context.Context, step uint64, data []byte) err
 }
 
 // setList replaces the list of valid checkpoints.
-func (c *checkpointStore) setList(stored []backend.Stored) {
+func (c *checkpointStore) setList(stored []backend.CheckpointInfo) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.stored = stored
 }
 
 // list returns the valid checkpoints, by ascending step.
-func (c *checkpointStore) list() []backend.Stored {
+func (c *checkpointStore) list() []backend.CheckpointInfo {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.stored

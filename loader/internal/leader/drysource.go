@@ -10,11 +10,11 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// dry returns for how long the next source has had no document; false if it has one, or if no source is next.
-func (l *loop) dry() (time.Duration, bool) {
-	source, sequence, ok := l.applier.Planner.Wants()
-	f := l.feeds.Of[source]
-	if !ok || f == nil || len(f.Held) > 0 {
+// dryDuration returns for how long the next source has had no document; false if it has one, or if no source is next.
+func (l *loop) dryDuration() (time.Duration, bool) {
+	source, sequence, ok := l.applier.Planner.NextDocument()
+	f := l.feeds.Feeds[source]
+	if !ok || f == nil || len(f.Documents) > 0 {
 		return 0, false
 	}
 	s := f.Reader.Status()
@@ -24,27 +24,27 @@ func (l *loop) dry() (time.Duration, bool) {
 	return time.Since(s.DrySince), true
 }
 
-// checkLost returns an error instead of waiting for documents that a stream does not hold although the plan was made
-// from them or names them.
-func (l *loop) checkLost() error {
-	dry, ok := l.dry()
-	if !ok || dry < feed.LostAfter {
+// checkLostDocuments returns an error instead of waiting for documents that a stream does not hold although the plan
+// was made from them or names them.
+func (l *loop) checkLostDocuments() error {
+	dry, ok := l.dryDuration()
+	if !ok || dry < feed.LostTimeout {
 		return nil
 	}
-	source, sequence, _ := l.applier.Planner.Wants()
+	source, sequence, _ := l.applier.Planner.NextDocument()
 	m := l.applier.Planner.Mixture()
 	names := m.Len() == 1 && len(l.applier.Pending) > 0 // a pending drain is placed after documents that existed
-	if !l.repeats() && !names && !m.Status()[source].Sealed {
+	if !l.isBoundByLog() && !names && !m.Status()[source].Sealed {
 		return nil
 	}
-	return feed.Lost(l.setup.Name, m.Name(source), sequence, l.feeds.Of[source].Reader.Status().Last)
+	return feed.NewLostError(l.setup.Name, m.Name(source), sequence, l.feeds.Feeds[source].Reader.Status().Last)
 }
 
 // pauseDry pauses a source that has had no document for Mix.DryAfter, if the other sources share its weight, and
 // resumes it once it has one. The clock only decides when this is recorded; the plan follows from the record.
 func (l *loop) pauseDry(ctx context.Context) error {
 	m := l.applier.Planner.Mixture()
-	if m.Len() == 1 || l.setup.Config.Mix.Dry != mixture.DryShare || l.repeats() || l.applier.Ended {
+	if m.Len() == 1 || l.setup.Config.Mix.Dry != mixture.DryShare || l.isBoundByLog() || l.applier.Ended {
 		return nil
 	}
 	at := l.applier.Planner.Clock()
@@ -56,16 +56,16 @@ func (l *loop) pauseDry(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if x := f.Reader.Status(); len(f.Held) > 0 || x.Fetched > x.Delivered {
+		if x := f.Reader.Status(); len(f.Documents) > 0 || x.Fetched > x.Delivered {
 			l.setup.Log.Info("source resumed", event.SourceResumed, "source", s.Name)
-			return l.commands.recordControl(ctx, planrecord.Rest{At: at, Source: i}, nil)
+			return l.commands.recordControl(ctx, planrecord.Rest{Arrival: at, Source: i}, nil)
 		}
 	}
-	if dry, ok := l.dry(); ok && dry >= l.setup.Config.Mix.DryAfter {
-		source, _, _ := l.applier.Planner.Wants()
+	if dry, ok := l.dryDuration(); ok && dry >= l.setup.Config.Mix.DryAfter {
+		source, _, _ := l.applier.Planner.NextDocument()
 		l.setup.Log.Warn("source paused: it has no documents, and other sources share its weight", event.SourcePaused,
 			"source", m.Name(source), "dry", dry.Round(time.Millisecond))
-		return l.commands.recordControl(ctx, planrecord.Rest{At: at, Source: source, Rests: true}, nil)
+		return l.commands.recordControl(ctx, planrecord.Rest{Arrival: at, Source: source, Rests: true}, nil)
 	}
 	return nil
 }

@@ -42,17 +42,17 @@ func (e *earlyDrains) waited(step uint64, waits bool) time.Duration {
 // could fill a step. Until the shuffle window has filled once, Options.FirstStepQuiet and FirstStepDocuments decide.
 // The clock only decides when the drain is recorded; the plan follows from the record.
 func (l *loop) drainEarly(ctx context.Context) error {
-	planner, lacks := l.applier.Planner, l.stats.Lacks
+	planner, lacks := l.applier.Planner, l.stats.Shortage
 	_, packed := planner.Counts()
-	if l.repeats() {
+	if l.isBoundByLog() {
 		return nil
 	}
-	waits := l.demand.waits()
+	waits := l.demand.hasWaitingReader()
 	waited := l.earlyDrains.waited(planner.Next(), waits)
 	if l.applier.Ended || len(l.applier.Pending) > 0 || !waits {
 		return nil
 	}
-	quiet, dry := l.dry()
+	quiet, dry := l.dryDuration()
 	isQuiet := func(bound time.Duration) bool { return bound > 0 && dry && quiet >= bound }
 	early := lacks.Early && lacks.Drains
 	many := l.stats.DrainAt > 0 && packed.Documents >= l.stats.DrainAt && waited >= state.FirstStepWait
@@ -71,5 +71,5 @@ func (l *loop) drainEarly(ctx context.Context) error {
 	default:
 		return nil
 	}
-	return l.commands.recordControl(ctx, planrecord.Drain{At: at}, nil)
+	return l.commands.recordControl(ctx, planrecord.Drain{Arrival: at}, nil)
 }

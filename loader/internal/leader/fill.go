@@ -16,31 +16,31 @@ import (
 )
 
 const (
-	// growthOver is the period over which the growth of a stream is measured.
-	growthOver = time.Minute
-	// growthFrom is the minimum period from which a growth rate is derived.
-	growthFrom = 10 * time.Second
-	// fullSoon is the remaining time, at the current growth rate, below which a half-full stream is reported as nearly
-	// full.
-	fullSoon = time.Hour
+	// growthPeriod is the period over which the growth of a stream is measured.
+	growthPeriod = time.Minute
+	// minGrowthPeriod is the minimum period from which a growth rate is derived.
+	minGrowthPeriod = 10 * time.Second
+	// nearlyFullTime is the remaining time, at the current growth rate, below which a half-full stream is reported as
+	// nearly full.
+	nearlyFullTime = time.Hour
 )
 
 // fillLevel is the last logged fill level of a stream.
 type fillLevel int
 
 const (
-	fillRoom fillLevel = iota
-	fillNear           // at least 90 % of the bound is used, or half of it and it is full within fullSoon
+	fillNormal fillLevel = iota
+	fillNear             // at least 90 % of the bound is used, or half of it and it is full within nearlyFullTime
 	fillFull
 )
 
 // fillMeter measures the fill of one stream.
 type fillMeter struct {
-	fill    state.StreamFill
-	level   fillLevel
-	samples []fillSample // of the last growthOver, about one per second
-	last    document.StreamState
-	largest int64 // highest mean size in bytes of the documents that arrived between two samples
+	fill         state.StreamFill
+	level        fillLevel
+	samples      []fillSample // of the last growthPeriod, about one per second
+	lastState    document.StreamState
+	maxMeanBytes int64 // highest mean size in bytes of the documents that arrived between two samples
 }
 
 type fillSample struct {
@@ -55,31 +55,31 @@ func (m *fillMeter) add(now time.Time, source string, s document.StreamState) (c
 	if n := len(m.samples); n == 0 || now.Sub(m.samples[n-1].at) >= time.Second {
 		m.samples = append(m.samples, fillSample{now, s.Bytes})
 	}
-	m.samples = slices.DeleteFunc(m.samples, func(x fillSample) bool { return now.Sub(x.at) > growthOver })
-	if n := s.Messages - m.last.Messages; n > 0 && s.First == m.last.First {
-		m.largest = max(m.largest, (s.Bytes-m.last.Bytes)/n)
+	m.samples = slices.DeleteFunc(m.samples, func(x fillSample) bool { return now.Sub(x.at) > growthPeriod })
+	if n := s.Messages - m.lastState.Messages; n > 0 && s.First == m.lastState.First {
+		m.maxMeanBytes = max(m.maxMeanBytes, (s.Bytes-m.lastState.Bytes)/n)
 	}
-	m.last = s
+	m.lastState = s
 	before := m.level
 	if s.AccountMax > 0 {
 		m.fill.Account = &state.Quota{Bytes: s.AccountBytes, MaxBytes: s.AccountMax,
-			Full: s.AccountMax-s.AccountBytes < m.leastRoom(s, s.AccountMax)}
+			Full: s.AccountMax-s.AccountBytes < m.minFreeBytes(s, s.AccountMax)}
 		m.fill.Full = m.fill.Account.Full
 	}
 	if m.fill.MaxBytes == 0 {
-		m.level = fillRoom
+		m.level = fillNormal
 		if m.fill.Full {
 			m.level = fillFull
 		}
 		return m.level != before
 	}
 	room := m.fill.MaxBytes - s.Bytes
-	m.fill.Full = m.fill.Full || room < m.leastRoom(s, m.fill.MaxBytes)
+	m.fill.Full = m.fill.Full || room < m.minFreeBytes(s, m.fill.MaxBytes)
 	soon := false
 	if growth := m.growth(now); growth > 0 && !m.fill.Full {
 		in := float64(room) / growth
-		m.fill.FullIn = &in
-		soon = 2*s.Bytes >= m.fill.MaxBytes && in <= fullSoon.Seconds()
+		m.fill.FullInSeconds = &in
+		soon = 2*s.Bytes >= m.fill.MaxBytes && in <= nearlyFullTime.Seconds()
 	}
 	switch share := float64(s.Bytes) / float64(m.fill.MaxBytes); {
 	case m.fill.Full:
@@ -87,7 +87,7 @@ func (m *fillMeter) add(now time.Time, source string, s document.StreamState) (c
 	case share >= .9 || soon:
 		m.level = max(m.level, fillNear)
 	case share < .85: // between the two thresholds the level stays
-		m.level = fillRoom
+		m.level = fillNormal
 	}
 	return m.level != before
 }
@@ -99,21 +99,21 @@ func (m *fillMeter) growth(now time.Time) float64 {
 	}
 	first := m.samples[0]
 	over := now.Sub(first.at)
-	if over < growthFrom {
+	if over < minGrowthPeriod {
 		return 0
 	}
 	return float64(m.fill.Bytes-first.bytes) / over.Seconds()
 }
 
-// leastRoom returns the free space in bytes below which a stream counts as full: the size of the largest message that
-// it accepts, capped at the larger of a tenth of the bound and the size of its documents. A producer whose document
-// does not fit waits, and the server does not report it.
-func (m *fillMeter) leastRoom(s document.StreamState, bound int64) int64 {
+// minFreeBytes returns the free space in bytes below which a stream counts as full: the size of the largest message
+// that it accepts, capped at the larger of a tenth of the bound and the size of its documents. A producer whose
+// document does not fit waits, and the server does not report it.
+func (m *fillMeter) minFreeBytes(s document.StreamState, bound int64) int64 {
 	mean := int64(0)
 	if s.Messages > 0 {
 		mean = s.Bytes / s.Messages
 	}
-	return min(s.MaxMessage, max(bound/10, mean, m.largest))
+	return min(s.MaxMessage, max(bound/10, mean, m.maxMeanBytes))
 }
 
 // streamFills measures the fills of the document streams.
@@ -156,7 +156,7 @@ func (f *streamFills) add(source int, name string, s document.StreamState) (
 // logLevel logs the new level of a source's stream.
 func (f *streamFills) logLevel(source string, level fillLevel, x state.StreamFill) {
 	keys := []any{"stream", x.Name, "bytes", x.Bytes, "max_bytes", x.MaxBytes}
-	if x.AccountFull() {
+	if x.IsAccountFull() {
 		keys = append(keys, "account_bytes", x.Account.Bytes, "account_max_bytes", x.Account.MaxBytes)
 	}
 	if source != "" {
@@ -164,17 +164,17 @@ func (f *streamFills) logLevel(source string, level fillLevel, x state.StreamFil
 	}
 	switch level {
 	case fillNear:
-		if x.FullIn != nil {
-			keys = append(keys, "full_in", humanize.Time(time.Duration(*x.FullIn*float64(time.Second))))
+		if x.FullInSeconds != nil {
+			keys = append(keys, "full_in", humanize.Time(time.Duration(*x.FullInSeconds*float64(time.Second))))
 		}
-		f.log.Warn("document stream is nearly full", append(keys, event.StreamNearlyFull, "do", x.Raise())...)
+		f.log.Warn("document stream is nearly full", append(keys, event.StreamNearlyFull, "do", x.Advice())...)
 	case fillFull:
 		severity := slog.LevelError
 		if f.release == backend.ReleasePurge { // commits free space
 			severity = slog.LevelWarn
 		}
 		f.log.Log(context.Background(), severity, "document stream is full, producers wait",
-			append(keys, event.StreamFull, "do", x.Raise())...)
+			append(keys, event.StreamFull, "do", x.Advice())...)
 	default:
 		f.log.Info("document stream has room again", append(keys, event.StreamHasRoom)...)
 	}

@@ -26,9 +26,9 @@ func TestFillMeter_Levels(t *testing.T) {
 			t.Fatalf("%d of %d bytes: level %d, want %d", bytes, bound, m.level, want)
 		}
 	}
-	at(0, 10*mib, 1000*mib, fillRoom)
-	at(30*time.Second, 100*mib, 1000*mib, fillRoom) // full within five minutes, but most of it is free
-	at(time.Hour, 899*mib, 1000*mib, fillRoom)
+	at(0, 10*mib, 1000*mib, fillNormal)
+	at(30*time.Second, 100*mib, 1000*mib, fillNormal) // full within five minutes, but most of it is free
+	at(time.Hour, 899*mib, 1000*mib, fillNormal)
 	at(time.Second, 900*mib, 1000*mib, fillNear)
 	at(time.Second, 870*mib, 1000*mib, fillNear)
 	at(time.Second, 996*mib, 1000*mib, fillNear)
@@ -37,11 +37,11 @@ func TestFillMeter_Levels(t *testing.T) {
 	}
 	at(time.Second, 997*mib, 1000*mib, fillFull)
 	at(time.Second, 870*mib, 1000*mib, fillFull)
-	at(time.Second, 840*mib, 1000*mib, fillRoom)
+	at(time.Second, 840*mib, 1000*mib, fillNormal)
 	at(time.Second, 91*mib, 100*mib, fillNear) // for a small stream, a tenth of its bound counts
 	at(time.Second, 97*mib, 100*mib, fillFull)
-	at(time.Second, 97*mib, -1, fillRoom)
-	if m.fill.MaxBytes != 0 || m.fill.FullIn != nil {
+	at(time.Second, 97*mib, -1, fillNormal)
+	if m.fill.MaxBytes != 0 || m.fill.FullInSeconds != nil {
 		t.Errorf("an unlimited stream has a bound: %+v", m.fill)
 	}
 }
@@ -76,10 +76,10 @@ func TestFillMeter_LargeDocuments(t *testing.T) {
 func TestFillMeter_Growth(t *testing.T) {
 	m, now := &fillMeter{}, time.Now()
 	for i := range 121 {
-		at := now.Add(time.Duration(i) * watchInterval)
+		at := now.Add(time.Duration(i) * monitorInterval)
 		m.add(at, "", document.StreamState{Bytes: 600 + int64(i), MaxBytes: 1000, MaxMessage: 1})
 	}
-	if in := m.fill.FullIn; in == nil || *in != 140 { // growth of 2 bytes per second, 280 bytes free
+	if in := m.fill.FullInSeconds; in == nil || *in != 140 { // growth of 2 bytes per second, 280 bytes free
 		t.Errorf("full in %v, want 140 s", in)
 	}
 	if m.level != fillNear {
@@ -89,8 +89,8 @@ func TestFillMeter_Growth(t *testing.T) {
 		t.Errorf("%d samples of a minute", len(m.samples))
 	}
 	m.add(now.Add(2*time.Minute), "", document.StreamState{Bytes: 720, MaxBytes: 1000, MaxMessage: 1})
-	if m.fill.FullIn != nil {
-		t.Errorf("full in %v s after a minute without a sample", *m.fill.FullIn)
+	if m.fill.FullInSeconds != nil {
+		t.Errorf("full in %v s after a minute without a sample", *m.fill.FullInSeconds)
 	}
 }
 

@@ -7,9 +7,9 @@ import (
 	"loaderd/packonline"
 )
 
-// silentAdvice is the advice per retriever if no document has the packing hints that it compares. bm25 needs none,
+// missingHintAdvice is the advice per retriever if no document has the packing hints that it compares. bm25 needs none,
 // because it compares terms, which every document has.
-var silentAdvice = map[string]string{
+var missingHintAdvice = map[string]string{
 	"repo": `publish documents with a path (header Loaderd-Path, "path" of a JSON document), or ` +
 		`begin a run with packing.splice.retriever: bm25`,
 	"dense": `publish documents with an embedding (header Loaderd-Embedding, "embedding" of a JSON document), or ` +
@@ -26,7 +26,7 @@ type hintCheck struct {
 
 // check checks the packed documents once they fill the packing pool or the run has ended.
 func (c *hintCheck) check(a *planner.Applier) {
-	if c.done || c.config.Related() == nil {
+	if c.done || c.config.SimilarityConfig() == nil {
 		return
 	}
 	_, packed := a.Planner.Counts()
@@ -37,6 +37,6 @@ func (c *hintCheck) check(a *planner.Applier) {
 	if silent := a.Planner.Detail()["documents_silent"]; silent > 0 && silent == packed.Documents {
 		retriever := c.config.Splice.Retriever
 		c.log.Warn("no document has retrieval hints; packing by length only", "retriever", retriever,
-			"documents", silent, "do", silentAdvice[retriever])
+			"documents", silent, "do", missingHintAdvice[retriever])
 	}
 }

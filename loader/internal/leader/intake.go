@@ -34,7 +34,7 @@ func (r *intakeReporter) run(ctx context.Context) error {
 	defer tick.Stop()
 	reported, failed := map[int]backend.Intake{}, false
 	for {
-		all, err := r.streams.All(ctx, r.header)
+		all, err := r.streams.RunStreams(ctx, r.header)
 		if err != nil {
 			return err
 		}
@@ -43,7 +43,7 @@ func (r *intakeReporter) run(ctx context.Context) error {
 			if was, ok := reported[i]; x.LowWatermarks == nil || ok && was == now {
 				continue
 			}
-			switch err := x.LowWatermarks.Report(ctx, now); {
+			switch err := x.LowWatermarks.ReportIntake(ctx, now); {
 			case err == nil:
 				reported[i], failed = now, false
 			case ctx.Err() == nil && !failed:
@@ -61,10 +61,10 @@ func (r *intakeReporter) run(ctx context.Context) error {
 
 // intake returns the report for a source's document stream.
 func (r *intakeReporter) intake(source int) backend.Intake {
-	now, t := r.view.Now(), r.tokenizer
-	p, limit := r.status.planStats(), r.demand.limit()
+	now, t := r.view.Snapshot(), r.tokenizer
+	p, limit := r.status.planStats(), r.demand.planLimit()
 	out := backend.Intake{Tokenizer: t.Name, Fingerprint: t.Fingerprint, Text: t.Name != noTokenizer,
-		Full: now.Ended || p.Idle || now.Steps >= limit, Filling: p.Lacks.Early && !now.Ended}
+		Full: now.Ended || p.Idle || now.Steps >= limit, Filling: p.Shortage.Early && !now.Ended}
 	if source >= len(p.Sources) { // the planner has no statistics of the source yet
 		return out
 	}

@@ -16,8 +16,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// LeadPause is the time before a daemon tries to lead again after a failed attempt.
-const LeadPause = 100 * time.Millisecond
+// RetryPause is the time before a daemon tries to lead again after a failed attempt.
+const RetryPause = 100 * time.Millisecond
 
 // Leader plans a run. It feeds the planner from the document streams, appends the steps to the plan log, stores
 // checkpoints and purges documents. A run has one leader; followers depend only on what it writes.
@@ -25,20 +25,20 @@ const LeadPause = 100 * time.Millisecond
 // Each mutex belongs to one part, and no goroutine holds the mutexes of two parts. While a part's mutex is held, no
 // other mutex is locked, with one exception: status locks those of the view and of the documents' readers.
 type Leader struct {
-	setup        Setup
-	restorer     *restorer
-	first        planview.Needs // first document that each stream held at the start
-	term         *term
-	demand       *readerDemand
-	status       *status
-	fills        *streamFills
-	checkpoints  *checkpointStore
-	writer       *planWriter
-	retention    *retention // set by Open
-	sealNotifier *sealNotifier
-	length       *forecast.Estimator
-	requests     chan Command  // to the loop
-	done         chan struct{} // closed when this process no longer leads
+	setup          Setup
+	restorer       *restorer
+	firstDocuments planview.Needs // first document that each stream held at the start
+	term           *term
+	demand         *readerDemand
+	status         *status
+	fills          *streamFills
+	checkpoints    *checkpointStore
+	writer         *planWriter
+	retention      *retention // set by Open
+	sealNotifier   *sealNotifier
+	length         *forecast.Estimator
+	requests       chan Command  // to the loop
+	done           chan struct{} // closed when this process no longer leads
 }
 
 // New returns a leader that has not opened the plan.
@@ -65,12 +65,13 @@ func New(s Setup) *Leader {
 // Records returns how many records the plan held when the leader opened it.
 func (l *Leader) Records() uint64 { return l.restorer.end.Records }
 
-// VerifyBy sets the function that the leader calls before each append. f blocks while it is in doubt whether this
-// process leads.
-func (l *Leader) VerifyBy(f func(context.Context) error) { l.term.verifyLease = f }
+// SetLeaseVerifier sets the function that the leader calls before each append. f blocks while it is in doubt whether
+// this process leads.
+func (l *Leader) SetLeaseVerifier(f func(context.Context) error) { l.term.verifyLease = f }
 
-// End marks that this process no longer leads. Callers that wait for a result send their requests to the next leader.
-func (l *Leader) End() { close(l.done) }
+// EndTerm marks that this process no longer leads. Callers that wait for a result send their requests to the next
+// leader.
+func (l *Leader) EndTerm() { close(l.done) }
 
 // RunLength returns the estimated length of the run; nil while it is unknown.
 func (l *Leader) RunLength() *state.Length { return l.length.Length() }
@@ -78,11 +79,11 @@ func (l *Leader) RunLength() *state.Length { return l.length.Length() }
 // Measure requests a measurement of the run's length, which starts as soon as possible.
 func (l *Leader) Measure(ctx context.Context) error { return l.length.Measure(ctx) }
 
-// Doubted reports whether it is currently in doubt whether this process leads.
-func (l *Leader) Doubted() bool { return l.term.doubted() }
+// IsLeaseUncertain reports whether it is currently in doubt whether this process leads.
+func (l *Leader) IsLeaseUncertain() bool { return l.term.isUncertain() }
 
-// Want implements follower.Leader.
-func (l *Leader) Want(d state.Demand) { l.demand.set(d) }
+// SetDemand implements follower.Leader.
+func (l *Leader) SetDemand(d state.Demand) { l.demand.setDemand(d) }
 
 // Report implements follower.Leader. It reads the planner's statistics and the number of steps after demand and
 // checkpoints, so they are never older than these.
@@ -91,27 +92,28 @@ func (l *Leader) Report() state.Report {
 	checkpointed, bytes := l.checkpoints.last()
 	fills := l.fills.list()
 	r := l.status.report()
-	r.Wanted, r.Slowest, r.Checkpointed, r.CheckpointBytes, r.Streams = wanted, slowest, checkpointed, bytes, fills
+	r.FirstUnrequested, r.SlowestReader, r.CheckpointStep, r.CheckpointBytes, r.StreamFills = wanted, slowest,
+		checkpointed, bytes, fills
 	r.Length = l.length.Length()
 	return r
 }
 
-// WaitedFor implements forecast.Run. It reports whether a reader waits for a step that is not planned.
-func (l *Leader) WaitedFor() bool { return l.demand.waits() }
+// HasWaitingReader implements forecast.Run. It reports whether a reader waits for a step that is not planned.
+func (l *Leader) HasWaitingReader() bool { return l.demand.hasWaitingReader() }
 
-// Read implements forecast.Run.
-func (l *Leader) Read() bool { return l.demand.hasReaders() }
+// HasReaders implements forecast.Run.
+func (l *Leader) HasReaders() bool { return l.demand.hasReaders() }
 
 // Header implements forecast.Run.
 func (l *Leader) Header() planrecord.Header { return l.restorer.header }
 
-// Copy implements forecast.Run. It requests a copy of the planner from the loop.
-func (l *Leader) Copy(ctx context.Context) (c forecast.Copied, err error) {
-	copied := make(chan forecast.Copied, 1) // buffered, because nothing receives from it once ctx is done
+// CopyPlanner implements forecast.Run. It requests a copy of the planner from the loop.
+func (l *Leader) CopyPlanner(ctx context.Context) (c forecast.PlannerCopy, err error) {
+	copied := make(chan forecast.PlannerCopy, 1) // buffered, because nothing receives from it once ctx is done
 	inspect := func(a *planner.Applier, tail planrecord.Tail) {
-		l.setup.Streams.Learn(a.Planner.Infos()) // a source may have been added without any document read
+		l.setup.Streams.AddSources(a.Planner.Infos()) // a source may have been added without any document read
 		m := a.Planner.Mixture()
-		copied <- forecast.Copied{
+		copied <- forecast.PlannerCopy{
 			State: a.Checkpoint(l.restorer.header.Fingerprint, tail), Controls: l.length.Controls(),
 			Clock: a.Planner.Clock(), Ended: a.Ended, Mix: m.Clone(), Sources: m.Status(),
 			Counts: a.Planner.SourceCounts(),
@@ -130,8 +132,8 @@ func (l *Leader) Copy(ctx context.Context) (c forecast.Copied, err error) {
 	}
 }
 
-// Ask sends a command to the loop and waits for its result.
-func (l *Leader) Ask(ctx context.Context, q Command) (Result, error) {
+// Execute sends a command to the loop and waits for its result.
+func (l *Leader) Execute(ctx context.Context, q Command) (Result, error) {
 	reply := make(chan Result, 1)
 	q.reply = reply
 	send := l.requests
@@ -155,18 +157,18 @@ func (l *Leader) Drained(ctx context.Context, after, least uint64) (at uint64, f
 	err = l.setup.Backends.Plan.Scan(ctx, after+1, func(position uint64, b []byte) error {
 		e, err := planrecord.Decode(b)
 		if err != nil {
-			return planview.Damaged(position, err)
+			return planview.DamagedRecordError(position, err)
 		}
-		if d, drain := e.(planrecord.Drain); drain && d.At >= least {
-			at, found = d.At, true
+		if d, drain := e.(planrecord.Drain); drain && d.Arrival >= least {
+			at, found = d.Arrival, true
 		}
 		return nil
 	})
 	return at, found, err
 }
 
-// Announced waits until LowWatermarks has stored the end of a source, for notifyTimeout at most.
-func (l *Leader) Announced(ctx context.Context) { l.sealNotifier.wait(ctx) }
+// AwaitSealNotice waits until LowWatermarks has stored the end of a source, for notifyTimeout at most.
+func (l *Leader) AwaitSealNotice(ctx context.Context) { l.sealNotifier.wait(ctx) }
 
 // Needs returns the oldest position that this run may still need. Steps that a keeper or a reader may request need
 // it, and so does the replay after a restart from the oldest stored checkpoint.
@@ -193,11 +195,11 @@ func (l *Leader) Open(ctx context.Context) error {
 	}
 	l.retention = &retention{setup: l.setup, header: r.header, term: l.term, status: l.status, demand: l.demand,
 		checkpoints: l.checkpoints}
-	l.setup.View.Opened(r.opened())
+	l.setup.View.ApplyOpened(r.openedPlan())
 	if err := l.checkStreams(ctx); err != nil {
 		return err
 	}
-	if err := l.setup.View.Release(ctx, l.first); err != nil {
+	if err := l.setup.View.UpdateOldest(ctx, l.firstDocuments); err != nil {
 		return fmt.Errorf("find the oldest step that can be read: %w", err)
 	}
 	return nil
@@ -207,7 +209,7 @@ func (l *Leader) Open(ctx context.Context) error {
 // waits for streams whose servers do not answer.
 func (l *Leader) checkStreams(ctx context.Context) (err error) {
 	for logged := false; ; logged = true {
-		l.first, err = l.setup.Streams.Same(ctx, l.restorer.header)
+		l.firstDocuments, err = l.setup.Streams.CheckStreams(ctx, l.restorer.header)
 		var known *fault.Error
 		if !errors.As(err, &known) || known.Reason != fault.SourceDown || ctx.Err() != nil {
 			return err
@@ -215,7 +217,7 @@ func (l *Leader) checkStreams(ctx context.Context) (err error) {
 		if !logged {
 			l.setup.Log.Warn("the document streams do not answer, trying again", "error", err)
 		}
-		if err := waiting.Pause(ctx, LeadPause); err != nil {
+		if err := waiting.Sleep(ctx, RetryPause); err != nil {
 			return err
 		}
 	}

@@ -13,15 +13,15 @@ import (
 	"loaderd/loader/state"
 )
 
-// recordRequested records the control of a command. The control takes effect before the next document that the
+// handleControl records the control of a command. The control takes effect before the next document that the
 // planner reads. A drain of a single-source run takes effect after the current last document.
-func (h *commandHandler) recordRequested(ctx context.Context, c planrecord.Control, q Command) error {
+func (h *commandHandler) handleControl(ctx context.Context, c planrecord.Control, q Command) error {
 	if m, mixes := c.(planrecord.Mix); mixes { // also after the end: the reply to an earlier change may have been lost
 		x, found, err := h.findChange(ctx, m)
 		switch {
 		case err != nil:
 			q.reply <- Result{err: &fault.Error{Reason: fault.PlanLogDown, Message: "cannot read the plan", Err: err,
-				Do: "try again"}}
+				Advice: "try again"}}
 			return nil
 		case found:
 			return h.queue.reply(ctx, q, Result{Mix: &x})
@@ -41,7 +41,7 @@ func (h *commandHandler) recordRequested(ctx context.Context, c planrecord.Contr
 		if s := status[c.Source]; s.Sealed {
 			return h.queue.reply(ctx, q, Result{At: s.Last})
 		}
-		return h.sealSources(ctx, c.By, q, c.Source)
+		return h.sealSources(ctx, c.Requester, q, c.Source)
 	case planrecord.Mix:
 		return h.changeMixture(ctx, c, q)
 	}
@@ -54,19 +54,19 @@ func (h *commandHandler) drain(ctx context.Context, c planrecord.Drain, q Comman
 		return h.refuse(ctx, q, "the run is sealed behind document %d: nothing is left to drain after it",
 			s[0].Last)
 	}
-	present, err := h.setup.Streams.Present(ctx, h.header)
+	present, err := h.setup.Streams.LastArrival(ctx, h.header)
 	if err != nil {
-		q.reply <- endUnknown(err)
+		q.reply <- unknownEndResult(err)
 		return nil
 	}
 	at := max(present, h.applier.Planner.Clock())
-	return h.recordControl(ctx, c.PlaceBehind(at), func(context.Context) { q.reply <- Result{At: at} })
+	return h.recordControl(ctx, c.PlaceAfter(at), func(context.Context) { q.reply <- Result{At: at} })
 }
 
 // sealAll records the end of all sources.
 func (h *commandHandler) sealAll(ctx context.Context, c planrecord.Seal, q Command) error {
 	if h.applier.Ended {
-		return h.queue.reply(ctx, q, Result{At: lastSealed(h.applier.Planner.Mixture().Status())})
+		return h.queue.reply(ctx, q, Result{At: lastSealedDocument(h.applier.Planner.Mixture().Status())})
 	}
 	var open []int
 	for i, s := range h.applier.Planner.Mixture().Status() {
@@ -74,11 +74,11 @@ func (h *commandHandler) sealAll(ctx context.Context, c planrecord.Seal, q Comma
 			open = append(open, i)
 		}
 	}
-	return h.sealSources(ctx, c.By, q, open...)
+	return h.sealSources(ctx, c.Requester, q, open...)
 }
 
-// lastSealed returns the highest sequence among the last documents of sealed sources.
-func lastSealed(sources []mixture.Status) (last uint64) {
+// lastSealedDocument returns the highest sequence among the last documents of sealed sources.
+func lastSealedDocument(sources []mixture.Status) (last uint64) {
 	for _, s := range sources {
 		last = max(last, s.Last)
 	}
@@ -93,12 +93,12 @@ func (h *commandHandler) resultAfterEnd(c planrecord.Control) Result {
 			return Result{At: status[c.Source].Last}
 		}
 	}
-	why := whyEnded(h.applier.Planner.Mixture().Status(), h.setup.Config.Mix.End)
+	why := endReason(h.applier.Planner.Mixture().Status(), h.setup.Config.Mix.End)
 	return refusal(fault.BadTicket, "the run has ended: %s", why)
 }
 
-// whyEnded returns why the run has ended, from the state of its sources and mix.end.
-func whyEnded(sources []mixture.Status, end string) string {
+// endReason returns why the run has ended, from the state of its sources and mix.end.
+func endReason(sources []mixture.Status, end string) string {
 	var used, left []string
 	for _, s := range sources {
 		switch {
@@ -121,36 +121,36 @@ func whyEnded(sources []mixture.Status, end string) string {
 // sealSources records that sources end at their current last documents. The result is the highest sequence of these;
 // without sources, that of the sealed ones.
 func (h *commandHandler) sealSources(ctx context.Context, by string, q Command, sources ...int) error {
-	streams, err := h.setup.Streams.All(ctx, h.header)
+	streams, err := h.setup.Streams.RunStreams(ctx, h.header)
 	if err != nil {
-		q.reply <- endUnknown(err)
+		q.reply <- unknownEndResult(err)
 		return nil
 	}
 	var records [][]byte
 	var controls []planrecord.SealSource
 	at := uint64(0)
 	if len(sources) == 0 {
-		at = lastSealed(h.applier.Planner.Mixture().Status())
+		at = lastSealedDocument(h.applier.Planner.Mixture().Status())
 	}
 	for _, i := range sources {
 		state, err := streams[i].Documents.State(ctx)
 		if err != nil {
-			q.reply <- endUnknown(err)
+			q.reply <- unknownEndResult(err)
 			return nil
 		}
 		s := h.applier.Planner.Mixture()
 		// State may be older than the documents that the planner has read or that a drain is placed after.
-		last := max(state.Last, s.Sequence(i)-1, lastNamed(h.applier, i))
+		last := max(state.Last, s.NextSequence(i)-1, lastPendingDocument(h.applier, i))
 		at = max(at, last)
-		c := planrecord.SealSource{At: h.applier.Planner.Clock(), By: by, Source: i, Last: last}
+		c := planrecord.SealSource{Arrival: h.applier.Planner.Clock(), Requester: by, Source: i, Last: last}
 		controls = append(controls, c)
 		records = append(records, planrecord.Encode(c))
 	}
 	for _, c := range controls {
 		h.applier.Record(c)
 	}
-	h.length.Recorded()
-	return h.queue.append(ctx, write{records: records, stored: func(context.Context) {
+	h.length.RecordControl()
+	return h.queue.append(ctx, planWrite{records: records, onStored: func(context.Context) {
 		for _, c := range controls {
 			h.sealNotifier.seal(c.Source, c.Last)
 		}
@@ -158,11 +158,11 @@ func (h *commandHandler) sealSources(ctx context.Context, by string, q Command, 
 	}})
 }
 
-// lastNamed returns the last document of a source that a recorded drain is placed after, if the run has no other
-// source.
-func lastNamed(a *planner.Applier, source int) uint64 {
+// lastPendingDocument returns the last document of a source that a recorded drain is placed after, if the run has no
+// other source.
+func lastPendingDocument(a *planner.Applier, source int) uint64 {
 	if n := len(a.Pending); n > 0 && a.Planner.Mixture().Len() == 1 {
-		return a.Planner.Infos()[source].Start + a.Pending[n-1].Behind() - 1
+		return a.Planner.Infos()[source].Start + a.Pending[n-1].EffectiveAfter() - 1
 	}
 	return 0
 }
@@ -170,12 +170,12 @@ func lastNamed(a *planner.Applier, source int) uint64 {
 // changeMixture records a change of the mixture. It completes the weights here, where all earlier changes are in
 // effect.
 func (h *commandHandler) changeMixture(ctx context.Context, c planrecord.Mix, q Command) error {
-	if planned := h.setup.View.Planned(); c.Decided != nil && *c.Decided > planned {
+	if planned := h.setup.View.PlannedSteps(); c.DecidedStep != nil && *c.DecidedStep > planned {
 		return h.refuse(ctx, q, "a change that was decided on behind step %d, but the plan holds %d steps",
-			*c.Decided, planned)
+			*c.DecidedStep, planned)
 	}
 	m := h.applier.Planner.Mixture()
-	c.Change = m.Complete(c.Change)
+	c.Change = m.CompleteWeights(c.Change)
 	if err := h.setup.Config.CheckChange(m, c.Change); err != nil {
 		return h.refuse(ctx, q, "%v", err)
 	}
@@ -184,18 +184,18 @@ func (h *commandHandler) changeMixture(ctx context.Context, c planrecord.Mix, q 
 	if q.DryRun {
 		return h.queue.reply(ctx, q, a)
 	}
-	c.Begins = nil
+	c.SourceBegins = nil
 	for _, name := range slices.Sorted(maps.Keys(c.Add)) {
-		b, err := h.setup.Streams.Begin(ctx, name, c.Add[name])
+		b, err := h.setup.Streams.SourceBegin(ctx, name, c.Add[name])
 		if err != nil {
 			q.reply <- Result{err: &fault.Error{Reason: fault.SourceDown,
-				Message: "cannot open the stream of source " + name, Err: err, Do: "try again"}}
+				Message: "cannot open the stream of source " + name, Err: err, Advice: "try again"}}
 			return nil
 		}
-		c.Begins = append(c.Begins, b)
+		c.SourceBegins = append(c.SourceBegins, b)
 	}
-	h.recent.add(c, step)
-	return h.recordControl(ctx, c.PlaceBehind(h.applier.Planner.Clock()), func(context.Context) { q.reply <- a })
+	h.recentChanges.add(c, step)
+	return h.recordControl(ctx, c.PlaceAfter(h.applier.Planner.Clock()), func(context.Context) { q.reply <- a })
 }
 
 // notifySealed notifies producers of the ends of the sources that the plan has sealed.

@@ -10,29 +10,29 @@ import (
 
 // readerDemand holds the demand of the readers of all daemons, and which documents their jobs retain.
 type readerDemand struct {
-	view  *planview.View
-	ahead uint64        // number of steps that are planned before a reader requests them
-	more  chan struct{} // signals that readers want more steps
+	view       *planview.View
+	ahead      uint64        // number of steps that are planned before a reader requests them
+	demandGrew chan struct{} // signals that readers want more steps
 
 	// mu guards the fields below. No other mutex is locked while it is held.
-	mu       sync.Mutex
-	demand   state.Demand // of the followers
-	wanted   uint64       // first step that no reader has ever requested
-	unneeded uint64       // documents of the steps before it may be purged
+	mu               sync.Mutex
+	demand           state.Demand // of the followers
+	firstUnrequested uint64       // first step that no reader has ever requested
+	firstNeeded      uint64       // documents of the steps before it may be purged
 }
 
 func newReaderDemand(v *planview.View, ahead uint64) *readerDemand {
-	return &readerDemand{view: v, ahead: ahead, more: make(chan struct{}, 1), demand: state.NewDemand()}
+	return &readerDemand{view: v, ahead: ahead, demandGrew: make(chan struct{}, 1), demand: state.NewDemand()}
 }
 
-// set replaces the demand of the followers.
-func (d *readerDemand) set(x state.Demand) {
+// setDemand replaces the demand of the followers.
+func (d *readerDemand) setDemand(x state.Demand) {
 	d.mu.Lock()
-	more := x.Wanted() > d.wanted
-	d.demand, d.wanted = x, max(d.wanted, x.Wanted())
+	more := x.FirstUnrequested() > d.firstUnrequested
+	d.demand, d.firstUnrequested = x, max(d.firstUnrequested, x.FirstUnrequested())
 	d.mu.Unlock()
 	if more {
-		waiting.Signal(d.more)
+		waiting.Signal(d.demandGrew)
 	}
 }
 
@@ -40,61 +40,61 @@ func (d *readerDemand) set(x state.Demand) {
 func (d *readerDemand) assumeRequested(step uint64) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	d.wanted = max(d.wanted, step)
+	d.firstUnrequested = max(d.firstUnrequested, step)
 }
 
 // report returns the first step that no reader has ever requested, and the slowest reader of the furthest job.
 func (d *readerDemand) report() (wanted uint64, slowest *state.ReaderStat) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.wanted, d.demand.Leading()
+	return d.firstUnrequested, d.demand.LeadingReader()
 }
 
-// limit returns the first step that must not be planned yet.
-func (d *readerDemand) limit() uint64 {
+// planLimit returns the first step that must not be planned yet.
+func (d *readerDemand) planLimit() uint64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.wanted + d.ahead
+	return d.firstUnrequested + d.ahead
 }
 
-// waits reports whether a reader waits for a step that is not planned.
-func (d *readerDemand) waits() bool {
-	planned := d.view.Planned()
+// hasWaitingReader reports whether a reader waits for a step that is not planned.
+func (d *readerDemand) hasWaitingReader() bool {
+	planned := d.view.PlannedSteps()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.demand.Waits(planned)
+	return d.demand.HasWaiting(planned)
 }
 
 // hasReaders reports whether a rank reads the run, on any daemon.
 func (d *readerDemand) hasReaders() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.demand.Needed != state.EveryStep
+	return d.demand.Needed != state.NoStep
 }
 
-// needed returns the first step that a keeper, a reader or a job that has not committed may still request. From then
-// on the documents of earlier steps count as unneeded. During the replay they do not, because the keepers are not
+// neededStep returns the first step that a keeper, a reader or a job that has not committed may still request. From
+// then on the documents of earlier steps count as unneeded. During the replay they do not, because the keepers are not
 // known yet.
-func (d *readerDemand) needed(replays bool) uint64 {
-	keepers := d.view.Now().Keepers
+func (d *readerDemand) neededStep(replays bool) uint64 {
+	keepers := d.view.Snapshot().Keepers
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, retained := d.demand.Retained(keepers)
+	_, retained := d.demand.RetainingJob(keepers)
 	step := min(keepers.Committed(), d.demand.Needed, retained)
 	if !replays {
-		d.unneeded = max(d.unneeded, step)
+		d.firstNeeded = max(d.firstNeeded, step)
 	}
 	return step
 }
 
-// retained returns the first step that a reading job without a commit needs, and from which on all documents are
-// present. It returns state.EveryStep for any other job.
-func (d *readerDemand) retained(job string) uint64 {
-	oldest := d.view.Now().Oldest
+// retainedStep returns the first step that a reading job without a commit needs, and from which on all documents are
+// present. It returns state.NoStep for any other job.
+func (d *readerDemand) retainedStep(job string) uint64 {
+	oldest := d.view.Snapshot().Oldest
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if x, ok := d.demand.Jobs[job]; ok {
-		return max(x.From, d.unneeded, oldest)
+		return max(x.RetainFrom, d.firstNeeded, oldest)
 	}
-	return state.EveryStep
+	return state.NoStep
 }

@@ -15,8 +15,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// releaseInterval is the minimum time between two checks whether documents can be purged.
-const releaseInterval = time.Second
+// purgeInterval is the minimum time between two checks whether documents can be purged.
+const purgeInterval = time.Second
 
 // retention raises the low watermarks of the run, and purges the documents below them that no run needs.
 type retention struct {
@@ -44,23 +44,23 @@ func (r *retention) run(ctx context.Context, grace time.Duration) error {
 	if r.setup.Options.Release != backend.ReleasePurge {
 		return nil // the low watermark stays where it was claimed
 	}
-	if err := waiting.Pause(ctx, grace); err != nil {
+	if err := waiting.Sleep(ctx, grace); err != nil {
 		return err
 	}
-	tick := time.NewTicker(releaseInterval)
+	tick := time.NewTicker(purgeInterval)
 	defer tick.Stop()
-	var due releases
+	var due purgeSchedule
 	for {
 		from, err := r.lowWatermark(ctx)
 		if err == nil {
-			if to := due.next(from, time.Now(), r.setup.Options.ReleaseAfter); !due.said.Reaches(to) {
+			if to := due.nextPurge(from, time.Now(), r.setup.Options.ReleaseAfter); !due.purged.Reaches(to) {
 				if err = r.purge(ctx, to); err == nil {
-					due.done(to)
+					due.recordPurge(to)
 				}
 			}
 		}
 		if errors.Is(err, fault.ErrLeadershipLost) {
-			return r.term.lost(err)
+			return r.term.leadershipError(err)
 		}
 		if err != nil && ctx.Err() == nil {
 			r.setup.Log.Warn("cannot purge documents, trying again", event.RetentionFailed, "error", err)
@@ -73,15 +73,15 @@ func (r *retention) run(ctx context.Context, grace time.Duration) error {
 	}
 }
 
-// returnGrace is how long the leader of a plan with steps purges nothing after its start. In this time readers
+// readerGrace is how long the leader of a plan with steps purges nothing after its start. In this time readers
 // reconnect or their daemons report them, because the plan does not contain what their jobs retain.
-const returnGrace = 10 * time.Second
+const readerGrace = 10 * time.Second
 
 // grace returns how long the leader of a plan with that many steps purges nothing after its start.
 func (r *retention) grace(steps uint64) time.Duration {
 	switch {
 	case steps > 0:
-		return returnGrace
+		return readerGrace
 	case r.setup.Backends.Elector != nil:
 		return state.HeartbeatTimeout
 	}
@@ -90,11 +90,11 @@ func (r *retention) grace(steps uint64) time.Duration {
 
 // purge marks the documents that a position covers as unneeded, and purges those that no other run needs.
 func (r *retention) purge(ctx context.Context, floor plan.Position) error {
-	from, err := r.setup.View.NeedsBehind(ctx, floor)
+	from, err := r.setup.View.NeedsAfter(ctx, floor)
 	if err != nil {
 		return err
 	}
-	all, err := r.setup.Streams.All(ctx, r.header)
+	all, err := r.setup.Streams.RunStreams(ctx, r.header)
 	if err != nil {
 		return err
 	}
@@ -108,20 +108,20 @@ func (r *retention) purge(ctx context.Context, floor plan.Position) error {
 		}
 		from[i] = max(from[i], first)
 	}
-	return r.setup.View.Release(ctx, from) // from now on other runs may purge up to the low watermark at any time
+	return r.setup.View.UpdateOldest(ctx, from) // from now on other runs may purge up to the low watermark at any time
 }
 
-// needed returns the first step that a keeper, a reader or a job that has not committed may still request. During the
-// replay it is not known yet.
-func (r *retention) needed() (step uint64, replays bool) {
+// neededStep returns the first step that a keeper, a reader or a job that has not committed may still request. During
+// the replay it is not known yet.
+func (r *retention) neededStep() (step uint64, replays bool) {
 	replays = r.status.replaying()
-	return r.demand.needed(replays), replays
+	return r.demand.neededStep(replays), replays
 }
 
 // lowWatermark returns the oldest position that the run may still need. Steps that a keeper or a reader may request
 // need it, and so does the replay after a restart from the oldest stored checkpoint.
 func (r *retention) lowWatermark(ctx context.Context) (plan.Position, error) {
-	step, replays := r.needed()
+	step, replays := r.neededStep()
 	stored := r.checkpoints.list()
 	if replays || len(stored) == 0 || step == 0 || stored[0].Step == 0 {
 		return plan.Position{}, nil
@@ -135,50 +135,51 @@ func (r *retention) lowWatermark(ctx context.Context) (plan.Position, error) {
 		return plan.Position{}, err
 	}
 	if r.usesHints() { // a restart also reads the packing hints of the documents buffered then
-		floor = floor.Least(s.Floor)
+		floor = floor.Min(s.Floor)
 	}
-	return floor.Least(s.Cursor), nil
+	return floor.Min(s.Cursor), nil
 }
 
 // usesHints reports whether the documents of any source are packed by packing hints.
 func (r *retention) usesHints() bool {
 	c := &r.setup.Config
-	return c.Packing.Related() != nil || slices.ContainsFunc(r.setup.Streams.Infos(), func(s plan.SourceInfo) bool {
-		return c.PackingOf(s.Config).Related() != nil
-	})
+	return c.Packing.SimilarityConfig() != nil || slices.ContainsFunc(r.setup.Streams.SourceInfos(),
+		func(s plan.SourceInfo) bool {
+			return c.SourcePacking(s.Config).SimilarityConfig() != nil
+		})
 }
 
-// releases holds positions below which documents are no longer needed, until their retention time has passed.
-type releases struct {
-	said    plan.Position // covers the documents that were released already
-	waiting []struct {
+// purgeSchedule holds positions below which documents are no longer needed, until their retention time has passed.
+type purgeSchedule struct {
+	purged  plan.Position // covers the documents that were released already
+	entries []struct {
 		floor plan.Position
 		at    time.Time
 	}
 }
 
-// next records that the documents which floor covers are currently unneeded. It returns the position up to which
+// nextPurge records that the documents which floor covers are currently unneeded. It returns the position up to which
 // documents may be purged: they have been unneeded for the period after, and still are.
-func (s *releases) next(floor plan.Position, now time.Time, after time.Duration) plan.Position {
-	if n := len(s.waiting); !s.said.Reaches(floor) && (n == 0 || !s.waiting[n-1].floor.Reaches(floor)) {
-		s.waiting = append(s.waiting, struct {
+func (s *purgeSchedule) nextPurge(floor plan.Position, now time.Time, after time.Duration) plan.Position {
+	if n := len(s.entries); !s.purged.Reaches(floor) && (n == 0 || !s.entries[n-1].floor.Reaches(floor)) {
+		s.entries = append(s.entries, struct {
 			floor plan.Position
 			at    time.Time
 		}{floor, now.Add(after)})
 	}
-	to := s.said
-	for _, w := range s.waiting {
+	to := s.purged
+	for _, w := range s.entries {
 		if !now.Before(w.at) {
-			to = to.Most(w.floor.Least(floor))
+			to = to.Max(w.floor.Min(floor))
 		}
 	}
 	return to
 }
 
-// done records that the documents which to covers were released.
-func (s *releases) done(to plan.Position) {
-	s.said = to
-	for len(s.waiting) > 0 && to.Reaches(s.waiting[0].floor) {
-		s.waiting = s.waiting[1:]
+// recordPurge records that the documents which to covers were released.
+func (s *purgeSchedule) recordPurge(to plan.Position) {
+	s.purged = to
+	for len(s.entries) > 0 && to.Reaches(s.entries[0].floor) {
+		s.entries = s.entries[1:]
 	}
 }

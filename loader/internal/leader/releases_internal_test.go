@@ -10,7 +10,7 @@ import (
 // Documents are purged once they have been unneeded for the whole period, unless a later reader needs them.
 func TestReleases(t *testing.T) {
 	start := time.Unix(0, 0)
-	s := releases{said: plan.Before(1)}
+	s := purgeSchedule{purged: plan.PositionBefore(1)}
 	for i, x := range []struct {
 		at   time.Duration
 		from uint64 // needed
@@ -27,13 +27,13 @@ func TestReleases(t *testing.T) {
 		{28 * time.Second, 250, 250},
 		{29 * time.Second, 300, 300},
 	} {
-		to := s.next(plan.Before(x.from), start.Add(x.at), 10*time.Second)
-		if to != plan.Before(x.want) {
+		to := s.nextPurge(plan.PositionBefore(x.from), start.Add(x.at), 10*time.Second)
+		if to != plan.PositionBefore(x.want) {
 			t.Fatalf("%d: documents below %d may go, want %d", i, to.Next(), x.want)
 		}
-		s.done(to)
+		s.recordPurge(to)
 	}
-	if len(s.waiting) > 0 {
-		t.Errorf("still waiting: %v", s.waiting)
+	if len(s.entries) > 0 {
+		t.Errorf("still waiting: %v", s.entries)
 	}
 }

@@ -36,15 +36,15 @@ func refusal(reason fault.Reason, format string, args ...any) Result {
 // commandHandler executes commands. It records the requested entry, and replies if nothing has to be recorded. Only
 // the loop uses it.
 type commandHandler struct {
-	setup        Setup
-	header       planrecord.Header
-	applier      *planner.Applier
-	queue        *recordQueue
-	checkpoints  *checkpointer
-	demand       *readerDemand
-	length       *forecast.Estimator
-	sealNotifier *sealNotifier
-	recent       recentChanges
+	setup         Setup
+	header        planrecord.Header
+	applier       *planner.Applier
+	queue         *recordQueue
+	checkpoints   *checkpointer
+	demand        *readerDemand
+	length        *forecast.Estimator
+	sealNotifier  *sealNotifier
+	recentChanges recentChanges
 }
 
 // handle executes a command.
@@ -56,7 +56,7 @@ func (h *commandHandler) handle(ctx context.Context, q Command) error {
 			q.reply <- Result{}
 			return nil
 		}
-		return h.checkpoints.request(ctx, q)
+		return h.checkpoints.handleRequest(ctx, q)
 	case planrecord.Commit:
 		return h.commit(ctx, e, q)
 	case planrecord.Leave:
@@ -67,7 +67,7 @@ func (h *commandHandler) handle(ctx context.Context, q Command) error {
 	case planrecord.Seal:
 		return h.sealAll(ctx, e, q)
 	case planrecord.Control:
-		return h.recordRequested(ctx, e, q)
+		return h.handleControl(ctx, e, q)
 	}
 	q.reply <- refusal(fault.BadTicket, "nobody can ask for a record of kind %d", q.Entry.Kind())
 	return nil
@@ -75,11 +75,11 @@ func (h *commandHandler) handle(ctx context.Context, q Command) error {
 
 // commit records the commit of a keeper.
 func (h *commandHandler) commit(ctx context.Context, c planrecord.Commit, q Command) error {
-	planned, keepers := h.setup.View.Planned(), h.applier.Keepers
+	planned, keepers := h.setup.View.PlannedSteps(), h.applier.Keepers
 	_, known := keepers[c.Keeper]
-	step, changes := keepers.After(c)
+	step, changes := keepers.StepAfter(c)
 	if !known { // documents that the other keepers have committed may be purged, except those that its own job retains
-		step = max(step, min(keepers.Committed(), h.demand.retained(c.Keeper)))
+		step = max(step, min(keepers.Committed(), h.demand.retainedStep(c.Keeper)))
 	}
 	switch {
 	case c.Step > planned:
@@ -97,8 +97,8 @@ func (h *commandHandler) commit(ctx context.Context, c planrecord.Commit, q Comm
 func (h *commandHandler) recordKeepers(ctx context.Context, e planrecord.Entry, q Command) error {
 	h.applier.Record(e)
 	keepers := h.applier.Keepers
-	return h.queue.append(ctx, write{records: [][]byte{planrecord.Encode(e)}, stored: func(context.Context) {
-		h.setup.View.Keep(keepers)
+	return h.queue.append(ctx, planWrite{records: [][]byte{planrecord.Encode(e)}, onStored: func(context.Context) {
+		h.setup.View.SetKeepers(keepers)
 		q.reply <- Result{At: keepers.Committed()}
 	}})
 }
@@ -106,8 +106,8 @@ func (h *commandHandler) recordKeepers(ctx context.Context, e planrecord.Entry, 
 // recordControl records a control. It takes effect once the planner has read the arrival that it is placed after.
 func (h *commandHandler) recordControl(ctx context.Context, c planrecord.Control, stored func(context.Context)) error {
 	h.applier.Record(c)
-	h.length.Recorded()
-	return h.queue.append(ctx, write{records: [][]byte{planrecord.Encode(c)}, stored: stored})
+	h.length.RecordControl()
+	return h.queue.append(ctx, planWrite{records: [][]byte{planrecord.Encode(c)}, onStored: stored})
 }
 
 // refuse replies that a command cannot be executed as it is.
@@ -115,8 +115,8 @@ func (h *commandHandler) refuse(ctx context.Context, q Command, format string, a
 	return h.queue.reply(ctx, q, refusal(fault.BadTicket, format, args...))
 }
 
-// endUnknown returns the result while the last document is unknown.
-func endUnknown(err error) Result {
+// unknownEndResult returns the result while the last document is unknown.
+func unknownEndResult(err error) Result {
 	return Result{err: &fault.Error{Reason: fault.SourceDown, Message: "cannot read the end of the document stream",
-		Err: err, Do: "try again"}}
+		Err: err, Advice: "try again"}}
 }

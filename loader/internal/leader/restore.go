@@ -24,11 +24,11 @@ type restorer struct {
 	setup       Setup
 	checkpoints *checkpointStore
 
-	header  planrecord.Header // of the plan
-	fresh   bool              // no record of the run was written before this leader
-	end     planview.End      // of the plan
-	applier *planner.Applier  // restored
-	tail    planrecord.Tail   // last record that the restored applier covers
+	header   planrecord.Header // of the plan
+	isNewRun bool              // no record of the run was written before this leader
+	end      planview.LogEnd   // of the plan
+	applier  *planner.Applier  // restored
+	tail     planrecord.Tail   // last record that the restored applier covers
 }
 
 // open reads the plan and restores the planner. It returns an error for a plan of another configuration or algorithm.
@@ -41,10 +41,10 @@ func (r *restorer) open(ctx context.Context) error {
 		return err
 	}
 	if c := r.header.Repair; c != nil && r.end.Records < c.Records {
-		return planview.Unfinished(c, r.setup.Name, r.end.Records)
+		return planview.UnfinishedCopyError(c, r.setup.Name, r.end.Records)
 	}
-	var stored []backend.Stored
-	if !r.fresh {
+	var stored []backend.CheckpointInfo
+	if !r.isNewRun {
 		if stored, err = planview.ListCheckpoints(ctx, r.setup.Backends, r.end.Bare); err != nil {
 			return err
 		}
@@ -55,7 +55,7 @@ func (r *restorer) open(ctx context.Context) error {
 	// The checkpoint can be ahead of the end that was read: another daemon stored it meanwhile, or the server that
 	// returned the end lagged.
 	for r.tail.Position > r.end.Records {
-		if err := waiting.Pause(ctx, LeadPause); err != nil {
+		if err := waiting.Sleep(ctx, RetryPause); err != nil {
 			return err
 		}
 		if err := r.readEnd(ctx); err != nil {
@@ -67,12 +67,12 @@ func (r *restorer) open(ctx context.Context) error {
 }
 
 // reopen restores the planner from other checkpoints, and reads the end of the plan again.
-func (r *restorer) reopen(ctx context.Context, stored []backend.Stored) error {
+func (r *restorer) reopen(ctx context.Context, stored []backend.CheckpointInfo) error {
 	header, err := r.setup.Backends.Plan.Get(ctx, 1)
 	if err != nil {
 		return fmt.Errorf("read plan header: %w", err)
 	}
-	r.tail = planrecord.TailOf(1, header)
+	r.tail = planrecord.NewTail(1, header)
 	if err := r.readEnd(ctx); err != nil {
 		return err
 	}
@@ -91,10 +91,10 @@ func (r *restorer) readHeader(ctx context.Context) (planrecord.Header, error) {
 		return planrecord.Header{}, fmt.Errorf("read plan log: %w", err)
 	}
 	if last == 0 {
-		r.fresh = true
-		sources, err := s.Streams.Begins(ctx, s.Config)
+		r.isNewRun = true
+		sources, err := s.Streams.SourceBegins(ctx, s.Config)
 		return planrecord.Header{
-			Format: planrecord.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: s.Name, ID: planview.NewID(),
+			Format: planrecord.FormatVersion, Algorithm: planner.AlgorithmVersion, Run: s.Name, ID: planview.NewRunID(),
 			Keyed: s.Backends.Keyed, Fingerprint: s.Config.Fingerprint(), Config: s.Config, Sources: sources,
 		}, err
 	}
@@ -102,17 +102,17 @@ func (r *restorer) readHeader(ctx context.Context) (planrecord.Header, error) {
 	if err != nil {
 		return h, err
 	}
-	r.tail = planrecord.TailOf(1, b)
-	if err := planview.Accepts(s.Config, h); err != nil {
+	r.tail = planrecord.NewTail(1, b)
+	if err := planview.CheckHeader(s.Config, h); err != nil {
 		return planrecord.Header{}, err
 	}
-	h.State, err = s.View.Reader.Heritage(ctx, h)
+	h.State, err = s.View.Reader.ForkState(ctx, h)
 	return h, err
 }
 
 // readEnd reads the end of the plan.
 func (r *restorer) readEnd(ctx context.Context) (err error) {
-	if r.end, err = r.setup.View.Reader.End(ctx); err != nil {
+	if r.end, err = r.setup.View.Reader.ReadEnd(ctx); err != nil {
 		return fmt.Errorf("read end of plan: %w", err)
 	}
 	return nil
@@ -120,15 +120,15 @@ func (r *restorer) readEnd(ctx context.Context) (err error) {
 
 // markEnd records the end of the run if the restored applier's checkpoint was taken after it.
 func (r *restorer) markEnd() {
-	if r.end.Ended != 0 && r.end.Ended <= r.tail.Position {
+	if r.end.EndRecord != 0 && r.end.EndRecord <= r.tail.Position {
 		r.applier.End = &planrecord.End{Steps: r.end.Steps}
 	}
 }
 
-// opened describes the plan for the view.
-func (r *restorer) opened() planview.Opened {
-	return planview.Opened{
-		Header: r.header, Fresh: r.fresh, Steps: r.end.Steps, Tail: r.tail.Position, Behind: r.validator(),
+// openedPlan describes the plan for the view.
+func (r *restorer) openedPlan() planview.OpenedPlan {
+	return planview.OpenedPlan{
+		Header: r.header, Fresh: r.isNewRun, Steps: r.end.Steps, Tail: r.tail.Position, Validator: r.validator(),
 		Keepers: r.applier.Keepers,
 	}
 }
@@ -142,7 +142,7 @@ func (r *restorer) validator() planrecord.Validator {
 }
 
 // restore creates the planner from the newest checkpoint that matches the plan log, or else for the start of the run.
-func (r *restorer) restore(ctx context.Context, stored []backend.Stored) (err error) {
+func (r *restorer) restore(ctx context.Context, stored []backend.CheckpointInfo) (err error) {
 	r.checkpoints.setList(stored)
 	for _, s := range slices.Backward(stored) {
 		err := r.load(ctx, s)
@@ -162,12 +162,12 @@ func (r *restorer) restore(ctx context.Context, stored []backend.Stored) (err er
 	if r.applier, err = planner.NewApplier(r.header); err != nil {
 		return err
 	}
-	r.setup.Streams.Learn(r.applier.Planner.Infos())
+	r.setup.Streams.AddSources(r.applier.Planner.Infos())
 	return planview.RestoreHints(ctx, r.applier.Planner, r.setup.Streams) // for the documents that a fork inherited
 }
 
 // load restores the planner from a checkpoint.
-func (r *restorer) load(ctx context.Context, s backend.Stored) error {
+func (r *restorer) load(ctx context.Context, s backend.CheckpointInfo) error {
 	b, err := r.setup.Backends.Checkpoints.Get(ctx, s.Name)
 	if err != nil {
 		return fmt.Errorf("read: %w", err)
@@ -180,7 +180,7 @@ func (r *restorer) load(ctx context.Context, s backend.Stored) error {
 		return fmt.Errorf("it is of configuration %s, the run has %s", c.Fingerprint, r.header.Fingerprint)
 	}
 	if found, err := r.hasRecord(ctx, c.Tail.Position); err != nil || !found {
-		return cmp.Or(err, r.truncated(s, c))
+		return cmp.Or(err, r.truncatedError(s, c))
 	}
 	record, err := r.setup.Backends.Plan.Get(ctx, c.Tail.Position)
 	if err != nil {
@@ -189,18 +189,18 @@ func (r *restorer) load(ctx context.Context, s backend.Stored) error {
 	if _, err := planrecord.Decode(record); err != nil {
 		return fmt.Errorf("plan record %d that it follows: %w", c.Tail.Position, err)
 	}
-	if planrecord.TailOf(c.Tail.Position, record) != c.Tail {
+	if planrecord.NewTail(c.Tail.Position, record) != c.Tail {
 		return fmt.Errorf("it belongs to another plan log: record %d differs", c.Tail.Position)
 	}
 	applier, err := planner.Restore(r.header, c)
 	if err != nil {
 		return err
 	}
-	r.setup.Streams.Learn(applier.Planner.Infos())
+	r.setup.Streams.AddSources(applier.Planner.Infos())
 	if err := planview.RestoreHints(ctx, applier.Planner, r.setup.Streams); err != nil {
 		return err
 	}
-	if r.end.Ended != 0 && r.end.Ended <= c.Tail.Position { // taken after the end of the run
+	if r.end.EndRecord != 0 && r.end.EndRecord <= c.Tail.Position { // taken after the end of the run
 		if next := applier.Planner.Next(); next != r.end.Steps {
 			return fmt.Errorf("it goes on with step %d, and the run had ended with %d steps before it was taken",
 				next, r.end.Steps)
@@ -213,16 +213,16 @@ func (r *restorer) load(ctx context.Context, s backend.Stored) error {
 	return nil
 }
 
-// truncated returns the error for a plan that has lost its end. A checkpoint of this run was taken after a record
+// truncatedError returns the error for a plan that has lost its end. A checkpoint of this run was taken after a record
 // that the plan no longer has. The lost record may be a drain, a seal or a commit. Without it, planning would
 // continue with other steps than the readers received.
-func (r *restorer) truncated(s backend.Stored, c planrecord.Checkpoint) error {
+func (r *restorer) truncatedError(s backend.CheckpointInfo, c planrecord.Checkpoint) error {
 	was, steps := strconv.FormatUint(c.Tail.Position, 10), strconv.FormatUint(s.Step, 10)
 	return &fault.Error{Reason: fault.PlanTruncated,
 		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and %s "+
 			"steps, as checkpoint %s proves: its end is lost",
 			r.setup.Name, r.end.Records, r.end.Steps, was, steps, s.Name),
-		Do: "restore the plan's stream from its backup; without one, loaderd repair copies what is left into a " +
+		Advice: "restore the plan's stream from its backup; without one, loaderd repair copies what is left into a " +
 			"usable plan and says what is lost",
 		Facts: map[string]string{"run": r.setup.Name, "records": strconv.FormatUint(r.end.Records, 10),
 			"steps": strconv.FormatUint(r.end.Steps, 10), "records_once": was, "steps_once": steps}}
@@ -242,7 +242,7 @@ func (r *restorer) hasRecord(ctx context.Context, position uint64) (bool, error)
 		if r.setup.Backends.Elector == nil || time.Since(began) >= lagTimeout {
 			return false, nil
 		}
-		if err := waiting.Pause(ctx, LeadPause); err != nil {
+		if err := waiting.Sleep(ctx, RetryPause); err != nil {
 			return false, err
 		}
 	}
@@ -256,9 +256,9 @@ func (r *restorer) checkControls(ctx context.Context, a *planner.Applier, tail p
 	return r.setup.Backends.Plan.Scan(ctx, tail.Position+1, func(at uint64, record []byte) error {
 		e, err := planrecord.Decode(record)
 		if err != nil {
-			return planview.Damaged(at, err)
+			return planview.DamagedRecordError(at, err)
 		}
-		if c, ok := e.(planrecord.Control); ok && c.Behind() < clock {
+		if c, ok := e.(planrecord.Control); ok && c.EffectiveAfter() < clock {
 			return fmt.Errorf("it is behind arrival %d, and record %d that follows it is a %s", clock, at, c)
 		}
 		return nil

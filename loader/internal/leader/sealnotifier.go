@@ -49,7 +49,7 @@ func (n *sealNotifier) seal(source int, last uint64) {
 // run notifies producers that the run reads their documents. Once the end of a source is decided, it stores the end
 // in LowWatermarks and notifies the producers.
 func (n *sealNotifier) run(ctx context.Context, h planrecord.Header) error {
-	all, err := n.streams.All(ctx, h)
+	all, err := n.streams.RunStreams(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -57,7 +57,7 @@ func (n *sealNotifier) run(ctx context.Context, h planrecord.Header) error {
 		if x.LowWatermarks == nil {
 			continue
 		}
-		if err := x.LowWatermarks.Tell(ctx); err != nil && ctx.Err() == nil {
+		if err := x.LowWatermarks.NotifyProducers(ctx); err != nil && ctx.Err() == nil {
 			n.log.Warn("cannot announce to producers that this run reads the document stream",
 				"stream", x.SourceBegin.Stream.Name, "error", err)
 		}
@@ -84,7 +84,7 @@ func (n *sealNotifier) run(ctx context.Context, h planrecord.Header) error {
 
 // notify reports the run's end in a stream to LowWatermarks and producers.
 func (n *sealNotifier) notify(ctx context.Context, h planrecord.Header, s sealedSource) error {
-	all, err := n.streams.All(ctx, h)
+	all, err := n.streams.RunStreams(ctx, h)
 	if err != nil {
 		return err
 	}
@@ -92,11 +92,11 @@ func (n *sealNotifier) notify(ctx context.Context, h planrecord.Header, s sealed
 	if x.LowWatermarks == nil {
 		return nil
 	}
-	if err = x.LowWatermarks.Ends(ctx, n.term.position, s.last); err == nil {
-		err = x.LowWatermarks.Tell(ctx)
+	if err = x.LowWatermarks.RecordEnd(ctx, n.term.position, s.last); err == nil {
+		err = x.LowWatermarks.NotifyProducers(ctx)
 	}
 	if errors.Is(err, fault.ErrLeadershipLost) {
-		return n.term.lost(err)
+		return n.term.leadershipError(err)
 	}
 	if err != nil && ctx.Err() == nil {
 		n.log.Warn("cannot announce to producers that this run no longer reads the document stream",

@@ -18,17 +18,17 @@ type status struct {
 
 	// mu guards the fields below. While it is held, only the mutexes of the view and of the documents' readers are
 	// locked.
-	mu       sync.Mutex
-	stats    state.PlanStats
-	counted  bool                    // stats have been published
-	planned  time.Time               // when the last document was planned; zero before
-	replays  bool                    // the plan log is still being replayed
-	readers  map[int]document.Source // of the documents, by source
-	opened   map[int]time.Time       // when the reader of each source was opened
-	opening  *state.Opening          // the stream that is being opened; nil if none
-	renewing time.Time               // since when an append waits for the lease to be renewed; zero if none waits
-	storing  time.Time               // when the pending append began; zero if none is pending
-	trouble  string                  // problem with the document streams; empty if none
+	mu          sync.Mutex
+	stats       state.PlanStats
+	hasStats    bool                    // stats have been published
+	lastPlanned time.Time               // when the last document was planned; zero before
+	replays     bool                    // the plan log is still being replayed
+	readers     map[int]document.Source // of the documents, by source
+	opened      map[int]time.Time       // when the reader of each source was opened
+	opening     *state.Opening          // the stream that is being opened; nil if none
+	renewing    time.Time               // since when an append waits for the lease to be renewed; zero if none waits
+	storing     time.Time               // when the pending append began; zero if none is pending
+	trouble     string                  // problem with the document streams; empty if none
 }
 
 func newStatus(v *planview.View, log *slog.Logger) *status {
@@ -39,18 +39,18 @@ func newStatus(v *planview.View, log *slog.Logger) *status {
 func (s *status) report() state.Report {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	r := state.Report{PlanStats: s.stats, Steps: s.view.Planned(), Replays: s.replays, Trouble: s.trouble}
+	r := state.Report{PlanStats: s.stats, Steps: s.view.PlannedSteps(), Replaying: s.replays, StreamProblem: s.trouble}
 	if s.opening != nil {
 		o := *s.opening
 		r.Opening = &o
 	}
-	if source, ok := s.readers[s.stats.Wants]; ok {
+	if source, ok := s.readers[s.stats.NextSource]; ok {
 		x := source.Status()
-		r.Source, r.Reading = &x, time.Since(s.opened[s.stats.Wants])
-		r.Idle = r.Reading
-		for _, at := range []time.Time{x.FetchedAt, s.planned} {
+		r.Source, r.SourceAge = &x, time.Since(s.opened[s.stats.NextSource])
+		r.IdleTime = r.SourceAge
+		for _, at := range []time.Time{x.FetchedAt, s.lastPlanned} {
 			if !at.IsZero() {
-				r.Idle = min(r.Idle, time.Since(at))
+				r.IdleTime = min(r.IdleTime, time.Since(at))
 			}
 		}
 	}
@@ -61,10 +61,10 @@ func (s *status) report() state.Report {
 		}
 	}
 	if !s.renewing.IsZero() {
-		r.Renewing = time.Since(s.renewing)
+		r.LeaseWait = time.Since(s.renewing)
 	}
 	if !s.storing.IsZero() {
-		r.Storing = time.Since(s.storing)
+		r.AppendTime = time.Since(s.storing)
 	}
 	return r
 }
@@ -73,11 +73,11 @@ func (s *status) report() state.Report {
 func (s *status) setStats(x state.PlanStats) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	x.CursorBefore = s.stats.Cursor
-	if s.counted && x.Cursor != x.CursorBefore {
-		s.planned = time.Now()
+	x.PreviousCursor = s.stats.Cursor
+	if s.hasStats && x.Cursor != x.PreviousCursor {
+		s.lastPlanned = time.Now()
 	}
-	s.counted, s.stats = true, x
+	s.hasStats, s.stats = true, x
 }
 
 // planStats returns the planner's statistics as last published.

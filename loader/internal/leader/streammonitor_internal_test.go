@@ -17,7 +17,7 @@ func TestStreamMonitor_ReportsNoLostDocumentsWithoutLease(t *testing.T) {
 		verified++
 		return fault.ErrLeadershipLost
 	}}}
-	trouble, err := m.lostDocuments(t.Context(), 0, planview.RunStream{}, 60)
+	trouble, err := m.checkLostDocuments(t.Context(), 0, planview.RunStream{}, 60)
 	if trouble != nil || !errors.Is(err, fault.ErrLeadershipLost) || verified != 1 {
 		t.Errorf("lostDocuments = %v, %v after %d verifications of the lease, want no verdict and ErrLeadershipLost",
 			trouble, err, verified)

@@ -12,9 +12,9 @@ import (
 	"loaderd/loader/planview"
 )
 
-// noteAttempts bounds how often a leader tries to record a foreign record. The foreign writer may append further
+// maxNoteAttempts bounds how often a leader tries to record a foreign record. The foreign writer may append further
 // records.
-const noteAttempts = 16
+const maxNoteAttempts = 16
 
 // checkForeign handles an append that failed because another record is stored at its position. If no process that may
 // write the plan can have written that record, it returns the reason to stop permanently; otherwise it returns
@@ -41,15 +41,15 @@ func (p *planWriter) checkForeign(ctx context.Context, after uint64, records [][
 	}
 	what := "rubbish"
 	if err == nil {
-		what = planview.Describe(e)
+		what = planview.DescribeEntry(e)
 	}
-	if err := p.noteForeign(ctx, planrecord.Foreign{At: at}); err != nil {
+	if err := p.noteForeign(ctx, planrecord.Foreign{Position: at}); err != nil {
 		p.log.Error("plan has a foreign record, and it cannot be marked", "record", at, "error", err)
 	}
 	return &fault.Error{Reason: fault.PlanForeign,
 		Message: fmt.Sprintf("record %d of the plan of run %s (%s) was written by none of its daemons",
 			at, p.run, what),
-		Do: "find out who can write to the plan's stream and stop them (docs/security.md), then copy what stands " +
+		Advice: "find out who can write to the plan's stream and stop them (docs/security.md), then copy what stands " +
 			"before that record into a usable plan with loaderd repair",
 		Facts: map[string]string{"run": p.run, "record": strconv.FormatUint(at, 10)}}
 }
@@ -71,7 +71,7 @@ func (p *planWriter) firstDifference(ctx context.Context, after uint64, records 
 // noteForeign appends a note of a foreign record at the current end of the plan.
 func (p *planWriter) noteForeign(ctx context.Context, f planrecord.Foreign) error {
 	var err error
-	for range noteAttempts {
+	for range maxNoteAttempts {
 		var last uint64
 		if last, err = p.plan.Last(ctx); err != nil {
 			return err

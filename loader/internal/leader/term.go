@@ -26,13 +26,13 @@ type term struct {
 	position uint64
 }
 
-// termPause is the time before the next attempt to begin a term. An attempt fails while another process appends, and
-// if the end of the plan that was read is outdated.
-const termPause = 5 * time.Millisecond
+// termRetryPause is the time before the next attempt to begin a term. An attempt fails while another process appends,
+// and if the end of the plan that was read is outdated.
+const termRetryPause = 5 * time.Millisecond
 
-// begin appends the term's record at the current end of the plan. After that no earlier leader can append to the
+// appendTerm appends the term's record at the current end of the plan. After that no earlier leader can append to the
 // plan.
-func (t *term) begin(ctx context.Context) error {
+func (t *term) appendTerm(ctx context.Context) error {
 	record := planrecord.Encode(planrecord.Term{Daemon: t.daemon})
 	for {
 		last, err := t.plan.Last(ctx)
@@ -48,7 +48,7 @@ func (t *term) begin(ctx context.Context) error {
 		if !errors.Is(err, fault.ErrLeadershipLost) {
 			return fmt.Errorf("append to the plan log: %w", err)
 		}
-		if err := waiting.Pause(ctx, termPause); err != nil {
+		if err := waiting.Sleep(ctx, termRetryPause); err != nil {
 			return err
 		}
 	}
@@ -62,19 +62,19 @@ func (t *term) verify(ctx context.Context) error {
 	return t.verifyLease(ctx)
 }
 
-// doubted reports whether it is currently in doubt whether this process leads.
-func (t *term) doubted() bool {
+// isUncertain reports whether it is currently in doubt whether this process leads.
+func (t *term) isUncertain() bool {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // makes verify return immediately
 	return t.verify(ctx) != nil
 }
 
-// lost converts ErrLeadershipLost into the reason why this process no longer leads. It returns other errors
+// leadershipError converts ErrLeadershipLost into the reason why this process no longer leads. It returns other errors
 // unchanged.
-func (t *term) lost(err error) error {
+func (t *term) leadershipError(err error) error {
 	if !errors.Is(err, fault.ErrLeadershipLost) {
 		return err
 	}
 	return &fault.Error{Reason: fault.NotLeading, Message: "another process leads run " + t.run, Err: err,
-		Do: "let it lead, or stop it and restart this one"}
+		Advice: "let it lead, or stop it and restart this one"}
 }

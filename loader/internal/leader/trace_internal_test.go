@@ -10,7 +10,7 @@ import (
 func TestTracesAreBounded(t *testing.T) {
 	x := traces{}
 	for n := range uint64(3 * maxTraces) {
-		if x.take(n, &document.Trace{}); len(x) > maxTraces {
+		if x.addDocument(n, &document.Trace{}); len(x) > maxTraces {
 			t.Fatalf("%d traces are kept", len(x))
 		}
 	}

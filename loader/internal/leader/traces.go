@@ -10,26 +10,27 @@ import (
 
 // traces holds the sampled documents that the planner has read but not planned, by plan reference. Only the loop uses
 // it.
-type traces map[uint64]taken
+type traces map[uint64]tracedDocument
 
-type taken struct {
-	trace *document.Trace
-	at    time.Time
+type tracedDocument struct {
+	trace  *document.Trace
+	readAt time.Time
 }
 
 // maxTraces bounds traces, because some documents are never planned: they are dropped or were planned before.
 const maxTraces = 1 << 12
 
-// take records a document that the planner reads.
-func (t traces) take(document uint64, trace *document.Trace) {
+// addDocument records a document that the planner reads.
+func (t traces) addDocument(document uint64, trace *document.Trace) {
 	if len(t) >= maxTraces {
 		clear(t)
 	}
-	t[document] = taken{trace, time.Now()}
+	t[document] = tracedDocument{trace, time.Now()}
 }
 
-// leave returns the function that reports a step once it is stored; nil if no sampled document begins in the step.
-func (t traces) leave(s *plan.Step, tracer backend.Tracer) func() {
+// stepReporter returns the function that reports a step once it is stored; nil if no sampled document begins in the
+// step.
+func (t traces) stepReporter(s *plan.Step, tracer backend.Tracer) func() {
 	if len(t) == 0 {
 		return nil
 	}
@@ -42,7 +43,7 @@ func (t traces) leave(s *plan.Step, tracer backend.Tracer) func() {
 			}
 			delete(t, p.Doc)
 			document, step := p.Doc, s.Index // the step must not be retained
-			tell = append(tell, func(stored time.Time) { tracer.Planned(x.trace, document, step, row, x.at, stored) })
+			tell = append(tell, func(stored time.Time) { tracer.OnPlanned(x.trace, document, step, row, x.readAt, stored) })
 		}
 	}
 	if tell == nil {

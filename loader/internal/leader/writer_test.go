@@ -39,9 +39,9 @@ func TestAppendsTakeWholeSteps(t *testing.T) {
 			var log sizesLog
 			view := planview.New(nil, runconfig.Config{}, backend.Options{})
 			w := &planWriter{plan: &log, view: view, term: &term{}, status: newStatus(view, nil)}
-			in := make(chan write, len(c.writes))
+			in := make(chan planWrite, len(c.writes))
 			for _, w := range c.writes {
-				in <- write{after: 7, records: w} // after records that the view has not processed
+				in <- planWrite{afterPosition: 7, records: w} // after records that the view has not processed
 			}
 			close(in)
 			if err := w.writeAll(t.Context(), in); err != nil {

@@ -80,7 +80,7 @@ func drawConfig(t *rapid.T, method string) runconfig.Config {
 func drawBuckets(t *rapid.T, c packonline.Config) []int {
 	parts := int(1 / min(c.Atom, 1))
 	out := []int{rapid.IntRange(2, 40/parts).Draw(t, "length") * parts}
-	if packonline.Buckets(c.Method) {
+	if packonline.IsMultiBucket(c.Method) {
 		out = []int{rapid.SampledFrom([]int{2, 4, 8}).Draw(t, "length") * parts}
 		for range rapid.IntRange(0, 3).Draw(t, "more lengths") {
 			out = append(out, 2*out[len(out)-1])

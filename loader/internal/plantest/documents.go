@@ -24,7 +24,7 @@ func Lengths(seed uint64, n int) []int {
 // Hint returns the packing hints of a test document, which is about one of a few subjects.
 func Hint(sequence uint64) *similarity.Hint {
 	subject := uint32(sequence % 7)
-	h := &similarity.Hint{Path: similarity.Path([]string{"a/b/c", "a/b/d", "a/e", "f"}[sequence%4]),
+	h := &similarity.Hint{Path: similarity.PathHashes([]string{"a/b/c", "a/b/d", "a/e", "f"}[sequence%4]),
 		Vector: make([]int8, 4)}
 	for i := range uint32(5) {
 		h.Terms = append(h.Terms, (10*subject+2*i)<<8|uint32(sequence%200+1))

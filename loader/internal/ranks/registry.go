@@ -12,11 +12,11 @@ import (
 // Registry is a daemon's census of ranks. The follower, the heartbeats and the reports of clients use it
 // concurrently.
 type Registry struct {
-	mu      sync.Mutex
-	census  *census.Census
-	view    census.View
-	rolled  time.Time          // when the last roll was sent
-	keepers planrecord.Keepers // of the last view
+	mu         sync.Mutex
+	census     *census.Census
+	lastView   census.View
+	rollSentAt time.Time          // when the last roll was sent
+	keepers    planrecord.Keepers // of the last view
 	// bufferedJob is the job of the last report of a rank without a stream, as after a restart of the daemon; bufferedAt
 	// is its time.
 	bufferedJob string
@@ -24,46 +24,48 @@ type Registry struct {
 }
 
 const (
-	// rollEvery is the interval at which a daemon sends its roll to the others.
-	rollEvery = time.Second
+	// rollInterval is the interval at which a daemon sends its roll to the others.
+	rollInterval = time.Second
 )
 
 func New() *Registry { return &Registry{census: census.New()} }
 
-func IdOf(p state.Place) census.ID {
-	return census.ID{Key: census.Key{Job: p.JobName(), World: p.World}, Rank: p.Rank, Peer: p.Peer}
+func CensusID(p state.RankID) census.ProcessID {
+	return census.ProcessID{Key: census.Key{Job: p.JobName(), World: p.World}, Rank: p.Rank, Peer: p.Peer}
 }
 
 // Open records the stream of a reader; Close records its end and the number of steps sent to it.
-func (s *Registry) Open(place state.Place, c state.Client, step uint64) {
+func (s *Registry) Open(place state.RankID, c state.Client, step uint64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.census.Open(IdOf(place), census.Client{Session: c.Session, Taken: c.Taken, Address: c.Address}, step, time.Now())
+	s.census.Open(CensusID(place), census.Client{Session: c.Session, Delivered: c.Delivered, Address: c.Address}, step,
+		time.Now())
 }
 
-func (s *Registry) Close(place state.Place, sent uint64, ended bool) {
+func (s *Registry) Close(place state.RankID, sent uint64, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	s.census.Send(IdOf(place), sent, now)
-	s.census.Close(IdOf(place), ended, now)
+	s.census.RecordSent(CensusID(place), sent, now)
+	s.census.Close(CensusID(place), ended, now)
 }
 
 // Report records what the trainer of a rank has consumed. planned is the number of planned steps.
-func (s *Registry) Report(place state.Place, c state.Consumption, planned uint64) (known bool) {
+func (s *Registry) Report(place state.RankID, c state.Consumption, planned uint64) (known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	known = s.census.Report(IdOf(place), census.Report{Session: c.Session, Taken: c.Taken, Waiting: c.Waiting,
-		Starves: c.Waiting && c.Taken >= planned, Still: c.Still, Left: c.Left}, now)
+	known = s.census.RecordReport(CensusID(place), census.Report{Session: c.Session, Delivered: c.Delivered,
+		Waiting:  c.Waiting,
+		Starving: c.Waiting && c.Delivered >= planned, SinceChange: c.SinceChange, Left: c.Left}, now)
 	if !known && !c.Left {
 		s.bufferedJob, s.bufferedAt = place.JobName(), now
 	}
 	return known
 }
 
-// Buffered returns a job whose ranks report but have no streams. They consume steps that were sent to them before.
-func (s *Registry) Buffered() (job string, ok bool) {
+// BufferedJob returns a job whose ranks report but have no streams. They consume steps that were sent to them before.
+func (s *Registry) BufferedJob() (job string, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	const reports = 3 * time.Second // longer than the reporting interval
@@ -73,13 +75,13 @@ func (s *Registry) Buffered() (job string, ok bool) {
 	return s.bufferedJob, true
 }
 
-// Look evaluates the ranks again and returns the result. sent has the number of steps sent to each reader.
-func (s *Registry) Look(sent map[state.Place]uint64, keepers planrecord.Keepers) census.View {
+// Evaluate evaluates the ranks again and returns the result. sent has the number of steps sent to each reader.
+func (s *Registry) Evaluate(sent map[state.RankID]uint64, keepers planrecord.Keepers) census.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	for place, step := range sent {
-		s.census.Send(IdOf(place), step, now)
+		s.census.RecordSent(CensusID(place), step, now)
 	}
 	for job := range s.keepers {
 		if _, stays := keepers[job]; !stays {
@@ -87,41 +89,41 @@ func (s *Registry) Look(sent map[state.Place]uint64, keepers planrecord.Keepers)
 		}
 	}
 	s.keepers = keepers
-	s.view = s.census.View(now)
-	return s.view
+	s.lastView = s.census.View(now)
+	return s.lastView
 }
 
-// Last returns the result of the last evaluation.
-func (s *Registry) Last() census.View {
+// LastView returns the result of the last evaluation.
+func (s *Registry) LastView() census.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.view
+	return s.lastView
 }
 
-// Roll returns the pages of the roll for the other daemons, of at most that many bytes each; none if less than
-// rollEvery has passed since the last one.
-func (s *Registry) Roll(most int) []census.Roll {
+// RollPages returns the pages of the roll for the other daemons, of at most that many bytes each; none if less than
+// rollInterval has passed since the last one.
+func (s *Registry) RollPages(most int) []census.Snapshot {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
-	if now.Sub(s.rolled) < rollEvery {
+	if now.Sub(s.rollSentAt) < rollInterval {
 		return nil
 	}
-	s.rolled = now
-	return s.census.Roll(now).Split(most)
+	s.rollSentAt = now
+	return s.census.Snapshot(now).SplitPages(most)
 }
 
-// Merge merges the roll of another daemon; nil if it stops.
-func (s *Registry) Merge(daemon string, r *census.Roll) {
+// MergeRoll merges the roll of another daemon; nil if it stops.
+func (s *Registry) MergeRoll(daemon string, r *census.Snapshot) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if r == nil {
-		r = &census.Roll{}
+		r = &census.Snapshot{}
 	}
 	s.census.Merge(daemon, *r, time.Now())
 }
 
-// PlaceOf returns the place of a rank.
-func PlaceOf(id census.ID) state.Place {
-	return state.Place{Job: id.Job, Rank: id.Rank, World: id.World, Peer: id.Peer}
+// RankIDOf returns the place of a rank.
+func RankIDOf(id census.ProcessID) state.RankID {
+	return state.RankID{Job: id.Job, Rank: id.Rank, World: id.World, Peer: id.Peer}
 }

@@ -17,16 +17,16 @@ import (
 // Replay reads the plan log while an applier plans again. Controls and other entries of the log go to the applier;
 // the steps that it makes are compared with those of the log.
 type Replay struct {
-	applier *planner.Applier
-	records chan planRecord
-	err     error      // why the scan stopped; read after records is closed
-	Next    *plan.Step // the step that the planner must make next
-	Done    bool       // no step follows in the log
-	Behind  planrecord.Reader
-	NextAt  uint64                              // position of the last record of Next
-	ended   uint64                              // position of the End; 0 without one
-	Read    func(at uint64, e planrecord.Entry) // receives every entry except steps; may be nil
-	Tail    planrecord.Tail                     // last record read
+	applier      *planner.Applier
+	records      chan planRecord
+	err          error      // why the scan stopped; read after records is closed
+	Next         *plan.Step // the step that the planner must make next
+	Done         bool       // no step follows in the log
+	Reader       planrecord.Reader
+	NextPosition uint64                              // position of the last record of Next
+	endPosition  uint64                              // position of the End; 0 without one
+	OnEntry      func(at uint64, e planrecord.Entry) // receives every entry except steps; may be nil
+	Tail         planrecord.Tail                     // last record read
 }
 
 type planRecord struct {
@@ -34,19 +34,19 @@ type planRecord struct {
 	entry planrecord.Entry
 }
 
-// From starts to read the log at position from. The applier must cover all records before from, and o validates those
+// Start starts to read the log at position from. The applier must cover all records before from, and o validates those
 // that follow.
-func From(ctx context.Context, log backend.PlanLog, from uint64, a *planner.Applier, o planrecord.Validator) *Replay {
-	p := &Replay{applier: a, records: make(chan planRecord, 16), Behind: planrecord.Reader{Validator: o}}
+func Start(ctx context.Context, log backend.PlanLog, from uint64, a *planner.Applier, o planrecord.Validator) *Replay {
+	p := &Replay{applier: a, records: make(chan planRecord, 16), Reader: planrecord.Reader{Validator: o}}
 	go func() {
 		defer close(p.records)
 		p.err = log.Scan(ctx, from, func(at uint64, b []byte) error {
 			e, err := planrecord.Decode(b)
 			if err != nil {
-				return planview.Damaged(at, err)
+				return planview.DamagedRecordError(at, err)
 			}
 			select {
-			case p.records <- planRecord{planrecord.TailOf(at, b), e}:
+			case p.records <- planRecord{planrecord.NewTail(at, b), e}:
 				return nil
 			case <-ctx.Done():
 				return ctx.Err()
@@ -56,66 +56,67 @@ func From(ctx context.Context, log backend.PlanLog, from uint64, a *planner.Appl
 	return p
 }
 
-// Prepare reads up to the next step. It passes every entry before that step to the applier, in log order.
-func (p *Replay) Prepare() error {
+// AdvanceToStep reads up to the next step. It passes every entry before that step to the applier, in log order.
+func (p *Replay) AdvanceToStep() error {
 	for p.Next == nil && !p.Done {
 		r, ok := <-p.records
 		if !ok {
 			p.Done = true
-			if cut := p.Behind.Incomplete(); p.err == nil && cut != nil {
-				return planview.Damaged(p.Tail.Position+1, cut)
+			if cut := p.Reader.CheckComplete(); p.err == nil && cut != nil {
+				return planview.DamagedRecordError(p.Tail.Position+1, cut)
 			}
 			return p.err
 		}
 		p.Tail = r.tail
-		s, err := p.Behind.Read(r.entry)
+		s, err := p.Reader.Read(r.entry)
 		if err != nil {
-			return planview.Damaged(r.tail.Position, err)
+			return planview.DamagedRecordError(r.tail.Position, err)
 		}
 		if _, part := r.entry.(planrecord.StepPart); !part {
-			p.takes(r.entry)
+			p.applyEntry(r.entry)
 		}
-		p.NextAt = r.tail.Position
+		p.NextPosition = r.tail.Position
 		p.Next = s
 	}
 	return nil
 }
 
-// takes passes an entry to the applier.
-func (p *Replay) takes(e planrecord.Entry) {
+// applyEntry passes an entry to the applier.
+func (p *Replay) applyEntry(e planrecord.Entry) {
 	p.applier.Record(e)
 	if _, end := e.(planrecord.End); end {
-		p.ended = p.Tail.Position
+		p.endPosition = p.Tail.Position
 	}
-	if p.Read != nil {
-		p.Read(p.Tail.Position, e)
+	if p.OnEntry != nil {
+		p.OnEntry(p.Tail.Position, e)
 	}
 }
 
-// Early returns an error for a step that the planner makes although the run has ended according to the log.
-func (p *Replay) Early(s *plan.Step) error {
-	if p.ended == 0 {
+// CheckNotEnded returns an error for a step that the planner makes although the run has ended according to the log.
+func (p *Replay) CheckNotEnded(s *plan.Step) error {
+	if p.endPosition == 0 {
 		return nil
 	}
-	return planview.Damaged(p.ended, fmt.Errorf(
+	return planview.DamagedRecordError(p.endPosition, fmt.Errorf(
 		"it ends the run with %d steps, and the documents up to the seal make a step %d", p.applier.End.Steps, s.Index))
 }
 
-// Match compares a step that the planner made with the one in the log. It returns fault.PlanMismatch if they differ.
-func (p *Replay) Match(s *plan.Step) error {
+// MatchStep compares a step that the planner made with the one in the log. It returns fault.PlanMismatch if they
+// differ.
+func (p *Replay) MatchStep(s *plan.Step) error {
 	defer func() { p.Next = nil }()
-	if d := difference(p.Next, s); d != "" {
+	if d := stepDifference(p.Next, s); d != "" {
 		return &fault.Error{Reason: fault.PlanMismatch,
 			Message: fmt.Sprintf("re-planning gives another step %d than the plan log holds: %s\n  log:     %s\n  planned: %s",
-				s.Index, d, showStep(p.Next), showStep(s)),
-			Do: fmt.Sprintf("the document stream, the tokenizer or the binary changed since the step was planned: restore "+
+				s.Index, d, formatStep(p.Next), formatStep(s)),
+			Advice: fmt.Sprintf("the document stream, the tokenizer or the binary changed since the step was planned: restore "+
 				"them or start a new run; "+
-				"if record %d of the plan is none that a daemon wrote: loaderd repair --before %d", p.NextAt, p.NextAt)}
+				"if record %d of the plan is none that a daemon wrote: loaderd repair --before %d", p.NextPosition, p.NextPosition)}
 	}
 	return nil
 }
 
-func difference(a, b *plan.Step) string {
+func stepDifference(a, b *plan.Step) string {
 	switch {
 	case a.Index != b.Index:
 		return fmt.Sprintf("step %d against %d", a.Index, b.Index)
@@ -126,13 +127,13 @@ func difference(a, b *plan.Step) string {
 	}
 	for i := range a.Rows {
 		if !slices.Equal(a.Rows[i], b.Rows[i]) {
-			return fmt.Sprintf("row %d: %v against %v", i, brief(a.Rows[i]), brief(b.Rows[i]))
+			return fmt.Sprintf("row %d: %v against %v", i, formatRow(a.Rows[i]), formatRow(b.Rows[i]))
 		}
 	}
 	switch {
-	case a.Masked != b.Masked || a.MaskedFirst != b.MaskedFirst:
+	case a.Masked != b.Masked || a.MaskedSegmentStarts != b.MaskedSegmentStarts:
 		return fmt.Sprintf("%d tokens without a loss, %d of them at the beginning of a segment, against %d and %d", a.Masked,
-			a.MaskedFirst, b.Masked, b.MaskedFirst)
+			a.MaskedSegmentStarts, b.Masked, b.MaskedSegmentStarts)
 	case !slices.Equal(a.Repeats, b.Repeats):
 		return fmt.Sprintf("%d pieces that repeat tokens without their loss against %d, or other ones", len(a.Repeats),
 			len(b.Repeats))
@@ -146,7 +147,7 @@ func difference(a, b *plan.Step) string {
 	return ""
 }
 
-func showStep(s *plan.Step) string {
+func formatStep(s *plan.Step) string {
 	pieces := 0
 	for _, r := range s.Rows {
 		pieces += len(r)
@@ -155,8 +156,8 @@ func showStep(s *plan.Step) string {
 		s.Cursor.Last())
 }
 
-// brief formats the first pieces of a row as doc:start:length.
-func brief(pieces []packonline.Piece) []string {
+// formatRow formats the first pieces of a row as doc:start:length.
+func formatRow(pieces []packonline.Piece) []string {
 	var out []string
 	for i, p := range pieces {
 		if i == 8 {

@@ -13,8 +13,8 @@ func Signal(c chan<- struct{}) {
 	}
 }
 
-// Pause waits for d. It returns the error of ctx if ctx is done before.
-func Pause(ctx context.Context, d time.Duration) error {
+// Sleep waits for d. It returns the error of ctx if ctx is done before.
+func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):
 		return nil

@@ -9,12 +9,12 @@ import (
 
 // Cutter splits a text at its added tokens according to their flags.
 type Cutter struct {
-	set    *Set
-	s      []byte
-	asText bool // treat special tokens as text
-	at     int  // where the search for the next token starts
-	done   int  // end of the text that has been returned
-	space  int  // end of the last white space that was skipped; none ends later
+	set        *Set
+	s          []byte
+	asText     bool // treat special tokens as text
+	searchFrom int  // where the search for the next token starts
+	returnedTo int  // end of the text that has been returned
+	spaceEnd   int  // end of the last white space that was skipped; none ends later
 }
 
 // NewCutter splits s at the tokens of a set; asText leaves special tokens in the text.
@@ -23,50 +23,50 @@ func NewCutter(set *Set, s []byte, asText bool) Cutter {
 }
 
 // AtStart reports whether the text that Next returns starts where the whole text does.
-func (c *Cutter) AtStart() bool { return c.done == 0 }
+func (c *Cutter) AtStart() bool { return c.returnedTo == 0 }
 
 // Next returns the text before the next token, which may be empty, and the token's id: -1 after the last token.
 func (c *Cutter) Next() (text []byte, id int32) {
 	for {
-		start, end, t := c.set.find(c.s, c.at)
+		start, end, t := c.set.find(c.s, c.searchFrom)
 		if t == nil {
-			text = c.s[c.done:]
-			c.at, c.done = len(c.s), len(c.s)
+			text = c.s[c.returnedTo:]
+			c.searchFrom, c.returnedTo = len(c.s), len(c.s)
 			return text, -1
 		}
-		c.at = end
-		if t.Special && c.asText || t.SingleWord && !c.alone(start, end) {
+		c.searchFrom = end
+		if t.Special && c.asText || t.SingleWord && !c.isSingleWord(start, end) {
 			continue // it is text, and so are other tokens within it
 		}
 		if t.Lstrip {
-			start = max(c.spaceBefore(start), c.done)
+			start = max(c.spaceBefore(start), c.returnedTo)
 		}
 		if t.Rstrip {
-			if c.space < end {
-				c.space = c.spaceAfter(end)
+			if c.spaceEnd < end {
+				c.spaceEnd = c.spaceAfter(end)
 			}
-			end = c.space
+			end = c.spaceEnd
 		}
-		text = c.s[min(c.done, start):start]
-		c.done = end // may decrease, as in the reference: a token may start in white space of rstrip
+		text = c.s[min(c.returnedTo, start):start]
+		c.returnedTo = end // may decrease, as in the reference: a token may start in white space of rstrip
 		if start < end {
 			return text, t.ID
 		}
 	}
 }
 
-// alone reports whether no word character is adjacent to the text from start to end.
-func (c *Cutter) alone(start, end int) bool {
+// isSingleWord reports whether no word character is adjacent to the text from start to end.
+func (c *Cutter) isSingleWord(start, end int) bool {
 	before, _ := utf8.DecodeLastRune(c.s[:start])
 	after, _ := utf8.DecodeRune(c.s[end:])
-	return (start == 0 || !c.is(before, wordRunes)) && (end == len(c.s) || !c.is(after, wordRunes))
+	return (start == 0 || !c.isInSet(before, wordRunes)) && (end == len(c.s) || !c.isInSet(after, wordRunes))
 }
 
 // wordRunes is \w of the regular expressions that the reference uses for single_word. It differs from \w of the split
 // patterns: no superscript digits and fractions, but joiners.
 var wordRunes = sync.OnceValue(func() ucd.Set {
-	others := ucd.Of('²', '³', '¹', '¼', '½', '¾')
-	joiners := ucd.Of(0x200c, 0x200d)
+	others := ucd.SetOf('²', '³', '¹', '¼', '½', '¾')
+	joiners := ucd.SetOf(0x200c, 0x200d)
 	return ucd.WordCharacters().Intersect(others.Complement()).Union(joiners)
 })
 
@@ -74,9 +74,9 @@ var spaceRunes = sync.OnceValue(ucd.WhiteSpace)
 
 // spaceBefore returns where the white space that ends at i starts, without text that has been returned.
 func (c *Cutter) spaceBefore(i int) int {
-	for i > c.done {
-		r, n := utf8.DecodeLastRune(c.s[c.done:i])
-		if !c.is(r, spaceRunes) {
+	for i > c.returnedTo {
+		r, n := utf8.DecodeLastRune(c.s[c.returnedTo:i])
+		if !c.isInSet(r, spaceRunes) {
 			break
 		}
 		i -= n
@@ -88,7 +88,7 @@ func (c *Cutter) spaceBefore(i int) int {
 func (c *Cutter) spaceAfter(i int) int {
 	for i < len(c.s) {
 		r, n := utf8.DecodeRune(c.s[i:])
-		if !c.is(r, spaceRunes) {
+		if !c.isInSet(r, spaceRunes) {
 			break
 		}
 		i += n
@@ -96,8 +96,8 @@ func (c *Cutter) spaceAfter(i int) int {
 	return i
 }
 
-// is reports whether the character that r represents is in a set.
-func (c *Cutter) is(r rune, in func() ucd.Set) bool {
+// isInSet reports whether the character that r represents is in a set.
+func (c *Cutter) isInSet(r rune, in func() ucd.Set) bool {
 	if r == ' ' {
 		r = c.set.space
 	}

@@ -33,15 +33,15 @@ type Set struct {
 // node is a prefix of tokens.
 type node struct {
 	child, end int32 // its children are nodes[child:end], in order of their bytes
-	miss       int32 // its longest proper suffix that is a node, or dead
+	suffixLink int32 // its longest proper suffix that is a node, or dead
 	token      int32 // the longest token with which it ends, or -1
 }
 
 // dead means that continuing at a suffix would lose a token that starts before it.
 const dead = -1
 
-// growing is the information about a node while the automaton is built.
-type growing struct {
+// buildNode is the information about a node while the automaton is built.
+type buildNode struct {
 	lo, hi int // the tokens that start with it
 	depth  int // its length
 	begin  int // where the first token within it starts, or -1
@@ -53,9 +53,9 @@ func NewSet(tokens []Token, space rune) Set {
 	if len(tokens) == 0 {
 		return Set{}
 	}
-	a := Set{tokens: slices.Clone(tokens), space: space, nodes: []node{{miss: dead, token: -1}}, label: []byte{0}}
+	a := Set{tokens: slices.Clone(tokens), space: space, nodes: []node{{suffixLink: dead, token: -1}}, label: []byte{0}}
 	sort.Slice(a.tokens, func(i, j int) bool { return a.tokens[i].Content < a.tokens[j].Content })
-	all := []growing{{lo: 0, hi: len(tokens), begin: -1}} // of each node
+	all := []buildNode{{lo: 0, hi: len(tokens), begin: -1}} // of each node
 	for at := int32(0); int(at) < len(all); at++ {
 		g := all[at]
 		if len(a.tokens[g.lo].Content) == g.depth {
@@ -67,8 +67,8 @@ func NewSet(tokens []Token, space rune) Set {
 			for hi < g.hi && a.tokens[hi].Content[g.depth] == b {
 				hi++
 			}
-			child := growing{lo, hi, g.depth + 1, g.begin}
-			node := a.link(at, b, &child, all)
+			child := buildNode{lo, hi, g.depth + 1, g.begin}
+			node := a.newChild(at, b, &child, all)
 			a.nodes, a.label, all = append(a.nodes, node), append(a.label, b), append(all, child)
 			a.nodes[at].end++
 			lo = hi
@@ -81,38 +81,38 @@ func NewSet(tokens []Token, space rune) Set {
 	return a
 }
 
-// link returns the child of a node. All shorter nodes are complete.
-func (a *Set) link(at int32, b byte, child *growing, all []growing) node {
-	node := node{miss: a.suffix(at, b), token: -1}
+// newChild returns the child of a node. All shorter nodes are complete.
+func (a *Set) newChild(at int32, b byte, child *buildNode, all []buildNode) node {
+	node := node{suffixLink: a.longestSuffix(at, b), token: -1}
 	if len(a.tokens[child.lo].Content) == child.depth {
 		node.token, child.begin = int32(child.lo), 0
 	}
-	if node.miss != dead && child.begin >= 0 && child.depth-all[node.miss].depth > child.begin {
-		node.miss = dead
+	if node.suffixLink != dead && child.begin >= 0 && child.depth-all[node.suffixLink].depth > child.begin {
+		node.suffixLink = dead
 	}
-	if node.miss != dead && node.token < 0 {
-		if node.token = a.nodes[node.miss].token; node.token >= 0 && child.begin < 0 {
+	if node.suffixLink != dead && node.token < 0 {
+		if node.token = a.nodes[node.suffixLink].token; node.token >= 0 && child.begin < 0 {
 			child.begin = child.depth - len(a.tokens[node.token].Content)
 		}
 	}
 	return node
 }
 
-// suffix returns the longest proper suffix of a node's child that is a node and may be continued, or dead.
-func (a *Set) suffix(at int32, b byte) int32 {
+// longestSuffix returns the longest proper suffix of a node's child that is a node and may be continued, or dead.
+func (a *Set) longestSuffix(at int32, b byte) int32 {
 	for at != 0 {
-		if at = a.nodes[at].miss; at == dead {
+		if at = a.nodes[at].suffixLink; at == dead {
 			return dead
 		}
-		if to := a.step(at, b); to > 0 {
+		if to := a.childOf(at, b); to > 0 {
 			return to
 		}
 	}
 	return 0
 }
 
-// step returns the child of a node by a byte, or 0.
-func (a *Set) step(at int32, b byte) int32 {
+// childOf returns the child of a node by a byte, or 0.
+func (a *Set) childOf(at int32, b byte) int32 {
 	n := a.nodes[at]
 	if k, ok := slices.BinarySearch(a.label[n.child:n.end], b); ok {
 		return n.child + int32(k)
@@ -126,12 +126,12 @@ func (a *Set) find(s []byte, i int) (start, end int, token *Token) {
 	for i < len(s) {
 		var to int32
 		if at == 0 {
-			if i = a.candidate(s, i); i == len(s) {
+			if i = a.nextStart(s, i); i == len(s) {
 				break
 			}
 			to = a.root[s[i]]
-		} else if to = a.step(at, s[i]); to == 0 {
-			if at = a.nodes[at].miss; at == dead {
+		} else if to = a.childOf(at, s[i]); to == 0 {
+			if at = a.nodes[at].suffixLink; at == dead {
 				break
 			}
 			continue
@@ -148,8 +148,8 @@ func (a *Set) find(s []byte, i int) (start, end int, token *Token) {
 	return end - len(token.Content), end, token
 }
 
-// candidate returns the next position from i on where a token may start, or len(s).
-func (a *Set) candidate(s []byte, i int) int {
+// nextStart returns the next position from i on where a token may start, or len(s).
+func (a *Set) nextStart(s []byte, i int) int {
 	switch len(a.first) {
 	case 0:
 		return len(s)

@@ -20,7 +20,7 @@ func (d *Definition) readAdded(list []hf.TokenConfig) error {
 	next := int32(len(d.Entries))
 	seen := make(map[string]hf.TokenConfig, len(list))
 	for i, t := range list {
-		where := fmt.Sprintf("added_tokens[%d] %s", i, format.Cut(strconv.Quote(t.Content)))
+		where := fmt.Sprintf("added_tokens[%d] %s", i, format.Truncate(strconv.Quote(t.Content)))
 		if t.Content == "" {
 			continue // the reference ignores it
 		}
@@ -32,7 +32,7 @@ func (d *Definition) readAdded(list []hf.TokenConfig) error {
 			continue
 		}
 		seen[t.Content] = t
-		id, ok := d.id(t.Content)
+		id, ok := d.idOf(t.Content)
 		if !ok {
 			if id = next; d.isUsed(id) || id > merge.MaxID {
 				return fmt.Errorf("%s: the reference gives it id %d, which the vocabulary uses or which is beyond %d", where, id,
@@ -49,7 +49,7 @@ func (d *Definition) readAdded(list []hf.TokenConfig) error {
 // AddedSets returns the sets of tokens that are found in the raw text, and in normalized text.
 func (d *Definition) AddedSets() (raw, normalized added.Set, err error) {
 	var sets [2][]added.Token
-	steps := norm.NewStepper(d.InsideSteps())
+	steps := norm.NewStepper(d.EncoderSteps())
 	from := map[string]string{}
 	for _, t := range d.Added {
 		if !t.Normalized {
@@ -68,7 +68,7 @@ func (d *Definition) AddedSets() (raw, normalized added.Set, err error) {
 		sets[1] = append(sets[1], t)
 	}
 	space := ' '
-	if d.marksSpaces() {
+	if d.hasSpaceMark() {
 		space, _ = utf8.DecodeRuneInString(d.Characters.Mark)
 	}
 	return added.NewSet(sets[0], ' '), added.NewSet(sets[1], space), nil

@@ -16,8 +16,9 @@ func (d *Definition) readCharacterMerges(steps []merge.Step) error {
 			t.Set(r, uint32(id))
 		}
 	}
-	if c.hasUnk && !t.HasUnknown() && !t.Whole() {
-		return fmt.Errorf("model unk_token %q is not in the vocabulary, and characters without a token need it", c.unk)
+	if c.hasUnknown && !t.HasUnknown() && !t.IsComplete() {
+		return fmt.Errorf("model unk_token %q is not in the vocabulary, and characters without a token need it",
+			c.unknownToken)
 	}
 	size := len(d.TokensByID())
 	m := merge.NewFromCharacters(t, size, len(steps))
@@ -35,7 +36,7 @@ func (d *Definition) readCharacterMerges(steps []merge.Step) error {
 			texts = append(texts, text)
 		}
 	}
-	m.SetMade(texts)
+	m.SetResultTexts(texts)
 	return nil
 }
 
@@ -46,13 +47,13 @@ func (d *Definition) newCharacters() *merge.Characters {
 	if c.Mark != "" {
 		space = c.Mark
 	}
-	t := merge.NewCharacters(space, c.fuse)
+	t := merge.NewCharacters(space, c.fusesUnknown)
 	for b := range 256 {
-		if v, ok := d.id(fmt.Sprintf("<0x%02X>", b)); ok && c.bytes {
+		if v, ok := d.idOf(fmt.Sprintf("<0x%02X>", b)); ok && c.byteFallback {
 			t.SetByte(byte(b), uint32(v))
 		}
 	}
-	if v, ok := d.id(c.unk); ok && c.hasUnk {
+	if v, ok := d.idOf(c.unknownToken); ok && c.hasUnknown {
 		t.SetUnknown(uint32(v))
 	}
 	return t

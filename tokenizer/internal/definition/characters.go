@@ -13,22 +13,24 @@ import (
 // Inside the encoder a space represents the mark: text with spaces needs no rewriting, and words stay short. Real
 // spaces do not reach the merges then, so nothing is lost.
 type CharacterModel struct {
-	Mark      string // replaces spaces; "" if they stay
-	Late      bool   // spaces are replaced after the added tokens of normalized text are found (Metaspace)
-	Words     bool   // each mark starts a word that merges separately
-	FirstOnly bool   // a space is put before a whole text, not after added tokens
-	unk       string // the token of unknown characters
-	hasUnk    bool
-	fuse      bool // one unk for adjacent unknown characters
-	bytes     bool // characters without a token become the tokens of their bytes, if all of these exist
+	Mark              string // replaces spaces; "" if they stay
+	MarksLate         bool   // spaces are replaced after the added tokens of normalized text are found (Metaspace)
+	SplitsAtMarks     bool   // each mark starts a word that merges separately
+	PrefixesFirstOnly bool   // a space is put before a whole text, not after added tokens
+	unknownToken      string // the token of unknown characters
+	hasUnknown        bool
+	fusesUnknown      bool // one unk for adjacent unknown characters
+	byteFallback      bool // characters without a token become the tokens of their bytes, if all of these exist
 }
 
-// CutsWords reports whether text is split into words before merging, also where that changes the result.
-func (d *Definition) CutsWords() bool { return d.Characters == nil || d.Characters.Words }
+// IsSplitIntoWords reports whether text is split into words before merging, also where that changes the result.
+func (d *Definition) IsSplitIntoWords() bool {
+	return d.Characters == nil || d.Characters.SplitsAtMarks
+}
 
-// appendInside appends a vocabulary entry in the form inside the encoder; ok is false for one that merges cannot
+// appendInternal appends a vocabulary entry in the form inside the encoder; ok is false for one that merges cannot
 // make.
-func (c *CharacterModel) appendInside(dst []byte, entry string) (text []byte, ok bool) {
+func (c *CharacterModel) appendInternal(dst []byte, entry string) (text []byte, ok bool) {
 	if c.Mark == "" || c.Mark == " " {
 		return append(dst, entry...), true
 	}
@@ -44,8 +46,8 @@ func (c *CharacterModel) appendInside(dst []byte, entry string) (text []byte, ok
 	}
 }
 
-// replacesSpaces returns the index of the step that removes all spaces, and the character that replaces them.
-func replacesSpaces(steps []norm.Step) (at int, mark string, ok bool) {
+// findSpaceReplacement returns the index of the step that removes all spaces, and the character that replaces them.
+func findSpaceReplacement(steps []norm.Step) (at int, mark string, ok bool) {
 	for at = len(steps) - 1; at >= 0; at-- {
 		s := &steps[at]
 		switch {
@@ -58,18 +60,18 @@ func replacesSpaces(steps []norm.Step) (at int, mark string, ok bool) {
 	return 0, "", false
 }
 
-// marksSpaces reports whether normalizing replaces spaces by a mark.
-func (d *Definition) marksSpaces() bool {
-	return d.Characters != nil && d.Characters.Mark != "" && !d.Characters.Late
+// hasSpaceMark reports whether normalizing replaces spaces by a mark.
+func (d *Definition) hasSpaceMark() bool {
+	return d.Characters != nil && d.Characters.Mark != "" && !d.Characters.MarksLate
 }
 
-// InsideSteps returns the normalization steps of the encoder. If spaces become the mark, the mark becomes a space
+// EncoderSteps returns the normalization steps of the encoder. If spaces become the mark, the mark becomes a space
 // instead. Prepended text moves after that step if this is cheaper and equivalent.
-func (d *Definition) InsideSteps() []norm.Step {
-	if !d.marksSpaces() {
+func (d *Definition) EncoderSteps() []norm.Step {
+	if !d.hasSpaceMark() {
 		return d.Normalize
 	}
-	at, mark, _ := replacesSpaces(d.Normalize)
+	at, mark, _ := findSpaceReplacement(d.Normalize)
 	first := at
 	for first > 0 && d.Normalize[first-1].Form == "Prepend" {
 		first--

@@ -10,10 +10,10 @@ import (
 // Decoder decodes tokens to text for a file whose merges start with characters. It does not affect ids. Unknown parts
 // of a file's decoder are ignored.
 type Decoder struct {
-	replace    []replacement
-	bytes      bool // <0x0A> is a byte
-	Start      int  // number of spaces that are dropped at the start of the text
-	FirstToken bool // all leading spaces of the first token are dropped
+	replace         []replacement
+	byteFallback    bool // <0x0A> is a byte
+	StartSpaces     int  // number of spaces that are dropped at the start of the text
+	TrimsFirstToken bool // all leading spaces of the first token are dropped
 }
 
 type replacement struct{ from, to string }
@@ -30,9 +30,9 @@ func readDecoder(c map[string]any) (d Decoder) {
 			part, _ := x.(map[string]any)
 			one := readDecoder(part)
 			d.replace = append(d.replace, one.replace...)
-			d.bytes = d.bytes || one.bytes
-			d.Start += one.Start
-			d.FirstToken = d.FirstToken || one.FirstToken
+			d.byteFallback = d.byteFallback || one.byteFallback
+			d.StartSpaces += one.StartSpaces
+			d.TrimsFirstToken = d.TrimsFirstToken || one.TrimsFirstToken
 		}
 	case "Replace":
 		pattern, _ := c["pattern"].(map[string]any)
@@ -40,23 +40,23 @@ func readDecoder(c map[string]any) (d Decoder) {
 			d.replace = []replacement{{from, text(c, "content")}}
 		}
 	case "ByteFallback":
-		d.bytes = true
+		d.byteFallback = true
 	case "Strip":
 		if n, ok := wholeID(c["start"]); ok && text(c, "content") == " " {
-			d.Start = int(n)
+			d.StartSpaces = int(n)
 		}
 	case "Metaspace":
 		if mark := text(c, "replacement"); mark != "" {
 			d.replace = []replacement{{mark, " "}}
 		}
-		d.FirstToken = c["prepend_scheme"] != "never" && c["add_prefix_space"] != false
+		d.TrimsFirstToken = c["prepend_scheme"] != "never" && c["add_prefix_space"] != false
 	}
 	return d
 }
 
 // Text returns the text of a token inside a text.
 func (d Decoder) Text(token string) string {
-	if d.bytes && format.ByteToken.MatchString(token) {
+	if d.byteFallback && format.ByteToken.MatchString(token) {
 		b, _ := strconv.ParseUint(token[3:5], 16, 8)
 		return string([]byte{byte(b)})
 	}

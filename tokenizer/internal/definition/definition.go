@@ -23,8 +23,8 @@ type Definition struct {
 	Added       []added.Token       // in the order in which the reference adds them
 	SpecialList string              // origin of the special tokens of a rank file; "" for other files
 
-	End         NamedEnd // the end of a text, named by the configuration files in the folder
-	Template    Template // ids that the post-processor adds
+	End         EndConfig // the end of a text, named by the configuration files in the folder
+	Template    Template  // ids that the post-processor adds
 	Identity    *fingerprint.Identity
 	Fingerprint string  // of Identity and the added tokens, without options; "": unknown
 	Decoder     Decoder // decodes tokens to text

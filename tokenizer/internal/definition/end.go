@@ -10,8 +10,8 @@ import (
 	"path/filepath"
 )
 
-// NamedEnd is the token at the end of a text that a configuration file names.
-type NamedEnd struct {
+// EndConfig is the token at the end of a text that a configuration file names.
+type EndConfig struct {
 	Content string // "": the file names an id
 	ID      int32
 	Source  string // the file; "": no file names a token
@@ -20,19 +20,19 @@ type NamedEnd struct {
 // maxConfigBytes bounds a configuration file. Published ones have less than 1 MiB.
 const maxConfigBytes = 64 << 20
 
-// readNamedEnd reads the token at the end of a text from the files of Hugging Face transformers in the folder of a
+// readEndConfig reads the token at the end of a text from the files of Hugging Face transformers in the folder of a
 // tokenizer.json: tokenizer_config.json, or else generation_config.json. Missing files name no token.
-func readNamedEnd(folder string) (NamedEnd, error) {
+func readEndConfig(folder string) (EndConfig, error) {
 	for _, c := range []struct {
 		file string
-		read func([]byte) (NamedEnd, error)
+		read func([]byte) (EndConfig, error)
 	}{{"tokenizer_config.json", tokenizerConfigEnd}, {"generation_config.json", generationConfigEnd}} {
 		path := filepath.Join(folder, c.file)
 		text, err := readBounded(path)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		var end NamedEnd
+		var end EndConfig
 		if err == nil {
 			end, err = c.read(text)
 		}
@@ -43,7 +43,7 @@ func readNamedEnd(folder string) (NamedEnd, error) {
 			return end, nil
 		}
 	}
-	return NamedEnd{}, nil
+	return EndConfig{}, nil
 }
 
 func readBounded(path string) ([]byte, error) {
@@ -59,9 +59,9 @@ func readBounded(path string) ([]byte, error) {
 	return text, err
 }
 
-// tokenizerConfigEnd reads "eos_token": a token's text, or an object with its "content". An ID of -1 without Content
-// means none.
-func tokenizerConfigEnd(text []byte) (end NamedEnd, err error) {
+// tokenizerConfigEnd reads "eos_token": a token's text, or an object with its "content". An ProcessID of -1 without
+// Content means none.
+func tokenizerConfigEnd(text []byte) (end EndConfig, err error) {
 	var c struct {
 		EOS json.RawMessage `json:"eos_token"`
 	}
@@ -85,8 +85,8 @@ func tokenizerConfigEnd(text []byte) (end NamedEnd, err error) {
 }
 
 // generationConfigEnd reads "eos_token_id": an id, or a list. The first id of a list ends a text, others a message of
-// a chat. An ID of -1 means none.
-func generationConfigEnd(text []byte) (end NamedEnd, err error) {
+// a chat. An ProcessID of -1 means none.
+func generationConfigEnd(text []byte) (end EndConfig, err error) {
 	var c struct {
 		EOS json.RawMessage `json:"eos_token_id"`
 	}

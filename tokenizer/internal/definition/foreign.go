@@ -12,19 +12,19 @@ import (
 	"loaderd/tokenizer/internal/format"
 )
 
-// foreign returns the error for a file that is neither a tokenizer.json nor a rank file. It returns nil for these and
-// for unrecognised files. It only peeks.
-func foreign(in *bufio.Reader) error {
+// foreignFormatError returns the error for a file that is neither a tokenizer.json nor a rank file. It returns nil for
+// these and for unrecognised files. It only peeks.
+func foreignFormatError(in *bufio.Reader) error {
 	start, _ := in.Peek(in.Size())
 	switch {
 	case bytes.HasPrefix(start, []byte("GGUF")):
 		return fmt.Errorf("the file is a GGUF model: give the tokenizer.json of the model that it was converted from, or %s",
-			format.Advice)
+			format.PretokenizedHint)
 	case isSentencePiece(start):
-		return fmt.Errorf("the file is a SentencePiece model: %s", format.Convert)
+		return fmt.Errorf("the file is a SentencePiece model: %s", format.ConvertHint)
 	case isMerges(start):
 		return fmt.Errorf("the file is a list of merges (merges.txt), which is one half of a tokenizer: %s",
-			format.Convert)
+			format.ConvertHint)
 	}
 	return nil
 }

@@ -20,7 +20,7 @@ func (d *Definition) readCharacterLevel(p map[string]any) (ok bool, err error) {
 	}
 	c := &CharacterModel{}
 	d.Characters = c
-	_, mark, folded := replacesSpaces(d.Normalize)
+	_, mark, folded := findSpaceReplacement(d.Normalize)
 	if folded {
 		c.Mark = mark
 	}
@@ -28,9 +28,9 @@ func (d *Definition) readCharacterLevel(p map[string]any) (ok bool, err error) {
 	for _, x := range list {
 		switch {
 		case x["type"] != "Metaspace" && !(folded && mark != " " || seen && c.Mark != " "):
-			return true, format.Refuse("pre_tokenizer where spaces are left in the text,", x)
+			return true, format.UnsupportedError("pre_tokenizer where spaces are left in the text,", x)
 		case x["type"] == "Metaspace" && seen:
-			return true, format.Refuse("second pre_tokenizer", x)
+			return true, format.UnsupportedError("second pre_tokenizer", x)
 		case x["type"] == "Metaspace":
 			seen = true
 			if err := d.readMetaspace(x, folded); err != nil {
@@ -80,38 +80,38 @@ func (d *Definition) readMetaspace(p map[string]any, folded bool) error {
 	c := d.Characters
 	mark, _ := p["replacement"].(string)
 	if utf8.RuneCountInString(mark) != 1 {
-		return format.Refuse("pre_tokenizer replacement", p)
+		return format.UnsupportedError("pre_tokenizer replacement", p)
 	}
-	c.Late = !folded || c.Mark != mark
+	c.MarksLate = !folded || c.Mark != mark
 	c.Mark = mark
-	c.Words = true
+	c.SplitsAtMarks = true
 	switch v := p["split"].(type) {
 	case nil:
 	case bool:
-		c.Words = v
+		c.SplitsAtMarks = v
 	default:
-		return format.Refuse("pre_tokenizer split", p)
+		return format.UnsupportedError("pre_tokenizer split", p)
 	}
 	scheme, ok := p["prepend_scheme"].(string)
 	if !ok && p["prepend_scheme"] == nil {
 		scheme = "always"
 	}
 	if v := p["add_prefix_space"]; v != nil && v != true && (v != false || scheme != "never") {
-		return format.Refuse("pre_tokenizer add_prefix_space", p)
+		return format.UnsupportedError("pre_tokenizer add_prefix_space", p)
 	}
 	switch scheme {
 	case "never":
 	case "always":
 		d.PrefixSpace = true
 	case "first":
-		d.PrefixSpace, c.FirstOnly = true, true
+		d.PrefixSpace, c.PrefixesFirstOnly = true, true
 		for _, s := range d.Normalize { // if the first character moves, the reference no longer treats it as the first
 			if s.Form != "Replace" || utf8.RuneCount(s.From) != 1 || utf8.RuneCount(s.To) != 1 {
-				return format.Refuse("pre_tokenizer prepend_scheme first after normalizer "+s.Form+",", p)
+				return format.UnsupportedError("pre_tokenizer prepend_scheme first after normalizer "+s.Form+",", p)
 			}
 		}
 	default:
-		return format.Refuse("pre_tokenizer prepend_scheme", p)
+		return format.UnsupportedError("pre_tokenizer prepend_scheme", p)
 	}
 	return nil
 }

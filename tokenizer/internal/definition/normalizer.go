@@ -20,12 +20,12 @@ func (d *Definition) readNormalizer(n map[string]any) error {
 	case "Sequence":
 		list, ok := n["normalizers"].([]any)
 		if !ok {
-			return format.Refuse("normalizer", n)
+			return format.UnsupportedError("normalizer", n)
 		}
 		for _, x := range list {
 			one, ok := x.(map[string]any)
 			if !ok {
-				return format.Refuse("normalizer", n)
+				return format.UnsupportedError("normalizer", n)
 			}
 			if err := d.readNormalizer(one); err != nil {
 				return err
@@ -38,7 +38,7 @@ func (d *Definition) readNormalizer(n map[string]any) error {
 	case "Prepend":
 		text, ok := n["prepend"].(string)
 		if !ok || text == "" { // Prepend of an empty text doubles the first character in the reference
-			return format.Refuse("normalizer", n)
+			return format.UnsupportedError("normalizer", n)
 		}
 		d.Normalize = append(d.Normalize, norm.Step{Form: "Prepend", To: []byte(text)})
 		return d.checkGrowth(n)
@@ -47,12 +47,12 @@ func (d *Definition) readNormalizer(n map[string]any) error {
 		from, okFrom := pattern["String"].(string)
 		to, okTo := n["content"].(string)
 		if !okFrom || !okTo || len(pattern) != 1 || from == "" {
-			return format.Refuse("normalizer", n)
+			return format.UnsupportedError("normalizer", n)
 		}
 		d.Normalize = append(d.Normalize, norm.Step{Form: "Replace", From: []byte(from), To: []byte(to)})
 		return d.checkGrowth(n)
 	}
-	return format.Refuse("normalizer", n)
+	return format.UnsupportedError("normalizer", n)
 }
 
 // checkGrowth returns an error if the normalizers up to the last one, n, lengthen a text too much.
@@ -68,7 +68,7 @@ func (d *Definition) checkGrowth(n map[string]any) error {
 	}
 	if growth > maxGrowth {
 		return fmt.Errorf("normalizer %s makes a text up to %.0f times as long, at most %d is supported: %s",
-			format.Describe(n), growth, maxGrowth, format.Advice)
+			format.Describe(n), growth, maxGrowth, format.PretokenizedHint)
 	}
 	return nil
 }

@@ -14,22 +14,22 @@ import (
 func (d *Definition) readPreTokenizer(p map[string]any) error {
 	list, ok := flatten(p)
 	if !ok {
-		return format.Refuse("pre_tokenizer", p)
+		return format.UnsupportedError("pre_tokenizer", p)
 	}
 	if !slices.ContainsFunc(list, isByteLevel) {
 		ok, err := d.readCharacterLevel(p)
 		if !ok && err == nil {
-			err = format.Refuse("pre_tokenizer", p)
+			err = format.UnsupportedError("pre_tokenizer", p)
 		}
 		return err
 	}
 	if len(list) > pretokenize.MaxStages {
-		return format.Refuse("pre_tokenizer of more than "+fmt.Sprint(pretokenize.MaxStages)+" parts,", p)
+		return format.UnsupportedError("pre_tokenizer of more than "+fmt.Sprint(pretokenize.MaxStages)+" parts,", p)
 	}
 	b := &pretokenize.Builder{}
 	for i, part := range list {
 		if isByteLevel(part) && slices.ContainsFunc(list[:i], isByteLevel) {
-			return format.Refuse("pre_tokenizer ByteLevel twice,", part)
+			return format.UnsupportedError("pre_tokenizer ByteLevel twice,", part)
 		}
 		if err := d.addPart(b, part); err != nil {
 			return err
@@ -44,47 +44,47 @@ func isByteLevel(p map[string]any) bool { return p["type"] == "ByteLevel" }
 // addPart adds a part of a pre-tokenizer.
 func (d *Definition) addPart(b *pretokenize.Builder, p map[string]any) error {
 	behavior, _ := p["behavior"].(string)
-	invert := option(p, "invert", false)
+	invert := boolOption(p, "invert", false)
 	switch p["type"] {
 	case "ByteLevel":
-		d.PrefixSpace = option(p, "add_prefix_space", true)
-		return refusePart(p, b.AddByteLevel(d.PrefixSpace, option(p, "use_regex", true)))
+		d.PrefixSpace = boolOption(p, "add_prefix_space", true)
+		return partError(p, b.AddByteLevel(d.PrefixSpace, boolOption(p, "use_regex", true)))
 	case "Digits":
-		if behavior = "Contiguous"; option(p, "individual_digits", false) {
+		if behavior = "Contiguous"; boolOption(p, "individual_digits", false) {
 			behavior = "Isolated"
 		}
-		return refusePart(p, b.AddDigits(behavior))
+		return partError(p, b.AddDigits(behavior))
 	case "Punctuation":
 		if p["behavior"] == nil {
 			behavior = "Isolated"
 		}
-		return refusePart(p, b.AddPunctuation(behavior))
+		return partError(p, b.AddPunctuation(behavior))
 	case "Split":
 		pattern, _ := p["pattern"].(map[string]any)
 		if regex, ok := pattern["Regex"].(string); ok && len(pattern) == 1 {
-			return refusePart(p, b.AddRegex(regex, behavior, invert))
+			return partError(p, b.AddRegex(regex, behavior, invert))
 		}
 		if text, ok := pattern["String"].(string); ok && len(pattern) == 1 && text != "" {
-			return refusePart(p, b.AddText(text, behavior, invert))
+			return partError(p, b.AddText(text, behavior, invert))
 		}
 	}
-	return format.Refuse("pre_tokenizer", p)
+	return format.UnsupportedError("pre_tokenizer", p)
 }
 
-// refusePart returns the error for an unsupported part.
-func refusePart(p map[string]any, err error) error {
+// partError returns the error for an unsupported part.
+func partError(p map[string]any, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, pretokenize.ErrBehavior):
-		return format.Refuse("pre_tokenizer behavior", p)
+	case errors.Is(err, pretokenize.ErrUnsupportedBehavior):
+		return format.UnsupportedError("pre_tokenizer behavior", p)
 	}
-	return format.Refuse("pre_tokenizer pattern ("+err.Error()+")", p)
+	return format.UnsupportedError("pre_tokenizer pattern ("+err.Error()+")", p)
 }
 
-// option returns an option of a part, which format.CheckFields has checked. If it is missing, option returns absent,
-// the reference's default.
-func option(p map[string]any, name string, absent bool) bool {
+// boolOption returns an option of a part, which format.CheckFields has checked. If it is missing, option returns
+// absent, the reference's default.
+func boolOption(p map[string]any, name string, absent bool) bool {
 	if v, ok := p[name].(bool); ok {
 		return v
 	}

@@ -80,7 +80,7 @@ func TestRefusedPreTokenizers(t *testing.T) {
 			f := smallFile(tokentest.ABC...)
 			f["pre_tokenizer"] = c.pre
 			_, err := definition.FromJSON(bytes.NewReader(tokentest.JSON(t, f)))
-			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), format.Advice) {
+			if err == nil || !strings.Contains(err.Error(), c.says) || !strings.Contains(err.Error(), format.PretokenizedHint) {
 				t.Errorf("error %v, want one that says %q and what to do", err, c.says)
 			}
 		})

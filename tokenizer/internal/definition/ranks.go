@@ -20,11 +20,11 @@ import (
 
 // builtin is a tokenizer with a compiled-in vocabulary.
 type builtin struct {
-	name    string
-	ranks   string // the built-in vocabulary
-	family  string
-	special map[string]int32
-	sum     string // its fingerprint without options, because computing it takes half as long as loading
+	name        string
+	ranks       string // the built-in vocabulary
+	family      string
+	special     map[string]int32
+	fingerprint string // its fingerprint without options, because computing it takes half as long as loading
 }
 
 // Ranks, patterns and special tokens are those of tiktoken's openai_public. Its pattern for cl100k_base tries \s++$
@@ -73,7 +73,7 @@ func builtinDefinition(name string) (*Definition, error) {
 		if err != nil {
 			return nil, err
 		}
-		d.Fingerprint = b.sum
+		d.Fingerprint = b.fingerprint
 		return d, nil
 	}
 	return nil, fmt.Errorf("no built-in tokenizer has this name; there are %v", Builtin())
@@ -97,7 +97,7 @@ func rankDefinition(list []format.Rank, pattern string, special map[string]int32
 func mergesDefinition(vocab []format.Entry, steps []merge.Step, pattern string,
 	special map[string]int32) (*Definition, error) {
 	d, err := newDefinition(&hf.Config{
-		PreTokenizer: map[string]any{"type": "Sequence", "pretokenizers": fingerprint.SplitBytes(pattern)},
+		PreTokenizer: map[string]any{"type": "Sequence", "pretokenizers": fingerprint.SplitThenByteLevel(pattern)},
 		Model:        map[string]any{"type": "BPE", "ignore_merges": true, "vocab": vocab, "merges": []merge.Rule(nil)},
 	}, steps)
 	if err != nil {
@@ -178,8 +178,8 @@ func FromRanks(in io.Reader, o RankOptions) (*Definition, error) {
 		if pattern = pretokenize.PatternOf(o.Pattern); pattern == "" {
 			pattern = o.Pattern
 			// tiktoken has a different engine, which panics if a pattern matches nothing.
-			if pretokenize.LooksAround(pattern) {
-				return nil, format.Refuse("a look at words or groups in the pattern of a rank file,", pattern)
+			if pretokenize.HasLookaround(pattern) {
+				return nil, format.UnsupportedError("a look at words or groups in the pattern of a rank file,", pattern)
 			}
 		}
 	}

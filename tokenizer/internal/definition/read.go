@@ -25,11 +25,11 @@ var modelName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]*[\w-]$`)
 // RankOptions specify what a rank file does not contain.
 type RankOptions struct {
 	Pattern       string   // the name of a family or a regular expression
-	SpecialTokens []string // TOKEN or TOKEN=ID; without an id a token has the one after the last
+	SpecialTokens []string // TOKEN or TOKEN=ProcessID; without an id a token has the one after the last
 }
 
-// notForRanks returns an error if options for rank files are set.
-func (o RankOptions) notForRanks() error {
+// checkUnset returns an error if options for rank files are set.
+func (o RankOptions) checkUnset() error {
 	if o.Pattern != "" || len(o.SpecialTokens) > 0 {
 		return errors.New("a pattern and special tokens can be chosen for a rank file only: this one has its own")
 	}
@@ -39,7 +39,7 @@ func (o RankOptions) notForRanks() error {
 // Read reads the definition of a built-in name or of a file.
 func Read(nameOrFile string, o RankOptions) (*Definition, error) {
 	if slices.Contains(Builtin(), nameOrFile) {
-		if err := o.notForRanks(); err != nil {
+		if err := o.checkUnset(); err != nil {
 			return nil, err
 		}
 		return builtinDefinition(nameOrFile)
@@ -61,16 +61,16 @@ func fileDefinition(path string, o RankOptions) (*Definition, error) {
 		return nil, errors.New("a folder: give the path of the tokenizer.json in it")
 	}
 	in := bufio.NewReaderSize(f, 1<<16)
-	if err := foreign(in); err != nil {
+	if err := foreignFormatError(in); err != nil {
 		return nil, err
 	}
 	if isJSON(in) {
-		if err := o.notForRanks(); err != nil {
+		if err := o.checkUnset(); err != nil {
 			return nil, err
 		}
 		d, err := FromJSON(in)
 		if err == nil && filepath.Base(path) == "tokenizer.json" { // the folder of another file may contain several models
-			d.End, err = readNamedEnd(filepath.Dir(path))
+			d.End, err = readEndConfig(filepath.Dir(path))
 		}
 		return d, err
 	}
@@ -108,13 +108,13 @@ func FromJSON(in io.Reader) (*Definition, error) {
 // configuration, and each of them is done for some text.
 func newDefinition(c *hf.Config, known []merge.Step) (*Definition, error) {
 	if c.Truncation != nil {
-		return nil, format.Refuse("truncation", c.Truncation)
+		return nil, format.UnsupportedError("truncation", c.Truncation)
 	}
 	if c.Padding != nil {
-		return nil, format.Refuse("padding", c.Padding)
+		return nil, format.UnsupportedError("padding", c.Padding)
 	}
 	if t, ok := c.Model["type"]; ok && t != "BPE" { // checked first, because for another model nothing else matters
-		return nil, format.Refuse("model type", t)
+		return nil, format.UnsupportedError("model type", t)
 	}
 	d := &Definition{}
 	if err := d.readNormalizer(c.Normalizer); err != nil {
@@ -131,7 +131,7 @@ func newDefinition(c *hf.Config, known []merge.Step) (*Definition, error) {
 		return nil, err
 	}
 	if known != nil {
-		d.Merges.SetAllDone()
+		d.Merges.SetAllReachable()
 	}
 	d.Template = readTemplate(c.PostProcessor)
 	d.Decoder = readDecoder(c.Decoder)

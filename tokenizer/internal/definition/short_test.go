@@ -6,9 +6,9 @@ import "loaderd/tokenizer/internal/tokentest"
 type object = tokentest.Object
 
 var (
-	splitOn    = tokentest.SplitOn
-	inSequence = tokentest.InSequence
+	splitOn    = tokentest.SplitPart
+	inSequence = tokentest.SequencePreTokenizer
 	byteLevel  = tokentest.ByteLevel
 	smallFile  = tokentest.SmallFile
-	replacing  = tokentest.Replacing
+	replacing  = tokentest.ReplaceNormalizer
 )

@@ -9,12 +9,12 @@ import (
 
 // Template has the ids that a post-processor adds around the ids of a text.
 type Template struct {
-	Before, Behind []int32
-	Refused        error // why the post-processor is not supported
-	Always         bool  // the reference applies what is refused even without special tokens
+	Before, After  []int32
+	UnsupportedErr error // why the post-processor is not supported
+	AppliesAlways  bool  // the reference applies what is refused even without special tokens
 }
 
-func (t Template) adds() bool { return len(t.Before)+len(t.Behind) > 0 }
+func (t Template) hasIDs() bool { return len(t.Before)+len(t.After) > 0 }
 
 // readTemplate reads the post_processor of a file. It is used only if special tokens are added.
 func readTemplate(p map[string]any) (t Template) {
@@ -29,12 +29,12 @@ func readTemplate(p map[string]any) (t Template) {
 		for _, x := range list {
 			part, _ := x.(map[string]any)
 			one := readTemplate(part)
-			if one.Refused != nil {
+			if one.UnsupportedErr != nil {
 				return one
 			}
-			if one.adds() {
-				if t.adds() { // the reference also applies the second to each token that the first adds
-					return Template{Refused: format.Refuse("post_processor", p)}
+			if one.hasIDs() {
+				if t.hasIDs() { // the reference also applies the second to each token that the first adds
+					return Template{UnsupportedErr: format.UnsupportedError("post_processor", p)}
 				}
 				t = one
 			}
@@ -44,19 +44,20 @@ func readTemplate(p map[string]any) (t Template) {
 		cls, okC := namedID(p["cls"])
 		sep, okS := namedID(p["sep"])
 		if okC && okS {
-			return Template{Before: []int32{cls}, Behind: []int32{sep}}
+			return Template{Before: []int32{cls}, After: []int32{sep}}
 		}
 	case "TemplateProcessing":
 		pieces, _ := p["single"].([]any)
 		special, _ := p["special_tokens"].(map[string]any)
 		if !hasTextOnce(pieces) {
-			return Template{Refused: format.Refuse("post_processor without the text, or with it twice,", p), Always: true}
+			return Template{UnsupportedErr: format.UnsupportedError("post_processor without the text, or with it twice,", p),
+				AppliesAlways: true}
 		}
 		if t, ok := readPieces(pieces, special); ok {
 			return t
 		}
 	}
-	return Template{Refused: format.Refuse("post_processor", p)}
+	return Template{UnsupportedErr: format.UnsupportedError("post_processor", p)}
 }
 
 // hasTextOnce reports whether a template contains the encoded text exactly once, and no other text.
@@ -101,7 +102,7 @@ func readPieces(pieces []any, special map[string]any) (t Template, ok bool) {
 				return t, false
 			}
 			if behind {
-				t.Behind = append(t.Behind, id)
+				t.After = append(t.After, id)
 			} else {
 				t.Before = append(t.Before, id)
 			}

@@ -21,8 +21,8 @@ import (
 // fingerprintVersion changes when the same definition gives other ids than before.
 const fingerprintVersion = "loaderd tokenizer 3"
 
-// Shapes has everything that determines ids in addition to the model in a tokenizer.json.
-type Shapes struct {
+// Settings has everything that determines ids in addition to the model in a tokenizer.json.
+type Settings struct {
 	Added          []added.Token
 	SpecialAsText  bool
 	Before, Behind []int32 // special tokens that are added around every text
@@ -30,17 +30,17 @@ type Shapes struct {
 
 // Fingerprint hashes everything that determines ids, as one JSON object with sorted names, without white space, in
 // ASCII.
-func (id *Identity) Fingerprint(s Shapes) string {
-	options, merges, vocab := id.reduced()
+func (id *Identity) Fingerprint(s Settings) string {
+	options, merges, vocab := id.reduce()
 	h := sha256.New()
 	w := bufio.NewWriterSize(h, 1<<16)
-	list(w, `{"added_tokens":`, slices.Values(slices.SortedFunc(slices.Values(s.Added), byIDThenContent)),
+	writeList(w, `{"added_tokens":`, slices.Values(slices.SortedFunc(slices.Values(s.Added), byIDThenContent)),
 		func(t added.Token) {
 			fmt.Fprintf(w, "[%d,", t.ID)
 			writeString(w, t.Content)
 			fmt.Fprintf(w, ",%t,%t,%t,%t,%t]", t.SingleWord, t.Lstrip, t.Rstrip, t.Normalized, t.Special)
 		})
-	list(w, `,"merges":`, kept(id.steps, merges), func(x merge.Step) {
+	writeList(w, `,"merges":`, filterBy(id.steps, merges), func(x merge.Step) {
 		w.WriteByte('[')
 		writeString(w, id.entries[x.Left].Token)
 		w.WriteByte(',')
@@ -56,12 +56,12 @@ func (id *Identity) Fingerprint(s Shapes) string {
 		writeJSON(w, field.value)
 	}
 	if len(s.Before)+len(s.Behind) > 0 {
-		list(w, `,"special_tokens":[`, slices.Values(s.Before), func(id int32) { fmt.Fprint(w, id) })
-		list(w, `,`, slices.Values(s.Behind), func(id int32) { fmt.Fprint(w, id) })
+		writeList(w, `,"special_tokens":[`, slices.Values(s.Before), func(id int32) { fmt.Fprint(w, id) })
+		writeList(w, `,`, slices.Values(s.Behind), func(id int32) { fmt.Fprint(w, id) })
 		w.WriteByte(']')
 	}
-	list(w, `,"version":"`+fingerprintVersion+`","vocab":`,
-		slices.Values(slices.SortedFunc(kept(id.entries, vocab), byID)), func(v format.Entry) {
+	writeList(w, `,"version":"`+fingerprintVersion+`","vocab":`,
+		slices.Values(slices.SortedFunc(filterBy(id.entries, vocab), byID)), func(v format.Entry) {
 			w.WriteByte('[')
 			w.Write(strconv.AppendInt(w.AvailableBuffer(), int64(v.ID), 10))
 			w.WriteByte(',')
@@ -79,8 +79,8 @@ func byIDThenContent(a, b added.Token) int {
 
 func byID(a, b format.Entry) int { return cmp.Compare(a.ID, b.ID) }
 
-// kept returns the values whose element of counts is true.
-func kept[T any](values []T, counts []bool) iter.Seq[T] {
+// filterBy returns the values whose element of counts is true.
+func filterBy[T any](values []T, counts []bool) iter.Seq[T] {
 	return func(yield func(T) bool) {
 		for i, v := range values {
 			if counts[i] && !yield(v) {
@@ -90,8 +90,8 @@ func kept[T any](values []T, counts []bool) iter.Seq[T] {
 	}
 }
 
-// list writes a JSON list; element writes each of its elements.
-func list[T any](w *bufio.Writer, before string, values iter.Seq[T], element func(T)) {
+// writeList writes a JSON list; element writes each of its elements.
+func writeList[T any](w *bufio.Writer, before string, values iter.Seq[T], element func(T)) {
 	w.WriteString(before)
 	w.WriteByte('[')
 	first := true
@@ -111,7 +111,7 @@ func writeJSON(w *bufio.Writer, value any) {
 	case string:
 		writeString(w, v)
 	case []any:
-		list(w, "", slices.Values(v), func(x any) { writeJSON(w, x) })
+		writeList(w, "", slices.Values(v), func(x any) { writeJSON(w, x) })
 	case map[string]any:
 		for i, name := range slices.Sorted(maps.Keys(v)) {
 			w.WriteByte("{,"[min(i, 1)])

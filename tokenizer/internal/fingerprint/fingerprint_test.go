@@ -27,7 +27,7 @@ func small() *hf.Config {
 	}
 }
 
-func sum(c *hf.Config, s fingerprint.Shapes) string {
+func sum(c *hf.Config, s fingerprint.Settings) string {
 	vocab := c.Model["vocab"].([]format.Entry)
 	place := func(token string) uint32 {
 		return uint32(slices.IndexFunc(vocab, func(v format.Entry) bool { return v.Token == token }))
@@ -48,7 +48,7 @@ func TestFingerprintIsTheHashOfOneText(t *testing.T) {
 			`"merges":[["a","b"]],"model":{"type":"BPE"},"normalizer":[{"prepend":"\"\u00e9\ud83d\ude00\n","type":"Prepend"}],` +
 			`"pre_tokenizer":[{"add_prefix_space":false,"type":"ByteLevel","use_regex":false}],"special_as_text":true,` +
 			`"special_tokens":[[4],[]],"version":"loaderd tokenizer 3","vocab":[[0,"a"],[1,"b"],[2,"ab"]]}`))
-	have := sum(c, fingerprint.Shapes{SpecialAsText: true, Before: []int32{4},
+	have := sum(c, fingerprint.Settings{SpecialAsText: true, Before: []int32{4},
 		Added: []added.Token{{ID: 4, Content: "<y>", Special: true}, {ID: 3, Content: "<x>", SingleWord: true}}})
 	if want := "sha256:" + hex.EncodeToString(h[:]); have != want {
 		t.Errorf("%s, want %s", have, want)
@@ -63,7 +63,7 @@ func TestFingerprintTellsIDsApart(t *testing.T) {
 	}
 	vocab := small().Model["vocab"].([]format.Entry)
 	merges := small().Model["merges"].([]merge.Rule)
-	want := sum(small(), fingerprint.Shapes{})
+	want := sum(small(), fingerprint.Settings{})
 	for name, x := range map[string]struct {
 		same   bool
 		change func(c *hf.Config)
@@ -98,12 +98,12 @@ func TestFingerprintTellsIDsApart(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			c := small()
 			x.change(c)
-			if have := sum(c, fingerprint.Shapes{}); (have == want) != x.same {
+			if have := sum(c, fingerprint.Settings{}); (have == want) != x.same {
 				t.Errorf("%s, that of the small tokenizer is %s", have, want)
 			}
 		})
 	}
-	for name, s := range map[string]fingerprint.Shapes{
+	for name, s := range map[string]fingerprint.Settings{
 		"an added token":            {Added: []added.Token{{ID: 3, Content: "<x>"}}},
 		"special tokens as text":    {SpecialAsText: true},
 		"a token before every text": {Before: []int32{1}},
@@ -124,7 +124,7 @@ func TestFingerprintLeavesOutWhatIsNeverDone(t *testing.T) {
 			c.Model["merges"] = append(c.Model["merges"].([]merge.Rule), m)
 			c.Model["vocab"] = append(c.Model["vocab"].([]format.Entry), format.Entry{Token: m.Left + m.Right, ID: int32(3 + i)})
 		}
-		return sum(c, fingerprint.Shapes{})
+		return sum(c, fingerprint.Settings{})
 	}
 	if with(merge.Rule{Left: "a", Right: "ba"}) != with() { // in "aba" the first two are merged earlier
 		t.Error("a merge that is never done is part of it")
@@ -139,8 +139,9 @@ func TestFingerprintLeavesOutWhatIsNeverDone(t *testing.T) {
 func TestByteLevelIsSplitAndByteLevel(t *testing.T) {
 	one, two := small(), small()
 	one.PreTokenizer = object{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}
-	two.PreTokenizer = object{"type": "Sequence", "pretokenizers": fingerprint.SplitBytes(pretokenize.ByteLevelPattern)}
-	if sum(one, fingerprint.Shapes{}) != sum(two, fingerprint.Shapes{}) {
+	two.PreTokenizer = object{"type": "Sequence",
+		"pretokenizers": fingerprint.SplitThenByteLevel(pretokenize.ByteLevelPattern)}
+	if sum(one, fingerprint.Settings{}) != sum(two, fingerprint.Settings{}) {
 		t.Error("they have two fingerprints")
 	}
 }

@@ -22,18 +22,18 @@ type Identity struct {
 	options      map[string]any // of the model
 	entries      []format.Entry
 	steps        []merge.Step
-	done         bool // each merge is done for some text
+	allReachable bool // each merge is done for some text
 }
 
 // Identify returns the identity of a valid configuration, given the places of its merges in its vocabulary. done
 // reports that each merge is done for some text.
 func Identify(c *hf.Config, steps []merge.Step, done bool) *Identity {
 	id := &Identity{
-		normalizer:   components(c.Normalizer),
-		preTokenizer: components(c.PreTokenizer),
+		normalizer:   canonicalComponents(c.Normalizer),
+		preTokenizer: canonicalComponents(c.PreTokenizer),
 		options:      map[string]any{"type": "BPE"},
 		steps:        steps,
-		done:         done,
+		allReachable: done,
 	}
 	for _, name := range []string{"unk_token", "fuse_unk", "byte_fallback", "ignore_merges"} {
 		if v := c.Model[name]; v != nil && v != false && v != "" {
@@ -44,9 +44,9 @@ func Identify(c *hf.Config, steps []merge.Step, done bool) *Identity {
 	return id
 }
 
-// reduced removes the merges that are never done and the entries that nothing reaches. It returns the options, and
+// reduce removes the merges that are never done and the entries that nothing reaches. It returns the options, and
 // for each merge and entry whether it is kept.
-func (id *Identity) reduced() (options map[string]any, merges, vocab []bool) {
+func (id *Identity) reduce() (options map[string]any, merges, vocab []bool) {
 	vocab = make([]bool, len(id.entries)) // initially those that represent a character without a token
 	unknown, _ := id.options["unk_token"].(string)
 	fallback := id.options["byte_fallback"] == true
@@ -54,12 +54,14 @@ func (id *Identity) reduced() (options map[string]any, merges, vocab []bool) {
 		vocab[i] = unknown != "" && v.Token == unknown || fallback && format.ByteToken.MatchString(v.Token)
 	}
 	if slices.ContainsFunc(id.steps, func(x merge.Step) bool { return vocab[x.Left] || vocab[x.Right] }) {
-		return id.options, merge.LastOfEqual(id.steps), all(len(id.entries))
+		return id.options, merge.LastOfEqual(id.steps), allTrue(len(id.entries))
 	}
-	if id.done {
-		merges = all(len(id.steps))
+	if id.allReachable {
+		merges = allTrue(len(id.steps))
 	} else {
-		merges = merge.Done(id.steps, len(id.entries), func(place uint32) string { return id.entries[place].Token })
+		merges = merge.ReachableMerges(id.steps, len(id.entries), func(place uint32) string {
+			return id.entries[place].Token
+		})
 	}
 	reached := make([]bool, len(id.entries))
 	for i, x := range id.steps {
@@ -70,7 +72,7 @@ func (id *Identity) reduced() (options map[string]any, merges, vocab []bool) {
 		reached[i] = reached[i] || size == len(v.Token)
 	}
 	if id.options["ignore_merges"] == true && slices.Contains(reached, false) {
-		return id.options, merges, all(len(id.entries)) // words that are entries are reached too
+		return id.options, merges, allTrue(len(id.entries)) // words that are entries are reached too
 	}
 	for i := range vocab {
 		vocab[i] = vocab[i] || reached[i]
@@ -80,12 +82,12 @@ func (id *Identity) reduced() (options map[string]any, merges, vocab []bool) {
 	return options, merges, vocab
 }
 
-// all returns n times true.
-func all(n int) []bool { return slices.Repeat([]bool{true}, n) }
+// allTrue returns n times true.
+func allTrue(n int) []bool { return slices.Repeat([]bool{true}, n) }
 
-// defaults are the fields of a component that determine ids, with the reference's defaults for missing ones; nil:
-// they are required.
-var defaults = map[string]map[string]any{
+// componentDefaults are the fields of a component that determine ids, with the reference's defaults for missing ones;
+// nil: they are required.
+var componentDefaults = map[string]map[string]any{
 	"ByteLevel":   {"add_prefix_space": true, "use_regex": true},
 	"Metaspace":   {"replacement": nil, "prepend_scheme": "always", "split": true},
 	"Split":       {"pattern": nil, "behavior": nil, "invert": false},
@@ -95,9 +97,9 @@ var defaults = map[string]map[string]any{
 	"Replace":     {"pattern": nil, "content": nil},
 }
 
-// components lists the parts of a normalizer or pre-tokenizer without nested sequences, each with its non-default
-// fields.
-func components(c map[string]any) []any {
+// canonicalComponents lists the parts of a normalizer or pre-tokenizer without nested sequences, each with its
+// non-default fields.
+func canonicalComponents(c map[string]any) []any {
 	if c == nil {
 		return []any{}
 	}
@@ -110,11 +112,11 @@ func components(c map[string]any) []any {
 		}
 		for _, p := range parts {
 			part, _ := p.(map[string]any)
-			list = append(list, components(part)...)
+			list = append(list, canonicalComponents(part)...)
 		}
 		return list
 	}
-	known, ok := defaults[kind]
+	known, ok := componentDefaults[kind]
 	out := map[string]any{"type": kind}
 	for field, value := range c {
 		byDefault, shapes := known[field]
@@ -126,13 +128,14 @@ func components(c map[string]any) []any {
 		out["prepend_scheme"] = "never"
 	}
 	if kind == "ByteLevel" && len(out) == 2 && out["add_prefix_space"] == false {
-		return SplitBytes(pretokenize.ByteLevelPattern)
+		return SplitThenByteLevel(pretokenize.ByteLevelPattern)
 	}
 	return []any{out}
 }
 
-// SplitBytes returns the parts of a pre-tokenizer that splits words by a pattern and writes bytes as characters.
-func SplitBytes(pattern string) []any {
+// SplitThenByteLevel returns the parts of a pre-tokenizer that splits words by a pattern and writes bytes as
+// characters.
+func SplitThenByteLevel(pattern string) []any {
 	return []any{
 		map[string]any{"type": "Split", "pattern": map[string]any{"Regex": pattern}, "behavior": "Isolated"},
 		map[string]any{"type": "ByteLevel", "add_prefix_space": false, "use_regex": false},

@@ -7,8 +7,8 @@ import (
 	hf "github.com/sugarme/tokenizer"
 )
 
-// parse reads a tokenizer.json into the library's Config, as the library's ConfigFromFile does. That function only
-// accepts the path of a file and reads it without a bound. The text holds all sections but these, which ReadConfig
+// parseConfig reads a tokenizer.json into the library's Config, as the library's ConfigFromFile does. That function
+// only accepts the path of a file and reads it without a bound. The text holds all sections but these, which ReadConfig
 // decodes:
 //
 //   - model.vocab: the library converts the ids to floating-point numbers in a map, and so loses the order of the
@@ -18,13 +18,13 @@ import (
 //
 // The text has only fields whose names are spelled as the library's, because encoding/json accepts "Special" for
 // "special".
-func parse(text []byte) (c *hf.Config, err error) {
-	err = guard(func() error { return json.Unmarshal(text, &c) })
+func parseConfig(text []byte) (c *hf.Config, err error) {
+	err = recoverPanic(func() error { return json.Unmarshal(text, &c) })
 	return c, err
 }
 
-// guard calls a function that may be the library's. It returns a panic as an error.
-func guard(call func() error) (err error) {
+// recoverPanic calls a function that may be the library's. It returns a panic as an error.
+func recoverPanic(call func() error) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("github.com/sugarme/tokenizer cannot read the file: %v", p)

@@ -38,16 +38,16 @@ type Entry struct {
 // ReadConfig reads a tokenizer.json strictly: no duplicate names, no invalid UTF-8, no unknown field. Model holds
 // "vocab" as []Entry in the order of the file, and "merges" as []merge.Rule, if the file has them in BPE's form.
 func ReadConfig(in io.Reader) (*hf.Config, error) {
-	r := configReader{dec: jsontext.NewDecoder(&boundedReader{in, maxFileBytes}), own: map[string]any{}}
-	if err := r.enclosed("{}", func() error { return r.object("tokenizer.json", r.field) }); err != nil {
+	r := configReader{dec: jsontext.NewDecoder(&boundedReader{in, maxFileBytes}), decodedFields: map[string]any{}}
+	if err := r.copyEnclosed("{}", func() error { return r.readObject("tokenizer.json", r.readField) }); err != nil {
 		return nil, err
 	}
 	if _, err := r.dec.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("something stands behind the object, or it is cut short")
 	}
-	c, err := parse(bytes.TrimSuffix(r.text, []byte{','}))
+	c, err := parseConfig(bytes.TrimSuffix(r.text, []byte{','}))
 	if err == nil {
-		maps.Copy(c.Model, r.own)
+		maps.Copy(c.Model, r.decodedFields)
 	}
 	return c, err
 }
@@ -68,16 +68,16 @@ func (b *boundedReader) Read(p []byte) (int, error) {
 
 // configReader checks a file and copies it into text for the library, without the sections that it decodes itself.
 type configReader struct {
-	dec  *jsontext.Decoder
-	text []byte
-	kept texts
-	own  map[string]any // fields of the model that are not in text
+	dec           *jsontext.Decoder
+	text          []byte
+	arena         stringArena
+	decodedFields map[string]any // fields of the model that are not in text
 }
 
-// object calls field for each name of an object; field must read the value.
-func (r *configReader) object(what string, field func(name string) error) error {
+// readObject calls field for each name of an object; field must read the value.
+func (r *configReader) readObject(what string, field func(name string) error) error {
 	if k := r.dec.PeekKind(); k != '{' && k != 0 {
-		return r.wrong(what, "an object")
+		return r.typeError(what, "an object")
 	}
 	if _, err := r.dec.ReadToken(); err != nil {
 		return err
@@ -87,7 +87,7 @@ func (r *configReader) object(what string, field func(name string) error) error 
 		if err != nil {
 			return err
 		}
-		text, err := r.string(name)
+		text, err := r.decodeString(name)
 		if err != nil {
 			return err
 		}
@@ -99,10 +99,10 @@ func (r *configReader) object(what string, field func(name string) error) error 
 	return err
 }
 
-// list calls element for each element of a list; element must read it.
-func (r *configReader) list(what string, element func(i int) error) error {
+// readList calls element for each element of a list; element must read it.
+func (r *configReader) readList(what string, element func(i int) error) error {
 	if k := r.dec.PeekKind(); k != '[' && k != 0 {
-		return r.wrong(what, "a list")
+		return r.typeError(what, "a list")
 	}
 	if _, err := r.dec.ReadToken(); err != nil {
 		return err
@@ -119,58 +119,60 @@ func (r *configReader) list(what string, element func(i int) error) error {
 	}
 }
 
-// wrong returns the error for a value of the wrong type.
-func (r *configReader) wrong(what, want string) error {
+// typeError returns the error for a value of the wrong type.
+func (r *configReader) typeError(what, want string) error {
 	v, err := r.dec.ReadValue()
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("%s: want %s, have %s", what, want, Cut(v.String()))
+	return fmt.Errorf("%s: want %s, have %s", what, want, Truncate(v.String()))
 }
 
-func (r *configReader) field(name string) error {
+func (r *configReader) readField(name string) error {
 	switch name {
 	case "added_tokens":
-		return errors.Join(r.copyName(name), r.enclosed("[]", r.addedTokens))
+		return errors.Join(r.copyName(name), r.copyEnclosed("[]", r.readAddedTokens))
 	case "model":
-		return errors.Join(r.copyName(name), r.enclosed("{}", func() error { return r.object(name, r.modelField) }))
+		return errors.Join(r.copyName(name), r.copyEnclosed("{}", func() error {
+			return r.readObject(name, r.readModelField)
+		}))
 	}
-	v, err := r.value(name)
+	v, err := r.readValue(name)
 	if err != nil {
 		return err
 	}
 	switch name {
 	case "version":
-		if version, _ := unquoted(v); version != "1.0" {
-			return Refuse(name, v)
+		if version, _ := unquote(v); version != "1.0" {
+			return UnsupportedError(name, v)
 		}
 	case "truncation", "padding", "normalizer", "pre_tokenizer", "post_processor", "decoder":
 		if v.Kind() != '{' && v.Kind() != 'n' {
 			return fmt.Errorf("%s: want an object, have %s", name, Describe(v))
 		}
 	default:
-		return refuseField(name, v)
+		return unknownFieldError(name, v)
 	}
 	return r.copyField(name, v)
 }
 
-// refuseField returns the error for an unknown field. It recognises kinds of files that are mistaken for a
+// unknownFieldError returns the error for an unknown field. It recognises kinds of files that are mistaken for a
 // tokenizer.json.
-func refuseField(name string, v jsontext.Value) error {
+func unknownFieldError(name string, v jsontext.Value) error {
 	switch {
 	case v.Kind() == '0':
 		return fmt.Errorf("field %s: the file is a vocabulary (vocab.json), which is one half of a tokenizer: %s",
-			Cut(strconv.Quote(name)), Convert)
+			Truncate(strconv.Quote(name)), ConvertHint)
 	case name == "added_tokens_decoder" || name == "tokenizer_class" || strings.HasSuffix(name, "_token"):
 		return fmt.Errorf(
 			"field %s: the file is the configuration of a tokenizer (tokenizer_config.json, special_tokens_map.json): %s",
-			Cut(strconv.Quote(name)), Convert)
+			Truncate(strconv.Quote(name)), ConvertHint)
 	}
-	return Refuse("field "+Cut(strconv.Quote(name)), v)
+	return UnsupportedError("field "+Truncate(strconv.Quote(name)), v)
 }
 
-// value reads a value of bounded size.
-func (r *configReader) value(what string) (jsontext.Value, error) {
+// readValue reads a value of bounded size.
+func (r *configReader) readValue(what string) (jsontext.Value, error) {
 	v, err := r.dec.ReadValue()
 	if err == nil && len(v) > maxComponentBytes {
 		err = fmt.Errorf("%s: %d bytes, want at most %d", what, len(v), maxComponentBytes)
@@ -178,8 +180,8 @@ func (r *configReader) value(what string) (jsontext.Value, error) {
 	return v, err
 }
 
-// enclosed copies brackets, what inside copies between them, and a comma.
-func (r *configReader) enclosed(brackets string, inside func() error) error {
+// copyEnclosed copies brackets, what inside copies between them, and a comma.
+func (r *configReader) copyEnclosed(brackets string, inside func() error) error {
 	r.text = append(r.text, brackets[0])
 	err := inside()
 	if last := len(r.text) - 1; r.text[last] == ',' {
@@ -203,10 +205,10 @@ func (r *configReader) copyField(name string, v jsontext.Value) error {
 	return err
 }
 
-func (r *configReader) addedTokens() error {
+func (r *configReader) readAddedTokens() error {
 	size := 0
-	return r.list("added_tokens", func(i int) error {
-		content, err := r.addedToken(fmt.Sprintf("added_tokens[%d]", i))
+	return r.readList("added_tokens", func(i int) error {
+		content, err := r.readAddedToken(fmt.Sprintf("added_tokens[%d]", i))
 		if err != nil {
 			return err
 		}
@@ -221,14 +223,14 @@ func (r *configReader) addedTokens() error {
 // addedFields are the fields of an added token, and the type of each.
 var addedFields = []struct{ name, want string }{
 	{"id", "a whole number"}, {"content", "a text"},
-	{"single_word", truth}, {"lstrip", truth}, {"rstrip", truth}, {"normalized", truth}, {"special", truth},
+	{"single_word", boolText}, {"lstrip", boolText}, {"rstrip", boolText}, {"normalized", boolText}, {"special", boolText},
 }
 
-const truth = "true or false"
+const boolText = "true or false"
 
-// addedToken copies a token, which must have all fields, as in the reference. It omits null values and fields with
+// readAddedToken copies a token, which must have all fields, as in the reference. It omits null values and fields with
 // other names, which the library would accept if only the case of letters differs.
-func (r *configReader) addedToken(where string) (content string, err error) {
+func (r *configReader) readAddedToken(where string) (content string, err error) {
 	given := map[string]bool{}
 	read := func(name string) error {
 		v, err := r.dec.ReadValue()
@@ -246,85 +248,85 @@ func (r *configReader) addedToken(where string) (content string, err error) {
 			_, err := strconv.ParseInt(string(v), 10, 64)
 			ok = err == nil
 		case "content":
-			content, err = unquoted(v)
+			content, err = unquote(v)
 			ok = err == nil
 		default:
 			ok = v.Kind() == 't' || v.Kind() == 'f'
 		}
 		if !ok {
-			return fmt.Errorf("%s: want %s for %s, have %s", where, addedFields[at].want, name, Cut(v.String()))
+			return fmt.Errorf("%s: want %s for %s, have %s", where, addedFields[at].want, name, Truncate(v.String()))
 		}
 		return r.copyField(name, v)
 	}
-	if err := r.enclosed("{}", func() error { return r.object(where, read) }); err != nil {
+	if err := r.copyEnclosed("{}", func() error { return r.readObject(where, read) }); err != nil {
 		return "", err
 	}
 	for _, f := range addedFields {
 		if !given[f.name] {
-			return "", fmt.Errorf("%s %s: %q is missing", where, Cut(strconv.Quote(content)), f.name)
+			return "", fmt.Errorf("%s %s: %q is missing", where, Truncate(strconv.Quote(content)), f.name)
 		}
 	}
 	return content, nil
 }
 
-// string decodes a JSON string.
-func (r *configReader) string(v jsontext.Value) (string, error) {
+// decodeString decodes a JSON string.
+func (r *configReader) decodeString(v jsontext.Value) (string, error) {
 	if bytes.IndexByte(v, '\\') < 0 {
-		return r.kept.text(v[1 : len(v)-1]), nil
+		return r.arena.store(v[1 : len(v)-1]), nil
 	}
-	return unquoted(v)
+	return unquote(v)
 }
 
-// unquoted decodes a JSON string.
-func unquoted(v jsontext.Value) (string, error) {
+// unquote decodes a JSON string.
+func unquote(v jsontext.Value) (string, error) {
 	text, err := jsontext.AppendUnquote(nil, v)
 	return string(text), err
 }
 
-func (r *configReader) modelField(name string) error {
+func (r *configReader) readModelField(name string) error {
 	switch k := r.dec.PeekKind(); {
 	case name == "vocab" && k == '{':
-		return r.vocab()
+		return r.readVocab()
 	case name == "merges" && k == '[':
-		return r.merges()
+		return r.readMerges()
 	case name == "vocab" || name == "merges": // those of another kind of model
-		r.own[name] = "not BPE's"
+		r.decodedFields[name] = "not BPE's"
 		return r.dec.SkipValue()
 	}
-	v, err := r.value("model " + name)
+	v, err := r.readValue("model " + name)
 	if err != nil {
 		return err
 	}
 	return r.copyField(name, v)
 }
 
-func (r *configReader) vocab() error {
+func (r *configReader) readVocab() error {
 	var list []Entry
-	err := r.object("model vocab", func(token string) error {
+	err := r.readObject("model vocab", func(token string) error {
 		v, err := r.dec.ReadValue()
 		if err != nil {
 			return err
 		}
 		id, err := strconv.ParseUint(string(v), 10, 32)
 		if err != nil || id > merge.MaxID {
-			return fmt.Errorf("model vocab: token %s: id %s is not an integer in 0..%d", Cut(strconv.Quote(token)),
-				Cut(v.String()), merge.MaxID)
+			return fmt.Errorf("model vocab: token %s: id %s is not an integer in 0..%d", Truncate(strconv.Quote(token)),
+				Truncate(v.String()), merge.MaxID)
 		}
 		if len(list) > merge.MaxID {
 			return fmt.Errorf("model vocab: more than %d tokens", merge.MaxID+1)
 		}
-		list = append(doubled(list), Entry{token, int32(id)})
+		list = append(growDouble(list), Entry{token, int32(id)})
 		return nil
 	})
-	r.own["vocab"] = list
+	r.decodedFields["vocab"] = list
 	return err
 }
 
-// merges reads merges in either spelling, "a b" or ["a", "b"]. The reference refuses a file that has both.
-func (r *configReader) merges() error {
+// readMerges reads merges in either spelling, "a b" or ["a", "b"]. The reference refuses a file that has both.
+func (r *configReader) readMerges() error {
 	var list []merge.Rule
 	var spelling jsontext.Kind // of the first
-	err := r.list("model merges", func(i int) error {
+	err := r.readList("model merges", func(i int) error {
 		if i > merge.MaxID {
 			return fmt.Errorf("model merges: more than %d", merge.MaxID+1)
 		}
@@ -338,37 +340,37 @@ func (r *configReader) merges() error {
 		if spelling == 0 {
 			spelling = v.Kind()
 		}
-		m, ok := r.merge(v)
+		m, ok := r.decodeMerge(v)
 		if ok && v.Kind() != spelling {
 			return fmt.Errorf(`model merges: merge %d: %s where those before are spelled otherwise: `+
-				`want all of them as "left right", or all as ["left", "right"]`, i, Cut(v.String()))
+				`want all of them as "left right", or all as ["left", "right"]`, i, Truncate(v.String()))
 		}
 		if !ok {
-			return fmt.Errorf(`model merges: merge %d: want "left right" or ["left", "right"], have %s`, i, Cut(v.String()))
+			return fmt.Errorf(`model merges: merge %d: want "left right" or ["left", "right"], have %s`, i, Truncate(v.String()))
 		}
-		list = append(doubled(list), m)
+		list = append(growDouble(list), m)
 		return nil
 	})
-	r.own["merges"] = list
+	r.decodedFields["merges"] = list
 	return err
 }
 
-// doubled ensures room for another element by doubling the capacity. append grows long lists only by a quarter, and
+// growDouble ensures room for another element by doubling the capacity. append grows long lists only by a quarter, and
 // these lists are long.
-func doubled[T any](list []T) []T {
+func growDouble[T any](list []T) []T {
 	if len(list) < cap(list) {
 		return list
 	}
 	return slices.Grow(list, max(len(list), 1<<8))
 }
 
-// merge decodes a merge.
-func (r *configReader) merge(v jsontext.Value) (m merge.Rule, ok bool) {
+// decodeMerge decodes a merge.
+func (r *configReader) decodeMerge(v jsontext.Value) (m merge.Rule, ok bool) {
 	if left, right, ok := plainPair(v); ok {
-		return merge.Rule{Left: r.kept.text(left), Right: r.kept.text(right)}, true
+		return merge.Rule{Left: r.arena.store(left), Right: r.arena.store(right)}, true
 	}
 	if v.Kind() == '"' {
-		s, err := unquoted(v)
+		s, err := unquote(v)
 		if err != nil {
 			return m, false
 		}

@@ -68,7 +68,7 @@ func TestReadConfigIsStrict(t *testing.T) {
 		"a token twice":          {`{"model": {"vocab": {"a": 1, "a": 2}}}`, `"a"`},
 		"an escaped token twice": {`{"model": {"vocab": {"a": 1, "\u0061": 2}}}`, `a`},
 		"invalid UTF-8":          {"{\"model\": {\"vocab\": {\"\xff\": 1}}}", "UTF-8"},
-		"an unknown field":       {`{"dictionary": {}}`, `field "dictionary" {} is not supported: ` + Advice},
+		"an unknown field":       {`{"dictionary": {}}`, `field "dictionary" {} is not supported: ` + PretokenizedHint},
 		"another version":        {`{"version": "2.0"}`, `version "2.0" is not supported`},
 		"a field is missing": {
 			`{"added_tokens": [{"id": 9, "content": "<x>", "single_word": false, "lstrip": true, "rstrip": false, "normalized": false}]}`,
@@ -152,7 +152,7 @@ func FuzzReadConfig(f *testing.F) {
 }
 
 func TestGuard_PanicIsAnError(t *testing.T) {
-	err := guard(func() error { panic("index out of range") })
+	err := recoverPanic(func() error { panic("index out of range") })
 	const want = "github.com/sugarme/tokenizer cannot read the file: index out of range"
 	if err == nil || err.Error() != want {
 		t.Errorf("error %v, want %s", err, want)
@@ -171,10 +171,10 @@ func TestFilesAreBounded(t *testing.T) {
 
 // Quotes in messages are truncated, but not within a character.
 func TestQuotesAreCut(t *testing.T) {
-	if s := strings.Repeat("é", 150); Cut(s) != s {
-		t.Errorf("300 bytes become %d", len(Cut(s)))
+	if s := strings.Repeat("é", 150); Truncate(s) != s {
+		t.Errorf("300 bytes become %d", len(Truncate(s)))
 	}
-	if s := Cut("a" + strings.Repeat("é", 150)); s != "a"+strings.Repeat("é", 149)+"..." {
+	if s := Truncate("a" + strings.Repeat("é", 150)); s != "a"+strings.Repeat("é", 149)+"..." {
 		t.Errorf("301 bytes become %q", s)
 	}
 }

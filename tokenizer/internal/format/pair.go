@@ -38,17 +38,17 @@ func plainText(s []byte) (text, rest []byte, ok bool) {
 	return s[1:end], bytes.TrimLeft(s[end+1:], white), true
 }
 
-// texts stores many short texts in few allocations. An allocation lives until none of its texts is referenced.
-type texts struct{ piece strings.Builder }
+// stringArena stores many short texts in few allocations. An allocation lives until none of its texts is referenced.
+type stringArena struct{ chunk strings.Builder }
 
-const pieceBytes = 1 << 16
+const arenaChunk = 1 << 16
 
-func (t *texts) text(b []byte) string {
-	if t.piece.Len()+len(b) > t.piece.Cap() {
-		t.piece = strings.Builder{}
-		t.piece.Grow(max(pieceBytes, len(b)))
+func (t *stringArena) store(b []byte) string {
+	if t.chunk.Len()+len(b) > t.chunk.Cap() {
+		t.chunk = strings.Builder{}
+		t.chunk.Grow(max(arenaChunk, len(b)))
 	}
-	from := t.piece.Len()
-	t.piece.Write(b)
-	return t.piece.String()[from:]
+	from := t.chunk.Len()
+	t.chunk.Write(b)
+	return t.chunk.String()[from:]
 }

@@ -43,11 +43,11 @@ func TestMergesAreReadAlikeHoweverSpelled(t *testing.T) {
 
 // Stored texts do not change when others are added.
 func TestTextsAreKept(t *testing.T) {
-	var kept texts
+	var kept stringArena
 	var have, want []string
 	for i := range 300 {
 		text := strings.Repeat(string(rune('a'+i%26)), i*i%1000*(1+i%7/6*100))
-		have, want = append(have, kept.text([]byte(text))), append(want, text)
+		have, want = append(have, kept.store([]byte(text))), append(want, text)
 	}
 	for i := range want {
 		if have[i] != want[i] {

@@ -39,15 +39,15 @@ func ReadRanks(in io.Reader) ([]Rank, error) {
 		}
 		token, err := base64.StdEncoding.Strict().DecodeString(string(fields[0]))
 		if err != nil || len(token) == 0 {
-			return nil, fmt.Errorf("line %d: %s is no token in base64", n, Cut(strconv.Quote(string(fields[0]))))
+			return nil, fmt.Errorf("line %d: %s is no token in base64", n, Truncate(strconv.Quote(string(fields[0]))))
 		}
 		rank, err := strconv.ParseUint(string(fields[1]), 10, 32)
 		if err != nil || rank > merge.MaxID {
-			return nil, fmt.Errorf("line %d: rank %s is not an integer in 0..%d", n, Cut(strconv.Quote(string(fields[1]))),
+			return nil, fmt.Errorf("line %d: rank %s is not an integer in 0..%d", n, Truncate(strconv.Quote(string(fields[1]))),
 				merge.MaxID)
 		}
 		if other, ok := lineOf[string(token)]; ok {
-			return nil, fmt.Errorf("line %d: token %s is that of line %d", n, Cut(strconv.Quote(string(token))), other)
+			return nil, fmt.Errorf("line %d: token %s is that of line %d", n, Truncate(strconv.Quote(string(token))), other)
 		}
 		if other, ok := lineWith[int32(rank)]; ok {
 			return nil, fmt.Errorf("line %d: rank %d is that of line %d", n, rank, other)

@@ -6,17 +6,18 @@ import (
 	"strings"
 )
 
-// Advice is the end of every refusal.
-const Advice = "send documents already tokenized (content type application/vnd.loaderd.tokens, docs/tokenizers.md) " +
+// PretokenizedHint is the end of every refusal.
+const PretokenizedHint = "send documents already tokenized (content type application/vnd.loaderd.tokens, " +
+	"docs/tokenizers.md) " +
 	"instead"
 
-// Convert is the end of the refusal of a file that is one part of a tokenizer, or another spelling of one.
-const Convert = `give the tokenizer.json of the same model, or write one with transformers, ` +
-	`AutoTokenizer.from_pretrained("FOLDER").save_pretrained("OUT"), or ` + Advice
+// ConvertHint is the end of the refusal of a file that is one part of a tokenizer, or another spelling of one.
+const ConvertHint = `give the tokenizer.json of the same model, or write one with transformers, ` +
+	`AutoTokenizer.from_pretrained("FOLDER").save_pretrained("OUT"), or ` + PretokenizedHint
 
-// Refuse returns the error for a component that has not been compared with the reference.
-func Refuse(component string, value any) error {
-	return fmt.Errorf("%s %s is not supported: %s", component, Describe(value), Advice)
+// UnsupportedError returns the error for a component that has not been compared with the reference.
+func UnsupportedError(component string, value any) error {
+	return fmt.Errorf("%s %s is not supported: %s", component, Describe(value), PretokenizedHint)
 }
 
 // Describe returns a value from the file as text, truncated if it is long.
@@ -25,11 +26,11 @@ func Describe(value any) string {
 	if err != nil {
 		return fmt.Sprint(value)
 	}
-	return Cut(string(b))
+	return Truncate(string(b))
 }
 
-// Cut truncates a text for a message.
-func Cut(s string) string {
+// Truncate truncates a text for a message.
+func Truncate(s string) string {
 	if len(s) > 300 {
 		return strings.ToValidUTF8(s[:300], "") + "..."
 	}

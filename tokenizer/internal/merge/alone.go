@@ -8,18 +8,18 @@ import (
 	"loaderd/tokenizer/internal/pairs"
 )
 
-// SetAllDone declares that each merge is done for some text: the token that it makes is the result of merging its
+// SetAllReachable declares that each merge is done for some text: the token that it makes is the result of merging its
 // text, with this merge as the last.
-func (m *Merges) SetAllDone() { m.allDone = true }
+func (m *Merges) SetAllReachable() { m.allReachable = true }
 
 // PrepareGreedy enables encoding without merging where that is possible. If words start with bytes, only long ones
 // are encoded so, and the encoder is created for the first of these. tokens are the texts of the vocabulary by id.
 func (m *Merges) PrepareGreedy(tokens []string) {
-	grown := m.grown
-	m.grown = nil // not needed afterwards
+	grown := m.selfTokens
+	m.selfTokens = nil // not needed afterwards
 	m.greedy = sync.OnceValue(func() *greedyMerges {
 		if grown == nil {
-			grown = m.findGrown(tokens)
+			grown = m.findSelfTokens(tokens)
 		}
 		return newGreedy(m, grown, m.textOf(tokens))
 	})
@@ -36,15 +36,15 @@ func (m *Merges) textOf(tokens []string) func(symbol uint32) string {
 	return func(symbol uint32) string { return m.text[symbol] }
 }
 
-// Themselves reports for each token, by id, whether it is the result of merging its text.
-func (m *Merges) Themselves(tokens []string) []bool {
+// SelfMerging reports for each token, by id, whether it is the result of merging its text.
+func (m *Merges) SelfMerging(tokens []string) []bool {
 	is, known := make([]bool, len(tokens)), make([]bool, len(tokens))
-	if m.grown = m.findGrown(tokens); !m.grown.tooLong {
-		for _, made := range m.made {
+	if m.selfTokens = m.findSelfTokens(tokens); !m.selfTokens.tooLong {
+		for _, made := range m.results {
 			known[m.ids[made]] = true
 		}
-		for _, t := range m.grown.tokens {
-			is[m.ids[m.made[t.rank]]] = true
+		for _, t := range m.selfTokens.tokens {
+			is[m.ids[m.results[t.rank]]] = true
 		}
 	}
 	var s Scratch
@@ -58,63 +58,63 @@ func (m *Merges) Themselves(tokens []string) []bool {
 	return is
 }
 
-// grownTokens are the tokens that result from their own text, by age, a token before those that contain it; none if
-// one is too long.
-type grownTokens struct {
-	tokens  []grownToken
+// selfMergingTokens are the tokens that result from their own text, by age, a token before those that contain it; none
+// if one is too long.
+type selfMergingTokens struct {
+	tokens  []selfMergingToken
 	tooLong bool
 }
 
-// grownToken is a token that results from its own text.
-type grownToken struct {
+// selfMergingToken is a token that results from its own text.
+type selfMergingToken struct {
 	rank uint32 // of the last merge
 	age  uint32 // the highest rank of its merges
 	size int32
 }
 
-// findGrown returns the tokens that result from their own text.
-func (m *Merges) findGrown(tokens []string) *grownTokens {
+// findSelfTokens returns the tokens that result from their own text.
+func (m *Merges) findSelfTokens(tokens []string) *selfMergingTokens {
 	text := m.textOf(tokens)
-	list := make([]grownToken, 0, len(m.made))
-	if m.allDone && m.ordered { // the last merge of each is that of the highest rank
-		for rank, made := range m.made {
-			if len(text(made)) > greedyText {
-				return &grownTokens{tooLong: true}
+	list := make([]selfMergingToken, 0, len(m.results))
+	if m.allReachable && m.isOrdered { // the last merge of each is that of the highest rank
+		for rank, made := range m.results {
+			if len(text(made)) > maxGreedyToken {
+				return &selfMergingTokens{tooLong: true}
 			}
-			list = append(list, grownToken{uint32(rank), uint32(rank), int32(len(text(made)))})
+			list = append(list, selfMergingToken{uint32(rank), uint32(rank), int32(len(text(made)))})
 		}
-		return &grownTokens{tokens: list}
+		return &selfMergingTokens{tokens: list}
 	}
 	var symbols, scratch []uint32
 	done := make([]bool, len(m.ids))
-	for _, made := range m.made {
+	for _, made := range m.results {
 		t := text(made)
 		if done[made] || t == "" {
 			continue
 		}
 		done[made] = true
-		if len(t) > greedyText {
-			return &grownTokens{tooLong: true}
+		if len(t) > maxGreedyToken {
+			return &selfMergingTokens{tooLong: true}
 		}
-		var ranks aloneRanks
-		symbols, ranks, scratch = m.mergeAlone(scratch[:0], []byte(t))
+		var ranks mergeRanks
+		symbols, ranks, scratch = m.mergePlain(scratch[:0], []byte(t))
 		if len(symbols) == 1 && symbols[0] == made {
-			list = append(list, grownToken{ranks.last, ranks.highest, int32(len(t))})
+			list = append(list, selfMergingToken{ranks.last, ranks.highest, int32(len(t))})
 		}
 	}
-	slices.SortFunc(list, func(a, b grownToken) int {
+	slices.SortFunc(list, func(a, b selfMergingToken) int {
 		return cmp.Or(cmp.Compare(a.age, b.age), cmp.Compare(a.size, b.size))
 	})
-	return &grownTokens{tokens: list}
+	return &selfMergingTokens{tokens: list}
 }
 
-// aloneRanks are the rank of the last merge of a word, and the highest of all.
-type aloneRanks struct{ last, highest uint32 }
+// mergeRanks are the rank of the last merge of a word, and the highest of all.
+type mergeRanks struct{ last, highest uint32 }
 
-// mergeAlone merges a word in the scratch, examining all pairs after each merge, and returns the remaining symbols.
-func (m *Merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks aloneRanks, scratch []uint32) {
+// mergePlain merges a word in the scratch, examining all pairs after each merge, and returns the remaining symbols.
+func (m *Merges) mergePlain(s []uint32, word []byte) (symbols []uint32, ranks mergeRanks, scratch []uint32) {
 	if m.characters != nil {
-		s = m.characters.start(s, word)
+		s = m.characters.appendSymbols(s, word)
 	} else {
 		for _, b := range word {
 			s = append(s, uint32(b))
@@ -122,12 +122,12 @@ func (m *Merges) mergeAlone(s []uint32, word []byte) (symbols []uint32, ranks al
 	}
 	n := len(s)
 	s = slices.Grow(s, n)[:2*n]
-	symbols, ranks = joinAlone(s[:n], s[n:], &m.pairs, m.made)
+	symbols, ranks = joinPlain(s[:n], s[n:], &m.pairs, m.results)
 	return symbols, ranks, s
 }
 
-// joinAlone merges symbols; rank has the same length. made[r] is the symbol that the merge of rank r makes.
-func joinAlone(w, rank []uint32, table *pairs.Table, made []uint32) (symbols []uint32, ranks aloneRanks) {
+// joinPlain merges symbols; rank has the same length. made[r] is the symbol that the merge of rank r makes.
+func joinPlain(w, rank []uint32, table *pairs.Table, made []uint32) (symbols []uint32, ranks mergeRanks) {
 	n := len(w)
 	for i := range n - 1 {
 		rank[i] = rankOf(table, w[i], w[i+1])
@@ -159,7 +159,7 @@ func joinAlone(w, rank []uint32, table *pairs.Table, made []uint32) (symbols []u
 
 // rankOf returns the rank of a pair. Most pairs have none.
 func rankOf(table *pairs.Table, left, right uint32) uint32 {
-	if !table.Maybe.Has(left, right) {
+	if !table.Filter.MayHave(left, right) {
 		return none
 	}
 	return table.Rank(left, right)

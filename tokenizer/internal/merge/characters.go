@@ -49,8 +49,8 @@ func (t *Characters) Set(r rune, symbol uint32) {
 	t.page[r>>8][r&0xff] = symbol
 }
 
-// of returns the symbol of a character, or none.
-func (t *Characters) of(r rune) uint32 {
+// symbolOf returns the symbol of a character, or none.
+func (t *Characters) symbolOf(r rune) uint32 {
 	if r < utf8.RuneSelf {
 		return t.ascii[r]
 	}
@@ -60,11 +60,11 @@ func (t *Characters) of(r rune) uint32 {
 	return none
 }
 
-// known returns the size of the longest prefix of text that consists of characters with tokens.
-func (t *Characters) known(text []byte) int {
+// knownPrefix returns the size of the longest prefix of text that consists of characters with tokens.
+func (t *Characters) knownPrefix(text []byte) int {
 	for i := 0; i < len(text); {
 		r, n := utf8.DecodeRune(text[i:])
-		if t.of(r) == none {
+		if t.symbolOf(r) == none {
 			return i
 		}
 		i += n
@@ -72,17 +72,17 @@ func (t *Characters) known(text []byte) int {
 	return len(text)
 }
 
-// start appends the initial symbols of a word. A character without a token becomes those of its bytes if all have
-// one, otherwise unk. An unk is appended before the next character that has a token, so bytes may precede it, as in
-// the reference.
-func (t *Characters) start(dst []uint32, word []byte) []uint32 {
+// appendSymbols appends the initial symbols of a word. A character without a token becomes those of its bytes if all
+// have one, otherwise unk. An unk is appended before the next character that has a token, so bytes may precede it, as
+// in the reference.
+func (t *Characters) appendSymbols(dst []uint32, word []byte) []uint32 {
 	waits := false
 	for i := 0; i < len(word); {
 		r, n := rune(word[i]), 1
 		if r >= utf8.RuneSelf {
 			r, n = utf8.DecodeRune(word[i:])
 		}
-		if symbol := t.of(r); symbol != none {
+		if symbol := t.symbolOf(r); symbol != none {
 			if waits {
 				dst = append(dst, t.unk)
 				waits = false
@@ -125,8 +125,8 @@ func (t *Characters) hasBytes(char []byte) bool {
 	return true
 }
 
-// Whole reports whether every character is a token or has the tokens of its bytes.
-func (t *Characters) Whole() bool {
+// IsComplete reports whether every character is a token or has the tokens of its bytes.
+func (t *Characters) IsComplete() bool {
 	for r := range rune(utf8.RuneSelf) {
 		char := []byte{byte(r)}
 		if r == ' ' {
@@ -144,10 +144,10 @@ func (t *Characters) Whole() bool {
 	return true
 }
 
-// Parts returns a function of two adjacent bytes. It reports whether splitting a text between them does not change
+// CanSplit returns a function of two adjacent bytes. It reports whether splitting a text between them does not change
 // its symbols.
-func (t *Characters) Parts() func(before, after int) bool {
-	whole := t.Whole()
+func (t *Characters) CanSplit() func(before, after int) bool {
+	whole := t.IsComplete()
 	known := func(b int) bool { return b < utf8.RuneSelf && t.ascii[b] != none }
 	return func(before, after int) bool {
 		// next to an unk only a character with a token may be split off

@@ -24,11 +24,11 @@ func lastOfEqual(list []Step) (t pairs.Table, kept []bool) {
 	return t, kept
 }
 
-// Done reports for each merge whether it is ever done: whether it is the last merge of the characters of its result.
-// If a merge is done in a longer text, nothing has been joined over the borders of its result before, so the merges
-// within the result are the same. Of equal merges the last one is used. entry returns the spelling of an entry of the
-// vocabulary, which has n entries.
-func Done(list []Step, n int, entry func(place uint32) string) []bool {
+// ReachableMerges reports for each merge whether it is ever done: whether it is the last merge of the characters of its
+// result. If a merge is done in a longer text, nothing has been joined over the borders of its result before, so the
+// merges within the result are the same. Of equal merges the last one is used. entry returns the spelling of an entry
+// of the vocabulary, which has n entries.
+func ReachableMerges(list []Step, n int, entry func(place uint32) string) []bool {
 	ranks, done := lastOfEqual(list)
 	made := make([]uint32, len(list))
 	character := map[rune]uint32{}
@@ -73,7 +73,7 @@ func (l *lastMerge) lastOfSymbols(symbols []uint32, ranks *pairs.Table, made []u
 		return none
 	}
 	if len(symbols) <= shortMax {
-		if left, r := joinAlone(symbols, l.rank[:], ranks, made); len(left) == 1 {
+		if left, r := joinPlain(symbols, l.rank[:], ranks, made); len(left) == 1 {
 			return r.last
 		}
 		return none

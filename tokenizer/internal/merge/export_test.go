@@ -2,10 +2,10 @@ package merge
 
 // Bounds, exported for tests.
 const (
-	GreedyWalk = greedyWalk
-	GreedyText = greedyText
-	WindowLook = windowLook
-	KeepNodes  = keepNodes
+	GreedyWalk = maxWalkRatio
+	GreedyText = maxGreedyToken
+	WindowLook = windowProbe
+	KeepNodes  = maxKeptNodes
 )
 
 // HasGreedy reports whether words are encoded greedily.
@@ -24,11 +24,11 @@ func (m *Merges) EncodeGreedily(s *Scratch, dst []int32, word []byte) (ids []int
 }
 
 // Ordered reports whether merges are in the order of training.
-func (m *Merges) Ordered() bool { return m.ordered }
+func (m *Merges) Ordered() bool { return m.isOrdered }
 
 // ByRank and ByHeap are the two algorithms for merging a long word.
-func (m *Merges) ByRank(s *Scratch, word []byte) []int32 { return m.byRank(s, nil, word) }
-func (m *Merges) ByHeap(s *Scratch, word []byte) []int32 { return m.byHeap(s, nil, word) }
+func (m *Merges) ByRank(s *Scratch, word []byte) []int32 { return m.mergeByRank(s, nil, word) }
+func (m *Merges) ByHeap(s *Scratch, word []byte) []int32 { return m.mergeByHeap(s, nil, word) }
 
 // Walked returns how many bytes greedy encoding has read. Windows returns the number of windows at the end of the
 // last word. Kept returns the capacity for symbols of long words.

@@ -6,23 +6,23 @@ import (
 	"loaderd/tokenizer/internal/pairs"
 )
 
-// Few is a short word during merging. A symbol stays at the place where it starts, the first at place 1; noSymbol
+// ShortWord is a short word during merging. A symbol stays at the place where it starts, the first at place 1; noSymbol
 // precedes the first and follows the last. The pair of a symbol and the next one has the rank of their merge in the
 // bits above the place of the symbol. So the minimum of all pairs is the next merge.
-type Few struct {
-	symbol [1 << placeBits]uint32
-	pair   [1 << placeBits]uint32
-	size   int
-	left   uint64 // a bit per place that has a symbol, noSymbol included
+type ShortWord struct {
+	symbol   [1 << placeBits]uint32
+	pair     [1 << placeBits]uint32
+	size     int
+	occupied uint64 // a bit per place that has a symbol, noSymbol included
 }
 
 const (
 	// shortMax is the longest word, in symbols, for which examining all pairs after each merge is the fastest algorithm.
 	shortMax  = 48
 	placeBits = 6
-	places    = 1<<placeBits - 1
-	noPair    = none &^ places // minimum value without a pair
-	noSymbol  = symbolMask     // above MaxID: it merges with nothing
+	placeMask = 1<<placeBits - 1
+	noPair    = none &^ placeMask // minimum value without a pair
+	noSymbol  = symbolMask        // above MaxID: it merges with nothing
 )
 
 var noPairs = func() (p [16]uint32) {
@@ -32,76 +32,76 @@ var noPairs = func() (p [16]uint32) {
 	return p
 }()
 
-// begin prepares for size symbols, at most shortMax and possibly none, without pairs.
-func (w *Few) begin(size int) {
+// reset prepares for size symbols, at most shortMax and possibly none, without pairs.
+func (w *ShortWord) reset(size int) {
 	for i := 0; i < max(size, 1); i += len(noPairs) {
 		*(*[len(noPairs)]uint32)(w.pair[i:]) = noPairs
 	}
-	w.symbol[0], w.symbol[(size+1)&places] = noSymbol, noSymbol
-	w.size, w.left = size, 2<<(size+1)-1
+	w.symbol[0], w.symbol[(size+1)&placeMask] = noSymbol, noSymbol
+	w.size, w.occupied = size, 2<<(size+1)-1
 }
 
-// beginBytes sets the symbols to the bytes of a word.
-func (m *Merges) beginBytes(w *Few, word []byte) {
-	w.begin(len(word))
+// startBytes sets the symbols to the bytes of a word.
+func (m *Merges) startBytes(w *ShortWord, word []byte) {
+	w.reset(len(word))
 	prev := uint32(word[0])
 	w.symbol[1] = prev
 	for i := 1; i < len(word); i++ {
 		c := uint32(word[i])
-		w.symbol[(i+1)&places] = c
-		w.pair[i&places] = m.two[(prev<<8|c)&0xffff]<<placeBits | uint32(i)
+		w.symbol[(i+1)&placeMask] = c
+		w.pair[i&placeMask] = m.bytePairRank[(prev<<8|c)&0xffff]<<placeBits | uint32(i)
 		prev = c
 	}
 }
 
-// least returns the minimum of all pairs.
-func (w *Few) least() uint32 {
+// minPair returns the minimum of all pairs.
+func (w *ShortWord) minPair() uint32 {
 	p := (*[16]uint32)(w.pair[:])
 	a, b := min(p[0], p[1], p[2], p[3]), min(p[4], p[5], p[6], p[7])
 	c, d := min(p[8], p[9], p[10], p[11]), min(p[12], p[13], p[14], p[15])
 	for i := 16; i < w.size; i += 16 {
-		p = (*[16]uint32)(w.pair[i&places:])
+		p = (*[16]uint32)(w.pair[i&placeMask:])
 		a, b = min(a, p[0], p[1], p[2], p[3]), min(b, p[4], p[5], p[6], p[7])
 		c, d = min(c, p[8], p[9], p[10], p[11]), min(d, p[12], p[13], p[14], p[15])
 	}
 	return min(a, b, c, d)
 }
 
-// fewScratch is the scratch space of JoinFew.
-type fewScratch struct {
+// shortWordScratch is the scratch space of MergeShortWords.
+type shortWordScratch struct {
 	fresh   [2 * Lanes]uint64
 	touched uint64 // prevents the compiler from removing the loads
 }
 
-// JoinFew merges at most Lanes words. It advances all words by one step before the next step of any. A step reads two
-// places of large tables, and the reads of all words proceed in parallel. Their content is unpredictable, so few
-// branches depend on it.
-func (m *Merges) JoinFew(s *fewScratch, words []Few) {
+// MergeShortWords merges at most Lanes words. It advances all words by one step before the next step of any. A step
+// reads two places of large tables, and the reads of all words proceed in parallel. Their content is unpredictable, so
+// few branches depend on it.
+func (m *Merges) MergeShortWords(s *shortWordScratch, words []ShortWord) {
 	var open [Lanes]uint8 // words that may have more merges
 	for k := range words {
 		open[k] = uint8(k)
 	}
-	table, maybe := m.pairs.Slot, &m.pairs.Maybe
+	table, maybe := m.pairs.Slots, &m.pairs.Filter
 	for n := len(words); n > 0; {
 		for k := 0; k < n; {
 			word := open[k&(Lanes-1)]
 			w := &words[word]
-			best := w.least()
+			best := w.minPair()
 			if best >= noPair {
 				n--
 				open[k&(Lanes-1)] = open[n&(Lanes-1)]
 				continue
 			}
-			at := best & places
+			at := best & placeMask
 			made := best>>placeBits + 256
-			if !m.inOrder {
-				made = m.made[best>>placeBits]
+			if !m.isSequential {
+				made = m.results[best>>placeBits]
 			}
-			behind := w.left &^ (2<<at - 1)
-			taken := bits.TrailingZeros64(behind) & places
-			next := bits.TrailingZeros64(behind&(behind-1)) & places
-			before := (bits.Len64(w.left&(1<<at-1)) - 1) & places
-			w.left &^= 1 << taken
+			behind := w.occupied &^ (2<<at - 1)
+			taken := bits.TrailingZeros64(behind) & placeMask
+			next := bits.TrailingZeros64(behind&(behind-1)) & placeMask
+			before := (bits.Len64(w.occupied&(1<<at-1)) - 1) & placeMask
+			w.occupied &^= 1 << taken
 			w.symbol[at] = made
 			w.pair[before], w.pair[at], w.pair[taken] = none, none, none
 
@@ -118,22 +118,22 @@ func (m *Merges) JoinFew(s *fewScratch, words []Few) {
 		}
 		var touched uint64
 		for _, v := range s.fresh[:fresh] { // the loop does nothing else, so that many reads proceed in parallel
-			touched |= table[m.pairs.Home(v>>(placeBits+laneBits))&uint64(len(table)-1)]
+			touched |= table[m.pairs.FirstSlot(v>>(placeBits+laneBits))&uint64(len(table)-1)]
 		}
 		s.touched = touched
 		for _, v := range s.fresh[:fresh] {
 			w := &words[v>>placeBits&(Lanes-1)]
-			w.pair[v&places] = m.pairs.Find(v>>(placeBits+laneBits))<<placeBits | uint32(v&places)
+			w.pair[v&placeMask] = m.pairs.RankOfKey(v>>(placeBits+laneBits))<<placeBits | uint32(v&placeMask)
 		}
 	}
 }
 
-// AppendFew appends the ids of the remaining symbols.
-func (m *Merges) AppendFew(dst []int32, w *Few) []int32 {
-	for left := w.left & (2<<w.size - 2); left != 0; left &= left - 1 {
-		symbol := w.symbol[bits.TrailingZeros64(left)&places]
+// AppendShortWord appends the ids of the remaining symbols.
+func (m *Merges) AppendShortWord(dst []int32, w *ShortWord) []int32 {
+	for left := w.occupied & (2<<w.size - 2); left != 0; left &= left - 1 {
+		symbol := w.symbol[bits.TrailingZeros64(left)&placeMask]
 		id := int32(symbol)
-		if symbol < 256 || !m.inOrder {
+		if symbol < 256 || !m.isSequential {
 			id = m.ids[symbol]
 		}
 		dst = append(dst, id)

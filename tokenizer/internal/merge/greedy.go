@@ -15,19 +15,19 @@ import "loaderd/tokenizer/internal/pairs"
 // Symbols are numbered in the order in which they can first appear: atoms, with which words start, then tokens by the
 // highest rank of the merges that make them. That is nearly always the rank of the last merge.
 type greedyMerges struct {
-	atoms uint32
-	trie  []uint64    // see trie.go
-	part  [][2]uint32 // both parts of an atom are the atom
-	pairs pairs.Table // two symbols -> the first symbol with the age of what they make
-	of    []spelling
+	atoms     uint32
+	trie      []uint64    // see trie.go
+	part      [][2]uint32 // both parts of an atom are the atom
+	pairs     pairs.Table // two symbols -> the first symbol with the age of what they make
+	spellings []spelling
 
 	// Tokens with a token at one end whose last merge is not that of the highest rank. A pair with one of them is merged
 	// to see whether it stays.
-	odd    []uint64 // a bit per symbol; nil for none
-	plain  *Merges
-	symbol []uint32 // the symbol of plain
-	number []uint32 // the reverse; nil if words start with characters
-	text   []string
+	irregular []uint64 // a bit per symbol; nil for none
+	merges    *Merges
+	symbol    []uint32 // the symbol of plain
+	number    []uint32 // the reverse; nil if words start with characters
+	text      []string
 }
 
 // spelling describes a symbol in addition to its parts.
@@ -37,18 +37,18 @@ type spelling struct {
 	id      int32
 }
 
-// knownLog determines how many results of fitting are kept: 32 KiB.
-const knownLog = 12
+// fitCacheLog determines how many results of fitting are kept: 32 KiB.
+const fitCacheLog = 12
 
-const knownMin = 64
+const minFitCacheWord = 64
 
 // greedyScratch is the scratch space of encode, kept from word to word.
 type greedyScratch struct {
-	known   [1 << knownLog]uint64 // two symbols and the result, the latter two plus 1: see fitting
-	dead    []uint64              // a bit per place of the word: no sequence of tokens continues there
-	walked  int                   // bytes, of all words together
-	missed  int                   // number of misses in known
-	windows greedyWindows
+	fitCache [1 << fitCacheLog]uint64 // two symbols and the result, the latter two plus 1: see fitting
+	deadEnds []uint64                 // a bit per place of the word: no sequence of tokens continues there
+	walked   int                      // bytes, of all words together
+	misses   int                      // number of misses in known
+	windows  greedyWindows
 
 	pair  []byte // for fits
 	alone []uint32
@@ -59,45 +59,45 @@ type greedyScratch struct {
 // that causes much backtracking, because merging is faster then.
 func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids []int32, spelled int) {
 	first := len(dst) // the tokens are appended after this as symbols
-	s.windows.look(s, dst, 0, windowLook)
+	s.windows.startCheck(s, dst, 0, windowProbe)
 	last, at, back := none, 0, false
 	dead := 0   // the last dead place, or 0
 	placed := 0 // up to this place tokens were not found by trying the longest first
 	next, walked := g.longest(word)
 	for next != none {
 		if last != none {
-			next = g.fitting(s, last, next, len(word))
+			next = g.longestFitting(s, last, next, len(word))
 		}
 		if back {
-			next = g.alive(s, last, next, at, len(word))
+			next = g.longestAlive(s, last, next, at, len(word))
 		}
 		var n int
 		if next == none { // nothing fits after the last token, so it must be replaced by a shorter one
-			s.kill(at, len(word), !back)
+			s.markDead(at, len(word), !back)
 			back, dead = true, max(dead, at)
-			if walked > greedyWalk*(at+greedyText) || len(dst) == first {
+			if walked > maxWalkRatio*(at+maxGreedyToken) || len(dst) == first {
 				dst, at = dst[:first], 0
 				break
 			}
 			dst, last, next = withoutLast(dst, first)
-			if at -= int(g.of[next].size); at < placed {
+			if at -= int(g.spellings[next].size); at < placed {
 				next, n = g.longest(word[at:])
 				walked += n
 			}
 			continue
 		}
 		dst = append(dst, int32(next))
-		if at += int(g.of[next].size); at == len(word) {
+		if at += int(g.spellings[next].size); at == len(word) {
 			break
 		}
 		was := at
 		if next == last {
-			dst, at, n = g.repeated(s, dst, word, at, dead)
+			dst, at, n = g.appendRepeats(s, dst, word, at, dead)
 			walked += n
 		}
 		last = next
 		if g.number != nil && at > dead {
-			dst, last, at = s.windows.ahead(g, s, dst, word, last, at)
+			dst, last, at = s.windows.advance(g, s, dst, word, last, at)
 		}
 		if at > was {
 			placed = at
@@ -106,21 +106,21 @@ func (g *greedyMerges) encode(s *greedyScratch, dst []int32, word []byte) (ids [
 		walked += n
 	}
 	for i, symbol := range dst[first:] {
-		dst[first+i] = g.of[symbol].id
+		dst[first+i] = g.spellings[symbol].id
 	}
 	s.walked += walked
-	if cap(s.dead) > keepNodes {
-		s.dead = nil
+	if cap(s.deadEnds) > maxKeptNodes {
+		s.deadEnds = nil
 	}
 	return dst, at
 }
 
-// alive returns the longest of a token and its prefixes that fits after the last token and does not end at a dead
-// place.
-func (g *greedyMerges) alive(s *greedyScratch, last, next uint32, at, size int) uint32 {
-	for next != none && s.isDead(at+int(g.of[next].size)) {
-		if next = g.of[next].shorter; next != none && last != none {
-			next = g.fitting(s, last, next, size)
+// longestAlive returns the longest of a token and its prefixes that fits after the last token and does not end at a
+// dead place.
+func (g *greedyMerges) longestAlive(s *greedyScratch, last, next uint32, at, size int) uint32 {
+	for next != none && s.isDead(at+int(g.spellings[next].size)) {
+		if next = g.spellings[next].shorter; next != none && last != none {
+			next = g.longestFitting(s, last, next, size)
 		}
 	}
 	return next
@@ -135,13 +135,13 @@ func withoutLast(dst []int32, first int) (rest []int32, last, taken uint32) {
 	return dst, last, taken
 }
 
-// repeated appends the last token as often as the text repeats it, except for the last few times. looked is how many
-// bytes it has read.
-func (g *greedyMerges) repeated(s *greedyScratch, dst []int32, word []byte, at,
+// appendRepeats appends the last token as often as the text repeats it, except for the last few times. looked is how
+// many bytes it has read.
+func (g *greedyMerges) appendRepeats(s *greedyScratch, dst []int32, word []byte, at,
 	dead int) (ids []int32, end, looked int) {
 	token := dst[len(dst)-1]
-	size := int(g.of[token].size)
-	looked = s.repeats(word, at, size, dead)
+	size := int(g.spellings[token].size)
+	looked = s.countRepeats(word, at, size, dead)
 	for n := looked / size; n > repeatsLeft; n-- {
 		dst = append(dst, token)
 		at += size
@@ -149,10 +149,10 @@ func (g *greedyMerges) repeated(s *greedyScratch, dst []int32, word []byte, at,
 	return dst, at, looked
 }
 
-// repeats returns how many bytes from a place on repeat the token before it, of size bytes. In a repetitive text,
+// countRepeats returns how many bytes from a place on repeat the token before it, of size bytes. In a repetitive text,
 // encode would discover for each token again that a longer one is a dead end. So repeated appends all of them, except
 // for the last ones.
-func (s *greedyScratch) repeats(word []byte, at, size, dead int) (n int) {
+func (s *greedyScratch) countRepeats(word []byte, at, size, dead int) (n int) {
 	for place := at + size; place <= dead; place += size {
 		if s.isDead(place) {
 			return 0
@@ -166,71 +166,73 @@ func (s *greedyScratch) repeats(word []byte, at, size, dead int) (n int) {
 
 const repeatsLeft = 8
 
-// greedyWalk is the maximum ratio between the bytes that encode reads and the length of a word.
-const greedyWalk = 24
+// maxWalkRatio is the maximum ratio between the bytes that encode reads and the length of a word.
+const maxWalkRatio = 24
 
-// revive allocates a bit per place, all of them unset.
-func (s *greedyScratch) revive(n int) {
-	if n = n>>6 + 1; n <= cap(s.dead) {
-		s.dead = s.dead[:n]
-		clear(s.dead)
+// resetDead allocates a bit per place, all of them unset.
+func (s *greedyScratch) resetDead(n int) {
+	if n = n>>6 + 1; n <= cap(s.deadEnds) {
+		s.deadEnds = s.deadEnds[:n]
+		clear(s.deadEnds)
 		return
 	}
-	s.dead = make([]uint64, n)
+	s.deadEnds = make([]uint64, n)
 }
 
-// kill marks a place of a word of size bytes as dead; first reports that no place is marked yet.
-func (s *greedyScratch) kill(at, size int, first bool) {
+// markDead marks a place of a word of size bytes as dead; first reports that no place is marked yet.
+func (s *greedyScratch) markDead(at, size int, first bool) {
 	if first {
-		s.revive(size)
+		s.resetDead(size)
 	}
-	s.dead[at>>6] |= 1 << (at & 63)
+	s.deadEnds[at>>6] |= 1 << (at & 63)
 }
 
-func (s *greedyScratch) isDead(at int) bool { return s.dead[at>>6]>>(at&63)&1 != 0 }
+func (s *greedyScratch) isDead(at int) bool { return s.deadEnds[at>>6]>>(at&63)&1 != 0 }
 
-// fitting returns the longest of a token and its prefixes that fits after another one, or none. It depends only on
-// these two, so recent results are kept.
-func (g *greedyMerges) fitting(s *greedyScratch, last, next uint32, size int) uint32 {
-	if size <= knownMin {
+// longestFitting returns the longest of a token and its prefixes that fits after another one, or none. It depends only
+// on these two, so recent results are kept.
+func (g *greedyMerges) longestFitting(s *greedyScratch, last, next uint32, size int) uint32 {
+	if size <= minFitCacheWord {
 		for next != none && !g.fits(s, last, next) {
-			next = g.of[next].shorter
+			next = g.spellings[next].shorter
 		}
 		return next
 	}
 	key := uint64(last)<<symbolBits | uint64(next)
-	known := &s.known[key*0x9E3779B97F4A7C15>>(64-knownLog)]
+	known := &s.fitCache[key*0x9E3779B97F4A7C15>>(64-fitCacheLog)]
 	if *known>>symbolBits == key+1 {
 		return uint32(*known&symbolMask) - 1
 	}
 	for next != none && !g.fits(s, last, next) {
-		next = g.of[next].shorter
+		next = g.spellings[next].shorter
 	}
-	s.missed++
+	s.misses++
 	*known = (key+1)<<symbolBits | uint64(next+1)
 	return next
 }
 
 // fits reports whether merging leaves two adjacent tokens unchanged.
 func (g *greedyMerges) fits(s *greedyScratch, left, right uint32) bool {
-	if len(g.odd) == 0 || !g.isOdd(left) && !g.isOdd(right) {
-		return g.apart(left, right)
+	if len(g.irregular) == 0 || !g.isIrregular(left) && !g.isIrregular(right) {
+		return g.staysApart(left, right)
 	}
 	s.pair = append(append(s.pair[:0], g.text[left]...), g.text[right]...)
 	var symbols []uint32
-	symbols, _, s.alone = g.plain.mergeAlone(s.alone[:0], s.pair)
+	symbols, _, s.alone = g.merges.mergePlain(s.alone[:0], s.pair)
 	return len(symbols) == 2 && symbols[0] == g.symbol[left]
 }
 
-func (g *greedyMerges) isOdd(symbol uint32) bool { return g.odd[symbol>>6]>>(symbol&63)&1 != 0 }
+func (g *greedyMerges) isIrregular(symbol uint32) bool {
+	return g.irregular[symbol>>6]>>(symbol&63)&1 != 0
+}
 
-// apart reports whether merging leaves two adjacent tokens unchanged. It goes back in time: the younger of the two
+// staysApart reports whether merging leaves two adjacent tokens unchanged. It goes back in time: the younger of the two
 // symbols at the border is split into its parts. The pair that was there before must not have merged earlier. Of
 // equal ranks the leftmost goes first.
-func (g *greedyMerges) apart(left, right uint32) bool {
+func (g *greedyMerges) staysApart(left, right uint32) bool {
 	limit := none
 	for {
-		if g.pairs.Maybe.Has(left, right) && g.pairs.Rank(left, right) < limit {
+		if g.pairs.Filter.MayHave(left, right) && g.pairs.Rank(left, right) < limit {
 			return false
 		}
 		if max(left, right) < g.atoms {
@@ -252,10 +254,10 @@ func (g *greedyMerges) apart(left, right uint32) bool {
 	}
 }
 
-// setOdd marks one of n symbols as odd.
-func (g *greedyMerges) setOdd(symbol uint32, n int) {
-	if g.odd == nil {
-		g.odd = make([]uint64, n/64+1)
+// setIrregular marks one of n symbols as odd.
+func (g *greedyMerges) setIrregular(symbol uint32, n int) {
+	if g.irregular == nil {
+		g.irregular = make([]uint64, n/64+1)
 	}
-	g.odd[symbol>>6] |= 1 << (symbol & 63)
+	g.irregular[symbol>>6] |= 1 << (symbol & 63)
 }

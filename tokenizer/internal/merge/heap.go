@@ -35,12 +35,12 @@ func (h *pairHeap) pop() (rank uint32, at int32) {
 	return uint32(first >> 32), int32(uint32(first))
 }
 
-// byHeap merges a long word pair by pair, for any merges.
-func (m *Merges) byHeap(s *Scratch, dst []int32, word []byte) []int32 {
-	w := s.load(word)
+// mergeByHeap merges a long word pair by pair, for any merges.
+func (m *Merges) mergeByHeap(s *Scratch, dst []int32, word []byte) []int32 {
+	w := s.loadBytes(word)
 	s.heap = s.heap[:0]
 	for i := range len(word) - 1 {
-		if r := m.two[uint32(word[i])<<8|uint32(word[i+1])]; r != none {
+		if r := m.bytePairRank[uint32(word[i])<<8|uint32(word[i+1])]; r != none {
 			s.heap.push(r, int32(i))
 		}
 	}
@@ -50,7 +50,7 @@ func (m *Merges) byHeap(s *Scratch, dst []int32, word []byte) []int32 {
 		if int(a.next) >= len(w) || a.symbol != m.parts[rank][0] || w[a.next].symbol != m.parts[rank][1] {
 			continue // one of the two has been merged in the meantime
 		}
-		made := m.made[rank]
+		made := m.results[rank]
 		join(w, p, made)
 		a = w[p]
 		if a.prev >= 0 {
@@ -64,5 +64,5 @@ func (m *Merges) byHeap(s *Scratch, dst []int32, word []byte) []int32 {
 			}
 		}
 	}
-	return s.unload(dst, m.ids)
+	return s.appendIDs(dst, m.ids)
 }

@@ -5,19 +5,19 @@ import (
 	"slices"
 )
 
-// Scratch is the scratch space for merging long words. An encoder keeps it, up to keepNodes, from word to word.
+// Scratch is the scratch space for merging long words. An encoder keeps it, up to maxKeptNodes, from word to word.
 type Scratch struct {
-	few    [1]Few
-	Join   fewScratch
-	greedy greedyScratch
-	symbol []uint32
-	node   []node
-	queue  rankQueue
-	heap   pairHeap
+	short      [1]ShortWord
+	ShortWords shortWordScratch
+	greedy     greedyScratch
+	symbol     []uint32
+	node       []node
+	queue      rankQueue
+	heap       pairHeap
 }
 
-// keepNodes is the longest word whose scratch is kept, so that a rare huge word does not retain memory.
-const keepNodes = 1 << 16
+// maxKeptNodes is the longest word whose scratch is kept, so that a rare huge word does not retain memory.
+const maxKeptNodes = 1 << 16
 
 // node is a symbol of a long word, at the place of its first byte; none once it is merged into its left neighbour.
 type node struct {
@@ -25,7 +25,7 @@ type node struct {
 	prev, next int32
 }
 
-func (s *Scratch) load(word []byte) []node {
+func (s *Scratch) loadBytes(word []byte) []node {
 	n := len(word)
 	s.node = slices.Grow(s.node[:0], n)[:n]
 	for i, b := range word {
@@ -34,13 +34,13 @@ func (s *Scratch) load(word []byte) []node {
 	return s.node
 }
 
-// unload appends the ids of the remaining symbols.
-func (s *Scratch) unload(dst []int32, ids []int32) []int32 {
+// appendIDs appends the ids of the remaining symbols.
+func (s *Scratch) appendIDs(dst []int32, ids []int32) []int32 {
 	for i := 0; i < len(s.node); i = int(s.node[i].next) {
 		dst = append(dst, ids[s.node[i].symbol])
 	}
-	if cap(s.node) > keepNodes {
-		s.node, s.heap, s.queue.wait, s.queue.at = nil, nil, nil, nil
+	if cap(s.node) > maxKeptNodes {
+		s.node, s.heap, s.queue.queued, s.queue.found = nil, nil, nil, nil
 	}
 	return dst
 }
@@ -57,15 +57,15 @@ func join(word []node, p int32, made uint32) {
 
 // rankQueue has the waiting pairs, in one list per rank; a bitmap of two levels finds the lowest rank.
 type rankQueue struct {
-	head []int32 // rank -> 1 + the first waiting pair of its list, or 0
-	bit  []uint64
-	top  []uint64
-	wait []waiting
-	at   []int32 // the places that next has found
+	head   []int32 // rank -> 1 + the first waiting pair of its list, or 0
+	bit    []uint64
+	top    []uint64
+	queued []queuedPair
+	found  []int32 // the places that next has found
 }
 
-// waiting is a pair that starts at a place of the word.
-type waiting struct{ at, next int32 }
+// queuedPair is a pair that starts at a place of the word.
+type queuedPair struct{ at, next int32 }
 
 func (q *rankQueue) push(rank uint32, at int32) {
 	h := &q.head[rank]
@@ -73,12 +73,12 @@ func (q *rankQueue) push(rank uint32, at int32) {
 		q.bit[rank>>6] |= 1 << (rank & 63)
 		q.top[rank>>12] |= 1 << (rank >> 6 & 63)
 	}
-	q.wait = append(q.wait, waiting{at, *h})
-	*h = int32(len(q.wait))
+	q.queued = append(q.queued, queuedPair{at, *h})
+	*h = int32(len(q.queued))
 }
 
-// next removes the list of the lowest rank and stores it in q.at.
-func (q *rankQueue) next() (rank uint32, ok bool) {
+// popRank removes the list of the lowest rank and stores it in q.at.
+func (q *rankQueue) popRank() (rank uint32, ok bool) {
 	for t, w := range q.top {
 		if w == 0 {
 			continue
@@ -88,9 +88,9 @@ func (q *rankQueue) next() (rank uint32, ok bool) {
 		if q.bit[i] &= q.bit[i] - 1; q.bit[i] == 0 {
 			q.top[t] = w & (w - 1)
 		}
-		q.at = q.at[:0]
-		for k := q.head[rank]; k != 0; k = q.wait[k-1].next {
-			q.at = append(q.at, q.wait[k-1].at)
+		q.found = q.found[:0]
+		for k := q.head[rank]; k != 0; k = q.queued[k-1].next {
+			q.found = append(q.found, q.queued[k-1].at)
 		}
 		q.head[rank] = 0
 		return rank, true
@@ -98,35 +98,35 @@ func (q *rankQueue) next() (rank uint32, ok bool) {
 	return 0, false
 }
 
-// byRank merges a long word rank by rank, for ordered merges. A new pair always has a higher rank than the one just
-// done, so all pairs of a rank are merged before the new pairs are looked up.
-func (m *Merges) byRank(s *Scratch, dst []int32, word []byte) []int32 {
+// mergeByRank merges a long word rank by rank, for ordered merges. A new pair always has a higher rank than the one
+// just done, so all pairs of a rank are merged before the new pairs are looked up.
+func (m *Merges) mergeByRank(s *Scratch, dst []int32, word []byte) []int32 {
 	q := &s.queue
 	if n := len(m.parts); len(q.head) < n {
 		q.head, q.bit, q.top = make([]int32, n), make([]uint64, n>>6+1), make([]uint64, n>>12+1)
 	}
-	q.wait, q.at = slices.Grow(q.wait[:0], 3*len(word)), slices.Grow(q.at[:0], len(word))
-	w := s.load(word)
+	q.queued, q.found = slices.Grow(q.queued[:0], 3*len(word)), slices.Grow(q.found[:0], len(word))
+	w := s.loadBytes(word)
 	for i := len(word) - 2; i >= 0; i-- { // last in, first out
-		if r := m.two[uint32(word[i])<<8|uint32(word[i+1])]; r != none {
+		if r := m.bytePairRank[uint32(word[i])<<8|uint32(word[i+1])]; r != none {
 			q.push(r, int32(i))
 		}
 	}
-	for rank, ok := q.next(); ok; rank, ok = q.next() {
-		m.offer(q, w, m.made[rank], m.joinAll(q, w, rank))
+	for rank, ok := q.popRank(); ok; rank, ok = q.popRank() {
+		m.queueNewPairs(q, w, m.results[rank], m.joinAll(q, w, rank))
 	}
-	return s.unload(dst, m.ids)
+	return s.appendIDs(dst, m.ids)
 }
 
 // joinAll merges the pairs of a rank at the places that q has found, and returns the places where the pair still
 // existed.
 func (m *Merges) joinAll(q *rankQueue, w []node, rank uint32) (done []int32) {
-	left, right, made := m.parts[rank][0], m.parts[rank][1], m.made[rank]
-	if left == right && !slices.IsSorted(q.at) { // the order matters only for pairs that may overlap
-		slices.Sort(q.at)
+	left, right, made := m.parts[rank][0], m.parts[rank][1], m.results[rank]
+	if left == right && !slices.IsSorted(q.found) { // the order matters only for pairs that may overlap
+		slices.Sort(q.found)
 	}
-	done = q.at[:0]
-	for _, p := range q.at {
+	done = q.found[:0]
+	for _, p := range q.found {
 		a := w[p]
 		if a.symbol != left || int(a.next) >= len(w) || w[a.next].symbol != right {
 			continue // one of the two has been merged in the meantime
@@ -137,8 +137,8 @@ func (m *Merges) joinAll(q *rankQueue, w []node, rank uint32) (done []int32) {
 	return done
 }
 
-// offer queues the pairs that contain the symbols made at some places.
-func (m *Merges) offer(q *rankQueue, w []node, made uint32, places []int32) {
+// queueNewPairs queues the pairs that contain the symbols made at some places.
+func (m *Merges) queueNewPairs(q *rankQueue, w []node, made uint32, places []int32) {
 	for _, p := range places {
 		a := w[p]
 		if int(a.next) < len(w) {

@@ -15,25 +15,25 @@ import (
 // Merges is a byte pair encoding: the merge of the lowest rank is done first, of equal ranks the leftmost, until none
 // applies.
 type Merges struct {
-	two   []uint32 // left byte<<8 | right byte -> rank, or none
-	pairs pairs.Table
-	parts [][2]uint32 // rank -> the pair of symbols that it joins
-	made  []uint32    // rank -> the symbol that it makes
-	ids   []int32     // symbol -> token id; -1: the byte has no token
-	text  []string    // symbol -> its bytes
+	bytePairRank []uint32 // left byte<<8 | right byte -> rank, or none
+	pairs        pairs.Table
+	parts        [][2]uint32 // rank -> the pair of symbols that it joins
+	results      []uint32    // rank -> the symbol that it makes
+	ids          []int32     // symbol -> token id; -1: the byte has no token
+	text         []string    // symbol -> its bytes
 
-	characters *Characters // merging starts with characters; a symbol is then a token's id
-	apart      bool        // with characters: nothing merges with what represents a character without a token
+	characters      *Characters // merging starts with characters; a symbol is then a token's id
+	splitsAtUnknown bool        // with characters: nothing merges with what represents a character without a token
 
-	// ordered reports that each merge makes a symbol that no earlier merge makes, of symbols that exist before it. Then
+	// isOrdered reports that each merge makes a symbol that no earlier merge makes, of symbols that exist before it. Then
 	// a merge never makes a pair possible that should have been merged earlier, so whole ranks can be merged at a time.
-	ordered bool
+	isOrdered bool
 
-	// inOrder reports that the merge of rank r makes symbol 256+r, which is the token of that id.
-	inOrder bool
+	// isSequential reports that the merge of rank r makes symbol 256+r, which is the token of that id.
+	isSequential bool
 
-	allDone bool         // see SetAllDone
-	grown   *grownTokens // what Themselves has found, for PrepareGreedy
+	allReachable bool               // see SetAllReachable
+	selfTokens   *selfMergingTokens // what Themselves has found, for PrepareGreedy
 	// greedy returns another encoder with the same ids, created on first use. It returns nil if the ids are not known to
 	// be the same. It is nil before PrepareGreedy.
 	greedy func() *greedyMerges
@@ -42,17 +42,17 @@ type Merges struct {
 // New returns an encoding without merges, with room for n. Words start with bytes, which are the symbols 0..255.
 func New(n int) *Merges {
 	m := &Merges{
-		two:     make([]uint32, 1<<16),
-		pairs:   pairs.New(n),
-		parts:   make([][2]uint32, 0, n),
-		made:    make([]uint32, 0, n),
-		ids:     make([]int32, 256, 256+n),
-		text:    make([]string, 256, 256+n),
-		ordered: true,
-		inOrder: true,
+		bytePairRank: make([]uint32, 1<<16),
+		pairs:        pairs.New(n),
+		parts:        make([][2]uint32, 0, n),
+		results:      make([]uint32, 0, n),
+		ids:          make([]int32, 256, 256+n),
+		text:         make([]string, 256, 256+n),
+		isOrdered:    true,
+		isSequential: true,
 	}
-	for i := range m.two {
-		m.two[i] = none
+	for i := range m.bytePairRank {
+		m.bytePairRank[i] = none
 	}
 	for b := range 256 {
 		m.ids[b], m.text[b] = -1, string([]byte{byte(b)})
@@ -63,8 +63,8 @@ func New(n int) *Merges {
 // SetByte sets the token of a byte.
 func (m *Merges) SetByte(b byte, id int32) { m.ids[b] = id }
 
-// BeginsWith returns the initial symbols of words if merging starts with characters, else nil.
-func (m *Merges) BeginsWith() *Characters { return m.characters }
+// Characters returns the initial symbols of words if merging starts with characters, else nil.
+func (m *Merges) Characters() *Characters { return m.characters }
 
 // Texts returns the texts of the symbols that merges make, and those of bytes if words start with bytes. Callers must
 // not change them.
@@ -82,13 +82,13 @@ func (m *Merges) Join(left, right, made uint32, fresh bool) error {
 	if rank > MaxID || made > MaxID {
 		return fmt.Errorf("merge %d: more than %d merges or tokens", rank, MaxID)
 	}
-	m.parts, m.made = append(m.parts, [2]uint32{left, right}), append(m.made, made)
+	m.parts, m.results = append(m.parts, [2]uint32{left, right}), append(m.results, made)
 	m.pairs.Put(left, right, rank)
 	if left < 256 && right < 256 {
-		m.two[left<<8|right] = rank
+		m.bytePairRank[left<<8|right] = rank
 	}
-	m.ordered = m.ordered && fresh
-	m.inOrder = m.inOrder && made == 256+rank && m.ids[made] == int32(made)
+	m.isOrdered = m.isOrdered && fresh
+	m.isSequential = m.isSequential && made == 256+rank && m.ids[made] == int32(made)
 	return nil
 }
 
@@ -105,15 +105,15 @@ func (m *Merges) Encode(s *Scratch, dst []int32, word []byte) []int32 {
 		}
 	}
 	if len(word) > shortMax {
-		if m.ordered {
-			return m.byRank(s, dst, word)
+		if m.isOrdered {
+			return m.mergeByRank(s, dst, word)
 		}
-		return m.byHeap(s, dst, word)
+		return m.mergeByHeap(s, dst, word)
 	}
-	w := &s.few[0]
-	m.beginBytes(w, word)
-	m.JoinFew(&s.Join, s.few[:])
-	return m.AppendFew(dst, w)
+	w := &s.short[0]
+	m.startBytes(w, word)
+	m.MergeShortWords(&s.ShortWords, s.short[:])
+	return m.AppendShortWord(dst, w)
 }
 
 // A symbol is a piece of a word during merging. If words start with bytes, 0..255 are the bytes, and larger symbols

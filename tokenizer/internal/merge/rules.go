@@ -35,14 +35,14 @@ func (l *lastMerge) lastOf(rankOf func(a, b node) uint32,
 	for len(l.heap) > 0 {
 		r, p := l.heap.pop()
 		a := &l.node[p]
-		if a.prev == merged || rank(p) != r {
+		if a.prev == mergedNode || rank(p) != r {
 			continue // one of the two has been merged in the meantime
 		}
 		if left == 2 {
 			return r, a.next
 		}
 		b := &l.node[a.next]
-		a.symbol, a.next, b.prev = made(*a, r), b.next, merged
+		a.symbol, a.next, b.prev = made(*a, r), b.next, mergedNode
 		left--
 		if int(a.next) < len(l.node) {
 			l.node[a.next].prev = p
@@ -55,8 +55,8 @@ func (l *lastMerge) lastOf(rankOf func(a, b node) uint32,
 	return none, 0
 }
 
-// merged marks a node that is merged into the one before it.
-const merged = -2
+// mergedNode marks a node that is merged into the one before it.
+const mergedNode = -2
 
 // FromRanks returns the merges of a rank file, over bytes, from its tokens by rank and their places among them. In a
 // rank file the rank of a pair is the rank of its bytes as a token, however they are split. But of all ways to split

@@ -47,7 +47,7 @@ func newTrie(list []trieEntry) (trie []uint64, ok bool) {
 	for range 2 {
 		b.grow()
 	}
-	ok = b.place(0, list, 0)
+	ok = b.fillCell(0, list, 0)
 	return b.cell, ok
 }
 
@@ -80,14 +80,14 @@ func (b *trieBuilder) grow() {
 	if n > trieWindow*trieBlock {
 		for i := n - trieWindow*trieBlock; i < n-(trieWindow-1)*trieBlock; i++ {
 			if b.cell[i] == emptyCell {
-				b.take(i)
+				b.removeFree(i)
 			}
 		}
 	}
 }
 
-// take removes a cell from the list.
-func (b *trieBuilder) take(i uint32) {
+// removeFree removes a cell from the list.
+func (b *trieBuilder) removeFree(i uint32) {
 	f := b.free[i]
 	if b.head == i {
 		b.head = f.next
@@ -97,9 +97,9 @@ func (b *trieBuilder) take(i uint32) {
 	b.free[f.next].prev = f.prev
 }
 
-// place fills the cell at a place for the strings of a list, which have their first depth bytes in common, and all
+// fillCell fills the cell at a place for the strings of a list, which have their first depth bytes in common, and all
 // cells below it.
-func (b *trieBuilder) place(at uint32, list []trieEntry, depth int) bool {
+func (b *trieBuilder) fillCell(at uint32, list []trieEntry, depth int) bool {
 	if len(list[0].text) == depth {
 		b.cell[at] = b.cell[at]&(1<<32-1) | uint64(list[0].symbol)<<32
 		list = list[1:]
@@ -115,19 +115,19 @@ func (b *trieBuilder) place(at uint32, list []trieEntry, depth int) bool {
 		}
 		ends[len(ends)-1] = i + 1
 	}
-	base := b.base(bytes)
+	base := b.findBase(bytes)
 	if base > baseMask {
 		return false
 	}
 	b.cell[at] |= uint64(base) << baseShift
 	b.used[base>>6] |= 1 << (base & 63)
 	for _, c := range bytes {
-		b.take(base ^ uint32(c))
+		b.removeFree(base ^ uint32(c))
 		b.cell[base^uint32(c)] = uint64(none)<<32 | uint64(c)
 	}
 	start := 0
 	for k, c := range bytes {
-		if !b.place(base^uint32(c), list[start:ends[k]], depth+1) {
+		if !b.fillCell(base^uint32(c), list[start:ends[k]], depth+1) {
 			return false
 		}
 		start = ends[k]
@@ -135,11 +135,11 @@ func (b *trieBuilder) place(at uint32, list []trieEntry, depth int) bool {
 	return true
 }
 
-// base returns a base with room for the cells of the bytes.
-func (b *trieBuilder) base(bytes []byte) uint32 {
+// findBase returns a base with room for the cells of the bytes.
+func (b *trieBuilder) findBase(bytes []byte) uint32 {
 	for {
 		for i := b.head; i != 0; i = b.free[i].next {
-			if base := i ^ uint32(bytes[0]); b.used[base>>6]>>(base&63)&1 == 0 && b.fits(base, bytes) {
+			if base := i ^ uint32(bytes[0]); b.used[base>>6]>>(base&63)&1 == 0 && b.hasRoom(base, bytes) {
 				return base
 			}
 		}
@@ -147,7 +147,7 @@ func (b *trieBuilder) base(bytes []byte) uint32 {
 	}
 }
 
-func (b *trieBuilder) fits(base uint32, bytes []byte) bool {
+func (b *trieBuilder) hasRoom(base uint32, bytes []byte) bool {
 	for _, c := range bytes[1:] {
 		if b.cell[base^uint32(c)] != emptyCell {
 			return false

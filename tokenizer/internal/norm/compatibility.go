@@ -28,7 +28,7 @@ var compatibility = sync.OnceValue(func() *variants {
 	return t
 })
 
-func (t *variants) of(r rune) string { return t.text[t.pages[t.page[r>>8]][r&0xff]] }
+func (t *variants) replacementOf(r rune) string { return t.text[t.pages[t.page[r>>8]][r&0xff]] }
 
 // replaceVariants returns s with variants replaced: s itself if it has none, else in the buffer.
 func replaceVariants(buffer *[]byte, s []byte) []byte {
@@ -37,9 +37,9 @@ func replaceVariants(buffer *[]byte, s []byte) []byte {
 	var out []byte
 	for i := asciiEnd(s, 0); i < len(s); i = asciiEnd(s, i) {
 		r, n := utf8.DecodeRune(s[i:])
-		if to := t.of(r); to != "" {
+		if to := t.replacementOf(r); to != "" {
 			if out == nil {
-				out = Keep(*buffer)
+				out = ReuseBuffer(*buffer)
 			}
 			out = append(append(out, s[done:i]...), to...)
 			done = i + n

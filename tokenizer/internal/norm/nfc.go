@@ -36,21 +36,21 @@ type nfcTables struct {
 // nfcChar is a combining class and the decomposition of a character, nil if it does not decompose.
 type nfcChar struct {
 	class uint8
-	to    []marked
+	to    []classedRune
 }
 
 var nfc = sync.OnceValue(func() *nfcTables {
 	t := &nfcTables{pages: make([][256]uint16, 1), char: make([]nfcChar, 1), compose: pairs.New(len(compositions))}
 	for _, c := range combiningClasses {
-		t.of(c.r).class = c.class
+		t.entryFor(c.r).class = c.class
 	}
 	for _, d := range decompositions {
-		t.of(d.r)
+		t.entryFor(d.r)
 	}
 	for _, d := range decompositions {
-		c := t.of(d.r)
+		c := t.entryFor(d.r)
 		for _, r := range d.to {
-			c.to = append(c.to, marked{r, t.find(r).class})
+			c.to = append(c.to, classedRune{r, t.lookup(r).class})
 		}
 	}
 	for _, c := range compositions {
@@ -59,8 +59,8 @@ var nfc = sync.OnceValue(func() *nfcTables {
 	return t
 })
 
-// of returns the entry of a character and creates it if necessary. That invalidates entries returned before.
-func (t *nfcTables) of(r rune) *nfcChar {
+// entryFor returns the entry of a character and creates it if necessary. That invalidates entries returned before.
+func (t *nfcTables) entryFor(r rune) *nfcChar {
 	if t.page[r>>8] == 0 {
 		t.page[r>>8] = uint8(len(t.pages))
 		t.pages = append(t.pages, [256]uint16{})
@@ -73,7 +73,7 @@ func (t *nfcTables) of(r rune) *nfcChar {
 	return &t.char[*at]
 }
 
-func (t *nfcTables) find(r rune) *nfcChar { return &t.char[t.pages[t.page[r>>8]][r&0xff]] }
+func (t *nfcTables) lookup(r rune) *nfcChar { return &t.char[t.pages[t.page[r>>8]][r&0xff]] }
 
 // Hangul syllables are composed of a leading consonant, a vowel and optionally a trailing consonant, by arithmetic.
 const (
@@ -85,11 +85,11 @@ const (
 type normalizer struct {
 	tables *nfcTables
 	out    []byte
-	mark   []marked
+	runes  []classedRune
 }
 
-// marked is a character with its combining class.
-type marked struct {
+// classedRune is a character with its combining class.
+type classedRune struct {
 	r     rune
 	class uint8
 }
@@ -110,12 +110,12 @@ func (n *normalizer) nfc(s []byte) []byte {
 			i += size
 			continue
 		}
-		end := ucd.Run(s, i, ucd.IsUnstable)
+		end := ucd.EndOfClass(s, i, ucd.IsUnstable)
 		if !changed {
-			changed, n.out = true, Keep(n.out)
+			changed, n.out = true, ReuseBuffer(n.out)
 		}
 		n.out = append(n.out, s[done:start]...)
-		n.chunk(s[start:end])
+		n.appendChunk(s[start:end])
 		i, start, done = end, end, end
 	}
 	if !changed {
@@ -138,41 +138,41 @@ func asciiEnd(s []byte, i int) int {
 	return i
 }
 
-// keepMarks is the maximum number of characters between stable ones for which scratch space is kept.
-const keepMarks = 1 << 16
+// maxKeptRunes is the maximum number of characters between stable ones for which scratch space is kept.
+const maxKeptRunes = 1 << 16
 
-// chunk appends the form C of s.
-func (n *normalizer) chunk(s []byte) {
+// appendChunk appends the form C of s.
+func (n *normalizer) appendChunk(s []byte) {
 	if n.tables == nil {
 		n.tables = nfc()
 	}
-	if n.pair(s) {
+	if n.appendPair(s) {
 		return
 	}
-	n.mark = n.mark[:0]
+	n.runes = n.runes[:0]
 	for len(s) > 0 {
 		r, size := utf8.DecodeRune(s)
 		n.decompose(r)
 		s = s[size:]
 	}
-	n.order()
+	n.sortMarks()
 	n.compose()
-	for _, m := range n.mark {
+	for _, m := range n.runes {
 		n.out = utf8.AppendRune(n.out, m.r)
 	}
-	if cap(n.mark) > keepMarks {
-		n.mark = nil
+	if cap(n.runes) > maxKeptRunes {
+		n.runes = nil
 	}
 }
 
-// pair does the work of chunk if s is a character and a mark, neither of which decomposes, the usual case.
-func (n *normalizer) pair(s []byte) bool {
+// appendPair does the work of chunk if s is a character and a mark, neither of which decomposes, the usual case.
+func (n *normalizer) appendPair(s []byte) bool {
 	a, size := utf8.DecodeRune(s)
 	b, rest := utf8.DecodeRune(s[size:])
 	if rest == 0 || size+rest < len(s) || a >= hangulL && isHangul(a) || b >= hangulL && isHangul(b) {
 		return false
 	}
-	base, mark := n.tables.find(a), n.tables.find(b)
+	base, mark := n.tables.lookup(a), n.tables.lookup(b)
 	if base.class > 0 || base.to != nil || mark.to != nil {
 		return false
 	}
@@ -191,31 +191,31 @@ func isHangul(r rune) bool {
 
 func (n *normalizer) decompose(r rune) {
 	if k := r - hangulS; k >= 0 && k < hangulLs*hangulVs*hangulTs {
-		n.mark = append(n.mark, marked{r: hangulL + k/(hangulVs*hangulTs)},
-			marked{r: hangulV + k%(hangulVs*hangulTs)/hangulTs})
+		n.runes = append(n.runes, classedRune{r: hangulL + k/(hangulVs*hangulTs)},
+			classedRune{r: hangulV + k%(hangulVs*hangulTs)/hangulTs})
 		if t := k % hangulTs; t > 0 {
-			n.mark = append(n.mark, marked{r: hangulT + t})
+			n.runes = append(n.runes, classedRune{r: hangulT + t})
 		}
 		return
 	}
-	c := n.tables.find(r)
+	c := n.tables.lookup(r)
 	if c.to == nil {
-		n.mark = append(n.mark, marked{r, c.class})
+		n.runes = append(n.runes, classedRune{r, c.class})
 	}
-	n.mark = append(n.mark, c.to...)
+	n.runes = append(n.runes, c.to...)
 }
 
-// order sorts each run of combining characters by class; equals keep their order.
-func (n *normalizer) order() {
-	for i := 0; i < len(n.mark); {
+// sortMarks sorts each run of combining characters by class; equals keep their order.
+func (n *normalizer) sortMarks() {
+	for i := 0; i < len(n.runes); {
 		j := i
-		for j < len(n.mark) && n.mark[j].class > 0 {
+		for j < len(n.runes) && n.runes[j].class > 0 {
 			j++
 		}
-		if byClass := func(a, b marked) int {
+		if byClass := func(a, b classedRune) int {
 			return int(a.class) - int(b.class)
-		}; !slices.IsSortedFunc(n.mark[i:j], byClass) {
-			slices.SortStableFunc(n.mark[i:j], byClass)
+		}; !slices.IsSortedFunc(n.runes[i:j], byClass) {
+			slices.SortStableFunc(n.runes[i:j], byClass)
 		}
 		i = j + 1
 	}
@@ -223,10 +223,10 @@ func (n *normalizer) order() {
 
 // compose joins each unblocked character to the starter before it.
 func (n *normalizer) compose() {
-	out, starter, last := n.mark[:0], -1, uint8(0)
-	for _, m := range n.mark {
+	out, starter, last := n.runes[:0], -1, uint8(0)
+	for _, m := range n.runes {
 		if starter >= 0 && (last == 0 || last < m.class) {
-			if r, ok := n.composed(out[starter].r, m.r); ok {
+			if r, ok := n.composePair(out[starter].r, m.r); ok {
 				out[starter].r = r
 				continue
 			}
@@ -236,10 +236,10 @@ func (n *normalizer) compose() {
 		}
 		out = append(out, m)
 	}
-	n.mark = out
+	n.runes = out
 }
 
-func (n *normalizer) composed(a, b rune) (rune, bool) {
+func (n *normalizer) composePair(a, b rune) (rune, bool) {
 	if l, v := a-hangulL, b-hangulV; l >= 0 && l < hangulLs && v >= 0 && v < hangulVs {
 		return hangulS + (l*hangulVs+v)*hangulTs, true
 	}

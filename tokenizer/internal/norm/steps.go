@@ -34,7 +34,7 @@ func (p *Stepper) Normalize(s []byte) []byte {
 			s = p.forms[i].nfc(replaceVariants(&p.out[i], s))
 		case "Prepend":
 			if len(s) > 0 {
-				p.out[i] = append(append(Keep(p.out[i]), step.To...), s...)
+				p.out[i] = append(append(ReuseBuffer(p.out[i]), step.To...), s...)
 				s = p.out[i]
 			}
 		case "Replace":
@@ -47,7 +47,7 @@ func (p *Stepper) Normalize(s []byte) []byte {
 // Trim releases memory that a large text needed.
 func (p *Stepper) Trim() {
 	for i := range p.steps {
-		p.forms[i].out, p.out[i] = Keep(p.forms[i].out), Keep(p.out[i])
+		p.forms[i].out, p.out[i] = ReuseBuffer(p.forms[i].out), ReuseBuffer(p.out[i])
 	}
 }
 
@@ -57,7 +57,7 @@ func ReplaceAll(buffer *[]byte, s, from, to []byte) []byte {
 	if k < 0 {
 		return s
 	}
-	out := Keep(*buffer)
+	out := ReuseBuffer(*buffer)
 	for ; k >= 0; k = bytes.Index(s, from) {
 		out = append(append(out, s[:k]...), to...)
 		s = s[k+len(from):]
@@ -66,12 +66,12 @@ func ReplaceAll(buffer *[]byte, s, from, to []byte) []byte {
 	return *buffer
 }
 
-// keepBytes is the maximum size of a text buffer that is kept from text to text.
-const keepBytes = 1 << 20
+// maxKeptBytes is the maximum size of a text buffer that is kept from text to text.
+const maxKeptBytes = 1 << 20
 
-// Keep returns an empty buffer in the memory of b, or nil if b is too large to keep.
-func Keep(b []byte) []byte {
-	if cap(b) > keepBytes {
+// ReuseBuffer returns an empty buffer in the memory of b, or nil if b is too large to keep.
+func ReuseBuffer(b []byte) []byte {
+	if cap(b) > maxKeptBytes {
 		return nil
 	}
 	return b[:0]

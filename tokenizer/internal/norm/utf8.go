@@ -107,7 +107,7 @@ func AppendValid(dst, text []byte) []byte {
 		} else {
 			size = copy(tail[:], text)
 		}
-		wide, inside := upperBits(block)
+		wide, inside := nonASCIIBits(block)
 		var broken, rest uint64 // first bytes of incomplete subparts, and the bytes after the first one in all subparts
 		for first := wide &^ inside; first != 0; first &= first - 1 {
 			k := bits.TrailingZeros64(first)
@@ -133,8 +133,8 @@ func AppendValid(dst, text []byte) []byte {
 
 const blockSize = 64
 
-// upperBits returns the bytes of a block that are not ASCII, and those of them with which no character starts.
-func upperBits(p *[blockSize]byte) (wide, inside uint64) {
+// nonASCIIBits returns the bytes of a block that are not ASCII, and those of them with which no character starts.
+func nonASCIIBits(p *[blockSize]byte) (wide, inside uint64) {
 	for i := 0; i < blockSize; i += 8 {
 		x := binary.LittleEndian.Uint64(p[i:])
 		wide |= (x & 0x8080808080808080 >> 7) * 0x0102040810204080 >> 56 << i

@@ -14,7 +14,7 @@ import (
 func TestValidLongTexts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	valid := 0
-	memory := tokentest.AtGuard(t, make([]byte, 4096))
+	memory := tokentest.CopyToGuardPage(t, make([]byte, 4096))
 	for range 200_000 {
 		var s []byte
 		for n := r.IntN(200); len(s) < n; {

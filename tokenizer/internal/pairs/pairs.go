@@ -15,10 +15,10 @@ const (
 // probing, and is at most half full. A filter of a few bits per pair, far less memory, excludes most pairs that are
 // not in the table.
 type Table struct {
-	Slot  []uint64 // a power of two of them; exported for readers that prefetch many places
-	shift uint
-	used  int
-	Maybe pairFilter
+	Slots  []uint64 // a power of two of them; exported for readers that prefetch many places
+	shift  uint
+	used   int
+	Filter pairFilter
 }
 
 const emptySlot = ^uint64(0)
@@ -26,37 +26,37 @@ const emptySlot = ^uint64(0)
 // New returns a table with room for n pairs; it grows if necessary.
 func New(n int) Table {
 	lg := uint(bits.Len(uint(max(n, 8)*2 - 1)))
-	t := Table{Slot: make([]uint64, 1<<lg), shift: 64 - lg, Maybe: newPairFilter(n)}
-	for i := range t.Slot {
-		t.Slot[i] = emptySlot
+	t := Table{Slots: make([]uint64, 1<<lg), shift: 64 - lg, Filter: newPairFilter(n)}
+	for i := range t.Slots {
+		t.Slots[i] = emptySlot
 	}
 	return t
 }
 
-// Home returns the first slot where the pair of a key may be.
-func (t *Table) Home(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> t.shift }
+// FirstSlot returns the first slot where the pair of a key may be.
+func (t *Table) FirstSlot(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> t.shift }
 
 // Put sets the rank of a pair; a later rank replaces an earlier one, as in the reference.
 func (t *Table) Put(left, right, rank uint32) {
-	if 2*(t.used+1) > len(t.Slot) {
+	if 2*(t.used+1) > len(t.Slots) {
 		t.grow()
 	}
 	key := Key(left, right)
-	last := uint64(len(t.Slot) - 1)
-	i := t.Home(key)
-	for ; t.Slot[i&last] != emptySlot; i++ {
-		if t.Slot[i&last]>>SymbolBits == key {
+	last := uint64(len(t.Slots) - 1)
+	i := t.FirstSlot(key)
+	for ; t.Slots[i&last] != emptySlot; i++ {
+		if t.Slots[i&last]>>SymbolBits == key {
 			t.used--
 			break
 		}
 	}
-	t.Slot[i&last] = key<<SymbolBits | uint64(rank)
+	t.Slots[i&last] = key<<SymbolBits | uint64(rank)
 	t.used++
-	t.Maybe.put(left, right)
+	t.Filter.put(left, right)
 }
 
 func (t *Table) grow() {
-	old := t.Slot
+	old := t.Slots
 	*t = New(len(old))
 	for _, v := range old {
 		if v != emptySlot {
@@ -69,12 +69,12 @@ func (t *Table) grow() {
 func Key(left, right uint32) uint64 { return uint64(left)<<SymbolBits | uint64(right) }
 
 // Rank returns the rank of the pair's merge, or None.
-func (t *Table) Rank(left, right uint32) uint32 { return t.Find(Key(left, right)) }
+func (t *Table) Rank(left, right uint32) uint32 { return t.RankOfKey(Key(left, right)) }
 
-// Find returns the rank of the merge of the pair with a key, or None.
-func (t *Table) Find(key uint64) uint32 {
-	s := t.Slot
-	for i := t.Home(key); ; i++ {
+// RankOfKey returns the rank of the merge of the pair with a key, or None.
+func (t *Table) RankOfKey(key uint64) uint32 {
+	s := t.Slots
+	for i := t.FirstSlot(key); ; i++ {
 		v := s[i&uint64(len(s)-1)]
 		if v>>SymbolBits == key {
 			return uint32(v & SymbolMask)
@@ -103,8 +103,8 @@ func (f *pairFilter) put(left, right uint32) {
 	f.bit[h>>6] |= 1 << (h & 63)
 }
 
-// Has is true for every pair in the table, and for few others.
-func (f *pairFilter) Has(left, right uint32) bool { return f.BitOf(Key(left, right)) != 0 }
+// MayHave is true for every pair in the table, and for few others.
+func (f *pairFilter) MayHave(left, right uint32) bool { return f.BitOf(Key(left, right)) != 0 }
 
 // BitOf is 1 for every key in the table, and for few others.
 func (f *pairFilter) BitOf(key uint64) int {

@@ -22,9 +22,9 @@ func TestTableIsAMap(t *testing.T) {
 			table.Put(pair[0], pair[1], rank)
 		}
 		for pair, rank := range want {
-			if have := table.Rank(pair[0], pair[1]); have != rank || !table.Maybe.Has(pair[0], pair[1]) {
+			if have := table.Rank(pair[0], pair[1]); have != rank || !table.Filter.MayHave(pair[0], pair[1]) {
 				t.Fatalf("room for %d: pair %v has rank %d, want %d, the filter says %v", room, pair, have, rank,
-					table.Maybe.Has(pair[0], pair[1]))
+					table.Filter.MayHave(pair[0], pair[1]))
 			}
 		}
 		asked, said := 0, 0
@@ -37,7 +37,7 @@ func TestTableIsAMap(t *testing.T) {
 				t.Fatalf("room for %d: pair %v, which is not there, has rank %d", room, pair, have)
 			}
 			asked++
-			said += table.Maybe.BitOf(pairs.Key(pair[0], pair[1]))
+			said += table.Filter.BitOf(pairs.Key(pair[0], pair[1]))
 		}
 		if said > asked/4 {
 			t.Errorf("room for %d: the filter says of %d pairs out of %d that they may be there", room, said, asked)

@@ -6,17 +6,17 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// around describes what a pattern requires of a place in a text other than the next character. This may be that a
-// word starts or ends there, or that groups of characters follow to the end of their run. In the automaton each kind
-// of characters has a column for each combination.
-type around struct {
+// placeConditions describes what a pattern requires of a place in a text other than the next character. This may be
+// that a word starts or ends there, or that groups of characters follow to the end of their run. In the automaton each
+// kind of characters has a column for each combination.
+type placeConditions struct {
 	kinds int       // of characters
 	edges bool      // the pattern has edges of words
 	word  [256]bool // by kind: a character of a word
 	// Offsets of the columns for places where the requirement holds; groups is 0 if the pattern has none.
 	edge, groups int
 	end          int       // the column for the end of the text after a word
-	run, behind  [256]bool // by kind: a character of groups, and what may follow them
+	run, after   [256]bool // by kind: a character of groups, and what may follow them
 	size         int       // of a group, in characters
 	atEnd        bool      // groups may end at the end of the text
 	bits         [2]uint64 // of edges and groups, in the sets of columns
@@ -28,31 +28,31 @@ type column struct {
 	end  bool
 }
 
-// newAround returns the requirements of the pattern of an nfa, nil if it has none. in has the sets to which each kind
-// of characters belongs.
-func newAround(n *nfa, in []uint64) *around {
+// newPlaceConditions returns the requirements of the pattern of an nfa, nil if it has none. in has the sets to which
+// each kind of characters belongs.
+func newPlaceConditions(n *nfa, in []uint64) *placeConditions {
 	if n.edge < 0 && n.groups < 0 {
 		return nil
 	}
-	a := &around{kinds: len(in), edges: n.edge >= 0}
+	a := &placeConditions{kinds: len(in), edges: n.edge >= 0}
 	further := len(in)
 	if a.edges {
 		a.edge, a.bits[0] = further, 1<<n.edge
 		further *= 2
-		a.fill(&a.word, in, n.setOf(ucd.WordCharacters()))
+		a.setKinds(&a.word, in, n.setOf(ucd.WordCharacters()))
 	}
 	if n.groups >= 0 {
 		a.groups, a.bits[1] = further, 1<<n.groups
 		further *= 2
 		a.size, a.atEnd = n.run.Min, n.run.OrEnd
-		a.fill(&a.run, in, n.setOf(n.run.Set))
-		a.fill(&a.behind, in, n.setOf(n.run.Behind))
+		a.setKinds(&a.run, in, n.setOf(n.run.Set))
+		a.setKinds(&a.after, in, n.setOf(n.run.After))
 	}
 	a.end = further
 	return a
 }
 
-func (a *around) fill(has *[256]bool, in []uint64, set int32) {
+func (a *placeConditions) setKinds(has *[256]bool, in []uint64, set int32) {
 	for kind, sets := range in {
 		has[kind] = sets>>set&1 == 1
 	}
@@ -60,7 +60,7 @@ func (a *around) fill(has *[256]bool, in []uint64, set int32) {
 
 // columns returns the columns of the kinds of characters, then those with further requirements, and last the end of
 // the text without requirements.
-func (a *around) columns(in []uint64) (list []column) {
+func (a *placeConditions) columns(in []uint64) (list []column) {
 	for _, sets := range in {
 		list = append(list, column{sets: sets})
 	}
@@ -79,9 +79,9 @@ func (a *around) columns(in []uint64) (list []column) {
 	return append(list, column{end: true})
 }
 
-// Around is the state of a search for matches in a text, from front to back: where the text starts, and the last run
-// of characters in groups. It is zero for a new text.
-type Around struct {
+// SearchState is the state of a search for matches in a text, from front to back: where the text starts, and the last
+// run of characters in groups. It is zero for a new text.
+type SearchState struct {
 	From int // the text is s[From:]
 
 	start, end int  // the run is s[start:end], as far as it is known
@@ -91,11 +91,11 @@ type Around struct {
 
 // MatchIn is Match for any pattern. If places are passed in order, its total time is that of reading the text a
 // bounded number of times.
-func (p *Pattern) MatchIn(s []byte, i int, a *Around) int {
-	if p.around == nil {
+func (p *Pattern) MatchIn(s []byte, i int, a *SearchState) int {
+	if p.conditions == nil {
 		return p.Match(s, i)
 	}
-	r := p.around
+	r := p.conditions
 	row, end := p.first, -1
 	inWord := false
 	if r.edges && i > a.From {
@@ -134,7 +134,7 @@ func (p *Pattern) MatchIn(s []byte, i int, a *Around) int {
 
 // kindAt returns the kind of the character at s[i], and its length.
 func (p *Pattern) kindAt(s []byte, i int) (kind uint8, n int) {
-	if kind = p.kind[s[i]]; kind != wide {
+	if kind = p.kind[s[i]]; kind != multiByte {
 		return kind, 1
 	}
 	return p.wideKind(s, i, s[i])
@@ -142,14 +142,14 @@ func (p *Pattern) kindAt(s []byte, i int) (kind uint8, n int) {
 
 // inGroups reports whether groups start at s[i], which must be a character of them. It reads the run once, and keeps
 // count of its characters.
-func (p *Pattern) inGroups(s []byte, i int, a *Around) bool {
-	r := p.around
+func (p *Pattern) inGroups(s []byte, i int, a *SearchState) bool {
+	r := p.conditions
 	if i < a.start || i >= a.end {
 		a.start, a.at, a.end, a.left, a.ends = i, i, i, 0, r.atEnd
 		for a.end < len(s) {
 			kind, n := p.kindAt(s, a.end)
 			if !r.run[kind] {
-				a.ends = r.behind[kind]
+				a.ends = r.after[kind]
 				break
 			}
 			a.end += n
@@ -165,6 +165,6 @@ func (p *Pattern) inGroups(s []byte, i int, a *Around) bool {
 	return a.ends && a.left%r.size == 0
 }
 
-// LooksAround reports whether p requires more of a place than the following characters. Match does not support such a
-// pattern.
-func (p *Pattern) LooksAround() bool { return p.around != nil }
+// HasPlaceConditions reports whether p requires more of a place than the following characters. Match does not support
+// such a pattern.
+func (p *Pattern) HasPlaceConditions() bool { return p.conditions != nil }

@@ -8,17 +8,17 @@ import (
 	"loaderd/tokenizer/internal/ucd"
 )
 
-// literal returns the set of a literal character; under (?i: ) it includes the letters with the same case folding.
-func (p *parser) literal(r rune) ucd.Set {
-	set := ucd.Of(r)
-	if p.fold {
-		return p.folded(set)
+// literalSet returns the set of a literal character; under (?i: ) it includes the letters with the same case folding.
+func (p *parser) literalSet(r rune) ucd.Set {
+	set := ucd.SetOf(r)
+	if p.ignoresCase {
+		return p.foldCase(set)
 	}
 	return set
 }
 
-// folded adds the other case of ASCII letters, with the long s and the Kelvin sign.
-func (p *parser) folded(set ucd.Set) ucd.Set {
+// foldCase adds the other case of ASCII letters, with the long s and the Kelvin sign.
+func (p *parser) foldCase(set ucd.Set) ucd.Set {
 	var more []rune
 	for _, r := range set {
 		if r.Hi >= utf8.RuneSelf {
@@ -37,23 +37,23 @@ func (p *parser) folded(set ucd.Set) ucd.Set {
 			}
 		}
 	}
-	return set.Union(ucd.Of(more...))
+	return set.Union(ucd.SetOf(more...))
 }
 
-// class parses [...], with nested classes and intersections (&&).
-func (p *parser) class() ucd.Set {
-	defer p.deeper()()
+// parseClass parses [...], with nested classes and intersections (&&).
+func (p *parser) parseClass() ucd.Set {
+	defer p.enterGroup()()
 	p.expect("[")
 	not := p.accept("^")
 	var set ucd.Set
 	var all []ucd.Set // operands of && so far
 	for first := true; ; first = false {
 		switch {
-		case p.sees("]") && (first || set == nil):
+		case p.hasPrefix("]") && (first || set == nil):
 			p.fail("an empty class")
 		case p.accept("]"):
-			if p.fold {
-				set = p.folded(set)
+			if p.ignoresCase {
+				set = p.foldCase(set)
 			}
 			for _, other := range all {
 				set = set.Intersect(other)
@@ -63,67 +63,67 @@ func (p *parser) class() ucd.Set {
 			}
 			return set
 		case p.accept("&&"):
-			if set == nil || p.fold {
+			if set == nil || p.ignoresCase {
 				p.fail("&&")
 			}
 			all = append(all, set)
 			set = nil
-		case p.sees("[:"):
+		case p.hasPrefix("[:"):
 			p.fail("[:")
-		case p.sees("["):
-			set = set.Union(p.class())
+		case p.hasPrefix("["):
+			set = set.Union(p.parseClass())
 		default:
-			set = set.Union(p.classRange(first))
+			set = set.Union(p.parseClassRange(first))
 		}
 	}
 }
 
-// classRange parses a character, an escape, or a range of characters within a class.
-func (p *parser) classRange(first bool) ucd.Set {
-	lo, single := p.classMember()
-	if p.text[p.at-1] == '-' && !first && !p.sees("]") && p.text[p.at-2] != '\\' {
+// parseClassRange parses a character, an escape, or a range of characters within a class.
+func (p *parser) parseClassRange(first bool) ucd.Set {
+	lo, single := p.parseClassMember()
+	if p.text[p.at-1] == '-' && !first && !p.hasPrefix("]") && p.text[p.at-2] != '\\' {
 		p.fail("a bare - inside of a class")
 	}
-	if !p.sees("-") || p.sees("-]") {
+	if !p.hasPrefix("-") || p.hasPrefix("-]") {
 		return lo
 	}
 	if !single {
 		p.fail("a range from a class")
 	}
 	p.at++
-	if p.sees("[") || p.sees("&&") {
+	if p.hasPrefix("[") || p.hasPrefix("&&") {
 		p.fail("a range to a class")
 	}
-	hi, single := p.classMember()
+	hi, single := p.parseClassMember()
 	if !single || hi[0].Lo < lo[0].Lo {
 		p.fail("a range to a lower character, or to a class")
 	}
-	return ucd.Between(lo[0].Lo, hi[0].Lo)
+	return ucd.SetOfRange(lo[0].Lo, hi[0].Lo)
 }
 
-func (p *parser) classMember() (set ucd.Set, single bool) {
-	if p.sees(`\w`) || p.sees(`\W`) {
+func (p *parser) parseClassMember() (set ucd.Set, single bool) {
+	if p.hasPrefix(`\w`) || p.hasPrefix(`\W`) {
 		// In the reference these are part of \w outside of a class, but not within one.
-		latin := ucd.Of(0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE)
-		set, _ := p.escape()
+		latin := ucd.SetOf(0xB2, 0xB3, 0xB9, 0xBC, 0xBD, 0xBE)
+		set, _ := p.parseEscape()
 		if p.text[p.at-1] == 'W' {
 			return set.Union(latin), false
 		}
 		return set.Intersect(latin.Complement()), false
 	}
-	if p.sees(`\`) {
-		return p.escape()
+	if p.hasPrefix(`\`) {
+		return p.parseEscape()
 	}
-	r := p.rune()
-	return ucd.Of(r), true
+	r := p.nextRune()
+	return ucd.SetOf(r), true
 }
 
-// escape parses an escape sequence: a single character, or a class.
-func (p *parser) escape() (set ucd.Set, single bool) {
+// parseEscape parses an escape sequence: a single character, or a class.
+func (p *parser) parseEscape() (set ucd.Set, single bool) {
 	p.expect(`\`)
-	c := p.rune()
+	c := p.nextRune()
 	char := func(r rune) (ucd.Set, bool) {
-		return ucd.Of(r), true
+		return ucd.SetOf(r), true
 	}
 	switch c {
 	case 'r':
@@ -137,9 +137,9 @@ func (p *parser) escape() (set ucd.Set, single bool) {
 	case 'v':
 		return char('\v')
 	case 'x':
-		return char(p.hex(2, utf8.RuneSelf-1))
+		return char(p.parseHex(2, utf8.RuneSelf-1))
 	case 'u':
-		return char(p.hex(4, 0xFFFF))
+		return char(p.parseHex(4, 0xFFFF))
 	case 's':
 		set = ucd.WhiteSpace()
 	case 'S':
@@ -153,20 +153,20 @@ func (p *parser) escape() (set ucd.Set, single bool) {
 	case 'W':
 		set = ucd.WordCharacters().Complement()
 	case 'p', 'P':
-		set = p.propertySet(c == 'P')
+		set = p.parseProperty(c == 'P')
 	default:
 		if c >= utf8.RuneSelf || c < '!' || c >= '0' && c <= '9' || c|0x20 >= 'a' && c|0x20 <= 'z' {
 			p.fail(`\%c`, c)
 		}
-		return p.literal(c), true
+		return p.literalSet(c), true
 	}
-	if p.fold {
+	if p.ignoresCase {
 		p.fail(`\%c where case is ignored`, c)
 	}
 	return set, false
 }
 
-func (p *parser) hex(digits int, most rune) rune {
+func (p *parser) parseHex(digits int, most rune) rune {
 	if len(p.text)-p.at < digits {
 		p.fail("the pattern ends early")
 	}
@@ -178,7 +178,7 @@ func (p *parser) hex(digits int, most rune) rune {
 	return rune(n)
 }
 
-func (p *parser) propertySet(not bool) ucd.Set {
+func (p *parser) parseProperty(not bool) ucd.Set {
 	p.expect("{")
 	name, _, ok := strings.Cut(p.text[p.at:], "}")
 	if !ok {

@@ -14,9 +14,9 @@ type nfa struct {
 	sets   []ucd.Set // the sets that states test characters for
 	start  int32
 
-	edge, groups int32 // the sets that represent Edge and Groups; -1: none
-	run          *Expr // the Groups
-	mixed        bool  // the pattern has several different ones
+	edge, groups   int32 // the sets that represent Edge and Groups; -1: none
+	run            *Expr // the Groups
+	hasMixedGroups bool  // the pattern has several different ones
 }
 
 type nfaState struct {
@@ -30,10 +30,10 @@ type nfaState struct {
 type nfaKind uint8
 
 const (
-	accept nfaKind = iota
-	take
-	branch
-	look
+	acceptState nfaKind = iota
+	charState
+	branchState
+	lookState
 )
 
 // maxStates bounds the states of an nfa and those of a dfa.
@@ -46,18 +46,18 @@ var errTooLarge = errors.New("it is too large")
 
 func newNFA(e *Expr) (n *nfa, err error) {
 	n = &nfa{edge: -1, groups: -1}
-	n.start = n.compile(e, n.state(nfaState{kind: accept}))
+	n.start = n.compile(e, n.addState(nfaState{kind: acceptState}))
 	if len(n.states) >= maxStates || len(n.sets) > maxSets {
 		return nil, errTooLarge
 	}
-	if n.mixed {
+	if n.hasMixedGroups {
 		return nil, errors.New("looks at different groups")
 	}
 	return n, nil
 }
 
-// place returns a set that represents a condition on a place. It contains no characters.
-func (n *nfa) place(set *int32) int32 {
+// placeSet returns a set that represents a condition on a place. It contains no characters.
+func (n *nfa) placeSet(set *int32) int32 {
 	if *set < 0 {
 		*set = int32(len(n.sets))
 		n.sets = append(n.sets, nil)
@@ -65,8 +65,8 @@ func (n *nfa) place(set *int32) int32 {
 	return *set
 }
 
-// state adds a state. At the limit it only returns an index that represents them.
-func (n *nfa) state(s nfaState) int32 {
+// addState adds a state. At the limit it only returns an index that represents them.
+func (n *nfa) addState(s nfaState) int32 {
 	if len(n.states) < maxStates {
 		n.states = append(n.states, s)
 	}
@@ -91,19 +91,19 @@ func (n *nfa) compile(e *Expr, then int32) int32 {
 		return then
 	}
 	switch e.Kind {
-	case One:
-		return n.state(nfaState{kind: take, set: n.setOf(e.Set), out: then})
-	case Next:
-		return n.state(nfaState{kind: look, set: n.setOf(e.Set), orEnd: e.OrEnd, out: then})
-	case Edge:
+	case Character:
+		return n.addState(nfaState{kind: charState, set: n.setOf(e.Set), out: then})
+	case Lookahead:
+		return n.addState(nfaState{kind: lookState, set: n.setOf(e.Set), orEnd: e.OrEnd, out: then})
+	case WordBoundary:
 		n.setOf(ucd.WordCharacters())
-		return n.state(nfaState{kind: look, set: n.place(&n.edge), not: e.Not, out: then})
-	case Groups:
-		n.mixed = n.mixed || n.run != nil && !n.run.sameGroups(e)
+		return n.addState(nfaState{kind: lookState, set: n.placeSet(&n.edge), not: e.Negated, out: then})
+	case GroupsLookahead:
+		n.hasMixedGroups = n.hasMixedGroups || n.run != nil && !n.run.sameGroups(e)
 		n.run = e
 		n.setOf(e.Set)
-		n.setOf(e.Behind)
-		return n.state(nfaState{kind: look, set: n.place(&n.groups), out: then})
+		n.setOf(e.After)
+		return n.addState(nfaState{kind: lookState, set: n.placeSet(&n.groups), out: then})
 	case Sequence:
 		for i := len(e.Parts) - 1; i >= 0; i-- {
 			then = n.compile(e.Parts[i], then)
@@ -112,7 +112,7 @@ func (n *nfa) compile(e *Expr, then int32) int32 {
 	case Choice:
 		first := n.compile(e.Parts[len(e.Parts)-1], then)
 		for i := len(e.Parts) - 2; i >= 0; i-- {
-			first = n.state(nfaState{kind: branch, out: n.compile(e.Parts[i], then), alt: first})
+			first = n.addState(nfaState{kind: branchState, out: n.compile(e.Parts[i], then), alt: first})
 		}
 		return first
 	default:
@@ -123,11 +123,11 @@ func (n *nfa) compile(e *Expr, then int32) int32 {
 func (n *nfa) compileRepeat(e *Expr, then int32) int32 {
 	first := then
 	if e.Max < 0 {
-		first = n.state(n.either(e, 0, then))
-		n.states[first] = n.either(e, n.compile(e.Parts[0], first), then)
+		first = n.addState(n.branchOf(e, 0, then))
+		n.states[first] = n.branchOf(e, n.compile(e.Parts[0], first), then)
 	}
 	for k := e.Max - e.Min; k > 0; k-- {
-		first = n.state(n.either(e, n.compile(e.Parts[0], first), then))
+		first = n.addState(n.branchOf(e, n.compile(e.Parts[0], first), then))
 	}
 	for k := e.Min; k > 0; k-- {
 		first = n.compile(e.Parts[0], first)
@@ -135,75 +135,76 @@ func (n *nfa) compileRepeat(e *Expr, then int32) int32 {
 	return first
 }
 
-// either returns a branch to again or to then, in the order of the quantifier.
-func (n *nfa) either(e *Expr, again, then int32) nfaState {
+// branchOf returns a branch to again or to then, in the order of the quantifier.
+func (n *nfa) branchOf(e *Expr, again, then int32) nfaState {
 	if e.Mode == Lazy {
-		return nfaState{kind: branch, out: then, alt: again}
+		return nfaState{kind: branchState, out: then, alt: again}
 	}
-	return nfaState{kind: branch, out: again, alt: then}
+	return nfaState{kind: branchState, out: again, alt: then}
 }
 
-// atomic reports whether every possessive quantifier of e matches the same as a greedy one. That is so if what
+// isAtomic reports whether every possessive quantifier of e matches the same as a greedy one. That is so if what
 // follows it may be empty, or cannot start with what the quantifier would have to give back.
-func atomic(e *Expr) bool { return e.atomic(nil, true) }
+func isAtomic(e *Expr) bool { return e.isAtomic(nil, true) }
 
-// atomic is the recursive form for a part of a pattern: behind are the characters that may follow it, and open
+// isAtomic is the recursive form for a part of a pattern: behind are the characters that may follow it, and open
 // reports that nothing has to follow.
-func (e *Expr) atomic(behind ucd.Set, open bool) bool {
+func (e *Expr) isAtomic(behind ucd.Set, open bool) bool {
 	switch e.Kind {
 	case Sequence:
-		return e.sequenceAtomic(behind, open)
+		return e.isSequenceAtomic(behind, open)
 	case Choice:
-		return !slices.ContainsFunc(e.Parts, func(part *Expr) bool { return !part.atomic(behind, open) })
+		return !slices.ContainsFunc(e.Parts, func(part *Expr) bool { return !part.isAtomic(behind, open) })
 	case Repeat:
 		body := e.Parts[0]
 		if e.Mode == Possessive {
-			return body.Kind == One && (open || body.Set.Intersect(behind) == nil)
+			return body.Kind == Character && (open || body.Set.Intersect(behind) == nil)
 		}
-		first, _ := body.first()
-		return body.atomic(behind.Union(first), open && e.Max == 1)
+		first, _ := body.firstSet()
+		return body.isAtomic(behind.Union(first), open && e.Max == 1)
 	}
 	return true
 }
 
-func (e *Expr) sequenceAtomic(behind ucd.Set, open bool) bool {
+func (e *Expr) isSequenceAtomic(behind ucd.Set, open bool) bool {
 	for _, part := range slices.Backward(e.Parts) {
-		if !part.atomic(behind, open) {
+		if !part.isAtomic(behind, open) {
 			return false
 		}
-		first, empty := part.first()
+		first, empty := part.firstSet()
 		if empty {
 			first = behind.Union(first)
 		}
 		behind = first
-		open = open && empty && !part.looks()
+		open = open && empty && !part.hasLookaround()
 	}
 	return true
 }
 
 // sameGroups reports whether two lookaheads at groups are equal.
 func (e *Expr) sameGroups(o *Expr) bool {
-	return e.Min == o.Min && e.OrEnd == o.OrEnd && slices.Equal(e.Set, o.Set) && slices.Equal(e.Behind, o.Behind)
+	return e.Min == o.Min && e.OrEnd == o.OrEnd && slices.Equal(e.Set, o.Set) && slices.Equal(e.After, o.After)
 }
 
-// looks reports whether e may look around.
-func (e *Expr) looks() bool {
-	return e.Kind == Next || e.Kind == Edge || e.Kind == Groups || slices.ContainsFunc(e.Parts, (*Expr).looks)
+// hasLookaround reports whether e may look around.
+func (e *Expr) hasLookaround() bool {
+	return e.Kind == Lookahead || e.Kind == WordBoundary || e.Kind == GroupsLookahead ||
+		slices.ContainsFunc(e.Parts, (*Expr).hasLookaround)
 }
 
-// first returns the characters with which e may start, and whether e may be empty.
-func (e *Expr) first() (set ucd.Set, empty bool) {
+// firstSet returns the characters with which e may start, and whether e may be empty.
+func (e *Expr) firstSet() (set ucd.Set, empty bool) {
 	switch e.Kind {
-	case One:
+	case Character:
 		return e.Set, false
-	case Next, Edge, Groups:
+	case Lookahead, WordBoundary, GroupsLookahead:
 		return ucd.Set(nil).Complement(), true
 	case Repeat:
-		set, _ = e.Parts[0].first()
+		set, _ = e.Parts[0].firstSet()
 		return set, e.Min == 0
 	case Sequence:
 		for _, part := range e.Parts {
-			s, empty := part.first()
+			s, empty := part.firstSet()
 			if set = set.Union(s); !empty {
 				return set, false
 			}
@@ -211,16 +212,16 @@ func (e *Expr) first() (set ucd.Set, empty bool) {
 		return set, true
 	default:
 		for _, part := range e.Parts {
-			s, nothing := part.first()
+			s, nothing := part.firstSet()
 			set, empty = set.Union(s), empty || nothing
 		}
 		return set, empty
 	}
 }
 
-// step follows a list of states over the next character, which is in the sets, or over the end of the text. States
+// follow follows a list of states over the next character, which is in the sets, or over the end of the text. States
 // after an accepting one are not tried.
-func (n *nfa) step(list []int32, sets uint64, atEnd bool) (to []int32, accepts bool) {
+func (n *nfa) follow(list []int32, sets uint64, atEnd bool) (to []int32, accepts bool) {
 	seen, taken := make([]bool, len(n.states)), make([]bool, len(n.states))
 	var follow func(s int32)
 	follow = func(s int32) {
@@ -231,17 +232,17 @@ func (n *nfa) step(list []int32, sets uint64, atEnd bool) (to []int32, accepts b
 		st := n.states[s]
 		in := sets>>st.set&1 == 1 // at the end of the text only conditions on the place
 		switch st.kind {
-		case accept:
+		case acceptState:
 			accepts = true
-		case take:
+		case charState:
 			if in && !taken[st.out] {
 				taken[st.out] = true
 				to = append(to, st.out)
 			}
-		case branch:
+		case branchState:
 			follow(st.out)
 			follow(st.alt)
-		case look:
+		case lookState:
 			if in != st.not || atEnd && st.orEnd {
 				follow(st.out)
 			}

@@ -18,21 +18,21 @@ type Expr struct {
 	Kind     Kind
 	Set      ucd.Set // of One, Next and Groups
 	OrEnd    bool    // Next also holds at the end of the text; Groups may end there
-	Behind   ucd.Set // of Groups: the following character
-	Not      bool    // Edge is negated
+	After    ucd.Set // of Groups: the following character
+	Negated  bool    // Edge is negated
 	Parts    []*Expr // of Sequence, Choice and Repeat
 	Min, Max int     // of Repeat; Max < 0 is unbounded. Min is the size of Groups
 	Mode     Mode
 }
 
 // OneOf returns the pattern of one character of a set.
-func OneOf(set ucd.Set) *Expr { return &Expr{Kind: One, Set: set} }
+func OneOf(set ucd.Set) *Expr { return &Expr{Kind: Character, Set: set} }
 
-// Literally returns the pattern of a literal text.
-func Literally(text string) *Expr {
+// LiteralText returns the pattern of a literal text.
+func LiteralText(text string) *Expr {
 	e := &Expr{Kind: Sequence}
 	for _, r := range text {
-		e.Parts = append(e.Parts, OneOf(ucd.Of(r)))
+		e.Parts = append(e.Parts, OneOf(ucd.SetOf(r)))
 	}
 	return e
 }
@@ -42,13 +42,14 @@ type Kind uint8
 
 // The kinds of nodes.
 const (
-	One      Kind = iota // a character of Set
-	Sequence             // Parts in sequence
-	Choice               // the first of Parts that matches
-	Repeat               // Parts[0], Min to Max times
-	Next                 // empty match, if the next character is in Set
-	Edge                 // empty match, where a word starts or ends
-	Groups               // empty match, if groups of Min characters of Set follow, and then Behind or the end of the text
+	Character    Kind = iota // a character of Set
+	Sequence                 // Parts in sequence
+	Choice                   // the first of Parts that matches
+	Repeat                   // Parts[0], Min to Max times
+	Lookahead                // empty match, if the next character is in Set
+	WordBoundary             // empty match, where a word starts or ends
+	// empty match, if groups of Min characters of Set follow, and then Behind or the end of the text
+	GroupsLookahead
 )
 
 // Mode is the order in which a Repeat tries the permitted numbers of repetitions.
@@ -66,10 +67,10 @@ const (
 // in every engine: characters, classes, groups, alternatives, quantifiers, lookahead at one character, edges of
 // words, and lookahead at groups of characters to the end of their run.
 type parser struct {
-	text  string
-	at    int
-	fold  bool // within (?i: )
-	depth int
+	text        string
+	at          int
+	ignoresCase bool // within (?i: )
+	depth       int
 }
 
 // maxDepth bounds the nesting of groups and classes.
@@ -94,7 +95,7 @@ func Parse(text string) (e *Expr, err error) {
 	if !utf8.ValidString(text) {
 		p.fail("invalid UTF-8")
 	}
-	e = p.choice()
+	e = p.parseChoice()
 	if p.at < len(text) {
 		p.fail("unmatched )")
 	}
@@ -105,10 +106,10 @@ func (p *parser) fail(format string, args ...any) {
 	panic(syntaxError{fmt.Sprintf(format, args...) + " at byte " + strconv.Itoa(p.at)})
 }
 
-func (p *parser) more() bool           { return p.at < len(p.text) }
-func (p *parser) sees(s string) bool   { return strings.HasPrefix(p.text[p.at:], s) }
-func (p *parser) peek() byte           { return p.text[p.at] }
-func (p *parser) accept(s string) bool { return p.sees(s) && p.skip(len(s)) }
+func (p *parser) hasMore() bool           { return p.at < len(p.text) }
+func (p *parser) hasPrefix(s string) bool { return strings.HasPrefix(p.text[p.at:], s) }
+func (p *parser) peek() byte              { return p.text[p.at] }
+func (p *parser) accept(s string) bool    { return p.hasPrefix(s) && p.skip(len(s)) }
 
 func (p *parser) skip(n int) bool { p.at += n; return true }
 
@@ -118,8 +119,8 @@ func (p *parser) expect(s string) {
 	}
 }
 
-func (p *parser) rune() rune {
-	if !p.more() {
+func (p *parser) nextRune() rune {
+	if !p.hasMore() {
 		p.fail("the pattern ends early")
 	}
 	r, n := utf8.DecodeRuneInString(p.text[p.at:])
@@ -127,18 +128,18 @@ func (p *parser) rune() rune {
 	return r
 }
 
-func (p *parser) deeper() func() {
+func (p *parser) enterGroup() func() {
 	if p.depth++; p.depth > maxDepth {
 		p.fail("too many groups in one another")
 	}
 	return func() { p.depth-- }
 }
 
-func (p *parser) choice() *Expr {
-	defer p.deeper()()
+func (p *parser) parseChoice() *Expr {
+	defer p.enterGroup()()
 	e := &Expr{Kind: Choice}
 	for {
-		e.Parts = append(e.Parts, p.sequence())
+		e.Parts = append(e.Parts, p.parseSequence())
 		if !p.accept("|") {
 			break
 		}
@@ -149,11 +150,11 @@ func (p *parser) choice() *Expr {
 	return e
 }
 
-func (p *parser) sequence() *Expr {
+func (p *parser) parseSequence() *Expr {
 	e := &Expr{Kind: Sequence}
-	for p.more() && p.peek() != '|' && p.peek() != ')' {
-		part := p.quantified(p.atom())
-		if n := len(e.Parts); p.fold && n > 0 && foldTogether(e.Parts[n-1].Set, part.Set) {
+	for p.hasMore() && p.peek() != '|' && p.peek() != ')' {
+		part := p.parseQuantifier(p.parseAtom())
+		if n := len(e.Parts); p.ignoresCase && n > 0 && foldTogether(e.Parts[n-1].Set, part.Set) {
 			p.fail("letters that one character may stand for where case is ignored")
 		}
 		e.Parts = append(e.Parts, part)
@@ -172,86 +173,86 @@ func foldTogether(a, b ucd.Set) bool {
 	return false
 }
 
-func (p *parser) atom() *Expr {
+func (p *parser) parseAtom() *Expr {
 	switch c := p.peek(); c {
 	case '(':
-		return p.group()
+		return p.parseGroup()
 	case '[':
-		return &Expr{Kind: One, Set: p.class()}
+		return &Expr{Kind: Character, Set: p.parseClass()}
 	case '.':
 		p.at++
-		return &Expr{Kind: One, Set: ucd.Of('\n').Complement()}
+		return &Expr{Kind: Character, Set: ucd.SetOf('\n').Complement()}
 	case '$':
 		p.at++
-		return &Expr{Kind: Next, Set: ucd.Of('\n'), OrEnd: true}
+		return &Expr{Kind: Lookahead, Set: ucd.SetOf('\n'), OrEnd: true}
 	case '\\':
 		if p.accept(`\b`) {
-			return &Expr{Kind: Edge}
+			return &Expr{Kind: WordBoundary}
 		}
 		if p.accept(`\B`) {
-			return &Expr{Kind: Edge, Not: true}
+			return &Expr{Kind: WordBoundary, Negated: true}
 		}
-		set, single := p.escape()
-		if single && p.fold { // \x53 is a letter too
-			set = p.folded(set)
+		set, single := p.parseEscape()
+		if single && p.ignoresCase { // \x53 is a letter too
+			set = p.foldCase(set)
 		}
-		return &Expr{Kind: One, Set: set}
+		return &Expr{Kind: Character, Set: set}
 	case '*', '+', '?', '^', '{', '}', ']':
 		p.fail("%c", c)
 	}
-	return &Expr{Kind: One, Set: p.literal(p.rune())}
+	return &Expr{Kind: Character, Set: p.literalSet(p.nextRune())}
 }
 
-func (p *parser) group() *Expr {
-	fold := p.fold
-	defer func() { p.fold = fold }()
+func (p *parser) parseGroup() *Expr {
+	fold := p.ignoresCase
+	defer func() { p.ignoresCase = fold }()
 	p.expect("(")
 	switch {
 	case p.accept("?:"):
 	case p.accept("?i:"):
-		p.fold = true
+		p.ignoresCase = true
 	case p.accept("?="):
-		return p.look(false)
+		return p.parseLookahead(false)
 	case p.accept("?!"):
-		return p.look(true)
-	case p.sees("?"):
+		return p.parseLookahead(true)
+	case p.hasPrefix("?"):
 		p.fail("group (%.4s", p.text[p.at:])
 	}
 	if fold {
 		p.fail("a group where case is ignored")
 	}
-	e := p.choice()
+	e := p.parseChoice()
 	p.expect(")")
 	return e
 }
 
-// look parses a lookahead at one character, or at groups to the end of a run.
-func (p *parser) look(not bool) *Expr {
-	body := p.choice().bare()
+// parseLookahead parses a lookahead at one character, or at groups to the end of a run.
+func (p *parser) parseLookahead(not bool) *Expr {
+	body := p.parseChoice().unwrap()
 	p.expect(")")
-	if body.Kind != One {
-		if e, ok := groups(body); ok && !not {
+	if body.Kind != Character {
+		if e, ok := parseGroups(body); ok && !not {
 			return e
 		}
 		p.fail("a look at more than one character")
 	}
 	if not {
-		return &Expr{Kind: Next, Set: body.Set.Complement(), OrEnd: true}
+		return &Expr{Kind: Lookahead, Set: body.Set.Complement(), OrEnd: true}
 	}
-	return &Expr{Kind: Next, Set: body.Set}
+	return &Expr{Kind: Lookahead, Set: body.Set}
 }
 
-// bare returns the only part of a group with a single part, otherwise e.
-func (e *Expr) bare() *Expr {
+// unwrap returns the only part of a group with a single part, otherwise e.
+func (e *Expr) unwrap() *Expr {
 	for e.Kind == Sequence && len(e.Parts) == 1 {
 		e = e.Parts[0]
 	}
 	return e
 }
 
-// groups converts a lookahead at groups of a set's characters to the end of their run, such as (\d{3})+(?!\d) or
+// parseGroups converts a lookahead at groups of a set's characters to the end of their run, such as (\d{3})+(?!\d) or
 // (\d{3})*\b. What follows them is not in the set, so they extend to the end of the run.
-func groups(body *Expr) (e *Expr, ok bool) {
+func parseGroups(body *Expr) (e *Expr, ok bool) {
 	if body.Kind != Sequence || len(body.Parts) != 2 {
 		return nil, false
 	}
@@ -259,23 +260,23 @@ func groups(body *Expr) (e *Expr, ok bool) {
 	if all.Kind != Repeat || all.Mode != Greedy || all.Max >= 0 || all.Min > 1 {
 		return nil, false
 	}
-	e = &Expr{Kind: Groups, Min: 1}
-	one := all.Parts[0].bare()
+	e = &Expr{Kind: GroupsLookahead, Min: 1}
+	one := all.Parts[0].unwrap()
 	if one.Kind == Repeat && one.Min == one.Max {
-		e.Min, one = one.Min, one.Parts[0].bare()
+		e.Min, one = one.Min, one.Parts[0].unwrap()
 	}
-	if e.Set = one.Set; one.Kind != One || e.Set == nil {
+	if e.Set = one.Set; one.Kind != Character || e.Set == nil {
 		return nil, false
 	}
 	switch {
-	case end.Kind == Next:
-		e.Behind, e.OrEnd = end.Set, end.OrEnd
-	case end.Kind == Edge && !end.Not && e.Set.Intersect(ucd.WordCharacters().Complement()) == nil:
-		e.Behind, e.OrEnd = ucd.WordCharacters().Complement(), true
+	case end.Kind == Lookahead:
+		e.After, e.OrEnd = end.Set, end.OrEnd
+	case end.Kind == WordBoundary && !end.Negated && e.Set.Intersect(ucd.WordCharacters().Complement()) == nil:
+		e.After, e.OrEnd = ucd.WordCharacters().Complement(), true
 	default:
 		return nil, false
 	}
-	if e.Set.Intersect(e.Behind) != nil {
+	if e.Set.Intersect(e.After) != nil {
 		return nil, false
 	}
 	if all.Min == 0 {
@@ -287,8 +288,8 @@ func groups(body *Expr) (e *Expr, ok bool) {
 // maxRepeat bounds counted repeats, which are expanded. maxStates bounds their total.
 const maxRepeat = 1000
 
-func (p *parser) quantified(e *Expr) *Expr {
-	if !p.more() {
+func (p *parser) parseQuantifier(e *Expr) *Expr {
+	if !p.hasMore() {
 		return e
 	}
 	q := &Expr{Kind: Repeat, Parts: []*Expr{e}, Max: -1}
@@ -303,11 +304,11 @@ func (p *parser) quantified(e *Expr) *Expr {
 		p.at++
 	case '{':
 		p.at++
-		q.Min, q.Max = p.counts()
-		if p.more() && strings.IndexByte("?*+{", p.peek()) >= 0 {
+		q.Min, q.Max = p.parseCounts()
+		if p.hasMore() && strings.IndexByte("?*+{", p.peek()) >= 0 {
 			p.fail("a quantifier behind a count") // its meaning differs between engines
 		}
-		return p.checked(q)
+		return p.checkQuantifier(q)
 	default:
 		return e
 	}
@@ -317,26 +318,26 @@ func (p *parser) quantified(e *Expr) *Expr {
 	case p.accept("+"):
 		q.Mode = Possessive
 	}
-	if p.more() && strings.IndexByte("?*+{", p.peek()) >= 0 {
+	if p.hasMore() && strings.IndexByte("?*+{", p.peek()) >= 0 {
 		p.fail("a quantifier of a quantifier")
 	}
-	return p.checked(q)
+	return p.checkQuantifier(q)
 }
 
-func (p *parser) checked(q *Expr) *Expr {
-	if q.Parts[0].nullable(true) {
+func (p *parser) checkQuantifier(q *Expr) *Expr {
+	if q.Parts[0].canBeEmpty(true) {
 		p.fail("a quantifier of what may be empty")
 	}
 	return q
 }
 
-func (p *parser) counts() (least, most int) {
-	least = p.number()
+func (p *parser) parseCounts() (least, most int) {
+	least = p.parseNumber()
 	most = least
 	if p.accept(",") {
 		most = -1
-		if !p.sees("}") {
-			most = p.number()
+		if !p.hasPrefix("}") {
+			most = p.parseNumber()
 		}
 	}
 	p.expect("}")
@@ -346,9 +347,9 @@ func (p *parser) counts() (least, most int) {
 	return least, most
 }
 
-func (p *parser) number() int {
+func (p *parser) parseNumber() int {
 	start := p.at
-	for p.more() && p.peek() >= '0' && p.peek() <= '9' {
+	for p.hasMore() && p.peek() >= '0' && p.peek() <= '9' {
 		p.at++
 	}
 	n, err := strconv.Atoi(p.text[start:p.at])
@@ -358,18 +359,18 @@ func (p *parser) number() int {
 	return n
 }
 
-// nullable reports whether e may match the empty text, with looks also as a lookahead or an edge does.
-func (e *Expr) nullable(looks bool) bool {
+// canBeEmpty reports whether e may match the empty text, with looks also as a lookahead or an edge does.
+func (e *Expr) canBeEmpty(looks bool) bool {
 	switch e.Kind {
-	case One:
+	case Character:
 		return false
-	case Next, Edge, Groups:
+	case Lookahead, WordBoundary, GroupsLookahead:
 		return looks
 	case Repeat:
 		return e.Min == 0
 	}
 	for _, part := range e.Parts {
-		if part.nullable(looks) == (e.Kind == Choice) {
+		if part.canBeEmpty(looks) == (e.Kind == Choice) {
 			return e.Kind == Choice
 		}
 	}

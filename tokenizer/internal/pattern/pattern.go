@@ -26,37 +26,37 @@ type Pattern struct {
 	step []uint16
 	// rows is step with the offset of the next state's row instead of its number, and first is the offset of the first
 	// state.
-	rows   []uint32
-	first  uint32
-	begins [256]bool // kinds with which a match may start
-	empty  bool      // it may match the empty text
-	around *around   // what it requires of a place; nil: nothing
+	rows         []uint32
+	first        uint32
+	startKinds   [256]bool        // kinds with which a match may start
+	matchesEmpty bool             // it may match the empty text
+	conditions   *placeConditions // what it requires of a place; nil: nothing
 }
 
 // Compile returns the automaton of a pattern. The error describes why equality with the reference is not certain.
 func Compile(e *Expr) (*Pattern, error) {
-	if e.nullable(false) {
+	if e.canBeEmpty(false) {
 		return nil, errors.New("it may match nothing")
 	}
-	if !atomic(e) {
+	if !isAtomic(e) {
 		return nil, errors.New("a possessive quantifier that matters")
 	}
 	n, err := newNFA(e)
 	if err != nil {
 		return nil, err
 	}
-	p := &Pattern{empty: e.nullable(true)}
-	in, err := p.tellApart(n.sets)
+	p := &Pattern{matchesEmpty: e.canBeEmpty(true)}
+	in, err := p.assignKinds(n.sets)
 	if err != nil {
 		return nil, err
 	}
-	p.around = newAround(n, in)
-	columns := p.around.columns(in)
+	p.conditions = newPlaceConditions(n, in)
+	columns := p.conditions.columns(in)
 	p.kinds = len(columns) - 1
-	if err := p.determine(n, columns); err != nil {
+	if err := p.buildDFA(n, columns); err != nil {
 		return nil, err
 	}
-	if p.waits() {
+	if p.isQuadratic() {
 		return nil, errors.New("it may have to read on without end to know whether it matches")
 	}
 	p.first = uint32(p.kinds + 1)
@@ -66,7 +66,7 @@ func Compile(e *Expr) (*Pattern, error) {
 	}
 	for kind := range p.kinds {
 		if !columns[kind].end {
-			p.begins[kind%len(in)] = p.begins[kind%len(in)] || p.rows[p.first+uint32(kind)] != 0
+			p.startKinds[kind%len(in)] = p.startKinds[kind%len(in)] || p.rows[p.first+uint32(kind)] != 0
 		}
 	}
 	return p, nil
@@ -78,7 +78,7 @@ const maxWork = 1 << 26
 // maxKinds bounds the kinds, which must fit in a byte.
 const maxKinds = 250
 
-const wide = 255
+const multiByte = 255
 
 const maxPages = 2048
 
@@ -95,8 +95,8 @@ func (p *Pattern) wideKind(s []byte, i int, b uint8) (kind uint8, n int) {
 	return p.pages[uint32(p.page[page])<<6|uint32(last)&0x3f], n
 }
 
-// tellApart assigns kinds to characters, and returns for each kind the sets to which it belongs, a bit each.
-func (p *Pattern) tellApart(sets []ucd.Set) (in []uint64, err error) {
+// assignKinds assigns kinds to characters, and returns for each kind the sets to which it belongs, a bit each.
+func (p *Pattern) assignKinds(sets []ucd.Set) (in []uint64, err error) {
 	type edge struct {
 		at  rune
 		set int
@@ -136,7 +136,7 @@ func (p *Pattern) tellApart(sets []ucd.Set) (in []uint64, err error) {
 	p.kinds = len(in)
 	copy(p.kind[:utf8.RuneSelf], all)
 	for b := utf8.RuneSelf; b < 256; b++ {
-		p.kind[b] = wide
+		p.kind[b] = multiByte
 	}
 	seen := map[[64]uint8]uint16{}
 	for i := range p.page {
@@ -155,14 +155,14 @@ func (p *Pattern) tellApart(sets []ucd.Set) (in []uint64, err error) {
 	return in, nil
 }
 
-// determine constructs the automaton. Each of its states is the list of states of a backtracking engine, in the order
+// buildDFA constructs the automaton. Each of its states is the list of states of a backtracking engine, in the order
 // in which the engine would try them.
-func (p *Pattern) determine(n *nfa, columns []column) error {
+func (p *Pattern) buildDFA(n *nfa, columns []column) error {
 	states := [][]int32{nil, {n.start}}
 	numbers := map[string]int{fmt.Sprint(states[0]): 0, fmt.Sprint(states[1]): 1}
 	for s := 0; s < len(states); s++ {
 		for _, c := range columns {
-			list, accepts := n.step(states[s], c.sets, c.end)
+			list, accepts := n.follow(states[s], c.sets, c.end)
 			key := fmt.Sprint(list)
 			to, ok := numbers[key]
 			if !ok {
@@ -189,7 +189,7 @@ func (p *Pattern) Match(s []byte, i int) int {
 	for i < len(s) {
 		b := s[i]
 		kind, n := p.kind[b], 1
-		if kind == wide {
+		if kind == multiByte {
 			switch { // inlined wideKind
 			case b < 0xE0 && i+1 < len(s):
 				kind, n = p.pages[uint32(p.page[b&0x1f])<<6|uint32(s[i+1]&0x3f)], 2
@@ -214,14 +214,14 @@ func (p *Pattern) Match(s []byte, i int) int {
 	return end
 }
 
-// Skip returns the first place after the character at s[i] where a match starts, or len(s).
-func (p *Pattern) Skip(s []byte, i int, a *Around) int {
+// SkipToMatch returns the first place after the character at s[i] where a match starts, or len(s).
+func (p *Pattern) SkipToMatch(s []byte, i int, a *SearchState) int {
 	for first := true; i < len(s); first = false {
 		kind, n := p.kind[s[i]], 1
-		if kind == wide {
+		if kind == multiByte {
 			kind, n = p.wideKind(s, i, s[i])
 		}
-		if p.begins[kind] && !first && p.MatchIn(s, i, a) >= 0 {
+		if p.startKinds[kind] && !first && p.MatchIn(s, i, a) >= 0 {
 			break
 		}
 		i += n
@@ -238,12 +238,12 @@ func (p *Pattern) OnAlphabet(byteOf map[rune]byte) *Pattern {
 	return &q
 }
 
-// Empty reports whether p may match the empty text.
-func (p *Pattern) Empty() bool { return p.empty }
+// CanMatchEmpty reports whether p may match the empty text.
+func (p *Pattern) CanMatchEmpty() bool { return p.matchesEmpty }
 
-// Total reports whether p matches at every place of every text.
-func (p *Pattern) Total() bool {
-	if p.empty {
+// IsTotal reports whether p matches at every place of every text.
+func (p *Pattern) IsTotal() bool {
+	if p.matchesEmpty {
 		return false
 	}
 	width := p.kinds + 1

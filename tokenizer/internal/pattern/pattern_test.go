@@ -39,14 +39,14 @@ func FuzzPattern(f *testing.F) {
 		}
 		text = string(norm.AppendValid(nil, []byte(text)))
 		var b tokentest.Backtracker
-		want := b.Cut(e, text)
-		if b.GaveUp() {
+		want := b.Split(e, text)
+		if b.IsExhausted() {
 			return
 		}
 		if got := cutAt(p, []byte(text)); !slices.Equal(got, want) {
 			t.Fatalf("%s: %q is cut into %q, want %q", part, text, got, want)
 		}
-		if p.Total() && !b.Covers(e, text) {
+		if p.IsTotal() && !b.MatchesAll(e, text) {
 			t.Fatalf("%s: %q has places where nothing matches", part, text)
 		}
 	})
@@ -54,11 +54,11 @@ func FuzzPattern(f *testing.F) {
 
 // cutAt returns the matches of a pattern and the text between them.
 func cutAt(p *pattern.Pattern, s []byte) (pieces []string) {
-	var a pattern.Around
+	var a pattern.SearchState
 	for i := 0; i < len(s); {
 		end := p.MatchIn(s, i, &a)
 		if end <= i {
-			end = p.Skip(s, i, &a)
+			end = p.SkipToMatch(s, i, &a)
 		}
 		pieces = append(pieces, string(s[i:end]))
 		i = end

@@ -1,11 +1,11 @@
 package pattern
 
-// waits reports whether finding all matches may take time quadratic in the length of the text. That is possible if
-// the automaton can read any number of characters without accepting before it must go back. It is not if matches that
-// start among such characters match all of them, like the \s+ after \s*\n: then each is read at most a few times.
-func (p *Pattern) waits() bool {
+// isQuadratic reports whether finding all matches may take time quadratic in the length of the text. That is possible
+// if the automaton can read any number of characters without accepting before it must go back. It is not if matches
+// that start among such characters match all of them, like the \s+ after \s*\n: then each is read at most a few times.
+func (p *Pattern) isQuadratic() bool {
 	width := p.kinds + 1
-	for _, circle := range p.circles() {
+	for _, circle := range p.findCycles() {
 		in := make([]bool, len(p.step)/width)
 		for _, s := range circle {
 			in[s] = true
@@ -19,15 +19,15 @@ func (p *Pattern) waits() bool {
 				}
 			}
 		}
-		if !p.takesAll(kinds) {
+		if !p.acceptsEach(kinds) {
 			return true
 		}
 	}
 	return false
 }
 
-// takesAll reports whether a match that starts with characters of these kinds accepts before each further one.
-func (p *Pattern) takesAll(kinds []int) bool {
+// acceptsEach reports whether a match that starts with characters of these kinds accepts before each further one.
+func (p *Pattern) acceptsEach(kinds []int) bool {
 	width := p.kinds + 1
 	seen := make([]bool, len(p.step)/width)
 	var list []int
@@ -54,9 +54,9 @@ func (p *Pattern) takesAll(kinds []int) bool {
 	return true
 }
 
-// circles returns the strongly connected components of the automaton without the accepting steps (Tarjan's
+// findCycles returns the strongly connected components of the automaton without the accepting steps (Tarjan's
 // algorithm).
-func (p *Pattern) circles() [][]int {
+func (p *Pattern) findCycles() [][]int {
 	width := p.kinds + 1
 	states := len(p.step) / width
 	number, low := make([]int, states), make([]int, states)

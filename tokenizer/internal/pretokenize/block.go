@@ -16,7 +16,7 @@ type Splitter struct {
 	stages  Stages
 	rule    *blockRule
 	letters *letterKinds     // of the rule, or nil
-	alone   *pattern.Pattern // the only stage, if it matches everywhere
+	single  *pattern.Pattern // the only stage, if it matches everywhere
 }
 
 func newSplitter(list Stages, rule *blockRule) Splitter {
@@ -24,9 +24,9 @@ func newSplitter(list Stages, rule *blockRule) Splitter {
 	if rule != nil && rule.letters != nil {
 		sp.letters = rule.letters()
 	}
-	if len(list) == 1 && !list[0].merged {
-		if p := list[0].pattern; p != nil && !p.LooksAround() && p.Total() {
-			sp.alone = p
+	if len(list) == 1 && !list[0].mergesMatches {
+		if p := list[0].pattern; p != nil && !p.HasPlaceConditions() && p.IsTotal() {
+			sp.single = p
 		}
 	}
 	return sp
@@ -80,7 +80,7 @@ func newByteClass() (t [256]uint64) {
 	return t
 }
 
-func eightBytes(p []byte) uint64 {
+func classBits(p []byte) uint64 {
 	p = p[:8]
 	return byteClass[p[0]] | byteClass[p[1]]<<1 | byteClass[p[2]]<<2 | byteClass[p[3]]<<3 |
 		byteClass[p[4]]<<4 | byteClass[p[5]]<<5 | byteClass[p[6]]<<6 | byteClass[p[7]]<<7
@@ -94,8 +94,8 @@ func swap(a, b uint64, s uint, mask uint64) (uint64, uint64) {
 
 // classify computes the masks of a block: 64 table loads, then the transpose of an 8x8 matrix of bytes.
 func (m *masks) classify(p *block) {
-	a, b, c, d := eightBytes(p[0:]), eightBytes(p[8:]), eightBytes(p[16:]), eightBytes(p[24:])
-	e, f, g, h := eightBytes(p[32:]), eightBytes(p[40:]), eightBytes(p[48:]), eightBytes(p[56:])
+	a, b, c, d := classBits(p[0:]), classBits(p[8:]), classBits(p[16:]), classBits(p[24:])
+	e, f, g, h := classBits(p[32:]), classBits(p[40:]), classBits(p[48:]), classBits(p[56:])
 	const m4, m2, m1 = 0x00000000ffffffff, 0x0000ffff0000ffff, 0x00ff00ff00ff00ff
 	a, e = swap(a, e, 32, m4)
 	b, f = swap(b, f, 32, m4)
@@ -147,10 +147,10 @@ var wideBlock = func() (b block) {
 
 // Batch is the scratch space of Split: the ends of the words found, and the masks of the last block.
 type Batch struct {
-	Ends  [BatchSize]int32
-	masks masks
-	open  OpenPieces
-	Wide  bool // the words may contain more than ASCII
+	Ends        [BatchSize]int32
+	masks       masks
+	open        OpenPieces
+	HasNonASCII bool // the words may contain more than ASCII
 }
 
 // Split writes the ends of the words of s from i on to w, until it is nearly full or s ends. It returns their number
@@ -160,7 +160,7 @@ type Batch struct {
 // or its end, except within whitespace that reaches this limit. The last word of a block, which may continue after
 // it, is the first of the next, so no state is carried over. A word that fills a block is left to the scanner.
 func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
-	if w.Wide = sp.rule == nil; w.Wide {
+	if w.HasNonASCII = sp.rule == nil; w.HasNonASCII {
 		return sp.splitStages(s, i, w)
 	}
 	var tail block
@@ -176,12 +176,12 @@ func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
 			tail = wideBlock
 			copy(tail[:], s[i:])
 		}
-		m.fill(p)
+		m.compute(p)
 		limit, certain := uint(blockSize), ^uint64(0)
 		if m.wide != 0 {
-			w.Wide = true
+			w.HasNonASCII = true
 			if letters != nil {
-				limit = letters.sort(m, p, min(blockSize, len(s)-i))
+				limit = letters.addLetters(m, p, min(blockSize, len(s)-i))
 			} else {
 				limit = uint(bits.TrailingZeros64(m.wide))
 			}
@@ -207,10 +207,10 @@ func (sp *Splitter) Split(s []byte, i int, w *Batch) (n, end int) {
 // that is not ASCII is near.
 func (sp *Splitter) scanWide(s []byte, i, until int, w *Batch, n int) (int, int) {
 	for {
-		if sp.alone != nil {
-			i = sp.alone.Match(s, i)
+		if sp.single != nil {
+			i = sp.single.Match(s, i)
 		} else {
-			i = sp.stages.End(s, i, &w.open)
+			i = sp.stages.PieceEnd(s, i, &w.open)
 		}
 		w.Ends[n] = int32(i)
 		n++

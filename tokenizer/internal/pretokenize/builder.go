@@ -11,9 +11,9 @@ import (
 // Builder collects the parts of a pre-tokenizer, in order. A behavior is the reference's term for how the matches of
 // a pattern and the text between them are treated.
 type Builder struct {
-	list      []splitPart
-	byteLevel bool // the following parts see bytes as characters of the alphabet
-	pieces    int  // number of parts before a ByteLevel that puts a space before each of their pieces
+	list        []splitPart
+	byteLevel   bool // the following parts see bytes as characters of the alphabet
+	spacedParts int  // number of parts before a ByteLevel that puts a space before each of their pieces
 }
 
 // splitPart is a pattern that splits, with a name that is equal for equal splits.
@@ -22,13 +22,13 @@ type splitPart struct {
 	stage stage
 }
 
-// ErrBehavior is the error for a behavior that drops characters, or joins matches with adjacent text.
-var ErrBehavior = errors.New("a behavior that does not only cut")
+// ErrUnsupportedBehavior is the error for a behavior that drops characters, or joins matches with adjacent text.
+var ErrUnsupportedBehavior = errors.New("a behavior that does not only cut")
 
 // AddByteLevel adds the ByteLevel pre-tokenizer, with or without its own pattern.
 func (b *Builder) AddByteLevel(prefixSpace, useRegex bool) error {
 	if prefixSpace {
-		b.pieces = len(b.list)
+		b.spacedParts = len(b.list)
 	}
 	var err error
 	if useRegex {
@@ -40,21 +40,21 @@ func (b *Builder) AddByteLevel(prefixSpace, useRegex bool) error {
 
 // AddDigits splits at the digits.
 func (b *Builder) AddDigits(behavior string) error {
-	return b.cut(DigitsPart, pattern.OneOf(ucd.Digits()), behavior, false)
+	return b.addPart(DigitsPart, pattern.OneOf(ucd.Digits()), behavior, false)
 }
 
 // AddPunctuation splits at punctuation.
 func (b *Builder) AddPunctuation(behavior string) error {
-	return b.cut("punctuation", pattern.OneOf(ucd.Punctuation()), behavior, false)
+	return b.addPart("punctuation", pattern.OneOf(ucd.Punctuation()), behavior, false)
 }
 
 // AddText splits at the occurrences of a text.
 func (b *Builder) AddText(text, behavior string, invert bool) error {
-	return b.cut("text "+text, pattern.Literally(text), behavior, invert)
+	return b.addPart("text "+text, pattern.LiteralText(text), behavior, invert)
 }
 
-// AddRegex splits at the matches of a regular expression. The error is ErrBehavior, or describes what is unsupported
-// in the expression.
+// AddRegex splits at the matches of a regular expression. The error is ErrUnsupportedBehavior, or describes what is
+// unsupported in the expression.
 func (b *Builder) AddRegex(regex, behavior string, invert bool) error {
 	if regex == trailingPattern && behavior == "Isolated" && !b.byteLevel {
 		b.list = append(b.list, splitPart{name: regexName(regex)})
@@ -64,18 +64,18 @@ func (b *Builder) AddRegex(regex, behavior string, invert bool) error {
 	if err != nil {
 		return err
 	}
-	return b.cut(regexName(regex), e, behavior, invert)
+	return b.addPart(regexName(regex), e, behavior, invert)
 }
 
-// LooksAround reports whether a regular expression requires more of a place than the next character, or may match the
+// HasLookaround reports whether a regular expression requires more of a place than the next character, or may match the
 // empty text.
-func LooksAround(regex string) bool {
+func HasLookaround(regex string) bool {
 	e, err := pattern.Parse(regex)
 	if err != nil {
 		return false
 	}
 	p, err := pattern.Compile(e)
-	return err == nil && (p.LooksAround() || p.Empty())
+	return err == nil && (p.HasPlaceConditions() || p.CanMatchEmpty())
 }
 
 // regexName returns the name of a pattern: its text, with line ends as escapes. Both spellings are common, and have
@@ -84,8 +84,8 @@ func regexName(regex string) string {
 	return "regex " + strings.NewReplacer("\r", `\r`, "\n", `\n`).Replace(regex)
 }
 
-// cut adds a part that splits at the matches of a pattern.
-func (b *Builder) cut(name string, e *pattern.Expr, behavior string, invert bool) error {
+// addPart adds a part that splits at the matches of a pattern.
+func (b *Builder) addPart(name string, e *pattern.Expr, behavior string, invert bool) error {
 	p, err := pattern.Compile(e)
 	if err != nil {
 		return err
@@ -93,16 +93,16 @@ func (b *Builder) cut(name string, e *pattern.Expr, behavior string, invert bool
 	st := stage{pattern: p}
 	switch {
 	case behavior == "Isolated":
-	case p.Empty():
-		return ErrBehavior
+	case p.CanMatchEmpty():
+		return ErrUnsupportedBehavior
 	case behavior == "Contiguous":
-		st.merged = true
+		st.mergesMatches = true
 		name += " merged"
-	case behavior == "Removed" && invert && p.Total(): // the matches leave no text between them
+	case behavior == "Removed" && invert && p.IsTotal(): // the matches leave no text between them
 	default:
-		return ErrBehavior
+		return ErrUnsupportedBehavior
 	}
-	if b.byteLevel && p.LooksAround() {
+	if b.byteLevel && p.HasPlaceConditions() {
 		return errors.New("a look at words or groups behind ByteLevel")
 	}
 	if b.byteLevel {
@@ -115,25 +115,25 @@ func (b *Builder) cut(name string, e *pattern.Expr, behavior string, invert bool
 
 // Family returns the known family with these parts, or a new one that applies them in sequence.
 func (b *Builder) Family() *Family {
-	before, list := b.list[:b.pieces], b.list[b.pieces:]
+	before, list := b.list[:b.spacedParts], b.list[b.spacedParts:]
 	f := &Family{Name: nameOf(list)}
 	f.Splitter = newSplitter(stagesOf(list), ruleOf(f.Name))
 	if len(before) > 0 {
-		f.Name = nameOf(before) + BetweenParts + "space" + BetweenParts + f.Name
-		f.Pieces = stagesOf(before)
+		f.Name = nameOf(before) + PartSeparator + "space" + PartSeparator + f.Name
+		f.SpacedPieces = stagesOf(before)
 	}
 	return f
 }
 
-// BetweenParts separates the names of the parts of a family.
-const BetweenParts = "\n"
+// PartSeparator separates the names of the parts of a family.
+const PartSeparator = "\n"
 
 func nameOf(list []splitPart) string {
 	names := make([]string, len(list))
 	for i, part := range list {
 		names[i] = part.name
 	}
-	return strings.Join(names, BetweenParts)
+	return strings.Join(names, PartSeparator)
 }
 
 func stagesOf(list []splitPart) Stages {

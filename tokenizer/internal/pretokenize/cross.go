@@ -9,18 +9,18 @@ package pretokenize
 type CrossSet struct{ bit [1 << (crossLog - 6)]uint64 }
 
 const (
-	crossLog = 21
-	edge     = 256 // the token does not extend to this byte
+	crossLog  = 21
+	tokenEdge = 256 // the token does not extend to this byte
 )
 
-// view returns the word and the bit of one view.
-func (c *CrossSet) view(b2, b1, a1, a2 uint32) (*uint64, uint64) {
+// viewBit returns the word and the bit of one view.
+func (c *CrossSet) viewBit(b2, b1, a1, a2 uint32) (*uint64, uint64) {
 	h := (uint64(b2)<<27 | uint64(b1)<<18 | uint64(a1)<<9 | uint64(a2)) * 0x9E3779B97F4A7C15 >> (64 - crossLog)
 	return &c.bit[h>>6], 1 << (h & 63)
 }
 
-// Fill makes Has return true for every place.
-func (c *CrossSet) Fill() {
+// AddAll makes Has return true for every place.
+func (c *CrossSet) AddAll() {
 	for i := range c.bit {
 		c.bit[i] = ^uint64(0)
 	}
@@ -32,14 +32,14 @@ func (c *CrossSet) Add(token string) {
 		if token[p] < 0xC0 {
 			continue
 		}
-		b2, a2 := uint32(edge), uint32(edge)
+		b2, a2 := uint32(tokenEdge), uint32(tokenEdge)
 		if p >= 2 {
 			b2 = uint32(token[p-2])
 		}
 		if p+1 < len(token) {
 			a2 = uint32(token[p+1])
 		}
-		v, b := c.view(b2, uint32(token[p-1]), uint32(token[p]), a2)
+		v, b := c.viewBit(b2, uint32(token[p-1]), uint32(token[p]), a2)
 		*v |= b
 	}
 }
@@ -47,19 +47,19 @@ func (c *CrossSet) Add(token string) {
 // Has reports whether a token may cover the place before word[p], 0 < p < len(word).
 func (c *CrossSet) Has(word []byte, p int) bool {
 	b1, a1 := uint32(word[p-1]), uint32(word[p])
-	v, b := c.view(edge, b1, a1, edge)
+	v, b := c.viewBit(tokenEdge, b1, a1, tokenEdge)
 	hit := *v & b
-	b2, a2 := uint32(edge), uint32(edge)
+	b2, a2 := uint32(tokenEdge), uint32(tokenEdge)
 	if p >= 2 {
 		b2 = uint32(word[p-2])
-		v, b = c.view(b2, b1, a1, edge)
+		v, b = c.viewBit(b2, b1, a1, tokenEdge)
 		hit |= *v & b
 	}
 	if p+1 < len(word) {
 		a2 = uint32(word[p+1])
-		v, b = c.view(edge, b1, a1, a2)
+		v, b = c.viewBit(tokenEdge, b1, a1, a2)
 		hit |= *v & b
 	}
-	v, b = c.view(b2, b1, a1, a2)
+	v, b = c.viewBit(b2, b1, a1, a2)
 	return hit|*v&b != 0
 }

@@ -1,18 +1,18 @@
 package pretokenize
 
-// Cuts has the pairs of bytes between which a text may be split into separately merged words: before a character, if
-// no token that merges make covers the place, and where the reference starts a word.
-type Cuts struct {
+// SplitPoints has the pairs of bytes between which a text may be split into separately merged words: before a
+// character, if no token that merges make covers the place, and where the reference starts a word.
+type SplitPoints struct {
 	at [1 << 16 / 64]uint64 // byte before<<8 | byte after
 }
 
-func (c *Cuts) set(before, after int)    { c.at[before<<2|after>>6] |= 1 << (after & 63) }
-func (c *Cuts) remove(before, after int) { c.at[before<<2|after>>6] &^= 1 << (after & 63) }
+func (c *SplitPoints) set(before, after int)    { c.at[before<<2|after>>6] |= 1 << (after & 63) }
+func (c *SplitPoints) remove(before, after int) { c.at[before<<2|after>>6] &^= 1 << (after & 63) }
 
-// NewCuts finds these pairs: those before spaces, if words start there, and those that may permits, if it is not nil
-// and none of the texts that merges make covers the place.
-func NewCuts(words bool, made []string, may func(before, after int) bool) *Cuts {
-	k := &Cuts{}
+// NewSplitPoints finds these pairs: those before spaces, if words start there, and those that may permits, if it is not
+// nil and none of the texts that merges make covers the place.
+func NewSplitPoints(words bool, made []string, may func(before, after int) bool) *SplitPoints {
+	k := &SplitPoints{}
 	if may != nil {
 		for before := range 256 {
 			for after := range 256 {
@@ -38,8 +38,8 @@ func NewCuts(words bool, made []string, may func(before, after int) bool) *Cuts 
 
 // Split writes the ends of the words of s from i on to w, until it is full or s ends. It returns their number and the
 // end of the last.
-func (c *Cuts) Split(s []byte, i int, w *Batch) (n, end int) {
-	w.Wide = true
+func (c *SplitPoints) Split(s []byte, i int, w *Batch) (n, end int) {
+	w.HasNonASCII = true
 	before := uint(s[i])
 	j := i + 1
 	for ; j < len(s) && n < BatchSize-1; j++ {

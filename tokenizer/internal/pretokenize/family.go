@@ -7,13 +7,13 @@ import (
 
 // Family is a way to split text into words.
 type Family struct {
-	Name     string // equal names imply equal splits
-	Splitter Splitter
-	Pieces   Stages // split text first, if a space is put before each of its pieces
+	Name         string // equal names imply equal splits
+	Splitter     Splitter
+	SpacedPieces Stages // split text first, if a space is put before each of its pieces
 }
 
-// Published is a way to split text that many files use. Those with the same label split equally.
-type Published struct {
+// PublishedFamily is a way to split text that many files use. Those with the same label split equally.
+type PublishedFamily struct {
 	Label string
 	Parts []string // the patterns in sequence, or DigitsPart
 	rule  *blockRule
@@ -39,35 +39,37 @@ const (
 )
 
 // Families are the families that have a rule for ASCII; any other uses only its automatons.
-var Families = []Published{
-	{"gpt2", []string{ByteLevelPattern}, &blockRule{space: true, short: exactCase, letters: plainLetters}},
-	{"digits gpt2", []string{DigitsPart, ByteLevelPattern}, &blockRule{space: true, short: exactCase, apart: true,
+var Families = []PublishedFamily{
+	{"gpt2", []string{ByteLevelPattern}, &blockRule{joinsSpaces: true, contractions: lowerCaseContractions,
 		letters: plainLetters}},
+	{"digits gpt2", []string{DigitsPart, ByteLevelPattern},
+		&blockRule{joinsSpaces: true, contractions: lowerCaseContractions, digitsFirst: true,
+			letters: plainLetters}},
 	{
 		"cl100k",
 		[]string{contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}{1,3}|` + marksPattern + `[\r\n]*|` + blanksPattern},
-		&blockRule{short: anyCase, digits: 3, newlines: true, letters: plainLetters},
+		&blockRule{contractions: anyCaseContractions, digits: 3, joinsNewlines: true, letters: plainLetters},
 	},
 	{
 		"qwen",
 		[]string{contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}|` + marksPattern + `[\r\n]*|` + blanksPattern},
-		&blockRule{short: anyCase, digits: 1, newlines: true, letters: plainLetters},
+		&blockRule{contractions: anyCaseContractions, digits: 1, joinsNewlines: true, letters: plainLetters},
 	},
 	{
 		"qwen",
 		[]string{`'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+`},
-		&blockRule{short: anyCase, digits: 1, newlines: true, letters: plainLetters},
+		&blockRule{contractions: anyCaseContractions, digits: 1, joinsNewlines: true, letters: plainLetters},
 	},
 	{
 		"qwen with marks",
 		[]string{contractionPattern + `|` + leadPattern + `[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|` +
 			blanksPattern},
-		&blockRule{short: anyCase, digits: 1, newlines: true, letters: lettersAndMarks},
+		&blockRule{contractions: anyCaseContractions, digits: 1, joinsNewlines: true, letters: lettersAndMarks},
 	},
 	{
 		"seed",
 		[]string{contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|` + blanksPattern},
-		&blockRule{short: anyCase, digits: 1, letters: plainLetters},
+		&blockRule{contractions: anyCaseContractions, digits: 1, letters: plainLetters},
 	},
 	{
 		"digits cl100k",
@@ -75,7 +77,8 @@ var Families = []Published{
 			`\p{N}{1,3}`,
 			contractionPattern + `|` + leadPattern + `\p{L}+|\p{N}+|` + marksPattern + `[\r\n]*|` + blanksPattern,
 		},
-		&blockRule{short: anyCase, digits: 3, newlines: true, apart: true, letters: plainLetters},
+		&blockRule{contractions: anyCaseContractions, digits: 3, joinsNewlines: true, digitsFirst: true,
+			letters: plainLetters},
 	},
 	{
 		"o200k",
@@ -84,7 +87,7 @@ var Families = []Published{
 				leadPattern + upperPattern + `+` + lowerPattern + `*` + contractionPattern + `?|` +
 				`\p{N}{1,3}|` + marksPattern + `[\r\n/]*|` + blanksPattern,
 		},
-		&blockRule{short: behindWord, cases: true, digits: 3, slashes: true, letters: casedLetters},
+		&blockRule{contractions: suffixContractions, splitsCases: true, digits: 3, joinsSlashes: true, letters: casedLetters},
 	},
 	{
 		"tekken",
@@ -92,7 +95,7 @@ var Families = []Published{
 			leadPattern + upperPattern + `*` + lowerPattern + `+|` + leadPattern + upperPattern + `+` + lowerPattern + `*|` +
 				`\p{N}|` + marksPattern + `[\r\n/]*|` + blanksPattern,
 		},
-		&blockRule{cases: true, digits: 1, slashes: true, letters: casedLetters},
+		&blockRule{splitsCases: true, digits: 1, joinsSlashes: true, letters: casedLetters},
 	},
 	{
 		"kimi",
@@ -101,12 +104,12 @@ var Families = []Published{
 				leadPattern + upperNotHan + `+` + lowerNotHan + `*` + contractionPattern + `?|` +
 				`\p{N}{1,3}|` + marksPattern + `[\r\n]*|` + blanksPattern,
 		},
-		&blockRule{short: behindWord, cases: true, digits: 3, newlines: true, letters: casedNotHan},
+		&blockRule{contractions: suffixContractions, splitsCases: true, digits: 3, joinsNewlines: true, letters: casedNotHan},
 	},
 	{
 		"deepseek",
 		[]string{`\p{N}{1,3}`, "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+", deepSeekWords},
-		&blockRule{digits: 3, newlines: true, apart: true},
+		&blockRule{digits: 3, joinsNewlines: true, digitsFirst: true},
 	},
 }
 
@@ -119,7 +122,7 @@ func ruleOf(parts string) *blockRule {
 				names[i] = regexName(part)
 			}
 		}
-		if strings.Join(names, BetweenParts) == parts {
+		if strings.Join(names, PartSeparator) == parts {
 			return f.rule
 		}
 	}

@@ -20,8 +20,8 @@ func listBitsBMI(ends *int32, b uint64, i int)
 //go:noescape
 func sortAVX2(kind *letterKind, p *block, first uint64, by *letterMasks) (left uint64)
 
-// fill computes the masks of a block.
-func (m *masks) fill(p *block) {
+// compute computes the masks of a block.
+func (m *masks) compute(p *block) {
 	if cpufeature.AVX2 {
 		classifyAVX2(m, p)
 	} else {
@@ -39,9 +39,9 @@ func listBits(ends *[BatchSize]int32, n int, b uint64, i int) {
 	}
 }
 
-// sortLetters adds the characters of a block that start at the bits of first to masks, up to an unclear one. It
+// classifyLetters adds the characters of a block that start at the bits of first to masks, up to an unclear one. It
 // returns the places from there on.
-func (t *letterKinds) sortLetters(by *letterMasks, p *block, first uint64) (left uint64) {
+func (t *letterKinds) classifyLetters(by *letterMasks, p *block, first uint64) (left uint64) {
 	if cpufeature.AVX2 {
 		return sortAVX2(&t.kind[0], p, first, by)
 	}

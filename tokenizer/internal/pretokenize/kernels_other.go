@@ -2,12 +2,12 @@
 
 package pretokenize
 
-// fill computes the masks of a block.
-func (m *masks) fill(p *block) { m.classify(p) }
+// compute computes the masks of a block.
+func (m *masks) compute(p *block) { m.classify(p) }
 
-// sortLetters adds the characters of a block that start at the bits of first to masks, up to an unclear one. It
+// classifyLetters adds the characters of a block that start at the bits of first to masks, up to an unclear one. It
 // returns the places from there on.
-func (t *letterKinds) sortLetters(by *letterMasks, p *block, first uint64) (left uint64) {
+func (t *letterKinds) classifyLetters(by *letterMasks, p *block, first uint64) (left uint64) {
 	return t.sortPlain(by, p, first)
 }
 

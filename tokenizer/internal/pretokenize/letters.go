@@ -19,10 +19,10 @@ type letterKinds struct {
 type letterKind uint8
 
 const (
-	aLower letterKind = 1 << iota
-	anUpper
-	anyCased  // a letter that combines with both cases; it is aLower too
-	combining // an anyCased character that counts as a mark after marks
+	lowerLetter letterKind = 1 << iota
+	upperLetter
+	bothCases // a letter that combines with both cases; it is lowerLetter too
+	combining // an bothCases character that counts as a mark after marks
 	unclear   // left to the automatons
 )
 
@@ -30,7 +30,7 @@ const (
 var plainLetters = sync.OnceValue(func() *letterKinds {
 	return newLetterKinds(func(c ucd.Class) letterKind {
 		if c&ucd.IsLetter != 0 {
-			return aLower
+			return lowerLetter
 		}
 		return 0
 	})
@@ -40,7 +40,7 @@ var plainLetters = sync.OnceValue(func() *letterKinds {
 var lettersAndMarks = sync.OnceValue(func() *letterKinds {
 	return newLetterKinds(func(c ucd.Class) letterKind {
 		if c&(ucd.IsLetter|ucd.IsMark) != 0 {
-			return aLower
+			return lowerLetter
 		}
 		return 0
 	})
@@ -62,13 +62,13 @@ var casedNotHan = sync.OnceValue(func() *letterKinds {
 func casedLetter(c ucd.Class) letterKind {
 	switch {
 	case c&ucd.IsMark != 0:
-		return aLower | anyCased | combining
+		return lowerLetter | bothCases | combining
 	case c&ucd.IsUpper != 0 && c&ucd.IsLower != 0:
-		return aLower | anyCased
+		return lowerLetter | bothCases
 	case c&ucd.IsUpper != 0:
-		return anUpper
+		return upperLetter
 	case c&ucd.IsLower != 0:
-		return aLower
+		return lowerLetter
 	}
 	return 0
 }
@@ -81,7 +81,7 @@ func newLetterKinds(of func(c ucd.Class) letterKind) *letterKinds {
 		if c&(ucd.IsNumber|ucd.IsDigit|ucd.IsSpace) != 0 {
 			kind = unclear
 		}
-		t.cased = t.cased || kind&anUpper != 0
+		t.cased = t.cased || kind&upperLetter != 0
 		if r >= 0x800 {
 			t.kind[0x20<<12|r] = kind
 			continue
@@ -126,31 +126,31 @@ func (t *letterKinds) sortPlain(by *letterMasks, p *block, first uint64) (left u
 	return first
 }
 
-// sort adds the characters of a block that are not ASCII to its masks, up to size, where the text ends. It returns
-// the place up to which the masks are complete. Control characters are marks without it.
-func (t *letterKinds) sort(m *masks, p *block, size int) (limit uint) {
+// addLetters adds the characters of a block that are not ASCII to its masks, up to size, where the text ends. It
+// returns the place up to which the masks are complete. Control characters are marks without it.
+func (t *letterKinds) addLetters(m *masks, p *block, size int) (limit uint) {
 	limit = min(wholeCharacters(p), uint(size))
 	var by letterMasks
-	left := t.sortLetters(&by, p, m.first&(^uint64(0)>>(blockSize-limit)))
+	left := t.classifyLetters(&by, p, m.first&(^uint64(0)>>(blockSize-limit)))
 	limit = min(limit, uint(bits.TrailingZeros64(left)))
-	m.lower |= m.whole(by.lower)
+	m.lower |= m.wholeCharacters(by.lower)
 	if !t.cased {
 		return limit
 	}
-	m.upper |= m.whole(by.upper)
+	m.upper |= m.wholeCharacters(by.upper)
 	// The word of a letter of both cases depends on what precedes it if an upper-case one follows. A combining character
 	// after marks belongs to these, but not after a single one that a letter follows.
-	open := m.upper&(m.whole(by.both)<<1) | by.combined&(m.marks()<<1)
+	open := m.upper&(m.wholeCharacters(by.both)<<1) | by.combined&(m.marks()<<1)
 	return min(limit, uint(bits.TrailingZeros64(open)))
 }
 
-// whole returns all bytes of the characters, of at most three bytes, that start at the bits of first.
-func (m *masks) whole(first uint64) uint64 {
+// wholeCharacters returns all bytes of the characters, of at most three bytes, that start at the bits of first.
+func (m *masks) wholeCharacters(first uint64) uint64 {
 	second := first << 1 & m.inside
 	return first | second | second<<1&m.inside
 }
 
-// wholeCharacters returns the size of a block without a last character that continues after it.
+// trimPartialCharacter returns the size of a block without a last character that continues after it.
 func wholeCharacters(p *block) uint {
 	switch {
 	case p[blockSize-1] >= 0xC0:

@@ -5,53 +5,53 @@ import "math/bits"
 // blockRule finds the word starts of a block by bit operations: x<<1 are the places after x, x>>1 the places before
 // it. It agrees with the patterns of its family on ASCII without control characters.
 type blockRule struct {
-	space    bool // gpt2's words: a space belongs to any word after it, newlines are like other whitespace
-	short    shortened
-	cases    bool // o200k's words: an upper-case letter after a lower-case one starts a word
-	apart    bool // digits are split off first: for the rest of the text they are its end
-	digits   int  // maximum number of digits of a word: 1 or 3
-	newlines bool // newlines after a mark belong to its word
-	slashes  bool // and slashes after those
+	joinsSpaces   bool // gpt2's words: a space belongs to any word after it, newlines are like other whitespace
+	contractions  contractionMode
+	splitsCases   bool // o200k's words: an upper-case letter after a lower-case one starts a word
+	digitsFirst   bool // digits are split off first: for the rest of the text they are its end
+	digits        int  // maximum number of digits of a word: 1 or 3
+	joinsNewlines bool // newlines after a mark belong to its word
+	joinsSlashes  bool // and slashes after those
 
 	letters func() *letterKinds // beyond ASCII; nil: the rule supports only ASCII
 }
 
-// shortened defines how 's 't 're 've 'm 'll 'd are split.
-type shortened uint8
+// contractionMode defines how 's 't 're 've 'm 'll 'd are split.
+type contractionMode uint8
 
 const (
-	notShortened shortened = iota
-	exactCase              // separate words, in lower case
-	anyCase                // separate words
-	behindWord             // the end of the word before them
+	noContractions        contractionMode = iota
+	lowerCaseContractions                 // separate words, in lower case
+	anyCaseContractions                   // separate words
+	suffixContractions                    // the end of the word before them
 )
 
 // starts converts the masks of a block, which starts at s[i] and at a word start, to the mask of word starts. Callers
 // must ignore bit 0, and bits at and above the first byte that is not ASCII.
 func (r *blockRule) starts(m *masks, s []byte, i int) uint64 {
-	if r.space {
+	if r.joinsSpaces {
 		return r.startsSpaced(m, s, i)
 	}
 	l := m.letters()
 	var own uint64
 	switch {
-	case r.slashes:
+	case r.joinsSlashes:
 		own = ownNewlinesAndSlashes(m, s, i)
-	case r.newlines: // the carry propagates through the newlines directly after a mark
+	case r.joinsNewlines: // the carry propagates through the newlines directly after a mark
 		own = m.newline &^ (m.newline + m.newline&(m.marks()<<1))
 	}
 	starts, first := r.startsWhiteAndMarks(m, own)
 	starts |= startsOfWords(m, first) | r.startsOfDigits(m.digit)
-	if r.cases {
+	if r.splitsCases {
 		starts |= m.upper & (m.lower << 1)
 	}
-	switch r.short {
-	case anyCase:
+	switch r.contractions {
+	case anyCaseContractions:
 		if a := m.apostrophe & first; a != 0 {
 			_, after := contractions(a, s, i, true)
 			starts |= after & l
 		}
-	case behindWord:
+	case suffixContractions:
 		starts = joinContractions(starts, m, s, i)
 	}
 	return starts
@@ -62,7 +62,7 @@ func (r *blockRule) startsSpaced(m *masks, s []byte, i int) uint64 {
 	l, d, w, p := m.letters(), m.digit, m.white(), m.marks()
 	starts := (l&^(l<<1) | p&^(p<<1)) &^ (m.space << 1)
 	last := w &^ (w >> 1)
-	if r.apart {
+	if r.digitsFirst {
 		starts |= d
 		last &^= d >> 1
 	} else {
@@ -128,7 +128,7 @@ func (r *blockRule) startsWhiteAndMarks(m *masks, own uint64) (starts, first uin
 	marks := m.marks() &^ own
 	first = marks &^ (marks<<1 | m.space<<1)
 	last := m.blank &^ (m.white() >> 1) // belongs to what follows, if anything can
-	if r.apart {
+	if r.digitsFirst {
 		last &^= m.digit >> 1
 	}
 	starts = first | white&^(white<<1) | last

@@ -28,7 +28,7 @@ func compareSplits(t *testing.T, label string, f *pretokenize.Family, text []byt
 	}
 }
 
-func familyFrom(p pretokenize.Published) *pretokenize.Family {
+func familyFrom(p pretokenize.PublishedFamily) *pretokenize.Family {
 	var b pretokenize.Builder
 	for _, part := range p.Parts {
 		var err error

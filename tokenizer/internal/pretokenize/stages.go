@@ -4,21 +4,21 @@ import "loaderd/tokenizer/internal/pattern"
 
 // stage splits a text into pieces: the matches of its pattern, and the text between them.
 type stage struct {
-	pattern *pattern.Pattern // nil represents trailingPattern
-	merged  bool             // consecutive matches are one piece
+	pattern       *pattern.Pattern // nil represents trailingPattern
+	mergesMatches bool             // consecutive matches are one piece
 }
 
-// end returns the end of the piece that starts at s[i], i < len(s). An empty match starts a piece too; the reference
-// then continues after the next character.
-func (st *stage) end(s []byte, i int, a *pattern.Around) int {
+// pieceEnd returns the end of the piece that starts at s[i], i < len(s). An empty match starts a piece too; the
+// reference then continues after the next character.
+func (st *stage) pieceEnd(s []byte, i int, a *pattern.SearchState) int {
 	if st.pattern == nil {
 		return trailingEnd(s, i)
 	}
 	end := st.pattern.MatchIn(s, i, a)
 	if end <= i {
-		return st.pattern.Skip(s, i, a)
+		return st.pattern.SkipToMatch(s, i, a)
 	}
-	for st.merged && end < len(s) {
+	for st.mergesMatches && end < len(s) {
 		more := st.pattern.MatchIn(s, end, a)
 		if more < 0 {
 			break
@@ -40,18 +40,18 @@ type OpenPieces [MaxStages]openPiece
 
 type openPiece struct {
 	begin, end int
-	around     pattern.Around // of the text that the stage splits
+	around     pattern.SearchState // of the text that the stage splits
 }
 
-// End returns the end of the innermost piece that starts at s[i]. It must be called for the pieces of a text in
+// PieceEnd returns the end of the innermost piece that starts at s[i]. It must be called for the pieces of a text in
 // order, and open must be zero before the first one.
-func (list Stages) End(s []byte, i int, open *OpenPieces) int {
+func (list Stages) PieceEnd(s []byte, i int, open *OpenPieces) int {
 	from, limit := 0, len(s)
 	for k := range list {
 		o := &open[k]
 		if o.end <= i {
 			o.around.From = from
-			o.begin, o.end = i, list[k].end(s[:limit], i, &o.around)
+			o.begin, o.end = i, list[k].pieceEnd(s[:limit], i, &o.around)
 		}
 		from, limit = o.begin, o.end
 	}
@@ -64,7 +64,7 @@ func (sp *Splitter) splitStages(s []byte, i int, w *Batch) (n, end int) {
 		clear(w.open[:len(sp.stages)])
 	}
 	for n < BatchSize && i < len(s) {
-		i = sp.stages.End(s, i, &w.open)
+		i = sp.stages.PieceEnd(s, i, &w.open)
 		w.Ends[n] = int32(i)
 		n++
 	}

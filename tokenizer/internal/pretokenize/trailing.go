@@ -12,13 +12,13 @@ const trailingPattern = `\s+$`
 
 // trailingEnd returns the end of the piece that starts at s[i] if texts are split at the matches of trailingPattern.
 func trailingEnd(s []byte, i int) int {
-	end := ucd.Run(s, i, ucd.IsSpace)
+	end := ucd.EndOfClass(s, i, ucd.IsSpace)
 	if k := trailingMatch(s, i, end); k > i {
 		return k
 	}
 	for at := max(end, i); at < len(s); {
-		at = ucd.RunNot(s, at, ucd.IsSpace)
-		end = ucd.Run(s, at, ucd.IsSpace)
+		at = ucd.EndOfOther(s, at, ucd.IsSpace)
+		end = ucd.EndOfClass(s, at, ucd.IsSpace)
 		if trailingMatch(s, at, end) > at {
 			return at
 		}

@@ -55,13 +55,13 @@ func Added(id int, content string, flags ...string) Object {
 // ABC are merges of a few letters.
 var ABC = [][2]string{{"a", "b"}, {"b", "c"}, {"ab", "c"}, {" ", "ab"}, {"bc", "bc"}, {"a", "a"}, {"aa", "aa"}}
 
-// Replacing returns a normalizer.
-func Replacing(from, to string) Object {
+// ReplaceNormalizer returns a normalizer.
+func ReplaceNormalizer(from, to string) Object {
 	return Object{"type": "Replace", "pattern": Object{"String": from}, "content": to}
 }
 
-// PatternFor returns the pre-tokenizer of a file with these parts.
-func PatternFor(parts ...string) Object {
+// SplitPreTokenizer returns the pre-tokenizer of a file with these parts.
+func SplitPreTokenizer(parts ...string) Object {
 	var list []any
 	for _, part := range parts {
 		if part == pretokenize.DigitsPart {
@@ -98,13 +98,15 @@ func RandomMerges(r *rand.Rand, n int, jumbled bool) [][2]string {
 	return merges
 }
 
-// SplitOn returns a pre-tokenizer that splits at the matches of a pattern.
-func SplitOn(pattern Object, behavior string, invert bool) Object {
+// SplitPart returns a pre-tokenizer that splits at the matches of a pattern.
+func SplitPart(pattern Object, behavior string, invert bool) Object {
 	return Object{"type": "Split", "pattern": pattern, "behavior": behavior, "invert": invert}
 }
 
-// InSequence returns a sequence of pre-tokenizers.
-func InSequence(list ...any) Object { return Object{"type": "Sequence", "pretokenizers": list} }
+// SequencePreTokenizer returns a sequence of pre-tokenizers.
+func SequencePreTokenizer(list ...any) Object {
+	return Object{"type": "Sequence", "pretokenizers": list}
+}
 
 // ByteLevel returns the pre-tokenizer that writes bytes as characters.
 func ByteLevel(prefixSpace, useRegex bool) Object {

@@ -7,5 +7,7 @@ import (
 	"testing"
 )
 
-// AtGuard returns a copy of text. On other systems an unreadable page follows it.
-func AtGuard(_ testing.TB, text []byte) []byte { return slices.Clip(append([]byte(nil), text...)) }
+// CopyToGuardPage returns a copy of text. On other systems an unreadable page follows it.
+func CopyToGuardPage(_ testing.TB, text []byte) []byte {
+	return slices.Clip(append([]byte(nil), text...))
+}

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-// AtGuard returns a copy of text that ends at an unreadable page. Reading even one byte after the text ends the
+// CopyToGuardPage returns a copy of text that ends at an unreadable page. Reading even one byte after the text ends the
 // program.
-func AtGuard(t testing.TB, text []byte) []byte {
+func CopyToGuardPage(t testing.TB, text []byte) []byte {
 	t.Helper()
 	page := os.Getpagesize()
 	size := (len(text) + page - 1) / page * page

@@ -25,19 +25,19 @@ func (b *Backtracker) match(e *pattern.Expr, text string, then func(rest string)
 		return "", false
 	}
 	switch e.Kind {
-	case pattern.One:
+	case pattern.Character:
 		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.Set.Has(r) {
 			return then(text[n:])
 		}
-	case pattern.Next:
+	case pattern.Lookahead:
 		if r, n := utf8.DecodeRuneInString(text); n > 0 && e.Set.Has(r) || n == 0 && e.OrEnd {
 			return then(text)
 		}
-	case pattern.Edge:
-		if b.isEdge(text) != e.Not {
+	case pattern.WordBoundary:
+		if b.isEdge(text) != e.Negated {
 			return then(text)
 		}
-	case pattern.Groups:
+	case pattern.GroupsLookahead:
 		if inGroups(e, text) {
 			return then(text)
 		}
@@ -73,7 +73,7 @@ var words = ucd.WordCharacters()
 func inGroups(e *pattern.Expr, text string) bool {
 	for count := 0; ; count++ {
 		r, n := utf8.DecodeRuneInString(text)
-		if count > 0 && count%e.Min == 0 && (n == 0 && e.OrEnd || n > 0 && e.Behind.Has(r)) {
+		if count > 0 && count%e.Min == 0 && (n == 0 && e.OrEnd || n > 0 && e.After.Has(r)) {
 			return true
 		}
 		if n == 0 || !e.Set.Has(r) {
@@ -124,7 +124,7 @@ func (b *Backtracker) repeat(e *pattern.Expr, text string, then func(rest string
 // NaiveWords splits a text by the parts of a family, given by its name, one after the other.
 func NaiveWords(name, text string) []string {
 	words := []string{text}
-	for part := range strings.SplitSeq(name, pretokenize.BetweenParts) {
+	for part := range strings.SplitSeq(name, pretokenize.PartSeparator) {
 		e, ok := parts.Load(part)
 		if !ok {
 			e = parse(part)
@@ -132,7 +132,7 @@ func NaiveWords(name, text string) []string {
 		}
 		var cut []string
 		for _, w := range words {
-			cut = append(cut, new(Backtracker).Cut(e.(*pattern.Expr), w)...)
+			cut = append(cut, new(Backtracker).Split(e.(*pattern.Expr), w)...)
 		}
 		words = cut
 	}
@@ -143,7 +143,7 @@ var parts sync.Map // name -> *pattern.Expr
 
 func parse(name string) *pattern.Expr {
 	if name == pretokenize.DigitsPart {
-		return &pattern.Expr{Kind: pattern.One, Set: ucd.Digits()}
+		return &pattern.Expr{Kind: pattern.Character, Set: ucd.Digits()}
 	}
 	regex, ok := strings.CutPrefix(name, "regex ")
 	if !ok {
@@ -156,8 +156,8 @@ func parse(name string) *pattern.Expr {
 	return e
 }
 
-// Cut returns the matches of a pattern and the text between them.
-func (b *Backtracker) Cut(e *pattern.Expr, text string) (pieces []string) {
+// Split returns the matches of a pattern and the text between them.
+func (b *Backtracker) Split(e *pattern.Expr, text string) (pieces []string) {
 	gap := ""
 	flush := func() {
 		if gap != "" {
@@ -167,7 +167,7 @@ func (b *Backtracker) Cut(e *pattern.Expr, text string) (pieces []string) {
 	}
 	b.whole = text
 	for text != "" {
-		end := b.end(e, text)
+		end := b.matchEnd(e, text)
 		if end == 0 {
 			flush()
 		}
@@ -184,8 +184,8 @@ func (b *Backtracker) Cut(e *pattern.Expr, text string) (pieces []string) {
 	return pieces
 }
 
-// end returns the length of the match at the start of text, or -1.
-func (b *Backtracker) end(e *pattern.Expr, text string) int {
+// matchEnd returns the length of the match at the start of text, or -1.
+func (b *Backtracker) matchEnd(e *pattern.Expr, text string) int {
 	rest, ok := b.match(e, text, func(rest string) (string, bool) { return rest, true })
 	if !ok {
 		return -1
@@ -193,14 +193,14 @@ func (b *Backtracker) end(e *pattern.Expr, text string) int {
 	return len(text) - len(rest)
 }
 
-// GaveUp reports whether a text took so many steps that the result is incomplete.
-func (b *Backtracker) GaveUp() bool { return b.steps > maxSteps }
+// IsExhausted reports whether a text took so many steps that the result is incomplete.
+func (b *Backtracker) IsExhausted() bool { return b.steps > maxSteps }
 
-// Covers reports whether consecutive matches extend to the end of text.
-func (b *Backtracker) Covers(e *pattern.Expr, text string) bool {
+// MatchesAll reports whether consecutive matches extend to the end of text.
+func (b *Backtracker) MatchesAll(e *pattern.Expr, text string) bool {
 	b.whole = text
 	for text != "" {
-		end := b.end(e, text)
+		end := b.matchEnd(e, text)
 		if end <= 0 {
 			return false
 		}

@@ -69,10 +69,10 @@ func newClassTable(sets []Set) *classTable {
 	return t
 }
 
-func (t *classTable) of(r uint32) Class { return t.class[t.page[r>>8]][r&0xff] }
+func (t *classTable) classOf(r uint32) Class { return t.class[t.page[r>>8]][r&0xff] }
 
 // ClassOf returns the classes of a character.
-func ClassOf(r rune) Class { return classes.of(uint32(r)) }
+func ClassOf(r rune) Class { return classes.classOf(uint32(r)) }
 
 // classAt returns the classes and the size in bytes of the character at s[i]; s is valid UTF-8.
 func classAt(s []byte, i int) (Class, int) {
@@ -86,7 +86,7 @@ func classAt(s []byte, i int) (Class, int) {
 // two bytes; s is valid UTF-8.
 func ClassAtWide(s []byte) (Class, int) {
 	r, n := wideRune(s)
-	return classes.of(r), n
+	return classes.classOf(r), n
 }
 
 // wideRune decodes the character at the beginning of s, which has at least two bytes; s is valid UTF-8.
@@ -101,8 +101,8 @@ func wideRune(s []byte) (r uint32, n int) {
 	}
 }
 
-// Run returns the end of the characters from i on that are of a class in c.
-func Run(s []byte, i int, c Class) int {
+// EndOfClass returns the end of the characters from i on that are of a class in c.
+func EndOfClass(s []byte, i int, c Class) int {
 	for i < len(s) {
 		k, n := classAt(s, i)
 		if k&c == 0 {
@@ -113,8 +113,8 @@ func Run(s []byte, i int, c Class) int {
 	return i
 }
 
-// RunNot returns the end of the characters from i on that are of no class in c.
-func RunNot(s []byte, i int, c Class) int {
+// EndOfOther returns the end of the characters from i on that are of no class in c.
+func EndOfOther(s []byte, i int, c Class) int {
 	for i < len(s) {
 		k, n := classAt(s, i)
 		if k&c != 0 {

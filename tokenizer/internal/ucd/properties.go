@@ -24,8 +24,8 @@ const (
 // categories are the general categories by number.
 const categories = "CnLuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCo"
 
-// in reports whether the general category is name (Lu), or one of a group (L).
-func (p property) in(name string) bool {
+// isInCategory reports whether the general category is name (Lu), or one of a group (L).
+func (p property) isInCategory(name string) bool {
 	k := 2 * int(p&(1<<categoryBits-1))
 	return strings.HasPrefix(categories[k:k+2], name)
 }

@@ -13,8 +13,8 @@ type Range struct{ Lo, Hi rune }
 // Set is a set of characters: ranges in order, none adjacent to another.
 type Set []Range
 
-// Of returns the set of some characters.
-func Of(characters ...rune) Set {
+// SetOf returns the set of some characters.
+func SetOf(characters ...rune) Set {
 	ranges := make([]Range, len(characters))
 	for i, r := range characters {
 		ranges[i] = Range{r, r}
@@ -22,8 +22,8 @@ func Of(characters ...rune) Set {
 	return newSet(ranges...)
 }
 
-// Between returns the set of the characters from lo to hi, both included; lo must not be above hi.
-func Between(lo, hi rune) Set { return Set{{lo, hi}} }
+// SetOfRange returns the set of the characters from lo to hi, both included; lo must not be above hi.
+func SetOfRange(lo, hi rune) Set { return Set{{lo, hi}} }
 
 // newSet returns the set of ranges in any order.
 func newSet(ranges ...Range) Set {
@@ -83,9 +83,9 @@ func withProperty(want func(property) bool) Set {
 // InCategory returns \p{name}.
 func InCategory(name string) Set {
 	if name == "C" || name == "Cn" { // the unassigned characters are in no range
-		return withProperty(func(p property) bool { return !p.in(name) }).Complement()
+		return withProperty(func(p property) bool { return !p.isInCategory(name) }).Complement()
 	}
-	return withProperty(func(p property) bool { return p.in(name) })
+	return withProperty(func(p property) bool { return p.isInCategory(name) })
 }
 
 func withFlag(flag property) Set {
@@ -106,5 +106,5 @@ func Punctuation() Set { return withFlag(punctFlag) }
 
 // WhiteSpace returns \s.
 func WhiteSpace() Set {
-	return InCategory("Z").Union(Between('\t', '\r')).Union(Of(0x85))
+	return InCategory("Z").Union(SetOfRange('\t', '\r')).Union(SetOf(0x85))
 }

@@ -8,15 +8,15 @@ import (
 // The caches of an Encoder exist because most words of a text have occurred before, and a word's ids depend only on
 // the word.
 const (
-	keyMax    = 15 // maximum bytes of a word in the cache
-	cacheLog  = 16 // lines: 4 MiB
-	shortWord = 7  // maximum bytes of a word that has a shortKey
-	briefLog  = 16 // lines: 4 MiB
-	hotLog    = 13 // hot words: 128 KiB
+	keyMax        = 15 // maximum bytes of a word in the cache
+	cacheLog      = 16 // lines: 4 MiB
+	shortWord     = 7  // maximum bytes of a word that has a shortKey
+	shortCacheLog = 16 // lines: 4 MiB
+	hotLog        = 13 // hot words: 128 KiB
 )
 
-// someIDs are up to three ids of a word, and in the bits above them the number of its ids.
-type someIDs uint64
+// idTriple are up to three ids of a word, and in the bits above them the number of its ids.
+type idTriple uint64
 
 const (
 	idsEach = 3
@@ -24,17 +24,17 @@ const (
 	idMask  = 1<<idBits - 1
 )
 
-func (v someIDs) count() int { return int(v >> (idsEach * idBits)) }
+func (v idTriple) count() int { return int(v >> (idsEach * idBits)) }
 
-// put writes idsEach ids to dst; those beyond the number of ids are meaningless.
-func (v someIDs) put(dst *[idsEach]int32) {
+// writeTo writes idsEach ids to dst; those beyond the number of ids are meaningless.
+func (v idTriple) writeTo(dst *[idsEach]int32) {
 	dst[0] = int32(v & idMask)
 	dst[1] = int32(v >> idBits & idMask)
 	dst[2] = int32(v >> (2 * idBits) & idMask)
 }
 
-// wordIDs are the ids of a word, at most 2*idsEach. The first someIDs has the number of all ids.
-type wordIDs [2]someIDs
+// wordIDs are the ids of a word, at most 2*idsEach. The first idTriple has the number of all ids.
+type wordIDs [2]idTriple
 
 // wordKey is a word of 1..15 bytes: the bytes, zero padded, and in the top byte of hi the length. No word has length
 // 0.
@@ -52,23 +52,23 @@ type entry struct {
 // cache has two possible entries per word, adjacent in one cache line of the processor, the newest first.
 type cache [2 << cacheLog]entry
 
-// brief is a word of at most shortWord bytes and idsEach ids, as three words of four.
-type brief struct {
+// shortEntry is a word of at most shortWord bytes and idsEach ids, as three words of four.
+type shortEntry struct {
 	key uint64 // the bytes, zero padded, and in the top byte the length
-	ids someIDs
+	ids idTriple
 }
 
-// briefWords has four possible entries per word, in one cache line of the processor, the newest first.
-type briefWords [1 << briefLog][4]brief
+// shortCache has four possible entries per word, in one cache line of the processor, the newest first.
+type shortCache [1 << shortCacheLog][4]shortEntry
 
-// hotWords are the most recent brief words. They are few enough to remain in the processor's caches.
-type hotWords [1 << hotLog]brief
+// hotCache are the most recent brief words. They are few enough to remain in the processor's caches.
+type hotCache [1 << hotLog]shortEntry
 
-// place returns the index of the brief word with a key, if it is in the table.
-func (t *hotWords) place(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - hotLog) }
+// index returns the index of the brief word with a key, if it is in the table.
+func (t *hotCache) index(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - hotLog) }
 
-// briefPlace returns the line of the brief word with a key.
-func briefPlace(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - briefLog) }
+// shortLine returns the line of the brief word with a key.
+func shortLine(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> (64 - shortCacheLog) }
 
 var keyLo, keyHi = keyMasks()
 
@@ -109,21 +109,21 @@ func (k wordKey) hash() uint64 { return mix(k.lo, k.hi) }
 // place returns the first of the two possible entries of the word.
 func (k wordKey) place() uint32 { return uint32(k.hash()>>(64-cacheLog)) << 1 }
 
-// short reports whether the word has a shortKey, as brief words have.
-func (k wordKey) short() bool { return k.hi < (shortWord+1)<<56 }
+// isShort reports whether the word has a shortKey, as brief words have.
+func (k wordKey) isShort() bool { return k.hi < (shortWord+1)<<56 }
 
 func (k wordKey) shortKey() uint64 { return k.lo | k.hi }
 
 // longKey converts a shortKey to a wordKey.
 func longKey(short uint64) wordKey { return wordKey{short << 8 >> 8, short >> 56 << 56} }
 
-// differs returns 0 if an entry is that of a word.
-func (en *entry) differs(k wordKey) uint64 { return (en.lo ^ k.lo) | (en.hi ^ k.hi) }
+// diff returns 0 if an entry is that of a word.
+func (en *entry) diff(k wordKey) uint64 { return (en.lo ^ k.lo) | (en.hi ^ k.hi) }
 
 // insert adds a word to the cache.
 func (c *cache) insert(k wordKey, ids wordIDs) {
 	p := k.place()
-	if c[p].differs(k) == 0 {
+	if c[p].diff(k) == 0 {
 		return
 	}
 	c[p|1] = c[p]
@@ -131,11 +131,11 @@ func (c *cache) insert(k wordKey, ids wordIDs) {
 }
 
 // insert adds a word to the hot words.
-func (t *hotWords) insert(b brief) { t[t.place(b.key)] = b }
+func (t *hotCache) insert(b shortEntry) { t[t.index(b.key)] = b }
 
 // insert adds a word to the brief words.
-func (t *briefWords) insert(b brief) {
-	line := &t[briefPlace(b.key)]
+func (t *shortCache) insert(b shortEntry) {
+	line := &t[shortLine(b.key)]
 	if line[0].key != b.key {
 		line[3], line[2], line[1], line[0] = line[2], line[1], line[0], b
 	}
@@ -145,21 +145,21 @@ func (t *briefWords) insert(b brief) {
 func hashLong(word []byte) uint64 {
 	h, n := uint64(0), len(word)
 	for ; n > 32; n = len(word) {
-		h = mix(h^eight(word, 0), eight(word, 8))
+		h = mix(h^load64(word, 0), load64(word, 8))
 		word = word[16:]
 	}
-	second, third := twoBetween(n)
-	return mix(h^mix(eight(word, 0), eight(word, second))^uint64(n), mix(eight(word, third), eight(word, n-8)))
+	second, third := middleOffsets(n)
+	return mix(h^mix(load64(word, 0), load64(word, second))^uint64(n), mix(load64(word, third), load64(word, n-8)))
 }
 
-// twoBetween returns the positions of the second and third eight bytes of a word of 8..32 bytes. Together with the
+// middleOffsets returns the positions of the second and third eight bytes of a word of 8..32 bytes. Together with the
 // first and the last eight they cover the word: the smaller of 8 and n-8, the larger of n-16 and 0. It does not
 // branch, because the length of a word is unpredictable.
-func twoBetween(n int) (second, third int) {
+func middleOffsets(n int) (second, third int) {
 	n -= 16
 	below := n & (n >> 63)
 	return 8 + below, n - below
 }
 
-// eight returns the eight bytes of s from i on.
-func eight(s []byte, i int) uint64 { return binary.LittleEndian.Uint64(s[i:]) }
+// load64 returns the eight bytes of s from i on.
+func load64(s []byte, i int) uint64 { return binary.LittleEndian.Uint64(s[i:]) }

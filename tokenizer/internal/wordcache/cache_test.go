@@ -13,7 +13,7 @@ func TestEntriesDiffer(t *testing.T) {
 	few := func() uint64 { return r.Uint64N(4) << (8 * r.Uint64N(2)) } // so that words share bits
 	for range 200_000 {
 		en, k := entry{wordKey: wordKey{few(), few()}}, wordKey{few(), few()}
-		if same := en.differs(k) == 0; same != (en.wordKey == k) {
+		if same := en.diff(k) == 0; same != (en.wordKey == k) {
 			t.Fatalf("%x and %x are taken for the same: %t", en.wordKey, k, same)
 		}
 	}

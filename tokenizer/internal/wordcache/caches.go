@@ -5,12 +5,12 @@ import (
 	"slices"
 )
 
-// caches are the known words of an encoder without kernels: the most recent words, the short ones, and those of up to
-// keyMax bytes. Each lookup step reads memory for all words without a branch that depends on the data. So the
+// portableCache are the known words of an encoder without kernels: the most recent words, the short ones, and those of
+// up to keyMax bytes. Each lookup step reads memory for all words without a branch that depends on the data. So the
 // processor can wait for many reads in parallel.
-type caches struct {
-	hot   *hotWords
-	brief *briefWords
+type portableCache struct {
+	hot   *hotCache
+	brief *shortCache
 	cache *cache
 
 	ids      [batchSize]wordIDs // of the words that are found; manyIDs for words with more ids
@@ -21,27 +21,27 @@ type caches struct {
 	touched  uint64             // prevents the compiler from removing the loads
 }
 
-func newCaches() *caches {
-	c := &caches{hot: new(hotWords)}
-	c.brief = offHeap[briefWords](c)
+func newPortableCache() *portableCache {
+	c := &portableCache{hot: new(hotCache)}
+	c.brief = offHeap[shortCache](c)
 	c.cache = offHeap[cache](c)
 	return c
 }
 
 // seed adds words that are one token.
-func (c *caches) seed(w *seeds) {
+func (c *portableCache) seed(w *seeds) {
 	for text, id := range w.all() {
 		var ids packedIDs
 		if ids.pack([]int32{id}) && len(text) <= keyMax {
-			c.remember(packWord(text, 0, len(text)), ids.first())
+			c.insertWord(packWord(text, 0, len(text)), ids.first())
 		}
 	}
 }
 
 // find adds to m the words of s, from i on with the given ends, that are not in the caches. It also prefetches them
 // in the shared words.
-func (c *caches) find(t *sharedWords, s []byte, i int, ends []int32, m *missing) {
-	short, long := c.tellApart(c.findHot(s, i, ends), m)
+func (c *portableCache) find(t *sharedWords, s []byte, i int, ends []int32, m *missing) {
+	short, long := c.separateLong(c.findHot(s, i, ends), m)
 	c.pack(s, i, ends, m.word[:long])
 	m.n = c.findBrief(c.short[:short], long, m)
 	m.n = c.findCached(m.word[:m.n], m)
@@ -52,11 +52,11 @@ func (c *caches) find(t *sharedWords, s []byte, i int, ends []int32, m *missing)
 			m.hash[j] = c.key[j].hash()
 		}
 	}
-	t.askBuckets(m.hash[:m.n], m.record[:m.n])
+	t.prefetchBuckets(m.hash[:m.n], m.record[:m.n])
 }
 
 // findHot looks words up in the hot ones. It returns how many are missing.
-func (c *caches) findHot(s []byte, i int, ends []int32) (missing int) {
+func (c *portableCache) findHot(s []byte, i int, ends []int32) (missing int) {
 	near := len(ends) // the words from here on start too near the end of s to read eight bytes
 	for near > 1 && int(ends[near-2])+8 > len(s) {
 		near--
@@ -85,17 +85,17 @@ func shortSize(n int) int {
 }
 
 // tryHot looks up the k-th word. The key of a word that is too long to be short matches no hot word.
-func (c *caches) tryHot(k int, key uint64, missing int) int {
-	p := &c.hot[c.hot.place(key)]
+func (c *portableCache) tryHot(k int, key uint64, missing int) int {
+	p := &c.hot[c.hot.index(key)]
 	c.ids[k&(batchSize-1)][0] = p.ids
 	c.short[missing&(batchSize-1)] = uint16(k)
 	c.shortKey[missing&(batchSize-1)] = key
 	return missing + int(min(p.key^key, 1)) // not a branch: whether it is a hot one is unpredictable
 }
 
-// tellApart moves the longer ones of the first n words of short to the missing ones. It returns how many are left,
+// separateLong moves the longer ones of the first n words of short to the missing ones. It returns how many are left,
 // and how many are moved.
-func (c *caches) tellApart(n int, m *missing) (short, long int) {
+func (c *portableCache) separateLong(n int, m *missing) (short, long int) {
 	for j, k := range c.short[:n] {
 		key := c.shortKey[j]
 		m.word[long&(batchSize-1)] = k
@@ -110,15 +110,15 @@ func (c *caches) tellApart(n int, m *missing) (short, long int) {
 
 // findBrief looks up short words. It appends missing ones to the first n missing words, and returns their total
 // number.
-func (c *caches) findBrief(short []uint16, n int, m *missing) (missing int) {
+func (c *portableCache) findBrief(short []uint16, n int, m *missing) (missing int) {
 	keys := c.shortKey[:len(short)]
 	var x uint64
 	for _, key := range keys {
-		x |= c.brief[briefPlace(key)][0].key
+		x |= c.brief[shortLine(key)][0].key
 	}
 	c.touched = x
 	for j, key := range keys {
-		line := &c.brief[briefPlace(key)]
+		line := &c.brief[shortLine(key)]
 		at := 0
 		if line[1].key == key {
 			at = 1
@@ -143,7 +143,7 @@ func (c *caches) findBrief(short []uint16, n int, m *missing) (missing int) {
 }
 
 // pack computes the keys of words. A long word has the key noWord.
-func (c *caches) pack(s []byte, i int, ends []int32, words []uint16) {
+func (c *portableCache) pack(s []byte, i int, ends []int32, words []uint16) {
 	key := c.key[:len(words)]
 	for j, k := range words {
 		from := i
@@ -166,7 +166,7 @@ func (c *caches) pack(s []byte, i int, ends []int32, words []uint16) {
 }
 
 // findCached looks up missing words in the cache. It returns how many are still missing.
-func (c *caches) findCached(list []uint16, m *missing) (still int) {
+func (c *portableCache) findCached(list []uint16, m *missing) (still int) {
 	cache := c.cache
 	place := c.place[:len(list)]
 	var x uint64
@@ -179,8 +179,8 @@ func (c *caches) findCached(list []uint16, m *missing) (still int) {
 	for j, k := range list {
 		p := place[j] & uint32(len(cache)-2)
 		key := c.key[j]
-		first := cache[p].differs(key)
-		second := cache[p|1].differs(key)
+		first := cache[p].diff(key)
+		second := cache[p|1].diff(key)
 		no := min(first, 1) // neither is a branch: which entry has a word, if any, is unpredictable
 		c.ids[k] = cache[p|uint32(no)].ids
 		m.word[still&(batchSize-1)] = k
@@ -191,7 +191,7 @@ func (c *caches) findCached(list []uint16, m *missing) (still int) {
 }
 
 // learn stores the ids of the j-th missing word.
-func (c *caches) learn(m *missing, j int, b *idBytes) {
+func (c *portableCache) learn(m *missing, j int, b *idBytes) {
 	var ids packedIDs
 	ids.read(b)
 	some := ids.first()
@@ -203,17 +203,19 @@ func (c *caches) learn(m *missing, j int, b *idBytes) {
 	}
 	c.ids[m.word[j]] = some
 	if c.key[j] != noWord {
-		c.remember(c.key[j], some)
+		c.insertWord(c.key[j], some)
 	}
 }
 
 // learnMany stores that the ids of the j-th missing word are in m.ids from from on.
-func (c *caches) learnMany(m *missing, j, from int) { c.ids[m.word[j]] = manyIDs(from, len(m.ids)) }
+func (c *portableCache) learnMany(m *missing, j, from int) {
+	c.ids[m.word[j]] = manyIDs(from, len(m.ids))
+}
 
-// remember inserts a word into its cache.
-func (c *caches) remember(k wordKey, ids wordIDs) {
-	if k.short() && ids[0].count() <= idsEach {
-		b := brief{k.shortKey(), ids[0]}
+// insertWord inserts a word into its cache.
+func (c *portableCache) insertWord(k wordKey, ids wordIDs) {
+	if k.isShort() && ids[0].count() <= idsEach {
+		b := shortEntry{k.shortKey(), ids[0]}
 		c.hot.insert(b)
 		c.brief.insert(b)
 		return
@@ -223,30 +225,30 @@ func (c *caches) remember(k wordKey, ids wordIDs) {
 
 // manyIDs represents ids of a word that are in m.ids of the missing words.
 func manyIDs(from, to int) wordIDs {
-	return wordIDs{someIDs(many) << (idsEach * idBits), someIDs(from)<<32 | someIDs(to)}
+	return wordIDs{idTriple(manyCount) << (idsEach * idBits), idTriple(from)<<32 | idTriple(to)}
 }
 
-// many is a count above all possible ones.
-const many = 2*idsEach + 1
+// manyCount is a count above all possible ones.
+const manyCount = 2*idsEach + 1
 
 // append appends the ids of the n words of the batch, all of which are known now.
-func (c *caches) append(dst []int32, n int, m *missing) []int32 {
+func (c *portableCache) append(dst []int32, n int, m *missing) []int32 {
 	o := len(dst)
 	dst = slices.Grow(dst, 2*idsEach*n)
 	buf := dst[:cap(dst)]
 	for k := range c.ids[:n] {
 		v := &c.ids[k]
-		v[0].put((*[idsEach]int32)(buf[o:]))
+		v[0].writeTo((*[idsEach]int32)(buf[o:]))
 		count := v[0].count()
 		if count > idsEach {
-			if count == many {
+			if count == manyCount {
 				ids := m.ids[v[1]>>32 : v[1]&(1<<32-1)]
 				dst = slices.Grow(append(buf[:o], ids...), 2*idsEach*(n-k))
 				o += len(ids)
 				buf = dst[:cap(dst)]
 				continue
 			}
-			v[1].put((*[idsEach]int32)(buf[o+idsEach:]))
+			v[1].writeTo((*[idsEach]int32)(buf[o+idsEach:]))
 		}
 		o += count
 	}

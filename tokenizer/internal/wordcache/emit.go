@@ -4,12 +4,12 @@ package wordcache
 func emitPlain(t []line, dst []int32, places []uint32) (words, n int) {
 	for k, p := range places {
 		ids := t[p/lineBytes].ids[p/8%4:]
-		count := someIDs(ids[0]).count()
+		count := idTriple(ids[0]).count()
 		if count == elsewhere {
 			return k, n
 		}
 		for j := 0; j == 0 || idsEach*j < count; j++ {
-			someIDs(ids[j]).put((*[idsEach]int32)(dst[n+idsEach*j:]))
+			idTriple(ids[j]).writeTo((*[idsEach]int32)(dst[n+idsEach*j:]))
 		}
 		n += count
 	}

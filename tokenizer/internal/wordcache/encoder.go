@@ -12,7 +12,7 @@ import (
 // merging. It has the scratch space and the caches of one goroutine.
 type Encoder struct {
 	words   *Words
-	known   known
+	local   localCache
 	shared  *sharedWords
 	scratch merge.Scratch
 	found   pretokenize.Batch
@@ -20,8 +20,8 @@ type Encoder struct {
 	missing missing
 }
 
-// known has the words that an encoder has seen. They affect only the speed of encoding, never the result.
-type known interface {
+// localCache has the words that an encoder has seen. They affect only the speed of encoding, never the result.
+type localCache interface {
 	// seed adds words that are one token.
 	seed(w *seeds)
 	// find adds to m the words of s, from i on with the given ends, that are not known. It also prefetches them in the
@@ -46,14 +46,14 @@ type Cutter interface {
 // NewEncoder returns an encoder for one goroutine.
 func (w *Words) NewEncoder() *Encoder {
 	if cpufeature.AVX2 {
-		return w.newEncoder(newTable())
+		return w.newEncoder(newKernelCache())
 	}
-	return w.newEncoder(newCaches())
+	return w.newEncoder(newPortableCache())
 }
 
-func (w *Words) newEncoder(k known) *Encoder {
+func (w *Words) newEncoder(k localCache) *Encoder {
 	k.seed(&w.seeds)
-	return &Encoder{words: w, known: k, shared: w.shared()}
+	return &Encoder{words: w, local: k, shared: w.shared()}
 }
 
 // Encode appends the ids of a text, in batches of the words into which by splits it.
@@ -61,10 +61,10 @@ func (e *Encoder) Encode(by Cutter, dst []int32, s []byte) []int32 {
 	for i := 0; i < len(s); {
 		n, end := by.Split(s, i, &e.found)
 		ends := e.found.Ends[:n]
-		if e.found.Wide && len(e.words.whole) == 0 && longest(i, ends) > cutMin {
-			dst = e.inPieces(dst, s, i, ends)
+		if e.found.HasNonASCII && len(e.words.whole) == 0 && longestWord(i, ends) > maxUnsplitWord {
+			dst = e.encodePieces(dst, s, i, ends)
 		} else {
-			dst = e.lookUp(dst, s, i, ends)
+			dst = e.encodeWords(dst, s, i, ends)
 		}
 		i = end
 	}
@@ -72,13 +72,13 @@ func (e *Encoder) Encode(by Cutter, dst []int32, s []byte) []int32 {
 	return dst
 }
 
-// cutMin is the maximum length of a word that is not split into separately merged pieces. Pieces occur more often
-// than the word. If some words are one token whatever merging gives, no word is split, because a piece might be
+// maxUnsplitWord is the maximum length of a word that is not split into separately merged pieces. Pieces occur more
+// often than the word. If some words are one token whatever merging gives, no word is split, because a piece might be
 // mistaken for one of them.
-const cutMin = 31
+const maxUnsplitWord = 31
 
-// longest returns the length of the longest of the words from i on with the given ends.
-func longest(i int, ends []int32) int32 {
+// longestWord returns the length of the longest of the words from i on with the given ends.
+func longestWord(i int, ends []int32) int32 {
 	most, from := int32(0), int32(i)
 	for _, end := range ends {
 		most = max(most, end-from)
@@ -87,18 +87,18 @@ func longest(i int, ends []int32) int32 {
 	return most
 }
 
-// inPieces encodes the words of s from i on with the given ends, the long ones in pieces.
-func (e *Encoder) inPieces(dst []int32, s []byte, i int, ends []int32) []int32 {
+// encodePieces encodes the words of s from i on with the given ends, the long ones in pieces.
+func (e *Encoder) encodePieces(dst []int32, s []byte, i int, ends []int32) []int32 {
 	n, from := 0, i
 	put := func(end int) {
 		e.cuts[n] = int32(end)
 		if n++; n == batchSize {
-			dst = e.lookUp(dst, s, i, e.cuts[:n])
+			dst = e.encodeWords(dst, s, i, e.cuts[:n])
 			n, i = 0, end
 		}
 	}
 	for _, end := range ends {
-		if w := s[from:end]; len(w) > cutMin {
+		if w := s[from:end]; len(w) > maxUnsplitWord {
 			for p := 1; p < len(w); p++ {
 				if w[p] >= 0xC0 && !e.words.cross.Has(w, p) {
 					put(from + p)
@@ -108,7 +108,7 @@ func (e *Encoder) inPieces(dst []int32, s []byte, i int, ends []int32) []int32 {
 		put(int(end))
 		from = int(end)
 	}
-	return e.lookUp(dst, s, i, e.cuts[:n])
+	return e.encodeWords(dst, s, i, e.cuts[:n])
 }
 
 // keepIDs is the maximum number of ids of rare words for which scratch space is kept.

@@ -61,8 +61,8 @@ func emit(t []line, dst []int32, places []uint32) (words, n int) {
 	return emitPlain(t, dst, places)
 }
 
-// askBuckets prefetches the buckets of the words with these hashes; scratch has the same length.
-func (t *sharedWords) askBuckets(hash []uint64, scratch []uint32) {
+// prefetchBuckets prefetches the buckets of the words with these hashes; scratch has the same length.
+func (t *sharedWords) prefetchBuckets(hash []uint64, scratch []uint32) {
 	if !cpufeature.AVX2 || len(hash) == 0 {
 		t.touchBuckets(hash)
 		return
@@ -73,8 +73,8 @@ func (t *sharedWords) askBuckets(hash []uint64, scratch []uint32) {
 	prefetch(unsafe.Pointer(&t.slot[0]), &scratch[0], len(hash))
 }
 
-// askRecords prefetches the records at these places.
-func (t *sharedWords) askRecords(places []uint32) {
+// prefetchRecords prefetches the records at these places.
+func (t *sharedWords) prefetchRecords(places []uint32) {
 	if !cpufeature.AVX2 || len(places) == 0 {
 		t.touchRecords(places)
 		return

@@ -24,7 +24,7 @@ func sameSteps(t *testing.T, lines []line, seed uint64, letters []byte) {
 			}
 			ends = append(ends, int32(len(s)))
 		}
-		s = tokentest.AtGuard(t, append(s, make([]byte, 16)...))
+		s = tokentest.CopyToGuardPage(t, append(s, make([]byte, 16)...))
 		n := len(ends)
 		key, place := make([]lineKey, n), make([]uint32, n)
 		key2, place2 := make([]lineKey, n), make([]uint32, n)
@@ -62,7 +62,7 @@ func sameSteps(t *testing.T, lines []line, seed uint64, letters []byte) {
 		}
 		for j, k := range missing[:m] {
 			own := &lines[firstMissing+j]
-			if !key[k].none() && someIDs(own.ids[0]).count() != elsewhere {
+			if !key[k].isTooLong() && idTriple(own.ids[0]).count() != elsewhere {
 				lines[lineOf[k]/lineBytes].insert(keysEach(lineOf[k]), &key[k], &own.ids)
 			}
 		}

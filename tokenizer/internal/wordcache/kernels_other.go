@@ -18,8 +18,8 @@ func match(t []line, keys []lineKey, places []uint32, missing *[batchSize]uint16
 // and of ids. dst must have room for lineIDs+1 ids per word.
 func emit(t []line, dst []int32, places []uint32) (words, n int) { return emitPlain(t, dst, places) }
 
-// askBuckets prefetches the buckets of the words with these hashes.
-func (t *sharedWords) askBuckets(hash []uint64, _ []uint32) { t.touchBuckets(hash) }
+// prefetchBuckets prefetches the buckets of the words with these hashes.
+func (t *sharedWords) prefetchBuckets(hash []uint64, _ []uint32) { t.touchBuckets(hash) }
 
-// askRecords prefetches the records at these places.
-func (t *sharedWords) askRecords(places []uint32) { t.touchRecords(places) }
+// prefetchRecords prefetches the records at these places.
+func (t *sharedWords) prefetchRecords(places []uint32) { t.touchRecords(places) }

@@ -94,13 +94,13 @@ func keyOfWord(word []byte) (k lineKey, place uint32) {
 
 func (k *lineKey) hash() uint64 { return mix(k[0], k[1]) }
 
-// none reports whether the word is too long for a line.
-func (k *lineKey) none() bool { return k[1] == ^uint64(0) }
+// isTooLong reports whether the word is too long for a line.
+func (k *lineKey) isTooLong() bool { return k[1] == ^uint64(0) }
 
 // keysEach returns how many keys of the line at a place form the key of one word.
 func keysEach(place uint32) int { return 1 + int(place&middleBit/middleBit) }
 
-// packedIDs are the ids of a word: someIDs, of which the first has the number of all ids.
+// packedIDs are the ids of a word: idTriple, of which the first has the number of all ids.
 type packedIDs [4]uint64
 
 // pack packs the ids of a word. It returns false if they do not fit.
@@ -124,13 +124,13 @@ func (v *packedIDs) pack(ids []int32) bool {
 }
 
 // first returns the first ids in the form of caches.
-func (v *packedIDs) first() wordIDs { return wordIDs{someIDs(v[0]), someIDs(v[1])} }
+func (v *packedIDs) first() wordIDs { return wordIDs{idTriple(v[0]), idTriple(v[1])} }
 
 func (v *packedIDs) append(dst []int32) []int32 {
-	n := len(dst) + someIDs(v[0]).count()
+	n := len(dst) + idTriple(v[0]).count()
 	for _, some := range v {
 		var ids [idsEach]int32
-		someIDs(some).put(&ids)
+		idTriple(some).writeTo(&ids)
 		dst = append(dst, ids[:]...)
 	}
 	return dst[:n]
@@ -140,8 +140,8 @@ func (v *packedIDs) append(dst []int32) []int32 {
 // record, which may be written concurrently.
 type idBytes [32]byte
 
-// packed reports whether a record has its ids packed.
-func (b *idBytes) packed() bool { return b[7]>>4 != elsewhere }
+// isPacked reports whether a record has its ids packed.
+func (b *idBytes) isPacked() bool { return b[7]>>4 != elsewhere }
 
 // fromByte has, by the number of ids, the first byte of each element of packedIDs. For an unused element it is that
 // of the last used one.
@@ -156,10 +156,10 @@ var fromByte = func() (t [16][4]uint8) {
 
 // read reads ids without branching, because the number of ids of a word is unpredictable.
 func (v *packedIDs) read(b *idBytes) {
-	first := eight(b[:], 0)
-	from := &fromByte[someIDs(first).count()&15]
-	v[0], v[1], v[2], v[3] = first, eight(b[:], int(from[1]&24)), eight(b[:], int(from[2]&24)),
-		eight(b[:], int(from[3]&24))
+	first := load64(b[:], 0)
+	from := &fromByte[idTriple(first).count()&15]
+	v[0], v[1], v[2], v[3] = first, load64(b[:], int(from[1]&24)), load64(b[:], int(from[2]&24)),
+		load64(b[:], int(from[3]&24))
 }
 
 func (v *packedIDs) write(b *idBytes) {
@@ -174,7 +174,7 @@ func (l *line) insert(each int, k *lineKey, ids *packedIDs) {
 	if l.key[0] == k[0] && (each == 1 || l.key[1] == k[1]) {
 		return
 	}
-	if someIDs(ids[0]).count() <= idsEach*each && l.moves() {
+	if idTriple(ids[0]).count() <= idsEach*each && l.canShift() {
 		if each == 1 {
 			l.key[0], l.key[1], l.key[2], l.key[3] = k[0], l.key[0], l.key[1], l.key[2]
 			l.ids[0], l.ids[1], l.ids[2], l.ids[3] = ids[0], l.ids[0], l.ids[1], l.ids[2]
@@ -207,16 +207,16 @@ func (l *line) insert(each int, k *lineKey, ids *packedIDs) {
 	copy(l.ids[n:], old.ids[:kept])
 }
 
-// moves reports whether a word of few ids can be inserted by moving all words of a line, dropping the last one as a
+// canShift reports whether a word of few ids can be inserted by moving all words of a line, dropping the last one as a
 // whole. That is so if a key is at the end of the line, or if no word has more than few ids.
-func (l *line) moves() bool {
+func (l *line) canShift() bool {
 	return l.key[3] != 0 || (l.ids[0]|l.ids[1]|l.ids[2]|l.ids[3])>>(idsEach*idBits) <= idsEach
 }
 
-// full reports whether the line has no room for another word. It may miss this if a word of many ids uses the room.
-func (l *line) full() bool { return l.key[3]|l.ids[3] != 0 }
+// isFull reports whether the line has no room for another word. It may miss this if a word of many ids uses the room.
+func (l *line) isFull() bool { return l.key[3]|l.ids[3] != 0 }
 
 // keysOf returns how many keys are replaced by the ids of a word.
 func keysOf(ids uint64, each int) int {
-	return max(1, (someIDs(ids).count()+idsEach*each-1)/(idsEach*each)) * each
+	return max(1, (idTriple(ids).count()+idsEach*each-1)/(idsEach*each)) * each
 }

@@ -17,7 +17,7 @@ import (
 func wordsOf(t *testing.T, name string) (*Words, *definition.Definition) {
 	t.Helper()
 	d := tokentest.Builtin(t, name)
-	w, _ := New(d.Merges, d.TokensByID(), Rules{Whole: d.WholeWords, Cut: d.CutsWords()})
+	w, _ := New(d.Merges, d.TokensByID(), Rules{WholeWords: d.WholeWords, SplitsWords: d.IsSplitIntoWords()})
 	d.Merges.PrepareGreedy(d.TokensByID())
 	return w, d
 }
@@ -78,7 +78,7 @@ func TestLongWordsAreCutExactly(t *testing.T) {
 				}
 				want := plain.Encode(&s, nil, word)
 				for range 2 {
-					got := e.inPieces(nil, word, 0, []int32{int32(len(word))})
+					got := e.encodePieces(nil, word, 0, []int32{int32(len(word))})
 					if !slices.Equal(got, want) {
 						t.Fatalf("%s: %q gives %v, want %v", name, word, got, want)
 					}

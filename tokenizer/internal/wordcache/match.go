@@ -3,10 +3,10 @@ package wordcache
 import "math/bits"
 
 // placeInLine has the place of the ids in a line, by kind and by which of the line's four keys are equal, or
-// notThere.
+// noPlace.
 var placeInLine = func() (t [2 * 16]uint8) {
 	for same := range 16 {
-		t[same], t[middleBit+same] = uint8(bits.TrailingZeros(uint(same))*8), notThere
+		t[same], t[middleBit+same] = uint8(bits.TrailingZeros(uint(same))*8), noPlace
 		switch {
 		case same&3 == 3:
 			t[middleBit+same] = 0
@@ -14,11 +14,11 @@ var placeInLine = func() (t [2 * 16]uint8) {
 			t[middleBit+same] = 16
 		}
 	}
-	t[0] = notThere
+	t[0] = noPlace
 	return t
 }()
 
-const notThere = 0x80
+const noPlace = 0x80
 
 // matchPlain is match in plain Go: the specification of the kernel.
 func matchPlain(t []line, keys []lineKey, places []uint32, missing *[batchSize]uint16, n, first int) int {
@@ -32,7 +32,7 @@ func matchPlain(t []line, keys []lineKey, places []uint32, missing *[batchSize]u
 			}
 		}
 		at := placeInLine[p&middleBit|uint32(same)]
-		if at == notThere {
+		if at == noPlace {
 			missing[n&(batchSize-1)] = uint16(first + k)
 			n++
 			continue

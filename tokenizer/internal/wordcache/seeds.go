@@ -14,8 +14,8 @@ func (w *seeds) add(text string, id int32) {
 	w.ends, w.ids = append(w.ends, int32(len(w.text))), append(w.ids, id)
 }
 
-// end must be called after the last add. It adds padding, so that 16 bytes can be read from the start of each word.
-func (w *seeds) end() { w.text = append(w.text, make([]byte, 16)...) }
+// pad must be called after the last add. It adds padding, so that 16 bytes can be read from the start of each word.
+func (w *seeds) pad() { w.text = append(w.text, make([]byte, 16)...) }
 
 // all returns the words and their ids, from the last one to the first. Small ids usually are the frequent words,
 // which should be inserted last.

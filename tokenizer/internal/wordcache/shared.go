@@ -49,8 +49,9 @@ func (t *sharedWords) bucket(hash uint64) *[bucketSize]atomics.Uint64 {
 // tag returns the bits of a slot above the place, for the word of n bytes with a hash.
 func tag(hash uint64, n int) uint64 { return hash<<32>>placeBits | uint64(n) }
 
-// place returns the place of the record of the word of n bytes with a hash, or 0. Another word may have the same tag.
-func (t *sharedWords) place(hash uint64, n int) uint32 {
+// findRecord returns the place of the record of the word of n bytes with a hash, or 0. Another word may have the same
+// tag.
+func (t *sharedWords) findRecord(hash uint64, n int) uint32 {
 	if n > recordMax {
 		return 0
 	}
@@ -71,16 +72,16 @@ func (t *sharedWords) place(hash uint64, n int) uint32 {
 	return 0
 }
 
-// has reports whether the record at a place, of a word with the same number of bytes, is that of word.
-func (t *sharedWords) has(place uint32, word []byte) bool {
+// isRecordOf reports whether the record at a place, of a word with the same number of bytes, is that of word.
+func (t *sharedWords) isRecordOf(place uint32, word []byte) bool {
 	n := len(word)
 	r := t.record[place:][:n]
 	if n < 8 || n > 32 {
 		return string(r) == string(word)
 	}
-	second, third := twoBetween(n)
-	return (eight(r, 0)^eight(word, 0))|(eight(r, second)^eight(word, second))|
-		(eight(r, third)^eight(word, third))|(eight(r, n-8)^eight(word, n-8)) == 0
+	second, third := middleOffsets(n)
+	return (load64(r, 0)^load64(word, 0))|(load64(r, second)^load64(word, second))|
+		(load64(r, third)^load64(word, third))|(load64(r, n-8)^load64(word, n-8)) == 0
 }
 
 // idsAt returns the ids of the record at a place, of a word of n bytes.
@@ -115,15 +116,15 @@ func (t *sharedWords) insert(hash uint64, word []byte, ids []int32, packed *pack
 			}
 			continue
 		}
-		place := t.put(word, ids, packed)
+		place := t.writeRecord(word, ids, packed)
 		for v := name<<placeBits | place/8; place != 0 && i < bucketSize && !b[i].CompareAndSwap(0, v); i++ {
 		}
 		return
 	}
 }
 
-// put writes a record. It returns its place, or 0 without room.
-func (t *sharedWords) put(word []byte, ids []int32, packed *packedIDs) (place uint64) {
+// writeRecord writes a record. It returns its place, or 0 without room.
+func (t *sharedWords) writeRecord(word []byte, ids []int32, packed *packedIDs) (place uint64) {
 	behind := (len(word) + 7) &^ 7
 	size := behind + 8*max(1, (len(ids)+idsEach-1)/idsEach)
 	if packed == nil {
@@ -160,7 +161,7 @@ func (t *sharedWords) touchBuckets(hash []uint64) {
 	for _, h := range hash {
 		x |= t.bucket(h)[0].Load()
 	}
-	touch(x)
+	keepLoads(x)
 }
 
 // touchRecords reads the records at these places.
@@ -169,10 +170,10 @@ func (t *sharedWords) touchRecords(places []uint32) {
 	for _, p := range places {
 		x |= t.record[p]
 	}
-	touch(uint64(x))
+	keepLoads(uint64(x))
 }
 
-// touch prevents the compiler from removing the loads that its argument depends on.
+// keepLoads prevents the compiler from removing the loads that its argument depends on.
 //
 //go:noinline
-func touch(uint64) {}
+func keepLoads(uint64) {}

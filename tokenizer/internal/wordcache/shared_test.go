@@ -8,12 +8,12 @@ import (
 )
 
 func (t *sharedWords) idsOf(hash uint64, word []byte) (ids []int32, ok bool) {
-	p := t.place(hash, len(word))
-	if p == 0 || !t.has(p, word) {
+	p := t.findRecord(hash, len(word))
+	if p == 0 || !t.isRecordOf(p, word) {
 		return nil, false
 	}
 	b := t.idsAt(p, len(word))
-	if !b.packed() {
+	if !b.isPacked() {
 		return t.appendIDs(nil, p, len(word)), true
 	}
 	var packed packedIDs
@@ -54,7 +54,7 @@ func TestSharedWordsAreBounded(t *testing.T) {
 	if kept < 50_000 || kept == 200_000 || words.used.Load() > recordBytes {
 		t.Errorf("%d words are kept, in %d bytes", kept, words.used.Load())
 	}
-	if words.keep(1, make([]byte, recordMax+1), ids); words.place(1, recordMax+1) != 0 {
+	if words.keep(1, make([]byte, recordMax+1), ids); words.findRecord(1, recordMax+1) != 0 {
 		t.Error("a word is kept that is too long")
 	}
 	if got, ok := words.idsOf(2, []byte("never put in")); ok {

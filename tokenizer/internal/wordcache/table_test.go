@@ -16,11 +16,11 @@ import (
 func TestTableAndCachesAgree(t *testing.T) {
 	w, d := wordsOf(t, "cl100k_base")
 	plain := tokentest.Builtin(t, "cl100k_base").Merges
-	encoders := map[string]*Encoder{"table": w.newEncoder(newTable()), "caches": w.newEncoder(newCaches())}
+	encoders := map[string]*Encoder{"table": w.newEncoder(newKernelCache()), "caches": w.newEncoder(newPortableCache())}
 	r := rand.New(rand.NewPCG(51, 52))
 	var s merge.Scratch
 	for range 600 {
-		text := tokentest.AtGuard(t, norm.AppendValid(nil, tokentest.RandomText(r)))
+		text := tokentest.CopyToGuardPage(t, norm.AppendValid(nil, tokentest.RandomText(r)))
 		var want []int32
 		var b pretokenize.Batch
 		for i := 0; i < len(text); {
@@ -87,7 +87,7 @@ func TestLines(t *testing.T) {
 					continue
 				}
 				want, got := kept[one], lines[0].ids[at[0]/8:]
-				n := max(1, (someIDs(want[0]).count()+idsEach-1)/idsEach)
+				n := max(1, (idTriple(want[0]).count()+idsEach-1)/idsEach)
 				if len(got) < n || !slices.Equal(got[:n], want[:n]) {
 					t.Fatalf("%q has the ids %x, want %x", one, got, want[:n])
 				}
@@ -99,7 +99,7 @@ func TestLines(t *testing.T) {
 // A new encoder has the same known words as one that gets the words one after the other.
 func TestTableOfSeeds(t *testing.T) {
 	w, _ := wordsOf(t, "cl100k_base")
-	at, want := newTable(), newTable()
+	at, want := newKernelCache(), newKernelCache()
 	at.seed(&w.seeds)
 	n := 0
 	for text, id := range w.seeds.all() {
@@ -118,9 +118,9 @@ func TestTableOfSeeds(t *testing.T) {
 // It evicts the oldest word.
 func TestFullLines(t *testing.T) {
 	w, _ := wordsOf(t, "cl100k_base")
-	e := &Encoder{words: w, known: newTable(), shared: w.shared()}
+	e := &Encoder{words: w, local: newKernelCache(), shared: w.shared()}
 	missing := func(word string) bool {
-		e.lookUp(nil, []byte(word), 0, []int32{int32(len(word))})
+		e.encodeWords(nil, []byte(word), 0, []int32{int32(len(word))})
 		return e.missing.n > 0
 	}
 	words := wordsOfALine(5)

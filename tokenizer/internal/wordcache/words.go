@@ -16,8 +16,8 @@ type Words struct {
 
 // Rules are the rules for words in addition to merges.
 type Rules struct {
-	Whole bool // a word that is a token becomes that token, whatever its merges give
-	Cut   bool // text is split into words; if not, a word is a whole text
+	WholeWords  bool // a word that is a token becomes that token, whatever its merges give
+	SplitsWords bool // text is split into words; if not, a word is a whole text
 }
 
 // New determines which tokens are the result of merging their bytes. Those seed the caches. The others matter only if
@@ -25,39 +25,39 @@ type Rules struct {
 // the others are returned as texts, for the caller to look up.
 func New(m *merge.Merges, tokens []string, r Rules) (w *Words, texts map[string]int32) {
 	w = &Words{merges: m, shared: newSharedWords()}
-	for id, self := range m.Themselves(tokens) {
+	for id, self := range m.SelfMerging(tokens) {
 		text := tokens[id]
 		if text == "" {
 			continue
 		}
-		if r.Whole && !self {
+		if r.WholeWords && !self {
 			if w.whole == nil {
 				w.whole = map[string]int32{}
 			}
 			w.whole[text] = int32(id)
 		}
-		if len(text) <= keyMax && (self || r.Whole && r.Cut) {
+		if len(text) <= keyMax && (self || r.WholeWords && r.SplitsWords) {
 			w.seeds.add(text, int32(id))
 		}
 	}
-	w.seeds.end()
+	w.seeds.pad()
 	for _, text := range m.Texts() {
 		w.cross.Add(text)
 	}
-	if !r.Cut {
+	if !r.SplitsWords {
 		texts, w.whole = w.whole, nil
 	}
 	return w, texts
 }
 
-// HaveWhole reports whether some words are one token whatever merging gives.
-func (w *Words) HaveWhole() bool { return len(w.whole) > 0 }
+// HasWholeWords reports whether some words are one token whatever merging gives.
+func (w *Words) HasWholeWords() bool { return len(w.whole) > 0 }
 
-// KeepTogether makes encoders split no long word into pieces.
-func (w *Words) KeepTogether() { w.cross.Fill() }
+// DisableSplitting makes encoders split no long word into pieces.
+func (w *Words) DisableSplitting() { w.cross.AddAll() }
 
-// Afresh returns w for encoders that share no words with those of w.
-func (w *Words) Afresh() *Words {
+// CloneUnshared returns w for encoders that share no words with those of w.
+func (w *Words) CloneUnshared() *Words {
 	fresh := *w
 	fresh.shared = newSharedWords()
 	return &fresh
