@@ -107,7 +107,7 @@ def test_templates_without_marks(name: str, of: str) -> None:
 
 def test_template_that_leaves_out_the_thinking_of_earlier_turns() -> None:
     tokenizer = with_template("qwen3", "qwen3")
-    with pytest.raises(BadDocument, match=r'message 1 otherwise within the whole chat.*turns="last"'):
+    with pytest.raises(BadDocument, match=r'message 1 differently within the whole chat.*turns="last"'):
         Chat(tokenizer)(THOUGHT)
     last = Chat(tokenizer, turns="last")
     document = last(THOUGHT)
@@ -280,17 +280,17 @@ FAILS = "{% if messages[0].role == 'system' %}{{ raise_exception('no system, ple
         ("Hi", {}, "messages is a str: want a list of dicts"),
         ({"role": "user"}, {}, "messages is a dict"),
         ([], {}, "messages is empty"),
-        ([{"content": "a"}], {}, "message 0 is no dict with a role"),
-        ([{"role": "user", "content": "a"}, "b"], {}, "message 1 is no dict with a role"),
-        ([{"role": "system", "content": "a"}], {}, "the chat template fails: TemplateError: no system, please"),
-        ([{"role": "user", "content": 5}], {}, "the chat template fails: TypeError"),
-        ([{"role": "user"}], {}, "the chat template fails: UndefinedError"),
-        ([{"role": "user", "content": "\ud800"}], {}, "the chat template fails: .*"),
+        ([{"content": "a"}], {}, "message 0 is not a dict with a role"),
+        ([{"role": "user", "content": "a"}, "b"], {}, "message 1 is not a dict with a role"),
+        ([{"role": "system", "content": "a"}], {}, "cannot render the chat template: TemplateError: no system, please"),
+        ([{"role": "user", "content": 5}], {}, "cannot render the chat template: TypeError"),
+        ([{"role": "user"}], {}, "cannot render the chat template: UndefinedError"),
+        ([{"role": "user", "content": "\ud800"}], {}, "cannot render the chat template: .*"),
         ([{"role": "assistant", "content": "a"}], {}, "begins with a turn that has a loss"),
-        ([{"role": "user", "content": "a"}], {"tools": 5}, "the chat template fails: TypeError"),
-        ([{"role": "user", "content": "a"}], {"tools": "[1"}, "tools are a str that is no JSON"),
+        ([{"role": "user", "content": "a"}], {"tools": 5}, "cannot render the chat template: TypeError"),
+        ([{"role": "user", "content": "a"}], {"tools": "[1"}, "tools is a str that is not JSON"),
         ([{"role": "user", "content": "a"}], {"chat_template_kwargs": "x"}, "chat_template_kwargs is a str"),
-        ([{"role": "user", "content": "a"}], {"chat_template_kwargs": {"tokenize": False}}, "'tokenize'.* no arguments of a template"),
+        ([{"role": "user", "content": "a"}], {"chat_template_kwargs": {"tokenize": False}}, "'tokenize'.* not arguments of a template"),
         ([{"role": "user", "content": "a"}], {"text": "b"}, "both text and messages"),
     ],
 )
@@ -306,19 +306,19 @@ def test_what_renders_no_chats() -> None:
     slow = type("Slow", (), {"apply_chat_template": print, "is_fast": False, "chat_template": PLAIN})()
     with pytest.raises(TypeError, match="fast tokenizer of transformers.*Slow"):
         Chat(slow)
-    with pytest.raises(ValueError, match="no chat template: give template="):
+    with pytest.raises(ValueError, match="no chat template: set template="):
         Chat(small(None))
     assert Chat(small(None), template=PLAIN)(chat("a", "b")) == Chat(small(PLAIN))(chat("a", "b"))
     for wrong, problem in (
         ({"turns": "first"}, "turns is 'first'"),
         ({"roles": "assistant"}, "roles is 'assistant'"),
         ({"roles": ()}, "roles is"),
-        ({"as_tokens": True, "end_loss": True}, "end_loss goes with parts"),
-        ({"add_generation_prompt": True}, "add_generation_prompt.* no arguments"),
+        ({"as_tokens": True, "end_loss": True}, "end_loss requires parts"),
+        ({"add_generation_prompt": True}, "add_generation_prompt.* not arguments"),
     ):
         with pytest.raises(ValueError, match=problem):
             Chat(small(PLAIN), **wrong)  # type: ignore[arg-type]
-    with pytest.raises(BadDocument, match="messages need chat="):
+    with pytest.raises(BadDocument, match="messages require chat="):
         Encoder("web").encode({"messages": chat("a", "b")}, 0)
     assert model_tokenizer("qwen3").is_fast
 

@@ -109,7 +109,7 @@ def test_chats_among_texts_and_what_fails(daemon: Any) -> None:
     done = publish(sent, d.nats_url, source="mixed", tokenizer=tokenizer, chat=Chat(tokenizer, end_loss=True), on_reject=refused.append)
     assert (done.documents, done.rejected) == (6, 3)
     assert [str(r).partition(":")[0] for r in refused] == ["document 2 ('no question')", "document 3 ('bad arguments')", "document 5 ('bad weight')"]
-    with pytest.raises(BadDocument, match="document 0 .'x'.: the chat template fails: TemplateError: not like this"):
+    with pytest.raises(BadDocument, match="document 0 .'x'.: cannot render the chat template: TemplateError: not like this"):
         fails = Chat(tokenizer, template="{{ raise_exception('not like this') }}")
         publish([{"messages": some, "id": "x"}, "never sent"], d.nats_url, source="mixed", chat=fails)
 

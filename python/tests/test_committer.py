@@ -159,7 +159,7 @@ def test_a_neighbour_that_is_always_first_is_named(monkeypatch):
     server.faults = False
     committer = Committer(server, "docs.web", 0.05, said.append, lambda: None)
     committer.begin("DOCS", atomic=True, last=server.sequence, read=server.sequence)
-    with pytest.raises(PublishError, match="a source of its own"):
+    with pytest.raises(PublishError, match="a separate source"):
         asyncio.run(committer.commit([Message(b"x", {MESSAGE_ID: "ours"}, 0, 1)]))
     assert len(said) == 1 and "ours" not in {found for _, found in server.stored}
 
@@ -213,7 +213,7 @@ def test_where_the_first_repeat_is_of(sequence, headers, meanwhile, name, within
     message = Message(b"x", {MESSAGE_ID: "0"} | ({INPUT: f"5 {name}"} if name else {}), 5, 1)
     repeat = Repeat(message, sequence, headers, meanwhile)
     assert repeat.within == within
-    assert ("their ids come more than once in this input" in tell(55, 5, repeat)[1]) == within
+    assert ("their ids occur more than once in this input" in tell(55, 5, repeat)[1]) == within
 
 
 def test_what_lies_behind_the_place_that_was_found_is_not_sent_again():

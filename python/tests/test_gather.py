@@ -152,11 +152,11 @@ def test_documents_that_are_left_out(daemon: Any) -> None:
     options: Any = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER, "gather": 8, "name": "x", "on_reject": rejected.append}
     done = publish(sent[:11], **options)
     assert (done.documents, done.rejected, done.position) == (8, 3, 11)
-    assert "document 3: gather puts token ids together, and this is text: make ids of it (loaderd.documents(rows, tokenizer" in str(rejected[0])
+    assert "document 3: gather combines token ids, but the document is text: tokenize it (loaderd.documents(rows, tokenizer" in str(rejected[0])
     assert isinstance(rejected[2], DocumentTooLarge)
     done = publish(sent, **options)
     assert (done.documents, done.rejected, done.position) == (27, 2, 40)
-    assert "document 20: path is of a message with one document" in str(rejected[3]) and "document 21: meta 'lang': name it with its type" in str(rejected[4])
+    assert "document 20: path requires a message with one document" in str(rejected[3]) and "document 21: meta 'lang': declare it with its type" in str(rejected[4])
     one_too_long = int(rejected[2].facts["limit"]) // 4 - 2000
     assert publish([{"ids": np.zeros(one_too_long, np.int32)}], **{**options, "name": "z"}).rejected == 1, "with the form of several documents around it"
     assert isinstance(rejected[-1], DocumentTooLarge)
@@ -253,16 +253,16 @@ def test_values_come_along(daemon: Any, gather: int) -> None:
 
 @pytest.mark.parametrize(("columns", "problem"), [
     ([1, 2], "columns is a list"),
-    ({"other": [1, 2]}, "columns .'other'.: name them with their types"),
-    ({"twin": [1]}, "column twin is .1., want a value for each of the document's 2 tokens"),
-    ({"twin": [[1, 2]]}, "column twin is .1, 2."),
-    ({"twin": [0.5, 1]}, "column twin holds float64, want int32"),
-    ({"byte": [1, 300]}, "column byte has values from 1 to 300, which int8 does not hold"),
-    ({"flag": [0, 1]}, "column flag holds int64, want bool"),
-    ({"half": ["a", "b"]}, "column half holds"),
+    ({"other": [1, 2]}, "columns .'other'.: declare them with their types"),
+    ({"twin": [1]}, "column twin has the shape .1., want one value for each of the document's 2 tokens"),
+    ({"twin": [[1, 2]]}, "column twin has the shape .1, 2."),
+    ({"twin": [0.5, 1]}, "column twin has type float64, want int32"),
+    ({"byte": [1, 300]}, "column byte has values from 1 to 300, outside the range of int8"),
+    ({"flag": [0, 1]}, "column flag has type int64, want bool"),
+    ({"half": ["a", "b"]}, "column half has type"),
     ({"half": [[1], [2, 3]]}, "column half"),
-    ({"half": [1, -70000.0]}, "column half has finite values of up to 70000.0, which float16 does not hold"),
-    ({"half": [1, 10**9]}, "column half has finite values of up to 1000000000, which float16 does not hold"),
+    ({"half": [1, -70000.0]}, "column half has finite values of up to 70000.0, outside the range of float16"),
+    ({"half": [1, 10**9]}, "column half has finite values of up to 1000000000, outside the range of float16"),
 ])  # fmt: skip
 def test_columns_that_are_none(columns: Any, problem: str) -> None:
     with pytest.raises(BadDocument, match=f"document 7: {problem}"):
@@ -273,9 +273,9 @@ def test_values_that_are_none(daemon: Any) -> None:
     d = daemon(SETUP)
     options: Any = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER, "gather": 2, "meta": META}
     for meta, problem in (({"lang": 1}, "meta 'lang' is 1, want string"), ({"year": 1.5}, "meta 'year' is 1.5, want int64"), ({"year": True}, "want int64"),
-                          ({"year": 2**63}, "which int64 does not hold"), ({"score": "a"}, "want float64"), ({"other": 1}, "meta 'other': name it"),
-                          ({"lang": "é" * 513}, "meta 'lang' has 1,026 bytes, more than the 1,024"), ({"lang": "\ud800"}, "no Unicode text"),
-                          ({"score": 10**400}, "larger than any float64")):  # fmt: skip
+                          ({"year": 2**63}, "outside the range of int64"), ({"score": "a"}, "want float64"), ({"other": 1}, "meta 'other': declare it"),
+                          ({"lang": "é" * 513}, "meta 'lang' has 1,026 bytes, more than the limit of 1,024"), ({"lang": "\ud800"}, "not valid Unicode text"),
+                          ({"score": 10**400}, "outside the range of float64")):  # fmt: skip
         with pytest.raises(BadDocument, match=f"document 0: .*{problem}"):
             publish([{"ids": [1], "meta": meta}], **options)
 
@@ -299,7 +299,7 @@ def test_headers_that_are_too_large(daemon: Any) -> None:
     masked = {"ids": np.full(40_000, 5), "loss": np.arange(40_000) % 2, "id": "masked"}
     rows = [{"ids": [1]}, masked, {"ids": [2], "meta": {"text": "x" * 65_536}}, {"ids": [3]}]
     options: Any = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
-    with pytest.raises(DocumentTooLarge, match="document 'masked' .document 1. has .* bytes of headers, more than the 65,535"):
+    with pytest.raises(DocumentTooLarge, match="document 'masked' .document 1. has .* bytes of headers, more than the server's limit of 65,535"):
         publish(rows[1:2], start=1, **options)
     rejected: list[BadDocument] = []
     done = publish(rows, on_reject=rejected.append, **options)
@@ -309,7 +309,7 @@ def test_headers_that_are_too_large(daemon: Any) -> None:
 
 
 def test_text_has_no_columns() -> None:
-    with pytest.raises(BadDocument, match="columns goes with ids$"):
+    with pytest.raises(BadDocument, match="columns requires ids$"):
         Encoder("web", columns=TYPES).encode({"text": "a", "columns": {"twin": [1]}}, 0)
 
 

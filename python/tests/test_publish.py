@@ -382,7 +382,7 @@ def test_documents_that_the_run_would_reject_are_refused(daemon):
     tokens, other = made_up(40), "sha256:" + "0" * 64
     with pytest.raises(NotAccepted, match=f"token ids of the tokenizer {other}, and run default has tokenizer none \\({TOKENIZER}\\): every document"):
         publish(tokens, d.nats_url, source="web", tokenizer=other)
-    with pytest.raises(NotAccepted, match="the documents are texts, and run default takes token ids alone"):
+    with pytest.raises(NotAccepted, match="the documents are texts, and run default accepts only token ids"):
         asyncio.run(apublish(["a text"], d.nats_url, source="web"))
     with pytest.raises(NotAccepted), Publisher(d.nats_url, source="web", tokenizer=other, gather=4) as publisher:
         for ids in tokens:
@@ -414,7 +414,7 @@ def test_reports_of_another_run_of_the_name_begin_anew():
     assert Audience(reads=("a", "b"), intakes={"a": now}).reads_on(10) == (True, 10)
     assert Audience(reads=("a",), intakes={"a": now}).reads_on(10) == (False, 10)
     assert Audience(reads=("a", "b"), intakes={"a": now}).rejects("") == (
-        f"the documents are texts, and run a takes token ids alone (tokenizer.name: none, fingerprint {TOKENIZER}): every document would become a dead letter",
+        f"the documents are texts, and run a accepts only token ids (tokenizer.name: none, fingerprint {TOKENIZER}): every document would become a dead letter",
         False,
     )
 
@@ -428,8 +428,8 @@ def test_Audience_RejectsWithTheTokenizerOfEachRun():
         False,
     )
     assert audience.rejects("") == (
-        "the documents are texts, and run qwen takes token ids alone (tokenizer.name: qwen, fingerprint f1), and run none takes token ids alone"
-        f" (tokenizer.name: none, fingerprint f2), and run llama takes token ids alone (tokenizer.name: llama, fingerprint f3){ends}",
+        "the documents are texts, and run qwen accepts only token ids (tokenizer.name: qwen, fingerprint f1), and run none accepts only token ids"
+        f" (tokenizer.name: none, fingerprint f2), and run llama accepts only token ids (tokenizer.name: llama, fingerprint f3){ends}",
         True,
     )
 
@@ -474,7 +474,7 @@ def test_one_by_one(daemon):
         publisher.send(tokens[0])
         assert stored.acquire(timeout=10)  # without a flush
         assert publisher.published.documents == 1
-        with pytest.raises(BadDocument, match="need tokenizer=|no document"):
+        with pytest.raises(BadDocument, match="require tokenizer=|not a document"):
             publisher.send(object())  # type: ignore[arg-type]
         threads = [threading.Thread(target=lambda part=part: [publisher.send(t) for t in part]) for part in (tokens[1:200], tokens[200:])]
         for t in threads:
@@ -570,12 +570,12 @@ def test_rows_that_are_no_documents_are_told_to_on_reject(daemon):
     options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
     done = publish(documents(rows, ids="ids"), name="rows", on_reject=rejected.append, **options)
     assert (done.documents, done.rejected, done.position) == (4, 2, 6)
-    assert [str(e).split(" does not")[0] for e in rejected] == ["row 1", "row 4"]
+    assert [str(e).split(" (")[0] for e in rejected] == ["cannot read row 1", "cannot read row 4"]
     texts = documents([{"text": "0"}, {"text": None}, {}, {"text": "3"}], tokenizer=TOKENIZER, encode=lambda texts: [[int(t)] for t in texts], batch=3)
     done = asyncio.run(apublish(texts, on_reject=rejected.append, **options))
     assert (done.documents, done.rejected, done.position) == (2, 2, 4)
     assert "row 1: its text is a NoneType" in str(rejected[2])
-    with pytest.raises(BadDocument, match="row 1 does not have what is asked for"):
+    with pytest.raises(BadDocument, match="cannot read row 1 .KeyError"):
         publish(documents(rows, ids="ids"), **options)
     assert in_order(d) == ended([tokens[i] for i in (0, 2, 3, 5)]) + [[0, END], [3, END], *ended([tokens[0]])]
 
@@ -649,28 +649,28 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
     small.enable_truncation(16)
     with pytest.raises(ValueError, match="truncates"):
         documents(plain, tokenizer=small)
-    with pytest.raises(BadDocument, match="row 0 does not have .*content, url, host, stars"):
+    with pytest.raises(BadDocument, match="cannot read row 0 .*content, url, host, stars"):
         list(documents(plain, text="body"))
 
 
 @pytest.mark.parametrize(
     ("document", "problem"),
     [
-        (None, "a NoneType is no document"),
-        (17, "a int is no document"),
+        (None, "a NoneType is not a document"),
+        (17, "a int is not a document"),
         ({}, "no content: want one of text, ids, parts and messages"),
         ({"text": "a", "ids": [1]}, "both text and ids"),
         ({"text": 3}, "text is a int"),
         ({"text": "a", "url": "b"}, r"unknown keys \['url'\].*loaderd.documents"),
         ({"text": "a", "id": ""}, "id is empty"),
         ({"text": "a", "id": "x\r\nNats-Rollup: all"}, "control characters"),
-        ({"text": "a", "path": " p"}, "blanks at an end"),
+        ({"text": "a", "path": " p"}, "trailing spaces"),
         ({"text": "a", "domain": True}, "domain is a bool"),
-        ({"text": "a", "id": "\ud800"}, "no Unicode"),
-        ({"text": "a", "meta": {"x": object()}}, "meta is no JSON"),
-        ({"text": "a", "meta": {"x": float("nan")}}, "meta is no JSON"),
+        ({"text": "a", "id": "\ud800"}, "not valid Unicode"),
+        ({"text": "a", "meta": {"x": object()}}, "meta is not JSON"),
+        ({"text": "a", "meta": {"x": float("nan")}}, "meta is not JSON"),
         ({"ids": [1], "meta": [1]}, "meta is a list, want a dict"),
-        ({"ids": [1], "meta": {"x": object()}}, "meta is no JSON"),
+        ({"ids": [1], "meta": {"x": object()}}, "meta is not JSON"),
         (b"\xff" + b"!" * 98, "1 of 99 bytes of text are not UTF-8, more than 1 in 100"),
         (memoryview("ol\u00e9".encode("latin1")), "1 of 3 bytes"),
         ({"text": "na\u00efve".encode("utf-16")}, "3 of 12 bytes"),
@@ -711,23 +711,23 @@ def test_ids_are_made_as_documented():
 
 def test_publishing_that_cannot_begin(daemon, tmp_path):
     d = daemon(SETTINGS)
-    for bad, problem in (("grpc://127.0.0.1:8815", "Flight"), ("http://x", "no address of NATS"), ("", "no address of NATS")):
+    for bad, problem in (("grpc://127.0.0.1:8815", "Flight"), ("http://x", "not an address of NATS"), ("", "not an address of NATS")):
         with pytest.raises(ValueError, match=problem):
             publish(["a"], bad, source="web")
     for source in ("", "a.b", "a b", "x" * 65, "*"):
         with pytest.raises(ValueError, match="want 1 to 64"):
             publish(["a"], d.nats_url, source=source)
-    with pytest.raises(NoStream, match=r"no stream .* takes texts.web: start the daemon"):
+    with pytest.raises(NoStream, match=r"no stream .* has the subject texts.web: start the daemon"):
         publish(["a"], d.nats_url, source="web", subject="texts")
     with pytest.raises(ValueError, match="control characters"):
         publish(["a"], d.nats_url, source="web", name="a\nb")
     d.stop()
-    with pytest.raises(Unreachable, match=r"connect to NATS at nats://127.0.0.1:\d+: .*within 0.3 s.*Connect call failed.*loaderd serve") as caught:
+    with pytest.raises(Unreachable, match=r"cannot connect to NATS at nats://127.0.0.1:\d+: .*within 0.3 s.*Connect call failed.*loaderd serve") as caught:
         publish(["a"], d.nats_url.replace("//", "//user:secret@"), source="web", connect_timeout=0.3)
     assert "secret" not in str(caught.value)
     program = "import sys; sys.modules['nats'] = None; import loaderd; loaderd.publish(['a'], source='web')"
     out = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
-    assert out.stderr.splitlines()[-1] == "ImportError: publishing needs the package nats-py: pip install nats-py"
+    assert out.stderr.splitlines()[-1] == "ImportError: publishing requires the package nats-py: pip install nats-py"
 
 
 def test_publisher_is_refused_after_a_fork(daemon):
@@ -803,7 +803,7 @@ def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkey
             done = publish(["text"], url, source="py", name="input", on_wait=on_wait)
         made[0].result()
         assert done.documents == 1 and "has no leader" in reasons[0] and reasons[-1] == ""
-        with pytest.raises(NoStream, match="takes texts.py"):  # the leader's answer is final
+        with pytest.raises(NoStream, match="has the subject texts.py"):  # the leader's answer is final
             publish(["text"], url, source="py", subject="texts")
     finally:
         for server in servers:
@@ -816,7 +816,7 @@ def test_publish_without_jetstream_is_unreachable(nats_server):
     (port,) = free_ports(1)
     server = subprocess.Popen([nats_server, "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
     try:
-        with pytest.raises(Unreachable, match="find the stream of docs.web .* no server answers"):
+        with pytest.raises(Unreachable, match="cannot find the stream of docs.web .* no server responded"):
             publish(["text"], f"nats://127.0.0.1:{port}", source="web", connect_timeout=3)
     finally:
         server.terminate()
@@ -883,7 +883,7 @@ def test_documents_that_are_there_already_are_told(daemon, caplog):
     [(level, text)] = told(named[:50], name="b")
     assert level == "WARNING"
     assert text.startswith("all 50 documents were not stored: the stream has documents of these ids, published before as input 'a'; the first is 'id-0'")
-    assert "in the stream as document 1. If they are other documents" in text
+    assert "in the stream as document 1. If they are different documents" in text
     [(level, text)] = told(named, name="c")
     assert (level, text[:39]) == ("WARNING", "50 of 60 documents were not stored: the")
 
@@ -896,12 +896,12 @@ def test_documents_that_are_there_already_are_told(daemon, caplog):
     for first, pause in ("within", 0.0), ("across", 1.0):  # repeats within a batch, and across batches
         [(level, text)] = told(repeating(first, pause))
         assert level == "WARNING"
-        assert text.startswith("55 of 60 documents were not stored: their ids come more than once in this input; ")
+        assert text.startswith("55 of 60 documents were not stored: their ids occur more than once in this input; ")
         assert f"the first is '{first}-0' (document 5)" in text
     # Without a name: the same documents in the same positions.
     assert told(tokens[:30]) == []
-    assert told(tokens) == [("INFO", "30 of 60 documents were in the stream already: publishing went on where it had stopped")]
-    assert told(tokens) == [("WARNING", "all 60 documents were in the stream already: this input was published before, and nothing of it is new")]
+    assert told(tokens) == [("INFO", "30 of 60 documents were already in the stream: publishing resumed where it had stopped")]
+    assert told(tokens) == [("WARNING", "all 60 documents were already in the stream: this input was published before and has no new documents")]
 
 
 def test_runs_that_do_not_read_what_is_published_are_told(daemon, caplog):

@@ -44,5 +44,5 @@ def test_nothing_left_of_a_server_that_is_behind_is_no_end(readers, asked):
 
 def test_a_last_message_that_nobody_has_is_looked_for_anew(monkeypatch):
     monkeypatch.setattr(module, "BEHIND_SECONDS", 0.3)
-    with pytest.raises(Lost, match="no message behind 10, and one had 12"):
+    with pytest.raises(Lost, match="no message after 10, but one had 12"):
         read(Cluster([], []), 12)

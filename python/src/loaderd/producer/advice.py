@@ -39,7 +39,7 @@ class Advice:
         problem, everywhere = ("", False) if before is None else before.rejects(fingerprint)
         if everywhere:
             raise NotAccepted(
-                f"{problem}. Publish texts or ids as the run takes them (tokenizer=), or start a run with the other tokenizer (loaderd serve --run NAME)"
+                f"{problem}. Publish texts or ids that the run accepts (tokenizer=), or start a run with the other tokenizer (loaderd serve --run NAME)"
             )
         if problem:
             log.warning("publishing to stream %s: %s", self._stream, problem)

@@ -103,7 +103,7 @@ class Audience:
             if fingerprint:
                 text += f", and run {run} has tokenizer {intake.tokenizer} ({intake.fingerprint})"
             else:
-                text += f", and run {run} takes token ids alone (tokenizer.name: {intake.tokenizer}, fingerprint {intake.fingerprint})"
+                text += f", and run {run} accepts only token ids (tokenizer.name: {intake.tokenizer}, fingerprint {intake.fingerprint})"
         return f"{text}: every document would become a dead letter", len(runs) == len(self.reads)
 
     def reads_on(self, last: int) -> tuple[bool, int]:
@@ -120,8 +120,8 @@ class Audience:
         if self.reads:
             return f"{text}; read by {', '.join(self.reads)}"
         return (
-            f"{text}, and no other run reads this stream. A new run (loaderd serve --run NAME) reads it from its first document on,"
-            " or from the one that the start of its source names"
+            f"{text}, and no other run reads this stream. A new run (loaderd serve --run NAME) reads it from its first document,"
+            " or from the document that the start of its source names"
         )
 
 

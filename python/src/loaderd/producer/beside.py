@@ -25,19 +25,19 @@ _OWN = frozenset(("ids", "id", "loss", "weight"))
 def check_types(what: str, types: object, known: tuple[str, ...]) -> dict[str, str]:
     """Returns types of columns by name. Raises ValueError."""
     if not isinstance(types, Mapping):
-        raise ValueError(f"{what}={types!r}: want a dict of types by names, as in the run's documents.{what}")
+        raise ValueError(f"{what}={types!r}: want a dict of types by name, as in the run's documents.{what}")
     for name, kind in types.items():
         if kind not in known or name in _OWN:
-            raise ValueError(f"{what}: {name!r} is {kind!r}: want {', '.join(known)}, and another name than {', '.join(sorted(_OWN))}")
+            raise ValueError(f"{what}: {name!r} is {kind!r}: want one of {', '.join(known)}, and a name other than {', '.join(sorted(_OWN))}")
     return dict(types)
 
 
 def columns_of(given: object, tokens: int, types: Mapping[str, str]) -> dict[str, NDArray[Any]]:
     """Returns a document's values per token, by column: [tokens] each. Raises BadDocument."""
     if not isinstance(given, Mapping):
-        raise BadDocument(f"columns is a {type(given).__name__}, want a dict of values by names")
+        raise BadDocument(f"columns is a {type(given).__name__}, want a dict of values by name")
     if unknown := given.keys() - types.keys():
-        raise BadDocument(f"columns {sorted(map(str, unknown))}: name them with their types where it is published, columns={{name: type}}")
+        raise BadDocument(f"columns {sorted(map(str, unknown))}: declare them with their types where the document is published, columns={{name: type}}")
     return {name: _column(name, values, tokens, types[name]) for name, values in sorted(given.items()) if values is not None}
 
 
@@ -47,14 +47,14 @@ def _column(name: str, values: Any, tokens: int, kind: str) -> NDArray[Any]:
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
         raise BadDocument(f"column {name}: {error}") from None
     if array.ndim != 1 or len(array) != tokens:
-        raise BadDocument(f"column {name} is {list(array.shape)}, want a value for each of the document's {tokens:,} tokens")
+        raise BadDocument(f"column {name} has the shape {list(array.shape)}, want one value for each of the document's {tokens:,} tokens")
     wanted = np.dtype(kind)
     if array.dtype.kind not in {"f": "fiu", "i": "iu", "b": "b"}[wanted.kind] and array.size:
-        raise BadDocument(f"column {name} holds {array.dtype}, want {kind}")
+        raise BadDocument(f"column {name} has type {array.dtype}, want {kind}")
     if wanted.kind == "i" and array.size and not np.iinfo(wanted).min <= array.min() <= array.max() <= np.iinfo(wanted).max:
-        raise BadDocument(f"column {name} has values from {array.min()} to {array.max()}, which {kind} does not hold")
+        raise BadDocument(f"column {name} has values from {array.min()} to {array.max()}, outside the range of {kind}")
     if wanted.kind == "f" and array.size and (np.isfinite(array) & (np.abs(array, dtype=float) > np.finfo(wanted).max)).any():
-        raise BadDocument(f"column {name} has finite values of up to {np.abs(array).max()}, which {kind} does not hold")
+        raise BadDocument(f"column {name} has finite values of up to {np.abs(array).max()}, outside the range of {kind}")
     return array.astype(wanted)
 
 
@@ -63,11 +63,11 @@ def values_of(text: str, types: Mapping[str, str]) -> dict[str, Any]:
     values: dict[str, Any] = {name: value for name, value in json.loads(text).items() if value is not None}
     for name, value in values.items():
         if name not in types:
-            raise BadDocument(f"meta {name!r}: name it with its type where it is published, meta={{name: type}}, or publish it without gather")
+            raise BadDocument(f"meta {name!r}: declare it with its type where the document is published, meta={{name: type}}, or publish it without gather")
         if isinstance(value, bool) or not isinstance(value, VALUE_TYPES[types[name]]):
             raise BadDocument(f"meta {name!r} is {value!r}, want {types[name]}")
         if isinstance(value, int) and types[name] == "int64" and not -(2**63) <= value < 2**63:
-            raise BadDocument(f"meta {name!r} is {value}, which int64 does not hold")
+            raise BadDocument(f"meta {name!r} is {value}, outside the range of int64")
         if isinstance(value, str):
             _check_text(name, value)
         elif types[name] == "float64":
@@ -79,13 +79,13 @@ def _check_text(name: str, text: str) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise BadDocument(f"meta {name!r} is {text!r}, which is no Unicode text") from None
+        raise BadDocument(f"meta {name!r} is {text!r}, which is not valid Unicode text") from None
     if size > TEXT_MOST:
-        raise BadDocument(f"meta {name!r} has {size:,} bytes, more than the {TEXT_MOST:,} that a value may have")
+        raise BadDocument(f"meta {name!r} has {size:,} bytes, more than the limit of {TEXT_MOST:,} for a value")
 
 
 def _number(name: str, value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise BadDocument(f"meta {name!r} is larger than any float64") from None
+        raise BadDocument(f"meta {name!r} is outside the range of float64") from None

@@ -79,15 +79,15 @@ class Chat:
     ) -> None:
         if not hasattr(tokenizer, "apply_chat_template") or not getattr(tokenizer, "is_fast", False):
             kind = type(tokenizer)
-            raise TypeError(f"chats need a fast tokenizer of transformers, with a chat template; this is a {kind.__module__}.{kind.__qualname__}")
+            raise TypeError(f"chats require a fast tokenizer of transformers, with a chat template; this is a {kind.__module__}.{kind.__qualname__}")
         if template is None and not getattr(tokenizer, "chat_template", None):
-            raise ValueError("the tokenizer has no chat template: give template=")
+            raise ValueError("the tokenizer has no chat template: set template=")
         if turns not in ("all", "last"):
             raise ValueError(f'turns is {turns!r}, want "all" or "last"')
         if isinstance(roles, str) or not roles:
-            raise ValueError(f"roles is {roles!r}: want the roles whose turns have a loss, as ('assistant',)")
+            raise ValueError(f"roles is {roles!r}: want the roles whose turns have a loss, such as ('assistant',)")
         if as_tokens and end_loss is not None:
-            raise ValueError("end_loss goes with parts: as tokens, the end-of-document token has the loss of the last token")
+            raise ValueError("end_loss requires parts: with as_tokens, the end-of-document token has the loss of the last token")
         self.tokenizer = tokenizer
         self._exact = _with_exact_offsets(tokenizer)
         self.template = template
@@ -97,7 +97,7 @@ class Chat:
         self._reserved = own | {"tools", "messages", "add_generation_prompt"}
         self._arguments = arguments
         if wrong := self._reserved & arguments.keys():
-            raise ValueError(f"{sorted(wrong)} are no arguments of a template")
+            raise ValueError(f"{sorted(wrong)} are not arguments of a template")
         added = [token for token in tokenizer.added_tokens_decoder.values() if token.content.strip()]
         self._added = tuple(token.content for token in added)
         self._before = next(
@@ -131,14 +131,14 @@ class Chat:
         try:
             tools = json.loads(tools) if isinstance(tools, str) else tools
         except ValueError as error:
-            raise BadDocument(f"tools are a str that is no JSON: {error}") from None
+            raise BadDocument(f"tools is a str that is not JSON: {error}") from None
         given = {"tools": tools, "chat_template": self.template, **self._arguments, **(arguments or {})}
         try:
             whole = self._tokenized(chat, given)
         except BadDocument:
             raise
         except Exception as error:  # templates may raise any exception
-            raise BadDocument(f"the chat template fails: {type(error).__name__}: {error}") from error
+            raise BadDocument(f"cannot render the chat template: {type(error).__name__}: {error}") from error
         if self.as_tokens:
             return {"ids": whole.ids, "loss": whole.loss}
         parts = split(whole, self._encode)
@@ -153,14 +153,14 @@ class Chat:
             raise BadDocument("messages is empty")
         for k, message in enumerate(messages):
             if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-                raise BadDocument(f"message {k} is no dict with a role")
+                raise BadDocument(f"message {k} is not a dict with a role")
             refused = self._refused if message["role"] in self._roles else self._refused_of_others
             if refused is not None and (found := next(filter(None, map(refused.search, _strings(message))), None)):
-                raise BadDocument(f"message {k} holds the text of the special token {found[0]!r}")
+                raise BadDocument(f"message {k} contains the text of the special token {found[0]!r}")
         if arguments is not None and not isinstance(arguments, Mapping):
             raise BadDocument(f"chat_template_kwargs is a {type(arguments).__name__}, want a dict")
         if wrong := self._reserved & (arguments or {}).keys():
-            raise BadDocument(f"chat_template_kwargs has {sorted(wrong)}, which are no arguments of a template")
+            raise BadDocument(f"chat_template_kwargs has {sorted(wrong)}, which are not arguments of a template")
         return [dict(message) for message in messages]
 
     def _tokenized(self, messages: list[dict[str, Any]], given: dict[str, Any]) -> Tokenized:

@@ -128,7 +128,7 @@ class Committer:
             except Refused as error:
                 if error.code in BUSY:
                     raise Lost(str(error)) from error
-                raise PublishError(f"read back what {self._subject} holds: {error}") from error
+                raise PublishError(f"cannot read back the messages of {self._subject}: {error}") from error
         if self._known:
             self._drop(pending)
         if not pending:
@@ -224,7 +224,7 @@ class Committer:
             self._single = count
         elif number in (STORE_FAILED, ACCOUNT_FULL, NO_STORAGE, INSUFFICIENT):
             if number == STORE_FAILED and "maximum" not in error.description:
-                raise PublishError(f"store documents on {self._subject}: {error}") from error
+                raise PublishError(f"cannot store documents on {self._subject}: {error}") from error
             if count > 1:  # fill the remaining room
                 self._size = (count + 1) // 2
             else:
@@ -236,7 +236,7 @@ class Committer:
         elif number in (WRONG_LAST, WRONG_LAST_CONSTANT, DUPLICATE_IN_FLIGHT):
             self._unsure = True
             self._raced += 1
-            busy = f"other producers of {self._subject} are always first: give this input a source of its own"
+            busy = f"other producers of {self._subject} always publish first: give this input a separate source"
             await self.wait(busy if self._raced > LOST_RACES else "")
         elif number in (BATCH_INCOMPLETE, TOO_MANY_INFLIGHT):
             self._broken += 1
@@ -246,21 +246,21 @@ class Committer:
             await self.wait("")
         elif error.code in BUSY:
             self._unsure = True
-            await self.wait(f"NATS at {self._session.access.shown} answers: {error}")
+            await self.wait(f"NATS at {self._session.access.shown} returned: {error}")
         else:
-            raise PublishError(f"store document {pending[0].label} on {self._subject}: {error}") from error
+            raise PublishError(f"cannot store document {pending[0].label} on {self._subject}: {error}") from error
 
     async def _full(self, error: Refused) -> str:
         if error.number != STORE_FAILED:
-            return f"stream {self._stream}: the server has no room left: {error}"
+            return f"stream {self._stream}: the server has no space left: {error}"
         try:
             info = await self._session.stream(self._stream)
             state, limit = info["state"], info["config"]["max_bytes"]
         except (Lost, Refused, KeyError):
             return f"stream {self._stream} is full: {error}"
         return (
-            f"stream {self._stream} is full: it holds {state['messages']:,} documents, {state['bytes']:,} of {limit:,} bytes;"
-            " room comes when documents are released or stream.max_bytes is raised (the daemon's configuration)"
+            f"stream {self._stream} is full: it has {state['messages']:,} documents, {state['bytes']:,} of {limit:,} bytes;"
+            " release documents, or raise stream.max_bytes in the daemon's configuration"
         )
 
     async def wait(self, reason: str) -> None:
@@ -270,7 +270,7 @@ class Committer:
             self._since = now
         if reason and self._patience is not None and now + self._pause - self._since > self._patience:
             kind = PublishError if self._session.connected else Unreachable
-            raise kind(f"publish to {self._subject}: waited {now - self._since:.0f} s: {reason}")
+            raise kind(f"cannot publish to {self._subject}: waited {now - self._since:.0f} s: {reason}")
         if reason and reason != self._waiting:
             self._waiting = reason
             self._on_wait(reason)

@@ -68,9 +68,9 @@ class Documents:
                 document["meta"] = {str(c): row[c] for c in ((self.meta,) if isinstance(self.meta, str) else self.meta)}
         except (KeyError, TypeError) as error:
             there = f"its columns are {', '.join(map(str, row))}" if isinstance(row, Mapping) else f"it is a {type(row).__name__}"
-            raise BadDocument(f"row {place:,} does not have what is asked for ({type(error).__name__}: {error}): {there}") from error
+            raise BadDocument(f"cannot read row {place:,} ({type(error).__name__}: {error}): {there}") from error
         if self.encode is not None and not isinstance(document.get("text"), str):
-            raise BadDocument(f"row {place:,}: its text is a {type(document.get('text')).__name__}, a tokenizer wants str")
+            raise BadDocument(f"row {place:,}: its text is a {type(document.get('text')).__name__}, a tokenizer requires str")
         return document
 
 
@@ -90,7 +90,7 @@ def behind(rows: object, count: int) -> Iterable[Any] | None:
         return None
     rest = skip(count)
     if not isinstance(rest, Iterable):
-        raise TypeError(f"{type(rows).__name__}.skip returned {rest!r}: want an iterable of what is behind the first {count:,}")
+        raise TypeError(f"{type(rows).__name__}.skip returned {rest!r}: want an iterable of the rows after the first {count:,}")
     return rest
 
 
@@ -134,7 +134,7 @@ def documents(
         raise ValueError(f"{' and '.join(contents)}: want one of them")
     for of, more in (("messages", {"tools": tools, "chat_template_kwargs": chat_template_kwargs}), ("ids", {"loss": loss, "loss_runs": loss_runs})):
         if wrong := [] if of in contents else [k for k, v in more.items() if v is not None]:
-            raise ValueError(f"{wrong[0]} goes with {of}")
+            raise ValueError(f"{wrong[0]} requires {of}")
     columns = contents or {"text": "text"}
     others = (
         ("tools", tools), ("chat_template_kwargs", chat_template_kwargs), ("loss", loss), ("loss_runs", loss_runs), ("weight", weight),
@@ -144,9 +144,9 @@ def documents(
     if batch < 1:
         raise ValueError(f"batch is {batch}, want at least 1")
     if encode is not None and (tokenizer is None or "text" not in columns):
-        raise ValueError(f"encode makes ids of text: it goes with tokenizer= (its fingerprint) and without {next(iter(columns))}=")
+        raise ValueError(f"encode makes ids of text: it requires tokenizer= (its fingerprint){'' if 'text' in columns else f' and no {next(iter(columns))}='}")
     if tokenizer is not None and (parts is not None or messages is not None):
-        raise ValueError(f"tokenizer makes tokens of text: {'parts go' if messages is None else 'messages go with chat= and'} without it")
+        raise ValueError(f"tokenizer makes tokens from text: omit it with {'parts' if messages is None else 'messages, which require chat='}")
     if encode is None and ids is None and tokenizer is not None:
         encode = encoder_of(tokenizer)
     kept = meta if meta is None or isinstance(meta, str) or callable(meta) else tuple(meta)
@@ -169,5 +169,5 @@ def encoder_of(tokenizer: Any) -> Encode:
             verbose=False,
         )["input_ids"]  # fmt: skip
     if isinstance(tokenizer, str):
-        raise TypeError("tokenizer is a fingerprint: it needs encode=, the function that makes the tokens, or ids=, the column that has them")
+        raise TypeError("tokenizer is a fingerprint: it requires encode=, the function that makes the tokens, or ids=, the column that has them")
     raise TypeError(f"tokenizer is a {kind.__module__}.{kind.__qualname__}: want one of transformers, tokenizers or tiktoken, or encode=")

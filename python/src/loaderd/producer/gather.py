@@ -62,7 +62,7 @@ def check(encoder: Encoder, document: Message) -> None:
     """Raises BadDocument for a document that cannot share a message."""
     if document.headers.get("Content-Type") != TOKENS:
         raise BadDocument(
-            f"document {document.position:,}: gather puts token ids together, and this is text: make ids of it"
+            f"document {document.position:,}: gather combines token ids, but the document is text: tokenize it"
             " (loaderd.documents(rows, tokenizer=...), loaderd.Chat(tokenizer, as_tokens=True)), or publish it without gather"
         )
     if META in document.headers:
@@ -72,7 +72,7 @@ def check(encoder: Encoder, document: Message) -> None:
             raise BadDocument(f"document {document.position:,}: {error}") from None
     for key in ("path", "domain"):
         if f"Loaderd-{key.title()}" in document.headers:
-            raise BadDocument(f"document {document.position:,}: {key} is of a message with one document: leave it out, or publish without gather")
+            raise BadDocument(f"document {document.position:,}: {key} requires a message with one document: omit it, or publish without gather")
 
 
 def cost(document: Message) -> int:

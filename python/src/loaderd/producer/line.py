@@ -149,7 +149,7 @@ class Line:
         self._report = options.get("report", 10.0)
         self._gather = options.get("gather", 1)
         if not isinstance(self._gather, int) or isinstance(self._gather, bool) or self._gather < 1:
-            raise ValueError(f"gather={self._gather!r}: want the documents of a message, at least 1")
+            raise ValueError(f"gather={self._gather!r}: want the number of documents per message, at least 1")
         self._gathers = self._gather > 1 or bool(columns)
         self._gathering: Gathering | None = None  # set once it is ready
         self._limit = 0
@@ -207,14 +207,14 @@ class Line:
             check(self.encoder, message)
         elif message.head > HEADERS_MOST:
             raise DocumentTooLarge(
-                f"document {message.label} has {message.head:,} bytes of headers, more than the {HEADERS_MOST:,} that the server takes: split it, say of its"
-                " loss and in its meta less, or publish it with gather=, which has them in columns",
+                f"document {message.label} has {message.head:,} bytes of headers, more than the server's limit of {HEADERS_MOST:,}: split it, shorten"
+                " its loss and meta, or publish it with gather=, which stores them in columns",
                 facts={"document": message.id, "bytes": str(message.head), "limit": str(HEADERS_MOST)},
             )
         size = size_alone(message) if gathers else message.size
         if size > self._limit:
             raise DocumentTooLarge(
-                f"document {message.label} has {size:,} bytes with its headers, more than the {self._limit:,} that the server takes in one message: split it",
+                f"document {message.label} has {size:,} bytes with its headers, more than the server's limit of {self._limit:,} per message: split it",
                 facts={"document": message.id, "bytes": str(size), "limit": str(self._limit)},
             )
         return message
@@ -283,7 +283,7 @@ class Line:
         done = self.published
         text = f"loaderd: {done.documents:,} documents are confirmed, and all before position {done.position:,} are in the stream"
         if late is not None:
-            text += f"; later ones may or may not be ({type(late).__name__}: {late})"
+            text += f"; later ones may or may not be stored ({type(late).__name__}: {late})"
         if hasattr(error, "add_note"):  # Python 3.11
             error.add_note(text)
 
@@ -376,7 +376,7 @@ class Line:
                     if len(session.access.servers) > 1:  # this server may be partitioned from the others
                         await session.close()
                 elif time.monotonic() > answered + self._connect_timeout:
-                    raise Unreachable(f"find the stream of {self._subject} at {session.access.shown}: {error}") from error
+                    raise Unreachable(f"cannot find the stream of {self._subject} at {session.access.shown}: {error}") from error
                 else:
                     await asyncio.sleep(0.1)
         self._committer.resume()
@@ -402,6 +402,6 @@ async def _finish(session: Session) -> None:
 
 def _log_wait(reason: str) -> None:
     if reason:
-        log.warning("publishing waits: %s", reason)
+        log.warning("publishing paused: %s", reason)
     else:
-        log.warning("publishing goes on")
+        log.warning("publishing resumed")

@@ -58,7 +58,7 @@ def mask_of(value: object, tokens: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     if mask.dtype.kind in "iu" and ((mask == 0) | (mask == 1)).all():
         mask = mask.astype(bool)
     if mask.dtype.kind != "b":
-        raise BadDocument("loss holds something else than True and False (1 and 0): lengths of runs are loss_runs")
+        raise BadDocument("loss has values other than True and False (1 and 0): give lengths of runs as loss_runs")
     if len(mask) != tokens:
         raise BadDocument(f"loss has {len(mask):,} entries, the document has {tokens:,} tokens: want one for each token")
     return mask

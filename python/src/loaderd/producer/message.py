@@ -198,14 +198,14 @@ class Encoder:
         if unknown := given.keys() - _KEYS:
             raise BadDocument(
                 f"unknown keys {sorted(map(str, unknown))}: a document has text, ids, parts or messages, and id, path, domain, weight, meta, columns"
-                " (loaderd.documents makes documents of a dataset's rows)"
+                " (loaderd.documents converts a dataset's rows)"
             )
         contents = [key for key in _CONTENTS if key in given]
         if len(contents) != 1:
             raise BadDocument(f"it has {'both ' + ' and '.join(contents) if contents else 'no content'}: want one of text, ids, parts and messages")
         for of, keys in (("messages", _OF_MESSAGES), ("ids", _OF_IDS)):
             if wrong := [] if of in given else [key for key in keys if key in given]:
-                raise BadDocument(f"{wrong[0]} goes with {of}{', a text says it in parts' if wrong[0].startswith('loss') else ''}")
+                raise BadDocument(f"{wrong[0]} requires {of}{'; for a text, give parts' if wrong[0].startswith('loss') else ''}")
         headers: dict[str, str] = {}
         for key, header in (("id", MESSAGE_ID), ("path", "Loaderd-Path"), ("domain", "Loaderd-Domain")):
             if key in given:
@@ -219,7 +219,7 @@ class Encoder:
         fingerprint = None
         if "messages" in given:
             if self.chat is None:
-                raise BadDocument("messages need chat=, the tokenizer whose chat template renders them (loaderd.Chat)")
+                raise BadDocument("messages require chat=, the tokenizer whose chat template renders them (loaderd.Chat)")
             given = self.chat(given["messages"], given.get("tools"), given.get("chat_template_kwargs"))
             fingerprint = self.chat.fingerprint if "ids" in given else None
         if "ids" in given:
@@ -246,7 +246,7 @@ class Encoder:
     ) -> tuple[bytes, dict[str, str]]:
         ids = token_ids(document)
         if not (fingerprint := fingerprint or self.fingerprint):
-            raise BadDocument("token ids need tokenizer=, the tokenizer that made them or its fingerprint")
+            raise BadDocument("token ids require tokenizer=, the tokenizer that made them or its fingerprint")
         headers = {"Content-Type": TOKENS, FINGERPRINT: fingerprint}
         if loss is not None and loss_runs is not None:
             raise BadDocument("it has both loss and loss_runs: want one of them")
@@ -276,14 +276,14 @@ def _dumped(body: object, *, ascii_only: bool) -> str:
     try:
         return json.dumps(body, ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadDocument(f"meta is no JSON: {error}") from None
+        raise BadDocument(f"meta is not JSON: {error}") from None
 
 
 def token_ids(document: Any) -> NDArray[np.int32]:
     """Returns token ids as little-endian int32 [n]. Raises BadDocument for a value that is not a flat sequence of
     integers from 0 to 2^31-1."""
     if not hasattr(document, "__array__") and not isinstance(document, (list, tuple)) and not hasattr(document, "__array_interface__"):
-        raise BadDocument(f"a {type(document).__name__} is no document: want str, bytes, a dict, or token ids")
+        raise BadDocument(f"a {type(document).__name__} is not a document: want str, bytes, a dict, or token ids")
     try:
         ids = np.asarray(document)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
@@ -330,9 +330,9 @@ def plain(what: str, value: object) -> str:
     if not text and what == "id":
         raise BadDocument("id is empty")
     if text != text.strip() or not _CONTROLS.isdisjoint(map(ord, text)):
-        raise BadDocument(f"{what} {text!r} has control characters, or blanks at an end, which a header cannot carry")
+        raise BadDocument(f"{what} {text!r} has control characters, or leading or trailing spaces, which a header cannot contain")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadDocument(f"{what} {text!r} is no Unicode text") from None
+        raise BadDocument(f"{what} {text!r} is not valid Unicode text") from None
     return text

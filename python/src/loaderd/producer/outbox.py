@@ -93,7 +93,7 @@ class Outbox:
 
     def _check(self) -> None:
         if self._process != os.getpid():
-            raise ForkedClient("this publisher was made before a fork: make one in the child process")
+            raise ForkedClient("cannot use the publisher: it was created before the process was forked; create it in the child process")
         if self._error is not None:
             raise self._error
 

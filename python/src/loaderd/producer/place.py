@@ -43,8 +43,8 @@ async def find_place(session: Session, stream: str, subject: str, name: str, fir
         return place, newest
     if first > 1:
         raise PublishError(
-            f"input {name!r}: stream {stream} has none of its documents, but it begins at {first:,}, so that they may have been there and be"
-            " released: say with start= at which position to begin (0 for an input that was never published)"
+            f"cannot resume input {name!r}: stream {stream} has none of its documents, but starts at {first:,}, so they may have been"
+            " released: set start= to the position to begin at (0 for an input that was never published)"
         )
     return Place(), newest
 

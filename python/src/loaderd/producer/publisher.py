@@ -209,7 +209,7 @@ def _line(
     documents: object, url: str, options: Options, source: str, name: str | None, start: int | None, tokenizer: object
 ) -> Line:
     if isinstance(documents, (str, bytes, bytearray, memoryview, Mapping)):
-        raise TypeError(f"documents is a {type(documents).__name__}: want an iterable of documents, for one document [document]")
+        raise TypeError(f"documents is a {type(documents).__name__}: want an iterable of documents; for one document, give [document]")
     if hasattr(documents, "iterrows"):  # iterating a table gives the names of its columns
         raise TypeError(f"documents is a {type(documents).__name__}: want its rows, loaderd.documents(table.to_dict('records'))")
     if isinstance(documents, Documents):
@@ -281,11 +281,11 @@ def _compare(last: Sequence[Document | BadDocument], line: Line) -> None:
     known = line.place
     if len(last) < known.places:
         raise InputChanged(
-            f"input {line.encoder.input!r} has fewer than the {known.position:,} documents that are in the stream already: give a changed"
-            " input another name, or say with start= at which position it begins"
+            f"input {line.encoder.input!r} has fewer than the {known.position:,} documents that are already in the stream: give a changed"
+            " input another name, or set start= to the position at which it begins"
         )
     if (found := line.last(last)) != known.last_id:
         raise InputChanged(
-            f"input {line.encoder.input!r} has changed: its document {known.position - 1:,} is {found!r}, the stream has {known.last_id!r} in that"
-            " place: give a changed input another name, or say with start= at which position it begins"
+            f"input {line.encoder.input!r} has changed: its document {known.position - 1:,} is {found!r}, the stream has {known.last_id!r} at that"
+            " position: give a changed input another name, or set start= to the position at which it begins"
         )

@@ -44,15 +44,15 @@ def tell(repeats: int, stored: int, first: Repeat) -> tuple[int, str]:
     """Returns level and text of the log record on documents that were not stored and documents that were."""
     which = f"all {repeats:,} documents" if stored == 0 else f"{repeats:,} of {repeats + stored:,} documents"
     if first.own and stored:
-        return logging.INFO, f"{which} were in the stream already: publishing went on where it had stopped"
+        return logging.INFO, f"{which} were already in the stream: publishing resumed where it had stopped"
     if first.own:
-        return logging.WARNING, f"{which} were in the stream already: this input was published before, and nothing of it is new"
+        return logging.WARNING, f"{which} were already in the stream: this input was published before and has no new documents"
     if first.within:
-        why, advice = "their ids come more than once in this input", "give every document an id of its own, or none"
+        why, advice = "their ids occur more than once in this input", "give each document a unique id, or none"
     else:
         name = _input(first.headers)
         why = f"the stream has documents of these ids, published before{f' as input {name!r}' if name else ''}"
-        advice = "if they are other documents, or to be trained on once more, give them ids of their own, or none"
+        advice = "if they are different documents, or to train on them again, give them new ids, or none"
     at = f", in the stream as document {first.sequence:,}" if first.sequence else ""
     return logging.WARNING, f"{which} were not stored: {why}; the first is {first.message.label}{at}. {advice.capitalize()}"
 

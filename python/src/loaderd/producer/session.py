@@ -73,9 +73,9 @@ class Access:
         for server in self.servers:
             parts = urlsplit(server)
             if parts.scheme in ("grpc", "grpc+tls", "grpc+tcp"):
-                raise ValueError(f"{self.shown} is an address of Flight; documents go to NATS, by default nats://127.0.0.1:4222")
+                raise ValueError(f"{self.shown} is an address of Flight: publish documents to NATS, by default nats://127.0.0.1:4222")
             if parts.scheme not in ("nats", "tls", "ws", "wss") or not parts.hostname:
-                raise ValueError(f"{self.shown} is no address of NATS: want nats://host:port or tls://host:port")
+                raise ValueError(f"{self.shown} is not an address of NATS: want nats://host:port or tls://host:port")
 
     @property
     def servers(self) -> list[str]:
@@ -126,7 +126,7 @@ def context(tls: TLS) -> ssl.SSLContext:
         made = ssl.create_default_context(cafile=tls.ca)
     if tls.cert is not None:
         if isinstance(tls.cert, bytes) or isinstance(tls.key, bytes):
-            raise ValueError("cert and key are bytes: NATS wants their files")
+            raise ValueError("cert and key are bytes: NATS requires their files")
         made.load_cert_chain(tls.cert, tls.key)
     return made
 
@@ -151,13 +151,13 @@ class Session:
                 cause = error.__cause__
                 if _final(cause):
                     raise NotPermitted(
-                        f"connect to NATS at {self.access.shown}: {cause}: the server inside a daemon wants token=, the text of producer.token in the"
-                        f" daemon's data folder; it is found in {data_folder()} (LOADERD_STREAM__DIR) for the address in the lock file there"
+                        f"cannot connect to NATS at {self.access.shown}: {cause}: the server inside a daemon requires token=, the content of producer.token"
+                        f" in the daemon's data folder; the client reads it in {data_folder()} (LOADERD_STREAM__DIR) if the lock file there has this address"
                     ) from cause
                 if time.monotonic() + wait > deadline:
                     raise Unreachable(
-                        f"connect to NATS at {self.access.shown}: no answer within {seconds:g} s: {error}:"
-                        " is the daemon running (loaderd serve), and is this its stream.listen address?"
+                        f"cannot connect to NATS at {self.access.shown}: no answer within {seconds:g} s: {error}:"
+                        " check that the daemon is running (loaderd serve) and that this is its stream.listen address"
                     ) from cause
             await asyncio.sleep(wait)
             wait = min(2 * wait, 2.0)
@@ -217,9 +217,9 @@ class Session:
         try:
             answer = json.loads(message.data)
         except ValueError:
-            raise Lost(f"answer {message.data[:100]!r} is no JSON") from None
+            raise Lost(f"answer {message.data[:100]!r} is not JSON") from None
         if not isinstance(answer, dict):
-            raise Lost(f"answer {message.data[:100]!r} is no object")
+            raise Lost(f"answer {message.data[:100]!r} is not an object")
         if isinstance(error := answer.get("error"), dict):
             raise Refused(error)
         return answer
@@ -230,7 +230,7 @@ class Session:
         try:
             return await self._unless_lost(self._live().request(subject, payload, timeout=ANSWER_SECONDS, headers=headers))
         except nats.errors.NoRespondersError:
-            raise Refused({"code": 503, "description": "no server answers"}) from None
+            raise Refused({"code": 503, "description": "no server responded"}) from None
         except nats.errors.Error as error:
             raise Lost(str(error)) from error
 
@@ -262,10 +262,10 @@ class Session:
         except Refused as error:
             if error.code in BUSY:
                 raise
-            raise PublishError(f"look for the stream of {subject}: {error}") from error
+            raise PublishError(f"cannot look up the stream of {subject}: {error}") from error
         if not names:
             raise NoStream(
-                f"no stream at {self.access.shown} takes {subject}: start the daemon (loaderd serve), which makes it, and see that"
+                f"no stream at {self.access.shown} has the subject {subject}: start the daemon (loaderd serve), which creates it, and check that"
                 " url is its stream.listen or stream.url and that subject is its stream.subject"
             )
         return str(names[0])
@@ -322,7 +322,7 @@ class Session:
                 if following >= last:
                     return
             elif time.monotonic() - moved > BEHIND_SECONDS:
-                raise Lost(f"read back {subject}: servers of the cluster have no message behind {seen}, and one had {last}")
+                raise Lost(f"cannot read back {subject}: servers of the cluster have no message after {seen}, but one had {last}")
             else:
                 await asyncio.sleep(0.1)
 
@@ -368,7 +368,7 @@ class Session:
         except (nats.errors.NoRespondersError, nats.js.errors.ServiceUnavailableError):
             await self._headers_by_gets(stream, subject, first, last, each)
         except nats.errors.Error as error:
-            raise Lost(f"read back {subject}: {error}") from error
+            raise Lost(f"cannot read back {subject}: {error}") from error
 
     async def _headers_by_gets(
         self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
@@ -401,7 +401,7 @@ class Session:
             while first and first <= last:
                 first = await self._unless_lost(read(first))
         except nats.errors.Error as error:
-            raise Lost(f"read back {subject}: {error}") from error
+            raise Lost(f"cannot read back {subject}: {error}") from error
         finally:
             if self.connected:
                 await sub.unsubscribe()

@@ -25,6 +25,6 @@ def fingerprint_of(tokenizer: object) -> str | None:
 def require_nats(keys: bool) -> None:
     """Raises ImportError that states what to install; `keys` for credentials and NKeys."""
     if importlib.util.find_spec("nats") is None:
-        raise ImportError("publishing needs the package nats-py: pip install nats-py", name="nats")
+        raise ImportError("publishing requires the package nats-py: pip install nats-py", name="nats")
     if keys and importlib.util.find_spec("nkeys") is None:
-        raise ImportError("credentials and NKeys need the package nkeys: pip install 'nats-py[nkeys]'", name="nkeys")
+        raise ImportError("credentials and NKeys require the package nkeys: pip install 'nats-py[nkeys]'", name="nkeys")

@@ -54,6 +54,6 @@ def _no_split(whole: Tokenized, first: int, end: int) -> BadDocument:
     at, to = whole.offsets[first][0], whole.offsets[end - 1][1]
     shown = whole.text[at:to] if to - at <= 60 else f"{whole.text[at : at + 30]}...{whole.text[to - 30 : to]}"
     return BadDocument(
-        f"its parts would not give the tokens of the chat: {shown!r}, characters {at:,} to {to:,}, has other tokens by itself (a tokenizer that puts a"
-        " blank in front of every text, or tokens that share a character). Send such chats as tokens: Chat(tokenizer, as_tokens=True)"
+        f"its parts do not produce the tokens of the chat: {shown!r}, characters {at:,} to {to:,}, tokenizes differently on its own (the tokenizer"
+        " adds a space before every text, or tokens share a character). Publish such chats as tokens: Chat(tokenizer, as_tokens=True)"
     )

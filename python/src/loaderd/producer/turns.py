@@ -31,19 +31,19 @@ def written(
     spans = []
     for k in turns[-1:] if last else turns:
         if k == 0:
-            raise BadDocument("the chat begins with a turn that has a loss: without marks in the template nothing tells where that begins")
+            raise BadDocument("the chat begins with a turn that has a loss: without marks in the template, the start of the turn is unknown")
         before = render(messages[:k], True)
         through = whole if k + 1 == len(messages) else render(messages[: k + 1], False)
         if not through.startswith(before):
             raise BadDocument(
-                f"message {k} does not begin with the template's generation prompt, {before[-40:]!r}, so that it is not known what of it the model"
-                " wrote: take a template with {% generation %} marks (template=)"
+                f"message {k} does not begin with the template's generation prompt, {before[-40:]!r}, so the part that the model wrote"
+                " is unknown: use a template with {% generation %} marks (template=)"
             )
         if not whole.startswith(through):
             raise BadDocument(
-                f"the template renders message {k} otherwise within the whole chat than as the last message (as those do that leave out the thinking of"
-                " earlier turns), so that what the model wrote there is not known: take a template with {% generation %} marks (template=), or"
-                ' turns="last", which gives the last turn alone a loss, and a document for each turn: messages[: k + 1]'
+                f"the template renders message {k} differently within the whole chat than as the last message (as templates do that omit the thinking"
+                " of earlier turns), so the part that the model wrote is unknown: use a template with {% generation %} marks (template=), or"
+                ' turns="last", which gives only the last turn a loss, and one document per turn: messages[: k + 1]'
             )
         frameless = through.rstrip()
         spans.append((len(before), max(len(before), len(frameless if frameless.endswith(tuple(ending)) else through))))
