@@ -163,7 +163,7 @@ def test_wide_ids(module_daemon: Callable[..., Daemon]) -> None:
 
 def test_the_port_of_nats_is_told_from_a_daemon_that_is_down(sealed: Daemon) -> None:
     with Client(f"grpc://{sealed.nats}", connect_timeout=0.5) as client:
-        with pytest.raises(loaderd.Unreachable, match="a NATS server listens there"):
+        with pytest.raises(loaderd.Unreachable, match="the address of a NATS server"):
             next(client)
 
 
@@ -178,13 +178,13 @@ def test_a_pass_that_yields_nothing_is_told(sealed: Daemon, caplog: pytest.LogCa
         assert caplog.records == []
         run = client.info().name
         [text] = told(client)  # a second pass
-        assert text.startswith(f"nothing is left to read: run {run} ended at step {end}, and reading begins there. To train once more")
+        assert text.startswith(f"no steps left to read: run {run} ended at step {end}, and reading starts there. To train on its documents again")
         assert f"run {run} ended at step {end}" in text and "docs/sources.md" in text
     with Client(sealed.flight_url, step=end) as client:  # a trainer that restarts after the run's end
         assert told(client) == [text]
     with Client(sealed.flight_url, steps=2) as client:
         assert len(list(client)) == 2
-        assert told(client)[0].startswith("nothing is left to read: all steps before 2, which is as far as was asked for, were read")
+        assert told(client)[0].startswith("no steps left to read: all requested steps, those before 2, were read")
     with StepLoader(sealed.flight_url) as loader:
         caplog.clear()
         assert len([b["input_ids"] for b in loader]) == end
@@ -337,7 +337,7 @@ def test_patience_is_for_those_who_wait(daemon: Callable[..., Daemon]) -> None:
 def test_patience_is_shorter_than_the_daemons(patient: Daemon) -> None:
     with Client(patient.flight_url, patience=0.5) as client:
         for _ in range(2):
-            with pytest.raises(loaderd.Unavailable, match="no step 0 in 0.5 s") as caught:
+            with pytest.raises(loaderd.Unavailable, match="no step 0 within 0.5 s") as caught:
                 next(client)
             assert type(caught.value) is loaderd.Unavailable
 

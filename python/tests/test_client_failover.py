@@ -92,7 +92,7 @@ def test_a_daemon_that_dies_is_left_at_once(made: list[Made], caplog: pytest.Log
     assert tickets == [[10], [0], [20]], "its own first, then the next one"
     assert slowest < 2
     told = [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING]
-    assert len(told) == 2 and f"came from {made[0].url}, for {made[1].url} failed" in told[0]
+    assert len(told) == 2 and f"from {made[0].url} after {made[1].url} failed" in told[0]
 
 
 def test_a_daemon_that_hangs_is_left_soon(made: list[Made]) -> None:
@@ -195,7 +195,7 @@ def test_all_down_and_back(made: list[Made]) -> None:
             next(client)
         for s in reversed(made):  # the daemon in use last: the client would fail over to one that is still up
             s.path.down()
-        with pytest.raises(loaderd.Unreachable, match="no connection to any of 3 daemons") as caught:
+        with pytest.raises(loaderd.Unreachable, match="cannot keep a connection to any of 3 daemons") as caught:
             next(client)
         for s in made:
             assert f"{s.url}: " in str(caught.value)

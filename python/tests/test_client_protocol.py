@@ -127,7 +127,7 @@ def typed(reason: str, code: int = 14) -> Exception:
         ([(message(1, rows=1)[0], message(1)[1])], "has 1 rows"),
         ([(message(1, bucket=8)[0], message(1)[1])], "2 rows of 4"),
         ([(message(1)[0], None)], "without metadata"),
-        ([(message(100)[0], message(1)[1])], "part 0 of step 1 of run r has 8 token ids outside the vocabulary of 100 ids, 100 first"),
+        ([(message(100)[0], message(1)[1])], "part 0 of step 1 of run r has 8 token ids outside the vocabulary of 100 ids; the first is 100"),
     ],
 )
 def test_nothing_but_the_expected_step_is_accepted(
@@ -158,7 +158,7 @@ def test_an_end_in_the_middle_of_a_step(serve: Callable[..., Server]) -> None:
     server = serve([message(0), message(1, part=0, parts=2, rows=1)])
     with Client(server.url, patience=1000) as client:
         next(client)
-        with pytest.raises(loaderd.ProtocolError, match="ended behind part 0 of 2 of step 1"):
+        with pytest.raises(loaderd.ProtocolError, match="ended after part 0 of 2 of step 1"):
             next(client)
 
 
@@ -215,7 +215,7 @@ def test_a_transport_that_fails_without_a_word(serve: Callable[..., Server]) -> 
         next(client)
 
 
-@pytest.mark.parametrize(("seconds", "error", "match"), [(0.7, loaderd.Unreachable, "no upstream"), (0, loaderd.Unavailable, "has not said why")])
+@pytest.mark.parametrize(("seconds", "error", "match"), [(0.7, loaderd.Unreachable, "no upstream"), (0, loaderd.Unavailable, "has not reported a cause")])
 def test_an_attempt_that_patience_ends(serve: Callable[..., Server], seconds: float, error: type[Exception], match: str) -> None:
     """The cause is that of what took most of the time: earlier failed attempts, or the timeout of the current one."""
     over = threading.Event()

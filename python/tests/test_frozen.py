@@ -113,11 +113,11 @@ def test_goes_on_at_every_step(sealed, loaderd, tmp_path):
     for step in (2, 21):
         with pytest.raises(ValueError, match="has steps 3 to 19"):
             Frozen(tmp_path / "x", step=step)
-    with pytest.raises(ValueError, match="of the plan"):
+    with pytest.raises(ValueError, match="belongs to the plan"):
         Frozen(tmp_path / "x").load_state_dict({"fingerprint": "other", "step": 3})
     with pytest.raises(ValueError, match="no column other"):
         Frozen(tmp_path / "x", columns=["other"])
-    with pytest.raises(LoaderdError, match="cannot be shared by 3"):
+    with pytest.raises(LoaderdError, match="cannot divide .* among 3 ranks"):
         next(Frozen(tmp_path / "x", world=3))
 
 
@@ -166,7 +166,7 @@ def test_Frozen_RefusesIDsOutsideTheVocabulary(sealed, loaderd, tmp_path, kind):
     data = file.read_bytes()
     at = data.index(found.ravel()[index : index + 8].tobytes())
     file.write_bytes(data[:at] + size.to_bytes(length, "little") + data[at + length :])
-    with pytest.raises(ProtocolError, match=rf"step 0 of run .* has 1 token ids outside the vocabulary of {size:,} ids, {size} first"):
+    with pytest.raises(ProtocolError, match=rf"step 0 of run .* has 1 token ids outside the vocabulary of {size:,} ids; the first is {size}"):
         next(Frozen(folder))
 
 

@@ -116,7 +116,7 @@ def test_loggers_of_others(url, tmp_path):
 
 
 def test_what_is_no_logger(url):
-    with pytest.raises(TypeError, match="int is no logger"):
+    with pytest.raises(TypeError, match="int is not a logger"):
         writer(3)
     with StepLoader(url) as loader, pytest.raises(ValueError, match="every 0"):
         Log(loader, every=0)

@@ -83,7 +83,7 @@ def test_what_cannot_start_says_why(what: str, tmp_path: Path) -> None:
     given: dict[str, object] = {
         "program": {"program": tmp_path / "nothing"}, "setting": {"settings": {"steps.rowz": 8}}, "tokenizer": {"tokenizer": 7},
     }[what]  # fmt: skip
-    words = {"program": "there is no program", "setting": "steps.rowz", "tokenizer": "tokenizer is a int"}[what]
+    words = {"program": "cannot find the program", "setting": "steps.rowz", "tokenizer": "tokenizer is a int"}[what]
     with pytest.raises((loaderd.NoDaemon, TypeError), match=words), loaderd.serve(TEXTS, folder=folder, **given):  # type: ignore[arg-type]
         pytest.fail("it is served")
 
@@ -95,7 +95,7 @@ def test_bad_documents_end_the_daemon(tmp_path: Path) -> None:
 
 
 def test_an_end_of_its_own_is_told() -> None:
-    with pytest.raises(loaderd.NoDaemon, match="ended by itself"), loaderd.serve(TEXTS, settings=SMALL) as url:
+    with pytest.raises(loaderd.NoDaemon, match="exited unexpectedly"), loaderd.serve(TEXTS, settings=SMALL) as url:
         os.kill(process_of(url.folder), signal.SIGKILL)
         waiting.wait_for(lambda: not running(url.folder))
     with pytest.raises(KeyError), loaderd.serve(TEXTS, settings=SMALL) as url:  # the block's own error has precedence

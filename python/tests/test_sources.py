@@ -104,7 +104,7 @@ def test_batches_and_losses_by_source(mixed):
         assert torch.equal(sum(ones)[1], got[1]) and torch.equal(sum(ones)[0], got[1])
         bad = torch.where(torch.from_numpy(used), values, torch.nan)
         assert torch.equal(losses.by_source(bad, batch), got)  # losses without a label may have any value
-    with pytest.raises(ValueError, match="want one for each"):
+    with pytest.raises(ValueError, match="want one per token"):
         losses.by_source(torch.ones(7), batches[0])
 
 

@@ -252,5 +252,5 @@ def test_ids_outside_the_vocabulary_are_refused(ids: list[int], dtype: Any, voca
     if wrong is None:
         check_ids(part, vocabulary, "it")
         return
-    with pytest.raises(ProtocolError, match=f"it has 1 token ids outside the vocabulary of {vocabulary:,} ids, {wrong} first"):
+    with pytest.raises(ProtocolError, match=f"it has 1 token ids outside the vocabulary of {vocabulary:,} ids; the first is {wrong}"):
         check_ids(part, vocabulary, "it")

@@ -120,7 +120,7 @@ def test_mesh_that_does_not_say(group):
             find_place(mesh=named, mesh_dims=wrong)
     with pytest.raises(ValueError, match="either"):
         find_place(0, 1, mesh=named)
-    with pytest.raises(ValueError, match=r"no part of the mesh \(dp=2\)"):
+    with pytest.raises(ValueError, match=r"not part of the mesh \(dp=2\)"):
         find_place(mesh=DeviceMesh("cpu", [0, 1], mesh_dim_names=("dp",)))
 
 

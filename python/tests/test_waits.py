@@ -97,13 +97,13 @@ def test_a_wait_names_its_cause_again_when_it_changes(slow: Slow, warnings: Call
         take = reading_on(client if threaded else client.stream())
         wait_for(lambda: len(slow.asked) > 3)
         (only,) = warnings()
-        assert only == 'step 0 of run "r" for rank 0 of 1 has not come for 0 s: 310 there; publish (SOURCE_DRY)'
+        assert only == 'step 0 of run "r" for rank 0 of 1 not received after 0 s: 310 there; publish (SOURCE_DRY)'
         slow.cause = {"reason": "POOL_FILLING", "message": "400 there", "do": "wait", "facts": {"rows_there": "400"}}
         wait_for(lambda: len(warnings()) == 2)
         assert warnings()[1].endswith(": 400 there; wait (POOL_FILLING)")
         slow.cause = {}
         wait_for(lambda: len(warnings()) == 3)
-        assert "on their way" in warnings()[2]
+        assert "being sent" in warnings()[2]
         slow.steps += 1
         assert take().index == 0
     assert slow.asked[0] == {"run": "r", "step": 0}
@@ -131,7 +131,7 @@ def test_the_end_of_a_told_wait_is_told(slow: Slow, caplog: pytest.LogCaptureFix
         wait_for(lambda: caplog.records)
         slow.steps += 1
         take()
-    assert [r.getMessage().split(",")[0] for r in caplog.records if r.levelno == logging.INFO] == ["waits no more"]
+    assert [r.getMessage().split(" after ")[0] for r in caplog.records if r.levelno == logging.INFO] == ["stall resolved"]
 
 
 def test_reading_ahead_is_no_wait(slow: Slow, warnings: Callable[[], list[str]]) -> None:
@@ -169,10 +169,10 @@ def test_nobody_there(warnings: Callable[[], list[str]]) -> None:
     """Also before the first answer: for the calls with which a loader starts."""
     url = f"grpc://127.0.0.1:{free_ports(1)[0]}"
     with Client(url, connect_timeout=1.0) as client, StepLoader(url, connect_timeout=1.0, rank=0, world=1) as loader:
-        for reader, awaited in ((client, "step 0 for rank 0 of 1"), (loader, f"an answer of {url}")):
+        for reader, awaited in ((client, "step 0 for rank 0 of 1"), (loader, f"answer from {url}")):
             with pytest.raises(loaderd.Unreachable):
                 next(reader)
-            assert re.match(f"{awaited} has not come for . s: no (connection to|answer from) {url}", warnings()[-1])
+            assert re.match(f"{awaited} not received after . s: (cannot keep a connection to|no answer from) {url}", warnings()[-1])
     assert len(warnings()) == 2, "the same is said once, whoever finds it"
 
 

@@ -83,11 +83,11 @@ class Client(Iterator[Step]):
         if not 0 <= rank < world:
             raise ValueError(f"rank {rank} of {world}: want a rank from 0 to world - 1")
         if peer < 0:
-            raise ValueError(f"peer {peer}: want a number from 0 on")
+            raise ValueError(f"peer {peer}: want 0 or more")
         if step < 0 or (steps is not None and steps < 0):
-            raise ValueError(f"step {step}, steps {steps}: want numbers from 0 on")
+            raise ValueError(f"step {step}, steps {steps}: want 0 or more")
         if prefetch < 1:
-            raise ValueError(f"prefetch {prefetch}: want 1 step or more")
+            raise ValueError(f"prefetch {prefetch}: want at least 1 step")
         self.rank, self.world, self.peer = rank, world, peer
         self._session = uuid.uuid4().hex
         self._run, self._fingerprint, self._documents = run, fingerprint, documents
@@ -376,7 +376,7 @@ class Client(Iterator[Step]):
 
     def _retried(self, call: Callable[[Patience], T]) -> T:
         self._check_open()
-        waits, what = Waits(), f"an answer of {self._daemons.url}"
+        waits, what = Waits(), f"answer from {self._daemons.url}"
         attempts = Patience(self._daemons, self._patience, self._connect_timeout, self._stop, waits, what)
 
         def attempt() -> T:

@@ -101,8 +101,8 @@ class Connection:
         self.secure = is_secure(self.url)
         if forks.after_use():
             raise ForkedClient(
-                "this process was forked from one that had made a client, and no client works in it: "
-                "fork before the first client is made, or start processes by spawn or forkserver"
+                "cannot create a client in a process that was forked after a client had been created: "
+                "fork before the first client is created, or start processes with spawn or forkserver"
             )
         self._bearer = [(b"authorization", b"Bearer " + token.encode())] if token else []
         self._local = None if token else local_caller(folder or data_folder(), self.url)
@@ -118,7 +118,9 @@ class Connection:
     def check_fork(self) -> None:
         """Raises ForkedClient in a process that was forked after the connection was created: calls would hang there."""
         if os.getpid() != self._pid:
-            raise ForkedClient(f"the client of {self.url} was made before the process was forked; make it in the child")
+            raise ForkedClient(
+                f"cannot use the client of {self.url}: it was created before the process was forked; create it in the child process"
+            )
 
     def act(self, name: str, body: Mapping[str, Any], timeout: float) -> list[dict[str, Any]]:
         """Returns the results of an action, within `timeout` seconds. Raises Lost when the transport fails, else the
@@ -160,7 +162,7 @@ class Connection:
             except FAILURES as error:
                 raise self._failed(client, error) from None
 
-        return Opening(open, lambda: self._failed(client, flight.FlightTimedOutError("the stream's schema did not come")))
+        return Opening(open, lambda: self._failed(client, flight.FlightTimedOutError("did not receive the stream's schema")))
 
     def close(self) -> None:
         """Closes the connection permanently. The channel is freed after the last call on it. FlightClient.close is

@@ -77,7 +77,9 @@ class Daemons:
     def check_fork(self) -> None:
         """Raises ForkedClient in a process that was forked after this was created: connections would hang there."""
         if os.getpid() != self._pid:
-            raise ForkedClient(f"the client of {self.url} was made before the process was forked; make it in the child")
+            raise ForkedClient(
+                f"cannot use the client of {self.url}: it was created before the process was forked; create it in the child process"
+            )
 
     def pick(self, but: Collection[str] = ()) -> Connection | None:
         """Returns the daemon to call, among those whose addresses are not in `but`. If `but` is not empty, None
@@ -140,7 +142,7 @@ class Daemons:
     def said(self) -> list[tuple[str, str]]:
         """Returns every address with its last error."""
         with self._lock:
-            return [(u, str(d.said) if d.failures else "was not asked") for u, d in self._all.items()]
+            return [(u, str(d.said) if d.failures else "not tried") for u, d in self._all.items()]
 
     def close(self) -> None:
         """Closes all connections permanently."""

@@ -96,7 +96,7 @@ def _definition(tokenizer: object) -> dict[str, Json]:
     backend = _backend(tokenizer)
     if not hasattr(backend, "to_str"):
         raise TypeError(
-            f"fingerprint of {type(tokenizer).__name__}: want a tokenizer.json, a tokenizers.Tokenizer, "
+            f"cannot compute the fingerprint of a {type(tokenizer).__name__}: want a tokenizer.json, a tokenizers.Tokenizer, "
             "a fast tokenizer of transformers or a tiktoken.Encoding"
         )
     content = _parse(backend.to_str())
@@ -107,7 +107,7 @@ def _definition(tokenizer: object) -> dict[str, Json]:
 
 def _parse(text: str) -> dict[str, Json]:
     def refuse(constant: str) -> float:
-        raise ValueError(f"tokenizer.json: {constant} is no JSON")
+        raise ValueError(f"tokenizer.json: {constant} is not JSON")
 
     content = json.loads(text, parse_constant=refuse)
     if not isinstance(content, dict):

@@ -26,10 +26,10 @@ class Passes:
             return
         self._empty = False  # another `next()` is not a new pass
         if last is not None and step >= last:
-            log.warning("nothing is left to read: all steps before %d, which is as far as was asked for, were read; to read steps again make another reader", last)
+            log.warning("no steps left to read: all requested steps, those before %d, were read; create another reader to read steps again", last)
             return
         log.warning(
-            "nothing is left to read: run %s ended at step %d, and reading begins there. To train once more on its documents use a new run (loaderd serve"
-            " --run NAME); for documents that were published later let the source of a new run start with them (docs/sources.md)",
+            "no steps left to read: run %s ended at step %d, and reading starts there. To train on its documents again, use a new run (loaderd serve"
+            " --run NAME). To train on documents published later, start the source of a new run at the first of them (docs/sources.md)",
             run, step,
         )  # fmt: skip

@@ -92,7 +92,7 @@ class Patience:
         self.daemons.learn(info.daemons)
         if fingerprint not in (None, info.fingerprint):
             raise PlanMismatch(
-                f"PLAN_MISMATCH: run {info.name} has the fingerprint {info.fingerprint} at {connection.url}, this client's is {fingerprint}: "
+                f"PLAN_MISMATCH: run {info.name} at {connection.url} has the fingerprint {info.fingerprint}, the client expects {fingerprint}: "
                 "resume with the configuration of the checkpoint",
                 facts={"run": info.name, "want": str(fingerprint), "have": info.fingerprint},
             )
@@ -123,7 +123,7 @@ class Patience:
             return
         self.daemons.answered(self.on)
         if self._left is not None and self._left[0] != self.on.url:
-            log.warning("%s came from %s, for %s failed: %s", self.what, self.on.url, *self._left)
+            log.warning("received %s from %s after %s failed: %s", self.what, self.on.url, *self._left)
 
     def failed(self, error: LoaderdError) -> None:
         """Returns when the next attempt is due. Raises the error when another attempt is useless, or the time has
@@ -197,26 +197,26 @@ class Patience:
         d, silence = self.daemons, time.monotonic() - self.heard
         heard = f"last answer {silence:.1f} s ago" if self.answered else f"no answer in {silence:.1f} s"
         tls = (
-            "the daemon serves without TLS, or a certificate is not of the expected authority"
+            "the daemon serves without TLS, or a certificate was not issued by the expected authority"
             if d.secure
-            else "the daemon wants TLS (grpc+tls://)"
+            else "the daemon requires TLS (grpc+tls://)"
         )
         said = d.said() if d.several else [(d.url, str(error))]
         for url, what in said:
             if "HTTP/2" in what and greets_as_nats(url):  # another server answers
                 return Unreachable(
-                    f"no connection to {url}: a NATS server listens there, where documents are published; the Flight server is at the daemon's"
-                    " flight.listen, by default grpc://127.0.0.1:8815",
+                    f"cannot connect to {url}: this is the address of a NATS server, which receives documents; connect to the daemon's flight.listen,"
+                    " by default grpc://127.0.0.1:8815",
                     facts={"url": url},
                 )
         if d.several:
             return Unreachable(
-                f"no connection to any of {len(said)} daemons that lasts ({heard}): the addresses are wrong, the daemons are down or cut off, or {tls}: "
+                f"cannot keep a connection to any of {len(said)} daemons ({heard}): the addresses are wrong, the daemons are down or unreachable, or {tls}: "
                 + "; ".join(f"{url}: {what}" for url, what in said),
                 facts={"url": d.url},
             )
         return Unreachable(
-            f"no connection to {d.url} that lasts ({heard}): the address is wrong, the daemon is down or cut off, "
+            f"cannot keep a connection to {d.url} ({heard}): the address is wrong, the daemon is down or unreachable, "
             f"or {tls}: {error}",
             facts={"url": d.url},
         )
@@ -225,9 +225,9 @@ class Patience:
 def replaced(info: RunInfo, run_id: str, where: str) -> RunReplaced:
     """Returns the error of a run that was deleted and created again under its name, as the daemon would return it."""
     return RunReplaced(
-        f"RUN_REPLACED: run {info.name} at {where} was deleted and begun again: it has the id {info.run_id or '(none)'}, the one that is read here has "
-        f"{run_id}; its steps need not be those of before: resume from a checkpoint of this run, begin at step 0 without one, or restore the former "
-        "run's plan from its backup",
+        f"RUN_REPLACED: run {info.name} at {where} was deleted and created again: it has the id {info.run_id or '(none)'}, the client reads the run with "
+        f"the id {run_id}, whose steps may differ: resume from a checkpoint of this run, start at step 0 without one, or restore the former run's "
+        "plan from its backup",
         facts={"run": info.name, "want": run_id, "have": info.run_id or ""},
     )
 

@@ -42,7 +42,7 @@ class Prefetcher(Iterator[T]):
         transform: Callable[..., T] | None = None,
     ) -> None:
         if depth < 1:
-            raise ValueError(f"prefetch depth {depth}: 1 or more")
+            raise ValueError(f"prefetch depth {depth}: want at least 1")
         self._shared: _Shared[T] = _Shared(iterator, depth, transform)
         self._close = weakref.finalize(self, _Shared.close, self._shared)
 
@@ -91,7 +91,7 @@ class _Shared(Generic[T]):
 
     def take(self) -> T:
         if os.getpid() != self.pid:
-            raise ForkedClient("this reader was made before the process was forked; make it in the child")
+            raise ForkedClient("cannot use the reader: it was created before the process was forked; create it in the child process")
         if self.thread is None:
             self.start()
         if waited := self.items.empty():

@@ -170,7 +170,7 @@ class StepStream(Iterator[Step]):
             return ClosedClient("the reader is closed")
         if opened and self._watch.expired and isinstance(error, Lost):  # this client cancelled the stream
             return attempts.cause or self._explained or attempts.before() or Unavailable(
-                f"no step {self.next_step} in {self.patience:g} s, and the daemon has not said why: "
+                f"no step {self.next_step} within {self.patience:g} s, and the daemon has not reported a cause: "
                 "patience is shorter than its serve.stall_timeout"
             )
         return gone if gone is not None and isinstance(error, Lost) else error
@@ -227,13 +227,13 @@ class StepStream(Iterator[Step]):
             except StopIteration:
                 if metas:
                     raise ProtocolError(
-                        f"the stream ended behind part {len(metas) - 1} of {metas[0].parts} of step {self.next_step}"
+                        f"the stream ended after part {len(metas) - 1} of {metas[0].parts} of step {self.next_step}"
                     ) from None
                 return None
             except FAILURES as error:
                 raise translate(error) from None
             if chunk.data is None or chunk.app_metadata is None:
-                raise ProtocolError("a message without a batch or without metadata")
+                raise ProtocolError("received a message without a batch or without metadata")
             meta = Metadata.decode(chunk.app_metadata.to_pybytes())
             self._expect(meta, metas)
             metas.append(meta)
@@ -326,7 +326,7 @@ def _cause_of(found: dict[str, Any]) -> LoaderdError:
     """Returns the answer to `cause` as the error that the daemon would return with it."""
     reason = found.get("reason")
     if not reason:
-        return LoaderdError("the step is planned, and its rows are fetched or on their way", reason="ON_ITS_WAY")
+        return LoaderdError("the step is planned, and its rows are fetched or being sent", reason="ON_ITS_WAY")
     facts = found.get("facts")
     facts = {k: str(v) for k, v in facts.items()} if isinstance(facts, dict) else {}
     cls = FROM_DAEMON.get(str(reason), LoaderdError)

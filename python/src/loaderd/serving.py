@@ -134,7 +134,7 @@ class Serving:
 
     def __enter__(self) -> Served:
         if self._process is not None:
-            raise RuntimeError("this daemon was served already: call loaderd.serve again")
+            raise RuntimeError("this daemon was already started: call loaderd.serve again")
         program = find_program(self._program)
         try:
             served = self._start(program)
@@ -155,9 +155,9 @@ class Serving:
         earlier = self._process.poll() is not None
         stopped = self._end()
         if error is None and not stopped:
-            raise NoDaemon(f"the daemon did not stop within {self._stop_timeout:g} seconds and was killed. It said last:\n{self._said}")
+            raise NoDaemon(f"the daemon did not stop within {self._stop_timeout:g} seconds and was killed. Last output:\n{self._said}")
         if error is None and (earlier or self._process.returncode != 0):
-            raise NoDaemon(f"the daemon ended by itself, with status {self._process.returncode}. It said last:\n{self._said}")
+            raise NoDaemon(f"the daemon exited unexpectedly with status {self._process.returncode}. Last output:\n{self._said}")
 
     def _start(self, program: Path) -> Served:
         if self._given is None:
@@ -221,9 +221,9 @@ class Serving:
                             return said
                     line = b""
                 elif (status := self._process.poll()) is not None:
-                    raise NoDaemon(f"the daemon ended with status {status}:\n{self._tail()}")
+                    raise NoDaemon(f"the daemon exited with status {status}:\n{self._tail()}")
                 elif time.monotonic() > deadline:
-                    raise NoDaemon(f"the daemon does not serve after {self._start_timeout:g} seconds. It said last:\n{self._tail()}")
+                    raise NoDaemon(f"the daemon is not ready after {self._start_timeout:g} seconds. Last output:\n{self._tail()}")
                 else:
                     time.sleep(_POLL_SECONDS)
 
@@ -291,7 +291,7 @@ def flags(settings: Mapping[str, object], prefix: str = "") -> Iterator[str]:
             yield from flags(value, f"{prefix}{key}.")
             continue
         if value is None:
-            raise ValueError(f"setting {prefix}{key} is None: want a value, or leave it out")
+            raise ValueError(f"setting {prefix}{key} is None: want a value, or omit the setting")
         items = [value] if isinstance(value, (str, os.PathLike)) or not isinstance(value, Iterable) else list(value)
         yield from ("--set", f"{prefix}{key}={','.join(_text(x) for x in items)}")
 
@@ -306,7 +306,7 @@ def find_program(given: str | os.PathLike[str] | None = None) -> Path:
     if named := given or os.environ.get("LOADERD_BIN"):
         path = Path(named)
         if not path.is_file():
-            raise NoDaemon(f"there is no program {path}: give the path of loaderd{'' if given else ' in LOADERD_BIN'}")
+            raise NoDaemon(f"cannot find the program {path}: give the path of loaderd{'' if given else ' in LOADERD_BIN'}")
         return path.absolute()
     name = "loaderd.exe" if os.name == "nt" else "loaderd"
     for folder in (sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user"), Path(sys.executable).parent):
@@ -315,6 +315,6 @@ def find_program(given: str | os.PathLike[str] | None = None) -> Path:
     if found := shutil.which(name):
         return Path(found)
     raise NoDaemon(
-        "there is no daemon on this machine: build it with `make build` and put bin on the PATH or name the program in LOADERD_BIN, "
-        "or install a wheel of `make dist` (docs/install.md)"
+        "cannot find the daemon on this machine: build it with `make build` and add bin to the PATH or set LOADERD_BIN to the program, "
+        "or install a wheel from `make dist` (docs/install.md)"
     )

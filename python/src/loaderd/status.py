@@ -84,9 +84,9 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             elif kind in (_FIXED64, _FIXED32):
                 size = 8 if kind == _FIXED64 else 4
             else:
-                raise ValueError(f"wire type {kind}")
+                raise ValueError(f"invalid wire type {kind}")
             if size > len(data) - at:
-                raise ValueError("cut short")
+                raise ValueError("truncated message")
             value = data[at : at + size]
             at += size
         yield key >> 3, value
@@ -96,7 +96,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
     value = 0
     for shift in range(0, 70, 7):
         if at >= len(data):
-            raise ValueError("cut short")
+            raise ValueError("truncated message")
         byte = data[at]
         at += 1
         value |= (byte & 0x7F) << shift

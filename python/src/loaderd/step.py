@@ -135,7 +135,7 @@ class Step:
         ValueError if the client does not request sources, or the run has none."""
         found = self.sources
         if found is None or found.number is None:
-            raise ValueError(f"step {self.index} came without sources: a client asks for them with sources=True")
+            raise ValueError(f"step {self.index} has no sources: request them with sources=True")
         return self._spread(found.offsets, found.length, found.number.astype(np.int32), -1)
 
     def loss_weights(self) -> npt.NDArray[np.float32]:
@@ -143,7 +143,7 @@ class Step:
         does not request weights."""
         found = self.sources
         if found is None or found.weight is None:
-            raise ValueError(f"step {self.index} came without weights: a client asks for them with weights=True")
+            raise ValueError(f"step {self.index} has no weights: request them with weights=True")
         return self._spread(found.offsets, found.length, found.weight, 0)
 
     def loss_mask(self) -> npt.NDArray[np.bool_]:
@@ -169,7 +169,7 @@ class Step:
         try:
             return found[name]
         except KeyError:
-            raise KeyError(f"step {self.index} came without {name!r}: a client asks for columns with columns=[{name!r}]") from None
+            raise KeyError(f"step {self.index} has no {name!r}: request the column with columns=[{name!r}]") from None
 
     @property
     def masked(self) -> bool:
@@ -196,7 +196,7 @@ class Step:
         most = int(np.diff(offsets).max(initial=1)) - 1
         if most > _MOST_SEGMENTS:
             raise TooManySegments(
-                f"a row of step {self.index} has {most} segments, uint16 numbers {_MOST_SEGMENTS}; use `cu_seqlens`"
+                f"a row of step {self.index} has {most} segments, uint16 can number {_MOST_SEGMENTS}; use `cu_seqlens`"
             )
         _, lengths = self._segments()
         number = np.arange(1, len(lengths) + 1) - np.repeat(offsets[:-1], np.diff(offsets))
@@ -217,7 +217,7 @@ class Step:
         "unshifted": the token itself, for models that shift labels; the first token of a segment has none, so that
         no document predicts the beginning of the next. "shifted": the next token of the same segment."""
         if form not in ("unshifted", "shifted"):
-            raise ValueError(f'labels of the form {form!r}: use "unshifted" or "shifted"')
+            raise ValueError(f'labels of the form {form!r}: want "unshifted" or "shifted"')
         starts, lengths = self._segments()
         ids = self.input_ids.reshape(-1)
         out = np.empty(ids.size, np.int32)
@@ -254,7 +254,7 @@ def part_of(batch: pa.RecordBatch, meta: Metadata, *, counted: bool = True) -> P
     are ignored, and the part has every column of the batch. Raises ProtocolError."""
     where = f"part {meta.part} of step {meta.step}"
     if batch.num_rows != meta.rows:
-        raise ProtocolError(f"{where} has {batch.num_rows} rows, its metadata says {meta.rows}")
+        raise ProtocolError(f"{where} has {batch.num_rows} rows, its metadata states {meta.rows}")
     try:
         batch.validate()  # lengths of lists and buffers; quick
     except pa.ArrowInvalid as error:
@@ -266,7 +266,7 @@ def part_of(batch: pa.RecordBatch, meta: Metadata, *, counted: bool = True) -> P
     cu, ends = _list(columns, CU_SEQLENS, where)
     if ends.dtype != np.int32 or not _are_ends(cu, ends, meta.bucket):
         raise ProtocolError(
-            f"{where}: cu_seqlens do not begin with 0, ascend, and end within {meta.bucket} in every row"
+            f"{where}: cu_seqlens do not start at 0, ascend, and end within {meta.bucket} in every row"
         )
     sources = _sources(columns, meta, where) if DOCUMENTS in columns else None
     masked = meta.loss_tokens < meta.tokens or not counted
@@ -284,7 +284,7 @@ def check_ids(part: Part, vocabulary: int, where: str) -> None:
         return
     if ids.size and int(ids.max()) >= vocabulary:
         wrong = part.input_ids[ids >= vocabulary]  # in order of rows
-        raise ProtocolError(f"{where} has {wrong.size} token ids outside the vocabulary of {vocabulary:,} ids, {wrong[0]} first")
+        raise ProtocolError(f"{where} has {wrong.size} token ids outside the vocabulary of {vocabulary:,} ids; the first is {wrong[0]}")
 
 
 _OURS = frozenset((INPUT_IDS, CU_SEQLENS, DOCUMENTS, SOURCES, LOSS_RUNS, LOSS_WEIGHTS))
@@ -424,7 +424,7 @@ def _sources(columns: dict[str, Any], meta: Metadata, where: str) -> Sources:
     used = np.bincount(rows, length, meta.rows)
     unknown = number is not None and (number >= (meta.step_sources or 0)).any()
     if length.dtype != np.int32 or (length < 1).any() or (used > meta.bucket).any() or unknown:
-        raise ProtocolError(f"{where}: the pieces of a row are longer than {meta.bucket} tokens, or of sources that the step has not")
+        raise ProtocolError(f"{where}: the pieces of a row have more than {meta.bucket} tokens, or a source that the step does not have")
     return Sources(offsets, sequence, start, length, number, weight, index)
 
 
@@ -432,7 +432,7 @@ def _of_pieces(columns: dict[str, Any], name: str, kind: np.dtype[Any], offsets:
     """Returns the values of a column with one value per piece."""
     of_values, values = _list(columns, name, where)
     if values.dtype != kind or not np.array_equal(of_values, offsets):
-        raise ProtocolError(f"{where}: {name} are not a {kind} for every piece")
+        raise ProtocolError(f"{where}: {name} does not have one {kind} per piece")
     return values
 
 
@@ -446,7 +446,7 @@ def _loss_runs(columns: dict[str, Any], meta: Metadata, where: str) -> LossRuns:
     _apart(offsets, LOSS_RUNS, where)
     rows = np.repeat(np.arange(meta.rows), np.diff(offsets))
     if length.dtype != np.int32 or (length < 0).any() or (np.bincount(rows, length, meta.rows) > meta.bucket).any():
-        raise ProtocolError(f"{where}: loss_runs are not runs of at most {meta.bucket} tokens a row")
+        raise ProtocolError(f"{where}: loss_runs are not runs of at most {meta.bucket} tokens per row")
     return LossRuns(offsets, length)
 
 

@@ -45,7 +45,7 @@ class Waits:
         with self._lock:
             since, self._since = self._since, None
         if self._spoke and since is not None:
-            log.info("waits no more, after %.0f s", time.monotonic() - since)
+            log.info("stall resolved after %.0f s", time.monotonic() - since)
 
     def due(self) -> bool:
         """Reports whether to request the cause: the consumer has waited for long, and no recent request was made."""
@@ -67,4 +67,4 @@ class Waits:
                 return
             self._last, self._told[error.reason], self._spoke = last, now, True
             waited = now - self._since
-        log.warning("%s has not come for %.0f s: %s (%s)", what, waited, str(error).removeprefix(f"{error.reason}: "), error.reason)
+        log.warning("%s not received after %.0f s: %s (%s)", what, waited, str(error).removeprefix(f"{error.reason}: "), error.reason)

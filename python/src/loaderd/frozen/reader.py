@@ -55,9 +55,9 @@ class Frozen(Iterator[Step]):
         self.folder, self.rank, self.world = Path(folder), rank, world
         self.manifest: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))
         if self.manifest.get("version") != 1:
-            raise LoaderdError(f"{self.folder}/manifest.json has version {self.manifest.get('version')}, this package knows 1")
+            raise LoaderdError(f"{self.folder}/manifest.json has version {self.manifest.get('version')}, this package reads version 1")
         if not self.manifest["complete"]:
-            raise LoaderdError(f"the export in {self.folder} is not complete: run the same loaderd export again")
+            raise LoaderdError(f"the export in {self.folder} is incomplete: repeat the same loaderd export")
         self.first, self.end = int(self.manifest["first"]), int(self.manifest["end"])
         self.run, self.fingerprint = str(self.manifest["run"]), str(self.manifest["fingerprint"])
         self._ids = token_ids(self.manifest["config"])
@@ -92,7 +92,7 @@ class Frozen(Iterator[Step]):
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continues at the position of another reader of the same run. Raises ValueError for another plan's state."""
         if state["fingerprint"] != self.fingerprint:
-            raise ValueError(f"the state is of the plan {state['fingerprint']}, {self.folder} has the plan {self.fingerprint}")
+            raise ValueError(f"the state belongs to the plan {state['fingerprint']}, {self.folder} has the plan {self.fingerprint}")
         self._seek(int(state["step"]))
 
     def __next__(self) -> Step:
@@ -127,7 +127,7 @@ class Frozen(Iterator[Step]):
         if LOSS_RUNS not in self._types and of["step_loss_tokens"] < of["step_tokens"]:
             raise LoaderdError(f"step {of['step']} has tokens without a loss, and the export in {self.folder} has no column {LOSS_RUNS}: export it with that column")
         if total % self.world:
-            raise LoaderdError(f"the {total} rows of step {of['step']} cannot be shared by {self.world} ranks: want a divisor of it")
+            raise LoaderdError(f"cannot divide the {total} rows of step {of['step']} among {self.world} ranks: want a divisor of {total}")
         rows = total // self.world
         mine = _decoded(batch.slice(self.rank * rows, rows))
         shared: dict[str, Any] = {k: of[k] for k in ("step_tokens", "step_segments", "step_loss_tokens", "step_loss_segments")}
@@ -192,7 +192,7 @@ class _Taken:
             if self._rest is None or not self._rest.num_rows:
                 self._rest = next(self._batches, None)
                 if self._rest is None:
-                    raise LoaderdError("a file has fewer rows than its steps: it is damaged")
+                    raise LoaderdError("a file has fewer rows than its steps: the file is damaged")
             found.append(self._rest.slice(0, rows))
             rows -= found[-1].num_rows
             self._rest = self._rest.slice(found[-1].num_rows)

@@ -8,9 +8,9 @@ except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
     raise ModuleNotFoundError(
-        "loaderd.torch needs PyTorch: pip install torch, or, for a machine without a GPU, the build of 200 MB: "
+        "loaderd.torch requires PyTorch: pip install torch, or, on a machine without a GPU, the build of 200 MB: "
         "pip install torch --index-url https://download.pytorch.org/whl/cpu. "
-        "loaderd.Client needs none: it gives numpy arrays",
+        "loaderd.Client does not require it: it returns numpy arrays",
         name="torch",
     ) from None
 

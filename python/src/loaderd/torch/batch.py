@@ -67,7 +67,7 @@ class Form:
         if dtype not in (torch.int64, torch.int32):
             raise ValueError(f"dtype {dtype}: want torch.int64 or torch.int32")
         if labels != "unshifted" and labels != "shifted":
-            raise ValueError(f'labels {labels!r}: want "unshifted" (the model shifts) or "shifted" (nobody else does)')
+            raise ValueError(f'labels {labels!r}: want "unshifted" (the model shifts) or "shifted" (the loader shifts)')
         if isinstance(capacity, str) and capacity != "auto" or isinstance(capacity, int) and capacity < 2:
             raise ValueError(f'cu_seqlens_capacity {capacity!r}: want a number of values (2 or more), "auto" or None')
         chosen = FIELDS + OF_SOURCES if fields is None else tuple(f for f in everything if f in fields)
@@ -75,7 +75,7 @@ class Form:
         if isinstance(columns, str):
             raise ValueError(f"columns {columns!r}: want a sequence of names")
         if taken := [c for c in columns if c in everything]:
-            raise ValueError(f"columns {taken}: these are fields, not columns that documents bring along")
+            raise ValueError(f"columns {taken}: these are fields, not columns of documents")
         return cls(chosen, dtype, labels, capacity, sources, "loss_weights" in chosen, tuple(columns))  # type: ignore[arg-type]
 
 
@@ -98,7 +98,7 @@ def segments_of(step: Step) -> Segments:
     where its padding begins."""
     total = step.rows * step.bucket
     if total > np.iinfo(np.int32).max:
-        raise ValueError(f"step {step.index} has {total} tokens for one rank, more than int32 counts: use more ranks")
+        raise ValueError(f"step {step.index} has {total} tokens for one rank, more than int32 can count: use more ranks")
     bounds, numbers, first = [], [], 0
     for part in step.parts:
         offsets = part.offsets - part.offsets[0]
@@ -213,7 +213,7 @@ def _with_capacity(bounds: _Ints, capacity: int | Literal["auto"] | None, step: 
     if len(bounds) > capacity:
         raise ValueError(
             f"step {step.index} has {len(bounds)} cu_seqlens (bucket {step.bucket}, {step.rows} rows), "
-            f'cu_seqlens_capacity is {capacity}: make it larger, or "auto"'
+            f'cu_seqlens_capacity is {capacity}: increase it, or set it to "auto"'
         )
     return np.concatenate([bounds, np.full(capacity - len(bounds), bounds[-1], np.int32)])
 

@@ -25,7 +25,7 @@ class Mover:
         there = torch.cuda.is_available()
         self.pinned = pin_memory if pin_memory is not None else there and (device is None or device.type == "cuda")
         if self.pinned and not there:
-            raise ValueError("pin_memory=True needs CUDA, which is not there")
+            raise ValueError("pin_memory=True requires CUDA, which is not available")
         if device == torch.device("cuda"):
             device = torch.device("cuda", torch.cuda.current_device())
         self.device = device

@@ -108,7 +108,7 @@ class StepLoader(IterableDataset[Batch]):
         """
         self._form = Form.checked(fields, dtype, labels, cu_seqlens_capacity, columns)
         if prefetch < 1:
-            raise ValueError(f"prefetch {prefetch}: want 1 or more batches")
+            raise ValueError(f"prefetch {prefetch}: want at least 1 batch")
         if rank is not None or world is not None or mesh is not None or mesh_dims is not None:
             find_place(rank, world, mesh, mesh_dims)  # raises errors of these arguments immediately
         self._where = rank, world, mesh, mesh_dims
@@ -259,10 +259,10 @@ class StepLoader(IterableDataset[Batch]):
         """
         info = self._describe()
         if bucket not in info.rows:
-            raise ValueError(f"the run {info.name} has no bucket {bucket}, but {list(info.buckets)}")
+            raise ValueError(f"run {info.name} has no bucket {bucket}: want one of {list(info.buckets)}")
         total, world = info.rows[bucket], self.world
         if total % world:
-            raise WorldMismatch(f"{world} ranks do not divide the {total} rows of a step of bucket {bucket}")
+            raise WorldMismatch(f"cannot divide the {total} rows of a step of bucket {bucket} among {world} ranks")
         return total // world
 
     @property
@@ -324,7 +324,7 @@ class StepLoader(IterableDataset[Batch]):
         """
         if step is None:
             if self._saved is None:
-                raise ValueError("no state was taken for a checkpoint to hold: call state_dict() first or name the step")
+                raise ValueError("cannot commit: no state was taken for a checkpoint; call state_dict() first or give the step")
             step = self._saved
         return self._connected().commit(step, self._keeper)
 
@@ -362,8 +362,8 @@ class StepLoader(IterableDataset[Batch]):
 
     def __reduce__(self) -> Any:
         raise TypeError(
-            "a StepLoader cannot be copied or sent to another process: it reads in a thread of its own; "
-            "give a DataLoader num_workers=0, or make the loader in the other process"
+            "cannot copy a StepLoader or send it to another process: it reads in its own thread; "
+            "give a DataLoader num_workers=0, or create the loader in the other process"
         )
 
     # Internals
@@ -373,13 +373,13 @@ class StepLoader(IterableDataset[Batch]):
             raise ClosedClient("the loader is closed")
         if get_worker_info() is not None:
             raise RuntimeError(
-                "a StepLoader in a DataLoader worker would read every step once a worker: it already reads ahead in a "
+                "a StepLoader in a DataLoader worker would read every step once per worker: it already prefetches in a "
                 "thread, so give the DataLoader num_workers=0"
             )
         alone = self._place is not None and self._place.source == "default"
         if alone and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             raise RuntimeError(
-                "the loader began to read as the only rank, before torch.distributed was initialised: begin after "
+                "the loader started reading as the only rank, before torch.distributed was initialised: start after "
                 "init_process_group, or give rank= and world="
             )
 
@@ -446,7 +446,7 @@ class _Maker:
         if step.weighted and not self.form.weights and not self.warned:
             self.warned.append(step.index)
             log.warning(
-                'step %d has documents whose loss has a weight, and the batches do not: give StepLoader fields with "loss_weights", and multiply the losses by them',
+                'step %d has documents with a loss weight, but the batches omit it: add "loss_weights" to the fields of StepLoader and multiply the losses by it',
                 step.index,
             )
         with self.mover.on_gpu():

@@ -125,4 +125,4 @@ def writer(logger: object) -> Write:
         return lambda metrics, step: log(metrics, step=step)
     if callable(logger):
         return logger
-    raise TypeError(f"{type(logger).__name__} is no logger: want a method log_metrics, add_scalar or log, or a function of (metrics, step)")
+    raise TypeError(f"{type(logger).__name__} is not a logger: want a method log_metrics, add_scalar or log, or a function of (metrics, step)")

@@ -52,7 +52,7 @@ def find_place(
     Raises ValueError when the first available one is incomplete, TypeError for a mesh of another type.
     """
     if mesh is None and mesh_dims is not None:
-        raise ValueError("mesh_dims names dimensions of a mesh, but there is no mesh: give mesh=, too")
+        raise ValueError("mesh_dims names dimensions of a mesh, but there is no mesh: give mesh= too")
     if rank is not None or world is not None:
         if mesh is not None:
             raise ValueError("give either rank and world, or a mesh")
@@ -97,14 +97,14 @@ def _of_mesh(mesh: DeviceMesh, chosen: Sequence[str | int] | str | int | None) -
     if not all(hasattr(mesh, part) for part in ("mesh", "mesh_dim_names", "get_coordinate")):
         raise TypeError(
             f"mesh={repr(mesh):.100} is of type {type(mesh).__name__}: want a torch.distributed.device_mesh.DeviceMesh, such as "
-            'init_device_mesh("cuda", (8, 4), mesh_dim_names=("dp", "tp")) makes; numbers go into rank= and world='
+            'init_device_mesh("cuda", (8, 4), mesh_dim_names=("dp", "tp")); give numbers as rank= and world='
         )
     names = mesh.mesh_dim_names or ()
     shape = tuple(mesh.mesh.shape)
     dims = _chosen(names, len(shape), chosen) if chosen is not None else _data_parallel(names, shape)
     at = mesh.get_coordinate()
     if at is None:
-        raise ValueError(f"this process is no part of the mesh {_described(names, shape)}")
+        raise ValueError(f"this process is not part of the mesh {_described(names, shape)}")
     rank = 0
     for d in dims:
         rank = rank * shape[d] + at[d]
@@ -115,7 +115,7 @@ def _data_parallel(names: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
     unknown = [n for n in names if n not in DATA_PARALLEL | MODEL_PARALLEL]
     if not names or unknown:
         raise ValueError(
-            f"which dimensions of the mesh {_described(names, shape)} are data-parallel their names do not tell: "
+            f"cannot determine the data-parallel dimensions of the mesh {_described(names, shape)} from their names: "
             'list them in mesh_dims=, as in mesh_dims=["dp"]; an empty list means that all processes read the same rows'
         )
     return [d for d, n in enumerate(names) if n in DATA_PARALLEL]

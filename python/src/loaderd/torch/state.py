@@ -25,23 +25,23 @@ def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
     version = state.get("version")
     if type(version) is int and version > VERSION:
         raise ValueError(
-            f"the loader's state has version {version}, this loaderd reads up to {VERSION}: use the one that saved it"
+            f"the loader's state has version {version}, this loaderd reads up to {VERSION}: use the version that saved it"
         )
     wrong = [k for k, t in _TYPES.items() if type(state.get(k)) is not t]
     run_id = state.get("run_id")
     if run_id is not None and type(run_id) is not str:
         wrong.append("run_id")
     if wrong or state["version"] < 1 or state["step"] < 0:
-        raise ValueError(f"this is no state of a StepLoader (see {wrong or ['version', 'step']}): {dict(state)}")
+        raise ValueError(f"this is not a state of a StepLoader (see {wrong or ['version', 'step']}): {dict(state)}")
     if state["run"] not in (info.name, *info.was):
         raise RunMismatch(
-            f"the checkpoint is of the run {state['run']}, the daemon serves {info.name}: connect to that run's daemon",
+            f"the checkpoint belongs to the run {state['run']}, the daemon serves {info.name}: connect to that run's daemon",
             facts={"run": info.name, "wanted": state["run"]},
         )
     if state["fingerprint"] != info.fingerprint:
         raise PlanMismatch(
-            f"the checkpoint is of another plan of the run {info.name}: its fingerprint is {state['fingerprint']}, the "
-            f"daemon's {info.fingerprint}: start the daemon with the configuration of the checkpoint",
+            f"the checkpoint belongs to another plan of the run {info.name}: its fingerprint is {state['fingerprint']}, the "
+            f"daemon's is {info.fingerprint}: start the daemon with the configuration of the checkpoint",
             facts={"fingerprint": info.fingerprint, "wanted": state["fingerprint"]},
         )
     if run_id and info.run_id and run_id != info.run_id:
