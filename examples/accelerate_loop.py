@@ -16,7 +16,7 @@ from loaderd.torch import StepLoader
 
 flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 flags.add_argument("--url", default="grpc://127.0.0.1:8815")
-flags.add_argument("--folder", required=True, type=Path, help="where the checkpoints are")
+flags.add_argument("--folder", required=True, type=Path, help="folder of the checkpoints")
 flags.add_argument("--steps", type=int, default=1000)
 flags.add_argument("--save-every", type=int, default=100)
 args = flags.parse_args()
@@ -27,7 +27,7 @@ with StepLoader(args.url, labels="shifted", device=accelerator.device) as loader
     gpt = GPT(loader.info.vocab_size, max(loader.buckets), width=64, layers=1, heads=2)
     model, optimizer = accelerator.prepare(gpt, torch.optim.AdamW(gpt.parameters(), lr=1e-3))
     accelerator.register_for_checkpointing(loader)
-    if saved := sorted(args.folder.glob("step-????????")):  # a folder has its name when all of it is written
+    if saved := sorted(args.folder.glob("step-????????")):  # a folder is renamed when it is complete
         accelerator.load_state(str(saved[-1]))
     for batch in loader:
         loss = loss_of(model, batch) * accelerator.num_processes / max(batch["num_loss_tokens_global"], 1)

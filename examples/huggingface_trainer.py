@@ -28,8 +28,8 @@ class LoaderState(TrainerCallback, ExportableState):
         return {"args": {}, "attributes": {"loader": self.loader.state_dict()}}
 
     def on_save(self, args, state, control, **kwargs) -> None:
-        os.sync()  # what this rank wrote is on disk,
-        PartialState().wait_for_everyone()  # and so is what the others wrote
+        os.sync()  # this rank's files are on disk,
+        PartialState().wait_for_everyone()  # and those of the other ranks
         if state.is_world_process_zero:
             (Path(args.output_dir) / f"checkpoint-{state.global_step}" / "whole").touch()
             os.sync()
@@ -52,13 +52,13 @@ class StreamTrainer(Trainer):
         self.loader = loader
 
     def get_train_dataloader(self) -> StepLoader:
-        return self.loader  # not a DataLoader, so Accelerate leaves it as it is: no dispatch, no second sharding
+        return self.loader  # not a DataLoader, so Accelerate does not wrap it: no dispatch, no second sharding
 
 
 def main() -> None:
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--url", default="grpc://127.0.0.1:8815")
-    flags.add_argument("--folder", required=True, help="where checkpoints are")
+    flags.add_argument("--folder", required=True, help="folder of the checkpoints")
     flags.add_argument("--steps", type=int, default=1000)
     flags.add_argument("--save-every", type=int, default=100)
     args = flags.parse_args()

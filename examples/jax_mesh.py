@@ -86,7 +86,7 @@ def main() -> None:
     flags.add_argument("--checkpoint", default="run.npz", help="a file that all processes can read")
     flags.add_argument("--steps", type=int, default=1000)
     flags.add_argument("--save-every", type=int, default=100)
-    flags.add_argument("--coordinator", help="host:port of process 0, where there are several")
+    flags.add_argument("--coordinator", help="host:port of process 0, if there are several processes")
     flags.add_argument("--processes", type=int)
     flags.add_argument("--process", type=int)
     args = flags.parse_args()

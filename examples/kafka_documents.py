@@ -63,7 +63,7 @@ class Partition:
                 self.publisher.send(made | {"id": id})
                 self.sent = self.publisher.position
         except NOT_TAKEN as error:
-            logging.warning("leaves out %s: %s", id, error)
+            logging.warning("skipped %s: %s", id, error)
         self.next = record.offset() + 1
 
     def stored(self) -> int | None:
@@ -113,7 +113,7 @@ class Follower:
             try:
                 self.consumer.commit(offsets=offsets, asynchronous=False)
             except KafkaException as error:  # for instance, the group is rebalancing
-                logging.warning("the group's offsets stay behind: %s", error)
+                logging.warning("cannot commit the group's offsets: %s", error)
 
     def run(self) -> None:
         self.consumer.subscribe([self.args.topic], on_assign=self.assigned, on_revoke=self.revoked, on_lost=self.lost)
@@ -131,16 +131,16 @@ class Follower:
 
 if __name__ == "__main__":
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument("--kafka", default="127.0.0.1:9092", help="brokers to begin with")
+    flags.add_argument("--kafka", default="127.0.0.1:9092", help="bootstrap brokers")
     flags.add_argument("--topic", default="articles")
-    flags.add_argument("--group", default="loaderd", help="those of one group share the partitions")
-    flags.add_argument("--field", help="of a JSON object, the text; else the whole value is")
-    flags.add_argument("--meta", default=[], type=lambda names: names.split(","), help="headers that become meta, as texts")
-    flags.add_argument("--set", default=[], action="append", metavar="NAME=VALUE", help="a setting of librdkafka, as security.protocol=SSL")
+    flags.add_argument("--group", default="loaderd", help="consumer group, whose members share the partitions")
+    flags.add_argument("--field", help="field of a JSON object that has the text; default: the whole value is the text")
+    flags.add_argument("--meta", default=[], type=lambda names: names.split(","), help="headers to store in meta, as strings")
+    flags.add_argument("--set", default=[], action="append", metavar="NAME=VALUE", help="setting of librdkafka, such as security.protocol=SSL")
     flags.add_argument("--nats", default="nats://127.0.0.1:4222")
     flags.add_argument("--subject", default="docs", help="the daemon's stream.subject")
     flags.add_argument("--source", default="articles")
-    flags.add_argument("--trust-commits", action="store_true", help="go by the group's offsets where the stream has released all of a partition")
+    flags.add_argument("--trust-commits", action="store_true", help="use the group's offsets if the stream has released all documents of a partition")
     args = flags.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     ours = {

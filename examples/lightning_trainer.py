@@ -54,7 +54,7 @@ class CommitWhatIsSaved(TorchCheckpointIO):
 def main() -> None:
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--url", default="grpc://127.0.0.1:8815")
-    flags.add_argument("--folder", required=True, help="where checkpoints are")
+    flags.add_argument("--folder", required=True, help="folder of the checkpoints")
     flags.add_argument("--devices", type=int, default=1)
     flags.add_argument("--steps", type=int, default=1000)
     flags.add_argument("--save-every", type=int, default=100)
@@ -66,7 +66,7 @@ def main() -> None:
     )
     trainer = L.Trainer(
         max_steps=args.steps,
-        # A number: otherwise Lightning fetches a batch ahead, and saves a state that is one step too far.
+        # Required: otherwise Lightning prefetches a batch, and saves a state that is one step too far.
         limit_train_batches=args.steps,
         accelerator="cpu",
         devices=args.devices,

@@ -82,7 +82,7 @@ def follow(connection: LogicalReplicationConnection, args: argparse.Namespace) -
     replication.start_replication(args.slot, options=options, decode=False, status_interval=1)  # refused while another process has the slot
     with loaderd.Publisher(args.nats, source=args.source, name=name, start=args.start) as publisher:  # only now: no other process adds to the input
         last = place_of(publisher.last_id)
-        print(f"following {args.table} behind {publisher.last_id or 'the start of the slot'}", flush=True)
+        print(f"following {args.table} after {publisher.last_id or 'the start of the slot'}", flush=True)
         tables: dict[int, tuple[str, list[str]]] = {}
         commits: deque[tuple[int, int]] = deque()  # of sent transactions: the position after the last document, the end in the log
         commit, nth, sent, within, passed_over = 0, 0, publisher.position, False, set()
@@ -116,10 +116,10 @@ def follow(connection: LogicalReplicationConnection, args: argparse.Namespace) -
                                 publisher.send(document(row, args) | {"id": f"{row[args.key]}@{commit:X}/{nth}"})
                                 sent = publisher.position
                             except loaderd.BadDocument as error:  # too large, for instance
-                                logging.warning("leaves out %s/%s: %s", args.table, row[args.key], error)
+                                logging.warning("skipped %s/%s: %s", args.table, row[args.key], error)
                 elif kind in b"UDT" and kind not in passed_over:
                     passed_over.add(kind)
-                    logging.warning("passes over %s: what is published stays as it is", {b"U": "UPDATE", b"D": "DELETE", b"T": "TRUNCATE"}[kind])
+                    logging.warning("ignored %s: published documents do not change", {b"U": "UPDATE", b"D": "DELETE", b"T": "TRUNCATE"}[kind])
             while commits and commits[0][0] <= publisher.published.position:
                 replication.send_feedback(flush_lsn=commits.popleft()[1])  # stored by JetStream: the server may discard it
             if message is None and not commits and not within:
@@ -134,17 +134,17 @@ def place_of(id: str) -> tuple[int, int]:
 
 if __name__ == "__main__":
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument("--postgres", default="dbname=postgres", help="where the server is, as libpq has it")
+    flags.add_argument("--postgres", default="dbname=postgres", help="connection string of the server (libpq)")
     flags.add_argument("--table", default="public.articles", help="schema and table")
     flags.add_argument("--key", default="id", help="column of the primary key")
     flags.add_argument("--text", default="body", help="column of the text")
-    flags.add_argument("--meta", default=[], type=lambda names: names.split(","), help="columns that become meta, as texts")
-    flags.add_argument("--slot", default="articles", help="replication slot, which this program has for itself")
+    flags.add_argument("--meta", default=[], type=lambda names: names.split(","), help="columns to store in meta, as strings")
+    flags.add_argument("--slot", default="articles", help="replication slot that only this program uses")
     flags.add_argument("--publication", default="articles")
     flags.add_argument("--nats", default="nats://127.0.0.1:4222")
     flags.add_argument("--source", default="articles")
-    flags.add_argument("--start", type=int, help="where the stream has released all documents of the slot: the place of the next one")
-    flags.add_argument("--snapshot", metavar="FILE", help="make the slot, write the rows that are there to this file, and end")
+    flags.add_argument("--start", type=int, help="position of the next document, if the stream has released all documents of the slot")
+    flags.add_argument("--snapshot", metavar="FILE", help="create the slot, write the existing rows to this file, and exit")
     args = flags.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     opened = psycopg2.connect(args.postgres, connection_factory=LogicalReplicationConnection, client_encoding="UTF8")

@@ -47,9 +47,9 @@ def answer(gpt: GPT, word: str) -> tuple[str, list[float]]:
 
 
 flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-flags.add_argument("--url", default="grpc://127.0.0.1:8815", help="where loaderd serves")
+flags.add_argument("--url", default="grpc://127.0.0.1:8815", help="address of the daemon")
 flags.add_argument("--steps", type=int, default=10_000, help="train until this step, or to the end of the run")
-flags.add_argument("--checkpoint", help="file to save to and to go on from")
+flags.add_argument("--checkpoint", help="file to save to and to resume from")
 flags.add_argument("--save-every", type=int, default=50, metavar="STEPS")
 args = flags.parse_args()
 
@@ -95,5 +95,5 @@ with StepLoader(args.url, labels="shifted", fields=FIELDS) as loader:
     if first:
         for word in UNSEEN:
             said, (of_prompt, of_answer) = answer(gpt, word)
-            print(f"backwards: {word} -> {said}  (mean loss of a token: {of_answer:.3f} in the answer, {of_prompt:.3f} in the prompt, which had none)")
+            print(f"backwards: {word} -> {said}  (mean loss per token: {of_answer:.3f} in the answer, {of_prompt:.3f} in the prompt, not trained on)")
 dist.destroy_process_group()

@@ -60,7 +60,7 @@ def texts(count: int) -> Iterator[str]:
 if __name__ == "__main__":
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("what", choices=("tokenizer", "publish"))
-    flags.add_argument("--nats", default="nats://127.0.0.1:4222", help="where documents are published")
+    flags.add_argument("--nats", default="nats://127.0.0.1:4222", help="address that documents are published to")
     flags.add_argument("--file", default="sft-tokenizer.json")
     args = flags.parse_args()
     if args.what == "tokenizer":

@@ -32,7 +32,7 @@ class Rows(BaseDataLoader):
         self.loader = StepLoader(config.url, rank=dp_rank, world=dp_world_size, labels="shifted", fields=fields)
         shapes = [(self.loader.rows(bucket), bucket) for bucket in self.loader.buckets]
         if shapes != [(local_batch_size, seq_len)]:
-            raise ValueError(f"the run has batches of {shapes} for each of {dp_world_size} ranks, torchtitan wants ({local_batch_size}, {seq_len})")
+            raise ValueError(f"the run has batches of {shapes} for each of {dp_world_size} ranks, torchtitan expects ({local_batch_size}, {seq_len})")
 
     def __iter__(self) -> Iterator[tuple[dict[str, torch.Tensor], torch.Tensor]]:
         for batch in self.loader:

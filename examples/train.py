@@ -93,9 +93,9 @@ def save(path: str, state: dict[str, object]) -> None:
 
 def main() -> None:
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    flags.add_argument("--url", default="grpc://127.0.0.1:8815", help="where loaderd serves")
-    flags.add_argument("--steps", type=int, default=1000, help="train until this step, or where the stream is sealed")
-    flags.add_argument("--checkpoint", help="file to save to and to go on from")
+    flags.add_argument("--url", default="grpc://127.0.0.1:8815", help="address of the daemon")
+    flags.add_argument("--steps", type=int, default=1000, help="train until this step, or the end of a sealed stream")
+    flags.add_argument("--checkpoint", help="file to save to and to resume from")
     flags.add_argument("--save-every", type=int, default=100, metavar="STEPS")
     flags.add_argument("--width", type=int, default=128)
     flags.add_argument("--layers", type=int, default=2)
@@ -128,7 +128,7 @@ def main() -> None:
         model = DistributedDataParallel(gpt) if distributed else gpt
         if args.compile:
             model = torch.compile(model, dynamic=False)
-            for bucket in loader.buckets:  # one shape each: nothing is compiled later, in the middle of the run
+            for bucket in loader.buckets:  # one shape each, so that no compilation interrupts the run
                 with model.no_sync() if distributed else nullcontext():
                     loss_of(model, loader.get_mock_batch(bucket)).backward()
             optimizer.zero_grad()

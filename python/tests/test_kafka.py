@@ -243,7 +243,7 @@ def test_what_kafka_has_that_is_no_document(daemon, kafka, started, tokenizer, t
         kafka.put(2, json.dumps({"body": f"text {i}"}).encode(), key=b"k /\xff")
     assert kafka.producer.flush(60) == 0
     example = started(d, *json_flags)
-    wait_for(lambda: example.said.count("leaves out") == 12)
+    wait_for(lambda: example.said.count("skipped ") == 12)
     example.has_published(d.nats_url, 6)
     found = documents(asyncio.run(stored(d.operator_url)))
     assert found == [[], [], [(i, f"{TOPIC}/2/{i}", f"{TOPIC}/k%20/%FF", f"text {i}", {}) for i in range(6)], []]

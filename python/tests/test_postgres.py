@@ -191,7 +191,7 @@ def test_committed_rows_of_postgres_once_and_in_commit_order(daemon, loaderd, po
         postgres.sql("UPDATE articles SET body = 'another' WHERE id = 1", "DELETE FROM articles WHERE id = 5000001", rows(5_000_001, 1))
         expected += [6_000_001, 6_000_002, 6_000_003, 5_000_001, 5_000_002, 5_000_003, 5_000_001]
         has(len(expected))
-        wait_for(lambda: "passes over DELETE" in follower.said)
+        wait_for(lambda: "ignored DELETE" in follower.said)
         lag = "SELECT confirmed_flush_lsn >= {} FROM pg_replication_slots"
         at = postgres.sql("SELECT pg_current_wal_flush_lsn()")
         wait_for(lambda: postgres.sql(lag.format(f"'{at}'")) == "t")  # also after changes that are not documents

@@ -123,7 +123,7 @@ def test_torchtitan(even, torches, tmp_path):
     assert before.items() | after.items() <= whole.items() and whole[9] < whole[1] - 1
 
     wrong = subprocess.run(torches.command(train, *again, "--training.local_batch_size", 8), env=torches.environ(), capture_output=True, text=True, timeout=240)
-    assert wrong.returncode != 0 and "the run has batches of [(4, 64)] for each of 1 ranks, torchtitan wants (8, 64)" in wrong.stderr
+    assert wrong.returncode != 0 and "the run has batches of [(4, 64)] for each of 1 ranks, torchtitan expects (8, 64)" in wrong.stderr
 
 
 def output_of(program: Path, *args: object, python: Python, until: str | None = None) -> str:

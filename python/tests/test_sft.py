@@ -14,7 +14,7 @@ import loaderd
 SAVE, KILLED = 5, ("step 3 ", "step 8 ", "step 117 ")  # before its first checkpoint, after one, and after several
 SHORT = 20
 STEP = re.compile(r"^step \d+ chats (\S+) of (\d+) text (\S+) of (\d+) labels (\d+) loss (\S+)$", re.M)
-ANSWER = re.compile(r"^backwards: (\w+) -> (.*)  \(mean loss of a token: (\S+) in the answer, (\S+) in the prompt, which had none\)$", re.M)
+ANSWER = re.compile(r"^backwards: (\w+) -> (.*)  \(mean loss per token: (\S+) in the answer, (\S+) in the prompt, not trained on\)$", re.M)
 
 
 def flat(settings: dict[str, Any], above: str = "") -> dict[str, Any]:
