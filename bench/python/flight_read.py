@@ -87,10 +87,10 @@ def main() -> None:
     p.add_argument("--columns", default="input_ids,segment_ids")
     p.add_argument("--rank", type=int, default=0)
     p.add_argument("--world", type=int, default=1)
-    p.add_argument("--seconds", type=float, default=2.0, help="seconds a round")
+    p.add_argument("--seconds", type=float, default=2.0, help="seconds per round")
     p.add_argument("--rounds", type=int, default=5)
     p.add_argument("--token", default="", help="bearer token")
-    p.add_argument("--keep-memory", action="store_true", help="as loaderd.keep_memory: freed memory is used again")
+    p.add_argument("--keep-memory", action="store_true", help="as loaderd.keep_memory: reuse freed memory")
     a = p.parse_args()
     if a.keep_memory and not keep_memory():
         p.error("--keep-memory takes glibc")

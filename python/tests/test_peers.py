@@ -96,10 +96,10 @@ def test_the_age_is_that_of_the_oldest_document_of_a_row() -> None:
     ("values", "sizes", "arrived", "says"),
     [
         ([1, 2, 3, 4, 5], [5], 4, "a row of 5 tokens, longer than 4"),
-        ([1, 2, 3], [2], 4, "rows of 2 tokens in all, but 3 tokens"),
-        ([15], [1], 4, "only 1 to 14 went in"),
-        ([-1], [1], 4, "only 1 to 14 went in"),
-        ([1, 2, 3, 8], [4], 2, "holds document 3 before it arrived"),
+        ([1, 2, 3], [2], 4, "rows of 2 tokens in total, but 3 tokens"),
+        ([15], [1], 4, "want 1 to 14"),
+        ([-1], [1], 4, "want 1 to 14"),
+        ([1, 2, 3, 8], [4], 2, "contains document 3 before it arrived"),
     ],
 )
 def test_impossible_rows(values: list[int], sizes: list[int], arrived: int, says: str) -> None:

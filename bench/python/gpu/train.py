@@ -106,7 +106,7 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--loaderd", type=Path, required=True)
     p.add_argument("--text", type=Path, required=True, help="folder of text files")
-    p.add_argument("--steps", type=int, default=100, help="of each round")
+    p.add_argument("--steps", type=int, default=100, help="steps per round")
     p.add_argument("--rounds", type=int, default=3)
     a = p.parse_args()
     torch.set_float32_matmul_precision("high")

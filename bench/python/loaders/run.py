@@ -217,10 +217,10 @@ def main() -> None:
     p.add_argument("--loaderd", type=Path, default=os.environ.get("LOADERD_BIN", "bin/loaderd"), help="the daemon's binary")
     p.add_argument("--steps", type=int, default=500, help=f"steps of {ROWS} rows of {LENGTH} tokens")
     p.add_argument("--rounds", type=int, default=3)
-    p.add_argument("--worlds", default="1,2", help="numbers of ranks, with commas")
+    p.add_argument("--worlds", default="1,2", help="numbers of ranks, separated by commas")
     p.add_argument("--only", action="append", default=[], help="part of a loader's name; may be repeated; the baseline always runs")
-    p.add_argument("--json", type=Path, help="write all figures here too")
-    p.add_argument("--speed", action="store_true", help="only how fast they are, into --json: no waits, no resuming, no tables")
+    p.add_argument("--json", type=Path, help="also write all figures to this file")
+    p.add_argument("--speed", action="store_true", help="measure only speed, for --json: no waits, no resuming, no tables")
     a = p.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:2])
     binary = Path(a.loaderd).resolve()
@@ -233,7 +233,7 @@ def main() -> None:
             peer.prepare(folder)
         note(began, "every loader once, to see that the rows are the same")
         for name in check(binary, folder, a.only, a.steps):
-            print(f"{name} has other rows than the file", file=sys.stderr)
+            print(f"{name} and the file have different rows", file=sys.stderr)
         figures = {}
         for world in map(int, a.worlds.split(",")):
             note(began, f"{world} rank(s)")

@@ -103,8 +103,8 @@ def peer(name: str, folder: Path, s: dict[str, Any]) -> dict[str, Any]:
 def main() -> None:
     flags = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     flags.add_argument("--loaderd", type=Path, required=True, help="program of bench/mixing")
-    flags.add_argument("--only", default="", help="libraries whose names have this in them")
-    flags.add_argument("--quick", action="store_true", help="few samples: does it still run?")
+    flags.add_argument("--only", default="", help="only libraries whose name contains this")
+    flags.add_argument("--quick", action="store_true", help="few samples, to check that it runs")
     flags.add_argument("--json", type=Path, help="file for all figures")
     args = flags.parse_args()
     s = SETTINGS | (QUICK if args.quick else {})

@@ -15,7 +15,7 @@ class Documents:
         self.lengths = np.asarray(lengths, dtype=np.int64)
         self.offsets = np.concatenate(([0], np.cumsum(self.lengths)))
         if self.offsets[-1] >= 1 << 31:
-            raise ValueError(f"{self.offsets[-1]} tokens can not be numbered in 32 bits: take fewer documents")
+            raise ValueError(f"{self.offsets[-1]} tokens cannot be numbered in 32 bits: use fewer documents")
         self.tokens = np.arange(1, self.offsets[-1] + 1, dtype=np.int32)
         self.arrived = 0
 

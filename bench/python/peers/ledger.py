@@ -47,12 +47,12 @@ class Ledger:
         if len(sizes) and sizes.max() > self.row:
             raise ValueError(f"a row of {sizes.max()} tokens, longer than {self.row}")
         if sizes.sum() != len(values):
-            raise ValueError(f"rows of {sizes.sum()} tokens in all, but {len(values)} tokens")
+            raise ValueError(f"rows of {sizes.sum()} tokens in total, but {len(values)} tokens")
         self.rows += len(sizes)
         if len(values) == 0:
             return
         if values.min() < 0 or values.max() > self.tokens:
-            raise ValueError(f"tokens from {values.min()} to {values.max()}: only 1 to {self.tokens} went in")
+            raise ValueError(f"tokens from {values.min()} to {values.max()}: want 1 to {self.tokens}")
         ends = np.cumsum(sizes)
         new = self.begins[values]
         new[1:] |= np.diff(values) != 1
@@ -66,7 +66,7 @@ class Ledger:
         document = np.searchsorted(self.starts, first, "right") - 1
         age = arrived[np.searchsorted(ends, at, "right")] - 1 - document
         if age.min() < 0:
-            raise ValueError(f"a row holds document {document[age.argmin()] + 1} before it arrived")
+            raise ValueError(f"a row contains document {document[age.argmin()] + 1} before it arrived")
         self.oldest = max(self.oldest, int(age.max()))
         self.runs.append((first, size))
 

@@ -75,8 +75,8 @@ def of_pool(folder: Path, seconds: float) -> dict[str, object]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path, nargs="+")
-    parser.add_argument("--seconds", type=float, default=15, help="for each library")
-    parser.add_argument("--record", type=Path, required=True, help="JSON file that is written")
+    parser.add_argument("--seconds", type=float, default=15, help="seconds per library")
+    parser.add_argument("--record", type=Path, required=True, help="JSON file to write")
     args = parser.parse_args()
     pools = [of_pool(folder, args.seconds) for folder in args.folder]
     measured = {"machine": pools[-1]["machine"], "queries": [q for pool in pools for q in pool["queries"]]}

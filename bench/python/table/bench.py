@@ -42,7 +42,7 @@ class Bench:
         environment = os.environ | {"PYTHONDONTWRITEBYTECODE": "1"}
         done = subprocess.run(words, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **more)
         if done.returncode != 0:
-            last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+            last = (done.stderr.strip().splitlines() or ["no output"])[-1]
             raise RuntimeError(f"{Path(words[0]).name if cores is None else Path(words[3]).name} exited with {done.returncode}: {last[:300]}")
         return done.stdout
 

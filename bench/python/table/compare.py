@@ -60,7 +60,7 @@ def main(old: Path, new: Path) -> int:
     before, after = read(old), read(new)
     both = list(changes(before, after))
     for name in gone(before, after):
-        print(f"{name}: no ratio any more")
+        print(f"{name}: no longer has a ratio")
     found = worse(both)
     for change in found:
         print(change)

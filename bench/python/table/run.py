@@ -74,9 +74,9 @@ def revision() -> str:
 
 def main() -> int:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument("--moment", action="store_true", help="as little as shows that everything runs; the figures mean nothing")
+    p.add_argument("--moment", action="store_true", help="shortest run that shows that everything works; the figures are meaningless")
     p.add_argument("--only", action="append", choices=list(ENTRIES), help="an entry; may be repeated")
-    p.add_argument("--out", type=Path, default=ROOT / "bin" / "bench", help="where the run is kept: .json and .md are appended")
+    p.add_argument("--out", type=Path, default=ROOT / "bin" / "bench", help="file to store the run in, to which .json and .md are appended")
     a = p.parse_args()
     began, failed = time.monotonic(), list[str]()
     with tempfile.TemporaryDirectory(prefix="loaderd-bench-") as folder:

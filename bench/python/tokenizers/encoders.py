@@ -131,7 +131,7 @@ class RsBpe(Encoder):
         if vocabulary.builtin not in makers:
             raise Unsupported("not among its encodings")
         if cores > 1:
-            raise Unsupported("measured on one core only: it is here for long words")
+            raise Unsupported("measured on one core only, for long words")
         self.tokenizer = makers[vocabulary.builtin]()
 
     def encode(self, documents: Any) -> Any:

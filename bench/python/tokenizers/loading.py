@@ -75,9 +75,9 @@ def find(name: str, folder: Path) -> Vocabulary:
 def main() -> None:
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     p.add_argument("--loaderd", type=Path, default=Path("bin/tokenizers"), help="the program of bench/tokenizers")
-    p.add_argument("--folder", type=Path, default=Path("bin/tokenizers.data"), help="keeps the files of built-in vocabularies")
+    p.add_argument("--folder", type=Path, default=Path("bin/tokenizers.data"), help="folder for the files of built-in vocabularies")
     p.add_argument("--vocabularies", default=",".join((*PUBLISHED, *BUILTIN)))
-    p.add_argument("--rounds", type=int, default=5, help="processes of each library for a vocabulary")
+    p.add_argument("--rounds", type=int, default=5, help="processes per library and vocabulary")
     p.add_argument("--reference", help=argparse.SUPPRESS)
     options = p.parse_args()
     if options.reference:
