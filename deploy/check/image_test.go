@@ -163,7 +163,7 @@ func TestImage(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	for _, want := range []string{"ready\n", "\nok\n", "committed 3000 documents",
-		"run default step 0: 64 rows of 2048 tokens", "come out again as the log has them"} {
+		"run default step 0: 64 rows of 2048 tokens", " steps equals the log"} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("%q is missing in\n%s", want, out)
 		}

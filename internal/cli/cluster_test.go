@@ -39,11 +39,11 @@ func TestRunsMoveToOtherServers(t *testing.T) {
 	s.read()
 	stop()
 
-	refused(command.ExitFailed, "nobody", "--data-dir", s.dir, "--to", near, "--run", "nobody")
+	refused(command.ExitFailed, "absent", "--data-dir", s.dir, "--to", near, "--run", "absent")
 	says := func(want string, args ...string) {
 		t.Helper()
 		if said := s.does(append([]string{"cluster", "migrate"}, args...)...); !strings.Contains(said, want) {
-			t.Errorf("%v says %q, want %q", args, said, want)
+			t.Errorf("output of %v: %q, want %q", args, said, want)
 		}
 	}
 	says("to be copied: 6 streams with 2 runs (first, second)", "--data-dir", s.dir, "--to", near, "--dry-run")

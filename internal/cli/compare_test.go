@@ -133,11 +133,11 @@ func TestCompareStreamFails(t *testing.T) {
 	}{
 		"no stream": {[]string{"--nats", url}, command.ExitFailed,
 			"stream DOCS: there is no such document stream at " + s.Store().ClientURL()},
-		"no such tokenizer":  {[]string{"--nats", url, "--tokenizer", "gpt7"}, command.ExitUsage, "tokenizer.name: \"gpt7\""},
-		"a bad setting":      {[]string{"--nats", url, "--set", "packing.pool=0"}, command.ExitUsage, "packing.pool"},
-		"no such file":       {[]string{"-c", filepath.Join(t.TempDir(), "absent.yaml")}, command.ExitFailed, "absent.yaml"},
-		"a negative number":  {[]string{"--nats", url, "-n", "-1"}, command.ExitUsage, "--limit: -1: want 0 (all) or more"},
-		"a column beside it": {[]string{"--nats", url, "--column", "n"}, command.ExitUsage, "--column: want a file"},
+		"no such tokenizer": {[]string{"--nats", url, "--tokenizer", "gpt7"}, command.ExitUsage, "tokenizer.name: \"gpt7\""},
+		"a bad setting":     {[]string{"--nats", url, "--set", "packing.pool=0"}, command.ExitUsage, "packing.pool"},
+		"no such file":      {[]string{"-c", filepath.Join(t.TempDir(), "absent.yaml")}, command.ExitFailed, "absent.yaml"},
+		"a negative number": {[]string{"--nats", url, "-n", "-1"}, command.ExitUsage, "--limit: -1: want 0 (all) or more"},
+		"a column as well":  {[]string{"--nats", url, "--column", "n"}, command.ExitUsage, "--column: want a file"},
 	} {
 		if code, said := compare(x.args...); code != x.code || !strings.Contains(said, x.want) {
 			t.Errorf("%s: exit %d, %s; want %s", name, code, said, x.want)

@@ -53,12 +53,12 @@ func (s *site) deadList(args ...string) (l letterList) {
 func TestDead(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve()
-	if got := s.does("dead", "list"); got != "there are no such dead letters\n" {
+	if got := s.does("dead", "list"); got != "no matching dead letters\n" {
 		t.Errorf("without letters: %s", got)
 	}
 	broken := stream.Message{Subject: "docs.a", ContentType: stream.TypeJSON, Path: "a.json", Data: []byte(`{"text":"ä`)}
 	s.bad(broken, broken, broken, stream.Message{Subject: "docs.b", ContentType: "image/png", Data: []byte("\x89PNG")})
-	natstest.Eventually(t, "the letters are there", func() bool { return s.deadList().Total == 4 })
+	natstest.Eventually(t, "the letters are stored", func() bool { return s.deadList().Total == 4 })
 
 	if l := s.deadList("--reason", "BAD_JSON", "-n", "2"); l.Total != 3 || len(l.Letters) != 2 ||
 		l.Letters[1].Subject != "docs.a" || l.Letters[1].Letter <= l.Letters[0].Letter {
@@ -70,7 +70,7 @@ func TestDead(t *testing.T) {
 	png := s.deadList("--reason", "BAD_CONTENT_TYPE").Letters[0]
 	if out := s.does("dead", "show", strconv.FormatUint(png.Letter, 10)); !strings.Contains(out,
 		"Content-Type: image/png") || !strings.Contains(out, "89 50 4e 47") {
-		t.Errorf("show says %s", out)
+		t.Errorf("output of show: %s", out)
 	}
 	var lines []exportedJSON
 	for line := range strings.Lines(s.does("dead", "export")) {
@@ -97,13 +97,13 @@ func TestDead(t *testing.T) {
 		`test "$LOADERD_REASON" = BAD_JSON && cat && printf ' %s"}' "$LOADERD_SUBJECT"`}
 	for i, want := range []string{"3 letters of stream DOCS_DEAD would be published again\n",
 		"3 letters of stream DOCS_DEAD published again, as documents 5 to 7 of stream DOCS\n",
-		"0 letters of stream DOCS_DEAD published again; 3 had been before\n"} {
+		"0 letters of stream DOCS_DEAD published again; 3 already published\n"} {
 		args := mend
 		if i == 0 {
 			args = append(args[:len(args):len(args)], "--dry-run")
 		}
 		if got := s.does(args...); got != want {
-			t.Errorf("retry %d says %q, want %q", i, got, want)
+			t.Errorf("output of retry %d: %q, want %q", i, got, want)
 		}
 	}
 	for _, l := range s.deadList().Letters {
@@ -113,15 +113,15 @@ func TestDead(t *testing.T) {
 	}
 	if code, out, stderr := s.loaderd("dead", "retry", "--all", "--edit",
 		"echo no >&2; exit 3"); code != command.ExitFailed || !strings.Contains(stderr, "exit status 3: no") ||
-		!strings.Contains(out, "0 letters of stream DOCS_DEAD published again; 3 had been before; 1 could not be") {
+		!strings.Contains(out, "0 letters of stream DOCS_DEAD published again; 3 already published; 1 failed") {
 		t.Errorf("a command that fails: exit status %d: %s%s", code, out, stderr)
 	}
 	s.does("seal")
 	if _, out, stderr := s.loaderd("dead", "retry", strconv.FormatUint(png.Letter, 10), "--header", "Content-Type=",
 		"--edit", "echo text"); !strings.Contains(out,
 		"1 letter of stream DOCS_DEAD published again, as document 8 of stream DOCS\n") ||
-		!strings.Contains(stderr, "run default ends behind document 7 of stream DOCS: it reads none of these") {
-		t.Errorf("behind a seal: %s%s", out, stderr)
+		!strings.Contains(stderr, "run default ends at document 7 of stream DOCS: it reads none of these") {
+		t.Errorf("after a seal: %s%s", out, stderr)
 	}
 	stop()
 	if l := s.deadList(); l.Total != 4 { // the folder itself
@@ -132,8 +132,8 @@ func TestDead(t *testing.T) {
 		code int
 		says string
 	}{
-		{[]string{"retry"}, command.ExitUsage, "which letters?"}, {[]string{"retry", "7", "--all"}, command.ExitUsage,
-			"either"}, {[]string{"retry", "7", "--header", "Nats-Msg-Id=x"}, command.ExitUsage, "none of the server's"},
+		{[]string{"retry"}, command.ExitUsage, "no letters selected"}, {[]string{"retry", "7", "--all"}, command.ExitUsage,
+			"either"}, {[]string{"retry", "7", "--header", "Nats-Msg-Id=x"}, command.ExitUsage, "no header of the server"},
 		{[]string{"show", "x"}, command.ExitUsage, "want a number"},
 		{[]string{"show", "9-3"}, command.ExitUsage, "want a number"}, {[]string{"show", "99"}, command.ExitFailed,
 			"no such dead letter"},

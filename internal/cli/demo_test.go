@@ -175,7 +175,7 @@ func TestDemoStays(t *testing.T) {
 	}
 	select {
 	case code := <-ended:
-		t.Fatalf("ended by itself with exit status %d", code)
+		t.Fatalf("ended without a signal with exit status %d", code)
 	default:
 	}
 	cancel()
@@ -236,10 +236,10 @@ func TestDemoRefuses(t *testing.T) {
 		{"negative limit", []string{"--limit", "-1", folder}, command.ExitUsage, "--limit -1"},
 		{"bad settings", []string{"--length", "1", "--method", "best", folder}, command.ExitUsage, "2 problems"},
 		{"a remote server", []string{"--set", "stream.url=nats://127.0.0.1:1", folder}, command.ExitUsage,
-			"a NATS server of its own"},
+			"its own NATS server"},
 		{"address in use", []string{"--set", "flight.listen=203.0.113.1:1", "--set", "flight.insecure=true", folder},
 			command.ExitFailed, "203.0.113.1:1"},
-		{"folder that can not be made", []string{"--keep", filepath.Join(binary, "x", "y"), folder}, command.ExitFailed,
+		{"folder that cannot be made", []string{"--keep", filepath.Join(binary, "x", "y"), folder}, command.ExitFailed,
 			"make data folder"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -57,15 +57,16 @@ func TestFlightClient(t *testing.T) {
 		code int
 		says string
 	}{
-		{"plain", []string{"--flight", "grpc://" + plain}, command.ExitOK, "ends behind document 7"},
+		{"plain", []string{"--flight", "grpc://" + plain}, command.ExitOK, "ends at document 7"},
 		{"NATS", []string{"--flight", "grpc://" + nats}, command.ExitFailed,
-			"a NATS server listens there, where documents are published; the Flight server is at the daemon's flight.listen"},
-		{"NATS with TLS", []string{"--flight", "grpc+tls://" + nats}, command.ExitFailed, "a NATS server listens there"},
+			"a NATS server listens at this address; the Flight server is at the daemon's flight.listen"},
+		{"NATS with TLS", []string{"--flight", "grpc+tls://" + nats}, command.ExitFailed,
+			"a NATS server listens at this address"},
 		{"TLS", []string{"--flight", "grpc+tls://" + secure, "--tls-ca", serverCert}, command.ExitOK,
-			"ends behind document 7"},
+			"ends at document 7"},
 		{"mutual TLS", []string{"--flight", "grpc+tls://" + mutual, "--tls-ca", serverCert, "--tls-cert", clientCert,
 			"--tls-key", clientKey}, command.ExitOK,
-			"ends behind document 7"},
+			"ends at document 7"},
 		{"plain to TLS", []string{"--flight", "grpc://" + secure}, command.ExitFailed, "--flight grpc+tls://" + secure},
 		{"TLS to plain", []string{"--flight", "grpc+tls://" + plain}, command.ExitFailed, "--flight grpc://" + plain},
 		{"no authority", []string{"--flight", "grpc+tls://" + secure}, command.ExitFailed, "--tls-ca"},

@@ -60,14 +60,14 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 		s.fill(source, n)
 	}
 	if said := s.does("mix", "--set", "web=0.5", "--dry-run"); !strings.Contains(said, "web") {
-		t.Errorf("a dry run says %s", said)
+		t.Errorf("output of a dry run: %s", said)
 	}
 	s.does("mix", "--set", "web=0.5", "--set", "math=0.2")
 	s.does("mix", "--add", "forum={weight: 0.3, packing: {method: concat}}", "--remove", "code")
 	s.fill("forum", 50)
 	if code, _, stderr := s.loaderd("mix", "--add", "code=0.5"); code == command.ExitOK ||
 		!strings.Contains(stderr, "is or was a source of the run") {
-		t.Errorf("a source that was removed comes back: exit status %d: %s", code, stderr)
+		t.Errorf("a removed source was added again: exit status %d: %s", code, stderr)
 	}
 	s.does("seal")
 	parent := s.read("sources")
@@ -76,18 +76,18 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 		t.Errorf("the steps have tokens of %v", whole)
 	}
 	if said := s.does("mix"); !strings.Contains(said, "forum") {
-		t.Errorf("mix says %s", said)
+		t.Errorf("output of mix: %s", said)
 	}
 	// while the parent is served
 	at := len(parent) / 3
 	if said := s.does("fork", "-c", config, "--run", "parent", "--step", fmt.Sprint(at), "--new",
-		"child"); !strings.Contains(said, "nothing in the configuration changed") ||
+		"child"); !strings.Contains(said, "configuration unchanged") ||
 		!strings.Contains(said, "  source forum: ") {
-		t.Errorf("fork says %s", said)
+		t.Errorf("output of fork: %s", said)
 	}
 	if code, _, stderr := s.loaderd("fork", "-c", config, "--run", "parent", "--step", "3", "--new",
 		"child"); code == command.ExitOK || !strings.Contains(stderr, "there is a run of that name") {
-		t.Errorf("forked into a run that there is: exit status %d: %s", code, stderr)
+		t.Errorf("forked into an existing run: exit status %d: %s", code, stderr)
 	}
 	stop()
 	stop = s.serve("-c", config, "--run", "child")
@@ -102,12 +102,12 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 		}
 	}
 	if said := s.does("ledger", "--step", "0"); !strings.Contains(said, " web/") {
-		t.Errorf("the ledger says %s", said)
+		t.Errorf("output of ledger: %s", said)
 	}
 	stop()
 	for _, run := range []string{"parent", "child"} {
 		if said := s.does("audit", "-c", config, "--run", run); !strings.Contains(said,
-			"steps come out again as the log has them; the run has ended") {
+			" steps equals the log; the run has ended") {
 			t.Errorf("audit of %s: %s", run, said)
 		}
 	}
@@ -121,7 +121,7 @@ sources:
 	other := []string{"-c", config, "--set", "packing.method=bfd", "--set", "steps.rows=3"}
 	if said := s.does(slices.Concat([]string{"fork", "--run", "child", "--step", "2", "--new", "grandchild"},
 		other)...); !strings.Contains(said, "steps.rows: 4 -> 3") {
-		t.Errorf("fork says %s", said)
+		t.Errorf("output of fork: %s", said)
 	}
 	stop = s.serve(append(other, "--run", "grandchild")...)
 	s.does("seal")
@@ -133,11 +133,11 @@ sources:
 	}
 	stop()
 	if said := s.does("runs"); !strings.Contains(said, "grandchild") || strings.Contains(said, "unreadable") {
-		t.Errorf("runs says %s", said)
+		t.Errorf("output of runs: %s", said)
 	}
 	if said := s.does(slices.Concat([]string{"repair", "--run", "grandchild", "--new", "copy", "--before", "9"},
 		other)...); !strings.Contains(said, "8 records") {
-		t.Errorf("repair says %s", said)
+		t.Errorf("output of repair: %s", said)
 	}
 	stop = s.serve(append(other, "--run", "copy")...)
 	if copied := s.read("sources"); len(copied) != len(last) || !reflect.DeepEqual(copied[len(copied)-1].InputIDs,

@@ -37,7 +37,7 @@ func TestServeOutlivesItsTerminal(t *testing.T) {
 			n, err := log.Read(b)
 			said.Write(b[:n])
 			if err != nil {
-				t.Fatalf("%v before %q; the daemon says %s", err, part, said)
+				t.Fatalf("%v before %q; log: %s", err, part, said)
 			}
 		}
 	}
@@ -53,7 +53,7 @@ func TestServeOutlivesItsTerminal(t *testing.T) {
 	until("max_streams=9 max_streams_of_one=4096 max_keepers_of_one=16 send_bytes=67108864 slow_reader=5m0s")
 	configure("flight: {max_streams: 0}")
 	send(syscall.SIGHUP)
-	until("the limits stay as they are")
+	until("limits are unchanged")
 	if err := log.Close(); err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +95,7 @@ func TestServeUntilEOF(t *testing.T) {
 	}
 	rest, _ := io.ReadAll(said)
 	if err := cmd.Wait(); err != nil || !strings.Contains(string(rest), "stopping") {
-		t.Errorf("the daemon ended with %v and said %s", err, rest)
+		t.Errorf("the daemon ended with %v; output: %s", err, rest)
 	}
 	out, err := exec.CommandContext(t.Context(), "loaderd", "serve", "--until-eof", "-c", "-").CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "both read standard input") {

@@ -51,15 +51,15 @@ func TestHealth(t *testing.T) {
 		code int
 		want string
 	}{
-		{"lives", []string{"--set", "http.listen=" + plain.Listener.Addr().String()}, command.ExitOK, "ok\n"},
+		{"is healthy", []string{"--set", "http.listen=" + plain.Listener.Addr().String()}, command.ExitOK, "ok\n"},
 		{"is not ready", []string{"--ready", "--http", plain.URL + "/"}, command.ExitFailed,
 			"loaderd: re-planning after a restart: at document 7\n"},
 		{"has a certificate of another name", []string{"-c", configured}, command.ExitOK, "ok\n"},
 		{"is named, and cannot be trusted", []string{"--http", secret.URL}, command.ExitFailed, "certificate"},
 		{"has any port", []string{"--set", "http.listen=127.0.0.1:0"}, command.ExitUsage,
-			`http.listen: "127.0.0.1:0": want a port that can be known`},
+			`http.listen: "127.0.0.1:0": want a fixed port`},
 		{"has a wrong setting", []string{"--set", "http.lissten=x"}, command.ExitUsage, "did you mean http.listen"},
-		{"is not there", []string{"--http", "http://127.0.0.1:1"}, command.ExitFailed, "ask the daemon: "},
+		{"is absent", []string{"--http", "http://127.0.0.1:1"}, command.ExitFailed, "cannot reach the daemon: "},
 		{"is no URL", []string{"--http", "http://%"}, command.ExitUsage, "--http: "},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -61,8 +61,8 @@ func TestDryRun(t *testing.T) {
 		{"texts", []string{texts}, command.ExitFailed, "--skip-bad"},
 		{"ids", []string{"--tokenizer", "gpt2", "--end-token", "99", at("ids.npy")}, command.ExitOK, ""},
 		{"ids-without-tokenizer", []string{"--end-token", "99", at("ids.npy")}, command.ExitFailed,
-			"publishing it takes --tokenizer"},
-		{"ids-not-cut", []string{at("ids.npy")}, command.ExitFailed, "it cannot be published as it is"},
+			"publish it with --tokenizer"},
+		{"ids-not-cut", []string{at("ids.npy")}, command.ExitFailed, "cannot publish the input: fix the reported problems"},
 		{"html", []string{at("html.warc")}, command.ExitFailed, "no documents in"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestIDsOfTheVocabulary(t *testing.T) {
 	}
 	code, sum, stderr = publishes(t, s, "", "--tokenizer", "gpt2", "--source", "other", "--skip-bad", path)
 	if code != command.ExitOK || sum.Documents != 1 || sum.Skipped["bad record"] != 1 {
-		t.Errorf("left out: exit %d, %+v: %s", code, sum, stderr)
+		t.Errorf("skipped: exit %d, %+v: %s", code, sum, stderr)
 	}
 }
 
@@ -159,7 +159,7 @@ func TestImportFlags(t *testing.T) {
 		{[]string{"--tokenizer", "gpt2", "--tokenizer-fingerprint", "sha256:" + strings.Repeat("0a", 32)}, command.ExitUsage,
 			"not both"},
 		{[]string{"--tokenizer", missing}, command.ExitFailed, missing},
-		{[]string{"--text-column", "a", "--text-column", "b"}, command.ExitUsage, `the flag is given twice, first with "a"`},
+		{[]string{"--text-column", "a", "--text-column", "b"}, command.ExitUsage, `the flag is set twice, first to "a"`},
 		{[]string{"--id-column", "text"}, command.ExitUsage, `column "text" is named twice`},
 		{[]string{"--meta", "a,b,a=c"}, command.ExitUsage, `--meta names "a" twice`},
 		{[]string{"--split", "test", "--end-token", "99"}, command.ExitFailed, "has no splits"},

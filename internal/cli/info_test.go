@@ -34,14 +34,14 @@ func TestInfoOfADaemon(t *testing.T) {
 	}
 	within(t, func() bool { return strings.Contains(s.does("runs"), " so far ") })
 	s.lists(t, "live", `\d+ ± \d+ so far`, "open")
-	if said := s.does("seal"); said != "run mixed ends when its sources are used up, each behind its present last "+
+	if said := s.does("seal"); said != "run mixed ends when its sources are used up, each at its current last "+
 		"document: code, web\n" {
-		t.Errorf("seal says %s", said)
+		t.Errorf("output of seal: %s", said)
 	}
 	said := ""
-	within(t, func() bool { said = s.does("info"); return strings.Contains(said, "give or take") })
+	within(t, func() bool { said = s.does("info"); return strings.Contains(said, " steps ± ") })
 	if !strings.Contains(said, "sources  code, web") {
-		t.Errorf("info says %s", said)
+		t.Errorf("output of info: %s", said)
 	}
 	var info loader.Info
 	if err := json.Unmarshal([]byte(s.does("info", "--measure", "--json")), &info); err != nil || !info.Length.Exact ||
@@ -50,10 +50,10 @@ func TestInfoOfADaemon(t *testing.T) {
 	}
 	s.lists(t, "sealed", fmt.Sprint(info.Length.Steps), "sealed at 150")
 	if steps := len(s.read()); uint64(steps) != info.Length.Steps {
-		t.Errorf("%d steps come, and %d were measured", steps, info.Length.Steps)
+		t.Errorf("%d steps read, %d measured", steps, info.Length.Steps)
 	}
 	if said := s.does("info"); !strings.Contains(said, fmt.Sprintf("%d steps, exactly", info.Length.Steps)) {
-		t.Errorf("info says %s", said)
+		t.Errorf("output of info: %s", said)
 	}
 	s.lists(t, "ended", fmt.Sprint(info.Length.Steps), "sealed at 150")
 	stop()
@@ -66,7 +66,7 @@ func (s *site) lists(t *testing.T, state, length, source string) {
 	for _, line := range []string{`mixed +[0-9a-f]{8} +- +` + state + ` +\d+ +` + length + ` +- +\S+:\d+ +- +`,
 		`  code +DOCS_code +` + source + ` +1 +$`, `  web +DOCS_web +` + source + ` +1 +$`} {
 		if !regexp.MustCompile("(?m)^" + line).MatchString(said) {
-			t.Errorf("runs says\n%swant %s", said, line)
+			t.Errorf("output of runs:\n%swant %s", said, line)
 		}
 	}
 }
@@ -81,7 +81,7 @@ func within(t *testing.T, so func() bool) {
 		select {
 		case <-tick.C:
 		case <-deadline:
-			t.Fatal("it did not come about")
+			t.Fatal("condition not reached within a minute")
 		}
 	}
 }

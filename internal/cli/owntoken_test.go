@@ -44,19 +44,19 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 		loaderd(command.ExitFailed, "or name the data folder by LOADERD_STREAM__DIR or --data-dir", with(args...)...)
 	}
 	loaderd(2, filepath.Join("loaderd-data", "flight.token")+": no such file", with("status")...)
-	loaderd(command.ExitFailed, "there is no flight.token in loaderd-data", "page")
-	loaderd(command.ExitFailed, "there is no flight.token in loaderd-data", "token", "flight")
+	loaderd(command.ExitFailed, "cannot find flight.token in loaderd-data", "page")
+	loaderd(command.ExitFailed, "cannot find flight.token in loaderd-data", "token", "flight")
 
 	t.Chdir(home)
-	loaderd(command.ExitOK, "is drained", with("drain")...)
+	loaderd(command.ExitOK, "flushed run ", with("drain")...)
 	link := loaderd(command.ExitOK, "http://"+page+"/#login=", "page", "--http", "http://"+page)
 	token := loaderd(command.ExitOK, "flight_", "token", "flight")
 
 	t.Chdir(t.TempDir())
-	loaderd(command.ExitOK, "is drained", with("drain", "--data-dir", s.dir)...)
+	loaderd(command.ExitOK, "flushed run ", with("drain", "--data-dir", s.dir)...)
 	t.Setenv("LOADERD_STREAM__DIR", s.dir)
-	loaderd(command.ExitOK, "is drained", with("drain")...)
-	loaderd(command.ExitUsage, "asks for no token of the data folder", "page", "--set", "flight.insecure=true")
+	loaderd(command.ExitOK, "flushed run ", with("drain")...)
+	loaderd(command.ExitUsage, "does not use the token of the data folder", "page", "--set", "flight.insecure=true")
 
 	_, code, _ := strings.Cut(link, "#login=")
 	for _, want := range []int{http.StatusOK, http.StatusUnauthorized} { // the link opens the page once

@@ -50,10 +50,10 @@ func TestPeek(t *testing.T) {
 		t.Errorf("from token 2 on document 1 is %+v, %v", got, err)
 	}
 	if _, err := client.Text(t.Context(), "", "", 1<<40, 0, 0); flightclient.Reason(err) != "DOCUMENT_LOST" {
-		t.Errorf("a document that is not there: %v", err)
+		t.Errorf("a document that does not exist: %v", err)
 	}
 	if out := s.does("peek", "-n", "1"); !strings.Contains(out, "One| more| of| those|.|<|endoftext|>") {
-		t.Errorf("peek says %s", out)
+		t.Errorf("output of peek: %s", out)
 	}
 	for _, c := range []struct {
 		args []string

@@ -18,7 +18,7 @@ func TestPublishWithoutServer(t *testing.T) {
 	said := errs.String()
 	for _, part := range []string{address, "connection refused", "start loaderd serve", "--nats", "1s"} {
 		if !strings.Contains(said, part) {
-			t.Errorf("error does not say %q: %s", part, said)
+			t.Errorf("error lacks %q: %s", part, said)
 		}
 	}
 	if n := strings.Count(said, "trying again"); code != command.ExitFailed || n != 1 {

@@ -81,7 +81,7 @@ func TestFollowPublishesFilesAsTheyAppear(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	code := Run(t.Context(), append(args, "--follow-until", filepath.Join(dir, "end")), nil, &stdout, &stderr)
 	if code != command.ExitOK || !strings.Contains(stdout.String(), "committed 1 document ") ||
-		!strings.Contains(stdout.String(), "left out: 1 changed") ||
+		!strings.Contains(stdout.String(), "skipped: 1 changed") ||
 		!strings.Contains(stderr.String(), filepath.Join(dir, "b.jsonl")+" has changed since it was published") {
 		t.Errorf("exit %d: %s%s", code, &stdout, &stderr)
 	}
@@ -155,12 +155,12 @@ func TestFollowRefuses(t *testing.T) {
 		args []string
 		said string
 	}{
-		{[]string{"--follow", "-"}, "wants files of this machine"},
-		{[]string{"--follow", "s3://bucket/x"}, "wants files of this machine"},
-		{[]string{"--follow", "--dry-run", "."}, "leave --follow out"},
+		{[]string{"--follow", "-"}, "needs local files"},
+		{[]string{"--follow", "s3://bucket/x"}, "needs local files"},
+		{[]string{"--follow", "--dry-run", "."}, "remove --follow"},
 		{[]string{"--follow", "--follow-every", "0s", "."}, "--follow-every 0s"},
 		{[]string{"--follow", "--follow-settle", "-1s", "."}, "--follow-settle -1s"},
-		{[]string{"--follow-until", "end", "."}, "--follow-until wants --follow"},
+		{[]string{"--follow-until", "end", "."}, "--follow-until needs --follow"},
 		{[]string{"--follow", "nowhere/*.jsonl"}, "there is no folder"},
 	} {
 		if code, _, stderr := publishes(t, s, "", c.args...); code == command.ExitOK || !strings.Contains(stderr, c.said) {

@@ -24,7 +24,7 @@ func TestPublishUnderAnotherName(t *testing.T) {
 		name, stdin string
 		args        []string
 		new         int64
-		repeated    *publishing.Repeats // without the fields that come from other inputs
+		repeated    *publishing.Repeats // without the fields of other inputs
 		input, said string              // the text of the warning, empty for none
 	}{
 		{"a folder", "", []string{dir}, 20, nil, "", ""},
@@ -34,7 +34,7 @@ func TestPublishUnderAnotherName(t *testing.T) {
 		{"standard input", lines, []string{"-"}, 30, nil, "", ""},
 		{"standard input again", lines, []string{"-"}, 0, &publishing.Repeats{Documents: 30, Sequence: 21}, "",
 			"all of these documents were published before from standard input"},
-		{"standard input that goes on", lines + `{"text":"one more"}`, []string{"-"}, 1,
+		{"longer standard input", lines + `{"text":"one more"}`, []string{"-"}, 1,
 			&publishing.Repeats{Documents: 30, Sequence: 21}, "", ""},
 	} {
 		code, sum, stderr := publishes(t, s, c.stdin, c.args...)
@@ -49,7 +49,7 @@ func TestPublishUnderAnotherName(t *testing.T) {
 			t.Errorf("%s: %+v, want %+v of %s", c.name, sum.Repeated, c.repeated, c.input)
 		}
 		if (c.said == "") != (stderr == "") || !strings.Contains(stderr, c.said) {
-			t.Errorf("%s: it says %q, want %q", c.name, stderr, c.said)
+			t.Errorf("%s: warning %q, want %q", c.name, stderr, c.said)
 		}
 	}
 }

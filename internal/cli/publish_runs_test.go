@@ -35,12 +35,12 @@ func TestPublishBehindASeal(t *testing.T) {
 	s.does("seal")
 	sum, stderr := publish("b.jsonl")
 	if !slices.Equal(sum.UnreadBy, []publishing.SealedRun{{Run: "first", End: 50}}) {
-		t.Errorf("behind the seal: %+v", sum)
+		t.Errorf("after the seal: %+v", sum)
 	}
-	for _, part := range []string{"run first is sealed behind document 50", "no other run reads this stream",
+	for _, part := range []string{"run first is sealed at document 50", "no other run reads this stream",
 		"loaderd serve --run", "start of its source"} {
 		if !strings.Contains(stderr, part) {
-			t.Errorf("behind the seal it does not say %q: %s", part, stderr)
+			t.Errorf("after the seal, output lacks %q: %s", part, stderr)
 		}
 	}
 	stop()
@@ -50,12 +50,12 @@ func TestPublishBehindASeal(t *testing.T) {
 	c.URL, c.Dir = "nats://"+s.nats, s.dir
 	store := natstest.Open(t, c)
 	defer store.Close()
-	natstest.Eventually(t, "the second run is known to producers", func() bool {
+	natstest.Eventually(t, "the second run has reported to producers", func() bool {
 		known, err := retention.Readers(t.Context(), store)
 		return err == nil && slices.Contains(known, retention.ReadingRun{Run: "second"})
 	})
 	code, stdout, stderr := s.loaderd("publish", file("c.jsonl"))
-	if code != command.ExitOK || !strings.Contains(stdout, "not read by run first, which ends behind document 50\n") ||
+	if code != command.ExitOK || !strings.Contains(stdout, "not read by run first, which ends at document 50\n") ||
 		!strings.Contains(stderr, "read by second") {
 		t.Errorf("with another run: exit status %d: %s%s", code, stdout, stderr)
 	}

@@ -186,9 +186,9 @@ func TestPublishFailures(t *testing.T) {
 	}{
 		{"bad line", []string{"--source", "a", bad}, command.ExitFailed, 2,
 			[]string{"bad.jsonl:3", "--skip-bad", "committed 2 documents"}},
-		{"bad line left out", []string{"--source", "a", "--skip-bad", bad}, command.ExitOK, 1, nil},
+		{"bad line skipped", []string{"--source", "a", "--skip-bad", bad}, command.ExitOK, 1, nil},
 		{"too large", []string{big}, command.ExitFailed, 0, []string{"big.txt", "1024", "--skip-too-large"}},
-		{"too large left out", []string{"--skip-too-large", big}, command.ExitOK, 0, nil},
+		{"too large skipped", []string{"--skip-too-large", big}, command.ExitOK, 0, nil},
 		{"no such file", []string{filepath.Join(dir, "absent")}, command.ExitFailed, 0, []string{"absent"}},
 		{"bad source", []string{"--source", "a.b", bad}, command.ExitUsage, 0, []string{`"a.b"`, "--source"}},
 		{"bad format", []string{"--format", "xml", bad}, command.ExitUsage, 0, []string{`"xml"`, "--format"}},
@@ -217,7 +217,7 @@ func TestPublishFailures(t *testing.T) {
 			}
 			for _, part := range c.stderr {
 				if !strings.Contains(stderr, part) {
-					t.Errorf("error does not say %q: %s", part, stderr)
+					t.Errorf("error lacks %q: %s", part, stderr)
 				}
 			}
 		})
@@ -245,7 +245,7 @@ func TestPublish_ContinuesBehindABadInput(t *testing.T) {
 		}
 		if !strings.Contains(stderr, "3 inputs are not read to their end, the first: ") ||
 			!strings.Contains(stderr, "committed 5 documents") {
-			t.Errorf("said %q", stderr)
+			t.Errorf("stderr %q", stderr)
 		}
 		if err := os.WriteFile(filepath.Join(dir, "a.jsonl.gz"),
 			[]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\n"), 0o644); err != nil {
@@ -334,7 +334,7 @@ func goesOnAfterKills(t *testing.T, n int, want func(i int) string, args ...stri
 		}
 		if stop.signal == syscall.SIGINT {
 			if exit.ExitCode() != command.ExitFailed || !strings.Contains(out.String(), "interrupted: ") ||
-				!strings.Contains(out.String(), "the same command again goes on from there") {
+				!strings.Contains(out.String(), "run the same command again to continue") {
 				t.Errorf("interrupted with exit %d: %s", exit.ExitCode(), out)
 			}
 		}
@@ -378,12 +378,12 @@ func stopsWhileItWaits(t *testing.T, path string, goesOn bool) {
 	if code := <-ended; code != command.ExitFailed {
 		t.Errorf("exit %d, want %d", code, command.ExitFailed)
 	}
-	if strings.Contains(stderr.said.String(), "the same command again goes on from there") != goesOn {
-		t.Errorf("said %q, want a promise to go on: %t", stderr.said.String(), goesOn)
+	if strings.Contains(stderr.said.String(), "run the same command again to continue") != goesOn {
+		t.Errorf("output %q, want advice to continue: %t", stderr.said.String(), goesOn)
 	}
-	if said := stderr.said.String(); !strings.Contains(said, "stream.max_bytes") || strings.Contains(said, "going on") ||
+	if said := stderr.said.String(); !strings.Contains(said, "stream.max_bytes") || strings.Contains(said, "continuing") ||
 		strings.Contains(said, "readers") {
-		t.Errorf("said %q, want what makes room, and nothing of going on", said)
+		t.Errorf("output %q, want advice to make room and no report of continuing", said)
 	}
 	var sum publishing.Summary
 	if err := json.Unmarshal(out.Bytes(), &sum); err != nil {

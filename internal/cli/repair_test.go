@@ -75,8 +75,8 @@ func TestADamagedPlanIsRepaired(t *testing.T) {
 	stop := s.serve("--run", "whole")
 	want := s.published()
 	stop()
-	if said := s.does("repair", "--run", "whole"); !strings.Contains(said, "is whole") {
-		t.Errorf("repair of a plan that is whole says %s", said)
+	if said := s.does("repair", "--run", "whole"); !strings.Contains(said, "is undamaged") {
+		t.Errorf("output of repair of an undamaged plan: %s", said)
 	}
 	s.cut("whole", 5)
 	if code, _, stderr := s.loaderd("serve", "--run", "whole"); code != command.ExitFailed ||
@@ -96,7 +96,7 @@ func TestADamagedPlanIsRepaired(t *testing.T) {
 		}
 	}
 	if said := s.does("repair", "--run", "whole", "--new", "again"); !strings.Contains(said, "--run again") {
-		t.Errorf("repair says %s", said)
+		t.Errorf("output of repair: %s", said)
 	}
 	stop = s.serve("--run", "again")
 	s.does("seal", "--run", "whole") // the name in the checkpoints of jobs

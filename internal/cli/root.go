@@ -87,17 +87,19 @@ func NewRootCmd() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "loaderd",
 		Short: "Stream documents into training batches",
-		Long: `loaderd stands between a live stream of documents and the ranks of a training job. It reads documents from NATS JetStream, turns
-them into tokens, packs them online into rows, shuffles the rows and serves every rank its part of every step as Arrow record
-batches over Arrow Flight. The same configuration over the same stream gives the same batches, byte for byte.`,
-		Example: `  # a daemon with a NATS server inside, and documents for it
+		Long: `loaderd streams documents from NATS JetStream to the ranks of a training job. It
+tokenizes documents, packs them online into rows and shuffles the rows. Every
+rank receives its part of every step as Arrow record batches over Arrow Flight.
+The same configuration over the same stream produces the same batches, byte for
+byte.`,
+		Example: `  # a daemon with an embedded NATS server, and documents for it
   loaderd serve --data-dir /data/loaderd --tokenizer gpt2
   loaderd publish corpus/*.jsonl.zst
 
   # a daemon on an existing NATS cluster
   loaderd serve -c loaderd.yaml --nats nats://nats-1:4222,nats://nats-2:4222
 
-  # which settings are in effect
+  # print the effective settings
   loaderd serve -c loaderd.yaml --print-config`,
 		SilenceErrors: true,
 		SilenceUsage:  true,

@@ -25,7 +25,7 @@ func TestRunsAreListedAndDeleted(t *testing.T) {
 	line := fmt.Sprintf(
 		`(?m)^first +[0-9a-f]{8} +DOCS +ended +%d +%[1]d +- +\S+:\d+ +1 +[0-9.]+ (KiB|B) +[0-9.]+ (KiB|B)$`, steps)
 	if said := s.does("runs"); !regexp.MustCompile(line).MatchString(said) {
-		t.Errorf("beside the daemon: %s", said)
+		t.Errorf("while a daemon serves: %s", said)
 	}
 	refused := func(code int, want string, args ...string) {
 		t.Helper()
@@ -38,7 +38,7 @@ func TestRunsAreListedAndDeleted(t *testing.T) {
 
 	refused(command.ExitUsage, "--yes", "run", "delete", "first")
 	refused(command.ExitUsage, "run name", "run", "delete", "fir st")
-	refused(command.ExitFailed, "there is no run second", "run", "delete", "second", "--yes")
+	refused(command.ExitFailed, "cannot find run second", "run", "delete", "second", "--yes")
 	var all []runadmin.RunInfo
 	if err := json.Unmarshal([]byte(s.does("runs", "--json")), &all); err != nil || len(all) != 1 ||
 		all[0].Run != "first" || all[0].Steps != uint64(steps) ||
@@ -46,13 +46,13 @@ func TestRunsAreListedAndDeleted(t *testing.T) {
 		t.Errorf("%+v, %v", all, err)
 	}
 	said := s.does("run", "delete", "first", "--yes")
-	for _, part := range []string{"run first is deleted: plan (", "floor, checkpoints (",
+	for _, part := range []string{"deleted run first: plan (", "low watermark, checkpoints (",
 		"stream DOCS: no run needs its documents"} {
 		if !strings.Contains(said, part) {
-			t.Errorf("delete does not say %q: %s", part, said)
+			t.Errorf("output of delete lacks %q: %s", part, said)
 		}
 	}
-	if said := s.does("runs"); said != "there are no runs\n" {
+	if said := s.does("runs"); said != "no runs\n" {
 		t.Errorf("afterwards: %s", said)
 	}
 }

@@ -156,9 +156,9 @@ func TestAuditOfARunThatRelatesDocuments(t *testing.T) {
 	s.does("seal")
 	whole := s.read()
 	stop()
-	if said := s.does("audit", "--run", "related"); !strings.Contains(said, fmt.Sprintf("all %d steps come out again",
-		len(whole))) {
-		t.Errorf("the audit says %s", said)
+	if said := s.does("audit", "--run", "related"); !strings.Contains(said,
+		fmt.Sprintf("the replay of all %d steps equals the log", len(whole))) {
+		t.Errorf("output of audit: %s", said)
 	}
 }
 
@@ -183,17 +183,17 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 	t.Run("text", func(t *testing.T) { s.ledgerText(t, files) })
 	t.Run("audit", func(t *testing.T) {
 		if said := s.does("audit", "--run", "whole"); !strings.Contains(said,
-			fmt.Sprintf("all %d steps come out again", len(whole))) ||
+			fmt.Sprintf("the replay of all %d steps equals the log", len(whole))) ||
 			!strings.Contains(said, "has ended") {
-			t.Errorf("audit beside the daemon says %s", said)
+			t.Errorf("output of audit while a daemon serves: %s", said)
 		}
 	})
 	const at = 3
 	said := s.does("fork", "--run", "whole", "--step", fmt.Sprint(at), "--new", "rest", "--set", "packing.buckets=[256]",
 		"--set", "steps.rows=2")
-	for _, part := range []string{"run rest begins where step 3 of run whole does", "packing.buckets", "steps.rows"} {
+	for _, part := range []string{"run rest starts at step 3 of run whole", "packing.buckets", "steps.rows"} {
 		if !strings.Contains(said, part) {
-			t.Errorf("fork does not say %q: %s", part, said)
+			t.Errorf("output of fork lacks %q: %s", part, said)
 		}
 	}
 	for _, refused := range []struct {
@@ -203,9 +203,9 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 	}{
 		{[]string{"fork", "--run", "whole", "--step", "3", "--new", "rest"}, command.ExitFailed, "choose another name"},
 		{[]string{"fork", "--run", "whole", "--step", "100000", "--new", "far"}, command.ExitFailed, "not planned yet"},
-		{[]string{"fork", "--run", "whole", "--step", "3", "--new", "whole"}, command.ExitUsage, "want another name"},
-		{[]string{"fork", "--run", "nobody", "--step", "3", "--new", "far"}, command.ExitFailed, "nobody"},
-		{[]string{"audit", "--run", "nobody"}, command.ExitFailed, "nobody"},
+		{[]string{"fork", "--run", "whole", "--step", "3", "--new", "whole"}, command.ExitUsage, "want a name other than"},
+		{[]string{"fork", "--run", "absent", "--step", "3", "--new", "far"}, command.ExitFailed, "absent"},
+		{[]string{"audit", "--run", "absent"}, command.ExitFailed, "absent"},
 		{[]string{"ledger", "--step", "100000"}, command.ExitFailed, "ended before step 100000"},
 		{[]string{"ledger", "--run", "rest", "--step", "0"}, command.ExitFailed, "whole"},
 	} {
@@ -229,7 +229,7 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 
 	if said := s.does("audit", "--run", "rest", "--json"); !json.Valid([]byte(said)) ||
 		!strings.Contains(said, `"ended":true`) {
-		t.Errorf("audit of the fork says %s", said)
+		t.Errorf("output of audit of the fork: %s", said)
 	}
 }
 
@@ -307,7 +307,7 @@ func (s *site) ledger(t *testing.T, whole []flightclient.Batch) {
 		}
 	}
 	if none := s.does("ledger", "--find", "never published"); !strings.Contains(none, "no step of the plan holds") {
-		t.Errorf("a document that is not there: %s", none)
+		t.Errorf("a document that does not exist: %s", none)
 	}
 	if code, _, stderr := s.loaderd("ledger", "--step", "0", "--format", "xml"); code != command.ExitUsage ||
 		!strings.Contains(stderr, "parquet") {
@@ -404,7 +404,7 @@ func TestOtherSubjectsOfAStream(t *testing.T) {
 	for _, part := range []string{"subjects is [docs.>], want [texts.>]", "set stream.subject to docs, as it was",
 		"stream.name, run"} {
 		if code != command.ExitFailed || !strings.Contains(stderr, part) {
-			t.Errorf("exit status %d, and it does not say %q: %s", code, part, stderr)
+			t.Errorf("exit status %d, output lacks %q: %s", code, part, stderr)
 		}
 	}
 	stop := s.serve("--set", "stream.subject=docs")

@@ -55,7 +55,7 @@ func TestTokens(t *testing.T) {
 	refused("identity reader may not do this: action seal takes the role operate, and it has the role read",
 		reader, "seal")
 	s.does("seal", "--token-file", operator)
-	token(command.ExitOK, "no more", "revoke", "operator")
+	token(command.ExitOK, "revoked operator", "revoke", "operator")
 	token(command.ExitFailed, "no such identity", "revoke", "operator")
 	for len(operator) > 0 { // within seconds
 		if code, _, stderr := s.loaderd("seal", "--token-file", operator); code == command.ExitFailed &&
@@ -63,7 +63,7 @@ func TestTokens(t *testing.T) {
 			break
 		}
 		if t.Context().Err() != nil {
-			t.Fatal("a revoked token is still good")
+			t.Fatal("a revoked token is still valid")
 		}
 	}
 	if err := os.Chmod(reader, 0o644); err != nil {
@@ -80,7 +80,7 @@ func TestTokenOfProducers(t *testing.T) {
 		return Run(t.Context(), append([]string{"token", "producer", "--data-dir", s.dir}, args...), nil, &out, &out),
 			out.String()
 	}
-	if code, said := token(); code != command.ExitFailed || !strings.Contains(said, "made when a daemon starts there") {
+	if code, said := token(); code != command.ExitFailed || !strings.Contains(said, "a daemon creates it at its start") {
 		t.Errorf("without a daemon: exit status %d, %s", code, said)
 	}
 	s.serve()
@@ -90,6 +90,6 @@ func TestTokenOfProducers(t *testing.T) {
 	}
 	if code, said := token("--nats", "nats://127.0.0.1:1"); code != command.ExitUsage ||
 		!strings.Contains(said, "stream.url is set") {
-		t.Errorf("with servers of one's own: exit status %d, %s", code, said)
+		t.Errorf("with other servers: exit status %d, %s", code, said)
 	}
 }

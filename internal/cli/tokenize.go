@@ -18,18 +18,23 @@ func newTokenizeCmd() *cobra.Command {
 	var options tokenizer.Options
 	cmd := &cobra.Command{
 		Use:   "tokenize --tokenizer NAME|FILE [FILE]",
-		Short: "Turn JSON lines of text into JSON lines of token ids, or back",
-		Long: `Turn JSON lines of text into JSON lines of token ids, in order.
+		Short: "Convert JSON lines of text to token ids, or back",
+		Long: `Convert JSON lines of text to JSON lines of token ids, in order.
 
-Each line in is an object with "text" (a string) or "base64" (raw bytes, which need not be UTF-8), and usually "id"
-(any JSON value, passed through). Each line out is {"id", "ids"}. No end-of-document token is added; invalid UTF-8
-counts as U+FFFD. The input is FILE, or standard input when there is none or it is "-".
+Each input line is an object with "text" (a string) or "base64" (raw bytes,
+which need not be UTF-8). It usually has an "id" (any JSON value), which is
+copied to the output. Each output line is {"id", "ids"}. No end-of-document
+token is added. Invalid UTF-8 counts as U+FFFD. The input is FILE, or standard
+input without FILE or if FILE is "-".
 
-The tokenizer is a built-in name (gpt2, cl100k_base, o200k_base), a tokenizer.json file of BPE, or a rank file (.tiktoken) with
-the pattern and special tokens that belong to it where it is not a known one. The ids are those of Hugging Face tokenizers and
-tiktoken; a file that asks for something on which that has not been checked is refused, and the error names it.
+The tokenizer is a built-in name (gpt2, cl100k_base, o200k_base), a BPE
+tokenizer.json file, or a rank file (.tiktoken). A rank file that loaderd does
+not recognize also needs its --pattern and --special-token. The ids are those of
+Hugging Face tokenizers and tiktoken. A file with a feature that has not been
+compared with them is rejected, and the error names the feature.
 
-A line that can not be read is an error that names its number; the lines before it have been written.`,
+A line that cannot be read causes an error with its line number. The lines
+before it have been written.`,
 		Example: `  echo '{"id": 1, "text": "Hello, world"}' | loaderd tokenize --tokenizer gpt2
   loaderd tokenize --tokenizer ./tokenizer.json documents.jsonl > ids.jsonl
   loaderd tokenize --tokenizer gpt2 documents.jsonl | loaderd tokenize --tokenizer gpt2 --decode`,
@@ -44,7 +49,7 @@ A line that can not be read is an error that names its number; the lines before 
 				return err
 			}
 			if specials, _, ok := model.RankFileInfo(); ok && specials == 0 {
-				const advice = "rank file without special tokens: name them with --special-token"
+				const advice = "rank file has no special tokens: name them with --special-token"
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", name, advice)
 			}
 			in, label := cmd.InOrStdin(), "standard input"
@@ -68,13 +73,13 @@ A line that can not be read is an error that names its number; the lines before 
 	cmd.Flags().StringVar(&name, "tokenizer", "", "built-in name, tokenizer.json or rank file")
 	command.RegisterRankFile(cmd.Flags(), &options)
 	cmd.Flags().BoolVar(&decode, "decode", false,
-		`the reverse: {"id", "ids"} in; {"id", "text"} out, "base64" where the bytes are not UTF-8`)
+		`convert {"id", "ids"} to {"id", "text"}, with "base64" in place of text that is not UTF-8`)
 	cmd.Flags().BoolVar(&fingerprint, "fingerprint", false,
-		"print the tokenizer's fingerprint, which documents that are already tokenized must carry, and stop")
+		"print the tokenizer's fingerprint, which pre-tokenized documents must carry, and exit")
 	cmd.Flags().BoolVar(&options.SpecialAsText, "special-as-text", false,
-		"encode special tokens such as <|endoftext|> that are written in a text as text")
+		"encode special tokens in a text, such as <|endoftext|>, as plain text")
 	cmd.Flags().BoolVar(&options.AddSpecialTokens, "add-special-tokens", false,
-		"add the tokens around each text that the file's post_processor asks for (BOS, EOS)")
+		"add the tokens (BOS, EOS) that the file's post_processor defines around each text")
 	cobra.CheckErr(cmd.MarkFlagRequired("tokenizer"))
 	return cmd
 }

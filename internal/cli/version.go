@@ -28,9 +28,10 @@ func newVersionCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version of the program and of the plans it writes",
-		Long: `Print the version of the program and of the plans it writes. A daemon continues a plan only if the plan has the same format and
-algorithm version.`,
+		Short: "Print the version of the program and of its plans",
+		Long: `Print the version of the program and of the plans that it writes. A daemon
+continues a plan only if the plan has the same format version and algorithm
+version.`,
 		Example: `  loaderd version
   loaderd version --json | jq .plan_algorithm`,
 		Args: command.NoArguments,

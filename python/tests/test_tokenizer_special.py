@@ -120,7 +120,7 @@ def test_rank_file_without_special_tokens_says_so(loaderd: str, tmp_path: pathli
     path = rank_file(tmp_path / "x.tiktoken", {bytes([b]): b for b in range(256)})
     command = [loaderd, "tokenize", "--tokenizer", path, "--pattern", "gpt2"]
     done = subprocess.run(command, input="", capture_output=True, text=True, check=True)
-    assert done.stderr == f"{path}: rank file without special tokens: name them with --special-token\n"
+    assert done.stderr == f"{path}: rank file has no special tokens: name them with --special-token\n"
     done = subprocess.run([*command, "--special-token", "<x>"], input="", capture_output=True, text=True, check=True)
     assert done.stderr == ""
 

@@ -30,8 +30,8 @@ func (f *ConfigFlags) Register(cmd *cobra.Command) {
 // RegisterStore adds the flags of commands that need only the location of the runs.
 func (f *ConfigFlags) RegisterStore(cmd *cobra.Command) {
 	f.RegisterFile(cmd)
-	f.Override(cmd, "data-dir", "stream.dir", "data `folder` of the NATS server inside the daemon")
-	f.Override(cmd, "nats", "stream.url", "`URLs` of NATS servers to use instead of the one inside")
+	f.Override(cmd, "data-dir", "stream.dir", "data `folder` of the daemon's embedded NATS server")
+	f.Override(cmd, "nats", "stream.url", "`URLs` of NATS servers to use instead of the embedded one")
 }
 
 // RegisterFile adds the flags for the configuration file and for any single setting.

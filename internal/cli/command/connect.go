@@ -41,7 +41,8 @@ func Connect(ctx context.Context, config stream.Config, wait time.Duration, log 
 		return nil, NameFlags(err)
 	}
 	return nil, fmt.Errorf(
-		"connect to NATS at %s: cannot be reached within %v: %w: start loaderd serve, or name the servers with --nats",
+		"cannot connect to NATS at %s: no server reachable within %v: %w: start loaderd serve, "+
+			"or name the servers with --nats",
 		servers, wait, why)
 }
 

@@ -31,12 +31,12 @@ func (f *FlightClient) Register(cmd *cobra.Command) {
 	flags.StringVar(&f.URI, "flight", "grpc://127.0.0.1:8815",
 		"`URI` of the daemon's Flight server (grpc:// or grpc+tls://)")
 	flags.StringVar(&f.tokenFile, "token-file", "", "`file` with the bearer token")
-	flags.StringVar(&f.dataDir, "data-dir", DataDir(), "data `folder` of a daemon on this machine, with its token")
+	flags.StringVar(&f.dataDir, "data-dir", DataDir(), "data `folder` of a daemon on this machine, which holds its token")
 	flags.StringVar(&f.ca, "tls-ca", "", "PEM `file` of the authority that signed the daemon's certificate")
 	flags.StringVar(&f.cert, "tls-cert", "",
-		"PEM `file` of the client's certificate, where the daemon asks for one; with --tls-key")
+		"PEM `file` of the client certificate, if the daemon requires one; with --tls-key")
 	flags.StringVar(&f.key, "tls-key", "", "PEM `file` of the key of --tls-cert")
-	flags.StringVar(&f.Run, "run", "", "`name` of the run; the daemon refuses when it serves another")
+	flags.StringVar(&f.Run, "run", "", "`name` of the run; the daemon rejects the call if it serves another run")
 }
 
 // Open returns a client of the daemon. It does not connect yet.
@@ -84,7 +84,8 @@ func (f *FlightClient) noToken(err error) string {
 	return " (" + err.Error() + ")"
 }
 
-const hungUp = "the daemon hung up: does it ask for a client certificate, or another one? (--tls-cert and --tls-key)"
+const hungUp = "the daemon closed the connection: it may require a client certificate, or another one " +
+	"(--tls-cert and --tls-key)"
 
 // advice returns what to do about an unreachable server. gRPC gives the cause only in its message.
 func (f *FlightClient) advice(ctx context.Context, s *status.Status) string {
@@ -98,13 +99,14 @@ func (f *FlightClient) advice(ctx context.Context, s *status.Status) string {
 		part, advice string
 	}{
 		{secure, "connection refused", "is loaderd serve running at " + address + "?"},
-		{false, "error reading server preface", "does the daemon use TLS? then it is --flight grpc+tls://" + address},
-		{true, "first record does not look like a TLS handshake", "the daemon uses no TLS: it is --flight grpc://" + address},
+		{false, "error reading server preface", "if the daemon uses TLS, set --flight grpc+tls://" + address},
+		{true, "first record does not look like a TLS handshake",
+			"the daemon does not use TLS: set --flight grpc://" + address},
 		{true, "unknown authority", "name the authority that signed the daemon's certificate with --tls-ca"},
-		{true, "certificate required", "the daemon asks for a client certificate: --tls-cert and --tls-key"},
-		{true, "bad certificate", "the daemon does not take the client's certificate: --tls-cert and --tls-key"},
+		{true, "certificate required", "the daemon requires a client certificate: set --tls-cert and --tls-key"},
+		{true, "bad certificate", "the daemon rejects the client certificate: check --tls-cert and --tls-key"},
 		{true, "unknown certificate authority",
-			"the daemon does not know who signed the client's certificate: --tls-cert and --tls-key"},
+			"the daemon does not trust the authority of the client certificate: check --tls-cert and --tls-key"},
 		// Under TLS 1.3 a client may see a rejection only as a lost connection.
 		{true, "connection reset by peer", hungUp},
 		{true, "broken pipe", hungUp},
@@ -112,8 +114,8 @@ func (f *FlightClient) advice(ctx context.Context, s *status.Status) string {
 	} {
 		if c.secure == secure && strings.Contains(s.Message(), c.part) {
 			if greetsAsNATS(ctx, address) {
-				return ": a NATS server listens there, where documents are published; the Flight server is at the daemon's " +
-					"flight.listen, by default grpc://127.0.0.1:8815"
+				return ": a NATS server listens at this address; the Flight server is at the daemon's flight.listen, by default " +
+					"grpc://127.0.0.1:8815"
 			}
 			return ": " + c.advice
 		}
@@ -127,7 +129,8 @@ func (f *FlightClient) options() (flightclient.Options, error) {
 	case (f.cert == "") != (f.key == ""):
 		return o, Usage(errors.New("want --tls-cert and --tls-key together"))
 	case f.ca+f.cert != "" && strings.HasPrefix(f.URI, "grpc://"):
-		return o, Usage(fmt.Errorf("--tls-ca and --tls-cert are for TLS, and --flight %s has none: want grpc+tls://", f.URI))
+		return o, Usage(fmt.Errorf("--tls-ca and --tls-cert need TLS, which --flight %s does not use: want grpc+tls://",
+			f.URI))
 	}
 	if f.tokenFile != "" {
 		token, err := auth.ReadToken(f.tokenFile)
@@ -151,7 +154,7 @@ func (f *FlightClient) options() (flightclient.Options, error) {
 		}
 		o.TLS.RootCAs = x509.NewCertPool()
 		if !o.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return o, fmt.Errorf("read authority: %s holds no PEM certificate", f.ca)
+			return o, fmt.Errorf("read authority: %s contains no PEM certificate", f.ca)
 		}
 	}
 	return o, nil

@@ -9,7 +9,7 @@ import (
 // RegisterRankFile adds the flags for settings that a rank file does not contain.
 func RegisterRankFile(f *pflag.FlagSet, o *tokenizer.Options) {
 	f.StringVar(&o.Pattern, "pattern", "",
-		"what cuts text into words, for a rank file: cl100k, llama3, o200k, qwen, kimi, ... or a regular expression")
+		"word pattern of a rank file: cl100k, llama3, o200k, qwen, kimi, ... or a regular expression")
 	f.StringArrayVar(&o.SpecialTokens, "special-token", nil,
-		"special `TOKEN=ID` of a rank file, or TOKEN for the id behind the one before; may be repeated")
+		"special `TOKEN=ID` of a rank file, or TOKEN for the id after the previous one; may be repeated")
 }

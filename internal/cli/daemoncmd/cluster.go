@@ -22,7 +22,7 @@ import (
 
 // NewClusterCmd returns the command cluster.
 func NewClusterCmd() *cobra.Command {
-	return command.Group("cluster", "Work on the servers that keep the runs",
+	return command.Group("cluster", "Manage the NATS servers that store the runs",
 		`  loaderd cluster migrate --data-dir /data/loaderd --to nats://nats-1:4222`, newMigrateCmd())
 }
 
@@ -39,13 +39,19 @@ func newMigrateCmd() *cobra.Command {
 	f := migrateFlags{target: stream.Default()}
 	cmd := &cobra.Command{
 		Use:   "migrate --to URLS [flags]",
-		Short: "Copy runs and their documents from one server to a cluster",
-		Long: `Copy the document stream, its dead letters, and the plans, checkpoints and floors of the runs over it, with the records of publishers, from the data folder
-of a daemon that is stopped, or from NATS servers, to other NATS servers. There the runs go on with the same steps: sequences, gaps, times, headers and
-ids stay as they are. Every message is compared in the end. What was copied stays where it is; start no daemon there any more.
+		Short: "Copy runs and their documents to other NATS servers",
+		Long: `Copy the document stream and the runs over it to other NATS servers. The copy
+includes dead letters, plans, checkpoints, low watermarks and publish records.
+The source is the data folder of a stopped daemon, or NATS servers.
 
-It is refused while a daemon leads one of the runs, and where the servers have one of the streams already. After it was broken off the same command goes
-on: what is copied whole is kept. Start daemons over the new servers when it is done.`,
+On the new servers the runs continue with the same steps. Sequences, gaps,
+times, headers and ids are unchanged. Every message is compared after the copy.
+The source is not changed. Start no daemon on the source after the copy.
+
+The command fails while a daemon leads one of the runs, or if the target already
+has one of the streams. After an interruption, run the same command again:
+complete copies are kept. Start daemons on the new servers after the copy is
+complete.`,
 		Example: `  loaderd cluster migrate --data-dir /data/loaderd --to nats://nats-1:4222,nats://nats-2:4222 --dry-run
   loaderd cluster migrate -c loaderd.yaml --to tls://nats-1:4222 --to-creds app.creds`,
 		Args: command.NoArguments,
@@ -55,7 +61,7 @@ on: what is copied whole is kept. Start daemons over the new servers when it is 
 				return err
 			}
 			if f.target.URL == "" {
-				return command.Usage(errors.New("say where to: --to URLS"))
+				return command.Usage(errors.New("--to is missing: want the URLs of the target NATS servers"))
 			}
 			return f.migrate(cmd.Context(), c, command.NewLogger(c.Log, cmd.ErrOrStderr()), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
@@ -65,14 +71,15 @@ on: what is copied whole is kept. Start daemons over the new servers when it is 
 	fl.StringVar(&f.target.URL, "to", "", "NATS servers to copy to, comma separated (nats:// or tls://)")
 	fl.StringVar(&f.target.Credentials, "to-creds", "", "NATS credentials file for --to")
 	fl.StringVar(&f.target.TokenFile, "to-token-file", "",
-		"operator.token of a member's data folder, where --to are servers inside daemons")
+		"operator.token of a member's data folder, if --to are embedded servers of daemons")
 	fl.StringVar(&f.target.NKey, "to-nkey", "", "NKey seed file for --to")
-	fl.StringVar(&f.target.TLS.CA, "to-tls-ca", "", "certificates of the authorities that signed those of --to")
+	fl.StringVar(&f.target.TLS.CA, "to-tls-ca", "", "certificates of the authorities that signed the certificates of --to")
 	fl.StringVar(&f.target.TLS.Cert, "to-tls-cert", "", "client certificate for --to, with --to-tls-key")
 	fl.StringVar(&f.target.TLS.Key, "to-tls-key", "", "key of --to-tls-cert")
-	fl.IntVar(&f.target.Replicas, "to-replicas", 0, "copies of each stream; 0: 3 on a cluster of as many servers, else 1")
-	fl.StringVar(&f.run, "run", "", "copy only this run, with all documents; else all runs over the document stream")
-	fl.BoolVar(&f.dry, "dry-run", false, "say what would be copied, and copy nothing")
+	fl.IntVar(&f.target.Replicas, "to-replicas", 0,
+		"replicas of each stream; 0: 3 on a cluster of 3 or more servers, else 1")
+	fl.StringVar(&f.run, "run", "", "copy only this run, with all documents (default: all runs over the document stream)")
+	fl.BoolVar(&f.dry, "dry-run", false, "report what would be copied, and copy nothing")
 	fl.BoolVar(&f.json, "json", false, "print what was copied as JSON")
 	return cmd
 }
@@ -126,7 +133,7 @@ func (f *migrateFlags) write(w io.Writer, done runadmin.MigrationReport) {
 	for _, s := range done.Streams {
 		there := ""
 		if s.Copied {
-			there = ", there already"
+			there = ", already at the target"
 		}
 		fmt.Fprintf(w, "stream %s: %s, %s, sequences %s to %s%s\n", s.Stream, humanize.Things(int(s.Messages), "message"),
 			humanize.Bytes(int64(s.Bytes)),
@@ -142,6 +149,6 @@ func (f *migrateFlags) write(w io.Writer, done runadmin.MigrationReport) {
 		return
 	}
 	fmt.Fprintf(w,
-		", %s of publishers\nstart the daemons with stream.url set to the new servers, and none over the old ones\n",
-		humanize.Things(done.Records, "record"))
+		", %s\nstart daemons with stream.url set to the new servers, and none on the old servers\n",
+		humanize.Things(done.Records, "publish record"))
 }

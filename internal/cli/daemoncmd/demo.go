@@ -37,23 +37,27 @@ func NewDemoCmd() *cobra.Command {
 	var f demoFlags
 	cmd := &cobra.Command{
 		Use:   "demo [flags] [PATH...]",
-		Short: "Watch real documents become training batches, in one process",
-		Long: `Watch real documents become training batches, in one process.
+		Short: "Run a complete loader on real documents in one process",
+		Long: `Run a complete loader on real documents in one process.
 
-The demo runs everything that a training job would use: a NATS JetStream server, a publisher, the tokenizer, the packing, the
-shuffle, the plan, an Arrow Flight server, and one reader for each rank, which all go from step to step together as ranks do. They
-talk over real sockets on loopback, on free ports. The documents are those of PATH (files or folders, as in loaderd publish), or
-Go's own source tree. Data goes to a temporary folder that is removed at the end.
+The demo starts every part that a training job uses: a NATS JetStream server, a
+publisher, the tokenizer, packing, shuffling, the plan and an Arrow Flight
+server. It also starts one reader per rank. All readers advance from step to
+step together, as ranks do. The parts communicate over loopback sockets on free
+ports. The documents are those of PATH (files or folders, as in loaderd
+publish), or the Go source tree. The data is in a temporary folder, which is
+removed at the end.
 
-On a terminal it shows a live view (q stops); elsewhere it prints a line now and then. A summary follows. The environment's
-LOADERD_ settings are not read.`,
+On a terminal the demo shows a live view; q stops the demo. Elsewhere it prints
+a line at intervals. A summary follows. LOADERD_ environment variables are
+ignored.`,
 		Example: `  loaderd demo
   loaderd demo --length 8192 --world 4 --limit 2000 ~/src
 
-  # keep serving afterwards, to read the same steps from Python
+  # continue serving, to read the same steps from Python
   loaderd demo --stay
 
-  # for machines: one JSON object
+  # print one JSON object
   loaderd demo --json | jq .tokens_per_second`,
 		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
@@ -70,9 +74,9 @@ LOADERD_ settings are not read.`,
 		"override any setting of loaderd serve, such as packing.pool=8192; may be repeated")
 	flags.IntVar(&f.world, "world", 2, "readers, each one rank; they share the rows of a step evenly")
 	flags.Int64Var(&f.limit, "limit", 0, "publish at most this many documents; 0 publishes all")
-	flags.StringVar(&f.keep, "keep", "", "put the data into this `folder`, which must be empty or absent, and keep it")
-	flags.BoolVar(&f.stay, "stay", false, "serve the steps until ctrl-C when all have been read")
-	flags.BoolVar(&f.json, "json", false, "write the summary as one JSON object, and nothing else, to standard output")
+	flags.StringVar(&f.keep, "keep", "", "store the data in this `folder`, which must be empty or absent, and keep it")
+	flags.BoolVar(&f.stay, "stay", false, "continue serving until ctrl-C after all steps have been read")
+	flags.BoolVar(&f.json, "json", false, "write only the summary to standard output, as one JSON object")
 	return cmd
 }
 
@@ -176,7 +180,7 @@ func (f *demoFlags) folder() (path string, remove func() error, err error) {
 	if f.keep == "" {
 		path, err := os.MkdirTemp("", "loaderd-demo-")
 		if err != nil {
-			return "", nil, fmt.Errorf("make data folder: %w: set TMPDIR to a folder that can be written, or use --keep", err)
+			return "", nil, fmt.Errorf("make data folder: %w: set TMPDIR to a writable folder, or use --keep", err)
 		}
 		return path, func() error { return os.RemoveAll(path) }, nil
 	}
@@ -188,7 +192,7 @@ func (f *demoFlags) folder() (path string, remove func() error, err error) {
 		return "", nil, fmt.Errorf("read data folder: %w", err)
 	}
 	if len(held) > 0 {
-		return "", nil, fmt.Errorf("data folder %s is not empty: name another for --keep, or serve what is in it with "+
+		return "", nil, fmt.Errorf("data folder %s is not empty: name another folder with --keep, or serve its data with "+
 			"loaderd serve --run %s --data-dir %s",
 			f.keep, demo.Run, f.keep)
 	}
@@ -202,7 +206,7 @@ func (f *demoFlags) config(folder string) (config.Config, error) {
 	case err != nil:
 		return c, err
 	case !c.Stream.Embedded():
-		return c, command.Usage(errors.New("--set stream.url: the demo runs a NATS server of its own; for another server " +
+		return c, command.Usage(errors.New("--set stream.url: the demo runs its own NATS server; to use another server, " +
 			"see loaderd serve and loaderd publish"))
 	case c.Tokenizer.Name == config.TokenizerNone:
 		return c, command.Usage(errors.New("--tokenizer none: the demo's documents are text and need a tokenizer"))

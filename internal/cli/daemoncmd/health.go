@@ -31,13 +31,16 @@ func NewHealthCmd() *cobra.Command {
 	var wait time.Duration
 	cmd := &cobra.Command{
 		Use:   "health",
-		Short: "Ask the daemon of this machine whether it lives, for service managers and containers",
-		Long: `Ask the daemon of this machine whether it lives, and with --ready whether readers can expect steps: /healthz and /readyz at http.listen of its
-configuration, which is read as serve reads it. No token is needed. The exit status is 0 when it does, else 1 with the reason.
+		Short: "Check the local daemon's health",
+		Long: `Check the local daemon's health, or with --ready whether readers can expect
+steps. The command requests /healthz or /readyz at http.listen of the
+configuration, which is loaded as serve loads it. No token is needed. The exit
+status is 0 on success, else 1 with the reason. Service managers and containers
+can use the command as a probe.
 
-It says nothing of how the run does: that is loaderd status.`,
+The command does not check the state of the run: use loaderd status.`,
 		Example: `  loaderd health -c /etc/loaderd/loaderd.yaml
-  loaderd health --ready --wait 1m                  # until it is, a minute at the most
+  loaderd health --ready --wait 1m                  # wait up to one minute
   loaderd health --http https://trainer-0:9815`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -67,9 +70,9 @@ It says nothing of how the run does: that is loaderd status.`,
 	}
 	fl := cmd.Flags()
 	flags.RegisterFile(cmd)
-	fl.StringVar(&address, "http", "", "`URL` of the daemon's HTTP server, in place of http.listen of the configuration")
-	fl.BoolVar(&ready, "ready", false, "ask whether readers can expect steps")
-	fl.DurationVar(&wait, "wait", 0, "ask again for so long before giving up")
+	fl.StringVar(&address, "http", "", "`URL` of the daemon's HTTP server (default: http.listen of the configuration)")
+	fl.BoolVar(&ready, "ready", false, "check whether readers can expect steps")
+	fl.DurationVar(&wait, "wait", 0, "repeat a failed check for this long")
 	return cmd
 }
 
@@ -78,7 +81,7 @@ func ownAddress(c config.HTTP) (string, error) {
 	host, port, err := net.SplitHostPort(c.Listen)
 	if err != nil || port == "0" {
 		return "",
-			command.Usage(fmt.Errorf("http.listen: %q: want a port that can be known; else name the daemon with --http",
+			command.Usage(fmt.Errorf("http.listen: %q: want a fixed port; otherwise set --http to the URL of the daemon",
 				c.Listen))
 	}
 	if host == "" || net.ParseIP(host).IsUnspecified() {
@@ -113,16 +116,16 @@ func askHealth(ctx context.Context, client *http.Client, url string) (string, er
 	}
 	a, err := client.Do(q)
 	if err != nil {
-		return "", fmt.Errorf("ask the daemon: %w", err)
+		return "", fmt.Errorf("cannot reach the daemon: %w", err)
 	}
 	defer a.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(a.Body, 4096))
 	said := strings.TrimSpace(string(text))
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("ask the daemon: %w", err)
+		return "", fmt.Errorf("cannot read the daemon's response: %w", err)
 	case a.StatusCode != http.StatusOK && said == "":
-		return "", fmt.Errorf("%s answers %s", url, a.Status)
+		return "", fmt.Errorf("%s returned %s", url, a.Status)
 	case a.StatusCode != http.StatusOK:
 		return "", errors.New(said)
 	}

@@ -19,13 +19,14 @@ func NewPageCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "page",
 		Short: "Print a link that opens the live page",
-		Long: `Print a link that opens the live page of the daemon on this machine, at http.listen of its configuration, which is
-read as serve reads it. The link opens the page once, within ten minutes, and for the daemon that runs now. It is made
-from the token in the daemon's data folder.
+		Long: `Print a link that opens the live page of the local daemon. The page is at
+http.listen of the configuration, which is loaded as serve loads it. The link
+opens the page once, within ten minutes, and only for the daemon process that
+runs now. It is made from the token in the daemon's data folder.
 
-The page stays open in its tab until the daemon stops, for a week at most. Over a tunnel open the link with the
-tunnel's port in place of the daemon's. A daemon with identities or a token file has no such link: its page asks for a
-token.`,
+The page stays open in its tab until the daemon stops, for at most a week. Over
+a tunnel, replace the daemon's port in the link with the tunnel's port. A daemon
+with identities or a token file has no such link. Its page requires a token.`,
 		Example: `  loaderd page
   loaderd page -c /etc/loaderd/loaderd.yaml
   loaderd page --data-dir /data/loaderd --http http://127.0.0.1:9816`,
@@ -36,8 +37,8 @@ token.`,
 				return err
 			}
 			if !c.Flight.RequiresOwnToken() {
-				return command.Usage(errors.New("this configuration asks for no token of the data folder: open the page at " +
-					"http.listen, with a token where it asks for one"))
+				return command.Usage(errors.New("this configuration does not use the token of the data folder: open the page " +
+					"at http.listen, with a token if the page requires one"))
 			}
 			if address == "" {
 				if address, err = ownAddress(c.HTTP); err != nil {
@@ -56,7 +57,8 @@ token.`,
 		},
 	}
 	flags.RegisterFile(cmd)
-	flags.Override(cmd, "data-dir", "stream.dir", "data `folder` of the daemon, which has its token")
-	cmd.Flags().StringVar(&address, "http", "", "`URL` of the daemon's HTTP server, in place of http.listen")
+	flags.Override(cmd, "data-dir", "stream.dir", "data `folder` of the daemon, which holds its token")
+	cmd.Flags().StringVar(&address, "http", "",
+		"`URL` of the daemon's HTTP server (default: http.listen of the configuration)")
 	return cmd
 }

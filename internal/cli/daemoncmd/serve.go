@@ -18,18 +18,22 @@ func NewServeCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Run the daemon",
-		Long: `Run the daemon: read documents from the stream, plan steps and serve them to readers until SIGTERM or SIGINT. Started again over the
-same data, it continues the run's plan.
+		Long: `Run the daemon: read documents from the stream, plan steps and serve them to
+readers until SIGTERM or SIGINT. After a restart over the same data, the daemon
+continues the run's plan.
 
-Settings come from the built-in defaults, the file of --config, the environment (LOADERD_STREAM__DIR sets stream.dir) and flags, the
-later over the earlier. --print-config shows every setting with its meaning.
+Settings come from built-in defaults, the file of --config, the environment
+(LOADERD_STREAM__DIR sets stream.dir) and flags. Later ones override earlier
+ones. --print-config prints every setting with its description.
 
-Where no identities are configured the daemon answers this user alone: by a token in its data folder, which commands and
-the Python client find there. On a terminal it prints a link that opens the live page; loaderd page prints another one.`,
-		Example: `  # everything at its default: a NATS server inside, data in ./loaderd-data, Flight on 127.0.0.1:8815
+Without configured identities, the daemon serves only this user: calls need the
+token in its data folder. Commands and the Python client find the token there.
+On a terminal the daemon prints a link that opens the live page. loaderd page
+prints another link.`,
+		Example: `  # all defaults: embedded NATS server, data in ./loaderd-data, Flight on 127.0.0.1:8815
   loaderd serve
 
-  # from a file, with one setting changed
+  # a configuration file with one setting changed
   loaderd serve -c loaderd.yaml --set steps.rows=256
 
   # write a configuration file to start from
@@ -47,7 +51,7 @@ the Python client find there. On a terminal it prints a link that opens the live
 			if untilEOF {
 				if flags.File == "-" {
 					return command.Usage(
-						errors.New("--until-eof and --config - both read standard input: give the configuration as a file"))
+						errors.New("--until-eof and --config - both read standard input: pass the configuration as a file"))
 				}
 				var cancel context.CancelFunc
 				ctx, cancel = whileOpen(ctx, cmd.InOrStdin())
@@ -61,8 +65,8 @@ the Python client find there. On a terminal it prints a link that opens the live
 		},
 	}
 	flags.Register(cmd)
-	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the effective configuration as YAML and stop")
-	cmd.Flags().BoolVar(&untilEOF, "until-eof", false, "stop when standard input ends too: for programs that start a "+
-		"daemon of their own, which is not to outlive them")
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "print the effective configuration as YAML and exit")
+	cmd.Flags().BoolVar(&untilEOF, "until-eof", false,
+		"also stop at the end of standard input, so that the daemon ends with the program that started it")
 	return cmd
 }

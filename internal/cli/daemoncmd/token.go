@@ -21,7 +21,8 @@ import (
 
 // NewTokenCmd returns the command token.
 func NewTokenCmd() *cobra.Command {
-	return command.Group("token", "Say who is let in, and what they may do", `  loaderd token create trainer --role train > trainer.token
+	return command.Group("token", "Manage identities and tokens",
+		`  loaderd token create trainer --role train > trainer.token
   loaderd token create prometheus --role read --days 90 > prometheus.token
   loaderd token list
   loaderd token revoke trainer
@@ -33,16 +34,18 @@ func NewTokenCmd() *cobra.Command {
 func newTokenFlightCmd() *cobra.Command {
 	return keptTokenCmd(&cobra.Command{
 		Use:   "flight",
-		Short: "Print the token for calls from this machine",
-		Long: `Print the token that the daemon of this machine asks for, from its data folder: by Flight and HTTP, for everything
-but health, where neither identities nor a token file are configured. Commands and the Python client find it there
-themselves. Other clients send it as the header authorization: Bearer TOKEN.`,
+		Short: "Print the token for calls to the local daemon",
+		Long: `Print the token that the local daemon requires for Flight and HTTP calls other
+than health checks. The command reads it from the daemon's data folder. The
+daemon requires this token if neither identities nor a token file are
+configured. Commands and the Python client find it in the data folder. Other
+clients send it in the header authorization: Bearer TOKEN.`,
 		Example: `  loaderd token flight --data-dir /data > flight.token
   printf 'Authorization: Bearer %s' "$(loaderd token flight)" | curl -H @- http://127.0.0.1:9815/metrics`,
 	}, auth.FlightTokenFile, func(c config.Config) error {
 		if !c.Flight.RequiresOwnToken() {
-			return errors.New("this configuration asks for no token of the data folder: flight.identities, flight.token_file, " +
-				"flight.client_ca or flight.insecure is set")
+			return errors.New("this configuration does not use the token of the data folder: flight.identities, " +
+				"flight.token_file, flight.client_ca or flight.insecure is set")
 		}
 		return nil
 	})
@@ -51,14 +54,16 @@ themselves. Other clients send it as the header authorization: Bearer TOKEN.`,
 func newTokenProducerCmd() *cobra.Command {
 	return keptTokenCmd(&cobra.Command{
 		Use:   "producer",
-		Short: "Print the token with which producers publish",
-		Long: `Print the token with which producers publish to the NATS server inside the daemon of this machine, from its data folder. All daemons of a cluster have
-the same one. Whoever has it may publish documents and learn what has become of them, and no more.`,
+		Short: "Print the token that producers use to publish",
+		Long: `Print the token that producers use to publish to the local daemon's embedded
+NATS server. The command reads it from the daemon's data folder. All daemons of
+a cluster have the same token. It only permits publishing documents and reading
+their outcome.`,
 		Example: `  loaderd token producer --data-dir /data > producer.token
   kubectl exec pretrain-loaderd-0 -- loaderd token producer -c /etc/loaderd/loaderd.yaml > producer.token`,
 	}, server.ProducerFile, func(c config.Config) error {
 		if c.Stream.URL != "" {
-			return fmt.Errorf("stream.url is set: producers are known by what the NATS servers at %s know them by", c.Stream.URL)
+			return fmt.Errorf("stream.url is set: producers authenticate as the NATS servers at %s require", c.Stream.URL)
 		}
 		return nil
 	})
@@ -91,12 +96,12 @@ func keptTokenCmd(cmd *cobra.Command, file string, check func(config.Config) err
 
 func noKeptToken(file, dir string) error {
 	return fmt.Errorf(
-		"there is no %s in %s: it is made when a daemon starts there; name its data folder by --data-dir or -c",
+		"cannot find %s in %s: a daemon creates it at its start; name the daemon's data folder with --data-dir or -c",
 		file, dir)
 }
 
 func identitiesFlag(cmd *cobra.Command, file *string) {
-	cmd.Flags().StringVar(file, "identities", "identities.json", "`file` of identities, which flight.identities names")
+	cmd.Flags().StringVar(file, "identities", "identities.json", "`file` of identities that flight.identities names")
 }
 
 func newTokenCreateCmd() *cobra.Command {
@@ -105,12 +110,16 @@ func newTokenCreateCmd() *cobra.Command {
 	var i auth.Identity
 	cmd := &cobra.Command{
 		Use:   "create NAME --role ROLE",
-		Short: "Let somebody in, and print their token",
-		Long: `Add an identity to a file, and print its token, once: the file keeps a hash of it. A daemon with flight.identities set to the file lets it in within
-seconds, without a restart. Roles: read (steps, and what a run says of itself), train (commit and leave too, for keepers of its own: those with its
-name, or its name, a slash and more), operate (seal, drain, checkpoint, ledger, find too, and all keepers).
+		Short: "Add an identity and print its token",
+		Long: `Add an identity to a file and print its token once. The file stores only a hash
+of the token. A daemon with flight.identities set to the file accepts the
+identity within seconds, without a restart. Roles:
+  read     read steps and the state of a run
+  train    read, commit and leave, for jobs of the identity: NAME and NAME/...
+  operate  train for all jobs, and seal, drain, checkpoint, ledger and find
 
-With --certificate there is no token: who shows a client certificate with that name (of a host, a URI, or the common name) is known by it
+With --certificate no token is made. A client has the identity if its
+certificate contains that name as a host, a URI or the common name
 (flight.client_ca).`,
 		Example: `  loaderd token create trainer --role train --run 'pretrain-*' > trainer.token
   loaderd token create eval --role read --certificate eval.corp.example`,
@@ -124,7 +133,7 @@ With --certificate there is no token: who shows a client certificate with that n
 				return command.Usage(fmt.Errorf("--role %q: want read, train or operate", role))
 			}
 			if days < 0 || days > 36500 {
-				return command.Usage(fmt.Errorf("--days %d: want 0 (no end) to 36500", days))
+				return command.Usage(fmt.Errorf("--days %d: want 0 (no expiry) to 36500", days))
 			}
 			if days > 0 {
 				i.Expires = i.Created.AddDate(0, 0, days)
@@ -140,8 +149,8 @@ With --certificate there is no token: who shows a client certificate with that n
 				fmt.Fprintln(cmd.OutOrStdout(), token)
 			}
 			fmt.Fprintf(cmd.ErrOrStderr(),
-				"loaderd: %s may %s, by %s; daemons with flight.identities: %s let it in within seconds\n", i.Name, i.Role,
-				knownBy(i), file)
+				"loaderd: added %s with role %s, identified by %s; daemons with flight.identities: %s accept it within seconds\n",
+				i.Name, i.Role, knownBy(i), file)
 			return nil
 		},
 	}
@@ -149,12 +158,12 @@ With --certificate there is no token: who shows a client certificate with that n
 	fl := cmd.Flags()
 	fl.StringVar(&role, "role", "", "read, train or operate")
 	fl.StringArrayVar(&i.Runs, "run", nil,
-		"`name` of a run it may see, or the beginning of names and *; may be repeated; none: all")
+		"`name` of a run that it may access, or a prefix and *; may be repeated (default: all runs)")
 	fl.StringArrayVar(&i.Keepers, "keeper", nil,
-		"`name` of a keeper it may commit for, or the beginning of names and *; may be repeated; none: its own name")
+		"`name` of a job that it may commit for, or a prefix and *; may be repeated (default: its own name)")
 	fl.StringVar(&i.Certificate, "certificate", "",
-		"`name` in the client certificate that it is known by, in place of a token")
-	fl.IntVar(&days, "days", 0, "for how many days it is let in; 0: until it is revoked")
+		"`name` in the client certificate that identifies the client, in place of a token")
+	fl.IntVar(&days, "days", 0, "days until the identity expires; 0: valid until it is revoked")
 	return cmd
 }
 
@@ -170,7 +179,7 @@ func newTokenListCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List who is let in",
+		Short: "List identities",
 		Args:  command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			all, err := auth.ReadFile(file)
@@ -181,7 +190,7 @@ func newTokenListCmd() *cobra.Command {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(all)
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tROLE\tKNOWN BY\tRUNS\tKEEPERS\tCREATED\tEXPIRES")
+			fmt.Fprintln(w, "NAME\tROLE\tIDENTIFIED BY\tRUNS\tKEEPERS\tCREATED\tEXPIRES")
 			for _, i := range all {
 				keepers := i.Keepers
 				switch {
@@ -215,7 +224,7 @@ func day(t time.Time, none string) string {
 	case t.IsZero():
 		return none
 	case t.Before(time.Now()) && none == "never":
-		return t.Format(time.DateOnly) + " (over)"
+		return t.Format(time.DateOnly) + " (expired)"
 	}
 	return t.Format(time.DateOnly)
 }
@@ -224,15 +233,16 @@ func newTokenRevokeCmd() *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "revoke NAME",
-		Short: "Let somebody in no more",
-		Long: `Take an identity out of a file. Daemons with flight.identities set to it refuse its calls within seconds. Streams that it reads already go on until
-they end.`,
+		Short: "Revoke a token",
+		Long: `Revoke a token: remove its identity from a file. Daemons with flight.identities
+set to the file reject its calls within seconds. Streams that it already reads
+continue until they end.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := auth.Remove(file, args[0]); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is let in no more\n", args[0])
+			fmt.Fprintf(cmd.OutOrStdout(), "revoked %s\n", args[0])
 			return nil
 		},
 	}

@@ -20,7 +20,8 @@ import (
 
 // NewDeadCmd returns the command dead.
 func NewDeadCmd() *cobra.Command {
-	return command.Group("dead", "Look at documents that could not be decoded, and publish them again", `  loaderd dead list --data-dir /data/loaderd
+	return command.Group("dead", "Inspect dead letters and publish them again",
+		`  loaderd dead list --data-dir /data/loaderd
   loaderd dead retry --reason BAD_JSON --edit 'jq -c .' --data-dir /data/loaderd`,
 		newDeadListCmd(), newDeadShowCmd(), newDeadExportCmd(), newDeadRetryCmd())
 }
@@ -35,14 +36,14 @@ type deadLetters struct {
 
 func (d *deadLetters) register(cmd *cobra.Command) {
 	d.RegisterStore(cmd)
-	cmd.Flags().StringVar(&d.source, "source", "", "only those of the source of this `name`, of a run with several")
+	cmd.Flags().StringVar(&d.source, "source", "", "only letters of the source with this `name`, if the run has several")
 }
 
 // registerChoice adds the flags that select letters.
 func (d *deadLetters) registerChoice(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVar(&d.reasons, "reason", nil, "only those of this `reason`, such as BAD_JSON; may be repeated")
-	f.DurationVar(&d.since, "since", 0, "only those that are not older than this, such as 90m or 24h")
+	f.StringArrayVar(&d.reasons, "reason", nil, "only letters with this `reason`, such as BAD_JSON; may be repeated")
+	f.DurationVar(&d.since, "since", 0, "only letters that are not older than this, such as 90m or 24h")
 }
 
 // with calls f with the selected dead-letter streams.
@@ -72,7 +73,7 @@ func (d *deadLetters) boxes(ctx context.Context, store *stream.Store) ([]*deadle
 	}
 	i := slices.IndexFunc(boxes, func(b *deadletter.Queue) bool { return b.Source == d.source })
 	if i < 0 {
-		return nil, fmt.Errorf("there are no dead letters of source %s; %s", d.source, sourcesOf(boxes))
+		return nil, fmt.Errorf("source %s has no dead letters; %s", d.source, sourcesOf(boxes))
 	}
 	return boxes[i : i+1], nil
 }
@@ -94,11 +95,11 @@ func sourcesOf(boxes []*deadletter.Queue) string {
 func one(boxes []*deadletter.Queue) (*deadletter.Queue, error) {
 	switch len(boxes) {
 	case 0:
-		return nil, errors.New("there are no dead letters")
+		return nil, errors.New("no dead letters")
 	case 1:
 		return boxes[0], nil
 	}
-	return nil, command.Usage(fmt.Errorf("each source has letters of its own: say which with --source (%s)",
+	return nil, command.Usage(fmt.Errorf("several sources have dead letters: name one with --source (%s)",
 		sourcesOf(boxes)))
 }
 
@@ -114,7 +115,7 @@ func letterNumbers(args []string) (letters []uint64, err error) {
 		}
 		if err != nil || a == 0 || b < a || b-a >= most {
 			return nil, command.Usage(fmt.Errorf(
-				"letter %q: want a number as loaderd dead list shows it, or two with a - between", arg))
+				"letter %q: want a number from loaderd dead list, or a range such as 7-12", arg))
 		}
 		for n := a; n <= b; n++ {
 			letters = append(letters, n)
@@ -147,6 +148,6 @@ func letterName(l deadletter.Letter) string {
 
 // none reports that no letter was selected.
 func none(w io.Writer) error {
-	_, err := fmt.Fprintln(w, "there are no such dead letters")
+	_, err := fmt.Fprintln(w, "no matching dead letters")
 	return err
 }

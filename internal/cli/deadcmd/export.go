@@ -19,10 +19,13 @@ func newDeadExportCmd() *cobra.Command {
 	var letters deadLetters
 	cmd := &cobra.Command{
 		Use:   "export [LETTER...]",
-		Short: "Write dead letters as JSON lines, with the payloads as they were",
-		Long: `Write dead letters as lines of JSON to standard output: letter, source, reason, problem, stream, sequence and subject of the document, time, headers, and the
-payload as text, or as base64 where it is no UTF-8. What a letter had no room for is named under "truncated". All that are meant are written, oldest
-first, or those whose numbers are given (7, or 7-12).`,
+		Short: "Export dead letters as JSON lines",
+		Long: `Export dead letters as JSON lines to standard output, oldest first. The command
+exports all letters that the flags select, or the letters with the given numbers
+(7, or 7-12). A line has the letter, source, reason, problem, the document's
+stream, sequence and subject, the time, the headers and the payload. The payload
+is text, or base64 if it is not UTF-8. "truncated" names the parts that exceeded
+the size of a letter.`,
 		Example: `  loaderd dead export --data-dir /data/loaderd > dead.jsonl
   loaderd dead export --reason BAD_JSON -c loaderd.yaml | jq -r .text`,
 		RunE: func(cmd *cobra.Command, args []string) error {

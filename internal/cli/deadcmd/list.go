@@ -26,10 +26,13 @@ func newDeadListCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List dead letters: what could not be decoded, and why",
-		Long: `List dead letters: messages of the document stream that could not be decoded. Each has a number in its stream of dead letters (of a run with several sources
-each source has its own), a reason, and the document that it is of. The stream drops its oldest letters when it is full (stream.dead_letter_bytes).
-The newest are listed, and all that are meant are counted. Daemons may write letters meanwhile; nothing is changed.`,
+		Short: "List dead letters and their reasons",
+		Long: `List dead letters: messages of the document stream that could not be decoded. A
+letter has a number in its dead-letter stream, a reason, and the sequence of its
+document. In a run with several sources, each source has its own dead-letter
+stream. A full stream drops its oldest letters (stream.dead_letter_bytes). The
+list shows the newest letters, and the count covers all selected ones. Nothing
+is changed. Daemons may write letters meanwhile.`,
 		Example: `  loaderd dead list --data-dir /data/loaderd
   loaderd dead list -c loaderd.yaml --source math --reason BAD_JSON --since 24h --json`,
 		Args: command.NoArguments,
@@ -51,7 +54,7 @@ The newest are listed, and all that are meant are counted. Daemons may write let
 	}
 	letters.register(cmd)
 	letters.registerChoice(cmd)
-	cmd.Flags().IntVarP(&most, "number", "n", 50, "how `many` letters to list, the newest; 0 all")
+	cmd.Flags().IntVarP(&most, "number", "n", 50, "`number` of newest letters to list; 0: all")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

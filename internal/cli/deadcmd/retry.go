@@ -26,19 +26,25 @@ func newDeadRetryCmd() *cobra.Command {
 	var all, dryRun bool
 	cmd := &cobra.Command{
 		Use:   "retry (LETTER... | --reason REASON | --source NAME | --since TIME | --all)",
-		Short: "Publish dead letters again, mended or as they were",
-		Long: `Publish dead letters again as new documents, behind all others of their stream: payload, subject and headers as they were published first, and the header
-Loaderd-Retry-Of, which says of which letter it is. The letters stay. Each is published again once: that is recorded beside the documents, so that a
-second retry leaves it out, one that was killed goes on where it was, and two at a time do not publish twice. (A retry waits up to a minute for one that
-was killed or is at work.)
+		Short: "Publish dead letters again, unchanged or edited",
+		Long: `Publish dead letters again as new documents at the end of their stream. Payload,
+subject and headers are those of the original. The header Loaderd-Retry-Of names
+the letter. The letters are kept. Each letter is published again only once,
+which is recorded with the documents. A second retry skips it, and an
+interrupted retry continues. Two simultaneous retries do not publish twice: a
+retry waits up to a minute for another one that runs or was killed.
 
---edit COMMAND runs a command for each letter, by sh -c: it gets the payload on standard input and gives the mended one on standard output. It finds
-LOADERD_LETTER, LOADERD_SOURCE, LOADERD_REASON, LOADERD_PROBLEM, LOADERD_SUBJECT and LOADERD_SEQUENCE in its environment. Where it fails the letter
-is left as it is. --header replaces a header, such as a wrong Content-Type. What still cannot be decoded becomes a new letter.
+--edit COMMAND runs a command for each letter with sh -c. The command reads the
+payload from standard input and writes the edited payload to standard output.
+Its environment has LOADERD_LETTER, LOADERD_SOURCE, LOADERD_REASON,
+LOADERD_PROBLEM, LOADERD_SUBJECT and LOADERD_SEQUENCE. If the command fails, the
+letter is not published. --header replaces a header, such as a wrong
+Content-Type. A document that still cannot be decoded becomes a new letter.
 
-A letter without all of its payload (it was larger than a letter may be) is taken from the document stream, as long as that holds it. Nothing can be published
-to a stream that is sealed (loaderd source seal): then the letters can be exported and published to another source. A run that was sealed (loaderd
-seal) reads nothing behind its end, whatever is published.`,
+A payload that was too large for a letter is read from the document stream while
+the stream contains it. A sealed stream (loaderd source seal) accepts no
+documents. In that case, export the letters and publish them to another source.
+A sealed run (loaderd seal) reads no documents after its end.`,
 		Example: `  loaderd dead retry 17 --edit 'iconv -f latin1 -t utf-8' --data-dir /data/loaderd
   loaderd dead retry --reason NO_TOKENIZER --dry-run -c loaderd.yaml
   loaderd dead retry --reason BAD_CONTENT_TYPE --header Content-Type=text/plain -c loaderd.yaml
@@ -53,7 +59,7 @@ seal) reads nothing behind its end, whatever is published.`,
 			case len(numbers) > 0 && (all || len(letters.reasons) > 0 || letters.since > 0):
 				return command.Usage(errors.New("want either the numbers of letters, or --reason, --since or --all"))
 			case len(numbers) == 0 && !chosen && !all:
-				return command.Usage(errors.New("which letters? Give their numbers, --reason, --source, --since, or --all"))
+				return command.Usage(errors.New("no letters selected: want their numbers, --reason, --source, --since or --all"))
 			}
 			replace, err := readHeaders(headers)
 			if err != nil {
@@ -68,12 +74,13 @@ seal) reads nothing behind its end, whatever is published.`,
 	letters.register(cmd)
 	letters.registerChoice(cmd)
 	f := cmd.Flags()
-	f.BoolVar(&all, "all", false, "all letters, of all sources unless --source names one")
+	f.BoolVar(&all, "all", false, "all letters, of all sources unless --source is set")
 	f.StringVar(&edit, "edit", "",
-		"`command` that gets each payload on standard input and gives the mended one on standard output")
+		"`command` that reads a payload from standard input and writes the edited one to standard output")
 	f.StringArrayVar(&headers, "header", nil,
-		"`NAME=VALUE`: another header in place of one; without VALUE none; may be repeated")
-	f.BoolVar(&dryRun, "dry-run", false, "publish and record nothing: run the command, and say what would be published")
+		"`NAME=VALUE`: new value of a header; NAME= removes the header; may be repeated")
+	f.BoolVar(&dryRun, "dry-run", false,
+		"run the command and report what would be published, but publish and record nothing")
 	return cmd
 }
 
@@ -127,7 +134,7 @@ func (r *retrying) box(ctx context.Context, b *deadletter.Queue, letters []uint6
 	r.published, r.already, r.left, r.first, r.last = 0, 0, 0, 0, 0
 	retry := deadletter.Retry{DryRun: r.dryRun, Header: r.headers, OnOutcome: r.told}
 	if r.edit != "" {
-		retry.Edit = r.mend
+		retry.Edit = r.runEdit
 	}
 	err := retry.Do(ctx, b, letters)
 	if _, failed := fmt.Fprintln(r.out, r.summary(b)); failed != nil {
@@ -137,7 +144,8 @@ func (r *retrying) box(ctx context.Context, b *deadletter.Queue, letters []uint6
 		r.warn(ctx, b)
 	}
 	if err == nil && r.left > 0 {
-		err = fmt.Errorf("%s of stream %s could not be published again", humanize.Things(int(r.left), "letter"), b.Name())
+		err = fmt.Errorf("cannot publish %s of stream %s again: see the messages above",
+			humanize.Things(int(r.left), "letter"), b.Name())
 	}
 	return err
 }
@@ -174,10 +182,10 @@ func (r *retrying) summary(b *deadletter.Queue) string {
 		text += fmt.Sprintf(", as document %d of stream %s", r.last, b.Documents())
 	}
 	if r.already > 0 {
-		text += fmt.Sprintf("; %d had been before", r.already)
+		text += fmt.Sprintf("; %d already published", r.already)
 	}
 	if r.left > 0 {
-		text += fmt.Sprintf("; %d could not be", r.left)
+		text += fmt.Sprintf("; %d failed", r.left)
 	}
 	return text
 }
@@ -187,7 +195,7 @@ func (r *retrying) warn(ctx context.Context, b *deadletter.Queue) {
 	readers, _ := retention.Readers(ctx, b.Store()) // advice only
 	for _, x := range readers {
 		if x.Sealed {
-			fmt.Fprintf(r.errs, "run %s ends behind document %d of stream %s: it reads none of these\n", x.Run, x.End,
+			fmt.Fprintf(r.errs, "run %s ends at document %d of stream %s: it reads none of these\n", x.Run, x.End,
 				b.Documents())
 		}
 	}
@@ -202,7 +210,7 @@ func readHeaders(flags []string) (map[string]string, error) {
 		if !ok || twice || name == "" || strings.HasPrefix(strings.ToLower(name), "nats-") ||
 			strings.ContainsFunc(name, notOfHeader) || strings.ContainsAny(value, "\r\n") {
 			return nil, command.Usage(fmt.Errorf("--header %q: want NAME=VALUE, such as Content-Type=text/plain, each name "+
-				"once and none of the server's (Nats-...)", text))
+				"once and no header of the server (Nats-...)", text))
 		}
 		out[name] = value
 	}
@@ -211,15 +219,15 @@ func readHeaders(flags []string) (map[string]string, error) {
 
 func notOfHeader(r rune) bool { return r <= ' ' || r > '~' || r == ':' }
 
-// mostMended limits the output of an edit command, in bytes.
-const mostMended = 64 << 20
+// maxEdited limits the output of an edit command, in bytes.
+const maxEdited = 64 << 20
 
-// mend runs the --edit command on a payload and returns its output.
-func (r *retrying) mend(ctx context.Context, l deadletter.Letter) ([]byte, error) {
+// runEdit runs the --edit command on a payload and returns its output.
+func (r *retrying) runEdit(ctx context.Context, l deadletter.Letter) ([]byte, error) {
 	cmd := exec.CommandContext(ctx, "sh", "-c", r.edit)
 	cmd.Stdin = bytes.NewReader(l.Data)
 	var out, said bounded
-	out.left, said.left = mostMended, 4<<10
+	out.left, said.left = maxEdited, 4<<10
 	cmd.Stdout, cmd.Stderr = &out, &said
 	cmd.Env = append(os.Environ(), "LOADERD_LETTER="+strconv.FormatUint(l.Letter, 10), "LOADERD_SOURCE="+l.Source,
 		"LOADERD_REASON="+l.Reason,
@@ -230,7 +238,7 @@ func (r *retrying) mend(ctx context.Context, l deadletter.Letter) ([]byte, error
 	case ctx.Err() != nil:
 		return nil, ctx.Err()
 	case out.more:
-		return nil, fmt.Errorf("--edit gives more than %d MiB", mostMended>>20)
+		return nil, fmt.Errorf("--edit wrote more than %d MiB", maxEdited>>20)
 	case err != nil && said.kept.Len() > 0:
 		return nil, fmt.Errorf("--edit: %w: %s", err, excerptOf(strings.TrimSpace(said.kept.String()), 300))
 	case err != nil:

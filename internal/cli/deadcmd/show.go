@@ -23,10 +23,12 @@ func newDeadShowCmd() *cobra.Command {
 	var all bool
 	cmd := &cobra.Command{
 		Use:   "show LETTER",
-		Short: "Show one dead letter: why, where, its headers and its payload",
-		Long: `Show one dead letter, by the number that loaderd dead list shows: the reason, the document that it is of, the headers that this was published with, and its payload.
-A payload of UTF-8 is shown as text, in which what is invisible is written as \t or \x1b; any other as hexadecimal digits. loaderd dead export writes it
-as it was.`,
+		Short: "Show a dead letter with its headers and payload",
+		Long: `Show the dead letter with a number from loaderd dead list: its reason, its
+document, the headers of that document, and its payload. A UTF-8 payload is
+shown as text, with invisible characters written as \t or \x1b. Another payload
+is shown as hexadecimal digits. loaderd dead export writes the payload
+unchanged.`,
 		Example: `  loaderd dead show 17 --data-dir /data/loaderd
   loaderd dead show 3 --source math -c loaderd.yaml`,
 		Args: cobra.ExactArgs(1),
@@ -53,7 +55,7 @@ as it was.`,
 		},
 	}
 	letters.register(cmd)
-	cmd.Flags().BoolVar(&all, "all", false, "show all of the payload, and not only its beginning")
+	cmd.Flags().BoolVar(&all, "all", false, "show the complete payload, not only its beginning")
 	return cmd
 }
 
@@ -73,7 +75,7 @@ func writeLetter(w io.Writer, l deadletter.Letter, retried, all bool) error {
 	for _, x := range [][2]string{
 		{"reason", l.Reason}, {"problem", l.Problem}, {"document", fmt.Sprintf("%d of stream %s", l.Sequence, l.Stream)},
 		{"subject", l.Subject},
-		{"stored", l.Time.UTC().Format(time.RFC3339)}, {"left out", strings.Join(l.Truncated, ", ")},
+		{"stored", l.Time.UTC().Format(time.RFC3339)}, {"truncated", strings.Join(l.Truncated, ", ")},
 	} {
 		if x[1] != "" {
 			fmt.Fprintf(w, "  %-9s %s\n", x[0], command.Visible(x[1], false))

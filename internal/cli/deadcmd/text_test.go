@@ -44,10 +44,10 @@ func TestDeadGolden(t *testing.T) {
 	l.Data = []byte(strings.Repeat("ä", shownText))
 	if got := payload(l.Data, false); !strings.Contains(got, "4.0 KiB more") || strings.Contains(got, `\x`) ||
 		len(got) > shownText+100 {
-		t.Errorf("a long payload is shown in %d bytes: ...%s", len(got), got[len(got)-80:])
+		t.Errorf("output for a long payload has %d bytes: ...%s", len(got), got[len(got)-80:])
 	}
 	if got := payload(l.Data, true); got != string(l.Data)+"\n" {
-		t.Errorf("all of it is shown in %d bytes", len(got))
+		t.Errorf("output of the complete payload has %d bytes", len(got))
 	}
 }
 

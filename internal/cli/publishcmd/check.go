@@ -44,9 +44,9 @@ func (f *publishFlags) check(paths []string, tokens bool) error {
 	for _, path := range paths {
 		switch {
 		case path == "-" && len(paths) > 1:
-			return errors.New("- (standard input) can not be combined with other paths")
+			return errors.New("- (standard input) cannot be combined with other paths")
 		case path == "-" && f.corpus.Format == corpus.Parquet:
-			return errors.New("standard input can not be Parquet: its index is at the end, so it needs a file")
+			return errors.New("standard input cannot be Parquet, whose index is at the end: pass a file")
 		}
 	}
 	return nil

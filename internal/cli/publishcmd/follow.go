@@ -22,12 +22,12 @@ type followFlags struct {
 }
 
 func (f *followFlags) register(fl *pflag.FlagSet) {
-	fl.BoolVar(&f.on, "follow", false, "go on with files that appear: PATHs are folders, or patterns (* and **) in "+
-		"quotes. Ends on SIGTERM, and goes on with the same command")
+	fl.BoolVar(&f.on, "follow", false,
+		"until SIGTERM, also publish files that appear; PATHs are folders, or patterns (* and **) in quotes")
 	fl.DurationVar(&f.settle, "follow-settle", 5*time.Second,
-		"how long a file's size and time must have been the same; 0 where whole files are renamed into place")
-	fl.DurationVar(&f.every, "follow-every", time.Second, "how often to look for files")
-	fl.StringVar(&f.until, "follow-until", "", "end when this file is there and everything before it is published")
+		"time for which a file must be unchanged; 0 if complete files are renamed into place")
+	fl.DurationVar(&f.every, "follow-every", time.Second, "interval between searches for files")
+	fl.StringVar(&f.until, "follow-until", "", "end after this file exists and everything before it is published")
 }
 
 // check reports errors of the flags.
@@ -35,14 +35,14 @@ func (f *followFlags) check(changed func(string) bool, paths []string, dryRun bo
 	if !f.on {
 		for _, name := range []string{"follow-settle", "follow-every", "follow-until"} {
 			if changed(name) {
-				return fmt.Errorf("--%s wants --follow", name)
+				return fmt.Errorf("--%s needs --follow", name)
 			}
 		}
 		return nil
 	}
 	switch {
 	case dryRun:
-		return errors.New("--dry-run looks at what is there: leave --follow out")
+		return errors.New("--dry-run reads only existing files: remove --follow")
 	case f.settle < 0:
 		return fmt.Errorf("--follow-settle %v: want 0 or longer", f.settle)
 	case f.every <= 0:
@@ -50,7 +50,7 @@ func (f *followFlags) check(changed func(string) bool, paths []string, dryRun bo
 	}
 	for _, path := range paths {
 		if path == "-" || objects.IsRemote(path) {
-			return fmt.Errorf("--follow wants files of this machine, not %s", path)
+			return fmt.Errorf("--follow needs local files, not %s", path)
 		}
 	}
 	return nil

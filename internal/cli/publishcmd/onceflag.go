@@ -20,7 +20,7 @@ func (v *onceValue) Type() string { return "string" }
 
 func (v *onceValue) Set(text string) error {
 	if v.given {
-		return fmt.Errorf("the flag is given twice, first with %q", *v.value)
+		return fmt.Errorf("the flag is set twice, first to %q", *v.value)
 	}
 	*v.value, v.given = text, true
 	return nil

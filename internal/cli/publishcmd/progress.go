@@ -121,7 +121,7 @@ func (r *publishReport) waits(reason string) {
 		return
 	}
 	if reason == "" {
-		reason = "going on"
+		reason = "continuing"
 	} else {
 		reason = "waiting: " + reason
 	}

@@ -56,17 +56,17 @@ func (f *publishFlags) survey(ctx context.Context, paths []string, stdin io.Read
 	case err != nil:
 		return err
 	case !report.Complete:
-		return errors.New("interrupted: not everything was read")
+		return errors.New("interrupted before everything was read")
 	case len(report.Problems) > 0:
-		return errors.New("it cannot be published as it is")
+		return errors.New("cannot publish the input: fix the reported problems")
 	case report.LeftOut[badRecord].Count > 0 && !f.options.SkipBad:
-		return errors.New("it cannot be published with bad records (--skip-bad leaves them out)")
+		return errors.New("cannot publish the input: it has bad records (--skip-bad skips them)")
 	case report.LeftOut[tooLarge].Count > 0 && !f.options.SkipTooLarge:
-		return errors.New("it cannot be published with documents that are too large (--skip-too-large leaves them out)")
+		return errors.New("cannot publish the input: it has documents that are too large (--skip-too-large skips them)")
 	case report.Documents+report.LeftOut[badRecord].Count+report.LeftOut[tooLarge].Count == 0:
 		return noDocuments(paths, nil)
 	case report.TokenIDs && report.Tokenizer == "":
-		return errors.New("it holds token ids: publishing it takes --tokenizer (a name or file) or --tokenizer-fingerprint")
+		return errors.New("the input has token ids: publish it with --tokenizer (a name or file) or --tokenizer-fingerprint")
 	}
 	return nil
 }
@@ -109,7 +109,7 @@ func (f *publishFlags) surveyText(r inspect.Report) string {
 	}
 	for _, reason := range slices.Sorted(maps.Keys(r.LeftOut)) {
 		left := r.LeftOut[reason]
-		line("left out", "%s %s, the first: %s", humanize.Count(left.Count), reason, left.First)
+		line("skipped", "%s %s, the first: %s", humanize.Count(left.Count), reason, left.First)
 	}
 	for _, problem := range r.Problems {
 		line("problem", "%s", problem)
@@ -130,7 +130,7 @@ func fieldsText(fields []record.Field) string {
 }
 
 func (f *publishFlags) tokenizerText(line func(name, format string, args ...any), r inspect.Report) {
-	needed := "wanted: --tokenizer NAME or FILE, or --tokenizer-fingerprint"
+	needed := "missing: set --tokenizer NAME or FILE, or --tokenizer-fingerprint"
 	if r.Tokenizer != "" {
 		needed = r.Tokenizer
 	}

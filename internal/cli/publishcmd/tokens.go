@@ -23,11 +23,11 @@ type tokensFlags struct {
 
 func (f *tokensFlags) register(fl *pflag.FlagSet, fingerprint *string) {
 	fl.StringVar(&f.tokenizer, "tokenizer", "",
-		"documents are token ids, made by this tokenizer: built-in name, tokenizer.json or rank file")
+		"documents are token ids of this tokenizer: built-in name, tokenizer.json or rank file")
 	fl.StringVar(fingerprint, "tokenizer-fingerprint", "",
-		"documents are token ids, made by the tokenizer of this fingerprint")
+		"documents are token ids of the tokenizer with this fingerprint")
 	fl.StringVar(&f.typ, "token-type", "",
-		"how ids lie in files, or columns of bytes, that do not say it: uint16, uint32, int64, ...")
+		"type of ids in files or byte columns that do not define it: uint16, uint32, int64, ...")
 	fl.StringVar(&f.end, "end-token", "",
 		"`ID` that ends each document of a token file (default: the tokenizer's end of text)")
 	fl.StringVar(&f.begin, "begin-token", "", "`ID` that begins each document of a token file")

@@ -26,7 +26,7 @@ func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
 	var b strings.Builder
 	before := s.AlreadyStored + s.Duplicates
 	if s.Documents == 0 && before > 0 {
-		fmt.Fprintf(&b, "already published: %s; nothing is new for %s", documentCount(before), s.Subject)
+		fmt.Fprintf(&b, "already published: %s; nothing new for %s", documentCount(before), s.Subject)
 	} else {
 		fmt.Fprintf(&b, "committed %s (%s) to %s in %.1f s", documentCount(s.Documents), humanize.Bytes(s.Bytes),
 			s.Subject, s.Seconds)
@@ -46,7 +46,7 @@ func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
 	}
 	b.WriteByte('\n')
 	if line := skippedLine(s.Skipped); line != "" {
-		fmt.Fprintf(&b, "left out: %s\n", line)
+		fmt.Fprintf(&b, "skipped: %s\n", line)
 	}
 	for _, warning := range s.Warnings {
 		fmt.Fprintf(&b, "warning: %s\n", warning)
@@ -55,7 +55,7 @@ func writePublished(w io.Writer, s publishing.Summary, asJSON bool) error {
 		fmt.Fprintf(&b, "not read to its end: %s\n", problem)
 	}
 	if s.NoText != nil {
-		fmt.Fprintf(&b, "the first without text: %v\n", s.NoText)
+		fmt.Fprintf(&b, "first without text: %v\n", s.NoText)
 	}
 	if s.Repeated != nil {
 		fmt.Fprintln(&b, repeatsLine(s.Repeated))
@@ -103,9 +103,10 @@ func fillingLine(runs []publishing.RunIntake) string {
 		return ""
 	case 1:
 		return fmt.Sprintf(
-			"run %s packs these when no new document has arrived for a while; if these were the last: loaderd seal", names[0])
+			"run %s packs these after no new document has arrived for a while; if these were the last, run loaderd seal",
+			names[0])
 	}
-	return fmt.Sprintf("runs %s pack these when no new document has arrived for a while; if these were the last: "+
+	return fmt.Sprintf("runs %s pack these after no new document has arrived for a while; if these were the last, run "+
 		"loaderd seal for each run",
 		strings.Join(names, ", "))
 }
@@ -184,8 +185,8 @@ func repeatsWarning(r *publishing.Repeats) string {
 	if r.All {
 		which = "all"
 	}
-	return fmt.Sprintf("%s of these documents were %s. They stay in the stream once; to train on them once more, "+
-		"publish them under another --source",
+	return fmt.Sprintf("%s of these documents were %s. The stream contains them once. To train on them once more, "+
+		"publish them with another --source",
 		which, repeatsLine(r))
 }
 
@@ -199,7 +200,7 @@ func audienceWarning(a publishing.StreamRuns) string {
 		if i > 0 {
 			b.WriteString(", ")
 		}
-		fmt.Fprintf(&b, "run %s is sealed behind document %d", r.Run, r.End)
+		fmt.Fprintf(&b, "run %s is sealed at document %d", r.Run, r.End)
 	}
 	b.WriteString(": documents published later are not part of it")
 	if len(a.Active) > 0 {
@@ -216,7 +217,7 @@ func audienceWarning(a publishing.StreamRuns) string {
 func unreadLine(runs []publishing.SealedRun) string {
 	var parts []string
 	for _, r := range runs {
-		parts = append(parts, fmt.Sprintf("run %s, which ends behind document %d", r.Run, r.End))
+		parts = append(parts, fmt.Sprintf("run %s, which ends at document %d", r.Run, r.End))
 	}
 	if len(parts) == 0 {
 		return ""

@@ -24,12 +24,16 @@ func NewAuditCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "audit --run NAME [flags]",
-		Short: "Plan a run a second time and prove that its log is right",
-		Long: `Read a run's documents and its plan again from their beginning, plan every step a second time without any checkpoint, and compare: rows,
-order and buckets must be those of the log, and behind every step every token must be accounted for (tokens in = tokens out - repeated +
-dropped + waiting). The exit status is 0 when all is right, else 1 with the first step that differs.
+		Short: "Replay a run and verify its plan log",
+		Long: `Replay a run and verify its plan log. The command reads the documents and the
+plan from the beginning and plans every step again without checkpoints. Rows,
+order and buckets must equal those of the log. After every step, every token
+must be accounted for: tokens in = tokens out - repeated + dropped + waiting.
+The exit status is 0 if the log is correct, else 1 with the first step that
+differs.
 
-Nothing is changed; a daemon may serve the run meanwhile. The stream must still hold the run's documents from the first on.`,
+Nothing is changed. A daemon may serve the run meanwhile. The stream must still
+contain the run's documents from the first one on.`,
 		Example: `  loaderd audit --run default --data-dir /data/loaderd
   loaderd audit -c loaderd.yaml --run pretrain --nats nats://nats-1:4222 --json`,
 		Args: command.NoArguments,
@@ -71,18 +75,18 @@ func audit(ctx context.Context, c config.Config, log *slog.Logger,
 }
 
 func writeAudited(w io.Writer, run string, a maintenance.AuditResult) error {
-	state := "the run goes on"
+	state := "the run continues"
 	if a.Ended {
 		state = "the run has ended"
 	}
-	_, err := fmt.Fprintf(w, `run %s: all %s steps come out again as the log has them; %s
+	_, err := fmt.Fprintf(w, `run %s: the replay of all %s steps equals the log; %s
   documents  %s
   tokens in  %s
-  in steps   %s, and %s of padding
+  in steps   %s, plus %s of padding
   repeated   %s
   dropped    %s
   waiting    %s
-Every token is accounted for behind every step.
+Every token is accounted for after every step.
 `, run, humanize.Count(a.Steps), state, humanize.Count(a.Documents), humanize.Count(a.Tokens),
 		humanize.Count(a.Emitted), humanize.Count(a.Padding), humanize.Count(a.Repeated), humanize.Count(a.Dropped),
 		humanize.Count(a.Waiting))

@@ -25,7 +25,7 @@ import (
 
 // NewRunCmd returns the command run.
 func NewRunCmd() *cobra.Command {
-	return command.Group("run", "Work on one run", `  loaderd run delete pretrain --data-dir /data/loaderd`,
+	return command.Group("run", "Manage a single run", `  loaderd run delete pretrain --data-dir /data/loaderd`,
 		newRunDeleteCmd())
 }
 
@@ -34,12 +34,15 @@ func newRunDeleteCmd() *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "delete NAME [flags]",
-		Short: "Delete all that is kept of a run",
-		Long: `Delete all that is kept of a run: its plan, its checkpoints, its floor and the record of who leads it. Documents stay; those that only this run
-held are purged when another run over the stream releases documents (serve.release: purge).
+		Short: "Delete the stored state of a run",
+		Long: `Delete the stored state of a run: its plan, its checkpoints, its low watermark
+and its leader record. Documents are kept. Documents that only this run retained
+are purged when another run over the stream releases documents (serve.release:
+purge).
 
-It is refused while a live daemon leads the run: stop all of its daemons first. A deletion that was broken off is finished by the same command.
-On a terminal it asks before it deletes; elsewhere it wants --yes.`,
+The command fails while a live daemon leads the run: stop all of its daemons
+first. After an interruption, run the same command again to finish the deletion.
+On a terminal the command asks for confirmation. Elsewhere it needs --yes.`,
 		Example: `  loaderd run delete pretrain --data-dir /data/loaderd
   loaderd run delete pretrain -c loaderd.yaml --yes`,
 		Args: cobra.ExactArgs(1),
@@ -60,7 +63,7 @@ On a terminal it asks before it deletes; elsewhere it wants --yes.`,
 		},
 	}
 	flags.RegisterStore(cmd)
-	cmd.Flags().BoolVar(&yes, "yes", false, "do not ask")
+	cmd.Flags().BoolVar(&yes, "yes", false, "delete without confirmation")
 	return cmd
 }
 
@@ -73,7 +76,7 @@ func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Wr
 	defer func() { err = command.CloseAfter(ctx, store, err) }()
 	run, err := runadmin.Describe(ctx, store, c.Run)
 	if errors.Is(err, planlog.ErrNoPlan) {
-		return fmt.Errorf("there is no run %s: loaderd runs lists those that there are", c.Run)
+		return fmt.Errorf("cannot find run %s: list the runs with loaderd runs", c.Run)
 	}
 	if err != nil {
 		return err
@@ -96,7 +99,7 @@ func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Wr
 // confirm asks the user at a terminal for confirmation.
 func confirm(in io.Reader, out io.Writer, question string) error {
 	if f, ok := in.(*os.File); !ok || !term.IsTerminal(int(f.Fd())) {
-		return command.Usage(errors.New("nobody can be asked here: say --yes"))
+		return command.Usage(errors.New("cannot ask for confirmation without a terminal: set --yes"))
 	}
 	return ask(in, out, question)
 }
@@ -112,15 +115,15 @@ func ask(in io.Reader, out io.Writer, question string) error {
 	case "y", "yes":
 		return nil
 	}
-	return errors.New("nothing is deleted")
+	return errors.New("nothing was deleted")
 }
 
 func describeRun(r runadmin.RunInfo) string {
 	switch r.State {
 	case runadmin.Remainder:
-		return "whose plan is gone already"
+		return "whose plan is already deleted"
 	case runadmin.NotBegun:
-		return "which has not begun"
+		return "which has not started"
 	case runadmin.Unreadable:
 		return "whose plan cannot be read"
 	}
@@ -138,20 +141,20 @@ func writeRemoved(w io.Writer, r runadmin.RunInfo, removed runadmin.Removal) {
 		what string
 	}{
 		{removed.Plan, fmt.Sprintf("plan (%s)", humanize.Bytes(int64(r.PlanBytes)))},
-		{removed.LowWatermark, "floor"},
+		{removed.LowWatermark, "low watermark"},
 		{removed.Checkpoints, fmt.Sprintf("checkpoints (%s)", humanize.Bytes(int64(r.CheckpointBytes)))},
 	} {
 		if p.gone {
 			parts = append(parts, p.what)
 		}
 	}
-	fmt.Fprintf(w, "run %s is deleted: %s\n", r.Run, strings.Join(parts, ", "))
+	fmt.Fprintf(w, "deleted run %s: %s\n", r.Run, strings.Join(parts, ", "))
 	for _, f := range removed.Floors {
 		if f.Runs == 0 {
-			fmt.Fprintf(w, "stream %s: no run needs its documents; all that are there stay until a run releases them\n",
+			fmt.Fprintf(w, "stream %s: no run needs its documents; they are kept until a run releases them\n",
 				f.Stream)
 			continue
 		}
-		fmt.Fprintf(w, "stream %s: the documents from %s on are needed, by run %s\n", f.Stream, humanize.Count(f.From), f.By)
+		fmt.Fprintf(w, "stream %s: documents from %s on are needed by run %s\n", f.Stream, humanize.Count(f.From), f.By)
 	}
 }

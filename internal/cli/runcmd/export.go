@@ -23,14 +23,20 @@ func NewExportCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "export --format parquet|arrow|mds|npy --out DIR",
-		Short: "Write steps of a run as files, as readers get them",
-		Long: `Export reads steps of a run from its daemon and writes their rows into files, with all columns that a reader can ask for: so a live run can be frozen,
-shared, and trained on without a daemon (docs/import.md). A row has its step, its place in it and its bucket in front; rows of several buckets are in the same files.
+		Short: "Export steps of a run to files",
+		Long: `Export steps of a run from its daemon to files. The files have all columns that
+a reader can request. The export can be archived, shared, and used for training
+without a daemon (docs/import.md). The first columns of a row are its step, its
+position in the step and its bucket. Rows of several buckets are in the same
+files.
 
-The folder has a manifest.json: run, plan, steps, columns, files with their SHA-256. Finished files stay: the same command again goes on where it stopped, and with
-more steps it appends. A folder of another run, plan or form is refused. Steps that are not planned yet are waited for.
+The folder has a manifest.json with run, plan, steps, columns, and the files
+with their SHA-256. Finished files are kept. The same command continues where it
+stopped, and with more steps it appends. A folder of another run, plan or format
+is rejected. The command waits for steps that are not planned yet.
 
-In Python loaderd.frozen.Frozen reads such a folder and gives the steps that loaderd.Client gives.`,
+In Python, loaderd.frozen.Frozen reads such a folder and returns the steps that
+loaderd.Client returns.`,
 		Example: `  loaderd export --steps 0:1000 --format parquet --out frozen/
   loaderd export --format npy --columns input_ids,labels --out arrays/`,
 		Args: command.NoArguments,
@@ -64,14 +70,14 @@ In Python loaderd.frozen.Frozen reads such a folder and gives the steps that loa
 	}
 	client.Register(cmd)
 	f := cmd.Flags()
-	f.StringVar(&steps, "steps", "", "`A:B`: steps A up to, and without, B; from the oldest where A is left out, to "+
-		"the last one that is planned where B is")
+	f.StringVar(&steps, "steps", "",
+		"`A:B`: steps from A to B, without B; without A from the oldest step, without B to the last planned one")
 	f.StringVar(&format, "format", "", "parquet, arrow, mds or npy")
-	f.StringVar(&options.Dir, "out", "", "`folder` of the files")
-	f.Uint64Var(&options.FileSteps, "file-steps", 100, "steps in a file")
+	f.StringVar(&options.Dir, "out", "", "output `folder`")
+	f.Uint64Var(&options.FileSteps, "file-steps", 100, "steps per file")
 	f.StringSliceVar(&options.Columns, "columns", nil,
-		"columns of a ticket, such as input_ids,labels (default: all of the run's)")
-	f.BoolVar(&asJSON, "json", false, "write the manifest")
+		"columns of a ticket, such as input_ids,labels (default: all columns of the run)")
+	f.BoolVar(&asJSON, "json", false, "print the manifest as JSON")
 	cobra.CheckErr(errors.Join(cmd.MarkFlagRequired("format"), cmd.MarkFlagRequired("out")))
 	return cmd
 }
@@ -84,12 +90,12 @@ func stepRange(text string, o *export.Options) (err error) {
 	}
 	if o.FromOldest = from == ""; !o.FromOldest {
 		if o.First, err = strconv.ParseUint(from, 10, 62); err != nil {
-			return fmt.Errorf("%q: want a step's number in front of the colon", text)
+			return fmt.Errorf("%q: want a step number before the colon", text)
 		}
 	}
 	if to != "" {
 		if o.End, err = strconv.ParseUint(to, 10, 62); err != nil || o.End <= o.First {
-			return fmt.Errorf("%q: want a larger number behind the colon", text)
+			return fmt.Errorf("%q: want a larger number after the colon", text)
 		}
 	}
 	return nil

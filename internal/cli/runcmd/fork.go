@@ -23,15 +23,21 @@ func NewForkCmd() *cobra.Command {
 	var name string
 	cmd := &cobra.Command{
 		Use:   "fork --run A --step N --new B [flags]",
-		Short: "Begin a run where a step of another run begins, with a changed configuration",
-		Long: `Begin a run where a step of another run begins, with a changed configuration. Every token that the other run's steps before that one do
-not hold is planned, and no other: documents that were used in part go on where they were cut. The other run stays as it is.
+		Short: "Start a run from a step of another run",
+		Long: `Start a run from a step of another run, with a changed configuration. The new
+run plans exactly the tokens that are not in the earlier steps of the other run.
+A document that was partly used continues where it was cut. The other run is not
+changed.
 
-The configuration of the new run is that of --config and the other flags; what differs from the other run's is printed. Steps of the new
-run count from 0. Serve it with the same configuration and --run B.
+The configuration of the new run is that of --config and the other flags. The
+command prints its differences from the configuration of the other run. Steps of
+the new run are numbered from 0. Serve the new run with the same configuration
+and --run B.
 
-The new run goes on with each source where it is; with an unchanged configuration it makes the steps of the other run. To find out where that is the
-other run is planned again, from the newest of its checkpoints before the step, or from its beginning.`,
+The new run continues each source at its position in the other run. With an
+unchanged configuration it makes the steps of the other run. To find the
+positions, the command replays the other run from its newest checkpoint before
+the step, or from its beginning.`,
 		Example: `  loaderd fork -c loaderd.yaml --run pretrain --step 120000 --new anneal --set packing.buckets=[8192] --set steps.rows=32
   loaderd serve -c loaderd.yaml --run anneal --set packing.buckets=[8192] --set steps.rows=32`,
 		Args: command.NoArguments,
@@ -41,13 +47,13 @@ other run is planned again, from the newest of its checkpoints before the step, 
 				return err
 			}
 			if name == c.Run {
-				return command.Usage(fmt.Errorf("--new %s: want another name than that of the run to fork", name))
+				return command.Usage(fmt.Errorf("--new %s: want a name other than that of the run to fork", name))
 			}
 			return fork(cmd.Context(), c, step, name, command.NewLogger(c.Log, cmd.ErrOrStderr()), cmd.OutOrStdout())
 		},
 	}
 	flags.Register(cmd)
-	cmd.Flags().Var((*stepFlag)(&step), "step", "the first `step` of the old run that the new one does not share")
+	cmd.Flags().Var((*stepFlag)(&step), "step", "first `step` of the old run that the new run does not share")
 	cmd.Flags().StringVar(&name, "new", "", "`name` of the new run")
 	for _, required := range []string{"run", "step", "new"} {
 		_ = cmd.MarkFlagRequired(required)
@@ -55,9 +61,9 @@ other run is planned again, from the newest of its checkpoints before the step, 
 	return cmd
 }
 
-// tellFork prints the step and the documents at which a fork begins.
+// tellFork prints the step and the documents at which a fork starts.
 func tellFork(out io.Writer, h planrecord.Header) {
-	fmt.Fprintf(out, "run %s begins where step %d of run %s does:\n", h.Run, h.Parent.Step, h.Parent.Run)
+	fmt.Fprintf(out, "run %s starts at step %d of run %s:\n", h.Run, h.Parent.Step, h.Parent.Run)
 	for i, s := range h.Parent.Sources {
 		fmt.Fprintf(out, "  source %s: %d documents taken", h.Sources[i].Name, s.Taken)
 		if s.Epoch > 0 {
@@ -85,7 +91,7 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, log *s
 	if changes := was.Config.Differences(h.Config); len(changes) > 0 {
 		fmt.Fprintf(out, "changed: %s\n", strings.Join(changes, "\n         "))
 	} else {
-		fmt.Fprintln(out, "nothing in the configuration changed")
+		fmt.Fprintln(out, "configuration unchanged")
 	}
 	return nil
 }

@@ -25,15 +25,20 @@ func NewInfoCmd() *cobra.Command {
 	var measure, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "info [flags]",
-		Short: "Describe a run: how far it is, and how many steps it will have",
-		Long: `Describe the run of a daemon: its steps so far, who keeps checkpoints of it, and its length: how many steps it will have.
+		Short: "Show the progress and the length of a run",
+		Long: `Show the progress of a daemon's run: its steps so far, the jobs that committed,
+and its length. The length is the number of steps that the run will have.
 
-The length is exact once the plan has ended, or has been measured: then only a change that somebody makes alters it. Until then it is an estimate by a
-sample of the documents that are left, with its error: the truth lies further off in one of twenty cases. While something is not sealed, it is the length
-that the run would have if everything ended behind the documents that are stored now.
+The length is exact after the plan has ended or has been measured. It then
+changes only if an operator changes the run. Until then it is an estimate from a
+sample of the remaining documents, with its error. The true length is outside
+the error in one of twenty cases. While a source is not sealed, the length
+assumes that the run ends at the documents stored now.
 
---measure has the daemon that plans the run count its steps, and waits for it: every document that is left is read and tokenized once more, beside the run.
-It takes a run of which everything is sealed. Runs with few tokens left (serve.measure_tokens) are measured without being asked.`,
+With --measure the daemon that plans the run counts its steps, and the command
+waits for the result. The daemon reads and tokenizes every remaining document
+once more, in parallel to the run. All sources must be sealed. Runs with few
+remaining tokens (serve.measure_tokens) are measured automatically.`,
 		Example: `  loaderd info
   loaderd info --measure --flight grpc://trainer-0:8815
   loaderd info --json | jq .length.steps`,
@@ -59,8 +64,8 @@ It takes a run of which everything is sealed. Runs with few tokens left (serve.m
 		},
 	}
 	client.Register(cmd)
-	cmd.Flags().BoolVar(&measure, "measure", false, "have the steps of the run counted, and wait for the number")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write the answer of the action info")
+	cmd.Flags().BoolVar(&measure, "measure", false, "count the steps of the run, and wait for the result")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the response of the action info as JSON")
 	return cmd
 }
 
@@ -77,7 +82,7 @@ func lookAt(ctx context.Context, c *flightclient.Client, run string, wait bool) 
 		case err != nil || !wait || l != nil && l.Exact:
 			return info, err
 		case l != nil && (l.Endless || l.Idle || len(l.OpenSources) > 0):
-			return info, errors.New("the run was changed while it was measured: " + lengthOf(l))
+			return info, errors.New("the run changed during the measurement: " + lengthOf(l))
 		}
 		select {
 		case <-tick.C:
@@ -93,9 +98,9 @@ func writeInfo(w io.Writer, info loader.Info) error {
 	line("run", "%s, id %s", info.Run, shortID(info.ID))
 	state := "planned"
 	if info.Ended {
-		state = "planned, and none follows"
+		state = "planned, complete"
 	}
-	line("steps", "%s %s; %s committed; the oldest to be read is %s", humanize.Count(info.Planned), state,
+	line("steps", "%s %s; %s committed; oldest readable step: %s", humanize.Count(info.Planned), state,
 		humanize.Count(info.Committed), humanize.Count(info.Oldest))
 	line("length", "%s", lengthOf(info.Length))
 	var names []string
@@ -115,20 +120,20 @@ func writeInfo(w io.Writer, info loader.Info) error {
 func lengthOf(l *state.Length) string {
 	switch {
 	case l == nil:
-		return "not known yet"
+		return "not estimated yet"
 	case l.Endless:
-		return "endless: a source is read for ever"
+		return "endless: a source is read forever"
 	case l.Idle:
-		return "no end: sources have documents left, and none of them a weight"
+		return "no end: no source with remaining documents has a weight"
 	case l.Exact:
 		return humanize.Count(l.Steps) + " steps, exactly"
 	}
-	text := fmt.Sprintf("%s steps, give or take %s", humanize.Count(l.Steps), humanize.Count(l.Error))
+	text := fmt.Sprintf("%s steps ± %s", humanize.Count(l.Steps), humanize.Count(l.Error))
 	if len(l.OpenSources) > 0 {
-		text += ", with what is stored now; not sealed: " + strings.Join(l.OpenSources, ", ")
+		text += " for the documents stored now; not sealed: " + strings.Join(l.OpenSources, ", ")
 	}
 	if l.MeasuredFraction > 0 {
-		text += fmt.Sprintf("; being measured: %.0f %%", 100*l.MeasuredFraction)
+		text += fmt.Sprintf("; measured so far: %.0f %%", 100*l.MeasuredFraction)
 	}
 	return text
 }

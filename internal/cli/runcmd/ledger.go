@@ -22,15 +22,25 @@ func NewLedgerCmd() *cobra.Command {
 	var asked ledgerAsked
 	cmd := &cobra.Command{
 		Use:   "ledger (--step N | --find ID | --sequence N)",
-		Short: "Show exactly what was in a step, or in which steps a document was",
-		Long: `Show exactly what was in a step: its rows, and the pieces of documents that make each row, as the plan records them. A piece is
-SEQUENCE:START+LENGTH: LENGTH tokens from START on of the document with that sequence in the document stream; of a run with several
-sources it is SOURCE/SEQUENCE:START+LENGTH. Of a message that holds several documents it is SEQUENCE#INDEX:START+LENGTH, where the documents are known:
-tokens of the document with that index, from 0, in the message. Behind it in brackets stands how many of its tokens have a loss, where not all do. With --documents the producer's id and the path of every document come along, as long as the stream holds it. With --text the text of every piece comes too.
+		Short: "Show the contents of a step, or the steps of a document",
+		Long: `Show the contents of a step: its rows and the spans of each row, as the plan
+records them. A span has one of these forms:
+  SEQUENCE:START+LENGTH          LENGTH tokens from START on, of the document
+                                 with that sequence in the document stream
+  SOURCE/SEQUENCE:START+LENGTH   the same in a run with several sources
+  SEQUENCE#INDEX:START+LENGTH    a message with several documents: the document
+                                 with that index, from 0, where it is known
 
-With --find or --sequence: every row of the plan that holds a part of a document. --find takes the producer's id, the name that publish
-gave it (the field "id" of a line, the path of a plain file as it was given to publish), or its path or url; of a message with several documents
-the id of one of them, whose pieces alone are shown.`,
+A number in brackets after the span is the number of its tokens with a loss. It
+is omitted if all tokens have one. With --documents the producer's id and the
+path of every document are shown, while the stream contains the document. With
+--text the text of every span is shown.
+
+With --find or --sequence the command shows every row of the plan that contains
+a part of a document. --find takes the producer's id, the path, the url, or the
+name that publish gave the document. The name is the field "id" of a line, or
+the path of a plain file as it was passed to publish. For a message with several
+documents, --find takes the id of one document and shows only its spans.`,
 		Example: `  loaderd ledger --step 1200 --documents
   loaderd ledger --step 1200 --format json | jq '.rows[0]'
   loaderd ledger --step 1200 --documents --format parquet > step-1200.parquet
@@ -62,18 +72,19 @@ the id of one of them, whose pieces alone are shown.`,
 	}
 	client.Register(cmd)
 	f := cmd.Flags()
-	f.Var((*stepFlag)(&step), "step", "index of the `step`, from 0 on")
-	f.StringVar(&asked.id, "find", "", "the `id` of a document: the producer's, or what the file calls it, or its path")
-	f.Uint64Var(&asked.sequence, "sequence", 0, "`sequence` of a document in the stream")
-	f.StringVar(&asked.source, "source", "", "with --sequence: the `name` of the source, of a run with several")
-	f.BoolVar(&asked.documents, "documents", false, "also where the documents came from: id, subject and path")
-	f.BoolVar(&asked.text, "text", false, "also the text of every piece of a step: its tokens, decoded (table and json)")
+	f.Var((*stepFlag)(&step), "step", "index of the `step`, from 0")
+	f.StringVar(&asked.id, "find", "", "`id` of a document: the producer's id, its name in the file, or its path")
+	f.Uint64Var(&asked.sequence, "sequence", 0, "stream `sequence` of a document")
+	f.StringVar(&asked.source, "source", "", "with --sequence: `name` of the source, if the run has several")
+	f.BoolVar(&asked.documents, "documents", false, "also show the origin of the documents: id, subject and path")
+	f.BoolVar(&asked.text, "text", false,
+		"also show the text of every span of a step: its tokens, decoded (table and json)")
 	f.StringVar(&asked.tokenizer, "tokenizer", "",
-		"with --text: the run's tokenizer, where its `NAME|FILE` is another here than at the daemon; for a rank file see "+
-			"also --pattern")
+		"with --text: `NAME|FILE` of the run's tokenizer, if it differs from the daemon's; for a rank file "+
+			"see also --pattern")
 	command.RegisterRankFile(f, &asked.options)
 	f.StringVar(&asked.format, "format", "table",
-		"`format`: table, json, arrow (IPC stream) or parquet; the last two have one row a piece")
+		"`format`: table, json, arrow (IPC stream) or parquet; the last two have one row per span")
 	cmd.MarkFlagsOneRequired("step", "find", "sequence")
 	cmd.MarkFlagsMutuallyExclusive("step", "find", "sequence")
 	cmd.MarkFlagsMutuallyExclusive("text", "find")
@@ -125,7 +136,7 @@ type stepFlag uint64
 func (s *stepFlag) Set(value string) error {
 	n, err := strconv.ParseUint(value, 10, 64)
 	if err != nil {
-		return errors.New("want the index of a step, from 0 on")
+		return errors.New("want the index of a step, 0 or more")
 	}
 	*s = stepFlag(n)
 	return nil

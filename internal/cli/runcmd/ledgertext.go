@@ -24,7 +24,7 @@ func (a ledgerAsked) readTexts(ctx context.Context, client *command.FlightClient
 	defer c.Close()
 	var info loader.Info
 	if err := c.Do(ctx, "info", map[string]any{"run": s.Run}, &info); err != nil {
-		return fmt.Errorf("ask for the run's tokenizer: %w", err)
+		return fmt.Errorf("cannot get the run's tokenizer: %w", err)
 	}
 	model, err := tokenizerOf(info.Config.Tokenizer, a.tokenizer, a.options)
 	if err != nil {
@@ -37,7 +37,7 @@ func (a ledgerAsked) readTexts(ctx context.Context, client *command.FlightClient
 // does not determine until the fingerprint matches the run's.
 func tokenizerOf(t runconfig.Tokenizer, name string, o tokenizer.Options) (*tokenizer.Model, error) {
 	if name = cmp.Or(name, t.Name); name == config.TokenizerNone {
-		return nil, command.Usage(errors.New("the run's documents arrive tokenized: name their tokenizer with --tokenizer"))
+		return nil, command.Usage(errors.New("the run's documents are pre-tokenized: name their tokenizer with --tokenizer"))
 	}
 	found := ""
 	for _, add := range []bool{false, true} {
@@ -56,6 +56,7 @@ func tokenizerOf(t runconfig.Tokenizer, name string, o tokenizer.Options) (*toke
 			found = cmp.Or(found, m.Fingerprint())
 		}
 	}
-	return nil, fmt.Errorf("tokenizer %s has fingerprint %s, the run's has %s: name that one with --tokenizer", name,
-		found, t.Fingerprint)
+	return nil, fmt.Errorf(
+		"tokenizer %s has fingerprint %s, the run's tokenizer has %s: name that tokenizer with --tokenizer",
+		name, found, t.Fingerprint)
 }

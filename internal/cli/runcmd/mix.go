@@ -29,14 +29,22 @@ func NewMixCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "mix",
 		Short: "Show or change the mixture of sources",
-		Long: `Show the mixture of sources: the share of the tokens that each is to have, has had so far and had in the last steps, and what is left
-of it. With --set, --add or --remove it is changed: with the next document that is planned, on all ranks at the same step. The change is a record
-of the plan, so that a restart repeats it. What is in flight (pool, hold, shuffle window) was taken before and comes first.
+		Long: `Show the mixture of sources. For each source, the table has the target share of
+the tokens, the share so far and in the last steps, and what remains. With
+--set, --add or --remove the mixture changes. The change takes effect with the
+next document that is planned, on all ranks at the same step. The plan records
+the change, so that a restart repeats it. Buffered documents (pool, holdback,
+shuffle window) were taken before the change and are sent first.
 
---set gives sources other weights, relative to those of all; the others keep their present shares as weights. Weights are of tokens.
---add takes a source into the run from the first document that its stream holds: NAME=WEIGHT, or NAME={weight: 0.2, epochs: 2} with the settings of a
-source in a configuration. Its stream (DOCS_NAME) is made where it is absent.
---remove lets a source go: no document of it is taken any more. Its name cannot come back.`,
+--set gives sources new weights, relative to those of all sources. The other
+sources keep their current shares as weights. Weights are shares of tokens.
+
+--add adds a source to the run, from the first document in its stream. The value
+is NAME=WEIGHT, or NAME={weight: 0.2, epochs: 2} with the settings of a source
+in a configuration. The stream (DOCS_NAME) is created if it does not exist.
+
+--remove removes a source: the run takes no further documents from it. Its name
+cannot be used again.`,
 		Example: `  loaderd mix
   loaderd mix --set math=0.4 --set web=0.3 --dry-run
   loaderd mix --add 'forum={weight: 0.2, epochs: 2}' --remove code`,
@@ -66,11 +74,11 @@ source in a configuration. Its stream (DOCS_NAME) is made where it is absent.
 	}
 	client.Register(cmd)
 	f := cmd.Flags()
-	f.StringArrayVar(&set, "set", nil, "`NAME=WEIGHT`: another weight for a source; may be repeated")
-	f.StringArrayVar(&add, "add", nil, "`NAME=WEIGHT` or NAME={...}: a source that comes; may be repeated")
-	f.StringArrayVar(&remove, "remove", nil, "`name` of a source that goes; may be repeated")
-	f.BoolVar(&dryRun, "dry-run", false, "change nothing: say which step would be the first that can differ")
-	f.BoolVar(&asJSON, "json", false, "write JSON")
+	f.StringArrayVar(&set, "set", nil, "`NAME=WEIGHT`: new weight of a source; may be repeated")
+	f.StringArrayVar(&add, "add", nil, "`NAME=WEIGHT` or NAME={...}: source to add; may be repeated")
+	f.StringArrayVar(&remove, "remove", nil, "`name` of a source to remove; may be repeated")
+	f.BoolVar(&dryRun, "dry-run", false, "change nothing; print the first step that could differ")
+	f.BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
 
@@ -87,7 +95,7 @@ func readWeights(set []string) (map[string]float64, error) {
 			return nil, fmt.Errorf("--set %s: %w", text, err)
 		}
 		if _, twice := out[name]; twice {
-			return nil, fmt.Errorf("--set %s: %s has a weight already", text, name)
+			return nil, fmt.Errorf("--set %s: %s already has a weight", text, name)
 		}
 		out[name] = weight
 	}
@@ -127,14 +135,14 @@ func readAdded(add []string) (map[string]json.RawMessage, error) {
 // writeMixture writes the present state of a mixture, or the effect of a change.
 func writeMixture(w io.Writer, m api.MixResponse) error {
 	if m.Sources == nil {
-		verb := "changes from"
+		verb := "changes at"
 		if m.DryRun {
-			verb = "would change from"
+			verb = "would change at"
 		}
-		_, err := fmt.Fprintf(w, "run %s %s step %d on, at the earliest: %s\n", m.Run, verb, m.Step, shares(m.Target))
+		_, err := fmt.Fprintf(w, "run %s %s step %d at the earliest: %s\n", m.Run, verb, m.Step, shares(m.Target))
 		return err
 	}
-	fmt.Fprintf(w, "run %s: %s tokens taken; a change now would show from step %d on, at the earliest\n\n", m.Run,
+	fmt.Fprintf(w, "run %s: %s tokens taken; a change now would take effect at step %d at the earliest\n\n", m.Run,
 		humanize.Count(m.Tokens), m.Step)
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(t, "source\ttarget\tso far\tlast %d steps\tdocuments left\tfor steps\tepoch\t\n", m.RecentSteps)
@@ -168,7 +176,7 @@ func sourceState(s api.MixtureSource) string {
 	case s.UsedUp:
 		return "used up"
 	case s.Resting:
-		return "rests: it has no documents"
+		return "paused: no documents"
 	case s.Sealed:
 		return "sealed"
 	}
@@ -177,7 +185,7 @@ func sourceState(s api.MixtureSource) string {
 
 // NewSourceCmd returns the command source.
 func NewSourceCmd() *cobra.Command {
-	return command.Group("source", "Work on the stream of a source", `  loaderd source seal math -c loaderd.yaml`,
+	return command.Group("source", "Manage the stream of a source", `  loaderd source seal math -c loaderd.yaml`,
 		newSourceSealCmd())
 }
 
@@ -185,10 +193,12 @@ func newSourceSealCmd() *cobra.Command {
 	var flags command.ConfigFlags
 	cmd := &cobra.Command{
 		Use:   "seal NAME [flags]",
-		Short: "Say that no document follows in the stream of a source, for all runs",
-		Long: `Say that the stream of a source holds all of its documents: nobody can publish to it any more, runs that read it take its present last document
-for the last, and those that begin later read it in a drawn order from their first epoch on (sources.NAME.block), so that it is shuffled as a whole.
-It cannot be taken back. loaderd seal NAME ends a source for one run only.`,
+		Short: "Seal the stream of a source for all runs",
+		Long: `Seal the stream of a source for all runs, after which it rejects new documents.
+Runs that read it end the source at its current last document. Runs that start
+later read it in a random order from their first epoch on (sources.NAME.block),
+so that it is shuffled as a whole. Sealing cannot be undone. To end a source for
+one run only, use loaderd seal NAME.`,
 		Example: `  loaderd source seal math --data-dir /data/loaderd`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -24,12 +24,15 @@ func NewPeekCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "peek",
-		Short: "Show the next documents that a run takes, as text with the borders of their tokens",
-		Long: `Show the documents that a run takes next, in the order in which it takes them: where they come from, and their texts with the borders of their tokens. On
-a terminal every second token has another background; elsewhere a | stands between tokens. What of a document is no UTF-8 is written as \xE4, a tab or
-another invisible character as \t. A document that is not used says why.
+		Short: "Show the next documents of a run with token boundaries",
+		Long: `Show the next documents that a run takes, in that order, with their origin and
+their text. The text has token boundaries: on a terminal every second token has
+another background, elsewhere a | separates tokens. Bytes that are not UTF-8 are
+written as \xE4, and a tab or another invisible character as \t. For a document
+that is not used, the reason is shown.
 
-Without --source: of a run with one source the next ones, of one with several the next of each. Nothing is changed.`,
+Without --source the command shows the next documents of the only source, or the
+next document of each of several sources. Nothing is changed.`,
 		Example: `  loaderd peek
   loaderd peek --source math -n 5
   loaderd peek --source math --json | jq -r .path`,
@@ -68,17 +71,17 @@ Without --source: of a run with one source the next ones, of one with several th
 	}
 	client.Register(cmd)
 	f := cmd.Flags()
-	f.StringVar(&source, "source", "", "`name` of the source, of a run with several")
-	f.IntVarP(&documents, "documents", "n", 3, "how `many` documents of the source: 1 to 16")
-	f.IntVar(&tokens, "tokens", 256, "how `many` tokens of each: 1 to 4096")
-	f.BoolVar(&asJSON, "json", false, "print a JSON object a document")
+	f.StringVar(&source, "source", "", "`name` of the source, if the run has several")
+	f.IntVarP(&documents, "documents", "n", 3, "`number` of documents of the source: 1 to 16")
+	f.IntVar(&tokens, "tokens", 256, "`number` of tokens of each document: 1 to 4096")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object per document")
 	return cmd
 }
 
 // writeTexts writes documents one below the other.
 func writeTexts(w io.Writer, texts []api.DocumentText, borders func(tokens []string) string) error {
 	if len(texts) == 0 {
-		_, err := fmt.Fprintln(w, "no document follows: all that are stored are planned")
+		_, err := fmt.Fprintln(w, "no next document: all stored documents are planned")
 		return err
 	}
 	for i, t := range texts {

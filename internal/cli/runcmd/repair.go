@@ -27,16 +27,21 @@ func NewRepairCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "repair --run A [--new B] [flags]",
-		Short: "Copy what is right of a damaged plan into a usable one, and say what is lost",
-		Long: `Look at a run's plan that is damaged (a record that cannot be read or cannot stand where it does) or has lost its end (the run's stored
-checkpoints prove that it was longer), and say what of it can be used, what is lost, and whether steps that are planned again will be those
-that were served. With --new, copy what can be used, and the checkpoints that fit, into a new run.
+		Short: "Copy the usable part of a damaged plan to a new run",
+		Long: `Inspect a damaged plan of a run, and with --new copy its usable part to a new
+run. A plan is damaged if a record is unreadable or invalid at its position, or
+if stored checkpoints prove that its end is missing. The command reports what
+can be used, what is lost, and whether steps that are planned again will equal
+those that were served. The copy includes the checkpoints that match.
 
-A record that somebody else wrote may look right: --before names the first that is not to be used.
+A record that another program wrote may look valid. --before names the first
+record that must not be used.
 
-The damaged plan is never changed. Stop the run's daemon first. Serve the copy with the same configuration and --run B; trainers that hold
-the old run's name go on with it as they are. A copy that was broken off is finished by the same command; no daemon serves it before.
-The exit status is 0 for a plan that is whole, and when a copy is made; 1 for a damaged one without --new.`,
+The damaged plan is never changed. Stop the run's daemon first. Serve the copy
+with the same configuration and --run B. Trainers that use the old run's name
+continue without a change. After an interruption, run the same command again to
+finish the copy. No daemon serves an unfinished copy. The exit status is 0 for
+an undamaged plan, and after a copy. It is 1 for a damaged plan without --new.`,
 		Example: `  loaderd repair -c loaderd.yaml --run pretrain
   loaderd repair -c loaderd.yaml --run pretrain --new pretrain-2
   loaderd serve -c loaderd.yaml --run pretrain-2`,
@@ -51,7 +56,7 @@ The exit status is 0 for a plan that is whole, and when a copy is made; 1 for a 
 					return command.Usage(fmt.Errorf("--new: %w", err))
 				}
 				if name == c.Run {
-					return command.Usage(fmt.Errorf("--new %s: want another name than that of the damaged run, which stays as it is",
+					return command.Usage(fmt.Errorf("--new %s: want a name other than that of the damaged run, which is not changed",
 						name))
 				}
 			}
@@ -68,9 +73,9 @@ The exit status is 0 for a plan that is whole, and when a copy is made; 1 for a 
 	}
 	flags.Register(cmd)
 	cmd.Flags().StringVar(&name, "new", "",
-		"`name` of the run that is to go on with the copy; without it nothing is copied")
-	cmd.Flags().Uint64Var(&before, "before", 0, "use nothing from this `record` on: one that can be read, and that no "+
-		"daemon wrote; 0 leaves it to the records")
+		"`name` of the run that continues with the copy; without it nothing is copied")
+	cmd.Flags().Uint64Var(&before, "before", 0,
+		"first `record` not to use, a readable one that no daemon wrote; 0: use all valid records")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	_ = cmd.MarkFlagRequired("run")
 	return cmd
@@ -96,7 +101,7 @@ func repair(ctx context.Context, c config.Config, name string, before uint64, lo
 	case d.Cause == "":
 		return d, nil
 	case name == "":
-		return d, fmt.Errorf("the plan of run %s is damaged: copy what can be used with --new NAME", c.Run)
+		return d, fmt.Errorf("the plan of run %s is damaged: copy its usable part with --new NAME", c.Run)
 	}
 	progress := command.NewProgress(stderr)
 	if err := run.Copy(ctx, name, func(n uint64) {
@@ -104,37 +109,37 @@ func repair(ctx context.Context, c config.Config, name string, before uint64, lo
 	}); err != nil {
 		return d, err
 	}
-	fmt.Fprintf(out, "run %s is a usable copy; the plan of run %s is as it was. Serve it with the same configuration "+
-		"and --run %s.\n", name, c.Run, name)
+	fmt.Fprintf(out, "run %s is a usable copy; the plan of run %s is unchanged. Serve the copy with the same "+
+		"configuration and --run %s.\n", name, c.Run, name)
 	return d, nil
 }
 
 func writeDamage(w io.Writer, d maintenance.Damage) {
 	if d.Cause == "" {
-		fmt.Fprintf(w, "the plan of run %s is whole: %s records, %s steps\n", d.Run, humanize.Count(d.Records),
+		fmt.Fprintf(w, "the plan of run %s is undamaged: %s records, %s steps\n", d.Run, humanize.Count(d.Records),
 			humanize.Count(d.Steps))
 		return
 	}
-	fmt.Fprintf(w, "the plan of run %s is damaged: %s\n  usable   %s records, with %s steps\n  it had   %s records, "+
-		"with %s steps, at least\n",
+	fmt.Fprintf(w, "the plan of run %s is damaged: %s\n  usable   %s records, with %s steps\n  before   at least "+
+		"%s records, with %s steps\n",
 		d.Run, d.Cause, humanize.Count(d.Records), humanize.Count(d.Steps), humanize.Count(d.FormerRecords),
 		humanize.Count(d.FormerSteps))
 	for _, l := range d.LostControls {
-		where := "no record is left, a checkpoint tells of it"
+		where := "known from a checkpoint, the record is missing"
 		if l.Record > 0 {
 			where = fmt.Sprintf("record %d", l.Record)
 		}
 		fmt.Fprintf(w, "  lost     %s (%s)\n", l.Description, where)
 	}
 	if d.UnreadableRecords > 0 {
-		fmt.Fprintf(w, "  unknown  what %s more of the lost records were: steps, drains, commits\n",
+		fmt.Fprintf(w, "  unknown  %s more lost records: steps, drains, commits\n",
 			humanize.Count(d.UnreadableRecords))
 	}
 	if d.HasSameSteps() {
-		fmt.Fprintf(w, "Steps from %d on are planned again and will be the same as before: only steps and keepers' words "+
-			"are lost.\n", d.Steps)
+		fmt.Fprintf(w,
+			"Steps from %d on are planned again and will be the same as before: only steps and commits are lost.\n", d.Steps)
 		return
 	}
 	fmt.Fprintf(w, "Steps from %d on are planned again and may differ from those that were served: "+
-		"resume trainers from a checkpoint at that step or before it, or restore the plan's stream from a backup.\n", d.Steps)
+		"resume trainers from a checkpoint at or before that step, or restore the plan's stream from a backup.\n", d.Steps)
 }

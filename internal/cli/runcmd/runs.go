@@ -30,13 +30,20 @@ func NewRunsCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "runs [flags]",
-		Short: "List the runs: how far each is, who leads it, what it takes and what it keeps",
-		Long: `List all runs of which the server keeps something: the document stream of each, its state, its steps, how many it will have in the end (LENGTH: as the
-daemon says that leads it; "so far" where more documents may come), the step before which every keeper has committed, who leads it, its floor (the first
-document that it still needs) and the bytes of its plan and checkpoints. Below a run with several sources stand these, with the stream, the state and
-the floor of each.
+		Short: "List runs with their progress and their leader",
+		Long: `List all runs that the server stores, with their document stream, state, steps
+and leader. Other columns:
+  LENGTH             steps that the run will have, as its leader reports;
+                     "so far" if more documents may be published
+  COMMITTED          the step before which every job has committed
+  FLOOR              the low watermark: the first document that the run needs
+  PLAN, CHECKPOINTS  their size in bytes
 
-Nothing is changed; daemons may serve the runs meanwhile. A leader with a ? does not answer: it was killed, or is cut off.`,
+Below a run with several sources, each source has a line with its stream, its
+state and its low watermark.
+
+Nothing is changed. Daemons may serve the runs meanwhile. A ? after a leader
+means that it does not respond: it was killed, or it is disconnected.`,
 		Example: `  loaderd runs --data-dir /data/loaderd
   loaderd runs -c loaderd.yaml --nats nats://nats-1:4222 --json`,
 		Args: command.NoArguments,
@@ -56,7 +63,7 @@ Nothing is changed; daemons may serve the runs meanwhile. A leader with a ? does
 		},
 	}
 	flags.RegisterStore(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON array with an object a run")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON array with one object per run")
 	return cmd
 }
 
@@ -71,7 +78,7 @@ func listRuns(ctx context.Context, c config.Config, log *slog.Logger) (_ []runad
 
 func writeRuns(w io.Writer, all []runadmin.RunInfo) error {
 	if len(all) == 0 {
-		_, err := fmt.Fprintln(w, "there are no runs")
+		_, err := fmt.Fprintln(w, "no runs")
 		return err
 	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)

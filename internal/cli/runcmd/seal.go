@@ -17,26 +17,29 @@ func NewSealCmd() *cobra.Command {
 	var client command.FlightClient
 	cmd := &cobra.Command{
 		Use:   "seal [SOURCE]",
-		Short: "End a run, or one of its sources, behind the present last document",
-		Long: `End a run behind the present last document of each of its sources: what waits in the pool is packed, the last step is padded or dropped
-(steps.last), and every rank's stream ends at the same step. The decision is recorded in the plan, so a restart repeats it. Documents
-published later belong to other runs. Sealing twice changes nothing.
+		Short: "End a run, or one of its sources, at its last document",
+		Long: `End a run at the current last document of each of its sources. Buffered
+documents are packed, and the last step is padded or dropped (steps.last). Every
+rank's stream ends at the same step. The plan records the decision, so that a
+restart repeats it. Documents published later belong to other runs. Sealing
+twice changes nothing.
 
-The run ends when its sources are used up. With the name of a SOURCE it ends that one alone; its weight goes
-to the others when it is used up, and with epochs set it is read again.`,
+The run ends when its sources are used up. With the name of a SOURCE, the
+command ends only that source. When the source is used up, its weight goes to
+the others. With epochs set, the source is read again.`,
 		Example: `  loaderd publish corpus/ && loaderd seal
   loaderd seal --flight grpc://trainer-0:8815 --run pretrain-7
   loaderd seal math`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return record(&client, cmd, "seal", (*flightclient.Client).Seal, "run %s ends behind document %d\n",
-					"run %s ends when its sources are used up, each behind its present last document: %s\n")
+				return record(&client, cmd, "seal", (*flightclient.Client).Seal, "run %s ends at document %d\n",
+					"run %s ends when its sources are used up, each at its current last document: %s\n")
 			}
 			seal := func(c *flightclient.Client, ctx context.Context, run string) (api.RecordResponse, error) {
 				return c.SealSource(ctx, run, args[0])
 			}
-			return record(&client, cmd, "seal", seal, "source "+args[0]+" of run %s ends behind document %d\n", "")
+			return record(&client, cmd, "seal", seal, "source "+args[0]+" of run %s ends at document %d\n", "")
 		},
 	}
 	client.Register(cmd)
@@ -48,15 +51,18 @@ func NewDrainCmd() *cobra.Command {
 	var client command.FlightClient
 	cmd := &cobra.Command{
 		Use:   "drain",
-		Short: "Pack what waits, up to the document stream's present last document, and go on",
-		Long: `Pack what waits in pool, hold and shuffle window, up to the document stream's present last document, and go on: readers get the full steps of
-what is there, rows that do not fill a step wait for others. Some rows are padded that would have been filled. The decision is recorded in the
-plan, so a restart repeats it. serve.linger drains a quiet stream by itself.`,
+		Short: "Flush buffered documents up to the current end of the stream",
+		Long: `Flush buffered documents up to the current end of the document stream, and
+continue. The documents are those in pool, holdback and shuffle window. Readers
+get the complete steps of the flushed rows. Rows that do not fill a step wait
+for later rows. Flushing pads some rows that would otherwise be filled. The plan
+records the decision, so that a restart repeats it. serve.linger flushes a quiet
+stream automatically.`,
 		Example: `  loaderd publish corpus/ && loaderd drain`,
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return record(&client, cmd, "drain", (*flightclient.Client).Drain, "run %s is drained behind arrival %d\n",
-				"run %s is drained behind what it has taken of its sources: %s\n")
+			return record(&client, cmd, "drain", (*flightclient.Client).Drain, "flushed run %s up to arrival %d\n",
+				"flushed run %s up to its position in its sources: %s\n")
 		},
 	}
 	client.Register(cmd)

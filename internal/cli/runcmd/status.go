@@ -33,11 +33,14 @@ func NewStatusCmd() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "status [flags]",
-		Short: "Say in a sentence how a run does, and show its figures",
-		Long: `Say how the run of a daemon does: a sentence, what to do, the stages between producers and trainers, sources, ranks, keepers and daemons. Every daemon of
-the run says the same.
+		Short: "Show the state and the figures of a run",
+		Long: `Show the state of a daemon's run: a summary sentence, what to do, the stages
+between producers and trainers, sources, ranks, jobs and daemons. Every daemon
+of the run returns the same state.
 
-The exit status is 0 when the run gets on or has ended, 1 when it waits (for documents, ranks or another daemon), and 2 when something is broken, or the daemon cannot be reached.`,
+The exit status is 0 if the run makes progress or has ended. It is 1 if the run
+waits for documents, ranks or another daemon. It is 2 if something is broken, or
+if the daemon cannot be reached.`,
 		Example: `  loaderd status
   loaderd status --flight grpc+tls://trainer-0:8815 --tls-ca ca.pem --token-file token
   loaderd status --json | jq -r .verdict.sentence`,
@@ -73,7 +76,7 @@ The exit status is 0 when the run gets on or has ended, 1 when it waits (for doc
 		},
 	}
 	client.Register(cmd)
-	cmd.Flags().BoolVar(&asJSON, "json", false, "write the answer of the action status")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the response of the action status as JSON")
 	return cmd
 }
 
@@ -84,7 +87,7 @@ func writeStatus(w io.Writer, s api.Status) error {
 		fmt.Fprintf(t, "  %s\t%s\n", name, fmt.Sprintf(format, args...))
 	}
 	if s.Verdict.Detail != "" {
-		line("what is known", "%s", s.Verdict.Detail)
+		line("details", "%s", s.Verdict.Detail)
 	}
 	if s.Verdict.Advice != "" {
 		line("what to do", "%s", s.Verdict.Advice)
@@ -97,7 +100,7 @@ func writeStatus(w io.Writer, s api.Status) error {
 	line("steps", "%s, %s committed", steps, humanize.Count(s.Committed))
 	length := lengthOf(s.Length)
 	if s.EndsIn != nil {
-		length += "; the last is read in about " + humanize.Time(time.Duration(*s.EndsIn*float64(time.Second)))
+		length += "; last step read in about " + humanize.Time(time.Duration(*s.EndsIn*float64(time.Second)))
 	}
 	line("length", "%s", length)
 	line("padding", "%.2f %%, %.1f %% of the documents split", 100*s.Packing.Padding, 100*s.Packing.Split)
@@ -131,7 +134,7 @@ func writeStatus(w io.Writer, s api.Status) error {
 				fmt.Fprintf(w, "%s\t%s: %s\t%s\n", humanize.Count(x.Documents), x.Reason, x.Text, x.Do)
 			}
 		}, len(s.Skipped)},
-		{"DEAD LETTERS\tNUMBER\tTHE NEWEST", func(w io.Writer) { deadLines(w, s) }, len(s.Dead.Reasons)},
+		{"DEAD LETTERS\tNUMBER\tNEWEST", func(w io.Writer) { deadLines(w, s) }, len(s.Dead.Reasons)},
 	}
 	for _, x := range tables {
 		if x.n == 0 {
@@ -201,7 +204,7 @@ func rankLines(w io.Writer, s api.Status) {
 			humanize.Bytes(int64(r.Bytes)), r.Daemon)
 	}
 	if n := s.RankCount - len(s.Ranks); n > 0 {
-		fmt.Fprintf(w, "and %s that are not as far behind\n", humanize.Things(n, "rank"))
+		fmt.Fprintf(w, "and %s with less lag\n", humanize.Things(n, "rank"))
 	}
 }
 
@@ -210,9 +213,9 @@ func daemonLines(w io.Writer, s api.Status) {
 		state := ""
 		switch {
 		case d.IsLeader:
-			state = fmt.Sprintf("leads, term %d", d.Term)
+			state = fmt.Sprintf("leader, term %d", d.Term)
 		case d.SilentSeconds > 5:
-			state = "silent for " + humanize.Time(time.Duration(d.SilentSeconds*float64(time.Second)))
+			state = "no heartbeat for " + humanize.Time(time.Duration(d.SilentSeconds*float64(time.Second)))
 		}
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", d.Name, d.Ranks, cmp.Or(d.Flight, "-"), cmp.Or(d.HTTP, "-"), state)
 	}

@@ -32,7 +32,7 @@ func TestStatus_FillOfTheStreams(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := out.String(); strings.Contains(got, "stored") != (tc.want != "") || !strings.Contains(got, tc.want) {
-				t.Errorf("status says %q, want %q", got, tc.want)
+				t.Errorf("output of status: %q, want %q", got, tc.want)
 			}
 		})
 	}

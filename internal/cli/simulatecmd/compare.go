@@ -39,24 +39,32 @@ func NewCompareCmd() *cobra.Command {
 	var f compareFlags
 	cmd := &cobra.Command{
 		Use:   "compare [FILE] --out DIR",
-		Short: "Run every packing method on the same lengths and show which suits them",
-		Long: `Compare packs the same documents with every method at its default parameters, shows a table, and writes compare.json and
-report.html, one page with plots that opens without a network.
+		Short: "Compare all packing methods on the same lengths",
+		Long: `Compare all packing methods on the same documents, each at its default
+parameters. The command prints a table and writes compare.json and report.html.
+The page has plots and opens without a network.
 
-It reads one length in tokens a line from FILE, a column of FILE.parquet, standard input without a FILE, or, with --from-stream, the
-documents of a running daemon, which it tokenizes and leaves as they are. Lengths count the end-of-document token. Methods with one row
-length take the longest row. With --documents FILE holds JSON lines of documents, as in simulate; splice is then compared too, and the
-report says how related the documents are that share a row. With --source, once for each, it compares on a mixture of sources, as simulate packs one, and the
-report says how each source fares. Without --length and --buckets rows are 1024 to 16384 tokens long, or as in the configuration of -c,
-or with --from-stream as the run over the stream has them.`,
+The input has one length in tokens per line: FILE, a column of FILE.parquet, or
+standard input without FILE. With --from-stream it is the documents of a running
+daemon, which are tokenized and not changed. Lengths include the end-of-document
+token. Methods with one row length use the longest row.
+
+With --documents, FILE has JSON lines of documents, as in simulate. The
+comparison then includes splice, and the report shows how related the documents
+in a row are. With --source, once per source, the comparison uses a mixture of
+sources, as in simulate. The report then has figures for each source.
+
+Without --length and --buckets, rows have 1024 to 16384 tokens. With -c they are
+those of the configuration, and with --from-stream those of the run over the
+stream.`,
 		Example: `  loaderd gen-lengths --dist fineweb-edu | loaderd compare --out report
   loaderd compare --length 2048 --methods concat,bfd,bucket --out report lengths
   loaderd compare --column input_ids --out report corpus.parquet
 
-  # a mixture of two sources; or with the sections sources and mix of a configuration, -c loaderd.yaml
+  # a mixture of two sources; -c loaderd.yaml adds sources and mix of a configuration
   loaderd compare --length 2048 --source web=web.txt:0.7 --source code=code.txt:0.3 --out report
 
-  # whole documents: how related are those that share a row?
+  # documents: also compare how related the documents in a row are
   loaderd compare --documents --length 8192 --methods concat,bucket,splice --out report documents.jsonl
 
   # the documents of a running daemon
@@ -72,15 +80,15 @@ or with --from-stream as the run over the stream has them.`,
 	}
 	f.packing.register(cmd)
 	f.packing.registerSplice(cmd)
-	f.whole.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"; splice is compared too, and "+
-		"how related the documents of rows are")
+	f.whole.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"; also compares splice "+
+		"and the relatedness in rows")
 	f.file.register(cmd)
 	f.sources.register(cmd)
 	f.stream.register(cmd)
 	flags := cmd.Flags()
 	flags.StringSliceVar(&f.methods, "methods", nil, "packing methods to compare (default all): "+
 		strings.Join(packonline.Methods(), ", "))
-	flags.StringVarP(&f.out, "out", "o", "", "`folder` for compare.json and report.html; made when absent")
+	flags.StringVarP(&f.out, "out", "o", "", "`folder` for compare.json and report.html; created if it does not exist")
 	_ = cmd.MarkFlagRequired("out")
 	return cmd
 }
@@ -200,7 +208,7 @@ func (f *compareFlags) read(cmd *cobra.Command, args []string, c config.Config) 
 		in.lengths, in.name, err = f.file.read(cmd.InOrStdin(), args)
 	}
 	if err == nil && len(in.lengths) == 0 {
-		err = fmt.Errorf("%s holds no %s", in.name, what)
+		err = fmt.Errorf("%s has no %s", in.name, what)
 	}
 	return in, err
 }

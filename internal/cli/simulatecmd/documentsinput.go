@@ -23,15 +23,14 @@ type documentsInput struct {
 
 func (in *documentsInput) register(cmd *cobra.Command, why string) {
 	f := cmd.Flags()
-	f.BoolVar(&in.on, "documents", false, "the input holds JSON lines of documents, not lengths: "+why)
+	f.BoolVar(&in.on, "documents", false, "the input is JSON lines of documents, not lengths: "+why)
 }
 
 // warn warns if no document has the hints that the retriever compares.
 func warn(w io.Writer, c *similarity.Config, hints []*similarity.Hint) {
 	if lacks := documents.Lacks(c, hints); lacks != "" {
-		fmt.Fprintf(w, "loaderd: warning: no document has %s: splice with retriever %s relates none to another and packs "+
-			"by length alone; "+
-			"give \"%s\" in the lines, or take --retriever bm25\n", jsonlines.Article(lacks), c.Retriever, lacks)
+		fmt.Fprintf(w, "loaderd: warning: no document has %s: splice with retriever %s packs by length only; "+
+			"add \"%s\" to the lines, or use --retriever bm25\n", jsonlines.Article(lacks), c.Retriever, lacks)
 	}
 }
 

@@ -25,8 +25,10 @@ func NewGenLengthsCmd() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "gen-lengths --dist NAME [-n N] [--seed N]",
 		Short: "Draw document lengths from a known distribution",
-		Long: `Gen-lengths draws document lengths in tokens, end-of-document token included, and writes one a line to standard output: what simulate
-and compare read. The same seed draws the same lengths. --dist list shows the distributions and where they come from.`,
+		Long: `Draw document lengths in tokens from a known distribution, and write one per
+line to standard output. Lengths include the end-of-document token. simulate and
+compare read this format. The same seed draws the same lengths. --dist list
+prints the distributions and their sources.`,
 		Example: `  loaderd gen-lengths --dist list
   loaderd gen-lengths --dist fineweb-edu -n 1000000 > lengths
   loaderd gen-lengths --dist pubmed | loaderd simulate --method seamless --length 2048`,
@@ -44,7 +46,7 @@ and compare read. The same seed draws the same lengths. --dist list shows the di
 	}
 	f := cmd.Flags()
 	f.StringVar(&dist, "dist", "", "`name` of the distribution, or list")
-	f.IntVarP(&n, "documents", "n", 0, "documents; by default as many as the distribution's source has")
+	f.IntVarP(&n, "documents", "n", 0, "number of documents (default: as many as the distribution's source has)")
 	f.Uint64Var(&seed, "seed", 1, "key of the draws")
 	f.Float64Var(&mu, "mu", 0, "mean of the lengths' logarithm, for a log-normal distribution")
 	f.Float64Var(&sigma, "sigma", 0, "standard deviation of the lengths' logarithm, for a log-normal distribution")
@@ -80,7 +82,7 @@ func chooseDistribution(name string, given func(string) bool, n int, mu, sigma f
 		switch {
 		case !given(x.flag):
 		case !logNormal:
-			refuse("--"+x.flag, x.value, "nothing, for "+name+" is not log-normal")
+			refuse("--"+x.flag, x.value, "no value: "+name+" is not log-normal")
 		case !(x.value >= x.least && x.value <= x.most):
 			refuse("--"+x.flag, x.value, fmt.Sprintf("%v to %v", x.least, x.most))
 		default:

@@ -17,7 +17,7 @@ type lengthsInput struct {
 
 func (in *lengthsInput) register(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&in.column, "column", "",
-		"`name` of the Parquet column that holds lengths, or lists whose lengths count")
+		"`name` of the Parquet column with lengths, or with lists whose lengths count")
 }
 
 // check reports errors before anything is read.
@@ -25,7 +25,7 @@ func (in *lengthsInput) check(args []string) error {
 	parquet := len(args) > 0 && lengthsin.IsParquet(args[0])
 	switch {
 	case parquet && in.column == "":
-		return fmt.Errorf("%s: want --column, the column that holds the lengths", args[0])
+		return fmt.Errorf("%s: want --column, the column with the lengths", args[0])
 	case !parquet && in.column != "":
 		return errors.New("--column: want a file that ends in .parquet")
 	}

@@ -45,15 +45,15 @@ func (p *packingFlags) register(cmd *cobra.Command) {
 	c.Buckets = nil
 	f.IntVar(&p.length, "length", 0, "row length in tokens")
 	f.IntSliceVar(&c.Buckets, "buckets", nil, "row lengths in tokens, ascending")
-	f.IntVar(&c.Pool, "pool", defaults.Pool, "pieces that may wait; 0 is the whole input, without a bound on ages or a "+
-		"hold unless --max-age or --hold is given")
+	f.IntVar(&c.Pool, "pool", defaults.Pool,
+		"pieces in the packing pool; 0: the whole input, by default without age limit and holdback")
 	f.IntVar(&c.Hold, "hold", defaults.Hold,
-		"pieces that finished rows may have that are held back, in percent of the pool ("+methodsWith("hold")+
-			"); 0 holds none back")
-	f.IntVar(&c.MaxAge, "max-age", defaults.MaxAge, "documents that may arrive while one waits; 0 is no bound")
+		"holdback: pieces in finished rows that are kept back, in percent of the pool ("+methodsWith("hold")+
+			"); 0: none")
+	f.IntVar(&c.MaxAge, "max-age", defaults.MaxAge, "documents that may arrive while a document waits; 0: unlimited")
 	f.Uint64Var(&c.Seed, "seed", 0, "key of the method's random draws")
-	f.IntVar(&p.below, "short", 0, "tokens below which documents are short, whose share is followed through the run "+
-		"(default: the row length, or twice the shortest of several)")
+	f.IntVar(&p.below, "short", 0,
+		"tokens below which a document counts as short (default: the row length, or twice the shortest of several)")
 	cmd.MarkFlagsMutuallyExclusive("length", "buckets")
 }
 
@@ -62,7 +62,7 @@ func (p *packingFlags) registerMethod(cmd *cobra.Command) {
 	defaults := config.Default().Plan.Packing
 	f, c := cmd.Flags(), &p.config
 	f.StringVar(&c.Method, "method", defaults.Method, "packing method: "+strings.Join(packonline.Methods(), ", "))
-	f.Float64Var(&c.Atom, "atom", defaults.Atom, "rows of the unit that is shuffled: 0.25, 0.5, 1, 2 or 4")
+	f.Float64Var(&c.Atom, "atom", defaults.Atom, "atom, the unit that is shuffled, in rows: 0.25, 0.5, 1, 2 or 4")
 	f.Float64Var(&c.Overlap, "overlap", defaults.Overlap, "share of a row that windows may repeat ("+
 		methodsWith("overlap")+")")
 	f.IntVar(&c.Extra, "extra", defaults.Extra, "tokens beyond the row that may be dropped ("+methodsWith("extra")+")")
@@ -74,19 +74,19 @@ func (p *packingFlags) registerMethod(cmd *cobra.Command) {
 func (p *packingFlags) registerSplice(cmd *cobra.Command) {
 	defaults := config.Default().Plan.Packing.Splice
 	f, s := cmd.Flags(), &p.config.Splice
-	f.StringVar(&s.Retriever, "retriever", defaults.Retriever, "splice: what relates documents: "+
+	f.StringVar(&s.Retriever, "retriever", defaults.Retriever, "splice: retriever of related documents: "+
 		strings.Join(similarity.Retrievers, ", "))
-	f.IntVar(&s.K, "k", defaults.K, "splice: related documents that follow each")
-	f.StringVar(&s.Order, "order", defaults.Order, "splice: order of a row's documents: "+
+	f.IntVar(&s.K, "k", defaults.K, "splice: related documents after each document")
+	f.StringVar(&s.Order, "order", defaults.Order, "splice: order of the documents in a row: "+
 		strings.Join(packonline.Orders, ", "))
-	f.StringVar(&s.Fill, "fill", defaults.Fill, "splice: how a row ends: "+strings.Join(packonline.Fills, ", "))
+	f.StringVar(&s.Fill, "fill", defaults.Fill, "splice: end of a row: "+strings.Join(packonline.Fills, ", "))
 	f.IntVar(&s.PathBonus, "path-bonus", defaults.PathBonus,
-		"splice: percent that documents of the same folder score more")
+		"splice: score bonus for documents of the same folder, in percent")
 	f.IntVar(&s.NearDuplicate, "near-duplicate", defaults.NearDuplicate,
-		"splice: pass over documents above this percentage of a document's own score; 0 is none")
-	f.IntVar(&s.Postings, "postings", defaults.Postings, "splice: entries of the index that a question may look at")
+		"splice: skip documents above this percentage of a document's own score; 0: skip none")
+	f.IntVar(&s.Postings, "postings", defaults.Postings, "splice: limit of index entries per query")
 	f.IntVar(&s.Dimension, "dimension", defaults.Dimension,
-		"splice: numbers in an embedding (default: those of the first)")
+		"splice: dimension of embeddings (default: that of the first)")
 }
 
 // settle applies the effects of one flag on others: --length sets a single bucket, and a pool of 0 disables max-age

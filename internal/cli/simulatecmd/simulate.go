@@ -28,33 +28,40 @@ func NewSimulateCmd() *cobra.Command {
 	var placements string
 	cmd := &cobra.Command{
 		Use:   "simulate --method M (--length L | --buckets A,B,C) [flags] [FILE]",
-		Short: "Pack a list of document lengths and report how well it went",
-		Long: `Simulate packs documents of the given lengths exactly as a run would and reports padding, truncation, ages and speed.
+		Short: "Pack document lengths and report the result",
+		Long: `Pack documents of given lengths exactly as a run would, and report padding,
+truncation, ages and speed.
 
-It reads one length in tokens a line from FILE (or a column of FILE.parquet, or standard input without a FILE) and writes one JSON
-object to standard output. Lengths count the end-of-document token. "seconds" covers packing alone, the final flush included.
-Atoms that are a part of a row are merged into rows in the order in which they are packed.
+The input has one length in tokens per line: FILE, a column of FILE.parquet, or
+standard input without FILE. The output is one JSON object. Lengths include the
+end-of-document token. "seconds" covers only packing, with the final flush.
+Atoms that are a part of a row are merged into rows in the order in which they
+are packed.
 
-With --source, once for each, it packs a mixture of sources as a run does that reads them all: a file each, all of them sealed, weights as shares of
-tokens, and -c FILE with sections sources and mix as a daemon's configuration has them (schedules, splits, bounds on lengths). The JSON then says of each
-source under "sources" how its share followed its target, what it pads, how long its documents wait, and what was left out.
+With --source, once per source, the command packs a mixture of sources as a run
+does. Each source is a file and counts as sealed. Weights are shares of tokens.
+-c FILE adds the sections sources and mix of a daemon's configuration
+(schedules, splits, bounds on lengths). In the JSON, "sources" shows for each
+source how its share followed its target, its padding, how long its documents
+wait, and what was skipped.
 
-Method splice packs documents that have to do with one another and reads them whole, as does any method with --documents: JSON lines with
-"text", or "ids" of tokens, and optionally "path" and "embedding" (a list of numbers).`,
+Method splice packs related documents and needs complete documents, as does any
+method with --documents. The input is then JSON lines with "text", or "ids" of
+tokens, and optionally "path" and "embedding" (a list of numbers).`,
 		Example: `  # a million log-normal lengths
   loaderd gen-lengths --dist fineweb-edu > lengths
   loaderd simulate --method bfd --length 2048 lengths
 
-  # the whole input at once, as an offline packer has it, with every sequence written out
+  # the whole input at once, as in an offline packer; every row is written to a file
   loaderd simulate --method bfd --length 2048 --pool 0 --placements rows.tsv lengths
 
-  # lengths from a column of lists of tokens
+  # lengths from a column of token lists
   loaderd simulate --length 4096 --column input_ids corpus.parquet
 
   # three sources, one of them read up to four times, until the first of the others is used up
   loaderd simulate --length 2048 --source web=web.txt:0.6 --source code=code.txt:0.3 --source math=math.txt:0.1 --epochs math=4 --tokens 1e9
 
-  # with the schedule of a run
+  # with the mixture schedule of a run
   loaderd simulate --length 2048 -c loaderd.yaml --source web=web.txt --source code=code.txt
 
   # related documents in one row
@@ -113,12 +120,12 @@ Method splice packs documents that have to do with one another and reads them wh
 	input.register(cmd)
 	sources.register(cmd)
 	cmd.Flags().StringVarP(&configuration.File, "config", "c", "",
-		"YAML configuration `file`, of which a mixture takes sources and mix; - reads standard input")
+		"YAML configuration `file` with sources and mix for a mixture; - reads standard input")
 	whole.register(cmd, "\"text\" or \"ids\", and optionally \"path\" and \"embedding\"")
 	cmd.Flags().StringVar(&whole.tokenizer, "tokenizer", "gpt2",
-		"of documents' text: gpt2, cl100k_base, o200k_base or a tokenizer.json `file`")
+		"tokenizer of the text: gpt2, cl100k_base, o200k_base or a tokenizer.json `file`")
 	cmd.Flags().StringVar(&placements, "placements", "",
-		"write every sequence to this `file`: LENGTH<TAB>document:start:length ...")
+		"write every row to this `file`: LENGTH<TAB>document:start:length ...")
 	cmd.MarkFlagsOneRequired("length", "buckets")
 	return cmd
 }

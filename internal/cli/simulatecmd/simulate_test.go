@@ -94,7 +94,7 @@ func TestSimulateRefuses(t *testing.T) {
 			[]string{"--method", "seamless", "--overlap", "1.5"}},
 		{"a column of a text file", "1\n", "--column: want a file that ends in .parquet", []string{"--column", "n"}},
 		{"a Parquet file without a column", "", "x.parquet: want --column", []string{"x.parquet"}},
-		{"two ways to say it", "1\n", "[buckets length]", []string{"--buckets", "8"}},
+		{"two flags for the row length", "1\n", "[buckets length]", []string{"--buckets", "8"}},
 		{"bad bounds", "1\n", "pool: -1: want 0 (the whole input) or 1 to 2^30 pieces\nmax_age: -1: want",
 			[]string{"--pool", "-1", "--max-age", "-1"}},
 	} {

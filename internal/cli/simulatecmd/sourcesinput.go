@@ -36,16 +36,16 @@ type sourcesInput struct {
 func (in *sourcesInput) register(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.StringArrayVar(&in.given, "source", nil,
-		"a source of a mixture, `NAME=FILE[:WEIGHT]`, each with its lengths; repeated for every one. "+
-			"Without a weight it is that of -c, else 1")
+		"source of a mixture with its lengths, `NAME=FILE[:WEIGHT]`; may be repeated "+
+			"(default weight: that of -c, else 1)")
 	f.StringSliceVar(&in.epochs, "epochs", nil,
-		"how often sources are read, 1 or more, or forever: `N` for all, NAME=N for one (default 1)")
+		"epochs of the sources, 1 or more, or forever: `N` for all, NAME=N for one (default 1)")
 	f.StringSliceVar(&in.block, "block", nil,
-		"documents that stay together where a source is read in a drawn order: `N` for all, NAME=N for one; "+
+		"documents that stay together if a source is read in random order: `N` for all, NAME=N for one; "+
 			"0 keeps the order of the file (default "+strconv.Itoa(mixture.DefaultBlock)+")")
 	f.StringVar(&in.end, "end", "",
-		"a mixture ends when all sources are used up, or the first: all or first (default all)")
-	f.Float64Var(&in.tokens, "tokens", 0, "tokens behind which a mixture ends at the latest, such as 1e9; 0 is no bound")
+		"end of a mixture, when all sources or the first are used up: all or first (default all)")
+	f.Float64Var(&in.tokens, "tokens", 0, "maximum tokens of a mixture, such as 1e9; 0: unlimited")
 }
 
 // on reports whether the flags describe a mixture.
@@ -63,10 +63,10 @@ func (in *sourcesInput) check(cmd *cobra.Command, args []string) error {
 	}
 	if !in.on() {
 		if cmd.Name() == "simulate" && len(given("config")) > 0 {
-			return errors.New("--config: want --source with it: it is about mixtures")
+			return errors.New("--config: want --source with it: it applies to mixtures")
 		}
 		if there := given("epochs", "block", "end", "tokens"); len(there) > 0 {
-			return fmt.Errorf("%s: want --source with it: it is about mixtures", strings.Join(there, ", "))
+			return fmt.Errorf("%s: want --source with it: it applies to mixtures", strings.Join(there, ", "))
 		}
 		return nil
 	}
@@ -75,10 +75,10 @@ func (in *sourcesInput) check(cmd *cobra.Command, args []string) error {
 		bad = append(bad, fmt.Errorf("--method: splice: %w", errOnlyLengths))
 	}
 	if len(args) > 0 {
-		bad = append(bad, fmt.Errorf("--source: want no file beside it: %s; name it as --source NAME=%s", args[0], args[0]))
+		bad = append(bad, fmt.Errorf("--source: want no file argument %s: pass it as --source NAME=%s", args[0], args[0]))
 	}
 	if there := given("documents", "from-stream", "limit", "set", "nats", "tokenizer"); len(there) > 0 {
-		bad = append(bad, fmt.Errorf("--source: a mixture is of lengths: leave %s out", strings.Join(there, ", ")))
+		bad = append(bad, fmt.Errorf("--source: a mixture has only lengths: remove %s", strings.Join(there, ", ")))
 	}
 	if in.tokens < 0 || in.tokens != float64(int64(in.tokens)) {
 		bad = append(bad, fmt.Errorf("--tokens: %v: want a whole number of tokens, or 0 for no bound", in.tokens))
@@ -87,7 +87,7 @@ func (in *sourcesInput) check(cmd *cobra.Command, args []string) error {
 }
 
 // errOnlyLengths is the reason for which methods that use documents' content cannot pack a mixture.
-var errOnlyLengths = errors.New("it packs documents that have to do with one another, and a mixture here is of lengths")
+var errOnlyLengths = errors.New("it packs related documents, and a mixture here has only lengths")
 
 // without marks the methods that use documents' content as skipped, with the reason, for a mixture.
 func (in *sourcesInput) without(runs []report.Comparison) []report.Comparison {
@@ -107,10 +107,11 @@ func (in *sourcesInput) configure(configured runconfig.Config, seed uint64) (*si
 	for _, name := range slices.Sorted(maps.Keys(configured.Sources)) {
 		if _, ok := c.Sources[name]; !ok {
 			bad = append(bad,
-				fmt.Errorf("--source: the configuration has a source %s: say where its lengths are, --source %s=FILE", name, name))
+				fmt.Errorf("--source: the configuration has a source %s: name the file of its lengths with --source %s=FILE",
+					name, name))
 		}
 		if configured.Sources[name].Packing != nil {
-			bad = append(bad, fmt.Errorf("sources.%s.packing: one method packs all sources here: leave it out", name))
+			bad = append(bad, fmt.Errorf("sources.%s.packing: one method packs all sources here: remove the setting", name))
 		}
 	}
 	bad = append(bad, each("--epochs", in.epochs, c.Sources, func(s *mixture.Source, value string) (err error) {
@@ -132,8 +133,8 @@ func (in *sourcesInput) configure(configured runconfig.Config, seed uint64) (*si
 	}
 	m := &simulation.Mixture{Config: c, Tokens: int64(in.tokens)}
 	if m.Endless() && m.Tokens == 0 {
-		bad = append(bad, errors.New("--epochs: a source that is read forever keeps the mixture from ending: say --tokens "+
-			"N, or --end first with one that is not"))
+		bad = append(bad, errors.New("--epochs: a mixture with a source that is read forever does not end: set --tokens "+
+			"N, or --end first with a source that ends"))
 	}
 	return m, errors.Join(bad...)
 }
@@ -154,7 +155,7 @@ func (in *sourcesInput) name(sources, configured map[string]mixture.Source) (bad
 		case in.files[name] != "":
 			bad = append(bad, fmt.Errorf("--source: %s is named twice", name))
 		case len(configured) > 0 && !known:
-			bad = append(bad, fmt.Errorf("--source: %s is no source of the configuration; they are %v", name,
+			bad = append(bad, fmt.Errorf("--source: %s is not a source of the configuration; its sources are %v", name,
 				slices.Sorted(maps.Keys(configured))))
 		case !known:
 			s = mixture.Source{Weight: 1, Epochs: 1, Block: mixture.DefaultBlock}
@@ -181,7 +182,8 @@ func each(flag string, values []string, sources map[string]mixture.Source,
 		for _, name := range names {
 			s, ok := sources[name]
 			if !ok {
-				bad = append(bad, fmt.Errorf("%s: %s is no source; they are %v", flag, name, slices.Sorted(maps.Keys(sources))))
+				bad = append(bad, fmt.Errorf("%s: %s is not a source; the sources are %v", flag, name,
+					slices.Sorted(maps.Keys(sources))))
 				break
 			}
 			if err := set(&s, value); err != nil {

@@ -32,14 +32,15 @@ type streamInput struct {
 
 func (in *streamInput) register(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.BoolVar(&in.from, "from-stream", false, "take the documents of a running daemon's stream")
-	f.IntVarP(&in.documents, "limit", "n", 0, "with --from-stream: how many, from the stream's first on (default all)")
+	f.BoolVar(&in.from, "from-stream", false, "read the documents of a running daemon's stream")
+	f.IntVarP(&in.documents, "limit", "n", 0,
+		"with --from-stream: number of documents, from the first in the stream (default all)")
 	f.StringVarP(&in.flags.File, "config", "c", "",
 		"with --from-stream: the daemon's YAML configuration `file`; - reads standard input")
 	in.flags.Override(cmd, "set", "",
-		"with --from-stream: override any setting of it, such as stream.name=DOCS; may be repeated")
+		"with --from-stream: override a setting, such as stream.name=DOCS; may be repeated")
 	in.flags.Override(cmd, "nats", "stream.url",
-		"with --from-stream: `URLs` of the NATS servers (default: the configuration's, else that of the daemon's own server)")
+		"with --from-stream: `URLs` of the NATS servers (default: those of the configuration, else the embedded server)")
 	in.flags.Override(cmd, "tokenizer", "tokenizer.name",
 		"with --from-stream or --documents: gpt2, cl100k_base, o200k_base, none, or a tokenizer.json or rank `file`")
 }
@@ -58,7 +59,7 @@ func (in *streamInput) settle(cmd *cobra.Command, args []string, packing *packin
 	}
 	switch {
 	case len(args) > 0:
-		return config.Config{}, command.Usage(fmt.Errorf("--from-stream: want no file beside it: %s", args[0]))
+		return config.Config{}, command.Usage(fmt.Errorf("--from-stream: want no file argument: %s", args[0]))
 	case given("column"):
 		return config.Config{}, command.Usage(errors.New("--column: want a file that ends in .parquet"))
 	case in.documents < 0:
@@ -91,9 +92,9 @@ func (in *streamInput) served(ctx context.Context, c config.Config, stderr io.Wr
 	own, names, err := runadmin.Packing(ctx, store)
 	switch {
 	case errors.Is(err, runadmin.ErrPackingDiffers):
-		return nil, command.Usage(fmt.Errorf("%w: say which with the configuration of one, -c FILE", err))
+		return nil, command.Usage(fmt.Errorf("%w: select a run with its configuration, -c FILE", err))
 	case own != nil:
-		fmt.Fprintf(stderr, "row lengths, pool and max_age that are not given are those of run %s\n",
+		fmt.Fprintf(stderr, "row lengths, pool and max_age without a flag are those of run %s\n",
 			strings.Join(names, ", "))
 	}
 	return own, err
