@@ -46,7 +46,7 @@ const streamBytes = 96 << 10
 //     has one batch of the reserve at a time. Half of the reserve is only for established streams, whose readers have
 //     taken many batches. So a reader that reads continues, however many other readers have stopped.
 //
-// A stalled stream keeps what it holds; slowness (slow.go) handles it.
+// A stalled stream keeps what it holds; slowness (slow_reader_reaper.go) handles it.
 type budget struct {
 	costPerStream int64
 	mu            *sync.Mutex // the registry's mutex; it guards all fields below, shares, holds and charges
