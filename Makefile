@@ -72,7 +72,7 @@ lint-commits: ## subjects of the commits after BASE; by default of those that ar
 # Packages whose goroutines share much, whose tests take at most a minute with the race detector, and which do not link the clients of object stores: those
 # take minutes to compile with it. All other packages run with it in test-all: whole daemons, clusters, the Flight server and the live page take two to four
 # times as long with it, and code that only computes takes ten times as long.
-RACED = $(addprefix loaderd/,stream/conn stream/messages stream/feed stream/deadletter stream/proxy stream/server $(addprefix internal/,access ledger runs status top tracing))
+RACED = $(addprefix loaderd/,stream/conn stream/messages stream/feed stream/deadletter stream/proxy stream/server $(addprefix internal/,auth ledger runadmin status top tracing))
 
 .PHONY: browser
 browser: ## Chromium and axe-core for the tests of pages, where they are not there yet

@@ -98,7 +98,7 @@ func statusWithInfo(code codes.Code, message string, reason fault.Reason, facts 
 	return s
 }
 
-// parseReason returns the label of an error in metrics.
+// reasonOf returns the label of an error in metrics.
 func reasonOf(s *status.Status) string {
 	for _, d := range s.Details() {
 		if info, ok := d.(*errdetails.ErrorInfo); ok {

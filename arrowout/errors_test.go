@@ -25,7 +25,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// streamInfo returns the ErrorInfo of an error and checks that it has the given code.
+// infoOf returns the ErrorInfo of an error and checks that it has the given code.
 func infoOf(t testing.TB, err error, code codes.Code) *errdetails.ErrorInfo {
 	t.Helper()
 	s := status.Convert(err)

@@ -37,7 +37,7 @@ func textOf(document uint64) string {
 	return [...]string{"de", "", "a longer text, with ümlauts", "fr"}[document/4%4]
 }
 
-// extraBuilder returns the extra columns and values of a document. Every fourth document has no columns, every third no
+// besideOf returns the extra columns and values of a document. Every fourth document has no columns, every third no
 // values.
 func besideOf(ref uint64) document.Content {
 	const tokens = 400

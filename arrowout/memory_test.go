@@ -19,7 +19,7 @@ import (
 // beside is the memory that a server may use in addition to the budget, under any load.
 const beside = 200 << 20
 
-// heldBytes returns the memory of this process that is not garbage: heap and stacks.
+// inUse returns the memory of this process that is not garbage: heap and stacks.
 func inUse() int64 {
 	runtime.GC() // what pools and finalizers hold is freed by the second collection
 	debug.FreeOSMemory()

@@ -31,7 +31,7 @@ func (l *countedLog) Get(ctx context.Context, at uint64) ([]byte, error) {
 	return l.memLog.Get(ctx, at)
 }
 
-// potentialRows returns the rows of every document of a plan, from all its steps.
+// rowsOf returns the rows of every document of a plan, from all its steps.
 func rowsOf(t *testing.T, l *memLog) (rows map[uint64][]string, steps int) {
 	t.Helper()
 	rows = map[uint64][]string{}

@@ -33,7 +33,7 @@ import (
 // Info describes a run to readers.
 type Info struct {
 	Run string `json:"run"`
-	// ProcessID distinguishes runs of the same name: a run that was deleted and created again has another ProcessID. It is
+	// ID distinguishes runs of the same name: a run that was deleted and created again has another ID. It is
 	// empty before the run begins.
 	ID          string             `json:"run_id"`
 	Fingerprint string             `json:"fingerprint"`

@@ -328,7 +328,7 @@ func read(t *testing.T, run *loader.Run, place state.RankID, from uint64, n int)
 	return out
 }
 
-// sourceTokens returns the token ids of a batch's rows. It checks that the 16-bit encoding is the same, if all ids fit,
+// tokensOf returns the token ids of a batch's rows. It checks that the 16-bit encoding is the same, if all ids fit,
 // with another padding id.
 func tokensOf(t *testing.T, b *assembly.Batch) []int32 {
 	t.Helper()

@@ -157,7 +157,7 @@ func (p *bucket) Flush(out *Rows) {
 // addOldest adds the oldest piece of a length to the row under construction.
 func (p *bucket) addOldest(n int32) { p.row = append(p.row, p.pool.takeOldest(n)) }
 
-// returnToken puts all but the first keep pieces of the row under construction back into the stock.
+// putBack puts all but the first keep pieces of the row under construction back into the stock.
 func (p *bucket) putBack(keep int) {
 	for k := len(p.row) - 1; k >= keep; k-- {
 		p.pool.putBack(p.row[k])

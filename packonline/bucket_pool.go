@@ -97,7 +97,7 @@ func (s *indexedPool) takeItem(i int32) {
 	}
 }
 
-// returnToken undoes take. Pieces must be put back in reverse order, without an add in between. Then every neighbour
+// putBack undoes take. Pieces must be put back in reverse order, without an add in between. Then every neighbour
 // that the piece refers to is in its place again.
 func (s *indexedPool) putBack(i int32) {
 	s.spendCredit(moveCost)

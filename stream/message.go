@@ -42,7 +42,7 @@ const (
 type Message struct {
 	Subject     string // docs.<source>
 	ID          string // producer's id: the same id is stored once within the server's dedupe window
-	Name        string // the document's own id, if it differs from ProcessID
+	Name        string // the document's own id, if it differs from ID
 	Label       string // the document's name in the ledger; need not be unique
 	Path        string
 	Domain      string

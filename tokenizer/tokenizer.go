@@ -26,7 +26,7 @@ type Options struct {
 	// Pattern splits text into words for a rank file: gpt2, cl100k, llama3, o200k, qwen, kimi, ... or a regular
 	// expression. If empty, it is that of a known file.
 	Pattern string
-	// SpecialTokens are those of a rank file, TOKEN or TOKEN=ProcessID. Without an id a token has the one after the last.
+	// SpecialTokens are those of a rank file, TOKEN or TOKEN=ID. Without an id a token has the one after the last.
 	// If empty, they are those of a known file.
 	SpecialTokens []string
 }

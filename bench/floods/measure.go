@@ -145,7 +145,7 @@ const (
 	idleWindow  = 200 * time.Millisecond
 	idleShare   = 0.1
 	idleWindows = 4
-	// idleTimeout limits the wait until the daemon is idle.
+	// idleWithin limits the wait until the daemon is idle.
 	idleWithin = time.Minute
 )
 

@@ -124,7 +124,7 @@ func packOnce(c packonline.Config, in []int32) (float64, error) {
 	return (record.ProcessorTime() - start).Seconds(), nil
 }
 
-// linesPerSecond formats a number in thousands or millions, with a letter.
+// perSecond formats a number in thousands or millions, with a letter.
 func perSecond(x float64) string {
 	switch {
 	case x >= 1e6:

@@ -14,7 +14,7 @@ type Metadata struct {
 	Documents  int    `json:"documents"`   // pieces; a document cut in two counts twice
 	MaxSeqlen  int    `json:"max_seqlen"`  // longest attention segment in tokens, without padding
 
-	// MaxStepTokens - StepSegments is the divisor of a loss that excludes every segment's first token, if every token has
+	// StepTokens - StepSegments is the divisor of a loss that excludes every segment's first token, if every token has
 	// a loss. It needs no communication between ranks.
 	StepTokens   int64 `json:"step_tokens"`   // tokens of the whole step, on all ranks, without padding
 	StepSegments int64 `json:"step_segments"` // attention segments of the whole step, on all ranks

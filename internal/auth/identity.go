@@ -127,7 +127,7 @@ func (i Identity) validate() error {
 	return errors.Join(bad...)
 }
 
-// IsValidName returns an error if a name is not valid for an identity.
+// ValidName returns an error if a name is not valid for an identity.
 func ValidName(name string) error {
 	if len(name) < 1 || len(name) > maxName || strings.ContainsFunc(name, func(r rune) bool {
 		return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_.", r)

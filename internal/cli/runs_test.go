@@ -127,7 +127,7 @@ func (s *site) read(more ...string) (out []flightclient.Batch) {
 	return out
 }
 
-// sourceTokens returns the tokens in batches, each with its document, in no particular order.
+// tokensOf returns the tokens in batches, each with its document, in no particular order.
 func tokensOf(batches []flightclient.Batch) (out []string) {
 	for _, b := range batches {
 		for i, row := range b.Documents {

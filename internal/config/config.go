@@ -52,7 +52,7 @@ type Tokenizer struct {
 	AddSpecialTokens bool `koanf:"add_special_tokens"`
 	// Pattern is the regular expression that splits text into words for a rank file; empty: that of a known file.
 	Pattern string `koanf:"pattern"`
-	// SpecialTokens are the special tokens of a rank file, as TOKEN=ProcessID or TOKEN; empty: those of a known file.
+	// SpecialTokens are the special tokens of a rank file, as TOKEN=ID or TOKEN; empty: those of a known file.
 	SpecialTokens []string `koanf:"special_tokens"`
 }
 

@@ -43,7 +43,7 @@ const (
 	// openPerSecond is the same for connections that have served a request without an identity, as health checks do.
 	openPerSecond = 64
 	openBurst     = 1024
-	// rejectsPerSecond is how many connections per second are closed immediately, beyond a burst. All others wait in the
+	// refusedPerSecond is how many connections per second are closed immediately, beyond a burst. All others wait in the
 	// kernel's queue, so that they cannot use up processor time.
 	refusedPerSecond = 1000
 	refusedBurst     = 64

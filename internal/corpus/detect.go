@@ -21,7 +21,7 @@ import (
 	"loaderd/internal/warc"
 )
 
-// maxHead is how much of a file is read to detect its format.
+// headBytes is how much of a file is read to detect its format.
 const headBytes = 64 << 10
 
 // nulSearchBytes is how much of that is searched for a NUL byte, which text does not have.

@@ -35,7 +35,7 @@ func newMDSFile(name string, s *arrow.Schema) (writer, error) {
 	return &mdsFile{name: name, columns: mdsColumns(s)}, nil
 }
 
-// resolveColumns returns the columns of a shard sorted by name, as MosaicML's writer does.
+// mdsColumns returns the columns of a shard sorted by name, as MosaicML's writer does.
 func mdsColumns(s *arrow.Schema) (out []mdsColumn) {
 	for i, f := range s.Fields() {
 		list, ok := f.Type.(*arrow.ListType)

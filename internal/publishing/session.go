@@ -38,7 +38,7 @@ type Options struct {
 
 // RefusedError is a document that ends the publishing because the options do not permit leaving it out.
 type RefusedError struct {
-	Reason record.Reason // TooLargeError or Invalid
+	Reason record.Reason // TooLarge or Invalid
 	Err    error
 }
 

@@ -17,7 +17,7 @@ type Document struct {
 	Cut      bool      // the run's configuration truncates its tokens
 	Content            // owned by the receiver, never changed
 	plan.PackingHints
-	// Parts are the documents of a message with several, whose tokens are concatenated in Content. ProcessID, Loss and
+	// Parts are the documents of a message with several, whose tokens are concatenated in Content. ID, Loss and
 	// PackingHints are then per part.
 	Parts []plan.Part
 }

@@ -7,7 +7,7 @@ type View struct {
 	Info Info
 	Document
 	Problem string // for an undecodable document: the reason's name and a sentence
-	// WriteIDs are the producers' ids of the documents of a message with several, by index; empty for none.
+	// IDs are the producers' ids of the documents of a message with several, by index; empty for none.
 	IDs []string
 }
 

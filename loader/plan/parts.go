@@ -7,7 +7,7 @@ import (
 // Part is one of several documents of a message. Their tokens are consecutive, so a plan names a document by tokens
 // of the message.
 //
-// A split document consists of several Parts with its ProcessID. Each is treated as a document, except by the split of
+// A split document consists of several Parts with its ID. Each is treated as a document, except by the split of
 // its source (mixture.Split), which takes all of them or none. So no model is tested on a part of a document whose
 // other parts it was trained on.
 type Part struct {

@@ -81,7 +81,7 @@ func usedTokens(arrivals []plan.Arrival, dedupe int) map[uint64][]bool {
 	return out
 }
 
-// parseLoss returns the loss runs of a message.
+// lossOf returns the loss runs of a message.
 func lossOf(a plan.Arrival) plan.LossRuns {
 	var lengths []int32
 	for _, x := range a.Documents() {

@@ -50,7 +50,7 @@ type Header struct {
 	Format    int    `json:"format"`
 	Algorithm int    `json:"algorithm"`
 	Run       string `json:"run"`
-	// ProcessID distinguishes the run from every other run of the same name. It has 32 random hexadecimal digits that are
+	// ID distinguishes the run from every other run of the same name. It has 32 random hexadecimal digits that are
 	// set at the start of the run and kept by a repaired copy. The plan does not depend on it.
 	ID          string `json:"id"`
 	Fingerprint string `json:"fingerprint"`

@@ -10,7 +10,7 @@ import (
 	"loaderd/packonline"
 )
 
-// potentialRows returns a step of two rows of 8 tokens, made after a document.
+// rowsOf returns a step of two rows of 8 tokens, made after a document.
 func rowsOf(index, cursor, floor uint64, pieces ...packonline.Piece) *plan.Step {
 	return &plan.Step{Index: index, Bucket: 8, Cursor: plan.PositionAfter(cursor), Floor: plan.PositionBefore(floor),
 		Rows: [][]packonline.Piece{pieces, nil}}

@@ -17,7 +17,7 @@ const (
 	TokenNone Token = "none" // no such token
 )
 
-// ProcessID returns the id, or false if t is not an id.
+// ID returns the id, or false if t is not an id.
 func (t Token) ID() (int32, bool) {
 	n, err := strconv.ParseInt(string(t), 10, 32)
 	return int32(n), err == nil && n >= 0

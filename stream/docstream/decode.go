@@ -295,7 +295,7 @@ func newWeight(f float64) (w *float32, ok bool) {
 // idDomain separates hashes of document ids from other hashes of the same strings.
 const idDomain = "loaderd document id\x00"
 
-// hashID returns document.Document.ProcessID of a producer's id: XXH64 with seed 0 of idDomain and the id. 0 means no
+// hashID returns document.Document.ID of a producer's id: XXH64 with seed 0 of idDomain and the id. 0 means no
 // id, so a hash of 0 becomes 1.
 func hashID(id string) uint64 {
 	if id == "" {

@@ -106,7 +106,7 @@ type Elector struct {
 var _ backend.Elector = (*Elector)(nil)
 
 // NewElector makes this process a candidate for a lease: the name of a run, or of other work that one process at a
-// time does. submitBatch are streams whose leader is moved away from the server of the process that holds the lease, so
+// time does. handOver are streams whose leader is moved away from the server of the process that holds the lease, so
 // that both are not lost together. The holder appends to the first of them, and must call Verify before each append.
 func NewElector(ctx context.Context, s *stream.Store, name string, self LeaderInfo,
 	handOver ...string) (*Elector, error) {

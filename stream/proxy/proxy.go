@@ -322,7 +322,7 @@ func copyBoth(s *session) {
 	both.Wait()
 }
 
-// maxCopyBytes is the size of the copy buffer.
+// copyBytes is the size of the copy buffer.
 const copyBytes = 64 << 10
 
 // copyBuffered copies the data that a reader has buffered, then the data of its connection.

@@ -232,7 +232,7 @@ func (r *Record) Committed() int64 { return r.committed }
 func (r *Record) Stored() int64 { return r.stored }
 
 // Publish adds the input's next document, unless it is already committed. Documents must be offered in the input's
-// order. Publish sets the message's ProcessID. It depends on the source, the origin (the absolute path of the
+// order. Publish sets the message's ID. It depends on the source, the origin (the absolute path of the
 // document's file), the position among the documents of that origin, and the content.
 func (r *Record) Publish(ctx context.Context, origin string, m stream.Message) error {
 	r.p.mu.Lock()

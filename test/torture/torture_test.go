@@ -215,7 +215,7 @@ func (v *victim) rank(place api.Ticket, seed uint64) ([]flightclient.Batch, erro
 	return readOn(v.ctx, []string{v.uri()}, place, seed)
 }
 
-// readPlan reads a rank's part of a run to its end, through all failures of the daemons. It requests the step after the
+// readOn reads a rank's part of a run to its end, through all failures of the daemons. It requests the step after the
 // last received one from the daemons in turn.
 func readOn(ctx context.Context, uris []string, place api.Ticket, seed uint64) ([]flightclient.Batch, error) {
 	r := rand.New(rand.NewPCG(seed, uint64(place.Rank)))
@@ -337,7 +337,7 @@ func ofSources(t *testing.T, kills int, seed uint64) (config.Config, func(*victi
 	}
 }
 
-// drawTokens returns the settings of a daemon that is killed often.
+// ofTokens returns the settings of a daemon that is killed often.
 func ofTokens(t *testing.T) config.Config {
 	c := daemontest.Settings(t, "")
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// probeTimeout is the time limit of a probe of the address at which a Flight server was expected.
+// probeLimit is the time limit of a probe of the address at which a Flight server was expected.
 const probeLimit = time.Second
 
 // greetsAsNATS reports whether a NATS server listens at an address. A NATS server sends a greeting to every client.

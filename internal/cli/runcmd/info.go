@@ -69,7 +69,7 @@ remaining tokens (serve.measure_tokens) are measured automatically.`,
 	return cmd
 }
 
-// ensureTimeout is the interval at which info queries a run that is being measured.
+// lookAgain is the interval at which info queries a run that is being measured.
 const lookAgain = 200 * time.Millisecond
 
 // lookAt requests the run's description. If wait is set, it repeats the request until the length is exact.

@@ -19,7 +19,7 @@ import (
 // separators of fields, in the order in which they are tried.
 const separators = ",\t;|"
 
-// maxHead is how much of a table is read to find its header.
+// headBytes is how much of a table is read to find its header.
 const headBytes = 64 << 10
 
 // Source reads documents of a table.

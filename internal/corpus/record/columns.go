@@ -13,7 +13,7 @@ import (
 type Columns struct {
 	// Text is the field or column of the document. It is not empty.
 	Text string
-	// ProcessID is the field or column of the document's own id; empty reads none.
+	// ID is the field or column of the document's own id; empty reads none.
 	ID string
 	// Tokens reports that Text is a list of token ids, not text.
 	Tokens bool

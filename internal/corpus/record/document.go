@@ -12,7 +12,7 @@ type Document struct {
 	// Path is the document's own path, meta.path or url, if it has one. Otherwise it is its file's path, relative to the
 	// path that was opened, with slashes. Origin is its file's absolute path, whatever was opened.
 	Path, Origin string
-	// ProcessID is the document's own id, if Columns.ProcessID is set.
+	// ID is the document's own id, if Columns.ID is set.
 	ID string
 	// Label is a name of the document, not necessarily a unique one: its field or column "id", or the path of a plain
 	// file as the user wrote it.

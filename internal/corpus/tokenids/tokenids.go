@@ -116,7 +116,7 @@ func yieldDocuments(f record.File, cols record.Columns, d documentReader, yield 
 type MegatronPair struct {
 	File    record.File // of the index
 	Columns record.Columns
-	// WriteIDs is the absolute path of the ids.
+	// IDs is the absolute path of the ids.
 	IDs string
 	// OnRead is called with the number of bytes of both files that have been read.
 	OnRead func(bytes int64)

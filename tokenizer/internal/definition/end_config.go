@@ -59,7 +59,7 @@ func readBounded(path string) ([]byte, error) {
 	return text, err
 }
 
-// tokenizerConfigEnd reads "eos_token": a token's text, or an object with its "content". An ProcessID of -1 without
+// tokenizerConfigEnd reads "eos_token": a token's text, or an object with its "content". An ID of -1 without
 // Content means none.
 func tokenizerConfigEnd(text []byte) (end EndConfig, err error) {
 	var c struct {
@@ -85,7 +85,7 @@ func tokenizerConfigEnd(text []byte) (end EndConfig, err error) {
 }
 
 // generationConfigEnd reads "eos_token_id": an id, or a list. The first id of a list ends a text, others a message of
-// a chat. An ProcessID of -1 means none.
+// a chat. An ID of -1 means none.
 func generationConfigEnd(text []byte) (end EndConfig, err error) {
 	var c struct {
 		EOS json.RawMessage `json:"eos_token_id"`

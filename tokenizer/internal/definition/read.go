@@ -25,7 +25,7 @@ var modelName = regexp.MustCompile(`^[A-Za-z0-9][\w.-]*/[\w.-]*[\w-]$`)
 // RankOptions specify what a rank file does not contain.
 type RankOptions struct {
 	Pattern       string   // the name of a family or a regular expression
-	SpecialTokens []string // TOKEN or TOKEN=ProcessID; without an id a token has the one after the last
+	SpecialTokens []string // TOKEN or TOKEN=ID; without an id a token has the one after the last
 }
 
 // checkUnset returns an error if options for rank files are set.

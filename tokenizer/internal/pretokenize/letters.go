@@ -150,7 +150,7 @@ func (m *masks) wholeCharacters(first uint64) uint64 {
 	return first | second | second<<1&m.inside
 }
 
-// trimPartialCharacter returns the size of a block without a last character that continues after it.
+// wholeCharacters returns the size of a block without a last character that continues after it.
 func wholeCharacters(p *block) uint {
 	switch {
 	case p[blockSize-1] >= 0xC0:
