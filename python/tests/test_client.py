@@ -433,7 +433,7 @@ def test_nobody_there() -> None:
         for call in (lambda: next(client), client.info):
             with pytest.raises(loaderd.Unreachable, match="refused") as caught:
                 call()
-            assert caught.value.facts == {"url": f"grpc://127.0.0.1:{port}"} and "wants TLS" in str(caught.value)
+            assert caught.value.facts == {"url": f"grpc://127.0.0.1:{port}"} and "requires TLS" in str(caught.value)
     with Client("grpc://no-such-host.invalid:1", connect_timeout=0.5) as client, pytest.raises(loaderd.Unreachable):
         next(client)
 
