@@ -24,7 +24,7 @@ func (v *visitors) Enabled(_ context.Context, level slog.Level) bool { return le
 func (v *visitors) WithAttrs([]slog.Attr) slog.Handler               { return v }
 
 func (v *visitors) Handle(_ context.Context, r slog.Record) error {
-	if !strings.HasPrefix(r.Message, "a reader") {
+	if r.Message != "reader joined" && r.Message != "reader left" {
 		return nil
 	}
 	line := r.Message

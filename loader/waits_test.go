@@ -17,7 +17,7 @@ import (
 	"loaderd/loader/state"
 )
 
-// lines keeps the log messages that begin with words, each with its attributes.
+// lines keeps the log records whose message and attributes contain words.
 type lines struct {
 	slog.Handler
 	words string
@@ -33,7 +33,7 @@ func (l *lines) Handle(_ context.Context, r slog.Record) error {
 	defer l.mu.Unlock()
 	line := r.Message
 	r.Attrs(func(a slog.Attr) bool { line += " " + a.Key + "=" + a.Value.String(); return true })
-	if strings.HasPrefix(line, l.words) {
+	if strings.Contains(line, l.words) {
 		l.all = append(l.all, line)
 	}
 	return nil
@@ -50,7 +50,7 @@ func (l *lines) take() []string {
 // waiting runs a test of a run in a synctest bubble. Its reader joins again whenever it gets a cause of the wait.
 func waiting(t *testing.T, test func(w *world, run *loader.Run, log *lines)) {
 	synctest.Test(t, func(t *testing.T) {
-		w, log := newWorld(config("concat")), &lines{words: "readers wait"}
+		w, log := newWorld(config("concat")), &lines{words: "event=stall."}
 		w.options.StallTimeout = time.Minute
 		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
 		run, stop := w.start(t)
@@ -124,7 +124,7 @@ func TestWaitsAreTold(t *testing.T) {
 		check(t, log, "when they have not for a minute", "reason=SOURCE_DRY 10 rows needed 7 there")
 		w.docs.lengths(slices.Repeat([]int{16}, 3)...)
 		time.Sleep(2 * time.Second)
-		check(t, log, "when the step is there", "no more step=1")
+		check(t, log, "when the step is there", "resolved step=1")
 		time.Sleep(30 * time.Second)
 		check(t, log, "at the next step", "step=1 reason=SOURCE_DRY")
 	})
@@ -133,7 +133,7 @@ func TestWaitsAreTold(t *testing.T) {
 // No wait is logged without a waiting reader.
 func TestWaitsOfNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, log := newWorld(config("concat")), &lines{words: "readers wait"}
+		w, log := newWorld(config("concat")), &lines{words: "event=stall."}
 		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }
 		run, stop := w.start(t)
 		r, err := run.Join(state.RankID{World: 1}, 0)

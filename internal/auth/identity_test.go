@@ -297,7 +297,7 @@ func TestWatch(t *testing.T) {
 	write(t, name, "third token", 0o600)
 	write(t, name, "third-0123456789", 0o600)
 	until("the third token lets in by itself", func() bool { return lets("third-0123456789") })
-	if strings.Count(log.String(), "expires soon") != 1 {
+	if strings.Count(log.String(), "event=credentials.expiring") != 1 {
 		t.Errorf("the log says %s", log.String())
 	}
 }
