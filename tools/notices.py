@@ -16,7 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LICENCE_FILE = re.compile(r"(?i)(un)?licen[cs]e|copying|notice")
-DATA = {"openai/tiktoken vocabularies": ROOT / "tokenizer" / "internal" / "published"}
+DATA = {"openai/tiktoken vocabularies": ROOT / "tokenizer" / "internal" / "vocab"}
 
 
 def go(*arguments: str) -> str:
