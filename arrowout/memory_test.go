@@ -116,7 +116,7 @@ func TestASlowReaderLosesItsConnection(t *testing.T) {
 	if n := metric("errors_total SLOW_READER"); n < 1 || n > 20 {
 		t.Errorf("%v streams have ended as slow", n)
 	}
-	if n := strings.Count(log.String(), "a connection is cut"); n != 1 ||
+	if n := strings.Count(log.String(), "event=reader.cut"); n != 1 ||
 		!strings.Contains(log.String(), "address=127.0.0.1:") {
 		t.Errorf("%d lines of the log tell of it: %s", n, log.String())
 	}
