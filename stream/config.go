@@ -1,6 +1,6 @@
 // Package stream is the daemon's store on NATS JetStream: its configuration, a connection and optionally the
 // embedded server, the streams and buckets with their settings, and the message format of a document. Packages
-// below it use the streams: doclog reads documents, deadletter stores undecodable ones, planlog stores a run's
+// below it use the streams: docstream reads documents, deadletter stores undecodable ones, planlog stores a run's
 // plan, publish adds documents.
 package stream
 

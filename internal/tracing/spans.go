@@ -59,7 +59,7 @@ func (idGenerator) NewSpanID(context.Context, api.TraceID) (id api.SpanID) {
 	return id
 }
 
-// Fetched implements doclog.Tracer.
+// Fetched implements docstream.Tracer.
 func (t *Tracer) Fetched(of *document.Trace, stream string, sequence uint64, tokens int, stored, fetched,
 	done time.Time) {
 	position := []attribute.KeyValue{attribute.String("loaderd.stream", stream),

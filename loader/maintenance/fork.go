@@ -46,7 +46,7 @@ type forking struct {
 	laterPlanner    *restoredPlanner // from a checkpoint that covers documents after the step's start; nil without one
 }
 
-// restoredPlanner is a restored planner.
+// restoredPlanner is a planner with the last record that it covers.
 type restoredPlanner struct {
 	applier  *planner.Applier
 	position uint64 // last record that it covers initially; 1 at the beginning
@@ -59,13 +59,14 @@ func (f *forking) fork(ctx context.Context, name string, c runconfig.Config) (h 
 	if err := f.restorePlanner(ctx); err != nil {
 		return h, err
 	}
-	lost := f.checkStreams(ctx)
-	if lost != nil && f.laterPlanner != nil {
+	err = f.checkStreams(ctx)
+	var gone *fault.Error
+	if errors.As(err, &gone) && gone.Reason == fault.DocumentLost && f.laterPlanner != nil {
 		f.restoredPlanner = *f.laterPlanner
-		lost = f.checkStreams(ctx)
+		err = f.checkStreams(ctx)
 	}
-	if lost != nil {
-		return h, lost
+	if err != nil {
+		return h, err
 	}
 	if err := f.replan(ctx); err != nil {
 		return h, err
@@ -156,7 +157,8 @@ func checkTokens(old planrecord.Header, c runconfig.Config) error {
 }
 
 // restorePlanner creates the planner from the newest checkpoint that covers no document after those of the previous
-// steps, or else for the start of the run. So the fork does not depend on which checkpoints exist.
+// steps, or else for the start of the run. The fork depends on which checkpoints exist only if the documents that this
+// planner requires are purged: then fork uses laterPlanner.
 func (f *forking) restorePlanner(ctx context.Context) error {
 	begin, err := f.startPosition(ctx)
 	if err != nil {
