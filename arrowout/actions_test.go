@@ -43,11 +43,11 @@ func TestActions(t *testing.T) {
 	for _, tc := range []struct{ name, body, want string }{
 		{"commit", `{"run":"fake","step":5}`, `{"run":"fake","committed":5}`},
 		{"commit", `{"step":0}`, `{"run":"fake","committed":5}`}, // the recorded step, not the requested one
-		{"commit", `{"step":1,"keeper":"eval"}`, `{"run":"fake","committed":5}`},
-		{"leave", `{"keeper":"eval"}`, `{"run":"fake","committed":5}`},
+		{"commit", `{"step":1,"job":"eval"}`, `{"run":"fake","committed":5}`},
+		{"leave", `{"job":"eval"}`, `{"run":"fake","committed":5}`},
 		{"checkpoint", ``, `{"run":"fake","step":7}`},
 		{"seal", `{"run":"fake"}`, `{"run":"fake","sequence":7}`},
-		{"drain", `{}`, `{"run":"fake","sequence":7}`},
+		{"flush", `{}`, `{"run":"fake","sequence":7}`},
 		{"cause", `{"step":1}`, `{"run":"fake","step":1}`},
 		{"cause", `{"step":2}`,
 			`{"run":"fake","step":2,"reason":"POOL_FILLING","message":"not yet","do":"wait","facts":{"rows_there":"3"}}`},
@@ -69,8 +69,8 @@ func TestActions(t *testing.T) {
 			t.Errorf("%s %s:\n got %s, %v\nwant %s", tc.name, tc.body, got, err, tc.want)
 		}
 	}
-	if fmt.Sprint(f.committed, f.keepers) != "[5 0 1] [trainer trainer eval]" {
-		t.Errorf("committed %v by %v", f.committed, f.keepers)
+	if fmt.Sprint(f.committed, f.commits) != "[5 0 1] [trainer trainer eval]" {
+		t.Errorf("committed %v by %v", f.committed, f.commits)
 	}
 	var page struct{ Documents []document.Info }
 	if got, err := act(c, "ledger", `{"step":1,"documents":true}`); err != nil ||
@@ -89,19 +89,19 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// The run receives the name in the token as the author of a seal or drain, and the plan records it.
+// The run receives the name in the token as the author of a seal or flush, and the plan records it.
 func TestWhoSealed(t *testing.T) {
 	f := newFake(2, 2, 16)
 	file := filepath.Join(t.TempDir(), "identities.json")
 	alice := let(t, file, auth.Identity{Name: "alice", Role: auth.Operate})
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
-	for _, action := range []string{"drain", "seal"} {
+	for _, action := range []string{"flush", "seal"} {
 		stream, err := c.DoAction(withToken(alice), &flight.Action{Type: action})
 		if err := received(stream, new(flight.Result), err); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if want := []string{"drain by alice", "seal by alice"}; !slices.Equal(f.askers, want) {
+	if want := []string{"flush by alice", "seal by alice"}; !slices.Equal(f.askers, want) {
 		t.Errorf("asked for %q, want %q", f.askers, want)
 	}
 }
@@ -143,14 +143,14 @@ func TestBadActions(t *testing.T) {
 	}{
 		{"nothing", `{}`, codes.Unimplemented, "UNSUPPORTED"},
 		{"", ``, codes.Unimplemented, "UNSUPPORTED"},
-		{"commit", ``, codes.InvalidArgument, "BAD_TICKET"},
-		{"find", ``, codes.InvalidArgument, "BAD_TICKET"},
-		{"find", `{"id":"x","sequence":1}`, codes.InvalidArgument, "BAD_TICKET"},
-		{"find", `{"sequence":0}`, codes.InvalidArgument, "BAD_TICKET"},
-		{"commit", `{"step":-1}`, codes.InvalidArgument, "BAD_TICKET"},
-		{"commit", `{"step":"1"}`, codes.InvalidArgument, "BAD_TICKET"},
-		{"commit", "\xff", codes.InvalidArgument, "BAD_TICKET"},
-		{"seal", `{"step":1}`, codes.InvalidArgument, "BAD_TICKET"},
+		{"commit", ``, codes.InvalidArgument, "INVALID_TICKET"},
+		{"find", ``, codes.InvalidArgument, "INVALID_TICKET"},
+		{"find", `{"id":"x","sequence":1}`, codes.InvalidArgument, "INVALID_TICKET"},
+		{"find", `{"sequence":0}`, codes.InvalidArgument, "INVALID_TICKET"},
+		{"commit", `{"step":-1}`, codes.InvalidArgument, "INVALID_TICKET"},
+		{"commit", `{"step":"1"}`, codes.InvalidArgument, "INVALID_TICKET"},
+		{"commit", "\xff", codes.InvalidArgument, "INVALID_TICKET"},
+		{"seal", `{"step":1}`, codes.InvalidArgument, "INVALID_TICKET"},
 		{"ledger", `{"step":2}`, codes.OutOfRange, "STEP_NOT_PLANNED"},
 	} {
 		_, err := act(c, tc.name, tc.body)
@@ -162,10 +162,10 @@ func TestBadActions(t *testing.T) {
 		t.Errorf("committed %v", f.committed)
 	}
 	f.act = func(string, uint64) (uint64, error) {
-		return 0, &fault.Error{Reason: fault.StepReleased, Message: "below the floor"}
+		return 0, &fault.Error{Reason: fault.StepPurged, Message: "below the low watermark"}
 	}
-	for _, name := range []string{"seal", "drain", "checkpoint"} {
-		if _, err := act(c, name, ""); infoOf(t, err, codes.OutOfRange).Reason != "STEP_RELEASED" {
+	for _, name := range []string{"seal", "flush", "checkpoint"} {
+		if _, err := act(c, name, ""); infoOf(t, err, codes.OutOfRange).Reason != "STEP_PURGED" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

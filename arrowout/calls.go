@@ -59,8 +59,8 @@ type callRegistry struct {
 	openCalls    map[*call]struct{} // calls with an identity
 }
 
-func newCallRegistry(g *interceptor, streamsOfOne func() int) *callRegistry {
-	return &callRegistry{interceptor: g, maxStreamsPerIdentity: streamsOfOne, requestTimeout: requestTimeout,
+func newCallRegistry(g *interceptor, streamsPerIdentity func() int) *callRegistry {
+	return &callRegistry{interceptor: g, maxStreamsPerIdentity: streamsPerIdentity, requestTimeout: requestTimeout,
 		byConnection: map[*connection]int{},
 		byIdentity:   map[string]*identityCalls{}, openCalls: map[*call]struct{}{}}
 }
@@ -205,7 +205,7 @@ func (c *callRegistry) revokeCalls() {
 			continue
 		}
 		if err == nil {
-			err = &fault.Error{Reason: fault.BadToken, Message: "the identity of the call has changed", Advice: "call again"}
+			err = &fault.Error{Reason: fault.InvalidToken, Message: "the identity of the call has changed", Advice: "call again"}
 		}
 		if c.markRevoked(x) {
 			x.cancel(err)

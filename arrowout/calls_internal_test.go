@@ -19,7 +19,7 @@ func TestCalls_EndWithoutTheirMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := newCallRegistry(&interceptor{gate: gate}, func() int { return Default().MaxStreamsOfOne })
+	c := newCallRegistry(&interceptor{gate: gate}, func() int { return Default().MaxStreamsPerIdentity })
 	c.requestTimeout = 1
 	ctx, err := c.admit(context.Background(), &tap.Info{FullMethodName: "/arrow.flight.protocol.FlightService/DoGet"})
 	if err != nil {

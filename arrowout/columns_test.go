@@ -171,7 +171,7 @@ func TestEveryColumnEqualsTheModel(t *testing.T) {
 			for _, world := range []int{1, 2, 4} {
 				t.Run(fmt.Sprintf("%s/%s/world=%d", attention, ids, world), func(t *testing.T) {
 					f := newFake(12, 8, 37)
-					f.info.Config.Attention, f.info.Config.Documents.Batches = attention, world == 4
+					f.info.Config.Attention, f.info.Config.Documents.MultiplePerMessage = attention, world == 4
 					if world == 2 {
 						f.info.Config.Documents.MaxTokens = runconfig.MaxTokens{At: 1, Do: runconfig.MaxSplit}
 					}

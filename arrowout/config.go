@@ -40,18 +40,18 @@ type Config struct {
 	// MaxConnections bounds all connections, MaxConnectionsPerHost the connections of one host.
 	MaxConnections        int `koanf:"max_connections"`
 	MaxConnectionsPerHost int `koanf:"max_connections_per_host"`
-	// MaxStreams bounds all open DoGet streams, MaxStreamsOfOne the streams of one identity.
-	MaxStreams      int `koanf:"max_streams"`
-	MaxStreamsOfOne int `koanf:"max_streams_of_one"`
-	// MaxKeepersOfOne bounds the keepers of an identity that may commit only for its own keepers.
-	MaxKeepersOfOne int `koanf:"max_keepers_of_one"`
+	// MaxStreams bounds all open DoGet streams, MaxStreamsPerIdentity the streams of one identity.
+	MaxStreams            int `koanf:"max_streams"`
+	MaxStreamsPerIdentity int `koanf:"max_streams_per_identity"`
+	// MaxCommittingJobsPerIdentity bounds the committing jobs of an identity that may commit only for its own jobs.
+	MaxCommittingJobsPerIdentity int `koanf:"max_committing_jobs_per_identity"`
 	// TrainMayMix permits identities with the role train to change the mixture of sources.
 	TrainMayMix bool `koanf:"train_may_mix"`
 	// SendBytes bounds the bytes of record batches that are assembled or not yet taken by clients, over all streams.
 	SendBytes int `koanf:"send_bytes"`
-	// SlowReader is how long a reader may take nothing while data is available. Then its stream ends, and after that its
+	// SlowReaderTimeout is how long a reader may take nothing while data is available. Then its stream ends, and after that its
 	// connection.
-	SlowReader time.Duration `koanf:"slow_reader"`
+	SlowReaderTimeout time.Duration `koanf:"slow_reader_timeout"`
 	// Keepalive is the interval between pings on idle connections.
 	Keepalive time.Duration `koanf:"keepalive"`
 }
@@ -71,8 +71,8 @@ const (
 // Default returns the configuration of a server on loopback without TLS and token.
 func Default() Config {
 	return Config{Listen: "127.0.0.1:8815", BatchBytes: 2 << 20, Keepalive: 30 * time.Second,
-		MaxConnections: 4096, MaxConnectionsPerHost: 1024, MaxStreams: 16384, MaxStreamsOfOne: 4096, MaxKeepersOfOne: 16,
-		SendBytes: 1 << 30, SlowReader: 5 * time.Minute}
+		MaxConnections: 4096, MaxConnectionsPerHost: 1024, MaxStreams: 16384, MaxStreamsPerIdentity: 4096, MaxCommittingJobsPerIdentity: 16,
+		SendBytes: 1 << 30, SlowReaderTimeout: 5 * time.Minute}
 }
 
 // Anonymous reports whether no authentication of callers is configured.
@@ -109,14 +109,14 @@ func (c Config) Validate() []FieldError {
 	if c.SendBytes < minSendBytes {
 		add("send_bytes", c.SendBytes, fmt.Sprintf("%d bytes at least, which are a few batches", minSendBytes))
 	}
-	if c.SlowReader < minSlowReader || c.SlowReader > maxSlowReader {
-		add("slow_reader", c.SlowReader, fmt.Sprintf("%v to %v", minSlowReader, maxSlowReader))
+	if c.SlowReaderTimeout < minSlowReader || c.SlowReaderTimeout > maxSlowReader {
+		add("slow_reader_timeout", c.SlowReaderTimeout, fmt.Sprintf("%v to %v", minSlowReader, maxSlowReader))
 	}
 	for _, x := range []struct {
 		field string
 		n     int
 	}{{"max_connections", c.MaxConnections}, {"max_connections_per_host", c.MaxConnectionsPerHost},
-		{"max_streams", c.MaxStreams}, {"max_streams_of_one", c.MaxStreamsOfOne}, {"max_keepers_of_one", c.MaxKeepersOfOne}} {
+		{"max_streams", c.MaxStreams}, {"max_streams_per_identity", c.MaxStreamsPerIdentity}, {"max_committing_jobs_per_identity", c.MaxCommittingJobsPerIdentity}} {
 		if x.n < 1 || x.n > 1<<20 {
 			add(x.field, x.n, "1 to 2^20")
 		}

@@ -31,8 +31,8 @@ func TestValidate(t *testing.T) {
 		{"large batch", func(c *arrowout.Config) { c.BatchBytes = 4 << 20 }, "[batch_bytes]"},
 		{"all", func(c *arrowout.Config) {
 			*c = arrowout.Config{Key: "k", Keepalive: 2 * time.Hour}
-		}, "[listen cert batch_bytes keepalive send_bytes slow_reader max_connections max_connections_per_host " +
-			"max_streams max_streams_of_one max_keepers_of_one]"},
+		}, "[listen cert batch_bytes keepalive send_bytes slow_reader_timeout max_connections max_connections_per_host " +
+			"max_streams max_streams_per_identity max_committing_jobs_per_identity]"},
 	} {
 		c := arrowout.Default()
 		tc.change(&c)

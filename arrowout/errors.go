@@ -26,17 +26,17 @@ func Code(r fault.Reason) codes.Code {
 	case fault.SourceDry, fault.SourceDown, fault.TokenizerBehind, fault.PoolFilling, fault.StreamFull,
 		fault.RankBehind, fault.RankMissing, fault.Replaying,
 		fault.NotLeading, fault.PlanLogDown, fault.StorageFull, fault.StorageDown, fault.CauseUnknown,
-		fault.ShuttingDown, fault.Limited, fault.SlowReader, fault.SilentReader:
+		fault.ShuttingDown, fault.Limited, fault.SlowReader, fault.IdleReader:
 		return codes.Unavailable
 	case fault.PlanMismatch, fault.StreamMismatch, fault.PlanTruncated, fault.PlanForeign, fault.RunMismatch,
 		fault.RunReplaced, fault.WorldMismatch, fault.Replaced,
 		fault.DuplicateRank, fault.TooManySegments:
 		return codes.FailedPrecondition
-	case fault.StepReleased, fault.StepNotPlanned:
+	case fault.StepPurged, fault.StepNotPlanned:
 		return codes.OutOfRange
-	case fault.BadTicket:
+	case fault.InvalidTicket:
 		return codes.InvalidArgument
-	case fault.BadToken:
+	case fault.InvalidToken:
 		return codes.Unauthenticated
 	case fault.Forbidden:
 		return codes.PermissionDenied

@@ -77,7 +77,7 @@ func TestTrailersForArrow(t *testing.T) {
 	var trailer metadata.MD
 	_, err := c.GetFlightInfo(context.Background(), &flight.FlightDescriptor{Type: flight.DescriptorCMD,
 		Cmd: []byte("é\xff")}, grpc.Trailer(&trailer))
-	if infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" {
+	if infoOf(t, err, codes.InvalidArgument).Reason != "INVALID_TICKET" {
 		t.Error(err)
 	}
 	if fmt.Sprint(trailer["x-arrow-status"], trailer["x-arrow-status-message-bin"]) != fmt.Sprintf("[4] [%s]",
@@ -88,7 +88,7 @@ func TestTrailersForArrow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err = stream.Recv(); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" {
+	if _, err = stream.Recv(); infoOf(t, err, codes.InvalidArgument).Reason != "INVALID_TICKET" {
 		t.Error(err)
 	}
 	if stream.Trailer()["x-arrow-status"][0] != "4" || len(stream.Trailer()["grpc-status-details-bin"]) != 1 {

@@ -19,7 +19,7 @@ import (
 )
 
 var besideConfig = runconfig.Documents{
-	Batches: true,
+	MultiplePerMessage: true,
 	Columns: map[string]runconfig.TokenColumn{
 		"half": {Type: runconfig.ColumnFloat16, Fill: -0.5}, "single": {Type: runconfig.ColumnFloat32, Fill: 1.5},
 		"byte":  {Type: runconfig.ColumnInt8, Fill: -3},
@@ -194,12 +194,12 @@ func TestColumnsOfDocumentsByName(t *testing.T) {
 	c := dial(t, serve(t, f))
 	for _, name := range []string{"skipped", "teacher"} {
 		_, _, err := get(t, c, `{"rank":0,"world":1,"columns":["`+name+`"]}`)
-		if got := infoOf(t, err, codes.InvalidArgument); got.Reason != "BAD_TICKET" {
+		if got := infoOf(t, err, codes.InvalidArgument); got.Reason != "INVALID_TICKET" {
 			t.Error(got)
 		}
 	}
 	if _, _, err := get(t, c, `{"rank":0,"world":1,"columns":["byte","byte"]}`); infoOf(t, err,
-		codes.InvalidArgument).Reason != "BAD_TICKET" {
+		codes.InvalidArgument).Reason != "INVALID_TICKET" {
 		t.Error(err)
 	}
 }

@@ -57,9 +57,9 @@ type fakeRun struct {
 	assembled atomic.Int64
 	mu        sync.Mutex
 	committed []uint64
-	keepers   []string
-	kept      planrecord.Keepers
-	askers    []string // callers of seals, drains and changes of the mixture
+	commits   []string
+	kept      planrecord.Commits
+	askers    []string // callers of seals, flushes and changes of the mixture
 	changes   []state.MixRequest
 	mixed     state.MixResult // result of each change
 	stats     []state.SourceStats
@@ -115,7 +115,7 @@ func (f *fakeRun) infos() []plan.SourceInfo { return f.info.Sources }
 
 // newFake returns a run with steps of random rows: some full, some padded, some empty.
 func newFake(steps, rows, bucket int) *fakeRun {
-	f := &fakeRun{last: io.EOF, vocab: 50257, kept: planrecord.Keepers{}, begun: 1}
+	f := &fakeRun{last: io.EOF, vocab: 50257, kept: planrecord.Commits{}, begun: 1}
 	f.info = loader.Info{Run: "fake", Fingerprint: "f00d", Config: runconfig.Config{
 		Attention: runconfig.AttentionDocument,
 		Tokenizer: runconfig.Tokenizer{Name: "gpt2", VocabSize: 50257, End: 50256, Pad: 50256},
@@ -211,7 +211,7 @@ func (f *fakeRun) Info() loader.Info {
 	defer f.mu.Unlock()
 	info := f.info
 	info.Sources = info.Sources[:len(info.Sources)-int(f.hidden.Load())]
-	info.Keepers = maps.Clone(f.kept)
+	info.Commits = maps.Clone(f.kept)
 	for _, step := range f.committed {
 		info.Committed = max(info.Committed, step)
 	}
@@ -285,22 +285,22 @@ func (f *fakeRun) Step(_ context.Context, step uint64) (*plan.Step, error) {
 	return f.steps[step], nil
 }
 
-func (f *fakeRun) Commit(_ context.Context, keeper string, step uint64) (uint64, error) {
+func (f *fakeRun) Commit(_ context.Context, job string, step uint64) (uint64, error) {
 	f.mu.Lock()
 	f.committed = append(f.committed, step)
-	f.keepers = append(f.keepers, keeper)
+	f.commits = append(f.commits, job)
 	f.mu.Unlock()
 	_, err := f.doAct("commit", step)
 	f.mu.Lock()
-	f.kept[keeper] = step
+	f.kept[job] = step
 	f.mu.Unlock()
 	return f.Info().Committed, err
 }
 
-func (f *fakeRun) Leave(_ context.Context, keeper string) (uint64, error) {
-	_, err := f.doAct("leave "+keeper, 0)
+func (f *fakeRun) Leave(_ context.Context, job string) (uint64, error) {
+	_, err := f.doAct("leave "+job, 0)
 	f.mu.Lock()
-	delete(f.kept, keeper)
+	delete(f.kept, job)
 	f.mu.Unlock()
 	return f.Info().Committed, err
 }
@@ -369,8 +369,8 @@ func (f *fakeRun) NextDocuments(_ context.Context, source string, n int) ([]uint
 func (f *fakeRun) SealBy(_ context.Context, who string) (uint64, error) {
 	return f.askedBy("seal", who)
 }
-func (f *fakeRun) DrainBy(_ context.Context, who string) (uint64, error) {
-	return f.askedBy("drain", who)
+func (f *fakeRun) FlushBy(_ context.Context, who string) (uint64, error) {
+	return f.askedBy("flush", who)
 }
 
 func (f *fakeRun) SealSource(_ context.Context, name, who string) (uint64, error) {

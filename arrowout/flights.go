@@ -76,7 +76,7 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info,
 	ranks := []int{req.Rank}
 	if !req.hasRank {
 		if req.World > maxEndpoints {
-			return nil, refusal.BadTicket("world %d has too many ranks for one answer: name a rank", req.World)
+			return nil, refusal.InvalidTicket("world %d has too many ranks for one answer: name a rank", req.World)
 		}
 		ranks = ranks[:0]
 		for r := range req.World {
@@ -105,7 +105,7 @@ func (s *service) flightInfo(d *flight.FlightDescriptor, info loader.Info,
 			Location: locations})
 	}
 	if protobuf.Size(f) > maxInfoBytes {
-		return nil, refusal.BadTicket("world %d has too many ranks for one answer that lists %d daemons: name a rank",
+		return nil, refusal.InvalidTicket("world %d has too many ranks for one answer that lists %d daemons: name a rank",
 			req.World, len(info.Daemons))
 	}
 	return f, nil
@@ -118,7 +118,7 @@ func parseDescriptor(d *flight.FlightDescriptor, info loader.Info, who auth.Iden
 		return parseTicket(d.GetCmd(), info, who)
 	case flight.DescriptorPATH:
 		if len(d.GetPath()) != 1 {
-			return parsedTicket{}, refusal.BadTicket("a descriptor's path of %d parts: want one, the run's name",
+			return parsedTicket{}, refusal.InvalidTicket("a descriptor's path of %d parts: want one, the run's name",
 				len(d.GetPath()))
 		}
 		if err := request.CheckRun(d.GetPath()[0], "", info); err != nil {
@@ -126,7 +126,7 @@ func parseDescriptor(d *flight.FlightDescriptor, info loader.Info, who auth.Iden
 		}
 		return parseTicket([]byte("{}"), info, who)
 	}
-	return parsedTicket{}, refusal.BadTicket(
+	return parsedTicket{}, refusal.InvalidTicket(
 		"a descriptor without type: want the run's name as path or a ticket as command")
 }
 

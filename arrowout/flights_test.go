@@ -122,7 +122,7 @@ func TestFlightInfoListsTheDaemons(t *testing.T) {
 		f.info.Daemons = append(f.info.Daemons, fmt.Sprintf("grpc+tls://a-long-name-of-a-machine-%d.example.com:8815", i))
 	}
 	_, err = c.GetFlightInfo(context.Background(), commandOf(`{"world":4096}`))
-	if got := infoOf(t, err, codes.InvalidArgument).Reason; got != "BAD_TICKET" {
+	if got := infoOf(t, err, codes.InvalidArgument).Reason; got != "INVALID_TICKET" {
 		t.Error(got)
 	}
 	if info, err = c.GetFlightInfo(context.Background(), commandOf(`{"world":4096,"rank":7}`)); err != nil ||
@@ -165,12 +165,12 @@ func TestFlightInfoRefusesWhatDoGetWould(t *testing.T) {
 		reason string
 	}{
 		{pathOf("other"), codes.FailedPrecondition, "RUN_MISMATCH"},
-		{pathOf(), codes.InvalidArgument, "BAD_TICKET"},
-		{pathOf("fake", "fake"), codes.InvalidArgument, "BAD_TICKET"},
-		{&flight.FlightDescriptor{}, codes.InvalidArgument, "BAD_TICKET"},
-		{commandOf(``), codes.InvalidArgument, "BAD_TICKET"},
+		{pathOf(), codes.InvalidArgument, "INVALID_TICKET"},
+		{pathOf("fake", "fake"), codes.InvalidArgument, "INVALID_TICKET"},
+		{&flight.FlightDescriptor{}, codes.InvalidArgument, "INVALID_TICKET"},
+		{commandOf(``), codes.InvalidArgument, "INVALID_TICKET"},
 		{commandOf(`{"world":3}`), codes.FailedPrecondition, "WORLD_MISMATCH"},
-		{commandOf(`{"world":16384}`), codes.InvalidArgument, "BAD_TICKET"},
+		{commandOf(`{"world":16384}`), codes.InvalidArgument, "INVALID_TICKET"},
 	} {
 		_, err := c.GetFlightInfo(context.Background(), tc.d)
 		if got := infoOf(t, err, tc.code).Reason; got != tc.reason {

@@ -41,7 +41,7 @@ func flooded(t testing.TB) site {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	good, bad := let(t, file, auth.Identity{Name: "good", Role: auth.Read}),
 		let(t, file, auth.Identity{Name: "bad", Role: auth.Operate})
-	s := serve(t, run, func(c *arrowout.Config) { c.Identities, c.MaxStreamsOfOne = file, 1<<14 })
+	s := serve(t, run, func(c *arrowout.Config) { c.Identities, c.MaxStreamsPerIdentity = file, 1<<14 })
 	calls := func(token, name, body string) func(testing.TB) func() {
 		return func(t testing.TB) func() {
 			c, done, ended := dial(t, s), make(chan struct{}), make(chan struct{})

@@ -46,16 +46,16 @@ func TestAskWithTokens(t *testing.T) {
 		token, action, body string
 		want                fault.Reason
 	}{
-		{"", "status", "", fault.BadToken},
-		{"wrong", "status", "", fault.BadToken},
+		{"", "status", "", fault.InvalidToken},
+		{"wrong", "status", "", fault.InvalidToken},
 		{tokens[auth.Read], "status", "", ""},
-		{tokens[auth.Read], "drain", "", fault.Forbidden},
+		{tokens[auth.Read], "flush", "", fault.Forbidden},
 		{tokens[auth.Read], "ledger", `{"step":0}`, fault.Forbidden},
 		{tokens[auth.Train], "commit", `{"step":1}`, ""},
 		{tokens[auth.Train], "checkpoint", "", fault.Forbidden},
-		{tokens[auth.Operate], "drain", "", ""},
+		{tokens[auth.Operate], "flush", "", ""},
 		{tokens[auth.Operate], "ledger", `{"step":0}`, ""},
-		{tokens[auth.Operate], "ledger", `{"step":"x"}`, fault.BadTicket},
+		{tokens[auth.Operate], "ledger", `{"step":"x"}`, fault.InvalidTicket},
 		{tokens[auth.Operate], "no such action", "", fault.Unsupported},
 	} {
 		from := auth.Caller{Address: away}
@@ -82,11 +82,11 @@ func TestStatusNamesWhatOneMayDo(t *testing.T) {
 		}
 		return status.AllowedActions
 	}
-	if names := may(read); !slices.Contains(names, "history") || slices.Contains(names, "drain") ||
+	if names := may(read); !slices.Contains(names, "history") || slices.Contains(names, "flush") ||
 		slices.Contains(names, "commit") || slices.Contains(names, "mix") {
 		t.Errorf("read may %v", names)
 	}
-	if names := may(operate); !slices.Contains(names, "drain") || !slices.Contains(names, "mix") ||
+	if names := may(operate); !slices.Contains(names, "flush") || !slices.Contains(names, "mix") ||
 		!slices.Contains(names, "ledger") {
 		t.Errorf("operate may %v", names)
 	}
@@ -97,8 +97,8 @@ func TestAskWithoutTokens(t *testing.T) {
 	s := serve(t, newFake(2, 2, 16))
 	for address, want := range map[string]fault.Reason{"127.0.0.1:99": "", "[::1]:99": "", "[::ffff:127.0.0.1]:99": "",
 		"192.0.2.7:99": fault.Forbidden, "": fault.Forbidden, "x": fault.Forbidden} {
-		if _, reason := asks(t, s, auth.Caller{Address: address}, "drain", ""); reason != want {
-			t.Errorf("drain from %q: %q, want %q", address, reason, want)
+		if _, reason := asks(t, s, auth.Caller{Address: address}, "flush", ""); reason != want {
+			t.Errorf("flush from %q: %q, want %q", address, reason, want)
 		}
 		if _, reason := asks(t, s, auth.Caller{Address: address}, "status", ""); reason != "" {
 			t.Errorf("status from %q: %q", address, reason)
@@ -109,8 +109,8 @@ func TestAskWithoutTokens(t *testing.T) {
 func TestAsk_CallersBehindAProxyAreNotLocal(t *testing.T) {
 	s := serve(t, newFake(2, 2, 16))
 	from := auth.Caller{Address: "127.0.0.1:99", Forwarded: true}
-	if _, reason := asks(t, s, from, "drain", ""); reason != fault.Forbidden {
-		t.Errorf("drain: %q", reason)
+	if _, reason := asks(t, s, from, "flush", ""); reason != fault.Forbidden {
+		t.Errorf("flush: %q", reason)
 	}
 	if _, reason := asks(t, s, from, "status", ""); reason != "" {
 		t.Errorf("status: %q", reason)
@@ -126,7 +126,7 @@ func TestServer_CallersBehindAProxyAreNotLocal(t *testing.T) {
 			if header != "" {
 				ctx = metadata.AppendToOutgoingContext(ctx, header, "192.0.2.7")
 			}
-			stream, err := c.DoAction(ctx, &flight.Action{Type: "drain"})
+			stream, err := c.DoAction(ctx, &flight.Action{Type: "flush"})
 			err = received(stream, &flight.Result{}, err)
 			if want := header != "" && !exposed; want != (status.Code(err) == codes.PermissionDenied) {
 				t.Errorf("%s, header %q: %v", listen, header, err)

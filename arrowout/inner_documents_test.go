@@ -13,7 +13,7 @@ import (
 // Its message 1 is one document.
 func newSeveral() *fakeRun {
 	f := newFake(2, 2, 16)
-	f.info.Config.Documents = runconfig.Documents{Batches: true,
+	f.info.Config.Documents = runconfig.Documents{MultiplePerMessage: true,
 		Meta: map[string]string{"lang": runconfig.MetaString,
 			"year": runconfig.MetaInt64}}
 	f.steps[0].Rows = [][]packonline.Piece{{{Doc: 2, Start: 10, Length: 5}, {Doc: 2, Start: 4, Length: 4}},

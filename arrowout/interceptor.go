@@ -194,7 +194,7 @@ func authError(err error) error {
 		return &fault.Error{Reason: fault.Limited, Message: unknown.Message, Advice: unknown.Do}
 	}
 	if errors.As(err, &unknown) {
-		return &fault.Error{Reason: fault.BadToken, Message: unknown.Message, Advice: unknown.Do}
+		return &fault.Error{Reason: fault.InvalidToken, Message: unknown.Message, Advice: unknown.Do}
 	}
 	return err
 }

@@ -58,7 +58,7 @@ func TestBearerToken(t *testing.T) {
 			if ok && err != nil {
 				t.Errorf("%q: %v", header, err)
 			}
-			if !ok && infoOf(t, err, codes.Unauthenticated).Reason != "BAD_TOKEN" {
+			if !ok && infoOf(t, err, codes.Unauthenticated).Reason != "INVALID_TOKEN" {
 				t.Errorf("%q: %v", header, err)
 			}
 			if err != nil && strings.Contains(err.Error(), "s3cret-0123456789") {
@@ -231,7 +231,7 @@ func TestServer_EndsStreamsOfRevokedIdentities(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Revoke()
-	if _, err := revoked.Recv(); infoOf(t, err, codes.Unauthenticated).Reason != "BAD_TOKEN" {
+	if _, err := revoked.Recv(); infoOf(t, err, codes.Unauthenticated).Reason != "INVALID_TOKEN" {
 		t.Errorf("got %v", err)
 	}
 	s.Revoke()
@@ -281,7 +281,7 @@ func TestServer_EndsSignedStreamsWithTheirToken(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Revoke()
-	if _, err := stream.Recv(); infoOf(t, err, codes.Unauthenticated).Reason != "BAD_TOKEN" {
+	if _, err := stream.Recv(); infoOf(t, err, codes.Unauthenticated).Reason != "INVALID_TOKEN" {
 		t.Errorf("got %v", err)
 	}
 }

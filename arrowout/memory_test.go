@@ -42,7 +42,7 @@ func metered(t testing.TB, run *fakeRun, change func(*arrowout.Config)) (*arrowo
 func TestReadersThatNeverRead(t *testing.T) {
 	calls, budget := testscale.Of(500, 5000), testscale.Of(256<<20, 1<<30)
 	f := newFake(40, 4, 64<<10) // 1.5 MiB per batch
-	s, metric := metered(t, f, func(c *arrowout.Config) { c.SendBytes, c.MaxStreamsOfOne = budget, calls+1 })
+	s, metric := metered(t, f, func(c *arrowout.Config) { c.SendBytes, c.MaxStreamsPerIdentity = budget, calls+1 })
 	before := inUse()
 	var floods []*flood
 	for i := range 2 {
@@ -99,13 +99,13 @@ func TestServer_ReaderGoesOnBesideAbandonedStreams(t *testing.T) {
 	}
 }
 
-// A reader that takes nothing for flight.slow_reader loses its connection, its memory is released, and this is
+// A reader that takes nothing for flight.slow_reader_timeout loses its connection, its memory is released, and this is
 // logged.
 func TestASlowReaderLosesItsConnection(t *testing.T) {
 	f := newFake(40, 4, 64<<10)
 	var log syncBuffer
 	cfg := arrowout.Default()
-	cfg.Listen, cfg.SlowReader = "127.0.0.1:0", 200*time.Millisecond
+	cfg.Listen, cfg.SlowReaderTimeout = "127.0.0.1:0", 200*time.Millisecond
 	s, metric := meteredBy(t, cfg, f, slog.New(slog.NewTextHandler(&log, nil)))
 	x := openFlood(t, s, 0, 20, 1<<10, "", `{}`)
 	<-x.ended
@@ -128,7 +128,7 @@ func TestAConnectionIsCutOnce(t *testing.T) {
 	s, metric := metered(t, f, func(*arrowout.Config) {})
 	x := openFlood(t, s, 0, 20, 1<<10, "", `{}`)
 	eventually(t, "it holds memory", func() bool { return f.readers.Load() == 20 && metric("held_bytes") > 0 })
-	later := time.Now().Add(2 * arrowout.Default().SlowReader)
+	later := time.Now().Add(2 * arrowout.Default().SlowReaderTimeout)
 	for ended := false; !ended; {
 		s.ReapSlowReaders(later)
 		select {
@@ -150,7 +150,7 @@ func TestASlowReaderThatGoesOn(t *testing.T) {
 	s, metric := metered(t, f, func(*arrowout.Config) {})
 	r := mustGet(t, dial(t, s), `{}`)
 	eventually(t, "it has batches to take", func() bool { return f.assembled.Load() == 3 })
-	soon := time.Now().Add(arrowout.Default().SlowReader)
+	soon := time.Now().Add(arrowout.Default().SlowReaderTimeout)
 	s.ReapSlowReaders(soon.Add(-time.Minute))
 	if n := metric("errors_total SLOW_READER"); n != 0 {
 		t.Error("its stream has ended too soon")
@@ -217,9 +217,9 @@ func TestADroppedReader(t *testing.T) {
 			openFlood(t, s, 0, 1, 1<<10, "", `{}`)
 			r := <-joined
 			eventually(t, "its batches are there", func() bool { return f.assembled.Load() == int64(min(steps, 3)) })
-			r.dropped <- &fault.Error{Reason: fault.SilentReader, Message: "it has not asked for long"}
+			r.dropped <- &fault.Error{Reason: fault.IdleReader, Message: "it has not asked for long"}
 			eventually(t, "its stream has ended", func() bool {
-				return f.readers.Load() == 0 && metric("errors_total SILENT_READER") == 1
+				return f.readers.Load() == 0 && metric("errors_total IDLE_READER") == 1
 			})
 		})
 	}

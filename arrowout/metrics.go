@@ -44,7 +44,7 @@ func newMetrics(reg prometheus.Registerer, sessions *session.Registry) (*metrics
 			"Seconds that streams waited for the memory of their next batch (flight.send_bytes)."),
 		cutConnections: prometheus.NewCounterFunc(prometheus.CounterOpts{
 			Name: "loaderd_flight_cut_connections_total",
-			Help: "Connections that were cut because a reader took nothing (flight.slow_reader).",
+			Help: "Connections that were cut because a reader took nothing (flight.slow_reader_timeout).",
 		}, func() float64 { return float64(sessions.CutConnections()) }),
 		heldBytes: prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "loaderd_flight_held_bytes",
 			Help: "Bytes of batches that are assembled or being sent; at most flight.send_bytes."}, func() float64 {

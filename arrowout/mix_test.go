@@ -127,7 +127,7 @@ func TestMix_RefusesBadBodies(t *testing.T) {
 		`{"dry_run":1}`:                                         "want true or false",
 		`{"weights":{"web":null}}`:                              "null",
 	} {
-		if _, err := act(c, "mix", body); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" ||
+		if _, err := act(c, "mix", body); infoOf(t, err, codes.InvalidArgument).Reason != "INVALID_TICKET" ||
 			!strings.Contains(err.Error(), says) {
 			t.Errorf("mix %s: %v, want %q", body, err, says)
 		}
@@ -186,7 +186,7 @@ func TestHowAMixtureStands(t *testing.T) {
 		t.Errorf("-want +got:\n%s", diff)
 	}
 	x.Epochs = mixture.Forever
-	f.stats[0].Removed, f.stats[1].UsedUp = true, true
+	f.stats[0].Removed, f.stats[1].Exhausted = true, true
 	got, err = act(c, "mix", `{}`)
 	if err != nil {
 		t.Fatal(err)
@@ -317,12 +317,12 @@ func TestLedgerOfSeveralSources(t *testing.T) {
 	f.hidden.Store(0)
 	for _, body := range []string{`{"sequence":5}`, `{"source":"nix","sequence":5}`, `{"source":"web"}`,
 		`{"source":"nix","id":"x"}`} {
-		if _, err := act(c, "find", body); infoOf(t, err, codes.InvalidArgument).Reason != "BAD_TICKET" {
+		if _, err := act(c, "find", body); infoOf(t, err, codes.InvalidArgument).Reason != "INVALID_TICKET" {
 			t.Errorf("find %s: %v", body, err)
 		}
 	}
 	if _, err := act(dial(t, serve(t, newFake(1, 1, 16))), "find", `{"source":"web","sequence":1}`); infoOf(t, err,
-		codes.InvalidArgument).Reason != "BAD_TICKET" {
+		codes.InvalidArgument).Reason != "INVALID_TICKET" {
 		t.Error(err)
 	}
 	f.lost = true

@@ -55,14 +55,14 @@ func TestOneStreamAPlace(t *testing.T) {
 	}
 	eventually(t, "four read", func() bool { return f.readers.Load() == 4 })
 
-	refuse := &fault.Error{Reason: fault.StepReleased, Message: "long ago"}
+	refuse := &fault.Error{Reason: fault.StepPurged, Message: "long ago"}
 	f.onJoin = func(_ state.RankID, step uint64) error {
 		if step == 7 {
 			return refuse
 		}
 		return nil
 	}
-	if _, err := get(trainer, `{"world":2,"step":7}`); infoOf(t, err, codes.OutOfRange).Reason != "STEP_RELEASED" {
+	if _, err := get(trainer, `{"world":2,"step":7}`); infoOf(t, err, codes.OutOfRange).Reason != "STEP_PURGED" {
 		t.Errorf("a step that is released: %v", err)
 	}
 	if f.readers.Load() != 4 {

@@ -35,7 +35,7 @@ type rejectBackoff struct {
 // isDelayedReason reports whether calls refused for a reason are delayed: the caller causes these reasons.
 func isDelayedReason(reason string) bool {
 	switch fault.Reason(reason) {
-	case fault.BadToken, fault.Forbidden, fault.Limited:
+	case fault.InvalidToken, fault.Forbidden, fault.Limited:
 		return true
 	}
 	return false

@@ -57,7 +57,7 @@ func received(stream interface{ RecvMsg(any) error }, into any, err error) error
 	return err
 }
 
-// The role train may commit and leave only for its own keepers, and join only its own jobs. The default job has the
+// The role train may commit and leave only for its own jobs, and join only its own jobs. The default job has the
 // name of the identity.
 func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
@@ -73,11 +73,11 @@ func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 		ok                  bool
 	}{
 		{trainer, "commit", `{"step":1}`, true},
-		{trainer, "commit", `{"step":1,"keeper":"big/copy"}`, true},
-		{trainer, "commit", `{"step":1,"keeper":"trainer"}`, false},
-		{trainer, "commit", `{"step":1,"keeper":"bigger"}`, false},
-		{trainer, "commit", `{"step":1,"keeper":"big-2"}`, false}, // may belong to another identity
-		{trainer, "leave", `{"keeper":"eval"}`, false},
+		{trainer, "commit", `{"step":1,"job":"big/copy"}`, true},
+		{trainer, "commit", `{"step":1,"job":"trainer"}`, false},
+		{trainer, "commit", `{"step":1,"job":"bigger"}`, false},
+		{trainer, "commit", `{"step":1,"job":"big-2"}`, false}, // may belong to another identity
+		{trainer, "leave", `{"job":"eval"}`, false},
 		{trainer, "leave", ``, true},
 		{trainer, "DoGet", `{"job":"big"}`, true},
 		{trainer, "DoGet", `{}`, true},
@@ -97,8 +97,8 @@ func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 			t.Errorf("%s %s: %v", tc.action, tc.body, err)
 		}
 	}
-	if fmt.Sprint(f.keepers) != "[big big/copy]" {
-		t.Errorf("keepers %v", f.keepers)
+	if fmt.Sprint(f.commits) != "[big big/copy]" {
+		t.Errorf("committing jobs %v", f.commits)
 	}
 	if fmt.Sprint(jobs) != "map[big:true eval:true]" {
 		t.Errorf("jobs %v", jobs)
@@ -111,21 +111,21 @@ func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
 	token := map[string]string{}
 	for _, who := range []auth.Identity{{Name: "big", Role: auth.Train}, {Name: "lazy", Role: auth.Train},
 		{Name: "me", Role: auth.Operate},
-		{Name: "team", Role: auth.Train, Keepers: []string{"team-*"}}} {
+		{Name: "team", Role: auth.Train, Jobs: []string{"team-*"}}} {
 		token[who.Name] = let(t, file, who)
 	}
 	f := newFake(200, 2, 16)
 	f.sent, f.kept = map[string]uint64{"big": 10, "big/copy": 30, "bigger": 100, "team-7": 50},
-		planrecord.Keepers{"big": 25, "lazy": 5}
+		planrecord.Commits{"big": 25, "lazy": 5}
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities = file }))
 	for _, tc := range []struct {
-		who, keeper string
-		step        uint64
-		sent        string // named by the refusal; empty: the commit is recorded
+		who, job string
+		step     uint64
+		sent     string // named by the refusal; empty: the commit is recorded
 	}{
 		{"lazy", "lazy", 5, ""}, // same as before
 		{"lazy", "lazy", 6, "0"},
-		{"lazy", "lazy/3", 0, ""}, // it becomes a keeper
+		{"lazy", "lazy/3", 0, ""}, // it becomes a job
 		{"lazy", "lazy/2", 1, "0"},
 		{"big", "big", 30, ""},
 		{"big", "big/2", 30, ""},
@@ -136,7 +136,7 @@ func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
 		{"me", "lazy", 150, ""},
 	} {
 		s, err := c.DoAction(withToken(token[tc.who]),
-			&flight.Action{Type: "commit", Body: fmt.Appendf(nil, `{"step":%d,"keeper":%q}`, tc.step, tc.keeper)})
+			&flight.Action{Type: "commit", Body: fmt.Appendf(nil, `{"step":%d,"job":%q}`, tc.step, tc.job)})
 		err = received(s, &flight.Result{}, err)
 		if tc.sent == "" {
 			if err != nil {
@@ -253,7 +253,7 @@ func TestRotationUnderLoad(t *testing.T) {
 			t.Fatal(err)
 		}
 		if _, err := c.GetSchema(withToken(token), pathOf("fake")); infoOf(t, err,
-			codes.Unauthenticated).Reason != "BAD_TOKEN" {
+			codes.Unauthenticated).Reason != "INVALID_TOKEN" {
 			t.Fatalf("rotation %d: a token that was revoked: %v", n, err)
 		}
 	}

@@ -100,7 +100,7 @@ func NewServer(cfg Config, run Run, log *slog.Logger, reg prometheus.Registerer)
 	s := &Server{cfg: cfg, gate: gate, certificates: certificates, log: log, grpc: grpc.NewServer(options...),
 		health: health.NewServer(), stop: stop, serveErr: make(chan error, 1),
 		sessions: sessions, interceptor: g, calls: calls}
-	s.service = &service{run: run, actions: action.NewHandler(run, action.Config{KeepersOfOne: cfg.MaxKeepersOfOne,
+	s.service = &service{run: run, actions: action.NewHandler(run, action.Config{CommittingJobsPerIdentity: cfg.MaxCommittingJobsPerIdentity,
 		TrainMayMix: cfg.TrainMayMix}, sessions.RecordReport, log),
 		batchBytes: cfg.BatchBytes, metrics: m, sessions: sessions, bufferPool: batch.NewBufferPool(), stopping: stopping}
 	flight.RegisterFlightServiceServer(s.grpc, s.service)
@@ -190,16 +190,16 @@ func (s *Server) SetTracer(t Tracer) { s.service.tracer = t }
 func (s *Server) Gate() *auth.Authenticator        { return s.gate }
 func (s *Server) Certificates() *auth.Certificates { return s.certificates }
 
-// ApplyLimits applies the limits of a valid configuration: of streams, keepers, memory and slow readers. All other
+// ApplyLimits applies the limits of a valid configuration: of streams, committing jobs, memory and slow readers. All other
 // fields are ignored. The limits of connections are set only at the start.
 func (s *Server) ApplyLimits(c Config) {
-	s.service.actions.SetLimits(c.MaxKeepersOfOne)
+	s.service.actions.SetLimits(c.MaxCommittingJobsPerIdentity)
 	s.sessions.SetLimits(sessionLimits(c))
 }
 
 func sessionLimits(c Config) session.Limits {
-	return session.Limits{Streams: c.MaxStreams, StreamsPerIdentity: c.MaxStreamsOfOne, Bytes: int64(c.SendBytes),
-		SlowReader: c.SlowReader}
+	return session.Limits{Streams: c.MaxStreams, StreamsPerIdentity: c.MaxStreamsPerIdentity, Bytes: int64(c.SendBytes),
+		SlowReader: c.SlowReaderTimeout}
 }
 
 // isRetryable reports whether a client retries after an error with a reason.

@@ -44,8 +44,8 @@ func TestTrafficOfOpenStreams(t *testing.T) {
 		return len(all) == 3
 	})
 	all := s.StreamStats()
-	want := []state.RankID{{Job: "eval", Rank: 0, World: 1}, {Job: planrecord.DefaultKeeper, Rank: 0, World: 2},
-		{Job: planrecord.DefaultKeeper, Rank: 1, World: 2}}
+	want := []state.RankID{{Job: "eval", Rank: 0, World: 1}, {Job: planrecord.DefaultJob, Rank: 0, World: 2},
+		{Job: planrecord.DefaultJob, Rank: 1, World: 2}}
 	for i, x := range all {
 		if x.RankID != want[i] || x.Identity != "" || x.Address == "" || x.Since.Before(before) ||
 			x.Since.After(time.Now()) ||

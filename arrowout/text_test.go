@@ -68,7 +68,7 @@ func documentOf(tokens ...int32) document.View {
 func TestTextOfADocument(t *testing.T) {
 	f := newFake(1, 2, 16)
 	bad := document.View{Info: document.Info{Sequence: 3}, Document: document.Document{Skip: plan.SkipUndecodable},
-		Problem: "BAD_JSON: it is broken"}
+		Problem: "INVALID_JSON: it is broken"}
 	f.shown = map[uint64]document.View{1: documentOf('g', 0xe4, 0xc3, 0xa4, '"', 999, 256), 3: bad}
 	c := dial(t, serveTexts(t, f))
 	for _, tc := range []struct{ body, want string }{
@@ -77,7 +77,7 @@ func TestTextOfADocument(t *testing.T) {
 		{`{"sequence":1,"start":1,"tokens":2}`, `1 of 7: [228 195] ["\\xE4" "\\xC3"] `},
 		{`{"sequence":1,"start":7}`, `7 of 7: [] [] `},
 		{`{"sequence":1,"start":9007199254740991,"tokens":4096}`, `7 of 7: [] [] `},
-		{`{"sequence":3}`, `0 of 0: [] [] undecodable BAD_JSON: it is broken`},
+		{`{"sequence":3}`, `0 of 0: [] [] undecodable INVALID_JSON: it is broken`},
 	} {
 		answer, err := act(c, "text", tc.body)
 		if err != nil {
@@ -166,7 +166,7 @@ func TestTextRefusals(t *testing.T) {
 		{"peek", `{"documents":0}`}, {"peek", `{"documents":17}`}, {"peek", `{"documents":true}`}, {"peek", `{"sequence":1}`},
 	} {
 		_, err := act(c, tc.action, tc.body)
-		if got := infoOf(t, err, codes.InvalidArgument).Reason; got != "BAD_TICKET" {
+		if got := infoOf(t, err, codes.InvalidArgument).Reason; got != "INVALID_TICKET" {
 			t.Errorf("%s %s: %s", tc.action, tc.body, got)
 		}
 	}

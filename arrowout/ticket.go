@@ -26,7 +26,7 @@ type parsedTicket struct {
 
 // rankIDOf returns the place of a ticket in the run.
 func rankIDOf(t api.Ticket) state.RankID {
-	return state.RankID{Rank: t.Rank, World: t.World, Job: cmp.Or(t.Job, planrecord.DefaultKeeper), Peer: t.Peer}
+	return state.RankID{Rank: t.Rank, World: t.World, Job: cmp.Or(t.Job, planrecord.DefaultJob), Peer: t.Peer}
 }
 
 // encodeTicket returns the JSON of a ticket.
@@ -54,7 +54,7 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 		"world":   request.Number(&world, 1, request.MaxWorld),
 		"step":    request.Number(&t.Step, 0, request.MaxNumber),
 		"steps":   request.Number(&t.Steps, 0, request.MaxNumber),
-		"job":     request.KeeperName(&t.Job), // the keeper of the job's commits
+		"job":     request.JobName(&t.Job), // the job of the job's commits
 		"session": request.SessionID(&t.Session),
 		"peer":    request.Number(&peer, 0, request.MaxWorld-1),
 		"taken": func(raw json.RawMessage) error {
@@ -73,14 +73,14 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 		},
 	})
 	if err != nil {
-		return parsedTicket{}, refusal.BadTicket("%w", err)
+		return parsedTicket{}, refusal.InvalidTicket("%w", err)
 	}
 	t.Rank, t.World, t.Peer = int(rank), int(world), int(peer)
 	if t.Session != "" && !taken {
 		t.Taken = t.Step
 	}
 	if t.Rank >= t.World {
-		return parsedTicket{}, refusal.BadTicket("rank %d of world %d: want a rank of 0 to %d", t.Rank, t.World, t.World-1)
+		return parsedTicket{}, refusal.InvalidTicket("rank %d of world %d: want a rank of 0 to %d", t.Rank, t.World, t.World-1)
 	}
 	if columns == nil {
 		columns = batch.DefaultColumns
@@ -93,8 +93,8 @@ func parseTicket(b []byte, info loader.Info, who auth.Identity) (parsedTicket, e
 		return parsedTicket{}, err
 	}
 	if t.Job == "" {
-		t.Job = who.Keeper("")
-	} else if !who.Keeps(t.Job) {
+		t.Job = who.Job("")
+	} else if !who.MayCommitFor(t.Job) {
 		return parsedTicket{}, refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", refusal.Excerpt([]byte(t.Job))))
 	}
 	if t.Fingerprint != "" && t.Fingerprint != info.Fingerprint {

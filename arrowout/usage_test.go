@@ -26,7 +26,7 @@ func TestHowManyStreams(t *testing.T) {
 		let(t, file, auth.Identity{Name: "other", Role: auth.Read})
 	f := newFake(2, 2, 16)
 	f.last = nil // readers wait after the last step
-	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxStreams, c.MaxStreamsOfOne = file, 3, 2 }))
+	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxStreams, c.MaxStreamsPerIdentity = file, 3, 2 }))
 	jobs := map[string]string{one: "one", other: "other"}
 	opened := 0
 	open := func(token string) (context.CancelFunc, error) {
@@ -56,32 +56,32 @@ func TestHowManyStreams(t *testing.T) {
 	eventually(t, "a stream has ended", func() bool { return f.readers.Load() == 2 })
 	eventually(t, "the bound of one", func() bool {
 		_, err := open(one)
-		return err != nil && strings.Contains(err.Error(), "identity one (flight.max_streams_of_one)")
+		return err != nil && strings.Contains(err.Error(), "identity one (flight.max_streams_per_identity)")
 	})
 	ends[0]()
 	eventually(t, "there is room again", func() bool { _, err := open(one); return err == nil })
 }
 
-// Limits can be changed while a server runs: of streams, keepers, memory and slow readers.
+// Limits can be changed while a server runs: of streams, committing jobs, memory and slow readers.
 func TestLimitsOfARunningServer(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	trainer := let(t, file, auth.Identity{Name: "big", Role: auth.Train})
 	f := newFake(40, 4, 64<<10) // 1.5 MiB per batch
 	cfg := arrowout.Default()
 	cfg.Listen, cfg.Identities = "127.0.0.1:0", file
-	cfg.MaxStreams, cfg.MaxStreamsOfOne, cfg.MaxKeepersOfOne, cfg.SendBytes = 9, 9, 1, 16<<20
+	cfg.MaxStreams, cfg.MaxStreamsPerIdentity, cfg.MaxCommittingJobsPerIdentity, cfg.SendBytes = 9, 9, 1, 16<<20
 	s, metric := meteredBy(t, cfg, f, slog.New(slog.DiscardHandler))
 	c := dial(t, s)
-	commit := func(keeper string) error {
+	commit := func(job string) error {
 		stream, err := c.DoAction(withToken(trainer),
-			&flight.Action{Type: "commit", Body: fmt.Appendf(nil, `{"step":1,"keeper":%q}`, keeper)})
+			&flight.Action{Type: "commit", Body: fmt.Appendf(nil, `{"step":1,"job":%q}`, job)})
 		return received(stream, &flight.Result{}, err)
 	}
 	x := openFlood(t, s, 0, 9, 0, trainer, `{"job":"big/#"}`)
 	eventually(t, "nine read", func() bool { return f.readers.Load() == 9 })
-	for _, keeper := range []string{"big", "big/1"} {
-		if err := commit(keeper); (err == nil) != (keeper == "big") {
-			t.Errorf("keeper %s: %v", keeper, err)
+	for _, job := range []string{"big", "big/1"} {
+		if err := commit(job); (err == nil) != (job == "big") {
+			t.Errorf("job %s: %v", job, err)
 		}
 	}
 	_, err := c.DoGet(withToken(trainer), &flight.Ticket{Ticket: []byte("{}")})
@@ -93,15 +93,15 @@ func TestLimitsOfARunningServer(t *testing.T) {
 		t.Errorf("%.0f bytes are held", held)
 	}
 
-	cfg.MaxStreams, cfg.MaxStreamsOfOne, cfg.MaxKeepersOfOne, cfg.SendBytes = 10, 10, 2, 1<<30
+	cfg.MaxStreams, cfg.MaxStreamsPerIdentity, cfg.MaxCommittingJobsPerIdentity, cfg.SendBytes = 10, 10, 2, 1<<30
 	s.ApplyLimits(cfg)
 	if err := commit("big/1"); err != nil {
-		t.Errorf("another keeper: %v", err)
+		t.Errorf("another job: %v", err)
 	}
 	eventually(t, "there is more memory", func() bool { return metric("held_bytes") > 16<<20 })
 	openFlood(t, s, 0, 1, 0, trainer, `{}`)
 	eventually(t, "ten read", func() bool { return f.readers.Load() == 10 })
-	cfg.SlowReader = 100 * time.Millisecond
+	cfg.SlowReaderTimeout = 100 * time.Millisecond
 	s.ApplyLimits(cfg)
 	<-x.ended
 }
@@ -135,23 +135,23 @@ func TestRecordsInALoop(t *testing.T) {
 	}
 }
 
-// The limit on keepers applies per identity, not per run. It counts the existing keepers and those of open commits.
+// The limit on committing jobs applies per identity, not per run. It counts the existing committing jobs and those of open commits.
 func TestKeepersOfOne(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	loud, other := let(t, file, auth.Identity{Name: "loud", Role: auth.Train}),
 		let(t, file, auth.Identity{Name: "other", Role: auth.Train})
 	operator := let(t, file, auth.Identity{Name: "operator", Role: auth.Operate})
 	f := newFake(2, 2, 16)
-	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxKeepersOfOne = file, 3 }))
-	try := func(token, action, keeper string) error {
+	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxCommittingJobsPerIdentity = file, 3 }))
+	try := func(token, action, job string) error {
 		s, err := c.DoAction(withToken(token),
-			&flight.Action{Type: action, Body: fmt.Appendf(nil, `{%s"keeper":%q}`,
-				map[string]string{"commit": `"step":1,`}[action], keeper)})
+			&flight.Action{Type: action, Body: fmt.Appendf(nil, `{%s"job":%q}`,
+				map[string]string{"commit": `"step":1,`}[action], job)})
 		return received(s, &flight.Result{}, err)
 	}
 	for _, x := range []struct {
-		token, action, keeper string
-		refused               bool
+		token, action, job string
+		refused            bool
 	}{
 		{loud, "commit", "loud", false}, {loud, "commit", "loud/1", false}, {loud, "commit", "loud/2", false},
 		{loud, "commit", "loud/3", true}, {loud, "commit", "loud/1", false}, {other, "commit", "other", false},
@@ -159,20 +159,20 @@ func TestKeepersOfOne(t *testing.T) {
 		{operator, "commit", "loud/4", false}, {loud, "leave", "loud/2", false}, {loud, "commit", "loud/3", true},
 		{loud, "leave", "loud/4", false}, {loud, "commit", "loud/3", false},
 	} {
-		switch err := try(x.token, x.action, x.keeper); {
+		switch err := try(x.token, x.action, x.job); {
 		case x.refused && (infoOf(t, err, codes.Unavailable).Reason != "LIMITED" ||
-			!strings.Contains(err.Error(), "flight.max_keepers_of_one")):
-			t.Errorf("%s %s: %v", x.action, x.keeper, err)
+			!strings.Contains(err.Error(), "flight.max_committing_jobs_per_identity")):
+			t.Errorf("%s %s: %v", x.action, x.job, err)
 		case !x.refused && err != nil:
-			t.Errorf("%s %s: %v", x.action, x.keeper, err)
+			t.Errorf("%s %s: %v", x.action, x.job, err)
 		}
 	}
 
 	asked, answer := make(chan struct{}, 9), make(chan struct{})
 	f.act = func(string, uint64) (uint64, error) { asked <- struct{}{}; <-answer; return 0, nil }
 	ended := make(chan error, 2)
-	for _, keeper := range []string{"other/1", "other/2"} {
-		go func() { ended <- try(other, "commit", keeper) }()
+	for _, job := range []string{"other/1", "other/2"} {
+		go func() { ended <- try(other, "commit", job) }()
 		<-asked
 	}
 	if err := try(other, "commit", "other/3"); infoOf(t, err, codes.Unavailable).Reason != "LIMITED" {

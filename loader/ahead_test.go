@@ -78,7 +78,7 @@ func TestRestartsDoNotPlanAhead(t *testing.T) {
 		run, stop = w.start(t)
 		eventually(t, func() bool { return !run.Stats().Replaying })
 		// the planning loop has processed a request
-		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, run.Info().Committed+1); err != nil {
+		if _, err := run.Commit(t.Context(), planrecord.DefaultJob, run.Info().Committed+1); err != nil {
 			t.Fatal(err)
 		}
 		if n := run.Info().Planned; n != 4 {

@@ -21,7 +21,7 @@ func audited(t *testing.T, method string) (*world, []*assembly.Batch) {
 	w := newWorld(config(method))
 	w.docs.lengths(someLengths(5, 150)...)
 	run, stop := w.start(t)
-	if _, err := run.Drain(t.Context()); err != nil {
+	if _, err := run.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	read(t, run, state.RankID{World: 1}, 0, 5)
@@ -82,16 +82,16 @@ func TestAuditFindsWhatIsWrong(t *testing.T) {
 
 // An audit ends without an error where a flush is pending at the end of the log. The flush was recorded after
 // documents of a source whose weight is now 0. The only source with a weight has no documents.
-func TestAudit_EndsWhereADrainWaits(t *testing.T) {
-	bubble(t, "drain", func(t *testing.T) {
+func TestAudit_EndsWhereAFlushWaits(t *testing.T) {
+	bubble(t, "flush", func(t *testing.T) {
 		c := config("bfd")
 		c.Sources = sources(map[string]float64{"code": 1})
-		c.Mix.Dry, c.Mix.DryAfter = mixture.DryShare, time.Second
+		c.Mix.OnDry, c.Mix.DryAfter = mixture.DryShare, time.Second
 		w, s := mixed(c, "code", "web")
 		s["code"].lengths(someLengths(8, 400)...)
 		w.options.Ahead = 1
 		run, stop := w.start(t)
-		_, err := run.Drain(t.Context())
+		_, err := run.Flush(t.Context())
 		must(t, err)
 		_, err = changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 0, "web": 1},
 			Add: sources(map[string]float64{"web": 1})}, "")
@@ -99,7 +99,7 @@ func TestAudit_EndsWhereADrainWaits(t *testing.T) {
 		if o := readAll(t, run, 0); reason(o.err) != fault.SourceDry {
 			t.Fatal(o.err)
 		}
-		if !run.Stats().Sources[1].Resting {
+		if !run.Stats().Sources[1].Paused {
 			t.Fatal("the source without documents does not rest")
 		}
 		planned := run.Info().Planned

@@ -138,8 +138,8 @@ func TestMessagesOfSeveralDocuments(t *testing.T) {
 	for i, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
 			c := config(method)
-			c.Documents.Batches = i%2 == 0
-			if !c.Documents.Batches { // the stream's messages hold one document each
+			c.Documents.MultiplePerMessage = i%2 == 0
+			if !c.Documents.MultiplePerMessage { // the stream's messages hold one document each
 				c.Documents.MaxTokens = split
 			}
 			whole := newWorld(c)

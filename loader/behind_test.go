@@ -273,12 +273,12 @@ func TestALossSeenByOneThatLeadsNoMore(t *testing.T) {
 }
 
 // A step's documents may be gone because every job has committed it. The commits are in the plan, and a daemon
-// reports STEP_RELEASED even if it has not read that part of the plan yet.
+// reports STEP_PURGED even if it has not read that part of the plan yet.
 func TestAReleaseThatOneHasNotReadOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := purging(config("concat"))
 		company := newCompany()
-		w.options.Ahead, w.options.CheckpointSteps, w.options.ReleaseAfter = 2, 2, time.Millisecond
+		w.options.Ahead, w.options.CheckpointSteps, w.options.PurgeDelay = 2, 2, time.Millisecond
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		first, stop := w.join(t, company, "first")
 		read(t, first, state.RankID{Job: "a", World: 1}, 0, 30)
@@ -296,10 +296,10 @@ func TestAReleaseThatOneHasNotReadOf(t *testing.T) {
 		if err := first.Release(t.Context()); err != nil || w.first() < 4 {
 			t.Fatalf("documents from %d on are left, %v", w.first(), err)
 		}
-		if have := second.Info().Keepers["a"]; have != 0 {
+		if have := second.Info().Commits["a"]; have != 0 {
 			t.Fatalf("it knows of the commit of step %d", have)
 		}
-		if _, err := second.Assemble(t.Context(), early, 0, 1); reason(err) != fault.StepReleased {
+		if _, err := second.Assemble(t.Context(), early, 0, 1); reason(err) != fault.StepPurged {
 			t.Errorf("Assemble = %v", err)
 		}
 		if err := errors.Join(stop(), stopSecond()); err != nil {

@@ -48,7 +48,7 @@ func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 	release := w.plan.hold()
 	committed := make(chan error, 1)
 	go func() {
-		_, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 2)
+		_, err := run.Commit(t.Context(), planrecord.DefaultJob, 2)
 		committed <- err
 	}()
 	eventually(t, func() bool { return w.plan.held() == 1 })
@@ -122,7 +122,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 	run, stop := w.start(t)
 	began := time.Now()
 	read(t, run, state.RankID{World: 1}, 0, 14)
-	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 9); err != nil {
+	if _, err := run.Commit(t.Context(), planrecord.DefaultJob, 9); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took > time.Minute {

@@ -12,12 +12,12 @@ import (
 	"loaderd/loader/state"
 )
 
-func TestDrainGoesOn(t *testing.T) {
+func TestFlushGoesOn(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(9, 40)...)
 	run, stop := w.start(t)
-	if at, err := run.Drain(t.Context()); err != nil || at != 40 {
-		t.Fatalf("Drain = %d, %v", at, err)
+	if at, err := run.Flush(t.Context()); err != nil || at != 40 {
+		t.Fatalf("Flush = %d, %v", at, err)
 	}
 	w.docs.lengths(someLengths(10, 60)...)
 	if _, err := run.Seal(t.Context()); err != nil {
@@ -27,8 +27,8 @@ func TestDrainGoesOn(t *testing.T) {
 	if at, err := run.Seal(t.Context()); err != nil || at != 100 {
 		t.Fatalf("second Seal = %d, %v", at, err)
 	}
-	if _, err := run.Drain(t.Context()); reason(err) != fault.BadTicket {
-		t.Fatalf("Drain after the end: %v", err)
+	if _, err := run.Flush(t.Context()); reason(err) != fault.InvalidTicket {
+		t.Fatalf("Flush after the end: %v", err)
 	}
 	if err := stop(); err != nil {
 		t.Fatal(err)
@@ -64,7 +64,7 @@ func TestControlsStayInOrder(t *testing.T) {
 	w.edges = func(e *backend.Backends) { e.Sources = onlySource{Documents: shrinkingDocs{w.docs, lasts}} }
 	run, stop := w.start(t)
 	lasts <- 100
-	if at, err := run.Drain(t.Context()); err != nil || at != 100 {
+	if at, err := run.Flush(t.Context()); err != nil || at != 100 {
 		t.Fatal(at, err)
 	}
 	lasts <- 95

@@ -82,7 +82,7 @@ func (c mortalCheckpoints) Claim(ctx context.Context, term uint64,
 // documents, commits, and a seal after the last. Ranks read during all of it and resume at their position.
 type story struct {
 	world   *world
-	drained bool
+	flushed bool
 	sealed  bool
 	got     []*assembly.Batch
 	over    bool
@@ -116,11 +116,11 @@ func (s *story) live(t *testing.T, life *mortal) error {
 		cancel()
 		<-served
 	}()
-	if !s.drained {
-		if _, err := run.Drain(ctx); err != nil {
+	if !s.flushed {
+		if _, err := run.Flush(ctx); err != nil {
 			return err
 		}
-		s.drained = true
+		s.flushed = true
 		s.world.docs.lengths(someLengths(12, 100)...)
 	}
 	if !s.sealed {
@@ -158,7 +158,7 @@ func (s *story) live(t *testing.T, life *mortal) error {
 		}
 		s.got = append(s.got, whole)
 		if len(s.got)%4 == 0 {
-			if _, err := run.Commit(ctx, planrecord.DefaultKeeper, uint64(len(s.got))); err != nil {
+			if _, err := run.Commit(ctx, planrecord.DefaultJob, uint64(len(s.got))); err != nil {
 				return err
 			}
 		}

@@ -55,7 +55,7 @@ func TestDaemonsOfOneRun(t *testing.T) {
 				case <-done:
 				case <-time.After(20 * time.Millisecond):
 					company.oust(knows)
-					if at, err := runs[n%3].Commit(t.Context(), planrecord.DefaultKeeper,
+					if at, err := runs[n%3].Commit(t.Context(), planrecord.DefaultJob,
 						min(n, runs[n%3].Info().Planned)); err != nil {
 						t.Errorf("Commit = %d, %v", at, err)
 					}
@@ -77,7 +77,7 @@ func TestDaemonsOfOneRun(t *testing.T) {
 	}
 }
 
-// A daemon that has never led serves the plan and its keepers, and its readers advance the plan.
+// A daemon that has never led serves the plan and its committing jobs, and its readers advance the plan.
 func TestADaemonThatFollows(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.options.Ahead, w.options.StallTimeout = 2, 10*time.Second
@@ -91,10 +91,10 @@ func TestADaemonThatFollows(t *testing.T) {
 	if batches := read(t, second, state.RankID{World: 1}, 0, 20); len(batches) != 20 {
 		t.Fatalf("%d steps", len(batches))
 	}
-	if have := second.Info().Keepers; have["a"] != 1 {
-		t.Errorf("the keepers are %v", have)
+	if have := second.Info().Commits; have["a"] != 1 {
+		t.Errorf("the committing jobs are %v", have)
 	}
-	if _, err := second.Drain(t.Context()); err != nil {
+	if _, err := second.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	// A reader far behind the plan's end, and one before it, are refused as by the leader.

@@ -113,15 +113,15 @@ func documentTokens(seq uint64, n int) []int32 {
 	return t
 }
 
-// memFloors is the low watermark of a purgeable memDocs, which has one run.
-type memFloors struct {
+// memLowWatermarks is the low watermark of a purgeable memDocs, which has one run.
+type memLowWatermarks struct {
 	docs *memDocs
 	term uint64
 	ends []uint64
 }
 
 // passes refuses a term if a later one has been used for the run.
-func (f *memFloors) passes(term uint64) error {
+func (f *memLowWatermarks) passes(term uint64) error {
 	if term < f.term {
 		return fmt.Errorf("%w: term %d follows term %d", fault.ErrLeadershipLost, f.term, term)
 	}
@@ -129,21 +129,21 @@ func (f *memFloors) passes(term uint64) error {
 	return nil
 }
 
-func (f *memFloors) Register(context.Context, uint64) (uint64, error) {
+func (f *memLowWatermarks) Register(context.Context, uint64) (uint64, error) {
 	return f.Claim(context.Background(), 0, 1)
 }
 
-func (f *memFloors) Claim(_ context.Context, term, from uint64) (uint64, error) {
+func (f *memLowWatermarks) Claim(_ context.Context, term, from uint64) (uint64, error) {
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()
 	return max(f.docs.first, from), f.passes(term)
 }
 
-func (f *memFloors) NotifyProducers(context.Context) error { return nil }
+func (f *memLowWatermarks) NotifyProducers(context.Context) error { return nil }
 
-func (f *memFloors) ReportIntake(context.Context, backend.Intake) error { return nil }
+func (f *memLowWatermarks) ReportIntake(context.Context, backend.Intake) error { return nil }
 
-func (f *memFloors) RecordEnd(_ context.Context, term, at uint64) error {
+func (f *memLowWatermarks) RecordEnd(_ context.Context, term, at uint64) error {
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()
 	if err := f.passes(term); err != nil {
@@ -153,7 +153,7 @@ func (f *memFloors) RecordEnd(_ context.Context, term, at uint64) error {
 	return nil
 }
 
-func (f *memFloors) Release(_ context.Context, term, from uint64) (uint64, error) {
+func (f *memLowWatermarks) Advance(_ context.Context, term, from uint64) (uint64, error) {
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()
 	if err := f.passes(term); err != nil {

@@ -34,7 +34,7 @@ func (r *Run) NextDocuments(ctx context.Context, source string, n int) ([]uint64
 	}
 	infos := r.streams.SourceInfos()
 	if source != "" && !slices.ContainsFunc(infos, func(x plan.SourceInfo) bool { return x.Name == source }) {
-		return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", source),
+		return nil, &fault.Error{Reason: fault.InvalidTicket, Message: fmt.Sprintf("the run has no source %q", source),
 			Advice: "info names its sources"}
 	}
 	var refs []uint64
@@ -67,7 +67,7 @@ func nextSequences(seed uint64, info plan.SourceInfo, s state.SourceStats, store
 	}
 	epoch, taken := s.Epoch, s.Taken
 	walk := mixture.NewEpochOrder(seed, s.Name, info.Config, begin, last, epoch)
-	for len(sequences) < n && !s.UsedUp && last+1 > begin.First {
+	for len(sequences) < n && !s.Exhausted && last+1 > begin.First {
 		if taken < last+1-begin.First {
 			sequences = append(sequences, walk.At(taken))
 			taken++

@@ -20,7 +20,7 @@ func TestWhatFollowsIsWhatIsTaken(t *testing.T) {
 					begin := mixture.SourceRange{First: 3, Last: 13, Sealed: sealed}
 					config := mixture.Source{Weight: 1, Epochs: epochs, Block: block}
 					c := mixture.Config{Seed: seed, Sources: map[string]mixture.Source{"a": config}}
-					c.Mix.Dry, c.Mix.End = mixture.DryWait, mixture.EndAll
+					c.Mix.OnDry, c.Mix.End = mixture.DryWait, mixture.EndAll
 					if !sealed {
 						begin.Last = 0
 					}

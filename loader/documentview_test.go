@@ -31,7 +31,7 @@ func TestUpcomingOfOneStream(t *testing.T) {
 		t.Errorf("document 7 is shown as %+v", shown)
 	}
 	var refused *fault.Error
-	if _, err := run.NextDocuments(t.Context(), "web", 1); !errors.As(err, &refused) || refused.Reason != fault.BadTicket {
+	if _, err := run.NextDocuments(t.Context(), "web", 1); !errors.As(err, &refused) || refused.Reason != fault.InvalidTicket {
 		t.Errorf("a source of a run without sources: %v", err)
 	}
 	_, err = run.Seal(t.Context())
@@ -92,7 +92,7 @@ func TestUpcomingOfSources(t *testing.T) {
 	}
 	var refused *fault.Error
 	if _, err := run.NextDocuments(t.Context(), "books", 1); !errors.As(err, &refused) ||
-		refused.Reason != fault.BadTicket {
+		refused.Reason != fault.InvalidTicket {
 		t.Errorf("a source that the run has not: %v", err)
 	}
 	must(t, stop())

@@ -52,7 +52,7 @@ type mark struct {
 	state []byte
 }
 
-const drainedAt = 700 // the document after which every plan is flushed
+const flushedAt = 700 // the document after which every plan is flushed
 
 // resumed returns the configurations that are resumed at every step: every method, and splice with each of its
 // options.
@@ -120,15 +120,15 @@ func (r *resumable) planner(t *testing.T) *planner.Planner {
 	return p
 }
 
-// tell adds a document, and flushes after document drainedAt.
+// tell adds a document, and flushes after document flushedAt.
 func tell(t *testing.T, p *planner.Planner, a plan.Arrival) []plan.Step {
 	t.Helper()
 	steps, err := p.Add(a)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if a.Sequence == drainedAt {
-		steps = append(slices.Clone(steps), p.Drain()...)
+	if a.Sequence == flushedAt {
+		steps = append(slices.Clone(steps), p.Flush()...)
 	}
 	return steps
 }

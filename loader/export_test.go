@@ -13,8 +13,8 @@ func (r *Run) Needs(ctx context.Context) (uint64, error) {
 	if l == nil {
 		return 0, fault.ErrNoLeader
 	}
-	floor, err := l.Needs(ctx)
-	return floor.Next(), err
+	lowWatermark, err := l.Needs(ctx)
+	return lowWatermark.Next(), err
 }
 
 // Release purges what the run does not need now, as the leader does periodically.
@@ -23,11 +23,11 @@ func (r *Run) Release(ctx context.Context) error {
 	if l == nil {
 		return fault.ErrNoLeader
 	}
-	floor, err := l.Needs(ctx)
+	lowWatermark, err := l.Needs(ctx)
 	if err != nil {
 		return err
 	}
-	return l.Purge(ctx, floor)
+	return l.Purge(ctx, lowWatermark)
 }
 
 // Effort bounds how many documents an estimate of a run's length samples and plans, until restore is called.

@@ -111,7 +111,7 @@ func TestControlsBehindOneDocument(t *testing.T) {
 	run, stop := w.start(t)
 	eventually(t, func() bool { return run.Info().Planned == 4 })
 	read(t, run, state.RankID{World: 1}, 0, 6)
-	for _, control := range []func(context.Context) (uint64, error){run.Drain, run.Drain, run.Seal} {
+	for _, control := range []func(context.Context) (uint64, error){run.Flush, run.Flush, run.Seal} {
 		if at, err := control(t.Context()); err != nil || at != 60 {
 			t.Fatalf("it takes effect behind document %d: %v", at, err)
 		}

@@ -76,7 +76,7 @@ func found(t *testing.T, log backend.PlanLog, document uint64) (rows []string) {
 // once, several times or forever, and from the start or added later. Unused and missing documents are included.
 func TestFindOfSeveralSources(t *testing.T) {
 	c := config("bfd")
-	c.Mix.Dry = mixture.DryWait
+	c.Mix.OnDry = mixture.DryWait
 	c.Sources = map[string]mixture.Source{
 		"live":   {Weight: 5, Epochs: 1, Block: 2},
 		"sealed": {Weight: 2, Epochs: 1, Block: 2},

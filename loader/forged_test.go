@@ -22,7 +22,7 @@ import (
 )
 
 // places are the points of the script below at which a foreign record is written to the plan.
-var places = []string{"behind the first steps", "behind the drain", "behind the seal", "behind the end"}
+var places = []string{"behind the first steps", "behind the flush", "behind the seal", "behind the end"}
 
 // forgeries are foreign records of every kind, made from the current state of a plan.
 var forgeries = map[string]func(p soFar) []byte{
@@ -32,12 +32,12 @@ var forgeries = map[string]func(p soFar) []byte{
 	"the last record again": func(p soFar) []byte { return p.last },
 	"a header":              func(p soFar) []byte { return p.header },
 	"a commit of what is planned": func(p soFar) []byte {
-		return planrecord.Encode(planrecord.Commit{Keeper: "trainer", Step: p.steps})
+		return planrecord.Encode(planrecord.Commit{Job: "trainer", Step: p.steps})
 	},
 	"a commit of step 2^40": func(soFar) []byte {
-		return planrecord.Encode(planrecord.Commit{Keeper: "trainer", Step: 1 << 40})
+		return planrecord.Encode(planrecord.Commit{Job: "trainer", Step: 1 << 40})
 	},
-	"a leave": func(soFar) []byte { return planrecord.Encode(planrecord.Leave{Keeper: "trainer"}) },
+	"a leave": func(soFar) []byte { return planrecord.Encode(planrecord.Leave{Job: "trainer"}) },
 	"a seal here": func(p soFar) []byte {
 		return planrecord.Encode(planrecord.SealSource{Arrival: p.cursor, Last: p.cursor})
 	},
@@ -49,7 +49,7 @@ var forgeries = map[string]func(p soFar) []byte{
 		return planrecord.Encode(planrecord.SealSource{Arrival: p.cursor, Source: 1, Last: 9})
 	},
 	"a request":    func(soFar) []byte { return planrecord.Encode(planrecord.Seal{Requester: "stranger"}) },
-	"a drain here": func(p soFar) []byte { return planrecord.Encode(planrecord.Drain{Arrival: p.cursor}) },
+	"a flush here": func(p soFar) []byte { return planrecord.Encode(planrecord.Flush{Arrival: p.cursor}) },
 	"an end here":  func(p soFar) []byte { return planrecord.Encode(planrecord.End{Steps: p.steps}) },
 	"an end elsewhere": func(p soFar) []byte {
 		return planrecord.Encode(planrecord.End{Steps: p.steps + 3})
@@ -77,7 +77,7 @@ type soFar struct {
 
 // step returns the record of a step that the planner could make next, with a change.
 func (p soFar) step(change func(*plan.Step)) []byte {
-	s := &plan.Step{Index: p.steps, Bucket: 16, Cursor: plan.PositionAfter(p.cursor), Floor: plan.PositionBefore(p.cursor),
+	s := &plan.Step{Index: p.steps, Bucket: 16, Cursor: plan.PositionAfter(p.cursor), LowWatermark: plan.PositionBefore(p.cursor),
 		Rows: make([][]packonline.Piece, 4)}
 	for i := range s.Rows {
 		s.Rows[i] = []packonline.Piece{{Doc: p.cursor, Start: int32(i), Length: 1}}
@@ -118,7 +118,7 @@ func (w *world) served(t *testing.T, leads bool, write func(place string)) (read
 	second, stopSecond := w.join(t, company, "second")
 	must(t, begun.err)
 	write(places[0])
-	_, err := first.Drain(t.Context())
+	_, err := first.Flush(t.Context())
 	failed := errors.Join(err)
 	write(places[1])
 	w.docs.lengths(someLengths(5, 80)...)
@@ -242,7 +242,7 @@ func forgedAt(t *testing.T, leads bool, place string, forgery func(soFar) []byte
 	must(t, err)
 	copied := newWorld(w.config)
 	copied.docs, copied.options = w.docs, w.options
-	must(t, d.Copy(t.Context(), w.beginning(nil), "test", copied.beginning(&memFloors{docs: w.docs}), func(uint64) {}))
+	must(t, d.Copy(t.Context(), w.beginning(nil), "test", copied.beginning(&memLowWatermarks{docs: w.docs}), func(uint64) {}))
 	run, stop := copied.start(t)
 	if place != places[0] { // a copy cut at places[0] lacks the flush
 		_, err = run.Seal(t.Context())

@@ -71,10 +71,10 @@ func TestFork(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := maintenance.CreateFork(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
+			if err := maintenance.CreateFork(t.Context(), next.beginning(&memLowWatermarks{docs: w.docs}), h); err != nil {
 				t.Fatal(err)
 			}
-			if err := maintenance.CreateFork(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err == nil {
+			if err := maintenance.CreateFork(t.Context(), next.beginning(&memLowWatermarks{docs: w.docs}), h); err == nil {
 				t.Fatal("a run was begun twice")
 			}
 			w = next
@@ -133,7 +133,7 @@ func forked(t *testing.T, w *world, at uint64, dedupe int) []*assembly.Batch {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := maintenance.CreateFork(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
+	if err := maintenance.CreateFork(t.Context(), next.beginning(&memLowWatermarks{docs: w.docs}), h); err != nil {
 		t.Fatal(err)
 	}
 	return next.sealed(t)

@@ -109,7 +109,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 	bubble(t, "forks", func(t *testing.T) {
 		c, w, s := grandMixture()
 		c.Mix = w.config.Mix
-		c.Mix.Dry, c.Mix.DryAfter = mixture.DryShare, 2*time.Second
+		c.Mix.OnDry, c.Mix.DryAfter = mixture.DryShare, 2*time.Second
 		w.config = c
 		run, stop := w.start(t)
 		want := read(t, run, state.RankID{World: 1}, 0, 12)
@@ -123,7 +123,7 @@ func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
 		_, err = run.SealSource(t.Context(), "math", "")
 		must(t, err)
 		want = append(want, read(t, run, state.RankID{World: 1}, 20, 50)...) // forum has no documents left and is paused
-		if !slices.ContainsFunc(run.Stats().Sources, func(x state.SourceStats) bool { return x.Resting }) {
+		if !slices.ContainsFunc(run.Stats().Sources, func(x state.SourceStats) bool { return x.Paused }) {
 			t.Error("no source rests")
 		}
 		synctest.Wait()
@@ -240,8 +240,8 @@ func TestForkLeavesASourceOut(t *testing.T) {
 	c, w, s := grandMixture()
 	parent := w.ends(t)
 	next := c
-	next.Mix = mixture.Mix{Dry: c.Mix.Dry, End: c.Mix.End}
-	next.Mix.Dry, next.Mix.End = mixture.DryWait, mixture.EndAll
+	next.Mix = mixture.Mix{OnDry: c.Mix.OnDry, End: c.Mix.End}
+	next.Mix.OnDry, next.Mix.End = mixture.DryWait, mixture.EndAll
 	next.Sources = maps.Clone(c.Sources)
 	delete(next.Sources, "web")
 	fork := w.forksAt(t, s, 20, next)
@@ -293,7 +293,7 @@ func TestForkLeavesASourceOut(t *testing.T) {
 func TestForkIsSummarized(t *testing.T) {
 	c, w, s := grandMixture()
 	w.ends(t)
-	c.Mix, c.Sources = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}, maps.Clone(c.Sources)
+	c.Mix, c.Sources = mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}, maps.Clone(c.Sources)
 	delete(c.Sources, "web")
 	fork := w.forksAt(t, s, 20, c)
 	for _, served := range []bool{false, true} {
@@ -370,7 +370,7 @@ func TestForkFinds(t *testing.T) {
 // documents are purged.
 func TestForkOfReleasedDocuments(t *testing.T) {
 	c := mixedConfig()
-	c.Steps.Rows, c.Mix = 1, mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
+	c.Steps.Rows, c.Mix = 1, mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}
 	w, s := mixed(c, "code", "math", "web")
 	for _, docs := range s {
 		docs.lengths(someLengths(8, 600)...)
@@ -432,7 +432,7 @@ func TestARunOfEmptySourcesEnds(t *testing.T) {
 // A fork plans what its parent dropped at the end, after the same steps.
 func TestForkPlansWhatWasDropped(t *testing.T) {
 	c := mixedConfig()
-	c.Steps.Last, c.Steps.Rows, c.Mix = runconfig.LastDrop, 7, mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
+	c.Steps.Last, c.Steps.Rows, c.Mix = runconfig.LastDrop, 7, mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}
 	w, s := mixed(c, "code", "math", "web")
 	fill(s)
 	parent := w.ends(t)

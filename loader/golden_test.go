@@ -49,7 +49,7 @@ func goldenRuns() map[string]runconfig.Config {
 		half.Packing.Atom, half.Steps.Last, half.Attention = 0.5, runconfig.LastDrop, runconfig.AttentionRow
 		runs[method+"/half a row"] = half
 		two := config(method)
-		two.Packing.Atom, two.Packing.Hold, two.Steps.Balance, two.Steps.MaxWait = 2, 0, true, 40
+		two.Packing.Atom, two.Packing.Holdback, two.Steps.Balance, two.Steps.MaxWait = 2, 0, true, 40
 		runs[method+"/two rows"] = two
 		if packonline.IsMultiBucket(method) {
 			several := config(method)
@@ -140,7 +140,7 @@ func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 		states.Write(c.Encode())
 	}
 	publish(100)
-	_, err := run.Drain(t.Context())
+	_, err := run.Flush(t.Context())
 	must(t, err)
 	settled(t, run, 100)
 	_, err = run.Commit(t.Context(), "trainer", run.Info().Planned/2)
@@ -167,7 +167,7 @@ func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 		c.Tokenizer, nil)
 	must(t, err)
 	controls := audited.Controls
-	if audited.Controls = nil; len(controls) != 2 || !strings.HasPrefix(controls[0].Description, "drain behind") ||
+	if audited.Controls = nil; len(controls) != 2 || !strings.HasPrefix(controls[0].Description, "flush behind") ||
 		!strings.HasPrefix(controls[1].Description, "seal of source 0 behind") {
 		t.Errorf("the audit lists the controls %v", controls)
 	}
@@ -178,7 +178,7 @@ func goldenRun(t *testing.T, c runconfig.Config) (g golden) {
 	fork.config.Seed++
 	h, _, err := w.fork(t, uint64(g.Steps/2), "test", fork.config)
 	must(t, err)
-	must(t, maintenance.CreateFork(t.Context(), fork.beginning(&memFloors{docs: w.docs}), h))
+	must(t, maintenance.CreateFork(t.Context(), fork.beginning(&memLowWatermarks{docs: w.docs}), h))
 	run, stop = fork.start(t)
 	settled(t, run, 360)
 	_, err = run.Seal(t.Context())

@@ -115,12 +115,12 @@ func TestTroubleWithTheStreamIsTold(t *testing.T) {
 	told("discard is old")
 	set(func() { w.docs.trouble = nil })
 	told()
-	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 4); err != nil {
+	if _, err := run.Commit(t.Context(), planrecord.DefaultJob, 4); err != nil {
 		t.Fatal(err)
 	}
 	set(func() { w.docs.first = 60 })
 	told("documents before 60", "resume from step")
-	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 18); err != nil { // no reader needs them now
+	if _, err := run.Commit(t.Context(), planrecord.DefaultJob, 18); err != nil { // no reader needs them now
 		t.Fatal(err)
 	}
 	told()

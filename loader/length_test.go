@@ -103,7 +103,7 @@ func TestLengthOfAFork(t *testing.T) {
 	next.measured()
 	h, _, err := w.fork(t, uint64(all/3), "next", next.config)
 	must(t, err)
-	must(t, maintenance.CreateFork(t.Context(), next.beginning(&memFloors{docs: w.docs}), h))
+	must(t, maintenance.CreateFork(t.Context(), next.beginning(&memLowWatermarks{docs: w.docs}), h))
 	run, stop := next.start(t)
 	must(t, errOf(run.Seal(t.Context())))
 	steps := exact(t, run)
@@ -152,7 +152,7 @@ func mixtures() map[string]runconfig.Config {
 		of(c, "code", func(s *mixture.Source) { s.Packing, s.Attention = &own, runconfig.AttentionRow })
 	})
 	add("share, last rows dropped", func(c *runconfig.Config) {
-		c.Mix.Dry, c.Mix.DryAfter, c.Steps.Last = mixture.DryShare, time.Minute, runconfig.LastDrop
+		c.Mix.OnDry, c.Mix.DryAfter, c.Steps.Last = mixture.DryShare, time.Minute, runconfig.LastDrop
 	})
 	return out
 }
@@ -304,7 +304,7 @@ func TestLengthNotExact(t *testing.T) {
 	}
 	must(t, errOf(run.SealSource(t.Context(), "math", "")))
 	must(t, errOf(run.SealSource(t.Context(), "code", "")))
-	if err := run.Measure(t.Context()); reason(err) != fault.BadTicket ||
+	if err := run.Measure(t.Context()); reason(err) != fault.InvalidTicket ||
 		!strings.Contains(err.Error(), "[web] may get more") {
 		t.Errorf("measured while web is open: %v", err)
 	}
@@ -312,7 +312,7 @@ func TestLengthNotExact(t *testing.T) {
 	if l := known(); !l.Endless || l.Exact || l.OpenSources != nil {
 		t.Errorf("with a sealed source that is read for ever the length is %+v", l)
 	}
-	if err := run.Measure(t.Context()); reason(err) != fault.BadTicket || !strings.Contains(err.Error(), "no end") {
+	if err := run.Measure(t.Context()); reason(err) != fault.InvalidTicket || !strings.Contains(err.Error(), "no end") {
 		t.Errorf("measured without an end: %v", err)
 	}
 	must(t, errOf(changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "web": 0},
@@ -362,7 +362,7 @@ func TestLengthOfAGrowingStream(t *testing.T) {
 				}
 				return taken >= uint64(40*(round+1))
 			})
-			must(t, errOf(run.Drain(t.Context()))) // triggers an estimate
+			must(t, errOf(run.Flush(t.Context()))) // triggers an estimate
 			eventually(t, func() bool { l := run.Length(); return l != nil && l.Steps > last })
 			last = run.Length().Steps
 		}

@@ -30,7 +30,7 @@ func (s shelf) Open(_ context.Context, name string, _ mixture.Source) (backend.S
 	if !ok {
 		return backend.Stream{}, fmt.Errorf("there is no stream %s", name)
 	}
-	return backend.Stream{Documents: docs, LowWatermarks: &memFloors{docs: docs}}, nil
+	return backend.Stream{Documents: docs, LowWatermarks: &memLowWatermarks{docs: docs}}, nil
 }
 
 // mixed returns a world whose run reads several sources. Token k of document n of source s is s*10^7+n*1000+k.
@@ -41,7 +41,7 @@ func mixed(c runconfig.Config, names ...string) (*world, shelf) {
 		s[name].stream.Name = "DOCS_" + name
 		s[name].base = int32(i) * 1e7
 	}
-	c.Mix.Dry, c.Mix.End = cmpOr(c.Mix.Dry, mixture.DryWait), cmpOr(c.Mix.End, mixture.EndAll)
+	c.Mix.OnDry, c.Mix.End = cmpOr(c.Mix.OnDry, mixture.DryWait), cmpOr(c.Mix.End, mixture.EndAll)
 	w := newWorld(c)
 	w.edges = func(e *backend.Backends) { e.Sources = s }
 	return w, s
@@ -222,7 +222,7 @@ func TestMixedChanges(t *testing.T) {
 		t.Errorf("web ends behind document %d, then %d, %v", last, again, err)
 	}
 	must(t, err)
-	if _, err := run.SealSource(t.Context(), "code", ""); reason(err) != fault.BadTicket {
+	if _, err := run.SealSource(t.Context(), "code", ""); reason(err) != fault.InvalidTicket {
 		t.Errorf("a source that was removed is sealed: %v", err)
 	}
 	_, err = run.Seal(t.Context())
@@ -240,7 +240,7 @@ func TestMixedChanges(t *testing.T) {
 	stats := run.Stats()
 	must(t, stop())
 	if len(stats.Sources) != 3 || stats.Sources[2].Name != "forum" || !stats.Sources[0].Removed ||
-		!stats.Sources[1].UsedUp || stats.Sources[1].Arrived != 400 {
+		!stats.Sources[1].Exhausted || stats.Sources[1].Arrived != 400 {
 		t.Errorf("sources are %+v", stats.Sources)
 	}
 	audited, err := maintenance.Audit(t.Context(), backend.Backends{Sources: s, Plan: w.plan}, w.config.Tokenizer, nil)
@@ -352,7 +352,7 @@ func TestMixedDry(t *testing.T) {
 	bubble(t, "share", func(t *testing.T) {
 		c := config("bfd")
 		c.Sources = sources(map[string]float64{"code": 1, "web": 1})
-		c.Mix.Dry, c.Mix.DryAfter = mixture.DryShare, 3*time.Second
+		c.Mix.OnDry, c.Mix.DryAfter = mixture.DryShare, 3*time.Second
 		w, s := mixed(c, "code", "web")
 		w.options.Ahead = 1
 		s["web"].lengths(someLengths(8, 400)...)
@@ -360,7 +360,7 @@ func TestMixedDry(t *testing.T) {
 		run, stop := w.start(t)
 		got := readAll(t, run, 8)
 		must(t, got.err)
-		if n := shares(got.batches); n[0] != 10 || !run.Stats().Sources[0].Resting {
+		if n := shares(got.batches); n[0] != 10 || !run.Stats().Sources[0].Paused {
 			t.Errorf("shares are %v, sources %+v", n, run.Stats().Sources)
 		}
 		s["code"].lengths(someLengths(9, 400)...)
@@ -428,11 +428,11 @@ func TestMixedRelease(t *testing.T) {
 		for _, docs := range s {
 			docs.lengths(someLengths(8, 600)...)
 		}
-		w.options.Release, w.options.CheckpointSteps = backend.ReleasePurge, 1
+		w.options.Retention, w.options.CheckpointSteps = backend.RetentionPurge, 1
 		run, stop := w.start(t)
 		o := readAll(t, run, 300)
 		must(t, o.err)
-		_, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 280)
+		_, err := run.Commit(t.Context(), planrecord.DefaultJob, 280)
 		must(t, err)
 		for i := range 3 { // older checkpoints are deleted, and what they need is purged
 			must(t, readAll(t, run, 310+10*i).err)
@@ -471,13 +471,13 @@ func TestMixedReleaseOfAnAddedSource(t *testing.T) {
 		for _, docs := range s {
 			docs.lengths(someLengths(8, 600)...)
 		}
-		w.options.Release, w.options.CheckpointSteps = backend.ReleasePurge, 1
+		w.options.Retention, w.options.CheckpointSteps = backend.RetentionPurge, 1
 		run, stop := w.start(t)
 		added, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"math": 1, "web": 1},
 			Add: sources(map[string]float64{"web": 1})}, "")
 		must(t, err)
 		must(t, readAll(t, run, 300).err)
-		_, err = run.Commit(t.Context(), planrecord.DefaultKeeper, 280)
+		_, err = run.Commit(t.Context(), planrecord.DefaultJob, 280)
 		must(t, err)
 		for i := range 3 { // older checkpoints are deleted, and what they need is purged
 			must(t, readAll(t, run, 310+10*i).err)
@@ -499,14 +499,14 @@ func TestMixedRestBeforeAnotherEpoch(t *testing.T) {
 	bubble(t, "rest", func(t *testing.T) {
 		c := config("bfd")
 		c.Sources = map[string]mixture.Source{"math": {Weight: 1, Epochs: 3, Block: 2}, "web": {Weight: 1, Epochs: 1}}
-		c.Mix.Dry, c.Mix.DryAfter = mixture.DryShare, time.Second
+		c.Mix.OnDry, c.Mix.DryAfter = mixture.DryShare, time.Second
 		w, s := mixed(c, "math", "web")
 		s["math"].lengths(someLengths(5, 20)...)
 		s["web"].lengths(someLengths(6, 400)...)
 		run, stop := w.start(t)
 		got := readAll(t, run, 40)
 		must(t, got.err)
-		if !run.Stats().Sources[0].Resting {
+		if !run.Stats().Sources[0].Paused {
 			t.Fatal("math does not rest")
 		}
 		_, err := run.Seal(t.Context())
@@ -537,7 +537,7 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 		for _, docs := range s {
 			docs.lengths(someLengths(8, 3000)...)
 		}
-		w.options.Release, w.options.CheckpointSteps = backend.ReleasePurge, 1000
+		w.options.Retention, w.options.CheckpointSteps = backend.RetentionPurge, 1000
 		run, stop := w.start(t)
 		must(t, readAll(t, run, 62).err)
 		for range 3 { // older checkpoints are deleted
@@ -549,7 +549,7 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 		w.checkpoints.mu.Unlock()
 		o := readAll(t, run, 300)
 		must(t, o.err)
-		_, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 280)
+		_, err := run.Commit(t.Context(), planrecord.DefaultJob, 280)
 		must(t, err)
 		time.Sleep(5 * time.Second)
 		if web := s["web"].state().First; web < 5 {
@@ -574,11 +574,11 @@ func TestMix_AddAfterAPurgeReleasesNoFurtherStep(t *testing.T) {
 		for _, docs := range s {
 			docs.lengths(someLengths(8, 3000)...)
 		}
-		w.options.Release, w.options.CheckpointSteps = backend.ReleasePurge, 10
+		w.options.Retention, w.options.CheckpointSteps = backend.RetentionPurge, 10
 		run, stop := w.start(t)
 		o := readAll(t, run, 100)
 		must(t, o.err)
-		_, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 30)
+		_, err := run.Commit(t.Context(), planrecord.DefaultJob, 30)
 		must(t, err)
 		time.Sleep(time.Minute)
 		purged := s["code"].state().First
@@ -610,7 +610,7 @@ func TestMix_AddAfterAPurgeReleasesNoFurtherStep(t *testing.T) {
 			_, err = run.Checkpoint(t.Context())
 			must(t, err)
 		}
-		_, err = run.Commit(t.Context(), planrecord.DefaultKeeper, 150)
+		_, err = run.Commit(t.Context(), planrecord.DefaultJob, 150)
 		must(t, err)
 		time.Sleep(time.Minute)
 		if now := s["code"].state().First; now <= purged {
@@ -648,7 +648,7 @@ func TestMixedChangesBehindTheLastStep(t *testing.T) {
 			must(t, stop())
 			run, stop = w.start(t)
 			if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"code": 1, "math": 1, "web": 1}},
-				""); reason(err) != fault.BadTicket {
+				""); reason(err) != fault.InvalidTicket {
 				t.Errorf("a source that was removed: %v", err)
 			}
 			must(t, stop())

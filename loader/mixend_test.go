@@ -65,12 +65,12 @@ func TestSealBehindTheEnd(t *testing.T) {
 		}
 		// If the plan reached b before the seal of all sources took effect, the run ended before c was sealed.
 		last, err := run.SealSource(t.Context(), "c", "")
-		ended := reason(err) == fault.BadTicket && strings.Contains(err.Error(), "the run has ended: source b is used up")
+		ended := reason(err) == fault.InvalidTicket && strings.Contains(err.Error(), "the run has ended: source b is used up")
 		if !ended && (err != nil || last != 40) {
 			t.Errorf("c ends behind document %d, %v", last, err)
 		}
 		if _, err := changeMix(t, run, mixture.Change{Weights: map[string]float64{"a": 1, "b": 1, "c": 2}},
-			""); reason(err) != fault.BadTicket || !strings.Contains(err.Error(), "b is used up, and mix.end is first") {
+			""); reason(err) != fault.InvalidTicket || !strings.Contains(err.Error(), "b is used up, and mix.end is first") {
 			t.Errorf("the mixture is changed behind the end of the run: %v", err)
 		}
 		must(t, stop())
@@ -176,7 +176,7 @@ func TestSealASourceThroughAnotherDaemon(t *testing.T) {
 				t.Errorf("source %s: %v", name, err)
 			}
 		}
-		if _, err := second.SealSource(t.Context(), "e", ""); reason(err) != fault.BadTicket {
+		if _, err := second.SealSource(t.Context(), "e", ""); reason(err) != fault.InvalidTicket {
 			t.Errorf("there is no source e: %v", err)
 		}
 	})

@@ -32,7 +32,7 @@ func TestModelOfDaemons(t *testing.T) {
 				"leave a reader": m.either(m.part),
 				"commit":         m.either(m.commit),
 				"leave":          m.either(m.leave),
-				"drain":          m.either(m.drain),
+				"flush":          m.either(m.flush),
 				"seal":           m.either(m.seal),
 				"release":        m.either(m.release),
 				"checkpoint":     m.either(m.checkpoint),
@@ -120,8 +120,8 @@ func (m *machine) settle(rt *rapid.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	info := m.run.Info()
-	rt.Fatalf("%s does not know what the plan holds: %d steps, keepers %v, ended %v, leads %v", m.daemon(), info.Planned,
-		info.Keepers, info.Ended, m.run.IsLeader())
+	rt.Fatalf("%s does not know what the plan holds: %d steps, committing jobs %v, ended %v, leads %v", m.daemon(), info.Planned,
+		info.Commits, info.Ended, m.run.IsLeader())
 }
 
 // upToDate reports whether the process has caught up with the plan.
@@ -131,7 +131,7 @@ func (m *machine) upToDate(rt *rapid.T) bool {
 	m.world.plan.mu.Unlock()
 	var steps uint64
 	var parts planrecord.StepJoiner
-	keepers, ended := planrecord.Keepers{}, false
+	commits, ended := planrecord.Commits{}, false
 	for _, b := range records {
 		e, err := planrecord.Decode(b)
 		if err != nil {
@@ -147,13 +147,13 @@ func (m *machine) upToDate(rt *rapid.T) bool {
 				steps = s.Index + 1
 			}
 		case planrecord.Commit, planrecord.Leave:
-			keepers = keepers.WithEntry(e)
+			commits = commits.WithEntry(e)
 		case planrecord.End:
 			ended = true
 		}
 	}
 	info := m.run.Info()
-	return len(records) > 0 && info.Planned >= steps && maps.Equal(info.Keepers, keepers) && (info.Ended || !ended)
+	return len(records) > 0 && info.Planned >= steps && maps.Equal(info.Commits, commits) && (info.Ended || !ended)
 }
 
 // depose takes the lease away from the current leader.
@@ -182,5 +182,5 @@ func (m *machine) lost() bool {
 
 // released reports whether a step was refused because all jobs have committed it and another daemon has purged it.
 func (m *machine) released(err error, step uint64) bool {
-	return m.company != nil && reason(err) == fault.StepReleased && step < m.most
+	return m.company != nil && reason(err) == fault.StepPurged && step < m.most
 }

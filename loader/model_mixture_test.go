@@ -33,7 +33,7 @@ func drawMixture(rt *rapid.T, c *runconfig.Config, processes int) {
 		first.Weight = 1
 		c.Sources[names[0]] = first
 	}
-	c.Mix.Dry = rapid.SampledFrom([]string{mixture.DryWait, mixture.DryWait, mixture.DryShare}).Draw(rt, "dry")
+	c.Mix.OnDry = rapid.SampledFrom([]string{mixture.DryWait, mixture.DryWait, mixture.DryShare}).Draw(rt, "dry")
 	c.Mix.End = rapid.SampledFrom([]string{mixture.EndAll, mixture.EndAll, mixture.EndFirst}).Draw(rt, "end")
 	c.Mix.DryAfter = time.Millisecond
 	if processes > 1 {
@@ -91,12 +91,12 @@ func drawWeights(rt *rapid.T, names []string) map[string]float64 {
 
 // strictShelf is the streams of a run, without purged documents.
 type strictShelf struct {
-	docs   shelf
-	floors func(name string) runFloors
+	docs          shelf
+	lowWatermarks func(name string) runLowWatermarks
 }
 
 func (s strictShelf) Open(_ context.Context, name string, _ mixture.Source) (backend.Stream, error) {
-	return backend.Stream{Documents: strictDocs{s.docs[name]}, LowWatermarks: s.floors(name)}, nil
+	return backend.Stream{Documents: strictDocs{s.docs[name]}, LowWatermarks: s.lowWatermarks(name)}, nil
 }
 
 // allShelf is the streams including purged documents.
@@ -119,9 +119,9 @@ func plain() map[string]mixture.Source {
 	return map[string]mixture.Source{plainSource: {Weight: 1, Epochs: 1}}
 }
 
-// floorsOf returns the current run's low watermark in a source.
-func (m *machine) floorsOf(name string) runFloors {
-	return runFloors{m.docs[name], m.floors[name], m.name}
+// lowWatermarksOf returns the current run's low watermark in a source.
+func (m *machine) lowWatermarksOf(name string) runLowWatermarks {
+	return runLowWatermarks{m.docs[name], m.lowWatermarks[name], m.name}
 }
 
 // infos returns the run's sources according to its log, including removed ones.
@@ -164,11 +164,11 @@ func (m *machine) leaves(source int, sequence uint64, i int, x plan.Part) bool {
 }
 
 // done counts how often each used document arrived before a low watermark.
-func (m *machine) done(floor uint64) map[member]int {
+func (m *machine) done(lowWatermark uint64) map[member]int {
 	out := map[member]int{}
 	for i, comes := range m.ref.arrivals {
 		for _, doc := range comes {
-			if uint64(i+1) < floor {
+			if uint64(i+1) < lowWatermark {
 				out[doc]++
 			}
 		}
@@ -223,7 +223,7 @@ func (m *machine) mix(rt *rapid.T) {
 	}
 	change.Weights = drawWeights(rt, names)
 	step, err := changeMix(m.t, m.run, change, "")
-	if reason(err) == fault.BadTicket && m.sealed(rt) || m.died(rt, err) {
+	if reason(err) == fault.InvalidTicket && m.sealed(rt) || m.died(rt, err) {
 		return
 	}
 	m.follow(rt)
@@ -251,7 +251,7 @@ func (m *machine) nonsense(rt *rapid.T, names []string) {
 	default:
 		change.Add = map[string]mixture.Source{names[0]: {Weight: 1, Epochs: 1}}
 	}
-	if _, err := changeMix(m.t, m.run, change, ""); reason(err) != fault.BadTicket && !m.died(rt, err) {
+	if _, err := changeMix(m.t, m.run, change, ""); reason(err) != fault.InvalidTicket && !m.died(rt, err) {
 		rt.Fatalf("the change %+v: %v", change, err)
 	}
 }
@@ -273,7 +273,7 @@ func (m *machine) sealSource(rt *rapid.T) {
 	m.follow(rt)
 	name := rapid.SampledFrom(slices.Sorted(maps.Keys(m.present()))).Draw(rt, "sealed")
 	last, err := m.run.SealSource(m.t.Context(), name, "")
-	if reason(err) == fault.BadTicket && m.sealed(rt) || m.died(rt, err) {
+	if reason(err) == fault.InvalidTicket && m.sealed(rt) || m.died(rt, err) {
 		return
 	}
 	m.follow(rt)

@@ -57,46 +57,46 @@ func (d allDocs) Read(_ context.Context, from uint64) (document.Source, error) {
 	return queued(newSource(d.memDocs, from)), nil
 }
 
-// runFloors is one run's entry among the low watermarks of all runs that read the documents.
-type runFloors struct {
+// runLowWatermarks is one run's entry among the low watermarks of all runs that read the documents.
+type runLowWatermarks struct {
 	docs *memDocs
-	all  map[string]runFloor
+	all  map[string]runLowWatermark
 	run  string
 }
 
-// runFloor is a run's low watermark, and the term that set it.
-type runFloor struct{ from, term uint64 }
+// runLowWatermark is a run's low watermark, and the term that set it.
+type runLowWatermark struct{ from, term uint64 }
 
 // change changes the low watermark for a term, unless a later term has set it.
-func (f runFloors) change(term uint64, change func(was uint64) uint64) (uint64, error) {
+func (f runLowWatermarks) change(term uint64, change func(was uint64) uint64) (uint64, error) {
 	f.docs.mu.Lock()
 	defer f.docs.mu.Unlock()
 	was := f.all[f.run]
 	if term < was.term {
 		return 0, fmt.Errorf("%w: term %d follows term %d", fault.ErrLeadershipLost, was.term, term)
 	}
-	f.all[f.run] = runFloor{change(was.from), term}
+	f.all[f.run] = runLowWatermark{change(was.from), term}
 	return f.all[f.run].from, nil
 }
 
-func (f runFloors) Register(ctx context.Context, from uint64) (uint64, error) {
+func (f runLowWatermarks) Register(ctx context.Context, from uint64) (uint64, error) {
 	return f.Claim(ctx, 0, from)
 }
 
-func (f runFloors) Claim(_ context.Context, term, from uint64) (uint64, error) {
+func (f runLowWatermarks) Claim(_ context.Context, term, from uint64) (uint64, error) {
 	return f.change(term, func(uint64) uint64 { return max(from, f.docs.first) })
 }
 
-func (f runFloors) NotifyProducers(context.Context) error { return nil }
+func (f runLowWatermarks) NotifyProducers(context.Context) error { return nil }
 
-func (f runFloors) ReportIntake(context.Context, backend.Intake) error { return nil }
+func (f runLowWatermarks) ReportIntake(context.Context, backend.Intake) error { return nil }
 
-func (f runFloors) RecordEnd(_ context.Context, term, _ uint64) error {
+func (f runLowWatermarks) RecordEnd(_ context.Context, term, _ uint64) error {
 	_, err := f.change(term, func(was uint64) uint64 { return was })
 	return err
 }
 
-func (f runFloors) Release(_ context.Context, term, from uint64) (uint64, error) {
+func (f runLowWatermarks) Advance(_ context.Context, term, from uint64) (uint64, error) {
 	least, err := f.change(term, func(was uint64) uint64 { return max(was, from) })
 	if err != nil {
 		return 0, err
@@ -160,10 +160,10 @@ type window struct {
 	ids   [][2]uint64 // ids of the latest documents, with the part number of each
 }
 
-// floor returns the first document that step or a later one may need.
-func (r *reference) floor(step int) uint64 {
+// lowWatermark returns the first document that step or a later one may need.
+func (r *reference) lowWatermark(step int) uint64 {
 	if step > 0 {
-		return r.steps[step-1].Floor.Next()
+		return r.steps[step-1].LowWatermark.Next()
 	}
 	return r.first
 }
@@ -237,7 +237,7 @@ func (m *machine) begins(rt *rapid.T, h planrecord.Header, behind [][]byte) {
 		rt.Fatal(err)
 	}
 	m.ref = &reference{header: h, applier: a, used: maps.Clone(m.past.used), took: map[int]uint64{},
-		first: a.Planner.Floor().Next(), in: a.UsedTokens}
+		first: a.Planner.LowWatermark().Next(), in: a.UsedTokens}
 	if h.Parent == nil {
 		return
 	}
@@ -361,7 +361,7 @@ func (m *machine) recorded(rt *rapid.T, kind string, at uint64) {
 	m.follow(rt)
 	if kind == "seal" {
 		m.allSealed(rt)
-	} else if !slices.Contains(m.ref.known, planrecord.Control(planrecord.Drain{Arrival: at})) {
+	} else if !slices.Contains(m.ref.known, planrecord.Control(planrecord.Flush{Arrival: at})) {
 		rt.Fatalf("%s behind arrival %d is not among %+v", kind, at, m.ref.known)
 	}
 }
@@ -436,12 +436,12 @@ func (m *machine) check(rt *rapid.T) {
 			}
 		}
 	}
-	floor := m.ref.floor(planned)
-	for doc, n := range m.done(floor) {
+	lowWatermark := m.ref.lowWatermark(planned)
+	for doc, n := range m.done(lowWatermark) {
 		parts, _ := m.members(doc.ref)
 		if tokens := m.each(doc.ref, now.seen[doc.ref])[doc.index]; !now.loses &&
 			(len(tokens) < parts[doc.index].Length || slices.Min(tokens) < n) {
-			rt.Fatalf("the floor is %d, of document %v, which came %d times before, there have come %v", floor, doc, n, tokens)
+			rt.Fatalf("the low watermark is %d, of document %v, which came %d times before, there have come %v", lowWatermark, doc, n, tokens)
 		}
 	}
 	m.answered(rt)
@@ -472,7 +472,7 @@ func (m *machine) check(rt *rapid.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if info := m.run.Info(); info.Oldest > 0 {
-		if _, err := m.run.Join(state.RankID{World: 1}, info.Oldest-1); reason(err) != fault.StepReleased {
+		if _, err := m.run.Join(state.RankID{World: 1}, info.Oldest-1); reason(err) != fault.StepPurged {
 			rt.Fatalf("join before the oldest step, %d: %v", info.Oldest, err)
 		}
 	}

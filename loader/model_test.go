@@ -46,7 +46,7 @@ func TestModel(t *testing.T) {
 			"leave a reader": m.part,
 			"commit":         m.commit,
 			"leave":          m.leave,
-			"drain":          m.drain,
+			"flush":          m.flush,
 			"seal":           m.seal,
 			"release":        m.release,
 			"checkpoint":     m.checkpoint,
@@ -65,11 +65,11 @@ func TestModel(t *testing.T) {
 
 // machine is a run and the state that the model expects of it.
 type machine struct {
-	t       *testing.T
-	docs    shelf                          // of all runs, by source
-	floors  map[string]map[string]runFloor // by source and run
-	several bool                           // messages may hold several documents
-	runs    int
+	t             *testing.T
+	docs          shelf                                 // of all runs, by source
+	lowWatermarks map[string]map[string]runLowWatermark // by source and run
+	several       bool                                  // messages may hold several documents
+	runs          int
 
 	*process            // the process under test
 	crew     []*process // all processes of the run
@@ -77,8 +77,8 @@ type machine struct {
 	name     string
 	world    *world
 	spoilt   map[string][]byte    // the damaged data of each spoiled checkpoint
-	keepers  []planrecord.Keepers // possible keepers: two after a kill during a record
-	most     uint64               // all steps below were committed by all keepers at some time
+	commits  []planrecord.Commits // possible committing jobs: two after a kill during a record
+	most     uint64               // all steps below were committed by all committing jobs at some time
 	ref      *reference           // nil until the run has begun
 	answers  map[int]uint64       // steps in the responses to controls, by their order in the log
 	past     history              // of the runs that it was forked from
@@ -99,7 +99,7 @@ type process struct {
 
 // newMachine returns a machine with a number of processes that serve the run.
 func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
-	m := &machine{t: t, docs: shelf{}, floors: map[string]map[string]runFloor{},
+	m := &machine{t: t, docs: shelf{}, lowWatermarks: map[string]map[string]runLowWatermark{},
 		past: history{seen: map[uint64][]int{}, had: map[uint64][]int{}, used: map[member]int{}}}
 	for n := range processes {
 		m.crew = append(m.crew, &process{number: n})
@@ -111,7 +111,7 @@ func newMachine(t *testing.T, rt *rapid.T, processes int) *machine {
 		drawMixture(rt, &c, processes)
 	}
 	for i, name := range sourcesOfModel {
-		m.docs[name], m.floors[name] = newDocs(), map[string]runFloor{}
+		m.docs[name], m.lowWatermarks[name] = newDocs(), map[string]runLowWatermark{}
 		m.docs[name].base, m.docs[name].stream.Name = int32(i)*1e7, "DOCS"+name
 	}
 	m.publish(rt)
@@ -127,7 +127,7 @@ func (m *machine) adopt(rt *rapid.T, w *world) {
 	w.options.Ahead = rapid.IntRange(1, 5).Draw(rt, "ahead")
 	m.runs++
 	m.world, m.name, m.ref, m.most, m.answers = w, fmt.Sprint("run ", m.runs), nil, 0, map[int]uint64{}
-	m.keepers, m.spoilt = []planrecord.Keepers{{}}, map[string][]byte{}
+	m.commits, m.spoilt = []planrecord.Commits{{}}, map[string][]byte{}
 	if len(m.crew) > 1 {
 		m.company, w.options.StallTimeout = newCompany(), 10*time.Second // longer than the detection of a killed process
 	}
@@ -159,7 +159,7 @@ func (m *machine) start(rt *rapid.T) {
 	m.lives++
 	m.killed = &atomic.Bool{}
 	m.world.edges = func(e *backend.Backends) {
-		e.Sources = strictShelf{m.docs, m.floorsOf}
+		e.Sources = strictShelf{m.docs, m.lowWatermarksOf}
 		e.Plan, e.Checkpoints = roomyLog{mortalLog{m.world.plan, m.life}}, mortalCheckpoints{m.world.checkpoints, m.life}
 		if m.company != nil {
 			e.Elector, e.Bus, e.Daemon = m.company, mortalBus{m.company, m.killed}, m.daemon()
@@ -184,11 +184,11 @@ func (m *machine) start(rt *rapid.T) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	m.settle(rt)
-	have := m.run.Info().Keepers
-	if !slices.ContainsFunc(m.keepers, func(k planrecord.Keepers) bool { return maps.Equal(k, have) }) {
-		rt.Fatalf("the keepers are %v, want %v", have, m.keepers)
+	have := m.run.Info().Commits
+	if !slices.ContainsFunc(m.commits, func(k planrecord.Commits) bool { return maps.Equal(k, have) }) {
+		rt.Fatalf("the committing jobs are %v, want %v", have, m.commits)
 	}
-	m.keepers, m.most = []planrecord.Keepers{have}, max(m.most, have.Committed())
+	m.commits, m.most = []planrecord.Commits{have}, max(m.most, have.Committed())
 }
 
 func (m *machine) stop() error {
@@ -332,7 +332,7 @@ func (m *machine) next(rt *rapid.T, r *follower.Reader, at uint64) uint64 {
 			rt.Fatalf("assemble step %d: %v", at, err)
 		}
 		m.follow(rt)
-		if at == possible && m.world.config.Mix.Dry == mixture.DryShare { // a source was paused meanwhile
+		if at == possible && m.world.config.Mix.OnDry == mixture.DryShare { // a source was paused meanwhile
 			possible, ended = m.possible(rt)
 		}
 		if at == possible || !reflect.DeepEqual(*s, m.ref.steps[at]) ||
@@ -416,9 +416,9 @@ func (m *machine) part(rt *rapid.T) {
 	}
 }
 
-// keeper draws the name of a keeper.
-func keeper(rt *rapid.T) string {
-	return rapid.SampledFrom([]string{planrecord.DefaultKeeper, "evaluator", "archive"}).Draw(rt, "keeper")
+// job draws the name of a job.
+func job(rt *rapid.T) string {
+	return rapid.SampledFrom([]string{planrecord.DefaultJob, "evaluator", "archive"}).Draw(rt, "job")
 }
 
 func (m *machine) commit(rt *rapid.T) {
@@ -426,14 +426,14 @@ func (m *machine) commit(rt *rapid.T) {
 		return
 	}
 	planned := m.run.Info().Planned
-	name, step := keeper(rt), uint64(rapid.IntRange(0, int(planned)).Draw(rt, "step"))
+	name, step := job(rt), uint64(rapid.IntRange(0, int(planned)).Draw(rt, "step"))
 	if rapid.IntRange(0, 9).Draw(rt, "beyond the plan") == 0 {
-		if _, err := m.run.Commit(m.t.Context(), name, planned+1000); reason(err) != fault.BadTicket && !m.died(rt, err) {
+		if _, err := m.run.Commit(m.t.Context(), name, planned+1000); reason(err) != fault.InvalidTicket && !m.died(rt, err) {
 			rt.Fatalf("commit beyond the plan of %d steps: %v", planned, err)
 		}
 		return
 	}
-	before := m.keepers[0]
+	before := m.commits[0]
 	least, known := before[name]
 	least = max(step, least)
 	most := least
@@ -443,22 +443,22 @@ func (m *machine) commit(rt *rapid.T) {
 	for at := least; at <= most; at++ {
 		after := maps.Clone(before)
 		after[name] = at
-		m.keepers = append(m.keepers, after)
+		m.commits = append(m.commits, after)
 	}
 	committed, err := m.run.Commit(m.t.Context(), name, step)
 	if m.died(rt, err) {
 		return
 	}
-	m.keepers = m.keepers[1:]
+	m.commits = m.commits[1:]
 	for m.ignorant() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	m.settle(rt) // a killed process restarts and finds one of them
-	have := m.run.Info().Keepers
-	if !slices.ContainsFunc(m.keepers, func(k planrecord.Keepers) bool { return maps.Equal(k, have) }) {
-		rt.Fatalf("after a commit of step %d for %s the keepers are %v, before they were %v", step, name, have, before)
+	have := m.run.Info().Commits
+	if !slices.ContainsFunc(m.commits, func(k planrecord.Commits) bool { return maps.Equal(k, have) }) {
+		rt.Fatalf("after a commit of step %d for %s the committing jobs are %v, before they were %v", step, name, have, before)
 	}
-	m.keepers = []planrecord.Keepers{have}
+	m.commits = []planrecord.Commits{have}
 	m.kept(rt, committed)
 }
 
@@ -466,41 +466,41 @@ func (m *machine) leave(rt *rapid.T) {
 	if m.blind() {
 		return
 	}
-	name := keeper(rt)
-	after := maps.Clone(m.keepers[0])
+	name := job(rt)
+	after := maps.Clone(m.commits[0])
 	delete(after, name)
-	m.keepers = append(m.keepers, after)
+	m.commits = append(m.commits, after)
 	committed, err := m.run.Leave(m.t.Context(), name)
 	if m.died(rt, err) {
 		return
 	}
-	m.keepers = m.keepers[1:]
+	m.commits = m.commits[1:]
 	m.kept(rt, committed)
 }
 
-// kept checks the committed step in a response to a keeper.
+// kept checks the committed step in a response to a job.
 func (m *machine) kept(rt *rapid.T, committed uint64) {
 	var want uint64
-	if steps := slices.Sorted(maps.Values(m.keepers[0])); len(steps) > 0 {
+	if steps := slices.Sorted(maps.Values(m.commits[0])); len(steps) > 0 {
 		want = steps[0]
 	}
 	for m.ignorant() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	m.settle(rt)
-	if info := m.run.Info(); committed != want || info.Committed != want || !maps.Equal(info.Keepers, m.keepers[0]) {
+	if info := m.run.Info(); committed != want || info.Committed != want || !maps.Equal(info.Commits, m.commits[0]) {
 		rt.Fatalf("committed is %d by the answer and %d by the run, which has %v, want %d of %v", committed, info.Committed,
-			info.Keepers, want, m.keepers[0])
+			info.Commits, want, m.commits[0])
 	}
 	m.most = max(m.most, want)
 }
 
-func (m *machine) drain(rt *rapid.T) {
-	at, err := m.run.Drain(m.t.Context())
-	if reason(err) == fault.BadTicket && m.sealed(rt) || m.died(rt, err) {
+func (m *machine) flush(rt *rapid.T) {
+	at, err := m.run.Flush(m.t.Context())
+	if reason(err) == fault.InvalidTicket && m.sealed(rt) || m.died(rt, err) {
 		return
 	}
-	m.recorded(rt, "drain", at)
+	m.recorded(rt, "flush", at)
 }
 
 func (m *machine) seal(rt *rapid.T) {
@@ -522,7 +522,7 @@ func (m *machine) release(rt *rapid.T) {
 
 func (m *machine) checkpoint(rt *rapid.T) {
 	_, err := m.run.Checkpoint(m.t.Context())
-	if reason(err) == fault.BadTicket && m.sealed(rt) {
+	if reason(err) == fault.InvalidTicket && m.sealed(rt) {
 		return
 	}
 	if reason(err) == fault.PlanLogDown && m.lost() { // the leader was killed during it
@@ -564,7 +564,7 @@ func (m *machine) fork(rt *rapid.T) {
 	method := rapid.SampledFrom(packonline.Methods()).Draw(rt, "method")
 	next := newWorld(configs(method).Draw(rt, "configuration"))
 	next.config.Documents, next.config.Sources = m.world.config.Documents, plain()
-	from := backend.Backends{Sources: strictShelf{m.docs, m.floorsOf}, Plan: m.world.plan,
+	from := backend.Backends{Sources: strictShelf{m.docs, m.lowWatermarksOf}, Plan: m.world.plan,
 		Checkpoints: m.world.checkpoints}
 	h, _, err := maintenance.Fork(m.t.Context(), from, uint64(step), "next", next.config)
 	if first := docs.state().First; reason(err) == fault.DocumentLost && first > 1 {
@@ -594,12 +594,12 @@ func (m *machine) fork(rt *rapid.T) {
 	m.past.add(rt, m, step)
 	m.parent = m.ref
 	m.adopt(rt, next)
-	to := backend.Backends{Sources: strictShelf{m.docs, m.floorsOf}, Plan: next.plan, Checkpoints: next.checkpoints}
+	to := backend.Backends{Sources: strictShelf{m.docs, m.lowWatermarksOf}, Plan: next.plan, Checkpoints: next.checkpoints}
 	if err := maintenance.CreateFork(m.t.Context(), to, h); err != nil {
 		rt.Fatal(err)
 	}
 	if rapid.Bool().Draw(rt, "the parent goes") {
-		delete(m.floors[plainSource], parent)
+		delete(m.lowWatermarks[plainSource], parent)
 	}
 	m.startAll(rt)
 }

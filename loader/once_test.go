@@ -89,10 +89,10 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 		t.Errorf("decided late: %+v", late)
 	}
 	made[8] = late
-	if _, err := changeOnce(t, run, codeAndWeb(0.1), 1000, ""); reason(err) != fault.BadTicket {
+	if _, err := changeOnce(t, run, codeAndWeb(0.1), 1000, ""); reason(err) != fault.InvalidTicket {
 		t.Errorf("a change for steps that nobody has seen: %v", err)
 	}
-	if _, err := changeOnce(t, run, codeAndWeb(-1), 12, ""); reason(err) != fault.BadTicket {
+	if _, err := changeOnce(t, run, codeAndWeb(-1), 12, ""); reason(err) != fault.InvalidTicket {
 		t.Errorf("weights that no mixture can have: %v", err)
 	}
 	asked()

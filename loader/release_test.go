@@ -14,12 +14,12 @@ import (
 )
 
 // purging returns a world whose run purges committed documents and caches no tokens.
-func purging(c runconfig.Config) (*world, *memFloors) {
+func purging(c runconfig.Config) (*world, *memLowWatermarks) {
 	w := newWorld(c)
-	floors := &memFloors{docs: w.docs}
-	w.edges = func(e *backend.Backends) { e.Sources = onlySource{w.docs, floors} }
-	w.options.Release, w.options.CacheBytes = backend.ReleasePurge, 0
-	return w, floors
+	lowWatermarks := &memLowWatermarks{docs: w.docs}
+	w.edges = func(e *backend.Backends) { e.Sources = onlySource{w.docs, lowWatermarks} }
+	w.options.Retention, w.options.CacheBytes = backend.RetentionPurge, 0
+	return w, lowWatermarks
 }
 
 // first returns the oldest document that is not purged.
@@ -54,7 +54,7 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 		if step%21 != 14 {
 			continue
 		}
-		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, step); err != nil {
+		if _, err := run.Commit(t.Context(), planrecord.DefaultJob, step); err != nil {
 			t.Fatal(err)
 		}
 		if step == 35 { // an uncommitted step is readable after a restart
@@ -69,12 +69,12 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 		}
 	}
 	total := uint64(len(want))
-	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, total); err != nil {
+	if _, err := run.Commit(t.Context(), planrecord.DefaultJob, total); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() bool { return run.Info().Oldest > 30 })
 	_, err := run.Join(state.RankID{World: 1}, 0)
-	if reason(err) != fault.StepReleased {
+	if reason(err) != fault.StepPurged {
 		t.Fatalf("Join of a released step = %v", err)
 	}
 	oldest := run.Info().Oldest
@@ -98,7 +98,7 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 // The end of a run is stored with its low watermark once it is decided. It is stored again after each restart, whether
 // or not the plan has reached the end.
 func TestTheEndIsTold(t *testing.T) {
-	w, floors := purging(config("bucket"))
+	w, lowWatermarks := purging(config("bucket"))
 	w.docs.lengths(someLengths(3, 600)...)
 	run, stop := w.start(t)
 	at, err := run.Seal(t.Context())
@@ -108,7 +108,7 @@ func TestTheEndIsTold(t *testing.T) {
 	told := func() []uint64 {
 		w.docs.mu.Lock()
 		defer w.docs.mu.Unlock()
-		return slices.Clone(floors.ends)
+		return slices.Clone(lowWatermarks.ends)
 	}
 	if have := told(); !slices.Equal(have, []uint64{600}) || at != 600 {
 		t.Fatalf("after the seal behind document %d the ends are %v", at, have)
@@ -140,7 +140,7 @@ func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 	run, stop := w.start(t)
 	for step := range uint64(110) {
 		read(t, run, state.RankID{World: 1}, step, 1)
-		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, step+1); err != nil {
+		if _, err := run.Commit(t.Context(), planrecord.DefaultJob, step+1); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -161,11 +161,11 @@ func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 	}
 }
 
-// Documents that a keeper, a reader or a restart may request are not purged.
+// Documents that a job, a reader or a restart may request are not purged.
 func TestWhatMayBeAskedForIsNotPurged(t *testing.T) {
 	for name, hold := range map[string]func(t *testing.T, run *loader.Run, w *world){
 		"nobody": nil,
-		"another keeper": func(t *testing.T, run *loader.Run, _ *world) {
+		"another job": func(t *testing.T, run *loader.Run, _ *world) {
 			if _, err := run.Commit(t.Context(), "slow", 0); err != nil {
 				t.Fatal(err)
 			}
@@ -199,7 +199,7 @@ func TestWhatMayBeAskedForIsNotPurged(t *testing.T) {
 			}
 			w.docs.lengths(someLengths(9, 400)...)
 			read(t, run, state.RankID{World: 1}, 0, 40)
-			if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 40); err != nil {
+			if _, err := run.Commit(t.Context(), planrecord.DefaultJob, 40); err != nil {
 				t.Fatal(err)
 			}
 			from, err := run.Needs(t.Context())

@@ -28,25 +28,25 @@ func planRecord(kind byte, body []byte) []byte {
 	return binary.LittleEndian.AppendUint32(b, crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)))
 }
 
-func commitRecord(keeper string, step uint64) []byte {
+func commitRecord(job string, step uint64) []byte {
 	b := binary.AppendUvarint(nil, step)
-	return planRecord(5, append(binary.AppendUvarint(b, uint64(len(keeper))), keeper...))
+	return planRecord(5, append(binary.AppendUvarint(b, uint64(len(job))), job...))
 }
 
-// drained returns a stopped run with a flush in the middle of its plan, and the batches read from it.
-func drained(t *testing.T) (*world, []*assembly.Batch) {
+// flushed returns a stopped run with a flush in the middle of its plan, and the batches read from it.
+func flushed(t *testing.T) (*world, []*assembly.Batch) {
 	t.Helper()
 	w := newWorld(config("bfd"))
 	w.options.Ahead = 2
 	w.docs.lengths(someLengths(4, 60)...)
 	run, stop := w.start(t)
 	batches := read(t, run, state.RankID{World: 1}, 0, 4)
-	if _, err := run.Drain(t.Context()); err != nil {
+	if _, err := run.Flush(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	w.docs.lengths(someLengths(5, 300)...)
 	batches = append(batches, read(t, run, state.RankID{World: 1}, 4, 26)...)
-	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 20); err != nil {
+	if _, err := run.Commit(t.Context(), planrecord.DefaultJob, 20); err != nil {
 		t.Fatal(err)
 	}
 	batches = append(batches, read(t, run, state.RankID{World: 1}, 30, 6)...)
@@ -56,17 +56,17 @@ func drained(t *testing.T) (*world, []*assembly.Batch) {
 	return w, batches
 }
 
-// drainAt returns the position of the flush record.
-func (w *world) drainAt() int {
+// flushAt returns the position of the flush record.
+func (w *world) flushAt() int {
 	return slices.IndexFunc(w.plan.records, func(b []byte) bool { return b[3] == 4 }) + 1
 }
 
 // A plan whose end was lost could lose a control and be planned differently than it was served. It is refused,
 // because checkpoints show that it was longer.
 func TestATruncatedPlanIsRefused(t *testing.T) {
-	w, _ := drained(t)
+	w, _ := flushed(t)
 	whole := len(w.plan.records)
-	for _, left := range []int{whole - 1, w.drainAt() - 1, 1} {
+	for _, left := range []int{whole - 1, w.flushAt() - 1, 1} {
 		w.plan.records = w.plan.records[:left]
 		_, err := w.open(t)
 		if reason(err) != fault.PlanTruncated || !strings.Contains(err.Error(), fmt.Sprintf("ends with record %d ", left)) ||
@@ -82,7 +82,7 @@ func TestATruncatedPlanIsRefused(t *testing.T) {
 
 // Checkpoints of an earlier run of the same name do not make a fork's or a copy's plan truncated.
 func TestAForkForgetsOldCheckpoints(t *testing.T) {
-	w, _ := drained(t)
+	w, _ := flushed(t)
 	next := newWorld(w.config)
 	next.docs = w.docs
 	maps.Copy(next.checkpoints.data, w.checkpoints.data)
@@ -90,7 +90,7 @@ func TestAForkForgetsOldCheckpoints(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := maintenance.CreateFork(t.Context(), next.beginning(&memFloors{docs: w.docs}), h); err != nil {
+	if err := maintenance.CreateFork(t.Context(), next.beginning(&memLowWatermarks{docs: w.docs}), h); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := next.open(t); err != nil {
@@ -143,11 +143,11 @@ func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
 		if err == nil {
 			err = run.Serve(t.Context())
 		}
-		if err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
+		if err == nil || !strings.Contains(err.Error(), "plan record 6: job") {
 			t.Errorf("Serve = %v", err)
 		}
 		if _, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
-			w.config.Tokenizer, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: keeper") {
+			w.config.Tokenizer, nil); err == nil || !strings.Contains(err.Error(), "plan record 6: job") {
 			t.Errorf("Audit = %v", err)
 		}
 	})
@@ -158,7 +158,7 @@ func repaired(t *testing.T, w *world, d maintenance.Damage) *world {
 	t.Helper()
 	next := newWorld(w.config)
 	next.docs, next.options = w.docs, w.options
-	if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memFloors{docs: w.docs}),
+	if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memLowWatermarks{docs: w.docs}),
 		func(uint64) {}); err != nil {
 		t.Fatal(err)
 	}
@@ -174,21 +174,21 @@ func TestRepair(t *testing.T) {
 		lost   []string
 	}{
 		"a step": {func(w *world) {
-			at := w.drainAt() + 8
+			at := w.flushAt() + 8
 			w.plan.records[at] = w.plan.records[at][1:]
 		}, true, []string{`commit of "trainer" before step 20`}},
-		"the drain": {func(w *world) {
-			at := w.drainAt() - 1
+		"the flush": {func(w *world) {
+			at := w.flushAt() - 1
 			w.plan.records[at] = nil
 		}, false, []string{`commit of "trainer" before step 20`}},
-		"a step before the drain": {func(w *world) {
+		"a step before the flush": {func(w *world) {
 			w.plan.records[2] = nil
-		}, false, []string{"drain behind arrival 60", `commit of "trainer" before step 20`}},
+		}, false, []string{"flush behind arrival 60", `commit of "trainer" before step 20`}},
 		"the end, which was steps": {func(w *world) { w.plan.records = w.plan.records[:len(w.plan.records)-3] }, true, nil},
-		"the end with the drain":   {func(w *world) { w.plan.records = w.plan.records[:w.drainAt()-1] }, false, nil},
+		"the end with the flush":   {func(w *world) { w.plan.records = w.plan.records[:w.flushAt()-1] }, false, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, want := drained(t)
+			w, want := flushed(t)
 			c.damage(w)
 			before := slices.Clone(w.plan.records)
 			d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0)
@@ -240,7 +240,7 @@ func TestRepair(t *testing.T) {
 
 // An incomplete copy is not started, and the same command completes it.
 func TestABrokenOffRepairIsFinished(t *testing.T) {
-	w, _ := drained(t)
+	w, _ := flushed(t)
 	w.plan.records[20] = nil
 	d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0)
 	if err != nil || d.Records != 20 {
@@ -257,7 +257,7 @@ func TestABrokenOffRepairIsFinished(t *testing.T) {
 				t.Errorf("Open of %d records = %v", left, err)
 			}
 		}
-		if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memFloors{docs: w.docs}),
+		if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memLowWatermarks{docs: w.docs}),
 			func(uint64) {}); err != nil {
 			t.Fatal(err)
 		}
@@ -265,7 +265,7 @@ func TestABrokenOffRepairIsFinished(t *testing.T) {
 			t.Fatalf("begun again behind %d records it is another copy", left)
 		}
 	}
-	if err := d.Copy(t.Context(), w.beginning(nil), "other", next.beginning(&memFloors{docs: w.docs}),
+	if err := d.Copy(t.Context(), w.beginning(nil), "other", next.beginning(&memLowWatermarks{docs: w.docs}),
 		func(uint64) {}); err == nil {
 		t.Error("a plan was copied over another one")
 	}

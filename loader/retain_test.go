@@ -18,7 +18,7 @@ func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 	// begin makes a run of which job late reads 20 steps and another job reads and commits 40.
 	begin := func(t *testing.T) (w *world, run *loader.Run, stop func() error, r *follower.Reader) {
 		w, _ = purging(config("bfd"))
-		w.options.Silent = time.Minute
+		w.options.IdleReaderTimeout = time.Minute
 		run, stop = w.start(t)
 		w.docs.lengths(someLengths(9, 400)...)
 		r, err := run.Join(late, 0)
@@ -31,7 +31,7 @@ func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 			}
 		}
 		read(t, run, state.RankID{World: 1}, 0, 40)
-		commit(t, run, planrecord.DefaultKeeper, 40)
+		commit(t, run, planrecord.DefaultJob, 40)
 		return w, run, stop, r
 	}
 	retains := func(t *testing.T, run *loader.Run, want bool) {
@@ -46,8 +46,8 @@ func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 		defer r.Close()
 		retains(t, run, true)
 		commit(t, run, "late", 10)
-		if info := run.Info(); info.Keepers["late"] != 10 || info.Committed != 10 {
-			t.Fatalf("committed is %d of %v", info.Committed, info.Keepers)
+		if info := run.Info(); info.Commits["late"] != 10 || info.Committed != 10 {
+			t.Fatalf("committed is %d of %v", info.Committed, info.Commits)
 		}
 		retains(t, run, false)
 		if err := run.Release(t.Context()); err != nil {
@@ -57,8 +57,8 @@ func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 			t.Fatalf("%d steps behind the commit", len(again))
 		}
 		commit(t, run, "another", 5) // a job that has not read starts at the committed step
-		if at := run.Info().Keepers["another"]; at != 10 {
-			t.Fatalf("a keeper that has not read begins at %d", at)
+		if at := run.Info().Commits["another"]; at != 10 {
+			t.Fatalf("a job that has not read begins at %d", at)
 		}
 	})
 	bubble(t, "is gone", func(t *testing.T) {
@@ -124,21 +124,21 @@ func TestRelease_JobRetainsBeyondItsDaemon(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		commit(t, first, planrecord.DefaultKeeper, 40)
+		commit(t, first, planrecord.DefaultJob, 40)
 		<-time.After(30 * time.Second)
 		if from, err := first.Needs(t.Context()); err != nil || from != 1 {
 			t.Fatalf("the run needs documents from %d on: %v", from, err)
 		}
 		commit(t, first, "late", 15)
-		if at := first.Info().Keepers["late"]; at != 15 {
+		if at := first.Info().Commits["late"]; at != 15 {
 			t.Errorf("the job begins at %d", at)
 		}
 	})
 }
 
-func commit(t *testing.T, run *loader.Run, keeper string, step uint64) {
+func commit(t *testing.T, run *loader.Run, job string, step uint64) {
 	t.Helper()
-	if _, err := run.Commit(t.Context(), keeper, step); err != nil {
+	if _, err := run.Commit(t.Context(), job, step); err != nil {
 		t.Fatal(err)
 	}
 }

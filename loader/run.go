@@ -40,9 +40,9 @@ type Info struct {
 	Config      runconfig.Config   `json:"config"`
 	Planned     uint64             `json:"planned"`   // steps 0 ... Planned-1 can be read
 	Ended       bool               `json:"ended"`     // no step follows
-	Committed   uint64             `json:"committed"` // the checkpoints of all keepers cover all steps before this one
+	Committed   uint64             `json:"committed"` // the checkpoints of all committing jobs cover all steps before this one
 	Oldest      uint64             `json:"oldest"`    // steps before this one are released: their documents may be purged
-	Keepers     planrecord.Keepers `json:"keepers"`
+	Commits     planrecord.Commits `json:"commits"`
 	// Sources are in the order of their numbers, including removed ones.
 	Sources []plan.SourceInfo `json:"sources"`
 	// FormerNames are names that the run had before its plan was repaired. A client with one of them refers to this run.
@@ -140,7 +140,7 @@ func (r *Run) Info() Info {
 	h, begun := r.plan.Header()
 	daemons, leader := r.coordinator.Addresses()
 	info := Info{Run: r.name, Fingerprint: h.Fingerprint, Config: r.config, Planned: now.Steps, Ended: now.Ended,
-		Committed: now.Keepers.Committed(), Oldest: now.Oldest, Keepers: now.Keepers, HasPlan: begun, Daemons: daemons,
+		Committed: now.Commits.Committed(), Oldest: now.Oldest, Commits: now.Commits, HasPlan: begun, Daemons: daemons,
 		Leader: leader, Length: r.Length(), Ahead: r.options.Ahead}
 	if begun {
 		info.ID = h.ID
@@ -234,7 +234,7 @@ func (r *Run) Describe(ctx context.Context, sequence uint64) (document.Info, err
 	return r.streams.Describe(ctx, sequence)
 }
 
-// Seal ends all sources of this run after their current last documents. The pool drains there and every rank sees the
+// Seal ends all sources of this run after their current last documents. The pool flushes there and every rank sees the
 // same end. It returns the highest sequence of these documents. It is idempotent.
 func (r *Run) Seal(ctx context.Context) (uint64, error) { return r.SealBy(ctx, "") }
 
@@ -270,7 +270,7 @@ func (r *Run) SealSource(ctx context.Context, name, who string) (uint64, error) 
 		}
 	}
 	if i < 0 {
-		return 0, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("the run has no source %q", name),
+		return 0, &fault.Error{Reason: fault.InvalidTicket, Message: fmt.Sprintf("the run has no source %q", name),
 			Advice: "name one of " + strings.Join(sourceNames(infos), ", ")}
 	}
 	return r.recordEntry(ctx, planrecord.SealSource{Source: i, Requester: who})
@@ -307,32 +307,32 @@ func sourceNames(infos []plan.SourceInfo) (names []string) {
 // validateIdentity returns an error for a name that no identity can have.
 func validateIdentity(who string) error {
 	if err := planrecord.ValidateIdentity(who); err != nil {
-		return &fault.Error{Reason: fault.BadTicket, Message: err.Error(),
+		return &fault.Error{Reason: fault.InvalidTicket, Message: err.Error(),
 			Advice: "give the identity a name of printable ASCII"}
 	}
 	return nil
 }
 
-// Drain packs all documents in the pool and shuffle window up to the stream's current last document, with padding,
+// Flush packs all documents in the pool and shuffle window up to the stream's current last document, with padding,
 // and continues. Rows that do not fill a step remain buffered.
-func (r *Run) Drain(ctx context.Context) (uint64, error) { return r.DrainBy(ctx, "") }
+func (r *Run) Flush(ctx context.Context) (uint64, error) { return r.FlushBy(ctx, "") }
 
-// DrainBy is Drain with the identity of the requester, which the plan records.
-func (r *Run) DrainBy(ctx context.Context, who string) (uint64, error) {
+// FlushBy is Flush with the identity of the requester, which the plan records.
+func (r *Run) FlushBy(ctx context.Context, who string) (uint64, error) {
 	if err := validateIdentity(who); err != nil {
 		return 0, err
 	}
-	return r.recordEntry(ctx, planrecord.Drain{Requester: who})
+	return r.recordEntry(ctx, planrecord.Flush{Requester: who})
 }
 
-// Commit records that a keeper's own durable checkpoint covers all steps before step. The first commit of a name
-// makes it a keeper. It is idempotent and monotone: a smaller step than before changes nothing. It returns the lowest
-// committed step of all keepers.
-func (r *Run) Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error) {
-	if err := planrecord.ValidKeeper(keeper); err != nil {
-		return 0, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
+// Commit records that a job's own durable checkpoint covers all steps before step. The first commit of a name
+// makes it a job. It is idempotent and monotone: a smaller step than before changes nothing. It returns the lowest
+// committed step of all committing jobs.
+func (r *Run) Commit(ctx context.Context, job string, step uint64) (committed uint64, err error) {
+	if err := planrecord.ValidJob(job); err != nil {
+		return 0, &fault.Error{Reason: fault.InvalidTicket, Message: err.Error()}
 	}
-	return r.recordEntry(ctx, planrecord.Commit{Keeper: keeper, Step: step})
+	return r.recordEntry(ctx, planrecord.Commit{Job: job, Step: step})
 }
 
 // SentSteps returns the highest number of steps that any daemon has sent to a reader of the selected jobs: the index of
@@ -349,12 +349,12 @@ func (r *Run) SentSteps(ctx context.Context, step uint64, of func(job string) bo
 	}
 }
 
-// Leave records that a keeper no longer retains documents. It is idempotent.
-func (r *Run) Leave(ctx context.Context, keeper string) (committed uint64, err error) {
-	if err := planrecord.ValidKeeper(keeper); err != nil {
-		return 0, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
+// Leave records that a job no longer retains documents. It is idempotent.
+func (r *Run) Leave(ctx context.Context, job string) (committed uint64, err error) {
+	if err := planrecord.ValidJob(job); err != nil {
+		return 0, &fault.Error{Reason: fault.InvalidTicket, Message: err.Error()}
 	}
-	return r.recordEntry(ctx, planrecord.Leave{Keeper: keeper})
+	return r.recordEntry(ctx, planrecord.Leave{Job: job})
 }
 
 // Checkpoint stores the planner's current state and returns the step with which it continues.
@@ -373,7 +373,7 @@ func (r *Run) recordEntry(ctx context.Context, e planrecord.Entry) (uint64, erro
 	}
 	limit, cancel := context.WithTimeout(ctx, r.options.StallTimeout)
 	defer cancel()
-	if _, drain := e.(planrecord.Drain); drain && r.clustered {
+	if _, flush := e.(planrecord.Flush); flush && r.clustered {
 		h, _ := r.plan.Header()
 		var err error
 		if q.MinArrival, err = r.streams.LastArrival(limit, h); err != nil {
@@ -439,7 +439,7 @@ func (r *Run) Mix(ctx context.Context, q state.MixRequest) (state.MixResult, err
 		return state.MixResult{}, err
 	}
 	if err := errors.Join(q.Validate(), planrecord.ValidateRequestID(q.Request)); err != nil {
-		return state.MixResult{}, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
+		return state.MixResult{}, &fault.Error{Reason: fault.InvalidTicket, Message: err.Error()}
 	}
 	if q.Request == "" {
 		q.Request = rand.Text()

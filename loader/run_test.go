@@ -225,9 +225,9 @@ func TestRefusals(t *testing.T) {
 		step  uint64
 		want  fault.Reason
 	}{
-		{"rank not below world", state.RankID{Rank: 2, World: 2}, 0, fault.BadTicket},
-		{"negative rank", state.RankID{Rank: -1, World: 2}, 0, fault.BadTicket},
-		{"no world", state.RankID{}, 0, fault.BadTicket},
+		{"rank not below world", state.RankID{Rank: 2, World: 2}, 0, fault.InvalidTicket},
+		{"negative rank", state.RankID{Rank: -1, World: 2}, 0, fault.InvalidTicket},
+		{"no world", state.RankID{}, 0, fault.InvalidTicket},
 		{"world does not divide", state.RankID{World: 3}, 0, fault.WorldMismatch},
 		{"far future", state.RankID{World: 1}, 1 << 40, fault.StepNotPlanned},
 	} {
@@ -237,12 +237,12 @@ func TestRefusals(t *testing.T) {
 			}
 		})
 	}
-	if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 1000); reason(err) != fault.BadTicket {
+	if _, err := run.Commit(t.Context(), planrecord.DefaultJob, 1000); reason(err) != fault.InvalidTicket {
 		t.Fatalf("Commit = %v", err)
 	}
 	read(t, run, state.RankID{World: 1}, 0, 3)
 	for _, c := range []struct{ step, want uint64 }{{2, 2}, {1, 2}, {3, 3}, {3, 3}} {
-		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, c.step); err != nil || run.Info().Committed != c.want {
+		if _, err := run.Commit(t.Context(), planrecord.DefaultJob, c.step); err != nil || run.Info().Committed != c.want {
 			t.Fatalf("Commit(%d): %v, committed is %d", c.step, err, run.Info().Committed)
 		}
 	}

@@ -85,7 +85,7 @@ func TestARunThatHasNotBegunHasNoID(t *testing.T) {
 
 // A fork has its own id and names its parent's; a repaired copy has the id of the original run.
 func TestIDsOfForksAndCopies(t *testing.T) {
-	w, _ := drained(t)
+	w, _ := flushed(t)
 	h, old, err := w.fork(t, 4, "next", w.config)
 	if err != nil || h.ID == old.ID || len(h.ID) != 32 || h.Parent.ID != old.ID || len(old.ID) != 32 {
 		t.Errorf("id %q, parent %+v, of %q: %v", h.ID, h.Parent, old.ID, err)
@@ -97,7 +97,7 @@ func TestIDsOfForksAndCopies(t *testing.T) {
 	}
 	next := newWorld(w.config)
 	next.docs = w.docs
-	if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memFloors{docs: w.docs}),
+	if err := d.Copy(t.Context(), w.beginning(nil), "copy", next.beginning(&memLowWatermarks{docs: w.docs}),
 		func(uint64) {}); err != nil {
 		t.Fatal(err)
 	}

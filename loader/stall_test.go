@@ -119,7 +119,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 			if _, err := r.Next(t.Context()); reason(err) != c.step {
 				t.Errorf("Next = %v, want %s", err, c.step)
 			}
-			if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 1); reason(err) != c.request {
+			if _, err := run.Commit(t.Context(), planrecord.DefaultJob, 1); reason(err) != c.request {
 				t.Errorf("Commit = %v, want %s", err, c.request)
 			}
 		})
@@ -155,7 +155,7 @@ func TestNothingWaitsWithoutACause(t *testing.T) {
 		if _, err := r.Next(t.Context()); reason(err) != fault.PlanLogDown {
 			t.Errorf("Next = %v", err)
 		}
-		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 1); reason(err) != fault.PlanLogDown {
+		if _, err := run.Commit(t.Context(), planrecord.DefaultJob, 1); reason(err) != fault.PlanLogDown {
 			t.Errorf("Commit = %v", err)
 		}
 	})
@@ -219,7 +219,7 @@ func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 		if control {
 			run, stop := w.start(t)
 			eventually(t, func() bool { return !run.Stats().Replaying })
-			if _, err := run.Drain(t.Context()); err != nil {
+			if _, err := run.Flush(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 			if err := stop(); err != nil {

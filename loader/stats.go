@@ -36,23 +36,23 @@ type Stats struct {
 	Dropped      int64               `json:"dropped_tokens"`
 	Repeated     int64               `json:"repeated_tokens"`
 	MaxAge       int64               `json:"age_max"`
-	PoolPieces   int                 `json:"pool_pieces"`
-	HeldRows     int                 `json:"held_rows"`   // finished rows that the packer holds back
-	HeldPieces   int                 `json:"held_pieces"` // in those rows
-	PoolTokens   int64               `json:"pool_tokens"` // of the pieces in the pool and in held rows
+	PoolPieces   int                 `json:"pool_spans"`
+	HeldRows     int                 `json:"holdback_rows"`  // finished rows that the packer holds back
+	HeldPieces   int                 `json:"holdback_spans"` // in those rows
+	PoolTokens   int64               `json:"pool_tokens"`    // of the pieces in the pool and in held rows
 	WindowRows   int                 `json:"shuffle_rows"`
 	QueueRows    int                 `json:"queue_rows"`
 	Capacity     planner.Capacity    `json:"capacity"` // of pool, held rows and queues
 	Queues       []planner.QueueStat `json:"queues"`   // by bucket
 	// minimum number before the next step is planned; see planner.Shortage
-	RowsNeeded  int    `json:"rows_needed"`
-	RowsReady   int    `json:"rows_there"` // of the rows needed
-	MaxWait     int64  `json:"wait_max"`   // maximum number of documents that arrived while a row waited for its step
-	Cursor      uint64 `json:"cursor"`
-	Floor       uint64 `json:"floor"`
-	CacheBytes  int64  `json:"cache_bytes"`
-	CacheHits   int64  `json:"cache_hits"`
-	CacheMisses int64  `json:"cache_misses"`
+	RowsNeeded   int    `json:"rows_needed"`
+	RowsReady    int    `json:"rows_there"` // of the rows needed
+	MaxWait      int64  `json:"wait_max"`   // maximum number of documents that arrived while a row waited for its step
+	Cursor       uint64 `json:"cursor"`
+	LowWatermark uint64 `json:"low_watermark"`
+	CacheBytes   int64  `json:"cache_bytes"`
+	CacheHits    int64  `json:"cache_hits"`
+	CacheMisses  int64  `json:"cache_misses"`
 	// stored in the streams of the run, as far as the leader has observed
 	Published uint64                `json:"published_documents"`
 	Source    document.SourceStatus `json:"source"`
@@ -74,7 +74,7 @@ func (r *Run) Stats() Stats {
 	p := from.PlanStats
 	s := Stats{Run: r.name, Planned: now.Steps, FirstUnrequested: from.FirstUnrequested, Ended: now.Ended,
 		Replaying: from.Replaying,
-		Committed: now.Keepers.Committed(), Oldest: now.Oldest,
+		Committed: now.Commits.Committed(), Oldest: now.Oldest,
 		Checkpoint: from.CheckpointStep, CheckpointBytes: from.CheckpointBytes, Readers: r.follower.ReaderStats(),
 		Documents: p.PackCounts.Documents, Skipped: p.Counts.Skipped, MaskedTokens: p.Counts.MaskedTokens, Cut: p.Counts.Cut,
 		Tokens: p.PackCounts.Tokens, Rows: p.Counts.Rows, Slots: p.Counts.Slots, Padding: p.Counts.Slots - p.Counts.Tokens,
@@ -86,7 +86,7 @@ func (r *Run) Stats() Stats {
 		WindowRows: p.WindowRows, QueueRows: p.QueuedRows, Capacity: p.Capacity, Queues: p.Queues,
 		RowsNeeded: p.Shortage.Needed,
 		RowsReady:  p.Shortage.Packed, MaxWait: p.Counts.WaitMax,
-		Cursor: p.Cursor.Last(), Floor: p.Floor.Next(), StreamProblem: from.StreamProblem,
+		Cursor: p.Cursor.Last(), LowWatermark: p.LowWatermark.Next(), StreamProblem: from.StreamProblem,
 		Published: from.PublishedDocuments(), PackingCounters: p.PackingCounters,
 		Streams: from.StreamFills, Sources: slices.Clone(p.Sources)}
 	for i := range s.Sources {

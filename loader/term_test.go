@@ -81,7 +81,7 @@ func TestATermDeposesTheLeaderBefore(t *testing.T) {
 	have := read(t, first, state.RankID{World: 1}, 0, 8)
 	second, stopSecond := w.start(t)
 	eventually(t, func() bool { return !second.Stats().Replaying })
-	if _, err := first.Commit(t.Context(), planrecord.DefaultKeeper, 2); reason(err) != fault.NotLeading {
+	if _, err := first.Commit(t.Context(), planrecord.DefaultJob, 2); reason(err) != fault.NotLeading {
 		t.Errorf("a commit with the leader before: %v", err)
 	}
 	if err := stopFirst(); !errors.Is(err, fault.ErrLeadershipLost) {
@@ -119,8 +119,8 @@ func TestALeaderThatIsStoppedLate(t *testing.T) {
 
 // Every sign of another leader ends the term with that reason.
 func TestADeposedLeaderEnds(t *testing.T) {
-	for name, act := range map[string]func(t *testing.T, run *loader.Run, w *world, floors *memFloors){
-		"a checkpoint": func(t *testing.T, run *loader.Run, w *world, _ *memFloors) {
+	for name, act := range map[string]func(t *testing.T, run *loader.Run, w *world, lowWatermarks *memLowWatermarks){
+		"a checkpoint": func(t *testing.T, run *loader.Run, w *world, _ *memLowWatermarks) {
 			if _, err := w.checkpoints.Claim(t.Context(), 1000, false); err != nil {
 				t.Fatal(err)
 			}
@@ -128,12 +128,12 @@ func TestADeposedLeaderEnds(t *testing.T) {
 				t.Error("the checkpoint was stored")
 			}
 		},
-		"a release": func(t *testing.T, run *loader.Run, w *world, floors *memFloors) {
+		"a release": func(t *testing.T, run *loader.Run, w *world, lowWatermarks *memLowWatermarks) {
 			read(t, run, state.RankID{World: 1}, 0, 40)
-			if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 40); err != nil {
+			if _, err := run.Commit(t.Context(), planrecord.DefaultJob, 40); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := floors.Claim(t.Context(), 1000, 1); err != nil {
+			if _, err := lowWatermarks.Claim(t.Context(), 1000, 1); err != nil {
 				t.Fatal(err)
 			}
 			if err := run.Release(t.Context()); !errors.Is(err, fault.ErrLeadershipLost) {
@@ -144,8 +144,8 @@ func TestADeposedLeaderEnds(t *testing.T) {
 				t.Errorf("documents before %d are purged", w.first())
 			}
 		},
-		"the end": func(t *testing.T, run *loader.Run, _ *world, floors *memFloors) {
-			if _, err := floors.Claim(t.Context(), 1000, 1); err != nil {
+		"the end": func(t *testing.T, run *loader.Run, _ *world, lowWatermarks *memLowWatermarks) {
+			if _, err := lowWatermarks.Claim(t.Context(), 1000, 1); err != nil {
 				t.Fatal(err)
 			}
 			_, _ = run.Seal(t.Context())
@@ -154,12 +154,12 @@ func TestADeposedLeaderEnds(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, floors := purging(config("bfd"))
-				w.options.ReleaseAfter = 10 * time.Second
+				w, lowWatermarks := purging(config("bfd"))
+				w.options.PurgeDelay = 10 * time.Second
 				w.docs.lengths(someLengths(3, 400)...)
 				run, stop := w.start(t)
 				eventually(t, func() bool { return run.Info().Planned == 4 })
-				act(t, run, w, floors)
+				act(t, run, w, lowWatermarks)
 				synctest.Wait() // the term has ended before the stop
 				if err := stop(); reason(err) != fault.NotLeading || !errors.Is(err, fault.ErrLeadershipLost) {
 					t.Errorf("Serve = %v", err)
@@ -176,7 +176,7 @@ func (emptyLog) Last(context.Context) (uint64, error) { return 0, nil }
 
 // A process that takes an existing run for a new one does not change it.
 func TestARunThatIsTakenForANewOne(t *testing.T) {
-	w, floors := purging(config("bfd"))
+	w, lowWatermarks := purging(config("bfd"))
 	edges := w.edges
 	w.docs.lengths(someLengths(3, 400)...)
 	run, stop := w.start(t)
@@ -184,7 +184,7 @@ func TestARunThatIsTakenForANewOne(t *testing.T) {
 	if err := stop(); err != nil {
 		t.Fatal(err)
 	}
-	stored, records, term := w.checkpoints.names(), slices.Clone(w.plan.records), floors.term
+	stored, records, term := w.checkpoints.names(), slices.Clone(w.plan.records), lowWatermarks.term
 	for _, fenced := range []bool{true, false} { // refused by the low watermark, or by the append of the header
 		w.edges = func(e *backend.Backends) {
 			edges(e)
@@ -201,7 +201,7 @@ func TestARunThatIsTakenForANewOne(t *testing.T) {
 		}
 	}
 	if have := w.checkpoints.names(); len(stored) < 2 || !slices.Equal(have, stored) ||
-		!reflect.DeepEqual(w.plan.records, records) || floors.term != term {
+		!reflect.DeepEqual(w.plan.records, records) || lowWatermarks.term != term {
 		t.Errorf("stored are %v, want %v", have, stored)
 	}
 }
@@ -224,7 +224,7 @@ func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 			}
 			want = read(t, first, state.RankID{World: 1}, 0, 0)
 		}
-		if _, err := first.Commit(t.Context(), planrecord.DefaultKeeper, 50); err != nil {
+		if _, err := first.Commit(t.Context(), planrecord.DefaultJob, 50); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, func() bool {
@@ -250,7 +250,7 @@ func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 		if err := <-served; err != nil {
 			t.Error(err)
 		}
-		if _, err := second.Join(state.RankID{World: 1}, 0); reason(err) != fault.StepReleased &&
+		if _, err := second.Join(state.RankID{World: 1}, 0); reason(err) != fault.StepPurged &&
 			reason(err) != fault.NotLeading {
 			t.Errorf("Join of a released step = %v", err)
 		}

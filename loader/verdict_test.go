@@ -350,7 +350,7 @@ func TestVerdictOfSources(t *testing.T) {
 	bubble(t, "all rest", func(t *testing.T) {
 		c := config("bfd")
 		c.Sources = sources(map[string]float64{"code": 1, "web": 1})
-		c.Mix.Dry, c.Mix.DryAfter = mixture.DryShare, time.Second
+		c.Mix.OnDry, c.Mix.DryAfter = mixture.DryShare, time.Second
 		w, s := mixed(c, "code", "web")
 		s["web"].lengths(5, 5)
 		s["code"].lengths(5, 5)

@@ -62,7 +62,7 @@ func BenchmarkEpoch(b *testing.B) {
 	for _, block := range []int{8, 16, 32, 64, 256} {
 		b.Run(fmt.Sprint("blocks of ", block), func(b *testing.B) {
 			c := mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: block}},
-				Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
+				Mix: mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}}
 			m, err := mixture.New(c, map[string]mixture.SourceRange{"a": {First: 1, Last: documents, Sealed: true}})
 			if err != nil {
 				b.Fatal(err)

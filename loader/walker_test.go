@@ -37,7 +37,7 @@ func TestWalker(t *testing.T) {
 		d.publish(document.Document{Content: document.Content{Tokens: shared}})
 	}
 	m, err := mixture.New(mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: 16}},
-		Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}},
+		Mix: mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}},
 		map[string]mixture.SourceRange{"a": {First: 1, Last: documents, Sealed: true}})
 	must(t, err)
 	walk, want := m.EpochOrder(0, 0), []uint64(nil)
@@ -84,7 +84,7 @@ func TestWalker_StatusHasTheTimeOfTheLastDocument(t *testing.T) {
 		d := pacedDocs{newDocs()}
 		d.lengths(slices.Repeat([]int{3}, documents)...)
 		m, err := mixture.New(mixture.Config{Sources: map[string]mixture.Source{"a": {Weight: 1, Epochs: 1, Block: 40}},
-			Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}},
+			Mix: mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}},
 			map[string]mixture.SourceRange{"a": {First: 1, Last: documents, Sealed: true}})
 		must(t, err)
 		w := feed.NewEpochReader(d, m.EpochOrder(0, 0), from, 1<<20)

@@ -49,7 +49,7 @@ func TestLeader_DeposedBehindACutReportsNoLostDocuments(t *testing.T) {
 		time.Sleep(2 * time.Second) // its lease expires
 		company.oust(doubts)
 		read(t, second, state.RankID{World: 1}, 0, 40)
-		_, err := second.Commit(t.Context(), planrecord.DefaultKeeper, 40)
+		_, err := second.Commit(t.Context(), planrecord.DefaultJob, 40)
 		must(t, err)
 		eventually(t, func() bool { return w.first() > 1 })
 		time.Sleep(10 * time.Second)

@@ -22,7 +22,7 @@ func sealedBy(t *testing.T, who string) (*world, []*assembly.Batch) {
 	w.options.Ahead = 1 << 20
 	run, stop := w.start(t)
 	settled(t, run, 60)
-	if _, err := run.DrainBy(t.Context(), who); err != nil {
+	if _, err := run.FlushBy(t.Context(), who); err != nil {
 		t.Fatal(err)
 	}
 	w.docs.lengths(someLengths(3, 60)...)
@@ -59,7 +59,7 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 			}
 			controls = append(controls, c.Description)
 		}
-		if said := []string{"drain behind arrival 60" + what, "seal of source 0 behind its document 120, behind arrival 120" +
+		if said := []string{"flush behind arrival 60" + what, "seal of source 0 behind its document 120, behind arrival 120" +
 			what}; !slices.Equal(controls, said) {
 			t.Errorf("the audit says %q, want %q", controls, said)
 		}
@@ -88,11 +88,11 @@ func TestNamesThatNoRecordHas(t *testing.T) {
 	w.docs.lengths(1, 2, 3)
 	run, stop := w.start(t)
 	for _, name := range []string{"ålice", "a\nb", strings.Repeat("a", 256)} {
-		if _, err := run.SealBy(t.Context(), name); reason(err) != fault.BadTicket {
+		if _, err := run.SealBy(t.Context(), name); reason(err) != fault.InvalidTicket {
 			t.Errorf("seal by %q: %v", name, err)
 		}
-		if _, err := run.DrainBy(t.Context(), name); reason(err) != fault.BadTicket {
-			t.Errorf("drain by %q: %v", name, err)
+		if _, err := run.FlushBy(t.Context(), name); reason(err) != fault.InvalidTicket {
+			t.Errorf("flush by %q: %v", name, err)
 		}
 	}
 	if err := stop(); err != nil {

@@ -267,8 +267,8 @@ func (w *world) edgesOf() backend.Backends {
 }
 
 // beginning returns the backends for a new fork or copy.
-func (w *world) beginning(floors backend.LowWatermarks) backend.Backends {
-	return backend.Backends{Sources: onlySource{w.docs, floors}, Plan: w.plan, Checkpoints: w.checkpoints}
+func (w *world) beginning(lowWatermarks backend.LowWatermarks) backend.Backends {
+	return backend.Backends{Sources: onlySource{w.docs, lowWatermarks}, Plan: w.plan, Checkpoints: w.checkpoints}
 }
 
 func (w *world) open(t *testing.T) (*loader.Run, error) {

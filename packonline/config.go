@@ -19,10 +19,10 @@ type Config struct {
 	// The pieces of at least ten rows should fit, because a pool that does not fill a row makes rows of padding. Methods
 	// that only buffer rows under construction have no pool.
 	Pool int `koanf:"pool" json:"pool"`
-	// Hold is the maximum number of pieces in the finished rows of the holdback (unit: percent of Pool, and at most a
+	// Holdback is the maximum number of pieces in the finished rows of the holdback (unit: percent of Pool, and at most a
 	// quarter of MaxAge). The holdback makes every part of a run a fair sample of the documents. 0 disables it. bucket,
 	// bfd and splice read it.
-	Hold int `koanf:"hold" json:"hold,omitempty"`
+	Holdback int `koanf:"holdback" json:"holdback,omitempty"`
 	// MaxAge bounds how many documents may arrive between a document's arrival and the emission of its last piece (unit:
 	// documents). Older pieces are emitted in rows that are padded if necessary. A MaxAge below Pool limits the pool to
 	// MaxAge pieces. While no document arrives, ages do not increase. 0 sets no bound; bucket then uses 16 Pool
@@ -95,8 +95,8 @@ func (c Config) Validate() []FieldError {
 	if c.Pool < 1 || c.Pool > maxPool {
 		add("pool", c.Pool, "1 to 2^30 pieces")
 	}
-	if c.Hold < 0 || c.Hold > maxHold {
-		add("hold", c.Hold, fmt.Sprintf("0 (none) to %d percent of the pool", maxHold))
+	if c.Holdback < 0 || c.Holdback > maxHold {
+		add("holdback", c.Holdback, fmt.Sprintf("0 (none) to %d percent of the pool", maxHold))
 	}
 	if c.MaxAge < 0 || c.MaxAge > maxAge {
 		add("max_age", c.MaxAge, "0 (no bound) to 2^30 documents")
@@ -162,8 +162,8 @@ func (c Config) Canonical() Config {
 	if m == nil {
 		return c
 	}
-	if !m.hasParameter("hold") {
-		c.Hold = 0
+	if !m.hasParameter("holdback") {
+		c.Holdback = 0
 	}
 	if !m.hasParameter("overlap") {
 		c.Overlap = 0

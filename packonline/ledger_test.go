@@ -35,10 +35,10 @@ func rows(c packonline.Config) (n int) {
 
 // heldAtMost returns the maximum number of pieces in held rows.
 func heldAtMost(c packonline.Config) int {
-	if !slices.Contains(packonline.Parameters(c.Method), "hold") {
+	if !slices.Contains(packonline.Parameters(c.Method), "holdback") {
 		return 0
 	}
-	n := c.Pool * c.Hold / 100
+	n := c.Pool * c.Holdback / 100
 	if c.MaxAge > 0 {
 		n = min(n, c.MaxAge/4)
 	}
@@ -74,20 +74,20 @@ func rowLengths(c packonline.Config) []int32 {
 
 // ledger drives a Packer and checks every invariant after every call.
 type ledger struct {
-	c        packonline.Config
-	p        packonline.Packer
-	traits   traits
-	lengths  []int32 // of packed rows
-	out      packonline.Rows
-	index    map[uint64]int // Doc.Seq -> number in order of arrival
-	docs     []entry
-	oldest   int // first document with tokens that are not emitted yet, if none are dropped
-	want     packonline.Counts
-	floor    uint64          // no later piece is of a document below it
-	waits    map[uint64]bool // documents of pending pieces; only these and the next document may be emitted
-	emitted  []string        // rows, for comparisons
-	describe bool            // record emitted
-	hint     func(seq uint64) *similarity.Hint
+	c            packonline.Config
+	p            packonline.Packer
+	traits       traits
+	lengths      []int32 // of packed rows
+	out          packonline.Rows
+	index        map[uint64]int // Doc.Seq -> number in order of arrival
+	docs         []entry
+	oldest       int // first document with tokens that are not emitted yet, if none are dropped
+	want         packonline.Counts
+	lowWatermark uint64          // no later piece is of a document below it
+	waits        map[uint64]bool // documents of pending pieces; only these and the next document may be emitted
+	emitted      []string        // rows, for comparisons
+	describe     bool            // record emitted
+	hint         func(seq uint64) *similarity.Hint
 }
 
 type entry struct {
@@ -206,9 +206,9 @@ func (l *ledger) settlePending(pending packonline.Pending) error {
 	if !l.traits.drops && pending.HasPieces() && pending.Oldest != l.docs[l.oldest].doc.Seq {
 		return fmt.Errorf("pending is %+v, document %d is the oldest", pending, l.oldest)
 	}
-	l.floor = l.p.NextSeq()
+	l.lowWatermark = l.p.NextSeq()
 	if pending.HasPieces() {
-		l.floor = pending.Oldest
+		l.lowWatermark = pending.Oldest
 	}
 	if err := l.settleWaits(pending); err != nil {
 		return err
@@ -322,8 +322,8 @@ func (l *ledger) piece(x packonline.Piece, haveAge uint32) error {
 		return fmt.Errorf("invariant 4: %+v has age %d, the bound is %d less %d for gathering atoms", x, age,
 			l.c.MaxAge, wait)
 	}
-	if x.Doc < l.floor {
-		return fmt.Errorf("%+v comes although document %d was the oldest that waited", x, l.floor)
+	if x.Doc < l.lowWatermark {
+		return fmt.Errorf("%+v comes although document %d was the oldest that waited", x, l.lowWatermark)
 	}
 	if l.traits.keeps && e.doc.Length <= l.longest() && x.Length != e.doc.Length {
 		return fmt.Errorf("invariant 2: %+v is only a part of %+v", x, e.doc)
@@ -432,7 +432,7 @@ func randomConfig(r *rand.Rand, method string) packonline.Config {
 		if r.IntN(3) > 0 {
 			c.MaxAge = 1 + r.IntN(150)
 		}
-		c.Hold = []int{0, 100, r.IntN(300)}[r.IntN(3)]
+		c.Holdback = []int{0, 100, r.IntN(300)}[r.IntN(3)]
 		c.Overlap = []float64{0, 0.3, r.Float64()}[r.IntN(3)]
 		c.Extra = r.IntN(c.Buckets[0] + 1)
 		c.PaddingThreshold = []float64{0, 0.02, r.Float64()}[r.IntN(3)]

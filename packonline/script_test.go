@@ -142,7 +142,7 @@ func scriptConfig(words []string) (c packonline.Config, err error) {
 	}
 	for _, word := range words[2:] {
 		key, value, _ := strings.Cut(word, "=")
-		field, known := map[string]any{"pool": &c.Pool, "hold": &c.Hold, "max-age": &c.MaxAge, "atom": &c.Atom,
+		field, known := map[string]any{"pool": &c.Pool, "holdback": &c.Holdback, "max-age": &c.MaxAge, "atom": &c.Atom,
 			"overlap": &c.Overlap, "extra": &c.Extra,
 			"padding-threshold": &c.PaddingThreshold, "seed": &c.Seed}[key]
 		if !known {

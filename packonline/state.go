@@ -68,7 +68,7 @@ func (c Config) stateNumbers() []configNumber {
 	out = append(out,
 		configNumber{"atom * 4", uint64(4 * c.Atom)},
 		configNumber{"pool", uint64(c.Pool)},
-		configNumber{"hold", uint64(c.Hold)},
+		configNumber{"holdback", uint64(c.Holdback)},
 		configNumber{"max_age", uint64(c.MaxAge)},
 		configNumber{"overlap (its bits)", math.Float64bits(c.Overlap)},
 		configNumber{"extra", uint64(c.Extra)},

@@ -34,7 +34,7 @@ func TestRestoreRefusesOtherConfigurations(t *testing.T) {
 		}, `state has method "bfd", the configuration "concat"`},
 		"row length": {func(c *packonline.Config) { c.Buckets = []int{16} }, "state has row length 8, the configuration 16"},
 		"pool":       {func(c *packonline.Config) { c.Pool = 5 }, "state has pool 4, the configuration 5"},
-		"hold":       {func(c *packonline.Config) { c.Hold = 100 }, "state has hold 0, the configuration 100"},
+		"holdback":       {func(c *packonline.Config) { c.Holdback = 100 }, "state has holdback 0, the configuration 100"},
 		"max age":    {func(c *packonline.Config) { c.MaxAge = 0 }, "state has max_age 9, the configuration 0"},
 		"seed":       {func(c *packonline.Config) { c.Seed = 1 }, "state has seed 0, the configuration 1"},
 	} {

@@ -63,7 +63,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 		if packonline.IsMultiBucket(method) {
 			c.Buckets = fiveBuckets
 		}
-		c.Hold, c.Overlap, c.Extra, c.PaddingThreshold = 100, 0.3, 50, 0.02
+		c.Holdback, c.Overlap, c.Extra, c.PaddingThreshold = 100, 0.3, 50, 0.02
 		p := newPacker(t, c)
 		var out packonline.Rows
 		var seq uint64

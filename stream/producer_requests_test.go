@@ -103,7 +103,7 @@ func bodies(request string) []string {
 		"SNAPSHOT":       `{"deliver_subject":"_INBOX.carried"}`,
 		"MSG.DELETE":     `{"seq":1}`,
 		"PEER.":          `{"peer":"n1"}`,
-		"CREATE":         `{"stream_name":"DOCS","config":{"durable_name":"x","name":"x","deliver_subject":"dead.docs.x"}}`,
+		"CREATE":         `{"stream_name":"DOCS","config":{"durable_name":"x","name":"x","deliver_subject":"dlq.docs.x"}}`,
 		"PAUSE":          `{"pause_until":"2100-01-01T00:00:00Z"}`,
 		"MSG.NEXT":       `1`,
 	} {

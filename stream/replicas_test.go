@@ -50,7 +50,7 @@ func openRun(t *testing.T, s *stream.Store, run string) {
 }
 
 // ofRun lists the streams of openWithCopies.
-var ofRun = []string{"DOCS", "DOCS_DEAD", "PLAN_r", "OBJ_CHECKPOINTS_r", "KV_loaderd_checkpoints", "KV_loaderd_floors"}
+var ofRun = []string{"DOCS", "DOCS_DLQ", "PLAN_r", "OBJ_CHECKPOINTS_r", "KV_loaderd_checkpoints", "KV_loaderd_low_watermarks"}
 
 // If a server cannot store the configured number of replicas of existing streams, each stream is logged and
 // continues to work unchanged.

@@ -114,9 +114,9 @@ func (s *Store) determineAccounts(ctx context.Context, listens, producer bool) (
 		o.Server, s.diskFree = s.server, s.server.DiskFree
 		return bothAccounts(o, s.server.ProcessLogin), nil
 	}
-	if c.Own != (Login{}) && !producer {
+	if c.SystemAccount != (Login{}) && !producer {
 		own := o
-		own.Credentials, own.NKey = c.Own.Credentials, c.Own.NKey
+		own.Credentials, own.NKey = c.SystemAccount.Credentials, c.SystemAccount.NKey
 		o.Inbox = "_LOADERD." + nuid.Next() // producers in the documents' account may subscribe to the default inboxes
 		return accountOptions{o, &own}, nil
 	}

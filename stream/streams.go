@@ -63,7 +63,7 @@ func (e *SettingsError) advice() string {
 }
 
 // DeadLetterName is the name of the dead-letter stream.
-func (c Config) DeadLetterName() string { return c.Name + "_DEAD" }
+func (c Config) DeadLetterName() string { return c.Name + "_DLQ" }
 
 // DeadLetterSubject returns the subject of the dead letter of a message.
 func (c Config) DeadLetterSubject(subject string) string { return deadLetterSubject + "." + subject }

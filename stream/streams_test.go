@@ -55,13 +55,13 @@ func TestStreamsAreMadeOnceAndVerified(t *testing.T) {
 			t.Fatal(err)
 		}
 		if d, x := docs.CachedInfo().Config, dead.CachedInfo().Config; d.MaxBytes != 1<<30 || x.MaxBytes != 64<<20 ||
-			x.Name != "DOCS_DEAD" {
+			x.Name != "DOCS_DLQ" {
 			t.Fatalf("bounds %d and %d of %s", d.MaxBytes, x.MaxBytes, x.Name)
 		}
 	}
 	js := s.Store().JetStream()
 	if ack, err := js.Publish(ctx, s.Config().DeadLetterSubject("docs.web"), []byte("x")); err != nil ||
-		ack.Stream != "DOCS_DEAD" {
+		ack.Stream != "DOCS_DLQ" {
 		t.Errorf("dead letter: %v, %v", ack, err)
 	}
 	if ack, err := js.Publish(ctx, "docs.web", []byte("x")); err != nil || ack.Stream != "DOCS" {

@@ -168,7 +168,7 @@ func (p *prebuilt) ViewDocument(context.Context, uint64) (document.View, error) 
 }
 func (p *prebuilt) NextDocuments(context.Context, string, int) ([]uint64, error) { return nil, nil }
 func (p *prebuilt) SealBy(context.Context, string) (uint64, error)               { return 0, nil }
-func (p *prebuilt) DrainBy(context.Context, string) (uint64, error)              { return 0, nil }
+func (p *prebuilt) FlushBy(context.Context, string) (uint64, error)              { return 0, nil }
 func (p *prebuilt) SealSource(context.Context, string, string) (uint64, error) {
 	return 0, nil
 }

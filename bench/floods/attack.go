@@ -135,7 +135,7 @@ func slowHeaders(c net.Conn, _ target) error {
 }
 
 func slowBody(c net.Conn, t target) error {
-	if _, err := fmt.Fprintf(c, "POST /api/action/drain HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+
+	if _, err := fmt.Fprintf(c, "POST /api/action/flush HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+
 		"%s\r\nContent-Length: 60000\r\n\r\n", t.Bad); err != nil {
 		return err
 	}

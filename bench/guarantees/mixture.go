@@ -25,7 +25,7 @@ type mixed struct {
 func mixedConfig(sources map[string]mixture.Source) runconfig.Config {
 	c := planConfig(2048)
 	c.Sources = sources
-	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
+	c.Mix = mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}
 	return c
 }
 

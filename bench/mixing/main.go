@@ -113,7 +113,7 @@ func (m *mixer) begin() (err error) {
 	c := config.Default().Plan
 	c.Packing.Buckets = []int{2048}
 	c.Seed, c.Sources, c.Mix = m.Seed, map[string]mixture.Source{},
-		mixture.Mix{Dry: mixture.DryWait, End: mixture.EndFirst}
+		mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndFirst}
 	for i, w := range m.Weights[0] {
 		c.Sources[name(i)] = mixture.Source{Weight: w, Epochs: mixture.Epochs(max(m.Epochs, 1)), Block: m.Block}
 		b := plan.SourceBegin{Name: name(i), Start: 1}

@@ -162,7 +162,7 @@ func beyond(method string, buckets []int, pool, maxAge int, threshold float64, i
 }
 
 func beyondConfig(method string, buckets []int, pool, maxAge int, threshold float64) packonline.Config {
-	return packonline.Config{Method: method, Buckets: buckets, Atom: 1, Pool: max(pool, 1), Hold: defaultHold,
+	return packonline.Config{Method: method, Buckets: buckets, Atom: 1, Pool: max(pool, 1), Holdback: defaultHold,
 		MaxAge:           maxAge,
 		PaddingThreshold: threshold}
 }

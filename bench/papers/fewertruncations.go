@@ -71,7 +71,7 @@ func seconds(s float64) string {
 func packing(method string, row, pool, maxAge int) packonline.Config {
 	c := packonline.Config{Method: method, Buckets: []int{row}, Atom: 1, Pool: pool, MaxAge: maxAge}
 	if pool > 0 {
-		c.Hold = defaultHold
+		c.Holdback = defaultHold
 	}
 	return c
 }

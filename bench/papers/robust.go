@@ -45,7 +45,7 @@ func printRobust(_ *report, out io.Writer) error {
 		} {
 			least := longer(in, rows.buckets[len(rows.buckets)-1])
 			for _, method := range rows.methods {
-				c := packonline.Config{Method: method, Buckets: rows.buckets, Atom: 1, Pool: defaultPool, Hold: defaultHold,
+				c := packonline.Config{Method: method, Buckets: rows.buckets, Atom: 1, Pool: defaultPool, Holdback: defaultHold,
 					MaxAge:           defaultAge,
 					PaddingThreshold: robustThreshold}
 				r, err := simulation.Run(context.Background(), c, in, nil)

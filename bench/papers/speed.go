@@ -26,7 +26,7 @@ func printBucketSpeed(_ *report, out io.Writer) error {
 	var m page.Markdown
 	m.Row("lengths", "rows", "pool, max age", "bucket, documents/s", "baseline", "documents/s", "ratio")
 	add := func(name string, in []int32, rows []int, pool, maxAge int, threshold float64) error {
-		c := packonline.Config{Buckets: rows, Atom: 1, Pool: pool, Hold: defaultHold, MaxAge: maxAge,
+		c := packonline.Config{Buckets: rows, Atom: 1, Pool: pool, Holdback: defaultHold, MaxAge: maxAge,
 			PaddingThreshold: threshold}
 		ours, theirs := c, c
 		ours.Method, theirs.Method = "bucket", "bfd"

@@ -138,7 +138,7 @@ func (b *bench) pulled(ctx context.Context, m madeUp) (f figures, err error) {
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 	c := b.settings(dir)
-	c.Stream.MaxBytes, c.Serve.Release = b.window, backend.ReleasePurge
+	c.Stream.MaxBytes, c.Serve.Retention = b.window, backend.RetentionPurge
 	c.Pull.From = m.addresses("http://" + l.Addr().String())
 	f, err = b.train(ctx, c, m, false)
 	f.Window = b.window
@@ -236,7 +236,7 @@ func (b *bench) read(ctx context.Context, d *daemon.Daemon, f *figures, counted 
 			if err := counted.take(batch); err != nil || f.Steps%commitEvery > 0 {
 				return err
 			}
-			return client.Do(ctx, "commit", map[string]any{"step": f.Steps, "keeper": job}, nil)
+			return client.Do(ctx, "commit", map[string]any{"step": f.Steps, "job": job}, nil)
 		})
 	return errors.Join(err, client.Close())
 }

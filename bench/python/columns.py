@@ -28,7 +28,7 @@ import loaderd  # noqa: E402
 
 DOCUMENTS, TOKENS = 64, 300
 PLAIN = {
-    **SETTINGS, "packing.buckets": "2048", "packing.pool": 4096, "packing.max_age": 16384, "steps.rows": 64, "shuffle.window": 256, "documents.batches": True,
+    **SETTINGS, "packing.buckets": "2048", "packing.pool": 4096, "packing.max_age": 16384, "steps.rows": 64, "shuffle.window": 256, "documents.multiple_per_message": True,
 }  # fmt: skip
 DECLARED = {**PLAIN, "documents.columns.half.type": "float16", "documents.columns.flag.type": "bool", "documents.meta.lang": "string"}
 HEADERS = {"Content-Type": "application/vnd.apache.arrow.stream", "Loaderd-Tokenizer": TOKENIZER}

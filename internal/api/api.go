@@ -14,7 +14,7 @@ import (
 // CommitResponse is the response to commit and leave: the resulting committed step of the run.
 type CommitResponse struct {
 	Run  string `json:"run"`
-	Step uint64 `json:"committed"` // all keepers' checkpoints cover all steps before this one
+	Step uint64 `json:"committed"` // the checkpoints of all committing jobs cover all steps before this one
 }
 
 // CheckpointResponse is the response to checkpoint: the step at which the planner's state is stored.
@@ -29,7 +29,7 @@ type MeasureResponse struct {
 	Length *state.Length `json:"length,omitempty"`
 }
 
-// RecordResponse is the response to seal and drain, which append a record to the plan.
+// RecordResponse is the response to seal and flush, which append a record to the plan.
 type RecordResponse struct {
 	Run      string `json:"run"`
 	Sequence uint64 `json:"sequence"`         // of the last document before the record
@@ -66,10 +66,10 @@ type MixtureSource struct {
 	Endless            bool  `json:"endless,omitempty"` // read forever: Left is of the present epoch
 	// number of steps for which Left suffices, by mean document length and present share
 	RemainingSteps *int64 `json:"lasts_steps,omitempty"`
-	Resting        bool   `json:"resting,omitempty"`
+	Paused         bool   `json:"paused,omitempty"`
 	Removed        bool   `json:"removed,omitempty"`
 	Sealed         bool   `json:"sealed,omitempty"`
-	UsedUp         bool   `json:"used_up,omitempty"`
+	Exhausted      bool   `json:"exhausted,omitempty"`
 }
 
 // CauseResponse is the response to cause: the error that a reader waiting for the step would receive at the stall

@@ -13,7 +13,7 @@ type Ticket struct {
 	Step        uint64   `json:"step"`                  // first step to read
 	Steps       uint64   `json:"steps,omitempty"`       // number of steps; 0: until the end of the run
 	Columns     []string `json:"columns,omitempty"`     // in the order in which they are sent
-	Job         string   `json:"job,omitempty"`         // of the rank; empty: planrecord.DefaultKeeper
+	Job         string   `json:"job,omitempty"`         // of the rank; empty: planrecord.DefaultJob
 	// of a client that reports consumption (action consumed); unchanged by reconnects
 	Session string `json:"session,omitempty"`
 	Peer    int    `json:"peer,omitempty"`  // number of the process, if several read as one rank

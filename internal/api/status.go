@@ -41,7 +41,7 @@ type Status struct {
 	// of all daemons, at most MaxRanks, those furthest behind
 	Ranks     []RankStatus   `json:"ranks"`
 	RankCount int            `json:"ranks_total"` // number of ranks
-	Keepers   []KeeperStatus `json:"keepers"`
+	Commits   []JobCommit    `json:"commits"`
 	Daemons   []DaemonStatus `json:"daemons"`
 	// unused documents by reason; reasons without documents are omitted
 	Skipped        []SkippedStatus `json:"skipped"`
@@ -111,7 +111,7 @@ const (
 	StageQueues    = "queues"    // rows waiting for a step
 	StageAhead     = "ahead"     // steps planned beyond those requested by ranks
 	StageRead      = "read"      // steps that all ranks have consumed, of the planned steps
-	StageCommitted = "committed" // steps that all keepers have committed, of the planned steps
+	StageCommitted = "committed" // steps that all jobs have committed, of the planned steps
 )
 
 // Stage is a stage of a run at which documents are buffered, as a progress bar.
@@ -144,9 +144,9 @@ type SourceStatus struct {
 	DrySince    *time.Time `json:"dry_since,omitempty"`
 	DownSince   *time.Time `json:"down_since,omitempty"`
 	Sealed      bool       `json:"sealed,omitempty"`
-	Resting     bool       `json:"resting,omitempty"`
+	Paused      bool       `json:"paused,omitempty"`
 	Removed     bool       `json:"removed,omitempty"`
-	UsedUp      bool       `json:"used_up,omitempty"`
+	Exhausted   bool       `json:"exhausted,omitempty"`
 }
 
 // BucketStatus is the state of a row length.
@@ -219,10 +219,10 @@ type RankStatus struct {
 	Daemon       string    `json:"daemon"` // the daemon that serves it
 }
 
-// KeeperStatus is a training job that stores checkpoints.
-type KeeperStatus struct {
-	Keeper string `json:"keeper"`
-	Step   uint64 `json:"step"` // its checkpoint covers all steps before this one
+// JobCommit is a training job that stores checkpoints.
+type JobCommit struct {
+	Job  string `json:"job"`
+	Step uint64 `json:"step"` // its checkpoint covers all steps before this one
 }
 
 // DaemonStatus is a daemon of the run.
@@ -265,7 +265,7 @@ type DeadSample struct {
 // Event is an event of a run.
 type Event struct {
 	Time   time.Time `json:"time"`
-	Kind   string    `json:"kind"` // reader, leader, weights, seal, drain, warning, error
+	Kind   string    `json:"kind"` // reader, leader, weights, seal, flush, warning, error
 	Text   string    `json:"text"`
 	Do     string    `json:"do,omitempty"`
 	Daemon string    `json:"daemon"`
@@ -332,7 +332,7 @@ type TimeSeries struct {
 // Mark is a change of a run at a step.
 type Mark struct {
 	Step uint64 `json:"step"`
-	Kind string `json:"kind"` // weights, seal, drain, leader, end
+	Kind string `json:"kind"` // weights, seal, flush, leader, end
 	Text string `json:"text"`
 }
 

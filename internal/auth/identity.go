@@ -20,7 +20,7 @@ type Role string
 // The roles, from the least to the most.
 const (
 	Read    Role = "read"    // steps, and the run's status
-	Train   Role = "train"   // commit and leave, for the identity's own keepers
+	Train   Role = "train"   // commit and leave, for the identity's own jobs
 	Operate Role = "operate" // everything that changes the run for all, and the origins of documents
 )
 
@@ -40,9 +40,9 @@ type Identity struct {
 	Certificate string `json:"certificate,omitempty"`
 	// Runs are the names of runs it may access, or prefixes such as a* for all that start with a. Empty permits all.
 	Runs []string `json:"runs,omitempty"`
-	// Keepers are those it may commit for, in the same form. If empty, it may commit for its own name, and for names
+	// Jobs are those it may commit for, in the same form. If empty, it may commit for its own name, and for names
 	// that start with it and a slash, which no identity's name contains.
-	Keepers []string  `json:"keepers,omitempty"`
+	Jobs    []string  `json:"jobs,omitempty"`
 	Created time.Time `json:"created,omitzero"`
 	Expires time.Time `json:"expires,omitzero"` // zero means never
 	// Shared reports whether several parties may use it: all that have the token of a token file or of the data folder.
@@ -52,24 +52,24 @@ type Identity struct {
 // CanAccessRun reports whether it may access a run.
 func (i Identity) CanAccessRun(run string) bool { return len(i.Runs) == 0 || matches(i.Runs, run) }
 
-// Keeps reports whether it may commit for a keeper.
-func (i Identity) Keeps(keeper string) bool {
+// MayCommitFor reports whether it may commit for a job.
+func (i Identity) MayCommitFor(job string) bool {
 	switch {
 	case i.Role == Operate:
 		return true
-	case len(i.Keepers) == 0:
-		return keeper == i.Name || strings.HasPrefix(keeper, i.Name+"/")
+	case len(i.Jobs) == 0:
+		return job == i.Name || strings.HasPrefix(job, i.Name+"/")
 	}
-	return matches(i.Keepers, keeper)
+	return matches(i.Jobs, job)
 }
 
-// Keeper is the keeper that it commits for by default; usual is the default of identities that may commit for all.
-func (i Identity) Keeper(usual string) string {
-	if i.Keeps(usual) || i.Name == "" {
+// Job is the job that it commits for by default; usual is the default of identities that may commit for all.
+func (i Identity) Job(usual string) string {
+	if i.MayCommitFor(usual) || i.Name == "" {
 		return usual
 	}
-	if len(i.Keepers) > 0 && !strings.HasSuffix(i.Keepers[0], "*") {
-		return i.Keepers[0]
+	if len(i.Jobs) > 0 && !strings.HasSuffix(i.Jobs[0], "*") {
+		return i.Jobs[0]
 	}
 	return i.Name
 }
@@ -89,7 +89,7 @@ func matches(patterns []string, name string) bool {
 }
 
 const (
-	maxName       = 32 // of an identity, because its keepers have names of at most 64 bytes
+	maxName       = 32 // of an identity, because its jobs have names of at most 64 bytes
 	maxPattern    = 64
 	maxPatterns   = 64
 	maxIdentities = 4096
@@ -111,7 +111,7 @@ func (i Identity) validate() error {
 	if i.SHA256 == "" && i.Certificate == "" {
 		refuse("sha256", "", "it, or certificate: by what is it known?")
 	}
-	for key, patterns := range map[string][]string{"runs": i.Runs, "keepers": i.Keepers} {
+	for key, patterns := range map[string][]string{"runs": i.Runs, "jobs": i.Jobs} {
 		if len(patterns) > maxPatterns {
 			refuse(key, fmt.Sprint(len(patterns), " names"), fmt.Sprint("at most ", maxPatterns))
 		}

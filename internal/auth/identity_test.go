@@ -67,10 +67,10 @@ func TestRunsAndKeepers(t *testing.T) {
 		sees, not, keeps, others, byItself string
 	}{
 		{auth.Identity{Name: "a", Role: auth.Train}, "any", "", "a a/1 a/", "b ab a-1 trainer", "a"},
-		{auth.Identity{Name: "a", Role: auth.Train, Runs: []string{"x", "y*"}, Keepers: []string{"trainer", "k*"}},
+		{auth.Identity{Name: "a", Role: auth.Train, Runs: []string{"x", "y*"}, Jobs: []string{"trainer", "k*"}},
 			"x y yz", "z xy", "trainer k k9", "a a-1", "trainer"},
-		{auth.Identity{Name: "a", Role: auth.Train, Keepers: []string{"k*"}}, "any", "", "k", "a", "a"},
-		{auth.Identity{Name: "a", Role: auth.Operate, Keepers: []string{"k"}}, "any", "", "a k trainer", "", "trainer"},
+		{auth.Identity{Name: "a", Role: auth.Train, Jobs: []string{"k*"}}, "any", "", "k", "a", "a"},
+		{auth.Identity{Name: "a", Role: auth.Operate, Jobs: []string{"k"}}, "any", "", "a k trainer", "", "trainer"},
 		{auth.Identity{Role: auth.Operate}, "any", "", "trainer", "", "trainer"},
 	} {
 		check := func(names string, is func(string) bool, want bool) {
@@ -82,9 +82,9 @@ func TestRunsAndKeepers(t *testing.T) {
 		}
 		check(c.sees, c.who.CanAccessRun, true)
 		check(c.not, c.who.CanAccessRun, false)
-		check(c.keeps, c.who.Keeps, true)
-		check(c.others, c.who.Keeps, false)
-		if have := c.who.Keeper("trainer"); have != c.byItself {
+		check(c.keeps, c.who.MayCommitFor, true)
+		check(c.others, c.who.MayCommitFor, false)
+		if have := c.who.Job("trainer"); have != c.byItself {
 			t.Errorf("%+v commits for %s, want %s", c.who, have, c.byItself)
 		}
 	}
@@ -318,7 +318,7 @@ type lines struct {
 func (l *lines) Write(p []byte) (int, error) { l.mu.Lock(); defer l.mu.Unlock(); return l.b.Write(p) }
 func (l *lines) String() string              { l.mu.Lock(); defer l.mu.Unlock(); return l.b.String() }
 
-// A file that Parse accepts is also accepted after a round trip, and its identities may commit for their own keepers.
+// A file that Parse accepts is also accepted after a round trip, and its identities may commit for their own jobs.
 func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"format":1,"identities":[{"name":"a","role":"read","sha256":"` + strings.Repeat("a", 64) +
 		`","runs":["x*"]}]}`))
@@ -338,8 +338,8 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%s was taken, and is refused as %s: %v", b, again, err)
 		}
 		for _, i := range all {
-			if !i.Keeps(i.Keeper("trainer")) && i.Role == auth.Train && len(i.Keepers) == 0 {
-				t.Errorf("%+v may not commit for its own keeper", i)
+			if !i.MayCommitFor(i.Job("trainer")) && i.Role == auth.Train && len(i.Jobs) == 0 {
+				t.Errorf("%+v may not commit for its own job", i)
 			}
 		}
 	})

@@ -60,9 +60,9 @@ func TestDead(t *testing.T) {
 	s.bad(broken, broken, broken, stream.Message{Subject: "docs.b", ContentType: "image/png", Data: []byte("\x89PNG")})
 	natstest.Eventually(t, "the letters are stored", func() bool { return s.deadList().Total == 4 })
 
-	if l := s.deadList("--reason", "BAD_JSON", "-n", "2"); l.Total != 3 || len(l.Letters) != 2 ||
+	if l := s.deadList("--reason", "INVALID_JSON", "-n", "2"); l.Total != 3 || len(l.Letters) != 2 ||
 		l.Letters[1].Subject != "docs.a" || l.Letters[1].Letter <= l.Letters[0].Letter {
-		t.Errorf("letters of BAD_JSON: %+v", l)
+		t.Errorf("letters of INVALID_JSON: %+v", l)
 	}
 	if l := s.deadList("--since", "1ns"); l.Total != 0 {
 		t.Errorf("letters of this nanosecond: %+v", l)
@@ -85,7 +85,7 @@ func TestDead(t *testing.T) {
 	}
 	for _, l := range lines {
 		switch {
-		case l.Reason == "BAD_JSON" && l.Text != nil && *l.Text == string(broken.Data) &&
+		case l.Reason == "INVALID_JSON" && l.Text != nil && *l.Text == string(broken.Data) &&
 			l.Headers.Get(stream.HeaderPath) == "a.json":
 		case l.Reason == "BAD_CONTENT_TYPE" && l.Text == nil && *l.Base64 == "iVBORw==":
 		default:
@@ -93,11 +93,11 @@ func TestDead(t *testing.T) {
 		}
 	}
 
-	mend := []string{"dead", "retry", "--reason", "BAD_JSON", "--edit",
-		`test "$LOADERD_REASON" = BAD_JSON && cat && printf ' %s"}' "$LOADERD_SUBJECT"`}
-	for i, want := range []string{"3 letters of stream DOCS_DEAD would be published again\n",
-		"3 letters of stream DOCS_DEAD published again, as documents 5 to 7 of stream DOCS\n",
-		"0 letters of stream DOCS_DEAD published again; 3 already published\n"} {
+	mend := []string{"dead", "retry", "--reason", "INVALID_JSON", "--edit",
+		`test "$LOADERD_REASON" = INVALID_JSON && cat && printf ' %s"}' "$LOADERD_SUBJECT"`}
+	for i, want := range []string{"3 letters of stream DOCS_DLQ would be published again\n",
+		"3 letters of stream DOCS_DLQ published again, as documents 5 to 7 of stream DOCS\n",
+		"0 letters of stream DOCS_DLQ published again; 3 already published\n"} {
 		args := mend
 		if i == 0 {
 			args = append(args[:len(args):len(args)], "--dry-run")
@@ -107,19 +107,19 @@ func TestDead(t *testing.T) {
 		}
 	}
 	for _, l := range s.deadList().Letters {
-		if l.Retried != (l.Reason == "BAD_JSON") {
+		if l.Retried != (l.Reason == "INVALID_JSON") {
 			t.Errorf("letter %+v", l)
 		}
 	}
 	if code, out, stderr := s.loaderd("dead", "retry", "--all", "--edit",
 		"echo no >&2; exit 3"); code != command.ExitFailed || !strings.Contains(stderr, "exit status 3: no") ||
-		!strings.Contains(out, "0 letters of stream DOCS_DEAD published again; 3 already published; 1 failed") {
+		!strings.Contains(out, "0 letters of stream DOCS_DLQ published again; 3 already published; 1 failed") {
 		t.Errorf("a command that fails: exit status %d: %s%s", code, out, stderr)
 	}
 	s.does("seal")
 	if _, out, stderr := s.loaderd("dead", "retry", strconv.FormatUint(png.Letter, 10), "--header", "Content-Type=",
 		"--edit", "echo text"); !strings.Contains(out,
-		"1 letter of stream DOCS_DEAD published again, as document 8 of stream DOCS\n") ||
+		"1 letter of stream DOCS_DLQ published again, as document 8 of stream DOCS\n") ||
 		!strings.Contains(stderr, "run default ends at document 7 of stream DOCS: it reads none of these") {
 		t.Errorf("after a seal: %s%s", out, stderr)
 	}

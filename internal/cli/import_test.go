@@ -58,7 +58,7 @@ func TestDryRun(t *testing.T) {
 		code   int
 		stderr string
 	}{
-		{"texts", []string{texts}, command.ExitFailed, "--skip-bad"},
+		{"texts", []string{texts}, command.ExitFailed, "--skip-invalid"},
 		{"ids", []string{"--tokenizer", "gpt2", "--end-token", "99", at("ids.npy")}, command.ExitOK, ""},
 		{"ids-without-tokenizer", []string{"--end-token", "99", at("ids.npy")}, command.ExitFailed,
 			"publish it with --tokenizer"},
@@ -104,7 +104,7 @@ func TestDryRun_ExitsAsTheImport(t *testing.T) {
 		code int
 	}{
 		{[]string{"good.jsonl"}, command.ExitOK}, {[]string{"bad.jsonl"}, command.ExitFailed},
-		{[]string{"--skip-bad", "bad.jsonl"}, command.ExitOK}, {[]string{"--skip-bad", "only_bad.jsonl"}, command.ExitOK},
+		{[]string{"--skip-invalid", "bad.jsonl"}, command.ExitOK}, {[]string{"--skip-invalid", "only_bad.jsonl"}, command.ExitOK},
 		{[]string{"large.txt"}, command.ExitFailed}, {[]string{"--skip-too-large", "large.txt"}, command.ExitOK},
 		{[]string{"empty.jsonl"}, command.ExitFailed}, {[]string{"cut.jsonl.gz"}, command.ExitFailed},
 		{[]string{"good.jsonl", "cut.jsonl.gz"}, command.ExitFailed}, {[]string{"binary.dat"}, command.ExitFailed},
@@ -138,7 +138,7 @@ func TestIDsOfTheVocabulary(t *testing.T) {
 		!strings.Contains(stderr, "token 0 has the id 50257, the tokenizer's vocabulary has 50257") {
 		t.Errorf("exit %d, %+v: %s", code, sum, stderr)
 	}
-	code, sum, stderr = publishes(t, s, "", "--tokenizer", "gpt2", "--source", "other", "--skip-bad", path)
+	code, sum, stderr = publishes(t, s, "", "--tokenizer", "gpt2", "--source", "other", "--skip-invalid", path)
 	if code != command.ExitOK || sum.Documents != 1 || sum.Skipped["bad record"] != 1 {
 		t.Errorf("skipped: exit %d, %+v: %s", code, sum, stderr)
 	}

@@ -40,7 +40,7 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 	with := func(args ...string) []string { return append(args, flight...) }
 
 	t.Chdir(t.TempDir()) // a folder in which no daemon was started
-	for _, args := range [][]string{{"seal"}, {"drain"}, {"info"}, {"ledger", "--step", "0"}} {
+	for _, args := range [][]string{{"seal"}, {"flush"}, {"info"}, {"ledger", "--step", "0"}} {
 		loaderd(command.ExitFailed, "or name the data folder by LOADERD_STREAM__DIR or --data-dir", with(args...)...)
 	}
 	loaderd(2, filepath.Join("loaderd-data", "flight.token")+": no such file", with("status")...)
@@ -48,14 +48,14 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 	loaderd(command.ExitFailed, "cannot find flight.token in loaderd-data", "token", "flight")
 
 	t.Chdir(home)
-	loaderd(command.ExitOK, "flushed run ", with("drain")...)
+	loaderd(command.ExitOK, "flushed run ", with("flush")...)
 	link := loaderd(command.ExitOK, "http://"+page+"/#login=", "page", "--http", "http://"+page)
 	token := loaderd(command.ExitOK, "flight_", "token", "flight")
 
 	t.Chdir(t.TempDir())
-	loaderd(command.ExitOK, "flushed run ", with("drain", "--data-dir", s.dir)...)
+	loaderd(command.ExitOK, "flushed run ", with("flush", "--data-dir", s.dir)...)
 	t.Setenv("LOADERD_STREAM__DIR", s.dir)
-	loaderd(command.ExitOK, "flushed run ", with("drain")...)
+	loaderd(command.ExitOK, "flushed run ", with("flush")...)
 	loaderd(command.ExitUsage, "does not use the token of the data folder", "page", "--set", "flight.insecure=true")
 
 	_, code, _ := strings.Cut(link, "#login=")

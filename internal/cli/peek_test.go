@@ -61,7 +61,7 @@ func TestPeek(t *testing.T) {
 		says string
 	}{
 		{[]string{"-n", "17"}, command.ExitUsage, "1 to 16"}, {[]string{"--tokens", "0"}, command.ExitUsage, "1 to 4096"},
-		{[]string{"--source", "math"}, command.ExitFailed, "BAD_TICKET"},
+		{[]string{"--source", "math"}, command.ExitFailed, "INVALID_TICKET"},
 	} {
 		if code, _, stderr := s.loaderd(append([]string{"peek"}, c.args...)...); code != c.code ||
 			!strings.Contains(stderr, c.says) {

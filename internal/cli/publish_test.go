@@ -185,8 +185,8 @@ func TestPublishFailures(t *testing.T) {
 		stderr    []string
 	}{
 		{"bad line", []string{"--source", "a", bad}, command.ExitFailed, 2,
-			[]string{"bad.jsonl:3", "--skip-bad", "committed 2 documents"}},
-		{"bad line skipped", []string{"--source", "a", "--skip-bad", bad}, command.ExitOK, 1, nil},
+			[]string{"bad.jsonl:3", "--skip-invalid", "committed 2 documents"}},
+		{"bad line skipped", []string{"--source", "a", "--skip-invalid", bad}, command.ExitOK, 1, nil},
 		{"too large", []string{big}, command.ExitFailed, 0, []string{"big.txt", "1024", "--skip-too-large"}},
 		{"too large skipped", []string{"--skip-too-large", big}, command.ExitOK, 0, nil},
 		{"no such file", []string{filepath.Join(dir, "absent")}, command.ExitFailed, 0, []string{"absent"}},
@@ -251,7 +251,7 @@ func TestPublish_ContinuesBehindABadInput(t *testing.T) {
 			[]byte("\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\n"), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		code, sum, stderr = publishes(t, s, "", append([]string{"--source", source, "--skip-bad"}, args...)...)
+		code, sum, stderr = publishes(t, s, "", append([]string{"--source", source, "--skip-invalid"}, args...)...)
 		if code != command.ExitFailed || sum.Documents != 1 || sum.InputsFailed != 1 || sum.Skipped["trailing"] != 1 ||
 			len(sum.Warnings) != 1 {
 			t.Errorf("repaired: exit %d, %+v: %s", code, sum, stderr)

@@ -47,7 +47,7 @@ func TestDefault(t *testing.T) {
 				FIM: runconfig.FIM{SPMRate: 0.5, Tokens: runconfig.FIMTokens{Prefix: runconfig.TokenAuto,
 					Middle: runconfig.TokenAuto,
 					Suffix: runconfig.TokenAuto}}},
-			Packing: packonline.Config{Method: "bucket", Buckets: []int{2048}, Atom: 1, Pool: 4096, Hold: 100, MaxAge: 16384,
+			Packing: packonline.Config{Method: "bucket", Buckets: []int{2048}, Atom: 1, Pool: 4096, Holdback: 100, MaxAge: 16384,
 				Overlap: 0.3, RepeatLoss: "twice", Extra: 50, PaddingThreshold: 0.02,
 				Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096,
 					Dimension: 384}},
@@ -55,15 +55,15 @@ func TestDefault(t *testing.T) {
 			Steps:     runconfig.Steps{Rows: 64, Table: []int{}, Backlog: 16, MaxWait: 262144, Last: runconfig.LastPad},
 			Attention: runconfig.AttentionDocument,
 			Sources:   map[string]mixture.Source{},
-			Mix: mixture.Mix{Dry: mixture.DryWait, DryAfter: time.Minute, End: mixture.EndAll,
+			Mix: mixture.Mix{OnDry: mixture.DryWait, DryAfter: time.Minute, End: mixture.EndAll,
 				Schedule: []mixture.Point{}},
 		},
 		Tokenizer: config.Tokenizer{Name: "gpt2", End: config.Auto, Pad: config.Auto, SpecialTokens: []string{}},
 		Stream:    stream.Default(),
 		Pull:      config.Pull{From: []string{}, Format: "auto", CSVQuoting: "auto", CSVEscape: "auto"},
 		Flight:    arrowout.Default(),
-		Serve: backend.Options{Ahead: 64, CacheBytes: 256 << 20, StallTimeout: time.Minute, Silent: 10 * time.Minute,
-			CheckpointSteps: 200, Release: backend.ReleaseKeep,
+		Serve: backend.Options{Ahead: 64, CacheBytes: 256 << 20, StallTimeout: time.Minute, IdleReaderTimeout: 10 * time.Minute,
+			CheckpointSteps: 200, Retention: backend.RetentionKeep,
 			FirstStepQuiet: 30 * time.Second, FirstStepDocuments: 2000,
 			ForecastInterval: time.Minute, MeasureTokens: 100e6},
 		HTTP:     config.HTTP{Listen: "127.0.0.1:9815", Names: []string{}, MaxConnections: 1024, MaxConnectionsPerHost: 512},
@@ -157,7 +157,7 @@ sources:
   plain: {start: 7}
   old: {start: 2026-11-01T00:00:00Z}
 mix:
-  dry: share
+  on_dry: share
   dry_after: 5s
   schedule:
     - {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.3, math: 0.4, plain: 0, old: 0}}
@@ -165,7 +165,7 @@ mix:
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := packonline.Config{Method: "splice", Buckets: []int{1024, 2048}, Atom: 1, Pool: 512, Hold: 100, MaxAge: 16384,
+	p := packonline.Config{Method: "splice", Buckets: []int{1024, 2048}, Atom: 1, Pool: 512, Holdback: 100, MaxAge: 16384,
 		Overlap: 0.3, RepeatLoss: "twice", Extra: 50, PaddingThreshold: 0.02,
 		Splice: packonline.Splice{Retriever: "repo", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 384}}
 	want := map[string]mixture.Source{
@@ -223,12 +223,12 @@ func TestBadConfigurations(t *testing.T) {
 	}{
 		{name: "unknown keys", Layers: config.Layers{
 			YAML: []byte("sede: 1\npacking:\n  pol: 3\n  frobnicate: 1\npool: 3\nseed: {a: 1}\nwhatever: []\n")}, want: []string{
-			`packing.frobnicate: 1: want a known setting of packing: one of atom, buckets, extra, hold, max_age, method, overlap, padding_threshold, pool, repeat_loss (c.yaml:4)`,
+			`packing.frobnicate: 1: want a known setting of packing: one of atom, buckets, extra, holdback, max_age, method, overlap, padding_threshold, pool, repeat_loss (c.yaml:4)`,
 			`packing.pol: 3: want a known setting: did you mean packing.pool? (c.yaml:3)`,
 			`pool: 3: want a known setting: did you mean packing.pool? (c.yaml:5)`,
 			`sede: 1: want a known setting: did you mean seed? (c.yaml:1)`,
 			`seed.a: 1: want a value for seed, which is no section (c.yaml:6)`,
-			`whatever: []: want a known setting; sections are documents, documents.fim, documents.fim.tokens, documents.max_tokens, flight, http, log, mix, packing, packing.splice, pull, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.own, stream.tls, tokenizer, trace (c.yaml:7)`,
+			`whatever: []: want a known setting; sections are documents, documents.fim, documents.fim.tokens, documents.max_tokens, flight, http, log, mix, packing, packing.splice, pull, serve, shuffle, shutdown, steps, stream, stream.cluster, stream.system_account, stream.tls, tokenizer, trace (c.yaml:7)`,
 		}},
 		{name: "wrong types", Layers: config.Layers{YAML: []byte("run: 2024-01-01\nseed: 1.5\npacking: [1]\nshuffle:\n  " +
 			"window: 1KiB\nserve:\n  stall_timeout: 30\n  cache_bytes: lots\n" +
@@ -315,7 +315,7 @@ func TestBadConfigurations(t *testing.T) {
 			"-1, epochs: never, min_tokns: 3}\n  a.b: {weight: 1}\n" +
 			"  code: {packing: {method: magic, buckets: [512]}, split: {of: 10, take: [3, 10]}}\n  forum: {packing: {pol: " +
 			"3}, attention: row}\n  math: 3\n" +
-			"mix: {dry: soon, schedule: [{tokens: 5, weights: {web: 1}}, {tokens: 80.5}]}\n")}, want: []string{
+			"mix: {on_dry: soon, schedule: [{tokens: 5, weights: {web: 1}}, {tokens: 80.5}]}\n")}, want: []string{
 			`mix.schedule: [map[tokens:5 weights:map[web:1]] map[tokens:80.5]]: want a list of points such as {tokens: 80e9, ramp: 2e9, weights: {web: 0.3, code: 0.7}} (c.yaml:8)`,
 			`sources.math: 3: want names of sources, each with settings below it: web: {weight: 0.6} (c.yaml:7)`,
 			`sources.a.b.weight: 1: want a known setting of a source: did you mean weight? (c.yaml:4)`,
@@ -325,7 +325,7 @@ func TestBadConfigurations(t *testing.T) {
 			`sources.code.split.take: [3 10]: want [first, last] of parts 0 to 9 (c.yaml:5)`,
 			fmt.Sprintf(`sources.code.packing.method: "magic": want one of %v (c.yaml:5)`, packonline.Methods()),
 			`sources.web.weight: -1: want a number from 0 to 1e9 (c.yaml:3)`,
-			`mix.dry: "soon": want wait or share (c.yaml:8)`,
+			`mix.on_dry: "soon": want wait or share (c.yaml:8)`,
 			`sources.code.packing.buckets: [512]: want some of the run's buckets: [1024 2048] (c.yaml:5)`,
 		}},
 		{name: "a list", Layers: config.Layers{YAML: []byte("\n- seed\n")}, want: []string{
@@ -426,7 +426,7 @@ func FuzzLoad(f *testing.F) {
 // place.
 func TestPull(t *testing.T) {
 	yaml := "sources:\n  web: {weight: 2, from: [\"s3://corpus/web/**/*.jsonl\"]}\n  code: {}\npull: {follow: 1m, " +
-		"skip_bad: true}\n"
+		"skip_invalid: true}\n"
 	c, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(yaml)})
 	if err != nil {
 		t.Fatal(err)
@@ -444,12 +444,12 @@ func TestPull(t *testing.T) {
 		t.Errorf("%+v; again %s", c.Pull, d)
 	}
 	for yaml, want := range map[string]string{
-		"pull: {from: [/data/x.jsonl]}":                                                   "is no address",
-		"pull: {from: [\"s3://bucket/x\"]}\nsources: {web: {}}":                           "sources.NAME.from",
-		"sources: {web: {from: [\"https://user:hush@h/*?k=hush\"]}}":                      "",
-		"sources: {web: {from: 7}}":                                                       "a list of addresses",
-		"sources: {web: {from: [\"s3://bucket/x\"], epochs: 2}}\nserve: {release: purge}": "read once",
-		"pull: {follow: 1ms}":                                                             "1s at least",
+		"pull: {from: [/data/x.jsonl]}":                                                     "is no address",
+		"pull: {from: [\"s3://bucket/x\"]}\nsources: {web: {}}":                             "sources.NAME.from",
+		"sources: {web: {from: [\"https://user:hush@h/*?k=hush\"]}}":                        "",
+		"sources: {web: {from: 7}}":                                                         "a list of addresses",
+		"sources: {web: {from: [\"s3://bucket/x\"], epochs: 2}}\nserve: {retention: purge}": "read once",
+		"pull: {follow: 1ms}":                                                               "1s at least",
 	} {
 		_, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(yaml)})
 		if want != "" && (err == nil || !strings.Contains(err.Error(), want)) || strings.Contains(fmt.Sprint(err), "hush") {

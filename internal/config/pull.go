@@ -22,9 +22,9 @@ type Pull struct {
 	// CSVQuoting and CSVEscape are the quoting and escaping of CSV and TSV fields.
 	CSVQuoting string `koanf:"csv_quoting"`
 	CSVEscape  string `koanf:"csv_escape"`
-	// SkipBad and SkipTooLarge skip and count invalid documents and documents larger than the stream permits. Otherwise
+	// SkipInvalid and SkipTooLarge skip and count invalid documents and documents larger than the stream permits. Otherwise
 	// the source stops at such a document.
-	SkipBad      bool `koanf:"skip_bad"`
+	SkipInvalid  bool `koanf:"skip_invalid"`
 	SkipTooLarge bool `koanf:"skip_too_large"`
 	// Follow is the interval of the search for new objects when all are read; 0: the source is then sealed.
 	Follow time.Duration `koanf:"follow"`
@@ -62,8 +62,8 @@ func (v *validation) pull(c Config) {
 		path := "pull.from"
 		if len(p.From) == 0 {
 			path = sourcesSection + "." + name + "." + fromField
-			v.check(c.Plan.Sources[name].Epochs == 1 || c.Serve.Release != "purge", path, patternNames(patterns),
-				"a source that is read once, or serve.release keep and room for all of it")
+			v.check(c.Plan.Sources[name].Epochs == 1 || c.Serve.Retention != "purge", path, patternNames(patterns),
+				"a source that is read once, or serve.retention keep and room for all of it")
 		}
 		for _, pattern := range patterns {
 			err := objects.ValidatePattern(pattern)

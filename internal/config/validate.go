@@ -129,14 +129,14 @@ func (v *validation) serve(c Config) {
 		"more than 0 and at most 24h")
 	v.check(s.CheckpointSteps >= 0 && s.CheckpointSteps <= 1<<30, "serve.checkpoint_steps", s.CheckpointSteps,
 		"0 (none) to 2^30 steps")
-	v.check(s.Release == backend.ReleaseKeep || s.Release == backend.ReleasePurge, "serve.release", s.Release,
-		backend.ReleaseKeep+" or "+backend.ReleasePurge)
-	v.check(s.Silent >= 0, "serve.silent_reader", s.Silent, "0 (never) or more")
+	v.check(s.Retention == backend.RetentionKeep || s.Retention == backend.RetentionPurge, "serve.retention", s.Retention,
+		backend.RetentionKeep+" or "+backend.RetentionPurge)
+	v.check(s.IdleReaderTimeout >= 0, "serve.idle_reader_timeout", s.IdleReaderTimeout, "0 (never) or more")
 	v.check(s.Linger >= 0, "serve.linger", s.Linger, "0 (never) or more")
 	v.check(s.FirstStepQuiet >= 0, "serve.first_step_quiet", s.FirstStepQuiet, "0 (never) or more")
 	v.check(s.FirstStepDocuments >= 0 && s.FirstStepDocuments <= 1<<30, "serve.first_step_documents", s.FirstStepDocuments,
 		"0 (never) to 2^30 documents")
-	v.check(s.ReleaseAfter >= 0, "serve.release_after", s.ReleaseAfter, "0 or more")
+	v.check(s.PurgeDelay >= 0, "serve.purge_delay", s.PurgeDelay, "0 or more")
 	v.check(s.ForecastInterval == 0 || s.ForecastInterval >= time.Second, "serve.forecast", s.ForecastInterval,
 		"0 (never), or 1s or more")
 	v.check(s.CacheBytes >= 0, "serve.cache_bytes", s.CacheBytes, "0 bytes or more")

@@ -164,7 +164,7 @@ func train(t *testing.T, d *Daemon) (stop func()) {
 	}
 	var running sync.WaitGroup
 	// One error, so that the error metrics have a value.
-	if err := client.Read(ctx, api.Ticket{Rank: 5, World: 2}, nil); flightclient.Reason(err) != "BAD_TICKET" {
+	if err := client.Read(ctx, api.Ticket{Rank: 5, World: 2}, nil); flightclient.Reason(err) != "INVALID_TICKET" {
 		t.Errorf("rank 5 of 2 got %v", err)
 	}
 	tokens := make([]byte, 4*1024)

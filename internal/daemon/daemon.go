@@ -214,7 +214,7 @@ func (d *Daemon) openServers(name string, events *status.Events, steps *planlog.
 		return err
 	}
 	ours.MustRegister(runMetrics{d.run, d.docs}, pullMetrics{d.pulls}, deadLetterMetrics{d.dead},
-		rankMetrics{d.flight.StreamStats, d.run.Ranks, func() planrecord.Keepers { return d.run.Info().Keepers }},
+		rankMetrics{d.flight.StreamStats, d.run.Ranks, func() planrecord.Commits { return d.run.Info().Commits }},
 		daemonMetrics{d.run.IsLeader, d.monitor.Term, d.run.Verdict}, buildInfo(build.This()))
 	return nil
 }
@@ -319,9 +319,9 @@ func (d *Daemon) Reload() {
 // ApplyLimits applies only the limits of a configuration: those of the Flight server, except max_connections.
 func (d *Daemon) ApplyLimits(c config.Config) {
 	d.flight.ApplyLimits(c.Flight)
-	d.log.Info("set limits", "max_streams", c.Flight.MaxStreams, "max_streams_of_one", c.Flight.MaxStreamsOfOne,
-		"max_keepers_of_one", c.Flight.MaxKeepersOfOne,
-		"send_bytes", c.Flight.SendBytes, "slow_reader", c.Flight.SlowReader)
+	d.log.Info("set limits", "max_streams", c.Flight.MaxStreams, "max_streams_per_identity", c.Flight.MaxStreamsPerIdentity,
+		"max_committing_jobs_per_identity", c.Flight.MaxCommittingJobsPerIdentity,
+		"send_bytes", c.Flight.SendBytes, "slow_reader_timeout", c.Flight.SlowReaderTimeout)
 }
 
 // reloaders returns everything that can be reloaded while the daemon runs.

@@ -67,12 +67,14 @@ func publishRows(t *testing.T, d *Daemon, n, tokens int) {
 	for range tokens {
 		data = binary.LittleEndian.AppendUint32(data, 7)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for range n {
 		m := nats.NewMsg("docs.test")
 		m.Header.Set("Content-Type", "application/vnd.loaderd.tokens")
 		m.Header.Set("Loaderd-Tokenizer", "f")
 		m.Data = data
-		if _, err := d.Store().JetStream().PublishMsg(t.Context(), m); err != nil {
+		if _, err := d.Store().JetStream().PublishMsg(ctx, m); err != nil {
 			t.Fatal(err)
 		}
 	}

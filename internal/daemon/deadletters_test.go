@@ -53,8 +53,8 @@ func TestDeadLettersAreShown(t *testing.T) {
 	natstest.Publish(t, d.Store(), badDocument("docs.a"), badDocument("docs.b"),
 		stream.Message{Subject: "docs.a", Data: []byte("text")})
 	s := dead(t, d, 3, `loaderd_dead_letters_held{reason="NO_TOKENIZER",run="default",source="docs"} 1`,
-		`loaderd_dead_letters_held{reason="BAD_JSON",run="default",source="docs"} 2`)
-	if s.Total != 3 || len(s.Reasons) != 2 || s.Reasons[0].Reason != "BAD_JSON" || s.Reasons[0].Letters != 2 ||
+		`loaderd_dead_letters_held{reason="INVALID_JSON",run="default",source="docs"} 2`)
+	if s.Total != 3 || len(s.Reasons) != 2 || s.Reasons[0].Reason != "INVALID_JSON" || s.Reasons[0].Letters != 2 ||
 		len(s.Reasons[0].Samples) != 2 {
 		t.Fatalf("the status has %+v", s)
 	}
@@ -74,11 +74,11 @@ func TestDeadLettersAreShown(t *testing.T) {
 func TestDeadLettersOfSources(t *testing.T) {
 	c := settings(t)
 	c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 1, Epochs: 1}}
-	c.Plan.Mix.Dry, c.Plan.Mix.End = mixture.DryWait, mixture.EndAll
+	c.Plan.Mix.OnDry, c.Plan.Mix.End = mixture.DryWait, mixture.EndAll
 	d := start(t, c)
 	defer stop(d, time.Minute) //nolint:errcheck // the test is over
 	natstest.Publish(t, d.Store(), badDocument("docs.web"))
-	dead(t, d, 1, `loaderd_dead_letters_held{reason="BAD_JSON",run="default",source="web"} 1`)
+	dead(t, d, 1, `loaderd_dead_letters_held{reason="INVALID_JSON",run="default",source="web"} 1`)
 	client, err := flightclient.Open(d.FlightURI(), flightclient.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -89,7 +89,7 @@ func TestDeadLettersOfSources(t *testing.T) {
 		t.Fatal(err)
 	}
 	natstest.Publish(t, d.Store(), badDocument("docs.late"), badDocument("docs.late"))
-	s := dead(t, d, 3, `loaderd_dead_letters_held{reason="BAD_JSON",run="default",source="late"} 2`)
+	s := dead(t, d, 3, `loaderd_dead_letters_held{reason="INVALID_JSON",run="default",source="late"} 2`)
 	if s.Total != 3 || len(s.Reasons) != 1 || s.Reasons[0].Samples[0].Source != "late" ||
 		s.Reasons[0].Samples[2].Source != "web" {
 		t.Errorf("the status has %+v", s)

@@ -52,7 +52,7 @@ func TestFullStream_CauseAndReadiness(t *testing.T) {
 	})
 	t.Run("purge", func(t *testing.T) {
 		c := settings(t)
-		c.Serve.Release, c.Serve.CheckpointSteps = backend.ReleasePurge, 4
+		c.Serve.Retention, c.Serve.CheckpointSteps = backend.RetentionPurge, 4
 		d, published := overfilled(t, c, 400)
 		batches, _ := following(t, d)
 		var read atomic.Uint64

@@ -89,7 +89,7 @@ func (d *Daemon) requireRole(role auth.Role, next http.Handler) http.Handler {
 		who, err := d.flight.AuthorizeScrape(q.Context(), from, q.URL.Path)
 		var refused *fault.Error
 		switch {
-		case errors.As(err, &refused) && refused.Reason == fault.BadToken:
+		case errors.As(err, &refused) && refused.Reason == fault.InvalidToken:
 			w.Header().Set("WWW-Authenticate", "Bearer")
 			http.Error(w, err.Error(), http.StatusUnauthorized)
 		case errors.As(err, &refused) && refused.Reason == fault.Limited:

@@ -112,16 +112,16 @@ var metrics = append(skipMetrics(), []metric{
 	counter("repeated_tokens_total", "Tokens emitted twice on purpose.", func(s metricSnapshot) float64 {
 		return float64(s.Repeated)
 	}),
-	gauge("piece_age_max_documents", "Largest age of a piece when its row was packed.", func(s metricSnapshot) float64 {
+	gauge("span_age_max_documents", "Largest age of a piece when its row was packed.", func(s metricSnapshot) float64 {
 		return float64(s.MaxAge)
 	}),
-	gauge("pool_pieces", "Pieces that wait to be packed.", func(s metricSnapshot) float64 {
+	gauge("pool_spans", "Pieces that wait to be packed.", func(s metricSnapshot) float64 {
 		return float64(s.PoolPieces)
 	}),
-	gauge("held_rows", "Finished rows that are held back (packing.hold).", func(s metricSnapshot) float64 {
+	gauge("holdback_rows", "Finished rows that are held back (packing.holdback).", func(s metricSnapshot) float64 {
 		return float64(s.HeldRows)
 	}),
-	gauge("held_pieces", "Pieces in the rows that are held back.", func(s metricSnapshot) float64 {
+	gauge("holdback_spans", "Pieces in the rows that are held back.", func(s metricSnapshot) float64 {
 		return float64(s.HeldPieces)
 	}),
 	gauge("pool_tokens", "Tokens of the pieces that wait to be packed, and of those in rows that are held back.",
@@ -134,9 +134,9 @@ var metrics = append(skipMetrics(), []metric{
 	gauge("cursor_sequence", "Documents of all sources that the planner has taken.", func(s metricSnapshot) float64 {
 		return float64(s.Cursor)
 	}),
-	gauge("floor_sequence",
+	gauge("low_watermark_sequence",
 		"Of the documents in the order in which the planner took them, the oldest that a later step may need.",
-		func(s metricSnapshot) float64 { return float64(s.Floor) }),
+		func(s metricSnapshot) float64 { return float64(s.LowWatermark) }),
 	gauge("stream_last_sequence", "Last document in the stream.", func(s metricSnapshot) float64 {
 		return float64(s.Source.Last)
 	}),
@@ -163,12 +163,12 @@ var metrics = append(skipMetrics(), []metric{
 		func(s metricSnapshot) float64 { return float64(s.MaxWait) }),
 	gauge("next_step_rows_needed", "Rows that the next step needs, with those that stay behind it.",
 		func(s metricSnapshot) float64 { return float64(s.RowsNeeded) }),
-	gauge("next_step_rows_there", "Rows of those that the next step needs that are there.",
+	gauge("next_step_rows_ready", "Rows of those that the next step needs that are there.",
 		func(s metricSnapshot) float64 {
 			return float64(s.RowsReady)
 		}),
 	gauge("oldest_step", "Oldest step that can be read.", func(s metricSnapshot) float64 { return float64(s.Oldest) }),
-	gauge("committed_step", "All keepers' own checkpoints cover all steps before this one.",
+	gauge("committed_step", "The checkpoints of all committing jobs cover all steps before this one.",
 		func(s metricSnapshot) float64 {
 			return float64(s.Committed)
 		}),
@@ -220,7 +220,7 @@ var spliceRowsDesc = prometheus.NewDesc("loaderd_splice_rows_total", "Rows that 
 	[]string{"end"}, nil)
 
 // noHintsDesc counts documents that splice relates to no other document.
-var noHintsDesc = prometheus.NewDesc("loaderd_splice_silent_documents_total",
+var noHintsDesc = prometheus.NewDesc("loaderd_splice_unhinted_documents_total",
 	"Documents without what the retriever of splice compares: a path, an embedding.", nil, nil)
 
 // collectSplice collects the counters of splice, and nothing for other methods.

@@ -24,7 +24,7 @@ const (
 type rankMetrics struct {
 	streams func() []arrowout.StreamStats
 	ranks   func() census.View
-	keepers func() planrecord.Keepers
+	commits func() planrecord.Commits
 }
 
 // rankMetric is a metric with one value per rank.
@@ -84,8 +84,8 @@ var (
 	worldSizeDesc = newJobDesc("world", "Ranks that the job has by its world size, present or not.")
 )
 
-// committedStepDesc is the step up to which each keeper's checkpoints reach.
-var committedStepDesc = newJobDesc("committed_step", "By keeper: its own checkpoints cover all steps before this one.")
+// committedStepDesc is the step up to which each job's checkpoints reach.
+var committedStepDesc = newJobDesc("committed_step", "By job: its own checkpoints cover all steps before this one.")
 
 // Describe implements prometheus.Collector.
 func (m rankMetrics) Describe(out chan<- *prometheus.Desc) {
@@ -111,9 +111,9 @@ func (m rankMetrics) Collect(out chan<- prometheus.Metric) {
 		out <- prometheus.MustNewConstMetric(jobRanksDesc, prometheus.GaugeValue, float64(jobs[name]), name)
 	}
 	collectCensus(view, out)
-	keepers := m.keepers()
-	for _, name := range firstN(slices.Sorted(maps.Keys(keepers)), maxShownJobs) {
-		out <- prometheus.MustNewConstMetric(committedStepDesc, prometheus.GaugeValue, float64(keepers[name]), name)
+	commits := m.commits()
+	for _, name := range firstN(slices.Sorted(maps.Keys(commits)), maxShownJobs) {
+		out <- prometheus.MustNewConstMetric(committedStepDesc, prometheus.GaugeValue, float64(commits[name]), name)
 	}
 }
 

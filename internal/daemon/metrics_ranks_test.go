@@ -29,7 +29,7 @@ func ranked(streams ...arrowout.StreamStats) rankMetrics {
 		return streams
 	}, func() census.View {
 		return c.View(at)
-	}, func() planrecord.Keepers { return planrecord.Keepers{"a": 7, "gone": 3} }}
+	}, func() planrecord.Commits { return planrecord.Commits{"a": 7, "gone": 3} }}
 }
 
 // Each rank and each job has its own values. If two streams read as one rank, the slower one counts, and the

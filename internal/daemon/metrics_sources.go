@@ -53,11 +53,11 @@ var sourceMetrics = []sourceMetric{
 		func(_ mixtureTotals, s state.SourceStats) float64 { return float64(s.Next) }),
 	newSourceMetric(prometheus.GaugeValue, "down", "1 while the source's stream is out of reach.",
 		func(_ mixtureTotals, s state.SourceStats) float64 { return boolValue(!s.Stream.DownSince.IsZero()) }),
-	newSourceMetric(prometheus.GaugeValue, "used_up", "1 when no document of the source is left.",
-		func(_ mixtureTotals, s state.SourceStats) float64 { return boolValue(s.UsedUp) }),
-	newSourceMetric(prometheus.GaugeValue, "resting",
-		"1 while the others share the source's weight, as it has no documents (mix.dry: share).",
-		func(_ mixtureTotals, s state.SourceStats) float64 { return boolValue(s.Resting) }),
+	newSourceMetric(prometheus.GaugeValue, "exhausted", "1 when no document of the source is left.",
+		func(_ mixtureTotals, s state.SourceStats) float64 { return boolValue(s.Exhausted) }),
+	newSourceMetric(prometheus.GaugeValue, "paused",
+		"1 while the others share the source's weight, as it has no documents (mix.on_dry: share).",
+		func(_ mixtureTotals, s state.SourceStats) float64 { return boolValue(s.Paused) }),
 	newSourceMetric(prometheus.GaugeValue, "dry_seconds", "For how long the run has waited for a document of the source.",
 		func(m mixtureTotals, s state.SourceStats) float64 {
 			if s.Name != m.next {

@@ -72,13 +72,13 @@ func TestSourceMetrics(t *testing.T) {
 	code.Skipped.Add(plan.SkipSplit, 2)
 	code.Skipped.Add(plan.SkipLong, 3)
 	web := state.SourceStats{Status: mixture.Status{Name: "web", Target: 0.75, Share: 0.75, Tokens: 140, Credit: -9}}
-	done := state.SourceStats{Status: mixture.Status{Name: "done", Resting: true, Credit: 20}}
+	done := state.SourceStats{Status: mixture.Status{Name: "done", Paused: true, Credit: 20}}
 	have := gathered(t, sourceCounts{loader.Stats{Sources: []state.SourceStats{web, code, done},
 		Source: document.SourceStatus{DrySince: time.Unix(93, 0)}}})
 	for name, want := range map[string]float64{
 		"loaderd_source_tokens_total code": 60, "loaderd_source_tokens_total web": 140,
 		"loaderd_source_target_share code": 0.25, "loaderd_source_share code": 0.3,
-		"loaderd_source_epoch code": 2, "loaderd_source_resting done": 1, "loaderd_source_resting web": 0,
+		"loaderd_source_epoch code": 2, "loaderd_source_paused done": 1, "loaderd_source_paused web": 0,
 		"loaderd_source_dry_seconds code": 7,
 		"loaderd_source_dry_seconds web":  0, "loaderd_source_dry_seconds done": 0,
 		"loaderd_source_left_out_documents_total code empty": 1,
@@ -126,7 +126,7 @@ func (c spliceCounts) Collect(out chan<- prometheus.Metric) { collectSplice(out,
 func TestSpliceMetrics(t *testing.T) {
 	have := gathered(t, spliceCounts{"rows_ended_related": 5, "rows_unrelated": 2, "documents_silent": 7})
 	if want := map[string]float64{"loaderd_splice_rows_total related": 5, "loaderd_splice_rows_total unrelated": 2,
-		"loaderd_splice_silent_documents_total": 7}; !maps.Equal(have, want) {
+		"loaderd_splice_unhinted_documents_total": 7}; !maps.Equal(have, want) {
 		t.Errorf("metrics are %v, want %v", have, want)
 	}
 	if have := gathered(t, spliceCounts(nil)); len(have) > 0 {

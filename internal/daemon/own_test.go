@@ -75,17 +75,17 @@ func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer stranger.Close()
-	body := map[string]any{"step": 1, "keeper": "trainer"}
+	body := map[string]any{"step": 1, "job": "trainer"}
 	for _, action := range []string{"info", "status", "history", "stats", "cause", "commit", "leave", "seal",
-		"drain", "mix",
+		"flush", "mix",
 		"checkpoint", "measure", "ledger", "find", "text", "peek"} {
-		if err := stranger.Do(t.Context(), action, body, nil); flightclient.Reason(err) != string(fault.BadToken) {
+		if err := stranger.Do(t.Context(), action, body, nil); flightclient.Reason(err) != string(fault.InvalidToken) {
 			t.Errorf("%s: %v", action, err)
 		}
 	}
 	ignore := func(flightclient.Batch) error { return nil }
 	err = stranger.Read(t.Context(), api.Ticket{Rank: 1, World: 2}, ignore)
-	if flightclient.Reason(err) != string(fault.BadToken) {
+	if flightclient.Reason(err) != string(fault.InvalidToken) {
 		t.Errorf("joins as rank 1 of 2: %v", err)
 	}
 	conn, err := grpc.NewClient(d.flight.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
@@ -105,7 +105,7 @@ func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 			t.Errorf("%s: %d, want %d", path, got, want)
 		}
 	}
-	for _, action := range []string{"drain", "seal", "mix", "checkpoint", "measure"} {
+	for _, action := range []string{"flush", "seal", "mix", "checkpoint", "measure"} {
 		if got := sends(t, d, http.MethodPost, "/api/action/"+action, ""); got != http.StatusUnauthorized {
 			t.Errorf("POST %s: %d", action, got)
 		}
@@ -205,13 +205,13 @@ func TestDaemon_HTTPMayBeReadWithoutToken(t *testing.T) {
 	if got := sends(t, d, http.MethodGet, "/metrics", "Bearer wrong"); got != http.StatusUnauthorized {
 		t.Errorf("/metrics with a wrong token: %d", got)
 	}
-	if got := sends(t, d, http.MethodPost, "/api/action/drain", ""); got != http.StatusForbidden {
-		t.Errorf("drain: %d", got)
+	if got := sends(t, d, http.MethodPost, "/api/action/flush", ""); got != http.StatusForbidden {
+		t.Errorf("flush: %d", got)
 	}
 	if got := fetch(t, d, "/metrics", "other.example").StatusCode; got != http.StatusForbidden {
 		t.Errorf("/metrics by another site's name: %d", got)
 	}
-	if reason := seals(t, d, flightclient.Options{}); reason != string(fault.BadToken) {
+	if reason := seals(t, d, flightclient.Options{}); reason != string(fault.InvalidToken) {
 		t.Errorf("seal by Flight: %q", reason)
 	}
 }
@@ -237,7 +237,7 @@ func TestDaemon_HasTokenWithoutServerOfItsOwn(t *testing.T) {
 	if reason := seals(t, other, flightclient.Options{DataDir: c.Stream.Dir}); reason != "" {
 		t.Errorf("with the data folder: %s", reason)
 	}
-	if reason := seals(t, other, flightclient.Options{DataDir: first.Stream.Dir}); reason != string(fault.BadToken) {
+	if reason := seals(t, other, flightclient.Options{DataDir: first.Stream.Dir}); reason != string(fault.InvalidToken) {
 		t.Errorf("with another data folder: %q", reason)
 	}
 }

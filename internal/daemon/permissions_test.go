@@ -56,7 +56,7 @@ The calls are those that a daemon registers: its gRPC methods, its actions and i
 | cell | answer |
 | --- | --- |
 | yes | the call is permitted |
-| 401, 403 | ` + "`BAD_TOKEN`, `FORBIDDEN`" + `; HTTP uses these statuses |
+| 401, 403 | ` + "`INVALID_TOKEN`, `FORBIDDEN`" + `; HTTP uses these statuses |
 | no | there is no such call |
 `
 
@@ -166,7 +166,7 @@ func (c *caller) connect(t *testing.T, d *Daemon, host byte) {
 }
 
 // request is one variant of a call. message is the message of a gRPC method or the body of an action. Its %s is
-// replaced by the caller's name, so that no two callers use the same keeper or job.
+// replaced by the caller's name, so that no two callers use the same job or job.
 type request struct {
 	about   string // empty: the usual variant
 	message string
@@ -174,8 +174,8 @@ type request struct {
 
 // bodies are the bodies of actions for which an empty body is invalid, or whose permission depends on the body.
 var bodies = map[string][]request{
-	"commit": {{"", `{"step":0}`}, {"another's keeper", `{"step":0,"keeper":"another/%s"}`}},
-	"leave":  {{"", `{}`}, {"another's keeper", `{"keeper":"another/%s"}`}},
+	"commit": {{"", `{"step":0}`}, {"another's job", `{"step":0,"job":"another/%s"}`}},
+	"leave":  {{"", `{}`}, {"another's job", `{"job":"another/%s"}`}},
 	"cause":  {{"", `{"step":0}`}}, "ledger": {{"", `{"step":0}`}},
 	"find": {{"", `{"source":"web","sequence":1}`}}, "text": {{"", `{"source":"web","sequence":1}`}},
 	"mix":      {{"", `{"weights":{"web":1,"code":1}}`}, {"without a change", `{}`}},
@@ -254,11 +254,11 @@ func answerOf(err error) (string, error) {
 // permissions are checked after parsing.
 func cellOf(reason fault.Reason, err error) (string, error) {
 	switch reason {
-	case fault.BadTicket:
+	case fault.InvalidTicket:
 		if strings.Contains(err.Error(), "body of action") {
 			return "", fmt.Errorf("%w: give this test a body that the action reads", err)
 		}
-	case fault.BadToken:
+	case fault.InvalidToken:
 		return "401", nil
 	case fault.Forbidden:
 		return "403", nil

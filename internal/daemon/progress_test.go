@@ -52,17 +52,17 @@ func TestProgressIsLogged(t *testing.T) {
 				`msg="no progress: no document, step or reader has changed since the last record" event=daemon.idle steps=0 documents=0 readers=none`},
 			{func() {}, ""},
 			{func() {
-				s.Planned, s.Documents, s.Tokens, s.Cursor, s.Floor, s.PoolPieces, s.RowsReady, s.Source.Last = 12, 1000, 600_000,
+				s.Planned, s.Documents, s.Tokens, s.Cursor, s.LowWatermark, s.PoolPieces, s.RowsReady, s.Source.Last = 12, 1000, 600_000,
 					1010, 7, 80, 1100, 1030
 				s.Readers = []state.ReaderStat{{Rank: 0, World: 1, Step: 3}, {Rank: 0, World: 2, Step: 9},
 					{Rank: 1, World: 2, Step: 7}}
 			},
-				`msg=progress event=daemon.progress steps=12 documents=1000 tokens=600000 tokens_per_second=10000 cursor=1010 behind=20 floor=7 pool=80 rows_waiting=1100 ` +
+				`msg=progress event=daemon.progress steps=12 documents=1000 tokens=600000 tokens_per_second=10000 cursor=1010 behind=20 low_watermark=7 pool=80 rows_waiting=1100 ` +
 					`readers="1 of world 1 at step 3, 2 of world 2 at step 7 (rank 1) to 9"`},
 			{func() {
 				s.Readers = s.Readers[:1]
 			},
-				`msg=progress event=daemon.progress steps=12 documents=1000 tokens=600000 tokens_per_second=0 cursor=1010 behind=20 floor=7 pool=80 rows_waiting=1100 ` +
+				`msg=progress event=daemon.progress steps=12 documents=1000 tokens=600000 tokens_per_second=0 cursor=1010 behind=20 low_watermark=7 pool=80 rows_waiting=1100 ` +
 					`readers="1 of world 1 at step 3"`},
 			{func() {},
 				`msg="no progress: no document, step or reader has changed since the last record" event=daemon.idle steps=12 documents=1000 readers="1 of world 1 at step 3"`},

@@ -47,7 +47,7 @@ func (d *Daemon) pullDestination(c config.Config, name string) (docs *stream.Sto
 
 // permissionTasks returns the tasks of this daemon that need additional permissions.
 func (d *Daemon) permissionTasks(c config.Config) permissions.Tasks {
-	does := permissions.Tasks{Purges: c.Serve.Release == "purge"}
+	does := permissions.Tasks{Purges: c.Serve.Retention == "purge"}
 	for _, name := range pulledSources(c) {
 		docs, source := d.pullDestination(c, name)
 		does.Pulls = append(does.Pulls, permissions.Pull{Documents: docs, Subject: pulling.Subject(docs, source),
@@ -67,7 +67,7 @@ func (d *Daemon) newPulls(ctx context.Context, c config.Config, self lease.Leade
 			ReadSettings: pulling.ReadSettings{Format: corpus.Format(c.Pull.Format), TextField: c.Pull.TextColumn,
 				IDField:  c.Pull.IDColumn,
 				Tokens:   c.Tokenizer.Name == config.TokenizerNone,
-				Encoding: c.Pull.Encoding, CSVQuoting: c.Pull.CSVQuoting, CSVEscape: c.Pull.CSVEscape, SkipBad: c.Pull.SkipBad,
+				Encoding: c.Pull.Encoding, CSVQuoting: c.Pull.CSVQuoting, CSVEscape: c.Pull.CSVEscape, SkipInvalid: c.Pull.SkipInvalid,
 				SkipTooLarge: c.Pull.SkipTooLarge},
 			OnComplete: func(ctx context.Context, _ uint64) (err error) {
 				_, err = d.run.SealSource(ctx, name, "")

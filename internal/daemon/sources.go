@@ -35,7 +35,7 @@ func (s *sourceOpener) Open(ctx context.Context, name string, c mixture.Source) 
 	if err != nil {
 		return backend.Stream{}, err
 	}
-	floors, err := retention.Open(ctx, s.plan, store)
+	lowWatermarks, err := retention.Open(ctx, s.plan, store)
 	if err != nil {
 		return backend.Stream{}, err
 	}
@@ -48,7 +48,7 @@ func (s *sourceOpener) Open(ctx context.Context, name string, c mixture.Source) 
 	}
 	s.openLogs = append(s.openLogs, docs)
 	s.dead.Add(store, name)
-	return backend.Stream{Documents: docs, LowWatermarks: floors}, nil
+	return backend.Stream{Documents: docs, LowWatermarks: lowWatermarks}, nil
 }
 
 // DeadLetters returns the dead letters of all sources.

@@ -256,7 +256,7 @@ func PullSettings(t *testing.T, several bool) (config.Config, *objecttest.Hub) {
 	}
 	c := Settings(t, "")
 	c.Stream.MaxBytes = 2 << 20
-	c.Serve.Release, c.Serve.Ahead, c.Serve.CheckpointSteps = backend.ReleasePurge, 4, 4
+	c.Serve.Retention, c.Serve.Ahead, c.Serve.CheckpointSteps = backend.RetentionPurge, 4, 4
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
 	c.Pull.From = []string{"hf://datasets/o/n/web/*.jsonl"}
 	if several {
@@ -283,7 +283,7 @@ func Train(t *testing.T, uri string, step func(n int)) (ids [][]int32) {
 			func(b flightclient.Batch) error {
 				ids = append(ids, slices.Clone(b.InputIDs))
 				step(len(ids))
-				return client.Do(t.Context(), "commit", map[string]any{"step": len(ids), "keeper": "train"}, nil)
+				return client.Do(t.Context(), "commit", map[string]any{"step": len(ids), "job": "train"}, nil)
 			})
 		ended = err == nil
 		if closed := client.Close(); closed != nil && ended {

@@ -34,7 +34,7 @@ func (j *Job) publish(ctx context.Context, url string) error {
 	defer cancel(nil)
 	var full *time.Timer // used only by the publisher's goroutine
 	p, err := publishing.Open(ctx, store, j.documents.Inputs, publishing.Options{
-		Source: sourceName, BatchBytes: batchBytes, Unrecorded: true, Limit: j.Limit, SkipTooLarge: true, SkipBad: true,
+		Source: sourceName, BatchBytes: batchBytes, Unrecorded: true, Limit: j.Limit, SkipTooLarge: true, SkipInvalid: true,
 		OnWait: func(reason string) {
 			if full != nil {
 				full.Stop()

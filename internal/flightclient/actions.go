@@ -53,9 +53,9 @@ func (c *Client) Measure(ctx context.Context, run string) error {
 	return eachResult(ctx, c, "measure", api.Run{Run: run}, func(api.MeasureResponse) {})
 }
 
-// Drain flushes buffered documents up to the present last document of the document stream.
-func (c *Client) Drain(ctx context.Context, run string) (api.RecordResponse, error) {
-	return c.controlRecord(ctx, "drain", run)
+// Flush flushes buffered documents up to the present last document of the document stream.
+func (c *Client) Flush(ctx context.Context, run string) (api.RecordResponse, error) {
+	return c.controlRecord(ctx, "flush", run)
 }
 
 func (c *Client) controlRecord(ctx context.Context, action, run string) (recorded api.RecordResponse, err error) {

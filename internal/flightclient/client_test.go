@@ -201,7 +201,7 @@ func TestStopReading(t *testing.T) {
 func TestErrors(t *testing.T) {
 	c := open(t, serveSealed(t).FlightURI())
 	refused := c.Read(t.Context(), api.Ticket{Rank: 2, World: 2}, func(flightclient.Batch) error { return nil })
-	if flightclient.Reason(refused) != "BAD_TICKET" || !strings.Contains(refused.Error(), "rank 2 of world 2") {
+	if flightclient.Reason(refused) != "INVALID_TICKET" || !strings.Contains(refused.Error(), "rank 2 of world 2") {
 		t.Errorf("rank 2 of 2: %v", refused)
 	}
 	read(t, c, api.Ticket{}) // to the end, after which the counts are final

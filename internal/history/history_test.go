@@ -108,7 +108,7 @@ func TestAges(t *testing.T) {
 	for i := range uint64(3) {
 		row := []packonline.Piece{{Doc: 10 + i, Length: 5}, {Doc: 20, Length: 5}}
 		take(t, s, planrecord.StepPart{Step: plan.Step{Index: i, Bucket: 64, Rows: [][]packonline.Piece{row},
-			Cursor: plan.PositionAfter(100 * (i + 1)), Floor: plan.PositionBefore(8)}, Parts: 1})
+			Cursor: plan.PositionAfter(100 * (i + 1)), LowWatermark: plan.PositionBefore(8)}, Parts: 1})
 	}
 	var out api.History
 	s.Fill(&out)

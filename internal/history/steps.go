@@ -87,10 +87,10 @@ func (s *Steps) Add(e planrecord.Entry) error {
 		s.addMark("weights", "weights "+formatWeights(e.Weights), e.Requester)
 	case planrecord.SealSource:
 		s.addMark("seal", "source "+s.sourceName(e.Source)+" sealed", e.Requester)
-	case planrecord.Drain:
-		s.addMark("drain", "drained", e.Requester)
+	case planrecord.Flush:
+		s.addMark("flush", "flushed", e.Requester)
 	case planrecord.Rest:
-		what := "rests"
+		what := "paused"
 		if !e.Rests {
 			what = "has documents again"
 		}
@@ -124,7 +124,7 @@ func (s *Steps) addStepPart(e *planrecord.StepPart) error {
 		return fmt.Errorf("step %d follows step %d", e.Index, s.complete)
 	}
 	if e.Part == 0 {
-		s.pending = point{first: e.Index, steps: 1, waits: e.Cursor.Last() - min(e.Cursor.Last(), e.Floor.Last()),
+		s.pending = point{first: e.Index, steps: 1, waits: e.Cursor.Last() - min(e.Cursor.Last(), e.LowWatermark.Last()),
 			buckets: make([]uint64, len(s.buckets))}
 		if i := slices.Index(s.buckets, int(e.Bucket)); i >= 0 {
 			s.pending.buckets[i] = 1

@@ -67,7 +67,6 @@ func TestIsolatedLeader(t *testing.T) {
 	if err := publish(t, cutOff, time.Second); err == nil {
 		t.Error("a leader without followers stored a document")
 	}
-	elected := c.Leader("DOCS", others...)
 	st, err := cutOff.JetStream().Stream(natstest.Context(t), "DOCS")
 	if err != nil {
 		t.Fatalf("a leader that is cut off does not answer: %v", err)
@@ -75,6 +74,7 @@ func TestIsolatedLeader(t *testing.T) {
 	if info := st.CachedInfo(); info.Cluster == nil || info.Cluster.Leader != cutOff.Conn().ConnectedServerName() {
 		t.Errorf("the leader that is cut off names %+v as the leader, want itself", info.Cluster)
 	}
+	elected := c.Leader("DOCS", others...)
 	natstest.Eventually(t, "the others store a document", func() bool { return publish(t, rest, time.Second) == nil })
 	if got := c.LastSeq(elected, "DOCS"); got < 11 {
 		t.Errorf("the others end at %d, want 11 or more", got)

@@ -24,7 +24,7 @@ type Options struct {
 	Fingerprint string // documents are token ids of the tokenizer with this fingerprint; empty: they are text
 
 	SkipTooLarge bool // leave out and count documents above the server's limit; else they are a *RefusedError
-	SkipBad      bool // the same for lines and rows that are not documents
+	SkipInvalid  bool // the same for lines and rows that are not documents
 
 	BatchBytes int   // bytes of one commit, as in publish.Options
 	Unrecorded bool  // do not record commits next to the stream
@@ -277,7 +277,7 @@ func (p *Session) leaveOut(
 	ctx context.Context, to destination, reason record.Reason, origin string, err error,
 ) (document bool, _ error) {
 	document = reason == record.TooLarge || reason == record.Invalid
-	if reason == record.TooLarge && !p.options.SkipTooLarge || reason == record.Invalid && !p.options.SkipBad {
+	if reason == record.TooLarge && !p.options.SkipTooLarge || reason == record.Invalid && !p.options.SkipInvalid {
 		return document, &inputError{&RefusedError{reason, err}}
 	}
 	if reason == record.Trailing || reason == record.Damaged {

@@ -90,7 +90,7 @@ func TestRefusedDocument(t *testing.T) {
 		sum.InputsComplete != 1 || sum.InputsFailed != 1 {
 		t.Errorf("%+v, %v", sum, err)
 	}
-	sum, now, err := publish(t, s, files, publishing.Options{Source: "s", SkipBad: true})
+	sum, now, err := publish(t, s, files, publishing.Options{Source: "s", SkipInvalid: true})
 	if err != nil || now.LeftOut != 1 || sum.Skipped["bad record"] != 1 || sum.InputsComplete != 2 {
 		t.Errorf("left out: %+v, %v", sum, err)
 	}

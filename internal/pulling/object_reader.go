@@ -159,7 +159,7 @@ func Subject(docs *stream.Store, source string) string {
 func (h ReadSettings) canSkip(reason record.Reason) bool {
 	switch reason {
 	case record.Invalid:
-		return h.SkipBad
+		return h.SkipInvalid
 	case record.TooLarge:
 		return h.SkipTooLarge
 	}

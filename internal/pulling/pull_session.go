@@ -321,7 +321,7 @@ func (f *pullSession) appendBatch(ctx context.Context, b batch) error {
 			return ctx.Err()
 		case errors.Is(conn.AsFull(err), conn.ErrFull):
 			f.setWaitReason(
-				"the stream is full: it goes on when documents are released (serve.release: purge), or with a larger " +
+				"the stream is full: it goes on when documents are released (serve.retention: purge), or with a larger " +
 					"stream.max_bytes")
 			n = max(1, (n+1)/2)
 		case conn.IsWrongLastSequence(err):

@@ -54,7 +54,7 @@ type ReadSettings struct {
 	CSVQuoting   string        `json:"csv_quoting"`
 	CSVEscape    string        `json:"csv_escape"`
 	Tokens       bool          `json:"tokens"`
-	SkipBad      bool          `json:"skip_bad"`
+	SkipInvalid  bool          `json:"skip_invalid"`
 	SkipTooLarge bool          `json:"skip_too_large"`
 	MaxDocument  int64         `json:"max_document"`
 }

@@ -340,7 +340,7 @@ func TestBadLines(t *testing.T) {
 		t.Errorf("%d documents before the bad line, want 1", n)
 	}
 	p.stop()
-	p = start(t, docs, pulling.Options{ReadSettings: pulling.ReadSettings{SkipBad: true}})
+	p = start(t, docs, pulling.Options{ReadSettings: pulling.ReadSettings{SkipInvalid: true}})
 	until(t, "the end", func() bool { return p.Status().Complete })
 	if s := p.Status(); s.Documents != 2 || s.LeftOut != 2 || s.Read != 1 {
 		t.Errorf("%+v", s)

@@ -18,7 +18,7 @@ import (
 // mixed returns a comparison on a mixture with the given number of sources and of documents per source.
 func mixed(t *testing.T, sources, documents int, methods ...string) *report.Report {
 	t.Helper()
-	m := &simulation.Mixture{Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll},
+	m := &simulation.Mixture{Config: mixture.Config{Mix: mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll},
 		Sources: map[string]mixture.Source{}},
 		Lengths: map[string][]int32{}}
 	for i := range sources {

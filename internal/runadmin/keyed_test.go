@@ -153,7 +153,7 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 	record := func(e planrecord.Entry) *nats.Msg { return &nats.Msg{Data: planrecord.Encode(e)} }
 	for name, forged := range map[string]*nats.Msg{"rubbish": {Data: []byte("hello")},
 		"seal":   record(planrecord.SealSource{Arrival: 60, Last: 60}),
-		"commit": record(planrecord.Commit{Keeper: "trainer", Step: 1}),
+		"commit": record(planrecord.Commit{Job: "trainer", Step: 1}),
 		"term":   record(planrecord.Term{Daemon: "evil"}), "note": record(planrecord.Foreign{Position: 2}),
 		"other-run": taken(4),
 		"wrong-code": {Data: planrecord.Encode(planrecord.SealSource{Arrival: 60, Last: 60}),

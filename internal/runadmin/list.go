@@ -48,7 +48,7 @@ type RunInfo struct {
 	// SealedBy is the identity that requested the seal, if the plan names it after the newest checkpoint; loaderd audit
 	// lists all controls.
 	SealedBy string `json:"sealed_by,omitempty"`
-	// Committed is the step before which every keeper's checkpoint covers all steps; nil without keepers.
+	// Committed is the step before which every job's checkpoint covers all steps; nil without committing jobs.
 	Committed *uint64 `json:"committed"`
 	// Leader is the leader of the run according to its record; nil without one.
 	Leader          *Leader `json:"leader"`
@@ -58,12 +58,12 @@ type RunInfo struct {
 
 // SourceInfo is a source of a run.
 type SourceInfo struct {
-	Name     string  `json:"name"`
-	Stream   string  `json:"stream"`
-	Sealed   bool    `json:"sealed,omitempty"`
-	SealedAt uint64  `json:"sealed_at,omitempty"` // last document of a sealed source
-	Removed  bool    `json:"removed,omitempty"`
-	Floor    *uint64 `json:"floor"` // first document of the source that the run still needs; nil if not reported
+	Name         string  `json:"name"`
+	Stream       string  `json:"stream"`
+	Sealed       bool    `json:"sealed,omitempty"`
+	SealedAt     uint64  `json:"sealed_at,omitempty"` // last document of a sealed source
+	Removed      bool    `json:"removed,omitempty"`
+	LowWatermark *uint64 `json:"low_watermark"` // first document of the source that the run still needs; nil if not reported
 }
 
 // Leader is the leader of a run according to its record.
@@ -144,28 +144,28 @@ func describeRun(ctx context.Context, store *stream.Store, k runstate.Run,
 	default:
 		l.State = Live
 	}
-	if len(s.Keepers) > 0 {
-		committed := s.Keepers.Committed()
+	if len(s.Commits) > 0 {
+		committed := s.Commits.Committed()
 		l.Committed = &committed
 	}
 	for _, x := range s.Sources {
 		l.Sources = append(l.Sources, SourceInfo{Name: x.Name, Stream: x.Stream.Name, Sealed: x.Sealed, SealedAt: x.Last,
 			Removed: x.Removed})
 	}
-	l.floors(needs)
+	l.lowWatermarks(needs)
 	l.Length = requestLength(ctx, store, l)
 	return l, nil
 }
 
-// floors sets the low watermarks that the run has reported.
-func (l *RunInfo) floors(needs []retention.RunWatermark) {
+// lowWatermarks sets the low watermarks that the run has reported.
+func (l *RunInfo) lowWatermarks(needs []retention.RunWatermark) {
 	for _, n := range needs {
 		if n.Run != l.Run {
 			continue
 		}
 		for i := range l.Sources {
 			if l.Sources[i].Stream == n.Stream {
-				l.Sources[i].Floor = &n.From
+				l.Sources[i].LowWatermark = &n.From
 			}
 		}
 	}

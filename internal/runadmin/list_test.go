@@ -41,8 +41,8 @@ func list(t *testing.T, store *stream.Store) (words []string) {
 		if r.Committed != nil {
 			line += fmt.Sprintf(", committed %d", *r.Committed)
 		}
-		if of.Floor != nil {
-			line += fmt.Sprintf(", floor %d", *of.Floor)
+		if of.LowWatermark != nil {
+			line += fmt.Sprintf(", low watermark %d", *of.LowWatermark)
 		}
 		if r.Leader != nil {
 			line += fmt.Sprintf(", led by %s (%v)", r.Leader.Host, r.Leader.Responds)
@@ -106,11 +106,11 @@ func TestList(t *testing.T) {
 	if err != nil || going.Steps < 8 {
 		t.Errorf("%+v, %v", going, err)
 	}
-	whole := fmt.Sprintf("whole of DOCS is ended with %d steps, sealed at %d, floor 1", steps, documents)
+	whole := fmt.Sprintf("whole of DOCS is ended with %d steps, sealed at %d, low watermark 1", steps, documents)
 	// as in its parent before that step
-	rest := fmt.Sprintf("rest of DOCS is sealed with 0 steps, sealed at %d, floor 83", documents)
+	rest := fmt.Sprintf("rest of DOCS is sealed with 0 steps, sealed at %d, low watermark 83", documents)
 	wantList(t, store, "bad of  is unreadable with 0 steps",
-		fmt.Sprintf("going of DOCS is live with %d steps, committed 5, floor 1", going.Steps), rest, whole,
+		fmt.Sprintf("going of DOCS is live with %d steps, committed 5, low watermark 1", going.Steps), rest, whole,
 		"young of  is not begun with 0 steps, led by here (true)")
 	if err := leads.Close(); err != nil { // it does not respond, but holds the lease
 		t.Fatal(err)
@@ -155,7 +155,7 @@ func TestListWithoutCheckpoints(t *testing.T) {
 		t.Errorf("with checkpoints %s, without %s", with, without)
 	}
 	s, err := maintenance.Summarize(ctx, runstatetest.Open(t, store, "run"), checkpoint)
-	if err != nil || s.Keepers["trainer"] != 6 {
+	if err != nil || s.Commits["trainer"] != 6 {
 		t.Errorf("%+v, %v", s, err)
 	}
 }
@@ -170,11 +170,11 @@ func TestRemove(t *testing.T) {
 	}
 	steps := serve(t, store, "one", config("bfd"))
 	serve(t, store, "two", config("bfd"))
-	for _, want := range []runadmin.StreamFloor{{Stream: "DOCS", Runs: 1, From: 1, By: "two"}, {Stream: "DOCS"}} {
+	for _, want := range []runadmin.StreamWatermark{{Stream: "DOCS", Runs: 1, From: 1, By: "two"}, {Stream: "DOCS"}} {
 		run := map[string]string{"two": "one", "": "two"}[want.By]
 		removed, err := runadmin.Remove(ctx, store, run, holder)
 		if err != nil || !removed.Plan || !removed.LowWatermark || !removed.Checkpoints ||
-			!slices.Equal(removed.Floors, []runadmin.StreamFloor{want}) {
+			!slices.Equal(removed.LowWatermarks, []runadmin.StreamWatermark{want}) {
 			t.Errorf("removal of %s: %+v, %v", run, removed, err)
 		}
 		if _, err := runadmin.Remove(ctx, store, run, holder); !errors.Is(err, planlog.ErrNoPlan) {

@@ -15,12 +15,12 @@ import (
 // Removal lists what was removed of a run, and what the remaining runs need.
 type Removal struct {
 	runstate.Removed
-	// Floors are the remaining low watermarks of the document streams in which the run had one.
-	Floors []StreamFloor
+	// LowWatermarks are the remaining low watermarks of the document streams in which the run had one.
+	LowWatermarks []StreamWatermark
 }
 
-// StreamFloor is the lowest low watermark of the runs over a document stream.
-type StreamFloor struct {
+// StreamWatermark is the lowest low watermark of the runs over a document stream.
+type StreamWatermark struct {
 	Stream string
 	Runs   int // over the stream
 	From   uint64
@@ -50,18 +50,18 @@ func Remove(ctx context.Context, store *stream.Store, run string, self lease.Lea
 	}
 	for _, n := range before {
 		if n.Run == run {
-			floor, err := lowestWatermark(ctx, store, n.Stream)
+			lowWatermark, err := lowestWatermark(ctx, store, n.Stream)
 			if err != nil {
 				return removed, err
 			}
-			removed.Floors = append(removed.Floors, floor)
+			removed.LowWatermarks = append(removed.LowWatermarks, lowWatermark)
 		}
 	}
 	return removed, nil
 }
 
 // lowestWatermark returns the lowest low watermark of the runs over a document stream that have a plan.
-func lowestWatermark(ctx context.Context, store *stream.Store, name string) (f StreamFloor, err error) {
+func lowestWatermark(ctx context.Context, store *stream.Store, name string) (f StreamWatermark, err error) {
 	f.Stream = name
 	kept, err := runstate.List(ctx, store)
 	if err != nil {

@@ -130,8 +130,8 @@ func (s sources) Open(ctx context.Context, name string, c mixture.Source) (backe
 	if err != nil || s.plan == nil {
 		return backend.Stream{Documents: docs}, err
 	}
-	floors, err := retention.Open(ctx, s.plan, store)
-	return backend.Stream{Documents: docs, LowWatermarks: floors}, err
+	lowWatermarks, err := retention.Open(ctx, s.plan, store)
+	return backend.Stream{Documents: docs, LowWatermarks: lowWatermarks}, err
 }
 
 // ErrPackingDiffers reports that the runs over a stream have different packing settings.

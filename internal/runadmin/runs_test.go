@@ -52,7 +52,7 @@ func config(method string) runconfig.Config {
 		Packing: packonline.Config{Method: method, Buckets: []int{64}, Atom: 1, Pool: 8, MaxAge: 64},
 		Steps:   runconfig.Steps{Rows: 2, Last: runconfig.LastPad}, Attention: runconfig.AttentionDocument,
 		Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
-		Mix:     mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
+		Mix:     mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}}
 }
 
 // published starts a server with documents.
@@ -81,11 +81,11 @@ func edges(t *testing.T, store *stream.Store, run string) (e backend.Backends) {
 	e.Plan, e.Keyed = log, log.Keyed()
 	e.Checkpoints, err = checkpoints.Open(ctx, log)
 	fail(err)
-	floors, err := retention.Open(ctx, log, log.Documents())
+	lowWatermarks, err := retention.Open(ctx, log, log.Documents())
 	fail(err)
 	docs, err := docstream.OpenReadOnly(ctx, store, tokenizing)
 	fail(err)
-	e.Sources = only{docs, floors}
+	e.Sources = only{docs, lowWatermarks}
 	return e
 }
 

@@ -140,7 +140,7 @@ func TestRepairBehindAStranger(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := serve(t, store, "undisturbed", config("bfd"))
 	for i, forged := range [][]byte{[]byte("hello"), planrecord.Encode(planrecord.SealSource{Arrival: 60, Last: 60}),
-		planrecord.Encode(planrecord.Commit{Keeper: "trainer", Step: 1 << 40})} {
+		planrecord.Encode(planrecord.Commit{Job: "trainer", Step: 1 << 40})} {
 		name := []string{"a", "b", "c"}[i]
 		served, goOn := begun(t, store, name)
 		if _, err := store.Own().JetStream().Publish(ctx, "plan."+name, forged); err != nil {

@@ -18,7 +18,7 @@ import (
 // threeSources returns sources with different lengths; math is read three times.
 func threeSources() *simulation.Mixture {
 	return &simulation.Mixture{
-		Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndFirst}, Seed: 5,
+		Config: mixture.Config{Mix: mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndFirst}, Seed: 5,
 			Sources: map[string]mixture.Source{
 				"code": {Weight: 3, Epochs: 1, Block: 64, MaxTokens: 9000}, "math": {Weight: 1, Epochs: 3},
 				"web": {Weight: 6, Epochs: 1, Split: mixture.Split{Of: 10, Take: []int{0, 8}}}}},
@@ -147,7 +147,7 @@ func TestLeftOut(t *testing.T) {
 // The targets of twentieths follow the schedule: one half for the first half of the tokens, then a ramp to all.
 func TestTargetsFollowTheSchedule(t *testing.T) {
 	m := &simulation.Mixture{Tokens: 2_000_000,
-		Config: mixture.Config{Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}, Lengths: map[string][]int32{}}
+		Config: mixture.Config{Mix: mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}}, Lengths: map[string][]int32{}}
 	m.Config.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: mixture.Forever},
 		"b": {Weight: 1, Epochs: mixture.Forever}}
 	m.Config.Mix.Schedule = []mixture.Point{{Tokens: 1_000_000, Ramp: 1_000_000,

@@ -20,7 +20,7 @@ func TestEveryTwentiethIsAFairSample(t *testing.T) {
 		in := lengths.LogNormal(81_920, seed+1)
 		deviation := func(method string, rows []int, hold int) float64 {
 			r, err := simulation.Run(t.Context(), packonline.Config{Method: method, Buckets: rows, Atom: 1, Pool: 4096,
-				MaxAge: 16384, Hold: hold}, in, nil)
+				MaxAge: 16384, Holdback: hold}, in, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

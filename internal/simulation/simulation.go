@@ -176,8 +176,8 @@ func parameters(c packonline.Config) map[string]any {
 	d := map[string]any{"atom": c.Atom, "pool": c.Pool, "max_age": c.MaxAge, "seed": c.Seed}
 	for _, name := range packonline.Parameters(c.Method) {
 		switch name {
-		case "hold":
-			d[name] = c.Hold
+		case "holdback":
+			d[name] = c.Holdback
 		case "overlap":
 			d[name] = c.Overlap
 		case "extra":

@@ -41,7 +41,7 @@ func TestJSON(t *testing.T) {
 		"bfd": `{"method":"bfd","documents":5,"tokens":31,"sequences":4,"slots":32,"padding_tokens":1,"dropped_tokens":0,
 			"repeated_tokens":0,"truncated_documents":1,"not_whole_documents":1,"pieces":6,"padding_ratio":0.03125,"truncation_ratio":0.2,"concatenation_ratio":1.25,
 			"age_max":4,"age_median":2,"pool_max":5,"attention_cost":187,"attention_cost_unmasked":256,"buckets":[{"length":8,"sequences":4}],
-			"detail":{"atom":1,"pool":5,"hold":0,"max_age":0,"seed":3,"flush_pieces":5,"flush_sequences":3,"flush_padding_tokens":1}}`,
+			"detail":{"atom":1,"pool":5,"holdback":0,"max_age":0,"seed":3,"flush_pieces":5,"flush_sequences":3,"flush_padding_tokens":1}}`,
 		"concat": `{"method":"concat","documents":5,"tokens":31,"sequences":4,"slots":32,"padding_tokens":1,"dropped_tokens":0,
 			"repeated_tokens":0,"truncated_documents":3,"not_whole_documents":3,"pieces":8,"padding_ratio":0.03125,"truncation_ratio":0.6,"concatenation_ratio":1.25,
 			"age_max":2,"age_median":1,"pool_max":3,"attention_cost":155,"attention_cost_unmasked":256,"buckets":[{"length":8,"sequences":4}],
@@ -221,7 +221,7 @@ func TestRun_BoundsAgesWithAtoms(t *testing.T) {
 		for _, atom := range []float64{0.25, 0.5, 1, 2, 4} {
 			for range 20 {
 				c := config.Default().Plan.Packing
-				c.Method, c.Atom, c.Pool, c.MaxAge, c.Hold = method, atom, 1+r.IntN(100), 1+r.IntN(200), r.IntN(300)
+				c.Method, c.Atom, c.Pool, c.MaxAge, c.Holdback = method, atom, 1+r.IntN(100), 1+r.IntN(200), r.IntN(300)
 				c.Buckets = []int{8 << r.IntN(6)}
 				for packonline.IsMultiBucket(method) && len(c.Buckets) < 4 && r.IntN(3) > 0 {
 					c.Buckets = append(c.Buckets, 2*c.Buckets[len(c.Buckets)-1])

@@ -32,8 +32,8 @@ var eventTemplates = indexByEvent([]eventTemplate{
 	{event.SourceResumed, "source",
 		`Source "{source}" resumed: it has documents again`, ""},
 	{event.StreamMatches, "source", "", ""},
-	{event.FlushIdle, "drain", "", ""},
-	{event.FlushEarly, "drain",
+	{event.FlushIdle, "flush", "", ""},
+	{event.FlushEarly, "flush",
 		"Packed {documents} documents before the shuffle window was full, for a reader that waits", ""},
 	{event.ConnectionRestored, "source", "The connection to NATS is restored", ""},
 	{event.StreamReadResumed, "source", `Stream "{stream}" is readable again after {down}`, ""},
@@ -85,10 +85,10 @@ func indexByEvent(list []eventTemplate) map[string]eventTemplate {
 // auditTemplates are the audit lines that are events, by action. {by} is the caller's identity, empty without a name.
 var auditTemplates = map[string]eventTemplate{
 	"seal":       {event.Audit, "seal", "The run was sealed{by}", ""},
-	"drain":      {event.Audit, "drain", "The run was drained{by}", ""},
+	"flush":      {event.Audit, "flush", "The run was flushed{by}", ""},
 	"mix":        {event.Audit, "weights", "The weights were set{by}: {weights}", ""},
 	"checkpoint": {event.Audit, "checkpoint", "A checkpoint was stored on request{by}", ""},
-	"leave":      {event.Audit, "keeper", `Keeper "{keeper}" was removed{by}`, ""},
+	"leave":      {event.Audit, "job", `Job "{job}" was removed{by}`, ""},
 }
 
 var placeholder = regexp.MustCompile(`\{[a-z_]+\}`)

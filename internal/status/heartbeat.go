@@ -50,7 +50,7 @@ func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 	}
 	texts := []string{w.Name, w.Flight, w.HTTP, w.Version}
 	for i, r := range w.Reading {
-		if r.World < 1 || r.Rank < 0 || r.Rank >= r.World || planrecord.ValidKeeper(r.Job) != nil {
+		if r.World < 1 || r.Rank < 0 || r.Rank >= r.World || planrecord.ValidJob(r.Job) != nil {
 			return w, fmt.Errorf("rank %d of %d", r.Rank, r.World)
 		}
 		texts = append(texts, r.Identity, r.Address)

@@ -36,7 +36,7 @@ func (w *Monitor) update(now time.Time) history.Sample {
 		Planned: info.Planned, Sent: sent, Consumed: consumed, Ended: info.Ended, Committed: info.Committed,
 		Oldest: info.Oldest, Length: info.Length, Streams: s.Streams,
 		Rates: api.Rates{Rates: rates, Bytes: bytes}, Skipped: []api.SkippedStatus{}, Buckets: []api.BucketStatus{},
-		Keepers: []api.KeeperStatus{},
+		Commits: []api.JobCommit{},
 		Ranks:   furthestBehind(ranks), RankCount: len(ranks), Jobs: jobStatuses(view, info.Planned), Daemons: daemons,
 		Events: w.Events.newest()}
 	read := min(s.FirstUnrequested, info.Planned)
@@ -55,8 +55,8 @@ func (w *Monitor) update(now time.Time) history.Sample {
 		Split:   stats.TruncatedShare(s),
 		Dropped: s.Dropped, Repeated: s.Repeated, AgeMax: s.MaxAge, WaitMax: s.MaxWait,
 		Counts: s.PackingCounters}
-	for _, keeper := range slices.Sorted(maps.Keys(info.Keepers)) {
-		out.Keepers = append(out.Keepers, api.KeeperStatus{Keeper: keeper, Step: info.Keepers[keeper]})
+	for _, job := range slices.Sorted(maps.Keys(info.Commits)) {
+		out.Commits = append(out.Commits, api.JobCommit{Job: job, Step: info.Commits[job]})
 	}
 	for why, n := range s.Skipped.All() {
 		if n > 0 {
@@ -127,7 +127,7 @@ func sourceStatuses(s loader.Stats, recent map[string]float64) (out []api.Source
 		y := api.SourceStatus{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Emitted: x.Emitted,
 			Epoch: x.Epoch, Epochs: x.Epochs.String(), Documents: x.Arrived, Undecodable: x.Skipped.Count(plan.SkipUndecodable),
 			LeftOut: x.Skipped.Total(), Stored: x.Stream.Last, Start: x.Start, Next: x.Next,
-			Sealed: x.Sealed, Resting: x.Resting, Removed: x.Removed, UsedUp: x.UsedUp}
+			Sealed: x.Sealed, Paused: x.Paused, Removed: x.Removed, Exhausted: x.Exhausted}
 		if tokens > 0 {
 			share := stats.Share(x.Status.Tokens, tokens)
 			y.Share = &share

@@ -206,7 +206,7 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 		log.add(planrecord.Header{Run: "r", ID: strings.Repeat("0", 32)}, planrecord.Term{Daemon: "a"},
 			planrecord.Term{Daemon: "b"})
 		run := &fakeRun{stats: loader.Stats{Planned: 50, FirstUnrequested: 45, Committed: 30},
-			info: loader.Info{Run: "r", Keepers: planrecord.Keepers{"k": 30}},
+			info: loader.Info{Run: "r", Commits: planrecord.Commits{"k": 30}},
 			verdict: diagnosis.Verdict{Health: diagnosis.Running,
 				Sentence: "Running", Bottleneck: diagnosis.LimitRanks}, ranks: census.New()}
 		a, b := start("a", run, log, words), start("b", run, log, words)
@@ -237,8 +237,8 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 				s.Events[1].Kind != "reader" || s.Events[1].Daemon != "a" {
 				t.Errorf("%s: events %+v", s.Daemon, s.Events)
 			}
-			if len(s.Keepers) != 1 || s.Keepers[0] != (api.KeeperStatus{Keeper: "k", Step: 30}) {
-				t.Errorf("keepers %+v", s.Keepers)
+			if len(s.Commits) != 1 || s.Commits[0] != (api.JobCommit{Job: "k", Step: 30}) {
+				t.Errorf("committing jobs %+v", s.Commits)
 			}
 			flow := map[string]api.Stage{}
 			for _, x := range s.Flow {
@@ -339,7 +339,7 @@ func TestHistoryFollowsThePlan(t *testing.T) {
 			}
 			log.records = append(log.records, r...)
 		}
-		log.add(planrecord.Drain{Arrival: 1, Requester: "alice"}, planrecord.Term{Daemon: "b"}, planrecord.End{})
+		log.add(planrecord.Flush{Arrival: 1, Requester: "alice"}, planrecord.Term{Daemon: "b"}, planrecord.End{})
 		a := start("a", &fakeRun{info: loader.Info{Run: "r"}}, log, nil)
 		defer a.stop()
 		time.Sleep(10 * time.Second)
@@ -348,7 +348,7 @@ func TestHistoryFollowsThePlan(t *testing.T) {
 		for _, m := range got.Marks {
 			kinds = append(kinds, m.Kind)
 		}
-		if want := []string{"leader", "drain", "leader", "end"}; !slices.Equal(kinds, want) || got.Run != "r" ||
+		if want := []string{"leader", "flush", "leader", "end"}; !slices.Equal(kinds, want) || got.Run != "r" ||
 			got.KnownSteps != 1000 || got.Marks[1].Step != 1000 || got.Steps.Tokens[0] == 0 {
 			t.Errorf("marks %+v, %d steps of %s", got.Marks, got.KnownSteps, got.Run)
 		}
@@ -396,11 +396,11 @@ func TestEvents(t *testing.T) {
 		if e[0].Kind != "warning" || e[0].Text != "The connection to NATS is lost: EOF" || e[0].Do == "" {
 			t.Errorf("%+v", e[0])
 		}
-		a.log.With("part", "audit").Info("audit", event.Audit, "action", "drain", "identity", "bob", "error",
+		a.log.With("part", "audit").Info("audit", event.Audit, "action", "flush", "identity", "bob", "error",
 			errors.New("FORBIDDEN"))
 		a.log.Info("ready", event.DaemonReady, "nothing", "else")
 		time.Sleep(2 * time.Second)
-		const refused = "The action drain by bob was refused: FORBIDDEN"
+		const refused = "The action flush by bob was refused: FORBIDDEN"
 		if e := a.Status().Events; e[1].Text != refused && e[0].Text != refused || e[0].Text != "ready, nothing else" &&
 			e[1].Text != "ready, nothing else" {
 			t.Errorf("%+v", e[:2])

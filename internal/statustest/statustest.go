@@ -58,13 +58,13 @@ func (c *contradictions) steps(s *api.Status) {
 	if (s.Consumed == nil) && len(s.Jobs) > 0 {
 		c.add("%d jobs, and consumed steps are null", len(s.Jobs))
 	}
-	for i, k := range s.Keepers {
-		within(c, "committed steps of keeper "+k.Keeper, k.Step, s.Planned)
+	for i, k := range s.Commits {
+		within(c, "committed steps of job "+k.Job, k.Step, s.Planned)
 		if k.Step < s.Committed {
-			c.add("keeper %s has committed %d, all keepers %d", k.Keeper, k.Step, s.Committed)
+			c.add("job %s has committed %d, all committing jobs %d", k.Job, k.Step, s.Committed)
 		}
-		if i > 0 && s.Keepers[i-1].Keeper >= k.Keeper {
-			c.add("keeper %s follows %s", k.Keeper, s.Keepers[i-1].Keeper)
+		if i > 0 && s.Commits[i-1].Job >= k.Job {
+			c.add("job %s follows %s", k.Job, s.Commits[i-1].Job)
 		}
 	}
 	if l := s.Length; l != nil && l.Exact && !l.Endless {
@@ -234,7 +234,7 @@ var (
 		` (are|have|were)\b`)
 	singular  = regexp.MustCompile(`(^|[^0-9.,])(0|[2-9]|[1-9][0-9,]*[0-9]) ` + unitsOfSentences + `( |$)`)
 	errorCode = regexp.MustCompile(`\b[A-Z]{2,}(_[A-Z]+)+\b`)
-	unquoted  = regexp.MustCompile(`\b(of|for|by) (job|source|keeper|stream) [^"]`)
+	unquoted  = regexp.MustCompile(`\b(of|for|by) (job|source|job|stream) [^"]`)
 )
 
 // sentences checks that numbers agree with their nouns, names are quoted, and no error code is in a sentence.

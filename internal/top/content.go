@@ -170,12 +170,12 @@ func SourceState(x api.SourceStatus, now time.Time) string {
 	switch {
 	case x.Removed:
 		return "removed"
-	case x.UsedUp:
-		return "used up"
+	case x.Exhausted:
+		return "exhausted"
 	case x.DownSince != nil:
 		return "out of reach, " + humanize.Time(now.Sub(*x.DownSince))
-	case x.Resting:
-		return "rests"
+	case x.Paused:
+		return "paused"
 	case x.Sealed:
 		return "sealed"
 	case x.DrySince != nil && x.Next > x.Stored:

@@ -48,7 +48,7 @@ func TestPageOfADaemon(t *testing.T) {
 	p.Says("#sources", "web", "70.0 %", "math", "30.0 %")
 	p.Says("#sources", "documents undecodable")
 	p.Until(`document.querySelectorAll("#dead li li").length > 0`)
-	p.Says("#dead-section", "could not be decoded", "BAD_JSON", "Document math/")
+	p.Says("#dead-section", "could not be decoded", "INVALID_JSON", "Document math/")
 	p.Until(`document.querySelector("#daemons").textContent.includes("leads, term")`)
 	p.Says("#daemons", now.Daemon[:strings.LastIndex(now.Daemon, "/")], "(this page)")
 	p.Until(`document.querySelectorAll("#events > li").length > 0`)

@@ -27,13 +27,13 @@ func statusCode(err error) int {
 		return http.StatusInternalServerError
 	}
 	switch typed.Reason {
-	case fault.BadToken:
+	case fault.InvalidToken:
 		return http.StatusUnauthorized
 	case fault.Forbidden:
 		return http.StatusForbidden
-	case fault.BadTicket:
+	case fault.InvalidTicket:
 		return http.StatusBadRequest
-	case fault.StepReleased, fault.StepNotPlanned, fault.DocumentLost, unsupported:
+	case fault.StepPurged, fault.StepNotPlanned, fault.DocumentLost, unsupported:
 		return http.StatusNotFound
 	case limited:
 		return http.StatusTooManyRequests
@@ -79,5 +79,5 @@ func writeError(w http.ResponseWriter, err error) {
 }
 
 func badRequest(what, do string) error {
-	return &fault.Error{Reason: fault.BadTicket, Message: what, Advice: do}
+	return &fault.Error{Reason: fault.InvalidTicket, Message: what, Advice: do}
 }

@@ -52,7 +52,7 @@ func (f *fake) took(action string) (int, string) {
 // allowed are the actions of a role.
 var allowed = map[auth.Role][]string{
 	auth.Read: {"status", "history"},
-	auth.Operate: {"status", "history", "ledger", "find", "text", "peek", "drain", "seal", "mix", "checkpoint",
+	auth.Operate: {"status", "history", "ledger", "find", "text", "peek", "flush", "seal", "mix", "checkpoint",
 		"measure"},
 }
 
@@ -72,7 +72,7 @@ func (f *fake) Identify(_ context.Context, from auth.Caller, _ string) (auth.Ide
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.role(from) == "" {
-		return auth.Identity{}, &fault.Error{Reason: fault.BadToken, Message: "the call has no bearer token",
+		return auth.Identity{}, &fault.Error{Reason: fault.InvalidToken, Message: "the call has no bearer token",
 			Advice: "send one"}
 	}
 	return auth.Identity{Name: "somebody"}, nil
@@ -83,7 +83,7 @@ func (f *fake) LogIn(_ context.Context, _ auth.Caller, code string) (string, err
 	defer f.mu.Unlock()
 	at := slices.Index(f.codes, code)
 	if at < 0 {
-		return "", &fault.Error{Reason: fault.BadToken, Message: "the link of the page has been used",
+		return "", &fault.Error{Reason: fault.InvalidToken, Message: "the link of the page has been used",
 			Advice: "make another one"}
 	}
 	f.codes = slices.Delete(f.codes, at, at+1)
@@ -100,7 +100,7 @@ func (f *fake) DoAction(_ context.Context, from auth.Caller, action string, body
 	case f.fail != nil:
 		return nil, f.fail
 	case role == "":
-		return nil, &fault.Error{Reason: fault.BadToken, Message: "the call has no bearer token", Advice: "send one"}
+		return nil, &fault.Error{Reason: fault.InvalidToken, Message: "the call has no bearer token", Advice: "send one"}
 	case !slices.Contains(allowed[role], action):
 		return nil, &fault.Error{Reason: fault.Forbidden, Message: fmt.Sprintf("action %s takes the role operate", action),
 			Advice: "ask with a token that may"}
@@ -202,7 +202,7 @@ func madeUp(n uint64) api.Status {
 		RankCount: 4,
 		Jobs: []api.JobStatus{{Job: "train", World: 4, Present: 4, MinConsumed: steps, MaxConsumed: steps + 40, Sent: steps,
 			ReportsConsumption: true, State: api.StateReading}},
-		Keepers: []api.KeeperStatus{{Keeper: "trainer", Step: 7100}, {Keeper: "trainer/eval", Step: 7180}},
+		Commits: []api.JobCommit{{Job: "trainer", Step: 7100}, {Job: "trainer/eval", Step: 7180}},
 		Daemons: []api.DaemonStatus{
 			{Name: "gpu-01.4711", Flight: "grpc://gpu-01:8815", HTTP: "http://gpu-01:9815/", Version: "0.20.0", IsLeader: true,
 				Term: 3, Ranks: 2, Bytes: 11.2e6, SilentSeconds: 0},

@@ -127,7 +127,7 @@ func TestWrongRequests(t *testing.T) {
 		{"documents neither true nor false", "GET", "/api/step/1?documents=maybe", "", 400, "want true or false"},
 		{"a sequence that is no number", "GET", "/api/text?sequence=x", "", 400, "want a number"},
 		{"an action that is none", "POST", "/api/action/commit", "{}", 404, "there is no POST"},
-		{"a body that is no JSON", "POST", "/api/action/drain", "drain", 400, "it is no JSON"},
+		{"a body that is no JSON", "POST", "/api/action/flush", "flush", 400, "it is no JSON"},
 		{"a body that is too long", "POST", "/api/action/mix", `"` + strings.Repeat("x", 1<<20) + `"`, 400, "too large"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -149,10 +149,10 @@ func TestErrors(t *testing.T) {
 		status int
 		reason fault.Reason
 	}{
-		{&fault.Error{Reason: fault.BadToken}, 401, fault.BadToken},
+		{&fault.Error{Reason: fault.InvalidToken}, 401, fault.InvalidToken},
 		{&fault.Error{Reason: fault.Forbidden}, 403, fault.Forbidden},
-		{&fault.Error{Reason: fault.BadTicket}, 400, fault.BadTicket},
-		{&fault.Error{Reason: fault.StepReleased}, 404, fault.StepReleased},
+		{&fault.Error{Reason: fault.InvalidTicket}, 400, fault.InvalidTicket},
+		{&fault.Error{Reason: fault.StepPurged}, 404, fault.StepPurged},
 		{&fault.Error{Reason: fault.RunReplaced}, 409, fault.RunReplaced},
 		{&fault.Error{Reason: fault.Limited}, 429, fault.Limited},
 		{&fault.Error{Reason: fault.Unsupported}, 404, fault.Unsupported},
@@ -161,7 +161,7 @@ func TestErrors(t *testing.T) {
 		{errors.New("open /etc/secret: no such file"), 500, fault.Internal},
 	} {
 		f.set(func(f *fake) { f.fail = test.err })
-		r, body := call(t, "POST", s.URL+"/api/action/drain", "{}")
+		r, body := call(t, "POST", s.URL+"/api/action/flush", "{}")
 		var e fault.Error
 		if err := json.Unmarshal([]byte(body), &e); err != nil || r.StatusCode != test.status || e.Reason != test.reason ||
 			strings.Contains(body, "secret") {
@@ -201,10 +201,10 @@ func TestOtherSites(t *testing.T) {
 		header             []string
 		status             int
 	}{
-		{"own page", "POST", "/api/action/drain", []string{"Origin", s.URL, "Sec-Fetch-Site", "same-origin"}, 200},
-		{"a program", "POST", "/api/action/drain", nil, 200},
-		{"another site", "POST", "/api/action/drain", []string{"Sec-Fetch-Site", "cross-site"}, 403},
-		{"another site, an older browser", "POST", "/api/action/drain", []string{"Origin", "http://evil.example"}, 403},
+		{"own page", "POST", "/api/action/flush", []string{"Origin", s.URL, "Sec-Fetch-Site", "same-origin"}, 200},
+		{"a program", "POST", "/api/action/flush", nil, 200},
+		{"another site", "POST", "/api/action/flush", []string{"Sec-Fetch-Site", "cross-site"}, 403},
+		{"another site, an older browser", "POST", "/api/action/flush", []string{"Origin", "http://evil.example"}, 403},
 		{"a name of another site", "GET", "/api/status", []string{"Host", "evil.example" + port}, 403},
 		{"localhost", "GET", "/api/status", []string{"Host", "LOCALHOST" + port}, 200},
 		{"an address of six", "GET", "/api/status", []string{"Host", "[::1]" + port}, 200},
@@ -240,9 +240,9 @@ func TestRoles(t *testing.T) {
 		{"read", "GET", "/api/status", 200},
 		{"read", "GET", "/api/step/4", 403},
 		{"read", "GET", "/api/text?sequence=1", 403},
-		{"read", "POST", "/api/action/drain", 403},
+		{"read", "POST", "/api/action/flush", 403},
 		{"operate", "GET", "/api/text?sequence=1&tokens=4", 200},
-		{"operate", "POST", "/api/action/drain", 200},
+		{"operate", "POST", "/api/action/flush", 200},
 	} {
 		header := []string{}
 		if test.token != "" {
@@ -367,13 +367,13 @@ func TestEvents(t *testing.T) {
 	})
 	t.Run("who is not let in any more hears it and is left", func(t *testing.T) {
 		f.set(func(f *fake) {
-			f.fail = &fault.Error{Reason: fault.BadToken, Message: "expired", Advice: "make another"}
+			f.fail = &fault.Error{Reason: fault.InvalidToken, Message: "expired", Advice: "make another"}
 		})
 		name, data := next()
 		for name == "status" {
 			name, data = next()
 		}
-		if name != "problem" || !strings.Contains(string(data), "BAD_TOKEN") {
+		if name != "problem" || !strings.Contains(string(data), "INVALID_TOKEN") {
 			t.Fatalf("%s %s", name, data)
 		}
 		if name, data := next(); name != "" {
@@ -427,7 +427,7 @@ func TestOneAnswerForAll(t *testing.T) {
 func TestActions(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
-	for action, body := range map[string]string{"drain": "", "seal": `{"source":"web"}`,
+	for action, body := range map[string]string{"flush": "", "seal": `{"source":"web"}`,
 		"mix": `{"weights":{"web":1,"math":2}}`, "checkpoint": "{}", "measure": "{}"} {
 		r, answer := call(t, "POST", s.URL+"/api/action/"+action, body)
 		_, got := f.took(action)
@@ -470,10 +470,10 @@ func TestPage_LogsInOnce(t *testing.T) {
 		{"GET", "", nil, 404, ""},
 		{"POST", "{", nil, 400, "body of login"},
 		{"POST", `{"code":"` + strings.Repeat("a", 2000) + `"}`, nil, 400, "body of login"},
-		{"POST", `{"code":"16.guess"}`, nil, 401, "BAD_TOKEN"},
+		{"POST", `{"code":"16.guess"}`, nil, 401, "INVALID_TOKEN"},
 		{"POST", `{"code":"17.once"}`, []string{"Sec-Fetch-Site", "cross-site"}, 403, "another site"},
 		{"POST", `{"code":"17.once"}`, nil, 200, `"token":"operate"`},
-		{"POST", `{"code":"17.once"}`, nil, 401, "BAD_TOKEN"},
+		{"POST", `{"code":"17.once"}`, nil, 401, "INVALID_TOKEN"},
 	} {
 		r, body := call(t, test.method, s.URL+"/api/login", test.body, test.header...)
 		if r.StatusCode != test.status || !strings.Contains(body, test.part) {

@@ -59,7 +59,7 @@ func TestPageShowsEverySection(t *testing.T) {
 	if first := p.Text(".job tbody tr:first-child th"); first != "3 of 4" {
 		t.Errorf("the first rank of the table is %s, not who is furthest behind", first)
 	}
-	p.Says("#keepers", "trainer before step 7,100 171 steps", "trainer/eval before step 7,180")
+	p.Says("#commits", "trainer before step 7,100 171 steps", "trainer/eval before step 7,180")
 	p.Says("#skipped-section", "undecodable 15 undecodable see the dead letters",
 		"masked 1,200 without a token that has a loss", "<script>alert(1)</script>")
 	p.Says("#dead-section", "15 documents could not be decoded", "1 more wait to be stored", "12 not UTF-8",
@@ -68,7 +68,7 @@ func TestPageShowsEverySection(t *testing.T) {
 		"gpu-01.4711 leads, term 3")
 	p.Says("#daemons", "gpu-01.4711 (this page) leads, term 3 2", "gpu-02.812 follows", "gpu-03.90 follows 0", "12 s ago",
 		"0.19.2", "grpc://gpu-02:8815")
-	p.Says("#actions", "Drain", "Seal", "Change the weights", "Store a checkpoint", "cannot be undone")
+	p.Says("#actions", "Flush", "Seal", "Change the weights", "Store a checkpoint", "cannot be undone")
 	if links := browsertest.Eval[string](p,
 		`[...document.querySelectorAll("#daemons a")].map((a) => a.href).join(" ")`); links != "http://gpu-02:9815/" {
 		t.Errorf("links to daemons: %s", links)
@@ -121,7 +121,7 @@ func TestPageShowsEverySection(t *testing.T) {
 			f.change = func(s *api.Status) {
 				s.Verdict = diagnosis.Verdict{Health: diagnosis.Failing, Sentence: "The NATS server is out of reach for 12 s",
 					Advice: "check it"}
-				s.Sources, s.Ranks, s.Keepers, s.Flow = nil, nil, nil, nil
+				s.Sources, s.Ranks, s.Commits, s.Flow = nil, nil, nil, nil
 				s.Dead = api.DeadStatus{}
 			}
 		})
@@ -339,18 +339,18 @@ func TestPageByRole(t *testing.T) {
 		p := browsertest.Open(t, browser, s.URL, browsertest.Usual, "401")
 		give(p, "operate")
 		ready(p)
-		p.Click("#action-drain")
-		p.Says("dialog", "Drain: run demo", "cannot be undone", "Cancel")
+		p.Click("#action-flush")
+		p.Says("dialog", "Flush: run demo", "cannot be undone", "Cancel")
 		p.Press(kb.Escape)
-		p.Until(`!document.querySelector("dialog") && document.activeElement.id === "action-drain"`)
-		if n, _ := f.took("drain"); n != 0 {
-			t.Error("drained without a confirmation")
+		p.Until(`!document.querySelector("dialog") && document.activeElement.id === "action-flush"`)
+		if n, _ := f.took("flush"); n != 0 {
+			t.Error("flushed without a confirmation")
 		}
-		p.Click("#action-drain")
+		p.Click("#action-flush")
 		p.Click("dialog button.do")
 		p.Until(`document.querySelector("#acted").textContent.includes("recorded behind document 99,120")`)
-		if n, _ := f.took("drain"); n != 1 {
-			t.Errorf("drained %d times", n)
+		if n, _ := f.took("flush"); n != 1 {
+			t.Errorf("flushed %d times", n)
 		}
 		p.Click("#action-seal")
 		p.Do(chromedp.SetValue(chromedp.CSS("#seal-source"), "web"))
@@ -406,7 +406,7 @@ func TestPageByKeyboard(t *testing.T) {
 		}
 		met[at[0]] = true
 	}
-	for _, want := range []string{"sources", "step", "document", "events-more", "daemons", "action-drain", "action-seal",
+	for _, want := range []string{"sources", "step", "document", "events-more", "daemons", "action-flush", "action-seal",
 		"action-mix", "action-checkpoint"} {
 		if !met[want] {
 			t.Errorf("the keyboard does not reach %s; it met %v", want, met)
@@ -426,7 +426,7 @@ func TestPageByKeyboard(t *testing.T) {
 	if !browsertest.Eval[bool](p, `document.querySelector("input[value=late]").checked`) {
 		t.Error("the arrows do not move the switch")
 	}
-	p.Do(chromedp.Focus(chromedp.CSS("#action-drain")))
+	p.Do(chromedp.Focus(chromedp.CSS("#action-flush")))
 	p.Press(kb.Enter)
 	p.Until(`document.activeElement.textContent === "Cancel"`)
 	p.Press(kb.Tab, kb.Enter)

@@ -15,9 +15,9 @@ import (
 // contentOf returns the content of a document of n tokens.
 func contentOf(n int) document.Content { return document.Content{Tokens: make([]int32, n)} }
 
-// stepOf returns a step with one row per piece. Later steps need no document up to floor.
-func stepOf(index, floor uint64, pieces ...packonline.Piece) *plan.Step {
-	s := &plan.Step{Index: index, Floor: plan.PositionAfter(floor)}
+// stepOf returns a step with one row per piece. Later steps need no document up to lowWatermark.
+func stepOf(index, lowWatermark uint64, pieces ...packonline.Piece) *plan.Step {
+	s := &plan.Step{Index: index, LowWatermark: plan.PositionAfter(lowWatermark)}
 	for _, p := range pieces {
 		s.Rows = append(s.Rows, []packonline.Piece{p})
 	}
@@ -78,7 +78,7 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 }
 
 // A document is waiting until steps have used all of it. A part is not enough, and repeated tokens do not count.
-// Documents below the floor are not waiting.
+// Documents below the low watermark are not waiting.
 func TestADocumentWaitsForAllItsTokens(t *testing.T) {
 	repeated := stepOf(1, 0, piece(1, 40, 60)) // 20 of the tokens were in the step before
 	repeated.Repeats = []plan.Repeat{{Row: 0, Piece: 0, Tokens: 20}}

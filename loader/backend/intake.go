@@ -10,7 +10,7 @@ type Intake struct {
 	Text        bool       `json:"text"`        // whether it accepts texts
 	Read        uint64     `json:"read"`        // last document that is planned
 	Full        bool       `json:"full"`        // it reads no further until ranks request steps, or at all
-	Filling     bool       `json:"filling"`     // an early drain is possible: its shuffle window is not full
+	Filling     bool       `json:"filling"`     // an early flush is possible: its shuffle window is not full
 	Documents   int64      `json:"documents"`   // planned, used or not
 	Skipped     plan.Skips `json:"skipped"`     // number of these, by reason
 }

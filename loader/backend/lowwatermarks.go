@@ -11,9 +11,9 @@ type LowWatermarks interface {
 	// Claim gives a term the exclusive right to record for the run, which needs the unreleased documents from sequence
 	// from on. It returns the first of them.
 	Claim(ctx context.Context, term, from uint64) (first uint64, err error)
-	// Release marks the documents below sequence from as unneeded, purges those that no run needs, and returns the first
+	// Advance marks the documents below sequence from as unneeded, purges those that no run needs, and returns the first
 	// sequence that the stream still holds.
-	Release(ctx context.Context, term, from uint64) (first uint64, err error)
+	Advance(ctx context.Context, term, from uint64) (first uint64, err error)
 	// RecordEnd records that this run reads no document after sequence at.
 	RecordEnd(ctx context.Context, term, at uint64) error
 	// NotifyProducers notifies the stream's producers which runs read it, and of the recorded ends of these runs.
@@ -25,6 +25,6 @@ type LowWatermarks interface {
 
 // Values of Options.Release.
 const (
-	ReleaseKeep  = "keep"
-	ReleasePurge = "purge"
+	RetentionKeep  = "keep"
+	RetentionPurge = "purge"
 )

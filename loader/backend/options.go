@@ -19,21 +19,21 @@ type Options struct {
 	// CheckpointSteps is the number of steps between two stored planner states. 0 stores none; a restart then replays from
 	// the start.
 	CheckpointSteps int `koanf:"checkpoint_steps"`
-	// Silent is how long a reader may leave a planned step unrequested before it is dropped. A dropped reader no longer
+	// IdleReaderTimeout is how long a reader may leave a planned step unrequested before it is dropped. A dropped reader no longer
 	// holds back its job's ranks or retention. 0 never drops one.
-	Silent time.Duration `koanf:"silent_reader"`
+	IdleReaderTimeout time.Duration `koanf:"idle_reader_timeout"`
 	// Linger is how long the document stream must be quiet, while a reader waits, before the buffered documents are
-	// packed for it as by Drain. 0 never.
+	// packed for it as by Flush. 0 never.
 	Linger time.Duration `koanf:"linger"`
-	// FirstStepQuiet and FirstStepDocuments are the bounds of an early drain. Until the shuffle window has filled, the
-	// buffered documents are packed for a waiting reader as by Drain. The first is how long the document stream must be
+	// FirstStepQuiet and FirstStepDocuments are the bounds of an early flush. Until the shuffle window has filled, the
+	// buffered documents are packed for a waiting reader as by Flush. The first is how long the document stream must be
 	// quiet, the second how many documents must have arrived. 0 never.
 	FirstStepQuiet     time.Duration `koanf:"first_step_quiet"`
 	FirstStepDocuments int64         `koanf:"first_step_documents"`
-	// Release selects the retention of documents that neither an uncommitted step nor a restart needs: keep or purge.
-	Release string `koanf:"release"`
-	// ReleaseAfter is how long such documents are kept before they are purged.
-	ReleaseAfter time.Duration `koanf:"release_after"`
+	// Retention selects the retention of documents that neither an uncommitted step nor a restart needs: keep or purge.
+	Retention string `koanf:"retention"`
+	// PurgeDelay is how long such documents are kept before they are purged.
+	PurgeDelay time.Duration `koanf:"purge_delay"`
 	// ForecastInterval is the interval between two estimates of the run's number of steps. 0 never estimates it.
 	ForecastInterval time.Duration `koanf:"forecast"`
 	// MeasureTokens bounds the estimated remaining tokens up to which a run is measured without a request, once all its
@@ -41,5 +41,5 @@ type Options struct {
 	MeasureTokens mixture.Tokens `koanf:"measure_tokens"`
 }
 
-// DrainsEarly reports whether one of the bounds of an early drain is set.
-func (o *Options) DrainsEarly() bool { return o.FirstStepQuiet > 0 || o.FirstStepDocuments > 0 }
+// FlushesEarly reports whether one of the bounds of an early flush is set.
+func (o *Options) FlushesEarly() bool { return o.FirstStepQuiet > 0 || o.FirstStepDocuments > 0 }

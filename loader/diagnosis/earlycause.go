@@ -10,20 +10,20 @@ import (
 	"loaderd/loader/state"
 )
 
-// drainsQuiet reports whether an early drain will be recorded once the stream has been quiet.
-func (w *wait) drainsQuiet() bool {
+// flushesQuiet reports whether an early flush will be recorded once the stream has been quiet.
+func (w *wait) flushesQuiet() bool {
 	return w.Report.PlanStats.Shortage.Early && w.Options.FirstStepQuiet > 0
 }
 
-// firstStepCause returns the cause while the shuffle window has not filled and an early drain is possible.
+// firstStepCause returns the cause while the shuffle window has not filled and an early flush is possible.
 func (w *wait) firstStepCause() *fault.Error {
 	p, waits := &w.Report.PlanStats, w.Demand.HasWaiting(w.Planned)
 	sentence := w.stepSubject()
-	if left, ok := w.untilDrain(); ok && waits {
+	if left, ok := w.untilFlush(); ok && waits {
 		sentence += " in about " + humanize.Time(left)
 	}
 	switch {
-	case w.Planned > 0 && p.Shortage.Drains:
+	case w.Planned > 0 && p.Shortage.Flushes:
 		sentence += ": enough documents are there"
 	case w.Planned > 0:
 		sentence += ": more documents are needed"
@@ -31,13 +31,13 @@ func (w *wait) firstStepCause() *fault.Error {
 		sentence += ": " + humanize.Are(int(p.PackCounts.Documents), "document") + " there"
 	}
 	detail := w.describeShortage()
-	if p.Shortage.Drains {
+	if p.Shortage.Flushes {
 		var when []string
 		if quiet := w.Options.FirstStepQuiet; quiet > 0 {
 			when = append(when, fmt.Sprintf("after %s without a new one", humanize.Time(quiet)))
 		}
-		if p.DrainAt > p.PackCounts.Documents {
-			when = append(when, fmt.Sprintf("at %s documents", humanize.Count(p.DrainAt)))
+		if p.FlushAt > p.PackCounts.Documents {
+			when = append(when, fmt.Sprintf("at %s documents", humanize.Count(p.FlushAt)))
 		}
 		detail = "they are packed " + strings.Join(when, ", or ")
 		if len(when) == 0 {
@@ -54,14 +54,14 @@ func (w *wait) firstStepCause() *fault.Error {
 		"wait, or end the run with loaderd seal when no more documents come", nil)
 }
 
-// untilDrain estimates the time until an early drain is due; ok is false without evidence.
-func (w *wait) untilDrain() (left time.Duration, ok bool) {
+// untilFlush estimates the time until an early flush is due; ok is false without evidence.
+func (w *wait) untilFlush() (left time.Duration, ok bool) {
 	p, quiet := &w.Report.PlanStats, w.source.DrySince
-	if p.Shortage.Drains && w.Options.FirstStepQuiet > 0 && !quiet.IsZero() && time.Since(quiet) >= dryAfter {
+	if p.Shortage.Flushes && w.Options.FirstStepQuiet > 0 && !quiet.IsZero() && time.Since(quiet) >= dryAfter {
 		return max(w.Options.FirstStepQuiet-time.Since(quiet), 0), true
 	}
-	missing := max(p.DrainAt-p.PackCounts.Documents, p.Shortage.Documents)
-	if p.DrainAt == 0 || missing <= 0 || w.Rates.Documents <= 0 {
+	missing := max(p.FlushAt-p.PackCounts.Documents, p.Shortage.Documents)
+	if p.FlushAt == 0 || missing <= 0 || w.Rates.Documents <= 0 {
 		return 0, false
 	}
 	return time.Duration(float64(missing) / w.Rates.Documents * float64(time.Second)), true

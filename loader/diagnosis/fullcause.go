@@ -41,7 +41,7 @@ func (w *wait) streamFullCause(since time.Time, sources ...string) *fault.Error 
 	if f.IsAccountFull() {
 		of = *f.Account
 	}
-	facts := map[string]string{"step": strconv.FormatUint(w.Step, 10), "stream": f.Name, "release": w.Options.Release,
+	facts := map[string]string{"step": strconv.FormatUint(w.Step, 10), "stream": f.Name, "release": w.Options.Retention,
 		"bytes": strconv.FormatInt(of.Bytes, 10), "max_bytes": strconv.FormatInt(of.MaxBytes, 10), "limit": "stream"}
 	stream, waited := fmt.Sprintf("document stream %q", f.Name), ""
 	if f.IsAccountFull() {
@@ -74,13 +74,13 @@ func (w *wait) streamFullCause(since time.Time, sources ...string) *fault.Error 
 
 // fullAdvice returns the advice for a full stream. It adds the job that retains the documents to the facts.
 func (w *wait) fullAdvice(f *state.StreamFill, facts map[string]string) string {
-	job, committed := behindKeeper(w.Keepers)
-	reads, from := w.Demand.RetainingJob(w.Keepers)
+	job, committed := slowestCommit(w.Commits)
+	reads, from := w.Demand.RetainingJob(w.Commits)
 	switch {
 	case w.Planned == 0:
 		return f.Advice() + "; it holds fewer documents than the first step needs"
-	case w.Options.Release != backend.ReleasePurge:
-		return f.Advice() + ", or set serve.release: purge and let the trainers commit"
+	case w.Options.Retention != backend.RetentionPurge:
+		return f.Advice() + ", or set serve.retention: purge and let the trainers commit"
 	case job == "":
 		return "let the trainers commit their checkpoints, none has; or " + f.Advice()
 	case from < committed && reads == state.UnnamedJob:
@@ -100,8 +100,8 @@ func (w *wait) fullAdvice(f *state.StreamFill, facts map[string]string) string {
 		"and those that other runs need"
 }
 
-// behindKeeper returns the keeper with the lowest commit, and its step; an empty name without keepers.
-func behindKeeper(k planrecord.Keepers) (name string, step uint64) {
+// slowestCommit returns the job with the lowest commit, and its step; an empty name without committing jobs.
+func slowestCommit(k planrecord.Commits) (name string, step uint64) {
 	if len(k) == 0 {
 		return "", 0
 	}

@@ -17,7 +17,7 @@ import (
 // filled returns a wait for documents of a stream with 1,000 of 1,024 KiB used, all of them planned.
 func filled(release string) *wait {
 	w := unexplained()
-	w.Options.Release = release
+	w.Options.Retention = release
 	w.source = document.SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
 	w.Report.StreamFills = []state.StreamFill{{Name: "DOCS", Bytes: 1000 << 10, MaxBytes: 1 << 20, Configured: 1 << 20,
 		Full: true}}
@@ -39,53 +39,53 @@ func TestWait_FullStream(t *testing.T) {
 		want          fault.Reason
 		sentence, do  string // parts
 	}{
-		{"keep", backend.ReleaseKeep, func(*wait) {}, fault.StreamFull,
+		{"keep", backend.RetentionKeep, func(*wait) {}, fault.StreamFull,
 			`The document stream "DOCS" is full (1000.0 KiB of 1.0 MiB): producers wait for room, and the run ` +
 				`waits for documents, 60 s`,
-			"raise stream.max_bytes and restart the daemon, or set serve.release: purge"},
-		{"first step", backend.ReleasePurge, func(w *wait) { w.Planned = 0 }, fault.StreamFull, "",
+			"raise stream.max_bytes and restart the daemon, or set serve.retention: purge"},
+		{"first step", backend.RetentionPurge, func(w *wait) { w.Planned = 0 }, fault.StreamFull, "",
 			"fewer documents than the first step needs"},
-		{"purge, no job has committed", backend.ReleasePurge, func(*wait) {}, fault.StreamFull, "",
+		{"purge, no job has committed", backend.RetentionPurge, func(*wait) {}, fault.StreamFull, "",
 			"let the trainers commit their checkpoints, none has"},
-		{"purge, a job is behind", backend.ReleasePurge, func(w *wait) {
-			w.Keepers = planrecord.Keepers{"train": 7, "eval": 2}
+		{"purge, a job is behind", backend.RetentionPurge, func(w *wait) {
+			w.Commits = planrecord.Commits{"train": 7, "eval": 2}
 		}, fault.StreamFull, "",
 			`let job "eval" commit, it has committed 2 of 7 steps; if it has ended, remove it (action leave); ` +
 				`or raise stream.max_bytes`},
-		{"purge, all have committed", backend.ReleasePurge, func(w *wait) {
-			w.Keepers = planrecord.Keepers{"train": 7}
+		{"purge, all have committed", backend.RetentionPurge, func(w *wait) {
+			w.Commits = planrecord.Commits{"train": 7}
 		}, fault.StreamFull, "",
 			"it must hold the documents of pool and shuffle window"},
-		{"remote server", backend.ReleaseKeep, func(w *wait) { w.Report.StreamFills[0].Configured = 0 }, fault.StreamFull, "",
+		{"remote server", backend.RetentionKeep, func(w *wait) { w.Report.StreamFills[0].Configured = 0 }, fault.StreamFull, "",
 			"nats stream edit"},
-		{"lowered bound", backend.ReleaseKeep, func(w *wait) {
+		{"lowered bound", backend.RetentionKeep, func(w *wait) {
 			w.Report.StreamFills[0].Configured, w.Report.StreamFills[0].Free = 64<<30, &free
 		}, fault.StreamFull, "", "free space on the disk of the NATS server"},
-		{"several sources", backend.ReleaseKeep, several, fault.StreamFull,
+		{"several sources", backend.RetentionKeep, several, fault.StreamFull,
 			`The document stream "DOCS_web" of source "web" is full`, ""},
-		{"several sources, another is full", backend.ReleaseKeep, func(w *wait) {
+		{"several sources, another is full", backend.RetentionKeep, func(w *wait) {
 			several(w)
 			w.Report.PlanStats.NextSource = 0
 		}, fault.SourceDry, "Waiting for documents of source", ""},
-		{"several sources rest", backend.ReleaseKeep, func(w *wait) {
+		{"several sources rest", backend.RetentionKeep, func(w *wait) {
 			several(w)
 			w.Report.PlanStats.Idle = true
 			for i := range w.Report.PlanStats.Sources {
-				w.Report.PlanStats.Sources[i].Resting = true
+				w.Report.PlanStats.Sources[i].Paused = true
 			}
 		}, fault.StreamFull, `"DOCS_web" of source "web" is full (1.0 MiB of 1.0 MiB)`, ""},
-		{"account", backend.ReleaseKeep, func(w *wait) {
+		{"account", backend.RetentionKeep, func(w *wait) {
 			w.Report.StreamFills[0] = state.StreamFill{Name: "DOCS", Bytes: 5, Full: true,
 				Account: &state.Quota{Bytes: 1 << 20, MaxBytes: 1 << 20, Full: true}}
 		}, fault.StreamFull, `The JetStream account of document stream "DOCS" is full (1.0 MiB of 1.0 MiB)`,
 			"raise the storage limit of the JetStream account"},
-		{"room", backend.ReleaseKeep, func(w *wait) {
+		{"room", backend.RetentionKeep, func(w *wait) {
 			w.Report.StreamFills[0].Full = false
 		}, fault.SourceDry, "Waiting for documents", ""},
-		{"documents are left", backend.ReleaseKeep, func(w *wait) {
+		{"documents are left", backend.RetentionKeep, func(w *wait) {
 			w.source.Delivered, w.source.Tokenizing = 50, true
 		}, fault.TokenizerBehind, "", ""},
-		{"sealed", backend.ReleaseKeep, func(w *wait) {
+		{"sealed", backend.RetentionKeep, func(w *wait) {
 			w.Report.PlanStats.Sources = []state.SourceStats{{Status: mixture.Status{Sealed: true}}}
 		}, fault.CauseUnknown, "", ""},
 	} {

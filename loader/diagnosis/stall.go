@@ -56,7 +56,7 @@ func (w *wait) stepCause() *fault.Error {
 type Evidence struct {
 	Step       uint64
 	Planned    uint64 // number of planned steps
-	Keepers    planrecord.Keepers
+	Commits    planrecord.Commits
 	Report     state.Report
 	Demand     state.Demand // of the readers of all daemons
 	Ranks      census.View  // of all daemons
@@ -133,7 +133,7 @@ func (w *wait) waitFacts() map[string]string {
 		"last_document": strconv.FormatUint(w.source.Last, 10),
 		"read_document": r.Cursor.String(),
 		"pool":          humanize.Of(r.Pool.Pieces, r.Capacity.Pool, "piece"),
-		"held_rows": fmt.Sprintf("%d (%s)", r.Pool.Held.Rows,
+		"holdback_rows": fmt.Sprintf("%d (%s)", r.Pool.Held.Rows,
 			humanize.Of(int(r.Pool.Held.Pieces), r.Capacity.Held, "piece")),
 		"window":      fmt.Sprintf("%d of %d", r.WindowRows, w.Config.Shuffle.Window),
 		"queued_rows": describeQueues(r.Queues),
@@ -295,7 +295,7 @@ func (w *wait) checkSourceDry() *fault.Error {
 		return nil
 	}
 	s, lacks := w.source, w.Report.PlanStats.Shortage
-	if lacks.Drains && w.drainsQuiet() {
+	if lacks.Flushes && w.flushesQuiet() {
 		return w.firstStepCause()
 	}
 	sentence := "Waiting for documents"
@@ -372,7 +372,7 @@ func (w *wait) checkMixture() *fault.Error {
 	}
 	var rest, quoted []string
 	for _, s := range p.Sources {
-		if s.Resting && !s.Removed {
+		if s.Paused && !s.Removed {
 			rest = append(rest, s.Name)
 			quoted = append(quoted, strconv.Quote(s.Name))
 		}
@@ -396,11 +396,11 @@ func (w *wait) dryAdvice() string {
 	switch lacks := w.Report.PlanStats.Shortage; {
 	case !w.Report.IsMultiSource() && w.source.Last == 0:
 		return "publish documents with loaderd publish"
-	case lacks.Drains && w.Options.Linger > 0:
+	case lacks.Flushes && w.Options.Linger > 0:
 		return fmt.Sprintf("%swait: what is there is packed when the stream has been quiet for %s (serve.linger)",
 			publish, w.Options.Linger)
-	case lacks.Drains:
-		return publish + "pack what is there with loaderd drain"
+	case lacks.Flushes:
+		return publish + "pack what is there with loaderd flush"
 	case w.Report.IsMultiSource():
 		return publish + "end this source with loaderd seal " + w.nextSource().Name
 	case !lacks.Early || lacks.Packed == 0:

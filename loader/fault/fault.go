@@ -40,12 +40,12 @@ const (
 	RunMismatch     Reason = "RUN_MISMATCH"     // the daemon serves another run
 	RunReplaced     Reason = "RUN_REPLACED"     // the daemon serves a newer run of the same name
 	WorldMismatch   Reason = "WORLD_MISMATCH"   // the world size does not divide a step's rows
-	StepReleased    Reason = "STEP_RELEASED"    // the step's documents were released
+	StepPurged      Reason = "STEP_PURGED"      // the step's documents were released
 	StepNotPlanned  Reason = "STEP_NOT_PLANNED" // the step is too far in the future
 	DocumentLost    Reason = "DOCUMENT_LOST"    // a document that a step needs is missing from the stream
-	BadTicket       Reason = "BAD_TICKET"       // a ticket or the body of an action is malformed
-	BadToken        Reason = "BAD_TOKEN"        // the bearer token is missing or wrong
-	SilentReader    Reason = "SILENT_READER"    // a reader has not requested its next step for a long time
+	InvalidTicket   Reason = "INVALID_TICKET"   // a ticket or the body of an action is malformed
+	InvalidToken    Reason = "INVALID_TOKEN"    // the bearer token is missing or wrong
+	IdleReader      Reason = "IDLE_READER"      // a reader has not requested its next step for a long time
 	Forbidden       Reason = "FORBIDDEN"        // the caller is authenticated but not authorized
 
 	// Reasons that only a Flight server returns:

@@ -101,7 +101,7 @@ func (f *Follower) updateRanks() {
 		sent[x.place] = max(sent[x.place], x.next)
 	}
 	f.mu.Unlock()
-	view := f.Ranks.Evaluate(sent, f.plan.Snapshot().Keepers)
+	view := f.Ranks.Evaluate(sent, f.plan.Snapshot().Commits)
 	f.sendRetained()
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -66,7 +66,7 @@ func New(v *planview.View, c runconfig.Config, o backend.Options, s *planview.St
 // Join registers a reader.
 func (f *Follower) Join(run string, place state.RankID, step uint64, client state.Client) (*Reader, error) {
 	if place.World < 1 || place.Rank < 0 || place.Rank >= place.World {
-		return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("rank %d of world %d", place.Rank,
+		return nil, &fault.Error{Reason: fault.InvalidTicket, Message: fmt.Sprintf("rank %d of world %d", place.Rank,
 			place.World), Advice: "ask for 0 <= rank < world"}
 	}
 	if err := CheckWorldSize(f.config, place.World); err != nil {
@@ -124,7 +124,7 @@ func (f *Follower) removeReader(r *Reader) {
 	}
 	f.readers.remove(r)
 	if open && f.readers.byJob[r.place.JobName()] == nil {
-		f.spans.Close(r.place.JobName(), f.plan.Snapshot().Keepers, time.Now())
+		f.spans.Close(r.place.JobName(), f.plan.Snapshot().Commits, time.Now())
 	}
 	f.updateNeeded()
 	f.sendDemand()
@@ -168,7 +168,7 @@ func (f *Follower) recordResumed(job string, taken uint64) {
 		return
 	}
 	taken = min(taken, f.plan.PlannedSteps())
-	f.spans.Report(job, taken, f.plan.Snapshot().Keepers, now)
+	f.spans.Report(job, taken, f.plan.Snapshot().Commits, now)
 	f.demand.Jobs = f.spans.AddTo(f.demand.Jobs, now)
 	f.Leader.SetDemand(f.demand)
 }

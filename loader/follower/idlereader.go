@@ -15,10 +15,10 @@ const idleChecks = 8
 // DropIdleReaders drops readers that do not request their next step, until ctx is done. A reader that waits for a step
 // has requested it.
 func (f *Follower) DropIdleReaders(ctx context.Context) {
-	if f.options.Silent <= 0 {
+	if f.options.IdleReaderTimeout <= 0 {
 		return
 	}
-	tick := time.NewTicker(max(f.options.Silent/idleChecks, time.Millisecond))
+	tick := time.NewTicker(max(f.options.IdleReaderTimeout/idleChecks, time.Millisecond))
 	defer tick.Stop()
 	for {
 		select {
@@ -36,15 +36,15 @@ func (f *Follower) dropIdle(now time.Time) {
 	planned := f.plan.PlannedSteps()
 	var silent []*Reader
 	for _, r := range f.readers.all() {
-		if !r.idleSince.IsZero() && r.next < planned && now.Sub(r.idleSince) >= f.options.Silent {
+		if !r.idleSince.IsZero() && r.next < planned && now.Sub(r.idleSince) >= f.options.IdleReaderTimeout {
 			silent = append(silent, r)
 		}
 	}
 	for _, r := range silent {
-		r.dropCause = &fault.Error{Reason: fault.SilentReader,
+		r.dropCause = &fault.Error{Reason: fault.IdleReader,
 			Message: fmt.Sprintf("rank %d of %d of job %s has not asked for step %d for %s, and others wait for who is behind",
 				r.place.Rank, r.place.World, r.place.JobName(), r.next, now.Sub(r.idleSince).Round(time.Millisecond)),
-			Advice: "ask again for the same step; commit what must be kept meanwhile; serve.silent_reader says how long a " +
+			Advice: "ask again for the same step; commit what must be kept meanwhile; serve.idle_reader_timeout says how long a " +
 				"reader may pause",
 			Facts: map[string]string{"step": strconv.FormatUint(r.next, 10)}}
 		f.removeReader(r)

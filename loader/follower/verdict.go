@@ -28,7 +28,7 @@ func (f *Follower) stallCause(step uint64) *fault.Error { return f.collectEviden
 
 // collectEvidence collects the evidence about a wait for a step.
 func (f *Follower) collectEvidence(step uint64) diagnosis.Evidence {
-	return diagnosis.Evidence{Step: step, Planned: f.plan.PlannedSteps(), Keepers: f.plan.Snapshot().Keepers,
+	return diagnosis.Evidence{Step: step, Planned: f.plan.PlannedSteps(), Commits: f.plan.Snapshot().Commits,
 		Report: f.Leader.Report(), Demand: f.Leader.TotalDemand(),
 		Ranks: f.Ranks.LastView(), Rates: f.RateSampler.Rates(), Config: f.config, Options: f.options,
 		PullStatus: f.PullStatus}

@@ -29,18 +29,18 @@ type AuditResult struct {
 	Repeated  int64  `json:"repeated"`
 	Padding   int64  `json:"padding"` // tokens in steps
 	Ended     bool   `json:"ended"`
-	// Controls are the seals and drains of the plan, with their requesters.
+	// Controls are the seals and flushes of the plan, with their requesters.
 	Controls []ControlRecord `json:"controls,omitempty"`
 }
 
 // ControlRecord is a control of a plan.
 type ControlRecord struct {
 	Record      uint64 `json:"record"` // its position
-	Description string `json:"what"`   // for example: drain behind document 120, asked for by alice
+	Description string `json:"what"`   // for example: flush behind document 120, asked for by alice
 }
 
 // Audit reads a run's documents and its plan again from the beginning, without a checkpoint, plans every step again
-// and compares. Rows, order, buckets and floors must equal those of the log. After every step each token must be
+// and compares. Rows, order, buckets and low watermarks must equal those of the log. After every step each token must be
 // accounted for: tokens in = tokens out - repeated + dropped + waiting. The error names the first step that differs.
 // tokenizer is the tokenizer that the document streams use, and must be the plan's. Audit uses the plan, the sources
 // and the log of e. progress and e.Log may be nil.
@@ -157,8 +157,8 @@ func (a *auditor) planSteps(ctx context.Context) error {
 }
 
 // nextFeed waits until a feed holds the document that the planner needs, and returns the feed. It returns nil if the
-// log has no further step and a drain waits for an arrival that the log does not reach. Then either another source was
-// added and is read instead of the documents before the drain, or no weighted source has documents.
+// log has no further step and a flush waits for an arrival that the log does not reach. Then either another source was
+// added and is read instead of the documents before the flush, or no weighted source has documents.
 func (a *auditor) nextFeed(ctx context.Context) (from *feed.Feed, err error) {
 	if from, err = a.feeds.Next(a.applier.Planner); err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func (p finder) findRows(ctx context.Context, h planrecord.Header, steps, docume
 		return err
 	}
 	t.seekEpoch(0)
-	var until plan.Position // reached by a floor once the occurrences read so far are used up
+	var until plan.Position // reached by a low watermark once the occurrences read so far are used up
 	waits := false          // whether the search waits for that
 	searched := uint64(0)   // earlier steps are searched
 	for i := uint64(0); i < steps; i++ {
@@ -103,7 +103,7 @@ func (p finder) findRows(ctx context.Context, h planrecord.Header, steps, docume
 			waits, until = true, s.Cursor
 			t.seekEpoch(max(t.epoch+1, s.SourcePositions[t.sourceNumber].Epoch))
 		}
-		waits = waits && !s.Floor.Reaches(until)
+		waits = waits && !s.LowWatermark.Reaches(until)
 	}
 	return nil
 }

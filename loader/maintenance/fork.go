@@ -217,8 +217,8 @@ func (f *forking) checkStreams(ctx context.Context) error {
 	}
 	infos := planner.Infos()
 	for i, s := range planner.Mixture().Status() {
-		need := infos[i].Floor(planner.Mixture().Position(i))
-		if s.Removed || s.UsedUp || first[i] <= need {
+		need := infos[i].LowWatermark(planner.Mixture().Position(i))
+		if s.Removed || s.Exhausted || first[i] <= need {
 			continue
 		}
 		return &fault.Error{Reason: fault.DocumentLost,

@@ -20,7 +20,7 @@ import (
 // LostControl is a control of a damaged plan that its copy will not contain.
 type LostControl struct {
 	Record       uint64 `json:"record"` // its position; 0 if only a checkpoint contains it
-	Description  string `json:"what"`   // for example: drain behind document 120
+	Description  string `json:"what"`   // for example: flush behind document 120
 	affectsSteps bool   // whether steps depend on it
 }
 
@@ -126,7 +126,7 @@ type inspection struct {
 	plan        backend.PlanLog
 	records     planrecord.Reader // after the header
 	lastForeign uint64            // last of the records after the usable part that are marked as foreign
-	// controls are the seals and drains of the usable part.
+	// controls are the seals and flushes of the usable part.
 	controls []planrecord.Control
 	// Numbers of records after the usable part:
 	unreadable uint64 // unreadable

@@ -20,8 +20,8 @@ type Summary struct {
 	Sealed   bool
 	SealedBy string // requester of the last seal, if known
 	Ended    bool
-	// Keepers are the jobs that have committed so far.
-	Keepers planrecord.Keepers
+	// Commits are the last committed steps by job.
+	Commits planrecord.Commits
 	// Sources are ordered by source number.
 	Sources []SourceSummary
 }
@@ -45,12 +45,12 @@ func Summarize(ctx context.Context, log backend.PlanLog, checkpoint []byte) (s S
 	if err != nil {
 		return s, err
 	}
-	s.Steps, s.Ended, s.Keepers = end.Steps, end.EndRecord != 0, planrecord.Keepers{}
+	s.Steps, s.Ended, s.Commits = end.Steps, end.EndRecord != 0, planrecord.Commits{}
 	from := uint64(2)
 	s.addSources(s.Header.Infos())
 	s.applyForkState()
 	if c, fits := p.MatchCheckpoint(ctx, s.Header, checkpoint, end.Records); fits {
-		from, s.Keepers = c.Tail.Position+1, c.Keepers
+		from, s.Commits = c.Tail.Position+1, c.Commits
 		if s.Header.State, err = p.ForkState(ctx, s.Header); err != nil {
 			return s, err
 		}
@@ -121,6 +121,6 @@ func (s *Summary) applyEntry(e planrecord.Entry) {
 		}
 		s.addSources(e.Infos())
 	case planrecord.Commit, planrecord.Leave:
-		s.Keepers = s.Keepers.WithEntry(e)
+		s.Commits = s.Commits.WithEntry(e)
 	}
 }

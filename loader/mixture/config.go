@@ -50,9 +50,9 @@ type Source struct {
 
 // Mix configures how the sources are combined.
 type Mix struct {
-	// Dry is the policy when the next source has no document: wait, or share (after DryAfter its weight is shared by the
+	// OnDry is the policy when the next source has no document: wait, or share (after DryAfter its weight is shared by the
 	// others).
-	Dry string `koanf:"dry" json:"dry"`
+	OnDry string `koanf:"on_dry" json:"on_dry"`
 	// DryAfter does not affect the order, because the pause of a source is recorded.
 	DryAfter time.Duration `koanf:"dry_after" json:"-"`
 	// End is when the run ends: when all sources are used up, or when the first one is.
@@ -216,8 +216,8 @@ func (c Config) Validate() (bad []FieldError) {
 	if len(bad) == 0 && sum == 0 {
 		add("sources", "weights that are all 0", "a weight above 0 for one source at least")
 	}
-	if c.Mix.Dry != DryWait && c.Mix.Dry != DryShare {
-		add("mix.dry", c.Mix.Dry, fmt.Sprintf("%s or %s", DryWait, DryShare))
+	if c.Mix.OnDry != DryWait && c.Mix.OnDry != DryShare {
+		add("mix.on_dry", c.Mix.OnDry, fmt.Sprintf("%s or %s", DryWait, DryShare))
 	}
 	if c.Mix.End != EndAll && c.Mix.End != EndFirst {
 		add("mix.end", c.Mix.End, fmt.Sprintf("%s or %s", EndAll, EndFirst))

@@ -63,7 +63,7 @@ type source struct {
 	shuffled     bool   // the first epoch has a drawn order
 
 	target  int64 // target share, in parts of Unit
-	resting bool
+	paused  bool
 	removed bool
 	// exhausted is true once the end of the source has taken effect: see Settle.
 	exhausted bool
@@ -133,8 +133,8 @@ func (m *Mixture) setTargets(targets []int64) {
 // documentCount returns the number of documents per epoch. The source must be sealed.
 func (s *source) documentCount() uint64 { return s.last + 1 - s.initialRange.First }
 
-// isUsedUp reports whether the source has no further document.
-func (s *source) isUsedUp() bool { return s.isEpochDone() && !s.hasNextEpoch() }
+// isExhausted reports whether the source has no further document.
+func (s *source) isExhausted() bool { return s.isEpochDone() && !s.hasNextEpoch() }
 
 // isEpochDone reports whether all documents of the current epoch are taken.
 func (s *source) isEpochDone() bool { return s.sealed && s.taken == s.documentCount() }
@@ -145,7 +145,7 @@ func (s *source) hasNextEpoch() bool {
 	return s.epochTokens > 0 && s.config.Epochs.HasEpochAfter(s.epoch+1)
 }
 
-func (s *source) isActive() bool { return !s.removed && !s.resting && !s.exhausted }
+func (s *source) isActive() bool { return !s.removed && !s.paused && !s.exhausted }
 
 // RecordNext records that the next document was taken, and how many of its tokens are used. Settle must be called
 // before any other method.
@@ -191,7 +191,7 @@ func (m *Mixture) ApplySourceEnds() SettleResult {
 // applySourceEnds implements Settle. The next call of Settle returns the epochs that it begins.
 func (m *Mixture) applySourceEnds() {
 	for i, s := range m.sources {
-		if s.resting { // it is already waiting for its next document
+		if s.paused { // it is already waiting for its next document
 			m.endEpoch(i)
 		}
 	}
@@ -373,7 +373,7 @@ func (m *Mixture) Next() (source int, sequence uint64, ok bool) {
 func (m *Mixture) NextSequence(source int) uint64 {
 	s := m.sources[source]
 	switch {
-	case s.isUsedUp():
+	case s.isExhausted():
 		return 0
 	case s.isEpochDone():
 		return m.EpochOrder(source, s.epoch+1).At(0)
@@ -406,7 +406,7 @@ func (m *Mixture) isFinished() bool {
 		return true
 	}
 	for i, s := range m.sources {
-		if !s.removed && (!s.sealed || !s.isUsedUp() && m.hasWeight(i)) {
+		if !s.removed && (!s.sealed || !s.isExhausted() && m.hasWeight(i)) {
 			return false
 		}
 	}
@@ -450,10 +450,10 @@ func (m *Mixture) Rest(source int, rests bool) error {
 	if err != nil {
 		return err
 	}
-	if s.resting == rests {
+	if s.paused == rests {
 		return fmt.Errorf("source %s rests already, or is awake", s.name)
 	}
-	s.resting = rests
+	s.paused = rests
 	m.followSchedule()
 	m.applySourceEnds()
 	return nil
@@ -479,9 +479,9 @@ type Status struct {
 	Taken       uint64  `json:"taken"`          // documents of the current epoch
 	Last        uint64  `json:"last,omitempty"` // sequence of the last document, if sealed
 	Sealed      bool    `json:"sealed,omitempty"`
-	Resting     bool    `json:"resting,omitempty"`
+	Paused      bool    `json:"paused,omitempty"`
 	Removed     bool    `json:"removed,omitempty"`
-	UsedUp      bool    `json:"used_up,omitempty"`
+	Exhausted   bool    `json:"exhausted,omitempty"`
 }
 
 // Status returns the state of the sources in the order of their numbers.
@@ -490,8 +490,8 @@ func (m *Mixture) Status() []Status {
 	for i, s := range m.sources {
 		out[i] = Status{Name: s.name, Target: float64(s.target) / Unit, Share: m.Share(i),
 			Credit: float64(m.accounts[i].credit) / Unit, Tokens: s.totalTokens, EpochTokens: s.epochTokens,
-			Epoch: s.epoch, Epochs: s.config.Epochs, Taken: s.taken, Last: s.last, Sealed: s.sealed, Resting: s.resting,
-			Removed: s.removed, UsedUp: s.isUsedUp()}
+			Epoch: s.epoch, Epochs: s.config.Epochs, Taken: s.taken, Last: s.last, Sealed: s.sealed, Paused: s.paused,
+			Removed: s.removed, Exhausted: s.isExhausted()}
 	}
 	return out
 }
@@ -540,8 +540,8 @@ func (m *Mixture) EpochOrder(source int, epoch uint64) *EpochOrder {
 	return s.newEpochOrder(m.config.Seed)
 }
 
-// Floor returns the low watermark of a source at a position: the first sequence that may still be taken.
-func (m *Mixture) Floor(source int, p SourcePosition) uint64 {
+// LowWatermark returns the low watermark of a source at a position: the first sequence that may still be taken.
+func (m *Mixture) LowWatermark(source int, p SourcePosition) uint64 {
 	s := m.sources[source]
 	another := !s.removed && s.config.Epochs.HasEpochAfter(p.Epoch+1)
 	// any may be last in a drawn order

@@ -15,7 +15,7 @@ import (
 )
 
 func config(sources map[string]mixture.Source) mixture.Config {
-	return mixture.Config{Sources: sources, Mix: mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}, Seed: 7}
+	return mixture.Config{Sources: sources, Mix: mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}, Seed: 7}
 }
 
 // plain returns a source that is read once, in stream order.
@@ -148,7 +148,7 @@ func TestCreditAndRestore(t *testing.T) {
 				last := begins[x.Name].First + x.Taken - 1 + uint64(rapid.IntRange(0, 10).Draw(t, "more"))
 				both(func(m *mixture.Mixture) error { return m.Seal(i, last) })
 			case some == 1 && !x.Removed:
-				both(func(m *mixture.Mixture) error { return m.Rest(i, !x.Resting) })
+				both(func(m *mixture.Mixture) error { return m.Rest(i, !x.Paused) })
 			case some == 2 && w.m.Len() < 8:
 				change := mixture.Change{Weights: map[string]float64{},
 					Add: map[string]mixture.Source{fmt.Sprint("new", w.m.Len()): plain(1)}}
@@ -415,7 +415,7 @@ func TestValidate(t *testing.T) {
 		"sources.web.min_tokens":           source(func(s *mixture.Source) { s.MinTokens = -1 }),
 		"sources.web.max_tokens":           source(func(s *mixture.Source) { s.MinTokens, s.MaxTokens = 9, 8 }),
 		"sources: a b":                     func(c *mixture.Config) { c.Sources["a b"] = plain(1) },
-		"mix.dry":                          func(c *mixture.Config) { c.Mix.Dry = "" },
+		"mix.on_dry":                       func(c *mixture.Config) { c.Mix.OnDry = "" },
 		"mix.end":                          func(c *mixture.Config) { c.Mix.End = "last" },
 		"mix.schedule[0].ramp":             func(c *mixture.Config) { c.Mix.Schedule[0].Ramp = -1 },
 		"mix.schedule[0].weights.web":      func(c *mixture.Config) { c.Mix.Schedule[0].Weights["web"] = math.NaN() },
@@ -502,7 +502,7 @@ func TestTies(t *testing.T) {
 	}
 }
 
-// Floor is the first document that may still be taken.
+// LowWatermark is the first document that may still be taken.
 func TestFloor(t *testing.T) {
 	twice, once, ordered := plain(1), plain(1), plain(1)
 	twice.Epochs, twice.Block, once.Block = 2, 2, 2
@@ -513,7 +513,7 @@ func TestFloor(t *testing.T) {
 	for i, name := range slices.Sorted(maps.Keys(c.Sources)) {
 		for _, p := range []mixture.SourcePosition{{0, 0}, {0, 3}, {0, 5}, {1, 2}, {1, 5}} {
 			if name == "twice" || p.Epoch == 0 {
-				have[name] = append(have[name], m.Floor(i, p))
+				have[name] = append(have[name], m.LowWatermark(i, p))
 			}
 		}
 	}

@@ -76,7 +76,7 @@ func (m *Mixture) Reconfigure(c Config, begins map[string]SourceRange) error {
 	weights := make([]float64, len(m.sources))
 	for i, s := range m.sources {
 		_, named := c.Sources[s.name]
-		s.removed, s.resting = !named, s.resting && c.Mix.Dry == DryShare
+		s.removed, s.paused = !named, s.paused && c.Mix.OnDry == DryShare
 		if named {
 			weights[i] = s.config.Weight
 		}
@@ -98,7 +98,7 @@ func (c Config) hasSameMix(d Config) bool {
 		}
 		return equalConfigs(a, b)
 	}
-	return maps.EqualFunc(c.Sources, d.Sources, same) && c.Mix.Dry == d.Mix.Dry && c.Mix.End == d.Mix.End &&
+	return maps.EqualFunc(c.Sources, d.Sources, same) && c.Mix.OnDry == d.Mix.OnDry && c.Mix.End == d.Mix.End &&
 		slices.EqualFunc(c.Mix.Schedule, d.Mix.Schedule, func(p, q Point) bool {
 			return p.Tokens == q.Tokens && p.Ramp == q.Ramp && maps.Equal(p.Weights, q.Weights)
 		})
@@ -108,7 +108,7 @@ func (c Config) hasSameMix(d Config) bool {
 // would be lost or duplicated.
 func (s *source) checkReconfigure(c Source, reseeded bool) error {
 	draws := s.epoch > 0 || s.initialRange.Sealed
-	if !draws || s.taken == 0 || s.isUsedUp() {
+	if !draws || s.taken == 0 || s.isExhausted() {
 		return nil
 	}
 	if c.Block != s.config.Block {

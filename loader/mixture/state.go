@@ -26,7 +26,7 @@ const stateVersion = 1
 const (
 	flagInitiallySealed = 1 << iota
 	flagSealed
-	flagResting
+	flagPaused
 	flagRemoved
 	flagExhausted
 	flagsEnd
@@ -59,7 +59,7 @@ func (s *source) appendState(b []byte, credit int64) []byte {
 	b = append(binary.AppendUvarint(b, uint64(len(s.name))), s.name...)
 	b = append(binary.AppendUvarint(b, uint64(len(config))), config...)
 	set := uint64(0)
-	for i, is := range []bool{s.initialRange.Sealed, s.sealed, s.resting, s.removed, s.exhausted} {
+	for i, is := range []bool{s.initialRange.Sealed, s.sealed, s.paused, s.removed, s.exhausted} {
 		if is {
 			set |= 1 << i
 		}
@@ -146,7 +146,7 @@ func (m *Mixture) checkState() error {
 				s.initialRange.First, s.last)
 		case s.epoch > 0 && !s.sealed:
 			return fmt.Errorf("source %s cannot be in epoch %d", s.name, s.epoch)
-		case s.exhausted && !s.isUsedUp():
+		case s.exhausted && !s.isExhausted():
 			return fmt.Errorf("source %s has documents left and cannot be exhausted", s.name)
 		case s.taken > math.MaxUint64-s.initialRange.First:
 			return fmt.Errorf("%d documents of source %s", s.taken, s.name)
@@ -181,7 +181,7 @@ func readSource(r *codec.Cursor) (s *source, credit int64) {
 	s.initialRange.First = r.BoundedUvarint(math.MaxUint64 / 2)
 	last := r.BoundedUvarint(math.MaxUint64 / 2)
 	set := r.BoundedUvarint(flagsEnd - 1)
-	s.sealed, s.resting, s.removed = set&flagSealed != 0, set&flagResting != 0, set&flagRemoved != 0
+	s.sealed, s.paused, s.removed = set&flagSealed != 0, set&flagPaused != 0, set&flagRemoved != 0
 	s.exhausted, s.initialRange.Sealed = set&flagExhausted != 0, set&flagInitiallySealed != 0
 	if r.Err == nil && (s.initialRange.First == 0 || s.sealed != (last > 0) || s.initialRange.Sealed && !s.sealed) {
 		r.Fail(fmt.Errorf("source %s cannot begin at document %d and end before %d", s.name, s.initialRange.First, last))

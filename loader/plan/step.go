@@ -7,11 +7,11 @@ import (
 
 // Step is one global batch: rows of one bucket, the same for every world size.
 type Step struct {
-	Index  uint64
-	Bucket int32                // length of every row in tokens
-	Rows   [][]packonline.Piece // pieces name documents by Ref; a row without pieces is only padding
-	Cursor Position             // after the last arrival when the step was emitted
-	Floor  Position             // before the oldest arrival that a later step may need
+	Index        uint64
+	Bucket       int32                // length of every row in tokens
+	Rows         [][]packonline.Piece // pieces name documents by Ref; a row without pieces is only padding
+	Cursor       Position             // after the last arrival when the step was emitted
+	LowWatermark Position             // before the oldest arrival that a later step may need
 	// SourcePositions are the positions in the sources at Cursor, in steps whose index is a multiple of
 	// SourcePositionInterval.
 	SourcePositions []mixture.SourcePosition

@@ -29,7 +29,7 @@ type Ready struct {
 type Applier struct {
 	Planner    *Planner
 	Pending    []planrecord.Control // recorded but not in effect yet, in the order in which they take effect
-	Keepers    planrecord.Keepers   // the map is replaced, never changed
+	Commits    planrecord.Commits   // the map is replaced, never changed
 	End        *planrecord.End      // nil until it is recorded
 	Ended      bool                 // no further document is accepted
 	UsedTokens int64                // tokens of used documents; in a fork, including those buffered in its parent
@@ -41,7 +41,7 @@ func NewApplier(h planrecord.Header) (*Applier, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Applier{Planner: p, Keepers: planrecord.Keepers{}, UsedTokens: p.usedTokens()}, nil
+	return &Applier{Planner: p, Commits: planrecord.Commits{}, UsedTokens: p.usedTokens()}, nil
 }
 
 // Record receives an entry that the log holds or is about to hold. A control takes effect once the planner has
@@ -56,7 +56,7 @@ func (a *Applier) Record(e planrecord.Entry) {
 			})
 		}
 	case planrecord.Commit, planrecord.Leave:
-		a.Keepers = a.Keepers.WithEntry(e)
+		a.Commits = a.Commits.WithEntry(e)
 	case planrecord.End:
 		a.End = &e
 	}
@@ -143,8 +143,8 @@ func (a *Applier) FinishReplay() { a.endRunIf(a.End != nil && a.Planner.Ended())
 // applyControl applies a control and returns the steps that it completes. ends reports that no document follows.
 func (p *Planner) applyControl(c planrecord.Control) (steps []plan.Step, ends bool, err error) {
 	switch c := c.(type) {
-	case planrecord.Drain:
-		return p.Drain(), false, nil
+	case planrecord.Flush:
+		return p.Flush(), false, nil
 	case planrecord.Mix:
 		return p.applyMixtureChange(func(m *mixture.Mixture) error {
 			if err := p.config.CheckChange(m, c.Change); err != nil {

@@ -18,11 +18,11 @@ import (
 
 func header() planrecord.Header {
 	return plantest.Header(runconfig.Config{Seed: 3,
-		Packing: packonline.Config{Method: "bfd", Buckets: []int{16}, Atom: 1, Pool: 8, Hold: 100, MaxAge: 64},
+		Packing: packonline.Config{Method: "bfd", Buckets: []int{16}, Atom: 1, Pool: 8, Holdback: 100, MaxAge: 64},
 		Shuffle: shuffle.Config{Window: 4}, Steps: runconfig.Steps{Rows: 2, Last: runconfig.LastPad},
 		Attention: runconfig.AttentionDocument,
 		Sources:   map[string]mixture.Source{plantest.Source: {Weight: 1, Epochs: 1}},
-		Mix:       mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}})
+		Mix:       mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}})
 }
 
 func begin(t *testing.T) *planner.Applier {
@@ -41,8 +41,8 @@ func document(sequence uint64) plan.Arrival {
 // Two runs get the same inputs: one planner directly, the other through an applier that is restored from its
 // checkpoint after every input. Both make the same plan.
 func TestApplierRestoredAnywhere(t *testing.T) {
-	controls := map[uint64][]planrecord.Control{20: {planrecord.Drain{Arrival: 20}, planrecord.Drain{Arrival: 20}},
-		45: {planrecord.Drain{Arrival: 45}},
+	controls := map[uint64][]planrecord.Control{20: {planrecord.Flush{Arrival: 20}, planrecord.Flush{Arrival: 20}},
+		45: {planrecord.Flush{Arrival: 45}},
 		50: {planrecord.SealSource{Arrival: 50, Last: 60}}}
 	byHand, err := planner.New(header())
 	if err != nil {
@@ -56,8 +56,8 @@ func TestApplierRestoredAnywhere(t *testing.T) {
 		}
 		want = append(want, steps...)
 		for _, c := range controls[sequence] {
-			if _, drain := c.(planrecord.Drain); drain {
-				want = append(want, byHand.Drain()...)
+			if _, flush := c.(planrecord.Flush); flush {
+				want = append(want, byHand.Flush()...)
 			}
 		}
 	}
@@ -116,14 +116,14 @@ func TestApplierRefusesAnotherOrder(t *testing.T) {
 		want string
 	}{
 		"a document before a control": {func(a *planner.Applier) error {
-			a.Record(planrecord.Drain{Arrival: 3})
+			a.Record(planrecord.Flush{Arrival: 3})
 			return feed(a, 4)
-		}, "drain behind arrival 3 comes first"},
+		}, "flush behind arrival 3 comes first"},
 		"a control that comes late": {func(a *planner.Applier) error {
 			if err := feed(a, 4); err != nil {
 				return err
 			}
-			a.Record(planrecord.Drain{Arrival: 3})
+			a.Record(planrecord.Flush{Arrival: 3})
 			return settle(a)
 		}, "behind arrival 3, but the plan is at arrival 4"},
 		"a document behind the end": {func(a *planner.Applier) error {
@@ -146,19 +146,19 @@ func TestApplierRefusesAnotherOrder(t *testing.T) {
 	}
 }
 
-// Keepers follow the commit records, and after the end of the run the applier needs no further input.
+// Committing jobs follow the commit records, and after the end of the run the applier needs no further input.
 func TestApplierFollowsTheLog(t *testing.T) {
 	a := begin(t)
-	before := a.Keepers
+	before := a.Commits
 	for _, e := range []planrecord.Entry{
-		planrecord.Commit{Keeper: "a", Step: 5}, planrecord.Commit{Keeper: "b", Step: 2},
-		planrecord.Commit{Keeper: "c", Step: 9},
-		planrecord.Leave{Keeper: "c"},
+		planrecord.Commit{Job: "a", Step: 5}, planrecord.Commit{Job: "b", Step: 2},
+		planrecord.Commit{Job: "c", Step: 9},
+		planrecord.Leave{Job: "c"},
 	} {
 		a.Record(e)
 	}
-	if len(before) > 0 || fmt.Sprint(a.Keepers) != "map[a:5 b:2]" {
-		t.Errorf("keepers %v, and %v before", a.Keepers, before)
+	if len(before) > 0 || fmt.Sprint(a.Commits) != "map[a:5 b:2]" {
+		t.Errorf("committing jobs %v, and %v before", a.Commits, before)
 	}
 	a.FinishReplay()
 	if a.Ended {

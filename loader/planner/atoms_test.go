@@ -65,7 +65,7 @@ func (m *model) feed(seq uint64, length int) {
 	}
 }
 
-func (m *model) drain() {
+func (m *model) flush() {
 	m.packer.Flush(&m.out)
 	m.settle(true)
 	m.window.Flush(m.arrange)
@@ -76,7 +76,7 @@ func (m *model) drain() {
 
 // settle makes atoms of the packed rows. All but the last atom of a bucket are complete. The last is complete if it
 // is full, if the method starts a new atom with a document, or if nothing follows.
-func (m *model) settle(drained bool) {
+func (m *model) settle(flushed bool) {
 	atom := m.c.Packing.Atom
 	most := int(max(atom, 1))
 	var order []int // buckets of complete atoms, in the order of completion
@@ -102,7 +102,7 @@ func (m *model) settle(drained bool) {
 		m.window.Add(m.atoms[bucket][0], m.arrange)
 		m.atoms[bucket] = m.atoms[bucket][1:]
 	}
-	if drained || m.c.Packing.Method == "pad" {
+	if flushed || m.c.Packing.Method == "pad" {
 		for _, bucket := range m.c.Packing.Buckets {
 			for _, a := range m.atoms[bucket] {
 				m.window.Add(a, m.arrange)
@@ -175,15 +175,15 @@ func TestPlannerFollowsTheModel(t *testing.T) {
 			}
 			steps = append(steps, out...)
 			m.feed(uint64(i+1), n)
-			if rapid.IntRange(0, 30).Draw(t, "drain") == 0 {
-				steps = append(steps, p.Drain()...)
-				m.drain()
+			if rapid.IntRange(0, 30).Draw(t, "flush") == 0 {
+				steps = append(steps, p.Flush()...)
+				m.flush()
 			}
 		}
-		steps = append(steps, p.Drain()...)
-		m.drain()
+		steps = append(steps, p.Flush()...)
+		m.flush()
 		for i := range steps {
-			steps[i].Floor = plan.Position{} // the model has no low watermark
+			steps[i].LowWatermark = plan.Position{} // the model has no low watermark
 		}
 		if !reflect.DeepEqual(steps, m.steps) {
 			t.Fatalf("the planner makes\n%v\nthe model\n%v", steps, m.steps)

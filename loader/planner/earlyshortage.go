@@ -10,7 +10,7 @@ import (
 
 // IsWarmedUp reports whether the shuffle window is full, so that steps leave at the rate at which documents arrive.
 // Without a window it reports whether a packing pool is at least 3/4 full, or true if a method has no pool. A new
-// planner is not primed, and neither is one that was drained.
+// planner is not primed, and neither is one that was flushed.
 func (p *Planner) IsWarmedUp() bool {
 	if w := p.config.Shuffle.Window; w > 1 {
 		return p.window.Len() >= w
@@ -27,7 +27,7 @@ func (p *Planner) IsWarmedUp() bool {
 	})
 }
 
-// EarlyShortage returns what the next step lacks if all buffered documents are drained for it. Drains is true only if
+// EarlyShortage returns what the next step lacks if all buffered documents are flushed for it. Flushes is true only if
 // the buffered tokens suffice for the smallest step, including the tokens that packing may drop. So a few short
 // documents do not make a step of padding.
 func (p *Planner) EarlyShortage() Shortage {
@@ -36,12 +36,12 @@ func (p *Planner) EarlyShortage() Shortage {
 	for i := range p.queues.buckets {
 		least = min(least, int64(p.queues.buckets[i].stepRows)*p.maxRowTokens(i))
 	}
-	s.Drains = p.BufferedTokens() >= least && p.Drains()
+	s.Flushes = p.BufferedTokens() >= least && p.Flushes()
 	lacks := 0
 	for i := range p.queues.buckets {
 		b := &p.queues.buckets[i]
 		there := p.potentialRows(i)
-		if !s.Drains {
+		if !s.Flushes {
 			there = min(there, b.stepRows-1)
 		}
 		if there = min(there, b.stepRows); s.Needed == 0 || there*s.Needed > s.Packed*b.stepRows {

@@ -52,13 +52,13 @@ func (b *sourcesRun) fork(t *rapid.T, inputs []planrecord.Control, step uint64,
 	}) {
 		more = append(more, plan.SourceBegin{Name: "new", Start: 2})
 	}
-	floor := p.Floor()
+	lowWatermark := p.LowWatermark()
 	forked, err := p.Fork(c, more)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if forked.Floor() != floor {
-		t.Fatalf("the fork's floor is %s, its parent's %s", forked.Floor(), floor)
+	if forked.LowWatermark() != lowWatermark {
+		t.Fatalf("the fork's floor is %s, its parent's %s", forked.LowWatermark(), lowWatermark)
 	}
 	h := planrecord.Header{Config: c, Run: "child", ID: strings.Repeat("0", 32)}
 	h.Sources, h.Parent, h.State = forked.ForkState(b.header, step)
@@ -127,8 +127,8 @@ func sameSteps(t *rapid.T, have, want []plan.Step) {
 	}
 	for i, s := range have {
 		s.Index, s.SourcePositions = want[i].Index, want[i].SourcePositions
-		if s.Floor.Reaches(want[i].Floor) {
-			s.Floor = want[i].Floor
+		if s.LowWatermark.Reaches(want[i].LowWatermark) {
+			s.LowWatermark = want[i].LowWatermark
 		}
 		if !reflect.DeepEqual(s, want[i]) {
 			t.Fatalf("step %d is %+v, want %+v", i, s, want[i])
@@ -341,7 +341,7 @@ func drawChanged(t *rapid.T, h planrecord.Header) runconfig.Config {
 			next.Sources[name] = s
 		}
 	}
-	next.Documents.Batches, next.Documents.MaxTokens = h.Config.Documents.Batches, h.Config.Documents.MaxTokens
+	next.Documents.MultiplePerMessage, next.Documents.MaxTokens = h.Config.Documents.MultiplePerMessage, h.Config.Documents.MaxTokens
 	if len(next.Validate()) > 0 {
 		t.Skip()
 	}
@@ -352,7 +352,7 @@ func drawChanged(t *rapid.T, h planrecord.Header) runconfig.Config {
 // state equals the input.
 func FuzzForkState(f *testing.F) {
 	c := plantest.Config("bfd")
-	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
+	c.Mix = mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}
 	c.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: 1}, "b": {Weight: 2, Epochs: 2, Block: 2}}
 	sources := []plan.SourceBegin{{Name: "a", Start: 1}, {Name: "b", Start: 1, Sealed: true, Last: 20}}
 	var header planrecord.Header
@@ -404,6 +404,6 @@ func FuzzForkState(f *testing.F) {
 				t.Fatal(err)
 			}
 		}
-		a.Planner.Drain()
+		a.Planner.Flush()
 	})
 }

@@ -55,7 +55,7 @@ func (p *Planner) ForkState(of planrecord.Header,
 	parent = &planrecord.Parent{Run: of.Run, ID: of.ID, Step: step, Fingerprint: of.Fingerprint, State: uint64(len(state))}
 	needs := make([]uint64, len(b.infos))
 	for i := range b.infos {
-		needs[i] = b.infos[i].Floor(b.mix.Position(i))
+		needs[i] = b.infos[i].LowWatermark(b.mix.Position(i))
 	}
 	for _, arrival := range p.bufferedArrivals() {
 		ref := b.refs.refOf(arrival)

@@ -57,10 +57,10 @@ func (n naming) renamePiece(x *packonline.Piece) {
 	x.Doc = n.position(x.Doc)
 }
 
-// oldestPosition returns the least of floor and the positions before the documents of the pieces.
-func (n naming) oldestPosition(pieces []packonline.Piece, floor plan.Position) plan.Position {
+// oldestPosition returns the least of low watermark and the positions before the documents of the pieces.
+func (n naming) oldestPosition(pieces []packonline.Piece, lowWatermark plan.Position) plan.Position {
 	for _, x := range pieces {
-		floor = floor.Min(plan.PositionBefore(n.position(x.Doc)))
+		lowWatermark = lowWatermark.Min(plan.PositionBefore(n.position(x.Doc)))
 	}
-	return floor
+	return lowWatermark
 }

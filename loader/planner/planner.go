@@ -99,20 +99,20 @@ func (p *Planner) packDocument(k *packerState, name uint64, length int32, x plan
 	p.shuffleRows(k)
 }
 
-// Drain packs all buffered documents, with padding where needed, and returns the full steps. Atoms of several rows
+// Flush packs all buffered documents, with padding where needed, and returns the full steps. Atoms of several rows
 // may be incomplete, and rows of several atoms are padded. Rows that do not fill a step stay queued.
-func (p *Planner) Drain() []plan.Step {
+func (p *Planner) Flush() []plan.Step {
 	p.steps = p.steps[:0]
-	p.drain(false)
+	p.flush(false)
 	steps := p.finishSteps(p.cursor)
 	p.forgetShares() // a fork at one of these steps also forgets them
 	return steps
 }
 
-// drain implements Drain. With last, it also emits incomplete steps.
-func (p *Planner) drain(last bool) {
-	p.sources.drains = true
-	defer func() { p.sources.drains = false }()
+// flush implements Flush. With last, it also emits incomplete steps.
+func (p *Planner) flush(last bool) {
+	p.sources.flushes = true
+	defer func() { p.sources.flushes = false }()
 	for i := range p.packers {
 		k := &p.packers[i]
 		p.rows.Reset()
@@ -132,7 +132,7 @@ func (p *Planner) drain(last bool) {
 	}
 }
 
-// Seal drains and ends the plan. Rows that do not fill a step are padded to a full step or dropped, as configured. No
+// Seal flushes and ends the plan. Rows that do not fill a step are padded to a full step or dropped, as configured. No
 // document may be added afterwards.
 func (p *Planner) Seal() []plan.Step {
 	p.steps = p.steps[:0]
@@ -141,8 +141,8 @@ func (p *Planner) Seal() []plan.Step {
 
 // seal implements Seal. It returns the low watermark of the last step.
 func (p *Planner) seal() plan.Position {
-	p.drain(p.usesShareOrder() && p.config.Steps.Last == runconfig.LastPad)
-	floor := p.cursor // kept before documents of dropped rows: a fork may still plan them
+	p.flush(p.usesShareOrder() && p.config.Steps.Last == runconfig.LastPad)
+	lowWatermark := p.cursor // kept before documents of dropped rows: a fork may still plan them
 	for i := range p.queues.buckets {
 		b := &p.queues.buckets[i]
 		switch {
@@ -153,12 +153,12 @@ func (p *Planner) seal() plan.Position {
 		default:
 			for _, r := range b.waitingRows {
 				p.counts.LeftTokens += plan.RowTokens(r.pieces)
-				floor = p.names.oldestPosition(r.pieces, floor)
+				lowWatermark = p.names.oldestPosition(r.pieces, lowWatermark)
 			}
 			b.waitingRows, b.tokens = nil, 0
 		}
 	}
-	return floor
+	return lowWatermark
 }
 
 // submitOverdue submits everything that would exceed its maximum wait with the next document: incomplete atoms,
@@ -212,17 +212,17 @@ func (p *Planner) addStep(s plan.Step) {
 }
 
 // finishSteps sets the low watermark of each step. It covers no document that is in a later step, is buffered, or lies
-// after the given floor.
-func (p *Planner) finishSteps(floor plan.Position) []plan.Step {
+// after the given low watermark.
+func (p *Planner) finishSteps(lowWatermark plan.Position) []plan.Step {
 	if len(p.steps) == 0 {
 		return nil
 	}
-	floor = floor.Min(p.Floor())
+	lowWatermark = lowWatermark.Min(p.LowWatermark())
 	for i := len(p.steps) - 1; i >= 0; i-- {
 		s := &p.steps[i]
-		s.Floor = floor
+		s.LowWatermark = lowWatermark
 		for _, r := range s.Rows {
-			floor = p.names.oldestPosition(r, floor)
+			lowWatermark = p.names.oldestPosition(r, lowWatermark)
 		}
 		p.losses.countMasked(s, p.lossOnce, p.isOneSegment)
 		p.counts.MaskedTokens += s.Masked
@@ -260,9 +260,9 @@ func (p *Planner) visitPacked(f func([]packonline.Piece)) {
 	p.fork.visitRows(f)
 }
 
-// Drains reports whether Drain could complete a step. It could if a full step is queued. It could also if anything is
+// Flushes reports whether Flush could complete a step. It could if a full step is queued. It could also if anything is
 // buffered before the queues and all buffered pieces and rows together number at least the rows of the smallest step.
-func (p *Planner) Drains() bool {
+func (p *Planner) Flushes() bool {
 	least := math.MaxInt
 	for i := range p.queues.buckets {
 		if p.queues.buckets[i].fullSteps() > 0 {
@@ -355,12 +355,12 @@ func (p *Planner) Capacity() Capacity {
 // Queues describes the rows that wait for a step, per bucket.
 func (p *Planner) Queues() []QueueStat { return p.queues.stats(p.counts.Arrived) }
 
-// Floor returns the low watermark: the position before the oldest document that a later step may still need.
-func (p *Planner) Floor() plan.Position {
-	floor := p.cursor
+// LowWatermark returns the low watermark: the position before the oldest document that a later step may still need.
+func (p *Planner) LowWatermark() plan.Position {
+	lowWatermark := p.cursor
 	if pool := p.packers.pending(); pool.HasPieces() {
-		floor = floor.Min(plan.PositionBefore(p.names.position(pool.Oldest)))
+		lowWatermark = lowWatermark.Min(plan.PositionBefore(p.names.position(pool.Oldest)))
 	}
-	p.visitPacked(func(pieces []packonline.Piece) { floor = p.names.oldestPosition(pieces, floor) })
-	return p.names.oldestPosition(p.fork.inheritedDocuments, floor)
+	p.visitPacked(func(pieces []packonline.Piece) { lowWatermark = p.names.oldestPosition(pieces, lowWatermark) })
+	return p.names.oldestPosition(p.fork.inheritedDocuments, lowWatermark)
 }

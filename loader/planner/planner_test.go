@@ -105,20 +105,20 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		arrivals := drawArrivals(t, c.Documents.CanHoldMultiple())
 		again := func(ref uint64) []plan.Part { return arrivals[ref-1].Documents() }
-		drain := rapid.IntRange(-1, len(arrivals)).Draw(t, "drain behind")
+		flush := rapid.IntRange(-1, len(arrivals)).Draw(t, "flush behind")
 		steady, restored := newPlanner(t, c), newPlanner(t, c)
 		var a, b []plan.Step
 		tell := func(p *planner.Planner, x plan.Arrival, out *[]plan.Step) {
-			floor, known := p.Floor(), len(*out)
+			lowWatermark, known := p.LowWatermark(), len(*out)
 			steps, err := p.Add(x)
 			if err != nil {
 				t.Fatal(err)
 			}
 			*out = append(*out, steps...)
-			if int(x.Sequence) == drain {
-				*out = append(*out, p.Drain()...)
+			if int(x.Sequence) == flush {
+				*out = append(*out, p.Flush()...)
 			}
-			above(t, floor, (*out)[known:])
+			above(t, lowWatermark, (*out)[known:])
 			most := 0 // rows outside the window: of atoms and rows under construction, and of incomplete and full steps
 			for _, rows := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
 				most += 3 + rows - 1
@@ -147,15 +147,15 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 				t.Fatal("a restored planner writes another state")
 			}
 			tell(restored, x, &b)
-			if steady.Floor() != restored.Floor() {
-				t.Fatalf("floor %s against %s", steady.Floor(), restored.Floor())
+			if steady.LowWatermark() != restored.LowWatermark() {
+				t.Fatalf("floor %s against %s", steady.LowWatermark(), restored.LowWatermark())
 			}
 		}
-		floor, known := steady.Floor(), len(a)
+		lowWatermark, known := steady.LowWatermark(), len(a)
 		a, b = append(a, steady.Seal()...), append(b, restored.Seal()...)
-		above(t, floor, a[known:])
+		above(t, lowWatermark, a[known:])
 		for i, s := range a {
-			above(t, s.Floor, a[i+1:])
+			above(t, s.LowWatermark, a[i+1:])
 		}
 		if !reflect.DeepEqual(a, b) {
 			t.Fatal("the plans differ")
@@ -189,11 +189,11 @@ func TestPlannerRestoredAtEveryDocument(t *testing.T) {
 	})
 }
 
-func above(t *rapid.T, floor plan.Position, steps []plan.Step) {
+func above(t *rapid.T, lowWatermark plan.Position, steps []plan.Step) {
 	for _, s := range steps {
 		for _, x := range slices.Concat(s.Rows...) {
-			if floor.Covers(x.Doc) {
-				t.Fatalf("step %d holds document %d, the floor was behind %s", s.Index, x.Doc, floor)
+			if lowWatermark.Covers(x.Doc) {
+				t.Fatalf("step %d holds document %d, the floor was behind %s", s.Index, x.Doc, lowWatermark)
 			}
 		}
 	}
@@ -250,8 +250,8 @@ func conserved(t *rapid.T, c runconfig.Config, steps []plan.Step, used map[uint6
 	}
 }
 
-// For all buffered documents, Drains is true if Drain can make a step of them.
-func TestDrainsWhereDrainMakesSteps(t *testing.T) {
+// For all buffered documents, Flushes is true if Flush can make a step of them.
+func TestFlushesWhereFlushMakesSteps(t *testing.T) {
 	checkMethods(t, func(rt *rapid.T, c runconfig.Config) {
 		p, err := planner.New(plantest.Header(c))
 		if err != nil {
@@ -262,9 +262,9 @@ func TestDrainsWhereDrainMakesSteps(t *testing.T) {
 				rt.Fatal(err)
 			}
 		}
-		drains := p.Drains()
-		if steps := len(p.Drain()); steps > 0 && !drains {
-			rt.Fatalf("Drain makes %d steps although Drains denies it", steps)
+		flushes := p.Flushes()
+		if steps := len(p.Flush()); steps > 0 && !flushes {
+			rt.Fatalf("Flush makes %d steps although Flushes denies it", steps)
 		}
 	})
 }

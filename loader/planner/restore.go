@@ -9,7 +9,7 @@ import (
 // Checkpoint returns the applier's state after the record of the plan log that tail describes.
 func (a *Applier) Checkpoint(fingerprint string, tail planrecord.Tail) planrecord.Checkpoint {
 	return planrecord.Checkpoint{
-		Fingerprint: fingerprint, Tail: tail, Keepers: a.Keepers, Pending: slices.Clone(a.Pending),
+		Fingerprint: fingerprint, Tail: tail, Commits: a.Commits, Pending: slices.Clone(a.Pending),
 		Planner: a.Planner.AppendState(nil),
 	}
 }
@@ -20,7 +20,7 @@ func Restore(h planrecord.Header, c planrecord.Checkpoint) (*Applier, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.Keepers, a.Pending = c.Keepers, slices.Clone(c.Pending)
+	a.Commits, a.Pending = c.Commits, slices.Clone(c.Pending)
 	if err := a.Planner.RestoreState(c.Planner); err != nil {
 		return nil, err
 	}

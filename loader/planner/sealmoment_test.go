@@ -89,7 +89,7 @@ func TestPlanner_MomentOfSealOfEmptySource(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "method")).Draw(t, "configuration")
 		c.Sources = map[string]mixture.Source{"s0": {Weight: 1, Epochs: 1}, "s1": {Weight: 0, Epochs: 1}}
-		c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll,
+		c.Mix = mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll,
 			Schedule: []mixture.Point{{Tokens: 400, Weights: map[string]float64{"s0": 0, "s1": 1}}}}
 		if len(c.Validate()) > 0 {
 			t.Skip()

@@ -55,12 +55,12 @@ func (p *Planner) updateShareTargets() {
 	b.stepBalancer.setTargets(b.history.sharesAt(queues))
 }
 
-// addToWindow adds an atom to the window. A drain gathers all atoms first, so that the window can choose among all of
+// addToWindow adds an atom to the window. A flush gathers all atoms first, so that the window can choose among all of
 // them.
 func (p *Planner) addToWindow(a atom) {
 	p.sources.windowTokens += plan.RowTokens(a.pieces)
 	if p.sources.hasMultipleSources() {
-		if p.sources.drains && p.config.Shuffle.Window > 1 {
+		if p.sources.flushes && p.config.Shuffle.Window > 1 {
 			p.window.Buffer(a)
 			return
 		}

@@ -114,10 +114,10 @@ func TestPlanner_SharesHoldInEvery100Steps(t *testing.T) {
 		t.Run(x.name, func(t *testing.T) {
 			t.Parallel()
 			c := plantest.Config("bucket")
-			c.Packing = packonline.Config{Method: "bucket", Buckets: x.buckets, Atom: 1, Pool: 4096, Hold: 100, MaxAge: 16384}
+			c.Packing = packonline.Config{Method: "bucket", Buckets: x.buckets, Atom: 1, Pool: 4096, Holdback: 100, MaxAge: 16384}
 			c.Shuffle.Window, c.Documents.Dedupe = 1024, 0
 			c.Steps = runconfig.Steps{Rows: 64, Tokens: x.tokens, Backlog: 16, MaxWait: 262144, Last: runconfig.LastPad}
-			c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}
+			c.Mix = mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}
 			c.Sources = map[string]mixture.Source{}
 			then := map[string]float64{}
 			for i, w := range x.weights {
@@ -197,7 +197,7 @@ func offTargets(steps [][]float64, buckets []int32, targets [][]float64) (off []
 func FuzzSourcesState(f *testing.F) {
 	c := plantest.Config("bucket")
 	c.Packing.Buckets = []int{16, 32}
-	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll,
+	c.Mix = mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll,
 		Schedule: []mixture.Point{{Tokens: 600, Ramp: 4000, Weights: map[string]float64{"a": 3, "b": 1}}}}
 	c.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: 1}, "b": {Weight: 2, Epochs: 2, Block: 2}}
 	sources := []plan.SourceBegin{{Name: "a", Start: 1}, {Name: "b", Start: 1, Sealed: true, Last: 200}}

@@ -13,13 +13,13 @@ type Shortage struct {
 	Packed    int   // packed rows among Needed
 	Held      int   // finished rows in the packers' holdback; not counted in There
 	Documents int64 // minimum number of documents that must still arrive, at the mean length so far; 0 if unknown
-	Drains    bool  // a drain would complete a step
+	Flushes   bool  // a flush would complete a step
 	Early     bool  // computed by EarlyShortage: rows count as There once their documents are buffered
 }
 
 // Shortage returns what the next step lacks.
 func (p *Planner) Shortage() Shortage {
-	s := Shortage{Drains: p.Drains()}
+	s := Shortage{Flushes: p.Flushes()}
 	pool, window, rows := p.BufferSizes()
 	s.Held = int(pool.Held.Rows)
 	perAtom := float64(p.packers[0].atomRows) / float64(p.packers[0].rowAtoms)

@@ -49,7 +49,7 @@ func TestShortageIsWhatComes(t *testing.T) {
 	}
 }
 
-// A planner is primed once its shuffle window is full or, without a window, once its pool is nearly full. A drain
+// A planner is primed once its shuffle window is full or, without a window, once its pool is nearly full. A flush
 // resets this.
 func TestPlanner_Primed(t *testing.T) {
 	for _, method := range packonline.Methods() {
@@ -80,16 +80,16 @@ func TestPlanner_Primed(t *testing.T) {
 				if !primed {
 					t.Error("200 documents prime no planner")
 				}
-				p.Drain()
+				p.Flush()
 				if got, want := p.IsWarmedUp(), window == 0 && !pool; got != want {
-					t.Errorf("primed after a drain: %t, want %t", got, want)
+					t.Errorf("primed after a flush: %t, want %t", got, want)
 				}
 			})
 		}
 	}
 }
 
-// With one bucket, a drain makes a step of the buffered documents whenever EarlyShortage reports Drains.
+// With one bucket, a flush makes a step of the buffered documents whenever EarlyShortage reports Flushes.
 func TestPlanner_EarlyShortage(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		method := rapid.SampledFrom(packonline.Methods()).Draw(t, "method")
@@ -104,20 +104,20 @@ func TestPlanner_EarlyShortage(t *testing.T) {
 		for i, rows := range c.Steps.RowsPerBucket(c.Packing.Buckets) {
 			least = min(least, int64(rows)*int64(c.Packing.Buckets[i]))
 		}
-		if s.Packed < 0 || s.Packed > s.Needed || !s.Drains && s.Packed == s.Needed || s.Drains &&
+		if s.Packed < 0 || s.Packed > s.Needed || !s.Flushes && s.Packed == s.Needed || s.Flushes &&
 			p.BufferedTokens() < least {
 			t.Fatalf("%+v with %d tokens, a step has %d", s, p.BufferedTokens(), least)
 		}
-		if steps := p.Drain(); s.Drains && len(steps) == 0 && len(c.Packing.Buckets) == 1 {
-			t.Fatalf("%+v, and a drain made no step", s)
+		if steps := p.Flush(); s.Flushes && len(steps) == 0 && len(c.Packing.Buckets) == 1 {
+			t.Fatalf("%+v, and a flush made no step", s)
 		}
-		if again := p.EarlyShortage(); again.Drains {
-			t.Fatalf("after a drain another one makes a step: %+v", again)
+		if again := p.EarlyShortage(); again.Flushes {
+			t.Fatalf("after a flush another one makes a step: %+v", again)
 		}
 	})
 }
 
-// For methods that drop tokens, Drains needs more than the tokens of a step, because they may pack more tokens into a
+// For methods that drop tokens, Flushes needs more than the tokens of a step, because they may pack more tokens into a
 // row than its length.
 func TestPlanner_EarlyShortageOfMethodsThatDrop(t *testing.T) {
 	extra, trim := plantest.Config("bfd-m"), plantest.Config("splice")
@@ -137,9 +137,9 @@ func TestPlanner_EarlyShortageOfMethodsThatDrop(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if s, steps := p.EarlyShortage(), p.Drain(); s.Drains && len(steps) == 0 {
-				t.Errorf("%s: %d documents: %+v, and a drain made no step", name, n, s)
-			} else if !s.Drains && n >= 8 {
+			if s, steps := p.EarlyShortage(), p.Flush(); s.Flushes && len(steps) == 0 {
+				t.Errorf("%s: %d documents: %+v, and a flush made no step", name, n, s)
+			} else if !s.Flushes && n >= 8 {
 				t.Errorf("%s: %d documents: %+v", name, n, s)
 			}
 		}

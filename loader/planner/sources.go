@@ -54,7 +54,7 @@ type sourceSet struct {
 	history      shareHistory
 	tally        tally // scratch space
 	windowTokens int64 // tokens in the window
-	drains       bool  // the window gathers the atoms that are added, and is emptied next
+	flushes      bool  // the window gathers the atoms that are added, and is emptied next
 }
 
 // sourceState is a planner's state of one source.

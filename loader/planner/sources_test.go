@@ -124,7 +124,7 @@ func (b *sourcesRun) restart(t *rapid.T) {
 
 func drawSources(t *rapid.T) (runconfig.Config, []plan.SourceBegin) {
 	c := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "method")).Draw(t, "configuration")
-	c.Mix = mixture.Mix{Dry: mixture.DryWait, End: rapid.SampledFrom([]string{mixture.EndAll, mixture.EndFirst}).Draw(t,
+	c.Mix = mixture.Mix{OnDry: mixture.DryWait, End: rapid.SampledFrom([]string{mixture.EndAll, mixture.EndFirst}).Draw(t,
 		"end")}
 	c.Sources = map[string]mixture.Source{}
 	var sources []plan.SourceBegin
@@ -164,13 +164,13 @@ func (b *sourcesRun) drawControl(t *rapid.T, added *int) planrecord.Control {
 	switch {
 	case b.applier.Ended:
 	case what == 0:
-		return planrecord.Drain{}
+		return planrecord.Flush{}
 	case what == 1 && !x.Sealed && !x.Removed:
 		first := b.applier.Planner.Infos()[i].Start
 		return planrecord.SealSource{Source: i, Last: first + x.Taken - 1 + uint64(rapid.IntRange(0, 20).Draw(t, "more")),
 			Requester: "alice"}
 	case what == 2 && !x.Removed:
-		return planrecord.Rest{Source: i, Rests: !x.Resting}
+		return planrecord.Rest{Source: i, Rests: !x.Paused}
 	case what == 3 && *added < 3:
 		*added++
 		name := fmt.Sprint("added", *added)
@@ -198,7 +198,7 @@ func (b *sourcesRun) finish(record func(planrecord.Control), next func()) {
 		if !x.Sealed && !x.Removed {
 			record(planrecord.SealSource{Arrival: at, Source: i, Last: b.applier.Planner.Infos()[i].Start + x.Taken - 1})
 		}
-		if x.Resting && !x.Removed && !b.applier.Ended {
+		if x.Paused && !x.Removed && !b.applier.Ended {
 			record(planrecord.Rest{Arrival: at, Source: i})
 		}
 	}

@@ -19,7 +19,7 @@ const (
 type Checkpoint struct {
 	Fingerprint string // of the run's configuration
 	Tail        Tail   // last record that the checkpoint covers
-	Keepers     Keepers
+	Commits     Commits
 	Pending     []Control // recorded but not in effect yet
 	Planner     []byte    // state of the planner
 }
@@ -41,7 +41,7 @@ func (c Checkpoint) Encode() []byte {
 	b = codec.AppendString(b, c.Fingerprint)
 	b = binary.AppendUvarint(b, c.Tail.Position)
 	b = binary.AppendUvarint(b, uint64(c.Tail.Checksum))
-	b = c.Keepers.appendState(b)
+	b = c.Commits.appendState(b)
 	b = binary.AppendUvarint(b, uint64(len(c.Pending)))
 	for _, p := range c.Pending {
 		b = p.appendBody(append(b, p.Kind()))
@@ -66,7 +66,7 @@ func DecodeCheckpoint(b []byte) (Checkpoint, error) {
 	in := codec.Cursor{Buf: body[3:]}
 	c.Fingerprint = string(in.Bytes(int(in.BoundedUvarint(1 << 10))))
 	c.Tail = Tail{in.Uvarint(), uint32(in.BoundedUvarint(1<<32 - 1))}
-	c.Keepers = readKeepers(&in)
+	c.Commits = readCommits(&in)
 	for range in.BoundedUvarint(1 << 20) {
 		kind := in.Bytes(1)
 		if in.Err != nil {

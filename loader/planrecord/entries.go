@@ -25,10 +25,10 @@ type Control interface {
 
 // Seal is a request to end all sources at their current last documents. It is never in a plan, which has a SealSource
 // for each source instead.
-type Seal struct{ Requester string } // By as in Drain
+type Seal struct{ Requester string } // By as in Flush
 
-// Drain flushes the pool and the shuffle window after an arrival.
-type Drain struct {
+// Flush flushes the pool and the shuffle window after an arrival.
+type Flush struct {
 	Arrival uint64
 	// Requester is the identity that requested the control. It is empty without authentication, and if the daemon itself
 	// decided on the control. It does not affect the plan.
@@ -38,7 +38,7 @@ type Drain struct {
 // Mix changes the mixture after an arrival.
 type Mix struct {
 	Arrival   uint64
-	Requester string // as in Drain
+	Requester string // as in Flush
 	mixture.Change
 	// number of steps that a trainer had received when it decided on the change, which is made once for each such
 	// number; nil for other changes
@@ -58,7 +58,7 @@ type mixBody struct {
 // SealSource ends a source after its document Last. It takes effect after an arrival.
 type SealSource struct {
 	Arrival   uint64
-	Requester string // as in Drain
+	Requester string // as in Flush
 	Source    int
 	Last      uint64
 }
@@ -72,12 +72,12 @@ type Rest struct {
 
 // Commit records that a job's own checkpoint covers all steps before Step.
 type Commit struct {
-	Keeper string
-	Step   uint64
+	Job  string
+	Step uint64
 }
 
 // Leave records that a job no longer has checkpoints.
-type Leave struct{ Keeper string }
+type Leave struct{ Job string }
 
 // End records that no step follows. Steps is the number of steps of the run.
 type End struct{ Steps uint64 }
@@ -98,7 +98,7 @@ func (e *ForeignError) Error() string {
 }
 
 func (Seal) Kind() byte       { return kindSeal }
-func (Drain) Kind() byte      { return kindDrain }
+func (Flush) Kind() byte      { return kindFlush }
 func (Mix) Kind() byte        { return kindMix }
 func (SealSource) Kind() byte { return kindSealSource }
 func (Rest) Kind() byte       { return kindRest }
@@ -108,12 +108,12 @@ func (End) Kind() byte        { return kindEnd }
 func (Term) Kind() byte       { return kindTerm }
 func (Foreign) Kind() byte    { return kindForeign }
 
-func (c Drain) EffectiveAfter() uint64      { return c.Arrival }
+func (c Flush) EffectiveAfter() uint64      { return c.Arrival }
 func (c Mix) EffectiveAfter() uint64        { return c.Arrival }
 func (c SealSource) EffectiveAfter() uint64 { return c.Arrival }
 func (c Rest) EffectiveAfter() uint64       { return c.Arrival }
 
-func (c Drain) PlaceAfter(arrival uint64) Control { return Drain{arrival, c.Requester} }
+func (c Flush) PlaceAfter(arrival uint64) Control { return Flush{arrival, c.Requester} }
 
 func (c Mix) PlaceAfter(arrival uint64) Control {
 	c.Arrival = arrival
@@ -131,7 +131,7 @@ func (c Rest) PlaceAfter(arrival uint64) Control {
 }
 
 func (c Seal) appendBody(b []byte) []byte { return codec.AppendString(b, c.Requester) }
-func (c Drain) appendBody(b []byte) []byte {
+func (c Flush) appendBody(b []byte) []byte {
 	return codec.AppendString(binary.AppendUvarint(b, c.Arrival), c.Requester)
 }
 func (c Mix) appendBody(b []byte) []byte {
@@ -154,10 +154,10 @@ func (c Rest) appendBody(b []byte) []byte {
 	return binary.AppendUvarint(binary.AppendUvarint(binary.AppendUvarint(b, c.Arrival), uint64(c.Source)), rests)
 }
 func (c Commit) appendBody(b []byte) []byte {
-	return codec.AppendString(binary.AppendUvarint(b, c.Step), c.Keeper)
+	return codec.AppendString(binary.AppendUvarint(b, c.Step), c.Job)
 }
 func (c Leave) appendBody(b []byte) []byte {
-	return codec.AppendString(binary.AppendUvarint(b, 0), c.Keeper)
+	return codec.AppendString(binary.AppendUvarint(b, 0), c.Job)
 }
 func (c End) appendBody(b []byte) []byte     { return binary.AppendUvarint(b, c.Steps) }
 func (c Foreign) appendBody(b []byte) []byte { return binary.AppendUvarint(b, c.Position) }
@@ -172,8 +172,8 @@ func (c Mix) Infos() []plan.SourceInfo {
 	return out
 }
 
-func (c Drain) String() string {
-	return fmt.Sprintf("drain behind arrival %d%s", c.Arrival, requesterSuffix(c.Requester))
+func (c Flush) String() string {
+	return fmt.Sprintf("flush behind arrival %d%s", c.Arrival, requesterSuffix(c.Requester))
 }
 func (c Mix) String() string {
 	body, _ := json.Marshal(mixBody{c.Change, c.DecidedStep, c.RequestID, nil})
@@ -190,8 +190,8 @@ func (c Rest) String() string {
 	}
 	return fmt.Sprintf("source %d %s behind arrival %d", c.Source, verb, c.Arrival)
 }
-func (c Commit) String() string  { return fmt.Sprintf("commit of %q before step %d", c.Keeper, c.Step) }
-func (c Leave) String() string   { return fmt.Sprintf("leave of %q", c.Keeper) }
+func (c Commit) String() string  { return fmt.Sprintf("commit of %q before step %d", c.Job, c.Step) }
+func (c Leave) String() string   { return fmt.Sprintf("leave of %q", c.Job) }
 func (c End) String() string     { return fmt.Sprintf("end of the run with %d steps", c.Steps) }
 func (c Foreign) String() string { return fmt.Sprintf("note that record %d is nobody's", c.Position) }
 func (c Term) String() string    { return fmt.Sprintf("begin of the lead of %q", c.Daemon) }
@@ -285,14 +285,14 @@ func readEntry(r *codec.Cursor, kind byte) Entry {
 	switch kind {
 	case kindSeal:
 		return Seal{readIdentity(r)}
-	case kindDrain:
-		return Drain{r.Uvarint(), readIdentity(r)}
+	case kindFlush:
+		return Flush{r.Uvarint(), readIdentity(r)}
 	case kindCommit:
 		step := r.Uvarint()
-		return Commit{readKeeper(r), step}
+		return Commit{readJob(r), step}
 	case kindLeave:
 		r.Uvarint() // place of a commit's step; a leave has none
-		return Leave{readKeeper(r)}
+		return Leave{readJob(r)}
 	case kindEnd:
 		return End{r.Uvarint()}
 	case kindTerm:

@@ -25,7 +25,7 @@ const (
 	kindHeader     = 1  // first record
 	kindStep       = 2  // a step, or a part of a step that exceeds a record
 	kindMaskedStep = 3  // as kindStep, for a step with tokens without a loss: with their numbers and repeats
-	kindDrain      = 4  // flush of the pool and the window
+	kindFlush      = 4  // flush of the pool and the window
 	kindCommit     = 5  // of a job
 	kindEnd        = 6  // of the run
 	kindLeave      = 7  // of a job
@@ -143,7 +143,7 @@ func IsStepKind(kind byte) bool {
 }
 
 func (p StepPart) appendBody(b []byte) []byte {
-	for _, v := range []uint64{p.Index, uint64(p.Bucket), uint64(p.TotalRows), p.Cursor.Last(), p.Floor.Next(),
+	for _, v := range []uint64{p.Index, uint64(p.Bucket), uint64(p.TotalRows), p.Cursor.Last(), p.LowWatermark.Next(),
 		uint64(p.Part), uint64(p.Parts), uint64(p.FirstRow), uint64(len(p.Rows))} {
 		b = binary.AppendUvarint(b, v)
 	}
@@ -299,20 +299,20 @@ func readStepPart(r *codec.Cursor, masked bool) StepPart {
 	p.Bucket = int32(r.BoundedUvarint(math.MaxInt32))
 	p.TotalRows = int(r.BoundedUvarint(1 << 20))
 	p.Cursor = plan.PositionAfter(r.Uvarint())
-	floor := r.Uvarint()
+	lowWatermark := r.Uvarint()
 	p.Part = int(r.BoundedUvarint(1 << 20))
 	p.Parts = int(r.BoundedUvarint(1 << 20))
 	p.FirstRow = int(r.BoundedUvarint(1 << 20))
 	n := int(r.BoundedUvarint(1 << 20))
-	if r.Err == nil && (floor == 0 || p.Part >= p.Parts || p.FirstRow+n > p.TotalRows || n > len(r.Buf)) {
-		r.Fail(fmt.Errorf("part %d of %d with rows [%d, +%d) of %d and floor %d is impossible", p.Part, p.Parts,
+	if r.Err == nil && (lowWatermark == 0 || p.Part >= p.Parts || p.FirstRow+n > p.TotalRows || n > len(r.Buf)) {
+		r.Fail(fmt.Errorf("part %d of %d with rows [%d, +%d) of %d and low watermark %d is impossible", p.Part, p.Parts,
 			p.FirstRow, n,
-			p.TotalRows, floor))
+			p.TotalRows, lowWatermark))
 	}
 	if r.Err != nil {
 		return p
 	}
-	p.Floor = plan.PositionBefore(floor)
+	p.LowWatermark = plan.PositionBefore(lowWatermark)
 	p.SourcePositions = readPositions(r)
 	if r.Err == nil && (len(p.SourcePositions) > 0) != (p.Part == 0 && p.Index%plan.SourcePositionInterval == 0) {
 		r.Fail(fmt.Errorf("part %d of step %d names %d places of sources", p.Part, p.Index, len(p.SourcePositions)))

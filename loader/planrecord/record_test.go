@@ -14,7 +14,7 @@ import (
 )
 
 func someStep(rows, pieces int) *plan.Step {
-	s := &plan.Step{Index: 41, Bucket: 2048, Cursor: plan.PositionAfter(99999), Floor: plan.PositionBefore(70000)}
+	s := &plan.Step{Index: 41, Bucket: 2048, Cursor: plan.PositionAfter(99999), LowWatermark: plan.PositionBefore(70000)}
 	for i := range rows {
 		var row []packonline.Piece
 		for k := range pieces {
@@ -129,9 +129,9 @@ func FuzzDecodeRecord(f *testing.F) {
 	}
 	records = append(records, several...)
 	for _, b := range append(records, Encode(Seal{}),
-		Encode(Seal{Requester: "alice"}), Encode(Drain{Arrival: 78, Requester: "bob/7"}),
+		Encode(Seal{Requester: "alice"}), Encode(Flush{Arrival: 78, Requester: "bob/7"}),
 		Encode(SealSource{Arrival: 79, Requester: "c", Source: 2, Last: 9}),
-		Encode(Commit{Keeper: "a", Step: 9}),
+		Encode(Commit{Job: "a", Step: 9}),
 		Encode(Term{Daemon: "host/7"}),
 		Encode(Term{}),
 		Encode(Mix{Arrival: 5, Requester: "c", Change: mixture.Change{Weights: map[string]float64{"web": 1}},
@@ -171,8 +171,8 @@ func FuzzDecodeRecord(f *testing.F) {
 
 func FuzzDecodeCheckpoint(f *testing.F) {
 	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Checksum: 9},
-		Keepers: Keepers{"a": 3, "b": 9},
-		Pending: []Control{Drain{Arrival: 7}, Drain{Arrival: 8, Requester: "bob"},
+		Commits: Commits{"a": 3, "b": 9},
+		Pending: []Control{Flush{Arrival: 7}, Flush{Arrival: 8, Requester: "bob"},
 			SealSource{Arrival: 12, Requester: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
 	f.Add(good[3 : len(good)-4]) // the fuzz function adds the frame, without which no other code is reached
 	f.Fuzz(func(t *testing.T, body []byte) {
@@ -190,8 +190,8 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 
 func TestDamagedCheckpointsAreFound(t *testing.T) {
 	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Checksum: 9},
-		Keepers: Keepers{"a": 3, "b": 9},
-		Pending: []Control{Drain{Arrival: 7}, Drain{Arrival: 8, Requester: "bob"},
+		Commits: Commits{"a": 3, "b": 9},
+		Pending: []Control{Flush{Arrival: 7}, Flush{Arrival: 8, Requester: "bob"},
 			SealSource{Arrival: 12, Requester: "alice", Source: 0, Last: 9}}, Planner: []byte("state")}.Encode()
 	if c, err := DecodeCheckpoint(good); err != nil || string(c.Planner) != "state" ||
 		c.Tail != (Tail{Position: 7, Checksum: 9}) {

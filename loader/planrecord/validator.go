@@ -33,8 +33,8 @@ type Validator struct {
 	forkStateParts    uint64 // number of ForkState records
 	nextForkState     uint64 // index of the next ForkState record
 
-	cursor plan.Position // of the last step
-	floor  plan.Position // of the last step
+	cursor       plan.Position // of the last step
+	lowWatermark plan.Position // of the last step
 }
 
 // sourceEnd is the end of a source, if it has one.
@@ -114,17 +114,17 @@ func (o *Validator) CheckStep(s *plan.Step) error {
 		return fmt.Errorf("step %d stands where step %d should", s.Index, o.Steps)
 	case o.FullHistory && !o.HasTerm:
 		return fmt.Errorf("step %d stands before any daemon has begun to lead", s.Index)
-	case !s.Cursor.Reaches(o.cursor) || !s.Floor.Reaches(o.floor):
+	case !s.Cursor.Reaches(o.cursor) || !s.LowWatermark.Reaches(o.lowWatermark):
 		return fmt.Errorf(
-			"step %d goes back: it was made behind arrival %s with floor %d, the one before it behind %s with floor %d",
-			s.Index, s.Cursor, s.Floor.Next(), o.cursor, o.floor.Next())
-	case !s.Cursor.Reaches(s.Floor):
-		return fmt.Errorf("step %d was made behind arrival %s, and its floor is %d", s.Index, s.Cursor, s.Floor.Next())
+			"step %d goes back: it was made behind arrival %s with floor %d, the one before it behind %s with low watermark %d",
+			s.Index, s.Cursor, s.LowWatermark.Next(), o.cursor, o.lowWatermark.Next())
+	case !s.Cursor.Reaches(s.LowWatermark):
+		return fmt.Errorf("step %d was made behind arrival %s, and its floor is %d", s.Index, s.Cursor, s.LowWatermark.Next())
 	}
 	if err := o.checkShape(s); err != nil {
 		return err
 	}
-	o.cursor, o.floor = s.Cursor, s.Floor
+	o.cursor, o.lowWatermark = s.Cursor, s.LowWatermark
 	o.Steps++
 	return nil
 }
@@ -167,7 +167,7 @@ func (o *Validator) checkDocument(s *plan.Step, ref uint64) error {
 		last = info.Start + s.Cursor.Last() - 1
 	}
 	if source == 0 {
-		first = max(first, info.Start+min(o.floor.Last(), o.singleSourceUntil))
+		first = max(first, info.Start+min(o.lowWatermark.Last(), o.singleSourceUntil))
 	}
 	if end.sealed {
 		last = min(last, end.last)
@@ -209,7 +209,7 @@ func (o *Validator) CheckEntry(e Entry) error {
 		o.HasTerm = true
 	case Commit:
 		if e.Step > o.Steps {
-			return fmt.Errorf("keeper %q commits all steps before %d, and %d steps stand before that record", e.Keeper,
+			return fmt.Errorf("job %q commits all steps before %d, and %d steps stand before that record", e.Job,
 				e.Step, o.Steps)
 		}
 	case End:
@@ -335,7 +335,7 @@ func (j *StepJoiner) Add(e Entry) (*plan.Step, error) {
 		return nil, fmt.Errorf("part %d of step %d stands where part %d should", p.Part, p.Index, j.nextPart)
 	}
 	if j.Step == nil {
-		j.Step = &plan.Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, Floor: p.Floor,
+		j.Step = &plan.Step{Index: p.Index, Bucket: p.Bucket, Cursor: p.Cursor, LowWatermark: p.LowWatermark,
 			SourcePositions: p.SourcePositions,
 			Masked:          p.Masked, MaskedSegmentStarts: p.MaskedSegmentStarts,
 			Rows: make([][]packonline.Piece, 0, p.TotalRows)}

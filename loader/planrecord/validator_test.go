@@ -11,8 +11,8 @@ import (
 )
 
 // rowsOf returns a step of two rows of 8 tokens, made after a document.
-func rowsOf(index, cursor, floor uint64, pieces ...packonline.Piece) *plan.Step {
-	return &plan.Step{Index: index, Bucket: 8, Cursor: plan.PositionAfter(cursor), Floor: plan.PositionBefore(floor),
+func rowsOf(index, cursor, lowWatermark uint64, pieces ...packonline.Piece) *plan.Step {
+	return &plan.Step{Index: index, Bucket: 8, Cursor: plan.PositionAfter(cursor), LowWatermark: plan.PositionBefore(lowWatermark),
 		Rows: [][]packonline.Piece{pieces, nil}}
 }
 
@@ -27,16 +27,16 @@ func TestWhatCanStandWhere(t *testing.T) {
 		records []any // entries and steps; all but the last are valid at their position
 		wrong   string
 	}{
-		{"a run", []any{term, rowsOf(0, 5, 3, piece), planrecord.Drain{Arrival: 7}, rowsOf(1, 7, 8),
-			planrecord.Commit{Keeper: "a", Step: 2},
+		{"a run", []any{term, rowsOf(0, 5, 3, piece), planrecord.Flush{Arrival: 7}, rowsOf(1, 7, 8),
+			planrecord.Commit{Job: "a", Step: 2},
 			term, planrecord.SealSource{Arrival: 7, Last: 9}, rowsOf(2, 9, 10),
-			planrecord.End{Steps: 3}, planrecord.Leave{Keeper: "a"}, planrecord.Commit{Keeper: "b", Step: 3}, term}, ""},
+			planrecord.End{Steps: 3}, planrecord.Leave{Job: "a"}, planrecord.Commit{Job: "b", Step: 3}, term}, ""},
 		{"a step before a term", []any{rowsOf(0, 5, 3)}, "before any daemon has begun to lead"},
 		{"a seal before a term", []any{planrecord.SealSource{Arrival: 3, Last: 3}}, "before any daemon has begun to lead"},
 		{"a second header", []any{term, header}, "a header stands behind"},
 		{"a step left out", []any{term, rowsOf(1, 5, 3)}, "step 1 stands where step 0 should"},
 		{"a step twice", []any{term, rowsOf(0, 5, 3), rowsOf(0, 5, 3)}, "step 0 stands where step 1 should"},
-		{"a commit beyond", []any{term, rowsOf(0, 5, 3), planrecord.Commit{Keeper: "a", Step: 2}},
+		{"a commit beyond", []any{term, rowsOf(0, 5, 3), planrecord.Commit{Job: "a", Step: 2}},
 			"commits all steps before 2"},
 		{"an end without a seal", []any{term, rowsOf(0, 5, 3), planrecord.End{Steps: 1}}, "the end of a source is not known"},
 		{"an end elsewhere", []any{term, planrecord.SealSource{Arrival: 9, Last: 9}, planrecord.End{Steps: 1}},
@@ -45,8 +45,8 @@ func TestWhatCanStandWhere(t *testing.T) {
 			"it ends the run"},
 		{"a step behind the end", []any{term, planrecord.SealSource{Arrival: 9, Last: 9}, planrecord.End{}, rowsOf(0, 9, 3)},
 			"behind the end"},
-		{"a drain behind the end", []any{term, planrecord.SealSource{Arrival: 9, Last: 9}, planrecord.End{},
-			planrecord.Drain{Arrival: 9}},
+		{"a flush behind the end", []any{term, planrecord.SealSource{Arrival: 9, Last: 9}, planrecord.End{},
+			planrecord.Flush{Arrival: 9}},
 			"behind the end"},
 		{"a seal behind a seal", []any{term, planrecord.SealSource{Arrival: 9, Last: 9},
 			planrecord.SealSource{Arrival: 9, Requester: "a", Last: 9}},
@@ -55,7 +55,7 @@ func TestWhatCanStandWhere(t *testing.T) {
 		{"a source that the run has not", []any{term, planrecord.SealSource{Arrival: 9, Source: 1, Last: 9}}, "no source 1"},
 		{"a seal in the past", []any{term, rowsOf(0, 5, 3), planrecord.SealSource{Arrival: 4, Last: 9}},
 			"made behind arrival 5"},
-		{"a drain in the past", []any{term, rowsOf(0, 5, 3), planrecord.Drain{Arrival: 4}}, "made behind arrival 5"},
+		{"a flush in the past", []any{term, rowsOf(0, 5, 3), planrecord.Flush{Arrival: 4}}, "made behind arrival 5"},
 		{"a document behind the last one", []any{term, planrecord.SealSource{Arrival: 3, Last: 4}, rowsOf(0, 5, 3, piece)},
 			"documents 1 to 4"},
 		{"a cursor that goes back", []any{term, rowsOf(0, 5, 3), rowsOf(1, 4, 3)}, "goes back"},
@@ -66,7 +66,7 @@ func TestWhatCanStandWhere(t *testing.T) {
 		{"no document", []any{term, rowsOf(0, 7, 6, packonline.Piece{Length: 1})}, "names document 0"},
 		{"too many tokens", []any{term, rowsOf(0, 5, 3, piece, packonline.Piece{Doc: 5, Length: 1})}, "9 tokens of 8"},
 		{"another number of rows", []any{term, &plan.Step{Bucket: 8, Cursor: plan.PositionAfter(5),
-			Floor: plan.PositionBefore(3)}},
+			LowWatermark: plan.PositionBefore(3)}},
 			"as no step of the run has"},
 		{"rows of another length", []any{term, &plan.Step{Bucket: 16, Rows: make([][]packonline.Piece, 2)}},
 			"as no step of the run has"},

@@ -41,8 +41,8 @@ type View struct {
 	steps             uint64            // number in the log
 	ended             bool              // no step follows
 	endPosition       uint64            // record that ends the run; 0 while none was read
-	keepers           planrecord.Keepers
-	departures        []string // keepers that have left since the last call of Departures
+	commits           planrecord.Commits
+	departures        []string // committing jobs that have left since the last call of Departures
 	oldestStep        uint64   // oldest readable step: documents of earlier ones are purged
 	failure           error    // why this process stores no further step, although the run has not ended
 	newestSteps       map[uint64]*plan.Step
@@ -52,7 +52,7 @@ type View struct {
 func New(log backend.PlanLog, c runconfig.Config, o backend.Options) *View {
 	return &View{Log: log, config: c, Reader: &Reader{Log: log}, MemorySteps: uint64(o.Ahead) + recentSteps,
 		readTimeout: o.StallTimeout,
-		changed:     make(chan struct{}), keepers: planrecord.Keepers{}, newestSteps: map[uint64]*plan.Step{}}
+		changed:     make(chan struct{}), commits: planrecord.Commits{}, newestSteps: map[uint64]*plan.Step{}}
 }
 
 // lagRetryPause is the time between two attempts to read a step from a server that lags.
@@ -66,7 +66,7 @@ const recentSteps = 64
 type Snapshot struct {
 	Steps   uint64
 	Ended   bool
-	Keepers planrecord.Keepers
+	Commits planrecord.Commits
 	Oldest  uint64
 	Failure error
 	Changed <-chan struct{} // closed when any of this changes
@@ -76,7 +76,7 @@ type Snapshot struct {
 func (v *View) Snapshot() Snapshot {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return Snapshot{v.steps, v.ended, maps.Clone(v.keepers), v.oldestStep, v.failure, v.changed}
+	return Snapshot{v.steps, v.ended, maps.Clone(v.commits), v.oldestStep, v.failure, v.changed}
 }
 
 // Header returns the plan's header; before the plan has one, the header that this process would write.
@@ -129,9 +129,9 @@ type OpenedPlan struct {
 	Fresh  bool   // no record of the plan has been written: Header is the one that this process would write
 	Steps  uint64 // number in the log
 	Tail   uint64 // last record that the restored planner covers
-	// Validator validates the records after Tail, and Keepers are those of the plan at Tail.
+	// Validator validates the records after Tail, and Commits are those of the plan at Tail.
 	Validator planrecord.Validator
-	Keepers   planrecord.Keepers
+	Commits   planrecord.Commits
 }
 
 // ApplyOpened applies what a leader has read of the plan, before it plans anything.
@@ -143,7 +143,7 @@ func (v *View) ApplyOpened(o OpenedPlan) {
 		v.steps = max(v.steps, o.Steps)
 		// The records from here to the end of the plan are applied by a replay, or when the view follows the log.
 		if o.Tail > v.position {
-			v.position, v.recordReader, v.keepers, v.leader = o.Tail, planrecord.Reader{Validator: o.Validator}, o.Keepers, ""
+			v.position, v.recordReader, v.commits, v.leader = o.Tail, planrecord.Reader{Validator: o.Validator}, o.Commits, ""
 			v.ended = v.ended || v.recordReader.Ended
 		}
 	})
@@ -162,11 +162,11 @@ func (v *View) addStep(s *plan.Step) {
 	delete(v.newestSteps, s.Index-v.MemorySteps)
 }
 
-// ApplyReplay records that this process has replayed the records up to a position, and the keepers there.
-func (v *View) ApplyReplay(at uint64, behind planrecord.Reader, k planrecord.Keepers) {
+// ApplyReplay records that this process has replayed the records up to a position, and the committing jobs there.
+func (v *View) ApplyReplay(at uint64, behind planrecord.Reader, k planrecord.Commits) {
 	v.update(func() {
 		if at > v.position {
-			v.position, v.recordReader, v.hasHeader, v.keepers, v.leader = at, behind, true, k, ""
+			v.position, v.recordReader, v.hasHeader, v.commits, v.leader = at, behind, true, k, ""
 		}
 	})
 }
@@ -211,14 +211,14 @@ func (v *View) applyWrittenEntry(b []byte) error {
 	return err
 }
 
-// recordLeave records a keeper that leaves. The caller holds mu.
+// recordLeave records a job that leaves. The caller holds mu.
 func (v *View) recordLeave(e planrecord.Entry) {
 	if x, ok := e.(planrecord.Leave); ok {
-		v.departures = append(v.departures, x.Keeper)
+		v.departures = append(v.departures, x.Job)
 	}
 }
 
-// Departures returns the keepers that have left since its last call.
+// Departures returns the committing jobs that have left since its last call.
 func (v *View) Departures() []string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -278,7 +278,7 @@ func (v *View) applyEntry(e planrecord.Entry) error {
 	case planrecord.Term:
 		v.leader = e.Daemon
 	case planrecord.Commit, planrecord.Leave:
-		v.keepers = v.keepers.WithEntry(e)
+		v.commits = v.commits.WithEntry(e)
 	case planrecord.End:
 		v.endPosition = v.position + 1
 		v.ended = v.ended || v.endPosition <= v.confirmedPosition
@@ -299,14 +299,14 @@ func (v *View) ConfirmPosition(at uint64) {
 	}
 }
 
-// SetKeepers replaces the keepers. The caller must not change the map afterwards.
-func (v *View) SetKeepers(k planrecord.Keepers) { v.update(func() { v.keepers = k }) }
+// SetCommits replaces the committing jobs. The caller must not change the map afterwards.
+func (v *View) SetCommits(k planrecord.Commits) { v.update(func() { v.commits = k }) }
 
-// SetKeepersAt replaces the keepers as of a record, unless a later record was applied already.
-func (v *View) SetKeepersAt(at uint64, k planrecord.Keepers) {
+// SetCommitsAt replaces the committing jobs as of a record, unless a later record was applied already.
+func (v *View) SetCommitsAt(at uint64, k planrecord.Commits) {
 	v.update(func() {
 		if at > v.position {
-			v.keepers = k
+			v.commits = k
 		}
 	})
 }
@@ -367,8 +367,8 @@ func (v *View) wrapTimeout(ctx, limit context.Context, step uint64, err error) e
 		Advice:  "check the JetStream server; ask again", Err: err}
 }
 
-// FloorBefore returns a position that covers no document which this step or a later one needs.
-func (v *View) FloorBefore(ctx context.Context, step uint64) (plan.Position, error) {
+// LowWatermarkBefore returns a position that covers no document which this step or a later one needs.
+func (v *View) LowWatermarkBefore(ctx context.Context, step uint64) (plan.Position, error) {
 	if step == 0 {
 		return plan.Position{}, nil
 	}
@@ -376,7 +376,7 @@ func (v *View) FloorBefore(ctx context.Context, step uint64) (plan.Position, err
 	if err != nil {
 		return plan.Position{}, fmt.Errorf("read the floor of step %d: %w", step, err)
 	}
-	return s.Floor, nil
+	return s.LowWatermark, nil
 }
 
 // Needs has a sequence for each document stream of a run, by source number: the first document that is needed, or
@@ -394,15 +394,15 @@ func (n Needs) IsCoveredBy(there Needs) bool {
 	return true
 }
 
-// NeedsAfter returns what is needed after a floor. If the floor alone does not determine it, the last step before
-// the floor that records source positions decides. For a given floor the result never decreases: documents that were
+// NeedsAfter returns what is needed after a low watermark. If the low watermark alone does not determine it, the last step before
+// the low watermark that records source positions decides. For a given low watermark the result never decreases: documents that were
 // released for a step stay unneeded by that step when another source is added.
-func (v *View) NeedsAfter(ctx context.Context, floor plan.Position) (Needs, error) {
-	infos, first, alone := v.firstPlaceAfter(floor)
+func (v *View) NeedsAfter(ctx context.Context, lowWatermark plan.Position) (Needs, error) {
+	infos, first, alone := v.firstPlaceAfter(lowWatermark)
 	places, err := []mixture.SourcePosition(nil), error(nil)
 	if !alone {
 		step := func(n uint64) (*plan.Step, error) { return v.Step(ctx, n) }
-		places, err = placesBefore(v.PlannedSteps(), step, floor)
+		places, err = placesBefore(v.PlannedSteps(), step, lowWatermark)
 	}
 	out := make(Needs, len(infos))
 	for source := range infos {
@@ -410,18 +410,18 @@ func (v *View) NeedsAfter(ctx context.Context, floor plan.Position) (Needs, erro
 		if source < len(places) {
 			place = places[source]
 		}
-		out[source] = infos[source].Floor(place)
+		out[source] = infos[source].LowWatermark(place)
 		if source == 0 {
-			out[source] = max(out[source], infos[source].Floor(first))
+			out[source] = max(out[source], infos[source].LowWatermark(first))
 		}
 	}
 	return out, err
 }
 
-// placesBefore returns the source positions recorded by the last marked step before a floor; nil without such a step.
+// placesBefore returns the source positions recorded by the last marked step before a low watermark; nil without such a step.
 // planned is the number of steps, and step returns one of them.
 func placesBefore(planned uint64, step func(uint64) (*plan.Step, error),
-	floor plan.Position) ([]mixture.SourcePosition, error) {
+	lowWatermark plan.Position) ([]mixture.SourcePosition, error) {
 	var failed error
 	marks := sort.Search(int((planned+plan.SourcePositionInterval-1)/plan.SourcePositionInterval), func(mark int) bool {
 		s, err := step(uint64(mark) * plan.SourcePositionInterval)
@@ -429,7 +429,7 @@ func placesBefore(planned uint64, step func(uint64) (*plan.Step, error),
 			failed = err
 			return true
 		}
-		return !floor.Reaches(s.Cursor)
+		return !lowWatermark.Reaches(s.Cursor)
 	})
 	if marks == 0 || failed != nil {
 		return nil, failed
@@ -444,21 +444,21 @@ func placesBefore(planned uint64, step func(uint64) (*plan.Step, error),
 
 // firstPlaceAfter returns the sources, and a lower bound of the first source's position after an arrival. alone reports
 // whether the bound is exact and no other source was read by then.
-func (v *View) firstPlaceAfter(floor plan.Position) (infos []plan.SourceInfo, place mixture.SourcePosition,
+func (v *View) firstPlaceAfter(lowWatermark plan.Position) (infos []plan.SourceInfo, place mixture.SourcePosition,
 	alone bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	place, alone = v.recordReader.FirstSourcePosition(floor)
+	place, alone = v.recordReader.FirstSourcePosition(lowWatermark)
 	return v.recordReader.Infos(), place, alone
 }
 
 // NeedsOfStep returns what this step and later ones need.
 func (v *View) NeedsOfStep(ctx context.Context, step uint64) (Needs, error) {
-	floor, err := v.FloorBefore(ctx, step)
+	lowWatermark, err := v.LowWatermarkBefore(ctx, step)
 	if err != nil {
 		return nil, err
 	}
-	return v.NeedsAfter(ctx, floor)
+	return v.NeedsAfter(ctx, lowWatermark)
 }
 
 // OldestStep returns the first step from which on every step's documents are present.
@@ -497,7 +497,7 @@ func (v *View) SetOldest(oldest uint64) {
 	}
 }
 
-// ConvertDocumentLost converts DOCUMENT_LOST into STEP_RELEASED for a step that all keepers have committed, because its
+// ConvertDocumentLost converts DOCUMENT_LOST into STEP_PURGED for a step that all jobs have committed, because its
 // documents may be purged. Other errors are returned unchanged.
 func (v *View) ConvertDocumentLost(ctx context.Context, step uint64, err error) error {
 	var e *fault.Error
@@ -510,7 +510,7 @@ func (v *View) ConvertDocumentLost(ctx context.Context, step uint64, err error) 
 		return v.wrapTimeout(ctx, limit, step, follow)
 	}
 	now := v.Snapshot()
-	if oldest := max(now.Keepers.Committed(), now.Oldest); step < oldest {
+	if oldest := max(now.Commits.Committed(), now.Oldest); step < oldest {
 		return StepPurgedError(step, oldest)
 	}
 	return err

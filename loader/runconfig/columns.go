@@ -82,8 +82,8 @@ func (c Documents) MetaColumns() []string { return slices.Sorted(maps.Keys(c.Met
 // message is one document, but must be declared for a message of several. Settings that only the new configuration has
 // are not returned.
 func (c Documents) IncompatibleSettings(old Documents) (changes []string) {
-	if old.Batches && !c.Batches {
-		changes = append(changes, "documents.batches: true")
+	if old.MultiplePerMessage && !c.MultiplePerMessage {
+		changes = append(changes, "documents.multiple_per_message: true")
 	}
 	for _, name := range slices.Sorted(maps.Keys(old.Columns)) {
 		was := old.Columns[name].Type
@@ -93,7 +93,7 @@ func (c Documents) IncompatibleSettings(old Documents) (changes []string) {
 	}
 	for _, name := range slices.Sorted(maps.Keys(old.Meta)) {
 		is, there := c.Meta[name]
-		left := !there && (!old.Batches || c.Columns[name].Type == ColumnNone)
+		left := !there && (!old.MultiplePerMessage || c.Columns[name].Type == ColumnNone)
 		if was := old.Meta[name]; is != was && !left {
 			changes = append(changes, fmt.Sprintf("documents.meta.%s: %s", name, was))
 		}
@@ -105,9 +105,9 @@ func (c Documents) validateColumns(add func(field string, value any, want string
 	if n := len(c.Columns) + len(c.Meta); n > maxColumns {
 		add("columns", n, fmt.Sprintf("at most %d columns, those of documents.meta included", maxColumns))
 	}
-	if len(c.TokenColumns()) > 0 && !c.Batches {
+	if len(c.TokenColumns()) > 0 && !c.MultiplePerMessage {
 		add("columns", strings.Join(c.TokenColumns(), ", "),
-			"none without documents.batches: true, as they come in record batches")
+			"none without documents.multiple_per_message: true, as they come in record batches")
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Columns)) {
 		field := "columns." + name

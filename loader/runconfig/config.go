@@ -71,8 +71,8 @@ type Tokenizer struct {
 type Documents struct {
 	// Dedupe drops a document whose producer id was seen among the last this many documents. 0 keeps all.
 	Dedupe int `koanf:"dedupe" json:"dedupe"`
-	// Batches permits messages with several documents.
-	Batches bool `koanf:"batches" json:"batches,omitempty"`
+	// MultiplePerMessage permits messages with several documents.
+	MultiplePerMessage bool `koanf:"multiple_per_message" json:"multiple_per_message,omitempty"`
 	// BOS is inserted before every document that does not begin with it.
 	BOS       Token     `koanf:"bos" json:"bos,omitempty"`
 	FIM       FIM       `koanf:"fim" json:"fim,omitzero"`
@@ -88,7 +88,7 @@ type Documents struct {
 
 // CanHoldMultiple reports whether a message may be several documents: it may hold several, or its document may be
 // split.
-func (c Documents) CanHoldMultiple() bool { return c.Batches || c.CanSplit() }
+func (c Documents) CanHoldMultiple() bool { return c.MultiplePerMessage || c.CanSplit() }
 
 // CanSplit reports whether documents that are too long are split.
 func (c Documents) CanSplit() bool { return c.MaxTokens.At > 0 && c.MaxTokens.Do == MaxSplit }

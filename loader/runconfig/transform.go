@@ -95,7 +95,7 @@ func (c Documents) canonical() Documents {
 func (c Config) HasSameTokens(other Config) bool {
 	shape := func(c Config) []byte {
 		d := c.Documents.canonical()
-		d.Dedupe, d.Batches, d.Columns, d.Meta = 0, false, nil, nil
+		d.Dedupe, d.MultiplePerMessage, d.Columns, d.Meta = 0, false, nil, nil
 		if d.FIM.Rate == 0 {
 			c.Seed = 0 // no draw depends on it
 		}

@@ -106,10 +106,10 @@ func (d Demand) HasWaiting(planned uint64) bool { return d.Needed != NoStep && d
 
 // RetainingJob returns the uncommitted job that retains the documents of the earliest step, and that step; NoStep if
 // no job retains any.
-func (d Demand) RetainingJob(keepers planrecord.Keepers) (job string, step uint64) {
+func (d Demand) RetainingJob(commits planrecord.Commits) (job string, step uint64) {
 	step = NoStep
 	for name, x := range d.Jobs {
-		if _, committed := keepers[name]; !committed && (x.RetainFrom < step || x.RetainFrom == step && name < job) {
+		if _, committed := commits[name]; !committed && (x.RetainFrom < step || x.RetainFrom == step && name < job) {
 			job, step = name, x.RetainFrom
 		}
 	}
@@ -129,7 +129,7 @@ func (d Demand) SentSteps(of func(job string) bool) (steps uint64) {
 // Truncate returns the demand with jobs of at most that many encoded bytes. It keeps the jobs with the furthest and
 // the slowest readers, then those without readers. What the other jobs retain is retained by UnnamedJob. The first
 // two jobs are always kept.
-func (d Demand) Truncate(bytes int, keepers planrecord.Keepers) Demand {
+func (d Demand) Truncate(bytes int, commits planrecord.Commits) Demand {
 	names := slices.SortedFunc(maps.Keys(d.Jobs), func(a, b string) int {
 		x, y := d.Jobs[a], d.Jobs[b]
 		return cmp.Or(cmp.Compare(x.Step, y.Step), cmp.Compare(b, a)) // the last one is Leading
@@ -149,7 +149,7 @@ func (d Demand) Truncate(bytes int, keepers planrecord.Keepers) Demand {
 	for i, job := range order {
 		x := d.Jobs[job]
 		bytes -= encodedJobSize(job, x)
-		_, committed := keepers[job]
+		_, committed := commits[job]
 		switch {
 		case job == UnnamedJob:
 			fold(x)

@@ -19,12 +19,12 @@ type PlanStats struct {
 	QueuedRows int
 	Capacity   planner.Capacity
 	Queues     []planner.QueueStat
-	Shortage   planner.Shortage // for an early drain, while one is possible
-	// documents that must be packed before an early drain; 0: their number triggers none
-	DrainAt         int64 `json:",omitempty"`
+	Shortage   planner.Shortage // for an early flush, while one is possible
+	// documents that must be packed before an early flush; 0: their number triggers none
+	FlushAt         int64 `json:",omitempty"`
 	Cursor          plan.Position
 	PreviousCursor  plan.Position // of the previous snapshot
-	Floor           plan.Position
+	LowWatermark    plan.Position
 	PackingCounters map[string]int64
 	NextSource      int  // number of the source of the planner's next document
 	Idle            bool // the planner reads no document until a control is recorded

@@ -6,7 +6,7 @@ import (
 
 // RankID is a reader's position among the data-parallel ranks of a job.
 type RankID struct {
-	// the slowest rank of a job counts, and jobs do not wait for each other; empty means planrecord.DefaultKeeper
+	// the slowest rank of a job counts, and jobs do not wait for each other; empty means planrecord.DefaultJob
 	Job   string
 	Rank  int
 	World int
@@ -23,7 +23,7 @@ func (p RankID) RowRange(rows int) (first, n int) {
 // JobName returns the name of a reader's job.
 func (p RankID) JobName() string {
 	if p.Job == "" {
-		return planrecord.DefaultKeeper
+		return planrecord.DefaultJob
 	}
 	return p.Job
 }

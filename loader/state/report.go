@@ -86,5 +86,5 @@ func (r *Report) PublishedDocuments() (n uint64) {
 const HeartbeatTimeout = 3 * time.Second
 
 // FirstStepWait is how long a reader must have waited for a step before the number of documents triggers an early
-// drain. A corpus that fills the shuffle window sooner is planned without one.
+// flush. A corpus that fills the shuffle window sooner is planned without one.
 const FirstStepWait = 30 * time.Second

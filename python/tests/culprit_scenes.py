@@ -297,7 +297,7 @@ def full_stream_keep(stage: Stage) -> None:
 
 
 def full_stream_purge(stage: Stage) -> None:
-    full_stream(stage, **{"serve.release": "purge", "serve.checkpoint_steps": 4})
+    full_stream(stage, **{"serve.retention": "purge", "serve.checkpoint_steps": 4})
 
 
 def small_corpus(stage: Stage) -> None:
@@ -429,7 +429,7 @@ CLUSTER = Scene(
 )
 FULL_KEEP = Scene(
     "full, keep",
-    "The document stream (1 MiB) is full, `serve.release: keep`",
+    "The document stream (1 MiB) is full, `serve.retention: keep`",
     full_stream_keep,
     "is full .*raise stream.max_bytes",
     innocent="(?i)rank \\d|publish more",

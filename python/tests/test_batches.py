@@ -87,7 +87,7 @@ def read(d: Any, *, seal: bool = True) -> tuple[Read, list[bytes]]:
 
 
 def test_documents_of_a_message_are_packed_one_by_one(daemon):
-    d = daemon({**SETTINGS, "documents.batches": True})
+    d = daemon({**SETTINGS, "documents.multiple_per_message": True})
     sent = publish_batches(d.nats_url, 40)
     got, _ = read(d)
     assert got == {
@@ -126,7 +126,7 @@ def filled_out(ids: list[int]) -> tuple[list[int], bool]:
 def test_documents_of_a_message_are_transformed_one_by_one(daemon: Any, fim: float, at: int, do: str) -> None:
     settings = {
         **SETTINGS,
-        "documents.batches": True,
+        "documents.multiple_per_message": True,
         "documents.bos": BOS,
         "documents.fim.rate": fim,
         **{f"documents.fim.tokens.{part}": i for part, i in (("prefix", PREFIX), ("middle", MIDDLE), ("suffix", SUFFIX))},

@@ -76,7 +76,7 @@ def patient(module_daemon: Callable[..., Daemon]) -> Daemon:
 
 
 def test_a_named_job_commits_for_itself(module_daemon: Callable[..., Daemon]) -> None:
-    """A job retains the documents that it has not committed, so its keeper has the name of the job."""
+    """A job retains the documents that it has not committed, so its job has the name of the job."""
     d = module_daemon(SETTINGS)
     publish_tokens(d.nats_url, documents(400))
     with Client(d.flight_url) as trainer, Client(d.flight_url, job="eval") as other:
@@ -84,10 +84,10 @@ def test_a_named_job_commits_for_itself(module_daemon: Callable[..., Daemon]) ->
             for _ in range(steps):
                 next(client)
             client.commit(steps)
-        assert trainer.info().keepers == {"trainer": 3, "eval": 2}
+        assert trainer.info().commits == {"trainer": 3, "eval": 2}
         other.leave()
-        other.commit(2, keeper="another")
-        assert trainer.info().keepers.keys() == {"trainer", "another"}
+        other.commit(2, job="another")
+        assert trainer.info().commits.keys() == {"trainer", "another"}
 
 
 @pytest.mark.parametrize(("kind", "rows", "buckets"), [("sealed", 8, {64, 128}), ("parts", 24, {2048, 4096})])
@@ -237,8 +237,8 @@ def test_calls_of_a_trainer(sealed: Daemon) -> None:
         assert (info.vocab_size, info.sources, dict(info.rows)) == (1000, ("docs",), {64: 8, 128: 8})
         assert info.configuration["packing"]["pool"] == 64
         assert client.commit(5) == 5 and client.commit(3) == 5
-        assert client.commit(7, keeper="other") == 5 and client.commit(9) == 7
-        assert client.info().keepers == {"trainer": 9, "other": 7} and client.info().committed == 7
+        assert client.commit(7, job="other") == 5 and client.commit(9) == 7
+        assert client.info().commits == {"trainer": 9, "other": 7} and client.info().committed == 7
         assert client.leave("other") == 9
         assert client.stats()["planned_steps"] == n
         ledger = client.ledger(4, documents=True)
@@ -252,11 +252,11 @@ def test_calls_of_a_trainer(sealed: Daemon) -> None:
             client.ledger(n)
 
 
-def test_drain_and_checkpoint(module_daemon: Callable[..., Daemon]) -> None:
+def test_flush_and_checkpoint(module_daemon: Callable[..., Daemon]) -> None:
     d = module_daemon(SETTINGS)
     publish_tokens(d.nats_url, documents(20))
     with Client(d.flight_url) as client:
-        assert client.drain() == 20
+        assert client.flush() == 20
         assert next(client).index == 0
         assert client.checkpoint() <= client.info().planned
 
@@ -439,7 +439,7 @@ def test_nobody_there() -> None:
 
 
 def test_a_released_step(module_daemon: Callable[..., Daemon]) -> None:
-    d = module_daemon({**SETTINGS, "serve.release": "purge", "serve.checkpoint_steps": 5})
+    d = module_daemon({**SETTINGS, "serve.retention": "purge", "serve.checkpoint_steps": 5})
     publish_tokens(d.nats_url, documents(600))
     with Client(d.flight_url) as client:
         while next(client).index < 29:
@@ -448,7 +448,7 @@ def test_a_released_step(module_daemon: Callable[..., Daemon]) -> None:
         client.checkpoint()
         wait_for(lambda: client.info().oldest)  # released soon after
         oldest = client.info().oldest
-        with Client(d.flight_url, job="behind") as behind, pytest.raises(loaderd.StepReleased) as caught:
+        with Client(d.flight_url, job="behind") as behind, pytest.raises(loaderd.StepPurged) as caught:
             next(behind)
         assert caught.value.facts["oldest"] == str(oldest)
         with Client(d.flight_url, job="behind", step=oldest) as behind:

@@ -296,7 +296,7 @@ ACTIONS: dict[str, Callable[[Client], object]] = {
     "leave": lambda c: c.leave(),
     "checkpoint": lambda c: c.checkpoint(),
     "seal": lambda c: c.seal(),
-    "drain": lambda c: c.drain(),
+    "flush": lambda c: c.flush(),
     "info": lambda c: c.info().name,
 }
 

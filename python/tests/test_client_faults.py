@@ -342,7 +342,7 @@ def test_identities(daemon: Callable[..., Daemon], request: pytest.FixtureReques
     with Client(d.flight_url, token=tokens["me"]) as client:
         client.seal()
     with Client(d.flight_url, token=tokens["big"]) as client:
-        assert next(client).index == 0 and client.commit(1) == 1 and client.info().keepers == {"big": 1}
+        assert next(client).index == 0 and client.commit(1) == 1 and client.info().commits == {"big": 1}
         for call in (client.seal, lambda: client.commit(1, "trainer"), lambda: client.leave("other")):
             with pytest.raises(loaderd.Forbidden, match="identity big may not do this"):
                 call()
@@ -375,7 +375,7 @@ def test_commits_of_steps_that_were_not_sent(daemon: Callable[..., Daemon], requ
         assert [next(big).index for _ in range(3)] == [0, 1, 2]
         assert refused(lazy, 1) == "0" and lazy.commit(0) == 0
         assert int(refused(big, 1 << 40)) >= 3
-        assert big.commit(3) == 0 and big.info().keepers == {"big": 3, "lazy": 0}
+        assert big.commit(3) == 0 and big.info().commits == {"big": 3, "lazy": 0}
         d.stop()
         d.start()
         assert big.commit(2) == 0 and refused(lazy, 1) == "0"
@@ -387,14 +387,14 @@ def test_commits_of_steps_that_were_not_sent(daemon: Callable[..., Daemon], requ
 
 
 def test_Commit_OfAnOperatorRetainsDocuments(daemon: Callable[..., Daemon], request: pytest.FixtureRequest, tmp_path: Path) -> None:
-    """A trainer that joins at a later step commits there, and the keeper that an operator has added retains earlier
+    """A trainer that joins at a later step commits there, and the job that an operator has added retains earlier
     documents."""
     file = tmp_path / "identities.json"
     tokens = create_tokens(request.getfixturevalue("loaderd"), file, {"big": "train", "hasty": "train", "me": "operate"})
-    d = daemon({**SETTINGS, "flight.identities": file, "serve.release": "purge", "serve.release_after": "0s"})
+    d = daemon({**SETTINGS, "flight.identities": file, "serve.retention": "purge", "serve.purge_delay": "0s"})
     publish_tokens(d.nats_url, documents(400))
     with Client(d.flight_url, token=tokens["me"]) as client:
-        assert client.commit(0, keeper="big") == 0
+        assert client.commit(0, job="big") == 0
     with Client(d.flight_url, token=tokens["hasty"], step=5) as hasty:
         assert next(hasty).index == 5 and hasty.commit(5) == 0
     with Client(d.flight_url, token=tokens["big"]) as big:
@@ -447,7 +447,7 @@ def test_tls(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
 def test_a_trainer_that_pauses_for_long(daemon: Callable[..., Daemon]) -> None:
     """The daemon cuts the connection of a client that reads nothing, while its batches hold memory. The client
     continues at its position."""
-    d = daemon({**BIG, "steps.rows": 192, "flight.batch_bytes": 1 << 20, "flight.slow_reader": "500ms"})
+    d = daemon({**BIG, "steps.rows": 192, "flight.batch_bytes": 1 << 20, "flight.slow_reader_timeout": "500ms"})
     publish_tokens(d.nats_url, [np.resize(t, 8 * len(t)) for t in LONG])
     with Client(d.flight_url) as client:
         client.seal()

@@ -15,7 +15,7 @@ from loaderd import Client
 
 INFO = {
     "run": "r", "fingerprint": "sha256:1", "planned": 9, "ended": False,
-    "committed": 0, "oldest": 0, "keepers": {},
+    "committed": 0, "oldest": 0, "commits": {},
     "config": {"tokenizer": {"vocab_size": 100, "pad": 0}, "packing": {"buckets": [4, 8]},
                "steps": {"rows": 2}, "attention": "document"},
 }  # fmt: skip

@@ -24,7 +24,7 @@ META = {"lang": "string", "year": "int64", "score": "float64"}
 NAMES = [*COLUMNS, *META]
 SETUP = {
     **SETTINGS,
-    "documents.batches": True,
+    "documents.multiple_per_message": True,
     **{f"documents.columns.{name}.type": kind for name, (kind, _) in COLUMNS.items()},
     **{f"documents.columns.{name}.fill": fill for name, (_, fill) in COLUMNS.items()},
     **{f"documents.meta.{name}": kind for name, kind in META.items()},
@@ -188,7 +188,7 @@ def test_batches_of_torch_have_them(daemon):
 
 
 def test_runs_without_columns_have_none(daemon):
-    d = daemon({**SETTINGS, "documents.batches": True})
+    d = daemon({**SETTINGS, "documents.multiple_per_message": True})
     with loaderd.Client(d.flight_url, columns=["twin"]) as client, pytest.raises(loaderd.BadTicket, match="unknown column.*twin.*want some of input_ids"):
         next(client)
     with loaderd.Client(d.flight_url) as client:

@@ -104,7 +104,7 @@ def test_payloads(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any, mon
 
 def test_several_in_a_message(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
     tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
-    d = daemon({**SMALL, "tokenizer.name": tmp_path / "tokenizer.json", "packing.buckets": 64, "documents.batches": True})
+    d = daemon({**SMALL, "tokenizer.name": tmp_path / "tokenizer.json", "packing.buckets": 64, "documents.multiple_per_message": True})
     [(code, head, payload, arrives)] = [e for e in EXAMPLE.findall(PAGE) if ARROW in e[1]]
     exec(code, {"loaderd": loaderd, "url": d.nats_url, "tokenizer": tokenizer})
 
@@ -128,7 +128,7 @@ def test_several_in_a_message(daemon: Callable[..., Any], tokenizer: Any, tmp_pa
 def test_row(daemon: Callable[..., Any], tokenizer: Any, tmp_path: Any) -> None:
     """Checks the row of the page, in columns of the wire and in batches."""
     tokenizer.backend_tokenizer.save(str(tmp_path / "tokenizer.json"))
-    d = daemon({**SMALL, "tokenizer.name": tmp_path / "tokenizer.json", "packing.buckets": 12, "packing.hold": 0})
+    d = daemon({**SMALL, "tokenizer.name": tmp_path / "tokenizer.json", "packing.buckets": 12, "packing.holdback": 0})
     loaderd.publish([{"parts": [("2+2=", False), ("4", True)], "weight": 0.5}, "Hi"], d.nats_url, source="web")
     wire, batches = (dict(re.split(r"  +", line) for line in block.splitlines()) for block in ROW.findall(PAGE) if "->" not in block)
 

@@ -167,7 +167,7 @@ def test_metadata() -> None:
 
 INFO = {
     "run": "r", "fingerprint": "sha256:1", "planned": 5, "ended": False,
-    "committed": 2, "oldest": 1, "keepers": {"trainer": 2},
+    "committed": 2, "oldest": 1, "commits": {"trainer": 2},
     "config": {"tokenizer": {"vocab_size": 65_536, "pad": 0}, "packing": {"buckets": [64, 128]},
                "steps": {"rows": 8}, "attention": "row"},
 }  # fmt: skip
@@ -178,7 +178,7 @@ def test_run_info() -> None:
         return RunInfo.decode(INFO | {"config": INFO["config"] | change})  # type: ignore[operator]
 
     info = RunInfo.decode(INFO)
-    assert (info.buckets, info.rows, info.keepers, info.attention) == (
+    assert (info.buckets, info.rows, info.commits, info.attention) == (
         (64, 128),
         {64: 8, 128: 8},
         {"trainer": 2},
@@ -191,12 +191,12 @@ def test_run_info() -> None:
         not config(tokenizer={"vocab_size": 100, "pad": 65_536}).narrow
         and not config(tokenizer={"vocab_size": 100, "pad": -1}).narrow
     )
-    assert RunInfo.decode(INFO | {"keepers": None}).keepers == {}
+    assert RunInfo.decode(INFO | {"commits": None}).commits == {}
     assert info.was == () and RunInfo.decode(INFO | {"was": ["a", "b"]}).was == ("a", "b")
-    for key in set(INFO) - {"keepers"}:
+    for key in set(INFO) - {"commits"}:
         with pytest.raises(ProtocolError, match="description of the run"):
             RunInfo.decode({k: v for k, v in INFO.items() if k != key})
-    for change in ({"config": 5}, {"keepers": 5}, {"planned": "x"}, {"planned": None}):
+    for change in ({"config": 5}, {"commits": 5}, {"planned": "x"}, {"planned": None}):
         with pytest.raises(ProtocolError, match="description of the run"):
             RunInfo.decode(INFO | change)
     with pytest.raises(ProtocolError, match="description of the run"):

@@ -42,7 +42,7 @@ def test_killed_training_equals_an_undisturbed_one(daemon, tmp_path):
     publish_tokens(d.nats_url, learnable(100, seed=2))
     with loaderd.Client(d.flight_url) as client:
         client.seal()
-        assert client.info().keepers == {"trainer": client.info().committed}
+        assert client.info().commits == {"trainer": client.info().committed}
         committed = client.info().committed
     resumed = run("train.py", *saving, "--steps", 25, world=world).splitlines(keepends=True)
     alone = run("train.py", *saving).splitlines(keepends=True)

@@ -158,9 +158,9 @@ def test_killed_daemon_continues(daemon):
 @pytest.mark.parametrize(
     ("ticket", "exception", "reason"),
     [
-        (b"garbage", flight.FlightServerError, "BAD_TICKET"),
-        (b'{"rank": 2, "world": 2}', flight.FlightServerError, "BAD_TICKET"),
-        (b'{"rang": 0}', flight.FlightServerError, "BAD_TICKET"),
+        (b"garbage", flight.FlightServerError, "INVALID_TICKET"),
+        (b'{"rank": 2, "world": 2}', flight.FlightServerError, "INVALID_TICKET"),
+        (b'{"rang": 0}', flight.FlightServerError, "INVALID_TICKET"),
         (b'{"world": 3}', flight.FlightServerError, "WORLD_MISMATCH"),
         (b'{"run": "other"}', flight.FlightServerError, "RUN_MISMATCH"),
         (b'{"fingerprint": "sha256:other"}', flight.FlightServerError, "PLAN_MISMATCH"),

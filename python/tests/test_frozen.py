@@ -237,7 +237,7 @@ LOSSES = {
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_Frozen_HasEveryAttributeOfTheClientsSteps(daemon, loaderd, tmp_path, name):
-    d = daemon(SETTINGS | {"documents.meta.lang": "string", "steps.rows": 4, "packing.hold": 0} | LOSSES[name] | {"packing.pool": 16, "shuffle.window": 4})
+    d = daemon(SETTINGS | {"documents.meta.lang": "string", "steps.rows": 4, "packing.holdback": 0} | LOSSES[name] | {"packing.pool": 16, "shuffle.window": 4})
     mixed = any(key.startswith("sources.") for key in LOSSES[name])
     for seed, source in enumerate(("code", "web")):
         publish(spoken(60, seed), d.nats_url, source=source, tokenizer=TOKENIZER)

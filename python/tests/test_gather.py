@@ -21,7 +21,7 @@ from loaderd.producer.gather import MOST_BYTES
 from loaderd.producer.message import Encoder
 
 END = SETTINGS["tokenizer.end"]
-SEVERAL = {**SETTINGS, "documents.batches": True}
+SEVERAL = {**SETTINGS, "documents.multiple_per_message": True}
 
 
 def ended(tokens: list[np.ndarray]) -> list[list[int]]:

@@ -208,7 +208,7 @@ def test_suspended_process_that_lost_its_partitions_adds_nothing(daemon, kafka, 
 @everything
 def test_released_partition_of_kafka_goes_on_where_the_group_was(daemon, kafka, started, tokenizer, tmp_path):
     """The stream has released all of partition 0, and not all of the others."""
-    d = daemon({**of_text(tokenizer, tmp_path), "serve.release": "purge", "serve.checkpoint_steps": 5})
+    d = daemon({**of_text(tokenizer, tmp_path), "serve.retention": "purge", "serve.checkpoint_steps": 5})
     example = started(d)
     for partition in range(PARTITIONS):
         for _ in range(1000 if partition else 20):

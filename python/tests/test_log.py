@@ -127,7 +127,7 @@ def test_the_status_of_a_run(url):
         next(loader)
         status = loader.status()
         assert status.run == loader.run and status.health in ("running", "waiting") and status.sentence
-        assert [s["name"] for s in status.figures["sources"]] == ["code", "web"] and status.figures["keepers"] == []
+        assert [s["name"] for s in status.figures["sources"]] == ["code", "web"] and status.figures["commits"] == []
         for _ in loader:
             pass
         wait_for(lambda: loader.status().sentence.startswith("Ended at step "))  # the daemon evaluates its status once per second

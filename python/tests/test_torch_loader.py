@@ -359,11 +359,11 @@ def test_wrong_states(sealed):
 
 
 def test_commit_is_of_states_alone(daemon):
-    d = daemon({**SETTINGS, "serve.release": "purge"})
+    d = daemon({**SETTINGS, "serve.retention": "purge"})
     publish_tokens(d.nats_url, TOKENS[:300])
     with Client(d.flight_url) as client:
         client.seal()
-        with StepLoader(d.flight_url, keeper="other") as other:
+        with StepLoader(d.flight_url, commit_as="other") as other:
             assert other.commit(2) == 2
         with StepLoader(d.flight_url) as loader:
             for _ in range(3):
@@ -372,8 +372,8 @@ def test_commit_is_of_states_alone(daemon):
                 loader.commit()
             state = loader.state_dict()
             next(loader)
-            assert loader.commit() == 2  # the minimum of both keepers
-            assert client.info().keepers == {"other": 2, "trainer": 3}  # not 4: the last state is older
+            assert loader.commit() == 2  # the minimum of both committing jobs
+            assert client.info().commits == {"other": 2, "trainer": 3}  # not 4: the last state is older
             loader.load_state_dict({**state, "step": 10})
             next(loader)
             assert client.leave("other") == 3

@@ -14,7 +14,7 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-var broken = &deadletter.Problem{Reason: "BAD_JSON", Sentence: "it is broken"}
+var broken = &deadletter.Problem{Reason: "INVALID_JSON", Sentence: "it is broken"}
 
 func document(sequence uint64) deadletter.Original {
 	return deadletter.Original{Sequence: sequence, Subject: "docs.a", Header: nats.Header{"X-Mine": {"kept"}},
@@ -54,7 +54,7 @@ func TestALetterIsStoredOnce(t *testing.T) {
 		}
 	}
 	all := letters(t, s)
-	if len(all) != 1 || all[0].Subject != "dead.docs.a.7" || all[0].Header.Get(deadletter.HeaderReason) != "BAD_JSON" ||
+	if len(all) != 1 || all[0].Subject != "dlq.docs.a.7" || all[0].Header.Get(deadletter.HeaderReason) != "INVALID_JSON" ||
 		all[0].Header.Get("Original-X-Mine") != "kept" || string(all[0].Data) != "{" {
 		t.Errorf("letters %+v", all)
 	}
@@ -102,11 +102,11 @@ func TestLateLettersAreWrittenWhenTheyCanBe(t *testing.T) {
 	for _, m := range letters(t, srv.Store()) {
 		have[m.Header.Get(deadletter.HeaderOriginalSequence)] = m
 	}
-	if len(have) != 2 || string(have["1"].Data) != "{" || have["1"].Subject != "dead.docs.a.1" {
+	if len(have) != 2 || string(have["1"].Data) != "{" || have["1"].Subject != "dlq.docs.a.1" {
 		t.Errorf("letters %+v", have)
 	}
 	if len(have) == 2 && (len(have["2"].Data) != 0 || have["2"].Header.Get(deadletter.HeaderTruncated) != "headers" ||
-		have["2"].Subject != "dead.docs.2") {
+		have["2"].Subject != "dlq.docs.2") {
 		t.Errorf("the letter without its document is %+v", have["2"])
 	}
 }

@@ -29,7 +29,7 @@ func TestLetterFitsTheServer(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			m := Original{Sequence: 7, Subject: "docs.a", Header: nats.Header{"X-Long": {strings.Repeat("h", tt.header)}},
 				Data: bytes.Repeat([]byte("d"), tt.payload)}
-			got := newLetter(stream.Default(), m, &Problem{"BAD_JSON", "it is broken"}, limit)
+			got := newLetter(stream.Default(), m, &Problem{"INVALID_JSON", "it is broken"}, limit)
 			if n := got.Size(); n+256 > limit {
 				t.Errorf("%d bytes leave no room for what the client adds, the server takes %d", n, limit)
 			}

@@ -63,7 +63,7 @@ func ListQueues(ctx context.Context, s *stream.Store) (boxes []*Queue, err error
 	for _, name := range names {
 		of := s
 		if name != c.DeadLetterName() {
-			source, below := strings.CutPrefix(strings.TrimSuffix(name, "_DEAD"), c.Name+"_")
+			source, below := strings.CutPrefix(strings.TrimSuffix(name, "_DLQ"), c.Name+"_")
 			if of = s.Source(source, 1); !below || of.Config().DeadLetterName() != name {
 				continue // of another configuration
 			}

@@ -34,9 +34,16 @@ func keep(t *testing.T, s *stream.Store, first, last uint64, reasons ...string) 
 		}
 		w.Put(natstest.Context(t), m, &deadletter.Problem{Reason: reason, Sentence: fmt.Sprint("document ", sequence)})
 	}
-	if c := w.Counts(); c.Stored != int64(last+1-first) {
-		t.Fatalf("letters are kept as %+v", c)
+	if w.Counts().Waiting == 0 {
+		return
 	}
+	// On a slow disk the server may confirm a letter too late. It is stored in a further attempt.
+	ctx, cancel := context.WithCancel(natstest.Context(t))
+	var running sync.WaitGroup
+	running.Go(func() { w.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	natstest.Eventually(t, "letters are stored", func() bool { return w.Counts().Stored == int64(last+1-first) })
 }
 
 // held counts what the stream of letters holds, letter by letter.
@@ -129,7 +136,7 @@ func TestTally(t *testing.T) {
 		len(x.Summary().Reasons) != 0 {
 		t.Errorf("without a stream: %+v, %v", x.Summary(), err)
 	}
-	keep(t, s, 1, 20, "BAD_JSON", "BAD_JSON", "TOO_LARGE")
+	keep(t, s, 1, 20, "INVALID_JSON", "INVALID_JSON", "TOO_LARGE")
 	same(t, "first letters", x, s)
 	newest := x.Summary().Reasons[0].Samples[0]
 	if newest.Source != "web" || newest.Sequence != 19 || newest.Letter != 19 || newest.Subject != "docs.a" ||
@@ -153,7 +160,7 @@ func TestTally(t *testing.T) {
 		}
 	}
 	same(t, "some deleted", x, s)
-	keep(t, s, 41, 45, "BAD_JSON")
+	keep(t, s, 41, 45, "INVALID_JSON")
 	same(t, "letters behind a hole", x, s)
 	if got := refreshed(t, deadletter.NewTally(s, "web")); !reflect.DeepEqual(got, x.Summary()) {
 		t.Errorf("one that begins later has %+v, want %+v", got, x.Summary())
@@ -162,7 +169,7 @@ func TestTally(t *testing.T) {
 		t.Fatal(err)
 	}
 	same(t, "all purged", x, s)
-	keep(t, s, 46, 47, "BAD_JSON")
+	keep(t, s, 46, 47, "INVALID_JSON")
 	same(t, "letters behind a purge", x, s)
 
 	if err := s.JetStream().DeleteStream(natstest.Context(t), s.Config().DeadLetterName()); err != nil {
@@ -177,7 +184,7 @@ func TestTallyOfAFullStream(t *testing.T) {
 	s := natstest.Start(t, func(c *stream.Config) { c.DeadLetterBytes = 1 << 20 }).Store()
 	x := deadletter.NewTally(s, "")
 	for first := uint64(1); first < 6000; first += 500 {
-		keep(t, s, first, first+499, "BAD_JSON", "TOO_LARGE", "BAD_TOKENS")
+		keep(t, s, first, first+499, "INVALID_JSON", "TOO_LARGE", "BAD_TOKENS")
 		same(t, fmt.Sprint("letter ", first), x, s)
 	}
 	if n := x.Summary().Total; n >= 6000 || n < 1000 {
@@ -193,7 +200,7 @@ func TestTallyOfForeignLetters(t *testing.T) {
 	}
 	for i, reason := range append([]string{"", "bad name", "x\x1b[2J", "OTHER", string(slices.Repeat([]byte("A"), 5000))},
 		manyReasons(50)...) {
-		m := nats.NewMsg(fmt.Sprintf("dead.docs.x.%d", i))
+		m := nats.NewMsg(fmt.Sprintf("dlq.docs.x.%d", i))
 		m.Header.Set(deadletter.HeaderReason, reason)
 		m.Header.Set(deadletter.HeaderProblem, string(slices.Repeat([]byte("ä"), 5000)))
 		m.Header.Set(deadletter.HeaderOriginalSequence, "-3")
@@ -228,7 +235,7 @@ func TestTallyGoesOnBehindALostConnection(t *testing.T) {
 	srv := natstest.Start(t)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
 	s := srv.OpenRemoteAt(link.URL())
-	keep(t, srv.Store(), 1, 10, "BAD_JSON")
+	keep(t, srv.Store(), 1, 10, "INVALID_JSON")
 	x := deadletter.NewTally(s, "")
 	same(t, "before", x, srv.Store())
 	link.Cut()
@@ -255,15 +262,15 @@ func TestTallies(t *testing.T) {
 	defer following.Wait()
 	defer stop()
 	web, math := s.Source("web", 2), s.Source("math", 2)
-	keep(t, web, 1, 7, "BAD_JSON")
+	keep(t, web, 1, 7, "INVALID_JSON")
 	all.Add(web, "web")
 	natstest.Eventually(t, "the letters of web are counted", func() bool { return sum(all.Summary()) == 7 })
-	keep(t, math, 1, 4, "BAD_JSON", "TOO_LARGE")
+	keep(t, math, 1, 4, "INVALID_JSON", "TOO_LARGE")
 	all.Add(math, "math")
 	natstest.Eventually(t, "the letters of math are counted", func() bool { return sum(all.Summary()) == 11 })
-	keep(t, web, 8, 9, "BAD_JSON")
+	keep(t, web, 8, 9, "INVALID_JSON")
 	natstest.Eventually(t, "those that come are counted", func() bool { return sum(all.Summary()) == 13 })
-	if got := lettersOf(all.Summary()); !reflect.DeepEqual(got, map[string]int64{"BAD_JSON": 11, "TOO_LARGE": 2}) {
+	if got := lettersOf(all.Summary()); !reflect.DeepEqual(got, map[string]int64{"INVALID_JSON": 11, "TOO_LARGE": 2}) {
 		t.Errorf("%v are counted", got)
 	}
 	if samples := all.Summary().Reasons[0].Samples; len(samples) != 5 || samples[0].Source != "web" ||

@@ -20,7 +20,7 @@ import (
 // vocabulary and losses that add up, or a reason.
 func FuzzBatch(f *testing.F) {
 	d := testDecoder
-	documents := runconfig.Documents{Batches: true, Meta: metaConfig.Meta,
+	documents := runconfig.Documents{MultiplePerMessage: true, Meta: metaConfig.Meta,
 		Columns: map[string]runconfig.TokenColumn{"half": {Type: runconfig.ColumnFloat16, Fill: 1},
 			"flag":  {Type: runconfig.ColumnBool},
 			"other": {Type: runconfig.ColumnNone}}}

@@ -73,7 +73,7 @@ var (
 func openBatches(t testing.TB, s *stream.Store) *docstream.Log {
 	t.Helper()
 	tokenizing := bytesTokenizing
-	tokenizing.Documents.Batches = true
+	tokenizing.Documents.MultiplePerMessage = true
 	l, err := docstream.Open(natstest.Context(t), s, tokenizing)
 	if err != nil {
 		t.Fatal(err)
@@ -168,7 +168,7 @@ func TestBatchIsTraced(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	tokenizing := bytesTokenizing
-	tokenizing.Documents.Batches, tokenizing.Tracer = true, everyTrace{}
+	tokenizing.Documents.MultiplePerMessage, tokenizing.Tracer = true, everyTrace{}
 	l, err := docstream.Open(natstest.Context(t), s, tokenizing)
 	if err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestBadBatch(t *testing.T) {
 	plain := openLog(t, s)
 	shown, err := plain.ViewDocument(natstest.Context(t), uint64(len(tests)+1))
 	if err != nil || !strings.HasPrefix(shown.Problem, "BAD_CONTENT_TYPE: ") ||
-		!strings.Contains(shown.Problem, "documents.batches") {
+		!strings.Contains(shown.Problem, "documents.multiple_per_message") {
 		t.Errorf("a run that takes one document of each message: %q, %v", shown.Problem, err)
 	}
 }
@@ -240,7 +240,7 @@ func TestBadColumns(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	tokenizing := bytesTokenizing
-	tokenizing.Documents = runconfig.Documents{Batches: true, Meta: map[string]string{"lang": runconfig.MetaString,
+	tokenizing.Documents = runconfig.Documents{MultiplePerMessage: true, Meta: map[string]string{"lang": runconfig.MetaString,
 		"year": runconfig.MetaInt64},
 		Columns: map[string]runconfig.TokenColumn{"half": {Type: runconfig.ColumnFloat16},
 			"flag":  {Type: runconfig.ColumnBool},

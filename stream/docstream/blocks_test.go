@@ -32,7 +32,7 @@ func TestDocumentsHaveNothingOfTheirMessages(t *testing.T) {
 	s := natstest.StartEmbedded(t, func(c *stream.Config) { c.BufferBytes = 8 << 20 }).Store()
 	tokenizing := bytesTokenizing
 	tokenizing.NewEncoder = func() docstream.Encoder { return slowEncoder{} }
-	tokenizing.Documents = runconfig.Documents{Batches: true, Meta: map[string]string{"lang": runconfig.MetaString},
+	tokenizing.Documents = runconfig.Documents{MultiplePerMessage: true, Meta: map[string]string{"lang": runconfig.MetaString},
 		Columns: map[string]runconfig.TokenColumn{"score": {Type: runconfig.ColumnFloat32}}}
 	l, err := docstream.Open(natstest.Context(t), s, tokenizing)
 	if err != nil {

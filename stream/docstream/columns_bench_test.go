@@ -19,7 +19,7 @@ import (
 // and a text.
 func BenchmarkColumns(b *testing.B) {
 	const documents, tokens = 64, 300
-	c := runconfig.Documents{Batches: true,
+	c := runconfig.Documents{MultiplePerMessage: true,
 		Columns: map[string]runconfig.TokenColumn{"half": {Type: runconfig.ColumnFloat16},
 			"flag": {Type: runconfig.ColumnBool}},
 		Meta: map[string]string{"lang": runconfig.MetaString}}

@@ -140,7 +140,7 @@ func TestColumnsFollowTheirTokens(t *testing.T) {
 		"c": {Type: runconfig.ColumnBool, Fill: 1}}
 	happened := map[string]int{}
 	for n := range 20_000 {
-		c := runconfig.Documents{Batches: true, Columns: columns, MaxTokens: runconfig.MaxTokens{At: rng.IntN(12),
+		c := runconfig.Documents{MultiplePerMessage: true, Columns: columns, MaxTokens: runconfig.MaxTokens{At: rng.IntN(12),
 			Do: []string{runconfig.MaxCut, runconfig.MaxSplit}[n%2]}}
 		if rng.IntN(2) == 0 {
 			c.BOS = "257"

@@ -25,7 +25,7 @@ const (
 	badCharset      = "BAD_CHARSET"          // a charset other than UTF-8
 	badCoding       = "BAD_CONTENT_ENCODING" // Content-Encoding is not accepted, or the payload is not so encoded
 	badEncoding     = "BAD_ENCODING"         // more of a text is invalid UTF-8 than may be replaced
-	badJSON         = "BAD_JSON"             // not one JSON object with a string under text
+	badJSON         = "INVALID_JSON"         // not one JSON object with a string under text
 	badTokens       = "BAD_TOKENS"           // not a whole number of int32 ids
 	wrongTokenizer  = "WRONG_TOKENIZER"      // tokenized by another tokenizer than the run's
 	tokenOutOfRange = "TOKEN_OUT_OF_RANGE"   // an id outside the vocabulary

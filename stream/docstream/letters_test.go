@@ -65,7 +65,7 @@ func badMessages() map[string]*nats.Msg {
 	return map[string]*nats.Msg{
 		"BAD_CONTENT_TYPE":   with("\x89PNG", kind, "image/png"),
 		"BAD_CHARSET":        with("x", kind, "text/plain; charset=utf-16"),
-		"BAD_JSON":           with(`{"text":`, kind, stream.TypeJSON, "X-Mine", "kept"),
+		"INVALID_JSON":       with(`{"text":`, kind, stream.TypeJSON, "X-Mine", "kept"),
 		"BAD_TOKENS":         with("12345", kind, stream.TypeTokens, stream.HeaderTokenizer, "sha256:bytes"),
 		"WRONG_TOKENIZER":    with("1234", kind, stream.TypeTokens, stream.HeaderTokenizer, "sha256:other"),
 		"TOKEN_OUT_OF_RANGE": with("\xff\xff\xff\x7f", kind, stream.TypeTokens, stream.HeaderTokenizer, "sha256:bytes"),
@@ -116,7 +116,7 @@ func TestBadDocumentsBecomeDeadLetters(t *testing.T) {
 		h := m.Header
 		if h.Get(deadletter.HeaderReason) != reason || h.Get(deadletter.HeaderProblem) == "" ||
 			h.Get(deadletter.HeaderOriginalStream) != "DOCS" ||
-			h.Get(deadletter.HeaderOriginalSubject) != "docs.bad" || m.Subject != "dead.docs.bad."+seq ||
+			h.Get(deadletter.HeaderOriginalSubject) != "docs.bad" || m.Subject != "dlq.docs.bad."+seq ||
 			h.Get(deadletter.HeaderTruncated) != "" {
 			t.Errorf("%s: subject %s, headers %v", reason, m.Subject, h)
 		}
@@ -202,7 +202,7 @@ func TestLettersOfAnEarlierStreamDoNotCount(t *testing.T) {
 		}
 		have = append(have, m.Subject+" "+string(m.Data))
 	}
-	if want := []string{"dead.docs.bad.1 first", "dead.docs.bad.1 second"}; !slices.Equal(have, want) {
+	if want := []string{"dlq.docs.bad.1 first", "dlq.docs.bad.1 second"}; !slices.Equal(have, want) {
 		t.Errorf("letters are %q, want %q", have, want)
 	}
 }
@@ -225,13 +225,13 @@ func forgetIDs(t *testing.T, s *stream.Store) {
 	}
 	taken := 0
 	natstest.Eventually(t, "an id is taken a second time", func() bool {
-		ack, err := s.JetStream().Publish(natstest.Context(t), "dead.docs.probe", nil, jetstream.WithMsgID("probe"))
+		ack, err := s.JetStream().Publish(natstest.Context(t), "dlq.docs.probe", nil, jetstream.WithMsgID("probe"))
 		if err == nil && !ack.Duplicate {
 			taken++
 		}
 		return taken == 2
 	})
-	if err := st.Purge(natstest.Context(t), jetstream.WithPurgeSubject("dead.docs.probe")); err != nil {
+	if err := st.Purge(natstest.Context(t), jetstream.WithPurgeSubject("dlq.docs.probe")); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -95,7 +95,7 @@ func newLog(s *stream.Store, st jetstream.Stream, t Tokenization) (*Log, error) 
 		store:   s, stream: st, name: cfg.Name, log: s.Log(),
 		decoder: decoder{fingerprint: t.Fingerprint, vocab: t.VocabSize, limit: t.maxDocumentTokens(),
 			dimension: t.dimension(),
-			batches:   t.Documents.Batches,
+			batches:   t.Documents.MultiplePerMessage,
 			columns:   tokenColumns(t.Documents), meta: metaColumns(t.Documents), ignored: ignoredColumns(t.Documents)},
 		workspaces: newWorkspacePool(t, workers+1), transform: transform,
 		workers: workers, bufferBytes: cfg.BufferBytes, inactive: inactiveTimeout, tracer: t.Tracer,

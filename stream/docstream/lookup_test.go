@@ -47,7 +47,7 @@ func TestLookupWithinMessages(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	tokenizing := bytesTokenizing
-	tokenizing.Documents = runconfig.Documents{Batches: true,
+	tokenizing.Documents = runconfig.Documents{MultiplePerMessage: true,
 		MaxTokens: runconfig.MaxTokens{At: 2, Do: runconfig.MaxSplit}}
 	l, err := docstream.Open(ctx, store, tokenizing)
 	if err != nil {

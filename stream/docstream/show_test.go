@@ -28,7 +28,7 @@ func TestShow(t *testing.T) {
 	}{
 		1: {text: "text", path: "a.txt"},
 		2: {text: "json", path: "b.json"},
-		3: {problem: "BAD_JSON: ", skip: plan.SkipUndecodable},
+		3: {problem: "INVALID_JSON: ", skip: plan.SkipUndecodable},
 		4: {skip: plan.SkipEmpty},
 		5: {text: "ids"},
 		6: {problem: "ENCODER_PANIC: ", skip: plan.SkipUndecodable},

@@ -20,7 +20,7 @@ func TestSplitMessages(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	tokenizing := bytesTokenizing
-	tokenizing.Documents = runconfig.Documents{Batches: true,
+	tokenizing.Documents = runconfig.Documents{MultiplePerMessage: true,
 		MaxTokens: runconfig.MaxTokens{At: 3, Do: runconfig.MaxSplit}}
 	tokenizing.Hints = &similarity.Config{Retriever: "repo"}
 	l, err := docstream.Open(natstest.Context(t), s, tokenizing)

@@ -150,7 +150,7 @@ func documentPermissions(s *stream.Store, purges bool) []Permission {
 	n.addPublish("to keep documents that cannot be decoded", c.DeadLetterSubject(c.Subject+".x"))
 	n.addBucket(stream.ReadersBucket, "x")
 	if purges {
-		n.addPublish("to release documents (serve.release: purge)", s.API("STREAM.PURGE", c.Name))
+		n.addPublish("to release documents (serve.retention: purge)", s.API("STREAM.PURGE", c.Name))
 	}
 	return n.all
 }

@@ -16,7 +16,7 @@ import (
 
 // Bucket is the key-value bucket with the low watermarks of all runs: one value for each document stream. Its key is
 // STREAM/CREATED, where CREATED is when the document stream was created, in nanoseconds.
-const Bucket = "loaderd_floors"
+const Bucket = "loaderd_low_watermarks"
 
 // LowWatermarks is the low watermark of one run among those of all runs that read the document stream. It implements
 // backend.LowWatermarks.
@@ -163,9 +163,9 @@ func (f *LowWatermarks) RecordEnd(ctx context.Context, term, at uint64) error {
 	return err
 }
 
-// Release raises the run's watermark to sequence from, purges the documents that no run needs, and returns the first
+// Advance raises the run's watermark to sequence from, purges the documents that no run needs, and returns the first
 // sequence left. Watermarks of runs whose plan is deleted do not count.
-func (f *LowWatermarks) Release(ctx context.Context, term, from uint64) (first uint64, err error) {
+func (f *LowWatermarks) Advance(ctx context.Context, term, from uint64) (first uint64, err error) {
 	purgeable, err := f.raiseWatermark(ctx, term, from)
 	if err != nil {
 		return 0, err

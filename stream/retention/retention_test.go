@@ -87,7 +87,7 @@ func TestRelease_KeepsWhatAnyRunNeeds(t *testing.T) {
 	}
 	released := func(f *retention.LowWatermarks, from, want uint64) {
 		t.Helper()
-		first, err := f.Release(ctx, 2, from)
+		first, err := f.Advance(ctx, 2, from)
 		if err != nil || first != want {
 			t.Fatalf("release left documents from %d on: %v, want %d", first, err, want)
 		}
@@ -104,7 +104,7 @@ func TestRelease_KeepsWhatAnyRunNeeds(t *testing.T) {
 	}
 	released(a, 60, 30) // a missing plan does not count as deleted yet
 	natstest.Eventually(t, "the floor of the plan that is gone does not count", func() bool {
-		first, err := a.Release(ctx, 2, 60)
+		first, err := a.Advance(ctx, 2, 60)
 		return err == nil && first == 60
 	})
 	released(a, 101, 101) // all of them
@@ -144,11 +144,11 @@ func TestRelease_PlanCreatedAgain(t *testing.T) {
 	if err := runstatetest.Open(t, store, "restored").Append(ctx, 0, []byte("header")); err != nil {
 		t.Fatal(err)
 	}
-	if first, err := a.Release(ctx, 2, 60); err != nil || first != 1 {
+	if first, err := a.Advance(ctx, 2, 60); err != nil || first != 1 {
 		t.Errorf("release left documents from %d on, %v, want 1", first, err)
 	}
 	natstest.Eventually(t, "the floor expires", func() bool {
-		first, err := a.Release(ctx, 2, 60)
+		first, err := a.Advance(ctx, 2, 60)
 		return err == nil && first == 50
 	})
 	if first, err := now.Register(ctx, 60); err != nil || first != 50 {
@@ -164,7 +164,7 @@ func TestRelease_PlanCreatedAgain(t *testing.T) {
 // deposed tries everything that a leader may do, for a term.
 func deposed(ctx context.Context, f *retention.LowWatermarks, term uint64) map[string]error {
 	_, claim := f.Claim(ctx, term, 1)
-	_, release := f.Release(ctx, term, 100)
+	_, release := f.Advance(ctx, term, 100)
 	return map[string]error{"Claim": claim, "Release": release, "Ends": f.RecordEnd(ctx, term, 1)}
 }
 
@@ -176,7 +176,7 @@ func TestLowWatermarks_LostLeadership(t *testing.T) {
 	l := openDocuments(t, store)
 	natstest.Publish(t, store, natstest.Documents(1, 100)...)
 	before, now := runstatetest.LowWatermarks(t, store, "run"), runstatetest.LowWatermarks(t, srv.OpenRemote(), "run")
-	if _, err := before.Release(ctx, 2, 10); err != nil {
+	if _, err := before.Advance(ctx, 2, 10); err != nil {
 		t.Fatal(err)
 	}
 	if first, err := now.Claim(ctx, 50, 1); err != nil || first != 10 {
@@ -196,7 +196,7 @@ func TestLowWatermarks_LostLeadership(t *testing.T) {
 	if runs, err := retention.Runs(ctx, store); err != nil || len(runs) != 1 || runs[0].Sealed {
 		t.Errorf("runs are %v, %v", runs, err)
 	}
-	if first, err := now.Release(ctx, 50, 20); err != nil || first != 20 {
+	if first, err := now.Advance(ctx, 50, 20); err != nil || first != 20 {
 		t.Errorf("release left documents from %d on: %v", first, err)
 	}
 }
@@ -278,9 +278,9 @@ func TestRelease_RunThatDidNotBegin(t *testing.T) {
 	natstest.Publish(t, store, natstest.Documents(1, 100)...)
 	begun := runstatetest.Open(t, store, "begun")
 	all := map[string]*retention.LowWatermarks{}
-	for run, floor := range map[string]uint64{"killed": 1, "begun": 30} {
+	for run, lowWatermark := range map[string]uint64{"killed": 1, "begun": 30} {
 		all[run] = runstatetest.LowWatermarks(t, store, run)
-		if _, err := all[run].Register(ctx, floor); err != nil {
+		if _, err := all[run].Register(ctx, lowWatermark); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -290,7 +290,7 @@ func TestRelease_RunThatDidNotBegin(t *testing.T) {
 	purging := runstatetest.LowWatermarks(t, store, "purging")
 	first := func() uint64 {
 		t.Helper()
-		first, err := purging.Release(ctx, 2, 60)
+		first, err := purging.Advance(ctx, 2, 60)
 		if err != nil {
 			t.Fatal(err)
 		}

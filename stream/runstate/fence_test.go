@@ -61,11 +61,11 @@ func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 		t.Fatal(err)
 	}
 	log := runstatetest.Open(t, s, "run")
-	floors, err := retention.Open(ctx, log, log.Documents())
+	lowWatermarks, err := retention.Open(ctx, log, log.Documents())
 	if err != nil {
 		t.Fatal(err)
 	}
-	edges := backend.Backends{Sources: only{Documents: docs, LowWatermarks: floors}, Plan: log,
+	edges := backend.Backends{Sources: only{Documents: docs, LowWatermarks: lowWatermarks}, Plan: log,
 		Log: slog.New(slog.DiscardHandler), Daemon: name}
 	if edges.Checkpoints, err = checkpoints.Open(ctx, log); err != nil {
 		t.Fatal(err)
@@ -77,9 +77,9 @@ func startPlanner(t *testing.T, s *stream.Store, name string) *planner {
 		Shuffle: shuffle.Config{Window: 6},
 		Steps:   runconfig.Steps{Rows: 4, Last: runconfig.LastPad}, Attention: runconfig.AttentionDocument,
 		Sources: map[string]mixture.Source{"docs": {Weight: 1, Epochs: 1}},
-		Mix:     mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
+		Mix:     mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}}
 	o := backend.Options{Ahead: 2, CacheBytes: 1 << 20, StallTimeout: time.Minute, CheckpointSteps: 3,
-		Release: backend.ReleasePurge}
+		Retention: backend.RetentionPurge}
 	p := &planner{served: make(chan error, 1)}
 	if p.Run, err = loader.Open(ctx, "run", c, o, edges); err != nil {
 		t.Fatal(err)
@@ -145,7 +145,7 @@ func TestFences_StoppedPlannerThatLostLeadership(t *testing.T) {
 	idle.steps(t, 0, 2)
 	other := startPlanner(t, srv.OpenRemote(), "other")
 	want := other.steps(t, 0, 100)
-	if _, err := other.Commit(natstest.Context(t), planrecord.DefaultKeeper, 95); err != nil {
+	if _, err := other.Commit(natstest.Context(t), planrecord.DefaultJob, 95); err != nil {
 		t.Fatal(err)
 	}
 	natstest.Eventually(t, "documents are purged", func() bool { return other.Info().Oldest > 20 })
@@ -184,7 +184,7 @@ func TestFences_PlannerThatIsCutOff(t *testing.T) {
 	openDocuments(t, store)
 	natstest.Publish(t, store, tokens(600)...)
 	before, now := runstatetest.Checkpoints(t, c.Store(1), "run"), runstatetest.Checkpoints(t, c.Store(2), "run")
-	floorBefore, floorNow := runstatetest.LowWatermarks(t, c.Store(1), "run"),
+	lowWatermarkBefore, lowWatermarkNow := runstatetest.LowWatermarks(t, c.Store(1), "run"),
 		runstatetest.LowWatermarks(t, c.Store(2), "run")
 	ctx := natstest.Context(t)
 	for _, step := range []uint64{3, 6, 9} {
@@ -192,17 +192,17 @@ func TestFences_PlannerThatIsCutOff(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := floorBefore.Release(ctx, 2, 100); err != nil {
+	if _, err := lowWatermarkBefore.Advance(ctx, 2, 100); err != nil {
 		t.Fatal(err)
 	}
 	c.Isolate(1)
 	done := make(chan error, 2)
 	go func() { _, err := before.Put(ctx, 2, 12, []byte("of before")); done <- err }()
-	go func() { _, err := floorBefore.Release(ctx, 2, 500); done <- err }()
+	go func() { _, err := lowWatermarkBefore.Advance(ctx, 2, 500); done <- err }()
 	if _, err := now.Claim(ctx, 7, false); err != nil {
 		t.Fatal(err)
 	}
-	if first, err := floorNow.Claim(ctx, 7, 1); err != nil || first != 100 {
+	if first, err := lowWatermarkNow.Claim(ctx, 7, 1); err != nil || first != 100 {
 		t.Fatalf("it needs documents from %d on: %v", first, err)
 	}
 	stored, err := now.Put(ctx, 7, 10, []byte("of now"))
@@ -224,7 +224,7 @@ func TestFences_PlannerThatIsCutOff(t *testing.T) {
 			t.Errorf("%s: %v", x.Name, err)
 		}
 	}
-	if first, err := floorNow.Release(ctx, 7, 100); err != nil || first != 100 {
+	if first, err := lowWatermarkNow.Advance(ctx, 7, 100); err != nil || first != 100 {
 		t.Errorf("the stream begins at %d, %v", first, err)
 	}
 }

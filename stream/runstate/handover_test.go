@@ -82,7 +82,7 @@ func TestElector_HandsStreamsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = elector.Close() })
-	streams := []string{"PLAN_run", "OBJ_CHECKPOINTS_run", "DOCS", "KV_loaderd_leads", "KV_loaderd_floors",
+	streams := []string{"PLAN_run", "OBJ_CHECKPOINTS_run", "DOCS", "KV_loaderd_leads", "KV_loaderd_low_watermarks",
 		"KV_loaderd_checkpoints"}
 	for _, name := range streams {
 		natstest.Eventually(t, "its own server leads "+name, func() bool {

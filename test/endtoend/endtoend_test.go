@@ -180,7 +180,7 @@ func TestPoisonDoesNotStopTheRun(t *testing.T) {
 	if len(documents) != len(messages) {
 		t.Errorf("%d documents came, want %d", len(documents), len(messages))
 	}
-	info, err := js.StreamInfo("DOCS_DEAD")
+	info, err := js.StreamInfo("DOCS_DLQ")
 	if err != nil || info.State.Msgs != uint64(len(poison)) {
 		t.Errorf("dead letters: %+v, %v; want %d", info, err, len(poison))
 	}

@@ -132,7 +132,7 @@ func anew(m *runadmin.Migration) *runadmin.Migration {
 // checkMoved checks the streams that a run has on the cluster.
 func checkMoved(t *testing.T, d *daemon.Daemon) {
 	t.Helper()
-	for _, name := range []string{"DOCS", "DOCS_DEAD", "PLAN_default", "OBJ_CHECKPOINTS_default", "KV_loaderd_floors",
+	for _, name := range []string{"DOCS", "DOCS_DLQ", "PLAN_default", "OBJ_CHECKPOINTS_default", "KV_loaderd_low_watermarks",
 		"KV_loaderd_checkpoints"} {
 		st, err := d.Store().ForStream(name).JetStream().Stream(t.Context(), name)
 		if err != nil {

@@ -303,7 +303,7 @@ func TestNATSTemplates(t *testing.T) {
 			c := daemontest.Settings(t, "")
 			c.Stream.URL, c.Stream.NKey, c.Stream.Credentials = all.users["LOADERD"].URL, all.users["LOADERD"].NKey,
 				all.users["LOADERD"].Credentials
-			c.Serve.Release, c.Serve.ReleaseAfter = "purge", time.Millisecond
+			c.Serve.Retention, c.Serve.PurgeDelay = "purge", time.Millisecond
 			d := daemontest.Start(t, c)
 			ctx := natstest.TimeoutContext(t, time.Minute)
 			if account, err := d.Store().AccountName(ctx); err != nil || account == "$G" {
@@ -356,7 +356,7 @@ func TestNATSTemplates(t *testing.T) {
 					t.Fatalf("step %d is another one after a restart", 71+i)
 				}
 			}
-			if _, err := client.Drain(ctx, c.Run); err == nil {
+			if _, err := client.Flush(ctx, c.Run); err == nil {
 				t.Error("the daemon that was stopped answers")
 			}
 			daemontest.Stop(t, again)
@@ -533,9 +533,9 @@ func reachNoMore(t *testing.T, all template, account string, own *stream.Store, 
 		t.Fatalf("the daemon keeps %q", streams)
 	}
 	streams = append(streams, "KV_loaderd_pulls")
-	subjects := []string{"plan." + run, "plan.other", "dead.docs.1", "loaderd.word." + run, "loaderd.ask." + run,
+	subjects := []string{"plan." + run, "plan.other", "dlq.docs.1", "loaderd.word." + run, "loaderd.ask." + run,
 		"loaderd.freed." + run,
-		"$KV.loaderd_leads." + run, "$KV.loaderd_floors.x", "$KV.loaderd_pulls.DOCS", "$KV.loaderd_checkpoints." + run,
+		"$KV.loaderd_leads." + run, "$KV.loaderd_low_watermarks.x", "$KV.loaderd_pulls.DOCS", "$KV.loaderd_checkpoints." + run,
 		"$O.CHECKPOINTS_" + run + ".C.x", "$JS.ACK.DOCS.x.1.1.1.1.1"}
 	for form, names := range operations {
 		for _, name := range names {

@@ -77,7 +77,7 @@ func publishFolder(t *testing.T, url, folder string) {
 		t.Fatal(err)
 	}
 	p, err := publishing.Open(t.Context(), store, inputs, publishing.Options{Source: "files", SkipTooLarge: true,
-		SkipBad: true})
+		SkipInvalid: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,7 +119,7 @@ func TestPermissions(t *testing.T) {
 	at := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d", Permissions: permitted(t, "daemon")},
 		&server.User{Username: "producer", Password: "p", Permissions: permitted(t, "producer")})
 	c := daemontest.Settings(t, "nats://daemon:d@"+at)
-	c.Serve.Release, c.Serve.ReleaseAfter = "purge", time.Millisecond
+	c.Serve.Retention, c.Serve.PurgeDelay = "purge", time.Millisecond
 	d, other := daemontest.Start(t, c), daemontest.Start(t, c)
 	daemontest.Publish(t, "nats://producer:p@"+at, daemontest.GoSource(t, 400))
 	publishFolder(t, "nats://producer:p@"+at, "docs")
@@ -130,8 +130,8 @@ func TestPermissions(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	for _, keeper := range []string{planrecord.DefaultKeeper, "other"} {
-		if err := client.Do(t.Context(), "commit", map[string]any{"step": 70, "keeper": keeper}, nil); err != nil {
+	for _, job := range []string{planrecord.DefaultJob, "other"} {
+		if err := client.Do(t.Context(), "commit", map[string]any{"step": 70, "job": job}, nil); err != nil {
 			t.Error(err)
 		}
 	}
@@ -140,7 +140,7 @@ func TestPermissions(t *testing.T) {
 	}
 	daemontest.Eventually(t, func() bool { return d.Run().Info().Oldest > 0 })
 	daemontest.Stop(t, d)
-	if _, err := client.Drain(t.Context(), c.Run); err != nil {
+	if _, err := client.Flush(t.Context(), c.Run); err != nil {
 		t.Error(err)
 	}
 	daemontest.Stop(t, other)

@@ -33,7 +33,7 @@ func TestProducerToken_StoredDocumentIsNoRequest(t *testing.T) {
 		"$JS.API.STREAM.PURGE.DOCS":      "",
 		"$JS.API.STREAM.UPDATE.DOCS":     `{"name":"DOCS","subjects":["docs.>"],"storage":"file","sealed":true}`,
 		"$JS.API.STREAM.DELETE.DOCS":     "",
-		"dead.docs.x":                    "forged",
+		"dlq.docs.x":                     "forged",
 	}
 	for request, body := range requests {
 		stored, err := nc.RequestWithContext(ctx, "docs.carrier", []byte(body))
@@ -61,7 +61,7 @@ func TestProducerToken_StoredDocumentIsNoRequest(t *testing.T) {
 	if s := st.CachedInfo().State; s.FirstSeq != 1 || s.Msgs != uint64(len(messages)+len(requests)) {
 		t.Errorf("the stream has %d documents from %d, want %d", s.Msgs, s.FirstSeq, len(messages)+len(requests))
 	}
-	if letters, err := d.Store().JetStream().Stream(ctx, "DOCS_DEAD"); err != nil || letters.CachedInfo().State.Msgs > 0 {
+	if letters, err := d.Store().JetStream().Stream(ctx, "DOCS_DLQ"); err != nil || letters.CachedInfo().State.Msgs > 0 {
 		t.Errorf("a producer made a dead letter: %v, %v", letters, err)
 	}
 	if got := daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: 80}); len(got) != 80 {

@@ -20,7 +20,7 @@ func TestPulledThroughKills(t *testing.T) {
 		t.Run(fmt.Sprint("several=", several), func(t *testing.T) {
 			c, h := daemontest.PullSettings(t, several)
 			whole := c
-			whole.Stream.MaxBytes, whole.Serve.Release, whole.Stream.Dir = 1<<30, backend.ReleaseKeep, t.TempDir()
+			whole.Stream.MaxBytes, whole.Serve.Retention, whole.Stream.Dir = 1<<30, backend.RetentionKeep, t.TempDir()
 			d := daemontest.Start(t, whole)
 			want := daemontest.Train(t, d.FlightURI(), func(int) {})
 			daemontest.Stop(t, d)

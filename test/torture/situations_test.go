@@ -261,7 +261,7 @@ func TestSituations(t *testing.T) {
 		}},
 		{"all sources rest", func(c *config.Config) {
 			mixed("code", "math")(c)
-			c.Plan.Mix.Dry, c.Plan.Mix.DryAfter = mixture.DryShare, time.Second
+			c.Plan.Mix.OnDry, c.Plan.Mix.DryAfter = mixture.DryShare, time.Second
 		}, func(s *scene) {
 			s.open()
 			s.publish(40, "code")

@@ -41,7 +41,7 @@ func TestTortureOfAMixedCluster(t *testing.T) {
 	}
 	n, seed := tortures(t, 6)
 	c := daemontest.Settings(t, "")
-	c.Plan.Mix.Dry, c.Plan.Mix.DryAfter = mixture.DryShare, time.Second
+	c.Plan.Mix.OnDry, c.Plan.Mix.DryAfter = mixture.DryShare, time.Second
 	c.Plan.Sources = map[string]mixture.Source{"command": {Weight: 2, Epochs: 1}, "python": {Weight: 1, Epochs: 1}}
 	torturedCluster(t, c, n, seed, newMixer(nil, seed, "command", "python"))
 }

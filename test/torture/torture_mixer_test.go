@@ -88,7 +88,7 @@ func (m *mixer) ask(ctx context.Context, change map[string]any) error {
 		err = client.Do(attempt, "mix", maps.Clone(change), nil)
 		cancel()
 		_ = client.Close()
-		if err == nil || flightclient.Reason(err) == string(fault.BadTicket) {
+		if err == nil || flightclient.Reason(err) == string(fault.InvalidTicket) {
 			return nil
 		}
 	}

@@ -301,7 +301,7 @@ func TestTortureOfSources(t *testing.T) {
 func TestTortureOfChanges(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(4, 30))
 	c, publish := ofSources(t, kills, seed)
-	c.Plan.Mix.Dry, c.Plan.Mix.DryAfter = mixture.DryShare, 300*time.Millisecond
+	c.Plan.Mix.OnDry, c.Plan.Mix.DryAfter = mixture.DryShare, 300*time.Millisecond
 	tortured(t, c, kills, seed, publish, func(v *victim) *mixer {
 		return newMixer([]string{v.uri()}, seed, "web", "code", "math")
 	})

@@ -40,20 +40,20 @@ type Handler struct {
 
 // Config configures a Handler.
 type Config struct {
-	KeepersOfOne int  // limit on the keepers of one identity
-	TrainMayMix  bool // the role train may change the mixture
+	CommittingJobsPerIdentity int  // limit on committing jobs of one identity
+	TrainMayMix               bool // the role train may change the mixture
 }
 
 // NewHandler returns a handler of actions. It calls report for each client that reports what its trainer has taken.
 func NewHandler(run Run, c Config, report func(at state.RankID, client string), log *slog.Logger) *Handler {
 	return &Handler{
-		run: run, allActions: All, limits: newLimits(c.KeepersOfOne), audit: audit{log.With("part", "audit")}, report: report,
+		run: run, allActions: All, limits: newLimits(c.CommittingJobsPerIdentity), audit: audit{log.With("part", "audit")}, report: report,
 		trainMayMix: c.TrainMayMix,
 	}
 }
 
-// SetLimits changes the limit on the keepers of one identity.
-func (h *Handler) SetLimits(keepersOfOne int) { h.limits.set(keepersOfOne) }
+// SetLimits changes the limit on committing jobs of one identity.
+func (h *Handler) SetLimits(committingJobsPerIdentity int) { h.limits.set(committingJobsPerIdentity) }
 
 // CountScrape counts a request for metrics of an identity. It returns an error if the identity exceeds the limit.
 func (h *Handler) CountScrape(who auth.Identity) error {
@@ -86,7 +86,7 @@ const (
 // requestBody is the parsed body of an action.
 type requestBody struct {
 	step      uint64
-	keeper    string
+	job       string
 	documents bool
 	sequence  uint64
 	id        string
@@ -103,9 +103,9 @@ type requestBody struct {
 
 // All lists the actions in the order of the documentation.
 var All = []Action{
-	{"commit", auth.Train, `{"run","step","keeper"}: the keeper's own durable checkpoint covers all steps before step`,
-		"step keeper?", (*Handler).commit, costRecord},
-	{"leave", auth.Train, `{"run","keeper"}: the keeper holds no checkpoints any more`, "keeper?", (*Handler).leave,
+	{"commit", auth.Train, `{"run","step","job"}: the job's own durable checkpoint covers all steps before step`,
+		"step job?", (*Handler).commit, costRecord},
+	{"leave", auth.Train, `{"run","job"}: the job holds no checkpoints any more`, "job?", (*Handler).leave,
 		costRecord},
 	{"checkpoint", auth.Operate, `{"run"}: store the planner's state now`, "", (*Handler).checkpoint, costRecord},
 	{"info", auth.Read, `{"run"}: the run, its fingerprint and configuration`, "", (*Handler).info, costLow},
@@ -135,7 +135,7 @@ var All = []Action{
 	{"seal", auth.Operate,
 		`{"run","source"}: end the stream of documents behind its present last one; without source, that of all sources`,
 		"source?", (*Handler).seal, costRecord},
-	{"drain", auth.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*Handler).drain, costRecord},
+	{"flush", auth.Operate, `{"run"}: pack everything that is pending, then go on`, "", (*Handler).flush, costRecord},
 }
 
 // Do carries out one action for the caller of ctx, and passes its results to send as JSON. It returns a *fault.Error
@@ -148,7 +148,7 @@ func (h *Handler) Do(ctx context.Context, name string, body []byte, send func(re
 		who := caller.Identity(ctx)
 		q, err := parseAction(body, a, h.run.Info())
 		if err == nil {
-			q.keeper = cmp.Or(q.keeper, who.Keeper(planrecord.DefaultKeeper))
+			q.job = cmp.Or(q.job, who.Job(planrecord.DefaultJob))
 			err = checkPermission(who, a, q, h.requiredRole(a, q))
 		}
 		done := func() {}
@@ -185,8 +185,8 @@ func checkPermission(who auth.Identity, a Action, q requestBody, needs auth.Role
 	case !who.Role.Includes(needs):
 		return refusal.Forbidden(who, fmt.Sprintf("action %s takes the role %s, and it has the role %s", a.Name,
 			needs, who.Role))
-	case strings.Contains(a.Keys, "keeper") && !who.Keeps(q.keeper):
-		return refusal.Forbidden(who, fmt.Sprintf("keeper %s is not its own", refusal.Excerpt([]byte(q.keeper))))
+	case strings.Contains(a.Keys, "job") && !who.MayCommitFor(q.job):
+		return refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", refusal.Excerpt([]byte(q.job))))
 	}
 	return nil
 }
@@ -208,7 +208,7 @@ func parseAction(b []byte, a Action, info loader.Info) (requestBody, error) {
 			missing = append(missing, key)
 		}
 		read := map[string]func(json.RawMessage) error{"step": request.Number(&q.step, 0, request.MaxNumber),
-			"keeper": request.Text(&q.keeper), "documents": request.Boolean(&q.documents),
+			"job": request.Text(&q.job), "documents": request.Boolean(&q.documents),
 			"sequence": request.Number(&q.sequence, 1, request.MaxNumber), "id": request.Text(&q.id),
 			"request_id": request.Text(&q.requestID), "source": request.Text(&q.source), "dry_run": request.Boolean(&q.dryRun),
 			"start": request.Number(&q.start, 0, request.MaxNumber), "tokens": request.Number(&q.tokens, 1, maxTextTokens),
@@ -232,49 +232,49 @@ func parseAction(b []byte, a Action, info loader.Info) (requestBody, error) {
 		err = fmt.Errorf("the key %q is missing", missing[0])
 	}
 	if err != nil {
-		return q, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("body of action %s: %v", a.Name, err),
+		return q, &fault.Error{Reason: fault.InvalidTicket, Message: fmt.Sprintf("body of action %s: %v", a.Name, err),
 			Advice: "send " + a.About}
 	}
 	return q, request.CheckRun(run, id, info)
 }
 
 func (h *Handler) commit(ctx context.Context, q requestBody, send func(any) error) error {
-	who, keepers := caller.Identity(ctx), h.run.Info().Keepers
-	done, err := h.limits.keeper(who, q.keeper, keepers)
+	who, commits := caller.Identity(ctx), h.run.Info().Commits
+	done, err := h.limits.job(who, q.job, commits)
 	if err != nil {
 		return err
 	}
 	defer done()
-	if err := h.checkSent(ctx, who, q, keepers); err != nil {
+	if err := h.checkSent(ctx, who, q, commits); err != nil {
 		return err
 	}
-	committed, err := h.run.Commit(ctx, q.keeper, q.step)
+	committed, err := h.run.Commit(ctx, q.job, q.step)
 	return sendCommitted(h.run.Info().Run, committed, err, send)
 }
 
-// checkSent refuses a commit of steps that were sent to no job of the caller. A keeper may repeat an earlier commit,
+// checkSent refuses a commit of steps that were sent to no job of the caller. A job may repeat an earlier commit,
 // which changes nothing.
-func (h *Handler) checkSent(ctx context.Context, who auth.Identity, q requestBody, keepers planrecord.Keepers) error {
-	if who.Role.Includes(auth.Operate) || q.step <= keepers[q.keeper] {
+func (h *Handler) checkSent(ctx context.Context, who auth.Identity, q requestBody, commits planrecord.Commits) error {
+	if who.Role.Includes(auth.Operate) || q.step <= commits[q.job] {
 		return nil
 	}
-	sent := h.run.SentSteps(ctx, q.step, who.Keeps)
+	sent := h.run.SentSteps(ctx, q.step, who.MayCommitFor)
 	if q.step <= sent {
 		return nil
 	}
-	e := refusal.Forbidden(who, fmt.Sprintf("commit of step %d for keeper %s: its jobs were sent the steps before %d",
-		q.step, refusal.Excerpt([]byte(q.keeper)), sent))
+	e := refusal.Forbidden(who, fmt.Sprintf("commit of step %d for job %s: its jobs were sent the steps before %d",
+		q.step, refusal.Excerpt([]byte(q.job)), sent))
 	e.Advice = "commit what its jobs have read; where a daemon has restarted since, open the job's stream first"
 	e.Facts["step"], e.Facts["sent"] = strconv.FormatUint(q.step, 10), strconv.FormatUint(sent, 10)
 	return e
 }
 
 func (h *Handler) leave(ctx context.Context, q requestBody, send func(any) error) error {
-	committed, err := h.run.Leave(ctx, q.keeper)
+	committed, err := h.run.Leave(ctx, q.job)
 	return sendCommitted(h.run.Info().Run, committed, err, send)
 }
 
-// sendCommitted sends the step before which all keepers have committed, or returns err.
+// sendCommitted sends the step before which all jobs have committed, or returns err.
 func sendCommitted(run string, step uint64, err error, send func(any) error) error {
 	if err != nil {
 		return err
@@ -328,8 +328,8 @@ func (h *Handler) seal(ctx context.Context, q requestBody, send func(any) error)
 	return sendRecorded(h.run.Info().Run, sequence, err, send)
 }
 
-func (h *Handler) drain(ctx context.Context, _ requestBody, send func(any) error) error {
-	sequence, err := h.run.DrainBy(ctx, caller.Identity(ctx).Name)
+func (h *Handler) flush(ctx context.Context, _ requestBody, send func(any) error) error {
+	sequence, err := h.run.FlushBy(ctx, caller.Identity(ctx).Name)
 	return sendRecorded(h.run.Info().Run, sequence, err, send)
 }
 

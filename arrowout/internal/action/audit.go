@@ -19,9 +19,9 @@ func (a audit) logAction(ctx context.Context, who auth.Identity, did Action, q r
 		caller.Address(ctx)}
 	switch did.Name {
 	case "commit":
-		args = append(args, "keeper", q.keeper, "step", q.step)
+		args = append(args, "job", q.job, "step", q.step)
 	case "leave":
-		args = append(args, "keeper", q.keeper)
+		args = append(args, "job", q.job)
 	case "ledger":
 		args = append(args, "step", q.step)
 	case "find":

@@ -25,7 +25,7 @@ func (r *rankReport) keys() map[string]func(json.RawMessage) error {
 	r.world = 1
 	return map[string]func(json.RawMessage) error{"rank": request.Number(&r.rank, 0, request.MaxWorld-1),
 		"world": request.Number(&r.world, 1, request.MaxWorld), "peer": request.Number(&r.peer, 0, request.MaxWorld-1),
-		"job": request.KeeperName(&r.job), "session": request.SessionID(&r.Session),
+		"job": request.JobName(&r.job), "session": request.SessionID(&r.Session),
 		"taken": request.Number(&r.Delivered, 0, request.MaxNumber), "waiting": request.Boolean(&r.Waiting),
 		"still": request.Seconds(&r.SinceChange), "left": request.Boolean(&r.Left)}
 }
@@ -38,8 +38,8 @@ func (r *rankReport) rankID() state.RankID {
 func (h *Handler) consumed(ctx context.Context, q requestBody, send func(any) error) error {
 	who, r := caller.Identity(ctx), q.report
 	if r.job == "" {
-		r.job = who.Keeper(planrecord.DefaultKeeper)
-	} else if !who.Keeps(r.job) {
+		r.job = who.Job(planrecord.DefaultJob)
+	} else if !who.MayCommitFor(r.job) {
 		return refusal.Forbidden(who, fmt.Sprintf("job %s is not its own", refusal.Excerpt([]byte(r.job))))
 	}
 	h.report(r.rankID(), r.Session)

@@ -17,7 +17,7 @@ import (
 // find sends the rows that hold a document, in order. It sends nothing for a document that is in no step yet.
 func (h *Handler) find(ctx context.Context, q requestBody, send func(any) error) error {
 	if (q.sequence == 0) == (q.id == "") {
-		return &fault.Error{Reason: fault.BadTicket,
+		return &fault.Error{Reason: fault.InvalidTicket,
 			Message: "body of action find: name a document by its sequence or by its id",
 			Advice:  `send {"sequence":N} or {"id":"..."}`}
 	}

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// recordsPerSecond is how many commits, leaves, seals, drains, changes of the mixture and checkpoints an identity
+	// recordsPerSecond is how many commits, leaves, seals, flushes, changes of the mixture and checkpoints an identity
 	// may request, beyond a burst. Each rank of a large job may commit at the same moment.
 	recordsPerSecond = 100
 	recordsBurst     = 2048
@@ -32,8 +32,8 @@ const (
 
 // limits bound the resources that the actions of identities use.
 type limits struct {
-	mu           sync.Mutex
-	keepersOfOne int
+	mu                        sync.Mutex
+	committingJobsPerIdentity int
 
 	byIdentity   map[string]*usage // by name of the identity
 	openSearches int
@@ -43,23 +43,23 @@ type limits struct {
 // usage is what the actions of one identity use.
 type usage struct {
 	searches                     int
-	keepers                      map[string]int // keepers of open commits, with the number of calls of each
+	commits                      map[string]int // jobs of open commits, with the number of calls of each
 	recordLimiter, searchLimiter *rate.Limiter
 	scrapeLimiter                *rate.Limiter
 	lastUsed                     time.Time
 }
 
-func newLimits(keepersOfOne int) *limits {
+func newLimits(committingJobsPerIdentity int) *limits {
 	l := &limits{byIdentity: map[string]*usage{}}
-	l.set(keepersOfOne)
+	l.set(committingJobsPerIdentity)
 	return l
 }
 
 // set changes the limits. Usage above a new limit continues until it ends.
-func (l *limits) set(keepersOfOne int) {
+func (l *limits) set(committingJobsPerIdentity int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.keepersOfOne = keepersOfOne
+	l.committingJobsPerIdentity = committingJobsPerIdentity
 }
 
 // usageOf returns the usage of an identity. Identities without recent usage are removed. The caller holds mu.
@@ -68,14 +68,14 @@ func (l *limits) usageOf(who auth.Identity) *usage {
 	if now.Sub(l.lastCleanup) > time.Minute {
 		l.lastCleanup = now
 		for name, u := range l.byIdentity {
-			if u.searches == 0 && len(u.keepers) == 0 && now.Sub(u.lastUsed) > time.Minute {
+			if u.searches == 0 && len(u.commits) == 0 && now.Sub(u.lastUsed) > time.Minute {
 				delete(l.byIdentity, name)
 			}
 		}
 	}
 	u := l.byIdentity[who.Name]
 	if u == nil {
-		u = &usage{keepers: map[string]int{}, recordLimiter: rate.NewLimiter(recordsPerSecond, recordsBurst),
+		u = &usage{commits: map[string]int{}, recordLimiter: rate.NewLimiter(recordsPerSecond, recordsBurst),
 			searchLimiter: rate.NewLimiter(searchesPerSecond, searchesBurst), scrapeLimiter: rate.NewLimiter(scrapesPerSecond,
 				scrapesBurst)}
 		l.byIdentity[who.Name] = u
@@ -84,9 +84,9 @@ func (l *limits) usageOf(who auth.Identity) *usage {
 	return u
 }
 
-// keeper counts a commit of a keeper until done is called, for an identity that may commit only for its own keepers.
-// there has the run's keepers: a keeper that is not among them counts as an additional one of the identity.
-func (l *limits) keeper(who auth.Identity, keeper string, there planrecord.Keepers) (done func(), err error) {
+// job counts a commit of a job until done is called, for an identity that may commit only for its own jobs.
+// there has the run's committing jobs: a job that is not among them counts as an additional one of the identity.
+func (l *limits) job(who auth.Identity, job string, there planrecord.Commits) (done func(), err error) {
 	if who.Role.Includes(auth.Operate) {
 		return func() {}, nil
 	}
@@ -95,23 +95,23 @@ func (l *limits) keeper(who auth.Identity, keeper string, there planrecord.Keepe
 	u := l.usageOf(who)
 	own := map[string]struct{}{}
 	for name := range there {
-		if who.Keeps(name) {
+		if who.MayCommitFor(name) {
 			own[name] = struct{}{}
 		}
 	}
-	for name := range u.keepers {
+	for name := range u.commits {
 		own[name] = struct{}{}
 	}
-	if _, known := own[keeper]; !known && len(own) >= l.keepersOfOne {
-		e := refusal.Limited(fmt.Sprintf("keepers of identity %s (flight.max_keepers_of_one)", who), l.keepersOfOne)
+	if _, known := own[job]; !known && len(own) >= l.committingJobsPerIdentity {
+		e := refusal.Limited(fmt.Sprintf("committing jobs of identity %s (flight.max_committing_jobs_per_identity)", who), l.committingJobsPerIdentity)
 		e.Advice = "commit for one that is there, or let one leave first"
 		return nil, e
 	}
-	u.keepers[keeper]++
+	u.commits[job]++
 	return func() {
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		tally.Decrement(u.keepers, keeper)
+		tally.Decrement(u.commits, job)
 	}, nil
 }
 

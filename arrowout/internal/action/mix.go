@@ -58,7 +58,7 @@ func (h *Handler) mix(ctx context.Context, q requestBody, send func(any) error) 
 }
 
 func invalidBodyError(action, what, do string) error {
-	return &fault.Error{Reason: fault.BadTicket, Message: "body of action " + action + ": " + what, Advice: do}
+	return &fault.Error{Reason: fault.InvalidTicket, Message: "body of action " + action + ": " + what, Advice: do}
 }
 
 // targetShares returns the shares that weights amount to.
@@ -98,7 +98,7 @@ func (h *Handler) describeMixture(ctx context.Context, info loader.Info, now []s
 	for i, x := range now {
 		m := api.MixtureSource{Name: x.Name, Target: x.Target, Tokens: x.Status.Tokens, Share: ratio(x.Status.Tokens, taken),
 			Recent: ratio(recent[i], emitted),
-			Epoch:  x.Epoch, Epochs: x.Epochs, Resting: x.Resting, Removed: x.Removed, Sealed: x.Sealed, UsedUp: x.UsedUp}
+			Epoch:  x.Epoch, Epochs: x.Epochs, Paused: x.Paused, Removed: x.Removed, Sealed: x.Sealed, Exhausted: x.Exhausted}
 		if !x.Removed {
 			answer.Target[x.Name] = x.Target
 		}
@@ -144,7 +144,7 @@ func (h *Handler) recentTokens(ctx context.Context, info loader.Info) (tokens ma
 // remainingDocuments counts the documents of a source that are stored and not yet taken. Once the source is sealed it
 // includes those of later epochs. endless reports that the source repeats without end.
 func remainingDocuments(x state.SourceStats, first, last uint64) (documents int64, endless bool) {
-	if x.Removed || x.UsedUp {
+	if x.Removed || x.Exhausted {
 		return 0, false
 	}
 	if x.Sealed {

@@ -56,14 +56,14 @@ type Documents interface {
 
 // Records append to the plan, or store the state of the planner.
 type Records interface {
-	// Commit records that a keeper's own checkpoint covers all steps before step. Leave records that a keeper no longer
-	// retains documents. Both return the step before which all keepers have committed.
-	Commit(ctx context.Context, keeper string, step uint64) (committed uint64, err error)
-	Leave(ctx context.Context, keeper string) (committed uint64, err error)
-	// SealBy ends the stream after its last document. DrainBy flushes the pool at that document and planning continues.
+	// Commit records that a job's own checkpoint covers all steps before step. Leave records that a job no longer
+	// retains documents. Both return the step before which all jobs have committed.
+	Commit(ctx context.Context, job string, step uint64) (committed uint64, err error)
+	Leave(ctx context.Context, job string) (committed uint64, err error)
+	// SealBy ends the stream after its last document. FlushBy flushes the pool at that document and planning continues.
 	// Both return the document's sequence. The plan records who, which is empty if callers have no names.
 	SealBy(ctx context.Context, who string) (uint64, error)
-	DrainBy(ctx context.Context, who string) (uint64, error)
+	FlushBy(ctx context.Context, who string) (uint64, error)
 	// SealSource ends one source after its last document and returns that document's sequence.
 	SealSource(ctx context.Context, name, who string) (uint64, error)
 	// Mix changes the mixture of sources, or computes what a change would do.

@@ -74,7 +74,7 @@ func ParseColumns(asked []string, cfg runconfig.Config) ([]Column, error) {
 	for _, ask := range asked {
 		i := slices.IndexFunc(known, func(c Column) bool { return c.TicketName == ask })
 		if i < 0 {
-			return nil, refusal.BadTicket("unknown column %s, want some of %s", refusal.Excerpt([]byte(ask)),
+			return nil, refusal.InvalidTicket("unknown column %s, want some of %s", refusal.Excerpt([]byte(ask)),
 				joinColumnNames(known))
 		}
 		c := known[i]
@@ -82,10 +82,10 @@ func ParseColumns(asked []string, cfg runconfig.Config) ([]Column, error) {
 			c = innerDocumentsColumn
 		}
 		if slices.ContainsFunc(got, func(o Column) bool { return o.name == c.name }) {
-			return nil, refusal.BadTicket("column %s is asked for twice", c.name)
+			return nil, refusal.InvalidTicket("column %s is asked for twice", c.name)
 		}
 		if c.isNarrow() && !fitsUint16(cfg) {
-			return nil, refusal.BadTicket(
+			return nil, refusal.InvalidTicket(
 				"input_ids:uint16 cannot hold the ids of tokenizer %s (%d ids, padding %d): ask for input_ids",
 				cfg.Tokenizer.Name, cfg.Tokenizer.VocabSize, cfg.Tokenizer.Pad)
 		}

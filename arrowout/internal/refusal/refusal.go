@@ -27,9 +27,9 @@ func Forbidden(who auth.Identity, why string) *fault.Error {
 	}
 }
 
-// BadTicket returns the error for a malformed ticket.
-func BadTicket(format string, args ...any) error {
-	return &fault.Error{Reason: fault.BadTicket, Message: fmt.Errorf(format, args...).Error(),
+// InvalidTicket returns the error for a malformed ticket.
+func InvalidTicket(format string, args ...any) error {
+	return &fault.Error{Reason: fault.InvalidTicket, Message: fmt.Errorf(format, args...).Error(),
 		Advice: `send a JSON object such as {"rank":0,"world":1,"step":0,"columns":["input_ids"]}`}
 }
 

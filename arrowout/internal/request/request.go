@@ -127,13 +127,13 @@ func RunID(into *string) func(json.RawMessage) error {
 	}
 }
 
-// KeeperName decodes the name of a job.
-func KeeperName(into *string) func(json.RawMessage) error {
+// JobName decodes the name of a job.
+func JobName(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if err := Text(into)(raw); err != nil {
 			return err
 		}
-		return planrecord.ValidKeeper(*into)
+		return planrecord.ValidJob(*into)
 	}
 }
 

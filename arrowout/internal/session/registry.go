@@ -157,7 +157,7 @@ func (r *Registry) addSession(s *Session) (err error) {
 	case len(r.sessions) >= r.limits.Streams:
 		return refusal.Limited("open streams (flight.max_streams)", r.limits.Streams)
 	case u.streams >= r.limits.StreamsPerIdentity:
-		what := fmt.Sprintf("open streams of identity %s (flight.max_streams_of_one)", who)
+		what := fmt.Sprintf("open streams of identity %s (flight.max_streams_per_identity)", who)
 		return refusal.Limited(what, r.limits.StreamsPerIdentity)
 	case r.jobs[job] == 0 && len(r.jobs) >= maxJobs:
 		return refusal.Limited("jobs that read", maxJobs)

@@ -114,7 +114,7 @@ func (s *Session) logEvent(ctx context.Context, expected bool, message string, e
 	if s.Identity.Name != "" {
 		about = append(about, "identity", s.Identity.Name)
 	}
-	if s.RankID.Job != planrecord.DefaultKeeper {
+	if s.RankID.Job != planrecord.DefaultJob {
 		about = append(about, "job", s.RankID.Job)
 	}
 	s.registry.log.Log(context.WithoutCancel(ctx), level, message, append(about, args...)...)

@@ -99,7 +99,7 @@ func (x slowReader) streamError() error {
 	return &fault.Error{Reason: fault.SlowReader,
 		Message: fmt.Sprintf("the reader has taken nothing for %s, and its batches hold %d bytes of memory",
 			x.waited.Round(time.Millisecond), x.bytes),
-		Advice: "ask again for the same step; a reader that pauses for longer than flight.slow_reader may do so, or " +
+		Advice: "ask again for the same step; a reader that pauses for longer than flight.slow_reader_timeout may do so, or " +
 			"close its stream first",
 		Facts: map[string]string{"waited": x.waited.String(), "bytes": strconv.FormatInt(x.bytes, 10)}}
 }

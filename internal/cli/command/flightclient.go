@@ -74,7 +74,7 @@ func DataDir() string { return cmp.Or(os.Getenv("LOADERD_STREAM__DIR"), stream.D
 // noToken returns the reason why the token that the daemon requires was not found.
 func (f *FlightClient) noToken(err error) string {
 	_, address, _ := strings.Cut(f.URI, "://")
-	if f.tokenFile != "" || flightclient.Reason(errors.Unwrap(err)) != string(fault.BadToken) {
+	if f.tokenFile != "" || flightclient.Reason(errors.Unwrap(err)) != string(fault.InvalidToken) {
 		return ""
 	}
 	_, err = auth.NewLocalSigner(f.dataDir, address).Authorization()

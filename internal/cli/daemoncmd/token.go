@@ -116,7 +116,7 @@ of the token. A daemon with flight.identities set to the file accepts the
 identity within seconds, without a restart. Roles:
   read     read steps and the state of a run
   train    read, commit and leave, for jobs of the identity: NAME and NAME/...
-  operate  train for all jobs, and seal, drain, checkpoint, ledger and find
+  operate  train for all jobs, and seal, flush, checkpoint, ledger and find
 
 With --certificate no token is made. A client has the identity if its
 certificate contains that name as a host, a URI or the common name
@@ -159,7 +159,7 @@ certificate contains that name as a host, a URI or the common name
 	fl.StringVar(&role, "role", "", "read, train or operate")
 	fl.StringArrayVar(&i.Runs, "run", nil,
 		"`name` of a run that it may access, or a prefix and *; may be repeated (default: all runs)")
-	fl.StringArrayVar(&i.Keepers, "keeper", nil,
+	fl.StringArrayVar(&i.Jobs, "job", nil,
 		"`name` of a job that it may commit for, or a prefix and *; may be repeated (default: its own name)")
 	fl.StringVar(&i.Certificate, "certificate", "",
 		"`name` in the client certificate that identifies the client, in place of a token")
@@ -190,18 +190,18 @@ func newTokenListCmd() *cobra.Command {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(all)
 			}
 			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tROLE\tIDENTIFIED BY\tRUNS\tKEEPERS\tCREATED\tEXPIRES")
+			fmt.Fprintln(w, "NAME\tROLE\tIDENTIFIED BY\tRUNS\tJOBS\tCREATED\tEXPIRES")
 			for _, i := range all {
-				keepers := i.Keepers
+				jobs := i.Jobs
 				switch {
 				case i.Role == auth.Read:
-					keepers = []string{"-"}
+					jobs = []string{"-"}
 				case i.Role == auth.Operate:
-					keepers = []string{"*"}
-				case len(keepers) == 0:
-					keepers = []string{i.Name, i.Name + "/*"}
+					jobs = []string{"*"}
+				case len(jobs) == 0:
+					jobs = []string{i.Name, i.Name + "/*"}
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Name, i.Role, knownBy(i), listed(i.Runs, "*"), listed(keepers, ""),
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", i.Name, i.Role, knownBy(i), listed(i.Runs, "*"), listed(jobs, ""),
 					day(i.Created, "-"), day(i.Expires, "never"))
 			}
 			return w.Flush()

@@ -22,7 +22,7 @@ import (
 func NewDeadCmd() *cobra.Command {
 	return command.Group("dead", "Inspect dead letters and publish them again",
 		`  loaderd dead list --data-dir /data/loaderd
-  loaderd dead retry --reason BAD_JSON --edit 'jq -c .' --data-dir /data/loaderd`,
+  loaderd dead retry --reason INVALID_JSON --edit 'jq -c .' --data-dir /data/loaderd`,
 		newDeadListCmd(), newDeadShowCmd(), newDeadExportCmd(), newDeadRetryCmd())
 }
 
@@ -42,7 +42,7 @@ func (d *deadLetters) register(cmd *cobra.Command) {
 // registerChoice adds the flags that select letters.
 func (d *deadLetters) registerChoice(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringArrayVar(&d.reasons, "reason", nil, "only letters with this `reason`, such as BAD_JSON; may be repeated")
+	f.StringArrayVar(&d.reasons, "reason", nil, "only letters with this `reason`, such as INVALID_JSON; may be repeated")
 	f.DurationVar(&d.since, "since", 0, "only letters that are not older than this, such as 90m or 24h")
 }
 

@@ -27,7 +27,7 @@ stream, sequence and subject, the time, the headers and the payload. The payload
 is text, or base64 if it is not UTF-8. "truncated" names the parts that exceeded
 the size of a letter.`,
 		Example: `  loaderd dead export --data-dir /data/loaderd > dead.jsonl
-  loaderd dead export --reason BAD_JSON -c loaderd.yaml | jq -r .text`,
+  loaderd dead export --reason INVALID_JSON -c loaderd.yaml | jq -r .text`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			numbers, err := letterNumbers(args)
 			if err != nil {

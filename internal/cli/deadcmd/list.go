@@ -34,7 +34,7 @@ stream. A full stream drops its oldest letters (stream.dead_letter_bytes). The
 list shows the newest letters, and the count covers all selected ones. Nothing
 is changed. Daemons may write letters meanwhile.`,
 		Example: `  loaderd dead list --data-dir /data/loaderd
-  loaderd dead list -c loaderd.yaml --source math --reason BAD_JSON --since 24h --json`,
+  loaderd dead list -c loaderd.yaml --source math --reason INVALID_JSON --since 24h --json`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if most < 0 {

@@ -17,24 +17,24 @@ import (
 func TestDeadGolden(t *testing.T) {
 	at := time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 	letters := []listedLetter{
-		{Letter: 7, Source: "math", Reason: "BAD_JSON", Problem: "payload is not JSON: \x1b[2J" + strings.Repeat(" very", 30),
+		{Letter: 7, Source: "math", Reason: "INVALID_JSON", Problem: "payload is not JSON: \x1b[2J" + strings.Repeat(" very", 30),
 			Sequence: 120, Subject: "docs.math", Time: at},
 		{Letter: 8, Source: "web", Reason: "TOO_LARGE", Problem: "too many tokens", Sequence: 9, Subject: "docs.web.a",
 			Time: at.Add(time.Minute), Retried: true},
 	}
-	reasons := map[string]int64{"BAD_JSON": 1200, "TOO_LARGE": 34, "BAD_TOKENS": 34}
+	reasons := map[string]int64{"INVALID_JSON": 1200, "TOO_LARGE": 34, "BAD_TOKENS": 34}
 	goldentest.Compare(t, "dead/list.txt", func(w io.Writer) error {
 		return deadList{Total: 1268, Reasons: reasons, Letters: letters}.write(w)
 	})
 	letters = letters[:1]
 	letters[0].Source = ""
 	goldentest.Compare(t, "dead/list-one.txt", func(w io.Writer) error {
-		return deadList{Total: 1, Reasons: map[string]int64{"BAD_JSON": 1}, Letters: letters}.write(w)
+		return deadList{Total: 1, Reasons: map[string]int64{"INVALID_JSON": 1}, Letters: letters}.write(w)
 	})
 	goldentest.Compare(t, "dead/list-none.txt", func(w io.Writer) error { return deadList{}.write(w) })
 
 	l := deadletter.Letter{Letter: 7, Source: "math", Stream: "DOCS_math", Sequence: 120, Subject: "docs.math",
-		Reason: "BAD_JSON", Problem: "it is \x07 broken", Time: at,
+		Reason: "INVALID_JSON", Problem: "it is \x07 broken", Time: at,
 		Header: nats.Header{"X-Mine": {"a\nb", "c"}, "Content-Type": {"application/json"}},
 		Data:   []byte("{\"text\":\t\"\x1b[31mä\nend")}
 	goldentest.Compare(t, "dead/show.txt", func(w io.Writer) error { return writeLetter(w, l, false, false) })

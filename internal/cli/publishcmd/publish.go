@@ -214,7 +214,7 @@ func publishCommand(cmd *cobra.Command) *cobra.Command {
 	fl.BoolVar(&f.dryRun, "dry-run", false, "read everything, report what it contains, and publish nothing")
 	fl.BoolVar(&f.options.SkipTooLarge, "skip-too-large", false,
 		"skip and count documents larger than the server accepts")
-	fl.BoolVar(&f.options.SkipBad, "skip-bad", false, "skip and count lines and rows that are not documents")
+	fl.BoolVar(&f.options.SkipInvalid, "skip-invalid", false, "skip and count lines and rows that are not documents")
 	fl.StringVar(&f.trace.Endpoint, "trace", "",
 		"URL of an OpenTelemetry collector (OTLP over HTTP) for traces of sampled documents up to the ranks")
 	fl.Float64Var(&f.trace.Share, "trace-share", 0.0001, "with --trace: share of the documents to sample")
@@ -361,5 +361,5 @@ func nameSkipFlag(err error) error {
 	case refused.Reason == record.TooLarge:
 		return fmt.Errorf("%w (--skip-too-large skips such documents)", err)
 	}
-	return fmt.Errorf("%w (--skip-bad skips such lines and rows)", err)
+	return fmt.Errorf("%w (--skip-invalid skips such lines and rows)", err)
 }

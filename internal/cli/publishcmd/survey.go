@@ -59,8 +59,8 @@ func (f *publishFlags) survey(ctx context.Context, paths []string, stdin io.Read
 		return errors.New("interrupted before everything was read")
 	case len(report.Problems) > 0:
 		return errors.New("cannot publish the input: fix the reported problems")
-	case report.LeftOut[badRecord].Count > 0 && !f.options.SkipBad:
-		return errors.New("cannot publish the input: it has bad records (--skip-bad skips them)")
+	case report.LeftOut[badRecord].Count > 0 && !f.options.SkipInvalid:
+		return errors.New("cannot publish the input: it has bad records (--skip-invalid skips them)")
 	case report.LeftOut[tooLarge].Count > 0 && !f.options.SkipTooLarge:
 		return errors.New("cannot publish the input: it has documents that are too large (--skip-too-large skips them)")
 	case report.Documents+report.LeftOut[badRecord].Count+report.LeftOut[tooLarge].Count == 0:

@@ -37,7 +37,7 @@ func newRunDeleteCmd() *cobra.Command {
 		Short: "Delete the stored state of a run",
 		Long: `Delete the stored state of a run: its plan, its checkpoints, its low watermark
 and its leader record. Documents are kept. Documents that only this run retained
-are purged when another run over the stream releases documents (serve.release:
+are purged when another run over the stream releases documents (serve.retention:
 purge).
 
 The command fails while a live daemon leads the run: stop all of its daemons
@@ -149,7 +149,7 @@ func writeRemoved(w io.Writer, r runadmin.RunInfo, removed runadmin.Removal) {
 		}
 	}
 	fmt.Fprintf(w, "deleted run %s: %s\n", r.Run, strings.Join(parts, ", "))
-	for _, f := range removed.Floors {
+	for _, f := range removed.LowWatermarks {
 		if f.Runs == 0 {
 			fmt.Fprintf(w, "stream %s: no run needs its documents; they are kept until a run releases them\n",
 				f.Stream)

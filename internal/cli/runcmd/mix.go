@@ -173,9 +173,9 @@ func sourceState(s api.MixtureSource) string {
 	switch {
 	case s.Removed:
 		return "removed"
-	case s.UsedUp:
+	case s.Exhausted:
 		return "used up"
-	case s.Resting:
+	case s.Paused:
 		return "paused: no documents"
 	case s.Sealed:
 		return "sealed"

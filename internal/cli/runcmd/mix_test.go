@@ -57,8 +57,8 @@ func TestMixtureGolden(t *testing.T) {
 			{Name: "forum", Target: .05, Share: .04, Recent: .06, Epoch: 1, Epochs: mixture.Forever, RemainingDocuments: 12,
 				Sealed:  true,
 				Endless: true},
-			{Name: "math", Target: .1, Epochs: 2, Resting: true}, {Name: "old", Epochs: 1, Removed: true},
-			{Name: "web", Target: .6, Epochs: 1, UsedUp: true}}},
+			{Name: "math", Target: .1, Epochs: 2, Paused: true}, {Name: "old", Epochs: 1, Removed: true},
+			{Name: "web", Target: .6, Epochs: 1, Exhausted: true}}},
 	} {
 		goldentest.Compare(t, "mix/"+name+".txt", func(w io.Writer) error { return writeMixture(w, m) })
 	}

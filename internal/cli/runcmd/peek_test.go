@@ -18,7 +18,7 @@ func TestPeekGolden(t *testing.T) {
 				"<|endoftext|>"}},
 		{Info: document.Info{Sequence: 8, Subject: "docs.x", ID: "x"}, Total: 3, Tokens: []int32{10, 20, 30}},
 		{Info: document.Info{Sequence: 9, Subject: "docs.x", Bytes: 9}, Skip: "undecodable",
-			Problem: "BAD_JSON: payload is \x1b not JSON"},
+			Problem: "INVALID_JSON: payload is \x1b not JSON"},
 	}
 	goldentest.Compare(t, "peek/plain.txt", func(w io.Writer) error { return writeTexts(w, texts, plainBorders) })
 	goldentest.Compare(t, "peek/coloured.txt", func(w io.Writer) error { return writeTexts(w, texts, colouredBorders) })

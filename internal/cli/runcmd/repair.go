@@ -132,7 +132,7 @@ func writeDamage(w io.Writer, d maintenance.Damage) {
 		fmt.Fprintf(w, "  lost     %s (%s)\n", l.Description, where)
 	}
 	if d.UnreadableRecords > 0 {
-		fmt.Fprintf(w, "  unknown  %s more lost records: steps, drains, commits\n",
+		fmt.Fprintf(w, "  unknown  %s more lost records: steps, flushes, commits\n",
 			humanize.Count(d.UnreadableRecords))
 	}
 	if d.HasSameSteps() {

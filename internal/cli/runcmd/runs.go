@@ -36,7 +36,7 @@ and leader. Other columns:
   LENGTH             steps that the run will have, as its leader reports;
                      "so far" if more documents may be published
   COMMITTED          the step before which every job has committed
-  FLOOR              the low watermark: the first document that the run needs
+  LOW WATERMARK              the low watermark: the first document that the run needs
   PLAN, CHECKPOINTS  their size in bytes
 
 Below a run with several sources, each source has a line with its stream, its
@@ -90,11 +90,11 @@ func writeRuns(w io.Writer, all []runadmin.RunInfo) error {
 			only, several = r.Sources[0], nil
 		}
 		fmt.Fprintln(t, strings.Join([]string{r.Run, shortID(r.ID), cmp.Or(only.Stream, "-"), stateOf(r),
-			humanize.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(only.Floor),
+			humanize.Count(r.Steps), shortLength(r.Length), countOf(r.Committed), leaderOf(r.Leader), countOf(only.LowWatermark),
 			humanize.Bytes(int64(r.PlanBytes)), humanize.Bytes(int64(r.CheckpointBytes))}, "\t"))
 		for _, x := range several {
 			fmt.Fprintln(t, strings.Join([]string{"  " + x.Name, "", cmp.Or(x.Stream, "-"), stateOfSource(x), "", "", "", "",
-				countOf(x.Floor), "", ""}, "\t"))
+				countOf(x.LowWatermark), "", ""}, "\t"))
 		}
 	}
 	if err := t.Flush(); err != nil {

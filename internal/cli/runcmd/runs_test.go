@@ -16,7 +16,7 @@ func TestRunsGolden(t *testing.T) {
 		Padding: 1234}
 	goldentest.Compare(t, "runs/audited.txt", func(w io.Writer) error { return writeAudited(w, "pretrain", seen) })
 	seen.Ended = true
-	seen.Controls = []maintenance.ControlRecord{{Record: 57, Description: planrecord.Drain{Arrival: 120}.String()},
+	seen.Controls = []maintenance.ControlRecord{{Record: 57, Description: planrecord.Flush{Arrival: 120}.String()},
 		{Record: 310, Description: planrecord.SealSource{Arrival: 11_000, Requester: "alice", Last: 12_000}.String()}}
 	goldentest.Compare(t, "runs/audited-ended.txt", func(w io.Writer) error { return writeAudited(w, "pretrain", seen) })
 	for name, d := range map[string]maintenance.Damage{

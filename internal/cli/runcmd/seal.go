@@ -46,11 +46,11 @@ the others. With epochs set, the source is read again.`,
 	return cmd
 }
 
-// NewDrainCmd returns the command drain.
-func NewDrainCmd() *cobra.Command {
+// NewFlushCmd returns the command flush.
+func NewFlushCmd() *cobra.Command {
 	var client command.FlightClient
 	cmd := &cobra.Command{
-		Use:   "drain",
+		Use:   "flush",
 		Short: "Flush buffered documents up to the current end of the stream",
 		Long: `Flush buffered documents up to the current end of the document stream, and
 continue. The documents are those in pool, holdback and shuffle window. Readers
@@ -58,10 +58,10 @@ get the complete steps of the flushed rows. Rows that do not fill a step wait
 for later rows. Flushing pads some rows that would otherwise be filled. The plan
 records the decision, so that a restart repeats it. serve.linger flushes a quiet
 stream automatically.`,
-		Example: `  loaderd publish corpus/ && loaderd drain`,
+		Example: `  loaderd publish corpus/ && loaderd flush`,
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return record(&client, cmd, "drain", (*flightclient.Client).Drain, "flushed run %s up to arrival %d\n",
+			return record(&client, cmd, "flush", (*flightclient.Client).Flush, "flushed run %s up to arrival %d\n",
 				"flushed run %s up to its position in its sources: %s\n")
 		},
 	}

@@ -123,11 +123,11 @@ func writeStatus(w io.Writer, s api.Status) error {
 		{"JOB\tRANK\tSTATE\tSENT\tCONSUMED\tLAG\tWAIT P50\tP99\tBYTES/S\tDAEMON", func(w io.Writer) {
 			rankLines(w, s)
 		}, len(s.Ranks)},
-		{"KEEPER\tCOMMITTED", func(w io.Writer) {
-			for _, k := range s.Keepers {
-				fmt.Fprintf(w, "%s\t%s\n", k.Keeper, humanize.Count(k.Step))
+		{"JOB\tCOMMITTED", func(w io.Writer) {
+			for _, k := range s.Commits {
+				fmt.Fprintf(w, "%s\t%s\n", k.Job, humanize.Count(k.Step))
 			}
-		}, len(s.Keepers)},
+		}, len(s.Commits)},
 		{"DAEMON\tRANKS\tFLIGHT\tPAGE\t", func(w io.Writer) { daemonLines(w, s) }, len(s.Daemons)},
 		{"SKIPPED\tREASON\tWHAT TO DO", func(w io.Writer) {
 			for _, x := range s.Skipped {

@@ -32,7 +32,7 @@ func (p *packingFlags) short() int {
 
 // methodFlags are the parameters that only some methods use.
 var methodFlags = []struct{ flag, parameter string }{
-	{"hold", "hold"}, {"overlap", "overlap"}, {"extra", "extra"}, {"padding-threshold", "padding_threshold"},
+	{"holdback", "holdback"}, {"overlap", "overlap"}, {"extra", "extra"}, {"padding-threshold", "padding_threshold"},
 	{"retriever", "splice"}, {"k", "splice"}, {"order", "splice"}, {"fill", "splice"}, {"path-bonus", "splice"},
 	{"near-duplicate", "splice"},
 	{"postings", "splice"}, {"dimension", "splice"},
@@ -47,8 +47,8 @@ func (p *packingFlags) register(cmd *cobra.Command) {
 	f.IntSliceVar(&c.Buckets, "buckets", nil, "row lengths in tokens, ascending")
 	f.IntVar(&c.Pool, "pool", defaults.Pool,
 		"pieces in the packing pool; 0: the whole input, by default without age limit and holdback")
-	f.IntVar(&c.Hold, "hold", defaults.Hold,
-		"holdback: pieces in finished rows that are kept back, in percent of the pool ("+methodsWith("hold")+
+	f.IntVar(&c.Holdback, "holdback", defaults.Holdback,
+		"holdback: pieces in finished rows that are kept back, in percent of the pool ("+methodsWith("holdback")+
 			"); 0: none")
 	f.IntVar(&c.MaxAge, "max-age", defaults.MaxAge, "documents that may arrive while a document waits; 0: unlimited")
 	f.Uint64Var(&c.Seed, "seed", 0, "key of the method's random draws")
@@ -98,8 +98,8 @@ func (p *packingFlags) settle(cmd *cobra.Command) {
 	if p.config.Pool == 0 && !cmd.Flags().Changed("max-age") {
 		p.config.MaxAge = 0
 	}
-	if p.config.Pool == 0 && !cmd.Flags().Changed("hold") {
-		p.config.Hold = 0
+	if p.config.Pool == 0 && !cmd.Flags().Changed("holdback") {
+		p.config.Holdback = 0
 	}
 }
 

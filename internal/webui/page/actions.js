@@ -6,7 +6,7 @@ import { count, percent } from "./format.js";
 const actions = {
   checkpoint: { title: "Store a checkpoint", button: "Store it", about: "Stores the planner's state now, so that a restart has less to plan again. Changes no step." },
   measure: { title: "Count the steps", button: "Count them", about: "Plans the rest of the run in the background to say exactly how many steps it will have. Takes processor time, changes no step." },
-  drain: { title: "Drain", button: "Drain the run", about: "Packs everything that waits now, with more padding in these rows, and then goes on. It becomes a record of the plan and cannot be undone." },
+  flush: { title: "Flush", button: "Flush the run", about: "Packs everything that waits now, with more padding in these rows, and then goes on. It becomes a record of the plan and cannot be undone." },
   seal: { title: "Seal", button: "Seal", about: "Ends the stream of documents behind its present last one: the run ends when all of them are used. It becomes a record of the plan and cannot be undone.", fields: sealFields },
   mix: { title: "Change the weights", button: "Change them", about: "Gives sources other shares from a step on that is not planned yet. It becomes a record of the plan; another change can follow.", fields: mixFields, mixed: true },
 };

@@ -88,7 +88,7 @@ export async function follow({ status, away, denied }) {
       for await (const event of events(answer.body, listen)) {
         wait = first;
         if (event.name === "status") status(event.data);
-        else throw new Problem(event.data.reason === "BAD_TOKEN" ? 401 : event.data.reason === "FORBIDDEN" ? 403 : 503, event.data);
+        else throw new Problem(event.data.reason === "INVALID_TOKEN" ? 401 : event.data.reason === "FORBIDDEN" ? 403 : 503, event.data);
       }
       away(new Problem(0, { message: "The daemon has ended the connection." }));
     } catch (e) {

@@ -12,7 +12,7 @@ const stages = {
   queues: ["Bucket queues", "that wait for their step to be full"],
   ahead: ["Planned ahead", "beyond what ranks asked for"],
   read: ["Read", "that all ranks have, of those planned"],
-  committed: ["Committed", "that all keepers' checkpoints cover, of those planned"],
+  committed: ["Committed", "covered by the checkpoints of all committing jobs, of the planned steps"],
 };
 
 export function updateFlow(s) {

@@ -94,7 +94,7 @@ function byTime(t) {
     { id: "chart-waiting", title: "Waiting", about: "Part of the time in which a rank waited for a step that was not planned.", data: { ...shares, atLeast: 0.05, series: [{ name: "waiting", color: "warn", values: t.waiting ?? [] }] } },
     { id: "chart-split", title: "Split and related", about: "Documents in more than one piece; with splice, rows that did not run out of related documents.", data: { ...shares, atLeast: 0.01,
       series: [{ name: "split", color: 1, values: t.split ?? [] }, ...(t.related?.length ? [{ name: "related", color: 2, values: t.related }] : [])] } },
-    { id: "chart-steps", title: "Steps that wait", about: "Of those planned: not read by all ranks yet, and not committed by all keepers yet.", data: { ...axis, yText: short, low: 0, atLeast: 4,
+    { id: "chart-steps", title: "Steps that wait", about: "Of those planned: not read by all ranks yet, and not committed by all jobs yet.", data: { ...axis, yText: short, low: 0, atLeast: 4,
       series: [["not read", 0, t.read_steps], ["not committed", 2, t.committed_steps]].map(([name, color, done]) => ({ name, color, values: (t.planned_steps ?? []).map((n, i) => Math.max(n - (done?.[i] ?? 0), 0)) })) } },
   ];
   if ((t.health ?? []).length) out[0].data.marks = healthMarks(t, x);

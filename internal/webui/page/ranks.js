@@ -1,4 +1,4 @@
-// Ranks, by job: a strip that shows at a glance who is behind, and a table of each, worst first. Keepers below.
+// Ranks, by job: a strip that shows at a glance who is behind, and a table of each, worst first. Commits below.
 import { byId, el, keyed, mark, say, show, table } from "./dom.js";
 import { bytes, count, daemonName, duration, several, since } from "./format.js";
 
@@ -14,7 +14,7 @@ export function updateRanks(s) {
   for (const r of s.ranks ?? []) jobs.set(r.job, [...(jobs.get(r.job) ?? []), r]);
   show(byId("ranks-none"), jobs.size === 0);
   keyed(byId("jobs"), [...jobs], ([name]) => name, makeJob, (job, [name, ranks]) => updateJob(job, name, ranks, s));
-  updateKeepers(s);
+  updateCommits(s);
 }
 
 function makeJob([name]) {
@@ -95,19 +95,19 @@ function updateCell(cell, r, most) {
   mark(cell.node, "title", `rank ${r.rank} of ${r.world}: ${r.state}, ${several(r.consumed, "step")} ${r.unit === "sent" ? "sent" : "consumed"}, ${several(r.lag, "step")} behind, waits ${duration(r.wait_p99)} at most, by ${daemonName(r.daemon)}`);
 }
 
-let keepers;
+let commits;
 
-function updateKeepers(s) {
-  if (!keepers) {
-    keepers = table("Keepers", [
-      { name: "Keeper", text: (k) => k.keeper, left: true },
+function updateCommits(s) {
+  if (!commits) {
+    commits = table("Commits", [
+      { name: "Job", text: (k) => k.job, left: true },
       { name: "Committed", about: "its own checkpoint covers all steps before this one", text: (k) => `before step ${count(k.step)}` },
       { name: "Behind what is planned", text: (k) => several(Math.max(k.planned - k.step, 0), "step") },
-    ], (k) => k.keeper);
-    byId("keepers").append(el("p", { class: "small" }), keepers.node);
+    ], (k) => k.job);
+    byId("commits").append(el("p", { class: "small" }), commits.node);
   }
-  const all = (s.keepers ?? []).map((k) => ({ ...k, planned: s.planned_steps }));
-  say(byId("keepers").firstElementChild, all.length ? "" : "No trainer has committed a step yet.");
-  show(keepers.node, all.length > 0);
-  keepers.update(all);
+  const all = (s.commits ?? []).map((k) => ({ ...k, planned: s.planned_steps }));
+  say(byId("commits").firstElementChild, all.length ? "" : "No trainer has committed a step yet.");
+  show(commits.node, all.length > 0);
+  commits.update(all);
 }

@@ -49,14 +49,14 @@ function shareCell(cell, x) {
 // share writes a share; there is none before the first step.
 const share = (v) => (v == null ? "–" : percent(v));
 
-const dry = (x) => x.dry_since && !x.used_up && !x.removed && Date.parse(now) - Date.parse(x.dry_since) > quiet * 1000;
+const dry = (x) => x.dry_since && !x.exhausted && !x.removed && Date.parse(now) - Date.parse(x.dry_since) > quiet * 1000;
 
 function state(x) {
   const bad = x.undecodable ? `, ${count(x.undecodable)} documents undecodable` : "";
   if (x.removed) return `removed${bad}`;
   if (x.down_since) return `out of reach for ${since(x.down_since, now)}${bad}`;
-  if (x.used_up) return `used up${bad}`;
+  if (x.exhausted) return `exhausted${bad}`;
   if (dry(x)) return `dry for ${since(x.dry_since, now)}${bad}`;
-  if (x.resting) return `rests${bad}`;
+  if (x.paused) return `paused${bad}`;
   return `${x.sealed ? "sealed" : "open"}${bad}`;
 }

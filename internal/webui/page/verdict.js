@@ -64,7 +64,7 @@ function facts(s) {
     [count(s.planned_steps), "steps planned"],
     [counted(s.sent_steps), "steps sent", "to every rank of the job that is furthest on"],
     [counted(s.consumed_steps), "steps consumed", "by the trainers of all of its ranks"],
-    [count(s.committed_step), "steps committed", "all keepers' checkpoints cover them"],
+    [count(s.committed_step), "steps committed", "the checkpoints of all committing jobs cover them"],
   ];
   const length = s.length;
   if (length?.steps && !s.ended) out.push([(length.exact ? "" : "≈ ") + count(length.steps), "steps in all", length.exact ? "" : `give or take ${count(length.error)}`]);

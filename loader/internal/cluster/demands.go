@@ -128,9 +128,9 @@ func (d *demands) departLocked(id string) {
 		return
 	}
 	delete(d.daemons, id)
-	now, keepers := time.Now(), d.view.Snapshot().Keepers
+	now, commits := time.Now(), d.view.Snapshot().Commits
 	for job, j := range x.demand.Jobs {
 		d.departed.Open(job, j.RetainFrom, j.Sent, now)
-		d.departed.Close(job, keepers, now)
+		d.departed.Close(job, commits, now)
 	}
 }

@@ -43,7 +43,7 @@ const (
 )
 
 // encode returns the encoded heartbeat. It omits jobs if the heartbeat would exceed maxHeartbeatBytes.
-func (w heartbeat) encode(keepers planrecord.Keepers) ([]byte, error) {
+func (w heartbeat) encode(commits planrecord.Commits) ([]byte, error) {
 	b, err := json.Marshal(w)
 	if err != nil || len(b) <= maxHeartbeatBytes || w.Demand == nil {
 		return b, err
@@ -55,7 +55,7 @@ func (w heartbeat) encode(keepers planrecord.Keepers) ([]byte, error) {
 	if b, err = json.Marshal(x); err != nil {
 		return nil, err
 	}
-	short := w.Demand.Truncate(maxHeartbeatBytes-len(b)-len(`"jobs":{},`), keepers)
+	short := w.Demand.Truncate(maxHeartbeatBytes-len(b)-len(`"jobs":{},`), commits)
 	x.Demand = &short
 	return json.Marshal(x)
 }
@@ -77,7 +77,7 @@ func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 		return w, fmt.Errorf("%q is no address", w.Address)
 	}
 	if w.Roll != nil {
-		if err := w.Roll.Validate(planrecord.ValidKeeper); err != nil {
+		if err := w.Roll.Validate(planrecord.ValidJob); err != nil {
 			return w, err
 		}
 	}
@@ -96,7 +96,7 @@ func decodeHeartbeat(b []byte) (w heartbeat, err error) {
 		return w, fmt.Errorf("%d jobs", len(w.Demand.Jobs))
 	}
 	for job := range w.Demand.Jobs {
-		if err := planrecord.ValidKeeper(job); err != nil && job != state.UnnamedJob {
+		if err := planrecord.ValidJob(job); err != nil && job != state.UnnamedJob {
 			return w, err
 		}
 	}

@@ -32,7 +32,7 @@ func listener() *Coordinator {
 	header := planrecord.Header{Config: runconfig.Config{}}
 	v := planview.New(termLog{}, header.Config, o)
 	v.ApplyOpened(planview.OpenedPlan{Header: header, Steps: 10, Tail: 1, Validator: header.Validator(),
-		Keepers: planrecord.Keepers{"trainer": 6}})
+		Commits: planrecord.Commits{"trainer": 6}})
 	if err := v.Follow(context.Background()); err != nil {
 		panic(err)
 	}
@@ -103,16 +103,16 @@ func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
 		planrecord.StepPart{}} {
 		_, err := Request{Record: planrecord.Encode(e)}.decodeEntry()
 		var refused *fault.Error
-		if !errors.As(err, &refused) || refused.Reason != fault.BadTicket {
+		if !errors.As(err, &refused) || refused.Reason != fault.InvalidTicket {
 			t.Errorf("%T: %v", e, err)
 		}
 	}
 	if _, err := (Request{Record: []byte("rubbish")}).decodeEntry(); err == nil {
 		t.Error("rubbish is taken for a record")
 	}
-	for _, e := range []planrecord.Entry{planrecord.Seal{Requester: "a"}, planrecord.Drain{},
-		planrecord.Commit{Keeper: "a"},
-		planrecord.Leave{Keeper: "a"}} {
+	for _, e := range []planrecord.Entry{planrecord.Seal{Requester: "a"}, planrecord.Flush{},
+		planrecord.Commit{Job: "a"},
+		planrecord.Leave{Job: "a"}} {
 		if have, err := (Request{Record: planrecord.Encode(e)}).decodeEntry(); err != nil || have != e {
 			t.Errorf("%v: %v, %v", e, have, err)
 		}
@@ -173,7 +173,7 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 		d.Jobs[fmt.Sprintf("%04d%s", (i*7)%512, strings.Repeat("<", 60))] = x
 	}
 	d.Needed, d.Furthest = 900, 1<<52+600
-	committed := planrecord.Keepers{}
+	committed := planrecord.Commits{}
 	for job, x := range d.Jobs {
 		if x.RetainFrom < 1003 {
 			committed[job] = x.RetainFrom
@@ -215,7 +215,7 @@ func TestWord_IsBoundedInBytes(t *testing.T) {
 }
 
 func FuzzRequests(f *testing.F) {
-	for _, e := range []planrecord.Entry{planrecord.Seal{Requester: "a"}, planrecord.Commit{Keeper: "a", Step: 7},
+	for _, e := range []planrecord.Entry{planrecord.Seal{Requester: "a"}, planrecord.Commit{Job: "a", Step: 7},
 		planrecord.End{Steps: 1}, planrecord.Mix{},
 		planrecord.Mix{RequestID: "a"}, planrecord.SealSource{Source: 1}} {
 		b, _ := json.Marshal(Request{Record: planrecord.Encode(e), Retry: true, AfterRecord: 1<<64 - 1})

@@ -91,7 +91,7 @@ func (b *heartbeats) publishReport(h heartbeat, round uint64) (bytes int) {
 // publish sends a heartbeat and returns its size in bytes.
 func (b *heartbeats) publish(h heartbeat) int {
 	h.Daemon, h.Address = b.setup.Backends.Daemon, b.address
-	encoded, err := h.encode(b.setup.View.Snapshot().Keepers)
+	encoded, err := h.encode(b.setup.View.Snapshot().Commits)
 	if err == nil {
 		err = b.setup.Backends.Bus.Publish(encoded)
 	}

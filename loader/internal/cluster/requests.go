@@ -20,7 +20,7 @@ const requestTimeout = 5 * time.Second
 // Request asks the leader to record an entry or to take a checkpoint.
 type Request struct {
 	Record []byte `json:"record,omitempty"` // encoded entry; a control without its place
-	// Retry means that the request was sent before and its response was lost. A drain of at least the arrivals up to
+	// Retry means that the request was sent before and its response was lost. A flush of at least the arrivals up to
 	// Least that is recorded after record After of the plan is then the response.
 	Retry       bool   `json:"again,omitempty"`
 	AfterRecord uint64 `json:"after,omitempty"`
@@ -127,18 +127,18 @@ func (r *requester) executeRequest(ctx context.Context, q Request) (leader.Resul
 		if x, found, err := leader.FindDecidedChange(ctx, r.setup.Backends.Plan, e); found || err != nil {
 			return leader.Result{Mix: &x}, err
 		}
-	case planrecord.Drain:
+	case planrecord.Flush:
 		if !q.Retry {
 			break
 		}
-		if at, found, err := l.Drained(ctx, q.AfterRecord, q.MinArrival); found || err != nil {
+		if at, found, err := l.Flushed(ctx, q.AfterRecord, q.MinArrival); found || err != nil {
 			return leader.Result{At: at}, err
 		}
 	}
 	return l.Execute(ctx, leader.Command{Entry: e, DryRun: q.DryRun})
 }
 
-// decodeEntry returns the requested entry: a control without its place, the end of all sources, a change of keepers, or
+// decodeEntry returns the requested entry: a control without its place, the end of all sources, a change of committing jobs, or
 // nil for a checkpoint.
 func (q Request) decodeEntry() (planrecord.Entry, error) {
 	if q.Record == nil {
@@ -146,13 +146,13 @@ func (q Request) decodeEntry() (planrecord.Entry, error) {
 	}
 	e, err := planrecord.Decode(q.Record)
 	if err != nil {
-		return nil, &fault.Error{Reason: fault.BadTicket, Message: err.Error()}
+		return nil, &fault.Error{Reason: fault.InvalidTicket, Message: err.Error()}
 	}
 	switch e.(type) {
 	case planrecord.Control, planrecord.Seal, planrecord.Commit, planrecord.Leave:
 		return e, nil
 	}
-	return nil, &fault.Error{Reason: fault.BadTicket, Message: fmt.Sprintf("nobody can ask for a record of kind %d",
+	return nil, &fault.Error{Reason: fault.InvalidTicket, Message: fmt.Sprintf("nobody can ask for a record of kind %d",
 		e.Kind())}
 }
 

@@ -179,12 +179,12 @@ func (e *Estimator) Measure(ctx context.Context) error {
 		return err
 	}
 	if open := c.openSources(); len(open) > 0 {
-		return &fault.Error{Reason: fault.BadTicket,
+		return &fault.Error{Reason: fault.InvalidTicket,
 			Message: fmt.Sprintf("%v may get more documents: how many steps the run will have is not decided", open),
 			Advice:  "seal it (loaderd seal, loaderd source seal), or take the estimate"}
 	}
 	if c.isEndless() {
-		return &fault.Error{Reason: fault.BadTicket,
+		return &fault.Error{Reason: fault.InvalidTicket,
 			Message: "the run has no end: a source is read for ever, or no source that has documents left has a weight",
 			Advice:  "end it by mix.end: first, or give the source a number of epochs"}
 	}
@@ -200,7 +200,7 @@ func (c PlannerCopy) isEndless() bool {
 	left := make([]float64, len(c.Sources))
 	for i, s := range c.Sources {
 		switch {
-		case s.UsedUp || s.Removed:
+		case s.Exhausted || s.Removed:
 		case s.Epochs == mixture.Forever:
 			left[i] = math.Inf(1)
 		default:

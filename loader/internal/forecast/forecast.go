@@ -90,7 +90,7 @@ func (f *forecast) updateLength(ctx context.Context) (ended bool, err error) {
 // rests reports whether a source with remaining documents is paused. When it resumes is undecided.
 func (c PlannerCopy) rests() bool {
 	for _, s := range c.Sources {
-		if s.Resting && !s.UsedUp && !s.Removed {
+		if s.Paused && !s.Exhausted && !s.Removed {
 			return true
 		}
 	}
@@ -122,7 +122,7 @@ func (f *forecast) sampleRemaining(ctx context.Context, c PlannerCopy) ([]remain
 	size := min(int(f.round)*max(Limits.Read/n, minSampleDocuments), max(Limits.Sample/n, minSampleDocuments))
 	for i := range out {
 		r := &out[i]
-		if c.Sources[i].Removed || c.Sources[i].UsedUp {
+		if c.Sources[i].Removed || c.Sources[i].Exhausted {
 			continue
 		}
 		state, err := streams[i].Documents.State(ctx)
@@ -298,7 +298,7 @@ func (p *simulation) sealSources(c PlannerCopy) {
 		if !s.Sealed && !s.Removed && !p.isSealPending(i) {
 			p.Record(planrecord.SealSource{Arrival: c.Clock, Source: i, Last: p.remaining[i].lastStored})
 		}
-		if s.Resting && !s.Removed {
+		if s.Paused && !s.Removed {
 			p.Record(planrecord.Rest{Arrival: c.Clock, Source: i})
 		}
 	}

@@ -32,7 +32,7 @@ type Tracker struct {
 }
 
 func New(o backend.Options) *Tracker {
-	after := o.Silent
+	after := o.IdleReaderTimeout
 	if after <= 0 {
 		after = DefaultRetention
 	}
@@ -51,9 +51,9 @@ func (s *Tracker) Open(job string, from, next uint64, now time.Time) *StepRange 
 }
 
 // Report records how many steps the trainer of a job has consumed that has had no reader here.
-func (s *Tracker) Report(job string, taken uint64, keepers planrecord.Keepers, now time.Time) {
+func (s *Tracker) Report(job string, taken uint64, commits planrecord.Commits, now time.Time) {
 	x := s.Open(job, taken, taken, now)
-	s.Close(job, keepers, now)
+	s.Close(job, commits, now)
 	x.reportOnly = true
 }
 
@@ -72,7 +72,7 @@ func (s *Tracker) sentSteps(job string) uint64 {
 
 // Close records that a job no longer has a reader. Beyond maxClosedJobs, the job that has been without readers for
 // longest is removed. What it retains is added to state.UnnamedJob, unless the job has committed.
-func (s *Tracker) Close(job string, keepers planrecord.Keepers, now time.Time) {
+func (s *Tracker) Close(job string, commits planrecord.Commits, now time.Time) {
 	s.ByJob[job].closedAt = now
 	gone, oldest := 0, ""
 	for name, x := range s.ByJob {
@@ -88,7 +88,7 @@ func (s *Tracker) Close(job string, keepers planrecord.Keepers, now time.Time) {
 	}
 	x := s.ByJob[oldest]
 	delete(s.ByJob, oldest)
-	if _, committed := keepers[oldest]; committed || !s.retains(x, now) {
+	if _, committed := commits[oldest]; committed || !s.retains(x, now) {
 		return
 	}
 	rest := s.ByJob[state.UnnamedJob]

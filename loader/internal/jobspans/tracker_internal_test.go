@@ -17,9 +17,9 @@ import (
 func TestSpans_BoundedAndRetained(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const after = time.Hour
-		s := New(backend.Options{Silent: after})
+		s := New(backend.Options{IdleReaderTimeout: after})
 		now := time.Unix(0, 0)
-		keepers := planrecord.Keepers{"job 1": 3}
+		commits := planrecord.Commits{"job 1": 3}
 		type life struct {
 			from uint64
 			gone time.Time
@@ -30,7 +30,7 @@ func TestSpans_BoundedAndRetained(t *testing.T) {
 			job, from := fmt.Sprint("job ", i), rapid.Uint64Range(0, 9).Draw(t, "from")
 			s.Open(job, from, from+5, now)
 			now = now.Add(time.Duration(rapid.IntRange(0, 20).Draw(t, "seconds")) * time.Second)
-			s.Close(job, keepers, now)
+			s.Close(job, commits, now)
 			lives[job] = life{from, now}
 		}
 		if len(s.ByJob) > maxClosedJobs+1 {
@@ -39,14 +39,14 @@ func TestSpans_BoundedAndRetained(t *testing.T) {
 		at := now.Add(time.Duration(rapid.IntRange(0, 3600).Draw(t, "later")) * time.Second)
 		want := uint64(state.NoStep)
 		for job, x := range lives {
-			if _, committed := keepers[job]; !committed && at.Sub(x.gone) < after {
+			if _, committed := commits[job]; !committed && at.Sub(x.gone) < after {
 				want = min(want, x.from)
 			}
 		}
-		if _, have := (state.Demand{Jobs: s.AddTo(nil, at)}).RetainingJob(keepers); have > want {
+		if _, have := (state.Demand{Jobs: s.AddTo(nil, at)}).RetainingJob(commits); have > want {
 			t.Fatalf("documents are retained from step %d on, want %d", have, want)
 		}
-		if _, have := (state.Demand{Jobs: s.AddTo(nil, now.Add(after))}).RetainingJob(keepers); have != state.NoStep {
+		if _, have := (state.Demand{Jobs: s.AddTo(nil, now.Add(after))}).RetainingJob(commits); have != state.NoStep {
 			t.Fatalf("documents are retained from step %d on after %s", have, after)
 		}
 	})

@@ -47,10 +47,10 @@ const maxCheckpointRequests = 64
 func (c *checkpointer) handleRequest(ctx context.Context, q Command) error {
 	switch {
 	case c.applier.Ended:
-		return c.queue.reply(ctx, q, refusal(fault.BadTicket,
+		return c.queue.reply(ctx, q, refusal(fault.InvalidTicket,
 			"the run has ended at step %d: its plan is complete and needs no checkpoint", c.applier.Planner.Next()))
 	case !c.uploads.isEnabled():
-		return c.queue.reply(ctx, q, refusal(fault.BadTicket, "this run has no place for checkpoints"))
+		return c.queue.reply(ctx, q, refusal(fault.InvalidTicket, "this run has no place for checkpoints"))
 	case len(c.requests) == maxCheckpointRequests:
 		q.reply <- Result{err: &fault.Error{Reason: fault.PlanLogDown,
 			Message: fmt.Sprintf("%d requests wait for a checkpoint", maxCheckpointRequests),

@@ -60,46 +60,46 @@ func (h *commandHandler) handle(ctx context.Context, q Command) error {
 	case planrecord.Commit:
 		return h.commit(ctx, e, q)
 	case planrecord.Leave:
-		if _, known := h.applier.Keepers[e.Keeper]; !known {
-			return h.queue.reply(ctx, q, Result{At: h.applier.Keepers.Committed()})
+		if _, known := h.applier.Commits[e.Job]; !known {
+			return h.queue.reply(ctx, q, Result{At: h.applier.Commits.Committed()})
 		}
-		return h.recordKeepers(ctx, e, q)
+		return h.recordCommits(ctx, e, q)
 	case planrecord.Seal:
 		return h.sealAll(ctx, e, q)
 	case planrecord.Control:
 		return h.handleControl(ctx, e, q)
 	}
-	q.reply <- refusal(fault.BadTicket, "nobody can ask for a record of kind %d", q.Entry.Kind())
+	q.reply <- refusal(fault.InvalidTicket, "nobody can ask for a record of kind %d", q.Entry.Kind())
 	return nil
 }
 
-// commit records the commit of a keeper.
+// commit records the commit of a job.
 func (h *commandHandler) commit(ctx context.Context, c planrecord.Commit, q Command) error {
-	planned, keepers := h.setup.View.PlannedSteps(), h.applier.Keepers
-	_, known := keepers[c.Keeper]
-	step, changes := keepers.StepAfter(c)
-	if !known { // documents that the other keepers have committed may be purged, except those that its own job retains
-		step = max(step, min(keepers.Committed(), h.demand.retainedStep(c.Keeper)))
+	planned, commits := h.setup.View.PlannedSteps(), h.applier.Commits
+	_, known := commits[c.Job]
+	step, changes := commits.StepAfter(c)
+	if !known { // documents that the other jobs have committed may be purged, except those that its own job retains
+		step = max(step, min(commits.Committed(), h.demand.retainedStep(c.Job)))
 	}
 	switch {
 	case c.Step > planned:
 		return h.refuse(ctx, q, "commit of step %d, but the plan holds %d steps", c.Step, planned)
-	case !known && len(keepers) == planrecord.MaxKeepers:
-		return h.refuse(ctx, q, "the run has %d keepers, and %q would be one more: let one leave first",
-			planrecord.MaxKeepers, c.Keeper)
+	case !known && len(commits) == planrecord.MaxCommittingJobs:
+		return h.refuse(ctx, q, "the run has %d committing jobs, and %q would be one more: let one leave first",
+			planrecord.MaxCommittingJobs, c.Job)
 	case !changes:
-		return h.queue.reply(ctx, q, Result{At: keepers.Committed()})
+		return h.queue.reply(ctx, q, Result{At: commits.Committed()})
 	}
-	return h.recordKeepers(ctx, planrecord.Commit{Keeper: c.Keeper, Step: step}, q)
+	return h.recordCommits(ctx, planrecord.Commit{Job: c.Job, Step: step}, q)
 }
 
-// recordKeepers records a change of keepers. It takes effect once it is stored.
-func (h *commandHandler) recordKeepers(ctx context.Context, e planrecord.Entry, q Command) error {
+// recordCommits records a change of committing jobs. It takes effect once it is stored.
+func (h *commandHandler) recordCommits(ctx context.Context, e planrecord.Entry, q Command) error {
 	h.applier.Record(e)
-	keepers := h.applier.Keepers
+	commits := h.applier.Commits
 	return h.queue.append(ctx, planWrite{records: [][]byte{planrecord.Encode(e)}, onStored: func(context.Context) {
-		h.setup.View.SetKeepers(keepers)
-		q.reply <- Result{At: keepers.Committed()}
+		h.setup.View.SetCommits(commits)
+		q.reply <- Result{At: commits.Committed()}
 	}})
 }
 
@@ -112,7 +112,7 @@ func (h *commandHandler) recordControl(ctx context.Context, c planrecord.Control
 
 // refuse replies that a command cannot be executed as it is.
 func (h *commandHandler) refuse(ctx context.Context, q Command, format string, args ...any) error {
-	return h.queue.reply(ctx, q, refusal(fault.BadTicket, format, args...))
+	return h.queue.reply(ctx, q, refusal(fault.InvalidTicket, format, args...))
 }
 
 // unknownEndResult returns the result while the last document is unknown.

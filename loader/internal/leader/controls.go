@@ -14,7 +14,7 @@ import (
 )
 
 // handleControl records the control of a command. The control takes effect before the next document that the
-// planner reads. A drain of a single-source run takes effect after the current last document.
+// planner reads. A flush of a single-source run takes effect after the current last document.
 func (h *commandHandler) handleControl(ctx context.Context, c planrecord.Control, q Command) error {
 	if m, mixes := c.(planrecord.Mix); mixes { // also after the end: the reply to an earlier change may have been lost
 		x, found, err := h.findChange(ctx, m)
@@ -31,8 +31,8 @@ func (h *commandHandler) handleControl(ctx context.Context, c planrecord.Control
 		return h.queue.reply(ctx, q, h.resultAfterEnd(c))
 	}
 	switch c := c.(type) {
-	case planrecord.Drain:
-		return h.drain(ctx, c, q)
+	case planrecord.Flush:
+		return h.flush(ctx, c, q)
 	case planrecord.SealSource:
 		status := h.applier.Planner.Mixture().Status()
 		if c.Source >= len(status) || status[c.Source].Removed {
@@ -48,10 +48,10 @@ func (h *commandHandler) handleControl(ctx context.Context, c planrecord.Control
 	return h.refuse(ctx, q, "nobody can ask for a record of kind %d", c.Kind())
 }
 
-// drain records a drain.
-func (h *commandHandler) drain(ctx context.Context, c planrecord.Drain, q Command) error {
+// flush records a flush.
+func (h *commandHandler) flush(ctx context.Context, c planrecord.Flush, q Command) error {
 	if s := h.applier.Planner.Mixture().Status(); len(s) == 1 && s[0].Sealed {
-		return h.refuse(ctx, q, "the run is sealed behind document %d: nothing is left to drain after it",
+		return h.refuse(ctx, q, "the run is sealed behind document %d: nothing is left to flush after it",
 			s[0].Last)
 	}
 	present, err := h.setup.Streams.LastArrival(ctx, h.header)
@@ -94,7 +94,7 @@ func (h *commandHandler) resultAfterEnd(c planrecord.Control) Result {
 		}
 	}
 	why := endReason(h.applier.Planner.Mixture().Status(), h.setup.Config.Mix.End)
-	return refusal(fault.BadTicket, "the run has ended: %s", why)
+	return refusal(fault.InvalidTicket, "the run has ended: %s", why)
 }
 
 // endReason returns why the run has ended, from the state of its sources and mix.end.
@@ -103,7 +103,7 @@ func endReason(sources []mixture.Status, end string) string {
 	for _, s := range sources {
 		switch {
 		case s.Removed:
-		case s.UsedUp:
+		case s.Exhausted:
 			used = append(used, s.Name)
 		default:
 			left = append(left, s.Name)
@@ -139,7 +139,7 @@ func (h *commandHandler) sealSources(ctx context.Context, by string, q Command, 
 			return nil
 		}
 		s := h.applier.Planner.Mixture()
-		// State may be older than the documents that the planner has read or that a drain is placed after.
+		// State may be older than the documents that the planner has read or that a flush is placed after.
 		last := max(state.Last, s.NextSequence(i)-1, lastPendingDocument(h.applier, i))
 		at = max(at, last)
 		c := planrecord.SealSource{Arrival: h.applier.Planner.Clock(), Requester: by, Source: i, Last: last}
@@ -158,7 +158,7 @@ func (h *commandHandler) sealSources(ctx context.Context, by string, q Command, 
 	}})
 }
 
-// lastPendingDocument returns the last document of a source that a recorded drain is placed after, if the run has no
+// lastPendingDocument returns the last document of a source that a recorded flush is placed after, if the run has no
 // other source.
 func lastPendingDocument(a *planner.Applier, source int) uint64 {
 	if n := len(a.Pending); n > 0 && a.Planner.Mixture().Len() == 1 {

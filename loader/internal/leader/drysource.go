@@ -33,7 +33,7 @@ func (l *loop) checkLostDocuments() error {
 	}
 	source, sequence, _ := l.applier.Planner.NextDocument()
 	m := l.applier.Planner.Mixture()
-	names := m.Len() == 1 && len(l.applier.Pending) > 0 // a pending drain is placed after documents that existed
+	names := m.Len() == 1 && len(l.applier.Pending) > 0 // a pending flush is placed after documents that existed
 	if !l.isBoundByLog() && !names && !m.Status()[source].Sealed {
 		return nil
 	}
@@ -44,12 +44,12 @@ func (l *loop) checkLostDocuments() error {
 // resumes it once it has one. The clock only decides when this is recorded; the plan follows from the record.
 func (l *loop) pauseDry(ctx context.Context) error {
 	m := l.applier.Planner.Mixture()
-	if m.Len() == 1 || l.setup.Config.Mix.Dry != mixture.DryShare || l.isBoundByLog() || l.applier.Ended {
+	if m.Len() == 1 || l.setup.Config.Mix.OnDry != mixture.DryShare || l.isBoundByLog() || l.applier.Ended {
 		return nil
 	}
 	at := l.applier.Planner.Clock()
 	for i, s := range m.Status() {
-		if !s.Resting || s.Removed {
+		if !s.Paused || s.Removed {
 			continue
 		}
 		f, err := l.feeds.Open(l.applier.Planner, i)

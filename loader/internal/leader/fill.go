@@ -170,7 +170,7 @@ func (f *streamFills) logLevel(source string, level fillLevel, x state.StreamFil
 		f.log.Warn("document stream is nearly full", append(keys, event.StreamNearlyFull, "do", x.Advice())...)
 	case fillFull:
 		severity := slog.LevelError
-		if f.release == backend.ReleasePurge { // commits free space
+		if f.release == backend.RetentionPurge { // commits free space
 			severity = slog.LevelWarn
 		}
 		f.log.Log(context.Background(), severity, "document stream is full, producers wait",

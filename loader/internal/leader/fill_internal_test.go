@@ -96,7 +96,7 @@ func TestFillMeter_Growth(t *testing.T) {
 
 // One line is logged per change of the level. A full stream is an error unless documents are purged.
 func TestStreamFills_LevelIsLogged(t *testing.T) {
-	for release, severity := range map[string]string{backend.ReleaseKeep: "ERROR", backend.ReleasePurge: "WARN"} {
+	for release, severity := range map[string]string{backend.RetentionKeep: "ERROR", backend.RetentionPurge: "WARN"} {
 		var log bytes.Buffer
 		fills := newStreamFills(release, slog.New(slog.NewTextHandler(&log, nil)))
 		for _, n := range []int64{10, 95, 96, 100, 100, 20, 20} {

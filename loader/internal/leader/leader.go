@@ -51,7 +51,7 @@ func New(s Setup) *Leader {
 		term:         t,
 		demand:       newReaderDemand(v, uint64(s.Options.Ahead)),
 		status:       status,
-		fills:        newStreamFills(s.Options.Release, s.Log),
+		fills:        newStreamFills(s.Options.Retention, s.Log),
 		checkpoints:  checkpoints,
 		writer:       &planWriter{run: s.Name, plan: s.Backends.Plan, view: v, log: s.Log, term: t, status: status},
 		sealNotifier: newSealNotifier(s.Streams, s.Log, t),
@@ -151,15 +151,15 @@ func (l *Leader) Execute(ctx context.Context, q Command) (Result, error) {
 	}
 }
 
-// Drained scans the plan after a record for a drain of at least the arrivals up to least. A repeated request must not
-// record such a drain twice.
-func (l *Leader) Drained(ctx context.Context, after, least uint64) (at uint64, found bool, err error) {
+// Flushed scans the plan after a record for a flush of at least the arrivals up to least. A repeated request must not
+// record such a flush twice.
+func (l *Leader) Flushed(ctx context.Context, after, least uint64) (at uint64, found bool, err error) {
 	err = l.setup.Backends.Plan.Scan(ctx, after+1, func(position uint64, b []byte) error {
 		e, err := planrecord.Decode(b)
 		if err != nil {
 			return planview.DamagedRecordError(position, err)
 		}
-		if d, drain := e.(planrecord.Drain); drain && d.Arrival >= least {
+		if d, flush := e.(planrecord.Flush); flush && d.Arrival >= least {
 			at, found = d.Arrival, true
 		}
 		return nil
@@ -170,15 +170,15 @@ func (l *Leader) Drained(ctx context.Context, after, least uint64) (at uint64, f
 // AwaitSealNotice waits until LowWatermarks has stored the end of a source, for notifyTimeout at most.
 func (l *Leader) AwaitSealNotice(ctx context.Context) { l.sealNotifier.wait(ctx) }
 
-// Needs returns the oldest position that this run may still need. Steps that a keeper or a reader may request need
+// Needs returns the oldest position that this run may still need. Steps that a job or a reader may request need
 // it, and so does the replay after a restart from the oldest stored checkpoint.
 func (l *Leader) Needs(ctx context.Context) (plan.Position, error) {
 	return l.retention.lowWatermark(ctx)
 }
 
 // Purge marks the documents that a position covers as unneeded, and purges those that no other run needs.
-func (l *Leader) Purge(ctx context.Context, floor plan.Position) error {
-	return l.retention.purge(ctx, floor)
+func (l *Leader) Purge(ctx context.Context, lowWatermark plan.Position) error {
+	return l.retention.purge(ctx, lowWatermark)
 }
 
 // Open reads the plan and restores the planner. It returns an error for a plan of another configuration or algorithm.

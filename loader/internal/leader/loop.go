@@ -40,7 +40,7 @@ type loop struct {
 	hints         hintCheck
 	traces        traces
 	skips         skipLog
-	earlyDrains   earlyDrains
+	earlyFlushes  earlyFlushes
 }
 
 // newLoop returns the loop of a leader whose term has begun.
@@ -156,13 +156,13 @@ func (l *loop) isAhead() bool {
 
 // isBoundByLog reports whether the log still determines what follows: further steps, or pending changes of the mixture
 // and an end. These are placed after documents that were read before a restart and belong to no step yet. Decisions
-// about the mixture depend on all changes before them. A pending drain does not count, because it may wait for
+// about the mixture depend on all changes before them. A pending flush does not count, because it may wait for
 // documents that were only published.
 func (l *loop) isBoundByLog() bool {
 	a := l.applier
 	return l.replay != nil || a.End != nil && !a.Ended || slices.ContainsFunc(a.Pending, func(c planrecord.Control) bool {
-		_, drain := c.(planrecord.Drain)
-		return !drain
+		_, flush := c.(planrecord.Flush)
+		return !flush
 	})
 }
 
@@ -175,7 +175,7 @@ func (l *loop) refresh(ctx context.Context) error {
 	if l.replay == nil {
 		l.skips.logIfDue(time.Now(), l.stats.Sources, l.setup.Log)
 	}
-	return errors.Join(l.drainEarly(ctx), l.pauseDry(ctx))
+	return errors.Join(l.flushEarly(ctx), l.pauseDry(ctx))
 }
 
 // addHeld plans the next held document of a feed.
@@ -209,15 +209,15 @@ func (l *loop) advanceReplay() error {
 	if l.replay == nil {
 		return nil
 	}
-	before := l.applier.Keepers
+	before := l.applier.Commits
 	if err := l.replay.AdvanceToStep(); err != nil {
 		return err
 	}
 	if l.laterTerm > 0 { // a record after it would be in the term of another process
 		return l.term.leadershipError(fmt.Errorf("record %d begins a later term: %w", l.laterTerm, fault.ErrLeadershipLost))
 	}
-	if !maps.Equal(before, l.applier.Keepers) {
-		l.setup.View.SetKeepersAt(l.replay.Tail.Position, l.applier.Keepers)
+	if !maps.Equal(before, l.applier.Commits) {
+		l.setup.View.SetCommitsAt(l.replay.Tail.Position, l.applier.Commits)
 	}
 	if l.replay.Done {
 		if l.replay.Tail.Position > 0 {
@@ -226,8 +226,8 @@ func (l *loop) advanceReplay() error {
 		behind := l.replay.Reader
 		l.replay = nil
 		_, packed := l.applier.Planner.Counts()
-		l.earlyDrains.documents = packed.Documents
-		l.setup.View.ApplyReplay(l.queue.tail.Position, behind, l.applier.Keepers)
+		l.earlyFlushes.documents = packed.Documents
+		l.setup.View.ApplyReplay(l.queue.tail.Position, behind, l.applier.Commits)
 		l.skips.markLogged()
 		l.applier.FinishReplay()
 		if l.applier.Ended && l.applier.End != nil { // the checkpoint was taken after the end, so planning does not reach it

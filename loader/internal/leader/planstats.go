@@ -12,13 +12,13 @@ func (l *loop) publishStats() {
 	s.Pool, s.WindowRows, s.QueuedRows = p.BufferSizes()
 	s.Capacity = p.Capacity()
 	s.Queues = p.Queues()
-	if o := &l.setup.Options; o.DrainsEarly() && !p.IsWarmedUp() {
-		s.Shortage, s.DrainAt = p.EarlyShortage(), l.earlyDrains.due(o.FirstStepDocuments)
+	if o := &l.setup.Options; o.FlushesEarly() && !p.IsWarmedUp() {
+		s.Shortage, s.FlushAt = p.EarlyShortage(), l.earlyFlushes.due(o.FirstStepDocuments)
 	} else {
 		s.Shortage = p.Shortage()
 	}
 	s.Cursor = p.Cursor()
-	s.Floor = p.Floor()
+	s.LowWatermark = p.LowWatermark()
 	s.PackingCounters = p.Detail()
 	source, _, wants := p.NextDocument()
 	s.NextSource, s.Idle = source, !wants

@@ -72,15 +72,15 @@ func (d *readerDemand) hasReaders() bool {
 	return d.demand.Needed != state.NoStep
 }
 
-// neededStep returns the first step that a keeper, a reader or a job that has not committed may still request. From
-// then on the documents of earlier steps count as unneeded. During the replay they do not, because the keepers are not
+// neededStep returns the first step that a job, a reader or a job that has not committed may still request. From
+// then on the documents of earlier steps count as unneeded. During the replay they do not, because the committing jobs are not
 // known yet.
 func (d *readerDemand) neededStep(replays bool) uint64 {
-	keepers := d.view.Snapshot().Keepers
+	commits := d.view.Snapshot().Commits
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	_, retained := d.demand.RetainingJob(keepers)
-	step := min(keepers.Committed(), d.demand.Needed, retained)
+	_, retained := d.demand.RetainingJob(commits)
+	step := min(commits.Committed(), d.demand.Needed, retained)
 	if !replays {
 		d.firstNeeded = max(d.firstNeeded, step)
 	}

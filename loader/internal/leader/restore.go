@@ -129,7 +129,7 @@ func (r *restorer) markEnd() {
 func (r *restorer) openedPlan() planview.OpenedPlan {
 	return planview.OpenedPlan{
 		Header: r.header, Fresh: r.isNewRun, Steps: r.end.Steps, Tail: r.tail.Position, Validator: r.validator(),
-		Keepers: r.applier.Keepers,
+		Commits: r.applier.Commits,
 	}
 }
 
@@ -214,7 +214,7 @@ func (r *restorer) load(ctx context.Context, s backend.CheckpointInfo) error {
 }
 
 // truncatedError returns the error for a plan that has lost its end. A checkpoint of this run was taken after a record
-// that the plan no longer has. The lost record may be a drain, a seal or a commit. Without it, planning would
+// that the plan no longer has. The lost record may be a flush, a seal or a commit. Without it, planning would
 // continue with other steps than the readers received.
 func (r *restorer) truncatedError(s backend.CheckpointInfo, c planrecord.Checkpoint) error {
 	was, steps := strconv.FormatUint(c.Tail.Position, 10), strconv.FormatUint(s.Step, 10)

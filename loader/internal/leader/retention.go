@@ -41,7 +41,7 @@ type retention struct {
 // The low watermark is never raised above what the oldest stored checkpoint needs, and nothing is purged above it. So
 // the stream has all documents that a restart replays, whichever checkpoint it uses.
 func (r *retention) run(ctx context.Context, grace time.Duration) error {
-	if r.setup.Options.Release != backend.ReleasePurge {
+	if r.setup.Options.Retention != backend.RetentionPurge {
 		return nil // the low watermark stays where it was claimed
 	}
 	if err := waiting.Sleep(ctx, grace); err != nil {
@@ -53,7 +53,7 @@ func (r *retention) run(ctx context.Context, grace time.Duration) error {
 	for {
 		from, err := r.lowWatermark(ctx)
 		if err == nil {
-			if to := due.nextPurge(from, time.Now(), r.setup.Options.ReleaseAfter); !due.purged.Reaches(to) {
+			if to := due.nextPurge(from, time.Now(), r.setup.Options.PurgeDelay); !due.purged.Reaches(to) {
 				if err = r.purge(ctx, to); err == nil {
 					due.recordPurge(to)
 				}
@@ -89,8 +89,8 @@ func (r *retention) grace(steps uint64) time.Duration {
 }
 
 // purge marks the documents that a position covers as unneeded, and purges those that no other run needs.
-func (r *retention) purge(ctx context.Context, floor plan.Position) error {
-	from, err := r.setup.View.NeedsAfter(ctx, floor)
+func (r *retention) purge(ctx context.Context, lowWatermark plan.Position) error {
+	from, err := r.setup.View.NeedsAfter(ctx, lowWatermark)
 	if err != nil {
 		return err
 	}
@@ -102,7 +102,7 @@ func (r *retention) purge(ctx context.Context, floor plan.Position) error {
 		if x.LowWatermarks == nil {
 			continue
 		}
-		first, err := x.LowWatermarks.Release(ctx, r.term.position, from[i])
+		first, err := x.LowWatermarks.Advance(ctx, r.term.position, from[i])
 		if err != nil {
 			return err
 		}
@@ -111,14 +111,14 @@ func (r *retention) purge(ctx context.Context, floor plan.Position) error {
 	return r.setup.View.UpdateOldest(ctx, from) // from now on other runs may purge up to the low watermark at any time
 }
 
-// neededStep returns the first step that a keeper, a reader or a job that has not committed may still request. During
+// neededStep returns the first step that a job, a reader or a job that has not committed may still request. During
 // the replay it is not known yet.
 func (r *retention) neededStep() (step uint64, replays bool) {
 	replays = r.status.replaying()
 	return r.demand.neededStep(replays), replays
 }
 
-// lowWatermark returns the oldest position that the run may still need. Steps that a keeper or a reader may request
+// lowWatermark returns the oldest position that the run may still need. Steps that a job or a reader may request
 // need it, and so does the replay after a restart from the oldest stored checkpoint.
 func (r *retention) lowWatermark(ctx context.Context) (plan.Position, error) {
 	step, replays := r.neededStep()
@@ -126,7 +126,7 @@ func (r *retention) lowWatermark(ctx context.Context) (plan.Position, error) {
 	if replays || len(stored) == 0 || step == 0 || stored[0].Step == 0 {
 		return plan.Position{}, nil
 	}
-	floor, err := r.setup.View.FloorBefore(ctx, step)
+	lowWatermark, err := r.setup.View.LowWatermarkBefore(ctx, step)
 	if err != nil {
 		return plan.Position{}, err
 	}
@@ -135,9 +135,9 @@ func (r *retention) lowWatermark(ctx context.Context) (plan.Position, error) {
 		return plan.Position{}, err
 	}
 	if r.usesHints() { // a restart also reads the packing hints of the documents buffered then
-		floor = floor.Min(s.Floor)
+		lowWatermark = lowWatermark.Min(s.LowWatermark)
 	}
-	return floor.Min(s.Cursor), nil
+	return lowWatermark.Min(s.Cursor), nil
 }
 
 // usesHints reports whether the documents of any source are packed by packing hints.
@@ -153,24 +153,24 @@ func (r *retention) usesHints() bool {
 type purgeSchedule struct {
 	purged  plan.Position // covers the documents that were released already
 	entries []struct {
-		floor plan.Position
-		at    time.Time
+		lowWatermark plan.Position
+		at           time.Time
 	}
 }
 
-// nextPurge records that the documents which floor covers are currently unneeded. It returns the position up to which
+// nextPurge records that the documents which lowWatermark covers are currently unneeded. It returns the position up to which
 // documents may be purged: they have been unneeded for the period after, and still are.
-func (s *purgeSchedule) nextPurge(floor plan.Position, now time.Time, after time.Duration) plan.Position {
-	if n := len(s.entries); !s.purged.Reaches(floor) && (n == 0 || !s.entries[n-1].floor.Reaches(floor)) {
+func (s *purgeSchedule) nextPurge(lowWatermark plan.Position, now time.Time, after time.Duration) plan.Position {
+	if n := len(s.entries); !s.purged.Reaches(lowWatermark) && (n == 0 || !s.entries[n-1].lowWatermark.Reaches(lowWatermark)) {
 		s.entries = append(s.entries, struct {
-			floor plan.Position
-			at    time.Time
-		}{floor, now.Add(after)})
+			lowWatermark plan.Position
+			at           time.Time
+		}{lowWatermark, now.Add(after)})
 	}
 	to := s.purged
 	for _, w := range s.entries {
 		if !now.Before(w.at) {
-			to = to.Max(w.floor.Min(floor))
+			to = to.Max(w.lowWatermark.Min(lowWatermark))
 		}
 	}
 	return to
@@ -179,7 +179,7 @@ func (s *purgeSchedule) nextPurge(floor plan.Position, now time.Time, after time
 // recordPurge records that the documents which to covers were released.
 func (s *purgeSchedule) recordPurge(to plan.Position) {
 	s.purged = to
-	for len(s.entries) > 0 && to.Reaches(s.entries[0].floor) {
+	for len(s.entries) > 0 && to.Reaches(s.entries[0].lowWatermark) {
 		s.entries = s.entries[1:]
 	}
 }

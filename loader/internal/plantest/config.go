@@ -18,12 +18,12 @@ func Config(method string) runconfig.Config {
 	return runconfig.Config{Seed: 7, Tokenizer: runconfig.Tokenizer{Name: "test", Fingerprint: "f", VocabSize: 1 << 20,
 		End: -1, Pad: -7},
 		Documents: runconfig.Documents{Dedupe: 8},
-		Packing: packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, Hold: 100, MaxAge: 64,
+		Packing: packonline.Config{Method: method, Buckets: []int{16}, Atom: 1, Pool: 8, Holdback: 100, MaxAge: 64,
 			Splice: packonline.Splice{Retriever: "bm25", K: 1, Order: "identity", Fill: "exact", Postings: 4096, Dimension: 4}},
 		Shuffle: shuffle.Config{Window: 6}, Steps: runconfig.Steps{Rows: 4, Last: runconfig.LastPad},
 		Attention: runconfig.AttentionDocument,
 		Sources:   map[string]mixture.Source{Source: {Weight: 1, Epochs: 1}},
-		Mix:       mixture.Mix{Dry: mixture.DryWait, End: mixture.EndAll}}
+		Mix:       mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}}
 }
 
 // Source is the only source of Config.
@@ -46,7 +46,7 @@ func drawConfig(t *rapid.T, method string) runconfig.Config {
 	c.Packing.Atom = rapid.SampledFrom([]float64{1, 0.25, 0.5, 2, 4}).Draw(t, "atom")
 	c.Packing.Buckets = drawBuckets(t, c.Packing)
 	c.Packing.Pool = rapid.IntRange(1, 60).Draw(t, "pool")
-	c.Packing.Hold = rapid.SampledFrom([]int{0, 100, 300}).Draw(t, "hold")
+	c.Packing.Holdback = rapid.SampledFrom([]int{0, 100, 300}).Draw(t, "hold")
 	c.Packing.MaxAge = rapid.SampledFrom([]int{0, 200}).Draw(t, "max_age")
 	c.Packing.Overlap = rapid.SampledFrom([]float64{0, 0.3, 0.7}).Draw(t, "overlap")
 	c.Packing.RepeatLoss = rapid.SampledFrom([]string{"", packonline.LossTwice, packonline.LossOnce}).Draw(t,
@@ -70,7 +70,7 @@ func drawConfig(t *rapid.T, method string) runconfig.Config {
 	c.Documents.Dedupe = rapid.IntRange(0, 5).Draw(t, "dedupe")
 	switch rapid.IntRange(0, 3).Draw(t, "documents of a message") {
 	case 0:
-		c.Documents.Batches = true
+		c.Documents.MultiplePerMessage = true
 	case 1:
 		c.Documents.MaxTokens = runconfig.MaxTokens{At: 90, Do: runconfig.MaxSplit}
 	}

@@ -16,7 +16,7 @@ type Registry struct {
 	census     *census.Census
 	lastView   census.View
 	rollSentAt time.Time          // when the last roll was sent
-	keepers    planrecord.Keepers // of the last view
+	commits    planrecord.Commits // of the last view
 	// bufferedJob is the job of the last report of a rank without a stream, as after a restart of the daemon; bufferedAt
 	// is its time.
 	bufferedJob string
@@ -76,19 +76,19 @@ func (s *Registry) BufferedJob() (job string, ok bool) {
 }
 
 // Evaluate evaluates the ranks again and returns the result. sent has the number of steps sent to each reader.
-func (s *Registry) Evaluate(sent map[state.RankID]uint64, keepers planrecord.Keepers) census.View {
+func (s *Registry) Evaluate(sent map[state.RankID]uint64, commits planrecord.Commits) census.View {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := time.Now()
 	for place, step := range sent {
 		s.census.RecordSent(CensusID(place), step, now)
 	}
-	for job := range s.keepers {
-		if _, stays := keepers[job]; !stays {
+	for job := range s.commits {
+		if _, stays := commits[job]; !stays {
 			s.census.Leave(job, now)
 		}
 	}
-	s.keepers = keepers
+	s.commits = commits
 	s.lastView = s.census.View(now)
 	return s.lastView
 }

@@ -141,8 +141,8 @@ func stepDifference(a, b *plan.Step) string {
 	if a.Cursor != b.Cursor {
 		return fmt.Sprintf("after document %d against %d", a.Cursor.Last(), b.Cursor.Last())
 	}
-	if a.Floor != b.Floor {
-		return fmt.Sprintf("floor %d against %d", a.Floor.Next(), b.Floor.Next())
+	if a.LowWatermark != b.LowWatermark {
+		return fmt.Sprintf("low watermark %d against %d", a.LowWatermark.Next(), b.LowWatermark.Next())
 	}
 	return ""
 }

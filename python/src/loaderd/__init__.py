@@ -42,7 +42,7 @@ from loaderd.errors import (
     SourceDown,
     SourceDry,
     StepNotPlanned,
-    StepReleased,
+    StepPurged,
     StorageDown,
     StorageFull,
     StreamFull,

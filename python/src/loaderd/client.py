@@ -178,25 +178,25 @@ class Client(Iterator[Step]):
         streams are not affected."""
         self._run_id = run_id
 
-    def commit(self, step: int, keeper: str | None = None) -> int:
-        """Commits for the keeper: its durable checkpoint covers all steps before `step`. Returns the smallest
-        committed step of all keepers. The keeper is the client's job unless it is given. A client without a job
-        commits for the keeper "trainer", or for the caller's own keeper where the daemon authenticates callers by
+    def commit(self, step: int, job: str | None = None) -> int:
+        """Commits for the job: its durable checkpoint covers all steps before `step`. Returns the smallest
+        committed step of all committing jobs. The job is the client's job unless it is given. A client without a job
+        commits for the job "trainer", or for the caller's own job where the daemon authenticates callers by
         name.
 
         A commit permits the daemon to release documents that no later step needs. Commit when the checkpoint is on
         disk, not when writing it starts. Raises Forbidden for steps that were not sent to any job of the caller,
         unless its role is operate."""
         try:
-            return self._number("commit", "committed", step=step, **self._keeper(keeper))
+            return self._number("commit", "committed", step=step, **self._commit_job(job))
         except Forbidden as error:
             if "sent" not in error.facts or not self._report(step):
                 raise
-        return self._number("commit", "committed", step=step, **self._keeper(keeper))
+        return self._number("commit", "committed", step=step, **self._commit_job(job))
 
-    def _keeper(self, keeper: str | None) -> dict[str, str]:
-        named = keeper if keeper is not None or self._job == DEFAULT_JOB else self._job
-        return {} if named is None else {"keeper": named}
+    def _commit_job(self, job: str | None) -> dict[str, str]:
+        named = job if job is not None or self._job == DEFAULT_JOB else self._job
+        return {} if named is None else {"job": named}
 
     def _report(self, taken: int) -> bool:
         """Reports that the trainer has taken the steps before `taken`, if it has. A daemon that was started after
@@ -208,10 +208,10 @@ class Client(Iterator[Step]):
         self._one("consumed", **body)
         return True
 
-    def leave(self, keeper: str | None = None) -> int:
-        """Declares that the keeper no longer stores checkpoints. Returns the smallest committed step of the
-        remaining keepers."""
-        return self._number("leave", "committed", **self._keeper(keeper))
+    def leave(self, job: str | None = None) -> int:
+        """Declares that the job no longer stores checkpoints. Returns the smallest committed step of the
+        remaining committing jobs."""
+        return self._number("leave", "committed", **self._commit_job(job))
 
     def checkpoint(self) -> int:
         """Makes the daemon store its planner's state now; returns the step of that state."""
@@ -301,9 +301,9 @@ class Client(Iterator[Step]):
         once that document is packed. In a run with several sources it seals `source`, or all sources without it."""
         return self._number("seal", "sequence", **({} if source is None else {"source": source}))
 
-    def drain(self) -> int:
+    def flush(self) -> int:
         """Packs everything pending up to the document whose sequence is returned; then the run continues."""
-        return self._number("drain", "sequence")
+        return self._number("flush", "sequence")
 
     def close(self) -> None:
         """Ends reading and waits for the thread. May be called from any thread, and more than once."""

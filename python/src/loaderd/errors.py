@@ -29,7 +29,7 @@ class Unavailable(LoaderdError):
 
 
 class SourceDry(Unavailable):
-    """Every document has been read and the next step needs more: publish documents, or seal or drain the run."""
+    """Every document has been read and the next step needs more: publish documents, or seal or flush the run."""
 
     reason = "SOURCE_DRY"
 
@@ -131,7 +131,7 @@ class SlowReader(Unavailable):
 class SilentReader(Unavailable):
     """The reader requested no step for so long that the daemon dropped it. The client reconnects when it continues."""
 
-    reason = "SILENT_READER"
+    reason = "IDLE_READER"
 
 
 class PlanMismatch(LoaderdError):
@@ -198,10 +198,10 @@ class TooManySegments(LoaderdError):
     reason = "TOO_MANY_SEGMENTS"
 
 
-class StepReleased(LoaderdError):
-    """The documents of the step were released because every keeper had committed it: resume from a later checkpoint."""
+class StepPurged(LoaderdError):
+    """The documents of the step were released because every job had committed it: resume from a later checkpoint."""
 
-    reason = "STEP_RELEASED"
+    reason = "STEP_PURGED"
 
 
 class StepNotPlanned(LoaderdError):
@@ -213,18 +213,18 @@ class StepNotPlanned(LoaderdError):
 class BadTicket(LoaderdError):
     """The request is malformed; the message states the fault."""
 
-    reason = "BAD_TICKET"
+    reason = "INVALID_TICKET"
 
 
 class BadToken(LoaderdError):
     """The token is missing or wrong. The token of a daemon on this machine is in its data folder:
     LOADERD_STREAM__DIR, or ./loaderd-data."""
 
-    reason = "BAD_TOKEN"
+    reason = "INVALID_TOKEN"
 
 
 class Forbidden(LoaderdError):
-    """The caller is authenticated but not authorized: another run, another identity's keeper, an action that
+    """The caller is authenticated but not authorized: another run, another identity's job, an action that
     requires another role, or a commit of steps that were not sent to any of its jobs (`facts`: step, sent)."""
 
     reason = "FORBIDDEN"
@@ -285,7 +285,7 @@ FROM_DAEMON: dict[str, type[LoaderdError]] = {
     for cls in (
         SourceDry, SourceDown, TokenizerBehind, PoolFilling, RankBehind, RankMissing, StreamFull, Replaying, NotLeading, PlanLogDown,
         StorageFull, StorageDown, CauseUnknown, ShuttingDown, Limited, SlowReader, SilentReader, PlanMismatch, StreamMismatch, PlanTruncated, PlanForeign, RunMismatch,
-        RunReplaced, Replaced, DuplicateRank, WorldMismatch, TooManySegments, StepReleased, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
+        RunReplaced, Replaced, DuplicateRank, WorldMismatch, TooManySegments, StepPurged, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
     )
 }  # fmt: skip
 """The class of every reason that the daemon reports."""

@@ -52,7 +52,7 @@ class Ticket:
         """The keys that a report of the rank's consumption shares with the ticket."""
         body: dict[str, Any] = {"rank": self.rank, "world": self.world}
         body |= {k: v for k, v in (("run", self.run), ("run_id", self.run_id)) if v is not None}
-        if self.job != DEFAULT_JOB:  # else the daemon decides: the caller's keeper may be the default
+        if self.job != DEFAULT_JOB:  # else the daemon decides: the caller's job may be the default
             body["job"] = self.job
         if self.session is not None:
             body |= {"session": self.session, "peer": self.peer}
@@ -184,7 +184,7 @@ class RunStatus:
     `health` is "running", "waiting" or "failing". `sentence` describes the state in a line, `detail` has further
     facts and `do` the remedy; both may be empty. `reason` is that of the error which a waiting rank gets. `limits`
     names the bottleneck stage. `figures` is the whole answer of the action `status` (docs/wire.md): rates, stages,
-    sources, ranks, keepers, daemons, dead letters, events."""
+    sources, ranks, committing jobs, daemons, dead letters, events."""
 
     run: str
     health: str
@@ -224,7 +224,7 @@ class RunInfo:
     """A run as the daemon describes it.
 
     `rows` has the rows of a step over all ranks for every bucket (row length in tokens). Steps `oldest` ...
-    `planned` - 1 can be read; all steps before `committed` are in every keeper's checkpoint; no step follows when
+    `planned` - 1 can be read; all steps before `committed` are in every job's checkpoint; no step follows when
     `ended`. `run_id` distinguishes the run from another one with its name; it is empty before the run has begun.
     `was` has names that the run had before its plan was repaired. `daemons` has the addresses of its live daemons if
     it has several. `sources` has the names of its sources: number n of `Step.source_ids` and `batch["sources"]` is
@@ -242,7 +242,7 @@ class RunInfo:
     planned: int
     committed: int
     ended: bool
-    keepers: Mapping[str, int]
+    commits: Mapping[str, int]
     configuration: Mapping[str, Any]
     was: tuple[str, ...] = ()
     daemons: tuple[str, ...] = ()
@@ -270,7 +270,7 @@ class RunInfo:
                 planned=int(body["planned"]),
                 committed=int(body["committed"]),
                 ended=bool(body["ended"]),
-                keepers={str(k): int(v) for k, v in (body.get("keepers") or {}).items()},
+                commits={str(k): int(v) for k, v in (body.get("commits") or {}).items()},
                 configuration=config,
                 was=tuple(str(name) for name in body.get("was") or ()),
                 daemons=tuple(str(url) for url in body.get("daemons") or ()),

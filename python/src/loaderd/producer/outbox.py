@@ -1,4 +1,4 @@
-"""The queue of messages to commit: callers fill it, the committer's thread drains it."""
+"""The queue of messages to commit: callers fill it, the committer's thread flushes it."""
 
 from __future__ import annotations
 

@@ -140,7 +140,7 @@ def publish(
     with a method `skip` (loaderd.documents) is skipped by it. `start` instead gives the position of the input at
     which `documents` begins, without a lookup.
 
-    With `gather`, up to that many documents of token ids share a message, for runs with `documents.batches`. The
+    With `gather`, up to that many documents of token ids share a message, for runs with `documents.multiple_per_message`. The
     grouping follows from the input alone. When publishing ends with an error, documents buffered for a message are
     not sent.
 

@@ -88,7 +88,7 @@ class StepLoader(IterableDataset[Batch]):
         columns: Sequence[str] = (),
         pin_memory: bool | None = None,
         job: str = DEFAULT_JOB,
-        keeper: str | None = None,
+        commit_as: str | None = None,
         token: str | None = None,
         tls: TLS | None = None,
         patience: float = 300.0,
@@ -103,7 +103,7 @@ class StepLoader(IterableDataset[Batch]):
         host memory; by default if CUDA is available and can be the target. `dtype`: torch.int64 or torch.int32.
         `cu_seqlens_capacity`: a fixed number of `cu_seqlens` (the last value repeats; a step with more raises
         ValueError), or "auto": the next power of two. `fields`: the requested keys, all by default. `columns`:
-        additional columns of the documents. `keeper`: the keeper of `commit` (as in `Client.commit`). `url`, `job`,
+        additional columns of the documents. `commit_as`: the job of `commit`, if not `job`. `url`, `job`,
         `token`, `tls`, `patience`, `connect_timeout`: as in `loaderd.Client`.
         """
         self._form = Form.checked(fields, dtype, labels, cu_seqlens_capacity, columns)
@@ -115,7 +115,7 @@ class StepLoader(IterableDataset[Batch]):
         self._device = None if device is None else torch.device(device)
         self._pin = pin_memory
         self._prefetch = prefetch
-        self._keeper = keeper
+        self._commit_as = commit_as
         self._connect: dict[str, Any] = {"url": url, "run": run, "token": token, "tls": tls, "job": job, "sources": self._form.sources, "weights": self._form.weights}
         self._connect["columns"] = self._form.columns
         self._connect |= {"patience": patience, "connect_timeout": connect_timeout}
@@ -209,7 +209,7 @@ class StepLoader(IterableDataset[Batch]):
         It is known when the run has ended, or when all sources are sealed and the run is measured, which the daemon
         does automatically if little is left. It is None while a source is not sealed, while the run is being
         measured, and for a run without an end; `loader.length` then has an estimate. It is constant until the run is
-        changed by a new mixture or a drain. Every access calls the daemon: read it on one rank and broadcast it, or
+        changed by a new mixture or a flush. Every access calls the daemon: read it on one rank and broadcast it, or
         store it.
         """
         length = self.length
@@ -320,13 +320,13 @@ class StepLoader(IterableDataset[Batch]):
 
         By default `step` is that of the last state that was taken or restored here, never that of batches which no
         state covers. Call it on one rank, or all, once the checkpoint is complete on every rank. Returns the step
-        before which every keeper has committed.
+        before which every job has committed.
         """
         if step is None:
             if self._saved is None:
                 raise ValueError("cannot commit: no state was taken for a checkpoint; call state_dict() first or give the step")
             step = self._saved
-        return self._connected().commit(step, self._keeper)
+        return self._connected().commit(step, self._commit_as)
 
     # The mixture
 

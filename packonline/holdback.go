@@ -58,7 +58,7 @@ const (
 
 // Held returns the maximum number of pieces in held rows. The configuration must be Relevant.
 func (c Config) Held() int {
-	n := int(int64(c.Pool) * int64(c.Hold) / 100)
+	n := int(int64(c.Pool) * int64(c.Holdback) / 100)
 	if most := c.packerMaxAge(); most > 0 {
 		n = min(n, most/holdShare)
 	}

@@ -14,7 +14,7 @@ import (
 
 // held returns a configuration with a holdback.
 func held(c packonline.Config, hold int) packonline.Config {
-	c.Hold = hold
+	c.Holdback = hold
 	return c
 }
 

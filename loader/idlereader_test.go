@@ -15,7 +15,7 @@ import (
 func TestARankThatNeverReads(t *testing.T) {
 	bubble(t, "never", func(t *testing.T) {
 		w, _ := purging(config("concat"))
-		w.options.StallTimeout, w.options.Silent = 7*time.Second, time.Minute // their ends never coincide
+		w.options.StallTimeout, w.options.IdleReaderTimeout = 7*time.Second, time.Minute // their ends never coincide
 		w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 		run, _ := w.start(t)
 		began := time.Now()
@@ -44,24 +44,24 @@ func TestARankThatNeverReads(t *testing.T) {
 			t.Errorf("the other rank was held back %d times in %v", behind, took)
 		}
 		for range 2 {
-			if _, err := never.Next(t.Context()); reason(err) != fault.SilentReader {
+			if _, err := never.Next(t.Context()); reason(err) != fault.IdleReader {
 				t.Errorf("Next of the silent reader = %v", err)
 			}
 		}
-		if err := <-never.Dropped(); reason(err) != fault.SilentReader {
+		if err := <-never.Dropped(); reason(err) != fault.IdleReader {
 			t.Errorf("it is dropped with %v", err)
 		}
 		if len(reads.Dropped()) > 0 || len(run.Stats().Readers) != 1 {
 			t.Errorf("readers are %v", run.Stats().Readers)
 		}
-		if _, err := run.Commit(t.Context(), planrecord.DefaultKeeper, 15); err != nil {
+		if _, err := run.Commit(t.Context(), planrecord.DefaultJob, 15); err != nil {
 			t.Fatal(err)
 		}
 		eventually(t, func() bool { return w.first() > 1 }) // the idle reader is at step 0
 	})
 	bubble(t, "waits", func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.StallTimeout, w.options.Silent = time.Hour, time.Minute
+		w.options.StallTimeout, w.options.IdleReaderTimeout = time.Hour, time.Minute
 		run, _ := w.start(t)
 		r, err := run.Join(state.RankID{World: 1}, 0)
 		if err != nil {
@@ -75,7 +75,7 @@ func TestARankThatNeverReads(t *testing.T) {
 	})
 	bubble(t, "seldom", func(t *testing.T) {
 		w := newWorld(config("concat"))
-		w.options.Silent = time.Minute
+		w.options.IdleReaderTimeout = time.Minute
 		w.docs.lengths(slices.Repeat([]int{16}, 200)...)
 		run, _ := w.start(t)
 		r, err := run.Join(state.RankID{World: 1}, 0)

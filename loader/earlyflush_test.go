@@ -28,8 +28,8 @@ func defaultWorld() *world {
 	return w
 }
 
-// drains returns the documents after which the plan was flushed.
-func (w *world) drains(t *testing.T) (at []uint64) {
+// flushes returns the documents after which the plan was flushed.
+func (w *world) flushes(t *testing.T) (at []uint64) {
 	t.Helper()
 	w.plan.mu.Lock()
 	defer w.plan.mu.Unlock()
@@ -38,7 +38,7 @@ func (w *world) drains(t *testing.T) (at []uint64) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d, ok := e.(planrecord.Drain); ok {
+		if d, ok := e.(planrecord.Flush); ok {
 			at = append(at, d.Arrival)
 		}
 	}
@@ -100,8 +100,8 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			if err := stop(); err != nil {
 				t.Fatal(err)
 			}
-			if at := w.drains(t); !slices.Equal(at, []uint64{300}) {
-				t.Errorf("drained behind %v, want 300", at)
+			if at := w.flushes(t); !slices.Equal(at, []uint64{300}) {
+				t.Errorf("flushed behind %v, want 300", at)
 			}
 			if _, err := maintenance.Audit(t.Context(), w.edgesOf(), w.config.Tokenizer, nil); err != nil {
 				t.Error(err)
@@ -109,7 +109,7 @@ func TestFirstStep_SmallCorpus(t *testing.T) {
 			w.options.FirstStepQuiet, w.options.FirstStepDocuments = 0, 0
 			run, _ = w.start(t) // replays from the start
 			if again := read(t, run, state.RankID{World: 1}, 0, 2); !reflect.DeepEqual(again, have) {
-				t.Error("the plan with an early drain does not replay")
+				t.Error("the plan with an early flush does not replay")
 			}
 		})
 	}
@@ -139,8 +139,8 @@ func TestFirstStep_DocumentsFlow(t *testing.T) {
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		if at := w.drains(t); !slices.Equal(at, []uint64{2000, 6000}) {
-			t.Errorf("drained behind %v, want 2000 and 6000", at)
+		if at := w.flushes(t); !slices.Equal(at, []uint64{2000, 6000}) {
+			t.Errorf("flushed behind %v, want 2000 and 6000", at)
 		}
 	})
 }
@@ -161,7 +161,7 @@ func trickleTo(t *testing.T, w *world, documents, length int) *loader.Run {
 	return run
 }
 
-func TestFirstStep_PrimedRunIsNotDrained(t *testing.T) {
+func TestFirstStep_PrimedRunIsNotFlushed(t *testing.T) {
 	bubble(t, "trickle", func(t *testing.T) {
 		w := defaultWorld()
 		w.docs.lengths(slices.Repeat([]int{1000}, 12_000)...) // fill the window before a reader has waited for long
@@ -170,21 +170,21 @@ func TestFirstStep_PrimedRunIsNotDrained(t *testing.T) {
 			t.Error("no step is planned")
 		}
 		time.Sleep(time.Hour) // no documents arrive
-		if at := w.drains(t); len(at) > 0 {
-			t.Errorf("drained behind %v", at)
+		if at := w.flushes(t); len(at) > 0 {
+			t.Errorf("flushed behind %v", at)
 		}
 	})
 }
 
-func TestFirstStep_NoReaderNoDrain(t *testing.T) {
+func TestFirstStep_NoReaderNoFlush(t *testing.T) {
 	bubble(t, "quiet", func(t *testing.T) {
 		w := defaultWorld()
 		w.docs.lengths(slices.Repeat([]int{1000}, 3000)...)
 		run, _ := w.start(t)
 		time.Sleep(time.Hour)
 		judged{t, w, run}.says(diagnosis.Waiting, "First step: 3,000 documents are there", diagnosis.LimitDocuments)
-		if at := w.drains(t); len(at) > 0 {
-			t.Errorf("drained behind %v", at)
+		if at := w.flushes(t); len(at) > 0 {
+			t.Errorf("flushed behind %v", at)
 		}
 	})
 }
@@ -200,13 +200,13 @@ func TestFirstStep_ShortDocumentsWait(t *testing.T) {
 		if !strings.HasPrefix(v.Detail, "2 rows are there, a step has 64 (at least 2,117 more documents") {
 			t.Errorf("%+v", v)
 		}
-		if at := w.drains(t); len(at) > 0 {
-			t.Errorf("drained behind %v", at)
+		if at := w.flushes(t); len(at) > 0 {
+			t.Errorf("flushed behind %v", at)
 		}
 	})
 }
 
-func TestFirstStep_TakeoverDrainsOnce(t *testing.T) {
+func TestFirstStep_TakeoverFlushesOnce(t *testing.T) {
 	bubble(t, "restart", func(t *testing.T) {
 		w := defaultWorld()
 		run := trickleTo(t, w, 300, 1000)
@@ -218,8 +218,8 @@ func TestFirstStep_TakeoverDrainsOnce(t *testing.T) {
 			judged{t, w, again}.asks(r)
 			time.Sleep(time.Minute)
 		}
-		if at := w.drains(t); !slices.Equal(at, []uint64{300}) || steps != 2 {
-			t.Errorf("drained behind %v with %d steps, want 300 and 2", at, steps)
+		if at := w.flushes(t); !slices.Equal(at, []uint64{300}) || steps != 2 {
+			t.Errorf("flushed behind %v with %d steps, want 300 and 2", at, steps)
 		}
 	})
 }
@@ -234,13 +234,13 @@ func TestFirstStep_NumberWaitsForReader(t *testing.T) {
 		j := judged{t, w, run}
 		told := j.asks(j.join(0, 1, 0))
 		w.trickle(28, 1000)
-		if at := w.drains(t); len(at) > 0 {
-			t.Errorf("drained behind %v", at)
+		if at := w.flushes(t); len(at) > 0 {
+			t.Errorf("flushed behind %v", at)
 		}
 		w.trickle(5, 1000)
 		must(t, told())
-		if at := w.drains(t); len(at) != 1 || at[0] < 3088 {
-			t.Errorf("drained behind %v, want one behind 3088 or later", at)
+		if at := w.flushes(t); len(at) != 1 || at[0] < 3088 {
+			t.Errorf("flushed behind %v, want one behind 3088 or later", at)
 		}
 	})
 }
@@ -250,8 +250,8 @@ func TestFirstStep_TakeoverCountsFromTheLog(t *testing.T) {
 	bubble(t, "restart", func(t *testing.T) {
 		w := defaultWorld()
 		trickleTo(t, w, 2500, 1000)
-		if at := w.drains(t); !slices.Equal(at, []uint64{2000}) {
-			t.Fatalf("drained behind %v, want 2000", at)
+		if at := w.flushes(t); !slices.Equal(at, []uint64{2000}) {
+			t.Fatalf("flushed behind %v, want 2000", at)
 		}
 		again, _ := w.start(t) // the earlier leader is deposed
 		r := judged{t, w, again}.join(0, 1, 0)
@@ -263,8 +263,8 @@ func TestFirstStep_TakeoverCountsFromTheLog(t *testing.T) {
 			}
 		}()
 		w.trickle(2100, 1000)
-		if at := w.drains(t); !slices.Equal(at, []uint64{2000, 4000}) {
-			t.Errorf("drained behind %v, want 2000 and 4000", at)
+		if at := w.flushes(t); !slices.Equal(at, []uint64{2000, 4000}) {
+			t.Errorf("flushed behind %v, want 2000 and 4000", at)
 		}
 	})
 }
@@ -276,7 +276,7 @@ func TestFirstStep_SeveralSources(t *testing.T) {
 			d := defaultWorld()
 			c := d.config
 			c.Sources = sources(map[string]float64{"code": 1, "web": 1})
-			c.Mix.Dry, c.Mix.DryAfter = dry, time.Minute
+			c.Mix.OnDry, c.Mix.DryAfter = dry, time.Minute
 			w, s := mixed(c, "code", "web")
 			w.options = d.options
 			s["code"].lengths(slices.Repeat([]int{1000}, 100)...)
@@ -286,8 +286,8 @@ func TestFirstStep_SeveralSources(t *testing.T) {
 			told := judged{t, w, run}.asks(r)
 			time.Sleep(31 * time.Second)
 			must(t, told())
-			if n := len(w.drains(t)); n != 1 {
-				t.Errorf("drained %d times after 31 s, want once", n)
+			if n := len(w.flushes(t)); n != 1 {
+				t.Errorf("flushed %d times after 31 s, want once", n)
 			}
 			before := readAll(t, run, 1)
 			must(t, before.err)
@@ -297,7 +297,7 @@ func TestFirstStep_SeveralSources(t *testing.T) {
 			after := readAll(t, run, 1)
 			must(t, after.err)
 			if !reflect.DeepEqual(before.batches, after.batches) {
-				t.Error("the plan with an early drain does not replay")
+				t.Error("the plan with an early flush does not replay")
 			}
 			must(t, stop())
 		})

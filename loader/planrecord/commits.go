@@ -9,23 +9,23 @@ import (
 	"loaderd/loader/internal/codec"
 )
 
-// DefaultKeeper is the job of a commit that names none.
-const DefaultKeeper = "trainer"
+// DefaultJob is the job of a commit that names none.
+const DefaultJob = "trainer"
 
-// MaxKeepers is the maximum number of jobs per run that commit, and maxKeeperName the maximum length of a name in
+// MaxCommittingJobs is the maximum number of jobs per run that commit, and maxJobName the maximum length of a name in
 // bytes.
 const (
-	MaxKeepers    = 256
-	maxKeeperName = 64
+	MaxCommittingJobs = 256
+	maxJobName        = 64
 )
 
-// Keepers maps the jobs that commit to their last committed step: the job's checkpoints cover all steps before it.
+// Commits maps the jobs that commit to their last committed step: the job's checkpoints cover all steps before it.
 // Such a job has its own durable checkpoints, for example a trainer or an evaluator that follows it. The lowest of
 // these steps determines the low watermark, because its job may still request later steps.
-type Keepers map[string]uint64
+type Commits map[string]uint64
 
 // Committed returns the step before which the checkpoints of every job cover all steps, or 0 without jobs.
-func (k Keepers) Committed() uint64 {
+func (k Commits) Committed() uint64 {
 	if len(k) == 0 {
 		return 0
 	}
@@ -34,26 +34,26 @@ func (k Keepers) Committed() uint64 {
 
 // StepAfter returns a job's committed step after a commit, and whether the commit changes it. The step never decreases:
 // a commit of an earlier step has no effect.
-func (k Keepers) StepAfter(c Commit) (step uint64, changes bool) {
-	before, known := k[c.Keeper]
+func (k Commits) StepAfter(c Commit) (step uint64, changes bool) {
+	before, known := k[c.Job]
 	step = max(c.Step, before)
 	return step, !known || step != before
 }
 
 // WithEntry returns the jobs after the record of a commit or a leave.
-func (k Keepers) WithEntry(e Entry) Keepers {
+func (k Commits) WithEntry(e Entry) Commits {
 	out := maps.Clone(k)
 	switch e := e.(type) {
 	case Commit:
-		out[e.Keeper], _ = k.StepAfter(e)
+		out[e.Job], _ = k.StepAfter(e)
 	case Leave:
-		delete(out, e.Keeper)
+		delete(out, e.Job)
 	}
 	return out
 }
 
-// ValidKeeper rejects names that are invalid for a job.
-func ValidKeeper(name string) error { return validateName("keeper", name, maxKeeperName) }
+// ValidJob rejects names that are invalid for a job.
+func ValidJob(name string) error { return validateName("job", name, maxJobName) }
 
 func validateName(whose, name string, most int) error {
 	if len(name) < 1 || len(name) > most {
@@ -67,16 +67,16 @@ func validateName(whose, name string, most int) error {
 	return nil
 }
 
-func readKeeper(r *codec.Cursor) string {
-	name := string(r.Bytes(int(r.BoundedUvarint(maxKeeperName))))
-	if err := ValidKeeper(name); err != nil {
+func readJob(r *codec.Cursor) string {
+	name := string(r.Bytes(int(r.BoundedUvarint(maxJobName))))
+	if err := ValidJob(name); err != nil {
 		r.Fail(err)
 	}
 	return name
 }
 
 // appendState writes the jobs in the order of their names.
-func (k Keepers) appendState(b []byte) []byte {
+func (k Commits) appendState(b []byte) []byte {
 	b = binary.AppendUvarint(b, uint64(len(k)))
 	for _, name := range slices.Sorted(maps.Keys(k)) {
 		b = codec.AppendString(b, name)
@@ -85,10 +85,10 @@ func (k Keepers) appendState(b []byte) []byte {
 	return b
 }
 
-func readKeepers(r *codec.Cursor) Keepers {
-	k := Keepers{}
-	for range r.BoundedUvarint(MaxKeepers) {
-		name := readKeeper(r)
+func readCommits(r *codec.Cursor) Commits {
+	k := Commits{}
+	for range r.BoundedUvarint(MaxCommittingJobs) {
+		name := readJob(r)
 		step := r.Uvarint()
 		if r.Err != nil {
 			break
