@@ -71,7 +71,7 @@ func TestATruncatedPlanIsRefused(t *testing.T) {
 		_, err := w.open(t)
 		if reason(err) != fault.PlanTruncated || !strings.Contains(err.Error(), fmt.Sprintf("ends with record %d ", left)) ||
 			!strings.Contains(err.Error(), fmt.Sprintf("once had record %d ", whole)) ||
-			!strings.Contains(err.Error(), "loaderd repair") {
+			!strings.Contains(err.Error(), "loaderd run repair") {
 			t.Errorf("Open of %d records of %d = %v", left, whole, err)
 		}
 		if len(w.plan.records) != left || len(w.checkpoints.data) == 0 {

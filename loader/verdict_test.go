@@ -317,7 +317,7 @@ func TestVerdicts(t *testing.T) {
 		v := j.says(diagnosis.Running,
 			"Running: 64 tokens/s, the documents set the pace; 20 % of the documents cannot be decoded",
 			diagnosis.LimitDocuments)
-		if !strings.Contains(v.Advice, "loaderd dead") {
+		if !strings.Contains(v.Advice, "loaderd dlq") {
 			j.Errorf("%+v", v)
 		}
 		<-read

@@ -128,7 +128,7 @@ grep -q '^Uid:[[:space:]]*65532' /proc/$daemon/status || { echo the daemon is an
 kill -TERM $daemon
 wait $daemon
 trap - EXIT
-image /usr/bin/loaderd audit --data-dir /data/loaderd | sed -n 1p
+image /usr/bin/loaderd run audit --data-dir /data/loaderd | sed -n 1p
 `
 
 // The image serves, publishes, reads a step and stops, with a read-only root, as a user other than root.

@@ -50,7 +50,7 @@ func TestRunsMoveToOtherServers(t *testing.T) {
 	says("with 2 runs (first, second)", "--data-dir", s.dir, "--to", near)
 	refused(command.ExitFailed, "there is such a stream already", "--data-dir", s.dir, "--to", near)
 	says("with 1 run (first)", "--nats", near, "--to", far, "--run", "first")
-	if said := s.does("runs", "--nats", far); !strings.Contains(said, "first") || strings.Contains(said, "second") {
+	if said := s.does("run", "list", "--nats", far); !strings.Contains(said, "first") || strings.Contains(said, "second") {
 		t.Errorf("the runs are %s", said)
 	}
 

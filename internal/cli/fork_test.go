@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -80,12 +81,12 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 	}
 	// while the parent is served
 	at := len(parent) / 3
-	if said := s.does("fork", "-c", config, "--run", "parent", "--step", fmt.Sprint(at), "--new",
+	if said := s.does("run", "fork", "-c", config, "--run", "parent", "--step", fmt.Sprint(at), "--new",
 		"child"); !strings.Contains(said, "configuration unchanged") ||
 		!strings.Contains(said, "  source forum: ") {
 		t.Errorf("output of fork: %s", said)
 	}
-	if code, _, stderr := s.loaderd("fork", "-c", config, "--run", "parent", "--step", "3", "--new",
+	if code, _, stderr := s.loaderd("run", "fork", "-c", config, "--run", "parent", "--step", "3", "--new",
 		"child"); code == command.ExitOK || !strings.Contains(stderr, "there is a run of that name") {
 		t.Errorf("forked into an existing run: exit status %d: %s", code, stderr)
 	}
@@ -106,7 +107,7 @@ mix: {schedule: [{tokens: 4000, ramp: 6000, weights: {web: 1, code: 1, math: 1}}
 	}
 	stop()
 	for _, run := range []string{"parent", "child"} {
-		if said := s.does("audit", "-c", config, "--run", run); !strings.Contains(said,
+		if said := s.does("run", "audit", "-c", config, "--run", run); !strings.Contains(said,
 			" steps equals the log; the run has ended") {
 			t.Errorf("audit of %s: %s", run, said)
 		}
@@ -119,12 +120,26 @@ sources:
   math:  {weight: 1, epochs: 3, block: 4}
 `)
 	other := []string{"-c", config, "--set", "packing.method=bfd", "--set", "steps.rows=3"}
-	if said := s.does(slices.Concat([]string{"fork", "--run", "child", "--step", "2", "--new", "grandchild"},
+	if said := s.does(slices.Concat([]string{"run", "fork", "--run", "child", "--step", "2", "--new", "grandchild"},
 		other)...); !strings.Contains(said, "steps.rows: 4 -> 3") {
 		t.Errorf("output of fork: %s", said)
 	}
+	var forked struct {
+		Run     string
+		Sources []string
+		Changed []string
+	}
+	said := s.does(slices.Concat([]string{"run", "fork", "--run", "child", "--step", "2", "--new", "in-json", "--json"},
+		other)...)
+	if err := json.Unmarshal([]byte(said), &forked); err != nil || forked.Run != "in-json" || len(forked.Sources) < 4 ||
+		!slices.Contains(forked.Changed, "steps.rows: 4 -> 3") {
+		t.Errorf("JSON of fork: %s, %v", said, err)
+	}
 	stop = s.serve(append(other, "--run", "grandchild")...)
-	s.does("seal")
+	var sealed struct{ Run string }
+	if err := json.Unmarshal([]byte(s.does("seal", "--json")), &sealed); err != nil || sealed.Run != "grandchild" {
+		t.Errorf("JSON of seal: %+v, %v", sealed, err)
+	}
 	last := s.read("sources")
 	tokens := tokensBySource(slices.Concat(parent[:at], child[:2], last)...)
 	if tokens["web"] != whole["web"] || tokens["forum"] != whole["forum"] || 2*tokens["math"] != 3*whole["math"] ||
@@ -132,10 +147,10 @@ sources:
 		t.Errorf("tokens of each source over three generations are %v, in the first one alone %v", tokens, whole)
 	}
 	stop()
-	if said := s.does("runs"); !strings.Contains(said, "grandchild") || strings.Contains(said, "unreadable") {
+	if said := s.does("run", "list"); !strings.Contains(said, "grandchild") || strings.Contains(said, "unreadable") {
 		t.Errorf("output of runs: %s", said)
 	}
-	if said := s.does(slices.Concat([]string{"repair", "--run", "grandchild", "--new", "copy", "--before", "9"},
+	if said := s.does(slices.Concat([]string{"run", "repair", "--run", "grandchild", "--new", "copy", "--before", "9"},
 		other)...); !strings.Contains(said, "8 records") {
 		t.Errorf("output of repair: %s", said)
 	}

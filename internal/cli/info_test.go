@@ -28,23 +28,23 @@ func TestInfoOfADaemon(t *testing.T) {
 		}
 		s.does("publish", "--source", source, corpusFolder(t, files))
 	}
-	if code, _, said := s.loaderd("info", "--measure"); code != command.ExitFailed ||
+	if code, _, said := s.loaderd("run", "show", "--measure"); code != command.ExitFailed ||
 		!strings.Contains(said, "[code web] may get more documents") {
 		t.Errorf("measured although nothing is sealed: %s", said)
 	}
-	within(t, func() bool { return strings.Contains(s.does("runs"), " so far ") })
+	within(t, func() bool { return strings.Contains(s.does("run", "list"), " so far ") })
 	s.lists(t, "live", `\d+ ± \d+ so far`, "open")
 	if said := s.does("seal"); said != "run mixed ends when its sources are used up, each at its current last "+
 		"document: code, web\n" {
 		t.Errorf("output of seal: %s", said)
 	}
 	said := ""
-	within(t, func() bool { said = s.does("info"); return strings.Contains(said, " steps ± ") })
+	within(t, func() bool { said = s.does("run", "show"); return strings.Contains(said, " steps ± ") })
 	if !strings.Contains(said, "sources  code, web") {
 		t.Errorf("output of info: %s", said)
 	}
 	var info loader.Info
-	if err := json.Unmarshal([]byte(s.does("info", "--measure", "--json")), &info); err != nil || !info.Length.Exact ||
+	if err := json.Unmarshal([]byte(s.does("run", "show", "--measure", "--json")), &info); err != nil || !info.Length.Exact ||
 		info.Ended {
 		t.Fatalf("info is %+v, %v", info, err)
 	}
@@ -52,7 +52,7 @@ func TestInfoOfADaemon(t *testing.T) {
 	if steps := len(s.read()); uint64(steps) != info.Length.Steps {
 		t.Errorf("%d steps read, %d measured", steps, info.Length.Steps)
 	}
-	if said := s.does("info"); !strings.Contains(said, fmt.Sprintf("%d steps, exactly", info.Length.Steps)) {
+	if said := s.does("run", "show"); !strings.Contains(said, fmt.Sprintf("%d steps, exactly", info.Length.Steps)) {
 		t.Errorf("output of info: %s", said)
 	}
 	s.lists(t, "ended", fmt.Sprint(info.Length.Steps), "sealed at 150")
@@ -62,7 +62,7 @@ func TestInfoOfADaemon(t *testing.T) {
 // lists checks the output of runs for a run with sources code and web.
 func (s *site) lists(t *testing.T, state, length, source string) {
 	t.Helper()
-	said := s.does("runs")
+	said := s.does("run", "list")
 	for _, line := range []string{`mixed +[0-9a-f]{8} +- +` + state + ` +\d+ +` + length + ` +- +\S+:\d+ +- +`,
 		`  code +DOCS_code +` + source + ` +1 +$`, `  web +DOCS_web +` + source + ` +1 +$`} {
 		if !regexp.MustCompile("(?m)^" + line).MatchString(said) {

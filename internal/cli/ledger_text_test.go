@@ -21,7 +21,7 @@ func (s *site) ledgerText(t *testing.T, files map[string]string) {
 			Path     string
 		}
 	}
-	if err := json.Unmarshal([]byte(s.does("ledger", "--step", "2", "--text", "--format", "json")), &page); err != nil {
+	if err := json.Unmarshal([]byte(s.does("ledger", "--step", "2", "--text", "--json")), &page); err != nil {
 		t.Fatal(err)
 	}
 	text := map[uint64]string{}

@@ -64,8 +64,8 @@ func (s *site) fullDisk(t *testing.T) {
 	}
 	outputFails(t, "", append([]string{"ledger", "--step", "2", "--text"}, flight...)...)
 	outputFails(t, "", append([]string{"seal"}, flight...)...)
-	outputFails(t, "", append(append([]string{"audit"}, s.settings()...), "--run", "whole")...)
-	outputFails(t, "", append(append([]string{"fork"}, s.settings()...), "--run", "whole", "--step", "3", "--new",
+	outputFails(t, "", append(append([]string{"run", "audit"}, s.settings()...), "--run", "whole")...)
+	outputFails(t, "", append(append([]string{"run", "fork"}, s.settings()...), "--run", "whole", "--step", "3", "--new",
 		"unsaid")...)
 }
 

@@ -40,7 +40,7 @@ func TestCommands_FindTokenOfDataFolder(t *testing.T) {
 	with := func(args ...string) []string { return append(args, flight...) }
 
 	t.Chdir(t.TempDir()) // a folder in which no daemon was started
-	for _, args := range [][]string{{"seal"}, {"flush"}, {"info"}, {"ledger", "--step", "0"}} {
+	for _, args := range [][]string{{"seal"}, {"flush"}, {"run", "show"}, {"ledger", "--step", "0"}} {
 		loaderd(command.ExitFailed, "or name the data folder by LOADERD_STREAM__DIR or --data-dir", with(args...)...)
 	}
 	loaderd(2, filepath.Join("loaderd-data", "flight.token")+": no such file", with("status")...)

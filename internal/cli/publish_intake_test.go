@@ -96,7 +96,7 @@ func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
 	}{
 		{"bad.jsonl", command.ExitRejected, 4, skips(2, 1),
 			"run a failed to decode 2 of the 4 documents (of all producers) " +
-				"that it read during this publish: see loaderd dead list"},
+				"that it read during this publish: see loaderd dlq list"},
 		{"good.jsonl", command.ExitOK, 1, skips(0, 0), ""}, // counts restart at zero
 		{"long.jsonl", command.ExitOK, 1, skips(0, 1), ""},
 	} {

@@ -75,27 +75,27 @@ func TestADamagedPlanIsRepaired(t *testing.T) {
 	stop := s.serve("--run", "whole")
 	want := s.published()
 	stop()
-	if said := s.does("repair", "--run", "whole"); !strings.Contains(said, "is undamaged") {
+	if said := s.does("run", "repair", "--run", "whole"); !strings.Contains(said, "is undamaged") {
 		t.Errorf("output of repair of an undamaged plan: %s", said)
 	}
 	s.cut("whole", 5)
 	if code, _, stderr := s.loaderd("serve", "--run", "whole"); code != command.ExitFailed ||
 		!strings.Contains(stderr, "PLAN_TRUNCATED") ||
-		!strings.Contains(stderr, "loaderd repair") {
+		!strings.Contains(stderr, "loaderd run repair") {
 		t.Errorf("serve of a plan that is cut short: exit status %d: %s", code, stderr)
 	}
-	code, stdout, stderr := s.loaderd("repair", "--run", "whole")
+	code, stdout, stderr := s.loaderd("run", "repair", "--run", "whole")
 	if code != command.ExitFailed || !strings.Contains(stdout, "usable   5 records, with ") ||
 		!strings.Contains(stdout, "Steps from ") ||
 		!strings.Contains(stderr, "--new") {
 		t.Errorf("repair without --new: exit status %d: %s%s", code, stdout, stderr)
 	}
 	for _, refused := range [][]string{{"--new", "whole"}, {"--new", ""}, {"--new", "a b"}} {
-		if code, _, _ := s.loaderd(append([]string{"repair", "--run", "whole"}, refused...)...); code != command.ExitUsage {
+		if code, _, _ := s.loaderd(append([]string{"run", "repair", "--run", "whole"}, refused...)...); code != command.ExitUsage {
 			t.Errorf("repair %v: exit status %d", refused, code)
 		}
 	}
-	if said := s.does("repair", "--run", "whole", "--new", "again"); !strings.Contains(said, "--run again") {
+	if said := s.does("run", "repair", "--run", "whole", "--new", "again"); !strings.Contains(said, "--run again") {
 		t.Errorf("output of repair: %s", said)
 	}
 	stop = s.serve("--run", "again")
@@ -117,15 +117,15 @@ func TestAuditBesideAnotherDaemon(t *testing.T) {
 	s.published()
 	elsewhere := *s
 	elsewhere.nats = "127.0.0.1:1" // an address in the configuration at which the daemon does not listen
-	elsewhere.does("audit", "--run", "whole")
+	elsewhere.does("run", "audit", "--run", "whole")
 	stop()
 	taken, err := net.Listen("tcp", s.nats)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer taken.Close()
-	s.does("audit", "--run", "whole")
-	code, stdout, stderr := s.loaderd("audit", "--run", "whole", "--tokenizer", "cl100k_base")
+	s.does("run", "audit", "--run", "whole")
+	code, stdout, stderr := s.loaderd("run", "audit", "--run", "whole", "--tokenizer", "cl100k_base")
 	if code != command.ExitFailed || stdout != "" || !strings.Contains(stderr, "tokenizer gpt2") ||
 		!strings.Contains(stderr, "cl100k_base") {
 		t.Errorf("audit with another tokenizer: exit status %d: %s%s", code, stdout, stderr)

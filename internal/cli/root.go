@@ -15,7 +15,7 @@ import (
 	"loaderd/internal/build"
 	"loaderd/internal/cli/command"
 	"loaderd/internal/cli/daemoncmd"
-	"loaderd/internal/cli/deadcmd"
+	"loaderd/internal/cli/dlqcmd"
 	"loaderd/internal/cli/publishcmd"
 	"loaderd/internal/cli/runcmd"
 	"loaderd/internal/cli/simulatecmd"
@@ -91,7 +91,11 @@ func NewRootCmd() *cobra.Command {
 tokenizes documents, packs them online into rows and shuffles the rows. Every
 rank receives its part of every step as Arrow record batches over Arrow Flight.
 The same configuration over the same stream produces the same batches, byte for
-byte.`,
+byte.
+
+Exit status: 0 on success; 1 if the work failed; 2 if the command line or the
+configuration is invalid; 3 if publish committed its documents, but a run could
+not decode some of them.`,
 		Example: `  # a daemon with an embedded NATS server, and documents for it
   loaderd serve --data-dir /data/loaderd --tokenizer gpt2
   loaderd publish corpus/*.jsonl.zst
@@ -108,36 +112,27 @@ byte.`,
 	root.SetVersionTemplate("{{.Version}}")
 	root.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(
-		daemoncmd.NewDemoCmd(),
-		daemoncmd.NewServeCmd(),
-		publishcmd.NewPublishCmd(),
-		publishcmd.NewImportCmd(),
-		runcmd.NewSealCmd(),
-		runcmd.NewFlushCmd(),
-		runcmd.NewMixCmd(),
-		runcmd.NewSourceCmd(),
-		runcmd.NewStatusCmd(),
-		daemoncmd.NewHealthCmd(),
-		runcmd.NewTopCmd(),
-		daemoncmd.NewPageCmd(),
-		runcmd.NewInfoCmd(),
-		runcmd.NewLedgerCmd(),
-		runcmd.NewPeekCmd(),
-		runcmd.NewExportCmd(),
-		runcmd.NewRunsCmd(),
-		runcmd.NewRunCmd(),
-		deadcmd.NewDeadCmd(),
-		daemoncmd.NewClusterCmd(),
-		daemoncmd.NewTokenCmd(),
-		runcmd.NewForkCmd(),
-		runcmd.NewAuditCmd(),
-		runcmd.NewRepairCmd(),
-		newTokenizeCmd(),
-		simulatecmd.NewSimulateCmd(),
-		simulatecmd.NewCompareCmd(),
-		simulatecmd.NewGenLengthsCmd(),
-		newVersionCmd(),
-	)
+	command.InitHelp(root)
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"load", "Run a loader:", []*cobra.Command{daemoncmd.NewDemoCmd(), daemoncmd.NewServeCmd(),
+			publishcmd.NewPublishCmd(), publishcmd.NewImportCmd(), runcmd.NewMixCmd(), runcmd.NewFlushCmd(),
+			runcmd.NewSealCmd()}},
+		{"observe", "Observe a run:", []*cobra.Command{runcmd.NewStatusCmd(), runcmd.NewTopCmd(),
+			daemoncmd.NewPageCmd(), daemoncmd.NewHealthCmd(), runcmd.NewLedgerCmd(), runcmd.NewPeekCmd()}},
+		{"manage", "Manage runs, sources, servers and identities:", []*cobra.Command{runcmd.NewRunCmd(),
+			runcmd.NewSourceCmd(), dlqcmd.NewDLQCmd(), daemoncmd.NewClusterCmd(), daemoncmd.NewTokenCmd()}},
+		{"offline", "Try tokenizers and packing without a daemon:", []*cobra.Command{simulatecmd.NewCompareCmd(),
+			simulatecmd.NewSimulateCmd(), simulatecmd.NewGenLengthsCmd(), newTokenizeCmd()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, c := range g.commands {
+			c.GroupID = g.id
+			root.AddCommand(c)
+		}
+	}
+	root.AddCommand(newVersionCmd())
 	return root
 }

@@ -24,7 +24,7 @@ func TestRunsAreListedAndDeleted(t *testing.T) {
 	steps := len(s.read())
 	line := fmt.Sprintf(
 		`(?m)^first +[0-9a-f]{8} +DOCS +ended +%d +%[1]d +- +\S+:\d+ +1 +[0-9.]+ (KiB|B) +[0-9.]+ (KiB|B)$`, steps)
-	if said := s.does("runs"); !regexp.MustCompile(line).MatchString(said) {
+	if said := s.does("run", "list"); !regexp.MustCompile(line).MatchString(said) {
 		t.Errorf("while a daemon serves: %s", said)
 	}
 	refused := func(code int, want string, args ...string) {
@@ -40,7 +40,7 @@ func TestRunsAreListedAndDeleted(t *testing.T) {
 	refused(command.ExitUsage, "run name", "run", "delete", "fir st")
 	refused(command.ExitFailed, "cannot find run second", "run", "delete", "second", "--yes")
 	var all []runadmin.RunInfo
-	if err := json.Unmarshal([]byte(s.does("runs", "--json")), &all); err != nil || len(all) != 1 ||
+	if err := json.Unmarshal([]byte(s.does("run", "list", "--json")), &all); err != nil || len(all) != 1 ||
 		all[0].Run != "first" || all[0].Steps != uint64(steps) ||
 		all[0].Leader != nil {
 		t.Errorf("%+v, %v", all, err)
@@ -52,7 +52,7 @@ func TestRunsAreListedAndDeleted(t *testing.T) {
 			t.Errorf("output of delete lacks %q: %s", part, said)
 		}
 	}
-	if said := s.does("runs"); said != "no runs\n" {
+	if said := s.does("run", "list"); said != "no runs\n" {
 		t.Errorf("afterwards: %s", said)
 	}
 }

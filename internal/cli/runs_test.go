@@ -38,11 +38,15 @@ func newSite(t *testing.T) *site {
 // loaderd runs a command, with the site's configuration if the command accepts one.
 func (s *site) loaderd(args ...string) (code int, stdout, stderr string) {
 	s.t.Helper()
-	switch args[0] {
-	case "serve", "fork", "audit", "repair":
-		args = slices.Concat(args[:1], s.settings(), args[1:])
+	name, n := args[0], 1
+	if name == "run" {
+		name, n = "run "+args[1], 2
+	}
+	switch name {
+	case "serve", "run fork", "run audit", "run repair":
+		args = slices.Concat(args[:n], s.settings(), args[n:])
 	case "cluster":
-	case "runs", "run", "dead":
+	case "run list", "run delete", "dlq":
 		if slices.Contains(args, "--nats") {
 			break
 		}
@@ -156,7 +160,7 @@ func TestAuditOfARunThatRelatesDocuments(t *testing.T) {
 	s.does("seal")
 	whole := s.read()
 	stop()
-	if said := s.does("audit", "--run", "related"); !strings.Contains(said,
+	if said := s.does("run", "audit", "--run", "related"); !strings.Contains(said,
 		fmt.Sprintf("the replay of all %d steps equals the log", len(whole))) {
 		t.Errorf("output of audit: %s", said)
 	}
@@ -182,14 +186,14 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 	t.Run("ledger", func(t *testing.T) { s.ledger(t, whole) })
 	t.Run("text", func(t *testing.T) { s.ledgerText(t, files) })
 	t.Run("audit", func(t *testing.T) {
-		if said := s.does("audit", "--run", "whole"); !strings.Contains(said,
+		if said := s.does("run", "audit", "--run", "whole"); !strings.Contains(said,
 			fmt.Sprintf("the replay of all %d steps equals the log", len(whole))) ||
 			!strings.Contains(said, "has ended") {
 			t.Errorf("output of audit while a daemon serves: %s", said)
 		}
 	})
 	const at = 3
-	said := s.does("fork", "--run", "whole", "--step", fmt.Sprint(at), "--new", "rest", "--set", "packing.buckets=[256]",
+	said := s.does("run", "fork", "--run", "whole", "--step", fmt.Sprint(at), "--new", "rest", "--set", "packing.buckets=[256]",
 		"--set", "steps.rows=2")
 	for _, part := range []string{"run rest starts at step 3 of run whole", "packing.buckets", "steps.rows"} {
 		if !strings.Contains(said, part) {
@@ -201,11 +205,11 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 		code int
 		want string
 	}{
-		{[]string{"fork", "--run", "whole", "--step", "3", "--new", "rest"}, command.ExitFailed, "choose another name"},
-		{[]string{"fork", "--run", "whole", "--step", "100000", "--new", "far"}, command.ExitFailed, "not planned yet"},
-		{[]string{"fork", "--run", "whole", "--step", "3", "--new", "whole"}, command.ExitUsage, "want a name other than"},
-		{[]string{"fork", "--run", "absent", "--step", "3", "--new", "far"}, command.ExitFailed, "absent"},
-		{[]string{"audit", "--run", "absent"}, command.ExitFailed, "absent"},
+		{[]string{"run", "fork", "--run", "whole", "--step", "3", "--new", "rest"}, command.ExitFailed, "choose another name"},
+		{[]string{"run", "fork", "--run", "whole", "--step", "100000", "--new", "far"}, command.ExitFailed, "not planned yet"},
+		{[]string{"run", "fork", "--run", "whole", "--step", "3", "--new", "whole"}, command.ExitUsage, "want a name other than"},
+		{[]string{"run", "fork", "--run", "absent", "--step", "3", "--new", "far"}, command.ExitFailed, "absent"},
+		{[]string{"run", "audit", "--run", "absent"}, command.ExitFailed, "absent"},
 		{[]string{"ledger", "--step", "100000"}, command.ExitFailed, "ended before step 100000"},
 		{[]string{"ledger", "--run", "rest", "--step", "0"}, command.ExitFailed, "whole"},
 	} {
@@ -227,7 +231,7 @@ func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
 	}
 	stop()
 
-	if said := s.does("audit", "--run", "rest", "--json"); !json.Valid([]byte(said)) ||
+	if said := s.does("run", "audit", "--run", "rest", "--json"); !json.Valid([]byte(said)) ||
 		!strings.Contains(said, `"ended":true`) {
 		t.Errorf("output of audit of the fork: %s", said)
 	}

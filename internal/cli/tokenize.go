@@ -37,7 +37,8 @@ A line that cannot be read causes an error with its line number. The lines
 before it have been written.`,
 		Example: `  echo '{"id": 1, "text": "Hello, world"}' | loaderd tokenize --tokenizer gpt2
   loaderd tokenize --tokenizer ./tokenizer.json documents.jsonl > ids.jsonl
-  loaderd tokenize --tokenizer gpt2 documents.jsonl | loaderd tokenize --tokenizer gpt2 --decode`,
+  loaderd tokenize --tokenizer gpt2 documents.jsonl | loaderd tokenize \
+      --tokenizer gpt2 --decode`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			model, err := daemon.LoadModel(name, options)

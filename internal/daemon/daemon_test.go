@@ -176,7 +176,7 @@ func TestFailureOfTheRunIsTold(t *testing.T) {
 	err := d.Wait()
 	stopped := stop(d, 20*time.Second)
 	// The record is checked when the append after it is rejected.
-	if err == nil || !strings.Contains(err.Error(), "loaderd repair") {
+	if err == nil || !strings.Contains(err.Error(), "loaderd run repair") {
 		t.Errorf("Wait = %v", err)
 	}
 	if err := <-result; flightclient.Reason(err) != string(fault.PlanForeign) {

@@ -12,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
+
+	"loaderd/internal/cli/command"
 )
 
 // Maximum widths of lines of flags and of prose.
@@ -24,9 +26,7 @@ const (
 func Markdown(w io.Writer, root *cobra.Command) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Commands\n\n%s\n\n", prose(root.Long))
-	b.WriteString("`" + root.Name() + " COMMAND --help` says the same on a terminal. The exit status is 0, 1 where the " +
-		"work failed, and 2 where the command line\n" +
-		"or the configuration is wrong, unless a command says otherwise.\n\n")
+	b.WriteString("`" + root.Name() + " COMMAND --help` prints the same on a terminal.\n\n")
 	b.WriteString("| command | what it does |\n| --- | --- |\n")
 	all := below(root)
 	for _, c := range all {
@@ -64,7 +64,7 @@ func describe(b *bytes.Buffer, c *cobra.Command) {
 	c.InitDefaultHelpFlag()
 	if flags := c.LocalFlags(); visible(flags) {
 		b.WriteString("\n")
-		block(b, "text", unindented(flags.FlagUsagesWrapped(flagColumns)))
+		block(b, "text", unindented(command.FlagUsages(flags, flagColumns)))
 	}
 }
 

@@ -45,7 +45,7 @@ type RunInfo struct {
 	Length *state.Length `json:"length,omitempty"`
 	// Sources are in the order of their numbers.
 	Sources []SourceInfo `json:"sources"`
-	// SealedBy is the identity that requested the seal, if the plan names it after the newest checkpoint; loaderd audit
+	// SealedBy is the identity that requested the seal, if the plan names it after the newest checkpoint; loaderd run audit
 	// lists all controls.
 	SealedBy string `json:"sealed_by,omitempty"`
 	// Committed is the step before which every job's checkpoint covers all steps; nil without committing jobs.

@@ -84,7 +84,7 @@ func (m *Migration) Inspect(ctx context.Context) (MigrationReport, error) {
 		}
 	}
 	if m.Run != "" && len(m.runs) == 0 {
-		return out, fmt.Errorf("run %s over document stream %s: %w: loaderd runs lists those that there are", m.Run,
+		return out, fmt.Errorf("run %s over document stream %s: %w: loaderd run list lists those that there are", m.Run,
 			m.From.Config().Name, planlog.ErrNoPlan)
 	}
 	if err := m.checkTarget(ctx); err != nil {
@@ -103,7 +103,7 @@ func (m *Migration) addRun(ctx context.Context, k runstate.Run) error {
 	case listed.State == Remainder, listed.State == NotBegun:
 		return nil
 	case listed.State == Unreadable:
-		return fmt.Errorf("run %s cannot be read: %s: mend it (loaderd repair), or name the runs to copy one by one (--run)",
+		return fmt.Errorf("run %s cannot be read: %s: mend it (loaderd run repair), or name the runs to copy one by one (--run)",
 			k.Name, listed.Problem)
 	case len(listed.Sources) != 1 || listed.Sources[0].Stream != m.From.Config().Name:
 		return nil

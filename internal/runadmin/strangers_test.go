@@ -152,7 +152,7 @@ func TestRepairBehindAStranger(t *testing.T) {
 		}
 		if _, err := loader.Open(ctx, name, config("bfd"), backend.Options{Ahead: 4, StallTimeout: time.Minute},
 			edges(t, store, name)); err == nil ||
-			!strings.Contains(err.Error(), "loaderd repair") {
+			!strings.Contains(err.Error(), "loaderd run repair") {
 			t.Errorf("%q: Open = %v", forged, err)
 		}
 		d, err := runadmin.Inspect(ctx, store, name, lease.NewLeaderInfo("here", 1), 0)

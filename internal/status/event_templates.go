@@ -60,7 +60,7 @@ var eventTemplates = indexByEvent([]eventTemplate{
 		"no action: another daemon leads"},
 	{event.DocumentDeadLettered, "",
 		`Document {sequence} of "{stream}" cannot be decoded: {reason}: {problem}`,
-		"check the document (loaderd dead list) and its producer"},
+		"check the document (loaderd dlq list) and its producer"},
 	{event.SourcePaused, "",
 		`Source "{source}" is paused: it has no documents, and other sources share its weight`,
 		"publish documents to it, or end it (loaderd seal SOURCE)"},

@@ -277,7 +277,7 @@ func (m *judgement) runningVerdict() Verdict {
 	}
 	if n := r.Undecodable / max(r.Documents, 1e-9); n >= .05 {
 		v.Sentence += fmt.Sprintf("; %.0f %% of the documents cannot be decoded", 100*n)
-		v.Advice = "look at the dead letters (loaderd dead list), and at the producer"
+		v.Advice = "look at the dead letters (loaderd dlq list), and at the producer"
 		if n >= .5 {
 			v.Health = Failing
 		}

@@ -32,7 +32,7 @@ var skipReasons = [...]struct {
 	text, do   string
 	configured bool // requested by the configuration
 }{
-	{SkipUndecodable, "undecodable", "see the dead letters (loaderd dead list) and the producer", false},
+	{SkipUndecodable, "undecodable", "see the dead letters (loaderd dlq list) and the producer", false},
 	{SkipEmpty, "without text or tokens", "check the field or column that the producer publishes", false},
 	{SkipMasked, "without a token that has a loss",
 		"mark what is to be trained on: parts with \"loss\": true, or loss runs of token ids", false},

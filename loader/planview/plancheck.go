@@ -75,7 +75,7 @@ func UnfinishedCopyError(c *planrecord.Repair, run string, records uint64) error
 	return &fault.Error{Reason: fault.PlanTruncated,
 		Message: fmt.Sprintf("run %s is a copy of run %s that was broken off: it has %d of %d records", run, was, records,
 			c.Records),
-		Advice: fmt.Sprintf("finish it: loaderd repair --run %s --new %s", was, run)}
+		Advice: fmt.Sprintf("finish it: loaderd run repair --run %s --new %s", was, run)}
 }
 
 // DescribeEntry returns a short description of an entry.

@@ -244,7 +244,7 @@ func DamagedRecordError(at uint64, err error) error {
 		at = noted.Position
 	}
 	return fmt.Errorf("plan record %d: %w; the plan log is damaged there: restore its stream from a backup, "+
-		"or copy what stands before it into a usable plan with loaderd repair", at, err)
+		"or copy what stands before it into a usable plan with loaderd run repair", at, err)
 }
 
 // ErrStopScan stops a scan.

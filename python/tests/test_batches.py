@@ -162,7 +162,7 @@ def test_documents_of_a_message_are_transformed_one_by_one(daemon: Any, fim: flo
                 assert whole == own and all(has)
     assert not got, "nothing else comes"
     assert pieces > 300 and (not fim or 100 < filled < 0.5 * pieces) and (fim or not filled)
-    audit = subprocess.run([d.binary, "audit", "--run", "default", *d.flags], cwd=d.folder, capture_output=True, text=True, timeout=120, check=False)
+    audit = subprocess.run([d.binary, "run", "audit", "--run", "default", *d.flags], cwd=d.folder, capture_output=True, text=True, timeout=120, check=False)
     assert audit.returncode == 0, audit.stdout + audit.stderr
     d.kill()
     d.start()

@@ -1,4 +1,4 @@
-"""Steps that `loaderd export` wrote, read without a daemon: byte for byte what a client of the daemon got."""
+"""Steps that `loaderd run export` wrote, read without a daemon: byte for byte what a client of the daemon got."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def sealed(module_daemon):
 
 
 def export(loaderd: Path, d: Any, out: Path, kind: str, *flags: str) -> dict[str, Any]:
-    command = [loaderd, "export", "--flight", d.flight_url, "--format", kind, "--out", out, "--file-steps", "7", "--json", *flags]
+    command = [loaderd, "run", "export", "--flight", d.flight_url, "--format", kind, "--out", out, "--file-steps", "7", "--json", *flags]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
@@ -133,7 +133,7 @@ def test_an_export_goes_on_and_is_checked(sealed, loaderd, tmp_path):
     assert export(loaderd, sealed, folder, "parquet", "--steps", "0:24") == more
 
     def refused(*flags: str) -> str:
-        done = subprocess.run([loaderd, "export", "--flight", sealed.flight_url, "--out", folder, *flags], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([loaderd, "run", "export", "--flight", sealed.flight_url, "--out", folder, *flags], capture_output=True, text=True, timeout=60)
         assert done.returncode != 0
         return done.stderr
 
@@ -191,7 +191,7 @@ def test_other_programs_read_the_files(sealed, loaderd, tmp_path):
 
 def test_goes_on_after_a_kill(sealed, loaderd, tmp_path):
     wanted = export(loaderd, sealed, tmp_path / "whole", "npy", "--steps", "0:25", "--file-steps", "1")
-    command = [loaderd, "export", "--flight", sealed.flight_url, "--format", "npy", "--out", tmp_path / "x", "--file-steps", "1", "--steps", "0:25"]
+    command = [loaderd, "run", "export", "--flight", sealed.flight_url, "--format", "npy", "--out", tmp_path / "x", "--file-steps", "1", "--steps", "0:25"]
     for _ in range(3):
         process = subprocess.Popen(command, stderr=subprocess.PIPE)
         assert process.stderr is not None and process.stderr.readline()  # of the first part that it finishes

@@ -98,7 +98,7 @@ def test_killed_and_resumed_with_the_same_weights_and_batches(daemon, tmp_path):
     assert mixtures_of_two == mixtures and {s: line.split(" loss")[0] for s, line in two.items()} == {s: line.split(" loss")[0] for s, line in steps.items()}
     assert [float(line.split()[-1]) for line in two.values()] == pytest.approx([float(line.split()[-1]) for line in steps.values()], rel=1e-2)
     d.stop()
-    audit = subprocess.run([d.binary, "audit", "--run", "default", *d.flags, "--json"], cwd=d.folder, capture_output=True, text=True, timeout=120, check=True)
+    audit = subprocess.run([d.binary, "run", "audit", "--run", "default", *d.flags, "--json"], cwd=d.folder, capture_output=True, text=True, timeout=120, check=True)
     decided = [int(m[1]) for c in json.loads(audit.stdout)["controls"] if (m := AUDITED.search(c["what"]))]
     assert decided == list(mixtures)
 

@@ -398,7 +398,7 @@ def test_what_the_run_skips_is_reported(daemon, caplog, monkeypatch):
     options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER, "report": 60}
     done = publish([[1, 2], [1, 5000], {"ids": [1, 2, 3], "loss": [False] * 3}, [6000]], **options)
     assert done.runs == (RunIntake("default", 4, {"undecodable": 2, "masked": 1}),)
-    assert "run default read 4 documents (of all producers) during this publish and skipped 3: 1 masked, 2 undecodable (see loaderd dead list)" in caplog.text
+    assert "run default read 4 documents (of all producers) during this publish and skipped 3: 1 masked, 2 undecodable (see loaderd dlq list)" in caplog.text
     with Publisher(**options) as publisher:
         publisher.send([1, 2, 3])
         assert publisher.flush().runs == ()  # publishing has not ended

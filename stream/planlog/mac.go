@@ -56,7 +56,7 @@ func (l *Log) foreignRecordError(position uint64) error {
 			l.store.Config().PlanKeyFile),
 		Advice: "give the file with all keys that the run was written with; if it has them, find out who can write to the " +
 			"plan's stream and stop them " +
-			"(docs/security.md), then copy what stands before that record into a usable plan with loaderd repair",
+			"(docs/security.md), then copy what stands before that record into a usable plan with loaderd run repair",
 		Facts: map[string]string{"run": l.run, "record": strconv.FormatUint(position, 10)}}
 }
 

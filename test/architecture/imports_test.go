@@ -22,11 +22,11 @@ const module = "loaderd"
 // arrows are the imports between packages. A package may import packages that its arrows lead to, directly or not.
 var arrows = map[string][]string{
 	"cmd/loaderd": {"internal/cli", "internal/manual"},
-	"internal/cli": {"internal/build", "internal/cli/daemoncmd", "internal/cli/deadcmd", "internal/cli/publishcmd",
+	"internal/cli": {"internal/build", "internal/cli/daemoncmd", "internal/cli/dlqcmd", "internal/cli/publishcmd",
 		"internal/cli/runcmd",
 		"internal/cli/simulatecmd", "internal/jsonlines"},
 	"internal/cli/daemoncmd": {"internal/cli/command", "internal/daemon", "internal/demo/screen", "internal/runadmin"},
-	"internal/cli/deadcmd":   {"internal/cli/command", "stream/deadletter", "stream/retention"},
+	"internal/cli/dlqcmd":   {"internal/cli/command", "stream/deadletter", "stream/retention"},
 	"internal/cli/publishcmd": {"internal/cli/command", "internal/daemon", "internal/objects", "internal/publishing",
 		"internal/inspect", "internal/tokenfiles",
 		"internal/tracing", "stream/publish", "loader/plan"},

@@ -377,7 +377,7 @@ func TestSituations(t *testing.T) {
 				natstest.Publish(s.T, s.d.Store(), poison(8)...)
 			})()
 			status := s.says(diagnosis.Running, `Running: .*; \d+ % of the documents cannot be decoded$`)
-			if !strings.Contains(status.Verdict.Advice, "loaderd dead") {
+			if !strings.Contains(status.Verdict.Advice, "loaderd dlq") {
 				s.Errorf("%+v", status.Verdict)
 			}
 		}},

@@ -41,7 +41,7 @@ func (s *Sources) EnsureKnown(ctx context.Context, step *plan.Step) error {
 	}
 	return &fault.Error{Reason: fault.PlanMismatch, Message: fmt.Sprintf("step %d names source %d, and the plan has %d",
 		step.Index, source, len(s.known)),
-		Advice: "check the plan: loaderd audit"}
+		Advice: "check the plan: loaderd run audit"}
 }
 
 // isOneSegment reports whether a row is one attention segment, instead of one segment per piece. If its source has its

@@ -52,8 +52,10 @@ The command fails while a daemon leads one of the runs, or if the target already
 has one of the streams. After an interruption, run the same command again:
 complete copies are kept. Start daemons on the new servers after the copy is
 complete.`,
-		Example: `  loaderd cluster migrate --data-dir /data/loaderd --to nats://nats-1:4222,nats://nats-2:4222 --dry-run
-  loaderd cluster migrate -c loaderd.yaml --to tls://nats-1:4222 --to-creds app.creds`,
+		Example: `  loaderd cluster migrate --data-dir /data/loaderd \
+      --to nats://nats-1:4222,nats://nats-2:4222 --dry-run
+  loaderd cluster migrate -c loaderd.yaml --to tls://nats-1:4222 \
+      --to-creds app.creds`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := f.source.Load(cmd)

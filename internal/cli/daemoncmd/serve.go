@@ -30,7 +30,7 @@ Without configured identities, the daemon serves only this user: calls need the
 token in its data folder. Commands and the Python client find the token there.
 On a terminal the daemon prints a link that opens the live page. loaderd page
 prints another link.`,
-		Example: `  # all defaults: embedded NATS server, data in ./loaderd-data, Flight on 127.0.0.1:8815
+		Example: `  # defaults: embedded NATS server, ./loaderd-data, Flight on 127.0.0.1:8815
   loaderd serve
 
   # a configuration file with one setting changed

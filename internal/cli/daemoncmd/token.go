@@ -41,7 +41,8 @@ daemon requires this token if neither identities nor a token file are
 configured. Commands and the Python client find it in the data folder. Other
 clients send it in the header authorization: Bearer TOKEN.`,
 		Example: `  loaderd token flight --data-dir /data > flight.token
-  printf 'Authorization: Bearer %s' "$(loaderd token flight)" | curl -H @- http://127.0.0.1:9815/metrics`,
+  printf 'Authorization: Bearer %s' "$(loaderd token flight)" | curl -H @- \
+      http://127.0.0.1:9815/metrics`,
 	}, auth.FlightTokenFile, func(c config.Config) error {
 		if !c.Flight.RequiresOwnToken() {
 			return errors.New("this configuration does not use the token of the data folder: flight.identities, " +
@@ -60,7 +61,8 @@ NATS server. The command reads it from the daemon's data folder. All daemons of
 a cluster have the same token. It only permits publishing documents and reading
 their outcome.`,
 		Example: `  loaderd token producer --data-dir /data > producer.token
-  kubectl exec pretrain-loaderd-0 -- loaderd token producer -c /etc/loaderd/loaderd.yaml > producer.token`,
+  kubectl exec pretrain-loaderd-0 \
+      -- loaderd token producer -c /etc/loaderd/loaderd.yaml > producer.token`,
 	}, server.ProducerFile, func(c config.Config) error {
 		if c.Stream.URL != "" {
 			return fmt.Errorf("stream.url is set: producers authenticate as the NATS servers at %s require", c.Stream.URL)

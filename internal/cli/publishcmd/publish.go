@@ -110,19 +110,23 @@ decode some of the documents that it read during this publish.`,
   loaderd publish corpus/*.jsonl.zst
 
   # a source tree with its own source name
-  loaderd publish --source go --format text --skip-too-large "$(go env GOROOT)/src"
+  loaderd publish --source go --format text \
+      --skip-too-large "$(go env GOROOT)/src"
 
   # Parquet with another column, to a cluster with TLS and credentials
-  loaderd publish --nats tls://nats-1:4222 --creds app.creds --tls-ca ca.pem --text-column content data/
+  loaderd publish --nats tls://nats-1:4222 --creds app.creds \
+      --tls-ca ca.pem --text-column content data/
 
   # from object stores: S3, and a dataset of the Hugging Face hub
-  loaderd publish 's3://corpus/web/**/*.jsonl.zst' 'hf://datasets/HuggingFaceFW/fineweb-edu/sample/10BT/*.parquet'
+  loaderd publish 's3://corpus/web/**/*.jsonl.zst' \
+      'hf://datasets/HuggingFaceFW/fineweb-edu/sample/10BT/*.parquet'
 
   # files as they appear in a folder
   loaderd publish --follow --source crawl '/data/crawl/**/*.jsonl.zst'
 
   # pre-tokenized documents
-  loaderd tokenize --tokenizer gpt2 docs.jsonl | loaderd publish --tokenizer gpt2 -`,
+  loaderd tokenize --tokenizer gpt2 docs.jsonl | loaderd publish \
+      --tokenizer gpt2 -`,
 	})
 }
 
@@ -164,9 +168,10 @@ loaderd publish does.`,
 		Example: `  # report what the paths contain
   loaderd import --dry-run --tokenizer gpt2 corpus_text_document.idx
 
-  # Megatron; token files of OLMo-core; a split of a dataset on disk; WET files of a crawl
+  # Megatron; tokens of OLMo-core; a split of a saved dataset; WET files
   loaderd import --tokenizer gpt2 corpus_text_document
-  loaderd import --tokenizer ./tokenizer.json --token-type uint32 --end-token 100257 part-*.npy
+  loaderd import --tokenizer ./tokenizer.json --token-type uint32 \
+      --end-token 100257 part-*.npy
   loaderd import --split train --text-column content my-dataset/
   loaderd import --skip-too-large CC-MAIN-*.warc.wet.gz`,
 	})

@@ -119,7 +119,7 @@ func rejectedBy(runs []publishing.RunIntake) error {
 	for _, r := range runs {
 		if n := r.Skipped.Count(plan.SkipUndecodable); n > 0 {
 			return RejectedError{fmt.Errorf(
-				"run %s failed to decode %d of the %s (of all producers) that it read during this publish: see loaderd dead list",
+				"run %s failed to decode %d of the %s (of all producers) that it read during this publish: see loaderd dlq list",
 				r.Run, n, documentCount(r.Read))}
 		}
 	}

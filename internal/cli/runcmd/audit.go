@@ -18,8 +18,8 @@ import (
 	"loaderd/loader/maintenance"
 )
 
-// NewAuditCmd returns the command audit.
-func NewAuditCmd() *cobra.Command {
+// newRunAuditCmd returns the command run audit.
+func newRunAuditCmd() *cobra.Command {
 	var flags command.ConfigFlags
 	var asJSON bool
 	cmd := &cobra.Command{
@@ -34,8 +34,9 @@ differs.
 
 Nothing is changed. A daemon may serve the run meanwhile. The stream must still
 contain the run's documents from the first one on.`,
-		Example: `  loaderd audit --run default --data-dir /data/loaderd
-  loaderd audit -c loaderd.yaml --run pretrain --nats nats://nats-1:4222 --json`,
+		Example: `  loaderd run audit --run default --data-dir /data/loaderd
+  loaderd run audit -c loaderd.yaml --run pretrain \
+      --nats nats://nats-1:4222 --json`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.Load(cmd)

@@ -25,7 +25,11 @@ import (
 
 // NewRunCmd returns the command run.
 func NewRunCmd() *cobra.Command {
-	return command.Group("run", "Manage a single run", `  loaderd run delete pretrain --data-dir /data/loaderd`,
+	return command.Group("run", "List, inspect, fork and delete runs",
+		`  loaderd run list --data-dir /data/loaderd
+  loaderd run show --flight grpc://trainer-0:8815
+  loaderd run delete pretrain --data-dir /data/loaderd`,
+		newRunListCmd(), newRunShowCmd(), newRunExportCmd(), newRunForkCmd(), newRunAuditCmd(), newRunRepairCmd(),
 		newRunDeleteCmd())
 }
 
@@ -76,7 +80,7 @@ func deleteRun(ctx context.Context, c config.Config, log *slog.Logger, out io.Wr
 	defer func() { err = command.CloseAfter(ctx, store, err) }()
 	run, err := runadmin.Describe(ctx, store, c.Run)
 	if errors.Is(err, planlog.ErrNoPlan) {
-		return fmt.Errorf("cannot find run %s: list the runs with loaderd runs", c.Run)
+		return fmt.Errorf("cannot find run %s: list the runs with loaderd run list", c.Run)
 	}
 	if err != nil {
 		return err

@@ -15,8 +15,8 @@ import (
 	"loaderd/internal/humanize"
 )
 
-// NewExportCmd returns the command export.
-func NewExportCmd() *cobra.Command {
+// newRunExportCmd returns the command run export.
+func newRunExportCmd() *cobra.Command {
 	var client command.FlightClient
 	var options export.Options
 	var steps, format string
@@ -37,8 +37,8 @@ is rejected. The command waits for steps that are not planned yet.
 
 In Python, loaderd.frozen.Frozen reads such a folder and returns the steps that
 loaderd.Client returns.`,
-		Example: `  loaderd export --steps 0:1000 --format parquet --out frozen/
-  loaderd export --format npy --columns input_ids,labels --out arrays/`,
+		Example: `  loaderd run export --steps 0:1000 --format parquet --out frozen/
+  loaderd run export --format npy --columns input_ids,labels --out arrays/`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			options.Format, options.Run = export.Format(format), client.Run

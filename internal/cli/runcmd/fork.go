@@ -2,6 +2,7 @@ package runcmd
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,11 +17,12 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// NewForkCmd returns the command fork.
-func NewForkCmd() *cobra.Command {
+// newRunForkCmd returns the command run fork.
+func newRunForkCmd() *cobra.Command {
 	var flags command.ConfigFlags
 	var step uint64
 	var name string
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "fork --run A --step N --new B [flags]",
 		Short: "Start a run from a step of another run",
@@ -38,8 +40,10 @@ The new run continues each source at its position in the other run. With an
 unchanged configuration it makes the steps of the other run. To find the
 positions, the command replays the other run from its newest checkpoint before
 the step, or from its beginning.`,
-		Example: `  loaderd fork -c loaderd.yaml --run pretrain --step 120000 --new anneal --set packing.buckets=[8192] --set steps.rows=32
-  loaderd serve -c loaderd.yaml --run anneal --set packing.buckets=[8192] --set steps.rows=32`,
+		Example: `  loaderd run fork -c loaderd.yaml --run pretrain --step 120000 \
+      --new anneal --set packing.buckets=[8192] --set steps.rows=32
+  loaderd serve -c loaderd.yaml --run anneal --set packing.buckets=[8192] \
+      --set steps.rows=32`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.Load(cmd)
@@ -49,12 +53,14 @@ the step, or from its beginning.`,
 			if name == c.Run {
 				return command.Usage(fmt.Errorf("--new %s: want a name other than that of the run to fork", name))
 			}
-			return fork(cmd.Context(), c, step, name, command.NewLogger(c.Log, cmd.ErrOrStderr()), cmd.OutOrStdout())
+			return fork(cmd.Context(), c, step, name, asJSON, command.NewLogger(c.Log, cmd.ErrOrStderr()),
+				cmd.OutOrStdout())
 		},
 	}
 	flags.Register(cmd)
 	cmd.Flags().Var((*stepFlag)(&step), "step", "first `step` of the old run that the new run does not share")
 	cmd.Flags().StringVar(&name, "new", "", "`name` of the new run")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	for _, required := range []string{"run", "step", "new"} {
 		_ = cmd.MarkFlagRequired(required)
 	}
@@ -73,7 +79,25 @@ func tellFork(out io.Writer, h planrecord.Header) {
 	}
 }
 
-func fork(ctx context.Context, c config.Config, step uint64, name string, log *slog.Logger, out io.Writer) (err error) {
+// forkedRun is the JSON output of run fork.
+type forkedRun struct {
+	Run    string             `json:"run"`
+	Parent *planrecord.Parent `json:"parent"`
+	// Sources are the names of the sources, in the order of the parent's sources.
+	Sources []string `json:"sources"`
+	Changed []string `json:"changed"` // differences of the configuration
+}
+
+func newForkedRun(h planrecord.Header, changed []string) forkedRun {
+	f := forkedRun{Run: h.Run, Parent: h.Parent, Changed: append([]string{}, changed...)}
+	for _, s := range h.Sources {
+		f.Sources = append(f.Sources, s.Name)
+	}
+	return f
+}
+
+func fork(ctx context.Context, c config.Config, step uint64, name string, asJSON bool, log *slog.Logger,
+	out io.Writer) (err error) {
 	tokenizing, err := daemon.LoadRunTokenizer(&c, log)
 	if err != nil {
 		return err
@@ -87,8 +111,12 @@ func fork(ctx context.Context, c config.Config, step uint64, name string, log *s
 	if err != nil {
 		return err
 	}
+	changes := was.Config.Differences(h.Config)
+	if asJSON {
+		return json.NewEncoder(out).Encode(newForkedRun(h, changes))
+	}
 	tellFork(out, h)
-	if changes := was.Config.Differences(h.Config); len(changes) > 0 {
+	if len(changes) > 0 {
 		fmt.Fprintf(out, "changed: %s\n", strings.Join(changes, "\n         "))
 	} else {
 		fmt.Fprintln(out, "configuration unchanged")

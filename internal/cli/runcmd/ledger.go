@@ -20,6 +20,7 @@ func NewLedgerCmd() *cobra.Command {
 	var client command.FlightClient
 	var step uint64
 	var asked ledgerAsked
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "ledger (--step N | --find ID | --sequence N)",
 		Short: "Show the contents of a step, or the steps of a document",
@@ -48,6 +49,9 @@ documents, --find takes the id of one document and shows only its spans.`,
   loaderd ledger --find corpus/7.txt`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if asJSON {
+				asked.format = "json"
+			}
 			write, ok := ledger.Formats[asked.format]
 			if !ok {
 				return command.Usage(fmt.Errorf("--format %s: want one of table, json, arrow, parquet", asked.format))
@@ -85,6 +89,8 @@ documents, --find takes the id of one document and shows only its spans.`,
 	command.RegisterRankFile(f, &asked.options)
 	f.StringVar(&asked.format, "format", "table",
 		"`format`: table, json, arrow (IPC stream) or parquet; the last two have one row per span")
+	f.BoolVar(&asJSON, "json", false, "print one JSON object, as --format json does")
+	cmd.MarkFlagsMutuallyExclusive("json", "format")
 	cmd.MarkFlagsOneRequired("step", "find", "sequence")
 	cmd.MarkFlagsMutuallyExclusive("step", "find", "sequence")
 	cmd.MarkFlagsMutuallyExclusive("text", "find")

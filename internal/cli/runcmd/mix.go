@@ -191,6 +191,7 @@ func NewSourceCmd() *cobra.Command {
 
 func newSourceSealCmd() *cobra.Command {
 	var flags command.ConfigFlags
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "seal NAME [flags]",
 		Short: "Seal the stream of a source for all runs",
@@ -213,7 +214,11 @@ one run only, use loaderd seal NAME.`,
 			}
 			source := store.Source(args[0], 1)
 			last, err := source.SealDocuments(ctx)
-			if err == nil {
+			switch {
+			case err != nil:
+			case asJSON:
+				err = json.NewEncoder(cmd.OutOrStdout()).Encode(sealedSource{args[0], source.Config().Name, last})
+			default:
 				fmt.Fprintf(cmd.OutOrStdout(), "stream %s of source %s ends with document %d\n", source.Config().Name,
 					args[0], last)
 			}
@@ -221,5 +226,13 @@ one run only, use loaderd seal NAME.`,
 		},
 	}
 	flags.RegisterStore(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
+}
+
+// sealedSource is the JSON output of source seal.
+type sealedSource struct {
+	Source   string `json:"source"`
+	Stream   string `json:"stream"`
+	Sequence uint64 `json:"sequence"` // of the last document
 }

@@ -19,8 +19,8 @@ import (
 	"loaderd/stream"
 )
 
-// NewRepairCmd returns the command repair.
-func NewRepairCmd() *cobra.Command {
+// newRunRepairCmd returns the command run repair.
+func newRunRepairCmd() *cobra.Command {
 	var flags command.ConfigFlags
 	var name string
 	var before uint64
@@ -42,8 +42,8 @@ with the same configuration and --run B. Trainers that use the old run's name
 continue without a change. After an interruption, run the same command again to
 finish the copy. No daemon serves an unfinished copy. The exit status is 0 for
 an undamaged plan, and after a copy. It is 1 for a damaged plan without --new.`,
-		Example: `  loaderd repair -c loaderd.yaml --run pretrain
-  loaderd repair -c loaderd.yaml --run pretrain --new pretrain-2
+		Example: `  loaderd run repair -c loaderd.yaml --run pretrain
+  loaderd run repair -c loaderd.yaml --run pretrain --new pretrain-2
   loaderd serve -c loaderd.yaml --run pretrain-2`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {

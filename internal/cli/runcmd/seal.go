@@ -2,6 +2,7 @@ package runcmd
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"strings"
 
@@ -15,6 +16,7 @@ import (
 // NewSealCmd returns the command seal.
 func NewSealCmd() *cobra.Command {
 	var client command.FlightClient
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "seal [SOURCE]",
 		Short: "End a run, or one of its sources, at its last document",
@@ -33,22 +35,24 @@ the others. With epochs set, the source is read again.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return record(&client, cmd, "seal", (*flightclient.Client).Seal, "run %s ends at document %d\n",
+				return record(&client, cmd, asJSON, "seal", (*flightclient.Client).Seal, "run %s ends at document %d\n",
 					"run %s ends when its sources are used up, each at its current last document: %s\n")
 			}
 			seal := func(c *flightclient.Client, ctx context.Context, run string) (api.RecordResponse, error) {
 				return c.SealSource(ctx, run, args[0])
 			}
-			return record(&client, cmd, "seal", seal, "source "+args[0]+" of run %s ends at document %d\n", "")
+			return record(&client, cmd, asJSON, "seal", seal, "source "+args[0]+" of run %s ends at document %d\n", "")
 		},
 	}
 	client.Register(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
 // NewFlushCmd returns the command flush.
 func NewFlushCmd() *cobra.Command {
 	var client command.FlightClient
+	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "flush",
 		Short: "Flush buffered documents up to the current end of the stream",
@@ -61,17 +65,18 @@ stream automatically.`,
 		Example: `  loaderd publish corpus/ && loaderd flush`,
 		Args:    command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return record(&client, cmd, "flush", (*flightclient.Client).Flush, "flushed run %s up to arrival %d\n",
+			return record(&client, cmd, asJSON, "flush", (*flightclient.Client).Flush, "flushed run %s up to arrival %d\n",
 				"flushed run %s up to its position in its sources: %s\n")
 		},
 	}
 	client.Register(cmd)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
 // record requests a control record at the present end of the stream, and prints the number of the last document. With
 // several sources, one number does not identify that document, so it prints the names of the sources.
-func record(client *command.FlightClient, cmd *cobra.Command, action string,
+func record(client *command.FlightClient, cmd *cobra.Command, asJSON bool, action string,
 	ask func(*flightclient.Client, context.Context, string) (api.RecordResponse, error), done, ofSources string) error {
 	var recorded api.RecordResponse
 	var sources []string
@@ -88,6 +93,8 @@ func record(client *command.FlightClient, cmd *cobra.Command, action string,
 	switch {
 	case err != nil:
 		return err
+	case asJSON:
+		return json.NewEncoder(cmd.OutOrStdout()).Encode(recorded)
 	case len(sources) > 1:
 		fmt.Fprintf(cmd.OutOrStdout(), ofSources, recorded.Run, strings.Join(sources, ", "))
 	default:

@@ -61,15 +61,18 @@ stream.`,
   loaderd compare --length 2048 --methods concat,bfd,bucket --out report lengths
   loaderd compare --column input_ids --out report corpus.parquet
 
-  # a mixture of two sources; -c loaderd.yaml adds sources and mix of a configuration
-  loaderd compare --length 2048 --source web=web.txt:0.7 --source code=code.txt:0.3 --out report
+  # a mixture of two sources; -c loaderd.yaml adds the sections sources and mix
+  loaderd compare --length 2048 --source web=web.txt:0.7 \
+      --source code=code.txt:0.3 --out report
 
   # documents: also compare how related the documents in a row are
-  loaderd compare --documents --length 8192 --methods concat,bucket,splice --out report documents.jsonl
+  loaderd compare --documents --length 8192 --methods concat,bucket,splice \
+      --out report documents.jsonl
 
   # the documents of a running daemon
   loaderd compare --from-stream -c loaderd.yaml --out report
-  loaderd compare --from-stream --nats nats://nats-1:4222 --tokenizer gpt2 --limit 100000 --out report`,
+  loaderd compare --from-stream --nats nats://nats-1:4222 --tokenizer gpt2 \
+      --limit 100000 --out report`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := f.run(cmd, args); err != nil {

@@ -31,7 +31,8 @@ compare read this format. The same seed draws the same lengths. --dist list
 prints the distributions and their sources.`,
 		Example: `  loaderd gen-lengths --dist list
   loaderd gen-lengths --dist fineweb-edu -n 1000000 > lengths
-  loaderd gen-lengths --dist pubmed | loaderd simulate --method seamless --length 2048`,
+  loaderd gen-lengths --dist pubmed | loaderd simulate --method seamless \
+      --length 2048`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if dist == "list" {

@@ -52,20 +52,25 @@ tokens, and optionally "path" and "embedding" (a list of numbers).`,
   loaderd gen-lengths --dist fineweb-edu > lengths
   loaderd simulate --method bfd --length 2048 lengths
 
-  # the whole input at once, as in an offline packer; every row is written to a file
-  loaderd simulate --method bfd --length 2048 --pool 0 --placements rows.tsv lengths
+  # pack the whole input at once, as an offline packer does; write every row
+  loaderd simulate --method bfd --length 2048 --pool 0 \
+      --placements rows.tsv lengths
 
   # lengths from a column of token lists
   loaderd simulate --length 4096 --column input_ids corpus.parquet
 
-  # three sources, one of them read up to four times, until the first of the others is used up
-  loaderd simulate --length 2048 --source web=web.txt:0.6 --source code=code.txt:0.3 --source math=math.txt:0.1 --epochs math=4 --tokens 1e9
+  # three sources, until one of them is exhausted; math is read up to four times
+  loaderd simulate --length 2048 --source web=web.txt:0.6 \
+      --source code=code.txt:0.3 --source math=math.txt:0.1 --epochs math=4 \
+      --tokens 1e9
 
   # with the mixture schedule of a run
-  loaderd simulate --length 2048 -c loaderd.yaml --source web=web.txt --source code=code.txt
+  loaderd simulate --length 2048 -c loaderd.yaml --source web=web.txt \
+      --source code=code.txt
 
   # related documents in one row
-  loaderd simulate --method splice --length 8192 --retriever repo documents.jsonl`,
+  loaderd simulate --method splice --length 8192 \
+      --retriever repo documents.jsonl`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			packing.settle(cmd)

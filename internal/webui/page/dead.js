@@ -5,7 +5,7 @@ import { clock, count, named, several } from "./format.js";
 export function updateDead(s) {
   const dead = s.dead_letters ?? { total: 0, waiting: 0, reasons: [] };
   const waits = dead.waiting ? ` ${count(dead.waiting)} more wait to be stored.` : "";
-  say(byId("dead-note"), (dead.total ? `${several(dead.total, "document")} could not be decoded. loaderd dead lists, shows and publishes them again.` : "There are none.") + waits);
+  say(byId("dead-note"), (dead.total ? `${several(dead.total, "document")} could not be decoded. loaderd dlq lists, shows and publishes them again.` : "There are none.") + waits);
   const reasons = dead.reasons ?? [];
   const most = Math.max(...reasons.map((r) => r.letters), 1);
   keyed(byId("dead"), reasons, (r) => r.reason, make, (row, r) => {

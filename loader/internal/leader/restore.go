@@ -222,7 +222,7 @@ func (r *restorer) truncatedError(s backend.CheckpointInfo, c planrecord.Checkpo
 		Message: fmt.Sprintf("the plan of run %s ends with record %d and %d steps; it once had record %s and %s "+
 			"steps, as checkpoint %s proves: its end is lost",
 			r.setup.Name, r.end.Records, r.end.Steps, was, steps, s.Name),
-		Advice: "restore the plan's stream from its backup; without one, loaderd repair copies what is left into a " +
+		Advice: "restore the plan's stream from its backup; without one, loaderd run repair copies what is left into a " +
 			"usable plan and says what is lost",
 		Facts: map[string]string{"run": r.setup.Name, "records": strconv.FormatUint(r.end.Records, 10),
 			"steps": strconv.FormatUint(r.end.Steps, 10), "records_once": was, "steps_once": steps}}

@@ -148,14 +148,14 @@ class StreamMismatch(LoaderdError):
 
 
 class PlanTruncated(LoaderdError):
-    """The plan lost its end: the daemon does not continue it before `loaderd repair`."""
+    """The plan lost its end: the daemon does not continue it before `loaderd run repair`."""
 
     reason = "PLAN_TRUNCATED"
 
 
 class PlanForeign(LoaderdError):
     """The plan has a record that was not written by any of the run's daemons: daemons do not follow it before
-    `loaderd repair`."""
+    `loaderd run repair`."""
 
     reason = "PLAN_FOREIGN"
 

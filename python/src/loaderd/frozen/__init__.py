@@ -1,4 +1,4 @@
-"""Reads steps from a folder that `loaderd export` has written, as `loaderd.Client` returns them, without a daemon."""
+"""Reads steps from a folder that `loaderd run export` has written, as `loaderd.Client` returns them, without a daemon."""
 
 from loaderd.frozen.reader import Frozen
 

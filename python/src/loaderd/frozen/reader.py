@@ -22,7 +22,7 @@ _OURS = (CU_SEQLENS, LOSS_RUNS, LOSS_WEIGHTS, DOCUMENTS, SOURCES)
 
 
 class Frozen(Iterator[Step]):
-    """Iterates over the steps that `loaderd export` has written into a folder. Every rank gets byte for byte what
+    """Iterates over the steps that `loaderd run export` has written into a folder. Every rank gets byte for byte what
     `loaderd.Client` with the same arguments got.
 
     For any world size, rank r has rows [r*R/W, (r+1)*R/W) of the R rows of a step. `next_step` is the next step. A
@@ -57,7 +57,7 @@ class Frozen(Iterator[Step]):
         if self.manifest.get("version") != 1:
             raise LoaderdError(f"{self.folder}/manifest.json has version {self.manifest.get('version')}, this package reads version 1")
         if not self.manifest["complete"]:
-            raise LoaderdError(f"the export in {self.folder} is incomplete: repeat the same loaderd export")
+            raise LoaderdError(f"the export in {self.folder} is incomplete: repeat the same loaderd run export")
         self.first, self.end = int(self.manifest["first"]), int(self.manifest["end"])
         self.run, self.fingerprint = str(self.manifest["run"]), str(self.manifest["fingerprint"])
         self._ids = token_ids(self.manifest["config"])

@@ -44,7 +44,7 @@ class RunIntake:
         reasons = ", ".join(f"{n:,} {reason}" for reason, n in self.skipped.items())
         line = f"run {self.run} read {self.read:,} documents (of all producers) during this publish and skipped {sum(self.skipped.values()):,}: {reasons}"
         if UNDECODABLE in self.skipped:
-            line += " (see loaderd dead list)"
+            line += " (see loaderd dlq list)"
         return line if not self.unread else f"{line}; not read yet: {self.unread:,}"
 
 

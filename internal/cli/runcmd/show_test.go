@@ -34,6 +34,6 @@ func TestInfoGolden(t *testing.T) {
 		"endless": with(func(i *loader.Info) { i.Length = &state.Length{Endless: true} }),
 		"idle":    with(func(i *loader.Info) { i.Length = &state.Length{Idle: true} }),
 	} {
-		goldentest.Compare(t, "info/"+name+".txt", func(w io.Writer) error { return writeInfo(w, i) })
+		goldentest.Compare(t, "show/"+name+".txt", func(w io.Writer) error { return writeInfo(w, i) })
 	}
 }

@@ -1,4 +1,4 @@
-package deadcmd
+package dlqcmd
 
 import (
 	"bytes"
@@ -19,13 +19,13 @@ import (
 	"loaderd/stream/retention"
 )
 
-func newDeadRetryCmd() *cobra.Command {
+func newDLQRetryCmd() *cobra.Command {
 	var letters deadLetters
 	var edit string
 	var headers []string
 	var all, dryRun bool
 	cmd := &cobra.Command{
-		Use:   "retry (LETTER... | --reason REASON | --source NAME | --since TIME | --all)",
+		Use:   "retry (LETTER... | --all | --reason R | --source S | --since T)",
 		Short: "Publish dead letters again, unchanged or edited",
 		Long: `Publish dead letters again as new documents at the end of their stream. Payload,
 subject and headers are those of the original. The header Loaderd-Retry-Of names
@@ -45,10 +45,12 @@ A payload that was too large for a letter is read from the document stream while
 the stream contains it. A sealed stream (loaderd source seal) accepts no
 documents. In that case, export the letters and publish them to another source.
 A sealed run (loaderd seal) reads no documents after its end.`,
-		Example: `  loaderd dead retry 17 --edit 'iconv -f latin1 -t utf-8' --data-dir /data/loaderd
-  loaderd dead retry --reason NO_TOKENIZER --dry-run -c loaderd.yaml
-  loaderd dead retry --reason BAD_CONTENT_TYPE --header Content-Type=text/plain -c loaderd.yaml
-  loaderd dead retry --all --source math -c loaderd.yaml`,
+		Example: `  loaderd dlq retry 17 --edit 'iconv -f latin1 -t utf-8' \
+      --data-dir /data/loaderd
+  loaderd dlq retry --reason NO_TOKENIZER --dry-run -c loaderd.yaml
+  loaderd dlq retry --reason BAD_CONTENT_TYPE \
+      --header Content-Type=text/plain -c loaderd.yaml
+  loaderd dlq retry --all --source math -c loaderd.yaml`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			numbers, err := letterNumbers(args)
 			if err != nil {

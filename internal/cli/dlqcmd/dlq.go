@@ -1,5 +1,5 @@
-// Package deadcmd implements the command dead, which lists, shows, exports and republishes dead letters.
-package deadcmd
+// Package dlqcmd implements the command dlq, which lists, shows, exports and republishes dead letters.
+package dlqcmd
 
 import (
 	"context"
@@ -18,12 +18,12 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-// NewDeadCmd returns the command dead.
-func NewDeadCmd() *cobra.Command {
-	return command.Group("dead", "Inspect dead letters and publish them again",
-		`  loaderd dead list --data-dir /data/loaderd
-  loaderd dead retry --reason INVALID_JSON --edit 'jq -c .' --data-dir /data/loaderd`,
-		newDeadListCmd(), newDeadShowCmd(), newDeadExportCmd(), newDeadRetryCmd())
+// NewDLQCmd returns the command dlq.
+func NewDLQCmd() *cobra.Command {
+	return command.Group("dlq", "Inspect dead letters and publish them again",
+		`  loaderd dlq list --data-dir /data/loaderd
+  loaderd dlq retry --reason INVALID_JSON --edit 'jq -c .'`,
+		newDLQListCmd(), newDLQShowCmd(), newDLQExportCmd(), newDLQRetryCmd())
 }
 
 // deadLetters are the flags that locate and select dead letters.
@@ -115,7 +115,7 @@ func letterNumbers(args []string) (letters []uint64, err error) {
 		}
 		if err != nil || a == 0 || b < a || b-a >= most {
 			return nil, command.Usage(fmt.Errorf(
-				"letter %q: want a number from loaderd dead list, or a range such as 7-12", arg))
+				"letter %q: want a number from loaderd dlq list, or a range such as 7-12", arg))
 		}
 		for n := a; n <= b; n++ {
 			letters = append(letters, n)

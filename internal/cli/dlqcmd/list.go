@@ -1,4 +1,4 @@
-package deadcmd
+package dlqcmd
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-func newDeadListCmd() *cobra.Command {
+func newDLQListCmd() *cobra.Command {
 	var letters deadLetters
 	var most int
 	var asJSON bool
@@ -33,8 +33,9 @@ document. In a run with several sources, each source has its own dead-letter
 stream. A full stream drops its oldest letters (stream.dead_letter_bytes). The
 list shows the newest letters, and the count covers all selected ones. Nothing
 is changed. Daemons may write letters meanwhile.`,
-		Example: `  loaderd dead list --data-dir /data/loaderd
-  loaderd dead list -c loaderd.yaml --source math --reason INVALID_JSON --since 24h --json`,
+		Example: `  loaderd dlq list --data-dir /data/loaderd
+  loaderd dlq list -c loaderd.yaml --source math --reason INVALID_JSON \
+      --since 24h --json`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if most < 0 {

@@ -19,12 +19,12 @@ import (
 	"loaderd/loader/state"
 )
 
-// NewInfoCmd returns the command info.
-func NewInfoCmd() *cobra.Command {
+// newRunShowCmd returns the command run show.
+func newRunShowCmd() *cobra.Command {
 	var client command.FlightClient
 	var measure, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "info [flags]",
+		Use:   "show [flags]",
 		Short: "Show the progress and the length of a run",
 		Long: `Show the progress of a daemon's run: its steps so far, the jobs that committed,
 and its length. The length is the number of steps that the run will have.
@@ -39,9 +39,9 @@ With --measure the daemon that plans the run counts its steps, and the command
 waits for the result. The daemon reads and tokenizes every remaining document
 once more, in parallel to the run. All sources must be sealed. Runs with few
 remaining tokens (serve.measure_tokens) are measured automatically.`,
-		Example: `  loaderd info
-  loaderd info --measure --flight grpc://trainer-0:8815
-  loaderd info --json | jq .length.steps`,
+		Example: `  loaderd run show
+  loaderd run show --measure --flight grpc://trainer-0:8815
+  loaderd run show --json | jq .length.steps`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var info loader.Info

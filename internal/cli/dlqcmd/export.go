@@ -1,4 +1,4 @@
-package deadcmd
+package dlqcmd
 
 import (
 	"bufio"
@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"io"
 	"time"
 	"unicode/utf8"
 
@@ -15,7 +16,7 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-func newDeadExportCmd() *cobra.Command {
+func newDLQExportCmd() *cobra.Command {
 	var letters deadLetters
 	cmd := &cobra.Command{
 		Use:   "export [LETTER...]",
@@ -26,8 +27,8 @@ exports all letters that the flags select, or the letters with the given numbers
 stream, sequence and subject, the time, the headers and the payload. The payload
 is text, or base64 if it is not UTF-8. "truncated" names the parts that exceeded
 the size of a letter.`,
-		Example: `  loaderd dead export --data-dir /data/loaderd > dead.jsonl
-  loaderd dead export --reason INVALID_JSON -c loaderd.yaml | jq -r .text`,
+		Example: `  loaderd dlq export --data-dir /data/loaderd > dead.jsonl
+  loaderd dlq export --reason INVALID_JSON -c loaderd.yaml | jq -r .text`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			numbers, err := letterNumbers(args)
 			if err != nil {
@@ -36,9 +37,10 @@ the size of a letter.`,
 			return letters.with(cmd, func(ctx context.Context, boxes []*deadletter.Queue) (err error) {
 				out := bufio.NewWriter(cmd.OutOrStdout())
 				defer func() { err = errors.Join(err, out.Flush()) }()
-				encoder := json.NewEncoder(out)
-				encoder.SetEscapeHTML(false)
-				return letters.whole(ctx, boxes, numbers, func(l deadletter.Letter) error { return encoder.Encode(exported(l)) })
+				encoder := newLetterEncoder(out)
+				return letters.whole(ctx, boxes, numbers, func(l deadletter.Letter) error {
+					return encoder.Encode(newLetterJSON(l, false))
+				})
 			})
 		},
 	}
@@ -81,8 +83,8 @@ func (d *deadLetters) whole(ctx context.Context, boxes []*deadletter.Queue, numb
 	return nil
 }
 
-// exportedLetter is one letter as a JSON line.
-type exportedLetter struct {
+// letterJSON is a letter with its headers and payload as JSON.
+type letterJSON struct {
 	Letter    uint64      `json:"letter"`
 	Source    string      `json:"source,omitempty"`
 	Reason    string      `json:"reason"`
@@ -95,12 +97,20 @@ type exportedLetter struct {
 	Headers   nats.Header `json:"headers,omitempty"`
 	Text      *string     `json:"text,omitempty"`
 	Base64    *string     `json:"base64,omitempty"`
+	Retried   bool        `json:"retried,omitempty"` // republished; not exported
 }
 
-func exported(l deadletter.Letter) exportedLetter {
-	x := exportedLetter{Letter: l.Letter, Source: l.Source, Reason: l.Reason, Problem: l.Problem, Stream: l.Stream,
+// newLetterEncoder returns an encoder that leaves the characters of payloads as they are.
+func newLetterEncoder(w io.Writer) *json.Encoder {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e
+}
+
+func newLetterJSON(l deadletter.Letter, retried bool) letterJSON {
+	x := letterJSON{Letter: l.Letter, Source: l.Source, Reason: l.Reason, Problem: l.Problem, Stream: l.Stream,
 		Sequence: l.Sequence, Subject: l.Subject,
-		Time: l.Time, Truncated: l.Truncated, Headers: l.Header}
+		Time: l.Time, Truncated: l.Truncated, Headers: l.Header, Retried: retried}
 	if text := string(l.Data); utf8.ValidString(text) {
 		x.Text = &text
 	} else {

@@ -1,4 +1,4 @@
-package deadcmd
+package dlqcmd
 
 import (
 	"context"
@@ -18,19 +18,19 @@ import (
 	"loaderd/stream/deadletter"
 )
 
-func newDeadShowCmd() *cobra.Command {
+func newDLQShowCmd() *cobra.Command {
 	var letters deadLetters
-	var all bool
+	var all, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show LETTER",
 		Short: "Show a dead letter with its headers and payload",
-		Long: `Show the dead letter with a number from loaderd dead list: its reason, its
+		Long: `Show the dead letter with a number from loaderd dlq list: its reason, its
 document, the headers of that document, and its payload. A UTF-8 payload is
 shown as text, with invisible characters written as \t or \x1b. Another payload
-is shown as hexadecimal digits. loaderd dead export writes the payload
+is shown as hexadecimal digits. loaderd dlq export writes the payload
 unchanged.`,
-		Example: `  loaderd dead show 17 --data-dir /data/loaderd
-  loaderd dead show 3 --source math -c loaderd.yaml`,
+		Example: `  loaderd dlq show 17 --data-dir /data/loaderd
+  loaderd dlq show 3 --source math -c loaderd.yaml`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			numbers, err := letterNumbers(args)
@@ -50,12 +50,16 @@ unchanged.`,
 				if err != nil {
 					return err
 				}
+				if asJSON {
+					return newLetterEncoder(cmd.OutOrStdout()).Encode(newLetterJSON(l, retried[l.Letter]))
+				}
 				return writeLetter(cmd.OutOrStdout(), l, retried[l.Letter], all)
 			})
 		},
 	}
 	letters.register(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "show the complete payload, not only its beginning")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the complete letter as one JSON object, as loaderd dlq export does")
 	return cmd
 }
 

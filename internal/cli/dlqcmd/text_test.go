@@ -1,4 +1,4 @@
-package deadcmd
+package dlqcmd
 
 import (
 	"io"
@@ -23,24 +23,24 @@ func TestDeadGolden(t *testing.T) {
 			Time: at.Add(time.Minute), Retried: true},
 	}
 	reasons := map[string]int64{"INVALID_JSON": 1200, "TOO_LARGE": 34, "BAD_TOKENS": 34}
-	goldentest.Compare(t, "dead/list.txt", func(w io.Writer) error {
+	goldentest.Compare(t, "dlq/list.txt", func(w io.Writer) error {
 		return deadList{Total: 1268, Reasons: reasons, Letters: letters}.write(w)
 	})
 	letters = letters[:1]
 	letters[0].Source = ""
-	goldentest.Compare(t, "dead/list-one.txt", func(w io.Writer) error {
+	goldentest.Compare(t, "dlq/list-one.txt", func(w io.Writer) error {
 		return deadList{Total: 1, Reasons: map[string]int64{"INVALID_JSON": 1}, Letters: letters}.write(w)
 	})
-	goldentest.Compare(t, "dead/list-none.txt", func(w io.Writer) error { return deadList{}.write(w) })
+	goldentest.Compare(t, "dlq/list-none.txt", func(w io.Writer) error { return deadList{}.write(w) })
 
 	l := deadletter.Letter{Letter: 7, Source: "math", Stream: "DOCS_math", Sequence: 120, Subject: "docs.math",
 		Reason: "INVALID_JSON", Problem: "it is \x07 broken", Time: at,
 		Header: nats.Header{"X-Mine": {"a\nb", "c"}, "Content-Type": {"application/json"}},
 		Data:   []byte("{\"text\":\t\"\x1b[31mä\nend")}
-	goldentest.Compare(t, "dead/show.txt", func(w io.Writer) error { return writeLetter(w, l, false, false) })
+	goldentest.Compare(t, "dlq/show.txt", func(w io.Writer) error { return writeLetter(w, l, false, false) })
 	l.Data, l.Truncated, l.Source, l.Header = []byte("\xff\xfe\x00\x01 and more than a line of it"),
 		[]string{"headers", "payload of 99 bytes"}, "", nil
-	goldentest.Compare(t, "dead/show-bytes.txt", func(w io.Writer) error { return writeLetter(w, l, true, false) })
+	goldentest.Compare(t, "dlq/show-bytes.txt", func(w io.Writer) error { return writeLetter(w, l, true, false) })
 	l.Data = []byte(strings.Repeat("ä", shownText))
 	if got := payload(l.Data, false); !strings.Contains(got, "4.0 KiB more") || strings.Contains(got, `\x`) ||
 		len(got) > shownText+100 {

@@ -14,7 +14,7 @@ import (
 	"loaderd/stream/server"
 )
 
-// letterList is the JSON of loaderd dead list.
+// letterList is the JSON of loaderd dlq list.
 type letterList struct {
 	Total   int64
 	Letters []struct {
@@ -24,7 +24,7 @@ type letterList struct {
 	}
 }
 
-// exportedJSON is one line of the output of loaderd dead export.
+// exportedJSON is one line of the output of loaderd dlq export.
 type exportedJSON struct {
 	Reason       string
 	Headers      nats.Header
@@ -43,7 +43,7 @@ func (s *site) bad(messages ...stream.Message) {
 
 func (s *site) deadList(args ...string) (l letterList) {
 	s.t.Helper()
-	if err := json.Unmarshal([]byte(s.does(append([]string{"dead", "list", "--json"}, args...)...)), &l); err != nil {
+	if err := json.Unmarshal([]byte(s.does(append([]string{"dlq", "list", "--json"}, args...)...)), &l); err != nil {
 		s.t.Fatal(err)
 	}
 	return l
@@ -53,7 +53,7 @@ func (s *site) deadList(args ...string) (l letterList) {
 func TestDead(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve()
-	if got := s.does("dead", "list"); got != "no matching dead letters\n" {
+	if got := s.does("dlq", "list"); got != "no matching dead letters\n" {
 		t.Errorf("without letters: %s", got)
 	}
 	broken := stream.Message{Subject: "docs.a", ContentType: stream.TypeJSON, Path: "a.json", Data: []byte(`{"text":"ä`)}
@@ -68,12 +68,17 @@ func TestDead(t *testing.T) {
 		t.Errorf("letters of this nanosecond: %+v", l)
 	}
 	png := s.deadList("--reason", "BAD_CONTENT_TYPE").Letters[0]
-	if out := s.does("dead", "show", strconv.FormatUint(png.Letter, 10)); !strings.Contains(out,
+	if out := s.does("dlq", "show", strconv.FormatUint(png.Letter, 10)); !strings.Contains(out,
 		"Content-Type: image/png") || !strings.Contains(out, "89 50 4e 47") {
 		t.Errorf("output of show: %s", out)
 	}
+	var shown exportedJSON
+	if err := json.Unmarshal([]byte(s.does("dlq", "show", strconv.FormatUint(png.Letter, 10), "--json")), &shown); err != nil ||
+		shown.Reason != "BAD_CONTENT_TYPE" || shown.Base64 == nil || *shown.Base64 != "iVBORw==" {
+		t.Errorf("JSON of show: %+v, %v", shown, err)
+	}
 	var lines []exportedJSON
-	for line := range strings.Lines(s.does("dead", "export")) {
+	for line := range strings.Lines(s.does("dlq", "export")) {
 		var l exportedJSON
 		if err := json.Unmarshal([]byte(line), &l); err != nil {
 			t.Fatal(err)
@@ -93,7 +98,7 @@ func TestDead(t *testing.T) {
 		}
 	}
 
-	mend := []string{"dead", "retry", "--reason", "INVALID_JSON", "--edit",
+	mend := []string{"dlq", "retry", "--reason", "INVALID_JSON", "--edit",
 		`test "$LOADERD_REASON" = INVALID_JSON && cat && printf ' %s"}' "$LOADERD_SUBJECT"`}
 	for i, want := range []string{"3 letters of stream DOCS_DLQ would be published again\n",
 		"3 letters of stream DOCS_DLQ published again, as documents 5 to 7 of stream DOCS\n",
@@ -111,13 +116,13 @@ func TestDead(t *testing.T) {
 			t.Errorf("letter %+v", l)
 		}
 	}
-	if code, out, stderr := s.loaderd("dead", "retry", "--all", "--edit",
+	if code, out, stderr := s.loaderd("dlq", "retry", "--all", "--edit",
 		"echo no >&2; exit 3"); code != command.ExitFailed || !strings.Contains(stderr, "exit status 3: no") ||
 		!strings.Contains(out, "0 letters of stream DOCS_DLQ published again; 3 already published; 1 failed") {
 		t.Errorf("a command that fails: exit status %d: %s%s", code, out, stderr)
 	}
 	s.does("seal")
-	if _, out, stderr := s.loaderd("dead", "retry", strconv.FormatUint(png.Letter, 10), "--header", "Content-Type=",
+	if _, out, stderr := s.loaderd("dlq", "retry", strconv.FormatUint(png.Letter, 10), "--header", "Content-Type=",
 		"--edit", "echo text"); !strings.Contains(out,
 		"1 letter of stream DOCS_DLQ published again, as document 8 of stream DOCS\n") ||
 		!strings.Contains(stderr, "run default ends at document 7 of stream DOCS: it reads none of these") {
@@ -140,7 +145,7 @@ func TestDead(t *testing.T) {
 		{[]string{"list", "--source", "math"}, command.ExitFailed, "no source has letters"},
 		{[]string{"list", "-n", "-1"}, command.ExitUsage, "0 (all)"},
 	} {
-		if code, _, stderr := s.loaderd(append([]string{"dead"}, c.args...)...); code != c.code ||
+		if code, _, stderr := s.loaderd(append([]string{"dlq"}, c.args...)...); code != c.code ||
 			!strings.Contains(stderr, c.says) {
 			t.Errorf("%v: exit status %d: %s", c.args, code, stderr)
 		}

@@ -24,19 +24,19 @@ import (
 	"loaderd/loader/state"
 )
 
-// NewRunsCmd returns the command runs.
-func NewRunsCmd() *cobra.Command {
+// newRunListCmd returns the command run list.
+func newRunListCmd() *cobra.Command {
 	var flags command.ConfigFlags
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "runs [flags]",
+		Use:   "list [flags]",
 		Short: "List runs with their progress and their leader",
 		Long: `List all runs that the server stores, with their document stream, state, steps
 and leader. Other columns:
   LENGTH             steps that the run will have, as its leader reports;
                      "so far" if more documents may be published
   COMMITTED          the step before which every job has committed
-  LOW WATERMARK              the low watermark: the first document that the run needs
+  LOW WATERMARK      the first document that the run still needs
   PLAN, CHECKPOINTS  their size in bytes
 
 Below a run with several sources, each source has a line with its stream, its
@@ -44,8 +44,8 @@ state and its low watermark.
 
 Nothing is changed. Daemons may serve the runs meanwhile. A ? after a leader
 means that it does not respond: it was killed, or it is disconnected.`,
-		Example: `  loaderd runs --data-dir /data/loaderd
-  loaderd runs -c loaderd.yaml --nats nats://nats-1:4222 --json`,
+		Example: `  loaderd run list --data-dir /data/loaderd
+  loaderd run list -c loaderd.yaml --nats nats://nats-1:4222 --json`,
 		Args: command.NoArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := flags.Load(cmd)
