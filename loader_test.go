@@ -13,7 +13,7 @@ import (
 
 // Every token of every document arrives exactly once. The steps are the same for any number of ranks, and after a
 // restart in the middle.
-func TestPromise(t *testing.T) {
+func TestLoaderd_EveryTokenArrivesExactlyOnce(t *testing.T) {
 	documents := daemontest.GoSource(t, 300)
 
 	// An undisturbed run, read by one rank.

@@ -45,7 +45,7 @@ func open(t *testing.T, c auth.Config) *auth.Authenticator {
 
 func bearer(token string) []string { return []string{"Bearer " + token} }
 
-func TestRoles(t *testing.T) {
+func TestRole_IncludesLowerRoles(t *testing.T) {
 	for at, role := range auth.Roles {
 		for other, needs := range auth.Roles {
 			if role.Includes(needs) != (at >= other) {
@@ -61,7 +61,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-func TestRunsAndKeepers(t *testing.T) {
+func TestIdentity_LimitsRunsAndJobs(t *testing.T) {
 	for _, c := range []struct {
 		who                                auth.Identity
 		sees, not, keeps, others, byItself string
@@ -90,7 +90,7 @@ func TestRunsAndKeepers(t *testing.T) {
 	}
 }
 
-func TestAFileOfIdentities(t *testing.T) {
+func TestIdentitiesFile_AddsAndRemoves(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "identities.json")
 	token, hash := auth.NewToken()
 	other, _ := auth.NewToken()
@@ -145,7 +145,7 @@ func TestAFileOfIdentities(t *testing.T) {
 }
 
 // Concurrent changes exclude each other, and none is lost.
-func TestChangesAtTheSameTime(t *testing.T) {
+func TestIdentitiesFile_ConcurrentChangesAreNotLost(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "identities.json")
 	var all sync.WaitGroup
 	var added atomic.Int64
@@ -166,7 +166,7 @@ func TestChangesAtTheSameTime(t *testing.T) {
 	}
 }
 
-func TestAnIdentityExpires(t *testing.T) {
+func TestGate_RefusesExpiredIdentities(t *testing.T) {
 	name := filepath.Join(t.TempDir(), "identities.json")
 	over, overHash := auth.NewToken()
 	soon, soonHash := auth.NewToken()
@@ -191,7 +191,7 @@ func TestAnIdentityExpires(t *testing.T) {
 	}
 }
 
-func TestTheTokenOfAFile(t *testing.T) {
+func TestGate_AcceptsTokenFile(t *testing.T) {
 	g := open(t, auth.Config{TokenFile: write(t, "token", " s3cret-0123456789\n", 0o600)})
 	if who, err := g.Identify(bearer("s3cret-0123456789"), nil); err != nil || who.Role != auth.Operate {
 		t.Errorf("%+v, %v", who, err)
@@ -217,7 +217,7 @@ func TestGate_RefusesShortTokens(t *testing.T) {
 	}
 }
 
-func TestSecretsOfOthersEyes(t *testing.T) {
+func TestOpen_RefusesSecretsReadableByOthers(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o644, 0o640, 0o604, 0o660} {
 		name := write(t, "token", "s3cret-0123456789", mode)
 		if _, err := auth.Open(auth.Config{TokenFile: name}); err == nil ||
@@ -232,7 +232,7 @@ func TestSecretsOfOthersEyes(t *testing.T) {
 	}
 }
 
-func TestFilesThatCannotBe(t *testing.T) {
+func TestOpen_RefusesInvalidIdentitiesFiles(t *testing.T) {
 	hash := strings.Repeat("a", 64)
 	for text, want := range map[string]string{
 		"":                               "EOF",
@@ -262,7 +262,7 @@ func TestFilesThatCannotBe(t *testing.T) {
 }
 
 // If a reload fails, the previous data remains valid.
-func TestWatch(t *testing.T) {
+func TestWatchFiles_FailedReloadKeepsPreviousData(t *testing.T) {
 	name := write(t, "token", "first-0123456789", 0o600)
 	g := open(t, auth.Config{TokenFile: name})
 	ctx, stop := context.WithCancel(t.Context())

@@ -9,7 +9,7 @@ import (
 	"loaderd/internal/auth"
 )
 
-func TestPlanKeys(t *testing.T) {
+func TestPlanKeys_FileFormatAndMode(t *testing.T) {
 	one, two := strings.Repeat("a1", 32), strings.Repeat("B2", 32)
 	file := filepath.Join(t.TempDir(), "plan.key")
 	for _, tt := range []struct {

@@ -46,7 +46,7 @@ func accepts(t *testing.T, g *auth.Authenticator, authorization ...string) bool 
 	return err == nil
 }
 
-func TestKeptToken_IsMadeOnceForItsUser(t *testing.T) {
+func TestStoredToken_CreatedOnceWithMode0600(t *testing.T) {
 	dir := t.TempDir()
 	kept := auth.FlightToken(dir, "")
 	first, err := kept.Read()
@@ -73,7 +73,7 @@ func TestKeptToken_IsMadeOnceForItsUser(t *testing.T) {
 	}
 }
 
-func TestKeptToken_RefusesFileThatOthersRead(t *testing.T) {
+func TestStoredToken_RefusesFileReadableByOthers(t *testing.T) {
 	kept := auth.FlightToken(t.TempDir(), "")
 	write(t, kept.File, "flight_0123456789abcdef\n", 0o644)
 	if token, err := kept.Read(); err == nil || !strings.Contains(err.Error(), "chmod 600") {
@@ -90,7 +90,7 @@ func TestKeptToken_RefusesFileThatOthersRead(t *testing.T) {
 	}
 }
 
-func TestGate_AsksForTheTokenOfTheDataFolder(t *testing.T) {
+func TestGate_RequiresTokenOfDataFolder(t *testing.T) {
 	g, token := opened(t, t.TempDir())
 	other, now := "flight_of_another_data_folder", time.Now()
 	for _, c := range []struct {
@@ -118,7 +118,7 @@ func TestGate_AsksForTheTokenOfTheDataFolder(t *testing.T) {
 }
 
 // An open stream remains identified after its signature expires, but not after its token changes.
-func TestGate_OpenCallsOutliveTheirSignature(t *testing.T) {
+func TestGate_OpenCallsSurviveSignatureExpiry(t *testing.T) {
 	dir := t.TempDir()
 	g, token := opened(t, dir)
 	signed := []string{auth.SignCall(token, flightAddress, time.Now().Add(-time.Hour))}
@@ -140,7 +140,7 @@ func TestGate_OpenCallsOutliveTheirSignature(t *testing.T) {
 	}
 }
 
-func TestGate_LogsPagesInOnce(t *testing.T) {
+func TestGate_LoginCodeWorksOnce(t *testing.T) {
 	dir := t.TempDir()
 	g, token := opened(t, dir)
 	now := time.Now()
@@ -178,7 +178,7 @@ func TestGate_LogsPagesInOnce(t *testing.T) {
 }
 
 // Clients also sign calls to daemons that do not require signatures.
-func TestGate_IgnoresSignaturesWithoutOwnToken(t *testing.T) {
+func TestGate_IgnoresSignaturesWithoutStoredToken(t *testing.T) {
 	file := write(t, "token", "0123456789abcdef\n", 0o600)
 	g := open(t, auth.Config{TokenFile: file})
 	signed := auth.SignCall("0123456789abcdef", flightAddress, time.Now())
@@ -192,7 +192,7 @@ func TestGate_IgnoresSignaturesWithoutOwnToken(t *testing.T) {
 	}
 }
 
-func TestLocalCaller_SignsForLoopbackOnly(t *testing.T) {
+func TestLocalSigner_SignsForLoopbackOnly(t *testing.T) {
 	dir := t.TempDir()
 	g, token := opened(t, dir)
 	for _, address := range []string{"192.0.2.7:8815", "trainer-0:8815", "0.0.0.0:8815", "8815", ""} {

@@ -3,7 +3,7 @@ package bufpool
 import "testing"
 
 // A buffer has the length that was requested and at most an eighth more capacity. All buffers of a class have one size.
-func TestPool_Sizes(t *testing.T) {
+func TestPool_BufferSizesMatchClasses(t *testing.T) {
 	const least, most = 256, 1 << 20
 	p := New[uint16](least, most)
 	sizes := map[int]int{} // by class
@@ -28,7 +28,7 @@ func TestPool_Sizes(t *testing.T) {
 	}
 }
 
-func TestPool_BuffersAreUsedAgain(t *testing.T) {
+func TestPool_ReusesBuffers(t *testing.T) {
 	p := New[byte](16, 1<<10)
 	b, from := p.Get(1000)
 	first := &b[0]
@@ -48,7 +48,7 @@ func TestPool_BuffersAreUsedAgain(t *testing.T) {
 	}
 }
 
-func TestOverwrite(t *testing.T) {
+func TestOverwrite_FillsBuffer(t *testing.T) {
 	for n := 1; n < 100; n++ {
 		b := make([]uint16, n)
 		overwrite(b)

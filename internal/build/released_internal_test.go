@@ -3,7 +3,7 @@ package build
 import "testing"
 
 // A source has the same version in every build: Go's version is converted to that of python/version.py.
-func TestReleased(t *testing.T) {
+func TestReleased_MatchesPythonVersion(t *testing.T) {
 	for version, want := range map[string]string{
 		"v1.2.3":                               "1.2.3",
 		"v1.2.3+dirty":                         "1.2.3",

@@ -11,7 +11,7 @@ import (
 )
 
 // All runs, or one of them, move from a folder to a server and then to another server, and continue there.
-func TestRunsMoveToOtherServers(t *testing.T) {
+func TestClusterMigrate_RunsContinueOnOtherServers(t *testing.T) {
 	s := newSite(t)
 	files := map[string]string{}
 	for i := range 120 {

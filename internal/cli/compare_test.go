@@ -34,9 +34,9 @@ func streamState(t *testing.T, js jetstream.JetStream) (state []string) {
 	return state
 }
 
-// TestCompareStream reads lengths from a server: text is tokenized, token ids are counted, invalid messages are
+// TestCompare_ReadsLengthsFromStream reads lengths from a server: text is tokenized, token ids are counted, invalid messages are
 // skipped, and the server's state does not change.
-func TestCompareStream(t *testing.T) {
+func TestCompare_ReadsLengthsFromStream(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := context.WithoutCancel(t.Context())
 	if _, err := s.Store().EnsureDocuments(ctx); err != nil {
@@ -117,7 +117,7 @@ func TestCompareStream(t *testing.T) {
 	}
 }
 
-func TestCompareStreamFails(t *testing.T) {
+func TestCompare_RefusesInvalidStreamRequests(t *testing.T) {
 	s := natstest.Start(t)
 	url := natstest.URL(s.Store())
 	compare := func(args ...string) (int, string) {

@@ -58,7 +58,7 @@ func runDemo(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
-func TestDemoFigures(t *testing.T) {
+func TestDemo_SummaryFigures(t *testing.T) {
 	folder, size, tokens := demoFiles(t, 100)
 	for _, test := range []struct {
 		name     string
@@ -109,7 +109,7 @@ func TestDemoFigures(t *testing.T) {
 	}
 }
 
-func TestDemoText(t *testing.T) {
+func TestDemo_TextSummary(t *testing.T) {
 	folder, _, _ := demoFiles(t, 20)
 	more, _, _ := demoFiles(t, 1)
 	code, stdout, stderr := runDemo(t, "--limit", "10", folder, more)
@@ -128,7 +128,7 @@ func TestDemoText(t *testing.T) {
 	}
 }
 
-func TestDemoKeepsFolder(t *testing.T) {
+func TestDemo_KeepStoresDataFolder(t *testing.T) {
 	folder, _, _ := demoFiles(t, 3)
 	data := filepath.Join(t.TempDir(), "data")
 	if code, _, stderr := runDemo(t, "--json", "--keep", data, folder); code != command.ExitOK {
@@ -144,7 +144,7 @@ func TestDemoKeepsFolder(t *testing.T) {
 }
 
 // With --stay the steps can be read again at the address in the summary, until the command is stopped.
-func TestDemoStays(t *testing.T) {
+func TestDemo_StayServesUntilStopped(t *testing.T) {
 	folder, _, tokens := demoFiles(t, 20)
 	t.Setenv("TMPDIR", t.TempDir())
 	ctx, cancel := context.WithCancel(t.Context())
@@ -185,7 +185,7 @@ func TestDemoStays(t *testing.T) {
 }
 
 // An interrupted demo reports its progress and leaves no files behind.
-func TestDemoInterrupted(t *testing.T) {
+func TestDemo_InterruptReportsProgressAndCleansUp(t *testing.T) {
 	folder, _, _ := demoFiles(t, 20)
 	for _, after := range []time.Duration{0, 300 * time.Millisecond} {
 		t.Run(after.String(), func(t *testing.T) {
@@ -214,7 +214,7 @@ func TestDemoInterrupted(t *testing.T) {
 	}
 }
 
-func TestDemoRefuses(t *testing.T) {
+func TestDemo_RefusesInvalidArguments(t *testing.T) {
 	folder, _, _ := demoFiles(t, 1)
 	none := t.TempDir()
 	binary := t.TempDir()

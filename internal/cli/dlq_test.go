@@ -50,7 +50,7 @@ func (s *site) deadList(args ...string) (l letterList) {
 }
 
 // Dead letters are listed, shown, exported and republished, both with a running daemon and without one.
-func TestDead(t *testing.T) {
+func TestDLQ_ListShowExportRetry(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve()
 	if got := s.does("dlq", "list"); got != "no matching dead letters\n" {

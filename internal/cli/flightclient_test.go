@@ -43,7 +43,7 @@ func sealingServer(t *testing.T, change func(*arrowout.Config)) string {
 }
 
 // Every connection failure that wrong flags cause is reported with the right flags.
-func TestFlightClient(t *testing.T) {
+func TestFlightFlags_ConnectionErrorsSuggestFlags(t *testing.T) {
 	serverCert, serverKey := certtest.SelfSigned(t, t.TempDir(), "server")
 	clientCert, clientKey := certtest.SelfSigned(t, t.TempDir(), "client")
 	otherCert, otherKey := certtest.SelfSigned(t, t.TempDir(), "other")

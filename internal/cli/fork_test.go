@@ -40,7 +40,7 @@ func tokensBySource(batches ...flightclient.Batch) map[string]int {
 // The mixture of a running run changes: new weights, a source with its own packing, a removed source. A fork makes
 // the same steps as its parent from the fork's first step on; it can be audited, and the ledger shows its steps.
 // Another fork packs its documents differently, in another mixture.
-func TestMixAndForkOfSeveralSources(t *testing.T) {
+func TestMixture_ChangeAndForkOfSeveralSources(t *testing.T) {
 	s := newSite(t)
 	config := filepath.Join(t.TempDir(), "mixed.yaml")
 	write := func(text string) {

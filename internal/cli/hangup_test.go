@@ -14,7 +14,7 @@ import (
 
 // A daemon continues when its terminal closes: it logs SIGHUP, even if the reader of its log has exited. SIGTERM
 // stops it.
-func TestServeOutlivesItsTerminal(t *testing.T) {
+func TestServe_ContinuesAfterSIGHUP(t *testing.T) {
 	s := newSite(t)
 	file := filepath.Join(t.TempDir(), "loaderd.yaml")
 	configure := func(text string) {
@@ -66,7 +66,7 @@ func TestServeOutlivesItsTerminal(t *testing.T) {
 }
 
 // A daemon that a program started exits when that program closes the daemon's standard input, or exits.
-func TestServeUntilEOF(t *testing.T) {
+func TestServe_UntilEOFExitsWithParent(t *testing.T) {
 	s := newSite(t)
 	cmd := exec.CommandContext(t.Context(), "loaderd", append([]string{"serve", "--until-eof"}, s.settings()...)...)
 	in, err := cmd.StdinPipe()

@@ -25,7 +25,7 @@ func asked(t *testing.T, args ...string) (int, string) {
 
 // Health uses the addresses in the daemon's configuration, or those given by flags, and reports the reason of a
 // failure.
-func TestHealth(t *testing.T) {
+func TestHealth_ReportsReasonOfFailure(t *testing.T) {
 	answers := http.NewServeMux()
 	answers.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	answers.HandleFunc("/readyz", func(w http.ResponseWriter, _ *http.Request) {
@@ -71,7 +71,7 @@ func TestHealth(t *testing.T) {
 }
 
 // With --wait, health repeats its request until the daemon responds, and stops when interrupted.
-func TestHealthWaits(t *testing.T) {
+func TestHealth_WaitRepeatsRequest(t *testing.T) {
 	asks := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if asks++; asks < 3 {

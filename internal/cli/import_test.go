@@ -42,7 +42,7 @@ func imports(t *testing.T, args ...string) (code int, stdout, stderr string) {
 }
 
 // The output of --dry-run, without any server.
-func TestDryRun(t *testing.T) {
+func TestDryRun_Output(t *testing.T) {
 	texts := corpusFolder(t, map[string]string{
 		"a.jsonl": `{"text":"one","lang":"en","n":1}` + "\n" + `{"n":2}` + "\n" + `{"text":""}` + "\n" +
 			`{"text":"three\nlines","tags":[]}`, "b.txt": "plain", "c.bin": "\x00",
@@ -90,7 +90,7 @@ func TestDryRun(t *testing.T) {
 }
 
 // A dry run exits with the status of the import.
-func TestDryRun_ExitsAsTheImport(t *testing.T) {
+func TestDryRun_ExitStatusMatchesImport(t *testing.T) {
 	dir := corpusFolder(t, map[string]string{
 		"good.jsonl": jsonLines(2), "bad.jsonl": jsonLines(1) + "nonsense", "only_bad.jsonl": `{"n":1}`,
 		"large.txt": strings.Repeat("x", stream.MaxDocumentLimit-10), "empty.jsonl": "",
@@ -129,7 +129,7 @@ func TestDryRun_ExitsAsTheImport(t *testing.T) {
 }
 
 // Token ids outside the tokenizer's vocabulary are rejected.
-func TestIDsOfTheVocabulary(t *testing.T) {
+func TestImport_RefusesTokenIDsOutsideVocabulary(t *testing.T) {
 	s := documentServer(t)
 	path := filepath.Join(corpusFolder(t, map[string]string{"a.jsonl": `{"ids":[1,50256]}` + "\n" + `{"ids":[50257]}`}),
 		"a.jsonl")
@@ -144,7 +144,7 @@ func TestIDsOfTheVocabulary(t *testing.T) {
 	}
 }
 
-func TestImportFlags(t *testing.T) {
+func TestImport_RefusesInvalidFlags(t *testing.T) {
 	path := filepath.Join(corpusFolder(t, map[string]string{"a.npy": npyOfPairs(1)}), "a.npy")
 	missing := filepath.Join(t.TempDir(), "absent.json")
 	for _, c := range []struct {
@@ -177,7 +177,7 @@ func TestImportFlags(t *testing.T) {
 
 // Metadata of a text in parts is stored in its JSON; metadata of plain text and token documents is stored in headers.
 // The same documents with other metadata are different documents.
-func TestMetaOfParts(t *testing.T) {
+func TestImport_StoresMetadataOfParts(t *testing.T) {
 	s := documentServer(t)
 	path := filepath.Join(corpusFolder(t, map[string]string{
 		"a.jsonl": `{"parts":[{"text":"x","loss":true}],"lang":"de"}`}), "a.jsonl")

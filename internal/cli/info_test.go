@@ -14,7 +14,7 @@ import (
 
 // info of a daemon over real streams gives an estimate while any source is open, and the exact number of steps once
 // all sources are sealed and measured. The run then has exactly that many steps.
-func TestInfoOfADaemon(t *testing.T) {
+func TestInfo_EstimateBecomesExactAfterSeal(t *testing.T) {
 	s := newSite(t)
 	mixed := []string{"--run", "mixed", "--set", "sources.code.weight=1", "--set", "sources.web.weight=2", "--set",
 		"sources.web.epochs=2",

@@ -9,6 +9,6 @@ import (
 )
 
 // docs/commands.md equals the help texts of the commands; -update writes it.
-func TestPageOfCommands(t *testing.T) {
+func TestDocs_CommandsPageMatchesHelp(t *testing.T) {
 	goldentest.Compare(t, "../../../docs/commands.md", func(w io.Writer) error { return manual.Markdown(w, NewRootCmd()) })
 }

@@ -23,8 +23,8 @@ func outputFails(t *testing.T, stdin string, args ...string) {
 	}
 }
 
-// TestFullDisk checks that commands fail with an error if they cannot write their output completely.
-func TestFullDisk(t *testing.T) {
+// TestCommands_FailOnFullDisk checks that commands fail with an error if they cannot write their output completely.
+func TestCommands_FailOnFullDisk(t *testing.T) {
 	lengths := writeFile(t, "lengths", []byte("5\n9\n"))
 	const line = `{"id": "a", "text": "b"}` + "\n"
 	for _, x := range []struct {

@@ -49,7 +49,7 @@ func TestPapersPage_CommandsParse(t *testing.T) {
 }
 
 // The command below each table prints the figures in the rows of that table.
-func TestPapersPage_CommandsGiveTheFigures(t *testing.T) {
+func TestPapersPage_CommandsPrintTableFigures(t *testing.T) {
 	page, commands := papersCommands(t)
 	execute := func(command string, in []byte) *bytes.Buffer {
 		t.Helper()

@@ -13,7 +13,7 @@ import (
 )
 
 // peek shows the next documents of a daemon's run, with their published texts.
-func TestPeek(t *testing.T) {
+func TestPeek_ShowsNextDocuments(t *testing.T) {
 	s := newSite(t)
 	s.serve("--set", "serve.ahead=2")
 	folder := t.TempDir()

@@ -10,7 +10,7 @@ import (
 )
 
 // Publishing to an unreachable server fails within the time limit and logs the failure once.
-func TestPublishWithoutServer(t *testing.T) {
+func TestPublish_UnreachableServerFailsWithinWait(t *testing.T) {
 	address := natstest.FreeAddress(t)
 	var out, errs bytes.Buffer
 	code := Run(t.Context(), []string{"publish", "--nats", "nats://user:secret@" + address, "--wait", "1s", t.TempDir()},
@@ -30,7 +30,7 @@ func TestPublishWithoutServer(t *testing.T) {
 }
 
 // publish waits for a server that starts within the time limit.
-func TestPublishWaitsForTheServer(t *testing.T) {
+func TestPublish_WaitsForServer(t *testing.T) {
 	s := natstest.Start(t)
 	url := natstest.URL(s.Store())
 	s.Stop()
@@ -49,7 +49,7 @@ func TestPublishWaitsForTheServer(t *testing.T) {
 }
 
 // --wait 0 makes one attempt, which may take a moment.
-func TestPublishTriesOnce(t *testing.T) {
+func TestPublish_WaitZeroTriesOnce(t *testing.T) {
 	srv := natstest.Start(t)
 	var out, errs bytes.Buffer
 	args := []string{"publish", "--nats", natstest.URL(srv.Store()), "--wait", "0s", "-"}

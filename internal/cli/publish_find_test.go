@@ -10,7 +10,7 @@ import (
 
 // The ledger finds a published document by its name: a plain file by its path as given, a line by its id, path or
 // url.
-func TestLedgerFindsWhatWasPublished(t *testing.T) {
+func TestLedger_FindsDocumentsByName(t *testing.T) {
 	s := newSite(t)
 	s.serve("--run", "found")
 	root := t.TempDir()

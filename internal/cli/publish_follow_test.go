@@ -45,7 +45,7 @@ func texts(all []string) string {
 
 // A follower is stopped, started and ended by its end marker; files appear before, between and during its runs. Each
 // file is published once, in the order in which it appeared.
-func TestFollowPublishesFilesAsTheyAppear(t *testing.T) {
+func TestFollow_PublishesNewFilesInOrder(t *testing.T) {
 	s := documentServer(t)
 	dir := t.TempDir()
 	args := []string{"publish", "--nats", natstest.URL(s), "--follow", "--follow-settle", "0", "--follow-every", "10ms",
@@ -91,7 +91,7 @@ func TestFollowPublishesFilesAsTheyAppear(t *testing.T) {
 }
 
 // A file that cannot be read is reported immediately, and the files after it are published.
-func TestFollow_ContinuesBehindABadFile(t *testing.T) {
+func TestFollow_ContinuesAfterUnreadableFile(t *testing.T) {
 	s := documentServer(t)
 	dir := t.TempDir()
 	appears(t, dir, "a.jsonl.gz", "\x1f\x8b\x08")
@@ -109,7 +109,7 @@ func TestFollow_ContinuesBehindABadFile(t *testing.T) {
 
 // A follower is killed while it publishes. The next one publishes the remaining files before a file that appeared in
 // the meantime, regardless of the file's name.
-func TestFollowKeepsItsOrderOverAKill(t *testing.T) {
+func TestFollow_KeepsOrderAfterKill(t *testing.T) {
 	s := documentServer(t)
 	dir := t.TempDir()
 	const files, lines = 12, 2500
@@ -149,7 +149,7 @@ func TestFollowKeepsItsOrderOverAKill(t *testing.T) {
 	}
 }
 
-func TestFollowRefuses(t *testing.T) {
+func TestFollow_RefusesInvalidArguments(t *testing.T) {
 	s := documentServer(t)
 	for _, c := range []struct {
 		args []string

@@ -28,7 +28,7 @@ func (s *site) reported(run string) {
 	})
 }
 
-func TestPublish_OtherTokenizerThanTheRunsIsRefused(t *testing.T) {
+func TestPublish_RefusesTokenizerUnlikeRun(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve("--tokenizer", "gpt2", "--run", "a")
 	defer stop()
@@ -45,7 +45,7 @@ func TestPublish_OtherTokenizerThanTheRunsIsRefused(t *testing.T) {
 	}
 }
 
-func TestPublish_TextForTokenIDsIsRefused(t *testing.T) {
+func TestPublish_RefusesTextForTokenIDRun(t *testing.T) {
 	s := newSite(t)
 	fingerprint := "sha256:" + strings.Repeat("0a", 32)
 	stop := s.serve("--run", "a", "--set", "tokenizer.name=none", "--set", "tokenizer.fingerprint="+fingerprint, "--set",
@@ -62,7 +62,7 @@ func TestPublish_TextForTokenIDsIsRefused(t *testing.T) {
 
 // The summary counts published documents that a run skips, and the exit status signals documents that it cannot
 // decode.
-func TestPublish_SummaryHasWhatRunsSkip(t *testing.T) {
+func TestPublish_SummaryCountsSkippedDocuments(t *testing.T) {
 	s := newSite(t)
 	fingerprint := "sha256:" + strings.Repeat("0a", 32)
 	stop := s.serve("--run", "a", "--set", "tokenizer.name=none", "--set", "tokenizer.fingerprint="+fingerprint, "--set",

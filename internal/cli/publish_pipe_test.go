@@ -25,7 +25,7 @@ func fifo(t *testing.T) string {
 
 // A pipe whose writer pauses does not delay SIGTERM; the input read before the signal is in the stream when the
 // command exits.
-func TestPublishStopsWhileAPipeWaits(t *testing.T) {
+func TestPublish_StopsWhilePipeIsIdle(t *testing.T) {
 	s := documentServer(t)
 	path := fifo(t)
 	cmd, out := loaderdProcess("publish", "--nats", natstest.URL(s), path)
@@ -54,7 +54,7 @@ func TestPublishStopsWhileAPipeWaits(t *testing.T) {
 }
 
 // Documents read from a pipe are committed after a short delay, although the pipe stays open and no batch is full.
-func TestPublishDoesNotHoldABatchWhileItsInputPauses(t *testing.T) {
+func TestPublish_CommitsPartialBatchOfIdlePipe(t *testing.T) {
 	s := documentServer(t)
 	r, w := io.Pipe()
 	var out, errs bytes.Buffer

@@ -11,7 +11,7 @@ import (
 )
 
 // Publishing the same files under another path, or standard input again, warns that they were published before.
-func TestPublishUnderAnotherName(t *testing.T) {
+func TestPublish_WarnsOfRepeatUnderAnotherPath(t *testing.T) {
 	s := documentServer(t)
 	files := map[string]string{}
 	for i := range 20 {

@@ -15,7 +15,7 @@ import (
 )
 
 // Publishing after the end of a run prints a warning, and names a run that still reads the new documents.
-func TestPublishBehindASeal(t *testing.T) {
+func TestPublish_WarnsAfterSeal(t *testing.T) {
 	s := newSite(t)
 	dir := corpusFolder(t, map[string]string{"a.jsonl": jsonLines(50), "b.jsonl": jsonLines(60), "c.jsonl": jsonLines(70)})
 	file := func(name string) string { return filepath.Join(dir, name) }

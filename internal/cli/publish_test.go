@@ -115,7 +115,7 @@ func jsonLines(n int) string {
 	return b.String()
 }
 
-func TestPublishFolderTwice(t *testing.T) {
+func TestPublish_FolderTwiceStoresDocumentsOnce(t *testing.T) {
 	s := documentServer(t)
 	dir := corpusFolder(t, map[string]string{"a.txt": "text a", "b.txt": "", "c.bin": "\x00", "d.jsonl": jsonLines(3)})
 	code, sum, stderr := publishes(t, s, "", "--source", "web", "--id-column", "key", dir)
@@ -141,7 +141,7 @@ func TestPublishFolderTwice(t *testing.T) {
 	}
 }
 
-func TestPublishStandardInput(t *testing.T) {
+func TestPublish_StandardInput(t *testing.T) {
 	s := documentServer(t)
 	fingerprint := "sha256:" + strings.Repeat("0a", 32)
 	if code, sum, stderr := publishes(t, s, `{"text":"one"}`+"\n"+`{"text":"one"}`, "-"); code != command.ExitOK ||
@@ -169,7 +169,7 @@ func TestPublishStandardInput(t *testing.T) {
 	}
 }
 
-func TestPublishFailures(t *testing.T) {
+func TestPublish_ReportsFailures(t *testing.T) {
 	s := documentServer(t, func(c *stream.Config) { c.MaxDocument = 1 << 10 })
 	dir := corpusFolder(t, map[string]string{
 		"bad.jsonl":   jsonLines(2) + "nonsense\n" + `{"text":"after"}`,
@@ -225,7 +225,7 @@ func TestPublishFailures(t *testing.T) {
 }
 
 // An input that cannot be read does not prevent the publishing of other inputs, and is reported at the end.
-func TestPublish_ContinuesBehindABadInput(t *testing.T) {
+func TestPublish_ContinuesAfterUnreadableInput(t *testing.T) {
 	s := documentServer(t)
 	dir := corpusFolder(t, map[string]string{"a.jsonl.gz": "\x1f\x8b\x08", "b.jsonl": jsonLines(2) + "nonsense\n" +
 		jsonLines(1), "c.jsonl": "no JSON", "d.jsonl": jsonLines(3)})
@@ -295,7 +295,7 @@ func awaitDocuments(t *testing.T, s *stream.Store, n uint64) {
 }
 
 // A publish that is killed twice, interrupted once and then completed stores every document once and in order.
-func TestPublishGoesOnAfterAKill(t *testing.T) {
+func TestPublish_ResumesAfterKillWithoutDuplicates(t *testing.T) {
 	const n = 60_000
 	dir := corpusFolder(t, map[string]string{"d.jsonl": jsonLines(n), "d.npy": npyOfPairs(n)})
 	t.Run("lines", func(t *testing.T) {
@@ -355,7 +355,7 @@ func goesOnAfterKills(t *testing.T, n int, want func(i int) string, args ...stri
 }
 
 // A full stream does not delay an interrupt.
-func TestPublishStopsWhileItWaits(t *testing.T) {
+func TestPublish_StopsWhileStreamIsFull(t *testing.T) {
 	path := filepath.Join(corpusFolder(t, map[string]string{"d.jsonl": jsonLines(30_000)}), "d.jsonl")
 	t.Run("file", func(t *testing.T) { stopsWhileItWaits(t, path, true) })
 	t.Run("standard input", func(t *testing.T) { stopsWhileItWaits(t, "-", false) })

@@ -70,7 +70,7 @@ func (s *site) published() []flightclient.Batch {
 
 // A run with a truncated plan cannot continue. Its repaired copy continues under another name, for jobs whose
 // checkpoints name the original run.
-func TestADamagedPlanIsRepaired(t *testing.T) {
+func TestRepair_CopyOfTruncatedPlanContinues(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve("--run", "whole")
 	want := s.published()
@@ -111,7 +111,7 @@ func TestADamagedPlanIsRepaired(t *testing.T) {
 }
 
 // Commands that read a data folder need no configured port, and find the daemon that holds the folder at any address.
-func TestAuditBesideAnotherDaemon(t *testing.T) {
+func TestAudit_FindsDaemonByDataFolder(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve("--run", "whole")
 	s.published()

@@ -12,7 +12,7 @@ import (
 )
 
 // Runs are listed with their daemon and on its data folder, and a run can be deleted while no daemon leads it.
-func TestRunsAreListedAndDeleted(t *testing.T) {
+func TestRuns_ListAndDelete(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve("--run", "first")
 	files := map[string]string{}

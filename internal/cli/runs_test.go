@@ -149,7 +149,7 @@ func tokensOf(batches []flightclient.Batch) (out []string) {
 }
 
 // An audit uses the run's method of relating documents, regardless of the method in its own configuration.
-func TestAuditOfARunThatRelatesDocuments(t *testing.T) {
+func TestAudit_UsesSimilarityMethodOfRun(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve("--run", "related", "--set", "packing.method=splice")
 	files := map[string]string{}
@@ -168,7 +168,7 @@ func TestAuditOfARunThatRelatesDocuments(t *testing.T) {
 
 // A sealed run of 120 documents can be audited and inspected. A fork of it holds the documents that its first steps
 // did not use.
-func TestRunsAreForkedAuditedAndLookedInto(t *testing.T) {
+func TestRuns_AuditInspectAndFork(t *testing.T) {
 	s := newSite(t)
 	stop := s.serve("--run", "whole")
 	files := map[string]string{}
@@ -398,7 +398,7 @@ func fromRecords(t *testing.T, r array.RecordReader) (out []string) {
 }
 
 // Opening an existing stream with other subjects fails with two remedies, and both work.
-func TestOtherSubjectsOfAStream(t *testing.T) {
+func TestServe_RefusesOtherSubjectsOfStream(t *testing.T) {
 	s := newSite(t)
 	dir := corpusFolder(t, map[string]string{"a.jsonl": jsonLines(40)})
 	first := s.serve()

@@ -23,8 +23,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// TestScripts runs each file of testdata/script as a scenario of the command line.
-func TestScripts(t *testing.T) {
+// TestCLI_Scripts runs each file of testdata/script as a scenario of the command line.
+func TestCLI_Scripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{Dir: "testdata/script", RequireExplicitExec: true, RequireUniqueNames: true,
 		Setup: func(e *testscript.Env) error {
 			return os.WriteFile(filepath.Join(e.WorkDir, "bytes.json"), bytesTokenizer(t), 0o600)

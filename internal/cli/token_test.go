@@ -11,7 +11,7 @@ import (
 )
 
 // Tokens are created, listed and revoked by commands while the daemon runs.
-func TestTokens(t *testing.T) {
+func TestToken_CreateListRevoke(t *testing.T) {
 	s := newSite(t)
 	file := filepath.Join(t.TempDir(), "identities.json")
 	token := func(code int, part string, args ...string) string {
@@ -73,7 +73,7 @@ func TestTokens(t *testing.T) {
 }
 
 // The producers' token is printed from the daemon's folder.
-func TestTokenOfProducers(t *testing.T) {
+func TestToken_PrintsProducerToken(t *testing.T) {
 	s := newSite(t)
 	token := func(args ...string) (int, string) {
 		var out bytes.Buffer

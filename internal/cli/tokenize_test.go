@@ -32,7 +32,7 @@ func tokenize(t *testing.T, in string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-func TestTokenizeLines(t *testing.T) {
+func TestTokenize_Lines(t *testing.T) {
 	for name, c := range map[string]struct {
 		in, want string
 		args     []string
@@ -61,7 +61,7 @@ func TestTokenizeLines(t *testing.T) {
 	}
 }
 
-func TestTokenizeNamesBadLine(t *testing.T) {
+func TestTokenize_ErrorGivesLineNumber(t *testing.T) {
 	const good = `{"id":1,"text":"a"}` + "\n"
 	for name, c := range map[string]struct {
 		bad, says string
@@ -103,7 +103,7 @@ func TestTokenizeNamesBadLine(t *testing.T) {
 	}
 }
 
-func TestTokenizeKeepsOrderAndFindsWayBack(t *testing.T) {
+func TestTokenize_KeepsOrderAndDecodes(t *testing.T) {
 	var in strings.Builder
 	texts := make([]string, 3000)
 	for i := range texts {
@@ -145,7 +145,7 @@ type brokenPipe struct{}
 
 func (brokenPipe) Write([]byte) (int, error) { return 0, errors.New("broken pipe") }
 
-func TestTokenizeStopsWhenOutputFails(t *testing.T) {
+func TestTokenize_StopsWhenOutputFails(t *testing.T) {
 	cmd := newTokenizeCmd()
 	cmd.SetArgs([]string{"--tokenizer", "gpt2"})
 	cmd.SetIn(strings.NewReader(strings.Repeat(`{"text":"a"}`+"\n", 100_000)))
@@ -156,14 +156,14 @@ func TestTokenizeStopsWhenOutputFails(t *testing.T) {
 	}
 }
 
-func TestTokenizeInputFileIsAbsent(t *testing.T) {
+func TestTokenize_ReportsMissingInputFile(t *testing.T) {
 	if _, err := tokenize(t, "", filepath.Join(t.TempDir(), "absent")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("error %v", err)
 	}
 }
 
 // tokenize writes its output while a producer pauses, and exits on an invalid line while the input stays open.
-func TestTokenizeDoesNotWaitForMoreInput(t *testing.T) {
+func TestTokenize_WritesOutputWhileInputIsIdle(t *testing.T) {
 	in, input := io.Pipe()
 	output, out := io.Pipe()
 	defer input.Close()
@@ -205,7 +205,7 @@ func TestTokenizeDoesNotWaitForMoreInput(t *testing.T) {
 }
 
 // A command that waits for input stops when interrupted.
-func TestTokenizeStopsWhileItWaits(t *testing.T) {
+func TestTokenize_StopsOnInterrupt(t *testing.T) {
 	in, input := io.Pipe()
 	defer input.Close()
 	ctx, stop := context.WithCancel(t.Context())

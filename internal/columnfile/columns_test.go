@@ -193,7 +193,7 @@ func init() {
 		parquet.WithDataPageVersion(parquet.DataPageV2)}
 }
 
-func TestParquet(t *testing.T) {
+func TestParquet_ReadsEveryVariant(t *testing.T) {
 	for name, options := range variants {
 		if levels, err := readParquet(t, t.TempDir(), parquetData(t, options...)); err != nil || levels != 20+20+40 {
 			t.Errorf("%s: %d values, %v, want 80", name, levels, err)
@@ -201,7 +201,7 @@ func TestParquet(t *testing.T) {
 	}
 }
 
-func TestArrow(t *testing.T) {
+func TestArrow_ReadsEveryCodec(t *testing.T) {
 	for name, options := range map[string][]ipc.Option{"plain": nil, "zstd": {ipc.WithZstd()}, "lz4": {ipc.WithLZ4()}} {
 		if rows, err := readArrow(arrowData(t, options...)); err != nil || rows != 20 {
 			t.Errorf("%s: %d rows, %v", name, rows, err)
@@ -223,7 +223,7 @@ func frugal(tb testing.TB, what string, f func()) {
 
 // Reading ends and uses little memory for any change of bytes in a file. Four bytes are changed together because
 // counts and lengths have that size.
-func TestDamageIsBounded(t *testing.T) {
+func TestDamagedFiles_MemoryIsBounded(t *testing.T) {
 	dir := t.TempDir()
 	parquetFile, arrowStream := parquetData(t, parquet.WithCompression(compress.Codecs.Zstd)), arrowData(t)
 	for _, value := range []uint32{math.MaxInt32, math.MaxUint32, 1 << 24} {

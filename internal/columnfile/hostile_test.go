@@ -182,7 +182,7 @@ func growingValues(pages int) (b []byte) {
 	return b
 }
 
-func TestParquet_HostileFilesAreBounded(t *testing.T) {
+func TestParquet_HostileFilesUseBoundedMemory(t *testing.T) {
 	leaf := thriftStruct{1: bytesType, 3: 0, 4: "text"}
 	deep := listOf(leaf)
 	for range 10_000 {
@@ -351,7 +351,7 @@ func nested(depth, times int) []byte {
 	return b.schema(b.vector(1, field), 0)
 }
 
-func TestArrow_HostileDataIsBounded(t *testing.T) {
+func TestArrow_HostileDataUsesBoundedMemory(t *testing.T) {
 	fields := newBuilder()
 	metadata := newBuilder()
 	pair := metadata.CreateString("k")

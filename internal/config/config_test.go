@@ -36,7 +36,7 @@ func printed(t *testing.T, c config.Config) string {
 	return b.String()
 }
 
-func TestDefault(t *testing.T) {
+func TestDefault_MatchesPackageDefaults(t *testing.T) {
 	want := config.Config{
 		Run: "default",
 		Plan: runconfig.Config{
@@ -80,7 +80,7 @@ func TestDefault(t *testing.T) {
 	}
 }
 
-func TestDefaultIsFresh(t *testing.T) {
+func TestDefault_ReturnsIndependentCopies(t *testing.T) {
 	c := config.Default()
 	c.Plan.Packing.Buckets[0] = 7
 	if got := config.Default().Plan.Packing.Buckets[0]; got != 2048 {
@@ -88,7 +88,7 @@ func TestDefaultIsFresh(t *testing.T) {
 	}
 }
 
-func TestLayersOverrideInOrder(t *testing.T) {
+func TestLayers_OverrideInOrder(t *testing.T) {
 	l := config.Layers{
 		Name: "c.yaml",
 		YAML: []byte("run: file\nseed: 18446744073709551615\npacking: {buckets: [1024], pool: 5}\nstream:\n  max_bytes: " +
@@ -131,7 +131,7 @@ func TestLayersOverrideInOrder(t *testing.T) {
 }
 
 // Listening beyond loopback requires TLS and identities, or an explicit insecure setting.
-func TestListeningBeyondLoopback(t *testing.T) {
+func TestLoad_ListenBeyondLoopbackWithTLSOrInsecure(t *testing.T) {
 	for _, text := range []string{
 		"flight: {listen: 0.0.0.0:1, identities: x, cert: x, key: x}\nhttp: {listen: 0.0.0.0:2, cert: x, key: x}\n",
 		"flight: {listen: 0.0.0.0:1, token_file: x, cert: x, key: x}\n",
@@ -147,7 +147,7 @@ func TestListeningBeyondLoopback(t *testing.T) {
 }
 
 // The example of sources on the documentation page is valid, and its printed form is read as the same configuration.
-func TestSources(t *testing.T) {
+func TestSources_DocumentedExampleRoundTrips(t *testing.T) {
 	c, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(`
 packing: {buckets: [1024, 2048], pool: 512}
 sources:
@@ -199,7 +199,7 @@ mix:
 }
 
 // The example configurations are valid.
-func TestExamples(t *testing.T) {
+func TestLoad_ExampleFilesAreValid(t *testing.T) {
 	files, err := filepath.Glob("../../examples/*.yaml")
 	if err != nil || len(files) < 2 {
 		t.Fatal(files, err)
@@ -215,7 +215,7 @@ func TestExamples(t *testing.T) {
 	}
 }
 
-func TestBadConfigurations(t *testing.T) {
+func TestLoad_ReportsEveryInvalidField(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		config.Layers
@@ -356,7 +356,7 @@ func TestBadConfigurations(t *testing.T) {
 	}
 }
 
-func TestAlreadyTokenized(t *testing.T) {
+func TestTokenizer_NoneWithPadAndWithoutEnd(t *testing.T) {
 	c, err := config.Load(config.Layers{YAML: []byte("tokenizer: {name: none, vocab_size: 8, fingerprint: \"sha256:" +
 		strings.Repeat("a", 64) + "\", end: none, pad: 7}\n")})
 	if err != nil {
@@ -373,7 +373,7 @@ func TestAlreadyTokenized(t *testing.T) {
 const begin, end = "<!-- begin default.yaml -->\n```yaml\n", "```\n<!-- end default.yaml -->\n"
 
 // The documentation page contains default.yaml verbatim; -update rewrites it.
-func TestPageShowsTheDefaults(t *testing.T) {
+func TestDocs_ConfigurationPageMatchesDefaults(t *testing.T) {
 	const page = "../../docs/configuration.md"
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -424,7 +424,7 @@ func FuzzLoad(f *testing.F) {
 
 // The printed form of pulled sources is read as the same configuration, and invalid settings are reported with their
 // place.
-func TestPull(t *testing.T) {
+func TestPull_RoundTripsAndReportsInvalid(t *testing.T) {
 	yaml := "sources:\n  web: {weight: 2, from: [\"s3://corpus/web/**/*.jsonl\"]}\n  code: {}\npull: {follow: 1m, " +
 		"skip_invalid: true}\n"
 	c, err := config.Load(config.Layers{Name: "c.yaml", YAML: []byte(yaml)})

@@ -22,7 +22,7 @@ func readAgain(t *testing.T, c config.Config) config.Config {
 
 // Transformations can be configured in all documented forms, and their printed form is read as the same
 // configuration.
-func TestTransformations(t *testing.T) {
+func TestTransformations_RoundTrip(t *testing.T) {
 	auto := runconfig.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}
 	for _, tt := range []struct {
 		name   string
@@ -65,7 +65,7 @@ func TestTransformations(t *testing.T) {
 	}
 }
 
-func TestBadTransformations(t *testing.T) {
+func TestTransformations_RefusesInvalid(t *testing.T) {
 	none := "tokenizer: {name: none, vocab_size: 8, fingerprint: \"sha256:" + strings.Repeat("a", 64) +
 		"\", end: none, pad: 7}\n"
 	for text, want := range map[string]string{
@@ -94,7 +94,7 @@ func TestBadTransformations(t *testing.T) {
 }
 
 // Columns can be declared in all layers, and their printed form is read as the same configuration.
-func TestColumns(t *testing.T) {
+func TestColumns_RoundTrip(t *testing.T) {
 	want := map[string]runconfig.TokenColumn{"teacher": {Type: "float32", Fill: -0.5}, "seen": {Type: "bool", Fill: 1},
 		"Modality": {Type: "int8"}, "other": {Type: "none"}}
 	meta := map[string]string{"lang": "string", "year": "int64", "score": "float64"}
@@ -119,7 +119,7 @@ func TestColumns(t *testing.T) {
 	}
 }
 
-func TestBadColumns(t *testing.T) {
+func TestColumns_RefusesInvalid(t *testing.T) {
 	for text, want := range map[string]string{
 		"columns: {t: float32}":                  `documents.columns.t: "float32": want names, each with settings below it: teacher: {type: float32, fill: 0}`,
 		"columns: {t: {}}":                       `documents.columns.t.type: "": want float16, float32, int8, int16, int32, bool, or none to leave it out`,

@@ -8,7 +8,7 @@ import (
 )
 
 // default.yaml contains exactly the fields of Config, each directly below its comment.
-func TestEveryFieldIsDocumented(t *testing.T) {
+func TestSchema_EveryFieldIsDocumented(t *testing.T) {
 	documented := map[string]bool{}
 	var sections []string
 	previous := ""
@@ -38,7 +38,7 @@ func TestEveryFieldIsDocumented(t *testing.T) {
 }
 
 // Every exported field reachable from Config has a koanf tag. A field without one could not be configured.
-func TestEveryFieldHasAName(t *testing.T) {
+func TestSchema_EveryFieldHasKoanfTag(t *testing.T) {
 	var walk func(reflect.Type, string)
 	walk = func(s reflect.Type, at string) {
 		for f := range s.Fields() {
@@ -56,7 +56,7 @@ func TestEveryFieldHasAName(t *testing.T) {
 }
 
 // No number may be negative, infinite or NaN, and no duration negative.
-func TestEveryNumberHasARange(t *testing.T) {
+func TestSchema_EveryNumberHasRange(t *testing.T) {
 	for _, f := range configSchema().fields {
 		var bad []string
 		switch k := f.kind.Kind(); {
@@ -80,7 +80,7 @@ func TestEveryNumberHasARange(t *testing.T) {
 	}
 }
 
-func TestSize(t *testing.T) {
+func TestSize_ParseAndFormat(t *testing.T) {
 	for text, want := range map[string]int64{"0": 0, "4096": 4096, "64MiB": 64 << 20, "1GB": 1e9, "1 gib": 1 << 30,
 		"7B": 7, "2kB": 2000, "-1KiB": -1024} {
 		got, err := parseSize(text)
@@ -98,7 +98,7 @@ func TestSize(t *testing.T) {
 	}
 }
 
-func TestDistance(t *testing.T) {
+func TestDistance_EditDistance(t *testing.T) {
 	for _, x := range []struct {
 		a, b string
 		want int

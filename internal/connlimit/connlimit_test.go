@@ -94,7 +94,7 @@ func isOpen(t *testing.T, c net.Conn, accepted *connlimit.Conn) {
 	}
 }
 
-func TestListener_ClosesTheOldestUnidentifiedConnection(t *testing.T) {
+func TestListener_ClosesOldestUnidentifiedConnection(t *testing.T) {
 	for name, config := range map[string]connlimit.Config{"of all": {Max: 3, MaxPerHost: 100},
 		"of a host": {Max: 100, MaxPerHost: 3}} {
 		t.Run(name, func(t *testing.T) {
@@ -118,7 +118,7 @@ func TestListener_ClosesTheOldestUnidentifiedConnection(t *testing.T) {
 	}
 }
 
-func TestListener_RefusesWhereAllServeRequests(t *testing.T) {
+func TestListener_RefusesWhenAllConnectionsServeRequests(t *testing.T) {
 	s := listen(t, connlimit.Config{Max: 2, MaxPerHost: 2})
 	first, one := s.connect(t, "127.0.0.1")
 	_, two := s.connect(t, "127.0.0.1")
@@ -133,7 +133,7 @@ func TestListener_RefusesWhereAllServeRequests(t *testing.T) {
 	isClosed(t, first)
 }
 
-func TestListener_LimitOfOneHostLeavesOthersAlone(t *testing.T) {
+func TestListener_HostLimitDoesNotAffectOtherHosts(t *testing.T) {
 	s := listen(t, connlimit.Config{Max: 100, MaxPerHost: 2})
 	other, accepted := s.connect(t, "127.0.0.2")
 	for range 10 {
@@ -158,7 +158,7 @@ func TestListener_SpareConnectionsServeHealth(t *testing.T) {
 	isOpen(t, second, three)
 }
 
-func TestListener_ClosesWhatIsNotIdentifiedInTime(t *testing.T) {
+func TestListener_ClosesUnidentifiedConnectionsAfterTimeout(t *testing.T) {
 	s := listen(t, connlimit.Config{Max: 10, MaxPerHost: 10, IdentifyTimeout: time.Millisecond})
 	c, err := net.Dial("tcp", s.Addr().String())
 	if err == nil {
@@ -173,7 +173,7 @@ func TestListener_ClosesWhatIsNotIdentifiedInTime(t *testing.T) {
 	}
 }
 
-func TestListener_RemembersTheMisuseOfAHost(t *testing.T) {
+func TestListener_RemembersHostMisuse(t *testing.T) {
 	s := listen(t, connlimit.Config{Max: 1000, MaxPerHost: 1000})
 	first, one := s.connect(t, "127.0.0.1")
 	one.CloseForMisuse("resets")
@@ -215,7 +215,7 @@ func (s site) accepts(t *testing.T, host string, connections int, end func(*conn
 	return connections
 }
 
-func TestListener_BoundsConnectionsThatHaveNoRequest(t *testing.T) {
+func TestListener_BoundsConnectionsWithoutRequest(t *testing.T) {
 	s := listen(t, connlimit.Config{Max: 4, MaxPerHost: 4})
 	const burst, many = 256, 2000
 	for host, bounded := range map[string]func(*connlimit.Conn){
@@ -253,7 +253,7 @@ func addressOf(text string) net.Addr {
 	return net.TCPAddrFromAddrPort(a)
 }
 
-func TestHostOf(t *testing.T) {
+func TestHostOf_MasksAddresses(t *testing.T) {
 	for address, want := range map[string]string{"127.0.0.1:1": "127.0.0.1/32", "[::ffff:10.0.0.1]:1": "10.0.0.1/32",
 		"[2001:db8:1:2:3:4:5:6]:1": "2001:db8:1:2::/64", "[fe80::1%eth0]:1": "fe80::/64", "nothing": "invalid Prefix"} {
 		if got := connlimit.HostOf(addressOf(address)).String(); got != want {

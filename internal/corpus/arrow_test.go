@@ -94,7 +94,7 @@ func writeArrow(tb testing.TB, w interface {
 }
 
 // Arrow IPC files and streams are read with internal or external compression, under any name and through a pipe.
-func TestArrow(t *testing.T) {
+func TestArrow_FilesAndStreams(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"a.arrow": arrowStream(t, 70), "b.arrow": arrowFile(t, 70), "c.feather": arrowFile(t, 70, ipc.WithLZ4()),
 		"d":          arrowStream(t, 70, ipc.WithZstd()),
@@ -127,7 +127,7 @@ func TestArrow(t *testing.T) {
 	}
 }
 
-func TestArrowColumns(t *testing.T) {
+func TestArrow_Columns(t *testing.T) {
 	path := filepath.Join(folder(t, map[string]string{"a.arrow": string(arrowStream(t, 3))}), "a.arrow")
 	if docs, _, err := read(t, []string{path}, nil, corpus.Options{Tokens: true, IDField: "kind"}); err != nil ||
 		docs[1] != "folder/1|a kind|\x01\x00\x00\x00\x07\x00\x00\x00" {
@@ -155,7 +155,7 @@ func TestArrowColumns(t *testing.T) {
 }
 
 // A truncated file is an error wherever it ends. A stream that ends between two messages cannot be detected.
-func TestArrowCut(t *testing.T) {
+func TestArrow_TruncatedFileIsError(t *testing.T) {
 	whole := arrowFile(t, 40)
 	for n := 8; n < len(whole); n += 57 {
 		if _, _, err := readFile(t, t.TempDir(), "a.arrow", whole[:n], corpus.Options{}); err == nil {

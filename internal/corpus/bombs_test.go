@@ -111,7 +111,7 @@ func TestParquet_MemoryOfRepeatedLargeText(t *testing.T) {
 	}
 }
 
-func TestArrow_NestedNamesAreRefused(t *testing.T) {
+func TestArrow_RefusesNestedNameColumns(t *testing.T) {
 	texts := array.NewStringBuilder(memory.DefaultAllocator)
 	texts.Append("a text")
 	lists := array.NewListBuilder(memory.DefaultAllocator, arrow.BinaryTypes.String)
@@ -132,7 +132,7 @@ func TestArrow_NestedNamesAreRefused(t *testing.T) {
 }
 
 // A list that is too large is not copied.
-func TestArrow_LargeListOfTokens(t *testing.T) {
+func TestArrow_LargeTokenListIsNotCopied(t *testing.T) {
 	const tokens = 4 << 20
 	ids := array.NewListBuilder(memory.DefaultAllocator, arrow.PrimitiveTypes.Int8)
 	ids.Append(true)

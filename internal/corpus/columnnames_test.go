@@ -48,7 +48,7 @@ func ipcOf(t *testing.T, record arrow.Record) string {
 	return b.String()
 }
 
-func TestColumns_NamesakesAreRefused(t *testing.T) {
+func TestColumns_RefusesDuplicateNames(t *testing.T) {
 	var fields []arrow.Field
 	var columns []arrow.Array
 	for _, name := range []string{"text", "text", "key", "key", "other"} {
@@ -87,7 +87,7 @@ func TestColumns_NamesakesAreRefused(t *testing.T) {
 	}
 }
 
-func TestOptions_ColumnIsNamedOnce(t *testing.T) {
+func TestOptions_RefuseColumnNamedTwice(t *testing.T) {
 	for _, c := range []struct {
 		o    corpus.Options
 		want string
@@ -107,7 +107,7 @@ func TestOptions_ColumnIsNamedOnce(t *testing.T) {
 	}
 }
 
-func TestTokens_NullIsNamed(t *testing.T) {
+func TestTokens_ErrorGivesPositionOfNull(t *testing.T) {
 	schema := arrow.NewSchema([]arrow.Field{{Name: "ids", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)}}, nil)
 	rows := `[{"ids":[1]},{"ids":[1,null]}]`
 	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))

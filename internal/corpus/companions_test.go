@@ -78,7 +78,7 @@ func TestCompanions_DocumentsAndLoss(t *testing.T) {
 }
 
 // Inconsistent companion files are an error, so that no document gets the mask of another one.
-func TestCompanions_Errors(t *testing.T) {
+func TestCompanions_InconsistentFilesAreErrors(t *testing.T) {
 	const ids, mask, bounds = "token_ids_part_0000.npy", "labels_mask_part_0000.npy", "token_ids_part_0000.csv.gz"
 	tokens, flags := shorts(1, 9, 2, 9), "\x00\x01\x01\x01"
 	tests := []struct {

@@ -127,7 +127,7 @@ func textsOf(docs []string) (texts []string) {
 }
 
 // Data after the end of a container is read, skipped and counted, or an error; it is never ignored silently.
-func TestContainers_DataBehindTheEnd(t *testing.T) {
+func TestContainers_TrailingDataIsNotIgnored(t *testing.T) {
 	const read, refused = "", "an error"
 	zeros, garbage := strings.Repeat("\x00", 1024), "garbage that is no header of anything\n"
 	for _, c := range []struct {
@@ -183,7 +183,7 @@ func TestContainers_DataBehindTheEnd(t *testing.T) {
 }
 
 // Files of token ids specify how many ids they have: additional data is an error.
-func TestTokenFiles_DataBehindTheEnd(t *testing.T) {
+func TestTokenFiles_TrailingDataIsError(t *testing.T) {
 	npy := npyFile("<u2", "2,", shorts(1, 9))
 	llmc := string(slices.Concat(little.AppendUint32(nil, 20240520), little.AppendUint32(nil, 1),
 		little.AppendUint32(nil, 2), make([]byte, 1012))) + shorts(1, 9)
@@ -215,7 +215,7 @@ func readPath(tb testing.TB, path string) (docs, skipped []string, err error) {
 }
 
 // An Arrow stream after another one is read only if it has the same columns.
-func TestArrow_StreamsOfDifferentColumns(t *testing.T) {
+func TestArrow_RefusesConcatenatedStreamsOfOtherColumns(t *testing.T) {
 	dir := folder(t, map[string]string{"a.arrow": inArrowStream(t, "one") + streamOf(t, "other", "two")})
 	docs, _, err := readPath(t, filepath.Join(dir, "a.arrow"))
 	if len(docs) != 1 || err == nil || !strings.Contains(err.Error(), "other columns") {
@@ -270,7 +270,7 @@ func TestZstd_SkippableFrames(t *testing.T) {
 }
 
 // A damaged gzip member of a web archive causes the loss of its record only.
-func TestWARC_DamagedGzipMembers(t *testing.T) {
+func TestWARC_DamagedGzipMemberLosesOneRecord(t *testing.T) {
 	member := func(text string) string { return gzipped(t, inWARC(t, text)) }
 	broken := []byte(member(strings.Repeat("lost ", 50)))
 	broken[len(broken)/2] ^= 0x55

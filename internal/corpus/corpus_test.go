@@ -94,7 +94,7 @@ func want(tb testing.TB, what string, got, want []string) {
 	}
 }
 
-func TestFolder(t *testing.T) {
+func TestFolder_ReadsSupportedFiles(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"b.txt": "text b", "a/z.go": "package z", "a/y.md": "# y", "empty.txt": "",
 		"image.png": "\x89PNG\r\n\x00\x00", ".git/config": "hidden", ".hidden": "hidden",
@@ -120,7 +120,7 @@ func TestFolder(t *testing.T) {
 }
 
 // With Late, the files of a folder yield the same documents and the same skips.
-func TestFolderThatIsLookedAtLate(t *testing.T) {
+func TestFolder_DeferredChecksGiveSameResult(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"b.txt": "text b", "a/z.go": "package z", "empty.txt": "", "image.png": "\x89PNG\r\n\x00\x00", ".hidden": "hidden",
 		"long.bin":     strings.Repeat("x", 7999) + "\x00" + strings.Repeat("x", 1<<20),
@@ -146,7 +146,7 @@ func TestFolderThatIsLookedAtLate(t *testing.T) {
 }
 
 // A file that is removed before it is read is skipped.
-func TestFileThatIsGoneLate(t *testing.T) {
+func TestFolder_SkipsFileRemovedBeforeRead(t *testing.T) {
 	dir := folder(t, map[string]string{"a.txt": "a", "b.txt": "b"})
 	inputs, err := corpus.Open(t.Context(), []string{dir}, nil, corpus.Options{Format: corpus.Text, DeferChecks: true})
 	if err != nil {
@@ -166,7 +166,7 @@ func TestFileThatIsGoneLate(t *testing.T) {
 	want(t, "what is read", got, []string{"a.txt unreadable", "b.txt"})
 }
 
-func TestFingerprintFollowsContent(t *testing.T) {
+func TestFingerprint_ChangesWithContentAndOptions(t *testing.T) {
 	dir := folder(t, map[string]string{"a.txt": "a", "b.jsonl": `{"text":"b"}`})
 	prints := func(o corpus.Options) []string {
 		inputs, err := corpus.Open(t.Context(), []string{dir}, nil, o)
@@ -193,7 +193,7 @@ func TestFingerprintFollowsContent(t *testing.T) {
 	}
 }
 
-func TestAnInputIsReadOnce(t *testing.T) {
+func TestOpen_DeduplicatesInputs(t *testing.T) {
 	dir := folder(t, map[string]string{"a.jsonl": `{"text":"a"}`})
 	docs, _, err := read(t, []string{dir, filepath.Join(dir, "a.jsonl"), dir}, nil, corpus.Options{})
 	if err != nil {
@@ -202,7 +202,7 @@ func TestAnInputIsReadOnce(t *testing.T) {
 	want(t, "documents", docs, []string{"a.jsonl||a"})
 }
 
-func TestJSONLines(t *testing.T) {
+func TestJSONLines_DocumentsAndSkips(t *testing.T) {
 	content := "\xef\xbb\xbf" + strings.Join([]string{
 		`{"body":"one","n":1,"key":"k1"}`,
 		``,
@@ -229,7 +229,7 @@ func TestJSONLines(t *testing.T) {
 	})
 }
 
-func TestTokensInJSONLines(t *testing.T) {
+func TestJSONLines_Tokens(t *testing.T) {
 	stdin := strings.NewReader(`{"id":"a","ids":[1,50256,0]}` + "\n" + `{"ids":[-1]}` + "\n" + `{"ids":[1,null]}` + "\n" +
 		`{"ids":"text"}`)
 	inputs, err := corpus.Open(t.Context(), []string{"-"}, stdin, corpus.Options{Tokens: true})
@@ -253,7 +253,7 @@ func TestTokensInJSONLines(t *testing.T) {
 }
 
 // Records may specify which of their tokens have a loss, and its weight.
-func TestLossInJSONLines(t *testing.T) {
+func TestJSONLines_LossAndWeight(t *testing.T) {
 	lines := []string{
 		`{"parts":[{"text":"ask","loss":false},{"text":"say"}],"weight":0.5}`,
 		`{"text":"whole","weight":1}`,
@@ -306,7 +306,7 @@ func TestLossInJSONLines(t *testing.T) {
 	}
 }
 
-func TestErrorsNameTheFile(t *testing.T) {
+func TestErrors_NameFile(t *testing.T) {
 	long := strings.Repeat(`{"text":"some words, again and again"}`+"\n", 1000)
 	dir := folder(t, map[string]string{
 		"cut.jsonl.gz": gzipped(t, long)[:100], "cut.jsonl.zst": zstandard(t, long)[:40], "none.jsonl.gz": "",
@@ -337,7 +337,7 @@ func TestErrorsNameTheFile(t *testing.T) {
 	}
 }
 
-func TestTooLargeText(t *testing.T) {
+func TestMaxDocument_SkipsLargerText(t *testing.T) {
 	dir := folder(t, map[string]string{"fits.txt": strings.Repeat("x", 100), "over.txt": strings.Repeat("x", 101),
 		"z.txt.gz": gzipped(t, strings.Repeat("x", 1<<20))})
 	docs, skipped, err := read(t, []string{dir}, nil, corpus.Options{MaxDocument: 100})
@@ -348,7 +348,7 @@ func TestTooLargeText(t *testing.T) {
 	want(t, "left out", skipped, []string{"over.txt:0 too large", "z.txt.gz:0 too large"})
 }
 
-func TestReadCountsBytesOfTheFile(t *testing.T) {
+func TestBytesRead_CountsCompressedBytes(t *testing.T) {
 	dir := folder(t, map[string]string{"a.jsonl.gz": gzipped(t, `{"text":"a"}`), "b.txt": "text"})
 	inputs, err := corpus.Open(t.Context(), []string{dir}, nil, corpus.Options{})
 	if err != nil {
@@ -396,7 +396,7 @@ func FuzzJSONLines(f *testing.F) {
 }
 
 // A pipe is read like standard input: once, without a fingerprint, as JSON lines.
-func TestPipe(t *testing.T) {
+func TestPipe_IsReadOnceAsJSONLines(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
@@ -422,7 +422,7 @@ func TestPipe(t *testing.T) {
 }
 
 // The wait for a pipe's writer, or for its data, can be interrupted.
-func TestPipeIsInterrupted(t *testing.T) {
+func TestPipe_WaitCanBeInterrupted(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	if err := syscall.Mkfifo(path, 0o600); err != nil {
 		t.Fatal(err)
@@ -454,7 +454,7 @@ type idle struct{}
 func (idle) Read([]byte) (int, error) { select {} }
 
 // A shell's <(command) is a link in /dev/fd whose target is not a file.
-func TestProcessSubstitution(t *testing.T) {
+func TestPipe_ProcessSubstitution(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -472,7 +472,7 @@ func TestProcessSubstitution(t *testing.T) {
 	want(t, "documents", docs, []string{path + "||one"})
 }
 
-func TestMissingPathIsNamedWhole(t *testing.T) {
+func TestOpen_ErrorGivesFullMissingPath(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "absent", "deep", "d.jsonl")
 	if _, err := corpus.Open(t.Context(), []string{path}, nil, corpus.Options{}); err == nil ||
 		err.Error() != "find documents: "+path+": no such file or directory" {
@@ -481,7 +481,7 @@ func TestMissingPathIsNamedWhole(t *testing.T) {
 }
 
 // The files of a folder with many small files share buffers.
-func TestSmallFilesShareBuffers(t *testing.T) {
+func TestFolder_SmallFilesShareBuffers(t *testing.T) {
 	const files, each = 200, 256 << 10
 	dir := t.TempDir()
 	for i := range files {

@@ -28,7 +28,7 @@ func numbered(separator string, from, to int) string {
 }
 
 // The whole table determines whether quotes enclose fields.
-func TestCSV_Quoting(t *testing.T) {
+func TestCSV_QuotingFromWholeTable(t *testing.T) {
 	long := numbered("\t", 0, 3000)
 	dialogue := "3000\t\"Stop, he said\n3001\tand went home.\n3002\tNobody knew why.\n3003\tThe end.\"\n"
 	for name, c := range map[string]struct {
@@ -100,7 +100,7 @@ func TestCSV_Quoting(t *testing.T) {
 
 // For a table that can be read only once, its beginning determines the quoting. A later record that may contradict it
 // is an error.
-func TestCSV_QuotingOfStream(t *testing.T) {
+func TestCSV_QuotingFromStartOfStream(t *testing.T) {
 	long := numbered("\t", 0, 3000)
 	for name, c := range map[string]struct {
 		content string
@@ -131,7 +131,7 @@ func TestCSV_QuotingOfStream(t *testing.T) {
 }
 
 // A quoted field with more bytes than a record may have is an error. A long record of one line is skipped.
-func TestCSV_MergedFieldIsBounded(t *testing.T) {
+func TestCSV_MultilineFieldIsBounded(t *testing.T) {
 	lines := strings.Repeat("a line of some text\n", 20_000)
 	path := filepath.Join(folder(t, map[string]string{"a.csv": "id,text\n1,\"open\n" + lines + "2,\"b\"\n"}), "a.csv")
 	docs, _, err := read(t, []string{path}, nil, corpus.Options{MaxDocument: 1000})
@@ -147,7 +147,7 @@ func TestCSV_MergedFieldIsBounded(t *testing.T) {
 }
 
 // A table yields the same records whatever the sizes of reads are.
-func TestCSV_ReadInParts(t *testing.T) {
+func TestCSV_ReadSizeDoesNotMatter(t *testing.T) {
 	content := "text,id\r\n\"a\r\nb\",1\r\rc,2\n\n\"d\"\"e\"f,3\n"
 	whole, _, err := read(t, []string{"-"}, strings.NewReader(content), corpus.Options{Format: corpus.CSV})
 	parts, _, partsErr := read(t, []string{"-"}, &oneByte{bytes.NewReader([]byte(content))},

@@ -13,7 +13,7 @@ import (
 )
 
 // When a folder is scanned, JSON files of any size without the text's field are skipped.
-func TestFolder_JSONWithoutTextAtAnySize(t *testing.T) {
+func TestFolder_SkipsJSONWithoutTextOfAnySize(t *testing.T) {
 	for _, size := range []int{1 << 10, 160 << 10, 3 << 20} {
 		var lock strings.Builder
 		lock.WriteString(`{"name":"app","packages":{"":{"text":"no document"}`)

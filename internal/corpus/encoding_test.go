@@ -18,7 +18,7 @@ func inUTF16(text string) string {
 	return string(b)
 }
 
-func TestEncoding_Texts(t *testing.T) {
+func TestEncoding_DecodesUnicodeVariants(t *testing.T) {
 	words := strings.Repeat("word ", 40)
 	for name, c := range map[string]struct {
 		file, content string
@@ -59,7 +59,7 @@ func TestEncoding_Texts(t *testing.T) {
 }
 
 // Text in another encoding is refused, not replaced.
-func TestEncoding_Refused(t *testing.T) {
+func TestEncoding_RefusesOtherEncodings(t *testing.T) {
 	for name, c := range map[string]struct {
 		file, content string
 		o             corpus.Options

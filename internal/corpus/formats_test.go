@@ -41,7 +41,7 @@ func xzipped(tb testing.TB, s string) string {
 }
 
 // The content of a file determines its format.
-func TestContentCounts(t *testing.T) {
+func TestDetect_ContentDeterminesFormat(t *testing.T) {
 	for _, c := range []struct{ name, content, want string }{
 		{"a.json", twoLines, "one two"}, {"a.json.gz", gzipped(t, twoLines), "one two"}, {"a.jsonl", oneArray, "one two"},
 		{"a.json", oneArray, "one two"},
@@ -88,7 +88,7 @@ func TestContentCounts(t *testing.T) {
 }
 
 // Content that does not match the extension of the name is refused, and the error describes it.
-func TestBrokenPromises(t *testing.T) {
+func TestDetect_RefusesContentUnlikeExtension(t *testing.T) {
 	for _, c := range []struct{ name, content, want string }{
 		{"a.jsonl", "hello\nworld\n", `its name promises JSON lines, but it begins with "hello"`},
 		{"a.json", table, `its name promises JSON, but it begins with "id,text"`},
@@ -125,7 +125,7 @@ func TestBrokenPromises(t *testing.T) {
 }
 
 // Records that are not documents are skipped with their position, and the others are read.
-func TestBadRecordsAreNamed(t *testing.T) {
+func TestRecords_SkippedWithPosition(t *testing.T) {
 	for _, c := range []struct{ name, content, docs, skipped string }{
 		{"a.json", "[\n{\"text\":\"one\"},\n3, \"x\", null,\n{\"body\":1},\n{\"text\":\n\"a\\x\"},\n{\"text\":\"two\"}]",
 			"one two", "3 3 3 4 6"},
@@ -150,7 +150,7 @@ func TestBadRecordsAreNamed(t *testing.T) {
 }
 
 // A document's label and path are those of the record, or of its file.
-func TestNames(t *testing.T) {
+func TestDocument_LabelAndPath(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"sub/7.txt": "plain",
 		"a.jsonl": `{"text":"1","id":"i","path":"p","url":"u"}` + "\n" + `{"text":"2","id":5,"meta":{"path":"m"},"url":"u"}` +
@@ -181,7 +181,7 @@ func TestNames(t *testing.T) {
 }
 
 // The error for a remote path explains how to get it.
-func TestRemotePaths(t *testing.T) {
+func TestOpen_RemotePathErrorSuggestsCommand(t *testing.T) {
 	for path, want := range map[string]string{
 		"ftp://x/y": "pipe it, PROGRAM | loaderd publish -", "file:///a/b": "give the path alone: /a/b",
 		"hdfs://datasets/x": "pipe it", "file:///data/x": "give the path alone: /data/x",
@@ -194,7 +194,7 @@ func TestRemotePaths(t *testing.T) {
 }
 
 // In a folder, a file without text is skipped, and any other mismatch between name and content is an error.
-func TestFolderOfAllKinds(t *testing.T) {
+func TestFolder_SkipsFilesWithoutText(t *testing.T) {
 	dir := folder(t, map[string]string{
 		"a.json": twoLines, "package.json": `{"name":"x"}`, "b.csv": "x,y\n1,2\n", "c.csv": table,
 		"image.png": "\x89PNG\x00", "t.txt": "plain", "bad.json": "no JSON",

@@ -110,8 +110,8 @@ func FuzzJSON(f *testing.F) {
 	})
 }
 
-// FuzzLook detects the format of arbitrary data under any name.
-func FuzzLook(f *testing.F) {
+// FuzzDetectFormat detects the format of arbitrary data under any name.
+func FuzzDetectFormat(f *testing.F) {
 	for _, name := range []string{"a.json", "a.jsonl", "a.csv", "a.txt", "a", "a.parquet", "a.arrow", "a.gz"} {
 		for _, s := range []string{twoLines, oneArray, table, "text", "\x00", ""} {
 			f.Add(name, []byte(s))

@@ -77,7 +77,7 @@ func parquetOfMeta(t *testing.T) string {
 }
 
 // Every format passes values of documents on, unchanged or with the requested type.
-func TestMeta(t *testing.T) {
+func TestMeta_FromEveryFormat(t *testing.T) {
 	records := `{"text":"a","lang":"é\n","n":1,"score":0.5,"seen":true,"tags":[1, 2],"meta":{"lang":"x"}}` + "\n" +
 		`{"text":"b","lang":null,"n":"7"}` + "\n" +
 		`{"parts":[{"text":"c","loss":true}],"lang":"de"}`

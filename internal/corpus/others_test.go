@@ -68,7 +68,7 @@ func npyFile(descr, shape, data string) string {
 var end = uint32(9)
 
 // Chats are not text, and the error names the command that publishes them.
-func TestChats_AreRefusedWithTheWay(t *testing.T) {
+func TestChats_ErrorNamesPublishCommand(t *testing.T) {
 	for name, data := range map[string]string{
 		"a.jsonl": `{"messages":[{"role":"user","content":"hi"}]}`, "a.json": `[{"conversations":[]}]`,
 		"a.csv": "id,messages\n1,x\n", "a.arrow": streamOf(t, "messages", "x"),
@@ -92,7 +92,7 @@ func TestChats_AreRefusedWithTheWay(t *testing.T) {
 }
 
 // A legacy index is recognised by its magic number, and refers to the ids next to it.
-func TestMegatronPairs_Legacy(t *testing.T) {
+func TestMegatronPairs_LegacyIndex(t *testing.T) {
 	b := []byte("TNTIDX\x00\x00")
 	for _, n := range []uint64{1, 8, 2, 2, 2, 3, 0, 1, 2, 0, 3, 5, 3, 2, 0, 1, 2} {
 		b = little.AppendUint64(b, n)
@@ -107,7 +107,7 @@ func TestMegatronPairs_Legacy(t *testing.T) {
 	}
 }
 
-func TestMegatronPairs(t *testing.T) {
+func TestMegatronPairs_Read(t *testing.T) {
 	bin := shorts(1, 2, 9, 3, 9)
 	dir := folder(t, map[string]string{"a/x.idx": megatronIndex(3, 2), "a/x.bin": bin, "a/note.jsonl": `{"ids":[4]}`})
 	tokens := corpus.Options{Tokens: true}
@@ -155,7 +155,7 @@ func TestMegatronPairs(t *testing.T) {
 	}
 }
 
-func TestTokenFiles(t *testing.T) {
+func TestTokenFiles_Read(t *testing.T) {
 	uint16s, err := tokenfiles.TypeOf("uint16")
 	if err != nil {
 		t.Fatal(err)
@@ -206,7 +206,7 @@ func TestTokenFiles(t *testing.T) {
 }
 
 // The end token and the type of ids are part of the fingerprint.
-func TestFingerprintOfTokenFiles(t *testing.T) {
+func TestFingerprint_IncludesEndTokenAndType(t *testing.T) {
 	dir := folder(t, map[string]string{"a.npy": npyFile("<u2", "1,", shorts(9))})
 	other := uint32(8)
 	var prints []string
@@ -294,7 +294,7 @@ func TestMDS_WithoutIndex(t *testing.T) {
 	}
 }
 
-func TestMDS_CompressionWithoutMarkWantsIndex(t *testing.T) {
+func TestMDS_CompressionWithoutMagicNeedsIndex(t *testing.T) {
 	for _, name := range []string{"shard.00000.mds.br", "shard.00000.mds.snappy"} {
 		path := filepath.Join(folder(t, map[string]string{name: "\x1b\x00\x80\xaa"}), name)
 		_, _, err := read(t, []string{path}, nil, corpus.Options{})
@@ -323,7 +323,7 @@ func mdsFile(name string, bytes int) map[string]any {
 	return map[string]any{"basename": name, "bytes": bytes, "hashes": map[string]string{}}
 }
 
-func TestMDS(t *testing.T) {
+func TestMDS_ReadsShardsInIndexOrder(t *testing.T) {
 	shard := mdsShard("one", "two", "")
 	pack := map[string]func(string) string{
 		"gz": func(s string) string { return gzipped(t, s) }, "zstd": func(s string) string { return zstandard(t, s) },
@@ -384,7 +384,7 @@ func TestMDS(t *testing.T) {
 	}
 }
 
-func TestSavedDataset(t *testing.T) {
+func TestSavedDataset_ReadsListedFiles(t *testing.T) {
 	state :=
 		`{"_data_files": [{"filename": "data-2.arrow"}, {"filename": "data-1.arrow"}], "_fingerprint": "x", "_split": "train"}`
 	files := map[string]string{
@@ -465,7 +465,7 @@ func TestSavedDataset(t *testing.T) {
 }
 
 // Names in a manifest cannot lead out of the folder through symbolic links, except to the blobs of the hub's cache.
-func TestSavedDataset_LinksOutOfFolder(t *testing.T) {
+func TestSavedDataset_RefusesLinksOutOfFolder(t *testing.T) {
 	state := `{"_data_files": [{"filename": "data.arrow"}]}`
 	batch := string(arrowStream(t, 1))
 	dir := folder(t, map[string]string{
@@ -500,7 +500,7 @@ func httpResponse(contentType, body string) string {
 		"\r\n\r\n"+body)
 }
 
-func TestWebArchive(t *testing.T) {
+func TestWARC_Records(t *testing.T) {
 	records := []string{
 		warcRecord("warcinfo", "application/warc-fields", "software: x"), warcRecord("conversion", "text/plain", "converted"),
 		warcRecord("request", "application/http", "GET"),
@@ -558,7 +558,7 @@ func tarOf(tb testing.TB, files ...string) string {
 	return b.String()
 }
 
-func TestTarOfSamples(t *testing.T) {
+func TestTar_Samples(t *testing.T) {
 	archive := tarOf(t,
 		"a/0.txt", "zero", "a/0.cls", "7", "a/0.json", `{"id": "first", "lang": "en"}`,
 		"a/1.json", `{"text": "one", "url": "http://one"}`, "a/1.jpg", "\xff\xd8",
@@ -607,7 +607,7 @@ func FuzzTar(f *testing.F) {
 	})
 }
 
-func FuzzWebArchive(f *testing.F) {
+func FuzzWARC(f *testing.F) {
 	f.Add([]byte(warcRecord("conversion", "text/plain", "x") + httpResponse("text/plain", "y")))
 	f.Add([]byte(gzipped(f, warcRecord("conversion", "text/plain", "x")) + "x" +
 		gzipped(f, warcRecord("conversion", "text/plain", "y"))))

@@ -66,7 +66,7 @@ func parquetFile(tb testing.TB, rows int) string {
 	return path
 }
 
-func TestParquet(t *testing.T) {
+func TestParquet_TextColumn(t *testing.T) {
 	path := parquetFile(t, 1000)
 	docs, skipped, err := read(t, []string{path}, nil, corpus.Options{IDField: "number"})
 	if err != nil {
@@ -84,7 +84,7 @@ func TestParquet(t *testing.T) {
 	want(t, "left out", skipped, wantSkipped)
 }
 
-func TestParquetTokens(t *testing.T) {
+func TestParquet_TokenColumn(t *testing.T) {
 	docs, skipped, err := read(t, []string{parquetFile(t, 3)}, nil, corpus.Options{Tokens: true})
 	if err != nil || len(skipped) > 0 {
 		t.Fatal(err, skipped)
@@ -95,7 +95,7 @@ func TestParquetTokens(t *testing.T) {
 	})
 }
 
-func TestParquetColumns(t *testing.T) {
+func TestParquet_RefusesUnusableColumns(t *testing.T) {
 	path := parquetFile(t, 3)
 	for _, c := range []struct {
 		o    corpus.Options
@@ -115,7 +115,7 @@ func TestParquetColumns(t *testing.T) {
 
 // Damage anywhere results in an error that names the file, or in documents: never a panic, and never more rows than
 // the file has.
-func TestDamagedParquet(t *testing.T) {
+func TestParquet_DamageIsErrorOrDocuments(t *testing.T) {
 	whole, err := os.ReadFile(parquetFile(t, 400))
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +146,7 @@ func TestDamagedParquet(t *testing.T) {
 
 // The embedded Arrow schema of a file is ignored. If damaged, it causes no allocation and does not change the
 // documents.
-func TestDamagedArrowSchemaInParquet(t *testing.T) {
+func TestParquet_IgnoresDamagedArrowSchema(t *testing.T) {
 	for name, data := range damagedSchemas(t) {
 		docs, _, err := readFile(t, t.TempDir(), "a.parquet", data, corpus.Options{})
 		if err != nil || len(docs) != 3 {

@@ -18,7 +18,7 @@ import (
 
 // An object that is read from any place yields the entries after it, with their line numbers. Formats that cannot
 // start there start at the beginning, and Passed reports it.
-func TestPlaces(t *testing.T) {
+func TestPosition_ReadContinuesAtLineNumber(t *testing.T) {
 	var lines bytes.Buffer
 	lines.WriteString("\xef\xbb\xbf")
 	for i := range 400 {

@@ -33,7 +33,7 @@ func limitedAccount(t *testing.T, store int64) string {
 
 // A full JetStream account is reported as the cause, independent of the limit of the stream. In this state the server
 // does not answer a publisher's batch.
-func TestFullStream_AccountLimit(t *testing.T) {
+func TestFullStream_ReportsAccountLimit(t *testing.T) {
 	t.Parallel()
 	d := publishesBeyond(t, limitedAccount(t, 16<<20),
 		"the JetStream account of DOCS has no storage left: its streams hold 16")
@@ -49,7 +49,7 @@ func TestFullStream_AccountLimit(t *testing.T) {
 }
 
 // A full NATS server is reported by the publisher, which is the only client that is notified of it.
-func TestFullStream_ServerLimit(t *testing.T) {
+func TestFullStream_ReportsServerLimit(t *testing.T) {
 	t.Parallel()
 	publishesBeyond(t, "nats://"+natstest.StartPlain(t, &server.Options{JetStream: true, JetStreamMaxStore: 16 << 20}),
 		"the NATS server of DOCS has no storage left")

@@ -65,7 +65,7 @@ var firing = []string{"LoaderdUndecodable"}
 
 // A Prometheus server that scrapes a running daemon gets a result for every query of the dashboard, and accepts every
 // rule.
-func TestBoardAgainstALiveDaemon(t *testing.T) {
+func TestDashboard_QueriesMatchDaemonMetrics(t *testing.T) {
 	c := settings(t)
 	c.Plan.Mix = config.Default().Plan.Mix
 	c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 3, Epochs: 1}, "math": {Weight: 1, Epochs: 1}}

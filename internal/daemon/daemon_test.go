@@ -127,7 +127,7 @@ func get(t *testing.T, url string) string {
 }
 
 // A stopped daemon releases its resources: the next daemon opens the same folder and ports and continues.
-func TestStartsAndStops(t *testing.T) {
+func TestDaemon_RestartsInSameFolderAndPorts(t *testing.T) {
 	c := settings(t)
 	for i := range 3 {
 		d := start(t, c)
@@ -162,7 +162,7 @@ func TestStartsAndStops(t *testing.T) {
 
 // The cause of a run's failure is sent to waiting readers and returned by Wait, even if the daemon is stopped
 // immediately.
-func TestFailureOfTheRunIsTold(t *testing.T) {
+func TestRunFailure_ReachesReadersAndWait(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)
 	publish(t, d, 4)
@@ -188,7 +188,7 @@ func TestFailureOfTheRunIsTold(t *testing.T) {
 }
 
 // A reader that does not receive does not use up the time that the run needs to store its last checkpoint.
-func TestStopBesideAReaderThatDoesNotRead(t *testing.T) {
+func TestStop_IdleReaderDoesNotPreventLastCheckpoint(t *testing.T) {
 	c := settings(t)
 	c.Plan.Packing.Buckets, c.Plan.Steps.Rows = []int{rowOfLargest}, 8 // a few steps fill the socket's buffers
 	c.Serve.CacheBytes = 256 << 20
@@ -217,7 +217,7 @@ func TestStopBesideAReaderThatDoesNotRead(t *testing.T) {
 const rowOfLargest = 1 << 18
 
 // A failed start releases its resources and leaves no stream behind.
-func TestFailedStartFreesItsPorts(t *testing.T) {
+func TestStart_FailureReleasesResources(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -47,7 +47,7 @@ func badDocument(subject string) stream.Message {
 }
 
 // Dead letters appear in the metrics and in the status, by reason and with samples.
-func TestDeadLettersAreShown(t *testing.T) {
+func TestDLQ_MetricsAndStatusByReason(t *testing.T) {
 	d := start(t, settings(t))
 	defer stop(d, time.Minute) //nolint:errcheck // the test is over
 	natstest.Publish(t, d.Store(), badDocument("docs.a"), badDocument("docs.b"),
@@ -71,7 +71,7 @@ func TestDeadLettersAreShown(t *testing.T) {
 }
 
 // Dead letters of several sources appear too, also those of a source that was added to the running run.
-func TestDeadLettersOfSources(t *testing.T) {
+func TestDLQ_ReportsLettersOfAddedSources(t *testing.T) {
 	c := settings(t)
 	c.Plan.Sources = map[string]mixture.Source{"web": {Weight: 1, Epochs: 1}}
 	c.Plan.Mix.OnDry, c.Plan.Mix.End = mixture.DryWait, mixture.EndAll

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestDescriptors_LowerTheLimitsOfConnections(t *testing.T) {
+func TestDescriptors_LowerConnectionLimits(t *testing.T) {
 	for n, want := range map[int][2]int{1500: {750, 187}, 1 << 20: {4096, 1024}, 4: {2, 1}} {
 		c := settings(t)
 		limitConnections(&c, n, slog.New(slog.DiscardHandler))

@@ -39,7 +39,7 @@ func tells(t *testing.T, d *Daemon, parts ...string) {
 
 // /readyz reports changes of the document stream under a running daemon. A different stream of the same name ends the
 // run, and no daemon can continue it afterwards.
-func TestReadyTellsOfTheDocumentStream(t *testing.T) {
+func TestReadyz_ReportsDocumentStreamChanges(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)
 	publish(t, d, 40)
@@ -94,7 +94,7 @@ func TestReadyTellsOfTheDocumentStream(t *testing.T) {
 }
 
 // A run that started over one document stream does not continue over another one, even if the configuration names it.
-func TestStartOverAStreamOfAnotherName(t *testing.T) {
+func TestStart_RefusesOtherDocumentStream(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)
 	publish(t, d, 4)

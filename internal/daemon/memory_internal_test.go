@@ -11,7 +11,7 @@ import (
 )
 
 // The memory limit equals the configured memory, grows with the live heap beyond it, and is removed with the daemon.
-func TestMemoryIsBound(t *testing.T) {
+func TestMemoryLimit_FollowsLiveHeap(t *testing.T) {
 	for _, x := range []struct{ least, live, want int64 }{{500, 0, 500}, {500, 300, 500}, {500, 800, 1066},
 		{500, 4000, 5333}} {
 		if got := memoryLimit(x.least, x.live); got != x.want {
@@ -45,7 +45,7 @@ func TestMemoryIsBound(t *testing.T) {
 }
 
 // Memory is returned if no collection has run between two checks, and not again within a minute.
-func TestIdle(t *testing.T) {
+func TestIdleDetector_ReturnsMemoryOncePerMinute(t *testing.T) {
 	now := time.Now()
 	var i idleDetector
 	for n, x := range []struct {

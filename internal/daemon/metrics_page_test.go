@@ -21,7 +21,7 @@ var described = regexp.MustCompile(
 
 const metricsHead = `# Metrics
 
-<!-- Written by go test ./internal/daemon -run PageOfMetrics -update from what the collectors say of themselves. -->
+<!-- Written by go test ./internal/daemon -run Docs_Metrics -update from what the collectors say of themselves. -->
 
 Every daemon answers ` + "`GET /metrics`" + ` at ` + "`http.listen`" + ` with Prometheus text, or with OpenMetrics for who asks for it. Names are stable. Each of these
 has the label ` + "`run`" + `; the Go runtime's and the process's own metrics (` + "`go_*`, `process_*`" + `) come along. The label of a job is ` + "`train_job`" + `, as Prometheus
@@ -33,7 +33,7 @@ gives every series a label ` + "`job`" + ` of its own. A Grafana board and alert
 `
 
 // docs/metrics.md equals the descriptions of a daemon's collectors; -update writes it.
-func TestPageOfMetrics(t *testing.T) {
+func TestDocs_MetricsPageMatchesCollectors(t *testing.T) {
 	d := start(t, settings(t))
 	defer func() {
 		if err := stop(d, 20*time.Second); err != nil {

@@ -34,7 +34,7 @@ func ranked(streams ...arrowout.StreamStats) rankMetrics {
 
 // Each rank and each job has its own values. If two streams read as one rank, the slower one counts, and the
 // collection stays valid.
-func TestRankMetrics(t *testing.T) {
+func TestRankMetrics_PerRankAndJob(t *testing.T) {
 	have := gathered(t, ranked(reads("a", 0, 12), reads("a", 1, 10), reads("a", 1, 2), reads("b", 0, 100)))
 	for name, want := range map[string]float64{
 		"loaderd_rank_step 0 a": 12, "loaderd_rank_step 1 a": 2, "loaderd_rank_step 0 b": 100,
@@ -55,7 +55,7 @@ func TestRankMetrics(t *testing.T) {
 }
 
 // The number of values is bounded for any number of ranks and jobs. The ranks shown are those furthest behind.
-func TestRankMetricsAreBounded(t *testing.T) {
+func TestRankMetrics_NumberIsBounded(t *testing.T) {
 	var streams []arrowout.StreamStats
 	for i := range 1000 {
 		streams = append(streams, reads("big", i, uint64(1000+i)), reads(fmt.Sprintf("job-%d", i), 0, 5))

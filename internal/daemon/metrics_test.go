@@ -17,7 +17,7 @@ import (
 
 // All metrics of a daemon have the label run. No two metrics have the same name in OpenMetrics, which drops the
 // suffix _total of counters.
-func TestMetricsOfADaemon(t *testing.T) {
+func TestMetrics_RunLabelAndUniqueNames(t *testing.T) {
 	c := settings(t)
 	d := start(t, c)
 	defer func() {
@@ -65,7 +65,7 @@ func (c sourceCounts) Collect(out chan<- prometheus.Metric) {
 }
 
 // Each source has its own values. The source whose document is taken next is the one reported as dry.
-func TestSourceMetrics(t *testing.T) {
+func TestMetrics_PerSource(t *testing.T) {
 	code := state.SourceStats{Status: mixture.Status{Name: "code", Target: 0.25, Share: 0.25, Tokens: 60,
 		Credit: 9, Epoch: 2}}
 	code.Skipped.Add(plan.SkipEmpty, 1)
@@ -123,7 +123,7 @@ func (c spliceCounts) Describe(chan<- *prometheus.Desc)     {}
 func (c spliceCounts) Collect(out chan<- prometheus.Metric) { collectSplice(out, c) }
 
 // Splice rows are counted by the way they ended. Other methods have no such counters.
-func TestSpliceMetrics(t *testing.T) {
+func TestMetrics_SpliceRows(t *testing.T) {
 	have := gathered(t, spliceCounts{"rows_ended_related": 5, "rows_unrelated": 2, "documents_silent": 7})
 	if want := map[string]float64{"loaderd_splice_rows_total related": 5, "loaderd_splice_rows_total unrelated": 2,
 		"loaderd_splice_unhinted_documents_total": 7}; !maps.Equal(have, want) {

@@ -66,7 +66,7 @@ func sends(t *testing.T, d *Daemon, method, path, authorization string) int {
 }
 
 // By default another user of the machine can neither commit, leave, seal nor read. Only health checks are answered.
-func TestDaemon_AnswersItsUserAlone(t *testing.T) {
+func TestDaemon_RefusesOtherUsers(t *testing.T) {
 	c := usual(t)
 	d := start(t, c)
 	defer stop(d, time.Minute) //nolint:errcheck // the test is over
@@ -142,7 +142,7 @@ func TestDaemon_AnswersItsUserAlone(t *testing.T) {
 	}
 }
 
-func TestDaemon_KeepsItsToken(t *testing.T) {
+func TestDaemon_TokenSurvivesRestart(t *testing.T) {
 	c := usual(t)
 	name := filepath.Join(c.Stream.Dir, auth.FlightTokenFile)
 	d := start(t, c)
@@ -173,7 +173,7 @@ func TestDaemon_KeepsItsToken(t *testing.T) {
 }
 
 // A token file of another user, or one that others can read, is rejected.
-func TestDaemon_RefusesTokenThatOthersRead(t *testing.T) {
+func TestDaemon_RefusesTokenFileReadableByOthers(t *testing.T) {
 	c := usual(t)
 	name := filepath.Join(c.Stream.Dir, auth.FlightTokenFile)
 	if err := os.WriteFile(name, []byte("flight_0123456789abcdef\n"), 0o600); err != nil {
@@ -192,7 +192,7 @@ func TestDaemon_RefusesTokenThatOthersRead(t *testing.T) {
 
 // With http.insecure, metrics and page can be read without a token under this machine's own names. Changes require a
 // token.
-func TestDaemon_HTTPMayBeReadWithoutToken(t *testing.T) {
+func TestDaemon_InsecureHTTPIsReadOnly(t *testing.T) {
 	c := usual(t)
 	c.HTTP.Insecure = true
 	d := start(t, c)
@@ -217,7 +217,7 @@ func TestDaemon_HTTPMayBeReadWithoutToken(t *testing.T) {
 }
 
 // A daemon that uses an external NATS server needs its own folder for its token.
-func TestDaemon_HasTokenWithoutServerOfItsOwn(t *testing.T) {
+func TestDaemon_ExternalServerNeedsFolderForToken(t *testing.T) {
 	first := usual(t)
 	d := start(t, first)
 	defer stop(d, time.Minute) //nolint:errcheck // the test is over

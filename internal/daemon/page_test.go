@@ -25,7 +25,7 @@ func fetch(t *testing.T, d *Daemon, path, host string) *http.Response {
 }
 
 // An open page does not delay the stop of a daemon.
-func TestStopWithAnOpenPage(t *testing.T) {
+func TestStop_OpenPageDoesNotDelay(t *testing.T) {
 	d := start(t, settings(t))
 	r := fetch(t, d, "/api/events", "")
 	if b := make([]byte, 1); r.StatusCode != http.StatusOK {
@@ -41,7 +41,7 @@ func TestStopWithAnOpenPage(t *testing.T) {
 }
 
 // If no token is required, the page is served under this machine's names and the configured names only.
-func TestNamesOfThePage(t *testing.T) {
+func TestPage_ServedUnderConfiguredNamesOnly(t *testing.T) {
 	c := settings(t)
 	c.HTTP.Names = []string{"proxy.example"}
 	d := start(t, c)

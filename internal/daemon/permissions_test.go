@@ -384,10 +384,10 @@ func matrix(t *testing.T, groups [2][]*caller,
 	return rows
 }
 
-// TestPermissionMatrix makes every call that a daemon registers as every kind of caller, and compares the results
+// TestDocs_PermissionMatrix makes every call that a daemon registers as every kind of caller, and compares the results
 // with docs/permissions.md. After a new call or a changed result it fails until the page is regenerated with -update
 // and reviewed.
-func TestPermissionMatrix(t *testing.T) {
+func TestDocs_PermissionMatrix(t *testing.T) {
 	groups := callers(t)
 	d := groups[0][0].daemon
 	run := d.run.Info().Run
@@ -447,8 +447,8 @@ func TestPermissionMatrix(t *testing.T) {
 	})
 }
 
-// TestMetrics_RequestsOfAnIdentityAreLimited makes more requests than an identity may make within seconds.
-func TestMetrics_RequestsOfAnIdentityAreLimited(t *testing.T) {
+// TestMetrics_RequestRatePerIdentityIsLimited makes more requests than an identity may make within seconds.
+func TestMetrics_RequestRatePerIdentityIsLimited(t *testing.T) {
 	d := start(t, settings(t))
 	defer stop(d, time.Minute) //nolint:errcheck // the test is over
 	client := &http.Client{}

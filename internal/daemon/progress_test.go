@@ -15,7 +15,7 @@ import (
 )
 
 // progress logs one line per minute while something changes, and one more when nothing does.
-func TestProgressIsLogged(t *testing.T) {
+func TestProgress_LogsOncePerMinute(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var said bytes.Buffer
 		log := slog.New(slog.NewTextHandler(&said, &slog.HandlerOptions{ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {

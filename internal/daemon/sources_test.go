@@ -17,7 +17,7 @@ import (
 )
 
 // A daemon with many sources reads all of them to their ends. Its memory grows little with their number.
-func TestManySources(t *testing.T) {
+func TestSources_MemoryGrowsLittleWithNumber(t *testing.T) {
 	sources, documents := testscale.Of(40, 200), 30
 	c := settings(t)
 	c.Tokenizer, c.Plan.Mix = config.Default().Tokenizer, config.Default().Plan.Mix

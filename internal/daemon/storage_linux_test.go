@@ -17,7 +17,7 @@ import (
 
 // When the embedded server has no disk space, the document stream appears dry. The status, the readers and /readyz
 // name the folder and its free space.
-func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
+func TestVerdict_FullDiskIsReportedAsStorageFull(t *testing.T) {
 	d, dir := withoutSpaceFor(t, "KV_loaderd_publish")
 	if _, err := d.Store().JetStream().Publish(t.Context(), "$KV.loaderd_publish.test", []byte("1")); err == nil {
 		t.Fatal("a publisher's record is stored without space")
@@ -43,7 +43,7 @@ func TestVerdict_FullDiskIsNotADryStream(t *testing.T) {
 
 // If the first document of an empty stream is not stored for lack of disk space, the server reports 2 as the stream's
 // first sequence. The run must not end with DOCUMENT_LOST, because no stored document was lost.
-func TestVerdict_FullDiskIsNotALostDocument(t *testing.T) {
+func TestVerdict_FullDiskDoesNotReportDocumentLost(t *testing.T) {
 	d, _ := withoutSpaceFor(t, "DOCS")
 	_, result := following(t, d)
 	if _, err := d.Store().JetStream().Publish(t.Context(), "docs.a", []byte("a document")); err == nil {

@@ -19,7 +19,7 @@ import (
 
 // A document has one trace from its publisher to the rank that reads it. For a document published without a trace,
 // the daemon starts one. Unsampled documents are not traced. The metrics link to the traces.
-func TestTracesOfDocuments(t *testing.T) {
+func TestTracing_OneTracePerDocument(t *testing.T) {
 	collector := tracetest.Start(t)
 	c := settings(t)
 	c.Trace = tracing.Config{Endpoint: collector.URL, Share: 1}

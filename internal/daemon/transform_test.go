@@ -22,7 +22,7 @@ import (
 )
 
 // Documents resolves the configured tokens with the tokenizer, and the plan records their ids.
-func TestDocumentsSettles(t *testing.T) {
+func TestTransformations_TokensResolvedToIDs(t *testing.T) {
 	auto := runconfig.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}
 	fim := func(tokens runconfig.FIMTokens) runconfig.Documents {
 		return runconfig.Documents{FIM: runconfig.FIM{Rate: 0.5, Tokens: tokens}}
@@ -129,7 +129,7 @@ func contents(t *testing.T, d *Daemon) (steps []int32, labels []int32, documents
 
 // A run with all transformations delivers identical content when it is read again, from any daemon, and counts the
 // documents that it cut or left out.
-func TestTransformationsInARun(t *testing.T) {
+func TestTransformations_ReplayGivesSameContent(t *testing.T) {
 	const pre, mid, suf, bos, end = 100258, 100259, 100260, 100276, 100257
 	c := settings(t)
 	c.Tokenizer = config.Default().Tokenizer
@@ -225,7 +225,7 @@ func TestTransformationsInARun(t *testing.T) {
 }
 
 // Documents above the maximum length are left out and counted, for a run with one stream and for each source.
-func TestLongDocumentsAreLeftOut(t *testing.T) {
+func TestMaxTokens_DropsAndCountsLongDocuments(t *testing.T) {
 	c := settings(t)
 	c.Plan.Documents.MaxTokens = runconfig.MaxTokens{At: 1000, Do: runconfig.MaxDrop}
 	d := start(t, c)
@@ -248,7 +248,7 @@ func TestLongDocumentsAreLeftOut(t *testing.T) {
 
 // Every source has the transformations of the run and its own counts. Its max_tokens includes the tokens that the
 // transformations add.
-func TestTransformationsOfSources(t *testing.T) {
+func TestTransformations_PerSource(t *testing.T) {
 	c := settings(t)
 	c.Plan.Mix = config.Default().Plan.Mix
 	c.Plan.Documents = runconfig.Documents{BOS: "99", MaxTokens: runconfig.MaxTokens{At: 50, Do: runconfig.MaxCut}}
@@ -286,7 +286,7 @@ func TestTransformationsOfSources(t *testing.T) {
 }
 
 // Tokens that the tokenizer already adds around every text are not added twice, and never end up inside a document.
-func TestDocumentsBesideAddedTokens(t *testing.T) {
+func TestTransformations_NoDuplicateTokenizerTokens(t *testing.T) {
 	vocab, others := map[string]int{}, 0
 	for b := range 256 { // such files encode unprintable bytes as other characters
 		c := rune(b)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestNotesAreBounded(t *testing.T) {
+func TestLogBuffer_IsBounded(t *testing.T) {
 	var l LogBuffer
 	line := append(bytes.Repeat([]byte("x"), 999), '\n')
 	for range 2 * maxLogBytes / len(line) {

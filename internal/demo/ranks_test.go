@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestAgree(t *testing.T) {
+func TestRanks_DetectDifferingSteps(t *testing.T) {
 	one := stepShare{rank: 0, step: 7, bucket: 2048, rows: 32, tokens: 9}
 	other := func(edit func(*stepShare)) []stepShare {
 		s := one

@@ -14,7 +14,7 @@ import (
 )
 
 // If the summary states that no document that fits into a row is split, that is true.
-func TestDemoSaysWhatIsSplit(t *testing.T) {
+func TestSummary_SplitDocumentsClaimIsTrue(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
 			c := config.Default().Plan.Packing
@@ -69,8 +69,8 @@ func someSummary() Summary {
 		Folder: "/tmp/demo", whole: true}
 }
 
-// TestSummaryGolden compares summaries with golden files.
-func TestSummaryGolden(t *testing.T) {
+// TestSummary_GoldenOutput compares summaries with golden files.
+func TestSummary_GoldenOutput(t *testing.T) {
 	stopped := someSummary()
 	stopped.Complete, stopped.ReadersAgreed, stopped.LeftOut, stopped.FirstBatchSeconds, stopped.whole = false, false,
 		0, 0, false
@@ -92,7 +92,7 @@ type fullWriter struct{}
 
 func (fullWriter) Write([]byte) (int, error) { return 0, errWrite }
 
-func TestSummaryWriteFails(t *testing.T) {
+func TestSummary_ReturnsWriteErrors(t *testing.T) {
 	if err := (Summary{}).WriteText(fullWriter{}, false); !errors.Is(err, errWrite) {
 		t.Errorf("text: %v", err)
 	}

@@ -19,7 +19,7 @@ import (
 
 const head = `# Log events
 
-<!-- Written by go test ./internal/event -run PageOf -update from internal/event. -->
+<!-- Written by go test ./internal/event -run Docs -update from internal/event. -->
 
 The daemon writes its log to standard error, as text or as JSON (` + "`log.format`" + `). A record that a program may match on has the key ` + "`event`" + `. Its names
 are stable; messages and their wording are not. In JSON: ` + "`{\"level\":\"WARN\",\"msg\":\"…\",\"event\":\"rank.missing\",\"job\":\"pretrain\",…}`" + `. Values stand under
@@ -29,7 +29,7 @@ the keys that the second column names. Keys that have no value in a record are l
 | --- | --- |
 `
 
-func TestPageOfEvents(t *testing.T) {
+func TestDocs_EventsPageMatchesEvents(t *testing.T) {
 	goldentest.Compare(t, "../../../docs/events.md", func(w io.Writer) error {
 		if _, err := io.WriteString(w, head); err != nil {
 			return err
@@ -57,7 +57,7 @@ func TestAll_NamesAreDistinctAndWellFormed(t *testing.T) {
 }
 
 // Every event is logged by some package, and no package gives a record another event.
-func TestAll_IsWhatTheProgramLogs(t *testing.T) {
+func TestAll_EveryEventIsLogged(t *testing.T) {
 	file, err := parser.ParseFile(token.NewFileSet(), "event.go", nil, 0)
 	if err != nil {
 		t.Fatal(err)

@@ -31,7 +31,7 @@ func int32s(n int) arrow.Array {
 	return b.NewArray()
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecode_RefusesInvalidBatches(t *testing.T) {
 	for _, test := range []struct {
 		name, metadata string
 		record         arrow.Record

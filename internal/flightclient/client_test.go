@@ -89,7 +89,7 @@ func read(t *testing.T, c *flightclient.Client, ticket api.Ticket) []flightclien
 
 var everyColumn = []string{"input_ids", "segment_ids", "cu_seqlens", "position_ids", "labels", "documents"}
 
-func TestColumnsAgree(t *testing.T) {
+func TestColumns_AreConsistent(t *testing.T) {
 	d := serveSealed(t)
 	c := open(t, d.FlightURI())
 	all := read(t, c, api.Ticket{World: 1, Columns: everyColumn})
@@ -132,7 +132,7 @@ func TestColumnsAgree(t *testing.T) {
 }
 
 // A client that reuses the memory of batches reads the same content as one that does not.
-func TestReuse(t *testing.T) {
+func TestReuse_GivesSameBatches(t *testing.T) {
 	d := serveSealed(t)
 	ticket := api.Ticket{World: 1, Columns: everyColumn}
 	want := read(t, open(t, d.FlightURI()), ticket)
@@ -157,7 +157,7 @@ func TestReuse(t *testing.T) {
 	}
 }
 
-func TestTickets(t *testing.T) {
+func TestTicket_SelectsRankStepsAndColumns(t *testing.T) {
 	c := open(t, serveSealed(t).FlightURI())
 	whole := read(t, c, api.Ticket{})
 	if len(whole) < 2 || whole[0].SegmentIDs == nil || whole[0].Labels != nil {
@@ -177,7 +177,7 @@ func TestTickets(t *testing.T) {
 }
 
 // A reader that stops ends its stream, and the daemon no longer waits for it.
-func TestStopReading(t *testing.T) {
+func TestRead_StopEndsStream(t *testing.T) {
 	d := serve(t)
 	enough := errors.New("enough")
 	calls := 0
@@ -198,7 +198,7 @@ func TestStopReading(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestClient_Errors(t *testing.T) {
 	c := open(t, serveSealed(t).FlightURI())
 	refused := c.Read(t.Context(), api.Ticket{Rank: 2, World: 2}, func(flightclient.Batch) error { return nil })
 	if flightclient.Reason(refused) != "INVALID_TICKET" || !strings.Contains(refused.Error(), "rank 2 of world 2") {

@@ -21,7 +21,7 @@ func torn(r *rand.Rand, wire []byte) (out mem.BufferSlice) {
 	return out
 }
 
-func TestMessagesAreThoseOfProtobuf(t *testing.T) {
+func TestMessageReader_MatchesProtobuf(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	some := func(n int) []byte {
 		b := make([]byte, r.IntN(n))
@@ -56,7 +56,7 @@ func TestMessagesAreThoseOfProtobuf(t *testing.T) {
 	}
 }
 
-func TestMemoryIsUsedAgain(t *testing.T) {
+func TestReusingAllocator_ReusesBuffers(t *testing.T) {
 	k := reusingAllocator{Allocator: memory.NewGoAllocator()}
 	large, small := k.Allocate(4096), k.Allocate(64)
 	k.Free(small)

@@ -50,7 +50,7 @@ func take(t *testing.T, s *history.Steps, entries ...planrecord.Entry) {
 
 // A history covers a run of any length with at most the maximum number of points, and keeps the newest steps
 // unmerged.
-func TestStepsKeepTheWholeRun(t *testing.T) {
+func TestSteps_CoverRunWithBoundedPoints(t *testing.T) {
 	for _, steps := range []int{0, 1, 599, 600, 601, 1023, 1024, 1025, 2047, 2048, 2049, 5000, 100_000} {
 		s := history.NewSteps()
 		take(t, s, header())
@@ -100,7 +100,7 @@ func TestStepsKeepTheWholeRun(t *testing.T) {
 }
 
 // Ages are in documents, for the oldest piece of a step and for the oldest document that a later step needs.
-func TestAges(t *testing.T) {
+func TestSteps_AgesInDocuments(t *testing.T) {
 	h := planrecord.Header{Run: "r", Sources: []plan.SourceBegin{{Name: "docs", Start: 1}}}
 	h.Config.Packing.Buckets = []int{64}
 	s := history.NewSteps()
@@ -119,7 +119,7 @@ func TestAges(t *testing.T) {
 }
 
 // A step that is split into several records is counted once.
-func TestStepsInParts(t *testing.T) {
+func TestSteps_MultiRecordStepCountsOnce(t *testing.T) {
 	whole, parts := history.NewSteps(), history.NewSteps()
 	take(t, whole, header())
 	take(t, parts, header())
@@ -153,7 +153,7 @@ func TestStepsInParts(t *testing.T) {
 }
 
 // Target shares follow the configuration, the schedule and changes. Changes are marked.
-func TestTargets(t *testing.T) {
+func TestSteps_TargetsFollowScheduleAndChanges(t *testing.T) {
 	h := header()
 	h.Config.Mix.Schedule = []mixture.Point{{Tokens: 100, Ramp: 100, Weights: map[string]float64{"code": 3, "web": 1}}}
 	s := history.NewSteps()
@@ -190,7 +190,7 @@ func TestTargets(t *testing.T) {
 }
 
 // A change during a ramp ends the ramp at its present value.
-func TestAChangeEndsARamp(t *testing.T) {
+func TestSteps_MixtureChangeEndsRamp(t *testing.T) {
 	h := header()
 	h.Config.Mix.Schedule = []mixture.Point{{Tokens: 10, Ramp: 1000, Weights: map[string]float64{"code": 3, "web": 1}}}
 	s := history.NewSteps()
@@ -205,7 +205,7 @@ func TestAChangeEndsARamp(t *testing.T) {
 }
 
 // Quantiles of lengths are accurate to the width of their bin.
-func TestLengthQuantiles(t *testing.T) {
+func TestSteps_LengthQuantilesWithinBinWidth(t *testing.T) {
 	s := history.NewSteps()
 	take(t, s, header())
 	take(t, s, part(0, 128, 1, 100))
@@ -218,7 +218,7 @@ func TestLengthQuantiles(t *testing.T) {
 }
 
 // Samples of a day and of a month, one per second, need bounded memory, and their totals are complete.
-func TestTimesOfADayAndAMonth(t *testing.T) {
+func TestTimes_MemoryIsBoundedOverMonth(t *testing.T) {
 	for _, days := range []int{1, 30} {
 		x := history.NewTimes()
 		at := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -274,7 +274,7 @@ func TestTimesOfADayAndAMonth(t *testing.T) {
 
 // Counters that decrease, for example after a takeover, cause no negative rates. A sample that is not later than the
 // last one is ignored.
-func TestTimesThatGoBack(t *testing.T) {
+func TestTimes_DecreasingCountersGiveNoNegativeRates(t *testing.T) {
 	x, at := history.NewTimes(), time.Unix(1000, 0)
 	for i, s := range []history.Sample{{Tokens: 100}, {Tokens: 40}, {Tokens: 60}} {
 		s.At = at.Add(time.Duration(i) * time.Second)

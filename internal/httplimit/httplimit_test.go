@@ -99,7 +99,7 @@ const (
 	hold    = "GET /hold HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer x\r\n\r\n"
 )
 
-func TestServer_AnswersHealthBesideIdleConnections(t *testing.T) {
+func TestServer_ServesHealthWithIdleConnections(t *testing.T) {
 	address := serve(t, io.Discard, nil)
 	for range 100 {
 		send(t, address, "")
@@ -115,7 +115,7 @@ func TestServer_AnswersHealthBesideIdleConnections(t *testing.T) {
 	}
 }
 
-func TestServer_AnswersHealthWhereAllConnectionsServeRequests(t *testing.T) {
+func TestServer_ServesHealthWhenAllConnectionsAreBusy(t *testing.T) {
 	address := serve(t, io.Discard, nil)
 	for i := range 10 {
 		if got := statusOf(t, send(t, address, hold)); got != http.StatusOK {

@@ -6,7 +6,7 @@ import (
 	"loaderd/internal/humanize"
 )
 
-func TestNumbers(t *testing.T) {
+func TestHumanize_Formats(t *testing.T) {
 	for v, want := range map[float64]string{0: "0", 999: "999", 999.6: "1.00k", 1234: "1.23k", 12_345: "12.3k",
 		99_960: "100k", 999_999: "1.00M",
 		4.56e9: "4.56G"} {

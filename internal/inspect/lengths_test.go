@@ -3,7 +3,7 @@ package inspect
 import "testing"
 
 // For more lengths than are held, the quantiles are those of a sample, and the extremes are still those of all.
-func TestQuantilesOfMany(t *testing.T) {
+func TestLengthSample_QuantilesOfManyLengths(t *testing.T) {
 	s := &lengthSample{}
 	if s.quantiles() != (Lengths{}) {
 		t.Error("of nothing")

@@ -7,7 +7,7 @@ import (
 	"loaderd/internal/invalidutf8"
 )
 
-func TestCount(t *testing.T) {
+func TestCount_InvalidBytes(t *testing.T) {
 	for text, want := range map[string]int{
 		"": 0, "a\u00e9\u20ac\U0001f600": 0, "\ufffd": 0, "\xff": 1, "a\xe9b": 1, "\xe2\x82": 2, "\xed\xa0\x80": 3,
 		"\xc0\xaf": 2,
@@ -18,7 +18,7 @@ func TestCount(t *testing.T) {
 	}
 }
 
-func TestExceeds(t *testing.T) {
+func TestExceeds_ShareOfBytes(t *testing.T) {
 	for _, c := range []struct {
 		n, size int
 		want    bool

@@ -21,7 +21,7 @@ func upper() jsonlines.Converter {
 }
 
 // Lines are written in input order with any number of workers.
-func TestConvertKeepsOrder(t *testing.T) {
+func TestConvert_KeepsOrder(t *testing.T) {
 	var in, out strings.Builder
 	for i := range 20_000 {
 		fmt.Fprintf(&in, "line %d%s\n", i, strings.Repeat(" x", i*7919%50))
@@ -32,7 +32,7 @@ func TestConvertKeepsOrder(t *testing.T) {
 	}
 }
 
-func TestConvertNamesTheLine(t *testing.T) {
+func TestConvert_ErrorGivesLine(t *testing.T) {
 	for name, in := range map[string]string{"in the middle": "a\n\nb\nc?\nd\n", "at the end": "a\n\nb\nc?"} {
 		var out strings.Builder
 		err := jsonlines.Convert(t.Context(), "in", strings.NewReader(in), &out, upper)
@@ -47,7 +47,7 @@ type broken struct{ error }
 func (b broken) Read([]byte) (int, error)  { return 0, b.error }
 func (b broken) Write([]byte) (int, error) { return 0, b.error }
 
-func TestConvertFails(t *testing.T) {
+func TestConvert_ReturnsReadAndWriteErrors(t *testing.T) {
 	bad := broken{errors.New("broken")}
 	if err := jsonlines.Convert(t.Context(), "in", bad, &strings.Builder{}, upper); !errors.Is(err, bad.error) ||
 		!strings.HasPrefix(err.Error(), "read input: ") {
@@ -60,7 +60,7 @@ func TestConvertFails(t *testing.T) {
 }
 
 // The description of an invalid line uses the terms of JSON, not of Go.
-func TestBad(t *testing.T) {
+func TestBad_UsesJSONTerms(t *testing.T) {
 	var line struct {
 		Text string  `json:"text"`
 		IDs  []int32 `json:"ids"`

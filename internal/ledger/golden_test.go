@@ -71,8 +71,8 @@ func withoutText(s Step) Step {
 	return s
 }
 
-// TestLedgerGolden compares the ledger's output in every format with golden files.
-func TestLedgerGolden(t *testing.T) {
+// TestLedger_GoldenOutput compares the ledger's output in every format with golden files.
+func TestLedger_GoldenOutput(t *testing.T) {
 	found := []api.FoundRow{
 		{Run: "whole", Step: 7, Bucket: 16, Row: 0, Pieces: []api.Piece{{Sequence: 1, Length: 9}}},
 		{Run: "whole", Step: 12, Bucket: 4096, Row: 31, Pieces: []api.Piece{{Sequence: 1, Start: 9, Length: 4},

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestPieceTextIsShownOnOneLine(t *testing.T) {
+func TestText_AbbreviatesToOneLine(t *testing.T) {
 	for text, want := range map[string]string{
 		"a\n\"b\"":     `"a\n\"b\""`,
 		"cut \xe4\xb8": `"cut ` + "\ufffd" + `"`,

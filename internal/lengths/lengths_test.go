@@ -8,8 +8,8 @@ import (
 	"loaderd/internal/lengths"
 )
 
-// TestDistributions compares samples of every distribution with its documented properties.
-func TestDistributions(t *testing.T) {
+// TestDistributions_MatchDocumentedProperties compares samples of every distribution with its documented properties.
+func TestDistributions_MatchDocumentedProperties(t *testing.T) {
 	for name, want := range map[string]struct {
 		least, most  int32 // of all documents
 		mean, median float64
@@ -55,9 +55,9 @@ func TestDistributions(t *testing.T) {
 	}
 }
 
-// TestClasses checks that the classes have exactly the table's numbers if n is its number of documents, otherwise its
+// TestClasses_MatchPublishedTable checks that the classes have exactly the table's numbers if n is its number of documents, otherwise its
 // shares, and that the order is random.
-func TestClasses(t *testing.T) {
+func TestClasses_MatchPublishedTable(t *testing.T) {
 	count := func(in []int32, from, to int32) (n int) {
 		for _, x := range in {
 			if x >= from && x < to {
@@ -83,8 +83,8 @@ func TestClasses(t *testing.T) {
 	}
 }
 
-// TestDriftDrifts checks that later documents are longer.
-func TestDriftDrifts(t *testing.T) {
+// TestDrift_LaterDocumentsAreLonger checks that later documents are longer.
+func TestDrift_LaterDocumentsAreLonger(t *testing.T) {
 	d, _ := lengths.ByName("drift")
 	in := d.Draw(100_000, 1)
 	var early, late float64
@@ -97,8 +97,8 @@ func TestDriftDrifts(t *testing.T) {
 	}
 }
 
-// TestWikiTextSteps compares numbers of training steps with Optimizing Packing and Shuffling, Table 3: two epochs.
-func TestWikiTextSteps(t *testing.T) {
+// TestWikiText_StepsMatchPublishedTable compares numbers of training steps with Optimizing Packing and Shuffling, Table 3: two epochs.
+func TestWikiText_StepsMatchPublishedTable(t *testing.T) {
 	d, _ := lengths.ByName("wikitext")
 	in := d.Draw(d.Documents, 1)
 	for _, c := range []struct {

@@ -65,7 +65,7 @@ func read(data []byte, samples, limit int64) (out []string, _ error) {
 	}
 }
 
-func TestShard(t *testing.T) {
+func TestShard_ReadsAndRefuses(t *testing.T) {
 	long := strings.Repeat("x", 100)
 	good := shard("one", "", long)
 	change := func(at int, b byte) []byte {
@@ -107,7 +107,7 @@ const index = `{"version": 2, "shards": [{"column_encodings": ["str"], "column_n
 	"hashes": [], "raw_data": {"basename": "shard.00000.mds", "bytes": 10, "hashes": {}}, "samples": 3, "size_limit": 67108864, "version": 2,
 	"zip_data": {"basename": "shard.00000.mds.zstd", "bytes": 7, "hashes": {}}}]}`
 
-func TestIndex(t *testing.T) {
+func TestIndex_ReadsAndRefuses(t *testing.T) {
 	if !mds.LooksLikeIndex([]byte(index)) || mds.LooksLikeIndex([]byte(`{"shards": []}`)) ||
 		mds.LooksLikeIndex([]byte(`["shards", "column_encodings"]`)) {
 		t.Error("what an index looks like")
@@ -136,7 +136,7 @@ func TestIndex(t *testing.T) {
 	}
 }
 
-func TestValues(t *testing.T) {
+func TestJSON_DecodesEveryEncoding(t *testing.T) {
 	half := []byte{0x00, 0x3e} // 1.5
 	for _, c := range []struct {
 		encoding string

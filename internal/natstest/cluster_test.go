@@ -26,7 +26,7 @@ func publish(t *testing.T, s *stream.Store, limit time.Duration) error {
 	return err
 }
 
-func TestClusterKeepsThreeCopies(t *testing.T) {
+func TestCluster_KeepsThreeReplicas(t *testing.T) {
 	t.Parallel()
 	began := time.Now()
 	c := natstest.StartCluster(t, 3)
@@ -55,7 +55,7 @@ func TestClusterKeepsThreeCopies(t *testing.T) {
 
 // An isolated leader still responds as the leader but stores nothing. The other members elect a new leader, whose
 // messages are on all members after Heal.
-func TestIsolatedLeader(t *testing.T) {
+func TestCluster_IsolatedLeaderStoresNothing(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	documents(t, c, 10)
@@ -87,7 +87,7 @@ func TestIsolatedLeader(t *testing.T) {
 	}
 }
 
-func TestWipedMemberCatchesUp(t *testing.T) {
+func TestCluster_WipedMemberCatchesUp(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	documents(t, c, 1000)
@@ -109,7 +109,7 @@ func TestWipedMemberCatchesUp(t *testing.T) {
 }
 
 // A killed leader hands nothing over. After a restart it has the same disk and address.
-func TestKilledLeader(t *testing.T) {
+func TestCluster_KilledLeaderDoesNotHandOver(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	documents(t, c, 10)
@@ -148,7 +148,7 @@ func shortest(t *testing.T, c *natstest.Cluster, member int, limit time.Duration
 	return least
 }
 
-func TestMemberThatLags(t *testing.T) {
+func TestCluster_SlowedMemberLags(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	documents(t, c, 10)
@@ -179,7 +179,7 @@ func TestMemberThatLags(t *testing.T) {
 }
 
 // A frozen member sends nothing to clients, but participates in the cluster as before.
-func TestFrozenMember(t *testing.T) {
+func TestCluster_FrozenMemberSendsNothing(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	documents(t, c, 10)
@@ -200,7 +200,7 @@ func TestFrozenMember(t *testing.T) {
 }
 
 // Each member's disk is persistent: a cluster whose members were all stopped has all documents again.
-func TestRestartOfAll(t *testing.T) {
+func TestCluster_RestartOfAllMembersKeepsDocuments(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3, func(o *natstest.ClusterConfig) { o.SyncAlways = true })
 	documents(t, c, 10)

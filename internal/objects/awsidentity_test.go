@@ -127,7 +127,7 @@ type env map[string]string
 
 // Credentials of S3 are searched in the locations of AWS's programs, in their order. Invalid configured credentials
 // are an error, and requests are then not sent anonymously.
-func TestAWSAccess_Credentials(t *testing.T) {
+func TestAWSAccess_CredentialOrder(t *testing.T) {
 	for name, x := range map[string]struct {
 		env     env
 		machine bool
@@ -216,7 +216,7 @@ func TestAWSAccess_Credentials(t *testing.T) {
 
 // Credentials are requested once from a machine without a role, for all buckets and requests, and once per session
 // from one with a role.
-func TestAWSAccess_AsksTheMachineOnce(t *testing.T) {
+func TestAWSAccess_RequestsMachineCredentialsOnce(t *testing.T) {
 	s3, g := corpusOf(t, []byte("data")), newGiver(t)
 	s3.Web.Put("/another/b.jsonl", []byte("data"))
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "false")

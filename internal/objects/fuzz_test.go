@@ -31,8 +31,8 @@ func (a *answers) RoundTrip(r *http.Request) (*http.Response, error) {
 		Header: http.Header{"Link": {a.link}, "Content-Range": {a.ranges}, "Content-Type": {"application/xml"}}}, nil
 }
 
-// FuzzAnswers checks that for any response of a store, lists and reads end with names and bytes, or an error.
-func FuzzAnswers(f *testing.F) {
+// FuzzStoreResponses checks that for any response of a store, lists and reads end with names and bytes, or an error.
+func FuzzStoreResponses(f *testing.F) {
 	f.Add(200, []byte(`[{"type":"file","oid":"a","size":3,"path":"x"}]`), `<https://hub/next>; rel="next"`, "bytes 0-2/3")
 	f.Add(200, []byte(`{"sha":"0123456789abcdef0123456789abcdef01234567"}`), `<//elsewhere>; rel="next"`, "bytes */0")
 	f.Add(200, []byte(`{"items":[{"name":"x","size":"3","generation":"7"}],"nextPageToken":"more"}`), "", "")

@@ -10,7 +10,7 @@ import (
 
 // Revisions may contain slashes: the hub's own references in both spellings, which name the same objects, and
 // branches.
-func TestHubRevisions(t *testing.T) {
+func TestHub_RevisionsWithSlashes(t *testing.T) {
 	hub := objecttest.NewHub(t)
 	hub.Branches = []string{"refs/convert/parquet", "refs/pr/12", "my/branch", "50%off", "refs"}
 	hub.Put("owner/set", "default/train/0000.parquet", []byte("content"))

@@ -47,7 +47,7 @@ func random(n int) []byte {
 }
 
 // A read returns the same bytes despite cut connections, busy servers and servers without ranges.
-func TestReadThroughFaults(t *testing.T) {
+func TestRead_RetriesFaults(t *testing.T) {
 	data := random(300_000)
 	draw := rand.New(rand.NewPCG(1, 2))
 	for name, fault := range map[string]func(n int) objecttest.Fault{
@@ -92,7 +92,7 @@ func TestReadThroughFaults(t *testing.T) {
 }
 
 // Parts of a changed object are never combined with parts of its previous version.
-func TestChangedWhileRead(t *testing.T) {
+func TestRead_DetectsChangedObject(t *testing.T) {
 	for _, size := range []int{100_000, 90_000} {
 		web := objecttest.NewWeb(t)
 		before, after := bytes.Repeat([]byte("a"), 100_000), bytes.Repeat([]byte("b"), size)
@@ -120,7 +120,7 @@ func TestChangedWhileRead(t *testing.T) {
 }
 
 // Errors describe the problem and what to do, without secrets.
-func TestErrors(t *testing.T) {
+func TestErrors_DescribeFixWithoutSecrets(t *testing.T) {
 	web := objecttest.NewWeb(t)
 	web.Put("/a", []byte("x"))
 	var status atomic.Int64
@@ -162,7 +162,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-func TestReadHereAndThere(t *testing.T) {
+func TestReaderAt_RandomOffsets(t *testing.T) {
 	data := random(9<<20 + 17)
 	web := objecttest.NewWeb(t)
 	web.Put("/a", data)
@@ -181,7 +181,7 @@ func TestReadHereAndThere(t *testing.T) {
 }
 
 // After a cut connection, reading of a block continues at the same offset: no byte is served twice.
-func TestReaderAt_ContinuesWithinABlock(t *testing.T) {
+func TestReaderAt_ResumesWithinBlock(t *testing.T) {
 	data := random(9<<20 + 17)
 	web := objecttest.NewWeb(t)
 	web.Put("/a", data)
@@ -209,7 +209,7 @@ func TestReaderAt_ContinuesWithinABlock(t *testing.T) {
 }
 
 // The hub's tree has several pages. Its files are on another server, which does not receive the token.
-func TestHub(t *testing.T) {
+func TestHub_ListsPagesWithoutLeakingToken(t *testing.T) {
 	hub := objecttest.NewHub(t)
 	hub.Page, hub.Token = 2, "hf_secret"
 	names := []string{".gitattributes", "README.md", "data/en/0.jsonl", "data/en/1.jsonl", "data/en/sub/2.jsonl",
@@ -273,7 +273,7 @@ func TestHub(t *testing.T) {
 	}
 }
 
-func TestAddresses(t *testing.T) {
+func TestList_RefusesInvalidAddresses(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"s3://*/x": "path alone", "hf://datasets/owner": "want hf://datasets/OWNER/NAME",
 		"hf://models/a/b/c":    "want hf://datasets/OWNER/NAME",

@@ -28,7 +28,7 @@ func serveAt(t *testing.T, address string, h http.HandlerFunc) string {
 }
 
 // An untrusted web server redirects to services of the machine that reads from it.
-func TestWeb_RedirectsToPrivateAddresses(t *testing.T) {
+func TestWeb_RefusesRedirectsToPrivateAddresses(t *testing.T) {
 	const outside, inside = "127.0.0.1", "127.0.0.2"
 	private := func(at netip.Addr) bool { return at.String() == inside }
 	object := func(out http.ResponseWriter, r *http.Request) {
@@ -67,7 +67,7 @@ func TestWeb_RedirectsToPrivateAddresses(t *testing.T) {
 	}
 }
 
-func TestIsPrivate(t *testing.T) {
+func TestIsPrivate_Addresses(t *testing.T) {
 	for address, want := range map[string]bool{
 		"8.8.8.8": false, "2606:4700::1111": false, "127.0.0.1": true, "10.1.2.3": true, "172.16.0.1": true,
 		"192.168.1.1": true, "169.254.169.254": true,

@@ -22,7 +22,7 @@ func corpusOf(t *testing.T, data []byte) *objecttest.S3Double {
 }
 
 // Truncated listings and reads, and requests to a busy server, are retried.
-func TestS3ThroughFaults(t *testing.T) {
+func TestS3_RetriesFaults(t *testing.T) {
 	data := random(100_000)
 	s3 := corpusOf(t, data)
 	var n atomic.Int64
@@ -45,7 +45,7 @@ func TestS3ThroughFaults(t *testing.T) {
 }
 
 // Permanent errors are returned immediately: for an invalid name, and for a response that violates the protocol.
-func TestS3Unusable(t *testing.T) {
+func TestS3_PermanentErrorsAreNotRetried(t *testing.T) {
 	corpusOf(t, []byte("data"))
 	once := objects.Options{RetryTimeout: patience, OnRetry: func(problem string) { t.Errorf("asked again: %s", problem) }}
 	s := objects.New(once)

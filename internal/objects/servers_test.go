@@ -104,7 +104,7 @@ func azureServer(t *testing.T) server {
 }
 
 // Real servers of three protocols are tested: signatures, paged listings, ranges, changed objects and denied access.
-func TestServers(t *testing.T) {
+func TestServers_EveryProtocol(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("the servers are built and installed: LOADERD_TEST=all")
 	}
@@ -129,7 +129,7 @@ func TestServers(t *testing.T) {
 }
 
 // Keys of a profile produce signatures that a real server accepts.
-func TestProfileAtServer(t *testing.T) {
+func TestServers_AcceptProfileCredentials(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("the servers are built and installed: LOADERD_TEST=all")
 	}

@@ -15,7 +15,7 @@ import (
 
 // Objects of a hub whose connections are cut give the same documents as their files. A publishing that was
 // interrupted continues, and complete inputs are not read again.
-func TestPublishObjects(t *testing.T) {
+func TestPublish_ResumesInterruptedObjects(t *testing.T) {
 	hub := objecttest.NewHub(t)
 	t.Setenv("HF_ENDPOINT", hub.URL)
 	t.Setenv("HF_TOKEN", "")

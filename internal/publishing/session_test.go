@@ -36,7 +36,7 @@ func publish(t *testing.T, s *natstest.Server, files map[string]string,
 	return sum, p.Progress(), err
 }
 
-func TestNotAcceptedError_NamesTheTokenizerOfEachRun(t *testing.T) {
+func TestNotAcceptedError_NamesTokenizerOfEachRun(t *testing.T) {
 	runs := []publishing.RunTokenizer{{Run: "a", Tokenizer: "qwen", Fingerprint: "f1"},
 		{Run: "b", Tokenizer: "none", Fingerprint: "f2"}}
 	for fingerprint, want := range map[string]string{
@@ -54,7 +54,7 @@ func TestNotAcceptedError_NamesTheTokenizerOfEachRun(t *testing.T) {
 	}
 }
 
-func TestLimitWithoutRecords(t *testing.T) {
+func TestLimit_RequiresUnrecorded(t *testing.T) {
 	s := natstest.Start(t)
 	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {
 		t.Fatal(err)
@@ -77,7 +77,7 @@ func TestLimitWithoutRecords(t *testing.T) {
 
 // A document that may not be left out ends the reading of its input, and causes the error at the end. The documents
 // before it are committed.
-func TestRefusedDocument(t *testing.T) {
+func TestPublish_RefusedDocumentEndsItsInput(t *testing.T) {
 	s := natstest.Start(t)
 	if _, err := s.Store().EnsureDocuments(t.Context()); err != nil {
 		t.Fatal(err)

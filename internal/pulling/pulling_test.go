@@ -159,7 +159,7 @@ func (r *reader) read(ctx context.Context, t *testing.T, docs *stream.Store) {
 // All documents are stored once and in order in a stream that holds only a part of them, with two pullers at a
 // time that are stopped at any moment, and an object store whose connections are cut. The stream is sealed
 // after the last document.
-func TestOnceInOrder(t *testing.T) {
+func TestPuller_StoresDocumentsOnceInOrder(t *testing.T) {
 	h := hub(t)
 	want := corpusOf(t, h, 12, 150, 2000)
 	h.Files.Faults(func(*http.Request) objecttest.Fault {
@@ -211,7 +211,7 @@ func TestOnceInOrder(t *testing.T) {
 }
 
 // A puller that takes over within a large object continues at the recorded position.
-func TestReadsOnWithinAnObject(t *testing.T) {
+func TestPuller_ResumesWithinObject(t *testing.T) {
 	h := hub(t)
 	h.Put("o/n", "data/00.jsonl", objecttest.Lines("large", 8000, 2000))
 	s := natstest.Start(t, func(c *stream.Config) { c.MaxBytes = 4 << 20 })
@@ -236,7 +236,7 @@ func TestReadsOnWithinAnObject(t *testing.T) {
 }
 
 // A position survives the purge of all messages, before the record was written.
-func TestPurgedBehindTheRecord(t *testing.T) {
+func TestPuller_PositionSurvivesPurge(t *testing.T) {
 	h := hub(t)
 	want := corpusOf(t, h, 2, 500, 500)
 	s := natstest.Start(t)
@@ -274,7 +274,7 @@ func TestPurgedBehindTheRecord(t *testing.T) {
 }
 
 // A puller detects that another publisher uses its stream, and stores no further documents.
-func TestSomebodyElse(t *testing.T) {
+func TestPuller_StopsOnOtherPublisher(t *testing.T) {
 	h := hub(t)
 	corpusOf(t, h, 1, 50, 500)
 	s := natstest.Start(t)
@@ -295,7 +295,7 @@ func TestSomebodyElse(t *testing.T) {
 
 // A source that follows stores new objects after existing ones, regardless of their names. Problems are reported in
 // the status and cleared.
-func TestFollowsAndTrouble(t *testing.T) {
+func TestPuller_FollowsNewObjectsAndReportsProblems(t *testing.T) {
 	h := hub(t)
 	h.Put("o/n", "data/05.jsonl", objecttest.Lines("five", 3, 100))
 	h.Files.Faults(func(*http.Request) objecttest.Fault { return objecttest.Fault{Status: http.StatusForbidden} })
@@ -329,7 +329,7 @@ func TestFollowsAndTrouble(t *testing.T) {
 }
 
 // An invalid line stops the source at that line, unless invalid lines are left out.
-func TestBadLines(t *testing.T) {
+func TestPuller_StopsAtInvalidLine(t *testing.T) {
 	h := hub(t)
 	h.Put("o/n", "data/00.jsonl", []byte("{\"text\": \"a\"}\nno json\n{\"text\": \"\"}\n{\"text\": \"b\"}\n"))
 	s := natstest.Start(t)
@@ -349,7 +349,7 @@ func TestBadLines(t *testing.T) {
 
 // A document whose headers exceed the server's limit, because its loss changes often, stops the source there, unless
 // such documents are left out.
-func TestHeadersThatAreTooLarge(t *testing.T) {
+func TestPuller_StopsAtOversizedHeaders(t *testing.T) {
 	h := hub(t)
 	ids, loss := slices.Repeat([]int{5}, 40_000), slices.Repeat([]bool{true, false}, 20_000)
 	line, err := json.Marshal(map[string]any{"ids": ids, "loss": loss})
@@ -374,7 +374,7 @@ func TestHeadersThatAreTooLarge(t *testing.T) {
 
 // A puller that lost its lease after an append, and before it wrote the record, cannot change the record of the later
 // term: its write is refused. A stream that was created again is a different one, whatever the term.
-func TestDeposedPullerRecordsNothing(t *testing.T) {
+func TestPullRecord_WriteRefusedAfterLostLease(t *testing.T) {
 	s := natstest.Start(t)
 	docs := s.Store().Source("web", 1)
 	st, err := docs.EnsureDocuments(t.Context())

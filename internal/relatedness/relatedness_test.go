@@ -24,9 +24,9 @@ func near(t *testing.T, what string, have, want, within float64) {
 	}
 }
 
-// TestNeighbours checks that equal documents have a cosine of 1 and those without a common token 0, and that paths
+// TestMeasure_Neighbours checks that equal documents have a cosine of 1 and those without a common token 0, and that paths
 // determine folder and file.
-func TestNeighbours(t *testing.T) {
+func TestMeasure_Neighbours(t *testing.T) {
 	documents := []relatedness.Document{
 		{IDs: []int32{1, 2, 3}, Path: "a/x"},
 		{IDs: []int32{3, 1, 2}, Path: "a/x"},
@@ -57,7 +57,7 @@ func TestNeighbours(t *testing.T) {
 
 // A rare token in both documents increases their cosine more than a frequent one. Tokens beyond the limit do not
 // count.
-func TestCosine(t *testing.T) {
+func TestMeasure_RareTokensWeighMore(t *testing.T) {
 	documents := []relatedness.Document{{IDs: []int32{1, 10}}, {IDs: []int32{1, 11}}, {IDs: []int32{2, 12}},
 		{IDs: []int32{2, 13, 10, 10}}}
 	for i := range int32(20) {
@@ -77,8 +77,8 @@ func TestCosine(t *testing.T) {
 		{Document: 3, Start: 2, Length: 2}}), 0, 1e-9)
 }
 
-// TestNothing checks that rows with one document, and no rows, have no neighbours.
-func TestNothing(t *testing.T) {
+// TestMeasure_RowsWithoutNeighbours checks that rows with one document, and no rows, have no neighbours.
+func TestMeasure_RowsWithoutNeighbours(t *testing.T) {
 	documents := []relatedness.Document{{IDs: []int32{1, 2, 3}}}
 	for name, f := range map[string]relatedness.Metrics{
 		"no documents":       relatedness.Measure(nil, nil),
@@ -114,9 +114,9 @@ func powerLaw(r *rand.Rand, a float64, distinct int) []relatedness.Document {
 	return documents
 }
 
-// TestZipf checks both estimators of power-law exponents. The approximation is accurate only from 2 on; it is used
+// TestMeasure_ZipfExponents checks both estimators of power-law exponents. The approximation is accurate only from 2 on; it is used
 // because it decreases when rows are burstier.
-func TestZipf(t *testing.T) {
+func TestMeasure_ZipfExponents(t *testing.T) {
 	before := 0.0
 	for _, a := range []float64{1.6, 2, 2.5, 3} {
 		r := rand.New(rand.NewPCG(uint64(100*a), 1))
@@ -154,9 +154,9 @@ func TestZipf(t *testing.T) {
 	near(t, "exponent by maximum likelihood of tokens that come once", f.ZipfZeta.Mean, 4, 1e-6)
 }
 
-// TestManyShortDocuments checks that a document is compared only with the 128 before it, so that the time for a row
+// TestMeasure_ComparesWithLimitedWindow checks that a document is compared only with the 128 before it, so that the time for a row
 // does not grow with the square of its number of documents.
-func TestManyShortDocuments(t *testing.T) {
+func TestMeasure_ComparesWithLimitedWindow(t *testing.T) {
 	const n = 60_000
 	documents := make([]relatedness.Document, n)
 	row := make([]relatedness.Piece, n)

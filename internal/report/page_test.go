@@ -58,7 +58,7 @@ func allMethods(t *testing.T) *report.Report {
 	return compared(t, lengths.LogNormal(5_000, 1), []int{1024, 2048, 4096, 8192, 16384}, packonline.Methods()...)
 }
 
-func TestPage_IsOneFile(t *testing.T) {
+func TestPage_IsOneDeterministicFile(t *testing.T) {
 	r := allMethods(t)
 	r.Input, r.Command = hostile, hostile
 	file := pageOf(t, r)

@@ -48,7 +48,7 @@ func compared(t *testing.T, in []int32, rows []int, methods ...string) *report.R
 	return r
 }
 
-func TestDescribe(t *testing.T) {
+func TestDescribeLengths_StatisticsAndHistogram(t *testing.T) {
 	d := report.DescribeLengths([]int32{8, 1, 2, 3, 2}, 2)
 	histogram := d.Histogram
 	d.Histogram = nil
@@ -78,8 +78,8 @@ func TestDescribe(t *testing.T) {
 	}
 }
 
-// TestVerdict checks that the chosen method meets the criteria of the choice.
-func TestVerdict(t *testing.T) {
+// TestReport_BestMethodMeetsCriteria checks that the chosen method meets the criteria of the choice.
+func TestReport_BestMethodMeetsCriteria(t *testing.T) {
 	r := compared(t, lengths.LogNormal(20_000, 1), []int{2048}, "concat", "pad", "bfd", "bfd-m", "seamless")
 	if r.Best != "bfd" {
 		t.Errorf("%s is chosen among %v", r.Best, r.Results)
@@ -123,7 +123,7 @@ func TestVerdict(t *testing.T) {
 	}
 }
 
-func TestTable(t *testing.T) {
+func TestTable_FitsWidth(t *testing.T) {
 	r := compared(t, lengths.LogNormal(5_000, 1), []int{1024, 2048, 4096}, append(packonline.Methods(), "bfd")...)
 	// The widest possible values.
 	wide := *r.Results[0].Result
@@ -167,9 +167,9 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestStars checks that the best value of a column has a star: the lowest, or the highest for speeds. There is no
+// TestTable_StarsMarkBestValues checks that the best value of a column has a star: the lowest, or the highest for speeds. There is no
 // star if most methods share the value.
-func TestStars(t *testing.T) {
+func TestTable_StarsMarkBestValues(t *testing.T) {
 	r := &report.Report{Rows: []int{8}}
 	for _, x := range []simulation.Result{
 		{Method: "a", Documents: 20, NotWhole: 2, Sample: &simulation.Sample{Below: 8, Share: 0.5, Deviation: 0.123},
@@ -215,9 +215,9 @@ func TestStars(t *testing.T) {
 	}
 }
 
-// TestSamples checks that the table contains the deviation of the worst twentieth of every method's run, and the
+// TestTable_SampleDeviation checks that the table contains the deviation of the worst twentieth of every method's run, and the
 // share of documents that are not whole. For runs that are too short, the deviation is a dash.
-func TestSamples(t *testing.T) {
+func TestTable_SampleDeviation(t *testing.T) {
 	in := lengths.LogNormal(20_000, 1)
 	r := compared(t, in, []int{2048}, "concat", "bfd-m", "seamless")
 	short, err := simulation.Run(t.Context(), packonline.Config{Method: "pad", Buckets: []int{2048}, Atom: 1, Pool: 500},
@@ -288,8 +288,8 @@ type failing struct{}
 
 func (failing) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
-// TestJSON checks the names in the JSON, on which other programs depend.
-func TestJSON(t *testing.T) {
+// TestJSON_FieldNames checks the names in the JSON, on which other programs depend.
+func TestJSON_FieldNames(t *testing.T) {
 	r := compared(t, []int32{5, 3, 8, 2}, []int{8}, "bfd")
 	var out bytes.Buffer
 	if err := r.WriteJSON(&out); err != nil {
@@ -343,8 +343,8 @@ func documents(t *testing.T, rows int, methods ...string) *report.Report {
 	return r
 }
 
-// TestRelated checks that table and JSON contain the relatedness of documents in a row, if documents were packed.
-func TestRelated(t *testing.T) {
+// TestReport_Relatedness checks that table and JSON contain the relatedness of documents in a row, if documents were packed.
+func TestReport_Relatedness(t *testing.T) {
 	r := documents(t, 20, packonline.Methods()...)
 	// The widest possible values.
 	r.Results[7].Method = "bucketllm-v0"

@@ -45,7 +45,7 @@ func mixed(t *testing.T, sources, documents int, methods ...string) *report.Repo
 }
 
 // A comparison on a mixture contains values for every source and method.
-func TestSources(t *testing.T) {
+func TestReport_ValuesPerSource(t *testing.T) {
 	told := func(r *report.Report) (table, page string) {
 		var text, html bytes.Buffer
 		if err := errors.Join(r.WriteTable(&text), r.WriteHTML(&html)); err != nil {

@@ -75,7 +75,7 @@ func reasonOf(err error) fault.Reason {
 
 // A run with a key is the same run as without, but only for daemons and commands that have one of its keys. A daemon
 // with a key cannot serve a run without one.
-func TestAKeyedRun(t *testing.T) {
+func TestPlanKey_RequiredForKeyedRun(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, rotated, none, other := natstest.Context(t), with(secondKey, firstKey), with(), with(secondKey)
 	want := serve(t, none, "plain", config("bfd"))
@@ -135,7 +135,7 @@ func TestAKeyedRun(t *testing.T) {
 
 // Records that none of the daemons wrote are refused, with and without a leader, however valid they look. The
 // repaired copy continues.
-func TestForgedRecordsOfAKeyedRun(t *testing.T) {
+func TestPlanKey_RefusesForgedRecords(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, want := natstest.Context(t), serve(t, with(), "plain", config("bfd"))
 	goesOn(t, store, "whole", func(context.Context, *loader.Run) {})
@@ -207,7 +207,7 @@ func TestForgedRecordsOfAKeyedRun(t *testing.T) {
 }
 
 // A checkpoint that none of the daemons stored under its name is ignored: the run continues as without it.
-func TestForgedCheckpointsOfAKeyedRun(t *testing.T) {
+func TestPlanKey_IgnoresForgedCheckpoints(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, want := natstest.Context(t), serve(t, with(), "plain", config("bfd"))
 	goesOn(t, store, "run", func(context.Context, *loader.Run) {})
@@ -246,7 +246,7 @@ func TestForgedCheckpointsOfAKeyedRun(t *testing.T) {
 
 // Only heartbeats of daemons with a key are received. Of the responses to a request the first with a valid MAC
 // counts, however fast a process without a key responds.
-func TestWordsWithCodes(t *testing.T) {
+func TestPlanKey_IgnoresHeartbeatsWithoutMAC(t *testing.T) {
 	store, with := keyed(t, firstKey)
 	ctx, rotated := natstest.Context(t), with(secondKey, firstKey)
 	heard := make(chan string, 16)

@@ -73,7 +73,7 @@ func goesOn(t *testing.T, store *stream.Store, run string, f func(context.Contex
 }
 
 // Runs in all states are listed with the content of their plans and low watermarks.
-func TestList(t *testing.T) {
+func TestList_RunsInEveryState(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	wantList(t, store)
 	steps := len(serve(t, store, "whole", config("bfd")))
@@ -130,7 +130,7 @@ func TestList(t *testing.T) {
 }
 
 // A run is described the same from a checkpoint as from the first record.
-func TestListWithoutCheckpoints(t *testing.T) {
+func TestList_SameWithoutCheckpoints(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	goesOn(t, store, "run", func(ctx context.Context, r *loader.Run) {
 		if _, err := r.Commit(ctx, "trainer", 3); err != nil {
@@ -161,7 +161,7 @@ func TestListWithoutCheckpoints(t *testing.T) {
 }
 
 // A removed run leaves nothing, and its name can be used for a new run.
-func TestRemove(t *testing.T) {
+func TestRemove_LeavesNothing(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	before := streams(t, store)
 	holder := lease.NewLeaderInfo("here", 1)
@@ -193,7 +193,7 @@ func TestRemove(t *testing.T) {
 }
 
 // A run that a live daemon leads is not removed.
-func TestRemoveOfALedRun(t *testing.T) {
+func TestRemove_RefusesRunWithLeader(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	serve(t, store, "run", config("bfd"))
 	was := list(t, store)
@@ -219,7 +219,7 @@ func TestRemoveOfALedRun(t *testing.T) {
 
 // The next removal finishes one that was interrupted after any of its steps. Meanwhile a new run of the name can
 // start.
-func TestRemoveThatWasBrokenOff(t *testing.T) {
+func TestRemove_FinishesInterruptedRemoval(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		gone []string

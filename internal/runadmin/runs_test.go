@@ -158,7 +158,7 @@ func serve(t *testing.T, store *stream.Store, run string, c runconfig.Config) []
 }
 
 // A fork contains the documents that its parent's earlier steps do not, and an audit of both runs succeeds.
-func TestFork(t *testing.T) {
+func TestFork_ContainsRemainingDocuments(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	parent := serve(t, store, "parent", config("bfd"))
 	const step = 5
@@ -207,7 +207,7 @@ func TestFork(t *testing.T) {
 }
 
 // The runs over a stream that are not sealed determine how it is packed, and they must agree.
-func TestPacking(t *testing.T) {
+func TestPacking_UnsealedRunsMustAgree(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := func(names []string, c packonline.Config, fails error) {
 		t.Helper()
@@ -238,7 +238,7 @@ func TestPacking(t *testing.T) {
 
 // A plan that lost its end is reported as damaged, to one inspection at a time. Its copy continues with the same
 // steps.
-func TestRepair(t *testing.T) {
+func TestRepair_CopyHasSameSteps(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	steps := serve(t, store, "run", config("bfd"))
 	inspect := func() *runadmin.DamagedRun {

@@ -49,7 +49,7 @@ func daemon(t *testing.T, store *stream.Store, name string) (r *loader.Run, stop
 
 // A process that responds to the daemons' requests and sends messages in their names stops none of them: the run
 // continues to its end.
-func TestAStrangerAmongTheDaemons(t *testing.T) {
+func TestForgery_MessagesDoNotStopDaemons(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := serve(t, store, "undisturbed", config("bfd"))
 	evil := store.Conn()
@@ -100,7 +100,7 @@ func TestAStrangerAmongTheDaemons(t *testing.T) {
 
 // A process that responds for a dead daemon does not keep its lease: only the record counts, which is no longer
 // renewed.
-func TestAnAnswerIsNoLead(t *testing.T) {
+func TestForgery_ResponseDoesNotRenewLease(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	serve(t, store, "run", config("bfd"))
 	gone := lease.NewLeaderInfo("evil", 666)
@@ -136,7 +136,7 @@ func TestAnAnswerIsNoLead(t *testing.T) {
 
 // Five random bytes, or a record that looks valid, in the plan of a run with a leader: the run stops with an error
 // that names the record, no daemon can start on it, and the copy that repair creates continues with the same steps.
-func TestRepairBehindAStranger(t *testing.T) {
+func TestForgery_RepairRemovesForgedRecord(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	want := serve(t, store, "undisturbed", config("bfd"))
 	for i, forged := range [][]byte{[]byte("hello"), planrecord.Encode(planrecord.SealSource{Arrival: 60, Last: 60}),

@@ -13,7 +13,7 @@ import (
 
 // An audit creates the tokens of the run's own configuration, regardless of its arguments. The documents that remain
 // for a fork have the same tokens.
-func TestTransformedDocuments(t *testing.T) {
+func TestAudit_UsesTransformationsOfRun(t *testing.T) {
 	store, ctx := published(t), natstest.Context(t)
 	transformed := func(method string) runconfig.Config {
 		c := config(method)

@@ -27,8 +27,8 @@ func threeSources() *simulation.Mixture {
 	}
 }
 
-// TestSourcesOfAMixture compares all values of a source with those counted from the rows, for every method.
-func TestSourcesOfAMixture(t *testing.T) {
+// TestRunMixture_ValuesPerSourceMatchRows compares all values of a source with those counted from the rows, for every method.
+func TestRunMixture_ValuesPerSourceMatchRows(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		if method == "splice" {
 			continue // needs documents' content
@@ -112,7 +112,7 @@ func mean(values []float64) (m float64) {
 }
 
 // Unused documents are counted by reason. Epochs is the number of times that a source was read.
-func TestLeftOut(t *testing.T) {
+func TestRunMixture_CountsUnusedDocumentsByReason(t *testing.T) {
 	m := threeSources()
 	a, err := m.Arrivals(t.Context())
 	if err != nil {
@@ -145,7 +145,7 @@ func TestLeftOut(t *testing.T) {
 }
 
 // The targets of twentieths follow the schedule: one half for the first half of the tokens, then a ramp to all.
-func TestTargetsFollowTheSchedule(t *testing.T) {
+func TestRunMixture_TargetsFollowSchedule(t *testing.T) {
 	m := &simulation.Mixture{Tokens: 2_000_000,
 		Config: mixture.Config{Mix: mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}}, Lengths: map[string][]int32{}}
 	m.Config.Sources = map[string]mixture.Source{"a": {Weight: 1, Epochs: mixture.Forever},

@@ -10,11 +10,11 @@ import (
 	"loaderd/packonline"
 )
 
-// TestEveryTwentiethIsAFairSample checks the documented property of methods with a holdback: in every twentieth of a
+// TestHoldback_EveryTwentiethIsFairSample checks the documented property of methods with a holdback: in every twentieth of a
 // run of 20 pools, the share of tokens of documents shorter than 2,048 is within 10 % of that of the whole run.
 // Without a holdback the deviation is more than 15 %. concat does not reorder documents, so its deviation is the
 // noise level.
-func TestEveryTwentiethIsAFairSample(t *testing.T) {
+func TestHoldback_EveryTwentiethIsFairSample(t *testing.T) {
 	five := []int{1024, 2048, 4096, 8192, 16384}
 	for seed := range uint64(3) {
 		in := lengths.LogNormal(81_920, seed+1)
@@ -45,8 +45,8 @@ func TestEveryTwentiethIsAFairSample(t *testing.T) {
 	}
 }
 
-// TestSampleCountsTokens compares the shares with those of the rows that concat makes in order.
-func TestSampleCountsTokens(t *testing.T) {
+// TestSample_CountsTokens compares the shares with those of the rows that concat makes in order.
+func TestSample_CountsTokens(t *testing.T) {
 	const row, documents = 100, 4_000
 	in := make([]int32, documents)
 	for i := range in {

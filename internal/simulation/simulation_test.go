@@ -35,8 +35,8 @@ func run(t *testing.T, c packonline.Config, in []int32) (*simulation.Result, str
 	return r, placements.String()
 }
 
-// TestJSON checks every field of the result on the example of the packing paper's first figure.
-func TestJSON(t *testing.T) {
+// TestRun_JSONFields checks every field of the result on the example of the packing paper's first figure.
+func TestRun_JSONFields(t *testing.T) {
 	for method, want := range map[string]string{
 		"bfd": `{"method":"bfd","documents":5,"tokens":31,"sequences":4,"slots":32,"padding_tokens":1,"dropped_tokens":0,
 			"repeated_tokens":0,"truncated_documents":1,"not_whole_documents":1,"pieces":6,"padding_ratio":0.03125,"truncation_ratio":0.2,"concatenation_ratio":1.25,
@@ -67,8 +67,8 @@ func TestJSON(t *testing.T) {
 	}
 }
 
-// TestPlacements compares the sequences of every method at every atom size with the result.
-func TestPlacements(t *testing.T) {
+// TestPlacements_MatchResult compares the sequences of every method at every atom size with the result.
+func TestPlacements_MatchResult(t *testing.T) {
 	in := lengths.LogNormal(3_000, 4)
 	for i := range in {
 		in[i] = 1 + in[i]/4
@@ -180,9 +180,9 @@ func checkRows(t *testing.T, name string, r *simulation.Result, rows string, in 
 	}
 }
 
-// TestPartsMakeRows checks that four atoms of a quarter row make a row in the order of packing, and that missing
+// TestAtoms_QuarterAtomsMakeRows checks that four atoms of a quarter row make a row in the order of packing, and that missing
 // parts of the last row are padding.
-func TestPartsMakeRows(t *testing.T) {
+func TestAtoms_QuarterAtomsMakeRows(t *testing.T) {
 	r, rows := run(t, packonline.Config{Method: "concat", Buckets: []int{8}, Atom: 0.25}, []int32{5, 4, 3})
 	if want := "8\t0:0:2 0:2:2 0:4:1 1:0:1 1:1:2\n8\t1:3:1 2:0:1 2:1:2\n"; rows != want {
 		t.Errorf("rows are %q, want %q", rows, want)
@@ -193,16 +193,16 @@ func TestPartsMakeRows(t *testing.T) {
 	}
 }
 
-// TestDroppedIsNotWhole checks that a document with dropped tokens is not whole, even in one piece.
-func TestDroppedIsNotWhole(t *testing.T) {
+// TestRun_DroppedTokensCountAsNotWhole checks that a document with dropped tokens is not whole, even in one piece.
+func TestRun_DroppedTokensCountAsNotWhole(t *testing.T) {
 	r, rows := run(t, packonline.Config{Method: "bfd-m", Buckets: []int{8}, Extra: 2}, []int32{7, 3, 8})
 	if rows != "8\t2:0:8\n8\t0:0:7 1:0:1\n" || r.TruncatedDocuments != 0 || r.NotWhole != 1 || r.DroppedTokens != 2 {
 		t.Errorf("%d documents are split, %d not whole: %q", r.TruncatedDocuments, r.NotWhole, rows)
 	}
 }
 
-// TestPartsWaitForOneAnother checks that a document's age ends with the last part of its row.
-func TestPartsWaitForOneAnother(t *testing.T) {
+// TestAtoms_AgeEndsWithLastPartOfRow checks that a document's age ends with the last part of its row.
+func TestAtoms_AgeEndsWithLastPartOfRow(t *testing.T) {
 	r, rows := run(t, packonline.Config{Method: "concat", Buckets: []int{8}, Atom: 0.5}, []int32{4, 1, 1, 1, 1, 4})
 	if rows != "8\t0:0:4 1:0:1 2:0:1 3:0:1 4:0:1\n8\t5:0:4\n" || r.AgeMax != 4 || r.AgeMedian != 1 {
 		t.Errorf("ages are %d at most and %d in the median: %q", r.AgeMax, r.AgeMedian, rows)
@@ -243,7 +243,7 @@ func TestRun_BoundsAgesWithAtoms(t *testing.T) {
 	}
 }
 
-func TestAgeQuantile(t *testing.T) {
+func TestAgeQuantile_OfConcat(t *testing.T) {
 	// concat with rows of 4: documents wait for 3, 2, 1 and 0 later ones.
 	r, _ := run(t, packonline.Config{Method: "concat", Buckets: []int{4}}, []int32{1, 1, 1, 1})
 	for q, want := range map[float64]uint32{0: 0, 0.25: 0, 0.26: 1, 0.5: 1, 0.75: 2, 0.76: 3, 1: 3} {
@@ -256,7 +256,7 @@ func TestAgeQuantile(t *testing.T) {
 	}
 }
 
-func TestNothing(t *testing.T) {
+func TestRun_EmptyInput(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		r, rows := run(t, packonline.Config{Method: method, Buckets: []int{64}, Splice: config.Default().Plan.Packing.Splice},
 			nil)
@@ -266,8 +266,8 @@ func TestNothing(t *testing.T) {
 	}
 }
 
-// TestDetailNamesParameters checks that Detail contains the parameters that the method uses, and no others.
-func TestDetailNamesParameters(t *testing.T) {
+// TestDetail_ContainsParametersOfMethod checks that Detail contains the parameters that the method uses, and no others.
+func TestDetail_ContainsParametersOfMethod(t *testing.T) {
 	for method, want := range map[string][]string{"bfd": nil, "bfd-m": {"extra"}, "seamless": {"extra", "overlap"},
 		"bucketllm": {"padding_threshold"}} {
 		r, _ := run(t, packonline.Config{Method: method, Buckets: []int{64}, Pool: 10, Overlap: 0.3, Extra: 5,
@@ -284,7 +284,7 @@ func TestDetailNamesParameters(t *testing.T) {
 	}
 }
 
-func TestCheck(t *testing.T) {
+func TestValidate_RefusesInvalidBounds(t *testing.T) {
 	good := packonline.Config{Method: "bfd", Buckets: []int{8}, Atom: 1}
 	if bad := simulation.Validate(good); len(bad) > 0 {
 		t.Errorf("a pool of the whole input is refused: %v", bad)
@@ -304,7 +304,7 @@ type fullDisk struct{}
 
 func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("disk full") }
 
-func TestRunFails(t *testing.T) {
+func TestRun_ReturnsWriteErrorAndCancellation(t *testing.T) {
 	c := packonline.Config{Method: "concat", Buckets: []int{4}, Atom: 1}
 	if _, err := simulation.Run(t.Context(), c, []int32{9}, fullDisk{}); err == nil ||
 		!strings.Contains(err.Error(), "write placements: disk full") {
@@ -317,9 +317,9 @@ func TestRunFails(t *testing.T) {
 	}
 }
 
-// TestHugeDocumentsTakeLittleMemory checks that rows are processed in batches that are much smaller than the
+// TestRun_MemoryOfHugeDocumentsIsBounded checks that rows are processed in batches that are much smaller than the
 // documents.
-func TestHugeDocumentsTakeLittleMemory(t *testing.T) {
+func TestRun_MemoryOfHugeDocumentsIsBounded(t *testing.T) {
 	const documents, rows = 60, 1 << 17
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)

@@ -7,7 +7,7 @@ import (
 	"loaderd/loader"
 )
 
-func TestRatesOfTheLastMoments(t *testing.T) {
+func TestRateWindow_RatesOverLastTwoSeconds(t *testing.T) {
 	var w RateWindow
 	var last Rates
 	for i := range 11 {
@@ -33,7 +33,7 @@ func TestRatesOfTheLastMoments(t *testing.T) {
 	}
 }
 
-func TestShares(t *testing.T) {
+func TestStats_Shares(t *testing.T) {
 	s := loader.Stats{Padding: 1, Slots: 8, Truncated: 3, Documents: 4, CacheHits: 9, CacheMisses: 1}
 	if PaddingShare(s) != 0.125 || TruncatedShare(s) != 0.75 || CacheHitShare(s) != 0.9 {
 		t.Errorf("padding %v, truncated %v, cache hits %v", PaddingShare(s), TruncatedShare(s), CacheHitShare(s))

@@ -26,8 +26,8 @@ func (noRun) HasWaitingRank() bool       { return false }
 func (noRun) Ranks() census.View         { return census.View{} }
 func (noRun) Rates() state.Rates         { return state.Rates{} }
 
-// TestWrongWords checks that heartbeats that no daemon sends are rejected.
-func TestWrongWords(t *testing.T) {
+// TestHeartbeat_RefusesInvalid checks that heartbeats that no daemon sends are rejected.
+func TestHeartbeat_RefusesInvalid(t *testing.T) {
 	for _, bad := range []string{``, `[]`, `{}`, `{"name":""}`, `{"name":"a\n"}`, `{"name":"` + strings.Repeat("x", 300) +
 		`"}`, `{"name":"a","flight":"\u0000"}`,
 		`{"name":"a","reading":[{"job":"j","rank":3,"world":3}]}`, `{"name":"a","reading":[{"job":"j","rank":-1,"world":3}]}`,
@@ -44,8 +44,8 @@ func TestWrongWords(t *testing.T) {
 	}
 }
 
-// TestLines_NameKeysOfTheLog checks that the texts of events name keys of the log.
-func TestLines_NameKeysOfTheLog(t *testing.T) {
+// TestEventLines_UseExistingLogKeys checks that the texts of events name keys of the log.
+func TestEventLines_UseExistingLogKeys(t *testing.T) {
 	var code strings.Builder
 	for _, folder := range []string{"loader", "stream", "arrowout", "internal/daemon", "internal/auth"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", folder), func(path string, _ fs.DirEntry, err error) error {
@@ -69,8 +69,8 @@ func TestLines_NameKeysOfTheLog(t *testing.T) {
 	}
 }
 
-// FuzzWords checks that a daemon processes any heartbeat, and that its status stays bounded.
-func FuzzWords(f *testing.F) {
+// FuzzHeartbeat checks that a daemon processes any heartbeat, and that its status stays bounded.
+func FuzzHeartbeat(f *testing.F) {
 	good, _ := json.Marshal(heartbeat{DaemonStatus: api.DaemonStatus{Name: "b", Flight: "grpc://b:1"}, Readers: 1,
 		Reading: []api.RankStatus{{Job: "j", World: 1}}, Events: []api.Event{{Kind: "reader", Text: "t"}}})
 	f.Add(good)

@@ -19,9 +19,9 @@ import (
 	"loaderd/loader/diagnosis"
 )
 
-// TestStatus_NoFigureContradictsAnother checks that the values of a status are consistent for any reports of clients,
+// TestStatus_ValuesAreConsistent checks that the values of a status are consistent for any reports of clients,
 // streams, heartbeats of other daemons, and plan.
-func TestStatus_NoFigureContradictsAnother(t *testing.T) {
+func TestStatus_ValuesAreConsistent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) { rapid.Check(bubble{t}, randomStatus) })
 }
 

@@ -200,7 +200,7 @@ func rank(job string, rank, world int, step uint64, of string) api.RankStatus {
 }
 
 // Every daemon shows the ranks, events and daemons of all, and the leader that the plan names.
-func TestEveryDaemonShowsTheSame(t *testing.T) {
+func TestStatus_SameOnEveryDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words, log := &bus{}, &fakePlan{}
 		log.add(planrecord.Header{Run: "r", ID: strings.Repeat("0", 32)}, planrecord.Term{Daemon: "a"},
@@ -277,7 +277,7 @@ func TestEveryDaemonShowsTheSame(t *testing.T) {
 }
 
 // A daemon without heartbeats is shown as silent, and is removed after heartbeatTimeout.
-func TestASilentDaemon(t *testing.T) {
+func TestStatus_DaemonWithoutHeartbeatTimesOut(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		words, log, run := &bus{}, &fakePlan{}, &fakeRun{info: loader.Info{Run: "r"}}
 		a := start("a", run, log, words)
@@ -299,7 +299,7 @@ func TestASilentDaemon(t *testing.T) {
 }
 
 // If a job has very many ranks, only those furthest behind are listed, but all are counted.
-func TestManyRanks(t *testing.T) {
+func TestStatus_NumberOfListedRanksIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		run := &fakeRun{info: loader.Info{Run: "r"}, stats: loader.Stats{Planned: 3000},
 			verdict: diagnosis.Verdict{Health: diagnosis.Running, Sentence: "Running"}, ranks: census.New()}
@@ -321,7 +321,7 @@ func TestManyRanks(t *testing.T) {
 }
 
 // The history follows the plan, and logs a warning when it cannot.
-func TestHistoryFollowsThePlan(t *testing.T) {
+func TestHistory_FollowsPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		log := &fakePlan{}
 		h := planrecord.Header{Run: "r", ID: strings.Repeat("0", 32), Sources: []plan.SourceBegin{{Name: "docs", Start: 1}}}
@@ -367,7 +367,7 @@ func TestHistoryFollowsThePlan(t *testing.T) {
 
 // Equal events within seconds are merged, warnings contain advice, other log lines are omitted, and the number of
 // events is bounded.
-func TestEvents(t *testing.T) {
+func TestEvents_MergedAndBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := start("a", &fakeRun{info: loader.Info{Run: "r"}}, &fakePlan{}, nil)
 		defer a.stop()

@@ -71,7 +71,7 @@ func llmc(magic, version, n uint32, data []byte) []byte {
 	return slices.Concat(raw(little, magic, version, n), make([]byte, 256*4-12), data)
 }
 
-func TestStreams(t *testing.T) {
+func TestStream_SplitsAtBoundaryToken(t *testing.T) {
 	end, begin := tokenfiles.Boundaries{End: id(9)}, tokenfiles.Boundaries{Begin: id(9)}
 	of := func(name string) tokenfiles.Type {
 		typ, err := tokenfiles.TypeOf(name)
@@ -228,7 +228,7 @@ func anyOf(numbers []int64) (out []any) {
 
 func cutBy(n int, data []byte) []byte { return data[:len(data)-n] }
 
-func TestMegatron(t *testing.T) {
+func TestMegatron_ReadsAndRefuses(t *testing.T) {
 	bin := raw(little, uint16(1), uint16(2), uint16(3), uint16(4), uint16(5), uint16(6))
 	good := index(8, 2, []int32{2, 1, 3}, 0, 2, 2, 3)
 	change := func(at int, b ...byte) []byte {
@@ -307,7 +307,7 @@ func TestMegatron(t *testing.T) {
 }
 
 // Long documents are read correctly, also if buffers end within them.
-func TestLongDocuments(t *testing.T) {
+func TestMegatron_LongDocuments(t *testing.T) {
 	var ids []byte
 	var lengths []int32
 	ends := []int64{0}
@@ -340,7 +340,7 @@ func TestLongDocuments(t *testing.T) {
 }
 
 // Documents longer than a read buffer are split at the right ids.
-func TestLongDocumentsOfAStream(t *testing.T) {
+func TestStream_LongDocuments(t *testing.T) {
 	var data []byte
 	var want []int
 	for n := range 40 {

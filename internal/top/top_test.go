@@ -46,7 +46,7 @@ func someStatus() api.Status {
 	return s
 }
 
-func TestPictures(t *testing.T) {
+func TestView_GoldenOutput(t *testing.T) {
 	time.Local = time.UTC
 	view := tui.New(lipgloss.NewRenderer(io.Discard))
 	for _, test := range []struct {
@@ -69,7 +69,7 @@ func TestPictures(t *testing.T) {
 }
 
 // The view fits any window size.
-func TestPicturesFit(t *testing.T) {
+func TestView_FitsWindow(t *testing.T) {
 	view := tui.New(lipgloss.NewRenderer(io.Discard))
 	long := someStatus()
 	long.Run, long.Verdict.Sentence = strings.Repeat("長", 200), strings.Repeat("word ", 100)
@@ -91,7 +91,7 @@ func TestPicturesFit(t *testing.T) {
 }
 
 // Failed requests are repeated, and the last status is displayed with its age.
-func TestADaemonThatDoesNotAnswer(t *testing.T) {
+func TestModel_RetriesAndShowsAgeOfStatus(t *testing.T) {
 	answer, fails := someStatus(), errors.New("connection refused")
 	m := &model{ctx: t.Context(), daemonName: "grpc://a:1", view: tui.New(lipgloss.NewRenderer(io.Discard)),
 		now:   func() time.Time { return at.Add(7 * time.Second) },

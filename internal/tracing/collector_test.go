@@ -34,7 +34,7 @@ func export(t *testing.T, url string) string {
 }
 
 // The exporter uses headers, certificates and compression from the environment.
-func TestNew_TakesExporterSettingsOfTheEnvironment(t *testing.T) {
+func TestNew_UsesExporterSettingsFromEnvironment(t *testing.T) {
 	c := &tracetest.Collector{}
 	var headers http.Header
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
@@ -67,7 +67,7 @@ func TestNew_TakesExporterSettingsOfTheEnvironment(t *testing.T) {
 }
 
 // An invalid setting in the environment is logged.
-func TestNew_LogsWrongEnvironment(t *testing.T) {
+func TestNew_LogsInvalidEnvironment(t *testing.T) {
 	c := tracetest.Start(t)
 	t.Setenv("OTEL_EXPORTER_OTLP_CERTIFICATE", filepath.Join(t.TempDir(), "absent.pem"))
 	if log := export(t, c.URL); !strings.Contains(log, "absent.pem") {
@@ -76,7 +76,7 @@ func TestNew_LogsWrongEnvironment(t *testing.T) {
 }
 
 // Resource attributes of the environment describe the process.
-func TestNew_TakesResourceAttributesOfTheEnvironment(t *testing.T) {
+func TestNew_UsesResourceAttributesFromEnvironment(t *testing.T) {
 	c := tracetest.Start(t)
 	t.Setenv("OTEL_RESOURCE_ATTRIBUTES", "deployment.environment.name=staging")
 	export(t, c.URL)
@@ -91,7 +91,7 @@ func TestNew_TakesResourceAttributesOfTheEnvironment(t *testing.T) {
 }
 
 // Spans that a collector rejects are logged with its message.
-func TestTracer_LogsRefusals(t *testing.T) {
+func TestTracer_LogsRejectedSpans(t *testing.T) {
 	partial, err := proto.Marshal(&collector.ExportTraceServiceResponse{
 		PartialSuccess: &collector.ExportTracePartialSuccess{RejectedSpans: 3, ErrorMessage: "too old"}})
 	if err != nil {

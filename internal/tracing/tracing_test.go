@@ -34,7 +34,7 @@ const (
 )
 
 // A producer's sampling decision takes precedence over the share, and an invalid header has no trace.
-func TestProducersDecide(t *testing.T) {
+func TestSample_ProducerDecisionTakesPrecedence(t *testing.T) {
 	c := tracetest.Start(t)
 	for _, share := range []float64{0, 1} {
 		tracer := open(t, c.URL, share)
@@ -54,7 +54,7 @@ func TestProducersDecide(t *testing.T) {
 }
 
 // A share of the other documents is sampled, with the same decision in every daemon, and all ids are distinct.
-func TestShareOfDocuments(t *testing.T) {
+func TestSample_ShareIsDeterministic(t *testing.T) {
 	c := tracetest.Start(t)
 	const documents = 100_000
 	for _, share := range []float64{0, 0.01, 0.5, 1} {
@@ -85,7 +85,7 @@ func TestShareOfDocuments(t *testing.T) {
 
 // The spans of a document belong to one trace. The first span is the publisher's, or else SpanStored; the other spans
 // are its children.
-func TestSpansOfADocument(t *testing.T) {
+func TestTracer_SpansOfDocumentShareTrace(t *testing.T) {
 	c := tracetest.Start(t)
 	tracer := open(t, c.URL, 1)
 	header, stored := tracer.Publish("docs.web", "a")
@@ -142,7 +142,7 @@ func TestSpansOfADocument(t *testing.T) {
 }
 
 // An unreachable collector causes no delay and no failure.
-func TestWithoutACollector(t *testing.T) {
+func TestTracer_UnreachableCollectorCausesNoDelay(t *testing.T) {
 	tracer := open(t, "http://127.0.0.1:1", 1)
 	for n := range uint64(10_000) { // more than the queue holds
 		tracer.OnPlanned(tracer.Sample("", created, n), n, 0, 0, created, created)

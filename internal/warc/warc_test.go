@@ -48,7 +48,7 @@ func records(data string) (out []string, err error) {
 	}
 }
 
-func TestRecords(t *testing.T) {
+func TestReader_Records(t *testing.T) {
 	two := record("conversion", "WARC-Target-URI: http://a\r\n", "first text") + record("metadata",
 		"WARC-Target-URI: http://b/\r\n c\r\nWARC-Target-URI: no\r\n", "")
 	for _, c := range []struct {
@@ -121,7 +121,7 @@ func TestReader_Resynchronises(t *testing.T) {
 	}
 }
 
-func TestContent(t *testing.T) {
+func TestContent_DecodesTransferAndContentEncodings(t *testing.T) {
 	const zipped = "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\xff\xcaH\xcd\xc9\xc9\x07\x04\x00\x00\xff\xff" +
 		"\x86\xa6\x106\x05\x00\x00\x00"
 	for _, c := range []struct{ name, fields, body, want, err string }{
@@ -183,7 +183,7 @@ func encoded(tb testing.TB, open func(io.Writer) io.WriteCloser) string {
 	return b.String()
 }
 
-func TestMedia(t *testing.T) {
+func TestMedia_TypeAndCharset(t *testing.T) {
 	for in, want := range map[string][2]string{
 		"text/plain": {"text/plain", ""}, `Text/HTML; a=b; Charset="UTF-8"`: {"text/html", "utf-8"}, "": {"", ""},
 	} {

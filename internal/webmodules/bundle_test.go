@@ -56,7 +56,7 @@ func TestBundle_SharedModules(t *testing.T) {
 	}
 }
 
-func TestBundle_Refuses(t *testing.T) {
+func TestBundle_RefusesUnsupportedSyntax(t *testing.T) {
 	for name, x := range map[string]struct{ source, want string }{
 		"a default export":        {"export default 1;\n", `main.js: cannot bundle "export default 1;"`},
 		"an import of all":        {"import * as dom from \"./dom.js\";\n", "main.js: cannot bundle"},

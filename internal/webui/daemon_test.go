@@ -27,7 +27,7 @@ import (
 
 // The page of a real daemon with two sources, four ranks of which one is blocked, and a producer of invalid
 // documents. It names the blocked rank, shows the content of a step, and seals the run, which then ends.
-func TestPageOfADaemon(t *testing.T) {
+func TestDaemon_PageOfTwoSources(t *testing.T) {
 	browser := browsertest.Chromium(t)
 	d := twoSources(t)
 	publishBoth(t, d.Store(), 600)
@@ -81,7 +81,7 @@ func TestPageOfADaemon(t *testing.T) {
 }
 
 // A daemon with one document stream shows ages and no sources. A daemon without documents shows a valid page.
-func TestPageOfOneStream(t *testing.T) {
+func TestDaemon_PageOfOneStream(t *testing.T) {
 	d := serving(t, func(*config.Config) {})
 	p := browsertest.Open(t, browsertest.Chromium(t), d.PageURL(), browsertest.Usual)
 	ready(p)

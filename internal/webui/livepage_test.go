@@ -66,7 +66,7 @@ func call(t testing.TB, method, address, body string, header ...string) (*http.R
 	return r, string(b)
 }
 
-func TestDocuments(t *testing.T) {
+func TestAPI_ReturnsDocuments(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
 	for _, test := range []struct {
@@ -109,7 +109,7 @@ func TestDocuments(t *testing.T) {
 	}
 }
 
-func TestWrongRequests(t *testing.T) {
+func TestAPI_RefusesInvalidRequests(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
 	for _, test := range []struct {
@@ -141,7 +141,7 @@ func TestWrongRequests(t *testing.T) {
 	}
 }
 
-func TestErrors(t *testing.T) {
+func TestAPI_StatusCodeOfErrors(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
 	for _, test := range []struct {
@@ -171,7 +171,7 @@ func TestErrors(t *testing.T) {
 }
 
 // All responses contain the security headers.
-func TestHeaders(t *testing.T) {
+func TestPage_SecurityHeaders(t *testing.T) {
 	s := serve(t, newFake())
 	for _, path := range []string{"/", "/main.js", "/style.css", "/api/status", "/api/none", "/none"} {
 		r, _ := call(t, "GET", s.URL+path, "")
@@ -191,7 +191,7 @@ func TestHeaders(t *testing.T) {
 }
 
 // A page of another site can neither send an action nor, by DNS rebinding, read anything.
-func TestOtherSites(t *testing.T) {
+func TestPage_RefusesOtherSites(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
 	host := strings.TrimPrefix(s.URL, "http://")
@@ -223,7 +223,7 @@ func TestOtherSites(t *testing.T) {
 	}
 }
 
-func TestRoles(t *testing.T) {
+func TestAPI_RequiresRole(t *testing.T) {
 	f := newFake()
 	f.open = false
 	s := serve(t, f)
@@ -265,7 +265,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-func TestFilesAreKeptAndCompressed(t *testing.T) {
+func TestFiles_CachedAndCompressed(t *testing.T) {
 	s := serve(t, newFake())
 	plain, body := call(t, "GET", s.URL+"/main.js", "", "Accept-Encoding", "identity")
 	small, packed := call(t, "GET", s.URL+"/main.js", "", "Accept-Encoding", "br, gzip;q=0.8")
@@ -328,7 +328,7 @@ func listen(t testing.TB, url, token string, header ...string) (*http.Response, 
 	return r, heard(t, r.Body)
 }
 
-func TestEvents(t *testing.T) {
+func TestEvents_StatusAndErrors(t *testing.T) {
 	f := newFake()
 	f.open = false
 	s := serve(t, f)
@@ -383,7 +383,7 @@ func TestEvents(t *testing.T) {
 }
 
 // Without compression the page sends the same events.
-func TestEventsUncompressed(t *testing.T) {
+func TestEvents_Uncompressed(t *testing.T) {
 	s := serve(t, newFake())
 	r, next := listen(t, s.URL, "", "Accept-Encoding", "identity")
 	for range 2 {
@@ -394,7 +394,7 @@ func TestEventsUncompressed(t *testing.T) {
 }
 
 // The status is requested once per second for an identity, regardless of its number of open pages.
-func TestOneAnswerForAll(t *testing.T) {
+func TestEvents_StatusIsSharedByPages(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
 	const pages, rounds = 20, 3
@@ -424,7 +424,7 @@ func TestOneAnswerForAll(t *testing.T) {
 	}
 }
 
-func TestActions(t *testing.T) {
+func TestAPI_Actions(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
 	for action, body := range map[string]string{"flush": "", "seal": `{"source":"web"}`,
@@ -442,7 +442,7 @@ func TestActions(t *testing.T) {
 }
 
 // Close ends event streams, so that the server can shut down.
-func TestClose(t *testing.T) {
+func TestClose_EndsEventStreams(t *testing.T) {
 	page := webui.New(webui.Config{Actions: newFake(), RequiresAuth: func() bool {
 		return false
 	}, Log: slog.New(slog.DiscardHandler)})
@@ -457,7 +457,7 @@ func TestClose(t *testing.T) {
 	http.DefaultClient.CloseIdleConnections()
 }
 
-func TestPage_LogsInOnce(t *testing.T) {
+func TestAPI_LoginCodeWorksOnce(t *testing.T) {
 	f := newFake()
 	f.open, f.codes = false, []string{"17.once"}
 	s := serve(t, f)
@@ -505,7 +505,7 @@ func FuzzQueries(f *testing.F) {
 	})
 }
 
-func TestPage_IdentifiesCallersBeforeTheBody(t *testing.T) {
+func TestAPI_AuthenticatesBeforeReadingBody(t *testing.T) {
 	f := newFake()
 	f.open = false
 	s := serve(t, f)
@@ -533,7 +533,7 @@ func TestPage_IdentifiesCallersBeforeTheBody(t *testing.T) {
 	}
 }
 
-func TestCallerOf_NotesProxies(t *testing.T) {
+func TestCallerOf_ProxiedRequestIsNotLocal(t *testing.T) {
 	for _, header := range []string{"", "Accept", "Forwarded", "X-Forwarded-For", "Via", "X-Real-IP"} {
 		q := httptest.NewRequest(http.MethodGet, "/api/status", nil)
 		q.RemoteAddr = "127.0.0.1:99"

@@ -14,7 +14,7 @@ import (
 )
 
 // 200 pages are open at the same time, some of them in a browser. All receive updates in order, with little memory.
-func TestManyPages(t *testing.T) {
+func TestPage_ManyOpenPagesUseLittleMemory(t *testing.T) {
 	const pages, tabs, rounds = 200, 3, 8
 	browser := browsertest.Chromium(t)
 	f := newFake()

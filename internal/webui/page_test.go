@@ -30,7 +30,7 @@ const cutLabels = `[...document.querySelectorAll(".plot svg text")].filter((t) =
 }).map((t) => t.textContent)`
 
 // Every section of the page shows the values of the JSON.
-func TestPageShowsEverySection(t *testing.T) {
+func TestPage_ShowsEverySection(t *testing.T) {
 	f := newFake()
 	f.set(func(f *fake) { f.change = func(s *api.Status) { s.Planned = 7271 } })
 	s := serve(t, f)
@@ -195,7 +195,7 @@ var shown = map[browsertest.View]string{browsertest.Light(1280, 900): "live", br
 	browsertest.Light(2560, 1440): "live-wide"}
 
 // The page fits the window and is accessible at all widths, in dark and light mode.
-func TestPageFits(t *testing.T) {
+func TestPage_FitsWindowAndIsAccessible(t *testing.T) {
 	rules := browsertest.Axe(t)
 	browser := browsertest.Chromium(t)
 	f := newFake()
@@ -280,7 +280,7 @@ func TestPage_MissingRank(t *testing.T) {
 }
 
 // A link logs the page in once. The page removes the code from its address, and stores the token in the tab.
-func TestPage_OpensByLinkOnce(t *testing.T) {
+func TestPage_LoginLinkWorksOnce(t *testing.T) {
 	f := newFake()
 	f.open, f.codes = false, []string{"17.once"}
 	s := serve(t, f)
@@ -304,7 +304,7 @@ func TestPage_OpensByLinkOnce(t *testing.T) {
 
 // A caller without permission sees no actions. An unauthenticated one is asked for a token, which is stored in the
 // tab.
-func TestPageByRole(t *testing.T) {
+func TestPage_ShowsActionsByRole(t *testing.T) {
 	f := newFake()
 	f.open = false
 	s := serve(t, f)
@@ -381,7 +381,7 @@ func TestPageByRole(t *testing.T) {
 }
 
 // All controls can be reached and used with the keyboard alone, and the focus is visible.
-func TestPageByKeyboard(t *testing.T) {
+func TestPage_KeyboardNavigation(t *testing.T) {
 	f := newFake()
 	s := serve(t, f)
 	p := browsertest.Open(t, browsertest.Chromium(t), s.URL, browsertest.Usual)
@@ -434,7 +434,7 @@ func TestPageByKeyboard(t *testing.T) {
 }
 
 // A page that has lost its daemon shows that with the time of its values, and reconnects automatically.
-func TestPageGoesOn(t *testing.T) {
+func TestPage_Reconnects(t *testing.T) {
 	browser := browsertest.Chromium(t)
 	f := newFake()
 	start := func(address string) (string, func()) {

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestErrorsNameFlags(t *testing.T) {
+func TestNameFlags_ReplacesConfigurationKeys(t *testing.T) {
 	err := NameFlags(errors.New("stream.url stream.tls.ca stream.tls.cert stream.tls.key stream.credentials " +
 		"stream.nkey stream.token_file stream.name stream.subject " +
 		"stream.max_bytes"))

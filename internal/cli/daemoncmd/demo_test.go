@@ -11,7 +11,7 @@ import (
 )
 
 // The demo without arguments, as in the README, can read every file that it finds.
-func TestDemoFindsWhatItCanRead(t *testing.T) {
+func TestDemo_DefaultDocumentsAreReadable(t *testing.T) {
 	found, err := demoDocuments(t.Context(), nil, 7<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -30,7 +30,7 @@ func TestDemoFindsWhatItCanRead(t *testing.T) {
 	}
 }
 
-func TestGoTree(t *testing.T) {
+func TestGoTree_LocatesSources(t *testing.T) {
 	root := t.TempDir()
 	t.Setenv("GOROOT", root)
 	if tree, err := goTree(t.Context()); err == nil || !strings.Contains(err.Error(), "loaderd demo ~/src") {

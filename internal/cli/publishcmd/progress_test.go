@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-func TestProgressLine(t *testing.T) {
+func TestProgress_LineShowsSizeAndTimeLeft(t *testing.T) {
 	for _, c := range []struct {
 		read, total int64
 		want        string

@@ -10,8 +10,8 @@ import (
 	"loaderd/loader/plan"
 )
 
-// TestPublishSummaryGolden compares the summaries of publishes with golden files.
-func TestPublishSummaryGolden(t *testing.T) {
+// TestPublishSummary_GoldenOutput compares the summaries of publishes with golden files.
+func TestPublishSummary_GoldenOutput(t *testing.T) {
 	all := publishing.Summary{Server: "nats://127.0.0.1:4222", Stream: "DOCS", Subject: "docs.web", Inputs: 9,
 		InputsComplete: 8, Documents: 1234,
 		Bytes: 5_678_901, Duplicates: 21,
@@ -38,7 +38,7 @@ func TestPublishSummaryGolden(t *testing.T) {
 	}
 }
 
-func TestIntakeLine_NamesWhatARunSkipped(t *testing.T) {
+func TestIntakeLine_ListsSkippedDocuments(t *testing.T) {
 	var skipped plan.Skips
 	skipped.Add(plan.SkipUndecodable, 2)
 	skipped.Add(plan.SkipLong, 1)

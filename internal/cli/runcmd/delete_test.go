@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-func TestAsk(t *testing.T) {
+func TestAsk_AcceptsOnlyYes(t *testing.T) {
 	for answer, want := range map[string]bool{"y\n": true, "Yes\n": true, "yes": true, "n\n": false, "\n": false,
 		"": false, "yesterday\n": false} {
 		var out bytes.Buffer

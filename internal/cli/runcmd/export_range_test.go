@@ -7,7 +7,7 @@ import (
 	"loaderd/internal/export"
 )
 
-func TestStepRange(t *testing.T) {
+func TestStepRange_Parses(t *testing.T) {
 	for text, want := range map[string]export.Options{
 		"": {FromOldest: true}, ":": {FromOldest: true}, "3:": {First: 3}, ":7": {FromOldest: true, End: 7}, "0:7": {End: 7},
 		"3:4": {First: 3, End: 4},

@@ -12,7 +12,7 @@ import (
 	"loaderd/tokenizer"
 )
 
-func TestTokenizerOfARankFile(t *testing.T) {
+func TestLedgerText_FindsTokenizerOfRankFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "small.tiktoken")
 	var ranks []byte
 	for b := range 256 {

@@ -9,8 +9,8 @@ import (
 	"loaderd/loader/planrecord"
 )
 
-// TestRunsGolden compares the output of audit and repair with golden files.
-func TestRunsGolden(t *testing.T) {
+// TestAuditAndRepair_GoldenOutput compares the output of audit and repair with golden files.
+func TestAuditAndRepair_GoldenOutput(t *testing.T) {
 	seen := maintenance.AuditResult{Documents: 12_000, Steps: 300, Planned: 301, Tokens: 9_876_543, Emitted: 9_000_000,
 		Waiting: 876_000, Dropped: 600, Repeated: 57,
 		Padding: 1234}

@@ -11,7 +11,7 @@ import (
 	"loaderd/loader/mixture"
 )
 
-func TestReadWeights(t *testing.T) {
+func TestReadWeights_Parses(t *testing.T) {
 	have, err := readWeights([]string{"web=0.5", "code=2"})
 	if err != nil || !reflect.DeepEqual(have, map[string]float64{"web": .5, "code": 2}) {
 		t.Errorf("%v, %v", have, err)
@@ -24,14 +24,14 @@ func TestReadWeights(t *testing.T) {
 	}
 }
 
-func TestReadWeights_NumberOutOfRangeIsNamed(t *testing.T) {
+func TestReadWeights_ErrorGivesRange(t *testing.T) {
 	_, err := readWeights([]string{"web=nan"})
 	if want := "--set web=nan: weight NaN of source web: want a number from 0 to 1e9"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 }
 
-func TestReadAdded(t *testing.T) {
+func TestReadAdded_Parses(t *testing.T) {
 	have, err := readAdded([]string{"web=0.5", "code={weight: 2, epochs: forever, packing: {method: bfd}}"})
 	if err != nil || string(have["web"]) != `{"weight":0.5}` ||
 		string(have["code"]) != `{"epochs":"forever","packing":{"method":"bfd"},"weight":2}` {
@@ -45,8 +45,8 @@ func TestReadAdded(t *testing.T) {
 	}
 }
 
-// TestMixtureGolden compares the output of mix with golden files.
-func TestMixtureGolden(t *testing.T) {
+// TestMixture_GoldenOutput compares the output of mix with golden files.
+func TestMixture_GoldenOutput(t *testing.T) {
 	lasts := int64(4711)
 	for name, m := range map[string]api.MixResponse{
 		"changed": {Run: "pretrain", Step: 1234, Target: map[string]float64{"web": .6, "code": .4}},

@@ -9,8 +9,8 @@ import (
 	"loaderd/loader/document"
 )
 
-// TestPeekGolden compares the output of peek with golden files.
-func TestPeekGolden(t *testing.T) {
+// TestPeek_GoldenOutput compares the output of peek with golden files.
+func TestPeek_GoldenOutput(t *testing.T) {
 	texts := []api.DocumentText{
 		{Info: document.Info{Source: "math", Sequence: 7, Subject: "docs.math", Path: "a/b.txt", ID: "a/b.txt", Bytes: 1234},
 			Total:  9,

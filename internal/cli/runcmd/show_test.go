@@ -10,8 +10,8 @@ import (
 	"loaderd/loader/state"
 )
 
-// TestInfoGolden compares the output of info with golden files.
-func TestInfoGolden(t *testing.T) {
+// TestInfo_GoldenOutput compares the output of info with golden files.
+func TestInfo_GoldenOutput(t *testing.T) {
 	info := loader.Info{Run: "pretrain", ID: "0123456789abcdef", Planned: 12_345, Committed: 12_000, Oldest: 10_240}
 	with := func(change func(*loader.Info)) loader.Info {
 		x := info

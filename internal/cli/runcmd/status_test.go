@@ -9,7 +9,7 @@ import (
 )
 
 // status shows the stream that is closest to its limit, and the estimated time until it is full.
-func TestStatus_FillOfTheStreams(t *testing.T) {
+func TestStatus_ShowsFullestStream(t *testing.T) {
 	soon := 2400.
 	for _, tc := range []struct {
 		name    string

@@ -24,8 +24,8 @@ func runSimulate(t *testing.T, stdin string, args ...string) (string, error) {
 	return out.String(), err
 }
 
-// TestSimulatePlacements compares a report with the sequences that the same run wrote to a file.
-func TestSimulatePlacements(t *testing.T) {
+// TestSimulate_PlacementsMatchReport compares a report with the sequences that the same run wrote to a file.
+func TestSimulate_PlacementsMatchReport(t *testing.T) {
 	dir := t.TempDir()
 	input, rows := filepath.Join(dir, "lengths"), filepath.Join(dir, "rows.tsv")
 	if err := os.WriteFile(input, []byte("14\n7\n 5 \r\n2\n3"), 0o644); err != nil {
@@ -53,7 +53,7 @@ func TestSimulatePlacements(t *testing.T) {
 	}
 }
 
-func TestSimulateNothing(t *testing.T) {
+func TestSimulate_EmptyInput(t *testing.T) {
 	for _, pool := range []string{"0", "5"} {
 		out, err := runSimulate(t, "", "--length", "8", "--pool", pool)
 		if err != nil || !strings.Contains(out, `"documents":0,`) || !strings.Contains(out, `"padding_ratio":0,`) {
@@ -62,7 +62,7 @@ func TestSimulateNothing(t *testing.T) {
 	}
 }
 
-func TestSimulateRefuses(t *testing.T) {
+func TestSimulate_RefusesInvalidInput(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "lengths")
 	if err := os.WriteFile(file, []byte("12\n7 8\n"), 0o644); err != nil {

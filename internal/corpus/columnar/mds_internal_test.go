@@ -6,7 +6,7 @@ import (
 	"loaderd/internal/corpus/record"
 )
 
-func TestMDS_JSONColumnIsChecked(t *testing.T) {
+func TestMDS_RefusesInvalidJSONColumn(t *testing.T) {
 	for _, tokens := range []bool{false, true} {
 		o := mdsDecoder{Columns: record.Columns{Tokens: tokens}}
 		for _, data := range []string{`"a`, `"a"b`, `"a\x"`, `[1,2`, `[1,2]]`, `[1,2] 3`, `{`, ``} {

@@ -12,7 +12,7 @@ import (
 )
 
 // The folder is checked once per second. Each case has the change before a check and the expected result.
-func TestFollowerFindsWhatIsWhole(t *testing.T) {
+func TestFollower_ReturnsCompleteFiles(t *testing.T) {
 	dir := t.TempDir()
 	path := func(name string) string { return filepath.Join(dir, filepath.FromSlash(name)) }
 	began := time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -83,7 +83,7 @@ func TestFollowerFindsWhatIsWhole(t *testing.T) {
 
 // With a settle time of 0, for writers that rename, a file is complete at the first check. Names of folders may
 // contain pattern characters.
-func TestFollowerTakesWhatIsRenamedAtOnce(t *testing.T) {
+func TestFollower_SettleZeroReturnsFilesImmediately(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a[b]{c}*")
 	if err := os.Mkdir(dir, 0o755); err != nil {
 		t.Fatal(err)
@@ -102,7 +102,7 @@ func TestFollowerTakesWhatIsRenamedAtOnce(t *testing.T) {
 	}
 }
 
-func TestFollowerRefuses(t *testing.T) {
+func TestFollower_RefusesInvalidPatterns(t *testing.T) {
 	dir := t.TempDir()
 	for _, pattern := range []string{filepath.Join(dir, "nowhere", "*.txt"), filepath.Join(dir, "[a")} {
 		if _, err := follow.New([]string{pattern}, 0); err == nil {

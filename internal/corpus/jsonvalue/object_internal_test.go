@@ -82,7 +82,7 @@ func compareList(t *testing.T, value []byte) {
 	}
 }
 
-func TestObject_Depth(t *testing.T) {
+func TestObject_DepthIsBounded(t *testing.T) {
 	for depth, accepted := range map[int]bool{1000: true, 9_000: true, 11_000: false} {
 		raw := []byte(`{"a":` + strings.Repeat("[", depth) + strings.Repeat("]", depth) + "}")
 		if _, err := ReadObject(raw); (err == nil) != accepted {

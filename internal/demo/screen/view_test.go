@@ -38,7 +38,7 @@ func someFigures() demo.Snapshot {
 	}
 }
 
-func TestViewGolden(t *testing.T) {
+func TestView_GoldenOutput(t *testing.T) {
 	noted := someFigures()
 	noted.Note = "level=WARN msg=\"the disk is smaller than a stream may grow: the stream's bound is lowered\" stream=DOCS"
 	for _, test := range []struct {
@@ -62,7 +62,7 @@ func TestViewGolden(t *testing.T) {
 	}
 }
 
-func TestViewFits(t *testing.T) {
+func TestView_FitsTerminal(t *testing.T) {
 	for _, f := range []demo.Snapshot{someFigures(), {}, {Input: strings.Repeat("長", 99), Note: strings.Repeat("x", 300),
 		Stats: loader.Stats{Planned: 1 << 40, PoolPieces: 1 << 40}}} {
 		for width := 40; width <= 200; width++ {
@@ -81,7 +81,7 @@ func TestViewFits(t *testing.T) {
 	}
 }
 
-func TestScreenKeys(t *testing.T) {
+func TestScreen_KeysStopAndQuit(t *testing.T) {
 	stops := 0
 	s := &liveModel{view: plainView(), stop: func() { stops++ }, snapshot: someFigures()}
 	s.Update(tea.WindowSizeMsg{Width: 80, Height: 24})

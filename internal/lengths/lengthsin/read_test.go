@@ -102,7 +102,7 @@ func writeFile(tb testing.TB, name string, data []byte) string {
 	return path
 }
 
-func TestParquetLengths(t *testing.T) {
+func TestReadParquet_IntegersAndLists(t *testing.T) {
 	for _, x := range []struct {
 		kind arrow.DataType
 		rows []string
@@ -125,7 +125,7 @@ func TestParquetLengths(t *testing.T) {
 	}
 }
 
-func TestParquetLengthsRefused(t *testing.T) {
+func TestReadParquet_RefusesInvalidLengths(t *testing.T) {
 	good := parquetBytes(t, arrow.PrimitiveTypes.Int64, []string{"7", "8", "9", "10"})
 	rows := func(kind arrow.DataType, rows ...string) []byte { return parquetBytes(t, kind, rows) }
 	for name, x := range map[string]struct {
@@ -165,7 +165,7 @@ func TestParquetLengthsRefused(t *testing.T) {
 }
 
 // A file that is truncated at any byte is rejected.
-func TestParquetLengthsCut(t *testing.T) {
+func TestReadParquet_RefusesTruncatedFile(t *testing.T) {
 	good := parquetBytes(t, arrow.PrimitiveTypes.Int64, []string{"7", "8", "9", "10"})
 	path := filepath.Join(t.TempDir(), "x.parquet")
 	for n := range good {

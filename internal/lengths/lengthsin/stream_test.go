@@ -39,7 +39,7 @@ func (leaderless) Status() document.SourceStatus { return document.SourceStatus{
 func (leaderless) Close() error                  { return nil }
 
 // A stream without a leader is read once it has one. If it does not get one, the wait ends with an error.
-func TestReadStream_WaitsForALeader(t *testing.T) {
+func TestReadStream_WaitsForLeader(t *testing.T) {
 	for _, c := range []struct {
 		down time.Duration
 		read int
