@@ -481,7 +481,7 @@ func TestBoxes(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if want := []string{"1web1TOO_LARGE0", "2web2BAD_JSON0", "3web3TOO_LARGE0"}; !reflect.DeepEqual(heads, want) {
+	if want := []string{"1web1TOO_LARGE0", "2web2INVALID_JSON0", "3web3TOO_LARGE0"}; !reflect.DeepEqual(heads, want) {
 		t.Errorf("letters %q, want %q", heads, want)
 	}
 	l, err := boxes[0].Get(natstest.Context(t), 2)

@@ -208,7 +208,7 @@ func parseAction(b []byte, a Action, info loader.Info) (requestBody, error) {
 			missing = append(missing, key)
 		}
 		read := map[string]func(json.RawMessage) error{"step": request.Number(&q.step, 0, request.MaxNumber),
-			"job": request.Text(&q.job), "documents": request.Boolean(&q.documents),
+			"job": request.JobName(&q.job), "documents": request.Boolean(&q.documents),
 			"sequence": request.Number(&q.sequence, 1, request.MaxNumber), "id": request.Text(&q.id),
 			"request_id": request.Text(&q.requestID), "source": request.Text(&q.source), "dry_run": request.Boolean(&q.dryRun),
 			"start": request.Number(&q.start, 0, request.MaxNumber), "tokens": request.Number(&q.tokens, 1, maxTextTokens),
