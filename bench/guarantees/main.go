@@ -1,6 +1,6 @@
 // Guarantees measures the cost and the quality of the guarantees: checkpoints, recovery, the plan log, ranks in lock
-// step, shares and waits of buckets, attention cost by rank, mixtures. It prints the tables of
-// docs/results/benchmarks.md and mixtures.md as Markdown.
+// step, shares and waits of buckets, attention cost by rank, mixtures. It prints the tables of bench/notes/steps.md and
+// docs/results/mixtures.md as Markdown.
 //
 //	bin/guarantees                       # all tables
 //	bin/guarantees order balance         # some; -list names them

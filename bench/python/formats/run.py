@@ -1,7 +1,7 @@
 """Compares reading of every format that `loaderd import` reads with the original library: run.py --loaderd BIN [--megabytes N] [--rounds N].
 
-Both read the same files in the same run, alternately, to the end, from the page cache, and build each document. loaderd run list `import --dry-run`,
-which also counts; the library runs in a loop that takes each document and its length. Prints a table for docs/results/benchmarks.md."""
+Both read the same files in the same run, alternately, to the end, from the page cache, and build each document. loaderd runs `import --dry-run`,
+which also counts; the library runs in a loop that takes each document and its length. Prints the table of bench/notes/stream.md."""
 
 from __future__ import annotations
 
