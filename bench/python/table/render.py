@@ -53,7 +53,7 @@ baseline. Compare ratios, because absolute figures depend on the machine.
 | cores | processor time per MB with up to 16 workers on two cores | one worker |
 
 The [lab notebook](../../bench/notes/README.md) has earlier measurements, other machines and rejected alternatives.
-Other results: [papers](papers.md), [packers of other libraries](peers.md), [mixtures](mixtures.md), [floods](security.md).
+Other results: [papers](papers.md), [other packers](peers.md), [mixtures](mixtures.md), [floods](security.md).
 
 ## Last run
 
