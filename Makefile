@@ -114,19 +114,19 @@ KILLS ?= 300
 
 .PHONY: torture
 torture: ## KILLS faults while ranks read and documents come: kill -9 of the daemon, or with CLUSTER=3 all kinds to three; LOADERD_SEED repeats a run
-	LOADERD_TEST=all LOADERD_KILLS=$(KILLS) $(GO) test -count=1 -timeout 24h -run '^TestTorture$(if $(CLUSTER),OfACluster)$$' -v ./test/torture
+	LOADERD_TEST=all LOADERD_KILLS=$(KILLS) $(GO) test -count=1 -timeout 24h -run '^TestTorture_$(if $(CLUSTER),Cluster,OneDaemon)$$' -v ./test/torture
 
 TAKEOVERS ?= 20
 
 .PHONY: bench-takeover
 bench-takeover: ## how long ranks wait when one of three daemons ends, TAKEOVERS times for each kind of end
-	LOADERD_TAKEOVERS=$(TAKEOVERS) $(GO) test -count=1 -timeout 2h -run '^TestTakeovers$$' -v ./test/torture
+	LOADERD_TAKEOVERS=$(TAKEOVERS) $(GO) test -count=1 -timeout 2h -run '^TestTakeover_MeasuresWaitOfRanks$$' -v ./test/torture
 
 SCALES ?= 3
 
 .PHONY: bench-scale
 bench-scale: ## serving by 1, 2 and 4 daemons, the leader under 1,024 ranks, three copies against one; SCALES times each
-	LOADERD_SCALE=$(SCALES) $(GO) test -count=1 -timeout 2h -run '^TestScale$$' -v ./test/torture
+	LOADERD_SCALE=$(SCALES) $(GO) test -count=1 -timeout 2h -run '^TestScale_MeasuresDaemonsRanksAndReplicas$$' -v ./test/torture
 
 PYTEST = LOADERD_BIN=$(BIN) PYTHONDONTWRITEBYTECODE=1 "$$venv/bin/python" -m pytest -p no:cacheprovider -q
 OLDEST = test_step test_errors test_prefetch test_client test_client_faults test_client_failover test_client_daemons test_client_protocol test_torch_batch test_torch_buffers test_torch_ranks test_torch_loader test_masks
@@ -253,7 +253,7 @@ bench-moment: build ## every benchmark for a moment: do they still run? Part of 
 	bin/floods -rounds 1 -phase 100ms -settle 100ms
 	bin/guarantees -documents 16000 -steps 4 tail
 	bin/guarantees -planned 60000 -repeats 1 shares order balance mixspeed mixpicture mixneighbours
-	LOADERD_SCALE=moment $(GO) test -count=1 -run '^TestScale$$' ./test/torture
+	LOADERD_SCALE=moment $(GO) test -count=1 -run '^TestScale_MeasuresDaemonsRanksAndReplicas$$' ./test/torture
 	bin/pull
 	bin/splice -pool 256 -bytes 4000000 $(shell $(GO) env GOROOT)/src/net
 	$(MAKE) bench-import FORMATS="--megabytes 1 --rounds 1"

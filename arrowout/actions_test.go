@@ -24,7 +24,7 @@ import (
 	"loaderd/packonline"
 )
 
-func TestActions(t *testing.T) {
+func TestActions_ResponsesOfEveryAction(t *testing.T) {
 	f := newFake(2, 2, 16)
 	f.steps[1].Rows = [][]packonline.Piece{{{Doc: 1 << 40, Start: 3, Length: 9}, {Doc: 2, Length: 1}}, nil}
 	f.steps[1].Cursor = plan.PositionAfter(99)
@@ -90,7 +90,7 @@ func TestActions(t *testing.T) {
 }
 
 // The run receives the name in the token as the author of a seal or flush, and the plan records it.
-func TestWhoSealed(t *testing.T) {
+func TestActions_SealRecordsIdentity(t *testing.T) {
 	f := newFake(2, 2, 16)
 	file := filepath.Join(t.TempDir(), "identities.json")
 	alice := let(t, file, auth.Identity{Name: "alice", Role: auth.Operate})
@@ -106,7 +106,7 @@ func TestWhoSealed(t *testing.T) {
 	}
 }
 
-func TestListActionsNamesThemAll(t *testing.T) {
+func TestListActions_ListsEveryAction(t *testing.T) {
 	c := dial(t, serve(t, newFake(2, 2, 16)))
 	stream, err := c.ListActions(context.Background(), &flight.Empty{})
 	if err != nil {
@@ -133,7 +133,7 @@ func TestListActionsNamesThemAll(t *testing.T) {
 	}
 }
 
-func TestBadActions(t *testing.T) {
+func TestActions_RefuseInvalidBodies(t *testing.T) {
 	f := newFake(2, 2, 16)
 	c := dial(t, serve(t, f))
 	for _, tc := range []struct {
@@ -171,7 +171,7 @@ func TestBadActions(t *testing.T) {
 	}
 }
 
-func TestALongLedgerComesInSeveralResults(t *testing.T) {
+func TestLedger_LongLedgerIsPaged(t *testing.T) {
 	f := newFake(1, 50, 16)
 	for i := range f.steps[0].Rows {
 		f.steps[0].Rows[i] = make([]packonline.Piece, 1000)

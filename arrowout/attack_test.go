@@ -135,7 +135,7 @@ func asking(t testing.TB, change func(*arrowout.Config)) (*arrowout.Server, func
 	})
 }
 
-func TestServer_BoundsTheMetadataOfCalls(t *testing.T) {
+func TestServer_BoundsMetadataOfCalls(t *testing.T) {
 	s, _ := asking(t, nil)
 	before, value := inUse(), strings.Repeat("x", 1<<20)
 	for range 4 {
@@ -154,7 +154,7 @@ func TestServer_BoundsTheMetadataOfCalls(t *testing.T) {
 	}
 }
 
-func TestServer_BoundsCallsWithoutAnIdentity(t *testing.T) {
+func TestServer_BoundsCallsWithoutIdentity(t *testing.T) {
 	s, metric := asking(t, nil)
 	before := runtime.NumGoroutine()
 	const connections, calls = 40, 200
@@ -260,7 +260,7 @@ func TestServer_BoundsResetsOfIdentityOverConnections(t *testing.T) {
 	}
 }
 
-func TestServer_AcceptsReadersBesideConnectionsThatOnlyPing(t *testing.T) {
+func TestServer_AcceptsReadersDuringPingFlood(t *testing.T) {
 	for name, change := range map[string]func(*arrowout.Config){
 		"of all":     func(c *arrowout.Config) { c.MaxConnections = 20 },
 		"of a host":  func(c *arrowout.Config) { c.MaxConnectionsPerHost = 20 },

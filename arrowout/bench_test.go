@@ -246,8 +246,8 @@ func waits(b *testing.B, next func() bool) {
 	b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1e3, "p99_us")
 }
 
-// BenchmarkConsumed reports the cost of a consumption report, compared with the batch of a small step.
-func BenchmarkConsumed(b *testing.B) {
+// BenchmarkAction_Consumed reports the cost of a consumption report, compared with the batch of a small step.
+func BenchmarkAction_Consumed(b *testing.B) {
 	s := serve(b, newFake(2, 2, 16))
 	c := dial(b, s)
 	body := `{"rank":1,"world":2,"session":"` + strings.Repeat("5e", 16) + `","taken":35,"waiting":true,"still":0.5}`

@@ -16,7 +16,7 @@ import (
 
 // Every batch has its own values while other readers read, end or cancel, even if memory is overwritten as soon as it
 // is returned. So no memory is given to another batch before it is sent.
-func TestMemoryIsUsedAgainOnlyWhenItIsSent(t *testing.T) {
+func TestBufferReuse_OnlyAfterMessageIsSent(t *testing.T) {
 	const rows, bucket, steps = 4, 16 << 10, 12 // several windows per stream
 	f := newFake(steps, rows, bucket)
 	s, plain := serve(t, f), serve(t, f)

@@ -14,7 +14,7 @@ import (
 	"loaderd/internal/connlimit"
 )
 
-func TestCalls_EndWithoutTheirMessage(t *testing.T) {
+func TestCallRegistry_EndsCallsWithoutMessage(t *testing.T) {
 	gate, err := auth.Open(auth.Config{})
 	if err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestCalls_EndWithoutTheirMessage(t *testing.T) {
 	<-ctx.Done()
 }
 
-func TestConnection_CountsCallsWhenTheyBegin(t *testing.T) {
+func TestConnection_CountsCallsAtTheirStart(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

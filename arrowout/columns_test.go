@@ -165,7 +165,7 @@ func rowOf(t *testing.T, rec arrow.Record, i int) modelRow {
 	return m
 }
 
-func TestEveryColumnEqualsTheModel(t *testing.T) {
+func TestColumns_EqualModel(t *testing.T) {
 	for _, attention := range []string{runconfig.AttentionDocument, runconfig.AttentionRow} {
 		for _, ids := range []string{"input_ids", "input_ids:uint16"} {
 			for _, world := range []int{1, 2, 4} {
@@ -201,7 +201,7 @@ func TestEveryColumnEqualsTheModel(t *testing.T) {
 
 // Rows of several sources have correct columns, where some sources have their own packing and attention. One source
 // was added after the stream of steps started.
-func TestColumnsOfSeveralSources(t *testing.T) {
+func TestColumns_OfSeveralSources(t *testing.T) {
 	for _, attention := range []string{runconfig.AttentionDocument, runconfig.AttentionRow} {
 		for _, hidden := range []int{0, 1} {
 			t.Run(fmt.Sprintf("%s/hidden=%d", attention, hidden), func(t *testing.T) {
@@ -223,7 +223,7 @@ func TestColumnsOfSeveralSources(t *testing.T) {
 }
 
 // A plan that refers to an unknown source causes an error, not a wrong source name.
-func TestAnUnknownSource(t *testing.T) {
+func TestColumns_UnknownSourceIsAnError(t *testing.T) {
 	f := newMixed(1, 1, 16, runconfig.AttentionDocument)
 	f.steps[0].Rows[0] = []packonline.Piece{{Doc: plan.Ref(9, 1), Length: 1}}
 	r, _, err := get(t, dial(t, serve(t, f)), `{}`)
@@ -296,7 +296,7 @@ func compareBatch(t *testing.T, f *fakeRun, rec arrow.Record, metadata []byte, s
 	}
 }
 
-func TestSchemaKeepsTheOrderOfTheTicket(t *testing.T) {
+func TestSchema_KeepsColumnOrderOfTicket(t *testing.T) {
 	c := dial(t, serve(t, newFake(1, 2, 8)))
 	for _, tc := range []struct{ columns, want string }{
 		{``, "input_ids list<item: int32, nullable>, segment_ids list<item: uint16, nullable>, "},

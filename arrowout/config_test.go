@@ -8,7 +8,7 @@ import (
 	"loaderd/arrowout"
 )
 
-func TestValidate(t *testing.T) {
+func TestConfig_Validate(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
 		change func(*arrowout.Config)

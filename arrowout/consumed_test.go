@@ -17,7 +17,7 @@ import (
 
 // A client whose buffers have room for all steps is sent only a window of steps beyond those that its trainer has
 // taken.
-func TestConsumed_SlowRankBehindFullBuffers(t *testing.T) {
+func TestConsumed_SlowRankReceivesOnlyAWindow(t *testing.T) {
 	const steps, window, taken = 200, 8, 3
 	session := strings.Repeat("5e", 16)
 	f := newFake(steps, 2, 1024)
@@ -89,7 +89,7 @@ func TestConsumed_SlowRankBehindFullBuffers(t *testing.T) {
 }
 
 // A second client of a rank is refused while the first one reports.
-func TestConsumed_SecondClientOfARankIsRefused(t *testing.T) {
+func TestConsumed_RefusesSecondClientOfRank(t *testing.T) {
 	f := newFake(200, 2, 1024)
 	f.last = nil
 	s := serve(t, f)

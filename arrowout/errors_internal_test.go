@@ -54,7 +54,7 @@ func exprName(e ast.Expr) string {
 	return ""
 }
 
-func TestEveryReasonHasItsCodeInTheDocumentation(t *testing.T) {
+func TestErrorPage_HasEveryReasonWithItsCode(t *testing.T) {
 	want := reasonsIn(t, "../loader/fault/fault.go")
 	doc, err := os.ReadFile("../docs/errors.md")
 	if err != nil {
@@ -84,7 +84,7 @@ func TestEveryReasonHasItsCodeInTheDocumentation(t *testing.T) {
 	}
 }
 
-func TestStatus_KeepsTheFirstFactsByName(t *testing.T) {
+func TestStatus_KeepsFirstFactsByName(t *testing.T) {
 	facts := map[string]string{}
 	for i := range 2 * maxFacts {
 		facts[fmt.Sprintf("fact%02d", i)] = "x"
@@ -96,7 +96,7 @@ func TestStatus_KeepsTheFirstFactsByName(t *testing.T) {
 	}
 }
 
-func TestStatusStaysSmallAndKeepsSecrets(t *testing.T) {
+func TestStatus_IsBoundedAndOmitsSecrets(t *testing.T) {
 	facts := map[string]string{}
 	for i := range 50 {
 		facts[fmt.Sprint("fact", i, strings.Repeat("é", 500))] = strings.Repeat("x\xff", 5000)

@@ -44,7 +44,7 @@ func infoOf(t testing.TB, err error, code codes.Code) *errdetails.ErrorInfo {
 	return nil
 }
 
-func TestErrorsOfTheRunReachTheReader(t *testing.T) {
+func TestErrors_OfRunReachReader(t *testing.T) {
 	dry := &fault.Error{Reason: fault.SourceDry, Message: "every document has been read", Advice: "publish more",
 		Facts: map[string]string{"last": "17"}, Err: errors.New("secret")}
 	for name, place := range map[string]func(*fakeRun, error){
@@ -72,7 +72,7 @@ func TestErrorsOfTheRunReachTheReader(t *testing.T) {
 	}
 }
 
-func TestTrailersForArrow(t *testing.T) {
+func TestErrors_HaveArrowTrailers(t *testing.T) {
 	c := dial(t, serve(t, newFake(1, 4, 16)))
 	var trailer metadata.MD
 	_, err := c.GetFlightInfo(context.Background(), &flight.FlightDescriptor{Type: flight.DescriptorCMD,
@@ -96,7 +96,7 @@ func TestTrailersForArrow(t *testing.T) {
 	}
 }
 
-func TestATicketTooLargeIsRefused(t *testing.T) {
+func TestTicket_TooLargeIsRefused(t *testing.T) {
 	_, _, err := get(t, dial(t, serve(t, newFake(1, 4, 16))), `{"run":"`+strings.Repeat("x", 70000)+`"}`)
 	if status.Code(err) != codes.ResourceExhausted {
 		t.Errorf("got %v", err)
@@ -121,7 +121,7 @@ func (l *logs) String() string {
 	return l.Buffer.String()
 }
 
-func TestAPanicOfTheRunIsAnErrorAndTheServerLives(t *testing.T) {
+func TestServer_SurvivesPanicOfRun(t *testing.T) {
 	f := newFake(2, 4, 16)
 	f.onNext = func(_ context.Context, step uint64) error {
 		if step == 1 {

@@ -79,7 +79,7 @@ func besideOf(ref uint64) document.Content {
 
 // Extra columns of documents are sent with their tokens, with fill values where a document has none. Values of
 // documents are sent with their pieces.
-func TestColumnsOfDocuments(t *testing.T) {
+func TestExtraColumns_SentWithTokens(t *testing.T) {
 	f := newFake(12, 32, 200)
 	f.info.Config.Documents, f.contents = besideConfig, besideOf
 	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.BatchBytes = 64 << 10 }))
@@ -188,7 +188,7 @@ func anyOf(a arrow.Array, i int) any {
 }
 
 // An unknown column is refused with the names of the available columns, which the run's info lists too.
-func TestColumnsOfDocumentsByName(t *testing.T) {
+func TestExtraColumns_UnknownNameListsColumns(t *testing.T) {
 	f := newFake(1, 1, 16)
 	f.info.Config.Documents, f.contents = besideConfig, besideOf
 	c := dial(t, serve(t, f))

@@ -23,7 +23,7 @@ func commandOf(ticket string) *flight.FlightDescriptor {
 	return &flight.FlightDescriptor{Type: flight.DescriptorCMD, Cmd: []byte(ticket)}
 }
 
-func TestListFlights(t *testing.T) {
+func TestListFlights_ReturnsRun(t *testing.T) {
 	c := dial(t, serve(t, newFake(3, 4, 16)))
 	for criteria, want := range map[string]int{"": 1, "fake": 1, "other": 0} {
 		stream, err := c.ListFlights(context.Background(), &flight.Criteria{Expression: []byte(criteria)})
@@ -53,7 +53,7 @@ func TestListFlights(t *testing.T) {
 	}
 }
 
-func TestFlightInfoHasATicketForEveryRank(t *testing.T) {
+func TestFlightInfo_HasTicketForEveryRank(t *testing.T) {
 	f := newFake(3, 4, 16)
 	c := dial(t, serve(t, f))
 	for _, tc := range []struct {
@@ -101,7 +101,7 @@ func TestFlightInfoHasATicketForEveryRank(t *testing.T) {
 }
 
 // Every endpoint and the action info list the daemons of the run.
-func TestFlightInfoListsTheDaemons(t *testing.T) {
+func TestFlightInfo_ListsDaemons(t *testing.T) {
 	f := newFake(3, 1<<12, 2)
 	f.info.Daemons = []string{"grpc://a:8815", "grpc+tls://b:8815"}
 	c := dial(t, serve(t, f))
@@ -132,7 +132,7 @@ func TestFlightInfoListsTheDaemons(t *testing.T) {
 }
 
 // A reader joins the run under the job of its ticket, by default the trainer's job.
-func TestTicketsNameTheirJob(t *testing.T) {
+func TestTicket_NamesItsJob(t *testing.T) {
 	f := newFake(3, 4, 16)
 	var joined []state.RankID
 	f.onJoin = func(place state.RankID, _ uint64) error {
@@ -157,7 +157,7 @@ func TestTicketsNameTheirJob(t *testing.T) {
 	}
 }
 
-func TestFlightInfoRefusesWhatDoGetWould(t *testing.T) {
+func TestFlightInfo_RefusesSameTicketsAsDoGet(t *testing.T) {
 	c := dial(t, serve(t, newFake(1, 1<<14, 2)))
 	for _, tc := range []struct {
 		d      *flight.FlightDescriptor
@@ -183,7 +183,7 @@ func TestFlightInfoRefusesWhatDoGetWould(t *testing.T) {
 	}
 }
 
-func TestWhatIsNotOffered(t *testing.T) {
+func TestServer_UnsupportedMethodsAreRefused(t *testing.T) {
 	c := dial(t, serve(t, newFake(1, 4, 16)))
 	put, err := c.DoPut(context.Background())
 	if err != nil {

@@ -150,7 +150,7 @@ func settle(run *fakeRun) {
 }
 
 // A reader makes progress while other clients attack the server.
-func TestAGoodReaderAmongOthers(t *testing.T) {
+func TestFloods_ReaderMakesProgress(t *testing.T) {
 	batches := testscale.Of(20, 200)
 	x := flooded(t)
 	for _, flood := range x.floods {

@@ -33,7 +33,7 @@ func asks(t *testing.T, s *arrowout.Server, from auth.Caller, action, body strin
 }
 
 // A caller by HTTP has the permissions that its token has on Flight.
-func TestAskWithTokens(t *testing.T) {
+func TestHTTPCalls_HavePermissionsOfToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	f := newFake(2, 2, 16)
 	tokens := map[auth.Role]string{}
@@ -69,7 +69,7 @@ func TestAskWithTokens(t *testing.T) {
 }
 
 // The status lists the actions that its caller may use.
-func TestStatusNamesWhatOneMayDo(t *testing.T) {
+func TestHTTPCalls_StatusListsPermittedActions(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	read := let(t, file, auth.Identity{Name: "read", Role: auth.Read})
 	operate := let(t, file, auth.Identity{Name: "operate", Role: auth.Operate})
@@ -93,7 +93,7 @@ func TestStatusNamesWhatOneMayDo(t *testing.T) {
 }
 
 // If no token is required, callers on this machine may use all actions by HTTP, and remote callers may only read.
-func TestAskWithoutTokens(t *testing.T) {
+func TestHTTPCalls_RemoteCallersMayOnlyRead(t *testing.T) {
 	s := serve(t, newFake(2, 2, 16))
 	for address, want := range map[string]fault.Reason{"127.0.0.1:99": "", "[::1]:99": "", "[::ffff:127.0.0.1]:99": "",
 		"192.0.2.7:99": fault.Forbidden, "": fault.Forbidden, "x": fault.Forbidden} {
@@ -106,7 +106,7 @@ func TestAskWithoutTokens(t *testing.T) {
 	}
 }
 
-func TestAsk_CallersBehindAProxyAreNotLocal(t *testing.T) {
+func TestHTTPCalls_ProxiedCallersAreNotLocal(t *testing.T) {
 	s := serve(t, newFake(2, 2, 16))
 	from := auth.Caller{Address: "127.0.0.1:99", Forwarded: true}
 	if _, reason := asks(t, s, from, "flush", ""); reason != fault.Forbidden {
@@ -117,7 +117,7 @@ func TestAsk_CallersBehindAProxyAreNotLocal(t *testing.T) {
 	}
 }
 
-func TestServer_CallersBehindAProxyAreNotLocal(t *testing.T) {
+func TestServer_ProxiedCallersAreNotLocal(t *testing.T) {
 	for listen, exposed := range map[string]bool{"127.0.0.1:0": false, "0.0.0.0:0": true} {
 		s := serve(t, newFake(2, 2, 16), func(c *arrowout.Config) { c.Insecure, c.Listen = true, listen })
 		c := dial(t, s)

@@ -39,7 +39,7 @@ func newSeveral() *fakeRun {
 
 // The ledger and find describe pieces of documents in messages with several: index, id, weight, values and which
 // tokens have a loss.
-func TestDocumentsWithinMessages(t *testing.T) {
+func TestLedger_DescribesDocumentsWithinMessages(t *testing.T) {
 	f := newSeveral()
 	c := dial(t, serve(t, f))
 	const (

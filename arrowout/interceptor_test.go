@@ -31,7 +31,7 @@ import (
 	"loaderd/internal/auth"
 )
 
-func TestBearerToken(t *testing.T) {
+func TestInterceptor_ChecksBearerToken(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(" s3cret-0123456789\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -121,7 +121,7 @@ func (a *authority) issue(t *testing.T, name string,
 	return certFile, keyFile, cert, key
 }
 
-func TestTLSAndClientCertificates(t *testing.T) {
+func TestInterceptor_ChecksClientCertificates(t *testing.T) {
 	ours, others := newAuthority(t, "ours"), newAuthority(t, "others")
 	serverCert, serverKey, _, _ := ours.issue(t, "server", false)
 	trust := func(a *authority, client ...*authority) grpc.DialOption {
@@ -168,7 +168,7 @@ func TestTLSAndClientCertificates(t *testing.T) {
 	}
 }
 
-func TestNewServerRefusesWhatCannotWork(t *testing.T) {
+func TestNewServer_RefusesInvalidConfiguration(t *testing.T) {
 	dir := t.TempDir()
 	empty, rubbish, blank := filepath.Join(dir, "empty"), filepath.Join(dir, "rubbish"), filepath.Join(dir, "blank")
 	for file, text := range map[string]string{empty: " \n", rubbish: "rubbish", blank: "a b"} {
@@ -242,7 +242,7 @@ func TestServer_EndsStreamsOfRevokedIdentities(t *testing.T) {
 }
 
 // A stream continues after its signature has expired. It ends with the token.
-func TestServer_EndsSignedStreamsWithTheirToken(t *testing.T) {
+func TestServer_EndsSignedStreamsWithToken(t *testing.T) {
 	own := auth.FlightToken(t.TempDir(), "")
 	f := newFake(1, 4, 16)
 	f.last = nil

@@ -34,7 +34,7 @@ func firstTokens(b *assembly.Batch) []int32 {
 	return nil
 }
 
-func TestBatchesThatCannotBeAreErrors(t *testing.T) {
+func TestStream_InvalidBatchIsAnError(t *testing.T) {
 	for name, tc := range map[string]struct {
 		columns string
 		change  func(*assembly.Batch)
@@ -63,7 +63,7 @@ func TestBatchesThatCannotBeAreErrors(t *testing.T) {
 	}
 }
 
-func TestARowOfManySegments(t *testing.T) {
+func TestColumns_SegmentIDsAreBounded(t *testing.T) {
 	for _, n := range []int{65535, 65536} {
 		f := newFake(0, 1, n)
 		row := make([]packonline.Piece, n)
@@ -92,7 +92,7 @@ func TestARowOfManySegments(t *testing.T) {
 	}
 }
 
-func TestServer_BoundsJobsOfAnIdentity(t *testing.T) {
+func TestServer_BoundsJobsOfIdentity(t *testing.T) {
 	f := newFake(1, 4, 16)
 	f.last = nil // streams stay open
 	s := serve(t, f)

@@ -39,7 +39,7 @@ func metered(t testing.TB, run *fakeRun, change func(*arrowout.Config)) (*arrowo
 
 // Thousands of readers that never read use little more memory than the budget. They release it when they leave, and
 // other readers still get what they need.
-func TestReadersThatNeverRead(t *testing.T) {
+func TestMemory_ReadersThatNeverReadStayWithinBudget(t *testing.T) {
 	calls, budget := testscale.Of(500, 5000), testscale.Of(256<<20, 1<<30)
 	f := newFake(40, 4, 64<<10) // 1.5 MiB per batch
 	s, metric := metered(t, f, func(c *arrowout.Config) { c.SendBytes, c.MaxStreamsPerIdentity = budget, calls+1 })
@@ -75,7 +75,7 @@ func TestReadersThatNeverRead(t *testing.T) {
 
 // Streams whose readers never read hold at most the limit of an identity. Meanwhile a reader of the same identity
 // reads the whole run, and none of these streams is ended for it.
-func TestServer_ReaderGoesOnBesideAbandonedStreams(t *testing.T) {
+func TestMemory_ReaderContinuesDuringAbandonedStreams(t *testing.T) {
 	const steps, calls = 120, 160
 	f := newFake(steps, 4, 64<<10) // 1.5 MiB per batch
 	s, metric := metered(t, f, func(c *arrowout.Config) { c.SendBytes = 64 << 20 })
@@ -101,7 +101,7 @@ func TestServer_ReaderGoesOnBesideAbandonedStreams(t *testing.T) {
 
 // A reader that takes nothing for flight.slow_reader_timeout loses its connection, its memory is released, and this is
 // logged.
-func TestASlowReaderLosesItsConnection(t *testing.T) {
+func TestSlowReader_LosesItsConnection(t *testing.T) {
 	f := newFake(40, 4, 64<<10)
 	var log syncBuffer
 	cfg := arrowout.Default()
@@ -123,7 +123,7 @@ func TestASlowReaderLosesItsConnection(t *testing.T) {
 }
 
 // A connection whose streams end slowly is cut once and logged once.
-func TestAConnectionIsCutOnce(t *testing.T) {
+func TestSlowReader_ConnectionIsCutOnce(t *testing.T) {
 	f := newFake(40, 4, 64<<10)
 	s, metric := metered(t, f, func(*arrowout.Config) {})
 	x := openFlood(t, s, 0, 20, 1<<10, "", `{}`)
@@ -144,7 +144,7 @@ func TestAConnectionIsCutOnce(t *testing.T) {
 
 // A reader that resumes before its connection is cut reads the batches that were sent, and then the reason of the
 // end.
-func TestASlowReaderThatGoesOn(t *testing.T) {
+func TestSlowReader_ResumedReaderGetsReason(t *testing.T) {
 	f := newFake(4, 4, 64<<10)
 	f.last = nil
 	s, metric := metered(t, f, func(*arrowout.Config) {})
@@ -206,7 +206,7 @@ func valueOf(t testing.TB, reg *prometheus.Registry, name, label string) float64
 
 // A stream whose reader is dropped by the run ends immediately, even during a blocked send or while it waits for a
 // step.
-func TestADroppedReader(t *testing.T) {
+func TestStream_DroppedReaderEndsImmediately(t *testing.T) {
 	for name, steps := range map[string]int{"a send stands still": 40, "no step": 0} {
 		t.Run(name, func(t *testing.T) {
 			f := newFake(steps, 4, 64<<10)

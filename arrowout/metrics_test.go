@@ -13,7 +13,7 @@ import (
 )
 
 // Waits for steps, and the age of each document that begins in a batch, are counted in histograms.
-func TestHistograms(t *testing.T) {
+func TestMetrics_CountWaitsAndDocumentAges(t *testing.T) {
 	f := newFake(3, 4, 16)
 	now := time.Now()
 	// The last document was stored by a server whose clock is ahead.

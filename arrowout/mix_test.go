@@ -35,7 +35,7 @@ func shared(f *fakeRun, targets ...float64) *fakeRun {
 }
 
 // A change reaches the run unmodified, and the run completes its weights. The response has the resulting shares.
-func TestMix(t *testing.T) {
+func TestMix_ReachesRunUnmodified(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25) // code, web, books
 	f.mixed = state.MixResult{Step: 7, Weights: map[string]float64{"code": 0.5, "web": 1.25, "books": 0.25}}
 	c := dial(t, serve(t, f))
@@ -93,7 +93,7 @@ func TestMix(t *testing.T) {
 }
 
 // If the plan already has the change, the response reports that.
-func TestMixOnce(t *testing.T) {
+func TestMix_ReportsDuplicateChange(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
 	f.mixed = state.MixResult{Step: 5, Weights: map[string]float64{"code": 1, "web": 3, "books": 0}, Duplicate: true}
 	c := dial(t, serve(t, f))
@@ -105,7 +105,7 @@ func TestMixOnce(t *testing.T) {
 }
 
 // An invalid body is refused before the run receives the request.
-func TestMix_RefusesBadBodies(t *testing.T) {
+func TestMix_RefusesInvalidBodies(t *testing.T) {
 	f := shared(newMixed(3, 2, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
 	c := dial(t, serve(t, f))
 	for body, says := range map[string]string{
@@ -143,7 +143,7 @@ func TestMix_RefusesBadBodies(t *testing.T) {
 
 // Without a change, mix returns the present state: shares of all tokens taken and of the last steps, and what is
 // left.
-func TestHowAMixtureStands(t *testing.T) {
+func TestMix_WithoutChangeReturnsState(t *testing.T) {
 	f := shared(newMixed(120, 1, 16, runconfig.AttentionDocument), 0.5, 0.25, 0.25)
 	for i, s := range f.steps { // 20 steps only of books, then 100 of 12 tokens of code and 4 of web
 		s.Rows = [][]packonline.Piece{{{Doc: plan.Ref(2, 1), Length: 16}}}
@@ -204,7 +204,7 @@ func TestHowAMixtureStands(t *testing.T) {
 
 // The role train may view the mixture, and may change it if that is configured. The audit log has each change and
 // each refused change, but no queries.
-func TestWhoMayMix(t *testing.T) {
+func TestMix_RolesAndAuditLog(t *testing.T) {
 	for _, may := range []bool{false, true} {
 		var log syncBuffer
 		file := filepath.Join(t.TempDir(), "identities.json")
@@ -281,7 +281,7 @@ func TestWhoMayMix(t *testing.T) {
 }
 
 // The ledger and find return the source of each document.
-func TestLedgerOfSeveralSources(t *testing.T) {
+func TestLedger_ReturnsSourceOfEachDocument(t *testing.T) {
 	f := newMixed(2, 2, 16, runconfig.AttentionDocument)
 	f.steps[0].Rows = [][]packonline.Piece{{{Doc: plan.Ref(1, 5), Length: 3}, {Doc: plan.Ref(0, 5), Start: 1, Length: 2}},
 		{{Doc: plan.Ref(1, 5), Start: 3, Length: 4}}}

@@ -17,7 +17,7 @@ import (
 
 // Each rank of a job has one stream. A newcomer of the same identity takes its place, even if the stream is blocked.
 // Another identity is refused.
-func TestOneStreamAPlace(t *testing.T) {
+func TestRankHolder_OneStreamPerRank(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	trainer, operator := let(t, file, auth.Identity{Name: "big", Role: auth.Train}),
 		let(t, file, auth.Identity{Name: "me", Role: auth.Operate})
@@ -86,7 +86,7 @@ func TestOneStreamAPlace(t *testing.T) {
 }
 
 // An abandoned place is available to every permitted identity. A caller without its own name takes no place.
-func TestPlacesThatAreLeft(t *testing.T) {
+func TestRankHolder_AbandonedRankIsAvailable(t *testing.T) {
 	dir := t.TempDir()
 	file, shared := filepath.Join(dir, "identities.json"), filepath.Join(dir, "token")
 	trainer, operator := let(t, file, auth.Identity{Name: "big", Role: auth.Train}),

@@ -54,7 +54,7 @@ func (v *visitors) count() int {
 
 // The log has an entry when a reader starts and when it leaves, with the reason. Readers that are expected to return
 // are not logged every time.
-func TestReadersAreToldWhenTheyComeAndGo(t *testing.T) {
+func TestReaderEvents_LoggedAtStartAndEnd(t *testing.T) {
 	f, log := newFake(4, 4, 16), &visitors{}
 	f.last = &fault.Error{Reason: fault.SourceDry, Message: "nothing new"}
 	cfg := arrowout.Default()

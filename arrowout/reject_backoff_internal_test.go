@@ -9,7 +9,7 @@ import (
 )
 
 // A host that is refused repeatedly waits for the answer. Other hosts do not wait, nor does a host with few refusals.
-func TestRefusalsWait(t *testing.T) {
+func TestRejectBackoff_DelaysRepeatedlyRefusedHost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rejectBackoff{}
 		took := func(address string) time.Duration {

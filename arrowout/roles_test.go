@@ -59,7 +59,7 @@ func received(stream interface{ RecvMsg(any) error }, into any, err error) error
 
 // The role train may commit and leave only for its own jobs, and join only its own jobs. The default job has the
 // name of the identity.
-func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
+func TestRoles_TrainUsesOnlyOwnJobs(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	trainer, eval := let(t, file, auth.Identity{Name: "big", Role: auth.Train}),
 		let(t, file, auth.Identity{Name: "eval", Role: auth.Read})
@@ -106,7 +106,7 @@ func TestKeepersAndJobsOfOnesOwn(t *testing.T) {
 }
 
 // A trainer commits at most the steps that its own job was sent, because commits determine what is purged.
-func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
+func TestServer_RefusesCommitsOfUnsentSteps(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	token := map[string]string{}
 	for _, who := range []auth.Identity{{Name: "big", Role: auth.Train}, {Name: "lazy", Role: auth.Train},
@@ -156,7 +156,7 @@ func TestServer_RefusesCommitsOfStepsThatWereNotSent(t *testing.T) {
 }
 
 // A client certificate identifies the caller.
-func TestIdentityOfACertificate(t *testing.T) {
+func TestRoles_CertificateIdentifiesCaller(t *testing.T) {
 	a := newAuthority(t, "authority")
 	serverCert, serverKey, _, _ := a.issue(t, "server", false)
 	file := filepath.Join(t.TempDir(), "identities.json")
@@ -192,7 +192,7 @@ func trusting(t *testing.T, a *authority, cert, key string) grpc.DialOption {
 
 // While certificates, authorities and tokens are replaced repeatedly, readers connect, continue and leave without
 // losing a batch.
-func TestRotationUnderLoad(t *testing.T) {
+func TestRotation_LosesNoBatchUnderLoad(t *testing.T) {
 	rotations := testscale.Of(25, 100)
 	a := newAuthority(t, "authority")
 	cert, key, _, _ := a.issue(t, "server", false)

@@ -30,7 +30,7 @@ func started(t *testing.T, f *fakeRun) *arrowout.Server {
 	return s
 }
 
-func TestShutdownTellsOpenStreams(t *testing.T) {
+func TestShutdown_EndsOpenStreamsWithReason(t *testing.T) {
 	f := newFake(1, 4, 16)
 	f.last = nil
 	s := started(t, f)
@@ -53,7 +53,7 @@ func TestShutdownTellsOpenStreams(t *testing.T) {
 	}
 }
 
-func TestShutdown_ClosesConnectionOfClientThatDoesNotRead(t *testing.T) {
+func TestShutdown_ClosesConnectionOfUnresponsiveClient(t *testing.T) {
 	f := newFake(100, 4, 64<<10)
 	s := started(t, f)
 	c := dial(t, s, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithStaticStreamWindowSize(64<<10))
@@ -71,7 +71,7 @@ func TestShutdown_ClosesConnectionOfClientThatDoesNotRead(t *testing.T) {
 	}
 }
 
-func TestAddressInUse(t *testing.T) {
+func TestServer_AddressInUseNamesAddressAndKey(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

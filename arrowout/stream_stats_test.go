@@ -11,7 +11,7 @@ import (
 )
 
 // Traffic lists each open stream in order, with its identity, position and rate. An ended stream is removed.
-func TestTrafficOfOpenStreams(t *testing.T) {
+func TestStreamStats_ListsOpenStreams(t *testing.T) {
 	f := newFake(4, 4, 16)
 	f.last = nil // readers wait after the last step
 	s := serve(t, f)

@@ -27,7 +27,7 @@ import (
 	"loaderd/packonline"
 )
 
-func TestSchemaComesBeforeTheFirstStep(t *testing.T) {
+func TestStream_SchemaArrivesBeforeFirstStep(t *testing.T) {
 	f := newFake(0, 4, 16)
 	f.last = nil // no step is ever available
 	c := dial(t, serve(t, f))
@@ -45,7 +45,7 @@ func TestSchemaComesBeforeTheFirstStep(t *testing.T) {
 	eventually(t, "the reader is closed", func() bool { return f.readers.Load() == 0 })
 }
 
-func TestStepAndStepsChooseTheRange(t *testing.T) {
+func TestTicket_StepAndStepsSelectRange(t *testing.T) {
 	c := dial(t, serve(t, newFake(10, 4, 16)))
 	for _, tc := range []struct {
 		step, steps uint64
@@ -106,10 +106,10 @@ func rawMessages(t *testing.T, c flight.Client, ticket string) [][]byte {
 	}
 }
 
-// wireSum is the SHA-256 of what TestReadingTwiceGivesTheSameBytes reads: clients of all versions expect these bytes.
+// wireSum is the SHA-256 of what TestStream_RereadingGivesSameBytes reads: clients of all versions expect these bytes.
 const wireSum = "b72e2d0b21e317a0c4f10623a3dd517fed966f8ef4db69b0e28ac0df308cda6c"
 
-func TestReadingTwiceGivesTheSameBytes(t *testing.T) {
+func TestStream_RereadingGivesSameBytes(t *testing.T) {
 	c := dialRaw(t, serve(t, newFake(20, 8, 64)))
 	ticket := `{"rank":1,"world":2,"columns":["input_ids","segment_ids","documents"]}`
 	first, again := rawMessages(t, c, ticket), rawMessages(t, c, ticket)
@@ -131,7 +131,7 @@ func TestReadingTwiceGivesTheSameBytes(t *testing.T) {
 	}
 }
 
-func TestLargeStepsAreSplitByRows(t *testing.T) {
+func TestStream_LargeStepsAreSplitByRows(t *testing.T) {
 	const limit = 64 << 10
 	f := newFake(3, 40, 2048)
 	f.steps = append(f.steps, &plan.Step{Index: 3, Bucket: 40000, // one row exceeds the maximum size of a batch
@@ -173,7 +173,7 @@ func TestLargeStepsAreSplitByRows(t *testing.T) {
 	}
 }
 
-func TestRowsThatDoNotDivideNameTheWorldsThatDo(t *testing.T) {
+func TestWorldMismatch_ListsValidWorldSizes(t *testing.T) {
 	f := newFake(2, 8, 16)
 	f.info.Config.Packing.Buckets, f.info.Config.Steps.Table = []int{16, 32}, []int{12, 6}
 	_, _, err := get(t, dial(t, serve(t, f)), `{"rank":0,"world":4}`)
@@ -183,7 +183,7 @@ func TestRowsThatDoNotDivideNameTheWorldsThatDo(t *testing.T) {
 	}
 }
 
-func TestOnlyOneBatchAheadOfASlowReader(t *testing.T) {
+func TestStream_OneBatchAheadOfSlowReader(t *testing.T) {
 	f := newFake(200, 4, 64<<10) // 1.5 MiB per batch
 	s := serve(t, f)
 	// A client that never reads: its window of 64 KiB fills, then the server must stop assembling.
@@ -211,7 +211,7 @@ func TestOnlyOneBatchAheadOfASlowReader(t *testing.T) {
 	eventually(t, "the reader is closed", func() bool { return f.readers.Load() == 0 })
 }
 
-func TestNextStepIsAssembledWhileThePresentOneIsSent(t *testing.T) {
+func TestStream_NextStepIsAssembledDuringSend(t *testing.T) {
 	f := newFake(3, 4, 16)
 	assembling, proceed := make(chan uint64), make(chan struct{})
 	f.onAssemble = func(step uint64) {
@@ -235,7 +235,7 @@ func TestNextStepIsAssembledWhileThePresentOneIsSent(t *testing.T) {
 	}
 }
 
-func TestConnectAndCancel200Times(t *testing.T) {
+func TestStream_RepeatedCancelsLeaveNoReader(t *testing.T) {
 	f := newFake(50, 4, 512)
 	f.last = nil
 	var waits atomic.Int64
@@ -259,7 +259,7 @@ func TestConnectAndCancel200Times(t *testing.T) {
 	eventually(t, "all readers are closed", func() bool { return f.readers.Load() == 0 })
 }
 
-func TestCancelEndsAWait(t *testing.T) {
+func TestStream_CancelEndsWait(t *testing.T) {
 	f := newFake(1, 4, 16)
 	f.last = nil
 	ended := make(chan error, 1)

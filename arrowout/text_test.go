@@ -65,7 +65,7 @@ func documentOf(tokens ...int32) document.View {
 		Document: document.Document{Content: document.Content{Tokens: tokens}}}
 }
 
-func TestTextOfADocument(t *testing.T) {
+func TestText_ReturnsTokensAndTexts(t *testing.T) {
 	f := newFake(1, 2, 16)
 	bad := document.View{Info: document.Info{Sequence: 3}, Document: document.Document{Skip: plan.SkipUndecodable},
 		Problem: "INVALID_JSON: it is broken"}
@@ -100,7 +100,7 @@ func TestTextOfADocument(t *testing.T) {
 }
 
 // A result is bounded in tokens and in bytes for every document, and reports where it ends.
-func TestTextIsBounded(t *testing.T) {
+func TestText_ResultIsBounded(t *testing.T) {
 	f := newFake(1, 2, 16)
 	f.shown = map[uint64]document.View{2: documentOf(slices.Repeat([]int32{1000}, 5000)...)}
 	c := dial(t, serveTexts(t, f))
@@ -121,7 +121,7 @@ func TestTextIsBounded(t *testing.T) {
 	}
 }
 
-func TestPeek(t *testing.T) {
+func TestPeek_ReturnsUpcomingDocuments(t *testing.T) {
 	one := dial(t, serveTexts(t, newFake(1, 2, 16)))
 	mixed := dial(t, serveTexts(t, newMixed(1, 2, 16, runconfig.AttentionDocument)))
 	for _, tc := range []struct {
@@ -153,7 +153,7 @@ func TestPeek(t *testing.T) {
 	}
 }
 
-func TestTextRefusals(t *testing.T) {
+func TestText_RefusesInvalidRequests(t *testing.T) {
 	f := newMixed(1, 2, 16, runconfig.AttentionDocument)
 	c := dial(t, serveTexts(t, f))
 	for _, tc := range []struct{ action, body string }{

@@ -22,7 +22,7 @@ var about = loader.Info{Run: "r1", FormerNames: []string{"r0"}, ID: strings.Repe
 		Steps:     runconfig.Steps{Rows: 12}}, Sources: []plan.SourceInfo{
 		{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
 
-func TestTickets(t *testing.T) {
+func TestParseTicket_AcceptsAndRefuses(t *testing.T) {
 	for _, tc := range []struct {
 		name, ticket string
 		reason       fault.Reason // empty: accepted
@@ -104,7 +104,7 @@ func TestTickets(t *testing.T) {
 }
 
 // A request that names a run by id is refused permanently only if the plan is known to belong to another run.
-func TestAnIDBeforeTheRunHasBegun(t *testing.T) {
+func TestParseTicket_UnknownRunIDBeforePlanIsTransient(t *testing.T) {
 	ticket := []byte(`{"run_id":"` + strings.Repeat("2b", 16) + `"}`)
 	for _, tc := range []struct {
 		what  string
@@ -122,7 +122,7 @@ func TestAnIDBeforeTheRunHasBegun(t *testing.T) {
 	}
 }
 
-func TestTicketDefaults(t *testing.T) {
+func TestParseTicket_Defaults(t *testing.T) {
 	got, err := parseTicket([]byte("{}"), about, auth.Identity{Role: auth.Operate})
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestTicketDefaults(t *testing.T) {
 	}
 }
 
-func TestNarrowIDsNeedASmallVocabulary(t *testing.T) {
+func TestParseTicket_NarrowIDsNeedSmallVocabulary(t *testing.T) {
 	for _, tc := range []struct {
 		vocab int
 		pad   int32

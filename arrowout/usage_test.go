@@ -20,13 +20,15 @@ import (
 )
 
 // Streams are bounded per identity and in total. A stream that ends makes room for another.
-func TestHowManyStreams(t *testing.T) {
+func TestUsage_BoundsStreamsPerIdentity(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	one, other := let(t, file, auth.Identity{Name: "one", Role: auth.Read}),
 		let(t, file, auth.Identity{Name: "other", Role: auth.Read})
 	f := newFake(2, 2, 16)
 	f.last = nil // readers wait after the last step
-	c := dial(t, serve(t, f, func(c *arrowout.Config) { c.Identities, c.MaxStreams, c.MaxStreamsPerIdentity = file, 3, 2 }))
+	c := dial(t, serve(t, f, func(c *arrowout.Config) {
+		c.Identities, c.MaxStreams, c.MaxStreamsPerIdentity = file, 3, 2
+	}))
 	jobs := map[string]string{one: "one", other: "other"}
 	opened := 0
 	open := func(token string) (context.CancelFunc, error) {
@@ -63,7 +65,7 @@ func TestHowManyStreams(t *testing.T) {
 }
 
 // Limits can be changed while a server runs: of streams, committing jobs, memory and slow readers.
-func TestLimitsOfARunningServer(t *testing.T) {
+func TestUsage_LimitsChangeWhileRunning(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	trainer := let(t, file, auth.Identity{Name: "big", Role: auth.Train})
 	f := newFake(40, 4, 64<<10) // 1.5 MiB per batch
@@ -107,7 +109,7 @@ func TestLimitsOfARunningServer(t *testing.T) {
 }
 
 // A client that commits in a loop writes at most as many records as the limit permits, and other clients continue.
-func TestRecordsInALoop(t *testing.T) {
+func TestUsage_BoundsRecordsOfClient(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	loud, other := let(t, file, auth.Identity{Name: "loud", Role: auth.Train}),
 		let(t, file, auth.Identity{Name: "other", Role: auth.Train})
@@ -135,8 +137,9 @@ func TestRecordsInALoop(t *testing.T) {
 	}
 }
 
-// The limit on committing jobs applies per identity, not per run. It counts the existing committing jobs and those of open commits.
-func TestKeepersOfOne(t *testing.T) {
+// The limit on committing jobs applies per identity, not per run. It counts the existing committing jobs and those of
+// open commits.
+func TestUsage_BoundsJobsPerIdentity(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "identities.json")
 	loud, other := let(t, file, auth.Identity{Name: "loud", Role: auth.Train}),
 		let(t, file, auth.Identity{Name: "other", Role: auth.Train})
@@ -197,7 +200,7 @@ func (s searching) LookupDocument(ctx context.Context, id string) ([]uint64, err
 }
 
 // One identity runs one search at a time.
-func TestSearchesAtTheSameTime(t *testing.T) {
+func TestUsage_OneSearchPerIdentity(t *testing.T) {
 	run := searching{newFake(2, 2, 16), make(chan struct{}), make(chan struct{})}
 	c := dial(t, serve(t, run))
 	first := make(chan error, 1)
@@ -230,7 +233,7 @@ func (s *syncBuffer) Write(p []byte) (int, error) {
 func (s *syncBuffer) String() string { s.mu.Lock(); defer s.mu.Unlock(); return s.b.String() }
 
 // Calls that fail in a loop are logged at a limited rate.
-func TestFailuresInALoop(t *testing.T) {
+func TestUsage_FailuresAreLoggedAtLimitedRate(t *testing.T) {
 	var log syncBuffer
 	cfg := arrowout.Default()
 	cfg.Listen = "127.0.0.1:0"

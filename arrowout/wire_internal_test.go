@@ -73,7 +73,7 @@ func written(t arrow.DataType) string {
 
 // docs/wire.md lists every key of a ticket and of the metadata, every column with its type, and every action with its
 // keys and role, and nothing else.
-func TestPageOfTheWire(t *testing.T) {
+func TestWirePage_MatchesCode(t *testing.T) {
 	raw, err := os.ReadFile("../docs/wire.md")
 	if err != nil {
 		t.Fatal(err)

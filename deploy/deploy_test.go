@@ -63,7 +63,7 @@ func read(t *testing.T, file string) []byte {
 
 // Every panel has a position and queries of the selected data source. The board can be filtered by run, job and
 // source.
-func TestBoard(t *testing.T) {
+func TestBoard_PanelsHavePositionsAndQueries(t *testing.T) {
 	b := board(t)
 	var variables []string
 	for _, v := range b.Templating.List {
@@ -128,7 +128,7 @@ func rules(t *testing.T) (all []rule) {
 var anchor = regexp.MustCompile(`: docs/monitoring\.md#([a-z]+)$`)
 
 // Every alert states the problem and the action, has an explanation on the page, and has a test.
-func TestAlertsSayWhatToDo(t *testing.T) {
+func TestAlerts_HaveActionPageAndTest(t *testing.T) {
 	page, tests := string(read(t, "../docs/monitoring.md")), string(read(t, "prometheus/loaderd.rules.test.yaml"))
 	all := rules(t)
 	if len(all) < 20 {
@@ -154,7 +154,7 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 }
 
 // Every metric in a query of the board or of a rule is on the page of metrics.
-func TestMetricsOfQueriesAreDocumented(t *testing.T) {
+func TestQueries_MetricsAreDocumented(t *testing.T) {
 	page := string(read(t, "../docs/metrics.md"))
 	queries := map[string]string{}
 	for _, p := range board(t).Panels {
@@ -176,7 +176,7 @@ func TestMetricsOfQueriesAreDocumented(t *testing.T) {
 }
 
 // promtool accepts the rules, and they fire and stay inactive as their tests state.
-func TestRulesOnRecordedSeries(t *testing.T) {
+func TestRules_PassPromtool(t *testing.T) {
 	folder := promtest.Folder(t)
 	for _, args := range [][]string{
 		{"check", "rules", "prometheus/loaderd.rules.yaml"},

@@ -12,7 +12,7 @@ import (
 	"loaderd/loader/state"
 )
 
-func TestAheadBoundsThePlan(t *testing.T) {
+func TestAhead_BoundsPlannedSteps(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	run, _ := w.start(t)
@@ -46,7 +46,7 @@ func TestAheadBoundsThePlan(t *testing.T) {
 }
 
 // With Ahead = 0, a step is planned when a reader requests it, and not before.
-func TestNothingAhead(t *testing.T) {
+func TestAhead_ZeroPlansOnRequestOnly(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.options.Ahead = 0
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
@@ -66,7 +66,7 @@ func TestNothingAhead(t *testing.T) {
 }
 
 // A restart without a reader plans no steps: the plan stays within Ahead steps of the readers' requests.
-func TestRestartsDoNotPlanAhead(t *testing.T) {
+func TestAhead_RestartsPlanNoFurtherSteps(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	run, stop := w.start(t)
@@ -89,7 +89,7 @@ func TestRestartsDoNotPlanAhead(t *testing.T) {
 }
 
 // Jobs of one run do not limit each other, whatever their world sizes. The ranks of one job limit each other.
-func TestJobs(t *testing.T) {
+func TestAhead_LimitsRanksPerJob(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	run, _ := w.start(t)

@@ -40,7 +40,7 @@ func audited(t *testing.T, method string) (*world, []*assembly.Batch) {
 	return w, batches
 }
 
-func TestAudit(t *testing.T) {
+func TestAudit_AcceptsEveryPackingMethod(t *testing.T) {
 	for _, method := range methods {
 		w, batches := audited(t, method)
 		have, err := maintenance.Audit(t.Context(), backend.Backends{Sources: onlySource{Documents: w.docs}, Plan: w.plan},
@@ -53,7 +53,7 @@ func TestAudit(t *testing.T) {
 }
 
 // An audit detects documents that differ from the planned ones, and a damaged plan.
-func TestAuditFindsWhatIsWrong(t *testing.T) {
+func TestAudit_DetectsChangedDocumentsAndDamagedPlan(t *testing.T) {
 	w, _ := audited(t, "bfd")
 	w.docs.mu.Lock()
 	was := w.docs.docs[120].Tokens
@@ -112,7 +112,7 @@ func TestAudit_EndsWhereAFlushWaits(t *testing.T) {
 }
 
 // Find returns every row that holds a part of a document.
-func TestFind(t *testing.T) {
+func TestFind_ReturnsEveryRowOfDocument(t *testing.T) {
 	w, batches := audited(t, "concat")
 	for document := uint64(1); document <= 300; document++ {
 		var want, have []string

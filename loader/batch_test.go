@@ -10,7 +10,7 @@ import (
 )
 
 // Rows hold the token ids of their spans, followed by padding. Ids are encoded with 16 bits if all of them fit.
-func TestIDsOfABatch(t *testing.T) {
+func TestBatch_RowsHoldTokenIDsAndPadding(t *testing.T) {
 	const ref, bucket, last = 7, 8, 5
 	pieces := [][]packonline.Piece{{{Doc: ref, Start: 2, Length: 3}, {Doc: ref, Length: 1}},
 		{{Doc: ref, Start: 1, Length: last}}, {}}

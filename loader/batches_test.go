@@ -133,7 +133,7 @@ func (w *world) checkMessages(t *testing.T, b *assembly.Batch) {
 
 // In messages of several documents, each document is packed separately and exactly once. Restarts, an audit and a
 // fork give the same result.
-func TestMessagesOfSeveralDocuments(t *testing.T) {
+func TestMultipleDocuments_PackedSeparatelyExactlyOnce(t *testing.T) {
 	split := runconfig.MaxTokens{At: 30, Do: runconfig.MaxSplit}
 	for i, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {

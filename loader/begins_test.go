@@ -10,7 +10,7 @@ import (
 
 // Each document's time is sent once to the ranks of a job, in the batch with the document's first token. It does not
 // matter whether the document is cached or read again, or how it was cut.
-func TestBatchesTellWhenTheirDocumentsCame(t *testing.T) {
+func TestBatch_HasPublishTimeWithFirstToken(t *testing.T) {
 	for name, cache := range map[string]int64{"cached": 64 << 20, "read again": 1} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(config("concat"))

@@ -42,7 +42,7 @@ func (l behindLog) Scan(ctx context.Context, from uint64, f func(uint64, []byte)
 
 // A partitioned leader does not report STEP_NOT_PLANNED while another leader extends the plan. This holds from the
 // moment its lease is in doubt until it receives the other leader's position.
-func TestALeaderInDoubtDoesNotSayThatAStepIsNotPlanned(t *testing.T) {
+func TestStepNotPlanned_NotReportedByPartitionedLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
 		w.options.Ahead, w.options.CheckpointSteps = 2, 0
@@ -78,7 +78,7 @@ func TestALeaderInDoubtDoesNotSayThatAStepIsNotPlanned(t *testing.T) {
 
 // A daemon that opened the plan on a lagging server does not report STEP_NOT_PLANNED. Its ranks are asked to retry
 // until it has received a heartbeat of a leader.
-func TestADaemonThatHasNotHeardOfALeader(t *testing.T) {
+func TestStepNotPlanned_NotReportedBeforeFirstHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
 		w.options.Ahead, w.options.CheckpointSteps = 2, 0
@@ -122,7 +122,7 @@ func (neverLeads) Acquire(ctx context.Context) (backend.Lease, error) {
 
 // A daemon that reads from a lagging server does not report STEP_NOT_PLANNED after a failover because of what the old
 // leader reported.
-func TestADaemonThatIsBehindWhenAnotherLeads(t *testing.T) {
+func TestStepNotPlanned_NotReportedByLaggingFollower(t *testing.T) {
 	for _, deaf := range []bool{false, true} {
 		t.Run(fmt.Sprintf("it hears nothing any more %v", deaf), func(t *testing.T) { behindWhenAnotherLeads(t, deaf) })
 	}
@@ -186,7 +186,7 @@ func behindWhenAnotherLeads(t *testing.T, deaf bool) {
 }
 
 // An old end of the plan is not trusted if a checkpoint covers later records.
-func TestAnOldEndBesideACheckpoint(t *testing.T) {
+func TestPlanEnd_IgnoredIfCheckpointCoversMore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
 		w.options.Ahead, w.options.CheckpointSteps = 2, 4
@@ -249,7 +249,7 @@ func (s robbedSource) Next(ctx context.Context) ([]document.Document, error) {
 
 // A daemon that has lost leadership without noticing takes documents that its successor has purged for lost. It does
 // not stop because of that, but continues as a follower.
-func TestALossSeenByOneThatLeadsNoMore(t *testing.T) {
+func TestLostDocuments_DaemonWithoutLeaseContinuesAsFollower(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, company := newWorld(config("concat")), newCompany()
 		w.docs.lengths(slices.Repeat([]int{16}, 100)...)
@@ -274,7 +274,7 @@ func TestALossSeenByOneThatLeadsNoMore(t *testing.T) {
 
 // A step's documents may be gone because every job has committed it. The commits are in the plan, and a daemon
 // reports STEP_PURGED even if it has not read that part of the plan yet.
-func TestAReleaseThatOneHasNotReadOf(t *testing.T) {
+func TestStepPurged_ReportedBeforeCommitsAreRead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := purging(config("concat"))
 		company := newCompany()

@@ -39,7 +39,7 @@ func (w *world) holdCheckpoints() heldCheckpoints {
 }
 
 // A commit that is being appended while a later checkpoint is taken survives a restart.
-func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
+func TestCheckpoint_CoversPendingCommits(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.options.CheckpointSteps = 1
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
@@ -79,7 +79,7 @@ func TestCheckpointCoversCommitsOnTheirWay(t *testing.T) {
 }
 
 // Checkpoint returns the step that the checkpoint covers, whatever was planned while it was stored.
-func TestCheckpointTellsItsStep(t *testing.T) {
+func TestCheckpoint_ReturnsCoveredStep(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	c := w.holdCheckpoints()
@@ -114,7 +114,7 @@ func TestCheckpointTellsItsStep(t *testing.T) {
 
 // While a slow checkpoint is stored, steps and controls continue, and no other checkpoint starts. A request for a
 // checkpoint waits for the next one, and a stop stores the last one.
-func TestCheckpointsThatTakeLong(t *testing.T) {
+func TestCheckpoint_SlowStoreDoesNotBlockSteps(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.options.CheckpointSteps, w.options.StallTimeout = 4, 2*time.Minute
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
@@ -163,7 +163,7 @@ func TestCheckpointsThatTakeLong(t *testing.T) {
 }
 
 // A graceful stop waits until the checkpoint that is being stored is complete.
-func TestStopStoresTheCheckpointOnItsWay(t *testing.T) {
+func TestStop_WaitsForPendingCheckpoint(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.options.CheckpointSteps = 4
 	w.docs.lengths(slices.Repeat([]int{16}, 22)...) // 4 steps and no further documents
@@ -203,7 +203,7 @@ func checkpointedEarly(t *testing.T) *world {
 }
 
 // Checkpoints of an earlier run of the same name do not affect a new run.
-func TestNewRunForgetsOldCheckpoints(t *testing.T) {
+func TestNewRun_IgnoresCheckpointsOfEarlierRun(t *testing.T) {
 	w := checkpointedEarly(t)
 	fresh := newWorld(w.config)
 	fresh.docs.lengths(someLengths(2, 200)...)
@@ -225,7 +225,7 @@ func TestNewRunForgetsOldCheckpoints(t *testing.T) {
 }
 
 // A checkpoint from before the first step is restored like any other.
-func TestCheckpointBeforeTheFirstStep(t *testing.T) {
+func TestCheckpoint_RestoredFromBeforeFirstStep(t *testing.T) {
 	w := checkpointedEarly(t)
 	w.docs.docs[0].Tokens = nil // reading it again would fail the run
 	w.docs.lengths(someLengths(2, 100)...)
@@ -238,7 +238,7 @@ func TestCheckpointBeforeTheFirstStep(t *testing.T) {
 }
 
 // Checkpoints of steps that the plan does not contain do not displace valid ones.
-func TestForeignCheckpointsGo(t *testing.T) {
+func TestCheckpoint_UnknownStepsDoNotDisplaceValidOnes(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	_, stop := w.start(t)
@@ -276,7 +276,7 @@ func (l lateLog) Last(ctx context.Context) (uint64, error) {
 
 // A server of a cluster may show an earlier end of the plan than a checkpoint covers. It has time to catch up; if it
 // does not, the run reports PLAN_TRUNCATED.
-func TestTheEndOfThePlanComesLate(t *testing.T) {
+func TestPlanEnd_LaggingServerCatchesUpOrIsTruncated(t *testing.T) {
 	for late, want := range map[time.Duration]fault.Reason{3 * time.Second: "", time.Hour: fault.PlanTruncated} {
 		bubble(t, late.String(), func(t *testing.T) {
 			w, company := newWorld(config("concat")), newCompany()

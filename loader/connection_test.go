@@ -11,7 +11,7 @@ import (
 )
 
 // The state of the connection is refreshed every second, and a wait for documents reports the latest one.
-func TestConnection_IsTakenAgain(t *testing.T) {
+func TestConnection_StateIsRefreshedEverySecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("concat"))
 		began := time.Now()
@@ -37,7 +37,7 @@ func TestConnection_IsTakenAgain(t *testing.T) {
 }
 
 // A run stops while the check of its connection hangs.
-func TestConnection_HangingCheckDoesNotDelayTheEnd(t *testing.T) {
+func TestConnection_HangingCheckDoesNotDelayStop(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("concat"))
 		release := make(chan struct{})

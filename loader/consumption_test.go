@@ -12,7 +12,7 @@ import (
 
 // A reader whose client reports consumption receives a window of steps beyond those that its trainer has taken,
 // however many steps are planned.
-func TestReader_RoomKeepsWindow(t *testing.T) {
+func TestReader_WindowBoundsUnconsumedSteps(t *testing.T) {
 	bubble(t, "window", func(t *testing.T) {
 		const window = 8
 		w := newWorld(config("concat"))

@@ -56,7 +56,7 @@ func (d shrinkingDocs) State(ctx context.Context) (document.StreamState, error) 
 }
 
 // Controls take effect in the order in which they were recorded.
-func TestControlsStayInOrder(t *testing.T) {
+func TestControls_TakeEffectInRecordedOrder(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 100)...)
 	w.options.Ahead = 1
@@ -91,7 +91,7 @@ func (d silentDocs) State(ctx context.Context) (document.StreamState, error) {
 }
 
 // A restarted run waits for a document stream whose servers do not respond yet.
-func TestOpeningWaitsForStreams(t *testing.T) {
+func TestOpen_WaitsForUnresponsiveStream(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 500)...)
 	var silent atomic.Int64

@@ -197,7 +197,7 @@ func (s *story) steps(t *testing.T) (out []*plan.Step) {
 
 // Guarantee 3: a process can be killed at any write, before or after the write took effect. The next process makes
 // the same plan. Ranks that resume, with another world size, get the same rows without gaps or duplicates.
-func TestKilledAtEveryStore(t *testing.T) {
+func TestCrash_KilledAtAnyWriteResumesSamePlan(t *testing.T) {
 	for _, method := range methods {
 		for _, checkpoint := range []int{0, 1, 3} {
 			t.Run(fmt.Sprintf("%s/checkpoint every %d", method, checkpoint), func(t *testing.T) {

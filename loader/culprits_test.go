@@ -208,7 +208,7 @@ func TestVerdict_KilledRank(t *testing.T) {
 	})
 }
 
-func TestVerdict_RankNeverCame(t *testing.T) {
+func TestVerdict_RankNeverConnected(t *testing.T) {
 	judge(t, "in the first collective", documents(4000), func(j judged) {
 		x := newTrainer(j.T)
 		defer x.stop()
@@ -273,7 +273,7 @@ func TestVerdict_OneOfTwoJobsIsStuck(t *testing.T) {
 	})
 }
 
-func TestVerdict_EndedWithATrainerBehind(t *testing.T) {
+func TestVerdict_SealedRunWithLaggingTrainer(t *testing.T) {
 	judge(t, "sealed", documents(80), func(j judged) {
 		x := newTrainer(j.T)
 		defer x.stop()

@@ -20,7 +20,7 @@ import (
 
 // Several daemons serve the steps of one run whichever daemon leads, through many failovers. Each request to any of
 // them is recorded.
-func TestDaemonsOfOneRun(t *testing.T) {
+func TestDaemons_ServeSameStepsThroughFailovers(t *testing.T) {
 	for _, knows := range []ousted{told, doubts, blind} {
 		t.Run(string(knows), func(t *testing.T) {
 			c := config("bfd")
@@ -78,7 +78,7 @@ func TestDaemonsOfOneRun(t *testing.T) {
 }
 
 // A daemon that has never led serves the plan and its committing jobs, and its readers advance the plan.
-func TestADaemonThatFollows(t *testing.T) {
+func TestFollower_ServesPlanAndJobs(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.options.Ahead, w.options.StallTimeout = 2, 10*time.Second
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
@@ -111,7 +111,7 @@ func TestADaemonThatFollows(t *testing.T) {
 }
 
 // While no daemon leads, a waiting rank gets that cause.
-func TestNobodyLeads(t *testing.T) {
+func TestStall_WithoutLeaderHasCause(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	if _, err := company.Acquire(t.Context()); err != nil { // a leader that never plans
@@ -146,7 +146,7 @@ func (c lookedAt) List(ctx context.Context) ([]backend.CheckpointInfo, error) {
 }
 
 // A daemon that opens the plan learns what another daemon plans and stores meanwhile.
-func TestADaemonThatOpensWhileAnotherPlans(t *testing.T) {
+func TestOpen_ReadsPlanThatLeaderExtends(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		w, company := newWorld(config("concat")), newCompany()
 		w.options.Ahead, w.options.CheckpointSteps = 2, 4
@@ -178,7 +178,7 @@ func TestADaemonThatOpensWhileAnotherPlans(t *testing.T) {
 
 // A request that changes nothing is answered only after the state it found is recorded, because of a possible
 // failover.
-func TestAnswersWaitForTheLog(t *testing.T) {
+func TestResponses_WaitForRecordedState(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 100)...)
 	run, _ := w.start(t)
@@ -214,7 +214,7 @@ func TestAnswersWaitForTheLog(t *testing.T) {
 
 // A daemon that has lost the lease and is in doubt answers no request from its own state. The next leader answers
 // instead.
-func TestADaemonInDoubtAnswersNothing(t *testing.T) {
+func TestLease_DaemonInDoubtAnswersNoRequest(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.options.Ahead, w.options.CheckpointSteps = 2, 1000
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
@@ -270,7 +270,7 @@ func (s shortSource) Next(ctx context.Context) ([]document.Document, error) {
 }
 
 // A daemon keeps its state of the plan while it replays the log.
-func TestAReplayForgetsNothing(t *testing.T) {
+func TestReplay_KeepsPlanState(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.options.Ahead, w.options.CheckpointSteps = 2, 0
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)

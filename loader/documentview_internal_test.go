@@ -11,7 +11,7 @@ import (
 )
 
 // At each position of a source, follows returns the documents that the mixture takes next, also over epoch ends.
-func TestWhatFollowsIsWhatIsTaken(t *testing.T) {
+func TestNextDocuments_MatchMixtureOrder(t *testing.T) {
 	const seed = 5
 	for _, epochs := range []mixture.Epochs{1, 2, 3} {
 		for _, block := range []int{0, 1, 4} {

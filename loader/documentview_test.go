@@ -14,7 +14,7 @@ import (
 
 // The upcoming documents of a run's only stream start after the planned ones and end with the last stored one, or the
 // seal.
-func TestUpcomingOfOneStream(t *testing.T) {
+func TestNextDocuments_OfOneStreamEndAtSealOrLast(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 200)...)
 	run, stop := w.start(t)
@@ -31,7 +31,8 @@ func TestUpcomingOfOneStream(t *testing.T) {
 		t.Errorf("document 7 is shown as %+v", shown)
 	}
 	var refused *fault.Error
-	if _, err := run.NextDocuments(t.Context(), "web", 1); !errors.As(err, &refused) || refused.Reason != fault.InvalidTicket {
+	if _, err := run.NextDocuments(t.Context(), "web", 1); !errors.As(err, &refused) ||
+		refused.Reason != fault.InvalidTicket {
 		t.Errorf("a source of a run without sources: %v", err)
 	}
 	_, err = run.Seal(t.Context())
@@ -46,7 +47,7 @@ func TestUpcomingOfOneStream(t *testing.T) {
 
 // Upcoming returns the next document of each source, or the next ones of one source. Documents filtered out by a
 // split are marked.
-func TestUpcomingOfSources(t *testing.T) {
+func TestNextDocuments_OfSourcesMarkSplits(t *testing.T) {
 	c := mixedConfig()
 	web := c.Sources["web"]
 	web.Split = mixture.Split{Of: 2, Take: []int{1, 1}}

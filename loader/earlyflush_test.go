@@ -225,7 +225,7 @@ func TestFirstStep_TakeoverFlushesOnce(t *testing.T) {
 }
 
 // The document limit causes a flush only after a reader has waited, not when a reader has just connected.
-func TestFirstStep_NumberWaitsForReader(t *testing.T) {
+func TestFirstStep_DocumentLimitWaitsForReader(t *testing.T) {
 	bubble(t, "trickle", func(t *testing.T) {
 		w := defaultWorld()
 		w.docs.lengths(slices.Repeat([]int{1000}, 3000)...)

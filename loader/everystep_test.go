@@ -153,7 +153,7 @@ func (r *resumable) resume(t *testing.T, m mark, to int) (steps []plan.Step) {
 
 // When a plan is resumed at any step, from the latest state before it, every packing method continues with the same
 // rows. Ranks of each world size that divides the rows get all of them.
-func TestResumeAtEveryStep(t *testing.T) {
+func TestResume_AtEveryStepGivesSameRows(t *testing.T) {
 	each := testscale.Of(25, 1)
 	for name, c := range resumed() {
 		t.Run(name, func(t *testing.T) {
@@ -202,7 +202,7 @@ func shared(t *testing.T, s plan.Step) {
 
 // A process that is killed at every step of a run is continued by the next one with the same tokens, at each world
 // size.
-func TestProcessOfEveryStep(t *testing.T) {
+func TestResume_KilledAtEveryStepGivesSameTokens(t *testing.T) {
 	lengths := someLengths(18, 9000)
 	reference := newWorld(everyStep("bucket"))
 	reference.docs.lengths(lengths...)

@@ -16,7 +16,7 @@ import (
 )
 
 // Documents published after the end of a run are not part of it, whichever checkpoint a later process starts from.
-func TestNothingFollowsTheEnd(t *testing.T) {
+func TestEnd_ExcludesLaterDocuments(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(someLengths(4, 60)...)
 	run, stop := w.start(t)
@@ -44,7 +44,7 @@ func TestNothingFollowsTheEnd(t *testing.T) {
 }
 
 // The same holds if the process was killed at any write around the end.
-func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
+func TestEnd_KilledWhileEndingExcludesLaterDocuments(t *testing.T) {
 	for _, stored := range []bool{false, true} {
 		for k, alive := 0, false; !alive; k++ {
 			w := newWorld(config("concat"))
@@ -104,7 +104,7 @@ func TestNothingFollowsAnEndAmidWhichTheProcessDied(t *testing.T) {
 }
 
 // The log may hold several controls after one document, with the steps of the first control between them.
-func TestControlsBehindOneDocument(t *testing.T) {
+func TestControls_SeveralAfterOneDocument(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.options.CheckpointSteps = 0
 	w.docs.lengths(someLengths(4, 60)...)
@@ -139,7 +139,7 @@ func TestControlsBehindOneDocument(t *testing.T) {
 
 // A damaged plan record stops the run, with the record's position in the error. Nothing but the leader's term is
 // appended before that.
-func TestADamagedPlanRecordStopsTheRun(t *testing.T) {
+func TestPlan_DamagedRecordStopsRun(t *testing.T) {
 	for name, damage := range map[string]func(b []byte) []byte{
 		"a bit":     func(b []byte) []byte { b[len(b)/2] ^= 4; return b },
 		"cut short": func(b []byte) []byte { return b[:len(b)-5] },

@@ -74,7 +74,7 @@ func found(t *testing.T, log backend.PlanLog, document uint64) (rows []string) {
 
 // Find returns the same rows of each document as a scan of the whole plan. The sources are read in order or shuffled,
 // once, several times or forever, and from the start or added later. Unused and missing documents are included.
-func TestFindOfSeveralSources(t *testing.T) {
+func TestFind_OfSeveralSourcesMatchesPlanScan(t *testing.T) {
 	c := config("bfd")
 	c.Mix.OnDry = mixture.DryWait
 	c.Sources = map[string]mixture.Source{
@@ -144,7 +144,7 @@ func TestFindOfSeveralSources(t *testing.T) {
 }
 
 // Find returns the errors of its callback and of a damaged plan.
-func TestFindFails(t *testing.T) {
+func TestFind_ReturnsErrorsOfCallbackAndPlan(t *testing.T) {
 	w, s := mixed(mixedConfig(), "code", "math", "web")
 	fill(s)
 	run, stop := w.start(t)

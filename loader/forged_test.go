@@ -77,8 +77,9 @@ type soFar struct {
 
 // step returns the record of a step that the planner could make next, with a change.
 func (p soFar) step(change func(*plan.Step)) []byte {
-	s := &plan.Step{Index: p.steps, Bucket: 16, Cursor: plan.PositionAfter(p.cursor), LowWatermark: plan.PositionBefore(p.cursor),
-		Rows: make([][]packonline.Piece, 4)}
+	s := &plan.Step{Index: p.steps, Bucket: 16, Cursor: plan.PositionAfter(p.cursor),
+		LowWatermark: plan.PositionBefore(p.cursor),
+		Rows:         make([][]packonline.Piece, 4)}
 	for i := range s.Rows {
 		s.Rows[i] = []packonline.Piece{{Doc: p.cursor, Start: int32(i), Length: 1}}
 	}
@@ -199,7 +200,7 @@ func (o outcome) honest(t *testing.T, who string, want []*assembly.Batch) {
 // A foreign record is appended to the plan of a run with a leader. Readers then get the run's own steps to the end,
 // or an error. The daemon that stops names the record, and so does the next one. A repaired copy has the steps of the
 // undisturbed run.
-func TestForgedRecords(t *testing.T) {
+func TestForeignRecord_NeverChangesSteps(t *testing.T) {
 	var want []*assembly.Batch
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("bfd"))
@@ -242,7 +243,8 @@ func forgedAt(t *testing.T, leads bool, place string, forgery func(soFar) []byte
 	must(t, err)
 	copied := newWorld(w.config)
 	copied.docs, copied.options = w.docs, w.options
-	must(t, d.Copy(t.Context(), w.beginning(nil), "test", copied.beginning(&memLowWatermarks{docs: w.docs}), func(uint64) {}))
+	must(t, d.Copy(t.Context(), w.beginning(nil), "test", copied.beginning(&memLowWatermarks{docs: w.docs}),
+		func(uint64) {}))
 	run, stop := copied.start(t)
 	if place != places[0] { // a copy cut at places[0] lacks the flush
 		_, err = run.Seal(t.Context())
@@ -266,7 +268,7 @@ func restarted(t *testing.T, w *world) (o outcome, err error) {
 
 // A leader that detects a foreign record notes it in the plan. No daemon follows that record later, and repair leaves
 // it out without an option.
-func TestAForeignRecordIsNoted(t *testing.T) {
+func TestForeignRecord_LeaderRecordsItInPlan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("bfd"))
 		w.options.Ahead = 2
@@ -298,7 +300,7 @@ func TestAForeignRecordIsNoted(t *testing.T) {
 }
 
 // A leader that lost its term to another leader does not report a foreign record.
-func TestATermIsNoForeignRecord(t *testing.T) {
+func TestForeignRecord_TermOfAnotherLeaderIsNone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(config("bfd"))
 		w.options.Ahead = 2

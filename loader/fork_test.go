@@ -34,7 +34,7 @@ func uses(batches []*assembly.Batch, seen map[string]int) {
 
 // A fork, with another configuration, plans what the parent's steps before the fork point do not hold, and so does a
 // fork of the fork. Every token is planned once, including tokens between tokens of the parent's steps.
-func TestFork(t *testing.T) {
+func TestFork_PlansEveryTokenOnce(t *testing.T) {
 	for seed := range uint64(24) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		lengths := someLengths(seed, 250)
@@ -91,7 +91,7 @@ func TestFork(t *testing.T) {
 
 // A fork begins after the documents that its parent's steps before it were made of, even if a checkpoint of the
 // parent covers more documents. If those documents are purged, the fork begins with that checkpoint.
-func TestFork_BeginsWhereTheStepDoes(t *testing.T) {
+func TestFork_StartsAfterDocumentsOfForkStep(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.config.Packing.Buckets, w.config.Packing.Atom = []int{64}, 1
 	w.options.CheckpointSteps = 1 << 30
@@ -170,7 +170,7 @@ func singly(dedupe, length int, ids ...uint64) *world {
 }
 
 // A fork drops the same duplicates as the parent, even if empty documents are between them.
-func TestForkKnowsDuplicates(t *testing.T) {
+func TestFork_DropsSameDuplicatesAsParent(t *testing.T) {
 	w := singly(4, 16, 1, 2, 0, 0, 3, 2, 0, 0, 0, 0, 0, 4, 2, 3, 5)
 	whole := map[string]int{}
 	batches := w.sealed(t)
@@ -186,7 +186,7 @@ func TestForkKnowsDuplicates(t *testing.T) {
 }
 
 // The rest of a document is planned even if the fork's dedupe window marks the document as a duplicate.
-func TestForkThatLooksFurtherBack(t *testing.T) {
+func TestFork_LargerDedupeWindowKeepsRestOfDocument(t *testing.T) {
 	w := singly(2, 20, 1, 2, 3, 1, 5, 6)
 	batches := w.sealed(t)
 	seen := map[string]int{}
@@ -201,7 +201,7 @@ func TestForkThatLooksFurtherBack(t *testing.T) {
 	}
 }
 
-func TestForkRefusesWhatCanNotBe(t *testing.T) {
+func TestFork_RefusesInvalidStepsAndConfigurations(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.config.Documents.Meta = map[string]string{"year": runconfig.MetaInt64}
 	w.docs.lengths(someLengths(1, 100)...)

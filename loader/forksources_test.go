@@ -105,7 +105,7 @@ func grandMixture() (runconfig.Config, *world, shelf) {
 // A fork of several sources with its parent's configuration makes the same steps as the parent, token by token. This
 // holds for shuffled sources, later epochs, a ramp, mixture changes, a paused source and a source with its own
 // packing. It also holds for a fork of the fork, and does not depend on the parent's checkpoints.
-func TestForkSourcesGoesOnAsTheParent(t *testing.T) {
+func TestForkSources_ContinuesLikeParent(t *testing.T) {
 	bubble(t, "forks", func(t *testing.T) {
 		c, w, s := grandMixture()
 		c.Mix = w.config.Mix
@@ -183,7 +183,7 @@ func (w *world) restarts(t *testing.T, want []*assembly.Batch) error {
 
 // A fork of several sources has other packing, weights and sources. It plans what its parent's steps before it do not
 // hold, and every later document once per epoch.
-func TestForkSourcesWithAnotherConfiguration(t *testing.T) {
+func TestForkSources_OtherConfigurationPlansRestOnce(t *testing.T) {
 	c, w, s := grandMixture()
 	parent := w.ends(t)
 	epochs := map[string]int{"book": 2, "code": 1, "math": 3, "web": 1, "forum": 1}
@@ -236,7 +236,7 @@ func headerOf(t *testing.T, w *world) planrecord.Header {
 }
 
 // A fork whose configuration omits a source plans the documents taken from that source, and no further ones.
-func TestForkLeavesASourceOut(t *testing.T) {
+func TestForkSources_OmittedSourceEndsAtFork(t *testing.T) {
 	c, w, s := grandMixture()
 	parent := w.ends(t)
 	next := c
@@ -290,7 +290,7 @@ func TestForkLeavesASourceOut(t *testing.T) {
 }
 
 // Summarize returns the state of a fork's sources, with and without a checkpoint.
-func TestForkIsSummarized(t *testing.T) {
+func TestSummarize_ReturnsSourcesOfFork(t *testing.T) {
 	c, w, s := grandMixture()
 	w.ends(t)
 	c.Mix, c.Sources = mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}, maps.Clone(c.Sources)
@@ -316,7 +316,7 @@ func TestForkIsSummarized(t *testing.T) {
 }
 
 // The shares of a fork follow its own schedule at the number of tokens that were taken before it.
-func TestForkTakesItsSchedule(t *testing.T) {
+func TestForkSources_FollowsOwnSchedule(t *testing.T) {
 	c, w, s := grandMixture()
 	w.ends(t)
 	next := c
@@ -334,7 +334,7 @@ func TestForkTakesItsSchedule(t *testing.T) {
 }
 
 // Find in a fork returns the rows of the fork's steps, whatever epochs of the document were planned before.
-func TestForkFinds(t *testing.T) {
+func TestFind_InForkReturnsItsRows(t *testing.T) {
 	_, w, s := grandMixture()
 	w.ends(t)
 	fork := w.forksAt(t, s, 25, w.config)
@@ -368,7 +368,7 @@ func TestForkFinds(t *testing.T) {
 
 // A fork needs the documents of its steps and later ones. It can be created, and serves its steps, after all other
 // documents are purged.
-func TestForkOfReleasedDocuments(t *testing.T) {
+func TestForkSources_WorksAfterPurge(t *testing.T) {
 	c := mixedConfig()
 	c.Steps.Rows, c.Mix = 1, mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}
 	w, s := mixed(c, "code", "math", "web")
@@ -415,7 +415,7 @@ func TestForkOfReleasedDocuments(t *testing.T) {
 }
 
 // A run whose sources are all sealed and empty ends immediately, also after a restart.
-func TestARunOfEmptySourcesEnds(t *testing.T) {
+func TestEnd_SealedEmptySourcesEndImmediately(t *testing.T) {
 	c := config("bfd")
 	c.Sources = sources(map[string]float64{"code": 1, "web": 1})
 	w, s := mixed(c, "code", "web")
@@ -430,7 +430,7 @@ func TestARunOfEmptySourcesEnds(t *testing.T) {
 }
 
 // A fork plans what its parent dropped at the end, after the same steps.
-func TestForkPlansWhatWasDropped(t *testing.T) {
+func TestForkSources_PlansDroppedRemainder(t *testing.T) {
 	c := mixedConfig()
 	c.Steps.Last, c.Steps.Rows, c.Mix = runconfig.LastDrop, 7, mixture.Mix{OnDry: mixture.DryWait, End: mixture.EndAll}
 	w, s := mixed(c, "code", "math", "web")
@@ -483,7 +483,7 @@ func TestFork_AddsSources(t *testing.T) {
 	}
 }
 
-func TestForkSourcesRefuses(t *testing.T) {
+func TestForkSources_RefusesInvalidConfigurations(t *testing.T) {
 	c, w, s := grandMixture()
 	w.config.Documents.Meta = map[string]string{"year": runconfig.MetaInt64}
 	c.Documents.Meta = w.config.Documents.Meta

@@ -28,7 +28,7 @@ func (d lostHints) PackingHints(ctx context.Context, sequence uint64) ([]plan.Pa
 
 // A checkpoint is not used if hints of its buffered documents cannot be read again. An older checkpoint or the start
 // of the run is used, and the steps are the same. If the start is purged too, the run does not start.
-func TestRestartWithDocumentsGone(t *testing.T) {
+func TestHints_CheckpointNeedsHintsOfBufferedDocuments(t *testing.T) {
 	c := config("splice")
 	c.Packing.Pool = 20
 	serve := func(w *world) []*assembly.Batch {

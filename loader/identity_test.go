@@ -16,7 +16,7 @@ import (
 
 // A run refuses a document stream other than its own. The plan's references would name other documents, possibly of
 // equal lengths.
-func TestAnotherDocumentStreamIsRefused(t *testing.T) {
+func TestOpen_RefusesAnotherDocumentStream(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(1, 100)...)
 	run, stop := w.start(t)
@@ -53,7 +53,7 @@ func TestAnotherDocumentStreamIsRefused(t *testing.T) {
 }
 
 // An audit requires the run's tokenizer, because another one may produce as many tokens.
-func TestAuditComparesTheTokenizer(t *testing.T) {
+func TestAudit_RequiresTokenizerOfRun(t *testing.T) {
 	w, _ := audited(t, "bfd")
 	other := w.config.Tokenizer
 	other.Fingerprint = "g"
@@ -64,7 +64,7 @@ func TestAuditComparesTheTokenizer(t *testing.T) {
 }
 
 // If the run's stream is replaced, the run ends, and a waiting reader gets the cause.
-func TestAStreamThatIsReplacedEndsTheRun(t *testing.T) {
+func TestDocumentStream_ReplacementEndsRun(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(someLengths(1, 10)...)
 	run, stop := w.start(t)
@@ -88,7 +88,7 @@ func TestAStreamThatIsReplacedEndsTheRun(t *testing.T) {
 }
 
 // A problem of the stream is reported as long as it persists, and the run continues.
-func TestTroubleWithTheStreamIsTold(t *testing.T) {
+func TestDocumentStream_ProblemIsReportedWhileItLasts(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(someLengths(1, 200)...)
 	run, _ := w.start(t)

@@ -12,7 +12,7 @@ import (
 
 // A rank that joins and never reads blocks the other ranks of its job, and the purge, for Options.Silent and no
 // longer. A rank that waits for a step, or requests one now and then, is not idle.
-func TestARankThatNeverReads(t *testing.T) {
+func TestIdleReader_BlocksOthersUntilTimeout(t *testing.T) {
 	bubble(t, "never", func(t *testing.T) {
 		w, _ := purging(config("concat"))
 		w.options.StallTimeout, w.options.IdleReaderTimeout = 7*time.Second, time.Minute // their ends never coincide

@@ -42,7 +42,7 @@ func exact(t *testing.T, run *loader.Run) uint64 {
 }
 
 // A sealed run reports its exact number of steps, for every packing method and at every position.
-func TestLengthExact(t *testing.T) {
+func TestLength_ExactForSealedRun(t *testing.T) {
 	for name, c := range goldenRuns() {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(c)
@@ -94,7 +94,7 @@ func sealed(t *testing.T, w *world) {
 }
 
 // A forked run reports the exact number of its steps.
-func TestLengthOfAFork(t *testing.T) {
+func TestLength_ExactForFork(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(5, 400)...)
 	all := len(w.sealed(t))
@@ -170,7 +170,7 @@ func fillLong(s shelf) {
 	}
 }
 
-func TestLengthExactOfSources(t *testing.T) {
+func TestLength_ExactForSeveralSources(t *testing.T) {
 	for name, c := range mixtures() {
 		for _, before := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s/sealed before %v", name, before), func(t *testing.T) {
@@ -197,7 +197,7 @@ func TestLengthExactOfSources(t *testing.T) {
 
 // A control invalidates a measured length. No exact length is reported until it is measured again. A control during a
 // measurement cancels it.
-func TestLengthAfterAChange(t *testing.T) {
+func TestLength_ControlInvalidatesMeasurement(t *testing.T) {
 	c := mixedConfig()
 	c.Mix.End = mixture.EndFirst
 	w, s := mixed(c, "code", "math", "web")
@@ -281,7 +281,7 @@ func (d *gatedDocs) Refetch(ctx context.Context, sequences []uint64, f func(docu
 }
 
 // A run without an end reports that, and an open run names its open sources. Neither is measured.
-func TestLengthNotExact(t *testing.T) {
+func TestLength_NotExactWithoutEnd(t *testing.T) {
 	c := mixedConfig()
 	c.Sources["math"] = mixture.Source{Weight: 1, Epochs: mixture.Forever, Block: 2}
 	w, s := mixed(c, "code", "math", "web")
@@ -336,7 +336,7 @@ func TestLengthNotExact(t *testing.T) {
 func errOf[T any](_ T, err error) error { return err }
 
 // A run that keeps up with a growing stream reports the length that it would have if it ended now, and updates it.
-func TestLengthOfAGrowingStream(t *testing.T) {
+func TestLength_UpdatedForGrowingStream(t *testing.T) {
 	for name, c := range map[string]runconfig.Config{"one": config("bfd"), "several": mixedConfig()} {
 		w, s := mixed(c, "code", "math", "web")
 		streams := []*memDocs{s["code"], s["math"], s["web"]}
@@ -377,7 +377,7 @@ func TestLengthOfAGrowingStream(t *testing.T) {
 }
 
 // At the beginning, when many documents arrive, estimates follow quickly; later they are rare.
-func TestLengthSoon(t *testing.T) {
+func TestLength_FirstEstimatesFollowQuickly(t *testing.T) {
 	bubble(t, "soon", func(t *testing.T) {
 		w := newWorld(config("bfd"))
 		w.options.ForecastInterval = time.Hour
@@ -396,7 +396,7 @@ func TestLengthSoon(t *testing.T) {
 
 // An estimate is at least the number of planned steps, even if few documents were published since and no new estimate
 // was made.
-func TestLengthIsNotBehindThePlan(t *testing.T) {
+func TestLength_AtLeastPlannedSteps(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.options.ForecastInterval = time.Hour
 	w.docs.lengths(slices.Repeat([]int{8}, 4000)...) // 500 steps
@@ -411,7 +411,7 @@ func TestLengthIsNotBehindThePlan(t *testing.T) {
 }
 
 // Documents published after an estimate cause a new one soon, however rare estimates are.
-func TestLengthGrowsWithTheStream(t *testing.T) {
+func TestLength_NewDocumentsTriggerEstimate(t *testing.T) {
 	bubble(t, "grows", func(t *testing.T) {
 		w := newWorld(config("bfd"))
 		w.options.ForecastInterval = time.Hour
@@ -432,7 +432,7 @@ func TestLengthGrowsWithTheStream(t *testing.T) {
 }
 
 // A follower reports the leader's length, and requests a measurement from the leader.
-func TestLengthAtAFollower(t *testing.T) {
+func TestLength_FollowerReportsLengthOfLeader(t *testing.T) {
 	w, company := newWorld(config("bfd")), newCompany()
 	w.measured()
 	w.options.MeasureTokens = 0
@@ -455,7 +455,7 @@ func TestLengthAtAFollower(t *testing.T) {
 // The true length is within the error of an estimate in 19 of 20 cases, and the error is small enough to be useful.
 // The samples are a small part of the documents, the simulated part of the run is small, and later documents are
 // longer.
-func TestLengthEstimate(t *testing.T) {
+func TestLength_EstimateIsWithinItsError(t *testing.T) {
 	defer loader.Effort(600, 1500)()
 	seeds := testscale.Of(6, 40)
 	missed, worst := map[string]int{}, map[string]float64{}

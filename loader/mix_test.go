@@ -121,7 +121,7 @@ func shares(batches []*assembly.Batch) map[int]int {
 
 // A run of several sources that is restarted after any number of steps continues the same plan. It does not depend on
 // the checkpoints, or on the order in which documents of the sources arrive.
-func TestMixedRestartAnywhere(t *testing.T) {
+func TestMix_RestartAnywhereContinuesSamePlan(t *testing.T) {
 	w, s := mixed(mixedConfig(), "code", "math", "web")
 	fill(s)
 	run, stop := w.start(t)
@@ -174,7 +174,7 @@ func TestMixedRestartAnywhere(t *testing.T) {
 }
 
 // Changes of the mixture during a run (weights, a source added, removed or sealed) replay to the same plan.
-func TestMixedChanges(t *testing.T) {
+func TestMix_ChangesReplayToSamePlan(t *testing.T) {
 	c := config("bfd")
 	c.Sources = sources(map[string]float64{"code": 1, "web": 1})
 	w, s := mixed(c, "code", "web", "forum")
@@ -269,7 +269,7 @@ func TestMixedChanges(t *testing.T) {
 }
 
 // A run begins with the document that each source's Start selects.
-func TestMixedStart(t *testing.T) {
+func TestMix_SourcesBeginAtConfiguredStart(t *testing.T) {
 	c := config("concat")
 	c.Sources = sources(map[string]float64{"first": 1, "new": 1, "sequence": 1, "time": 1})
 	for name, start := range map[string]string{"new": "new", "sequence": "7", "time": "2026-01-01T00:00:05Z"} {
@@ -310,7 +310,7 @@ func TestMixedStart(t *testing.T) {
 }
 
 // A daemon and an audit refuse a plan with documents that a source no longer holds.
-func TestMixedDocumentsLost(t *testing.T) {
+func TestMix_RefusesPlanWithLostDocuments(t *testing.T) {
 	bubble(t, "lost", func(t *testing.T) {
 		w, s := mixed(mixedConfig(), "code", "math", "web")
 		fill(s)
@@ -333,7 +333,7 @@ func TestMixedDocumentsLost(t *testing.T) {
 }
 
 // A reader that waits for a source without documents gets that source's name.
-func TestMixedDry(t *testing.T) {
+func TestMix_StallNamesDrySource(t *testing.T) {
 	bubble(t, "wait", func(t *testing.T) {
 		c := config("bfd")
 		c.Sources = sources(map[string]float64{"code": 1, "web": 1})
@@ -383,7 +383,7 @@ func TestMixedDry(t *testing.T) {
 
 // A source whose stream is sealed before the run begins is shuffled. A source whose stream is sealed during the run
 // ends there.
-func TestMixedSealedStreams(t *testing.T) {
+func TestMix_SealedSourcesAreShuffledOrEnd(t *testing.T) {
 	bubble(t, "sealed", func(t *testing.T) {
 		w, s := mixed(mixedConfig(), "code", "math", "web")
 		fill(s)
@@ -420,7 +420,7 @@ func TestMixedSealedStreams(t *testing.T) {
 
 // Documents of each source are purged when no step and no restart needs them. Documents of a source with further
 // epochs are kept.
-func TestMixedRelease(t *testing.T) {
+func TestMix_PurgesDocumentsOfEachSource(t *testing.T) {
 	bubble(t, "release", func(t *testing.T) {
 		c := mixedConfig()
 		c.Steps.Rows = 1
@@ -462,7 +462,7 @@ func TestMixedRelease(t *testing.T) {
 
 // Steps with purged documents of an added source cannot be read, even if the documents of the original sources are
 // present.
-func TestMixedReleaseOfAnAddedSource(t *testing.T) {
+func TestMix_PurgeOfAddedSourceBlocksItsSteps(t *testing.T) {
 	bubble(t, "release", func(t *testing.T) {
 		c := mixedConfig()
 		c.Steps.Rows = 1
@@ -495,7 +495,7 @@ func TestMixedReleaseOfAnAddedSource(t *testing.T) {
 }
 
 // A source that is paused when its end is found resumes with its next epoch, even if that is read immediately.
-func TestMixedRestBeforeAnotherEpoch(t *testing.T) {
+func TestMix_PausedSourceResumesWithNextEpoch(t *testing.T) {
 	bubble(t, "rest", func(t *testing.T) {
 		c := config("bfd")
 		c.Sources = map[string]mixture.Source{"math": {Weight: 1, Epochs: 3, Block: 2}, "web": {Weight: 1, Epochs: 1}}
@@ -526,7 +526,7 @@ func TestMixedRestBeforeAnotherEpoch(t *testing.T) {
 }
 
 // Documents whose hints a restart needs are retained, even if only a source with its own packing needs them.
-func TestMixedReleaseOfRelated(t *testing.T) {
+func TestMix_RetainsDocumentsOfNeededHints(t *testing.T) {
 	bubble(t, "release", func(t *testing.T) {
 		c := mixedConfig()
 		c.Sources["math"] = mixture.Source{Weight: 1, Epochs: 1}
@@ -566,7 +566,7 @@ func TestMixedReleaseOfRelated(t *testing.T) {
 
 // Uncommitted steps stay readable when a source is added to a run of one source. They did not need the documents
 // purged before.
-func TestMix_AddAfterAPurgeReleasesNoFurtherStep(t *testing.T) {
+func TestMix_AddAfterPurgeKeepsUncommittedSteps(t *testing.T) {
 	bubble(t, "add", func(t *testing.T) {
 		c := config("bfd")
 		c.Sources = sources(map[string]float64{"code": 1})
@@ -626,7 +626,7 @@ func TestMix_AddAfterAPurgeReleasesNoFurtherStep(t *testing.T) {
 // A change of the mixture that is recorded while documents are buffered takes effect after these documents. A
 // restarted daemon replays to that position before it accepts the next change, even without readers. So the changes
 // keep their order, and each is validated against the mixture of the changes before it.
-func TestMixedChangesBehindTheLastStep(t *testing.T) {
+func TestMix_ChangesAfterLastStepKeepTheirOrder(t *testing.T) {
 	for _, checkpoint := range []int{0, 1} {
 		bubble(t, fmt.Sprint("checkpoint every ", checkpoint), func(t *testing.T) {
 			c := config("bfd")

@@ -34,7 +34,7 @@ func weightsOf(pairs ...any) mixture.Change {
 }
 
 // Changes in quick succession keep what the changes before them set, through the leader and through a follower.
-func TestMix_CompletesWeightsWhereItIsRecorded(t *testing.T) {
+func TestMix_CompletesWeightsWhenRecorded(t *testing.T) {
 	w, _ := mixedCodeAndWeb(900)
 	company := newCompany()
 	runs := make([]*loader.Run, 2)

@@ -20,7 +20,7 @@ import (
 
 // Documents of the previous epoch are no duplicates in the next one, even if the source's end is found after all of
 // it has been read.
-func TestDuplicatesOfAnEpoch(t *testing.T) {
+func TestDedupe_EarlierEpochIsNoDuplicate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
 		c.Documents.Dedupe = 1000
@@ -43,7 +43,7 @@ func TestDuplicatesOfAnEpoch(t *testing.T) {
 }
 
 // A run that ends with its first source stays as it is, whatever is sealed at that moment and later.
-func TestSealBehindTheEnd(t *testing.T) {
+func TestSeal_AfterEndChangesNothing(t *testing.T) {
 	c := config("concat")
 	c.Mix.End = mixture.EndFirst
 	c.Sources = sources(map[string]float64{"a": 1, "b": 1, "c": 1})
@@ -114,7 +114,7 @@ func (s slowSource) Next(ctx context.Context) ([]document.Document, error) {
 
 // A checkpoint is not used if it covers documents beyond a change of the mixture. A later daemon recorded the change
 // because it did not use the checkpoint.
-func TestCheckpointBeyondAChange(t *testing.T) {
+func TestCheckpoint_NotUsedBeyondMixtureChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
 		c.Packing.Buckets, c.Packing.Atom = []int{4000}, 1 // no step is completed
@@ -156,7 +156,7 @@ func TestCheckpointBeyondAChange(t *testing.T) {
 }
 
 // A source that was added through one daemon can immediately be sealed through another.
-func TestSealASourceThroughAnotherDaemon(t *testing.T) {
+func TestSealSource_ThroughAnotherDaemon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
 		c.Sources = sources(map[string]float64{"a": 1})
@@ -183,7 +183,7 @@ func TestSealASourceThroughAnotherDaemon(t *testing.T) {
 }
 
 // Sealing a source waits for the run to begin, and reports why it has not begun.
-func TestSealASourceBeforeTheRun(t *testing.T) {
+func TestSealSource_WaitsForRunToBegin(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
 		c.Sources = sources(map[string]float64{"a": 1})
@@ -216,7 +216,7 @@ func (f forgetful) Request(ctx context.Context, question []byte) ([]byte, error)
 
 // A change whose response is lost is requested again, recorded once, and answered with the step before which it took
 // effect.
-func TestMixWhoseAnswerIsLost(t *testing.T) {
+func TestMix_LostResponseIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := config("concat")
 		c.Sources = sources(map[string]float64{"a": 1})

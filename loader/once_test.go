@@ -50,7 +50,7 @@ func mixedCodeAndWeb(documents int) (*world, shelf) {
 // A resumed trainer repeats its earlier requests, here with other weights, to the same daemon and to a restarted one.
 // Each response states the change in the plan and its step, and the plan stays the same. A request that was not made
 // before is recorded, even if a later decision is in the plan.
-func TestAChangeIsMadeOnce(t *testing.T) {
+func TestMixIdempotent_RepeatedRequestsChangeOnce(t *testing.T) {
 	w, s := mixedCodeAndWeb(900)
 	run, stop := w.start(t)
 	begin, err := changeOnce(t, run, codeAndWeb(0.5), 0, "")
@@ -111,7 +111,7 @@ func TestAChangeIsMadeOnce(t *testing.T) {
 
 // Several daemons receive requests for one decision concurrently, during failovers. One of them is recorded, and all
 // responses state it.
-func TestOneOfManyDecides(t *testing.T) {
+func TestMixIdempotent_ConcurrentRequestsRecordOne(t *testing.T) {
 	w, _ := mixedCodeAndWeb(2000)
 	company := newCompany()
 	w.options.StallTimeout = 20 * time.Second
@@ -152,7 +152,7 @@ func TestOneOfManyDecides(t *testing.T) {
 
 // A change whose response is lost with its leader is requested again from the next leader, which finds it in the
 // plan.
-func TestALostAnswerIsNoSecondChange(t *testing.T) {
+func TestMixIdempotent_LostResponseIsNoSecondChange(t *testing.T) {
 	w, _ := mixedCodeAndWeb(2000)
 	company := newCompany()
 	w.options.StallTimeout = 20 * time.Second

@@ -35,7 +35,7 @@ func (k *kept) count(s string) int {
 
 // A run whose retriever finds no hints in a full pool of documents logs a warning with the remedy, once per start. A
 // run with hints in a single document does not. The method's counts are the same after a restart.
-func TestWarnsOfSilentDocuments(t *testing.T) {
+func TestHints_WarnsOfDocumentsWithoutHints(t *testing.T) {
 	const silence = "no document has retrieval hints"
 	for retriever, header := range map[string]string{"repo": "Loaderd-Path", "dense": "Loaderd-Embedding"} {
 		for _, says := range []bool{false, true} {

@@ -107,7 +107,7 @@ func (d *rangedDocs) call(t *testing.T) []uint64 {
 
 // Documents that the ranks of a world need are read once, in stream order and in one request, before ranks request
 // them.
-func TestDocumentsAreReadAheadOnce(t *testing.T) {
+func TestPrefetch_ReadsDocumentsOnceInOrder(t *testing.T) {
 	w, docs, want := written(t, 600)
 	run, _ := w.start(t)
 	join(t, run, state.RankID{World: 1}, 0)
@@ -139,7 +139,7 @@ func TestDocumentsAreReadAheadOnce(t *testing.T) {
 	}
 }
 
-func TestNothingIsReadAheadOfAReaderThatHasGone(t *testing.T) {
+func TestPrefetch_StopsForClosedReader(t *testing.T) {
 	w, docs, want := written(t, 3000)
 	run, _ := w.start(t)
 	r := join(t, run, state.RankID{World: 1}, 0)
@@ -163,7 +163,7 @@ func TestNothingIsReadAheadOfAReaderThatHasGone(t *testing.T) {
 	}
 }
 
-func TestReadingAheadIsBounded(t *testing.T) {
+func TestPrefetch_BoundedByCache(t *testing.T) {
 	w, docs, _ := written(t, 600)
 	w.options.CacheBytes = 8 << 10
 	run, _ := w.start(t)
@@ -179,7 +179,7 @@ func TestReadingAheadIsBounded(t *testing.T) {
 }
 
 // The step that needs a lost document fails, and no step before it does.
-func TestALostDocumentFailsAtItsStep(t *testing.T) {
+func TestPrefetch_LostDocumentFailsAtItsStep(t *testing.T) {
 	w, docs, want := written(t, 600)
 	docs.gone = want[20].Pieces[0][0].Doc
 	first := slices.IndexFunc(want, func(b *assembly.Batch) bool {

@@ -30,7 +30,7 @@ func (w *world) first() uint64 {
 }
 
 // The documents of committed steps are purged. All other steps, also after restarts, are those of an undisturbed run.
-func TestCommittedDocumentsArePurged(t *testing.T) {
+func TestRetention_PurgesCommittedDocuments(t *testing.T) {
 	lengths := someLengths(9, 600)
 	reference := newWorld(config("bfd"))
 	reference.docs.lengths(lengths...)
@@ -97,7 +97,7 @@ func TestCommittedDocumentsArePurged(t *testing.T) {
 
 // The end of a run is stored with its low watermark once it is decided. It is stored again after each restart, whether
 // or not the plan has reached the end.
-func TestTheEndIsTold(t *testing.T) {
+func TestRetention_EndIsStoredWithLowWatermark(t *testing.T) {
 	w, lowWatermarks := purging(config("bucket"))
 	w.docs.lengths(someLengths(3, 600)...)
 	run, stop := w.start(t)
@@ -131,7 +131,7 @@ func TestTheEndIsTold(t *testing.T) {
 
 // A process that is killed long after its only checkpoint restarts, whatever was purged. With splice it reads the
 // packing hints of the documents that were buffered then.
-func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
+func TestRetention_KeepsDocumentsOfCheckpoint(t *testing.T) {
 	c := config("splice")
 	c.Packing.Pool, c.Packing.MaxAge, c.Shuffle.Window = 40, 80, 0
 	w, _ := purging(c)
@@ -162,7 +162,7 @@ func TestWhatACheckpointRefersToIsNotPurged(t *testing.T) {
 }
 
 // Documents that a job, a reader or a restart may request are not purged.
-func TestWhatMayBeAskedForIsNotPurged(t *testing.T) {
+func TestRetention_KeepsDocumentsOfJobsReadersAndRestarts(t *testing.T) {
 	for name, hold := range map[string]func(t *testing.T, run *loader.Run, w *world){
 		"nobody": nil,
 		"another job": func(t *testing.T, run *loader.Run, _ *world) {

@@ -63,7 +63,7 @@ func (w *world) flushAt() int {
 
 // A plan whose end was lost could lose a control and be planned differently than it was served. It is refused,
 // because checkpoints show that it was longer.
-func TestATruncatedPlanIsRefused(t *testing.T) {
+func TestPlanTruncated_IsRefused(t *testing.T) {
 	w, _ := flushed(t)
 	whole := len(w.plan.records)
 	for _, left := range []int{whole - 1, w.flushAt() - 1, 1} {
@@ -81,7 +81,7 @@ func TestATruncatedPlanIsRefused(t *testing.T) {
 }
 
 // Checkpoints of an earlier run of the same name do not make a fork's or a copy's plan truncated.
-func TestAForkForgetsOldCheckpoints(t *testing.T) {
+func TestPlanTruncated_ForkIgnoresOldCheckpoints(t *testing.T) {
 	w, _ := flushed(t)
 	next := newWorld(w.config)
 	next.docs = w.docs
@@ -99,7 +99,7 @@ func TestAForkForgetsOldCheckpoints(t *testing.T) {
 }
 
 // Records at impossible positions are refused by every reader of the plan that reads them.
-func TestRecordsOutOfPlaceAreRefused(t *testing.T) {
+func TestPlan_RefusesRecordsOutOfPlace(t *testing.T) {
 	sealed := func(t *testing.T) *world {
 		w, _ := audited(t, "bfd")
 		clear(w.checkpoints.data)
@@ -167,7 +167,7 @@ func repaired(t *testing.T, w *world, d maintenance.Damage) *world {
 
 // A damaged plan is copied up to the damage. A run that continues with the copy plans the same steps, unless a
 // control was lost, which is reported.
-func TestRepair(t *testing.T) {
+func TestRepair_CopiesPlanUpToDamage(t *testing.T) {
 	for name, c := range map[string]struct {
 		damage func(w *world)
 		same   bool
@@ -239,7 +239,7 @@ func TestRepair(t *testing.T) {
 }
 
 // An incomplete copy is not started, and the same command completes it.
-func TestABrokenOffRepairIsFinished(t *testing.T) {
+func TestRepair_CompletesInterruptedCopy(t *testing.T) {
 	w, _ := flushed(t)
 	w.plan.records[20] = nil
 	d, err := maintenance.Inspect(t.Context(), w.plan, w.checkpoints, 0)

@@ -13,7 +13,7 @@ import (
 
 // A job that reads retains its documents until it commits, whatever other jobs have committed before. Without readers
 // it does so for Options.Silent.
-func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
+func TestRetention_JobRetainsUntilItCommits(t *testing.T) {
 	late := state.RankID{Job: "late", World: 1}
 	// begin makes a run of which job late reads 20 steps and another job reads and commits 40.
 	begin := func(t *testing.T) (w *world, run *loader.Run, stop func() error, r *follower.Reader) {
@@ -109,7 +109,7 @@ func TestRelease_JobRetainsUntilItCommits(t *testing.T) {
 }
 
 // A job retains its documents after its daemon stops, until it reads from another daemon and commits.
-func TestRelease_JobRetainsBeyondItsDaemon(t *testing.T) {
+func TestRetention_JobRetainsAfterItsDaemonStops(t *testing.T) {
 	bubble(t, "stops", func(t *testing.T) {
 		w, _ := purging(config("bfd"))
 		company := newCompany()
@@ -175,7 +175,7 @@ func TestRun_ReportsAfterRestartCountAsSent(t *testing.T) {
 }
 
 // All daemons report how many steps each job was sent, also after the job's readers have closed.
-func TestRun_SentOfJobs(t *testing.T) {
+func TestRun_ReportsStepsSentPerJob(t *testing.T) {
 	w, company := newWorld(config("concat")), newCompany()
 	w.options.StallTimeout = 10 * time.Second
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)

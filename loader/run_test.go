@@ -34,7 +34,7 @@ var atoms = []struct {
 }{{"concat", 1}, {"concat", 0.25}, {"concat", 2}, {"bfd", 1}, {"bfd", 0.5}, {"bfd", 4}, {"pad", 1}, {"pad", 0.5},
 	{"pad", 2}}
 
-func TestEveryTokenArrivesOnce(t *testing.T) {
+func TestRun_EveryTokenArrivesOnce(t *testing.T) {
 	for _, atom := range atoms {
 		for _, world := range []int{1, 2, 4} {
 			t.Run(fmt.Sprintf("%s/%v/%d", atom.method, atom.rows, world), func(t *testing.T) {
@@ -168,7 +168,7 @@ func checkLoss(t *testing.T, b *assembly.Batch, repeats []plan.Repeat) {
 }
 
 // A run that is restarted after any number of steps continues the same plan, with and without checkpoints.
-func TestRestartAnywhere(t *testing.T) {
+func TestRun_RestartAnywhereContinuesSamePlan(t *testing.T) {
 	for _, atom := range atoms {
 		lengths := someLengths(5, 160)
 		c := config(atom.method)
@@ -215,7 +215,7 @@ func TestRestartAnywhere(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
+func TestRun_RefusesInvalidJoinsAndCommits(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 	run, stop := w.start(t)
@@ -253,7 +253,7 @@ func TestRefusals(t *testing.T) {
 	eventually(t, func() bool { return run.Info().Committed == 3 })
 }
 
-func TestAnotherConfigurationIsRefused(t *testing.T) {
+func TestOpen_RefusesAnotherConfiguration(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 	_, stop := w.start(t)
@@ -267,7 +267,7 @@ func TestAnotherConfigurationIsRefused(t *testing.T) {
 }
 
 // A replay that contradicts the log stops the run, with both versions in the error.
-func TestReplayFindsAChangedDocument(t *testing.T) {
+func TestReplay_DetectsChangedDocument(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{10}, 60)...)
 	run, stop := w.start(t)
@@ -289,7 +289,7 @@ func TestReplayFindsAChangedDocument(t *testing.T) {
 }
 
 // Of two planners of one run, one appends; the other gets an error and stops.
-func TestDeposedPlannerStops(t *testing.T) {
+func TestLeader_OnlyOneOfTwoPlannersAppends(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 400)...)
 	type outcome struct {
@@ -337,7 +337,7 @@ func TestDeposedPlannerStops(t *testing.T) {
 	}
 }
 
-func TestSmallCacheFetchesAgain(t *testing.T) {
+func TestCache_SmallCacheRefetchesDocuments(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.options.CacheBytes = 1
 	w.docs.lengths(someLengths(3, 200)...)
@@ -355,7 +355,7 @@ func TestSmallCacheFetchesAgain(t *testing.T) {
 
 // Join after the last step returns the end, and Join beyond that fails. Otherwise a trainer that resumes on the wrong
 // run would take its training for complete.
-func TestJoinBehindTheEnd(t *testing.T) {
+func TestJoin_AfterLastStepReturnsEnd(t *testing.T) {
 	w := newWorld(config("concat"))
 	w.docs.lengths(slices.Repeat([]int{16}, 40)...)
 	run, _ := w.start(t)
@@ -371,7 +371,7 @@ func TestJoinBehindTheEnd(t *testing.T) {
 	}
 }
 
-func TestSkippedAndDuplicateDocuments(t *testing.T) {
+func TestDedupe_SkippedAndDuplicateDocumentsAreCounted(t *testing.T) {
 	w := newWorld(config("concat"))
 	doc := func(id uint64, skip plan.Skip) document.Document {
 		d := document.Document{ID: id, Skip: skip}

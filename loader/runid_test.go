@@ -42,7 +42,7 @@ func unsealed(t *testing.T, records [][]byte) [][]byte {
 }
 
 // A run that is deleted and restarted over the same documents differs only in the id in its header.
-func TestARunIsTheSameButForItsID(t *testing.T) {
+func TestRunID_RestartedRunDiffersOnlyInID(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(2, 120)...)
 	first, id := lived(t, w)
@@ -72,7 +72,7 @@ func TestARunIsTheSameButForItsID(t *testing.T) {
 }
 
 // A process that has not read the plan reports no id. An id that it generates may not be the run's.
-func TestARunThatHasNotBegunHasNoID(t *testing.T) {
+func TestRunID_UnknownBeforePlanIsRead(t *testing.T) {
 	w := newWorld(config("bfd"))
 	run, err := w.open(t)
 	if err != nil {
@@ -84,7 +84,7 @@ func TestARunThatHasNotBegunHasNoID(t *testing.T) {
 }
 
 // A fork has its own id and names its parent's; a repaired copy has the id of the original run.
-func TestIDsOfForksAndCopies(t *testing.T) {
+func TestRunID_NewForForksKeptForRepairs(t *testing.T) {
 	w, _ := flushed(t)
 	h, old, err := w.fork(t, 4, "next", w.config)
 	if err != nil || h.ID == old.ID || len(h.ID) != 32 || h.Parent.ID != old.ID || len(old.ID) != 32 {

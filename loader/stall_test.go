@@ -95,7 +95,7 @@ func bubble(t *testing.T, name string, test func(*testing.T)) {
 }
 
 // Whatever blocks, a reader and a request get the cause in time.
-func TestNothingWaitsWithoutACause(t *testing.T) {
+func TestStall_ReadersAndRequestsGetCause(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		docs    oddDocs
@@ -213,7 +213,7 @@ func TestStall_SecondSourceCannotBeOpened(t *testing.T) {
 
 // A document stream that ends before the plan's documents is a different stream. The run reports that when it reaches
 // the end, and does not wait for documents.
-func TestDocumentStreamShorterThanThePlan(t *testing.T) {
+func TestDocumentStream_ShorterThanPlanIsRefused(t *testing.T) {
 	for _, control := range []bool{false, true} {
 		w := planned(t)
 		if control {
@@ -241,7 +241,7 @@ func TestDocumentStreamShorterThanThePlan(t *testing.T) {
 	}
 }
 
-func TestStallNamesTheCause(t *testing.T) {
+func TestStall_NamesCause(t *testing.T) {
 	bubble(t, "source dry", func(t *testing.T) {
 		w := newWorld(config("concat"))
 		w.options.StallTimeout = 2 * time.Second

@@ -7,7 +7,7 @@ import (
 )
 
 // Stock returns the state of the streams of a run's sources.
-func TestStock(t *testing.T) {
+func TestStreamStates_OfSources(t *testing.T) {
 	w, s := mixed(mixedConfig(), "code", "math", "web")
 	fill(s)
 	s["math"].sealed = true

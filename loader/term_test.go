@@ -38,7 +38,7 @@ func (w *world) terms() (at []uint64, who []string) {
 }
 
 // Each term begins with a term record, after all records of the plan including its end.
-func TestEveryLeadIsATermOfThePlan(t *testing.T) {
+func TestTerm_BeginsWithTermRecord(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(3, 60)...)
 	var want []string
@@ -74,7 +74,7 @@ func TestEveryLeadIsATermOfThePlan(t *testing.T) {
 }
 
 // A new leader deposes the previous leader, even if the new one has nothing to append.
-func TestATermDeposesTheLeaderBefore(t *testing.T) {
+func TestTerm_NewLeaderReplacesPrevious(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(3, 200)...)
 	first, stopFirst := w.start(t)
@@ -98,7 +98,7 @@ func TestATermDeposesTheLeaderBefore(t *testing.T) {
 
 // A leader that waits at its Ahead limit while another leader continues, and is stopped later, stores and deletes
 // nothing.
-func TestALeaderThatIsStoppedLate(t *testing.T) {
+func TestTerm_LateStoppedLeaderStoresNothing(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(someLengths(3, 2000)...)
 	first, stopFirst := w.start(t)
@@ -118,7 +118,7 @@ func TestALeaderThatIsStoppedLate(t *testing.T) {
 }
 
 // Every sign of another leader ends the term with that reason.
-func TestADeposedLeaderEnds(t *testing.T) {
+func TestTerm_EndsOnSignOfAnotherLeader(t *testing.T) {
 	for name, act := range map[string]func(t *testing.T, run *loader.Run, w *world, lowWatermarks *memLowWatermarks){
 		"a checkpoint": func(t *testing.T, run *loader.Run, w *world, _ *memLowWatermarks) {
 			if _, err := w.checkpoints.Claim(t.Context(), 1000, false); err != nil {
@@ -175,7 +175,7 @@ type emptyLog struct{ *memLog }
 func (emptyLog) Last(context.Context) (uint64, error) { return 0, nil }
 
 // A process that takes an existing run for a new one does not change it.
-func TestARunThatIsTakenForANewOne(t *testing.T) {
+func TestOpen_ExistingRunTakenForNewIsNotChanged(t *testing.T) {
 	w, lowWatermarks := purging(config("bfd"))
 	edges := w.edges
 	w.docs.lengths(someLengths(3, 400)...)
@@ -207,7 +207,7 @@ func TestARunThatIsTakenForANewOne(t *testing.T) {
 }
 
 // A new term starts from what another process has stored and purged since the run was opened.
-func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
+func TestTerm_BeginsWithCurrentState(t *testing.T) {
 	for _, sealed := range []bool{false, true} {
 		w, _ := purging(config("bfd"))
 		w.docs.lengths(someLengths(3, 600)...)
@@ -259,7 +259,7 @@ func TestALeadBeginsWithWhatIsThereByThen(t *testing.T) {
 
 // A run starts over the leftovers of an earlier plan of its name, and is killed at any of its first writes. The next
 // start succeeds and does not use the leftovers.
-func TestABeginningThatDies(t *testing.T) {
+func TestNewRun_SucceedsAfterKilledStart(t *testing.T) {
 	for left := range 5 {
 		for _, stored := range []bool{false, true} {
 			w := checkpointedEarly(t)

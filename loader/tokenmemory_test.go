@@ -37,7 +37,7 @@ func (s narrowSource) Next(ctx context.Context) ([]document.Document, error) {
 
 // While documents' memory is reused, ranks that read a step's batch after they requested the next one get the right
 // tokens. With the race detector, returned memory is overwritten.
-func TestTokensAreRightWhereMemoryIsUsedAgain(t *testing.T) {
+func TestTokenMemory_ReusedBuffersKeepTokensOfReaders(t *testing.T) {
 	c := config("bfd")
 	c.Packing.Buckets = []int{512}
 	w := newWorld(c)

@@ -92,7 +92,7 @@ func documents(n int) func(*world) {
 }
 
 // The verdict is one sentence, the same that a waiting reader gets as its cause.
-func TestVerdicts(t *testing.T) {
+func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 	judge(t, "nobody reads", documents(400), func(j judged) {
 		time.Sleep(2 * time.Second)
 		j.says(diagnosis.Waiting, "Waiting for ranks: 4 steps are planned ahead", diagnosis.LimitRanks)
@@ -335,7 +335,7 @@ func TestVerdicts(t *testing.T) {
 }
 
 // For a run with several sources, the sentence names the source that the run waits for.
-func TestVerdictOfSources(t *testing.T) {
+func TestVerdict_NamesSource(t *testing.T) {
 	bubble(t, "dry", func(t *testing.T) {
 		c := config("bfd")
 		c.Sources = sources(map[string]float64{"code": 1, "web": 1})

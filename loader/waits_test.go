@@ -101,7 +101,7 @@ func check(t *testing.T, log *lines, when string, want ...string) {
 
 // A wait is logged once after 10 seconds, again when its cause changes, once per minute if only its figures change,
 // and when it ends.
-func TestWaitsAreTold(t *testing.T) {
+func TestStallLog_LogsStartChangesAndEnd(t *testing.T) {
 	waiting(t, func(w *world, run *loader.Run, log *lines) {
 		time.Sleep(9*time.Second + 500*time.Millisecond)
 		check(t, log, "after 9 s")
@@ -131,7 +131,7 @@ func TestWaitsAreTold(t *testing.T) {
 }
 
 // No wait is logged without a waiting reader.
-func TestWaitsOfNobody(t *testing.T) {
+func TestStallLog_QuietWithoutReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, log := newWorld(config("concat")), &lines{words: "event=stall."}
 		w.edges = func(e *backend.Backends) { e.Log = slog.New(log) }

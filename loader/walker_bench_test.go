@@ -19,10 +19,10 @@ import (
 	"loaderd/stream/docstream"
 )
 
-// BenchmarkEpoch reads a sealed source of 40,000 documents from a real server and tokenizes them. Each document is 4
-// KB of Go source, about the size of a web page's text. It is read in stream order, as a live source is, and shuffled
-// in blocks.
-func BenchmarkEpoch(b *testing.B) {
+// BenchmarkEpochReader reads a sealed source of 40,000 documents from a real server and tokenizes them. Each document
+// is 4 KB of Go source, about the size of a web page's text. It is read in stream order, as a live source is, and
+// shuffled in blocks.
+func BenchmarkEpochReader(b *testing.B) {
 	const documents, size = 40000, 4000
 	srv := natstest.Start(b)
 	tokens, _, err := daemon.LoadTokenizer(settings.Default().Tokenizer)

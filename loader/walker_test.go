@@ -29,7 +29,7 @@ func (d *countedDocs) Refetch(ctx context.Context, sequences []uint64, f func(do
 
 // A shuffled epoch delivers each document once, in its order, with few requests. This holds if a group exceeds the
 // memory limit, and if servers do not respond immediately.
-func TestWalker(t *testing.T) {
+func TestEpochReader_DeliversEachDocumentOnce(t *testing.T) {
 	const documents = 20_000
 	shared := make([]int32, 4000)
 	d := &countedDocs{memDocs: newDocs()}
@@ -78,7 +78,7 @@ func (d pacedDocs) Refetch(ctx context.Context, sequences []uint64, f func(docum
 }
 
 // While documents of an epoch are received one by one, the status shows progress before the group is complete.
-func TestWalker_StatusHasTheTimeOfTheLastDocument(t *testing.T) {
+func TestEpochReader_StatusHasTimeOfLastDocument(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const documents, from = 40, 5
 		d := pacedDocs{newDocs()}

@@ -32,7 +32,7 @@ func (d cutDocs) State(ctx context.Context) (document.StreamState, error) {
 
 // During a network cut of 12 s a leader loses its lease, and its successor purges documents. After the cut, the
 // deposed daemon observes the purge before its lease reports the loss. It reports no lost documents.
-func TestLeader_DeposedBehindACutReportsNoLostDocuments(t *testing.T) {
+func TestLeader_PartitionedLeaderReportsNoLostDocuments(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _ := purging(config("concat"))
 		company := newCompany()

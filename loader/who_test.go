@@ -39,7 +39,7 @@ func sealedBy(t *testing.T, who string) (*world, []*assembly.Batch) {
 
 // The plan names the requester of a seal or flush, and audits and lists of runs show it. The steps do not depend on
 // the requester.
-func TestThePlanNamesWhoAsked(t *testing.T) {
+func TestRequester_IsRecordedInPlan(t *testing.T) {
 	nobody, want := sealedBy(t, "")
 	alice, have := sealedBy(t, "alice")
 	if !reflect.DeepEqual(have, want) {
@@ -83,7 +83,7 @@ func TestThePlanNamesWhoAsked(t *testing.T) {
 }
 
 // A name that a record cannot hold is refused, because the plan could not be read otherwise.
-func TestNamesThatNoRecordHas(t *testing.T) {
+func TestRequester_RefusesInvalidNames(t *testing.T) {
 	w := newWorld(config("bfd"))
 	w.docs.lengths(1, 2, 3)
 	run, stop := w.start(t)

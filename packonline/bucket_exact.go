@@ -7,7 +7,7 @@ package packonline
 //
 // Tight rows give the most rows, hence the fewest documents per row. The rests in a full row add up to at least one
 // unit. So the number of full rows is at most the sum of the rests of all pieces in units. Only tight rows reach that
-// bound (TestBucketRowsHaveABound).
+// bound (TestBucket_WholeUnitRowsAreBounded).
 //
 // With one length every full row is tight. With lengths that are not multiples of U the search is the same, but the
 // bound is not reached.

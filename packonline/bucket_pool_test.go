@@ -11,9 +11,9 @@ import (
 	"loaderd/packonline/similarity"
 )
 
-// TestStock compares a stock with a slice of the buffered pieces, for random sequences of adding, taking and putting
-// back.
-func TestStock(t *testing.T) {
+// TestIndexedPool_MatchesSlice compares a stock with a slice of the buffered pieces, for random sequences of adding,
+// taking and putting back.
+func TestIndexedPool_MatchesSlice(t *testing.T) {
 	for seed := range uint64(10) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		longest := 1 + r.Int32N(300)
@@ -101,8 +101,8 @@ func checkStock(t *testing.T, s *indexedPool, want []bufferedPiece) {
 	}
 }
 
-// TestTwo compares the search for a sum of two lengths with an exhaustive search.
-func TestTwo(t *testing.T) {
+// TestIndexedPool_PairSearchMatchesExhaustive compares the search for a sum of two lengths with an exhaustive search.
+func TestIndexedPool_PairSearchMatchesExhaustive(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		longest := 1 + r.Int32N(700)
@@ -130,10 +130,10 @@ func TestTwo(t *testing.T) {
 	}
 }
 
-// TestBucketWorkIsBounded counts the cost of searches (invariant 5 of bucket and of splice, which takes a piece for
+// TestBucket_WorkIsBounded counts the cost of searches (invariant 5 of bucket and of splice, which takes a piece for
 // every query). It uses lengths that never fill a row, lengths that fill one only with many pieces, and bounds that
 // force a search for every document.
-func TestBucketWorkIsBounded(t *testing.T) {
+func TestBucket_WorkIsBounded(t *testing.T) {
 	const documents = 1_500
 	// related to a third of the others: every query of splice has results, and every result is queried
 	kinds := []similarity.Hint{{Terms: []uint32{1<<8 | 255}}, {Terms: []uint32{2<<8 | 255}}, {Terms: []uint32{3<<8 | 255}}}
@@ -183,9 +183,9 @@ func TestBucketWorkIsBounded(t *testing.T) {
 	}
 }
 
-// TestHostileLengthsCostLittle checks that for all lengths, searches cost at most the credit of the documents, plus
-// one row that is tried when the credit is used up.
-func TestHostileLengthsCostLittle(t *testing.T) {
+// TestBucket_HostileLengthsCostAtMostCredit checks that for all lengths, searches cost at most the credit of the
+// documents, plus one row that is tried when the credit is used up.
+func TestBucket_HostileLengthsCostAtMostCredit(t *testing.T) {
 	for _, buckets := range [][]int{{2048}, {8192}, {2048, 3072}, {1024, 2048, 4096, 8192, 16384}} {
 		for _, x := range []struct{ pool, maxAge int }{{64, 0}, {256, 300}} {
 			documents := 300 + 2*x.pool

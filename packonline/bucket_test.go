@@ -35,9 +35,9 @@ func rests(in []int32, buckets []int) (most float64) {
 	return most
 }
 
-// TestBucketQuality checks the figures of bucket, including the final flush. The ledger checks ages, and that no
+// TestBucket_Quality checks the figures of bucket, including the final flush. The ledger checks ages, and that no
 // document that fits the longest row is split.
-func TestBucketQuality(t *testing.T) {
+func TestBucket_Quality(t *testing.T) {
 	logNormal := func(n int) []int32 { return lengths.LogNormal(n, 1) }
 	draw := func(n int, next func(r *rand.Rand, at float64) float64) []int32 {
 		r := rand.New(rand.NewPCG(7, 0))
@@ -104,9 +104,9 @@ func TestBucketQuality(t *testing.T) {
 	}
 }
 
-// TestBucketRowsHaveABound checks rows of whole units: the rests of the pieces and the padding add up to at least one
-// unit per row.
-func TestBucketRowsHaveABound(t *testing.T) {
+// TestBucket_WholeUnitRowsAreBounded checks rows of whole units: the rests of the pieces and the padding add up to at
+// least one unit per row.
+func TestBucket_WholeUnitRowsAreBounded(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 11))
 		unit := 2 + r.IntN(50)
@@ -128,9 +128,9 @@ func TestBucketRowsHaveABound(t *testing.T) {
 	}
 }
 
-// TestBucketPassesNoPieceBy checks a run without MaxAge, in which documents that complete each other keep leaving in
+// TestBucket_StarvesNoPiece checks a run without MaxAge, in which documents that complete each other keep leaving in
 // pairs. The other documents are emitted nevertheless.
-func TestBucketPassesNoPieceBy(t *testing.T) {
+func TestBucket_StarvesNoPiece(t *testing.T) {
 	const pool = 8
 	l, err := newLedger(bucketConfig([]int{100, 200}, pool, 0))
 	if err != nil {
@@ -156,8 +156,8 @@ func TestBucketPassesNoPieceBy(t *testing.T) {
 	}
 }
 
-// TestBucketRefusesImpossibleStates changes single bytes of valid states.
-func TestBucketRefusesImpossibleStates(t *testing.T) {
+// TestBucket_RefusesImpossibleStates changes single bytes of valid states.
+func TestBucket_RefusesImpossibleStates(t *testing.T) {
 	state := func(pool int, in ...int32) []byte {
 		p := newPacker(t, bucketConfig([]int{8, 16}, pool, 0))
 		var out packonline.Rows

@@ -2,10 +2,10 @@ package packonline
 
 import "testing"
 
-// TestPairGivesUp fills a pool with all lengths of 3n+1. The best sum below 30,000 is 29,999, and the search for the
-// last token would try all of the many longer pieces without success. One pair makes 30,000. It is found if it is
-// within maxPairSteps lengths of half of the requested sum.
-func TestPairGivesUp(t *testing.T) {
+// TestSortedPool_PairSearchIsBounded fills a pool with all lengths of 3n+1. The best sum below 30,000 is 29,999, and
+// the search for the last token would try all of the many longer pieces without success. One pair makes 30,000. It is
+// found if it is within maxPairSteps lengths of half of the requested sum.
+func TestSortedPool_PairSearchIsBounded(t *testing.T) {
 	const least, most = 29_900, 30_000
 	for _, x := range []struct {
 		longer int32 // longer piece of the pair that makes 30,000

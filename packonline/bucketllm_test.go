@@ -143,8 +143,8 @@ func describeSorted(length int32, pieces []packonline.Piece) string {
 	return fmt.Sprint(length, pieces)
 }
 
-// TestBucketLLMIsThePapersAlgorithm compares the method with the paper's algorithm row by row.
-func TestBucketLLMIsThePapersAlgorithm(t *testing.T) {
+// TestBucketLLM_MatchesPaper compares the method with the paper's algorithm row by row.
+func TestBucketLLM_MatchesPaper(t *testing.T) {
 	for _, method := range []string{"bucketllm", "bucketllm-v0"} {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
@@ -185,9 +185,9 @@ func TestBucketLLMIsThePapersAlgorithm(t *testing.T) {
 	}
 }
 
-// TestBucketLLMQuality checks that both variants are close to the paper's table 1, and measures the cost of a bound
+// TestBucketLLM_Quality checks that both variants are close to the paper's table 1, and measures the cost of a bound
 // on ages.
-func TestBucketLLMQuality(t *testing.T) {
+func TestBucketLLM_Quality(t *testing.T) {
 	in := lengths.LogNormal(1_000_000, 1)
 	for _, x := range []struct {
 		method                      string
@@ -225,9 +225,9 @@ func TestBucketLLMQuality(t *testing.T) {
 	}
 }
 
-// TestBucketLLMSeedOrdersRows checks that the seed only permutes pieces inside rows, and that they are not sorted
-// without a seed either.
-func TestBucketLLMSeedOrdersRows(t *testing.T) {
+// TestBucketLLM_SeedOnlyPermutesPieces checks that the seed only permutes pieces inside rows, and that they are not
+// sorted without a seed either.
+func TestBucketLLM_SeedOnlyPermutesPieces(t *testing.T) {
 	in := lengths.LogNormal(5000, 3)
 	run := func(seed uint64) (rows, sets []string, longestFirst int) {
 		p := newPacker(t, packonline.Config{Method: "bucketllm", Buckets: buckets16k, Atom: 1, Pool: 500, Seed: seed})
@@ -258,8 +258,8 @@ func TestBucketLLMSeedOrdersRows(t *testing.T) {
 	}
 }
 
-// TestBucketLLMRefusesImpossibleStates replaces the pieces of the state.
-func TestBucketLLMRefusesImpossibleStates(t *testing.T) {
+// TestBucketLLM_RefusesImpossibleStates replaces the pieces of the state.
+func TestBucketLLM_RefusesImpossibleStates(t *testing.T) {
 	c := packonline.Config{Method: "bucketllm", Buckets: []int{8, 16}, Atom: 1, Pool: 4, MaxAge: 9}
 	refuses(t, c, []int32{3, 5, 7}, []byte{20, 2, 6, 4, 2, 10, 4, 2, 14}, map[string]refusal{
 		"as it was":         {[]byte{20, 2, 6, 4, 2, 10, 4, 2, 14}, ""},

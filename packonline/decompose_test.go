@@ -10,9 +10,9 @@ import (
 	"loaderd/packonline"
 )
 
-// TestDecomposeIsTheBinarySplit compares the rows of each document with the binary digits of its length, and the rows
+// TestDecompose_IsBinarySplit compares the rows of each document with the binary digits of its length, and the rows
 // of tails with a separate concat of them.
-func TestDecomposeIsTheBinarySplit(t *testing.T) {
+func TestDecompose_IsBinarySplit(t *testing.T) {
 	for seed := range uint64(400) {
 		r := rand.New(rand.NewPCG(seed, 8))
 		c := randomConfig(r, "decompose")
@@ -68,8 +68,8 @@ func TestDecomposeIsTheBinarySplit(t *testing.T) {
 	}
 }
 
-// TestDecomposeRefuses checks that configurations without a binary split are rejected.
-func TestDecomposeRefuses(t *testing.T) {
+// TestDecompose_RefusesInvalidConfigurations checks that configurations without a binary split are rejected.
+func TestDecompose_RefusesInvalidConfigurations(t *testing.T) {
 	for name, x := range map[string]struct {
 		buckets []int
 		atom    float64
@@ -95,9 +95,9 @@ func TestDecomposeRefuses(t *testing.T) {
 	}
 }
 
-// TestDecomposeSplitsNearlyAll uses every power of two as a row length, so a document is only unsplit if its length
+// TestDecompose_SplitsNearlyAll uses every power of two as a row length, so a document is only unsplit if its length
 // is one of them. Table 1 of Beyond Fixed Length has 99.9 % split documents.
-func TestDecomposeSplitsNearlyAll(t *testing.T) {
+func TestDecompose_SplitsNearlyAll(t *testing.T) {
 	in := lengths.LogNormal(200_000, 1)
 	var whole int64
 	for _, n := range in {
@@ -121,7 +121,7 @@ func TestDecomposeSplitsNearlyAll(t *testing.T) {
 	}
 }
 
-func TestDecomposeRefusesImpossibleStates(t *testing.T) {
+func TestDecompose_RefusesImpossibleStates(t *testing.T) {
 	refuses(t, packonline.Config{Method: "decompose", Buckets: []int{8, 16}, Atom: 1, Pool: 1}, []int32{3, 18},
 		[]byte{20, 2, 6, 4, 2, 5, 16}, map[string]refusal{
 			"as it was":           {[]byte{20, 2, 6, 4, 2, 5, 16}, ""},

@@ -8,9 +8,9 @@ import (
 	"loaderd/packonline"
 )
 
-// BenchmarkHold packs a million log-normal lengths with and without a holdback. It calls Pending after every
+// BenchmarkHoldback packs a million log-normal lengths with and without a holdback. It calls Pending after every
 // document, as simulate does.
-func BenchmarkHold(b *testing.B) {
+func BenchmarkHoldback(b *testing.B) {
 	in := lengths.LogNormal(benchDocs, 1)
 	for _, x := range []struct {
 		name string

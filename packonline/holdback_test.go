@@ -18,9 +18,9 @@ func held(c packonline.Config, hold int) packonline.Config {
 	return c
 }
 
-// TestHoldOrdersRowsOnly checks that the same rows are emitted with and without a holdback (invariant 6). It omits
-// several row lengths, for which bucket also uses a shorter wait.
-func TestHoldOrdersRowsOnly(t *testing.T) {
+// TestHoldback_OnlyReordersRows checks that the same rows are emitted with and without a holdback (invariant 6). It
+// omits several row lengths, for which bucket also uses a shorter wait.
+func TestHoldback_OnlyReordersRows(t *testing.T) {
 	emitted := func(c packonline.Config, in []int32) (rows []string) {
 		p := newPacker(t, c)
 		var out packonline.Rows
@@ -57,10 +57,10 @@ func TestHoldOrdersRowsOnly(t *testing.T) {
 	}
 }
 
-// TestHoldLetsTheEarliestGo checks every row against the held rows: none of them has tokens with an earlier mean
-// arrival, unless the row had to leave because of its age. The rest of a document counts as no earlier than the
+// TestHoldback_EmitsEarliestRowFirst checks every row against the held rows: none of them has tokens with an earlier
+// mean arrival, unless the row had to leave because of its age. The rest of a document counts as no earlier than the
 // document, whose full rows leave before it.
-func TestHoldLetsTheEarliestGo(t *testing.T) {
+func TestHoldback_EmitsEarliestRowFirst(t *testing.T) {
 	const pool, maxAge = 60, 400
 	c := held(config("bfd", 500, pool, maxAge), 100)
 	p, bare := newPacker(t, c), newPacker(t, held(c, 0))
@@ -112,10 +112,10 @@ func TestHoldLetsTheEarliestGo(t *testing.T) {
 	}
 }
 
-// TestHoldGoesOnAfterRestore uses holdbacks so long that bins of the calendars are several documents wide. A Packer
-// that is restored repeatedly emits the same rows, in the same order and with the same ages, and no piece becomes too
-// old.
-func TestHoldGoesOnAfterRestore(t *testing.T) {
+// TestHoldback_SameRowsAfterRestore uses holdbacks so long that bins of the calendars are several documents wide. A
+// Packer that is restored repeatedly emits the same rows, in the same order and with the same ages, and no piece
+// becomes too old.
+func TestHoldback_SameRowsAfterRestore(t *testing.T) {
 	in := lengths.LogNormal(8_000, 4)
 	for _, c := range []packonline.Config{
 		held(config("bfd", 2048, 900, 3000), 100), held(config("bfd", 2048, 900, 0), 100),
@@ -155,9 +155,9 @@ func TestHoldGoesOnAfterRestore(t *testing.T) {
 	}
 }
 
-// TestHoldKeepsPadding checks that with several row lengths, where pieces wait for a shorter time, at most one more
-// row is padded.
-func TestHoldKeepsPadding(t *testing.T) {
+// TestHoldback_KeepsPadding checks that with several row lengths, where pieces wait for a shorter time, at most one
+// more row is padded.
+func TestHoldback_KeepsPadding(t *testing.T) {
 	in := lengths.LogNormal(testscale.Of(20_000, 100_000), 1)
 	for _, c := range []packonline.Config{bucketConfig(fiveBuckets, 4096, 16384), bucketConfig(fiveBuckets, 4096, 8192),
 		bucketConfig(fiveBuckets, 256, 8192)} {
@@ -168,8 +168,8 @@ func TestHoldKeepsPadding(t *testing.T) {
 	}
 }
 
-// TestHoldRefusesImpossibleStates writes the held rows field by field, with one impossible value.
-func TestHoldRefusesImpossibleStates(t *testing.T) {
+// TestHoldback_RefusesImpossibleStates writes the held rows field by field, with one impossible value.
+func TestHoldback_RefusesImpossibleStates(t *testing.T) {
 	c := held(bucketConfig([]int{8, 16}, 8, 40), 100) // 8 pieces in rows
 	p := newPacker(t, c)
 	var out packonline.Rows

@@ -11,8 +11,8 @@ import (
 	"loaderd/packonline"
 )
 
-// TestNaiveIsConcatInEachBucket compares naive with one concat per row length.
-func TestNaiveIsConcatInEachBucket(t *testing.T) {
+// TestNaive_IsConcatPerBucket compares naive with one concat per row length.
+func TestNaive_IsConcatPerBucket(t *testing.T) {
 	for seed := range uint64(80) {
 		r := rand.New(rand.NewPCG(seed, 9))
 		c := randomConfig(r, "naive")
@@ -60,7 +60,7 @@ func byDocument(out *packonline.Rows) []string {
 	return rows
 }
 
-func TestNaiveRefusesImpossibleStates(t *testing.T) {
+func TestNaive_RefusesImpossibleStates(t *testing.T) {
 	c := packonline.Config{Method: "naive", Buckets: []int{8, 16}, Atom: 1, Pool: 1}
 	// A piece of 3 for a row of 8, and the last token of a document of 17 for the row of 16.
 	refuses(t, c, []int32{3, 17}, []byte{1, 20, 2, 6, 1, 4, 2, 3, 16}, map[string]refusal{

@@ -110,9 +110,9 @@ func sortRows(rows [][]packonline.Piece) [][]packonline.Piece {
 	return rows
 }
 
-// TestWholePoolIsTheAlgorithmAsWritten compares ffd, bfd and bfd-m with a pool for all pieces with the published
+// TestWholePool_MatchesPublishedAlgorithm compares ffd, bfd and bfd-m with a pool for all pieces with the published
 // algorithm, row by row.
-func TestWholePoolIsTheAlgorithmAsWritten(t *testing.T) {
+func TestWholePool_MatchesPublishedAlgorithm(t *testing.T) {
 	for _, method := range []string{"ffd", "bfd", "bfd-m"} {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
@@ -138,9 +138,9 @@ func TestWholePoolIsTheAlgorithmAsWritten(t *testing.T) {
 	}
 }
 
-// TestPoolIsNearlyOffline checks that a pool of 4,096 pieces makes at most 0.005 % more rows than packing the whole
+// TestPool_IsNearlyOffline checks that a pool of 4,096 pieces makes at most 0.005 % more rows than packing the whole
 // input at once, with and without a bound on ages.
-func TestPoolIsNearlyOffline(t *testing.T) {
+func TestPool_IsNearlyOffline(t *testing.T) {
 	for _, name := range []string{"web", "code"} {
 		d, _ := lengths.ByName(name)
 		in := d.Draw(100_000, 1)

@@ -12,9 +12,9 @@ import (
 	"loaderd/packonline"
 )
 
-// TestInvariants packs documents of random lengths under random bounds, with flushes in between, and checks every
-// invariant after every document.
-func TestInvariants(t *testing.T) {
+// TestPacker_Invariants packs documents of random lengths under random bounds, with flushes in between, and checks
+// every invariant after every document.
+func TestPacker_Invariants(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
@@ -44,8 +44,8 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
-// TestRestore compares a Packer that is restored after every document with one that is not.
-func TestRestore(t *testing.T) {
+// TestPacker_RestoredAtEveryDocument compares a Packer that is restored after every document with one that is not.
+func TestPacker_RestoredAtEveryDocument(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		t.Run(method, func(t *testing.T) {
 			t.Parallel()
@@ -114,7 +114,7 @@ func FuzzPack(f *testing.F) {
 	})
 }
 
-func TestAddPanicsOnProgrammingErrors(t *testing.T) {
+func TestAdd_PanicsOnInvalidDocuments(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		for name, d := range map[string]packonline.Doc{
 			"no tokens":       {Seq: 8, Length: 0},
@@ -144,7 +144,7 @@ func with(change func(*packonline.Config)) packonline.Config {
 	return c
 }
 
-func TestValidate(t *testing.T) {
+func TestConfig_Validate(t *testing.T) {
 	for name, c := range map[string]struct {
 		packonline.Config
 		want string // paths

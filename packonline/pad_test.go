@@ -9,9 +9,9 @@ import (
 	"loaderd/packonline"
 )
 
-// TestPadIsThePapersCut compares pad with the single steps of the paper's figure 5. These make segments of (atom - 1)
+// TestPad_MatchesPaper compares pad with the single steps of the paper's figure 5. These make segments of (atom - 1)
 // tokens of text, <EOS> after each and padding after the last, then a cut at every row.
-func TestPadIsThePapersCut(t *testing.T) {
+func TestPad_MatchesPaper(t *testing.T) {
 	for seed := range uint64(60) {
 		r := rand.New(rand.NewPCG(seed, 5))
 		c := randomConfig(r, "pad")
@@ -88,9 +88,9 @@ func writeRows(out *packonline.Rows, n int32, w *strings.Builder) {
 	out.Reset()
 }
 
-// TestPadExample is the example of A.3: a document of 130 tokens of text in rows of 64, which has 131 tokens with its
-// end.
-func TestPadExample(t *testing.T) {
+// TestPad_ExampleOfPaper is the example of A.3: a document of 130 tokens of text in rows of 64, which has 131 tokens
+// with its end.
+func TestPad_ExampleOfPaper(t *testing.T) {
 	c := config("pad", 64, 1, 0)
 	p := newPacker(t, c)
 	var out packonline.Rows

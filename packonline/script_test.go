@@ -14,8 +14,8 @@ import (
 
 var update = flag.Bool("update", false, "write what the scripts do into testdata")
 
-// TestScripts runs testdata/*.script. A line that starts with ">" is output of the command before it. The other lines
-// are commands and comments (#):
+// TestPacker_Scripts runs testdata/*.script. A line that starts with ">" is output of the command before it. The other
+// lines are commands and comments (#):
 //
 //	new METHOD LENGTH[,LENGTH...] pool=N max-age=N [hold=N] [atom=N] [overlap=R] [extra=N] [padding-threshold=P] [seed=N]
 //	add LENGTH ...                      documents are named a, b, c ... in order of arrival
@@ -24,7 +24,7 @@ var update = flag.Bool("update", false, "write what the scripts do into testdata
 //
 // A row is shown as its pieces, document[start:end] with its age if that is not 0, then dots for padding. "+" before
 // them marks a row in the same atom as the row above. With several row lengths, the row's length is shown as well.
-func TestScripts(t *testing.T) {
+func TestPacker_Scripts(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.script")
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)

@@ -54,8 +54,8 @@ func covered(starts []int64, length, row int64) (out []int64) {
 	return out
 }
 
-// TestWindows compares stage 1 with the equations for all lengths up to 12 rows.
-func TestWindows(t *testing.T) {
+// TestSeamless_WindowsMatchEquations compares stage 1 with the equations for all lengths up to 12 rows.
+func TestSeamless_WindowsMatchEquations(t *testing.T) {
 	var literal, moved int
 	for _, row := range []int64{2, 3, 7, 10, 64, 100} {
 		for _, overlap := range []string{"0", "0.1", "0.3", "1/3", "0.5", "0.7", "0.999"} {
@@ -102,9 +102,9 @@ func TestWindows(t *testing.T) {
 	}
 }
 
-// TestOverlapIsADecimal tests values for which float64 rounds n*r*L to the wrong side of an integer, which would
-// change the decision of Eq. 2.
-func TestOverlapIsADecimal(t *testing.T) {
+// TestSeamless_OverlapIsDecimal tests values for which float64 rounds n*r*L to the wrong side of an integer, which
+// would change the decision of Eq. 2.
+func TestSeamless_OverlapIsDecimal(t *testing.T) {
 	tested := 0
 	for _, overlap := range []struct {
 		text  string
@@ -178,8 +178,9 @@ func offlineSeamless(in []int32, row, extra int, overlap string) (rows [][]packo
 	return rows, dropped
 }
 
-// TestSeamlessOffline compares seamless with a pool for all pieces with the paper's method, row by row in order.
-func TestSeamlessOffline(t *testing.T) {
+// TestSeamless_WholePoolMatchesPaper compares seamless with a pool for all pieces with the paper's method, row by row
+// in order.
+func TestSeamless_WholePoolMatchesPaper(t *testing.T) {
 	ratios := []float64{0, 0.1, 0.3, 0.5, 0.9}
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 8))
@@ -196,9 +197,9 @@ func TestSeamlessOffline(t *testing.T) {
 	}
 }
 
-// TestSeamlessFigures compares the paper's settings with the figures of an independent program on lengths of Table
-// 13, and the online method with the offline one.
-func TestSeamlessFigures(t *testing.T) {
+// TestSeamless_FiguresOfPaper compares the paper's settings with the figures of an independent program on lengths of
+// Table 13, and the online method with the offline one.
+func TestSeamless_FiguresOfPaper(t *testing.T) {
 	d, _ := lengths.ByName("pubmed")
 	for _, x := range []struct {
 		name         string
@@ -244,8 +245,8 @@ func TestSeamlessFigures(t *testing.T) {
 	}
 }
 
-// TestSeamlessRefusesImpossibleStates changes the end of the state: pool, run and the three numbers of the detail.
-func TestSeamlessRefusesImpossibleStates(t *testing.T) {
+// TestSeamless_RefusesImpossibleStates changes the end of the state: pool, run and the three numbers of the detail.
+func TestSeamless_RefusesImpossibleStates(t *testing.T) {
 	c := seamless(8, 3, 0, 0, 0)
 	// c and d of 5 tokens are buffered, and the last 3 tokens of a
 	end := []byte{2, 28, 6, 10, 4, 2, 10, 1, 11, 5, 7, 2, 0, 21, 1}

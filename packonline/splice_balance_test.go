@@ -10,9 +10,9 @@ import (
 	"loaderd/packonline"
 )
 
-// TestSpliceLetsLongDocumentsGo checks that with several row lengths, the buffered share of the arrived tokens is
-// equal for every class, although short documents leave with any related row.
-func TestSpliceLetsLongDocumentsGo(t *testing.T) {
+// TestSplice_BuffersEqualShareOfEveryClass checks that with several row lengths, the buffered share of the arrived
+// tokens is equal for every class, although short documents leave with any related row.
+func TestSplice_BuffersEqualShareOfEveryClass(t *testing.T) {
 	c := config("splice", 64, 400, 1600)
 	c.Buckets = []int{64, 128, 256, 512, 1024}
 	p := newPacker(t, c)
@@ -43,8 +43,9 @@ func TestSpliceLetsLongDocumentsGo(t *testing.T) {
 	}
 }
 
-// TestSpliceRefusesMoreOfAClassThanCame checks that the classes of a state cannot have more tokens than have arrived.
-func TestSpliceRefusesMoreOfAClassThanCame(t *testing.T) {
+// TestSplice_RefusesClassTokensBeyondArrivals checks that the classes of a state cannot have more tokens than have
+// arrived.
+func TestSplice_RefusesClassTokensBeyondArrivals(t *testing.T) {
 	c := config("splice", 64, 40, 0)
 	c.Buckets = []int{64, 128}
 	p := newPacker(t, c)

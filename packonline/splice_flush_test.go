@@ -61,7 +61,7 @@ func TestSplice_FlushPadsLittleMoreThanBucket(t *testing.T) {
 
 // If all documents have one topic, bm25 prefers short ones, because each of their tokens has more weight. It leaves
 // enough of them to a flush that a run of six pools pads less than 1 %.
-func TestSplice_LeavesShortDocumentsToTheFlush(t *testing.T) {
+func TestSplice_KeepsShortDocumentsForFlush(t *testing.T) {
 	const documents, pool = 6000, 1024
 	c := config("splice", 2048, pool, 4*pool)
 	p := newPacker(t, c)

@@ -32,7 +32,7 @@ func ofLengths(t *testing.T, c packonline.Config, n int,
 
 // Rows that no documents fill completely still consist of related documents, and pad little more than packing by
 // length does.
-func TestSpliceKeepsWhatIsRelatedWhereNothingFillsARow(t *testing.T) {
+func TestSplice_PartialRowsStayRelated(t *testing.T) {
 	for name, x := range map[string]struct {
 		row     int
 		lengths []int32
@@ -60,7 +60,7 @@ func TestSpliceKeepsWhatIsRelatedWhereNothingFillsARow(t *testing.T) {
 }
 
 // A row that related pieces do not fill ends with other pieces that do, if such pieces exist.
-func TestSplicePrefersOthersToPadding(t *testing.T) {
+func TestSplice_PrefersUnrelatedPiecesToPadding(t *testing.T) {
 	c := config("splice", 820, 400, 0)
 	// one in ten documents has 10 tokens, which is what 27 documents of 30 leave
 	rows, p := ofLengths(t, c, 4000, 30, 30, 30, 30, 30, 30, 30, 30, 30, 10)
@@ -73,7 +73,7 @@ func TestSplicePrefersOthersToPadding(t *testing.T) {
 }
 
 // Documents without hints are packed as bucket does, and are counted separately.
-func TestSpliceTellsHowRowsEnded(t *testing.T) {
+func TestSplice_CountsDocumentsWithoutHints(t *testing.T) {
 	for _, retriever := range []string{"bm25", "repo", "dense"} {
 		c := spliceConfig(retriever, "exact")
 		l, err := newLedger(c)
@@ -98,7 +98,7 @@ func TestSpliceTellsHowRowsEnded(t *testing.T) {
 }
 
 // The counts of rows and queries in a state must be possible; otherwise the state is rejected.
-func TestSpliceRefusesImpossibleStates(t *testing.T) {
+func TestSplice_RefusesImpossibleStates(t *testing.T) {
 	c := config("splice", 820, 400, 0)
 	state := newPacker(t, c).AppendState(nil)
 	const counts = 7 + 2 // of ends and of classes, at the end of a state

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestBalanceComparesShares checks that the chosen class is the one with the greatest buffered share of recent
-// arrivals, regardless of the sizes.
-func TestBalanceComparesShares(t *testing.T) {
+// TestBalance_ChoosesGreatestBufferedShare checks that the chosen class is the one with the greatest buffered share of
+// recent arrivals, regardless of the sizes.
+func TestBalance_ChoosesGreatestBufferedShare(t *testing.T) {
 	for _, x := range []struct {
 		name           string
 		arrived, waits []int64

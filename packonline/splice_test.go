@@ -138,7 +138,7 @@ func alike(rows [][]packonline.Piece) float64 {
 
 // Neighbours have the same subject much more often than in example packing, even if half of the hints are random. The
 // paper's Table 7 keeps half of the gain with 50 % of noise.
-func TestSplicePutsRelatedDocumentsTogether(t *testing.T) {
+func TestSplice_NeighboursAreRelated(t *testing.T) {
 	const n = 6000
 	random := alike(spliced(t, config("concat", 512, 200, 0), n, about(0)))
 	if random > 2./subjects {
@@ -158,9 +158,9 @@ func TestSplicePutsRelatedDocumentsTogether(t *testing.T) {
 	}
 }
 
-// TestSpliceTrimFollowsTheAlgorithm checks rows against Algorithm 1 with k = 1: each document is the most related one
+// TestSplice_TrimMatchesPaper checks rows against Algorithm 1 with k = 1: each document is the most related one
 // to the document before it, among those that are buffered and not in the row.
-func TestSpliceTrimFollowsTheAlgorithm(t *testing.T) {
+func TestSplice_TrimMatchesPaper(t *testing.T) {
 	for _, retriever := range similarity.Retrievers {
 		c := spliceConfig(retriever, "trim")
 		c.Pool = 60
@@ -216,8 +216,8 @@ func TestSpliceTrimFollowsTheAlgorithm(t *testing.T) {
 
 func hintless(uint64) *similarity.Hint { return nil }
 
-// TestSpliceTakesAnyHints checks that rows have all guarantees for arbitrary hints.
-func TestSpliceTakesAnyHints(t *testing.T) {
+// TestSplice_AcceptsArbitraryHints checks that rows have all guarantees for arbitrary hints.
+func TestSplice_AcceptsArbitraryHints(t *testing.T) {
 	var m similarity.TermMaker
 	same := m.Terms([]int32{7, 7, 8})
 	for name, hint := range map[string]func(uint64) *similarity.Hint{
@@ -257,7 +257,7 @@ func TestSpliceTakesAnyHints(t *testing.T) {
 
 // Retrieval is restricted to a source: if each subject has its own source, two neighbours chosen by retrieval never
 // differ.
-func TestSpliceStaysWithinASource(t *testing.T) {
+func TestSplice_RetrievalStaysWithinSource(t *testing.T) {
 	hint := about(0)
 	sources := func(seq uint64) *similarity.Hint {
 		h := *hint(seq)

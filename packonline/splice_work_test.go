@@ -7,9 +7,9 @@ import (
 	"loaderd/packonline/similarity"
 )
 
-// TestSpliceQuestionsAreBounded counts the queries that had a result (invariant 5). It uses lengths that never or
+// TestSplice_QueriesAreBounded counts the queries that had a result (invariant 5). It uses lengths that never or
 // rarely fill a row, and documents that are related to few others, to several and to all.
-func TestSpliceQuestionsAreBounded(t *testing.T) {
+func TestSplice_QueriesAreBounded(t *testing.T) {
 	const documents = 4000
 	for name, length := range map[string]func(r *rand.Rand) int32{
 		"one":         func(*rand.Rand) int32 { return 30 },

@@ -22,7 +22,7 @@ func busy(t testing.TB, c packonline.Config) packonline.Packer {
 	return p
 }
 
-func TestRestoreRefusesOtherConfigurations(t *testing.T) {
+func TestRestoreState_RefusesOtherConfigurations(t *testing.T) {
 	c := config("bfd", 8, 4, 9)
 	state := busy(t, c).AppendState(nil)
 	for name, x := range map[string]struct {
@@ -34,7 +34,7 @@ func TestRestoreRefusesOtherConfigurations(t *testing.T) {
 		}, `state has method "bfd", the configuration "concat"`},
 		"row length": {func(c *packonline.Config) { c.Buckets = []int{16} }, "state has row length 8, the configuration 16"},
 		"pool":       {func(c *packonline.Config) { c.Pool = 5 }, "state has pool 4, the configuration 5"},
-		"holdback":       {func(c *packonline.Config) { c.Holdback = 100 }, "state has holdback 0, the configuration 100"},
+		"holdback":   {func(c *packonline.Config) { c.Holdback = 100 }, "state has holdback 0, the configuration 100"},
 		"max age":    {func(c *packonline.Config) { c.MaxAge = 0 }, "state has max_age 9, the configuration 0"},
 		"seed":       {func(c *packonline.Config) { c.Seed = 1 }, "state has seed 0, the configuration 1"},
 	} {
@@ -54,8 +54,8 @@ func TestRestoreRefusesOtherConfigurations(t *testing.T) {
 	}
 }
 
-// TestRestoreRefusesImpossibleStates writes states field by field, with one impossible value.
-func TestRestoreRefusesImpossibleStates(t *testing.T) {
+// TestRestoreState_RefusesImpossibleStates writes states field by field, with one impossible value.
+func TestRestoreState_RefusesImpossibleStates(t *testing.T) {
 	type fields map[string]int64
 	names := []string{"documents", "rows", "slots", "padding", "repeated", "dropped", "truncated", "next", "pieces",
 		"doc", "arrived", "length", "doc 2", "arrived 2", "length 2", "start 2"}
@@ -129,7 +129,7 @@ func TestRestoreRefusesImpossibleStates(t *testing.T) {
 	}
 }
 
-func TestRestoreRefusesCutStates(t *testing.T) {
+func TestRestoreState_RefusesTruncatedStates(t *testing.T) {
 	for _, method := range packonline.Methods() {
 		state := busy(t, config(method, 8, 4, 9)).AppendState(nil)
 		for n := range state {

@@ -9,9 +9,9 @@ import (
 	"loaderd/packonline"
 )
 
-// TestQuality checks the figures of ffd and bfd on log-normal lengths: padding including the final flush, ages, and
-// no split of a document of at most a row. The ledger checks the latter two.
-func TestQuality(t *testing.T) {
+// TestOffline_Quality checks the figures of ffd and bfd on log-normal lengths: padding including the final flush, ages,
+// and no split of a document of at most a row. The ledger checks the latter two.
+func TestOffline_Quality(t *testing.T) {
 	for _, c := range []struct {
 		packonline.Config
 		documents int
@@ -29,9 +29,9 @@ func TestQuality(t *testing.T) {
 	}
 }
 
-// TestWholePoolIsThePapersAlgorithm compares bfd with a pool for all pieces with the paper's segment tree, and both
-// with a lower bound.
-func TestWholePoolIsThePapersAlgorithm(t *testing.T) {
+// TestWholePool_MatchesPapersSegmentTree compares bfd with a pool for all pieces with the paper's segment tree, and
+// both with a lower bound.
+func TestWholePool_MatchesPapersSegmentTree(t *testing.T) {
 	for seed := range uint64(100) {
 		r := rand.New(rand.NewPCG(seed, 3))
 		row := 2 + r.IntN(300)
@@ -55,8 +55,8 @@ func TestWholePoolIsThePapersAlgorithm(t *testing.T) {
 	}
 }
 
-// TestSteadyStateAllocatesNothing checks that no method allocates once its slices have grown.
-func TestSteadyStateAllocatesNothing(t *testing.T) {
+// TestPacker_SteadyStateAllocatesNothing checks that no method allocates once its slices have grown.
+func TestPacker_SteadyStateAllocatesNothing(t *testing.T) {
 	in := lengths.LogNormal(20_000, 1)
 	for _, method := range packonline.Methods() {
 		c := config(method, 2048, 1024, 4096)
@@ -82,8 +82,8 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-// TestConcatIsOneRun compares concat with its definition: the run of all tokens is cut every L tokens.
-func TestConcatIsOneRun(t *testing.T) {
+// TestConcat_CutsOneRun compares concat with its definition: the run of all tokens is cut every L tokens.
+func TestConcat_CutsOneRun(t *testing.T) {
 	for seed := range uint64(300) {
 		r := rand.New(rand.NewPCG(seed, 4))
 		row := 2 + r.IntN(100)

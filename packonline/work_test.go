@@ -7,9 +7,9 @@ import (
 	"loaderd/internal/lengths"
 )
 
-// TestWorkIsBounded counts the pieces that passes visit (invariant 5), for lengths that never fill a row and bounds
-// that force a pass for every document.
-func TestWorkIsBounded(t *testing.T) {
+// TestPacker_WorkIsBounded counts the pieces that passes visit (invariant 5), for lengths that never fill a row and
+// bounds that force a pass for every document.
+func TestPacker_WorkIsBounded(t *testing.T) {
 	const documents = 2_000
 	constant := func(n int32) []int32 {
 		out := make([]int32, documents)

@@ -77,8 +77,8 @@ func (r *run) restart(t *testing.T) {
 	}
 }
 
-// TestInvariants adds, flushes and restarts at random and checks the four invariants.
-func TestInvariants(t *testing.T) {
+// TestWindow_Invariants adds, flushes and restarts at random and checks the four invariants.
+func TestWindow_Invariants(t *testing.T) {
 	for seed := range uint64(500) {
 		r := rand.New(rand.NewPCG(seed, 1))
 		window := r.IntN(20)
@@ -127,7 +127,7 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
-func TestNoWindowKeepsTheOrder(t *testing.T) {
+func TestWindow_ZeroKeepsOrder(t *testing.T) {
 	for _, window := range []int{0, 1} {
 		r := newRun(window, 5)
 		r.feed(100)
@@ -137,7 +137,7 @@ func TestNoWindowKeepsTheOrder(t *testing.T) {
 	}
 }
 
-func TestSeedsDiffer(t *testing.T) {
+func TestWindow_SeedsDiffer(t *testing.T) {
 	a, b := newRun(64, 1), newRun(64, 2)
 	a.feed(1000)
 	b.feed(1000)
@@ -146,9 +146,9 @@ func TestSeedsDiffer(t *testing.T) {
 	}
 }
 
-// TestOrderIsFixed pins the order, which was computed by an independent program. Another order would change every
-// plan.
-func TestOrderIsFixed(t *testing.T) {
+// TestWindow_OrderIsFixed pins the order, which was computed by an independent program. Another order would change
+// every plan.
+func TestWindow_OrderIsFixed(t *testing.T) {
 	r := newRun(5, 42)
 	r.feed(20)
 	r.w.Flush(r.emit)
@@ -162,7 +162,7 @@ func TestOrderIsFixed(t *testing.T) {
 
 // A window with a preference keeps the numbers of odd and even atoms that have left nearly equal at any time. With
 // uniform draws their difference is a random walk.
-func TestPrefer(t *testing.T) {
+func TestWindow_PreferenceKeepsBalance(t *testing.T) {
 	worst := func(r *run) (most int) {
 		r.feed(100_000)
 		odd := 0
@@ -177,10 +177,10 @@ func TestPrefer(t *testing.T) {
 	}
 }
 
-// TestMixing measures the waits of the atoms of a long run. They are those of uniform draws: geometric with a mean of
-// one window, up to the bound. A share of (1-1/W)^(4W) of the atoms reaches the bound and leaves there. Neighbours
-// leave independently of each other.
-func TestMixing(t *testing.T) {
+// TestWindow_WaitsAreGeometric measures the waits of the atoms of a long run. They are those of uniform draws:
+// geometric with a mean of one window, up to the bound. A share of (1-1/W)^(4W) of the atoms reaches the bound and
+// leaves there. Neighbours leave independently of each other.
+func TestWindow_WaitsAreGeometric(t *testing.T) {
 	const window, atoms = 1000, 1_000_000
 	r := newRun(window, 3)
 	r.feed(atoms)
@@ -228,9 +228,9 @@ func TestMixing(t *testing.T) {
 	}
 }
 
-// TestDrawsAreUniform checks Below against the uniform distribution by chi-square, for consecutive indexes, sparse
+// TestKey_DrawsAreUniform checks Below against the uniform distribution by chi-square, for consecutive indexes, sparse
 // indexes, and keys of consecutive seeds.
-func TestDrawsAreUniform(t *testing.T) {
+func TestKey_DrawsAreUniform(t *testing.T) {
 	const cells, draws = 100, 100_000
 	for name, draw := range map[string]func(i uint64) int{
 		"indexes in a row": func(i uint64) int { return shuffle.NewKey(1, "a").IntN(i, cells) },
@@ -261,7 +261,7 @@ func TestDrawsAreUniform(t *testing.T) {
 	shuffle.NewKey(1, "a").IntN(0, 0)
 }
 
-func TestSteadyStateAllocatesNothing(t *testing.T) {
+func TestWindow_AllocatesNothing(t *testing.T) {
 	w := shuffle.New[uint64](shuffle.Config{Window: 100})
 	drop := func(uint64) {}
 	if n := testing.AllocsPerRun(10, func() {
@@ -273,7 +273,7 @@ func TestSteadyStateAllocatesNothing(t *testing.T) {
 	}
 }
 
-func TestValidate(t *testing.T) {
+func TestConfig_Validate(t *testing.T) {
 	for window, good := range map[int]bool{-1: false, 0: true, 1 << 24: true, 1<<24 + 1: false} {
 		bad := shuffle.Config{Window: window}.Validate()
 		if (len(bad) == 0) != good {
@@ -287,7 +287,7 @@ func TestValidate(t *testing.T) {
 	}
 }
 
-func BenchmarkAdd(b *testing.B) {
+func BenchmarkWindow_Add(b *testing.B) {
 	for _, window := range []int{100, 10_000, 1_000_000} {
 		b.Run(fmt.Sprint(window), func(b *testing.B) {
 			w := shuffle.New[[4]uint64](shuffle.Config{Window: window})
@@ -303,7 +303,7 @@ func BenchmarkAdd(b *testing.B) {
 	}
 }
 
-func TestWindow_FlushChoosesAmongGatheredAtoms(t *testing.T) {
+func TestWindow_FlushChoosesAmongBufferedAtoms(t *testing.T) {
 	const atoms = 1000
 	r := newEvenRun(10, 1)
 	for i := range uint64(atoms) { // all even atoms before the odd ones

@@ -11,7 +11,7 @@ import (
 	"loaderd/shuffle"
 )
 
-func TestRestoreRefusesBadStates(t *testing.T) {
+func TestRestoreState_RefusesInvalidStates(t *testing.T) {
 	// window 3, seed 7, 20 atoms added, 5 draws, 2 buffered: with 0 and 4 after them
 	good := []uint64{1, 3, 7, 20, 5, 2, 0, 100, 4, 101}
 	read := func(b []byte) (uint64, []byte, error) {

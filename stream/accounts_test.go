@@ -61,7 +61,7 @@ func answered(ctx context.Context, nc *nats.Conn, subject, payload string) bool 
 
 // The permissions of each user of an embedded server: only the operator can access the plan and the state of a run,
 // and no user of the documents' account can.
-func TestWhatUsersOfTheServerMayDo(t *testing.T) {
+func TestAccounts_PermissionsOfEachUser(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.Context(t)
 	openDocuments(t, s.Store())
@@ -131,7 +131,7 @@ func TestWhatUsersOfTheServerMayDo(t *testing.T) {
 
 // The server sends an acknowledgement to any subject that a producer names. It is not executed as a JetStream
 // request, and the documents' account contains no plan.
-func TestAProducersAcknowledgementsDoNothing(t *testing.T) {
+func TestAccounts_ProducerAcknowledgementsReachNoAPI(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.Context(t)
 	docs := openDocuments(t, s.Store())
@@ -182,7 +182,7 @@ func TestProducerToken_ConnectionsAreBounded(t *testing.T) {
 }
 
 // A producer receives no responses to the daemon's requests.
-func TestAProducerHearsNoAnswersOfOthers(t *testing.T) {
+func TestAccounts_ProducerReceivesNoDaemonResponses(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.Context(t)
 	docs := openDocuments(t, s.Store())
@@ -258,7 +258,7 @@ func TestOpen_IncompatibleFolderIsLeftUnchanged(t *testing.T) {
 }
 
 // The tokens are in files that only their owner may read, persist, and are refused if other users can read the files.
-func TestTokensOfTheServer(t *testing.T) {
+func TestTokenFiles_ArePrivateAndPersist(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	read := func(file string) string {
 		name := filepath.Join(s.Config().Dir, file)
@@ -311,7 +311,7 @@ func TestTokensOfTheServer(t *testing.T) {
 
 // A command without a token, or with a producer's, immediately gets an error that names the required token. It does
 // not wait for a response that never arrives.
-func TestCommandsWithoutTheOperatorsToken(t *testing.T) {
+func TestOpen_WithoutOperatorTokenNamesToken(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	c := s.Config()
 	c.URL, c.Dir = s.Store().ClientURL(), t.TempDir()

@@ -92,7 +92,7 @@ func TestEmbeddedCluster_MembersShareCopiedSecret(t *testing.T) {
 
 // The servers of three daemons form a cluster: messages stored through one are on all, also while it is down, and
 // after all were stopped.
-func TestEmbeddedCluster(t *testing.T) {
+func TestEmbeddedCluster_StoresMessagesOnAllMembers(t *testing.T) {
 	configs := members(t)
 	stores := openMembers(t, configs)
 	ctx := natstest.Context(t)
@@ -135,7 +135,7 @@ func TestEmbeddedCluster(t *testing.T) {
 	}
 }
 
-func TestClusterConfiguration(t *testing.T) {
+func TestClusterConfig_RefusesInvalidRoutes(t *testing.T) {
 	loopback := []string{"127.0.0.1:1", "localhost:2", "[::1]:3"}
 	tests := []struct {
 		name string

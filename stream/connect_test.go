@@ -21,7 +21,7 @@ import (
 	embedded "loaderd/stream/server"
 )
 
-func TestServerGoneAndBack(t *testing.T) {
+func TestStatus_FollowsServerStopAndRestart(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	if _, err := s.Store().EnsureDocuments(ctx); err != nil {
@@ -45,7 +45,7 @@ func TestServerGoneAndBack(t *testing.T) {
 	natstest.Publish(t, remote, natstest.Documents(1, 1)...)
 }
 
-func TestOpenWaitsForTheServer(t *testing.T) {
+func TestOpen_WaitsForServer(t *testing.T) {
 	s := natstest.Start(t)
 	c := remoteConfig(s.Store().ClientURL())
 	c.TokenFile = filepath.Join(s.Config().Dir, embedded.OperatorFile)
@@ -70,7 +70,7 @@ func remoteConfig(url string) stream.Config {
 	return c
 }
 
-func TestUnreachableServer(t *testing.T) {
+func TestOpen_UnreachableServerIsNamed(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -110,14 +110,14 @@ func opens(t *testing.T, c stream.Config) {
 	}
 }
 
-func TestPasswords(t *testing.T) {
+func TestOpen_ChecksPassword(t *testing.T) {
 	address := natstest.StartPlain(t, &server.Options{JetStream: true, Username: "user", Password: "secret"})
 	opens(t, remoteConfig("nats://user:secret@"+address))
 	refusedAtOnce(t, remoteConfig("nats://user:wrong@"+address), "stream.credentials")
 	refusedAtOnce(t, remoteConfig("nats://"+address), "stream.credentials")
 }
 
-func TestNKeys(t *testing.T) {
+func TestOpen_ChecksNKey(t *testing.T) {
 	write := func(name string) (path, public string) {
 		t.Helper()
 		pair, err := nkeys.CreateUser()
@@ -151,7 +151,7 @@ func TestNKeys(t *testing.T) {
 	refusedAtOnce(t, c, "absent")
 }
 
-func TestTLS(t *testing.T) {
+func TestOpen_ChecksServerCertificate(t *testing.T) {
 	dir := t.TempDir()
 	serverCert := certificate(t, dir, "server")
 	certificate(t, dir, "other")
@@ -181,7 +181,7 @@ func certificate(t *testing.T, dir, name string) tls.Certificate {
 	return c
 }
 
-func TestServerWithoutJetStream(t *testing.T) {
+func TestOpen_RequiresJetStream(t *testing.T) {
 	address := natstest.StartPlain(t, &server.Options{})
 	_, err := stream.Open(natstest.TimeoutContext(t, 300*time.Millisecond), remoteConfig("nats://"+address), quiet())
 	if err == nil || !strings.Contains(err.Error(), "JetStream enabled") || !strings.Contains(err.Error(), address) {
@@ -190,7 +190,7 @@ func TestServerWithoutJetStream(t *testing.T) {
 }
 
 // A store that can no longer be written reports this in Status and in the error of an append, with the cause.
-func TestWriteErrorsSurface(t *testing.T) {
+func TestStatus_ReportsWriteErrors(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	l, err := planlog.Open(ctx, s.Store(), "run")

@@ -99,7 +99,7 @@ func heap() int64 {
 }
 
 // Responses that producers do not read use a bounded amount of memory, and another producer gets responses meanwhile.
-func TestProducerToken_UnreadAnswersAreBounded(t *testing.T) {
+func TestProducerToken_UnreadResponsesAreBounded(t *testing.T) {
 	const documents, attackers, gets, bound = 24, 10, 4, 256 << 20
 	s := natstest.StartEmbedded(t)
 	openDocuments(t, s.Store())
@@ -128,7 +128,7 @@ func TestProducerToken_UnreadAnswersAreBounded(t *testing.T) {
 }
 
 // A get into the inbox of another connection is refused: no slow reader would bound its responses.
-func TestProducerToken_GetsOnlyIntoItsOwnInbox(t *testing.T) {
+func TestProducerToken_RefusesGetIntoAnotherInbox(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	openDocuments(t, s.Store())
 	natstest.Publish(t, s.Store(), stream.Message{Data: []byte("x")})
@@ -143,7 +143,7 @@ func TestProducerToken_GetsOnlyIntoItsOwnInbox(t *testing.T) {
 }
 
 // A producer that does not read is disconnected before the server buffers much for it.
-func TestProducerToken_ClosesConnectionThatDoesNotRead(t *testing.T) {
+func TestProducerToken_ClosesConnectionThatStopsReading(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	l := dialProducer(t, s.Store())
 	pings := bytes.Repeat([]byte("PING\r\n"), 1<<16/6)

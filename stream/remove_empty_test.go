@@ -13,7 +13,7 @@ import (
 )
 
 // A failed start removes the empty streams that it created, and nothing else.
-func TestWithdraw(t *testing.T) {
+func TestRemoveEmptyStreams_RemovesOnlyOwnEmptyStreams(t *testing.T) {
 	ctx := natstest.Context(t)
 	srv := natstest.StartEmbedded(t)
 	before, err := planlog.Open(ctx, srv.Store(), "before") // empty, and of another start
@@ -45,7 +45,7 @@ func TestWithdraw(t *testing.T) {
 }
 
 // On a cluster a failed start keeps the streams that it created, because other daemons may have opened them.
-func TestWithdrawOnACluster(t *testing.T) {
+func TestRemoveEmptyStreams_KeepsStreamsOfCluster(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	store := c.Store(0)
@@ -59,7 +59,7 @@ func TestWithdrawOnACluster(t *testing.T) {
 }
 
 // A data folder can be opened while another daemon uses the configured port, because OpenExclusive does not listen.
-func TestOpenAlone(t *testing.T) {
+func TestOpenExclusive_DoesNotListen(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -50,11 +50,12 @@ func openRun(t *testing.T, s *stream.Store, run string) {
 }
 
 // ofRun lists the streams of openWithCopies.
-var ofRun = []string{"DOCS", "DOCS_DLQ", "PLAN_r", "OBJ_CHECKPOINTS_r", "KV_loaderd_checkpoints", "KV_loaderd_low_watermarks"}
+var ofRun = []string{"DOCS", "DOCS_DLQ", "PLAN_r", "OBJ_CHECKPOINTS_r", "KV_loaderd_checkpoints",
+	"KV_loaderd_low_watermarks"}
 
 // If a server cannot store the configured number of replicas of existing streams, each stream is logged and
 // continues to work unchanged.
-func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
+func TestReplicas_LogsStreamsThatCannotBeRaised(t *testing.T) {
 	srv := natstest.StartEmbedded(t)
 	var said natstest.LogBuffer
 	log := slog.New(slog.NewTextHandler(&said, nil))
@@ -76,7 +77,7 @@ func TestCopiesThatCannotBeRaisedAreTold(t *testing.T) {
 
 // Streams with one replica get three, with their messages, when a daemon requires three. A daemon that requires fewer
 // does not lower them.
-func TestCopiesAreRaisedAndNeverLowered(t *testing.T) {
+func TestReplicas_RaisedAndNeverLowered(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
 	natstest.Publish(t, openWithCopies(t, cluster.Config(), 1, quiet()), natstest.Documents(1, 10)...)
 	for _, replicas := range []int{3, 1} {
@@ -115,7 +116,7 @@ func replicasOf(t *testing.T, s *stream.Store) map[string]int {
 
 // Without stream.replicas all streams on a cluster of three servers have three replicas. On a cluster of two they
 // have one, and the risk is logged.
-func TestCopiesThatAreNotAskedFor(t *testing.T) {
+func TestReplicas_DefaultFollowsClusterSize(t *testing.T) {
 	clusters := testscale.Of(map[int]int{3: 3}, map[int]int{3: 3, 2: 1}) // a cluster of two must report this for seconds
 	for servers, want := range clusters {
 		t.Run(fmt.Sprint(servers, " servers"), func(t *testing.T) {
@@ -136,7 +137,7 @@ func TestCopiesThatAreNotAskedFor(t *testing.T) {
 
 // A daemon without a configured number of replicas does not change streams with one replica, and logs a warning
 // for each.
-func TestCopiesAreNotRaisedUnasked(t *testing.T) {
+func TestReplicas_NotRaisedWithoutConfiguration(t *testing.T) {
 	cluster := natstest.StartCluster(t, 3)
 	openWithCopies(t, cluster.Config(), 1, quiet())
 	var said natstest.LogBuffer
@@ -153,7 +154,7 @@ func TestCopiesAreNotRaisedUnasked(t *testing.T) {
 
 // Servers of a starting cluster have not discovered each other yet. A report of too few servers is final after
 // half a minute.
-func TestCopies_TooFewServersIsFinalAfterAWhile(t *testing.T) {
+func TestReplicas_TooFewServersIsFinalAfterTimeout(t *testing.T) {
 	few := &jetstream.APIError{Code: 400, ErrorCode: 10074,
 		Description: "replicas > 1 not supported in non-clustered mode"}
 	for answered, final := range map[time.Duration]bool{0: false, 10 * time.Second: false, time.Minute: true} {

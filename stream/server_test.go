@@ -22,7 +22,7 @@ import (
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // A stock client with the producers' token can publish. Without a token, or with a wrong one, it cannot connect.
-func TestEmbeddedServerTakesStockClients(t *testing.T) {
+func TestEmbeddedServer_AcceptsStockClientsWithToken(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	url := s.Store().ClientURL()
 	for name, as := range map[string]nats.Option{"nobody": nats.Name(""),
@@ -58,7 +58,7 @@ func TestEmbeddedServerTakesStockClients(t *testing.T) {
 	}
 }
 
-func TestDataFolderIsPrivate(t *testing.T) {
+func TestDataFolder_HasMode0700(t *testing.T) {
 	s := natstest.StartEmbedded(t, func(c *stream.Config) { c.Dir = filepath.Join(c.Dir, "new", "folder") })
 	info, err := os.Stat(s.Config().Dir)
 	if err != nil {
@@ -69,7 +69,7 @@ func TestDataFolderIsPrivate(t *testing.T) {
 	}
 }
 
-func TestSecondServerOnAFolderIsRefused(t *testing.T) {
+func TestDataFolder_RefusesSecondServer(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	c := s.Config()
 	c.Listen = "127.0.0.1:0"
@@ -87,7 +87,7 @@ func TestSecondServerOnAFolderIsRefused(t *testing.T) {
 	}
 }
 
-func TestPortInUseNamesAddressAndKey(t *testing.T) {
+func TestEmbeddedServer_PortInUseNamesAddressAndKey(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -109,7 +109,7 @@ func TestPortInUseNamesAddressAndKey(t *testing.T) {
 	}
 }
 
-func TestDocumentsSurviveARestart(t *testing.T) {
+func TestEmbeddedServer_DocumentsSurviveRestart(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	if _, err := s.Store().EnsureDocuments(ctx); err != nil {
@@ -135,7 +135,7 @@ func TestDocumentsSurviveARestart(t *testing.T) {
 }
 
 // The largest document of the configuration is accepted: a producer never reaches the server's own limits first.
-func TestLargestDocument(t *testing.T) {
+func TestEmbeddedServer_AcceptsLargestDocument(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	docs, err := s.Store().EnsureDocuments(ctx)

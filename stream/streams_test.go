@@ -42,7 +42,7 @@ func holds(t *testing.T, s *stream.Store, n int) {
 	}
 }
 
-func TestStreamsAreMadeOnceAndVerified(t *testing.T) {
+func TestStreams_CreatedOnceAndVerified(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	for range 2 {
@@ -69,7 +69,7 @@ func TestStreamsAreMadeOnceAndVerified(t *testing.T) {
 	}
 }
 
-func TestBoundsFollowTheConfiguration(t *testing.T) {
+func TestStreams_BoundsFollowConfiguration(t *testing.T) {
 	c := natstest.Config(t)
 	for _, bytes := range []int64{8 << 20, 32 << 20, 4 << 20} {
 		c.MaxBytes = bytes
@@ -87,7 +87,7 @@ func TestBoundsFollowTheConfiguration(t *testing.T) {
 	}
 }
 
-func TestSettingsThatLoseDataAreNamed(t *testing.T) {
+func TestStreamSettings_NamesSettingsThatLoseData(t *testing.T) {
 	good := jetstream.StreamConfig{
 		Name: "DOCS", Subjects: []string{"docs.>"}, Discard: jetstream.DiscardNew, Storage: jetstream.FileStorage,
 		MaxBytes: 1 << 20, AllowDirect: true, AllowAtomicPublish: true, Duplicates: time.Minute,
@@ -144,7 +144,7 @@ func TestSettingsThatLoseDataAreNamed(t *testing.T) {
 	}
 }
 
-func TestAllBadSettingsAreListed(t *testing.T) {
+func TestStreamSettings_ListsAllInvalidSettings(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	_, err := s.Store().Own().JetStream().CreateStream(ctx, jetstream.StreamConfig{
@@ -169,7 +169,7 @@ func TestAllBadSettingsAreListed(t *testing.T) {
 	}
 }
 
-func TestSubjectsOfAnotherStream(t *testing.T) {
+func TestStreams_SubjectsOfAnotherStreamAreNamed(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	if _, err := s.Store().JetStream().CreateStream(ctx,
@@ -182,7 +182,7 @@ func TestSubjectsOfAnotherStream(t *testing.T) {
 	}
 }
 
-func TestConfigReportsEveryBadField(t *testing.T) {
+func TestConfig_ReportsEveryInvalidField(t *testing.T) {
 	if bad := stream.Default().Validate(); len(bad) > 0 {
 		t.Fatalf("the default is bad: %v", bad)
 	}
@@ -211,7 +211,7 @@ func TestConfigReportsEveryBadField(t *testing.T) {
 }
 
 // A bound that the servers cannot reserve is refused with advice on what to change.
-func TestNoRoomForABound(t *testing.T) {
+func TestStreams_BoundWithoutRoomIsRefused(t *testing.T) {
 	url := natstest.StartPlain(t, &server.Options{JetStream: true, JetStreamMaxStore: 1 << 20,
 		JetStreamMaxMemory: 1 << 20})
 	c := natstest.Config(t)

@@ -15,7 +15,7 @@ import (
 
 // A server of a cluster may report "stream not found" for a stream that it has not received yet. The report counts
 // only after a while.
-func TestThatThereIsNoStreamIsDoubted(t *testing.T) {
+func TestTimeouts_StreamNotFoundIsFinalAfterTimeout(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	var said natstest.LogBuffer
@@ -49,7 +49,9 @@ func TestThatThereIsNoStreamIsDoubted(t *testing.T) {
 }
 
 // A standalone server never finds peers later.
-func TestNoPeersOfOneServer(t *testing.T) { refusals(t, natstest.StartEmbedded(t).Store(), false) }
+func TestRetryEnsure_StandaloneServerDoesNotRetry(t *testing.T) {
+	refusals(t, natstest.StartEmbedded(t).Store(), false)
+}
 
 // refusals checks whether a store retries after a cluster refuses a stream because servers are down.
 func refusals(t *testing.T, s *stream.Store, again bool) {

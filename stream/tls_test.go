@@ -20,7 +20,7 @@ import (
 
 // A server with a certificate accepts clients over TLS only, and uses the certificate that was loaded last. Existing
 // connections stay open.
-func TestEmbeddedServerWithTLS(t *testing.T) {
+func TestEmbeddedServer_TLSReloadsCertificate(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certtest.SelfSigned(t, dir, "server")
 	s := natstest.StartEmbedded(t, func(c *stream.Config) { c.TLS = conn.TLS{Cert: cert, Key: key} })
@@ -73,7 +73,7 @@ func TestEmbeddedServerWithTLS(t *testing.T) {
 
 // Members with certificates and the same secret form a cluster, whose producers share one token. A server with
 // another secret, without a secret, or without a certificate gets no route.
-func TestClusterWithTLSAndASecret(t *testing.T) {
+func TestEmbeddedCluster_TLSRoutesNeedSecretAndCertificate(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := certtest.SelfSigned(t, dir, "server")
 	file := func(name, text string) string {

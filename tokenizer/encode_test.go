@@ -28,7 +28,7 @@ var load = func() func(testing.TB, string) *Model {
 }()
 
 // The expected ids are those of tiktoken 0.14.
-func TestKnownIDs(t *testing.T) {
+func TestEncode_KnownIDs(t *testing.T) {
 	const text = "Hello, world! it's 12345  \n\n  x<|endoftext|>é 中文"
 	for name, want := range map[string][]int32{
 		"gpt2": {15496, 11, 995, 0, 340, 338, 17031, 2231, 220, 220, 628, 220, 2124, 50256, 2634, 220, 40792, 23877, 229},
@@ -48,7 +48,7 @@ func TestKnownIDs(t *testing.T) {
 	}
 }
 
-func TestModelFacts(t *testing.T) {
+func TestModel_VocabSizeAndEndToken(t *testing.T) {
 	for name, want := range map[string]struct {
 		vocab int
 		end   int32
@@ -70,7 +70,7 @@ func TestModelFacts(t *testing.T) {
 	}
 }
 
-func TestFingerprintKnowsOptionsAndModel(t *testing.T) {
+func TestFingerprint_CoversOptionsAndModel(t *testing.T) {
 	asText, err := Load("gpt2", Options{SpecialAsText: true})
 	if err != nil {
 		t.Fatal(err)
@@ -103,7 +103,7 @@ func compareWithNaive(t *testing.T, n *naiveModel, e *Encoder, text []byte) {
 	}
 }
 
-func TestEncodeAllocatesNothing(t *testing.T) {
+func TestEncode_AllocatesNothing(t *testing.T) {
 	m := load(t, "cl100k_base")
 	e := m.NewEncoder()
 	text := []byte(strings.Repeat("func (e *Encoder) Encode(dst []int32) <|endoftext|> 中文字符 \xff ", 200) +
@@ -115,7 +115,7 @@ func TestEncodeAllocatesNothing(t *testing.T) {
 }
 
 // Long words have separate code paths in the encoder: the ids must decode to the text.
-func TestLongRuns(t *testing.T) {
+func TestEncode_LongWordsRoundTrip(t *testing.T) {
 	for _, name := range Builtin() {
 		m := load(t, name)
 		e := m.NewEncoder()

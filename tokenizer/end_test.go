@@ -82,7 +82,7 @@ func TestEndOfText_Source(t *testing.T) {
 	}
 }
 
-func TestLoad_RefusesConfigurationThatCannotBeRead(t *testing.T) {
+func TestLoad_RefusesUnreadableConfiguration(t *testing.T) {
 	for file, texts := range map[string][]string{
 		"tokenizer_config.json":  {"", "{", `[]`, `{"eos_token": 7}`, `{"eos_token": {"content": 7}}`},
 		"generation_config.json": {"x", `{"eos_token_id": "a"}`, `{"eos_token_id": [1, "a"]}`, `{"eos_token_id": 1e99}`},

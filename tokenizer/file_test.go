@@ -39,7 +39,7 @@ func mustLoadFile(t *testing.T, file any, o Options) *Model {
 	return m
 }
 
-func TestFileOptions(t *testing.T) {
+func TestTokenizerFile_Options(t *testing.T) {
 	ab, bc, abcID := int32(256), int32(257), int32(258)
 	ids := func(x ...int32) []int32 { return x }
 	cases := []struct {
@@ -99,7 +99,7 @@ func TestFileOptions(t *testing.T) {
 	}
 }
 
-func TestFingerprintOfFiles(t *testing.T) {
+func TestFingerprint_OfFilesIgnoresSpelling(t *testing.T) {
 	plain := mustLoadFile(t, smallFile(tokentest.ABC...), Options{}).Fingerprint()
 	same := smallFile(tokentest.ABC...)
 	same["model"].(object)["merges"] = func() (pairs []any) {
@@ -137,7 +137,7 @@ func TestFingerprintOfFiles(t *testing.T) {
 }
 
 // A space before each piece shows where a text is split: the ids are those of bytes.
-func TestSpaceBeforePieces(t *testing.T) {
+func TestDecode_SpaceMarksPieces(t *testing.T) {
 	f := smallFile()
 	digits := object{"type": "Digits", "individual_digits": false}
 	f["pre_tokenizer"] = inSequence(digits, byteLevel(true, true), digits)
@@ -148,7 +148,7 @@ func TestSpaceBeforePieces(t *testing.T) {
 	}
 }
 
-func TestRandomModelsAgreeWithNaive(t *testing.T) {
+func TestEncode_RandomModelsMatchNaive(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	units := []string{"a", "b", "c", "ab", " ", "\n", "1", "'s", "中", "\u0301", "/", "\xe4\xb8", "ccc"}
 	for k := range 24 {
@@ -242,7 +242,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-func TestSpecialTokensOfRankFiles(t *testing.T) {
+func TestRankFile_SpecialTokens(t *testing.T) {
 	// xyz contains z's that no merge joins, so only the whole word becomes the token
 	var all strings.Builder
 	for b := range 256 {

@@ -11,7 +11,7 @@ import (
 )
 
 // The stored fingerprints of built-in tokenizers match the computed ones.
-func TestFingerprintsOfBuiltin(t *testing.T) {
+func TestFingerprint_StoredMatchesComputed(t *testing.T) {
 	for _, name := range Builtin() {
 		d := tokentest.Builtin(t, name)
 		if want := d.Identity.Fingerprint(fingerprint.Settings{Added: d.Added}); d.Fingerprint != want {
@@ -22,7 +22,7 @@ func TestFingerprintsOfBuiltin(t *testing.T) {
 
 // Lazily created parts are created once under concurrent use: by encoders that meet a long word at the same time, and
 // by callers of Fingerprint.
-func TestEncodersMeetALongWordAtOnce(t *testing.T) {
+func TestModel_LazyPartsAreCreatedOnce(t *testing.T) {
 	f := smallFile(tokentest.ABC...)
 	m := mustLoadFile(t, f, Options{})
 	text := []byte(strings.Repeat("abcab", 40))

@@ -13,7 +13,7 @@ import (
 )
 
 // Ids that are too large to be packed in caches, and words with too many ids, are encoded correctly each time.
-func TestIDsOfAnySize(t *testing.T) {
+func TestEncode_IDsOfAnySize(t *testing.T) {
 	f := smallFile([2]string{"a", "b"}, [2]string{"c", "d"}, [2]string{"ab", "cd"})
 	vocab := f["model"].(object)["vocab"].(object)
 	const packed = 1<<20 - 1 // the largest id that caches pack
@@ -29,7 +29,7 @@ func TestIDsOfAnySize(t *testing.T) {
 }
 
 // Concurrent encoders share words.
-func TestEncodersShareWords(t *testing.T) {
+func TestEncoder_ConcurrentEncodersShareWords(t *testing.T) {
 	m := load(t, "cl100k_base")
 	other, err := Load("cl100k_base", Options{}) // shares nothing with m
 	if err != nil {

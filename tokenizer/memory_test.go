@@ -63,7 +63,7 @@ func leads(t reflect.Type) bool {
 	}
 }
 
-func TestEncoderMemoryIsBounded(t *testing.T) {
+func TestEncoder_MemoryIsBounded(t *testing.T) {
 	texts := tokentest.HostileTexts(5 << 18)
 	models := []*Model{mustLoadFile(t, randomSpm(rand.New(rand.NewPCG(1, 7))).object(), Options{})}
 	for _, name := range Builtin() {

@@ -9,7 +9,7 @@ import (
 
 // Special tokens that begin documents, and fill-in tokens, are found by their usual names. The former are also found
 // by the post_processor.
-func TestSpecialTokens(t *testing.T) {
+func TestSpecialTokens_FoundByUsualNames(t *testing.T) {
 	type fillIn [3]int32 // prefix, middle, suffix
 	for _, tt := range []struct {
 		name    string

@@ -282,13 +282,13 @@ func compareSpm(t *testing.T, r *rand.Rand) {
 	}
 }
 
-func TestSentencePieceFilesMeanWhatTheySay(t *testing.T) {
+func TestSentencePiece_MatchesDefinition(t *testing.T) {
 	for seed := range testscale.Of[uint64](40, 150) {
 		compareSpm(t, rand.New(rand.NewPCG(seed, 7)))
 	}
 }
 
-func TestVocabularyWithoutCharacters(t *testing.T) {
+func TestSentencePiece_VocabularyWithoutCharacters(t *testing.T) {
 	for _, f := range []spmFile{{vocab: map[string]int{}}, {vocab: map[string]int{"ab": 0}},
 		{vocab: map[string]int{"<0x61>": 3}, fallback: true}} {
 		m := mustLoadFile(t, f.object(), Options{})

@@ -10,8 +10,8 @@ import (
 	"loaderd/bench/record"
 )
 
-// TestRun checks that every measurement compares each number of workers with one worker.
-func TestRun(t *testing.T) {
+// TestRun_ComparesWorkersWithOneWorker checks that every measurement compares each number of workers with one worker.
+func TestRun_ComparesWorkersWithOneWorker(t *testing.T) {
 	var out bytes.Buffer
 	if err := run(t.Context(), []string{"-json", "-bytes", "100000", "-steps", "2", "-repeats", "1"}, &out); err != nil {
 		t.Fatal(err)
@@ -31,8 +31,9 @@ func TestRun(t *testing.T) {
 	}
 }
 
-// TestLocksAreSeen checks that the workers' waits for a lock count as blocked, and that all bytes count.
-func TestLocksAreSeen(t *testing.T) {
+// TestTogether_CountsWaitsForLocks checks that the workers' waits for a lock count as blocked, and that all bytes
+// count.
+func TestTogether_CountsWaitsForLocks(t *testing.T) {
 	var m sync.Mutex
 	const goroutines = 100 // the runtime samples some of them
 	s, err := together(goroutines, func(int) (int64, error) {

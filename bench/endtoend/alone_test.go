@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// TestAlone checks that every document is tokenized once, also if texts repeat.
-func TestAlone(t *testing.T) {
+// TestAlone_TokenizesEachDocumentOnce checks that every document is tokenized once, also if texts repeat.
+func TestAlone_TokenizesEachDocumentOnce(t *testing.T) {
 	speed, err := alone([][]byte{[]byte("one"), []byte("two words")}, 5, "gpt2")
 	if err != nil || speed <= 0 {
 		t.Errorf("%f bytes a second: %v", speed, err)

@@ -13,8 +13,9 @@ import (
 	"loaderd/internal/flightclient"
 )
 
-// TestServe reads as the measured client does: a step over Flight, and bytes over the raw socket.
-func TestServe(t *testing.T) {
+// TestServe_OverFlightAndRawSocket reads as the measured client does: a step over Flight, and bytes over the raw
+// socket.
+func TestServe_OverFlightAndRawSocket(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	cfg := arrowout.Default()
 	cfg.Listen = "127.0.0.1:0"

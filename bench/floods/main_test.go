@@ -35,7 +35,7 @@ func TestPage_HasAllFloods(t *testing.T) {
 	}
 }
 
-func TestPrintTable_SharesOfTheSpeedAlone(t *testing.T) {
+func TestPrintTable_HasSharesOfSpeedWithoutFlood(t *testing.T) {
 	at := func(steps int, memory int64) phase { return phase{steps, time.Second, time.Second / 2, memory << 20} }
 	var out strings.Builder
 	err := printTable(&out, []result{{name: "http-idle", alone: at(200, 100), flooded: at(150, 140)}}, record.Machine{})

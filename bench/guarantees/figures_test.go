@@ -9,7 +9,7 @@ import (
 	"loaderd/packonline"
 )
 
-func TestQuantile(t *testing.T) {
+func TestQuantile_Examples(t *testing.T) {
 	in := make([]int, 1000)
 	for i := range in {
 		in[i] = 1000 - i
@@ -25,7 +25,7 @@ func TestQuantile(t *testing.T) {
 }
 
 // A random order is near the expectation of runsOf; an alternating order and a sorted order are far from it.
-func TestRuns(t *testing.T) {
+func TestRunsOf_DistinguishesOrders(t *testing.T) {
 	random := make([]int, 10_000)
 	for i := range random {
 		random[i] = max(0, rand.New(rand.NewPCG(1, uint64(i))).IntN(6)-3) // 4 of 6 are 0
@@ -51,7 +51,7 @@ func TestRuns(t *testing.T) {
 	}
 }
 
-func TestChiSquare(t *testing.T) {
+func TestServed_ChiSquare(t *testing.T) {
 	s := served{order: []int{0, 0, 0, 1}, packed: [][]float64{{0, 0}, {10, 10}, {20, 20}, {30, 30}, {40, 40}}}
 	if x := s.chiSquare(0, 4); math.Abs(x-1) > 1e-9 { // 3 and 1, 2 and 2 expected
 		t.Errorf("chi-square is %v", x)
@@ -61,7 +61,7 @@ func TestChiSquare(t *testing.T) {
 	}
 }
 
-func TestExcess(t *testing.T) {
+func TestExcess_Mean(t *testing.T) {
 	row := func(lengths ...int32) (r []packonline.Piece) {
 		for _, n := range lengths {
 			r = append(r, packonline.Piece{Length: n})
@@ -75,7 +75,7 @@ func TestExcess(t *testing.T) {
 	}
 }
 
-func TestPlanned_OffInEveryWindow(t *testing.T) {
+func TestPlanned_DeviationInEveryWindow(t *testing.T) {
 	s := planned{steps: stepShares{{50, 50}, {50, 50}, {60, 40}, {20, 80}}, buckets: []int32{1, 1, 1, 2},
 		targets: [][]float64{{50, 50}, {50, 50}, {50, 50}, {30, 70}}}
 	near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
@@ -95,7 +95,7 @@ func TestStepShares_ChiSquareCountsRows(t *testing.T) {
 }
 
 // order returns every document once, and a block's documents in one group.
-func TestOrder(t *testing.T) {
+func TestOrder_HasEveryDocumentOnce(t *testing.T) {
 	o := order(1000, 8, 64)
 	sorted := slices.Sorted(slices.Values(o))
 	for i, x := range sorted {

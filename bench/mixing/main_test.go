@@ -66,7 +66,7 @@ func someLengths(n int, length int32) []int32 {
 
 // The result is the same with and without a restart at a change of weights. Shares follow the change, and no token is
 // duplicated.
-func TestMixing(t *testing.T) {
+func TestRun_SameWithAndWithoutRestart(t *testing.T) {
 	q := request{Weights: [][]float64{{1, 1}, {3, 1}}, Changes: []int64{2e6}, Tokens: 4e6,
 		Lengths: [][]int32{someLengths(8000, 500), someLengths(2000, 2000)}}
 	taken, inSteps := mixed(t, q)
@@ -100,7 +100,7 @@ func TestMixing(t *testing.T) {
 }
 
 // Each epoch has a different order and is complete.
-func TestEpochs(t *testing.T) {
+func TestRun_EpochsDifferAndAreComplete(t *testing.T) {
 	taken, _ := mixed(t, request{Weights: [][]float64{{1}}, Epochs: 2, Block: 64,
 		Lengths: [][]int32{someLengths(2000, 3000)}})
 	if len(taken) != 4000 || reflect.DeepEqual(taken[:2000], taken[2000:]) {
@@ -115,7 +115,7 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-func TestBadRequests(t *testing.T) {
+func TestRun_RefusesInvalidRequests(t *testing.T) {
 	for request, says := range map[string]string{
 		``: "read the request",
 		`{"weights":[[1,1]],"changes":[5],"lengths":[[1],[1]]}`: "want a weight",

@@ -7,8 +7,9 @@ import (
 	"loaderd/packonline"
 )
 
-// TestMostRows checks bounds that can be counted by hand, and that no packing makes more full rows than the bound.
-func TestMostRows(t *testing.T) {
+// TestMostRows_IsUpperBound checks bounds that can be counted by hand, and that no packing makes more full rows than
+// the bound.
+func TestMostRows_IsUpperBound(t *testing.T) {
 	for _, x := range []struct {
 		in   []int32
 		want int64
@@ -54,7 +55,7 @@ func TestMostRows(t *testing.T) {
 	}
 }
 
-func TestLeastPadding(t *testing.T) {
+func TestLeastPadding_Examples(t *testing.T) {
 	for tokens, want := range map[int64]int64{0: 0, 1: 9, 9: 1, 10: 0, 11: 9} {
 		if have := leastPadding(tokens, 10); have != want {
 			t.Errorf("the last row of %d tokens in rows of 10 lacks %d, want %d", tokens, have, want)

@@ -72,7 +72,7 @@ func TestPage_TablesAreWritten(t *testing.T) {
 }
 
 // Tables that take little time are on the page as the program writes them.
-func TestPage_IsAsWritten(t *testing.T) {
+func TestPage_EqualsWrittenTables(t *testing.T) {
 	p := testPage(t)
 	for _, x := range tables {
 		switch x.name {

@@ -6,14 +6,14 @@ import (
 	"testing"
 )
 
-func TestCut(t *testing.T) {
+func TestCut_AtomsOfDocuments(t *testing.T) {
 	if have := fmt.Sprint(cut([]int32{3, 5, 1, 8, 2}, 4)); have != "[{0 1} {1 1} {2 3} {3 3} {3 4}]" {
 		t.Errorf("atoms of 4 are of documents %s", have)
 	}
 }
 
-// TestMeasure checks the figures of small orders that can be counted by hand.
-func TestMeasure(t *testing.T) {
+// TestMeasure_SmallOrders checks the figures of small orders that can be counted by hand.
+func TestMeasure_SmallOrders(t *testing.T) {
 	atoms := []span{{0, 1}, {1, 1}, {2, 3}, {3, 3}, {3, 4}}
 	for _, x := range []struct {
 		order []int32
@@ -39,9 +39,9 @@ func TestMeasure(t *testing.T) {
 	}
 }
 
-// TestReorder checks that a global shuffle displaces by a third on average, and a window by less than the bound on
-// the wait.
-func TestReorder(t *testing.T) {
+// TestReorder_Displacement checks that a global shuffle displaces by a third on average, and a window by less than the
+// bound on the wait.
+func TestReorder_Displacement(t *testing.T) {
 	const n = 20_000
 	atoms := make([]span, n)
 	for i := range atoms {

@@ -23,7 +23,7 @@ func lengthsFile(t *testing.T, text string) string {
 }
 
 // Every token is in the rows once with each method, and no row is emitted before its documents.
-func TestRowsHoldEveryTokenOnce(t *testing.T) {
+func TestRun_RowsHaveEveryTokenOnce(t *testing.T) {
 	path := lengthsFile(t, "3\n8\n5\n1\n20\n8\n2\n")
 	for _, method := range []string{"bfd", "concat"} {
 		t.Run(method, func(t *testing.T) {
@@ -61,7 +61,7 @@ func TestRowsHoldEveryTokenOnce(t *testing.T) {
 	}
 }
 
-func TestFigures(t *testing.T) {
+func TestRun_ReportsFigures(t *testing.T) {
 	var out bytes.Buffer
 	if err := run([]string{"-rounds", "1", lengthsFile(t, strings.Repeat("700\n", 5000))}, &out); err != nil {
 		t.Fatal(err)
@@ -75,7 +75,7 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-func TestDrawnLengthsAndMethods(t *testing.T) {
+func TestRun_PrintsLengthsAndMethods(t *testing.T) {
 	var a, b, methods bytes.Buffer
 	for _, c := range []struct {
 		args []string
@@ -94,7 +94,7 @@ func TestDrawnLengthsAndMethods(t *testing.T) {
 	}
 }
 
-func TestBadInput(t *testing.T) {
+func TestRun_RefusesInvalidInput(t *testing.T) {
 	for _, c := range []struct{ text, says string }{
 		{"3\nfour\n", `lengths:2: "four" is not a document length`},
 		{"3\n0\n", `lengths:2: "0" is not a document length`},

@@ -14,7 +14,7 @@ import (
 )
 
 // The server returns the lines of the corpus from any byte offset.
-func TestServed(t *testing.T) {
+func TestCorpus_ServesLinesFromAnyOffset(t *testing.T) {
 	m := corpusOf(10*lineBytes, 7)
 	m.perObject = 4
 	var whole []byte
@@ -46,7 +46,7 @@ func TestServed(t *testing.T) {
 }
 
 // Missing, duplicate and misplaced documents are counted, also in parts.
-func TestCounts(t *testing.T) {
+func TestCount_MissingDuplicateAndMisplaced(t *testing.T) {
 	model, err := tokenizer.Load("gpt2", tokenizer.Options{})
 	if err != nil {
 		t.Fatal(err)

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestSizes_RefusesWhatIsNoSize(t *testing.T) {
+func TestSizes_RefusesInvalidSizes(t *testing.T) {
 	for _, text := range []string{"", "0", "4096,-1", "4096,0", "x", "1,,2"} {
 		var s sizes
 		if err := s.Set(text); err == nil {

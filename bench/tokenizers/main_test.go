@@ -14,7 +14,7 @@ import (
 )
 
 // The compared ids are those of each document, in order, for any number of goroutines.
-func TestIDsAreThoseOfTheDocuments(t *testing.T) {
+func TestRun_IDsEqualThoseOfDocuments(t *testing.T) {
 	m, err := tokenizer.Load("gpt2", tokenizer.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func TestIDsAreThoseOfTheDocuments(t *testing.T) {
 	}
 }
 
-func TestDocumentsMustEnd(t *testing.T) {
+func TestRun_RefusesUnterminatedDocument(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "documents")
 	if err := os.WriteFile(path, []byte("one\x00two"), 0o600); err != nil {
 		t.Fatal(err)
@@ -68,7 +68,7 @@ func TestDocumentsMustEnd(t *testing.T) {
 }
 
 // Loading a tokenizer reports times of each kind, and an unknown tokenizer is an error.
-func TestMeasureLoading(t *testing.T) {
+func TestMeasureLoading_ReportsEveryTime(t *testing.T) {
 	var out bytes.Buffer
 	if err := run([]string{"-load", "-tokenizer", "gpt2"}, &out); err != nil {
 		t.Fatal(err)

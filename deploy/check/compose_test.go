@@ -47,7 +47,7 @@ func TestCompose_RefusesGrafanaWithoutPassword(t *testing.T) {
 	}
 }
 
-func TestCompose_TakesImagesByDigest(t *testing.T) {
+func TestCompose_AcceptsImagesByDigest(t *testing.T) {
 	digest := "@sha256:" + strings.Repeat("0123456789abcdef", 4)
 	p, err := load(t, []string{"GRAFANA_PASSWORD=x", "PROMETHEUS_IMAGE=prom/prometheus" + digest,
 		"GRAFANA_IMAGE=grafana/grafana" + digest}, "../compose.yaml")
@@ -62,7 +62,7 @@ func TestCompose_TakesImagesByDigest(t *testing.T) {
 }
 
 // Both combinations of the files are complete: services, volumes, mounted files and build files exist.
-func TestCompose(t *testing.T) {
+func TestCompose_FilesAreComplete(t *testing.T) {
 	for name, files := range map[string][]string{"monitoring": {"../compose.yaml"},
 		"cluster": {"../compose.yaml", "../compose.cluster.yaml"}} {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +89,7 @@ func TestCompose(t *testing.T) {
 }
 
 // Each of the three daemons has a configuration that loaderd accepts and unique addresses, and is one of the peers.
-func TestComposeCluster(t *testing.T) {
+func TestCompose_ClusterConfigurationIsValid(t *testing.T) {
 	p := project(t, "../compose.yaml", "../compose.cluster.yaml")
 	seen := map[string]string{}
 	for _, name := range []string{"loaderd-1", "loaderd-2", "loaderd-3"} {

@@ -152,7 +152,7 @@ func manifests(t *testing.T, files map[string]string) (text string, objects map[
 
 // A chart reads no file outside its folder, and links are lost in some copies of a repository. So the chart has
 // copies of the files, which are equal to the originals.
-func TestChartHasTheFilesOfToday(t *testing.T) {
+func TestChart_FilesEqualOriginals(t *testing.T) {
 	for copied, of := range map[string]string{
 		"../helm/loaderd/files/board.json":         "../grafana/loaderd.json",
 		"../helm/loaderd/files/loaderd.rules.yaml": "../prometheus/loaderd.rules.yaml",
@@ -168,7 +168,7 @@ func TestChartHasTheFilesOfToday(t *testing.T) {
 }
 
 // Chart and image have the version of the latest release, because a chart uses the image of its own version.
-func TestChartHasTheVersionOfTheRelease(t *testing.T) {
+func TestChart_HasVersionOfRelease(t *testing.T) {
 	changes, err := os.ReadFile("../../CHANGELOG.md")
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func TestChartHasTheVersionOfTheRelease(t *testing.T) {
 
 // Every example of values renders into objects that decode completely into Kubernetes' own types, and into a
 // configuration that loaderd accepts.
-func TestChart(t *testing.T) {
+func TestChart_ExamplesRender(t *testing.T) {
 	entries, err := os.ReadDir("testdata/values")
 	if err != nil || len(entries) < 4 {
 		t.Fatalf("%d files of values: %v", len(entries), err)
@@ -365,7 +365,7 @@ func confines(t *testing.T, p *networking.NetworkPolicy) {
 	}
 }
 
-func TestChart_EgressReachesWhatTheConfigurationNames(t *testing.T) {
+func TestChart_EgressCoversConfiguredAddresses(t *testing.T) {
 	for name, want := range map[string]string{"alone": "53 53", "cluster": "53 53 routes",
 		"nats": "53 53 4222 4318 443 8443 80"} {
 		files, err := render(t, given(t, name))
@@ -385,9 +385,9 @@ func TestChart_EgressReachesWhatTheConfigurationNames(t *testing.T) {
 	}
 }
 
-// TestMemoryLimits_HoldTheDefaults compares the memory limits of the service and of the chart with the maximum that the
+// TestMemoryLimits_CoverDefaults compares the memory limits of the service and of the chart with the maximum that the
 // defaults permit. That is the budgets, 64 MiB in addition, and a third of the sum for the garbage collector.
-func TestMemoryLimits_HoldTheDefaults(t *testing.T) {
+func TestMemoryLimits_CoverDefaults(t *testing.T) {
 	out, err := exec.CommandContext(t.Context(), loaderd(t), "serve", "--print-config").Output()
 	if err != nil {
 		t.Fatal(err)
@@ -435,7 +435,7 @@ func TestMemoryLimits_HoldTheDefaults(t *testing.T) {
 }
 
 // A change of the configuration restarts the pods; a change of the chart's other objects does not.
-func TestConfigurationRollsPods(t *testing.T) {
+func TestChart_ConfigurationChangeRestartsPods(t *testing.T) {
 	of := func(change func(map[string]any)) string {
 		values := given(t, "cluster")
 		change(values)
@@ -458,7 +458,7 @@ func TestConfigurationRollsPods(t *testing.T) {
 }
 
 // Invalid values are refused with the remedy in the message.
-func TestChartRefuses(t *testing.T) {
+func TestChart_RefusesInvalidValues(t *testing.T) {
 	for _, test := range []struct {
 		name   string
 		change map[string]any
@@ -483,7 +483,7 @@ func TestChartRefuses(t *testing.T) {
 }
 
 // The schema has exactly the values of values.yaml.
-func TestSchemaAndValues(t *testing.T) {
+func TestChart_SchemaMatchesValues(t *testing.T) {
 	var schema, values map[string]any
 	for file, into := range map[string]*map[string]any{"values.schema.json": &schema, "values.yaml": &values} {
 		text, err := os.ReadFile(filepath.Join(chart, file))

@@ -132,9 +132,9 @@ image /usr/bin/loaderd run audit --data-dir /data/loaderd | sed -n 1p
 `
 
 // The image serves, publishes, reads a step and stops, with a read-only root, as a user other than root.
-func TestImage(t *testing.T) {
+func TestImage_RunsReadOnlyAsNonRoot(t *testing.T) {
 	if os.Getuid() != 0 {
-		message := "NOT RUN: TestImage needs root, to be another user in another root"
+		message := "NOT RUN: TestImage_RunsReadOnlyAsNonRoot needs root, to be another user in another root"
 		if os.Getenv("CI") != "" {
 			t.Fatal(message)
 		}
@@ -171,7 +171,7 @@ func TestImage(t *testing.T) {
 }
 
 // The image has one program, which needs no library.
-func TestImageIsOneStaticBinary(t *testing.T) {
+func TestImage_IsOneStaticBinary(t *testing.T) {
 	stage := image(t)
 	if stage.BaseName != "scratch" {
 		t.Errorf("the image is made from %s", stage.BaseName)

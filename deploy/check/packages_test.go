@@ -91,7 +91,7 @@ func unpacked(t *testing.T) string {
 	return root
 }
 
-func TestDeb(t *testing.T) {
+func TestDeb_HasExpectedFiles(t *testing.T) {
 	root := unpacked(t)
 	var found []string
 	err := filepath.WalkDir(root, func(path string, d os.DirEntry, err error) error {
@@ -138,7 +138,7 @@ func TestDeb(t *testing.T) {
 	}
 }
 
-func TestRPM(t *testing.T) {
+func TestRPM_HasExpectedFiles(t *testing.T) {
 	f, err := os.Open(made(t, "rpm"))
 	if err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestRPM(t *testing.T) {
 }
 
 // A plain shell accepts the scripts of the packages, and they do nothing where systemd does not run.
-func TestPackageScripts(t *testing.T) {
+func TestPackageScripts_RunInPlainShell(t *testing.T) {
 	for _, name := range []string{"postinstall", "preremove", "postremove"} {
 		tool(t, "sh", "-n", "../packages/"+name)
 	}
@@ -180,7 +180,7 @@ func TestPackageScripts(t *testing.T) {
 
 // systemd accepts the unit of the package without warnings and rates it as safe. The user and the folders are created
 // as specified.
-func TestUnit(t *testing.T) {
+func TestSystemdUnit_IsAccepted(t *testing.T) {
 	root := unpacked(t)
 	unit := filepath.Join(root, "usr/lib/systemd/system/loaderd.service")
 	text, err := os.ReadFile(unit)

@@ -10,7 +10,7 @@ import (
 
 // Borrowed content stays unchanged after the document is evicted, until it is given back. So does content that others
 // may share. All other memory is reused.
-func TestMemoryIsUsedAgainWhenNobodyHasIt(t *testing.T) {
+func TestContentCache_ReusesMemoryOfUnborrowedContent(t *testing.T) {
 	const tokens = 1000
 	for name, x := range map[string]struct {
 		do    func(c *contentCache)
@@ -53,7 +53,7 @@ func TestMemoryIsUsedAgainWhenNobodyHasIt(t *testing.T) {
 }
 
 // The memory of put content is not reused, because others may share the content.
-func TestMemoryOfWhatIsReadAgainIsLeftToTheCollector(t *testing.T) {
+func TestContentCache_DoesNotReuseMemoryOfPutContent(t *testing.T) {
 	c := newContentCache(1, 4)
 	c.put(1, 0, wide(1000).CloneNarrow())
 	content := c.entries[1].content

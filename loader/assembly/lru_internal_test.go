@@ -8,7 +8,7 @@ import (
 
 // A list has the same order as a slice with the same operations, in both directions, and is independent of the other
 // list.
-func TestChainIsAnOrder(t *testing.T) {
+func TestLRU_MatchesSliceModel(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	all := make([]*cacheEntry, 12)
 	for i := range all {
@@ -47,7 +47,7 @@ func TestChainIsAnOrder(t *testing.T) {
 }
 
 // Using a document makes it the most recent of its class, and the least recently used one is evicted first.
-func TestTheLeastRecentlyUsedGoesFirst(t *testing.T) {
+func TestContentCache_EvictsLeastRecentlyUsedFirst(t *testing.T) {
 	cost := (&cacheEntry{content: contentOf(100)}).cost()
 	c := newContentCache(3*cost, 4)
 	for d := uint64(1); d <= 3; d++ {

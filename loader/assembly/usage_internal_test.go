@@ -29,7 +29,7 @@ func piece(document uint64, start, length int32) packonline.Piece {
 }
 
 // Unneeded documents use little of the cache, are evicted first, and count as needed when a reader needs them again.
-func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
+func TestContentCache_EvictsUnneededFirst(t *testing.T) {
 	const size = 100
 	const most = unneededShare + 1 // documents in the cache
 	cost := (&cacheEntry{content: contentOf(size)}).cost()
@@ -79,7 +79,7 @@ func TestWhatNobodyNeedsGoesFirst(t *testing.T) {
 
 // A document is waiting until steps have used all of it. A part is not enough, and repeated tokens do not count.
 // Documents below the low watermark are not waiting.
-func TestADocumentWaitsForAllItsTokens(t *testing.T) {
+func TestContentCache_DocumentWaitsForAllItsTokens(t *testing.T) {
 	repeated := stepOf(1, 0, piece(1, 40, 60)) // 20 of the tokens were in the step before
 	repeated.Repeats = []plan.Repeat{{Row: 0, Piece: 0, Tokens: 20}}
 	for _, x := range []struct {
@@ -114,7 +114,7 @@ func held(c *contentCache, pieces []packonline.Piece) bool {
 
 // For random arrivals, steps and reader positions, no needed document is evicted while an unneeded one is cached, and
 // the sums are correct.
-func TestNothingNeededGoesBeforeWhatIsNot(t *testing.T) {
+func TestContentCache_NeverEvictsNeededBeforeUnneeded(t *testing.T) {
 	const recent, limit = 4, 20_000
 	for seed := range uint64(200) {
 		r := rand.New(rand.NewPCG(seed, 1))

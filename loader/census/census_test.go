@@ -164,7 +164,7 @@ func TestCensus_KilledRank(t *testing.T) {
 
 // The other ranks wait for a step, receive the cause, and open their streams again. This does not count as a
 // restarted job.
-func TestCensus_OthersOpenTheirStreamsAgain(t *testing.T) {
+func TestCensus_ReopenedStreamsAreNoRestart(t *testing.T) {
 	j := newJob(t, "pretrain", 3, 3)
 	j.train(10)
 	j.ranks[2].alive = false
@@ -183,7 +183,7 @@ func TestCensus_OthersOpenTheirStreamsAgain(t *testing.T) {
 	}
 }
 
-func TestCensus_RankNeverCame(t *testing.T) {
+func TestCensus_RankNeverConnected(t *testing.T) {
 	j := newJob(t, "pretrain", 4, 3)
 	j.fault = j.now
 	j.seconds(20) // the others wait for it before their first step
@@ -230,7 +230,7 @@ func TestCensus_RankLeaves(t *testing.T) {
 }
 
 // Normal pauses that resemble faults: no rank has a red finding.
-func TestCensus_PausesAreNoFaults(t *testing.T) {
+func TestCensus_NormalPausesAreNoFaults(t *testing.T) {
 	red := func(j *job) {
 		t.Helper()
 		for text := range j.first {
@@ -310,7 +310,7 @@ func TestCensus_PausesAreNoFaults(t *testing.T) {
 	})
 }
 
-func TestCensus_SlowStepsAreNotSilence(t *testing.T) {
+func TestCensus_SlowStepsAreNotIdle(t *testing.T) {
 	j := newJob(t, "pretrain", 2, 2)
 	for range 6 {
 		j.step()
@@ -511,7 +511,7 @@ func TestCensus_FastStepsOfTwoDaemons(t *testing.T) {
 }
 
 // A roll that is sent in pages is merged like an undivided roll. Only a complete roll marks processes as gone.
-func TestRoll_PagesMergeAsTheWhole(t *testing.T) {
+func TestRoll_PagesMergeLikeUndividedRoll(t *testing.T) {
 	const bytes = 4096
 	here, now := census.New(), began
 	open := func(name string, world, from, to int) {
@@ -575,7 +575,7 @@ func TestRoll_PagesMergeAsTheWhole(t *testing.T) {
 
 // Ranks that hold a step because another rank hung are not stuck when one of them continues slightly earlier than the
 // others.
-func TestView_RanksAreStuckSinceOthersAskedForMore(t *testing.T) {
+func TestView_RanksWaitingForHungRankAreNotStuck(t *testing.T) {
 	c, now := census.New(), time.Unix(1e9, 0)
 	key := census.Key{Job: "pretrain", World: 3}
 	report := func(rank int, taken uint64, moved time.Time) {

@@ -9,7 +9,7 @@ import (
 
 // A rank whose client no longer reports does not block the others while the job consumes steps. It is named, and the
 // job does not fail.
-func TestCensus_SilentRankOfAJobThatMoves(t *testing.T) {
+func TestCensus_IdleRankOfRunningJob(t *testing.T) {
 	j := newJob(t, "pretrain", 2, 2)
 	j.train(10)
 	j.ranks[1].alive = false
@@ -27,7 +27,7 @@ func TestCensus_SilentRankOfAJobThatMoves(t *testing.T) {
 }
 
 // Of two simultaneous faults the one that explains the other is reported: an absent rank before a silent one.
-func TestCensus_AbsentBeforeSilent(t *testing.T) {
+func TestCensus_AbsentRankBeforeIdleRank(t *testing.T) {
 	j := newJob(t, "pretrain", 3, 3)
 	j.train(10)
 	j.ranks[1].alive, j.ranks[2].alive = false, false
@@ -40,7 +40,7 @@ func TestCensus_AbsentBeforeSilent(t *testing.T) {
 }
 
 // For a restarted job, former processes are not reported as missing before they have had time to connect.
-func TestCensus_JobBeginsAgain(t *testing.T) {
+func TestCensus_JobRestarts(t *testing.T) {
 	j := newJob(t, "pretrain", 2, 2)
 	j.train(10)
 	for _, r := range j.ranks {
@@ -59,7 +59,7 @@ func TestCensus_JobBeginsAgain(t *testing.T) {
 }
 
 // A restarted daemon sends a roll without the processes that it served before: they have no stream.
-func TestCensus_RollWithoutAProcess(t *testing.T) {
+func TestCensus_RollWithoutEarlierProcesses(t *testing.T) {
 	a, b := census.New(), census.New()
 	id := func(n int) census.ProcessID {
 		return census.ProcessID{Key: census.Key{Job: "pretrain", World: 2}, Rank: n}
@@ -84,7 +84,7 @@ func TestCensus_RollWithoutAProcess(t *testing.T) {
 }
 
 // The report of another client has no effect.
-func TestCensus_ReportOfAnotherSession(t *testing.T) {
+func TestCensus_IgnoresReportOfAnotherSession(t *testing.T) {
 	c, id := census.New(), census.ProcessID{Key: census.Key{Job: "pretrain", World: 1}}
 	c.Open(id, census.Client{Session: "s"}, 0, began)
 	c.RecordReport(id, census.Report{Session: "s", Delivered: 3}, began)

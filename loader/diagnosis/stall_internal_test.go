@@ -27,7 +27,7 @@ func unexplained() *wait {
 func ago(d time.Duration) time.Time { return time.Now().Add(-d) }
 
 // Every cause needs its evidence. Without any, the cause is unknown and lists the facts.
-func TestWait_CauseRestsOnEvidence(t *testing.T) {
+func TestWait_CauseNeedsEvidence(t *testing.T) {
 	notOpen := func(w *wait) { w.Report.Source, w.source = nil, document.SourceStatus{} }
 	dry := func(w *wait) {
 		w.source = document.SourceStatus{Last: 60, Fetched: 60, Delivered: 60, DrySince: ago(time.Minute)}
@@ -183,7 +183,7 @@ func TestWait_CauseRestsOnEvidence(t *testing.T) {
 }
 
 // A pending append counts as a cause after a second, or earlier if readers receive the cause earlier.
-func TestWait_AppendCountsBeforeReadersAreTold(t *testing.T) {
+func TestWait_PendingAppendIsCauseWithinStallTimeout(t *testing.T) {
 	const short = 300 * time.Millisecond
 	for stall, want := range map[time.Duration]time.Duration{time.Minute: time.Second, short: short / 2} {
 		for _, of := range []func(w *wait) *time.Duration{

@@ -40,7 +40,7 @@ func (x *pace) beat(steps int, waits bool) {
 }
 
 // A run whose documents arrive at any steady pace settles in one verdict within three minutes.
-func TestSteady_NoPaceFlips(t *testing.T) {
+func TestVerdictDebouncer_SteadyPaceSettlesInOneVerdict(t *testing.T) {
 	for interval := 1; interval <= 120; interval++ {
 		x := &pace{start: time.Unix(1e9, 0)}
 		for x.second < 1500 {
@@ -59,7 +59,7 @@ func TestSteady_NoPaceFlips(t *testing.T) {
 	}
 }
 
-func TestSteady_FailureIsShownAtOnce(t *testing.T) {
+func TestVerdictDebouncer_FailureIsShownImmediately(t *testing.T) {
 	var s VerdictDebouncer
 	now := time.Unix(1e9, 0)
 	s.Update(now, Verdict{Health: Running, Bottleneck: LimitRanks})
@@ -71,7 +71,7 @@ func TestSteady_FailureIsShownAtOnce(t *testing.T) {
 
 // For any sequence of verdicts, the kind that is shown changes when another kind has lasted for debounceTime, and not
 // before.
-func TestSteady_ChangesWhatLasts(t *testing.T) {
+func TestVerdictDebouncer_ChangesAfterDebounceTime(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var s VerdictDebouncer
 		now := time.Unix(1e9, 0)

@@ -11,7 +11,7 @@ import (
 )
 
 // The demand equals one computed from all readers, for any order in which readers join, move and leave.
-func TestReadersDemand(t *testing.T) {
+func TestReaders_DemandMatchesAllReaders(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := newReaders()
 		all := map[*Reader]bool{}

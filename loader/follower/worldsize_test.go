@@ -7,7 +7,7 @@ import (
 	"loaderd/loader/runconfig"
 )
 
-func TestDivisors(t *testing.T) {
+func TestFormatDivisors_ShortensLongLists(t *testing.T) {
 	for n, want := range map[int]string{1: "1", 12: "1 2 3 4 6 12", 16: "1 2 4 8 16", 17: "1 17"} {
 		if got := formatDivisors(n); got != want {
 			t.Errorf("%d: got %s, want %s", n, got, want)
@@ -18,7 +18,7 @@ func TestDivisors(t *testing.T) {
 	}
 }
 
-func TestCheckWorld(t *testing.T) {
+func TestCheckWorldSize_ListsValidSizes(t *testing.T) {
 	c := runconfig.Config{Steps: runconfig.Steps{Rows: 64, Table: []int{48, 24, 12, 6, 3}}}
 	c.Packing.Buckets = []int{1024, 2048, 4096, 8192, 16384}
 	for world, want := range map[int]string{1: "", 3: "", 2: "world sizes: 1 3;", 6: "[48 24 12 6 3] by its bucket"} {

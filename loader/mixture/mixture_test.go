@@ -117,7 +117,7 @@ func drawConfig(t *rapid.T) mixture.Config {
 // After any changes, each source deviates from its share by less than the longest document times the number of
 // sources, at every document. A mixture that is restored after every step continues like one that is not. Sealed
 // sources are taken completely, once per epoch.
-func TestCreditAndRestore(t *testing.T) {
+func TestMixture_KeepsSharesWhenRestored(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := drawConfig(t)
 		begins := map[string]mixture.SourceRange{}
@@ -243,7 +243,7 @@ func near(t *testing.T, have, want map[string]float64, by float64) {
 }
 
 // Shares apply to tokens, for all lengths of documents.
-func TestSharesOfTokens(t *testing.T) {
+func TestMixture_SharesApplyToTokens(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": plain(.2), "b": plain(.2), "c": plain(.2), "d": plain(.2), "e": plain(.2)})
 	m := open(t, c, live(c.Sources))
 	have := sharesAfter(m, 10e6, map[string]int{"a": 80, "b": 500, "c": 2000, "d": 7000, "e": 20000})
@@ -251,7 +251,7 @@ func TestSharesOfTokens(t *testing.T) {
 }
 
 // A schedule changes the weights linearly and keeps the final weights.
-func TestSchedule(t *testing.T) {
+func TestSchedule_ChangesWeightsLinearly(t *testing.T) {
 	c := config(map[string]mixture.Source{"web": plain(8), "math": plain(2)})
 	c.Mix.Schedule = []mixture.Point{{Tokens: 1e6, Ramp: 1e6, Weights: map[string]float64{"web": 0, "math": 1}},
 		{Tokens: 3e6, Weights: map[string]float64{"web": 1, "math": 1}}}
@@ -263,7 +263,7 @@ func TestSchedule(t *testing.T) {
 }
 
 // During a ramp the target moves in at least 256 equal parts.
-func TestRampParts(t *testing.T) {
+func TestSchedule_RampMovesInEqualParts(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(0)})
 	c.Mix.Schedule = []mixture.Point{{Tokens: 0, Ramp: 256000, Weights: map[string]float64{"a": 0, "b": 1}}}
 	m := open(t, c, live(c.Sources))
@@ -280,7 +280,7 @@ func TestRampParts(t *testing.T) {
 
 // When all sources with a weight are used up, a later point of the schedule that gives a source a weight takes
 // effect.
-func TestScheduleBehindTheEnd(t *testing.T) {
+func TestSchedule_PointAfterUsedUpSourcesTakesEffect(t *testing.T) {
 	for _, ramp := range []mixture.Tokens{0, 1, 1000} {
 		c := config(map[string]mixture.Source{"a": plain(1), "b": plain(0)})
 		c.Mix.Schedule = []mixture.Point{{Tokens: 1e9, Ramp: ramp, Weights: map[string]float64{"a": 0, "b": 1}}}
@@ -304,7 +304,7 @@ func TestScheduleBehindTheEnd(t *testing.T) {
 
 // A paused or used-up source leaves its weight to the other sources, in proportion. When it is resumed it has its
 // share again, without compensation for the pause.
-func TestRest(t *testing.T) {
+func TestMixture_PausedSourceLeavesWeightToOthers(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": plain(5), "b": plain(3), "c": plain(2)})
 	m := open(t, c, live(c.Sources))
 	lengths := map[string]int{"a": 10, "b": 10, "c": 10}
@@ -317,7 +317,7 @@ func TestRest(t *testing.T) {
 	near(t, sharesAfter(m, 1e5, lengths), map[string]float64{"a": 5. / 7, "b": 0, "c": 2. / 7}, .002)
 }
 
-func TestEndFirst(t *testing.T) {
+func TestMixture_EndFirstEndsWithFirstSource(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(1)})
 	c.Mix.End = mixture.EndFirst
 	m := open(t, c, map[string]mixture.SourceRange{"a": {First: 1}, "b": {First: 1, Last: 3, Sealed: true}})
@@ -331,7 +331,7 @@ func TestEndFirst(t *testing.T) {
 }
 
 // An epoch in which no token is used is the last one, because later ones would be empty too.
-func TestForeverOfNothing(t *testing.T) {
+func TestMixture_EmptyEpochEndsForeverSource(t *testing.T) {
 	a := plain(1)
 	a.Epochs = mixture.Forever
 	c := config(map[string]mixture.Source{"a": a})
@@ -345,7 +345,7 @@ func TestForeverOfNothing(t *testing.T) {
 	}
 }
 
-func TestChangeRefuses(t *testing.T) {
+func TestApplyChange_RefusesInvalidChanges(t *testing.T) {
 	c := config(map[string]mixture.Source{"a": plain(1), "b": plain(1)})
 	m := open(t, c, live(c.Sources))
 	begins := map[string]mixture.SourceRange{"c": {First: 1}}
@@ -385,7 +385,7 @@ func TestChangeRefuses(t *testing.T) {
 		.002)
 }
 
-func TestValidate(t *testing.T) {
+func TestConfig_ValidateReportsFields(t *testing.T) {
 	good := func() mixture.Config {
 		c := config(map[string]mixture.Source{"web": plain(1), "code": plain(0)})
 		c.Mix.Schedule = []mixture.Point{{Tokens: 10, Ramp: 5, Weights: map[string]float64{"web": 1, "code": 1}}}
@@ -436,7 +436,7 @@ func TestValidate(t *testing.T) {
 }
 
 // Two splits that do not overlap share no document. Together they have all documents, and each has its part.
-func TestSplit(t *testing.T) {
+func TestSplit_PartsAreDisjointAndComplete(t *testing.T) {
 	train, held := mixture.Split{Of: 1000, Take: []int{0, 989}}, mixture.Split{Of: 1000, Take: []int{990, 999}}
 	n := 0
 	for id := uint64(1); id <= 100000; id++ {
@@ -457,7 +457,7 @@ func TestSplit(t *testing.T) {
 }
 
 // An epoch in a drawn order takes each document once, for all sizes. Another epoch has another order.
-func TestWalk(t *testing.T) {
+func TestEpochOrder_TakesEachDocumentOnce(t *testing.T) {
 	for _, block := range []int{1, 2, 7, 64, 8192, 10000} {
 		for _, n := range []uint64{1, 2, 5, 63, 64, 65, 1000, 8192, 8193, 20000, 70001} {
 			s := plain(1)
@@ -492,7 +492,7 @@ func TestWalk(t *testing.T) {
 }
 
 // Equal credits are resolved by name, not by the order in which sources were added.
-func TestTies(t *testing.T) {
+func TestMixture_EqualCreditsResolveByName(t *testing.T) {
 	c := config(map[string]mixture.Source{"b": plain(1)})
 	m := open(t, c, live(c.Sources))
 	must(t, m.ApplyChange(mixture.Change{Weights: map[string]float64{"a": 1, "b": 1},
@@ -503,7 +503,7 @@ func TestTies(t *testing.T) {
 }
 
 // LowWatermark is the first document that may still be taken.
-func TestFloor(t *testing.T) {
+func TestLowWatermark_FirstDocumentThatMayBeTaken(t *testing.T) {
 	twice, once, ordered := plain(1), plain(1), plain(1)
 	twice.Epochs, twice.Block, once.Block = 2, 2, 2
 	c := config(map[string]mixture.Source{"live": plain(1), "once": once, "ordered": ordered, "twice": twice})
@@ -554,7 +554,7 @@ func FuzzRestoreState(f *testing.F) {
 	})
 }
 
-func BenchmarkTake(b *testing.B) {
+func BenchmarkMixture_RecordNext(b *testing.B) {
 	for _, n := range []int{5, 20, 200} {
 		b.Run(fmt.Sprint(n, " sources"), func(b *testing.B) {
 			c := config(map[string]mixture.Source{})
@@ -572,7 +572,7 @@ func BenchmarkTake(b *testing.B) {
 }
 
 // Place of every document is the position at which it is taken, and NewEpochOrder has the order of the mixture.
-func TestPlaceOfADocument(t *testing.T) {
+func TestEpochOrder_PlaceIsPositionOfDocument(t *testing.T) {
 	for _, n := range []uint64{0, 1, 5, 64, 8191, 8192, 20_003} {
 		for _, block := range []int{0, 1, 7, 64, 9000} {
 			c := plain(1)

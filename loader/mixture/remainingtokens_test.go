@@ -10,7 +10,7 @@ import (
 )
 
 // Lasts equals the number of tokens that the run takes to its end, from any point of it.
-func TestLasts(t *testing.T) {
+func TestRemainingTokens_EqualsTokensToEnd(t *testing.T) {
 	point := func(tokens, ramp mixture.Tokens, web, code, math float64) mixture.Point {
 		return mixture.Point{Tokens: tokens, Ramp: ramp, Weights: map[string]float64{"web": web, "code": code, "math": math}}
 	}
@@ -87,7 +87,7 @@ func left(m *mixture.Mixture, lengths map[string][]int) []float64 {
 }
 
 // Lasts reports a run that does not end without intervention.
-func TestLastsNoEnd(t *testing.T) {
+func TestRemainingTokens_ReportsEndlessRun(t *testing.T) {
 	for _, x := range []struct {
 		name string
 		code mixture.Source
@@ -118,7 +118,7 @@ func TestLastsNoEnd(t *testing.T) {
 }
 
 // A paused source that has documents is resumed. Remaining documents of a removed source are not taken.
-func TestLastsRestingAndRemoved(t *testing.T) {
+func TestRemainingTokens_PausedAndRemovedSources(t *testing.T) {
 	c := config(map[string]mixture.Source{"code": plain(1), "math": plain(1), "web": plain(2)})
 	m := open(t, c, live(c.Sources))
 	must(t, m.Rest(0, true))

@@ -9,7 +9,7 @@ import (
 )
 
 // Settle returns the sources with a new epoch once, including epochs that a seal has started, and the end.
-func TestMixture_SettleReturnsEpochsAndTheEnd(t *testing.T) {
+func TestMixture_ApplySourceEndsReturnsEpochsAndEnd(t *testing.T) {
 	twice := plain(1)
 	twice.Epochs = 2
 	c := config(map[string]mixture.Source{"a": twice, "b": plain(1)})

@@ -7,7 +7,7 @@ import (
 	"loaderd/loader/plan"
 )
 
-func TestRunsAreNormal(t *testing.T) {
+func TestNewLossRuns_Normalizes(t *testing.T) {
 	for _, tt := range []struct{ lengths, want []int32 }{
 		{nil, nil}, {[]int32{0, 0}, nil}, {[]int32{7}, nil}, {[]int32{3, 0, 4}, nil},
 		{[]int32{0, 5}, []int32{0, 5}}, {[]int32{0, 0, 0, 5}, []int32{0, 5}}, {[]int32{2, 3, 0, 4}, []int32{2, 7}},

@@ -3,7 +3,7 @@ package plan
 import "testing"
 
 // The operations of Position agree with those of sets of documents.
-func TestPosition(t *testing.T) {
+func TestPosition_MatchesDocumentSets(t *testing.T) {
 	const documents = 6
 	covered := func(p Position) (n int) {
 		for sequence := uint64(1); sequence <= documents; sequence++ {

@@ -40,7 +40,7 @@ func document(sequence uint64) plan.Arrival {
 
 // Two runs get the same inputs: one planner directly, the other through an applier that is restored from its
 // checkpoint after every input. Both make the same plan.
-func TestApplierRestoredAnywhere(t *testing.T) {
+func TestApplier_RestoredAnywhereMakesSamePlan(t *testing.T) {
 	controls := map[uint64][]planrecord.Control{20: {planrecord.Flush{Arrival: 20}, planrecord.Flush{Arrival: 20}},
 		45: {planrecord.Flush{Arrival: 45}},
 		50: {planrecord.SealSource{Arrival: 50, Last: 60}}}
@@ -101,7 +101,7 @@ func TestApplierRestoredAnywhere(t *testing.T) {
 }
 
 // An applier rejects inputs in another order than that of the log.
-func TestApplierRefusesAnotherOrder(t *testing.T) {
+func TestApplier_RefusesAnotherOrder(t *testing.T) {
 	feed := func(a *planner.Applier, upto uint64) error {
 		for a.Planner.Clock() < upto {
 			if _, err := a.AddDocument(document(a.Planner.Clock() + 1)); err != nil {
@@ -147,7 +147,7 @@ func TestApplierRefusesAnotherOrder(t *testing.T) {
 }
 
 // Committing jobs follow the commit records, and after the end of the run the applier needs no further input.
-func TestApplierFollowsTheLog(t *testing.T) {
+func TestApplier_JobsFollowCommitRecords(t *testing.T) {
 	a := begin(t)
 	before := a.Commits
 	for _, e := range []planrecord.Entry{

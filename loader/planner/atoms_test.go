@@ -162,7 +162,7 @@ func (m *model) step(bucket int, row []packonline.Piece) {
 }
 
 // The planner packs, shuffles atoms and merges or splits them into rows as the model does, for every method and atom.
-func TestPlannerFollowsTheModel(t *testing.T) {
+func TestPlanner_MatchesModel(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		c.Documents.Dedupe, c.Steps.Backlog, c.Steps.MaxWait, c.Steps.Table, c.Steps.Balance, c.Packing.RepeatLoss = 0, 0, 0,
 			nil, false, ""
@@ -225,7 +225,7 @@ func TestPlanner_BoundsAgesWithAtoms(t *testing.T) {
 
 // Without a shuffle, concat plans the same rows for every atom: parts of rows are merged again, and the rows of an
 // atom are consecutive.
-func TestAtomsWithoutAShuffle(t *testing.T) {
+func TestPlanner_AtomsWithoutShuffleKeepRows(t *testing.T) {
 	planned := func(atom float64) []plan.Step {
 		c := plantest.Config("concat")
 		c.Packing.Atom, c.Packing.MaxAge, c.Shuffle.Window = atom, 0, 0
@@ -256,7 +256,7 @@ func TestAtomsWithoutAShuffle(t *testing.T) {
 }
 
 // Atoms of half a row and of two rows: rows of 8 tokens, two per step, documents of 3, 4, 5, 8 and 20 tokens.
-func TestAtomStories(t *testing.T) {
+func TestPlanner_AtomExamples(t *testing.T) {
 	for _, x := range []struct {
 		method string
 		atom   float64

@@ -42,10 +42,10 @@ func packedRows(t testing.TB, rows, length int) [][]packonline.Piece {
 	return made
 }
 
-// TestBalance checks that balance keeps the set of rows. It also checks the imbalance for every world size with an
-// equal number of at least four rows per rank. It is at most half of that of the original order, or a fifth if the
-// number of rows is a power of two.
-func TestBalance(t *testing.T) {
+// TestBalanceRows_LowersImbalance checks that balance keeps the set of rows. It also checks the imbalance for every
+// world size with an equal number of at least four rows per rank. It is at most half of that of the original order, or
+// a fifth if the number of rows is a power of two.
+func TestBalanceRows_LowersImbalance(t *testing.T) {
 	for _, rows := range []int{2, 12, 48, 64, 96, 256} {
 		before := packedRows(t, rows, 2048)
 		after := slices.Clone(before)

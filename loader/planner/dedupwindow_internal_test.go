@@ -7,7 +7,7 @@ import (
 )
 
 // A resized window has the ids of the last documents that fit into both windows.
-func TestRecentResized(t *testing.T) {
+func TestDedupWindow_ResizeKeepsLastDocuments(t *testing.T) {
 	for _, from := range []int{0, 1, 3, 6, 20} {
 		for _, to := range []int{0, 1, 3, 6, 20} {
 			r := newDedupWindow(from)

@@ -11,7 +11,7 @@ import (
 
 // A document is a duplicate if one of the last documents has its id, including skipped documents and duplicates. A
 // document without an id is never a duplicate.
-func TestDuplicatesAreThoseOfTheLastDocuments(t *testing.T) {
+func TestDedupe_DuplicatesOfLastDocuments(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := plantest.Config("concat")
 		c.Documents.Dedupe = rapid.IntRange(0, 6).Draw(t, "dedupe")

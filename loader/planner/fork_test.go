@@ -160,7 +160,7 @@ func drawRun(t *rapid.T, c runconfig.Config,
 
 // A fork with the configuration of its parent makes the same steps as the parent from the forked step on, for all
 // earlier controls. So does a fork of the fork.
-func TestForkGoesOnAsItsParent(t *testing.T) {
+func TestFork_ContinuesLikeParent(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawSources(t)
 		c.Mix.Schedule = drawSchedule(t, c)
@@ -198,7 +198,7 @@ func drawSchedule(t *rapid.T, c runconfig.Config) []mixture.Point {
 
 // A fork with another configuration plans every token of its parent's documents that is not in a step before the
 // fork, and continues with the documents after them. So does a fork of the fork.
-func TestForkWithAnotherConfiguration(t *testing.T) {
+func TestFork_OtherConfigurationPlansRest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawSources(t)
 		run, inputs := drawRun(t, c, sources)
@@ -341,7 +341,8 @@ func drawChanged(t *rapid.T, h planrecord.Header) runconfig.Config {
 			next.Sources[name] = s
 		}
 	}
-	next.Documents.MultiplePerMessage, next.Documents.MaxTokens = h.Config.Documents.MultiplePerMessage, h.Config.Documents.MaxTokens
+	next.Documents.MultiplePerMessage, next.Documents.MaxTokens = h.Config.Documents.MultiplePerMessage,
+		h.Config.Documents.MaxTokens
 	if len(next.Validate()) > 0 {
 		t.Skip()
 	}

@@ -21,7 +21,7 @@ func pieces(id uint64, n int) (parts []plan.Part) {
 
 // If a document is repeated, all of its pieces are duplicates. Pieces of one document are not duplicates of one
 // another.
-func TestDuplicatesOfPieces(t *testing.T) {
+func TestDedupe_PiecesOfOneDocumentAreNoDuplicates(t *testing.T) {
 	c := plantest.Config("concat")
 	c.Documents.MaxTokens = runconfig.MaxTokens{At: 2, Do: runconfig.MaxSplit}
 	p, err := planner.New(plantest.Header(c))
@@ -43,7 +43,7 @@ func TestDuplicatesOfPieces(t *testing.T) {
 
 // A source takes either all pieces of a document or none, by the document's id or position. Several documents in one
 // message are decided independently.
-func TestSourcesTakeWholeDocuments(t *testing.T) {
+func TestSplit_TakesWholeDocuments(t *testing.T) {
 	split := mixture.Source{Split: mixture.Split{Of: 3, Take: []int{1, 1}}}
 	took := map[int]int{}
 	for sequence := range uint64(200) {
@@ -77,7 +77,7 @@ func TestSourcesTakeWholeDocuments(t *testing.T) {
 }
 
 // A run that neither takes messages of several documents nor splits documents rejects such messages.
-func TestMessagesThatAreNotSeveral(t *testing.T) {
+func TestPlanner_RefusesUnexpectedMultiDocumentMessages(t *testing.T) {
 	p, err := planner.New(plantest.Header(plantest.Config("concat")))
 	if err != nil {
 		t.Fatal(err)
@@ -88,7 +88,7 @@ func TestMessagesThatAreNotSeveral(t *testing.T) {
 }
 
 // Documents that are cut or skipped for their length are counted, also by a planner restored from a state.
-func TestCountsOfLongDocuments(t *testing.T) {
+func TestPlanner_CountsLongDocuments(t *testing.T) {
 	c := plantest.Config("concat")
 	p, err := planner.New(plantest.Header(c))
 	if err != nil {

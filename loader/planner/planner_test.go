@@ -101,7 +101,7 @@ func newPlanner(t *rapid.T, c runconfig.Config) *planner.Planner {
 // A planner that is saved and restored after every document makes the same plan as one that is not (invariant 3). No
 // step holds a document below the low watermark. Every token of every used document is in a step, in rows of one
 // bucket (conservation).
-func TestPlannerRestoredAtEveryDocument(t *testing.T) {
+func TestPlanner_RestoredAtEveryDocumentMakesSamePlan(t *testing.T) {
 	checkMethods(t, func(t *rapid.T, c runconfig.Config) {
 		arrivals := drawArrivals(t, c.Documents.CanHoldMultiple())
 		again := func(ref uint64) []plan.Part { return arrivals[ref-1].Documents() }
@@ -269,7 +269,7 @@ func TestFlushesWhereFlushMakesSteps(t *testing.T) {
 	})
 }
 
-func TestPlannerRefusesAGap(t *testing.T) {
+func TestPlanner_RefusesSequenceGap(t *testing.T) {
 	h := plantest.Header(plantest.Config("concat"))
 	h.Sources[0].Start = 5
 	p, err := planner.New(h)

@@ -59,7 +59,7 @@ func sealed(t *rapid.T, c runconfig.Config, sources []plan.SourceBegin, document
 
 // The time at which the end of a source is recorded has no effect on the steps or on their source positions. This is
 // true for all sources, in any order and with any delay.
-func TestPlanner_MomentOfSealChangesNoStep(t *testing.T) {
+func TestPlanner_TimeOfSealChangesNoStep(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawSources(t)
 		documents, early, late := make([]int, len(sources)), make([]int, len(sources)), make([]int, len(sources))
@@ -85,7 +85,7 @@ func TestPlanner_MomentOfSealChangesNoStep(t *testing.T) {
 
 // A source that gets its weight from the schedule once all other sources have ended has no documents. Its share is
 // never the target of a step.
-func TestPlanner_MomentOfSealOfEmptySource(t *testing.T) {
+func TestPlanner_TimeOfSealOfEmptySource(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := plantest.Configs(rapid.SampledFrom(packonline.Methods()).Draw(t, "method")).Draw(t, "configuration")
 		c.Sources = map[string]mixture.Source{"s0": {Weight: 1, Epochs: 1}, "s1": {Weight: 0, Epochs: 1}}

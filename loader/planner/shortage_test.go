@@ -17,7 +17,7 @@ import (
 
 // Shortage equals the rows that are added before the next step: exactly with one bucket, as a lower bound with
 // several. Nothing else triggers a step: the configurations have no maximum wait and no atoms of other sizes.
-func TestShortageIsWhatComes(t *testing.T) {
+func TestPlanner_ShortageIsRowsBeforeNextStep(t *testing.T) {
 	for _, method := range []string{"bucket", "bfd", "concat", "bucketllm", "seamless"} {
 		t.Run(method, func(t *testing.T) {
 			rapid.Check(t, func(t *rapid.T) {
@@ -119,7 +119,7 @@ func TestPlanner_EarlyShortage(t *testing.T) {
 
 // For methods that drop tokens, Flushes needs more than the tokens of a step, because they may pack more tokens into a
 // row than its length.
-func TestPlanner_EarlyShortageOfMethodsThatDrop(t *testing.T) {
+func TestPlanner_EarlyShortageOfDroppingMethods(t *testing.T) {
 	extra, trim := plantest.Config("bfd-m"), plantest.Config("splice")
 	extra.Packing.Extra, trim.Packing.Splice.Fill = 8, "trim"
 	for name, c := range map[string]runconfig.Config{"bfd-m": extra, "splice": trim} {

@@ -210,7 +210,7 @@ func (b *sourcesRun) finish(record func(planrecord.Control), next func()) {
 // A planner of several sources that is restored after every document and control makes the same plan as one that is
 // not. Every token of every used document is in steps once for each time that it was taken, in rows of one packing.
 // No step needs a document below the preceding low watermark.
-func TestPlanner_SeveralSourcesRestoredAtEveryDocument(t *testing.T) {
+func TestPlanner_SeveralSourcesRestoredMakeSamePlan(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c, sources := drawSources(t)
 		steady, restored := newSourcesRun(t, c, sources), newSourcesRun(t, c, sources)

@@ -35,7 +35,7 @@ func masked(s *plan.Step) *plan.Step {
 	return s
 }
 
-func TestStepsSurviveTheirRecords(t *testing.T) {
+func TestStep_RoundTrip(t *testing.T) {
 	empty := someStep(4, 2)
 	empty.Rows[1] = nil
 	for _, c := range []struct {
@@ -87,7 +87,7 @@ func TestStepsSurviveTheirRecords(t *testing.T) {
 	}
 }
 
-func TestDamagedRecordsAreFound(t *testing.T) {
+func TestDecode_DetectsDamagedRecords(t *testing.T) {
 	records, err := EncodeStep(someStep(4, 2), 1<<20)
 	if err != nil {
 		t.Fatal(err)
@@ -188,7 +188,7 @@ func FuzzDecodeCheckpoint(f *testing.F) {
 	})
 }
 
-func TestDamagedCheckpointsAreFound(t *testing.T) {
+func TestDecodeCheckpoint_DetectsDamage(t *testing.T) {
 	good := Checkpoint{Fingerprint: "sha256:ab", Tail: Tail{Position: 7, Checksum: 9},
 		Commits: Commits{"a": 3, "b": 9},
 		Pending: []Control{Flush{Arrival: 7}, Flush{Arrival: 8, Requester: "bob"},

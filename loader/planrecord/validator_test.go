@@ -12,12 +12,13 @@ import (
 
 // rowsOf returns a step of two rows of 8 tokens, made after a document.
 func rowsOf(index, cursor, lowWatermark uint64, pieces ...packonline.Piece) *plan.Step {
-	return &plan.Step{Index: index, Bucket: 8, Cursor: plan.PositionAfter(cursor), LowWatermark: plan.PositionBefore(lowWatermark),
-		Rows: [][]packonline.Piece{pieces, nil}}
+	return &plan.Step{Index: index, Bucket: 8, Cursor: plan.PositionAfter(cursor),
+		LowWatermark: plan.PositionBefore(lowWatermark),
+		Rows:         [][]packonline.Piece{pieces, nil}}
 }
 
 // The validator accepts a record where a leader could have written it, and rejects it elsewhere.
-func TestWhatCanStandWhere(t *testing.T) {
+func TestValidator_AcceptsRecordsOnlyInPlace(t *testing.T) {
 	c := plantest.Config("concat")
 	c.Packing.Buckets, c.Steps.Rows = []int{8}, 2
 	header := plantest.Header(c)

@@ -18,7 +18,7 @@ func transformed(edit func(*runconfig.Documents)) runconfig.Config {
 }
 
 // Transformations that are off do not affect the fingerprint. A transformation that is on does, with its version.
-func TestFingerprintOfTransformations(t *testing.T) {
+func TestFingerprint_CoversActiveTransformations(t *testing.T) {
 	bare := plantest.Config("concat")
 	off := transformed(func(d *runconfig.Documents) {
 		d.BOS, d.FIM = runconfig.TokenNone, runconfig.FIM{SPMRate: 0.5, Tokens: runconfig.FIMTokens{Prefix: "auto",
@@ -70,7 +70,7 @@ func TestFingerprintOfTransformations(t *testing.T) {
 }
 
 // Buffered documents can continue in a run that makes the same tokens of them, and in no other.
-func TestSameTokens(t *testing.T) {
+func TestSameTokens_ComparesTransformations(t *testing.T) {
 	fim := func(d *runconfig.Documents) {
 		d.FIM = runconfig.FIM{Rate: 0.5, Tokens: runconfig.FIMTokens{Prefix: "1", Middle: "2", Suffix: "3"}}
 	}
@@ -108,7 +108,7 @@ func TestSameTokens(t *testing.T) {
 	}
 }
 
-func TestBadTransformations(t *testing.T) {
+func TestValidate_RefusesInvalidTransformations(t *testing.T) {
 	all := runconfig.FIMTokens{Prefix: "auto", Middle: "auto", Suffix: "auto"}
 	for _, tt := range []struct {
 		c    runconfig.Documents
@@ -145,7 +145,7 @@ func TestBadTransformations(t *testing.T) {
 }
 
 // A fork can decode every document that its run can decode.
-func TestUnread(t *testing.T) {
+func TestFork_CanDecodeDocumentsOfItsRun(t *testing.T) {
 	column := func(typ string) map[string]runconfig.TokenColumn {
 		return map[string]runconfig.TokenColumn{"a": {Type: typ}}
 	}
@@ -157,7 +157,8 @@ func TestUnread(t *testing.T) {
 	}{
 		{"equal", runconfig.Documents{MultiplePerMessage: true, Columns: column(runconfig.ColumnInt8),
 			Meta: meta(runconfig.MetaString)},
-			runconfig.Documents{MultiplePerMessage: true, Columns: column(runconfig.ColumnInt8), Meta: meta(runconfig.MetaString)},
+			runconfig.Documents{MultiplePerMessage: true, Columns: column(runconfig.ColumnInt8),
+				Meta: meta(runconfig.MetaString)},
 			nil},
 		{"all of it is new", runconfig.Documents{},
 			runconfig.Documents{MultiplePerMessage: true, Columns: column(runconfig.ColumnInt8),
@@ -166,10 +167,12 @@ func TestUnread(t *testing.T) {
 			[]string{"documents.multiple_per_message: true"}},
 		{"a column goes", runconfig.Documents{MultiplePerMessage: true, Columns: column(runconfig.ColumnInt8)},
 			runconfig.Documents{MultiplePerMessage: true}, []string{"documents.columns.a of type int8"}},
-		{"a column that was left out goes", runconfig.Documents{MultiplePerMessage: true, Columns: column(runconfig.ColumnNone)},
+		{"a column that was left out goes", runconfig.Documents{MultiplePerMessage: true,
+			Columns: column(runconfig.ColumnNone)},
 			runconfig.Documents{MultiplePerMessage: true},
 			[]string{"documents.columns.a of type none"}},
-		{"a column that was left out comes", runconfig.Documents{MultiplePerMessage: true, Columns: column(runconfig.ColumnNone)},
+		{"a column that was left out comes", runconfig.Documents{MultiplePerMessage: true,
+			Columns: column(runconfig.ColumnNone)},
 			runconfig.Documents{MultiplePerMessage: true, Columns: column(runconfig.ColumnBool)},
 			[]string{"documents.columns.a of type none"}},
 		{"a column of another type", runconfig.Documents{MultiplePerMessage: true, Columns: column(runconfig.ColumnInt8)},

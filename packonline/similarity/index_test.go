@@ -145,9 +145,9 @@ func dot(a, b []int8) (sum int64) {
 	return sum
 }
 
-// TestTopEqualsBruteForce compares every result with one computed from the definitions, while documents are added,
+// TestTop_EqualsBruteForce compares every result with one computed from the definitions, while documents are added,
 // removed and hidden. Pools are small enough that dense compares all documents exactly.
-func TestTopEqualsBruteForce(t *testing.T) {
+func TestTop_EqualsBruteForce(t *testing.T) {
 	for _, retriever := range similarity.Retrievers {
 		for seed := range uint64(12) {
 			t.Run(fmt.Sprint(retriever, seed), func(t *testing.T) {
@@ -188,10 +188,10 @@ func TestTopEqualsBruteForce(t *testing.T) {
 	}
 }
 
-// TestBM25OfPoolsThatComeAndGo compares results with those from the definitions in special cases. Pools have
-// documents that are replaced many times in the same slots, and copies with equal scores. Bounds omit lists, and
+// TestBM25_EqualsDefinitionInChangingPools compares results with those from the definitions in special cases. Pools
+// have documents that are replaced many times in the same slots, and copies with equal scores. Bounds omit lists, and
 // queries have one result or many.
-func TestBM25OfPoolsThatComeAndGo(t *testing.T) {
+func TestBM25_EqualsDefinitionInChangingPools(t *testing.T) {
 	for seed := range uint64(20) {
 		r := rand.New(rand.NewPCG(seed, 7))
 		c := config(r, "bm25")
@@ -228,9 +228,9 @@ func TestBM25OfPoolsThatComeAndGo(t *testing.T) {
 	}
 }
 
-// TestAnswersDependOnThePoolAlone fills two indexes with the same documents in different orders and slots, one of
+// TestTop_DependsOnPoolOnly fills two indexes with the same documents in different orders and slots, one of
 // them after others were added and removed, with bounds that omit many lists.
-func TestAnswersDependOnThePoolAlone(t *testing.T) {
+func TestTop_DependsOnPoolOnly(t *testing.T) {
 	for _, retriever := range similarity.Retrievers {
 		for seed := range uint64(10) {
 			r := rand.New(rand.NewPCG(seed, 4))
@@ -270,9 +270,9 @@ func TestAnswersDependOnThePoolAlone(t *testing.T) {
 	}
 }
 
-// TestDensePrefilter checks that with more documents than are compared exactly, the best one is still found, because
-// similar vectors have similar signs.
-func TestDensePrefilter(t *testing.T) {
+// TestDense_PrefilterFindsBest checks that with more documents than are compared exactly, the best one is still found,
+// because similar vectors have similar signs.
+func TestDense_PrefilterFindsBest(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 5))
 	c := similarity.Config{Retriever: "dense", Dimension: 384}
 	x := similarity.New(c)
@@ -309,7 +309,7 @@ func TestDensePrefilter(t *testing.T) {
 	}
 }
 
-func TestTerms(t *testing.T) {
+func TestTerms_AreBoundedAndSorted(t *testing.T) {
 	var m similarity.TermMaker
 	if got := m.Terms(nil); len(got) != 0 {
 		t.Errorf("no tokens have terms %v", got)
@@ -348,9 +348,9 @@ func TestTerms(t *testing.T) {
 	}
 }
 
-// TestTermsEqualTheDefinition computes the terms of random documents by the definition: all terms are sorted and the
+// TestTerms_EqualDefinition computes the terms of random documents by the definition: all terms are sorted and the
 // first 96 kept.
-func TestTermsEqualTheDefinition(t *testing.T) {
+func TestTerms_EqualDefinition(t *testing.T) {
 	var m similarity.TermMaker
 	r := rand.New(rand.NewPCG(9, 9))
 	for range 300 {
@@ -380,7 +380,7 @@ func TestTermsEqualTheDefinition(t *testing.T) {
 	}
 }
 
-func TestPath(t *testing.T) {
+func TestPathHashes_OfFolders(t *testing.T) {
 	a, b := similarity.PathHashes("x/y/one.go"), similarity.PathHashes("x/y/two.go")
 	if len(a) != 3 || a[0] == b[0] || a[1] != b[1] || a[2] != b[2] {
 		t.Errorf("paths %v and %v", a, b)
@@ -396,7 +396,7 @@ func TestPath(t *testing.T) {
 	}
 }
 
-func TestVector(t *testing.T) {
+func TestNormalizeVector_ScalesAndRefuses(t *testing.T) {
 	for name, v := range map[string][]float32{
 		"too short": {1}, "NaN": {1, float32(math.NaN())}, "infinite": {float32(math.Inf(-1)), 0},
 	} {
@@ -425,9 +425,9 @@ func TestVector(t *testing.T) {
 	}
 }
 
-// TestScoresStayWithinBounds checks documents that are maximally similar and rare, with the greatest bonus: scores
+// TestScores_StayWithinBounds checks documents that are maximally similar and rare, with the greatest bonus: scores
 // equal those of 64-bit arithmetic.
-func TestScoresStayWithinBounds(t *testing.T) {
+func TestScores_StayWithinBounds(t *testing.T) {
 	for _, retriever := range []string{"bm25", "dense"} {
 		c := similarity.Config{Retriever: retriever, PathBonus: similarity.MaxPercent, NearDuplicate: similarity.MaxPercent,
 			Postings: similarity.MaxPostings, Dimension: similarity.MaxDimension}
@@ -456,9 +456,9 @@ func TestScoresStayWithinBounds(t *testing.T) {
 	}
 }
 
-// TestZeroVectorsTakeNoOnesPlace checks that vectors of zeros do not displace similar vectors from the exact
+// TestDense_ZeroVectorsDisplaceNone checks that vectors of zeros do not displace similar vectors from the exact
 // comparison. The signs of a zero vector are close to those of any vector with few positive numbers.
-func TestZeroVectorsTakeNoOnesPlace(t *testing.T) {
+func TestDense_ZeroVectorsDisplaceNone(t *testing.T) {
 	x := similarity.New(similarity.Config{Retriever: "dense", Dimension: 64})
 	alike := make([]int8, 64)
 	for i := range alike {
@@ -482,7 +482,7 @@ func TestZeroVectorsTakeNoOnesPlace(t *testing.T) {
 }
 
 // A document without the data that the retriever compares is related to none.
-func TestSays(t *testing.T) {
+func TestHasData_NeedsDataOfRetriever(t *testing.T) {
 	all := &similarity.Hint{Terms: []uint32{1<<8 | 1}, Path: []uint64{1}, Vector: []int8{0, 1}}
 	for retriever, lacks := range map[string]*similarity.Hint{
 		"bm25":  {Path: all.Path, Vector: all.Vector},

@@ -2,9 +2,9 @@ package similarity
 
 import "testing"
 
-// TestListsGiveMemoryBack checks that terms which all documents of the pool had in succession do not use memory that
-// grows with their number. Neither do the seats of removed documents.
-func TestListsGiveMemoryBack(t *testing.T) {
+// TestIndex_ListsReturnMemory checks that terms which all documents of the pool had in succession do not use memory
+// that grows with their number. Neither do the seats of removed documents.
+func TestIndex_ListsReturnMemory(t *testing.T) {
 	const pool = 1000
 	x := New(Config{Retriever: "bm25", Postings: 1})
 	terms := func(i int) *Hint { return &Hint{Terms: []uint32{uint32(i/pool)<<weightBits | 1}} }

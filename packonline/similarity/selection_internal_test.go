@@ -6,9 +6,9 @@ import (
 	"testing"
 )
 
-// TestSmallest checks that smallest moves the smallest elements to the front, for lists in every order, including
-// those that are partitioned badly.
-func TestSmallest(t *testing.T) {
+// TestSmallest_MovesSmallestToFront checks that smallest moves the smallest elements to the front, for lists in every
+// order, including those that are partitioned badly.
+func TestSmallest_MovesSmallestToFront(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 8))
 	orders := map[string]func(i, n int) uint64{
 		"random":     func(_, _ int) uint64 { return r.Uint64() },

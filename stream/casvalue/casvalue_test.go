@@ -44,7 +44,7 @@ type counter struct {
 }
 
 // Concurrent changes of several processes are all applied, each once.
-func TestValue_UpdatesAtTheSameTime(t *testing.T) {
+func TestValue_ConcurrentUpdatesAreAllApplied(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	var all sync.WaitGroup
@@ -66,7 +66,7 @@ func TestValue_UpdatesAtTheSameTime(t *testing.T) {
 
 // A change whose response is lost is found to be stored and is not applied twice. A change that was not sent is
 // applied.
-func TestValue_LostAnswers(t *testing.T) {
+func TestValue_LostResponsesApplyOnce(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
@@ -114,7 +114,7 @@ func TestValue_LostAnswers(t *testing.T) {
 }
 
 // A change that is refused, and a change whose context has ended, write nothing.
-func TestValue_RefusedUpdates(t *testing.T) {
+func TestValue_RefusedUpdatesWriteNothing(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, refused := openCount(t, srv.OpenRemote()), errors.New("no")
@@ -132,7 +132,7 @@ func TestValue_RefusedUpdates(t *testing.T) {
 }
 
 // A key that an operator deleted is treated as if it had never been written.
-func TestValue_DeletedKey(t *testing.T) {
+func TestValue_DeletedKeyIsNeverWritten(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, own := openCount(t, srv.Store()), &counter{name: "a"}

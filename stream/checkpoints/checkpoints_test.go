@@ -27,7 +27,7 @@ func stepsOf(stored []backend.CheckpointInfo) (steps []uint64) {
 	return steps
 }
 
-func TestCheckpoints(t *testing.T) {
+func TestCheckpoints_PutGetListAndClaim(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	c := runstatetest.Checkpoints(t, s.Store(), "run")
@@ -81,7 +81,7 @@ func TestCheckpoints(t *testing.T) {
 }
 
 // An earlier leader can neither store nor delete checkpoints, and what it left is deleted.
-func TestADeposedLeadersCheckpoints(t *testing.T) {
+func TestCheckpoints_FormerLeaderStoresAndDeletesNone(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	before, now := runstatetest.Checkpoints(t, s.Store(), "run"), runstatetest.Checkpoints(t, s.OpenRemote(), "run")
@@ -131,7 +131,7 @@ func TestADeposedLeadersCheckpoints(t *testing.T) {
 }
 
 // Checkpoints of an earlier plan of the same run are invalid, and its leader can no longer claim.
-func TestCheckpointsOfAnEarlierPlan(t *testing.T) {
+func TestCheckpoints_OfEarlierPlanAreInvalid(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	before := runstatetest.Checkpoints(t, s.Store(), "run")
@@ -167,7 +167,7 @@ func TestCheckpointsOfAnEarlierPlan(t *testing.T) {
 }
 
 // An object with a missing or different part is an error, never a shorter or wrong object.
-func TestDamagedObjectIsRefused(t *testing.T) {
+func TestCheckpoints_DamagedObjectIsRefused(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	o := runstatetest.Checkpoints(t, s.Store(), "run")
@@ -196,7 +196,7 @@ func TestDamagedObjectIsRefused(t *testing.T) {
 }
 
 // Checkpoints are larger than the messages of a server for small documents.
-func TestObjectsOfASmallServer(t *testing.T) {
+func TestCheckpoints_ExceedMessageLimitOfServer(t *testing.T) {
 	srv := natstest.Start(t, func(c *stream.Config) { c.MaxDocument = 32 << 10 })
 	o := runstatetest.Checkpoints(t, srv.Store(), "run")
 	data := bytes.Repeat([]byte("checkpoint"), 20<<10)

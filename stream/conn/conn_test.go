@@ -31,7 +31,7 @@ func dial(t *testing.T) *conn.Client {
 	return c
 }
 
-func TestClient_BackoffGrowsToTheBound(t *testing.T) {
+func TestClient_BackoffGrowsToItsBound(t *testing.T) {
 	c := dial(t)
 	b := c.Backoff()
 	for attempt := range 40 {
@@ -68,7 +68,7 @@ func TestClient_API(t *testing.T) {
 }
 
 // A read from a replica that lags briefly is retried without a log message. A replica that stays behind is logged.
-func TestClient_RetryOfAReplicaThatIsBehind(t *testing.T) {
+func TestClient_RetriesReadFromLaggingReplica(t *testing.T) {
 	for _, tt := range []struct{ behind, told int }{{3, 0}, {6, 1}} {
 		var log bytes.Buffer
 		url := "nats://" + natstest.StartPlain(t, &server.Options{JetStream: true})

@@ -17,7 +17,7 @@ func refusal(code int, kind jetstream.ErrorCode, description string) error {
 }
 
 // An error is final unless it is known to be transient. Lack of space is final too.
-func TestWhichErrorsPass(t *testing.T) {
+func TestErrors_FinalUnlessKnownTransient(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		err     error

@@ -12,7 +12,7 @@ import (
 )
 
 // A client leaves a silent server if it has another one. It stays with its only server, which may just be slow.
-func TestASilentServerIsLeft(t *testing.T) {
+func TestLiveness_ClientLeavesUnresponsiveServer(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	var log natstest.LogBuffer
@@ -49,7 +49,7 @@ func TestASilentServerIsLeft(t *testing.T) {
 }
 
 // A server that is cut off from the cluster continues to respond for a long time. Its clients move to the majority.
-func TestAServerThatIsCutOffIsLeft(t *testing.T) {
+func TestLiveness_ClientLeavesIsolatedServer(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("it takes half a minute: make test-all")
 	}

@@ -4,7 +4,7 @@ import "testing"
 
 // A client that is closed while it reconnects may still report a connection. No request may wait for responses
 // over it.
-func TestStatusStaysClosed(t *testing.T) {
+func TestStatus_StaysClosed(t *testing.T) {
 	s := newStatus()
 	told := make(chan struct{})
 	go func() { // for the race detector

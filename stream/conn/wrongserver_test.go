@@ -15,7 +15,7 @@ import (
 )
 
 // A Flight server, which does not greet a NATS client, is distinguished from a NATS server that does not respond.
-func TestAnotherServersPort(t *testing.T) {
+func TestDial_DistinguishesFlightServer(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func letters(t *testing.T, s *stream.Store) (out []*jetstream.RawStreamMsg) {
 }
 
 // A document has one letter, however often it is read.
-func TestALetterIsStoredOnce(t *testing.T) {
+func TestWriter_StoresEachLetterOnce(t *testing.T) {
 	s := natstest.Start(t).Store()
 	created := time.Now()
 	for range 2 {
@@ -62,7 +62,7 @@ func TestALetterIsStoredOnce(t *testing.T) {
 
 // Letters that cannot be written are queued and later made from the documents. A letter whose document is gone has
 // reason and problem only.
-func TestLateLettersAreWrittenWhenTheyCanBe(t *testing.T) {
+func TestWriter_QueuesLettersUntilStored(t *testing.T) {
 	srv := natstest.Start(t)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
 	s := srv.OpenRemoteAt(link.URL())

@@ -11,7 +11,7 @@ import (
 )
 
 // A letter is larger than its message, which may be as large as the server accepts.
-func TestLetterFitsTheServer(t *testing.T) {
+func TestLetter_TruncatedToServerLimit(t *testing.T) {
 	const limit = 1 << 20
 	for _, tt := range []struct {
 		name            string

@@ -42,7 +42,7 @@ func FuzzLetter(f *testing.F) {
 }
 
 // The record of what was published again may hold anything, if other programs can write to its bucket.
-func FuzzRetried(f *testing.F) {
+func FuzzRetryRecord(f *testing.F) {
 	f.Add([]byte(`{"change":"a","done":"/w=="}`), uint64(7))
 	f.Add([]byte(`{"done":null}`), uint64(blockLetters-1))
 	f.Fuzz(func(t *testing.T, data []byte, letter uint64) {

@@ -90,7 +90,7 @@ func retry(t *testing.T, s *stream.Store, r deadletter.Retry, letters ...uint64)
 
 // A letter is published again like its document, and once for any number of retries, whether or not the server still
 // remembers its id.
-func TestRetry(t *testing.T) {
+func TestRetry_PublishesLetterOnceLikeItsDocument(t *testing.T) {
 	s := natstest.Start(t).Store()
 	st := documents(t, s, 3)
 	w, err := deadletter.Open(natstest.Context(t), s, time.Unix(1, 0), nil)
@@ -188,7 +188,7 @@ func forget(t *testing.T, s *stream.Store) {
 
 // The next retry completes one that is killed anywhere between publishing and recording. Each document is published
 // once.
-func TestRetryIsKilled(t *testing.T) {
+func TestRetry_CompletesKilledRetry(t *testing.T) {
 	const letters = 150 // three groups
 	all := make([]uint64, letters)
 	for i := range all {
@@ -246,7 +246,7 @@ func TestRetryIsKilled(t *testing.T) {
 
 // A retry that is wrongly considered killed loses nothing to the retry that continues in its place, nor to one that
 // begins at the same moment.
-func TestRetryOfOneThoughtDead(t *testing.T) {
+func TestRetry_WronglyConsideredKilledLosesNothing(t *testing.T) {
 	for _, name := range []string{"it ends later", "it begins at the same moment"} {
 		t.Run(name, func(t *testing.T) {
 			s := natstest.Start(t).Store()
@@ -288,7 +288,7 @@ func TestRetryOfOneThoughtDead(t *testing.T) {
 }
 
 // A retry waits for another one that has letters under way and may be running. It publishes nothing meanwhile.
-func TestRetryWaitsForAnother(t *testing.T) {
+func TestRetry_WaitsForRunningRetry(t *testing.T) {
 	s := natstest.Start(t).Store()
 	st := documents(t, s, 2)
 	keep(t, s, 1, 2, "INVALID_JSON")
@@ -315,7 +315,7 @@ func TestRetryWaitsForAnother(t *testing.T) {
 }
 
 // Any letter can be recorded as published again.
-func TestRetriedIsRecorded(t *testing.T) {
+func TestQueue_MarkDoneRecordsAnyLetter(t *testing.T) {
 	s := natstest.Start(t).Store()
 	documents(t, s, 1)
 	keep(t, s, 1, 1, "INVALID_JSON")
@@ -334,7 +334,7 @@ func TestRetriedIsRecorded(t *testing.T) {
 }
 
 // Headers can be replaced, which fixes what no other payload can.
-func TestRetryWithOtherHeaders(t *testing.T) {
+func TestRetry_ReplacesHeaders(t *testing.T) {
 	s := natstest.Start(t).Store()
 	st := documents(t, s, 1)
 	w, err := deadletter.Open(natstest.Context(t), s, time.Unix(1, 0), nil)
@@ -352,7 +352,7 @@ func TestRetryWithOtherHeaders(t *testing.T) {
 }
 
 // Concurrent retries publish each letter once.
-func TestRetriesAtOnce(t *testing.T) {
+func TestRetry_ConcurrentRetriesPublishOnce(t *testing.T) {
 	s := natstest.Start(t).Store()
 	st := documents(t, s, 1)
 	keep(t, s, 1, 200, "INVALID_JSON")
@@ -383,7 +383,7 @@ func TestRetriesAtOnce(t *testing.T) {
 }
 
 // Edit gets the payload, and a letter that it cannot fix is not published.
-func TestRetryEdits(t *testing.T) {
+func TestRetry_EditSkipsLettersItCannotFix(t *testing.T) {
 	s := natstest.Start(t).Store()
 	st := documents(t, s, 1)
 	keep(t, s, 1, 3, "INVALID_JSON")
@@ -411,7 +411,7 @@ func TestRetryEdits(t *testing.T) {
 }
 
 // What was truncated from a letter is read from the document stream while that has it.
-func TestRetryOfATruncatedLetter(t *testing.T) {
+func TestRetry_ReadsTruncatedPartsFromDocumentStream(t *testing.T) {
 	s := natstest.Start(t, func(c *stream.Config) { c.DeadLetterBytes = 1 << 20 }).Store()
 	st := documents(t, s, 1)
 	large := []byte(strings.Repeat("x", 100<<10))
@@ -439,7 +439,7 @@ func TestRetryOfATruncatedLetter(t *testing.T) {
 }
 
 // A retry publishes nothing to a sealed stream.
-func TestRetryOfASealedSource(t *testing.T) {
+func TestRetry_RefusesSealedSource(t *testing.T) {
 	s := natstest.Start(t).Store().Source("math", 1)
 	if _, err := s.EnsureDocuments(natstest.Context(t)); err != nil {
 		t.Fatal(err)
@@ -458,7 +458,7 @@ func TestRetryOfASealedSource(t *testing.T) {
 }
 
 // Boxes finds the dead-letter streams of all sources, with each complete letter in them.
-func TestBoxes(t *testing.T) {
+func TestListQueues_FindsAllSources(t *testing.T) {
 	s := natstest.Start(t).Store()
 	if boxes, err := deadletter.ListQueues(natstest.Context(t), s); err != nil || len(boxes) != 0 {
 		t.Errorf("without a stream: %d, %v", len(boxes), err)

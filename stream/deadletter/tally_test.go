@@ -129,7 +129,7 @@ func same(t *testing.T, what string, x *deadletter.Tally, s *stream.Store) {
 
 // A tally equals what the stream of letters holds after any additions and deletions. A tally that begins later is the
 // same.
-func TestTally(t *testing.T) {
+func TestTally_EqualsStream(t *testing.T) {
 	s := natstest.Start(t).Store()
 	x := deadletter.NewTally(s, "web")
 	if err := x.Refresh(natstest.Context(t)); err != nil && !s.Clustered() || x.Summary().Total != 0 ||
@@ -180,7 +180,7 @@ func TestTally(t *testing.T) {
 }
 
 // A full stream drops its oldest letters for each new one, and they leave the count.
-func TestTallyOfAFullStream(t *testing.T) {
+func TestTally_FullStreamDropsOldestLetters(t *testing.T) {
 	s := natstest.Start(t, func(c *stream.Config) { c.DeadLetterBytes = 1 << 20 }).Store()
 	x := deadletter.NewTally(s, "")
 	for first := uint64(1); first < 6000; first += 500 {
@@ -193,7 +193,7 @@ func TestTallyOfAFullStream(t *testing.T) {
 }
 
 // Foreign letters use bounded memory. Reasons beyond the limit and invalid names count as Other.
-func TestTallyOfForeignLetters(t *testing.T) {
+func TestTally_ForeignLettersUseBoundedMemory(t *testing.T) {
 	s := natstest.Start(t).Store()
 	if _, err := s.EnsureDeadLetters(natstest.Context(t)); err != nil {
 		t.Fatal(err)
@@ -231,7 +231,7 @@ func manyReasons(n int) (out []string) {
 }
 
 // A tally that lost its connection continues where it was.
-func TestTallyGoesOnBehindALostConnection(t *testing.T) {
+func TestTally_ContinuesAfterLostConnection(t *testing.T) {
 	srv := natstest.Start(t)
 	link := natstest.NewLink(t, srv.Store().ClientURL())
 	s := srv.OpenRemoteAt(link.URL())
@@ -253,7 +253,7 @@ func TestTallyGoesOnBehindALostConnection(t *testing.T) {
 }
 
 // Several sources have one summary, and a source that is added later is included.
-func TestTallies(t *testing.T) {
+func TestTallies_SummarizeAllSources(t *testing.T) {
 	s := natstest.Start(t).Store()
 	all := deadletter.NewTallies()
 	ctx, stop := context.WithCancel(t.Context())
@@ -292,7 +292,7 @@ func sum(s deadletter.Summary) (n int64) {
 	return n
 }
 
-func TestMergeFoldsWhatIsTooMuch(t *testing.T) {
+func TestMergeSummaries_FoldsReasonsBeyondLimit(t *testing.T) {
 	var all []deadletter.Summary
 	for i := range 3 {
 		s := deadletter.Summary{Total: 20}

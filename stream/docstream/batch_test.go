@@ -83,7 +83,7 @@ func openBatches(t testing.TB, s *stream.Store) *docstream.Log {
 
 // The documents of a message are delivered in row order with their ids, losses and weights. They are the same when
 // the message is read again.
-func TestBatch(t *testing.T) {
+func TestMultipleDocuments_DeliveredInRowOrder(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	l := openBatches(t, s)
@@ -127,7 +127,7 @@ func TestBatch(t *testing.T) {
 }
 
 // Document ids are accepted in every Arrow type that producers use for texts.
-func TestIDsOfABatch(t *testing.T) {
+func TestMultipleDocuments_IDsOfEveryTextType(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	l := openBatches(t, s)
@@ -164,7 +164,7 @@ func (everyTrace) Sample(traceparent string, _ time.Time, _ uint64) *document.Tr
 }
 
 // A message of several documents has its producer's trace, as a message of one document has.
-func TestBatchIsTraced(t *testing.T) {
+func TestMultipleDocuments_HaveTraceOfMessage(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	tokenizing := bytesTokenizing
@@ -186,7 +186,7 @@ func TestBatchIsTraced(t *testing.T) {
 }
 
 // A message with one invalid document becomes a dead letter as a whole, and the sentence names the document.
-func TestBadBatch(t *testing.T) {
+func TestMultipleDocuments_InvalidDocumentRejectsMessage(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	l := openBatches(t, s)
@@ -236,12 +236,13 @@ func TestBadBatch(t *testing.T) {
 
 // A message with a column that the run does not accept becomes a dead letter. Empty rows, nulls and unused columns
 // are valid.
-func TestBadColumns(t *testing.T) {
+func TestMultipleDocuments_InvalidColumnRejectsMessage(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	tokenizing := bytesTokenizing
-	tokenizing.Documents = runconfig.Documents{MultiplePerMessage: true, Meta: map[string]string{"lang": runconfig.MetaString,
-		"year": runconfig.MetaInt64},
+	tokenizing.Documents = runconfig.Documents{MultiplePerMessage: true,
+		Meta: map[string]string{"lang": runconfig.MetaString,
+			"year": runconfig.MetaInt64},
 		Columns: map[string]runconfig.TokenColumn{"half": {Type: runconfig.ColumnFloat16},
 			"flag":  {Type: runconfig.ColumnBool},
 			"other": {Type: runconfig.ColumnNone}}}
@@ -287,7 +288,7 @@ func TestBadColumns(t *testing.T) {
 }
 
 // A small message that decompresses to a large size is rejected without allocating that memory.
-func TestBatchBomb(t *testing.T) {
+func TestMultipleDocuments_CompressionBombIsRejected(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	l := openBatches(t, s)

@@ -26,13 +26,14 @@ func (slowEncoder) EncodePart(dst []int32, text []byte, first, last bool) []int3
 
 // A document shares no memory with its message, whose block is reused for later messages. All delivered documents
 // equal those that are read again at the end.
-func TestDocumentsHaveNothingOfTheirMessages(t *testing.T) {
+func TestDocuments_ShareNoMemoryWithMessages(t *testing.T) {
 	// Documents that are fetched and not yet tokenized fill several blocks, but only a small part of all documents. A
 	// block that is released too early is therefore reused too early.
 	s := natstest.StartEmbedded(t, func(c *stream.Config) { c.BufferBytes = 8 << 20 }).Store()
 	tokenizing := bytesTokenizing
 	tokenizing.NewEncoder = func() docstream.Encoder { return slowEncoder{} }
-	tokenizing.Documents = runconfig.Documents{MultiplePerMessage: true, Meta: map[string]string{"lang": runconfig.MetaString},
+	tokenizing.Documents = runconfig.Documents{MultiplePerMessage: true,
+		Meta:    map[string]string{"lang": runconfig.MetaString},
 		Columns: map[string]runconfig.TokenColumn{"score": {Type: runconfig.ColumnFloat32}}}
 	l, err := docstream.Open(natstest.Context(t), s, tokenizing)
 	if err != nil {

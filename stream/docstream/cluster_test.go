@@ -39,7 +39,7 @@ func lookAt(t *testing.T, c *natstest.Cluster, members ...int) *docstream.Log {
 
 // An isolated leader does not have what the other servers have stored since. A read from it waits until it has caught
 // up, and loses nothing.
-func TestNothingIsLostForAServerThatIsCutOff(t *testing.T) {
+func TestCluster_IsolatedServerLosesNoDocument(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(t, 10)
 	old := c.Leader("DOCS")
@@ -81,7 +81,7 @@ func TestNothingIsLostForAServerThatIsCutOff(t *testing.T) {
 }
 
 // Deleted documents of a cluster are reported as lost, wherever they were in the stream.
-func TestLossInAClusterIsNamed(t *testing.T) {
+func TestCluster_ReportsDeletedDocumentsAsLost(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(t, 20)
 	l, ctx, s := lookAt(t, c), natstest.Context(t), c.Store()
@@ -110,7 +110,7 @@ func TestLossInAClusterIsNamed(t *testing.T) {
 }
 
 // In a cluster another stream of the same name is reported immediately, and a missing stream only after a while.
-func TestAnotherStreamInACluster(t *testing.T) {
+func TestCluster_ReportsRecreatedAndMissingStream(t *testing.T) {
 	t.Parallel()
 	c := clusterOf(t, 5)
 	l, ctx, s := lookAt(t, c), natstest.Context(t), c.Store()
@@ -149,7 +149,7 @@ func TestAnotherStreamInACluster(t *testing.T) {
 
 // While a cluster cannot create consumers, as without a meta leader, a reader gets the existing and the new documents
 // of the stream.
-func TestDocumentsComeWithoutAConsumer(t *testing.T) {
+func TestCluster_ReadsWithoutConsumer(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	s, ctx := c.Store(), natstest.Context(t)
@@ -185,7 +185,7 @@ func TestDocumentsComeWithoutAConsumer(t *testing.T) {
 }
 
 // Lookup finds a document that the other servers have stored, through an isolated or lagging server.
-func TestLookupOnAServerThatKnowsLess(t *testing.T) {
+func TestLookup_FindsDocumentThroughLaggingServer(t *testing.T) {
 	t.Parallel()
 	for what, impede := range map[string]func(*natstest.Cluster, int){
 		"cut off": func(c *natstest.Cluster, member int) { c.Isolate(member) },

@@ -27,7 +27,7 @@ func metaDecoder() decoder {
 }
 
 // Values of a document are read from its JSON or from its header.
-func TestMeta(t *testing.T) {
+func TestMeta_ReadFromJSONOrHeader(t *testing.T) {
 	long := strings.Repeat("x", runconfig.MaxMetaBytes)
 	for _, tt := range []struct {
 		meta string
@@ -133,7 +133,7 @@ func FuzzMeta(f *testing.F) {
 
 // In every transformation each value stays with the token that it arrived with, and each received token has it
 // exactly once.
-func TestColumnsFollowTheirTokens(t *testing.T) {
+func TestColumns_ValuesStayWithTheirTokens(t *testing.T) {
 	rng := rand.New(rand.NewPCG(5, 6))
 	columns := map[string]runconfig.TokenColumn{"a": {Type: runconfig.ColumnInt32, Fill: -1},
 		"b": {Type: runconfig.ColumnInt16, Fill: 7},

@@ -32,7 +32,7 @@ func header(pairs ...string) nats.Header {
 	return h
 }
 
-func TestDecodeTakes(t *testing.T) {
+func TestDecode_AcceptsValidMessages(t *testing.T) {
 	tests := []struct {
 		name   string
 		header nats.Header
@@ -115,7 +115,7 @@ func TestDecodeTakes(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecode_RefusesInvalidMessages(t *testing.T) {
 	tokens := header("Content-Type", stream.TypeTokens, "Loaderd-Tokenizer", testPrint)
 	asJSON := header("Content-Type", "application/json")
 	loss := func(runs string) nats.Header {
@@ -189,7 +189,7 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-func TestHashID(t *testing.T) {
+func TestHashID_IsStable(t *testing.T) {
 	if got := hashID(""); got != 0 {
 		t.Errorf("no id hashes to %d, want 0", got)
 	}
@@ -237,7 +237,7 @@ func (upper) EncodePart(dst []int32, text []byte, _, _ bool) []int32 {
 	return dst
 }
 
-func TestEnded(t *testing.T) {
+func TestTransform_AppendsEndTokenOnce(t *testing.T) {
 	const end = 9
 	for _, tt := range []struct {
 		name string
@@ -264,7 +264,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-func TestEncodeLimit(t *testing.T) {
+func TestTransform_LimitCountsEndToken(t *testing.T) {
 	e := &workspace{shared: NewEncoderPool(func() Encoder { return upper{} }, 1)}
 	build := func(text string, end int32) (transformResult, *deadletter.Problem) {
 		x := transform{bos: -1, end: end, limit: 4}
@@ -282,7 +282,7 @@ func TestEncodeLimit(t *testing.T) {
 	}
 }
 
-func TestEncodeParts(t *testing.T) {
+func TestTransform_EncodesPartsWithLoss(t *testing.T) {
 	e := &workspace{shared: NewEncoderPool(func() Encoder { return upper{} }, 1)}
 	text := func(loss bool, text string) part { return part{[]byte(text), loss} }
 	for _, tt := range []struct {

@@ -22,7 +22,7 @@ func float32s(v ...float32) string {
 	return base64.StdEncoding.EncodeToString(raw)
 }
 
-func TestDecodeEmbeddings(t *testing.T) {
+func TestDecode_Embeddings(t *testing.T) {
 	json := []string{"Content-Type", stream.TypeJSON}
 	nan := float32(math.NaN())
 	for name, x := range map[string]struct {
@@ -67,7 +67,7 @@ func TestDecodeEmbeddings(t *testing.T) {
 	}
 }
 
-func TestDecodePaths(t *testing.T) {
+func TestDecode_Paths(t *testing.T) {
 	for name, x := range map[string]struct {
 		header []string
 		data   string
@@ -91,7 +91,7 @@ func TestDecodePaths(t *testing.T) {
 
 // The hint of a document that is read again equals the one that the source delivered, for every retriever. Documents
 // with different subjects have different sources.
-func TestHintsAreMadeOfTheMessage(t *testing.T) {
+func TestHints_SameWhenReadFromMessage(t *testing.T) {
 	for _, retriever := range similarity.Retrievers {
 		c := similarity.Config{Retriever: retriever, Postings: 1, Dimension: 2}
 		l := &Log{decoder: denseDecoder, transform: transform{bos: -1, end: -1, limit: maxTokens},

@@ -29,7 +29,7 @@ func (b *brittle) EncodePart(dst []int32, text []byte, first, last bool) []int32
 
 // Many logs tokenize with few encoders. At most limit encoders exist, one that panics is replaced, and a failed
 // creation does not use up the limit.
-func TestEncodersAreShared(t *testing.T) {
+func TestEncoderPool_BoundsEncoders(t *testing.T) {
 	const limit, logs, each = 3, 20, 200
 	var made atomic.Int32
 	tokens := Tokenization{End: -1, NewEncoder: func() Encoder {

@@ -14,7 +14,7 @@ import (
 
 // For any headers, a field is the value under the exact name, else under the first name that differs only in case.
 // The headers do not change.
-func TestFieldsMatchInAnyCase(t *testing.T) {
+func TestHeaderFields_MatchAnyCase(t *testing.T) {
 	forms := []func(string) string{
 		func(s string) string { return s }, strings.ToLower, strings.ToUpper,
 		func(s string) string { return strings.ReplaceAll(strings.ToLower(s), "k", "\u212a") }, // the Kelvin sign folds to k
@@ -51,7 +51,7 @@ func sought(header nats.Header, name string) string {
 }
 
 // The fields of loaderd's own producers are the headers themselves, without a copy.
-func TestFieldsOfOurProducersAreTheHeadersThemselves(t *testing.T) {
+func TestHeaderFields_NoCopyForLoaderdProducers(t *testing.T) {
 	header := nats.Header{stream.HeaderContentType: {stream.TypeTokens}, stream.HeaderTokenizer: {"sha256:1"},
 		nats.MsgIdHdr: {"a"}, "Nats-Expected-Stream": {"b"}}
 	if n := testing.AllocsPerRun(100, func() { newHeaderFields(header) }); n != 0 {

@@ -12,7 +12,7 @@ import (
 )
 
 // In any sequence of messages, the headers of each are what the library parses.
-func TestHeadersAreTheLibrarys(t *testing.T) {
+func TestHeaderParser_MatchesLibrary(t *testing.T) {
 	begins := []string{"NATS/1.0\r\n", "NATS/1.0\n", "NATS/1.0 503\r\n", "NATS/1.0 100 Idle\r\n", "HTTP\r\n", ""}
 	names := []string{"Nats-Msg-Id", "Nats-Msg-Id", "Content-Type", "content-type", "A", "A B", "", " A", "A "}
 	values := []string{"1", "2", "22", "text/plain", "", " ", "a:b", "\t x ", "\rx", "x\r"}
@@ -55,7 +55,7 @@ func TestHeadersAreTheLibrarys(t *testing.T) {
 }
 
 // Headers that differ from the previous ones only in the id reuse them.
-func TestHeadersAreUsedAgain(t *testing.T) {
+func TestHeaderParser_ReusesEqualHeaders(t *testing.T) {
 	var h headerParser
 	raw := []byte("NATS/1.0\r\nContent-Type: application/x\r\nLoaderd-Tokenizer: sha256:1\r\nNats-Msg-Id: 10\r\n\r\n")
 	if n := testing.AllocsPerRun(100, func() {

@@ -7,7 +7,7 @@ import (
 )
 
 // Doubts hold after several responses over some time, with no contrary response and no long gap between them.
-func TestDoubts(t *testing.T) {
+func TestIdentityCheck_NeedsRepeatedResponses(t *testing.T) {
 	tests := []struct {
 		name  string
 		waits []time.Duration // before each answer

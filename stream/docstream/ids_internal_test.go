@@ -8,7 +8,7 @@ import (
 )
 
 // For any number of ids, all are copied, and the largest is found at any position.
-func TestCopyIDs(t *testing.T) {
+func TestCopyIDs_CopiesAllAndFindsLargest(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for n := range 23 {
 		want := make([]int32, n)

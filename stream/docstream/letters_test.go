@@ -73,7 +73,7 @@ func badMessages() map[string]*nats.Msg {
 	}
 }
 
-func TestBadDocumentsBecomeDeadLetters(t *testing.T) {
+func TestDeadLetters_InvalidDocumentsBecomeLetters(t *testing.T) {
 	srv := natstest.Start(t)
 	l, s := openLog(t, srv.Store()), srv.Store()
 	want := map[string]string{} // reason by sequence
@@ -137,7 +137,7 @@ func TestBadDocumentsBecomeDeadLetters(t *testing.T) {
 	}
 }
 
-func TestReadingAgainAddsNoDeadLetter(t *testing.T) {
+func TestDeadLetters_RereadingAddsNone(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
 	for _, m := range badMessages() {
@@ -162,7 +162,7 @@ func TestReadingAgainAddsNoDeadLetter(t *testing.T) {
 
 // A recreated document stream counts its documents from 1 again. The dead letters of the earlier stream do not belong
 // to its documents.
-func TestLettersOfAnEarlierStreamDoNotCount(t *testing.T) {
+func TestDeadLetters_OfEarlierStreamDoNotCount(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	bad := func(data string) {
@@ -236,7 +236,7 @@ func forgetIDs(t *testing.T, s *stream.Store) {
 	}
 }
 
-func TestEmptyDocumentsAreSkipped(t *testing.T) {
+func TestReader_SkipsEmptyDocuments(t *testing.T) {
 	srv := natstest.Start(t)
 	publishable := []stream.Message{
 		{ID: "a"},
@@ -262,7 +262,7 @@ func TestEmptyDocumentsAreSkipped(t *testing.T) {
 }
 
 // A message with the headers of a server's status message must not be taken for one.
-func TestMessagesThatLookLikeTheServers(t *testing.T) {
+func TestReader_DocumentWithStatusHeadersIsRead(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
 	for _, status := range []string{"100", "404", "408", "409", "503"} {
@@ -287,7 +287,7 @@ func TestMessagesThatLookLikeTheServers(t *testing.T) {
 }
 
 // A message with headers that no client library writes, sent over a bare connection, becomes a dead letter.
-func TestGarbledHeaders(t *testing.T) {
+func TestDeadLetters_MalformedHeaders(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
 	rawPublish(t, natstest.URL(srv.Store()), "docs.raw", "NATS/1.0\r\nno colon here\r\n\r\n", "payload")
@@ -305,7 +305,7 @@ func TestGarbledHeaders(t *testing.T) {
 
 // A dead-letter stream that rejects messages must not block the run. Its letters are stored once it accepts messages
 // again.
-func TestRunGoesOnWithoutDeadLetters(t *testing.T) {
+func TestDeadLetters_RejectingStreamDoesNotBlockReader(t *testing.T) {
 	srv := natstest.Start(t)
 	l, s := openLog(t, srv.Store()), srv.Store()
 	st, err := s.EnsureDeadLetters(natstest.Context(t))
@@ -371,7 +371,7 @@ func rawPublish(t testing.TB, url, subject, header, data string) {
 }
 
 // A large letter is truncated and leaves room for others.
-func TestLargeDeadLetterIsCut(t *testing.T) {
+func TestDeadLetters_LargeLetterIsTruncated(t *testing.T) {
 	srv := natstest.Start(t, func(c *stream.Config) { c.DeadLetterBytes = 1 << 20 })
 	l := openLog(t, srv.Store())
 	bad := func(n int) stream.Message {

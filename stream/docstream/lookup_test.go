@@ -13,8 +13,8 @@ import (
 	"loaderd/stream/docstream"
 )
 
-// TestLookup finds documents by the producer's id, a label or a path, in headers and in JSON.
-func TestLookup(t *testing.T) {
+// TestLookup_FindsByIDLabelOrPath finds documents by the producer's id, a label or a path, in headers and in JSON.
+func TestLookup_FindsByIDLabelOrPath(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	l := openLog(t, store)
@@ -43,7 +43,7 @@ func TestLookup(t *testing.T) {
 
 // The documents of a message with several, and the pieces of a split document, are found by their ids. Show returns
 // which of the message's documents they are.
-func TestLookupWithinMessages(t *testing.T) {
+func TestLookup_FindsDocumentsWithinMessages(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	tokenizing := bytesTokenizing

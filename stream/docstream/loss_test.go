@@ -12,7 +12,7 @@ import (
 
 // The loss that a document specifies is delivered with its tokens, and is the same when the document is read again. A
 // document without any loss is skipped.
-func TestLoss(t *testing.T) {
+func TestLoss_DeliveredWithTokens(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	l := openLog(t, s)

@@ -32,7 +32,7 @@ func masks(m transformResult) string {
 	return b.String()
 }
 
-func TestSplit(t *testing.T) {
+func TestSplit_PiecesHaveTokensAndLoss(t *testing.T) {
 	text := func(s string) decodedDocument { return decodedDocument{text: []byte(s)} }
 	ids := func(s string, loss ...int32) decodedDocument { return decodedDocument{tokens: spelled(s), loss: loss} }
 	parts := func(p ...part) decodedDocument { return decodedDocument{parts: p} }
@@ -120,7 +120,7 @@ func splitWell(t testing.TB, m transformResult, at int, marked bool, end int32) 
 
 // A split document keeps every token once and in order, with its loss. The pieces are as few as possible, and their
 // lengths differ by at most one.
-func TestSplitKeepsEveryToken(t *testing.T) {
+func TestSplit_KeepsEveryToken(t *testing.T) {
 	r := rand.New(rand.NewPCG(4, 4))
 	for range 2000 {
 		at, n := 1+r.IntN(20), 1+r.IntN(200)
@@ -169,7 +169,7 @@ func TestSplitKeepsEveryToken(t *testing.T) {
 }
 
 // Fill-in-the-middle applies to each piece separately, drawn by its content, and loses no token.
-func TestSplitIsFilledIn(t *testing.T) {
+func TestSplit_FillInMiddlePerPiece(t *testing.T) {
 	const n, at = 300, 40
 	for _, asIDs := range []bool{false, true} {
 		c := splitAt(at)
@@ -209,7 +209,7 @@ func TestSplitIsFilledIn(t *testing.T) {
 
 // The pieces of a text decode to the text, whichever characters the split is in. Fill-in-the-middle cuts a piece of
 // whole characters between characters.
-func TestSplitOfPublishedTokenizers(t *testing.T) {
+func TestSplit_PiecesDecodeToTextOfPublishedTokenizers(t *testing.T) {
 	tokens := runconfig.FIMTokens{Prefix: "100258", Middle: "100259", Suffix: "100260"}
 	tokenizing, m := published(t, "cl100k_base", runconfig.Documents{FIM: runconfig.FIM{Rate: 1, Tokens: tokens},
 		MaxTokens: runconfig.MaxTokens{At: 5, Do: runconfig.MaxSplit}})
@@ -267,7 +267,7 @@ func (s beginning) EncodePart(dst []int32, text []byte, first, last bool) []int3
 }
 
 // A piece does not get what the tokenizer puts before a text.
-func TestSplitOfTokenizersThatMarkTheBeginning(t *testing.T) {
+func TestSplit_PieceHasNoBeginningMark(t *testing.T) {
 	c := splitAt(4)
 	c.FIM = fills(1, 0.5)
 	tokens := byteTokenizing(c, 1)
@@ -297,7 +297,7 @@ func TestSplitOfTokenizersThatMarkTheBeginning(t *testing.T) {
 
 // Documents store their ids in 16 bits each if the vocabulary is small enough. The next document does not change
 // them.
-func TestDocumentsOfASmallVocabulary(t *testing.T) {
+func TestDocuments_SmallVocabularyUses16BitIDs(t *testing.T) {
 	for name, c := range map[string]runconfig.Documents{"as they are": {}, "with bos": {BOS: "257"},
 		"cut":   {MaxTokens: runconfig.MaxTokens{At: 5, Do: runconfig.MaxCut}},
 		"split": splitAt(4), "filled in": {FIM: fills(1, 0)}} {
@@ -336,7 +336,7 @@ func TestDocumentsOfASmallVocabulary(t *testing.T) {
 }
 
 // A message has no more tokens than a plan can name, however many documents it becomes.
-func TestSplitIsBounded(t *testing.T) {
+func TestSplit_TokensOfMessageAreBounded(t *testing.T) {
 	c := splitAt(1 << 20)
 	x := newTransforming(t, byteTokenizing(c, 1))
 	l := Log{transform: x.transform, decoder: decoder{limit: byteTokenizing(c, 1).maxDocumentTokens()}}

@@ -22,7 +22,7 @@ import (
 	"loaderd/stream/docstream"
 )
 
-func TestReadInOrderWhilePublishing(t *testing.T) {
+func TestReader_InOrderWhilePublishing(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
 	src := openSource(t, l, 1)
@@ -70,7 +70,7 @@ func TestReadInOrderWhilePublishing(t *testing.T) {
 }
 
 // A slow stream is dry since its last document, although each document is fetched immediately.
-func TestQuietSinceTheLastDocument(t *testing.T) {
+func TestReader_DrySinceLastDocument(t *testing.T) {
 	srv := natstest.Start(t)
 	src := openSource(t, openLog(t, srv.Store()), 1)
 	for i := range 3 {
@@ -84,7 +84,7 @@ func TestQuietSinceTheLastDocument(t *testing.T) {
 	}
 }
 
-func TestReadFromTheMiddle(t *testing.T) {
+func TestRead_FromAnySequence(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 300)...)
@@ -96,7 +96,7 @@ func TestReadFromTheMiddle(t *testing.T) {
 	checkCounted(t, src, 301, 1)
 }
 
-func TestReadRefusesPositions(t *testing.T) {
+func TestRead_RefusesInvalidPositions(t *testing.T) {
 	srv := natstest.Start(t)
 	l, ctx := openLog(t, srv.Store()), natstest.Context(t)
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 10)...)
@@ -118,7 +118,7 @@ func TestReadRefusesPositions(t *testing.T) {
 	}
 }
 
-func TestFirstAndLastOfAnEmptyStream(t *testing.T) {
+func TestState_OfEmptyStream(t *testing.T) {
 	srv := natstest.Start(t)
 	l, ctx := openLog(t, srv.Store()), natstest.Context(t)
 	if s, err := l.State(ctx); s.First != 1 || s.Last != 0 || s.Problem != nil || err != nil {
@@ -153,7 +153,7 @@ func removeDocs(t testing.TB, s *stream.Store, sequences ...uint64) {
 	}
 }
 
-func TestGapIsNamed(t *testing.T) {
+func TestReader_NamesGap(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 20)...)
@@ -168,7 +168,7 @@ func TestGapIsNamed(t *testing.T) {
 	lostRange(t, err, 15, 15)
 }
 
-func TestGapAtTheEndIsNamed(t *testing.T) {
+func TestReader_NamesGapAtEnd(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
@@ -180,7 +180,7 @@ func TestGapAtTheEndIsNamed(t *testing.T) {
 	lostRange(t, err, 9, 10)
 }
 
-func TestPurgeWhileReadingIsNamed(t *testing.T) {
+func TestReader_IgnoresDeletionOfReadDocuments(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 10)...)
@@ -193,7 +193,7 @@ func TestPurgeWhileReadingIsNamed(t *testing.T) {
 	checkCounted(t, src, 12, 1)
 }
 
-func TestServerRestartsUnderTheReader(t *testing.T) {
+func TestReader_SurvivesServerRestart(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
@@ -215,7 +215,7 @@ func TestServerRestartsUnderTheReader(t *testing.T) {
 	})
 }
 
-func TestConnectionIsCutAgainAndAgain(t *testing.T) {
+func TestReader_SurvivesRepeatedCuts(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
@@ -230,7 +230,7 @@ func TestConnectionIsCutAgainAndAgain(t *testing.T) {
 	}
 }
 
-func TestAnotherStreamOfTheSameName(t *testing.T) {
+func TestReader_DetectsRecreatedStream(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 5)...)
@@ -263,7 +263,7 @@ func TestAnotherStreamOfTheSameName(t *testing.T) {
 }
 
 // State reports settings under which a stream may lose documents or accepts no more of them.
-func TestStateTellsOfSettings(t *testing.T) {
+func TestState_ReportsUnsafeSettings(t *testing.T) {
 	srv := natstest.Start(t)
 	l, ctx := openLog(t, srv.Store()), natstest.Context(t)
 	st, err := srv.Store().JetStream().Stream(ctx, "DOCS")
@@ -294,7 +294,7 @@ func TestStateTellsOfSettings(t *testing.T) {
 	}
 }
 
-func TestReceive_HonoursItsContext(t *testing.T) {
+func TestReceive_HonoursContext(t *testing.T) {
 	srv := natstest.Start(t)
 	src := openSource(t, openLog(t, srv.Store()), 1)
 	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
@@ -314,7 +314,7 @@ func TestReceive_HonoursItsContext(t *testing.T) {
 	}
 }
 
-func TestTokensAgain(t *testing.T) {
+func TestContent_EqualsDeliveredDocument(t *testing.T) {
 	srv := natstest.Start(t)
 	l, ctx := openLog(t, srv.Store()), natstest.Context(t)
 	messages := []stream.Message{
@@ -371,7 +371,7 @@ func TestRead_FinalErrorIsNotSourceDown(t *testing.T) {
 	}
 }
 
-func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
+func TestContent_ReportsSourceDown(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 1)...)
@@ -392,7 +392,7 @@ func TestTokensSaysThatTheSourceIsDown(t *testing.T) {
 
 // If nothing consumes the documents, reading ahead fills its room and the server drops the consumer. This is not a
 // failure and is not logged as one.
-func TestNobodyTakesDocumentsForLong(t *testing.T) {
+func TestReader_DroppedConsumerIsNoFailure(t *testing.T) {
 	var said natstest.LogBuffer
 	c := natstest.Config(t)
 	c.BufferBytes = 1 << 20

@@ -16,8 +16,8 @@ import (
 	"loaderd/stream/docstream"
 )
 
-// TestReadDocuments reads a stream without creating one. Undecodable documents leave no dead letter.
-func TestReadDocuments(t *testing.T) {
+// TestOpenReadOnly_CreatesNothing reads a stream without creating one. Undecodable documents leave no dead letter.
+func TestOpenReadOnly_CreatesNothing(t *testing.T) {
 	srv := natstest.Start(t)
 	ctx := natstest.Context(t)
 	if _, err := docstream.OpenReadOnly(ctx, srv.Store(), bytesTokenizing); !errors.Is(err, docstream.ErrNoStream) {
@@ -50,7 +50,7 @@ func TestReadDocuments(t *testing.T) {
 
 // A producer's message with the headers under which the server reports a message's position is read like any other
 // message.
-func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
+func TestReader_IgnoresPositionHeadersOfProducers(t *testing.T) {
 	srv := natstest.Start(t)
 	tokenizing := bytesTokenizing
 	tokenizing.Hints = &similarity.Config{Retriever: "repo"}
@@ -77,7 +77,7 @@ func TestProducersHeadersDoNotTellWhereADocumentIs(t *testing.T) {
 }
 
 // A request whose response is lost with its connection is repeated over the next one.
-func TestDocumentIsAskedForAgain(t *testing.T) {
+func TestContent_RepeatsRequestAfterLostConnection(t *testing.T) {
 	srv := natstest.Start(t)
 	openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 1)...)

@@ -14,7 +14,7 @@ import (
 
 // Again reads the same documents as Content does one by one. Some are next to deleted documents, far apart, large,
 // deleted or undecodable.
-func TestContentsAreThoseOfEachDocument(t *testing.T) {
+func TestRefetcher_EqualsContentOfEachDocument(t *testing.T) {
 	srv := natstest.Start(t)
 	l, ctx := openLog(t, srv.Store()), natstest.Context(t)
 	messages := natstest.Documents(1, 700)

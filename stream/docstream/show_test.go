@@ -10,7 +10,7 @@ import (
 )
 
 // Show returns a document with its tokens and where it came from, and an unused document with its problem.
-func TestShow(t *testing.T) {
+func TestShow_ReturnsDocumentAndOrigin(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	l := openLog(t, s)

@@ -16,7 +16,7 @@ import (
 
 // A document that is too long becomes several of the same message, with its id and its weight, also among other
 // documents. They are the same when read again.
-func TestSplitMessages(t *testing.T) {
+func TestSplit_DocumentsOfMessageKeepIDAndWeight(t *testing.T) {
 	srv := natstest.Start(t)
 	s := srv.Store()
 	tokenizing := bytesTokenizing

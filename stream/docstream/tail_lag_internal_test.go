@@ -7,7 +7,7 @@ import (
 
 // A reader requests all that a stream has while it has fetched little. It also does so up to the block that is being
 // written, and once the stream has stopped growing. Otherwise it requests portions.
-func TestPace(t *testing.T) {
+func TestTailLag_RequestSizes(t *testing.T) {
 	const room, size = 6 << 20, 1 << 10
 	began := time.Now()
 	many := func(bytes int64) uint64 { return uint64(bytes / size) }
@@ -43,7 +43,7 @@ func TestPace(t *testing.T) {
 
 // A stream that grows fast is followed a block behind, whatever its earlier documents were like. A stream that grows
 // slowly is followed to its end.
-func TestPaceOfAStream(t *testing.T) {
+func TestTailLag_FastStreamIsFollowedABlockLater(t *testing.T) {
 	const room, size = 6 << 20, 4 << 10
 	for _, x := range []struct{ rate, least, most int64 }{ // bytes per second; bytes behind the end after three seconds
 		{60 << 20, tailDistance - minRequestBytes, tailDistance + 2<<20},

@@ -14,7 +14,7 @@ import (
 
 // Requests to the embedded server are small however large the room is. Requests to another server are as large as the
 // room.
-func TestRequestsOfTheServerInside(t *testing.T) {
+func TestTailLag_SmallRequestsToEmbeddedServer(t *testing.T) {
 	s := natstest.StartEmbedded(t)
 	openLog(t, s.Store()) // makes the stream
 	var messages []stream.Message

@@ -93,7 +93,7 @@ func spelled(s string) (ids []int32) {
 	return ids
 }
 
-func TestTransform(t *testing.T) {
+func TestTransform_Examples(t *testing.T) {
 	text := func(s string) decodedDocument { return decodedDocument{text: []byte(s)} }
 	ids := func(s string, loss ...int32) decodedDocument { return decodedDocument{tokens: spelled(s), loss: loss} }
 	parts := func(p ...part) decodedDocument { return decodedDocument{parts: p} }
@@ -201,7 +201,7 @@ func unfilled(t testing.TB, ids []int32) (content []int32, spm bool) {
 
 // Fill-in-the-middle, and each of its forms, applies to the configured share of the documents within five standard
 // deviations. No token is lost. The result is reproducible, and differs under another seed.
-func TestFillIn(t *testing.T) {
+func TestFillInMiddle_AppliesToConfiguredShare(t *testing.T) {
 	const rate, spmRate = 0.3, 0.4
 	n := testscale.Of(5_000, 20_000)
 	within := func(what string, got, of int, share float64) {
@@ -283,7 +283,7 @@ func published(t testing.TB, name string, c runconfig.Documents) (Tokenization, 
 
 // Fill-in-the-middle cuts between characters and tokenizes each part separately, also in the rest of a text that was
 // cut.
-func TestFillInOfPublishedTokenizers(t *testing.T) {
+func TestFillInMiddle_CutsBetweenCharacters(t *testing.T) {
 	for name, tokens := range map[string]runconfig.FIMTokens{"cl100k_base": {Prefix: "100258", Middle: "100259",
 		Suffix: "100260"}, "gpt2": {Prefix: "1", Middle: "2", Suffix: "3"}} {
 		for _, limit := range []int{0, 7} {
@@ -448,7 +448,7 @@ func FuzzTransform(f *testing.F) {
 	})
 }
 
-func TestBadTransform(t *testing.T) {
+func TestTransform_RefusesInvalidTokens(t *testing.T) {
 	for want, c := range map[string]runconfig.Documents{
 		`documents.bos: "auto": want a token id`: {BOS: runconfig.TokenAuto},
 		`documents.bos: "9999": want a token id`: {BOS: "9999"},
@@ -497,7 +497,7 @@ func (s spacing) EncodePart(dst []int32, text []byte, first, last bool) []int32 
 }
 
 // If parts of a text cannot be tokenized separately, fill-in-the-middle cuts between tokens.
-func TestFillInOfSpacingTokenizers(t *testing.T) {
+func TestFillInMiddle_CutsBetweenTokensIfNeeded(t *testing.T) {
 	tokens := byteTokenizing(runconfig.Documents{FIM: fills(1, 0.5),
 		MaxTokens: runconfig.MaxTokens{At: 20, Do: runconfig.MaxCut}},
 		1)

@@ -18,7 +18,7 @@ import (
 	"loaderd/stream/publish"
 )
 
-func TestLargeDocument(t *testing.T) {
+func TestReader_LargeDocuments(t *testing.T) {
 	t.Parallel()
 	for _, buffer := range []int64{1 << 20, 64 << 20} {
 		srv := natstest.Start(t, func(c *stream.Config) { c.BufferBytes = buffer })
@@ -40,7 +40,7 @@ func TestLargeDocument(t *testing.T) {
 }
 
 // Documents between the wire and Next stay within the configured bytes, plus one document.
-func TestBufferIsBounded(t *testing.T) {
+func TestReader_BufferIsBounded(t *testing.T) {
 	const bound, size, n = 4 << 20, 10 << 10, 2000
 	srv := natstest.Start(t, func(c *stream.Config) { c.BufferBytes, c.Workers = bound, 2 })
 	l := openLog(t, srv.Store())
@@ -78,7 +78,7 @@ func TestBufferIsBounded(t *testing.T) {
 }
 
 // A full buffer is refilled in small portions as soon as a little of it is free, not when a quarter is.
-func TestFetchingGoesOnInSmallPortions(t *testing.T) {
+func TestReader_RefillsInSmallPortions(t *testing.T) {
 	const bound, size, n, taken = 8 << 20, 10 << 10, 1500, 24
 	srv := natstest.Start(t, func(c *stream.Config) { c.BufferBytes = bound })
 	l := openLog(t, srv.Store())
@@ -100,7 +100,7 @@ func TestFetchingGoesOnInSmallPortions(t *testing.T) {
 
 // Documents count until the caller of Next requests the next ones. Until then they are neither delivered nor free in
 // the budget.
-func TestDocumentsInHandCount(t *testing.T) {
+func TestReader_BorrowedDocumentsCountInBudget(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 10)...)
@@ -134,7 +134,7 @@ func (g gate) EncodePart(dst []int32, text []byte, first, last bool) []int32 {
 	return bytesEncoder{}.EncodePart(dst, text[1:], true, true)
 }
 
-func TestWorkersKeepTheOrder(t *testing.T) {
+func TestReader_WorkersKeepOrder(t *testing.T) {
 	srv := natstest.Start(t, func(c *stream.Config) { c.Workers = 2 })
 	var running, most atomic.Int64
 	tokenizing := bytesTokenizing
@@ -167,7 +167,7 @@ func goroutines() int {
 	return strings.Count(string(stacks[:runtime.Stack(stacks, true)]), "\ncreated by loaderd/stream.")
 }
 
-func TestCloseInTheMiddle(t *testing.T) {
+func TestReader_CloseLeavesNoGoroutinesOrConsumers(t *testing.T) {
 	srv := natstest.Start(t)
 	l := openLog(t, srv.Store())
 	natstest.Publish(t, srv.Store(), natstest.Documents(1, 5000)...)
@@ -266,8 +266,8 @@ func published(b *testing.B, n int, m stream.Message) *stream.Store {
 	return store
 }
 
-// BenchmarkShort reads documents of 60 tokens, one or many per message. The time is per document.
-func BenchmarkShort(b *testing.B) {
+// BenchmarkRead_ShortDocuments reads documents of 60 tokens, one or many per message. The time is per document.
+func BenchmarkRead_ShortDocuments(b *testing.B) {
 	const documents, tokens = 131_072, 60
 	row := `{"ids":[` + strings.Repeat("7,", tokens-1) + `7]}`
 	for _, of := range []int{1, 16, 256} {
@@ -305,7 +305,7 @@ func processorTime(b *testing.B) time.Duration {
 }
 
 // A reader with a full queue closes immediately, although the queue is never read.
-func TestCloseWithAFullLine(t *testing.T) {
+func TestReader_CloseWithFullQueue(t *testing.T) {
 	t.Parallel()
 	srv := natstest.Start(t)
 	src := openSource(t, openLog(t, srv.Store()), 1)

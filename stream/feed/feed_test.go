@@ -70,7 +70,7 @@ func next(t *testing.T, f *feed.Feed, rest *[]feed.Delivery) (d feed.Delivery, o
 
 // A feed delivers what was sent, of any size, with and without headers, also when its blocks are reused. This holds
 // for a separate connection and for the library.
-func TestFeed(t *testing.T) {
+func TestFeed_DeliversMessagesOfAnySize(t *testing.T) {
 	in, _ := dialInside(t)
 	url := "nats://" + natstest.StartPlain(t, &server.Options{JetStream: true})
 	out, err := conn.Dial(natstest.TimeoutContext(t, time.Minute),
@@ -150,7 +150,7 @@ func TestFeed(t *testing.T) {
 }
 
 // A request reaches its responder, and the response arrives over the feed.
-func TestFeedRequests(t *testing.T) {
+func TestFeed_ReceivesResponses(t *testing.T) {
 	c, _ := dialInside(t)
 	if _, err := c.Conn().Subscribe("ask", func(m *nats.Msg) {
 		_ = m.Respond(append([]byte("heard "), m.Data...))
@@ -183,7 +183,7 @@ func TestFeedRequests(t *testing.T) {
 }
 
 // A feed ends with its connection, or when more messages arrive than it has room for.
-func TestFeedEnds(t *testing.T) {
+func TestFeed_EndsWithConnectionOrOverflow(t *testing.T) {
 	c, in := dialInside(t)
 	for _, tt := range []struct {
 		why string
@@ -222,7 +222,7 @@ func TestFeedEnds(t *testing.T) {
 }
 
 // A client that may not connect gets no feed, but an error with the reason.
-func TestFeedWithoutLogin(t *testing.T) {
+func TestFeed_LoginFailureHasReason(t *testing.T) {
 	c, in := dialInside(t)
 	in.password = "wrong"
 	if _, err := feed.Open(c, "to", 1); err == nil || !strings.Contains(err.Error(), "Authorization Violation") {

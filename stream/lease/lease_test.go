@@ -161,7 +161,7 @@ func TestLease_LostToAnotherProcess(t *testing.T) {
 
 // After a renewal whose response was lost, the next renewal fails. The record is the daemon's own, so the lease
 // is not lost.
-func TestLease_LostAnswerOfARenewal(t *testing.T) {
+func TestLease_LostRenewalResponseKeepsLease(t *testing.T) {
 	s := natstest.Start(t)
 	lead, err := acquire(t, newElector(t, s.Store(), "run"), time.Minute)
 	if err != nil {
@@ -193,7 +193,7 @@ func TestLease_LostAnswerOfARenewal(t *testing.T) {
 	}
 }
 
-func TestElector_NeedsAServer(t *testing.T) {
+func TestElector_AcquireWithoutServerTimesOut(t *testing.T) {
 	s := natstest.Start(t)
 	candidate := newElector(t, s.OpenRemote(), "run")
 	s.Stop()

@@ -14,7 +14,7 @@ import (
 
 // A client that may not purge a stream accepts the leader's response. Any other client gets it confirmed, or an
 // error.
-func TestConfirmWherePurgesAreRefused(t *testing.T) {
+func TestTryBarrier_ClientWithoutPurgePermission(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3, func(c *natstest.ClusterConfig) {
 		c.Users = []*server.User{{Username: "reader", Password: "r", Permissions: &server.Permissions{

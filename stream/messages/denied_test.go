@@ -17,7 +17,7 @@ import (
 
 // Headers are read the same by clients that may create consumers, by clients that may not, and from an account that
 // imports only some of JetStream's requests. The cases are gaps, one subject or all, and the requested end.
-func TestEachHeaderWithoutConsumers(t *testing.T) {
+func TestEachHeader_WithoutConsumerPermission(t *testing.T) {
 	opts := &server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true, JetStream: true,
 		StoreDir: t.TempDir()}
 	err := opts.ProcessConfigString(`accounts {

@@ -13,7 +13,7 @@ import (
 
 // A server that lost its disk and is catching up accepts consumers and reports that nothing is left. EachHeader still
 // returns everything that was requested, from the other servers.
-func TestEachHeaderPastAServerThatIsBehind(t *testing.T) {
+func TestEachHeader_ReadsPastLaggingServer(t *testing.T) {
 	t.Parallel()
 	const n = 2000
 	cluster := natstest.StartCluster(t, 3)

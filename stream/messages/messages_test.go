@@ -49,7 +49,7 @@ func numbered(n int) (out []*nats.Msg) {
 	return out
 }
 
-func TestCommitStoresAllOrNone(t *testing.T) {
+func TestCommit_StoresAllOrNone(t *testing.T) {
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, st := dial(t, asIs)
 	for _, careful := range []bool{false, true} {
@@ -87,7 +87,7 @@ func TestCommitStoresAllOrNone(t *testing.T) {
 
 // The server rejects a batch beyond its limit in the response to the first message. Its response to the last message
 // only states that it has no batch. A careful commit returns the first.
-func TestCarefulCommitIsToldWhy(t *testing.T) {
+func TestCommit_CarefulReturnsRejectionReason(t *testing.T) {
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, _ := dial(t, asIs)
 	for i := range 60 { // the server keeps 50 batches of a stream open
@@ -107,7 +107,7 @@ func TestCarefulCommitIsToldWhy(t *testing.T) {
 	}
 }
 
-func TestGet(t *testing.T) {
+func TestGet_ReturnsMessagesUnchanged(t *testing.T) {
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, st := dial(t, asIs)
 	sent := numbered(3)
@@ -150,7 +150,7 @@ func TestGet(t *testing.T) {
 }
 
 // A lagging replica reports that a message does not exist. Get then requests it from the leader, which has it.
-func TestTheLeadersWordCounts(t *testing.T) {
+func TestGet_MissingMessageIsRequestedFromLeader(t *testing.T) {
 	url := "nats://" + natstest.StartPlain(t, &server.Options{})
 	cluster, err := nats.Connect(url)
 	if err != nil {
@@ -198,7 +198,7 @@ func TestTheLeadersWordCounts(t *testing.T) {
 	}
 }
 
-func TestEachHeader(t *testing.T) {
+func TestEachHeader_ReadsFromSequenceToLimit(t *testing.T) {
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, st := dial(t, asIs)
 	seen := func(subject string, first uint64, most int) (out []uint64) {
@@ -240,7 +240,7 @@ func TestEachHeader(t *testing.T) {
 
 // Following returns the sequence itself, or the next one if that is deleted. A batch returns the same gap as an
 // error.
-func TestFollowing(t *testing.T) {
+func TestFollowing_ReturnsSequenceOrNext(t *testing.T) {
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, st := dial(t, asIs)
 	sent := numbered(4)
@@ -266,7 +266,7 @@ func TestFollowing(t *testing.T) {
 	}
 }
 
-func TestBarrierChangesNothing(t *testing.T) {
+func TestBarrier_ChangesNothing(t *testing.T) {
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, st := dial(t, asIs)
 	if _, err := messages.Commit(ctx, c, false, numbered(3)...); err != nil {
@@ -285,7 +285,7 @@ func TestBarrierChangesNothing(t *testing.T) {
 
 // GetRange returns the messages between two sequences, except those with headers like a response's. Get returns
 // these.
-func TestGetRange(t *testing.T) {
+func TestGetRange_ExcludesResponseLikeHeaders(t *testing.T) {
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	c, st := dial(t, asIs)
 	sent := numbered(8)

@@ -2,7 +2,7 @@ package permissions
 
 import "testing"
 
-func TestOpenAccounts(t *testing.T) {
+func TestIsSharedAccount_DefaultAccountOfRemoteServer(t *testing.T) {
 	for _, c := range []struct {
 		account, server string
 		want            bool

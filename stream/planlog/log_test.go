@@ -60,7 +60,7 @@ func asStrings(records [][]byte) (out []string) {
 	return out
 }
 
-func TestPlanLogAppendsAndReads(t *testing.T) {
+func TestLog_AppendsAndScans(t *testing.T) {
 	l := openPlan(t, natstest.Start(t).Store(), "run")
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	if last, err := l.Last(ctx); err != nil || last != 0 {
@@ -96,7 +96,7 @@ func TestPlanLogAppendsAndReads(t *testing.T) {
 	}
 }
 
-func TestScanStopsOnTheCallersError(t *testing.T) {
+func TestScan_StopsOnCallbackError(t *testing.T) {
 	l := openPlan(t, natstest.Start(t).Store(), "run")
 	if err := l.Append(natstest.TimeoutContext(t, time.Minute), 0, planRecords(1, 10)...); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestScanStopsOnTheCallersError(t *testing.T) {
 	}
 }
 
-func TestLargestPlanRecord(t *testing.T) {
+func TestAppend_LargestRecord(t *testing.T) {
 	l := openPlan(t, natstest.Start(t).Store(), "run")
 	ctx := natstest.TimeoutContext(t, 3*time.Minute)
 	if err := l.Append(ctx, 0, make([]byte, l.MaxRecord())); err != nil {
@@ -130,7 +130,7 @@ func TestLargestPlanRecord(t *testing.T) {
 
 // Invariant L2: of two writers that read the same end, one appends and the other loses leadership, with one
 // record and with a batch.
-func TestOfTwoWritersOneIsDeposed(t *testing.T) {
+func TestAppend_OneOfTwoWritersLosesLeadership(t *testing.T) {
 	for _, n := range []int{1, 20} {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
 			s := natstest.Start(t)
@@ -167,7 +167,7 @@ func TestOfTwoWritersOneIsDeposed(t *testing.T) {
 }
 
 // An append through an isolated stream leader that lacks records is retried and does not report lost leadership.
-func TestAServerThatIsBehindDeposesNobody(t *testing.T) {
+func TestAppend_LaggingServerCannotEndLeadership(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	ctx := natstest.TimeoutContext(t, 2*time.Minute)
@@ -205,7 +205,7 @@ func TestAServerThatIsBehindDeposesNobody(t *testing.T) {
 }
 
 // A read of a record that the log is known to contain is retried while an isolated server lacks it.
-func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
+func TestGet_WaitsForLaggingServer(t *testing.T) {
 	t.Parallel()
 	c := natstest.StartCluster(t, 3)
 	ctx := natstest.TimeoutContext(t, 2*time.Minute)
@@ -241,7 +241,7 @@ func TestAServerThatIsBehindIsWaitedFor(t *testing.T) {
 	}
 }
 
-func TestFullPlanLog(t *testing.T) {
+func TestAppend_FullLogIsRefused(t *testing.T) {
 	s := natstest.Start(t, func(c *stream.Config) { c.PlanBytes = 1 << 20 })
 	l := openPlan(t, s.Store(), "run")
 	ctx := natstest.TimeoutContext(t, time.Minute)
@@ -263,7 +263,7 @@ func TestFullPlanLog(t *testing.T) {
 	}
 }
 
-func TestReadLogCreatesNothing(t *testing.T) {
+func TestOpenReadOnly_CreatesNothing(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	if _, err := planlog.OpenReadOnly(ctx, s.Store(), "run"); !errors.Is(err, planlog.ErrNoPlan) {
@@ -287,7 +287,7 @@ func TestReadLogCreatesNothing(t *testing.T) {
 	}
 }
 
-func TestRunNames(t *testing.T) {
+func TestOpen_RefusesInvalidRunNames(t *testing.T) {
 	s := natstest.Start(t)
 	ctx := natstest.TimeoutContext(t, time.Minute)
 	for _, run := range []string{"", "a b", "a.b", "*", "run>", "ä", strings.Repeat("a", 65)} {
@@ -299,7 +299,7 @@ func TestRunNames(t *testing.T) {
 }
 
 // A writer that appends while its server restarts many times stores every record once and in order.
-func TestAppendSurvivesServerRestarts(t *testing.T) {
+func TestAppend_SurvivesServerRestarts(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 50} {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
@@ -347,7 +347,7 @@ func TestAppendSurvivesServerRestarts(t *testing.T) {
 
 // If every acknowledgement is lost after the server stored the records, no record is stored twice and none is
 // mistaken for another writer's.
-func TestAppendSurvivesLostAcknowledgements(t *testing.T) {
+func TestAppend_SurvivesLostAcknowledgements(t *testing.T) {
 	for _, n := range []int{1, 50} {
 		t.Run(fmt.Sprint(n, " records"), func(t *testing.T) {
 			s := natstest.Start(t)
@@ -376,7 +376,7 @@ func TestAppendSurvivesLostAcknowledgements(t *testing.T) {
 }
 
 // Equal records that another process stored while this writer could not send are not mistaken for its own.
-func TestAppendBehindALostConnectionIsDeposed(t *testing.T) {
+func TestAppend_EqualRecordsOfAnotherWriterEndLeadership(t *testing.T) {
 	for _, n := range []int{1, 5} {
 		s := natstest.Start(t)
 		link := natstest.NewLink(t, s.Store().ClientURL())
@@ -395,7 +395,7 @@ func TestAppendBehindALostConnectionIsDeposed(t *testing.T) {
 	}
 }
 
-func TestAppendWithoutServerEndsWithTheContext(t *testing.T) {
+func TestAppend_WithoutServerEndsWithContext(t *testing.T) {
 	s := natstest.Start(t)
 	l := openPlan(t, s.OpenRemote(), "run")
 	s.Stop()
@@ -405,7 +405,7 @@ func TestAppendWithoutServerEndsWithTheContext(t *testing.T) {
 	}
 }
 
-func BenchmarkPlanAppend(b *testing.B) {
+func BenchmarkAppend(b *testing.B) {
 	for _, n := range []int{1, 2, 10, 100, 1000} {
 		b.Run(fmt.Sprint("records=", n), func(b *testing.B) {
 			l := openPlan(b, natstest.Start(b).Store(), "run")
@@ -426,7 +426,7 @@ func BenchmarkPlanAppend(b *testing.B) {
 	}
 }
 
-func BenchmarkPlanScan(b *testing.B) {
+func BenchmarkScan(b *testing.B) {
 	l := openPlan(b, natstest.Start(b).Store(), "run")
 	record := make([]byte, 200)
 	var records [][]byte
@@ -448,7 +448,7 @@ func BenchmarkPlanScan(b *testing.B) {
 }
 
 // A plan with a hole is readable except for the hole: the missing record is named, and later records are present.
-func TestReadDamaged(t *testing.T) {
+func TestOpenDamaged_NamesMissingRecord(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	l, err := planlog.Open(ctx, store, "r")

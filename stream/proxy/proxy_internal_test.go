@@ -216,7 +216,7 @@ func TestProxy_ForwardsMessagesUnchanged(t *testing.T) {
 	}
 }
 
-func TestProxy_RefusesWhatIsNoMessage(t *testing.T) {
+func TestProxy_RefusesInvalidOperations(t *testing.T) {
 	nc := documents(t)
 	for _, sent := range []string{
 		"HELLO\r\n", "PUB docs.a\r\n", "PUB a b c 1\r\na\r\n", "PUB docs.a -1\r\n", "PUB docs.a 1x\r\n",
@@ -230,7 +230,7 @@ func TestProxy_RefusesWhatIsNoMessage(t *testing.T) {
 	}
 }
 
-func TestOutbox_HoldsNoMoreThanItsLimit(t *testing.T) {
+func TestOutbox_IsBounded(t *testing.T) {
 	o := newOutbox()
 	message, n := make([]byte, 1000), 0
 	for o.add(message) {
@@ -316,7 +316,7 @@ func TestBatches_Limits(t *testing.T) {
 	}
 }
 
-func TestScan_ReadsHeadersAsTheServer(t *testing.T) {
+func TestScan_ReadsHeadersLikeServer(t *testing.T) {
 	for head, want := range map[string]headers{
 		"NATS/1.0\r\n\r\n":                                            {},
 		"NATS/1.0\r\nNats-Msg-Id: abc\r\n\r\n":                        {longestID: 3},
@@ -336,7 +336,7 @@ func TestScan_ReadsHeadersAsTheServer(t *testing.T) {
 const practicallyNever = rate.Limit(1e-9)
 
 // Message ids of producers are rate-limited beyond the burst, after earlier messages have been forwarded.
-func TestProducer_WaitsForTheLimitOnIDs(t *testing.T) {
+func TestProducer_IDsAreRateLimited(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // ends the first wait
 	var out bytes.Buffer
@@ -363,7 +363,7 @@ func TestProducer_WaitsForTheLimitOnIDs(t *testing.T) {
 }
 
 // Operations that publish no document are rate-limited beyond the burst.
-func TestProducer_WaitsForTheLimitOnOtherOperations(t *testing.T) {
+func TestProducer_OtherOperationsAreRateLimited(t *testing.T) {
 	for _, operation := range []string{
 		"PING\r\n", "UNSUB 1\r\n", "PUB $JS.API.INFO _INBOX.a 0\r\n\r\n", "PUB _INBOX.a 0\r\n\r\n",
 		"PUB $JS.API.DIRECT.GET.DOCS _INBOX.a 0\r\n\r\n", "PUB plan.a 0\r\n\r\n",
@@ -388,7 +388,7 @@ func TestProducer_WaitsForTheLimitOnOtherOperations(t *testing.T) {
 }
 
 // A producer that does not wait for acknowledgements is read no faster than the server stores.
-func TestProducer_BoundsDocumentsThatAreNotStored(t *testing.T) {
+func TestProducer_BoundsUnstoredDocuments(t *testing.T) {
 	for name, document := range map[string]string{
 		"documents": "PUB docs.a 4\r\nxxxx\r\n",
 		"batches":   "HPUB docs.a 52 52\r\nNATS/1.0\r\nNats-Batch-Id: b\r\nNats-Batch-Commit: 1\r\n\r\n\r\n",
@@ -428,7 +428,7 @@ func TestProducer_BoundsDocumentsThatAreNotStored(t *testing.T) {
 }
 
 // A large batch is one part, for which producers do not yield. A small one counts as a document.
-func TestWindow_Parts(t *testing.T) {
+func TestPartCounter_LargeBatchIsOnePart(t *testing.T) {
 	var w partCounter
 	add := func(size, documents int, wantComplete, wantBatch bool) {
 		t.Helper()

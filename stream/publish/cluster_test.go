@@ -12,7 +12,7 @@ import (
 
 // A publisher continues where another one stopped, also through an isolated or lagging server. It neither duplicates
 // nor omits a document.
-func TestRecordOnAServerThatKnowsLess(t *testing.T) {
+func TestRecord_ResumesThroughLaggingServer(t *testing.T) {
 	t.Parallel()
 	for what, impede := range map[string]func(*natstest.Cluster, int){
 		"cut off": func(c *natstest.Cluster, member int) { c.Isolate(member) },

@@ -12,7 +12,7 @@ import (
 
 // A starting daemon creates the streams of its sources one by one. A producer that connects meanwhile waits for the
 // stream of its source.
-func TestPublishAmidABeginning(t *testing.T) {
+func TestNew_WaitsForStreamOfItsSource(t *testing.T) {
 	s := publishStore(t)
 	names := []string{"books", "code", "math"}
 	if _, err := s.Source(names[0], len(names)).EnsureDocuments(t.Context()); err != nil {

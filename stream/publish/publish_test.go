@@ -109,7 +109,7 @@ func wantStored(tb testing.TB, s *stream.Store, want []string) {
 	tb.Fatalf("stream holds %d documents, want %d", len(got), len(want))
 }
 
-func TestPublishKeepsOrderAndHeaders(t *testing.T) {
+func TestPublisher_KeepsOrderAndHeaders(t *testing.T) {
 	for _, single := range []bool{false, true} {
 		t.Run(fmt.Sprint("single=", single), func(t *testing.T) {
 			s := publishStore(t)
@@ -152,7 +152,7 @@ func TestPublishKeepsOrderAndHeaders(t *testing.T) {
 	}
 }
 
-func TestPublishDropsDuplicates(t *testing.T) {
+func TestPublisher_DropsDuplicates(t *testing.T) {
 	cases := map[string]struct{ first, then []stream.Message }{
 		"in one batch":        {nil, append(numbered(0, 10), numbered(5, 12)...)},
 		"a whole batch":       {numbered(0, 300), numbered(0, 300)},
@@ -182,7 +182,7 @@ func TestPublishDropsDuplicates(t *testing.T) {
 	}
 }
 
-func TestPublishWaitsForRoom(t *testing.T) {
+func TestPublisher_WaitsForRoom(t *testing.T) {
 	s := publishStore(t, func(c *stream.Config) { c.MaxBytes = 1 << 20 })
 	waits := make(chan string, 100)
 	p := newPublisher(t, s, publish.Options{OnWait: func(reason string) { waits <- reason }})
@@ -232,7 +232,7 @@ func TestPublishWaitsForRoom(t *testing.T) {
 }
 
 // A publisher that is closed while it waits does not report that it continues.
-func TestPublishClosedWhileItWaits(t *testing.T) {
+func TestPublisher_ClosedWhileWaitingDoesNotReportResume(t *testing.T) {
 	s := publishStore(t, func(c *stream.Config) { c.MaxBytes = 1 << 20 })
 	waits := make(chan string, 100)
 	p := newPublisher(t, s, publish.Options{OnWait: func(reason string) { waits <- reason }})
@@ -263,7 +263,7 @@ func TestPublishClosedWhileItWaits(t *testing.T) {
 	}
 }
 
-func TestPublishFallsBackToSingleMessages(t *testing.T) {
+func TestPublisher_FallsBackToSingleMessages(t *testing.T) {
 	s := publishStore(t)
 	st, err := s.EnsureDocuments(t.Context())
 	if err != nil {
@@ -283,7 +283,7 @@ func TestPublishFallsBackToSingleMessages(t *testing.T) {
 	wantStored(t, s, texts(docs))
 }
 
-func TestPublishRefusesTooLarge(t *testing.T) {
+func TestPublisher_RefusesTooLargeDocuments(t *testing.T) {
 	s := natstest.StartEmbedded(t, func(c *stream.Config) { c.MaxDocument = 4096 }).Store()
 	p := newPublisher(t, s, publish.Options{})
 	docs := []stream.Message{{Data: []byte("small")}, {Path: "big.txt", Data: make([]byte, 5000)},
@@ -311,7 +311,7 @@ func TestPublishRefusesTooLarge(t *testing.T) {
 }
 
 // The connection is cut in the middle of batches, and the server restarts before the publisher reconnects.
-func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
+func TestPublisher_SurvivesServerRestart(t *testing.T) {
 	t.Parallel()
 	srv := publishServer(t)
 	client := srv.OpenRemote()
@@ -350,7 +350,7 @@ func TestPublishSurvivesARestartOfTheServer(t *testing.T) {
 	}
 }
 
-func TestPublishCloses(t *testing.T) {
+func TestPublisher_RefusesInvalidOptionsAndUseAfterClose(t *testing.T) {
 	s := publishStore(t)
 	if _, err := publish.New(t.Context(), s, "not a token", publish.Options{}); err == nil {
 		t.Error("a source name with spaces was accepted")

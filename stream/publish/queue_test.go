@@ -13,7 +13,7 @@ import (
 )
 
 // The next publisher gets the stored queue. The publisher that stored it can then no longer write it.
-func TestQueueIsTakenOver(t *testing.T) {
+func TestQueue_NextPublisherTakesOver(t *testing.T) {
 	s := publishStore(t)
 	p := newPublisher(t, s, publish.Options{})
 	open := func(follows ...string) *publish.Queue {
@@ -45,7 +45,7 @@ func TestQueueIsTakenOver(t *testing.T) {
 }
 
 // State returns what is recorded, and records nothing.
-func TestStateOfAnInput(t *testing.T) {
+func TestState_ReturnsRecordedState(t *testing.T) {
 	s := publishStore(t)
 	p := newPublisher(t, s, publish.Options{})
 	is := func(fingerprint string, want publish.State) {

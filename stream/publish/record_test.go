@@ -58,7 +58,7 @@ func shortWindow(tb testing.TB, s *stream.Store) {
 	}
 }
 
-func TestRecordAddsNothingTwice(t *testing.T) {
+func TestRecord_AddsNothingTwice(t *testing.T) {
 	s := publishStore(t)
 	docs := unnamed("document", 500)
 	first := publishInput(t, s, "v1", docs)
@@ -83,7 +83,7 @@ func TestRecordAddsNothingTwice(t *testing.T) {
 	wantStored(t, s, texts(docs))
 }
 
-func TestRecordTellsWhatAChangedInputAdds(t *testing.T) {
+func TestRecord_ChangedInputAddsOnlyNewDocuments(t *testing.T) {
 	s := publishStore(t)
 	shortWindow(t, s)
 	docs := unnamed("document", 120)
@@ -105,7 +105,7 @@ func TestRecordTellsWhatAChangedInputAdds(t *testing.T) {
 	wantStored(t, s, append(want, "edited"))
 }
 
-func TestRecordRefusesAChangedInputThatIsReleased(t *testing.T) {
+func TestRecord_RefusesChangedInputAfterPurge(t *testing.T) {
 	s := publishStore(t)
 	docs := unnamed("document", 100)
 	publishInput(t, s, "v1", docs)
@@ -127,7 +127,7 @@ func TestRecordRefusesAChangedInputThatIsReleased(t *testing.T) {
 	}
 }
 
-func TestRecordForgetsAStreamThatIsGone(t *testing.T) {
+func TestRecord_IgnoredForNewStream(t *testing.T) {
 	s := publishStore(t)
 	docs := unnamed("document", 10)
 	publishInput(t, s, "v1", docs)
@@ -139,7 +139,7 @@ func TestRecordForgetsAStreamThatIsGone(t *testing.T) {
 	}
 }
 
-func TestRecordIsTakenOverByTheLatest(t *testing.T) {
+func TestRecord_LatestPublisherTakesOver(t *testing.T) {
 	s := publishStore(t)
 	one, two := newPublisher(t, s, publish.Options{}), newPublisher(t, s, publish.Options{})
 	r1, err := one.Resume(t.Context(), corpusFile, "v1")
@@ -170,7 +170,7 @@ func TestRecordIsTakenOverByTheLatest(t *testing.T) {
 
 // A publisher that is killed at any point, any number of times, leaves every document in the stream exactly once and
 // in order. This holds for all batch sizes, and although the server has forgotten the ids.
-func TestRecordResumesFromAnyPoint(t *testing.T) {
+func TestRecord_ResumesFromAnyPoint(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
 		s := publishStore(t)
@@ -263,7 +263,7 @@ func offer(tb testing.TB, p *publish.Publisher, input string, docs []stream.Mess
 
 // The record of an input follows what is committed of it, whatever other inputs of the source are committed
 // meanwhile. After an interruption only its last batches must be read back.
-func TestRecordFollowsItsInputAmongOthers(t *testing.T) {
+func TestRecord_FollowsInputAmongOtherInputs(t *testing.T) {
 	t.Run("behind another input", func(t *testing.T) {
 		s := publishStore(t)
 		p := newPublisher(t, s, publish.Options{BatchMessages: 100})

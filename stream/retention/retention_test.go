@@ -28,7 +28,7 @@ func openDocuments(t *testing.T, s *stream.Store) *docstream.Log {
 
 // Runs returns the runs that read the document stream, and where the sealed ones end. It leaves out a run whose plan
 // was deleted, an earlier run of the same name, and a run over an earlier stream of that name.
-func TestRuns(t *testing.T) {
+func TestRuns_ListsReadingRuns(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	openDocuments(t, store)
@@ -71,9 +71,9 @@ func TestRuns(t *testing.T) {
 	wants() // those runs read another stream
 }
 
-// TestRelease_KeepsWhatAnyRunNeeds checks that the lowest watermark of all runs counts, until the plan of its run is
+// TestPurge_KeepsDocumentsOfEveryRun checks that the lowest watermark of all runs counts, until the plan of its run is
 // deleted.
-func TestRelease_KeepsWhatAnyRunNeeds(t *testing.T) {
+func TestPurge_KeepsDocumentsOfEveryRun(t *testing.T) {
 	defer retention.SetDeletedTimeout(300 * time.Millisecond)()
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
@@ -121,7 +121,7 @@ func TestRelease_KeepsWhatAnyRunNeeds(t *testing.T) {
 
 // A plan that is created again without a record retains its predecessor's documents only for a while. A plan with
 // records is a restored one.
-func TestRelease_PlanCreatedAgain(t *testing.T) {
+func TestPurge_RecreatedPlanRetainsForLimitedTime(t *testing.T) {
 	defer retention.SetBeginTimeout(300 * time.Millisecond)()
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
@@ -241,7 +241,7 @@ func TestBegin_DuringPurge(t *testing.T) {
 }
 
 // A watermark that is recorded while Release reads the other ones counts.
-func TestBegin_DuringRelease(t *testing.T) {
+func TestBegin_WatermarkDuringPurgeCounts(t *testing.T) {
 	ctx := natstest.Context(t)
 	store := natstest.Start(t).Store()
 	openDocuments(t, store)
@@ -269,7 +269,7 @@ func TestBegin_DuringRelease(t *testing.T) {
 
 // A run that recorded its watermark and was killed before it began retains documents only for a while. A run that has
 // begun retains them indefinitely.
-func TestRelease_RunThatDidNotBegin(t *testing.T) {
+func TestPurge_RunThatDidNotBeginRetainsForLimitedTime(t *testing.T) {
 	const timeout = 300 * time.Millisecond
 	defer retention.SetBeginTimeout(timeout)()
 	ctx := natstest.Context(t)

@@ -136,7 +136,7 @@ func tokens(n int) (out []stream.Message) {
 
 // A planner that is idle at its limit loses leadership, documents are purged, and it is stopped later. It does not
 // change what the other planner has stored, and the run continues.
-func TestFences_StoppedPlannerThatLostLeadership(t *testing.T) {
+func TestFences_PlannerStoppedAfterLosingLeadership(t *testing.T) {
 	srv := natstest.Start(t)
 	store := srv.Store()
 	openDocuments(t, store)
@@ -178,7 +178,7 @@ func TestFences_StoppedPlannerThatLostLeadership(t *testing.T) {
 }
 
 // The same on a cluster whose stream leaders change meanwhile.
-func TestFences_PlannerThatIsCutOff(t *testing.T) {
+func TestFences_IsolatedPlanner(t *testing.T) {
 	c := natstest.StartCluster(t, 3)
 	store := c.Store(0)
 	openDocuments(t, store)

@@ -63,7 +63,7 @@ func leaderOf(t *testing.T, s *stream.Store, name string) string {
 }
 
 // The leader's own server hands over the streams that the next leader needs, because both may fail together.
-func TestElector_HandsStreamsOver(t *testing.T) {
+func TestElector_HandsOverStreams(t *testing.T) {
 	stores := embeddedCluster(t)
 	own := stores[0].Conn().ConnectedServerName()
 	ctx := natstest.TimeoutContext(t, time.Minute)

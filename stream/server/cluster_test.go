@@ -39,7 +39,7 @@ func free(t *testing.T) string {
 
 // A member keeps the name in its folder, also on another port, because other members identify it by that name.
 // Members on one machine have different names.
-func TestMemberKeepsItsName(t *testing.T) {
+func TestMember_KeepsItsName(t *testing.T) {
 	dir := t.TempDir()
 	mark := func(dir string) string {
 		t.Helper()
@@ -68,7 +68,7 @@ func TestMemberKeepsItsName(t *testing.T) {
 	}
 }
 
-func TestRoutePortInUse(t *testing.T) {
+func TestCluster_RoutePortInUseNamesAddressAndKey(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -153,7 +153,7 @@ func TestCluster_RefusesRouteWithoutSecret(t *testing.T) {
 }
 
 // A process that listens on a stopped member's port receives neither the secret nor a proof of it.
-func TestCluster_SendsNoSecretInTheClear(t *testing.T) {
+func TestCluster_SendsNoSecretInPlainText(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

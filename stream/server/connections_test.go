@@ -21,7 +21,7 @@ import (
 
 // Clients without a valid token can neither exhaust the file descriptors of the process nor block clients with
 // a token.
-func TestServer_BoundsConnectionsWithoutAToken(t *testing.T) {
+func TestServer_BoundsConnectionsWithoutToken(t *testing.T) {
 	var lines logged
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -17,7 +17,7 @@ import (
 
 // A folder belongs to one cluster or to a standalone server from its first start. Using it for the other kind
 // would lose its streams.
-func TestFolderOfAnotherCluster(t *testing.T) {
+func TestFolder_BelongsToOneCluster(t *testing.T) {
 	const alone = ""
 	tests := []struct {
 		name     string
@@ -61,14 +61,14 @@ func TestFolderOfAnotherCluster(t *testing.T) {
 }
 
 // A cluster's streams cannot be opened with only one member.
-func TestMemberAlone(t *testing.T) {
+func TestMember_CannotOpenStreamsAlone(t *testing.T) {
 	_, err := start(t, server.Options{Dir: t.TempDir(), Private: true, Cluster: member(t, "corpus")})
 	if err == nil || !strings.Contains(err.Error(), "stream.url") {
 		t.Errorf("error %v, want one that says whom to ask", err)
 	}
 }
 
-func TestMarkThatCannotBeRead(t *testing.T) {
+func TestFolder_RefusesInvalidServerFile(t *testing.T) {
 	for _, text := range []string{"", "{", `{"format":3,"cluster":"","server":"loaderd"}`, `{"format":2}`} {
 		dir := t.TempDir()
 		name := filepath.Join(dir, "server.json")

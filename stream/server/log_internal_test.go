@@ -10,7 +10,7 @@ import (
 
 // A client that fails in a loop does not fill the log: lines of one kind are rate-limited, with the number of
 // suppressed ones. Lines of other kinds are logged meanwhile.
-func TestFailuresOfClientsAreToldNowAndThen(t *testing.T) {
+func TestServerLog_RateLimitsClientFailures(t *testing.T) {
 	var said bytes.Buffer
 	l := &serverLog{log: slog.New(slog.NewTextHandler(&said, nil)), fatal: make(chan error, 1)}
 	for i := range 10_000 {

@@ -15,7 +15,7 @@ import (
 
 // After a kill between writing a stream's settings and their checksum, the stream and its messages are present at
 // every later start. Damaged settings are not repaired.
-func TestSettingsWithoutTheirChecksum(t *testing.T) {
+func TestMetaChecksum_RestoredAfterKill(t *testing.T) {
 	const name = "DOCS"
 	for what, c := range map[string]struct {
 		tear  func(t *testing.T, settings, sum string)

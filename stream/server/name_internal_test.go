@@ -6,7 +6,7 @@ import (
 )
 
 // Distinct members have different names, whatever the names of their machines.
-func TestNamesOfMembers(t *testing.T) {
+func TestMember_NamesAreDistinct(t *testing.T) {
 	host, err := os.Hostname()
 	if err != nil || isUnspecificHost(host) {
 		t.Skipf("this machine is called %q, %v", host, err)

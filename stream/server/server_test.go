@@ -31,7 +31,7 @@ func start(t *testing.T, o server.Options) (*server.Server, error) {
 }
 
 // One server holds a data folder, which records its client address. The folder is free after the server stops.
-func TestOneServerAFolder(t *testing.T) {
+func TestServer_OnePerFolder(t *testing.T) {
 	dir := t.TempDir()
 	for _, private := range []bool{false, true, false} {
 		s, err := start(t, server.Options{Dir: dir, Private: private})
@@ -103,7 +103,7 @@ func TestServer_RefusesClientsPastTheProxy(t *testing.T) {
 
 // The token of a data folder is for the announced address only: the same port of another loopback address may belong
 // to another process.
-func TestTokenFor_AnnouncedAddressAlone(t *testing.T) {
+func TestTokenFor_OnlyAnnouncedAddress(t *testing.T) {
 	dir := t.TempDir()
 	s, err := start(t, server.Options{Dir: dir})
 	if err != nil {

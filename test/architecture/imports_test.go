@@ -26,7 +26,7 @@ var arrows = map[string][]string{
 		"internal/cli/runcmd",
 		"internal/cli/simulatecmd", "internal/jsonlines"},
 	"internal/cli/daemoncmd": {"internal/cli/command", "internal/daemon", "internal/demo/screen", "internal/runadmin"},
-	"internal/cli/dlqcmd":   {"internal/cli/command", "stream/deadletter", "stream/retention"},
+	"internal/cli/dlqcmd":    {"internal/cli/command", "stream/deadletter", "stream/retention"},
 	"internal/cli/publishcmd": {"internal/cli/command", "internal/daemon", "internal/objects", "internal/publishing",
 		"internal/inspect", "internal/tokenfiles",
 		"internal/tracing", "stream/publish", "loader/plan"},
@@ -201,7 +201,7 @@ var standardOnly = []string{
 }
 
 // Imports outside tests point inward.
-func TestImportsPointInward(t *testing.T) {
+func TestImports_PointInward(t *testing.T) {
 	imports, err := readImports(".")
 	if err != nil {
 		t.Fatal(err)
@@ -247,7 +247,7 @@ func reached(imports map[string][]string, from string) []string {
 	return list
 }
 
-func TestViolationsAreSeen(t *testing.T) {
+func TestImports_ViolationsAreDetected(t *testing.T) {
 	for _, test := range []struct {
 		name    string
 		imports map[string][]string

@@ -64,7 +64,7 @@ var beyond = map[string]int{
 	"methods stream/docstream.Log":                             35, // a document.Source with its stages
 }
 
-func TestLimits(t *testing.T) {
+func TestLimits_AreKept(t *testing.T) {
 	got := map[string]int{}
 	sizes, err := measure(".")
 	if err != nil {
@@ -200,7 +200,7 @@ func receiver(x ast.Expr) string {
 }
 
 // No line exceeds maxColumns, except in raw strings, preformatted comments, and generated files.
-func TestLineWidth(t *testing.T) {
+func TestLineWidth_IsBounded(t *testing.T) {
 	err := filepath.WalkDir(".", func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
@@ -255,7 +255,7 @@ func longLines(source []byte) (long []int) {
 	return long
 }
 
-func TestLongLines(t *testing.T) {
+func TestLineWidth_LongLinesAreDetected(t *testing.T) {
 	long := strings.Repeat("x", maxColumns)
 	source := "package p\n\n// " + long + "\nvar a = \"" + long + "\"\n\n//\t" + long + "\nvar b = `\n" + long + "x\n`\n"
 	if diff := cmp.Diff([]int{3, 4}, longLines([]byte(source))); diff != "" {

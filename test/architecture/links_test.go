@@ -23,15 +23,15 @@ var (
 	page = regexp.MustCompile(`(?:^|[^\w/.-])(?:\.\./)*(docs/[\w/-]+\.(?:md|svg))`)
 )
 
-// TestLinks checks that the targets of links exist, with their anchors, and so does every page of docs/ that code,
-// scripts and pages name.
-func TestLinks(t *testing.T) {
+// TestLinks_TargetsExist checks that the targets of links exist, with their anchors, and so does every page of docs/
+// that code, scripts and pages name.
+func TestLinks_TargetsExist(t *testing.T) {
 	for _, b := range brokenLinks(t, os.DirFS(".")) {
 		t.Error(b)
 	}
 }
 
-func TestBrokenLinksAreSeen(t *testing.T) {
+func TestLinks_BrokenLinksAreDetected(t *testing.T) {
 	got := brokenLinks(t, fstest.MapFS{
 		"README.md": {
 			Data: []byte(

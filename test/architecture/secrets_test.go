@@ -32,7 +32,7 @@ func TestPages_ShowNoSecretAsArgument(t *testing.T) {
 	}
 }
 
-func TestPages_SecretArgumentsAreFound(t *testing.T) {
+func TestPages_SecretArgumentsAreDetected(t *testing.T) {
 	got := shownSecrets(t, fstest.MapFS{
 		"README.md": {
 			Data: []byte(

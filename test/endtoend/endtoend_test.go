@@ -25,7 +25,7 @@ import (
 // These tests check the promise end to end on real parts: real text into a real JetStream server, through the daemon,
 // out of real Flight sockets.
 
-func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
+func TestRun_EveryTokenArrivesOnceAsInLedger(t *testing.T) {
 	messages := daemontest.GoSource(t, 300)
 	for _, x := range []struct {
 		method string
@@ -65,7 +65,7 @@ func TestEveryTokenArrivesOnceInTheRowsOfTheLedger(t *testing.T) {
 
 // Two runs over equal logs differ in everything that must not affect the steps: workers, buffers, cache, steps
 // planned ahead, readers.
-func TestTwoRunsAreByteIdentical(t *testing.T) {
+func TestRun_EqualLogsGiveIdenticalBytes(t *testing.T) {
 	messages := daemontest.GoSource(t, 200)
 	var runs [2][]flightclient.Batch
 	for i := range runs {
@@ -93,7 +93,7 @@ func TestTwoRunsAreByteIdentical(t *testing.T) {
 	}
 }
 
-func TestARestartInTheMiddleContinues(t *testing.T) {
+func TestRestart_ContinuesSameSteps(t *testing.T) {
 	for name, change := range map[string]func(*packonline.Config){
 		"bucket":                func(c *packonline.Config) { c.Method = "bucket" },
 		"splice by rare tokens": func(c *packonline.Config) { c.Method, c.Splice.PathBonus = "splice", 50 },
@@ -141,7 +141,7 @@ func restartInTheMiddle(t *testing.T, change func(*packonline.Config)) {
 	}
 }
 
-func TestPoisonDoesNotStopTheRun(t *testing.T) {
+func TestDeadLetters_InvalidMessagesDoNotStopRun(t *testing.T) {
 	messages := daemontest.GoSource(t, 60)
 	d := daemontest.Start(t, daemontest.Settings(t, ""))
 	nc, err := nats.Connect(natstest.URL(d.Store()))
@@ -186,7 +186,7 @@ func TestPoisonDoesNotStopTheRun(t *testing.T) {
 	}
 }
 
-func TestAFullStreamMakesTheProducerWait(t *testing.T) {
+func TestBackpressure_FullStreamDelaysProducer(t *testing.T) {
 	server := natstest.Start(t)
 	c := daemontest.Settings(t, natstest.URL(server.Store()))
 	c.Stream.MaxBytes = 1 << 20
@@ -243,7 +243,7 @@ func TestAFullStreamMakesTheProducerWait(t *testing.T) {
 }
 
 // The NATS server stops in the middle and restarts. Waiting readers get the cause, then the run continues.
-func TestNATSGoesAwayAndComesBack(t *testing.T) {
+func TestNATS_RunContinuesAfterServerRestart(t *testing.T) {
 	server := natstest.Start(t)
 	c := daemontest.Settings(t, natstest.URL(server.Store()))
 	c.Serve.StallTimeout = 5 * time.Second
@@ -275,7 +275,7 @@ func TestNATSGoesAwayAndComesBack(t *testing.T) {
 }
 
 // A second daemon of a run serves the same steps, and continues when the first one stops.
-func TestASecondDaemon(t *testing.T) {
+func TestTakeover_SecondDaemonContinues(t *testing.T) {
 	server := natstest.Start(t)
 	c := daemontest.Settings(t, natstest.URL(server.Store()))
 	first := daemontest.Start(t, c)
@@ -307,7 +307,7 @@ func TestASecondDaemon(t *testing.T) {
 	daemontest.Start(t, c)
 }
 
-func TestASecondDaemonOnAFolder(t *testing.T) {
+func TestDataFolder_RefusesSecondDaemon(t *testing.T) {
 	log := slog.New(slog.DiscardHandler)
 	c := daemontest.Settings(t, "")
 	daemontest.Start(t, c)
@@ -317,7 +317,7 @@ func TestASecondDaemonOnAFolder(t *testing.T) {
 	}
 }
 
-func TestALedgerActionTellsTheStep(t *testing.T) {
+func TestLedger_EqualsDocumentsOfStep(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Settings(t, ""))
 	daemontest.Publish(t, natstest.URL(d.Store()), daemontest.GoSource(t, 60))
 	daemontest.Seal(t, d)
@@ -342,7 +342,7 @@ func TestALedgerActionTellsTheStep(t *testing.T) {
 }
 
 // An empty stream ends immediately for every rank, and a stream with one document gives one padded step.
-func TestTinyStreamsEnd(t *testing.T) {
+func TestSeal_EmptyAndOneDocumentStreamsEnd(t *testing.T) {
 	for n := range 2 {
 		d := daemontest.Start(t, daemontest.Settings(t, ""))
 		messages := daemontest.GoSource(t, n)
@@ -359,7 +359,7 @@ func TestTinyStreamsEnd(t *testing.T) {
 }
 
 // A document of the maximum message size is delivered whole.
-func TestALargeDocument(t *testing.T) {
+func TestRun_LargestDocumentIsDelivered(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Settings(t, ""))
 	text := bytes.Repeat([]byte("the quick brown fox jumps over the lazy dog\n"), 30_000_000/44)
 	messages := []stream.Message{{ID: "small", Data: []byte("before")}, {ID: "large", Data: text},

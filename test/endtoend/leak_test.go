@@ -43,7 +43,7 @@ var errGone = errors.New("gone")
 
 // A daemon's resources do not grow over 1,000 readers that read, disconnect in a batch or a wait, are cut off, or send
 // invalid requests.
-func TestReadersThatComeAndGoLeaveNothing(t *testing.T) {
+func TestReaders_DisconnectingReadersLeakNothing(t *testing.T) {
 	d := daemontest.Start(t, daemontest.Settings(t, ""))
 	daemontest.Publish(t, natstest.URL(d.Store()), daemontest.GoSource(t, 60))
 	steps := uint64(len(daemontest.Read(t, d.FlightURI(), api.Ticket{Steps: 4})))

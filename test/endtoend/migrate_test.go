@@ -69,7 +69,7 @@ func migration(t *testing.T, c config.Config, cluster *natstest.Cluster) *runadm
 
 // A run that began on one machine continues on a cluster of three with the same steps, however often its copy was
 // interrupted.
-func TestARunMovesToACluster(t *testing.T) {
+func TestMigrate_RunContinuesOnCluster(t *testing.T) {
 	messages := daemontest.GoSource(t, 300)
 	c := briefly(t)
 	undisturbed := daemontest.Start(t, c)
@@ -132,7 +132,8 @@ func anew(m *runadmin.Migration) *runadmin.Migration {
 // checkMoved checks the streams that a run has on the cluster.
 func checkMoved(t *testing.T, d *daemon.Daemon) {
 	t.Helper()
-	for _, name := range []string{"DOCS", "DOCS_DLQ", "PLAN_default", "OBJ_CHECKPOINTS_default", "KV_loaderd_low_watermarks",
+	for _, name := range []string{"DOCS", "DOCS_DLQ", "PLAN_default", "OBJ_CHECKPOINTS_default",
+		"KV_loaderd_low_watermarks",
 		"KV_loaderd_checkpoints"} {
 		st, err := d.Store().ForStream(name).JetStream().Stream(t.Context(), name)
 		if err != nil {

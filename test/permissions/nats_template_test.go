@@ -291,7 +291,7 @@ func produce(ctx context.Context, store *stream.Store, messages []stream.Message
 
 // A daemon, a producer and an observer make all their requests as users of the templates, with NKeys and with an
 // operator's credentials. The server refuses nothing. The producer and the observer can make no other requests.
-func TestNATSTemplates(t *testing.T) {
+func TestNATSTemplate_PermitsExactlyNeededRequests(t *testing.T) {
 	messages := daemontest.GoSource(t, 400)
 	for name, make := range map[string]func(*testing.T) template{"NKeys": func(t *testing.T) template {
 		return byNKeys(t)
@@ -365,7 +365,7 @@ func TestNATSTemplates(t *testing.T) {
 }
 
 // On a cluster a producer trusts the response of the stream's leader, because it may not confirm it by a purge.
-func TestNATSTemplateOnACluster(t *testing.T) {
+func TestNATSTemplate_ProducerOfClusterTrustsLeader(t *testing.T) {
 	messages := daemontest.GoSource(t, 20)
 	all := byNKeys(t)
 	cluster := natstest.StartCluster(t, 3, func(c *natstest.ClusterConfig) { c.Accounts = all.config })
@@ -397,7 +397,7 @@ var elsewhere = []share{
 }
 
 // Each share of a template is needed. Without it, a request of a producer or an observer gets no response.
-func TestNATSTemplatesShareWhatIsNeeded(t *testing.T) {
+func TestNATSTemplate_EveryShareIsNeeded(t *testing.T) {
 	messages := daemontest.GoSource(t, 5)
 	for _, s := range sharesOf(t) {
 		if slices.Contains(elsewhere, s) {
@@ -535,7 +535,8 @@ func reachNoMore(t *testing.T, all template, account string, own *stream.Store, 
 	streams = append(streams, "KV_loaderd_pulls")
 	subjects := []string{"plan." + run, "plan.other", "dlq.docs.1", "loaderd.word." + run, "loaderd.ask." + run,
 		"loaderd.freed." + run,
-		"$KV.loaderd_leads." + run, "$KV.loaderd_low_watermarks.x", "$KV.loaderd_pulls.DOCS", "$KV.loaderd_checkpoints." + run,
+		"$KV.loaderd_leads." + run, "$KV.loaderd_low_watermarks.x", "$KV.loaderd_pulls.DOCS",
+		"$KV.loaderd_checkpoints." + run,
 		"$O.CHECKPOINTS_" + run + ".C.x", "$JS.ACK.DOCS.x.1.1.1.1.1"}
 	for form, names := range operations {
 		for _, name := range names {

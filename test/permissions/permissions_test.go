@@ -115,7 +115,7 @@ func serveRefusingNothing(t *testing.T, users ...*server.User) string {
 
 // A daemon and a producer make all their requests with the permissions that docs/cluster.md lists. The server refuses
 // nothing.
-func TestPermissions(t *testing.T) {
+func TestPermissions_ListedOnesSuffice(t *testing.T) {
 	at := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d", Permissions: permitted(t, "daemon")},
 		&server.User{Username: "producer", Password: "p", Permissions: permitted(t, "producer")})
 	c := daemontest.Settings(t, "nats://daemon:d@"+at)
@@ -148,7 +148,7 @@ func TestPermissions(t *testing.T) {
 
 // A daemon pulls documents through a stream that holds a part of them, to the end, with the permissions that
 // docs/cluster.md lists for that. The server refuses nothing.
-func TestPermissionsToPull(t *testing.T) {
+func TestPullPermissions_ListedOnesSuffice(t *testing.T) {
 	daemonMay, more := permitted(t, "daemon"), permitted(t, "daemon with pull.from")
 	for i, several := range []bool{false, true} {
 		url := serveRefusingNothing(t, &server.User{Username: "daemon", Password: "d",
@@ -167,7 +167,7 @@ func TestPermissionsToPull(t *testing.T) {
 
 // Permissions that a daemon lacks to fill a stream are named, each subject once. They are checked when it fills one
 // alone.
-func TestMissingPermissionsToPull(t *testing.T) {
+func TestPullPermissions_MissingOnesAreNamed(t *testing.T) {
 	lacks := []string{"docs.web", "$JS.API.STREAM.UPDATE.DOCS_web", "$JS.API.STREAM.INFO.DOCS_web",
 		"$JS.API.STREAM.MSG.GET.DOCS_web", "$KV.loaderd_pulls.DOCS_web",
 		"$JS.API.STREAM.INFO.KV_loaderd_pulls", "$JS.API.DIRECT.GET.KV_loaderd_pulls.$KV.loaderd_pulls.DOCS_web",
@@ -208,7 +208,7 @@ func TestMissingPermissionsToPull(t *testing.T) {
 }
 
 // A daemon that is configured to fill a stream does not start without the permission.
-func TestPullNotPermitted(t *testing.T) {
+func TestPullPermissions_DaemonDoesNotStartWithout(t *testing.T) {
 	s, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: server.RANDOM_PORT, NoSigs: true, NoLog: true,
 		StoreDir: t.TempDir(), JetStream: true,
 		Users: []*server.User{{Username: "daemon", Password: "d", Permissions: permitted(t, "daemon")}}})
@@ -244,7 +244,7 @@ var unasked = []string{
 
 // A daemon that lacks permissions does not start, and names all of them together. With the whole list it lacks
 // nothing. The check leaves nothing behind.
-func TestMissingPermissionsAreNamed(t *testing.T) {
+func TestPermissions_MissingOnesAreNamed(t *testing.T) {
 	list := permitted(t, "daemon")
 	users := []*server.User{{Username: "all", Password: "d"}, {Username: "listed", Password: "d", Permissions: list}}
 	type lack struct {

@@ -28,7 +28,7 @@ func (v *victim) room(bytes uint64) {
 
 // When the disk is full, readers get the cause in time. With free space and a restart the run continues with the same
 // steps.
-func TestADiskWithoutRoom(t *testing.T) {
+func TestDiskFull_RunContinuesAfterSpaceIsFreed(t *testing.T) {
 	c := daemontest.Settings(t, "")
 	c.Stream.Listen, c.Flight.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t)
 	c.Tokenizer = config.Tokenizer{Name: config.TokenizerNone, Fingerprint: tokens, VocabSize: 1 << 16,

@@ -15,7 +15,7 @@ import (
 
 // A run that pulls its documents through a small stream gives the bytes of an undisturbed one. Meanwhile the daemon is
 // killed and connections to the store are cut. The run ends without a seal when all objects are read.
-func TestPulledThroughKills(t *testing.T) {
+func TestPull_SurvivesKillsAndCuts(t *testing.T) {
 	for _, several := range testscale.Of([]bool{true}, []bool{false, true}) {
 		t.Run(fmt.Sprint("several=", several), func(t *testing.T) {
 			c, h := daemontest.PullSettings(t, several)

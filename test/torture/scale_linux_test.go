@@ -24,10 +24,11 @@ import (
 	"loaderd/stream/publish"
 )
 
-// TestScale measures the cost of a run on several machines: serving by one, two and four daemons, the leader with
-// many ranks, and three copies of every stream against one. LOADERD_SCALE is the number of rounds; the medians and
-// extremes are printed. "moment" makes a short measurement that only checks that the test runs.
-func TestScale(t *testing.T) {
+// TestScale_MeasuresDaemonsRanksAndReplicas measures the cost of a run on several machines: serving by one, two and
+// four daemons, the leader with many ranks, and three copies of every stream against one. LOADERD_SCALE is the number
+// of rounds; the medians and extremes are printed. "moment" makes a short measurement that only checks that the test
+// runs.
+func TestScale_MeasuresDaemonsRanksAndReplicas(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("LOADERD_SCALE"))
 	if forAMoment() {
 		n = 1

@@ -222,7 +222,7 @@ func mixed(names ...string) func(*config.Config) {
 }
 
 // Each situation is real. The page, the action and the errors of waiting ranks have the same sentence.
-func TestSituations(t *testing.T) {
+func TestVerdict_SameOnPageActionAndErrors(t *testing.T) {
 	for _, x := range []struct {
 		name    string
 		prepare func(*config.Config)
@@ -507,7 +507,7 @@ func (v *victim) scene(t *testing.T) *scene {
 }
 
 // These situations need a separate process: a full disk, a restart, a takeover.
-func TestSituationsOfProcesses(t *testing.T) {
+func TestVerdict_OfSeparateProcess(t *testing.T) {
 	settled := func(t *testing.T) config.Config {
 		c := settingsOfScenes(t, "")
 		c.Stream.Listen, c.Flight.Listen, c.HTTP.Listen = natstest.FreeAddress(t), natstest.FreeAddress(t),

@@ -106,13 +106,13 @@ func (f *fleet) train(rank api.Ticket, first int, trained func(flightclient.Batc
 	}
 }
 
-// planLeader is a kind of failure that TestTakeovers measures.
+// planLeader is a kind of failure that TestTakeover_MeasuresWaitOfRanks measures.
 const planLeader = "kill -9 of another daemon whose server leads the plan's stream"
 
-// TestTakeovers measures how long ranks wait for an unplanned step when one of three daemons fails, together with its
-// server. The ranks train 50 ms per step, and no steps are planned ahead. LOADERD_TAKEOVERS is the number of
-// measurements per kind of failure. LOADERD_TAKEOVERS_OF selects the kinds whose names contain it.
-func TestTakeovers(t *testing.T) {
+// TestTakeover_MeasuresWaitOfRanks measures how long ranks wait for an unplanned step when one of three daemons fails,
+// together with its server. The ranks train 50 ms per step, and no steps are planned ahead. LOADERD_TAKEOVERS is the
+// number of measurements per kind of failure. LOADERD_TAKEOVERS_OF selects the kinds whose names contain it.
+func TestTakeover_MeasuresWaitOfRanks(t *testing.T) {
 	n, _ := strconv.Atoi(os.Getenv("LOADERD_TAKEOVERS"))
 	if n == 0 {
 		t.Skip("it measures: make bench-takeover")

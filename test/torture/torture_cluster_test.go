@@ -22,10 +22,10 @@ import (
 var verdicts = []string{string(fault.DocumentLost), string(fault.PlanTruncated), string(fault.PlanMismatch),
 	"was replaced", "was deleted"}
 
-// TestTortureOfACluster injects faults into three daemons, each with an embedded server. Meanwhile the command and
+// TestTorture_Cluster injects faults into three daemons, each with an embedded server. Meanwhile the command and
 // the Python package, killed at times, publish documents, and the ranks of two jobs read. Their steps are those of an
 // undisturbed run over the same documents, with each document once. No daemon reports any loss.
-func TestTortureOfACluster(t *testing.T) {
+func TestTorture_Cluster(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("it takes minutes: LOADERD_TEST=all")
 	}
@@ -33,9 +33,9 @@ func TestTortureOfACluster(t *testing.T) {
 	torturedCluster(t, daemontest.Settings(t, ""), n, seed, nil)
 }
 
-// TestTortureOfAMixedCluster does the same to a run with a source for each producer, whose mixture changes
+// TestTorture_ClusterWithMixtureChanges does the same to a run with a source for each producer, whose mixture changes
 // continuously. The ranks' steps equal those of an undisturbed second reading of the run, and those of an audit.
-func TestTortureOfAMixedCluster(t *testing.T) {
+func TestTorture_ClusterWithMixtureChanges(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("it takes minutes: LOADERD_TEST=all")
 	}

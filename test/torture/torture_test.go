@@ -276,20 +276,20 @@ func tortures(t *testing.T, kills int) (int, uint64) {
 	return kills, seed
 }
 
-// TestTorture kills a daemon at random times while documents are published, ranks read, disconnect and reconnect, and
-// checkpoints are damaged. The ranks' steps are those of an undisturbed run over the same documents. LOADERD_KILLS
-// sets the number of kills, and LOADERD_SEED repeats a run's times.
-func TestTorture(t *testing.T) {
+// TestTorture_OneDaemon kills a daemon at random times while documents are published, ranks read, disconnect and
+// reconnect, and checkpoints are damaged. The ranks' steps are those of an undisturbed run over the same documents.
+// LOADERD_KILLS sets the number of kills, and LOADERD_SEED repeats a run's times.
+func TestTorture_OneDaemon(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(5, 30))
 	tortured(t, ofTokens(t), kills, seed, func(v *victim) error {
 		return publishTokens(v, v.nats(), "torture", kills*150, seed)
 	}, nil)
 }
 
-// TestTortureOfSources does the same to a run of several sources, whose producers publish at different speeds. One
-// source is read twice, one is packed separately, and the weights follow a schedule. In the undisturbed run all
+// TestTorture_SeveralSources does the same to a run of several sources, whose producers publish at different speeds.
+// One source is read twice, one is packed separately, and the weights follow a schedule. In the undisturbed run all
 // documents are present from the start, and all sources are sealed.
-func TestTortureOfSources(t *testing.T) {
+func TestTorture_SeveralSources(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(4, 30))
 	c, publish := ofSources(t, kills, seed)
 	tortured(t, c, kills, seed, publish, nil)
@@ -298,7 +298,7 @@ func TestTortureOfSources(t *testing.T) {
 // Changes of the mixture, and sources that are added, removed, paused and sealed, are recorded while a daemon is
 // killed repeatedly. They make one plan: ranks get the same steps as from a second reading of the run, undisturbed
 // and without checkpoints, and as from an audit.
-func TestTortureOfChanges(t *testing.T) {
+func TestTorture_MixtureChanges(t *testing.T) {
 	kills, seed := tortures(t, testscale.Of(4, 30))
 	c, publish := ofSources(t, kills, seed)
 	c.Plan.Mix.OnDry, c.Plan.Mix.DryAfter = mixture.DryShare, 300*time.Millisecond

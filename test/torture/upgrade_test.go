@@ -33,7 +33,7 @@ func release(t *testing.T, version string) string {
 
 // Three daemons, each with an embedded server of the cluster, are upgraded one after the other while two jobs train
 // and documents are published. The steps are those of an undisturbed run.
-func TestRollingUpgrade(t *testing.T) {
+func TestRollingUpgrade_KeepsSteps(t *testing.T) {
 	if !testscale.All() {
 		t.Skip("it takes a minute: LOADERD_TEST=all")
 	}

@@ -18,7 +18,7 @@ var about = loader.Info{Run: "r1", ID: strings.Repeat("1a", 16), HasPlan: true, 
 }, Sources: []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
 
 // An action that names a run by id is refused permanently only if the plan is known to belong to another run.
-func TestAnIDBeforeTheRunHasBegun(t *testing.T) {
+func TestParseAction_UnknownRunIDBeforePlanIsTransient(t *testing.T) {
 	commit := []byte(`{"run_id":"` + strings.Repeat("2b", 16) + `","step":1}`)
 	for _, tc := range []struct {
 		what  string

@@ -10,7 +10,7 @@ import (
 )
 
 // A message's memory returns to the pool when gRPC has released all references to all of its buffers, and not before.
-func TestLoan_EndsWithTheLastReference(t *testing.T) {
+func TestBufferPool_MemoryReturnsWithLastReference(t *testing.T) {
 	returned := 0
 	from := NewBufferPool()
 	from.OnReturn = func([]byte) { returned++ }

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-func TestEveryBodyStartsAligned(t *testing.T) {
+func TestMessage_BodyStartsAligned(t *testing.T) {
 	for _, header := range []int{1, 100, 127, 128, 300, 16383, 16384} {
 		for _, body := range []int{1, 127, 128, 70000, 3 << 20} {
 			data := bytes.Repeat([]byte{7}, body)
@@ -34,7 +34,7 @@ func TestEveryBodyStartsAligned(t *testing.T) {
 	}
 }
 
-func TestMessageIsAFlightData(t *testing.T) {
+func TestMessage_EqualsFlightData(t *testing.T) {
 	for name, m := range map[string]*Message{
 		"schema": {header: []byte("header")},
 		"batch": {header: []byte("header"), metadata: []byte("{}   "), body: [][]byte{[]byte("ab"), {}, []byte("c")},
@@ -59,7 +59,7 @@ func TestMessageIsAFlightData(t *testing.T) {
 }
 
 // Adjacent small slices are merged, so that gRPC reports the release of every buffer, and the content is unchanged.
-func TestSmallPiecesOfABody(t *testing.T) {
+func TestMergeSmall_KeepsContent(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 1000 {
 		var body [][]byte

@@ -23,7 +23,7 @@ var about = loader.Info{Run: "r1", Config: runconfig.Config{
 }, Sources: []plan.SourceInfo{{SourceBegin: plan.SourceBegin{Name: "docs", Start: 1}}}}
 
 // The estimated memory of a part is at least the size of its message.
-func TestMemoryOfAPart(t *testing.T) {
+func TestParts_EstimateCoversMessage(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	mixed := about
 	mixed.Config.Sources = map[string]mixture.Source{"web": {}}
@@ -78,7 +78,7 @@ func TestMemoryOfAPart(t *testing.T) {
 }
 
 // Documents cannot define a column with the name of a built-in column.
-func TestNamesOfColumnsAreTaken(t *testing.T) {
+func TestColumns_BuiltInNamesAreReserved(t *testing.T) {
 	for _, c := range AllColumns {
 		cfg := runconfig.Config{Documents: runconfig.Documents{Meta: map[string]string{c.name: runconfig.MetaString}}}
 		taken := false

@@ -110,7 +110,7 @@ func holds(t *testing.T, b *budget, want int64) {
 }
 
 // One connection, and one identity, leave room for other connections and identities.
-func TestWhatOneMayHold(t *testing.T) {
+func TestBudget_BoundsConnectionAndIdentity(t *testing.T) {
 	b := alone(1200*kib, 0) // 750 of which are for streams that have not proved that they read
 	hold := func(who, from string) (had int) {
 		for range 20 {
@@ -135,7 +135,7 @@ func TestWhatOneMayHold(t *testing.T) {
 }
 
 // A stream that has a batch waits for the next one while other streams could get their first.
-func TestFirstBatchesComeFirst(t *testing.T) {
+func TestBudget_FirstBatchesHavePriority(t *testing.T) {
 	b := alone(1600*kib, 0)
 	ahead := b.stream("a", nil)
 	had := 0
@@ -152,7 +152,7 @@ func TestFirstBatchesComeFirst(t *testing.T) {
 
 // A stream whose reader has taken batches gets more, however many other streams, also of its own connection, have
 // taken none.
-func TestStreamsThatReadAreAClassOfTheirOwn(t *testing.T) {
+func TestBudget_ProvenStreamsHaveOwnShare(t *testing.T) {
 	b := alone(1200*kib, 0)
 	reads := b.stream("trainer", nil)
 	for range provenBatches {
@@ -199,7 +199,7 @@ func (s *slowReaderReaper) stalls(after time.Duration, but ...*stream) {
 
 // Blocked streams that have read fill the limit of an identity. Another stream of the identity continues to read, and
 // no stream is ended for it.
-func TestBudget_ReaderGoesOnBesideStalledStreams(t *testing.T) {
+func TestBudget_ReaderContinuesDuringStalledStreams(t *testing.T) {
 	for _, stalled := range []bool{true, false} {
 		b := alone(1200*kib, 0)
 		s := &slowReaderReaper{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
@@ -235,7 +235,7 @@ func TestBudget_ReaderGoesOnBesideStalledStreams(t *testing.T) {
 }
 
 // A stream whose reader takes nothing gets no further batch until the reader takes something.
-func TestBudget_StalledStreamTakesNoFurtherBatch(t *testing.T) {
+func TestBudget_StalledStreamGetsNoFurtherBatch(t *testing.T) {
 	b := alone(1200*kib, 0)
 	s := &slowReaderReaper{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 	x := b.stream("a", nil)
@@ -255,7 +255,7 @@ func TestBudget_StalledStreamTakesNoFurtherBatch(t *testing.T) {
 }
 
 // A new connection gets its first batch, however many other connections of the identity have taken theirs.
-func TestBudget_NewcomerHasItsFirstBatch(t *testing.T) {
+func TestBudget_NewConnectionGetsFirstBatch(t *testing.T) {
 	b := alone(1200*kib, 0)
 	for c := range 5 {
 		for range 100 {
@@ -269,7 +269,7 @@ func TestBudget_NewcomerHasItsFirstBatch(t *testing.T) {
 
 // Blocked streams that hold the reserve lose it when a reading stream has waited for it. No other stream loses
 // anything.
-func TestBudget_StalledStreamsLeaveTheReserve(t *testing.T) {
+func TestBudget_StalledStreamsLoseReserve(t *testing.T) {
 	b := alone(1200*kib, 0)
 	s := &slowReaderReaper{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 	var all []*stream
@@ -306,7 +306,7 @@ func TestBudget_StalledStreamsLeaveTheReserve(t *testing.T) {
 }
 
 // A batch larger than the budget is granted when nothing else is held, and no request overtakes it.
-func TestABatchLargerThanTheBudget(t *testing.T) {
+func TestBudget_BatchLargerThanBudgetIsGrantedAlone(t *testing.T) {
 	b := alone(100*kib, 0)
 	small, large, later := b.stream("a", nil), b.stream("b", nil), b.stream("c", nil)
 	small.asks(t, 10*kib)
@@ -320,7 +320,7 @@ func TestABatchLargerThanTheBudget(t *testing.T) {
 }
 
 // A request that lacks bytes of the whole budget is not overtaken by streams that read.
-func TestALargeBatchAmongStreamsThatRead(t *testing.T) {
+func TestBudget_LargeBatchIsNotOvertaken(t *testing.T) {
 	b := alone(1000*kib, 0)
 	var reading []*stream
 	for range 2 {
@@ -340,7 +340,7 @@ func TestALargeBatchAmongStreamsThatRead(t *testing.T) {
 }
 
 // A waiting stream can be cancelled, and does not block the next one.
-func TestAWaitIsCancelled(t *testing.T) {
+func TestBudget_CancelledWaitBlocksNoStream(t *testing.T) {
 	b := alone(100*kib, 0)
 	holder, waits, next := b.stream("a", nil), b.stream("b", nil), b.stream("c", nil)
 	holder.asks(t, 50*kib)
@@ -357,7 +357,7 @@ func TestAWaitIsCancelled(t *testing.T) {
 
 // What a connection's streams held is free when the connection has ended, and a later release by gRPC changes
 // nothing.
-func TestAConnectionIsLost(t *testing.T) {
+func TestBudget_LostConnectionFreesMemory(t *testing.T) {
 	b := alone(1000*kib, 0)
 	c := &connection{}
 	s, waits := b.stream("a", c), b.stream("a", c)
@@ -385,7 +385,7 @@ func TestAConnectionIsLost(t *testing.T) {
 
 // A stream that has waited for long ends the streams of its share that have been blocked for longest, and no other
 // stream.
-func TestWhoHasStoodStillForLongestMakesRoom(t *testing.T) {
+func TestSlowReaderReaper_EndsLongestBlockedStreams(t *testing.T) {
 	b := alone(1200*kib, 0)
 	s := &slowReaderReaper{budget: b, log: slog.New(slog.DiscardHandler), samples: logsample.New()}
 	other := b.stream("other", nil)
@@ -527,7 +527,7 @@ func TestBudget_ServesStreamsThatRead(t *testing.T) {
 
 // Streams open, take, send, are read, are cancelled and lose their connections in any order. The bytes held stay
 // within the budget, no stream waits while nothing is held, and at the end nothing is held.
-func TestAnyOrderOfStreams(t *testing.T) {
+func TestBudget_StaysWithinBoundsInAnyOrder(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 1))
 		b := alone(1000*kib, 0)
@@ -650,7 +650,7 @@ func (b *budget) check(t *testing.T) {
 	}
 }
 
-func TestBudget_StreamsCostMemoryBesideTheirBatches(t *testing.T) {
+func TestBudget_StreamsCostMemoryBeyondBatches(t *testing.T) {
 	b := alone(1000*kib, 100*kib)
 	for i := range 7 {
 		if _, err := b.openAccount("who", "address", nil, nil); err != nil {
@@ -666,7 +666,7 @@ func TestBudget_StreamsCostMemoryBesideTheirBatches(t *testing.T) {
 }
 
 // gRPC's pools may retain a charge long after its stream has ended. The charge retains nothing else of the stream.
-func TestBudget_AChargeKeepsNothingOfAStreamThatHasEnded(t *testing.T) {
+func TestBudget_ChargeRetainsNothingOfEndedStream(t *testing.T) {
 	b, from := alone(1<<20, 0), &connection{}
 	batches := new([1 << 20]byte)
 	kept := weak.Make(batches)

@@ -47,7 +47,7 @@ func holding(t *testing.T, r *Registry, at state.RankID, client string) (s *Sess
 	return s, ended
 }
 
-func TestPlaces_SecondSessionIsRefused(t *testing.T) {
+func TestRankHolder_SecondSessionIsRefused(t *testing.T) {
 	r, at := registry(), state.RankID{Job: "trainer", Rank: 0, World: 2}
 	waits := make(chan struct{})
 	r.duplicateTimer = func() <-chan time.Time { close(waits); return nil }
@@ -70,7 +70,7 @@ func TestPlaces_SecondSessionIsRefused(t *testing.T) {
 }
 
 // A report of another client does not count as a report of the client that has the place.
-func TestPlaces_ReportOfAnotherSession(t *testing.T) {
+func TestRankHolder_IgnoresReportOfAnotherSession(t *testing.T) {
 	r, at := registry(), state.RankID{Job: "trainer", Rank: 0, World: 2}
 	holding(t, r, at, "a")
 	reported := r.rankHolders[at].reported
@@ -84,7 +84,7 @@ func TestPlaces_ReportOfAnotherSession(t *testing.T) {
 	<-reported
 }
 
-func TestPlaces_SilentHolderIsReplaced(t *testing.T) {
+func TestRankHolder_IdleHolderIsReplaced(t *testing.T) {
 	r, at := registry(), state.RankID{Job: "trainer", Rank: 0, World: 2}
 	over := make(chan time.Time)
 	close(over)
@@ -100,7 +100,7 @@ func TestPlaces_SilentHolderIsReplaced(t *testing.T) {
 	}
 }
 
-func TestPlaces_HolderLeavesMeanwhile(t *testing.T) {
+func TestRankHolder_HolderLeavesWhileOtherWaits(t *testing.T) {
 	r, at := registry(), state.RankID{Job: "trainer", Rank: 0, World: 2}
 	first, _ := holding(t, r, at, "a")
 	r.duplicateTimer = func() <-chan time.Time { first.Close(t.Context(), nil); return nil }
@@ -109,7 +109,7 @@ func TestPlaces_HolderLeavesMeanwhile(t *testing.T) {
 	}
 }
 
-func TestPlaces_ReconnectingSessionReplacesItself(t *testing.T) {
+func TestRankHolder_ReconnectingSessionReplacesItself(t *testing.T) {
 	r, at := registry(), state.RankID{Job: "trainer", Rank: 0, World: 2}
 	r.duplicateTimer = func() <-chan time.Time {
 		t.Error("a client waits for its own report")
@@ -124,7 +124,7 @@ func TestPlaces_ReconnectingSessionReplacesItself(t *testing.T) {
 	}
 }
 
-func TestPlaces_PeersShareARank(t *testing.T) {
+func TestRankHolder_PeersShareRank(t *testing.T) {
 	r := registry()
 	for peer := range 3 {
 		at := state.RankID{Job: "trainer", Rank: 0, World: 2, Peer: peer}

@@ -17,7 +17,7 @@ func at(seconds float64) time.Time {
 }
 
 // Each wait is in a bin whose middle differs from it by at most an eighth, and bins ascend.
-func TestBinsOfWaits(t *testing.T) {
+func TestWaitHistogram_BinsAscend(t *testing.T) {
 	rng, before := rand.New(rand.NewPCG(1, 2)), time.Duration(-1)
 	for b := range waitBins {
 		if mid := binMiddle(b); binOf(mid) != b || mid <= before {
@@ -45,7 +45,7 @@ func near(got, want time.Duration) bool {
 }
 
 // Quantiles include only the last minute and the present wait.
-func TestQuantilesOfRecentWaits(t *testing.T) {
+func TestWaitHistogram_QuantilesOfLastMinute(t *testing.T) {
 	var w waitHistogram
 	if q := w.quantiles(at(1000), 0, 0.5); q[0] != 0 {
 		t.Errorf("of no waits: %s", q[0])
@@ -76,7 +76,7 @@ func TestQuantilesOfRecentWaits(t *testing.T) {
 }
 
 // The rate is in bytes per second over the last ten seconds, or over the lifetime of a younger stream.
-func TestRateOfRecentBytes(t *testing.T) {
+func TestByteRate_OverLastTenSeconds(t *testing.T) {
 	var r byteRate
 	for second := 100.0; second < 200; second += 0.25 {
 		r.add(at(second), 250)
@@ -110,7 +110,7 @@ func begins(t *testing.T, r *Registry, now time.Time, at state.RankID, who, addr
 }
 
 // Only the same reader, if it returns within a minute, continues its statistics.
-func TestTrafficIsRememberedForAMinute(t *testing.T) {
+func TestStreamStats_ContinueWithinAMinute(t *testing.T) {
 	r, place := registry(), state.RankID{Job: "train", Rank: 1, World: 2}
 	waits := func(now time.Time) time.Duration {
 		all := r.StreamStats(now)
@@ -160,7 +160,7 @@ func TestTrafficIsRememberedForAMinute(t *testing.T) {
 }
 
 // The step is the one after the last that was sent completely.
-func TestTrafficCountsWholeSteps(t *testing.T) {
+func TestStreamStats_CountWholeSteps(t *testing.T) {
 	r := registry()
 	s := begins(t, r, at(10), state.RankID{World: 1}, "", "", 4)
 	for _, c := range []struct {

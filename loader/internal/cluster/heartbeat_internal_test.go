@@ -60,7 +60,7 @@ func said(t testing.TB, w heartbeat) []byte {
 
 // A heartbeat of an unknown daemon cannot drive the plan ahead without bounds, stop it, or make readable steps
 // unreadable.
-func TestWordsOfStrangers(t *testing.T) {
+func TestHeartbeats_UnknownDaemonIsBounded(t *testing.T) {
 	o := listener()
 	far := state.Demand{Jobs: map[string]state.JobDemand{"a": {World: 1, Step: 1<<64 - 1, Sent: 1<<64 - 1}},
 		Furthest: 1<<64 - 1}
@@ -97,7 +97,7 @@ func TestWordsOfStrangers(t *testing.T) {
 }
 
 // Requests for records that only leaders write are refused.
-func TestQuestionsForRecordsThatOnlyLeadersWrite(t *testing.T) {
+func TestRequest_RefusesRecordsOnlyLeadersWrite(t *testing.T) {
 	for _, e := range []planrecord.Entry{planrecord.Header{Run: "x"}, planrecord.End{Steps: 3},
 		planrecord.Term{Daemon: "x"}, planrecord.Foreign{Position: 3},
 		planrecord.StepPart{}} {
@@ -163,7 +163,7 @@ func FuzzHeartbeats(f *testing.F) {
 
 // A daemon that has many jobs with long names sends heartbeats of bounded size. They retain what the planner uses:
 // the furthest reader, the first needed step, and the first retained step.
-func TestWord_IsBoundedInBytes(t *testing.T) {
+func TestHeartbeat_IsBoundedInBytes(t *testing.T) {
 	d := state.NewDemand()
 	for i := range uint64(512) {
 		x := state.JobDemand{RetainFrom: 1000 + i, Sent: 1<<52 + i}
@@ -237,7 +237,7 @@ func FuzzRequests(f *testing.F) {
 }
 
 // A leader's heartbeats are bounded for any number of sources and jobs, and other daemons receive the whole report.
-func TestReport_OfManySourcesIsPaged(t *testing.T) {
+func TestHeartbeats_ReportOfManySourcesIsPaged(t *testing.T) {
 	for _, n := range []int{0, 3, mixture.MaxSources} {
 		r := state.Report{Steps: 9, Length: &state.Length{Steps: 20}, StreamProblem: "none"}
 		if n == mixture.MaxSources {

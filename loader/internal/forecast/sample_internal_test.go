@@ -65,7 +65,7 @@ func walks(n int) map[string]*mixture.EpochOrder {
 
 // The standard error of a sample is correct even if neighbouring documents are similar: in 19 of 20 cases, the true
 // mean is within two standard errors.
-func TestSampleOfAlike(t *testing.T) {
+func TestSample_ErrorHoldsForSimilarNeighbours(t *testing.T) {
 	const n = 20_000
 	seeds := testscale.Of(60, 200)
 	for name, walk := range walks(n) {
@@ -88,7 +88,7 @@ func TestSampleOfAlike(t *testing.T) {
 }
 
 // A sample is read in few runs of neighbours, and has every document at most once.
-func TestSampleByRuns(t *testing.T) {
+func TestSample_ReadsFewRunsOfNeighbours(t *testing.T) {
 	lengths, _ := alike(rand.New(rand.NewPCG(1, 1)), 20_000, 1)
 	for name, walk := range walks(len(lengths)) {
 		docs := &shelved{lengths: lengths}
@@ -118,7 +118,7 @@ func TestSampleByRuns(t *testing.T) {
 
 // A sample of few documents has all of them and no error. A sample of large documents is bounded in tokens and has
 // short runs.
-func TestSampleBounds(t *testing.T) {
+func TestSample_BoundedInTokens(t *testing.T) {
 	lengths, truth := alike(rand.New(rand.NewPCG(1, 1)), 700, 10)
 	walk := walks(len(lengths))["in order"]
 	s := drawOf(t, &shelved{lengths: lengths}, walk, 1, 1024, 4<<20)

@@ -11,7 +11,7 @@ import (
 
 // Throttled work uses a twentieth of the time while a rank reads. It uses all of it while none reads or a measurement
 // was requested.
-func TestThrottle_Rests(t *testing.T) {
+func TestThrottle_UsesTwentiethOfTimeWhileRankReads(t *testing.T) {
 	reads := state.Demand{Needed: 7}
 	for name, c := range map[string]struct {
 		demand state.Demand

@@ -14,7 +14,7 @@ import (
 
 // For any sequence of jobs, no more than the bound are tracked. What an uncommitted job retains stays retained for
 // its period, under its own name or as the unnamed job.
-func TestSpans_BoundedAndRetained(t *testing.T) {
+func TestTracker_JobsAreBoundedAndRetained(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		const after = time.Hour
 		s := New(backend.Options{IdleReaderTimeout: after})
@@ -52,7 +52,7 @@ func TestSpans_BoundedAndRetained(t *testing.T) {
 	})
 }
 
-func TestSpans_JobThatReadsOnRetainsFromItsFirstStep(t *testing.T) {
+func TestTracker_JobRetainsFromItsFirstStep(t *testing.T) {
 	s, now := New(backend.Options{}), time.Unix(0, 0)
 	retains := func() uint64 {
 		_, step := state.Demand{Jobs: s.AddTo(nil, now)}.RetainingJob(nil)

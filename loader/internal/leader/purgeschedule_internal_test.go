@@ -8,7 +8,7 @@ import (
 )
 
 // Documents are purged once they have been unneeded for the whole period, unless a later reader needs them.
-func TestReleases(t *testing.T) {
+func TestPurgeSchedule_PurgesAfterUnneededPeriod(t *testing.T) {
 	start := time.Unix(0, 0)
 	s := purgeSchedule{purged: plan.PositionBefore(1)}
 	for i, x := range []struct {

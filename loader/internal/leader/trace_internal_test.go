@@ -7,7 +7,7 @@ import (
 )
 
 // The number of sampled documents is bounded, even if they are never planned.
-func TestTracesAreBounded(t *testing.T) {
+func TestTraces_NumberIsBounded(t *testing.T) {
 	x := traces{}
 	for n := range uint64(3 * maxTraces) {
 		if x.addDocument(n, &document.Trace{}); len(x) > maxTraces {

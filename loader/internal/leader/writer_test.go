@@ -22,7 +22,7 @@ func (l *sizesLog) Append(_ context.Context, _ uint64, records ...[]byte) error 
 }
 
 // An append is bounded, and never ends within a step.
-func TestAppendsTakeWholeSteps(t *testing.T) {
+func TestWriter_AppendsWholeSteps(t *testing.T) {
 	records := func(n, bytes int) [][]byte { return slices.Repeat([][]byte{make([]byte, bytes)}, n) }
 	for _, c := range []struct {
 		name   string

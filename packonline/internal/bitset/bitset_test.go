@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestSet compares a set with a slice of booleans, for sizes around the boundaries of words and levels.
-func TestSet(t *testing.T) {
+// TestSet_MatchesBooleans compares a set with a slice of booleans, for sizes around the boundaries of words and levels.
+func TestSet_MatchesBooleans(t *testing.T) {
 	for _, n := range []int{1, 2, 63, 64, 65, 4095, 4096, 4097, 300_000} {
 		r := rand.New(rand.NewPCG(uint64(n), 6))
 		s, members := New(n), make([]bool, n)

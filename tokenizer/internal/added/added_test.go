@@ -31,7 +31,7 @@ func setOf(contents []string) Set {
 	return NewSet(tokens, ' ')
 }
 
-func TestAddedTokensAreLeftmostLongest(t *testing.T) {
+func TestSet_FindsLeftmostLongest(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	word := func(letters string, n int) string {
 		b := make([]byte, n)
@@ -70,7 +70,7 @@ func TestAddedTokensAreLeftmostLongest(t *testing.T) {
 
 // The work per byte of a text is bounded for any tokens, such as a token that the text almost contains everywhere,
 // and its prefixes.
-func TestAddedTokensAreFoundInLinearTime(t *testing.T) {
+func TestSet_FindsInLinearTime(t *testing.T) {
 	const n = 1 << 20
 	long := strings.Repeat("a", n)
 	set := setOf([]string{long[:n/2] + "b", long[:n/4] + "c"})

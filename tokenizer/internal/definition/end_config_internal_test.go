@@ -2,7 +2,7 @@ package definition
 
 import "testing"
 
-func FuzzNamedEnd(f *testing.F) {
+func FuzzEndConfig(f *testing.F) {
 	for _, text := range []string{`{"eos_token": "<eos>"}`, `{"eos_token": {"content": "</s>"}}`,
 		`{"eos_token_id": [1, 106]}`, `{"eos_token_id": null}`, `{`} {
 		f.Add([]byte(text))

@@ -12,7 +12,7 @@ import (
 )
 
 // Hostile files result in an error, without using disproportionate memory.
-func TestHostileFiles(t *testing.T) {
+func TestFromJSON_HostileFilesAreErrors(t *testing.T) {
 	whole := string(tokentest.JSON(t, smallFile(tokentest.ABC...)))
 	replaced := func(from, to string) string {
 		if !strings.Contains(whole, from) {
@@ -86,7 +86,7 @@ type zeros struct{}
 
 func (zeros) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte{' '}, len(p))), nil }
 
-func TestFilesHaveABound(t *testing.T) {
+func TestFromJSON_SizeIsBounded(t *testing.T) {
 	if _, err := definition.FromJSON(zeros{}); err == nil || !strings.Contains(err.Error(), "more than") {
 		t.Errorf("error %v", err)
 	}

@@ -12,7 +12,7 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-func TestRefusedPreTokenizers(t *testing.T) {
+func TestPreTokenizer_RefusesUnsupported(t *testing.T) {
 	level := byteLevel(false, false)
 	regex := func(text string) object { return object{"Regex": text} }
 	isolated := func(text string) object {
@@ -91,7 +91,7 @@ func TestRefusedPreTokenizers(t *testing.T) {
 const superBPE = `(?=(\d{3})+(?!\d))| ?\p{L}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+`
 
 // The expected words are those of Hugging Face tokenizers 0.23.
-func TestPreTokenizers(t *testing.T) {
+func TestPreTokenizer_SplitsLikeReference(t *testing.T) {
 	regex := func(text string) object { return object{"Regex": text} }
 	isolated := func(text string) object { return splitOn(regex(text), "Isolated", false) }
 	digits := object{"type": "Digits", "individual_digits": false}

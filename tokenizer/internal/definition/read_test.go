@@ -14,7 +14,7 @@ import (
 	"loaderd/tokenizer/internal/tokentest"
 )
 
-func TestRefusedFiles(t *testing.T) {
+func TestFromJSON_RefusesUnsupportedFields(t *testing.T) {
 	set := func(path string, v any) func(object) {
 		return func(f object) {
 			keys := strings.Split(path, ".")
@@ -54,7 +54,7 @@ func TestRefusedFiles(t *testing.T) {
 	}
 }
 
-func TestMalformedFiles(t *testing.T) {
+func TestFromJSON_RefusesMalformedFiles(t *testing.T) {
 	const addedX = `{"id":0,"content":"<x>","single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":false}`
 	edit := func(change func(model object)) string {
 		f := smallFile(tokentest.ABC...)
@@ -155,7 +155,7 @@ func TestRead_NamesForeignFiles(t *testing.T) {
 	}
 }
 
-func TestRankFiles(t *testing.T) {
+func TestFromRanks_RefusesInvalidFiles(t *testing.T) {
 	all := func() string {
 		var b strings.Builder
 		for i := range 256 {

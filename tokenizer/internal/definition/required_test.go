@@ -12,7 +12,7 @@ import (
 
 // Files that the reference refuses because components lack required fields are refused: no reference ids exist for
 // them.
-func TestFieldsThatTheReferenceWants(t *testing.T) {
+func TestFromJSON_RequiresFieldsOfReference(t *testing.T) {
 	level := byteLevel(false, false)
 	without := func(component object, field string) object {
 		component = maps.Clone(component)

@@ -40,7 +40,7 @@ func sum(c *hf.Config, s fingerprint.Settings) string {
 }
 
 // The fingerprint is the hash of the text that docs/tokenizers.md describes.
-func TestFingerprintIsTheHashOfOneText(t *testing.T) {
+func TestFingerprint_IsHashOfDocumentedText(t *testing.T) {
 	c := small()
 	c.Normalizer = object{"type": "Prepend", "prepend": "\"é😀\n"}
 	h := sha256.Sum256(
@@ -56,7 +56,7 @@ func TestFingerprintIsTheHashOfOneText(t *testing.T) {
 }
 
 // A different spelling with the same ids has the same fingerprint; different ids have a different one.
-func TestFingerprintTellsIDsApart(t *testing.T) {
+func TestFingerprint_DiffersWithIDs(t *testing.T) {
 	model := func(c *hf.Config, field string, value any) {
 		c.Model = maps.Clone(c.Model)
 		c.Model[field] = value
@@ -117,7 +117,7 @@ func TestFingerprintTellsIDsApart(t *testing.T) {
 
 // The fingerprint excludes a merge that is never done, because others in the word are done before it, and what only
 // that merge makes.
-func TestFingerprintLeavesOutWhatIsNeverDone(t *testing.T) {
+func TestFingerprint_ExcludesUnreachableMerges(t *testing.T) {
 	with := func(more ...merge.Rule) string {
 		c := small()
 		for i, m := range append([]merge.Rule{{Left: "b", Right: "a"}}, more...) {
@@ -136,7 +136,7 @@ func TestFingerprintLeavesOutWhatIsNeverDone(t *testing.T) {
 
 // A ByteLevel that splits by its own pattern is equivalent to the pattern followed by a ByteLevel that does not
 // split.
-func TestByteLevelIsSplitAndByteLevel(t *testing.T) {
+func TestFingerprint_ByteLevelEqualsSplitAndByteLevel(t *testing.T) {
 	one, two := small(), small()
 	one.PreTokenizer = object{"type": "ByteLevel", "add_prefix_space": false, "use_regex": true}
 	two.PreTokenizer = object{"type": "Sequence",

@@ -15,7 +15,7 @@ import (
 )
 
 // ReadConfig returns vocabulary and merges in the order of the file, and components unchanged.
-func TestReadConfig(t *testing.T) {
+func TestReadConfig_KeepsOrderOfFile(t *testing.T) {
 	for name, merges := range map[string]string{
 		"texts": `["#version: 0.2", "a b", "ab c"]`,
 		"lists": `[["a", "b"], ["ab", "c"]]`,
@@ -44,7 +44,7 @@ func TestReadConfig(t *testing.T) {
 }
 
 // Components have the same values as with encoding/json.
-func TestComponentsAreValues(t *testing.T) {
+func TestReadConfig_ComponentsEqualEncodingJSON(t *testing.T) {
 	const component = `{"a": [1, -2.5e3, true, false, null, "\u00e9\n", [], {}], "b": {"c": {"d": [[1]]}}, "": ""}`
 	c, err := ReadConfig(strings.NewReader(`{"normalizer": ` + component + `, "decoder": null}`))
 	if err != nil {
@@ -62,7 +62,7 @@ func TestComponentsAreValues(t *testing.T) {
 	}
 }
 
-func TestReadConfigIsStrict(t *testing.T) {
+func TestReadConfig_IsStrict(t *testing.T) {
 	for name, c := range map[string]struct{ file, says string }{
 		"a name twice":           {`{"version": "1.0", "version": "1.0"}`, "version"},
 		"a token twice":          {`{"model": {"vocab": {"a": 1, "a": 2}}}`, `"a"`},
@@ -151,7 +151,7 @@ func FuzzReadConfig(f *testing.F) {
 	})
 }
 
-func TestGuard_PanicIsAnError(t *testing.T) {
+func TestRecoverPanic_ReturnsError(t *testing.T) {
 	err := recoverPanic(func() error { panic("index out of range") })
 	const want = "github.com/sugarme/tokenizer cannot read the file: index out of range"
 	if err == nil || err.Error() != want {
@@ -160,7 +160,7 @@ func TestGuard_PanicIsAnError(t *testing.T) {
 }
 
 // A file that is too long is an error, not a truncated file.
-func TestFilesAreBounded(t *testing.T) {
+func TestBoundedReader_TooLongIsAnError(t *testing.T) {
 	for left, whole := range map[int]bool{5: false, 6: true} {
 		if b, err := io.ReadAll(&boundedReader{strings.NewReader("123456"), left}); (err == nil) != whole || whole &&
 			string(b) != "123456" {
@@ -170,7 +170,7 @@ func TestFilesAreBounded(t *testing.T) {
 }
 
 // Quotes in messages are truncated, but not within a character.
-func TestQuotesAreCut(t *testing.T) {
+func TestTruncate_CutsBetweenCharacters(t *testing.T) {
 	if s := strings.Repeat("é", 150); Truncate(s) != s {
 		t.Errorf("300 bytes become %d", len(Truncate(s)))
 	}
@@ -180,7 +180,7 @@ func TestQuotesAreCut(t *testing.T) {
 }
 
 // Nested components are checked like outer ones.
-func TestCheckFieldsGoesWithin(t *testing.T) {
+func TestCheckFields_ChecksNestedComponents(t *testing.T) {
 	digits := map[string]any{"type": "Digits"}
 	within := map[string]any{"type": "Sequence",
 		"pretokenizers": []any{map[string]any{"type": "Sequence", "pretokenizers": []any{digits}}}}

@@ -8,7 +8,7 @@ import (
 )
 
 // Both the plain and the general reader return the same merge.
-func TestMergesAreReadAlikeHoweverSpelled(t *testing.T) {
+func TestReadConfig_MergesInAnySpelling(t *testing.T) {
 	for _, c := range []struct {
 		spelled string
 		plain   bool
@@ -42,7 +42,7 @@ func TestMergesAreReadAlikeHoweverSpelled(t *testing.T) {
 }
 
 // Stored texts do not change when others are added.
-func TestTextsAreKept(t *testing.T) {
+func TestStringArena_StoredTextsDoNotChange(t *testing.T) {
 	var kept stringArena
 	var have, want []string
 	for i := range 300 {

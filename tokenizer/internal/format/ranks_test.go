@@ -7,7 +7,7 @@ import (
 )
 
 // Ranks are returned in the order of the file, whatever its white space. Their hash depends on neither.
-func TestReadRanks(t *testing.T) {
+func TestReadRanks_KeepsOrderOfFile(t *testing.T) {
 	read := func(file string) []Rank {
 		list, err := ReadRanks(strings.NewReader(file))
 		if err != nil {
@@ -31,7 +31,7 @@ func TestReadRanks(t *testing.T) {
 	}
 }
 
-func TestReadRanksIsStrict(t *testing.T) {
+func TestReadRanks_IsStrict(t *testing.T) {
 	for file, says := range map[string]string{
 		"YQ== 0\n\nYR== 1":         `line 3: "YR==" is no token`, // bits after the token
 		"YQ== 0 1":                 "line 1: want a token in base64 and its rank, have 3 fields",

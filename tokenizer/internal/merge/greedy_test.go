@@ -21,7 +21,7 @@ func greedy(t *testing.T, d *definition.Definition) (m *merge.Merges, tokens []s
 	return d.Merges, tokens
 }
 
-func TestGreedyIsMerging(t *testing.T) {
+func TestGreedy_EqualsMerging(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, name := range definition.Builtin() {
 		m, byID := greedy(t, tokentest.Builtin(t, name))
@@ -69,7 +69,7 @@ func TestGreedyIsMerging(t *testing.T) {
 }
 
 // All short words of few letters are encoded by models whose merges interact in every way.
-func TestGreedyIsMergingForSmallModels(t *testing.T) {
+func TestGreedy_EqualsMergingForSmallModels(t *testing.T) {
 	r := rand.New(rand.NewPCG(21, 22))
 	greedily := 0
 	for k := range 400 {
@@ -115,7 +115,7 @@ func TestGreedyIsMergingForSmallModels(t *testing.T) {
 }
 
 // The work of encoding a word is bounded by its length, for any word.
-func TestGreedyWorkIsLinear(t *testing.T) {
+func TestGreedy_WorkIsLinear(t *testing.T) {
 	for _, name := range definition.Builtin() {
 		m, byID := greedy(t, tokentest.Builtin(t, name))
 		tokens := slices.DeleteFunc(byID, func(s string) bool { return len(s) < 8 })
@@ -137,7 +137,7 @@ func TestGreedyWorkIsLinear(t *testing.T) {
 }
 
 // Long words of short tokens are merged in windows.
-func TestWindowsAreMerging(t *testing.T) {
+func TestWindows_EqualMerging(t *testing.T) {
 	r := rand.New(rand.NewPCG(13, 14))
 	models := map[string]*merge.Merges{}
 	for _, name := range definition.Builtin() {

@@ -12,7 +12,7 @@ import (
 )
 
 // Both algorithms for merging a long word agree, and neither retains the memory that a huge one needs.
-func TestLongMergesAgree(t *testing.T) {
+func TestLongMerge_AlgorithmsAgree(t *testing.T) {
 	for _, name := range definition.Builtin() {
 		m := tokentest.Builtin(t, name).Merges
 		for i, unit := range []string{"a", " ", "\n", "1", "'", "中", "👩‍🔬", "e\u0301", "abc", "文字中"} {
@@ -33,7 +33,7 @@ func TestLongMergesAgree(t *testing.T) {
 }
 
 // The faster algorithm for long words requires merges in the order of training; tests must use both.
-func TestOrderOfMerges(t *testing.T) {
+func TestMerges_OrderedLikeTraining(t *testing.T) {
 	for _, name := range definition.Builtin() {
 		if !tokentest.Builtin(t, name).Merges.Ordered() {
 			t.Errorf("%s: merges are not in the order of training", name)

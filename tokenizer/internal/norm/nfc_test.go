@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestNFC(t *testing.T) {
+func TestNFC_Examples(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                   "",
 		"plain é":            "plain é",

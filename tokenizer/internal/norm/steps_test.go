@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestSteps(t *testing.T) {
+func TestSteps_Examples(t *testing.T) {
 	replace := func(from, to string) Step { return Step{Form: "Replace", From: []byte(from), To: []byte(to)} }
 	prepend := Step{Form: "Prepend", To: []byte("> ")}
 	for _, c := range []struct {

@@ -6,7 +6,7 @@ import (
 	"unicode/utf8"
 )
 
-func TestInvalidUTF8(t *testing.T) {
+func TestAppendValid_ReplacesInvalidUTF8(t *testing.T) {
 	for text, want := range map[string]string{
 		"\xf0\x9f\x98":     "\ufffd",
 		"a\xe4\xb8b":       "a\ufffdb",
@@ -23,7 +23,7 @@ func TestInvalidUTF8(t *testing.T) {
 }
 
 // All short texts of the bytes at which the states of the validation change.
-func TestValidUTF8(t *testing.T) {
+func TestValid_ShortTexts(t *testing.T) {
 	bytes := []byte("a\x7F\x80\x8F\x90\x9F\xA0\xBF\xC0\xC1\xC2\xDF\xE0\xE1\xEC\xED\xEE\xEF\xF0\xF1\xF3\xF4\xF5\xFF")
 	text := []byte("        abcd")
 	for at := range 13 {

@@ -11,7 +11,7 @@ import (
 )
 
 // Texts of many lengths with characters of all sizes, many of them broken, are validated at the end of memory.
-func TestValidLongTexts(t *testing.T) {
+func TestValid_LongTexts(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	valid := 0
 	memory := tokentest.CopyToGuardPage(t, make([]byte, 4096))
@@ -50,7 +50,7 @@ func TestValidLongTexts(t *testing.T) {
 
 // Texts of many lengths, of characters and of bytes at which the states of the validation change, are replaced
 // according to the definition.
-func TestInvalidLongTexts(t *testing.T) {
+func TestAppendValid_LongTexts(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	edges := []byte("az\x00\x7F\x80\x8F\x90\x9F\xA0\xBF\xC0\xC1\xC2\xDF\xE0\xE1\xEC\xED\xEE\xEF\xF0\xF1\xF3\xF4\xF5\xFF")
 	characters := []rune("aéक中😀")

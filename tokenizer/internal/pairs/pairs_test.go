@@ -8,7 +8,7 @@ import (
 )
 
 // A table behaves like a map, whatever its initial size. Its filter excludes no pair of the table, but most others.
-func TestTableIsAMap(t *testing.T) {
+func TestTable_BehavesLikeMap(t *testing.T) {
 	const n = 5000
 	for _, room := range []int{0, 100, n} {
 		r := rand.New(rand.NewPCG(1, uint64(room)))

@@ -18,7 +18,7 @@ func blocks(seed uint64) [][]byte {
 	return [][]byte{every[:1+seed%256], []byte("aZ09'\n\r\t\v\f \x7f\x1f!/[`{@:"), []byte("é\u0301бБǅʰ中カا“\u3000٣👩")}
 }
 
-func TestBlocks_KernelsAgreeWithTheirTwins(t *testing.T) {
+func TestBlocks_KernelsAgreeWithGo(t *testing.T) {
 	compare := compareKernels()
 	for seed := range uint64(300) {
 		for _, some := range blocks(seed) {

@@ -54,7 +54,7 @@ func familyOf(t *testing.T, regex string) *pretokenize.Family {
 	return b.Family()
 }
 
-func TestPatterns(t *testing.T) {
+func TestSplitter_PatternExamples(t *testing.T) {
 	for _, c := range []struct {
 		pattern, text string
 		want          []string
@@ -86,7 +86,7 @@ var kinds = strings.Split(
 	"a|A|s|'|l|(| | |\n|\r|\t|/|1|\x00|\x05|\x1f|\x7f|б|Б|é|ǅ|ʰ|ا|中|カ|"+
 		"\u0301|\u0903|\u0488|ſ|€|“|×|\u00a0|\u3000|\u2028|٣|²|👩|\u200d|𝒜|𐐨", "|")
 
-func TestSplittersAgree(t *testing.T) {
+func TestSplitter_RuleAgreesWithPattern(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for _, p := range pretokenize.Families {
 		f := familyFrom(p)
@@ -126,7 +126,7 @@ func FuzzSplit(f *testing.F) {
 	})
 }
 
-func TestTrailingSpaceAgreesWithItsPattern(t *testing.T) {
+func TestSplitter_TrailingSpaceAgreesWithPattern(t *testing.T) {
 	f := familyOf(t, pretokenize.TrailingPattern)
 	r := rand.New(rand.NewPCG(9, 10))
 	for _, text := range []string{" ", "a ", " a", "a \n", "a\n", "\n", "\n\n", " \n a\n\n ", "a\n \n b \t\nc  "} {
@@ -138,7 +138,7 @@ func TestTrailingSpaceAgreesWithItsPattern(t *testing.T) {
 }
 
 // Quadratic time would not finish here.
-func TestLongRunsAreCutInOnePass(t *testing.T) {
+func TestSplitter_LongRunsTakeLinearTime(t *testing.T) {
 	for _, p := range pretokenize.Families {
 		f := familyFrom(p)
 		for _, unit := range []string{"a", " ", "\n", "1", "'", ".", "中", "é", "\u0301", "\x00", " \n", "a1", "aA",
@@ -153,7 +153,7 @@ func TestLongRunsAreCutInOnePass(t *testing.T) {
 }
 
 // A lookahead at groups reads a run of their characters once.
-func TestGroups_AreCutInOnePass(t *testing.T) {
+func TestSplitter_GroupsTakeLinearTime(t *testing.T) {
 	for _, regex := range []string{`(?=(\d{3})+(?!\d))`, `\d{1,3}(?=(?:\d{3})*\b)`, `\B|x`, `\d{1,510}`} {
 		f := familyOf(t, regex)
 		for _, unit := range []string{"1", "1a", "٣", "12 ", "x"} {

@@ -2,7 +2,7 @@ package ucd
 
 import "testing"
 
-func TestClassPagesFitTheirNumbers(t *testing.T) {
+func TestClasses_PagesFitInAByte(t *testing.T) {
 	if n := len(classes.class); n > 256 {
 		t.Errorf("%d pages", n)
 	}

@@ -68,7 +68,7 @@ func (v *Vocabulary) pack(out io.Writer) error {
 }
 
 // All tokens have the ranks of tiktoken's files, and the merges are equivalent to the ranks.
-func TestRead(t *testing.T) {
+func TestRead_RanksEqualTiktoken(t *testing.T) {
 	for _, name := range names {
 		want, tokens := fromRankFile(t, name)
 		if *update {
@@ -87,8 +87,8 @@ func TestRead(t *testing.T) {
 			t.Fatal(err)
 		}
 		if have.Bytes != want.Bytes || !slices.Equal(have.Merges, want.Merges) {
-			t.Errorf("%s: the file has other merges than tiktoken's ranks: go test ./tokenizer/internal/vocab -update "+
-				"writes it", name)
+			t.Errorf("%s: the file has other merges than tiktoken's ranks: go test ./tokenizer/internal/vocab -update writes it",
+				name)
 		}
 		if diff := cmp.Diff(tokens, have.Texts(strings.Clone)); diff != "" {
 			t.Errorf("%s: the tokens are others: %.1000s", name, diff)
@@ -99,7 +99,7 @@ func TestRead(t *testing.T) {
 	}
 }
 
-func TestUnpackRefuses(t *testing.T) {
+func TestUnpack_RefusesInvalidData(t *testing.T) {
 	for name, data := range map[string][]byte{
 		"nothing":               nil,
 		"a cut merge":           make([]byte, 256+planes+1),

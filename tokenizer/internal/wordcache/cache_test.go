@@ -8,7 +8,7 @@ import (
 	"loaderd/tokenizer/internal/merge"
 )
 
-func TestEntriesDiffer(t *testing.T) {
+func TestEntry_DiffComparesKeys(t *testing.T) {
 	r := rand.New(rand.NewPCG(31, 32))
 	few := func() uint64 { return r.Uint64N(4) << (8 * r.Uint64N(2)) } // so that words share bits
 	for range 200_000 {
@@ -20,7 +20,7 @@ func TestEntriesDiffer(t *testing.T) {
 }
 
 // Words that share places in the caches replace each other, and none is confused with another.
-func TestWordsOfSharedPlaces(t *testing.T) {
+func TestCaches_WordsOfSharedSlotsAreDistinct(t *testing.T) {
 	r := rand.New(rand.NewPCG(33, 34))
 	for _, letters := range []string{"ACGT", "abcdefghijklmnopqrstuvwxyz"} {
 		m, d := wordsOf(t, "gpt2")

@@ -13,7 +13,7 @@ import (
 
 // Both table and caches agree with merging each word, independent of the processor, also for texts at the end of
 // memory.
-func TestTableAndCachesAgree(t *testing.T) {
+func TestCaches_KernelAndPortableAgree(t *testing.T) {
 	w, d := wordsOf(t, "cl100k_base")
 	plain := tokentest.Builtin(t, "cl100k_base").Merges
 	encoders := map[string]*Encoder{"table": w.newEncoder(newKernelCache()), "caches": w.newEncoder(newPortableCache())}
@@ -40,7 +40,7 @@ func TestTableAndCachesAgree(t *testing.T) {
 }
 
 // A line has the newest words of its kind that fit, with all their ids, and no part of another word.
-func TestLines(t *testing.T) {
+func TestLine_HasNewestWords(t *testing.T) {
 	r := rand.New(rand.NewPCG(53, 54))
 	for _, size := range []int{shortWord, keyMax} {
 		var lines [1]line
@@ -97,7 +97,7 @@ func TestLines(t *testing.T) {
 }
 
 // A new encoder has the same known words as one that gets the words one after the other.
-func TestTableOfSeeds(t *testing.T) {
+func TestKernelCache_SeedEqualsInsert(t *testing.T) {
 	w, _ := wordsOf(t, "cl100k_base")
 	at, want := newKernelCache(), newKernelCache()
 	at.seed(&w.seeds)
@@ -116,7 +116,7 @@ func TestTableOfSeeds(t *testing.T) {
 
 // A word is inserted immediately into a line with room, and into a full one when it is missing for the second time.
 // It evicts the oldest word.
-func TestFullLines(t *testing.T) {
+func TestKernelCache_FullLineEvictsOldestWord(t *testing.T) {
 	w, _ := wordsOf(t, "cl100k_base")
 	e := &Encoder{words: w, local: newKernelCache(), shared: w.shared()}
 	missing := func(word string) bool {

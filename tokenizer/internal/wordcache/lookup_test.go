@@ -23,7 +23,7 @@ func wordsOf(t *testing.T, name string) (*Words, *definition.Definition) {
 }
 
 // Pieces of a huge word evict words from the cache while words after it wait to be encoded. These are still found.
-func TestWordsBehindHugeOnes(t *testing.T) {
+func TestEncoder_WordsAfterHugeWord(t *testing.T) {
 	r := rand.New(rand.NewPCG(11, 12))
 	for _, name := range definition.Builtin() {
 		m, d := wordsOf(t, name)
@@ -63,7 +63,7 @@ func TestWordsBehindHugeOnes(t *testing.T) {
 }
 
 // Long words of characters that few tokens join are split into pieces, which are looked up in the caches.
-func TestLongWordsAreCutExactly(t *testing.T) {
+func TestEncoder_LongWordsAreSplitExactly(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 8))
 	for _, name := range definition.Builtin() {
 		m, _ := wordsOf(t, name)

@@ -23,7 +23,7 @@ func virtual(t *testing.T) int {
 
 // Tables are not part of the collected heap, and their memory is returned to the system when their owner is
 // collected.
-func TestTablesGoWithTheirOwner(t *testing.T) {
+func TestOffHeap_FreedWithOwner(t *testing.T) {
 	const size, tables = 256 << 20, 16
 	type owner struct{ table *[size]byte }
 	heap := func() int {

@@ -31,7 +31,7 @@ func (t *sharedWords) keep(hash uint64, word []byte, ids []int32) {
 	}
 }
 
-func TestSharedWordsAreBounded(t *testing.T) {
+func TestSharedWords_AreBounded(t *testing.T) {
 	words := newSharedWords()()
 	ids := make([]int32, recordMax)
 	for i := range ids {
@@ -63,7 +63,7 @@ func TestSharedWordsAreBounded(t *testing.T) {
 }
 
 // A word is not confused with one that differs in any byte, and all of its ids are stored.
-func TestSharedWordsAreCompared(t *testing.T) {
+func TestSharedWords_CompareEveryByte(t *testing.T) {
 	words := newSharedWords()()
 	for n := 1; n <= 70; n++ {
 		word, hash := bytes.Repeat([]byte{'a'}, n), uint64(n)<<(64-bucketLog)
@@ -89,7 +89,7 @@ func TestSharedWordsAreCompared(t *testing.T) {
 }
 
 // Of two words with the same hash the first is kept, and the second is not confused with it.
-func TestSharedWordsOfOneHash(t *testing.T) {
+func TestSharedWords_FirstOfEqualHashesIsKept(t *testing.T) {
 	words := newSharedWords()()
 	words.keep(7, []byte("first"), []int32{1})
 	words.keep(7, []byte("first"), []int32{0}) // not stored
