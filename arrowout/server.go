@@ -187,7 +187,10 @@ func (s *Server) SetTracer(t Tracer) { s.service.tracer = t }
 
 // Gate has the permitted identities, Certificates the server's certificates. Both are reread by their Reload methods,
 // which end no stream.
-func (s *Server) Gate() *auth.Authenticator        { return s.gate }
+// Gate returns the authenticator of the server.
+func (s *Server) Gate() *auth.Authenticator { return s.gate }
+
+// Certificates returns the certificates of the server.
 func (s *Server) Certificates() *auth.Certificates { return s.certificates }
 
 // ApplyLimits applies the limits of a valid configuration: of streams, committing jobs, memory and slow readers. All other

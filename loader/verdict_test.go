@@ -198,10 +198,10 @@ func TestVerdict_IsCauseOfWaitingReader(t *testing.T) {
 			time.Sleep(time.Second)
 			j.next(slow)
 		}
-		v := j.says(diagnosis.Running, `Running: 64 tokens/s, rank 1 of 2 of job "trainer" holds the others (`,
+		j.says(diagnosis.Running, `Running: 64 tokens/s, rank 1 of 2 of job "trainer" holds the others (`,
 			diagnosis.LimitRanks)
 		time.Sleep(20 * time.Second)
-		v = j.says(diagnosis.Waiting, `Waiting for rank 1 of 2 of job "trainer", `, diagnosis.LimitRanks)
+		v := j.says(diagnosis.Waiting, `Waiting for rank 1 of 2 of job "trainer", `, diagnosis.LimitRanks)
 		if v.Reason != fault.RankBehind || v.Facts["rank"] != "1" {
 			j.Errorf("%+v", v)
 		}

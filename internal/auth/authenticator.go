@@ -56,6 +56,8 @@ func Open(c Config) (*Authenticator, error) {
 func (g *Authenticator) SetFlightAddress(address string) {
 	g.flightEndpoint.Store(&endpoint{address, time.Now()})
 }
+
+// SetPageAddress sets the address of the web page.
 func (g *Authenticator) SetPageAddress(address string) {
 	g.pageEndpoint.Store(&endpoint{address, time.Now()})
 }

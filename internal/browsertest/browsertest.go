@@ -161,6 +161,7 @@ func (p *Tab) close() {
 	}
 }
 
+// Do runs actions in the tab. The test fails if one fails.
 func (p *Tab) Do(actions ...chromedp.Action[chromedp.Void]) {
 	p.t.Helper()
 	if err := chromedp.Do(p.ctx, actions...); err != nil {

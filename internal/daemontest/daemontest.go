@@ -83,6 +83,7 @@ func Settings(t testing.TB, url string) config.Config {
 	return c
 }
 
+// Start starts a daemon, which stops with the test.
 func Start(t testing.TB, c config.Config) *daemon.Daemon {
 	t.Helper()
 	gpt2()
@@ -94,6 +95,7 @@ func Start(t testing.TB, c config.Config) *daemon.Daemon {
 	return d
 }
 
+// Stop stops a daemon.
 func Stop(t testing.TB, d *daemon.Daemon) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -103,6 +105,7 @@ func Stop(t testing.TB, d *daemon.Daemon) {
 	}
 }
 
+// Publish publishes messages to the server at url.
 func Publish(t testing.TB, url string, messages []stream.Message) publish.Committed {
 	t.Helper()
 	c := natstest.Config(t)
@@ -237,6 +240,7 @@ func Eventually(t *testing.T, ok func() bool) {
 	}
 }
 
+// Seal seals the run of a daemon.
 func Seal(t *testing.T, d *daemon.Daemon) {
 	t.Helper()
 	if _, err := d.Run().Seal(t.Context()); err != nil {

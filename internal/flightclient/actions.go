@@ -43,6 +43,7 @@ func (c *Client) Status(ctx context.Context, run string) (status api.Status, err
 	return status, err
 }
 
+// History returns the recent history of a run.
 func (c *Client) History(ctx context.Context, run string) (history api.History, err error) {
 	err = eachResult(ctx, c, "history", api.Run{Run: run}, func(h api.History) { history = h })
 	return history, err

@@ -15,7 +15,6 @@ import (
 
 var little = binary.LittleEndian
 
-//go:fix inline
 func size(n int64) *int64 { return new(n) }
 
 // columns describes a shard of three columns: a number, a text and bytes.

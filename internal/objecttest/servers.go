@@ -21,9 +21,10 @@ import (
 
 // Keys of the servers.
 const (
-	S3Access, S3Secret = "tester", "tester-secret"
-	AzureAccount       = "devstoreaccount1"
-	AzureKey           = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+	S3Access     = "tester"
+	S3Secret     = "tester-secret"
+	AzureAccount = "devstoreaccount1"
+	AzureKey     = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 )
 
 // S3 starts VersityGW, an S3 server that checks signatures, and returns its address.

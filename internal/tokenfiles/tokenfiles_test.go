@@ -59,7 +59,6 @@ func raw(order binary.ByteOrder, ids ...any) (b []byte) {
 
 var little = binary.LittleEndian
 
-//go:fix inline
 func id(n uint32) *uint32 { return new(n) }
 
 func npy(descr, shape string, data []byte) []byte {

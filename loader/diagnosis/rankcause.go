@@ -91,6 +91,7 @@ func rankNames(f *census.Finding) string {
 	return fmt.Sprintf("%s of %d of job %q", ranks, f.World, f.Job)
 }
 
+// JoinRanks returns a list of ranks as text.
 func JoinRanks(ranks []int) string {
 	words := make([]string, len(ranks))
 	for i, n := range ranks {

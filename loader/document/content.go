@@ -96,7 +96,8 @@ func (c Content) CloneNarrow() Content {
 
 const (
 	narrowBytes = 2 // bytes per narrow token id
-	NumberBytes = 4 // bytes per other token id, length of a run, or weight
+	// NumberBytes is the size of a token id that is not narrow, of the length of a run, and of a weight (unit: bytes).
+	NumberBytes = 4
 	docNumbers  = 5 // numbers per document of a message with several, including its weight
 )
 

@@ -55,6 +55,7 @@ type Leader interface {
 	TotalDemand() state.Demand
 }
 
+// New returns a follower that serves the steps of v.
 func New(v *planview.View, c runconfig.Config, o backend.Options, s *planview.Streams, log *slog.Logger) *Follower {
 	f := &Follower{plan: v, config: c, options: o, log: log, readers: newReaders(), spans: jobspans.New(o),
 		startTime: time.Now(), demand: state.NewDemand(), Ranks: ranks.New(),

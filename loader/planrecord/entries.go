@@ -97,34 +97,64 @@ func (e *ForeignError) Error() string {
 	return "none of the run's daemons wrote it, as the one that led has noted"
 }
 
-func (Seal) Kind() byte       { return kindSeal }
-func (Flush) Kind() byte      { return kindFlush }
-func (Mix) Kind() byte        { return kindMix }
+// Kind implements Entry.
+func (Seal) Kind() byte { return kindSeal }
+
+// Kind implements Entry.
+func (Flush) Kind() byte { return kindFlush }
+
+// Kind implements Entry.
+func (Mix) Kind() byte { return kindMix }
+
+// Kind implements Entry.
 func (SealSource) Kind() byte { return kindSealSource }
-func (Rest) Kind() byte       { return kindRest }
-func (Commit) Kind() byte     { return kindCommit }
-func (Leave) Kind() byte      { return kindLeave }
-func (End) Kind() byte        { return kindEnd }
-func (Term) Kind() byte       { return kindTerm }
-func (Foreign) Kind() byte    { return kindForeign }
 
-func (c Flush) EffectiveAfter() uint64      { return c.Arrival }
-func (c Mix) EffectiveAfter() uint64        { return c.Arrival }
+// Kind implements Entry.
+func (Rest) Kind() byte { return kindRest }
+
+// Kind implements Entry.
+func (Commit) Kind() byte { return kindCommit }
+
+// Kind implements Entry.
+func (Leave) Kind() byte { return kindLeave }
+
+// Kind implements Entry.
+func (End) Kind() byte { return kindEnd }
+
+// Kind implements Entry.
+func (Term) Kind() byte { return kindTerm }
+
+// Kind implements Entry.
+func (Foreign) Kind() byte { return kindForeign }
+
+// EffectiveAfter implements Control.
+func (c Flush) EffectiveAfter() uint64 { return c.Arrival }
+
+// EffectiveAfter implements Control.
+func (c Mix) EffectiveAfter() uint64 { return c.Arrival }
+
+// EffectiveAfter implements Control.
 func (c SealSource) EffectiveAfter() uint64 { return c.Arrival }
-func (c Rest) EffectiveAfter() uint64       { return c.Arrival }
 
+// EffectiveAfter implements Control.
+func (c Rest) EffectiveAfter() uint64 { return c.Arrival }
+
+// PlaceAfter implements Control.
 func (c Flush) PlaceAfter(arrival uint64) Control { return Flush{arrival, c.Requester} }
 
+// PlaceAfter implements Control.
 func (c Mix) PlaceAfter(arrival uint64) Control {
 	c.Arrival = arrival
 	return c
 }
 
+// PlaceAfter implements Control.
 func (c SealSource) PlaceAfter(arrival uint64) Control {
 	c.Arrival = arrival
 	return c
 }
 
+// PlaceAfter implements Control.
 func (c Rest) PlaceAfter(arrival uint64) Control {
 	c.Arrival = arrival
 	return c

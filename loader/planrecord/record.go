@@ -120,6 +120,7 @@ func (h Header) Infos() []plan.SourceInfo {
 	return out
 }
 
+// Kind implements Entry.
 func (Header) Kind() byte { return kindHeader }
 
 func (h Header) appendBody(b []byte) []byte {
@@ -130,6 +131,7 @@ func (h Header) appendBody(b []byte) []byte {
 	return append(b, body...)
 }
 
+// Kind implements Entry.
 func (p StepPart) Kind() byte {
 	if p.Masked > 0 {
 		return kindMaskedStep

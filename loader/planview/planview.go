@@ -334,6 +334,7 @@ func (v *View) Step(ctx context.Context, step uint64) (*plan.Step, error) {
 	return nil, StepNotPlannedError(step, steps)
 }
 
+// StepNotPlannedError returns the error for a request of a step that is not planned yet.
 func StepNotPlannedError(step, planned uint64) error {
 	return &fault.Error{Reason: fault.StepNotPlanned,
 		Message: fmt.Sprintf("step %d is not planned yet; the plan holds %d steps", step, planned),

@@ -190,6 +190,7 @@ func (p *Reader) LocateStep(ctx context.Context, step uint64) (uint64, error) {
 	return at, err
 }
 
+// ErrNoStep means that the plan ends before the requested step.
 var ErrNoStep = errors.New("no step follows in the plan log")
 
 // findStep returns the first record at or after a position that begins a step. It returns an error for invalid

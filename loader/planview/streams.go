@@ -29,6 +29,7 @@ type Streams struct {
 	restoredSources []plan.SourceInfo // sources of a restored planner
 }
 
+// NewStreams returns the streams from which the steps of view are assembled.
 func NewStreams(e backend.Backends, view *View) *Streams {
 	return &Streams{sources: e.Sources, view: view, opened: map[string]backend.Stream{}}
 }

@@ -36,6 +36,7 @@ const NoStep = 1<<64 - 1
 // UnnamedJob represents the jobs beyond a bound. No job has this name, so no commit releases what it retains.
 const UnnamedJob = ""
 
+// NewDemand returns a demand without jobs that needs no step.
 func NewDemand() Demand { return Demand{Jobs: map[string]JobDemand{}, Needed: NoStep} }
 
 // HasReaders reports whether the job has a reader.

@@ -158,7 +158,7 @@ func (l *inprocClient) parseDeliveries() (some []Delivery, err error) {
 		case "PING":
 			// In another goroutine, because the server may be writing too, and the reader must not wait for that. A server
 			// that gets no response closes the connection.
-			go l.write(pong) //nolint:errcheck
+			go func() { _ = l.write(pong) }()
 		case "INFO":
 			l.hasInfo = true
 		case "PONG":

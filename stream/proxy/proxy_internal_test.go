@@ -135,7 +135,8 @@ func check(t *testing.T, sent []byte) {
 		if slices.Contains(words, "") || strings.ContainsAny(strings.TrimSuffix(text, "\r\n"), "\t\r\n") {
 			t.Fatalf("the server gets the line %q", text)
 		}
-		m, ok := message{}, true
+		var m message
+		var ok bool
 		switch words[0] {
 		case "PING", "PONG":
 			ok = len(words) == 1
@@ -152,8 +153,6 @@ func check(t *testing.T, sent []byte) {
 				args[i] = []byte(w)
 			}
 			m, ok = parsePublish(args, words[0] == "HPUB")
-		default:
-			ok = false
 		}
 		if !ok {
 			t.Fatalf("the server gets the line %q", text)

@@ -223,9 +223,10 @@ const (
 	// authTimeout is the time limit for a client's CONNECT, in seconds, without the TLS handshake. The proxy's
 	// limit is shorter.
 	authTimeout = 6
-	// MaxConnections and MaxConnectionsPerHost bound the client connections, in total and per host. At a bound, a new
-	// connection closes the oldest one without a valid token.
-	MaxConnections        = 1024
+	// MaxConnections bounds the client connections. At the bound, a new connection closes the oldest one without a
+	// valid token.
+	MaxConnections = 1024
+	// MaxConnectionsPerHost is the same bound per host.
 	MaxConnectionsPerHost = 512
 	// descriptorPart bounds the share of the process's file descriptors for clients: 1/descriptorPart.
 	descriptorPart = 8

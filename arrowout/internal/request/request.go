@@ -97,6 +97,7 @@ func sortedKeys(keys map[string]func(json.RawMessage) error) string {
 	return strings.Join(names, ", ")
 }
 
+// Text decodes a string.
 func Text(into *string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil {
@@ -159,6 +160,7 @@ func Seconds(into *time.Duration) func(json.RawMessage) error {
 	}
 }
 
+// Number decodes an integer from low to high.
 func Number(into *uint64, low, high uint64) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil || *into < low || *into > high {
@@ -168,6 +170,7 @@ func Number(into *uint64, low, high uint64) func(json.RawMessage) error {
 	}
 }
 
+// Boolean decodes true or false.
 func Boolean(into *bool) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		if json.Unmarshal(raw, into) != nil {
@@ -177,6 +180,7 @@ func Boolean(into *bool) func(json.RawMessage) error {
 	}
 }
 
+// Strings decodes a list of strings.
 func Strings(into *[]string) func(json.RawMessage) error {
 	return func(raw json.RawMessage) error {
 		var list []*string
@@ -207,6 +211,7 @@ func Object[T any](into *map[string]T, decode func(json.RawMessage) (T, error)) 
 	}
 }
 
+// Weight decodes the weight of a source.
 func Weight(raw json.RawMessage) (w float64, err error) {
 	if json.Unmarshal(raw, &w) != nil {
 		return 0, errors.New("want a number from 0 to 1e9")

@@ -71,6 +71,7 @@ type OverrideFlag struct {
 	name  string
 }
 
+// Set implements pflag.Value.
 func (o *OverrideFlag) Set(value string) error {
 	path := o.path
 	if path == "" {
@@ -85,6 +86,7 @@ func (o *OverrideFlag) Set(value string) error {
 
 func (o *OverrideFlag) String() string { return "" }
 
+// Type implements pflag.Value.
 func (o *OverrideFlag) Type() string {
 	if o.path == "" {
 		return "key=value"

@@ -23,6 +23,7 @@ func NewRepeatFilter(h slog.Handler) *RepeatFilter {
 	return &RepeatFilter{Handler: h, logged: map[string]time.Time{}}
 }
 
+// Handle implements slog.Handler.
 func (s *RepeatFilter) Handle(ctx context.Context, r slog.Record) error {
 	key := r.Message
 	r.Attrs(func(a slog.Attr) bool {

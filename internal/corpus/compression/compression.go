@@ -240,6 +240,7 @@ func (d *Reader) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
+// Close releases the decoder.
 func (d *Reader) Close() error { return d.close() }
 
 // maxHead is how much Peek can return of compressed data.

@@ -31,6 +31,7 @@ type Tracker struct {
 	retention time.Duration // how long a job without readers retains documents
 }
 
+// New returns a tracker without jobs.
 func New(o backend.Options) *Tracker {
 	after := o.IdleReaderTimeout
 	if after <= 0 {

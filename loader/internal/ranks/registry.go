@@ -28,8 +28,10 @@ const (
 	rollInterval = time.Second
 )
 
+// New returns an empty registry.
 func New() *Registry { return &Registry{census: census.New()} }
 
+// CensusID returns the identity of a rank in the census.
 func CensusID(p state.RankID) census.ProcessID {
 	return census.ProcessID{Key: census.Key{Job: p.JobName(), World: p.World}, Rank: p.Rank, Peer: p.Peer}
 }
@@ -42,6 +44,7 @@ func (s *Registry) Open(place state.RankID, c state.Client, step uint64) {
 		time.Now())
 }
 
+// Close records that the stream of a rank has closed; sent is the number of steps sent to it.
 func (s *Registry) Close(place state.RankID, sent uint64, ended bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

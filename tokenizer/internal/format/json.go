@@ -242,7 +242,7 @@ func (r *configReader) readAddedToken(where string) (content string, err error) 
 			return nil
 		}
 		given[name] = true
-		ok := true
+		var ok bool
 		switch name {
 		case "id":
 			_, err := strconv.ParseInt(string(v), 10, 64)

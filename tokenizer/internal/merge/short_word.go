@@ -143,5 +143,6 @@ func (m *Merges) AppendShortWord(dst []int32, w *ShortWord) []int32 {
 
 const (
 	laneBits = 5
-	Lanes    = 1 << laneBits // words that are merged in parallel
+	// Lanes is the number of words that are merged in parallel.
+	Lanes = 1 << laneBits
 )

@@ -78,7 +78,7 @@ func (t *nfcTables) lookup(r rune) *nfcChar { return &t.char[t.pages[t.page[r>>8
 // Hangul syllables are composed of a leading consonant, a vowel and optionally a trailing consonant, by arithmetic.
 const (
 	hangulL, hangulV, hangulT, hangulS = 0x1100, 0x1161, 0x11A7, 0xAC00
-	hangulLs, hangulVs, hangulTs       = 19, 21, 28
+	hangulLN, hangulVN, hangulTN       = 19, 21, 28
 )
 
 // normalizer holds the scratch space of one goroutine.
@@ -186,14 +186,14 @@ func (n *normalizer) appendPair(s []byte) bool {
 
 // isHangul reports whether a character, U+1100 or later, is composed or composes by arithmetic.
 func isHangul(r rune) bool {
-	return r < hangulT+hangulTs || r >= hangulS && r < hangulS+hangulLs*hangulVs*hangulTs
+	return r < hangulT+hangulTN || r >= hangulS && r < hangulS+hangulLN*hangulVN*hangulTN
 }
 
 func (n *normalizer) decompose(r rune) {
-	if k := r - hangulS; k >= 0 && k < hangulLs*hangulVs*hangulTs {
-		n.runes = append(n.runes, classedRune{r: hangulL + k/(hangulVs*hangulTs)},
-			classedRune{r: hangulV + k%(hangulVs*hangulTs)/hangulTs})
-		if t := k % hangulTs; t > 0 {
+	if k := r - hangulS; k >= 0 && k < hangulLN*hangulVN*hangulTN {
+		n.runes = append(n.runes, classedRune{r: hangulL + k/(hangulVN*hangulTN)},
+			classedRune{r: hangulV + k%(hangulVN*hangulTN)/hangulTN})
+		if t := k % hangulTN; t > 0 {
 			n.runes = append(n.runes, classedRune{r: hangulT + t})
 		}
 		return
@@ -240,10 +240,10 @@ func (n *normalizer) compose() {
 }
 
 func (n *normalizer) composePair(a, b rune) (rune, bool) {
-	if l, v := a-hangulL, b-hangulV; l >= 0 && l < hangulLs && v >= 0 && v < hangulVs {
-		return hangulS + (l*hangulVs+v)*hangulTs, true
+	if l, v := a-hangulL, b-hangulV; l >= 0 && l < hangulLN && v >= 0 && v < hangulVN {
+		return hangulS + (l*hangulVN+v)*hangulTN, true
 	}
-	if k, t := a-hangulS, b-hangulT; k >= 0 && k < hangulLs*hangulVs*hangulTs && k%hangulTs == 0 && t > 0 && t < hangulTs {
+	if k, t := a-hangulS, b-hangulT; k >= 0 && k < hangulLN*hangulVN*hangulTN && k%hangulTN == 0 && t > 0 && t < hangulTN {
 		return a + t, true
 	}
 	r := n.tables.compose.Rank(uint32(a), uint32(b))

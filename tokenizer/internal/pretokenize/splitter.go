@@ -33,7 +33,8 @@ func newSplitter(list Stages, rule *blockRule) Splitter {
 }
 
 const (
-	BatchSize = 512 // words that are split before they are encoded
+	// BatchSize is the number of words that are split before they are encoded.
+	BatchSize = 512
 	blockSize = 64
 )
 

@@ -6,6 +6,7 @@ import "unicode/utf8"
 // the standard library another version, so this package has its own table.
 type Class uint16
 
+// Classes of characters.
 const (
 	IsLetter   Class = 1 << iota // \p{L}
 	IsNumber                     // \p{N}

@@ -1,3 +1,4 @@
+// Package wordcache encodes the words of a text, with caches of the ids of earlier words.
 package wordcache
 
 import (

@@ -44,9 +44,8 @@ func TestOffHeap_FreedWithOwner(t *testing.T) {
 	if grown := heap() - onHeap; grown > size {
 		t.Errorf("%d bytes are on the heap", grown)
 	}
-	runtime.KeepAlive(owners)
-	owners = nil
-	for range 1000 { // cleanups run concurrently
+	runtime.KeepAlive(owners) // the last use
+	for range 1000 {          // cleanups run concurrently
 		runtime.GC()
 		if virtual(t)-before < size {
 			return
