@@ -4,11 +4,14 @@ import (
 	"io"
 	"testing"
 
+	"loaderd/internal/cli/command"
 	"loaderd/internal/goldentest"
 	"loaderd/internal/manual"
 )
 
 // docs/commands.md equals the help texts of the commands; -update writes it.
 func TestDocs_CommandsPageMatchesHelp(t *testing.T) {
-	goldentest.Compare(t, "../../../docs/commands.md", func(w io.Writer) error { return manual.Markdown(w, NewRootCmd()) })
+	goldentest.Compare(t, "../../../docs/commands.md", func(w io.Writer) error {
+		return manual.Markdown(w, NewRootCmd(), command.FlagUsages)
+	})
 }

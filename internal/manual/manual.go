@@ -12,8 +12,6 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
 	"github.com/spf13/pflag"
-
-	"loaderd/internal/cli/command"
 )
 
 // Maximum widths of lines of flags and of prose.
@@ -22,8 +20,11 @@ const (
 	proseColumns = 150
 )
 
+// FlagUsages lists flags in lines of at most columns characters.
+type FlagUsages func(flags *pflag.FlagSet, columns int) string
+
 // Markdown writes all commands below root, each with its flags and examples, as one page.
-func Markdown(w io.Writer, root *cobra.Command) error {
+func Markdown(w io.Writer, root *cobra.Command, usages FlagUsages) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "# Commands\n\n%s\n\n", prose(root.Long))
 	b.WriteString("`" + root.Name() + " COMMAND --help` prints the same on a terminal.\n\n")
@@ -33,7 +34,7 @@ func Markdown(w io.Writer, root *cobra.Command) error {
 		fmt.Fprintf(&b, "| [%s](#%s) | %s |\n", c.CommandPath(), strings.ReplaceAll(c.CommandPath(), " ", "-"), c.Short)
 	}
 	for _, c := range all {
-		describe(&b, c)
+		describe(&b, c, usages)
 	}
 	_, err := w.Write(b.Bytes())
 	return err
@@ -49,7 +50,7 @@ func below(c *cobra.Command) (all []*cobra.Command) {
 	return all
 }
 
-func describe(b *bytes.Buffer, c *cobra.Command) {
+func describe(b *bytes.Buffer, c *cobra.Command, usages FlagUsages) {
 	fmt.Fprintf(b, "\n## %s\n\n", c.CommandPath())
 	text := c.Long
 	if text == "" {
@@ -64,7 +65,7 @@ func describe(b *bytes.Buffer, c *cobra.Command) {
 	c.InitDefaultHelpFlag()
 	if flags := c.LocalFlags(); visible(flags) {
 		b.WriteString("\n")
-		block(b, "text", unindented(command.FlagUsages(flags, flagColumns)))
+		block(b, "text", unindented(usages(flags, flagColumns)))
 	}
 }
 
