@@ -23,7 +23,7 @@ import pyarrow.flight as fl
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "python" / "src"))
 
-from loaderd.memory import keep_memory  # noqa: E402
+from loaderd import keep_memory  # noqa: E402
 
 
 def values_address(column: pa.Array) -> int:

@@ -32,7 +32,7 @@ from waiting import wait_for
 
 from loaderd import LoaderdError
 from loaderd.torch import StepLoader
-from loaderd.wire import DEFAULT_JOB
+from loaderd._wire import DEFAULT_JOB
 
 TIMEOUT = 90  # seconds for a job
 

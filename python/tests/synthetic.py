@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from loaderd.step import LossRuns, Part, Sources, Step
+from loaderd import Part, Sources, Step
+from loaderd._step import LossRuns
 
 Rows = list[list[list[int]]]
 """Rows of segments of token ids; the rest of the bucket's length is padding."""

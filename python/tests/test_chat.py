@@ -18,8 +18,8 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from loaderd import BadDocument, Chat, documents
-from loaderd.producer.message import Encoder
-from loaderd.producer.splits import Tokenized, split
+from loaderd.producer._message import Encoder
+from loaderd.producer._text_split import Tokenized, split
 
 PLAIN = (
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"

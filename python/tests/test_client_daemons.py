@@ -14,11 +14,11 @@ from waiting import no_thread_is_left
 
 import loaderd
 from loaderd import TLS, Client
-from loaderd.connection import Lost, Silent
-from loaderd.daemons import Daemons
-from loaderd.patience import Patience
+from loaderd._connection import Lost, Silent
+from loaderd._daemons import Daemons
+from loaderd._retry import Patience
 from loaderd.torch import StepLoader
-from loaderd.waits import Waits
+from loaderd._stall_log import Waits
 
 __all__ = ["made"]  # a fixture
 
@@ -145,7 +145,7 @@ def test_a_daemon_that_others_list_is_alive_again(monkeypatch: pytest.MonkeyPatc
     d.answered(b)
     d.learn(listed)
     assert d.settle() is b, "it has just failed"
-    monkeypatch.setattr("loaderd.daemons._REVIVAL", -1.0)
+    monkeypatch.setattr("loaderd._daemons._REVIVAL", -1.0)
     d.learn(listed)
     assert d.settle() is a
     d.learn([listed[1], "grpc://c:1"])

@@ -22,7 +22,7 @@ from waiting import no_thread_is_left, wait_for
 
 import loaderd
 from loaderd import Client
-from loaderd.connection import Connection
+from loaderd._connection import Connection
 
 __all__ = ["big", "made"]  # fixtures
 

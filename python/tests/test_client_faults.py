@@ -20,7 +20,7 @@ from tokenized import SETTINGS, documents, publish_tokens
 from waiting import client_threads, no_thread_is_left, wait_for
 
 import loaderd
-from loaderd import TLS, Client, connection, patience, reading, wire
+from loaderd import TLS, Client, _connection, _retry, _step_stream, _wire
 
 SEED = 20_260_102
 CERTIFICATES = Path(__file__).parent / "certificates"
@@ -157,8 +157,8 @@ def test_hangs_are_noticed(
 ) -> None:
     """The client detects a hang by its pings, and continues once the daemon answers again. The cases are a daemon
     stopped by SIGSTOP and a path that drops all packets, in the middle of a stream and while no step is available."""
-    monkeypatch.setattr(connection, "KEEPALIVE_MS", 10_200)  # the daemon rejects pings more often than every 10 s
-    monkeypatch.setattr(connection, "PING_TIMEOUT_MS", 1_000)
+    monkeypatch.setattr(_connection, "KEEPALIVE_MS", 10_200)  # the daemon rejects pings more often than every 10 s
+    monkeypatch.setattr(_connection, "PING_TIMEOUT_MS", 1_000)
     d, dry = daemon(BIG), daemon({**SETTINGS, "serve.stall_timeout": "60s", "flight.insecure": "true"})
     publish_tokens(d.nats_url, LONG)
 
@@ -200,10 +200,10 @@ def test_hangs_are_noticed(
 
 def test_hangs_that_pings_do_not_find(monkeypatch: pytest.MonkeyPatch, daemon: Callable[..., Daemon]) -> None:
     """Without pings the client probes the daemon itself after a long wait."""
-    monkeypatch.setattr(connection, "KEEPALIVE_MS", 10**9)
-    monkeypatch.setattr(connection, "PING_TIMEOUT_MS", 10**9)
-    monkeypatch.setattr(reading, "PROBE_SECONDS", 0.5)
-    monkeypatch.setattr(reading, "PROBE_ANSWER_SECONDS", 0.5)
+    monkeypatch.setattr(_connection, "KEEPALIVE_MS", 10**9)
+    monkeypatch.setattr(_connection, "PING_TIMEOUT_MS", 10**9)
+    monkeypatch.setattr(_step_stream, "PROBE_SECONDS", 0.5)
+    monkeypatch.setattr(_step_stream, "PROBE_ANSWER_SECONDS", 0.5)
     dry = daemon({**SETTINGS, "serve.stall_timeout": "60s", "flight.insecure": "true"})
     with Proxy(port_of(dry)) as path, Client(path.url, steps=1) as idle, Client(dry.flight_url) as aside:
         waiting = threading.Thread(target=lambda: steps.extend(idle))
@@ -226,16 +226,16 @@ def test_hangs_that_pings_do_not_find(monkeypatch: pytest.MonkeyPatch, daemon: C
 def lost_while_opening(monkeypatch: pytest.MonkeyPatch, big: Daemon) -> Iterator[tuple[Client, Proxy]]:
     """Yields a client that reads, and the path to its daemon. The path drops all packets from the request of the
     first stream on, and no ping detects it."""
-    monkeypatch.setattr(connection, "KEEPALIVE_MS", 10**9)
-    monkeypatch.setattr(connection, "PING_TIMEOUT_MS", 10**9)
-    read = connection.Connection.read
+    monkeypatch.setattr(_connection, "KEEPALIVE_MS", 10**9)
+    monkeypatch.setattr(_connection, "PING_TIMEOUT_MS", 10**9)
+    read = _connection.Connection.read
 
-    def swallowed(self: connection.Connection, ticket: wire.Ticket) -> connection.Opening:
+    def swallowed(self: _connection.Connection, ticket: _wire.Ticket) -> _connection.Opening:
         if not path.swallowed:
             path.swallow.set()
         return read(self, ticket)
 
-    monkeypatch.setattr(connection.Connection, "read", swallowed)
+    monkeypatch.setattr(_connection.Connection, "read", swallowed)
     with Proxy(port_of(big)) as path:
         with Client(path.url, steps=1) as client:
             yield client, path
@@ -245,7 +245,7 @@ def lost_while_opening(monkeypatch: pytest.MonkeyPatch, big: Daemon) -> Iterator
 def test_a_stream_that_does_not_open(
     monkeypatch: pytest.MonkeyPatch, lost_while_opening: tuple[Client, Proxy], undisturbed: Digest
 ) -> None:
-    monkeypatch.setattr(patience, "_ANSWER", 0.5)
+    monkeypatch.setattr(_retry, "_ANSWER", 0.5)
     client, path = lost_while_opening
     with ThreadPoolExecutor() as background:
         steps = background.submit(digest, client)
@@ -269,7 +269,7 @@ def test_close_while_a_stream_does_not_open(lost_while_opening: tuple[Client, Pr
 def test_Connection_ClosesWhileCallsBegin(big: Daemon) -> None:
     """FlightClient.close frees memory that a call of another thread may use."""
     for _ in range(1000):
-        on = connection.Connection(big.flight_url)
+        on = _connection.Connection(big.flight_url)
         with ThreadPoolExecutor(4) as threads:
             calls = [threads.submit(on.info, None, 30) for _ in range(4)]
             time.sleep(random.random() / 1000)

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import pytest
 
-from loaderd.producer import committer as module
-from loaderd.producer.committer import Committer
-from loaderd.producer.errors import PublishError
-from loaderd.producer.message import INPUT, MESSAGE_ID, Message
-from loaderd.producer.repeats import Repeat, tell
-from loaderd.producer.session import Lost, Refused
+from loaderd.producer import _committer as module
+from loaderd.producer._committer import Committer
+from loaderd import PublishError
+from loaderd.producer._message import INPUT, MESSAGE_ID, Message
+from loaderd.producer._duplicates import Repeat, tell
+from loaderd.producer._nats_session import Lost, Refused
 
 
 class Server:

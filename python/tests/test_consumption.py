@@ -13,7 +13,7 @@ from test_waits import reading_on
 from waiting import no_thread_is_left, wait_for
 
 import loaderd
-from loaderd import Client, Prefetcher, consumption
+from loaderd import Client, Prefetcher, _consumption
 from loaderd.torch import StepLoader
 
 LIMIT = 60  # seconds until a wait fails
@@ -22,14 +22,14 @@ LIMIT = 60  # seconds until a wait fails
 @pytest.fixture
 def daemons(made: list[Made], monkeypatch: pytest.MonkeyPatch) -> list[Made]:  # noqa: F811
     """Daemons that receive reports, which are sent every 10 ms."""
-    monkeypatch.setattr(consumption, "REPORT_SECONDS", 0.01)
+    monkeypatch.setattr(_consumption, "REPORT_SECONDS", 0.01)
     return made
 
 
 @pytest.fixture
 def by_count(daemons: list[Made], monkeypatch: pytest.MonkeyPatch) -> Made:
     """A daemon that only gets reports triggered by a number of steps."""
-    monkeypatch.setattr(consumption, "REPORT_SECONDS", 1000.0)
+    monkeypatch.setattr(_consumption, "REPORT_SECONDS", 1000.0)
     return daemons[0]
 
 
@@ -237,7 +237,7 @@ def test_Alerts_LoggedWhileTheTrainerHangs(
         d.receipt = dict
         wait_for(lambda: len(lines()) == 3)
         assert lines()[2] == "resolved: rank 2"
-        monkeypatch.setattr(consumption, "AGAIN_SECONDS", 0.0)
+        monkeypatch.setattr(_consumption, "AGAIN_SECONDS", 0.0)
         d.receipt = lambda: {"alert": ALERT}
         wait_for(lambda: lines().count(LOGGED) > 2)
 

@@ -15,7 +15,7 @@ import pytest
 from jobs import ROOT
 
 import loaderd
-from loaderd.producer.message import Encoder
+from loaderd.producer._message import Encoder
 from loaderd.torch import StepLoader
 
 PAGE = (ROOT / "docs" / "documents.md").read_text(encoding="utf-8")

@@ -10,8 +10,9 @@ import pytest
 
 from loaderd import errors
 from loaderd.errors import LoaderdError, ProtocolError, Unavailable, from_status
-from loaderd.status import Status, decode
-from loaderd.wire import Metadata, RunInfo, Ticket
+from loaderd._grpc_status import Status, decode
+from loaderd import RunInfo
+from loaderd._wire import Metadata, Ticket
 
 ROOT = Path(__file__).resolve().parents[2]
 SEED = 20_260_101

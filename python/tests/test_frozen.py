@@ -23,9 +23,9 @@ from tokenized import SETTINGS, TOKENIZER, documents, publish_tokens
 from loaderd import Client, Step, publish
 from loaderd.errors import LoaderdError, ProtocolError
 from loaderd.frozen import Frozen
-from loaderd.step import Sources
-from loaderd.torch.batch import FIELDS, OF_SOURCES, Form, make_batch
-from loaderd.torch.buffers import Buffers
+from loaderd import Sources
+from loaderd.torch._batch import FIELDS, OF_SOURCES, Form, make_batch
+from loaderd.torch._buffers import Buffers
 
 FORMATS = ["arrow", "parquet", "npy", "mds"]
 ASKED: dict[str, Any] = {"documents": True, "weights": True, "columns": NAMES}

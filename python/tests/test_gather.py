@@ -17,8 +17,8 @@ from tokenized import SETTINGS, TOKENIZER, documents, publish_tokens
 
 import loaderd
 from loaderd import BadDocument, DocumentTooLarge, InputChanged, Publisher, apublish, publish
-from loaderd.producer.gather import MOST_BYTES
-from loaderd.producer.message import Encoder
+from loaderd.producer._gather import MOST_BYTES
+from loaderd.producer._message import Encoder
 
 END = SETTINGS["tokenizer.end"]
 SEVERAL = {**SETTINGS, "documents.multiple_per_message": True}

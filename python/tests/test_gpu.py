@@ -13,8 +13,8 @@ from tokenized import SETTINGS, documents, publish_tokens
 from torch.nn import functional as F
 
 from loaderd import Client
-from loaderd.torch import StepLoader, device
-from loaderd.torch.device import to_device
+from loaderd.torch import StepLoader, _device
+from loaderd.torch._device import to_device
 from loaderd.torch.masks import block_mask, dense_mask, document_mask_mod, varlen
 
 flex = pytest.importorskip("torch.nn.attention.flex_attention")
@@ -73,13 +73,13 @@ def test_a_device_that_is_behind_sees_every_batch_whole(sealed, on_host):
 
 def test_copies_that_are_late_are_waited_for(sealed, on_host, monkeypatch):
     """Only the device waits for late copies, and the host's memory is not reused before they are done."""
-    move = device.to_device
+    move = _device.to_device
 
     def late(*args, **options):
         torch.cuda._sleep(LATE)
         return move(*args, **options)
 
-    monkeypatch.setattr(device, "to_device", late)
+    monkeypatch.setattr(_device, "to_device", late)
     with StepLoader(sealed.flight_url, device="cuda") as loader:
         seen = [copied(batch) for batch in loader]
     for got, want in zip(seen, on_host, strict=True):

@@ -8,7 +8,7 @@ from tokenized import SETTINGS, documents, publish_tokens
 
 import loaderd
 from loaderd.torch import StepLoader
-from loaderd.wire import RunLength
+from loaderd import RunLength
 
 SHORT = {**SETTINGS, "packing.pool": 16, "packing.max_age": 64, "shuffle.window": 8, "serve.ahead": 2, "serve.forecast": "1s"}
 MIXED = {**SHORT, "sources.code.weight": 1, "sources.web.weight": 3, "sources.web.epochs": 2}

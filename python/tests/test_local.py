@@ -19,7 +19,7 @@ from test_client_protocol import INFO
 from tokenized import SETTINGS, documents, publish_tokens
 
 import loaderd
-from loaderd.local import local_caller
+from loaderd._local_auth import local_caller
 
 READ = "import loaderd, sys\nwith loaderd.Client(sys.argv[1]) as client:\n    print(next(client).index)"
 

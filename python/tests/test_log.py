@@ -11,7 +11,7 @@ from waiting import wait_for
 import loaderd
 from loaderd.torch import StepLoader
 from loaderd.torch.log import Log, writer
-from loaderd.torch.seen import Seen
+from loaderd.torch._counts import Seen
 
 SHORT = {**SETTINGS, "packing.pool": 16, "packing.max_age": 64, "shuffle.window": 8, "serve.ahead": 2}
 MIXED = {**SHORT, "sources.code.weight": 1, "sources.web.weight": 3}

@@ -11,7 +11,7 @@ import pytest
 from tokenized import TOKENIZER
 
 from loaderd import BadDocument, documents
-from loaderd.producer.message import Encoder, Message
+from loaderd.producer._message import Encoder, Message
 
 JSON = "application/json"
 

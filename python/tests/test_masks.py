@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 from loaderd import Client, publish
 from loaderd.torch import StepLoader
-from loaderd.torch.batch import FIELDS, Form, make_batch
-from loaderd.torch.buffers import Buffers
+from loaderd.torch._batch import FIELDS, Form, make_batch
+from loaderd.torch._buffers import Buffers
 from loaderd.torch.masks import block_mask, dense_mask, document_mask_mod, varlen
 
 try:

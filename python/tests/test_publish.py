@@ -34,11 +34,11 @@ from loaderd import (
     TLS, BadDocument, Client, ClosedClient, DocumentTooLarge, ForkedClient, InputChanged, NoStream, NotAccepted, NotPermitted, Publisher,
     PublishError, RunIntake, Unreachable, apublish, documents, publish,
 )  # fmt: skip
-from loaderd.producer import advice
-from loaderd.producer.audience import Audience, Intake, find_audience
-from loaderd.producer.login import find_login
-from loaderd.producer.message import Encoder
-from loaderd.producer.session import Access, Session
+from loaderd.producer import _run_checks
+from loaderd.producer._stream_readers import Audience, Intake, find_audience
+from loaderd.producer._nats_auth import find_login
+from loaderd.producer._message import Encoder
+from loaderd.producer._nats_session import Access, Session
 
 ROOT = Path(__file__).resolve().parents[2]
 END = SETTINGS["tokenizer.end"]
@@ -392,7 +392,7 @@ def test_documents_that_the_run_would_reject_are_refused(daemon):
 
 
 def test_what_the_run_skips_is_reported(daemon, caplog, monkeypatch):
-    monkeypatch.setattr(advice, "QUIET_SECONDS", 60)  # however slowly the run reads
+    monkeypatch.setattr(_run_checks, "QUIET_SECONDS", 60)  # however slowly the run reads
     d = daemon(SETTINGS)
     reported(d)
     options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER, "report": 60}
@@ -799,7 +799,7 @@ def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkey
             publish(["text"], url, source="py", patience=0, on_wait=reasons.append)
         assert not reasons
         with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
-            patch.setattr("loaderd.producer.line.ABSENT_CLUSTER_SECONDS", 60.0)  # on a slow machine the stream is created long after the leader is elected
+            patch.setattr("loaderd.producer._pipeline.ABSENT_CLUSTER_SECONDS", 60.0)  # on a slow machine the stream is created long after the leader is elected
             done = publish(["text"], url, source="py", name="input", on_wait=on_wait)
         made[0].result()
         assert done.documents == 1 and "has no leader" in reasons[0] and reasons[-1] == ""

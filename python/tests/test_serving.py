@@ -13,7 +13,7 @@ import waiting
 from numpy.typing import NDArray
 
 import loaderd
-from loaderd.serving import find_program, flags
+from loaderd._serve import find_program, flags
 
 SMALL = {"steps.rows": 2, "packing": {"buckets": [64]}, "serve": {"release": "keep"}}
 TEXTS = [f"Document {n} is about {'things ' * (n % 7 + 1)}" for n in range(40)]

@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from loaderd.producer import session as module
-from loaderd.producer.session import Access, Lost, Session
+from loaderd.producer import _nats_session as module
+from loaderd.producer._nats_session import Access, Lost, Session
 
 
 class Cluster(Session):

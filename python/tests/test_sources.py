@@ -14,9 +14,10 @@ from test_step import metadata, record
 from tokenized import SETTINGS, documents, publish_tokens
 
 import loaderd
-from loaderd.step import part_of, step_of
+from loaderd._step import part_of, step_of
 from loaderd.torch import StepLoader, losses
-from loaderd.wire import Metadata, MixtureChange, SourceCount
+from loaderd import MixtureChange, SourceCount
+from loaderd._wire import Metadata
 
 MIXED = {
     **SETTINGS,

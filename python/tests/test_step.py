@@ -10,8 +10,9 @@ import pyarrow as pa
 import pytest
 
 from loaderd import ProtocolError, Step, TooManySegments
-from loaderd.step import Part, _are_ends, check_ids, part_of, step_of
-from loaderd.wire import Metadata
+from loaderd import Part
+from loaderd._step import _are_ends, check_ids, part_of, step_of
+from loaderd._wire import Metadata
 
 PAD = 3
 PIECE = pa.struct([("sequence", pa.uint64()), ("start", pa.int32()), ("length", pa.int32())])

@@ -7,8 +7,8 @@ import pytest
 import torch
 from synthetic import assert_same, obvious_batch, random_masks, random_rows, random_weights, step_of_rows
 
-from loaderd.torch.batch import FIELDS, Form, make_batch
-from loaderd.torch.buffers import Buffers
+from loaderd.torch._batch import FIELDS, Form, make_batch
+from loaderd.torch._buffers import Buffers
 
 
 def form(**changes):

@@ -10,7 +10,7 @@ import pytest
 import torch
 from scale import share
 
-from loaderd.torch.buffers import Buffers
+from loaderd.torch._buffers import Buffers
 
 SHAPE = (4, 64, torch.int64)
 BYTES = 4 * 64 * 8

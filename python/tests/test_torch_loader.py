@@ -39,9 +39,9 @@ from loaderd import (
     WorldMismatch,
 )
 from loaderd.torch import StepLoader
-from loaderd.torch.batch import FIELDS, Form, make_batch
-from loaderd.torch.buffers import Buffers
-from loaderd.torch.state import check_state, make_state
+from loaderd.torch._batch import FIELDS, Form, make_batch
+from loaderd.torch._buffers import Buffers
+from loaderd.torch._state import check_state, make_state
 
 END = VOCABULARY - 1
 TOKENS = documents(900)
@@ -407,7 +407,7 @@ def test_a_batch_that_does_not_get_to_its_device_comes_again(sealed, batches, mo
     with StepLoader(sealed.flight_url) as loader:
         next(loader)
         with monkeypatch.context() as broken, pytest.raises(ZeroDivisionError):
-            broken.setattr("loaderd.torch.device.Mover.receive", lambda *_: 1 // 0)
+            broken.setattr("loaderd.torch._device.Mover.receive", lambda *_: 1 // 0)
             next(loader)
         assert loader.step == 1
         assert digest(next(loader)) == digest(batches[1])

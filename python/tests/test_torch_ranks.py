@@ -9,7 +9,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from loaderd.torch import StepLoader
-from loaderd.torch.ranks import find_place
+from loaderd.torch._ranks import find_place
 
 
 @pytest.fixture

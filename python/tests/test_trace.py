@@ -14,8 +14,8 @@ from tokenized import SETTINGS, TOKENIZER
 from tokenized import documents as made_up
 
 from loaderd import Client, publish
-from loaderd.producer.message import Encoder
-from loaderd.producer.trace import traceparent
+from loaderd.producer._message import Encoder
+from loaderd.producer._trace import traceparent
 
 
 def span(trace: int, sampled: bool = True) -> ModuleType:

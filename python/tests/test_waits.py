@@ -16,16 +16,16 @@ from tokenized import SETTINGS, documents, publish_tokens
 from waiting import wait_for
 
 import loaderd
-from loaderd import Client, Prefetcher, reading, waits
+from loaderd import Client, Prefetcher, _stall_log, _step_stream
 from loaderd.torch import StepLoader
 
 
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Waits count after 50 ms, and the same reason is logged again after 300 ms."""
-    monkeypatch.setattr(waits, "TELL_SECONDS", 0.05)
-    monkeypatch.setattr(waits, "AGAIN_SECONDS", 0.3)
-    monkeypatch.setattr(reading, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(_stall_log, "TELL_SECONDS", 0.05)
+    monkeypatch.setattr(_stall_log, "AGAIN_SECONDS", 0.3)
+    monkeypatch.setattr(_step_stream, "LOOK_SECONDS", 0.01)
     caplog.set_level(logging.INFO, logger="loaderd")
 
 

@@ -13,7 +13,7 @@ import time
 import numpy as np
 import torch
 
-from loaderd.client import Client
+from loaderd import Client
 from loaderd.torch import StepLoader
 
 

@@ -8,8 +8,8 @@ within a `with` block.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from loaderd.client import Client
-from loaderd.connection import TLS
+from loaderd._client import Client
+from loaderd._connection import TLS
 from loaderd.errors import (
     BadTicket,
     BadToken,
@@ -54,12 +54,12 @@ from loaderd.errors import (
     Unsupported,
     WorldMismatch,
 )
-from loaderd.memory import keep_memory
-from loaderd.prefetch import Prefetcher
-from loaderd.reading import StepStream
-from loaderd.serving import NoDaemon, Served, serve
-from loaderd.step import Part, Sources, Step
-from loaderd.wire import MixtureChange, RunInfo, RunLength, RunStatus, SourceCount
+from loaderd._allocator import keep_memory
+from loaderd._prefetch import Prefetcher
+from loaderd._step_stream import StepStream
+from loaderd._serve import NoDaemon, Served, serve
+from loaderd._step import Part, Sources, Step
+from loaderd._wire import MixtureChange, RunInfo, RunLength, RunStatus, SourceCount
 
 if TYPE_CHECKING:
     from loaderd.producer import (

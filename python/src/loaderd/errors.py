@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from loaderd.status import Status
+from loaderd._grpc_status import Status
 
 
 class LoaderdError(Exception):

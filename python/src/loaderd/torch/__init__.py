@@ -14,6 +14,6 @@ except ModuleNotFoundError as error:
         name="torch",
     ) from None
 
-from loaderd.torch.loader import StepLoader
+from loaderd.torch._loader import StepLoader
 
 __all__ = ["StepLoader"]

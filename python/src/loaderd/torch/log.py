@@ -17,8 +17,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from loaderd.torch.loader import StepLoader
-from loaderd.torch.seen import Seen
+from loaderd.torch._loader import StepLoader
+from loaderd.torch._counts import Seen
 
 Write = Callable[[dict[str, float], int], object]
 """Receives the metrics by name, and their step."""

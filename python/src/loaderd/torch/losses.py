@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from loaderd.torch.batch import IGNORED
+from loaderd.torch._batch import IGNORED
 
 
 def by_source(losses: torch.Tensor, batch: Mapping[str, Any], count: int | None = None) -> torch.Tensor:

@@ -1,0 +1,402 @@
+"""The client: a run's steps as numpy arrays, and the actions that a trainer requests."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+import weakref
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+from loaderd._connection import TLS, attended, interruptible
+from loaderd._daemons import Daemons, URLs
+from loaderd.errors import ClosedClient, Forbidden, LoaderdError, ProtocolError
+from loaderd._empty_pass import Passes
+from loaderd._retry import Patience
+from loaderd._prefetch import Prefetcher
+from loaderd._step_stream import NEAR_PROBE_SECONDS, StepStream
+from loaderd._step import Step
+from loaderd._stall_log import Waits
+from loaderd._wire import DEFAULT_JOB, RunInfo, RunStatus
+
+MAX_WEIGHT = 1e9  # of a source
+
+T = TypeVar("T")
+
+
+class Client(Iterator[Step]):
+    """Iterates over the steps of one data-parallel rank.
+
+        with Client("grpc://127.0.0.1:8815", rank=0, world=8, step=resume_at) as client:
+            for step in client:
+                train(step.input_ids, step.segment_ids())
+                client.commit(step.index + 1)        # once a checkpoint covers it
+
+    Steps are returned in order, each once. The client waits through lost connections, restarts of the daemon and
+    temporary causes (`Unavailable`). In a run of several daemons it fails over to another daemon. A thread
+    prefetches steps. After an exception `next()` may be called again and continues with the same step. The client
+    connects on the first call. It must be used in the process that created it."""
+
+    def __init__(
+        self,
+        url: URLs,
+        *,
+        run: str | None = None,
+        rank: int = 0,
+        world: int = 1,
+        step: int = 0,
+        steps: int | None = None,
+        fingerprint: str | None = None,
+        run_id: str | None = None,
+        documents: bool = False,
+        sources: bool | None = False,
+        weights: bool = False,
+        columns: Sequence[str] = (),
+        job: str = DEFAULT_JOB,
+        peer: int = 0,
+        token: str | None = None,
+        tls: TLS | None = None,
+        patience: float = 300.0,
+        connect_timeout: float = 60.0,
+        prefetch: int = 2,
+    ) -> None:
+        """Creates a client of the daemon at `url`, grpc://host:port or grpc+tls://host:port. For a run of several
+        daemons `url` has some or all addresses, as a sequence or separated by commas. The client learns the other
+        addresses from any daemon.
+
+        `run`, `fingerprint` and `run_id`, when given, must be those of the daemon's run; otherwise RunMismatch,
+        PlanMismatch or RunReplaced is raised. A run that was deleted and created again has another id. Omitted
+        values are fixed by the first run that the client finds. The client reads `steps` steps starting at `step`,
+        all by default, and of each step the rows of `rank` of `world`. `job` names the job of these ranks. Jobs that
+        read the same run do not wait for each other. `peer` distinguishes processes that read as the same rank, such
+        as those of tensor parallelism. Without it the second process gets DuplicateRank. `documents` requests
+        `Step.sources`. `sources` requests these with the numbers of their sources (None: if the run has several).
+        `weights` requests the loss weight of each piece. `columns` requests additional columns of the documents
+        (`Step.column`, `Step.values`; BadTicket for a column that the run lacks). `token` is the daemon's bearer
+        token. On the daemon's machine its user needs none. Without a token the client finds the daemon's data folder
+        as LOADERD_STREAM__DIR, or as ./loaderd-data, and signs its calls with the token in it. It does not send that
+        token. `prefetch` steps are read ahead.
+
+        `patience`: seconds without a step after which the cause is raised. Set it below the timeout of the trainer's
+        collectives, so that the rank reports why it waits. `connect_timeout`: seconds without any answer after which
+        Unreachable is raised."""
+        if not 0 <= rank < world:
+            raise ValueError(f"rank {rank} of {world}: want a rank from 0 to world - 1")
+        if peer < 0:
+            raise ValueError(f"peer {peer}: want 0 or more")
+        if step < 0 or (steps is not None and steps < 0):
+            raise ValueError(f"step {step}, steps {steps}: want 0 or more")
+        if prefetch < 1:
+            raise ValueError(f"prefetch {prefetch}: want at least 1 step")
+        self.rank, self.world, self.peer = rank, world, peer
+        self._session = uuid.uuid4().hex
+        self._run, self._fingerprint, self._documents = run, fingerprint, documents
+        self._run_id, self._sources, self._weights, self._columns = run_id, sources, weights, tuple(columns)
+        self._patience, self._connect_timeout, self._prefetch = patience, connect_timeout, prefetch
+        self._next, self._end = step, None if steps is None else step + steps
+        self._job = job
+        self._first: int | None = None  # the first step that this client reads
+        self._latest: weakref.ref[StepStream] | None = None
+        self._daemons = Daemons(url, rank=rank, token=token, tls=tls)
+        self._stream: StepStream | None = None
+        self._reader: Prefetcher[Step] | None = None
+        self._passes = Passes()
+        self._stop = threading.Event()
+
+    @property
+    def next_step(self) -> int:
+        """Index of the step that `next()` returns."""
+        return self._next
+
+    def __iter__(self) -> Client:
+        self._passes.begun()
+        return self
+
+    def __next__(self) -> Step:
+        while True:
+            reader = self._reader
+            if reader is None:
+                self._stream = self.stream(self._next)
+                reader = self._reader = Prefetcher(self._stream, self._prefetch)
+            try:
+                step = next(reader)
+            except StopIteration:
+                self._passes.ended(self._stream.run if self._stream else self._run, self._next, self._end)
+                raise
+            except Exception:
+                self._rewind()
+                if reader.stale:  # the patience ended while the caller was not waiting
+                    continue
+                raise
+            if step.index == self._next:
+                self._next += 1
+                self._passes.yielded()
+                return step
+            self._rewind()  # an interrupt dropped a step between the queue and the caller
+
+    def stream(self, step: int | None = None, *, masks: bool = True) -> StepStream:
+        """Returns a separate reader without a thread, starting at `step` (`next_step` by default), for callers with
+        their own prefetching. Without `masks` the reader does not request which tokens have a loss; `Step.loss_mask`
+        and `Step.labels` are then invalid for its steps."""
+        self._check_open()
+        begins = self._next if step is None else step
+        self._first = begins if self._first is None else min(self._first, begins)
+        stream = StepStream(
+            self._daemons,
+            rank=self.rank,
+            world=self.world,
+            step=begins,
+            steps=None if self._end is None else max(0, self._end - begins),
+            run=self._run,
+            fingerprint=self._fingerprint,
+            run_id=self._run_id,
+            documents=self._documents,
+            sources=self._sources,
+            weights=self._weights,
+            masks=masks,
+            columns=self._columns,
+            job=self._job,
+            peer=self.peer,
+            session=self._session,
+            first=self._first,
+            patience=self._patience,
+            connect_timeout=self._connect_timeout,
+        )
+        self._latest = weakref.ref(stream)
+        return stream
+
+    def info(self) -> RunInfo:
+        """Returns the current description of the run. The first answer fixes run, fingerprint and id for this
+        client."""
+        self._adopt()
+        info = self._retried(self._described)
+        self._keep_to(info)
+        return info
+
+    def keep_to_id(self, run_id: str | None) -> None:
+        """Makes the client refuse any run but the one with this id. None accepts the first run that it finds. Open
+        streams are not affected."""
+        self._run_id = run_id
+
+    def commit(self, step: int, job: str | None = None) -> int:
+        """Commits for the job: its durable checkpoint covers all steps before `step`. Returns the smallest
+        committed step of all committing jobs. The job is the client's job unless it is given. A client without a job
+        commits for the job "trainer", or for the caller's own job where the daemon authenticates callers by
+        name.
+
+        A commit permits the daemon to release documents that no later step needs. Commit when the checkpoint is on
+        disk, not when writing it starts. Raises Forbidden for steps that were not sent to any job of the caller,
+        unless its role is operate."""
+        try:
+            return self._number("commit", "committed", step=step, **self._commit_job(job))
+        except Forbidden as error:
+            if "sent" not in error.facts or not self._report(step):
+                raise
+        return self._number("commit", "committed", step=step, **self._commit_job(job))
+
+    def _commit_job(self, job: str | None) -> dict[str, str]:
+        named = job if job is not None or self._job == DEFAULT_JOB else self._job
+        return {} if named is None else {"job": named}
+
+    def _report(self, taken: int) -> bool:
+        """Reports that the trainer has taken the steps before `taken`, if it has. A daemon that was started after
+        these steps were sent needs this report to accept a commit. Returns whether a report was sent."""
+        stream = self._latest() if self._latest is not None else None
+        body = stream.report_of(taken) if stream is not None else None
+        if body is None:
+            return False
+        self._one("consumed", **body)
+        return True
+
+    def leave(self, job: str | None = None) -> int:
+        """Declares that the job no longer stores checkpoints. Returns the smallest committed step of the
+        remaining committing jobs."""
+        return self._number("leave", "committed", **self._commit_job(job))
+
+    def checkpoint(self) -> int:
+        """Makes the daemon store its planner's state now; returns the step of that state."""
+        return self._number("checkpoint", "step")
+
+    def stats(self) -> dict[str, Any]:
+        """Returns counts and levels of the run."""
+        return self._one("stats")
+
+    def status(self) -> RunStatus:
+        """Returns the run's status: a sentence, what to do, and all figures of the live page. Every daemon of the
+        run returns the same."""
+        return RunStatus.decode(self._one("status"))
+
+    def ledger(self, step: int, documents: bool = False) -> dict[str, Any]:
+        """Returns the content of a step: `bucket`, `cursor` (the last document that the planner had taken) and
+        `rows`, each a list of pieces {"sequence", "start", "length"}. With `documents` the result also has the
+        origin of the documents, ordered by sequence, and "loss_tokens" of each piece. A piece of a message with
+        several documents then has its document's "index", "start_within" (`start` counts the tokens of the message)
+        and, where present, "id", "weight" and "meta". Pieces and documents also have their "source"."""
+        pages = self._results("ledger", step=step, documents=documents)
+        if not pages:
+            raise ProtocolError("no result of ledger")
+        whole = {k: v for k, v in pages[0].items() if k not in ("first", "total")}
+        whole["rows"] = [row for page in pages for row in page["rows"]]
+        if documents:
+            found = {(d.get("source", ""), d["sequence"]): d for page in pages for d in page.get("documents") or []}
+            whole["documents"] = [found[k] for k in sorted(found)]
+        return whole
+
+    def find(self, *, sequence: int | None = None, id: str | None = None, source: str | None = None) -> list[dict[str, Any]]:
+        """Returns the rows that hold a part of a document, named by its sequence or its id: {"step", "bucket",
+        "row", "pieces"}. Pieces are as those of `ledger` with documents. For a message with several documents, a
+        document's id selects the pieces of that document; a sequence selects those of all its documents. In a run
+        with several sources a sequence requires its `source`. An id is searched in all sources, or in `source`."""
+        named = {"sequence": sequence, "id": id, "source": source}
+        return self._results("find", **{k: v for k, v in named.items() if v is not None})
+
+    def measure(self) -> None:
+        """Makes the leader count how many steps the run will have, and returns immediately. `info().length` reports
+        the progress, then the number. Every remaining document is read and tokenized an additional time, in parallel
+        with the run. Raises BadTicket while a source is not sealed, and for a run without an end. Requires the role
+        train."""
+        self._one("measure")
+
+    def mix(
+        self,
+        weights: Mapping[str, float] | None = None,
+        *,
+        add: Mapping[str, Mapping[str, Any]] | None = None,
+        remove: Sequence[str] = (),
+        decided: int | None = None,
+        dry_run: bool = False,
+    ) -> dict[str, Any]:
+        """Changes the mixture of sources, effective from the next planned document. Returns "step", the first step
+        that can differ, and "target", the share of tokens that each source is to have. Without a change the current
+        mixture is returned (docs/wire.md).
+
+        `weights` are relative to each other. A source that they omit keeps the share that is in force where the plan
+        records the change, after all earlier changes, as its weight. `add` has configurations of new sources,
+        `remove` names of sources to remove. `decided` is the number of steps that the caller had seen when it
+        decided. It makes the change idempotent: the plan has at most one change per number. If the plan already has
+        one for `decided`, it stays unchanged, "step" and "target" are those of the existing change, and "again" is
+        true. So a trainer that is killed and resumed can safely repeat its request. `dry_run` changes nothing.
+        Raises BadTicket for an impossible mixture. Raises Forbidden for a caller without the role operate, or train
+        where the daemon has flight.train_may_mix. Raises ValueError for a weight that is not a number from 0 to 1e9."""
+        body: dict[str, Any] = {}
+        if weights:
+            body["weights"] = {k: _weight(k, v) for k, v in weights.items()}
+        if add:
+            for name, source in add.items():
+                if "weight" in source:
+                    _weight(name, source["weight"])
+            body["add"] = add
+        if remove:
+            body["remove"] = list(remove)
+        if dry_run:
+            body["dry_run"] = True
+        if decided is not None:
+            body["decided"] = decided
+        elif body and not dry_run:  # the request id makes a retry after a lost answer idempotent
+            body["request_id"] = uuid.uuid4().hex
+        return self._one("mix", **body)
+
+    def seal(self, source: str | None = None) -> int:
+        """Seals the document stream at its current last document, and returns that document's sequence. The run ends
+        once that document is packed. In a run with several sources it seals `source`, or all sources without it."""
+        return self._number("seal", "sequence", **({} if source is None else {"source": source}))
+
+    def flush(self) -> int:
+        """Packs everything pending up to the document whose sequence is returned; then the run continues."""
+        return self._number("flush", "sequence")
+
+    def close(self) -> None:
+        """Ends reading and waits for the thread. May be called from any thread, and more than once."""
+        self._stop.set()
+        self._rewind()
+        self._daemons.close()
+
+    def __enter__(self) -> Client:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _rewind(self) -> None:
+        reader, self._reader = self._reader, None
+        if reader is not None:
+            if self._stream is not None and not self._stop.is_set():
+                self._stream.suspend()
+            reader.close()
+        self._adopt()
+
+    def _adopt(self) -> None:
+        """Fixes run, fingerprint and id to those that the stream found."""
+        if self._stream is not None:
+            self._run = self._run or self._stream.run
+            self._fingerprint = self._fingerprint or self._stream.fingerprint
+            self._run_id = self._run_id or self._stream.run_id
+
+    def _keep_to(self, info: RunInfo) -> None:
+        self._run, self._fingerprint = info.name, info.fingerprint
+        self._run_id = self._run_id or info.run_id or None
+
+    def _check_open(self) -> None:
+        self._daemons.check_fork()
+        if self._stop.is_set():
+            raise ClosedClient("the client is closed")
+
+    def _number(self, action: str, key: str, **body: Any) -> int:
+        value = self._one(action, **body).get(key)
+        if type(value) is not int:
+            raise ProtocolError(f"result of {action}: {key} is {value!r}")
+        return value
+
+    def _one(self, action: str, **body: Any) -> dict[str, Any]:
+        results = self._results(action, **body)
+        if len(results) != 1:
+            raise ProtocolError(f"{len(results)} results of {action}, want 1")
+        return results[0]
+
+    def _results(self, action: str, **body: Any) -> list[dict[str, Any]]:
+        self._adopt()
+        return self._retried(lambda attempts: self._act(attempts, action, body))
+
+    def _act(self, attempts: Patience, action: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+        connection = attempts.on or attempts.turn()
+        another = connection.run_id and self._run_id and connection.run_id != self._run_id
+        if self._fingerprint is None or connection.plan != self._fingerprint or another:  # do not act on another plan
+            self._keep_to(self._described(attempts))
+        body = {"run": self._run, "run_id": self._run_id} | body
+        if not self._daemons.several:
+            return connection.act(action, body, attempts.left())
+        return attended(
+            lambda: connection.act(action, body, attempts.left()),
+            lambda: connection.ping(attempts.answer()),
+            NEAR_PROBE_SECONDS,
+        )
+
+    def _described(self, attempts: Patience) -> RunInfo:
+        return attempts.described(self._run, self._fingerprint, self._run_id)
+
+    def _retried(self, call: Callable[[Patience], T]) -> T:
+        self._check_open()
+        waits, what = Waits(), f"answer from {self._daemons.url}"
+        attempts = Patience(self._daemons, self._patience, self._connect_timeout, self._stop, waits, what)
+
+        def attempt() -> T:
+            attempts.turn()
+            return call(attempts)
+
+        with waits:
+            while True:
+                try:
+                    result = interruptible(attempt)
+                    break
+                except LoaderdError as error:
+                    attempts.failed(error)
+        attempts.succeeded()
+        return result
+
+
+def _weight(source: str, value: Any) -> float:
+    """Checks a weight of a source. Other values have no JSON form, or the daemon rejects them."""
+    weight = float(value)
+    if not 0 <= weight <= MAX_WEIGHT:
+        raise ValueError(f"weight {weight} of source {source}: want a number from 0 to 1e9")
+    return weight

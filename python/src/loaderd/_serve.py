@@ -1,0 +1,320 @@
+"""A private daemon for the duration of a block: for notebooks, tests and trainers on one machine."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import IO, TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from loaderd._client import Client
+from loaderd.errors import LoaderdError
+from loaderd._local_auth import FLIGHT_TOKEN, read_token, sign
+
+if TYPE_CHECKING:
+    from loaderd.producer._message import Document
+
+_LOG = "daemon.log"
+_POLL_SECONDS = 0.02
+
+
+class NoDaemon(LoaderdError):
+    """The daemon of `serve` could not be started, ended unexpectedly, or did not stop and was killed. The message
+    has the last lines of its log."""
+
+    reason = "NO_DAEMON"
+
+
+class Served(str):
+    """The address of a daemon's Flight server, as a string that Client and StepLoader accept, with the daemon's
+    other addresses as attributes."""
+
+    nats: str
+    """Where documents are published, with the producer's token: loaderd.publish(documents, url.nats, source=...)."""
+    http: str
+    """The address of the HTTP server, with the live page, its JSON and metrics."""
+    folder: Path
+    """The daemon's data, and daemon.log. Clients find the daemon's token there. Clients of a process that has the
+    URL as a plain string need the folder in LOADERD_STREAM__DIR."""
+    token: str | None
+    """The daemon's token, for other clients of Flight and HTTP: the header authorization: Bearer TOKEN. None if the
+    settings have identities, a token file or flight.insecure."""
+
+    @property
+    def page(self) -> str:
+        """A new link per access, which opens the live page once, within ten minutes."""
+        if self.token is None:
+            return self.http
+        return f"{self.http}/#login={sign(self.token, 'page', urlsplit(self.http).netloc, time.time())}"
+
+
+def serve(
+    documents: Iterable[Document] | None = None,
+    *,
+    tokenizer: object = None,
+    folder: str | os.PathLike[str] | None = None,
+    source: str = "documents",
+    seal: bool | None = None,
+    settings: Mapping[str, object] | None = None,
+    config: str | os.PathLike[str] | None = None,
+    publish: Mapping[str, Any] | None = None,
+    program: str | os.PathLike[str] | None = None,
+    start_timeout: float = 60.0,
+    stop_timeout: float = 60.0,
+) -> Serving:
+    """Runs a daemon, with an embedded NATS server and on free ports of loopback, for the duration of a `with` block.
+
+        with loaderd.serve(["some text", "another text"], tokenizer="gpt2", settings={"steps.rows": 8}) as url:
+            for batch in loaderd.torch.StepLoader(url):
+                ...
+
+    `documents`, of the types that `loaderd.publish` accepts, are published as `source` before the block begins. Then
+    the run is sealed, so that it packs all of them and ends; `seal=False` leaves it open for more. `publish` has
+    options of loaderd.publish, such as `{"chat": tokenizer}`. `tokenizer` is a name (gpt2, cl100k_base, o200k_base,
+    none), the path of a file, a `tokenizers.Tokenizer` or a fast tokenizer of transformers; None leaves it to the
+    settings.
+
+    `settings` are the daemon's, by name: {"steps.rows": 8, "packing": {"buckets": [1024, 2048]}}; `config` is a file
+    of them. LOADERD_ settings of the environment are ignored. With a `folder` the run's data stay there. Another
+    `serve` of that folder with the same settings continues the run: documents of `source` that it has are not
+    published again. Without a `folder` all data are deleted at the end of the block. The daemon also ends when this
+    process ends, for any reason. Its log is daemon.log of the folder.
+
+    `program` is the daemon's executable; by default LOADERD_BIN, the one that a wheel has installed, or the one on
+    the PATH. Raises NoDaemon if no program is found, or the daemon does not start within `start_timeout` seconds.
+    Also raises it at the end of the block, if the daemon has ended unexpectedly, or is killed because it does not
+    stop within `stop_timeout` seconds.
+
+    Processes that are forked within the block (workers of a DataLoader, a Pool) may outlive it: the daemon belongs
+    to the process that called `serve`.
+    """
+    return Serving(
+        documents, tokenizer, folder, source, documents is not None if seal is None else seal, settings or {}, config, publish or {}, program,
+        start_timeout, stop_timeout,
+    )  # fmt: skip
+
+
+class Serving:
+    """The context manager that `serve` returns, to be entered once."""
+
+    def __init__(
+        self,
+        documents: Iterable[Document] | None,
+        tokenizer: object,
+        folder: str | os.PathLike[str] | None,
+        source: str,
+        seal: bool,
+        settings: Mapping[str, object],
+        config: str | os.PathLike[str] | None,
+        publish: Mapping[str, Any],
+        program: str | os.PathLike[str] | None,
+        start_timeout: float,
+        stop_timeout: float,
+    ) -> None:
+        self._documents, self._source, self._seal, self._publish = documents, source, seal, publish
+        self._tokenizer, self._settings, self._config = tokenizer, settings, config
+        self._given, self._program = folder, program
+        self._start_timeout, self._stop_timeout = start_timeout, stop_timeout
+        self._cleanup = contextlib.ExitStack()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._owner = os.getpid()
+        self._log = Path()
+        self._said = ""
+
+    def __enter__(self) -> Served:
+        if self._process is not None:
+            raise RuntimeError("this daemon was already started: call loaderd.serve again")
+        program = find_program(self._program)
+        try:
+            served = self._start(program)
+            if self._documents is not None:
+                self._fill(served, self._documents)
+            if self._seal:
+                with Client(served) as client:
+                    client.seal()
+            return served
+        except BaseException:
+            self._end()
+            raise
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        if os.getpid() != self._owner:  # a forked child that leaves the block
+            return
+        assert self._process is not None
+        earlier = self._process.poll() is not None
+        stopped = self._end()
+        if error is None and not stopped:
+            raise NoDaemon(f"the daemon did not stop within {self._stop_timeout:g} seconds and was killed. Last output:\n{self._said}")
+        if error is None and (earlier or self._process.returncode != 0):
+            raise NoDaemon(f"the daemon exited unexpectedly with status {self._process.returncode}. Last output:\n{self._said}")
+
+    def _start(self, program: Path) -> Served:
+        if self._given is None:
+            folder = Path(tempfile.mkdtemp(prefix="loaderd-"))  # a forked child that exits would delete a TemporaryDirectory
+            self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
+        else:
+            folder = Path(self._given).absolute()
+            folder.mkdir(parents=True, exist_ok=True)
+        self._log = folder / _LOG
+        arguments = [
+            os.fspath(program), "serve", "--until-eof", *([] if self._config is None else ["--config", os.fspath(self._config)]),
+            *flags({"stream.listen": "127.0.0.1:0", "flight.listen": "127.0.0.1:0", "http.listen": "127.0.0.1:0"}),
+            *flags(self._settings), *flags({"stream.dir": folder, "log.format": "json", "log.level": "info", **self._tokens(folder)}),
+        ]  # fmt: skip
+        environment = {key: value for key, value in os.environ.items() if not key.startswith("LOADERD_")}
+        # The daemon has its own process group: Ctrl-C reaches only the block, whose end stops the daemon.
+        apart: dict[str, Any] = {"creationflags": 0x200} if os.name == "nt" else {"start_new_session": True}
+        with self._log.open("ab") as log:
+            began = log.tell()
+            self._process = subprocess.Popen(arguments, stdin=subprocess.PIPE, stdout=log, stderr=log, env=environment, **apart)
+        if self._process.stdin is not None:
+            _pipes.add(self._process.stdin)
+        said = self._ready(began)
+        served = Served(said["flight"])
+        served.http, served.folder, served.nats = said["http"], folder, said["nats"]
+        served.token = None
+        with contextlib.suppress(OSError):
+            served.token = read_token(folder, FLIGHT_TOKEN)
+        with contextlib.suppress(OSError):  # the file does not exist with a configured cluster of NATS servers
+            token = read_token(folder, "producer.token")
+            served.nats = f"nats://producer:{token}@{urlsplit(said['nats']).netloc}"
+        return served
+
+    def _tokens(self, folder: Path) -> dict[str, object]:
+        if self._tokenizer is None:
+            return {}
+        if isinstance(self._tokenizer, (str, os.PathLike)):
+            return {"tokenizer.name": os.fspath(self._tokenizer)}
+        backend: Any = getattr(self._tokenizer, "backend_tokenizer", self._tokenizer)
+        if not hasattr(backend, "to_str"):
+            raise TypeError(
+                f"tokenizer is a {type(self._tokenizer).__name__}: want a name, a path, a tokenizers.Tokenizer or a fast tokenizer of transformers"
+            )
+        file = folder / "tokenizer.json"
+        file.write_text(backend.to_str(), encoding="utf-8")
+        return {"tokenizer.name": file}
+
+    def _ready(self, began: int) -> dict[str, str]:
+        """Returns what the daemon's log has about its addresses once it serves."""
+        assert self._process is not None
+        deadline = time.monotonic() + self._start_timeout
+        with self._log.open("rb") as log:
+            log.seek(began)
+            line = b""
+            while True:
+                line += log.readline()
+                if line.endswith(b"\n"):
+                    with contextlib.suppress(ValueError, AttributeError):
+                        said: dict[str, str] = json.loads(line)
+                        if said.get("msg") == "ready":
+                            return said
+                    line = b""
+                elif (status := self._process.poll()) is not None:
+                    raise NoDaemon(f"the daemon exited with status {status}:\n{self._tail()}")
+                elif time.monotonic() > deadline:
+                    raise NoDaemon(f"the daemon is not ready after {self._start_timeout:g} seconds. Last output:\n{self._tail()}")
+                else:
+                    time.sleep(_POLL_SECONDS)
+
+    def _fill(self, served: Served, documents: Iterable[Document]) -> None:
+        from loaderd.producer import publish
+
+        options = {"name": self._source, **self._publish}
+        if "tokenizer" not in options and not isinstance(self._tokenizer, str):
+            options["tokenizer"] = self._tokenizer
+        publish(documents, served.nats, source=self._source, **options)
+
+    def _end(self) -> bool:
+        """Stops the daemon, which exits when its standard input is closed, and deletes its folder if it is
+        temporary. Returns whether it stopped in time; else it was killed."""
+        process = self._process
+        try:
+            if process is not None:
+                _closed(process.stdin)
+                if os.name != "nt":  # Windows has no fork, and terminate is a kill there
+                    process.terminate()  # a child that was forked without Python's hooks may hold the pipe
+                try:
+                    process.wait(self._stop_timeout)
+                except BaseException as error:  # the daemon hangs, or the wait is interrupted
+                    process.kill()
+                    process.wait()
+                    if not isinstance(error, subprocess.TimeoutExpired):
+                        raise
+                    return False
+            return True
+        finally:
+            self._said = self._tail()
+            self._cleanup.close()
+
+    def _tail(self) -> str:
+        """Returns the last lines of the log, for an error."""
+        with contextlib.suppress(OSError):
+            return "\n".join(self._log.read_text(errors="replace").splitlines()[-10:])
+        return ""
+
+
+_pipes: weakref.WeakSet[IO[bytes]] = weakref.WeakSet()
+"""Write ends of the pipes that daemons read: a daemon runs until all copies of its pipe are closed."""
+
+
+def _close_in_child() -> None:
+    """Closes the pipes in a forked child, so that it does not keep the daemon of its parent running."""
+    for pipe in list(_pipes):
+        _closed(pipe)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_in_child)
+
+
+def _closed(pipe: IO[bytes] | None) -> None:
+    if pipe is not None:
+        with contextlib.suppress(OSError):  # its reader is gone
+            pipe.close()
+
+
+def flags(settings: Mapping[str, object], prefix: str = "") -> Iterator[str]:
+    """Yields the daemon's flags for settings by name, including those in sections."""
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            yield from flags(value, f"{prefix}{key}.")
+            continue
+        if value is None:
+            raise ValueError(f"setting {prefix}{key} is None: want a value, or omit the setting")
+        items = [value] if isinstance(value, (str, os.PathLike)) or not isinstance(value, Iterable) else list(value)
+        yield from ("--set", f"{prefix}{key}={','.join(_text(x) for x in items)}")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def find_program(given: str | os.PathLike[str] | None = None) -> Path:
+    """Returns the path of the daemon's program: `given`, LOADERD_BIN, the one installed with this Python, or one on
+    the PATH."""
+    if named := given or os.environ.get("LOADERD_BIN"):
+        path = Path(named)
+        if not path.is_file():
+            raise NoDaemon(f"cannot find the program {path}: give the path of loaderd{'' if given else ' in LOADERD_BIN'}")
+        return path.absolute()
+    name = "loaderd.exe" if os.name == "nt" else "loaderd"
+    for folder in (sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user"), Path(sys.executable).parent):
+        if (path := Path(folder, name)).is_file():
+            return path
+    if found := shutil.which(name):
+        return Path(found)
+    raise NoDaemon(
+        "cannot find the daemon on this machine: build it with `make build` and add bin to the PATH or set LOADERD_BIN to the program, "
+        "or install a wheel from `make dist` (docs/install.md)"
+    )

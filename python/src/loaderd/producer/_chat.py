@@ -1,0 +1,248 @@
+"""Chats as documents: messages, rendered by the chat template of a Hugging Face tokenizer, in parts with and without
+a loss."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
+from typing import Any, Literal
+
+import numpy as np
+
+from loaderd.producer._errors import BadDocument
+from loaderd.producer._source import fingerprint_of
+from loaderd.producer._text_split import Tokenized, split
+from loaderd.producer._chat_turns import written
+
+_MARK = re.compile(r"\{%[-+]?\s*generation\s*[-+]?%\}")
+_COMMENT = re.compile(r"\{#.*?#\}", re.DOTALL)
+_OWN = frozenset(("documents", "kwargs"))
+"""Parameters of apply_chat_template that a chat may set in addition to the template's own arguments."""
+
+
+class Chat:
+    """Builds documents from chats, by the chat template of a fast tokenizer of transformers.
+
+        loaderd.publish([{"messages": chat, "id": "chat-1"} for chat in chats], url, source="chats", chat=loaderd.Chat(tokenizer))
+
+    A run with this tokenizer encodes a document as `tokenizer.apply_chat_template(messages, tokenize=True)` does,
+    followed by the run's end-of-document token.
+
+    Which tokens have a loss:
+
+    - **Templates with marks**, `{% generation %}` ... `{% endgeneration %}`: those of
+      `return_assistant_tokens_mask=True`, which are the tokens with at least one character between the marks. This
+      holds also where a tokenizer's offsets exclude white space; there transformers loses the mask. `roles` is
+      ignored.
+    - **Other templates**: the turns of the messages whose role is one of `roles`. A turn is the part of the rendered
+      chat between the end of `messages[:k]` rendered with the generation prompt and the end of `messages[:k + 1]`
+      rendered without: the content, tool calls and the end-of-turn token. The header with the role's name has no
+      loss. White space after an end-of-turn token that is one of the tokenizer's added tokens has none either,
+      because no model generates it. Tokens with at least one character of a turn have a loss. A template that
+      renders a turn differently once later messages follow (by removal of the thinking of earlier turns) is a
+      BadDocument, unless `turns="last"`. So is a template whose generation prompt is not the beginning of an answer.
+    - With `turns="last"` only the last of these turns.
+    - The end-of-document token has the loss of the last token, or `end_loss`.
+
+    `template` is a chat template (Jinja) instead of the tokenizer's own. Other named arguments are passed to the
+    template: `enable_thinking=False`, `date_string="26 Jul 2024"`. A template that writes today's date renders
+    another document of the same chat tomorrow: pass it the date.
+
+    Special tokens that are spelled out in a message become special tokens, as with transformers. With
+    `refuse_special` they are a BadDocument. So are other added tokens that the template names, in messages of roles
+    outside `roles`: an assistant may write <think>, a user may not.
+
+    A document is text in parts, which a run with `tokenizer.special_as_text` or `tokenizer.add_special_tokens`
+    encodes differently. If no split of the text gives the tokens of the chat, it is a BadDocument. With `as_tokens`
+    a document is the tokens. These are always correct, and only runs of this tokenizer, by its fingerprint, accept
+    them. `end_loss` is then a ValueError.
+
+    Raises TypeError for a tokenizer that is not a fast one of transformers, and ValueError for one without a
+    template.
+    """
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        *,
+        template: str | None = None,
+        turns: Literal["all", "last"] = "all",
+        roles: Collection[str] = ("assistant",),
+        end_loss: bool | None = None,
+        refuse_special: bool = False,
+        as_tokens: bool = False,
+        **arguments: Any,
+    ) -> None:
+        if not hasattr(tokenizer, "apply_chat_template") or not getattr(tokenizer, "is_fast", False):
+            kind = type(tokenizer)
+            raise TypeError(f"chats require a fast tokenizer of transformers, with a chat template; this is a {kind.__module__}.{kind.__qualname__}")
+        if template is None and not getattr(tokenizer, "chat_template", None):
+            raise ValueError("the tokenizer has no chat template: set template=")
+        if turns not in ("all", "last"):
+            raise ValueError(f'turns is {turns!r}, want "all" or "last"')
+        if isinstance(roles, str) or not roles:
+            raise ValueError(f"roles is {roles!r}: want the roles whose turns have a loss, such as ('assistant',)")
+        if as_tokens and end_loss is not None:
+            raise ValueError("end_loss requires parts: with as_tokens, the end-of-document token has the loss of the last token")
+        self.tokenizer = tokenizer
+        self._exact = _with_exact_offsets(tokenizer)
+        self.template = template
+        self.as_tokens = as_tokens
+        self._turns, self._roles, self._end_loss = turns, frozenset(roles), end_loss
+        own = frozenset(inspect.signature(tokenizer.apply_chat_template).parameters) - _OWN
+        self._reserved = own | {"tools", "messages", "add_generation_prompt"}
+        self._arguments = arguments
+        if wrong := self._reserved & arguments.keys():
+            raise ValueError(f"{sorted(wrong)} are not arguments of a template")
+        added = [token for token in tokenizer.added_tokens_decoder.values() if token.content.strip()]
+        self._added = tuple(token.content for token in added)
+        self._before = next(
+            ((t.content, i) for i, t in tokenizer.added_tokens_decoder.items() if t.special and not (t.lstrip or t.rstrip or t.single_word)), None
+        )  # prefix for encoding parts that do not begin a text
+        written_by = template or tokenizer.chat_template
+        named = written_by if isinstance(written_by, str) else "".join(written_by.values())
+        special = [token.content for token in added if token.special]
+        self._refused = _any_of(special) if refuse_special else None
+        self._refused_of_others = _any_of([*special, *(token.content for token in added if token.content in named)]) if refuse_special else None
+
+    @staticmethod
+    def of(value: object) -> Chat:
+        """Returns a Chat unchanged, and the Chat of a tokenizer."""
+        return value if isinstance(value, Chat) else Chat(value)
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """The tokenizer's fingerprint, which a run must have."""
+        return str(fingerprint_of(self.tokenizer))
+
+    def __call__(self, messages: object, tools: object = None, arguments: Mapping[str, Any] | None = None) -> dict[str, Any]:
+        """Returns the document of a chat: {"parts"}, or with `as_tokens` {"ids", "loss"}.
+
+        messages: dicts with `role` and usually `content`. tools: the tools that the template offers, as objects or
+        as one JSON text, the form in which datasets store them. arguments: additional arguments of the template.
+        Raises BadDocument for input that is not a chat, for a failure of the template, and if no split of the text
+        is correct.
+        """
+        chat = self._checked(messages, arguments)
+        try:
+            tools = json.loads(tools) if isinstance(tools, str) else tools
+        except ValueError as error:
+            raise BadDocument(f"tools is a str that is not JSON: {error}") from None
+        given = {"tools": tools, "chat_template": self.template, **self._arguments, **(arguments or {})}
+        try:
+            whole = self._tokenized(chat, given)
+        except BadDocument:
+            raise
+        except Exception as error:  # templates may raise any exception
+            raise BadDocument(f"cannot render the chat template: {type(error).__name__}: {error}") from error
+        if self.as_tokens:
+            return {"ids": whole.ids, "loss": whole.loss}
+        parts = split(whole, self._encode)
+        if self._end_loss not in (None, parts[-1]["loss"]):
+            parts.append({"text": "", "loss": self._end_loss})
+        return {"parts": parts}
+
+    def _checked(self, messages: object, arguments: object) -> list[dict[str, Any]]:
+        if isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence):
+            raise BadDocument(f"messages is a {type(messages).__name__}: want a list of dicts")
+        if not messages:
+            raise BadDocument("messages is empty")
+        for k, message in enumerate(messages):
+            if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
+                raise BadDocument(f"message {k} is not a dict with a role")
+            refused = self._refused if message["role"] in self._roles else self._refused_of_others
+            if refused is not None and (found := next(filter(None, map(refused.search, _strings(message))), None)):
+                raise BadDocument(f"message {k} contains the text of the special token {found[0]!r}")
+        if arguments is not None and not isinstance(arguments, Mapping):
+            raise BadDocument(f"chat_template_kwargs is a {type(arguments).__name__}, want a dict")
+        if wrong := self._reserved & (arguments or {}).keys():
+            raise BadDocument(f"chat_template_kwargs has {sorted(wrong)}, which are not arguments of a template")
+        return [dict(message) for message in messages]
+
+    def _tokenized(self, messages: list[dict[str, Any]], given: dict[str, Any]) -> Tokenized:
+        apply = self._exact.apply_chat_template
+        text = apply(messages, tokenize=False, **given)
+        template = self._exact.get_chat_template(self.template, given["tools"])
+        marked = _marked(template)
+        if marked:
+            spans = self._between_marks(messages, {**given, "chat_template": template})
+        else:
+            spans = written(
+                lambda some, prompt: str(apply(some, tokenize=False, add_generation_prompt=prompt, **given)),
+                messages, self._roles, self._added, self._turns == "last",
+            )  # fmt: skip
+        out = self._exact(text, add_special_tokens=False, return_offsets_mapping=True, verbose=False)
+        offsets = out["offset_mapping"]
+        begins, ends = np.array(offsets, np.int64).reshape(-1, 2).T
+        loss = np.zeros(len(offsets), bool)
+        for begin, end in spans:
+            loss |= (begins < end) & (begin < ends) & (begin < end)  # an empty answer has no token
+        mask: list[bool] = loss.tolist()
+        if marked and self._turns == "last":
+            mask = _last_run(mask) if spans and spans[-1][0] < spans[-1][1] else [False] * len(mask)
+        return Tokenized(text, out["input_ids"], offsets, mask)
+
+    def _between_marks(self, messages: list[dict[str, Any]], given: Mapping[str, Any]) -> Sequence[tuple[int, int]]:
+        """Returns the characters between the marks of the template. The mask of transformers is wrong where the
+        first answer is empty, or ends with the chat's first token.
+        """
+        from transformers.utils.chat_template_utils import render_jinja_template
+
+        names = {**self._exact.special_tokens_map, **given}
+        rendered: Any = render_jinja_template([messages], return_assistant_tokens_mask=True, **names)
+        spans: Sequence[tuple[int, int]] = rendered[1][0]
+        return spans
+
+    def _encode(self, text: str, first: bool) -> list[int]:
+        """Returns the ids of a part in a run: what the tokenizer prepends to a text is only in the first part."""
+        if not text:
+            return []
+        if not first and self._before is not None:
+            content, number = self._before
+            ids = list(self._exact(content + text, add_special_tokens=False, verbose=False)["input_ids"])
+            if ids[0] == number:
+                return ids[1:]
+        return list(self._exact(text, add_special_tokens=False, verbose=False)["input_ids"])
+
+
+def _with_exact_offsets(tokenizer: Any) -> Any:
+    """Returns the tokenizer, or a copy whose offsets have all characters of a token. With offsets that exclude white
+    space at the ends of tokens, transformers finds no token where a mark begins or ends with white space. It then
+    gives the rest of the chat no loss, or all of it.
+    """
+    processor = tokenizer.backend_tokenizer.post_processor
+    if processor is None or b'"trim_offsets":true' not in bytes(processor.__getstate__()):
+        return tokenizer
+    exact = copy.deepcopy(tokenizer)
+    exact.backend_tokenizer.post_processor = None  # it also adds special tokens, which chats do not use
+    return exact
+
+
+@lru_cache(maxsize=8)
+def _marked(template: str) -> bool:
+    return _MARK.search(_COMMENT.sub("", template)) is not None
+
+
+def _any_of(words: Collection[str]) -> re.Pattern[str] | None:
+    return re.compile("|".join(map(re.escape, sorted(words, key=len, reverse=True)))) if words else None
+
+
+def _last_run(mask: list[bool]) -> list[bool]:
+    end = max((i for i, m in enumerate(mask) if m), default=-1) + 1
+    first = max((i for i in range(end) if not mask[i]), default=-1) + 1
+    return [first <= i < end for i in range(len(mask))]
+
+
+def _strings(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        for v in value.values():
+            yield from _strings(v)
+    elif isinstance(value, (list, tuple)):
+        for v in value:
+            yield from _strings(v)

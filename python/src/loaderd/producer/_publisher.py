@@ -1,0 +1,291 @@
+"""Publishing: a whole input in one call, from a coroutine, or document by document."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from loaderd.producer._dataset import Documents, behind
+from loaderd.producer._errors import BadDocument, InputChanged
+from loaderd.producer._pipeline import Line, Options, Published
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from loaderd.producer._message import Document, Message
+
+NATS = "nats://127.0.0.1:4222"
+
+
+class Publisher:
+    """Sends documents one at a time, in order, each stored once.
+
+    `send` returns when room for the document is available. `flush` waits until all are stored, and so does the end
+    of a `with` block. At most two batches are buffered; a full stream or a lost connection makes `send` wait
+    (backpressure). Several threads may send; the order is then that of the calls.
+
+        with loaderd.Publisher("nats://127.0.0.1:4222", source="web") as publisher:
+            publisher.send("some text")
+
+    Without a name the generated ids are unique to this publisher: a document equal to one that an earlier publisher
+    sent is stored. With a name the messages contain their position in the input of that name. `position`, that of
+    the next document to send, starts after those that the stream has; `start` sets it instead.
+    """
+
+    def __init__(
+        self,
+        url: str = NATS,
+        *,
+        source: str,
+        name: str | None = None,
+        start: int | None = None,
+        tokenizer: object = None,
+        **options: Unpack[Options],
+    ) -> None:
+        self._line = Line(url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=True)
+        self._line.open()
+        self._turn = threading.Lock()
+
+    def send(self, document: Document) -> None:
+        """Sends a document, and waits while no room is available.
+
+        Raises BadDocument (DocumentTooLarge) for this document, after which the publisher can continue; any other
+        error is final.
+        """
+        with self._turn:
+            self._offer(self._line.message(document))
+
+    def flush(self, timeout: float | None = None) -> Published:
+        """Waits until all sent documents are stored, including those buffered to share a message. Raises
+        TimeoutError after `timeout` seconds."""
+        with self._turn:
+            self._offer(self._line.rest())
+        return self._line.flush(timeout)
+
+    def _offer(self, message: Message | None) -> None:
+        while message is not None and (room := self._line.offer(message)) is not None:
+            room.result()
+
+    @property
+    def published(self) -> Published:
+        """The counts of the documents confirmed so far."""
+        return self._line.published
+
+    @property
+    def position(self) -> int:
+        """Position of the next document in its input."""
+        return self._line.position
+
+    @property
+    def last_id(self) -> str:
+        """Id of the last message of the input of this name that the stream had when this publisher started.
+        Producers whose documents' ids contain their position continue there. "" without such a message, and with
+        `start`."""
+        return self._line.place.last_id
+
+    def close(self) -> None:
+        """Stops without waiting: unflushed documents may or may not be stored."""
+        self._line.close()
+
+    def __enter__(self) -> Publisher:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        """Waits until all is stored. After an interrupt it waits a few seconds at most."""
+        try:
+            if error is None:
+                self.flush()
+                self._line.concluded().result()
+            else:
+                self._line.settle(error)
+        finally:
+            self.close()
+
+
+def publish(
+    documents: Iterable[Document],
+    url: str = NATS,
+    *,
+    source: str,
+    name: str | None = None,
+    start: int | None = None,
+    tokenizer: object = None,
+    **options: Unpack[Options],
+) -> Published:
+    """Sends an input's documents, in order, and returns when all are stored.
+
+    A document is text (str, or bytes in UTF-8), token ids (a list, a numpy array or a tensor, [n]), or a dict with
+    one of
+
+    - `text`;
+    - `parts`, a text in parts that are tokenized separately: each {"text", "loss"} or (text, loss). Parts without a
+      loss are model input but not trained on;
+    - `messages`, a chat, optionally with `tools` and `chat_template_kwargs`. Chats need `chat`: a loaderd.Chat or a
+      tokenizer of transformers;
+    - `ids`, optionally with `loss` (a bool per token) or `loss_runs` (lengths of alternating runs of tokens with and
+      without a loss, starting with a loss) and `columns` (values per token, by names that the option `columns` has).
+      Token ids need `tokenizer`: the tokenizer that encoded them or its fingerprint;
+
+    and optionally `id`, `path`, `domain`, `weight` (a factor of its loss), and `meta`.
+
+    `source` (letters, digits, - and _) becomes a part of the subject. A document without an id gets one derived from
+    source, name, position and content. Publishing the same input again within the server's deduplication window (30
+    seconds) therefore adds nothing. With `name`, the permanent name of the input, no window applies: the messages
+    contain their position in the input, and those that the stream has are skipped, also after a crash. An iterable
+    with a method `skip` (loaderd.documents) is skipped by it. `start` instead gives the position of the input at
+    which `documents` begins, without a lookup.
+
+    With `gather`, up to that many documents of token ids share a message, for runs with `documents.multiple_per_message`. The
+    grouping follows from the input alone. When publishing ends with an error, documents buffered for a message are
+    not sent.
+
+    Before the first document, the reports of the runs that read the stream are checked for whether they accept it.
+    At the end they are read for what was skipped meanwhile: `Published.runs`, and the log. That waits while the runs
+    read, at most `report` seconds.
+
+    Raises BadDocument (DocumentTooLarge) for a document that cannot be sent, NotAccepted, NoStream, Unreachable,
+    NotPermitted or PublishError, and errors of the iteration, once all earlier documents are confirmed; a note on
+    the error gives their number. Works inside a running event loop too, which it blocks: there, use apublish.
+    """
+    line = _line(documents, url, options, source, name, start, tokenizer)
+    line.open()
+    try:
+        for message in _messages(_rest(documents, line), line):
+            while (room := line.offer(message)) is not None:
+                room.result()
+        line.flush()
+        line.concluded().result()
+        return line.published
+    except BaseException as error:
+        line.settle(error)
+        raise
+    finally:
+        line.close()
+
+
+async def apublish(
+    documents: Iterable[Document] | AsyncIterable[Document],
+    url: str = NATS,
+    *,
+    source: str,
+    name: str | None = None,
+    start: int | None = None,
+    tokenizer: object = None,
+    **options: Unpack[Options],
+) -> Published:
+    """Publishes as publish does, in a running event loop: also accepts an asynchronous iterable, and waits without
+    blocking the loop.
+
+    When the task is cancelled it waits a few seconds for sent documents, as publish does after an interrupt.
+    """
+    making = asyncio.create_task(asyncio.to_thread(_line, documents, url, options, source, name, start, tokenizer))
+    opened = False
+    try:
+        await asyncio.shield(making)
+        line = making.result()
+        await asyncio.wrap_future(line.ready)
+        opened = True
+        async for message in _amessages(_arest(documents, line), line):
+            while (room := line.offer(message)) is not None:
+                await asyncio.wrap_future(room)
+        await asyncio.wrap_future(line.flushed())
+        await asyncio.wrap_future(line.concluded())
+        return line.published
+    except BaseException as error:
+        if opened:
+            await asyncio.shield(asyncio.to_thread(line.settle, error))
+        raise
+    finally:
+        with contextlib.suppress(Exception):  # the error of its creation is already being raised
+            await asyncio.shield(asyncio.to_thread((await making).close))
+
+
+def _line(
+    documents: object, url: str, options: Options, source: str, name: str | None, start: int | None, tokenizer: object
+) -> Line:
+    if isinstance(documents, (str, bytes, bytearray, memoryview, Mapping)):
+        raise TypeError(f"documents is a {type(documents).__name__}: want an iterable of documents; for one document, give [document]")
+    if hasattr(documents, "iterrows"):  # iterating a table gives the names of its columns
+        raise TypeError(f"documents is a {type(documents).__name__}: want its rows, loaderd.documents(table.to_dict('records'))")
+    if isinstance(documents, Documents):
+        tokenizer = documents.tokenizer if tokenizer is None else tokenizer
+        if options.get("chat") is None and documents.chat is not None:
+            options = {**options, "chat": documents.chat}
+    return Line(url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=False)
+
+
+def _rest(documents: Iterable[Document], line: Line) -> Iterator[Document | BadDocument]:
+    """Yields the documents that the stream does not have, after comparing the last one that it has."""
+    known = line.place
+    if not known.last_id:
+        return _each(documents)
+    behind_it = known.position - known.places
+    skipped = behind(documents, behind_it)
+    rest = _each(skipped) if skipped is not None else islice(_each(documents), behind_it, None)
+    _compare(list(islice(rest, known.places)), line)
+    return rest
+
+
+def _messages(documents: Iterator[Document | BadDocument], line: Line) -> Iterator[Message]:
+    for document in documents:
+        if (message := line.message(document)) is not None:
+            yield message
+    if (message := line.rest()) is not None:
+        yield message
+
+
+async def _amessages(documents: AsyncIterator[Document | BadDocument], line: Line) -> AsyncIterator[Message]:
+    async for document in documents:
+        if (message := line.message(document)) is not None:
+            yield message
+    if (message := line.rest()) is not None:
+        yield message
+
+
+def _each(documents: Iterable[Document]) -> Iterator[Document | BadDocument]:
+    """Yields the documents in order, and the error of each invalid row of a dataset, for on_reject."""
+    return documents.each() if isinstance(documents, Documents) else iter(documents)
+
+
+async def _arest(
+    documents: Iterable[Document] | AsyncIterable[Document], line: Line
+) -> AsyncIterator[Document | BadDocument]:
+    if not isinstance(documents, AsyncIterable):
+        for count, document in enumerate(await asyncio.to_thread(_rest, documents, line)):
+            if count % 64 == 0:
+                await asyncio.sleep(0)  # let other tasks run
+            yield document
+        return
+    known, position = line.place, 0
+    last: list[Document | BadDocument] = []
+    async for document in documents:
+        position += 1
+        if not known.last_id or position > known.position:
+            yield document
+            continue
+        if position > known.position - known.places:
+            last.append(document)
+        if position == known.position:
+            _compare(last, line)
+    if known.last_id and position < known.position:
+        _compare([], line)
+
+
+def _compare(last: Sequence[Document | BadDocument], line: Line) -> None:
+    """Raises InputChanged if the stream's last message of an input holds other documents than the input has there."""
+    known = line.place
+    if len(last) < known.places:
+        raise InputChanged(
+            f"input {line.encoder.input!r} has fewer than the {known.position:,} documents that are already in the stream: give a changed"
+            " input another name, or set start= to the position at which it begins"
+        )
+    if (found := line.last(last)) != known.last_id:
+        raise InputChanged(
+            f"input {line.encoder.input!r} has changed: its document {known.position - 1:,} is {found!r}, the stream has {known.last_id!r} at that"
+            " position: give a changed input another name, or set start= to the position at which it begins"
+        )

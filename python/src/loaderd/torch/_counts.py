@@ -1,0 +1,59 @@
+"""Counts of the batches that a loader has yielded since it was created."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from loaderd._step import Step
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Counts of the batches that this rank received, and the time that it waited for them.
+
+    `tokens` counts tokens of documents, `padding` the other positions; `sources` has the tokens by source; `buckets`
+    the steps by row length. `waited` is the time in seconds that `next()` took while no batch was ready, which the
+    trainer lost."""
+
+    steps: int = 0
+    tokens: int = 0
+    padding: int = 0
+    waited: float = 0.0
+    sources: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    buckets: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
+
+    @classmethod
+    def of(cls, step: Step) -> Seen:
+        """Returns the counts of one step."""
+        sources = {name: c.tokens for name, c in (step.source_counts or {}).items()}
+        return cls(1, step.tokens, step.rows * step.bucket - step.tokens, 0.0, MappingProxyType(sources), MappingProxyType({step.bucket: 1}))
+
+    def __add__(self, other: Seen) -> Seen:
+        both = Tally()
+        both.add(self)
+        both.add(other)
+        return both.seen()
+
+
+class Tally:
+    """Accumulates the counts of a Seen."""
+
+    def __init__(self) -> None:
+        self.steps, self.tokens, self.padding, self.waited = 0, 0, 0, 0.0
+        self.sources: dict[str, int] = {}
+        self.buckets: dict[int, int] = {}
+
+    def add(self, seen: Seen) -> None:
+        self.steps += seen.steps
+        self.tokens += seen.tokens
+        self.padding += seen.padding
+        self.waited += seen.waited
+        for name, tokens in seen.sources.items():
+            self.sources[name] = self.sources.get(name, 0) + tokens
+        for bucket, steps in seen.buckets.items():
+            self.buckets[bucket] = self.buckets.get(bucket, 0) + steps
+
+    def seen(self) -> Seen:
+        return Seen(self.steps, self.tokens, self.padding, self.waited, MappingProxyType(dict(self.sources)), MappingProxyType(dict(self.buckets)))

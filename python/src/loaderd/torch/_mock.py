@@ -1,0 +1,39 @@
+"""Synthetic steps, which a trainer uses to measure or to compile before the first real step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from loaderd._extra_columns import made_up
+from loaderd._step import Part, Sources, Step
+from loaderd._wire import RunInfo
+
+
+def mock_step(info: RunInfo, bucket: int, rows: int, world: int, columns: Sequence[str] = (), sources: bool = False) -> Step:
+    """Returns a step whose rows are one segment of `bucket` tokens each, with ids of the run's vocabulary, columns
+    of the run with their fill, and the numbers of `sources`."""
+    ids = np.arange(rows * bucket) % max(1, info.vocab_size)
+    ends = np.tile(np.array([0, bucket], np.int32), rows)
+    each = np.arange(rows + 1, dtype=np.int32)
+    whole = np.full(rows, bucket, np.int32)
+    number = np.zeros(rows, np.uint16) if sources else None
+    pieces = Sources(each, each[1:].astype(np.uint64), np.zeros(rows, np.int32), whole, number, np.ones(rows, np.float32))
+    part = Part(ids.astype(np.int32).reshape(rows, bucket), ends, np.arange(0, 2 * rows + 1, 2, dtype=np.int32), pieces, None, *made_up(info.configuration, columns, rows, bucket))
+    return Step(
+        run=info.name,
+        index=0,
+        bucket=bucket,
+        rows=rows,
+        tokens=rows * bucket,
+        loss_tokens=rows * bucket,
+        documents=rows,
+        max_seqlen=bucket,
+        step_tokens=world * rows * bucket,
+        step_segments=world * rows,
+        parts=(part,),
+        step_sources=len(info.sources),
+        step_loss_tokens=world * rows * bucket,
+        step_loss_segments=world * rows,
+    )
