@@ -76,7 +76,7 @@ with StepLoader(args.url, labels="shifted") as loader:
                     shares = torch.tensor([change.target[name] for name in names], dtype=torch.float64)
                     told = " ".join(f"{name}={share!r}" for name, share in zip(names, shares.tolist(), strict=True))
                     print(f"mix {loader.step} from step {change.step} on: {told}{' (again)' if change.again else ''}", flush=True)
-            except loaderd.BadTicket as error:  # the plan has ended: its remaining steps are fixed
+            except loaderd.InvalidTicketError as error:  # the plan has ended: its remaining steps are fixed
                 print(f"mix {loader.step} refused: {error}", flush=True)
             dist.broadcast(shares, 0)
         if args.checkpoint and loader.step % args.save_every == 0 and first:

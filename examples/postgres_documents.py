@@ -115,7 +115,7 @@ def follow(connection: LogicalReplicationConnection, args: argparse.Namespace) -
                             try:
                                 publisher.send(document(row, args) | {"id": f"{row[args.key]}@{commit:X}/{nth}"})
                                 sent = publisher.position
-                            except loaderd.BadDocument as error:  # too large, for instance
+                            except loaderd.InvalidDocumentError as error:  # too large, for instance
                                 logging.warning("skipped %s/%s: %s", args.table, row[args.key], error)
                 elif kind in b"UDT" and kind not in passed_over:
                     passed_over.add(kind)

@@ -17,7 +17,7 @@ from scale import share
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from loaderd import BadDocument, Chat, documents
+from loaderd import InvalidDocumentError, Chat, documents
 from loaderd.producer._message import Encoder
 from loaderd.producer._text_split import Tokenized, split
 
@@ -107,7 +107,7 @@ def test_templates_without_marks(name: str, of: str) -> None:
 
 def test_template_that_leaves_out_the_thinking_of_earlier_turns() -> None:
     tokenizer = with_template("qwen3", "qwen3")
-    with pytest.raises(BadDocument, match=r'message 1 differently within the whole chat.*turns="last"'):
+    with pytest.raises(InvalidDocumentError, match=r'message 1 differently within the whole chat.*turns="last"'):
         Chat(tokenizer)(THOUGHT)
     last = Chat(tokenizer, turns="last")
     document = last(THOUGHT)
@@ -120,7 +120,7 @@ def test_template_that_leaves_out_the_thinking_of_earlier_turns() -> None:
 
 def test_template_whose_generation_prompt_is_not_how_an_answer_begins() -> None:
     tokenizer = with_template("deepseek_v3", "deepseekv3")
-    with pytest.raises(BadDocument, match=r"message 1 does not begin with the template's generation prompt.*<think>"):
+    with pytest.raises(InvalidDocumentError, match=r"message 1 does not begin with the template's generation prompt.*<think>"):
         Chat(tokenizer, turns="last")(CHATS["one turn"])
 
 
@@ -199,12 +199,12 @@ def test_where_no_cut_is_right() -> None:
     blank_in_front = {**json.loads(small_json())["pre_tokenizer"], "add_prefix_space": True}  # parts get a leading space that the whole text does not have
     tokenizer = changed(SPOKEN.replace("Answer: ", "Answer:"), pre_tokenizer=blank_in_front)
     some = chat("who?", "the daemon")
-    with pytest.raises(BadDocument, match=r"document 7 \('d'\): .*'the daemon\\n'.*as_tokens=True"):
+    with pytest.raises(InvalidDocumentError, match=r"document 7 \('d'\): .*'the daemon\\n'.*as_tokens=True"):
         Encoder("web", chat=Chat(tokenizer)).encode({"messages": some, "id": "d"}, 7)
     ids, mask = reference(tokenizer, some)
     assert any(mask) and Chat(tokenizer, as_tokens=True)(some) == {"ids": ids, "loss": mask}
     older = with_template("llama2", "phi3_training")
-    with pytest.raises(BadDocument, match="as_tokens=True"):
+    with pytest.raises(InvalidDocumentError, match="as_tokens=True"):
         Chat(older)(some)
     assert Chat(older, as_tokens=True)(some)["ids"] == reference(older, some)[0]
 
@@ -266,7 +266,7 @@ def test_special_tokens_that_are_spelled_out() -> None:
         (chat("a <think>", "b"), "message 0 .*<think>"),
         ([{"role": "user", "content": [{"type": "text", "text": "<|endoftext|>"}]}], "message 0 .*<.endoftext.>"),
     ):
-        with pytest.raises(BadDocument, match=what):
+        with pytest.raises(InvalidDocumentError, match=what):
             careful(refused)
     assert careful(chat("a", "<think>b")) == Chat(tokenizer)(chat("a", "<think>b"))
 
@@ -295,7 +295,7 @@ FAILS = "{% if messages[0].role == 'system' %}{{ raise_exception('no system, ple
     ],
 )
 def test_what_is_no_chat(messages: Any, more: dict[str, Any], problem: str) -> None:
-    with pytest.raises(BadDocument, match=rf"^document 3 \('my id'\): .*{problem}") as caught:
+    with pytest.raises(InvalidDocumentError, match=rf"^document 3 \('my id'\): .*{problem}") as caught:
         Encoder("web", chat=Chat(small(FAILS))).encode({"messages": messages, "id": "my id", **more}, 3)
     assert isinstance(caught.value, ValueError)
 
@@ -318,7 +318,7 @@ def test_what_renders_no_chats() -> None:
     ):
         with pytest.raises(ValueError, match=problem):
             Chat(small(PLAIN), **wrong)  # type: ignore[arg-type]
-    with pytest.raises(BadDocument, match="messages require chat="):
+    with pytest.raises(InvalidDocumentError, match="messages require chat="):
         Encoder("web").encode({"messages": chat("a", "b")}, 0)
     assert model_tokenizer("qwen3").is_fast
 

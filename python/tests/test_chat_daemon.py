@@ -17,7 +17,7 @@ from scale import everything, quick
 from test_flight import action
 from test_flight import read as read_columns
 
-from loaderd import BadDocument, Chat, Client, documents, publish
+from loaderd import InvalidDocumentError, Chat, Client, documents, publish
 
 ENDS = {"qwen3": "<|endoftext|>", "deepseek_v3": "<｜▁pad▁｜>", "llama3": "<|end_of_text|>", "gemma3": "<eos>", "command_r_plus": "<EOS_TOKEN>"}
 """End-of-document tokens, which differ from the end-of-turn tokens."""
@@ -93,7 +93,7 @@ def test_chats_among_texts_and_what_fails(daemon: Any) -> None:
     tokenizer = with_template("qwen3", "qwen3_instruct_2507")
     end = tokenizer.convert_tokens_to_ids("<|endoftext|>")
     d = daemon({**SMALL, "tokenizer.name": published("qwen3"), "tokenizer.end": end})
-    refused: list[BadDocument] = []
+    refused: list[InvalidDocumentError] = []
     some = chat("Hi", "Hello!", "Again", " Hello.")
     sent: list[Any] = [
         "plain text",
@@ -109,7 +109,7 @@ def test_chats_among_texts_and_what_fails(daemon: Any) -> None:
     done = publish(sent, d.nats_url, source="mixed", tokenizer=tokenizer, chat=Chat(tokenizer, end_loss=True), on_reject=refused.append)
     assert (done.documents, done.rejected) == (6, 3)
     assert [str(r).partition(":")[0] for r in refused] == ["document 2 ('no question')", "document 3 ('bad arguments')", "document 5 ('bad weight')"]
-    with pytest.raises(BadDocument, match="document 0 .'x'.: cannot render the chat template: TemplateError: not like this"):
+    with pytest.raises(InvalidDocumentError, match="document 0 .'x'.: cannot render the chat template: TemplateError: not like this"):
         fails = Chat(tokenizer, template="{{ raise_exception('not like this') }}")
         publish([{"messages": some, "id": "x"}, "never sent"], d.nats_url, source="mixed", chat=fails)
 

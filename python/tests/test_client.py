@@ -163,7 +163,7 @@ def test_wide_ids(module_daemon: Callable[..., Daemon]) -> None:
 
 def test_the_port_of_nats_is_told_from_a_daemon_that_is_down(sealed: Daemon) -> None:
     with Client(f"grpc://{sealed.nats}", connect_timeout=0.5) as client:
-        with pytest.raises(loaderd.Unreachable, match="the address of a NATS server"):
+        with pytest.raises(loaderd.UnreachableError, match="the address of a NATS server"):
             next(client)
 
 
@@ -217,7 +217,7 @@ def test_any_first_step_and_count(sealed: Daemon) -> None:
         with Client(sealed.flight_url, step=step, steps=steps) as client:
             assert client.next_step == step
             assert digest(client) == whole[step : None if steps is None else step + steps]
-    with Client(sealed.flight_url, step=n + 1) as client, pytest.raises(loaderd.StepNotPlanned):
+    with Client(sealed.flight_url, step=n + 1) as client, pytest.raises(loaderd.StepNotPlannedError):
         next(client)
 
 
@@ -248,7 +248,7 @@ def test_calls_of_a_trainer(sealed: Daemon) -> None:
         sequence = ledger["rows"][0][0]["sequence"]
         assert any(found["step"] == 4 for found in client.find(sequence=sequence))
         assert client.find(id="nobody's") == []
-        with pytest.raises(loaderd.StepNotPlanned):
+        with pytest.raises(loaderd.StepNotPlannedError):
             client.ledger(n)
 
 
@@ -275,12 +275,12 @@ def test_a_long_step_of_the_ledger_is_put_together(module_daemon: Callable[..., 
 @pytest.mark.parametrize(
     ("arguments", "error", "facts"),
     [
-        ({"run": "other"}, loaderd.RunMismatch, {"want": "other", "have": "default"}),
-        ({"fingerprint": "sha256:other"}, loaderd.PlanMismatch, {"want": "sha256:other"}),
-        ({"run_id": "00" * 16}, loaderd.RunReplaced, {"want": "00" * 16}),
-        ({"world": 3}, loaderd.WorldMismatch, {"divisors": "1 2 4 8"}),
-        ({"step": 10**9}, loaderd.StepNotPlanned, {"step": str(10**9)}),
-        ({"step": 2**60}, loaderd.BadTicket, {}),
+        ({"run": "other"}, loaderd.RunMismatchError, {"want": "other", "have": "default"}),
+        ({"fingerprint": "sha256:other"}, loaderd.PlanMismatchError, {"want": "sha256:other"}),
+        ({"run_id": "00" * 16}, loaderd.RunReplacedError, {"want": "00" * 16}),
+        ({"world": 3}, loaderd.WorldMismatchError, {"divisors": "1 2 4 8"}),
+        ({"step": 10**9}, loaderd.StepNotPlannedError, {"step": str(10**9)}),
+        ({"step": 2**60}, loaderd.InvalidTicketError, {}),
     ],
 )
 def test_causes_that_do_not_pass_are_raised_at_once(
@@ -308,7 +308,7 @@ def test_a_client_keeps_to_the_run_that_it_found(dry: Daemon, sealed: Daemon) ->
 def test_patience_ends_with_the_cause(dry: Daemon) -> None:
     with Client(dry.flight_url, patience=1.2) as client:
         for _ in range(2):  # it may be called again
-            with pytest.raises(loaderd.SourceDry, match="publish documents with loaderd publish") as caught:
+            with pytest.raises(loaderd.SourceDryError, match="publish documents with loaderd publish") as caught:
                 next(client)
             assert caught.value.facts["step"] == "0"
 
@@ -319,7 +319,7 @@ def test_patience_is_for_those_who_wait(daemon: Callable[..., Daemon]) -> None:
     publish_tokens(d.nats_url, documents(400))
     with Client(d.flight_url, patience=0.5) as client:
         steps = 0
-        with pytest.raises(loaderd.SourceDry):
+        with pytest.raises(loaderd.SourceDryError):
             for _ in client:
                 steps += 1
     with Client(d.flight_url, patience=0.5, prefetch=2) as client, StepLoader(d.flight_url, patience=0.5, prefetch=2) as loader:
@@ -337,9 +337,9 @@ def test_patience_is_for_those_who_wait(daemon: Callable[..., Daemon]) -> None:
 def test_patience_is_shorter_than_the_daemons(patient: Daemon) -> None:
     with Client(patient.flight_url, patience=0.5) as client:
         for _ in range(2):
-            with pytest.raises(loaderd.Unavailable, match="no step 0 within 0.5 s") as caught:
+            with pytest.raises(loaderd.UnavailableError, match="no step 0 within 0.5 s") as caught:
                 next(client)
-            assert type(caught.value) is loaderd.Unavailable
+            assert type(caught.value) is loaderd.UnavailableError
 
 
 def waiting(daemon: Daemon) -> None:
@@ -366,11 +366,11 @@ def test_close_from_another_thread(patient: Daemon) -> None:
     waiting(patient)
     client.close()
     reader.join(timeout=10)
-    assert [type(e) for e in raised] == [loaderd.ClosedClient]
+    assert [type(e) for e in raised] == [loaderd.ClosedClientError]
     no_thread_is_left()
     client.close()
     for use in (lambda: next(client), client.info, client.stream):
-        with pytest.raises(loaderd.ClosedClient):
+        with pytest.raises(loaderd.ClosedClientError):
             use()
 
 
@@ -431,10 +431,10 @@ def test_nobody_there() -> None:
     [port] = free_ports(1)
     with Client(f"127.0.0.1:{port}", connect_timeout=0.5) as client:
         for call in (lambda: next(client), client.info):
-            with pytest.raises(loaderd.Unreachable, match="refused") as caught:
+            with pytest.raises(loaderd.UnreachableError, match="refused") as caught:
                 call()
             assert caught.value.facts == {"url": f"grpc://127.0.0.1:{port}"} and "requires TLS" in str(caught.value)
-    with Client("grpc://no-such-host.invalid:1", connect_timeout=0.5) as client, pytest.raises(loaderd.Unreachable):
+    with Client("grpc://no-such-host.invalid:1", connect_timeout=0.5) as client, pytest.raises(loaderd.UnreachableError):
         next(client)
 
 
@@ -448,7 +448,7 @@ def test_a_released_step(module_daemon: Callable[..., Daemon]) -> None:
         client.checkpoint()
         wait_for(lambda: client.info().oldest)  # released soon after
         oldest = client.info().oldest
-        with Client(d.flight_url, job="behind") as behind, pytest.raises(loaderd.StepPurged) as caught:
+        with Client(d.flight_url, job="behind") as behind, pytest.raises(loaderd.StepPurgedError) as caught:
             next(behind)
         assert caught.value.facts["oldest"] == str(oldest)
         with Client(d.flight_url, job="behind", step=oldest) as behind:
@@ -536,7 +536,7 @@ def refused():
     for use in (lambda: next(client), lambda: next(stream), client.info, client.stats, client.stream, made):
         try:
             use()
-        except loaderd.ForkedClient as error:
+        except loaderd.ForkedClientError as error:
             assert "fork" in str(error), error
         else:
             return 1

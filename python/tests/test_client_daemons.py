@@ -14,11 +14,11 @@ from waiting import no_thread_is_left
 
 import loaderd
 from loaderd import TLS, Client
-from loaderd._connection import Lost, Silent
+from loaderd._connection import ConnectionLostError, CallTimeoutError
 from loaderd._daemons import Daemons
-from loaderd._retry import Patience
+from loaderd._retry import Retry
 from loaderd.torch import StepLoader
-from loaderd._stall_log import Waits
+from loaderd._stall_log import StallLog
 
 __all__ = ["made"]  # a fixture
 
@@ -105,7 +105,7 @@ def test_the_daemon_of_a_rank() -> None:
         d = learned("grpc://a:1", listed, rank)
         own = d.settle()
         first.append(own.url)
-        d.failed(own, loaderd.Unavailable("gone"))
+        d.failed(own, loaderd.UnavailableError("gone"))
         other = d.pick()
         assert other is not None
         d.answered(other)
@@ -113,8 +113,8 @@ def test_the_daemon_of_a_rank() -> None:
         second.append((own.url, other.url))
         last = d.pick({own.url, other.url})
         assert last is not None and d.pick({own.url, other.url, last.url}) is None
-        d.failed(other, loaderd.Unavailable("gone"))
-        d.failed(last, loaderd.Unavailable("gone"))
+        d.failed(other, loaderd.UnavailableError("gone"))
+        d.failed(last, loaderd.UnavailableError("gone"))
         assert d.pick() is own, "the failure that lies back furthest"
         d.close()
     assert [first.count(u) for u in listed] == [4, 4, 4]
@@ -125,8 +125,8 @@ def test_a_daemon_that_is_silent_rests_while_another_is_there() -> None:
     d = Daemons(["grpc://a:1", "grpc://b:1"])
     a, b = d.pick(), d.pick({"grpc://a:1"})
     assert a is not None and b is not None
-    attempts = Patience(d, 300, 60, threading.Event(), Waits(), "a step")
-    for one, error in ((a, Silent("no answer")), (b, Lost("refused")), (b, Lost("refused")), (b, Lost("refused"))):
+    attempts = Retry(d, 300, 60, threading.Event(), StallLog(), "a step")
+    for one, error in ((a, CallTimeoutError("no answer")), (b, ConnectionLostError("refused")), (b, ConnectionLostError("refused")), (b, ConnectionLostError("refused"))):
         assert attempts.turn() is one
         attempts.failed(error)
     assert d.pick({b.url}) is None
@@ -141,7 +141,7 @@ def test_a_daemon_that_others_list_is_alive_again(monkeypatch: pytest.MonkeyPatc
     a, b = d.pick(), d.pick({listed[0]})
     assert a is not None and b is not None
     d.answered(a)
-    d.failed(a, loaderd.Unavailable("gone"))
+    d.failed(a, loaderd.UnavailableError("gone"))
     d.answered(b)
     d.learn(listed)
     assert d.settle() is b, "it has just failed"

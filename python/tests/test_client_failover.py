@@ -69,7 +69,7 @@ def test_jobs_of_a_real_daemon(big: Daemon) -> None:
     """The daemon accepts the ticket of a job, and both jobs get the same steps."""
     with Client(big.flight_url, steps=2) as one, Client(big.flight_url, steps=2, job="eval") as other:
         assert digest(one) == digest(other)
-    with Client(big.flight_url, job="") as nameless, pytest.raises(loaderd.BadTicket, match="job"):
+    with Client(big.flight_url, job="") as nameless, pytest.raises(loaderd.InvalidTicketError, match="job"):
         next(nameless)
 
 
@@ -112,7 +112,7 @@ def test_a_daemon_that_hangs_is_left_soon(made: list[Made]) -> None:
 
 @pytest.mark.parametrize("connect_timeout", [60.0, 0.5])
 def test_a_daemon_that_hangs_from_the_start(made: list[Made], connect_timeout: float) -> None:
-    """The other daemons are called, even if this one would use up the time until Unreachable."""
+    """The other daemons are called, even if this one would use up the time until UnreachableError."""
     made[0].path.swallow.set()
     for s in made[1:]:
         s.path.delay = 0.05
@@ -195,7 +195,7 @@ def test_all_down_and_back(made: list[Made]) -> None:
             next(client)
         for s in reversed(made):  # the daemon in use last: the client would fail over to one that is still up
             s.path.down()
-        with pytest.raises(loaderd.Unreachable, match="cannot keep a connection to any of 3 daemons") as caught:
+        with pytest.raises(loaderd.UnreachableError, match="cannot keep a connection to any of 3 daemons") as caught:
             next(client)
         for s in made:
             assert f"{s.url}: " in str(caught.value)
@@ -242,7 +242,7 @@ def test_close_while_nobody_answers(made: list[Made]) -> None:
             wait_for(lambda: any(s.path.swallowed for s in made))
             begun = time.monotonic()
             client.close()
-            with pytest.raises(loaderd.ClosedClient):
+            with pytest.raises(loaderd.ClosedClientError):
                 waiting.result(timeout=30)
             assert time.monotonic() - begun < 4
     for s in made[:2]:
@@ -260,7 +260,7 @@ def test_close_just_before_a_call(made: list[Made], monkeypatch: pytest.MonkeyPa
 
     with Client(made[0].url) as client:
         monkeypatch.setattr(Connection, "_opened", closing)
-        with pytest.raises(loaderd.ClosedClient):
+        with pytest.raises(loaderd.ClosedClientError):
             client.commit(1)
 
 
@@ -274,10 +274,10 @@ def test_another_plan_at_the_second_address(made: list[Made]) -> None:
         for _ in range(5):
             next(client)
         made[0].path.down()
-        with pytest.raises(loaderd.PlanMismatch, match=made[1].url) as caught:
+        with pytest.raises(loaderd.PlanMismatchError, match=made[1].url) as caught:
             next(client)
         assert caught.value.facts == {"run": "r", "want": "sha256:1", "have": "sha256:2"}
-        with pytest.raises(loaderd.PlanMismatch, match=made[1].url):
+        with pytest.raises(loaderd.PlanMismatchError, match=made[1].url):
             client.commit(5)
     assert not made[1].actions and not made[1].tickets
 
@@ -285,7 +285,7 @@ def test_another_plan_at_the_second_address(made: list[Made]) -> None:
 def test_another_plan_at_a_rank_s_own_address(made: list[Made]) -> None:
     """All ranks read the plan's identity from the same daemon first, so that they cannot start with different plans."""
     made[1].fingerprint = "sha256:2"
-    with Client(urls(made), rank=1, world=2) as client, pytest.raises(loaderd.PlanMismatch, match=made[1].url):
+    with Client(urls(made), rank=1, world=2) as client, pytest.raises(loaderd.PlanMismatchError, match=made[1].url):
         next(client)
 
 

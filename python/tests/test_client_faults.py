@@ -261,7 +261,7 @@ def test_close_while_a_stream_does_not_open(lost_while_opening: tuple[Client, Pr
         path.wait_for(lambda: path.swallowed > 0)
         begin = time.monotonic()
         client.close()
-        with pytest.raises(loaderd.ClosedClient):
+        with pytest.raises(loaderd.ClosedClientError):
             waiting.result(timeout=30)
         assert time.monotonic() - begin < 5, "the thread that opens is not waited for"
 
@@ -275,7 +275,7 @@ def test_Connection_ClosesWhileCallsBegin(big: Daemon) -> None:
             time.sleep(random.random() / 1000)
             on.close()
         for error in filter(None, (call.exception() for call in calls)):
-            assert isinstance(error, loaderd.ClosedClient), error
+            assert isinstance(error, loaderd.ClosedClientError), error
 
 
 def test_a_peer_that_never_answers(big: Daemon) -> None:
@@ -283,10 +283,10 @@ def test_a_peer_that_never_answers(big: Daemon) -> None:
         proxy.swallow.set()
         with Client(proxy.url, connect_timeout=1) as client:
             begin = time.monotonic()
-            with pytest.raises(loaderd.Unreachable):
+            with pytest.raises(loaderd.UnreachableError):
                 next(client)
             assert time.monotonic() - begin < 3
-            with pytest.raises(loaderd.Unreachable):
+            with pytest.raises(loaderd.UnreachableError):
                 client.info()
 
 
@@ -312,7 +312,7 @@ def test_bearer_token(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
     for token in (None, "wrong"):
         with Client(d.flight_url, token=token, patience=1000, connect_timeout=1000) as client:
             for call in (lambda: next(client), client.info, lambda: client.commit(1)):
-                with pytest.raises(loaderd.BadToken) as caught:
+                with pytest.raises(loaderd.InvalidTokenError) as caught:
                     call()
                 assert "s3cret-0123456789" not in str(caught.value)
 
@@ -344,12 +344,12 @@ def test_identities(daemon: Callable[..., Daemon], request: pytest.FixtureReques
     with Client(d.flight_url, token=tokens["big"]) as client:
         assert next(client).index == 0 and client.commit(1) == 1 and client.info().commits == {"big": 1}
         for call in (client.seal, lambda: client.commit(1, "trainer"), lambda: client.leave("other")):
-            with pytest.raises(loaderd.Forbidden, match="identity big may not do this"):
+            with pytest.raises(loaderd.ForbiddenError, match="identity big may not do this"):
                 call()
         assert client.leave() == 0
     with Client(d.flight_url, token=tokens["eval"]) as client:
         assert next(client).index == 0
-        with pytest.raises(loaderd.Forbidden, match="takes the role train"):
+        with pytest.raises(loaderd.ForbiddenError, match="takes the role train"):
             client.commit(1)
     with Client(d.flight_url, token=tokens["me"]) as client:
         assert client.commit(1, "anybody") == 1
@@ -366,7 +366,7 @@ def test_commits_of_steps_that_were_not_sent(daemon: Callable[..., Daemon], requ
         client.seal()
 
     def refused(client: Client, step: int) -> str:
-        with pytest.raises(loaderd.Forbidden, match="were sent the steps before") as caught:
+        with pytest.raises(loaderd.ForbiddenError, match="were sent the steps before") as caught:
             client.commit(step)
         assert caught.value.facts["step"] == str(step)
         return caught.value.facts["sent"]
@@ -422,14 +422,14 @@ def test_tls(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
     cases: dict[str, tuple[str, TLS | None, str]] = {
         "authority by path": (secure, TLS(ca=one), "step 0"),
         "authority by content, tls implied": (urls["tls"], TLS(ca=one.read_bytes()), "step 0"),
-        "another name": (urls["tls"], TLS(ca=str(one), server_name="elsewhere"), "Unreachable"),
-        "plaintext against TLS": (urls["tls"], None, "Unreachable"),
-        "TLS against plaintext": (urls["plain"], TLS(ca=one), "Unreachable"),
-        "wrong authority": (secure, TLS(ca=other), "Unreachable"),
-        "the system's authorities": (secure, None, "Unreachable"),
+        "another name": (urls["tls"], TLS(ca=str(one), server_name="elsewhere"), "UnreachableError"),
+        "plaintext against TLS": (urls["tls"], None, "UnreachableError"),
+        "TLS against plaintext": (urls["plain"], TLS(ca=one), "UnreachableError"),
+        "wrong authority": (secure, TLS(ca=other), "UnreachableError"),
+        "the system's authorities": (secure, None, "UnreachableError"),
         "client certificate": (urls["mutual"], TLS(ca=one, cert=other, key=other.with_suffix(".key")), "step 0"),
-        "no client certificate": (urls["mutual"], TLS(ca=one), "Unreachable"),
-        "wrong client certificate": (urls["mutual"], TLS(ca=one, cert=one, key=key), "Unreachable"),
+        "no client certificate": (urls["mutual"], TLS(ca=one), "UnreachableError"),
+        "wrong client certificate": (urls["mutual"], TLS(ca=one, cert=one, key=key), "UnreachableError"),
     }
     found: dict[str, str] = {}
     threads = [

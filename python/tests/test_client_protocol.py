@@ -188,7 +188,7 @@ def test_causes_that_pass_are_waited_out(serve: Callable[..., Server]) -> None:
 
 
 def test_causes_that_do_not_pass(serve: Callable[..., Server]) -> None:
-    for reason, code, error in (("DOCUMENT_LOST", 15, loaderd.DocumentLost), ("NEW", 9, loaderd.LoaderdError)):
+    for reason, code, error in (("DOCUMENT_LOST", 15, loaderd.DocumentLostError), ("NEW", 9, loaderd.LoaderdError)):
         server = serve([message(0), typed(reason, code)])
         with Client(server.url, patience=1000) as client:
             next(client)
@@ -200,7 +200,7 @@ def test_causes_that_do_not_pass(serve: Callable[..., Server]) -> None:
 
 def test_patience_raises_the_last_cause(serve: Callable[..., Server]) -> None:
     server = serve([typed("SOURCE_DRY")], [typed("SOURCE_DRY")], [typed("NEW")])
-    with Client(server.url, patience=1.5) as client, pytest.raises(loaderd.Unavailable, match="NEW"):
+    with Client(server.url, patience=1.5) as client, pytest.raises(loaderd.UnavailableError, match="NEW"):
         next(client)
     assert 3 <= len(server.tickets) <= 8, "asked again with pauses that grow"
 
@@ -210,12 +210,12 @@ def test_a_transport_that_fails_without_a_word(serve: Callable[..., Server]) -> 
     server = serve([flight.FlightUnavailableError("no upstream")])
     with (
         Client(server.url, patience=1, connect_timeout=0.5) as client,
-        pytest.raises(loaderd.Unreachable, match="no upstream"),
+        pytest.raises(loaderd.UnreachableError, match="no upstream"),
     ):
         next(client)
 
 
-@pytest.mark.parametrize(("seconds", "error", "match"), [(0.7, loaderd.Unreachable, "no upstream"), (0, loaderd.Unavailable, "has not reported a cause")])
+@pytest.mark.parametrize(("seconds", "error", "match"), [(0.7, loaderd.UnreachableError, "no upstream"), (0, loaderd.UnavailableError, "has not reported a cause")])
 def test_an_attempt_that_patience_ends(serve: Callable[..., Server], seconds: float, error: type[Exception], match: str) -> None:
     """The cause is that of what took most of the time: earlier failed attempts, or the timeout of the current one."""
     over = threading.Event()
@@ -240,7 +240,7 @@ def test_an_answer_that_patience_ends(serve: Callable[..., Server]) -> None:
 
     server.do_action = silent  # type: ignore[method-assign]
     with Client(server.url, patience=1) as client:
-        with pytest.raises(loaderd.SourceDry):
+        with pytest.raises(loaderd.SourceDryError):
             next(client)
         over.set()
 
@@ -259,11 +259,11 @@ def test_another_plan_behind_the_same_address(serve: Callable[..., Server]) -> N
     with Client(server.url) as client:
         client.info()
         server.info_body = json.dumps(INFO | {"fingerprint": "sha256:2"}).encode()
-        with pytest.raises(loaderd.PlanMismatch, match="sha256:2"):
+        with pytest.raises(loaderd.PlanMismatchError, match="sha256:2"):
             client.info()
-        with pytest.raises(loaderd.PlanMismatch, match="sha256:2"):
+        with pytest.raises(loaderd.PlanMismatchError, match="sha256:2"):
             next(client)
-        with pytest.raises(loaderd.PlanMismatch, match="sha256:2"):
+        with pytest.raises(loaderd.PlanMismatchError, match="sha256:2"):
             client.commit(1)
         server.info_body = json.dumps(INFO).encode()
         next(client), next(client)
@@ -283,7 +283,7 @@ def test_a_run_that_was_begun_again_behind_the_same_address(serve: Callable[...,
         next(client)
         server.info_body = with_id(OTHER)
         for call in (lambda: next(client), client.info, lambda: client.commit(1)):
-            with pytest.raises(loaderd.RunReplaced, match=OTHER) as caught:
+            with pytest.raises(loaderd.RunReplacedError, match=OTHER) as caught:
                 call()
             assert caught.value.facts == {"run": "r", "want": ID, "have": OTHER}
         server.info_body = with_id(ID)
@@ -314,10 +314,10 @@ def test_another_plan_after_an_exception(serve: Callable[..., Server]) -> None:
     server = serve([message(0), typed("RUN_FAILED")], [message(1)])
     with Client(server.url) as client:
         next(client)
-        with pytest.raises(loaderd.RunFailed):
+        with pytest.raises(loaderd.RunFailedError):
             next(client)
         server.info_body = json.dumps(INFO | {"fingerprint": "sha256:2"}).encode()
-        with pytest.raises(loaderd.PlanMismatch, match="sha256:2"):
+        with pytest.raises(loaderd.PlanMismatchError, match="sha256:2"):
             next(client)
         server.info_body = json.dumps(INFO).encode()
         next(client)

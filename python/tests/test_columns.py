@@ -188,8 +188,8 @@ def test_batches_of_torch_have_them(daemon):
 
 
 def test_runs_without_columns_have_none(daemon):
-    d = daemon({**SETTINGS, "documents.multiple_per_message": True})
-    with loaderd.Client(d.flight_url, columns=["twin"]) as client, pytest.raises(loaderd.BadTicket, match="unknown column.*twin.*want some of input_ids"):
+    d = daemon({**SETTINGS, "documents.batches": True})
+    with loaderd.Client(d.flight_url, columns=["twin"]) as client, pytest.raises(loaderd.InvalidTicketError, match="unknown column.*twin.*want some of input_ids"):
         next(client)
     with loaderd.Client(d.flight_url) as client:
         assert not {*NAMES} & {*client.info().columns}

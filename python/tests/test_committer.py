@@ -13,8 +13,8 @@ from loaderd.producer import _committer as module
 from loaderd.producer._committer import Committer
 from loaderd import PublishError
 from loaderd.producer._message import INPUT, MESSAGE_ID, Message
-from loaderd.producer._duplicates import Repeat, tell
-from loaderd.producer._nats_session import Lost, Refused
+from loaderd.producer._duplicates import Duplicate, describe_duplicates
+from loaderd.producer._nats_session import NatsConnectionError, NatsRequestError
 
 
 class Server:
@@ -49,7 +49,7 @@ class Server:
     async def last(self, stream: str, subject: str) -> tuple[int, dict[str, str]]:
         self._tick()
         if self.faults and self.random.random() < 0.1:
-            raise Refused({"code": 503, "description": "nobody answers"})
+            raise NatsRequestError({"code": 503, "description": "nobody answers"})
         return (self.stored[-1][0], {MESSAGE_ID: self.stored[-1][1]}) if self.stored else (0, {})
 
     async def headers(self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]) -> None:
@@ -58,7 +58,7 @@ class Server:
             each(sequence, {MESSAGE_ID: found})
 
     async def stream(self, name: str) -> dict[str, object]:
-        raise Lost("nobody asks now")
+        raise NatsConnectionError("nobody asks now")
 
     async def send(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
         self._take(payload, headers)
@@ -70,13 +70,13 @@ class Server:
         if fate < 0.15:  # delayed for a while
             self.late.append((self.requests + self.random.randrange(1, 8), messages, fence))
             self.connected = self.random.random() < 0.5
-            raise Lost("no answer")
+            raise NatsConnectionError("no answer")
         if fate < 0.25:
-            raise Lost("it never arrived")
+            raise NatsConnectionError("it never arrived")
         self._tick(0)
         sequence = self._store(messages, fence)
         if fate < 0.4:
-            raise Lost("the answer is lost")
+            raise NatsConnectionError("the answer is lost")
         return {"seq": sequence, "batch": headers.get("Nats-Batch-Id"), "count": len(messages)}
 
     def _take(self, payload: bytes, headers: dict[str, str]) -> None:
@@ -88,10 +88,10 @@ class Server:
     def _store(self, messages: list[Message], fence: int | None) -> int:
         newest = self.stored[-1][0] if self.stored else 0
         if fence is not None and fence != newest:
-            raise Refused({"code": 400, "err_code": 10071, "description": f"wrong last sequence: {newest}"})
+            raise NatsRequestError({"code": 400, "err_code": 10071, "description": f"wrong last sequence: {newest}"})
         if len(messages) > self.room:
             self.room += self.random.randrange(3)
-            raise Refused({"code": 503, "err_code": 10077, "description": "maximum bytes exceeded"})
+            raise NatsRequestError({"code": 503, "err_code": 10077, "description": "maximum bytes exceeded"})
         self.room -= len(messages)
         for message in messages:
             self.sequence += 1 + self.random.randrange(3)  # publishers of other subjects
@@ -104,11 +104,11 @@ class Server:
         for arrival in [x for x in self.late if x[0] <= self.requests]:
             self.late.remove(arrival)
             if not {m.id for m in arrival[1]} & {found for _, found in self.stored}:
-                with contextlib.suppress(Refused):  # the error is not delivered
+                with contextlib.suppress(NatsRequestError):  # the error is not delivered
                     self._store(*arrival[1:])
         if self.faults and self.random.random() < chance:
             self.connected = False
-            raise Lost("the connection broke")
+            raise NatsConnectionError("the connection broke")
 
 
 @pytest.mark.parametrize("part", range(4))
@@ -175,7 +175,7 @@ def test_the_first_repeat_is_the_earliest_one():
                 return {"seq": there[headers[MESSAGE_ID]], "duplicate": True}
             if {m.id for m in self.staged} & set(there):
                 self.staged = []
-                raise Refused({"code": 400, "err_code": 10201, "description": "duplicate message id found"})
+                raise NatsRequestError({"code": 400, "err_code": 10201, "description": "duplicate message id found"})
             return await super().ask(subject, payload, headers)
 
         async def origin(self, stream: str, sequence: int) -> dict[str, str]:
@@ -211,9 +211,9 @@ def test_the_first_repeat_is_the_earliest_one():
 )
 def test_where_the_first_repeat_is_of(sequence, headers, meanwhile, name, within):
     message = Message(b"x", {MESSAGE_ID: "0"} | ({INPUT: f"5 {name}"} if name else {}), 5, 1)
-    repeat = Repeat(message, sequence, headers, meanwhile)
+    repeat = Duplicate(message, sequence, headers, meanwhile)
     assert repeat.within == within
-    assert ("their ids occur more than once in this input" in tell(55, 5, repeat)[1]) == within
+    assert ("their ids occur more than once in this input" in describe_duplicates(55, 5, repeat)[1]) == within
 
 
 def test_what_lies_behind_the_place_that_was_found_is_not_sent_again():

@@ -160,7 +160,7 @@ def test_Reporter_ReconnectedStream(daemons: list[Made]) -> None:
         assert second["session"] == first["session"] and 0 < second["taken"] <= second["step"]
         report(d, taken=client.next_step)
         d.refusal = loaderd_error("DOCUMENT_LOST")
-        with pytest.raises(loaderd.DocumentLost):
+        with pytest.raises(loaderd.DocumentLostError):
             list(client)
         d.until = STEPS
         next(client)
@@ -242,7 +242,7 @@ def test_Alerts_LoggedWhileTheTrainerHangs(
         wait_for(lambda: lines().count(LOGGED) > 2)
 
 
-@pytest.mark.parametrize("kind", [loaderd.RankMissing, loaderd.StreamFull])
+@pytest.mark.parametrize("kind", [loaderd.RankMissingError, loaderd.StreamFullError])
 def test_Errors_ThatPass(daemons: list[Made], kind: type[loaderd.LoaderdError]) -> None:
     """No other daemon is called, because it would return the same cause."""
     plan_until(daemons, 0)
@@ -256,6 +256,6 @@ def test_Errors_DuplicateRank(daemons: list[Made]) -> None:
     """It is raised immediately."""
     plan_until(daemons, 0)
     daemons[0].refusal = loaderd_error("DUPLICATE_RANK")
-    with Client(urls(daemons)) as client, pytest.raises(loaderd.DuplicateRank):
+    with Client(urls(daemons)) as client, pytest.raises(loaderd.DuplicateRankError):
         next(client)
     assert [len(d.tickets) for d in daemons] == [1, 0, 0]

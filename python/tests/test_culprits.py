@@ -73,7 +73,7 @@ def test_Culprit_SecondClientOfARank(stage: Stage) -> None:
     """The second client is refused, so that the rank whose number it should have had is missing."""
     play(scenes.TWINS, stage)
     assert sorted(p.is_alive() for p in stage.jobs[0].processes) == [False, True]
-    assert all(text.startswith("DuplicateRank: ") for text in stage.messages(scenes.error_of).values())
+    assert all(text.startswith("DuplicateRankError: ") for text in stage.messages(scenes.error_of).values())
 
 
 def test_Culprit_DuplicateRankIsRefused(stage: Stage) -> None:
@@ -81,7 +81,7 @@ def test_Culprit_DuplicateRankIsRefused(stage: Stage) -> None:
     with Client(served.flight_url, rank=0, world=2, job="first") as first:
         next(first)
         with Client(served.flight_url, rank=0, world=2, job="first") as second:
-            with pytest.raises(loaderd.DuplicateRank) as caught:
+            with pytest.raises(loaderd.DuplicateRankError) as caught:
                 next(second)
         assert caught.value.facts.items() >= {"job": "first", "rank": "0", "world": "2"}.items()
         with Client(served.flight_url, rank=0, world=2, job="first", peer=1) as peer:

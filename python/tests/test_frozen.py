@@ -24,11 +24,11 @@ from loaderd import Client, Step, publish
 from loaderd.errors import LoaderdError, ProtocolError
 from loaderd.frozen import Frozen
 from loaderd import Sources
-from loaderd.torch._batch import FIELDS, OF_SOURCES, Form, make_batch
+from loaderd.torch._batch import FIELDS, SOURCE_FIELDS, BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
 
 FORMATS = ["arrow", "parquet", "npy", "mds"]
-ASKED: dict[str, Any] = {"documents": True, "weights": True, "columns": NAMES}
+OPTIONAL_FIELDS: dict[str, Any] = {"documents": True, "weights": True, "columns": NAMES}
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +66,7 @@ def public(step: Step) -> dict[str, Any]:
         found |= {f"sources {f.name}": getattr(value, f.name) for f in fields(value)} if isinstance(value, Sources) else {name: value}
     weights = () if step.sources is None or step.sources.weight is None else ("loss_weights",)
     for labels in ("unshifted", "shifted"):
-        form = Form.checked([*FIELDS, *OF_SOURCES, *weights], torch.int64, labels, None)
+        form = BatchFormat.checked([*FIELDS, *SOURCE_FIELDS, *weights], torch.int64, labels, None)
         found |= {f"batch {labels} {name}": value for name, value in make_batch(step, form, Buffers()).items()}
     return found
 
@@ -89,7 +89,7 @@ def same(want: Mapping[str, Any], got: Mapping[str, Any]) -> None:
 def test_equals_the_clients_steps(sealed, loaderd, tmp_path, kind):
     m = export(loaderd, sealed, tmp_path / "x", kind)
     assert m["complete"] and m["first"] == 0 and len(m["parts"]) > 3
-    for world, asked in ((1, ASKED), (2, {}), (4, ASKED)):
+    for world, asked in ((1, OPTIONAL_FIELDS), (2, {}), (4, OPTIONAL_FIELDS)):
         for rank in range(world):
             with Client(sealed.flight_url, rank=rank, world=world, **asked) as client:
                 steps = list(client)
@@ -262,14 +262,14 @@ def test_Frozen_HasEveryAttributeOfTheClientsSteps(daemon, loaderd, tmp_path, na
 def test_rows_of_one_length_are_matrices(daemon, loaderd, tmp_path):
     d = daemon(SETUP | {"packing.buckets": 64})
     send(d, made(300, 100))
-    with Client(d.flight_url, **ASKED) as client:
+    with Client(d.flight_url, **OPTIONAL_FIELDS) as client:
         client.seal()
         steps = list(client)
     export(loaderd, d, tmp_path / "npy", "npy", "--file-steps", "1000")
     d.stop()
     ids = np.load(tmp_path / "npy" / "part-00000000" / "input_ids.npy", mmap_mode="r")
     assert ids.tolist() == [row for s in steps for row in s.input_ids.tolist()]
-    for a, b in zip(steps, Frozen(tmp_path / "npy", **ASKED), strict=True):
+    for a, b in zip(steps, Frozen(tmp_path / "npy", **OPTIONAL_FIELDS), strict=True):
         same(public(a), public(b))
 
 

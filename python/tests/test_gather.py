@@ -16,7 +16,7 @@ from test_columns import COLUMNS, EACH, FILLS, META, NAMES, SETUP, made, values
 from tokenized import SETTINGS, TOKENIZER, documents, publish_tokens
 
 import loaderd
-from loaderd import BadDocument, DocumentTooLarge, InputChanged, Publisher, apublish, publish
+from loaderd import InvalidDocumentError, DocumentTooLargeError, InputChangedError, Publisher, apublish, publish
 from loaderd.producer._gather import MOST_BYTES
 from loaderd.producer._message import Encoder
 
@@ -98,9 +98,9 @@ def test_an_input_is_gathered_equally_whenever_it_goes_on(daemon: Any) -> None:
         done = asyncio.run(apublish(again, source="web", **options))
         assert done.documents == (360 if again is tokens else 0) and done.duplicates == 0
     assert publish(tokens, source="web", **{**options, "gather": 1}).documents == 0
-    with pytest.raises(InputChanged, match="its document 999"):
+    with pytest.raises(InputChangedError, match="its document 999"):
         publish(tokens[:970] + tokens[971:] + tokens[:1], source="web", **options)
-    with pytest.raises(InputChanged, match="fewer than the 1,000"):
+    with pytest.raises(InputChangedError, match="fewer than the 1,000"):
         publish(tokens[:999], source="web", **options)
     got, _ = read(d)
     assert in_order(got) == ended(tokens)
@@ -148,19 +148,19 @@ def test_documents_that_are_left_out(daemon: Any) -> None:
     sent = list(tokens)
     sent[3], sent[4], sent[7], sent[20] = "a text", [[1]], {"ids": np.zeros(9_000_000, np.int32)}, {"ids": tokens[20], "path": "a/b"}
     sent[21] = {"ids": tokens[21], "meta": {"lang": "en"}}
-    rejected: list[BadDocument] = []
+    rejected: list[InvalidDocumentError] = []
     options: Any = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER, "gather": 8, "name": "x", "on_reject": rejected.append}
     done = publish(sent[:11], **options)
     assert (done.documents, done.rejected, done.position) == (8, 3, 11)
     assert "document 3: gather combines token ids, but the document is text: tokenize it (loaderd.documents(rows, tokenizer" in str(rejected[0])
-    assert isinstance(rejected[2], DocumentTooLarge)
+    assert isinstance(rejected[2], DocumentTooLargeError)
     done = publish(sent, **options)
     assert (done.documents, done.rejected, done.position) == (27, 2, 40)
     assert "document 20: path requires a message with one document" in str(rejected[3]) and "document 21: meta 'lang': declare it with its type" in str(rejected[4])
     one_too_long = int(rejected[2].facts["limit"]) // 4 - 2000
     assert publish([{"ids": np.zeros(one_too_long, np.int32)}], **{**options, "name": "z"}).rejected == 1, "with the form of several documents around it"
-    assert isinstance(rejected[-1], DocumentTooLarge)
-    with pytest.raises(BadDocument, match="document 3: gather"):
+    assert isinstance(rejected[-1], DocumentTooLargeError)
+    with pytest.raises(InvalidDocumentError, match="document 3: gather"):
         publish(sent, **{**options, "name": "y", "on_reject": None})
     got, _ = read(d)
     assert in_order(got) == ended([t for i, t in enumerate(tokens) if i not in (3, 4, 7, 20, 21)])
@@ -184,7 +184,7 @@ def test_one_by_one(daemon: Any) -> None:
         for t in tokens[:10]:
             publisher.send(t)
         assert publisher.flush().documents == 10
-        with pytest.raises(BadDocument):
+        with pytest.raises(InvalidDocumentError):
             publisher.send("text")
         for t in tokens[10:]:
             publisher.send(t)
@@ -224,7 +224,7 @@ def test_values_come_along(daemon: Any, gather: int) -> None:
     assert publish(rows, name="x", **options).last_sequence == 300 // gather
     assert publish(rows, name="x", **options).documents == 0
     rows[-1]["columns"]["twin"][0] += 1
-    with pytest.raises(InputChanged):
+    with pytest.raises(InputChangedError):
         publish(rows, name="x", **options)
     seen = 0
     with loaderd.Client(d.flight_url, documents=True, columns=NAMES) as client:
@@ -265,7 +265,7 @@ def test_values_come_along(daemon: Any, gather: int) -> None:
     ({"half": [1, 10**9]}, "column half has finite values of up to 1000000000, outside the range of float16"),
 ])  # fmt: skip
 def test_columns_that_are_none(columns: Any, problem: str) -> None:
-    with pytest.raises(BadDocument, match=f"document 7: {problem}"):
+    with pytest.raises(InvalidDocumentError, match=f"document 7: {problem}"):
         Encoder("web", fingerprint=TOKENIZER, columns=TYPES).encode({"ids": [1, 2], "columns": columns}, 7)
 
 
@@ -276,13 +276,13 @@ def test_values_that_are_none(daemon: Any) -> None:
                           ({"year": 2**63}, "outside the range of int64"), ({"score": "a"}, "want float64"), ({"other": 1}, "meta 'other': declare it"),
                           ({"lang": "é" * 513}, "meta 'lang' has 1,026 bytes, more than the limit of 1,024"), ({"lang": "\ud800"}, "not valid Unicode text"),
                           ({"score": 10**400}, "outside the range of float64")):  # fmt: skip
-        with pytest.raises(BadDocument, match=f"document 0: .*{problem}"):
+        with pytest.raises(InvalidDocumentError, match=f"document 0: .*{problem}"):
             publish([{"ids": [1], "meta": meta}], **options)
 
 
 def test_bad_values_leave_neighbours_alone(daemon: Any) -> None:
     d = daemon(SETUP)
-    rejected: list[BadDocument] = []
+    rejected: list[InvalidDocumentError] = []
     metas = [{"lang": "é" * 512}, {"lang": "é" * 513}, {"score": 2**53 + 1}, {"lang": "\ud800"}, {"score": 10**400}, {}]
     rows = [{"ids": [i + 1], "meta": meta} for i, meta in enumerate(metas)]
     done = publish(rows, d.nats_url, source="web", tokenizer=TOKENIZER, gather=8, meta=META, on_reject=rejected.append)
@@ -299,17 +299,17 @@ def test_headers_that_are_too_large(daemon: Any) -> None:
     masked = {"ids": np.full(40_000, 5), "loss": np.arange(40_000) % 2, "id": "masked"}
     rows = [{"ids": [1]}, masked, {"ids": [2], "meta": {"text": "x" * 65_536}}, {"ids": [3]}]
     options: Any = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
-    with pytest.raises(DocumentTooLarge, match="document 'masked' .document 1. has .* bytes of headers, more than the server's limit of 65,535"):
+    with pytest.raises(DocumentTooLargeError, match="document 'masked' .document 1. has .* bytes of headers, more than the server's limit of 65,535"):
         publish(rows[1:2], start=1, **options)
-    rejected: list[BadDocument] = []
+    rejected: list[InvalidDocumentError] = []
     done = publish(rows, on_reject=rejected.append, **options)
-    assert (done.documents, done.rejected) == (2, 2) and all(isinstance(x, DocumentTooLarge) for x in rejected)
+    assert (done.documents, done.rejected) == (2, 2) and all(isinstance(x, DocumentTooLargeError) for x in rejected)
     assert publish([masked], gather=2, **options).documents == 1
     assert in_order(read(d)[0]) == ended([np.array([1]), np.array([3]), masked["ids"]])
 
 
 def test_text_has_no_columns() -> None:
-    with pytest.raises(BadDocument, match="columns requires ids$"):
+    with pytest.raises(InvalidDocumentError, match="columns requires ids$"):
         Encoder("web", columns=TYPES).encode({"text": "a", "columns": {"twin": [1]}}, 0)
 
 

@@ -21,10 +21,10 @@ def test_a_schedule_over_a_sealed_corpus(daemon):
     publish_tokens(d.nats_url, documents(200, 2), "web")
     with StepLoader(d.flight_url, patience=30) as loader, loaderd.Client(d.flight_url) as client:
         assert loader.total_steps is None
-        with pytest.raises(loaderd.BadTicket, match="may get more documents"):
+        with pytest.raises(loaderd.InvalidTicketError, match="may get more documents"):
             loader.measure()
         client.seal("web")
-        with pytest.raises(loaderd.BadTicket, match=r"\[code\]"):
+        with pytest.raises(loaderd.InvalidTicketError, match=r"\[code\]"):
             loader.measure()
         client.seal()
         assert loader.total_steps is None  # too long to be measured without a request
@@ -61,7 +61,7 @@ def test_a_run_without_an_end_has_no_number(daemon):
         client.seal()
         assert wait(lambda: loader.length and loader.length.endless)
         assert loader.total_steps is None
-        with pytest.raises(loaderd.BadTicket, match="no end"):
+        with pytest.raises(loaderd.InvalidTicketError, match="no end"):
             loader.measure()
 
 

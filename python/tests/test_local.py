@@ -45,7 +45,7 @@ def test_clients_of_the_daemons_user_find_its_token(served: Daemon, tmp_path: Pa
     token = served.folder / "data" / "flight.token"
     assert stat.S_IMODE(token.stat().st_mode) == 0o600
     stranger = read(served.flight_url, tmp_path)
-    assert stranger.returncode != 0 and "BadToken" in stranger.stderr
+    assert stranger.returncode != 0 and "InvalidTokenError" in stranger.stderr
     for way in ("LOADERD_STREAM__DIR", "token="):
         assert way in stranger.stderr
     (tmp_path / "loaderd-data").symlink_to(served.folder / "data")
@@ -57,13 +57,13 @@ def test_clients_of_the_daemons_user_find_its_token(served: Daemon, tmp_path: Pa
 
 
 def test_a_token_that_is_given_counts_alone(served: Daemon, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    with pytest.raises(loaderd.BadToken), loaderd.Client(served.flight_url, token="flight_of_another_daemon") as client:
+    with pytest.raises(loaderd.InvalidTokenError), loaderd.Client(served.flight_url, token="flight_of_another_daemon") as client:
         client.info()
     token = (served.folder / "data" / "flight.token").read_text().strip()
     monkeypatch.setenv("LOADERD_STREAM__DIR", str(tmp_path))
     with loaderd.Client(served.flight_url, token=token) as client:
         client.info()
-    with pytest.raises(loaderd.BadToken), loaderd.Client(served.flight_url) as client:
+    with pytest.raises(loaderd.InvalidTokenError), loaderd.Client(served.flight_url) as client:
         client.info()
 
 
@@ -124,7 +124,7 @@ def test_serve_gives_its_token_and_links_to_the_page(loaderd_program: None) -> N
         assert url.token is not None and url.page.startswith(f"{url.http}/#login=") and url.page != url.page
         with loaderd.Client(pickle.loads(pickle.dumps(url))) as client:
             assert next(client).rows == 1
-        with pytest.raises(loaderd.BadToken), loaderd.Client(str(url)) as client:
+        with pytest.raises(loaderd.InvalidTokenError), loaderd.Client(str(url)) as client:
             client.info()
         code = url.page.partition("#login=")[2]
         request = urllib.request.Request(f"{url.http}/api/login", json.dumps({"code": code}).encode())

@@ -11,7 +11,7 @@ from waiting import wait_for
 import loaderd
 from loaderd.torch import StepLoader
 from loaderd.torch.log import Log, writer
-from loaderd.torch._counts import Seen
+from loaderd.torch._counts import BatchCounts
 
 SHORT = {**SETTINGS, "packing.pool": 16, "packing.max_age": 64, "shuffle.window": 8, "serve.ahead": 2}
 MIXED = {**SHORT, "sources.code.weight": 1, "sources.web.weight": 3}
@@ -31,15 +31,15 @@ def url(module_daemon):
 def test_what_was_seen_is_what_the_batches_hold(url):
     with StepLoader(url) as loader:
         tokens, padding, sources, steps = 0, 0, dict.fromkeys(("code", "web"), 0), 0
-        assert loader.seen == Seen()
+        assert loader.counts == BatchCounts()
         for batch in loader:
             real = batch["segment_ids"] > 0
             tokens, padding, steps = tokens + int(real.sum()), padding + int((~real).sum()), steps + 1
             for number, name in enumerate(loader.sources):
                 sources[name] += int((batch["sources"] == number).sum())
-        seen = loader.seen
-        assert (seen.steps, seen.tokens, seen.padding, dict(seen.sources)) == (steps, tokens, padding, sources)
-        assert sum(seen.buckets.values()) == steps and 0 < seen.waited < 60
+        counts = loader.counts
+        assert (counts.steps, counts.tokens, counts.padding, dict(counts.sources)) == (steps, tokens, padding, sources)
+        assert sum(counts.buckets.values()) == steps and 0 < counts.waited < 60
 
 
 def test_lines_for_a_logger(url):
@@ -54,10 +54,10 @@ def test_lines_for_a_logger(url):
         log.flush()  # nothing new to write
         assert [step for step, _ in lines] == [3, 6, 9, 10]
         last = lines[-1][1]
-        assert last["loaderd/tokens"] == loader.seen.tokens == last["loaderd/tokens/code"] + last["loaderd/tokens/web"]
+        assert last["loaderd/tokens"] == loader.counts.tokens == last["loaderd/tokens/code"] + last["loaderd/tokens/web"]
         assert all(m["loaderd/share/code"] + m["loaderd/share/web"] == pytest.approx(1) for _, m in lines)
         assert all(0 <= m["loaderd/padding"] < 0.5 and 0 <= m["loaderd/wait_share"] <= 1 and m["loaderd/tokens_per_second"] > 0 for _, m in lines)
-        assert last["loaderd/wait_seconds"] == pytest.approx(loader.seen.waited)
+        assert last["loaderd/wait_seconds"] == pytest.approx(loader.counts.waited)
 
 
 def test_counts_go_on_behind_a_resume(url):
@@ -139,7 +139,7 @@ def test_the_status_of_a_run(url):
 def test_a_run_that_waits_says_so_in_the_same_words(daemon):
     d = daemon({**SHORT, "serve.stall_timeout": "12s"})
     with StepLoader(d.flight_url, patience=20) as loader:
-        with pytest.raises(loaderd.SourceDry) as told:
+        with pytest.raises(loaderd.SourceDryError) as told:
             next(loader)
         status = loader.status()
         assert status.health == "waiting" and status.sentence.startswith("Waiting for documents, ") and status.reason == "SOURCE_DRY"

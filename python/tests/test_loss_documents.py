@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tokenized import TOKENIZER
 
-from loaderd import BadDocument, documents
+from loaderd import InvalidDocumentError, documents
 from loaderd.producer._message import Encoder, Message
 
 JSON = "application/json"
@@ -122,7 +122,7 @@ def test_weights(weight: Any, header: str | None) -> None:
     ],
 )
 def test_what_is_refused(document: dict[str, Any], problem: str) -> None:
-    with pytest.raises(BadDocument, match=f"document 4: .*{problem}"):
+    with pytest.raises(InvalidDocumentError, match=f"document 4: .*{problem}"):
         encode(document)
     with pytest.raises(ValueError, match=rf"document 4 \('page 7'\): .*{problem}") as caught:
         encode({**document, "id": "page 7"})

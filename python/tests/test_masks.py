@@ -14,7 +14,7 @@ from torch.nn import functional as F
 
 from loaderd import Client, publish
 from loaderd.torch import StepLoader
-from loaderd.torch._batch import FIELDS, Form, make_batch
+from loaderd.torch._batch import FIELDS, BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
 from loaderd.torch.masks import block_mask, dense_mask, document_mask_mod, varlen
 
@@ -176,7 +176,7 @@ def test_masked_and_weighted_equals_each_document_alone(model, attention, labels
     rows = random_rows(rng, 7, LENGTH, vocabulary=VOCABULARY)
     masks, weights = random_masks(rng, rows), random_weights(rng, rows)
     step = step_of_rows(rows, LENGTH, masks=masks, weights=weights, parts=2)
-    batch = make_batch(step, Form.checked([*FIELDS, "loss_weights"], torch.int64, labels, None), Buffers())
+    batch = make_batch(step, BatchFormat.checked([*FIELDS, "loss_weights"], torch.int64, labels, None), Buffers())
     assert batch["num_loss_tokens"] == batch["num_loss_tokens_global"] > 50
     alone_too = zip(itertools.chain(*rows), itertools.chain(*masks), itertools.chain(*weights), strict=True)
     check_gradients(model, attention, labels, batch, alone_too)

@@ -29,7 +29,7 @@ class Counting:
 
 
 def test_a_wait_that_ended_while_nobody_waited_is_stale() -> None:
-    for error, stale in ((loaderd.SourceDry("dry"), True), (loaderd.Unreachable("gone"), True), (RuntimeError("broken"), False)):
+    for error, stale in ((loaderd.SourceDryError("dry"), True), (loaderd.UnreachableError("gone"), True), (RuntimeError("broken"), False)):
         with Prefetcher(Counting(1, error), 2) as reader:
             assert next(reader) == 1
             wait_for(lambda reader=reader: reader._shared.ended)
@@ -61,5 +61,5 @@ def test_what_the_thread_raises_comes_in_its_place() -> None:
             next(reader)
     with Prefetcher(Counting(3)) as reader:
         pass
-    with pytest.raises(loaderd.ClosedClient):
+    with pytest.raises(loaderd.ClosedClientError):
         next(reader)

@@ -31,11 +31,11 @@ from tokenized import documents as made_up
 from waiting import wait_for
 
 from loaderd import (
-    TLS, BadDocument, Client, ClosedClient, DocumentTooLarge, ForkedClient, InputChanged, NoStream, NotAccepted, NotPermitted, Publisher,
-    PublishError, RunIntake, Unreachable, apublish, documents, publish,
+    TLS, InvalidDocumentError, Client, ClosedClientError, DocumentTooLargeError, ForkedClientError, InputChangedError, StreamNotFoundError, NotAcceptedError, NotPermittedError, Publisher,
+    PublishError, RunIntake, UnreachableError, apublish, documents, publish,
 )  # fmt: skip
 from loaderd.producer import _run_checks
-from loaderd.producer._stream_readers import Audience, Intake, find_audience
+from loaderd.producer._stream_readers import StreamReaders, Intake, find_stream_readers
 from loaderd.producer._nats_auth import find_login
 from loaderd.producer._message import Encoder
 from loaderd.producer._nats_session import Access, Session
@@ -197,9 +197,9 @@ def test_named_input_goes_on_where_it_stands(daemon):
     done = publish(rows, d.nats_url, source="web", name="part 2")
     assert (done.documents, asked) == (10, list(range(9, 20)))
     # A changed input is not confused with the stored one.
-    with pytest.raises(InputChanged, match="its document 19"):
+    with pytest.raises(InputChangedError, match="its document 19"):
         publish(tokens[5:], name="part 2", **options)
-    with pytest.raises(InputChanged, match="fewer than the 20"):
+    with pytest.raises(InputChangedError, match="fewer than the 20"):
         publish(tokens[:19], name="part 2", **options)
     assert publish(tokens[20:30], name="part 2", start=20, **options).position == 30
     # A dataset whose skip changes it in place, and returns nothing.
@@ -262,17 +262,17 @@ def test_the_token_of_a_daemon_on_this_machine_is_found(daemon, monkeypatch, tmp
     plain, tokens = f"nats://{d.nats}", made_up(20)
     monkeypatch.delenv("LOADERD_STREAM__DIR", raising=False)
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(NotPermitted, match="producer.token"):
+    with pytest.raises(NotPermittedError, match="producer.token"):
         publish(tokens, plain, source="web", tokenizer=TOKENIZER)
-    with pytest.raises(NotPermitted):
+    with pytest.raises(NotPermittedError):
         publish(tokens, plain, source="web", tokenizer=TOKENIZER, token="producer_" + 64 * "0")
     secret = (d.folder / "data" / "producer.token").read_text().strip()
     assert publish(tokens[:5], plain, source="web", tokenizer=TOKENIZER, token=secret, start=0).documents == 5
     monkeypatch.setenv("LOADERD_STREAM__DIR", str(d.folder / "data"))
     assert publish(tokens[5:10], plain, source="web", tokenizer=TOKENIZER, start=5).documents == 5
-    with pytest.raises(NotPermitted, match="lock file"):  # localhost may be another address
+    with pytest.raises(NotPermittedError, match="lock file"):  # localhost may be another address
         publish(tokens, plain.replace("127.0.0.1", "localhost"), source="web", tokenizer=TOKENIZER)
-    with pytest.raises(Unreachable):  # the token is only for its own server
+    with pytest.raises(UnreachableError):  # the token is only for its own server
         publish(tokens, "nats://127.0.0.1:1", source="web", tokenizer=TOKENIZER, connect_timeout=0.1)
     monkeypatch.delenv("LOADERD_STREAM__DIR")
     (tmp_path / "loaderd-data").symlink_to(d.folder / "data")
@@ -305,7 +305,7 @@ def test_no_token_is_sent_to_a_process_that_listens_where_the_daemon_was(tmp_pat
 
         thread = threading.Thread(target=impostor, daemon=True)
         thread.start()
-        with pytest.raises((NotPermitted, Unreachable)):
+        with pytest.raises((NotPermittedError, UnreachableError)):
             publish([[1]], url, source="web", tokenizer=TOKENIZER, connect_timeout=0.1, **options)
         thread.join(60)
     assert sent and sent[0].startswith(b"CONNECT") and token.encode() not in sent[0]
@@ -368,8 +368,8 @@ def reported(daemon) -> None:
         session = Session(Access(daemon.nats_url))
         try:
             await session.first(30)
-            audience = await find_audience(session, await session.find_stream("docs.web"))
-            return audience is not None and bool(audience.intakes)
+            readers = await find_stream_readers(session, await session.find_stream("docs.web"))
+            return readers is not None and bool(readers.intakes)
         finally:
             await session.close()
 
@@ -380,11 +380,11 @@ def test_documents_that_the_run_would_reject_are_refused(daemon):
     d = daemon(SETTINGS)
     reported(d)
     tokens, other = made_up(40), "sha256:" + "0" * 64
-    with pytest.raises(NotAccepted, match=f"token ids of the tokenizer {other}, and run default has tokenizer none \\({TOKENIZER}\\): every document"):
+    with pytest.raises(NotAcceptedError, match=f"token ids of the tokenizer {other}, and run default has tokenizer none \\({TOKENIZER}\\): every document"):
         publish(tokens, d.nats_url, source="web", tokenizer=other)
-    with pytest.raises(NotAccepted, match="the documents are texts, and run default accepts only token ids"):
+    with pytest.raises(NotAcceptedError, match="the documents are texts, and run default accepts only token ids"):
         asyncio.run(apublish(["a text"], d.nats_url, source="web"))
-    with pytest.raises(NotAccepted), Publisher(d.nats_url, source="web", tokenizer=other, gather=4) as publisher:
+    with pytest.raises(NotAcceptedError), Publisher(d.nats_url, source="web", tokenizer=other, gather=4) as publisher:
         for ids in tokens:
             publisher.send(ids)
     assert publish(tokens, d.nats_url, source="web", tokenizer=TOKENIZER).last_sequence == len(tokens)
@@ -411,9 +411,9 @@ def test_reports_of_another_run_of_the_name_begin_anew():
     before = Intake("none", TOKENIZER, False, 4, False, 5, {"undecodable": 2, "empty": 0})
     assert now.since(before, "a", 12) == RunIntake("a", 3, {}, 2)
     assert before.since(now, "a", 4) == RunIntake("a", 5, {"undecodable": 2})
-    assert Audience(reads=("a", "b"), intakes={"a": now}).reads_on(10) == (True, 10)
-    assert Audience(reads=("a",), intakes={"a": now}).reads_on(10) == (False, 10)
-    assert Audience(reads=("a", "b"), intakes={"a": now}).rejects("") == (
+    assert StreamReaders(reads=("a", "b"), intakes={"a": now}).reads_on(10) == (True, 10)
+    assert StreamReaders(reads=("a",), intakes={"a": now}).reads_on(10) == (False, 10)
+    assert StreamReaders(reads=("a", "b"), intakes={"a": now}).rejects("") == (
         f"the documents are texts, and run a accepts only token ids (tokenizer.name: none, fingerprint {TOKENIZER}): every document would become a dead letter",
         False,
     )
@@ -421,13 +421,13 @@ def test_reports_of_another_run_of_the_name_begin_anew():
 
 def test_Audience_RejectsWithTheTokenizerOfEachRun():
     intakes = {run: Intake(run, fingerprint, False, 0, False, 0, {}) for run, fingerprint in (("qwen", "f1"), ("none", "f2"), ("llama", "f3"))}
-    audience = Audience(reads=("qwen", "none", "llama"), intakes=intakes)
+    readers = StreamReaders(reads=("qwen", "none", "llama"), intakes=intakes)
     ends = ": every document would become a dead letter"
-    assert audience.rejects("f2") == (
+    assert readers.rejects("f2") == (
         f"the documents are token ids of the tokenizer f2, and run qwen has tokenizer qwen (f1), and run llama has tokenizer llama (f3){ends}",
         False,
     )
-    assert audience.rejects("") == (
+    assert readers.rejects("") == (
         "the documents are texts, and run qwen accepts only token ids (tokenizer.name: qwen, fingerprint f1), and run none accepts only token ids"
         f" (tokenizer.name: none, fingerprint f2), and run llama accepts only token ids (tokenizer.name: llama, fingerprint f3){ends}",
         True,
@@ -445,15 +445,15 @@ def test_what_came_before_an_error_is_confirmed(daemon):
     with pytest.raises(RuntimeError, match="went away") as caught:
         publish(failing(), d.nats_url, source="web", tokenizer=TOKENIZER)
     assert "1,234 documents are confirmed" in "".join(getattr(caught.value, "__notes__", ["1,234 documents are confirmed"]))
-    with pytest.raises(BadDocument, match="document 2: .*dimensions"):
+    with pytest.raises(InvalidDocumentError, match="document 2: .*dimensions"):
         publish([*tokens[:2], [[1]], tokens[3]], d.nats_url, source="other", tokenizer=TOKENIZER)
     # With on_reject, publishing continues without documents that cannot be sent.
-    rejected: list[BadDocument] = []
+    rejected: list[InvalidDocumentError] = []
     large = {"ids": np.zeros(9_000_000, np.int32), "id": "a whole library"}
     done = publish([tokens[1234], large, {"body": "x"}, tokens[1237]], d.nats_url, source="web", tokenizer=TOKENIZER, start=1234,
                    on_reject=rejected.append)  # fmt: skip
     assert (done.documents, done.rejected, done.position) == (2, 2, 1238)
-    assert isinstance(rejected[0], DocumentTooLarge) and "a whole library" in str(rejected[0]) and "36,000," in str(rejected[0])
+    assert isinstance(rejected[0], DocumentTooLargeError) and "a whole library" in str(rejected[0]) and "36,000," in str(rejected[0])
     assert rejected[0].facts["document"] == "a whole library" and "unknown keys ['body']" in str(rejected[1])
     assert in_order(d) == ended(tokens[:1234] + tokens[:2] + [tokens[1234], tokens[1237]])
 
@@ -474,7 +474,7 @@ def test_one_by_one(daemon):
         publisher.send(tokens[0])
         assert stored.acquire(timeout=10)  # without a flush
         assert publisher.published.documents == 1
-        with pytest.raises(BadDocument, match="require tokenizer=|not a document"):
+        with pytest.raises(InvalidDocumentError, match="require tokenizer=|not a document"):
             publisher.send(object())  # type: ignore[arg-type]
         threads = [threading.Thread(target=lambda part=part: [publisher.send(t) for t in part]) for part in (tokens[1:200], tokens[200:])]
         for t in threads:
@@ -483,7 +483,7 @@ def test_one_by_one(daemon):
             t.join()
         assert publisher.flush(timeout=30).documents == 400
         assert publisher.position == 401
-    with pytest.raises(ClosedClient):
+    with pytest.raises(ClosedClientError):
         publisher.send(tokens[0])
     # Equal documents of a later publisher are separate documents.
     with Publisher(d.nats_url, source="live", tokenizer=TOKENIZER) as publisher:
@@ -518,7 +518,7 @@ def test_from_a_coroutine(daemon):
         done = await apublish(produce(tokens[:1300]), d.nats_url, source="web", name="all", tokenizer=TOKENIZER)
         assert (done.documents, done.position) == (100, 1300)
         assert (await apublish(tokens[:2000], d.nats_url, source="web", name="all", tokenizer=TOKENIZER)).documents == 700
-        with pytest.raises(InputChanged):
+        with pytest.raises(InputChangedError):
             await apublish(produce(tokens[:3]), d.nats_url, source="web", name="all", tokenizer=TOKENIZER)
         # publish works inside a running loop too.
         assert publish(tokens[2000:2500], d.nats_url, source="web", name="all", start=2000, tokenizer=TOKENIZER).documents == 500
@@ -566,7 +566,7 @@ def test_rows_that_are_no_documents_are_told_to_on_reject(daemon):
     tokens = made_up(6)
     rows: list[object] = [{"ids": t, "n": i} for i, t in enumerate(tokens)]
     rows[1], rows[4] = {"tokens": tokens[1]}, None
-    rejected: list[BadDocument] = []
+    rejected: list[InvalidDocumentError] = []
     options = {"url": d.nats_url, "source": "web", "tokenizer": TOKENIZER}
     done = publish(documents(rows, ids="ids"), name="rows", on_reject=rejected.append, **options)
     assert (done.documents, done.rejected, done.position) == (4, 2, 6)
@@ -575,7 +575,7 @@ def test_rows_that_are_no_documents_are_told_to_on_reject(daemon):
     done = asyncio.run(apublish(texts, on_reject=rejected.append, **options))
     assert (done.documents, done.rejected, done.position) == (2, 2, 4)
     assert "row 1: its text is a NoneType" in str(rejected[2])
-    with pytest.raises(BadDocument, match="cannot read row 1 .KeyError"):
+    with pytest.raises(InvalidDocumentError, match="cannot read row 1 .KeyError"):
         publish(documents(rows, ids="ids"), **options)
     assert in_order(d) == ended([tokens[i] for i in (0, 2, 3, 5)]) + [[0, END], [3, END], *ended([tokens[0]])]
 
@@ -649,7 +649,7 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
     small.enable_truncation(16)
     with pytest.raises(ValueError, match="truncates"):
         documents(plain, tokenizer=small)
-    with pytest.raises(BadDocument, match="cannot read row 0 .*content, url, host, stars"):
+    with pytest.raises(InvalidDocumentError, match="cannot read row 0 .*content, url, host, stars"):
         list(documents(plain, text="body"))
 
 
@@ -688,7 +688,7 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
     ],
 )
 def test_what_is_no_document(document, problem):
-    with pytest.raises(BadDocument, match=problem):
+    with pytest.raises(InvalidDocumentError, match=problem):
         Encoder("web", fingerprint=TOKENIZER).encode(document, 4)
 
 
@@ -717,12 +717,12 @@ def test_publishing_that_cannot_begin(daemon, tmp_path):
     for source in ("", "a.b", "a b", "x" * 65, "*"):
         with pytest.raises(ValueError, match="want 1 to 64"):
             publish(["a"], d.nats_url, source=source)
-    with pytest.raises(NoStream, match=r"no stream .* has the subject texts.web: start the daemon"):
+    with pytest.raises(StreamNotFoundError, match=r"no stream .* has the subject texts.web: start the daemon"):
         publish(["a"], d.nats_url, source="web", subject="texts")
     with pytest.raises(ValueError, match="control characters"):
         publish(["a"], d.nats_url, source="web", name="a\nb")
     d.stop()
-    with pytest.raises(Unreachable, match=r"cannot connect to NATS at nats://127.0.0.1:\d+: .*within 0.3 s.*Connect call failed.*loaderd serve") as caught:
+    with pytest.raises(UnreachableError, match=r"cannot connect to NATS at nats://127.0.0.1:\d+: .*within 0.3 s.*Connect call failed.*loaderd serve") as caught:
         publish(["a"], d.nats_url.replace("//", "//user:secret@"), source="web", connect_timeout=0.3)
     assert "secret" not in str(caught.value)
     program = "import sys; sys.modules['nats'] = None; import loaderd; loaderd.publish(['a'], source='web')"
@@ -737,7 +737,7 @@ def test_publisher_is_refused_after_a_fork(daemon):
         if child == 0:
             try:
                 publisher.send([1, 2])
-            except ForkedClient:
+            except ForkedClientError:
                 os._exit(7)
             os._exit(1)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
@@ -803,7 +803,7 @@ def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkey
             done = publish(["text"], url, source="py", name="input", on_wait=on_wait)
         made[0].result()
         assert done.documents == 1 and "has no leader" in reasons[0] and reasons[-1] == ""
-        with pytest.raises(NoStream, match="has the subject texts.py"):  # the leader's answer is final
+        with pytest.raises(StreamNotFoundError, match="has the subject texts.py"):  # the leader's answer is final
             publish(["text"], url, source="py", subject="texts")
     finally:
         for server in servers:
@@ -816,7 +816,7 @@ def test_publish_without_jetstream_is_unreachable(nats_server):
     (port,) = free_ports(1)
     server = subprocess.Popen([nats_server, "-a", "127.0.0.1", "-p", str(port)], stderr=subprocess.DEVNULL)
     try:
-        with pytest.raises(Unreachable, match="cannot find the stream of docs.web .* no server responded"):
+        with pytest.raises(UnreachableError, match="cannot find the stream of docs.web .* no server responded"):
             publish(["text"], f"nats://127.0.0.1:{port}", source="web", connect_timeout=3)
     finally:
         server.terminate()
@@ -839,9 +839,9 @@ def test_password_and_tls(daemon, nats_server, tmp_path):
         publish(tokens[:10], url, source="web", tokenizer=TOKENIZER, tls=trusted, user="writer", password="secret")
         context = ssl.create_default_context(cafile=one.with_suffix(".pem"))
         publish(tokens[10:], url.replace("//", "//writer:secret@"), source="web", tokenizer=TOKENIZER, tls=context)
-        with pytest.raises(NotPermitted, match="(?i)authorization"):
+        with pytest.raises(NotPermittedError, match="(?i)authorization"):
             publish(tokens, url, source="web", tokenizer=TOKENIZER, tls=trusted, user="writer", password="wrong")
-        with pytest.raises(NotPermitted, match="(?i)certificate"):
+        with pytest.raises(NotPermittedError, match="(?i)certificate"):
             publish(tokens, url, source="web", tokenizer=TOKENIZER, tls=TLS(ca=other.with_suffix(".pem")), user="writer", password="secret")
         with pytest.raises(ImportError, match="nkeys"):  # credentials need it
             (tmp_path / "user.creds").write_text("")

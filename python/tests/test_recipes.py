@@ -45,7 +45,7 @@ def torches(libraries: Path) -> Python:
     return Python(folders=(EXAMPLES, HERE, *folders, *libraries.glob("lib/python*/site-packages")), variables={**alone, "NO_COLOR": "1"})
 
 
-def served(program: Path, **settings: object) -> loaderd._serve.Serving:
+def served(program: Path, **settings: object) -> loaderd._serve.DaemonContext:
     """Returns a sealed run whose documents use few ids, so that a model learns quickly."""
     tokens = [t // 50 + 1 for t in documents(200)]
     return loaderd.serve(tokens, publish={"tokenizer": TOKENIZER}, settings=STEADY | settings, program=program)

@@ -84,18 +84,18 @@ def test_what_cannot_start_says_why(what: str, tmp_path: Path) -> None:
         "program": {"program": tmp_path / "nothing"}, "setting": {"settings": {"steps.rowz": 8}}, "tokenizer": {"tokenizer": 7},
     }[what]  # fmt: skip
     words = {"program": "cannot find the program", "setting": "steps.rowz", "tokenizer": "tokenizer is a int"}[what]
-    with pytest.raises((loaderd.NoDaemon, TypeError), match=words), loaderd.serve(TEXTS, folder=folder, **given):  # type: ignore[arg-type]
+    with pytest.raises((loaderd.DaemonNotFoundError, TypeError), match=words), loaderd.serve(TEXTS, folder=folder, **given):  # type: ignore[arg-type]
         pytest.fail("it is served")
 
 
 def test_bad_documents_end_the_daemon(tmp_path: Path) -> None:
-    with pytest.raises(loaderd.BadDocument), loaderd.serve([7], settings=SMALL, folder=tmp_path):  # type: ignore[list-item]
+    with pytest.raises(loaderd.InvalidDocumentError), loaderd.serve([7], settings=SMALL, folder=tmp_path):  # type: ignore[list-item]
         pytest.fail("it is served")
     assert not running(tmp_path)
 
 
 def test_an_end_of_its_own_is_told() -> None:
-    with pytest.raises(loaderd.NoDaemon, match="exited unexpectedly"), loaderd.serve(TEXTS, settings=SMALL) as url:
+    with pytest.raises(loaderd.DaemonNotFoundError, match="exited unexpectedly"), loaderd.serve(TEXTS, settings=SMALL) as url:
         os.kill(process_of(url.folder), signal.SIGKILL)
         waiting.wait_for(lambda: not running(url.folder))
     with pytest.raises(KeyError), loaderd.serve(TEXTS, settings=SMALL) as url:  # the block's own error has precedence
@@ -195,7 +195,7 @@ def test_Serve_DaemonThatDoesNotStopIsKilledAndNamed(tmp_path: Path) -> None:
     program = tmp_path / "loaderd"
     program.write_text(STUBBORN.format(python=sys.executable))
     program.chmod(0o755)
-    with pytest.raises(loaderd.NoDaemon, match="did not stop within 0.1 seconds and was killed"):
+    with pytest.raises(loaderd.DaemonNotFoundError, match="did not stop within 0.1 seconds and was killed"):
         with loaderd.serve(program=program, stop_timeout=0.1):
             pass
     with pytest.raises(KeyError), loaderd.serve(program=program, stop_timeout=0.1):  # the block's own error has precedence
@@ -207,7 +207,7 @@ def test_the_program_is_found_where_it_is(monkeypatch: pytest.MonkeyPatch, tmp_p
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr("sysconfig.get_path", lambda *_: str(tmp_path / "none"))
     monkeypatch.setattr("sys.executable", str(tmp_path / "none" / "python"))
-    with pytest.raises(loaderd.NoDaemon, match="`make build`.* LOADERD_BIN.* `make dist`"):
+    with pytest.raises(loaderd.DaemonNotFoundError, match="`make build`.* LOADERD_BIN.* `make dist`"):
         find_program()
     program = tmp_path / "loaderd"
     program.write_bytes(b"")

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from loaderd.producer import _nats_session as module
-from loaderd.producer._nats_session import Access, Lost, Session
+from loaderd.producer._nats_session import Access, NatsConnectionError, Session
 
 
 class Cluster(Session):
@@ -44,5 +44,5 @@ def test_nothing_left_of_a_server_that_is_behind_is_no_end(readers, asked):
 
 def test_a_last_message_that_nobody_has_is_looked_for_anew(monkeypatch):
     monkeypatch.setattr(module, "BEHIND_SECONDS", 0.3)
-    with pytest.raises(Lost, match="no message after 10, but one had 12"):
+    with pytest.raises(NatsConnectionError, match="no message after 10, but one had 12"):
         read(Cluster([], []), 12)

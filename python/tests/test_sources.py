@@ -67,7 +67,7 @@ def test_tokens_know_their_sources(mixed):
         assert {p["source"] for row in ledger["rows"] for p in row} == {d["source"] for d in ledger["documents"]} == {"code", "web"}
         piece = ledger["rows"][0][0]
         assert client.find(source=piece["source"], sequence=piece["sequence"])[0]["pieces"][0]["source"] == piece["source"]
-        with pytest.raises(loaderd.BadTicket, match="sequences of its own"):
+        with pytest.raises(loaderd.InvalidTicketError, match="sequences of its own"):
             client.find(sequence=1)
         with pytest.raises(ValueError, match="sources=True"):
             next(plain).source_ids()
@@ -131,9 +131,9 @@ def test_a_trainer_changes_the_mixture(mixed):
         assert state["recent_steps"] <= 100 and sum(s["recent_share"] for s in state["sources"]) == pytest.approx(1)
         assert [s["name"] for s in client.stats()["sources"]] == ["code", "web"]
         for weights in ({"code": 0, "web": 0}, {"nix": 1}):
-            with pytest.raises(loaderd.BadTicket):
+            with pytest.raises(loaderd.InvalidTicketError):
                 loader.set_mixture(weights)
-        with pytest.raises(loaderd.BadTicket, match="without a change"):
+        with pytest.raises(loaderd.InvalidTicketError, match="without a change"):
             client.mix(dry_run=True)
     mixed.kill()
     mixed.start()
@@ -189,7 +189,7 @@ def test_sources_that_come_go_and_end(mixed):
         assert changed["target"] == pytest.approx({"code": 0.2, "math": 0.8})
         publish_tokens(mixed.nats_url, documents(300, 3), "math")
         assert client.seal("math") == 300
-        with pytest.raises(loaderd.BadTicket, match="no source"):
+        with pytest.raises(loaderd.InvalidTicketError, match="no source"):
             client.seal("nix")
         client.seal()
         rest = list(loader)
@@ -205,7 +205,7 @@ def test_StepLoader_OneSource(daemon):
         assert loader.sources == ("docs",) and "sources" not in next(loader) and "sources" not in loader.get_mock_batch()
         assert set(next(asks)["sources"].unique().tolist()) <= {0, -1}
         assert loader.set_mixture({"docs": 3}).target == {"docs": 1}
-        with pytest.raises(loaderd.BadTicket, match="web"):
+        with pytest.raises(loaderd.InvalidTicketError, match="web"):
             loader.set_mixture({"web": 1})
 
 
@@ -253,9 +253,9 @@ def test_a_change_that_is_decided_on_once(mixed):
         with StepLoader(mixed.flight_url, job="resumed") as resumed:
             resumed.load_state_dict(state)
             assert resumed.set_mixture({"code": 9, "web": 1}, once=True) == MixtureChange(made.step, made.target, again=True)
-        with pytest.raises(loaderd.BadTicket, match="the plan holds"):
+        with pytest.raises(loaderd.InvalidTicketError, match="the plan holds"):
             client.mix({"code": 1}, decided=1_000_000)
-        with pytest.raises(loaderd.BadTicket, match="no \"dry_run\""):
+        with pytest.raises(loaderd.InvalidTicketError, match="no \"dry_run\""):
             client.mix({"code": 1}, decided=1, dry_run=True)
         while loader.step <= other.step:  # the plan grows as steps are taken
             next(loader)

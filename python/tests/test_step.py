@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from loaderd import ProtocolError, Step, TooManySegments
+from loaderd import ProtocolError, Step, TooManySegmentsError
 from loaderd import Part
 from loaderd._step import _are_ends, check_ids, part_of, step_of
 from loaderd._wire import Metadata
@@ -212,7 +212,7 @@ def test_too_many_segments_for_uint16() -> None:
     fits, more = 65_535, 65_536
     assert made([[[4]] * fits], fits, []).segment_ids().max() == fits
     step = made([[[4]] * more], more, [])
-    with pytest.raises(TooManySegments, match="65536 segments"):
+    with pytest.raises(TooManySegmentsError, match="65536 segments"):
         step.segment_ids()
     assert step.position_ids().max() == 0 and len(step.cu_seqlens[0]) == more + 1
 

@@ -7,12 +7,12 @@ import pytest
 import torch
 from synthetic import assert_same, obvious_batch, random_masks, random_rows, random_weights, step_of_rows
 
-from loaderd.torch._batch import FIELDS, Form, make_batch
+from loaderd.torch._batch import FIELDS, BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
 
 
 def form(**changes):
-    return Form.checked(**{"fields": None, "dtype": torch.int64, "labels": "unshifted", "capacity": None, **changes})
+    return BatchFormat.checked(**{"fields": None, "dtype": torch.int64, "labels": "unshifted", "capacity": None, **changes})
 
 
 @pytest.mark.parametrize("seed", range(120))

@@ -27,19 +27,19 @@ from waiting import client_threads, no_thread_is_left, wait_for
 
 from loaderd import (
     Client,
-    ClosedClient,
-    ForkedClient,
-    PlanMismatch,
-    RankBehind,
-    RunMismatch,
-    RunReplaced,
-    SourceDry,
-    Unavailable,
-    Unreachable,
-    WorldMismatch,
+    ClosedClientError,
+    ForkedClientError,
+    PlanMismatchError,
+    RankBehindError,
+    RunMismatchError,
+    RunReplacedError,
+    SourceDryError,
+    UnavailableError,
+    UnreachableError,
+    WorldMismatchError,
 )
 from loaderd.torch import StepLoader
-from loaderd.torch._batch import FIELDS, Form, make_batch
+from loaderd.torch._batch import FIELDS, BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
 from loaderd.torch._state import check_state, make_state
 
@@ -203,9 +203,9 @@ def test_questions_before_the_first_batch(sealed):
         assert loader.fingerprint.startswith("sha256:")
         with pytest.raises(ValueError, match=r"no bucket 100: want one of \[64, 128\]"):
             loader.rows(100)
-        with pytest.raises(WorldMismatch, match="cannot divide the 8 rows .* among 3 ranks"):
+        with pytest.raises(WorldMismatchError, match="cannot divide the 8 rows .* among 3 ranks"):
             loader.get_mock_batch()
-        with pytest.raises(WorldMismatch):
+        with pytest.raises(WorldMismatchError):
             next(loader)
 
 
@@ -255,7 +255,7 @@ def test_one_copy():
     """Filling the tensors allocates their own memory and little else."""
     rng = np.random.default_rng(1)
     step = step_of_rows(random_rows(rng, 64, 2048, row_attention=True), 2048, dtype=np.uint16)
-    buffers, form = Buffers(), Form.checked(["input_ids", "labels"], torch.int64, "unshifted", None)
+    buffers, form = Buffers(), BatchFormat.checked(["input_ids", "labels"], torch.int64, "unshifted", None)
     make_batch(step, form, buffers)
     size = 2 * 64 * 2048 * 8
     assert buffers.allocated == size
@@ -321,7 +321,7 @@ def test_a_state_of_a_run_before_its_plan_was_repaired(sealed):
         repaired = dataclasses.replace(loader._describe(), name="copy", was=("sealed",))
     state = make_state(dataclasses.replace(repaired, name="sealed", was=()), 7)
     assert check_state(state, repaired) == 7
-    with pytest.raises(RunMismatch):
+    with pytest.raises(RunMismatchError):
         check_state(state, dataclasses.replace(repaired, was=()))
 
 
@@ -330,9 +330,9 @@ def test_wrong_states(sealed):
         next(loader)
         fine = loader.state_dict()
         for change, error, says in [
-            ({"run": "other"}, RunMismatch, "checkpoint belongs to the run other, the daemon serves sealed"),
-            ({"fingerprint": "sha256:00"}, PlanMismatch, f"sha256:00, the daemon's is {fine['fingerprint']}"),
-            ({"run_id": "00" * 16}, RunReplaced, f"deleted and created again: it has the id {fine['run_id']}"),
+            ({"run": "other"}, RunMismatchError, "checkpoint belongs to the run other, the daemon serves sealed"),
+            ({"fingerprint": "sha256:00"}, PlanMismatchError, f"sha256:00, the daemon's is {fine['fingerprint']}"),
+            ({"run_id": "00" * 16}, RunReplacedError, f"deleted and created again: it has the id {fine['run_id']}"),
             ({"run_id": 7}, ValueError, r"\['run_id'\]"),
             ({"version": 2, "more": 1}, ValueError, "version 2, this loaderd reads up to 1"),
             ({"version": 0}, ValueError, "not a state"),
@@ -354,7 +354,7 @@ def test_wrong_states(sealed):
         assert loader.step == 1 and digest(next(loader)) and loader.state_dict()["run_id"] == fine["run_id"]
     with StepLoader(sealed.flight_url, run="other") as loader:
         for use in (loader.state_dict, lambda: next(loader), loader.get_mock_batch):
-            with pytest.raises(RunMismatch):
+            with pytest.raises(RunMismatchError):
                 use()
 
 
@@ -419,13 +419,13 @@ def test_a_batch_that_does_not_get_to_its_device_comes_again(sealed, batches, mo
 def test_patience_then_the_cause_then_on(live):
     with StepLoader(live.flight_url, patience=1) as loader:
         for _ in range(2):
-            with pytest.raises(SourceDry, match="there is none yet"):
+            with pytest.raises(SourceDryError, match="there is none yet"):
                 next(loader)
             no_thread_is_left()
         publish_tokens(live.nats_url, TOKENS)
         batches = []
         while not batches:
-            with contextlib.suppress(Unavailable):  # of a daemon that is not that fast
+            with contextlib.suppress(UnavailableError):  # of a daemon that is not that fast
                 batches.append(next(loader))
         assert batches[0]["input_ids"].shape[0] == 8 and loader.step == 1
         live.kill()
@@ -451,7 +451,7 @@ def test_a_rank_that_stops_reading(daemon):
     options = {"world": 2, "patience": 3, "prefetch": 1, "fields": ["input_ids", "num_loss_tokens"]}
     with StepLoader(d.flight_url, rank=0, **options) as loader, StepLoader(d.flight_url, rank=1, **options) as stops:
         next(stops)
-        with pytest.raises(RankBehind, match="rank 1 of 2") as caught:
+        with pytest.raises(RankBehindError, match="rank 1 of 2") as caught:
             for _ in loader:
                 pass
         assert caught.value.facts["rank"] == "1"
@@ -465,7 +465,7 @@ def test_a_rank_that_stops_reading(daemon):
 def test_no_daemon():
     with StepLoader("grpc://127.0.0.1:1", connect_timeout=0.3) as loader:
         for use in (lambda: next(loader), loader.state_dict, lambda: loader.buckets, lambda: loader.commit(1)):
-            with pytest.raises(Unreachable, match="127.0.0.1:1"):
+            with pytest.raises(UnreachableError, match="127.0.0.1:1"):
                 use()
 
 
@@ -478,7 +478,7 @@ def test_closed(sealed):
     loader.close()
     loader.close()
     for use in (lambda: next(loader), lambda: iter(loader), lambda: loader.commit(1)):
-        with pytest.raises(ClosedClient):
+        with pytest.raises(ClosedClientError):
             use()
 
 
@@ -547,8 +547,8 @@ def in_child(function):
 def test_forks(sealed, batches):
     with StepLoader(sealed.flight_url) as loader:
         next(loader)
-        assert in_child(lambda: next(loader)) == ForkedClient.__name__
-        assert in_child(lambda: loader.commit(1)) == ForkedClient.__name__
+        assert in_child(lambda: next(loader)) == ForkedClientError.__name__
+        assert in_child(lambda: loader.commit(1)) == ForkedClientError.__name__
         assert in_child(loader.state_dict) == loader.state_dict()
         assert in_child(loader.close) is None
         assert digest(next(loader)) == digest(batches[1])

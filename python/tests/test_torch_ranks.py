@@ -9,7 +9,7 @@ from torch.distributed.device_mesh import DeviceMesh, init_device_mesh
 from torch.testing._internal.distributed.fake_pg import FakeStore
 
 from loaderd.torch import StepLoader
-from loaderd.torch._ranks import find_place
+from loaderd.torch._ranks import find_rank
 
 
 @pytest.fixture
@@ -28,13 +28,13 @@ def group():
 
 def test_precedence(group):
     environ = {"RANK": "3", "WORLD_SIZE": "4"}
-    assert find_place(environ={})[:2] == (0, 1)
-    assert find_place(environ=environ)[:2] == (3, 4)
+    assert find_rank(environ={})[:2] == (0, 1)
+    assert find_rank(environ=environ)[:2] == (3, 4)
     group(5, 8)
-    assert find_place(environ=environ)[:2] == (5, 8)
+    assert find_rank(environ=environ)[:2] == (5, 8)
     mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
-    assert find_place(mesh=mesh, environ=environ)[:2] == (1, 2)
-    assert find_place(1, 16, environ=environ)[:2] == (1, 16)
+    assert find_rank(mesh=mesh, environ=environ)[:2] == (1, 2)
+    assert find_rank(1, 16, environ=environ)[:2] == (1, 16)
 
 
 @pytest.mark.parametrize(
@@ -61,7 +61,7 @@ def test_mesh(group, shape, names, dims, data):
     places, readers = {}, set()
     for rank, at in enumerate(itertools.product(*map(range, shape))):
         group(rank, 8)
-        place = find_place(mesh=init_device_mesh("cpu", shape, mesh_dim_names=names), mesh_dims=dims)
+        place = find_rank(mesh=init_device_mesh("cpu", shape, mesh_dim_names=names), mesh_dims=dims)
         key = tuple(at[d] for d in data)
         assert places.setdefault(key, place.rank) == place.rank
         readers.add((place.rank, place.peer))
@@ -73,20 +73,20 @@ def test_mesh(group, shape, names, dims, data):
 def test_submesh(group):
     group(5, 8)
     mesh = init_device_mesh("cpu", (2, 4), mesh_dim_names=("dp", "tp"))
-    assert find_place(mesh=mesh["dp"])[:2] == (1, 2)
+    assert find_rank(mesh=mesh["dp"])[:2] == (1, 2)
 
 
 def test_Place_PeerTellsProcessesOfARankApart(group):
     """With more processes than ranks the peer is the global rank, by torch.distributed or else the environment."""
     for environ, peer in (({}, 0), ({"RANK": "5", "WORLD_SIZE": "8"}, 5), ({"RANK": "1", "WORLD_SIZE": "2"}, 0), ({"RANK": "five"}, 0)):
-        assert find_place(1, 2, environ=environ).peer == peer
+        assert find_rank(1, 2, environ=environ).peer == peer
     group(3, 4)
-    assert find_place(environ={}).peer == 0
-    assert find_place(3, 4, environ={}).peer == 0
-    assert find_place(1, 2, environ={"RANK": "5", "WORLD_SIZE": "8"}).peer == 3
+    assert find_rank(environ={}).peer == 0
+    assert find_rank(3, 4, environ={}).peer == 0
+    assert find_rank(1, 2, environ={"RANK": "5", "WORLD_SIZE": "8"}).peer == 3
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
-    assert find_place(mesh=mesh).peer == find_place(mesh=mesh["dp"]).peer == 3
-    assert find_place(mesh=mesh, mesh_dims=["dp", "tp"]).peer == 0
+    assert find_rank(mesh=mesh).peer == find_rank(mesh=mesh["dp"]).peer == 3
+    assert find_rank(mesh=mesh, mesh_dims=["dp", "tp"]).peer == 0
 
 
 @pytest.mark.parametrize(
@@ -105,23 +105,23 @@ def test_Place_PeerTellsProcessesOfARankApart(group):
 )
 def test_incomplete(arguments, says):
     with pytest.raises(ValueError, match=says):
-        find_place(**{"environ": {}, **arguments})
+        find_rank(**{"environ": {}, **arguments})
 
 
 def test_mesh_that_does_not_say(group):
     group(5, 8)
     with pytest.raises(ValueError, match=r"mesh \(4, 2\).*mesh_dims="):
-        find_place(mesh=init_device_mesh("cpu", (4, 2)))
+        find_rank(mesh=init_device_mesh("cpu", (4, 2)))
     named = init_device_mesh("cpu", (4, 2), mesh_dim_names=("dp", "other"))
     with pytest.raises(ValueError, match=r"mesh \(dp=4, other=2\).*mesh_dims="):
-        find_place(mesh=named)
+        find_rank(mesh=named)
     for wrong in ("heads", 2, -1, ["dp", "tp"]):
         with pytest.raises(ValueError, match=r"mesh_dims has .*\['dp', 'other'\]"):
-            find_place(mesh=named, mesh_dims=wrong)
+            find_rank(mesh=named, mesh_dims=wrong)
     with pytest.raises(ValueError, match="either"):
-        find_place(0, 1, mesh=named)
+        find_rank(0, 1, mesh=named)
     with pytest.raises(ValueError, match=r"not part of the mesh \(dp=2\)"):
-        find_place(mesh=DeviceMesh("cpu", [0, 1], mesh_dim_names=("dp",)))
+        find_rank(mesh=DeviceMesh("cpu", [0, 1], mesh_dim_names=("dp",)))
 
 
 @pytest.mark.parametrize("mesh", [3, "dp", (2, 4), {"dp": 2}, torch.arange(8), FakeStore()])

@@ -23,7 +23,7 @@ from loaderd.torch import StepLoader
 @pytest.fixture(autouse=True)
 def hasty(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """Waits count after 50 ms, and the same reason is logged again after 300 ms."""
-    monkeypatch.setattr(_stall_log, "TELL_SECONDS", 0.05)
+    monkeypatch.setattr(_stall_log, "REPORT_AFTER_SECONDS", 0.05)
     monkeypatch.setattr(_stall_log, "AGAIN_SECONDS", 0.3)
     monkeypatch.setattr(_step_stream, "LOOK_SECONDS", 0.01)
     caplog.set_level(logging.INFO, logger="loaderd")
@@ -142,7 +142,7 @@ def test_reading_ahead_is_no_wait(slow: Slow, warnings: Callable[[], list[str]])
         next(client)
         take = reading_on(other)  # a second reader, whose wait shows that enough time has passed
         wait_for(lambda: warnings())
-        assert client._stream is not None and not client._stream.waits.due()
+        assert client._stream is not None and not client._stream.stall_log.due()
         slow.steps += 10
         take()
     assert not [w for w in warnings() if w.startswith("step 1 ")]
@@ -160,7 +160,7 @@ def test_answers_that_make_no_sense_do_no_harm(slow: Slow, warnings: Callable[[]
 
 def test_patience_shorter_than_the_stall_timeout_ends_with_the_cause(slow: Slow) -> None:
     slow.cause = dry(310)
-    with Client(slow.url, patience=1) as client, pytest.raises(loaderd.SourceDry, match="310 there") as caught:
+    with Client(slow.url, patience=1) as client, pytest.raises(loaderd.SourceDryError, match="310 there") as caught:
         next(client)
     assert caught.value.facts == {"rows_there": "310"}
 
@@ -170,7 +170,7 @@ def test_nobody_there(warnings: Callable[[], list[str]]) -> None:
     url = f"grpc://127.0.0.1:{free_ports(1)[0]}"
     with Client(url, connect_timeout=1.0) as client, StepLoader(url, connect_timeout=1.0, rank=0, world=1) as loader:
         for reader, awaited in ((client, "step 0 for rank 0 of 1"), (loader, f"answer from {url}")):
-            with pytest.raises(loaderd.Unreachable):
+            with pytest.raises(loaderd.UnreachableError):
                 next(reader)
             assert re.match(f"{awaited} not received after . s: (cannot keep a connection to|no answer from) {url}", warnings()[-1])
     assert len(warnings()) == 2, "the same is said once, whoever finds it"
@@ -189,7 +189,7 @@ def test_a_prefetcher_of_something_else_tells_nothing(warnings: Callable[[], lis
 
     with Prefetcher(Waiting()) as reader:
         take = reading_on(reader)  # type: ignore[arg-type]
-        wait_for(lambda: reader._shared.waits.due())
+        wait_for(lambda: reader._shared.stall_log.due())
         go.set()
         take()
     assert not warnings()

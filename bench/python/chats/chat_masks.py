@@ -9,7 +9,7 @@ from typing import Any
 
 from chat_tokenizers import read_parts
 
-from loaderd import BadDocument, Chat
+from loaderd import InvalidDocumentError, Chat
 
 Masked = tuple[list[int], list[bool]]
 """Ids, and which of them have a loss."""
@@ -22,7 +22,7 @@ def loaderd(tokenizer: Any, chats: list[list[dict[str, Any]]], **arguments: Any)
     def one(chat: list[dict[str, Any]]) -> Masked | str:
         try:
             return read_parts(tokenizer, made(chat)["parts"])
-        except BadDocument as error:
+        except InvalidDocumentError as error:
             return str(error)
 
     return [one(chat) for chat in chats]

@@ -18,7 +18,7 @@ sys.path.append(str(PYTHON / "tests"))
 from environments import environment  # noqa: E402
 
 
-class Missing(Exception):
+class MissingInputError(Exception):
     """A peer or a published file that is not part of the project cannot be downloaded."""
 
 
@@ -60,4 +60,4 @@ def python(group: str = "test") -> Path:
     try:
         return environment(group) / "bin" / "python"
     except RuntimeError as error:
-        raise Missing(str(error)) from error
+        raise MissingInputError(str(error)) from error

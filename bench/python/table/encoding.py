@@ -7,7 +7,7 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-from bench import Bench, Missing, python
+from bench import Bench, MissingInputError, python
 from measures import Measure
 
 OURS = "loaderd"
@@ -52,7 +52,7 @@ def measured(bench: Bench, options: list[object]) -> tuple[Results, str]:
     note = ""
     try:
         interpreter = python("tokenizers")
-    except Missing as missing:
+    except MissingInputError as missing:
         interpreter, note = python(), str(missing)
         options = [*options, "--only", OURS]
     found = bench.folder / "encoding.json"

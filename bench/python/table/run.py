@@ -27,7 +27,7 @@ import flight
 import loaders
 import loading
 import packing
-from bench import ROOT, Bench, Missing, first_cores
+from bench import ROOT, Bench, MissingInputError, first_cores
 from measures import Measure
 from render import Run, page, text
 
@@ -54,7 +54,7 @@ def measure(entries: dict[str, Entry], bench: Bench, failed: list[str]) -> Itera
         print(f"{time.monotonic() - began:5.0f} s  {name}", file=sys.stderr)
         try:
             yield from entry(bench)
-        except Missing as missing:
+        except MissingInputError as missing:
             yield Measure(name, note=str(missing))
         except Exception as error:
             failed.append(name)

@@ -24,7 +24,7 @@ class Vocabulary(NamedTuple):
     builtin: str = ""  # loaderd's and tiktoken's name
 
 
-class Unsupported(Exception):
+class UnsupportedError(Exception):
     """The library does not have the vocabulary, or rejects its file."""
 
 
@@ -73,7 +73,7 @@ class Tiktoken(Encoder):
         import reference_tokenizers
 
         if not vocabulary.builtin:
-            raise Unsupported("not among its encodings")
+            raise UnsupportedError("not among its encodings")
         self.encoding, self.cores = reference_tokenizers.tiktoken_encoding(vocabulary.builtin), cores
 
     def encode(self, documents: Any) -> Any:
@@ -111,7 +111,7 @@ class Fastokens(Encoder):
         try:
             self.tokenizer = fastokens.Tokenizer.from_file(str(vocabulary.file))
         except Exception as error:
-            raise Unsupported(str(error)) from error
+            raise UnsupportedError(str(error)) from error
 
     def encode(self, documents: Any) -> Any:
         return self.tokenizer.encode_batch_flat(documents, add_special_tokens=False)
@@ -129,9 +129,9 @@ class RsBpe(Encoder):
 
         makers: dict[str, Callable[[], Any]] = {"cl100k_base": openai.cl100k_base, "o200k_base": openai.o200k_base}
         if vocabulary.builtin not in makers:
-            raise Unsupported("not among its encodings")
+            raise UnsupportedError("not among its encodings")
         if cores > 1:
-            raise Unsupported("measured on one core only, for long words")
+            raise UnsupportedError("measured on one core only, for long words")
         self.tokenizer = makers[vocabulary.builtin]()
 
     def encode(self, documents: Any) -> Any:

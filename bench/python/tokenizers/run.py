@@ -29,7 +29,7 @@ import numpy as np
 import corpus
 import hostile
 import table
-from encoders import ENCODERS, SLOW, Unsupported, Vocabulary
+from encoders import ENCODERS, SLOW, UnsupportedError, Vocabulary
 from vocabularies import NAMES, vocabulary
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "peers"))
@@ -47,7 +47,7 @@ def measure(library: str, vocab: Vocabulary, documents: Path, cores: int, rounds
     began = time.perf_counter()
     try:
         encoder = ENCODERS[library](vocab, cores)
-    except Unsupported as error:
+    except UnsupportedError as error:
         return {"refused": str(error)}
     result: Result = {"load_seconds": time.perf_counter() - began, "bytes": len(text) - text.count(b"\0")}
     result |= {"wall_seconds": [], "cpu_seconds": []}

@@ -8,15 +8,15 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
-from loaderd._connection import TLS, attended, interruptible
+from loaderd._connection import TLS, call_with_probes, call_interruptibly
 from loaderd._daemons import Daemons, URLs
-from loaderd.errors import ClosedClient, Forbidden, LoaderdError, ProtocolError
-from loaderd._empty_pass import Passes
-from loaderd._retry import Patience
+from loaderd.errors import ClosedClientError, ForbiddenError, LoaderdError, ProtocolError
+from loaderd._empty_pass import EmptyPassLog
+from loaderd._retry import Retry
 from loaderd._prefetch import Prefetcher
 from loaderd._step_stream import NEAR_PROBE_SECONDS, StepStream
 from loaderd._step import Step
-from loaderd._stall_log import Waits
+from loaderd._stall_log import StallLog
 from loaderd._wire import DEFAULT_JOB, RunInfo, RunStatus
 
 MAX_WEIGHT = 1e9  # of a source
@@ -33,7 +33,7 @@ class Client(Iterator[Step]):
                 client.commit(step.index + 1)        # once a checkpoint covers it
 
     Steps are returned in order, each once. The client waits through lost connections, restarts of the daemon and
-    temporary causes (`Unavailable`). In a run of several daemons it fails over to another daemon. A thread
+    temporary causes (`UnavailableError`). In a run of several daemons it fails over to another daemon. A thread
     prefetches steps. After an exception `next()` may be called again and continues with the same step. The client
     connects on the first call. It must be used in the process that created it."""
 
@@ -64,22 +64,22 @@ class Client(Iterator[Step]):
         daemons `url` has some or all addresses, as a sequence or separated by commas. The client learns the other
         addresses from any daemon.
 
-        `run`, `fingerprint` and `run_id`, when given, must be those of the daemon's run; otherwise RunMismatch,
-        PlanMismatch or RunReplaced is raised. A run that was deleted and created again has another id. Omitted
+        `run`, `fingerprint` and `run_id`, when given, must be those of the daemon's run; otherwise RunMismatchError,
+        PlanMismatchError or RunReplacedError is raised. A run that was deleted and created again has another id. Omitted
         values are fixed by the first run that the client finds. The client reads `steps` steps starting at `step`,
         all by default, and of each step the rows of `rank` of `world`. `job` names the job of these ranks. Jobs that
         read the same run do not wait for each other. `peer` distinguishes processes that read as the same rank, such
-        as those of tensor parallelism. Without it the second process gets DuplicateRank. `documents` requests
+        as those of tensor parallelism. Without it the second process gets DuplicateRankError. `documents` requests
         `Step.sources`. `sources` requests these with the numbers of their sources (None: if the run has several).
         `weights` requests the loss weight of each piece. `columns` requests additional columns of the documents
-        (`Step.column`, `Step.values`; BadTicket for a column that the run lacks). `token` is the daemon's bearer
+        (`Step.column`, `Step.values`; InvalidTicketError for a column that the run lacks). `token` is the daemon's bearer
         token. On the daemon's machine its user needs none. Without a token the client finds the daemon's data folder
         as LOADERD_STREAM__DIR, or as ./loaderd-data, and signs its calls with the token in it. It does not send that
         token. `prefetch` steps are read ahead.
 
         `patience`: seconds without a step after which the cause is raised. Set it below the timeout of the trainer's
         collectives, so that the rank reports why it waits. `connect_timeout`: seconds without any answer after which
-        Unreachable is raised."""
+        UnreachableError is raised."""
         if not 0 <= rank < world:
             raise ValueError(f"rank {rank} of {world}: want a rank from 0 to world - 1")
         if peer < 0:
@@ -100,7 +100,7 @@ class Client(Iterator[Step]):
         self._daemons = Daemons(url, rank=rank, token=token, tls=tls)
         self._stream: StepStream | None = None
         self._reader: Prefetcher[Step] | None = None
-        self._passes = Passes()
+        self._empty_pass_log = EmptyPassLog()
         self._stop = threading.Event()
 
     @property
@@ -109,7 +109,7 @@ class Client(Iterator[Step]):
         return self._next
 
     def __iter__(self) -> Client:
-        self._passes.begun()
+        self._empty_pass_log.started()
         return self
 
     def __next__(self) -> Step:
@@ -121,7 +121,7 @@ class Client(Iterator[Step]):
             try:
                 step = next(reader)
             except StopIteration:
-                self._passes.ended(self._stream.run if self._stream else self._run, self._next, self._end)
+                self._empty_pass_log.ended(self._stream.run if self._stream else self._run, self._next, self._end)
                 raise
             except Exception:
                 self._rewind()
@@ -130,7 +130,7 @@ class Client(Iterator[Step]):
                 raise
             if step.index == self._next:
                 self._next += 1
-                self._passes.yielded()
+                self._empty_pass_log.yielded()
                 return step
             self._rewind()  # an interrupt dropped a step between the queue and the caller
 
@@ -185,11 +185,11 @@ class Client(Iterator[Step]):
         name.
 
         A commit permits the daemon to release documents that no later step needs. Commit when the checkpoint is on
-        disk, not when writing it starts. Raises Forbidden for steps that were not sent to any job of the caller,
+        disk, not when writing it starts. Raises ForbiddenError for steps that were not sent to any job of the caller,
         unless its role is operate."""
         try:
-            return self._number("commit", "committed", step=step, **self._commit_job(job))
-        except Forbidden as error:
+            return self._number("commit", "committed", step=step, **self._keeper(keeper))
+        except ForbiddenError as error:
             if "sent" not in error.facts or not self._report(step):
                 raise
         return self._number("commit", "committed", step=step, **self._commit_job(job))
@@ -253,7 +253,7 @@ class Client(Iterator[Step]):
     def measure(self) -> None:
         """Makes the leader count how many steps the run will have, and returns immediately. `info().length` reports
         the progress, then the number. Every remaining document is read and tokenized an additional time, in parallel
-        with the run. Raises BadTicket while a source is not sealed, and for a run without an end. Requires the role
+        with the run. Raises InvalidTicketError while a source is not sealed, and for a run without an end. Requires the role
         train."""
         self._one("measure")
 
@@ -276,7 +276,7 @@ class Client(Iterator[Step]):
         decided. It makes the change idempotent: the plan has at most one change per number. If the plan already has
         one for `decided`, it stays unchanged, "step" and "target" are those of the existing change, and "again" is
         true. So a trainer that is killed and resumed can safely repeat its request. `dry_run` changes nothing.
-        Raises BadTicket for an impossible mixture. Raises Forbidden for a caller without the role operate, or train
+        Raises InvalidTicketError for an impossible mixture. Raises ForbiddenError for a caller without the role operate, or train
         where the daemon has flight.train_may_mix. Raises ValueError for a weight that is not a number from 0 to 1e9."""
         body: dict[str, Any] = {}
         if weights:
@@ -339,7 +339,7 @@ class Client(Iterator[Step]):
     def _check_open(self) -> None:
         self._daemons.check_fork()
         if self._stop.is_set():
-            raise ClosedClient("the client is closed")
+            raise ClosedClientError("the client is closed")
 
     def _number(self, action: str, key: str, **body: Any) -> int:
         value = self._one(action, **body).get(key)
@@ -357,7 +357,7 @@ class Client(Iterator[Step]):
         self._adopt()
         return self._retried(lambda attempts: self._act(attempts, action, body))
 
-    def _act(self, attempts: Patience, action: str, body: dict[str, Any]) -> list[dict[str, Any]]:
+    def _act(self, attempts: Retry, action: str, body: dict[str, Any]) -> list[dict[str, Any]]:
         connection = attempts.on or attempts.turn()
         another = connection.run_id and self._run_id and connection.run_id != self._run_id
         if self._fingerprint is None or connection.plan != self._fingerprint or another:  # do not act on another plan
@@ -365,28 +365,28 @@ class Client(Iterator[Step]):
         body = {"run": self._run, "run_id": self._run_id} | body
         if not self._daemons.several:
             return connection.act(action, body, attempts.left())
-        return attended(
+        return call_with_probes(
             lambda: connection.act(action, body, attempts.left()),
             lambda: connection.ping(attempts.answer()),
             NEAR_PROBE_SECONDS,
         )
 
-    def _described(self, attempts: Patience) -> RunInfo:
+    def _described(self, attempts: Retry) -> RunInfo:
         return attempts.described(self._run, self._fingerprint, self._run_id)
 
-    def _retried(self, call: Callable[[Patience], T]) -> T:
+    def _retried(self, call: Callable[[Retry], T]) -> T:
         self._check_open()
-        waits, what = Waits(), f"answer from {self._daemons.url}"
-        attempts = Patience(self._daemons, self._patience, self._connect_timeout, self._stop, waits, what)
+        stall_log, what = StallLog(), f"answer from {self._daemons.url}"
+        attempts = Retry(self._daemons, self._patience, self._connect_timeout, self._stop, stall_log, what)
 
         def attempt() -> T:
             attempts.turn()
             return call(attempts)
 
-        with waits:
+        with stall_log:
             while True:
                 try:
-                    result = interruptible(attempt)
+                    result = call_interruptibly(attempt)
                     break
                 except LoaderdError as error:
                     attempts.failed(error)

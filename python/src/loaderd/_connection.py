@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.flight as flight
 
 from loaderd import _fork_safety
-from loaderd.errors import BadToken, ClosedClient, ForkedClient, LoaderdError, ProtocolError, from_status
+from loaderd.errors import InvalidTokenError, ClosedClientError, ForkedClientError, LoaderdError, ProtocolError, from_status
 from loaderd._local_auth import data_folder, local_caller
 from loaderd._grpc_status import decode
 from loaderd._wire import RunInfo, Ticket, loads
@@ -42,13 +42,13 @@ def _options() -> list[tuple[str, int]]:
     ]
 
 
-class Lost(LoaderdError):
+class ConnectionLostError(LoaderdError):
     """The transport failed without a status: no daemon listens, or the connection broke."""
 
     reason = "LOST"
 
 
-class Silent(Lost):
+class CallTimeoutError(ConnectionLostError):
     """No answer arrived within the timeout."""
 
 
@@ -73,7 +73,7 @@ class TLS:
         return found | ({"override_hostname": self.server_name} if self.server_name else {})
 
 
-def normalized(url: str, tls: bool = False) -> str:
+def normalize_url(url: str, tls: bool = False) -> str:
     """Returns an address as grpc://host:port, or as grpc+tls://host:port if it has that scheme or with `tls`. Raises
     ValueError."""
     scheme, _, address = url.rpartition("://")
@@ -97,10 +97,10 @@ class Connection:
         """`url` is grpc://host:port, or grpc+tls://host:port for TLS, which `tls` implies; `token` is the daemon's
         bearer token. Without a token, calls to this machine are signed with the token of the data folder `folder`,
         where it has one."""
-        self.url = normalized(url, tls is not None)
+        self.url = normalize_url(url, tls is not None)
         self.secure = is_secure(self.url)
-        if _fork_safety.after_use():
-            raise ForkedClient(
+        if _fork_safety.forked_after_use():
+            raise ForkedClientError(
                 "cannot create a client in a process that was forked after a client had been created: "
                 "fork before the first client is created, or start processes with spawn or forkserver"
             )
@@ -116,14 +116,14 @@ class Connection:
         self.run_id = ""  # id of its run; empty: unknown, or the run has not begun
 
     def check_fork(self) -> None:
-        """Raises ForkedClient in a process that was forked after the connection was created: calls would hang there."""
+        """Raises ForkedClientError in a process that was forked after the connection was created: calls would hang there."""
         if os.getpid() != self._pid:
-            raise ForkedClient(
+            raise ForkedClientError(
                 f"cannot use the client of {self.url}: it was created before the process was forked; create it in the child process"
             )
 
     def act(self, name: str, body: Mapping[str, Any], timeout: float) -> list[dict[str, Any]]:
-        """Returns the results of an action, within `timeout` seconds. Raises Lost when the transport fails, else the
+        """Returns the results of an action, within `timeout` seconds. Raises ConnectionLostError when the transport fails, else the
         error that the daemon returns."""
         client = self._opened()
         action = flight.Action(name, json.dumps({k: v for k, v in body.items() if v is not None}).encode())
@@ -143,10 +143,10 @@ class Connection:
         return info
 
     def ping(self, timeout: float) -> None:
-        """Raises Lost when no answer arrives within `timeout` seconds. Any answer suffices, including an error."""
+        """Raises ConnectionLostError when no answer arrives within `timeout` seconds. Any answer suffices, including an error."""
         try:
             self.act("info", {}, timeout)
-        except Lost:
+        except ConnectionLostError:
             raise
         except LoaderdError:
             pass
@@ -158,7 +158,7 @@ class Connection:
 
         def open() -> Any:
             try:
-                return _fork_safety.transport(client.do_get(flight.Ticket(ticket.encode()), options))
+                return _fork_safety.register_transport(client.do_get(flight.Ticket(ticket.encode()), options))
             except FAILURES as error:
                 raise self._failed(client, error) from None
 
@@ -175,15 +175,15 @@ class Connection:
         return self._bearer if self._local is None else self._local.headers()
 
     def _connect(self) -> Any:
-        return _fork_safety.transport(flight.FlightClient(self._location, **self._arguments))
+        return _fork_safety.register_transport(flight.FlightClient(self._location, **self._arguments))
 
     def _failed(self, client: Any, error: Exception) -> LoaderdError:
         """Returns the error of a call. A failed channel is replaced: it would keep a broken connection, or wait
         before it reconnects, for longer than this client does."""
         if self._client is None:  # closed during the call
-            return ClosedClient(f"the client of {self.url} is closed")
+            return ClosedClientError(f"the client of {self.url} is closed")
         cause = translate(error)
-        if isinstance(cause, Lost):
+        if isinstance(cause, ConnectionLostError):
             self.plan = None  # the next daemon at this address may have another plan
             with self._lock:
                 if self._client is client:
@@ -194,7 +194,7 @@ class Connection:
         self.check_fork()
         client = self._client
         if client is None:
-            raise ClosedClient(f"the client of {self.url} is closed")
+            raise ClosedClientError(f"the client of {self.url} is closed")
         return client
 
 
@@ -209,11 +209,11 @@ def translate(error: Exception) -> LoaderdError:
     if status is not None and status.reason:
         return from_status(status)
     if isinstance(error, (flight.FlightUnauthenticatedError, flight.FlightUnauthorizedError)):
-        return BadToken(str(error))
+        return InvalidTokenError(str(error))
     if isinstance(error, flight.FlightTimedOutError):
-        return Silent(str(error))
+        return CallTimeoutError(str(error))
     if isinstance(error, (flight.FlightError, OSError)):
-        return Lost(str(error))
+        return ConnectionLostError(str(error))
     return ProtocolError(f"{type(error).__name__}: {error}")
 
 
@@ -227,7 +227,7 @@ class Opening:
         threading.Thread(target=self._run, args=(open,), name="loaderd-open", daemon=True).start()
 
     def reader(self, timeout: float) -> Any:
-        """Returns the FlightStreamReader within `timeout` seconds. Raises Lost on timeout or after `cancel()`, and
+        """Returns the FlightStreamReader within `timeout` seconds. Raises ConnectionLostError on timeout or after `cancel()`, and
         the error that the daemon returns."""
         try:
             return self._reader.result(timeout)
@@ -236,7 +236,7 @@ class Opening:
                 return self._reader.result()  # it opened just in time
             raise self._late() from None
         except CancelledError:
-            raise Lost("the stream was cancelled before it was open") from None
+            raise ConnectionLostError("the stream was cancelled before it was open") from None
         finally:
             self._reader.cancel()  # an interrupt of the wait
 
@@ -259,16 +259,16 @@ class Opening:
             self._reader.set_result(opened)
 
 
-def interruptible(call: Callable[[], T]) -> T:
+def call_interruptibly(call: Callable[[], T]) -> T:
     """Returns the result of a call that ignores Ctrl-C. The call runs in a thread, and Ctrl-C interrupts the wait
     for it."""
-    return _begun(call).result()
+    return _start_call(call).result()
 
 
-def attended(call: Callable[[], T], alive: Callable[[], None], interval: float) -> T:
+def call_with_probes(call: Callable[[], T], alive: Callable[[], None], interval: float) -> T:
     """Returns the result of a call that may never return if the peer is gone. Meanwhile `alive` is called every
     `interval` seconds and raises if the peer is gone."""
-    done = _begun(call)
+    done = _start_call(call)
     while True:
         try:
             return done.result(interval)
@@ -278,7 +278,7 @@ def attended(call: Callable[[], T], alive: Callable[[], None], interval: float) 
             alive()
 
 
-def _begun(call: Callable[[], T]) -> Future[T]:
+def _start_call(call: Callable[[], T]) -> Future[T]:
     done: Future[T] = Future()
 
     def run() -> None:

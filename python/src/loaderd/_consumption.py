@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from loaderd._connection import Connection
 from loaderd._daemons import Daemons
-from loaderd.errors import ClosedClient, LoaderdError
+from loaderd.errors import ClosedClientError, LoaderdError
 
 log = logging.getLogger("loaderd")
 
@@ -127,7 +127,7 @@ class Reporter:
         if self._failed:
             try:
                 on = self._daemons.pick(self._failed) or on
-            except ClosedClient:
+            except ClosedClientError:
                 return
         progress = self._consumption.progress
         still = max(0.0, time.monotonic() - progress.since)

@@ -9,8 +9,8 @@ import time
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
-from loaderd._connection import TLS, Connection, is_secure, normalized
-from loaderd.errors import ClosedClient, ForkedClient, LoaderdError
+from loaderd._connection import TLS, Connection, is_secure, normalize_url
+from loaderd.errors import ClosedClientError, ForkedClientError, LoaderdError
 from loaderd._local_auth import data_folder
 
 URLs = str | Sequence[str]
@@ -75,9 +75,9 @@ class Daemons:
         return len(self._all) > 1
 
     def check_fork(self) -> None:
-        """Raises ForkedClient in a process that was forked after this was created: connections would hang there."""
+        """Raises ForkedClientError in a process that was forked after this was created: connections would hang there."""
         if os.getpid() != self._pid:
-            raise ForkedClient(
+            raise ForkedClientError(
                 f"cannot use the client of {self.url}: it was created before the process was forked; create it in the child process"
             )
 
@@ -122,7 +122,7 @@ class Daemons:
         listed = []
         for url in urls:
             try:
-                url = normalized(url, self._tls is not None)
+                url = normalize_url(url, self._tls is not None)
             except ValueError:
                 continue  # of a kind that this version does not support
             if is_secure(url) or not self.secure:
@@ -156,7 +156,7 @@ class Daemons:
 
     def _best(self, but: Collection[str]) -> _Daemon | None:
         if self._closed:
-            raise ClosedClient(f"the client of {self.url} is closed")
+            raise ClosedClientError(f"the client of {self.url} is closed")
         if self._current is not None and self._current.connection.url not in but:
             return self._current
         now = time.monotonic()

@@ -8,13 +8,13 @@ import logging
 log = logging.getLogger("loaderd")
 
 
-class Passes:
-    """Follows the passes of one reader: `begun` (a loop was entered), `yielded`, `ended`."""
+class EmptyPassLog:
+    """Follows the passes of one reader: `started` (a loop was entered), `yielded`, `ended`."""
 
     def __init__(self) -> None:
         self._empty = True
 
-    def begun(self) -> None:
+    def started(self) -> None:
         self._empty = True
 
     def yielded(self) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from loaderd._arrow_views import viewed
+from loaderd._arrow_views import array_view
 
 KINDS: Mapping[str, np.dtype[Any]] = {
     "float16": np.dtype(np.float16), "float32": np.dtype(np.float32), "int8": np.dtype(np.int8), "int16": np.dtype(np.int16),
@@ -22,7 +22,7 @@ _OF_DOCUMENTS = (pa.int64(), pa.float64())
 
 
 @dataclass(frozen=True, slots=True)
-class Values:
+class DocumentValues:
     """Holds the document's value for every piece.
 
     Row i has `of_pieces[offsets[i]]` to `of_pieces[offsets[i+1] - 1]`. `offsets` is int32 [rows + 1]. `of_pieces` is
@@ -37,7 +37,7 @@ class Values:
         return [values[start:end] for start, end in zip(offsets, offsets[1:], strict=False)]
 
 
-def of_tokens(values: pa.Array) -> npt.NDArray[Any] | None:
+def token_column(values: pa.Array) -> npt.NDArray[Any] | None:
     """Returns a column of values per token as numpy: a view where its memory allows that, None for an unsupported
     type."""
     kind = _OF_TOKENS.get(values.type)
@@ -46,18 +46,18 @@ def of_tokens(values: pa.Array) -> npt.NDArray[Any] | None:
     if kind == np.bool_ and len(values):  # Arrow packs eight booleans into a byte
         bits = np.unpackbits(np.frombuffer(values.buffers()[1], np.uint8), bitorder="little")
         return bits[values.offset : values.offset + len(values)].view(np.bool_)
-    return viewed(values, kind)
+    return array_view(values, kind)
 
 
-def is_of_documents(kind: pa.DataType) -> bool:
+def is_document_column(kind: pa.DataType) -> bool:
     """Reports whether a column of lists of this type has one value per piece."""
     return kind in _OF_DOCUMENTS or pa.types.is_dictionary(kind)
 
 
-def made_up(configuration: Mapping[str, Any], names: Iterable[str], rows: int, bucket: int) -> tuple[dict[str, Any], dict[str, Values]]:
+def mock_columns(configuration: Mapping[str, Any], names: Iterable[str], rows: int, bucket: int) -> tuple[dict[str, Any], dict[str, DocumentValues]]:
     """Returns columns of a synthetic step whose rows have one piece each, for the names that the run has."""
     documents = configuration.get("documents") or {}
     types, meta = documents.get("columns") or {}, documents.get("meta") or {}
     columns = {n: np.full((rows, bucket), types[n]["fill"], KINDS[types[n]["type"]]) for n in names if n in types}
     offsets = np.arange(rows + 1, dtype=np.int32)
-    return columns, {n: Values(offsets, pa.nulls(rows, pa.string())) for n in names if n in meta}
+    return columns, {n: DocumentValues(offsets, pa.nulls(rows, pa.string())) for n in names if n in meta}

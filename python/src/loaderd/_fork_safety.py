@@ -20,7 +20,7 @@ _kept: list[list[Any]] = []  # references that prevent a child from freeing its 
 _used = _child = False
 
 
-def transport(made: T) -> T:
+def register_transport(made: T) -> T:
     """Registers a client or a stream of gRPC, which no forked child will free; returns it."""
     global _used
     with _lock:
@@ -29,7 +29,7 @@ def transport(made: T) -> T:
     return made
 
 
-def after_use() -> bool:
+def forked_after_use() -> bool:
     """Reports whether this process was forked from one that had used gRPC."""
     return _child
 

@@ -10,8 +10,8 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from loaderd.errors import ClosedClient, ForkedClient, Unavailable, Unreachable
-from loaderd._stall_log import Waits
+from loaderd.errors import ClosedClientError, ForkedClientError, UnavailableError, UnreachableError
+from loaderd._stall_log import StallLog
 
 T_co = TypeVar("T_co", covariant=True)
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class Prefetcher(Iterator[T]):
 
     def close(self) -> None:
         """Stops reading and waits for the thread. Prefetched items are dropped; a `next()` in another thread raises
-        ClosedClient."""
+        ClosedClientError."""
         self._close()
 
 
@@ -77,8 +77,8 @@ class _Shared(Generic[T]):
 
     def __init__(self, iterator: Cancellable[object], depth: int, transform: Callable[..., T] | None) -> None:
         self.iterator, self.transform = iterator, transform
-        self.waits: Waits = getattr(iterator, "waits", None) or Waits()  # a StepStream has some
-        self.waits.ahead = True
+        self.stall_log: StallLog = getattr(iterator, "stall_log", None) or StallLog()  # a StepStream has one
+        self.stall_log.ahead = True
         self.items: SimpleQueue[Any] = SimpleQueue()
         self.room: SimpleQueue[object] = SimpleQueue()
         for _ in range(depth):
@@ -91,25 +91,25 @@ class _Shared(Generic[T]):
 
     def take(self) -> T:
         if os.getpid() != self.pid:
-            raise ForkedClient("cannot use the reader: it was created before the process was forked; create it in the child process")
+            raise ForkedClientError("cannot use the reader: it was created before the process was forked; create it in the child process")
         if self.thread is None:
             self.start()
         if waited := self.items.empty():
-            with self.waits:
+            with self.stall_log:
                 item = self.items.get()
         else:
             item = self.items.get()
         if item is not _END and not self.closed:
             self.room.put(None)
-            self.waits.consumption.take()
+            self.stall_log.consumption.take()
             return cast(T, item)
         self.items.put(_END)
         if self.closed:
-            raise ClosedClient("the reader is closed")
+            raise ClosedClientError("the reader is closed")
         raised, self.raised = self.raised, None
-        self.stale = not waited and isinstance(raised, (Unavailable, Unreachable))
+        self.stale = not waited and isinstance(raised, (UnavailableError, UnreachableError))
         if raised is None:
-            self.waits.consumption.end()
+            self.stall_log.consumption.end()
             raise StopIteration
         raise raised
 

@@ -10,34 +10,34 @@ import threading
 import time
 from urllib.parse import urlsplit
 
-from loaderd._connection import Connection, Lost, Silent
+from loaderd._connection import Connection, ConnectionLostError, CallTimeoutError
 from loaderd._daemons import Daemons
 from loaderd.errors import (
-    ClosedClient,
-    DocumentLost,
+    ClosedClientError,
+    DocumentLostError,
     InternalError,
     LoaderdError,
-    PlanMismatch,
-    PoolFilling,
-    RankBehind,
-    RankMissing,
-    RunFailed,
-    RunReplaced,
-    SourceDry,
-    StepNotPlanned,
-    StreamFull,
-    TokenizerBehind,
-    Unavailable,
-    Unreachable,
+    PlanMismatchError,
+    PoolFillingError,
+    RankBehindError,
+    RankMissingError,
+    RunFailedError,
+    RunReplacedError,
+    SourceDryError,
+    StepNotPlannedError,
+    StreamFullError,
+    TokenizerBehindError,
+    UnavailableError,
+    UnreachableError,
 )
-from loaderd._stall_log import Waits
+from loaderd._stall_log import StallLog
 from loaderd._wire import RunInfo
 
 log = logging.getLogger("loaderd")
 
-OF_THE_RUN = (SourceDry, TokenizerBehind, PoolFilling, RankBehind, RankMissing, StreamFull)
+OF_THE_RUN = (SourceDryError, TokenizerBehindError, PoolFillingError, RankBehindError, RankMissingError, StreamFullError)
 """Temporary causes that every daemon of the run would return, so that failover does not help."""
-_OF_ONE = (RunFailed, InternalError, DocumentLost, StepNotPlanned)
+_OF_ONE = (RunFailedError, InternalError, DocumentLostError, StepNotPlannedError)
 # Permanent errors that may be specific to one daemon: the client tries the other daemons before it raises them.
 
 _FIRST, _LONGEST = 0.1, 2.0  # seconds between the starts of two attempts, or of two rounds of all daemons
@@ -46,29 +46,29 @@ _FIRST_ANSWER = 1.0  # while failover is possible; doubled after each round in w
 _GREETING = 0.5
 
 
-class Patience:
+class Retry:
     """The attempts of one operation, on one daemon or on several in turn. It paces them by jittered exponential
     backoff and decides when to give up.
 
     After `patience` seconds the last cause is raised; after `connect_timeout` seconds without an answer from any
-    daemon, Unreachable. `stop` ends a pause with ClosedClient. `waits` logs repeated failures, and `what` names the
+    daemon, UnreachableError. `stop` ends a pause with ClosedClientError. `stall_log` logs repeated failures, and `what` names the
     missing result."""
 
     def __init__(
-        self, daemons: Daemons, patience: float, connect_timeout: float, stop: threading.Event, waits: Waits, what: str
+        self, daemons: Daemons, patience: float, connect_timeout: float, stop: threading.Event, stall_log: StallLog, what: str
     ) -> None:
         self.daemons, self.patience, self.connect_timeout, self.stop = daemons, patience, connect_timeout, stop
-        self.waits, self.what = waits, what
+        self.stall_log, self.what = stall_log, what
         self.on: Connection | None = None  # of the current attempt
         self.began = self.heard = self.attempt = time.monotonic()
         self.backoff = _FIRST
         self.answered = False
         self.last: LoaderdError | None = None  # of any kind
-        self.cause: Unavailable | None = None  # reported by a daemon
+        self.cause: UnavailableError | None = None  # reported by a daemon
         # Since the last pause:
         self._asked: set[str] = set()  # addresses that failed
         self._refused: LoaderdError | None = None  # a permanent error of one daemon
-        self._passes = False  # another daemon reported a temporary cause
+        self._temporary = False  # another daemon reported a temporary cause
         self._silences = 0
         self._left: tuple[str, LoaderdError] | None = None  # the first daemon that failed, and its error
 
@@ -84,14 +84,14 @@ class Patience:
         return self.on is not before
 
     def described(self, run: str | None, fingerprint: str | None, run_id: str | None = None) -> RunInfo:
-        """Returns the run as the daemon of the current attempt describes it. Raises PlanMismatch when its
-        fingerprint differs, RunReplaced when its id does."""
+        """Returns the run as the daemon of the current attempt describes it. Raises PlanMismatchError when its
+        fingerprint differs, RunReplacedError when its id does."""
         connection = self.on or self.turn()
         info = connection.info(run, self.answer())
         self.reached()
         self.daemons.learn(info.daemons)
         if fingerprint not in (None, info.fingerprint):
-            raise PlanMismatch(
+            raise PlanMismatchError(
                 f"PLAN_MISMATCH: run {info.name} at {connection.url} has the fingerprint {info.fingerprint}, the client expects {fingerprint}: "
                 "resume with the configuration of the checkpoint",
                 facts={"run": info.name, "want": str(fingerprint), "have": info.fingerprint},
@@ -129,31 +129,31 @@ class Patience:
         """Returns when the next attempt is due. Raises the error when another attempt is useless, or the time has
         expired."""
         before = self.before()
-        if isinstance(error, Unavailable):
-            self.cause, self._passes = error, True
+        if isinstance(error, UnavailableError):
+            self.cause, self._temporary = error, True
         elif isinstance(error, _OF_ONE) and self.daemons.several:
             self._refused = error
-        elif not isinstance(error, Lost):
+        elif not isinstance(error, ConnectionLostError):
             raise error
-        if not isinstance(error, Lost):
+        if not isinstance(error, ConnectionLostError):
             self.reached()
         self.last = error
         another = self._another(error)
         now = time.monotonic()
         end = self.began + self.patience
-        if isinstance(error, Lost) and not another:
+        if isinstance(error, ConnectionLostError) and not another:
             end = min(end, self.heard + self.connect_timeout)
-        if now >= end or (self._refused and not another and not self._passes):
+        if now >= end or (self._refused and not another and not self._temporary):
             raise self._verdict(error, before)
         pause = 0.0
         if not another:
-            self.waits.tell(self.what, self.unreachable(error) if isinstance(error, Lost) else error)
+            self.stall_log.report(self.what, self.unreachable(error) if isinstance(error, ConnectionLostError) else error)
             pause = self.attempt + self.backoff * random.uniform(0.5, 1) - now
             self._asked.clear()
-            self._refused, self._passes = None, False
+            self._refused, self._temporary = None, False
             self.backoff = min(2 * self.backoff, _LONGEST)
         if self.stop.wait(max(0.0, min(pause, end - now))):
-            raise ClosedClient("the client is closed")
+            raise ClosedClientError("the client is closed")
         self.attempt = time.monotonic()
 
     def before(self) -> LoaderdError | None:
@@ -166,7 +166,7 @@ class Patience:
         if self.on is None or isinstance(error, OF_THE_RUN):
             return False
         rest = 0.0
-        if isinstance(error, Silent):
+        if isinstance(error, CallTimeoutError):
             rest = 2 * self._limit()  # so that it takes at most a third of the time from daemons that answer
             self._silences += 1
         self._asked.add(self.on.url)
@@ -184,15 +184,15 @@ class Patience:
         """Returns the error to raise when no attempt follows `error`; `before` is the error of the previous attempt."""
         if self._refused is not None:
             return self._refused
-        if not isinstance(error, Lost):
+        if not isinstance(error, ConnectionLostError):
             return error
         if self.daemons.several and self.cause is not None and time.monotonic() < self.heard + self.connect_timeout:
             return self.cause  # of the daemons that answer
-        if isinstance(before, Unavailable):
+        if isinstance(before, UnavailableError):
             return before  # the time expired before the daemon could repeat it
         return self.unreachable(error)
 
-    def unreachable(self, error: LoaderdError) -> Unreachable:
+    def unreachable(self, error: LoaderdError) -> UnreachableError:
         """Returns the error of a failed transport, with what the operator needs to fix it."""
         d, silence = self.daemons, time.monotonic() - self.heard
         heard = f"last answer {silence:.1f} s ago" if self.answered else f"no answer in {silence:.1f} s"
@@ -204,27 +204,27 @@ class Patience:
         said = d.said() if d.several else [(d.url, str(error))]
         for url, what in said:
             if "HTTP/2" in what and greets_as_nats(url):  # another server answers
-                return Unreachable(
+                return UnreachableError(
                     f"cannot connect to {url}: this is the address of a NATS server, which receives documents; connect to the daemon's flight.listen,"
                     " by default grpc://127.0.0.1:8815",
                     facts={"url": url},
                 )
         if d.several:
-            return Unreachable(
+            return UnreachableError(
                 f"cannot keep a connection to any of {len(said)} daemons ({heard}): the addresses are wrong, the daemons are down or unreachable, or {tls}: "
                 + "; ".join(f"{url}: {what}" for url, what in said),
                 facts={"url": d.url},
             )
-        return Unreachable(
+        return UnreachableError(
             f"cannot keep a connection to {d.url} ({heard}): the address is wrong, the daemon is down or unreachable, "
             f"or {tls}: {error}",
             facts={"url": d.url},
         )
 
 
-def replaced(info: RunInfo, run_id: str, where: str) -> RunReplaced:
+def replaced(info: RunInfo, run_id: str, where: str) -> RunReplacedError:
     """Returns the error of a run that was deleted and created again under its name, as the daemon would return it."""
-    return RunReplaced(
+    return RunReplacedError(
         f"RUN_REPLACED: run {info.name} at {where} was deleted and created again: it has the id {info.run_id or '(none)'}, the client reads the run with "
         f"the id {run_id}, whose steps may differ: resume from a checkpoint of this run, start at step 0 without one, or restore the former run's "
         "plan from its backup",

@@ -29,14 +29,14 @@ _LOG = "daemon.log"
 _POLL_SECONDS = 0.02
 
 
-class NoDaemon(LoaderdError):
+class DaemonNotFoundError(LoaderdError):
     """The daemon of `serve` could not be started, ended unexpectedly, or did not stop and was killed. The message
     has the last lines of its log."""
 
     reason = "NO_DAEMON"
 
 
-class Served(str):
+class DaemonHandle(str):
     """The address of a daemon's Flight server, as a string that Client and StepLoader accept, with the daemon's
     other addresses as attributes."""
 
@@ -72,7 +72,7 @@ def serve(
     program: str | os.PathLike[str] | None = None,
     start_timeout: float = 60.0,
     stop_timeout: float = 60.0,
-) -> Serving:
+) -> DaemonContext:
     """Runs a daemon, with an embedded NATS server and on free ports of loopback, for the duration of a `with` block.
 
         with loaderd.serve(["some text", "another text"], tokenizer="gpt2", settings={"steps.rows": 8}) as url:
@@ -92,20 +92,20 @@ def serve(
     process ends, for any reason. Its log is daemon.log of the folder.
 
     `program` is the daemon's executable; by default LOADERD_BIN, the one that a wheel has installed, or the one on
-    the PATH. Raises NoDaemon if no program is found, or the daemon does not start within `start_timeout` seconds.
+    the PATH. Raises DaemonNotFoundError if no program is found, or the daemon does not start within `start_timeout` seconds.
     Also raises it at the end of the block, if the daemon has ended unexpectedly, or is killed because it does not
     stop within `stop_timeout` seconds.
 
     Processes that are forked within the block (workers of a DataLoader, a Pool) may outlive it: the daemon belongs
     to the process that called `serve`.
     """
-    return Serving(
+    return DaemonContext(
         documents, tokenizer, folder, source, documents is not None if seal is None else seal, settings or {}, config, publish or {}, program,
         start_timeout, stop_timeout,
     )  # fmt: skip
 
 
-class Serving:
+class DaemonContext:
     """The context manager that `serve` returns, to be entered once."""
 
     def __init__(
@@ -132,7 +132,7 @@ class Serving:
         self._log = Path()
         self._said = ""
 
-    def __enter__(self) -> Served:
+    def __enter__(self) -> DaemonHandle:
         if self._process is not None:
             raise RuntimeError("this daemon was already started: call loaderd.serve again")
         program = find_program(self._program)
@@ -155,11 +155,11 @@ class Serving:
         earlier = self._process.poll() is not None
         stopped = self._end()
         if error is None and not stopped:
-            raise NoDaemon(f"the daemon did not stop within {self._stop_timeout:g} seconds and was killed. Last output:\n{self._said}")
+            raise DaemonNotFoundError(f"the daemon did not stop within {self._stop_timeout:g} seconds and was killed. Last output:\n{self._said}")
         if error is None and (earlier or self._process.returncode != 0):
-            raise NoDaemon(f"the daemon exited unexpectedly with status {self._process.returncode}. Last output:\n{self._said}")
+            raise DaemonNotFoundError(f"the daemon exited unexpectedly with status {self._process.returncode}. Last output:\n{self._said}")
 
-    def _start(self, program: Path) -> Served:
+    def _start(self, program: Path) -> DaemonHandle:
         if self._given is None:
             folder = Path(tempfile.mkdtemp(prefix="loaderd-"))  # a forked child that exits would delete a TemporaryDirectory
             self._cleanup.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -181,7 +181,7 @@ class Serving:
         if self._process.stdin is not None:
             _pipes.add(self._process.stdin)
         said = self._ready(began)
-        served = Served(said["flight"])
+        served = DaemonHandle(said["flight"])
         served.http, served.folder, served.nats = said["http"], folder, said["nats"]
         served.token = None
         with contextlib.suppress(OSError):
@@ -221,13 +221,13 @@ class Serving:
                             return said
                     line = b""
                 elif (status := self._process.poll()) is not None:
-                    raise NoDaemon(f"the daemon exited with status {status}:\n{self._tail()}")
+                    raise DaemonNotFoundError(f"the daemon exited with status {status}:\n{self._tail()}")
                 elif time.monotonic() > deadline:
-                    raise NoDaemon(f"the daemon is not ready after {self._start_timeout:g} seconds. Last output:\n{self._tail()}")
+                    raise DaemonNotFoundError(f"the daemon is not ready after {self._start_timeout:g} seconds. Last output:\n{self._tail()}")
                 else:
                     time.sleep(_POLL_SECONDS)
 
-    def _fill(self, served: Served, documents: Iterable[Document]) -> None:
+    def _fill(self, served: DaemonHandle, documents: Iterable[Document]) -> None:
         from loaderd.producer import publish
 
         options = {"name": self._source, **self._publish}
@@ -306,7 +306,7 @@ def find_program(given: str | os.PathLike[str] | None = None) -> Path:
     if named := given or os.environ.get("LOADERD_BIN"):
         path = Path(named)
         if not path.is_file():
-            raise NoDaemon(f"cannot find the program {path}: give the path of loaderd{'' if given else ' in LOADERD_BIN'}")
+            raise DaemonNotFoundError(f"cannot find the program {path}: give the path of loaderd{'' if given else ' in LOADERD_BIN'}")
         return path.absolute()
     name = "loaderd.exe" if os.name == "nt" else "loaderd"
     for folder in (sysconfig.get_path("scripts"), sysconfig.get_path("scripts", f"{os.name}_user"), Path(sys.executable).parent):
@@ -314,7 +314,7 @@ def find_program(given: str | os.PathLike[str] | None = None) -> Path:
             return path
     if found := shutil.which(name):
         return Path(found)
-    raise NoDaemon(
+    raise DaemonNotFoundError(
         "cannot find the daemon on this machine: build it with `make build` and add bin to the PATH or set LOADERD_BIN to the program, "
         "or install a wheel from `make dist` (docs/install.md)"
     )

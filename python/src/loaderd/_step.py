@@ -11,9 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from loaderd._extra_columns import Values, is_of_documents, of_tokens
-from loaderd.errors import ProtocolError, TooManySegments
-from loaderd._arrow_views import viewed
+from loaderd._extra_columns import DocumentValues, is_document_column, token_column
+from loaderd.errors import ProtocolError, TooManySegmentsError
+from loaderd._arrow_views import array_view
 from loaderd._wire import CU_SEQLENS, DOCUMENTS, INPUT_IDS, LOSS_RUNS, LOSS_WEIGHTS, SOURCES, Metadata, SourceCount
 
 Ints = npt.NDArray[np.int32]
@@ -69,7 +69,7 @@ class Part:
     sources: Sources | None = None
     loss_runs: LossRuns | None = None  # None: all tokens, or the daemon does not send them
     columns: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
-    values: Mapping[str, Values] = field(default_factory=dict)
+    values: Mapping[str, DocumentValues] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,12 +190,12 @@ class Step:
         return np.concatenate([np.zeros(1, np.int32), ends[lengths > 0]])
 
     def segment_ids(self) -> npt.NDArray[np.uint16]:
-        """1, 2, ... for the segments of a row and 0 for padding; uint16 [rows, L]. Raises TooManySegments above
+        """1, 2, ... for the segments of a row and 0 for padding; uint16 [rows, L]. Raises TooManySegmentsError above
         65,535 in a row."""
         offsets = self.offsets
         most = int(np.diff(offsets).max(initial=1)) - 1
         if most > _MOST_SEGMENTS:
-            raise TooManySegments(
+            raise TooManySegmentsError(
                 f"a row of step {self.index} has {most} segments, uint16 can number {_MOST_SEGMENTS}; use `cu_seqlens`"
             )
         _, lengths = self._segments()
@@ -271,7 +271,7 @@ def part_of(batch: pa.RecordBatch, meta: Metadata, *, counted: bool = True) -> P
     sources = _sources(columns, meta, where) if DOCUMENTS in columns else None
     masked = meta.loss_tokens < meta.tokens or not counted
     runs = _loss_runs(columns, meta, where) if LOSS_RUNS in columns and masked else None
-    return Part(ids.reshape(meta.rows, meta.bucket), ends, cu, sources, runs, *_beside(columns, meta, where))
+    return Part(ids.reshape(meta.rows, meta.bucket), ends, cu, sources, runs, *_extra_columns(columns, meta, where))
 
 
 def check_ids(part: Part, vocabulary: int, where: str) -> None:
@@ -290,17 +290,17 @@ def check_ids(part: Part, vocabulary: int, where: str) -> None:
 _OURS = frozenset((INPUT_IDS, CU_SEQLENS, DOCUMENTS, SOURCES, LOSS_RUNS, LOSS_WEIGHTS))
 
 
-def _beside(columns: dict[str, Any], meta: Metadata, where: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, Values]]:
+def _extra_columns(columns: dict[str, Any], meta: Metadata, where: str) -> tuple[dict[str, npt.NDArray[Any]], dict[str, DocumentValues]]:
     """Returns the additional columns: those per token, and those per piece."""
     tokens: dict[str, npt.NDArray[Any]] = {}
-    documents: dict[str, Values] = {}
+    documents: dict[str, DocumentValues] = {}
     for name in columns.keys() - _OURS:
         offsets, values = _lists(columns, name, where)
-        if is_of_documents(values.type):
+        if is_document_column(values.type):
             _apart(offsets, name, where)
-            documents[name] = Values(offsets, values)
+            documents[name] = DocumentValues(offsets, values)
             continue
-        array = of_tokens(values)
+        array = token_column(values)
         if array is None or not _are_rows(offsets, meta):
             raise ProtocolError(f"{where}: {name} is {columns[name].type}, not {meta.rows} rows of {meta.bucket} values")
         tokens[name] = _frozen(array.reshape(meta.rows, meta.bucket))
@@ -400,11 +400,11 @@ _KINDS: dict[Any, np.dtype[Any]] = {
 
 
 def _view(values: Any) -> Any:
-    """Returns an Arrow array of numbers as `viewed`, read-only."""
+    """Returns an Arrow array of numbers as `array_view`, read-only."""
     kind = _KINDS.get(values.type)
     if kind is None:
         return _frozen(values.to_numpy())  # a loaderd daemon never sends this; the caller rejects its type
-    return _frozen(viewed(values, kind))
+    return _frozen(array_view(values, kind))
 
 
 def _sources(columns: dict[str, Any], meta: Metadata, where: str) -> Sources:

@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from loaderd._consumption import Reporter
-from loaderd._connection import FAILURES, Connection, Lost, Opening, translate
+from loaderd._connection import FAILURES, Connection, ConnectionLostError, Opening, translate
 from loaderd._daemons import Daemons
-from loaderd.errors import FROM_DAEMON, ClosedClient, LoaderdError, ProtocolError, Unavailable, Unreachable
-from loaderd._retry import OF_THE_RUN, Patience
+from loaderd.errors import FROM_DAEMON, ClosedClientError, LoaderdError, ProtocolError, UnavailableError, UnreachableError
+from loaderd._retry import OF_THE_RUN, Retry
 from loaderd._step import Part, Step, check_ids, part_of, step_of
-from loaderd._stall_log import Waits
-from loaderd._watchdog import Watch
+from loaderd._stall_log import StallLog
+from loaderd._watchdog import Watchdog
 from loaderd._wire import (
     CU_SEQLENS, DEFAULT_JOB, DOCUMENTS, INPUT_IDS, LOSS_RUNS, LOSS_WEIGHTS, NARROW_IDS, SOURCES, Metadata, RunInfo, Ticket,
 )  # fmt: skip
@@ -36,9 +36,9 @@ class StepStream(Iterator[Step]):
 
     Invariant: only step `next_step` is requested and accepted, until it has arrived completely; then `next_step`
     increases by one. After a lost connection, or a temporary cause, the same step is requested again, from another
-    daemon if several exist. `cancel()`, from any thread, ends it with ClosedClient. After another exception `next()`
+    daemon if several exist. `cancel()`, from any thread, ends it with ClosedClientError. After another exception `next()`
     may be called again and continues with the same step. During a long wait of the consumer, the daemon is called
-    for the cause, and the log has its answer (`waits`). The steps that were taken are reported to the daemon
+    for the cause, and the log has its answer (`stall_log`). The steps that were taken are reported to the daemon
     (`Reporter`)."""
 
     def __init__(
@@ -82,40 +82,40 @@ class StepStream(Iterator[Step]):
         self._opening: Opening | None = None
         self._reader: Any = None
         self._on: Connection | None = None  # of the last stream that was opened
-        self._attempts: Patience | None = None  # at the awaited step
+        self._attempts: Retry | None = None  # at the awaited step
         self._gone: LoaderdError | None = None  # why a daemon was left while a stream was open
         self.peer, self.session = peer, session or uuid.uuid4().hex
         self.first = step if first is None else first
-        self.waits = Waits(taken=step)
-        self._reporter = Reporter(daemons, self.waits.consumption)
+        self.stall_log = StallLog(taken=step)
+        self._reporter = Reporter(daemons, self.stall_log.consumption)
         weakref.finalize(self, self._reporter.close, left=True)
         self._probed = 0.0
         self._explained: LoaderdError | None = None  # why the step is late, as the daemon answered a probe
-        self._watch = Watch(patience, self._cancel_reader, min(LOOK_SECONDS, PROBE_SECONDS), self._alive)
-        weakref.finalize(self, self._watch.close)
+        self._watchdog = Watchdog(patience, self._cancel_reader, min(LOOK_SECONDS, PROBE_SECONDS), self._alive)
+        weakref.finalize(self, self._watchdog.close)
 
     def __next__(self) -> Step:
         self.daemons.check_fork()
-        if self.waits.ahead:
+        if self.stall_log.ahead:
             return self._advance()
-        with self.waits:
+        with self.stall_log:
             try:
                 step = self._advance()
             except StopIteration:
-                self.waits.consumption.end()
+                self.stall_log.consumption.end()
                 raise
-            self.waits.consumption.take()
+            self.stall_log.consumption.take()
             return step
 
     def _advance(self) -> Step:
         if self._ended or self.next_step == self._end:
             self._drop()
             raise StopIteration
-        attempts = Patience(self.daemons, self.patience, self.connect_timeout, self._stop, self.waits, self._awaited())
+        attempts = Retry(self.daemons, self.patience, self.connect_timeout, self._stop, self.stall_log, self._awaited())
         if self._reader is not None:
             attempts.on = self._on
         self._attempts, self._probed, self._explained, self._gone = attempts, time.monotonic(), None, None
-        with self._watch:
+        with self._watchdog:
             while True:
                 try:
                     if self._reader is None:
@@ -147,7 +147,7 @@ class StepStream(Iterator[Step]):
     def cancel(self) -> None:
         """Ends reading permanently, and reports that the client has left its rank."""
         self._stop.set()
-        self._watch.close()
+        self._watchdog.close()
         self._drop()
         self._reporter.close(left=True)
 
@@ -159,7 +159,7 @@ class StepStream(Iterator[Step]):
         """Ends the reports permanently. Call it before `cancel` when another stream replaces this one."""
         self._reporter.close(left=False)
 
-    def _cause(self, error: LoaderdError, attempts: Patience) -> LoaderdError:
+    def _cause(self, error: LoaderdError, attempts: Retry) -> LoaderdError:
         """Returns the cause of a failed attempt and drops its stream."""
         opened = self._reader is not None
         gone, self._gone = self._gone, None
@@ -167,15 +167,15 @@ class StepStream(Iterator[Step]):
             attempts.reached()
             self._drop()
         if self._stop.is_set():
-            return ClosedClient("the reader is closed")
-        if opened and self._watch.expired and isinstance(error, Lost):  # this client cancelled the stream
-            return attempts.cause or self._explained or attempts.before() or Unavailable(
+            return ClosedClientError("the reader is closed")
+        if opened and self._watchdog.expired and isinstance(error, ConnectionLostError):  # this client cancelled the stream
+            return attempts.cause or self._explained or attempts.before() or UnavailableError(
                 f"no step {self.next_step} within {self.patience:g} s, and the daemon has not reported a cause: "
                 "patience is shorter than its serve.stall_timeout"
             )
-        return gone if gone is not None and isinstance(error, Lost) else error
+        return gone if gone is not None and isinstance(error, ConnectionLostError) else error
 
-    def _open(self, attempts: Patience) -> None:
+    def _open(self, attempts: Retry) -> None:
         """Opens a stream at `next_step`. It first requests the description of the run, because a new daemon may plan
         another one."""
         connection = attempts.turn()
@@ -190,29 +190,29 @@ class StepStream(Iterator[Step]):
         columns += ((DOCUMENTS,) if self.documents or sources or self.weights else ()) + ((SOURCES,) if sources else ())
         columns += ((LOSS_RUNS,) if self.masks and LOSS_RUNS in info.columns else ()) + ((LOSS_WEIGHTS,) if self.weights else ()) + self.columns
         steps = None if self._end is None else self._end - self.next_step
-        taken, read = self.waits.consumption.progress.taken, self.next_step - self.first
+        taken, read = self.stall_log.consumption.progress.taken, self.next_step - self.first
         ticket = Ticket(
             self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, self.run_id, self.session, self.peer, taken, read
         )
         opening = connection.read(ticket)
         with self._lock:
             self._opening = opening
-            if self._stop.is_set() or self._watch.expired:
+            if self._stop.is_set() or self._watchdog.expired:
                 opening.cancel()
         try:
             reader = opening.reader(attempts.answer())
-        except Lost:
-            if self._watch.expired and attempts.last is not None:
+        except ConnectionLostError:
+            if self._watchdog.expired and attempts.last is not None:
                 raise attempts.last from None
             raise
         with self._lock:
             self._opening = None
-            if not (self._stop.is_set() or self._watch.expired):
+            if not (self._stop.is_set() or self._watchdog.expired):
                 self._reader, self._on = reader, connection
                 self._reporter.begin(connection, ticket.identity(), info.ahead)
                 return
         reader.cancel()
-        raise attempts.last or Lost("the stream was not open in time")
+        raise attempts.last or ConnectionLostError("the stream was not open in time")
 
     def _read(self) -> Step | None:
         """Returns the complete step `next_step`, or None at the end of the run."""
@@ -220,7 +220,7 @@ class StepStream(Iterator[Step]):
         parts: list[Part] = []
         reader = self._reader
         if reader is None:
-            raise Lost("cancelled")
+            raise ConnectionLostError("cancelled")
         while not metas or len(metas) < metas[0].parts:
             try:
                 chunk = reader.read_chunk()
@@ -264,29 +264,29 @@ class StepStream(Iterator[Step]):
         on, reader = attempts.on if attempts else None, self._reader
         if on is None or attempts is None or (several and reader is None):
             return True  # an attempt to open a stream has its own timeout
-        due = self.waits.due()
+        due = self.stall_log.due()
         if not due and now < self._probed + (NEAR_PROBE_SECONDS if several else PROBE_SECONDS):
             return True
         self._probed, what = now, self._awaited()
         try:
             found = on.act("cause", {"run": self.run, "step": self.next_step}, attempts.answer() if several else PROBE_ANSWER_SECONDS)
-        except Lost as error:
+        except ConnectionLostError as error:
             if several and self._reader is not reader:
                 return True  # the stream was dropped meanwhile
             self._gone = error
-            self.waits.tell(what, Unreachable(f"no answer from {on.url}: {error}", facts={"url": on.url}))
+            self.stall_log.report(what, UnreachableError(f"no answer from {on.url}: {error}", facts={"url": on.url}))
             return False
         except LoaderdError as error:  # also an answer; the stream reports it
-            self.waits.tell(what, error)
+            self.stall_log.report(what, error)
         else:
             return self._explained_by(_cause_of(found[0] if found else {}), on, attempts, reader)
         return True
 
-    def _explained_by(self, cause: LoaderdError, on: Connection, attempts: Patience, reader: Any) -> bool:
+    def _explained_by(self, cause: LoaderdError, on: Connection, attempts: Retry, reader: Any) -> bool:
         """Reports whether to stay with a daemon that has returned this cause, and with the stream that is read from
         it."""
-        self._explained = cause if isinstance(cause, Unavailable) else None
-        self.waits.tell(self._awaited(), cause)
+        self._explained = cause if isinstance(cause, UnavailableError) else None
+        self.stall_log.report(self._awaited(), cause)
         if self._explained is None or isinstance(cause, OF_THE_RUN):
             return True
         other = None
@@ -296,7 +296,7 @@ class StepStream(Iterator[Step]):
                 return True
             found = other.act("cause", {"run": self.run, "step": self.next_step}, attempts.answer())
         except LoaderdError as error:
-            if other is not None and isinstance(error, Lost):
+            if other is not None and isinstance(error, ConnectionLostError):
                 self.daemons.failed(other, error)
             return True
         if self._reader is not reader or not found or found[0].get("reason"):

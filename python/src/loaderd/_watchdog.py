@@ -9,11 +9,11 @@ import weakref
 from collections.abc import Callable
 
 
-class Watch:
-    """`with watch:` surrounds a wait. When the wait exceeds `seconds`, a thread calls `late`, and `expired` is True.
+class Watchdog:
+    """`with watchdog:` surrounds a wait. When the wait exceeds `seconds`, a thread calls `late`, and `expired` is True.
     The thread calls `alive` every `interval` seconds of a wait, and `late` if it returns False.
 
-    One watch serves many consecutive waits, at the cost of a lock each: its thread sleeps and checks periodically.
+    One watchdog serves many consecutive waits, at the cost of a lock each: its thread sleeps and checks periodically.
     It holds the two bound methods weakly. `close` ends the thread."""
 
     def __init__(self, seconds: float, late: Callable[[], None], interval: float, alive: Callable[[], bool]) -> None:
@@ -26,7 +26,7 @@ class Watch:
         self._pid = os.getpid()
         self._thread: threading.Thread | None = None
 
-    def __enter__(self) -> Watch:
+    def __enter__(self) -> Watchdog:
         with self._lock:
             self._since, self.expired = time.monotonic(), False
             if self._thread is None and not self._stop.is_set():

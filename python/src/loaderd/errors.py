@@ -22,227 +22,227 @@ class LoaderdError(Exception):
         self.facts: dict[str, str] = dict(facts or {})
 
 
-class Unavailable(LoaderdError):
+class UnavailableError(LoaderdError):
     """No step is available now, perhaps later. The client retries and raises the last cause when its patience ends."""
 
     reason = "UNAVAILABLE"
 
 
-class SourceDry(Unavailable):
-    """Every document has been read and the next step needs more: publish documents, or seal or flush the run."""
+class SourceDryError(UnavailableError):
+    """Every document has been read and the next step needs more: publish documents, or seal or drain the run."""
 
     reason = "SOURCE_DRY"
 
 
-class SourceDown(Unavailable):
+class SourceDownError(UnavailableError):
     """The daemon cannot reach the document stream: check NATS."""
 
     reason = "SOURCE_DOWN"
 
 
-class TokenizerBehind(Unavailable):
+class TokenizerBehindError(UnavailableError):
     """Documents wait to be tokenized: give the daemon more cores, or publish tokens."""
 
     reason = "TOKENIZER_BEHIND"
 
 
-class PoolFilling(Unavailable):
+class PoolFillingError(UnavailableError):
     """Documents arrive, but the pool, the shuffle window or the step is not full yet."""
 
     reason = "POOL_FILLING"
 
 
-class RankBehind(Unavailable):
+class RankBehindError(UnavailableError):
     """Another rank lags and holds the plan back: check that rank (`Client.stats` lists readers and their steps)."""
 
     reason = "RANK_BEHIND"
 
 
-class RankMissing(Unavailable):
+class RankMissingError(UnavailableError):
     """A rank of the job is not connected, does not answer, or still has a step that the other ranks have finished:
     check its process (`facts`: job, rank, world, step, since_seconds, state)."""
 
     reason = "RANK_MISSING"
 
 
-class StreamFull(Unavailable):
+class StreamFullError(UnavailableError):
     """The document stream has reached its limit: producers wait for room, and the run waits for documents (`facts`:
     stream, bytes, max_bytes, release)."""
 
     reason = "STREAM_FULL"
 
 
-class Replaying(Unavailable):
+class ReplayingError(UnavailableError):
     """The daemon replays its plan log after a restart."""
 
     reason = "REPLAYING"
 
 
-class NotLeading(Unavailable):
+class NotLeadingError(UnavailableError):
     """Another process plans this run."""
 
     reason = "NOT_LEADING"
 
 
-class PlanLogDown(Unavailable):
+class PlanLogDownError(UnavailableError):
     """The plan log cannot be written: check NATS and its disk."""
 
     reason = "PLAN_LOG_DOWN"
 
 
-class StorageFull(Unavailable):
+class StorageFullError(UnavailableError):
     """The streams cannot be written because the disk is full: free space on the disk that the message names, then
     restart the daemon."""
 
     reason = "STORAGE_FULL"
 
 
-class StorageDown(Unavailable):
+class StorageDownError(UnavailableError):
     """The streams cannot be written: check the disk that the message names, then restart the daemon."""
 
     reason = "STORAGE_DOWN"
 
 
-class CauseUnknown(Unavailable):
+class CauseUnknownError(UnavailableError):
     """The step is late for no known reason; `facts` list what the daemon observes."""
 
     reason = "CAUSE_UNKNOWN"
 
 
-class ShuttingDown(Unavailable):
+class ShuttingDownError(UnavailableError):
     """The daemon shuts down gracefully; its successor continues with the same step."""
 
     reason = "SHUTTING_DOWN"
 
 
-class Limited(Unavailable):
+class LimitedError(UnavailableError):
     """Too many streams, records or searches are open, of this identity or in total."""
 
     reason = "LIMITED"
 
 
-class SlowReader(Unavailable):
+class SlowReaderError(UnavailableError):
     """The reader received nothing for so long that the daemon ended its stream. The client reconnects when it
     continues."""
 
     reason = "SLOW_READER"
 
 
-class SilentReader(Unavailable):
+class IdleReaderError(UnavailableError):
     """The reader requested no step for so long that the daemon dropped it. The client reconnects when it continues."""
 
     reason = "IDLE_READER"
 
 
-class PlanMismatch(LoaderdError):
+class PlanMismatchError(LoaderdError):
     """The run has another fingerprint: its configuration is not that of the checkpoint."""
 
     reason = "PLAN_MISMATCH"
 
 
-class StreamMismatch(LoaderdError):
+class StreamMismatchError(LoaderdError):
     """The document stream is not the one that the plan was created from: it was deleted, created again, or has
     another name."""
 
     reason = "STREAM_MISMATCH"
 
 
-class PlanTruncated(LoaderdError):
-    """The plan lost its end: the daemon does not continue it before `loaderd run repair`."""
+class PlanTruncatedError(LoaderdError):
+    """The plan lost its end: the daemon does not continue it before `loaderd repair`."""
 
     reason = "PLAN_TRUNCATED"
 
 
-class PlanForeign(LoaderdError):
+class PlanForeignError(LoaderdError):
     """The plan has a record that was not written by any of the run's daemons: daemons do not follow it before
     `loaderd run repair`."""
 
     reason = "PLAN_FOREIGN"
 
 
-class RunMismatch(LoaderdError):
+class RunMismatchError(LoaderdError):
     """The daemon serves another run."""
 
     reason = "RUN_MISMATCH"
 
 
-class RunReplaced(LoaderdError):
+class RunReplacedError(LoaderdError):
     """The run was deleted and created again: it has another id than the run of the checkpoint."""
 
     reason = "RUN_REPLACED"
 
 
-class Replaced(LoaderdError):
+class ReplacedError(LoaderdError):
     """Another stream reads as this rank of the job: one of the same identity, or one whose predecessor no longer
     reported."""
 
     reason = "REPLACED"
 
 
-class DuplicateRank(LoaderdError):
+class DuplicateRankError(LoaderdError):
     """Another client reads as this rank of the job: give every process its own rank, another `job`, or another
     `peer` where processes share a rank intentionally (`facts`: job, rank, world, address, since)."""
 
     reason = "DUPLICATE_RANK"
 
 
-class WorldMismatch(LoaderdError):
+class WorldMismatchError(LoaderdError):
     """The world size does not divide the rows of a step; `facts["divisors"]` lists the valid sizes."""
 
     reason = "WORLD_MISMATCH"
 
 
-class TooManySegments(LoaderdError):
+class TooManySegmentsError(LoaderdError):
     """A row has more than 65,535 segments, the maximum of uint16 segment ids."""
 
     reason = "TOO_MANY_SEGMENTS"
 
 
-class StepPurged(LoaderdError):
-    """The documents of the step were released because every job had committed it: resume from a later checkpoint."""
+class StepPurgedError(LoaderdError):
+    """The documents of the step were released because every keeper had committed it: resume from a later checkpoint."""
 
     reason = "STEP_PURGED"
 
 
-class StepNotPlanned(LoaderdError):
+class StepNotPlannedError(LoaderdError):
     """The step is too far in the future, or after the end of the run."""
 
     reason = "STEP_NOT_PLANNED"
 
 
-class BadTicket(LoaderdError):
+class InvalidTicketError(LoaderdError):
     """The request is malformed; the message states the fault."""
 
     reason = "INVALID_TICKET"
 
 
-class BadToken(LoaderdError):
+class InvalidTokenError(LoaderdError):
     """The token is missing or wrong. The token of a daemon on this machine is in its data folder:
     LOADERD_STREAM__DIR, or ./loaderd-data."""
 
     reason = "INVALID_TOKEN"
 
 
-class Forbidden(LoaderdError):
-    """The caller is authenticated but not authorized: another run, another identity's job, an action that
+class ForbiddenError(LoaderdError):
+    """The caller is authenticated but not authorized: another run, another identity's keeper, an action that
     requires another role, or a commit of steps that were not sent to any of its jobs (`facts`: step, sent)."""
 
     reason = "FORBIDDEN"
 
 
-class Unsupported(LoaderdError):
+class UnsupportedError(LoaderdError):
     """This daemon does not have the call or action."""
 
     reason = "UNSUPPORTED"
 
 
-class DocumentLost(LoaderdError):
+class DocumentLostError(LoaderdError):
     """A document that the step needs is no longer in the stream."""
 
     reason = "DOCUMENT_LOST"
 
 
-class RunFailed(LoaderdError):
+class RunFailedError(LoaderdError):
     """The run stopped on an error: check the daemon's log."""
 
     reason = "RUN_FAILED"
@@ -254,7 +254,7 @@ class InternalError(LoaderdError):
     reason = "INTERNAL"
 
 
-class Unreachable(LoaderdError):
+class UnreachableError(LoaderdError):
     """No daemon answered for `connect_timeout` seconds: the address is wrong, the daemon is down, or TLS does not
     match."""
 
@@ -267,14 +267,14 @@ class ProtocolError(LoaderdError):
     reason = "PROTOCOL"
 
 
-class ForkedClient(LoaderdError):
+class ForkedClientError(LoaderdError):
     """A client was used, or created, in a process that was forked after one had been created: the transport does not
     work there. Fork before the first client is created, or start processes by spawn or forkserver."""
 
     reason = "FORKED"
 
 
-class ClosedClient(LoaderdError):
+class ClosedClientError(LoaderdError):
     """A client was used after `close()`, or closed by another thread during the call."""
 
     reason = "CLOSED"
@@ -283,9 +283,9 @@ class ClosedClient(LoaderdError):
 FROM_DAEMON: dict[str, type[LoaderdError]] = {
     cls.reason: cls
     for cls in (
-        SourceDry, SourceDown, TokenizerBehind, PoolFilling, RankBehind, RankMissing, StreamFull, Replaying, NotLeading, PlanLogDown,
-        StorageFull, StorageDown, CauseUnknown, ShuttingDown, Limited, SlowReader, SilentReader, PlanMismatch, StreamMismatch, PlanTruncated, PlanForeign, RunMismatch,
-        RunReplaced, Replaced, DuplicateRank, WorldMismatch, TooManySegments, StepPurged, StepNotPlanned, BadTicket, BadToken, Forbidden, Unsupported, DocumentLost, RunFailed, InternalError,
+        SourceDryError, SourceDownError, TokenizerBehindError, PoolFillingError, RankBehindError, RankMissingError, StreamFullError, ReplayingError, NotLeadingError, PlanLogDownError,
+        StorageFullError, StorageDownError, CauseUnknownError, ShuttingDownError, LimitedError, SlowReaderError, IdleReaderError, PlanMismatchError, StreamMismatchError, PlanTruncatedError, PlanForeignError, RunMismatchError,
+        RunReplacedError, ReplacedError, DuplicateRankError, WorldMismatchError, TooManySegmentsError, StepPurgedError, StepNotPlannedError, InvalidTicketError, InvalidTokenError, ForbiddenError, UnsupportedError, DocumentLostError, RunFailedError, InternalError,
     )
 }  # fmt: skip
 """The class of every reason that the daemon reports."""
@@ -296,5 +296,5 @@ _UNAVAILABLE_CODE = 14
 def from_status(status: Status) -> LoaderdError:
     """Returns the exception of a status that has a reason. An undefined reason is retryable if its code is
     UNAVAILABLE."""
-    cls = FROM_DAEMON.get(status.reason, Unavailable if status.code == _UNAVAILABLE_CODE else LoaderdError)
+    cls = FROM_DAEMON.get(status.reason, UnavailableError if status.code == _UNAVAILABLE_CODE else LoaderdError)
     return cls(status.message or status.reason, reason=status.reason, facts=status.facts)

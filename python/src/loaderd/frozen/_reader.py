@@ -64,7 +64,7 @@ class Frozen(Iterator[Step]):
         self._types = {c["name"]: str(c["type"]) for c in self.manifest["schema"]}
         self._sources = SOURCES in self._types if sources is None else sources
         self._documents, self._weights = documents or self._sources or weights, weights
-        self._beside = tuple(columns)
+        self._extra_columns = tuple(columns)
         wanted = [INPUT_IDS, CU_SEQLENS, *((DOCUMENTS,) * self._documents), *((SOURCES,) * self._sources), *((LOSS_WEIGHTS,) * weights), *columns]
         if missing := [name for name in wanted if name not in self._types]:
             raise ValueError(f"the export in {self.folder} has no column {', '.join(missing)}; it has {', '.join(self._types)}")
@@ -115,7 +115,7 @@ class Frozen(Iterator[Step]):
                 continue
             name = f"part-{part['first']:08d}"
             counts = json.loads((self.folder / f"{name}.steps.json").read_text(encoding="utf-8"))
-            rows = _Taken(rows_of(self.manifest["format"], self.folder, name, self._columns, self._types))
+            rows = _RowRegrouper(rows_of(self.manifest["format"], self.folder, name, self._columns, self._types))
             for of in counts:
                 batch = rows.take(of["rows"])
                 if first <= of["step"] < self._until:
@@ -178,7 +178,7 @@ def _decoded(batch: pa.RecordBatch) -> pa.RecordBatch:
     return pa.record_batch(columns, names=batch.schema.names)
 
 
-class _Taken:
+class _RowRegrouper:
     """Regroups the rows of batches into batches of other sizes."""
 
     def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:

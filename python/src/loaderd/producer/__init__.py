@@ -3,11 +3,11 @@
 from loaderd.producer._stream_readers import RunIntake
 from loaderd.producer._chat import Chat
 from loaderd.producer._dataset import Documents, documents
-from loaderd.producer._errors import BadDocument, DocumentTooLarge, InputChanged, NoStream, NotAccepted, NotPermitted, PublishError
+from loaderd.producer._errors import InvalidDocumentError, DocumentTooLargeError, InputChangedError, StreamNotFoundError, NotAcceptedError, NotPermittedError, PublishError
 from loaderd.producer._pipeline import Published
 from loaderd.producer._publisher import Publisher, apublish, publish
 
 __all__ = [
-    "BadDocument", "Chat", "DocumentTooLarge", "Documents", "InputChanged", "NoStream", "NotAccepted", "NotPermitted", "PublishError",
+    "InvalidDocumentError", "Chat", "DocumentTooLargeError", "Documents", "InputChangedError", "StreamNotFoundError", "NotAcceptedError", "NotPermittedError", "PublishError",
     "Published", "Publisher", "RunIntake", "apublish", "documents", "publish",
 ]  # fmt: skip

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from loaderd.producer._errors import BadDocument
+from loaderd.producer._errors import InvalidDocumentError
 from loaderd.producer._source import fingerprint_of
 from loaderd.producer._text_split import Tokenized, split
 from loaderd.producer._chat_turns import written
@@ -44,7 +44,7 @@ class Chat:
       loss. White space after an end-of-turn token that is one of the tokenizer's added tokens has none either,
       because no model generates it. Tokens with at least one character of a turn have a loss. A template that
       renders a turn differently once later messages follow (by removal of the thinking of earlier turns) is a
-      BadDocument, unless `turns="last"`. So is a template whose generation prompt is not the beginning of an answer.
+      InvalidDocumentError, unless `turns="last"`. So is a template whose generation prompt is not the beginning of an answer.
     - With `turns="last"` only the last of these turns.
     - The end-of-document token has the loss of the last token, or `end_loss`.
 
@@ -53,11 +53,11 @@ class Chat:
     another document of the same chat tomorrow: pass it the date.
 
     Special tokens that are spelled out in a message become special tokens, as with transformers. With
-    `refuse_special` they are a BadDocument. So are other added tokens that the template names, in messages of roles
+    `refuse_special` they are a InvalidDocumentError. So are other added tokens that the template names, in messages of roles
     outside `roles`: an assistant may write <think>, a user may not.
 
     A document is text in parts, which a run with `tokenizer.special_as_text` or `tokenizer.add_special_tokens`
-    encodes differently. If no split of the text gives the tokens of the chat, it is a BadDocument. With `as_tokens`
+    encodes differently. If no split of the text gives the tokens of the chat, it is a InvalidDocumentError. With `as_tokens`
     a document is the tokens. These are always correct, and only runs of this tokenizer, by its fingerprint, accept
     them. `end_loss` is then a ValueError.
 
@@ -124,21 +124,21 @@ class Chat:
 
         messages: dicts with `role` and usually `content`. tools: the tools that the template offers, as objects or
         as one JSON text, the form in which datasets store them. arguments: additional arguments of the template.
-        Raises BadDocument for input that is not a chat, for a failure of the template, and if no split of the text
+        Raises InvalidDocumentError for input that is not a chat, for a failure of the template, and if no split of the text
         is correct.
         """
         chat = self._checked(messages, arguments)
         try:
             tools = json.loads(tools) if isinstance(tools, str) else tools
         except ValueError as error:
-            raise BadDocument(f"tools is a str that is not JSON: {error}") from None
+            raise InvalidDocumentError(f"tools is a str that is not JSON: {error}") from None
         given = {"tools": tools, "chat_template": self.template, **self._arguments, **(arguments or {})}
         try:
             whole = self._tokenized(chat, given)
-        except BadDocument:
+        except InvalidDocumentError:
             raise
         except Exception as error:  # templates may raise any exception
-            raise BadDocument(f"cannot render the chat template: {type(error).__name__}: {error}") from error
+            raise InvalidDocumentError(f"cannot render the chat template: {type(error).__name__}: {error}") from error
         if self.as_tokens:
             return {"ids": whole.ids, "loss": whole.loss}
         parts = split(whole, self._encode)
@@ -148,19 +148,19 @@ class Chat:
 
     def _checked(self, messages: object, arguments: object) -> list[dict[str, Any]]:
         if isinstance(messages, (str, bytes)) or not isinstance(messages, Sequence):
-            raise BadDocument(f"messages is a {type(messages).__name__}: want a list of dicts")
+            raise InvalidDocumentError(f"messages is a {type(messages).__name__}: want a list of dicts")
         if not messages:
-            raise BadDocument("messages is empty")
+            raise InvalidDocumentError("messages is empty")
         for k, message in enumerate(messages):
             if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
-                raise BadDocument(f"message {k} is not a dict with a role")
+                raise InvalidDocumentError(f"message {k} is not a dict with a role")
             refused = self._refused if message["role"] in self._roles else self._refused_of_others
             if refused is not None and (found := next(filter(None, map(refused.search, _strings(message))), None)):
-                raise BadDocument(f"message {k} contains the text of the special token {found[0]!r}")
+                raise InvalidDocumentError(f"message {k} contains the text of the special token {found[0]!r}")
         if arguments is not None and not isinstance(arguments, Mapping):
-            raise BadDocument(f"chat_template_kwargs is a {type(arguments).__name__}, want a dict")
+            raise InvalidDocumentError(f"chat_template_kwargs is a {type(arguments).__name__}, want a dict")
         if wrong := self._reserved & (arguments or {}).keys():
-            raise BadDocument(f"chat_template_kwargs has {sorted(wrong)}, which are not arguments of a template")
+            raise InvalidDocumentError(f"chat_template_kwargs has {sorted(wrong)}, which are not arguments of a template")
         return [dict(message) for message in messages]
 
     def _tokenized(self, messages: list[dict[str, Any]], given: dict[str, Any]) -> Tokenized:

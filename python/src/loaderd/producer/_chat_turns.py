@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from loaderd.producer._errors import BadDocument
+from loaderd.producer._errors import InvalidDocumentError
 
 Render = Callable[[Sequence[Mapping[str, Any]], bool], str]
 """Renders messages, with or without the generation prompt at the end."""
@@ -23,7 +23,7 @@ def written(
     alone. Its end-of-turn token belongs to it; white space after one of the `ending` tokens does not, because no
     model generates it.
 
-    Raises BadDocument if a turn does not begin with the generation prompt, or is rendered differently once later
+    Raises InvalidDocumentError if a turn does not begin with the generation prompt, or is rendered differently once later
     messages follow.
     """
     whole = render(messages, False)
@@ -31,16 +31,16 @@ def written(
     spans = []
     for k in turns[-1:] if last else turns:
         if k == 0:
-            raise BadDocument("the chat begins with a turn that has a loss: without marks in the template, the start of the turn is unknown")
+            raise InvalidDocumentError("the chat begins with a turn that has a loss: without marks in the template, the start of the turn is unknown")
         before = render(messages[:k], True)
         through = whole if k + 1 == len(messages) else render(messages[: k + 1], False)
         if not through.startswith(before):
-            raise BadDocument(
+            raise InvalidDocumentError(
                 f"message {k} does not begin with the template's generation prompt, {before[-40:]!r}, so the part that the model wrote"
                 " is unknown: use a template with {% generation %} marks (template=)"
             )
         if not whole.startswith(through):
-            raise BadDocument(
+            raise InvalidDocumentError(
                 f"the template renders message {k} differently within the whole chat than as the last message (as templates do that omit the thinking"
                 " of earlier turns), so the part that the model wrote is unknown: use a template with {% generation %} marks (template=), or"
                 ' turns="last", which gives only the last turn a loss, and one document per turn: messages[: k + 1]'

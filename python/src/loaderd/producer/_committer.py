@@ -11,11 +11,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loaderd.errors import Unreachable
+from loaderd.errors import UnreachableError
 from loaderd.producer._errors import PublishError
 from loaderd.producer._message import MESSAGE_ID, Message
-from loaderd.producer._duplicates import Repeat
-from loaderd.producer._nats_session import BUSY, Lost, Refused, Session
+from loaderd.producer._duplicates import Duplicate
+from loaderd.producer._nats_session import BUSY, NatsConnectionError, NatsRequestError, Session
 
 # The server's error numbers.
 INSUFFICIENT, NO_STORAGE, ACCOUNT_FULL, STORE_FAILED = 10023, 10047, 10002, 10077
@@ -47,7 +47,7 @@ class Tally:
     position: int = 0
     """All documents before this position of the input are done."""
     waited: float = 0.0
-    repeat: Repeat | None = None
+    repeat: Duplicate | None = None
     """The first of the duplicates."""
 
 
@@ -90,14 +90,14 @@ class Committer:
         self._stream, self._atomic, self._began, self._last = stream, atomic, last, read
 
     async def commit(self, batch: Sequence[Message]) -> None:
-        """Returns when every message is stored, or already in the stream. Raises PublishError or Unreachable."""
+        """Returns when every message is stored, or already in the stream. Raises PublishError or UnreachableError."""
         pending: list[Message] = []
         ids: set[str] = set()
         for message in batch:  # the server would reject a whole batch with a repeated id
             if message.id in ids:
                 self.tally.duplicates += message.documents
                 if self._earlier(message):
-                    self.tally.repeat = Repeat(message)
+                    self.tally.repeat = Duplicate(message)
             else:
                 ids.add(message.id)
                 pending.append(message)
@@ -105,7 +105,7 @@ class Committer:
             before = len(pending)
             try:
                 await self._attempt(pending)
-            except Lost as error:
+            except NatsConnectionError as error:
                 self._unsure = True
                 await self.wait(f"no answer from NATS at {self._session.access.shown}: {error}")
             if pending and len(pending) < before:
@@ -125,9 +125,9 @@ class Committer:
         if self._unsure:
             try:
                 fence = await self._read_back()
-            except Refused as error:
+            except NatsRequestError as error:
                 if error.code in BUSY:
-                    raise Lost(str(error)) from error
+                    raise NatsConnectionError(str(error)) from error
                 raise PublishError(f"cannot read back the messages of {self._subject}: {error}") from error
         if self._known:
             self._drop(pending)
@@ -136,7 +136,7 @@ class Committer:
         count = 1 if self._single or not self._atomic else min(self._size, len(pending))
         try:
             answer = await self._send(pending[:count], fence)
-        except Refused as error:
+        except NatsRequestError as error:
             await self._settle(error, pending, count)
             return
         sent = pending[:count]
@@ -183,7 +183,7 @@ class Committer:
                 headers["Nats-Batch-Commit"] = "1"
             answer = await self._session.ask(self._subject, message.payload, headers)
             if not answer.get("seq") or batch and (answer.get("batch"), answer.get("count")) != (batch, len(messages)):
-                raise Lost(f"acknowledgement {answer} is not that of {len(messages)} messages")
+                raise NatsConnectionError(f"acknowledgement {answer} is not that of {len(messages)} messages")
         return answer
 
     def _accept(self, sent: Sequence[Message], sequence: int, duplicate: bool) -> bool:
@@ -205,19 +205,19 @@ class Committer:
         before those in the stream."""
         return self.tally.repeat is None or message.position < self.tally.repeat.message.position
 
-    async def _repeat(self, message: Message, sequence: int) -> Repeat:
+    async def _repeat(self, message: Message, sequence: int) -> Duplicate:
         """Returns what the stream has in place of a message. The producer may lack the permission to request it."""
         headers = None
-        with contextlib.suppress(asyncio.TimeoutError, Lost, Refused):
+        with contextlib.suppress(asyncio.TimeoutError, NatsConnectionError, NatsRequestError):
             headers = await asyncio.wait_for(self._session.origin(self._stream, sequence), ORIGIN_SECONDS)
-        return Repeat(message, sequence, headers, meanwhile=sequence > self._began)
+        return Duplicate(message, sequence, headers, meanwhile=sequence > self._began)
 
     def _count(self, sent: Sequence[Message], sequence: int) -> None:
         self.tally.documents += sum(m.documents for m in sent)
         self.tally.bytes += sum(len(m.payload) for m in sent)
         self.tally.last_sequence = max(self.tally.last_sequence, sequence)
 
-    async def _settle(self, error: Refused, pending: Sequence[Message], count: int) -> None:
+    async def _settle(self, error: NatsRequestError, pending: Sequence[Message], count: int) -> None:
         """Decides how an error of the server changes the next attempt."""
         number = error.number
         if number == BATCH_DUPLICATE or (number == MESSAGE_TOO_LARGE and count > 1):  # single messages identify the cause
@@ -250,13 +250,13 @@ class Committer:
         else:
             raise PublishError(f"cannot store document {pending[0].label} on {self._subject}: {error}") from error
 
-    async def _full(self, error: Refused) -> str:
+    async def _full(self, error: NatsRequestError) -> str:
         if error.number != STORE_FAILED:
             return f"stream {self._stream}: the server has no space left: {error}"
         try:
             info = await self._session.stream(self._stream)
             state, limit = info["state"], info["config"]["max_bytes"]
-        except (Lost, Refused, KeyError):
+        except (NatsConnectionError, NatsRequestError, KeyError):
             return f"stream {self._stream} is full: {error}"
         return (
             f"stream {self._stream} is full: it has {state['messages']:,} documents, {state['bytes']:,} of {limit:,} bytes;"
@@ -269,7 +269,7 @@ class Committer:
         if reason and not self._waiting:
             self._since = now
         if reason and self._patience is not None and now + self._pause - self._since > self._patience:
-            kind = PublishError if self._session.connected else Unreachable
+            kind = PublishError if self._session.connected else UnreachableError
             raise kind(f"cannot publish to {self._subject}: waited {now - self._since:.0f} s: {reason}")
         if reason and reason != self._waiting:
             self._waiting = reason

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Union
 
-from loaderd.producer._errors import BadDocument
+from loaderd.producer._errors import InvalidDocumentError
 
 Column = Union[str, Callable[[Any], Any]]
 """The name of a column, or a function of a row."""
@@ -37,26 +37,26 @@ class Documents:
 
     def __iter__(self) -> Iterator[dict[str, Any]]:
         for document in self.each():
-            if isinstance(document, BadDocument):
+            if isinstance(document, InvalidDocumentError):
                 raise document
             yield document
 
-    def each(self) -> Iterator[dict[str, Any] | BadDocument]:
-        """Yields the documents in order, and a BadDocument in the place of an invalid row."""
+    def each(self) -> Iterator[dict[str, Any] | InvalidDocumentError]:
+        """Yields the documents in order, and a InvalidDocumentError in the place of an invalid row."""
         made = (self._made(row, place) for place, row in enumerate(self.rows, self.first))
         if self.encode is None:
             yield from made
             return
         while some := list(islice(made, self.batch)):
-            good = [d for d in some if not isinstance(d, BadDocument)]
+            good = [d for d in some if not isinstance(d, InvalidDocumentError)]
             for document, ids in zip(good, self.encode([d.pop("text") for d in good]) if good else (), strict=True):
                 document["ids"] = ids
             yield from some
 
-    def _made(self, row: Any, place: int) -> dict[str, Any] | BadDocument:
+    def _made(self, row: Any, place: int) -> dict[str, Any] | InvalidDocumentError:
         try:
             return self._document(row, place)
-        except BadDocument as error:
+        except InvalidDocumentError as error:
             return error
 
     def _document(self, row: Any, place: int) -> dict[str, Any]:
@@ -68,9 +68,9 @@ class Documents:
                 document["meta"] = {str(c): row[c] for c in ((self.meta,) if isinstance(self.meta, str) else self.meta)}
         except (KeyError, TypeError) as error:
             there = f"its columns are {', '.join(map(str, row))}" if isinstance(row, Mapping) else f"it is a {type(row).__name__}"
-            raise BadDocument(f"cannot read row {place:,} ({type(error).__name__}: {error}): {there}") from error
+            raise InvalidDocumentError(f"cannot read row {place:,} ({type(error).__name__}: {error}): {there}") from error
         if self.encode is not None and not isinstance(document.get("text"), str):
-            raise BadDocument(f"row {place:,}: its text is a {type(document.get('text')).__name__}, a tokenizer requires str")
+            raise InvalidDocumentError(f"row {place:,}: its text is a {type(document.get('text')).__name__}, a tokenizer requires str")
         return document
 
 

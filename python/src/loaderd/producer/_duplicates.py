@@ -10,7 +10,7 @@ from loaderd.producer._message import INPUT, Message
 
 
 @dataclass(frozen=True)
-class Repeat:
+class Duplicate:
     """The first document that was not stored again."""
 
     message: Message
@@ -40,7 +40,7 @@ class Repeat:
         return _input(self.headers) == name and (name != "" or self.meanwhile)
 
 
-def tell(repeats: int, stored: int, first: Repeat) -> tuple[int, str]:
+def describe_duplicates(repeats: int, stored: int, first: Duplicate) -> tuple[int, str]:
     """Returns level and text of the log record on documents that were not stored and documents that were."""
     which = f"all {repeats:,} documents" if stored == 0 else f"{repeats:,} of {repeats + stored:,} documents"
     if first.own and stored:

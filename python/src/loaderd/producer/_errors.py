@@ -1,4 +1,4 @@
-"""Errors of publishing. A server that cannot be reached is `loaderd.errors.Unreachable`."""
+"""Errors of publishing. A server that cannot be reached is `loaderd.errors.UnreachableError`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ class PublishError(LoaderdError):
     reason = "PUBLISH"
 
 
-class NoStream(PublishError):
+class StreamNotFoundError(PublishError):
     """No stream accepts documents of this subject, according to a JetStream with a leader.
 
     The daemon, which creates the stream, has never run there, or uses another stream name.
@@ -21,34 +21,34 @@ class NoStream(PublishError):
     reason = "NO_STREAM"
 
 
-class NotPermitted(PublishError):
+class NotPermittedError(PublishError):
     """The server rejects these credentials."""
 
     reason = "FORBIDDEN"
 
 
-class NotAccepted(PublishError):
+class NotAcceptedError(PublishError):
     """Every run over the stream would reject the documents: token ids of another tokenizer, or texts for a run that
     accepts only ids. None is published."""
 
     reason = "NOT_ACCEPTED"
 
 
-class InputChanged(PublishError):
+class InputChangedError(PublishError):
     """The stream already has an input of this name, and its last document there differs from the one now at that
     position."""
 
     reason = "INPUT_CHANGED"
 
 
-class BadDocument(PublishError, ValueError):
+class InvalidDocumentError(PublishError, ValueError):
     """An invalid document: of another type, with unknown keys, or with tokens that are not int32 ids. Nothing of it
     was sent."""
 
     reason = "BAD_DOCUMENT"
 
 
-class DocumentTooLarge(BadDocument):
+class DocumentTooLargeError(InvalidDocumentError):
     """A document that exceeds the maximum message size of the stream; `facts` has `document`, `bytes` and `limit`.
     Split it."""
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from loaderd._extra_columns import KINDS
-from loaderd.producer._errors import BadDocument
+from loaderd.producer._errors import InvalidDocumentError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,11 +33,11 @@ def check_types(what: str, types: object, known: tuple[str, ...]) -> dict[str, s
 
 
 def columns_of(given: object, tokens: int, types: Mapping[str, str]) -> dict[str, NDArray[Any]]:
-    """Returns a document's values per token, by column: [tokens] each. Raises BadDocument."""
+    """Returns a document's values per token, by column: [tokens] each. Raises InvalidDocumentError."""
     if not isinstance(given, Mapping):
-        raise BadDocument(f"columns is a {type(given).__name__}, want a dict of values by name")
+        raise InvalidDocumentError(f"columns is a {type(given).__name__}, want a dict of values by name")
     if unknown := given.keys() - types.keys():
-        raise BadDocument(f"columns {sorted(map(str, unknown))}: declare them with their types where the document is published, columns={{name: type}}")
+        raise InvalidDocumentError(f"columns {sorted(map(str, unknown))}: declare them with their types where the document is published, columns={{name: type}}")
     return {name: _column(name, values, tokens, types[name]) for name, values in sorted(given.items()) if values is not None}
 
 
@@ -45,29 +45,29 @@ def _column(name: str, values: Any, tokens: int, kind: str) -> NDArray[Any]:
     try:
         array = np.asarray(values)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise BadDocument(f"column {name}: {error}") from None
+        raise InvalidDocumentError(f"column {name}: {error}") from None
     if array.ndim != 1 or len(array) != tokens:
-        raise BadDocument(f"column {name} has the shape {list(array.shape)}, want one value for each of the document's {tokens:,} tokens")
+        raise InvalidDocumentError(f"column {name} has the shape {list(array.shape)}, want one value for each of the document's {tokens:,} tokens")
     wanted = np.dtype(kind)
     if array.dtype.kind not in {"f": "fiu", "i": "iu", "b": "b"}[wanted.kind] and array.size:
-        raise BadDocument(f"column {name} has type {array.dtype}, want {kind}")
+        raise InvalidDocumentError(f"column {name} has type {array.dtype}, want {kind}")
     if wanted.kind == "i" and array.size and not np.iinfo(wanted).min <= array.min() <= array.max() <= np.iinfo(wanted).max:
-        raise BadDocument(f"column {name} has values from {array.min()} to {array.max()}, outside the range of {kind}")
+        raise InvalidDocumentError(f"column {name} has values from {array.min()} to {array.max()}, outside the range of {kind}")
     if wanted.kind == "f" and array.size and (np.isfinite(array) & (np.abs(array, dtype=float) > np.finfo(wanted).max)).any():
-        raise BadDocument(f"column {name} has finite values of up to {np.abs(array).max()}, outside the range of {kind}")
+        raise InvalidDocumentError(f"column {name} has finite values of up to {np.abs(array).max()}, outside the range of {kind}")
     return array.astype(wanted)
 
 
 def values_of(text: str, types: Mapping[str, str]) -> dict[str, Any]:
-    """Returns a document's meta from its JSON: only keys that have a type. Raises BadDocument."""
+    """Returns a document's meta from its JSON: only keys that have a type. Raises InvalidDocumentError."""
     values: dict[str, Any] = {name: value for name, value in json.loads(text).items() if value is not None}
     for name, value in values.items():
         if name not in types:
-            raise BadDocument(f"meta {name!r}: declare it with its type where the document is published, meta={{name: type}}, or publish it without gather")
+            raise InvalidDocumentError(f"meta {name!r}: declare it with its type where the document is published, meta={{name: type}}, or publish it without gather")
         if isinstance(value, bool) or not isinstance(value, VALUE_TYPES[types[name]]):
-            raise BadDocument(f"meta {name!r} is {value!r}, want {types[name]}")
+            raise InvalidDocumentError(f"meta {name!r} is {value!r}, want {types[name]}")
         if isinstance(value, int) and types[name] == "int64" and not -(2**63) <= value < 2**63:
-            raise BadDocument(f"meta {name!r} is {value}, outside the range of int64")
+            raise InvalidDocumentError(f"meta {name!r} is {value}, outside the range of int64")
         if isinstance(value, str):
             _check_text(name, value)
         elif types[name] == "float64":
@@ -79,13 +79,13 @@ def _check_text(name: str, text: str) -> None:
     try:
         size = len(text.encode())
     except UnicodeEncodeError:
-        raise BadDocument(f"meta {name!r} is {text!r}, which is not valid Unicode text") from None
+        raise InvalidDocumentError(f"meta {name!r} is {text!r}, which is not valid Unicode text") from None
     if size > TEXT_MOST:
-        raise BadDocument(f"meta {name!r} has {size:,} bytes, more than the limit of {TEXT_MOST:,} for a value")
+        raise InvalidDocumentError(f"meta {name!r} has {size:,} bytes, more than the limit of {TEXT_MOST:,} for a value")
 
 
 def _number(name: str, value: Any) -> float:
     try:
         return float(value)
     except OverflowError:
-        raise BadDocument(f"meta {name!r} is outside the range of float64") from None
+        raise InvalidDocumentError(f"meta {name!r} is outside the range of float64") from None

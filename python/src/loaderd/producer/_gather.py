@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from loaderd.producer._extra_columns import values_of
-from loaderd.producer._errors import BadDocument
+from loaderd.producer._errors import InvalidDocumentError
 from loaderd.producer._loss import LOSS, WEIGHT
 from loaderd.producer._message import FINGERPRINT, MESSAGE_ID, META, TOKENS, Encoder, Message
 
@@ -31,7 +31,7 @@ _FRAME = 4096
 
 
 @dataclass
-class Gathering:
+class MessageBuffer:
     """Documents buffered for their message."""
 
     encoder: Encoder
@@ -59,20 +59,20 @@ class Gathering:
 
 
 def check(encoder: Encoder, document: Message) -> None:
-    """Raises BadDocument for a document that cannot share a message."""
+    """Raises InvalidDocumentError for a document that cannot share a message."""
     if document.headers.get("Content-Type") != TOKENS:
-        raise BadDocument(
+        raise InvalidDocumentError(
             f"document {document.position:,}: gather combines token ids, but the document is text: tokenize it"
             " (loaderd.documents(rows, tokenizer=...), loaderd.Chat(tokenizer, as_tokens=True)), or publish it without gather"
         )
     if META in document.headers:
         try:
             values_of(document.headers[META], encoder.meta)
-        except BadDocument as error:
-            raise BadDocument(f"document {document.position:,}: {error}") from None
+        except InvalidDocumentError as error:
+            raise InvalidDocumentError(f"document {document.position:,}: {error}") from None
     for key in ("path", "domain"):
         if f"Loaderd-{key.title()}" in document.headers:
-            raise BadDocument(f"document {document.position:,}: {key} requires a message with one document: omit it, or publish without gather")
+            raise InvalidDocumentError(f"document {document.position:,}: {key} requires a message with one document: omit it, or publish without gather")
 
 
 def cost(document: Message) -> int:

@@ -15,7 +15,7 @@ from loaderd.producer._nats_session import Session
 
 
 @dataclass(frozen=True)
-class Place:
+class InputPosition:
     """How many documents of the beginning of an input are in the stream, and the id of the last message of them."""
 
     position: int = 0
@@ -26,17 +26,17 @@ class Place:
     """Whether that message holds several documents, or may."""
 
 
-async def find_place(session: Session, stream: str, subject: str, name: str, first: int) -> tuple[Place, int]:
+async def find_input_position(session: Session, stream: str, subject: str, name: str, first: int) -> tuple[InputPosition, int]:
     """Returns the position of an input, as the subject's messages up to the returned sequence give it; a server of a
     cluster may not have all messages yet. It takes one request when the input is the last one that was published to
     its subject. Otherwise it reads the headers of the subject from sequence `first`, the oldest of the stream."""
     newest, headers = await session.last(stream, subject)
-    place = _place(headers, name)
+    place = _input_position(headers, name)
     if place is None and newest:
 
         def look(_: int, headers: dict[str, str]) -> None:
             nonlocal place
-            place = _place(headers, name) or place
+            place = _input_position(headers, name) or place
 
         await session.headers(stream, subject, first, newest, look)
     if place is not None:
@@ -46,12 +46,12 @@ async def find_place(session: Session, stream: str, subject: str, name: str, fir
             f"cannot resume input {name!r}: stream {stream} has none of its documents, but starts at {first:,}, so they may have been"
             " released: set start= to the position to begin at (0 for an input that was never published)"
         )
-    return Place(), newest
+    return InputPosition(), newest
 
 
-def _place(headers: Mapping[str, str], name: str) -> Place | None:
+def _input_position(headers: Mapping[str, str], name: str) -> InputPosition | None:
     position, _, input_name = headers.get(INPUT, "").partition(" ")
     if input_name != name or not position.isdecimal():
         return None
     gathered = headers.get(PLACES, "").isdecimal()
-    return Place(int(position) + 1, headers.get(MESSAGE_ID, ""), int(headers[PLACES]) if gathered else 1, gathered)
+    return InputPosition(int(position) + 1, headers.get(MESSAGE_ID, ""), int(headers[PLACES]) if gathered else 1, gathered)

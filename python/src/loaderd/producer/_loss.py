@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 import numpy as np
 
-from loaderd.producer._errors import BadDocument
+from loaderd.producer._errors import InvalidDocumentError
 
 LOSS = "Loaderd-Loss"
 WEIGHT = "Loaderd-Weight"
@@ -26,26 +26,26 @@ class Part(TypedDict):
 
 
 def parts_of(value: object) -> list[Part]:
-    """Returns parts: each {"text", "loss"}, where loss defaults to true, or (text, loss). Raises BadDocument, which
+    """Returns parts: each {"text", "loss"}, where loss defaults to true, or (text, loss). Raises InvalidDocumentError, which
     names the invalid part."""
     if isinstance(value, (str, bytes, bytearray, memoryview, Mapping)) or not isinstance(value, Iterable):
-        raise BadDocument(f"parts is a {type(value).__name__}, want a list of {{'text', 'loss'}} or (text, loss)")
+        raise InvalidDocumentError(f"parts is a {type(value).__name__}, want a list of {{'text', 'loss'}} or (text, loss)")
     return [_part(part, place) for place, part in enumerate(value)]
 
 
 def _part(part: object, place: int) -> Part:
     if isinstance(part, Mapping):
         if unknown := part.keys() - {"text", "loss"}:
-            raise BadDocument(f"part {place} has unknown keys {sorted(map(str, unknown))}: a part has text and loss")
+            raise InvalidDocumentError(f"part {place} has unknown keys {sorted(map(str, unknown))}: a part has text and loss")
         text, loss = part.get("text"), part.get("loss", True)
     elif isinstance(part, (tuple, list)) and len(part) == 2:
         text, loss = part
     else:
-        raise BadDocument(f"part {place} is a {type(part).__name__}, want {{'text', 'loss'}} or (text, loss)")
+        raise InvalidDocumentError(f"part {place} is a {type(part).__name__}, want {{'text', 'loss'}} or (text, loss)")
     if not isinstance(text, str):
-        raise BadDocument(f"part {place}: its text is a {type(text).__name__}, want str")
+        raise InvalidDocumentError(f"part {place}: its text is a {type(text).__name__}, want str")
     if not isinstance(loss, (bool, np.bool_)):
-        raise BadDocument(f"part {place}: its loss is {loss!r}, want True or False")
+        raise InvalidDocumentError(f"part {place}: its loss is {loss!r}, want True or False")
     return {"text": text, "loss": bool(loss)}
 
 
@@ -58,9 +58,9 @@ def mask_of(value: object, tokens: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
     if mask.dtype.kind in "iu" and ((mask == 0) | (mask == 1)).all():
         mask = mask.astype(bool)
     if mask.dtype.kind != "b":
-        raise BadDocument("loss has values other than True and False (1 and 0): give lengths of runs as loss_runs")
+        raise InvalidDocumentError("loss has values other than True and False (1 and 0): give lengths of runs as loss_runs")
     if len(mask) != tokens:
-        raise BadDocument(f"loss has {len(mask):,} entries, the document has {tokens:,} tokens: want one for each token")
+        raise InvalidDocumentError(f"loss has {len(mask):,} entries, the document has {tokens:,} tokens: want one for each token")
     return mask
 
 
@@ -69,24 +69,24 @@ def runs_of(value: object, tokens: int) -> list[int]:
     to the document's tokens."""
     runs = _flat("loss_runs", value, "lengths of runs")
     if runs.size and runs.dtype.kind not in "iu":
-        raise BadDocument(f"loss_runs are {runs.dtype}, want integers, the lengths of runs in tokens")
+        raise InvalidDocumentError(f"loss_runs are {runs.dtype}, want integers, the lengths of runs in tokens")
     if runs.size and (int(runs.min()) < 0 or int(runs.max()) > _LONGEST):
-        raise BadDocument(f"loss_runs from {runs.min()} to {runs.max()}: want lengths in tokens, 0 to {_LONGEST}")
+        raise InvalidDocumentError(f"loss_runs from {runs.min()} to {runs.max()}: want lengths in tokens, 0 to {_LONGEST}")
     lengths = [int(n) for n in runs]
     if sum(lengths) != tokens:
-        raise BadDocument(f"loss_runs add up to {sum(lengths):,}, the document has {tokens:,} tokens")
+        raise InvalidDocumentError(f"loss_runs add up to {sum(lengths):,}, the document has {tokens:,} tokens")
     return lengths
 
 
 def _flat(what: str, value: object, want: str) -> np.ndarray[Any, np.dtype[Any]]:
     if isinstance(value, (str, bytes, Mapping)) or not (isinstance(value, Sequence) or hasattr(value, "__array__")):
-        raise BadDocument(f"{what} is a {type(value).__name__}, want {want}")
+        raise InvalidDocumentError(f"{what} is a {type(value).__name__}, want {want}")
     try:
         array = np.asarray(value)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise BadDocument(f"{what}: {error}") from None
+        raise InvalidDocumentError(f"{what}: {error}") from None
     if array.ndim != 1:
-        raise BadDocument(f"{what} has {array.ndim} dimensions, want 1")
+        raise InvalidDocumentError(f"{what} has {array.ndim} dimensions, want 1")
     return array
 
 
@@ -103,14 +103,14 @@ def loss_header(runs: Sequence[int]) -> str | None:
 
 
 def weight_header(value: object) -> str | None:
-    """Returns the header Loaderd-Weight; None for a weight of 1, as without the header. Raises BadDocument for a
+    """Returns the header Loaderd-Weight; None for a weight of 1, as without the header. Raises InvalidDocumentError for a
     negative or infinite weight, or NaN."""
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
-        raise BadDocument(f"weight is a {type(value).__name__}, want a number")
+        raise InvalidDocumentError(f"weight is a {type(value).__name__}, want a number")
     try:
         weight = float(value)
     except OverflowError:
         weight = math.inf
     if not 0 <= weight <= _MOST:
-        raise BadDocument(f"weight is {value}: want a finite number, 0 or more")
+        raise InvalidDocumentError(f"weight is {value}: want a finite number, 0 or more")
     return None if weight == 1 else repr(weight)

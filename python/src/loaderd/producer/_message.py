@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Union
 import numpy as np
 
 from loaderd.producer._extra_columns import columns_of
-from loaderd.producer._errors import BadDocument
+from loaderd.producer._errors import InvalidDocumentError
 from loaderd.producer._loss import LOSS, WEIGHT, loss_header, mask_of, parts_of, runs_of, runs_of_mask, weight_header
 from loaderd.producer._trace import TRACE
 
@@ -117,14 +117,14 @@ class Encoder:
         object.__setattr__(self, "_seed", hashlib.sha256(f"{self.source}\0{self.input}\0".encode()))
 
     def encode(self, document: Document, position: int, trace: str | None = None) -> Message:
-        """Returns the message of a document, which may be part of a trace. Raises BadDocument, which names the
+        """Returns the message of a document, which may be part of a trace. Raises InvalidDocumentError, which names the
         position."""
         try:
             payload, headers = self._content(document)
             columns = self._columns(document, len(payload) // 4)
-        except BadDocument as error:
+        except InvalidDocumentError as error:
             named = document.get("id") if isinstance(document, Mapping) else None
-            raise BadDocument(
+            raise InvalidDocumentError(
                 f"document {position:,}{'' if named is None else f' ({named!r})'}: {error}", facts={"position": str(position)}
             ) from error.__cause__
         made = MESSAGE_ID not in headers
@@ -196,16 +196,16 @@ class Encoder:
     def _fields(self, document: Mapping[str, Any]) -> tuple[bytes, dict[str, str]]:
         given = {k: v for k, v in document.items() if v is not None}
         if unknown := given.keys() - _KEYS:
-            raise BadDocument(
+            raise InvalidDocumentError(
                 f"unknown keys {sorted(map(str, unknown))}: a document has text, ids, parts or messages, and id, path, domain, weight, meta, columns"
                 " (loaderd.documents converts a dataset's rows)"
             )
         contents = [key for key in _CONTENTS if key in given]
         if len(contents) != 1:
-            raise BadDocument(f"it has {'both ' + ' and '.join(contents) if contents else 'no content'}: want one of text, ids, parts and messages")
+            raise InvalidDocumentError(f"it has {'both ' + ' and '.join(contents) if contents else 'no content'}: want one of text, ids, parts and messages")
         for of, keys in (("messages", _OF_MESSAGES), ("ids", _OF_IDS)):
             if wrong := [] if of in given else [key for key in keys if key in given]:
-                raise BadDocument(f"{wrong[0]} requires {of}{'; for a text, give parts' if wrong[0].startswith('loss') else ''}")
+                raise InvalidDocumentError(f"{wrong[0]} requires {of}{'; for a text, give parts' if wrong[0].startswith('loss') else ''}")
         headers: dict[str, str] = {}
         for key, header in (("id", MESSAGE_ID), ("path", "Loaderd-Path"), ("domain", "Loaderd-Domain")):
             if key in given:
@@ -219,7 +219,7 @@ class Encoder:
         fingerprint = None
         if "messages" in given:
             if self.chat is None:
-                raise BadDocument("messages require chat=, the tokenizer whose chat template renders them (loaderd.Chat)")
+                raise InvalidDocumentError("messages require chat=, the tokenizer whose chat template renders them (loaderd.Chat)")
             given = self.chat(given["messages"], given.get("tools"), given.get("chat_template_kwargs"))
             fingerprint = self.chat.fingerprint if "ids" in given else None
         if "ids" in given:
@@ -233,7 +233,7 @@ class Encoder:
             return _json({"parts": parts}, meta)
         text = given["text"]
         if not isinstance(text, (str, bytes, bytearray, memoryview)):
-            raise BadDocument(f"text is a {type(text).__name__}, want str or bytes")
+            raise InvalidDocumentError(f"text is a {type(text).__name__}, want str or bytes")
         text = text if isinstance(text, str) else bytes(text)
         check_utf8(text)
         if meta is None:
@@ -246,10 +246,10 @@ class Encoder:
     ) -> tuple[bytes, dict[str, str]]:
         ids = token_ids(document)
         if not (fingerprint := fingerprint or self.fingerprint):
-            raise BadDocument("token ids require tokenizer=, the tokenizer that made them or its fingerprint")
+            raise InvalidDocumentError("token ids require tokenizer=, the tokenizer that made them or its fingerprint")
         headers = {"Content-Type": TOKENS, FINGERPRINT: fingerprint}
         if loss is not None and loss_runs is not None:
-            raise BadDocument("it has both loss and loss_runs: want one of them")
+            raise InvalidDocumentError("it has both loss and loss_runs: want one of them")
         runs = [] if loss is None else runs_of_mask(mask_of(loss, len(ids)))
         if loss_runs is not None:
             runs = runs_of(loss_runs, len(ids))
@@ -265,9 +265,9 @@ def _json(body: dict[str, Any], meta: object) -> tuple[bytes, dict[str, str]]:
 
 
 def meta_header(meta: object) -> str:
-    """Returns meta as a header in ASCII. Raises BadDocument for a value that is not a dict, or not JSON."""
+    """Returns meta as a header in ASCII. Raises InvalidDocumentError for a value that is not a dict, or not JSON."""
     if not isinstance(meta, Mapping):
-        raise BadDocument(f"meta is a {type(meta).__name__}, want a dict")
+        raise InvalidDocumentError(f"meta is a {type(meta).__name__}, want a dict")
     return _dumped(meta, ascii_only=True)
 
 
@@ -276,26 +276,26 @@ def _dumped(body: object, *, ascii_only: bool) -> str:
     try:
         return json.dumps(body, ensure_ascii=ascii_only, separators=(",", ":"), allow_nan=False)
     except (TypeError, ValueError, RecursionError) as error:
-        raise BadDocument(f"meta is not JSON: {error}") from None
+        raise InvalidDocumentError(f"meta is not JSON: {error}") from None
 
 
 def token_ids(document: Any) -> NDArray[np.int32]:
-    """Returns token ids as little-endian int32 [n]. Raises BadDocument for a value that is not a flat sequence of
+    """Returns token ids as little-endian int32 [n]. Raises InvalidDocumentError for a value that is not a flat sequence of
     integers from 0 to 2^31-1."""
     if not hasattr(document, "__array__") and not isinstance(document, (list, tuple)) and not hasattr(document, "__array_interface__"):
-        raise BadDocument(f"a {type(document).__name__} is not a document: want str, bytes, a dict, or token ids")
+        raise InvalidDocumentError(f"a {type(document).__name__} is not a document: want str, bytes, a dict, or token ids")
     try:
         ids = np.asarray(document)
     except (TypeError, ValueError, OverflowError, RuntimeError) as error:
-        raise BadDocument(f"token ids: {error}") from None
+        raise InvalidDocumentError(f"token ids: {error}") from None
     if ids.ndim != 1:
-        raise BadDocument(f"token ids have {ids.ndim} dimensions, want 1")
+        raise InvalidDocumentError(f"token ids have {ids.ndim} dimensions, want 1")
     if ids.size == 0:
         return np.zeros(0, "<i4")
     if ids.dtype.kind not in "iu":
-        raise BadDocument(f"token ids are {ids.dtype}, want integers")
+        raise InvalidDocumentError(f"token ids are {ids.dtype}, want integers")
     if int(ids.min()) < 0 or int(ids.max()) > np.iinfo(np.int32).max:
-        raise BadDocument(f"token ids from {ids.min()} to {ids.max()}, want 0 to {np.iinfo(np.int32).max}")
+        raise InvalidDocumentError(f"token ids from {ids.min()} to {ids.max()}, want 0 to {np.iinfo(np.int32).max}")
     return ids.astype("<i4", copy=False)
 
 
@@ -308,7 +308,7 @@ def utf8(text: str) -> bytes:
 
 
 def check_utf8(*texts: str | bytes) -> None:
-    """Raises BadDocument if more than 1 byte in 100 of a document's texts is not UTF-8, as a run would; an unpaired
+    """Raises InvalidDocumentError if more than 1 byte in 100 of a document's texts is not UTF-8, as a run would; an unpaired
     surrogate has three such bytes."""
     invalid = size = 0
     for text in texts:
@@ -319,20 +319,20 @@ def check_utf8(*texts: str | bytes) -> None:
         size += len(data)
         invalid += len(data) - len(data.decode("utf-8", "ignore").encode())
     if invalid * INVALID_SHARE > size:
-        raise BadDocument(f"{invalid} of {size} bytes of text are not UTF-8, more than 1 in {INVALID_SHARE}")
+        raise InvalidDocumentError(f"{invalid} of {size} bytes of text are not UTF-8, more than 1 in {INVALID_SHARE}")
 
 
 def plain(what: str, value: object) -> str:
-    """Returns a value that is valid in a header. Raises BadDocument for another."""
+    """Returns a value that is valid in a header. Raises InvalidDocumentError for another."""
     if isinstance(value, bool) or not isinstance(value, (str, int, np.integer)):
-        raise BadDocument(f"{what} is a {type(value).__name__}, want str or int")
+        raise InvalidDocumentError(f"{what} is a {type(value).__name__}, want str or int")
     text = str(value)
     if not text and what == "id":
-        raise BadDocument("id is empty")
+        raise InvalidDocumentError("id is empty")
     if text != text.strip() or not _CONTROLS.isdisjoint(map(ord, text)):
-        raise BadDocument(f"{what} {text!r} has control characters, or leading or trailing spaces, which a header cannot contain")
+        raise InvalidDocumentError(f"{what} {text!r} has control characters, or leading or trailing spaces, which a header cannot contain")
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise BadDocument(f"{what} {text!r} is not valid Unicode text") from None
+        raise InvalidDocumentError(f"{what} {text!r} is not valid Unicode text") from None
     return text

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
 from loaderd._connection import TLS
-from loaderd.errors import Unreachable
+from loaderd.errors import UnreachableError
 from loaderd._local_auth import data_folder
 from loaderd.producer._nats_auth import USER, find_login, is_token, signed
-from loaderd.producer._errors import NoStream, NotPermitted, PublishError
+from loaderd.producer._errors import StreamNotFoundError, NotPermittedError, PublishError
 
 if TYPE_CHECKING:
     import nats.aio.client
@@ -37,11 +37,11 @@ BEHIND_SECONDS = 2.0
 restarted."""
 
 
-class Lost(Exception):
+class NatsConnectionError(Exception):
     """No answer: the connection is lost, or the server timed out. Whether the request took effect is unknown."""
 
 
-class Refused(Exception):
+class NatsRequestError(Exception):
     """The server answered with an error: the request had no effect."""
 
     def __init__(self, answer: dict[str, Any]) -> None:
@@ -132,7 +132,7 @@ def context(tls: TLS) -> ssl.SSLContext:
 
 
 class Session:
-    """One connection at a time. Its methods raise Lost or Refused, and may then be retried after `reconnect`."""
+    """One connection at a time. Its methods raise NatsConnectionError or NatsRequestError, and may then be retried after `reconnect`."""
 
     def __init__(self, access: Access) -> None:
         self.access = access
@@ -141,21 +141,21 @@ class Session:
         self._lost: asyncio.Future[None] | None = None
 
     async def first(self, seconds: float) -> None:
-        """Connects for the first time. Raises Unreachable after `seconds`, and immediately an error that waiting
+        """Connects for the first time. Raises UnreachableError after `seconds`, and immediately an error that waiting
         cannot resolve."""
         deadline, wait = time.monotonic() + seconds, 0.1
         while True:
             try:
                 return await self.reconnect()
-            except Lost as error:
+            except NatsConnectionError as error:
                 cause = error.__cause__
                 if _final(cause):
-                    raise NotPermitted(
+                    raise NotPermittedError(
                         f"cannot connect to NATS at {self.access.shown}: {cause}: the server inside a daemon requires token=, the content of producer.token"
                         f" in the daemon's data folder; the client reads it in {data_folder()} (LOADERD_STREAM__DIR) if the lock file there has this address"
                     ) from cause
                 if time.monotonic() + wait > deadline:
-                    raise Unreachable(
+                    raise UnreachableError(
                         f"cannot connect to NATS at {self.access.shown}: no answer within {seconds:g} s: {error}:"
                         " check that the daemon is running (loaderd serve) and that this is its stream.listen address"
                     ) from cause
@@ -167,7 +167,7 @@ class Session:
         return self._client is not None and self._client.is_connected and self._lost is not None and not self._lost.done()
 
     async def reconnect(self) -> None:
-        """Connects, and closes an old connection. Raises Lost."""
+        """Connects, and closes an old connection. Raises NatsConnectionError."""
         import nats
 
         await self.close()
@@ -190,7 +190,7 @@ class Session:
             client = await asyncio.wait_for(connect, 4 * ATTEMPT_SECONDS)
         except Exception as error:
             cause = causes[-1] if causes and type(error).__name__ == "NoServersError" else error
-            raise Lost(str(cause) or type(cause).__name__) from cause
+            raise NatsConnectionError(str(cause) or type(cause).__name__) from cause
         causes.clear()
         self._client, self._lost = client, lost
 
@@ -205,11 +205,11 @@ class Session:
         return self._live().max_payload
 
     async def send(self, subject: str, payload: bytes, headers: dict[str, str]) -> None:
-        """Sends without an answer. Raises Lost."""
+        """Sends without an answer. Raises NatsConnectionError."""
         try:
             await self._live().publish(subject, payload, headers=headers)
         except Exception as error:
-            raise Lost(str(error)) from error
+            raise NatsConnectionError(str(error)) from error
 
     async def ask(self, subject: str, payload: bytes = b"", headers: dict[str, str] | None = None) -> dict[str, Any]:
         """Sends and waits for an answer in JSON."""
@@ -217,11 +217,11 @@ class Session:
         try:
             answer = json.loads(message.data)
         except ValueError:
-            raise Lost(f"answer {message.data[:100]!r} is not JSON") from None
+            raise NatsConnectionError(f"answer {message.data[:100]!r} is not JSON") from None
         if not isinstance(answer, dict):
-            raise Lost(f"answer {message.data[:100]!r} is not an object")
+            raise NatsConnectionError(f"answer {message.data[:100]!r} is not an object")
         if isinstance(error := answer.get("error"), dict):
-            raise Refused(error)
+            raise NatsRequestError(error)
         return answer
 
     async def _request(self, subject: str, payload: bytes, headers: dict[str, str] | None) -> Any:
@@ -230,12 +230,12 @@ class Session:
         try:
             return await self._unless_lost(self._live().request(subject, payload, timeout=ANSWER_SECONDS, headers=headers))
         except nats.errors.NoRespondersError:
-            raise Refused({"code": 503, "description": "no server responded"}) from None
+            raise NatsRequestError({"code": 503, "description": "no server responded"}) from None
         except nats.errors.Error as error:
-            raise Lost(str(error)) from error
+            raise NatsConnectionError(str(error)) from error
 
     async def _unless_lost(self, work: Coroutine[Any, Any, T]) -> T:
-        """Returns the result of a wait for the server, which would not end when the connection is lost. Raises Lost
+        """Returns the result of a wait for the server, which would not end when the connection is lost. Raises NatsConnectionError
         then."""
         lost = self._lost
         assert lost is not None
@@ -243,7 +243,7 @@ class Session:
         try:
             await asyncio.wait((task, lost), return_when=asyncio.FIRST_COMPLETED)
             if not task.done():
-                raise Lost("the connection was lost")
+                raise NatsConnectionError("the connection was lost")
             return task.result()
         finally:
             if not task.done():
@@ -251,20 +251,20 @@ class Session:
 
     def _live(self) -> nats.aio.client.Client:
         if self._client is None or not self.connected:
-            raise Lost("the connection was lost")
+            raise NatsConnectionError("the connection was lost")
         return self._client
 
     async def find_stream(self, subject: str) -> str:
-        """Returns the name of the stream of a subject. Raises NoStream if JetStream has a leader and no such stream
+        """Returns the name of the stream of a subject. Raises StreamNotFoundError if JetStream has a leader and no such stream
         exists."""
         try:
             names = (await self.ask("$JS.API.STREAM.NAMES", json.dumps({"subject": subject}).encode())).get("streams")
-        except Refused as error:
+        except NatsRequestError as error:
             if error.code in BUSY:
                 raise
             raise PublishError(f"cannot look up the stream of {subject}: {error}") from error
         if not names:
-            raise NoStream(
+            raise StreamNotFoundError(
                 f"no stream at {self.access.shown} has the subject {subject}: start the daemon (loaderd serve), which creates it, and check that"
                 " url is its stream.listen or stream.url and that subject is its stream.subject"
             )
@@ -302,7 +302,7 @@ class Session:
 
         In a cluster any server may answer, and may lag: that it has no further messages is only a hint there.
         Another server is then queried for the next message, until the last message has arrived, or a later one.
-        Raises Lost when neither arrives: the message may have been deleted meanwhile.
+        Raises NatsConnectionError when neither arrives: the message may have been deleted meanwhile.
         """
         seen, moved = first - 1, time.monotonic()
 
@@ -322,7 +322,7 @@ class Session:
                 if following >= last:
                     return
             elif time.monotonic() - moved > BEHIND_SECONDS:
-                raise Lost(f"cannot read back {subject}: servers of the cluster have no message after {seen}, but one had {last}")
+                raise NatsConnectionError(f"cannot read back {subject}: servers of the cluster have no message after {seen}, but one had {last}")
             else:
                 await asyncio.sleep(0.1)
 
@@ -368,7 +368,7 @@ class Session:
         except (nats.errors.NoRespondersError, nats.js.errors.ServiceUnavailableError):
             await self._headers_by_gets(stream, subject, first, last, each)
         except nats.errors.Error as error:
-            raise Lost(f"cannot read back {subject}: {error}") from error
+            raise NatsConnectionError(f"cannot read back {subject}: {error}") from error
 
     async def _headers_by_gets(
         self, stream: str, subject: str, first: int, last: int, each: Callable[[int, dict[str, str]], None]
@@ -401,7 +401,7 @@ class Session:
             while first and first <= last:
                 first = await self._unless_lost(read(first))
         except nats.errors.Error as error:
-            raise Lost(f"cannot read back {subject}: {error}") from error
+            raise NatsConnectionError(f"cannot read back {subject}: {error}") from error
         finally:
             if self.connected:
                 await sub.unsubscribe()
@@ -413,7 +413,7 @@ def _direct(message: Any) -> tuple[int, dict[str, str]]:
     if (status := headers.get("Status")) and "Nats-Sequence" not in headers:
         if status == "404":
             return 0, {}
-        raise Refused({"code": int(status), "description": headers.get("Description", "")})
+        raise NatsRequestError({"code": int(status), "description": headers.get("Description", "")})
     return int(headers["Nats-Sequence"]), headers
 
 

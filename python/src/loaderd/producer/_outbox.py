@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 
-from loaderd.errors import ClosedClient, ForkedClient
+from loaderd.errors import ClosedClientError, ForkedClientError
 from loaderd.producer._committer import MOST_MESSAGES
 from loaderd.producer._message import Message
 
@@ -84,7 +84,7 @@ class Outbox:
         """Ends all waits, with an error or because of a close. The first call counts."""
         with self._lock:
             if self._error is None:
-                self._error = error or ClosedClient("the publisher is closed")
+                self._error = error or ClosedClientError("the publisher is closed")
             error = self._error
             waiters = self._room + [done for _, done in self._flushes]
             self._room, self._flushes, self._filling, self._bytes = [], [], [], 0
@@ -93,7 +93,7 @@ class Outbox:
 
     def _check(self) -> None:
         if self._process != os.getpid():
-            raise ForkedClient("cannot use the publisher: it was created before the process was forked; create it in the child process")
+            raise ForkedClientError("cannot use the publisher: it was created before the process was forked; create it in the child process")
         if self._error is not None:
             raise self._error
 

@@ -15,18 +15,18 @@ from concurrent.futures import TimeoutError as FutureTimeout
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypedDict
 
-from loaderd.errors import LoaderdError, Unreachable
-from loaderd.producer._run_checks import Advice
+from loaderd.errors import LoaderdError, UnreachableError
+from loaderd.producer._run_checks import RunChecks
 from loaderd.producer._stream_readers import RunIntake
 from loaderd.producer._extra_columns import TOKEN_TYPES, VALUE_TYPES, check_types
 from loaderd.producer._chat import Chat
 from loaderd.producer._committer import Committer
-from loaderd.producer._errors import BadDocument, DocumentTooLarge, NoStream, PublishError
-from loaderd.producer._gather import Gathering, check, size_alone
+from loaderd.producer._errors import InvalidDocumentError, DocumentTooLargeError, StreamNotFoundError, PublishError
+from loaderd.producer._gather import MessageBuffer, check, size_alone
 from loaderd.producer._message import FINGERPRINT, HEADERS_MOST, Encoder, Message
 from loaderd.producer._outbox import Outbox, resolve
-from loaderd.producer._input_position import Place, find_place
-from loaderd.producer._nats_session import Access, Lost, Refused, Session
+from loaderd.producer._input_position import InputPosition, find_input_position
+from loaderd.producer._nats_session import Access, NatsConnectionError, NatsRequestError, Session
 from loaderd.producer._source import check_source, fingerprint_of, require_nats
 from loaderd.producer._trace import check_share, traceparent
 
@@ -69,7 +69,7 @@ class Published:
     """What each run over the stream read and skipped meanwhile, of all producers; known when publishing has ended."""
 
 
-class Options(TypedDict, total=False):
+class PublishOptions(TypedDict, total=False):
     """Options of all publishing functions; each has a default."""
 
     subject: str
@@ -85,18 +85,18 @@ class Options(TypedDict, total=False):
     """Authorities and certificates. None trusts the system's authorities if the URL is tls:// or the server requires
     TLS."""
     connect_timeout: float
-    """Seconds without an answer from the servers, or their JetStream, at the start until Unreachable is raised.
+    """Seconds without an answer from the servers, or their JetStream, at the start until UnreachableError is raised.
     Default 60."""
     patience: float | None
     """Seconds that one wait, for a full stream, a lost connection or a leader of a cluster, may last before
-    PublishError or Unreachable. None, the default: no limit."""
+    PublishError or UnreachableError. None, the default: no limit."""
     batch_bytes: int
     """Bytes of one batch; at most two are held. Default 8 MiB."""
     progress: Callable[[Published], None] | None
     """Called after every batch, from the publisher's thread."""
     on_wait: Callable[[str], None] | None
     """Called with the reason when a wait begins and with "" when it ends, from the publisher's thread. Default: a warning in the log "loaderd"."""
-    on_reject: Callable[[BadDocument], None] | None
+    on_reject: Callable[[InvalidDocumentError], None] | None
     """Called with the error of a document that cannot be sent, which is then skipped. Default None: the error is
     raised."""
     chat: object
@@ -115,17 +115,17 @@ class Options(TypedDict, total=False):
     """Share of the documents that are traced to the ranks, if daemons trace (docs/monitoring.md): 0 to 1, default 0."""
 
 
-class Line:
+class SendPipeline:
     """Starts to connect when it is created, and accepts documents once it is `ready`.
 
     `name` and `start` are as in Publisher; `own_ids` generates ids that are unique to this line.
     """
 
     def __init__(
-        self, url: str, options: Options, *, source: str, name: str | None, start: int | None, tokenizer: object, own_ids: bool
+        self, url: str, options: PublishOptions, *, source: str, name: str | None, start: int | None, tokenizer: object, own_ids: bool
     ) -> None:
-        if unknown := options.keys() - Options.__annotations__.keys():
-            raise TypeError(f"unknown options {sorted(unknown)}: want some of {', '.join(Options.__annotations__)}")
+        if unknown := options.keys() - PublishOptions.__annotations__.keys():
+            raise TypeError(f"unknown options {sorted(unknown)}: want some of {', '.join(PublishOptions.__annotations__)}")
         require_nats(keys=bool(options.get("credentials") or options.get("nkey")))
         check_source(source)
         access = Access(
@@ -139,7 +139,7 @@ class Line:
         self.encoder = Encoder(
             source, label, fingerprint_of(tokenizer), place=name is not None, chat=None if chat is None else Chat.of(chat), columns=columns, meta=meta
         )
-        self.place = Place(start or 0)
+        self.place = InputPosition(start or 0)
         self._lookup = name if start is None else None
         self._subject = f"{options.get('subject', 'docs')}.{source}"
         self._connect_timeout = options.get("connect_timeout", 60.0)
@@ -151,7 +151,7 @@ class Line:
         if not isinstance(self._gather, int) or isinstance(self._gather, bool) or self._gather < 1:
             raise ValueError(f"gather={self._gather!r}: want the number of documents per message, at least 1")
         self._gathers = self._gather > 1 or bool(columns)
-        self._gathering: Gathering | None = None  # set once it is ready
+        self._buffer: MessageBuffer | None = None  # set once it is ready
         self._limit = 0
         self._lock = threading.Lock()  # guards position, _rejected and _published
         self.position = 0
@@ -165,7 +165,7 @@ class Line:
         self._outbox = Outbox(options.get("batch_bytes", 8 << 20), self._wake)
         self.ready: Future[None] = Future()
         self._main_task: asyncio.Task[None] | None = None
-        self._advice: Advice | None = None  # set once it is ready
+        self._run_checks: RunChecks | None = None  # set once it is ready
         self._thread = threading.Thread(target=self._run, args=(session,), name="loaderd-publisher", daemon=True)
         self._thread.start()
 
@@ -179,17 +179,17 @@ class Line:
             self.close()
             raise
 
-    def message(self, document: Document | BadDocument) -> Message | None:
+    def message(self, document: Document | InvalidDocumentError) -> Message | None:
         """Returns the message that is due with the next document: its own, or one of several that ends with it or
         before it. Returns None if no message is due, or the document is skipped. Also accepts the error of an
-        invalid document. Raises BadDocument."""
+        invalid document. Raises InvalidDocumentError."""
         with self._lock:
             position = self.position
             self.position += 1
         try:
-            message = self._row(document, position, gathers=self._gathering is not None)
-            return message if self._gathering is None else self._gathering.add(message)
-        except BadDocument as error:
+            message = self._row(document, position, gathers=self._buffer is not None)
+            return message if self._buffer is None else self._buffer.add(message)
+        except InvalidDocumentError as error:
             if self._on_reject is None:
                 raise
             self._on_reject(error)
@@ -198,42 +198,42 @@ class Line:
             self._published = replace(self._published, rejected=self._rejected)
         return None
 
-    def _row(self, document: Document | BadDocument, position: int, *, gathers: bool) -> Message:
-        """Returns the message of one document, which may later share one. Raises BadDocument."""
-        if isinstance(document, BadDocument):
+    def _row(self, document: Document | InvalidDocumentError, position: int, *, gathers: bool) -> Message:
+        """Returns the message of one document, which may later share one. Raises InvalidDocumentError."""
+        if isinstance(document, InvalidDocumentError):
             raise document
         message = self.encoder.encode(document, position, traceparent(self._trace))
         if gathers:
             check(self.encoder, message)
         elif message.head > HEADERS_MOST:
-            raise DocumentTooLarge(
+            raise DocumentTooLargeError(
                 f"document {message.label} has {message.head:,} bytes of headers, more than the server's limit of {HEADERS_MOST:,}: split it, shorten"
                 " its loss and meta, or publish it with gather=, which stores them in columns",
                 facts={"document": message.id, "bytes": str(message.head), "limit": str(HEADERS_MOST)},
             )
         size = size_alone(message) if gathers else message.size
         if size > self._limit:
-            raise DocumentTooLarge(
+            raise DocumentTooLargeError(
                 f"document {message.label} has {size:,} bytes with its headers, more than the server's limit of {self._limit:,} per message: split it",
                 facts={"document": message.id, "bytes": str(size), "limit": str(self._limit)},
             )
         return message
 
-    def last(self, documents: Sequence[Document | BadDocument]) -> str:
+    def last(self, documents: Sequence[Document | InvalidDocumentError]) -> str:
         """Returns the id that the message before `place` has if it holds these documents of the input. Raises
-        BadDocument."""
+        InvalidDocumentError."""
         rows: list[Message] = []
         for position, document in enumerate(documents, self.place.position - len(documents)):
             try:
                 rows.append(self._row(document, position, gathers=self.place.gathered))
-            except BadDocument:
+            except InvalidDocumentError:
                 if self._on_reject is None or not self.place.gathered:
                     raise
         return self.encoder.id_of(rows) if self.place.gathered else rows[0].id
 
     def rest(self) -> Message | None:
         """Returns the message of the buffered documents; None without any."""
-        return None if self._gathering is None else self._gathering.rest()
+        return None if self._buffer is None else self._buffer.rest()
 
     def offer(self, message: Message) -> Future[None] | None:
         """Accepts a message, or returns a future that is done when room may be available."""
@@ -315,7 +315,7 @@ class Line:
 
     async def _main(self, session: Session) -> None:
         stream = await self._open(session)
-        self._advice = Advice(session, stream, self._report)
+        self._run_checks = RunChecks(session, stream, self._report)
         resolve(self.ready)
         admitted = False
         while True:
@@ -325,14 +325,14 @@ class Line:
                 self._work.clear()
                 continue
             if not admitted:
-                await self._advice.admit(batch[0].headers.get(FINGERPRINT, ""))
+                await self._run_checks.admit(batch[0].headers.get(FINGERPRINT, ""))
                 admitted = True
             await self._committer.commit(batch)
             self._outbox.committed(batch[-1])
 
     async def _conclude(self) -> None:
-        assert self._advice is not None
-        runs = await self._advice.conclude(self._committer.tally)
+        assert self._run_checks is not None
+        runs = await self._run_checks.conclude(self._committer.tally)
         with self._lock:
             self._published = replace(self._published, runs=runs)
 
@@ -360,30 +360,30 @@ class Line:
                 state, config = info["state"], info["config"]
                 read = int(state["last_seq"])
                 if self._lookup is not None:
-                    self.place, read = await find_place(session, stream, self._subject, self._lookup, int(state["first_seq"]))
+                    self.place, read = await find_input_position(session, stream, self._subject, self._lookup, int(state["first_seq"]))
                 break
-            except NoStream:
+            except StreamNotFoundError:
                 answered = time.monotonic()
                 absent = absent or answered
                 if answered > absent + bound:
                     raise
                 await asyncio.sleep(0.1)
-            except (Lost, Refused) as error:
+            except (NatsConnectionError, NatsRequestError) as error:
                 absent = 0.0
-                if isinstance(error, Refused) and error.leaderless:
+                if isinstance(error, NatsRequestError) and error.leaderless:
                     await self._committer.wait(f"JetStream at {session.access.shown} has no leader: {error}")
                     answered = time.monotonic()
                     if len(session.access.servers) > 1:  # this server may be partitioned from the others
                         await session.close()
                 elif time.monotonic() > answered + self._connect_timeout:
-                    raise Unreachable(f"cannot find the stream of {self._subject} at {session.access.shown}: {error}") from error
+                    raise UnreachableError(f"cannot find the stream of {self._subject} at {session.access.shown}: {error}") from error
                 else:
                     await asyncio.sleep(0.1)
         self._committer.resume()
         limits = (session.max_payload, int(config.get("max_msg_size", -1)), int(config.get("max_bytes", -1)))
         self._limit = min(n for n in limits if n > 0)
         if self._gathers:
-            self._gathering = Gathering(self.encoder, self._gather, self._limit)
+            self._buffer = MessageBuffer(self.encoder, self._gather, self._limit)
         self.position = self.place.position
         self._published = Published(position=self.position, waited=self._committer.tally.waited)
         self._committer.begin(stream, bool(config.get("allow_atomic")), int(state["last_seq"]), read)

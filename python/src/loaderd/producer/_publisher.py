@@ -11,8 +11,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from loaderd.producer._dataset import Documents, behind
-from loaderd.producer._errors import BadDocument, InputChanged
-from loaderd.producer._pipeline import Line, Options, Published
+from loaderd.producer._errors import InvalidDocumentError, InputChangedError
+from loaderd.producer._pipeline import SendPipeline, PublishOptions, Published
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -45,52 +45,52 @@ class Publisher:
         name: str | None = None,
         start: int | None = None,
         tokenizer: object = None,
-        **options: Unpack[Options],
+        **options: Unpack[PublishOptions],
     ) -> None:
-        self._line = Line(url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=True)
-        self._line.open()
+        self._pipeline = SendPipeline(url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=True)
+        self._pipeline.open()
         self._turn = threading.Lock()
 
     def send(self, document: Document) -> None:
         """Sends a document, and waits while no room is available.
 
-        Raises BadDocument (DocumentTooLarge) for this document, after which the publisher can continue; any other
+        Raises InvalidDocumentError (DocumentTooLargeError) for this document, after which the publisher can continue; any other
         error is final.
         """
         with self._turn:
-            self._offer(self._line.message(document))
+            self._offer(self._pipeline.message(document))
 
     def flush(self, timeout: float | None = None) -> Published:
         """Waits until all sent documents are stored, including those buffered to share a message. Raises
         TimeoutError after `timeout` seconds."""
         with self._turn:
-            self._offer(self._line.rest())
-        return self._line.flush(timeout)
+            self._offer(self._pipeline.rest())
+        return self._pipeline.flush(timeout)
 
     def _offer(self, message: Message | None) -> None:
-        while message is not None and (room := self._line.offer(message)) is not None:
+        while message is not None and (room := self._pipeline.offer(message)) is not None:
             room.result()
 
     @property
     def published(self) -> Published:
         """The counts of the documents confirmed so far."""
-        return self._line.published
+        return self._pipeline.published
 
     @property
     def position(self) -> int:
         """Position of the next document in its input."""
-        return self._line.position
+        return self._pipeline.position
 
     @property
     def last_id(self) -> str:
         """Id of the last message of the input of this name that the stream had when this publisher started.
         Producers whose documents' ids contain their position continue there. "" without such a message, and with
         `start`."""
-        return self._line.place.last_id
+        return self._pipeline.place.last_id
 
     def close(self) -> None:
         """Stops without waiting: unflushed documents may or may not be stored."""
-        self._line.close()
+        self._pipeline.close()
 
     def __enter__(self) -> Publisher:
         return self
@@ -100,9 +100,9 @@ class Publisher:
         try:
             if error is None:
                 self.flush()
-                self._line.concluded().result()
+                self._pipeline.concluded().result()
             else:
-                self._line.settle(error)
+                self._pipeline.settle(error)
         finally:
             self.close()
 
@@ -115,7 +115,7 @@ def publish(
     name: str | None = None,
     start: int | None = None,
     tokenizer: object = None,
-    **options: Unpack[Options],
+    **options: Unpack[PublishOptions],
 ) -> Published:
     """Sends an input's documents, in order, and returns when all are stored.
 
@@ -148,24 +148,24 @@ def publish(
     At the end they are read for what was skipped meanwhile: `Published.runs`, and the log. That waits while the runs
     read, at most `report` seconds.
 
-    Raises BadDocument (DocumentTooLarge) for a document that cannot be sent, NotAccepted, NoStream, Unreachable,
-    NotPermitted or PublishError, and errors of the iteration, once all earlier documents are confirmed; a note on
+    Raises InvalidDocumentError (DocumentTooLargeError) for a document that cannot be sent, NotAcceptedError, StreamNotFoundError, UnreachableError,
+    NotPermittedError or PublishError, and errors of the iteration, once all earlier documents are confirmed; a note on
     the error gives their number. Works inside a running event loop too, which it blocks: there, use apublish.
     """
-    line = _line(documents, url, options, source, name, start, tokenizer)
-    line.open()
+    pipeline = _create_pipeline(documents, url, options, source, name, start, tokenizer)
+    pipeline.open()
     try:
-        for message in _messages(_rest(documents, line), line):
-            while (room := line.offer(message)) is not None:
+        for message in _messages(_rest(documents, pipeline), pipeline):
+            while (room := pipeline.offer(message)) is not None:
                 room.result()
-        line.flush()
-        line.concluded().result()
-        return line.published
+        pipeline.flush()
+        pipeline.concluded().result()
+        return pipeline.published
     except BaseException as error:
-        line.settle(error)
+        pipeline.settle(error)
         raise
     finally:
-        line.close()
+        pipeline.close()
 
 
 async def apublish(
@@ -176,38 +176,38 @@ async def apublish(
     name: str | None = None,
     start: int | None = None,
     tokenizer: object = None,
-    **options: Unpack[Options],
+    **options: Unpack[PublishOptions],
 ) -> Published:
     """Publishes as publish does, in a running event loop: also accepts an asynchronous iterable, and waits without
     blocking the loop.
 
     When the task is cancelled it waits a few seconds for sent documents, as publish does after an interrupt.
     """
-    making = asyncio.create_task(asyncio.to_thread(_line, documents, url, options, source, name, start, tokenizer))
+    making = asyncio.create_task(asyncio.to_thread(_create_pipeline, documents, url, options, source, name, start, tokenizer))
     opened = False
     try:
         await asyncio.shield(making)
-        line = making.result()
-        await asyncio.wrap_future(line.ready)
+        pipeline = making.result()
+        await asyncio.wrap_future(pipeline.ready)
         opened = True
-        async for message in _amessages(_arest(documents, line), line):
-            while (room := line.offer(message)) is not None:
+        async for message in _amessages(_arest(documents, pipeline), pipeline):
+            while (room := pipeline.offer(message)) is not None:
                 await asyncio.wrap_future(room)
-        await asyncio.wrap_future(line.flushed())
-        await asyncio.wrap_future(line.concluded())
-        return line.published
+        await asyncio.wrap_future(pipeline.flushed())
+        await asyncio.wrap_future(pipeline.concluded())
+        return pipeline.published
     except BaseException as error:
         if opened:
-            await asyncio.shield(asyncio.to_thread(line.settle, error))
+            await asyncio.shield(asyncio.to_thread(pipeline.settle, error))
         raise
     finally:
         with contextlib.suppress(Exception):  # the error of its creation is already being raised
             await asyncio.shield(asyncio.to_thread((await making).close))
 
 
-def _line(
-    documents: object, url: str, options: Options, source: str, name: str | None, start: int | None, tokenizer: object
-) -> Line:
+def _create_pipeline(
+    documents: object, url: str, options: PublishOptions, source: str, name: str | None, start: int | None, tokenizer: object
+) -> SendPipeline:
     if isinstance(documents, (str, bytes, bytearray, memoryview, Mapping)):
         raise TypeError(f"documents is a {type(documents).__name__}: want an iterable of documents; for one document, give [document]")
     if hasattr(documents, "iterrows"):  # iterating a table gives the names of its columns
@@ -216,53 +216,53 @@ def _line(
         tokenizer = documents.tokenizer if tokenizer is None else tokenizer
         if options.get("chat") is None and documents.chat is not None:
             options = {**options, "chat": documents.chat}
-    return Line(url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=False)
+    return SendPipeline(url, options, source=source, name=name, start=start, tokenizer=tokenizer, own_ids=False)
 
 
-def _rest(documents: Iterable[Document], line: Line) -> Iterator[Document | BadDocument]:
+def _rest(documents: Iterable[Document], pipeline: SendPipeline) -> Iterator[Document | InvalidDocumentError]:
     """Yields the documents that the stream does not have, after comparing the last one that it has."""
-    known = line.place
+    known = pipeline.place
     if not known.last_id:
         return _each(documents)
     behind_it = known.position - known.places
     skipped = behind(documents, behind_it)
     rest = _each(skipped) if skipped is not None else islice(_each(documents), behind_it, None)
-    _compare(list(islice(rest, known.places)), line)
+    _compare(list(islice(rest, known.places)), pipeline)
     return rest
 
 
-def _messages(documents: Iterator[Document | BadDocument], line: Line) -> Iterator[Message]:
+def _messages(documents: Iterator[Document | InvalidDocumentError], pipeline: SendPipeline) -> Iterator[Message]:
     for document in documents:
-        if (message := line.message(document)) is not None:
+        if (message := pipeline.message(document)) is not None:
             yield message
-    if (message := line.rest()) is not None:
+    if (message := pipeline.rest()) is not None:
         yield message
 
 
-async def _amessages(documents: AsyncIterator[Document | BadDocument], line: Line) -> AsyncIterator[Message]:
+async def _amessages(documents: AsyncIterator[Document | InvalidDocumentError], pipeline: SendPipeline) -> AsyncIterator[Message]:
     async for document in documents:
-        if (message := line.message(document)) is not None:
+        if (message := pipeline.message(document)) is not None:
             yield message
-    if (message := line.rest()) is not None:
+    if (message := pipeline.rest()) is not None:
         yield message
 
 
-def _each(documents: Iterable[Document]) -> Iterator[Document | BadDocument]:
+def _each(documents: Iterable[Document]) -> Iterator[Document | InvalidDocumentError]:
     """Yields the documents in order, and the error of each invalid row of a dataset, for on_reject."""
     return documents.each() if isinstance(documents, Documents) else iter(documents)
 
 
 async def _arest(
-    documents: Iterable[Document] | AsyncIterable[Document], line: Line
-) -> AsyncIterator[Document | BadDocument]:
+    documents: Iterable[Document] | AsyncIterable[Document], pipeline: SendPipeline
+) -> AsyncIterator[Document | InvalidDocumentError]:
     if not isinstance(documents, AsyncIterable):
-        for count, document in enumerate(await asyncio.to_thread(_rest, documents, line)):
+        for count, document in enumerate(await asyncio.to_thread(_rest, documents, pipeline)):
             if count % 64 == 0:
                 await asyncio.sleep(0)  # let other tasks run
             yield document
         return
-    known, position = line.place, 0
-    last: list[Document | BadDocument] = []
+    known, position = pipeline.place, 0
+    last: list[Document | InvalidDocumentError] = []
     async for document in documents:
         position += 1
         if not known.last_id or position > known.position:
@@ -271,21 +271,21 @@ async def _arest(
         if position > known.position - known.places:
             last.append(document)
         if position == known.position:
-            _compare(last, line)
+            _compare(last, pipeline)
     if known.last_id and position < known.position:
-        _compare([], line)
+        _compare([], pipeline)
 
 
-def _compare(last: Sequence[Document | BadDocument], line: Line) -> None:
-    """Raises InputChanged if the stream's last message of an input holds other documents than the input has there."""
-    known = line.place
+def _compare(last: Sequence[Document | InvalidDocumentError], pipeline: SendPipeline) -> None:
+    """Raises InputChangedError if the stream's last message of an input holds other documents than the input has there."""
+    known = pipeline.place
     if len(last) < known.places:
-        raise InputChanged(
-            f"input {line.encoder.input!r} has fewer than the {known.position:,} documents that are already in the stream: give a changed"
+        raise InputChangedError(
+            f"input {pipeline.encoder.input!r} has fewer than the {known.position:,} documents that are already in the stream: give a changed"
             " input another name, or set start= to the position at which it begins"
         )
-    if (found := line.last(last)) != known.last_id:
-        raise InputChanged(
-            f"input {line.encoder.input!r} has changed: its document {known.position - 1:,} is {found!r}, the stream has {known.last_id!r} at that"
+    if (found := pipeline.last(last)) != known.last_id:
+        raise InputChangedError(
+            f"input {pipeline.encoder.input!r} has changed: its document {known.position - 1:,} is {found!r}, the stream has {known.last_id!r} at that"
             " position: give a changed input another name, or set start= to the position at which it begins"
         )

@@ -6,10 +6,10 @@ import asyncio
 import logging
 import time
 
-from loaderd.producer._stream_readers import UNDECODABLE, Audience, RunIntake, find_audience
+from loaderd.producer._stream_readers import UNDECODABLE, StreamReaders, RunIntake, find_stream_readers
 from loaderd.producer._committer import Tally
-from loaderd.producer._errors import NotAccepted
-from loaderd.producer._duplicates import tell
+from loaderd.producer._errors import NotAcceptedError
+from loaderd.producer._duplicates import describe_duplicates
 from loaderd.producer._nats_session import Session
 
 log = logging.getLogger("loaderd")
@@ -19,26 +19,26 @@ QUIET_SECONDS = 2.0
 """Seconds without progress after which a run is no longer waited for."""
 
 
-class Advice:
+class RunChecks:
     """Starts to request the runs' reports when it is created, in the event loop of the session."""
 
     def __init__(self, session: Session, stream: str, report: float) -> None:
         self._session, self._stream, self._report = session, stream, report
         self._before = asyncio.create_task(self._ask())
 
-    async def _ask(self) -> Audience | None:
-        audience = await find_audience(self._session, self._stream)
-        if audience is not None and (warning := audience.warning()):
+    async def _ask(self) -> StreamReaders | None:
+        readers = await find_stream_readers(self._session, self._stream)
+        if readers is not None and (warning := readers.warning()):
             log.warning("publishing to stream %s: %s", self._stream, warning)
-        return audience
+        return readers
 
     async def admit(self, fingerprint: str) -> None:
-        """Raises NotAccepted if every run would reject documents of a tokenizer's fingerprint, or texts if it is
+        """Raises NotAcceptedError if every run would reject documents of a tokenizer's fingerprint, or texts if it is
         empty."""
         before = await self._before
         problem, everywhere = ("", False) if before is None else before.rejects(fingerprint)
         if everywhere:
-            raise NotAccepted(
+            raise NotAcceptedError(
                 f"{problem}. Publish texts or ids that the run accepts (tokenizer=), or start a run with the other tokenizer (loaderd serve --run NAME)"
             )
         if problem:
@@ -47,12 +47,12 @@ class Advice:
     async def conclude(self, tally: Tally) -> tuple[RunIntake, ...]:
         """Logs what happened to the published documents, and returns what the runs have read of them."""
         if tally.repeat is not None:
-            level, text = tell(tally.duplicates, tally.documents, tally.repeat)
+            level, text = describe_duplicates(tally.duplicates, tally.documents, tally.repeat)
             log.log(level, "publishing to stream %s: %s", self._stream, text)
         before = await self._before
         if before is None or not tally.documents:
             return ()
-        after = await find_audience(self._session, self._stream)
+        after = await find_stream_readers(self._session, self._stream)
         if after is None:
             return ()
         sealed = after.behind(tally.last_sequence)
@@ -64,7 +64,7 @@ class Advice:
                 log.log(logging.WARNING if UNDECODABLE in run.skipped else logging.INFO, "publishing to stream %s: %s", self._stream, line)
         return runs
 
-    async def _intakes(self, before: Audience, now: Audience, last: int) -> tuple[RunIntake, ...]:
+    async def _intakes(self, before: StreamReaders, now: StreamReaders, last: int) -> tuple[RunIntake, ...]:
         """Returns what each run has read since `before`. It returns once all have read the documents up to a
         sequence, no run progresses, or the time limit has passed."""
         began = moved = time.monotonic()
@@ -76,6 +76,6 @@ class Advice:
             if not waits or time.monotonic() > min(moved + QUIET_SECONDS, began + self._report):
                 return tuple(now.intakes[run].since(before.intakes.get(run), run, last) for run in sorted(now.reads) if run in now.intakes)
             await asyncio.sleep(POLL_SECONDS)
-            later = await find_audience(self._session, self._stream)
+            later = await find_stream_readers(self._session, self._stream)
             now = now if later is None else later.behind(last)
         return ()

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from loaderd.producer._nats_session import Lost, Refused, Session
+from loaderd.producer._nats_session import NatsConnectionError, NatsRequestError, Session
 
 BUCKET = "loaderd_readers"
 ASK_SECONDS = 2.0
@@ -76,7 +76,7 @@ class Intake:
 
 
 @dataclass(frozen=True)
-class Audience:
+class StreamReaders:
     """The runs that read a stream."""
 
     sealed: tuple[tuple[str, int], ...] = ()
@@ -85,11 +85,11 @@ class Audience:
     intakes: Mapping[str, Intake] = field(default_factory=dict)
     """Of the runs that have reported."""
 
-    def behind(self, last: int) -> Audience:
-        """Returns the audience of documents up to a sequence: runs sealed before it stay sealed, later ones count as
+    def behind(self, last: int) -> StreamReaders:
+        """Returns the readers of documents up to a sequence: runs sealed before it stay sealed, later ones count as
         reading."""
         sealed = tuple(r for r in self.sealed if r[1] < last)
-        return Audience(sealed, self.reads + tuple(run for run, end in self.sealed if end >= last), self.intakes)
+        return StreamReaders(sealed, self.reads + tuple(run for run, end in self.sealed if end >= last), self.intakes)
 
     def rejects(self, fingerprint: str) -> tuple[str, bool]:
         """Returns why runs would reject documents of a tokenizer's fingerprint, or texts if it is empty, and whether
@@ -125,33 +125,33 @@ class Audience:
         )
 
 
-async def find_audience(session: Session, stream: str) -> Audience | None:
+async def find_stream_readers(session: Session, stream: str) -> StreamReaders | None:
     """Returns the runs that read a stream; None when that cannot be determined."""
     try:
         return await asyncio.wait_for(_find(session, stream), ASK_SECONDS)
-    except (asyncio.TimeoutError, Lost, Refused, KeyError, ValueError):
+    except (asyncio.TimeoutError, NatsConnectionError, NatsRequestError, KeyError, ValueError):
         return None
 
 
-async def _find(session: Session, stream: str) -> Audience:
+async def _find(session: Session, stream: str) -> StreamReaders:
     made = _created(await session.stream(stream))
     key = f"$KV.{BUCKET}.{stream}/{_nanoseconds(made)}"
     try:
         value, _ = await session.value(f"KV_{BUCKET}", key)
-    except (KeyError, Refused):  # no record: no run has ever read the stream
-        return Audience()
+    except (KeyError, NatsRequestError):  # no record: no run has ever read the stream
+        return StreamReaders()
     runs: dict[str, Any] = json.loads(value)["value"]["runs"]
     sealed = sorted((run, int(r["end"])) for run, r in runs.items() if r["sealed"])
     intakes = await asyncio.gather(*(_intake(session, f"{key}/{run}") for run in runs))
     reported = {run: intake for run, intake in zip(runs, intakes, strict=True) if intake is not None}
-    return Audience(tuple(sealed), tuple(sorted(run for run, r in runs.items() if not r["sealed"])), reported)
+    return StreamReaders(tuple(sealed), tuple(sorted(run for run, r in runs.items() if not r["sealed"])), reported)
 
 
 async def _intake(session: Session, subject: str) -> Intake | None:
     """Returns the report of a run, or None."""
     try:
         value, _ = await session.value(f"KV_{BUCKET}", subject)
-    except (KeyError, Refused):
+    except (KeyError, NatsRequestError):
         return None
     report: dict[str, Any] = json.loads(value)["value"]
     return Intake(**{name: report[name] for name in Intake.__dataclass_fields__})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from loaderd.producer._errors import BadDocument
+from loaderd.producer._errors import InvalidDocumentError
 from loaderd.producer._loss import Part
 
 
@@ -26,7 +26,7 @@ def split(whole: Tokenized, encode: Callable[[str, bool], Sequence[int]]) -> lis
     there. Each part is one run of tokens with or without a loss. `encode` returns the ids of a part; its second
     argument is whether the text begins with it.
 
-    Raises BadDocument if no such cut exists: a token holds characters of both sides, or `encode` returns other ids
+    Raises InvalidDocumentError if no such cut exists: a token holds characters of both sides, or `encode` returns other ids
     for a part than for the same characters within the text.
     """
     n = len(whole.ids)
@@ -50,10 +50,10 @@ def split(whole: Tokenized, encode: Callable[[str, bool], Sequence[int]]) -> lis
     ]
 
 
-def _no_split(whole: Tokenized, first: int, end: int) -> BadDocument:
+def _no_split(whole: Tokenized, first: int, end: int) -> InvalidDocumentError:
     at, to = whole.offsets[first][0], whole.offsets[end - 1][1]
     shown = whole.text[at:to] if to - at <= 60 else f"{whole.text[at : at + 30]}...{whole.text[to - 30 : to]}"
-    return BadDocument(
+    return InvalidDocumentError(
         f"its parts do not produce the tokens of the chat: {shown!r}, characters {at:,} to {to:,}, tokenizes differently on its own (the tokenizer"
         " adds a space before every text, or tokens share a character). Publish such chats as tokens: Chat(tokenizer, as_tokens=True)"
     )

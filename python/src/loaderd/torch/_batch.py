@@ -20,9 +20,9 @@ FIELDS = (
 )  # fmt: skip
 """All fields of a batch, in order; runs with several sources also have OF_SOURCES."""
 
-OF_SOURCES = ("sources", "num_sources")
+SOURCE_FIELDS = ("sources", "num_sources")
 
-ASKED = ("loss_weights",)
+OPTIONAL_FIELDS = ("loss_weights",)
 """Fields that a batch has only on request."""
 
 _OF_MASKS = ("labels", "num_loss_tokens")
@@ -39,7 +39,7 @@ _Ints = npt.NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
-class Form:
+class BatchFormat:
     """The content and the format of batches; `loaderd.torch.StepLoader` documents each."""
 
     fields: tuple[str, ...] = FIELDS
@@ -59,9 +59,9 @@ class Form:
         return any(f in self.fields for f in _OF_MASKS)
 
     @classmethod
-    def checked(cls, fields: Sequence[str] | None, dtype: torch.dtype, labels: str, capacity: int | str | None, columns: Sequence[str] = ()) -> Form:
+    def checked(cls, fields: Sequence[str] | None, dtype: torch.dtype, labels: str, capacity: int | str | None, columns: Sequence[str] = ()) -> BatchFormat:
         """Validates a caller's arguments. Raises ValueError."""
-        everything = FIELDS + OF_SOURCES + ASKED
+        everything = FIELDS + SOURCE_FIELDS + OPTIONAL_FIELDS
         if unknown := [f for f in fields or () if f not in everything]:
             raise ValueError(f"unknown fields {unknown}, want some of {list(everything)}")
         if dtype not in (torch.int64, torch.int32):
@@ -70,8 +70,8 @@ class Form:
             raise ValueError(f'labels {labels!r}: want "unshifted" (the model shifts) or "shifted" (the loader shifts)')
         if isinstance(capacity, str) and capacity != "auto" or isinstance(capacity, int) and capacity < 2:
             raise ValueError(f'cu_seqlens_capacity {capacity!r}: want a number of values (2 or more), "auto" or None')
-        chosen = FIELDS + OF_SOURCES if fields is None else tuple(f for f in everything if f in fields)
-        sources = None if fields is None else any(f in fields for f in OF_SOURCES)
+        chosen = FIELDS + SOURCE_FIELDS if fields is None else tuple(f for f in everything if f in fields)
+        sources = None if fields is None else any(f in fields for f in SOURCE_FIELDS)
         if isinstance(columns, str):
             raise ValueError(f"columns {columns!r}: want a sequence of names")
         if taken := [c for c in columns if c in everything]:
@@ -113,7 +113,7 @@ def segments_of(step: Step) -> Segments:
     return Segments(np.concatenate([*bounds, np.array([total], np.int32)]), np.concatenate(numbers))
 
 
-def make_batch(step: Step, form: Form, buffers: Buffers) -> dict[str, Any]:
+def make_batch(step: Step, form: BatchFormat, buffers: Buffers) -> dict[str, Any]:
     """Builds the batch of a step. Every token is copied once from the Arrow buffer into each field that holds it."""
     batch: dict[str, Any] = {}
     if not _OF_SEGMENTS.isdisjoint(form.fields):
@@ -138,7 +138,7 @@ def make_batch(step: Step, form: Form, buffers: Buffers) -> dict[str, Any]:
                 tensor.numpy()[:, -1] = 0
             else:
                 np.copyto(tensor.numpy(), weights)
-        elif field in OF_SOURCES:
+        elif field in SOURCE_FIELDS:
             if step.sources is None or step.sources.number is None:  # the run has none
                 continue
             if field == "num_sources":

@@ -10,7 +10,7 @@ from loaderd._step import Step
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class BatchCounts:
     """Counts of the batches that this rank received, and the time that it waited for them.
 
     `tokens` counts tokens of documents, `padding` the other positions; `sources` has the tokens by source; `buckets`
@@ -25,35 +25,35 @@ class Seen:
     buckets: Mapping[int, int] = field(default_factory=lambda: MappingProxyType({}))
 
     @classmethod
-    def of(cls, step: Step) -> Seen:
+    def of(cls, step: Step) -> BatchCounts:
         """Returns the counts of one step."""
         sources = {name: c.tokens for name, c in (step.source_counts or {}).items()}
         return cls(1, step.tokens, step.rows * step.bucket - step.tokens, 0.0, MappingProxyType(sources), MappingProxyType({step.bucket: 1}))
 
-    def __add__(self, other: Seen) -> Seen:
-        both = Tally()
+    def __add__(self, other: BatchCounts) -> BatchCounts:
+        both = BatchCounter()
         both.add(self)
         both.add(other)
-        return both.seen()
+        return both.counts()
 
 
-class Tally:
-    """Accumulates the counts of a Seen."""
+class BatchCounter:
+    """Accumulates the counts of batches."""
 
     def __init__(self) -> None:
         self.steps, self.tokens, self.padding, self.waited = 0, 0, 0, 0.0
         self.sources: dict[str, int] = {}
         self.buckets: dict[int, int] = {}
 
-    def add(self, seen: Seen) -> None:
-        self.steps += seen.steps
-        self.tokens += seen.tokens
-        self.padding += seen.padding
-        self.waited += seen.waited
-        for name, tokens in seen.sources.items():
+    def add(self, counts: BatchCounts) -> None:
+        self.steps += counts.steps
+        self.tokens += counts.tokens
+        self.padding += counts.padding
+        self.waited += counts.waited
+        for name, tokens in counts.sources.items():
             self.sources[name] = self.sources.get(name, 0) + tokens
-        for bucket, steps in seen.buckets.items():
+        for bucket, steps in counts.buckets.items():
             self.buckets[bucket] = self.buckets.get(bucket, 0) + steps
 
-    def seen(self) -> Seen:
-        return Seen(self.steps, self.tokens, self.padding, self.waited, MappingProxyType(dict(self.sources)), MappingProxyType(dict(self.buckets)))
+    def counts(self) -> BatchCounts:
+        return BatchCounts(self.steps, self.tokens, self.padding, self.waited, MappingProxyType(dict(self.sources)), MappingProxyType(dict(self.buckets)))

@@ -15,17 +15,17 @@ from torch.utils.data import IterableDataset, get_worker_info
 from loaderd._client import Client
 from loaderd._connection import TLS
 from loaderd._daemons import URLs
-from loaderd.errors import ClosedClient, WorldMismatch
-from loaderd._empty_pass import Passes
+from loaderd.errors import ClosedClientError, WorldMismatchError
+from loaderd._empty_pass import EmptyPassLog
 from loaderd._prefetch import Prefetcher
 from loaderd._step_stream import StepStream
 from loaderd._step import Step
-from loaderd.torch._batch import Form, make_batch
+from loaderd.torch._batch import BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
 from loaderd.torch._device import Batch, Mover, to_device
 from loaderd.torch._mock import mock_step
-from loaderd.torch._ranks import Place, find_place
-from loaderd.torch._counts import Seen, Tally
+from loaderd.torch._ranks import RankInfo, find_rank
+from loaderd.torch._counts import BatchCounts, BatchCounter
 from loaderd.torch._state import check_state, make_state
 from loaderd._wire import DEFAULT_JOB, MixtureChange, RunInfo, RunLength, RunStatus
 
@@ -106,11 +106,11 @@ class StepLoader(IterableDataset[Batch]):
         additional columns of the documents. `commit_as`: the job of `commit`, if not `job`. `url`, `job`,
         `token`, `tls`, `patience`, `connect_timeout`: as in `loaderd.Client`.
         """
-        self._form = Form.checked(fields, dtype, labels, cu_seqlens_capacity, columns)
+        self._form = BatchFormat.checked(fields, dtype, labels, cu_seqlens_capacity, columns)
         if prefetch < 1:
             raise ValueError(f"prefetch {prefetch}: want at least 1 batch")
         if rank is not None or world is not None or mesh is not None or mesh_dims is not None:
-            find_place(rank, world, mesh, mesh_dims)  # raises errors of these arguments immediately
+            find_rank(rank, world, mesh, mesh_dims)  # raises errors of these arguments immediately
         self._where = rank, world, mesh, mesh_dims
         self._device = None if device is None else torch.device(device)
         self._pin = pin_memory
@@ -122,20 +122,20 @@ class StepLoader(IterableDataset[Batch]):
         self._step = 0  # the next step to yield
         self._run_id: str | None = None  # of the run, once known
         self._saved: int | None = None  # step of the last state that was taken or restored
-        self._tally = Tally()
-        self._passes = Passes()
+        self._counter = BatchCounter()
+        self._empty_pass_log = EmptyPassLog()
         self._closed = False
         self._client: Client | None = None
         self._info: RunInfo | None = None
         self._reader: Prefetcher[_Ready] | None = None
         self._stream: StepStream | None = None  # of the current reader, or the last one
-        self._place: Place | None = None  # while reading
+        self._place: RankInfo | None = None  # while reading
 
     # Iteration
 
     def __iter__(self) -> Iterator[Batch]:
         self._check_process()
-        self._passes.begun()
+        self._empty_pass_log.started()
         return self
 
     def __next__(self) -> Batch:
@@ -145,10 +145,10 @@ class StepLoader(IterableDataset[Batch]):
             try:
                 ready = next(reader)
             except StopIteration:
-                self._passes.ended(self.run, self._step)
+                self._empty_pass_log.ended(self.run, self._step)
                 raise
             except Exception:
-                self._tally.waited += time.monotonic() - began
+                self._counter.waited += time.monotonic() - began
                 self._stop()  # the next call opens another reader, at the same step
                 if reader.stale:  # the patience ended while the caller was not waiting
                     continue
@@ -158,9 +158,9 @@ class StepLoader(IterableDataset[Batch]):
                 self._stop()
                 continue
             batch = ready.mover.receive(ready.batch, ready.copied)
-            self._passes.yielded()
-            self._tally.waited += waited
-            self._tally.add(ready.seen)
+            self._empty_pass_log.yielded()
+            self._counter.waited += waited
+            self._counter.add(ready.counts)
             self._step = ready.step + 1  # last: a step that fails or is interrupted before is returned again
             return batch
 
@@ -226,7 +226,7 @@ class StepLoader(IterableDataset[Batch]):
         afterwards. Call it on one rank.
 
         All sources must be sealed. The remaining documents are read and tokenized an additional time, which takes as
-        long as the daemon's tokenizer needs for them. Raises BadTicket while a source is not sealed or for a run
+        long as the daemon's tokenizer needs for them. Raises InvalidTicketError while a source is not sealed or for a run
         without an end. Raises TimeoutError when the number is not available after `timeout` seconds; the daemon
         continues to count.
         """
@@ -243,10 +243,10 @@ class StepLoader(IterableDataset[Batch]):
             time.sleep(_MEASURE_LOOK)
 
     @property
-    def seen(self) -> Seen:
+    def counts(self) -> BatchCounts:
         """The counts of the yielded batches since the loader was created, and the time that it waited.
         `loaderd.torch.log` logs them."""
-        return self._tally.seen()
+        return self._counter.counts()
 
     def status(self) -> RunStatus:
         """Returns the run's status as on the daemon's live page and in `loaderd status`: a sentence, what to do, all
@@ -254,7 +254,7 @@ class StepLoader(IterableDataset[Batch]):
         return self._connected().status()
 
     def rows(self, bucket: int) -> int:
-        """Returns this rank's rows of every step with this row length. Raises WorldMismatch when the world size does
+        """Returns this rank's rows of every step with this row length. Raises WorldMismatchError when the world size does
         not divide the step's rows.
         """
         info = self._describe()
@@ -262,18 +262,18 @@ class StepLoader(IterableDataset[Batch]):
             raise ValueError(f"run {info.name} has no bucket {bucket}: want one of {list(info.buckets)}")
         total, world = info.rows[bucket], self.world
         if total % world:
-            raise WorldMismatch(f"cannot divide the {total} rows of a step of bucket {bucket} among {world} ranks")
+            raise WorldMismatchError(f"cannot divide the {total} rows of a step of bucket {bucket} among {world} ranks")
         return total // world
 
     @property
     def rank(self) -> int:
         """The data-parallel rank whose rows are read."""
-        return (self._place or find_place(*self._where)).rank
+        return (self._place or find_rank(*self._where)).rank
 
     @property
     def world(self) -> int:
         """The number of data-parallel ranks."""
-        return (self._place or find_place(*self._where)).world
+        return (self._place or find_rank(*self._where)).world
 
     def get_mock_batch(self, bucket: int | None = None) -> Batch:
         """Returns a batch of synthetic tokens with the keys, shapes, types and device of real ones, by default of
@@ -304,7 +304,7 @@ class StepLoader(IterableDataset[Batch]):
         """Continues at the position of a state, before the first batch or between two. The world size may differ
         from that of the saving job.
 
-        Raises RunMismatch, PlanMismatch or RunReplaced when the state is of another run, of another plan, or of a
+        Raises RunMismatchError, PlanMismatchError or RunReplacedError when the state is of another run, of another plan, or of a
         run of that name that was deleted since and created again. Raises ValueError for a state that this version
         cannot read.
         """
@@ -339,8 +339,8 @@ class StepLoader(IterableDataset[Batch]):
         its checkpoint and repeats a decision gets the recorded change (`again`), regardless of the weights in its
         new request.
 
-        Raises ValueError for a weight that is not a number from 0 to 1e9. Raises BadTicket for weights that no
-        mixture can have, and if all sources are exhausted. Raises Forbidden for a caller without the role operate,
+        Raises ValueError for a weight that is not a number from 0 to 1e9. Raises InvalidTicketError for weights that no
+        mixture can have, and if all sources are exhausted. Raises ForbiddenError for a caller without the role operate,
         or train where the daemon has flight.train_may_mix. `loaderd.Client.mix` can also add and remove sources.
         """
         return MixtureChange.decode(self._connected().mix(weights, decided=self._step if once else None))
@@ -370,7 +370,7 @@ class StepLoader(IterableDataset[Batch]):
 
     def _check_process(self) -> None:
         if self._closed:
-            raise ClosedClient("the loader is closed")
+            raise ClosedClientError("the loader is closed")
         if get_worker_info() is not None:
             raise RuntimeError(
                 "a StepLoader in a DataLoader worker would read every step once per worker: it already prefetches in a "
@@ -403,7 +403,7 @@ class StepLoader(IterableDataset[Batch]):
     def _open(self) -> Prefetcher[_Ready]:
         """Opens a reader at the current step, with the state that its thread needs."""
         self._describe()  # a state can then be taken even if the daemon is down
-        client, place = self._connected(), find_place(*self._where)
+        client, place = self._connected(), find_rank(*self._where)
         client.rank, client.world, client.peer = place.rank, place.world, place.peer
         mover = Mover(self._device, self._pin)
         unused = 4 * (self._prefetch + 2)  # a batch has three tensors of one size, and one of another bucket's
@@ -428,7 +428,7 @@ class _Ready:
     batch: Batch
     copied: torch.cuda.Event | None
     mover: Mover
-    seen: Seen
+    counts: BatchCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -437,7 +437,7 @@ class _Maker:
     collected and its thread ends.
     """
 
-    form: Form
+    form: BatchFormat
     buffers: Buffers
     mover: Mover
     warned: list[int] = field(default_factory=list)
@@ -451,4 +451,4 @@ class _Maker:
             )
         with self.mover.on_gpu():
             batch, copied = self.mover.send(make_batch(step, self.form, self.buffers))
-            return _Ready(step.index, batch, copied, self.mover, Seen.of(step))
+            return _Ready(step.index, batch, copied, self.mover, BatchCounts.of(step))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from loaderd._extra_columns import made_up
+from loaderd._extra_columns import mock_columns
 from loaderd._step import Part, Sources, Step
 from loaderd._wire import RunInfo
 
@@ -20,7 +20,7 @@ def mock_step(info: RunInfo, bucket: int, rows: int, world: int, columns: Sequen
     whole = np.full(rows, bucket, np.int32)
     number = np.zeros(rows, np.uint16) if sources else None
     pieces = Sources(each, each[1:].astype(np.uint64), np.zeros(rows, np.int32), whole, number, np.ones(rows, np.float32))
-    part = Part(ids.astype(np.int32).reshape(rows, bucket), ends, np.arange(0, 2 * rows + 1, 2, dtype=np.int32), pieces, None, *made_up(info.configuration, columns, rows, bucket))
+    part = Part(ids.astype(np.int32).reshape(rows, bucket), ends, np.arange(0, 2 * rows + 1, 2, dtype=np.int32), pieces, None, *mock_columns(info.configuration, columns, rows, bucket))
     return Step(
         run=info.name,
         index=0,

@@ -27,7 +27,7 @@ MODEL_PARALLEL = frozenset(
 )
 
 
-class Place(NamedTuple):
+class RankInfo(NamedTuple):
     """Rank `rank` of `world` reads rows [rank*R/world, (rank+1)*R/world) of a step of R rows; `source` names where
     both were found. `peer` distinguishes the processes of a rank: it is the process's global rank if more processes
     than ranks exist, else 0.
@@ -39,13 +39,13 @@ class Place(NamedTuple):
     peer: int = 0
 
 
-def find_place(
+def find_rank(
     rank: int | None = None,
     world: int | None = None,
     mesh: DeviceMesh | None = None,
     mesh_dims: Sequence[str | int] | str | int | None = None,
     environ: Mapping[str, str] = os.environ,
-) -> Place:
+) -> RankInfo:
     """Returns the place from the first available of: `rank` and `world`, the mesh, torch.distributed, RANK and
     WORLD_SIZE. Otherwise it is a world of one.
 
@@ -66,7 +66,7 @@ def find_place(
     return _of_environment(environ)
 
 
-def _among(place: Place, environ: Mapping[str, str]) -> Place:
+def _among(place: RankInfo, environ: Mapping[str, str]) -> RankInfo:
     """Returns the place with this process's global rank as peer, from torch.distributed or the environment."""
     if dist.is_available() and dist.is_initialized():
         number, processes = dist.get_rank(), dist.get_world_size()
@@ -78,10 +78,10 @@ def _among(place: Place, environ: Mapping[str, str]) -> Place:
     return place._replace(peer=number) if processes > place.world else place
 
 
-def _of_environment(environ: Mapping[str, str]) -> Place:
+def _of_environment(environ: Mapping[str, str]) -> RankInfo:
     texts = {name: environ[name] for name in ("RANK", "WORLD_SIZE") if environ.get(name)}
     if not texts:
-        return Place(0, 1, "default")
+        return RankInfo(0, 1, "default")
     if len(texts) == 1:
         (name,) = texts
         raise ValueError(f"{name} is set in the environment without the other of RANK and WORLD_SIZE: set both")
@@ -92,7 +92,7 @@ def _of_environment(environ: Mapping[str, str]) -> Place:
     return _checked(rank, world, "RANK and WORLD_SIZE")
 
 
-def _of_mesh(mesh: DeviceMesh, chosen: Sequence[str | int] | str | int | None) -> Place:
+def _of_mesh(mesh: DeviceMesh, chosen: Sequence[str | int] | str | int | None) -> RankInfo:
     """Returns the row-major place in the data-parallel dimensions, in the mesh's order."""
     if not all(hasattr(mesh, part) for part in ("mesh", "mesh_dim_names", "get_coordinate")):
         raise TypeError(
@@ -140,7 +140,7 @@ def _described(names: tuple[str, ...], shape: tuple[int, ...]) -> str:
     return f"({', '.join(sizes)})"
 
 
-def _checked(rank: int, world: int, source: str) -> Place:
+def _checked(rank: int, world: int, source: str) -> RankInfo:
     if not 0 <= rank < world:
         raise ValueError(f"rank {rank} of {world} (from {source}): want 0 <= rank < world")
-    return Place(rank, world, source)
+    return RankInfo(rank, world, source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from loaderd.errors import PlanMismatch, RunMismatch
+from loaderd.errors import PlanMismatchError, RunMismatchError
 from loaderd._retry import replaced
 from loaderd._wire import RunInfo
 
@@ -20,8 +20,8 @@ def make_state(info: RunInfo, step: int, run_id: str | None = None) -> dict[str,
 
 
 def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
-    """Returns the step of a state that belongs to the run. Otherwise raises ValueError, RunMismatch, PlanMismatch or
-    RunReplaced. A state from before the run had begun has no id."""
+    """Returns the step of a state that belongs to the run. Otherwise raises ValueError, RunMismatchError, PlanMismatchError or
+    RunReplacedError. A state from before the run had begun has no id."""
     version = state.get("version")
     if type(version) is int and version > VERSION:
         raise ValueError(
@@ -34,12 +34,12 @@ def check_state(state: Mapping[str, Any], info: RunInfo) -> int:
     if wrong or state["version"] < 1 or state["step"] < 0:
         raise ValueError(f"this is not a state of a StepLoader (see {wrong or ['version', 'step']}): {dict(state)}")
     if state["run"] not in (info.name, *info.was):
-        raise RunMismatch(
+        raise RunMismatchError(
             f"the checkpoint belongs to the run {state['run']}, the daemon serves {info.name}: connect to that run's daemon",
             facts={"run": info.name, "wanted": state["run"]},
         )
     if state["fingerprint"] != info.fingerprint:
-        raise PlanMismatch(
+        raise PlanMismatchError(
             f"the checkpoint belongs to another plan of the run {info.name}: its fingerprint is {state['fingerprint']}, the "
             f"daemon's is {info.fingerprint}: start the daemon with the configuration of the checkpoint",
             facts={"fingerprint": info.fingerprint, "wanted": state["fingerprint"]},

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from loaderd.torch._loader import StepLoader
-from loaderd.torch._counts import Seen
+from loaderd.torch._counts import BatchCounts
 
 Write = Callable[[dict[str, float], int], object]
 """Receives the metrics by name, and their step."""
@@ -49,24 +49,24 @@ class Log:
             raise ValueError(f"every {every}: want 1 or more steps")
         self._loader, self._every, self._prefix = loader, every, prefix
         self._write = None if logger is None else writer(logger)
-        self._before = Seen()  # counts from before a resume
-        self._start = self._line = loader.seen
+        self._before = BatchCounts()  # counts from before a resume
+        self._start = self._line = loader.counts
         self._at = time.monotonic()
 
     def __call__(self) -> None:
         """Counts a step: call it once per batch."""
-        if self._write is not None and self._loader.seen.steps - self._line.steps >= self._every:
+        if self._write is not None and self._loader.counts.steps - self._line.steps >= self._every:
             self.flush()
 
     def flush(self) -> None:
         """Writes the metrics since the previous line now."""
-        now, at = self._loader.seen, time.monotonic()
+        now, at = self._loader.counts, time.monotonic()
         if self._write is None or now.steps == self._line.steps:
             return
         self._write({self._prefix + name: value for name, value in self._figures(now, at - self._at).items()}, self._loader.step)
         self._line, self._at = now, at
 
-    def _figures(self, now: Seen, seconds: float) -> dict[str, float]:
+    def _figures(self, now: BatchCounts, seconds: float) -> dict[str, float]:
         total, line = self._before + now, self._line
         tokens, padding = now.tokens - line.tokens, now.padding - line.padding
         out = {
@@ -85,7 +85,7 @@ class Log:
 
     def state_dict(self) -> dict[str, Any]:
         """Returns the counts so far, for the trainer's checkpoint: numbers by name."""
-        total = self._before + self._loader.seen
+        total = self._before + self._loader.counts
         return {
             "steps": total.steps - self._start.steps,
             "tokens": total.tokens - self._start.tokens,
@@ -97,7 +97,7 @@ class Log:
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Continues with the counts of a state."""
-        self._before = Seen(
+        self._before = BatchCounts(
             int(state["steps"]),
             int(state["tokens"]),
             int(state["padding"]),
@@ -105,7 +105,7 @@ class Log:
             {str(k): int(n) for k, n in state["sources"].items()},
             {int(k): int(n) for k, n in state["buckets"].items()},
         )
-        self._start = self._line = self._loader.seen
+        self._start = self._line = self._loader.counts
         self._at = time.monotonic()
 
 
