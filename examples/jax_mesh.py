@@ -98,7 +98,7 @@ def main() -> None:
 
     saved = whole(args.checkpoint)
     place = {"step": int(saved["step"]), "fingerprint": str(saved["fingerprint"]), "run_id": str(saved["run_id"])} if saved else {}
-    with loaderd.Client(args.url, rank=jax.process_index(), world=jax.process_count(), **place) as client:
+    with loaderd.Client(args.url, rank=jax.process_index(), world_size=jax.process_count(), **place) as client:
         info = client.info()
         fresh = init(info.vocab_size, max(info.buckets))
         weights = jax.device_put({n: saved.get(f"weights/{n}", np.asarray(x)) for n, x in fresh.items()}, copied)

@@ -26,7 +26,7 @@ class Rows(Iterator[dict[str, torch.Tensor]]):
     def __init__(self, url: str, *, packed: bool = False) -> None:
         """`packed`: concatenated rows with cu_seqlens, for attention of the format thd; else a mask, True where a token must not attend."""
         rank, world = parallel_state.get_data_parallel_rank(), parallel_state.get_data_parallel_world_size()
-        self.loader = StepLoader(url, rank=rank, world=world, labels="shifted")
+        self.loader = StepLoader(url, rank=rank, world_size=world, labels="shifted")
         self.packed = packed
         self.saved: int | None = None
 

@@ -29,7 +29,7 @@ class Rows(BaseDataLoader):
 
     def __init__(self, config: Config, *, dp_world_size: int, dp_rank: int, seq_len: int, local_batch_size: int, **_: Any) -> None:
         fields = ["input_ids", "position_ids", "labels"]
-        self.loader = StepLoader(config.url, rank=dp_rank, world=dp_world_size, labels="shifted", fields=fields)
+        self.loader = StepLoader(config.url, rank=dp_rank, world_size=dp_world_size, labels="shifted", fields=fields)
         shapes = [(self.loader.rows(bucket), bucket) for bucket in self.loader.buckets]
         if shapes != [(local_batch_size, seq_len)]:
             raise ValueError(f"the run has batches of {shapes} for each of {dp_world_size} ranks, torchtitan expects ({local_batch_size}, {seq_len})")

@@ -45,7 +45,7 @@ def row_digests(batch: dict[str, Any]) -> list[int]:
 
 def read_alone(url: str) -> list[dict[str, Any]]:
     """Returns every step of a run as a world of one reads it without faults."""
-    with StepLoader(url, rank=0, world=1) as loader:
+    with StepLoader(url, rank=0, world_size=1) as loader:
         return [{"step": i, "bucket": b["input_ids"].shape[1], "rows": row_digests(b)} for i, b in enumerate(loader)]
 
 
@@ -62,8 +62,8 @@ def lock_step(rank: int, world: int, folder: Path, url: str, changes: dict[str, 
     join(rank, world, folder)
     log = (folder / "log").open("a", buffering=1)
     step_ends = threading.Event()
-    with record_messages(folder, rank), StepLoader(url, patience=60, job=changes.get("job", DEFAULT_JOB)) as loader:
-        assert (loader.rank, loader.world) == (rank, world)
+    with record_messages(folder, rank), StepLoader(url, timeout=60, job=changes.get("job", DEFAULT_JOB)) as loader:
+        assert (loader.rank, loader.world_size) == (rank, world)
         (folder / f"connected-{rank}").touch()
         state = {"loader": loader, "trained": torch.zeros(1, dtype=torch.int64)}
         if newest := newest_checkpoint(folder):
@@ -121,7 +121,7 @@ def own_pace(rank: int, world: int, folder: Path, url: str, changes: dict[str, A
     step_ends = threading.Event()
     place = other if rank == twin else rank
     job = changes.get("job", DEFAULT_JOB)
-    with record_messages(folder, rank), StepLoader(url, rank=place, world=world, job=job, patience=60) as loader:
+    with record_messages(folder, rank), StepLoader(url, rank=place, world_size=world, job=job, timeout=60) as loader:
         (folder / f"connected-{rank}").touch()
         others = set(range(world)) - {changes.get("absent")}
         wait_for(lambda: all((folder / f"connected-{n}").exists() for n in others))
@@ -196,7 +196,7 @@ def mesh_peers(rank: int, world: int, folder: Path, url: str, steps: int) -> Non
     join(rank, world, folder)
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("dp", "tp"))
     with StepLoader(url, mesh=mesh) as loader:
-        assert (loader.rank, loader.world) == (rank // 2, 2)
+        assert (loader.rank, loader.world_size) == (rank // 2, 2)
         with (folder / f"rank-{rank}").open("w") as log:
             for _ in range(steps):
                 batch = next(loader)

@@ -196,7 +196,7 @@ def test_every_rank_reads_its_rows_and_the_same_end(sealed: Daemon) -> None:
     with Client(sealed.flight_url) as client:
         whole = list(client)
     for world in (2, 4, 8):
-        clients = [Client(sealed.flight_url, rank=r, world=world) for r in range(world)]
+        clients = [Client(sealed.flight_url, rank=r, world_size=world) for r in range(world)]
         ranks = [list(c) for c in clients]
         for c in clients:
             c.close()
@@ -278,7 +278,7 @@ def test_a_long_step_of_the_ledger_is_put_together(module_daemon: Callable[..., 
         ({"run": "other"}, loaderd.RunMismatchError, {"want": "other", "have": "default"}),
         ({"fingerprint": "sha256:other"}, loaderd.PlanMismatchError, {"want": "sha256:other"}),
         ({"run_id": "00" * 16}, loaderd.RunReplacedError, {"want": "00" * 16}),
-        ({"world": 3}, loaderd.WorldMismatchError, {"divisors": "1 2 4 8"}),
+        ({"world_size": 3}, loaderd.WorldMismatchError, {"divisors": "1 2 4 8"}),
         ({"step": 10**9}, loaderd.StepNotPlannedError, {"step": str(10**9)}),
         ({"step": 2**60}, loaderd.InvalidTicketError, {}),
     ],
@@ -286,7 +286,7 @@ def test_a_long_step_of_the_ledger_is_put_together(module_daemon: Callable[..., 
 def test_causes_that_do_not_pass_are_raised_at_once(
     dry: Daemon, arguments: dict, error: type[loaderd.LoaderdError], facts: dict[str, str]
 ) -> None:
-    with Client(dry.flight_url, patience=1000, connect_timeout=1000, **arguments) as client:
+    with Client(dry.flight_url, timeout=1000, connect_timeout=1000, **arguments) as client:
         with pytest.raises(error, match=error.reason) as caught:
             next(client)
         assert caught.value.facts.items() >= facts.items()
@@ -306,7 +306,7 @@ def test_a_client_keeps_to_the_run_that_it_found(dry: Daemon, sealed: Daemon) ->
 
 
 def test_patience_ends_with_the_cause(dry: Daemon) -> None:
-    with Client(dry.flight_url, patience=1.2) as client:
+    with Client(dry.flight_url, timeout=1.2) as client:
         for _ in range(2):  # it may be called again
             with pytest.raises(loaderd.SourceDryError, match="publish documents with loaderd publish") as caught:
                 next(client)
@@ -317,12 +317,12 @@ def test_patience_is_for_those_who_wait(daemon: Callable[..., Daemon]) -> None:
     """A trainer that pauses for longer than its patience continues if documents have arrived meanwhile."""
     d = daemon({**SETTINGS, "serve.stall_timeout": "200ms"})
     publish_tokens(d.nats_url, documents(400))
-    with Client(d.flight_url, patience=0.5) as client:
+    with Client(d.flight_url, timeout=0.5) as client:
         steps = 0
         with pytest.raises(loaderd.SourceDryError):
             for _ in client:
                 steps += 1
-    with Client(d.flight_url, patience=0.5, prefetch=2) as client, StepLoader(d.flight_url, patience=0.5, prefetch=2) as loader:
+    with Client(d.flight_url, timeout=0.5, prefetch_factor=2) as client, StepLoader(d.flight_url, timeout=0.5, prefetch_factor=2) as loader:
         for _ in range(steps - 1):
             next(client), next(loader)
         wait_for(lambda: client._reader._shared.ended and loader._reader._shared.ended)  # both have given up
@@ -335,7 +335,7 @@ def test_patience_is_for_those_who_wait(daemon: Callable[..., Daemon]) -> None:
 
 
 def test_patience_is_shorter_than_the_daemons(patient: Daemon) -> None:
-    with Client(patient.flight_url, patience=0.5) as client:
+    with Client(patient.flight_url, timeout=0.5) as client:
         for _ in range(2):
             with pytest.raises(loaderd.UnavailableError, match="no step 0 within 0.5 s") as caught:
                 next(client)
@@ -414,7 +414,7 @@ def test_stream_and_prefetcher_without_a_client(sealed: Daemon) -> None:
 
 
 @pytest.mark.parametrize(
-    "arguments", [{"rank": 1}, {"rank": -1}, {"world": 0}, {"step": -1}, {"steps": -1}, {"prefetch": 0}]
+    "arguments", [{"rank": 1}, {"rank": -1}, {"world_size": 0}, {"step": -1}, {"steps": -1}, {"prefetch_factor": 0}]
 )
 def test_arguments_that_make_no_sense(arguments: dict) -> None:
     with pytest.raises(ValueError, match=re.escape(str(next(iter(arguments.values()))))):

@@ -40,7 +40,7 @@ def test_forms_of_addresses(made: list[Made], form: str) -> None:
     a, b, c = urls(made)
     given: str | list[str] = {"commas": f"{a}, {b},{c}", "sequence": [a, b, c], "both": [f"{a},{b}", c]}[form]
     made[0].path.down()
-    with StepLoader(given, rank=0, world=1) as loader:
+    with StepLoader(given, rank=0, world_size=1) as loader:
         assert (next(loader)["input_ids"] == 0).all() and loader.run == "r"
     assert loader.commit is not None
 
@@ -58,8 +58,8 @@ def test_one_address_is_enough(made: list[Made]) -> None:
         s.daemons = urls(made)[::-1]
     plan_until(made, 1)
     with ExitStack() as stack:
-        clients = [stack.enter_context(Client(made[0].url, rank=r, world=2)) for r in (0, 1)]
-        loader = stack.enter_context(StepLoader(made[0].url, rank=1, world=2))
+        clients = [stack.enter_context(Client(made[0].url, rank=r, world_size=2)) for r in (0, 1)]
+        loader = stack.enter_context(StepLoader(made[0].url, rank=1, world_size=2))
         assert clients[0].info().daemons == tuple(urls(made)[::-1])
         for c in clients:
             next(c)
@@ -158,7 +158,7 @@ def test_a_daemon_that_others_list_is_alive_again(monkeypatch: pytest.MonkeyPatc
 
 def test_tickets_name_the_job(made: list[Made]) -> None:
     """The daemon chooses the default job."""
-    with Client(made[0].url) as client, StepLoader(made[1].url, job="eval", rank=0, world=1) as loader:
+    with Client(made[0].url) as client, StepLoader(made[1].url, job="eval", rank=0, world_size=1) as loader:
         next(client)
         assert np.array_equal(next(loader)["input_ids"].numpy(), np.zeros((2, 4)))
     with Client(made[2].url, job="probe") as client:

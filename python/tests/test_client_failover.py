@@ -49,7 +49,7 @@ def test_every_step_once_whatever_path_fails(big: Daemon, seed: int) -> None:
             stack.enter_context(Proxy(port_of(big), budget=lambda: int(rng.expovariate(1 / 300_000)), hang=hangs))
             for hangs in (False, True, False)
         ]
-        client = stack.enter_context(Client([p.url for p in paths], prefetch=1, patience=60))
+        client = stack.enter_context(Client([p.url for p in paths], prefetch_factor=1, timeout=60))
         got: Digest = []
         longest, hung = 0.0, 0
         for _ in undisturbed:
@@ -78,7 +78,7 @@ def test_jobs_of_a_real_daemon(big: Daemon) -> None:
 
 def test_a_daemon_that_dies_is_left_at_once(made: list[Made], caplog: pytest.LogCaptureFixture) -> None:
     plan_until(made, 10)
-    with Client(urls(made), rank=1, world=2) as client:
+    with Client(urls(made), rank=1, world_size=2) as client:
         steps, slowest = [next(client) for _ in range(10)], 0.0
         for dies, until in ((1, 20), (0, 30)):
             made[dies].path.down()
@@ -148,11 +148,11 @@ def test_a_cause_of_the_run_is_no_reason_to_leave(made: list[Made], reason: str)
 def test_what_one_daemon_cannot_another_may(made: list[Made], reason: str) -> None:
     for s in made[:2]:
         s.until, s.refusal = 3, typed(reason, 13)
-    with Client(urls(made), steps=10, patience=1000, connect_timeout=1000) as client:
+    with Client(urls(made), steps=10, timeout=1000, connect_timeout=1000) as client:
         assert [s.index for s in client] == list(range(10))
     assert asked(made) == [[0], [3], [3]]
     made[2].until, made[2].refusal = 20, typed(reason, 13)
-    with Client(urls(made), step=15, patience=1000, connect_timeout=1000) as client:
+    with Client(urls(made), step=15, timeout=1000, connect_timeout=1000) as client:
         with pytest.raises(loaderd.LoaderdError, match=reason):
             while True:
                 next(client)
@@ -190,7 +190,7 @@ def test_a_daemon_that_is_cut_off_is_left_for_one_that_has_the_step(made: list[M
 
 def test_all_down_and_back(made: list[Made]) -> None:
     plan_until(made, 5)
-    with Client(urls(made), connect_timeout=1, patience=1000) as client:
+    with Client(urls(made), connect_timeout=1, timeout=1000) as client:
         for _ in range(5):
             next(client)
         for s in reversed(made):  # the daemon in use last: the client would fail over to one that is still up
@@ -270,7 +270,7 @@ def test_close_just_before_a_call(made: list[Made], monkeypatch: pytest.MonkeyPa
 def test_another_plan_at_the_second_address(made: list[Made]) -> None:
     made[1].fingerprint = "sha256:2"
     made[0].until = 5
-    with Client(urls(made)[:2], patience=1000, connect_timeout=1000) as client:
+    with Client(urls(made)[:2], timeout=1000, connect_timeout=1000) as client:
         for _ in range(5):
             next(client)
         made[0].path.down()
@@ -285,7 +285,7 @@ def test_another_plan_at_the_second_address(made: list[Made]) -> None:
 def test_another_plan_at_a_rank_s_own_address(made: list[Made]) -> None:
     """All ranks read the plan's identity from the same daemon first, so that they cannot start with different plans."""
     made[1].fingerprint = "sha256:2"
-    with Client(urls(made), rank=1, world=2) as client, pytest.raises(loaderd.PlanMismatchError, match=made[1].url):
+    with Client(urls(made), rank=1, world_size=2) as client, pytest.raises(loaderd.PlanMismatchError, match=made[1].url):
         next(client)
 
 

@@ -75,8 +75,8 @@ def test_kill_at_any_step(daemon: Callable[..., Daemon], undisturbed: Digest) ->
     publish_tokens(d.nats_url, LONG)
     with (
         ThreadPoolExecutor() as background,
-        Client(d.flight_url, prefetch=1, patience=60) as client,
-        Client(d.flight_url, world=2, rank=1, patience=60) as half,
+        Client(d.flight_url, prefetch_factor=1, timeout=60) as client,
+        Client(d.flight_url, world_size=2, rank=1, timeout=60) as half,
     ):
         steps, halves = [], []
         started = background.submit(lambda: d)
@@ -97,7 +97,7 @@ def test_kill_at_any_step(daemon: Callable[..., Daemon], undisturbed: Digest) ->
 def test_stop_and_start_in_good_order(daemon: Callable[..., Daemon], undisturbed: Digest) -> None:
     d = daemon(BIG)
     publish_tokens(d.nats_url, LONG)
-    with Client(d.flight_url, prefetch=1) as client:
+    with Client(d.flight_url, prefetch_factor=1) as client:
         client.seal()
         first = [next(client) for _ in range(3)]
         assert d.stop() == 0
@@ -110,7 +110,7 @@ def test_connections_cut_in_the_middle(big: Daemon, undisturbed: Digest) -> None
     rng = random.Random(SEED)
     with (
         Proxy(port_of(big), budget=lambda: int(rng.expovariate(1 / 500_000))) as proxy,
-        Client(proxy.url, patience=60) as client,
+        Client(proxy.url, timeout=60) as client,
     ):
         assert digest(client) == undisturbed
         assert proxy.cuts > 3
@@ -123,7 +123,7 @@ def test_a_step_half_read_is_thrown_away(big: Daemon, undisturbed: Digest) -> No
     step = next(i for i, (_, bucket, *_) in enumerate(undisturbed) if bucket == 4096)
     with (
         Proxy(port_of(big), budget=lambda: next(budgets)) as proxy,
-        Client(proxy.url, step=step, steps=1, patience=60) as client,
+        Client(proxy.url, step=step, steps=1, timeout=60) as client,
     ):
         assert digest(client) == undisturbed[step : step + 1]
         assert proxy.cuts >= 3
@@ -166,8 +166,8 @@ def test_hangs_are_noticed(
     with (
         Proxy(port_of(big), budget=lambda: next(budgets, None), hang=True) as path,
         Proxy(port_of(dry)) as idle_path,
-        Client(path.url, prefetch=1) as swallowed,
-        Client(d.flight_url, prefetch=1) as stopped,
+        Client(path.url, prefetch_factor=1) as swallowed,
+        Client(d.flight_url, prefetch_factor=1) as stopped,
         Client(idle_path.url, steps=1) as idle,
         Client(dry.flight_url) as aside,
     ):
@@ -310,7 +310,7 @@ def test_bearer_token(daemon: Callable[..., Daemon], tmp_path: Path) -> None:
         client.seal()
         assert next(client).index == 0 and client.commit(1) == 1
     for token in (None, "wrong"):
-        with Client(d.flight_url, token=token, patience=1000, connect_timeout=1000) as client:
+        with Client(d.flight_url, token=token, timeout=1000, connect_timeout=1000) as client:
             for call in (lambda: next(client), client.info, lambda: client.commit(1)):
                 with pytest.raises(loaderd.InvalidTokenError) as caught:
                     call()
@@ -452,7 +452,7 @@ def test_a_trainer_that_pauses_for_long(daemon: Callable[..., Daemon]) -> None:
     with Client(d.flight_url) as client:
         client.seal()
         whole = digest(client)
-    with Client(d.flight_url, prefetch=1, patience=60) as client:
+    with Client(d.flight_url, prefetch_factor=1, timeout=60) as client:
         steps = digest([next(client)])
         wait_for(lambda: d.metric("loaderd_flight_cut_connections_total") > 0)  # the client does not read meanwhile
         steps += digest(client)

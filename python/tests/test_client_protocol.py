@@ -134,7 +134,7 @@ def test_nothing_but_the_expected_step_is_accepted(
     serve: Callable[..., Server], second: list[Message], match: str
 ) -> None:
     server = serve([message(0), *second, message(1), message(2)])
-    with Client(server.url, patience=1000, connect_timeout=1000) as client:
+    with Client(server.url, timeout=1000, connect_timeout=1000) as client:
         assert next(client).index == 0
         with pytest.raises(loaderd.ProtocolError, match=match):
             next(client)
@@ -156,7 +156,7 @@ def test_nothing_but_the_expected_step_is_accepted(
 
 def test_an_end_in_the_middle_of_a_step(serve: Callable[..., Server]) -> None:
     server = serve([message(0), message(1, part=0, parts=2, rows=1)])
-    with Client(server.url, patience=1000) as client:
+    with Client(server.url, timeout=1000) as client:
         next(client)
         with pytest.raises(loaderd.ProtocolError, match="ended after part 0 of 2 of step 1"):
             next(client)
@@ -164,7 +164,7 @@ def test_an_end_in_the_middle_of_a_step(serve: Callable[..., Server]) -> None:
 
 def test_the_rows_are_those_of_the_world(serve: Callable[..., Server]) -> None:
     server = serve([message(0, rows=1)])
-    with Client(server.url, world=2) as client:
+    with Client(server.url, world_size=2) as client:
         assert next(client).rows == 1
 
 
@@ -180,7 +180,7 @@ def test_causes_that_pass_are_waited_out(serve: Callable[..., Server]) -> None:
         [half, message(1, part=1, parts=2, rows=1), typed("REPLAYING")],
         [message(2), message(3), message(4)],
     )
-    with Client(server.url, steps=5, prefetch=1) as client:
+    with Client(server.url, steps=5, prefetch_factor=1) as client:
         steps = list(client)
     assert [s.index for s in steps] == [0, 1, 2, 3, 4]
     assert [(t["step"], t["steps"]) for t in server.tickets] == [(0, 5), (0, 5), (0, 5), (1, 4), (1, 4), (1, 4), (2, 3)]
@@ -190,7 +190,7 @@ def test_causes_that_pass_are_waited_out(serve: Callable[..., Server]) -> None:
 def test_causes_that_do_not_pass(serve: Callable[..., Server]) -> None:
     for reason, code, error in (("DOCUMENT_LOST", 15, loaderd.DocumentLostError), ("NEW", 9, loaderd.LoaderdError)):
         server = serve([message(0), typed(reason, code)])
-        with Client(server.url, patience=1000) as client:
+        with Client(server.url, timeout=1000) as client:
             next(client)
             with pytest.raises(error, match=f"{reason}: why") as caught:
                 next(client)
@@ -200,7 +200,7 @@ def test_causes_that_do_not_pass(serve: Callable[..., Server]) -> None:
 
 def test_patience_raises_the_last_cause(serve: Callable[..., Server]) -> None:
     server = serve([typed("SOURCE_DRY")], [typed("SOURCE_DRY")], [typed("NEW")])
-    with Client(server.url, patience=1.5) as client, pytest.raises(loaderd.UnavailableError, match="NEW"):
+    with Client(server.url, timeout=1.5) as client, pytest.raises(loaderd.UnavailableError, match="NEW"):
         next(client)
     assert 3 <= len(server.tickets) <= 8, "asked again with pauses that grow"
 
@@ -209,7 +209,7 @@ def test_a_transport_that_fails_without_a_word(serve: Callable[..., Server]) -> 
     """The server answers and every stream breaks, as behind a gateway without its daemon: patience limits that."""
     server = serve([flight.FlightUnavailableError("no upstream")])
     with (
-        Client(server.url, patience=1, connect_timeout=0.5) as client,
+        Client(server.url, timeout=1, connect_timeout=0.5) as client,
         pytest.raises(loaderd.UnreachableError, match="no upstream"),
     ):
         next(client)
@@ -220,7 +220,7 @@ def test_an_attempt_that_patience_ends(serve: Callable[..., Server], seconds: fl
     """The cause is that of what took most of the time: earlier failed attempts, or the timeout of the current one."""
     over = threading.Event()
     server = serve([Pause(over, seconds), flight.FlightUnavailableError("no upstream")], [Pause(over, 20)])
-    with Client(server.url, patience=1) as client:
+    with Client(server.url, timeout=1) as client:
         with pytest.raises(error, match=match):
             next(client)
         over.set()
@@ -239,7 +239,7 @@ def test_an_answer_that_patience_ends(serve: Callable[..., Server]) -> None:
         return answer(context, action)
 
     server.do_action = silent  # type: ignore[method-assign]
-    with Client(server.url, patience=1) as client:
+    with Client(server.url, timeout=1) as client:
         with pytest.raises(loaderd.SourceDryError):
             next(client)
         over.set()
@@ -248,7 +248,7 @@ def test_an_answer_that_patience_ends(serve: Callable[..., Server]) -> None:
 @pytest.mark.parametrize("body", [b"", b"[]", b"{}", b'{"run": "r"}'])
 def test_a_description_that_is_none(serve: Callable[..., Server], body: bytes) -> None:
     server = serve([message(0)], info=body)
-    with Client(server.url, patience=1000) as client:
+    with Client(server.url, timeout=1000) as client:
         for call in (lambda: next(client), client.info):
             with pytest.raises(loaderd.ProtocolError):
                 call()

@@ -169,7 +169,7 @@ def test_batches_of_torch_have_them(daemon):
     with loaderd.Client(d.flight_url, columns=NAMES) as client:
         client.seal()
         steps = list(client)
-    loaders = [StepLoader(d.flight_url, rank=r, world=2, columns=["lang", "twin", "half", "flag", "byte", "short", "single"]) for r in (0, 1)]
+    loaders = [StepLoader(d.flight_url, rank=r, world_size=2, columns=["lang", "twin", "half", "flag", "byte", "short", "single"]) for r in (0, 1)]
     mock = loaders[0].get_mock_batch()
     assert (mock["half"] == -0.5).all() and mock["lang"] == [[None]] * len(mock["half"])
     for i, (step, *batches) in enumerate(zip(steps, *loaders, strict=True)):

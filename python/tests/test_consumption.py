@@ -44,9 +44,9 @@ def report(daemon: Made, **want: object) -> dict[str, object]:
 def opened(kind: str, url: str) -> tuple[Iterator[object], Callable[[], None]]:
     """Returns a reader of a kind as rank 1 of 2, and its close function."""
     if kind == "loader":
-        loader = StepLoader(url, rank=1, world=2, job="eval")
+        loader = StepLoader(url, rank=1, world_size=2, job="eval")
         return loader, loader.close
-    client = Client(url, rank=1, world=2, job="eval")
+    client = Client(url, rank=1, world_size=2, job="eval")
     if kind == "client":
         return client, client.close
     stream = client.stream()
@@ -115,7 +115,7 @@ def test_Reporter_GoesToAnotherDaemon(daemons: list[Made]) -> None:
     """The trainer needs no step meanwhile, so the stream has no reason to fail over."""
     for d in daemons:
         d.daemons = urls(daemons)
-    with Client(urls(daemons), rank=0, prefetch=1) as client:
+    with Client(urls(daemons), rank=0, prefetch_factor=1) as client:
         next(client)
         [first] = [d for d in daemons if d.tickets]
         report(first, taken=1)
@@ -148,7 +148,7 @@ def test_Reporter_BadAnswer(daemons: list[Made], answer: dict[str, object]) -> N
 def test_Reporter_ReconnectedStream(daemons: list[Made]) -> None:
     """The new ticket has the previous session, and what the trainer took by then; the client has not left."""
     d = daemons[0]
-    with Client(d.url, prefetch=3) as client:
+    with Client(d.url, prefetch_factor=3) as client:
         d.until = 6
         next(client)
         d.path.down()
@@ -178,7 +178,7 @@ def loaderd_error(reason: str) -> Exception:
 def test_Reporter_LoaderThatGoesBack(daemons: list[Made]) -> None:
     """A restored state opens a stream at another step in the same session, without a report of leaving."""
     d = daemons[0]
-    with StepLoader(d.url, rank=0, world=1) as loader:
+    with StepLoader(d.url, rank=0, world_size=1) as loader:
         next(loader)
         state = loader.state_dict()
         for _ in range(3):
@@ -247,7 +247,7 @@ def test_Errors_ThatPass(daemons: list[Made], kind: type[loaderd.LoaderdError]) 
     """No other daemon is called, because it would return the same cause."""
     plan_until(daemons, 0)
     daemons[0].refusal = loaderd_error(kind.reason)
-    with Client(urls(daemons), patience=1) as client, pytest.raises(kind):
+    with Client(urls(daemons), timeout=1) as client, pytest.raises(kind):
         next(client)
     assert not any(d.tickets for d in daemons[1:])
 

@@ -78,13 +78,13 @@ def test_Culprit_SecondClientOfARank(stage: Stage) -> None:
 
 def test_Culprit_DuplicateRankIsRefused(stage: Stage) -> None:
     served = scenes.run_of_tokens(stage)
-    with Client(served.flight_url, rank=0, world=2, job="first") as first:
+    with Client(served.flight_url, rank=0, world_size=2, job="first") as first:
         next(first)
-        with Client(served.flight_url, rank=0, world=2, job="first") as second:
+        with Client(served.flight_url, rank=0, world_size=2, job="first") as second:
             with pytest.raises(loaderd.DuplicateRankError) as caught:
                 next(second)
         assert caught.value.facts.items() >= {"job": "first", "rank": "0", "world": "2"}.items()
-        with Client(served.flight_url, rank=0, world=2, job="first", peer=1) as peer:
+        with Client(served.flight_url, rank=0, world_size=2, job="first", peer=1) as peer:
             assert next(peer).index == 0
         assert next(first).index == 1
 

@@ -28,7 +28,7 @@ from loaderd.torch._batch import FIELDS, SOURCE_FIELDS, BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
 
 FORMATS = ["arrow", "parquet", "npy", "mds"]
-OPTIONAL_FIELDS: dict[str, Any] = {"documents": True, "weights": True, "columns": NAMES}
+REQUESTED: dict[str, Any] = {"documents": True, "weights": True, "columns": NAMES}
 
 
 @pytest.fixture(scope="module")
@@ -89,11 +89,11 @@ def same(want: Mapping[str, Any], got: Mapping[str, Any]) -> None:
 def test_equals_the_clients_steps(sealed, loaderd, tmp_path, kind):
     m = export(loaderd, sealed, tmp_path / "x", kind)
     assert m["complete"] and m["first"] == 0 and len(m["parts"]) > 3
-    for world, asked in ((1, OPTIONAL_FIELDS), (2, {}), (4, OPTIONAL_FIELDS)):
+    for world, asked in ((1, REQUESTED), (2, {}), (4, REQUESTED)):
         for rank in range(world):
-            with Client(sealed.flight_url, rank=rank, world=world, **asked) as client:
+            with Client(sealed.flight_url, rank=rank, world_size=world, **asked) as client:
                 steps = list(client)
-            frozen = Frozen(tmp_path / "x", rank=rank, world=world, check=True, **asked)
+            frozen = Frozen(tmp_path / "x", rank=rank, world_size=world, check=True, **asked)
             found = list(frozen)
             assert len(found) == len(steps) == m["end"] and {s.bucket for s in found} == {64, 128}
             for a, b in zip(steps, found, strict=True):
@@ -118,7 +118,7 @@ def test_goes_on_at_every_step(sealed, loaderd, tmp_path):
     with pytest.raises(ValueError, match="no column other"):
         Frozen(tmp_path / "x", columns=["other"])
     with pytest.raises(LoaderdError, match="cannot divide .* among 3 ranks"):
-        next(Frozen(tmp_path / "x", world=3))
+        next(Frozen(tmp_path / "x", world_size=3))
 
 
 def test_an_export_goes_on_and_is_checked(sealed, loaderd, tmp_path):
@@ -207,8 +207,8 @@ def test_sources_of_a_mixture(daemon, loaderd, tmp_path):
     export(loaderd, d, tmp_path / "x", "parquet", "--steps", "0:12")
     for world, sources in ((1, True), (4, None), (2, False)):
         for rank in range(world):
-            with Client(d.flight_url, rank=rank, world=world, sources=sources, steps=12) as client:
-                for a, b in zip(client, Frozen(tmp_path / "x", rank=rank, world=world, sources=sources), strict=True):
+            with Client(d.flight_url, rank=rank, world_size=world, sources=sources, steps=12) as client:
+                for a, b in zip(client, Frozen(tmp_path / "x", rank=rank, world_size=world, sources=sources), strict=True):
                     same(public(a), public(b))
 
 
@@ -249,10 +249,10 @@ def test_Frozen_HasEveryAttributeOfTheClientsSteps(daemon, loaderd, tmp_path, na
         export(loaderd, d, tmp_path / kind, kind)
     for world, rank in ((1, 0), (2, 0), (2, 1)):
         for arguments in asked:
-            with Client(d.flight_url, rank=rank, world=world, **arguments) as client:
+            with Client(d.flight_url, rank=rank, world_size=world, **arguments) as client:
                 wanted = [public(step) for step in client]
             for kind in FORMATS:
-                for want, step in zip(wanted, Frozen(tmp_path / kind, rank=rank, world=world, **arguments), strict=True):
+                for want, step in zip(wanted, Frozen(tmp_path / kind, rank=rank, world_size=world, **arguments), strict=True):
                     same(want, public(step))
     export(loaderd, d, tmp_path / "ids", "arrow", "--columns", "input_ids,cu_seqlens")
     with pytest.raises(LoaderdError, match="has tokens without a loss, and the export in .* has no column loss_runs"):
@@ -262,14 +262,14 @@ def test_Frozen_HasEveryAttributeOfTheClientsSteps(daemon, loaderd, tmp_path, na
 def test_rows_of_one_length_are_matrices(daemon, loaderd, tmp_path):
     d = daemon(SETUP | {"packing.buckets": 64})
     send(d, made(300, 100))
-    with Client(d.flight_url, **OPTIONAL_FIELDS) as client:
+    with Client(d.flight_url, **REQUESTED) as client:
         client.seal()
         steps = list(client)
     export(loaderd, d, tmp_path / "npy", "npy", "--file-steps", "1000")
     d.stop()
     ids = np.load(tmp_path / "npy" / "part-00000000" / "input_ids.npy", mmap_mode="r")
     assert ids.tolist() == [row for s in steps for row in s.input_ids.tolist()]
-    for a, b in zip(steps, Frozen(tmp_path / "npy", **OPTIONAL_FIELDS), strict=True):
+    for a, b in zip(steps, Frozen(tmp_path / "npy", **REQUESTED), strict=True):
         same(public(a), public(b))
 
 

@@ -165,7 +165,7 @@ def test_a_graph_is_captured_while_the_loader_reads(sealed, on_host):
         return F.embedding(ids, weight).relu().sum(-1)
 
     graphs, static = {}, {}
-    with StepLoader(sealed.flight_url, device="cuda", prefetch=8) as loader:
+    with StepLoader(sealed.flight_url, device="cuda", prefetch_factor=8) as loader:
         for batch, want in zip(loader, on_host, strict=True):
             ids = batch["input_ids"]
             if ids.shape not in graphs:

@@ -19,7 +19,7 @@ def test_a_schedule_over_a_sealed_corpus(daemon):
     d = daemon(MIXED | {"serve.measure_tokens": 0})
     publish_tokens(d.nats_url, documents(300, 1), "code")
     publish_tokens(d.nats_url, documents(200, 2), "web")
-    with StepLoader(d.flight_url, patience=30) as loader, loaderd.Client(d.flight_url) as client:
+    with StepLoader(d.flight_url, timeout=30) as loader, loaderd.Client(d.flight_url) as client:
         assert loader.total_steps is None
         with pytest.raises(loaderd.InvalidTicketError, match="may get more documents"):
             loader.measure()
@@ -45,7 +45,7 @@ def test_a_schedule_over_a_sealed_corpus(daemon):
 def test_a_short_run_is_measured_by_itself(daemon):
     d = daemon(SHORT)
     publish_tokens(d.nats_url, documents(300))
-    with StepLoader(d.flight_url, patience=30) as loader, loaderd.Client(d.flight_url) as client:
+    with StepLoader(d.flight_url, timeout=30) as loader, loaderd.Client(d.flight_url) as client:
         estimate = wait(lambda: (length := loader.length) and length.steps and length)  # the first may be of the empty stream
         assert not estimate.exact and estimate.open == ("docs",) and estimate.error > 0 and loader.total_steps is None
         client.seal()
@@ -57,7 +57,7 @@ def test_a_run_without_an_end_has_no_number(daemon):
     d = daemon(MIXED | {"sources.web.epochs": "forever"})
     publish_tokens(d.nats_url, documents(30, 1), "code")
     publish_tokens(d.nats_url, documents(20, 2), "web")
-    with StepLoader(d.flight_url, patience=30) as loader, loaderd.Client(d.flight_url) as client:
+    with StepLoader(d.flight_url, timeout=30) as loader, loaderd.Client(d.flight_url) as client:
         client.seal()
         assert wait(lambda: loader.length and loader.length.endless)
         assert loader.total_steps is None

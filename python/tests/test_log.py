@@ -138,7 +138,7 @@ def test_the_status_of_a_run(url):
 
 def test_a_run_that_waits_says_so_in_the_same_words(daemon):
     d = daemon({**SHORT, "serve.stall_timeout": "12s"})
-    with StepLoader(d.flight_url, patience=20) as loader:
+    with StepLoader(d.flight_url, timeout=20) as loader:
         with pytest.raises(loaderd.SourceDryError) as told:
             next(loader)
         status = loader.status()

@@ -87,7 +87,7 @@ def test_killed_and_resumed_with_the_same_weights_and_batches(daemon, tmp_path):
     web = [float(shares[2]) for shares in mixtures.values()]
     assert web[-1] > 0.6 and len(set(web)) == len(web)  # web lags in its loss, and gets more weight
     assert losses(undisturbed)[STEPS] < losses(undisturbed)[1]
-    with loaderd.Client(d.flight_url, sources=True, step=int(mixtures[max(mixtures)][0]), steps=80, job="later", patience=60) as client:
+    with loaderd.Client(d.flight_url, sources=True, step=int(mixtures[max(mixtures)][0]), steps=80, job="later", timeout=60) as client:
         counts = [step.source_counts for step in client][60:]
         assert client.info().sources == ("code", "web") and client.mix()["target"]["web"] == pytest.approx(web[-1])
     of_web = sum(c["web"].tokens for c in counts) / sum(n.tokens for c in counts for n in c.values())

@@ -49,7 +49,7 @@ def read(daemon) -> dict[int, list[int]]:
     """Seals the run and reassembles every document from what a reader gets: sequence -> tokens. A repeated token
     fails."""
     found: dict[int, dict[int, int]] = {}
-    with Client(daemon.flight_url, documents=True, patience=60) as client:
+    with Client(daemon.flight_url, documents=True, timeout=60) as client:
         client.seal()
         for step in client:
             for row, pieces in zip(step.input_ids, client.ledger(step.index)["rows"], strict=True):
@@ -350,7 +350,7 @@ def test_full_stream_is_waited_for(daemon):
     assert "stream DOCS is full" in reasons[0] and "of 1,048,576 bytes" in reasons[0] and "stream.max_bytes" in reasons[0]
     # Patience ends for one publisher, while the other one continues to wait.
     with pytest.raises(PublishError, match="is full"):
-        publish([[1] * 1000], d.nats_url, source="other", tokenizer=TOKENIZER, patience=0.3, on_wait=lambda _: None)
+        publish([[1] * 1000], d.nats_url, source="other", tokenizer=TOKENIZER, timeout=0.3, on_wait=lambda _: None)
     assert thread.is_alive()
     d.stop()
     d.settings["stream.max_bytes"] = "16MiB"
@@ -571,7 +571,7 @@ def test_rows_that_are_no_documents_are_told_to_on_reject(daemon):
     done = publish(documents(rows, ids="ids"), name="rows", on_reject=rejected.append, **options)
     assert (done.documents, done.rejected, done.position) == (4, 2, 6)
     assert [str(e).split(" (")[0] for e in rejected] == ["cannot read row 1", "cannot read row 4"]
-    texts = documents([{"text": "0"}, {"text": None}, {}, {"text": "3"}], tokenizer=TOKENIZER, encode=lambda texts: [[int(t)] for t in texts], batch=3)
+    texts = documents([{"text": "0"}, {"text": None}, {}, {"text": "3"}], tokenizer=TOKENIZER, encode=lambda texts: [[int(t)] for t in texts], batch_size=3)
     done = asyncio.run(apublish(texts, on_reject=rejected.append, **options))
     assert (done.documents, done.rejected, done.position) == (2, 2, 4)
     assert "row 1: its text is a NoneType" in str(rejected[2])
@@ -633,7 +633,7 @@ def test_dataset_and_tokenizer_of_hugging_face(daemon, loaderd):
     assert publish(as_text, d.nats_url, source="text", name="hub").documents == 0
     assert list(as_text.skip(297)) == list(as_text)[297:]
     for source, tokenizer in (("tokenizers", small), ("transformers", large), ("tiktoken", tiktoken)):
-        made = documents(streamed if source == "transformers" else plain, text="content", tokenizer=tokenizer, batch=64)
+        made = documents(streamed if source == "transformers" else plain, text="content", tokenizer=tokenizer, batch_size=64)
         assert publish(made, source=source, name="hub", **options).documents == 300
         assert publish(made, source=source, name="hub", **options).documents == 0
     own = documents(plain, text="content", tokenizer=gpt2, encode=lambda batch: [e.ids for e in small.encode_batch(batch)])
@@ -796,7 +796,7 @@ def test_publish_waits_for_the_leader_of_a_cluster(nats_server, tmp_path, monkey
         start(0)
         url = f"nats://127.0.0.1:{clients[0]}"
         with pytest.raises(PublishError, match="waited .* s: JetStream at .* has no leader"):
-            publish(["text"], url, source="py", patience=0, on_wait=reasons.append)
+            publish(["text"], url, source="py", timeout=0, on_wait=reasons.append)
         assert not reasons
         with ThreadPoolExecutor(1) as pool, monkeypatch.context() as patch:
             patch.setattr("loaderd.producer._pipeline.ABSENT_CLUSTER_SECONDS", 60.0)  # on a slow machine the stream is created long after the leader is elected

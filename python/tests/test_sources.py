@@ -51,7 +51,7 @@ def truth(ids: np.ndarray, padding: np.ndarray) -> np.ndarray:
 
 
 def test_tokens_know_their_sources(mixed):
-    with loaderd.Client(mixed.flight_url, sources=True, steps=20, patience=20) as client, loaderd.Client(mixed.flight_url, steps=1, job="plain") as plain:
+    with loaderd.Client(mixed.flight_url, sources=True, steps=20, timeout=20) as client, loaderd.Client(mixed.flight_url, steps=1, job="plain") as plain:
         assert client.info().sources == ("code", "web")
         total = {"code": 0, "web": 0}
         for step in client:
@@ -75,7 +75,7 @@ def test_tokens_know_their_sources(mixed):
 
 def test_batches_and_losses_by_source(mixed):
     """The sums over two ranks are those of the whole step, also for a model that shifts labels itself."""
-    with StepLoader(mixed.flight_url, labels="shifted", patience=20) as whole, StepLoader(mixed.flight_url, fields=["input_ids", "labels"], job="plain") as plain:
+    with StepLoader(mixed.flight_url, labels="shifted", timeout=20) as whole, StepLoader(mixed.flight_url, fields=["input_ids", "labels"], job="plain") as plain:
         assert whole.sources == ("code", "web")
         mock = whole.get_mock_batch()
         batches = [next(whole) for _ in range(6)]
@@ -83,7 +83,7 @@ def test_batches_and_losses_by_source(mixed):
         assert set(next(plain)) == {"input_ids", "labels"}
     halves = []
     for rank in range(2):
-        with StepLoader(mixed.flight_url, rank=rank, world=2, job="halves", fields=["input_ids", "labels", "sources", "num_sources"], dtype=torch.int32) as half:
+        with StepLoader(mixed.flight_url, rank=rank, world_size=2, job="halves", fields=["input_ids", "labels", "sources", "num_sources"], dtype=torch.int32) as half:
             halves.append([next(half) for _ in range(6)])
     for n, batch in enumerate(batches):
         ids, labels, sources = (batch[k].numpy() for k in ("input_ids", "labels", "sources"))
@@ -111,7 +111,7 @@ def test_batches_and_losses_by_source(mixed):
 
 def test_a_trainer_changes_the_mixture(mixed):
     """Shares change from the returned step on; nothing changes before it, and a resumed loader reads the same."""
-    with StepLoader(mixed.flight_url, patience=20) as loader, loaderd.Client(mixed.flight_url) as client:
+    with StepLoader(mixed.flight_url, timeout=20) as loader, loaderd.Client(mixed.flight_url) as client:
         batches = [next(loader)["sources"] for _ in range(5)]
         for weight in (math.nan, math.inf, -1, 1e10):
             for change in ({"weights": {"code": weight}}, {"add": {"new": {"weight": weight}}}):
@@ -137,7 +137,7 @@ def test_a_trainer_changes_the_mixture(mixed):
             client.mix(dry_run=True)
     mixed.kill()
     mixed.start()
-    with StepLoader(mixed.flight_url, patience=20) as again:
+    with StepLoader(mixed.flight_url, timeout=20) as again:
         for step, expected in enumerate(batches):
             assert torch.equal(next(again)["sources"], expected), step
 
@@ -183,7 +183,7 @@ def test_mix_that_is_repeated_changes_once(mixed):
 def test_sources_that_come_go_and_end(mixed):
     """A source that is added later has the next number, which its tokens then have; all sources end, and so does the
     run."""
-    with StepLoader(mixed.flight_url, patience=30) as loader, loaderd.Client(mixed.flight_url) as client:
+    with StepLoader(mixed.flight_url, timeout=30) as loader, loaderd.Client(mixed.flight_url) as client:
         next(loader)
         changed = client.mix(add={"math": {"weight": 1}}, remove=["web"])
         assert changed["target"] == pytest.approx({"code": 0.2, "math": 0.8})
@@ -201,7 +201,7 @@ def test_sources_that_come_go_and_end(mixed):
 def test_StepLoader_OneSource(daemon):
     d = daemon(SETTINGS)
     publish_tokens(d.nats_url, documents(900))
-    with StepLoader(d.flight_url, patience=30) as loader, StepLoader(d.flight_url, fields=["sources"], job="asks", patience=30) as asks:
+    with StepLoader(d.flight_url, timeout=30) as loader, StepLoader(d.flight_url, fields=["sources"], job="asks", timeout=30) as asks:
         assert loader.sources == ("docs",) and "sources" not in next(loader) and "sources" not in loader.get_mock_batch()
         assert set(next(asks)["sources"].unique().tolist()) <= {0, -1}
         assert loader.set_mixture({"docs": 3}).target == {"docs": 1}
@@ -241,7 +241,7 @@ def test_malformed_sources_are_refused():
 def test_a_change_that_is_decided_on_once(mixed):
     """The plan has one change per position of the loader: the first one requested there, regardless of later
     requests."""
-    with StepLoader(mixed.flight_url, patience=20) as loader, loaderd.Client(mixed.flight_url) as client:
+    with StepLoader(mixed.flight_url, timeout=20) as loader, loaderd.Client(mixed.flight_url) as client:
         for _ in range(3):
             next(loader)
         made = loader.set_mixture({"code": 1, "web": 3}, once=True)

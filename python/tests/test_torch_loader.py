@@ -171,7 +171,7 @@ def test_row_attention(daemon):
 )
 def test_mock_batches(sealed, device, options):
     """The mock batch by which a trainer plans its memory equals the real ones in form."""
-    with StepLoader(sealed.flight_url, rank=1, world=2, device=device, **options) as loader:
+    with StepLoader(sealed.flight_url, rank=1, world_size=2, device=device, **options) as loader:
         assert (loader.buckets, loader.rows(64), loader.rows(128), loader.step) == ((64, 128), 4, 4, 0)
         mock = {b: loader.get_mock_batch(b) for b in loader.buckets}
         largest = loader.get_mock_batch()
@@ -198,8 +198,8 @@ def test_mock_batches(sealed, device, options):
 
 
 def test_questions_before_the_first_batch(sealed):
-    with StepLoader(sealed.flight_url, rank=0, world=3) as loader:
-        assert (loader.run, loader.rank, loader.world) == ("sealed", 0, 3)
+    with StepLoader(sealed.flight_url, rank=0, world_size=3) as loader:
+        assert (loader.run, loader.rank, loader.world_size) == ("sealed", 0, 3)
         assert loader.fingerprint.startswith("sha256:")
         with pytest.raises(ValueError, match=r"no bucket 100: want one of \[64, 128\]"):
             loader.rows(100)
@@ -240,7 +240,7 @@ def test_held_batches_stay_and_released_ones_are_used_again(sealed, batches):
 def test_memory_of_a_loop_that_holds_nothing(sealed):
     """Allocated are only the buffers in use at once: prefetched, under construction, and in the loop, which is
     slower than reading."""
-    with StepLoader(sealed.flight_url, prefetch=2) as loader:
+    with StepLoader(sealed.flight_url, prefetch_factor=2) as loader:
         ahead = loader._open()._shared
         made = ahead.transform.buffers
         for batch in loader:
@@ -303,7 +303,7 @@ def test_restored_at_every_position(sealed, batches):
 
 
 def test_state_is_small_and_of_what_was_yielded(sealed):
-    loaders = [StepLoader(sealed.flight_url, rank=r, world=4, prefetch=8) for r in range(4)]
+    loaders = [StepLoader(sealed.flight_url, rank=r, world_size=4, prefetch_factor=8) for r in range(4)]
     for loader in loaders:
         for _ in range(5):
             next(loader)
@@ -417,7 +417,7 @@ def test_a_batch_that_does_not_get_to_its_device_comes_again(sealed, batches, mo
 
 
 def test_patience_then_the_cause_then_on(live):
-    with StepLoader(live.flight_url, patience=1) as loader:
+    with StepLoader(live.flight_url, timeout=1) as loader:
         for _ in range(2):
             with pytest.raises(SourceDryError, match="there is none yet"):
                 next(loader)
@@ -434,7 +434,7 @@ def test_patience_then_the_cause_then_on(live):
 
 def test_interrupted_while_it_waits(interrupts, live):
     """Ctrl-C ends the wait immediately, and the loader is unchanged."""
-    with StepLoader(live.flight_url, patience=30) as loader:
+    with StepLoader(live.flight_url, timeout=30) as loader:
         threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
         with pytest.raises(KeyboardInterrupt):
             next(loader)
@@ -448,7 +448,7 @@ def test_a_rank_that_stops_reading(daemon):
     d = daemon(BIG)
     rng = np.random.default_rng(1)
     publish_tokens(d.nats_url, [rng.integers(0, 100_000, 8192, dtype=np.int32) for _ in range(1600)])
-    options = {"world": 2, "patience": 3, "prefetch": 1, "fields": ["input_ids", "num_loss_tokens"]}
+    options = {"world_size": 2, "timeout": 3, "prefetch_factor": 1, "fields": ["input_ids", "num_loss_tokens"]}
     with StepLoader(d.flight_url, rank=0, **options) as loader, StepLoader(d.flight_url, rank=1, **options) as stops:
         next(stops)
         with pytest.raises(RankBehindError, match="rank 1 of 2") as caught:
@@ -557,10 +557,10 @@ def test_forks(sealed, batches):
 def test_the_only_rank_until_there_are_more(sealed):
     """A job must not read every row on every rank because the loader was used too early."""
     with StepLoader(sealed.flight_url) as loader:
-        assert (loader.rank, loader.world) == (0, 1)
+        assert (loader.rank, loader.world_size) == (0, 1)
         dist.init_process_group("fake", rank=1, world_size=2, store=FakeStore())
         try:
-            assert (loader.rank, loader.world) == (1, 2)
+            assert (loader.rank, loader.world_size) == (1, 2)
         finally:
             dist.destroy_process_group()
         next(loader)
@@ -574,7 +574,7 @@ def test_the_only_rank_until_there_are_more(sealed):
 
 def test_wrong_arguments():
     for options, says in [
-        ({"prefetch": 0}, "prefetch 0"),
+        ({"prefetch_factor": 0}, "prefetch_factor 0"),
         ({"rank": 1}, "go together"),
         ({"labels": "none"}, "labels 'none'"),
         ({"fields": ["ids"]}, "unknown fields"),

@@ -65,7 +65,7 @@ def test_mesh(group, shape, names, dims, data):
         key = tuple(at[d] for d in data)
         assert places.setdefault(key, place.rank) == place.rank
         readers.add((place.rank, place.peer))
-        assert place.world == len(set(itertools.product(*(range(shape[d]) for d in data))))
+        assert place.world_size == len(set(itertools.product(*(range(shape[d]) for d in data))))
     assert list(places.values()) == list(range(len(places)))  # row-major, as torch numbers the ranks of a mesh
     assert len(readers) == 8, "processes of a rank are told apart"
 
@@ -93,9 +93,9 @@ def test_Place_PeerTellsProcessesOfARankApart(group):
     ("arguments", "says"),
     [
         ({"rank": 1}, "go together"),
-        ({"world": 2}, "go together"),
-        ({"rank": 2, "world": 2}, "0 <= rank < world"),
-        ({"rank": -1, "world": 2}, "0 <= rank < world"),
+        ({"world_size": 2}, "go together"),
+        ({"rank": 2, "world_size": 2}, "0 <= rank < world"),
+        ({"rank": -1, "world_size": 2}, "0 <= rank < world"),
         ({"mesh_dims": ["dp"]}, "no mesh"),
         ({"environ": {"RANK": "1"}}, "RANK is set"),
         ({"environ": {"WORLD_SIZE": "2"}}, "WORLD_SIZE is set"),
@@ -126,5 +126,5 @@ def test_mesh_that_does_not_say(group):
 
 @pytest.mark.parametrize("mesh", [3, "dp", (2, 4), {"dp": 2}, torch.arange(8), FakeStore()])
 def test_no_mesh(mesh):
-    with pytest.raises(TypeError, match=rf"mesh=.* is of type {type(mesh).__name__}: want a .*DeviceMesh.*rank= and world="):
+    with pytest.raises(TypeError, match=rf"mesh=.* is of type {type(mesh).__name__}: want a .*DeviceMesh.*rank= and world_size="):
         StepLoader("grpc://127.0.0.1:1", mesh=mesh)

@@ -82,7 +82,7 @@ def test_what_is_sent_with_a_trace_is_followed_to_the_rank(daemon, collector, mo
     tokens = made_up(200)
     publish(tokens[:100], d.nats_url, source="web", tokenizer=TOKENIZER)
     publish(tokens[100:], d.nats_url, source="web", tokenizer=TOKENIZER, trace=1.0)
-    with Client(d.flight_url, patience=60) as client:
+    with Client(d.flight_url, timeout=60) as client:
         client.seal()
         assert sum(1 for _ in client) > 0
     d.stop()  # which exports the last spans

@@ -93,7 +93,7 @@ def reading_on(reader: Iterator[loaderd.Step]) -> Callable[[], loaderd.Step]:
 @pytest.mark.parametrize("threaded", [True, False])
 def test_a_wait_names_its_cause_again_when_it_changes(slow: Slow, warnings: Callable[[], list[str]], threaded: bool) -> None:
     slow.cause = dry(310)
-    with Client(slow.url, world=1) as client:
+    with Client(slow.url, world_size=1) as client:
         take = reading_on(client if threaded else client.stream())
         wait_for(lambda: len(slow.asked) > 3)
         (only,) = warnings()
@@ -160,7 +160,7 @@ def test_answers_that_make_no_sense_do_no_harm(slow: Slow, warnings: Callable[[]
 
 def test_patience_shorter_than_the_stall_timeout_ends_with_the_cause(slow: Slow) -> None:
     slow.cause = dry(310)
-    with Client(slow.url, patience=1) as client, pytest.raises(loaderd.SourceDryError, match="310 there") as caught:
+    with Client(slow.url, timeout=1) as client, pytest.raises(loaderd.SourceDryError, match="310 there") as caught:
         next(client)
     assert caught.value.facts == {"rows_there": "310"}
 
@@ -168,7 +168,7 @@ def test_patience_shorter_than_the_stall_timeout_ends_with_the_cause(slow: Slow)
 def test_nobody_there(warnings: Callable[[], list[str]]) -> None:
     """Also before the first answer: for the calls with which a loader starts."""
     url = f"grpc://127.0.0.1:{free_ports(1)[0]}"
-    with Client(url, connect_timeout=1.0) as client, StepLoader(url, connect_timeout=1.0, rank=0, world=1) as loader:
+    with Client(url, connect_timeout=1.0) as client, StepLoader(url, connect_timeout=1.0, rank=0, world_size=1) as loader:
         for reader, awaited in ((client, "step 0 for rank 0 of 1"), (loader, f"answer from {url}")):
             with pytest.raises(loaderd.UnreachableError):
                 next(reader)

@@ -41,7 +41,7 @@ class Rank:
         if loader in FIELDS:
             from loaderd.torch import StepLoader
 
-            steps = StepLoader(url, rank=self.rank, world=self.world, fields=FIELDS[loader], patience=60)
+            steps = StepLoader(url, rank=self.rank, world_size=self.world, fields=FIELDS[loader], timeout=60)
             self.batches = (batch["input_ids"] for batch in steps)
             self.close = steps.close
         else:

@@ -18,7 +18,7 @@ imported_at = time.time()
 
 
 def main(url: str, state: dict[str, object], start: float) -> None:
-    with StepLoader(url, rank=0, world=1) as loader:
+    with StepLoader(url, rank=0, world_size=1) as loader:
         loader.load_state_dict(state)
         batch = next(loader)
         first = time.time()

@@ -22,7 +22,7 @@ def main(url: str, steps: int, compute: float) -> None:
     out = {}
     for name, pause in (("late", compute), ("at once", 0.0)):
         waits, began = [], 0.0
-        with StepLoader(url, rank=0, world=1) as loader:
+        with StepLoader(url, rank=0, world_size=1) as loader:
             for count in range(steps + 5):
                 asked = time.perf_counter()
                 next(loader)
@@ -47,7 +47,7 @@ def copied(url: str) -> dict[str, float]:
     arrived = sum(p.input_ids.nbytes + p.ends.nbytes + p.offsets.nbytes for s in steps for p in s.parts) / tokens
     written = {}
     for name, fields in (("input_ids", ["input_ids"]), ("all fields", None)):
-        with StepLoader(url, rank=0, world=1, fields=fields) as loader:
+        with StepLoader(url, rank=0, world_size=1, fields=fields) as loader:
             batches = [next(loader) for _ in range(20)]
         written[name] = sum(v.nbytes for b in batches for v in b.values() if isinstance(v, torch.Tensor)) / tokens
     return {"arrived": arrived, **written}

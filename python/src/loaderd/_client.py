@@ -27,7 +27,7 @@ T = TypeVar("T")
 class Client(Iterator[Step]):
     """Iterates over the steps of one data-parallel rank.
 
-        with Client("grpc://127.0.0.1:8815", rank=0, world=8, step=resume_at) as client:
+        with Client("grpc://127.0.0.1:8815", rank=0, world_size=8, step=resume_at) as client:
             for step in client:
                 train(step.input_ids, step.segment_ids())
                 client.commit(step.index + 1)        # once a checkpoint covers it
@@ -43,7 +43,7 @@ class Client(Iterator[Step]):
         *,
         run: str | None = None,
         rank: int = 0,
-        world: int = 1,
+        world_size: int = 1,
         step: int = 0,
         steps: int | None = None,
         fingerprint: str | None = None,
@@ -56,9 +56,9 @@ class Client(Iterator[Step]):
         peer: int = 0,
         token: str | None = None,
         tls: TLS | None = None,
-        patience: float = 300.0,
+        timeout: float = 300.0,
         connect_timeout: float = 60.0,
-        prefetch: int = 2,
+        prefetch_factor: int = 2,
     ) -> None:
         """Creates a client of the daemon at `url`, grpc://host:port or grpc+tls://host:port. For a run of several
         daemons `url` has some or all addresses, as a sequence or separated by commas. The client learns the other
@@ -67,7 +67,7 @@ class Client(Iterator[Step]):
         `run`, `fingerprint` and `run_id`, when given, must be those of the daemon's run; otherwise RunMismatchError,
         PlanMismatchError or RunReplacedError is raised. A run that was deleted and created again has another id. Omitted
         values are fixed by the first run that the client finds. The client reads `steps` steps starting at `step`,
-        all by default, and of each step the rows of `rank` of `world`. `job` names the job of these ranks. Jobs that
+        all by default, and of each step the rows of `rank` of `world_size`. `job` names the job of these ranks. Jobs that
         read the same run do not wait for each other. `peer` distinguishes processes that read as the same rank, such
         as those of tensor parallelism. Without it the second process gets DuplicateRankError. `documents` requests
         `Step.sources`. `sources` requests these with the numbers of their sources (None: if the run has several).
@@ -75,24 +75,24 @@ class Client(Iterator[Step]):
         (`Step.column`, `Step.values`; InvalidTicketError for a column that the run lacks). `token` is the daemon's bearer
         token. On the daemon's machine its user needs none. Without a token the client finds the daemon's data folder
         as LOADERD_STREAM__DIR, or as ./loaderd-data, and signs its calls with the token in it. It does not send that
-        token. `prefetch` steps are read ahead.
+        token. `prefetch_factor` steps are read ahead.
 
-        `patience`: seconds without a step after which the cause is raised. Set it below the timeout of the trainer's
+        `timeout`: seconds without a step after which the cause is raised. Set it below the timeout of the trainer's
         collectives, so that the rank reports why it waits. `connect_timeout`: seconds without any answer after which
         UnreachableError is raised."""
-        if not 0 <= rank < world:
-            raise ValueError(f"rank {rank} of {world}: want a rank from 0 to world - 1")
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank {rank} of {world_size}: want a rank from 0 to world_size - 1")
         if peer < 0:
             raise ValueError(f"peer {peer}: want 0 or more")
         if step < 0 or (steps is not None and steps < 0):
             raise ValueError(f"step {step}, steps {steps}: want 0 or more")
-        if prefetch < 1:
-            raise ValueError(f"prefetch {prefetch}: want at least 1 step")
-        self.rank, self.world, self.peer = rank, world, peer
+        if prefetch_factor < 1:
+            raise ValueError(f"prefetch_factor {prefetch_factor}: want at least 1 step")
+        self.rank, self.world_size, self.peer = rank, world_size, peer
         self._session = uuid.uuid4().hex
         self._run, self._fingerprint, self._documents = run, fingerprint, documents
         self._run_id, self._sources, self._weights, self._columns = run_id, sources, weights, tuple(columns)
-        self._patience, self._connect_timeout, self._prefetch = patience, connect_timeout, prefetch
+        self._timeout, self._connect_timeout, self._prefetch_factor = timeout, connect_timeout, prefetch_factor
         self._next, self._end = step, None if steps is None else step + steps
         self._job = job
         self._first: int | None = None  # the first step that this client reads
@@ -117,7 +117,7 @@ class Client(Iterator[Step]):
             reader = self._reader
             if reader is None:
                 self._stream = self.stream(self._next)
-                reader = self._reader = Prefetcher(self._stream, self._prefetch)
+                reader = self._reader = Prefetcher(self._stream, self._prefetch_factor)
             try:
                 step = next(reader)
             except StopIteration:
@@ -125,7 +125,7 @@ class Client(Iterator[Step]):
                 raise
             except Exception:
                 self._rewind()
-                if reader.stale:  # the patience ended while the caller was not waiting
+                if reader.stale:  # the timeout expired while the caller was not waiting
                     continue
                 raise
             if step.index == self._next:
@@ -144,7 +144,7 @@ class Client(Iterator[Step]):
         stream = StepStream(
             self._daemons,
             rank=self.rank,
-            world=self.world,
+            world_size=self.world_size,
             step=begins,
             steps=None if self._end is None else max(0, self._end - begins),
             run=self._run,
@@ -159,7 +159,7 @@ class Client(Iterator[Step]):
             peer=self.peer,
             session=self._session,
             first=self._first,
-            patience=self._patience,
+            timeout=self._timeout,
             connect_timeout=self._connect_timeout,
         )
         self._latest = weakref.ref(stream)
@@ -377,7 +377,7 @@ class Client(Iterator[Step]):
     def _retried(self, call: Callable[[Retry], T]) -> T:
         self._check_open()
         stall_log, what = StallLog(), f"answer from {self._daemons.url}"
-        attempts = Retry(self._daemons, self._patience, self._connect_timeout, self._stop, stall_log, what)
+        attempts = Retry(self._daemons, self._timeout, self._connect_timeout, self._stop, stall_log, what)
 
         def attempt() -> T:
             attempts.turn()

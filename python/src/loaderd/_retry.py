@@ -50,14 +50,14 @@ class Retry:
     """The attempts of one operation, on one daemon or on several in turn. It paces them by jittered exponential
     backoff and decides when to give up.
 
-    After `patience` seconds the last cause is raised; after `connect_timeout` seconds without an answer from any
+    After `timeout` seconds the last cause is raised; after `connect_timeout` seconds without an answer from any
     daemon, UnreachableError. `stop` ends a pause with ClosedClientError. `stall_log` logs repeated failures, and `what` names the
     missing result."""
 
     def __init__(
-        self, daemons: Daemons, patience: float, connect_timeout: float, stop: threading.Event, stall_log: StallLog, what: str
+        self, daemons: Daemons, timeout: float, connect_timeout: float, stop: threading.Event, stall_log: StallLog, what: str
     ) -> None:
-        self.daemons, self.patience, self.connect_timeout, self.stop = daemons, patience, connect_timeout, stop
+        self.daemons, self.timeout, self.connect_timeout, self.stop = daemons, timeout, connect_timeout, stop
         self.stall_log, self.what = stall_log, what
         self.on: Connection | None = None  # of the current attempt
         self.began = self.heard = self.attempt = time.monotonic()
@@ -102,7 +102,7 @@ class Retry:
 
     def left(self) -> float:
         """Returns the timeout of the next call in seconds."""
-        return max(_FIRST, self.began + self.patience - time.monotonic())
+        return max(_FIRST, self.began + self.timeout - time.monotonic())
 
     def answer(self) -> float:
         """Returns the timeout in seconds of a call that a daemon answers immediately."""
@@ -140,7 +140,7 @@ class Retry:
         self.last = error
         another = self._another(error)
         now = time.monotonic()
-        end = self.began + self.patience
+        end = self.began + self.timeout
         if isinstance(error, ConnectionLostError) and not another:
             end = min(end, self.heard + self.connect_timeout)
         if now >= end or (self._refused and not another and not self._temporary):

@@ -46,7 +46,7 @@ class StepStream(Iterator[Step]):
         daemons: Daemons,
         *,
         rank: int = 0,
-        world: int = 1,
+        world_size: int = 1,
         step: int = 0,
         steps: int | None = None,
         run: str | None = None,
@@ -61,19 +61,19 @@ class StepStream(Iterator[Step]):
         peer: int = 0,
         session: str | None = None,
         first: int | None = None,
-        patience: float = 300.0,
+        timeout: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
         """As `loaderd.Client` and `Client.stream`. `sources` None requests them if the run has several. Without a
         `fingerprint` or a `run_id` the first one found is fixed. `session` identifies the client to the daemon:
         streams of one session replace each other. `first` is the first step that the client has read, `step` by
         default: its job retains documents from that step until it commits."""
-        self.daemons, self.rank, self.world, self.next_step = daemons, rank, world, step
+        self.daemons, self.rank, self.world_size, self.next_step = daemons, rank, world_size, step
         daemons.rank = rank
         self.run, self.fingerprint, self.documents, self.job = run, fingerprint, documents, job
         self.run_id, self.sources, self.weights, self.masks, self.columns = run_id, sources, weights, masks, tuple(columns)
         self._identified = False  # or the daemon of the stream has no id to give
-        self.patience, self.connect_timeout = patience, connect_timeout
+        self.timeout, self.connect_timeout = timeout, connect_timeout
         self.info: RunInfo | None = None
         self._end = None if steps is None else step + steps
         self._ended = False
@@ -91,7 +91,7 @@ class StepStream(Iterator[Step]):
         weakref.finalize(self, self._reporter.close, left=True)
         self._probed = 0.0
         self._explained: LoaderdError | None = None  # why the step is late, as the daemon answered a probe
-        self._watchdog = Watchdog(patience, self._cancel_reader, min(LOOK_SECONDS, PROBE_SECONDS), self._alive)
+        self._watchdog = Watchdog(timeout, self._cancel_reader, min(LOOK_SECONDS, PROBE_SECONDS), self._alive)
         weakref.finalize(self, self._watchdog.close)
 
     def __next__(self) -> Step:
@@ -111,7 +111,7 @@ class StepStream(Iterator[Step]):
         if self._ended or self.next_step == self._end:
             self._drop()
             raise StopIteration
-        attempts = Retry(self.daemons, self.patience, self.connect_timeout, self._stop, self.stall_log, self._awaited())
+        attempts = Retry(self.daemons, self.timeout, self.connect_timeout, self._stop, self.stall_log, self._awaited())
         if self._reader is not None:
             attempts.on = self._on
         self._attempts, self._probed, self._explained, self._gone = attempts, time.monotonic(), None, None
@@ -170,8 +170,8 @@ class StepStream(Iterator[Step]):
             return ClosedClientError("the reader is closed")
         if opened and self._watchdog.expired and isinstance(error, ConnectionLostError):  # this client cancelled the stream
             return attempts.cause or self._explained or attempts.before() or UnavailableError(
-                f"no step {self.next_step} within {self.patience:g} s, and the daemon has not reported a cause: "
-                "patience is shorter than its serve.stall_timeout"
+                f"no step {self.next_step} within {self.timeout:g} s, and the daemon has not reported a cause: "
+                "the timeout is shorter than its serve.stall_timeout"
             )
         return gone if gone is not None and isinstance(error, ConnectionLostError) else error
 
@@ -192,7 +192,7 @@ class StepStream(Iterator[Step]):
         steps = None if self._end is None else self._end - self.next_step
         taken, read = self.stall_log.consumption.progress.taken, self.next_step - self.first
         ticket = Ticket(
-            self.rank, self.world, self.next_step, steps, columns, self.run, self.fingerprint, self.job, self.run_id, self.session, self.peer, taken, read
+            self.rank, self.world_size, self.next_step, steps, columns, self.run, self.fingerprint, self.job, self.run_id, self.session, self.peer, taken, read
         )
         opening = connection.read(ticket)
         with self._lock:
@@ -242,9 +242,9 @@ class StepStream(Iterator[Step]):
                 check_ids(parts[-1], self.info.ids, f"part {meta.part} of step {meta.step} of run {meta.run}")
         step = step_of(metas, parts)
         whole = self.info.rows.get(step.bucket) if self.info else None
-        if step.rows * self.world != whole:
+        if step.rows * self.world_size != whole:
             raise ProtocolError(
-                f"step {step.index} has {step.rows} rows of {step.bucket} on one of {self.world} ranks, "
+                f"step {step.index} has {step.rows} rows of {step.bucket} on one of {self.world_size} ranks, "
                 f"the run's steps have {whole}"
             )
         return step
@@ -307,7 +307,7 @@ class StepStream(Iterator[Step]):
     def _awaited(self) -> str:
         """Returns the awaited step as text."""
         run = f' of run "{self.run}"' if self.run else ""
-        return f"step {self.next_step}{run} for rank {self.rank} of {self.world}"
+        return f"step {self.next_step}{run} for rank {self.rank} of {self.world_size}"
 
     def _drop(self) -> None:
         self._cancel_reader()

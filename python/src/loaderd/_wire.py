@@ -28,7 +28,7 @@ class Ticket:
     has read `read` steps before `step`."""
 
     rank: int = 0
-    world: int = 1
+    world_size: int = 1
     step: int = 0
     steps: int | None = None
     columns: tuple[str, ...] = (INPUT_IDS, CU_SEQLENS)
@@ -50,7 +50,7 @@ class Ticket:
 
     def identity(self) -> dict[str, Any]:
         """The keys that a report of the rank's consumption shares with the ticket."""
-        body: dict[str, Any] = {"rank": self.rank, "world": self.world}
+        body: dict[str, Any] = {"rank": self.rank, "world": self.world_size}
         body |= {k: v for k, v in (("run", self.run), ("run_id", self.run_id)) if v is not None}
         if self.job != DEFAULT_JOB:  # else the daemon decides: the caller's job may be the default
             body["job"] = self.job

@@ -23,7 +23,7 @@ class LoaderdError(Exception):
 
 
 class UnavailableError(LoaderdError):
-    """No step is available now, perhaps later. The client retries and raises the last cause when its patience ends."""
+    """No step is available now, perhaps later. The client retries and raises the last cause when its timeout expires."""
 
     reason = "UNAVAILABLE"
 

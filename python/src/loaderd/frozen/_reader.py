@@ -38,7 +38,7 @@ class Frozen(Iterator[Step]):
         folder: str | Path,
         *,
         rank: int = 0,
-        world: int = 1,
+        world_size: int = 1,
         step: int | None = None,
         steps: int | None = None,
         documents: bool = False,
@@ -50,9 +50,9 @@ class Frozen(Iterator[Step]):
         """Reads `steps` steps starting at `step`, by default all from the folder's first. `documents`, `sources`,
         `weights` and `columns` are as in `loaderd.Client`; they raise ValueError if the folder was exported without
         them. With `check` every file is first compared with its SHA-256."""
-        if not 0 <= rank < world:
-            raise ValueError(f"rank {rank} of {world}: want a rank from 0 to world - 1")
-        self.folder, self.rank, self.world = Path(folder), rank, world
+        if not 0 <= rank < world_size:
+            raise ValueError(f"rank {rank} of {world_size}: want a rank from 0 to world_size - 1")
+        self.folder, self.rank, self.world_size = Path(folder), rank, world_size
         self.manifest: dict[str, Any] = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))
         if self.manifest.get("version") != 1:
             raise LoaderdError(f"{self.folder}/manifest.json has version {self.manifest.get('version')}, this package reads version 1")
@@ -126,9 +126,9 @@ class Frozen(Iterator[Step]):
         total = batch.num_rows
         if LOSS_RUNS not in self._types and of["step_loss_tokens"] < of["step_tokens"]:
             raise LoaderdError(f"step {of['step']} has tokens without a loss, and the export in {self.folder} has no column {LOSS_RUNS}: export it with that column")
-        if total % self.world:
-            raise LoaderdError(f"cannot divide the {total} rows of step {of['step']} among {self.world} ranks: want a divisor of {total}")
-        rows = total // self.world
+        if total % self.world_size:
+            raise LoaderdError(f"cannot divide the {total} rows of step {of['step']} among {self.world_size} ranks: want a divisor of {total}")
+        rows = total // self.world_size
         mine = _decoded(batch.slice(self.rank * rows, rows))
         shared: dict[str, Any] = {k: of[k] for k in ("step_tokens", "step_segments", "step_loss_tokens", "step_loss_segments")}
         meta = Metadata(self.run, of["step"], 0, 1, of["bucket"], rows, 0, 0, 0, 0, **shared, step_sources=of.get("step_sources"))

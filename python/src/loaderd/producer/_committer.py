@@ -62,12 +62,12 @@ class Committer:
     regardless of the delay and of the server's deduplication window.
     """
 
-    def __init__(self, session: Session, subject: str, patience: float | None, on_wait: Callable[[str], None], on_commit: Callable[[], None]) -> None:
+    def __init__(self, session: Session, subject: str, timeout: float | None, on_wait: Callable[[str], None], on_commit: Callable[[], None]) -> None:
         self.tally = Tally()
         self._session = session
         self._stream = ""
         self._subject = subject
-        self._patience = patience
+        self._timeout = timeout
         self._on_wait = on_wait
         self._on_commit = on_commit
         self._atomic = True
@@ -264,11 +264,11 @@ class Committer:
         )
 
     async def wait(self, reason: str) -> None:
-        """Waits for the next attempt. An empty reason is not reported. Raises when the patience ends."""
+        """Waits for the next attempt. An empty reason is not reported. Raises when the timeout expires."""
         now = time.monotonic()
         if reason and not self._waiting:
             self._since = now
-        if reason and self._patience is not None and now + self._pause - self._since > self._patience:
+        if reason and self._timeout is not None and now + self._pause - self._since > self._timeout:
             kind = PublishError if self._session.connected else UnreachableError
             raise kind(f"cannot publish to {self._subject}: waited {now - self._since:.0f} s: {reason}")
         if reason and reason != self._waiting:

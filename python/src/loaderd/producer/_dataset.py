@@ -24,7 +24,7 @@ class Documents:
     tokenizer: object
     """The tokenizer of the tokens, or its fingerprint; None for text."""
     encode: Encode | None
-    batch: int
+    batch_size: int
     chat: object = None
     """What renders chats: a Chat or a tokenizer."""
     first: int = 0
@@ -47,7 +47,7 @@ class Documents:
         if self.encode is None:
             yield from made
             return
-        while some := list(islice(made, self.batch)):
+        while some := list(islice(made, self.batch_size)):
             good = [d for d in some if not isinstance(d, InvalidDocumentError)]
             for document, ids in zip(good, self.encode([d.pop("text") for d in good]) if good else (), strict=True):
                 document["ids"] = ids
@@ -113,7 +113,7 @@ def documents(
     tokenizer: object = None,
     chat: object = None,
     encode: Encode | None = None,
-    batch: int = 256,
+    batch_size: int = 256,
 ) -> Documents:
     """Returns the documents of a dataset's rows: of a Hugging Face Dataset or IterableDataset, or any iterable of
     mappings.
@@ -124,7 +124,7 @@ def documents(
     argument's name; `text` is "text" unless `ids`, `parts` or `messages` is given. `messages` need `chat`, here or
     where they are published: a Chat or a tokenizer of transformers. `meta` names one column or several, or is a
     function that returns the dict. With `tokenizer`, an object of transformers, tokenizers or tiktoken, the text is
-    tokenized here, `batch` documents at a time, without special tokens and without a limit: the daemon appends the
+    tokenized here, `batch_size` documents at a time, without special tokens and without a limit: the daemon appends the
     end-of-document token. A special token that is spelled out in the text becomes that token; with tiktoken it
     becomes plain text. `encode` is any other function, from texts to ids; `tokenizer` is then its fingerprint. With
     `ids`, `tokenizer` identifies their tokenizer.
@@ -141,8 +141,8 @@ def documents(
         ("id", id), ("path", path), ("domain", domain),
     )  # fmt: skip
     columns |= {k: v for k, v in others if v is not None}
-    if batch < 1:
-        raise ValueError(f"batch is {batch}, want at least 1")
+    if batch_size < 1:
+        raise ValueError(f"batch_size is {batch_size}, want at least 1")
     if encode is not None and (tokenizer is None or "text" not in columns):
         raise ValueError(f"encode makes ids of text: it requires tokenizer= (its fingerprint){'' if 'text' in columns else f' and no {next(iter(columns))}='}")
     if tokenizer is not None and (parts is not None or messages is not None):
@@ -150,7 +150,7 @@ def documents(
     if encode is None and ids is None and tokenizer is not None:
         encode = encoder_of(tokenizer)
     kept = meta if meta is None or isinstance(meta, str) or callable(meta) else tuple(meta)
-    return Documents(dataset, columns, kept, tokenizer, encode, batch, chat)
+    return Documents(dataset, columns, kept, tokenizer, encode, batch_size, chat)
 
 
 def encoder_of(tokenizer: Any) -> Encode:

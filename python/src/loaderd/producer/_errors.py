@@ -6,7 +6,7 @@ from loaderd.errors import LoaderdError
 
 
 class PublishError(LoaderdError):
-    """Publishing ended: the server returned a permanent error, or a wait exceeded `patience`. Confirmed documents
+    """Publishing ended: the server returned a permanent error, or a wait exceeded `timeout`. Confirmed documents
     stay stored."""
 
     reason = "PUBLISH"

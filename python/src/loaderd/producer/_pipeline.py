@@ -87,7 +87,7 @@ class PublishOptions(TypedDict, total=False):
     connect_timeout: float
     """Seconds without an answer from the servers, or their JetStream, at the start until UnreachableError is raised.
     Default 60."""
-    patience: float | None
+    timeout: float | None
     """Seconds that one wait, for a full stream, a lost connection or a leader of a cluster, may last before
     PublishError or UnreachableError. None, the default: no limit."""
     batch_bytes: int
@@ -159,7 +159,7 @@ class SendPipeline:
         self._published = Published()
 
         session = Session(access)
-        self._committer = Committer(session, self._subject, options.get("patience"), options.get("on_wait") or _log_wait, self._committed)
+        self._committer = Committer(session, self._subject, options.get("timeout"), options.get("on_wait") or _log_wait, self._committed)
         self._loop = asyncio.new_event_loop()
         self._work = asyncio.Event()
         self._outbox = Outbox(options.get("batch_bytes", 8 << 20), self._wake)

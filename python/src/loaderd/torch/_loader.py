@@ -66,7 +66,7 @@ class StepLoader(IterableDataset[Batch]):
     one more segment, so that every token is covered and the last value is rows * L.
 
     A loader is one pass over the run: a new loop over it continues with the next step, and so does `next()` after an
-    exception. It ends when the run is sealed and read. One thread reads, copies and moves, at most `prefetch`
+    exception. It ends when the run is sealed and read. One thread reads, copies and moves, at most `prefetch_factor`
     batches ahead. A batch stays valid while any of its tensors is referenced; unreferenced memory is reused.
     """
 
@@ -76,13 +76,13 @@ class StepLoader(IterableDataset[Batch]):
         *,
         run: str | None = None,
         rank: int | None = None,
-        world: int | None = None,
+        world_size: int | None = None,
         mesh: DeviceMesh | None = None,
         mesh_dims: Sequence[str | int] | str | int | None = None,
         device: torch.device | str | int | None = None,
         dtype: torch.dtype = torch.int64,
         labels: Literal["unshifted", "shifted"] = "unshifted",
-        prefetch: int = 2,
+        prefetch_factor: int = 2,
         cu_seqlens_capacity: int | Literal["auto"] | None = None,
         fields: Sequence[str] | None = None,
         columns: Sequence[str] = (),
@@ -91,34 +91,34 @@ class StepLoader(IterableDataset[Batch]):
         commit_as: str | None = None,
         token: str | None = None,
         tls: TLS | None = None,
-        patience: float = 300.0,
+        timeout: float = 300.0,
         connect_timeout: float = 60.0,
     ) -> None:
         """The loader connects on first use, so it may be created before processes are forked or torch.distributed is
         initialized.
 
-        `run`: its name, refused when the daemon serves another. `rank` and `world`, or `mesh` with its data-parallel
+        `run`: its name, refused when the daemon serves another. `rank` and `world_size`, or `mesh` with its data-parallel
         dimensions `mesh_dims` (by default found by their names), else torch.distributed, else RANK and WORLD_SIZE,
         else a world of one. `device`: where tensors are placed; None leaves them on the CPU. `pin_memory`: pinned
         host memory; by default if CUDA is available and can be the target. `dtype`: torch.int64 or torch.int32.
         `cu_seqlens_capacity`: a fixed number of `cu_seqlens` (the last value repeats; a step with more raises
         ValueError), or "auto": the next power of two. `fields`: the requested keys, all by default. `columns`:
-        additional columns of the documents. `commit_as`: the job of `commit`, if not `job`. `url`, `job`,
-        `token`, `tls`, `patience`, `connect_timeout`: as in `loaderd.Client`.
+        additional columns of the documents. `keeper`: the keeper of `commit` (as in `Client.commit`). `url`, `job`,
+        `token`, `tls`, `timeout`, `connect_timeout`: as in `loaderd.Client`.
         """
         self._form = BatchFormat.checked(fields, dtype, labels, cu_seqlens_capacity, columns)
-        if prefetch < 1:
-            raise ValueError(f"prefetch {prefetch}: want at least 1 batch")
-        if rank is not None or world is not None or mesh is not None or mesh_dims is not None:
-            find_rank(rank, world, mesh, mesh_dims)  # raises errors of these arguments immediately
-        self._where = rank, world, mesh, mesh_dims
+        if prefetch_factor < 1:
+            raise ValueError(f"prefetch_factor {prefetch_factor}: want at least 1 batch")
+        if rank is not None or world_size is not None or mesh is not None or mesh_dims is not None:
+            find_rank(rank, world_size, mesh, mesh_dims)  # raises errors of these arguments immediately
+        self._where = rank, world_size, mesh, mesh_dims
         self._device = None if device is None else torch.device(device)
         self._pin = pin_memory
-        self._prefetch = prefetch
-        self._commit_as = commit_as
+        self._prefetch_factor = prefetch_factor
+        self._keeper = keeper
         self._connect: dict[str, Any] = {"url": url, "run": run, "token": token, "tls": tls, "job": job, "sources": self._form.sources, "weights": self._form.weights}
         self._connect["columns"] = self._form.columns
-        self._connect |= {"patience": patience, "connect_timeout": connect_timeout}
+        self._connect |= {"timeout": timeout, "connect_timeout": connect_timeout}
         self._step = 0  # the next step to yield
         self._run_id: str | None = None  # of the run, once known
         self._saved: int | None = None  # step of the last state that was taken or restored
@@ -150,7 +150,7 @@ class StepLoader(IterableDataset[Batch]):
             except Exception:
                 self._counter.waited += time.monotonic() - began
                 self._stop()  # the next call opens another reader, at the same step
-                if reader.stale:  # the patience ended while the caller was not waiting
+                if reader.stale:  # the timeout expired while the caller was not waiting
                     continue
                 raise
             waited = time.monotonic() - began
@@ -260,10 +260,10 @@ class StepLoader(IterableDataset[Batch]):
         info = self._describe()
         if bucket not in info.rows:
             raise ValueError(f"run {info.name} has no bucket {bucket}: want one of {list(info.buckets)}")
-        total, world = info.rows[bucket], self.world
-        if total % world:
-            raise WorldMismatchError(f"cannot divide the {total} rows of a step of bucket {bucket} among {world} ranks")
-        return total // world
+        total, world_size = info.rows[bucket], self.world_size
+        if total % world_size:
+            raise WorldMismatchError(f"cannot divide the {total} rows of a step of bucket {bucket} among {world_size} ranks")
+        return total // world_size
 
     @property
     def rank(self) -> int:
@@ -271,9 +271,9 @@ class StepLoader(IterableDataset[Batch]):
         return (self._place or find_rank(*self._where)).rank
 
     @property
-    def world(self) -> int:
+    def world_size(self) -> int:
         """The number of data-parallel ranks."""
-        return (self._place or find_rank(*self._where)).world
+        return (self._place or find_rank(*self._where)).world_size
 
     def get_mock_batch(self, bucket: int | None = None) -> Batch:
         """Returns a batch of synthetic tokens with the keys, shapes, types and device of real ones, by default of
@@ -285,7 +285,7 @@ class StepLoader(IterableDataset[Batch]):
         info = self._describe()
         bucket = max(info.buckets) if bucket is None else bucket
         sources = len(info.sources) > 1 if self._form.sources is None else self._form.sources
-        step = mock_step(info, bucket, self.rows(bucket), self.world, self._form.columns, sources)
+        step = mock_step(info, bucket, self.rows(bucket), self.world_size, self._form.columns, sources)
         return to_device(make_batch(step, self._form, Buffers()), self._device)
 
     # Checkpoints
@@ -380,7 +380,7 @@ class StepLoader(IterableDataset[Batch]):
         if alone and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
             raise RuntimeError(
                 "the loader started reading as the only rank, before torch.distributed was initialised: start after "
-                "init_process_group, or give rank= and world="
+                "init_process_group, or give rank= and world_size="
             )
 
     def _connected(self) -> Client:
@@ -404,14 +404,14 @@ class StepLoader(IterableDataset[Batch]):
         """Opens a reader at the current step, with the state that its thread needs."""
         self._describe()  # a state can then be taken even if the daemon is down
         client, place = self._connected(), find_rank(*self._where)
-        client.rank, client.world, client.peer = place.rank, place.world, place.peer
+        client.rank, client.world_size, client.peer = place.rank, place.world_size, place.peer
         mover = Mover(self._device, self._pin)
-        unused = 4 * (self._prefetch + 2)  # a batch has three tensors of one size, and one of another bucket's
+        unused = 4 * (self._prefetch_factor + 2)  # a batch has three tensors of one size, and one of another bucket's
         make = _Maker(self._form, Buffers(pinned=mover.pinned, keep=unused), mover)
         self._place = place
         client.keep_to_id(self._identify())
         stream = self._stream = client.stream(self._step, masks=self._form.masks)
-        self._reader = Prefetcher(stream, self._prefetch, make)
+        self._reader = Prefetcher(stream, self._prefetch_factor, make)
         return self._reader
 
     def _stop(self) -> None:

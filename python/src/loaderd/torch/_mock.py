@@ -11,7 +11,7 @@ from loaderd._step import Part, Sources, Step
 from loaderd._wire import RunInfo
 
 
-def mock_step(info: RunInfo, bucket: int, rows: int, world: int, columns: Sequence[str] = (), sources: bool = False) -> Step:
+def mock_step(info: RunInfo, bucket: int, rows: int, world_size: int, columns: Sequence[str] = (), sources: bool = False) -> Step:
     """Returns a step whose rows are one segment of `bucket` tokens each, with ids of the run's vocabulary, columns
     of the run with their fill, and the numbers of `sources`."""
     ids = np.arange(rows * bucket) % max(1, info.vocab_size)
@@ -30,10 +30,10 @@ def mock_step(info: RunInfo, bucket: int, rows: int, world: int, columns: Sequen
         loss_tokens=rows * bucket,
         documents=rows,
         max_seqlen=bucket,
-        step_tokens=world * rows * bucket,
-        step_segments=world * rows,
+        step_tokens=world_size * rows * bucket,
+        step_segments=world_size * rows,
         parts=(part,),
         step_sources=len(info.sources),
-        step_loss_tokens=world * rows * bucket,
-        step_loss_segments=world * rows,
+        step_loss_tokens=world_size * rows * bucket,
+        step_loss_segments=world_size * rows,
     )

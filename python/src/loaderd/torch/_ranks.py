@@ -28,37 +28,37 @@ MODEL_PARALLEL = frozenset(
 
 
 class RankInfo(NamedTuple):
-    """Rank `rank` of `world` reads rows [rank*R/world, (rank+1)*R/world) of a step of R rows; `source` names where
+    """Rank `rank` of `world_size` reads rows [rank*R/world_size, (rank+1)*R/world_size) of a step of R rows; `source` names where
     both were found. `peer` distinguishes the processes of a rank: it is the process's global rank if more processes
     than ranks exist, else 0.
     """
 
     rank: int
-    world: int
+    world_size: int
     source: str
     peer: int = 0
 
 
 def find_rank(
     rank: int | None = None,
-    world: int | None = None,
+    world_size: int | None = None,
     mesh: DeviceMesh | None = None,
     mesh_dims: Sequence[str | int] | str | int | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> RankInfo:
-    """Returns the place from the first available of: `rank` and `world`, the mesh, torch.distributed, RANK and
+    """Returns the place from the first available of: `rank` and `world_size`, the mesh, torch.distributed, RANK and
     WORLD_SIZE. Otherwise it is a world of one.
 
     Raises ValueError when the first available one is incomplete, TypeError for a mesh of another type.
     """
     if mesh is None and mesh_dims is not None:
         raise ValueError("mesh_dims names dimensions of a mesh, but there is no mesh: give mesh= too")
-    if rank is not None or world is not None:
+    if rank is not None or world_size is not None:
         if mesh is not None:
-            raise ValueError("give either rank and world, or a mesh")
-        if rank is None or world is None:
-            raise ValueError(f"rank and world go together, got rank={rank}, world={world}")
-        return _among(_checked(rank, world, "rank= and world="), environ)
+            raise ValueError("give either rank and world_size, or a mesh")
+        if rank is None or world_size is None:
+            raise ValueError(f"rank and world_size go together, got rank={rank}, world_size={world_size}")
+        return _among(_checked(rank, world_size, "rank= and world_size="), environ)
     if mesh is not None:
         return _among(_of_mesh(mesh, mesh_dims), environ)
     if dist.is_available() and dist.is_initialized():
@@ -75,7 +75,7 @@ def _among(place: RankInfo, environ: Mapping[str, str]) -> RankInfo:
             number, processes = _of_environment(environ)[:2]
         except ValueError:
             return place
-    return place._replace(peer=number) if processes > place.world else place
+    return place._replace(peer=number) if processes > place.world_size else place
 
 
 def _of_environment(environ: Mapping[str, str]) -> RankInfo:
@@ -86,10 +86,10 @@ def _of_environment(environ: Mapping[str, str]) -> RankInfo:
         (name,) = texts
         raise ValueError(f"{name} is set in the environment without the other of RANK and WORLD_SIZE: set both")
     try:
-        rank, world = int(texts["RANK"]), int(texts["WORLD_SIZE"])
+        rank, world_size = int(texts["RANK"]), int(texts["WORLD_SIZE"])
     except ValueError:
         raise ValueError(f"RANK and WORLD_SIZE of the environment are not numbers: {texts}") from None
-    return _checked(rank, world, "RANK and WORLD_SIZE")
+    return _checked(rank, world_size, "RANK and WORLD_SIZE")
 
 
 def _of_mesh(mesh: DeviceMesh, chosen: Sequence[str | int] | str | int | None) -> RankInfo:
@@ -97,7 +97,7 @@ def _of_mesh(mesh: DeviceMesh, chosen: Sequence[str | int] | str | int | None) -
     if not all(hasattr(mesh, part) for part in ("mesh", "mesh_dim_names", "get_coordinate")):
         raise TypeError(
             f"mesh={repr(mesh):.100} is of type {type(mesh).__name__}: want a torch.distributed.device_mesh.DeviceMesh, such as "
-            'init_device_mesh("cuda", (8, 4), mesh_dim_names=("dp", "tp")); give numbers as rank= and world='
+            'init_device_mesh("cuda", (8, 4), mesh_dim_names=("dp", "tp")); give numbers as rank= and world_size='
         )
     names = mesh.mesh_dim_names or ()
     shape = tuple(mesh.mesh.shape)
@@ -140,7 +140,7 @@ def _described(names: tuple[str, ...], shape: tuple[int, ...]) -> str:
     return f"({', '.join(sizes)})"
 
 
-def _checked(rank: int, world: int, source: str) -> RankInfo:
-    if not 0 <= rank < world:
-        raise ValueError(f"rank {rank} of {world} (from {source}): want 0 <= rank < world")
-    return RankInfo(rank, world, source)
+def _checked(rank: int, world_size: int, source: str) -> RankInfo:
+    if not 0 <= rank < world_size:
+        raise ValueError(f"rank {rank} of {world_size} (from {source}): want 0 <= rank < world_size")
+    return RankInfo(rank, world_size, source)
