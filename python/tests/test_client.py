@@ -325,7 +325,7 @@ def test_patience_is_for_those_who_wait(daemon: Callable[..., Daemon]) -> None:
     with Client(d.flight_url, timeout=0.5, prefetch_factor=2) as client, StepLoader(d.flight_url, timeout=0.5, prefetch_factor=2) as loader:
         for _ in range(steps - 1):
             next(client), next(loader)
-        wait_for(lambda: client._reader._shared.ended and loader._reader._shared.ended)  # both have given up
+        wait_for(lambda: client._reader._shared.ended and loader._prefetcher._reader._shared.ended)  # both have given up
         publish_tokens(d.nats_url, documents(400, seed=2))
         wait_for(lambda: client.info().planned > steps + 4)
         for step in range(steps - 1, steps + 3):

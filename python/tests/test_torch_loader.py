@@ -241,7 +241,7 @@ def test_memory_of_a_loop_that_holds_nothing(sealed):
     """Allocated are only the buffers in use at once: prefetched, under construction, and in the loop, which is
     slower than reading."""
     with StepLoader(sealed.flight_url, prefetch_factor=2) as loader:
-        ahead = loader._open()._shared
+        ahead = loader._prefetcher.open(loader._state)._shared
         made = ahead.transform.buffers
         for batch in loader:
             assert batch["input_ids"].numel()
@@ -307,7 +307,7 @@ def test_state_is_small_and_of_what_was_yielded(sealed):
     for loader in loaders:
         for _ in range(5):
             next(loader)
-        wait_for(lambda loader=loader: loader._reader._shared.items.qsize() == 8)
+        wait_for(lambda loader=loader: loader._prefetcher._reader._shared.items.qsize() == 8)
     states = [loader.state_dict() for loader in loaders]
     known = {"version": 1, "run": "sealed", "fingerprint": loaders[0].fingerprint, "step": 5, "run_id": loaders[0].info.run_id}
     assert states == [known] * 4 and len(known["run_id"]) == 32
@@ -318,7 +318,7 @@ def test_state_is_small_and_of_what_was_yielded(sealed):
 
 def test_a_state_of_a_run_before_its_plan_was_repaired(sealed):
     with StepLoader(sealed.flight_url) as loader:
-        repaired = dataclasses.replace(loader._describe(), name="copy", was=("sealed",))
+        repaired = dataclasses.replace(loader.info, name="copy", was=("sealed",))
     state = make_state(dataclasses.replace(repaired, name="sealed", was=()), 7)
     assert check_state(state, repaired) == 7
     with pytest.raises(RunMismatchError):
@@ -398,7 +398,7 @@ def test_a_batch_lost_by_an_interrupt_comes_again(sealed, batches):
     """An interrupt may occur between the reader's queue and the caller."""
     with StepLoader(sealed.flight_url) as loader:
         next(loader)
-        next(loader._reader)
+        next(loader._prefetcher._reader)
         assert digest(next(loader)) == digest(batches[1])
         assert digest(next(loader)) == digest(batches[2])
 

@@ -2,41 +2,29 @@
 
 from __future__ import annotations
 
-import logging
-import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
-import torch.distributed as dist
-from torch.utils.data import IterableDataset, get_worker_info
+from torch.utils.data import IterableDataset
 
-from loaderd._client import Client
 from loaderd._connection import TLS
 from loaderd._daemons import URLs
-from loaderd.errors import ClosedClientError, WorldMismatchError
 from loaderd._empty_pass import EmptyPassLog
-from loaderd._prefetch import Prefetcher
-from loaderd._step_stream import StepStream
-from loaderd._step import Step
+from loaderd._wire import DEFAULT_JOB, MixtureChange, RunInfo, RunLength, RunStatus
 from loaderd.torch._batch import BatchFormat, make_batch
 from loaderd.torch._buffers import Buffers
-from loaderd.torch._device import Batch, Mover, to_device
+from loaderd.torch._counts import BatchCounter, BatchCounts
+from loaderd.torch._device import Batch, to_device
+from loaderd.torch._guard import ProcessGuard
 from loaderd.torch._mock import mock_step
-from loaderd.torch._ranks import RankInfo, find_rank
-from loaderd.torch._counts import BatchCounts, BatchCounter
-from loaderd.torch._state import check_state, make_state
-from loaderd._wire import DEFAULT_JOB, MixtureChange, RunInfo, RunLength, RunStatus
+from loaderd.torch._options import ClientOptions, PrefetchOptions, RankOptions
+from loaderd.torch._prefetcher import BatchPrefetcher
+from loaderd.torch._run_client import RunClient
+from loaderd.torch._state import LoaderState
 
 if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
-
-
-log = logging.getLogger("loaderd")
-
-_MEASURE_LOOK = 0.2
-"""Seconds between two polls during a measurement."""
 
 
 class StepLoader(IterableDataset[Batch]):
@@ -106,97 +94,71 @@ class StepLoader(IterableDataset[Batch]):
         additional columns of the documents. `keeper`: the keeper of `commit` (as in `Client.commit`). `url`, `job`,
         `token`, `tls`, `timeout`, `connect_timeout`: as in `loaderd.Client`.
         """
-        self._form = BatchFormat.checked(fields, dtype, labels, cu_seqlens_capacity, columns)
-        if prefetch_factor < 1:
-            raise ValueError(f"prefetch_factor {prefetch_factor}: want at least 1 batch")
-        if rank is not None or world_size is not None or mesh is not None or mesh_dims is not None:
-            find_rank(rank, world_size, mesh, mesh_dims)  # raises errors of these arguments immediately
-        self._where = rank, world_size, mesh, mesh_dims
-        self._device = None if device is None else torch.device(device)
-        self._pin = pin_memory
-        self._prefetch_factor = prefetch_factor
-        self._keeper = keeper
-        self._connect: dict[str, Any] = {"url": url, "run": run, "token": token, "tls": tls, "job": job, "sources": self._form.sources, "weights": self._form.weights}
-        self._connect["columns"] = self._form.columns
-        self._connect |= {"timeout": timeout, "connect_timeout": connect_timeout}
-        self._step = 0  # the next step to yield
-        self._run_id: str | None = None  # of the run, once known
-        self._saved: int | None = None  # step of the last state that was taken or restored
-        self._counter = BatchCounter()
-        self._empty_pass_log = EmptyPassLog()
-        self._closed = False
-        self._client: Client | None = None
-        self._info: RunInfo | None = None
-        self._reader: Prefetcher[_Ready] | None = None
-        self._stream: StepStream | None = None  # of the current reader, or the last one
-        self._place: RankInfo | None = None  # while reading
+        batch_format = BatchFormat.checked(fields, dtype, labels, cu_seqlens_capacity, columns)
+        ranks = RankOptions(rank, world_size, mesh, mesh_dims)
+        prefetch = PrefetchOptions(prefetch_factor, None if device is None else torch.device(device), pin_memory)
+        prefetch.check()
+        ranks.check()
+        self._format, self._device, self._ranks, self._keeper = batch_format, prefetch.device, ranks, keeper
+        self._state, self._counter, self._empty_pass_log = LoaderState(), BatchCounter(), EmptyPassLog()
+        self._guard = ProcessGuard()
+        options = ClientOptions(url, run, job, token, tls, timeout, connect_timeout)
+        self._client = RunClient(options, batch_format, self._guard)
+        self._prefetcher = BatchPrefetcher(self._client, ranks, prefetch, batch_format, self._counter, self._guard)
 
     # Iteration
 
     def __iter__(self) -> Iterator[Batch]:
-        self._check_process()
+        self._guard.check()
         self._empty_pass_log.started()
         return self
 
     def __next__(self) -> Batch:
-        self._check_process()
-        while True:
-            reader, began = self._reader or self._open(), time.monotonic()
-            try:
-                ready = next(reader)
-            except StopIteration:
-                self._empty_pass_log.ended(self.run, self._step)
-                raise
-            except Exception:
-                self._counter.waited += time.monotonic() - began
-                self._stop()  # the next call opens another reader, at the same step
-                if reader.stale:  # the timeout expired while the caller was not waiting
-                    continue
-                raise
-            waited = time.monotonic() - began
-            if ready.step != self._step:  # an interrupt dropped a step between the reader and here
-                self._stop()
-                continue
-            batch = ready.mover.receive(ready.batch, ready.copied)
-            self._empty_pass_log.yielded()
-            self._counter.waited += waited
-            self._counter.add(ready.counts)
-            self._step = ready.step + 1  # last: a step that fails or is interrupted before is returned again
-            return batch
+        self._guard.check()
+        try:
+            ready = self._prefetcher.next(self._state)
+        except StopIteration:
+            self._empty_pass_log.ended(self.run, self._state.step)
+            raise
+        batch = ready.receive()
+        self._empty_pass_log.yielded()
+        self._counter.add(ready.counts)
+        self._state.step = ready.step + 1  # last: a step that fails or is interrupted before is returned again
+        return batch
 
     # Properties of the run
 
     @property
     def step(self) -> int:
         """The index of the step that the next `next()` yields; also how many were yielded since the run began."""
-        return self._step
+        return self._state.step
 
     @property
     def run(self) -> str:
         """The run's name."""
-        return self._describe().name
+        return self._client.info.name
 
     @property
     def fingerprint(self) -> str:
         """The identity of the run's configuration and tokenizer: equal fingerprints and equal documents give equal
         batches.
         """
-        return self._describe().fingerprint
+        return self._client.info.fingerprint
 
     @property
     def info(self) -> RunInfo:
         """The run as it was on the loader's first request: vocabulary size, pad id, row lengths, configuration."""
-        return self._describe()
+        return self._client.info
 
     @property
     def buckets(self) -> tuple[int, ...]:
         """Every row length L of the run, ascending; batches have only the shapes [rows(L), L]."""
-        return self._describe().buckets
+        return self._client.info.buckets
 
     @property
     def sources(self) -> tuple[str, ...]:
         """The current names of the run's sources by their numbers."""
-        return self._connected().info().sources
+        return self._client.connect().info().sources
 
     @property
     def total_steps(self) -> int | None:
@@ -219,7 +181,7 @@ class StepLoader(IterableDataset[Batch]):
     def length(self) -> RunLength | None:
         """The current knowledge of how many steps the run will have: exact, or an estimate with its error. None
         while unknown."""
-        return self._connected().info().length
+        return self._client.connect().info().length
 
     def measure(self, timeout: float | None = None) -> int:
         """Makes the daemon count how many steps the run will have, and waits for the number, which is `total_steps`
@@ -230,17 +192,7 @@ class StepLoader(IterableDataset[Batch]):
         without an end. Raises TimeoutError when the number is not available after `timeout` seconds; the daemon
         continues to count.
         """
-        client, began = self._connected(), time.monotonic()
-        client.measure()
-        while True:
-            length = client.info().length
-            if length is not None and length.exact:
-                return length.steps
-            if length is not None and (length.open or length.endless or length.idle):
-                client.measure()  # the run was changed; this raises the reason
-            if timeout is not None and time.monotonic() - began >= timeout:
-                raise TimeoutError(f"the run is not measured after {timeout:g} s: {length}")
-            time.sleep(_MEASURE_LOOK)
+        return self._client.measure(timeout)
 
     @property
     def counts(self) -> BatchCounts:
@@ -251,29 +203,23 @@ class StepLoader(IterableDataset[Batch]):
     def status(self) -> RunStatus:
         """Returns the run's status as on the daemon's live page and in `loaderd status`: a sentence, what to do, all
         figures. Every call requests it from the daemon."""
-        return self._connected().status()
+        return self._client.connect().status()
 
     def rows(self, bucket: int) -> int:
         """Returns this rank's rows of every step with this row length. Raises WorldMismatchError when the world size does
         not divide the step's rows.
         """
-        info = self._describe()
-        if bucket not in info.rows:
-            raise ValueError(f"run {info.name} has no bucket {bucket}: want one of {list(info.buckets)}")
-        total, world_size = info.rows[bucket], self.world_size
-        if total % world_size:
-            raise WorldMismatchError(f"cannot divide the {total} rows of a step of bucket {bucket} among {world_size} ranks")
-        return total // world_size
+        return self._client.rows(bucket, self.world_size)
 
     @property
     def rank(self) -> int:
         """The data-parallel rank whose rows are read."""
-        return (self._place or find_rank(*self._where)).rank
+        return (self._guard.rank_info or self._ranks.find()).rank
 
     @property
     def world_size(self) -> int:
         """The number of data-parallel ranks."""
-        return (self._place or find_rank(*self._where)).world_size
+        return (self._guard.rank_info or self._ranks.find()).world_size
 
     def get_mock_batch(self, bucket: int | None = None) -> Batch:
         """Returns a batch of synthetic tokens with the keys, shapes, types and device of real ones, by default of
@@ -282,11 +228,11 @@ class StepLoader(IterableDataset[Batch]):
         Every row is one segment of L tokens, the maximum cost of attention. Use it to measure memory and to compile
         before the first step. The position in the run does not change.
         """
-        info = self._describe()
+        info = self._client.info
         bucket = max(info.buckets) if bucket is None else bucket
-        sources = len(info.sources) > 1 if self._form.sources is None else self._form.sources
-        step = mock_step(info, bucket, self.rows(bucket), self.world_size, self._form.columns, sources)
-        return to_device(make_batch(step, self._form, Buffers()), self._device)
+        sources = len(info.sources) > 1 if self._format.sources is None else self._format.sources
+        step = mock_step(info, bucket, self.rows(bucket), self.world_size, self._format.columns, sources)
+        return to_device(make_batch(step, self._format, Buffers()), self._device)
 
     # Checkpoints
 
@@ -296,9 +242,7 @@ class StepLoader(IterableDataset[Batch]):
 
         Prefetched batches are not covered and are yielded again after a resume.
         """
-        info = self._describe()
-        self._saved = self._step
-        return make_state(info, self._step, self._identify())
+        return self._state.save(self._client.info, self._prefetcher.run_id)
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Continues at the position of a state, before the first batch or between two. The world size may differ
@@ -308,11 +252,9 @@ class StepLoader(IterableDataset[Batch]):
         run of that name that was deleted since and created again. Raises ValueError for a state that this version
         cannot read.
         """
-        step = check_state(state_dict, self._describe())
-        self._stop()
-        self._run_id = state_dict.get("run_id") or None
-        self._connected().keep_to_id(self._run_id)
-        self._step = self._saved = step
+        self._state.load(state_dict, self._client.info)
+        self._prefetcher.stop()
+        self._client.connect().keep_to_id(self._state.run_id)
 
     def commit(self, step: int | None = None) -> int:
         """Commits to the daemon that the trainer's own checkpoint is *durable* and covers all steps before `step`,
@@ -322,11 +264,7 @@ class StepLoader(IterableDataset[Batch]):
         state covers. Call it on one rank, or all, once the checkpoint is complete on every rank. Returns the step
         before which every job has committed.
         """
-        if step is None:
-            if self._saved is None:
-                raise ValueError("cannot commit: no state was taken for a checkpoint; call state_dict() first or give the step")
-            step = self._saved
-        return self._connected().commit(step, self._commit_as)
+        return self._client.connect().commit(self._state.commit_step(step), self._keeper)
 
     # The mixture
 
@@ -343,16 +281,15 @@ class StepLoader(IterableDataset[Batch]):
         mixture can have, and if all sources are exhausted. Raises ForbiddenError for a caller without the role operate,
         or train where the daemon has flight.train_may_mix. `loaderd.Client.mix` can also add and remove sources.
         """
-        return MixtureChange.decode(self._connected().mix(weights, decided=self._step if once else None))
+        return MixtureChange.decode(self._client.connect().mix(weights, decided=self._state.step if once else None))
 
     # Closing
 
     def close(self) -> None:
         """Stops prefetching and disconnects. No thread remains."""
-        self._closed = True
-        self._stop()
-        if self._client is not None:
-            self._client.close()
+        self._guard.closed = True
+        self._prefetcher.stop()
+        self._client.close()
 
     def __enter__(self) -> StepLoader:
         return self
@@ -365,90 +302,3 @@ class StepLoader(IterableDataset[Batch]):
             "cannot copy a StepLoader or send it to another process: it reads in its own thread; "
             "give a DataLoader num_workers=0, or create the loader in the other process"
         )
-
-    # Internals
-
-    def _check_process(self) -> None:
-        if self._closed:
-            raise ClosedClientError("the loader is closed")
-        if get_worker_info() is not None:
-            raise RuntimeError(
-                "a StepLoader in a DataLoader worker would read every step once per worker: it already prefetches in a "
-                "thread, so give the DataLoader num_workers=0"
-            )
-        alone = self._place is not None and self._place.source == "default"
-        if alone and dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1:
-            raise RuntimeError(
-                "the loader started reading as the only rank, before torch.distributed was initialised: start after "
-                "init_process_group, or give rank= and world_size="
-            )
-
-    def _connected(self) -> Client:
-        self._check_process()
-        if self._client is None:
-            self._client = Client(**self._connect)
-        return self._client
-
-    def _describe(self) -> RunInfo:
-        if self._info is None:
-            self._info = self._connected().info()
-        return self._info
-
-    def _identify(self) -> str | None:
-        """Returns the run's id. A run that began after the loader's first request has its id with its first step."""
-        known = self._stream.run_id if self._stream else None
-        self._run_id = self._run_id or self._describe().run_id or known
-        return self._run_id
-
-    def _open(self) -> Prefetcher[_Ready]:
-        """Opens a reader at the current step, with the state that its thread needs."""
-        self._describe()  # a state can then be taken even if the daemon is down
-        client, place = self._connected(), find_rank(*self._where)
-        client.rank, client.world_size, client.peer = place.rank, place.world_size, place.peer
-        mover = Mover(self._device, self._pin)
-        unused = 4 * (self._prefetch_factor + 2)  # a batch has three tensors of one size, and one of another bucket's
-        make = _Maker(self._form, Buffers(pinned=mover.pinned, keep=unused), mover)
-        self._place = place
-        client.keep_to_id(self._identify())
-        stream = self._stream = client.stream(self._step, masks=self._form.masks)
-        self._reader = Prefetcher(stream, self._prefetch_factor, make)
-        return self._reader
-
-    def _stop(self) -> None:
-        reader, self._reader, self._place = self._reader, None, None
-        if reader is not None:
-            if self._stream is not None and not self._closed:
-                self._stream.suspend()
-            reader.close()
-
-
-@dataclass(frozen=True, slots=True)
-class _Ready:
-    step: int
-    batch: Batch
-    copied: torch.cuda.Event | None
-    mover: Mover
-    counts: BatchCounts
-
-
-@dataclass(frozen=True, slots=True)
-class _Maker:
-    """Builds batches in the reader's thread. It does not reference the loader, so that an abandoned loader is
-    collected and its thread ends.
-    """
-
-    form: BatchFormat
-    buffers: Buffers
-    mover: Mover
-    warned: list[int] = field(default_factory=list)
-
-    def __call__(self, step: Step) -> _Ready:
-        if step.weighted and not self.form.weights and not self.warned:
-            self.warned.append(step.index)
-            log.warning(
-                'step %d has documents with a loss weight, but the batches omit it: add "loss_weights" to the fields of StepLoader and multiply the losses by it',
-                step.index,
-            )
-        with self.mover.on_gpu():
-            batch, copied = self.mover.send(make_batch(step, self.form, self.buffers))
-            return _Ready(step.index, batch, copied, self.mover, BatchCounts.of(step))

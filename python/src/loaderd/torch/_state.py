@@ -1,8 +1,9 @@
-"""The state of a loader in a trainer's checkpoint."""
+"""The position of a loader, and its state in a trainer's checkpoint."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from loaderd.errors import PlanMismatchError, RunMismatchError
@@ -11,6 +12,61 @@ from loaderd._wire import RunInfo
 
 VERSION = 1
 _TYPES = {"version": int, "run": str, "fingerprint": str, "step": int}
+
+
+@dataclass(slots=True)
+class LoaderState:
+    """The position of a loader in its run.
+
+    Attributes:
+        step: The index of the next step to yield.
+        run_id: The id of the run; None while unknown.
+        saved_step: The step of the last state that was taken or restored; None before.
+    """
+
+    step: int = 0
+    run_id: str | None = None
+    saved_step: int | None = None
+
+    def identify(self, info: RunInfo, run_id: str | None) -> str | None:
+        """Returns the run's id, and records it.
+
+        Args:
+            info: The run on the loader's first request. It has no id for a run that had not begun then.
+            run_id: The id that was found with the first step; None if unknown.
+        """
+        self.run_id = self.run_id or info.run_id or run_id
+        return self.run_id
+
+    def save(self, info: RunInfo, run_id: str | None) -> dict[str, Any]:
+        """Returns the state for a checkpoint. The arguments are those of `identify`."""
+        self.saved_step = self.step
+        return make_state(info, self.step, self.identify(info, run_id))
+
+    def load(self, state_dict: Mapping[str, Any], info: RunInfo) -> None:
+        """Moves to the position of a checkpoint's state.
+
+        Raises:
+            ValueError: If the state cannot be read.
+            RunMismatchError: If the state belongs to another run.
+            PlanMismatchError: If the state belongs to another plan.
+            RunReplacedError: If the run of the state was deleted and created again.
+        """
+        step = check_state(state_dict, info)
+        self.run_id = state_dict.get("run_id") or None
+        self.step = self.saved_step = step
+
+    def commit_step(self, step: int | None) -> int:
+        """Returns the step to commit: the given one, else that of the last state.
+
+        Raises:
+            ValueError: If no step is given and no state was taken or restored.
+        """
+        if step is not None:
+            return step
+        if self.saved_step is None:
+            raise ValueError("cannot commit: no state was taken for a checkpoint; call state_dict() first or give the step")
+        return self.saved_step
 
 
 def make_state(info: RunInfo, step: int, run_id: str | None = None) -> dict[str, Any]:
